@@ -1,0 +1,885 @@
+/* weir.h: a streaming inference engine on llama.cpp.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Sections, in the order in which a program meets them:
+ *   status and errors, log, model, vocabulary, sampler, grammar, context (low level), embeddings, chat,
+ *   engine, request, stream.
+ *
+ * What holds everywhere:
+ *   - Handles are opaque. create/destroy own; hold/release count references.
+ *   - Functions that can fail return a weir_status; results leave through out-parameters, which are written
+ * on WEIR_OK only. Detail goes to an optional weir_error of the caller.
+ *   - Structs that begin with `size` come from their _default() function (parameters) or have `size` set by
+ * the caller to sizeof (results). So a program that was compiled against an older header keeps working.
+ *   - Text is a pointer and a length in bytes. A length of WEIR_NUL means "up to the terminating NUL".
+ *   - Pointers given to a call are read during the call only, unless said otherwise.
+ *   - Functions may be called from any thread, and two threads must not use one handle at the same time,
+ * unless said otherwise. Models are immutable once loaded and are shared freely.
+ *   - Nothing given to these functions ends the process: no input reaches an abort. One limit: a model file
+ * that passes weir's check of header, metadata and tensor table is trusted. */
+#ifndef WEIR_WEIR_H
+#define WEIR_WEIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define WEIR_API __attribute__((visibility("default")))
+#else
+#define WEIR_API
+#endif
+
+#define WEIR_VERSION     "0.1.0"
+#define WEIR_NUL         SIZE_MAX
+#define WEIR_SEED_RANDOM UINT32_MAX
+
+/* The version of the library that runs, e.g. "0.1.0". Static. */
+WEIR_API const char *weir_version(void);
+
+/* The llama.cpp that is linked in, e.g. "v0.5.0 cpu", or "none" for a build without it. Static. */
+WEIR_API const char *weir_backend_version(void);
+
+/* ---- Status and errors ---------------------------------------------------------------------------- */
+
+/* Every status: name, value, what it says. */
+#define WEIR_STATUS_MAP(X)                                                                                   \
+    X(OK, 0, "ok")                                                                                           \
+    X(TIMEOUT, 1, "nothing came in time")                                                                    \
+    X(END, 2, "the end was reached before")                                                                  \
+    X(CANCELLED, 3, "the stream was cancelled while the call waited")                                        \
+    X(INVALID, -1, "an argument is out of its range")                                                        \
+    X(NO_MEMORY, -2, "out of memory")                                                                        \
+    X(NOT_FOUND, -3, "no such file")                                                                         \
+    X(IO, -4, "a file could not be read or written")                                                         \
+    X(FORMAT, -5, "the file is damaged or not of the expected kind")                                         \
+    X(UNSUPPORTED, -6, "this model or build cannot do that")                                                 \
+    X(TOO_LONG, -7, "it does not fit")                                                                       \
+    X(BUSY, -8, "the queue is full")                                                                         \
+    X(STATE, -9, "not allowed in this state")                                                                \
+    X(REFUSED, -10, "the grammar refuses this token")                                                        \
+    X(GRAMMAR, -11, "the grammar or schema cannot be used")                                                  \
+    X(ABORTED, -12, "the caller's callback asked to stop")                                                   \
+    X(STOPPED, -13, "the engine has stopped or is draining")                                                 \
+    X(NO_SPACE, -14, "no KV cells are left")                                                                 \
+    X(BACKEND, -15, "the backend failed")                                                                    \
+    X(TEMPLATE, -16, "the chat template cannot be rendered")
+
+typedef enum weir_status {
+#define X(name, value, text) WEIR_##name = (value),
+    WEIR_STATUS_MAP(X)
+#undef X
+} weir_status;
+
+/* What went wrong, in memory of the caller. Functions that take a weir_error accept NULL. */
+typedef struct weir_error {
+    weir_status code;
+    char field[64];    /* the offending parameter, "" when there is none */
+    char message[448]; /* a sentence or two: what was given, what is allowed, what to do; UTF-8 */
+} weir_error;
+
+/* "WEIR_OK" and "ok" for WEIR_OK; "unknown status" for a value that is none. Static. */
+WEIR_API const char *weir_status_name(weir_status status);
+WEIR_API const char *weir_status_text(weir_status status);
+
+/* ---- Log ------------------------------------------------------------------------------------------ */
+
+typedef enum weir_log_level {
+    WEIR_LOG_DEBUG = 0,
+    WEIR_LOG_INFO = 1,
+    WEIR_LOG_WARN = 2,
+    WEIR_LOG_ERROR = 3,
+} weir_log_level;
+
+/* Receives one line without its newline. Called from whichever thread logs, one call at a time; must not call
+ * weir_log_set. */
+typedef void (*weir_log_fn)(weir_log_level level, const char *message, void *user);
+
+/* Sends the log of weir and of llama.cpp to fn; NULL restores the default: warnings and errors to stderr.
+ * When it returns, the former function is no longer running. Any thread. */
+WEIR_API void weir_log_set(weir_log_fn fn, void *user);
+
+/* ---- Model ---------------------------------------------------------------------------------------- */
+
+typedef struct weir_model weir_model;
+
+/* Called during a load with 0.0 to 1.0, from the loading thread; false ends the load with WEIR_ABORTED. */
+typedef bool (*weir_progress_fn)(float progress, void *user);
+
+typedef enum weir_split_mode {
+    WEIR_SPLIT_NONE = 0,  /* one GPU: main_gpu */
+    WEIR_SPLIT_LAYER = 1, /* layers and KV over all GPUs */
+    WEIR_SPLIT_ROW = 2,   /* rows of each tensor over all GPUs */
+} weir_split_mode;
+
+typedef struct weir_model_params {
+    size_t size;
+    int32_t n_gpu_layers; /* layers kept on the GPU; -1 = all (default) */
+    int32_t main_gpu;
+    weir_split_mode split_mode; /* WEIR_SPLIT_LAYER */
+    const float *tensor_split;  /* [n_tensor_split] shares of the GPUs; NULL = by free memory */
+    size_t n_tensor_split;
+    bool use_mmap; /* true */
+    bool use_mlock;
+    bool use_direct_io;
+    bool vocab_only; /* no weights: tokenizing and templates only */
+    weir_progress_fn progress;
+    void *progress_user;
+} weir_model_params;
+
+/* Fills the first `size` bytes with defaults: what _default() below calls; for other languages. */
+WEIR_API void weir_model_params_init(weir_model_params *params, size_t size);
+static inline weir_model_params weir_model_params_default(void)
+{
+    weir_model_params params;
+    weir_model_params_init(&params, sizeof params);
+    return params;
+}
+
+/* Loads a GGUF file. params may be NULL. The file must stay unchanged while the model lives (it is mapped).
+ * A path that begins with "fake:" gives the deterministic model without weights that weir's own tests use
+ * (docs/guides/fake.md). Blocks for as long as the disk takes.
+ * Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture), NO_MEMORY, ABORTED, INVALID. */
+WEIR_API weir_status weir_model_load(const char *path, const weir_model_params *params, weir_model **model,
+                                     weir_error *error);
+
+/* Counted: whoever keeps a model holds it. Contexts, samplers, chats and engines hold theirs. Any thread.
+ * The last release frees the weights. NULL is ignored. */
+WEIR_API weir_model *weir_model_hold(weir_model *model);
+WEIR_API void weir_model_release(weir_model *model);
+
+typedef struct weir_model_info {
+    size_t size;
+    const char *description;   /* e.g. "llama 135M Q4_1" */
+    const char *architecture;  /* e.g. "llama" */
+    const char *chat_template; /* Jinja source; NULL when the model has none */
+    const char *backend;       /* "llama" or "fake" */
+    uint64_t n_params;
+    uint64_t n_bytes; /* of all tensors */
+    int32_t n_vocab;
+    int32_t n_ctx_train; /* tokens */
+    int32_t n_embd;
+    int32_t n_embd_out; /* length of an embedding */
+    int32_t n_layer;
+    int32_t n_head;
+    int32_t n_head_kv;
+    int32_t n_swa;     /* sliding window in tokens, 0 = none */
+    int32_t token_bos; /* -1 when the vocabulary has none; so are the next three */
+    int32_t token_eos;
+    int32_t token_eot;
+    int32_t token_nl;
+    bool add_bos; /* the tokenizer adds it when special tokens are asked for */
+    bool add_eos;
+    bool has_encoder;
+    bool has_decoder;
+    bool is_recurrent; /* its memory cannot be cut at any position */
+    bool is_hybrid;
+} weir_model_info;
+
+/* Fills the first info->size bytes. Strings are valid while the model is held. */
+WEIR_API weir_status weir_model_describe(const weir_model *model, weir_model_info *info);
+
+/* Copies the value of a metadata key (scalars and strings) as text, cut to capacity and NUL-terminated.
+ * *length is the full length. NOT_FOUND: no such key. */
+WEIR_API weir_status weir_model_meta(const weir_model *model, const char *key, char *text, size_t capacity,
+                                     size_t *length);
+
+/* The i-th metadata key, as above; WEIR_END past the last. */
+WEIR_API weir_status weir_model_meta_key(const weir_model *model, size_t i, char *key, size_t capacity,
+                                         size_t *length);
+
+typedef struct weir_device {
+    size_t size;
+    char name[64];
+    char description[128];
+    char type[16];         /* "cpu", "gpu", "igpu", "accel" */
+    uint64_t memory_free;  /* bytes, 0 = unknown */
+    uint64_t memory_total; /* bytes, 0 = unknown */
+} weir_device;
+
+/* The i-th device that this build can compute on; WEIR_END past the last. */
+WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
+
+/* ---- Vocabulary ----------------------------------------------------------------------------------- */
+
+/* Any thread, also many on one model. Token ids are int32_t; an id outside 0 … n_vocab - 1 is INVALID. */
+
+/* Text to ids. add_special adds BOS/EOS as the model wants them; parse_special reads "<|im_end|>" and the
+ * like as one token. *n_tokens is the number of ids, also when capacity is too small (TOO_LONG, nothing
+ * usable written). Invalid UTF-8 and NUL bytes are text like any other. tokens may be NULL when capacity is
+ * 0. */
+WEIR_API weir_status weir_tokenize(const weir_model *model, const char *text, size_t length, bool add_special,
+                                   bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                                   weir_error *error);
+
+/* Ids to well-formed UTF-8, the same bytes as a stream of these ids gives. special: render control tokens
+ * too. *length as n_tokens above; the text is NUL-terminated when there is room. */
+WEIR_API weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size_t n_tokens,
+                                     bool special, char *text, size_t capacity, size_t *length,
+                                     weir_error *error);
+
+/* The raw bytes of one token: may be a part of a code point. */
+WEIR_API weir_status weir_piece(const weir_model *model, int32_t token, bool special, char *bytes,
+                                size_t capacity, size_t *length, weir_error *error);
+
+/* Whether the token ends a generation (EOS, EOT, …). False for ids outside the vocabulary. */
+WEIR_API bool weir_is_eog(const weir_model *model, int32_t token);
+
+/* ---- Sampler -------------------------------------------------------------------------------------- */
+
+typedef struct weir_sampler weir_sampler;
+
+typedef struct weir_logit_bias {
+    int32_t token;
+    float bias; /* added to the logit; -INFINITY forbids the token */
+} weir_logit_bias;
+
+/* llama.cpp's whole chain. A value out of range is INVALID and the error names field and range. */
+typedef struct weir_sampler_params {
+    size_t size;
+    uint32_t seed;                   /* WEIR_SEED_RANDOM: another each time */
+    float temp;                      /* 0.8; 0 … 100; 0 = greedy */
+    float dynatemp_range;            /* 0 = off; 0 … 100. Dynamic temperature, arXiv 2309.02772 */
+    float dynatemp_exponent;         /* 1; 0 … 100 */
+    int32_t top_k;                   /* 40; 0 = off */
+    float top_p;                     /* 0.95; 0 … 1; 1 = off */
+    float min_p;                     /* 0.05; 0 … 1; 0 = off */
+    float typical_p;                 /* 1 = off; 0 … 1. Locally typical sampling, arXiv 2202.00666 */
+    float top_n_sigma;               /* -1 = off; else 0 … 100. arXiv 2411.07641 */
+    float xtc_probability;           /* 0 = off; 0 … 1 */
+    float xtc_threshold;             /* 0.1; 0 … 1; above 0.5 = off */
+    int32_t min_keep;                /* 0; the least candidates that top_p, min_p, typical_p and XTC leave */
+    float dry_multiplier;            /* 0 = off; 0 … 100 */
+    float dry_base;                  /* 1.75; 0 … 100 */
+    int32_t dry_allowed_length;      /* 2 */
+    int32_t dry_penalty_last_n;      /* 64; 0 = off; at most 1,000,000 */
+    const char *const *dry_breakers; /* [n_dry_breakers]; NULL = "\n", ":", "\"", "*" */
+    size_t n_dry_breakers;
+    int32_t penalty_last_n;            /* 64; tokens looked back on; 0 = off; at most 1,000,000 */
+    float penalty_repeat;              /* 1 = off; 0.01 … 100 */
+    float penalty_freq;                /* 0 = off; -100 … 100 */
+    float penalty_present;             /* 0 = off; -100 … 100 */
+    int32_t mirostat;                  /* 0 = off; 1, 2. arXiv 2007.14966 */
+    float mirostat_tau;                /* 5; 0 … 100 */
+    float mirostat_eta;                /* 0.1; 0 … 1 */
+    float adaptive_target;             /* adaptive-p: -1 = off; else 0 … 1 */
+    float adaptive_decay;              /* 0.9; 0 … 0.99 */
+    const weir_logit_bias *logit_bias; /* [n_logit_bias] */
+    size_t n_logit_bias;
+    bool ignore_eos;     /* never choose a token that ends the generation */
+    const char *order;   /* NULL = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"; also
+                          * "infill" and "adaptive_p" */
+    const char *grammar; /* GBNF; NULL = none */
+    const char *grammar_root; /* NULL = "root" */
+    const char *json_schema;  /* JSON Schema; not together with grammar */
+} weir_sampler_params;
+
+WEIR_API void weir_sampler_params_init(weir_sampler_params *params, size_t size);
+static inline weir_sampler_params weir_sampler_params_default(void)
+{
+    weir_sampler_params params;
+    weir_sampler_params_init(&params, sizeof params);
+    return params;
+}
+
+/* A chain with its own state (history, random numbers, grammar). params may be NULL. Holds the model.
+ * Errors: INVALID (field and range), GRAMMAR (line of a GBNF text; JSON pointer and keyword of a schema). */
+WEIR_API weir_status weir_sampler_create(weir_model *model, const weir_sampler_params *params,
+                                         weir_sampler **sampler, weir_error *error);
+WEIR_API void weir_sampler_destroy(weir_sampler *sampler);
+
+/* Back to the state after create; a fixed seed gives the same draws again. */
+WEIR_API weir_status weir_sampler_reset(weir_sampler *sampler, weir_error *error);
+
+/* Counts a token that was chosen elsewhere: history, penalties, grammar. REFUSED: the grammar does not allow
+ * it here; the sampler is unchanged. */
+WEIR_API weir_status weir_sampler_accept(weir_sampler *sampler, int32_t token, weir_error *error);
+
+/* ---- Grammar -------------------------------------------------------------------------------------- */
+
+/* Whether a GBNF text can be used, without a model. root NULL = "root". GRAMMAR: message names the line. */
+WEIR_API weir_status weir_grammar_check(const char *grammar, const char *root, weir_error *error);
+
+/* JSON Schema to GBNF. What cannot be honoured is an error that names JSON pointer and keyword; the result is
+ * never weaker than the schema. *grammar is freed with weir_free. */
+WEIR_API weir_status weir_grammar_from_json_schema(const char *schema, size_t length, char **grammar,
+                                                   weir_error *error);
+
+/* Frees what the library gave to the caller where a contract says so. NULL is ignored. */
+WEIR_API void weir_free(void *memory);
+
+/* ---- Context: the low level ----------------------------------------------------------------------- */
+
+/* One KV memory and its logits, driven by hand: no scheduler, no queue. Calls on one context run one at a
+ * time; those that compute block for a forward pass or more. */
+typedef struct weir_context weir_context;
+
+typedef enum weir_layout {
+    WEIR_LAYOUT_AUTO = 0,
+    WEIR_LAYOUT_UNIFIED = 1,  /* one pool of cells for all sequences */
+    WEIR_LAYOUT_PER_SLOT = 2, /* a lane of its own for each sequence */
+} weir_layout;
+
+typedef enum weir_kv_type {
+    WEIR_KV_F16 = 0,
+    WEIR_KV_F32 = 1,
+    WEIR_KV_BF16 = 2,
+    WEIR_KV_Q8_0 = 3,
+    WEIR_KV_Q4_0 = 4,
+} weir_kv_type;
+
+typedef enum weir_pooling {
+    WEIR_POOLING_UNSPECIFIED = -1, /* as the model says */
+    WEIR_POOLING_NONE = 0,         /* an embedding for each token */
+    WEIR_POOLING_MEAN = 1,
+    WEIR_POOLING_CLS = 2,
+    WEIR_POOLING_LAST = 3,
+    WEIR_POOLING_RANK = 4, /* scores of a reranking model */
+} weir_pooling;
+
+typedef struct weir_context_params {
+    size_t size;
+    int32_t n_ctx;           /* cells in all, tokens; 2048; 0 = the model's training length */
+    int32_t n_batch;         /* most tokens of one forward pass; 0 = n_ctx */
+    int32_t n_ubatch;        /* 512; physical batch */
+    int32_t n_seq_max;       /* 1 … 256 sequences */
+    int32_t n_threads;       /* 0 = the processors that this process may use */
+    int32_t n_threads_batch; /* 0 = n_threads */
+    weir_layout layout;      /* WEIR_LAYOUT_AUTO */
+    weir_kv_type type_k;
+    weir_kv_type type_v;
+    bool embeddings; /* for the functions of the next section; their logits are not computed */
+    weir_pooling pooling;
+} weir_context_params;
+
+WEIR_API void weir_context_params_init(weir_context_params *params, size_t size);
+static inline weir_context_params weir_context_params_default(void)
+{
+    weir_context_params params;
+    weir_context_params_init(&params, sizeof params);
+    return params;
+}
+
+/* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED, BACKEND. */
+WEIR_API weir_status weir_context_create(weir_model *model, const weir_context_params *params,
+                                         weir_context **context, weir_error *error);
+WEIR_API void weir_context_destroy(weir_context *context);
+
+typedef struct weir_context_info {
+    size_t size;
+    int32_t n_ctx;     /* cells really allotted */
+    int32_t n_ctx_seq; /* the most of one sequence */
+    int32_t n_batch;
+    int32_t n_ubatch;
+    int32_t n_seq_max;
+    int32_t n_threads;
+    weir_layout layout;
+    weir_pooling pooling;
+} weir_context_info;
+
+/* What was really allotted; backends round up. */
+WEIR_API weir_status weir_context_describe(const weir_context *context, weir_context_info *info);
+
+/* Forgets all sequences. */
+WEIR_API weir_status weir_context_clear(weir_context *context, weir_error *error);
+
+/* Appends tokens to a sequence, in passes of n_batch; the last token's logits are row -1. *n_past (may be
+ * NULL) is the sequence's length after. TOO_LONG: they do not fit, nothing was done. NO_SPACE, BACKEND: the
+ * sequence is cut back to its length before the call. */
+WEIR_API weir_status weir_prefill(weir_context *context, const int32_t *tokens, size_t n_tokens, int32_t seq,
+                                  int32_t *n_past, weir_error *error);
+
+/* One token at a position; its logits are row 0. */
+WEIR_API weir_status weir_decode_token(weir_context *context, int32_t token, int32_t pos, int32_t seq,
+                                       weir_error *error);
+
+typedef struct weir_batch_entry {
+    int32_t token;
+    int32_t pos;
+    int32_t seq;
+    bool logits; /* keep this row */
+} weir_batch_entry;
+
+/* One forward pass over at most n_batch entries, of any sequences. Each sequence's positions must continue
+ * it. Rows are then addressed by the entry's index. On failure the memory is as before where the backend can
+ * (NO_SPACE, INVALID); after BACKEND, ask weir_sequence_pos_max. */
+WEIR_API weir_status weir_batch_eval(weir_context *context, const weir_batch_entry *entries, size_t n_entries,
+                                     weir_error *error);
+
+/* The same, then samples each entry that has `logits`, with samplers[i] of its own (NULL: none). sampled[i]
+ * is the token, or -1. All samplers accept their token. */
+WEIR_API weir_status weir_decode_batch(weir_context *context, const weir_batch_entry *entries,
+                                       size_t n_entries, weir_sampler *const *samplers, int32_t *sampled,
+                                       weir_error *error);
+
+/* The logits of a row of the last pass, [n_vocab]; index -1 is the last row. Valid until the next pass.
+ * INVALID: that entry kept no logits. */
+WEIR_API weir_status weir_logits(weir_context *context, int32_t index, const float **logits,
+                                 weir_error *error);
+
+/* Chooses a token from the last row, or from row `index`, and accepts it, once. */
+WEIR_API weir_status weir_sample(weir_sampler *sampler, weir_context *context, int32_t *token,
+                                 weir_error *error);
+WEIR_API weir_status weir_sample_at(weir_sampler *sampler, weir_context *context, int32_t index,
+                                    int32_t *token, weir_error *error);
+
+typedef enum weir_reason {
+    WEIR_REASON_NOT_FINISHED = 0,
+    WEIR_REASON_END = 1,    /* the model ended it */
+    WEIR_REASON_LENGTH = 2, /* max_tokens, or the context is full */
+    WEIR_REASON_CANCELLED = 3,
+    WEIR_REASON_ERROR = 4,
+    WEIR_REASON_STOP_WORDS = 5,
+    WEIR_REASON_DEADLINE = 6,
+} weir_reason;
+
+/* "not_finished", "end", "length", … Static. */
+WEIR_API const char *weir_reason_name(weir_reason reason);
+
+/* Sees each token of weir_context_generate with its text (well-formed UTF-8, whole code points, may be
+ * empty); token is -1 when only held-back text is delivered at the end. False ends with
+ * WEIR_REASON_CANCELLED. */
+typedef bool (*weir_token_fn)(int32_t token, const char *text, size_t length, void *user);
+
+/* Clears sequence 0, prefills the prompt and generates until the model ends, max_tokens, or fn says so. The
+ * token that ends is accepted but not delivered. *reason may be NULL. */
+WEIR_API weir_status weir_context_generate(weir_context *context, weir_sampler *sampler,
+                                           const int32_t *prompt, size_t n_prompt, int32_t max_tokens,
+                                           weir_token_fn fn, void *user, weir_reason *reason,
+                                           weir_error *error);
+
+/* Sequence memory. Positions [from, to); negative from = 0, negative to = the end. UNSUPPORTED: this model's
+ * memory cannot be cut there (recurrent, sliding window); nothing was done. copy replaces what `to` held. */
+WEIR_API weir_status weir_sequence_remove(weir_context *context, int32_t seq, int32_t from, int32_t to,
+                                          weir_error *error);
+WEIR_API weir_status weir_sequence_copy(weir_context *context, int32_t seq, int32_t to_seq, int32_t from,
+                                        int32_t to, weir_error *error);
+WEIR_API weir_status weir_sequence_keep(weir_context *context, int32_t seq, weir_error *error);
+
+/* The largest position that the sequence holds, -1 when it is empty or no sequence. */
+WEIR_API int32_t weir_sequence_pos_max(const weir_context *context, int32_t seq);
+
+/* The state of a sequence as bytes, with a checksum and a fingerprint of model, layout and KV types. *length
+ * is the size needed, also with TOO_LONG (capacity too small). load: FORMAT when the bytes are damaged or of
+ * another context; the sequence is then as before. */
+WEIR_API weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, size_t capacity,
+                                     size_t *length, weir_error *error);
+WEIR_API weir_status weir_state_load(weir_context *context, int32_t seq, const void *bytes, size_t length,
+                                     weir_error *error);
+
+/* ---- Embeddings ----------------------------------------------------------------------------------- */
+
+typedef enum weir_normalize {
+    WEIR_NORMALIZE_NONE = -1,
+    WEIR_NORMALIZE_MAX_ABS = 0, /* the largest absolute value becomes 1 */
+    WEIR_NORMALIZE_L2 = 2,      /* length 1 */
+} weir_normalize;
+
+typedef struct weir_tokens {
+    const int32_t *ids;
+    size_t n;
+} weir_tokens;
+
+/* Floats that one input gives: n_embd_out, or 1 … labels with WEIR_POOLING_RANK; with WEIR_POOLING_NONE that
+ * many for each of its tokens. */
+WEIR_API size_t weir_embedding_width(const weir_context *context);
+
+/* Embeds several texts, as many in one pass as fit into n_batch and n_seq_max. The context was made with
+ * `embeddings`; its sequences are overwritten. out is [n_inputs][width], or with WEIR_POOLING_NONE the rows
+ * of all tokens in order; capacity in floats (TOO_LONG: too small; *n_floats is what is needed). INVALID: an
+ * input is empty or longer than n_batch. Scores (rank) are not normalized. */
+WEIR_API weir_status weir_embed(weir_context *context, const weir_tokens *inputs, size_t n_inputs,
+                                weir_normalize normalize, float *out, size_t capacity, size_t *n_floats,
+                                weir_error *error);
+
+/* One text into one sequence, and its pooled embedding afterwards, [width]. */
+WEIR_API weir_status weir_embed_decode(weir_context *context, const int32_t *tokens, size_t n_tokens,
+                                       int32_t seq, weir_error *error);
+WEIR_API weir_status weir_embeddings(weir_context *context, int32_t seq, weir_normalize normalize, float *out,
+                                     size_t capacity, weir_error *error);
+
+/* ---- Chat ----------------------------------------------------------------------------------------- */
+
+/* A rendered conversation: the prompt, and how the answer to it is to be constrained and read. Immutable;
+ * counted. */
+typedef struct weir_chat weir_chat;
+
+typedef struct weir_message {
+    const char *role;    /* "system", "user", "assistant", "tool", or what the template knows */
+    const char *content; /* NUL-terminated */
+} weir_message;
+
+typedef struct weir_template_arg {
+    const char *key;
+    const char *value; /* JSON; text that is not JSON counts as a string */
+} weir_template_arg;
+
+typedef enum weir_tool_choice {
+    WEIR_TOOLS_AUTO = 0,
+    WEIR_TOOLS_REQUIRED = 1,
+    WEIR_TOOLS_NONE = 2,
+} weir_tool_choice;
+
+typedef struct weir_chat_params {
+    size_t size;
+    const weir_message *messages; /* [n_messages] */
+    size_t n_messages;
+    const char *messages_json; /* instead of messages: an array as in OpenAI's API */
+    const char *tools_json;    /* an array as in OpenAI's API; NULL = none */
+    weir_tool_choice tool_choice;
+    bool parallel_tool_calls;
+    const char *json_schema;       /* the answer's form; not together with tools */
+    const char *template_source;   /* Jinja; NULL = the model's own */
+    const weir_template_arg *args; /* [n_args] */
+    size_t n_args;
+    bool add_generation_prompt; /* true */
+    bool enable_thinking;       /* true */
+    bool continue_final;        /* the last message is the assistant's and goes on */
+    bool parse_reasoning;       /* true: reasoning is told apart from content */
+    int64_t now;                /* seconds since 1970 for templates that print the date; 0 = now */
+} weir_chat_params;
+
+WEIR_API void weir_chat_params_init(weir_chat_params *params, size_t size);
+static inline weir_chat_params weir_chat_params_default(void)
+{
+    weir_chat_params params;
+    weir_chat_params_init(&params, sizeof params);
+    return params;
+}
+
+/* Renders with the model's own Jinja template. Errors: INVALID (which message, which field), TEMPLATE (what
+ * the template says), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no template). */
+WEIR_API weir_status weir_chat_create(weir_model *model, const weir_chat_params *params, weir_chat **chat,
+                                      weir_error *error);
+WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
+WEIR_API void weir_chat_release(weir_chat *chat);
+
+/* The rendered text, NUL-terminated; valid while the chat is held. length may be NULL. */
+WEIR_API const char *weir_chat_prompt(const weir_chat *chat, size_t *length);
+
+/* Reads an answer piece by piece. Text given once is never taken back; an answer that does not have the form
+ * that the template promises comes out as content. One parser for each answer. Holds the chat. */
+typedef struct weir_chat_parser weir_chat_parser;
+
+typedef enum weir_delta_kind {
+    WEIR_DELTA_CONTENT = 0,
+    WEIR_DELTA_REASONING = 1,
+    WEIR_DELTA_TOOL_CALL = 2, /* a call begins: index, id, name */
+    WEIR_DELTA_ARGUMENTS = 3, /* more of the arguments (JSON text) of call `index` */
+} weir_delta_kind;
+
+typedef struct weir_delta {
+    weir_delta_kind kind;
+    int32_t index;    /* of the tool call; -1 for text */
+    const char *text; /* content, reasoning or a fragment of arguments; the name for WEIR_DELTA_TOOL_CALL */
+    size_t length;
+    const char *id; /* WEIR_DELTA_TOOL_CALL only, else NULL */
+} weir_delta;
+
+WEIR_API weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, weir_error *error);
+WEIR_API void weir_chat_parser_destroy(weir_chat_parser *parser);
+
+/* Adds text; finished: no more will come (once). Then call next until WEIR_END. */
+WEIR_API weir_status weir_chat_parser_feed(weir_chat_parser *parser, const char *text, size_t length,
+                                           bool finished, weir_error *error);
+
+/* The next delta, WEIR_END when there is none for now. Pointers are valid until the next feed or destroy. */
+WEIR_API weir_status weir_chat_parser_next(weir_chat_parser *parser, weir_delta *delta);
+
+/* ---- Engine --------------------------------------------------------------------------------------- */
+
+/* One context, its slots, and the thread that owns both: requests in, streams out. All functions on an engine
+ * may be called from any thread, many at a time, except where one is said to drive it. */
+typedef struct weir_engine weir_engine;
+
+typedef enum weir_slot_state {
+    WEIR_SLOT_IDLE = 0,
+    WEIR_SLOT_PREFILLING = 1,
+    WEIR_SLOT_GENERATING = 2,
+} weir_slot_state;
+
+/* What a strategy sees of a slot that has work. */
+typedef struct weir_slot_view {
+    int32_t slot;
+    weir_slot_state state;
+    int32_t n_prompt_left; /* prompt tokens not yet computed; 0 when generating */
+    int32_t n_prompt;
+    int32_t n_generated;
+    int64_t waited_ns; /* from submit until now */
+} weir_slot_view;
+
+typedef struct weir_view {
+    const weir_slot_view *slots; /* [n_slots], oldest request first */
+    size_t n_slots;
+    int32_t budget;     /* the most tokens of a tick (n_batch) */
+    int32_t chunk_size; /* the most prompt tokens of one slot in a tick */
+    int32_t queue_depth;
+} weir_view;
+
+typedef struct weir_plan_entry {
+    int32_t slot;
+    int32_t n_tokens; /* 1 for a generating slot; up to min(n_prompt_left, chunk_size) for a prefilling one */
+} weir_plan_entry;
+
+/* How many tokens each slot gets in a tick. plan is [view->n_slots]; returns how many entries were written.
+ * Pure: state in, plan out; runs on the engine's thread and must not block. A plan over budget, with a slot
+ * twice or with one that has no work is replaced by decode-maximal's for that tick and counted in the stats.
+ */
+typedef struct weir_strategy {
+    const char *name;
+    size_t (*plan)(const weir_view *view, weir_plan_entry *plan, void *user);
+    void *user;
+} weir_strategy;
+
+/* Decode tokens first, prefill chunks fill what is left of the budget, oldest first. Static. */
+WEIR_API const weir_strategy *weir_strategy_decode_maximal(void);
+
+typedef struct weir_engine_params {
+    size_t size;
+    int32_t n_slots; /* 8; 1 … 256 requests at a time */
+    int32_t n_ctx;   /* 4096; the longest prompt and answer of one request, tokens; 0 = the model's training
+                        length */
+    int32_t n_kv;    /* KV cells in all; 0 = n_slots × n_ctx as far as memory allows */
+    int32_t max_tokens; /* the most that one request may generate; 0 = no limit but n_ctx */
+    int32_t n_batch;    /* 2048; the most tokens of a tick */
+    int32_t n_ubatch;   /* 512 */
+    int32_t chunk_size; /* 512; the most prompt tokens of one slot in a tick */
+    int32_t n_threads;  /* 0 = the processors that this process may use */
+    int32_t n_threads_batch;
+    int32_t queue_limit; /* 256 waiting requests; 0 = no limit */
+    weir_layout layout;
+    weir_kv_type type_k;
+    weir_kv_type type_v;
+    const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
+    bool manual;                   /* no thread of its own: the caller drives it with weir_engine_step */
+} weir_engine_params;
+
+WEIR_API void weir_engine_params_init(weir_engine_params *params, size_t size);
+static inline weir_engine_params weir_engine_params_default(void)
+{
+    weir_engine_params params;
+    weir_engine_params_init(&params, sizeof params);
+    return params;
+}
+
+/* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder), BACKEND. */
+WEIR_API weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
+                                        weir_engine **engine, weir_error *error);
+
+/* Stops, waits for the thread, frees. No other call on the engine may be running; streams live on. */
+WEIR_API void weir_engine_destroy(weir_engine *engine);
+
+/* Refuses new requests; every live stream gets its terminal chunk (WEIR_REASON_ERROR, with WEIR_STOPPED in
+ * weir_stream_error). Returns when that is done: within one tick. Idempotent. */
+WEIR_API void weir_engine_stop(weir_engine *engine);
+
+/* Refuses new requests and waits until the present ones have ended, up to timeout_ms (negative: as long as it
+ * takes). TIMEOUT: some still run; they go on, and submits stay refused. STATE: the engine is manual and has
+ * work. */
+WEIR_API weir_status weir_engine_drain(weir_engine *engine, int timeout_ms);
+
+typedef struct weir_engine_stats {
+    size_t size;
+    int32_t n_slots;
+    int32_t n_slots_prefilling;
+    int32_t n_slots_generating;
+    int32_t queue_depth;
+    int32_t n_ctx;         /* the longest request, tokens, as allotted */
+    int32_t n_kv;          /* cells in all, as allotted */
+    int32_t n_kv_used;     /* cells that hold tokens of live requests */
+    int32_t n_kv_reserved; /* cells promised to live requests */
+    int32_t n_batch;
+    weir_layout layout;
+    uint64_t n_submitted;
+    uint64_t n_refused;          /* by a full queue */
+    uint64_t n_finished[8];      /* by weir_reason */
+    uint64_t n_prompt_tokens;    /* computed */
+    uint64_t n_generated_tokens; /* sampled */
+    uint64_t n_ticks;
+    uint64_t n_bad_plans;
+    uint64_t n_failed_ticks; /* the backend refused the pass */
+    int64_t tick_ns;         /* the last tick */
+    int64_t decode_ns;       /* forward passes, sum */
+    int64_t busy_ns;         /* ticks, sum: less decode_ns is weir's own time */
+} weir_engine_stats;
+
+/* A copy, taken between ticks' phases; never waits for a forward pass. */
+WEIR_API weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *stats);
+
+/* ---- Request -------------------------------------------------------------------------------------- */
+
+typedef struct weir_stream weir_stream;
+
+/* The prompt is one of: chat, tokens, text. All of it is copied at submit. */
+typedef struct weir_request {
+    size_t size;
+    weir_chat *chat; /* rendered; its grammar, stops and form of the answer apply */
+    const int32_t *tokens;
+    size_t n_tokens;
+    const char *text;
+    size_t text_length;                 /* WEIR_NUL (default) */
+    bool add_special;                   /* true: for text */
+    bool parse_special;                 /* true: for text */
+    bool special;                       /* control tokens appear in the output's text */
+    const weir_sampler_params *sampler; /* NULL = defaults */
+    int32_t max_tokens;                 /* -1 = as many as the context holds (default); 0 = prefill only */
+    const char *const *stop;            /* [n_stop], at most 64 of at most 16,384 bytes each, none empty */
+    const size_t *stop_length;          /* [n_stop]; NULL = NUL-terminated */
+    size_t n_stop;
+    int32_t interval;    /* 1; emit every n tokens; below 1 counts as 1 */
+    int64_t deadline_ms; /* from submit: queue, prefill and decode; 0 = none. Then the text so far and
+                          * WEIR_REASON_DEADLINE */
+} weir_request;
+
+WEIR_API void weir_request_init(weir_request *request, size_t size);
+static inline weir_request weir_request_default(void)
+{
+    weir_request request;
+    weir_request_init(&request, sizeof request);
+    return request;
+}
+
+/* Queues n requests: all or none. streams is [n] of fresh streams, each at most once; NULL, or a NULL entry,
+ * is a request that nobody reads (it runs and counts). streams[i] gets index i. Errors: INVALID
+ * (requests[i].field), TOO_LONG (it could never fit), GRAMMAR, BUSY (the queue is full), STATE (a stream is
+ * attached or finished), STOPPED, NO_MEMORY. After an error nothing was started and no stream has changed.
+ * Tokenizes and compiles on the caller's thread; never waits for a tick. */
+WEIR_API weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
+                                        weir_stream *const *streams, weir_error *error);
+
+typedef struct weir_usage {
+    int32_t n_prompt;
+    int32_t n_cached;    /* prompt tokens that were not computed again */
+    int32_t n_generated; /* with the token that ended it */
+    int64_t queue_ns;    /* submit to slot */
+    int64_t ttft_ns;     /* submit to first token; 0 when there was none */
+    int64_t total_ns;    /* submit to end, or to now */
+} weir_usage;
+
+typedef struct weir_result {
+    weir_reason reason;
+    weir_error error; /* for WEIR_REASON_ERROR */
+    char *text;       /* well-formed UTF-8, NUL-terminated */
+    size_t length;
+    int32_t *tokens; /* [n_tokens], the end token not among them */
+    size_t n_tokens;
+    weir_usage usage;
+} weir_result;
+
+/* Submits n requests, waits until all have ended and fills results, [n] (each to be freed with
+ * weir_result_fini). streams as in submit: those requests stream as well, to readers on other threads.
+ * WEIR_OK even when a request ends with an error: see its result. A manual engine is driven by this call. */
+WEIR_API weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
+                                   weir_stream *const *streams, weir_result *results, weir_error *error);
+
+/* Frees what a result owns and zeroes it. */
+WEIR_API void weir_result_fini(weir_result *result);
+
+/* ---- Driving the engine by hand ------------------------------------------------------------------- */
+
+typedef struct weir_report {
+    size_t size;
+    int32_t n_prefill; /* prompt tokens of this tick */
+    int32_t n_decode;  /* generated tokens fed */
+    int32_t n_active;  /* slots with work after it */
+    int32_t queue_depth;
+    int64_t decode_ns;
+    int64_t tick_ns;
+    bool bad_plan; /* the plan was replaced */
+    bool idle;     /* there was nothing to do */
+} weir_report;
+
+/* Collects, finishes and admits (the tick's first three phases), then describes what a plan may hold. The
+ * view is valid until the next view or step. For the thread that drives a manual engine; STATE otherwise. */
+WEIR_API weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_error *error);
+
+/* One tick. plan [n_plan] as a strategy returns it; NULL = the engine's strategy. report may be NULL. Failed
+ * passes end the streams they concern and are WEIR_OK here. One thread at a time drives; STATE: another one
+ * does, or the engine has its own thread. */
+WEIR_API weir_status weir_engine_step(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan,
+                                      weir_report *report, weir_error *error);
+
+/* ---- Stream --------------------------------------------------------------------------------------- */
+
+/* The output of one request. Made by the caller, attached by submit, read by one consumer at a time (it may
+ * be handed between threads). Status reads, cancel and set_interval: any thread, any time.
+ *
+ * What always holds: exactly one terminal chunk (finished) once a submit succeeded, and nothing after it; the
+ * text of all chunks together is well-formed UTF-8 and so is each chunk's; stop strings never appear; unread
+ * chunks merge when more than a few wait, and nothing is lost by that. */
+
+typedef struct weir_chunk {
+    const int32_t
+        *tokens; /* [n_tokens] since the last chunk; generated tokens only, the end token not among them */
+    size_t n_tokens;
+    const char *text; /* NUL-terminated; never empty in a chunk that is not the last */
+    size_t length;
+    bool finished; /* the terminal chunk */
+    weir_reason reason;
+} weir_chunk;
+
+WEIR_API weir_status weir_stream_create(weir_stream **stream, weir_error *error);
+
+/* Counted. When the last holder releases a stream that still runs, its request is cancelled. */
+WEIR_API weir_stream *weir_stream_hold(weir_stream *stream);
+WEIR_API void weir_stream_release(weir_stream *stream);
+
+/* Takes the next chunk, waiting up to timeout_ms (negative: as long as it takes).
+ * WEIR_OK fills *chunk; WEIR_TIMEOUT: none came in time; WEIR_CANCELLED: another thread cancelled while this
+ * call waited (the terminal chunk is still to come); WEIR_END: the terminal chunk was taken before;
+ * WEIR_STATE: not attached. The chunk's pointers stay valid until the next take on this stream. Any thread,
+ * one at a time. Wakes on chunk, cancel and finish; never waits for a tick to end. */
+WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk);
+
+/* The same without waiting: WEIR_TIMEOUT when none is there now. What is queued can be taken after the end or
+ * a cancel, then WEIR_END. */
+WEIR_API weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk);
+
+/* Called with each chunk, and with NULL whenever poll_ms passed without one; false leaves (the stream runs
+ * on). */
+typedef bool (*weir_chunk_fn)(const weir_chunk *chunk, void *user);
+
+/* Takes chunks until the terminal one was handled. poll_ms below 1 counts as 100. WEIR_OK: all handled (also
+ * when they were already); WEIR_ABORTED: fn said so; WEIR_STATE: not attached. */
+WEIR_API weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_ms, void *user);
+
+/* Asks the request to end. Any state, any number of times; does nothing when it has ended. Before submit: the
+ * submit is refused (STATE). Never blocks on a tick; takes effect within one. Safe in a signal handler: no;
+ * use the descriptor of the program's own. */
+WEIR_API void weir_stream_cancel(weir_stream *stream);
+
+/* Emit every n tokens; below 1 counts as 1. The first token and the end are never delayed by it. */
+WEIR_API void weir_stream_set_interval(weir_stream *stream, int32_t interval);
+
+WEIR_API int32_t weir_stream_interval(const weir_stream *stream);
+WEIR_API bool weir_stream_finished(const weir_stream *stream);
+WEIR_API bool weir_stream_cancelled(const weir_stream *stream);
+WEIR_API weir_reason weir_stream_reason(const weir_stream *stream);
+
+/* The request's position in its submit, -1 before. */
+WEIR_API int32_t weir_stream_index(const weir_stream *stream);
+
+/* Counts and times so far; final once finished. */
+WEIR_API weir_usage weir_stream_usage(const weir_stream *stream);
+
+/* Why it ended with WEIR_REASON_ERROR; WEIR_OK in error->code otherwise. */
+WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);
+
+/* Called when the stream goes from "nothing to take" to "something to take", and at the end, from the
+ * engine's thread. It must not block, and may call try_next. When set_ready returns, the former callback is
+ * no longer running (unless called from within it). */
+typedef void (*weir_ready_fn)(weir_stream *stream, void *user);
+WEIR_API void weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user);
+
+/* A descriptor that polls readable while something can be taken. Made on the first call, owned by the stream,
+ * valid until the last release; do not read it. IO: the process has no descriptors left. */
+WEIR_API weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor, weir_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
