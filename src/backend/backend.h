@@ -1,0 +1,161 @@
+/* The seam between the engine and what computes: one table of operations, implemented by llama.c (llama.cpp
+ * behind shim.cpp) and by fake.c (deterministic, no weights).
+ *
+ * Rules for both sides:
+ *   - Model operations may be called from any thread at once. Operations on one context, and on samplers that
+ * read it, run on one thread at a time, except sample(), which may run for several samplers at once after
+ * logits_ready().
+ *   - Tokens, positions, sequence ids and row indexes have been range-checked by the caller; texts have not.
+ *   - A failing operation fills *error (which may be NULL) and leaves its object usable. */
+#ifndef WEIR_BACKEND_BACKEND_H
+#define WEIR_BACKEND_BACKEND_H
+
+#include <weir/weir.h>
+
+#define WEIR__SEQ_MAX 256 /* LLAMA_MAX_SEQ of the pin: a compile-time array bound there */
+
+typedef struct weir__bmodel weir__bmodel;     /* a backend's model */
+typedef struct weir__bcontext weir__bcontext; /* a backend's context */
+typedef struct weir__bsampler weir__bsampler; /* a backend's sampler chain */
+
+/* One forward pass, as parallel arrays. Owned by the caller, capacity fixed at init. */
+typedef struct weir__batch {
+    int32_t n; /* tokens in it */
+    int32_t capacity;
+    int32_t *token; /* [capacity] */
+    int32_t *pos;   /* [capacity] */
+    int32_t *seq;   /* [capacity] */
+    int8_t *logits; /* [capacity]; nonzero: keep this row */
+} weir__batch;
+
+weir_status weir__batch_init(weir__batch *batch, int32_t capacity, weir_error *error);
+void weir__batch_fini(weir__batch *batch);
+
+/* Adds an entry; the caller has checked n < capacity. Returns its row index. */
+static inline int32_t weir__batch_add(weir__batch *batch, int32_t token, int32_t pos, int32_t seq,
+                                      bool logits)
+{
+    int32_t i = batch->n++;
+    batch->token[i] = token;
+    batch->pos[i] = pos;
+    batch->seq[i] = seq;
+    batch->logits[i] = logits;
+    return i;
+}
+
+/* A lazy grammar waits until one of these appears. */
+typedef struct weir__trigger {
+    int kind; /* 0 word, 1 pattern, 2 full pattern, 3 token: as llama.cpp's common numbers them */
+    char *value;
+    int32_t token;
+} weir__trigger;
+
+/* What a rendered chat adds to the sampler's parameters. */
+typedef struct weir__grammar {
+    const char *text; /* GBNF */
+    const char *root; /* NULL = "root" */
+    bool lazy;
+    const weir__trigger *triggers; /* [n_triggers] */
+    size_t n_triggers;
+    const char *prefill; /* text the prompt already holds of the answer; NULL = none */
+} weir__grammar;
+
+typedef struct weir__backend {
+    const char *name;
+
+    /* -- model -- */
+    weir_status (*model_load)(const char *path, const weir_model_params *params, weir__bmodel **model,
+                              weir_error *error);
+    void (*model_free)(weir__bmodel *model);
+    /* All of *info but `size` and `backend`; strings live as long as the model. */
+    void (*model_describe)(const weir__bmodel *model, weir_model_info *info);
+    /* Length of the value or key, -1 when there is none; cut to capacity and terminated. */
+    int64_t (*model_meta)(const weir__bmodel *model, const char *key, char *text, size_t capacity);
+    int64_t (*model_meta_key)(const weir__bmodel *model, size_t i, char *key, size_t capacity);
+    /* *n_tokens is the number needed; TOO_LONG when capacity is smaller. */
+    weir_status (*tokenize)(const weir__bmodel *model, const char *text, size_t length, bool add_special,
+                            bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                            weir_error *error);
+    /* Bytes of the piece, or minus the size needed. Allocates nothing. */
+    int32_t (*piece)(const weir__bmodel *model, int32_t token, bool special, char *bytes, int32_t capacity);
+    bool (*is_eog)(const weir__bmodel *model, int32_t token);
+
+    /* -- context -- */
+    /* params are complete (no zeros that mean "default", layout decided). Fills what was allotted into *info.
+     */
+    weir_status (*context_create)(weir__bmodel *model, const weir_context_params *params,
+                                  weir__bcontext **context, weir_context_info *info, weir_error *error);
+    void (*context_free)(weir__bcontext *context);
+    /* One forward pass. NO_SPACE: no cells, memory as before. BACKEND: see pos_max. ABORTED: by abort_flag.
+     */
+    weir_status (*decode)(weir__bcontext *context, const weir__batch *batch, weir_error *error);
+    /* Waits for the pass and settles the rows, so that logits() and sample() may then run on several threads.
+     */
+    void (*logits_ready)(weir__bcontext *context);
+    /* [n_vocab] of batch entry `row`, or of the last row kept for -1; NULL when it kept none. */
+    const float *(*logits)(weir__bcontext *context, int32_t row);
+    /* [width] of a token's row, or of a sequence's pool when row is -1; NULL when there is none. */
+    const float *(*embedding)(weir__bcontext *context, int32_t row, int32_t seq);
+    int32_t (*embedding_width)(const weir__bcontext *context);
+    /* KV bytes of one cell: both tensors, all layers. */
+    uint64_t (*cell_bytes)(const weir__bmodel *model, weir_kv_type type_k, weir_kv_type type_v);
+
+    /* -- memory. Positions [from, to), both already resolved: 0 <= from, to < 0 = the end -- */
+    void (*clear)(weir__bcontext *context);
+    /* False: this memory cannot be cut there, nothing was done. A whole sequence can always be removed. */
+    bool (*seq_remove)(weir__bcontext *context, int32_t seq, int32_t from, int32_t to);
+    /* share(from, to, n): afterwards sequence `to` holds exactly positions 0 … n-1 of `from`. In a unified
+     * pool cells are shared; between lanes they are copied when the next pass begins, and state_save before
+     * it would read stale cells. */
+    weir_status (*share)(weir__bcontext *context, int32_t from, int32_t to, int32_t n, weir_error *error);
+    void (*seq_copy)(weir__bcontext *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to);
+    void (*seq_keep)(weir__bcontext *context, int32_t seq);
+    int32_t (*seq_pos_max)(const weir__bcontext *context, int32_t seq);
+    /* Raw bytes, without weir's header. */
+    size_t (*state_size)(weir__bcontext *context, int32_t seq);
+    size_t (*state_save)(weir__bcontext *context, int32_t seq, void *bytes, size_t capacity);
+    weir_status (*state_load)(weir__bcontext *context, int32_t seq, const void *bytes, size_t length,
+                              weir_error *error);
+
+    /* -- sampler -- */
+    /* params are complete and in range; grammar may be NULL and replaces params->grammar. */
+    weir_status (*sampler_create)(const weir__bmodel *model, const weir_sampler_params *params,
+                                  const weir__grammar *grammar, weir__bsampler **sampler, weir_error *error);
+    void (*sampler_free)(weir__bsampler *sampler);
+    weir_status (*sampler_reset)(weir__bsampler *sampler, weir_error *error);
+    /* Chooses and accepts. row as in logits(). */
+    weir_status (*sample)(weir__bsampler *sampler, weir__bcontext *context, int32_t row, int32_t *token,
+                          weir_error *error);
+    weir_status (*accept)(weir__bsampler *sampler, int32_t token, weir_error *error);
+} weir__backend;
+
+extern const weir__backend weir__backend_fake;
+#ifndef WEIR_NO_LLAMA
+extern const weir__backend weir__backend_llama;
+#endif
+
+/* What a weir_model is inside the library. */
+struct weir_model {
+    const weir__backend *ops;
+    weir__bmodel *model;
+    weir_model_info info; /* complete */
+    _Atomic int refs;
+};
+
+/* What a weir_sampler is: a backend's chain and the model it belongs to. */
+struct weir_sampler {
+    weir_model *model;
+    weir__bsampler *chain;
+};
+
+/* What a weir_context is. */
+struct weir_context {
+    weir_model *model;
+    weir__bcontext *context;
+    weir_context_info info;
+    weir_context_params params; /* complete; what a saved state's fingerprint is made of */
+    weir__batch batch;
+    int32_t n_rows; /* entries of the last pass */
+};
+
+#endif

@@ -1,0 +1,18 @@
+/* What the engine needs to know of a rendered chat. Everything is owned by the chat. */
+#ifndef WEIR_MODEL_CHAT_H
+#define WEIR_MODEL_CHAT_H
+
+#include "backend/backend.h"
+
+weir_model *weir__chat_model(const weir_chat *chat);
+
+/* The constraint on the answer, NULL when there is none. */
+const weir__grammar *weir__chat_grammar(const weir_chat *chat);
+
+/* Stop strings of the template, [*n]. */
+const char *const *weir__chat_stops(const weir_chat *chat, size_t *n);
+
+/* Control tokens that must appear in the answer's text because the parser reads them, ascending, [*n]. */
+const int32_t *weir__chat_preserved(const weir_chat *chat, size_t *n);
+
+#endif

@@ -1,0 +1,18 @@
+/* Sampler parameters: completed, range-checked, and made into a chain. */
+#ifndef WEIR_MODEL_SAMPLER_H
+#define WEIR_MODEL_SAMPLER_H
+
+#include "backend/backend.h"
+
+/* Completes *given (may be NULL) into *full and checks every field. The error's field is prefixed with
+ * `prefix`
+ * ("" or e.g. "requests[2].sampler."). Pointers inside stay the caller's. */
+weir_status weir__sampler_params_check(const weir_model *model, const weir_sampler_params *given,
+                                       const char *prefix, weir_sampler_params *full, weir_error *error);
+
+/* As weir_sampler_create; grammar (may be NULL) comes from a chat and is an error beside params' own. */
+weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *params,
+                                 const weir__grammar *grammar, const char *prefix, weir_sampler **sampler,
+                                 weir_error *error);
+
+#endif
