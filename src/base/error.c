@@ -16,7 +16,7 @@ const char *weir_status_name(weir_status status)
         WEIR_STATUS_MAP(X)
 #undef X
     }
-    return "WEIR_?";
+    return "unknown status";
 }
 
 const char *weir_status_text(weir_status status)
@@ -30,15 +30,6 @@ const char *weir_status_text(weir_status status)
     return "unknown status";
 }
 
-/* Copies text into out[capacity], cut at a code point boundary when it does not fit. text may overlap out. */
-static void copy_text(char *out, size_t capacity, const char *text)
-{
-    size_t n = strlen(text);
-    if (n >= capacity) n = weir__utf8_cut(text, capacity - 1);
-    memmove(out, text, n);
-    out[n] = '\0';
-}
-
 weir_status weir__error_set(weir_error *error, weir_status code, const char *field, const char *format, ...)
 {
     if (error == NULL) return code;
@@ -49,14 +40,14 @@ weir_status weir__error_set(weir_error *error, weir_status code, const char *fie
     va_start(args, format);
     int wanted = vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    if (wanted < 0) {
-        copy_text(message, sizeof message, weir_status_text(code));
-    } else if ((size_t)wanted >= sizeof message) {
-        message[weir__utf8_cut(message, sizeof message - 1)] = '\0';
-    }
+    const char *text = wanted >= 0 ? message : weir_status_text(code);
+    size_t n = strlen(text);
+    if (wanted >= (int)sizeof message) n = weir__utf8_cut(text, n);
 
-    copy_text(error->field, sizeof error->field, field != NULL ? field : "");
-    memcpy(error->message, message, strlen(message) + 1);
+    char name[sizeof error->field];
+    weir__utf8_copy(name, sizeof name, field, field != NULL ? strlen(field) : 0);
+    memcpy(error->field, name, sizeof name);
+    weir__utf8_copy(error->message, sizeof error->message, text, n);
     error->code = code;
     return code;
 }

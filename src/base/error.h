@@ -7,9 +7,9 @@
 
 /* Writes code, field and message and returns code, so that a failure is one statement:
  *     return weir__error_set(error, WEIR_INVALID, "top_k", "top_k is %d; ...", top_k);
- * error may be NULL (nothing is written); field may be NULL (becomes ""). Text that does not fit is cut at a
- * code point boundary. field and the arguments may point into *error, so an error can be wrapped in place.
- * Allocates nothing. Any thread that owns *error. */
+ * error may be NULL (nothing is written); field may be NULL (becomes ""). Both texts are sanitized as streams
+ * are, and cut at a code point boundary where they do not fit. field and the arguments may point into *error,
+ * so an error can be wrapped in place. Allocates nothing. Any thread that owns *error. */
 weir_status weir__error_set(weir_error *error, weir_status code, const char *field, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

@@ -135,6 +135,22 @@ size_t weir__utf8_sanitize(const char *bytes, size_t n, char *out)
     return n_out + weir__utf8_flush(&state, out + n_out);
 }
 
+size_t weir__utf8_copy(char *out, size_t capacity, const char *bytes, size_t n)
+{
+    weir__utf8 state;
+    size_t n_out = 0;
+    weir__utf8_init(&state);
+    for (size_t i = 0; i <= n; i++) {
+        char piece[WEIR__UTF8_BOUND(1)];
+        size_t n_piece =
+            i < n ? weir__utf8_feed(&state, bytes + i, 1, piece) : weir__utf8_flush(&state, piece);
+        if (n_piece >= capacity - n_out) break;
+        n_out = put(out, n_out, piece, n_piece);
+    }
+    out[n_out] = '\0';
+    return n_out;
+}
+
 bool weir__utf8_valid(const char *bytes, size_t n)
 {
     return well_formed((const unsigned char *)bytes, n) == n;
