@@ -79,6 +79,8 @@ typedef struct weir__backend {
     /* Bytes of the piece, or minus the size needed. Allocates nothing. */
     int32_t (*piece)(const weir__bmodel *model, int32_t token, bool special, char *bytes, int32_t capacity);
     bool (*is_eog)(const weir__bmodel *model, int32_t token);
+    /* The i-th device that this backend computes on: all of *device but `size`. END past the last. */
+    weir_status (*device_get)(size_t i, weir_device *device);
 
     /* -- context -- */
     /* params are complete (no zeros that mean "default", layout decided). Fills what was allotted into *info.
