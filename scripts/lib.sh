@@ -1,0 +1,83 @@
+# Shared by the scripts beside it: `. "$(dirname "$0")/lib.sh"`. Works with bash 3.2 (macOS).
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+
+weir_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+weir_cache=${XDG_CACHE_HOME:-${HOME:?neither HOME nor XDG_CACHE_HOME is set}/.cache}/weir
+
+# Everything for people goes to stderr: stdout carries results that other programs read.
+say() { printf 'weir: %s\n' "$*" >&2; }
+die() {
+    say "$*"
+    exit 1
+}
+have() { command -v "$1" >/dev/null 2>&1; }
+
+sha256() {
+    if have sha256sum; then
+        sha256sum "$1" | cut -d' ' -f1
+    elif have shasum; then
+        shasum -a 256 "$1" | cut -d' ' -f1
+    else
+        python3 -c 'import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$1"
+    fi
+}
+
+# Compilers to run at once: one per core, but one llama.cpp unity file takes about 1.5 GB.
+job_count() {
+    local cores mem
+    cores=$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
+    if [ -r /proc/meminfo ]; then
+        mem=$(awk '/^MemAvailable:/ { print int($2 / 1500000) }' /proc/meminfo)
+        [ "${mem:-0}" -ge 1 ] || mem=1
+        [ "$cores" -le "$mem" ] || cores=$mem
+    fi
+    echo "$cores"
+}
+
+# take_lock FILE: waits for the lock and holds it, as descriptor 9, until this shell and its children end. The
+# lock belongs to the open file, so python can take it on the shell's behalf where flock(1) is missing.
+take_lock() {
+    exec 9>"$1"
+    if have flock; then
+        flock -n 9 && return
+        say "another run is at work on this (${1##*/}); waiting for it"
+        flock 9
+    else
+        python3 -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
+    fi
+}
+
+# watch LABEL LOG COMMAND...: runs the command with its output in LOG, and shows that it is alive: a line that
+# is rewritten every second on a terminal, else one every 15 s. Shows the end of LOG when the command fails.
+watch() {
+    local label=$1 log=$2 pid status=0 started=$SECONDS last=0 step=15 line
+    shift 2
+    mkdir -p "$(dirname "$log")"
+    [ -t 2 ] && step=1
+    say "$label"
+    "$@" >"$log" 2>&1 </dev/null &
+    pid=$!
+    trap 'kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; exit 130' INT TERM HUP
+    while kill -0 "$pid" 2>/dev/null; do
+        sleep 0.2
+        if [ $((SECONDS - started - last)) -ge $step ]; then
+            last=$((SECONDS - started))
+            line=$(tail -c 40000 "$log" | tr '\r' '\n' | sed -n 's/^\(\[ *[0-9][0-9]*[/%][^]]*\]\).*/\1 /p; s/^ *\([0-9][0-9]*\/[0-9][0-9]*\) Test .*/\1 /p' | tail -n 1)
+            if [ -t 2 ]; then
+                printf '\r\033[Kweir:   %s%d s' "$line" "$last" >&2
+            else
+                say "  $line$last s"
+            fi
+        fi
+    done
+    wait "$pid" || status=$?
+    trap - INT TERM HUP
+    [ -t 2 ] && [ "$last" -gt 0 ] && printf '\r\033[K' >&2
+    if [ "$status" -ne 0 ]; then
+        say "failed with status $status: $label"
+        tail -n "${WEIR_LOG_LINES:-60}" "$log" | sed 's/^/    /' >&2
+        say "the whole log: $log"
+    fi
+    return "$status"
+}
