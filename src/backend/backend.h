@@ -142,6 +142,9 @@ struct weir_model {
     weir__bmodel *model;
     weir_model_info info; /* complete */
     _Atomic int refs;
+    /* Parsed chat templates, made on first use; NULL at first. The last release hands it to
+     * weir__chat_cache_free (model/chat.h), which takes NULL. */
+    _Atomic(void *) chat_cache;
 };
 
 /* What a weir_sampler is: a backend's chain and the model it belongs to. */

@@ -15,4 +15,7 @@ const char *const *weir__chat_stops(const weir_chat *chat, size_t *n);
 /* Control tokens that must appear in the answer's text because the parser reads them, ascending, [*n]. */
 const int32_t *weir__chat_preserved(const weir_chat *chat, size_t *n);
 
+/* Frees what model->chat_cache holds; for the model's last release. NULL is fine. */
+void weir__chat_cache_free(void *cache);
+
 #endif
