@@ -1,0 +1,44 @@
+# Finds, fetches and builds the pinned llama.cpp through scripts/llama.sh, whose progress shows on stderr, and
+# makes the target weir_llama: what to link. Include directories are left to the few targets that may see them.
+# SPDX-License-Identifier: Apache-2.0
+
+set(callers_compilers --unset=CC --unset=CXX)
+if(WEIR_CALLERS_CC)
+    list(APPEND callers_compilers CC=${WEIR_CALLERS_CC})
+endif()
+if(WEIR_CALLERS_CXX)
+    list(APPEND callers_compilers CXX=${WEIR_CALLERS_CXX})
+endif()
+
+execute_process(
+    COMMAND ${CMAKE_COMMAND} -E env ${callers_compilers}
+        ${CMAKE_CURRENT_SOURCE_DIR}/scripts/llama.sh --flavor ${WEIR_LLAMA_FLAVOR}
+    OUTPUT_VARIABLE llama_answer
+    RESULT_VARIABLE llama_status)
+if(NOT llama_status EQUAL 0 OR NOT llama_answer MATCHES "build=([^\n]+)")
+    message(FATAL_ERROR "scripts/llama.sh could not provide llama.cpp (its messages are above)")
+endif()
+set(llama_link ${CMAKE_MATCH_1}/weir-link.cmake)
+include(${llama_link})
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${llama_link} scripts/llama.sh)
+message(STATUS "llama.cpp: ${WEIR_LLAMA_BUILD} (${WEIR_LLAMA_BACKEND})")
+
+foreach(package ${WEIR_LLAMA_PACKAGES})
+    find_package(${package} REQUIRED)
+endforeach()
+
+add_library(weir_llama INTERFACE)
+# The archives refer to each other in both directions (ggml's registry and its backends).
+if(APPLE)
+    target_link_libraries(weir_llama INTERFACE ${WEIR_LLAMA_LIBS})
+else()
+    target_link_libraries(weir_llama INTERFACE -Wl,--start-group ${WEIR_LLAMA_LIBS} -Wl,--end-group)
+endif()
+find_package(Threads REQUIRED)
+target_link_libraries(weir_llama INTERFACE ${WEIR_LLAMA_SYSTEM_LIBS} Threads::Threads ${CMAKE_DL_LIBS} m)
+# C programs that link the library need the C++ runtime.
+if(APPLE)
+    target_link_libraries(weir_llama INTERFACE c++)
+else()
+    target_link_libraries(weir_llama INTERFACE stdc++)
+endif()

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# Where the default model lies, or will lie once scripts/model.sh has run (make test sees to it).
+if(NOT DEFINED ENV{WEIR_TEST_MODEL})
+    execute_process(COMMAND ${PROJECT_SOURCE_DIR}/scripts/model.sh --path
+        OUTPUT_VARIABLE model OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+else()
+    set(model "$ENV{WEIR_TEST_MODEL}")
+endif()
+set(WEIR_TEST_MODEL "${model}")
+
+# weir_test(NAME LABEL SOURCE COMMAND...): registers a test, with the environment that all tests get. From its
+# source it learns two further labels: `threads` (what runs under TSan) and `model` (needs the real model).
+function(weir_test name label source)
+    set(labels ${label})
+    file(STRINGS ${source} threads REGEX "pthread|thrd_|weir_engine_(create|start)" LIMIT_COUNT 1)
+    if(threads)
+        list(APPEND labels threads)
+    endif()
+    file(STRINGS ${source} needs_model REGEX "WEIR_TEST_MODEL" LIMIT_COUNT 1)
+    if(needs_model)
+        list(APPEND labels model)
+    endif()
+    # Which labels a test gets follows its text.
+    set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+    add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set(environment
+        WEIR_TEST_MODEL=${WEIR_TEST_MODEL}
+        WEIR_SOURCE_DIR=${PROJECT_SOURCE_DIR}
+        WEIR_BUILD_DIR=${PROJECT_BINARY_DIR}
+        WEIR_BIN=${PROJECT_BINARY_DIR}/weir
+        WEIR_LLAMA_SOURCE=${WEIR_LLAMA_SOURCE}
+        ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1
+        UBSAN_OPTIONS=print_stacktrace=1
+        TSAN_OPTIONS=halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS "${labels}" ENVIRONMENT "${environment}")
+endfunction()
+
+# weir_needs_llama(RESULT SOURCE): whether this test cannot be built or run without llama.cpp.
+function(weir_needs_llama result source)
+    file(STRINGS ${source} hits REGEX "WEIR_TEST_MODEL|\"(llama|ggml|gguf)[^\"/]*\\.h\"|<llama\\.h>" LIMIT_COUNT 1)
+    if(hits)
+        set(${result} ON PARENT_SCOPE)
+    else()
+        set(${result} OFF PARENT_SCOPE)
+    endif()
+endfunction()
