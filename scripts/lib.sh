@@ -56,9 +56,12 @@ watch() {
     mkdir -p "$(dirname "$log")"
     [ -t 2 ] && step=1
     say "$label"
+    set -m # a process group of its own, so that an interrupt ends all of it
     "$@" >"$log" 2>&1 </dev/null &
     pid=$!
-    trap 'kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; exit 130' INT TERM HUP
+    set +m
+    # shellcheck disable=SC2064 # this run's process
+    trap "kill -- -$pid 2>/dev/null; exit 130" INT TERM HUP
     while kill -0 "$pid" 2>/dev/null; do
         sleep 0.2
         if [ $((SECONDS - started - last)) -ge $step ]; then

@@ -1,0 +1,38 @@
+# weir: the commands for people. The build itself is CMake's; see CMakePresets.json.
+# SPDX-License-Identifier: Apache-2.0
+
+.DEFAULT_GOAL := build
+.PHONY: build run test check bench format clean help
+
+# $(value) keeps a "$" in the prompt from being taken for a make variable.
+run: export WEIR_RUN_PROMPT := $(value PROMPT)
+run: export WEIR_RUN_MODEL := $(value MODEL)
+
+build: ## build everything into build/release
+	@scripts/deps.sh run
+	@scripts/build.sh release
+
+run: ## make run [PROMPT="..."] [MODEL=file.gguf]: ask a model something; installs, fetches and builds what is missing
+	@scripts/run.sh
+
+test: ## build and run the tests
+	@scripts/deps.sh test
+	@scripts/build.sh release
+	@scripts/model.sh >/dev/null
+	@scripts/test.sh release
+
+check: ## warnings, formatting, lint, exported names, sanitizers, fuzzing [FUZZ_SECONDS=60]
+	@scripts/deps.sh check
+	@scripts/check.sh
+
+bench: ## measure, beside llama.cpp's own benchmarks
+	@scripts/bench.sh
+
+format: ## format the C and C++ in place
+	@scripts/format.sh
+
+clean: ## remove build/ (llama.cpp and the model stay in the cache, ~/.cache/weir)
+	@rm -rf build
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# build.sh [PRESET [TARGET...]]: builds a preset (release unless named), llama.cpp included where it is needed.
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$weir_root"
+
+preset=${1:-release}
+[ $# -eq 0 ] || shift
+build=build/$preset
+
+# Ahead of CMake, which would ask for the same thing but hide its progress in the log.
+case $preset in
+unit | tsan | fuzz) ;;
+asan) scripts/llama.sh --flavor asan >/dev/null ;;
+tsan-llama) scripts/llama.sh --flavor tsan >/dev/null ;;
+*) scripts/llama.sh >/dev/null ;;
+esac
+
+if [ ! -f "$build/CMakeCache.txt" ] && have ninja; then
+    export CMAKE_GENERATOR=Ninja # an existing build keeps the generator that it has
+else
+    unset CMAKE_GENERATOR
+fi
+compile() {
+    if [ $# -gt 0 ]; then set -- --target "$@"; fi
+    cmake --build "$build" -j "$(job_count)" "$@"
+}
+watch "configuring weir ($preset)" "$build/configure.log" cmake --preset "$preset"
+watch "building weir ($preset)" "$build/build.log" compile "$@"

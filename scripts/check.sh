@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# check.sh [STEP...]: what `make check` does beyond the tests: warnings, formatting, lint, exported names,
+# sanitizers, fuzzing. Every step counts once in the last line, `N passed, N failed`. FUZZ_SECONDS for each fuzz
+# target (60).
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$weir_root"
+
+all_steps='gcc clang format lint exports asan tsan fuzz'
+fuzz_seconds=${FUZZ_SECONDS:-60}
+logs=build/check
+mkdir -p $logs
+passed=0 failed=0 failures=
+
+step() { # step NAME COMMAND...
+    local name=$1 started=$SECONDS
+    shift
+    say "---- $name"
+    if "$@"; then
+        passed=$((passed + 1))
+        say "ok: $name ($((SECONDS - started)) s)"
+    else
+        failed=$((failed + 1))
+        failures+=" $name"
+        say "FAILED: $name ($((SECONDS - started)) s)"
+    fi
+}
+# The product's own C, one process for each file; what .clang-tidy asks for is an error.
+lint_file() { clang-tidy -p build/clang-werror --quiet "$1" 2>/dev/null || { echo "in $1"; exit 1; }; }
+export -f lint_file
+check_lint() {
+    [ -f build/clang-werror/compile_commands.json ] || cmake --preset clang-werror || return 1
+    python3 -c '
+import json, os
+for e in json.load(open("build/clang-werror/compile_commands.json")):
+    f = os.path.relpath(e["file"])
+    if f.split("/")[0] in ("src", "cli", "server") and f.endswith(".c") and not f.endswith("_test.c"): print(f)' |
+        sort -u | xargs -P "$(job_count)" -I {} bash -c 'lint_file {}'
+}
+
+# libweir.so shows the functions that weir.h declares: all of them, and nothing else.
+check_exports() {
+    local library declared shown
+    for library in build/gcc-werror/libweir.so build/release/libweir.so; do
+        [ ! -f $library ] || break
+    done
+    shown=$(nm -D --defined-only $library | awk '{ print $NF }' | sort -u)
+    declared=$(cat include/weir/*.h | tr '\n' ' ' | grep -oE 'WEIR_API[^;(]*\(' | grep -oE 'weir_[a-z0-9_]+ *\($' | tr -d ' (' | sort -u)
+    [ -n "$declared" ] || { echo "found no WEIR_API function in include/weir"; return 1; }
+    diff <(echo "$declared") <(echo "$shown") |
+        sed -n 's/^< \(.*\)/declared in weir.h, not exported: \1/p; s/^> \(.*\)/exported, not declared in weir.h: \1/p' >$logs/exports.diff
+    cat $logs/exports.diff
+    [ ! -s $logs/exports.diff ]
+}
+
+check_sanitized() { # check_sanitized PRESET CTEST-ARGUMENT...
+    scripts/build.sh "$1" && scripts/test.sh "$@"
+}
+
+fuzz_one() {
+    local name=$1 found=build/fuzz/corpus/$1 arguments=()
+    mkdir -p "$found"
+    arguments=("-max_total_time=$fuzz_seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
+        "-artifact_prefix=build/fuzz/$name-")
+    if [ -f "fuzz/$name.dict" ]; then arguments+=("-dict=fuzz/$name.dict"); fi
+    arguments+=("$found") # new inputs go into the first folder; the kept ones stay as they are
+    if [ -d "fuzz/corpus/$name" ]; then arguments+=("fuzz/corpus/$name"); fi
+    if setarch "$(uname -m)" -R true 2>/dev/null; then
+        setarch "$(uname -m)" -R "build/fuzz/fuzz/$name" "${arguments[@]}"
+    else
+        "build/fuzz/fuzz/$name" "${arguments[@]}"
+    fi
+}
+check_fuzz() {
+    local name
+    step "build the fuzz targets" scripts/build.sh fuzz || true
+    while read -r name; do
+        if [ -n "$name" ]; then
+            step "fuzz $name" watch "$name, $fuzz_seconds s" "$logs/$name.log" fuzz_one "$name"
+        fi
+    done < <(cat build/fuzz/fuzz/targets 2>/dev/null)
+}
+
+for name in ${*:-$all_steps}; do
+    case $name in
+    gcc) step "no warning from gcc" scripts/build.sh gcc-werror ;;
+    clang) step "no warning from clang" scripts/build.sh clang-werror ;;
+    format) step "formatting" watch "clang-format" $logs/format.log scripts/format.sh --check ;;
+    lint) step "lint" watch "clang-tidy" $logs/lint.log check_lint ;;
+    exports) step "exported names" watch "nm libweir.so" $logs/exports.log check_exports ;;
+    asan)
+        scripts/model.sh >/dev/null
+        step "tests under ASan and UBSan" check_sanitized asan
+        ;;
+    tsan) step "threaded tests under TSan" check_sanitized tsan -L threads ;;
+    fuzz) check_fuzz ;;
+    *) die "no step $name; there are: $all_steps" ;;
+    esac
+done
+[ -z "$failures" ] || say "failed:$failures"
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# test.sh [PRESET [CTEST-ARGUMENT...]]: runs a built preset's tests, shows the output of those that fail, and ends
+# with `N passed, N failed`. Counted are test cases: what cmocka reports, and one for any other program.
+# Logs: build/PRESET/test.log, results: build/PRESET/test.xml. WEIR_TEST_JOBS tests run at once (2).
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$weir_root"
+
+preset=${1:-release}
+[ $# -eq 0 ] || shift
+build=$weir_root/build/$preset
+results=$build/test.xml
+
+# Sanitizers of clang 14 do not find their shadow memory where the kernel spreads addresses widely.
+plain=()
+case $preset in
+asan | tsan*) if setarch "$(uname -m)" -R true 2>/dev/null; then plain=(setarch "$(uname -m)" -R); fi ;;
+esac
+
+rm -f "$results"
+# The report below shows what failed, and why, better than the end of the log.
+WEIR_LOG_LINES=0 watch "testing ($preset)" "$build/test.log" ${plain[@]+"${plain[@]}"} \
+    ctest --test-dir "$build" --output-junit "$results" --no-tests=error -j "${WEIR_TEST_JOBS:-2}" \
+    --test-output-size-passed 1000000 --test-output-size-failed 1000000 "$@" 2>/dev/null || true
+
+python3 - "$results" "$build/test.log" <<'PYTHON'
+import re
+import sys
+import xml.etree.ElementTree as ET
+
+try:
+    cases = list(ET.parse(sys.argv[1]).getroot().iter("testcase"))
+except (OSError, ET.ParseError) as e:
+    print("weir: ctest left no readable results (%s); its log:" % e)
+    print(open(sys.argv[2], errors="replace").read()[-4000:])
+    print("0 passed, 1 failed")
+    sys.exit(1)
+
+passed = failed = skipped = 0
+for case in cases:
+    output = case.findtext("system-out") or ""
+    status = case.get("status")
+    good = sum(map(int, re.findall(r"^\[  PASSED  \] (\d+) test", output, re.M)))
+    bad = sum(map(int, re.findall(r"^\[  FAILED  \] (\d+) test", output, re.M)))
+    if status == "run":
+        passed += good or 1
+        continue
+    skip = case.find("skipped")
+    if status == "notrun" and skip is not None and "SKIP_RETURN_CODE" in (skip.get("message") or ""):
+        skipped += 1
+        continue
+    passed += good
+    failed += bad or 1
+    why = case.find("failure")
+    if why is None:
+        why = skip
+    why = why.get("message") if why is not None else ""
+    print("---- FAILED: %s (%s, %.1f s)" % (case.get("name"), why or status, float(case.get("time") or 0)))
+    lines = output.splitlines()
+    # cmocka's lines about what went well are for the log.
+    lines = [l for l in lines if not re.match(r"\[( RUN      |       OK |  PASSED  |==========)\]", l)]
+    if len(lines) > 80:
+        print("    ... %d lines more in %s" % (len(lines) - 80, sys.argv[1]))
+    print("\n".join("    " + l for l in lines[-80:]))
+print("%d test programs%s" % (len(cases), ", %d skipped" % skipped if skipped else ""))
+print("%d passed, %d failed" % (passed, failed))
+sys.exit(1 if failed or not cases else 0)
+PYTHON
