@@ -45,8 +45,8 @@ weir_status weir__error_set(weir_error *error, weir_status code, const char *fie
     if (wanted >= (int)sizeof message) n = weir__utf8_cut(text, n);
 
     char name[sizeof error->field];
-    weir__utf8_copy(name, sizeof name, field, field != NULL ? strlen(field) : 0);
-    memcpy(error->field, name, sizeof name);
+    size_t n_name = weir__utf8_copy(name, sizeof name, field, field != NULL ? strlen(field) : 0);
+    memcpy(error->field, name, n_name + 1);
     weir__utf8_copy(error->message, sizeof error->message, text, n);
     error->code = code;
     return code;
