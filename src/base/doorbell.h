@@ -1,0 +1,29 @@
+/* doorbell.h: how any thread wakes the engine's thread. Counted, so that a stream may ring after its engine
+ * has gone. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_BASE_DOORBELL_H
+#define WEIR_BASE_DOORBELL_H
+
+#include <stdint.h>
+
+#include "weir/weir.h"
+
+typedef struct weir__doorbell weir__doorbell;
+
+/* One reference for the caller. NO_MEMORY. */
+weir_status weir__doorbell_create(weir__doorbell **bell);
+weir__doorbell *weir__doorbell_hold(weir__doorbell *bell);
+void weir__doorbell_release(weir__doorbell *bell);
+
+/* Wakes the waiter, or lets its next wait return at once. Any thread; holds a lock of its own for a few
+ * instructions. */
+void weir__doorbell_ring(weir__doorbell *bell);
+
+/* Counts a cancel and rings: the engine looks through its queue for cancelled streams only when the count has
+ * moved. */
+void weir__doorbell_cancel(weir__doorbell *bell);
+uint32_t weir__doorbell_cancels(const weir__doorbell *bell);
+
+/* Returns once rung since the last wait, or when deadline_ns has passed. One waiter. */
+void weir__doorbell_wait(weir__doorbell *bell, int64_t deadline_ns);
+
+#endif

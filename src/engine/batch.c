@@ -1,0 +1,49 @@
+#include "engine/engine.h"
+
+/* The most tokens that the slot may get in a tick, 0 when it has no work. */
+static int32_t allowed(const weir_engine *engine, const weir__slot *slot)
+{
+    if (slot->state == WEIR_SLOT_GENERATING) return 1;
+    if (slot->state != WEIR_SLOT_PREFILLING) return 0;
+    int32_t left = slot->request->n_prompt - slot->n_past;
+    return left < engine->params.chunk_size ? left : engine->params.chunk_size;
+}
+
+static bool take_plan(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan)
+{
+    int64_t total = 0;
+    for (size_t i = 0; i < n_plan; i++) {
+        if (plan[i].slot < 0 || plan[i].slot >= engine->params.n_slots || plan[i].n_tokens < 0) return false;
+        weir__slot *slot = &engine->slots[plan[i].slot];
+        if (plan[i].n_tokens == 0) continue;
+        if (slot->n_planned > 0 || plan[i].n_tokens > allowed(engine, slot)) return false;
+        slot->n_planned = plan[i].n_tokens;
+        total += plan[i].n_tokens;
+    }
+    return total <= engine->params.n_batch;
+}
+
+bool weir__batch_fill(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan)
+{
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        engine->slots[i].n_planned = 0;
+        engine->slots[i].row = engine->slots[i].sampled = -1;
+    }
+    engine->batch.n = 0;
+    if (n_plan > (size_t)engine->params.n_slots || !take_plan(engine, plan, n_plan)) return false;
+
+    /* Lane order lets llama.cpp take equal rows of consecutive lanes in one pass. */
+    for (int32_t lane = 0; lane < engine->params.n_slots; lane++) {
+        weir__slot *slot = engine->lanes[lane];
+        if (slot == NULL) continue;
+        const weir__request *request = slot->request;
+        for (int32_t i = 0; i < slot->n_planned; i++) {
+            int32_t pos = slot->n_past + i;
+            /* Only the row that the next token is sampled from keeps its logits. */
+            bool last = pos == slot->n_tokens - 1 && request->max_tokens > 0;
+            int32_t row = weir__batch_add(&engine->batch, request->tokens[pos], pos, lane, last);
+            if (last) slot->row = row;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,49 @@
+/* emit.h: from tokens to text that may be shown: detokenize, make well-formed, hold back what may be a stop
+ * string. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_EMIT_H
+#define WEIR_ENGINE_EMIT_H
+
+#include "base/utf8.h"
+#include "engine/request.h"
+
+/* One request's text on its way out.
+ * Invariants: text[sent_text .. n_text) is free to go and not yet in a chunk; sent_tokens counts generated
+ * tokens that are in chunks. */
+typedef struct weir__emit {
+    weir__utf8 utf8;
+    weir__stop_state stop;
+    char *text;
+    size_t n_text, capacity;
+    size_t sent_text;
+    size_t sent_tokens;
+    bool started; /* a chunk has gone out */
+} weir__emit;
+
+/* Room for one token's bytes on their way, shared by all slots of an engine. */
+typedef struct weir__emit_scratch {
+    char *piece;
+    size_t piece_capacity;
+    char *clean;
+    size_t clean_capacity;
+} weir__emit_scratch;
+
+void weir__emit_init(weir__emit *emit);
+void weir__emit_fini(weir__emit *emit);
+void weir__emit_scratch_fini(weir__emit_scratch *scratch);
+
+/* Adds a generated token's text. *stopped: a stop string is complete; nothing after it will appear.
+ * NO_MEMORY: the token's text is lost. */
+weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, const weir__request *request,
+                             int32_t token, bool *stopped);
+
+/* Nothing more will come: releases what was held back. *stopped as above: the last bytes may complete a stop
+ * string. NO_MEMORY: the held-back text is lost. */
+weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, const weir__request *request,
+                           bool *stopped);
+
+/* Puts what is free to go into the request's stream, if it is due: tokens [n_tokens] are all that were
+ * generated. False: out of memory; it stays, and the next call tries again. */
+bool weir__emit_chunk(weir__emit *emit, const weir__request *request, const int32_t *tokens, size_t n_tokens,
+                      const weir_usage *usage);
+
+#endif

@@ -1,0 +1,426 @@
+#include "engine/engine.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/params.h"
+#include "engine/stream.h"
+#include "model/context.h"
+
+#define LANE_CELLS 256 /* llama.cpp rounds the length of a lane up to this */
+
+/* ---- Parameters ---- */
+
+void weir_engine_params_init(weir_engine_params *params, size_t size)
+{
+    static const weir_engine_params defaults = {
+        .size = sizeof defaults,
+        .n_slots = 8,
+        .n_ctx = 4096,
+        .n_batch = 2048,
+        .n_ubatch = 512,
+        .chunk_size = 512,
+        .queue_limit = 256,
+    };
+    if (params != NULL) weir__params_default(params, size, &defaults, sizeof defaults);
+}
+
+typedef struct range {
+    const char *name;
+    int32_t value, min, max;
+} range;
+
+static weir_status check_ranges(const range *ranges, size_t n, weir_error *error)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
+            return weir__error_set(error, WEIR_INVALID, ranges[i].name, "%s is %d; allowed: %d to %d",
+                                   ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max);
+    return WEIR_OK;
+}
+
+static weir_status check_params(const weir_engine_params *params, weir_error *error)
+{
+    const int32_t tokens_max = 1 << 28; /* cells are counted in 32 bits, with room for sums */
+    const range ranges[] = {
+        {"n_slots", params->n_slots, 1, WEIR__SEQ_MAX},
+        {"n_ctx", params->n_ctx, 0, tokens_max},
+        {"n_kv", params->n_kv, 0, tokens_max},
+        {"max_tokens", params->max_tokens, 0, tokens_max},
+        {"n_batch", params->n_batch, 1, 1 << 20},
+        {"n_ubatch", params->n_ubatch, 1, 1 << 20},
+        {"chunk_size", params->chunk_size, 1, 1 << 20},
+        {"n_threads", params->n_threads, 0, 512},
+        {"n_threads_batch", params->n_threads_batch, 0, 512},
+        {"queue_limit", params->queue_limit, 0, INT32_MAX},
+        {"layout", (int32_t)params->layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT},
+        {"type_k", (int32_t)params->type_k, WEIR_KV_F16, WEIR_KV_Q4_0},
+        {"type_v", (int32_t)params->type_v, WEIR_KV_F16, WEIR_KV_Q4_0},
+    };
+    weir_status status = check_ranges(ranges, sizeof ranges / sizeof *ranges, error);
+    if (status != WEIR_OK) return status;
+    if (params->n_batch < params->n_slots)
+        return weir__error_set(
+            error, WEIR_INVALID, "n_batch",
+            "n_batch is %d and n_slots is %d: each slot needs a token in a tick; allowed: %d and up",
+            params->n_batch, params->n_slots, params->n_slots);
+    if (params->strategy != NULL && params->strategy->plan == NULL)
+        return weir__error_set(error, WEIR_INVALID, "strategy", "strategy.plan is NULL");
+    return WEIR_OK;
+}
+
+/* How many cells to ask for: what the slots need, or what half of the free memory holds. */
+static int32_t decide_cells(const weir_model *model, const weir_engine_params *params, weir_layout layout)
+{
+    int64_t each = params->n_ctx;
+    if (layout == WEIR_LAYOUT_PER_SLOT) each = (each + LANE_CELLS - 1) / LANE_CELLS * LANE_CELLS;
+    int64_t wanted = params->n_kv > 0 ? params->n_kv : each * params->n_slots;
+    uint64_t cell = model->ops->cell_bytes(model->model, params->type_k, params->type_v);
+    uint64_t memory = weir__cpu_memory_available();
+    if (params->n_kv == 0 && cell > 0 && memory > 0 && (uint64_t)wanted > memory / 2 / cell) {
+        wanted = (int64_t)(memory / 2 / cell);
+        if (wanted < LANE_CELLS) wanted = LANE_CELLS;
+        weir__log(WEIR_LOG_WARN,
+                  "%d slots of %d tokens do not fit into half of the free memory: %lld KV cells instead",
+                  params->n_slots, params->n_ctx, (long long)wanted);
+    }
+    return (int32_t)(wanted < INT32_MAX ? wanted : INT32_MAX);
+}
+
+static weir_status create_context(weir_engine *engine, weir_error *error)
+{
+    weir_engine_params *params = &engine->params;
+    weir_model *model = engine->model;
+    if (!model->info.has_decoder)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "model",
+                               "this model cannot generate: use weir_embed");
+    if (params->n_ctx == 0) params->n_ctx = model->info.n_ctx_train;
+    if (params->n_threads == 0) params->n_threads = weir__cpu_count();
+    if (params->n_threads_batch == 0) params->n_threads_batch = params->n_threads;
+    if (params->n_ubatch > params->n_batch) params->n_ubatch = params->n_batch;
+    weir_layout layout = params->layout;
+    if (layout == WEIR_LAYOUT_AUTO) layout = weir__layout_auto(params->n_slots);
+    weir_context_params context = weir_context_params_default();
+    context.n_ctx = decide_cells(model, params, layout);
+    context.n_batch = params->n_batch;
+    context.n_ubatch = params->n_ubatch;
+    context.n_seq_max = params->n_slots;
+    context.n_threads = params->n_threads;
+    context.n_threads_batch = params->n_threads_batch;
+    context.layout = layout;
+    context.type_k = params->type_k;
+    context.type_v = params->type_v;
+    weir_status status =
+        model->ops->context_create(model->model, &context, &engine->context, &engine->info, error);
+    if (status != WEIR_OK) return status;
+
+    int32_t longest =
+        engine->info.n_ctx_seq < engine->info.n_ctx ? engine->info.n_ctx_seq : engine->info.n_ctx;
+    if (params->n_ctx > longest) params->n_ctx = longest;
+    params->n_batch = engine->info.n_batch < params->n_batch ? engine->info.n_batch : params->n_batch;
+    engine->limits = (weir__limits){.n_ctx = params->n_ctx, .max_tokens = params->max_tokens};
+    engine->stats = (weir_engine_stats){
+        .size = sizeof engine->stats,
+        .n_slots = params->n_slots,
+        .n_ctx = params->n_ctx,
+        .n_kv = engine->info.n_ctx,
+        .n_batch = params->n_batch,
+        .layout = engine->info.layout,
+    };
+    engine->counts = engine->stats;
+    return WEIR_OK;
+}
+
+/* ---- Life ---- */
+
+static bool has_work(const weir_engine *engine)
+{
+    for (int32_t i = 0; i < engine->params.n_slots; i++)
+        if (engine->slots[i].state != WEIR_SLOT_IDLE) return true;
+    return false;
+}
+
+static void *run(void *argument)
+{
+    weir_engine *engine = argument;
+    for (;;) {
+        weir_report report;
+        pthread_mutex_lock(&engine->mutex);
+        bool stopping = engine->stopping;
+        pthread_mutex_unlock(&engine->mutex);
+        if (stopping) break;
+        weir__step_tick(engine, NULL, 0, &report);
+        if (report.idle && !has_work(engine))
+            weir__doorbell_wait(engine->bell, weir__step_next_deadline(engine));
+    }
+    weir__step_abandon(engine);
+    return NULL;
+}
+
+static void free_engine(weir_engine *engine)
+{
+    if (engine->context != NULL) engine->model->ops->context_free(engine->context);
+    weir__batch_fini(&engine->batch);
+    weir__emit_scratch_fini(&engine->scratch);
+    weir__mem_free(engine->slots);
+    weir__mem_free(engine->lanes);
+    weir__mem_free(engine->view_slots);
+    weir__mem_free(engine->plan);
+    weir__doorbell_release(engine->bell);
+    weir_model_release(engine->model);
+    weir__mem_free(engine);
+}
+
+static weir_status allocate(weir_engine *engine, weir_error *error)
+{
+    size_t n = (size_t)engine->params.n_slots;
+    engine->slots = weir__mem_calloc(n, sizeof *engine->slots);
+    engine->lanes = weir__mem_calloc(n, sizeof *engine->lanes);
+    engine->view_slots = weir__mem_calloc(n, sizeof *engine->view_slots);
+    engine->plan = weir__mem_calloc(n, sizeof *engine->plan);
+    if (engine->slots == NULL || engine->lanes == NULL || engine->view_slots == NULL ||
+        engine->plan == NULL || weir__doorbell_create(&engine->bell) != WEIR_OK)
+        return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
+    for (size_t i = 0; i < n; i++) weir__slot_init(&engine->slots[i], (int32_t)i);
+    return weir__batch_init(&engine->batch, engine->params.n_batch, error);
+}
+
+weir_status weir_engine_create(weir_model *model, const weir_engine_params *given, weir_engine **out,
+                               weir_error *error)
+{
+    weir_engine_params params = weir_engine_params_default();
+    if (model == NULL || out == NULL)
+        return weir__error_set(error, WEIR_INVALID, model ? "engine" : "model", "a pointer is NULL");
+    weir_status status = weir__params_take(&params, sizeof params, given, "params", error);
+    if (status == WEIR_OK) status = check_params(&params, error);
+    if (status != WEIR_OK) return status;
+
+    weir_engine *engine = weir__mem_calloc(1, sizeof *engine);
+    if (engine == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the engine");
+    engine->model = weir_model_hold(model);
+    engine->params = params;
+    engine->strategy = params.strategy ? *params.strategy : *weir_strategy_decode_maximal();
+    engine->open = true;
+    if ((status = create_context(engine, error)) != WEIR_OK) goto no_context;
+    if ((status = allocate(engine, error)) != WEIR_OK) goto no_context;
+
+    status = WEIR_NO_MEMORY;
+    if (pthread_mutex_init(&engine->mutex, NULL) != 0) goto no_mutex;
+    if (weir__cond_init_monotonic(&engine->drained) != 0) goto no_cond;
+    if (pthread_mutex_init(&engine->stop_mutex, NULL) != 0) goto no_stop_mutex;
+    if (!params.manual) {
+        if (pthread_create(&engine->thread, NULL, run, engine) != 0) goto no_thread;
+        engine->has_thread = true;
+    }
+    *out = engine;
+    return WEIR_OK;
+
+no_thread:
+    pthread_mutex_destroy(&engine->stop_mutex);
+no_stop_mutex:
+    pthread_cond_destroy(&engine->drained);
+no_cond:
+    pthread_mutex_destroy(&engine->mutex);
+no_mutex:
+    weir__error_set(error, status, "", "no thread for the engine: the process has reached a limit");
+no_context:
+    free_engine(engine);
+    return status;
+}
+
+void weir_engine_stop(weir_engine *engine)
+{
+    if (engine == NULL) return;
+    pthread_mutex_lock(&engine->mutex);
+    engine->open = false;
+    engine->stopping = true;
+    pthread_mutex_unlock(&engine->mutex);
+    weir__doorbell_ring(engine->bell);
+    if (!engine->params.manual && pthread_equal(pthread_self(), engine->thread))
+        return; /* from a ready callback */
+
+    pthread_mutex_lock(&engine->stop_mutex);
+    if (engine->has_thread) {
+        pthread_join(engine->thread, NULL);
+        engine->has_thread = false;
+    } else if (engine->params.manual) {
+        while (atomic_exchange(&engine->driven, true)) /* another thread's tick ends soon */
+            weir__doorbell_wait(engine->bell, weir__clock_deadline_ns(1));
+        weir__step_abandon(engine);
+        atomic_store(&engine->driven, false);
+    }
+    pthread_mutex_unlock(&engine->stop_mutex);
+}
+
+void weir_engine_destroy(weir_engine *engine)
+{
+    if (engine == NULL) return;
+    weir_engine_stop(engine);
+    pthread_mutex_destroy(&engine->stop_mutex);
+    pthread_cond_destroy(&engine->drained);
+    pthread_mutex_destroy(&engine->mutex);
+    free_engine(engine);
+}
+
+weir_status weir_engine_drain(weir_engine *engine, int timeout_ms)
+{
+    if (engine == NULL) return WEIR_INVALID;
+    int64_t deadline = weir__clock_deadline_ns(timeout_ms);
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(&engine->mutex);
+    engine->open = false;
+    while (engine->n_live > 0 && status == WEIR_OK) {
+        if (engine->params.manual)
+            status = WEIR_STATE;
+        else if (weir__cond_timedwait_ns(&engine->drained, &engine->mutex, deadline) != 0 &&
+                 engine->n_live > 0)
+            status = WEIR_TIMEOUT;
+    }
+    pthread_mutex_unlock(&engine->mutex);
+    return status;
+}
+
+/* ---- Submit ---- */
+
+static weir_status attach_all(weir_engine *engine, weir__request **made, const weir_request *requests,
+                              size_t n, weir_stream *const *streams, weir_error *error)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (streams == NULL || streams[i] == NULL) continue;
+        if (weir__stream_attach(streams[i], (int32_t)i, made[i]->interval, engine->bell) != WEIR_OK) {
+            while (i-- > 0)
+                if (streams[i] != NULL) weir__stream_detach(streams[i]);
+            return weir__error_set(
+                error, WEIR_STATE, "streams",
+                "a stream serves one request, once: streams[%zu] is in use, was cancelled, has ended "
+                "or stands twice in this submit; give a fresh one",
+                i);
+        }
+        made[i]->stream = streams[i];
+    }
+    return WEIR_OK;
+}
+
+static weir_status enqueue(weir_engine *engine, weir__request **made, size_t n, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(&engine->mutex);
+    int32_t limit = engine->params.queue_limit;
+    int32_t depth = engine->queue.n;
+    if (!engine->open) {
+        status = WEIR_STOPPED;
+    } else if (limit > 0 && (uint64_t)depth + n > (uint64_t)limit + (size_t)engine->stats.n_slots -
+                                                      (size_t)(engine->n_live - depth)) {
+        /* Requests that a free slot takes at the next tick do not count as waiting. */
+        status = WEIR_BUSY;
+        engine->stats.n_refused += n;
+    } else {
+        for (size_t i = 0; i < n; i++) weir__queue_push(&engine->queue, made[i]);
+        engine->n_live += (int32_t)n;
+        engine->stats.n_submitted += n;
+    }
+    pthread_mutex_unlock(&engine->mutex);
+    if (status == WEIR_BUSY)
+        return weir__error_set(error, status, "",
+                               "%d requests wait already, the limit is %d: try again later", depth, limit);
+    if (status == WEIR_STOPPED)
+        return weir__error_set(error, status, "",
+                               "the engine takes no more requests: it was stopped or is draining");
+    weir__doorbell_ring(engine->bell);
+    return WEIR_OK;
+}
+
+weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
+                                weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
+                                weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    size_t n_made = 0;
+    if (engine == NULL || (requests == NULL && n > 0))
+        return weir__error_set(error, WEIR_INVALID, engine ? "requests" : "engine", "a pointer is NULL");
+    if (n > INT32_MAX / 2) return weir__error_set(error, WEIR_INVALID, "n", "%zu requests at once", n);
+    if (n == 0) return WEIR_OK;
+    weir__request **made = weir__mem_calloc(n, sizeof *made);
+    if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu requests", n);
+
+    for (; n_made < n; n_made++) {
+        const weir_request *request =
+            (const weir_request *)((const char *)requests + n_made * requests->size);
+        status = weir__request_create(engine->model, &engine->limits, request, n_made, &made[n_made], error);
+        if (status != WEIR_OK) goto fail;
+        made[n_made]->ticket = ticket;
+        if (results != NULL) made[n_made]->result = &results[n_made];
+    }
+    if ((status = attach_all(engine, made, n, streams, error)) != WEIR_OK) goto fail;
+    if ((status = enqueue(engine, made, n, error)) != WEIR_OK) goto detach;
+    weir__mem_free(made);
+    return WEIR_OK;
+
+detach:
+    for (size_t i = 0; i < n; i++)
+        if (made[i]->stream != NULL) weir__stream_detach(made[i]->stream);
+fail:
+    while (n_made-- > 0) weir__request_destroy(made[n_made]);
+    weir__mem_free(made);
+    return status;
+}
+
+weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
+                               weir_stream *const *streams, weir_error *error)
+{
+    return weir__engine_submit(engine, requests, n, streams, NULL, NULL, error);
+}
+
+weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *stats)
+{
+    if (engine == NULL || stats == NULL) return WEIR_INVALID;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&engine->mutex;
+    weir_engine_stats copy;
+    pthread_mutex_lock(mutex);
+    copy = engine->stats;
+    copy.queue_depth = engine->queue.n;
+    pthread_mutex_unlock(mutex);
+    return weir__params_give(stats, &copy, sizeof copy, "stats", NULL);
+}
+
+/* ---- Driving by hand ---- */
+
+static weir_status take_wheel(weir_engine *engine, weir_error *error)
+{
+    if (engine == NULL) return weir__error_set(error, WEIR_INVALID, "engine", "engine is NULL");
+    if (!engine->params.manual)
+        return weir__error_set(error, WEIR_STATE, "engine",
+                               "the engine has a thread of its own; set params.manual to drive it");
+    if (atomic_exchange(&engine->driven, true))
+        return weir__error_set(error, WEIR_STATE, "engine",
+                               "another thread drives the engine at this moment");
+    return WEIR_OK;
+}
+
+weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_error *error)
+{
+    if (view == NULL) return weir__error_set(error, WEIR_INVALID, "view", "view is NULL");
+    weir_status status = take_wheel(engine, error);
+    if (status != WEIR_OK) return status;
+    int64_t now = weir__clock_now_ns();
+    weir__step_prepare(engine, now);
+    weir__step_view(engine, now);
+    *view = &engine->view;
+    atomic_store(&engine->driven, false);
+    return WEIR_OK;
+}
+
+weir_status weir_engine_step(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan,
+                             weir_report *report, weir_error *error)
+{
+    weir_report full;
+    weir_status status = take_wheel(engine, error);
+    if (status != WEIR_OK) return status;
+    weir__step_tick(engine, plan, n_plan, &full);
+    atomic_store(&engine->driven, false);
+    return report == NULL ? WEIR_OK : weir__params_give(report, &full, sizeof full, "report", error);
+}

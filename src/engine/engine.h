@@ -1,0 +1,82 @@
+/* engine.h: the engine's inside, shared by its files: engine.c (life, queue, threads), step.c (the tick).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_ENGINE_H
+#define WEIR_ENGINE_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/doorbell.h"
+#include "engine/queue.h"
+#include "engine/slot.h"
+
+/* Who may touch what:
+ *   - `mutex` protects queue, open, stopping, n_live and stats; it is held for a few instructions, never
+ * across a forward pass, a template, a callback or an allocation that matters. Lock order: it is taken last.
+ *   - Everything from `context` to `view` belongs to the driver: the engine's thread, or in a manual engine
+ * whoever has set `driven`.
+ *   - The rest is constant after create. */
+struct weir_engine {
+    weir_model *model;
+    weir_engine_params params; /* complete */
+    weir_context_info info;    /* what was allotted */
+    weir__limits limits;
+    weir_strategy strategy;
+    weir__doorbell *bell;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t drained; /* n_live became 0 */
+    weir__queue queue;
+    bool open;      /* takes new requests */
+    bool stopping;  /* ends those it has */
+    int32_t n_live; /* queued or in a slot */
+    weir_engine_stats stats;
+
+    atomic_bool driven;
+
+    weir__bcontext *context;
+    weir__batch batch;
+    weir__slot *slots;  /* [n_slots] */
+    weir__slot **lanes; /* [n_slots] the slot of each lane, NULL = free */
+    uint64_t serial;
+    uint32_t cancels_seen;
+    int32_t n_reserved; /* cells promised to slots */
+    weir__emit_scratch scratch;
+    weir_engine_stats counts;   /* the driver's own; published into stats */
+    weir_slot_view *view_slots; /* [n_slots] */
+    weir_plan_entry *plan;      /* [n_slots] */
+    weir_view view;
+
+    pthread_mutex_t stop_mutex; /* held while stop joins the thread; taken before mutex */
+    pthread_t thread;
+    bool has_thread; /* under stop_mutex */
+};
+
+/* weir_engine_submit, and for weir_generate: results [n] are filled and counted off on the ticket. */
+weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
+                                weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
+                                weir_error *error);
+
+/* One tick: design of the phases in docs/architecture.md. The caller drives. plan NULL: the strategy's. */
+void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan, weir_report *report);
+
+/* The tick's first three phases: collect, finish, admit. */
+void weir__step_prepare(weir_engine *engine, int64_t now);
+
+/* Describes the slots that have work, oldest first, in engine->view. */
+void weir__step_view(weir_engine *engine, int64_t now);
+
+/* When the next deadline passes, WEIR__CLOCK_NEVER when no request has one. */
+int64_t weir__step_next_deadline(weir_engine *engine);
+
+/* Ends everything, slots and queue, with WEIR_STOPPED. */
+void weir__step_abandon(weir_engine *engine);
+
+/* Samples the slots that have a row; each slot's token or failure is then in the slot. */
+void weir__sample(weir_engine *engine);
+
+/* Writes the plan into the batch: rows in lane order. False: the plan breaks a rule (see weir_strategy),
+ * nothing was written. */
+bool weir__batch_fill(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan);
+
+#endif

@@ -1,0 +1,267 @@
+#include "engine/request.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/params.h"
+#include "base/utf8.h"
+#include "engine/stream.h"
+#include "model/chat.h"
+#include "model/sampler.h"
+
+#define STOPS_MAX      64    /* OpenAI's API allows 4; templates bring a few of their own */
+#define STOP_BYTES_MAX 16384 /* a paragraph; bounds what a stream may hold back */
+
+void weir_request_init(weir_request *request, size_t size)
+{
+    static const weir_request defaults = {
+        .size = sizeof defaults,
+        .text_length = WEIR_NUL,
+        .add_special = true,
+        .parse_special = true,
+        .max_tokens = -1,
+        .interval = 1,
+    };
+    if (request != NULL) weir__params_default(request, size, &defaults, sizeof defaults);
+}
+
+/* An error whose field is "requests[index].name". */
+#define REFUSE(code, name, ...) refuse(error, index, code, name, __VA_ARGS__)
+
+__attribute__((format(printf, 5, 6))) static weir_status
+refuse(weir_error *error, size_t index, weir_status code, const char *name, const char *format, ...)
+{
+    char field[64], message[448];
+    va_list args;
+    va_start(args, format);
+    snprintf(field, sizeof field, "requests[%zu].%s", index, name);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    return weir__error_set(error, code, field, "%s", message);
+}
+
+/* ---- The prompt ---- */
+
+static weir_status copy_tokens(weir__request *request, const weir_model *model, const weir_request *given,
+                               size_t index, weir_error *error)
+{
+    if (given->n_tokens > INT32_MAX) return REFUSE(WEIR_TOO_LONG, "n_tokens", "%zu tokens", given->n_tokens);
+    for (size_t i = 0; i < given->n_tokens; i++)
+        if (given->tokens[i] < 0 || given->tokens[i] >= model->info.n_vocab)
+            return REFUSE(WEIR_INVALID, "tokens", "tokens[%zu] is %d; allowed: 0 to %d", i, given->tokens[i],
+                          model->info.n_vocab - 1);
+    request->tokens = weir__mem_dup(given->tokens, given->n_tokens * sizeof *given->tokens);
+    if (request->tokens == NULL) return REFUSE(WEIR_NO_MEMORY, "tokens", "out of memory for the prompt");
+    request->capacity = given->n_tokens;
+    request->n_prompt = (int32_t)given->n_tokens;
+    return WEIR_OK;
+}
+
+static weir_status read_text(weir__request *request, const weir_model *model, const char *text, size_t length,
+                             bool add_special, bool parse_special, size_t index, weir_error *error)
+{
+    if (length == WEIR_NUL) length = strlen(text);
+    if (length > INT32_MAX - 16)
+        return REFUSE(WEIR_TOO_LONG, "text", "%zu bytes; allowed: below 2 GiB", length);
+    size_t n = 0;
+    size_t guess = length / 2 + 16; /* most text has a token for three to four bytes */
+    for (;;) {
+        if (!weir__mem_grow(&request->tokens, &request->capacity, guess, sizeof *request->tokens))
+            return REFUSE(WEIR_NO_MEMORY, "text", "out of memory for the prompt");
+        weir_status status = model->ops->tokenize(model->model, text, length, add_special, parse_special,
+                                                  request->tokens, request->capacity, &n, error);
+        if (status == WEIR_OK) break;
+        if (status != WEIR_TOO_LONG || n <= request->capacity) return status;
+        guess = n;
+    }
+    request->n_prompt = (int32_t)n;
+    return WEIR_OK;
+}
+
+static weir_status read_prompt(weir__request *request, weir_model *model, const weir_request *given,
+                               size_t index, weir_error *error)
+{
+    int given_kinds = (given->chat != NULL) + (given->tokens != NULL) + (given->text != NULL);
+    if (given_kinds != 1)
+        return REFUSE(WEIR_INVALID, "text", "%s; give exactly one of chat, tokens and text",
+                      given_kinds == 0 ? "the request has no prompt" : "the request has several prompts");
+    if (given->tokens != NULL) return copy_tokens(request, model, given, index, error);
+    if (given->text != NULL)
+        return read_text(request, model, given->text, given->text_length, given->add_special,
+                         given->parse_special, index, error);
+    if (weir__chat_model(given->chat) != model)
+        return REFUSE(WEIR_INVALID, "chat", "the chat was rendered for another model than the engine's");
+    size_t length;
+    const char *prompt = weir_chat_prompt(given->chat, &length);
+    request->chat = weir_chat_hold(given->chat);
+    request->preserved = weir__chat_preserved(given->chat, &request->n_preserved);
+    return read_text(request, model, prompt, length, true, true, index, error);
+}
+
+static weir_status fit(weir__request *request, const weir__limits *limits, const weir_request *given,
+                       size_t index, weir_error *error)
+{
+    int32_t wanted = given->max_tokens;
+    if (request->n_prompt == 0)
+        return REFUSE(WEIR_INVALID, given->tokens ? "tokens" : "text",
+                      "the prompt is empty, and this model adds no token of its own; give at least one");
+    if (wanted < -1)
+        return REFUSE(WEIR_INVALID, "max_tokens", "max_tokens is %d; allowed: -1 (as many as fit) and 0 up",
+                      wanted);
+    if (wanted < 0 || (limits->max_tokens > 0 && wanted > limits->max_tokens))
+        wanted = limits->max_tokens > 0 ? limits->max_tokens : INT32_MAX;
+    int32_t room = limits->n_ctx - request->n_prompt;
+    if (room < (wanted > 0))
+        return REFUSE(
+            WEIR_TOO_LONG,
+            given->tokens ? "tokens"
+            : given->text ? "text"
+                          : "chat",
+            "the prompt has %d tokens; a request holds at most %d with its answer: shorten it, or give the "
+            "engine a larger n_ctx or n_kv",
+            request->n_prompt, limits->n_ctx);
+    request->max_tokens = wanted < room ? wanted : room;
+    return WEIR_OK;
+}
+
+/* ---- Stop strings ---- */
+
+static weir_status compile_stops(weir__request *request, const weir_request *given, size_t index,
+                                 weir_error *error)
+{
+    size_t n_chat = 0;
+    const char *const *chat_stops = request->chat ? weir__chat_stops(request->chat, &n_chat) : NULL;
+    const char *texts[2 * STOPS_MAX];
+    size_t lengths[2 * STOPS_MAX];
+    size_t n = 0;
+
+    if (given->n_stop > STOPS_MAX)
+        return REFUSE(WEIR_INVALID, "n_stop", "%zu stop strings; allowed: 0 to %d", given->n_stop, STOPS_MAX);
+    if (given->n_stop > 0 && given->stop == NULL) return REFUSE(WEIR_INVALID, "stop", "stop is NULL");
+    for (size_t i = 0; i < given->n_stop; i++) {
+        if (given->stop[i] == NULL) return REFUSE(WEIR_INVALID, "stop", "stop[%zu] is NULL", i);
+        size_t length = given->stop_length ? given->stop_length[i] : WEIR_NUL;
+        if (length == WEIR_NUL) length = strlen(given->stop[i]);
+        if (length == 0 || length > STOP_BYTES_MAX)
+            return REFUSE(WEIR_INVALID, "stop", "stop[%zu] has %zu bytes; allowed: 1 to %d", i, length,
+                          STOP_BYTES_MAX);
+        if (!weir__utf8_valid(given->stop[i], length))
+            return REFUSE(WEIR_INVALID, "stop", "stop[%zu] is not well-formed UTF-8, and output always is",
+                          i);
+        texts[n] = given->stop[i];
+        lengths[n++] = length;
+    }
+    for (size_t i = 0; i < n_chat && i < STOPS_MAX; i++) {
+        if (chat_stops[i][0] == '\0') continue;
+        texts[n] = chat_stops[i];
+        lengths[n++] = strlen(chat_stops[i]);
+    }
+    if (n == 0) return WEIR_OK;
+    weir_status status = weir__stop_create(texts, lengths, n, &request->stop);
+    if (status != WEIR_OK) return REFUSE(status, "stop", "%s", weir_status_text(status));
+    return WEIR_OK;
+}
+
+/* ---- Life ---- */
+
+weir_status weir__request_create(weir_model *model, const weir__limits *limits,
+                                 const weir_request *given_request, size_t index, weir__request **out,
+                                 weir_error *error)
+{
+    weir_request given;
+    char prefix[48];
+    weir_request_init(&given, sizeof given);
+    snprintf(prefix, sizeof prefix, "requests[%zu]", index);
+    weir_status status = weir__params_take(&given, sizeof given, given_request, prefix, error);
+    if (status != WEIR_OK) return status;
+
+    weir__request *request = weir__mem_calloc(1, sizeof *request);
+    if (request == NULL) return REFUSE(WEIR_NO_MEMORY, "", "out of memory for a request");
+    if (given.deadline_ms < 0) {
+        status = REFUSE(WEIR_INVALID, "deadline_ms", "deadline_ms is %lld; allowed: 0 (none) and up",
+                        (long long)given.deadline_ms);
+        goto fail;
+    }
+    if ((status = read_prompt(request, model, &given, index, error)) != WEIR_OK) goto fail;
+    if ((status = fit(request, limits, &given, index, error)) != WEIR_OK) goto fail;
+    if ((status = compile_stops(request, &given, index, error)) != WEIR_OK) goto fail;
+
+    const weir__grammar *grammar = request->chat ? weir__chat_grammar(request->chat) : NULL;
+    snprintf(prefix, sizeof prefix, "requests[%zu].sampler.", index);
+    status = weir__sampler_create(model, given.sampler, grammar, prefix, &request->sampler, error);
+    if (status != WEIR_OK) goto fail;
+
+    request->interval = given.interval;
+    request->special = given.special;
+    request->submit_ns = weir__clock_now_ns();
+    request->deadline_ns =
+        given.deadline_ms == 0 ? WEIR__CLOCK_NEVER : weir__clock_deadline_ns(given.deadline_ms);
+    *out = request;
+    return WEIR_OK;
+fail:
+    weir__request_destroy(request);
+    return status;
+}
+
+void weir__request_destroy(weir__request *request)
+{
+    if (request == NULL) return;
+    weir_sampler_destroy(request->sampler);
+    weir__stop_destroy(request->stop);
+    weir_chat_release(request->chat);
+    weir__mem_free(request->tokens);
+    weir__mem_free(request);
+}
+
+bool weir__request_cancelled(const weir__request *request)
+{
+    return request->stream != NULL && weir_stream_cancelled(request->stream);
+}
+
+int32_t weir__request_cells(const weir__request *request)
+{
+    /* The last token of the answer is never fed back. */
+    return request->n_prompt + (request->max_tokens > 0 ? request->max_tokens - 1 : 0);
+}
+
+static void fill_result(weir_result *result, const weir__output *output, weir_reason reason,
+                        const weir_error *error, const weir_usage *usage)
+{
+    memset(result, 0, sizeof *result);
+    result->reason = reason;
+    if (error != NULL) result->error = *error;
+    result->usage = *usage;
+    result->text = output->all_text ? output->all_text : weir__mem_calloc(1, 1);
+    result->length = output->all_text ? output->all_length : 0;
+    if (output->n_all_tokens > 0)
+        result->tokens = weir__mem_dup(output->all_tokens, output->n_all_tokens * sizeof *output->all_tokens);
+    if (result->tokens != NULL) result->n_tokens = output->n_all_tokens;
+    if (result->text == NULL || (result->tokens == NULL && output->n_all_tokens > 0)) {
+        result->reason = WEIR_REASON_ERROR;
+        weir__error_set(&result->error, WEIR_NO_MEMORY, "", "out of memory for the result");
+    }
+}
+
+void weir__request_finish(weir__request *request, const weir__output *output, weir_reason reason,
+                          const weir_error *error, const weir_usage *usage)
+{
+    weir__ticket *ticket = request->ticket;
+    weir_stream *stream = request->stream;
+    if (request->result != NULL)
+        fill_result(request->result, output, reason, error, usage);
+    else
+        weir__mem_free(output->all_text);
+    if (stream != NULL)
+        weir__stream_finish(stream, output->tokens, output->n_tokens, output->text, output->length, reason,
+                            error, usage);
+    weir__request_destroy(request);
+    if (ticket != NULL) {
+        pthread_mutex_lock(&ticket->mutex);
+        if (--ticket->remaining == 0) pthread_cond_signal(&ticket->cond);
+        pthread_mutex_unlock(&ticket->mutex);
+    }
+}

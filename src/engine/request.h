@@ -1,0 +1,72 @@
+/* request.h: what a submit makes of a weir_request: everything checked, copied and compiled, on the
+ * submitter's thread. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_REQUEST_H
+#define WEIR_ENGINE_REQUEST_H
+
+#include <pthread.h>
+
+#include "backend/backend.h"
+#include "engine/stop.h"
+
+/* What weir_generate waits on: its requests count themselves off. In the memory of that call. */
+typedef struct weir__ticket {
+    pthread_mutex_t mutex; /* protects remaining */
+    pthread_cond_t cond;
+    size_t remaining;
+} weir__ticket;
+
+/* Owned by its submitter until queued, then by the engine until finished. */
+typedef struct weir__request {
+    struct weir__request *next; /* in the queue */
+    int32_t *tokens;            /* [capacity]: the prompt, later followed by what is generated */
+    size_t capacity;
+    int32_t n_prompt;
+    int32_t max_tokens; /* resolved: prompt and answer fit into the engine's n_ctx */
+    int32_t interval;
+    bool special;
+    weir_sampler *sampler;
+    weir__stop *stop;         /* NULL = no stop strings */
+    weir_chat *chat;          /* NULL, or whose control tokens are rendered */
+    const int32_t *preserved; /* [n_preserved], ascending, the chat's */
+    size_t n_preserved;
+    int64_t submit_ns;
+    int64_t deadline_ns; /* WEIR__CLOCK_NEVER = none */
+    weir_stream *stream; /* NULL = not streamed */
+    weir_result *result; /* NULL, or where weir_generate wants the whole output */
+    weir__ticket *ticket;
+} weir__request;
+
+/* How the engine limits requests. */
+typedef struct weir__limits {
+    int32_t n_ctx;
+    int32_t max_tokens; /* 0 = no limit but n_ctx */
+} weir__limits;
+
+/* Checks and copies *given; error fields begin with "requests[index].". The stream is not attached here. */
+weir_status weir__request_create(weir_model *model, const weir__limits *limits, const weir_request *given,
+                                 size_t index, weir__request **request, weir_error *error);
+void weir__request_destroy(weir__request *request);
+
+/* Whether the reader has asked for the end. */
+bool weir__request_cancelled(const weir__request *request);
+
+/* KV cells that the request may come to need. */
+int32_t weir__request_cells(const weir__request *request);
+
+/* Gives the reader, or the waiting weir_generate, the end, and destroys the request. tokens and text are what
+ * no chunk has carried yet; all_* is the whole output, for a result: all_text is freed or passed on. */
+typedef struct weir__output {
+    const int32_t *tokens;
+    size_t n_tokens;
+    const char *text;
+    size_t length;
+    const int32_t *all_tokens;
+    size_t n_all_tokens;
+    char *all_text; /* weir__mem block, NUL-terminated; NULL = empty */
+    size_t all_length;
+} weir__output;
+
+void weir__request_finish(weir__request *request, const weir__output *output, weir_reason reason,
+                          const weir_error *error, const weir_usage *usage);
+
+#endif

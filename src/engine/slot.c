@@ -1,0 +1,102 @@
+#include "engine/slot.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+void weir__slot_init(weir__slot *slot, int32_t index)
+{
+    memset(slot, 0, sizeof *slot);
+    slot->index = slot->lane = index;
+    slot->row = slot->sampled = -1;
+}
+
+void weir__slot_start(weir__slot *slot, weir__request *request, uint64_t serial, int64_t now)
+{
+    slot->state = WEIR_SLOT_PREFILLING;
+    slot->request = request;
+    slot->n_tokens = request->n_prompt;
+    slot->n_past = slot->n_generated = slot->n_planned = 0;
+    slot->row = slot->sampled = -1;
+    slot->reason = WEIR_REASON_NOT_FINISHED;
+    memset(&slot->error, 0, sizeof slot->error);
+    slot->serial = serial;
+    slot->admit_ns = now;
+    slot->first_ns = 0;
+    weir__emit_init(&slot->emit);
+}
+
+void weir__slot_latch(weir__slot *slot, weir_reason reason)
+{
+    if (slot->reason == WEIR_REASON_NOT_FINISHED) slot->reason = reason;
+}
+
+void weir__slot_fail(weir__slot *slot, weir_status status, const weir_error *error)
+{
+    if (slot->reason != WEIR_REASON_NOT_FINISHED) return;
+    slot->reason = WEIR_REASON_ERROR;
+    if (error != NULL && error->code != WEIR_OK)
+        slot->error = *error;
+    else
+        weir__error_set(&slot->error, status, "", "%s", weir_status_text(status));
+}
+
+bool weir__slot_append(weir__slot *slot, int32_t token)
+{
+    weir__request *request = slot->request;
+    if (!weir__mem_grow(&request->tokens, &request->capacity, (size_t)slot->n_tokens + 1,
+                        sizeof *request->tokens))
+        return false;
+    request->tokens[slot->n_tokens++] = token;
+    return true;
+}
+
+weir_usage weir__slot_usage(const weir__slot *slot, int64_t now)
+{
+    const weir__request *request = slot->request;
+    return (weir_usage){
+        .n_prompt = request->n_prompt,
+        .n_generated = slot->n_generated,
+        .queue_ns = slot->admit_ns - request->submit_ns,
+        .ttft_ns = slot->first_ns > 0 ? slot->first_ns - request->submit_ns : 0,
+        .total_ns = now - request->submit_ns,
+    };
+}
+
+void weir__slot_settle(weir__slot *slot, weir__emit_scratch *scratch)
+{
+    bool stopped = false;
+    if (weir__emit_end(&slot->emit, scratch, slot->request, &stopped) != WEIR_OK) {
+        slot->reason = WEIR_REASON_NOT_FINISHED; /* the text is not whole: that is what has to be told */
+        weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
+    }
+    if (stopped && (slot->reason == WEIR_REASON_END || slot->reason == WEIR_REASON_LENGTH))
+        slot->reason = WEIR_REASON_STOP_WORDS;
+}
+
+void weir__slot_finish(weir__slot *slot, int64_t now)
+{
+    weir__request *request = slot->request;
+    weir__emit *emit = &slot->emit;
+    weir_usage usage = weir__slot_usage(slot, now);
+    weir__output output = {
+        .tokens = weir__slot_output(slot) + emit->sent_tokens,
+        .n_tokens = weir__slot_n_output(slot) - emit->sent_tokens,
+        .text = emit->text ? emit->text + emit->sent_text : "",
+        .length = emit->n_text - emit->sent_text,
+        .all_tokens = weir__slot_output(slot),
+        .n_all_tokens = weir__slot_n_output(slot),
+    };
+    if (request->result != NULL) {
+        if (emit->text != NULL) emit->text[emit->n_text] = '\0'; /* add_text always leaves room for it */
+        output.all_text = emit->text;
+        output.all_length = emit->n_text;
+        emit->text = NULL; /* passed on */
+    }
+    slot->state = WEIR_SLOT_IDLE;
+    slot->request = NULL;
+    weir__request_finish(request, &output, slot->reason,
+                         slot->reason == WEIR_REASON_ERROR ? &slot->error : NULL, &usage);
+    weir__emit_fini(emit);
+}

@@ -1,0 +1,62 @@
+/* slot.h: a running request's place in the batch.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_SLOT_H
+#define WEIR_ENGINE_SLOT_H
+
+#include "engine/emit.h"
+
+/* Invariants (checked each tick by debug builds):
+ *   IDLE: no request, its lane holds no cells.
+ *   PREFILLING: n_past < n_prompt == n_tokens.
+ *   GENERATING: n_prompt <= n_past == n_tokens - 1: the last token was sampled and not yet fed.
+ *   The lane holds exactly positions 0 … n_past - 1. */
+typedef struct weir__slot {
+    int32_t index; /* its number, for plans and views: never changes */
+    int32_t lane;  /* the sequence that holds its cells: may change when lanes are compacted */
+    weir_slot_state state;
+    weir__request *request;
+    int32_t n_tokens; /* prompt and generated, in request->tokens */
+    int32_t n_past;
+    int32_t n_generated; /* with the token that ended it */
+    int32_t n_planned;   /* tokens in this tick's batch */
+    int32_t row;         /* the batch row to sample from, -1 = none */
+    int32_t sampled;     /* this tick's token, -1 = none */
+    weir_reason reason;  /* written once, by whoever is first */
+    weir_error error;
+    uint64_t serial; /* order of admission */
+    int64_t admit_ns;
+    int64_t first_ns; /* first token; 0 = none yet */
+    weir__emit emit;
+} weir__slot;
+
+void weir__slot_init(weir__slot *slot, int32_t index);
+
+/* Takes over the request. */
+void weir__slot_start(weir__slot *slot, weir__request *request, uint64_t serial, int64_t now);
+
+/* Ends the slot for this reason unless it has one already. */
+void weir__slot_latch(weir__slot *slot, weir_reason reason);
+void weir__slot_fail(weir__slot *slot, weir_status status, const weir_error *error);
+
+/* Appends a generated token. False: out of memory. */
+bool weir__slot_append(weir__slot *slot, int32_t token);
+
+weir_usage weir__slot_usage(const weir__slot *slot, int64_t now);
+
+/* Nothing more will be generated: releases held-back text and settles the reason. */
+void weir__slot_settle(weir__slot *slot, weir__emit_scratch *scratch);
+
+/* The last chunk, the result, and an idle slot again. After settle; the caller has freed the cells. */
+void weir__slot_finish(weir__slot *slot, int64_t now);
+
+static inline const int32_t *weir__slot_output(const weir__slot *slot)
+{
+    return slot->request->tokens + slot->request->n_prompt;
+}
+
+static inline size_t weir__slot_n_output(const weir__slot *slot)
+{
+    return (size_t)(slot->n_tokens - slot->request->n_prompt);
+}
+
+#endif

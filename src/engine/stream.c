@@ -1,0 +1,455 @@
+#include "engine/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/eventfd.h>
+#endif
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+#define DEFAULT_POLL_MS 100
+
+/* Where one chunk lies in its buffer. Its text is followed by a NUL. */
+typedef struct mark {
+    size_t token;
+    size_t n_tokens;
+    size_t text;
+    size_t length;
+} mark;
+
+/* A row of chunks. Invariant: marks lie one behind the other without gaps (but for the NULs); `terminal` says
+ * that the last of them, marks[n_marks - 1], is the terminal chunk. */
+typedef struct buffer {
+    int32_t *tokens;
+    size_t n_tokens, tokens_capacity;
+    char *text;
+    size_t n_text, text_capacity;
+    mark marks[WEIR__STREAM_MARKS];
+    int n_marks;
+    bool terminal;
+} buffer;
+
+typedef enum phase { FRESH, ATTACHED, FINISHED } phase;
+
+/* Lock order: ready_mutex, then mutex. The bell's own lock is taken under neither.
+ *
+ * The producer fills `back`; when the consumer has read `front` to its end the two change places. So the
+ * consumer's pointers stay valid without a copy, and the producer never waits for the consumer. */
+struct weir_stream {
+    atomic_int holders; /* consumers' references; all of them together count as one of refs */
+    atomic_int refs;    /* one for the holders, one for the engine while attached */
+    atomic_int cancelled;
+    atomic_int interval;
+    atomic_int index;
+    atomic_int reason;   /* weir_reason, written once by finish */
+    atomic_int finished; /* the terminal chunk has been put; release pairs with the readers' acquire */
+
+    pthread_mutex_t mutex; /* protects all that follows up to ready_mutex */
+    pthread_cond_t cond;
+    phase phase;
+    bool reading; /* a consumer is inside next */
+    bool terminal_taken;
+    buffer back;
+    buffer front;         /* of the consumer: changes only inside next */
+    int front_mark;       /* the next chunk of front */
+    weir__doorbell *bell; /* NULL while FRESH; kept to the end, so that cancel may ring late */
+    weir_usage usage;
+    weir_error error;
+    int fds[2]; /* [0] polls readable while something can be taken; -1 = none yet */
+    bool fd_set;
+
+    pthread_mutex_t ready_mutex; /* recursive; held while ready runs, so that set_ready can wait for it */
+    weir_ready_fn ready;
+    void *ready_user;
+};
+
+weir_status weir_stream_create(weir_stream **out, weir_error *error)
+{
+    if (out == NULL) return weir__error_set(error, WEIR_INVALID, "stream", "stream is NULL");
+    weir_stream *stream = weir__mem_calloc(1, sizeof *stream);
+    pthread_mutexattr_t recursive;
+    if (stream == NULL) goto no_stream;
+    if (pthread_mutex_init(&stream->mutex, NULL) != 0) goto no_mutex;
+    if (weir__cond_init_monotonic(&stream->cond) != 0) goto no_cond;
+    if (pthread_mutexattr_init(&recursive) != 0) goto no_attr;
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    int failed = pthread_mutex_init(&stream->ready_mutex, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+    if (failed) goto no_attr;
+    atomic_init(&stream->holders, 1);
+    atomic_init(&stream->refs, 1);
+    atomic_init(&stream->interval, 1);
+    atomic_init(&stream->index, -1);
+    stream->fds[0] = stream->fds[1] = -1;
+    *out = stream;
+    return WEIR_OK;
+no_attr:
+    pthread_cond_destroy(&stream->cond);
+no_cond:
+    pthread_mutex_destroy(&stream->mutex);
+no_mutex:
+    weir__mem_free(stream);
+no_stream:
+    return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a stream");
+}
+
+static void drop(weir_stream *stream)
+{
+    if (atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) != 1) return;
+    if (stream->fds[0] >= 0) close(stream->fds[0]);
+    if (stream->fds[1] >= 0 && stream->fds[1] != stream->fds[0]) close(stream->fds[1]);
+    weir__doorbell_release(stream->bell);
+    weir__mem_free(stream->back.tokens);
+    weir__mem_free(stream->back.text);
+    weir__mem_free(stream->front.tokens);
+    weir__mem_free(stream->front.text);
+    pthread_mutex_destroy(&stream->ready_mutex);
+    pthread_cond_destroy(&stream->cond);
+    pthread_mutex_destroy(&stream->mutex);
+    weir__mem_free(stream);
+}
+
+weir_stream *weir_stream_hold(weir_stream *stream)
+{
+    if (stream != NULL) atomic_fetch_add_explicit(&stream->holders, 1, memory_order_relaxed);
+    return stream;
+}
+
+void weir_stream_release(weir_stream *stream)
+{
+    if (stream == NULL || atomic_fetch_sub_explicit(&stream->holders, 1, memory_order_acq_rel) != 1) return;
+    weir_stream_set_ready(stream, NULL, NULL);
+    weir_stream_cancel(stream); /* nobody is left to read */
+    drop(stream);
+}
+
+/* ---- The descriptor: set while something can be taken. Called under mutex. ---- */
+
+static void fd_raise(weir_stream *stream)
+{
+    static const uint64_t one = 1;
+    if (stream->fds[1] < 0 || stream->fd_set) return;
+    stream->fd_set = true;
+#ifdef __linux__
+    ssize_t n = write(stream->fds[1], &one, sizeof one);
+#else
+    ssize_t n = write(stream->fds[1], &one, 1);
+#endif
+    (void)n; /* cannot fail: nothing else writes, and there is room for one */
+}
+
+static void fd_lower(weir_stream *stream)
+{
+    uint64_t sink;
+    if (!stream->fd_set) return;
+    stream->fd_set = false;
+    ssize_t n = read(stream->fds[0], &sink, sizeof sink);
+    (void)n;
+}
+
+static bool can_take(const weir_stream *stream)
+{
+    return stream->front_mark < stream->front.n_marks || stream->back.n_marks > 0;
+}
+
+static bool open_descriptor(int fds[2])
+{
+#ifdef __linux__
+    fds[0] = fds[1] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return fds[0] >= 0;
+#else
+    if (pipe(fds) != 0) return false;
+    for (int i = 0; i < 2; i++) {
+        fcntl(fds[i], F_SETFD, FD_CLOEXEC);
+        fcntl(fds[i], F_SETFL, O_NONBLOCK);
+    }
+    return true;
+#endif
+}
+
+weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor, weir_error *error)
+{
+    int failed = 0;
+    if (stream == NULL || descriptor == NULL)
+        return weir__error_set(error, WEIR_INVALID, stream ? "descriptor" : "stream", "a pointer is NULL");
+    pthread_mutex_lock(&stream->mutex);
+    if (stream->fds[0] < 0 && !open_descriptor(stream->fds)) {
+        failed = errno;
+        stream->fds[0] = stream->fds[1] = -1;
+    } else {
+        if (can_take(stream)) fd_raise(stream);
+        *descriptor = stream->fds[0];
+    }
+    pthread_mutex_unlock(&stream->mutex);
+    if (failed)
+        return weir__error_set(error, WEIR_IO, "", "no descriptor for the stream: %s", strerror(failed));
+    return WEIR_OK;
+}
+
+/* ---- Producer ---- */
+
+weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t interval, weir__doorbell *bell)
+{
+    weir_status status = WEIR_STATE;
+    pthread_mutex_lock(&stream->mutex);
+    if (stream->phase == FRESH && !atomic_load(&stream->cancelled)) {
+        stream->phase = ATTACHED;
+        stream->bell = weir__doorbell_hold(bell);
+        atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed);
+        atomic_store(&stream->index, index);
+        if (interval > 1) atomic_store(&stream->interval, interval);
+        status = WEIR_OK;
+    }
+    pthread_mutex_unlock(&stream->mutex);
+    return status;
+}
+
+void weir__stream_detach(weir_stream *stream)
+{
+    pthread_mutex_lock(&stream->mutex);
+    weir__doorbell *bell = stream->bell;
+    stream->phase = FRESH;
+    stream->bell = NULL;
+    atomic_store(&stream->index, -1);
+    pthread_mutex_unlock(&stream->mutex);
+    weir__doorbell_release(bell);
+    drop(stream);
+}
+
+/* Appends to the buffer as a chunk of its own, or to the last chunk when all marks are in use. */
+static bool append(buffer *to, const int32_t *tokens, size_t n_tokens, const char *text, size_t length)
+{
+    bool merge = to->n_marks == WEIR__STREAM_MARKS;
+    if (n_tokens > 0 &&
+        !weir__mem_grow(&to->tokens, &to->tokens_capacity, to->n_tokens + n_tokens, sizeof *to->tokens))
+        return false;
+    if (length > 0 && !weir__mem_grow(&to->text, &to->text_capacity, to->n_text + length + 1, 1))
+        return false;
+
+    mark *last = &to->marks[merge ? to->n_marks - 1 : to->n_marks];
+    if (!merge) {
+        *last = (mark){.token = to->n_tokens, .text = to->n_text};
+        to->n_marks++;
+    } else if (length > 0 && last->length > 0) {
+        to->n_text--; /* over the NUL */
+    } else if (length > 0) {
+        last->text = to->n_text;
+    }
+    if (n_tokens > 0) memcpy(to->tokens + to->n_tokens, tokens, n_tokens * sizeof *tokens);
+    to->n_tokens += n_tokens;
+    last->n_tokens += n_tokens;
+    if (length > 0) {
+        memcpy(to->text + to->n_text, text, length);
+        to->text[to->n_text + length] = '\0';
+        to->n_text += length + 1;
+        last->length += length;
+    }
+    return true;
+}
+
+static void run_ready(weir_stream *stream)
+{
+    pthread_mutex_lock(&stream->ready_mutex);
+    if (stream->ready != NULL) stream->ready(stream, stream->ready_user);
+    pthread_mutex_unlock(&stream->ready_mutex);
+}
+
+bool weir__stream_push(weir_stream *stream, const int32_t *tokens, size_t n_tokens, const char *text,
+                       size_t length, const weir_usage *usage)
+{
+    pthread_mutex_lock(&stream->mutex);
+    bool was_empty = !can_take(stream);
+    bool put = append(&stream->back, tokens, n_tokens, text, length);
+    if (put) {
+        stream->usage = *usage;
+        fd_raise(stream);
+        pthread_cond_signal(&stream->cond);
+    }
+    pthread_mutex_unlock(&stream->mutex);
+    if (put && was_empty) run_ready(stream);
+    return put;
+}
+
+void weir__stream_finish(weir_stream *stream, const int32_t *tokens, size_t n_tokens, const char *text,
+                         size_t length, weir_reason reason, const weir_error *error, const weir_usage *usage)
+{
+    pthread_mutex_lock(&stream->mutex);
+    if (error != NULL) stream->error = *error;
+    if (!append(&stream->back, tokens, n_tokens, text, length)) {
+        append(&stream->back, NULL, 0, NULL, 0); /* a chunk of nothing needs no memory */
+        reason = WEIR_REASON_ERROR;
+        weir__error_set(&stream->error, WEIR_NO_MEMORY, "",
+                        "out of memory for the last chunk: its text is lost");
+    }
+    stream->back.terminal = true;
+    stream->usage = *usage;
+    stream->phase = FINISHED;
+    atomic_store_explicit(&stream->reason, (int)reason, memory_order_relaxed);
+    atomic_store_explicit(&stream->finished, 1, memory_order_release);
+    fd_raise(stream);
+    pthread_cond_broadcast(&stream->cond);
+    pthread_mutex_unlock(&stream->mutex);
+    run_ready(stream); /* the end is told also to a reader that has not yet taken what came before */
+    drop(stream);
+}
+
+/* ---- Consumer ---- */
+
+/* Called under mutex: the next chunk of front, or what back holds as the new front. */
+static bool take(weir_stream *stream, weir_chunk *chunk)
+{
+    if (stream->front_mark == stream->front.n_marks) {
+        if (stream->back.n_marks == 0) return false;
+        buffer empty = stream->front;
+        empty.n_tokens = empty.n_text = 0;
+        empty.n_marks = 0;
+        stream->front = stream->back;
+        stream->back = empty;
+        stream->front_mark = 0;
+    }
+    const buffer *front = &stream->front;
+    const mark *next = &front->marks[stream->front_mark++];
+    bool terminal = front->terminal && stream->front_mark == front->n_marks;
+    *chunk = (weir_chunk){
+        .tokens = next->n_tokens > 0 ? front->tokens + next->token : NULL,
+        .n_tokens = next->n_tokens,
+        .text = next->length > 0 ? front->text + next->text : "",
+        .length = next->length,
+        .finished = terminal,
+        .reason = terminal ? (weir_reason)atomic_load_explicit(&stream->reason, memory_order_relaxed)
+                           : WEIR_REASON_NOT_FINISHED,
+    };
+    stream->terminal_taken = terminal;
+    if (!can_take(stream)) fd_lower(stream);
+    return true;
+}
+
+weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk)
+{
+    if (stream == NULL || chunk == NULL) return WEIR_INVALID;
+    int64_t deadline = weir__clock_deadline_ns(timeout_ms);
+    bool expired = timeout_ms == 0;
+    weir_status status = WEIR_OK;
+
+    pthread_mutex_lock(&stream->mutex);
+    if (stream->phase == FRESH || stream->reading) {
+        status = WEIR_STATE;
+    } else if (stream->terminal_taken) {
+        status = WEIR_END;
+    } else {
+        bool cancelled_before = atomic_load(&stream->cancelled);
+        stream->reading = true;
+        while (!take(stream, chunk)) {
+            if (!cancelled_before && atomic_load(&stream->cancelled)) status = WEIR_CANCELLED;
+            if (expired) status = WEIR_TIMEOUT;
+            if (status != WEIR_OK) break;
+            expired = weir__cond_timedwait_ns(&stream->cond, &stream->mutex, deadline) == ETIMEDOUT;
+        }
+        stream->reading = false;
+    }
+    pthread_mutex_unlock(&stream->mutex);
+    return status;
+}
+
+weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk)
+{
+    return weir_stream_next(stream, 0, chunk);
+}
+
+weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_ms, void *user)
+{
+    if (stream == NULL || fn == NULL) return WEIR_INVALID;
+    if (poll_ms < 1) poll_ms = DEFAULT_POLL_MS;
+    for (;;) {
+        weir_chunk chunk;
+        weir_status status = weir_stream_next(stream, poll_ms, &chunk);
+        if (status == WEIR_END) return WEIR_OK;
+        if (status < 0) return status;
+        if (!fn(status == WEIR_OK ? &chunk : NULL, user)) return WEIR_ABORTED;
+        if (status == WEIR_OK && chunk.finished) return WEIR_OK;
+    }
+}
+
+void weir_stream_cancel(weir_stream *stream)
+{
+    if (stream == NULL) return;
+    weir__doorbell *bell = NULL;
+    pthread_mutex_lock(&stream->mutex);
+    if (stream->phase != FINISHED && !atomic_exchange(&stream->cancelled, 1)) {
+        bell = stream->bell;
+        pthread_cond_broadcast(&stream->cond);
+    }
+    pthread_mutex_unlock(&stream->mutex);
+    if (bell != NULL) weir__doorbell_cancel(bell);
+}
+
+void weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user)
+{
+    if (stream == NULL) return;
+    pthread_mutex_lock(&stream->ready_mutex);
+    stream->ready = fn;
+    stream->ready_user = user;
+    pthread_mutex_lock(&stream->mutex);
+    bool waiting = can_take(stream);
+    pthread_mutex_unlock(&stream->mutex);
+    if (fn != NULL && waiting) fn(stream, user);
+    pthread_mutex_unlock(&stream->ready_mutex);
+}
+
+void weir_stream_set_interval(weir_stream *stream, int32_t interval)
+{
+    if (stream != NULL) atomic_store(&stream->interval, interval < 1 ? 1 : interval);
+}
+
+int32_t weir_stream_interval(const weir_stream *stream)
+{
+    return stream == NULL ? 1 : atomic_load(&stream->interval);
+}
+
+bool weir_stream_finished(const weir_stream *stream)
+{
+    return stream != NULL && atomic_load_explicit(&stream->finished, memory_order_acquire);
+}
+
+bool weir_stream_cancelled(const weir_stream *stream)
+{
+    return stream != NULL && atomic_load(&stream->cancelled);
+}
+
+weir_reason weir_stream_reason(const weir_stream *stream)
+{
+    if (!weir_stream_finished(stream)) return WEIR_REASON_NOT_FINISHED;
+    return (weir_reason)atomic_load_explicit(&stream->reason, memory_order_relaxed);
+}
+
+int32_t weir_stream_index(const weir_stream *stream)
+{
+    return stream == NULL ? -1 : atomic_load(&stream->index);
+}
+
+weir_usage weir_stream_usage(const weir_stream *stream)
+{
+    weir_usage usage = {0};
+    if (stream == NULL) return usage;
+    pthread_mutex_lock((pthread_mutex_t *)&stream->mutex);
+    usage = stream->usage;
+    pthread_mutex_unlock((pthread_mutex_t *)&stream->mutex);
+    return usage;
+}
+
+void weir_stream_error(const weir_stream *stream, weir_error *error)
+{
+    if (error == NULL) return;
+    memset(error, 0, sizeof *error);
+    if (stream == NULL) return;
+    pthread_mutex_lock((pthread_mutex_t *)&stream->mutex);
+    *error = stream->error;
+    pthread_mutex_unlock((pthread_mutex_t *)&stream->mutex);
+}

@@ -1,0 +1,16 @@
+#include "schedule/schedule.h"
+
+/* Streams that run are waited on by someone, so their tokens come first; prompts fill the rest. */
+static size_t plan_tick(const weir_view *view, weir_plan_entry *plan, void *user)
+{
+    (void)user;
+    int32_t budget = view->budget;
+    size_t n = weir__schedule_decodes(view, plan, 0, &budget);
+    return weir__schedule_prefills(view, plan, n, &budget);
+}
+
+const weir_strategy *weir_strategy_decode_maximal(void)
+{
+    static const weir_strategy strategy = {.name = "decode-maximal", .plan = plan_tick};
+    return &strategy;
+}
