@@ -45,7 +45,7 @@ static inline int32_t weir__batch_add(weir__batch *batch, int32_t token, int32_t
 
 /* A lazy grammar waits until one of these appears. */
 typedef struct weir__trigger {
-    int kind; /* 0 word, 1 pattern, 2 full pattern, 3 token: as llama.cpp's common numbers them */
+    int kind; /* 0 word, 1 pattern, 2 full pattern, 3 token; llama.cpp's common numbers them differently */
     char *value;
     int32_t token;
 } weir__trigger;
