@@ -1,0 +1,449 @@
+/* fake.c: a deterministic model without weights: options, vocabulary, tokenizer, what tests reach.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backend/fake.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/fake_internal.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+#define PIECE_MAX 24 /* bytes of a piece that load makes, with terminator */
+
+static const char chat_template[] =
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+/* Words of one to four bytes a code point, some with a space before, as vocabularies have them. */
+static const char *const words[] = {
+    " the", " of", " and",    "ing", " stream", "er",   " token", "\n\n",    ".",   ", ",
+    "é",    "ß",   " größer", "λ",   "日",      "本語", "🙂",   " end of", "```", "{\"",
+};
+#define N_WORDS (sizeof words / sizeof words[0])
+
+/* ---- Options -------------------------------------------------------------------------------------- */
+
+static const struct option {
+    const char *name;
+    size_t offset;
+    int64_t start, min, max;
+} options[] = {
+#define OPTION(name, start, min, max)                                                                        \
+    {                                                                                                        \
+#name, offsetof(weir__fake_options, name), start, min, max                                           \
+    }
+    OPTION(n_vocab, 320, WEIR__FAKE_WORDS, 1 << 20),
+    OPTION(n_ctx_train, 4096, 1, 1 << 20),
+    OPTION(seed, 0, 0, INT32_MAX),
+    OPTION(eos_every, 0, 0, INT32_MAX),
+    OPTION(any, 0, 0, 1),
+    OPTION(longest, 0, 0, 1),
+    OPTION(tick_us, 0, 0, 60000000),
+    OPTION(token_us, 0, 0, 60000000),
+    OPTION(exact, 0, 0, 1),
+    OPTION(recurrent, 0, 0, 1),
+#undef OPTION
+};
+#define N_OPTIONS (sizeof options / sizeof options[0])
+
+static void option_set(weir__fake_options *all, const struct option *option, int64_t value)
+{
+    memcpy((char *)all + option->offset, &value, sizeof value);
+}
+
+static weir_status unknown_option(const char *name, int length, weir_error *error)
+{
+    char known[256] = "";
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", options[i].name);
+    }
+    return weir__error_set(error, WEIR_INVALID, "path", "\"%.*s\" is no option of the fake model; known: %s",
+                           length, name, known);
+}
+
+/* text is what follows "fake:". */
+static weir_status options_parse(weir__fake_options *all, const char *text, weir_error *error)
+{
+    for (size_t i = 0; i < N_OPTIONS; i++) option_set(all, &options[i], options[i].start);
+    while (*text != '\0') {
+        size_t length = strcspn(text, ",");
+        size_t name = strcspn(text, "=,");
+        const struct option *option = NULL;
+        for (size_t i = 0; i < N_OPTIONS; i++)
+            if (strlen(options[i].name) == name && memcmp(options[i].name, text, name) == 0)
+                option = &options[i];
+        if (option == NULL) return unknown_option(text, name > 64 ? 64 : (int)name, error);
+
+        char *end = NULL;
+        errno = 0;
+        long long value = name < length ? strtoll(text + name + 1, &end, 10) : 0;
+        if (name == length || end == text + name + 1 || end != text + length || errno != 0 ||
+            value < option->min || value > option->max)
+            return weir__error_set(error, WEIR_INVALID, "path",
+                                   "option %s of the fake model needs a number from %lld to %lld",
+                                   option->name, (long long)option->min, (long long)option->max);
+        option_set(all, option, value);
+        text += length;
+        if (*text == ',') text++;
+    }
+    return WEIR_OK;
+}
+
+/* ---- Vocabulary ----------------------------------------------------------------------------------- */
+
+static bool vocabulary_make(weir__bmodel *model)
+{
+    int64_t n = model->options.n_vocab;
+    model->pieces = weir__mem_calloc((size_t)n, sizeof *model->pieces);
+    model->text = weir__mem_alloc((size_t)n * PIECE_MAX);
+    if (model->pieces == NULL || model->text == NULL) return false;
+
+    static const char *const specials[] = {"<s>", "</s>", "<|im_end|>", "<|im_start|>"};
+    char *text = model->text;
+    for (int64_t i = 0; i < n; i++, text += PIECE_MAX) {
+        weir__fake_piece *piece = &model->pieces[i];
+        piece->bytes = text;
+        if (i < 256) {
+            text[0] = (char)(unsigned char)i;
+            piece->length = 1;
+        } else if (i < WEIR__FAKE_WORDS) {
+            piece->length = snprintf(text, PIECE_MAX, "%s", specials[i - 256]);
+            piece->kind = i == WEIR__FAKE_EOS || i == WEIR__FAKE_EOT ? WEIR__FAKE_END : WEIR__FAKE_CONTROL;
+        } else if ((size_t)(i - WEIR__FAKE_WORDS) < N_WORDS) {
+            piece->length = snprintf(text, PIECE_MAX, "%s", words[i - WEIR__FAKE_WORDS]);
+        } else {
+            piece->length = snprintf(text, PIECE_MAX, " w%d", (int)i);
+        }
+    }
+    return true;
+}
+
+static int32_t fake_piece(const weir__bmodel *model, int32_t token, bool special, char *bytes,
+                          int32_t capacity)
+{
+    const weir__fake_piece *piece = &model->pieces[token];
+    if (piece->kind != WEIR__FAKE_TEXT && !special) return 0;
+    if (piece->length > capacity) return -piece->length;
+    if (piece->length > 0) memcpy(bytes, piece->bytes, (size_t)piece->length);
+    return piece->length;
+}
+
+static bool fake_is_eog(const weir__bmodel *model, int32_t token)
+{
+    return model->pieces[token].kind == WEIR__FAKE_END;
+}
+
+/* The longest piece from `first` on that text begins with, of the wanted sort; -1 when there is none. Looks
+ * at the whole vocabulary: for tests. */
+static int32_t match(const weir__bmodel *model, const char *text, size_t length, bool control)
+{
+    int32_t best = -1, best_length = 0;
+    for (int32_t i = 256; i < model->options.n_vocab; i++) {
+        const weir__fake_piece *piece = &model->pieces[i];
+        if (piece->length <= best_length || (size_t)piece->length > length ||
+            (piece->kind != WEIR__FAKE_TEXT) != control)
+            continue;
+        if (memcmp(piece->bytes, text, (size_t)piece->length) == 0) {
+            best = i;
+            best_length = piece->length;
+        }
+    }
+    return best;
+}
+
+static weir_status fake_tokenize(const weir__bmodel *model, const char *text, size_t length, bool add_special,
+                                 bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                                 weir_error *error)
+{
+    size_t n = 0;
+    if (add_special) {
+        if (n < capacity) tokens[n] = WEIR__FAKE_BOS;
+        n++;
+    }
+    for (size_t i = 0; i < length;) {
+        int32_t token = -1;
+        if (parse_special && text[i] == '<') token = match(model, text + i, length - i, true);
+        if (token < 0 && model->options.longest) token = match(model, text + i, length - i, false);
+        size_t used = token < 0 ? 1 : (size_t)model->pieces[token].length;
+        if (token < 0) token = (unsigned char)text[i];
+        if (n < capacity) tokens[n] = token;
+        n++;
+        i += used;
+    }
+    *n_tokens = n;
+    if (n > capacity)
+        return weir__error_set(error, WEIR_TOO_LONG, "capacity",
+                               "the text has %zu tokens, there is room for %zu", n, capacity);
+    return WEIR_OK;
+}
+
+/* ---- The next token ------------------------------------------------------------------------------- */
+
+/* The finalizer of splitmix64: each bit of x reaches each bit of the result. */
+uint64_t weir__fake_mix(uint64_t x)
+{
+    x ^= x >> 30;
+    x *= UINT64_C(0xbf58476d1ce4e5b9);
+    x ^= x >> 27;
+    x *= UINT64_C(0x94d049bb133111eb);
+    x ^= x >> 31;
+    return x;
+}
+
+uint64_t weir__fake_hash_start(const weir__bmodel *model)
+{
+    return weir__fake_mix((uint64_t)model->options.seed + UINT64_C(0x9e3779b97f4a7c15));
+}
+
+uint64_t weir__fake_hash_next(uint64_t hash, int32_t token)
+{
+    return weir__fake_mix(hash + UINT64_C(0x9e3779b97f4a7c15) * ((uint64_t)token + 1));
+}
+
+int32_t weir__fake_choose(const weir__bmodel *model, uint64_t hash)
+{
+    const weir__fake_options *o = &model->options;
+    uint64_t x = weir__fake_mix(hash ^ UINT64_C(0xa0761d6478bd642f));
+    if (o->eos_every > 0 && (x >> 33) % (uint64_t)o->eos_every == 0)
+        return (x & 1) != 0 ? WEIR__FAKE_EOS : WEIR__FAKE_EOT;
+    x = weir__fake_mix(x);
+    if (o->any) {
+        int32_t token = (int32_t)(x % (uint64_t)(o->n_vocab - 2));
+        return token < WEIR__FAKE_EOS ? token : token + 2;
+    }
+    /* printable ASCII, a newline, the words */
+    int32_t n_words = (int32_t)o->n_vocab - WEIR__FAKE_WORDS;
+    int32_t i = (int32_t)(x % (uint64_t)(96 + n_words));
+    if (i < 95) return ' ' + i;
+    return i == 95 ? '\n' : WEIR__FAKE_WORDS + i - 96;
+}
+
+float weir__fake_logit(uint64_t hash, int32_t chosen, int32_t token)
+{
+    /* the others lie in [-4, 4): with 320 of them and temp 0.8 the chosen one is drawn about one time in four
+     */
+    if (token == chosen) return 6.0f;
+    uint64_t x = weir__fake_mix(hash ^ (UINT64_C(0xe7037ed1a0b428db) * ((uint64_t)token + 1)));
+    return (float)(x >> 40) * (8.0f / 16777216.0f) - 4.0f;
+}
+
+int32_t weir__fake_next(const weir_model *model, const int32_t *history, int32_t n)
+{
+    const weir__bmodel *fake = model->model;
+    if (fake->hooks.next != NULL) {
+        int32_t token = fake->hooks.next(fake->hooks.next_user, history, n);
+        if (token >= 0) return token;
+    }
+    uint64_t hash = weir__fake_hash_start(fake);
+    for (int32_t i = 0; i < n; i++) hash = weir__fake_hash_next(hash, history[i]);
+    return weir__fake_choose(fake, hash);
+}
+
+/* ---- Load ----------------------------------------------------------------------------------------- */
+
+static void fake_model_free(weir__bmodel *model)
+{
+    if (model == NULL) return;
+    if (model->pieces != NULL)
+        for (int64_t i = 0; i < model->options.n_vocab; i++) weir__mem_free(model->pieces[i].own);
+    weir__mem_free(model->log);
+    weir__mem_free(model->text);
+    weir__mem_free(model->pieces);
+    weir__mem_free(model);
+}
+
+static void meta_make(weir__bmodel *model)
+{
+    model->meta[0].key = "general.architecture";
+    model->meta[0].text = "fake";
+    model->meta[1].key = "general.name";
+    model->meta[1].text = "a model without weights";
+    model->meta[2].key = "fake.vocab_size";
+    snprintf(model->meta[2].value, sizeof model->meta[2].value, "%lld", (long long)model->options.n_vocab);
+    model->meta[3].key = "fake.context_length";
+    snprintf(model->meta[3].value, sizeof model->meta[3].value, "%lld",
+             (long long)model->options.n_ctx_train);
+    model->meta[4].key = "fake.seed";
+    snprintf(model->meta[4].value, sizeof model->meta[4].value, "%lld", (long long)model->options.seed);
+    model->meta[5].key = "tokenizer.chat_template";
+    model->meta[5].text = chat_template;
+}
+
+static weir_status fake_model_load(const char *path, const weir_model_params *params, weir__bmodel **model,
+                                   weir_error *error)
+{
+    weir_status status;
+    weir__bmodel *made = weir__mem_calloc(1, sizeof *made);
+    if (made == NULL) goto no_memory;
+    status = options_parse(&made->options, path + strlen("fake:"), error);
+    if (status != WEIR_OK) goto fail;
+
+    atomic_store(&made->hooks.fail_decode_at, -1);
+    atomic_store(&made->hooks.fail_sample_at, -1);
+    atomic_store(&made->hooks.fail_decode_status, WEIR_BACKEND);
+    atomic_store(&made->hooks.tick_us, made->options.tick_us);
+    atomic_store(&made->hooks.token_us, made->options.token_us);
+    made->vocab_only = params->vocab_only;
+
+    static const float steps[] = {0.0f, 0.5f, 1.0f};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        if (params->progress != NULL && !params->progress(steps[i], params->progress_user)) {
+            status = weir__error_set(error, WEIR_ABORTED, "progress", "the progress callback ended the load");
+            goto fail;
+        }
+        if (i == 0 && !vocabulary_make(made)) goto no_memory;
+    }
+    meta_make(made);
+    *model = made;
+    return WEIR_OK;
+
+no_memory:
+    status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the fake model");
+fail:
+    fake_model_free(made);
+    return status;
+}
+
+static void fake_model_describe(const weir__bmodel *model, weir_model_info *info)
+{
+    *info = (weir_model_info){
+        .size = info->size,
+        .backend = info->backend,
+        .description = "fake, no weights",
+        .architecture = "fake",
+        .chat_template = chat_template,
+        .n_vocab = (int32_t)model->options.n_vocab,
+        .n_ctx_train = (int32_t)model->options.n_ctx_train,
+        .n_embd = WEIR__FAKE_WIDTH,
+        .n_embd_out = WEIR__FAKE_WIDTH,
+        .n_layer = 1,
+        .n_head = 1,
+        .n_head_kv = 1,
+        .token_bos = WEIR__FAKE_BOS,
+        .token_eos = WEIR__FAKE_EOS,
+        .token_eot = WEIR__FAKE_EOT,
+        .token_nl = '\n',
+        .add_bos = true,
+        .has_decoder = true,
+        .is_recurrent = model->options.recurrent != 0,
+    };
+}
+
+static int64_t text_give(const char *from, char *text, size_t capacity)
+{
+    size_t length = strlen(from);
+    if (capacity > 0) {
+        size_t n = length < capacity ? length : capacity - 1;
+        memcpy(text, from, n);
+        text[n] = '\0';
+    }
+    return (int64_t)length;
+}
+
+static int64_t fake_model_meta(const weir__bmodel *model, const char *key, char *text, size_t capacity)
+{
+    for (size_t i = 0; i < WEIR__FAKE_N_META; i++)
+        if (strcmp(model->meta[i].key, key) == 0)
+            return text_give(model->meta[i].text != NULL ? model->meta[i].text : model->meta[i].value, text,
+                             capacity);
+    return -1;
+}
+
+static int64_t fake_model_meta_key(const weir__bmodel *model, size_t i, char *key, size_t capacity)
+{
+    return i < WEIR__FAKE_N_META ? text_give(model->meta[i].key, key, capacity) : -1;
+}
+
+static weir_status fake_device_get(size_t i, weir_device *device)
+{
+    if (i > 0) return WEIR_END;
+    *device = (weir_device){.size = device->size, .name = "fake", .description = "no device", .type = "cpu"};
+    return WEIR_OK;
+}
+
+/* ---- For tests ------------------------------------------------------------------------------------ */
+
+weir__fake *weir__fake_of(weir_model *model)
+{
+    return model->ops == &weir__backend_fake ? &model->model->hooks : NULL;
+}
+
+bool weir__fake_set_piece(weir_model *model, int32_t token, const char *bytes, size_t length,
+                          weir__fake_kind kind)
+{
+    weir__fake_piece *piece = &model->model->pieces[token];
+    char *own = weir__mem_dup(bytes, length);
+    if (own == NULL) return false;
+    weir__mem_free(piece->own);
+    *piece = (weir__fake_piece){.bytes = own, .own = own, .length = (int32_t)length, .kind = kind};
+    return true;
+}
+
+void weir__fake_log_start(weir_model *model)
+{
+    model->model->log_on = true;
+    model->model->n_log = 0;
+}
+
+const weir__fake_entry *weir__fake_log(const weir_model *model, size_t *n)
+{
+    *n = model->model->n_log;
+    return model->model->log;
+}
+
+bool weir__fake_fails(_Atomic int64_t *at, _Atomic int64_t *more)
+{
+    int64_t left = atomic_load(at);
+    /* several samplers may count at once */
+    while (left >= 0) {
+        int64_t more_left = atomic_load(more);
+        if (left == 0 && more_left > 0) {
+            if (more_left == INT64_MAX || atomic_compare_exchange_strong(more, &more_left, more_left - 1))
+                return true;
+        } else if (atomic_compare_exchange_strong(at, &left, left - 1)) {
+            return left == 0;
+        }
+        left = atomic_load(at);
+    }
+    return false;
+}
+
+const weir__backend weir__backend_fake = {
+    .name = "fake",
+    .model_load = fake_model_load,
+    .model_free = fake_model_free,
+    .model_describe = fake_model_describe,
+    .model_meta = fake_model_meta,
+    .model_meta_key = fake_model_meta_key,
+    .tokenize = fake_tokenize,
+    .piece = fake_piece,
+    .is_eog = fake_is_eog,
+    .device_get = fake_device_get,
+    .context_create = weir__fake_context_create,
+    .context_free = weir__fake_context_free,
+    .decode = weir__fake_decode,
+    .logits_ready = weir__fake_logits_ready,
+    .logits = weir__fake_logits,
+    .embedding = weir__fake_embedding,
+    .embedding_width = weir__fake_embedding_width,
+    .cell_bytes = weir__fake_cell_bytes,
+    .clear = weir__fake_clear,
+    .seq_remove = weir__fake_seq_remove,
+    .share = weir__fake_share,
+    .seq_copy = weir__fake_seq_copy,
+    .seq_keep = weir__fake_seq_keep,
+    .seq_pos_max = weir__fake_seq_pos_max,
+    .state_size = weir__fake_state_size,
+    .state_save = weir__fake_state_save,
+    .state_load = weir__fake_state_load,
+    .sampler_create = weir__fake_sampler_create,
+    .sampler_free = weir__fake_sampler_free,
+    .sampler_reset = weir__fake_sampler_reset,
+    .sample = weir__fake_sample,
+    .accept = weir__fake_accept,
+};

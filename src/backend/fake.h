@@ -1,0 +1,109 @@
+/* fake.h: what tests may do to a model that was loaded from "fake:...", and see of it.
+ *
+ * The path is "fake:" and a comma-separated list of key=value:
+ *   n_vocab=320       at least 260: bytes, then <s> 256, </s> 257, <|im_end|> 258, <|im_start|> 259, then
+ * words n_ctx_train=4096  tokens seed=0            another one, another text eos_every=0       mean number of
+ * tokens between ends; 0 = it never ends by itself any=0             1: every token that is not an end may
+ * come, also bytes that are no UTF-8 and control tokens longest=0         1: the tokenizer takes the longest
+ * piece, else single bytes tick_us=0         time of a pass, and token_us=0        what each token adds to it
+ *   exact=0           1: context sizes are not rounded up to 256 as llama.cpp rounds them
+ *   recurrent=0       1: memory that cannot be cut in the middle
+ *
+ * The next token is a pure function of the seed and of the tokens that the sequence holds, in the order of
+ * their positions: wrong bookkeeping gives a wrong text. Samplers know seed, temp (0 or top_k 1 = greedy,
+ * else a draw from the whole distribution), logit_bias, ignore_eos and one form of grammar, `root ::= "abc" |
+ * "abd"`; everything else in their parameters is without effect. */
+#ifndef WEIR_BACKEND_FAKE_H
+#define WEIR_BACKEND_FAKE_H
+
+#include <stdatomic.h>
+
+#include "backend/backend.h"
+
+#define WEIR__FAKE_BOS      256
+#define WEIR__FAKE_EOS      257
+#define WEIR__FAKE_EOT      258 /* "<|im_end|>" */
+#define WEIR__FAKE_IM_START 259
+#define WEIR__FAKE_WORDS    260 /* the first token of more than one byte */
+#define WEIR__FAKE_WIDTH    16  /* n_embd */
+
+/* What a correct caller never does; bits of weir__fake.faults. */
+enum {
+    WEIR__FAKE_BAD_BATCH = 1,    /* empty, over n_batch, a token or sequence that does not exist */
+    WEIR__FAKE_BAD_POSITION = 2, /* does not continue its sequence, or is beyond its lane */
+    WEIR__FAKE_BAD_ROW = 4,      /* sampled from, or read, a row that kept no logits */
+    WEIR__FAKE_BAD_SHARE = 8,    /* more than the source holds, or a sequence with itself */
+    WEIR__FAKE_STALE_READ = 16,  /* state_save of a lane whose copy is still pending */
+    WEIR__FAKE_STALE_WRITE = 32, /* state_load into a lane that a pending copy reads or will overwrite */
+    WEIR__FAKE_BAD_NEXT = 64,    /* the test's own next() returned no token */
+};
+
+/* One entry of the log. */
+typedef struct weir__fake_entry {
+    uint64_t pass; /* from 0 */
+    int32_t token, pos, seq;
+    bool logits;
+} weir__fake_entry;
+
+/* The part of a fake model that tests write and read. Function pointers are set before a context is made; the
+ * atomics at any time, from any thread. */
+typedef struct weir__fake {
+    /* The token that follows history[n], n >= 1, in place of the hash; -1 = the hash decides. Runs within
+     * decode, once for each row that keeps logits. */
+    int32_t (*next)(void *user, const int32_t *history, int32_t n);
+    void *next_user;
+    /* Run on the thread that decodes or samples, before anything is done and whether or not it will fail. */
+    void (*before_decode)(void *user, const weir__batch *batch);
+    void *before_decode_user;
+    void (*before_sample)(void *user, int32_t row);
+    void *before_sample_user;
+
+    /* Failures: `at` counts down with each call, the one that finds 0 and the `more` after it fail, then it
+     * is -1 = off. */
+    _Atomic int64_t fail_decode_at;
+    _Atomic int64_t fail_decode_more;   /* INT64_MAX = always from then on */
+    _Atomic int32_t fail_decode_status; /* WEIR_BACKEND; or NO_SPACE, which keeps nothing */
+    _Atomic int32_t fail_decode_keep;   /* tokens that a pass failing otherwise leaves in the memory; 0 */
+    _Atomic int64_t fail_sample_at;
+    _Atomic int64_t fail_sample_more;
+    _Atomic bool fail_state_save;
+    _Atomic bool fail_state_load;
+    _Atomic bool fail_share;
+
+    /* Time of a pass. */
+    _Atomic int64_t tick_us;
+    _Atomic int64_t token_us;
+
+    _Atomic uint32_t faults;
+    _Atomic uint64_t n_passes; /* that succeeded, as the two below */
+    _Atomic uint64_t n_tokens;
+    _Atomic uint64_t n_rows; /* with logits */
+    _Atomic uint64_t n_samples;
+    _Atomic uint64_t n_shares;
+    _Atomic int64_t n_cells;    /* in use, over all contexts; a shared one counts once */
+    _Atomic int32_t n_contexts; /* alive */
+    _Atomic int32_t n_samplers; /* alive */
+} weir__fake;
+
+/* NULL when the model is no fake. Lives as long as the model. */
+weir__fake *weir__fake_of(weir_model *model);
+
+typedef enum weir__fake_kind {
+    WEIR__FAKE_TEXT = 0,
+    WEIR__FAKE_CONTROL = 1, /* empty unless special tokens are rendered */
+    WEIR__FAKE_END = 2,     /* control, and ends a generation */
+} weir__fake_kind;
+
+/* Replaces a token's bytes (any, also none), before anything else uses the model. The tokenizer still gives
+ * byte b as token b. False: out of memory. */
+bool weir__fake_set_piece(weir_model *model, int32_t token, const char *bytes, size_t length,
+                          weir__fake_kind kind);
+
+/* The token that greedily follows history[n]: what a test's reference computes its expectation with. */
+int32_t weir__fake_next(const weir_model *model, const int32_t *history, int32_t n);
+
+/* Keeps every entry of every pass from now on. Call both while no pass runs. */
+void weir__fake_log_start(weir_model *model);
+const weir__fake_entry *weir__fake_log(const weir_model *model, size_t *n);
+
+#endif

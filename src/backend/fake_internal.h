@@ -1,0 +1,123 @@
+/* fake_internal.h: what the files of the fake backend share.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_BACKEND_FAKE_INTERNAL_H
+#define WEIR_BACKEND_FAKE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "backend/fake.h"
+
+typedef struct weir__fake_piece {
+    const char *bytes; /* [length]; in `text` of the model, or `own` */
+    char *own;         /* set by a test; NULL = none */
+    int32_t length;
+    weir__fake_kind kind;
+} weir__fake_piece;
+
+typedef struct weir__fake_options {
+    int64_t n_vocab, n_ctx_train, seed, eos_every, any, longest, tick_us, token_us, exact, recurrent;
+} weir__fake_options;
+
+#define WEIR__FAKE_N_META 6
+
+struct weir__bmodel {
+    weir__fake hooks;
+    weir__fake_options options;
+    bool vocab_only;
+    weir__fake_piece *pieces; /* [n_vocab] */
+    char *text;               /* the bytes of the pieces, one after another */
+    struct {
+        const char *key;
+        char value[24];
+        const char *text; /* instead of value; NULL = value */
+    } meta[WEIR__FAKE_N_META];
+    bool log_on;
+    weir__fake_entry *log; /* [n_log] */
+    size_t n_log, log_capacity;
+};
+
+/* A row of the last pass that kept logits. */
+typedef struct weir__fake_row {
+    uint64_t hash;  /* of the history up to it */
+    int32_t chosen; /* the token with the highest logit */
+    float *logits;  /* [n_vocab], made when asked for; the block is used again by later passes */
+    bool filled;
+} weir__fake_row;
+
+/* What one sequence holds: entry i has the i-th smallest position. Invariant: pos ascends; hash[i] is that of
+ * token[0 … i]; cell[i] is a cell of the pool with refs > 0 when the layout is unified, else unused. */
+typedef struct weir__fake_seq {
+    int32_t n;
+    int32_t *token, *pos, *cell; /* [n_ctx_seq] each */
+    uint64_t *hash;
+    bool pending_to;   /* a copy into this lane waits for the next pass */
+    bool pending_from; /* a copy out of it does */
+} weir__fake_seq;
+
+struct weir__bcontext {
+    weir__bmodel *model;
+    weir_context_info info;
+    bool embeddings;
+    weir__fake_seq seqs[WEIR__SEQ_MAX]; /* [n_seq_max] */
+    int32_t *ints;                      /* the blocks behind the sequences' arrays */
+    uint64_t *hashes;
+    uint16_t *refs; /* [n_ctx]; sequences that hold a cell of the pool; unified only, as `unused` */
+    int32_t *unused;
+    int32_t n_unused;
+
+    weir__fake_row *rows; /* [n_kept] */
+    int32_t *row_of;      /* [n_entries]: index into rows, -1 = kept none */
+    int32_t n_kept, n_entries;
+    pthread_mutex_t logits_lock; /* protects logits and filled of all rows */
+
+    float *vectors;  /* [n_entries][WIDTH], embeddings only */
+    float *pools;    /* [n_seq_max][WIDTH] */
+    int32_t *pooled; /* [n_seq_max] tokens that the last pass pooled; 0 = none */
+};
+
+uint64_t weir__fake_mix(uint64_t x);
+uint64_t weir__fake_hash_start(const weir__bmodel *model);
+uint64_t weir__fake_hash_next(uint64_t hash, int32_t token);
+/* By hash alone, without the test's next(). */
+int32_t weir__fake_choose(const weir__bmodel *model, uint64_t hash);
+/* The logit of a token in a row. */
+float weir__fake_logit(uint64_t hash, int32_t chosen, int32_t token);
+/* Whether this call is one that the test wants to fail. */
+bool weir__fake_fails(_Atomic int64_t *at, _Atomic int64_t *more);
+/* The row of a batch entry, -1 = the last kept; NULL and a fault when there is none. */
+weir__fake_row *weir__fake_row_of(weir__bcontext *context, int32_t row);
+
+/* The operations of fake_context.c and fake_sampler.c, as in the table. */
+weir_status weir__fake_context_create(weir__bmodel *model, const weir_context_params *params,
+                                      weir__bcontext **context, weir_context_info *info, weir_error *error);
+void weir__fake_context_free(weir__bcontext *context);
+weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch, weir_error *error);
+void weir__fake_logits_ready(weir__bcontext *context);
+const float *weir__fake_logits(weir__bcontext *context, int32_t row);
+const float *weir__fake_embedding(weir__bcontext *context, int32_t row, int32_t seq);
+int32_t weir__fake_embedding_width(const weir__bcontext *context);
+uint64_t weir__fake_cell_bytes(const weir__bmodel *model, weir_kv_type type_k, weir_kv_type type_v);
+
+void weir__fake_clear(weir__bcontext *context);
+bool weir__fake_seq_remove(weir__bcontext *context, int32_t seq, int32_t from, int32_t to);
+weir_status weir__fake_share(weir__bcontext *context, int32_t from, int32_t to, int32_t n, weir_error *error);
+void weir__fake_seq_copy(weir__bcontext *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to);
+void weir__fake_seq_keep(weir__bcontext *context, int32_t seq);
+int32_t weir__fake_seq_pos_max(const weir__bcontext *context, int32_t seq);
+size_t weir__fake_state_size(weir__bcontext *context, int32_t seq);
+size_t weir__fake_state_save(weir__bcontext *context, int32_t seq, void *bytes, size_t capacity);
+weir_status weir__fake_state_load(weir__bcontext *context, int32_t seq, const void *bytes, size_t length,
+                                  weir_error *error);
+/* Adds a token whose position follows. The caller has made sure that there is room. */
+void weir__fake_seq_append(weir__bcontext *context, int32_t seq, int32_t token, int32_t pos);
+
+weir_status weir__fake_sampler_create(const weir__bmodel *model, const weir_sampler_params *params,
+                                      const weir__grammar *grammar, weir__bsampler **sampler,
+                                      weir_error *error);
+void weir__fake_sampler_free(weir__bsampler *sampler);
+weir_status weir__fake_sampler_reset(weir__bsampler *sampler, weir_error *error);
+weir_status weir__fake_sample(weir__bsampler *sampler, weir__bcontext *context, int32_t row, int32_t *token,
+                              weir_error *error);
+weir_status weir__fake_accept(weir__bsampler *sampler, int32_t token, weir_error *error);
+
+#endif
