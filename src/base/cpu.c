@@ -1,0 +1,234 @@
+/* cpu.c: what the machine, or the container around this process, lets it use.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity */
+#endif
+#include "base/cpu.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PATH_CAPACITY 4096
+
+/* A cgroup file system of version 1 or 2: the names of what is read. */
+typedef struct group_files {
+    const char *mount, *other_mount; /* below the root; NULL = none */
+    const char *quota, *period;      /* period NULL: both stand in quota */
+    const char *limit, *usage, *cache;
+} group_files;
+
+static const group_files v2 = {
+    .mount = "/sys/fs/cgroup",
+    .quota = "cpu.max",
+    .limit = "memory.max",
+    .usage = "memory.current",
+    .cache = "inactive_file",
+};
+static const group_files v1_cpu = {
+    .mount = "/sys/fs/cgroup/cpu",
+    .other_mount = "/sys/fs/cgroup/cpu,cpuacct",
+    .quota = "cpu.cfs_quota_us",
+    .period = "cpu.cfs_period_us",
+};
+static const group_files v1_memory = {
+    .mount = "/sys/fs/cgroup/memory",
+    .limit = "memory.limit_in_bytes",
+    .usage = "memory.usage_in_bytes",
+    .cache = "total_inactive_file",
+};
+
+/* ---- Small files ---------------------------------------------------------------------------------- */
+
+/* The file dir/name as text, at most capacity - 1 bytes; false when there is none. */
+static bool read_small(const char *dir, const char *name, char *text, size_t capacity)
+{
+    char path[PATH_CAPACITY];
+    int length = snprintf(path, sizeof path, "%s/%s", dir, name);
+    if (length < 0 || (size_t)length >= sizeof path) return false;
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return false;
+    size_t n = fread(text, 1, capacity - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    return n > 0;
+}
+
+/* The number after `key` at the beginning of a line; false when there is none. */
+static bool number_after(const char *text, const char *key, uint64_t *number)
+{
+    size_t length = strlen(key);
+    for (const char *line = text; line != NULL && *line != '\0';) {
+        if (strncmp(line, key, length) == 0 && strchr(" \t", line[length]) != NULL && line[length] != '\0') {
+            char *end;
+            *number = strtoull(line + length, &end, 10);
+            return end != line + length;
+        }
+        line = strchr(line, '\n');
+        if (line != NULL) line++;
+    }
+    return false;
+}
+
+/* A non-negative number at the beginning; false for "max", "-1" and the like. */
+static bool number_of(const char *text, uint64_t *number)
+{
+    char *end;
+    if (*text < '0' || *text > '9') return false;
+    *number = strtoull(text, &end, 10);
+    return end != text;
+}
+
+/* ---- cgroups -------------------------------------------------------------------------------------- */
+
+/* What the groups on the way to the root leave; starts at "no limit". */
+typedef struct limits {
+    double processors; /* 0 = no limit */
+    uint64_t memory;   /* UINT64_MAX = no limit */
+} limits;
+
+static void limits_of(const group_files *files, const char *dir, limits *all)
+{
+    char text[4096], period_text[64];
+    uint64_t quota, period, limit, usage, cache = 0;
+    if (files->quota != NULL && read_small(dir, files->quota, text, sizeof text) && number_of(text, &quota)) {
+        const char *rest = strchr(text, ' ');
+        bool known = files->period != NULL
+                         ? read_small(dir, files->period, period_text, sizeof period_text) &&
+                               number_of(period_text, &period)
+                         : rest != NULL && number_of(rest + 1, &period);
+        if (known && period > 0 && quota > 0) {
+            double processors = (double)quota / (double)period;
+            if (all->processors <= 0.0 || processors < all->processors) all->processors = processors;
+        }
+    }
+    if (files->limit != NULL && read_small(dir, files->limit, text, sizeof text) && number_of(text, &limit) &&
+        read_small(dir, files->usage, text, sizeof text) && number_of(text, &usage)) {
+        /* pages that the kernel can drop at once count as used, but are free to take */
+        if (read_small(dir, "memory.stat", text, sizeof text)) number_after(text, files->cache, &cache);
+        usage -= cache < usage ? cache : usage;
+        uint64_t left = limit > usage ? limit - usage : 0;
+        if (left < all->memory) all->memory = left;
+    }
+}
+
+/* The group at `path` and all above it. Where the file system shows another part of the tree than /proc tells
+ * of, as in some containers, only those directories count that are there. */
+static void limits_upward(const char *root, const char *mount, const group_files *files, const char *path,
+                          limits *all)
+{
+    char dir[PATH_CAPACITY];
+    int length = snprintf(dir, sizeof dir, "%s%s%s", root, mount, strcmp(path, "/") == 0 ? "" : path);
+    if (length < 0 || (size_t)length >= sizeof dir) return;
+    size_t top = strlen(root) + strlen(mount);
+    for (;;) {
+        limits_of(files, dir, all);
+        char *slash = strrchr(dir, '/');
+        if (strlen(dir) <= top || slash == NULL) return;
+        *slash = '\0';
+        if (strlen(dir) < top) return;
+    }
+}
+
+static bool has_controller(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (;;) {
+        size_t n = strcspn(list, ",");
+        if (n == length && memcmp(list, name, n) == 0) return true;
+        if (list[n] == '\0') return false;
+        list += n + 1;
+    }
+}
+
+static limits limits_read(const char *root)
+{
+    limits all = {.processors = 0.0, .memory = UINT64_MAX};
+    char dir[PATH_CAPACITY], text[PATH_CAPACITY];
+    int length = snprintf(dir, sizeof dir, "%s/proc/self", root);
+    if (length < 0 || (size_t)length >= sizeof dir || !read_small(dir, "cgroup", text, sizeof text))
+        return all;
+
+    char *save = NULL;
+    for (char *line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save)) {
+        /* id:controllers:path */
+        char *list = strchr(line, ':');
+        char *path = list != NULL ? strchr(list + 1, ':') : NULL;
+        if (path == NULL || path[1] != '/') continue;
+        *path++ = '\0';
+        list++;
+        if (*list == '\0') limits_upward(root, v2.mount, &v2, path, &all);
+        if (has_controller(list, "cpu")) {
+            limits_upward(root, v1_cpu.mount, &v1_cpu, path, &all);
+            limits_upward(root, v1_cpu.other_mount, &v1_cpu, path, &all);
+        }
+        if (has_controller(list, "memory")) limits_upward(root, v1_memory.mount, &v1_memory, path, &all);
+    }
+    return all;
+}
+
+/* ---- What the rest of weir asks ------------------------------------------------------------------- */
+
+int32_t weir__cpu_quota_at(const char *root)
+{
+    double processors = limits_read(root).processors;
+    if (processors <= 0.0) return 0;
+    if (processors < 1.0) return 1;
+    return processors > WEIR__CPU_MAX ? WEIR__CPU_MAX : (int32_t)(processors + 0.5);
+}
+
+uint64_t weir__cpu_memory_at(const char *root)
+{
+    char dir[PATH_CAPACITY], text[4096];
+    uint64_t available = 0, kib;
+    int length = snprintf(dir, sizeof dir, "%s/proc", root);
+    if (length >= 0 && (size_t)length < sizeof dir && read_small(dir, "meminfo", text, sizeof text) &&
+        number_after(text, "MemAvailable:", &kib))
+        available = kib * 1024;
+    uint64_t left = limits_read(root).memory;
+    if (left == UINT64_MAX) return available;
+    /* a limit that is used up is a known answer, and 0 means unknown */
+    if (left == 0) left = 1;
+    return available == 0 || left < available ? left : available;
+}
+
+#ifdef __linux__
+static int32_t affinity(void)
+{
+    for (int n = 1024; n <= 1 << 16; n *= 2) {
+        cpu_set_t *set = CPU_ALLOC((size_t)n);
+        if (set == NULL) return 0;
+        size_t size = CPU_ALLOC_SIZE((size_t)n);
+        int count = sched_getaffinity(0, size, set) == 0 ? CPU_COUNT_S(size, set) : 0;
+        bool larger = count == 0 && errno == EINVAL;
+        CPU_FREE(set);
+        if (!larger) return count;
+    }
+    return 0;
+}
+#else
+static int32_t affinity(void)
+{
+    return 0;
+}
+#endif
+
+int32_t weir__cpu_count(void)
+{
+    int64_t n = affinity();
+    if (n <= 0) n = sysconf(_SC_NPROCESSORS_ONLN);
+    int32_t quota = weir__cpu_quota_at("");
+    if (quota > 0 && quota < n) n = quota;
+    if (n < 1) n = 1;
+    return n > WEIR__CPU_MAX ? WEIR__CPU_MAX : (int32_t)n;
+}
+
+uint64_t weir__cpu_memory_available(void)
+{
+    return weir__cpu_memory_at("");
+}

@@ -1,0 +1,25 @@
+/* context.h: what the parts of the low level, and the engine, share of a context.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_MODEL_CONTEXT_H
+#define WEIR_MODEL_CONTEXT_H
+
+#include "backend/backend.h"
+
+/* What WEIR_LAYOUT_AUTO becomes. */
+weir_layout weir__layout_auto(int32_t n_seq_max);
+
+/* INVALID unless `seq` is a sequence of the context; `field` is its parameter's name. */
+weir_status weir__context_check_seq(const weir_context *context, int32_t seq, const char *field,
+                                    weir_error *error);
+
+/* INVALID, naming the first bad one, unless tokens[n_tokens] are in the vocabulary and at least one. */
+weir_status weir__context_check_tokens(const weir_context *context, const int32_t *tokens, size_t n_tokens,
+                                       weir_error *error);
+
+/* Runs context->batch, which the caller has filled and checked. After a failure no row can be read. */
+weir_status weir__context_decode(weir_context *context, weir_error *error);
+
+/* Forgets all sequences, and that there are rows. */
+void weir__context_clear(weir_context *context);
+
+#endif
