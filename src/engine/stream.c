@@ -59,6 +59,7 @@ struct weir_stream {
     buffer back;
     buffer front;         /* of the consumer: changes only inside next */
     int front_mark;       /* the next chunk of front */
+    int interval_before;  /* the attach: what a detach restores */
     weir__doorbell *bell; /* NULL while FRESH; kept to the end, so that cancel may ring late */
     weir_usage usage;
     weir_error error;
@@ -204,6 +205,7 @@ weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t inte
         stream->bell = weir__doorbell_hold(bell);
         atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed);
         atomic_store(&stream->index, index);
+        stream->interval_before = atomic_load(&stream->interval);
         if (interval > 1) atomic_store(&stream->interval, interval);
         status = WEIR_OK;
     }
@@ -218,6 +220,7 @@ void weir__stream_detach(weir_stream *stream)
     stream->phase = FRESH;
     stream->bell = NULL;
     atomic_store(&stream->index, -1);
+    atomic_store(&stream->interval, stream->interval_before);
     pthread_mutex_unlock(&stream->mutex);
     weir__doorbell_release(bell);
     drop(stream);
@@ -383,16 +386,18 @@ void weir_stream_cancel(weir_stream *stream)
     weir__doorbell *bell = NULL;
     pthread_mutex_lock(&stream->mutex);
     if (stream->phase != FINISHED && !atomic_exchange(&stream->cancelled, 1)) {
-        bell = stream->bell;
+        if (stream->bell != NULL) bell = weir__doorbell_hold(stream->bell); /* a detach may drop it */
         pthread_cond_broadcast(&stream->cond);
     }
     pthread_mutex_unlock(&stream->mutex);
     if (bell != NULL) weir__doorbell_cancel(bell);
+    weir__doorbell_release(bell);
 }
 
 void weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user)
 {
     if (stream == NULL) return;
+    atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed); /* fn may release the stream */
     pthread_mutex_lock(&stream->ready_mutex);
     stream->ready = fn;
     stream->ready_user = user;
@@ -401,6 +406,7 @@ void weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user)
     pthread_mutex_unlock(&stream->mutex);
     if (fn != NULL && waiting) fn(stream, user);
     pthread_mutex_unlock(&stream->ready_mutex);
+    drop(stream);
 }
 
 void weir_stream_set_interval(weir_stream *stream, int32_t interval)
