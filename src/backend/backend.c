@@ -1,4 +1,4 @@
-/* backend.c: what is common to the backends: the batch.
+/* backend.c: what is common to the backends: the batch, and which llama.cpp is linked in.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/backend.h"
 
@@ -6,6 +6,14 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+
+/* Both come from the build; these are the pin's. */
+#ifndef WEIR_LLAMA_VERSION
+#define WEIR_LLAMA_VERSION "v0.5.0"
+#endif
+#ifndef WEIR_LLAMA_BACKEND
+#define WEIR_LLAMA_BACKEND "cpu"
+#endif
 
 weir_status weir__batch_init(weir__batch *batch, int32_t capacity, weir_error *error)
 {
@@ -30,4 +38,13 @@ void weir__batch_fini(weir__batch *batch)
     weir__mem_free(batch->pos);
     weir__mem_free(batch->token);
     memset(batch, 0, sizeof *batch);
+}
+
+const char *weir_backend_version(void)
+{
+#if defined(WEIR_NO_LLAMA)
+    return "none";
+#else
+    return WEIR_LLAMA_VERSION " " WEIR_LLAMA_BACKEND;
+#endif
 }

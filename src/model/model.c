@@ -1,0 +1,153 @@
+/* model.c: models: load, count, describe.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/params.h"
+#include "base/range.h"
+#include "model/chat.h"
+
+/* ggml's limit on the devices of one model. */
+#define DEVICES_MAX 16
+
+static const char fake_prefix[] = "fake:";
+
+static const weir_model_params defaults = {
+    .size = sizeof defaults,
+    .n_gpu_layers = -1,
+    .split_mode = WEIR_SPLIT_LAYER,
+    .use_mmap = true,
+};
+
+static const weir__range ranges[] = {
+    WEIR__RANGE_OR_OFF(WEIR__RANGE_INT, weir_model_params, n_gpu_layers, 0, INT32_MAX),
+    WEIR__RANGE(WEIR__RANGE_INT, weir_model_params, main_gpu, 0, DEVICES_MAX - 1),
+    WEIR__RANGE(WEIR__RANGE_INT, weir_model_params, split_mode, WEIR_SPLIT_NONE, WEIR_SPLIT_ROW),
+};
+
+const char *weir_version(void)
+{
+    return WEIR_VERSION;
+}
+
+void weir_model_params_init(weir_model_params *params, size_t size)
+{
+    weir__params_default(params, size, &defaults, sizeof defaults);
+}
+
+static weir_status check_params(const weir_model_params *params, weir_error *error)
+{
+    weir_status status = weir__range_check(ranges, sizeof ranges / sizeof ranges[0], params, "", error);
+    if (status != WEIR_OK) return status;
+    if (params->n_tensor_split > DEVICES_MAX)
+        return weir__error_set(error, WEIR_INVALID, "n_tensor_split",
+                               "n_tensor_split is %zu; allowed: 0 to %d", params->n_tensor_split,
+                               DEVICES_MAX);
+    if (params->tensor_split == NULL && params->n_tensor_split > 0)
+        return weir__error_set(error, WEIR_INVALID, "tensor_split",
+                               "tensor_split is NULL and n_tensor_split is %zu", params->n_tensor_split);
+    for (size_t i = 0; i < params->n_tensor_split; i++)
+        if (!isfinite(params->tensor_split[i]) || params->tensor_split[i] < 0.0f)
+            return weir__error_set(error, WEIR_INVALID, "tensor_split",
+                                   "tensor_split[%zu] is %g; allowed: finite numbers from 0", i,
+                                   (double)params->tensor_split[i]);
+    return WEIR_OK;
+}
+
+weir_status weir_model_load(const char *path, const weir_model_params *params, weir_model **model,
+                            weir_error *error)
+{
+    weir_model_params full = defaults;
+    if (path == NULL || *path == '\0')
+        return weir__error_set(error, WEIR_INVALID, "path", "path is %s; give a GGUF file",
+                               path == NULL ? "NULL" : "empty");
+    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    weir_status status = weir__params_take(&full, sizeof full, params, "params", error);
+    if (status == WEIR_OK) status = check_params(&full, error);
+    if (status != WEIR_OK) return status;
+
+    const weir__backend *ops = NULL;
+    if (strncmp(path, fake_prefix, sizeof fake_prefix - 1) == 0) ops = &weir__backend_fake;
+#ifndef WEIR_NO_LLAMA
+    if (ops == NULL) ops = &weir__backend_llama;
+#endif
+    if (ops == NULL)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "path",
+                               "this build has no llama.cpp and loads no files; \"%.200s\" could only be a "
+                               "path that begins with \"%s\"",
+                               path, fake_prefix);
+
+    weir_model *made = weir__mem_calloc(1, sizeof *made);
+    if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
+    made->ops = ops;
+    atomic_init(&made->refs, 1);
+    atomic_init(&made->chat_cache, NULL);
+    status = ops->model_load(path, &full, &made->model, error);
+    if (status != WEIR_OK) {
+        weir__mem_free(made);
+        return status;
+    }
+    made->info.size = sizeof made->info;
+    ops->model_describe(made->model, &made->info);
+    made->info.size = sizeof made->info;
+    made->info.backend = ops->name;
+    *model = made;
+    return WEIR_OK;
+}
+
+weir_model *weir_model_hold(weir_model *model)
+{
+    if (model != NULL) atomic_fetch_add_explicit(&model->refs, 1, memory_order_relaxed);
+    return model;
+}
+
+void weir_model_release(weir_model *model)
+{
+    /* what other threads did with the model happens before the last one frees it */
+    if (model == NULL || atomic_fetch_sub_explicit(&model->refs, 1, memory_order_acq_rel) > 1) return;
+    weir__chat_cache_free(atomic_load(&model->chat_cache));
+    model->ops->model_free(model->model);
+    weir__mem_free(model);
+}
+
+weir_status weir_model_describe(const weir_model *model, weir_model_info *info)
+{
+    if (model == NULL || info == NULL) return WEIR_INVALID;
+    return weir__params_give(info, &model->info, sizeof model->info, "info", NULL);
+}
+
+weir_status weir_model_meta(const weir_model *model, const char *key, char *text, size_t capacity,
+                            size_t *length)
+{
+    if (model == NULL || key == NULL || (text == NULL && capacity > 0)) return WEIR_INVALID;
+    int64_t n = model->ops->model_meta(model->model, key, text, capacity);
+    if (n < 0) return WEIR_NOT_FOUND;
+    if (length != NULL) *length = (size_t)n;
+    return WEIR_OK;
+}
+
+weir_status weir_model_meta_key(const weir_model *model, size_t i, char *key, size_t capacity, size_t *length)
+{
+    if (model == NULL || (key == NULL && capacity > 0)) return WEIR_INVALID;
+    int64_t n = model->ops->model_meta_key(model->model, i, key, capacity);
+    if (n < 0) return WEIR_END;
+    if (length != NULL) *length = (size_t)n;
+    return WEIR_OK;
+}
+
+weir_status weir_device_get(size_t i, weir_device *device)
+{
+#ifdef WEIR_NO_LLAMA
+    const weir__backend *ops = &weir__backend_fake;
+#else
+    const weir__backend *ops = &weir__backend_llama;
+#endif
+    weir_device full = {.size = sizeof full};
+    if (device == NULL) return WEIR_INVALID;
+    weir_status status = ops->device_get(i, &full);
+    return status == WEIR_OK ? weir__params_give(device, &full, sizeof full, "device", NULL) : status;
+}

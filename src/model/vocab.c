@@ -1,0 +1,137 @@
+/* vocab.c: text to token ids and back.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "backend/backend.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+
+/* Longer pieces than this are taken by way of the heap: in the vocabularies of the field they are runs of
+ * spaces. */
+#define PIECE_BYTES 256
+
+static weir_status check_token(const weir_model *model, int32_t token, size_t i, weir_error *error)
+{
+    if (token >= 0 && token < model->info.n_vocab) return WEIR_OK;
+    return weir__error_set(error, WEIR_INVALID, "tokens", "token %zu is %d; the vocabulary has 0 to %d", i,
+                           token, model->info.n_vocab - 1);
+}
+
+weir_status weir_tokenize(const weir_model *model, const char *text, size_t length, bool add_special,
+                          bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                          weir_error *error)
+{
+    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    if (text == NULL && length != 0) return weir__error_set(error, WEIR_INVALID, "text", "text is NULL");
+    if (tokens == NULL && capacity > 0)
+        return weir__error_set(error, WEIR_INVALID, "tokens", "tokens is NULL and capacity is %zu", capacity);
+    if (n_tokens == NULL) return weir__error_set(error, WEIR_INVALID, "n_tokens", "n_tokens is NULL");
+    if (text == NULL) text = "";
+    if (length == WEIR_NUL) length = strlen(text);
+    /* llama.cpp counts bytes and tokens as int32_t, and special tokens come on top */
+    if (length > INT32_MAX / 2)
+        return weir__error_set(error, WEIR_INVALID, "length", "length is %zu; allowed: 0 to %d bytes", length,
+                               INT32_MAX / 2);
+    return model->ops->tokenize(model->model, text, length, add_special, parse_special, tokens, capacity,
+                                n_tokens, error);
+}
+
+/* Where the text of a detokenization goes. */
+typedef struct sink {
+    char *text;
+    size_t capacity;
+    size_t length; /* needed, perhaps more than capacity */
+} sink;
+
+static void sink_add(sink *sink, const char *bytes, size_t n)
+{
+    if (sink->length < sink->capacity) {
+        size_t room = sink->capacity - sink->length;
+        memcpy(sink->text + sink->length, bytes, n < room ? n : room);
+    }
+    sink->length += n;
+}
+
+/* One token of any length through the sanitizer. */
+static weir_status add_piece(const weir_model *model, int32_t token, bool special, weir__utf8 *utf8,
+                             sink *sink, weir_error *error)
+{
+    char bytes[PIECE_BYTES], out[WEIR__UTF8_BOUND(PIECE_BYTES)];
+    int32_t n = model->ops->piece(model->model, token, special, bytes, PIECE_BYTES);
+    char *large = NULL;
+    const char *from = bytes;
+    if (n < 0) {
+        large = weir__mem_alloc((size_t)-n);
+        if (large == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a long token");
+        n = model->ops->piece(model->model, token, special, large, -n);
+        from = large;
+    }
+    for (size_t i = 0; n > 0 && i < (size_t)n; i += PIECE_BYTES) {
+        size_t part = (size_t)n - i < PIECE_BYTES ? (size_t)n - i : PIECE_BYTES;
+        sink_add(sink, out, weir__utf8_feed(utf8, from + i, part, out));
+    }
+    weir__mem_free(large);
+    return WEIR_OK;
+}
+
+weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size_t n_tokens, bool special,
+                            char *text, size_t capacity, size_t *length, weir_error *error)
+{
+    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    if (tokens == NULL && n_tokens > 0)
+        return weir__error_set(error, WEIR_INVALID, "tokens", "tokens is NULL and n_tokens is %zu", n_tokens);
+    if (text == NULL && capacity > 0)
+        return weir__error_set(error, WEIR_INVALID, "text", "text is NULL and capacity is %zu", capacity);
+    if (length == NULL) return weir__error_set(error, WEIR_INVALID, "length", "length is NULL");
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < n_tokens && status == WEIR_OK; i++)
+        status = check_token(model, tokens[i], i, error);
+
+    weir__utf8 utf8;
+    sink all = {.text = text, .capacity = capacity};
+    weir__utf8_init(&utf8);
+    for (size_t i = 0; i < n_tokens && status == WEIR_OK; i++)
+        status = add_piece(model, tokens[i], special, &utf8, &all, error);
+    if (status != WEIR_OK) return status;
+
+    char rest[WEIR__UTF8_FLUSH_BOUND];
+    sink_add(&all, rest, weir__utf8_flush(&utf8, rest));
+    *length = all.length;
+    if (all.length > capacity)
+        return weir__error_set(error, WEIR_TOO_LONG, "capacity",
+                               "the text has %zu bytes, there is room for %zu", all.length, capacity);
+    if (all.length < capacity) text[all.length] = '\0';
+    return WEIR_OK;
+}
+
+weir_status weir_piece(const weir_model *model, int32_t token, bool special, char *bytes, size_t capacity,
+                       size_t *length, weir_error *error)
+{
+    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    if (bytes == NULL && capacity > 0)
+        return weir__error_set(error, WEIR_INVALID, "bytes", "bytes is NULL and capacity is %zu", capacity);
+    if (length == NULL) return weir__error_set(error, WEIR_INVALID, "length", "length is NULL");
+    if (token < 0 || token >= model->info.n_vocab)
+        return weir__error_set(error, WEIR_INVALID, "token", "token is %d; the vocabulary has 0 to %d", token,
+                               model->info.n_vocab - 1);
+    char none;
+    int32_t n = model->ops->piece(model->model, token, special, capacity > 0 ? bytes : &none,
+                                  capacity < INT32_MAX ? (int32_t)capacity : INT32_MAX);
+    *length = (size_t)(n < 0 ? -n : n);
+    if (n < 0)
+        return weir__error_set(error, WEIR_TOO_LONG, "capacity",
+                               "the piece has %d bytes, there is room for %zu", -n, capacity);
+    return WEIR_OK;
+}
+
+bool weir_is_eog(const weir_model *model, int32_t token)
+{
+    return model != NULL && token >= 0 && token < model->info.n_vocab &&
+           model->ops->is_eog(model->model, token);
+}
+
+void weir_free(void *memory)
+{
+    weir__mem_free(memory);
+}
