@@ -32,7 +32,7 @@ weir_status weir__range_check(const weir__range *ranges, size_t n, const void *p
         snprintf(field, sizeof field, "%s%s", prefix, range->name);
         return weir__error_set(error, WEIR_INVALID, field, "%s is %.9g; allowed: %.10g to %.10g%s",
                                range->name, value, range->min, range->max,
-                               range->or_minus_one ? ", or -1 = off" : "");
+                               range->or_minus_one ? ", or -1" : "");
     }
     return WEIR_OK;
 }

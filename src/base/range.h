@@ -19,7 +19,7 @@ typedef struct weir__range {
     size_t offset;
     weir__range_type type;
     double min, max;   /* inclusive */
-    bool or_minus_one; /* -1 as well, for "off" */
+    bool or_minus_one; /* -1 as well: "off", "all" */
 } weir__range;
 
 /* A table's line for a member of a struct. */

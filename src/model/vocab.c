@@ -44,18 +44,18 @@ typedef struct sink {
     size_t length; /* needed, perhaps more than capacity */
 } sink;
 
-static void sink_add(sink *sink, const char *bytes, size_t n)
+static void sink_add(sink *to, const char *bytes, size_t n)
 {
-    if (sink->length < sink->capacity) {
-        size_t room = sink->capacity - sink->length;
-        memcpy(sink->text + sink->length, bytes, n < room ? n : room);
+    if (to->length < to->capacity) {
+        size_t room = to->capacity - to->length;
+        memcpy(to->text + to->length, bytes, n < room ? n : room);
     }
-    sink->length += n;
+    to->length += n;
 }
 
 /* One token of any length through the sanitizer. */
-static weir_status add_piece(const weir_model *model, int32_t token, bool special, weir__utf8 *utf8,
-                             sink *sink, weir_error *error)
+static weir_status add_piece(const weir_model *model, int32_t token, bool special, weir__utf8 *utf8, sink *to,
+                             weir_error *error)
 {
     char bytes[PIECE_BYTES], out[WEIR__UTF8_BOUND(PIECE_BYTES)];
     int32_t n = model->ops->piece(model->model, token, special, bytes, PIECE_BYTES);
@@ -69,7 +69,7 @@ static weir_status add_piece(const weir_model *model, int32_t token, bool specia
     }
     for (size_t i = 0; n > 0 && i < (size_t)n; i += PIECE_BYTES) {
         size_t part = (size_t)n - i < PIECE_BYTES ? (size_t)n - i : PIECE_BYTES;
-        sink_add(sink, out, weir__utf8_feed(utf8, from + i, part, out));
+        sink_add(to, out, weir__utf8_feed(utf8, from + i, part, out));
     }
     weir__mem_free(large);
     return WEIR_OK;
