@@ -91,6 +91,10 @@ typedef struct weir__backend {
     /* One forward pass. NO_SPACE: no cells, memory as before. BACKEND: see pos_max. ABORTED: by abort_flag.
      */
     weir_status (*decode)(weir__bcontext *context, const weir__batch *batch, weir_error *error);
+    /* fn is asked now and then during decode, on the thread that decodes; true ends the pass with ABORTED,
+     * and what it had computed may stay in the memory. NULL: never. Backends that cannot be interrupted
+     * ignore it. */
+    void (*set_abort)(weir__bcontext *context, bool (*fn)(void *user), void *user);
     /* Waits for the pass and settles the rows, so that logits() and sample() may then run on several threads.
      */
     void (*logits_ready)(weir__bcontext *context);

@@ -427,6 +427,7 @@ const weir__backend weir__backend_fake = {
     .context_create = weir__fake_context_create,
     .context_free = weir__fake_context_free,
     .decode = weir__fake_decode,
+    .set_abort = weir__fake_set_abort,
     .logits_ready = weir__fake_logits_ready,
     .logits = weir__fake_logits,
     .embedding = weir__fake_embedding,

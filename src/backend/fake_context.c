@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 
+#define ABORT_POLL_US 1000 /* how often a slow pass asks whether it may stop */
+
 /* llama.cpp's rounding of context sizes */
 #define ROUND 256
 
@@ -205,6 +207,17 @@ static void log_add(weir__bcontext *context, const weir__batch *batch)
                                                         .logits = batch->logits[i] != 0};
 }
 
+void weir__fake_set_abort(weir__bcontext *context, bool (*fn)(void *user), void *user)
+{
+    context->abort = fn;
+    context->abort_user = user;
+}
+
+static bool aborted(const weir__bcontext *context)
+{
+    return context->abort != NULL && context->abort(context->abort_user);
+}
+
 weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch, weir_error *error)
 {
     weir__fake *hooks = &context->model->hooks;
@@ -226,8 +239,10 @@ weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch,
         return weir__error_set(error, status, NULL, "the test asked for this pass to fail");
     }
 
-    wait_us(atomic_load(&hooks->tick_us) + atomic_load(&hooks->token_us) * batch->n);
+    int64_t us = atomic_load(&hooks->tick_us) + atomic_load(&hooks->token_us) * batch->n;
+    for (; us > 0 && !aborted(context); us -= ABORT_POLL_US) wait_us(us < ABORT_POLL_US ? us : ABORT_POLL_US);
     for (int32_t i = 0; i < batch->n; i++) {
+        if (aborted(context)) return weir__error_set(error, WEIR_ABORTED, NULL, "the pass was interrupted");
         weir__fake_seq *seq = &context->seqs[batch->seq[i]];
         weir__fake_seq_append(context, batch->seq[i], batch->token[i], batch->pos[i]);
         context->row_of[i] = -1;

@@ -58,6 +58,8 @@ struct weir__bcontext {
     weir__bmodel *model;
     weir_context_info info;
     bool embeddings;
+    bool (*abort)(void *user); /* NULL = never */
+    void *abort_user;
     weir__fake_seq seqs[WEIR__SEQ_MAX]; /* [n_seq_max] */
     int32_t *ints;                      /* the blocks behind the sequences' arrays */
     uint64_t *hashes;
@@ -75,6 +77,7 @@ struct weir__bcontext {
     int32_t *pooled; /* [n_seq_max] tokens that the last pass pooled; 0 = none */
 };
 
+void weir__fake_set_abort(weir__bcontext *context, bool (*fn)(void *user), void *user);
 uint64_t weir__fake_mix(uint64_t x);
 uint64_t weir__fake_hash_start(const weir__bmodel *model);
 uint64_t weir__fake_hash_next(uint64_t hash, int32_t token);

@@ -175,6 +175,19 @@ static void free_engine(weir_engine *engine)
     weir__mem_free(engine);
 }
 
+/* Whether the pass that is being computed has no reader left: then it need not be finished. The driver is
+ * inside decode, so its slots stand still. */
+static bool nobody_waits(void *user)
+{
+    const weir_engine *engine = user;
+    if (atomic_load_explicit(&engine->abandon, memory_order_relaxed)) return true;
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        const weir__slot *slot = &engine->slots[i];
+        if (slot->state != WEIR_SLOT_IDLE && !weir__request_cancelled(slot->request)) return false;
+    }
+    return true;
+}
+
 static weir_status allocate(weir_engine *engine, weir_error *error)
 {
     size_t n = (size_t)engine->params.n_slots;
@@ -208,6 +221,7 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
     if ((status = create_context(engine, error)) != WEIR_OK) goto no_context;
     if ((status = allocate(engine, error)) != WEIR_OK) goto no_context;
 
+    model->ops->set_abort(engine->context, nobody_waits, engine);
     status = WEIR_NO_MEMORY;
     if (pthread_mutex_init(&engine->mutex, NULL) != 0) goto no_mutex;
     if (weir__cond_init_monotonic(&engine->drained) != 0) goto no_cond;
@@ -238,6 +252,7 @@ void weir_engine_stop(weir_engine *engine)
     pthread_mutex_lock(&engine->mutex);
     engine->open = false;
     engine->stopping = true;
+    atomic_store(&engine->abandon, true);
     pthread_mutex_unlock(&engine->mutex);
     weir__doorbell_ring(engine->bell);
     if (!engine->params.manual && pthread_equal(pthread_self(), engine->thread))
@@ -286,8 +301,8 @@ weir_status weir_engine_drain(weir_engine *engine, int timeout_ms)
 
 /* ---- Submit ---- */
 
-static weir_status attach_all(weir_engine *engine, weir__request **made, const weir_request *requests,
-                              size_t n, weir_stream *const *streams, weir_error *error)
+static weir_status attach_all(weir_engine *engine, weir__request **made, size_t n, weir_stream *const *streams,
+                              weir_error *error)
 {
     for (size_t i = 0; i < n; i++) {
         if (streams == NULL || streams[i] == NULL) continue;

@@ -33,6 +33,7 @@ struct weir_engine {
     weir_engine_stats stats;
 
     atomic_bool driven;
+    atomic_bool abandon; /* stopping, as the abort callback sees it during a pass */
 
     weir__bcontext *context;
     weir__batch batch;

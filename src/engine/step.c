@@ -245,7 +245,7 @@ static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t 
 static void fail_pass(weir_engine *engine, weir_status status, const weir_error *error)
 {
     weir__slot *youngest = NULL;
-    engine->counts.n_failed_ticks++;
+    if (status != WEIR_ABORTED) engine->counts.n_failed_ticks++;
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir__slot *slot = &engine->slots[i];
         if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
@@ -397,7 +397,8 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
             weir__sample(engine);
             emit(engine);
         } else {
-            fail_pass(engine, status, &error);
+            bool abandoned = status == WEIR_ABORTED && atomic_load(&engine->abandon);
+            if (!abandoned) fail_pass(engine, status, &error);
             finish_latched(engine);
         }
     }
