@@ -5,6 +5,7 @@
 .PHONY: build run test check bench format clean help
 
 # $(value) keeps a "$" in the prompt from being taken for a make variable.
+unexport PROMPT MODEL
 run: export WEIR_RUN_PROMPT := $(value PROMPT)
 run: export WEIR_RUN_MODEL := $(value MODEL)
 

@@ -1,0 +1,366 @@
+#!/usr/bin/env python3
+# tiny_gguf.py: writes tiny GGUF models with random weights, for tests that need a real model file.
+# SPDX-License-Identifier: Apache-2.0
+"""Usage: tiny_gguf.py KIND OUT [--seed N] [--type f32|f16|q8_0] [--pooling mean|cls|last] [--small]
+
+KIND  llama  dense transformer; byte-level BPE, 512 tokens, ChatML template
+      moe    the same with 4 experts, 2 of them used
+      swa    gemma3: one layer with a sliding window of 32 tokens, one with full attention
+      mamba  recurrent: its memory cannot be cut at any position
+      bert   embeddings; WordPiece vocabulary
+      rank   bert with a classifier: one score per text
+
+All have 2 layers and 64 dimensions, so a file is 0.1 to 0.7 MB. The same arguments give the same bytes. --type is
+that of the matrices (vectors are always F32). --small shrinks everything to a few KB: the model still loads, but has
+no tokens for most texts.
+"""
+import argparse
+import random
+import struct
+import sys
+from collections import Counter
+
+U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
+TYPE_ID = {"f32": 0, "f16": 1, "q8_0": 8}
+ALIGNMENT = 32
+
+# What the merges and the word list are learned from: plain English, so that English prompts make short sequences.
+TEXT = """
+The ship left the harbour in the morning and the wind was with her. There was nothing to be seen but the water and
+the sky, and the men were singing as they worked. Some of them had been at sea for ten years or more; others had
+never been on a ship before. When the sun went down they lit the lamps and told stories about the places they had
+seen. What is the answer to the question? I think that you are right, but we should look at it again. One, two,
+three, four, five, six, seven, eight, nine, ten. Please write a short text about the weather in the mountains. It is
+cold there in winter, and the snow stays until spring. The people who live there know how to build houses that keep
+them warm. They make bread, cheese and wine, and they sell what they do not need. Which of these would you like to
+have? Thank you for your help; that was very kind of you. How many words are there in this sentence? Once upon a time
+there was a king who had three daughters, and each of them was more beautiful than the other. Can you tell me where
+the station is? Go straight on and then turn left at the second street. He said that he would come back later.
+"""
+
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+
+# ---- Container ------------------------------------------------------------------------------------------
+
+def string(text):
+    data = text.encode() if isinstance(text, str) else text
+    return struct.pack("<Q", len(data)) + data
+
+
+def value(kind, item):
+    if kind == STRING:
+        return string(item)
+    return struct.pack({U32: "<I", I32: "<i", F32: "<f", BOOL: "<B"}[kind], item)
+
+
+class Model:
+    """Metadata in order, tensors in order; dimensions as GGUF counts them: row length first."""
+
+    def __init__(self, arch, seed, matrix_type):
+        self.arch = arch
+        self.random = random.Random(seed)
+        self.matrix_type = matrix_type
+        self.kv = []
+        self.tensors = []
+        self.put("general.architecture", STRING, arch)
+
+    def put(self, key, kind, item):
+        """Adds one key; a list becomes an array; a key that begins with a dot belongs to the architecture."""
+        key = self.arch + key if key.startswith(".") else key
+        if isinstance(item, list):
+            body = struct.pack("<IIQ", ARRAY, kind, len(item)) + b"".join(value(kind, x) for x in item)
+        else:
+            body = struct.pack("<I", kind) + value(kind, item)
+        self.kv.append(string(key) + body)
+
+    def tensor(self, name, dims, fill=None, spread=None):
+        """Adds a tensor: filled with one number, or random with the given standard deviation (by default such that a
+        row's product with a unit vector stays near 1)."""
+        count = 1
+        for dim in dims:
+            count *= dim
+        if fill is not None:
+            numbers = [fill] * count
+        else:
+            spread = spread if spread is not None else dims[0] ** -0.5
+            numbers = [self.random.gauss(0.0, spread) for _ in range(count)]
+        # llama.cpp computes with vectors and convolutions in F32 only.
+        plain = len(dims) == 1 or "ssm_conv" in name or name.endswith(("ssm_a", "norm.weight", "token_types.weight"))
+        kind = "f32" if plain else self.matrix_type
+        if kind == "q8_0" and dims[0] % 32 != 0:
+            kind = "f32"
+        self.tensors.append((name, dims, kind, encode(numbers, kind)))
+
+    def write(self, path):
+        out = struct.pack("<4sIQQ", b"GGUF", 3, len(self.tensors), len(self.kv)) + b"".join(self.kv)
+        offset = 0
+        for name, dims, kind, data in self.tensors:
+            out += string(name) + struct.pack("<I%dQIQ" % len(dims), len(dims), *dims, TYPE_ID[kind], offset)
+            offset += len(pad(data))
+        with open(path, "wb") as file:
+            file.write(pad(out))
+            for _, _, _, data in self.tensors:
+                file.write(pad(data))
+
+
+def pad(data):
+    return data + bytes(-len(data) % ALIGNMENT)
+
+
+def encode(numbers, kind):
+    if kind == "f32":
+        return struct.pack("<%df" % len(numbers), *numbers)
+    if kind == "f16":
+        return struct.pack("<%de" % len(numbers), *numbers)
+    out = []
+    for i in range(0, len(numbers), 32):  # Q8_0: a half-precision scale and 32 int8
+        block = numbers[i:i + 32]
+        scale = struct.unpack("<e", struct.pack("<e", max(abs(x) for x in block) / 127))[0]
+        quants = [max(-127, min(127, round(x / scale))) if scale else 0 for x in block]
+        out.append(struct.pack("<e32b", scale, *quants))
+    return b"".join(out)
+
+
+# ---- Vocabularies ---------------------------------------------------------------------------------------
+
+def byte_alphabet():
+    """GPT-2's printable stand-ins for the 256 bytes."""
+    printable = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
+    stand_in = {b: chr(b) for b in printable}
+    spare = 256
+    for b in range(256):
+        if b not in stand_in:
+            stand_in[b] = chr(spare)
+            spare += 1
+    return [stand_in[b] for b in range(256)]
+
+
+def learn_merges(n):
+    """The n most useful merges of TEXT, by plain byte-pair encoding; ties go to the pair that sorts first."""
+    alphabet = byte_alphabet()
+    words = Counter(("\u0120" + w) for w in TEXT.split())
+    parts = {w: [alphabet[b] if c != "\u0120" else c for c in w for b in c.encode()[:1]] for w in words}
+    merges = []
+    while len(merges) < n:
+        pairs = Counter()
+        for word, times in words.items():
+            for pair in zip(parts[word], parts[word][1:]):
+                pairs[pair] += times
+        if not pairs:
+            break
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        merges.append(best)
+        for word, seq in parts.items():
+            i = 0
+            while i + 1 < len(seq):
+                if (seq[i], seq[i + 1]) == best:
+                    seq[i:i + 2] = [seq[i] + seq[i + 1]]
+                i += 1
+    return merges
+
+
+def put_bpe(model, n_vocab, small):
+    specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    alphabet = byte_alphabet()
+    letters = [alphabet[ord(c)] for c in "\n adehinorst"] if small else alphabet
+    merges = learn_merges(n_vocab - len(specials) - len(letters)) if not small else [("t", "h"), ("th", "e")]
+    tokens = specials + letters + [a + b for a, b in merges]
+    assert len(set(tokens)) == len(tokens)
+    model.put("tokenizer.ggml.model", STRING, "gpt2")
+    model.put("tokenizer.ggml.pre", STRING, "gpt-2")
+    model.put("tokenizer.ggml.tokens", STRING, tokens)
+    model.put("tokenizer.ggml.token_type", I32, [3] * len(specials) + [1] * (len(tokens) - len(specials)))
+    model.put("tokenizer.ggml.merges", STRING, [a + " " + b for a, b in merges])
+    model.put("tokenizer.ggml.bos_token_id", U32, 1)
+    model.put("tokenizer.ggml.eos_token_id", U32, 2)
+    model.put("tokenizer.ggml.padding_token_id", U32, 0)
+    model.put("tokenizer.ggml.add_bos_token", BOOL, 0)
+    model.put("tokenizer.chat_template", STRING, CHATML)
+    return len(tokens)
+
+
+def put_wordpiece(model, n_vocab, small):
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    letters = list("aeost") if small else [chr(c) for c in range(33, 127) if not chr(c).isupper()]
+    # llama.cpp's form: a word's first piece begins with U+2581, the others have no mark.
+    tokens = specials + ["\u2581" + c for c in letters] + letters
+    if not small:
+        clean = "".join(c.lower() if c.isalpha() else " " for c in TEXT)
+        for word, _ in sorted(Counter(clean.split()).items(), key=lambda item: (-item[1], item[0])):
+            if len(word) > 1 and len(tokens) < n_vocab:
+                tokens.append("\u2581" + word)
+        for i in range(n_vocab - len(tokens)):
+            tokens.append("[unused%d]" % i)
+    model.put("tokenizer.ggml.model", STRING, "bert")
+    model.put("tokenizer.ggml.pre", STRING, "default")
+    model.put("tokenizer.ggml.tokens", STRING, tokens)
+    model.put("tokenizer.ggml.token_type", I32, [3] * len(specials) + [1] * (len(tokens) - len(specials)))
+    model.put("tokenizer.ggml.token_type_count", U32, 2)
+    for key, token in (("padding", 0), ("unknown", 1), ("bos", 2), ("seperator", 3), ("mask", 4)):
+        model.put("tokenizer.ggml.%s_token_id" % key, U32, token)
+    return len(tokens)
+
+
+# ---- Architectures --------------------------------------------------------------------------------------
+
+class Shape:
+    def __init__(self, small):
+        self.small = small
+        self.layers = 1 if small else 2
+        self.embd = 8 if small else 64
+        self.ff = 8 if small else 128
+        self.heads = 2 if small else 4
+        self.kv_heads = 1 if small else 2
+        self.head = self.embd // self.heads
+        self.vocab = 512
+        self.context = 64 if small else 2048
+
+
+def make_decoder(kind, model, s):
+    gemma = kind == "swa"
+    model.put(".context_length", U32, s.context)
+    model.put(".embedding_length", U32, s.embd)
+    model.put(".block_count", U32, s.layers)
+    model.put(".feed_forward_length", U32, s.ff)
+    model.put(".attention.head_count", U32, s.heads)
+    model.put(".attention.head_count_kv", U32, s.kv_heads)
+    model.put(".attention.key_length", U32, s.head)
+    model.put(".attention.value_length", U32, s.head)
+    model.put(".attention.layer_norm_rms_epsilon", F32, 1e-5)
+    model.put(".rope.dimension_count", U32, s.head)
+    model.put(".rope.freq_base", F32, 10000.0)
+    if gemma:
+        model.put(".attention.sliding_window", U32, 32)
+        model.put(".attention.sliding_window_pattern", U32, 2)
+    if kind == "moe":
+        model.put(".expert_count", U32, 4)
+        model.put(".expert_used_count", U32, 2)
+    vocab = put_bpe(model, s.vocab, s.small)
+
+    model.tensor("token_embd.weight", [s.embd, vocab], spread=1.0)
+    if not gemma:
+        model.tensor("output.weight", [s.embd, vocab], spread=0.4)
+    model.tensor("output_norm.weight", [s.embd], fill=1.0)
+    for i in range(s.layers):
+        def t(name, dims, **how):
+            model.tensor("blk.%d.%s.weight" % (i, name), dims, **how)
+        t("attn_norm", [s.embd], fill=1.0)
+        t("attn_q", [s.embd, s.head * s.heads])
+        t("attn_k", [s.embd, s.head * s.kv_heads])
+        t("attn_v", [s.embd, s.head * s.kv_heads])
+        t("attn_output", [s.head * s.heads, s.embd])
+        t("ffn_norm", [s.embd], fill=1.0)
+        if gemma:
+            t("attn_q_norm", [s.head], fill=1.0)
+            t("attn_k_norm", [s.head], fill=1.0)
+            t("post_attention_norm", [s.embd], fill=1.0)
+            t("post_ffw_norm", [s.embd], fill=1.0)
+        experts = [4] if kind == "moe" else []
+        suffix = "_exps" if kind == "moe" else ""
+        if kind == "moe":
+            t("ffn_gate_inp", [s.embd, 4])
+        t("ffn_gate" + suffix, [s.embd, s.ff] + experts)
+        t("ffn_down" + suffix, [s.ff, s.embd] + experts)
+        t("ffn_up" + suffix, [s.embd, s.ff] + experts)
+
+
+def make_mamba(model, s):
+    inner, state, rank, conv = 2 * s.embd, 4 if s.small else 16, 4, 4
+    model.put(".context_length", U32, s.context)
+    model.put(".embedding_length", U32, s.embd)
+    model.put(".feed_forward_length", U32, 0)
+    model.put(".attention.head_count", U32, 0)
+    model.put(".block_count", U32, s.layers)
+    model.put(".ssm.conv_kernel", U32, conv)
+    model.put(".ssm.inner_size", U32, inner)
+    model.put(".ssm.state_size", U32, state)
+    model.put(".ssm.time_step_rank", U32, rank)
+    model.put(".attention.layer_norm_rms_epsilon", F32, 1e-5)
+    vocab = put_bpe(model, s.vocab, s.small)
+
+    model.tensor("token_embd.weight", [s.embd, vocab], spread=1.0)
+    model.tensor("output.weight", [s.embd, vocab], spread=0.4)
+    model.tensor("output_norm.weight", [s.embd], fill=1.0)
+    for i in range(s.layers):
+        def t(name, dims, **how):
+            model.tensor("blk.%d.%s" % (i, name), dims, **how)
+        t("attn_norm.weight", [s.embd], fill=1.0)
+        t("ssm_in.weight", [s.embd, 2 * inner])
+        t("ssm_conv1d.weight", [conv, inner])
+        t("ssm_conv1d.bias", [inner], fill=0.0)
+        t("ssm_x.weight", [inner, rank + 2 * state])
+        t("ssm_dt.weight", [rank, inner])
+        t("ssm_dt.bias", [inner], fill=-2.0)
+        t("ssm_a", [state, inner], fill=-1.0)  # negative: the state decays
+        t("ssm_d", [inner], fill=1.0)
+        t("ssm_out.weight", [inner, s.embd])
+
+
+def make_bert(kind, model, s, pooling):
+    context = min(s.context, 512)
+    model.put(".context_length", U32, context)
+    model.put(".embedding_length", U32, s.embd)
+    model.put(".block_count", U32, s.layers)
+    model.put(".feed_forward_length", U32, s.ff)
+    model.put(".attention.head_count", U32, s.heads)
+    model.put(".attention.layer_norm_epsilon", F32, 1e-12)
+    model.put(".attention.causal", BOOL, 0)
+    model.put(".pooling_type", U32, 4 if kind == "rank" else {"mean": 1, "cls": 2, "last": 3}[pooling])
+    vocab = put_wordpiece(model, s.vocab, s.small)
+
+    def norm(name):
+        model.tensor(name + ".weight", [s.embd], fill=1.0)
+        model.tensor(name + ".bias", [s.embd], fill=0.0)
+
+    def linear(name, rows, columns):
+        model.tensor(name + ".weight", [columns, rows])
+        model.tensor(name + ".bias", [rows], spread=0.1)
+
+    model.tensor("token_embd.weight", [s.embd, vocab], spread=1.0)
+    model.tensor("token_types.weight", [s.embd, 2], spread=0.1)
+    model.tensor("position_embd.weight", [s.embd, context], spread=0.3)
+    norm("token_embd_norm")
+    for i in range(s.layers):
+        blk = "blk.%d." % i
+        for part in ("attn_q", "attn_k", "attn_v", "attn_output"):
+            linear(blk + part, s.embd, s.embd)
+        norm(blk + "attn_output_norm")
+        linear(blk + "ffn_up", s.ff, s.embd)
+        linear(blk + "ffn_down", s.embd, s.ff)
+        norm(blk + "layer_output_norm")
+    if kind == "rank":
+        linear("cls", s.embd, s.embd)
+        linear("cls.output", 1, s.embd)
+
+
+ARCH = {"llama": "llama", "moe": "llama", "swa": "gemma3", "mamba": "mamba", "bert": "bert", "rank": "bert"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=sorted(ARCH))
+    parser.add_argument("out")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--type", choices=sorted(TYPE_ID), default="f32")
+    parser.add_argument("--pooling", choices=["mean", "cls", "last"], default="mean")
+    parser.add_argument("--small", action="store_true")
+    args = parser.parse_args()
+
+    model = Model(ARCH[args.kind], args.seed, args.type)
+    model.put("general.name", STRING, "tiny " + args.kind)
+    shape = Shape(args.small)
+    if args.kind in ("bert", "rank"):
+        make_bert(args.kind, model, shape, args.pooling)
+    elif args.kind == "mamba":
+        make_mamba(model, shape)
+    else:
+        make_decoder(args.kind, model, shape)
+    model.write(args.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
