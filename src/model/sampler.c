@@ -1,0 +1,271 @@
+/* sampler.c: sampler parameters, checked, and made into a chain.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "model/sampler.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/params.h"
+#include "base/range.h"
+
+/* Windows, breakers and biases that nobody needs more of; llama.cpp allocates by these numbers. */
+#define WINDOW_MAX   1000000
+#define BREAKERS_MAX 256
+#define BIASES_MAX   (1 << 20)
+
+#define ORDER_DEFAULT "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
+
+static const char *const order_names[] = {
+    "penalties", "dry", "top_n_sigma", "top_k",  "typ_p",      "top_p",
+    "min_p",     "xtc", "temperature", "infill", "adaptive_p",
+};
+#define N_ORDER_NAMES (sizeof order_names / sizeof order_names[0])
+
+static const char *const breakers_default[] = {"\n", ":", "\"", "*"};
+
+static const weir_sampler_params defaults = {
+    .size = sizeof defaults,
+    .seed = WEIR_SEED_RANDOM,
+    .temp = 0.8f,
+    .dynatemp_exponent = 1.0f,
+    .top_k = 40,
+    .top_p = 0.95f,
+    .min_p = 0.05f,
+    .typical_p = 1.0f,
+    .top_n_sigma = -1.0f,
+    .xtc_threshold = 0.1f,
+    .dry_base = 1.75f,
+    .dry_allowed_length = 2,
+    .dry_penalty_last_n = 64,
+    .penalty_last_n = 64,
+    .penalty_repeat = 1.0f,
+    .mirostat_tau = 5.0f,
+    .mirostat_eta = 0.1f,
+    .adaptive_target = -1.0f,
+    .adaptive_decay = 0.9f,
+};
+
+#define INT(member, min, max)   WEIR__RANGE(WEIR__RANGE_INT, weir_sampler_params, member, min, max)
+#define FLOAT(member, min, max) WEIR__RANGE(WEIR__RANGE_FLOAT, weir_sampler_params, member, min, max)
+#define FLOAT_OR_OFF(member, min, max)                                                                       \
+    WEIR__RANGE_OR_OFF(WEIR__RANGE_FLOAT, weir_sampler_params, member, min, max)
+static const weir__range ranges[] = {
+    FLOAT(temp, 0, 100),
+    FLOAT(dynatemp_range, 0, 100),
+    FLOAT(dynatemp_exponent, 0, 100),
+    INT(top_k, 0, INT32_MAX),
+    FLOAT(top_p, 0, 1),
+    FLOAT(min_p, 0, 1),
+    FLOAT(typical_p, 0, 1),
+    FLOAT_OR_OFF(top_n_sigma, 0, 100),
+    FLOAT(xtc_probability, 0, 1),
+    FLOAT(xtc_threshold, 0, 1),
+    INT(min_keep, 0, INT32_MAX),
+    FLOAT(dry_multiplier, 0, 100),
+    FLOAT(dry_base, 0, 100),
+    INT(dry_allowed_length, 0, WINDOW_MAX),
+    INT(dry_penalty_last_n, 0, WINDOW_MAX),
+    INT(penalty_last_n, 0, WINDOW_MAX),
+    FLOAT(penalty_repeat, 0.01, 100),
+    FLOAT(penalty_freq, -100, 100),
+    FLOAT(penalty_present, -100, 100),
+    INT(mirostat, 0, 2),
+    FLOAT(mirostat_tau, 0, 100),
+    FLOAT(mirostat_eta, 0, 1),
+    FLOAT_OR_OFF(adaptive_target, 0, 1),
+    FLOAT(adaptive_decay, 0, 0.99),
+};
+
+void weir_sampler_params_init(weir_sampler_params *params, size_t size)
+{
+    weir__params_default(params, size, &defaults, sizeof defaults);
+}
+
+/* ---- Checks --------------------------------------------------------------------------------------- */
+
+/* As weir__error_set, with the field prefixed. */
+static weir_status refuse(weir_error *error, const char *prefix, const char *name, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static weir_status refuse(weir_error *error, const char *prefix, const char *name, const char *format, ...)
+{
+    char field[sizeof error->field], message[sizeof error->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    snprintf(field, sizeof field, "%s%s", prefix, name);
+    return weir__error_set(error, WEIR_INVALID, field, "%s", message);
+}
+
+static weir_status check_order(const char *order, const char *prefix, weir_error *error)
+{
+    for (const char *at = order; *at != '\0';) {
+        size_t length = strcspn(at, ";");
+        bool known = false;
+        for (size_t i = 0; i < N_ORDER_NAMES && !known; i++)
+            known = strlen(order_names[i]) == length && memcmp(order_names[i], at, length) == 0;
+        if (!known) {
+            char names[160] = "";
+            for (size_t i = 0; i < N_ORDER_NAMES; i++) {
+                size_t used = strlen(names);
+                snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", order_names[i]);
+            }
+            return refuse(error, prefix, "order", "\"%.*s\" is no sampler; known, to be separated by ';': %s",
+                          length < 64 ? (int)length : 64, at, names);
+        }
+        at += length;
+        if (*at == ';') at++;
+    }
+    return WEIR_OK;
+}
+
+static weir_status check_biases(const weir_model *model, const weir_sampler_params *params,
+                                const char *prefix, weir_error *error)
+{
+    if (params->n_logit_bias > BIASES_MAX)
+        return refuse(error, prefix, "n_logit_bias", "n_logit_bias is %zu; allowed: 0 to %d",
+                      params->n_logit_bias, BIASES_MAX);
+    if (params->logit_bias == NULL && params->n_logit_bias > 0)
+        return refuse(error, prefix, "logit_bias", "logit_bias is NULL and n_logit_bias is %zu",
+                      params->n_logit_bias);
+    for (size_t i = 0; i < params->n_logit_bias; i++) {
+        const weir_logit_bias *bias = &params->logit_bias[i];
+        if (bias->token < 0 || bias->token >= model->info.n_vocab)
+            return refuse(error, prefix, "logit_bias",
+                          "logit_bias[%zu].token is %d; the vocabulary has 0 to %d", i, bias->token,
+                          model->info.n_vocab - 1);
+        if (isnan(bias->bias) || (isinf(bias->bias) && bias->bias > 0.0f))
+            return refuse(error, prefix, "logit_bias",
+                          "logit_bias[%zu].bias is %g; allowed: finite numbers and -INFINITY", i,
+                          (double)bias->bias);
+    }
+    return WEIR_OK;
+}
+
+static weir_status check_breakers(const weir_sampler_params *params, const char *prefix, weir_error *error)
+{
+    if (params->n_dry_breakers > BREAKERS_MAX)
+        return refuse(error, prefix, "n_dry_breakers", "n_dry_breakers is %zu; allowed: 0 to %d",
+                      params->n_dry_breakers, BREAKERS_MAX);
+    if (params->dry_breakers == NULL && params->n_dry_breakers > 0)
+        return refuse(error, prefix, "dry_breakers", "dry_breakers is NULL and n_dry_breakers is %zu",
+                      params->n_dry_breakers);
+    for (size_t i = 0; i < params->n_dry_breakers; i++)
+        if (params->dry_breakers[i] == NULL || params->dry_breakers[i][0] == '\0')
+            return refuse(error, prefix, "dry_breakers", "dry_breakers[%zu] is %s", i,
+                          params->dry_breakers[i] == NULL ? "NULL" : "empty");
+    return WEIR_OK;
+}
+
+weir_status weir__sampler_params_check(const weir_model *model, const weir_sampler_params *given,
+                                       const char *prefix, weir_sampler_params *full, weir_error *error)
+{
+    weir_sampler_params params = defaults;
+    weir_status status = weir__params_take(&params, sizeof params, given, "sampler", error);
+    if (status == WEIR_OK)
+        status = weir__range_check(ranges, sizeof ranges / sizeof ranges[0], &params, prefix, error);
+    if (status == WEIR_OK) status = check_biases(model, &params, prefix, error);
+    if (status == WEIR_OK) status = check_breakers(&params, prefix, error);
+    if (status == WEIR_OK && params.order != NULL) status = check_order(params.order, prefix, error);
+    if (status != WEIR_OK) return status;
+    if (params.grammar != NULL && params.json_schema != NULL)
+        return refuse(error, prefix, "json_schema", "grammar and json_schema are both set; give one of them");
+    if (params.dry_breakers == NULL) {
+        params.dry_breakers = breakers_default;
+        params.n_dry_breakers = sizeof breakers_default / sizeof breakers_default[0];
+    }
+    if (params.order == NULL) params.order = ORDER_DEFAULT;
+    *full = params;
+    return WEIR_OK;
+}
+
+/* ---- Create --------------------------------------------------------------------------------------- */
+
+/* Puts the prefix before the field of an error that came from elsewhere, or before `name` in its place. */
+static weir_status wrap(weir_error *error, weir_status status, const char *prefix, const char *name)
+{
+    char field[sizeof error->field];
+    if (error == NULL || *prefix == '\0' || status == WEIR_NO_MEMORY) return status;
+    snprintf(field, sizeof field, "%s%s", prefix, name != NULL ? name : error->field);
+    return weir__error_set(error, status, field, "%s", error->message);
+}
+
+weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *params,
+                                 const weir__grammar *grammar, const char *prefix, weir_sampler **sampler,
+                                 weir_error *error)
+{
+    weir_sampler_params full;
+    char *converted = NULL;
+    weir_sampler *made = NULL;
+    weir_status status = weir__sampler_params_check(model, params, prefix, &full, error);
+    if (status != WEIR_OK) return status;
+    if (grammar != NULL && (full.grammar != NULL || full.json_schema != NULL))
+        return refuse(error, prefix, full.grammar != NULL ? "grammar" : "json_schema",
+                      "the chat has a grammar of its own (tools or a schema): leave the sampler's out");
+    if (full.grammar != NULL) {
+        status = weir_grammar_check(full.grammar, full.grammar_root, error);
+        if (status != WEIR_OK) return wrap(error, status, prefix, "grammar");
+    } else if (full.json_schema != NULL) {
+        status = weir_grammar_from_json_schema(full.json_schema, WEIR_NUL, &converted, error);
+        if (status != WEIR_OK) return wrap(error, status, prefix, "json_schema");
+        full.grammar = converted;
+        full.grammar_root = NULL; /* the converter's is "root" */
+        full.json_schema = NULL;
+    }
+
+    made = weir__mem_calloc(1, sizeof *made);
+    if (made == NULL) {
+        status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a sampler");
+        goto end;
+    }
+    status = model->ops->sampler_create(model->model, &full, grammar, &made->chain, error);
+    if (status == WEIR_GRAMMAR || status == WEIR_INVALID)
+        status = wrap(error, status, prefix, converted != NULL ? "json_schema" : NULL);
+    if (status != WEIR_OK) goto end;
+    made->model = weir_model_hold(model);
+    *sampler = made;
+    made = NULL;
+
+end:
+    weir__mem_free(made);
+    weir_free(converted);
+    return status;
+}
+
+weir_status weir_sampler_create(weir_model *model, const weir_sampler_params *params, weir_sampler **sampler,
+                                weir_error *error)
+{
+    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    if (sampler == NULL) return weir__error_set(error, WEIR_INVALID, "sampler", "sampler is NULL");
+    return weir__sampler_create(model, params, NULL, "", sampler, error);
+}
+
+void weir_sampler_destroy(weir_sampler *sampler)
+{
+    if (sampler == NULL) return;
+    weir_model *model = sampler->model;
+    model->ops->sampler_free(sampler->chain);
+    weir__mem_free(sampler);
+    weir_model_release(model);
+}
+
+weir_status weir_sampler_reset(weir_sampler *sampler, weir_error *error)
+{
+    if (sampler == NULL) return weir__error_set(error, WEIR_INVALID, "sampler", "sampler is NULL");
+    return sampler->model->ops->sampler_reset(sampler->chain, error);
+}
+
+weir_status weir_sampler_accept(weir_sampler *sampler, int32_t token, weir_error *error)
+{
+    if (sampler == NULL) return weir__error_set(error, WEIR_INVALID, "sampler", "sampler is NULL");
+    if (token < 0 || token >= sampler->model->info.n_vocab)
+        return weir__error_set(error, WEIR_INVALID, "token", "token is %d; the vocabulary has 0 to %d", token,
+                               sampler->model->info.n_vocab - 1);
+    return sampler->model->ops->accept(sampler->chain, token, error);
+}
