@@ -162,9 +162,10 @@ struct weir_context {
     weir_model *model;
     weir__bcontext *context;
     weir_context_info info;
-    weir_context_params params; /* complete; what a saved state's fingerprint is made of */
-    weir__batch batch;
-    int32_t n_rows; /* entries of the last pass */
+    weir_context_params params;  /* complete; what a saved state's fingerprint is made of */
+    weir__batch batch;           /* [n_batch]; the last pass's entries, until the next */
+    int32_t n_rows;              /* entries of the last pass; 0 = there is none to read */
+    bool copying[WEIR__SEQ_MAX]; /* a copy between lanes that involves it waits for the next pass */
 };
 
 #endif

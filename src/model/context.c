@@ -1,0 +1,375 @@
+/* context.c: the low level: passes, rows, samples.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "model/context.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/params.h"
+#include "base/range.h"
+
+/* Sizes are int32_t in llama.cpp too, and are rounded up: this leaves room for that. */
+#define SIZE_LIMIT (1 << 30)
+
+/* For a model that does not tell its training length. */
+#define CTX_DEFAULT 2048
+
+static const weir_context_params defaults = {
+    .size = sizeof defaults,
+    .n_ctx = 2048,
+    .n_ubatch = 512,
+    .n_seq_max = 1,
+    .pooling = WEIR_POOLING_UNSPECIFIED,
+};
+
+#define RANGE(member, min, max) WEIR__RANGE(WEIR__RANGE_INT, weir_context_params, member, min, max)
+static const weir__range ranges[] = {
+    RANGE(n_ctx, 0, SIZE_LIMIT),
+    RANGE(n_batch, 0, SIZE_LIMIT),
+    RANGE(n_ubatch, 1, SIZE_LIMIT),
+    RANGE(n_seq_max, 1, WEIR__SEQ_MAX),
+    RANGE(n_threads, 0, WEIR__CPU_MAX),
+    RANGE(n_threads_batch, 0, WEIR__CPU_MAX),
+    RANGE(layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT),
+    RANGE(type_k, WEIR_KV_F16, WEIR_KV_Q4_0),
+    RANGE(type_v, WEIR_KV_F16, WEIR_KV_Q4_0),
+    RANGE(pooling, WEIR_POOLING_UNSPECIFIED, WEIR_POOLING_RANK),
+};
+
+void weir_context_params_init(weir_context_params *params, size_t size)
+{
+    weir__params_default(params, size, &defaults, sizeof defaults);
+}
+
+/* ---- Life ----------------------------------------------------------------------------------------- */
+
+weir_layout weir__layout_auto(int32_t n_seq_max)
+{
+    /* a lane each: with stock kernels attention in a pool walks everybody's cells */
+    (void)n_seq_max;
+    return WEIR_LAYOUT_PER_SLOT;
+}
+
+static bool has_gpu(const weir_model *model)
+{
+    weir_device device = {.size = sizeof device};
+    for (size_t i = 0; model->ops->device_get(i, &device) == WEIR_OK; i++)
+        if (strstr(device.type, "gpu") != NULL) return true;
+    return false;
+}
+
+weir_status weir__context_check_memory(const weir_model *model, int64_t n_cells, weir_kv_type type_k,
+                                       weir_kv_type type_v, weir_error *error)
+{
+    uint64_t available = weir__cpu_memory_available();
+    uint64_t cell = model->ops->cell_bytes(model->model, type_k, type_v);
+    if (available == 0 || cell == 0 || (uint64_t)n_cells <= available / cell || has_gpu(model))
+        return WEIR_OK;
+    return weir__error_set(error, WEIR_NO_MEMORY, "n_ctx",
+                           "%lld KV cells need %.0f MiB, %.0f MiB are available: take fewer, or a smaller KV "
+                           "type",
+                           (long long)n_cells, (double)n_cells * (double)cell / 1048576.0,
+                           (double)available / 1048576.0);
+}
+
+/* Replaces what means "default". */
+static void complete(const weir_model *model, weir_context_params *params)
+{
+    if (params->n_ctx == 0) params->n_ctx = model->info.n_ctx_train;
+    if (params->n_ctx <= 0) params->n_ctx = CTX_DEFAULT;
+    if (params->n_batch == 0) params->n_batch = params->n_ctx;
+    /* an embedding looks at its whole text at once */
+    if (params->n_ubatch > params->n_batch || params->embeddings) params->n_ubatch = params->n_batch;
+    if (params->n_threads == 0) params->n_threads = weir__cpu_count();
+    if (params->n_threads_batch == 0) params->n_threads_batch = params->n_threads;
+    if (params->layout == WEIR_LAYOUT_AUTO) params->layout = weir__layout_auto(params->n_seq_max);
+}
+
+weir_status weir_context_create(weir_model *model, const weir_context_params *params, weir_context **context,
+                                weir_error *error)
+{
+    weir_context_params full = defaults;
+    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    if (context == NULL) return weir__error_set(error, WEIR_INVALID, "context", "context is NULL");
+    weir_status status = weir__params_take(&full, sizeof full, params, "params", error);
+    if (status == WEIR_OK)
+        status = weir__range_check(ranges, sizeof ranges / sizeof ranges[0], &full, "", error);
+    if (status != WEIR_OK) return status;
+    if (!full.embeddings && !model->info.has_decoder)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "embeddings",
+                               "this model cannot generate: set embeddings and use weir_embed");
+    complete(model, &full);
+    status = weir__context_check_memory(model, full.n_ctx, full.type_k, full.type_v, error);
+    if (status != WEIR_OK) return status;
+
+    weir_context *made = weir__mem_calloc(1, sizeof *made);
+    if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a context");
+    made->model = weir_model_hold(model);
+    made->params = full;
+    made->info.size = sizeof made->info;
+    status = model->ops->context_create(model->model, &full, &made->context, &made->info, error);
+    if (status == WEIR_OK) status = weir__batch_init(&made->batch, made->info.n_batch, error);
+    if (status != WEIR_OK) {
+        weir_context_destroy(made);
+        return status;
+    }
+    *context = made;
+    return WEIR_OK;
+}
+
+void weir_context_destroy(weir_context *context)
+{
+    if (context == NULL) return;
+    weir_model *model = context->model;
+    weir__batch_fini(&context->batch);
+    if (context->context != NULL) model->ops->context_free(context->context);
+    weir__mem_free(context);
+    weir_model_release(model);
+}
+
+weir_status weir_context_describe(const weir_context *context, weir_context_info *info)
+{
+    if (context == NULL || info == NULL) return WEIR_INVALID;
+    return weir__params_give(info, &context->info, sizeof context->info, "info", NULL);
+}
+
+void weir__context_clear(weir_context *context)
+{
+    context->model->ops->clear(context->context);
+    context->n_rows = 0;
+    memset(context->copying, 0, sizeof context->copying);
+}
+
+weir_status weir_context_clear(weir_context *context, weir_error *error)
+{
+    if (context == NULL) return weir__error_set(error, WEIR_INVALID, "context", "context is NULL");
+    weir__context_clear(context);
+    return WEIR_OK;
+}
+
+/* ---- Checks --------------------------------------------------------------------------------------- */
+
+weir_status weir__context_check_seq(const weir_context *context, int32_t seq, const char *field,
+                                    weir_error *error)
+{
+    if (context == NULL) return weir__error_set(error, WEIR_INVALID, "context", "context is NULL");
+    if (seq >= 0 && seq < context->info.n_seq_max) return WEIR_OK;
+    return weir__error_set(error, WEIR_INVALID, field, "%s is %d; the context has sequences 0 to %d", field,
+                           seq, context->info.n_seq_max - 1);
+}
+
+weir_status weir__context_check_tokens(const weir_context *context, const int32_t *tokens, size_t n_tokens,
+                                       weir_error *error)
+{
+    if (n_tokens == 0) return weir__error_set(error, WEIR_INVALID, "n_tokens", "there are no tokens");
+    if (tokens == NULL)
+        return weir__error_set(error, WEIR_INVALID, "tokens", "tokens is NULL and there are %zu", n_tokens);
+    for (size_t i = 0; i < n_tokens; i++)
+        if (tokens[i] < 0 || tokens[i] >= context->model->info.n_vocab)
+            return weir__error_set(error, WEIR_INVALID, "tokens",
+                                   "token %zu is %d; the vocabulary has 0 to %d", i, tokens[i],
+                                   context->model->info.n_vocab - 1);
+    return WEIR_OK;
+}
+
+static weir_status check_generates(const weir_context *context, weir_error *error)
+{
+    if (context == NULL) return weir__error_set(error, WEIR_INVALID, "context", "context is NULL");
+    if (!context->params.embeddings) return WEIR_OK;
+    return weir__error_set(
+        error, WEIR_STATE, "context",
+        "the context was made for embeddings and has no logits: use weir_embed, or make one "
+        "without `embeddings`");
+}
+
+static weir_status check_entries(const weir_context *context, const weir_batch_entry *entries,
+                                 size_t n_entries, weir_error *error)
+{
+    int32_t next[WEIR__SEQ_MAX];
+    bool seen[WEIR__SEQ_MAX] = {false};
+    if (n_entries == 0 || n_entries > (size_t)context->info.n_batch)
+        return weir__error_set(error, WEIR_INVALID, "n_entries",
+                               "n_entries is %zu; allowed: 1 to %d (n_batch)", n_entries,
+                               context->info.n_batch);
+    if (entries == NULL) return weir__error_set(error, WEIR_INVALID, "entries", "entries is NULL");
+    for (size_t i = 0; i < n_entries; i++) {
+        const weir_batch_entry *entry = &entries[i];
+        if (entry->seq < 0 || entry->seq >= context->info.n_seq_max)
+            return weir__error_set(error, WEIR_INVALID, "seq",
+                                   "entries[%zu].seq is %d; the context has sequences 0 to %d", i, entry->seq,
+                                   context->info.n_seq_max - 1);
+        if (entry->token < 0 || entry->token >= context->model->info.n_vocab)
+            return weir__error_set(error, WEIR_INVALID, "token",
+                                   "entries[%zu].token is %d; the vocabulary has 0 to %d", i, entry->token,
+                                   context->model->info.n_vocab - 1);
+        if (!seen[entry->seq]) next[entry->seq] = weir_sequence_pos_max(context, entry->seq) + 1;
+        seen[entry->seq] = true;
+        if (entry->pos != next[entry->seq])
+            return weir__error_set(error, WEIR_INVALID, "pos",
+                                   "entries[%zu].pos is %d; sequence %d goes on at %d", i, entry->pos,
+                                   entry->seq, next[entry->seq]);
+        next[entry->seq]++;
+    }
+    return WEIR_OK;
+}
+
+/* ---- Passes --------------------------------------------------------------------------------------- */
+
+weir_status weir__context_decode(weir_context *context, weir_error *error)
+{
+    const weir__backend *ops = context->model->ops;
+    context->n_rows = 0;
+    weir_status status = ops->decode(context->context, &context->batch, error);
+    if (status != WEIR_OK) return status;
+    ops->logits_ready(context->context);
+    context->n_rows = context->batch.n;
+    memset(context->copying, 0, sizeof context->copying);
+    return WEIR_OK;
+}
+
+/* Cuts a sequence back to its first n tokens after a failure. Memory that cannot be cut loses the sequence,
+ * and the error says so. */
+static weir_status cut_back(weir_context *context, int32_t seq, int32_t n, weir_status status,
+                            weir_error *error)
+{
+    const weir__backend *ops = context->model->ops;
+    if (ops->seq_remove(context->context, seq, n, -1)) return status;
+    ops->seq_remove(context->context, seq, 0, -1);
+    if (error == NULL) return status;
+    return weir__error_set(error, status, error->field,
+                           "%s; sequence %d is empty now, since this model's memory cannot be cut",
+                           error->message, seq);
+}
+
+weir_status weir_prefill(weir_context *context, const int32_t *tokens, size_t n_tokens, int32_t seq,
+                         int32_t *n_past, weir_error *error)
+{
+    weir_status status = check_generates(context, error);
+    if (status == WEIR_OK) status = weir__context_check_seq(context, seq, "seq", error);
+    if (status == WEIR_OK) status = weir__context_check_tokens(context, tokens, n_tokens, error);
+    if (status != WEIR_OK) return status;
+    int32_t start = weir_sequence_pos_max(context, seq) + 1;
+    int32_t room = context->info.n_ctx_seq - start;
+    if (room < 0 || n_tokens > (size_t)room)
+        return weir__error_set(
+            error, WEIR_TOO_LONG, "n_tokens",
+            "%zu tokens do not fit behind the %d that sequence %d has: it holds %d at the most", n_tokens,
+            start, seq, context->info.n_ctx_seq);
+
+    for (size_t done = 0; done < n_tokens;) {
+        context->batch.n = 0;
+        while (context->batch.n < context->batch.capacity && done < n_tokens) {
+            weir__batch_add(&context->batch, tokens[done], start + (int32_t)done, seq, done + 1 == n_tokens);
+            done++;
+        }
+        status = weir__context_decode(context, error);
+        if (status != WEIR_OK) return cut_back(context, seq, start, status, error);
+    }
+    if (n_past != NULL) *n_past = start + (int32_t)n_tokens;
+    return WEIR_OK;
+}
+
+weir_status weir_batch_eval(weir_context *context, const weir_batch_entry *entries, size_t n_entries,
+                            weir_error *error)
+{
+    weir_status status = check_generates(context, error);
+    if (status == WEIR_OK) status = check_entries(context, entries, n_entries, error);
+    if (status != WEIR_OK) return status;
+    context->batch.n = 0;
+    for (size_t i = 0; i < n_entries; i++)
+        weir__batch_add(&context->batch, entries[i].token, entries[i].pos, entries[i].seq, entries[i].logits);
+    return weir__context_decode(context, error);
+}
+
+weir_status weir_decode_token(weir_context *context, int32_t token, int32_t pos, int32_t seq,
+                              weir_error *error)
+{
+    weir_batch_entry entry = {.token = token, .pos = pos, .seq = seq, .logits = true};
+    return weir_batch_eval(context, &entry, 1, error);
+}
+
+/* ---- Rows ----------------------------------------------------------------------------------------- */
+
+/* INVALID unless the last pass kept the logits of entry `index`, or any for -1. */
+static weir_status check_row(const weir_context *context, int32_t index, weir_error *error)
+{
+    if (context->n_rows == 0)
+        return weir__error_set(error, WEIR_INVALID, "index",
+                               "there are no logits: run a pass first (a failed one leaves none)");
+    if (index < -1 || index >= context->n_rows)
+        return weir__error_set(error, WEIR_INVALID, "index",
+                               "index is %d; the last pass had entries 0 to %d, and -1 is its last row",
+                               index, context->n_rows - 1);
+    bool kept = index >= 0 && context->batch.logits[index] != 0;
+    for (int32_t i = 0; i < context->n_rows && index == -1 && !kept; i++)
+        kept = context->batch.logits[i] != 0;
+    if (kept) return WEIR_OK;
+    return weir__error_set(error, WEIR_INVALID, "index",
+                           "index is %d: the last pass kept no logits for it; set the entry's `logits`",
+                           index);
+}
+
+weir_status weir_logits(weir_context *context, int32_t index, const float **logits, weir_error *error)
+{
+    weir_status status = check_generates(context, error);
+    if (status == WEIR_OK) status = check_row(context, index, error);
+    if (status != WEIR_OK) return status;
+    if (logits == NULL) return weir__error_set(error, WEIR_INVALID, "logits", "logits is NULL");
+    const float *row = context->model->ops->logits(context->context, index);
+    if (row == NULL)
+        return weir__error_set(error, WEIR_BACKEND, NULL, "the backend cannot give the logits of row %d",
+                               index);
+    *logits = row;
+    return WEIR_OK;
+}
+
+static weir_status check_sampler(const weir_sampler *sampler, const weir_context *context, weir_error *error)
+{
+    if (sampler == NULL) return weir__error_set(error, WEIR_INVALID, "sampler", "sampler is NULL");
+    if (sampler->model == context->model) return WEIR_OK;
+    return weir__error_set(error, WEIR_INVALID, "sampler", "the sampler was made for another model");
+}
+
+weir_status weir_sample_at(weir_sampler *sampler, weir_context *context, int32_t index, int32_t *token,
+                           weir_error *error)
+{
+    weir_status status = check_generates(context, error);
+    if (status == WEIR_OK) status = check_sampler(sampler, context, error);
+    if (status == WEIR_OK) status = check_row(context, index, error);
+    if (status != WEIR_OK) return status;
+    if (token == NULL) return weir__error_set(error, WEIR_INVALID, "token", "token is NULL");
+    int32_t chosen;
+    status = context->model->ops->sample(sampler->chain, context->context, index, &chosen, error);
+    if (status == WEIR_OK) *token = chosen;
+    return status;
+}
+
+weir_status weir_sample(weir_sampler *sampler, weir_context *context, int32_t *token, weir_error *error)
+{
+    return weir_sample_at(sampler, context, -1, token, error);
+}
+
+weir_status weir_decode_batch(weir_context *context, const weir_batch_entry *entries, size_t n_entries,
+                              weir_sampler *const *samplers, int32_t *sampled, weir_error *error)
+{
+    weir_status status = check_generates(context, error);
+    if (status == WEIR_OK) status = check_entries(context, entries, n_entries, error);
+    if (status != WEIR_OK) return status;
+    if (sampled == NULL && samplers != NULL)
+        return weir__error_set(error, WEIR_INVALID, "sampled", "sampled is NULL");
+    for (size_t i = 0; samplers != NULL && i < n_entries && status == WEIR_OK; i++)
+        if (samplers[i] != NULL) status = check_sampler(samplers[i], context, error);
+    if (status == WEIR_OK) status = weir_batch_eval(context, entries, n_entries, error);
+    if (status != WEIR_OK) return status;
+
+    for (size_t i = 0; i < n_entries && sampled != NULL; i++) sampled[i] = -1;
+    for (size_t i = 0; i < n_entries && samplers != NULL; i++) {
+        if (!entries[i].logits || samplers[i] == NULL) continue;
+        status = weir_sample_at(samplers[i], context, (int32_t)i, &sampled[i], error);
+        if (status != WEIR_OK) return status;
+    }
+    return WEIR_OK;
+}

@@ -1,0 +1,115 @@
+/* generate.c: a prompt in, a text out, one token after another: the low level's own loop.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "model/context.h"
+
+/* Longer pieces take more of the heap. */
+#define PIECE_BYTES 256
+
+/* The way from a token to the caller. */
+typedef struct output {
+    const weir_model *model;
+    weir_token_fn fn;
+    void *user;
+    weir__utf8 utf8;
+    char *bytes, *text; /* [capacity] and [WEIR__UTF8_BOUND(capacity)] */
+    int32_t capacity;
+} output;
+
+static bool reserve(output *out, int32_t capacity)
+{
+    char *bytes = weir__mem_realloc(out->bytes, (size_t)capacity);
+    if (bytes != NULL) out->bytes = bytes;
+    char *text = weir__mem_realloc(out->text, WEIR__UTF8_BOUND(capacity));
+    if (text != NULL) out->text = text;
+    if (bytes == NULL || text == NULL) return false;
+    out->capacity = capacity;
+    return true;
+}
+
+/* ABORTED: the caller has seen enough. */
+static weir_status deliver(output *out, int32_t token, weir_error *error)
+{
+    if (out->fn == NULL) return WEIR_OK;
+    const weir_model *model = out->model;
+    int32_t n = model->ops->piece(model->model, token, false, out->bytes, out->capacity);
+    if (n < 0) {
+        if (!reserve(out, -n))
+            return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a long token");
+        n = model->ops->piece(model->model, token, false, out->bytes, out->capacity);
+    }
+    size_t length = weir__utf8_feed(&out->utf8, out->bytes, (size_t)n, out->text);
+    return out->fn(token, out->text, length, out->user) ? WEIR_OK : WEIR_ABORTED;
+}
+
+static weir_status generate(weir_context *context, weir_sampler *sampler, int32_t n_past, int32_t max_tokens,
+                            output *out, weir_reason *reason, weir_error *error)
+{
+    for (int32_t n = 0;; n++) {
+        int32_t token;
+        *reason = WEIR_REASON_LENGTH;
+        if (max_tokens >= 0 && n == max_tokens) return WEIR_OK;
+        /* the first token is chosen from the prompt's row, each other one from the row of the one before */
+        weir_status status = weir_sample(sampler, context, &token, error);
+        if (status != WEIR_OK) return status;
+        if (weir_is_eog(context->model, token)) {
+            *reason = WEIR_REASON_END;
+            return WEIR_OK;
+        }
+        status = deliver(out, token, error);
+        if (status == WEIR_ABORTED) {
+            *reason = WEIR_REASON_CANCELLED;
+            return WEIR_OK;
+        }
+        if (status != WEIR_OK) return status;
+        if (n + 1 == max_tokens || n_past == context->info.n_ctx_seq) return WEIR_OK;
+        status = weir_decode_token(context, token, n_past, 0, error);
+        if (status != WEIR_OK) return status;
+        n_past++;
+    }
+}
+
+weir_status weir_context_generate(weir_context *context, weir_sampler *sampler, const int32_t *prompt,
+                                  size_t n_prompt, int32_t max_tokens, weir_token_fn fn, void *user,
+                                  weir_reason *reason, weir_error *error)
+{
+    weir_reason ended = WEIR_REASON_NOT_FINISHED;
+    int32_t n_past = 0;
+    if (context == NULL) return weir__error_set(error, WEIR_INVALID, "context", "context is NULL");
+    if (sampler == NULL) return weir__error_set(error, WEIR_INVALID, "sampler", "sampler is NULL");
+    if (sampler->model != context->model)
+        return weir__error_set(error, WEIR_INVALID, "sampler", "the sampler was made for another model");
+    if (max_tokens < -1)
+        return weir__error_set(error, WEIR_INVALID, "max_tokens",
+                               "max_tokens is %d; allowed: -1 (as many as fit), 0 (the prompt only) and more",
+                               max_tokens);
+    weir_status status = weir__context_check_tokens(context, prompt, n_prompt, error);
+    if (status != WEIR_OK) return status;
+    if (n_prompt > (size_t)context->info.n_ctx_seq)
+        return weir__error_set(error, WEIR_TOO_LONG, "n_prompt",
+                               "the prompt has %zu tokens, the context holds %d of a sequence", n_prompt,
+                               context->info.n_ctx_seq);
+
+    output out = {.model = context->model, .fn = fn, .user = user};
+    weir__utf8_init(&out.utf8);
+    if (!reserve(&out, PIECE_BYTES)) {
+        status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the text");
+        goto end;
+    }
+    status = weir_sequence_remove(context, 0, -1, -1, error);
+    if (status == WEIR_OK) status = weir_prefill(context, prompt, n_prompt, 0, &n_past, error);
+    if (status == WEIR_OK) status = generate(context, sampler, n_past, max_tokens, &out, &ended, error);
+    if (status != WEIR_OK) goto end;
+    if (ended != WEIR_REASON_CANCELLED && fn != NULL) {
+        size_t length = weir__utf8_flush(&out.utf8, out.text);
+        if (length > 0 && !fn(-1, out.text, length, user)) ended = WEIR_REASON_CANCELLED;
+    }
+    if (reason != NULL) *reason = ended;
+
+end:
+    weir__mem_free(out.text);
+    weir__mem_free(out.bytes);
+    return status;
+}

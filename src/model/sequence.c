@@ -1,0 +1,196 @@
+/* sequence.c: what sequences hold: cut, copy, keep, save, load.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "base/error.h"
+#include "model/context.h"
+
+/* ---- Cut, copy, keep ------------------------------------------------------------------------------ */
+
+/* INVALID when [*from, *to) runs backwards; negative ends are resolved (*to stays negative for the end). */
+static weir_status check_range(int32_t *from, int32_t *to, weir_error *error)
+{
+    if (*from < 0) *from = 0;
+    if (*to < 0) *to = -1;
+    if (*to < 0 || *from <= *to) return WEIR_OK;
+    return weir__error_set(error, WEIR_INVALID, "to", "to is %d and lies before from, %d; negative = the end",
+                           *to, *from);
+}
+
+weir_status weir_sequence_remove(weir_context *context, int32_t seq, int32_t from, int32_t to,
+                                 weir_error *error)
+{
+    weir_status status = weir__context_check_seq(context, seq, "seq", error);
+    if (status == WEIR_OK) status = check_range(&from, &to, error);
+    if (status != WEIR_OK) return status;
+    if (from == to || context->model->ops->seq_remove(context->context, seq, from, to)) return WEIR_OK;
+    return weir__error_set(error, WEIR_UNSUPPORTED, "from",
+                           "this model's memory cannot be cut at %d; the whole sequence can be removed",
+                           from);
+}
+
+weir_status weir_sequence_copy(weir_context *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to,
+                               weir_error *error)
+{
+    weir_status status = weir__context_check_seq(context, seq, "seq", error);
+    if (status == WEIR_OK) status = weir__context_check_seq(context, to_seq, "to_seq", error);
+    if (status == WEIR_OK) status = check_range(&from, &to, error);
+    if (status != WEIR_OK) return status;
+    if (seq == to_seq)
+        return weir__error_set(error, WEIR_INVALID, "to_seq", "to_seq is %d, which is seq itself", to_seq);
+    const weir_model_info *info = &context->model->info;
+    bool whole = from == 0 && (to < 0 || to > weir_sequence_pos_max(context, seq));
+    if (!whole && (info->is_recurrent || info->is_hybrid))
+        return weir__error_set(error, WEIR_UNSUPPORTED, "to",
+                               "this model's memory cannot be cut: copy the whole sequence, 0 to -1");
+    context->model->ops->seq_copy(context->context, seq, to_seq, from, to);
+    if (context->info.layout == WEIR_LAYOUT_PER_SLOT) context->copying[seq] = context->copying[to_seq] = true;
+    return WEIR_OK;
+}
+
+weir_status weir_sequence_keep(weir_context *context, int32_t seq, weir_error *error)
+{
+    weir_status status = weir__context_check_seq(context, seq, "seq", error);
+    if (status == WEIR_OK) context->model->ops->seq_keep(context->context, seq);
+    return status;
+}
+
+int32_t weir_sequence_pos_max(const weir_context *context, int32_t seq)
+{
+    if (context == NULL || seq < 0 || seq >= context->info.n_seq_max) return -1;
+    return context->model->ops->seq_pos_max(context->context, seq);
+}
+
+/* ---- State ---------------------------------------------------------------------------------------- */
+
+/* What stands before the backend's bytes, in the byte order of the machine: states do not travel between
+ * machines of another one, and the magic number tells. */
+typedef struct header {
+    uint32_t magic;
+    uint32_t version;
+    uint64_t fingerprint; /* of model and context */
+    uint64_t length;      /* of the backend's bytes */
+    uint64_t checksum;    /* of those, and of the three fields above */
+} header;
+
+#define MAGIC   UINT32_C(0x53726557) /* "WerS" */
+#define VERSION 1
+
+/* Longer metadata values count by their beginning and their length. */
+#define META_BYTES 512
+
+/* Not against forgers: against damage, and against what belongs elsewhere. */
+static uint64_t hash(uint64_t seed, const void *bytes, size_t n)
+{
+    const unsigned char *at = bytes;
+    uint64_t h = seed ^ (n * UINT64_C(0x9e3779b97f4a7c15));
+    for (; n > 0;) {
+        uint64_t word = 0;
+        size_t part = n < sizeof word ? n : sizeof word;
+        memcpy(&word, at, part);
+        h = (h ^ word) * UINT64_C(0xff51afd7ed558ccd);
+        h ^= h >> 32;
+        at += part;
+        n -= part;
+    }
+    return h;
+}
+
+static uint64_t fingerprint(const weir_context *context)
+{
+    const weir_model *model = context->model;
+    const int64_t numbers[] = {
+        (int64_t)model->info.n_params, (int64_t)model->info.n_bytes,
+        model->info.n_vocab,           model->info.n_embd,
+        model->info.n_layer,           context->info.layout,
+        context->info.n_ctx_seq,       context->info.n_seq_max,
+        context->params.type_k,        context->params.type_v,
+    };
+    uint64_t h = hash(0, numbers, sizeof numbers);
+    char key[256], value[META_BYTES];
+    size_t length;
+    for (size_t i = 0; weir_model_meta_key(model, i, key, sizeof key, &length) == WEIR_OK; i++) {
+        h = hash(h, key, strlen(key));
+        if (weir_model_meta(model, key, value, sizeof value, &length) != WEIR_OK) continue;
+        h = hash(h + length, value, strlen(value));
+    }
+    return h;
+}
+
+static uint64_t checksum(const header *head, const void *bytes, size_t n)
+{
+    return hash(hash(head->fingerprint ^ head->version, &head->length, sizeof head->length), bytes, n);
+}
+
+/* STATE while a copy between lanes is pending: reading gives what was there before, and what is written is
+ * overwritten. */
+static weir_status check_settled(const weir_context *context, int32_t seq, weir_error *error)
+{
+    if (!context->copying[seq]) return WEIR_OK;
+    return weir__error_set(
+        error, WEIR_STATE, "seq",
+        "a copy from or to sequence %d is done with the next pass only: run one first, or use "
+        "WEIR_LAYOUT_UNIFIED",
+        seq);
+}
+
+weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, size_t capacity, size_t *length,
+                            weir_error *error)
+{
+    weir_status status = weir__context_check_seq(context, seq, "seq", error);
+    if (status != WEIR_OK) return status;
+    if (length == NULL) return weir__error_set(error, WEIR_INVALID, "length", "length is NULL");
+    if (bytes == NULL && capacity > 0)
+        return weir__error_set(error, WEIR_INVALID, "bytes", "bytes is NULL and capacity is %zu", capacity);
+    status = check_settled(context, seq, error);
+    if (status != WEIR_OK) return status;
+
+    const weir__backend *ops = context->model->ops;
+    header head = {.magic = MAGIC, .version = VERSION, .fingerprint = fingerprint(context)};
+    size_t need = sizeof head + ops->state_size(context->context, seq);
+    if (capacity < need) {
+        *length = need;
+        return weir__error_set(error, WEIR_TOO_LONG, "capacity",
+                               "the state of sequence %d has %zu bytes, there is room for %zu", seq, need,
+                               capacity);
+    }
+    char *rest = (char *)bytes + sizeof head;
+    size_t n = ops->state_save(context->context, seq, rest, need - sizeof head);
+    if (n == 0 || n > need - sizeof head)
+        return weir__error_set(error, WEIR_BACKEND, "seq", "the backend could not save sequence %d", seq);
+    head.length = n;
+    head.checksum = checksum(&head, rest, n);
+    memcpy(bytes, &head, sizeof head);
+    *length = sizeof head + n;
+    return WEIR_OK;
+}
+
+weir_status weir_state_load(weir_context *context, int32_t seq, const void *bytes, size_t length,
+                            weir_error *error)
+{
+    header head;
+    weir_status status = weir__context_check_seq(context, seq, "seq", error);
+    if (status != WEIR_OK) return status;
+    if (bytes == NULL) return weir__error_set(error, WEIR_INVALID, "bytes", "bytes is NULL");
+    status = check_settled(context, seq, error);
+    if (status != WEIR_OK) return status;
+
+    if (length >= sizeof head) memcpy(&head, bytes, sizeof head);
+    if (length < sizeof head || head.magic != MAGIC)
+        return weir__error_set(error, WEIR_FORMAT, "bytes", "%zu bytes are no state of a sequence", length);
+    if (head.version != VERSION)
+        return weir__error_set(error, WEIR_FORMAT, "bytes", "the state has version %u, this library reads %d",
+                               head.version, VERSION);
+    const char *rest = (const char *)bytes + sizeof head;
+    if (head.length != length - sizeof head)
+        return weir__error_set(error, WEIR_FORMAT, "length", "the state has %zu bytes, %zu were given",
+                               (size_t)head.length + sizeof head, length);
+    if (head.checksum != checksum(&head, rest, length - sizeof head))
+        return weir__error_set(error, WEIR_FORMAT, "bytes", "the state is damaged: its checksum is wrong");
+    if (head.fingerprint != fingerprint(context))
+        return weir__error_set(
+            error, WEIR_FORMAT, "bytes",
+            "the state belongs to another model, or to a context with another layout, KV type, "
+            "length or number of sequences");
+    return context->model->ops->state_load(context->context, seq, rest, length - sizeof head, error);
+}
