@@ -301,8 +301,8 @@ weir_status weir_engine_drain(weir_engine *engine, int timeout_ms)
 
 /* ---- Submit ---- */
 
-static weir_status attach_all(weir_engine *engine, weir__request **made, size_t n, weir_stream *const *streams,
-                              weir_error *error)
+static weir_status attach_all(weir_engine *engine, weir__request **made, size_t n,
+                              weir_stream *const *streams, weir_error *error)
 {
     for (size_t i = 0; i < n; i++) {
         if (streams == NULL || streams[i] == NULL) continue;
@@ -326,11 +326,13 @@ static weir_status enqueue(weir_engine *engine, weir__request **made, size_t n, 
     pthread_mutex_lock(&engine->mutex);
     int32_t limit = engine->params.queue_limit;
     int32_t depth = engine->queue.n;
+    /* Requests that a free slot takes at the next tick do not count as waiting. Those taken from the queue to
+     * be ended are live and in no slot. */
+    int32_t n_free = engine->params.n_slots - (engine->n_live - depth);
+    if (n_free < 0) n_free = 0;
     if (!engine->open) {
         status = WEIR_STOPPED;
-    } else if (limit > 0 && (uint64_t)depth + n > (uint64_t)limit + (size_t)engine->stats.n_slots -
-                                                      (size_t)(engine->n_live - depth)) {
-        /* Requests that a free slot takes at the next tick do not count as waiting. */
+    } else if (limit > 0 && (uint64_t)depth + n > (uint64_t)limit + (uint64_t)n_free) {
         status = WEIR_BUSY;
         engine->stats.n_refused += n;
     } else {
