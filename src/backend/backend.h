@@ -157,15 +157,18 @@ struct weir_sampler {
     weir__bsampler *chain;
 };
 
+/* A copy that waits for the next pass goes into a sequence's lane, or out of it. */
+enum { WEIR__COPY_INTO = 1, WEIR__COPY_FROM = 2 };
+
 /* What a weir_context is. */
 struct weir_context {
     weir_model *model;
     weir__bcontext *context;
     weir_context_info info;
-    weir_context_params params;  /* complete; what a saved state's fingerprint is made of */
-    weir__batch batch;           /* [n_batch]; the last pass's entries, until the next */
-    int32_t n_rows;              /* entries of the last pass; 0 = there is none to read */
-    bool copying[WEIR__SEQ_MAX]; /* a copy between lanes that involves it waits for the next pass */
+    weir_context_params params;     /* complete; what a saved state's fingerprint is made of */
+    weir__batch batch;              /* [n_batch]; the last pass's entries, until the next */
+    int32_t n_rows;                 /* entries of the last pass; 0 = there is none to read */
+    uint8_t copying[WEIR__SEQ_MAX]; /* WEIR__COPY_…: copies between lanes that wait for the next pass */
 };
 
 #endif

@@ -44,7 +44,10 @@ weir_status weir_sequence_copy(weir_context *context, int32_t seq, int32_t to_se
         return weir__error_set(error, WEIR_UNSUPPORTED, "to",
                                "this model's memory cannot be cut: copy the whole sequence, 0 to -1");
     context->model->ops->seq_copy(context->context, seq, to_seq, from, to);
-    if (context->info.layout == WEIR_LAYOUT_PER_SLOT) context->copying[seq] = context->copying[to_seq] = true;
+    if (context->info.layout == WEIR_LAYOUT_PER_SLOT) {
+        context->copying[seq] |= WEIR__COPY_FROM;
+        context->copying[to_seq] |= WEIR__COPY_INTO;
+    }
     return WEIR_OK;
 }
 
@@ -122,14 +125,14 @@ static uint64_t checksum(const header *head, const void *bytes, size_t n)
     return hash(hash(head->fingerprint ^ head->version, &head->length, sizeof head->length), bytes, n);
 }
 
-/* STATE while a copy between lanes is pending: reading gives what was there before, and what is written is
- * overwritten. */
-static weir_status check_settled(const weir_context *context, int32_t seq, weir_error *error)
+/* STATE while a copy between lanes is pending: reading its target gives what was there before, and what is
+ * written into either lane gets lost or copied. */
+static weir_status check_settled(const weir_context *context, int32_t seq, int copying, weir_error *error)
 {
-    if (!context->copying[seq]) return WEIR_OK;
+    if ((context->copying[seq] & copying) == 0) return WEIR_OK;
     return weir__error_set(
         error, WEIR_STATE, "seq",
-        "a copy from or to sequence %d is done with the next pass only: run one first, or use "
+        "a copy to or from sequence %d is done with the next pass only: run one first, or use "
         "WEIR_LAYOUT_UNIFIED",
         seq);
 }
@@ -142,7 +145,7 @@ weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, siz
     if (length == NULL) return weir__error_set(error, WEIR_INVALID, "length", "length is NULL");
     if (bytes == NULL && capacity > 0)
         return weir__error_set(error, WEIR_INVALID, "bytes", "bytes is NULL and capacity is %zu", capacity);
-    status = check_settled(context, seq, error);
+    status = check_settled(context, seq, WEIR__COPY_INTO, error);
     if (status != WEIR_OK) return status;
 
     const weir__backend *ops = context->model->ops;
@@ -172,7 +175,7 @@ weir_status weir_state_load(weir_context *context, int32_t seq, const void *byte
     weir_status status = weir__context_check_seq(context, seq, "seq", error);
     if (status != WEIR_OK) return status;
     if (bytes == NULL) return weir__error_set(error, WEIR_INVALID, "bytes", "bytes is NULL");
-    status = check_settled(context, seq, error);
+    status = check_settled(context, seq, WEIR__COPY_INTO | WEIR__COPY_FROM, error);
     if (status != WEIR_OK) return status;
 
     if (length >= sizeof head) memcpy(&head, bytes, sizeof head);
