@@ -193,7 +193,12 @@ weir_status weir__request_create(weir_model *model, const weir__limits *limits,
     const weir__grammar *grammar = request->chat ? weir__chat_grammar(request->chat) : NULL;
     snprintf(prefix, sizeof prefix, "requests[%zu].sampler.", index);
     status = weir__sampler_create(model, given.sampler, grammar, prefix, &request->sampler, error);
-    if (status != WEIR_OK) goto fail;
+    if (status != WEIR_OK) {
+        /* what is wrong with the struct as a whole does not name the request */
+        if (error != NULL && strcmp(error->field, "sampler") == 0)
+            REFUSE(status, "sampler", "%s", error->message);
+        goto fail;
+    }
 
     request->interval = given.interval;
     request->special = given.special;

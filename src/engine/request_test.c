@@ -1,0 +1,618 @@
+/* What a submit accepts and refuses, and that a refusal leaves nothing behind.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/request.h"
+
+#include <math.h>
+
+#include "engine/testing.h"
+
+static void start(rig *r)
+{
+    rig_script(r, 'A', 4, "answer");
+    rig_script(r, 'B', 3, "other");
+    rig_start(r);
+}
+
+/* Refused with this status and field, and nothing has changed: neither engine nor stream nor memory. */
+static void refused_as(rig *r, const weir_request *requests, size_t n, weir_stream *const *streams,
+                       weir_status status, const char *field)
+{
+    weir_error error = {0};
+    uint64_t n_submitted = rig_stats(r).n_submitted;
+    int32_t depth = rig_stats(r).queue_depth;
+    long live = weir__mem_live();
+    assert_int_equal(weir_engine_submit(r->engine, requests, n, streams, &error), status);
+    assert_int_equal(error.code, status);
+    assert_string_equal(error.field, field);
+    assert_string_not_equal(error.message, "");
+    assert_int_equal(rig_stats(r).n_submitted, n_submitted);
+    assert_int_equal(rig_stats(r).queue_depth, depth);
+    assert_int_equal(weir__mem_live(), live);
+}
+
+/* One request on one fresh stream, which is fresh afterwards. */
+static void refused(rig *r, const weir_request *request, weir_status status, const char *field)
+{
+    weir_stream *stream = rig_stream(r);
+    weir_chunk chunk;
+    refused_as(r, request, 1, &stream, status, field);
+    assert_int_equal(weir_stream_index(stream), -1);
+    assert_int_equal(weir_stream_try_next(stream, &chunk), WEIR_STATE);
+    assert_int_equal(weir_stream_interval(stream), 1);
+    assert_true(rig_tick(r).idle);
+    rig_release(r, stream);
+}
+
+/* ---- The prompt ----------------------------------------------------------------------------------- */
+
+static void a_request_has_exactly_one_prompt(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request request = weir_request_default();
+    refused(r, &request, WEIR_INVALID, "requests[0].text");
+    request = rig_ask(r, 'A');
+    request.text = "as well";
+    refused(r, &request, WEIR_INVALID, "requests[0].text");
+}
+
+static void an_empty_prompt_is_refused(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request request = rig_ask(r, 'A');
+    request.n_tokens = 0;
+    refused(r, &request, WEIR_INVALID, "requests[0].tokens");
+    request = weir_request_default();
+    request.text = "";
+    request.add_special = false;
+    refused(r, &request, WEIR_INVALID, "requests[0].text");
+}
+
+static void an_empty_text_may_become_a_token_of_the_models_own(void **state)
+{
+    rig *r = *state;
+    rig_script(r, WEIR__FAKE_BOS, 1, "hi");
+    start(r);
+    weir_request request = weir_request_default();
+    request.text = "";
+    request.sampler = &r->greedy;
+    weir_stream *stream = rig_submit(r, &request);
+    sink got = {0};
+    rig_run(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_END, "hi");
+    assert_int_equal(weir_stream_usage(stream).n_prompt, 1);
+}
+
+static void token_ids_outside_the_vocabulary_are_refused(void **state)
+{
+    rig *r = *state;
+    start(r);
+    int32_t tokens[] = {1, 2, 3};
+    weir_request request = weir_request_default();
+    request.tokens = tokens;
+    request.n_tokens = COUNT(tokens);
+    static const int32_t bad[] = {-1, 320, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        tokens[2] = bad[i];
+        refused(r, &request, WEIR_INVALID, "requests[0].tokens");
+    }
+    tokens[2] = 319;
+    assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, NULL), WEIR_OK);
+}
+
+static void any_bytes_are_a_prompt(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request request = weir_request_default();
+    request.text = "\xff\0\xc3\x28 <";
+    request.text_length = 6;
+    request.add_special = false;
+    weir_stream *stream = rig_submit(r, &request);
+    rig_tick(r);
+    assert_int_equal(weir_stream_usage(stream).n_prompt, 6);
+}
+
+static void a_text_of_many_short_tokens_is_read_whole(void **state)
+{
+    rig *r = *state;
+    char text[201];
+    start(r);
+    memset(text, 'x', 200);
+    text[200] = '\0';
+    weir_request request = weir_request_default();
+    request.text = text; /* one token a byte: twice what is guessed at first */
+    request.sampler = &r->greedy;
+    weir_stream *stream = rig_submit(r, &request);
+    rig_tick(r);
+    assert_int_equal(weir_stream_usage(stream).n_prompt, 201);
+    request.add_special = false;
+    request.text_length = 7;
+    stream = rig_submit(r, &request);
+    rig_tick(r);
+    assert_int_equal(weir_stream_usage(stream).n_prompt, 7);
+}
+
+static void special_tokens_in_a_text_are_read_when_asked_for(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request request = weir_request_default();
+    request.text = "<|im_end|>";
+    request.add_special = false;
+    weir_stream *stream = rig_submit(r, &request);
+    rig_tick(r);
+    assert_int_equal(weir_stream_usage(stream).n_prompt, 1);
+    request.parse_special = false;
+    stream = rig_submit(r, &request);
+    rig_tick(r);
+    assert_int_equal(weir_stream_usage(stream).n_prompt, 10);
+}
+
+/* ---- What fits ------------------------------------------------------------------------------------ */
+
+static weir_request of_length(rig *r, int32_t n_prompt)
+{
+    rig_script(r, 'L', n_prompt, "llllllllllllllllllllllllllllllllllllllllllllllllllllllllllll");
+    return rig_ask(r, 'L');
+}
+
+static void what_can_never_fit_is_refused_at_submit(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request request = of_length(r, 257);
+    refused(r, &request, WEIR_TOO_LONG, "requests[0].tokens");
+    request.max_tokens = 0;
+    refused(r, &request, WEIR_TOO_LONG, "requests[0].tokens");
+    request = of_length(r, 256); /* fills the context: no room for an answer */
+    refused(r, &request, WEIR_TOO_LONG, "requests[0].tokens");
+    char text[300];
+    memset(text, 'x', sizeof text);
+    request = weir_request_default();
+    request.text = text;
+    request.text_length = sizeof text;
+    refused(r, &request, WEIR_TOO_LONG, "requests[0].text");
+}
+
+static void a_prompt_may_fill_the_context_when_no_answer_is_wanted(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request request = of_length(r, 256);
+    request.max_tokens = 0;
+    weir_stream *stream = rig_submit(r, &request);
+    sink got = {0};
+    rig_run(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_LENGTH, "");
+    assert_int_equal(weir_stream_usage(stream).n_generated, 0);
+    assert_int_equal(weir_stream_usage(stream).ttft_ns, 0);
+    assert_int_equal(atomic_load(&r->fake->n_rows), 0); /* nobody asked for logits */
+}
+
+static void an_answer_without_limit_fills_the_context(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request request = of_length(r, 250);
+    weir_stream *stream = rig_submit(r, &request);
+    sink got = {0};
+    rig_run(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_LENGTH, "llllll");
+    request.max_tokens = 1000000; /* more than fits means as much as fits */
+    stream = rig_submit(r, &request);
+    got = (sink){0};
+    rig_run(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_LENGTH, "llllll");
+}
+
+static void the_engine_limits_the_tokens_of_a_request(void **state)
+{
+    rig *r = *state;
+    static const int32_t asked[] = {-1, 3, 4, 5, 1000};
+    static const char *const want[] = {"answ", "ans", "answ", "answ", "answ"};
+    r->params.max_tokens = 4;
+    start(r);
+    for (size_t i = 0; i < COUNT(asked); i++) {
+        weir_request request = rig_ask(r, 'A');
+        sink got = {0};
+        request.max_tokens = asked[i];
+        weir_stream *stream = rig_submit(r, &request);
+        rig_run(r);
+        sink_take(&got, stream);
+        assert_sink(got, WEIR_REASON_LENGTH, want[i]);
+    }
+}
+
+static void a_negative_number_of_tokens_is_refused(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request request = rig_ask(r, 'A');
+    request.max_tokens = -2;
+    refused(r, &request, WEIR_INVALID, "requests[0].max_tokens");
+    request.max_tokens = INT32_MIN;
+    refused(r, &request, WEIR_INVALID, "requests[0].max_tokens");
+}
+
+static void the_cells_of_a_request_leave_out_the_last_token(void **state)
+{
+    (void)state;
+    assert_int_equal(weir__request_cells(&(weir__request){.n_prompt = 10, .max_tokens = 0}), 10);
+    assert_int_equal(weir__request_cells(&(weir__request){.n_prompt = 10, .max_tokens = 1}), 10);
+    assert_int_equal(weir__request_cells(&(weir__request){.n_prompt = 10, .max_tokens = 6}), 15);
+}
+
+/* ---- Stop strings, deadline, sampler -------------------------------------------------------------- */
+
+static void stop_strings_have_bounds(void **state)
+{
+    rig *r = *state;
+    static char huge[16386];
+    const char *many[65];
+    const char *texts[] = {"fine", NULL};
+    size_t lengths[] = {4, 0};
+    start(r);
+    for (size_t i = 0; i < COUNT(many); i++) many[i] = "x";
+    memset(huge, 'y', sizeof huge - 1);
+    weir_request request = rig_ask(r, 'A');
+    request.n_stop = 1;
+    refused(r, &request, WEIR_INVALID, "requests[0].stop"); /* a NULL array */
+    request.stop = many;
+    request.n_stop = 65;
+    refused(r, &request, WEIR_INVALID, "requests[0].n_stop");
+    request.n_stop = SIZE_MAX;
+    refused(r, &request, WEIR_INVALID, "requests[0].n_stop");
+    request.stop = texts;
+    request.n_stop = 2;
+    refused(r, &request, WEIR_INVALID, "requests[0].stop"); /* a NULL string */
+    texts[1] = "";
+    refused(r, &request, WEIR_INVALID, "requests[0].stop");
+    texts[1] = huge;
+    refused(r, &request, WEIR_INVALID, "requests[0].stop");
+    texts[1] = "\xc3";
+    refused(r, &request, WEIR_INVALID, "requests[0].stop");
+    request.stop_length = lengths;
+    texts[1] = "not so empty";
+    refused(r, &request, WEIR_INVALID, "requests[0].stop");
+
+    huge[16384] = '\0';
+    texts[1] = huge;
+    lengths[1] = WEIR_NUL;
+    assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, NULL), WEIR_OK);
+    request.stop = many;
+    request.stop_length = NULL;
+    request.n_stop = 64;
+    assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, NULL), WEIR_OK);
+    rig_run(r);
+}
+
+static void a_stop_string_may_hold_a_nul_byte(void **state)
+{
+    rig *r = *state;
+    static const int32_t answer[] = {'a', 0, 'b', 0, 'c', 'd'};
+    const char *texts[] = {"\0c"};
+    size_t lengths[] = {2};
+    rig_script_ids(r, 'N', 2, answer, COUNT(answer));
+    start(r);
+    weir_request request = rig_ask(r, 'N');
+    request.stop = texts;
+    request.stop_length = lengths;
+    request.n_stop = 1;
+    weir_stream *stream = rig_submit(r, &request);
+    sink got = {0};
+    rig_run(r);
+    sink_take(&got, stream);
+    assert_int_equal(got.reason, WEIR_REASON_STOP_WORDS);
+    assert_int_equal(got.n_text, 3);
+    assert_memory_equal(got.text, "a\0b", 3);
+}
+
+static void a_deadline_is_not_negative_and_may_be_never(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request request = rig_ask(r, 'A');
+    request.deadline_ms = -1;
+    refused(r, &request, WEIR_INVALID, "requests[0].deadline_ms");
+    request.deadline_ms = INT64_MIN;
+    refused(r, &request, WEIR_INVALID, "requests[0].deadline_ms");
+    request.deadline_ms = INT64_MAX;
+    weir_stream *stream = rig_submit(r, &request);
+    rig_run(r);
+    assert_int_equal(weir_stream_reason(stream), WEIR_REASON_END);
+}
+
+static void a_bad_sampler_names_its_request_and_field(void **state)
+{
+    rig *r = *state;
+    weir_request requests[2];
+    weir_sampler_params bad = r->greedy;
+    weir_stream *streams[2] = {rig_stream(r), rig_stream(r)};
+    start(r);
+    requests[0] = rig_ask(r, 'A');
+    requests[1] = rig_ask(r, 'B');
+    requests[1].sampler = &bad;
+    bad.temp = NAN;
+    refused_as(r, requests, 2, streams, WEIR_INVALID, "requests[1].sampler.temp");
+    bad.temp = 0;
+    bad.size = 0;
+    refused_as(r, requests, 2, streams, WEIR_INVALID, "requests[1].sampler");
+}
+
+static void a_request_of_an_older_header_has_the_defaults_of_what_it_lacks(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request request = rig_ask(r, 'A');
+    request.size = offsetof(weir_request, max_tokens);
+    request.max_tokens = 2; /* not part of that header */
+    request.deadline_ms = -1;
+    weir_stream *stream = rig_submit(r, &request);
+    sink got = {0};
+    rig_run(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_END, "answer");
+}
+
+static void a_request_of_another_size_is_refused(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request request = rig_ask(r, 'A');
+    request.size = 0;
+    refused(r, &request, WEIR_INVALID, "requests[0]");
+    request.size = sizeof request + 1;
+    refused(r, &request, WEIR_INVALID, "requests[0]");
+}
+
+/* ---- Several at once: all or none ----------------------------------------------------------------- */
+
+static void a_bad_second_request_starts_nothing(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request requests[] = {rig_ask(r, 'A'), rig_ask(r, 'B'), rig_ask(r, 'A')};
+    weir_stream *streams[] = {rig_stream(r), rig_stream(r), rig_stream(r)};
+    requests[0].interval = 9;
+    requests[1].max_tokens = -5;
+    refused_as(r, requests, 3, streams, WEIR_INVALID, "requests[1].max_tokens");
+    assert_true(rig_tick(r).idle);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(weir_stream_index(streams[i]), -1);
+        assert_int_equal(weir_stream_interval(streams[i]), 1);
+    }
+    requests[1].max_tokens = -1;
+    assert_int_equal(weir_engine_submit(r->engine, requests, 3, streams, NULL), WEIR_OK);
+}
+
+/* Submits three requests of which the middle one's stream cannot be had: the others stay fresh. */
+static void middle_refused(rig *r, weir_stream *middle)
+{
+    weir_request requests[] = {rig_ask(r, 'A'), rig_ask(r, 'B'), rig_ask(r, 'A')};
+    weir_stream *streams[] = {rig_stream(r), middle, rig_stream(r)};
+    weir_chunk chunk;
+    int32_t depth = rig_stats(r).queue_depth;
+    requests[0].interval = 9;
+    weir_error error = {0};
+    assert_int_equal(weir_engine_submit(r->engine, requests, 3, streams, &error), WEIR_STATE);
+    assert_string_equal(error.field, "streams");
+    assert_int_equal(rig_stats(r).queue_depth, depth);
+    for (int i = 0; i < 3; i += 2) {
+        assert_int_equal(weir_stream_index(streams[i]), -1);
+        assert_int_equal(weir_stream_interval(streams[i]), 1);
+        assert_int_equal(weir_stream_try_next(streams[i], &chunk), WEIR_STATE);
+    }
+    weir_request again = rig_ask(r, 'A'); /* they are still good for one request each */
+    sink got = {0};
+    assert_int_equal(weir_engine_submit(r->engine, &again, 1, &streams[0], NULL), WEIR_OK);
+    rig_run(r);
+    sink_take(&got, streams[0]);
+    assert_sink(got, WEIR_REASON_END, "answer");
+}
+
+static void a_finished_stream_starts_nothing(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_stream *used = rig_submit_key(r, 'A');
+    rig_run(r);
+    sink got = {0};
+    middle_refused(r, used);
+    sink_take(&got, used); /* what it had is still there */
+    assert_sink(got, WEIR_REASON_END, "answer");
+}
+
+static void a_stream_attached_elsewhere_starts_nothing(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_stream *used = rig_submit_key(r, 'A');
+    rig_tick(r);
+    sink got = {0};
+    middle_refused(r, used);
+    sink_take(&got, used);
+    assert_sink(got, WEIR_REASON_END, "answer");
+    assert_int_equal(weir_stream_index(used), 0);
+}
+
+static void a_cancelled_stream_starts_nothing(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_stream *cancelled = rig_stream(r);
+    weir_stream_cancel(cancelled);
+    middle_refused(r, cancelled);
+    assert_int_equal(weir_stream_reason(cancelled), WEIR_REASON_NOT_FINISHED);
+}
+
+static void the_same_stream_twice_starts_nothing(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request requests[] = {rig_ask(r, 'A'), rig_ask(r, 'B'), rig_ask(r, 'A')};
+    weir_stream *twice = rig_stream(r);
+    weir_stream *streams[] = {twice, NULL, twice};
+    weir_chunk chunk;
+    refused_as(r, requests, 3, streams, WEIR_STATE, "streams");
+    assert_int_equal(weir_stream_index(twice), -1);
+    assert_int_equal(weir_stream_try_next(twice, &chunk), WEIR_STATE);
+    assert_true(rig_tick(r).idle);
+    assert_int_equal(weir_engine_submit(r->engine, requests, 1, &twice, NULL), WEIR_OK);
+}
+
+static void streams_get_their_place_in_the_submit_as_index(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request requests[] = {rig_ask(r, 'A'), rig_ask(r, 'B'), rig_ask(r, 'A')};
+    weir_stream *streams[] = {rig_stream(r), NULL, rig_stream(r)};
+    sink got[3] = {0};
+    assert_int_equal(weir_engine_submit(r->engine, requests, 3, streams, NULL), WEIR_OK);
+    assert_int_equal(weir_stream_index(streams[0]), 0);
+    assert_int_equal(weir_stream_index(streams[2]), 2);
+    rig_run(r);
+    for (int i = 0; i < 3; i += 2) {
+        sink_take(&got[i], streams[i]);
+        assert_sink(got[i], WEIR_REASON_END, "answer");
+    }
+    assert_int_equal(rig_stats(r).n_finished[WEIR_REASON_END], 3); /* nobody read the second */
+    assert_int_equal(weir_stream_index(streams[2]), 2);
+}
+
+static void nothing_to_submit_is_fine_and_nowhere_to_read_from_is_not(void **state)
+{
+    rig *r = *state;
+    weir_error error;
+    start(r);
+    weir_request request = rig_ask(r, 'A');
+    assert_int_equal(weir_engine_submit(r->engine, NULL, 0, NULL, &error), WEIR_OK);
+    assert_int_equal(weir_engine_submit(r->engine, &request, 0, NULL, &error), WEIR_OK);
+    assert_int_equal(weir_engine_submit(r->engine, NULL, 1, NULL, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "requests");
+    assert_int_equal(weir_engine_submit(NULL, &request, 1, NULL, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "engine");
+    assert_int_equal(weir_engine_submit(r->engine, &request, SIZE_MAX, NULL, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "n");
+    assert_true(rig_tick(r).idle);
+}
+
+static void everything_given_is_copied_at_submit(void **state)
+{
+    rig *r = *state;
+    rig_script(r, 'A', 4, "say when");
+    rig_script(r, 'q', 2, "text");
+    rig_start(r);
+    int32_t tokens[4];
+    char stop[] = "when", text[] = "q?";
+    const char *stops[] = {stop};
+    weir_sampler_params sampler = r->greedy;
+    weir_request requests[2] = {rig_ask(r, 'A'), weir_request_default()};
+    memcpy(tokens, requests[0].tokens, sizeof tokens);
+    requests[0].tokens = tokens;
+    requests[0].sampler = &sampler;
+    requests[0].stop = stops;
+    requests[0].n_stop = 1;
+    text[1] = (char)('a' + ('q' + 1) % 26); /* the script's second token */
+    requests[1].text = text;
+    requests[1].add_special = false;
+    requests[1].sampler = &sampler;
+    weir_stream *streams[] = {rig_stream(r), rig_stream(r)};
+    assert_int_equal(weir_engine_submit(r->engine, requests, 2, streams, NULL), WEIR_OK);
+    memset(tokens, 0, sizeof tokens);
+    memset(stop, 'y', sizeof stop - 1);
+    memset(text, 'z', sizeof text - 1);
+    memset(&sampler, 0xff, sizeof sampler);
+    memset(requests, 0xff, sizeof requests);
+    stops[0] = NULL;
+    rig_run(r);
+    sink got[2] = {0};
+    for (int i = 0; i < 2; i++) sink_take(&got[i], streams[i]);
+    assert_sink(got[0], WEIR_REASON_STOP_WORDS, "say ");
+    assert_sink(got[1], WEIR_REASON_END, "text");
+}
+
+static void the_requests_interval_reaches_the_stream(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_request request = rig_ask(r, 'A');
+    request.interval = 4;
+    assert_int_equal(weir_stream_interval(rig_submit(r, &request)), 4);
+    request.interval = -3;
+    assert_int_equal(weir_stream_interval(rig_submit(r, &request)), 1);
+}
+
+static void every_allocation_of_a_submit_may_fail(void **state)
+{
+    rig *r = *state;
+    static const char *const stops[] = {"stop", "halt"};
+    start(r);
+    weir_request requests[] = {rig_ask(r, 'A'), rig_ask(r, 'B'), weir_request_default()};
+    requests[0].stop = stops;
+    requests[0].n_stop = 2;
+    requests[2].text = "a text whose tokens are more than half as many as its bytes";
+    weir_stream *streams[] = {rig_stream(r), NULL, rig_stream(r)};
+    for (long n = 0;; n++) {
+        weir_error error = {0};
+        long live = weir__mem_live();
+        weir__mem_fail_after(n);
+        weir_status status = weir_engine_submit(r->engine, requests, 3, streams, &error);
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        if (pending) {
+            assert_int_equal(status, WEIR_OK);
+            assert_true(n > 10);
+            break;
+        }
+        assert_int_equal(status, WEIR_NO_MEMORY);
+        assert_int_equal(error.code, WEIR_NO_MEMORY);
+        assert_int_equal(weir__mem_live(), live);
+        assert_int_equal(weir_stream_index(streams[0]), -1);
+        assert_int_equal(weir_stream_index(streams[2]), -1);
+        assert_int_equal(rig_stats(r).queue_depth, 0);
+    }
+    rig_run(r);
+    assert_int_equal(weir_stream_reason(streams[0]), WEIR_REASON_END);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(a_request_has_exactly_one_prompt),
+        RIG_TEST(an_empty_prompt_is_refused),
+        RIG_TEST(an_empty_text_may_become_a_token_of_the_models_own),
+        RIG_TEST(token_ids_outside_the_vocabulary_are_refused),
+        RIG_TEST(any_bytes_are_a_prompt),
+        RIG_TEST(a_text_of_many_short_tokens_is_read_whole),
+        RIG_TEST(special_tokens_in_a_text_are_read_when_asked_for),
+        RIG_TEST(what_can_never_fit_is_refused_at_submit),
+        RIG_TEST(a_prompt_may_fill_the_context_when_no_answer_is_wanted),
+        RIG_TEST(an_answer_without_limit_fills_the_context),
+        RIG_TEST(the_engine_limits_the_tokens_of_a_request),
+        RIG_TEST(a_negative_number_of_tokens_is_refused),
+        cmocka_unit_test(the_cells_of_a_request_leave_out_the_last_token),
+        RIG_TEST(stop_strings_have_bounds),
+        RIG_TEST(a_stop_string_may_hold_a_nul_byte),
+        RIG_TEST(a_deadline_is_not_negative_and_may_be_never),
+        RIG_TEST(a_bad_sampler_names_its_request_and_field),
+        RIG_TEST(a_request_of_an_older_header_has_the_defaults_of_what_it_lacks),
+        RIG_TEST(a_request_of_another_size_is_refused),
+        RIG_TEST(a_bad_second_request_starts_nothing),
+        RIG_TEST(a_finished_stream_starts_nothing),
+        RIG_TEST(a_stream_attached_elsewhere_starts_nothing),
+        RIG_TEST(a_cancelled_stream_starts_nothing),
+        RIG_TEST(the_same_stream_twice_starts_nothing),
+        RIG_TEST(streams_get_their_place_in_the_submit_as_index),
+        RIG_TEST(nothing_to_submit_is_fine_and_nowhere_to_read_from_is_not),
+        RIG_TEST(everything_given_is_copied_at_submit),
+        RIG_TEST(the_requests_interval_reaches_the_stream),
+        RIG_TEST(every_allocation_of_a_submit_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
