@@ -705,6 +705,7 @@ typedef struct weir_engine_stats {
     int64_t tick_ns;         /* the last tick */
     int64_t decode_ns;       /* forward passes, sum */
     int64_t busy_ns;         /* ticks, sum: less decode_ns is weir's own time */
+    uint64_t kv_bytes;       /* of all KV cells, as allotted */
 } weir_engine_stats;
 
 /* A copy, taken between ticks' phases; never waits for a forward pass. */
