@@ -1,0 +1,81 @@
+/* cli.h: what the commands of `weir` share: exit codes, commands, memory that never is NULL, failures.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CLI_CLI_H
+#define WEIR_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <weir/weir.h>
+
+/* Every exit code: name, value, what it says in `weir help`. */
+#define CLI_EXIT_MAP(X)                                                                                      \
+    X(OK, 0, "done, also when the reader of the output left early")                                          \
+    X(FAILED, 1, "something else failed: a file, memory, the terminal")                                      \
+    X(USAGE, 2, "the command line, an environment variable or a request file is wrong")                      \
+    X(NO_MODEL, 3, "the model could not be loaded")                                                          \
+    X(REFUSED, 4, "a request was refused, or ended with an error")                                           \
+    X(HANGUP, 129, "the terminal went away (SIGHUP)")                                                        \
+    X(INTERRUPTED, 130, "interrupted: Ctrl-C (SIGINT), or q in weir stream")                                 \
+    X(TERMINATED, 143, "terminated (SIGTERM)")
+
+typedef enum cli_exit {
+#define X(name, value, text) CLI_##name = (value),
+    CLI_EXIT_MAP(X)
+#undef X
+} cli_exit;
+
+/* Commands as bits, so that an option can name those that know it. */
+enum {
+    CLI_RUN = 1,
+    CLI_STREAM = 2,
+    CLI_INFO = 4,
+    CLI_BENCH = 8,
+    CLI_VERSION = 16,
+};
+
+struct cli_args;
+
+typedef struct cli_command {
+    unsigned bit;
+    const char *name;     /* "bench engine" */
+    const char *usage;    /* what follows the name */
+    const char *summary;  /* half a line */
+    const char *text;     /* paragraphs, apart by an empty line */
+    const char *examples; /* lines: "# what", "command" */
+    /* Values that differ from the library's defaults, before anything is parsed. May be NULL. */
+    void (*defaults)(struct cli_args *args);
+    cli_exit (*run)(struct cli_args *args);
+} cli_command;
+
+/* In the order of `weir help`; ends with a NULL name. */
+extern const cli_command cli_commands[];
+
+void cli_run_defaults(struct cli_args *args);
+void cli_stream_defaults(struct cli_args *args);
+void cli_bench_engine_defaults(struct cli_args *args);
+cli_exit cli_run(struct cli_args *args);
+cli_exit cli_stream(struct cli_args *args);
+cli_exit cli_info(struct cli_args *args);
+cli_exit cli_bench_engine(struct cli_args *args);
+cli_exit cli_version(struct cli_args *args);
+
+/* Memory through base/mem.h. Never NULL: without memory the terminal is put in order and the program ends
+ * with CLI_FAILED. Freed with cli_free. */
+void *cli_alloc(size_t n, size_t size); /* zeroed */
+void *cli_copy(const void *bytes, size_t size);
+char *cli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void cli_grow(void *items, size_t *capacity, size_t need, size_t item_size); /* as weir__mem_grow */
+void cli_free(void *memory);
+_Noreturn void cli_no_memory(void);
+
+/* Says "weir: ..." on stderr and returns code. Takes a progress line away first. */
+cli_exit cli_fail(cli_exit code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says what the library said, after `context` (may be NULL). Where the offending field is an option of the
+ * command, the option is named and the code becomes CLI_USAGE; after a signal it is the signal's. With --json
+ * the error is printed as an object too. */
+cli_exit cli_fail_error(const struct cli_args *args, cli_exit code, const char *context,
+                        const weir_error *error);
+
+#endif

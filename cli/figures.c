@@ -1,0 +1,72 @@
+#include "figures.h"
+
+double cli_figures_prompt_rate(const weir_usage *usage)
+{
+    int64_t ns = usage->ttft_ns - usage->queue_ns;
+    return usage->ttft_ns > 0 && ns > 0 ? (usage->n_prompt - usage->n_cached) * 1e9 / (double)ns : 0;
+}
+
+double cli_figures_answer_rate(const weir_usage *usage)
+{
+    int64_t ns = usage->total_ns - usage->ttft_ns;
+    return usage->ttft_ns > 0 && usage->n_generated > 1 && ns > 0
+               ? (usage->n_generated - 1) * 1e9 / (double)ns
+               : 0;
+}
+
+json_t *cli_figures_usage(const weir_usage *usage)
+{
+    return json_pack("{s:i, s:i, s:i}", "prompt_tokens", usage->n_prompt, "cached_tokens", usage->n_cached,
+                     "generated_tokens", usage->n_generated);
+}
+
+json_t *cli_figures_timings(const weir_usage *usage)
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "queue_ms", (double)usage->queue_ns / 1e6, "ttft_ms",
+                     (double)usage->ttft_ns / 1e6, "total_ms", (double)usage->total_ns / 1e6,
+                     "prompt_per_second", cli_figures_prompt_rate(usage), "generated_per_second",
+                     cli_figures_answer_rate(usage));
+}
+
+static void rate(cli_text *text, double value)
+{
+    if (value > 0) cli_text_printf(text, value < 100 ? ", %.1f tok/s" : ", %.0f tok/s", value);
+}
+
+void cli_figures_line(cli_text *text, const weir_usage *usage, weir_reason reason)
+{
+    cli_text_printf(text, "prompt %d token%s", usage->n_prompt, usage->n_prompt == 1 ? "" : "s");
+    if (usage->n_cached > 0) cli_text_printf(text, " (%d cached)", usage->n_cached);
+    rate(text, cli_figures_prompt_rate(usage));
+    cli_text_printf(text, " · answer %d token%s", usage->n_generated, usage->n_generated == 1 ? "" : "s");
+    rate(text, cli_figures_answer_rate(usage));
+    if (usage->ttft_ns > 0) {
+        cli_text_puts(text, " · first token after ");
+        cli_text_add_time(text, usage->ttft_ns);
+    }
+    switch (reason) {
+    case WEIR_REASON_LENGTH: cli_text_puts(text, " · ended by its length"); break;
+    case WEIR_REASON_CANCELLED: cli_text_puts(text, " · cancelled"); break;
+    case WEIR_REASON_ERROR: cli_text_puts(text, " · failed"); break;
+    case WEIR_REASON_STOP_WORDS: cli_text_puts(text, " · ended by a stop text"); break;
+    case WEIR_REASON_DEADLINE: cli_text_puts(text, " · ended by the deadline"); break;
+    default: break;
+    }
+}
+
+json_t *cli_figures_tokens(const int32_t *tokens, size_t n)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array != NULL && i < n; i++) {
+        if (json_array_append_new(array, json_integer(tokens[i])) == 0) continue;
+        json_decref(array);
+        array = NULL;
+    }
+    return array;
+}
+
+json_t *cli_figures_error(const weir_error *error)
+{
+    return json_pack("{s:s, s:s, s:s}", "code", weir_status_name(error->code), "field", error->field,
+                     "message", error->message);
+}

@@ -1,0 +1,31 @@
+/* figures.h: what a request cost, as numbers, as JSON and in words.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CLI_FIGURES_H
+#define WEIR_CLI_FIGURES_H
+
+#include <jansson.h>
+
+#include "text.h"
+
+#include <weir/weir.h>
+
+/* Tokens per second, 0 = cannot be told. Prompt: tokens computed, from slot to first token. Answer: tokens
+ * after the first, from then to the end. */
+double cli_figures_prompt_rate(const weir_usage *usage);
+double cli_figures_answer_rate(const weir_usage *usage);
+
+/* {"prompt_tokens", "cached_tokens", "generated_tokens"} and {"queue_ms", "ttft_ms", "total_ms",
+ * "prompt_per_second", "generated_per_second"}. NULL: out of memory. */
+json_t *cli_figures_usage(const weir_usage *usage);
+json_t *cli_figures_timings(const weir_usage *usage);
+
+/* "prompt 31 tokens, 512 tok/s · answer …", without newline. */
+void cli_figures_line(cli_text *text, const weir_usage *usage, weir_reason reason);
+
+/* [ids]. NULL: out of memory. */
+json_t *cli_figures_tokens(const int32_t *tokens, size_t n);
+
+/* {"code", "field", "message"}; of the library, so the texts are well-formed. NULL: out of memory. */
+json_t *cli_figures_error(const weir_error *error);
+
+#endif

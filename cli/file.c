@@ -1,0 +1,71 @@
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "signals.h"
+
+#define FILE_MAX                                                                                             \
+    (64u << 20) /* prompts, grammars and request files are far smaller; a wrong file may not be */
+
+/* Waits for bytes or a signal. False: a signal. */
+static bool readable(int descriptor)
+{
+    for (;;) {
+        struct pollfd fds[] = {
+            {.fd = descriptor, .events = POLLIN},
+            {.fd = cli_signals_descriptor(), .events = POLLIN},
+        };
+        if (cli_signals_ended() != 0) return false;
+        if (poll(fds, 2, -1) < 0 && errno != EINTR) return true;
+        if (fds[1].revents != 0) cli_signals_drain();
+        if (fds[0].revents != 0) return true;
+    }
+}
+
+static cli_exit read_all(int descriptor, const char *name, const char *what, char **bytes, size_t *length)
+{
+    char *all = NULL;
+    size_t n = 0, capacity = 0;
+    ssize_t got = 1;
+    cli_exit code = CLI_OK;
+    while (code == CLI_OK && got > 0) {
+        cli_grow(&all, &capacity, n + 4096 + 1, 1);
+        if (!readable(descriptor)) {
+            code = (cli_exit)(128 + cli_signals_ended());
+            break;
+        }
+        got = read(descriptor, all + n, capacity - n - 1);
+        if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
+            got = 1;
+            continue;
+        }
+        if (got < 0) code = cli_fail(CLI_FAILED, "cannot read %s from %s: %s", what, name, strerror(errno));
+        if (got > 0) n += (size_t)got;
+        if (n > FILE_MAX)
+            code = cli_fail(CLI_FAILED, "cannot read %s from %s: it is longer than %u MB", what, name,
+                            FILE_MAX >> 20);
+    }
+    if (code != CLI_OK) {
+        cli_free(all);
+        return code;
+    }
+    all[n] = '\0';
+    *bytes = all;
+    *length = n;
+    return CLI_OK;
+}
+
+cli_exit cli_file_read(const char *path, const char *what, char **bytes, size_t *length)
+{
+    if (strcmp(path, "-") == 0) return read_all(STDIN_FILENO, "stdin", what, bytes, length);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return cli_fail(CLI_FAILED, "cannot read %s from %s: %s", what, path, strerror(errno));
+    cli_exit code = read_all(descriptor, path, what, bytes, length);
+    close(descriptor);
+    return code;
+}

@@ -1,0 +1,233 @@
+#include "help.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "options.h"
+#include "out.h"
+#include "term.h"
+#include "text.h"
+
+#define COLUMN 30 /* where the explanation of an option begins */
+
+const cli_command cli_commands[] = {
+    {CLI_RUN, "run", "[-m MODEL] [-p PROMPT | -]", "ask a model something and watch the answer arrive",
+     "The prompt becomes a user's message in the model's own chat template; --raw continues it as it stands. "
+     "The "
+     "answer goes to stdout as it comes, then one line of figures to stderr. What a model thinks before it "
+     "answers is shown dimmed on a terminal and left out elsewhere.\n\n"
+     "Ctrl-C ends the answer, keeps what came, and a second one leaves at once.",
+     "# a question, an answer of at most 100 tokens\n"
+     "weir run -p \"What is a weir?\" -n 100\n"
+     "# a file with a question about it\n"
+     "(cat notes.txt; echo \"Sum this up.\") | weir run --temp 0\n"
+     "# JSON of a given form\n"
+     "weir run -p \"Invent a person.\" -j "
+     "'{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}}}'",
+     cli_run_defaults, cli_run},
+    {CLI_STREAM, "stream", "[-m MODEL] FILE.json | -", "run a file of requests at once, a lane for each",
+     "On a terminal each request has a lane: Tab, the arrows, j and k move between them, s skips (cancels) "
+     "the one in "
+     "focus, q cancels all; then the whole texts are printed. Elsewhere, and with --json, each chunk is a "
+     "line of "
+     "JSON, and after a request's last chunk comes a line with its usage.\n\n"
+     "The file: {\"model\": FILE, \"requests\": [{\"name\": TEXT, \"prompt\": TEXT or \"messages\": "
+     "[{\"role\": "
+     "\"user\", \"content\": TEXT}, …], …}]}. A request may set max_tokens, stop, interval, deadline_ms and "
+     "everything under Sampling, by the option's name with underscores (temperature, top_p, repeat_penalty) "
+     "or by "
+     "its name in weir_sampler_params; beside \"requests\" such a field counts for all of them. The command "
+     "line "
+     "sets the defaults.",
+     "# three at a time, the rest waits\n"
+     "weir stream requests.json --slots 3\n"
+     "# from a pipe, as JSON lines\n"
+     "echo '{\"requests\":[{\"prompt\":\"One\"},{\"prompt\":\"Two\",\"temp\":0}]}' | weir stream - | cat",
+     cli_stream_defaults, cli_stream},
+    {CLI_INFO, "info", "[-m MODEL]", "what a model is, and what an engine would allot for it",
+     "Shows the model, its vocabulary and template, the devices of this machine, the build, and the KV "
+     "memory that "
+     "an engine with these options gets.",
+     "# the memory of 32 requests of 2048 tokens\n"
+     "weir info -np 32 -c 2048",
+     NULL, cli_info},
+    {CLI_BENCH, "bench engine", "[-m MODEL] [--streams N,…] [--prompt N,…] [--gen N,…]",
+     "measure weir beside a plain llama.h loop",
+     "Each repetition runs weir's engine and then a plain loop over llama.h with the same prompts, batch "
+     "sizes, "
+     "threads and KV layout: all streams in lock-step, one batch a step, the likeliest token. Prompts are "
+     "random, the "
+     "seed is fixed. The table shows medians; a ratio above 1 means that weir is faster.\n\n"
+     "prefill: prompt tokens until the last stream's first token. decode: tokens after that. TTFT: time to "
+     "first "
+     "token. ITL: time between tokens of one stream.",
+     "# one stream and eight, as CSV too\n"
+     "weir bench engine --streams 1,8 --csv engine.csv\n"
+     "# weir's own time for each token\n"
+     "weir bench engine --emit",
+     cli_bench_engine_defaults, cli_bench_engine},
+    {CLI_VERSION, "version", "", "the versions of weir and of the llama.cpp in it", "", "weir version --json",
+     NULL, cli_version},
+    {0},
+};
+
+/* ---- Pieces ---- */
+
+struct page {
+    cli_text text;
+    int width;
+    const char *bold, *dim, *cyan, *plain;
+};
+
+static struct page page_begin(void)
+{
+    int width = cli_term_out() ? cli_term_columns() : 80;
+    return (struct page){
+        .width = width < 40    ? 40
+                 : width > 100 ? 100
+                               : width, /* longer lines are hard to read */
+        .bold = cli_term_style_out(CLI_BOLD),
+        .dim = cli_term_style_out(CLI_DIM),
+        .cyan = cli_term_style_out(CLI_CYAN),
+        .plain = cli_term_style_out(CLI_PLAIN),
+    };
+}
+
+static cli_exit page_end(struct page *page)
+{
+    cli_out(page->text.bytes, page->text.length);
+    cli_text_fini(&page->text);
+    return CLI_OK;
+}
+
+static void title(struct page *page, const char *string)
+{
+    cli_text_printf(&page->text, "\n%s%s%s\n", page->bold, string, page->plain);
+}
+
+/* "  left      explanation", the explanation wrapped. */
+static void entry(struct page *page, const char *left, const char *explanation, int column)
+{
+    int width = cli_text_width(left, strlen(left));
+    cli_text_printf(&page->text, "  %s%s%s", page->cyan, left, page->plain);
+    if (width + 4 > column) {
+        cli_text_puts(&page->text, "\n");
+        cli_text_fill(&page->text, " ", column);
+    } else
+        cli_text_fill(&page->text, " ", column - width - 2);
+    cli_text_add_wrapped(&page->text, explanation, column, column, page->width);
+    cli_text_puts(&page->text, "\n");
+}
+
+static void exit_codes(struct page *page)
+{
+    title(page, "Exit codes");
+#define X(name, value, text) entry(page, #value, text, 8);
+    CLI_EXIT_MAP(X)
+#undef X
+}
+
+/* Lines "# what" and "command". */
+static void examples(struct page *page, const char *lines)
+{
+    title(page, strchr(lines, '\n') != NULL && strchr(strchr(lines, '\n') + 1, '\n') != NULL ? "Examples"
+                                                                                             : "Example");
+    while (*lines != '\0') {
+        int n = (int)strcspn(lines, "\n");
+        bool comment = lines[0] == '#';
+        cli_text_printf(&page->text, "  %s%.*s%s\n", comment ? page->dim : "", n, lines,
+                        comment ? page->plain : "");
+        lines += n + (lines[n] == '\n');
+    }
+}
+
+/* "-n, --max-tokens N": short spelling, name, argument. */
+static void spelling(const cli_option *option, char *text, size_t capacity)
+{
+    char brief[16] = "";
+    const char *other = option->others;
+    if (other != NULL && other[0] == '-' && other[1] != '-')
+        snprintf(brief, sizeof brief, "%.*s, ", (int)strcspn(other, " "), other);
+    snprintf(text, capacity, "%*s%s%s%s", brief[0] != '\0' ? 0 : 4, brief, option->name,
+             option->argument != NULL ? " " : "", option->argument != NULL ? option->argument : "");
+}
+
+static void options(struct page *page, const cli_command *command)
+{
+    cli_args args;
+    cli_args_init(&args, command);
+    for (int group = 0; group < CLI_N_GROUPS; group++) {
+        bool titled = false;
+        for (const cli_option *option = cli_options; option->name != NULL; option++) {
+            char left[64], value[128], explanation[512];
+            if ((int)option->group != group || !(option->commands & command->bit)) continue;
+            if (!titled) title(page, cli_group_titles[group]);
+            titled = true;
+            spelling(option, left, sizeof left);
+            cli_options_value(&args, option, value, sizeof value);
+            snprintf(explanation, sizeof explanation, "%s%s%s%s", option->help, value[0] != '\0' ? " [" : "",
+                     value, value[0] != '\0' ? "]" : "");
+            entry(page, left, explanation, COLUMN);
+        }
+    }
+    cli_args_fini(&args);
+}
+
+static bool has_env(const cli_command *command)
+{
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if ((option->commands & command->bit) && option->env != NULL) return true;
+    return false;
+}
+
+/* ---- Pages ---- */
+
+cli_exit cli_help_all(void)
+{
+    struct page page = page_begin();
+    cli_text *text = &page.text;
+    cli_text_printf(text, "%sweir%s %s: a streaming inference engine on llama.cpp\n", page.bold, page.plain,
+                    weir_version());
+    title(&page, "Commands");
+    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
+        char left[48];
+        snprintf(left, sizeof left, "weir %s", command->name);
+        entry(&page, left, command->summary, 24);
+    }
+    entry(&page, "weir help COMMAND", "its options, with examples", 24);
+    examples(&page, "weir run -p \"What is a weir?\"");
+    title(&page, "Environment");
+    entry(&page, "WEIR_MODEL", "the model when -m is missing", 24);
+    entry(&page, "WEIR_TEMP, WEIR_CTX, …",
+          "defaults of the options: WEIR_, then the name in capitals with underscores. The command line "
+          "overrides "
+          "them. Prompts, grammars, lists and what is printed have none.",
+          24);
+    entry(&page, "NO_COLOR", "when set: no colours", 24);
+    exit_codes(&page);
+    return page_end(&page);
+}
+
+cli_exit cli_help_command(const cli_command *command)
+{
+    struct page page = page_begin();
+    cli_text *text = &page.text;
+    cli_text_printf(text, "%sweir %s%s%s%s: %s\n", page.bold, command->name,
+                    command->usage[0] != '\0' ? " " : "", command->usage, page.plain, command->summary);
+    if (command->text[0] != '\0') {
+        cli_text_puts(text, "\n");
+        cli_text_add_wrapped(text, command->text, 0, 0, page.width);
+        cli_text_puts(text, "\n");
+    }
+    examples(&page, command->examples);
+    options(&page, command);
+    if (has_env(command)) {
+        cli_text_puts(text, "\n");
+        cli_text_add_wrapped(text,
+                             "Each option with a default may also come from the environment (--top-k 20 as "
+                             "WEIR_TOP_K=20). weir help tells the exit codes.",
+                             0, 0, page.width);
+        cli_text_puts(text, "\n");
+    }
+    return page_end(&page);
+}

@@ -1,0 +1,138 @@
+#include "load.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "signals.h"
+#include "term.h"
+#include "text.h"
+
+#define DEFAULT_MODEL "weir/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+#define BAR           20 /* columns */
+
+/* ---- Log ---- */
+
+static cli_text kept; /* written by the sink, one call at a time; read once it has been taken away */
+
+static void print_line(cli_text *text, weir_log_level level, const char *message)
+{
+    static const char *const names[] = {"debug", "info", "warning", "error"};
+    cli_text_printf(text, "%sweir: %s:%s ", cli_term_style_err(level >= WEIR_LOG_WARN ? CLI_YELLOW : CLI_DIM),
+                    level >= 0 && level <= WEIR_LOG_ERROR ? names[level] : "log",
+                    cli_term_style_err(CLI_PLAIN));
+    cli_text_add_safe(text, message, strlen(message));
+    cli_text_puts(text, "\n");
+}
+
+static void sink(weir_log_level level, const char *message, void *user)
+{
+    const cli_args *args = user;
+    if (level < WEIR_LOG_WARN && !args->verbose) return;
+    if (cli_term_entered()) {
+        print_line(&kept, level, message);
+        return;
+    }
+    cli_text text = {0};
+    print_line(&text, level, message);
+    cli_term_progress_end();
+    fputs(text.bytes, stderr);
+    cli_text_fini(&text);
+}
+
+void cli_load_log(const cli_args *args)
+{
+    weir_log_set(sink, (void *)args);
+}
+
+void cli_load_log_flush(void)
+{
+    weir_log_set(NULL, NULL);
+    if (kept.length > 0) fputs(kept.bytes, stderr);
+    cli_text_fini(&kept);
+}
+
+/* ---- Model ---- */
+
+const char *cli_load_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}
+
+char *cli_load_path(const cli_args *args)
+{
+    if (args->model_path != NULL) return cli_format("%s", args->model_path);
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char *path = NULL;
+    if (cache != NULL && *cache == '/')
+        path = cli_format("%s/%s", cache, DEFAULT_MODEL);
+    else if (home != NULL && *home != '\0')
+        path = cli_format("%s/.cache/%s", home, DEFAULT_MODEL);
+    if (path != NULL && access(path, F_OK) == 0) return path;
+    cli_fail(CLI_NO_MODEL,
+             "no model: give one with -m FILE (or set WEIR_MODEL), or run `make run` once in weir's "
+             "source, which fetches a small one%s%s",
+             path != NULL ? " to " : "", path != NULL ? path : "");
+    cli_free(path);
+    return NULL;
+}
+
+struct loading {
+    const char *name;
+    int shown; /* percent, -1 = nothing yet */
+};
+
+static bool on_progress(float progress, void *user)
+{
+    struct loading *loading = user;
+    int percent = (int)(progress * 100);
+    if (percent > 100) percent = 100;
+    if (percent > loading->shown) {
+        cli_text line = {0};
+        loading->shown = percent;
+        cli_text_printf(&line, "loading %s ", loading->name);
+        cli_text_fill(&line, "█", percent * BAR / 100);
+        cli_text_fill(&line, "░", BAR - percent * BAR / 100);
+        cli_text_printf(&line, " %d %%", percent);
+        cli_term_progress(line.bytes);
+        cli_text_fini(&line);
+    }
+    return cli_signals_ended() == 0;
+}
+
+cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model)
+{
+    struct loading loading = {.name = cli_load_name(path), .shown = -1};
+    weir_model_params params = args->model;
+    weir_error error = {0};
+    params.progress = on_progress;
+    params.progress_user = &loading;
+    if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
+    if (!args->quiet) on_progress(0, &loading);
+    if (args->quiet) loading.shown = 100;
+    weir_status status = weir_model_load(path, &params, model, &error);
+    cli_term_progress_end();
+    if (status != WEIR_OK) {
+        char *context = cli_format("cannot load %s", path);
+        cli_exit code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
+        cli_free(context);
+        return code;
+    }
+    if (cli_signals_ended() == 0) return CLI_OK;
+    weir_model_release(*model);
+    return (cli_exit)(128 + cli_signals_ended());
+}
+
+cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine)
+{
+    weir_error error = {0};
+    if (!args->quiet) cli_term_progress("preparing the engine");
+    weir_status status = weir_engine_create(model, &args->engine, engine, &error);
+    cli_term_progress_end();
+    if (status != WEIR_OK) return cli_fail_error(args, CLI_FAILED, "cannot start the engine", &error);
+    if (cli_signals_ended() == 0) return CLI_OK;
+    weir_engine_destroy(*engine);
+    return (cli_exit)(128 + cli_signals_ended());
+}

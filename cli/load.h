@@ -1,0 +1,26 @@
+/* load.h: the model and the engine that the options ask for, with progress, log and messages.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CLI_LOAD_H
+#define WEIR_CLI_LOAD_H
+
+#include "options.h"
+
+/* Sends the log to stderr: warnings and errors, with --verbose all of it. While the whole screen is in use,
+ * lines are kept until cli_load_log_flush. */
+void cli_load_log(const cli_args *args);
+void cli_load_log_flush(void);
+
+/* The file that -m, WEIR_MODEL or the cache give. Freed with cli_free. NULL after a message: there is none.
+ */
+char *cli_load_path(const cli_args *args);
+
+/* Loads with a progress line; a signal ends it. CLI_OK; CLI_NO_MODEL or the signal's code after a message. */
+cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model);
+
+/* CLI_OK, or a code after a message. */
+cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine);
+
+/* The last part of a path. */
+const char *cli_load_name(const char *path);
+
+#endif

@@ -1,0 +1,405 @@
+/* The table, and what an option's value is. How a command line is read: parse.c. */
+#include "options.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ASK   (CLI_RUN | CLI_STREAM)
+#define LOADS (CLI_RUN | CLI_STREAM | CLI_INFO | CLI_BENCH)
+#define ALL   (LOADS | CLI_VERSION)
+
+#define AT(member)      offsetof(cli_args, member)
+#define SAMPLER(member) offsetof(cli_args, ask.sampler.member)
+
+const char *const cli_group_titles[CLI_N_GROUPS] = {
+    [CLI_ASKING] = "Prompt", [CLI_SAMPLING] = "Sampling", [CLI_LIMITS] = "Limits",
+    [CLI_MODEL] = "Model",   [CLI_ENGINE] = "Engine",     [CLI_MEASURING] = "What is measured",
+    [CLI_OUTPUT] = "Output",
+};
+
+const char *const cli_layouts[] = {"auto", "unified", "per_slot", NULL};
+const char *const cli_kv_types[] = {"f16", "f32", "bf16", "q8_0", "q4_0", NULL};
+
+/* clang-format off */
+const cli_option cli_options[] = {
+    {"--prompt", "-p", CLI_ASKING, CLI_STRING, AT(prompt), "TEXT", "", NULL, NULL, NULL, CLI_RUN,
+     "what to ask; - reads it from stdin, as does a pipe when nothing is asked here"},
+    {"--file", "-f", CLI_ASKING, CLI_FILE, AT(prompt_file), "FILE", "", NULL, NULL, NULL, CLI_RUN,
+     "what to ask, from a file"},
+    {"--system", "-sys", CLI_ASKING, CLI_STRING, AT(system), "TEXT", "", "WEIR_SYSTEM", NULL, NULL, CLI_RUN,
+     "a system message before the prompt"},
+    {"--raw", NULL, CLI_ASKING, CLI_FLAG, AT(raw), NULL, NULL, NULL, NULL, NULL, CLI_RUN,
+     "continue the prompt as it stands, without the model's chat template"},
+    {"--no-thinking", NULL, CLI_ASKING, CLI_FLAG, AT(no_thinking), NULL, NULL, "WEIR_NO_THINKING", NULL, NULL, ASK,
+     "ask a model that reasons to answer at once"},
+
+    {"--temp", "--temperature", CLI_SAMPLING, CLI_FLOAT, SAMPLER(temp), "T", NULL, "WEIR_TEMP", "temp", NULL, ASK,
+     "temperature; 0 = always the likeliest token"},
+    {"--top-k", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(top_k), "N", NULL, "WEIR_TOP_K", "top_k", NULL, ASK,
+     "keep the N likeliest tokens; 0 = off"},
+    {"--top-p", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(top_p), "P", NULL, "WEIR_TOP_P", "top_p", NULL, ASK,
+     "keep the likeliest tokens that add up to P; 1 = off"},
+    {"--min-p", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(min_p), "P", NULL, "WEIR_MIN_P", "min_p", NULL, ASK,
+     "drop tokens less likely than P × the likeliest; 0 = off"},
+    {"--typical", "--typical-p", CLI_SAMPLING, CLI_FLOAT, SAMPLER(typical_p), "P", NULL, "WEIR_TYPICAL", "typical_p",
+     NULL, ASK, "locally typical sampling; 1 = off"},
+    {"--top-nsigma", "--top-n-sigma", CLI_SAMPLING, CLI_FLOAT, SAMPLER(top_n_sigma), "N", NULL, "WEIR_TOP_NSIGMA",
+     "top_n_sigma", NULL, ASK, "keep logits within N standard deviations of the best; -1 = off"},
+    {"--xtc-probability", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(xtc_probability), "P", NULL, "WEIR_XTC_PROBABILITY",
+     "xtc_probability", NULL, ASK, "how often the top choices are excluded; 0 = off"},
+    {"--xtc-threshold", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(xtc_threshold), "P", NULL, "WEIR_XTC_THRESHOLD",
+     "xtc_threshold", NULL, ASK, "what is a top choice; above 0.5 = off"},
+    {"--min-keep", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(min_keep), "N", NULL, "WEIR_MIN_KEEP", "min_keep", NULL, ASK,
+     "the least tokens that top-p, min-p, typical and XTC leave"},
+    {"--dynatemp-range", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(dynatemp_range), "R", NULL, "WEIR_DYNATEMP_RANGE",
+     "dynatemp_range", NULL, ASK, "temperature between T - R and T + R by entropy; 0 = off"},
+    {"--dynatemp-exp", "--dynatemp-exponent", CLI_SAMPLING, CLI_FLOAT, SAMPLER(dynatemp_exponent), "E", NULL,
+     "WEIR_DYNATEMP_EXP", "dynatemp_exponent", NULL, ASK, "its exponent"},
+    {"--mirostat", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(mirostat), "N", NULL, "WEIR_MIROSTAT", "mirostat", NULL, ASK,
+     "Mirostat 1 or 2, in place of top-k, top-p and the like; 0 = off"},
+    {"--mirostat-ent", "--mirostat-tau", CLI_SAMPLING, CLI_FLOAT, SAMPLER(mirostat_tau), "N", NULL,
+     "WEIR_MIROSTAT_ENT", "mirostat_tau", NULL, ASK, "its target entropy (tau)"},
+    {"--mirostat-lr", "--mirostat-eta", CLI_SAMPLING, CLI_FLOAT, SAMPLER(mirostat_eta), "N", NULL,
+     "WEIR_MIROSTAT_LR", "mirostat_eta", NULL, ASK, "its learning rate (eta)"},
+    {"--adaptive-target", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(adaptive_target), "P", NULL, "WEIR_ADAPTIVE_TARGET",
+     "adaptive_target", NULL, ASK, "adaptive-p: aim at tokens of this probability; -1 = off"},
+    {"--adaptive-decay", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(adaptive_decay), "N", NULL, "WEIR_ADAPTIVE_DECAY",
+     "adaptive_decay", NULL, ASK, "its memory"},
+    {"--repeat-penalty", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(penalty_repeat), "N", NULL, "WEIR_REPEAT_PENALTY",
+     "penalty_repeat", NULL, ASK, "divide the logits of tokens that came before; 1 = off"},
+    {"--repeat-last-n", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(penalty_last_n), "N", NULL, "WEIR_REPEAT_LAST_N",
+     "penalty_last_n", NULL, ASK, "how many tokens the penalties look back on; 0 = off"},
+    {"--frequency-penalty", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(penalty_freq), "N", NULL,
+     "WEIR_FREQUENCY_PENALTY", "penalty_freq", NULL, ASK, "for each time that a token came; 0 = off"},
+    {"--presence-penalty", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(penalty_present), "N", NULL,
+     "WEIR_PRESENCE_PENALTY", "penalty_present", NULL, ASK, "for a token that came at all; 0 = off"},
+    {"--dry-multiplier", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(dry_multiplier), "N", NULL, "WEIR_DRY_MULTIPLIER",
+     "dry_multiplier", NULL, ASK, "DRY: penalty for repeating sequences; 0 = off"},
+    {"--dry-base", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(dry_base), "N", NULL, "WEIR_DRY_BASE", "dry_base", NULL, ASK,
+     "its growth with each repeated token"},
+    {"--dry-allowed-length", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(dry_allowed_length), "N", NULL,
+     "WEIR_DRY_ALLOWED_LENGTH", "dry_allowed_length", NULL, ASK, "the longest repetition that costs nothing"},
+    {"--dry-penalty-last-n", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(dry_penalty_last_n), "N", NULL,
+     "WEIR_DRY_PENALTY_LAST_N", "dry_penalty_last_n", NULL, ASK, "how many tokens it looks back on; 0 = off"},
+    {"--dry-sequence-breaker", "--dry-breaker", CLI_SAMPLING, CLI_LIST, AT(ask.dry_breakers), "TEXT",
+     "\\n : \" *", NULL, "dry_breakers", NULL, ASK, "no repetition goes across this; may be given again"},
+    {"--logit-bias", NULL, CLI_SAMPLING, CLI_BIAS, AT(ask.biases), "ID(+/-)N", "", NULL, "logit_bias", NULL, ASK,
+     "make a token likelier (15043+1) or forbid it (15043-inf); may be given again"},
+    {"--ignore-eos", NULL, CLI_SAMPLING, CLI_FLAG, SAMPLER(ignore_eos), NULL, NULL, "WEIR_IGNORE_EOS", "ignore_eos",
+     NULL, ASK, "never choose a token that ends the answer"},
+    {"--samplers", NULL, CLI_SAMPLING, CLI_STRING, AT(ask.order), "A;B;…",
+     "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature", "WEIR_SAMPLERS", "order", NULL, ASK,
+     "which samplers run, in this order"},
+    {"--seed", "-s", CLI_SAMPLING, CLI_SEED, SAMPLER(seed), "N", "another each time", "WEIR_SEED", "seed", NULL, ASK,
+     "seed of the random numbers; -1 = another each time"},
+    {"--grammar", NULL, CLI_SAMPLING, CLI_STRING, AT(ask.grammar), "GBNF", "", NULL, "grammar", NULL, ASK,
+     "the answer follows this grammar"},
+    {"--grammar-file", NULL, CLI_SAMPLING, CLI_FILE, AT(ask.grammar), "FILE", "", NULL, NULL, NULL, ASK,
+     "the same, from a file"},
+    {"--grammar-root", NULL, CLI_SAMPLING, CLI_STRING, AT(ask.grammar_root), "RULE", "root", NULL, "grammar_root", NULL,
+     ASK, "the rule that the grammar begins with"},
+    {"--json-schema", "-j", CLI_SAMPLING, CLI_STRING, AT(ask.json_schema), "SCHEMA", "", NULL, "json_schema", NULL, ASK,
+     "the answer is JSON of this schema; {} = any object"},
+    {"--json-schema-file", "-jf", CLI_SAMPLING, CLI_FILE, AT(ask.json_schema), "FILE", "", NULL, NULL, NULL, ASK,
+     "the same, from a file"},
+
+    {"--max-tokens", "-n --n-predict --predict", CLI_LIMITS, CLI_INT32, AT(ask.max_tokens), "N",
+     "as many as the context holds", "WEIR_MAX_TOKENS", "max_tokens", NULL, ASK, "the longest answer; -1 = no limit"},
+    {"--stop", "-r --reverse-prompt", CLI_LIMITS, CLI_LIST, AT(ask.stop), "TEXT", "", NULL, "stop", NULL, ASK,
+     "end before this text; may be given again"},
+    {"--deadline-ms", NULL, CLI_LIMITS, CLI_INT64, AT(ask.deadline_ms), "MS", "none", "WEIR_DEADLINE_MS", "deadline_ms",
+     NULL, ASK, "end after this time, with what there is"},
+    {"--interval", NULL, CLI_LIMITS, CLI_INT32, AT(ask.interval), "N", NULL, "WEIR_INTERVAL", "interval", NULL, ASK,
+     "bring text every N tokens"},
+    {"--special", NULL, CLI_LIMITS, CLI_FLAG, AT(ask.special), NULL, NULL, NULL, "special", NULL, ASK,
+     "show control tokens in the answer"},
+
+    {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "FILE", "the one that make run fetched", "WEIR_MODEL",
+     NULL, NULL, LOADS, "a GGUF file"},
+    {"--gpu-layers", "-ngl --n-gpu-layers", CLI_MODEL, CLI_INT32, AT(model.n_gpu_layers), "N", "all", "WEIR_GPU_LAYERS",
+     "n_gpu_layers", NULL, LOADS, "layers to keep on the GPU, where there is one"},
+    {"--main-gpu", "-mg", CLI_MODEL, CLI_INT32, AT(model.main_gpu), "N", NULL, "WEIR_MAIN_GPU", "main_gpu", NULL, LOADS,
+     "the GPU for what is not split"},
+    {"--no-mmap", NULL, CLI_MODEL, CLI_FLAG_OFF, AT(model.use_mmap), NULL, NULL, "WEIR_NO_MMAP", "use_mmap", NULL, LOADS,
+     "read the file instead of mapping it"},
+    {"--mlock", NULL, CLI_MODEL, CLI_FLAG, AT(model.use_mlock), NULL, NULL, "WEIR_MLOCK", "use_mlock", NULL, LOADS,
+     "keep the model in memory"},
+
+    {"--ctx", "-c --ctx-size", CLI_ENGINE, CLI_INT32, AT(engine.n_ctx), "N", NULL, "WEIR_CTX", "n_ctx", NULL,
+     CLI_RUN | CLI_STREAM | CLI_INFO,
+     "the longest prompt and answer of one request, tokens; 0 = what the model was trained on"},
+    {"--slots", "-np --parallel", CLI_ENGINE, CLI_INT32, AT(engine.n_slots), "N", NULL, "WEIR_SLOTS", "n_slots", NULL,
+     CLI_RUN | CLI_INFO, "requests at a time"},
+    {"--slots", "-np --parallel", CLI_ENGINE, CLI_INT32, AT(engine.n_slots), "N", "0", "WEIR_SLOTS", "n_slots", NULL,
+     CLI_STREAM, "requests at a time, the others wait; 0 = all of them"},
+    {"--kv", NULL, CLI_ENGINE, CLI_INT32, AT(engine.n_kv), "N", "slots × ctx, as far as memory allows", "WEIR_KV",
+     "n_kv", NULL, CLI_RUN | CLI_STREAM | CLI_INFO, "KV cells in all, tokens"},
+    {"--threads", "-t", CLI_ENGINE, CLI_INT32, AT(engine.n_threads), "N", "as many as processors", "WEIR_THREADS",
+     "n_threads", NULL, LOADS, "threads that compute"},
+    {"--threads-batch", "-tb", CLI_ENGINE, CLI_INT32, AT(engine.n_threads_batch), "N", "as --threads",
+     "WEIR_THREADS_BATCH", "n_threads_batch", NULL, LOADS, "the same for prompts"},
+    {"--batch-size", "-b", CLI_ENGINE, CLI_INT32, AT(engine.n_batch), "N", NULL, "WEIR_BATCH_SIZE", "n_batch", NULL,
+     LOADS, "the most tokens of one tick"},
+    {"--ubatch-size", "-ub", CLI_ENGINE, CLI_INT32, AT(engine.n_ubatch), "N", NULL, "WEIR_UBATCH_SIZE", "n_ubatch", NULL,
+     LOADS, "the most tokens that are computed at once"},
+    {"--chunk", NULL, CLI_ENGINE, CLI_INT32, AT(engine.chunk_size), "N", NULL, "WEIR_CHUNK", "chunk_size", NULL, LOADS,
+     "the most prompt tokens of one request in a tick"},
+    {"--layout", NULL, CLI_ENGINE, CLI_CHOICE, AT(engine.layout), "NAME", NULL, "WEIR_LAYOUT", "layout", cli_layouts,
+     LOADS, "one pool of KV cells, or a lane for each slot: auto, unified, per_slot"},
+    {"--cache-type-k", "-ctk", CLI_ENGINE, CLI_CHOICE, AT(engine.type_k), "TYPE", NULL, "WEIR_CACHE_TYPE_K", "type_k",
+     cli_kv_types, LOADS, "how keys are kept: f16, f32, bf16, q8_0, q4_0"},
+    {"--cache-type-v", "-ctv", CLI_ENGINE, CLI_CHOICE, AT(engine.type_v), "TYPE", NULL, "WEIR_CACHE_TYPE_V", "type_v",
+     cli_kv_types, LOADS, "how values are kept"},
+
+    {"--streams", NULL, CLI_MEASURING, CLI_NUMBERS, AT(streams), "N,…", "1,2,4,8,16,32", NULL, NULL, NULL, CLI_BENCH,
+     "streams at a time"},
+    {"--prompt", "-p", CLI_MEASURING, CLI_NUMBERS, AT(prompt_lengths), "N,…", "128", NULL, NULL, NULL, CLI_BENCH,
+     "tokens of each prompt"},
+    {"--gen", "-n", CLI_MEASURING, CLI_NUMBERS, AT(answer_lengths), "N,…", "32", NULL, NULL, NULL, CLI_BENCH,
+     "tokens of each answer"},
+    {"--repeat", NULL, CLI_MEASURING, CLI_INT32, AT(repeat), "N", NULL, NULL, NULL, NULL, CLI_BENCH,
+     "times that each is measured; the median counts"},
+    {"--no-plain", NULL, CLI_MEASURING, CLI_FLAG, AT(no_plain), NULL, NULL, NULL, NULL, NULL, CLI_BENCH,
+     "leave out the plain llama.h loop"},
+    {"--emit", NULL, CLI_MEASURING, CLI_FLAG, AT(emit), NULL, NULL, NULL, NULL, NULL, CLI_BENCH,
+     "measure weir's own time for each token and its memory instead, on a model without weights"},
+    {"--csv", NULL, CLI_OUTPUT, CLI_STRING, AT(csv_path), "FILE", "", NULL, NULL, NULL, CLI_BENCH,
+     "also write the figures of each repetition to a file"},
+
+    {"--json", NULL, CLI_OUTPUT, CLI_FLAG, AT(json), NULL, NULL, NULL, NULL, NULL, ALL, "print JSON for machines"},
+    {"--quiet", "-q", CLI_OUTPUT, CLI_FLAG, AT(quiet), NULL, NULL, "WEIR_QUIET", NULL, NULL,
+     CLI_RUN | CLI_STREAM | CLI_BENCH, "no progress, no figures"},
+    {"--verbose", "-v", CLI_OUTPUT, CLI_FLAG, AT(verbose), NULL, NULL, "WEIR_VERBOSE", NULL, NULL, LOADS,
+     "show the log of weir and llama.cpp"},
+    {"--help", "-h -?", CLI_OUTPUT, CLI_FLAG, AT(help), NULL, NULL, NULL, NULL, NULL, ALL, "this text"},
+    {0},
+};
+/* clang-format on */
+
+_Static_assert(sizeof cli_options / sizeof *cli_options <= CLI_OPTIONS_MAX, "cli_args.given is too short");
+
+/* ---- Asks and arguments ---- */
+
+static void list_fini(cli_list *list)
+{
+    for (size_t i = 0; i < list->n; i++) cli_free(list->items[i]);
+    cli_free(list->items);
+    *list = (cli_list){0};
+}
+
+static cli_list list_copy(const cli_list *from)
+{
+    cli_list to = {0};
+    cli_grow(&to.items, &to.capacity, from->n, sizeof *to.items);
+    for (size_t i = 0; i < from->n; i++) to.items[to.n++] = cli_format("%s", from->items[i]);
+    return to;
+}
+
+void cli_ask_init(cli_ask *ask)
+{
+    weir_request request = weir_request_default();
+    *ask = (cli_ask){
+        .sampler = weir_sampler_params_default(),
+        .max_tokens = request.max_tokens,
+        .interval = request.interval,
+        .deadline_ms = request.deadline_ms,
+    };
+}
+
+void cli_ask_fini(cli_ask *ask)
+{
+    list_fini(&ask->stop);
+    list_fini(&ask->dry_breakers);
+    cli_free(ask->biases.items);
+    cli_free(ask->order);
+    cli_free(ask->grammar);
+    cli_free(ask->grammar_root);
+    cli_free(ask->json_schema);
+    *ask = (cli_ask){0};
+}
+
+static char *string_copy(const char *string)
+{
+    return string == NULL ? NULL : cli_format("%s", string);
+}
+
+void cli_ask_copy(cli_ask *to, const cli_ask *from)
+{
+    *to = *from;
+    to->order = string_copy(from->order);
+    to->grammar = string_copy(from->grammar);
+    to->grammar_root = string_copy(from->grammar_root);
+    to->json_schema = string_copy(from->json_schema);
+    to->stop = list_copy(&from->stop);
+    to->dry_breakers = list_copy(&from->dry_breakers);
+    to->biases = (cli_biases){0};
+    cli_grow(&to->biases.items, &to->biases.capacity, from->biases.n, sizeof *to->biases.items);
+    for (size_t i = 0; i < from->biases.n; i++) to->biases.items[to->biases.n++] = from->biases.items[i];
+}
+
+void cli_ask_request(cli_ask *ask, weir_request *request)
+{
+    weir_sampler_params *sampler = &ask->sampler;
+    sampler->order = ask->order;
+    sampler->grammar = ask->grammar;
+    sampler->grammar_root = ask->grammar_root;
+    sampler->json_schema = ask->json_schema;
+    sampler->logit_bias = ask->biases.items;
+    sampler->n_logit_bias = ask->biases.n;
+    sampler->dry_breakers = ask->dry_breakers.n > 0 ? (const char *const *)ask->dry_breakers.items : NULL;
+    sampler->n_dry_breakers = ask->dry_breakers.n;
+    request->sampler = sampler;
+    request->max_tokens = ask->max_tokens;
+    request->interval = ask->interval;
+    request->deadline_ms = ask->deadline_ms;
+    request->special = ask->special;
+    request->stop = (const char *const *)ask->stop.items;
+    request->n_stop = ask->stop.n;
+}
+
+void cli_args_init(cli_args *args, const cli_command *command)
+{
+    *args = (cli_args){
+        .command = command,
+        .model = weir_model_params_default(),
+        .engine = weir_engine_params_default(),
+    };
+    cli_ask_init(&args->ask);
+    if (command->defaults != NULL) command->defaults(args);
+}
+
+void cli_args_fini(cli_args *args)
+{
+    cli_ask_fini(&args->ask);
+    cli_free(args->model_path);
+    cli_free(args->prompt);
+    cli_free(args->prompt_file);
+    cli_free(args->system);
+    cli_free(args->csv_path);
+    cli_free(args->streams.items);
+    cli_free(args->prompt_lengths.items);
+    cli_free(args->answer_lengths.items);
+    list_fini(&args->words);
+}
+
+/* ---- Names ---- */
+
+static bool spelled(const cli_option *option, const char *spelling, size_t length)
+{
+    if (strlen(option->name) == length && memcmp(option->name, spelling, length) == 0) return true;
+    for (const char *other = option->others; other != NULL && *other != '\0';) {
+        size_t n = strcspn(other, " ");
+        if (n == length && memcmp(other, spelling, n) == 0) return true;
+        other += n + (other[n] == ' ');
+    }
+    return false;
+}
+
+const cli_option *cli_options_find(unsigned command, const char *spelling, size_t length)
+{
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if ((option->commands & command) && spelled(option, spelling, length)) return option;
+    return NULL;
+}
+
+const cli_option *cli_options_by_field(unsigned command, const char *field)
+{
+    const char *dot = strrchr(field, '.');
+    if (dot != NULL) field = dot + 1;
+    size_t length = strcspn(field, "[");
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if ((option->commands & command) && option->field != NULL && strlen(option->field) == length &&
+            memcmp(option->field, field, length) == 0)
+            return option;
+    return NULL;
+}
+
+bool cli_options_given(const cli_args *args, const char *name)
+{
+    const cli_option *option = cli_options_find(args->command->bit, name, strlen(name));
+    return option != NULL && args->given[option - cli_options];
+}
+
+static bool in_requests(const cli_option *option)
+{
+    return option->field != NULL && option->target < sizeof(cli_ask);
+}
+
+const cli_option *cli_options_by_key(const char *key)
+{
+    char spelling[64] = "--";
+    size_t n = strlen(key);
+    if (n + 3 > sizeof spelling) return NULL;
+    for (size_t i = 0; i <= n; i++) spelling[i + 2] = (char)(key[i] == '_' ? '-' : key[i]);
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if (in_requests(option) && (strcmp(option->field, key) == 0 ||
+                                    (strchr(key, '-') == NULL && spelled(option, spelling, n + 2))))
+            return option;
+    return NULL;
+}
+
+int cli_options_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 48 }; /* names beyond that resemble nothing */
+    int rows[3][LONGEST + 1];
+    int n = (int)strlen(a), m = (int)strlen(b);
+    if (n > LONGEST || m > LONGEST) return LONGEST;
+    for (int j = 0; j <= m; j++) rows[0][j] = j;
+    for (int i = 1; i <= n; i++) {
+        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
+        row[0] = i;
+        for (int j = 1; j <= m; j++) {
+            int best = above[j - 1] + (a[i - 1] != b[j - 1]);
+            if (above[j] + 1 < best) best = above[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && above2[j - 2] + 1 < best)
+                best = above2[j - 2] + 1;
+            row[j] = best;
+        }
+    }
+    return rows[n % 3][m];
+}
+
+const char *cli_options_similar_key(const char *key, const char *const *more, size_t n)
+{
+    const char *best = NULL;
+    int least =
+        (int)strlen(key) / 3 + 2; /* as many typing errors as a name of this length may have, plus one */
+    for (size_t i = 0; i < n; i++) {
+        int distance = cli_options_distance(key, more[i]);
+        if (distance < least) {
+            least = distance;
+            best = more[i];
+        }
+    }
+    for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        if (!in_requests(option)) continue;
+        int distance = cli_options_distance(key, option->field);
+        if (distance < least) {
+            least = distance;
+            best = option->field;
+        }
+    }
+    return best;
+}
+
+/* ---- Values ---- */
+
+void cli_options_value(const void *target, const cli_option *option, char *text, size_t capacity)
+{
+    const char *at = (const char *)target + option->target;
+    text[0] = '\0';
+    if (option->standard != NULL) {
+        snprintf(text, capacity, "%s", option->standard);
+        return;
+    }
+    switch (option->kind) {
+    case CLI_INT32: snprintf(text, capacity, "%d", *(const int32_t *)at); break;
+    case CLI_INT64: snprintf(text, capacity, "%lld", (long long)*(const int64_t *)at); break;
+    case CLI_SEED: snprintf(text, capacity, "%u", *(const uint32_t *)at); break;
+    case CLI_FLOAT: snprintf(text, capacity, "%g", (double)*(const float *)at); break;
+    case CLI_CHOICE: snprintf(text, capacity, "%s", option->choices[*(const int *)at]); break;
+    default: break;
+    }
+}

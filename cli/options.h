@@ -1,0 +1,146 @@
+/* options.h: every option of every command, in one table: parsing, defaults, environment, help, the names of
+ * a request file's fields and "did you mean" all read it. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CLI_OPTIONS_H
+#define WEIR_CLI_OPTIONS_H
+
+#include "cli.h"
+
+#define CLI_OPTIONS_MAX 96 /* the table is checked against it when it is compiled */
+
+typedef struct cli_list {
+    char **items; /* [n] */
+    size_t n;
+    size_t capacity;
+} cli_list;
+
+typedef struct cli_numbers {
+    int32_t *items; /* [n] */
+    size_t n;
+    size_t capacity;
+} cli_numbers;
+
+typedef struct cli_biases {
+    weir_logit_bias *items; /* [n] */
+    size_t n;
+    size_t capacity;
+} cli_biases;
+
+/* What one request may set for itself: on the command line, at the top of a request file, in each request.
+ * The strings that sampler points to are owned here; fini frees them. */
+typedef struct cli_ask {
+    weir_sampler_params sampler; /* its arrays are filled in by cli_ask_request */
+    char *order, *grammar, *grammar_root, *json_schema;
+    cli_list stop, dry_breakers;
+    cli_biases biases;
+    int32_t max_tokens, interval;
+    int64_t deadline_ms;
+    bool special;
+} cli_ask;
+
+typedef struct cli_args {
+    cli_ask ask; /* first: an option's target in it is the same in a cli_ask alone */
+    const cli_command *command;
+    weir_model_params model;
+    weir_engine_params engine;
+    char *model_path, *prompt, *prompt_file, *system;
+    cli_list words; /* what is no option */
+    bool raw, no_thinking;
+    bool json, quiet, verbose, help;
+    bool given[CLI_OPTIONS_MAX]; /* by position in cli_options: set by a word of the command line */
+    /* bench engine */
+    cli_numbers streams, prompt_lengths, answer_lengths;
+    int32_t repeat;
+    char *csv_path;
+    bool no_plain, emit;
+} cli_args;
+
+typedef enum cli_kind {
+    CLI_FLAG,     /* bool, becomes true */
+    CLI_FLAG_OFF, /* bool, becomes false */
+    CLI_INT32,
+    CLI_INT64,
+    CLI_SEED,   /* uint32_t; -1 = WEIR_SEED_RANDOM */
+    CLI_FLOAT,  /* the library checks ranges, NaN and infinity */
+    CLI_STRING, /* char *, owned */
+    CLI_FILE,   /* char *, owned: the contents of the file that was named */
+    CLI_CHOICE, /* an enum: the position in `choices` */
+    CLI_LIST,   /* cli_list: each use adds one */
+    CLI_BIAS,   /* cli_biases: TOKEN+BIAS or TOKEN-BIAS; each use adds one */
+    CLI_NUMBERS /* cli_numbers: 1,2,4 */
+} cli_kind;
+
+typedef enum cli_group {
+    CLI_ASKING,
+    CLI_SAMPLING,
+    CLI_LIMITS,
+    CLI_MODEL,
+    CLI_ENGINE,
+    CLI_MEASURING,
+    CLI_OUTPUT,
+    CLI_N_GROUPS,
+} cli_group;
+
+typedef struct cli_option {
+    const char *name;   /* "--top-k" */
+    const char *others; /* other spellings, apart by blanks: "-n --n-predict"; NULL = none */
+    cli_group group;
+    cli_kind kind;
+    size_t target;        /* offset in cli_args */
+    const char *argument; /* "N"; NULL for flags */
+    const char *standard; /* the default in words; NULL = the target's value, "" = none is shown */
+    const char *env;      /* variable that sets it; NULL = none */
+    const char *field;    /* name in the library's params and in request files; NULL = in neither */
+    const char *const *choices;
+    unsigned commands; /* bits of those that know it */
+    const char *help;
+} cli_option;
+
+extern const cli_option cli_options[]; /* ends with a NULL name */
+extern const char *const cli_group_titles[CLI_N_GROUPS];
+
+/* Names of the layouts and KV types, by value; end with NULL. */
+extern const char *const cli_layouts[];
+extern const char *const cli_kv_types[];
+
+void cli_ask_init(cli_ask *ask);
+void cli_ask_fini(cli_ask *ask);
+void cli_ask_copy(cli_ask *to, const cli_ask *from);
+
+/* Points request and its sampler at what *ask holds; valid while *ask is. */
+void cli_ask_request(cli_ask *ask, weir_request *request);
+
+/* Defaults of a command. Freed with fini. */
+void cli_args_init(cli_args *args, const cli_command *command);
+void cli_args_fini(cli_args *args);
+
+/* Environment, then words argv[0 .. n). CLI_OK, or CLI_USAGE or CLI_FAILED (a file) after a message. */
+cli_exit cli_options_parse(cli_args *args, int n, char **argv);
+
+/* Sets one option from text; `shown` is how the user called it. CLI_OK, or a code after a message. */
+cli_exit cli_options_set(void *target, const cli_option *option, const char *shown, const char *value);
+
+/* Whether the command line, and not only the environment, sets the option of this name. */
+bool cli_options_given(const cli_args *args, const char *name);
+
+/* The option of a command that this spelling names, NULL = none. */
+const cli_option *cli_options_find(unsigned command, const char *spelling, size_t length);
+
+/* The option of a command whose value is this field of the library's params, e.g.
+ * "requests[0].sampler.top_p"; NULL = none. */
+const cli_option *cli_options_by_field(unsigned command, const char *field);
+
+/* The option that a request file calls `key`: its field, or a long spelling with underscores. NULL = none. */
+const cli_option *cli_options_by_key(const char *key);
+
+/* The key that resembles this one most; NULL = none does. Static, or valid as long as `more`, further keys,
+ * [n].
+ */
+const char *cli_options_similar_key(const char *key, const char *const *more, size_t n);
+
+/* How far two names are apart: insertions, deletions, replacements and swaps of neighbours. */
+int cli_options_distance(const char *a, const char *b);
+
+/* The current value as text, e.g. of a fresh cli_args: the default. "" when there is nothing to show. */
+void cli_options_value(const void *target, const cli_option *option, char *text, size_t capacity);
+
+#endif

@@ -1,0 +1,76 @@
+#include "out.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "signals.h"
+
+#define PIECE 512 /* POSIX's least PIPE_BUF: a pipe that polls writable takes that without blocking */
+
+static bool closed;      /* the reader has left */
+static int failure;      /* errno of another failure */
+static int64_t given_up; /* when a signal's second is over; 0 = no signal yet */
+
+/* Whether stdout takes a piece now. */
+static bool writable(void)
+{
+    for (;;) {
+        struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+        int n = poll(&out, 1, 100);
+        if (n > 0) return true; /* also for errors: write() tells which */
+        if (n < 0 && errno != EINTR) return true;
+        if (cli_signals_ended() == 0) continue;
+        if (given_up == 0) given_up = weir__clock_deadline_ns(1000);
+        if (weir__clock_now_ns() >= given_up) return false;
+    }
+}
+
+bool cli_out(const char *bytes, size_t n)
+{
+    while (n > 0) {
+        if (closed || failure != 0 || !writable()) return false;
+        ssize_t written = write(STDOUT_FILENO, bytes, n < PIECE ? n : PIECE);
+        if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (written < 0) {
+            closed = errno == EPIPE;
+            failure = closed ? 0 : errno;
+            return false;
+        }
+        bytes += written;
+        n -= (size_t)written;
+    }
+    return !closed && failure == 0;
+}
+
+bool cli_out_json(json_t *json)
+{
+    /* Six digits are more than any measurement has. */
+    char *line = json == NULL ? NULL : json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    json_decref(json);
+    if (line == NULL) cli_no_memory();
+    bool written = cli_out(line, strlen(line)) && cli_out("\n", 1);
+    free(line); /* jansson's own memory */
+    return written;
+}
+
+bool cli_out_closed(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = 0};
+    if (!closed && failure == 0 && poll(&out, 1, 0) > 0 && (out.revents & POLLERR)) closed = true;
+    return closed || failure != 0;
+}
+
+cli_exit cli_out_finish(cli_exit code)
+{
+    if (failure != 0) {
+        int error = failure;
+        failure = 0;
+        code = cli_fail(CLI_FAILED, "cannot write to stdout: %s", strerror(error));
+    }
+    if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
+    return closed ? CLI_OK : code;
+}

@@ -1,0 +1,253 @@
+/* Command line and environment into cli_args; the functions are options.h's. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file.h"
+#include "options.h"
+
+static cli_exit bad_value(const char *shown, const char *value, const char *expected)
+{
+    return cli_fail(CLI_USAGE, "%s is \"%.80s\"; expected: %s", shown, value, expected);
+}
+
+static bool parse_integer(const char *value, long long min, long long max, long long *number)
+{
+    char *end;
+    errno = 0;
+    *number = strtoll(value, &end, 10);
+    return end != value && *end == '\0' && errno == 0 && *number >= min && *number <= max;
+}
+
+static cli_exit set_integer(void *at, const cli_option *option, const char *shown, const char *value)
+{
+    long long number;
+    switch (option->kind) {
+    case CLI_INT32:
+        if (!parse_integer(value, INT32_MIN, INT32_MAX, &number))
+            return bad_value(shown, value, "a whole number of at most 31 bits");
+        *(int32_t *)at = (int32_t)number;
+        return CLI_OK;
+    case CLI_INT64:
+        if (!parse_integer(value, INT64_MIN, INT64_MAX, &number))
+            return bad_value(shown, value, "a whole number");
+        *(int64_t *)at = number;
+        return CLI_OK;
+    default:
+        if (!parse_integer(value, -1, UINT32_MAX, &number))
+            return bad_value(shown, value, "0 to 4294967295, or -1 for another each time");
+        *(uint32_t *)at = number < 0 ? WEIR_SEED_RANDOM : (uint32_t)number;
+        return CLI_OK;
+    }
+}
+
+static cli_exit set_float(float *at, const char *shown, const char *value)
+{
+    char *end;
+    double number = strtod(value, &end);
+    if (end == value || *end != '\0') return bad_value(shown, value, "a number");
+    *at = (float)number;
+    return CLI_OK;
+}
+
+static cli_exit set_flag(bool *at, bool on, const char *shown, const char *value)
+{
+    static const char *const yes[] = {"1", "true", "yes", "on"}, *const no[] = {"0", "false", "no", "off",
+                                                                                ""};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
+        if (strcmp(value, yes[i]) == 0) {
+            *at = on;
+            return CLI_OK;
+        }
+    }
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
+        if (strcmp(value, no[i]) == 0) {
+            *at = !on;
+            return CLI_OK;
+        }
+    }
+    return bad_value(shown, value, "1 or 0");
+}
+
+static cli_exit set_choice(int *at, const cli_option *option, const char *shown, const char *value)
+{
+    char expected[128] = "";
+    for (int i = 0; option->choices[i] != NULL; i++) {
+        if (strcmp(option->choices[i], value) == 0) {
+            *at = i;
+            return CLI_OK;
+        }
+        size_t n = strlen(expected);
+        snprintf(expected + n, sizeof expected - n, "%s%s", i == 0 ? "" : ", ", option->choices[i]);
+    }
+    return bad_value(shown, value, expected);
+}
+
+/* "15043+1", "15043-2.5", "15043-inf" */
+static cli_exit add_bias(cli_biases *biases, const char *shown, const char *value)
+{
+    char *end, *bias_end;
+    errno = 0;
+    long token = strtol(value, &end, 10);
+    if (end == value || errno != 0 || token < INT32_MIN || token > INT32_MAX || (*end != '+' && *end != '-'))
+        return bad_value(shown, value, "TOKEN+BIAS or TOKEN-BIAS, e.g. 15043+1 or 15043-inf");
+    double bias = strtod(end, &bias_end);
+    if (bias_end == end || *bias_end != '\0') return bad_value(shown, value, "a number after the sign");
+    cli_grow(&biases->items, &biases->capacity, biases->n + 1, sizeof *biases->items);
+    biases->items[biases->n++] = (weir_logit_bias){.token = (int32_t)token, .bias = (float)bias};
+    return CLI_OK;
+}
+
+static cli_exit set_numbers(cli_numbers *numbers, const char *shown, const char *value)
+{
+    const char *rest = value;
+    numbers->n = 0;
+    for (;;) {
+        char *end;
+        errno = 0;
+        long number = strtol(rest, &end, 10);
+        if (end == rest || (*end != ',' && *end != '\0') || errno != 0 || number < 1 || number > 1 << 20)
+            return bad_value(shown, value, "numbers from 1 to 1048576, apart by commas");
+        cli_grow(&numbers->items, &numbers->capacity, numbers->n + 1, sizeof *numbers->items);
+        numbers->items[numbers->n++] = (int32_t)number;
+        if (*end == '\0') return CLI_OK;
+        rest = end + 1;
+    }
+}
+
+static cli_exit set_file(char **at, const char *shown, const char *value)
+{
+    char *bytes;
+    size_t length;
+    cli_exit code = cli_file_read(value, shown, &bytes, &length);
+    if (code != CLI_OK) return code;
+    if (memchr(bytes, '\0', length) != NULL) {
+        cli_free(bytes);
+        return cli_fail(CLI_FAILED, "cannot read %s from %s: it has a NUL byte and is no text", shown, value);
+    }
+    cli_free(*at);
+    *at = bytes;
+    return CLI_OK;
+}
+
+cli_exit cli_options_set(void *target, const cli_option *option, const char *shown, const char *value)
+{
+    void *at = (char *)target + option->target;
+    cli_list *list = at;
+    char **string = at;
+    switch (option->kind) {
+    case CLI_FLAG:
+    case CLI_FLAG_OFF: return set_flag(at, option->kind == CLI_FLAG, shown, value);
+    case CLI_INT32:
+    case CLI_INT64:
+    case CLI_SEED: return set_integer(at, option, shown, value);
+    case CLI_FLOAT: return set_float(at, shown, value);
+    case CLI_CHOICE: return set_choice(at, option, shown, value);
+    case CLI_BIAS: return add_bias(at, shown, value);
+    case CLI_NUMBERS: return set_numbers(at, shown, value);
+    case CLI_FILE: return set_file(string, shown, value);
+    case CLI_STRING:
+        cli_free(*string);
+        *string = cli_format("%s", value);
+        return CLI_OK;
+    case CLI_LIST:
+        cli_grow(&list->items, &list->capacity, list->n + 1, sizeof *list->items);
+        list->items[list->n++] = cli_format("%s", value);
+        return CLI_OK;
+    }
+    return CLI_OK;
+}
+
+/* ---- Words ---- */
+
+/* The spelling of this command that resembles the given one most, "" when none does. */
+static void similar(unsigned command, const char *given, char *text, size_t capacity)
+{
+    int least = (int)strlen(given) / 3 + 2;
+    text[0] = '\0';
+    for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        if (!(option->commands & command)) continue;
+        char spellings[128];
+        snprintf(spellings, sizeof spellings, "%s %s", option->name, option->others ? option->others : "");
+        char *rest = NULL;
+        for (char *one = strtok_r(spellings, " ", &rest); one != NULL; one = strtok_r(NULL, " ", &rest)) {
+            int distance = cli_options_distance(given, one);
+            if (distance >= least || (strlen(one) < 4 && distance > 1)) continue;
+            least = distance;
+            snprintf(text, capacity, "%s", one);
+        }
+    }
+}
+
+static cli_exit unknown(const cli_args *args, const char *word, size_t length)
+{
+    char given[64], best[64], elsewhere[96] = "";
+    snprintf(given, sizeof given, "%.*s", (int)(length < 60 ? length : 60), word);
+    similar(args->command->bit, given, best, sizeof best);
+    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
+        if (!cli_options_find(command->bit, word, length)) continue;
+        snprintf(elsewhere, sizeof elsewhere, " (weir %s has it)", command->name);
+        break;
+    }
+    if (best[0] != '\0' && elsewhere[0] == '\0')
+        return cli_fail(CLI_USAGE, "weir %s has no option %s; did you mean %s?", args->command->name, given,
+                        best);
+    return cli_fail(CLI_USAGE, "weir %s has no option %s%s; weir help %s lists them", args->command->name,
+                    given, elsewhere, args->command->name);
+}
+
+static bool is_flag(const cli_option *option)
+{
+    return option->kind == CLI_FLAG || option->kind == CLI_FLAG_OFF;
+}
+
+/* Reads the option at argv[0], and its value where that is a word of its own. *used words. */
+static cli_exit parse_option(cli_args *args, int n, char **argv, int *used)
+{
+    unsigned command = args->command->bit;
+    const char *word = argv[0];
+    size_t length = strcspn(word, "=");
+    const char *value = word[length] == '=' ? word + length + 1 : NULL;
+    const cli_option *option = cli_options_find(command, word, length);
+    char shown[64];
+    *used = 1;
+    if (option == NULL) return unknown(args, word, length);
+    args->given[option - cli_options] = true;
+    snprintf(shown, sizeof shown, "%.*s", (int)length, word);
+    if (is_flag(option)) return cli_options_set(args, option, shown, value != NULL ? value : "1");
+    if (value == NULL) {
+        bool other = n > 1 && argv[1][0] == '-' && cli_options_find(command, argv[1], strcspn(argv[1], "="));
+        if (n < 2 || other)
+            return cli_fail(CLI_USAGE, "%s needs a value: %s %s%s%s", shown, shown, option->argument,
+                            other ? "; a value that looks like an option: " : "",
+                            other ? "--name=value" : "");
+        value = argv[1];
+        *used = 2;
+    }
+    return cli_options_set(args, option, shown, value);
+}
+
+cli_exit cli_options_parse(cli_args *args, int n, char **argv)
+{
+    cli_exit code = CLI_OK;
+    for (const cli_option *option = cli_options; option->name != NULL && code == CLI_OK; option++) {
+        if (!(option->commands & args->command->bit) || option->env == NULL) continue;
+        const char *value = getenv(option->env);
+        if (value != NULL && *value != '\0') code = cli_options_set(args, option, option->env, value);
+    }
+    bool only_words = false;
+    for (int i = 0, used; i < n && code == CLI_OK; i += used) {
+        used = 1;
+        if (!only_words && strcmp(argv[i], "--") == 0)
+            only_words = true;
+        else if (!only_words && argv[i][0] == '-' && argv[i][1] != '\0')
+            code = parse_option(args, n - i, argv + i, &used);
+        else {
+            cli_grow(&args->words.items, &args->words.capacity, args->words.n + 1, sizeof *args->words.items);
+            args->words.items[args->words.n++] = cli_format("%s", argv[i]);
+        }
+    }
+    return code;
+}

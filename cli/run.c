@@ -1,0 +1,284 @@
+/* weir run: one prompt, one answer. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "figures.h"
+#include "file.h"
+#include "load.h"
+#include "out.h"
+#include "signals.h"
+#include "term.h"
+
+#define PATIENCE_NS (300 * WEIR__NS_PER_MS) /* how long nothing may happen before a line says why */
+
+struct run {
+    const cli_args *args;
+    weir_model *model;
+    weir_engine *engine;
+    weir_chat *chat;          /* NULL: the prompt as it stands */
+    weir_chat_parser *parser; /* NULL: the answer is content */
+    weir_stream *stream;
+    char *prompt;
+    size_t prompt_length;
+    size_t n_prompt; /* tokens */
+    int64_t load_ns, submitted_ns;
+    bool live; /* prints as it comes */
+    bool thinking;
+    cli_text content, reasoning;
+    int32_t *tokens; /* [n_tokens] */
+    size_t n_tokens, tokens_capacity;
+    weir_reason reason;
+};
+
+void cli_run_defaults(cli_args *args)
+{
+    args->engine.n_slots = 1;
+}
+
+/* ---- The prompt ---- */
+
+static cli_exit read_prompt(struct run *run)
+{
+    const cli_args *args = run->args;
+    const char *prompt = args->prompt;
+    int given = (prompt != NULL) + (args->prompt_file != NULL) + (args->words.n > 0);
+    if (given > 1 || args->words.n > 1)
+        return cli_fail(CLI_USAGE,
+                        "there is more than one prompt: use -p TEXT, -f FILE, or one word (\"in quotes\")");
+    if (args->words.n == 1) prompt = args->words.items[0];
+    if (given == 0 && isatty(STDIN_FILENO))
+        return cli_fail(CLI_USAGE, "there is no prompt: weir run -p \"What is a weir?\", or pipe one in");
+    if (given == 0 || (prompt != NULL && strcmp(prompt, "-") == 0)) {
+        cli_exit code = cli_file_read("-", "the prompt", &run->prompt, &run->prompt_length);
+        if (code != CLI_OK) return code;
+    } else {
+        prompt = prompt != NULL ? prompt : args->prompt_file;
+        run->prompt_length = strlen(prompt);
+        run->prompt = cli_copy(prompt, run->prompt_length + 1);
+    }
+    /* The newline that ends what echo and editors write is no part of a question. */
+    if (!args->raw)
+        while (run->prompt_length > 0 && run->prompt[run->prompt_length - 1] == '\n')
+            run->prompt[--run->prompt_length] = '\0';
+    if (run->prompt_length == 0) return cli_fail(CLI_USAGE, "the prompt is empty");
+    return CLI_OK;
+}
+
+static cli_exit render(struct run *run)
+{
+    const cli_args *args = run->args;
+    weir_model_info info = {.size = sizeof info};
+    weir_error error = {0};
+    weir_model_describe(run->model, &info);
+    if (args->raw && args->system != NULL)
+        return cli_fail(CLI_USAGE,
+                        "--raw takes the prompt as it stands, so --system cannot be given with it");
+    if (args->raw) return CLI_OK;
+    if (info.chat_template == NULL) {
+        if (args->system != NULL)
+            return cli_fail(CLI_USAGE, "this model has no chat template, so --system has no place to go");
+        if (!args->quiet)
+            fprintf(stderr, "%sthis model has no chat template: it continues the prompt as it stands%s\n",
+                    cli_term_style_err(CLI_DIM), cli_term_style_err(CLI_PLAIN));
+        return CLI_OK;
+    }
+    if (memchr(run->prompt, '\0', run->prompt_length) != NULL)
+        return cli_fail(CLI_USAGE,
+                        "the prompt has a NUL byte, which a chat message cannot have; --raw takes it");
+    const weir_message messages[] = {{"system", args->system}, {"user", run->prompt}};
+    weir_chat_params params = weir_chat_params_default();
+    params.messages = args->system != NULL ? messages : messages + 1;
+    params.n_messages = args->system != NULL ? 2 : 1;
+    params.json_schema = args->ask.json_schema;
+    params.enable_thinking = !args->no_thinking;
+    if (weir_chat_create(run->model, &params, &run->chat, &error) != WEIR_OK)
+        return cli_fail_error(args, CLI_REFUSED, "cannot render the prompt", &error);
+    if (weir_chat_parser_create(run->chat, &run->parser, &error) != WEIR_OK)
+        return cli_fail_error(args, CLI_FAILED, NULL, &error);
+    return CLI_OK;
+}
+
+static cli_exit submit(struct run *run)
+{
+    cli_ask ask;
+    weir_error error = {0};
+    weir_request request = weir_request_default();
+    cli_exit code = CLI_OK;
+    const char *text = run->prompt;
+    size_t length = run->prompt_length;
+    cli_ask_copy(&ask, &run->args->ask);
+    cli_ask_request(&ask, &request);
+    if (run->chat != NULL) {
+        request.chat = run->chat;
+        text = weir_chat_prompt(run->chat, &length);
+        ask.sampler.json_schema = NULL; /* the chat has it */
+    } else {
+        request.text = text;
+        request.text_length = length;
+    }
+    (void)weir_tokenize(run->model, text, length, true, true, NULL, 0, &run->n_prompt,
+                        NULL); /* only the number */
+    run->submitted_ns = weir__clock_now_ns();
+    if (weir_stream_create(&run->stream, &error) != WEIR_OK)
+        code = cli_fail_error(run->args, CLI_FAILED, NULL, &error);
+    else if (weir_engine_submit(run->engine, &request, 1, &run->stream, &error) != WEIR_OK)
+        code = cli_fail_error(run->args, CLI_REFUSED, "the request was refused", &error);
+    cli_ask_fini(&ask);
+    return code;
+}
+
+/* ---- The answer ---- */
+
+static void show(const char *bytes, size_t n)
+{
+    if (cli_term_out()) {
+        cli_text safe = {0};
+        cli_text_add_safe(&safe, bytes, n);
+        cli_out(safe.bytes, safe.length);
+        cli_text_fini(&safe);
+    } else
+        cli_out(bytes, n);
+}
+
+static void set_thinking(struct run *run, bool thinking)
+{
+    if (run->thinking == thinking) return;
+    run->thinking = thinking;
+    const char *style = cli_term_style_out(thinking ? CLI_DIM : CLI_PLAIN);
+    cli_term_styled(thinking && *style != '\0');
+    if (thinking && *style == '\0') show("(thinking) ", 11);
+    cli_out(style, strlen(style));
+    if (!thinking) show("\n\n", 2);
+}
+
+static void deliver(struct run *run, weir_delta_kind kind, const char *text, size_t length)
+{
+    if (length == 0) return;
+    bool reasoning = kind == WEIR_DELTA_REASONING;
+    cli_text_add(reasoning ? &run->reasoning : &run->content, text, length);
+    if (!run->live || (reasoning && !cli_term_out())) return;
+    set_thinking(run, reasoning);
+    show(text, length);
+}
+
+static void take(struct run *run, const weir_chunk *chunk)
+{
+    weir_delta delta;
+    cli_term_progress_end();
+    cli_grow(&run->tokens, &run->tokens_capacity, run->n_tokens + chunk->n_tokens, sizeof *run->tokens);
+    for (size_t i = 0; i < chunk->n_tokens; i++) run->tokens[run->n_tokens++] = chunk->tokens[i];
+    if (run->parser != NULL &&
+        weir_chat_parser_feed(run->parser, chunk->text, chunk->length, chunk->finished, NULL) == WEIR_OK)
+        while (weir_chat_parser_next(run->parser, &delta) == WEIR_OK)
+            deliver(run, delta.kind, delta.text, delta.length);
+    else
+        deliver(run, WEIR_DELTA_CONTENT, chunk->text, chunk->length);
+    if (chunk->finished) run->reason = chunk->reason;
+}
+
+/* A word on what takes so long. */
+static void explain(const struct run *run)
+{
+    weir_engine_stats stats = {.size = sizeof stats};
+    char line[96];
+    if (run->n_tokens > 0 || run->args->quiet || weir__clock_now_ns() - run->submitted_ns < PATIENCE_NS)
+        return;
+    if (weir_engine_get_stats(run->engine, &stats) != WEIR_OK || stats.n_generated_tokens > 0) return;
+    snprintf(line, sizeof line, "reading the prompt: %llu of %zu tokens",
+             (unsigned long long)stats.n_prompt_tokens, run->n_prompt);
+    cli_term_progress(line);
+}
+
+/* Until the terminal chunk, which comes on every path. */
+static cli_exit pump(struct run *run)
+{
+    weir_error error = {0};
+    weir_chunk chunk;
+    weir_status status = WEIR_TIMEOUT;
+    struct pollfd fds[2] = {{.fd = cli_signals_descriptor(), .events = POLLIN}, {.events = POLLIN}};
+    if (weir_stream_descriptor(run->stream, &fds[1].fd, &error) != WEIR_OK)
+        return cli_fail_error(run->args, CLI_FAILED, NULL, &error);
+    while (status != WEIR_END) {
+        int n = poll(fds, 2, 100);
+        if (n > 0 && fds[0].revents != 0) cli_signals_drain();
+        if (cli_signals_ended() != 0 || cli_out_closed()) weir_stream_cancel(run->stream);
+        while ((status = weir_stream_try_next(run->stream, &chunk)) == WEIR_OK) take(run, &chunk);
+        if (n == 0) explain(run);
+    }
+    cli_term_progress_end();
+    return CLI_OK;
+}
+
+static json_t *as_json(const struct run *run, const weir_usage *usage, const weir_error *error)
+{
+    json_t *timings = cli_figures_timings(usage);
+    if (timings != NULL) json_object_set_new(timings, "load_ms", json_real((double)run->load_ns / 1e6));
+    json_t *json =
+        json_pack("{s:s%, s:o, s:s, s:o, s:o}", "text", run->content.length > 0 ? run->content.bytes : "",
+                  run->content.length, "tokens", cli_figures_tokens(run->tokens, run->n_tokens), "reason",
+                  weir_reason_name(run->reason), "usage", cli_figures_usage(usage), "timings", timings);
+    if (json != NULL && run->reasoning.length > 0)
+        json_object_set_new(json, "reasoning", json_stringn(run->reasoning.bytes, run->reasoning.length));
+    if (json != NULL && error->code != WEIR_OK) json_object_set_new(json, "error", cli_figures_error(error));
+    return json;
+}
+
+static cli_exit conclude(struct run *run)
+{
+    weir_usage usage = weir_stream_usage(run->stream);
+    weir_error error = {0};
+    cli_text line = {0};
+    weir_stream_error(run->stream, &error);
+    if (run->live) {
+        if (run->thinking) set_thinking(run, false);
+        if (run->content.length > 0 && run->content.bytes[run->content.length - 1] != '\n') cli_out("\n", 1);
+    } else
+        cli_out_json(as_json(run, &usage, &error));
+    if (!run->args->quiet && !run->args->json && !cli_out_closed()) {
+        cli_text_puts(&line, cli_term_style_err(CLI_DIM));
+        cli_figures_line(&line, &usage, run->reason);
+        cli_text_printf(&line, "%s\n", cli_term_style_err(CLI_PLAIN));
+        fputs(line.bytes, stderr);
+        cli_text_fini(&line);
+    }
+    if (run->reason == WEIR_REASON_ERROR)
+        return cli_fail(CLI_REFUSED, "the request failed: %s", error.message);
+    return CLI_OK;
+}
+
+cli_exit cli_run(cli_args *args)
+{
+    struct run run = {.args = args, .live = !args->json};
+    char *path = NULL;
+    int64_t started = weir__clock_now_ns();
+    cli_load_log(args);
+    cli_exit code = read_prompt(&run);
+    if (code != CLI_OK) goto done;
+    code = CLI_NO_MODEL;
+    if ((path = cli_load_path(args)) == NULL) goto done;
+    started = weir__clock_now_ns();
+    if ((code = cli_load_model(args, path, &run.model)) != CLI_OK) goto done;
+    if ((code = render(&run)) != CLI_OK) goto done;
+    if ((code = cli_load_engine(args, run.model, &run.engine)) != CLI_OK) goto done;
+    run.load_ns = weir__clock_now_ns() - started;
+    if ((code = submit(&run)) != CLI_OK) goto done;
+    if ((code = pump(&run)) != CLI_OK) goto done;
+    code = conclude(&run);
+done:
+    weir_engine_destroy(run.engine);
+    weir_stream_release(run.stream);
+    weir_chat_parser_destroy(run.parser);
+    weir_chat_release(run.chat);
+    weir_model_release(run.model);
+    cli_load_log_flush();
+    cli_text_fini(&run.content);
+    cli_text_fini(&run.reasoning);
+    cli_free(run.tokens);
+    cli_free(run.prompt);
+    cli_free(path);
+    return code;
+}

@@ -1,0 +1,127 @@
+#include "signals.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "term.h"
+
+static int pipe_ends[2] = {-1, -1};
+static volatile sig_atomic_t ended;
+static volatile sig_atomic_t resized;
+static volatile sig_atomic_t suspended;
+
+static void ring(void)
+{
+    int error = errno;
+    ssize_t n = write(pipe_ends[1], "", 1); /* a full pipe is readable already */
+    (void)n;
+    errno = error;
+}
+
+static void on_end(int signal)
+{
+    if (ended != 0) {
+        cli_term_rescue();
+        _exit(128 + signal);
+    }
+    ended = signal;
+    ring();
+}
+
+static void on_resize(int signal)
+{
+    (void)signal;
+    resized = 1;
+    ring();
+}
+
+static void on_suspend(int signal)
+{
+    (void)signal;
+    suspended = 1;
+    ring();
+}
+
+/* SA_RESETHAND has restored the default: raised again, it ends the program as it would have. */
+static void on_crash(int signal)
+{
+    cli_term_rescue();
+    raise(signal);
+}
+
+static void handle(int signal, void (*handler)(int), int flags)
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    sigemptyset(&action.sa_mask);
+    sigaction(signal, &action, NULL);
+}
+
+bool cli_signals_init(void)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    if (pipe(pipe_ends) != 0) {
+        fprintf(stderr, "weir: no pipe for signals: %s\n", strerror(errno));
+        return false;
+    }
+    for (int i = 0; i < 2; i++) {
+        fcntl(pipe_ends[i], F_SETFL, O_NONBLOCK);
+        fcntl(pipe_ends[i], F_SETFD, FD_CLOEXEC);
+    }
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct sigaction before;
+        /* No SA_RESTART: a read that waits for the prompt is to return. */
+        if (sigaction(ends[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            handle(ends[i], on_end, 0);
+    }
+    handle(SIGPIPE, SIG_IGN, 0);
+    return true;
+}
+
+int cli_signals_descriptor(void)
+{
+    return pipe_ends[0];
+}
+
+void cli_signals_drain(void)
+{
+    char bytes[64];
+    while (read(pipe_ends[0], bytes, sizeof bytes) > 0) continue;
+}
+
+int cli_signals_ended(void)
+{
+    return ended;
+}
+
+void cli_signals_end(int signal)
+{
+    if (ended == 0) ended = signal;
+    ring();
+}
+
+bool cli_signals_resized(void)
+{
+    bool was = resized != 0;
+    resized = 0;
+    return was;
+}
+
+bool cli_signals_suspended(void)
+{
+    bool was = suspended != 0;
+    suspended = 0;
+    return was;
+}
+
+void cli_signals_screen(bool on)
+{
+    static const int crashes[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    handle(SIGWINCH, on ? on_resize : SIG_DFL, SA_RESTART);
+    handle(SIGTSTP, on ? on_suspend : SIG_DFL, SA_RESTART);
+    for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
+        handle(crashes[i], on ? on_crash : SIG_DFL, (int)SA_RESETHAND | SA_NODEFER);
+}

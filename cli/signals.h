@@ -1,0 +1,33 @@
+/* signals.h: signals as bytes in a pipe, so that the loops of the commands can poll them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CLI_SIGNALS_H
+#define WEIR_CLI_SIGNALS_H
+
+#include <stdbool.h>
+
+/* SIGINT, SIGTERM and SIGHUP are noted, the first of them; another one ends the program at once, with the
+ * terminal in order. Those that were ignored at the start stay ignored. SIGPIPE is ignored: writes fail
+ * instead. False: no pipe, and stderr was told. */
+bool cli_signals_init(void);
+
+/* For poll: readable when something was noted. */
+int cli_signals_descriptor(void);
+
+/* Empties the descriptor. */
+void cli_signals_drain(void);
+
+/* The signal that asked to end, 0 = none. Any thread. */
+int cli_signals_ended(void);
+
+/* As if `signal` had come. */
+void cli_signals_end(int signal);
+
+/* Whether the window changed, or the user wants to suspend (Ctrl-Z), since the last call. Both are noted only
+ * after cli_signals_screen(true); before, they do what they always do. */
+bool cli_signals_resized(void);
+bool cli_signals_suspended(void);
+
+/* From true to false, also the signals of a crash put the terminal in order first. */
+void cli_signals_screen(bool on);
+
+#endif

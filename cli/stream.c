@@ -1,0 +1,405 @@
+/* weir stream: a file of requests, all at once. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "batch.h"
+#include "figures.h"
+#include "lanes.h"
+#include "load.h"
+#include "out.h"
+#include "signals.h"
+#include "term.h"
+
+#define FRAME_NS (50 * WEIR__NS_PER_MS) /* twenty pictures a second are enough to look alive */
+#define BLIND_MS 20                     /* how often streams without a descriptor are looked at */
+
+struct answer {
+    weir_chat *chat; /* NULL: the prompt as it stands */
+    weir_stream *stream;
+    int descriptor; /* -1 = none: the process has no more */
+    cli_text text;  /* for the end, on a terminal */
+    bool finished;
+    weir_error error;
+};
+
+struct session {
+    const cli_args *args;
+    cli_batch batch;
+    weir_model *model;
+    weir_engine *engine;
+    struct answer *answers; /* [batch.n] */
+    size_t n_finished;
+    bool screen;
+    cli_lanes lanes;
+    cli_keys keys;
+    int64_t drawn_ns, started_ns;
+    struct pollfd *fds; /* signals, keys, then the streams */
+    size_t *fd_answer;  /* [batch.n] whose descriptor fds[i + 2] is */
+};
+
+void cli_stream_defaults(cli_args *args)
+{
+    args->engine.n_slots = 0;     /* as many as there are requests */
+    args->engine.queue_limit = 0; /* a file waits as long as it takes */
+}
+
+/* ---- Start ---- */
+
+/* Each stream has a descriptor or two; the usual limit of a process is 1024. */
+static void raise_descriptor_limit(size_t n)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    rlim_t wanted = (rlim_t)(n * 2 + 128);
+    if (limit.rlim_cur >= wanted) return;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static cli_exit render(struct session *session, size_t i)
+{
+    const cli_batch_item *item = &session->batch.items[i];
+    weir_chat_params params = weir_chat_params_default();
+    weir_error error = {0};
+    params.messages_json = item->messages;
+    params.json_schema = item->ask.json_schema;
+    params.enable_thinking = !session->args->no_thinking;
+    if (weir_chat_create(session->model, &params, &session->answers[i].chat, &error) == WEIR_OK)
+        return CLI_OK;
+    return cli_batch_refused(&session->batch, session->args, i, &error);
+}
+
+static cli_exit submit(struct session *session)
+{
+    cli_batch *batch = &session->batch;
+    weir_error error = {0};
+    weir_request *requests = cli_alloc(batch->n, sizeof *requests);
+    weir_stream **streams = cli_alloc(batch->n, sizeof *streams);
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < batch->n && code == CLI_OK; i++) {
+        cli_batch_item *item = &batch->items[i];
+        requests[i] = weir_request_default();
+        cli_ask_request(&item->ask, &requests[i]);
+        if (item->messages != NULL && (code = render(session, i)) == CLI_OK) {
+            requests[i].chat = session->answers[i].chat;
+            item->ask.sampler.json_schema = NULL; /* the chat has it */
+        } else {
+            requests[i].text = item->prompt;
+            requests[i].text_length = item->prompt_length;
+        }
+        if (code == CLI_OK && weir_stream_create(&session->answers[i].stream, &error) != WEIR_OK)
+            code = cli_fail_error(session->args, CLI_FAILED, NULL, &error);
+        streams[i] = session->answers[i].stream;
+    }
+    session->started_ns = weir__clock_now_ns();
+    if (code == CLI_OK && weir_engine_submit(session->engine, requests, batch->n, streams, &error) != WEIR_OK)
+        code = cli_batch_refused(batch, session->args, cli_batch_index(batch, &error), &error);
+    cli_free(streams);
+    cli_free(requests);
+    return code;
+}
+
+/* ---- Chunks ---- */
+
+static json_t *chunk_json(const struct session *session, size_t i, const weir_chunk *chunk)
+{
+    return json_pack("{s:I, s:s, s:s%, s:o, s:b, s:s}", "request", (json_int_t)i, "name",
+                     session->batch.items[i].name, "text", chunk->length > 0 ? chunk->text : "",
+                     chunk->length, "tokens", cli_figures_tokens(chunk->tokens, chunk->n_tokens), "finished",
+                     chunk->finished, "reason", weir_reason_name(chunk->reason));
+}
+
+static json_t *usage_json(const struct session *session, size_t i)
+{
+    weir_usage usage = weir_stream_usage(session->answers[i].stream);
+    const weir_error *error = &session->answers[i].error;
+    json_t *json =
+        json_pack("{s:I, s:s, s:o, s:o}", "request", (json_int_t)i, "name", session->batch.items[i].name,
+                  "usage", cli_figures_usage(&usage), "timings", cli_figures_timings(&usage));
+    if (json != NULL && error->code != WEIR_OK) json_object_set_new(json, "error", cli_figures_error(error));
+    return json;
+}
+
+static void finish(struct session *session, size_t i)
+{
+    struct answer *answer = &session->answers[i];
+    answer->finished = true;
+    session->n_finished++;
+    weir_stream_error(answer->stream, &answer->error);
+}
+
+static void take(struct session *session, size_t i, const weir_chunk *chunk)
+{
+    if (chunk->finished) finish(session, i);
+    if (!session->screen) {
+        cli_out_json(chunk_json(session, i, chunk));
+        if (chunk->finished) cli_out_json(usage_json(session, i));
+        return;
+    }
+    cli_lane *lane = &session->lanes.lanes[i];
+    cli_text_add(&session->answers[i].text, chunk->text, chunk->length);
+    cli_lanes_add(lane, chunk->text, chunk->length);
+    lane->usage = weir_stream_usage(session->answers[i].stream);
+    lane->state = chunk->finished ? CLI_LANE_FINISHED : CLI_LANE_GENERATING;
+    lane->reason = chunk->reason;
+    session->lanes.n_tokens += chunk->n_tokens;
+}
+
+static void take_all(struct session *session, size_t i)
+{
+    weir_chunk chunk;
+    while (!session->answers[i].finished &&
+           weir_stream_try_next(session->answers[i].stream, &chunk) == WEIR_OK)
+        take(session, i, &chunk);
+}
+
+/* ---- Screen ---- */
+
+/* Which of those without a chunk wait and which are being read: the queue is first in, first out. */
+static void guess_states(struct session *session)
+{
+    weir_engine_stats stats = {.size = sizeof stats};
+    if (weir_engine_get_stats(session->engine, &stats) != WEIR_OK) return;
+    int32_t queued = stats.queue_depth;
+    for (size_t i = session->batch.n; i-- > 0;) {
+        cli_lane *lane = &session->lanes.lanes[i];
+        if (lane->state >= CLI_LANE_GENERATING) continue;
+        lane->state = queued > 0 ? CLI_LANE_QUEUED : CLI_LANE_PREFILLING;
+        if (queued > 0) queued--;
+    }
+}
+
+static void draw(struct session *session, bool now)
+{
+    int64_t time = weir__clock_now_ns();
+    if (!session->screen || (!now && time - session->drawn_ns < FRAME_NS)) return;
+    session->drawn_ns = time;
+    guess_states(session);
+    cli_lanes_draw(&session->lanes);
+}
+
+static void press(struct session *session, int key)
+{
+    size_t focus = session->lanes.focus;
+    if (key == CLI_KEY_NONE || cli_lanes_key(&session->lanes, key)) return;
+    if (key == 'q') cli_signals_end(SIGINT);
+    if (key == 's' && !session->answers[focus].finished) {
+        weir_stream_cancel(session->answers[focus].stream);
+        session->lanes.lanes[focus].cancelling = true;
+    }
+}
+
+static void read_keys(struct session *session)
+{
+    unsigned char bytes[64];
+    ssize_t n = read(cli_term_keys(), bytes, sizeof bytes);
+    for (ssize_t i = 0; i < n; i++) press(session, cli_keys_feed(&session->keys, bytes[i]));
+    if (n == 0) session->fds[1].fd = -1; /* no more will come */
+    draw(session, true);
+}
+
+/* ---- Loop ---- */
+
+static void cancel_all(struct session *session)
+{
+    for (size_t i = 0; i < session->batch.n; i++) {
+        if (session->answers[i].finished) continue;
+        weir_stream_cancel(session->answers[i].stream);
+        if (session->screen) session->lanes.lanes[i].cancelling = true;
+    }
+}
+
+static void handle_signals(struct session *session)
+{
+    cli_signals_drain();
+    bool suspended = session->screen && cli_signals_suspended();
+    if (suspended) cli_term_suspend();
+    if ((session->screen && cli_signals_resized()) || suspended) {
+        cli_lanes_resize(&session->lanes);
+        draw(session, true);
+    }
+}
+
+/* Fills fds with the streams that still run; returns how many fds there are. *blind: some have none. */
+static size_t gather(struct session *session, bool *blind)
+{
+    size_t n = 0;
+    *blind = false;
+    for (size_t i = 0; i < session->batch.n; i++) {
+        if (session->answers[i].finished) continue;
+        if (session->answers[i].descriptor < 0) {
+            *blind = true;
+            continue;
+        }
+        session->fd_answer[n] = i;
+        session->fds[2 + n++] = (struct pollfd){.fd = session->answers[i].descriptor, .events = POLLIN};
+    }
+    return 2 + n;
+}
+
+/* Until every request has had its last chunk. */
+static void pump(struct session *session)
+{
+    bool cancelled = false, blind;
+    session->fds = cli_alloc(session->batch.n + 2, sizeof *session->fds);
+    session->fd_answer = cli_alloc(session->batch.n, sizeof *session->fd_answer);
+    session->fds[0] = (struct pollfd){.fd = cli_signals_descriptor(), .events = POLLIN};
+    session->fds[1] = (struct pollfd){.fd = session->screen ? cli_term_keys() : -1, .events = POLLIN};
+    for (size_t i = 0; i < session->batch.n; i++)
+        if (weir_stream_descriptor(session->answers[i].stream, &session->answers[i].descriptor, NULL) !=
+            WEIR_OK)
+            session->answers[i].descriptor = -1;
+    while (session->n_finished < session->batch.n) {
+        draw(session, false);
+        size_t n = gather(session, &blind);
+        int ready = poll(session->fds, (nfds_t)n, blind ? BLIND_MS : 100);
+        if (ready > 0 && session->fds[0].revents != 0) handle_signals(session);
+        if (ready > 0 && session->fds[1].revents != 0) read_keys(session);
+        if (!cancelled && (cli_signals_ended() != 0 || cli_out_closed())) {
+            cancel_all(session);
+            cancelled = true;
+        }
+        for (size_t i = 2; ready > 0 && i < n; i++)
+            if (session->fds[i].revents != 0) take_all(session, session->fd_answer[i - 2]);
+        for (size_t i = 0; blind && i < session->batch.n; i++)
+            if (session->answers[i].descriptor < 0) take_all(session, i);
+    }
+}
+
+/* ---- End ---- */
+
+static void print_texts(const struct session *session)
+{
+    const char *bold = cli_term_style_out(CLI_BOLD), *dim = cli_term_style_out(CLI_DIM),
+               *plain = cli_term_style_out(CLI_PLAIN);
+    for (size_t i = 0; i < session->batch.n; i++) {
+        const struct answer *answer = &session->answers[i];
+        weir_usage usage = weir_stream_usage(answer->stream);
+        cli_text out = {0};
+        char number[24];
+        snprintf(number, sizeof number, "%zu", i + 1);
+        bool named = strcmp(number, session->batch.items[i].name) != 0;
+        cli_text_printf(&out, "%s%s%s", bold, number, named ? " " : "");
+        if (named)
+            cli_text_add_safe(&out, session->batch.items[i].name, strlen(session->batch.items[i].name));
+        cli_text_printf(&out, "%s %s", plain, dim);
+        cli_figures_line(&out, &usage, weir_stream_reason(answer->stream));
+        if (answer->error.code != WEIR_OK) cli_text_printf(&out, ": %s", answer->error.message);
+        cli_text_printf(&out, "%s\n", plain);
+        cli_text_add_safe(&out, answer->text.bytes, answer->text.length);
+        cli_text_puts(&out, out.bytes[out.length - 1] == '\n' ? "\n" : "\n\n");
+        cli_out(out.bytes, out.length);
+        cli_text_fini(&out);
+    }
+}
+
+static void print_sum(const struct session *session)
+{
+    weir_engine_stats stats = {.size = sizeof stats};
+    cli_text line = {0};
+    int64_t ns = weir__clock_now_ns() - session->started_ns;
+    if (session->args->quiet || weir_engine_get_stats(session->engine, &stats) != WEIR_OK) return;
+    cli_text_printf(&line, "%s%zu request%s, %llu prompt and %llu answer tokens in ",
+                    cli_term_style_err(CLI_DIM), session->batch.n, session->batch.n == 1 ? "" : "s",
+                    (unsigned long long)stats.n_prompt_tokens, (unsigned long long)stats.n_generated_tokens);
+    cli_text_add_time(&line, ns);
+    if (ns > 0) cli_text_printf(&line, ", %.1f tok/s", (double)stats.n_generated_tokens * 1e9 / (double)ns);
+    cli_text_printf(&line, "%s\n", cli_term_style_err(CLI_PLAIN));
+    fputs(line.bytes, stderr);
+    cli_text_fini(&line);
+}
+
+static cli_exit conclude(struct session *session)
+{
+    cli_exit code = CLI_OK;
+    size_t n_failed = 0;
+    if (session->screen) {
+        draw(session, true);
+        cli_term_leave();
+        print_texts(session);
+    }
+    for (size_t i = 0; i < session->batch.n; i++) n_failed += session->answers[i].error.code != WEIR_OK;
+    if (!cli_out_closed()) print_sum(session);
+    if (n_failed > 0) {
+        size_t i = 0;
+        while (session->answers[i].error.code == WEIR_OK) i++;
+        code = cli_fail(CLI_REFUSED, "%zu of %zu requests failed; the first, %s: %s", n_failed,
+                        session->batch.n, session->batch.items[i].name, session->answers[i].error.message);
+    }
+    return code;
+}
+
+/* ---- The command ---- */
+
+/* -m, then the file, then the environment and the cache. */
+static char *model_path(const struct session *session)
+{
+    if (session->batch.model != NULL && !cli_options_given(session->args, "--model"))
+        return cli_format("%s", session->batch.model);
+    return cli_load_path(session->args);
+}
+
+static void free_answers(struct session *session)
+{
+    for (size_t i = 0; session->answers != NULL && i < session->batch.n; i++) {
+        weir_stream_release(session->answers[i].stream);
+        weir_chat_release(session->answers[i].chat);
+        cli_text_fini(&session->answers[i].text);
+    }
+    cli_free(session->answers);
+}
+
+static cli_exit start(struct session *session, cli_args *args, const char *path)
+{
+    cli_exit code = cli_load_model(args, path, &session->model);
+    if (code != CLI_OK) return code;
+    if (args->engine.n_slots == 0)
+        args->engine.n_slots = (int32_t)(session->batch.n < 256 ? session->batch.n : 256);
+    if ((code = cli_load_engine(args, session->model, &session->engine)) != CLI_OK) return code;
+    return submit(session);
+}
+
+cli_exit cli_stream(cli_args *args)
+{
+    struct session session = {.args = args};
+    char *path = NULL;
+    cli_load_log(args);
+    if (args->words.n != 1) {
+        cli_load_log_flush();
+        return cli_fail(CLI_USAGE, args->words.n == 0
+                                       ? "which requests? weir stream FILE.json, or - for stdin"
+                                       : "weir stream takes one file");
+    }
+    cli_exit code = cli_batch_read(&session.batch, args, args->words.items[0]);
+    if (code != CLI_OK) goto done;
+    code = CLI_NO_MODEL;
+    if ((path = model_path(&session)) == NULL) goto done;
+    raise_descriptor_limit(session.batch.n);
+    session.answers = cli_alloc(session.batch.n, sizeof *session.answers);
+    if ((code = start(&session, args, path)) != CLI_OK) goto done;
+    session.screen = !args->json && cli_term_enter();
+    if (session.screen) {
+        cli_lanes_init(&session.lanes, cli_load_name(session.batch.path), session.batch.n);
+        for (size_t i = 0; i < session.batch.n; i++)
+            session.lanes.lanes[i].name = session.batch.items[i].name;
+    }
+    pump(&session);
+    code = conclude(&session);
+done:
+    weir_engine_destroy(session.engine);
+    if (session.screen) cli_lanes_fini(&session.lanes);
+    free_answers(&session);
+    cli_free(session.fds);
+    cli_free(session.fd_answer);
+    weir_model_release(session.model);
+    cli_load_log_flush();
+    cli_batch_fini(&session.batch);
+    cli_free(path);
+    return code;
+}

@@ -1,0 +1,64 @@
+/* text.h: a growing text, and how wide text is on a terminal.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CLI_TEXT_H
+#define WEIR_CLI_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Zeroed is empty. bytes is NUL-terminated, or NULL while nothing was added. */
+typedef struct cli_text {
+    char *bytes;
+    size_t length;
+    size_t capacity;
+} cli_text;
+
+void cli_text_fini(cli_text *text);
+void cli_text_clear(cli_text *text); /* keeps the memory */
+void cli_text_add(cli_text *text, const char *bytes, size_t n);
+void cli_text_puts(cli_text *text, const char *string);
+void cli_text_fill(cli_text *text, const char *unit, int n);
+void cli_text_printf(cli_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Adds well-formed UTF-8 for a terminal: control characters other than newline and tab become U+FFFD, so that
+ * no model and no file moves the cursor or sets the title. */
+void cli_text_add_safe(cli_text *text, const char *bytes, size_t n);
+
+/* Adds as much of a one-line text as fits into `width` columns, with an ellipsis when it was cut, and fills
+ * up with blanks when pad. */
+void cli_text_add_cut(cli_text *text, const char *bytes, size_t n, int width, bool pad);
+
+/* The code point at bytes[0 .. n), n > 0; *used bytes. What is ill-formed counts as U+FFFD, one byte each. */
+uint32_t cli_text_decode(const char *bytes, size_t n, size_t *used);
+
+/* Columns of a code point: 0 (combining, controls), 1 or 2. */
+int cli_text_columns(uint32_t point);
+
+/* Columns of a text without newlines and escape sequences. */
+int cli_text_width(const char *bytes, size_t n);
+
+/* Adds a text wrapped at `width` columns, each line after the first indented; newlines in it stay. Ends
+ * without a newline. `column` is where the first line begins. */
+void cli_text_add_wrapped(cli_text *text, const char *string, int column, int indent, int width);
+
+/* 98.1 MB; 12,345; 1.23 s or 45 ms */
+void cli_text_add_bytes(cli_text *text, uint64_t bytes);
+void cli_text_add_count(cli_text *text, uint64_t count);
+void cli_text_add_time(cli_text *text, int64_t ns);
+
+/* A table: rows of cells, the first row its head. Columns after the first are aligned to the right, unless
+ * their bit is set in `left`. Escape sequences are not for cells. */
+typedef struct cli_table {
+    int n_columns;
+    uint32_t left;
+    char **cells; /* [n_cells], row after row */
+    size_t n_cells;
+    size_t capacity;
+} cli_table;
+
+void cli_table_cell(cli_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void cli_table_print(const cli_table *table, cli_text *text, const char *head_on, const char *head_off);
+void cli_table_fini(cli_table *table);
+
+#endif

@@ -1,0 +1,21 @@
+/* weir version */
+#include <string.h>
+
+#include "options.h"
+#include "out.h"
+#include "text.h"
+
+cli_exit cli_version(cli_args *args)
+{
+    cli_text text = {0};
+    if (args->words.n > 0) return cli_fail(CLI_USAGE, "weir version takes no %s", args->words.items[0]);
+    if (args->json) {
+        cli_out_json(json_pack("{s:s, s:s, s:s}", "weir", weir_version(), "header", WEIR_VERSION, "backend",
+                               weir_backend_version()));
+        return CLI_OK;
+    }
+    cli_text_printf(&text, "weir %s, llama.cpp %s\n", weir_version(), weir_backend_version());
+    cli_out(text.bytes, text.length);
+    cli_text_fini(&text);
+    return CLI_OK;
+}
