@@ -65,6 +65,8 @@ typedef struct weir__shim_form {
     bool plain_tail;           /* once there is content, all that follows is content, byte for byte */
     unsigned char breaks[256]; /* [byte]: nonzero where a delimiter of the form begins with it; other bytes go
                                 * on with the content or reasoning they follow */
+    bool loose_arguments;      /* calls have their arguments one by one, and not all of them by their schema */
+    bool has_ids;              /* calls have ids in the text */
     bool has_breaks;           /* the table is complete: all text is delimited by texts */
 } weir__shim_form;
 

@@ -1,8 +1,10 @@
-/* What the engine needs to know of a rendered chat. Everything is owned by the chat. */
+/* chat.h: what the rest of the library needs to know of a rendered chat. Everything is owned by the chat.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MODEL_CHAT_H
 #define WEIR_MODEL_CHAT_H
 
 #include "backend/backend.h"
+#include "backend/shim_chat.h"
 
 weir_model *weir__chat_model(const weir_chat *chat);
 
@@ -14,6 +16,12 @@ const char *const *weir__chat_stops(const weir_chat *chat, size_t *n);
 
 /* Control tokens that must appear in the answer's text because the parser reads them, ascending, [*n]. */
 const int32_t *weir__chat_preserved(const weir_chat *chat, size_t *n);
+
+/* What reads the answer; NULL: all of it is content. */
+const weir__shim_chat *weir__chat_reader(const weir_chat *chat);
+
+/* Whether the answer goes on with the last message, whose text is not to be delivered again. */
+bool weir__chat_continues(const weir_chat *chat);
 
 /* Frees what model->chat_cache holds; for the model's last release. NULL is fine. */
 void weir__chat_cache_free(void *cache);

@@ -1,0 +1,603 @@
+/* chat.c: conversations, rendered.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "model/chat.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/params.h"
+#include "base/utf8.h"
+#include "model/chat_message.h"
+#include "model/chat_template.h"
+#include "model/grammar.h"
+#include "model/schema.h"
+
+#define ARGS_MAX 64
+
+/* Immutable but for refs. With llama.cpp, prompt and the texts of stops lie in `reader`. */
+struct weir_chat {
+    _Atomic int refs;
+    weir_model *model;       /* held */
+    weir__shim_chat *reader; /* NULL in a build without llama.cpp */
+    bool plain;              /* the answer is all content: reader is for its texts only */
+    bool continues;
+    char *own_prompt; /* NULL, or the prompt where reader does not hold it */
+    const char *prompt;
+    size_t prompt_length;
+    bool constrained;
+    weir__grammar grammar;
+    char *grammar_text;     /* grammar.text */
+    weir__trigger *triggers; /* [grammar.n_triggers] */
+    const char **stops;     /* [n_stops] */
+    size_t n_stops;
+    int32_t *preserved; /* [n_preserved], ascending */
+    size_t n_preserved;
+};
+
+/* ---- What a chat tells ---- */
+
+weir_model *weir__chat_model(const weir_chat *chat)
+{
+    return chat->model;
+}
+
+const weir__grammar *weir__chat_grammar(const weir_chat *chat)
+{
+    return chat->constrained ? &chat->grammar : NULL;
+}
+
+const char *const *weir__chat_stops(const weir_chat *chat, size_t *n)
+{
+    *n = chat->n_stops;
+    return chat->stops;
+}
+
+const int32_t *weir__chat_preserved(const weir_chat *chat, size_t *n)
+{
+    *n = chat->n_preserved;
+    return chat->preserved;
+}
+
+const weir__shim_chat *weir__chat_reader(const weir_chat *chat)
+{
+    return chat->plain ? NULL : chat->reader;
+}
+
+bool weir__chat_continues(const weir_chat *chat)
+{
+    return chat->continues;
+}
+
+const char *weir_chat_prompt(const weir_chat *chat, size_t *length)
+{
+    if (length != NULL) *length = chat->prompt_length;
+    return chat->prompt;
+}
+
+weir_chat *weir_chat_hold(weir_chat *chat)
+{
+    if (chat != NULL) atomic_fetch_add_explicit(&chat->refs, 1, memory_order_relaxed);
+    return chat;
+}
+
+void weir_chat_release(weir_chat *chat)
+{
+    if (chat == NULL || atomic_fetch_sub_explicit(&chat->refs, 1, memory_order_acq_rel) > 1) return;
+    for (size_t i = 0; i < chat->grammar.n_triggers; i++) weir__mem_free(chat->triggers[i].value);
+    weir__mem_free(chat->triggers);
+    weir__mem_free(chat->grammar_text);
+    weir__mem_free(chat->preserved);
+    weir__mem_free((void *)chat->stops);
+    weir__mem_free(chat->own_prompt);
+#ifndef WEIR_NO_LLAMA
+    weir__shim_chat_destroy(chat->reader);
+#endif
+    weir_model_release(chat->model);
+    weir__mem_free(chat);
+}
+
+/* ---- Parameters ---- */
+
+void weir_chat_params_init(weir_chat_params *params, size_t size)
+{
+    static const weir_chat_params defaults = {
+        .add_generation_prompt = true,
+        .enable_thinking = true,
+        .parse_reasoning = true,
+    };
+    weir__params_default(params, size, &defaults, sizeof defaults);
+}
+
+static weir_status no_memory(weir_error *error)
+{
+    return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat");
+}
+
+static weir_status check_params(const weir_chat_params *params, const weir__chat_tools *tools, weir_error *error)
+{
+    if (params->tool_choice != WEIR_TOOLS_AUTO && params->tool_choice != WEIR_TOOLS_REQUIRED &&
+        params->tool_choice != WEIR_TOOLS_NONE)
+        return weir__error_set(error, WEIR_INVALID, "tool_choice",
+                               "tool_choice is %d; allowed: 0 (auto), 1 (required), 2 (none)",
+                               (int)params->tool_choice);
+    if (params->tool_choice == WEIR_TOOLS_REQUIRED && tools->shown == NULL)
+        return weir__error_set(error, WEIR_INVALID, "tool_choice",
+                               "tool_choice asks for a call, but there are no tools in tools_json");
+    if (params->json_schema != NULL && tools->shown != NULL)
+        return weir__error_set(error, WEIR_INVALID, "json_schema",
+                               "json_schema and tools_json exclude each other; give one");
+    if (params->n_args > 0 && params->args == NULL)
+        return weir__error_set(error, WEIR_INVALID, "args", "args is NULL and n_args is %zu", params->n_args);
+    if (params->n_args > ARGS_MAX)
+        return weir__error_set(error, WEIR_INVALID, "n_args", "n_args is %zu; allowed: 0 to %d", params->n_args,
+                               ARGS_MAX);
+    if (params->now < 0)
+        return weir__error_set(error, WEIR_INVALID, "now", "now is %lld; allowed: 0 (the present time) and up",
+                               (long long)params->now);
+    return WEIR_OK;
+}
+
+#ifdef WEIR_NO_LLAMA
+
+/* ---- Without llama.cpp: ChatML, for the fake model ---- */
+
+typedef struct text {
+    char *bytes;
+    size_t n;
+    size_t capacity;
+} text;
+
+static bool append(text *t, const char *bytes, size_t n)
+{
+    if (!weir__mem_grow(&t->bytes, &t->capacity, t->n + n + 1, 1)) return false;
+    memcpy(t->bytes + t->n, bytes, n);
+    t->n += n;
+    t->bytes[t->n] = '\0';
+    return true;
+}
+
+static bool append_string(text *t, const json_t *string)
+{
+    return append(t, json_string_value(string), json_string_length(string));
+}
+
+static bool append_content(text *t, const json_t *content)
+{
+    bool ok = true;
+    if (json_is_string(content)) return append_string(t, content);
+    for (size_t i = 0; ok && i < json_array_size(content); i++) {
+        if (i > 0) ok = append(t, "\n", 1);
+        ok = ok && append_string(t, json_object_get(json_array_get(content, i), "text"));
+    }
+    return ok;
+}
+
+static weir_status render(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
+                          const weir__chat_tools *tools, weir_error *error)
+{
+    static const char begin[] = "<|im_start|>", end[] = "<|im_end|>\n", answer[] = "<|im_start|>assistant\n";
+    text t = {0};
+    bool ok = true;
+    if (strcmp(chat->model->ops->name, "fake") != 0 || params->template_source != NULL || tools->shown != NULL ||
+        params->json_schema != NULL)
+        return weir__error_set(error, WEIR_UNSUPPORTED,
+                               params->template_source ? "template_source"
+                               : tools->shown          ? "tools_json"
+                               : params->json_schema   ? "json_schema"
+                                                       : NULL,
+                               "this build has no llama.cpp, which templates, tools and schemas need");
+    size_t n = json_array_size(messages);
+    for (size_t i = 0; ok && i < n; i++) {
+        const json_t *message = json_array_get(messages, i);
+        ok = append(&t, begin, sizeof begin - 1) && append_string(&t, json_object_get(message, "role")) &&
+             append(&t, "\n", 1) && append_content(&t, json_object_get(message, "content")) &&
+             ((params->continue_final && i + 1 == n) || append(&t, end, sizeof end - 1));
+    }
+    if (params->add_generation_prompt && !params->continue_final)
+        ok = ok && append(&t, answer, sizeof answer - 1);
+    chat->own_prompt = t.bytes;
+    if (!ok) return no_memory(error);
+    chat->prompt = t.bytes;
+    chat->prompt_length = t.n;
+    chat->plain = true;
+    return WEIR_OK;
+}
+
+#else
+
+/* ---- Arguments of the template ---- */
+
+/* Keys and JSON values for the template. Owns what it made: values[0 .. n). */
+typedef struct arguments {
+    const char *keys[ARGS_MAX + 2];
+    char *values[ARGS_MAX + 2];
+    size_t n;
+} arguments;
+
+static void arguments_fini(arguments *a)
+{
+    while (a->n > 0) weir__mem_free(a->values[--a->n]);
+}
+
+static bool has_key(const arguments *a, const char *key)
+{
+    for (size_t i = 0; i < a->n; i++)
+        if (strcmp(a->keys[i], key) == 0) return true;
+    return false;
+}
+
+static weir_status add_argument(arguments *a, const char *key, json_t *value, weir_error *error)
+{
+    char *text = value != NULL ? weir__json_dump(value) : NULL;
+    json_decref(value);
+    if (text == NULL) return no_memory(error);
+    a->keys[a->n] = key;
+    a->values[a->n++] = text;
+    return WEIR_OK;
+}
+
+static weir_status add_given(arguments *a, const weir_template_arg *given, size_t i, bool *enable_thinking,
+                             weir_error *error)
+{
+    static const char *const reserved[] = {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"};
+    char field[32];
+    json_t *value = NULL;
+    snprintf(field, sizeof field, "args[%zu]", i);
+    if (given->key == NULL || given->key[0] == '\0' || given->value == NULL)
+        return weir__error_set(error, WEIR_INVALID, field, "%s must have a key and a value", field);
+    if (!weir__utf8_valid(given->key, strlen(given->key)) || !weir__utf8_valid(given->value, strlen(given->value)))
+        return weir__error_set(error, WEIR_INVALID, field, "%s is not well-formed UTF-8", field);
+    for (size_t k = 0; k < sizeof reserved / sizeof *reserved; k++)
+        if (strcmp(given->key, reserved[k]) == 0)
+            return weir__error_set(error, WEIR_INVALID, field, "%s: the key \"%s\" is given by weir itself", field,
+                                   given->key);
+    if (has_key(a, given->key))
+        return weir__error_set(error, WEIR_INVALID, field, "%s: the key \"%.60s\" is given twice", field,
+                               given->key);
+    weir_status status = weir__json_parse(given->value, WEIR_NUL, field, WEIR_INVALID, &value, NULL);
+    if (status == WEIR_NO_MEMORY) return no_memory(error);
+    if (status != WEIR_OK) value = json_string(given->value);
+    if (strcmp(given->key, "enable_thinking") == 0) {
+        if (!json_is_boolean(value)) {
+            json_decref(value);
+            return weir__error_set(error, WEIR_INVALID, field, "%s: enable_thinking must be true or false", field);
+        }
+        *enable_thinking = json_is_true(value);
+    }
+    return add_argument(a, given->key, value, error);
+}
+
+/* Date texts as common makes them, from the caller's time. */
+static weir_status add_date(arguments *a, const char *key, const char *format, time_t now, weir_error *error)
+{
+    char text[64];
+    struct tm local;
+    if (has_key(a, key)) return WEIR_OK;
+    if (localtime_r(&now, &local) == NULL || strftime(text, sizeof text, format, &local) == 0)
+        return weir__error_set(error, WEIR_INVALID, "now", "now is no date that can be printed");
+    return add_argument(a, key, json_string(text), error);
+}
+
+/* strftime_now("…") in a template asks for the present time. With a time of the caller's, these calls are
+ * replaced by what they give: *dated, freed with weir__mem_free, or NULL when there are none. */
+static weir_status date_source(const char *source, time_t now, char **dated, weir_error *error)
+{
+    static const char call[] = "strftime_now(";
+    const char *at = strstr(source, call);
+    char *out = NULL;
+    size_t n = 0, capacity = 0;
+    struct tm local;
+    *dated = NULL;
+    if (at == NULL) return WEIR_OK;
+    if (localtime_r(&now, &local) == NULL)
+        return weir__error_set(error, WEIR_INVALID, "now", "now is no date that can be printed");
+    for (const char *from = source;; at = strstr(at, call)) {
+        const char *end = at == NULL ? source + strlen(source) : at;
+        char format[64], text[160] = "";
+        const char *rest = end;
+        if (at != NULL) {
+            const char *open = at + sizeof call - 1;
+            open += strspn(open, " ");
+            const char *close = *open == '"' || *open == '\'' ? strchr(open + 1, *open) : NULL;
+            const char *last = close != NULL ? close + 1 + strspn(close + 1, " ") : NULL;
+            if (last == NULL || *last != ')' || (size_t)(close - open) > sizeof format) {
+                at += sizeof call - 1;
+                continue;
+            }
+            char date[128];
+            memcpy(format, open + 1, (size_t)(close - open) - 1);
+            format[close - open - 1] = '\0';
+            if (strftime(date, sizeof date, format, &local) == 0) date[0] = '\0';
+            if (strpbrk(date, "\"\\") != NULL) date[0] = '\0';
+            snprintf(text, sizeof text, "\"%s\"", date);
+            rest = last + 1;
+        }
+        size_t kept = (size_t)(end - from), added = strlen(text);
+        if (!weir__mem_grow(&out, &capacity, n + kept + added + 1, 1)) {
+            weir__mem_free(out);
+            return no_memory(error);
+        }
+        memcpy(out + n, from, kept);
+        memcpy(out + n + kept, text, added + 1);
+        n += kept + added;
+        if (at == NULL) break;
+        from = at = rest;
+    }
+    *dated = out;
+    return WEIR_OK;
+}
+
+/* ---- Rendering ---- */
+
+typedef struct rendering {
+    const weir__shim_template *parsed;
+    weir__shim_render in;
+    weir__shim_chat *out;
+    weir_status status;
+    weir_error error;
+} rendering;
+
+static void run_rendering(void *user)
+{
+    rendering *r = user;
+    r->status = weir__shim_chat_create(r->parsed, &r->in, &r->out, &r->error);
+}
+
+/* The tokenizer adds BOS and EOS where the model wants them, so the text must not have them too. */
+static weir_status strip_specials(weir_chat *chat, weir_error *error)
+{
+    const weir_model *model = chat->model;
+    const int32_t tokens[2] = {model->info.add_bos ? model->info.token_bos : -1,
+                               model->info.add_eos ? model->info.token_eos : -1};
+    for (int i = 0; i < 2; i++) {
+        char piece[128];
+        int32_t n = tokens[i] < 0 ? 0 : model->ops->piece(model->model, tokens[i], true, piece, sizeof piece);
+        if (n <= 0 || (size_t)n > chat->prompt_length) continue;
+        const char *place = i == 0 ? chat->prompt : chat->prompt + chat->prompt_length - n;
+        if (memcmp(place, piece, (size_t)n) != 0) continue;
+        chat->prompt_length -= (size_t)n;
+        if (i == 0) {
+            chat->prompt += n;
+        } else {
+            chat->own_prompt = weir__mem_calloc(chat->prompt_length + 1, 1);
+            if (chat->own_prompt == NULL) return no_memory(error);
+            memcpy(chat->own_prompt, chat->prompt, chat->prompt_length);
+            chat->prompt = chat->own_prompt;
+        }
+    }
+    return WEIR_OK;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    int32_t first = *(const int32_t *)a, second = *(const int32_t *)b;
+    return (first > second) - (first < second);
+}
+
+/* The one token that the text is, or -1. */
+static int32_t single_token(const weir_model *model, const char *text)
+{
+    int32_t tokens[2];
+    size_t n = 0;
+    weir_status status =
+        model->ops->tokenize(model->model, text, strlen(text), false, true, tokens, 2, &n, NULL);
+    return status == WEIR_OK && n == 1 ? tokens[0] : -1;
+}
+
+static weir_status read_lists(weir_chat *chat, const weir__shim_chat_view *view, weir_error *error)
+{
+    chat->stops = weir__mem_calloc(view->n_stops, sizeof *chat->stops);
+    chat->preserved = weir__mem_calloc(view->n_preserved, sizeof *chat->preserved);
+    if (chat->stops == NULL || chat->preserved == NULL) return no_memory(error);
+    for (size_t i = 0; i < view->n_stops; i++) {
+        const char *stop = weir__shim_chat_stop(chat->reader, i);
+        if (stop[0] != '\0') chat->stops[chat->n_stops++] = stop;
+    }
+    for (size_t i = 0; i < view->n_preserved; i++) {
+        int32_t token = single_token(chat->model, weir__shim_chat_preserved(chat->reader, i));
+        if (token >= 0) chat->preserved[chat->n_preserved++] = token;
+    }
+    qsort(chat->preserved, chat->n_preserved, sizeof *chat->preserved, compare_ids);
+    size_t n = 0;
+    for (size_t i = 0; i < chat->n_preserved; i++)
+        if (n == 0 || chat->preserved[n - 1] != chat->preserved[i]) chat->preserved[n++] = chat->preserved[i];
+    chat->n_preserved = n;
+    return WEIR_OK;
+}
+
+/* Words that are one token of the model trigger as that token. */
+static weir_status read_triggers(weir_chat *chat, const weir__shim_chat_view *view, weir_error *error)
+{
+    chat->triggers = weir__mem_calloc(view->n_triggers, sizeof *chat->triggers);
+    if (chat->triggers == NULL) return no_memory(error);
+    for (size_t i = 0; i < view->n_triggers; i++) {
+        weir__trigger *t = &chat->triggers[i];
+        const char *value = weir__shim_chat_trigger(chat->reader, i, &t->kind);
+        t->token = t->kind == 0 || t->kind == 3 ? single_token(chat->model, value) : -1;
+        if (t->token >= 0) t->kind = 3;
+        else if (t->kind == 3) t->kind = 0;
+        t->value = weir__mem_strdup(value);
+        if (t->value == NULL) return no_memory(error);
+        chat->grammar.n_triggers = i + 1;
+    }
+    chat->grammar.triggers = chat->triggers;
+    return WEIR_OK;
+}
+
+static weir_status read_grammar(weir_chat *chat, const weir__shim_chat_view *view, const weir_chat_params *params,
+                                const json_t *schema, weir_error *error)
+{
+    weir_status status;
+    bool given = view->grammar[0] != '\0';
+    if (schema != NULL && (!given || view->lazy)) {
+        /* The template's handler knows no forms of answers: then the answer is the JSON text and nothing else. */
+        chat->plain = true;
+        if ((status = weir__grammar_from_schema(schema, &chat->grammar_text, error)) != WEIR_OK) return status;
+    } else if (!given) {
+        if (params->tool_choice == WEIR_TOOLS_REQUIRED)
+            return weir__error_set(error, WEIR_UNSUPPORTED, "tool_choice",
+                                   "this model's template has no form of calls that could be required");
+        return WEIR_OK;
+    } else {
+        chat->grammar_text = weir__mem_strdup(view->grammar);
+        if (chat->grammar_text == NULL) return no_memory(error);
+        chat->grammar.lazy = view->lazy;
+        if (view->lazy && view->n_triggers == 0) return WEIR_OK; /* it could never begin */
+        if (view->lazy && (status = read_triggers(chat, view, error)) != WEIR_OK) return status;
+        if ((status = weir_grammar_check(chat->grammar_text, NULL, error)) != WEIR_OK) return status;
+        if (!view->lazy && view->generation_prompt[0] != '\0') chat->grammar.prefill = view->generation_prompt;
+    }
+    chat->grammar.text = chat->grammar_text;
+    chat->constrained = true;
+    return WEIR_OK;
+}
+
+/* Some templates have calls whose arguments stand one by one and unquoted; their texts are not constrained. */
+static weir_status check_enforcement(const weir_chat *chat, weir__chat_template *t,
+                                     const weir_chat_params *params, const weir__chat_tools *tools,
+                                     weir_error *error)
+{
+    weir__shim_form form;
+    if (tools->shown == NULL || params->tool_choice == WEIR_TOOLS_NONE) return WEIR_OK;
+    weir__shim_chat_form(chat->reader, &form);
+    if (chat->constrained && !form.loose_arguments) return WEIR_OK;
+    if (tools->strict)
+        return weir__error_set(error, WEIR_GRAMMAR, "tools_json",
+                               "a tool is \"strict\", but in the form of calls that this model's template has, "
+                               "parameters cannot be enforced to the letter; leave \"strict\" out");
+    if (weir__chat_template_warn_once(t))
+        weir__log(WEIR_LOG_WARN, "in the form of calls that this chat template has, parameters of tools are not "
+                                 "enforced in full; check arguments before use");
+    return WEIR_OK;
+}
+
+static weir_status render(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
+                          const weir__chat_tools *tools, weir_error *error)
+{
+    arguments args = {.n = 0};
+    rendering r = {.status = WEIR_OK};
+    weir__chat_template *t = NULL;
+    json_t *given_schema = NULL, *schema = NULL;
+    char *texts[4] = {NULL}, *dated = NULL;
+    weir__shim_chat_view view;
+    bool enable_thinking = params->enable_thinking;
+    time_t now = params->now != 0 ? (time_t)params->now : time(NULL);
+    weir_status status;
+
+    if ((status = weir__chat_template_get(chat->model, params->template_source, tools->shown != NULL, &t,
+                                          error)) != WEIR_OK)
+        goto out;
+    if (tools->shown != NULL && !weir__shim_template_knows_tools(weir__chat_template_parsed(t))) {
+        status = weir__error_set(error, WEIR_UNSUPPORTED, "tools_json",
+                                 "the chat template does not know tools; use a model that was trained for them, "
+                                 "or give template_source");
+        goto out;
+    }
+    if (params->now != 0) {
+        status = date_source(weir__chat_template_source(t), now, &dated, error);
+        if (status != WEIR_OK) goto out;
+        if (dated != NULL) {
+            weir__chat_template_release(t);
+            t = NULL;
+            status = weir__chat_template_get(chat->model, dated, false, &t, error);
+            if (status != WEIR_OK) goto out;
+        }
+    }
+    if (params->json_schema != NULL) {
+        status = weir__json_parse(params->json_schema, WEIR_NUL, "json_schema", WEIR_GRAMMAR, &given_schema, error);
+        if (status == WEIR_OK)
+            status = weir__schema_rewrite(given_schema, "json_schema", "w", false, &schema, error);
+        if (status != WEIR_OK) goto out;
+    }
+    for (size_t i = 0; status == WEIR_OK && i < params->n_args; i++)
+        status = add_given(&args, &params->args[i], i, &enable_thinking, error);
+    if (status == WEIR_OK) status = add_date(&args, "datetime", "%b %d %Y", now, error);
+    if (status == WEIR_OK) status = add_date(&args, "date_string", "%d %b %Y", now, error);
+    if (status != WEIR_OK) goto out;
+
+    const json_t *values[4] = {messages, tools->shown, tools->enforced, schema};
+    for (size_t i = 0; i < 4; i++) {
+        if (values[i] == NULL) continue;
+        texts[i] = weir__json_dump(values[i]);
+        if (texts[i] == NULL) {
+            status = no_memory(error);
+            goto out;
+        }
+    }
+    r.parsed = weir__chat_template_parsed(t);
+    r.in = (weir__shim_render){
+        .messages = texts[0],
+        .tools = texts[1],
+        .enforced_tools = texts[2],
+        .json_schema = texts[3],
+        .tool_choice = params->tool_choice,
+        .arg_keys = args.keys,
+        .arg_values = (const char *const *)args.values,
+        .n_args = args.n,
+        .parallel_tool_calls = params->parallel_tool_calls,
+        .add_generation_prompt = params->add_generation_prompt,
+        .enable_thinking = enable_thinking,
+        .continue_final = params->continue_final,
+        .parse_reasoning = params->parse_reasoning,
+    };
+    status = weir__chat_run_deep(run_rendering, &r, WEIR__CHAT_STACK, error);
+    if (status == WEIR_OK && r.status != WEIR_OK) status = weir__error_copy(error, &r.error);
+    if (status != WEIR_OK) goto out;
+    chat->reader = r.out;
+    chat->continues = params->continue_final;
+    weir__shim_chat_look(chat->reader, &view);
+    chat->prompt = view.prompt;
+    chat->prompt_length = view.prompt_length;
+    status = strip_specials(chat, error);
+    if (status == WEIR_OK) status = read_lists(chat, &view, error);
+    if (status == WEIR_OK) status = read_grammar(chat, &view, params, schema, error);
+    if (status == WEIR_OK) status = check_enforcement(chat, t, params, tools, error);
+out:
+    for (size_t i = 0; i < 4; i++) weir__mem_free(texts[i]);
+    json_decref(schema);
+    json_decref(given_schema);
+    arguments_fini(&args);
+    weir__mem_free(dated);
+    weir__chat_template_release(t);
+    return status;
+}
+
+#endif
+
+weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, weir_chat **out,
+                             weir_error *error)
+{
+    weir_chat_params params;
+    weir__chat_tools tools = {0};
+    json_t *messages = NULL;
+    weir_chat *chat = NULL;
+    weir_chat_params_init(&params, sizeof params);
+    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    if (out == NULL) return weir__error_set(error, WEIR_INVALID, "chat", "chat is NULL");
+    weir_status status = weir__params_take(&params, sizeof params, given, "params", error);
+    if (status == WEIR_OK) status = weir__chat_messages(&params, &messages, error);
+    if (status == WEIR_OK) status = weir__chat_tools_init(params.tools_json, &tools, error);
+    if (status == WEIR_OK) status = check_params(&params, &tools, error);
+    if (status != WEIR_OK) goto out;
+
+    chat = weir__mem_calloc(1, sizeof *chat);
+    if (chat == NULL) {
+        status = no_memory(error);
+        goto out;
+    }
+    atomic_init(&chat->refs, 1);
+    chat->model = weir_model_hold(model);
+    status = render(chat, &params, messages, &tools, error);
+    if (status == WEIR_OK) *out = chat;
+    else weir_chat_release(chat);
+out:
+    weir__chat_tools_fini(&tools);
+    json_decref(messages);
+    return status;
+}

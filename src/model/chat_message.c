@@ -1,0 +1,317 @@
+/* chat_message.c: messages and tools of a conversation, checked and in one form.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "model/chat_message.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "model/schema.h"
+
+#define NAME_MAX_ 64 /* bytes of a function's name, as in OpenAI's API */
+#define TOOLS_MAX 256
+
+static weir_status no_memory(weir_error *error)
+{
+    return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the messages of a chat");
+}
+
+/* "messages[3].tool_calls[0].function" and so on; cut where it does not fit. */
+typedef struct place {
+    char text[64];
+} place;
+
+static place at(const char *list, size_t i, const char *rest)
+{
+    place p;
+    snprintf(p.text, sizeof p.text, "%s[%zu]%s", list, i, rest);
+    return p;
+}
+
+static weir_status must_be(weir_error *error, place p, const char *what)
+{
+    return weir__error_set(error, WEIR_INVALID, p.text, "%s must be %s", p.text, what);
+}
+
+/* ---- Messages given as structs ---- */
+
+static weir_status read_text(const char *text, place p, bool may_be_empty, weir_error *error)
+{
+    if (text == NULL) return weir__error_set(error, WEIR_INVALID, p.text, "%s is NULL", p.text);
+    if (!may_be_empty && text[0] == '\0')
+        return weir__error_set(error, WEIR_INVALID, p.text,
+                               "%s is empty; give \"system\", \"user\", \"assistant\" or what the template knows",
+                               p.text);
+    if (!weir__utf8_valid(text, strlen(text)))
+        return weir__error_set(error, WEIR_INVALID, p.text, "%s is not well-formed UTF-8", p.text);
+    return WEIR_OK;
+}
+
+static weir_status from_structs(const weir_message *given, size_t n, json_t **messages, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    json_t *list = json_array();
+    if (list == NULL) return no_memory(error);
+    for (size_t i = 0; i < n; i++) {
+        status = read_text(given[i].role, at("messages", i, ".role"), false, error);
+        if (status == WEIR_OK) status = read_text(given[i].content, at("messages", i, ".content"), true, error);
+        if (status != WEIR_OK) break;
+        json_t *one = json_pack("{s:s,s:s}", "role", given[i].role, "content", given[i].content);
+        if (one == NULL || json_array_append_new(list, one) != 0) {
+            status = no_memory(error);
+            break;
+        }
+    }
+    if (status == WEIR_OK) *messages = list;
+    else json_decref(list);
+    return status;
+}
+
+/* ---- Messages given as JSON ---- */
+
+static weir_status check_content(const json_t *content, size_t i, weir_error *error)
+{
+    if (json_is_string(content) || json_is_null(content)) return WEIR_OK;
+    if (!json_is_array(content))
+        return must_be(error, at("messages", i, ".content"), "a string, null or an array of parts");
+    for (size_t k = 0; k < json_array_size(content); k++) {
+        char rest[32];
+        snprintf(rest, sizeof rest, ".content[%zu]", k);
+        place p = at("messages", i, rest);
+        const json_t *part = json_array_get(content, k);
+        const char *type = json_string_value(json_object_get(part, "type"));
+        if (type == NULL) return must_be(error, p, "an object with a type");
+        if (strcmp(type, "text") != 0)
+            return weir__error_set(error, WEIR_UNSUPPORTED, p.text,
+                                   "%s is of type \"%.40s\"; only \"text\" is supported", p.text, type);
+        if (!json_is_string(json_object_get(part, "text"))) return must_be(error, p, "a part with a text");
+    }
+    return WEIR_OK;
+}
+
+/* Completes what may be left out: type, arguments. */
+static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *error)
+{
+    char rest[40];
+    snprintf(rest, sizeof rest, ".tool_calls[%zu]", k);
+    place p = at("messages", i, rest);
+    json_t *function = json_object_get(call, "function");
+    const json_t *type = json_object_get(call, "type"), *id = json_object_get(call, "id");
+    if (!json_is_object(function)) return must_be(error, p, "an object with a function");
+    if (type == NULL) {
+        if (json_object_set_new(call, "type", json_string("function")) != 0) return no_memory(error);
+    } else if (json_string_value(type) == NULL || strcmp(json_string_value(type), "function") != 0) {
+        return must_be(error, p, "of type \"function\"");
+    }
+    if (json_is_null(id)) json_object_del(call, "id");
+    else if (id != NULL && !json_is_string(id)) return must_be(error, p, "a call whose id is a string");
+    const json_t *name = json_object_get(function, "name");
+    if (!json_is_string(name) || json_string_length(name) == 0)
+        return must_be(error, p, "a call whose function has a name");
+    const json_t *arguments = json_object_get(function, "arguments");
+    if (json_is_object(arguments)) return WEIR_OK;
+    if (arguments != NULL && !json_is_string(arguments))
+        return must_be(error, p, "a call whose arguments are JSON text or an object");
+    if (arguments == NULL || json_string_length(arguments) == 0)
+        return json_object_set_new(function, "arguments", json_string("{}")) == 0 ? WEIR_OK : no_memory(error);
+    json_t *parsed = NULL;
+    weir_status status = weir__json_parse(json_string_value(arguments), json_string_length(arguments), p.text,
+                                          WEIR_INVALID, &parsed, NULL);
+    json_decref(parsed);
+    if (status == WEIR_NO_MEMORY) return no_memory(error);
+    return status == WEIR_OK ? WEIR_OK : must_be(error, p, "a call whose arguments are JSON");
+}
+
+static weir_status check_message(json_t *message, size_t i, weir_error *error)
+{
+    static const char *const texts[] = {"reasoning_content", "name", "tool_call_id"};
+    weir_status status;
+    if (!json_is_object(message)) return must_be(error, at("messages", i, ""), "an object");
+    const json_t *role = json_object_get(message, "role"), *content = json_object_get(message, "content");
+    json_t *calls = json_object_get(message, "tool_calls");
+    if (!json_is_string(role) || json_string_length(role) == 0)
+        return must_be(error, at("messages", i, ".role"), "a string that is not empty");
+    if (json_is_null(calls)) {
+        json_object_del(message, "tool_calls");
+        calls = NULL;
+    }
+    if (calls != NULL && !json_is_array(calls))
+        return must_be(error, at("messages", i, ".tool_calls"), "an array of calls");
+    if (content == NULL && json_array_size(calls) == 0)
+        return must_be(error, at("messages", i, ".content"), "given, unless the message has tool_calls");
+    if (content != NULL && (status = check_content(content, i, error)) != WEIR_OK) return status;
+    if (json_is_null(content) && json_array_size(calls) == 0 &&
+        strcmp(json_string_value(role), "assistant") != 0)
+        return must_be(error, at("messages", i, ".content"), "a string or an array of parts");
+    for (size_t k = 0; k < json_array_size(calls); k++)
+        if ((status = check_call(json_array_get(calls, k), i, k, error)) != WEIR_OK) return status;
+    for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
+        const json_t *text = json_object_get(message, texts[k]);
+        char rest[32];
+        snprintf(rest, sizeof rest, ".%s", texts[k]);
+        if (json_is_null(text)) json_object_del(message, texts[k]);
+        else if (text != NULL && !json_is_string(text)) return must_be(error, at("messages", i, rest), "a string");
+    }
+    return WEIR_OK;
+}
+
+static weir_status from_json(const char *text, json_t **messages, weir_error *error)
+{
+    json_t *list = NULL;
+    weir_status status =
+        weir__json_parse(text, WEIR_NUL, "messages_json", WEIR_INVALID, &list, error);
+    if (status != WEIR_OK) return status;
+    if (!json_is_array(list) || json_array_size(list) == 0)
+        status = weir__error_set(error, WEIR_INVALID, "messages_json",
+                                 "messages_json must be an array of at least one message");
+    for (size_t i = 0; status == WEIR_OK && i < json_array_size(list); i++)
+        status = check_message(json_array_get(list, i), i, error);
+    if (status == WEIR_OK) *messages = list;
+    else json_decref(list);
+    return status;
+}
+
+/* Only what a template can go on with can be continued. */
+static weir_status check_last(const json_t *messages, weir_error *error)
+{
+    size_t last = json_array_size(messages) - 1;
+    const json_t *message = json_array_get(messages, last);
+    const char *role = json_string_value(json_object_get(message, "role"));
+    if (strcmp(role, "assistant") != 0)
+        return weir__error_set(error, WEIR_INVALID, "continue_final",
+                               "the last message is of role \"%.40s\"; only one of \"assistant\" can go on", role);
+    if (json_array_size(json_object_get(message, "tool_calls")) > 0)
+        return weir__error_set(error, WEIR_INVALID, "continue_final",
+                               "the last message calls tools; such a message cannot go on");
+    return WEIR_OK;
+}
+
+weir_status weir__chat_messages(const weir_chat_params *params, json_t **messages, weir_error *error)
+{
+    json_t *list = NULL;
+    weir_status status;
+    if ((params->messages != NULL) == (params->messages_json != NULL))
+        return weir__error_set(error, WEIR_INVALID, "messages",
+                               params->messages != NULL ? "both messages and messages_json are given; give one"
+                                                        : "there are no messages; give messages or messages_json");
+    if (params->messages != NULL && params->n_messages == 0)
+        return weir__error_set(error, WEIR_INVALID, "n_messages", "n_messages is 0; give at least one message");
+    status = params->messages != NULL ? from_structs(params->messages, params->n_messages, &list, error)
+                                      : from_json(params->messages_json, &list, error);
+    if (status == WEIR_OK && params->continue_final) status = check_last(list, error);
+    if (status == WEIR_OK) *messages = list;
+    else json_decref(list);
+    return status;
+}
+
+/* ---- Tools ---- */
+
+static bool is_name(const char *name)
+{
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.");
+    return n > 0 && n <= NAME_MAX_ && name[n] == '\0';
+}
+
+/* The name as common writes it in names of rules. */
+static void rule_name(const char *name, char out[NAME_MAX_ + 1])
+{
+    size_t n = 0;
+    for (; name[n] != '\0'; n++) out[n] = name[n] == '_' || name[n] == '.' ? '-' : name[n];
+    out[n] = '\0';
+}
+
+/* Whether a grammar with both would have two rules of one name. */
+static bool collide(const char *a, const char *b)
+{
+    char first[NAME_MAX_ + 1], second[NAME_MAX_ + 1];
+    rule_name(a, first);
+    rule_name(b, second);
+    size_t n = strlen(first);
+    if (strncmp(first, second, n) != 0) return false;
+    const char *rest = second + n;
+    return *rest == '\0' || strncmp(rest, "-schema", 7) == 0 || strncmp(rest, "-arg", 4) == 0;
+}
+
+static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t i, weir_error *error)
+{
+    place p = at("tools", i, ".function");
+    const json_t *type = json_object_get(given, "type"), *function = json_object_get(given, "function");
+    const json_t *description = json_object_get(function, "description");
+    json_t *parameters = json_object_get(function, "parameters"), *rewritten = NULL;
+    const char *name = json_string_value(json_object_get(function, "name"));
+    char where[48], tag[24];
+    weir_status status;
+
+    if (type != NULL && (json_string_value(type) == NULL || strcmp(json_string_value(type), "function") != 0))
+        return must_be(error, at("tools", i, ".type"), "\"function\"");
+    if (!json_is_object(function)) return must_be(error, p, "an object");
+    if (name == NULL || !is_name(name))
+        return must_be(error, at("tools", i, ".function.name"),
+                       "1 to 64 of the letters, digits and '_', '-', '.'");
+    if (description != NULL && !json_is_string(description) && !json_is_null(description))
+        return must_be(error, at("tools", i, ".function.description"), "a string");
+    for (size_t k = 0; k < json_array_size(tools->shown); k++) {
+        const json_t *other = json_object_get(json_array_get(tools->shown, k), "function");
+        const char *other_name = json_string_value(json_object_get(other, "name"));
+        if (collide(name, other_name) || collide(other_name, name))
+            return weir__error_set(error, WEIR_INVALID, at("tools", i, ".function.name").text,
+                                   "the names \"%s\" and \"%s\" of tools %zu and %zu are too much alike: their "
+                                   "grammar would mix them up; rename one",
+                                   other_name, name, k, i);
+    }
+    tools->strict |= json_is_true(json_object_get(function, "strict"));
+    snprintf(where, sizeof where, "/%zu/function/parameters", i);
+    snprintf(tag, sizeof tag, "t%zuw", i);
+    if (parameters == NULL || json_is_null(parameters) ||
+        (json_is_object(parameters) && json_object_size(parameters) == 0)) {
+        parameters = NULL; /* a function without arguments */
+    } else if ((status = weir__schema_rewrite(parameters, where, tag, true, &rewritten, error)) != WEIR_OK) {
+        return status;
+    }
+    for (int k = 0; k < 2; k++) {
+        json_t *schema = k == 0 ? json_incref(parameters) : rewritten;
+        if (schema == NULL) schema = json_object();
+        json_t *tool = json_pack("{s:s,s:{s:s,s:s,s:o}}", "type", "function", "function", "name", name,
+                                 "description", json_is_string(description) ? json_string_value(description) : "",
+                                 "parameters", schema);
+        if (tool == NULL || json_array_append_new(k == 0 ? tools->shown : tools->enforced, tool) != 0) {
+            if (k == 0) json_decref(rewritten);
+            return no_memory(error);
+        }
+    }
+    return WEIR_OK;
+}
+
+weir_status weir__chat_tools_init(const char *tools_json, weir__chat_tools *tools, weir_error *error)
+{
+    json_t *given = NULL;
+    memset(tools, 0, sizeof *tools);
+    if (tools_json == NULL) return WEIR_OK;
+    weir_status status = weir__json_parse(tools_json, WEIR_NUL, "tools_json", WEIR_INVALID, &given, error);
+    if (status != WEIR_OK) return status;
+    size_t n = json_array_size(given);
+    if (!json_is_array(given) || n > TOOLS_MAX) {
+        status = weir__error_set(error, WEIR_INVALID, "tools_json",
+                                 "tools_json must be an array of at most %d tools", TOOLS_MAX);
+        goto out;
+    }
+    if (n == 0) goto out;
+    tools->shown = json_array();
+    tools->enforced = json_array();
+    if (tools->shown == NULL || tools->enforced == NULL) status = no_memory(error);
+    for (size_t i = 0; status == WEIR_OK && i < n; i++)
+        status = add_tool(tools, json_array_get(given, i), i, error);
+out:
+    json_decref(given);
+    if (status != WEIR_OK) weir__chat_tools_fini(tools);
+    return status;
+}
+
+void weir__chat_tools_fini(weir__chat_tools *tools)
+{
+    json_decref(tools->enforced);
+    json_decref(tools->shown);
+    memset(tools, 0, sizeof *tools);
+}

@@ -1,0 +1,451 @@
+/* chat_parser.c: answers, read piece by piece.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * llama.cpp's parsers read a whole text and say what it means so far. So the text is kept, parsed again as it
+ * grows, and what is new in the message is delivered. A message that does not go on from what was delivered, or
+ * none at all, is passed over; when that lasts for PATIENCE bytes or to the end, the answer is taken as plain
+ * text from there: everything after the last delivered piece becomes content, once.
+ *
+ * Cost. Parsing again waits until the text has grown by a fiftieth, so all parses together read at most about
+ * 51 times the answer, at some 100 MB/s. And mostly there are none: where content or reasoning has reached the
+ * end of the text, bytes that begin no delimiter of the form go on with it; a form without tools has no
+ * delimiters after its content. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "model/chat.h"
+#include "model/chat_template.h"
+
+#define PATIENCE 256
+
+/* Brackets in the whole text: parsers recurse over nested JSON, with 2.2 kB of stack for each level. */
+#define BRACKETS_HERE 64    /* on the caller's thread */
+#define BRACKETS_MAX  20000 /* on one with more stack */
+#define DEEP_STACK    ((size_t)64 << 20)
+
+typedef struct buffer {
+    char *bytes; /* [n] */
+    size_t n;
+    size_t capacity;
+} buffer;
+
+/* A delta to be taken; its texts lie in the parser's `out`. */
+typedef struct delta {
+    weir_delta_kind kind;
+    int32_t index;
+    size_t at, length;
+    size_t id; /* WEIR_DELTA_TOOL_CALL */
+} delta;
+
+typedef struct call {
+    bool begun; /* its head was delivered */
+    buffer arguments;
+} call;
+
+/* Invariant: content, reasoning and calls are what was delivered (and what a continued message already held);
+ * raw[0 .. settled) is the text that they stand for, as far as can be told; settled <= raw.n. */
+struct weir_chat_parser {
+    weir_chat *chat;              /* held */
+    const weir__shim_chat *reader; /* NULL: all is content */
+    weir__shim_form form;
+    weir__utf8 utf8;
+    buffer raw;
+    size_t settled;
+    size_t parsed;   /* raw.n at the last parse */
+    size_t failing;  /* raw.n at the first of the parses that now fail, SIZE_MAX = the last one was good */
+    size_t brackets; /* in raw */
+    buffer content, reasoning;
+    call *calls; /* [n_calls] */
+    size_t n_calls;
+    size_t calls_capacity;
+    bool verbatim; /* raw ends within text of the kind verbatim_kind, all of it delivered */
+    weir_delta_kind verbatim_kind;
+    bool plain; /* what comes is content, without parsing */
+    bool finished;
+    buffer out;
+    delta *deltas; /* [n_deltas], those before `next` were taken */
+    size_t n_deltas;
+    size_t deltas_capacity;
+    size_t next;
+};
+
+/* ---- Texts ---- */
+
+static bool append(buffer *t, const char *bytes, size_t n)
+{
+    if (!weir__mem_grow(&t->bytes, &t->capacity, t->n + n + 1, 1)) return false;
+    if (n > 0) memcpy(t->bytes + t->n, bytes, n);
+    t->n += n;
+    t->bytes[t->n] = '\0';
+    return true;
+}
+
+static weir_status no_memory(weir_error *error)
+{
+    return weir__error_set(error, WEIR_NO_MEMORY, NULL,
+                           "out of memory for an answer; what was fed is kept, so feed on");
+}
+
+/* ---- Deltas ---- */
+
+/* Queues a delta; id may be NULL. False: out of memory, nothing was queued. */
+static bool queue(weir_chat_parser *p, weir_delta_kind kind, int32_t index, const char *bytes, size_t n,
+                  const char *id)
+{
+    size_t at = p->out.n, id_at = 0;
+    if (!weir__mem_grow(&p->deltas, &p->deltas_capacity, p->n_deltas + 1, sizeof *p->deltas)) return false;
+    bool ok = append(&p->out, bytes, n) && append(&p->out, "", 1);
+    if (ok && id != NULL) {
+        id_at = p->out.n;
+        ok = append(&p->out, id, strlen(id) + 1);
+    }
+    if (!ok) {
+        p->out.n = at;
+        return false;
+    }
+    p->deltas[p->n_deltas++] = (delta){kind, index, at, n, id_at};
+    return true;
+}
+
+/* Delivers more content or reasoning. */
+static bool deliver(weir_chat_parser *p, weir_delta_kind kind, const char *bytes, size_t n)
+{
+    buffer *sent = kind == WEIR_DELTA_CONTENT ? &p->content : &p->reasoning;
+    size_t before = sent->n;
+    if (n == 0) return true;
+    if (!append(sent, bytes, n)) return false;
+    if (queue(p, kind, -1, bytes, n, NULL)) return true;
+    sent->n = before;
+    return false;
+}
+
+static bool deliver_rest(weir_chat_parser *p)
+{
+    if (!deliver(p, WEIR_DELTA_CONTENT, p->raw.bytes + p->settled, p->raw.n - p->settled)) return false;
+    p->settled = p->raw.n;
+    p->plain = true;
+    return true;
+}
+
+#ifndef WEIR_NO_LLAMA
+
+/* "call_" and 24 hexadecimal digits: enough to tell calls apart, not a secret. */
+static void make_id(char id[40])
+{
+    static _Atomic uint64_t counter;
+    uint64_t x = (uint64_t)weir__clock_now_ns() ^ (uint64_t)getpid() << 40;
+    uint64_t words[2];
+    x += atomic_fetch_add(&counter, 1) * UINT64_C(0x9E3779B97F4A7C15);
+    for (int i = 0; i < 2; i++) { /* splitmix64 */
+        uint64_t z = x += UINT64_C(0x9E3779B97F4A7C15);
+        z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+        z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+        words[i] = z ^ z >> 31;
+    }
+    snprintf(id, 40, "call_%016llx%08x", (unsigned long long)words[0], (unsigned)(words[1] >> 32));
+}
+
+/* Moves `settled` behind the next place where these bytes stand, or to the end when they stand nowhere (they
+ * were unescaped, say). */
+static void settle(weir_chat_parser *p, const char *bytes, size_t n)
+{
+    const char *from = p->raw.bytes + p->settled, *end = p->raw.bytes + p->raw.n;
+    while (n > 0 && (size_t)(end - from) >= n) {
+        const char *at = memchr(from, bytes[0], (size_t)(end - from) - n + 1);
+        if (at == NULL) break;
+        if (memcmp(at, bytes, n) == 0) {
+            p->settled = (size_t)(at - p->raw.bytes) + n;
+            return;
+        }
+        from = at + 1;
+    }
+    p->settled = p->raw.n;
+}
+
+/* ---- Messages ---- */
+
+/* Whether `now` goes on from what was sent; a text that has become shorter brings nothing new. */
+static bool goes_on(const buffer *sent, const char *now, size_t n)
+{
+    size_t common = n < sent->n ? n : sent->n;
+    return common == 0 || memcmp(sent->bytes, now, common) == 0;
+}
+
+static bool message_goes_on(const weir_chat_parser *p, const weir__shim_message *m)
+{
+    if (!goes_on(&p->content, m->content, m->content_length) ||
+        !goes_on(&p->reasoning, m->reasoning, m->reasoning_length))
+        return false;
+    for (size_t i = 0; i < p->n_calls; i++) {
+        if (!p->calls[i].begun) continue;
+        if (i >= m->n_calls ||
+            !goes_on(&p->calls[i].arguments, m->calls[i].arguments, m->calls[i].arguments_length))
+            return false;
+    }
+    return true;
+}
+
+static bool deliver_text(weir_chat_parser *p, weir_delta_kind kind, const char *now, size_t n)
+{
+    size_t sent = kind == WEIR_DELTA_CONTENT ? p->content.n : p->reasoning.n;
+    if (n <= sent) return true;
+    if (!deliver(p, kind, now + sent, n - sent)) return false;
+    settle(p, now + sent, n - sent);
+    p->verbatim = p->settled == p->raw.n;
+    p->verbatim_kind = kind;
+    return true;
+}
+
+/* A call's name can still grow until its arguments have begun ("{" stands there from the start), and in some
+ * forms its id comes last. */
+static bool is_settled(const weir_chat_parser *p, const weir__shim_message *m, size_t i, bool finished)
+{
+    const weir__shim_call *c = &m->calls[i];
+    if (finished || i + 1 < m->n_calls) return true;
+    return c->arguments_length >= 2 && (!p->form.has_ids || c->id_length > 0);
+}
+
+static bool deliver_call(weir_chat_parser *p, const weir__shim_call *c, size_t i)
+{
+    call *sent = &p->calls[i];
+    char id[256];
+    if (!sent->begun) {
+        if (c->id_length > 0 && c->id_length < sizeof id) {
+            memcpy(id, c->id, c->id_length);
+            id[c->id_length] = '\0';
+        } else {
+            make_id(id);
+        }
+        if (!queue(p, WEIR_DELTA_TOOL_CALL, (int32_t)i, c->name, c->name_length, id)) return false;
+        sent->begun = true;
+        settle(p, c->name, c->name_length);
+    }
+    if (c->arguments_length <= sent->arguments.n) return true;
+    const char *more = c->arguments + sent->arguments.n;
+    size_t n = c->arguments_length - sent->arguments.n, before = sent->arguments.n;
+    if (!append(&sent->arguments, more, n)) return false;
+    if (!queue(p, WEIR_DELTA_ARGUMENTS, (int32_t)i, more, n, NULL)) {
+        sent->arguments.n = before;
+        return false;
+    }
+    settle(p, more, n);
+    return true;
+}
+
+/* Delivers what is new. False: out of memory; what was queued stays queued. */
+static bool deliver_message(weir_chat_parser *p, const weir__shim_message *m, bool finished)
+{
+    p->verbatim = false;
+    if (!deliver_text(p, WEIR_DELTA_REASONING, m->reasoning, m->reasoning_length) ||
+        !deliver_text(p, WEIR_DELTA_CONTENT, m->content, m->content_length))
+        return false;
+    if (m->n_calls > 0) p->verbatim = false;
+    for (size_t i = 0; i < m->n_calls; i++) {
+        if (i == p->n_calls) {
+            if (!weir__mem_grow(&p->calls, &p->calls_capacity, i + 1, sizeof *p->calls)) return false;
+            memset(&p->calls[p->n_calls++], 0, sizeof *p->calls);
+        }
+        if (!is_settled(p, m, i, finished)) break;
+        if (!deliver_call(p, &m->calls[i], i)) return false;
+    }
+    if (p->verbatim && p->form.plain_tail && p->verbatim_kind == WEIR_DELTA_CONTENT) p->plain = true;
+    p->verbatim = p->verbatim && p->form.has_breaks;
+    return true;
+}
+
+/* ---- Parsing ---- */
+
+typedef struct parse {
+    const weir_chat_parser *parser;
+    weir__shim_message *message;
+    bool partial;
+    weir_status status;
+} parse;
+
+static void run_parse(void *user)
+{
+    parse *a = user;
+    a->status = weir__shim_chat_parse(a->parser->reader, a->parser->raw.bytes, a->parser->raw.n, a->partial,
+                                      a->message, NULL);
+}
+
+/* WEIR_OK: *m is a message that goes on; WEIR_BACKEND: there is none; NO_MEMORY. */
+static weir_status parse_raw(const weir_chat_parser *p, bool partial, weir__shim_message *m)
+{
+    parse a = {p, m, partial, WEIR_OK};
+    memset(m, 0, sizeof *m);
+    if (p->brackets > BRACKETS_MAX) return WEIR_BACKEND;
+    if (p->brackets <= BRACKETS_HERE) run_parse(&a);
+    else if (weir__chat_run_deep(run_parse, &a, DEEP_STACK, NULL) != WEIR_OK) return WEIR_NO_MEMORY;
+    if (a.status != WEIR_OK) return a.status;
+    if (message_goes_on(p, m)) return WEIR_OK;
+    weir__shim_message_fini(m);
+    return WEIR_BACKEND;
+}
+
+static weir_status read_more(weir_chat_parser *p, weir_error *error)
+{
+    weir__shim_message m;
+    weir_status status = parse_raw(p, true, &m);
+    if (status == WEIR_NO_MEMORY) return no_memory(error);
+    p->parsed = p->raw.n;
+    if (status != WEIR_OK) {
+        p->verbatim = false;
+        if (p->failing == SIZE_MAX) p->failing = p->raw.n;
+        if (p->raw.n - p->failing < PATIENCE) return WEIR_OK;
+        return deliver_rest(p) ? WEIR_OK : no_memory(error);
+    }
+    p->failing = SIZE_MAX;
+    bool ok = deliver_message(p, &m, false);
+    weir__shim_message_fini(&m);
+    return ok ? WEIR_OK : no_memory(error);
+}
+
+/* The text is complete. A form that it does not have in full it may still have as far as it goes: then that
+ * counts, and the rest is content. */
+static weir_status read_end(weir_chat_parser *p, weir_error *error)
+{
+    weir__shim_message m;
+    bool whole = true, ok = true;
+    weir_status status = parse_raw(p, false, &m);
+    if (status == WEIR_BACKEND) {
+        whole = false;
+        status = parse_raw(p, true, &m);
+    }
+    if (status == WEIR_NO_MEMORY) return no_memory(error);
+    if (status == WEIR_OK) {
+        /* In a text that breaks off, a call whose name is not certain is none. */
+        ok = deliver_message(p, &m, whole);
+        weir__shim_message_fini(&m);
+    }
+    if (ok && (status != WEIR_OK || !whole)) ok = deliver_rest(p);
+    return ok ? WEIR_OK : no_memory(error);
+}
+
+/* Delivers what surely goes on with the text before it; the rest of raw is left to a parse. */
+static bool pass_through(weir_chat_parser *p)
+{
+    size_t end = p->settled;
+    while (end < p->raw.n && !p->form.breaks[(unsigned char)p->raw.bytes[end]]) end++;
+    if (!deliver(p, p->verbatim_kind, p->raw.bytes + p->settled, end - p->settled)) return false;
+    p->settled = end;
+    if (end == p->raw.n) p->parsed = end;
+    else p->verbatim = false;
+    return true;
+}
+
+static weir_status read_raw(weir_chat_parser *p, weir_error *error)
+{
+    if (p->finished) return read_end(p, error);
+    if (p->verbatim && !pass_through(p)) return no_memory(error);
+    if (p->raw.n == p->parsed || (p->raw.n - p->parsed) * 50 < p->raw.n) return WEIR_OK;
+    return read_more(p, error);
+}
+
+/* The message that the answer goes on with counts as delivered. */
+static void read_prefill(weir_chat_parser *p)
+{
+    weir__shim_message m;
+    if (parse_raw(p, true, &m) != WEIR_OK) return;
+    bool ok = append(&p->content, m.content, m.content_length) &&
+              append(&p->reasoning, m.reasoning, m.reasoning_length);
+    if (!ok) p->content.n = p->reasoning.n = 0;
+    weir__shim_message_fini(&m);
+}
+
+#endif
+
+/* ---- The parser ---- */
+
+weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, weir_error *error)
+{
+    if (chat == NULL) return weir__error_set(error, WEIR_INVALID, "chat", "chat is NULL");
+    if (parser == NULL) return weir__error_set(error, WEIR_INVALID, "parser", "parser is NULL");
+    weir_chat_parser *p = weir__mem_calloc(1, sizeof *p);
+    if (p == NULL) return no_memory(error);
+    weir__utf8_init(&p->utf8);
+    p->chat = weir_chat_hold(chat);
+    p->reader = weir__chat_reader(chat);
+    p->plain = p->reader == NULL;
+    p->failing = SIZE_MAX;
+    if (!append(&p->raw, "", 0)) {
+        weir_chat_parser_destroy(p);
+        return no_memory(error);
+    }
+#ifndef WEIR_NO_LLAMA
+    if (p->reader != NULL) weir__shim_chat_form(p->reader, &p->form);
+    if (p->reader != NULL && weir__chat_continues(chat)) read_prefill(p);
+#endif
+    *parser = p;
+    return WEIR_OK;
+}
+
+void weir_chat_parser_destroy(weir_chat_parser *parser)
+{
+    if (parser == NULL) return;
+    for (size_t i = 0; i < parser->n_calls; i++) weir__mem_free(parser->calls[i].arguments.bytes);
+    weir__mem_free(parser->calls);
+    weir__mem_free(parser->deltas);
+    weir__mem_free(parser->out.bytes);
+    weir__mem_free(parser->reasoning.bytes);
+    weir__mem_free(parser->content.bytes);
+    weir__mem_free(parser->raw.bytes);
+    weir_chat_release(parser->chat);
+    weir__mem_free(parser);
+}
+
+/* Appends well-formed text to raw. */
+static bool add_raw(weir_chat_parser *p, const char *bytes, size_t length, bool finished)
+{
+    /* Nothing is written before there is room for all of it, so that a failed feed may be repeated. */
+    size_t bound = WEIR__UTF8_BOUND(length) + 1, before = p->raw.n;
+    if (!weir__mem_grow(&p->raw.bytes, &p->raw.capacity, p->raw.n + bound, 1)) return false;
+    p->raw.n += weir__utf8_feed(&p->utf8, bytes, length, p->raw.bytes + p->raw.n);
+    if (finished) p->raw.n += weir__utf8_flush(&p->utf8, p->raw.bytes + p->raw.n);
+    p->raw.bytes[p->raw.n] = '\0';
+    for (size_t i = before; i < p->raw.n; i++) p->brackets += p->raw.bytes[i] == '[' || p->raw.bytes[i] == '{';
+    return true;
+}
+
+weir_status weir_chat_parser_feed(weir_chat_parser *parser, const char *text, size_t length, bool finished,
+                                  weir_error *error)
+{
+    if (parser == NULL) return weir__error_set(error, WEIR_INVALID, "parser", "parser is NULL");
+    if (text == NULL && length != 0 && length != WEIR_NUL)
+        return weir__error_set(error, WEIR_INVALID, "text", "text is NULL and length is %zu", length);
+    if (parser->finished && (text != NULL || !finished))
+        return weir__error_set(error, WEIR_STATE, NULL, "the answer was finished before; make another parser");
+    if (length == WEIR_NUL) length = text != NULL ? strlen(text) : 0;
+    if (length > SIZE_MAX / 4 - parser->raw.n)
+        return weir__error_set(error, WEIR_TOO_LONG, "length", "the answer is too long to be kept");
+    if (parser->next == parser->n_deltas) parser->out.n = parser->n_deltas = parser->next = 0;
+    if (!parser->finished && !add_raw(parser, text, length, finished)) return no_memory(error);
+    parser->finished = finished;
+    if (parser->plain) return deliver_rest(parser) ? WEIR_OK : no_memory(error);
+#ifndef WEIR_NO_LLAMA
+    return read_raw(parser, error);
+#else
+    return WEIR_OK;
+#endif
+}
+
+weir_status weir_chat_parser_next(weir_chat_parser *parser, weir_delta *out)
+{
+    if (parser == NULL || out == NULL) return WEIR_INVALID;
+    if (parser->next == parser->n_deltas) return WEIR_END;
+    const delta *d = &parser->deltas[parser->next++];
+    *out = (weir_delta){
+        .kind = d->kind,
+        .index = d->index,
+        .text = parser->out.bytes + d->at,
+        .length = d->length,
+        .id = d->kind == WEIR_DELTA_TOOL_CALL ? parser->out.bytes + d->id : NULL,
+    };
+    return WEIR_OK;
+}

@@ -1,0 +1,22 @@
+/* json.h: JSON texts of callers, read with bounds.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_MODEL_JSON_H
+#define WEIR_MODEL_JSON_H
+
+#include <jansson.h>
+#include <weir/weir.h>
+
+/* Everything that walks these values recurses: here, in llama.cpp and in templates. */
+#define WEIR__JSON_DEPTH_MAX 100
+#define WEIR__JSON_BYTES_MAX ((size_t)256 << 20)
+
+/* Any JSON value; freed with json_decref. length may be WEIR_NUL. The text must be well-formed UTF-8 and must
+ * not repeat a key. Errors: INVALID (text is NULL), `code` (with line and column), NO_MEMORY; error->field is
+ * `field`. */
+weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
+                             json_t **value, weir_error *error);
+
+/* Compact text, keys in their order, NUL-terminated, freed with weir__mem_free; NULL: out of memory. */
+char *weir__json_dump(const json_t *value);
+
+#endif
