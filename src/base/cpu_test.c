@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_setaffinity */
+#endif
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+#include "model/testing.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+/* ---- A root of our own ---------------------------------------------------------------------------- */
+
+static char root[64];
+
+/* Writes root/path with its directories. */
+static void put(const char *path, const char *text)
+{
+    char full[512];
+    assert_true((size_t)snprintf(full, sizeof full, "%s/%s", root, path) < sizeof full);
+    for (char *slash = strchr(full + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(full, 0700);
+        *slash = '/';
+    }
+    FILE *file = fopen(full, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static int make_root(void **state)
+{
+    (void)state;
+    snprintf(root, sizeof root, "/tmp/weir_cpu_test.XXXXXX");
+    return mkdtemp(root) == NULL;
+}
+
+static int remove_root(void **state)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    return system(command) != 0 || nothing_left(state) != 0;
+}
+
+/* ---- Processors ----------------------------------------------------------------------------------- */
+
+static void test_no_cgroup_is_no_quota(void **state)
+{
+    (void)state;
+    assert_int_equal(weir__cpu_quota_at(root), 0);
+    put("proc/self/cgroup", "0::/\n");
+    assert_int_equal(weir__cpu_quota_at(root), 0);
+    put("sys/fs/cgroup/cpu.max", "max 100000\n");
+    assert_int_equal(weir__cpu_quota_at(root), 0);
+}
+
+static void test_quota_of_version_2(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int32_t processors;
+    } cases[] = {
+        {"200000 100000\n", 2},
+        {"50000 100000\n", 1},
+        {"149999 100000\n", 1},
+        {"150000 100000\n", 2},
+        {"99999999999 1000\n", 512},
+        {"max 100000\n", 0},
+        {"200000\n", 0},
+        {"200000 0\n", 0},
+        {"0 100000\n", 0},
+        {"garbage", 0},
+        {"", 0},
+    };
+    put("proc/self/cgroup", "0::/a/b\n");
+    for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
+        put("sys/fs/cgroup/a/b/cpu.max", cases[i].text);
+        assert_int_equal(weir__cpu_quota_at(root), cases[i].processors);
+    }
+}
+
+static void test_the_tightest_group_above_counts(void **state)
+{
+    (void)state;
+    put("proc/self/cgroup", "0::/a/b/c\n");
+    put("sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
+    put("sys/fs/cgroup/a/cpu.max", "300000 100000\n");
+    assert_int_equal(weir__cpu_quota_at(root), 3);
+    put("sys/fs/cgroup/cpu.max", "200000 100000\n");
+    assert_int_equal(weir__cpu_quota_at(root), 2);
+    put("sys/fs/cgroup/a/b/cpu.max", "100000 100000\n");
+    assert_int_equal(weir__cpu_quota_at(root), 1);
+}
+
+static void test_a_path_from_outside_the_container(void **state)
+{
+    (void)state;
+    put("proc/self/cgroup", "0::/docker/4711\n");
+    put("sys/fs/cgroup/cpu.max", "400000 100000\n");
+    assert_int_equal(weir__cpu_quota_at(root), 4);
+}
+
+static void test_quota_of_version_1(void **state)
+{
+    (void)state;
+    put("proc/self/cgroup", "12:cpuset:/x\n4:cpu,cpuacct:/a\n3:memory:/a\n0::/\n");
+    put("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "-1\n");
+    put("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(weir__cpu_quota_at(root), 0);
+    put("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "350000\n");
+    assert_int_equal(weir__cpu_quota_at(root), 4);
+    put("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "200000\n");
+    put("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(weir__cpu_quota_at(root), 2);
+}
+
+static void test_affinity_counts(void **state)
+{
+    (void)state;
+    int32_t all = weir__cpu_count();
+    assert_in_range(all, 1, WEIR__CPU_MAX);
+#ifdef __linux__
+    cpu_set_t before, one;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    assert_true(all <= CPU_COUNT(&before));
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(weir__cpu_count(), 1);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_int_equal(weir__cpu_count(), all);
+#endif
+}
+
+/* ---- Memory --------------------------------------------------------------------------------------- */
+
+static void test_memory_that_the_kernel_calls_available(void **state)
+{
+    (void)state;
+    assert_true(weir__cpu_memory_at(root) == 0);
+    put("proc/meminfo",
+        "MemTotal:       8192000 kB\nMemFree: 1 kB\nMemAvailable:   4194304 kB\nBuffers: 2 kB\n");
+    assert_true(weir__cpu_memory_at(root) == 4096 * MIB);
+    put("proc/self/cgroup", "0::/\n");
+    put("sys/fs/cgroup/memory.max", "max\n");
+    put("sys/fs/cgroup/memory.current", "1048576\n");
+    assert_true(weir__cpu_memory_at(root) == 4096 * MIB);
+}
+
+static void test_memory_that_a_group_leaves(void **state)
+{
+    (void)state;
+    put("proc/meminfo", "MemAvailable:   4194304 kB\n");
+    put("proc/self/cgroup", "0::/a\n");
+    put("sys/fs/cgroup/a/memory.max", "1073741824\n");
+    put("sys/fs/cgroup/a/memory.current", "536870912\n");
+    assert_true(weir__cpu_memory_at(root) == 512 * MIB);
+    /* file pages that can be dropped are free to take */
+    put("sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 268435456\nactive_file 7\n");
+    assert_true(weir__cpu_memory_at(root) == 768 * MIB);
+    put("sys/fs/cgroup/memory.max", "104857600\n");
+    put("sys/fs/cgroup/memory.current", "0\n");
+    assert_true(weir__cpu_memory_at(root) == 100 * MIB);
+    put("sys/fs/cgroup/memory.current", "204857600\n");
+    assert_true(weir__cpu_memory_at(root) == 1);
+}
+
+static void test_memory_of_version_1(void **state)
+{
+    (void)state;
+    put("proc/self/cgroup", "3:memory:/a\n");
+    put("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "2147483648\n");
+    put("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "1073741824\n");
+    put("sys/fs/cgroup/memory/a/memory.stat", "cache 5\ntotal_inactive_file 1048576\n");
+    assert_true(weir__cpu_memory_at(root) == 1025 * MIB);
+}
+
+static void test_this_machine_has_memory(void **state)
+{
+    (void)state;
+#ifdef __linux__
+    assert_true(weir__cpu_memory_available() > MIB);
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_no_cgroup_is_no_quota, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_quota_of_version_2, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_the_tightest_group_above_counts, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_a_path_from_outside_the_container, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_quota_of_version_1, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_affinity_counts, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_memory_that_the_kernel_calls_available, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_memory_that_a_group_leaves, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_memory_of_version_1, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_this_machine_has_memory, make_root, remove_root),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
