@@ -1,0 +1,84 @@
+/* llama_internal.h: what llama.c and llama_sampler.c share.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_BACKEND_LLAMA_INTERNAL_H
+#define WEIR_BACKEND_LLAMA_INTERNAL_H
+
+#include <pthread.h>
+
+#include "backend/backend.h"
+#include "backend/shim.h"
+
+/* Room for all candidates of one sampling, [n_vocab]; `next` lies in the same bytes while it is free. */
+typedef union weir__llama_scratch {
+    union weir__llama_scratch *next;
+    llama_token_data first;
+} weir__llama_scratch;
+
+struct weir__bmodel {
+    struct llama_model *model;
+    const struct llama_vocab *vocab;
+    bool vocab_only;
+    bool offloads;        /* some of it may lie on a GPU */
+    bool causal;          /* a token sees those before it only; a pass of others is one micro-batch */
+    bool encoder_only;    /* embeddings only */
+    bool encoder_decoder; /* what is decoded attends to an encoder's output */
+    bool whole_sequences; /* recurrent: its memory is cut at the end of a sequence or not at all */
+    int32_t n_positions;  /* tokens that it has position embeddings for, INT32_MAX = any */
+    weir_model_info info;
+    char description[128];
+    char architecture[64];
+    weir_logit_bias *banned; /* [n_banned] tokens the model never says: its own list */
+    size_t n_banned;
+    int32_t *eog; /* [n_eog] tokens that end a generation */
+    size_t n_eog;
+
+    /* Free rooms for candidates. One is made when all are in use, so there come to be as many as threads that
+     * sample at once, not one for each sampler. */
+    pthread_mutex_t scratch_lock; /* protects scratch; held for a few instructions */
+    weir__llama_scratch *scratch;
+};
+
+/* Rows of a pass are numbered by batch entry outside and in order of output inside.
+ * Invariant: row_of[0 .. n_entries) are -1 or below n_rows, ascending. */
+struct weir__bcontext {
+    weir__bmodel *model;
+    struct llama_context *context;
+    struct ggml_threadpool *pool;
+    struct ggml_threadpool *pool_batch; /* NULL: as pool */
+    int32_t n_batch;
+    int32_t n_seq_max;
+    bool unified;
+    bool embeddings;
+    bool has_memory;
+    bool copy_pending; /* between lanes; carried out by the next pass */
+    enum llama_pooling_type pooling;
+    int32_t width; /* floats of an embedding */
+
+    int32_t *ones;   /* [n_batch] each entry has one sequence */
+    int32_t **seqs;  /* [n_batch] where it stands: in the batch that was last decoded */
+    int32_t *row_of; /* [n_batch] */
+    int32_t n_entries;
+    int32_t n_rows;
+    bool settled; /* logits and embedded are of the last pass */
+    float *logits;
+    float *embedded;
+
+    bool (*abort_fn)(void *user);
+    void *abort_user;
+};
+
+/* Sampler operations of the table. */
+weir_status weir__llama_sampler_create(const weir__bmodel *model, const weir_sampler_params *params,
+                                       const weir__grammar *grammar, weir__bsampler **sampler,
+                                       weir_error *error);
+void weir__llama_sampler_free(weir__bsampler *sampler);
+weir_status weir__llama_sampler_reset(weir__bsampler *sampler, weir_error *error);
+weir_status weir__llama_sample(weir__bsampler *sampler, weir__bcontext *context, int32_t row, int32_t *token,
+                               weir_error *error);
+weir_status weir__llama_accept(weir__bsampler *sampler, int32_t token, weir_error *error);
+
+/* [n_vocab] of a row as in the table's logits(). */
+const float *weir__llama_logits(weir__bcontext *context, int32_t row);
+
+#endif

@@ -1,0 +1,260 @@
+/* llama_sampler.c: choosing tokens: biases, llama.cpp's chain, the grammar.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <string.h>
+
+#include "backend/llama_internal.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+/* Logits above it count as it: sums, divisions by the least temperature and bucket sorts stay within float
+ * and int then, and what is so likely is certain. */
+#define MOST_LOGIT 1e5f
+
+/* Tokens that the grammar's filter lets through and its accept refuses, one after the other, before the
+ * grammar counts as stuck. The two differ in corners only. */
+#define MAX_REFUSALS 16
+
+struct weir__bsampler {
+    weir__bmodel *model;
+    struct llama_sampler *chain; /* NULL: the likeliest token */
+    bool selects;                /* the chain ends by choosing */
+    weir__shim_grammar *grammar; /* NULL: none */
+    size_t n_bias;
+    weir_logit_bias bias[]; /* [n_bias] in any order, also several for a token */
+};
+
+/* ---- Life ----------------------------------------------------------------------------------------- */
+
+static weir_status create_grammar(weir__bsampler *s, const weir_sampler_params *params,
+                                  const weir__grammar *grammar, weir_error *error)
+{
+    const char *text = grammar != NULL ? grammar->text : params->grammar;
+    const char *root = grammar != NULL ? grammar->root : params->grammar_root;
+    if (text == NULL) {
+        if (params->json_schema == NULL) return WEIR_OK;
+        return weir__error_set(error, WEIR_INVALID, "json_schema",
+                               "a schema must have been made a grammar before");
+    }
+    /* Once more for those that come with a chat, since llama.cpp does not survive every text. */
+    weir_status status = weir_grammar_check(text, root, error);
+    if (status != WEIR_OK) return status;
+    bool lazy = grammar != NULL && grammar->lazy;
+    status = weir__shim_grammar_create(s->model->vocab, text, root, lazy, &s->grammar, error);
+    if (status != WEIR_OK) return status;
+    for (size_t i = 0; lazy && i < grammar->n_triggers && status == WEIR_OK; i++) {
+        const weir__trigger *t = &grammar->triggers[i];
+        status = weir__shim_grammar_trigger(s->grammar, t->kind, t->value, t->token, error);
+    }
+    /* A lazy grammar describes what follows its trigger. */
+    if (status == WEIR_OK && !lazy && grammar != NULL && grammar->prefill != NULL)
+        status = weir__shim_grammar_begin(s->grammar, grammar->prefill, error);
+    return status;
+}
+
+weir_status weir__llama_sampler_create(const weir__bmodel *model, const weir_sampler_params *params,
+                                       const weir__grammar *grammar, weir__bsampler **sampler,
+                                       weir_error *error)
+{
+    if (model->info.n_vocab < 1)
+        return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this model has no vocabulary to choose from");
+    size_t n_bias = params->n_logit_bias + model->n_banned + (params->ignore_eos ? model->n_eog : 0);
+    weir__bsampler *s = weir__mem_calloc(1, sizeof *s + n_bias * sizeof s->bias[0]);
+    if (s == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a sampler");
+    s->model = (weir__bmodel *)model;
+    for (size_t i = 0; i < params->n_logit_bias; i++) s->bias[s->n_bias++] = params->logit_bias[i];
+    for (size_t i = 0; i < model->n_banned; i++) s->bias[s->n_bias++] = model->banned[i];
+    for (size_t i = 0; params->ignore_eos && i < model->n_eog; i++)
+        s->bias[s->n_bias++] = (weir_logit_bias){model->eog[i], -INFINITY};
+
+    weir_status status = weir__shim_chain_create(model->vocab, params, &s->chain, &s->selects, error);
+    if (status == WEIR_OK) status = create_grammar(s, params, grammar, error);
+    if (status != WEIR_OK) {
+        weir__llama_sampler_free(s);
+        return status;
+    }
+    *sampler = s;
+    return WEIR_OK;
+}
+
+void weir__llama_sampler_free(weir__bsampler *s)
+{
+    if (s == NULL) return;
+    weir__shim_grammar_free(s->grammar);
+    llama_sampler_free(s->chain);
+    weir__mem_free(s);
+}
+
+weir_status weir__llama_sampler_reset(weir__bsampler *s, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    if (s->grammar != NULL) status = weir__shim_grammar_reset(s->grammar, error);
+    if (status == WEIR_OK && s->chain != NULL) status = weir__shim_chain_reset(s->chain, error);
+    return status;
+}
+
+/* ---- Candidates ----------------------------------------------------------------------------------- */
+
+static weir__llama_scratch *take_scratch(weir__bmodel *model)
+{
+    pthread_mutex_lock(&model->scratch_lock);
+    weir__llama_scratch *scratch = model->scratch;
+    if (scratch != NULL) model->scratch = scratch->next;
+    pthread_mutex_unlock(&model->scratch_lock);
+    if (scratch != NULL) return scratch;
+    size_t size = (size_t)model->info.n_vocab * sizeof scratch->first;
+    return weir__mem_alloc(size > sizeof *scratch ? size : sizeof *scratch);
+}
+
+static void give_scratch(weir__bmodel *model, weir__llama_scratch *scratch)
+{
+    if (scratch == NULL) return;
+    pthread_mutex_lock(&model->scratch_lock);
+    scratch->next = model->scratch;
+    model->scratch = scratch;
+    pthread_mutex_unlock(&model->scratch_lock);
+}
+
+/* Moves the tokens that may be chosen to the front, in their order; returns how many. NaN never may. */
+static size_t keep_possible(llama_token_data *candidates, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        float logit = candidates[i].logit;
+        candidates[kept] = candidates[i];
+        candidates[kept].logit = logit < MOST_LOGIT ? logit : MOST_LOGIT;
+        kept += logit > -INFINITY;
+    }
+    return kept;
+}
+
+static size_t list_candidates(const weir__bsampler *s, const float *logits, llama_token_data *candidates)
+{
+    size_t n = (size_t)s->model->info.n_vocab;
+    for (size_t i = 0; i < n; i++) candidates[i] = (llama_token_data){(llama_token)i, logits[i], 0.0f};
+    for (size_t i = 0; i < s->n_bias; i++) candidates[s->bias[i].token].logit += s->bias[i].bias;
+    return keep_possible(candidates, n);
+}
+
+/* ---- Choice --------------------------------------------------------------------------------------- */
+
+/* Rows are compared in as many lanes as compilers make vectors of. */
+#define LANES 16
+
+/* The lowest index of the largest number; -1 when all are NaN or -infinity. */
+static int32_t argmax(const float *x, int32_t n)
+{
+    float lane[LANES];
+    int32_t whole = n / LANES * LANES;
+    for (int32_t j = 0; j < LANES; j++) lane[j] = -INFINITY;
+    for (int32_t i = 0; i < whole; i += LANES)
+        for (int32_t j = 0; j < LANES; j++) lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
+    float max = -INFINITY;
+    for (int32_t j = 0; j < LANES; j++) max = lane[j] > max ? lane[j] : max;
+    for (int32_t i = whole; i < n; i++) max = x[i] > max ? x[i] : max;
+    if (!(max > -INFINITY)) return -1;
+    int32_t i = 0;
+    for (; i < whole; i += LANES) {
+        int found = 0;
+        for (int32_t j = 0; j < LANES; j++) found |= x[i + j] == max;
+        if (found) break;
+    }
+    while (x[i] != max) i++;
+    return i;
+}
+
+static int32_t likeliest(const llama_token_data *candidates, size_t n)
+{
+    const llama_token_data *best = candidates;
+    for (const llama_token_data *c = candidates; c < candidates + n; c++)
+        if (c->logit > best->logit || (c->logit == best->logit && c->id < best->id)) best = c;
+    return best->id;
+}
+
+/* Runs the chain over candidates [n], n > 0, and chooses. */
+static weir_status choose(weir__bsampler *s, llama_token_data *candidates, size_t n, int32_t *token,
+                          weir_error *error)
+{
+    llama_token_data_array array = {.data = candidates, .size = n, .selected = -1};
+    if (s->chain != NULL) {
+        weir_status status = weir__shim_chain_apply(s->chain, &array, error);
+        if (status != WEIR_OK) return status;
+    }
+    if (s->selects ? array.selected < 0 || (size_t)array.selected >= array.size : array.size == 0)
+        return weir__error_set(error, WEIR_BACKEND, NULL, "the sampler chain chose no token");
+    *token = s->selects ? array.data[array.selected].id : likeliest(array.data, array.size);
+    return WEIR_OK;
+}
+
+/* The first choice, without the grammar. */
+static weir_status first_choice(weir__bsampler *s, const float *logits, weir__llama_scratch **scratch,
+                                int32_t *token, weir_error *error)
+{
+    if (s->chain == NULL && s->n_bias == 0) {
+        *token = argmax(logits, s->model->info.n_vocab);
+        if (*token >= 0) return WEIR_OK;
+    } else {
+        *scratch = take_scratch(s->model);
+        if (*scratch == NULL)
+            return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the candidates");
+        llama_token_data *candidates = &(*scratch)->first;
+        size_t n = list_candidates(s, logits, candidates);
+        if (n > 0) return choose(s, candidates, n, token, error);
+    }
+    return weir__error_set(error, WEIR_BACKEND, NULL,
+                           "no token can be chosen: all logits are NaN or minus infinity");
+}
+
+/* After the grammar refused `token`: chooses among what it allows, without the tokens refused so far. */
+static weir_status constrained_choice(weir__bsampler *s, const float *logits, weir__llama_scratch **scratch,
+                                      int32_t *token, weir_error *error)
+{
+    int32_t refused[MAX_REFUSALS];
+    if (*scratch == NULL) *scratch = take_scratch(s->model);
+    if (*scratch == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the candidates");
+    llama_token_data *candidates = &(*scratch)->first;
+    for (int n_refused = 0; n_refused < MAX_REFUSALS; n_refused++) {
+        refused[n_refused] = *token;
+        size_t n = list_candidates(s, logits, candidates);
+        weir_status status = weir__shim_grammar_filter(s->grammar, candidates, n, error);
+        if (status != WEIR_OK) return status;
+        for (size_t i = 0; i < n; i++)
+            for (int k = 0; k <= n_refused; k++)
+                if (candidates[i].id == refused[k]) candidates[i].logit = -INFINITY;
+        n = keep_possible(candidates, n);
+        if (n == 0) break;
+        status = choose(s, candidates, n, token, error);
+        if (status == WEIR_OK) status = weir__shim_grammar_accept(s->grammar, *token, error);
+        if (status != WEIR_REFUSED) return status;
+    }
+    return weir__error_set(error, WEIR_GRAMMAR, "grammar",
+                           "the grammar allows none of the model's tokens here");
+}
+
+weir_status weir__llama_sample(weir__bsampler *s, weir__bcontext *context, int32_t row, int32_t *token,
+                               weir_error *error)
+{
+    const float *logits = weir__llama_logits(context, row);
+    if (logits == NULL)
+        return weir__error_set(error, WEIR_INVALID, "index", "row %d of the last pass kept no logits", row);
+    weir__llama_scratch *scratch = NULL;
+    int32_t chosen = -1;
+    weir_status status = first_choice(s, logits, &scratch, &chosen, error);
+    if (status == WEIR_OK && s->grammar != NULL) {
+        status = weir__shim_grammar_accept(s->grammar, chosen, error);
+        if (status == WEIR_REFUSED) status = constrained_choice(s, logits, &scratch, &chosen, error);
+    }
+    give_scratch(s->model, scratch);
+    if (status == WEIR_OK && s->chain != NULL) status = weir__shim_chain_accept(s->chain, chosen, error);
+    if (status == WEIR_OK) *token = chosen;
+    return status;
+}
+
+weir_status weir__llama_accept(weir__bsampler *s, int32_t token, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    if (s->grammar != NULL) status = weir__shim_grammar_accept(s->grammar, token, error);
+    if (status == WEIR_OK && s->chain != NULL) status = weir__shim_chain_accept(s->chain, token, error);
+    return status;
+}
