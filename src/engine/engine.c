@@ -13,6 +13,16 @@
 
 #define LANE_CELLS 256 /* llama.cpp rounds the length of a lane up to this */
 
+/* The manual engine that this thread drives, innermost first: callbacks of its tick run here. */
+static _Thread_local weir_engine *driving;
+
+static bool is_driving(const weir_engine *engine)
+{
+    const weir_engine *at = driving;
+    while (at != NULL && at != engine) at = at->outer;
+    return at != NULL;
+}
+
 /* ---- Parameters ---- */
 
 void weir_engine_params_init(weir_engine_params *params, size_t size)
@@ -248,6 +258,31 @@ no_context:
     return status;
 }
 
+static weir_status take_wheel(weir_engine *engine, weir_error *error)
+{
+    if (engine == NULL) return weir__error_set(error, WEIR_INVALID, "engine", "engine is NULL");
+    if (!engine->params.manual)
+        return weir__error_set(error, WEIR_STATE, "engine",
+                               "the engine has a thread of its own; set params.manual to drive it");
+    if (atomic_exchange(&engine->driven, true))
+        return weir__error_set(error, WEIR_STATE, "engine",
+                               "another thread drives the engine at this moment");
+    engine->outer = driving;
+    driving = engine;
+    return WEIR_OK;
+}
+
+/* Also does what a stop from within the tick has left to its end. */
+static void leave_wheel(weir_engine *engine)
+{
+    pthread_mutex_lock(&engine->mutex);
+    bool stopping = engine->stopping;
+    pthread_mutex_unlock(&engine->mutex);
+    if (stopping) weir__step_abandon(engine);
+    driving = engine->outer;
+    atomic_store(&engine->driven, false);
+}
+
 void weir_engine_stop(weir_engine *engine)
 {
     if (engine == NULL) return;
@@ -257,18 +292,17 @@ void weir_engine_stop(weir_engine *engine)
     atomic_store(&engine->abandon, true);
     pthread_mutex_unlock(&engine->mutex);
     weir__doorbell_ring(engine->bell);
-    if (!engine->params.manual && pthread_equal(pthread_self(), engine->thread))
-        return; /* from a ready callback */
+    if (is_driving(engine) || (!engine->params.manual && pthread_equal(pthread_self(), engine->thread)))
+        return; /* from a ready callback: the end of the tick does the rest */
 
     pthread_mutex_lock(&engine->stop_mutex);
     if (engine->has_thread) {
         pthread_join(engine->thread, NULL);
         engine->has_thread = false;
     } else if (engine->params.manual) {
-        while (atomic_exchange(&engine->driven, true)) /* another thread's tick ends soon */
+        while (take_wheel(engine, NULL) != WEIR_OK) /* another thread's tick ends soon */
             weir__doorbell_wait(engine->bell, weir__clock_deadline_ns(1));
-        weir__step_abandon(engine);
-        atomic_store(&engine->driven, false);
+        leave_wheel(engine); /* which ends everything */
     }
     pthread_mutex_unlock(&engine->stop_mutex);
 }
@@ -408,18 +442,6 @@ weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *
 
 /* ---- Driving by hand ---- */
 
-static weir_status take_wheel(weir_engine *engine, weir_error *error)
-{
-    if (engine == NULL) return weir__error_set(error, WEIR_INVALID, "engine", "engine is NULL");
-    if (!engine->params.manual)
-        return weir__error_set(error, WEIR_STATE, "engine",
-                               "the engine has a thread of its own; set params.manual to drive it");
-    if (atomic_exchange(&engine->driven, true))
-        return weir__error_set(error, WEIR_STATE, "engine",
-                               "another thread drives the engine at this moment");
-    return WEIR_OK;
-}
-
 weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_error *error)
 {
     if (view == NULL) return weir__error_set(error, WEIR_INVALID, "view", "view is NULL");
@@ -429,17 +451,20 @@ weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_e
     weir__step_prepare(engine, now);
     weir__step_view(engine, now);
     *view = &engine->view;
-    atomic_store(&engine->driven, false);
+    leave_wheel(engine);
     return WEIR_OK;
 }
 
 weir_status weir_engine_step(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan,
                              weir_report *report, weir_error *error)
 {
-    weir_report full;
+    weir_report full = {.size = sizeof full};
     weir_status status = take_wheel(engine, error);
     if (status != WEIR_OK) return status;
-    weir__step_tick(engine, plan, n_plan, &full);
-    atomic_store(&engine->driven, false);
-    return report == NULL ? WEIR_OK : weir__params_give(report, &full, sizeof full, "report", error);
+    if (report != NULL) status = weir__params_give(report, &full, sizeof full, "report", error);
+    if (status == WEIR_OK) weir__step_tick(engine, plan, n_plan, &full);
+    leave_wheel(engine);
+    if (report != NULL && status == WEIR_OK)
+        status = weir__params_give(report, &full, sizeof full, "report", error);
+    return status;
 }

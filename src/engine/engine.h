@@ -33,7 +33,8 @@ struct weir_engine {
     weir_engine_stats stats;
 
     atomic_bool driven;
-    atomic_bool abandon; /* stopping, as the abort callback sees it during a pass */
+    struct weir_engine *outer; /* of whoever has set driven: what that thread drives besides */
+    atomic_bool abandon;       /* stopping, as the abort callback sees it during a pass */
 
     weir__bcontext *context;
     weir__batch batch;
