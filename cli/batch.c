@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "figures.h"
 #include "file.h"
 #include "out.h"
 #include "place.h"
@@ -385,8 +386,6 @@ cli_exit cli_batch_refused(const cli_batch *batch, const cli_args *args, size_t 
         strncmp(error->field, "messages", 8) == 0)
         place = cli_place_member(&request, "messages");
     bad(batch, code, &place, false, "%s", error->message);
-    if (args->json)
-        cli_out_json(json_pack("{s:{s:s, s:s, s:s}}", "error", "code", weir_status_name(error->code), "field",
-                               error->field, "message", error->message));
+    if (args->json) cli_out_json(json_pack("{s:o}", "error", cli_figures_error(error)));
     return code;
 }

@@ -1,109 +1,15 @@
-/* weir: the command line. Finds the command, reads its options, runs it. */
+/* main.c: weir, the command line. Finds the command, reads its options, runs it. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/mem.h"
 #include "help.h"
 #include "options.h"
 #include "out.h"
 #include "signals.h"
 #include "term.h"
-#include "text.h"
-
-/* ---- Memory ---- */
-
-_Noreturn void cli_no_memory(void)
-{
-    static const char message[] = "weir: out of memory\n";
-    cli_term_rescue();
-    ssize_t n = write(STDERR_FILENO, message, sizeof message - 1);
-    (void)n;
-    _exit(CLI_FAILED);
-}
-
-void *cli_alloc(size_t n, size_t size)
-{
-    void *memory = weir__mem_calloc(n, size);
-    if (memory == NULL) cli_no_memory();
-    return memory;
-}
-
-void *cli_copy(const void *bytes, size_t size)
-{
-    void *memory = weir__mem_dup(bytes, size);
-    if (memory == NULL) cli_no_memory();
-    return memory;
-}
-
-char *cli_format(const char *format, ...)
-{
-    cli_text text = {0};
-    va_list arguments, again;
-    va_start(arguments, format);
-    va_copy(again, arguments);
-    int n = vsnprintf(NULL, 0, format, arguments);
-    cli_grow(&text.bytes, &text.capacity, n < 0 ? 1 : (size_t)n + 1, 1);
-    if (n < 0 || vsnprintf(text.bytes, (size_t)n + 1, format, again) < 0) text.bytes[0] = '\0';
-    va_end(again);
-    va_end(arguments);
-    return text.bytes;
-}
-
-void cli_grow(void *items, size_t *capacity, size_t need, size_t item_size)
-{
-    if (!weir__mem_grow(items, capacity, need, item_size)) cli_no_memory();
-}
-
-void cli_free(void *memory)
-{
-    weir__mem_free(memory);
-}
-
-/* ---- Failures ---- */
-
-static void say(const char *message)
-{
-    cli_text text = {0};
-    cli_term_progress_end();
-    cli_text_printf(&text, "%sweir:%s ", cli_term_style_err(CLI_RED), cli_term_style_err(CLI_PLAIN));
-    /* Line by line, so that a file's name or a model's message cannot play with the terminal. */
-    cli_text_add_safe(&text, message, strlen(message));
-    cli_text_puts(&text, "\n");
-    fputs(text.bytes, stderr);
-    cli_text_fini(&text);
-}
-
-cli_exit cli_fail(cli_exit code, const char *format, ...)
-{
-    char message[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
-    va_end(arguments);
-    say(message);
-    return code;
-}
-
-cli_exit cli_fail_error(const cli_args *args, cli_exit code, const char *context, const weir_error *error)
-{
-    const cli_option *option =
-        error->field[0] != '\0' ? cli_options_by_field(args->command->bit, error->field) : NULL;
-    if (error->code == WEIR_ABORTED && cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
-    if (option != NULL && error->code == WEIR_INVALID) code = CLI_USAGE;
-    cli_fail(code, "%s%s%s%s%s", context != NULL ? context : "", context != NULL ? ": " : "",
-             option != NULL ? option->name : "", option != NULL ? ": " : "", error->message);
-    if (args->json)
-        cli_out_json(json_pack("{s:{s:s, s:s, s:s}}", "error", "code", weir_status_name(error->code), "field",
-                               error->field, "message", error->message));
-    return code;
-}
-
-/* ---- Commands ---- */
 
 /* The command that the words begin with, "bench engine" taking two of them. NULL: none. */
 static const cli_command *find_command(int n, char **words, int *used)

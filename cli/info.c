@@ -1,0 +1,160 @@
+/* weir info: the model, the machine, and what an engine would allot. */
+#include <string.h>
+
+#include "figures.h"
+#include "load.h"
+#include "out.h"
+#include "term.h"
+
+#define COLUMN 16 /* where values begin */
+
+static void line(cli_text *text, const char *label)
+{
+    cli_text_printf(text, "%s%-*s%s", cli_term_style_out(CLI_DIM), COLUMN, label,
+                    cli_term_style_out(CLI_PLAIN));
+}
+
+static void print_model(cli_text *text, const char *path, const weir_model_info *info)
+{
+    line(text, "model");
+    cli_text_add_safe(text, info->description, strlen(info->description));
+    cli_text_printf(text, " (%s)\n", path);
+    line(text, "architecture");
+    cli_text_printf(text, "%s, %d layers, %d heads (%d for keys and values), width %d\n", info->architecture,
+                    info->n_layer, info->n_head, info->n_head_kv, info->n_embd);
+    line(text, "size");
+    cli_text_add_count(text, info->n_params);
+    cli_text_puts(text, " parameters, ");
+    cli_text_add_bytes(text, info->n_bytes);
+    cli_text_puts(text, "\n");
+    line(text, "context");
+    cli_text_add_count(text, (uint64_t)info->n_ctx_train);
+    cli_text_puts(text, " tokens in training");
+    if (info->n_swa > 0) cli_text_printf(text, ", sliding window of %d", info->n_swa);
+    if (info->is_recurrent || info->is_hybrid)
+        cli_text_puts(text, info->is_hybrid ? ", hybrid" : ", recurrent");
+    cli_text_puts(text, "\n");
+    line(text, "vocabulary");
+    cli_text_add_count(text, (uint64_t)info->n_vocab);
+    cli_text_printf(text, " tokens, begin %d, end %d, end of turn %d%s\n", info->token_bos, info->token_eos,
+                    info->token_eot, info->add_bos ? ", begins by itself" : "");
+    line(text, "chat template");
+    if (info->chat_template != NULL)
+        cli_text_printf(text, "yes, %zu bytes\n", strlen(info->chat_template));
+    else
+        cli_text_puts(text, "no: prompts are continued as they stand\n");
+}
+
+static void print_engine(cli_text *text, const cli_args *args, const weir_engine_stats *stats)
+{
+    line(text, "engine");
+    cli_text_printf(text, "%d slot%s of at most ", stats->n_slots, stats->n_slots == 1 ? "" : "s");
+    cli_text_add_count(text, (uint64_t)stats->n_ctx);
+    cli_text_printf(text, " tokens, %s layout, ticks of %d tokens\n", cli_layouts[stats->layout],
+                    stats->n_batch);
+    line(text, "KV memory");
+    cli_text_add_bytes(text, stats->kv_bytes);
+    cli_text_puts(text, " for ");
+    cli_text_add_count(text, (uint64_t)stats->n_kv);
+    cli_text_printf(text, " cells (%s keys, %s values)\n", cli_kv_types[args->engine.type_k],
+                    cli_kv_types[args->engine.type_v]);
+    int64_t wanted = (int64_t)stats->n_slots * stats->n_ctx;
+    if (stats->n_kv < wanted) {
+        line(text, "");
+        cli_text_printf(text, "%d requests of full length at a time; what does not fit waits\n",
+                        stats->n_kv / stats->n_ctx);
+    }
+}
+
+static void print_devices(cli_text *text)
+{
+    weir_device device = {.size = sizeof device};
+    for (size_t i = 0; weir_device_get(i, &device) == WEIR_OK; i++) {
+        line(text, i == 0 ? "devices" : "");
+        cli_text_printf(text, "%s: %s, %s", device.name, device.description, device.type);
+        if (device.memory_total > 0) {
+            cli_text_puts(text, ", ");
+            cli_text_add_bytes(text, device.memory_free);
+            cli_text_puts(text, " free of ");
+            cli_text_add_bytes(text, device.memory_total);
+        }
+        cli_text_puts(text, "\n");
+    }
+}
+
+static json_t *devices_json(void)
+{
+    json_t *devices = json_array();
+    weir_device device = {.size = sizeof device};
+    for (size_t i = 0; devices != NULL && weir_device_get(i, &device) == WEIR_OK; i++)
+        json_array_append_new(devices, json_pack("{s:s, s:s, s:s, s:I, s:I}", "name", device.name,
+                                                 "description", device.description, "type", device.type,
+                                                 "memory_free", (json_int_t)device.memory_free,
+                                                 "memory_total", (json_int_t)device.memory_total));
+    return devices;
+}
+
+static json_t *as_json(const cli_args *args, const char *path, const weir_model_info *info,
+                       const weir_engine_stats *stats)
+{
+    json_t *model = json_pack(
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:b, s:b, "
+        "s:b, s:b}",
+        "path", path, "description", info->description, "architecture", info->architecture, "backend",
+        info->backend, "n_params", (json_int_t)info->n_params, "n_bytes", (json_int_t)info->n_bytes,
+        "n_vocab", info->n_vocab, "n_ctx_train", info->n_ctx_train, "n_embd", info->n_embd, "n_layer",
+        info->n_layer, "n_head", info->n_head, "n_head_kv", info->n_head_kv, "n_swa", info->n_swa,
+        "chat_template", info->chat_template != NULL, "token_bos", info->token_bos, "token_eos",
+        info->token_eos, "token_eot", info->token_eot, "add_bos", info->add_bos, "has_decoder",
+        info->has_decoder, "is_recurrent", info->is_recurrent, "is_hybrid", info->is_hybrid);
+    json_t *engine = NULL;
+    if (stats != NULL)
+        engine = json_pack("{s:i, s:i, s:i, s:I, s:i, s:s, s:s, s:s}", "n_slots", stats->n_slots, "n_ctx",
+                           stats->n_ctx, "n_kv", stats->n_kv, "kv_bytes", (json_int_t)stats->kv_bytes,
+                           "n_batch", stats->n_batch, "layout", cli_layouts[stats->layout], "type_k",
+                           cli_kv_types[args->engine.type_k], "type_v", cli_kv_types[args->engine.type_v]);
+    return json_pack("{s:o, s:o?, s:o, s:{s:s, s:s}}", "model", model, "engine", engine, "devices",
+                     devices_json(), "build", "weir", weir_version(), "llama.cpp", weir_backend_version());
+}
+
+cli_exit cli_info(cli_args *args)
+{
+    weir_model *model = NULL;
+    weir_engine *engine = NULL;
+    weir_model_info info = {.size = sizeof info};
+    weir_engine_stats stats = {.size = sizeof stats};
+    cli_text text = {0};
+    char *path = NULL;
+    cli_exit code = CLI_USAGE;
+    cli_load_log(args);
+    if (args->words.n > 1 ||
+        (args->words.n == 1 && args->model_path != NULL && cli_options_given(args, "--model"))) {
+        cli_fail(CLI_USAGE, "weir info takes one model");
+        goto done;
+    }
+    path = args->words.n == 1 ? cli_format("%s", args->words.items[0]) : cli_load_path(args);
+    code = CLI_NO_MODEL;
+    if (path == NULL) goto done;
+    if ((code = cli_load_model(args, path, &model)) != CLI_OK) goto done;
+    weir_model_describe(model, &info);
+    args->engine.manual = true; /* nothing is to run */
+    if (info.has_decoder && (code = cli_load_engine(args, model, &engine)) != CLI_OK) goto done;
+    if (engine != NULL) weir_engine_get_stats(engine, &stats);
+    if (args->json) {
+        cli_out_json(as_json(args, path, &info, engine != NULL ? &stats : NULL));
+        goto done;
+    }
+    print_model(&text, path, &info);
+    if (engine != NULL) print_engine(&text, args, &stats);
+    print_devices(&text);
+    line(&text, "build");
+    cli_text_printf(&text, "weir %s, llama.cpp %s\n", weir_version(), weir_backend_version());
+    cli_out(text.bytes, text.length);
+done:
+    weir_engine_destroy(engine);
+    weir_model_release(model);
+    cli_load_log_flush();
+    cli_text_fini(&text);
+    cli_free(path);
+    return code;
+}
