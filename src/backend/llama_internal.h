@@ -68,7 +68,49 @@ struct weir__bcontext {
     void *abort_user;
 };
 
-/* Sampler operations of the table. */
+/* ---- The operations of the table: see weir__backend ----------------------------------------------- */
+
+/* llama_model.c */
+weir_status weir__llama_model_load(const char *path, const weir_model_params *params, weir__bmodel **out,
+                                   weir_error *error);
+void weir__llama_model_free(weir__bmodel *model);
+void weir__llama_model_describe(const weir__bmodel *model, weir_model_info *info);
+int64_t weir__llama_model_meta(const weir__bmodel *model, const char *key, char *text, size_t capacity);
+int64_t weir__llama_model_meta_key(const weir__bmodel *model, size_t i, char *key, size_t capacity);
+weir_status weir__llama_tokenize(const weir__bmodel *model, const char *text, size_t length, bool add_special,
+                                 bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                                 weir_error *error);
+int32_t weir__llama_piece(const weir__bmodel *model, int32_t token, bool special, char *bytes,
+                          int32_t capacity);
+bool weir__llama_is_eog(const weir__bmodel *model, int32_t token);
+weir_status weir__llama_device_get(size_t i, weir_device *device);
+
+/* A metadata number of the model's architecture, `otherwise` when it is missing or no number. */
+int64_t weir__llama_meta_number(const weir__bmodel *model, const char *name, int64_t otherwise);
+
+/* llama_context.c */
+weir_status weir__llama_context_create(weir__bmodel *model, const weir_context_params *params,
+                                       weir__bcontext **out, weir_context_info *info, weir_error *error);
+void weir__llama_context_free(weir__bcontext *c);
+weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir_error *error);
+void weir__llama_set_abort(weir__bcontext *c, bool (*fn)(void *user), void *user);
+void weir__llama_logits_ready(weir__bcontext *c);
+const float *weir__llama_embedding(weir__bcontext *c, int32_t row, int32_t seq);
+int32_t weir__llama_embedding_width(const weir__bcontext *c);
+uint64_t weir__llama_cell_bytes(const weir__bmodel *model, weir_kv_type type_k, weir_kv_type type_v);
+void weir__llama_clear(weir__bcontext *c);
+bool weir__llama_seq_remove(weir__bcontext *c, int32_t seq, int32_t from, int32_t to);
+weir_status weir__llama_share(weir__bcontext *c, int32_t from, int32_t to, int32_t n, weir_error *error);
+void weir__llama_seq_copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to);
+void weir__llama_seq_keep(weir__bcontext *c, int32_t seq);
+int32_t weir__llama_seq_pos_max(const weir__bcontext *c, int32_t seq);
+size_t weir__llama_state_size(weir__bcontext *c, int32_t seq);
+size_t weir__llama_state_save(weir__bcontext *c, int32_t seq, void *bytes, size_t capacity);
+weir_status weir__llama_state_load(weir__bcontext *c, int32_t seq, const void *bytes, size_t length,
+                                   weir_error *error);
+const float *weir__llama_logits(weir__bcontext *context, int32_t row);
+
+/* llama_sampler.c */
 weir_status weir__llama_sampler_create(const weir__bmodel *model, const weir_sampler_params *params,
                                        const weir__grammar *grammar, weir__bsampler **sampler,
                                        weir_error *error);
@@ -77,8 +119,5 @@ weir_status weir__llama_sampler_reset(weir__bsampler *sampler, weir_error *error
 weir_status weir__llama_sample(weir__bsampler *sampler, weir__bcontext *context, int32_t row, int32_t *token,
                                weir_error *error);
 weir_status weir__llama_accept(weir__bsampler *sampler, int32_t token, weir_error *error);
-
-/* [n_vocab] of a row as in the table's logits(). */
-const float *weir__llama_logits(weir__bcontext *context, int32_t row);
 
 #endif

@@ -211,6 +211,7 @@ static weir_status constrained_choice(weir__bsampler *s, const float *logits, we
                                       int32_t *token, weir_error *error)
 {
     int32_t refused[MAX_REFUSALS];
+    weir_error why;
     if (*scratch == NULL) *scratch = take_scratch(s->model);
     if (*scratch == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the candidates");
     llama_token_data *candidates = &(*scratch)->first;
@@ -225,8 +226,10 @@ static weir_status constrained_choice(weir__bsampler *s, const float *logits, we
         n = keep_possible(candidates, n);
         if (n == 0) break;
         status = choose(s, candidates, n, token, error);
-        if (status == WEIR_OK) status = weir__shim_grammar_accept(s->grammar, *token, error);
-        if (status != WEIR_REFUSED) return status;
+        if (status != WEIR_OK) return status;
+        status = weir__shim_grammar_accept(s->grammar, *token, &why);
+        if (status == WEIR_OK) return status;
+        if (status != WEIR_REFUSED) return weir__error_copy(error, &why);
     }
     return weir__error_set(error, WEIR_GRAMMAR, "grammar",
                            "the grammar allows none of the model's tokens here");
@@ -242,8 +245,12 @@ weir_status weir__llama_sample(weir__bsampler *s, weir__bcontext *context, int32
     int32_t chosen = -1;
     weir_status status = first_choice(s, logits, &scratch, &chosen, error);
     if (status == WEIR_OK && s->grammar != NULL) {
-        status = weir__shim_grammar_accept(s->grammar, chosen, error);
-        if (status == WEIR_REFUSED) status = constrained_choice(s, logits, &scratch, &chosen, error);
+        weir_error why; /* apart, since a refusal is no failure */
+        status = weir__shim_grammar_accept(s->grammar, chosen, &why);
+        if (status == WEIR_REFUSED)
+            status = constrained_choice(s, logits, &scratch, &chosen, error);
+        else if (status != WEIR_OK)
+            weir__error_copy(error, &why);
     }
     give_scratch(s->model, scratch);
     if (status == WEIR_OK && s->chain != NULL) status = weir__shim_chain_accept(s->chain, chosen, error);

@@ -1,0 +1,465 @@
+/* llama_context.c: llama.cpp's contexts: passes, rows, memory.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <limits.h>
+
+#include "backend/llama_internal.h"
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+/* ---- Context -------------------------------------------------------------------------------------- */
+
+static enum ggml_type kv_type(weir_kv_type type)
+{
+    switch (type) {
+    case WEIR_KV_F32: return GGML_TYPE_F32;
+    case WEIR_KV_BF16: return GGML_TYPE_BF16;
+    case WEIR_KV_Q8_0: return GGML_TYPE_Q8_0;
+    case WEIR_KV_Q4_0: return GGML_TYPE_Q4_0;
+    default: return GGML_TYPE_F16;
+    }
+}
+
+/* Exact where all layers are alike. Where they differ in heads, the first one's count; layers without KV
+ * (hybrid models, shared layers) and compressed KV (MLA) are counted like the others, which is too much. */
+uint64_t weir__llama_cell_bytes(const weir__bmodel *model, weir_kv_type type_k, weir_kv_type type_v)
+{
+    const weir_model_info *info = &model->info;
+    if (info->is_recurrent || info->n_head <= 0 || model->encoder_only) return 0;
+    int64_t head = info->n_embd / info->n_head;
+    int64_t k = info->n_head_kv * weir__llama_meta_number(model, "attention.key_length", head);
+    int64_t v = info->n_head_kv * weir__llama_meta_number(model, "attention.value_length", head);
+    enum ggml_type tk = kv_type(type_k), tv = kv_type(type_v);
+    uint64_t k_bytes = (uint64_t)k * ggml_type_size(tk) / (uint64_t)ggml_blck_size(tk);
+    uint64_t v_bytes = (uint64_t)v * ggml_type_size(tv) / (uint64_t)ggml_blck_size(tv);
+    return (uint64_t)info->n_layer * (k_bytes + v_bytes);
+}
+
+static void *probe_wait(void *user)
+{
+    pthread_mutex_lock(user);
+    pthread_mutex_unlock(user);
+    return NULL;
+}
+
+/* Whether n more threads can be started: ggml aborts when its own cannot. */
+static bool can_start_threads(int32_t n)
+{
+    pthread_mutex_t gate;
+    pthread_t threads[2 * WEIR__CPU_MAX]; /* two pools */
+    int32_t made = 0;
+    if (pthread_mutex_init(&gate, NULL) != 0) return false;
+    pthread_mutex_lock(&gate);
+    while (made < n && pthread_create(&threads[made], NULL, probe_wait, &gate) == 0) made++;
+    pthread_mutex_unlock(&gate);
+    for (int32_t i = 0; i < made; i++) pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&gate);
+    return made == n;
+}
+
+/* A pool of our own spares a thread's start and end in each pass. Its threads look for work for some
+ * milliseconds after a pass (poll 1 of 100) before they sleep: through the gap between two ticks, no longer.
+ */
+static struct ggml_threadpool *pool_create(int32_t n_threads)
+{
+    struct ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
+    params.poll = 1;
+    return ggml_threadpool_new(&params);
+}
+
+static bool asks_abort(void *user)
+{
+    const weir__bcontext *c = user;
+    return c->abort_fn != NULL && c->abort_fn(c->abort_user);
+}
+
+void weir__llama_context_free(weir__bcontext *c)
+{
+    if (c == NULL) return;
+    if (c->context != NULL) llama_free(c->context);
+    if (c->pool_batch != NULL) ggml_threadpool_free(c->pool_batch);
+    if (c->pool != NULL) ggml_threadpool_free(c->pool);
+    weir__mem_free(c->row_of);
+    weir__mem_free(c->seqs);
+    weir__mem_free(c->ones);
+    weir__mem_free(c);
+}
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What llama.cpp would refuse by an assertion. */
+static weir_status check_params(const weir__bmodel *model, const weir_context_params *params,
+                                weir_error *error)
+{
+    if (model->vocab_only)
+        return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "the model was loaded without its weights");
+    if (model->encoder_only && !params->embeddings)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "embeddings", "this model computes embeddings only");
+    if (model->encoder_decoder && !params->embeddings)
+        return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "encoder-decoder models cannot generate yet");
+    if (params->n_threads < 1 || params->n_threads > WEIR__CPU_MAX || params->n_threads_batch < 1 ||
+        params->n_threads_batch > WEIR__CPU_MAX)
+        return weir__error_set(error, WEIR_INVALID, "n_threads",
+                               "n_threads is %d and n_threads_batch %d; allowed: 1 to %d", params->n_threads,
+                               params->n_threads_batch, WEIR__CPU_MAX);
+    if (params->n_seq_max < 1 || (size_t)params->n_seq_max > llama_max_parallel_sequences())
+        return weir__error_set(error, WEIR_INVALID, "n_seq_max", "n_seq_max is %d; allowed: 1 to %zu",
+                               params->n_seq_max, llama_max_parallel_sequences());
+    if (params->pooling == WEIR_POOLING_RANK && params->embeddings &&
+        llama_model_n_cls_out(model->model) == 0)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "pooling", "this model has no ranking head");
+    return WEIR_OK;
+}
+
+static struct llama_context_params complete(weir__bcontext *c, const weir_context_params *params)
+{
+    const weir__bmodel *model = c->model;
+    struct llama_context_params p = llama_context_default_params();
+    /* In llama.cpp n_batch is cut to n_ctx before n_ctx is rounded, and must hold a token of each sequence.
+     */
+    int64_t n_ctx = (max64(params->n_ctx, params->n_seq_max) + 255) / 256 * 256;
+    int64_t n_batch = max64(min64(params->n_batch, n_ctx), params->n_seq_max);
+    bool at_once = params->embeddings || !model->causal;
+    p.n_ctx = (uint32_t)min64(n_ctx, INT32_MAX - 255);
+    p.n_batch = (uint32_t)n_batch;
+    p.n_ubatch = (uint32_t)(at_once ? n_batch : max64(params->n_ubatch, 1));
+    p.n_seq_max = (uint32_t)params->n_seq_max;
+    p.n_threads = params->n_threads;
+    p.n_threads_batch = params->n_threads_batch;
+    p.type_k = kv_type(params->type_k);
+    p.type_v = kv_type(params->type_v);
+    p.embeddings = params->embeddings;
+    if (params->embeddings) p.pooling_type = (enum llama_pooling_type)params->pooling;
+    p.kv_unified = c->unified;
+    p.no_perf = true;
+    p.abort_callback = asks_abort;
+    p.abort_callback_data = c;
+    return p;
+}
+
+/* Bytes that llama.cpp keeps of each cell beside its K and V: position, sequences, where it is used. */
+#define CELL_BOOK_BYTES 64
+
+/* Linux promises more memory than there is, and llama.cpp writes to all of its own at once: so what cannot be
+ * had must be refused before. */
+static weir_status check_memory(const weir__bmodel *model, const weir_context_params *params,
+                                const struct llama_context_params *p, weir_error *error)
+{
+    uint64_t lane = p->kv_unified ? p->n_ctx : (p->n_ctx / p->n_seq_max + 255) / 256 * 256;
+    uint64_t cells = p->kv_unified ? lane : lane * p->n_seq_max;
+    uint64_t each = CELL_BOOK_BYTES +
+                    (model->offloads ? 0 : weir__llama_cell_bytes(model, params->type_k, params->type_v));
+    uint64_t available = weir__cpu_memory_available();
+    if (available == 0 || cells <= available / each) return WEIR_OK;
+    return weir__error_set(
+        error, WEIR_NO_MEMORY, "n_ctx",
+        "%llu KV cells of %llu bytes do not fit into the %llu MiB that are available; take fewer, or "
+        "a smaller KV type",
+        (unsigned long long)cells, (unsigned long long)each, (unsigned long long)(available >> 20));
+}
+
+static weir_status start_pools(weir__bcontext *c, const weir_context_params *params, weir_error *error)
+{
+    int32_t n = params->n_threads, n_batch = params->n_threads_batch;
+    int32_t more = n - 1 + (n_batch != n ? n_batch - 1 : 0);
+    bool started = can_start_threads(more);
+    if (started) {
+        c->pool = pool_create(n);
+        if (n_batch != n) c->pool_batch = pool_create(n_batch);
+        started = c->pool != NULL && (n_batch == n || c->pool_batch != NULL);
+    }
+    if (!started)
+        return weir__error_set(error, WEIR_NO_MEMORY, "n_threads", "%d threads cannot be started; take fewer",
+                               more);
+    llama_attach_threadpool(c->context, c->pool, c->pool_batch);
+    return WEIR_OK;
+}
+
+weir_status weir__llama_context_create(weir__bmodel *model, const weir_context_params *params,
+                                       weir__bcontext **out, weir_context_info *info, weir_error *error)
+{
+    weir_status status = check_params(model, params, error);
+    if (status != WEIR_OK) return status;
+    weir__bcontext *c = weir__mem_calloc(1, sizeof *c);
+    if (c == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a context");
+    c->model = model;
+    c->embeddings = params->embeddings;
+    c->unified = params->layout == WEIR_LAYOUT_UNIFIED ||
+                 (params->layout == WEIR_LAYOUT_AUTO && params->n_seq_max > 1);
+    struct llama_context_params p = complete(c, params);
+    status = check_memory(model, params, &p, error);
+    if (status == WEIR_OK) status = weir__shim_context_create(model->model, p, &c->context, error);
+    if (status == WEIR_OK) status = start_pools(c, params, error);
+    if (status != WEIR_OK) goto fail;
+
+    c->has_memory = llama_get_memory(c->context) != NULL;
+    c->n_batch = (int32_t)llama_n_batch(c->context);
+    c->n_seq_max = (int32_t)llama_n_seq_max(c->context);
+    c->pooling = llama_pooling_type(c->context);
+    c->width = c->pooling == LLAMA_POOLING_TYPE_RANK ? (int32_t)llama_model_n_cls_out(model->model)
+                                                     : llama_model_n_embd_out(model->model);
+    c->ones = weir__mem_calloc((size_t)c->n_batch, sizeof *c->ones);
+    c->seqs = weir__mem_calloc((size_t)c->n_batch, sizeof *c->seqs);
+    c->row_of = weir__mem_calloc((size_t)c->n_batch, sizeof *c->row_of);
+    if (c->ones == NULL || c->seqs == NULL || c->row_of == NULL) {
+        status =
+            weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for batches of %d tokens", c->n_batch);
+        goto fail;
+    }
+    for (int32_t i = 0; i < c->n_batch; i++) c->ones[i] = 1;
+
+    info->n_ctx = (int32_t)llama_n_ctx(c->context);
+    info->n_ctx_seq = (int32_t)min64(llama_n_ctx_seq(c->context), model->n_positions);
+    info->n_batch = c->n_batch;
+    info->n_ubatch = (int32_t)llama_n_ubatch(c->context);
+    info->n_seq_max = c->n_seq_max;
+    info->n_threads = params->n_threads;
+    info->layout = c->unified ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
+    info->pooling = (weir_pooling)c->pooling;
+    *out = c;
+    return WEIR_OK;
+
+fail:
+    weir__llama_context_free(c);
+    return status;
+}
+
+/* ---- Passes --------------------------------------------------------------------------------------- */
+
+static weir_status check_batch(const weir__bcontext *c, const weir__batch *batch, weir_error *error)
+{
+    if (batch->n < 1 || batch->n > c->n_batch)
+        return weir__error_set(error, WEIR_INVALID, "batch", "the batch has %d tokens; allowed: 1 to %d",
+                               batch->n, c->n_batch);
+    if (c->model->n_positions == INT32_MAX) return WEIR_OK;
+    for (int32_t i = 0; i < batch->n; i++)
+        if (batch->pos[i] >= c->model->n_positions)
+            return weir__error_set(error, WEIR_INVALID, "pos",
+                                   "position %d; this model has positions up to %d", batch->pos[i],
+                                   c->model->n_positions - 1);
+    return WEIR_OK;
+}
+
+weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir_error *error)
+{
+    c->n_entries = c->n_rows = 0;
+    c->settled = false;
+    weir_status status = check_batch(c, batch, error);
+    if (status != WEIR_OK) return status;
+
+    int32_t n_rows = 0;
+    for (int32_t i = 0; i < batch->n; i++) {
+        bool kept = c->embeddings || batch->logits[i] != 0;
+        c->row_of[i] = kept ? n_rows : -1;
+        n_rows += kept;
+        c->seqs[i] = &batch->seq[i];
+    }
+    struct llama_batch b = {
+        .n_tokens = batch->n,
+        .token = batch->token,
+        .pos = batch->pos,
+        .n_seq_id = c->ones,
+        .seq_id = c->seqs,
+        .logits = c->embeddings ? NULL : batch->logits, /* NULL: all, where embeddings are computed */
+    };
+    bool began;
+    status =
+        weir__shim_decode(c->context, b, c->model->encoder_only || c->model->encoder_decoder, &began, error);
+    if (began) c->copy_pending = false;
+    if (status != WEIR_OK) return status;
+    c->n_entries = batch->n;
+    c->n_rows = n_rows;
+    return WEIR_OK;
+}
+
+void weir__llama_set_abort(weir__bcontext *c, bool (*fn)(void *user), void *user)
+{
+    c->abort_fn = fn;
+    c->abort_user = user;
+}
+
+/* Afterwards a row is an address: nothing in llama.cpp is asked any more until the next pass. */
+void weir__llama_logits_ready(weir__bcontext *c)
+{
+    if (c->settled) return;
+    c->settled = true;
+    if (c->n_rows > 0 && weir__shim_outputs(c->context, &c->logits, &c->embedded, NULL) == WEIR_OK) return;
+    c->logits = c->embedded = NULL;
+    if (c->n_rows == 0) llama_synchronize(c->context);
+}
+
+/* -1 when there is none. */
+static int32_t find_row(weir__bcontext *c, int32_t row)
+{
+    weir__llama_logits_ready(c);
+    if (row < 0) return c->n_rows - 1;
+    return row < c->n_entries ? c->row_of[row] : -1;
+}
+
+const float *weir__llama_logits(weir__bcontext *c, int32_t row)
+{
+    int32_t i = find_row(c, row);
+    return i >= 0 && c->logits != NULL ? c->logits + (size_t)i * (size_t)c->model->info.n_vocab : NULL;
+}
+
+const float *weir__llama_embedding(weir__bcontext *c, int32_t row, int32_t seq)
+{
+    if (!c->embeddings || c->n_rows == 0) return NULL;
+    if (row < 0) return c->pooling == LLAMA_POOLING_TYPE_NONE ? NULL : weir__shim_pooled(c->context, seq);
+    int32_t i = find_row(c, row);
+    if (i < 0 || c->embedded == NULL || c->pooling != LLAMA_POOLING_TYPE_NONE) return NULL;
+    return c->embedded + (size_t)i * (size_t)c->width;
+}
+
+int32_t weir__llama_embedding_width(const weir__bcontext *c)
+{
+    return c->width;
+}
+
+/* ---- Memory --------------------------------------------------------------------------------------- */
+
+int32_t weir__llama_seq_pos_max(const weir__bcontext *c, int32_t seq)
+{
+    return c->has_memory ? llama_memory_seq_pos_max(llama_get_memory(c->context), seq) : -1;
+}
+
+void weir__llama_clear(weir__bcontext *c)
+{
+    weir__shim_clear(c->context);
+}
+
+/* Whether a sequence may end at position n - 1 and be continued: a sliding window must still hold what the
+ * next token looks back on. */
+static bool can_end_at(const weir__bcontext *c, int32_t seq, int32_t n)
+{
+    int32_t last = weir__llama_seq_pos_max(c, seq);
+    if (n > last || n == 0) return true;
+    if (c->model->whole_sequences) return false;
+    int32_t n_swa = c->model->info.n_swa;
+    if (n_swa == 0) return true;
+    int32_t first = llama_memory_seq_pos_min(llama_get_memory(c->context), seq);
+    return first == 0 || first <= n - n_swa;
+}
+
+bool weir__llama_seq_remove(weir__bcontext *c, int32_t seq, int32_t from, int32_t to)
+{
+    int32_t last = weir__llama_seq_pos_max(c, seq);
+    if (last < 0 || from > last || (to >= 0 && to <= from)) return true;
+    bool to_end = to < 0 || to > last;
+    if (from == 0 && to_end) return weir__shim_seq_remove(c->context, seq, -1, -1);
+    if (c->model->whole_sequences) return false;
+    if (to_end && !can_end_at(c, seq, from)) return false;
+    return weir__shim_seq_remove(c->context, seq, from, to_end ? -1 : to);
+}
+
+/* All of seq's cells between lanes, which llama.cpp puts off until the next pass. */
+static bool copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
+{
+    bool lanes = !c->unified && c->n_seq_max > 1;
+    if (!weir__shim_seq_remove(c->context, to_seq, -1, -1)) return false;
+    if (!weir__shim_seq_copy(c->context, seq, to_seq, lanes ? -1 : from, lanes ? -1 : to)) return false;
+    if (!lanes) return true;
+    c->copy_pending = true;
+    return (from <= 0 || weir__shim_seq_remove(c->context, to_seq, 0, from)) &&
+           (to < 0 || weir__shim_seq_remove(c->context, to_seq, to, -1));
+}
+
+weir_status weir__llama_share(weir__bcontext *c, int32_t from, int32_t to, int32_t n, weir_error *error)
+{
+    int32_t last = weir__llama_seq_pos_max(c, from);
+    if (n < 0 || n > last + 1)
+        return weir__error_set(error, WEIR_INVALID, "n", "%d positions of a sequence that has %d", n,
+                               last + 1);
+    if (!can_end_at(c, from, n))
+        return weir__error_set(error, WEIR_UNSUPPORTED, NULL,
+                               "this model's memory cannot be cut at position %d", n);
+    bool done = true;
+    if (from == to)
+        done = n > last || weir__shim_seq_remove(c->context, to, n > 0 ? n : -1, -1);
+    else if (n == 0)
+        done = weir__shim_seq_remove(c->context, to, -1, -1);
+    else
+        done = copy(c, from, to, 0, n > last ? -1 : n);
+    if (done) return WEIR_OK;
+    return weir__error_set(error, WEIR_BACKEND, NULL, "sequence %d could not be copied to %d", from, to);
+}
+
+void weir__llama_seq_copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
+{
+    if (!c->has_memory || seq == to_seq) return;
+    int32_t last = weir__llama_seq_pos_max(c, seq);
+    if (from > last || (to >= 0 && to <= from))
+        weir__shim_seq_remove(c->context, to_seq, -1, -1);
+    else
+        copy(c, seq, to_seq, from, to > last ? -1 : to);
+}
+
+void weir__llama_seq_keep(weir__bcontext *c, int32_t seq)
+{
+    if (!c->has_memory) return;
+    if (c->unified || c->n_seq_max == 1) {
+        weir__shim_seq_keep(c->context, seq);
+        return;
+    }
+    /* llama.cpp looks at the lane of the kept one only. */
+    for (int32_t s = 0; s < c->n_seq_max; s++)
+        if (s != seq) weir__shim_seq_remove(c->context, s, -1, -1);
+}
+
+/* Copies that wait would be read as they were before, or overwrite what is loaded. */
+static weir_status flush(weir__bcontext *c, weir_error *error)
+{
+    if (!c->copy_pending) return WEIR_OK;
+    weir_status status = weir__shim_flush(c->context, error);
+    if (status == WEIR_OK) c->copy_pending = false;
+    return status;
+}
+
+size_t weir__llama_state_size(weir__bcontext *c, int32_t seq)
+{
+    return c->has_memory ? weir__shim_state_size(c->context, seq) : 0;
+}
+
+size_t weir__llama_state_save(weir__bcontext *c, int32_t seq, void *bytes, size_t capacity)
+{
+    if (!c->has_memory || flush(c, NULL) != WEIR_OK) return 0;
+    return weir__shim_state_save(c->context, seq, bytes, capacity);
+}
+
+weir_status weir__llama_state_load(weir__bcontext *c, int32_t seq, const void *bytes, size_t length,
+                                   weir_error *error)
+{
+    if (!c->has_memory) return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this model has no memory");
+    weir_status status = flush(c, error);
+    if (status != WEIR_OK) return status;
+    /* Loading begins by forgetting what the sequence holds. */
+    size_t n_before = weir__llama_seq_pos_max(c, seq) >= 0 ? weir__shim_state_size(c->context, seq) : 0;
+    void *before = NULL;
+    if (n_before > 0) {
+        before = weir__mem_alloc(n_before);
+        if (before == NULL || weir__shim_state_save(c->context, seq, before, n_before) != n_before) {
+            status = weir__error_set(error, WEIR_NO_MEMORY, NULL,
+                                     "no memory to keep what the sequence holds; clear it before");
+            goto out;
+        }
+    }
+    status = weir__shim_state_load(c->context, seq, bytes, length, error);
+    if (status == WEIR_OK) goto out;
+    weir__shim_seq_remove(c->context, seq, -1, -1);
+    if (before != NULL && weir__shim_state_load(c->context, seq, before, n_before, NULL) != WEIR_OK)
+        status = weir__error_set(error, WEIR_BACKEND, NULL,
+                                 "the state could not be loaded, and the sequence is lost");
+
+out:
+    weir__mem_free(before);
+    return status;
+}

@@ -1,0 +1,350 @@
+/* llama_model.c: llama.cpp's models and their vocabularies.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/llama_internal.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "model/gguf.h"
+
+/* ---- Load ----------------------------------------------------------------------------------------- */
+
+typedef struct observer {
+    weir_progress_fn fn; /* NULL: none */
+    void *user;
+    bool aborted;
+} observer;
+
+static bool on_progress(float done, void *user)
+{
+    observer *o = user;
+    if (o->fn != NULL && !o->aborted && !o->fn(done, o->user)) o->aborted = true;
+    return !o->aborted;
+}
+
+static bool has_gpu(void)
+{
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        enum ggml_backend_dev_type type = ggml_backend_dev_type(ggml_backend_dev_get(i));
+        if (type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU) return true;
+    }
+    return false;
+}
+
+static bool is_one_of(const char *name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+int64_t weir__llama_meta_number(const weir__bmodel *model, const char *name, int64_t otherwise)
+{
+    char key[128], text[32];
+    snprintf(key, sizeof key, "%s.%s", model->architecture, name);
+    if (llama_model_meta_val_str(model->model, key, text, sizeof text) <= 0) return otherwise;
+    char *end;
+    long long value = strtoll(text, &end, 10);
+    return *end == '\0' && value >= 0 ? value : otherwise;
+}
+
+static bool meta_is(const weir__bmodel *model, const char *name, const char *value)
+{
+    char key[128], text[32];
+    snprintf(key, sizeof key, "%s.%s", model->architecture, name);
+    return llama_model_meta_val_str(model->model, key, text, sizeof text) > 0 && strcmp(text, value) == 0;
+}
+
+/* What llama.h does not tell is known by the architecture's name. */
+static void classify(weir__bmodel *m)
+{
+    static const char *const without_memory[] = {
+        "wavtokenizer-dec", "gemma-embedding", "dream", "llada", "llada-moe", "rnd1"};
+    static const char *const with_positions[] = {"bert", "gpt2", "mpt", "starcoder"};
+    bool no_memory =
+        strstr(m->architecture, "bert") != NULL ||
+        is_one_of(m->architecture, without_memory, sizeof without_memory / sizeof without_memory[0]);
+    m->encoder_only = no_memory || (llama_model_has_encoder(m->model) && !llama_model_has_decoder(m->model));
+    m->encoder_decoder = llama_model_has_encoder(m->model) && !m->encoder_only;
+    m->causal = !no_memory && !meta_is(m, "attention.causal", "false");
+    m->whole_sequences = llama_model_is_recurrent(m->model) || llama_model_is_hybrid(m->model);
+    m->n_positions =
+        is_one_of(m->architecture, with_positions, sizeof with_positions / sizeof with_positions[0])
+            ? llama_model_n_ctx_train(m->model)
+            : INT32_MAX;
+}
+
+static void fill_info(weir__bmodel *m)
+{
+    const struct llama_model *model = m->model;
+    const struct llama_vocab *vocab = m->vocab;
+    weir_model_info *info = &m->info;
+    llama_model_desc(model, m->description, sizeof m->description);
+    info->description = m->description;
+    info->architecture = m->architecture;
+    info->chat_template = llama_model_chat_template(model, NULL);
+    info->n_params = llama_model_n_params(model);
+    info->n_bytes = llama_model_size(model);
+    info->n_vocab = llama_vocab_n_tokens(vocab);
+    info->n_ctx_train = llama_model_n_ctx_train(model);
+    info->n_embd = llama_model_n_embd(model);
+    info->n_embd_out = llama_model_n_embd_out(model);
+    info->n_layer = llama_model_n_layer(model);
+    if (info->n_layer > 0) { /* else the next two abort */
+        info->n_head = llama_model_n_head(model);
+        info->n_head_kv = llama_model_n_head_kv(model);
+    }
+    info->n_swa = llama_model_n_swa(model);
+    info->token_bos = llama_vocab_bos(vocab);
+    info->token_eos = llama_vocab_eos(vocab);
+    info->token_eot = llama_vocab_eot(vocab);
+    info->token_nl = llama_vocab_nl(vocab);
+    info->add_bos = llama_vocab_get_add_bos(vocab);
+    info->add_eos = llama_vocab_get_add_eos(vocab);
+    info->has_encoder = m->encoder_only || m->encoder_decoder;
+    info->has_decoder = !m->encoder_only;
+    info->is_recurrent = llama_model_is_recurrent(model);
+    info->is_hybrid = llama_model_is_hybrid(model);
+}
+
+/* Makes the lists that samplers need. */
+static weir_status list_tokens(weir__bmodel *m, weir_error *error)
+{
+    int32_t n_vocab = m->info.n_vocab;
+    int32_t n_suppress = 0;
+    const llama_token *suppress = llama_vocab_get_suppress_tokens(m->vocab, &n_suppress);
+    for (int32_t id = 0; id < n_vocab; id++) m->n_eog += llama_vocab_is_eog(m->vocab, id);
+    m->eog = weir__mem_calloc(m->n_eog, sizeof *m->eog);
+    m->banned = weir__mem_calloc((size_t)n_suppress, sizeof *m->banned);
+    if (m->eog == NULL || m->banned == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the model's lists of tokens");
+    size_t n = 0;
+    for (int32_t id = 0; id < n_vocab; id++)
+        if (llama_vocab_is_eog(m->vocab, id)) m->eog[n++] = id;
+    for (int32_t i = 0; i < n_suppress; i++)
+        if (suppress[i] >= 0 && suppress[i] < n_vocab)
+            m->banned[m->n_banned++] = (weir_logit_bias){suppress[i], -INFINITY};
+    return WEIR_OK;
+}
+
+void weir__llama_model_free(weir__bmodel *model)
+{
+    if (model == NULL) return;
+    while (model->scratch != NULL) {
+        weir__llama_scratch *next = model->scratch->next;
+        weir__mem_free(model->scratch);
+        model->scratch = next;
+    }
+    weir__mem_free(model->banned);
+    weir__mem_free(model->eog);
+    if (model->model != NULL) llama_model_free(model->model);
+    pthread_mutex_destroy(&model->scratch_lock);
+    weir__mem_free(model);
+}
+
+weir_status weir__llama_model_load(const char *path, const weir_model_params *params, weir__bmodel **out,
+                                   weir_error *error)
+{
+    weir__shim_start();
+    size_t n_devices = llama_max_devices();
+    if (params->n_tensor_split > n_devices)
+        return weir__error_set(error, WEIR_INVALID, "n_tensor_split",
+                               "n_tensor_split is %zu; allowed: up to %zu", params->n_tensor_split,
+                               n_devices);
+    weir_status status = weir__gguf_check(path, NULL, error);
+    if (status != WEIR_OK) return status;
+
+    float *split = NULL;
+    weir__bmodel *m = weir__mem_calloc(1, sizeof *m);
+    if (m == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
+    if (pthread_mutex_init(&m->scratch_lock, NULL) != 0) {
+        weir__mem_free(m);
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a lock");
+    }
+    struct llama_model_params p = llama_model_default_params();
+    if (params->n_tensor_split > 0) {
+        split = weir__mem_calloc(n_devices, sizeof *split);
+        if (split == NULL) {
+            status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the tensor split");
+            goto out;
+        }
+        memcpy(split, params->tensor_split, params->n_tensor_split * sizeof *split);
+        p.tensor_split = split;
+    }
+    observer watch = {.fn = params->progress, .user = params->progress_user};
+    p.n_gpu_layers = params->n_gpu_layers;
+    p.main_gpu = params->main_gpu;
+    p.split_mode = params->split_mode == WEIR_SPLIT_NONE    ? LLAMA_SPLIT_MODE_NONE
+                   : params->split_mode == WEIR_SPLIT_LAYER ? LLAMA_SPLIT_MODE_LAYER
+                                                            : LLAMA_SPLIT_MODE_ROW;
+    p.load_mode = params->use_direct_io                   ? LLAMA_LOAD_MODE_DIRECT_IO
+                  : params->use_mmap && params->use_mlock ? LLAMA_LOAD_MODE_MMAP_MLOCK
+                  : params->use_mmap                      ? LLAMA_LOAD_MODE_MMAP
+                  : params->use_mlock                     ? LLAMA_LOAD_MODE_MLOCK
+                                                          : LLAMA_LOAD_MODE_NONE;
+    p.vocab_only = params->vocab_only;
+    p.progress_callback = on_progress;
+    p.progress_callback_user_data = &watch;
+    status = weir__shim_model_load(path, p, &m->model, error);
+    if (status != WEIR_OK && watch.aborted)
+        status = weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the load");
+    if (status != WEIR_OK) goto out;
+
+    m->vocab = llama_model_get_vocab(m->model);
+    m->vocab_only = params->vocab_only;
+    m->offloads = params->n_gpu_layers != 0 && has_gpu();
+    llama_model_meta_val_str(m->model, "general.architecture", m->architecture, sizeof m->architecture);
+    classify(m);
+    fill_info(m);
+    status = list_tokens(m, error);
+    if (status != WEIR_OK) goto out;
+    *out = m;
+    m = NULL;
+
+out:
+    weir__mem_free(split);
+    weir__llama_model_free(m);
+    return status;
+}
+
+void weir__llama_model_describe(const weir__bmodel *model, weir_model_info *info)
+{
+    size_t size = info->size;
+    const char *backend = info->backend;
+    *info = model->info;
+    info->size = size;
+    info->backend = backend;
+}
+
+int64_t weir__llama_model_meta(const weir__bmodel *model, const char *key, char *text, size_t capacity)
+{
+    return llama_model_meta_val_str(model->model, key, text, capacity);
+}
+
+int64_t weir__llama_model_meta_key(const weir__bmodel *model, size_t i, char *key, size_t capacity)
+{
+    if (i >= (size_t)llama_model_meta_count(model->model)) return -1;
+    return llama_model_meta_key_by_index(model->model, (int32_t)i, key, capacity);
+}
+
+weir_status weir__llama_device_get(size_t i, weir_device *device)
+{
+    weir__shim_start();
+    if (i >= ggml_backend_dev_count()) return WEIR_END;
+    struct ggml_backend_dev_props props;
+    ggml_backend_dev_get_props(ggml_backend_dev_get(i), &props);
+    static const char *const types[] = {
+        [GGML_BACKEND_DEVICE_TYPE_CPU] = "cpu",
+        [GGML_BACKEND_DEVICE_TYPE_GPU] = "gpu",
+        [GGML_BACKEND_DEVICE_TYPE_IGPU] = "igpu",
+        [GGML_BACKEND_DEVICE_TYPE_ACCEL] = "accel",
+    };
+    size_t type = (size_t)props.type;
+    bool known = type < sizeof types / sizeof types[0] && types[type] != NULL;
+    snprintf(device->name, sizeof device->name, "%s", props.name != NULL ? props.name : "");
+    snprintf(device->description, sizeof device->description, "%s",
+             props.description != NULL ? props.description : "");
+    snprintf(device->type, sizeof device->type, "%s", known ? types[type] : "accel");
+    device->memory_free = props.memory_free;
+    device->memory_total = props.memory_total;
+    return WEIR_OK;
+}
+
+/* ---- Vocabulary ----------------------------------------------------------------------------------- */
+
+/* Texts up to this length are tokenized on the caller's stack. Some vocabularies split words by regular
+ * expressions of libstdc++'s, which recurses over each byte of a run; longer texts get a thread whose stack
+ * grows with them. Its pages are touched only where that happens. */
+#define SHORT_TEXT     256
+#define STACK_BASE     ((size_t)512 << 10)
+#define STACK_PER_BYTE 2048 /* about 500 were seen at -O2; sanitizers need more */
+
+typedef struct tokenizing {
+    const weir__bmodel *model;
+    const char *text;
+    int32_t length;
+    bool add_special;
+    bool parse_special;
+    int32_t *tokens;
+    int32_t capacity;
+    int32_t n_tokens;
+    weir_status status;
+    weir_error *error;
+} tokenizing;
+
+static void *tokenize_now(void *user)
+{
+    tokenizing *t = user;
+    t->status = weir__shim_tokenize(t->model->vocab, t->text, t->length, t->add_special, t->parse_special,
+                                    t->tokens, t->capacity, &t->n_tokens, t->error);
+    return NULL;
+}
+
+static weir_status tokenize_apart(tokenizing *t)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    if (pthread_attr_init(&attributes) != 0)
+        return weir__error_set(t->error, WEIR_NO_MEMORY, NULL, "no memory to tokenize a long text");
+    int failed = pthread_attr_setstacksize(&attributes, STACK_BASE + (size_t)t->length * STACK_PER_BYTE);
+    if (failed == 0) failed = pthread_create(&thread, &attributes, tokenize_now, t);
+    pthread_attr_destroy(&attributes);
+    if (failed != 0)
+        return weir__error_set(t->error, WEIR_NO_MEMORY, "text",
+                               "no stack for a thread that tokenizes %d bytes; split the text", t->length);
+    pthread_join(thread, NULL);
+    return t->status;
+}
+
+weir_status weir__llama_tokenize(const weir__bmodel *model, const char *text, size_t length, bool add_special,
+                                 bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                                 weir_error *error)
+{
+    const weir_model_info *info = &model->info;
+    enum llama_vocab_type type = llama_vocab_type(model->vocab);
+    if (type == LLAMA_VOCAB_TYPE_NONE)
+        return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this model has no vocabulary");
+    /* Each special token that the tokenizer adds stands for one more byte at the least. */
+    if (length > INT32_MAX / 2)
+        return weir__error_set(error, WEIR_TOO_LONG, "text", "the text has %zu bytes; allowed: up to %d",
+                               length, INT32_MAX / 2);
+    bool needs_bos = info->add_bos || type == LLAMA_VOCAB_TYPE_WPM;
+    bool needs_eos = info->add_eos;
+    if (add_special && ((needs_bos && info->token_bos < 0) || (needs_eos && info->token_eos < 0) ||
+                        (type == LLAMA_VOCAB_TYPE_WPM && llama_vocab_sep(model->vocab) < 0)))
+        return weir__error_set(error, WEIR_UNSUPPORTED, "add_special",
+                               "the model wants special tokens added that its vocabulary does not have");
+    tokenizing t = {
+        .model = model,
+        .text = text,
+        .length = (int32_t)length,
+        .add_special = add_special,
+        .parse_special = parse_special,
+        .tokens = tokens,
+        .capacity = capacity < INT32_MAX ? (int32_t)capacity : INT32_MAX,
+        .error = error,
+    };
+    if (type == LLAMA_VOCAB_TYPE_BPE && length > SHORT_TEXT) {
+        t.status = tokenize_apart(&t);
+    } else {
+        tokenize_now(&t);
+    }
+    if (t.status == WEIR_OK || t.status == WEIR_TOO_LONG) *n_tokens = (size_t)t.n_tokens;
+    return t.status;
+}
+
+int32_t weir__llama_piece(const weir__bmodel *model, int32_t token, bool special, char *bytes,
+                          int32_t capacity)
+{
+    if (llama_vocab_type(model->vocab) == LLAMA_VOCAB_TYPE_NONE) return 0;
+    return weir__shim_piece(model->vocab, token, special, bytes, capacity);
+}
+
+bool weir__llama_is_eog(const weir__bmodel *model, int32_t token)
+{
+    return llama_vocab_is_eog(model->vocab, token);
+}
