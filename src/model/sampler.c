@@ -191,7 +191,7 @@ weir_status weir__sampler_params_check(const weir_model *model, const weir_sampl
 static weir_status wrap(weir_error *error, weir_status status, const char *prefix, const char *name)
 {
     char field[sizeof error->field];
-    if (error == NULL || *prefix == '\0' || status == WEIR_NO_MEMORY) return status;
+    if (error == NULL || status == WEIR_NO_MEMORY) return status;
     snprintf(field, sizeof field, "%s%s", prefix, name != NULL ? name : error->field);
     return weir__error_set(error, status, field, "%s", error->message);
 }
@@ -210,7 +210,7 @@ weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *p
                       "the chat has a grammar of its own (tools or a schema): leave the sampler's out");
     if (full.grammar != NULL) {
         status = weir_grammar_check(full.grammar, full.grammar_root, error);
-        if (status != WEIR_OK) return wrap(error, status, prefix, "grammar");
+        if (status != WEIR_OK) return wrap(error, status, prefix, NULL);
     } else if (full.json_schema != NULL) {
         status = weir_grammar_from_json_schema(full.json_schema, WEIR_NUL, &converted, error);
         if (status != WEIR_OK) return wrap(error, status, prefix, "json_schema");
