@@ -93,8 +93,10 @@ cli_exit cli_fail_error(const cli_args *args, cli_exit code, const char *context
         error->field[0] != '\0' ? cli_options_by_field(args->command->bit, error->field) : NULL;
     if (error->code == WEIR_ABORTED && cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
     if (option != NULL && error->code == WEIR_INVALID) code = CLI_USAGE;
-    cli_fail(code, "%s%s%s%s%s", context != NULL ? context : "", context != NULL ? ": " : "",
-             option != NULL ? option->name : "", option != NULL ? ": " : "", error->message);
+    if (option != NULL)
+        cli_fail(code, "%s: %s", option->name, error->message);
+    else
+        cli_fail(code, "%s%s%s", context != NULL ? context : "", context != NULL ? ": " : "", error->message);
     if (args->json) cli_out_json(json_pack("{s:o}", "error", cli_figures_error(error)));
     return code;
 }

@@ -288,12 +288,13 @@ static void print_texts(const struct session *session)
         cli_text_printf(&out, "%s%s%s", bold, number, named ? " " : "");
         if (named)
             cli_text_add_safe(&out, session->batch.items[i].name, strlen(session->batch.items[i].name));
-        cli_text_printf(&out, "%s %s", plain, dim);
-        cli_figures_line(&out, &usage, weir_stream_reason(answer->stream));
-        if (answer->error.code != WEIR_OK) cli_text_printf(&out, ": %s", answer->error.message);
         cli_text_printf(&out, "%s\n", plain);
         cli_text_add_safe(&out, answer->text.bytes, answer->text.length);
-        cli_text_puts(&out, out.bytes[out.length - 1] == '\n' ? "\n" : "\n\n");
+        if (out.bytes[out.length - 1] != '\n') cli_text_puts(&out, "\n");
+        cli_text_puts(&out, dim);
+        cli_figures_line(&out, &usage, weir_stream_reason(answer->stream));
+        if (answer->error.code != WEIR_OK) cli_text_printf(&out, ": %s", answer->error.message);
+        cli_text_printf(&out, "%s\n\n", plain);
         cli_out(out.bytes, out.length);
         cli_text_fini(&out);
     }
