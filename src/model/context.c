@@ -249,15 +249,16 @@ weir_status weir_prefill(weir_context *context, const int32_t *tokens, size_t n_
 {
     weir_status status = check_generates(context, error);
     if (status == WEIR_OK) status = weir__context_check_seq(context, seq, "seq", error);
-    if (status == WEIR_OK) status = weir__context_check_tokens(context, tokens, n_tokens, error);
     if (status != WEIR_OK) return status;
     int32_t start = weir_sequence_pos_max(context, seq) + 1;
     int32_t room = context->info.n_ctx_seq - start;
-    if (room < 0 || n_tokens > (size_t)room)
+    if (n_tokens > (size_t)(room > 0 ? room : 0))
         return weir__error_set(
             error, WEIR_TOO_LONG, "n_tokens",
             "%zu tokens do not fit behind the %d that sequence %d has: it holds %d at the most", n_tokens,
             start, seq, context->info.n_ctx_seq);
+    status = weir__context_check_tokens(context, tokens, n_tokens, error);
+    if (status != WEIR_OK) return status;
 
     for (size_t done = 0; done < n_tokens;) {
         context->batch.n = 0;

@@ -58,13 +58,13 @@ static size_t input_limit(const weir_context *context)
 static weir_status check_input(const weir_context *context, const int32_t *tokens, size_t n_tokens,
                                weir_error *error)
 {
-    weir_status status = weir__context_check_tokens(context, tokens, n_tokens, error);
-    if (status != WEIR_OK || n_tokens <= input_limit(context)) return status;
-    return weir__error_set(
-        error, WEIR_INVALID, "n_tokens",
-        "there are %zu tokens, and a text to embed may have %zu: the context's n_batch, or what "
-        "it holds of a sequence",
-        n_tokens, input_limit(context));
+    if (n_tokens > input_limit(context))
+        return weir__error_set(
+            error, WEIR_INVALID, "n_tokens",
+            "there are %zu tokens, and a text to embed may have %zu: the context's n_batch, or "
+            "what it holds of a sequence",
+            n_tokens, input_limit(context));
+    return weir__context_check_tokens(context, tokens, n_tokens, error);
 }
 
 /* As check_input for each, with the input named. */

@@ -85,12 +85,12 @@ weir_status weir_context_generate(weir_context *context, weir_sampler *sampler, 
         return weir__error_set(error, WEIR_INVALID, "max_tokens",
                                "max_tokens is %d; allowed: -1 (as many as fit), 0 (the prompt only) and more",
                                max_tokens);
-    weir_status status = weir__context_check_tokens(context, prompt, n_prompt, error);
-    if (status != WEIR_OK) return status;
     if (n_prompt > (size_t)context->info.n_ctx_seq)
         return weir__error_set(error, WEIR_TOO_LONG, "n_prompt",
                                "the prompt has %zu tokens, the context holds %d of a sequence", n_prompt,
                                context->info.n_ctx_seq);
+    weir_status status = weir__context_check_tokens(context, prompt, n_prompt, error);
+    if (status != WEIR_OK) return status;
 
     output out = {.model = context->model, .fn = fn, .user = user};
     weir__utf8_init(&out.utf8);
