@@ -397,8 +397,11 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
             weir__sample(engine);
             emit(engine);
         } else {
-            bool abandoned = status == WEIR_ABORTED && atomic_load(&engine->abandon);
-            if (!abandoned) fail_pass(engine, status, &error);
+            /* What a pass that a stop broke off has left in the memory is nobody's. */
+            if (status == WEIR_ABORTED && atomic_load(&engine->abandon))
+                weir__step_abandon(engine);
+            else
+                fail_pass(engine, status, &error);
             finish_latched(engine);
         }
     }
