@@ -22,12 +22,12 @@ void weir__shim_template_destroy(weir__shim_template *t);
 bool weir__shim_template_knows_tools(const weir__shim_template *t);
 
 typedef struct weir__shim_render {
-    const char *messages;         /* JSON array as in OpenAI's API */
-    const char *tools;            /* JSON array as in OpenAI's API, or NULL: what the prompt shows */
-    const char *enforced_tools;   /* the same tools with rewritten parameters: what the grammar is made of */
-    const char *json_schema;      /* rewritten, or NULL */
+    const char *messages;       /* JSON array as in OpenAI's API */
+    const char *tools;          /* JSON array as in OpenAI's API, or NULL: what the prompt shows */
+    const char *enforced_tools; /* the same tools with rewritten parameters: what the grammar is made of */
+    const char *json_schema;    /* rewritten, or NULL */
     weir_tool_choice tool_choice;
-    const char *const *arg_keys;  /* [n_args] */
+    const char *const *arg_keys;   /* [n_args] */
     const char *const *arg_values; /* [n_args], JSON */
     size_t n_args;
     bool parallel_tool_calls;
@@ -65,9 +65,9 @@ typedef struct weir__shim_form {
     bool plain_tail;           /* once there is content, all that follows is content, byte for byte */
     unsigned char breaks[256]; /* [byte]: nonzero where a delimiter of the form begins with it; other bytes go
                                 * on with the content or reasoning they follow */
-    bool loose_arguments;      /* calls have their arguments one by one, and not all of them by their schema */
-    bool has_ids;              /* calls have ids in the text */
-    bool has_breaks;           /* the table is complete: all text is delimited by texts */
+    bool loose_arguments; /* calls have their arguments one by one, and not all of them by their schema */
+    bool has_ids;         /* calls have ids in the text */
+    bool has_breaks;      /* the table is complete: all text is delimited by texts */
 } weir__shim_form;
 
 void weir__shim_chat_form(const weir__shim_chat *chat, weir__shim_form *form);

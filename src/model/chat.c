@@ -32,9 +32,9 @@ struct weir_chat {
     size_t prompt_length;
     bool constrained;
     weir__grammar grammar;
-    char *grammar_text;     /* grammar.text */
+    char *grammar_text;      /* grammar.text */
     weir__trigger *triggers; /* [grammar.n_triggers] */
-    const char **stops;     /* [n_stops] */
+    const char **stops;      /* [n_stops] */
     size_t n_stops;
     int32_t *preserved; /* [n_preserved], ascending */
     size_t n_preserved;
@@ -119,7 +119,8 @@ static weir_status no_memory(weir_error *error)
     return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat");
 }
 
-static weir_status check_params(const weir_chat_params *params, const weir__chat_tools *tools, weir_error *error)
+static weir_status check_params(const weir_chat_params *params, const weir__chat_tools *tools,
+                                weir_error *error)
 {
     if (params->tool_choice != WEIR_TOOLS_AUTO && params->tool_choice != WEIR_TOOLS_REQUIRED &&
         params->tool_choice != WEIR_TOOLS_NONE)
@@ -135,11 +136,11 @@ static weir_status check_params(const weir_chat_params *params, const weir__chat
     if (params->n_args > 0 && params->args == NULL)
         return weir__error_set(error, WEIR_INVALID, "args", "args is NULL and n_args is %zu", params->n_args);
     if (params->n_args > ARGS_MAX)
-        return weir__error_set(error, WEIR_INVALID, "n_args", "n_args is %zu; allowed: 0 to %d", params->n_args,
-                               ARGS_MAX);
+        return weir__error_set(error, WEIR_INVALID, "n_args", "n_args is %zu; allowed: 0 to %d",
+                               params->n_args, ARGS_MAX);
     if (params->now < 0)
-        return weir__error_set(error, WEIR_INVALID, "now", "now is %lld; allowed: 0 (the present time) and up",
-                               (long long)params->now);
+        return weir__error_set(error, WEIR_INVALID, "now",
+                               "now is %lld; allowed: 0 (the present time) and up", (long long)params->now);
     return WEIR_OK;
 }
 
@@ -184,8 +185,8 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
     static const char begin[] = "<|im_start|>", end[] = "<|im_end|>\n", answer[] = "<|im_start|>assistant\n";
     text t = {0};
     bool ok = true;
-    if (strcmp(chat->model->ops->name, "fake") != 0 || params->template_source != NULL || tools->shown != NULL ||
-        params->json_schema != NULL)
+    if (strcmp(chat->model->ops->name, "fake") != 0 || params->template_source != NULL ||
+        tools->shown != NULL || params->json_schema != NULL)
         return weir__error_set(error, WEIR_UNSUPPORTED,
                                params->template_source ? "template_source"
                                : tools->shown          ? "tools_json"
@@ -245,18 +246,20 @@ static weir_status add_argument(arguments *a, const char *key, json_t *value, we
 static weir_status add_given(arguments *a, const weir_template_arg *given, size_t i, bool *enable_thinking,
                              weir_error *error)
 {
-    static const char *const reserved[] = {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"};
+    static const char *const reserved[] = {"messages", "tools", "add_generation_prompt", "bos_token",
+                                           "eos_token"};
     char field[32];
     json_t *value = NULL;
     snprintf(field, sizeof field, "args[%zu]", i);
     if (given->key == NULL || given->key[0] == '\0' || given->value == NULL)
         return weir__error_set(error, WEIR_INVALID, field, "%s must have a key and a value", field);
-    if (!weir__utf8_valid(given->key, strlen(given->key)) || !weir__utf8_valid(given->value, strlen(given->value)))
+    if (!weir__utf8_valid(given->key, strlen(given->key)) ||
+        !weir__utf8_valid(given->value, strlen(given->value)))
         return weir__error_set(error, WEIR_INVALID, field, "%s is not well-formed UTF-8", field);
     for (size_t k = 0; k < sizeof reserved / sizeof *reserved; k++)
         if (strcmp(given->key, reserved[k]) == 0)
-            return weir__error_set(error, WEIR_INVALID, field, "%s: the key \"%s\" is given by weir itself", field,
-                                   given->key);
+            return weir__error_set(error, WEIR_INVALID, field, "%s: the key \"%s\" is given by weir itself",
+                                   field, given->key);
     if (has_key(a, given->key))
         return weir__error_set(error, WEIR_INVALID, field, "%s: the key \"%.60s\" is given twice", field,
                                given->key);
@@ -266,7 +269,8 @@ static weir_status add_given(arguments *a, const weir_template_arg *given, size_
     if (strcmp(given->key, "enable_thinking") == 0) {
         if (!json_is_boolean(value)) {
             json_decref(value);
-            return weir__error_set(error, WEIR_INVALID, field, "%s: enable_thinking must be true or false", field);
+            return weir__error_set(error, WEIR_INVALID, field, "%s: enable_thinking must be true or false",
+                                   field);
         }
         *enable_thinking = json_is_true(value);
     }
@@ -420,8 +424,10 @@ static weir_status read_triggers(weir_chat *chat, const weir__shim_chat_view *vi
         weir__trigger *t = &chat->triggers[i];
         const char *value = weir__shim_chat_trigger(chat->reader, i, &t->kind);
         t->token = t->kind == 0 || t->kind == 3 ? single_token(chat->model, value) : -1;
-        if (t->token >= 0) t->kind = 3;
-        else if (t->kind == 3) t->kind = 0;
+        if (t->token >= 0)
+            t->kind = 3;
+        else if (t->kind == 3)
+            t->kind = 0;
         t->value = weir__mem_strdup(value);
         if (t->value == NULL) return no_memory(error);
         chat->grammar.n_triggers = i + 1;
@@ -430,15 +436,17 @@ static weir_status read_triggers(weir_chat *chat, const weir__shim_chat_view *vi
     return WEIR_OK;
 }
 
-static weir_status read_grammar(weir_chat *chat, const weir__shim_chat_view *view, const weir_chat_params *params,
-                                const json_t *schema, weir_error *error)
+static weir_status read_grammar(weir_chat *chat, const weir__shim_chat_view *view,
+                                const weir_chat_params *params, const json_t *schema, weir_error *error)
 {
     weir_status status;
     bool given = view->grammar[0] != '\0';
     if (schema != NULL && (!given || view->lazy)) {
-        /* The template's handler knows no forms of answers: then the answer is the JSON text and nothing else. */
+        /* The template's handler knows no forms of answers: then the answer is the JSON text and nothing
+         * else. */
         chat->plain = true;
-        if ((status = weir__grammar_from_schema(schema, &chat->grammar_text, error)) != WEIR_OK) return status;
+        if ((status = weir__grammar_from_schema(schema, &chat->grammar_text, error)) != WEIR_OK)
+            return status;
     } else if (!given) {
         if (params->tool_choice == WEIR_TOOLS_REQUIRED)
             return weir__error_set(error, WEIR_UNSUPPORTED, "tool_choice",
@@ -451,14 +459,16 @@ static weir_status read_grammar(weir_chat *chat, const weir__shim_chat_view *vie
         if (view->lazy && view->n_triggers == 0) return WEIR_OK; /* it could never begin */
         if (view->lazy && (status = read_triggers(chat, view, error)) != WEIR_OK) return status;
         if ((status = weir_grammar_check(chat->grammar_text, NULL, error)) != WEIR_OK) return status;
-        if (!view->lazy && view->generation_prompt[0] != '\0') chat->grammar.prefill = view->generation_prompt;
+        if (!view->lazy && view->generation_prompt[0] != '\0')
+            chat->grammar.prefill = view->generation_prompt;
     }
     chat->grammar.text = chat->grammar_text;
     chat->constrained = true;
     return WEIR_OK;
 }
 
-/* Some templates have calls whose arguments stand one by one and unquoted; their texts are not constrained. */
+/* Some templates have calls whose arguments stand one by one and unquoted; their texts are not constrained.
+ */
 static weir_status check_enforcement(const weir_chat *chat, weir__chat_template *t,
                                      const weir_chat_params *params, const weir__chat_tools *tools,
                                      weir_error *error)
@@ -468,12 +478,14 @@ static weir_status check_enforcement(const weir_chat *chat, weir__chat_template 
     weir__shim_chat_form(chat->reader, &form);
     if (chat->constrained && !form.loose_arguments) return WEIR_OK;
     if (tools->strict)
-        return weir__error_set(error, WEIR_GRAMMAR, "tools_json",
-                               "a tool is \"strict\", but in the form of calls that this model's template has, "
-                               "parameters cannot be enforced to the letter; leave \"strict\" out");
+        return weir__error_set(
+            error, WEIR_GRAMMAR, "tools_json",
+            "a tool is \"strict\", but in the form of calls that this model's template has, "
+            "parameters cannot be enforced to the letter; leave \"strict\" out");
     if (weir__chat_template_warn_once(t))
-        weir__log(WEIR_LOG_WARN, "in the form of calls that this chat template has, parameters of tools are not "
-                                 "enforced in full; check arguments before use");
+        weir__log(WEIR_LOG_WARN,
+                  "in the form of calls that this chat template has, parameters of tools are not "
+                  "enforced in full; check arguments before use");
     return WEIR_OK;
 }
 
@@ -494,9 +506,10 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
                                           error)) != WEIR_OK)
         goto out;
     if (tools->shown != NULL && !weir__shim_template_knows_tools(weir__chat_template_parsed(t))) {
-        status = weir__error_set(error, WEIR_UNSUPPORTED, "tools_json",
-                                 "the chat template does not know tools; use a model that was trained for them, "
-                                 "or give template_source");
+        status =
+            weir__error_set(error, WEIR_UNSUPPORTED, "tools_json",
+                            "the chat template does not know tools; use a model that was trained for them, "
+                            "or give template_source");
         goto out;
     }
     if (params->now != 0) {
@@ -510,7 +523,8 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
         }
     }
     if (params->json_schema != NULL) {
-        status = weir__json_parse(params->json_schema, WEIR_NUL, "json_schema", WEIR_GRAMMAR, &given_schema, error);
+        status = weir__json_parse(params->json_schema, WEIR_NUL, "json_schema", WEIR_GRAMMAR, &given_schema,
+                                  error);
         if (status == WEIR_OK)
             status = weir__schema_rewrite(given_schema, "json_schema", "w", false, &schema, error);
         if (status != WEIR_OK) goto out;
@@ -594,8 +608,10 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     atomic_init(&chat->refs, 1);
     chat->model = weir_model_hold(model);
     status = render(chat, &params, messages, &tools, error);
-    if (status == WEIR_OK) *out = chat;
-    else weir_chat_release(chat);
+    if (status == WEIR_OK)
+        *out = chat;
+    else
+        weir_chat_release(chat);
 out:
     weir__chat_tools_fini(&tools);
     json_decref(messages);

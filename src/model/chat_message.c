@@ -41,9 +41,9 @@ static weir_status read_text(const char *text, place p, bool may_be_empty, weir_
 {
     if (text == NULL) return weir__error_set(error, WEIR_INVALID, p.text, "%s is NULL", p.text);
     if (!may_be_empty && text[0] == '\0')
-        return weir__error_set(error, WEIR_INVALID, p.text,
-                               "%s is empty; give \"system\", \"user\", \"assistant\" or what the template knows",
-                               p.text);
+        return weir__error_set(
+            error, WEIR_INVALID, p.text,
+            "%s is empty; give \"system\", \"user\", \"assistant\" or what the template knows", p.text);
     if (!weir__utf8_valid(text, strlen(text)))
         return weir__error_set(error, WEIR_INVALID, p.text, "%s is not well-formed UTF-8", p.text);
     return WEIR_OK;
@@ -56,7 +56,8 @@ static weir_status from_structs(const weir_message *given, size_t n, json_t **me
     if (list == NULL) return no_memory(error);
     for (size_t i = 0; i < n; i++) {
         status = read_text(given[i].role, at("messages", i, ".role"), false, error);
-        if (status == WEIR_OK) status = read_text(given[i].content, at("messages", i, ".content"), true, error);
+        if (status == WEIR_OK)
+            status = read_text(given[i].content, at("messages", i, ".content"), true, error);
         if (status != WEIR_OK) break;
         json_t *one = json_pack("{s:s,s:s}", "role", given[i].role, "content", given[i].content);
         if (one == NULL || json_array_append_new(list, one) != 0) {
@@ -64,8 +65,10 @@ static weir_status from_structs(const weir_message *given, size_t n, json_t **me
             break;
         }
     }
-    if (status == WEIR_OK) *messages = list;
-    else json_decref(list);
+    if (status == WEIR_OK)
+        *messages = list;
+    else
+        json_decref(list);
     return status;
 }
 
@@ -105,8 +108,10 @@ static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *erro
     } else if (json_string_value(type) == NULL || strcmp(json_string_value(type), "function") != 0) {
         return must_be(error, p, "of type \"function\"");
     }
-    if (json_is_null(id)) json_object_del(call, "id");
-    else if (id != NULL && !json_is_string(id)) return must_be(error, p, "a call whose id is a string");
+    if (json_is_null(id))
+        json_object_del(call, "id");
+    else if (id != NULL && !json_is_string(id))
+        return must_be(error, p, "a call whose id is a string");
     const json_t *name = json_object_get(function, "name");
     if (!json_is_string(name) || json_string_length(name) == 0)
         return must_be(error, p, "a call whose function has a name");
@@ -115,7 +120,8 @@ static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *erro
     if (arguments != NULL && !json_is_string(arguments))
         return must_be(error, p, "a call whose arguments are JSON text or an object");
     if (arguments == NULL || json_string_length(arguments) == 0)
-        return json_object_set_new(function, "arguments", json_string("{}")) == 0 ? WEIR_OK : no_memory(error);
+        return json_object_set_new(function, "arguments", json_string("{}")) == 0 ? WEIR_OK
+                                                                                  : no_memory(error);
     json_t *parsed = NULL;
     weir_status status = weir__json_parse(json_string_value(arguments), json_string_length(arguments), p.text,
                                           WEIR_INVALID, &parsed, NULL);
@@ -151,8 +157,10 @@ static weir_status check_message(json_t *message, size_t i, weir_error *error)
         const json_t *text = json_object_get(message, texts[k]);
         char rest[32];
         snprintf(rest, sizeof rest, ".%s", texts[k]);
-        if (json_is_null(text)) json_object_del(message, texts[k]);
-        else if (text != NULL && !json_is_string(text)) return must_be(error, at("messages", i, rest), "a string");
+        if (json_is_null(text))
+            json_object_del(message, texts[k]);
+        else if (text != NULL && !json_is_string(text))
+            return must_be(error, at("messages", i, rest), "a string");
     }
     return WEIR_OK;
 }
@@ -160,16 +168,17 @@ static weir_status check_message(json_t *message, size_t i, weir_error *error)
 static weir_status from_json(const char *text, json_t **messages, weir_error *error)
 {
     json_t *list = NULL;
-    weir_status status =
-        weir__json_parse(text, WEIR_NUL, "messages_json", WEIR_INVALID, &list, error);
+    weir_status status = weir__json_parse(text, WEIR_NUL, "messages_json", WEIR_INVALID, &list, error);
     if (status != WEIR_OK) return status;
     if (!json_is_array(list) || json_array_size(list) == 0)
         status = weir__error_set(error, WEIR_INVALID, "messages_json",
                                  "messages_json must be an array of at least one message");
     for (size_t i = 0; status == WEIR_OK && i < json_array_size(list); i++)
         status = check_message(json_array_get(list, i), i, error);
-    if (status == WEIR_OK) *messages = list;
-    else json_decref(list);
+    if (status == WEIR_OK)
+        *messages = list;
+    else
+        json_decref(list);
     return status;
 }
 
@@ -181,7 +190,8 @@ static weir_status check_last(const json_t *messages, weir_error *error)
     const char *role = json_string_value(json_object_get(message, "role"));
     if (strcmp(role, "assistant") != 0)
         return weir__error_set(error, WEIR_INVALID, "continue_final",
-                               "the last message is of role \"%.40s\"; only one of \"assistant\" can go on", role);
+                               "the last message is of role \"%.40s\"; only one of \"assistant\" can go on",
+                               role);
     if (json_array_size(json_object_get(message, "tool_calls")) > 0)
         return weir__error_set(error, WEIR_INVALID, "continue_final",
                                "the last message calls tools; such a message cannot go on");
@@ -194,15 +204,19 @@ weir_status weir__chat_messages(const weir_chat_params *params, json_t **message
     weir_status status;
     if ((params->messages != NULL) == (params->messages_json != NULL))
         return weir__error_set(error, WEIR_INVALID, "messages",
-                               params->messages != NULL ? "both messages and messages_json are given; give one"
-                                                        : "there are no messages; give messages or messages_json");
+                               params->messages != NULL
+                                   ? "both messages and messages_json are given; give one"
+                                   : "there are no messages; give messages or messages_json");
     if (params->messages != NULL && params->n_messages == 0)
-        return weir__error_set(error, WEIR_INVALID, "n_messages", "n_messages is 0; give at least one message");
+        return weir__error_set(error, WEIR_INVALID, "n_messages",
+                               "n_messages is 0; give at least one message");
     status = params->messages != NULL ? from_structs(params->messages, params->n_messages, &list, error)
                                       : from_json(params->messages_json, &list, error);
     if (status == WEIR_OK && params->continue_final) status = check_last(list, error);
-    if (status == WEIR_OK) *messages = list;
-    else json_decref(list);
+    if (status == WEIR_OK)
+        *messages = list;
+    else
+        json_decref(list);
     return status;
 }
 
@@ -256,10 +270,11 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t
         const json_t *other = json_object_get(json_array_get(tools->shown, k), "function");
         const char *other_name = json_string_value(json_object_get(other, "name"));
         if (collide(name, other_name) || collide(other_name, name))
-            return weir__error_set(error, WEIR_INVALID, at("tools", i, ".function.name").text,
-                                   "the names \"%s\" and \"%s\" of tools %zu and %zu are too much alike: their "
-                                   "grammar would mix them up; rename one",
-                                   other_name, name, k, i);
+            return weir__error_set(
+                error, WEIR_INVALID, at("tools", i, ".function.name").text,
+                "the names \"%s\" and \"%s\" of tools %zu and %zu are too much alike: their "
+                "grammar would mix them up; rename one",
+                other_name, name, k, i);
     }
     tools->strict |= json_is_true(json_object_get(function, "strict"));
     snprintf(where, sizeof where, "/%zu/function/parameters", i);
@@ -273,9 +288,9 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t
     for (int k = 0; k < 2; k++) {
         json_t *schema = k == 0 ? json_incref(parameters) : rewritten;
         if (schema == NULL) schema = json_object();
-        json_t *tool = json_pack("{s:s,s:{s:s,s:s,s:o}}", "type", "function", "function", "name", name,
-                                 "description", json_is_string(description) ? json_string_value(description) : "",
-                                 "parameters", schema);
+        json_t *tool = json_pack(
+            "{s:s,s:{s:s,s:s,s:o}}", "type", "function", "function", "name", name, "description",
+            json_is_string(description) ? json_string_value(description) : "", "parameters", schema);
         if (tool == NULL || json_array_append_new(k == 0 ? tools->shown : tools->enforced, tool) != 0) {
             if (k == 0) json_decref(rewritten);
             return no_memory(error);

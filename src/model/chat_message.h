@@ -5,8 +5,8 @@
 
 #include "model/json.h"
 
-/* The conversation of params as the array that llama.cpp's common reads. Errors: INVALID and UNSUPPORTED, field
- * "messages[2].content" and the like whichever way they were given; NO_MEMORY. *messages is freed with
+/* The conversation of params as the array that llama.cpp's common reads. Errors: INVALID and UNSUPPORTED,
+ * field "messages[2].content" and the like whichever way they were given; NO_MEMORY. *messages is freed with
  * json_decref. */
 weir_status weir__chat_messages(const weir_chat_params *params, json_t **messages, weir_error *error);
 
@@ -16,8 +16,8 @@ typedef struct weir__chat_tools {
     bool strict;      /* one of them asks to be enforced to the letter */
 } weir__chat_tools;
 
-/* tools_json may be NULL. Errors: INVALID (field "tools[1].function.name" and the like), GRAMMAR (field: the JSON
- * pointer into tools_json), NO_MEMORY. Freed with fini; a zeroed one is fine too. */
+/* tools_json may be NULL. Errors: INVALID (field "tools[1].function.name" and the like), GRAMMAR (field: the
+ * JSON pointer into tools_json), NO_MEMORY. Freed with fini; a zeroed one is fine too. */
 weir_status weir__chat_tools_init(const char *tools_json, weir__chat_tools *tools, weir_error *error);
 void weir__chat_tools_fini(weir__chat_tools *tools);
 

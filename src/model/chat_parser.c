@@ -2,13 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * llama.cpp's parsers read a whole text and say what it means so far. So the text is kept, parsed again as it
- * grows, and what is new in the message is delivered. A message that does not go on from what was delivered, or
- * none at all, is passed over; when that lasts for PATIENCE bytes or to the end, the answer is taken as plain
- * text from there: everything after the last delivered piece becomes content, once.
+ * grows, and what is new in the message is delivered. A message that does not go on from what was delivered,
+ * or none at all, is passed over; when that lasts for PATIENCE bytes or to the end, the answer is taken as
+ * plain text from there: everything after the last delivered piece becomes content, once.
  *
  * Cost. Parsing again waits until the text has grown by a fiftieth, so all parses together read at most about
- * 51 times the answer, at some 100 MB/s. And mostly there are none: where content or reasoning has reached the
- * end of the text, bytes that begin no delimiter of the form go on with it; a form without tools has no
+ * 51 times the answer, at some 100 MB/s. And mostly there are none: where content or reasoning has reached
+ * the end of the text, bytes that begin no delimiter of the form go on with it; a form without tools has no
  * delimiters after its content. */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ typedef struct call {
 /* Invariant: content, reasoning and calls are what was delivered (and what a continued message already held);
  * raw[0 .. settled) is the text that they stand for, as far as can be told; settled <= raw.n. */
 struct weir_chat_parser {
-    weir_chat *chat;              /* held */
+    weir_chat *chat;               /* held */
     const weir__shim_chat *reader; /* NULL: all is content */
     weir__shim_form form;
     weir__utf8 utf8;
@@ -281,8 +281,10 @@ static weir_status parse_raw(const weir_chat_parser *p, bool partial, weir__shim
     parse a = {p, m, partial, WEIR_OK};
     memset(m, 0, sizeof *m);
     if (p->brackets > BRACKETS_MAX) return WEIR_BACKEND;
-    if (p->brackets <= BRACKETS_HERE) run_parse(&a);
-    else if (weir__chat_run_deep(run_parse, &a, DEEP_STACK, NULL) != WEIR_OK) return WEIR_NO_MEMORY;
+    if (p->brackets <= BRACKETS_HERE)
+        run_parse(&a);
+    else if (weir__chat_run_deep(run_parse, &a, DEEP_STACK, NULL) != WEIR_OK)
+        return WEIR_NO_MEMORY;
     if (a.status != WEIR_OK) return a.status;
     if (message_goes_on(p, m)) return WEIR_OK;
     weir__shim_message_fini(m);
@@ -335,8 +337,10 @@ static bool pass_through(weir_chat_parser *p)
     while (end < p->raw.n && !p->form.breaks[(unsigned char)p->raw.bytes[end]]) end++;
     if (!deliver(p, p->verbatim_kind, p->raw.bytes + p->settled, end - p->settled)) return false;
     p->settled = end;
-    if (end == p->raw.n) p->parsed = end;
-    else p->verbatim = false;
+    if (end == p->raw.n)
+        p->parsed = end;
+    else
+        p->verbatim = false;
     return true;
 }
 
@@ -409,7 +413,8 @@ static bool add_raw(weir_chat_parser *p, const char *bytes, size_t length, bool 
     p->raw.n += weir__utf8_feed(&p->utf8, bytes, length, p->raw.bytes + p->raw.n);
     if (finished) p->raw.n += weir__utf8_flush(&p->utf8, p->raw.bytes + p->raw.n);
     p->raw.bytes[p->raw.n] = '\0';
-    for (size_t i = before; i < p->raw.n; i++) p->brackets += p->raw.bytes[i] == '[' || p->raw.bytes[i] == '{';
+    for (size_t i = before; i < p->raw.n; i++)
+        p->brackets += p->raw.bytes[i] == '[' || p->raw.bytes[i] == '{';
     return true;
 }
 
@@ -420,7 +425,8 @@ weir_status weir_chat_parser_feed(weir_chat_parser *parser, const char *text, si
     if (text == NULL && length != 0 && length != WEIR_NUL)
         return weir__error_set(error, WEIR_INVALID, "text", "text is NULL and length is %zu", length);
     if (parser->finished && (text != NULL || !finished))
-        return weir__error_set(error, WEIR_STATE, NULL, "the answer was finished before; make another parser");
+        return weir__error_set(error, WEIR_STATE, NULL,
+                               "the answer was finished before; make another parser");
     if (length == WEIR_NUL) length = text != NULL ? strlen(text) : 0;
     if (length > SIZE_MAX / 4 - parser->raw.n)
         return weir__error_set(error, WEIR_TOO_LONG, "length", "the answer is too long to be kept");

@@ -17,10 +17,11 @@
 #define N_CACHED 8
 
 /* What a model without a template and without weights, that is a fake one, renders with. */
-static const char chatml[] = "{%- for message in messages -%}"
-                             "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}"
-                             "{%- endfor -%}"
-                             "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}";
+static const char chatml[] =
+    "{%- for message in messages -%}"
+    "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}";
 
 struct weir__chat_template {
     char *source;
@@ -100,7 +101,8 @@ static weir_status token_text(const weir_model *model, int32_t token, char **out
     int32_t n = 0;
     if (token >= 0) n = model->ops->piece(model->model, token, true, NULL, 0);
     text = weir__mem_calloc((size_t)(n < 0 ? -n : n) + 1, 1);
-    if (text == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template");
+    if (text == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template");
     if (n < 0) model->ops->piece(model->model, token, true, text, -n);
     *out = text;
     return WEIR_OK;
@@ -125,8 +127,9 @@ static weir_status create(const weir_model *model, char *source, weir__chat_temp
     char *bos = NULL, *eos = NULL;
     parse p = {.source = source};
     weir__chat_template *t = weir__mem_calloc(1, sizeof *t);
-    weir_status status = t == NULL ? weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template")
-                                   : token_text(model, model->info.token_bos, &bos, error);
+    weir_status status =
+        t == NULL ? weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template")
+                  : token_text(model, model->info.token_bos, &bos, error);
     if (status == WEIR_OK) status = token_text(model, model->info.token_eos, &eos, error);
     if (status == WEIR_OK) {
         p.bos = bos;
@@ -199,7 +202,8 @@ static weir_status check_source(const char *source, weir_error *error)
     if (!weir__utf8_valid(source, length))
         return weir__error_set(error, WEIR_INVALID, "template_source",
                                "template_source is not well-formed UTF-8");
-    for (size_t i = 0; i < length; i++) n_brackets += source[i] == '(' || source[i] == '[' || source[i] == '{';
+    for (size_t i = 0; i < length; i++)
+        n_brackets += source[i] == '(' || source[i] == '[' || source[i] == '{';
     if (n_brackets > WEIR__CHAT_TEMPLATE_BRACKETS_MAX)
         return weir__error_set(error, WEIR_INVALID, "template_source",
                                "template_source has %zu brackets; allowed: up to %d", n_brackets,
@@ -228,8 +232,9 @@ weir_status weir__chat_template_get(weir_model *model, const char *source, bool 
         if (source == NULL && strcmp(model->ops->name, "fake") == 0) source = chatml;
         if (source == NULL || source[0] == '\0') {
             weir__mem_free(own);
-            return weir__error_set(error, WEIR_UNSUPPORTED, "template_source",
-                                   "the model has no chat template; give template_source, or a prompt as text");
+            return weir__error_set(
+                error, WEIR_UNSUPPORTED, "template_source",
+                "the model has no chat template; give template_source, or a prompt as text");
         }
     }
     cache *c = cache_of(model);

@@ -6,13 +6,15 @@
 #include "backend/backend.h"
 #include "backend/shim_chat.h"
 
-/* Limits of a template. llama.cpp's Jinja has none: it recurses over nesting and over long expressions. What a
- * template does when it runs is not limited: it is a program, to be trusted like the model it comes with. */
+/* Limits of a template. llama.cpp's Jinja has none: it recurses over nesting and over long expressions. What
+ * a template does when it runs is not limited: it is a program, to be trusted like the model it comes with.
+ */
 #define WEIR__CHAT_TEMPLATE_BYTES_MAX    (256 * 1024)
 #define WEIR__CHAT_TEMPLATE_BRACKETS_MAX 16384
 
-/* Runs fn with this much stack, on a thread of its own: 100 nested values in a recursive macro, or a template at
- * the limits above, need more than some callers' threads have. NO_MEMORY when there is no thread to be had. */
+/* Runs fn with this much stack, on a thread of its own: 100 nested values in a recursive macro, or a template
+ * at the limits above, need more than some callers' threads have. NO_MEMORY when there is no thread to be
+ * had. */
 #define WEIR__CHAT_STACK ((size_t)256 << 20)
 weir_status weir__chat_run_deep(void (*fn)(void *), void *user, size_t stack, weir_error *error);
 

@@ -62,12 +62,14 @@ typedef struct text {
     char *bytes;
     size_t n;
     size_t capacity;
+    bool failed; /* jansson does not look at every return value */
 } text;
 
 static int add_text(const char *bytes, size_t n, void *user)
 {
     text *t = user;
-    if (!weir__mem_grow(&t->bytes, &t->capacity, t->n + n, 1)) return -1;
+    t->failed |= !weir__mem_grow(&t->bytes, &t->capacity, t->n + n, 1);
+    if (t->failed) return -1;
     if (n > 0) memcpy(t->bytes + t->n, bytes, n);
     t->n += n;
     return 0;

@@ -29,11 +29,14 @@ json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const cha
     va_end(args);
     snprintf(pointer, sizeof pointer, "%s%s", w->where, w->path);
     size_t n = strlen(pointer);
-    if (n < sizeof field) memcpy(field, pointer, n + 1);
-    else snprintf(field, sizeof field, "%.28s...%.31s", pointer, pointer + n - 31);
+    if (n < sizeof field)
+        memcpy(field, pointer, n + 1);
+    else
+        snprintf(field, sizeof field, "%.28s...%.31s", pointer, pointer + n - 31);
     if (keyword != NULL)
         w->status = weir__error_set(w->error, WEIR_GRAMMAR, field, "keyword '%.60s': %s", keyword, text);
-    else w->status = weir__error_set(w->error, WEIR_GRAMMAR, field, "%s", text);
+    else
+        w->status = weir__error_set(w->error, WEIR_GRAMMAR, field, "%s", text);
     return NULL;
 }
 
@@ -47,8 +50,10 @@ static size_t enter(weir__schema_walk *w, const char *token)
         if (c == '\0') break;
         const char *escaped = n > before && c == '~' ? "~0" : n > before && c == '/' ? "~1" : NULL;
         if (n + 2 < sizeof w->path) {
-            if (escaped != NULL) memcpy(w->path + n, escaped, 2);
-            else w->path[n] = c;
+            if (escaped != NULL)
+                memcpy(w->path + n, escaped, 2);
+            else
+                w->path[n] = c;
         }
         n += escaped != NULL ? 2 : 1;
     }
@@ -73,7 +78,8 @@ void weir__schema_leave(weir__schema_walk *w, size_t before)
 }
 
 /* Walks a schema below the present one. `deeper`: text comes before it. */
-json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema, bool deeper)
+json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema,
+                           bool deeper)
 {
     size_t before = enter(w, keyword);
     if (name != NULL) enter(w, name);
@@ -84,13 +90,13 @@ json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char
     return result;
 }
 
-json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size_t i, const json_t *schema, bool deeper)
+json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size_t i, const json_t *schema,
+                                 bool deeper)
 {
     char text[24];
     snprintf(text, sizeof text, "%zu", i);
     return weir__schema_below(w, keyword, text, schema, deeper);
 }
-
 
 /* ---- References ---- */
 
@@ -134,9 +140,10 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
     const json_t *target = w->root;
     if (text == NULL) return weir__schema_refuse(w, "$ref", "it must be a string");
     if (text[0] != '#' || (text[1] != '\0' && text[1] != '/'))
-        return weir__schema_refuse(w, "$ref", "'%.80s' lies elsewhere; only '#' and '#/...' in the same document are "
-                                 "followed",
-                      text);
+        return weir__schema_refuse(w, "$ref",
+                                   "'%.80s' lies elsewhere; only '#' and '#/...' in the same document are "
+                                   "followed",
+                                   text);
     for (const char *p = text + 1; *p == '/';) {
         p++;
         if (!pointer_token(&p, token, sizeof token))
@@ -181,7 +188,8 @@ static json_t *refer(weir__schema_walk *w, const json_t *target)
     json_t *name = NULL, *result = NULL;
     while (i < w->n_definitions && w->definitions[i].target != target) i++;
     if (i == w->n_definitions) {
-        if (!weir__mem_grow(&w->definitions, &w->capacity, i + 1, sizeof *w->definitions)) return weir__schema_no_memory(w);
+        if (!weir__mem_grow(&w->definitions, &w->capacity, i + 1, sizeof *w->definitions))
+            return weir__schema_no_memory(w);
         w->definitions[w->n_definitions++] =
             (weir__schema_definition){.target = target, .level = w->level, .open = true};
         json_t *body = weir__schema_node(w, target);
@@ -211,7 +219,6 @@ static json_t *refer(weir__schema_walk *w, const json_t *target)
     result = json_pack("{s:o}", "$ref", json_sprintf("#/$defs/%s%zux", w->tag, i));
     return result != NULL ? result : weir__schema_no_memory(w);
 }
-
 
 /* ---- Schemas ---- */
 
@@ -243,16 +250,19 @@ static json_t *of_types(weir__schema_walk *w, const json_t *schema, unsigned mas
             goto out;
         }
     }
-    if (json_array_size(list) == 0) result = json_false();
-    else if (json_array_size(list) == 1) result = json_incref(json_array_get(list, 0));
-    else if ((result = json_pack("{s:O}", "anyOf", list)) == NULL) weir__schema_no_memory(w);
+    if (json_array_size(list) == 0)
+        result = json_false();
+    else if (json_array_size(list) == 1)
+        result = json_incref(json_array_get(list, 0));
+    else if ((result = json_pack("{s:O}", "anyOf", list)) == NULL)
+        weir__schema_no_memory(w);
 out:
     json_decref(list);
     return result;
 }
 
-/* A schema without `type`: its keywords tell, when all are about one. Values of other types, which such a schema
- * lets pass, are not made. */
+/* A schema without `type`: its keywords tell, when all are about one. Values of other types, which such a
+ * schema lets pass, are not made. */
 static json_t *untyped(weir__schema_walk *w, const json_t *schema)
 {
     static const unsigned types[] = {[OBJECT] = TYPE_OBJECT, [ARRAY] = TYPE_ARRAY, [STRING] = TYPE_STRING};
@@ -293,7 +303,8 @@ json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema)
         result = json_object();
         return result != NULL ? result : weir__schema_no_memory(w);
     }
-    if (!json_is_object(schema)) return weir__schema_refuse(w, NULL, "a schema must be an object or a boolean");
+    if (!json_is_object(schema))
+        return weir__schema_refuse(w, NULL, "a schema must be an object or a boolean");
     if (++w->n_nodes > WEIR__SCHEMA_NODES_MAX)
         return weir__schema_refuse(w, NULL, "the schema has more than %d parts", WEIR__SCHEMA_NODES_MAX);
     if (++w->depth > WEIR__SCHEMA_DEPTH_MAX)
@@ -343,11 +354,12 @@ weir_status weir__schema_rewrite(const json_t *schema, const char *where, const 
         if (result != NULL && !json_is_false(result) &&
             weir__schema_type_mask(json_string_value(json_object_get(result, "type"))) != TYPE_OBJECT) {
             json_decref(result);
-            result = weir__schema_refuse(&w, NULL, "the arguments of a function must be one object with properties");
+            result = weir__schema_refuse(&w, NULL,
+                                         "the arguments of a function must be one object with properties");
         }
     } else {
-        /* Through a reference even here: then the converter names every rule after it, and none by chance like
-         * one of its own (a property "date_time" would be that). */
+        /* Through a reference even here: then the converter names every rule after it, and none by chance
+         * like one of its own (a property "date_time" would be that). */
         result = json_is_boolean(schema) ? weir__schema_node(&w, schema) : refer(&w, schema);
     }
     if (json_is_false(result)) result = weir__schema_refuse(&w, NULL, "nothing can satisfy this schema");

@@ -8,26 +8,22 @@
  *
  * Honoured
  *   type (one or several), const, enum, anyOf, oneOf (branches that provably exclude each other by type, by
- *   values or by a common required property with distinct values), allOf (merged), $ref into the same document
- *   (also recursive), $defs/definitions, boolean schemas
- *   object: properties, required, additionalProperties, unevaluatedProperties: false; minProperties and
- *     maxProperties where the others imply them
- *   array: items, prefixItems, additionalItems, minItems, maxItems, unevaluatedItems: false; uniqueItems where
- *     there is at most one item
- *   string: pattern (see pattern.h), minLength, maxLength; pattern with lengths where the pattern implies them;
- *     format date, time, date-time, uuid (their shape, not whether that day exists)
- *   integer: minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or booleans as in draft 4),
+ *   values or by a common required property with distinct values), allOf (merged), $ref into the same
+ * document (also recursive), $defs/definitions, boolean schemas object: properties, required,
+ * additionalProperties, unevaluatedProperties: false; minProperties and maxProperties where the others imply
+ * them array: items, prefixItems, additionalItems, minItems, maxItems, unevaluatedItems: false; uniqueItems
+ * where there is at most one item string: pattern (see pattern.h), minLength, maxLength; pattern with lengths
+ * where the pattern implies them; format date, time, date-time, uuid (their shape, not whether that day
+ * exists) integer: minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or booleans as in draft 4),
  *     multipleOf: 1, format int32 and int64; number: format float and double
  * Less than the schema
- *   an object with `properties` (or `required`) holds no others, and its properties come in their order, those
- *   required first; an array with prefixItems holds exactly these; integers have at most 16 digits; maxItems is
- *   lowered to 2,000 and maxLength to 1,000,000 (and by up to a thousandth above 1,000); strings with pattern
- *   or lengths use no \u escapes.
- * Read over
- *   annotations: title, description, default, examples, $schema, $comment, deprecated, readOnly, writeOnly,
- *   OpenAPI's nullable: false, example, discriminator, externalDocs, xml; names that begin with "x-"; $id on
- *   the root; keywords that say nothing about the given type
- * Everything else is refused, unknown keywords too. */
+ *   an object with `properties` (or `required`) holds no others, and its properties come in their order,
+ * those required first; an array with prefixItems holds exactly these; integers have at most 16 digits;
+ * maxItems is lowered to 2,000 and maxLength to 1,000,000 (and by up to a thousandth above 1,000); strings
+ * with pattern or lengths use no \u escapes. Read over annotations: title, description, default, examples,
+ * $schema, $comment, deprecated, readOnly, writeOnly, OpenAPI's nullable: false, example, discriminator,
+ * externalDocs, xml; names that begin with "x-"; $id on the root; keywords that say nothing about the given
+ * type Everything else is refused, unknown keywords too. */
 #ifndef WEIR_MODEL_SCHEMA_H
 #define WEIR_MODEL_SCHEMA_H
 
@@ -38,13 +34,14 @@
 #define WEIR__SCHEMA_DEPTH_MAX      64   /* schemas in each other, references followed */
 #define WEIR__SCHEMA_NODES_MAX      4096 /* after references were followed once each */
 #define WEIR__SCHEMA_PROPERTIES_MAX 256  /* of one object: the converter's work grows with their cube */
-#define WEIR__SCHEMA_NAME_MAX       256  /* bytes of a property's name: a regex of the converter recurses over it */
-#define WEIR__SCHEMA_ITEMS_MAX      2000
+#define WEIR__SCHEMA_NAME_MAX       256 /* bytes of a property's name: a regex of the converter recurses over it \
+                                         */
+#define WEIR__SCHEMA_ITEMS_MAX 2000
 
 /* Rewrites `schema` to *rewritten, freed with json_decref. where: what error->field says before the JSON
- * pointer, e.g. "/0/function/parameters". tag: letters and digits; different for schemas whose rules meet in one
- * grammar, where the converter tells references apart by their names only. inline_root: the result is an object
- * schema itself and no reference to one, as tools need it; then anything but an object is refused.
+ * pointer, e.g. "/0/function/parameters". tag: letters and digits; different for schemas whose rules meet in
+ * one grammar, where the converter tells references apart by their names only. inline_root: the result is an
+ * object schema itself and no reference to one, as tools need it; then anything but an object is refused.
  * Errors: GRAMMAR (field: the pointer, cut in its middle when it is long; message: keyword and reason),
  * NO_MEMORY. */
 weir_status weir__schema_rewrite(const json_t *schema, const char *where, const char *tag, bool inline_root,

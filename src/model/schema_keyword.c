@@ -102,8 +102,10 @@ bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema)
     {
         const struct keyword *k = find_keyword(name);
         if (k == NULL && strncmp(name, "x-", 2) != 0)
-            return weir__schema_refuse(w, name, "it is not known, so it cannot be honoured; remove it or begin its name "
-                                   "with 'x-'") != NULL;
+            return weir__schema_refuse(
+                       w, name,
+                       "it is not known, so it cannot be honoured; remove it or begin its name "
+                       "with 'x-'") != NULL;
         if (k != NULL && k->family == REFUSED) return weir__schema_refuse(w, name, "%s", k->why) != NULL;
         if (strcmp(name, "$id") == 0 && schema != w->root)
             return weir__schema_refuse(w, name, "it is allowed in the outermost schema only") != NULL;
@@ -145,9 +147,9 @@ bool weir__schema_is_required(const json_t *schema, const char *name)
 
 /* ---- Types ---- */
 
-const struct weir__schema_type weir__schema_types[WEIR__SCHEMA_TYPES] = {{"null", TYPE_NULL},     {"boolean", TYPE_BOOLEAN}, {"integer", TYPE_INTEGER},
-                  {"number", TYPE_NUMBER}, {"string", TYPE_STRING},   {"array", TYPE_ARRAY},
-                  {"object", TYPE_OBJECT}};
+const struct weir__schema_type weir__schema_types[WEIR__SCHEMA_TYPES] = {
+    {"null", TYPE_NULL},     {"boolean", TYPE_BOOLEAN}, {"integer", TYPE_INTEGER}, {"number", TYPE_NUMBER},
+    {"string", TYPE_STRING}, {"array", TYPE_ARRAY},     {"object", TYPE_OBJECT}};
 
 unsigned weir__schema_type_mask(const char *name)
 {
@@ -163,7 +165,8 @@ unsigned weir__schema_type_of(const json_t *value)
     case JSON_TRUE:
     case JSON_FALSE: return TYPE_BOOLEAN;
     case JSON_INTEGER: return TYPE_INTEGER;
-    case JSON_REAL: return floor(json_real_value(value)) == json_real_value(value) ? TYPE_INTEGER : TYPE_FRACTION;
+    case JSON_REAL:
+        return floor(json_real_value(value)) == json_real_value(value) ? TYPE_INTEGER : TYPE_FRACTION;
     case JSON_STRING: return TYPE_STRING;
     case JSON_ARRAY: return TYPE_ARRAY;
     case JSON_OBJECT: return TYPE_OBJECT;
@@ -182,8 +185,9 @@ unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema)
         const json_t *one = json_is_array(type) ? json_array_get(type, i) : type;
         unsigned m = weir__schema_type_mask(json_string_value(one));
         if (m == 0) {
-            weir__schema_refuse(w, "type", "it must be one or several of null, boolean, integer, number, string, array, "
-                              "object");
+            weir__schema_refuse(w, "type",
+                                "it must be one or several of null, boolean, integer, number, string, array, "
+                                "object");
             return 0;
         }
         mask |= m;
@@ -205,4 +209,3 @@ json_t *weir__schema_type_array(unsigned mask)
     }
     return types;
 }
-

@@ -26,8 +26,9 @@ static bool merge_members(weir__schema_walk *w, json_t *dst, json_t *src, const 
     {
         const json_t *known = json_object_get(dst, name);
         if (known != NULL && !json_equal(known, value))
-            return weir__schema_refuse(w, "allOf", "the schemas that meet here give '%.60s' in '%s' in different ways", name,
-                          keyword) != NULL;
+            return weir__schema_refuse(w, "allOf",
+                                       "the schemas that meet here give '%.60s' in '%s' in different ways",
+                                       name, keyword) != NULL;
         if (known == NULL && json_object_set(dst, name, value) != 0) return weir__schema_no_memory(w) != NULL;
     }
     return true;
@@ -39,7 +40,8 @@ static bool merge_required(weir__schema_walk *w, json_t *dst, const json_t *src)
         json_t *name = json_array_get(src, i);
         size_t k = 0;
         while (k < json_array_size(dst) && !json_equal(json_array_get(dst, k), name)) k++;
-        if (k == json_array_size(dst) && json_array_append(dst, name) != 0) return weir__schema_no_memory(w) != NULL;
+        if (k == json_array_size(dst) && json_array_append(dst, name) != 0)
+            return weir__schema_no_memory(w) != NULL;
     }
     return true;
 }
@@ -64,8 +66,9 @@ static bool merge(weir__schema_walk *w, json_t *dst, const json_t *src)
     json_t *value;
     if ((is_closing(dst) && weir__schema_has_any(src, weir__schema_named_properties)) ||
         (is_closing(src) && weir__schema_has_any(dst, weir__schema_named_properties)))
-        return weir__schema_refuse(w, "additionalProperties", "it meets properties of another schema of an allOf or anyOf, "
-                                                 "which it does not know") != NULL;
+        return weir__schema_refuse(w, "additionalProperties",
+                                   "it meets properties of another schema of an allOf or anyOf, "
+                                   "which it does not know") != NULL;
     if (weir__schema_has_any(dst, array_items) && weir__schema_has_any(src, array_items))
         return weir__schema_refuse(w, "items", "several schemas of an allOf or anyOf have it") != NULL;
     json_object_foreach((json_t *)src, name, value)
@@ -73,7 +76,8 @@ static bool merge(weir__schema_walk *w, json_t *dst, const json_t *src)
         json_t *known = json_object_get(dst, name);
         if (weir__schema_family_of(name) == ANNOTATION) continue;
         if (strncmp(name, "exclusive", 9) == 0 && json_is_boolean(value))
-            return weir__schema_refuse(w, name, "it must be a number in a schema of an allOf or anyOf") != NULL;
+            return weir__schema_refuse(w, name, "it must be a number in a schema of an allOf or anyOf") !=
+                   NULL;
         bool ok = true;
         if (known == NULL) {
             json_t *copy = json_deep_copy(value);
@@ -86,7 +90,8 @@ static bool merge(weir__schema_walk *w, json_t *dst, const json_t *src)
         } else if (strcmp(name, "required") == 0 && json_is_array(known) && json_is_array(value)) {
             ok = merge_required(w, known, value);
         } else if (!json_equal(known, value)) {
-            return weir__schema_refuse(w, name, "the schemas that meet here, by allOf or anyOf, give it different values") !=
+            return weir__schema_refuse(
+                       w, name, "the schemas that meet here, by allOf or anyOf, give it different values") !=
                    NULL;
         }
         if (!ok) return false;
@@ -118,7 +123,8 @@ json_t *weir__schema_flatten(weir__schema_walk *w, const json_t *schema)
             return json_false();
         }
         size_t before = weir__schema_enter_index(w, "allOf", i);
-        bool ok = json_is_object(member) || weir__schema_refuse(w, NULL, "a schema must be an object or a boolean") != NULL;
+        bool ok = json_is_object(member) ||
+                  weir__schema_refuse(w, NULL, "a schema must be an object or a boolean") != NULL;
         ok = ok && weir__schema_check_keywords(w, member);
         json_t *part = ok ? weir__schema_flatten(w, member) : NULL;
         ok = part != NULL && (json_is_false(part) || merge(w, flat, part));
@@ -139,21 +145,24 @@ fail:
     return NULL;
 }
 
-
 /* ---- anyOf and oneOf ---- */
 
-/* A superset of the types of what satisfies the schema. Asks for no refusals: what cannot be read allows all. */
+/* A superset of the types of what satisfies the schema. Asks for no refusals: what cannot be read allows all.
+ */
 unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema, int depth)
 {
     if (json_is_false(schema)) return 0;
     if (!json_is_object(schema) || depth > 16) return TYPE_ANY;
     const json_t *list = json_object_get(schema, "enum");
     unsigned mask = TYPE_ANY;
-    if (json_object_get(schema, "type") != NULL && w->status == WEIR_OK) mask = weir__schema_declared_types(w, schema);
-    if (json_object_get(schema, "const") != NULL) mask &= weir__schema_type_of(json_object_get(schema, "const"));
+    if (json_object_get(schema, "type") != NULL && w->status == WEIR_OK)
+        mask = weir__schema_declared_types(w, schema);
+    if (json_object_get(schema, "const") != NULL)
+        mask &= weir__schema_type_of(json_object_get(schema, "const"));
     if (json_is_array(list)) {
         unsigned of_values = 0;
-        for (size_t i = 0; i < json_array_size(list); i++) of_values |= weir__schema_type_of(json_array_get(list, i));
+        for (size_t i = 0; i < json_array_size(list); i++)
+            of_values |= weir__schema_type_of(json_array_get(list, i));
         mask &= of_values;
     }
     const json_t *reference = json_object_get(schema, "$ref");
@@ -205,7 +214,8 @@ static bool lacks_required(const json_t *a, const json_t *b)
 {
     static const char *const wider[] = {"anyOf", "oneOf", "allOf", NULL};
     const json_t *required = json_object_get(b, "required");
-    if (!weir__schema_has_any(a, weir__schema_named_properties) || weir__schema_has_any(a, wider)) return false;
+    if (!weir__schema_has_any(a, weir__schema_named_properties) || weir__schema_has_any(a, wider))
+        return false;
     for (size_t i = 0; i < json_array_size(required); i++) {
         const char *name = json_string_value(json_array_get(required, i));
         if (name != NULL && json_object_get(json_object_get(a, "properties"), name) == NULL &&
@@ -230,7 +240,8 @@ static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json
     json_object_foreach(json_object_get(a, "properties"), name, property)
     {
         const json_t *other = json_object_get(json_object_get(b, "properties"), name);
-        if (other == NULL || !weir__schema_is_required(a, name) || !weir__schema_is_required(b, name)) continue;
+        if (other == NULL || !weir__schema_is_required(a, name) || !weir__schema_is_required(b, name))
+            continue;
         const json_t *one = weir__schema_dereference(w, property);
         other = one != NULL ? weir__schema_dereference(w, other) : NULL;
         if (json_is_object(one) && json_is_object(other) && values_differ(one, other)) return true;
@@ -258,7 +269,8 @@ static json_t *merged_branches(weir__schema_walk *w, const json_t *schema, const
                 json_decref(whole);
                 whole = json_false();
             } else if (ok && json_is_object(target)) {
-                json_t *flat = weir__schema_check_keywords(w, target) ? weir__schema_flatten(w, target) : NULL;
+                json_t *flat =
+                    weir__schema_check_keywords(w, target) ? weir__schema_flatten(w, target) : NULL;
                 ok = flat != NULL && (json_is_false(flat) || merge(w, whole, flat));
                 if (json_is_false(flat)) {
                     json_decref(whole);
@@ -303,10 +315,11 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema)
         json_t *branch = json_array_get(branches, i);
         for (size_t k = i + 1; one_of && k < n; k++) {
             if (exclude_each_other(w, branch, json_array_get(branches, k)) && w->status == WEIR_OK) continue;
-            weir__schema_refuse(w, "oneOf",
-                   "one value may satisfy both branch %zu and branch %zu; give each a type of its own, or a "
-                   "required property with distinct const values, or write anyOf",
-                   i, k);
+            weir__schema_refuse(
+                w, "oneOf",
+                "one value may satisfy both branch %zu and branch %zu; give each a type of its own, or a "
+                "required property with distinct const values, or write anyOf",
+                i, k);
             goto out;
         }
         json_t *one = weir__schema_below_index(w, keyword, i, branch, false);
@@ -328,4 +341,3 @@ out:
     json_decref(branches);
     return result;
 }
-

@@ -22,15 +22,17 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
     unsigned types = weir__schema_declared_types(w, schema);
     if (types == 0) return NULL;
     if (other != NULL)
-        return weir__schema_refuse(w, other, "it stands beside %s, which would win; leave out the values it excludes instead",
-                      given != NULL ? "enum" : "const");
+        return weir__schema_refuse(
+            w, other, "it stands beside %s, which would win; leave out the values it excludes instead",
+            given != NULL ? "enum" : "const");
     if (given != NULL && (!json_is_array(given) || json_array_size(given) == 0))
         return weir__schema_refuse(w, "enum", "it must be an array of values, and not empty");
     json_t *list = json_array();
     size_t n = given != NULL ? json_array_size(given) : 1;
     for (size_t i = 0; list != NULL && i < n; i++) {
         json_t *value = given != NULL ? json_array_get(given, i) : (json_t *)only;
-        if ((weir__schema_type_of(value) & types) == 0 || (given != NULL && only != NULL && !json_equal(value, only)))
+        if ((weir__schema_type_of(value) & types) == 0 ||
+            (given != NULL && only != NULL && !json_equal(value, only)))
             continue;
         if (json_array_append(list, value) != 0) {
             json_decref(list);
@@ -46,12 +48,11 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
     return result != NULL ? result : weir__schema_no_memory(w);
 }
 
-
 /* ---- Numbers ---- */
 
 /* Reads one bound into *bound when it is tighter. sign: +1 for a lower bound, -1 for an upper one. */
-static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char *keyword, bool exclusive, int sign,
-                          int64_t *bound)
+static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char *keyword, bool exclusive,
+                          int sign, int64_t *bound)
 {
     const json_t *value = json_object_get(schema, keyword);
     if (value == NULL) return true;
@@ -59,9 +60,12 @@ static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char
     /* Mirrored for upper bounds, so that both are "at least". */
     double d = sign * json_number_value(value);
     int64_t least;
-    if (fabs(d) > (double)INTEGER_MAX) least = d > 0 ? INTEGER_MAX + 1 : -INTEGER_MAX;
-    else if (json_is_integer(value)) least = sign * (int64_t)json_integer_value(value) + exclusive;
-    else least = (int64_t)(exclusive ? floor(d) + 1 : ceil(d));
+    if (fabs(d) > (double)INTEGER_MAX)
+        least = d > 0 ? INTEGER_MAX + 1 : -INTEGER_MAX;
+    else if (json_is_integer(value))
+        least = sign * (int64_t)json_integer_value(value) + exclusive;
+    else
+        least = (int64_t)(exclusive ? floor(d) + 1 : ceil(d));
     if (least > sign * *bound) *bound = sign * least;
     return true;
 }
@@ -83,7 +87,8 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
         low = INT32_MIN;
         high = INT32_MAX;
     } else if (format != NULL && strcmp(format, "int64") != 0) {
-        return weir__schema_refuse(w, "format", "'%.40s' is not known for integers; honoured: int32, int64", format);
+        return weir__schema_refuse(w, "format", "'%.40s' is not known for integers; honoured: int32, int64",
+                                   format);
     }
     /* Draft 4 says with a boolean that the other bound is exclusive. */
     if (!integer_bound(w, schema, "minimum", json_is_true(below_minimum), 1, &low) ||
@@ -95,7 +100,7 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
         return NULL;
     if (low > INTEGER_MAX || high < -INTEGER_MAX)
         return weir__schema_refuse(w, low > INTEGER_MAX ? "minimum" : "maximum",
-                      "integers of more than 16 digits cannot be made");
+                                   "integers of more than 16 digits cannot be made");
     if (low > high) return json_false();
     /* The converter is right about two bounds, about a lower one up to 9 and about an upper one from 0; about
      * others it is not, and a lower bound of 105 lets it make 15. */
@@ -117,13 +122,14 @@ json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema)
     const char *format = json_string_value(json_object_get(schema, "format"));
     for (size_t i = 0; bounds[i] != NULL; i++)
         if (json_object_get(schema, bounds[i]) != NULL)
-            return weir__schema_refuse(w, bounds[i], "a grammar cannot compare fractions; type integer can have bounds");
+            return weir__schema_refuse(w, bounds[i],
+                                       "a grammar cannot compare fractions; type integer can have bounds");
     if (format != NULL && strcmp(format, "float") != 0 && strcmp(format, "double") != 0)
-        return weir__schema_refuse(w, "format", "'%.40s' is not known for numbers; honoured: float, double", format);
+        return weir__schema_refuse(w, "format", "'%.40s' is not known for numbers; honoured: float, double",
+                                   format);
     json_t *result = json_pack("{s:s}", "type", "number");
     return result != NULL ? result : weir__schema_no_memory(w);
 }
-
 
 /* ---- Strings ---- */
 
@@ -173,12 +179,14 @@ json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
         size_t i = 0;
         while (name != NULL && i < sizeof formats / sizeof *formats && strcmp(formats[i], name) != 0) i++;
         if (name == NULL || i == sizeof formats / sizeof *formats)
-            return weir__schema_refuse(w, "format", "'%.40s' is not known for strings; honoured: date, time, date-time, uuid; "
-                                       "write others as a pattern",
-                          name != NULL ? name : "(no string)");
+            return weir__schema_refuse(
+                w, "format",
+                "'%.40s' is not known for strings; honoured: date, time, date-time, uuid; "
+                "write others as a pattern",
+                name != NULL ? name : "(no string)");
         if (pattern != NULL || weir__schema_has_any(schema, lengths))
             return weir__schema_refuse(w, "format", "it stands beside %s; only one of them can be honoured",
-                          pattern != NULL ? "pattern" : "a length");
+                                       pattern != NULL ? "pattern" : "a length");
         json_t *result = json_pack("{s:s,s:s}", "type", "string", "format", name);
         return result != NULL ? result : weir__schema_no_memory(w);
     }
@@ -189,12 +197,14 @@ json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
         const char *why = weir__pattern_rewrite(json_string_value(pattern), json_string_length(pattern),
                                                 &rewritten, &shortest, &longest);
         if (why == weir__pattern_no_memory) return weir__schema_no_memory(w);
-        if (why != NULL) return weir__schema_refuse(w, "pattern", "'%.80s': %s", json_string_value(pattern), why);
+        if (why != NULL)
+            return weir__schema_refuse(w, "pattern", "'%.80s': %s", json_string_value(pattern), why);
         if (shortest < least || longest > most) {
             weir__mem_free(rewritten);
-            return weir__schema_refuse(w, shortest < least ? "minLength" : "maxLength",
-                          "it stands beside pattern, which matches %s strings; write the length into the pattern",
-                          shortest < least ? "shorter" : "longer");
+            return weir__schema_refuse(
+                w, shortest < least ? "minLength" : "maxLength",
+                "it stands beside pattern, which matches %s strings; write the length into the pattern",
+                shortest < least ? "shorter" : "longer");
         }
         return pattern_schema(w, rewritten);
     }
@@ -203,11 +213,11 @@ json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
     return result != NULL ? result : weir__schema_no_memory(w);
 }
 
-
 /* ---- Arrays ---- */
 
 /* Exactly the items that prefixItems lists, as far as maxItems allows. */
-static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *keyword, uint64_t least, uint64_t most)
+static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *keyword, uint64_t least,
+                     uint64_t most)
 {
     size_t n = json_array_size(prefix);
     if (most < n) n = (size_t)most;
@@ -240,12 +250,14 @@ json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
 
     if (!count(w, schema, "minItems", &least) || !count(w, schema, "maxItems", &most)) return NULL;
     if (least > most) return json_false();
-    if (prefix != NULL && !json_is_array(prefix)) return weir__schema_refuse(w, "prefixItems", "it must be an array of schemas");
+    if (prefix != NULL && !json_is_array(prefix))
+        return weir__schema_refuse(w, "prefixItems", "it must be an array of schemas");
     bool listed = prefix != NULL || json_is_array(items);
-    if (!json_is_false(json_object_get(schema, "uniqueItems")) && json_object_get(schema, "uniqueItems") != NULL &&
-        most > 1)
-        return weir__schema_refuse(w, "uniqueItems", "a grammar cannot compare items; only false is honoured, or at most one "
-                                        "item");
+    if (!json_is_false(json_object_get(schema, "uniqueItems")) &&
+        json_object_get(schema, "uniqueItems") != NULL && most > 1)
+        return weir__schema_refuse(w, "uniqueItems",
+                                   "a grammar cannot compare items; only false is honoured, or at most one "
+                                   "item");
     if (unevaluated != NULL && !json_is_true(unevaluated) && !(json_is_false(unevaluated) && listed))
         return weir__schema_refuse(w, "unevaluatedItems", "only false beside prefixItems is honoured");
     if (listed) return tuple(w, prefix ? prefix : items, prefix ? "prefixItems" : "items", least, most);
@@ -261,7 +273,8 @@ json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
     }
     if (least > WEIR__SCHEMA_ITEMS_MAX) {
         json_decref(item);
-        return weir__schema_refuse(w, "minItems", "at most %d items can be asked for", WEIR__SCHEMA_ITEMS_MAX);
+        return weir__schema_refuse(w, "minItems", "at most %d items can be asked for",
+                                   WEIR__SCHEMA_ITEMS_MAX);
     }
     result = json_pack("{s:s,s:o}", "type", "array", "items", item);
     bool ok = result != NULL;
@@ -274,13 +287,13 @@ json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
     return weir__schema_no_memory(w);
 }
 
-
 /* ---- Objects ---- */
 
 /* Properties that are required but not listed join the listed ones, with the schema of the others. */
 static json_t *all_properties(weir__schema_walk *w, const json_t *schema, const json_t *others)
 {
-    const json_t *given = json_object_get(schema, "properties"), *required = json_object_get(schema, "required");
+    const json_t *given = json_object_get(schema, "properties"),
+                 *required = json_object_get(schema, "required");
     json_t *properties = given != NULL ? json_copy((json_t *)given) : json_object();
     if (properties == NULL) return weir__schema_no_memory(w);
     for (size_t i = 0; i < json_array_size(required); i++) {
@@ -317,9 +330,10 @@ static json_t *closed_object(weir__schema_walk *w, const json_t *schema, const j
     json_object_foreach(properties, name, property)
     {
         if (strlen(name) > WEIR__SCHEMA_NAME_MAX || strcmp(name, "*") == 0) {
-            weir__schema_refuse(w, "properties", strcmp(name, "*") == 0 ? "a property cannot be named '%s'"
-                                                           : "the name '%.40s...' has more than 256 bytes",
-                   name);
+            weir__schema_refuse(w, "properties",
+                                strcmp(name, "*") == 0 ? "a property cannot be named '%s'"
+                                                       : "the name '%.40s...' has more than 256 bytes",
+                                name);
             goto out;
         }
         json_t *one = weir__schema_below(w, "properties", name, property, true);
@@ -329,14 +343,16 @@ static json_t *closed_object(weir__schema_walk *w, const json_t *schema, const j
             continue;
         }
         if (json_object_set_new(listed, name, one) != 0 ||
-            (weir__schema_is_required(schema, name) && json_array_append_new(required, json_string(name)) != 0)) {
+            (weir__schema_is_required(schema, name) &&
+             json_array_append_new(required, json_string(name)) != 0)) {
             weir__schema_no_memory(w);
             goto out;
         }
     }
     if (!count(w, schema, "minProperties", &least) || !count(w, schema, "maxProperties", &most)) goto out;
     if (least > json_array_size(required)) {
-        weir__schema_refuse(w, "minProperties", "fewer properties than that are required; list them in required");
+        weir__schema_refuse(w, "minProperties",
+                            "fewer properties than that are required; list them in required");
     } else if (most < json_object_size(listed)) {
         weir__schema_refuse(w, "maxProperties", "more properties than that are listed");
     } else if (impossible) {
@@ -360,8 +376,10 @@ static json_t *open_object(weir__schema_walk *w, const json_t *schema, const jso
     json_t *value, *result;
     for (size_t i = 0; counts[i] != NULL; i++)
         if (json_object_get(schema, counts[i]) != NULL)
-            return weir__schema_refuse(w, counts[i], "a grammar cannot count properties that are not listed in properties");
-    value = others == NULL ? json_object() : weir__schema_below(w, "additionalProperties", NULL, others, true);
+            return weir__schema_refuse(w, counts[i],
+                                       "a grammar cannot count properties that are not listed in properties");
+    value =
+        others == NULL ? json_object() : weir__schema_below(w, "additionalProperties", NULL, others, true);
     if (value == NULL) return others == NULL ? weir__schema_no_memory(w) : NULL;
     if (json_is_false(value)) return closed_object(w, schema, NULL);
     bool any = json_object_size(value) == 0;
@@ -379,7 +397,8 @@ json_t *weir__schema_object(weir__schema_walk *w, const json_t *schema)
     const json_t *unevaluated = json_object_get(schema, "unevaluatedProperties");
     if (properties != NULL && !json_is_object(properties))
         return weir__schema_refuse(w, "properties", "it must be an object");
-    if (required != NULL && !json_is_array(required)) return weir__schema_refuse(w, "required", "it must be an array of names");
+    if (required != NULL && !json_is_array(required))
+        return weir__schema_refuse(w, "required", "it must be an array of names");
     for (size_t i = 0; i < json_array_size(required); i++) {
         const json_t *name = json_array_get(required, i);
         if (!json_is_string(name) || strlen(json_string_value(name)) != json_string_length(name))
@@ -389,11 +408,11 @@ json_t *weir__schema_object(weir__schema_walk *w, const json_t *schema)
         return weir__schema_refuse(w, "additionalProperties", "it must be a schema or a boolean");
     if (unevaluated != NULL && !json_is_true(unevaluated)) {
         if (!json_is_false(unevaluated) || (others != NULL && !json_is_false(others)))
-            return weir__schema_refuse(w, "unevaluatedProperties", "only false is honoured, without additionalProperties");
+            return weir__schema_refuse(w, "unevaluatedProperties",
+                                       "only false is honoured, without additionalProperties");
         others = unevaluated;
     }
     bool listed = properties != NULL || json_array_size(required) > 0;
     if (!listed && !json_is_false(others)) return open_object(w, schema, others);
     return closed_object(w, schema, others);
 }
-

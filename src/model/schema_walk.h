@@ -1,8 +1,9 @@
 /* schema_walk.h: what the files of the schema walk share.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Functions that return json_t give a new reference, or NULL after a refusal. JSON's `false` stands for a schema
- * that nothing satisfies; it never reaches the result. Functions that return bool give false after a refusal. */
+ * Functions that return json_t give a new reference, or NULL after a refusal. JSON's `false` stands for a
+ * schema that nothing satisfies; it never reaches the result. Functions that return bool give false after a
+ * refusal. */
 #ifndef WEIR_MODEL_SCHEMA_WALK_H
 #define WEIR_MODEL_SCHEMA_WALK_H
 
@@ -38,12 +39,12 @@ typedef struct weir__schema_walk {
     const json_t *root;
     const char *where;
     const char *tag;
-    json_t *defs;            /* the result's $defs */
+    json_t *defs;                         /* the result's $defs */
     weir__schema_definition *definitions; /* [n_definitions] */
     size_t n_definitions;
     size_t capacity;
     char path[WEIR__SCHEMA_PATH_MAX]; /* the JSON pointer of the schema at hand, cut when it does not fit */
-    size_t path_length;   /* uncut */
+    size_t path_length;               /* uncut */
     int depth;
     int level; /* how many properties and items the walk stands in: text comes before what is deeper */
     size_t n_nodes;
