@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/testing.h"
+#include <pthread.h>
+
 #include "base/clock.h"
 
 static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
@@ -402,6 +404,55 @@ static void test_embeddings_pool(void **state)
     fake_release(model);
 }
 
+/* ---- Threads -------------------------------------------------------------------------------------- */
+
+typedef struct worker {
+    rig *r;
+    int32_t row;
+    int32_t sampled, read;
+} worker;
+
+static void *work(void *user)
+{
+    worker *w = user;
+    weir_sampler_params params = weir_sampler_params_default();
+    weir__bsampler *sampler = NULL;
+    const weir__backend *ops = w->r->ops;
+    params.temp = 0.0f;
+    if (ops->sampler_create(w->r->model->model, &params, NULL, &sampler, NULL) != WEIR_OK) return NULL;
+    for (int i = 0; i < 100; i++)
+        if (ops->sample(sampler, w->r->context, w->row, &w->sampled, NULL) != WEIR_OK) w->sampled = -1;
+    w->read = argmax(ops->logits(w->r->context, w->row), w->r->model->info.n_vocab);
+    ops->sampler_free(sampler);
+    return NULL;
+}
+
+static void test_rows_are_sampled_in_parallel(void **state)
+{
+    (void)state;
+    rig r;
+    pthread_t threads[8];
+    worker workers[8];
+    rig_init(&r, "", 256, 8, WEIR_LAYOUT_UNIFIED);
+    r.batch.n = 0;
+    for (int32_t i = 0; i < 8; i++) weir__batch_add(&r.batch, 'a' + i / 2, 0, i, true);
+    assert_ok(r.ops->decode(r.context, &r.batch, error));
+    r.ops->logits_ready(r.context);
+    for (int32_t i = 0; i < 8; i++) {
+        workers[i] = (worker){.r = &r, .row = i};
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+    }
+    for (int32_t i = 0; i < 8; i++) {
+        int32_t history = 'a' + i / 2;
+        pthread_join(threads[i], NULL);
+        assert_int_equal(workers[i].sampled, weir__fake_next(r.model, &history, 1));
+        assert_int_equal(workers[i].read, workers[i].sampled);
+    }
+    assert_int_equal(atomic_load(&r.fake->n_samples), 800);
+    assert_int_equal(take_faults(&r), 0);
+    rig_fini(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,6 +470,7 @@ int main(void)
         cmocka_unit_test_teardown(test_a_pass_takes_its_time, nothing_left),
         cmocka_unit_test_teardown(test_rows_keep_their_own_logits, nothing_left),
         cmocka_unit_test_teardown(test_embeddings_pool, nothing_left),
+        cmocka_unit_test_teardown(test_rows_are_sampled_in_parallel, nothing_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
