@@ -211,10 +211,11 @@ static cli_exit take_options(const cli_batch *batch, const cli_place *place, jso
         if (is_one_of(key, keys, n_keys)) continue;
         const cli_option *option = cli_options_by_key(key);
         if (option == NULL) {
-            const char *similar = cli_options_similar_key(key, keys, n_keys);
-            return bad(batch, CLI_USAGE, &member, true, "there is no such field%s%s%s",
-                       similar != NULL ? "; did you mean \"" : "", similar != NULL ? similar : "",
-                       similar != NULL ? "\"?" : "");
+            char similar[64];
+            cli_options_similar_key(key, keys, n_keys, similar, sizeof similar);
+            if (similar[0] == '\0') return bad(batch, CLI_USAGE, &member, true, "there is no such field");
+            return bad(batch, CLI_USAGE, &member, true, "there is no such field; did you mean \"%s\"?",
+                       similar);
         }
         if (seen[option - cli_options] != NULL)
             return bad(batch, CLI_USAGE, &member, true, "this is given twice, under two names");

@@ -14,8 +14,9 @@
 #include "signals.h"
 #include "term.h"
 
-#define LANE_CELLS 256 /* llama.cpp rounds lanes up to this: ask for whole ones, so that both get the same   \
-                        */
+#define LANE_CELLS                                                                                           \
+    256 /* llama.cpp rounds lanes up to this: ask for whole ones, so that both get the same                  \
+         */
 
 enum { WEIR_SIDE, PLAIN_SIDE, N_SIDES };
 

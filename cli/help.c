@@ -212,8 +212,9 @@ cli_exit cli_help_command(const cli_command *command)
 {
     struct page page = page_begin();
     cli_text *text = &page.text;
-    cli_text_printf(text, "%sweir %s%s%s%s: %s\n", page.bold, command->name,
-                    command->usage[0] != '\0' ? " " : "", command->usage, page.plain, command->summary);
+    cli_text_printf(text, "%sweir %s%s%s%s\n", page.bold, command->name, command->usage[0] != '\0' ? " " : "",
+                    command->usage, page.plain);
+    cli_text_printf(text, "%s\n", command->summary);
     if (command->text[0] != '\0') {
         cli_text_puts(text, "\n");
         cli_text_add_wrapped(text, command->text, 0, 0, page.width);

@@ -361,27 +361,33 @@ int cli_options_distance(const char *a, const char *b)
     return rows[n % 3][m];
 }
 
-const char *cli_options_similar_key(const char *key, const char *const *more, size_t n)
+/* Keeps the candidate when it is nearer than what was found before. */
+static void nearer(const char *key, const char *candidate, int *least, char *best, size_t capacity)
 {
-    const char *best = NULL;
+    int distance = cli_options_distance(key, candidate);
+    if (distance >= *least) return;
+    *least = distance;
+    snprintf(best, capacity, "%s", candidate);
+}
+
+void cli_options_similar_key(const char *key, const char *const *more, size_t n, char *best, size_t capacity)
+{
     int least =
         (int)strlen(key) / 3 + 2; /* as many typing errors as a name of this length may have, plus one */
-    for (size_t i = 0; i < n; i++) {
-        int distance = cli_options_distance(key, more[i]);
-        if (distance < least) {
-            least = distance;
-            best = more[i];
-        }
-    }
+    best[0] = '\0';
+    for (size_t i = 0; i < n; i++) nearer(key, more[i], &least, best, capacity);
     for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        char spellings[128], *rest = NULL;
         if (!in_requests(option)) continue;
-        int distance = cli_options_distance(key, option->field);
-        if (distance < least) {
-            least = distance;
-            best = option->field;
+        nearer(key, option->field, &least, best, capacity);
+        snprintf(spellings, sizeof spellings, "%s %s", option->name, option->others ? option->others : "");
+        for (char *one = strtok_r(spellings, " ", &rest); one != NULL; one = strtok_r(NULL, " ", &rest)) {
+            if (strncmp(one, "--", 2) != 0) continue;
+            for (char *c = one + 2; *c != '\0'; c++)
+                if (*c == '-') *c = '_';
+            nearer(key, one + 2, &least, best, capacity);
         }
     }
-    return best;
 }
 
 /* ---- Values ---- */

@@ -132,10 +132,8 @@ const cli_option *cli_options_by_field(unsigned command, const char *field);
 /* The option that a request file calls `key`: its field, or a long spelling with underscores. NULL = none. */
 const cli_option *cli_options_by_key(const char *key);
 
-/* The key that resembles this one most; NULL = none does. Static, or valid as long as `more`, further keys,
- * [n].
- */
-const char *cli_options_similar_key(const char *key, const char *const *more, size_t n);
+/* The key that resembles this one most, of the options and of `more`, [n]; "" = none does. */
+void cli_options_similar_key(const char *key, const char *const *more, size_t n, char *best, size_t capacity);
 
 /* How far two names are apart: insertions, deletions, replacements and swaps of neighbours. */
 int cli_options_distance(const char *a, const char *b);
