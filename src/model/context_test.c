@@ -230,6 +230,24 @@ static void test_a_failing_prefill_is_undone(void **state)
     }
 }
 
+static void test_a_failing_pass_leaves_no_rows(void **state)
+{
+    (void)state;
+    const float *logits;
+    int32_t token = 'a';
+    weir_model *model = fake_load("");
+    weir_context *context = fake_context(model, 256, 1, WEIR_LAYOUT_AUTO);
+    weir_sampler *sampler = fake_greedy(model);
+    assert_ok(weir_decode_token(context, 'a', 0, 0, error));
+    atomic_store(&weir__fake_of(model)->fail_decode_at, 0);
+    assert_refused(weir_decode_token(context, 'b', 1, 0, error), WEIR_BACKEND, "");
+    assert_refused(weir_logits(context, 0, &logits, error), WEIR_INVALID, "index");
+    assert_refused(weir_sample(sampler, context, &token, error), WEIR_INVALID, "index");
+    weir_sampler_destroy(sampler);
+    weir_context_destroy(context);
+    fake_release(model);
+}
+
 static void test_a_pool_that_others_fill(void **state)
 {
     (void)state;
@@ -543,6 +561,7 @@ int main(void)
         cmocka_unit_test_teardown(test_prefill_appends_in_passes, nothing_left),
         cmocka_unit_test_teardown(test_prefill_that_does_not_fit, nothing_left),
         cmocka_unit_test_teardown(test_a_failing_prefill_is_undone, nothing_left),
+        cmocka_unit_test_teardown(test_a_failing_pass_leaves_no_rows, nothing_left),
         cmocka_unit_test_teardown(test_a_pool_that_others_fill, nothing_left),
         cmocka_unit_test_teardown(test_memory_that_cannot_be_cut_loses_the_sequence, nothing_left),
         cmocka_unit_test_teardown(test_bad_arguments_of_prefill_are_named, nothing_left),
