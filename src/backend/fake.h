@@ -1,13 +1,6 @@
 /* fake.h: what tests may do to a model that was loaded from "fake:...", and see of it.
  *
- * The path is "fake:" and a comma-separated list of key=value:
- *   n_vocab=320       at least 260: bytes, then <s> 256, </s> 257, <|im_end|> 258, <|im_start|> 259, then
- * words n_ctx_train=4096  tokens seed=0            another one, another text eos_every=0       mean number of
- * tokens between ends; 0 = it never ends by itself any=0             1: every token that is not an end may
- * come, also bytes that are no UTF-8 and control tokens longest=0         1: the tokenizer takes the longest
- * piece, else single bytes tick_us=0         time of a pass, and token_us=0        what each token adds to it
- *   exact=0           1: context sizes are not rounded up to 256 as llama.cpp rounds them
- *   recurrent=0       1: memory that cannot be cut in the middle
+ * The path is "fake:" and options, for which see docs/guides/fake.md.
  *
  * The next token is a pure function of the seed and of the tokens that the sequence holds, in the order of
  * their positions: wrong bookkeeping gives a wrong text. Samplers know seed, temp (0 or top_k 1 = greedy,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/testing.h"
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 
@@ -30,6 +31,40 @@ static void test_options_are_read_and_bad_ones_named(void **state)
     weir_model_load("fake:nosuch=1", NULL, &model, &error);
     assert_non_null(strstr(error.message, "nosuch"));
     assert_non_null(strstr(error.message, "token_us"));
+}
+
+/* Reads the guide as it lies beside the sources; false where there are none. */
+static bool read_guide(char *text, size_t capacity)
+{
+    char path[512];
+    const char *root = getenv("WEIR_SOURCE_DIR");
+    if (root == NULL) return false;
+    snprintf(path, sizeof path, "%s/docs/guides/fake.md", root);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, capacity - 1, file)] = '\0';
+    fclose(file);
+    return true;
+}
+
+static void test_the_guide_names_every_option(void **state)
+{
+    (void)state;
+    static char guide[16384];
+    char row[64], *save = NULL;
+    weir_model *model = NULL;
+    weir_error error;
+    int n = 0;
+    if (!read_guide(guide, sizeof guide)) skip();
+    assert_int_equal(weir_model_load("fake:nosuch=1", NULL, &model, &error), WEIR_INVALID);
+    char *known = strstr(error.message, "known: ");
+    assert_non_null(known);
+    for (char *name = strtok_r(known + 7, ", ", &save); name != NULL;
+         name = strtok_r(NULL, ", ", &save), n++) {
+        snprintf(row, sizeof row, "| `%s` |", name);
+        if (strstr(guide, row) == NULL) fail_msg("docs/guides/fake.md has no row for %s", name);
+    }
+    assert_true(n >= 10);
 }
 
 static size_t tokens_of(const weir_model *model, const char *text, size_t length, bool add, bool parse,
@@ -457,6 +492,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_options_are_read_and_bad_ones_named, nothing_left),
+        cmocka_unit_test_teardown(test_the_guide_names_every_option, nothing_left),
         cmocka_unit_test_teardown(test_tokenizer_gives_bytes_and_specials, nothing_left),
         cmocka_unit_test_teardown(test_pieces_can_be_any_bytes, nothing_left),
         cmocka_unit_test_teardown(test_sizes_round_as_llama_cpp_rounds, nothing_left),
