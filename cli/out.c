@@ -14,6 +14,7 @@
 static bool closed;      /* the reader has left */
 static int failure;      /* errno of another failure */
 static int64_t given_up; /* when a signal's second is over; 0 = no signal yet */
+static bool abandoned;   /* it is over */
 
 /* Whether stdout takes a piece now. */
 static bool writable(void)
@@ -32,7 +33,11 @@ static bool writable(void)
 bool cli_out(const char *bytes, size_t n)
 {
     while (n > 0) {
-        if (closed || failure != 0 || !writable()) return false;
+        if (closed || failure != 0 || abandoned) return false;
+        if (!writable()) {
+            abandoned = true;
+            return false;
+        }
         ssize_t written = write(STDOUT_FILENO, bytes, n < PIECE ? n : PIECE);
         if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (written < 0) {
@@ -43,7 +48,7 @@ bool cli_out(const char *bytes, size_t n)
         bytes += written;
         n -= (size_t)written;
     }
-    return !closed && failure == 0;
+    return !closed && failure == 0 && !abandoned;
 }
 
 bool cli_out_json(json_t *json)
@@ -61,7 +66,7 @@ bool cli_out_closed(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = 0};
     if (!closed && failure == 0 && poll(&out, 1, 0) > 0 && (out.revents & POLLERR)) closed = true;
-    return closed || failure != 0;
+    return closed || failure != 0 || abandoned;
 }
 
 cli_exit cli_out_finish(cli_exit code)

@@ -3,15 +3,18 @@
 WEIR is the program ($WEIR_BIN), MODEL a file or "fake:", the default: a model without weights that answers at
 once, or as slowly as it is told. Prints each check and then "N passed, N failed"."""
 # SPDX-License-Identifier: Apache-2.0
+import fcntl
 import json
 import os
 import random
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
@@ -289,6 +292,16 @@ def test_info():
 
 # ---- Signals ----
 
+def wait_full(pipe):
+    """Until a pipe that nobody reads holds all it can."""
+    size, end = -1, time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        before, size = size, struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0]
+        if size > 4096 and size == before:
+            return
+        time.sleep(0.3)
+
+
 def start(*words, stdin=subprocess.DEVNULL):
     return subprocess.Popen([WEIR, *words], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
                             bufsize=0)  # what was not asked for stays in the pipe
@@ -323,7 +336,7 @@ def test_signals():
     check("SIGTERM while the prompt is read", process.returncode == 143 and b"answer 0 tokens" in err, process.returncode, out, err)
     for second in (False, True):
         process = start("run", "-m", "fake:n_ctx_train=200000", "-c", "200000", "-p", "x", "--ignore-eos")
-        time.sleep(1)  # nobody reads: the pipe is full
+        wait_full(process.stdout)
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
         check("with a reader that is stuck, one SIGINT tries for a second", process.poll() is None, process.poll())
@@ -389,7 +402,7 @@ def test_pipes():
     check("closed stdout and stderr harm nothing", done.returncode == 0, done.returncode)
     process = start("run", "-m", SLOW, "-p", "x", "--ignore-eos", "-n", "3000")
     select.select([process.stdout], [], [], PATIENCE)
-    time.sleep(1)  # nobody reads
+    time.sleep(1)  # unread
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=PATIENCE)
     check("a slow reader, then SIGTERM", process.returncode == 143 and len(out.decode()) > 0, process.returncode)
