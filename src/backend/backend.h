@@ -114,6 +114,9 @@ typedef struct weir__backend {
      * pool cells are shared; between lanes they are copied when the next pass begins, and state_save before
      * it would read stale cells. */
     weir_status (*share)(weir__bcontext *context, int32_t from, int32_t to, int32_t n, weir_error *error);
+    /* Does at once what share and seq_copy have put off until the next pass. NULL: state_save and state_load
+     * do so themselves. */
+    weir_status (*settle)(weir__bcontext *context, weir_error *error);
     void (*seq_copy)(weir__bcontext *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to);
     void (*seq_keep)(weir__bcontext *context, int32_t seq);
     int32_t (*seq_pos_max)(const weir__bcontext *context, int32_t seq);
@@ -157,18 +160,14 @@ struct weir_sampler {
     weir__bsampler *chain;
 };
 
-/* A copy that waits for the next pass goes into a sequence's lane, or out of it. */
-enum { WEIR__COPY_INTO = 1, WEIR__COPY_FROM = 2 };
-
 /* What a weir_context is. */
 struct weir_context {
     weir_model *model;
     weir__bcontext *context;
     weir_context_info info;
-    weir_context_params params;     /* complete; what a saved state's fingerprint is made of */
-    weir__batch batch;              /* [n_batch]; the last pass's entries, until the next */
-    int32_t n_rows;                 /* entries of the last pass; 0 = there is none to read */
-    uint8_t copying[WEIR__SEQ_MAX]; /* WEIR__COPY_…: copies between lanes that wait for the next pass */
+    weir_context_params params; /* complete; what a saved state's fingerprint is made of */
+    weir__batch batch;          /* [n_batch]; the last pass's entries, until the next */
+    int32_t n_rows;             /* entries of the last pass; 0 = there is none to read */
 };
 
 #endif

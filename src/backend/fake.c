@@ -436,6 +436,7 @@ const weir__backend weir__backend_fake = {
     .clear = weir__fake_clear,
     .seq_remove = weir__fake_seq_remove,
     .share = weir__fake_share,
+    .settle = weir__fake_settle,
     .seq_copy = weir__fake_seq_copy,
     .seq_keep = weir__fake_seq_keep,
     .seq_pos_max = weir__fake_seq_pos_max,

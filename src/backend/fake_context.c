@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "backend/fake_internal.h"
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/mem.h"
 
@@ -12,6 +13,9 @@
 
 /* llama.cpp's rounding of context sizes */
 #define ROUND 256
+
+/* What a context keeps for each cell of each sequence. */
+#define ENTRY_BYTES 32
 
 /* ---- Life ----------------------------------------------------------------------------------------- */
 
@@ -74,6 +78,14 @@ weir_status weir__fake_context_create(weir__bmodel *model, const weir_context_pa
         weir__fake_context_free(made);
         return weir__error_set(error, WEIR_INVALID, "n_ctx", "n_ctx is %d: too little for %d sequences",
                                params->n_ctx, params->n_seq_max);
+    }
+
+    uint64_t available = weir__cpu_memory_available();
+    if (available > 0 &&
+        (uint64_t)made->info.n_ctx_seq * (uint64_t)made->info.n_seq_max > available / ENTRY_BYTES) {
+        weir__fake_context_free(made);
+        return weir__error_set(error, WEIR_NO_MEMORY, "n_ctx",
+                               "n_ctx is %d: more cells than there is memory for; take fewer", params->n_ctx);
     }
 
     size_t n_seq = (size_t)made->info.n_seq_max, cap = (size_t)made->info.n_ctx_seq;
@@ -224,8 +236,7 @@ weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch,
     context->n_kept = 0;
     context->n_entries = 0;
     memset(context->pooled, 0, (size_t)context->info.n_seq_max * sizeof *context->pooled);
-    for (int32_t i = 0; i < context->info.n_seq_max; i++)
-        context->seqs[i].pending_to = context->seqs[i].pending_from = false;
+    weir__fake_settle(context, NULL);
 
     if (hooks->before_decode != NULL) hooks->before_decode(hooks->before_decode_user, batch);
     weir_status status = batch_check(context, batch, error);

@@ -136,6 +136,14 @@ weir_status weir__fake_share(weir__bcontext *context, int32_t from, int32_t to, 
     return WEIR_OK;
 }
 
+weir_status weir__fake_settle(weir__bcontext *context, weir_error *error)
+{
+    (void)error;
+    for (int32_t i = 0; i < context->info.n_seq_max; i++)
+        context->seqs[i].pending_to = context->seqs[i].pending_from = false;
+    return WEIR_OK;
+}
+
 void weir__fake_seq_copy(weir__bcontext *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
 {
     const weir__fake_seq *source = &context->seqs[seq];
@@ -214,9 +222,11 @@ weir_status weir__fake_state_load(weir__bcontext *context, int32_t seq_id, const
         before = pos;
     }
 
-    entries_remove(context, seq, 0, seq->n); /* as llama.cpp does, before it looks for cells */
-    if (unified(context) && n > context->n_unused)
+    int32_t n_own = 0; /* cells that nobody else holds */
+    for (int32_t i = 0; unified(context) && i < seq->n; i++) n_own += context->refs[seq->cell[i]] == 1;
+    if (unified(context) && n > context->n_unused + n_own)
         return weir__error_set(error, WEIR_NO_SPACE, NULL, "no KV cells are left for %d tokens", n);
+    entries_remove(context, seq, 0, seq->n);
     for (int32_t i = 0; i < n; i++) {
         int32_t token, pos;
         memcpy(&token, tokens + (size_t)i * sizeof token, sizeof token);

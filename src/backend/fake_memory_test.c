@@ -243,9 +243,10 @@ static void walk_state_io(rig *r, naive *seqs, int32_t *next_id)
     int32_t from = below(WALK_SEQS), to = below(WALK_SEQS);
     size_t n = r->ops->state_save(r->context, from, bytes, sizeof bytes);
     assert_int_equal(n, r->ops->state_size(r->context, from));
-    naive saved = seqs[from];
-    seqs[to].n = 0;
-    bool fits = r->info.layout == WEIR_LAYOUT_PER_SLOT || naive_cells(seqs, true) + saved.n <= r->info.n_ctx;
+    naive saved = seqs[from], after[WALK_SEQS];
+    memcpy(after, seqs, sizeof after);
+    after[to].n = 0;
+    bool fits = r->info.layout == WEIR_LAYOUT_PER_SLOT || naive_cells(after, true) + saved.n <= r->info.n_ctx;
     assert_int_equal(r->ops->state_load(r->context, to, bytes, n, NULL), fits ? WEIR_OK : WEIR_NO_SPACE);
     if (!fits) return;
     seqs[to] = saved;

@@ -53,28 +53,6 @@ weir_layout weir__layout_auto(int32_t n_seq_max)
     return WEIR_LAYOUT_PER_SLOT;
 }
 
-static bool has_gpu(const weir_model *model)
-{
-    weir_device device = {.size = sizeof device};
-    for (size_t i = 0; model->ops->device_get(i, &device) == WEIR_OK; i++)
-        if (strstr(device.type, "gpu") != NULL) return true;
-    return false;
-}
-
-weir_status weir__context_check_memory(const weir_model *model, int64_t n_cells, weir_kv_type type_k,
-                                       weir_kv_type type_v, weir_error *error)
-{
-    uint64_t available = weir__cpu_memory_available();
-    uint64_t cell = model->ops->cell_bytes(model->model, type_k, type_v);
-    if (available == 0 || cell == 0 || (uint64_t)n_cells <= available / cell || has_gpu(model))
-        return WEIR_OK;
-    return weir__error_set(error, WEIR_NO_MEMORY, "n_ctx",
-                           "%lld KV cells need %.0f MiB, %.0f MiB are available: take fewer, or a smaller KV "
-                           "type",
-                           (long long)n_cells, (double)n_cells * (double)cell / 1048576.0,
-                           (double)available / 1048576.0);
-}
-
 /* Replaces what means "default". */
 static void complete(const weir_model *model, weir_context_params *params)
 {
@@ -102,8 +80,6 @@ weir_status weir_context_create(weir_model *model, const weir_context_params *pa
         return weir__error_set(error, WEIR_UNSUPPORTED, "embeddings",
                                "this model cannot generate: set embeddings and use weir_embed");
     complete(model, &full);
-    status = weir__context_check_memory(model, full.n_ctx, full.type_k, full.type_v, error);
-    if (status != WEIR_OK) return status;
 
     weir_context *made = weir__mem_calloc(1, sizeof *made);
     if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a context");
@@ -140,7 +116,6 @@ void weir__context_clear(weir_context *context)
 {
     context->model->ops->clear(context->context);
     context->n_rows = 0;
-    memset(context->copying, 0, sizeof context->copying);
 }
 
 weir_status weir_context_clear(weir_context *context, weir_error *error)
@@ -226,7 +201,6 @@ weir_status weir__context_decode(weir_context *context, weir_error *error)
     if (status != WEIR_OK) return status;
     ops->logits_ready(context->context);
     context->n_rows = context->batch.n;
-    memset(context->copying, 0, sizeof context->copying);
     return WEIR_OK;
 }
 

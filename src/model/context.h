@@ -8,11 +8,6 @@
 /* What WEIR_LAYOUT_AUTO becomes. */
 weir_layout weir__layout_auto(int32_t n_seq_max);
 
-/* NO_MEMORY when n_cells would not fit into the memory that is free now: backends touch all of it at once,
- * and what is not there then ends the process. Says nothing where a GPU may hold the cells. */
-weir_status weir__context_check_memory(const weir_model *model, int64_t n_cells, weir_kv_type type_k,
-                                       weir_kv_type type_v, weir_error *error);
-
 /* INVALID unless `seq` is a sequence of the context; `field` is its parameter's name. */
 weir_status weir__context_check_seq(const weir_context *context, int32_t seq, const char *field,
                                     weir_error *error);

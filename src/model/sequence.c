@@ -44,10 +44,6 @@ weir_status weir_sequence_copy(weir_context *context, int32_t seq, int32_t to_se
         return weir__error_set(error, WEIR_UNSUPPORTED, "to",
                                "this model's memory cannot be cut: copy the whole sequence, 0 to -1");
     context->model->ops->seq_copy(context->context, seq, to_seq, from, to);
-    if (context->info.layout == WEIR_LAYOUT_PER_SLOT) {
-        context->copying[seq] |= WEIR__COPY_FROM;
-        context->copying[to_seq] |= WEIR__COPY_INTO;
-    }
     return WEIR_OK;
 }
 
@@ -125,16 +121,12 @@ static uint64_t checksum(const header *head, const void *bytes, size_t n)
     return hash(hash(head->fingerprint ^ head->version, &head->length, sizeof head->length), bytes, n);
 }
 
-/* STATE while a copy between lanes is pending: reading its target gives what was there before, and what is
- * written into either lane gets lost or copied. */
-static weir_status check_settled(const weir_context *context, int32_t seq, int copying, weir_error *error)
+/* A copy between lanes that is still to be done would be saved as what was there before, and would overwrite
+ * what is loaded. */
+static weir_status settle(weir_context *context, weir_error *error)
 {
-    if ((context->copying[seq] & copying) == 0) return WEIR_OK;
-    return weir__error_set(
-        error, WEIR_STATE, "seq",
-        "a copy to or from sequence %d is done with the next pass only: run one first, or use "
-        "WEIR_LAYOUT_UNIFIED",
-        seq);
+    const weir__backend *ops = context->model->ops;
+    return ops->settle != NULL ? ops->settle(context->context, error) : WEIR_OK;
 }
 
 weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, size_t capacity, size_t *length,
@@ -145,7 +137,7 @@ weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, siz
     if (length == NULL) return weir__error_set(error, WEIR_INVALID, "length", "length is NULL");
     if (bytes == NULL && capacity > 0)
         return weir__error_set(error, WEIR_INVALID, "bytes", "bytes is NULL and capacity is %zu", capacity);
-    status = check_settled(context, seq, WEIR__COPY_INTO, error);
+    status = settle(context, error);
     if (status != WEIR_OK) return status;
 
     const weir__backend *ops = context->model->ops;
@@ -175,8 +167,6 @@ weir_status weir_state_load(weir_context *context, int32_t seq, const void *byte
     weir_status status = weir__context_check_seq(context, seq, "seq", error);
     if (status != WEIR_OK) return status;
     if (bytes == NULL) return weir__error_set(error, WEIR_INVALID, "bytes", "bytes is NULL");
-    status = check_settled(context, seq, WEIR__COPY_INTO | WEIR__COPY_FROM, error);
-    if (status != WEIR_OK) return status;
 
     if (length >= sizeof head) memcpy(&head, bytes, sizeof head);
     if (length < sizeof head || head.magic != MAGIC)
@@ -195,5 +185,7 @@ weir_status weir_state_load(weir_context *context, int32_t seq, const void *byte
             error, WEIR_FORMAT, "bytes",
             "the state belongs to another model, or to a context with another layout, KV type, "
             "length or number of sequences");
+    status = settle(context, error);
+    if (status != WEIR_OK) return status;
     return context->model->ops->state_load(context->context, seq, rest, length - sizeof head, error);
 }

@@ -249,36 +249,26 @@ static void test_a_state_fits_its_own_kind_alone(void **state)
     rig_end(&r);
 }
 
-static void test_a_copy_between_lanes_has_to_arrive(void **state)
+static void test_a_state_includes_copies_that_wait(void **state)
 {
     (void)state;
     char bytes[512];
-    size_t length;
-    rig r = rig_make("", WEIR_LAYOUT_PER_SLOT);
-    assert_ok(weir_sequence_copy(r.context, 0, 1, -1, -1, error));
-    assert_refused(weir_state_save(r.context, 1, bytes, sizeof bytes, &length, error), WEIR_STATE, "seq");
-    length = save(r.context, 0, bytes, sizeof bytes);
-    assert_refused(weir_state_load(r.context, 0, bytes, length, error), WEIR_STATE, "seq");
-    assert_refused(weir_state_load(r.context, 1, bytes, length, error), WEIR_STATE, "seq");
-    assert_ok(weir_state_load(r.context, 2, bytes, length, error));
-    /* a pass that fails settles nothing that one could rely on */
-    atomic_store(&weir__fake_of(r.model)->fail_decode_at, 0);
-    assert_refused(weir_decode_token(r.context, 'x', 0, 3, error), WEIR_BACKEND, "");
-    assert_refused(weir_state_save(r.context, 1, bytes, sizeof bytes, &length, error), WEIR_STATE, "seq");
-    assert_ok(weir_decode_token(r.context, 'x', 0, 3, error));
-    length = save(r.context, 1, bytes, sizeof bytes);
-    assert_ok(weir_state_load(r.context, 0, bytes, length, error));
-    assert_ok(weir_sequence_copy(r.context, 0, 1, -1, -1, error));
-    weir_context_clear(r.context, NULL);
-    length = save(r.context, 1, bytes, sizeof bytes);
-    rig_end(&r);
-
-    /* in a pool there is nothing to wait for */
-    r = rig_make("", WEIR_LAYOUT_UNIFIED);
-    assert_ok(weir_sequence_copy(r.context, 0, 1, -1, -1, error));
-    length = save(r.context, 1, bytes, sizeof bytes);
-    assert_ok(weir_state_load(r.context, 0, bytes, length, error));
-    rig_end(&r);
+    for (size_t i = 0; i < 2; i++) {
+        rig r = rig_make("", layouts[i]);
+        assert_ok(weir_sequence_copy(r.context, 0, 1, -1, -1, error));
+        size_t length = save(r.context, 1, bytes, sizeof bytes);
+        assert_ok(weir_state_load(r.context, 2, bytes, length, error));
+        assert_int_equal(follow(r.context, r.greedy, 2, 'x'), after(r.model, "abcdefx"));
+        /* nor is what was loaded overwritten by one, or copied by it */
+        assert_ok(weir_prefill(r.context, abcdef, 2, 0, NULL, error));
+        assert_ok(weir_sequence_copy(r.context, 0, 1, -1, -1, error));
+        assert_ok(weir_state_load(r.context, 1, bytes, length, error));
+        assert_int_equal(follow(r.context, r.greedy, 1, 'y'), after(r.model, "abcdefy"));
+        assert_ok(weir_sequence_copy(r.context, 0, 1, -1, -1, error));
+        assert_ok(weir_state_load(r.context, 0, bytes, length, error));
+        assert_int_equal(follow(r.context, r.greedy, 1, 'z'), after(r.model, "abcdefabz"));
+        rig_end(&r);
+    }
 }
 
 static void test_a_backend_that_fails(void **state)
@@ -310,7 +300,7 @@ int main(void)
         cmocka_unit_test_teardown(test_how_long_a_state_is, nothing_left),
         cmocka_unit_test_teardown(test_damage_is_noticed, nothing_left),
         cmocka_unit_test_teardown(test_a_state_fits_its_own_kind_alone, nothing_left),
-        cmocka_unit_test_teardown(test_a_copy_between_lanes_has_to_arrive, nothing_left),
+        cmocka_unit_test_teardown(test_a_state_includes_copies_that_wait, nothing_left),
         cmocka_unit_test_teardown(test_a_backend_that_fails, nothing_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
