@@ -14,32 +14,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "model/grammar_rules.h"
 #include "model/schema.h"
-
-enum element_kind { ELEMENT_END, ELEMENT_ALTERNATIVE, ELEMENT_RULE, ELEMENT_TERMINAL };
-
-/* One element of a rule. A character class is as many elements as llama.cpp makes of it. */
-typedef struct element {
-    uint8_t kind;
-    uint32_t rule; /* ELEMENT_RULE */
-} element;
-
-/* A growable row of elements. */
-typedef struct sequence {
-    element *items; /* [n] */
-    size_t n;
-    size_t capacity;
-} sequence;
-
-/* A rule, from the text or made for a group or a repetition. */
-typedef struct rule {
-    const char *name; /* in the text; NULL for a made one */
-    size_t name_length;
-    size_t line;    /* of its first mention */
-    size_t defined; /* line of its definition, 0 = none */
-    sequence body;  /* ends with ELEMENT_END once defined */
-    int32_t next;   /* in its hash bucket, -1 = last */
-} rule;
 
 #define N_BUCKETS 1024
 
@@ -47,13 +23,14 @@ typedef struct rule {
  * that were kept. */
 typedef struct parser {
     const char *start;
-    const char *pos; /* never past the terminating NUL */
-    rule *rules;     /* [n_rules] */
+    const char *pos;           /* never past the terminating NUL */
+    weir__grammar_rule *rules; /* [n_rules] */
     size_t n_rules;
     size_t capacity;
     int32_t buckets[N_BUCKETS];
     size_t n_elements;
     int nesting;
+    uint32_t current;    /* the rule that is being parsed */
     const char *counted; /* line_of has counted lines up to here */
     size_t counted_line;
     const char *counted_begin; /* of that line */
@@ -126,7 +103,7 @@ static const char *found(const char *pos, char buffer[32])
 
 /* ---- Rules ---- */
 
-static bool push(parser *p, sequence *s, element e)
+static bool push(parser *p, weir__grammar_sequence *s, weir__grammar_element e)
 {
     if (s->n >= WEIR__GRAMMAR_ELEMENTS_MAX || p->n_elements >= WEIR__GRAMMAR_ELEMENTS_MAX)
         return refuse(p, p->pos,
@@ -138,13 +115,13 @@ static bool push(parser *p, sequence *s, element e)
     return true;
 }
 
-static bool push_kind(parser *p, sequence *s, enum element_kind kind)
+static bool push_kind(parser *p, weir__grammar_sequence *s, enum weir__grammar_element_kind kind)
 {
-    return push(p, s, (element){.kind = (uint8_t)kind});
+    return push(p, s, (weir__grammar_element){.kind = (uint8_t)kind});
 }
 
 /* Appends n items that may lie in s itself. */
-static bool push_copy(parser *p, sequence *s, size_t from, size_t n)
+static bool push_copy(parser *p, weir__grammar_sequence *s, size_t from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (!push(p, s, s->items[from + i])) return false;
@@ -157,6 +134,18 @@ static bool add_rule(parser *p, uint32_t *id)
     memset(&p->rules[p->n_rules], 0, sizeof *p->rules);
     p->rules[p->n_rules].next = -1;
     *id = (uint32_t)p->n_rules++;
+    return true;
+}
+
+/* A rule for a group or a repetition; it is blamed under the name of the rule that it is part of. */
+static bool make_rule(parser *p, uint32_t *id)
+{
+    if (!add_rule(p, id)) return false;
+    const weir__grammar_rule *whole = &p->rules[p->current];
+    weir__grammar_rule *made = &p->rules[*id];
+    made->name = whole->name;
+    made->name_length = whole->name_length;
+    made->line = made->defined = whole->defined;
     return true;
 }
 
@@ -184,7 +173,7 @@ static bool named_rule(parser *p, const char *name, size_t length, uint32_t *id)
     }
     if (!add_rule(p, id)) return false;
     uint32_t bucket = bucket_of(name, length);
-    rule *r = &p->rules[*id];
+    weir__grammar_rule *r = &p->rules[*id];
     r->name = name;
     r->name_length = length;
     r->line = line_of(p, name, NULL);
@@ -194,7 +183,7 @@ static bool named_rule(parser *p, const char *name, size_t length, uint32_t *id)
 }
 
 /* Gives a rule its body; the sequence is moved. */
-static void define(parser *p, uint32_t id, sequence *body)
+static void define(parser *p, uint32_t id, weir__grammar_sequence *body)
 {
     p->n_elements += body->n;
     weir__mem_free(p->rules[id].body.items);
@@ -287,7 +276,7 @@ static uint32_t read_count(parser *p, uint32_t most)
     return value <= most ? value : most + 1;
 }
 
-static bool parse_literal(parser *p, sequence *s)
+static bool parse_literal(parser *p, weir__grammar_sequence *s)
 {
     const char *begin = p->pos++;
     uint32_t c;
@@ -299,7 +288,7 @@ static bool parse_literal(parser *p, sequence *s)
     return true;
 }
 
-static bool parse_class(parser *p, sequence *s)
+static bool parse_class(parser *p, weir__grammar_sequence *s)
 {
     const char *begin = p->pos++;
     size_t n = s->n;
@@ -321,7 +310,7 @@ static bool parse_class(parser *p, sequence *s)
 }
 
 /* <[123]>, <text of one token>, and the same after '!'. Which token a text is, only a model knows. */
-static bool parse_token(parser *p, sequence *s)
+static bool parse_token(parser *p, weir__grammar_sequence *s)
 {
     const char *begin = p->pos;
     if (*p->pos == '!') p->pos++;
@@ -348,18 +337,19 @@ static bool parse_token(parser *p, sequence *s)
 
 /* Writes out `least` to `most` times what s holds from `from` on, as llama.cpp does: S{2,4} becomes S S S'2
  * with S'2 ::= S S'1 | and S'1 ::= S | . `unlimited` replaces most. */
-static bool repeat(parser *p, sequence *s, size_t from, uint32_t least, uint32_t most, bool unlimited)
+static bool repeat(parser *p, weir__grammar_sequence *s, size_t from, uint32_t least, uint32_t most,
+                   bool unlimited)
 {
     size_t n = s->n - from;
     size_t n_made = unlimited ? 1 : most - least;
     uint32_t made = 0;
     for (size_t i = 0; i < n_made; i++) {
         uint32_t id;
-        sequence body = {0};
-        bool ok = add_rule(p, &id);
+        weir__grammar_sequence body = {0};
+        bool ok = make_rule(p, &id);
         for (size_t j = 0; ok && j < n; j++) ok = push(p, &body, s->items[from + j]);
         if (ok && (i > 0 || unlimited))
-            ok = push(p, &body, (element){.kind = ELEMENT_RULE, .rule = unlimited ? id : made});
+            ok = push(p, &body, (weir__grammar_element){.kind = ELEMENT_RULE, .rule = unlimited ? id : made});
         ok = ok && push_kind(p, &body, ELEMENT_ALTERNATIVE) && push_kind(p, &body, ELEMENT_END);
         if (!ok) {
             weir__mem_free(body.items);
@@ -371,11 +361,12 @@ static bool repeat(parser *p, sequence *s, size_t from, uint32_t least, uint32_t
     if (least == 0) s->n = from;
     for (uint32_t i = 1; i < least; i++)
         if (!push_copy(p, s, from, n)) return false;
-    return n_made == 0 || push(p, s, (element){.kind = ELEMENT_RULE, .rule = made});
+    return n_made == 0 || push(p, s, (weir__grammar_element){.kind = ELEMENT_RULE, .rule = made});
 }
 
 /* n_rules: what llama.cpp counts against its limit, the rules that the repeated item made. */
-static bool parse_repetition(parser *p, sequence *s, size_t from, uint64_t *n_rules, bool nested)
+static bool parse_repetition(parser *p, weir__grammar_sequence *s, size_t from, uint64_t *n_rules,
+                             bool nested)
 {
     const char *begin = p->pos;
     char kind = *p->pos++;
@@ -420,7 +411,7 @@ static bool parse_repetition(parser *p, sequence *s, size_t from, uint64_t *n_ru
 
 static bool parse_alternatives(parser *p, uint32_t id, bool nested);
 
-static bool parse_group(parser *p, sequence *s, uint64_t *n_rules, bool nested)
+static bool parse_group(parser *p, weir__grammar_sequence *s, uint64_t *n_rules, bool nested)
 {
     const char *begin = p->pos++;
     size_t n_before = p->n_rules;
@@ -428,7 +419,7 @@ static bool parse_group(parser *p, sequence *s, uint64_t *n_rules, bool nested)
     if (p->nesting >= WEIR__GRAMMAR_NESTING_MAX)
         return refuse(p, begin, "parentheses are nested deeper than %d", WEIR__GRAMMAR_NESTING_MAX);
     skip_space(p, true);
-    if (!add_rule(p, &id)) return false;
+    if (!make_rule(p, &id)) return false;
     p->nesting++;
     if (!parse_alternatives(p, id, true)) return false;
     p->nesting--;
@@ -440,10 +431,10 @@ static bool parse_group(parser *p, sequence *s, uint64_t *n_rules, bool nested)
     p->pos++;
     skip_space(p, nested);
     *n_rules = p->n_rules - n_before;
-    return push(p, s, (element){.kind = ELEMENT_RULE, .rule = id});
+    return push(p, s, (weir__grammar_element){.kind = ELEMENT_RULE, .rule = id});
 }
 
-static bool parse_sequence(parser *p, sequence *s, bool nested)
+static bool parse_sequence(parser *p, weir__grammar_sequence *s, bool nested)
 {
     size_t from = s->n; /* where the last item begins */
     uint64_t n_rules = 1;
@@ -472,7 +463,7 @@ static bool parse_sequence(parser *p, sequence *s, bool nested)
             uint32_t id;
             while (is_word(*p->pos)) p->pos++;
             ok = named_rule(p, name, (size_t)(p->pos - name), &id) &&
-                 push(p, s, (element){.kind = ELEMENT_RULE, .rule = id});
+                 push(p, s, (weir__grammar_element){.kind = ELEMENT_RULE, .rule = id});
         } else {
             return true;
         }
@@ -485,7 +476,7 @@ static bool parse_sequence(parser *p, sequence *s, bool nested)
 
 static bool parse_alternatives(parser *p, uint32_t id, bool nested)
 {
-    sequence s = {0};
+    weir__grammar_sequence s = {0};
     bool ok = parse_sequence(p, &s, nested);
     while (ok && *p->pos == '|') {
         ok = push_kind(p, &s, ELEMENT_ALTERNATIVE);
@@ -520,6 +511,7 @@ static bool parse_rule(parser *p)
         return refuse(p, name, "rule '%.*s' is defined a second time, first on line %zu", (int)length, name,
                       p->rules[id].defined);
     p->rules[id].defined = line;
+    p->current = id;
     if (!parse_alternatives(p, id, false)) return false;
     if (*p->pos != '\0' && *p->pos != '\r' && *p->pos != '\n')
         return refuse(p, p->pos, "the rule must end here or go on with an item, not with %s",
@@ -528,126 +520,13 @@ static bool parse_rule(parser *p)
     return true;
 }
 
-/* ---- What the rules do together ---- */
-
-static const char too_many_chains[] = "begins with too long or too many chains of other rules";
-
-/* Marks the rules that can match nothing, by repeated passes in both directions: a chain of rules is settled
- * in few passes whichever way it is written, and by longer ones than the limit the work is not worth doing.
- */
-static bool find_nullable(parser *p, uint8_t *nullable)
-{
-    bool changed = true;
-    for (int pass = 0; changed; pass++) {
-        if (pass > WEIR__GRAMMAR_CHAIN_MAX)
-            return refuse_line(p, p->rules[0].line, too_many_chains, p->rules[0].name,
-                               p->rules[0].name_length);
-        changed = false;
-        for (size_t k = 0; k < p->n_rules; k++) {
-            size_t r = pass % 2 == 0 ? k : p->n_rules - 1 - k;
-            if (nullable[r]) continue;
-            bool all = true;
-            for (const element *e = p->rules[r].body.items;; e++) {
-                if (e->kind == ELEMENT_END || e->kind == ELEMENT_ALTERNATIVE) {
-                    if (all) {
-                        nullable[r] = 1;
-                        changed = true;
-                    }
-                    if (all || e->kind == ELEMENT_END) break;
-                    all = true;
-                } else if (e->kind == ELEMENT_TERMINAL || !nullable[e->rule]) {
-                    all = false;
-                }
-            }
-        }
-    }
-    return true;
-}
-
-/* A place in the depth-first walk along the rules that a rule can begin with. */
-typedef struct visit {
-    uint32_t rule;
-    const element *next;
-    bool leftmost; /* everything before next in its alternative can match nothing */
-} visit;
-
-enum { UNSEEN, OPEN, DONE };
-
-static uint32_t add_calls(uint32_t a, uint32_t b)
-{
-    return a > WEIR__GRAMMAR_CALLS_MAX || b > WEIR__GRAMMAR_CALLS_MAX ? WEIR__GRAMMAR_CALLS_MAX + 1 : a + b;
-}
-
-/* Left recursion, the length of chains, and how often llama.cpp's own search (which forgets what it has seen)
- * would call itself. calls and depth are zeroed. */
-static bool walk_left(parser *p, const uint8_t *nullable, uint8_t *state, uint32_t *calls, uint16_t *depth,
-                      visit *stack)
-{
-    uint64_t all_calls = 0;
-    for (size_t start = 0; start < p->n_rules; start++) {
-        if (state[start] != UNSEEN) continue;
-        size_t n = 0;
-        stack[n++] = (visit){(uint32_t)start, p->rules[start].body.items, true};
-        state[start] = OPEN;
-        calls[start] = 1;
-        while (n > 0) {
-            visit *v = &stack[n - 1];
-            const element *e = v->next;
-            if (e->kind == ELEMENT_END) {
-                rule *r = &p->rules[v->rule];
-                uint32_t done = v->rule;
-                state[done] = DONE;
-                depth[done]++;
-                all_calls += calls[done];
-                if (all_calls > WEIR__GRAMMAR_CALLS_MAX || depth[done] > WEIR__GRAMMAR_CHAIN_MAX)
-                    return refuse_line(p, r->line, too_many_chains, r->name ? r->name : "(group)",
-                                       r->name ? r->name_length : 7);
-                if (--n == 0) break;
-                uint32_t below = stack[n - 1].rule;
-                calls[below] = add_calls(calls[below], calls[done]);
-                if (depth[below] < depth[done]) depth[below] = depth[done];
-                continue;
-            }
-            v->next++;
-            if (e->kind == ELEMENT_ALTERNATIVE) {
-                v->leftmost = true;
-            } else if (e->kind == ELEMENT_TERMINAL) {
-                v->leftmost = false;
-            } else if (v->leftmost) {
-                v->leftmost = nullable[e->rule];
-                if (state[e->rule] == OPEN) {
-                    while (n > 1 && p->rules[stack[n - 1].rule].name == NULL) n--;
-                    rule *r = &p->rules[stack[n - 1].rule];
-                    return refuse_line(p, r->line,
-                                       "is left-recursive: it can begin with itself; put something before "
-                                       "the recursion, or use a repetition",
-                                       r->name ? r->name : "(group)", r->name ? r->name_length : 7);
-                }
-                if (state[e->rule] == DONE) {
-                    calls[v->rule] = add_calls(calls[v->rule], calls[e->rule]);
-                    if (depth[v->rule] < depth[e->rule]) depth[v->rule] = depth[e->rule];
-                } else {
-                    state[e->rule] = OPEN;
-                    calls[e->rule] = 1;
-                    stack[n++] = (visit){e->rule, p->rules[e->rule].body.items, true};
-                }
-            }
-        }
-    }
-    return true;
-}
+/* ---- The check ---- */
 
 static bool check_rules(parser *p, const char *root)
 {
-    bool ok = false;
-    uint8_t *nullable = NULL, *state = NULL;
-    uint32_t *calls = NULL;
-    uint16_t *depth = NULL;
-    visit *stack = NULL;
-
     for (size_t i = 0; i < p->n_rules; i++) {
-        const rule *r = &p->rules[i];
-        if (r->name != NULL && r->defined == 0)
+        const weir__grammar_rule *r = &p->rules[i];
+        if (r->defined == 0)
             return refuse_line(p, r->line, "is used but not defined", r->name, r->name_length);
     }
     if (find_rule(p, root, strlen(root)) < 0) {
@@ -655,23 +534,8 @@ static bool check_rules(parser *p, const char *root)
                                     "the grammar has no rule '%.100s' to begin with", root);
         return false;
     }
-    nullable = weir__mem_calloc(p->n_rules, sizeof *nullable);
-    state = weir__mem_calloc(p->n_rules, sizeof *state);
-    calls = weir__mem_calloc(p->n_rules, sizeof *calls);
-    depth = weir__mem_calloc(p->n_rules, sizeof *depth);
-    stack = weir__mem_calloc(p->n_rules, sizeof *stack);
-    if (nullable == NULL || state == NULL || calls == NULL || depth == NULL || stack == NULL) {
-        no_memory(p);
-        goto out;
-    }
-    ok = find_nullable(p, nullable) && walk_left(p, nullable, state, calls, depth, stack);
-out:
-    weir__mem_free(stack);
-    weir__mem_free(depth);
-    weir__mem_free(calls);
-    weir__mem_free(state);
-    weir__mem_free(nullable);
-    return ok;
+    p->status = weir__grammar_rules_check(p->rules, p->n_rules, p->error);
+    return p->status == WEIR_OK;
 }
 
 weir_status weir_grammar_check(const char *grammar, const char *root, weir_error *error)
