@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The engine's figures: beside a plain llama.h loop, beside llama-batched-bench, and by itself.
+
+usage: engine.py ROUNDS
+
+Each round runs llama-batched-bench and `weir bench engine` (which runs weir and the plain loop in turn) one after the other,
+so that a machine whose speed drifts does so under all of them. A ratio is taken within a round; the median over the rounds is
+what counts. Writes bench/results/engine.md and engine.csv. Needs WEIR_BIN, WEIR_MODEL and LLAMA_TOOLS in the environment;
+`make bench` sets them."""
+import csv
+import datetime
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+
+PROMPT, ANSWER = 128, 64
+STREAMS = [1, 2, 4, 8, 16, 32]
+TARGETS = {"single": 0.98, "eight": 0.97, "emit_us": 2.0, "memory_mb": 5.0}
+RESULTS = pathlib.Path("bench/results")
+
+
+def run(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
+def weir_round(weir, model, threads):
+    out = run([weir, "bench", "engine", "-m", model, "-t", threads, "--streams", ",".join(map(str, STREAMS)), "-p", str(PROMPT),
+               "-n", str(ANSWER), "--repeat", "1", "--layout", "per_slot", "--json", "-q"])
+    return {row["streams"]: row for row in json.loads(out)["rows"]}
+
+
+def batched_round(tools, model, threads):
+    """llama-batched-bench: no sampling, no text; the same lengths, a lane for each sequence, as weir's layout here."""
+    lane = -(-(PROMPT + ANSWER) // 256) * 256
+    speeds = {}
+    for n in STREAMS:
+        out = run([f"{tools}/llama-batched-bench", "-m", model, "-t", threads, "-c", str(lane * n), "-b", "2048", "-ub", "512",
+                   "-npp", str(PROMPT), "-ntg", str(ANSWER), "-npl", str(n), "--output-format", "jsonl"])
+        for line in out.splitlines():
+            if line.startswith("{"):
+                row = json.loads(line)
+                speeds[row["pl"]] = {"prefill": row["speed_pp"], "decode": row["speed_tg"]}
+    return speeds
+
+
+def machine():
+    cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
+    flags = next((line for line in open("/proc/cpuinfo") if line.startswith("flags")), "")
+    best = [f for f in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16") if f" {f}" in flags]
+    compiler = run(["cc", "--version"]).splitlines()[0]
+    return f"{cpu} ({', '.join(best)}), {os.cpu_count()} cores, {platform.system()} {platform.machine()}; {compiler}"
+
+
+def main():
+    rounds = int(sys.argv[1])
+    weir, model, tools = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "LLAMA_TOOLS"))
+    threads = str(os.cpu_count())
+    samples = []
+    for i in range(rounds):
+        print(f"round {i + 1} of {rounds}", file=sys.stderr, flush=True)
+        batched = batched_round(tools, model, threads)
+        own = weir_round(weir, model, threads)
+        for n in STREAMS:
+            w, p, b = own[n]["weir"], own[n]["plain"], batched[n]
+            samples.append({"round": i + 1, "streams": n, "weir_prefill": w["prefill_per_second"], "plain_prefill": p["prefill_per_second"],
+                            "batched_prefill": b["prefill"], "weir_decode": w["decode_per_second"], "plain_decode": p["decode_per_second"],
+                            "batched_decode": b["decode"], "weir_ttft_p50_ms": w["ttft_p50_ms"], "weir_itl_p50_ms": w["itl_p50_ms"],
+                            "weir_itl_p99_ms": w["itl_p99_ms"], "weir_worst_gap_ms": w["worst_gap_ms"]})
+    emit = json.loads(run([weir, "bench", "engine", "--emit", "--json"]))
+
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    with open(RESULTS / "engine.csv", "w", newline="") as f:
+        table = csv.DictWriter(f, samples[0].keys(), lineterminator="\n")
+        table.writeheader()
+        table.writerows({k: round(v, 3) if isinstance(v, float) else v for k, v in s.items()} for s in samples)
+
+    def middle(n, key):
+        return statistics.median(s[key] for s in samples if s["streams"] == n)
+
+    def ratio(n, ours, theirs):
+        values = sorted(s[ours] / s[theirs] for s in samples if s["streams"] == n)
+        return statistics.median(values), values[0], values[-1]
+
+    lines = ["# Engine", "",
+             f"`make bench` ({rounds} rounds), {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
+             machine() + f"; {threads} threads, {pathlib.Path(model).name}, prompts of {PROMPT} and answers of {ANSWER} tokens, greedy, "
+             "a lane for each sequence.", "",
+             "Speeds are medians over the rounds in tok/s, ratios medians of the ratios within a round (least to most). The plain loop "
+             "and llama-batched-bench have the same pin, flags and batch shapes; llama-batched-bench does not sample.", "",
+             "| streams | weir prefill | / plain | / batched-bench | weir decode | / plain | / batched-bench | ITL p50 | ITL p99 |",
+             "|---|---|---|---|---|---|---|---|---|"]
+
+    def show(r):
+        return f"{r[0]:.3f} ({r[1]:.3f}–{r[2]:.3f})"
+    for n in STREAMS:
+        lines.append(f"| {n} | {middle(n, 'weir_prefill'):.0f} | {show(ratio(n, 'weir_prefill', 'plain_prefill'))} | "
+                     f"{show(ratio(n, 'weir_prefill', 'batched_prefill'))} | {middle(n, 'weir_decode'):.0f} | "
+                     f"{show(ratio(n, 'weir_decode', 'plain_decode'))} | {show(ratio(n, 'weir_decode', 'batched_decode'))} | "
+                     f"{middle(n, 'weir_itl_p50_ms'):.1f} ms | {middle(n, 'weir_itl_p99_ms'):.1f} ms |")
+    checks = [("decode of one stream / plain llama.h loop", ratio(1, "weir_decode", "plain_decode")[0], TARGETS["single"], True, ""),
+              ("decode of 8 streams / llama-batched-bench's S_TG", ratio(8, "weir_decode", "batched_decode")[0], TARGETS["eight"], True, ""),
+              ("emit path for each token (fake backend)", emit["us_per_token"], TARGETS["emit_us"], False, " µs"),
+              ("weir's own memory at 8 slots", emit["bytes"] / 1e6, TARGETS["memory_mb"], False, " MB")]
+    lines += ["", "| figure | measured | aim |", "|---|---|---|"]
+    for name, value, aim, at_least, unit in checks:
+        met = value >= aim if at_least else value <= aim
+        lines.append(f"| {name} | {value:.3f}{unit} | {'≥' if at_least else '≤'} {aim}{unit}{'' if met else ', missed'} |")
+    (RESULTS / "engine.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
