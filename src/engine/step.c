@@ -140,16 +140,20 @@ static weir__request *next_request(weir_engine *engine)
     return request;
 }
 
-static void admit(weir_engine *engine, int64_t now)
+static void admit(weir_engine *engine)
 {
     weir__slot *slot;
     weir__request *request;
+    bool admitted = false;
     while ((slot = idle_slot(engine)) != NULL && (request = next_request(engine)) != NULL) {
-        weir__slot_start(slot, request, engine->serial++, now);
+        admitted = true;
+        /* Not the tick's time: the request may have come since. */
+        weir__slot_start(slot, request, engine->serial++, weir__clock_now_ns());
         slot->lane = free_lane(engine);
         engine->lanes[slot->lane] = slot;
         engine->n_reserved += weir__request_cells(request);
     }
+    if (admitted) publish(engine); /* a pass may take long: until then they would be neither here nor there */
 }
 
 /* With lanes of their own, sequences are computed in one pass only when their lanes have consecutive numbers:
@@ -183,7 +187,7 @@ void weir__step_prepare(weir_engine *engine, int64_t now)
     engine->cancels_seen = cancels;
     collect_slots(engine, now);
     finish_latched(engine);
-    admit(engine, now);
+    admit(engine);
     compact_lanes(engine);
 }
 
@@ -206,7 +210,7 @@ void weir__step_view(weir_engine *engine, int64_t now)
             .n_prompt_left = slot->state == WEIR_SLOT_PREFILLING ? slot->request->n_prompt - slot->n_past : 0,
             .n_prompt = slot->request->n_prompt,
             .n_generated = slot->n_generated,
-            .waited_ns = now - slot->request->submit_ns,
+            .waited_ns = now > slot->request->submit_ns ? now - slot->request->submit_ns : 0,
         };
     }
     pthread_mutex_lock(&engine->mutex);
