@@ -120,9 +120,7 @@ cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **mod
         cli_free(context);
         return code;
     }
-    if (cli_signals_ended() == 0) return CLI_OK;
-    weir_model_release(*model);
-    return (cli_exit)(128 + cli_signals_ended());
+    return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
 }
 
 cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine)
@@ -132,7 +130,5 @@ cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **
     weir_status status = weir_engine_create(model, &args->engine, engine, &error);
     cli_term_progress_end();
     if (status != WEIR_OK) return cli_fail_error(args, CLI_FAILED, "cannot start the engine", &error);
-    if (cli_signals_ended() == 0) return CLI_OK;
-    weir_engine_destroy(*engine);
-    return (cli_exit)(128 + cli_signals_ended());
+    return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
 }

@@ -14,10 +14,11 @@ void cli_load_log_flush(void);
  */
 char *cli_load_path(const cli_args *args);
 
-/* Loads with a progress line; a signal ends it. CLI_OK; CLI_NO_MODEL or the signal's code after a message. */
+/* Loads with a progress line; a signal ends it. CLI_OK; CLI_NO_MODEL after a message, or the signal's code. The
+ * caller releases *model where it is set, whatever was returned. */
 cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model);
 
-/* CLI_OK, or a code after a message. */
+/* CLI_OK; a code after a message, or the signal's. The caller destroys *engine where it is set. */
 cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine);
 
 /* The last part of a path. */
