@@ -114,9 +114,9 @@ static weir_status check_params(const weir__bmodel *model, const weir_context_pa
     if (params->n_seq_max < 1 || (size_t)params->n_seq_max > llama_max_parallel_sequences())
         return weir__error_set(error, WEIR_INVALID, "n_seq_max", "n_seq_max is %d; allowed: 1 to %zu",
                                params->n_seq_max, llama_max_parallel_sequences());
-    if (params->pooling == WEIR_POOLING_RANK && params->embeddings &&
-        llama_model_n_cls_out(model->model) == 0)
-        return weir__error_set(error, WEIR_UNSUPPORTED, "pooling", "this model has no ranking head");
+    if (params->embeddings && params->pooling == WEIR_POOLING_RANK &&
+        weir__llama_meta_number(model, "pooling_type", -1) != LLAMA_POOLING_TYPE_RANK)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "pooling", "this model has no head that ranks");
     return WEIR_OK;
 }
 

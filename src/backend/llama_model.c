@@ -9,6 +9,7 @@
 #include "backend/llama_internal.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "model/gguf.h"
 
 /* ---- Load ----------------------------------------------------------------------------------------- */
@@ -259,9 +260,10 @@ weir_status weir__llama_device_get(size_t i, weir_device *device)
 /* Texts up to this length are tokenized on the caller's stack. Some vocabularies split words by regular
  * expressions of libstdc++'s, which recurses over each byte of a run; longer texts get a thread whose stack
  * grows with them. Its pages are touched only where that happens. */
+#define TEXT_MAX       (INT32_MAX / 4) /* bytes; room for what may be added and replaced in it */
 #define SHORT_TEXT     256
 #define STACK_BASE     ((size_t)512 << 10)
-#define STACK_PER_BYTE 2048 /* about 500 were seen at -O2; sanitizers need more */
+#define STACK_PER_BYTE 2048 /* about 300 are needed at -O2, more with sanitizers */
 
 typedef struct tokenizing {
     const weir__bmodel *model;
@@ -284,13 +286,16 @@ static void *tokenize_now(void *user)
     return NULL;
 }
 
+/* On a thread of its own. */
 static weir_status tokenize_apart(tokenizing *t)
 {
     pthread_attr_t attributes;
     pthread_t thread;
     if (pthread_attr_init(&attributes) != 0)
         return weir__error_set(t->error, WEIR_NO_MEMORY, NULL, "no memory to tokenize a long text");
-    int failed = pthread_attr_setstacksize(&attributes, STACK_BASE + (size_t)t->length * STACK_PER_BYTE);
+    size_t stack =
+        (STACK_BASE + (size_t)t->length * STACK_PER_BYTE + 0xffff) & ~(size_t)0xffff; /* whole pages */
+    int failed = pthread_attr_setstacksize(&attributes, stack);
     if (failed == 0) failed = pthread_create(&thread, &attributes, tokenize_now, t);
     pthread_attr_destroy(&attributes);
     if (failed != 0)
@@ -298,6 +303,14 @@ static weir_status tokenize_apart(tokenizing *t)
                                "no stack for a thread that tokenizes %d bytes; split the text", t->length);
     pthread_join(thread, NULL);
     return t->status;
+}
+
+static void tokenize_safely(tokenizing *t)
+{
+    if (llama_vocab_type(t->model->vocab) == LLAMA_VOCAB_TYPE_BPE && t->length > SHORT_TEXT)
+        t->status = tokenize_apart(t);
+    else
+        tokenize_now(t);
 }
 
 weir_status weir__llama_tokenize(const weir__bmodel *model, const char *text, size_t length, bool add_special,
@@ -308,10 +321,9 @@ weir_status weir__llama_tokenize(const weir__bmodel *model, const char *text, si
     enum llama_vocab_type type = llama_vocab_type(model->vocab);
     if (type == LLAMA_VOCAB_TYPE_NONE)
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this model has no vocabulary");
-    /* Each special token that the tokenizer adds stands for one more byte at the least. */
-    if (length > INT32_MAX / 2)
+    if (length > TEXT_MAX)
         return weir__error_set(error, WEIR_TOO_LONG, "text", "the text has %zu bytes; allowed: up to %d",
-                               length, INT32_MAX / 2);
+                               length, TEXT_MAX);
     bool needs_bos = info->add_bos || type == LLAMA_VOCAB_TYPE_WPM;
     bool needs_eos = info->add_eos;
     if (add_special && ((needs_bos && info->token_bos < 0) || (needs_eos && info->token_eos < 0) ||
@@ -328,10 +340,16 @@ weir_status weir__llama_tokenize(const weir__bmodel *model, const char *text, si
         .capacity = capacity < INT32_MAX ? (int32_t)capacity : INT32_MAX,
         .error = error,
     };
-    if (type == LLAMA_VOCAB_TYPE_BPE && length > SHORT_TEXT) {
-        t.status = tokenize_apart(&t);
-    } else {
-        tokenize_now(&t);
+    tokenize_safely(&t);
+    if (t.status == WEIR_BACKEND && !weir__utf8_valid(text, length)) {
+        /* llama.cpp throws on some bytes that are no UTF-8; most it takes as they are. */
+        char *sane = weir__mem_alloc(WEIR__UTF8_BOUND(length));
+        if (sane == NULL)
+            return weir__error_set(error, WEIR_NO_MEMORY, "text", "no memory for a copy of the text");
+        t.text = sane;
+        t.length = (int32_t)weir__utf8_sanitize(text, length, sane);
+        tokenize_safely(&t);
+        weir__mem_free(sane);
     }
     if (t.status == WEIR_OK || t.status == WEIR_TOO_LONG) *n_tokens = (size_t)t.n_tokens;
     return t.status;

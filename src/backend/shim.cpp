@@ -490,7 +490,7 @@ constexpr std::size_t most_stacks = 4096;
 
 /* Bytes of the answer that trigger patterns see: libstdc++ recurses over what a pattern repeats, so this
  * bounds its stack; triggers are much shorter. */
-constexpr std::size_t trigger_window = 512;
+constexpr std::size_t trigger_window = 256;
 
 struct progress {
     llama_grammar_stacks stacks;
@@ -886,6 +886,35 @@ void read_form(const std::string &parser, weir__shim_form &form)
     }
 }
 
+/* As common_chat_parse, which does not tell how a parse went: an answer that breaks off in the middle of markup
+ * is whole to it, and one that cannot go on is partial. False: there is no message at all. */
+bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool whole, common_chat_msg &message,
+                  bool &broken)
+{
+    broken = false;
+    if (chat->parser.parser.empty()) {
+        message = common_chat_parse(answer, false, chat->parser);
+        return true;
+    }
+    common_peg_parse_context context(chat->parser.generation_prompt + answer,
+                                     whole ? COMMON_PEG_PARSE_FLAG_NONE : COMMON_PEG_PARSE_FLAG_LENIENT);
+    common_peg_parse_result result = chat->parser.parser.parse(context);
+    /* Some forms end where they find nothing more to read, and leave the rest. */
+    bool left = context.input.find_first_not_of(" \t\r\n", result.end) != std::string::npos;
+    if (whole && (!result.success() || left)) return false;
+    if (result.fail() && result.end == 0) return false;
+    broken = result.fail() || (result.success() && left);
+    common_chat_peg_mapper plain(message);
+    common_chat_peg_gemma4_mapper gemma4(message);
+    common_chat_peg_minimax_m3_mapper minimax_m3(message);
+    switch (chat->parser.format) {
+    case COMMON_CHAT_FORMAT_PEG_GEMMA4: gemma4.from_ast(context.ast, result); break;
+    case COMMON_CHAT_FORMAT_PEG_MINIMAX_M3: minimax_m3.from_ast(context.ast, result); break;
+    default: plain.from_ast(context.ast, result); break;
+    }
+    return true;
+}
+
 common_chat_params render(const weir__shim_template *t, const weir__shim_render *in, bool shown)
 {
     common_chat_templates_inputs inputs;
@@ -1004,12 +1033,13 @@ void weir__shim_chat_form(const weir__shim_chat *chat, weir__shim_form *form)
     *form = chat->form;
 }
 
-weir_status weir__shim_chat_parse(const weir__shim_chat *chat, const char *text, size_t length, bool partial,
+weir_status weir__shim_chat_parse(const weir__shim_chat *chat, const char *text, size_t length, bool whole,
                                   weir__shim_message *message, weir_error *error)
 {
     return guard(error, WEIR_BACKEND, "the answer cannot be read", [&] {
         std::unique_ptr<parsed_message> parsed(new parsed_message());
-        parsed->message = common_chat_parse(std::string(text, length), partial, chat->parser);
+        std::string answer(text, length);
+        if (!parse_answer(chat, answer, whole, parsed->message, message->broken)) return WEIR_BACKEND;
         for (const common_chat_tool_call &call : parsed->message.tool_calls) {
             weir__shim_call c = {};
             c.name = call.name.data();

@@ -1,0 +1,721 @@
+/* llama_test.c: models, vocabularies and passes on the real model.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/llama_testing.h"
+
+#define PROMPT "<|im_start|>user\nName three rivers of Europe.<|im_end|>\n<|im_start|>assistant\n"
+
+/* ---- Load ----------------------------------------------------------------------------------------- */
+
+static weir_status load(const char *path, weir_error *error)
+{
+    weir_model_params params = weir_model_params_default();
+    weir__bmodel *made = NULL;
+    weir_status status = ops->model_load(path, &params, &made, error);
+    if (status == WEIR_OK) ops->model_free(made);
+    return status;
+}
+
+static void write_file(char *path, const void *bytes, size_t n)
+{
+    strcpy(path, "/tmp/weir-llama-XXXXXX");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, n), n);
+    close(fd);
+}
+
+static void no_such_file(void **state)
+{
+    (void)state;
+    assert_refused(load("/nonexistent/model.gguf", error), WEIR_NOT_FOUND, "path");
+}
+
+static void directory_is_no_model(void **state)
+{
+    (void)state;
+    weir_error error = {0};
+    assert_true(load("/tmp", &error) < 0);
+    assert_true(strlen(error.message) > 10);
+}
+
+static void bytes_that_are_no_model(void **state)
+{
+    (void)state;
+    unsigned char bytes[4096];
+    uint32_t random = 12345;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)((random = random * 1664525u + 1013904223u) >> 24);
+    for (size_t n = 0; n <= sizeof bytes; n += sizeof bytes) {
+        char path[64];
+        weir_error error = {0};
+        write_file(path, bytes, n);
+        assert_int_equal(load(path, &error), WEIR_FORMAT);
+        assert_true(strlen(error.message) > 10);
+        unlink(path);
+    }
+}
+
+static void truncated_model(void **state)
+{
+    (void)state;
+    static unsigned char bytes[4 << 20];
+    FILE *file = fopen(model_path(), "rb");
+    assert_non_null(file);
+    size_t n = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    for (size_t length = n; length > 64; length /= 4) {
+        char path[64];
+        weir_error error = {0};
+        write_file(path, bytes, length);
+        assert_int_equal(load(path, &error), WEIR_FORMAT);
+        unlink(path);
+    }
+}
+
+static void unknown_architecture(void **state)
+{
+    (void)state;
+    static const char file[] = "GGUF\3\0\0\0"
+                               "\0\0\0\0\0\0\0\0"
+                               "\1\0\0\0\0\0\0\0"
+                               "\24\0\0\0\0\0\0\0general.architecture"
+                               "\10\0\0\0"
+                               "\6\0\0\0\0\0\0\0nobody"
+                               "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    char path[64];
+    weir_error error = {0};
+    write_file(path, file, sizeof file - 1);
+    assert_int_equal(load(path, &error), WEIR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "nobody"));
+    unlink(path);
+}
+
+typedef struct seen_progress {
+    float last;
+    int n;
+    int stop_at;
+} seen_progress;
+
+static bool see_progress(float progress, void *user)
+{
+    seen_progress *seen = user;
+    assert_true(progress >= seen->last && progress <= 1.0f);
+    seen->last = progress;
+    return ++seen->n != seen->stop_at;
+}
+
+static void load_is_watched_and_aborted(void **state)
+{
+    (void)state;
+    seen_progress seen = {0};
+    weir_model_params params = weir_model_params_default();
+    weir__bmodel *made = NULL;
+    params.progress = see_progress;
+    params.progress_user = &seen;
+    assert_ok(ops->model_load(model_path(), &params, &made, error));
+    ops->model_free(made);
+    assert_true(seen.last == 1.0f);
+    int n = seen.n;
+    for (int at = 1; at < n; at += n / 3 + 1) {
+        seen = (seen_progress){.stop_at = at};
+        weir_error error = {0};
+        assert_int_equal(ops->model_load(model_path(), &params, &made, &error), WEIR_ABORTED);
+        assert_int_equal(seen.n, at);
+    }
+}
+
+static void load_survives_failing_allocations(void **state)
+{
+    (void)state;
+    weir_model_params params = weir_model_params_default();
+    float split[1] = {1};
+    params.vocab_only = true;
+    params.tensor_split = split;
+    params.n_tensor_split = 1;
+    long live = weir__mem_live();
+    for (long n = 0;; n++) {
+        weir__bmodel *made = NULL;
+        weir__mem_fail_after(n);
+        weir_status status = ops->model_load(model_path(), &params, &made, NULL);
+        bool reached = !weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        if (status == WEIR_OK) ops->model_free(made);
+        assert_int_equal(weir__mem_live(), live);
+        assert_int_equal(status, reached ? WEIR_NO_MEMORY : WEIR_OK);
+        if (!reached) break;
+    }
+    params.n_tensor_split = 1000;
+    assert_refused(ops->model_load(model_path(), &params, &model, error), WEIR_INVALID, "n_tensor_split");
+}
+
+static void describe_agrees_with_llama(void **state)
+{
+    (void)state;
+    const struct llama_model *m = model->model;
+    const struct llama_vocab *v = model->vocab;
+    assert_int_equal(model_is.n_vocab, llama_vocab_n_tokens(v));
+    assert_int_equal(model_is.n_ctx_train, llama_model_n_ctx_train(m));
+    assert_int_equal(model_is.n_layer, llama_model_n_layer(m));
+    assert_int_equal(model_is.n_embd, llama_model_n_embd(m));
+    assert_int_equal(model_is.n_embd_out, llama_model_n_embd_out(m));
+    assert_int_equal(model_is.n_head, llama_model_n_head(m));
+    assert_int_equal(model_is.n_head_kv, llama_model_n_head_kv(m));
+    assert_int_equal(model_is.token_bos, llama_vocab_bos(v));
+    assert_int_equal(model_is.token_eos, llama_vocab_eos(v));
+    assert_int_equal(model_is.token_nl, llama_vocab_nl(v));
+    assert_int_equal(model_is.n_params, llama_model_n_params(m));
+    assert_int_equal(model_is.n_bytes, llama_model_size(m));
+    assert_string_equal(model_is.architecture, "llama");
+    assert_non_null(strstr(model_is.description, "llama"));
+    assert_non_null(strstr(model_is.chat_template, "im_start"));
+    assert_true(model_is.has_decoder && !model_is.has_encoder && !model_is.is_recurrent &&
+                !model_is.is_hybrid);
+    assert_true(ops->is_eog(model, model_is.token_eos));
+    assert_false(ops->is_eog(model, 1000));
+    assert_false(ops->is_eog(model, -1));
+}
+
+static void metadata(void **state)
+{
+    (void)state;
+    char text[64];
+    assert_int_equal(ops->model_meta(model, "general.architecture", text, sizeof text), 5);
+    assert_string_equal(text, "llama");
+    assert_int_equal(ops->model_meta(model, "general.architecture", text, 3), 5);
+    assert_string_equal(text, "ll");
+    assert_int_equal(ops->model_meta(model, "no.such.key", text, sizeof text), -1);
+    size_t n = 0;
+    while (ops->model_meta_key(model, n, text, sizeof text) >= 0) n++;
+    assert_true(n > 10);
+    assert_int_equal(ops->model_meta_key(model, SIZE_MAX, text, sizeof text), -1);
+}
+
+static void vocabulary_without_weights(void **state)
+{
+    (void)state;
+    weir_model_params params = weir_model_params_default();
+    weir__bmodel *made = NULL;
+    params.vocab_only = true;
+    assert_ok(ops->model_load(model_path(), &params, &made, error));
+    weir_model_info info = {0};
+    ops->model_describe(made, &info);
+    assert_int_equal(info.n_vocab, model_is.n_vocab);
+    int32_t ids[8];
+    size_t n;
+    assert_ok(ops->tokenize(made, "hello", 5, false, false, ids, 8, &n, error));
+    weir_context_params want = rig_params(256, 1, WEIR_LAYOUT_AUTO);
+    weir__bcontext *context = NULL;
+    weir_context_info got;
+    assert_refused(ops->context_create(made, &want, &context, &got, error), WEIR_UNSUPPORTED, "");
+    ops->model_free(made);
+}
+
+static void a_device_computes(void **state)
+{
+    (void)state;
+    weir_device device = {.size = sizeof device};
+    size_t n = 0;
+    bool cpu = false;
+    for (; ops->device_get(n, &device) == WEIR_OK; n++) {
+        assert_true(device.name[0] != '\0');
+        cpu |= strcmp(device.type, "cpu") == 0 && device.memory_total > 0;
+    }
+    assert_true(cpu);
+    assert_int_equal(ops->device_get(SIZE_MAX, &device), WEIR_END);
+}
+
+/* ---- Vocabulary ----------------------------------------------------------------------------------- */
+
+static void check_round_trip(const char *text, size_t length)
+{
+    size_t capacity = length + 8;
+    int32_t *ids = calloc(capacity, sizeof *ids), *plain = calloc(capacity, sizeof *plain);
+    char *back = malloc(length + 256);
+    size_t n = 0, at = 0;
+    assert_ok(ops->tokenize(model, text, length, false, false, ids, capacity, &n, error));
+    int32_t n_plain =
+        llama_tokenize(model->vocab, text, (int32_t)length, plain, (int32_t)capacity, false, false);
+    assert_int_equal(n, n_plain);
+    assert_memory_equal(ids, plain, n * sizeof *ids);
+    for (size_t i = 0; i < n; i++) {
+        int32_t size = ops->piece(model, ids[i], true, back + at, (int32_t)(length + 256 - at));
+        assert_true(size >= 0);
+        at += (size_t)size;
+    }
+    assert_int_equal(at, length);
+    assert_memory_equal(back, text, length);
+    if (n > 0) {
+        size_t need = 0;
+        assert_refused(ops->tokenize(model, text, length, false, false, ids, n - 1, &need, error),
+                       WEIR_TOO_LONG, "tokens");
+        assert_int_equal(need, n);
+    }
+    free(back);
+    free(plain);
+    free(ids);
+}
+
+static void tokens_and_back(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"",
+                                        "a",
+                                        "Hello, world!",
+                                        "  two  spaces\n\ttab",
+                                        "naïve façade — 東京 🦀",
+                                        "<|im_start|>",
+                                        "don't 12345 x_y"};
+    for (size_t i = 0; i < N_ELEMENTS(texts); i++) check_round_trip(texts[i], strlen(texts[i]));
+    check_round_trip("a\0b\0\0", 5);
+    char *many = malloc(100000);
+    memset(many, 'a', 100000);
+    check_round_trip(many, 100000);
+    memset(many, ' ', 100000);
+    check_round_trip(many, 100000);
+    free(many);
+}
+
+/* No text may do harm; what is not UTF-8 comes back as U+FFFD where the vocabulary has no bytes for it. */
+static void bytes_that_are_no_text(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"\xff\xfe", "\xe2\x82", "a\xc0\x80z", "\xed\xa0\x80",
+                                        "\xf4\x90\x80\x80"};
+    int32_t ids[64];
+    size_t n;
+    for (size_t i = 0; i < N_ELEMENTS(texts); i++)
+        assert_ok(ops->tokenize(model, texts[i], strlen(texts[i]), true, true, ids, 64, &n, error));
+    assert_refused(ops->tokenize(model, "", (size_t)INT32_MAX, true, true, ids, 64, &n, error), WEIR_TOO_LONG,
+                   "text");
+}
+
+static void special_tokens(void **state)
+{
+    (void)state;
+    int32_t ids[16];
+    size_t n;
+    assert_ok(ops->tokenize(model, "<|im_end|>", 10, false, true, ids, 16, &n, error));
+    assert_int_equal(n, 1);
+    assert_int_equal(ids[0], model_is.token_eos);
+    assert_ok(ops->tokenize(model, "<|im_end|>", 10, false, false, ids, 16, &n, error));
+    assert_true(n > 1);
+    char bytes[32];
+    assert_int_equal(ops->piece(model, model_is.token_eos, false, bytes, 32), 0);
+    assert_int_equal(ops->piece(model, model_is.token_eos, true, bytes, 32), 10);
+    assert_memory_equal(bytes, "<|im_end|>", 10);
+    assert_int_equal(ops->piece(model, model_is.token_eos, true, bytes, 4), -10);
+}
+
+/* A vocabulary whose regular expressions go through libstdc++, which recurses over each byte of a run: on the
+ * caller's stack this would end the process. */
+static void long_runs_in_any_vocabulary(void **state)
+{
+    (void)state;
+    const char *source = getenv("WEIR_LLAMA_SOURCE");
+    static const char *const names[] = {"deepseek-llm", "falcon"};
+    if (source == NULL) skip();
+    for (size_t i = 0; i < N_ELEMENTS(names); i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/models/ggml-vocab-%s.gguf", source, names[i]);
+        if (access(path, R_OK) != 0) skip();
+        weir_model_params params = weir_model_params_default();
+        weir__bmodel *made = NULL;
+        params.vocab_only = true;
+        assert_ok(ops->model_load(path, &params, &made, error));
+        size_t length = 60000, n = 0;
+        char *text = malloc(length);
+        for (const char *c = "a= "; *c != '\0'; c++) {
+            memset(text, *c, length);
+            assert_int_equal(ops->tokenize(made, text, length, true, true, NULL, 0, &n, NULL), WEIR_TOO_LONG);
+            assert_true(n > 100 && n <= length + 2);
+        }
+        free(text);
+        ops->model_free(made);
+    }
+}
+
+/* ---- Context -------------------------------------------------------------------------------------- */
+
+static void what_is_allotted(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t n_ctx, n_batch, n_ubatch, n_seq;
+        weir_layout layout;
+        int32_t want_ctx, want_seq;
+    } cases[] = {
+        {1, 1, 1, 1, WEIR_LAYOUT_AUTO, 256, 256},
+        {1, 1, 1, 8, WEIR_LAYOUT_PER_SLOT, 2048, 256},
+        {1, 1, 1, 8, WEIR_LAYOUT_UNIFIED, 256, 256},
+        {300, 7, 3, 3, WEIR_LAYOUT_PER_SLOT, 768, 256},
+        {1024, 512, 32, 4, WEIR_LAYOUT_PER_SLOT, 1024, 256},
+        {1024, 4096, 512, 4, WEIR_LAYOUT_UNIFIED, 1024, 1024},
+        {512, 1, 1, 256, WEIR_LAYOUT_UNIFIED, 512, 512},
+    };
+    for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
+        rig r;
+        weir_context_params params = rig_params(cases[i].n_ctx, cases[i].n_seq, cases[i].layout);
+        params.n_batch = cases[i].n_batch;
+        params.n_ubatch = cases[i].n_ubatch;
+        rig_init_with(&r, &params);
+        assert_int_equal(r.info.n_ctx, cases[i].want_ctx);
+        assert_int_equal(r.info.n_ctx_seq, cases[i].want_seq);
+        assert_int_equal(r.info.n_seq_max, cases[i].n_seq);
+        assert_true(r.info.n_batch >= cases[i].n_seq && r.info.n_ubatch >= 1);
+        feed_text(&r, cases[i].n_seq - 1, "a");
+        assert_true(chosen(&r) >= 0);
+        rig_fini(&r);
+    }
+}
+
+static void every_kv_type(void **state)
+{
+    (void)state;
+    for (int k = WEIR_KV_F16; k <= WEIR_KV_Q4_0; k++)
+        for (int i = 0; i < 2; i++) {
+            int v = i == 0 ? k : WEIR_KV_Q4_0 - k;
+            weir_context_params params = rig_params(256, 1, WEIR_LAYOUT_AUTO);
+            rig r = {0};
+            weir_error why = {0};
+            params.type_k = (weir_kv_type)k;
+            params.type_v = (weir_kv_type)v;
+            weir_status status = ops->context_create(model, &params, &r.context, &r.info, &why);
+            if (status == WEIR_OK) {
+                assert_ok(weir__batch_init(&r.batch, r.info.n_batch, error));
+                feed_text(&r, 0, "The capital of France is");
+                assert_true(chosen(&r) >= 0);
+                rig_fini(&r);
+            } else {
+                assert_int_equal(status, WEIR_UNSUPPORTED);
+                assert_true(strlen(why.message) > 20);
+            }
+        }
+    /* 30 layers of 3 heads of 64, K and V */
+    if (model_is.n_layer == 30) {
+        assert_int_equal(ops->cell_bytes(model, WEIR_KV_F16, WEIR_KV_F16), 30 * 2 * 3 * 64 * 2);
+        assert_int_equal(ops->cell_bytes(model, WEIR_KV_Q8_0, WEIR_KV_F32), 30 * 3 * (2 * 34 + 64 * 4));
+    }
+}
+
+static void contexts_that_cannot_be(void **state)
+{
+    (void)state;
+    weir__bcontext *context = NULL;
+    weir_context_info info;
+    weir_context_params params = rig_params(1 << 30, 1, WEIR_LAYOUT_AUTO);
+    assert_refused(ops->context_create(model, &params, &context, &info, error), WEIR_NO_MEMORY, "n_ctx");
+    params = rig_params(256, 257, WEIR_LAYOUT_AUTO);
+    assert_refused(ops->context_create(model, &params, &context, &info, error), WEIR_INVALID, "n_seq_max");
+    params = rig_params(256, 1, WEIR_LAYOUT_AUTO);
+    params.n_threads = 0;
+    assert_refused(ops->context_create(model, &params, &context, &info, error), WEIR_INVALID, "n_threads");
+    params.n_threads = 1 << 20;
+    assert_refused(ops->context_create(model, &params, &context, &info, error), WEIR_INVALID, "n_threads");
+    params = rig_params(256, 1, WEIR_LAYOUT_AUTO);
+    params.embeddings = true;
+    params.pooling = WEIR_POOLING_RANK;
+    assert_refused(ops->context_create(model, &params, &context, &info, error), WEIR_UNSUPPORTED, "pooling");
+
+    params = rig_params(256, 1, WEIR_LAYOUT_AUTO);
+    params.n_threads = 1;
+    long live = weir__mem_live();
+    for (long n = 0;; n++) {
+        weir__mem_fail_after(n);
+        weir_status status = ops->context_create(model, &params, &context, &info, NULL);
+        bool reached = !weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        if (status == WEIR_OK) ops->context_free(context);
+        assert_int_equal(weir__mem_live(), live);
+        assert_int_equal(status, reached ? WEIR_NO_MEMORY : WEIR_OK);
+        if (!reached) break;
+    }
+}
+
+/* ---- Passes --------------------------------------------------------------------------------------- */
+
+/* n_tokens: up to 64 */
+static void check_greedy(int32_t n_ctx, int32_t n_seq, weir_layout layout, int32_t n_threads, size_t n_tokens)
+{
+    int32_t want[64], tokens[256];
+    plain_greedy(PROMPT, n_ctx, n_seq, layout == WEIR_LAYOUT_UNIFIED, n_threads, want, n_tokens);
+    rig r;
+    weir_context_params context = rig_params(n_ctx, n_seq, layout);
+    context.n_threads = context.n_threads_batch = n_threads;
+    rig_init_with(&r, &context);
+    size_t n = tokens_of(PROMPT, true, tokens, N_ELEMENTS(tokens));
+    assert_ok(feed(&r, 0, tokens, n, error));
+    weir_sampler_params params = greedy_params();
+    weir__bsampler *sampler = sampler_of(&params, NULL);
+    for (size_t i = 0; i < n_tokens; i++) {
+        int32_t token = -1;
+        ops->logits_ready(r.context);
+        assert_ok(ops->sample(sampler, r.context, -1, &token, error));
+        assert_int_equal(token, want[i]);
+        assert_ok(feed(&r, 0, &token, 1, error));
+    }
+    ops->sampler_free(sampler);
+    rig_fini(&r);
+}
+
+static void greedy_is_what_a_plain_loop_gives(void **state)
+{
+    (void)state;
+    check_greedy(512, 1, WEIR_LAYOUT_PER_SLOT, 2, 16);
+    check_greedy(1024, 4, WEIR_LAYOUT_PER_SLOT, 1, 64);
+    check_greedy(1024, 4, WEIR_LAYOUT_UNIFIED, 1, 64);
+}
+
+/* Rows come back under the index of their entry, also when llama.cpp computes lanes in another order. */
+static void rows_are_those_of_their_entries(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"One two three", "The sun is", "Alpha beta gamma delta", "x"};
+    for (int layout = WEIR_LAYOUT_UNIFIED; layout <= WEIR_LAYOUT_PER_SLOT; layout++) {
+        rig r;
+        int32_t ids[4][16];
+        size_t n[4];
+        float *alone[4];
+        rig_init(&r, 1024, 4, (weir_layout)layout);
+        for (int s = 0; s < 4; s++) {
+            n[s] = tokens_of(texts[s], false, ids[s], 16);
+            ops->clear(r.context);
+            assert_ok(feed(&r, s, ids[s], n[s], error));
+            alone[s] = row_copy(&r, -1);
+        }
+        ops->clear(r.context);
+        /* the lanes from the last to the first, their tokens interleaved */
+        int32_t last[4];
+        r.batch.n = 0;
+        for (size_t i = 0; i < 16; i++)
+            for (int s = 3; s >= 0; s--)
+                if (i < n[s]) last[s] = weir__batch_add(&r.batch, ids[s][i], (int32_t)i, s, i + 1 == n[s]);
+        assert_ok(ops->decode(r.context, &r.batch, error));
+        ops->logits_ready(r.context);
+        for (int s = 0; s < 4; s++) assert_row_is(&r, last[s], alone[s]);
+        assert_null(ops->logits(r.context, last[3] + 1)); /* lane 2 goes on there */
+        assert_null(ops->logits(r.context, r.batch.n));
+        for (int s = 0; s < 4; s++) free(alone[s]);
+        rig_fini(&r);
+    }
+}
+
+static void rows_without_logits(void **state)
+{
+    (void)state;
+    rig r;
+    rig_init(&r, 256, 1, WEIR_LAYOUT_AUTO);
+    assert_null(ops->logits(r.context, -1));
+    r.batch.n = 0;
+    weir__batch_add(&r.batch, 100, 0, 0, false);
+    assert_ok(ops->decode(r.context, &r.batch, error));
+    assert_null(ops->logits(r.context, 0));
+    assert_null(ops->logits(r.context, -1));
+    assert_null(ops->embedding(r.context, 0, 0));
+    weir_sampler_params params = greedy_params();
+    weir__bsampler *sampler = sampler_of(&params, NULL);
+    int32_t token;
+    assert_refused(ops->sample(sampler, r.context, -1, &token, error), WEIR_INVALID, "index");
+    ops->sampler_free(sampler);
+    rig_fini(&r);
+}
+
+static void batches_that_are_refused(void **state)
+{
+    (void)state;
+    rig r;
+    rig_init(&r, 256, 2, WEIR_LAYOUT_UNIFIED);
+    feed_text(&r, 0, "The sun is");
+    int32_t last = ops->seq_pos_max(r.context, 0);
+    float *before = row_copy(&r, -1);
+
+    r.batch.n = 0;
+    assert_refused(ops->decode(r.context, &r.batch, error), WEIR_INVALID, "batch");
+    weir__batch_add(&r.batch, 100, last + 2, 0, true); /* a gap */
+    assert_refused(ops->decode(r.context, &r.batch, error), WEIR_INVALID, "batch");
+    r.batch.n = 0;
+    weir__batch_add(&r.batch, 100, last, 0, true); /* again */
+    assert_refused(ops->decode(r.context, &r.batch, error), WEIR_INVALID, "batch");
+    assert_null(ops->logits(r.context, -1));
+    assert_int_equal(ops->seq_pos_max(r.context, 0), last);
+    r.batch.n = r.info.n_batch + 1;
+    assert_refused(ops->decode(r.context, &r.batch, error), WEIR_INVALID, "batch");
+
+    /* as if nothing had happened */
+    int32_t id = 260;
+    assert_ok(feed(&r, 0, &id, 1, error));
+    float *after = row_copy(&r, -1);
+    ops->clear(r.context);
+    feed_text(&r, 0, "The sun is");
+    assert_row_is(&r, -1, before);
+    assert_ok(feed(&r, 0, &id, 1, error));
+    assert_row_is(&r, -1, after);
+    free(after);
+    free(before);
+    rig_fini(&r);
+}
+
+static void no_cells_left(void **state)
+{
+    (void)state;
+    for (int layout = WEIR_LAYOUT_UNIFIED; layout <= WEIR_LAYOUT_PER_SLOT; layout++) {
+        rig r;
+        rig_init(&r, 256, 1, (weir_layout)layout);
+        int32_t ids[200];
+        for (int i = 0; i < 200; i++) ids[i] = 300 + i;
+        assert_ok(feed(&r, 0, ids, 200, error));
+        assert_refused(feed(&r, 0, ids, 57, error), WEIR_NO_SPACE, "");
+        assert_int_equal(ops->seq_pos_max(r.context, 0), 199);
+        assert_ok(feed(&r, 0, ids, 56, error));
+        assert_refused(feed(&r, 0, ids, 1, error), WEIR_NO_SPACE, "");
+        assert_int_equal(ops->seq_pos_max(r.context, 0), 255);
+        assert_true(ops->seq_remove(r.context, 0, 10, -1));
+        assert_ok(feed(&r, 0, ids, 1, error));
+        rig_fini(&r);
+    }
+}
+
+static bool abort_now(void *user)
+{
+    ++*(int *)user;
+    return true;
+}
+
+static void a_pass_is_aborted(void **state)
+{
+    (void)state;
+    rig r;
+    rig_init(&r, 256, 1, WEIR_LAYOUT_AUTO);
+    int asked = 0;
+    int32_t ids[] = {100, 200, 300};
+    ops->set_abort(r.context, abort_now, &asked);
+    assert_refused(feed(&r, 0, ids, 3, error), WEIR_ABORTED, "");
+    assert_true(asked > 0);
+    assert_null(ops->logits(r.context, -1));
+    ops->set_abort(r.context, NULL, NULL);
+    ops->clear(r.context);
+    assert_ok(feed(&r, 0, ids, 3, error));
+    assert_true(chosen(&r) >= 0);
+    rig_fini(&r);
+}
+
+static void *generate_apart(void *out)
+{
+    rig r;
+    int32_t ids[256], *got = out;
+    rig_init(&r, 512, 1, WEIR_LAYOUT_AUTO);
+    size_t n = tokens_of(PROMPT, true, ids, N_ELEMENTS(ids));
+    assert_ok(feed(&r, 0, ids, n, error));
+    for (int i = 0; i < 32; i++) {
+        got[i] = chosen(&r);
+        assert_ok(feed(&r, 0, &got[i], 1, error));
+    }
+    rig_fini(&r);
+    return NULL;
+}
+
+static void two_contexts_at_once(void **state)
+{
+    (void)state;
+    int32_t got[2][32];
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, generate_apart, got[i]), 0);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+}
+
+/* ---- Embeddings ----------------------------------------------------------------------------------- */
+
+static void pooled_embeddings(void **state)
+{
+    (void)state;
+    weir_context_params params = rig_params(512, 2, WEIR_LAYOUT_UNIFIED);
+    params.embeddings = true;
+    params.pooling = WEIR_POOLING_MEAN;
+    params.n_ubatch = 8; /* smaller than the texts: an embedding takes one micro-batch all the same */
+    rig r;
+    rig_init_with(&r, &params);
+    assert_int_equal(r.info.pooling, WEIR_POOLING_MEAN);
+    assert_int_equal(ops->embedding_width(r.context), model_is.n_embd_out);
+    int32_t ids[2][64];
+    size_t n[2] = {tokens_of("A dog runs over the green field.", false, ids[0], 64),
+                   tokens_of("Quarterly profits rose by nine percent.", false, ids[1], 64)};
+    r.batch.n = 0;
+    for (int s = 0; s < 2; s++)
+        for (size_t i = 0; i < n[s]; i++) weir__batch_add(&r.batch, ids[s][i], (int32_t)i, s, true);
+    assert_ok(ops->decode(r.context, &r.batch, error));
+    ops->logits_ready(r.context);
+    const float *a = ops->embedding(r.context, -1, 0), *b = ops->embedding(r.context, -1, 1);
+    assert_non_null(a);
+    assert_non_null(b);
+    double dot = 0, aa = 0, bb = 0;
+    for (int32_t i = 0; i < model_is.n_embd_out; i++) {
+        assert_true(isfinite(a[i]) && isfinite(b[i]));
+        dot += (double)a[i] * (double)b[i];
+        aa += (double)a[i] * (double)a[i];
+        bb += (double)b[i] * (double)b[i];
+    }
+    assert_true(aa > 0 && bb > 0 && dot < 0.999 * sqrt(aa * bb));
+    assert_null(ops->embedding(r.context, 0, 0));
+    rig_fini(&r);
+}
+
+static void token_embeddings(void **state)
+{
+    (void)state;
+    weir_context_params params = rig_params(256, 1, WEIR_LAYOUT_AUTO);
+    params.embeddings = true;
+    params.pooling = WEIR_POOLING_NONE;
+    rig r;
+    rig_init_with(&r, &params);
+    feed_text(&r, 0, "one two three");
+    ops->logits_ready(r.context);
+    for (int32_t i = 0; i < r.batch.n; i++) {
+        const float *row = ops->embedding(r.context, i, 0);
+        assert_non_null(row);
+        assert_true(isfinite(row[0]) && row[0] != 0.0f);
+    }
+    assert_null(ops->embedding(r.context, r.batch.n, 0));
+    assert_null(ops->embedding(r.context, -1, 0));
+    rig_fini(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_such_file),
+        cmocka_unit_test(directory_is_no_model),
+        cmocka_unit_test(bytes_that_are_no_model),
+        cmocka_unit_test(truncated_model),
+        cmocka_unit_test(unknown_architecture),
+        cmocka_unit_test(load_is_watched_and_aborted),
+        cmocka_unit_test(load_survives_failing_allocations),
+        cmocka_unit_test(describe_agrees_with_llama),
+        cmocka_unit_test(metadata),
+        cmocka_unit_test(vocabulary_without_weights),
+        cmocka_unit_test(a_device_computes),
+        cmocka_unit_test(tokens_and_back),
+        cmocka_unit_test(bytes_that_are_no_text),
+        cmocka_unit_test(special_tokens),
+        cmocka_unit_test(long_runs_in_any_vocabulary),
+        cmocka_unit_test(what_is_allotted),
+        cmocka_unit_test(every_kv_type),
+        cmocka_unit_test(contexts_that_cannot_be),
+        cmocka_unit_test(greedy_is_what_a_plain_loop_gives),
+        cmocka_unit_test(rows_are_those_of_their_entries),
+        cmocka_unit_test(rows_without_logits),
+        cmocka_unit_test(batches_that_are_refused),
+        cmocka_unit_test(no_cells_left),
+        cmocka_unit_test(a_pass_is_aborted),
+        cmocka_unit_test(two_contexts_at_once),
+        cmocka_unit_test(pooled_embeddings),
+        cmocka_unit_test(token_embeddings),
+    };
+    return RUN_MODEL_TESTS(tests);
+}
