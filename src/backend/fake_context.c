@@ -187,6 +187,30 @@ static void pool_add(weir__bcontext *context, int32_t seq, const float *vector)
     }
 }
 
+/* Where the part of a pass begins over which a sequence of `count` tokens is pooled. Lanes are computed in
+ * parts of equal length, as llama.cpp does it: 7, 8 and 7 tokens are three times 7, then once 1. */
+static int32_t pool_start(const weir__bcontext *context, const int32_t *counts, int32_t count)
+{
+    int32_t start = 0;
+    if (context->info.layout != WEIR_LAYOUT_PER_SLOT) return 0;
+    for (int32_t i = 0; i < context->info.n_seq_max; i++)
+        if (counts[i] < count && counts[i] > start) start = counts[i];
+    return start;
+}
+
+static void vectors_make(weir__bcontext *context, const weir__batch *batch)
+{
+    int32_t counts[WEIR__SEQ_MAX] = {0}, seen[WEIR__SEQ_MAX] = {0};
+    for (int32_t i = 0; i < batch->n; i++) counts[batch->seq[i]]++;
+    for (int32_t i = 0; i < batch->n; i++) {
+        int32_t id = batch->seq[i];
+        const weir__fake_seq *seq = &context->seqs[id];
+        float *vector = context->vectors + (size_t)i * WEIR__FAKE_WIDTH;
+        vector_make(seq->hash[seq->n - counts[id] + seen[id]], vector);
+        if (seen[id]++ >= pool_start(context, counts, counts[id])) pool_add(context, id, vector);
+    }
+}
+
 static void row_make(weir__bcontext *context, int32_t i, const weir__fake_seq *seq)
 {
     weir__bmodel *model = context->model;
@@ -257,14 +281,9 @@ weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch,
         weir__fake_seq *seq = &context->seqs[batch->seq[i]];
         weir__fake_seq_append(context, batch->seq[i], batch->token[i], batch->pos[i]);
         context->row_of[i] = -1;
-        if (context->embeddings) {
-            float *vector = context->vectors + (size_t)i * WEIR__FAKE_WIDTH;
-            vector_make(seq->hash[seq->n - 1], vector);
-            pool_add(context, batch->seq[i], vector);
-        } else if (batch->logits[i] != 0) {
-            row_make(context, i, seq);
-        }
+        if (!context->embeddings && batch->logits[i] != 0) row_make(context, i, seq);
     }
+    if (context->embeddings) vectors_make(context, batch);
     context->n_entries = batch->n;
     log_add(context, batch);
     atomic_fetch_add(&hooks->n_passes, 1);

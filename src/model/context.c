@@ -63,7 +63,8 @@ static void complete(const weir_model *model, weir_context_params *params)
     if (params->n_ubatch > params->n_batch || params->embeddings) params->n_ubatch = params->n_batch;
     if (params->n_threads == 0) params->n_threads = weir__cpu_count();
     if (params->n_threads_batch == 0) params->n_threads_batch = params->n_threads;
-    if (params->layout == WEIR_LAYOUT_AUTO) params->layout = weir__layout_auto(params->n_seq_max);
+    if (params->layout == WEIR_LAYOUT_AUTO)
+        params->layout = params->embeddings ? WEIR_LAYOUT_UNIFIED : weir__layout_auto(params->n_seq_max);
 }
 
 weir_status weir_context_create(weir_model *model, const weir_context_params *params, weir_context **context,

@@ -130,6 +130,18 @@ weir_status weir_embeddings(weir_context *context, int32_t seq, weir_normalize n
 
 /* ---- Many texts ----------------------------------------------------------------------------------- */
 
+/* Whether the next input can share the pass of those before it. llama.cpp cuts a pass over lanes into parts
+ * of equal length, and pools each sequence over the last of its parts: there, texts of one length go
+ * together. */
+static bool joins(const weir_context *context, const weir_tokens *inputs, size_t n)
+{
+    bool pools_parts =
+        context->info.layout == WEIR_LAYOUT_PER_SLOT && context->info.pooling != WEIR_POOLING_NONE;
+    return n < (size_t)context->info.n_seq_max &&
+           inputs[n].n <= (size_t)(context->batch.capacity - context->batch.n) &&
+           !(pools_parts && inputs[n].n != inputs[0].n);
+}
+
 /* Computes as many inputs as go into one pass; *n_done is how many, *n_written the floats. */
 static weir_status embed_some(weir_context *context, const weir_tokens *inputs, size_t n_inputs,
                               weir_normalize normalize, float *out, size_t *n_done, size_t *n_written,
@@ -139,8 +151,7 @@ static weir_status embed_some(weir_context *context, const weir_tokens *inputs, 
     size_t n = 0, width = weir_embedding_width(context), written = 0;
     weir__context_clear(context);
     context->batch.n = 0;
-    while (n < n_inputs && n < (size_t)context->info.n_seq_max &&
-           inputs[n].n <= (size_t)(context->batch.capacity - context->batch.n)) {
+    while (n < n_inputs && joins(context, inputs, n)) {
         batch_add(context, inputs[n].ids, inputs[n].n, (int32_t)n);
         n++;
     }

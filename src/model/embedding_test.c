@@ -6,9 +6,10 @@
 #define WIDTH WEIR__FAKE_WIDTH
 
 static const int32_t abc[] = {'a', 'b', 'c'}, xy[] = {'x', 'y'}, q[] = {'q'};
-static const weir_tokens inputs[] = {{abc, 3}, {xy, 2}, {q, 1}, {abc, 2}, {abc, 3}};
+static const weir_tokens inputs[] = {{abc, 3}, {xy, 2}, {abc, 2}, {q, 1}, {abc, 3}};
 
-static weir_context *make(weir_model *model, int32_t n_batch, int32_t n_seq, weir_pooling pooling)
+static weir_context *make_with(weir_model *model, int32_t n_batch, int32_t n_seq, weir_pooling pooling,
+                               weir_layout layout)
 {
     weir_context *context = NULL;
     weir_context_params params = weir_context_params_default();
@@ -16,8 +17,14 @@ static weir_context *make(weir_model *model, int32_t n_batch, int32_t n_seq, wei
     params.n_seq_max = n_seq;
     params.embeddings = true;
     params.pooling = pooling;
+    params.layout = layout;
     assert_ok(weir_context_create(model, &params, &context, error));
     return context;
+}
+
+static weir_context *make(weir_model *model, int32_t n_batch, int32_t n_seq, weir_pooling pooling)
+{
+    return make_with(model, n_batch, n_seq, pooling, WEIR_LAYOUT_AUTO);
 }
 
 static double length_of(const float *vector, size_t n)
@@ -47,15 +54,21 @@ static void test_a_texts_embedding_is_its_own_in_any_company(void **state)
     (void)state;
     static const struct {
         int32_t n_batch, n_seq;
+        weir_layout layout;
         int passes;
-    } shapes[] = {{64, 8, 1}, {64, 1, 5}, {64, 2, 3}, {3, 8, 4}, {5, 2, 3}};
+    } shapes[] = {
+        {64, 8, WEIR_LAYOUT_AUTO, 1},    {64, 1, WEIR_LAYOUT_AUTO, 5},   {64, 2, WEIR_LAYOUT_UNIFIED, 3},
+        {3, 8, WEIR_LAYOUT_AUTO, 4},     {5, 2, WEIR_LAYOUT_UNIFIED, 3}, {64, 8, WEIR_LAYOUT_PER_SLOT, 4},
+        {3, 8, WEIR_LAYOUT_PER_SLOT, 5},
+    };
     static const weir_pooling poolings[] = {WEIR_POOLING_UNSPECIFIED, WEIR_POOLING_MEAN, WEIR_POOLING_CLS,
                                             WEIR_POOLING_LAST};
     for (size_t p = 0; p < N_ELEMENTS(poolings); p++) {
         float alone[5][WIDTH], together[5][WIDTH];
         for (size_t i = 0; i < N_ELEMENTS(shapes); i++) {
             weir_model *model = fake_load("");
-            weir_context *context = make(model, shapes[i].n_batch, shapes[i].n_seq, poolings[p]);
+            weir_context *context =
+                make_with(model, shapes[i].n_batch, shapes[i].n_seq, poolings[p], shapes[i].layout);
             size_t n = 0;
             assert_int_equal(weir_embedding_width(context), WIDTH);
             assert_ok(weir_embed(context, inputs, 5, WEIR_NORMALIZE_L2, together[0], 5 * WIDTH, &n, error));
@@ -103,14 +116,14 @@ static void test_normalization(void **state)
 static void test_without_pooling_each_token_has_its_vector(void **state)
 {
     (void)state;
-    float rows[6][WIDTH], last[WIDTH], pooled[WIDTH];
+    float rows[7][WIDTH], last[WIDTH], pooled[WIDTH];
     size_t n = 0;
     weir_model *model = fake_load("");
     weir_context *context = make(model, 4, 3, WEIR_POOLING_NONE);
     assert_refused(weir_embed(context, inputs, 3, WEIR_NORMALIZE_NONE, rows[0], 3 * WIDTH, &n, error),
                    WEIR_TOO_LONG, "capacity");
-    assert_int_equal(n, 6 * WIDTH);
-    assert_ok(weir_embed(context, inputs, 3, WEIR_NORMALIZE_NONE, rows[0], 6 * WIDTH, &n, error));
+    assert_int_equal(n, 7 * WIDTH);
+    assert_ok(weir_embed(context, inputs, 3, WEIR_NORMALIZE_NONE, rows[0], 7 * WIDTH, &n, error));
     assert_ok(weir_embed_decode(context, xy, 2, 1, error));
     assert_ok(weir_embeddings(context, 1, WEIR_NORMALIZE_NONE, last, WIDTH, error));
     assert_memory_equal(last, rows[4], sizeof last);
