@@ -24,6 +24,9 @@ else
 fi
 compile() {
     if [ $# -gt 0 ]; then set -- --target "$@"; fi
+    case $preset in # all the warnings, not only the first file's
+    *-werror) if [ -f "$build/build.ninja" ]; then set -- "$@" -- -k 0; else set -- "$@" -- -k; fi ;;
+    esac
     cmake --build "$build" -j "$(job_count)" "$@"
 }
 watch "configuring weir ($preset)" "$build/configure.log" cmake --preset "$preset"

@@ -26,17 +26,23 @@ step() { # step NAME COMMAND...
         say "FAILED: $name ($((SECONDS - started)) s)"
     fi
 }
-# The product's own C, one process for each file; what .clang-tidy asks for is an error.
-lint_file() { clang-tidy -p build/clang-werror --quiet "$1" 2>/dev/null || { echo "in $1"; exit 1; }; }
+# The product's own C, one process for each file; what .clang-tidy asks for is an error. Findings with the way that
+# leads to them are in the log, one line each at its end.
+lint_file() { clang-tidy -p build/clang-werror --quiet "$1" 2>/dev/null; }
 export -f lint_file
 check_lint() {
+    local status=0
     [ -f build/clang-werror/compile_commands.json ] || cmake --preset clang-werror || return 1
     python3 -c '
 import json, os
 for e in json.load(open("build/clang-werror/compile_commands.json")):
     f = os.path.relpath(e["file"])
     if f.split("/")[0] in ("src", "cli", "server") and f.endswith(".c") and not f.endswith("_test.c"): print(f)' |
-        sort -u | xargs -P "$(job_count)" -I {} bash -c 'lint_file {}'
+        sort -u | xargs -P "$(job_count)" -I {} bash -c 'lint_file {}' >$logs/lint.findings || status=$?
+    cat $logs/lint.findings
+    echo "findings:"
+    grep -E '(error|warning): ' $logs/lint.findings | sed "s|^$weir_root/||" | sort -u
+    return $status
 }
 
 # libweir.so shows the functions that weir.h declares: all of them, and nothing else.

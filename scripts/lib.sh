@@ -79,7 +79,9 @@ watch() {
     [ -t 2 ] && [ "$last" -gt 0 ] && printf '\r\033[K' >&2
     if [ "$status" -ne 0 ]; then
         say "failed with status $status: $label"
-        tail -n "${WEIR_LOG_LINES:-60}" "$log" | sed 's/^/    /' >&2
+        # What a build did without trouble is left out.
+        grep -vE '^\[ *[0-9]+[/%].*(Building|Linking|Creating|Built target)' "$log" |
+            tail -n "${WEIR_LOG_LINES:-60}" | sed 's/^/    /' >&2 || true
         say "the whole log: $log"
     fi
     return "$status"
