@@ -83,11 +83,13 @@ typedef struct weir__shim_message {
     size_t content_length, reasoning_length;
     const weir__shim_call *calls; /* [n_calls] */
     size_t n_calls;
+    bool broken;
     void *owner;
 } weir__shim_message;
 
-/* partial: more may come. BACKEND: the text does not have the form. */
-weir_status weir__shim_chat_parse(const weir__shim_chat *chat, const char *text, size_t length, bool partial,
+/* whole: the text must have the form from end to end; else it may break off anywhere, and `broken` tells that
+ * no more text could make it have the form. BACKEND: there is no message. */
+weir_status weir__shim_chat_parse(const weir__shim_chat *chat, const char *text, size_t length, bool whole,
                                   weir__shim_message *message, weir_error *error);
 void weir__shim_message_fini(weir__shim_message *message);
 

@@ -384,14 +384,15 @@ static int compare_ids(const void *a, const void *b)
     return (first > second) - (first < second);
 }
 
-/* The one token that the text is, or -1. */
-static int32_t single_token(const weir_model *model, const char *text)
+/* *token is the one token that the text is, or -1. */
+static weir_status single_token(const weir_model *model, const char *text, int32_t *token, weir_error *error)
 {
     int32_t tokens[2];
     size_t n = 0;
     weir_status status =
         model->ops->tokenize(model->model, text, strlen(text), false, true, tokens, 2, &n, NULL);
-    return status == WEIR_OK && n == 1 ? tokens[0] : -1;
+    *token = status == WEIR_OK && n == 1 ? tokens[0] : -1;
+    return status == WEIR_NO_MEMORY ? no_memory(error) : WEIR_OK;
 }
 
 static weir_status read_lists(weir_chat *chat, const weir__shim_chat_view *view, weir_error *error)
@@ -404,7 +405,10 @@ static weir_status read_lists(weir_chat *chat, const weir__shim_chat_view *view,
         if (stop[0] != '\0') chat->stops[chat->n_stops++] = stop;
     }
     for (size_t i = 0; i < view->n_preserved; i++) {
-        int32_t token = single_token(chat->model, weir__shim_chat_preserved(chat->reader, i));
+        int32_t token;
+        weir_status status =
+            single_token(chat->model, weir__shim_chat_preserved(chat->reader, i), &token, error);
+        if (status != WEIR_OK) return status;
         if (token >= 0) chat->preserved[chat->n_preserved++] = token;
     }
     qsort(chat->preserved, chat->n_preserved, sizeof *chat->preserved, compare_ids);
@@ -423,7 +427,11 @@ static weir_status read_triggers(weir_chat *chat, const weir__shim_chat_view *vi
     for (size_t i = 0; i < view->n_triggers; i++) {
         weir__trigger *t = &chat->triggers[i];
         const char *value = weir__shim_chat_trigger(chat->reader, i, &t->kind);
-        t->token = t->kind == 0 || t->kind == 3 ? single_token(chat->model, value) : -1;
+        t->token = -1;
+        if (t->kind == 0 || t->kind == 3) {
+            weir_status status = single_token(chat->model, value, &t->token, error);
+            if (status != WEIR_OK) return status;
+        }
         if (t->token >= 0)
             t->kind = 3;
         else if (t->kind == 3)
@@ -458,7 +466,7 @@ static weir_status read_grammar(weir_chat *chat, const weir__shim_chat_view *vie
         chat->grammar.lazy = view->lazy;
         if (view->lazy && view->n_triggers == 0) return WEIR_OK; /* it could never begin */
         if (view->lazy && (status = read_triggers(chat, view, error)) != WEIR_OK) return status;
-        if ((status = weir_grammar_check(chat->grammar_text, NULL, error)) != WEIR_OK) return status;
+        if ((status = weir__grammar_check_ending(chat->grammar_text, error)) != WEIR_OK) return status;
         if (!view->lazy && view->generation_prompt[0] != '\0')
             chat->grammar.prefill = view->generation_prompt;
     }

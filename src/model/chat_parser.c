@@ -151,21 +151,29 @@ static void make_id(char id[40])
     snprintf(id, 40, "call_%016llx%08x", (unsigned long long)words[0], (unsigned)(words[1] >> 32));
 }
 
-/* Moves `settled` behind the next place where these bytes stand, or to the end when they stand nowhere (they
- * were unescaped, say). */
-static void settle(weir_chat_parser *p, const char *bytes, size_t n)
+/* The end of the next place after `settled` where these bytes stand, or 0. */
+static size_t find_raw(const weir_chat_parser *p, const char *bytes, size_t n)
 {
     const char *from = p->raw.bytes + p->settled, *end = p->raw.bytes + p->raw.n;
     while (n > 0 && (size_t)(end - from) >= n) {
         const char *at = memchr(from, bytes[0], (size_t)(end - from) - n + 1);
         if (at == NULL) break;
-        if (memcmp(at, bytes, n) == 0) {
-            p->settled = (size_t)(at - p->raw.bytes) + n;
-            return;
-        }
+        if (memcmp(at, bytes, n) == 0) return (size_t)(at - p->raw.bytes) + n;
         from = at + 1;
     }
-    p->settled = p->raw.n;
+    return 0;
+}
+
+/* Moves `settled` behind what was delivered. Leading space may come from the prompt. What stands nowhere was
+ * unescaped, say: then all that there is counts as settled. False: that was so. */
+static bool settle(weir_chat_parser *p, const char *bytes, size_t n)
+{
+    size_t end = 0, skip = 0;
+    while (skip < n && (end = find_raw(p, bytes + skip, n - skip)) == 0 && strchr(" \t\r\n", bytes[skip]) != NULL)
+        skip++;
+    if (end != 0) p->settled = end;
+    else if (skip < n) p->settled = p->raw.n;
+    return end != 0;
 }
 
 /* ---- Messages ---- */
@@ -196,8 +204,7 @@ static bool deliver_text(weir_chat_parser *p, weir_delta_kind kind, const char *
     size_t sent = kind == WEIR_DELTA_CONTENT ? p->content.n : p->reasoning.n;
     if (n <= sent) return true;
     if (!deliver(p, kind, now + sent, n - sent)) return false;
-    settle(p, now + sent, n - sent);
-    p->verbatim = p->settled == p->raw.n;
+    p->verbatim = settle(p, now + sent, n - sent) && p->settled == p->raw.n;
     p->verbatim_kind = kind;
     return true;
 }
@@ -264,21 +271,21 @@ static bool deliver_message(weir_chat_parser *p, const weir__shim_message *m, bo
 typedef struct parse {
     const weir_chat_parser *parser;
     weir__shim_message *message;
-    bool partial;
+    bool whole;
     weir_status status;
 } parse;
 
 static void run_parse(void *user)
 {
     parse *a = user;
-    a->status = weir__shim_chat_parse(a->parser->reader, a->parser->raw.bytes, a->parser->raw.n, a->partial,
+    a->status = weir__shim_chat_parse(a->parser->reader, a->parser->raw.bytes, a->parser->raw.n, a->whole,
                                       a->message, NULL);
 }
 
 /* WEIR_OK: *m is a message that goes on; WEIR_BACKEND: there is none; NO_MEMORY. */
-static weir_status parse_raw(const weir_chat_parser *p, bool partial, weir__shim_message *m)
+static weir_status parse_raw(const weir_chat_parser *p, bool whole, weir__shim_message *m)
 {
-    parse a = {p, m, partial, WEIR_OK};
+    parse a = {p, m, whole, WEIR_OK};
     memset(m, 0, sizeof *m);
     if (p->brackets > BRACKETS_MAX) return WEIR_BACKEND;
     if (p->brackets <= BRACKETS_HERE)
@@ -294,39 +301,43 @@ static weir_status parse_raw(const weir_chat_parser *p, bool partial, weir__shim
 static weir_status read_more(weir_chat_parser *p, weir_error *error)
 {
     weir__shim_message m;
-    weir_status status = parse_raw(p, true, &m);
+    bool ok = true;
+    weir_status status = parse_raw(p, false, &m);
     if (status == WEIR_NO_MEMORY) return no_memory(error);
     p->parsed = p->raw.n;
-    if (status != WEIR_OK) {
-        p->verbatim = false;
-        if (p->failing == SIZE_MAX) p->failing = p->raw.n;
-        if (p->raw.n - p->failing < PATIENCE) return WEIR_OK;
-        return deliver_rest(p) ? WEIR_OK : no_memory(error);
+    p->verbatim = false;
+    if (status == WEIR_OK && !m.broken)
+        p->failing = SIZE_MAX;
+    else if (p->failing == SIZE_MAX)
+        p->failing = p->raw.n;
+    if (status == WEIR_OK) {
+        ok = deliver_message(p, &m, false);
+        weir__shim_message_fini(&m);
     }
-    p->failing = SIZE_MAX;
-    bool ok = deliver_message(p, &m, false);
-    weir__shim_message_fini(&m);
+    if (ok && p->failing != SIZE_MAX && p->raw.n - p->failing >= PATIENCE) ok = deliver_rest(p);
     return ok ? WEIR_OK : no_memory(error);
 }
 
-/* The text is complete. A form that it does not have in full it may still have as far as it goes: then that
- * counts, and the rest is content. */
+/* The text is complete. A form that it does not have from end to end it may still have as far as it goes:
+ * then that counts, and the rest is content. Only where it breaks off after a call the rest is dropped: it is
+ * markup that ends the call, or a call that has not got its name. */
 static weir_status read_end(weir_chat_parser *p, weir_error *error)
 {
     weir__shim_message m;
-    bool whole = true, ok = true;
-    weir_status status = parse_raw(p, false, &m);
+    bool whole = true, ok = true, drop = false;
+    weir_status status = parse_raw(p, true, &m);
     if (status == WEIR_BACKEND) {
         whole = false;
-        status = parse_raw(p, true, &m);
+        status = parse_raw(p, false, &m);
     }
     if (status == WEIR_NO_MEMORY) return no_memory(error);
     if (status == WEIR_OK) {
-        /* In a text that breaks off, a call whose name is not certain is none. */
+        /* Where the text breaks off, a call whose name is not certain is none. */
         ok = deliver_message(p, &m, whole);
+        drop = whole || (!m.broken && p->n_calls > 0 && p->calls[0].begun);
         weir__shim_message_fini(&m);
     }
-    if (ok && (status != WEIR_OK || !whole)) ok = deliver_rest(p);
+    if (ok && !drop) ok = deliver_rest(p);
     return ok ? WEIR_OK : no_memory(error);
 }
 
@@ -356,7 +367,7 @@ static weir_status read_raw(weir_chat_parser *p, weir_error *error)
 static void read_prefill(weir_chat_parser *p)
 {
     weir__shim_message m;
-    if (parse_raw(p, true, &m) != WEIR_OK) return;
+    if (parse_raw(p, false, &m) != WEIR_OK) return;
     bool ok = append(&p->content, m.content, m.content_length) &&
               append(&p->reasoning, m.reasoning, m.reasoning_length);
     if (!ok) p->content.n = p->reasoning.n = 0;

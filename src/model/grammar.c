@@ -522,7 +522,7 @@ static bool parse_rule(parser *p)
 
 /* ---- The check ---- */
 
-static bool check_rules(parser *p, const char *root)
+static bool check_rules(parser *p, const char *root, bool ends)
 {
     for (size_t i = 0; i < p->n_rules; i++) {
         const weir__grammar_rule *r = &p->rules[i];
@@ -534,11 +534,12 @@ static bool check_rules(parser *p, const char *root)
                                     "the grammar has no rule '%.100s' to begin with", root);
         return false;
     }
-    p->status = weir__grammar_rules_check(p->rules, p->n_rules, p->error);
+    p->status = weir__grammar_rules_check(p->rules, p->n_rules, ends ? find_rule(p, root, strlen(root)) : -1,
+                                          p->error);
     return p->status == WEIR_OK;
 }
 
-weir_status weir_grammar_check(const char *grammar, const char *root, weir_error *error)
+static weir_status check(const char *grammar, const char *root, bool ends, weir_error *error)
 {
     if (grammar == NULL) return weir__error_set(error, WEIR_INVALID, "grammar", "grammar is NULL");
     if (root == NULL) root = "root";
@@ -565,11 +566,21 @@ weir_status weir_grammar_check(const char *grammar, const char *root, weir_error
     }
     while (*p.pos != '\0')
         if (!parse_rule(&p)) goto out;
-    check_rules(&p, root);
+    check_rules(&p, root, ends);
 out:
     for (size_t i = 0; i < p.n_rules; i++) weir__mem_free(p.rules[i].body.items);
     weir__mem_free(p.rules);
     return p.status;
+}
+
+weir_status weir_grammar_check(const char *grammar, const char *root, weir_error *error)
+{
+    return check(grammar, root, false, error);
+}
+
+weir_status weir__grammar_check_ending(const char *grammar, weir_error *error)
+{
+    return check(grammar, NULL, true, error);
 }
 
 /* ---- JSON Schema ---- */
@@ -587,7 +598,7 @@ weir_status weir__grammar_from_schema(const json_t *rewritten, char **grammar, w
     if (schema == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, "schema", "out of memory for the schema");
     weir_status status = weir__shim_schema_to_grammar(schema, &text, error);
-    if (status == WEIR_OK) status = weir_grammar_check(text, NULL, error);
+    if (status == WEIR_OK) status = weir__grammar_check_ending(text, error);
     weir__mem_free(schema);
     if (status == WEIR_OK)
         *grammar = text;

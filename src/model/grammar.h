@@ -15,6 +15,9 @@
 #define WEIR__GRAMMAR_CHAIN_MAX    1000    /* rules that begin with one another */
 #define WEIR__GRAMMAR_CALLS_MAX    4000000 /* of its search for left recursion, which repeats itself */
 
+/* As weir_grammar_check, for grammars made of schemas: GRAMMAR also where no finite text satisfies them. */
+weir_status weir__grammar_check_ending(const char *grammar, weir_error *error);
+
 /* A schema that weir__schema_rewrite has made, as GBNF; the text is freed with weir_free. */
 weir_status weir__grammar_from_schema(const json_t *rewritten, char **grammar, weir_error *error);
 

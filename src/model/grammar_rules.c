@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/grammar_rules.h"
 
+#include <string.h>
+
 #include "base/error.h"
 #include "base/mem.h"
 #include "model/grammar.h"
@@ -24,10 +26,10 @@ static bool refuse_rule(walk *w, uint32_t i, const char *what)
 
 static const char too_many_chains[] = "begins with too long or too many chains of other rules";
 
-/* Marks the rules that can match nothing, by repeated passes in both directions: a chain of rules is settled
- * in few passes whichever way it is written, and by longer ones than the limit the work is not worth doing.
- */
-static bool find_nullable(walk *w, uint8_t *nullable)
+/* Marks the rules that can match nothing or, with `terminals`, those that can match anything and come to an
+ * end. By repeated passes in both directions: a chain of rules is settled in few passes whichever way it is
+ * written, and by longer ones than the limit the work is not worth doing. */
+static bool mark(walk *w, uint8_t *marks, bool terminals)
 {
     bool changed = true;
     for (int pass = 0; changed; pass++) {
@@ -35,17 +37,17 @@ static bool find_nullable(walk *w, uint8_t *nullable)
         changed = false;
         for (size_t k = 0; k < w->n_rules; k++) {
             size_t r = pass % 2 == 0 ? k : w->n_rules - 1 - k;
-            if (nullable[r]) continue;
+            if (marks[r]) continue;
             bool all = true;
             for (const weir__grammar_element *e = w->rules[r].body.items;; e++) {
                 if (e->kind == ELEMENT_END || e->kind == ELEMENT_ALTERNATIVE) {
                     if (all) {
-                        nullable[r] = 1;
+                        marks[r] = 1;
                         changed = true;
                     }
                     if (all || e->kind == ELEMENT_END) break;
                     all = true;
-                } else if (e->kind == ELEMENT_TERMINAL || !nullable[e->rule]) {
+                } else if (e->kind == ELEMENT_TERMINAL ? !terminals : !marks[e->rule]) {
                     all = false;
                 }
             }
@@ -202,7 +204,8 @@ static bool check_loops(walk *w, notes *n)
     return true;
 }
 
-weir_status weir__grammar_rules_check(const weir__grammar_rule *rules, size_t n_rules, weir_error *error)
+weir_status weir__grammar_rules_check(const weir__grammar_rule *rules, size_t n_rules, int32_t ends,
+                                      weir_error *error)
 {
     walk w = {rules, n_rules, error, WEIR_OK};
     notes n = {0};
@@ -224,7 +227,15 @@ weir_status weir__grammar_rules_check(const weir__grammar_rule *rules, size_t n_
         goto out;
     }
     find_empty(&w, n.empty);
-    if (find_nullable(&w, n.nullable) && check_search(&w, &n)) check_loops(&w, &n);
+    if (ends >= 0) {
+        if (!mark(&w, n.state, true)) goto out;
+        if (!n.state[ends]) {
+            refuse_rule(&w, (uint32_t)ends, "never comes to an end: its recursion has no way out");
+            goto out;
+        }
+        memset(n.state, UNSEEN, count);
+    }
+    if (mark(&w, n.nullable, false) && check_search(&w, &n)) check_loops(&w, &n);
 out:
     weir__mem_free(n.stack);
     weir__mem_free(n.component);

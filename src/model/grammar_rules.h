@@ -34,7 +34,9 @@ typedef struct weir__grammar_rule {
 } weir__grammar_rule;
 
 /* Whether the rules, all defined, can be used: no left recursion, and nothing that llama.cpp's search for it
- * does not survive. Errors: GRAMMAR (line and rule), NO_MEMORY. */
-weir_status weir__grammar_rules_check(const weir__grammar_rule *rules, size_t n_rules, weir_error *error);
+ * does not survive. ends: a rule that must be able to come to an end, or -1. Errors: GRAMMAR (line and rule),
+ * NO_MEMORY. */
+weir_status weir__grammar_rules_check(const weir__grammar_rule *rules, size_t n_rules, int32_t ends,
+                                      weir_error *error);
 
 #endif

@@ -293,6 +293,19 @@ static json_t *flat_node(weir__schema_walk *w, const json_t *schema)
     return mask == 0 ? NULL : of_types(w, schema, mask);
 }
 
+/* What templates that print parameters may rely on, beside what the converter reads. */
+static bool keep_annotations(const json_t *schema, json_t *result)
+{
+    static const char *const kept[] = {"type", "title", "description"};
+    if (!json_is_object(schema) || !json_is_object(result)) return true;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        json_t *value = json_object_get(schema, kept[i]);
+        if (value == NULL || json_object_get(result, kept[i]) != NULL) continue;
+        if (json_object_set(result, kept[i], value) != 0) return false;
+    }
+    return true;
+}
+
 json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema)
 {
     static const char *const allowed[] = {"$ref", NULL};
@@ -330,7 +343,9 @@ json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema)
         result = flat_node(w, schema);
     }
     w->depth--;
-    return result;
+    if (keep_annotations(schema, result)) return result;
+    json_decref(result);
+    return weir__schema_no_memory(w);
 }
 
 weir_status weir__schema_rewrite(const json_t *schema, const char *where, const char *tag, bool inline_root,

@@ -237,6 +237,7 @@ static const struct refusal {
     {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\",\"minProperties\":1}}}", "/properties/a",
      "'minProperties'"},
     {"{\"properties\":{\"a\":{\"$id\":\"x\"}}}", "/properties/a", "'$id'"},
+    {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "grammar", "never comes to an end"},
     {"{\"$dynamicRef\":\"#x\"}", "", "'$dynamicRef'"},
 };
 
@@ -532,7 +533,9 @@ static void test_never_weaker(void **state)
         weir_status status = weir_grammar_from_json_schema(text, WEIR_NUL, &grammar, &error);
         if (status != WEIR_OK) {
             if (status != WEIR_GRAMMAR) fail_msg("%s: %s", text, error.message);
-            if (strstr(error.message, "line ") == error.message) fail_msg("%s: %s", text, error.message);
+            /* The rewritten schema always has a grammar, though perhaps one without an end. */
+            if (strstr(error.message, "line ") == error.message && strstr(error.message, "to an end") == NULL)
+                fail_msg("%s: %s", text, error.message);
             n_refused++;
             assert_true(n_refused < 20 * SCHEMAS);
         } else {

@@ -1,0 +1,591 @@
+/* chat_parser_test.c: answers of several model families, however they are cut into pieces, and broken ones.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "model/chat.h"
+
+static const char tools[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"description\":\"Weather\","
+    "\"parameters\":"
+    "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\"}},"
+    "\"required\":[\"city\"]}}},"
+    "{\"type\":\"function\",\"function\":{\"name\":\"get_weather_map\",\"parameters\":{\"type\":\"object\","
+    "\"properties\":"
+    "{\"zoom\":{\"type\":\"number\"},\"layers\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}}}}}]";
+
+static weir_model *model;
+
+static int load(void **state)
+{
+    (void)state;
+    return weir_model_load("fake:", NULL, &model, NULL) == WEIR_OK ? 0 : -1;
+}
+
+static int unload(void **state)
+{
+    (void)state;
+    weir_model_release(model);
+    return 0;
+}
+
+/* A chat with a template that comes with the pinned source, or the built-in one for NULL; NULL: no such file.
+ */
+static weir_chat *chat_with(const char *name, bool with_tools)
+{
+    char path[1024], *source = NULL;
+    weir_chat *chat = NULL;
+    weir_error error = {0};
+    weir_chat_params params = weir_chat_params_default();
+    weir_message message = {"user", "What is the weather in Paris?"};
+    if (name != NULL) {
+        const char *root = getenv("WEIR_LLAMA_SOURCE");
+        if (root == NULL || root[0] == '\0' || strcmp(weir_backend_version(), "none") == 0) return NULL;
+        snprintf(path, sizeof path, "%s/models/templates/%s.jinja", root, name);
+        FILE *file = fopen(path, "rb");
+        if (file == NULL) fail_msg("%s cannot be opened", path);
+        source = calloc(1, 1 << 18);
+        assert_non_null(source);
+        assert_true(fread(source, 1, (1 << 18) - 1, file) > 0);
+        fclose(file);
+    }
+    params.messages = &message;
+    params.n_messages = 1;
+    params.template_source = source;
+    params.tools_json = with_tools ? tools : NULL;
+    params.parallel_tool_calls = true;
+    if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK) fail_msg("%s: %s", name, error.message);
+    free(source);
+    return chat;
+}
+
+/* ---- What comes out ---- */
+
+typedef struct answer {
+    char content[8192], reasoning[8192];
+    struct {
+        char name[64], id[64], arguments[2048];
+    } calls[4];
+    size_t n_calls;
+} answer;
+
+static void take(weir_chat_parser *parser, answer *a)
+{
+    weir_delta d;
+    weir_status status;
+    while ((status = weir_chat_parser_next(parser, &d)) == WEIR_OK) {
+        assert_true(weir__utf8_valid(d.text, d.length));
+        assert_int_equal(d.text[d.length], '\0');
+        assert_int_equal(d.id != NULL, d.kind == WEIR_DELTA_TOOL_CALL);
+        char *to = a->content;
+        switch (d.kind) {
+        case WEIR_DELTA_CONTENT: break;
+        case WEIR_DELTA_REASONING: to = a->reasoning; break;
+        case WEIR_DELTA_TOOL_CALL:
+            assert_int_equal(d.index, a->n_calls);
+            assert_true(a->n_calls < 4 && d.length > 0 && d.length < 64);
+            strcpy(a->calls[a->n_calls].name, d.text);
+            snprintf(a->calls[a->n_calls].id, 64, "%s", d.id);
+            a->n_calls++;
+            continue;
+        case WEIR_DELTA_ARGUMENTS:
+            assert_int_equal(d.index, (int32_t)a->n_calls - 1);
+            assert_true(d.length > 0);
+            to = a->calls[d.index].arguments;
+            assert_true(strlen(to) + d.length < 2048);
+            strcat(to, d.text);
+            continue;
+        }
+        assert_true(d.length > 0);
+        assert_int_equal(d.index, -1);
+        assert_true(strlen(to) + d.length < 8192);
+        strcat(to, d.text);
+    }
+    assert_int_equal(status, WEIR_END);
+}
+
+/* Feeds the text in pieces of the lengths that next_length draws from *seed; 0: one byte each; 1: all at
+ * once. */
+static void read_answer(weir_chat *chat, const char *text, size_t cut, uint64_t *seed, answer *a)
+{
+    weir_chat_parser *parser = NULL;
+    size_t length = strlen(text);
+    memset(a, 0, sizeof *a);
+    assert_int_equal(weir_chat_parser_create(chat, &parser, NULL), WEIR_OK);
+    for (size_t i = 0; i < length || i == 0;) {
+        size_t n = length - i;
+        if (seed != NULL) {
+            *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            n = (size_t)(*seed >> 33) % 9;
+        } else if (cut > 0 && i < cut) {
+            n = cut;
+        } else if (cut == 0) {
+            n = 1;
+        }
+        if (n > length - i) n = length - i;
+        assert_int_equal(weir_chat_parser_feed(parser, text + i, n, false, NULL), WEIR_OK);
+        if (seed == NULL || (*seed >> 50) % 3 != 0) take(parser, a);
+        i += n;
+        if (length == 0) break;
+    }
+    assert_int_equal(weir_chat_parser_feed(parser, NULL, 0, true, NULL), WEIR_OK);
+    take(parser, a);
+    assert_int_equal(weir_chat_parser_feed(parser, "more", 4, false, NULL), WEIR_STATE);
+    weir_chat_parser_destroy(parser);
+}
+
+static bool same(const answer *a, const answer *b, bool ids)
+{
+    bool equal = strcmp(a->content, b->content) == 0 && strcmp(a->reasoning, b->reasoning) == 0 &&
+                 a->n_calls == b->n_calls;
+    for (size_t i = 0; equal && i < a->n_calls; i++)
+        equal = strcmp(a->calls[i].name, b->calls[i].name) == 0 &&
+                strcmp(a->calls[i].arguments, b->calls[i].arguments) == 0 &&
+                (!ids || strcmp(a->calls[i].id, b->calls[i].id) == 0);
+    return equal;
+}
+
+static void show(const char *what, const answer *a)
+{
+    print_message("%s: content [%s] reasoning [%s]", what, a->content, a->reasoning);
+    for (size_t i = 0; i < a->n_calls; i++)
+        print_message(" call %s %s %s", a->calls[i].id, a->calls[i].name, a->calls[i].arguments);
+    print_message("\n");
+}
+
+/* ---- Answers that have their form ---- */
+
+static const struct example {
+    const char *template;
+    bool tools;
+    const char *text, *content, *reasoning;
+    const char *calls[2][3]; /* name, arguments, id (NULL: made here) */
+} examples[] = {
+    {"Qwen-Qwen2.5-7B-Instruct",
+     true,
+     "Let me see.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\", \"days\": "
+     "3}}\n</tool_call>\n"
+     "<tool_call>\n{\"name\": \"get_weather_map\", \"arguments\": {\"zoom\": 1.5, \"layers\": [\"a\", "
+     "\"[{\"]}}\n</tool_call>",
+     "Let me see.\n",
+     "",
+     {{"get_weather", "{\"city\": \"Paris\", \"days\": 3}", NULL},
+      {"get_weather_map", "{\"zoom\": 1.5, \"layers\": [\"a\", \"[{\"]}", NULL}}},
+    {"Qwen-Qwen2.5-7B-Instruct",
+     true,
+     "2 < 3, {\"a\": [1]} and <tool> is no call.",
+     "2 < 3, {\"a\": [1]} and <tool> is no call.",
+     "",
+     {{NULL}}},
+    {"Qwen-Qwen2.5-7B-Instruct",
+     false,
+     "<tool_call> means nothing here",
+     "<tool_call> means nothing here",
+     "",
+     {{NULL}}},
+    {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use",
+     true,
+     "<tool_call>\n{\"name\": \"get_weather_map\", \"arguments\": {}}\n</tool_call>",
+     "",
+     "",
+     {{"get_weather_map", "{}", NULL}}},
+    {"Qwen-Qwen3-0.6B",
+     true,
+     "<think>\nParis, \xC3\xA9t\xC3\xA9 \xE2\x82\xAC.\n</think>\n\n<tool_call>\n{\"name\": \"get_weather\", "
+     "\"arguments\": {\"city\": "
+     "\"Par\\\"is\"}}\n</tool_call>",
+     "",
+     "Paris, \xC3\xA9t\xC3\xA9 \xE2\x82\xAC.\n",
+     {{"get_weather", "{\"city\": \"Par\\\"is\"}", NULL}}},
+    {"Qwen-Qwen3-0.6B",
+     false,
+     "<think>\na < b\n</think>\n\nFour </think> five",
+     "Four </think> five",
+     "a < b\n",
+     {{NULL}}},
+    {"meta-llama-Llama-3.1-8B-Instruct",
+     true,
+     "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}",
+     "",
+     "",
+     {{"get_weather", "{\"city\": \"Paris\"}", NULL}}},
+    {"meta-llama-Llama-3.1-8B-Instruct", true, "Sunny, I guess.", "Sunny, I guess.", "", {{NULL}}},
+    {"mistralai-Mistral-Nemo-Instruct-2407",
+     true,
+     "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}, \"id\": \"123456789\"}]",
+     "",
+     "",
+     {{"get_weather", "{\"city\": \"Paris\"}", "123456789"}}},
+    {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
+     false,
+     "Two and two.\n</think>\n\nIt is 4.",
+     "\n\nIt is 4.",
+     "\nTwo and two.\n",
+     {{NULL}}},
+    {"llama-cpp-deepseek-r1",
+     true,
+     "Hm.</think><\xEF\xBD\x9Ctool\xE2\x96\x81"
+     "calls\xE2\x96\x81"
+     "begin\xEF\xBD\x9C><\xEF\xBD\x9Ctool\xE2\x96\x81"
+     "call\xE2\x96\x81"
+     "begin\xEF\xBD\x9C>function<\xEF\xBD\x9Ctool\xE2\x96\x81sep\xEF\xBD\x9C>get_weather\n```json\n{\"city\":"
+     " \"Paris\"}\n```<\xEF\xBD\x9C"
+     "tool\xE2\x96\x81"
+     "call\xE2\x96\x81"
+     "end\xEF\xBD\x9C><\xEF\xBD\x9Ctool\xE2\x96\x81"
+     "calls\xE2\x96\x81"
+     "end\xEF\xBD\x9C>",
+     "",
+     "\nHm.",
+     {{"get_weather", "{\"city\": \"Paris\"}", NULL}}},
+    {"openai-gpt-oss-120b",
+     true,
+     "<|channel|>analysis<|message|>Need weather.<|end|><|start|>assistant<|channel|>commentary "
+     "to=functions.get_weather "
+     "<|constrain|>json<|message|>{\"city\":\"Paris\"}",
+     "",
+     "Need weather.",
+     {{"get_weather", "{\"city\":\"Paris\"}", NULL}}},
+    {"openai-gpt-oss-120b",
+     false,
+     "<|channel|>analysis<|message|>Easy.<|end|><|start|>assistant<|channel|>final<|message|>Four < five.",
+     "Four < five.",
+     "Easy.",
+     {{NULL}}},
+    {"meetkai-functionary-medium-v3.2",
+     true,
+     "get_weather\n{\"city\": \"Paris\"}",
+     "",
+     "",
+     {{"get_weather", "{\"city\": \"Paris\"}", NULL}}},
+    {"meetkai-functionary-medium-v3.2", true, "all\nIt is sunny.", "It is sunny.", "", {{NULL}}},
+    {"meetkai-functionary-medium-v3.1",
+     true,
+     "<function=get_weather>{\"city\": \"Paris\"}</function>",
+     "",
+     "",
+     {{"get_weather", "{\"city\": \"Paris\"}", NULL}}},
+    {"Qwen3-Coder",
+     true,
+     "Ok.\n<tool_call>\n<function=get_weather>\n<parameter=city>\nPar\"is "
+     "<b>\n</parameter>\n<parameter=days>\n3\n</parameter>\n"
+     "</function>\n</tool_call>",
+     "Ok.\n",
+     "",
+     {{"get_weather", "{\"city\":\"Par\\\"is <b>\",\"days\":3}", NULL}}},
+    {"moonshotai-Kimi-K2",
+     true,
+     "Hi<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"
+     "\"city\":\"Paris\"}"
+     "<|tool_call_end|><|tool_calls_section_end|>",
+     "Hi",
+     "",
+     {{"get_weather", "{\"city\":\"Paris\"}", "functions.get_weather:0"}}},
+    {"GLM-4.6",
+     true,
+     "<think>hm</think>\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</"
+     "tool_call>",
+     "",
+     "hm",
+     {{"get_weather", "{\"city\":\"Paris\"}", NULL}}},
+    {"LFM2-8B-A1B",
+     true,
+     "x<|tool_call_start|>[get_weather(city=\"Paris\", days=3)]<|tool_call_end|>",
+     "x",
+     "",
+     {{"get_weather", "{\"city\":\"Paris\",\"days\":3}", NULL}}},
+    {"google-gemma-4-31B-it",
+     true,
+     "<|tool_call>call:get_weather{city:<|\"|>Paris<|\"|>}<tool_call|>",
+     "",
+     "",
+     {{"get_weather", "{\"city\":\"Paris\"}", NULL}}},
+    {NULL,
+     false,
+     "plain <think>text</think> \xE2\x82\xAC",
+     "plain <think>text</think> \xE2\x82\xAC",
+     "",
+     {{NULL}}},
+};
+
+static void test_forms(void **state)
+{
+    (void)state;
+    uint64_t seed = 20261121;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    size_t n_run = 0;
+    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
+        const struct example *e = &examples[i];
+        weir_chat *chat = chat_with(e->template, e->tools);
+        static answer whole, split, wanted;
+        if (chat == NULL) continue;
+        n_run++;
+        memset(&wanted, 0, sizeof wanted);
+        strcpy(wanted.content, e->content);
+        strcpy(wanted.reasoning, e->reasoning);
+        for (; wanted.n_calls < 2 && e->calls[wanted.n_calls][0] != NULL; wanted.n_calls++) {
+            strcpy(wanted.calls[wanted.n_calls].name, e->calls[wanted.n_calls][0]);
+            strcpy(wanted.calls[wanted.n_calls].arguments, e->calls[wanted.n_calls][1]);
+        }
+        read_answer(chat, e->text, strlen(e->text), NULL, &whole);
+        if (!same(&whole, &wanted, false)) {
+            show("wanted", &wanted);
+            show("read", &whole);
+            fail_msg("%s: %s", e->template, e->text);
+        }
+        for (size_t k = 0; k < whole.n_calls; k++) {
+            const char *id = e->calls[k][2];
+            if (id != NULL)
+                assert_string_equal(whole.calls[k].id, id);
+            else
+                assert_true(strncmp(whole.calls[k].id, "call_", 5) == 0 && strlen(whole.calls[k].id) == 29);
+            if (k > 0) assert_string_not_equal(whole.calls[k].id, whole.calls[k - 1].id);
+        }
+        bool ids = e->calls[0][2] != NULL;
+        for (size_t cut = 0; cut < strlen(e->text) + 20; cut++) {
+            bool random = cut > strlen(e->text);
+            read_answer(chat, e->text, cut, random ? &seed : NULL, &split);
+            if (same(&split, &whole, ids)) continue;
+            show("whole", &whole);
+            show("split", &split);
+            fail_msg("%s, cut at %zu: %s", e->template, cut, e->text);
+        }
+        weir_chat_release(chat);
+    }
+    print_message("%zu answers\n", n_run);
+    if (n_run <= 1) skip();
+}
+
+/* ---- Answers that do not ---- */
+
+/* Text that must come out whole, whatever becomes of it: what was read is all in the given pieces. */
+static const struct broken {
+    const char *template, *text;
+    const char *content; /* when read at once */
+    const char *call;    /* its name, or NULL */
+    const char *arguments;
+} broken[] = {
+    {"Qwen-Qwen2.5-7B-Instruct", "a <tool_c", "a <tool_c", NULL, NULL},
+    {"Qwen-Qwen2.5-7B-Instruct", "<tool_call>\n{\"name\": \"get_wea", "<tool_call>\n{\"name\": \"get_wea",
+     NULL, NULL},
+    {"Qwen-Qwen2.5-7B-Instruct", "<tool_call>\n{\"name\": \"get_weather\"",
+     "<tool_call>\n{\"name\": \"get_weather\"", NULL, NULL},
+    {"Qwen-Qwen2.5-7B-Instruct", "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Par",
+     "", "get_weather", "{\"city\": \"Par"},
+    {"Qwen-Qwen2.5-7B-Instruct",
+     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool", "",
+     "get_weather", "{\"city\": \"Paris\"}"},
+    {"Qwen-Qwen2.5-7B-Instruct", "b <tool_call>\nno JSON\n</tool_call> and more",
+     "b <tool_call>\nno JSON\n</tool_call> and more", NULL, NULL},
+    {"Qwen-Qwen2.5-7B-Instruct", "<tool_call>\n{\"name\": \"unknown\", \"arguments\": {}}\n</tool_call>",
+     "<tool_call>\n{\"name\": \"unknown\", \"arguments\": {}}\n</tool_call>", NULL, NULL},
+    {"mistralai-Mistral-Nemo-Instruct-2407",
+     "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}, \"id\": \"12", "", NULL,
+     NULL},
+    {"openai-gpt-oss-120b", "no channel at all", "no channel at all", NULL, NULL},
+    {"llama-cpp-deepseek-r1", "never ends thinking", "", NULL, NULL},
+    {"meetkai-functionary-medium-v3.2", "nobody\n{}", "nobody\n{}", NULL, NULL},
+    {"Qwen3-Coder", "<tool_call>\n<function=get_weather>\n<parameter=town>\nx", "", NULL, NULL},
+    {"GLM-4.6", "<think>x</think>y<tool_call>get_weather\n<arg_key>", "", NULL, NULL},
+};
+
+static void test_broken(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    if (getenv("WEIR_LLAMA_SOURCE") == NULL || strcmp(weir_backend_version(), "none") == 0) skip();
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        const struct broken *b = &broken[i];
+        weir_chat *chat = chat_with(b->template, true);
+        static answer a;
+        read_answer(chat, b->text, strlen(b->text), NULL, &a);
+        if (b->content[0] != '\0' || b->call != NULL) {
+            if (strcmp(a.content, b->content) != 0) fail_msg("%s became [%s]", b->text, a.content);
+            assert_int_equal(a.n_calls, b->call != NULL);
+            if (b->call != NULL) assert_string_equal(a.calls[0].name, b->call);
+            if (b->call != NULL) assert_string_equal(a.calls[0].arguments, b->arguments);
+        } else {
+            if (strlen(a.content) + strlen(a.reasoning) + a.n_calls == 0) fail_msg("%s vanished", b->text);
+        }
+        for (size_t cut = 0; cut < strlen(b->text) + 5; cut++) {
+            read_answer(chat, b->text, cut, cut > strlen(b->text) ? &seed : NULL, &a);
+            /* The end of the text is the end of something that came out, or a call swallowed it. */
+            size_t n = strlen(a.content) + strlen(a.reasoning);
+            if (n == 0 && a.n_calls == 0) fail_msg("%s vanished, cut at %zu", b->text, cut);
+            if (b->call == NULL && b->content[0] != '\0' && a.n_calls == 0)
+                assert_string_equal(a.content, b->content);
+        }
+        weir_chat_release(chat);
+    }
+}
+
+/* Every prefix of every answer, and every answer with one byte changed: nothing is lost without a call, and
+ * nothing else happens. */
+static void test_damaged(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    if (getenv("WEIR_LLAMA_SOURCE") == NULL || strcmp(weir_backend_version(), "none") == 0) skip();
+    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
+        const struct example *e = &examples[i];
+        static answer a;
+        char text[1024];
+        weir_chat *chat = chat_with(e->template, e->tools);
+        size_t length = strlen(e->text);
+        for (size_t n = 1; n < length; n++) {
+            memcpy(text, e->text, n);
+            text[n] = '\0';
+            read_answer(chat, text, n / 2, NULL, &a);
+            strcpy(text, e->text);
+            text[n] ^= (char)(1u << n % 8);
+            if (text[n] == '\0') text[n] = 'x';
+            read_answer(chat, text, n, &seed, &a);
+            if (a.n_calls == 0 && a.content[0] == '\0' && a.reasoning[0] == '\0') fail_msg("%s vanished", text);
+        }
+        weir_chat_release(chat);
+    }
+}
+
+/* ---- Long answers, odd bytes, memory ---- */
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static size_t feed_long(weir_chat *chat, const char *begin, const char *piece, size_t n, weir_delta_kind kind)
+{
+    weir_chat_parser *parser = NULL;
+    weir_delta d;
+    size_t total = 0;
+    assert_int_equal(weir_chat_parser_create(chat, &parser, NULL), WEIR_OK);
+    assert_int_equal(weir_chat_parser_feed(parser, begin, WEIR_NUL, false, NULL), WEIR_OK);
+    for (size_t i = 0; i <= n; i++) {
+        assert_int_equal(weir_chat_parser_feed(parser, i < n ? piece : "", WEIR_NUL, i == n, NULL), WEIR_OK);
+        while (weir_chat_parser_next(parser, &d) == WEIR_OK)
+            if (d.kind == kind) total += d.length;
+    }
+    weir_chat_parser_destroy(parser);
+    return total;
+}
+
+/* 200,000 pieces: with a parse of everything for each, this would take hours. */
+static void test_long_answers(void **state)
+{
+    enum { PIECES = 200000 };
+    (void)state;
+    double before = seconds();
+    weir_chat *chat = chat_with(NULL, false);
+    assert_int_equal(feed_long(chat, "", "word ", PIECES, WEIR_DELTA_CONTENT), 5 * PIECES);
+    weir_chat_release(chat);
+    if ((chat = chat_with("Qwen-Qwen3-0.6B", true)) != NULL) {
+        assert_int_equal(feed_long(chat, "<think>\n", "word ", PIECES, WEIR_DELTA_REASONING), 5 * PIECES);
+        assert_int_equal(feed_long(chat, "", "a <b ", PIECES, WEIR_DELTA_CONTENT), 5 * PIECES);
+        feed_long(chat, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"", "word ",
+                  PIECES / 4, WEIR_DELTA_ARGUMENTS);
+        /* Nested deeper than any stack is: taken as text, or read; nothing else. */
+        feed_long(chat, "<tool_call>\n{\"name\": \"get_weather_map\", \"arguments\": {\"layers\": ", "[",
+                  PIECES / 4, WEIR_DELTA_ARGUMENTS);
+        weir_chat_release(chat);
+    }
+    print_message("%.2f s\n", seconds() - before);
+    assert_true(seconds() - before < 60);
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    weir_chat_parser *parser = NULL;
+    weir_chat *chat = chat_with(NULL, false);
+    static answer a;
+    weir_delta d;
+    memset(&a, 0, sizeof a);
+    assert_int_equal(weir_chat_parser_create(chat, &parser, NULL), WEIR_OK);
+    assert_int_equal(weir_chat_parser_feed(parser,
+                                           "a\xFF"
+                                           "b\xE2\x82",
+                                           5, false, NULL),
+                     WEIR_OK);
+    take(parser, &a);
+    assert_string_equal(a.content, "a\xEF\xBF\xBD"
+                                   "b");
+    assert_int_equal(weir_chat_parser_feed(parser, "\xAC\xF0\x9F", 3, true, NULL), WEIR_OK);
+    take(parser, &a);
+    assert_string_equal(a.content, "a\xEF\xBF\xBD"
+                                   "b\xE2\x82\xAC\xEF\xBF\xBD");
+    weir_chat_parser_destroy(parser);
+
+    assert_int_equal(weir_chat_parser_create(chat, &parser, NULL), WEIR_OK);
+    assert_int_equal(weir_chat_parser_feed(parser, "x\0y", 3, true, NULL), WEIR_OK);
+    assert_int_equal(weir_chat_parser_next(parser, &d), WEIR_OK);
+    assert_int_equal(d.length, 3);
+    assert_memory_equal(d.text, "x\0y", 4);
+    assert_int_equal(weir_chat_parser_next(parser, &d), WEIR_END);
+    assert_int_equal(weir_chat_parser_feed(parser, NULL, 3, true, NULL), WEIR_INVALID);
+    weir_chat_parser_destroy(parser);
+
+    assert_int_equal(weir_chat_parser_create(NULL, &parser, NULL), WEIR_INVALID);
+    assert_int_equal(weir_chat_parser_create(chat, NULL, NULL), WEIR_INVALID);
+    assert_int_equal(weir_chat_parser_feed(NULL, "", 0, true, NULL), WEIR_INVALID);
+    assert_int_equal(weir_chat_parser_next(NULL, &d), WEIR_INVALID);
+    weir_chat_parser_destroy(NULL);
+    weir_chat_release(chat);
+}
+
+/* After a feed that ran out of memory the next one goes on, and nothing is lost or given twice. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    const struct example *e = &examples[0];
+    weir_chat *chat = chat_with(getenv("WEIR_LLAMA_SOURCE") != NULL ? e->template : NULL, e->tools);
+    static answer whole, a;
+    if (chat == NULL) chat = chat_with(NULL, false);
+    read_answer(chat, e->text, strlen(e->text), NULL, &whole);
+    long live = weir__mem_live();
+    for (long n = 0;; n++) {
+        weir_chat_parser *parser = NULL;
+        memset(&a, 0, sizeof a);
+        weir__mem_fail_after(n);
+        weir_status status = weir_chat_parser_create(chat, &parser, NULL);
+        bool fed = false, failed = status == WEIR_NO_MEMORY;
+        for (size_t i = 0, step = 37; parser != NULL && i < strlen(e->text); i += step) {
+            size_t left = strlen(e->text) - i;
+            status = weir_chat_parser_feed(parser, e->text + i, left < step ? left : step, false, NULL);
+            failed |= status == WEIR_NO_MEMORY;
+            assert_true(status == WEIR_OK || status == WEIR_NO_MEMORY);
+            fed = true;
+        }
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        assert_true(failed != pending);
+        if (fed && !failed) {
+            assert_int_equal(weir_chat_parser_feed(parser, NULL, 0, true, NULL), WEIR_OK);
+            take(parser, &a);
+            assert_true(same(&a, &whole, false));
+        }
+        weir_chat_parser_destroy(parser);
+        assert_int_equal(weir__mem_live(), live);
+        if (pending) break;
+    }
+    weir_chat_release(chat);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forms),        cmocka_unit_test(test_broken), cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_long_answers), cmocka_unit_test(test_bytes),  cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, load, unload);
+}

@@ -1,0 +1,696 @@
+/* chat_test.c: conversations, rendered.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "model/chat.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+
+#define QWEN  "Qwen-Qwen2.5-7B-Instruct"
+#define QWEN3 "Qwen-Qwen3-0.6B"
+
+static const char weather[] = "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\","
+                              "\"description\":\"Weather\",\"parameters\":{\"type\":"
+                              "\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"enum\":[\"Paris\","
+                              "\"Rome\"]},\"days\":{\"type\":\"integer\","
+                              "\"minimum\":105}},\"required\":[\"city\"]}}}]";
+
+static weir_model *model;
+
+static void no_log(weir_log_level level, const char *message, void *user)
+{
+    (void)level, (void)message, (void)user;
+}
+
+static int load(void **state)
+{
+    (void)state;
+    weir_log_set(no_log, NULL);
+    return weir_model_load("fake:", NULL, &model, NULL) == WEIR_OK ? 0 : -1;
+}
+
+static int unload(void **state)
+{
+    (void)state;
+    weir_model_release(model);
+    weir_log_set(NULL, NULL);
+    return 0;
+}
+
+static bool no_llama(void)
+{
+    return strcmp(weir_backend_version(), "none") == 0;
+}
+
+/* A template of the pinned source, to be freed; NULL where there is none. */
+static char *template_of(const char *name)
+{
+    char path[1024];
+    const char *root = getenv("WEIR_LLAMA_SOURCE");
+    if (root == NULL || root[0] == '\0' || no_llama()) return NULL;
+    snprintf(path, sizeof path, "%s/models/templates/%s.jinja", root, name);
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) fail_msg("%s cannot be opened", path);
+    char *source = calloc(1, 1 << 18);
+    assert_non_null(source);
+    assert_true(fread(source, 1, (1 << 18) - 1, file) > 0);
+    fclose(file);
+    return source;
+}
+
+static const weir_message question[] = {{"system", "Be brief."}, {"user", "Hi"}};
+
+static weir_chat_params params_of(const char *source)
+{
+    weir_chat_params params = weir_chat_params_default();
+    params.messages = question;
+    params.n_messages = 2;
+    params.template_source = source;
+    return params;
+}
+
+static weir_chat *create(const weir_chat_params *params)
+{
+    weir_chat *chat = NULL;
+    weir_error error = {0};
+    if (weir_chat_create(model, params, &chat, &error) != WEIR_OK)
+        fail_msg("[%s] %s", error.field, error.message);
+    return chat;
+}
+
+static void expect_prompt(const weir_chat_params *params, const char *prompt)
+{
+    size_t length;
+    weir_chat *chat = create(params);
+    assert_string_equal(weir_chat_prompt(chat, &length), prompt);
+    assert_int_equal(length, strlen(prompt));
+    weir_chat_release(chat);
+}
+
+static void expect_part(const weir_chat_params *params, const char *part, bool there)
+{
+    weir_chat *chat = create(params);
+    if ((strstr(weir_chat_prompt(chat, NULL), part) != NULL) != there)
+        fail_msg("%s in %s", part, weir_chat_prompt(chat, NULL));
+    weir_chat_release(chat);
+}
+
+static void expect_error(const weir_chat_params *params, weir_status status, const char *field,
+                         const char *word)
+{
+    weir_chat *chat = NULL;
+    weir_error error = {0};
+    weir_status got = weir_chat_create(model, params, &chat, &error);
+    if (got != status)
+        fail_msg("%s instead of %s: %s", weir_status_name(got), weir_status_name(status), error.message);
+    assert_null(chat);
+    assert_int_equal(error.code, status);
+    if (strcmp(error.field, field) != 0)
+        fail_msg("field '%s' instead of '%s': %s", error.field, field, error.message);
+    if (strstr(error.message, word) == NULL) fail_msg("'%s' is not in: %s", word, error.message);
+}
+
+/* ---- Rendering ---- */
+
+static void test_chatml(void **state)
+{
+    (void)state;
+    weir_chat_params params = params_of(NULL);
+    expect_prompt(
+        &params,
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+    params.add_generation_prompt = false;
+    expect_prompt(&params, "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n");
+    params.messages = NULL;
+    params.n_messages = 0;
+    params.messages_json = "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":"
+                           "\"text\",\"text\":\"b\"}]}]";
+    expect_prompt(&params, "<|im_start|>user\na\nb<|im_end|>\n");
+
+    weir_chat *chat = create(&params);
+    size_t n = 1;
+    assert_ptr_equal(weir__chat_model(chat), model);
+    assert_null(weir__chat_grammar(chat));
+    weir__chat_stops(chat, &n);
+    assert_int_equal(n, 0);
+    weir__chat_preserved(chat, &n);
+    assert_int_equal(n, 0);
+    assert_ptr_equal(weir_chat_hold(chat), chat);
+    weir_chat_release(chat);
+    weir_chat_release(chat);
+    weir_chat_release(NULL);
+    assert_null(weir_chat_hold(NULL));
+}
+
+static void test_continue(void **state)
+{
+    (void)state;
+    static const weir_message messages[] = {{"user", "Count"}, {"assistant", "One, two"}};
+    weir_chat_params params = weir_chat_params_default();
+    params.messages = messages;
+    params.n_messages = 2;
+    params.continue_final = true;
+    expect_prompt(&params, "<|im_start|>user\nCount<|im_end|>\n<|im_start|>assistant\nOne, two");
+    params.n_messages = 1;
+    expect_error(&params, WEIR_INVALID, "continue_final", "\"user\"");
+    params.messages = NULL;
+    params.n_messages = 0;
+    params.messages_json =
+        "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]}]";
+    expect_error(&params, WEIR_INVALID, "continue_final", "calls tools");
+
+    /* The answer's deltas begin after what was there. */
+    weir_chat_parser *parser = NULL;
+    weir_delta d;
+    params.messages_json = NULL;
+    params.messages = messages;
+    params.n_messages = 2;
+    weir_chat *chat = create(&params);
+    assert_int_equal(weir_chat_parser_create(chat, &parser, NULL), WEIR_OK);
+    assert_int_equal(weir_chat_parser_feed(parser, ", three", WEIR_NUL, true, NULL), WEIR_OK);
+    assert_int_equal(weir_chat_parser_next(parser, &d), WEIR_OK);
+    assert_string_equal(d.text, ", three");
+    assert_int_equal(weir_chat_parser_next(parser, &d), WEIR_END);
+    weir_chat_parser_destroy(parser);
+    weir_chat_release(chat);
+}
+
+static void test_template(void **state)
+{
+    (void)state;
+    if (no_llama()) skip();
+    weir_chat_params params = params_of("{% for m in messages %}[{{ m.role }}:{{ m.content|upper }}]{% "
+                                        "endfor %}{{ x|default([])|tojson }}{{ y }}");
+    static const weir_template_arg args[] = {{"x", "[1, 2]"}, {"y", "not JSON"}};
+    expect_prompt(&params, "[system:BE BRIEF.][user:HI][]");
+    params.args = args;
+    params.n_args = 2;
+    expect_prompt(&params, "[system:BE BRIEF.][user:HI][1, 2]not JSON");
+    params.args = NULL;
+    expect_error(&params, WEIR_INVALID, "args", "NULL");
+    params.n_args = 0;
+
+    params = params_of("{{ raise_exception('only pirates') }}");
+    expect_error(&params, WEIR_TEMPLATE, "", "only pirates");
+    params = params_of("{% if %}");
+    expect_error(&params, WEIR_TEMPLATE, "", "template");
+    params = params_of("{{ no_such_function() }}");
+    expect_error(&params, WEIR_TEMPLATE, "", "template");
+    params = params_of("");
+    expect_error(&params, WEIR_INVALID, "template_source", "0 bytes");
+    params = params_of("\xFF");
+    expect_error(&params, WEIR_INVALID, "template_source", "UTF-8");
+
+    char *big = malloc(300000);
+    assert_non_null(big);
+    memset(big, 'x', 299999);
+    big[299999] = '\0';
+    params = params_of(big);
+    expect_error(&params, WEIR_INVALID, "template_source", "299999 bytes");
+    memset(big, '(', 100000);
+    big[100000] = '\0';
+    expect_error(&params, WEIR_INVALID, "template_source", "brackets");
+    /* As deep as is allowed, and as long a chain: an error of the template's or none, but no end of the
+     * process. */
+    strcpy(big, "{{ ");
+    memset(big + 3, '(', 16000);
+    strcpy(big + 16003, "1 }}");
+    expect_error(&params, WEIR_TEMPLATE, "", "template");
+    strcpy(big, "{{ 1");
+    for (size_t i = 0; i < 60000; i++) memcpy(big + 4 + 2 * i, "+1", 3);
+    strcat(big, " }}");
+    expect_prompt(&params, "60001");
+    free(big);
+
+    static const weir_template_arg bad[][1] = {{{"", "1"}},
+                                               {{NULL, "1"}},
+                                               {{"a", NULL}},
+                                               {{"\xFF", "1"}},
+                                               {{"a", "\xFF"}},
+                                               {{"messages", "[]"}},
+                                               {{"enable_thinking", "1"}}};
+    params = params_of("x");
+    params.n_args = 1;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        params.args = bad[i];
+        expect_error(&params, WEIR_INVALID, "args[0]", "args[0]");
+    }
+}
+
+static void test_specials(void **state)
+{
+    (void)state;
+    if (no_llama()) skip();
+    weir_model_info info = {.size = sizeof info};
+    assert_int_equal(weir_model_describe(model, &info), WEIR_OK);
+    /* What the tokenizer adds is not in the text as well. */
+    weir_chat_params params = params_of("{{ bos_token }}x{{ bos_token }}");
+    expect_prompt(&params, info.add_bos ? "x<s>" : "<s>x<s>");
+    params = params_of("{{ eos_token }}x{{ eos_token }}");
+    expect_prompt(&params, info.add_eos ? "</s>x" : "</s>x</s>");
+}
+
+static void test_now(void **state)
+{
+    (void)state;
+    if (no_llama()) skip();
+    setenv("TZ", "UTC", 1);
+    weir_chat_params params =
+        params_of("{{ date_string }}|{{ strftime_now(\"%Y-%m-%d\") }}|{{ strftime_now( '%H' ) }}");
+    params.now = 1700000000;
+    expect_prompt(&params, "14 Nov 2023|2023-11-14|22");
+    params.now = 1;
+    expect_prompt(&params, "01 Jan 1970|1970-01-01|00");
+    params.now = -1;
+    expect_error(&params, WEIR_INVALID, "now", "-1");
+    static const weir_template_arg date[] = {{"date_string", "today"}};
+    params.now = 1;
+    params.args = date;
+    params.n_args = 1;
+    params.template_source = "{{ date_string }}";
+    expect_prompt(&params, "today");
+}
+
+static void test_history(void **state)
+{
+    char *source = template_of(QWEN3);
+    (void)state;
+    if (source == NULL) skip();
+    weir_chat_params params = weir_chat_params_default();
+    params.template_source = source;
+    params.tools_json = weather;
+    params.messages_json =
+        "[{\"role\":\"user\",\"content\":\"Weather?\"},"
+        "{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":\"I "
+        "look.\",\"tool_calls\":[{\"id\":\"c1\",\"type\":"
+        "\"function\",\"function\":{\"name\":\"get_weather\",\"arguments\":\"{\\\"city\\\":\\\"Rome\\\"}\"}}]"
+        "},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"name\":\"get_weather\",\"content\":\"sunny\"}]";
+    expect_part(&params, "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}", true);
+    expect_part(&params, "<tool_response>\nsunny\n</tool_response>", true);
+    expect_part(&params, "<think>\nI look.\n</think>", true);
+    /* The prompt shows the tools as they were given, whatever became of their parameters. */
+    expect_part(&params, "\"minimum\": 105}", true);
+    expect_part(&params, "$defs", false);
+    params.enable_thinking = false;
+    expect_part(&params, "<think>\n\n</think>", true);
+    params.enable_thinking = true;
+    static const weir_template_arg off[] = {{"enable_thinking", "false"}};
+    expect_part(&params, "<think>\n\n</think>", false);
+    params.args = off;
+    params.n_args = 1;
+    expect_part(&params, "<think>\n\n</think>", true);
+    free(source);
+}
+
+/* ---- Bad input ---- */
+
+static void test_bad_messages(void **state)
+{
+    static const struct {
+        const char *json, *field, *word;
+    } bad[] = {
+        {"", "messages_json", "not JSON"},
+        {"{}", "messages_json", "array"},
+        {"[]", "messages_json", "at least one"},
+        {"[1]", "messages[0]", "object"},
+        {"[{\"content\":\"x\"}]", "messages[0].role", "string"},
+        {"[{\"role\":\"\",\"content\":\"x\"}]", "messages[0].role", "empty"},
+        {"[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"user\"}]", "messages[1].content", "given"},
+        {"[{\"role\":\"user\",\"content\":3}]", "messages[0].content", "string"},
+        {"[{\"role\":\"user\",\"content\":null}]", "messages[0].content", "string"},
+        {"[{\"role\":\"user\",\"content\":[{\"text\":\"x\"}]}]", "messages[0].content[0]", "type"},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]", "messages[0].content[0]", "text"},
+        {"[{\"role\":\"user\",\"content\":\"\xFF\"}]", "messages_json", "UTF-8"},
+        {"[{\"role\":\"user\",\"content\":\"\\ud800\"}]", "messages_json", "not JSON"},
+        {"[{\"role\":\"user\",\"content\":\"\\u0000\"}]", "messages_json", "not JSON"},
+        {"[{\"role\":\"user\",\"role\":\"user\",\"content\":\"\"}]", "messages_json", "duplicate"},
+        {"[{\"role\":\"assistant\",\"tool_calls\":{}}]", "messages[0].tool_calls", "array"},
+        {"[{\"role\":\"assistant\",\"tool_calls\":[{}]}]", "messages[0].tool_calls[0]", "function"},
+        {"[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{}}]}]", "messages[0].tool_calls[0]",
+         "name"},
+        {"[{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"x\",\"function\":{\"name\":\"f\"}}]}]",
+         "messages[0].tool_calls[0]", "function"},
+        {"[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\"}}]}]",
+         "messages[0].tool_calls[0]", "JSON"},
+        {"[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":3}}]}]",
+         "messages[0].tool_calls[0]", "JSON"},
+        {"[{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":3}]",
+         "messages[0].reasoning_content", "string"},
+        {"[{\"role\":\"tool\",\"content\":\"\",\"tool_call_id\":3}]", "messages[0].tool_call_id", "string"},
+    };
+    (void)state;
+    weir_chat_params params = weir_chat_params_default();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        params.messages_json = bad[i].json;
+        expect_error(&params, WEIR_INVALID, bad[i].field, bad[i].word);
+    }
+    params.messages_json = "[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]";
+    expect_error(&params, WEIR_UNSUPPORTED, "messages[0].content[0]", "image_url");
+
+    char *deep = malloc(400000);
+    assert_non_null(deep);
+    memset(deep, '[', 399999);
+    deep[399999] = '\0';
+    params.messages_json = deep;
+    expect_error(&params, WEIR_INVALID, "messages_json", "deeper than 100");
+    free(deep);
+
+    weir_message messages[2] = {{"user", "x"}, {"user", "\xC3"}};
+    params.messages = messages;
+    expect_error(&params, WEIR_INVALID, "messages", "both");
+    params.messages_json = NULL;
+    expect_error(&params, WEIR_INVALID, "n_messages", "0");
+    params.n_messages = 2;
+    expect_error(&params, WEIR_INVALID, "messages[1].content", "UTF-8");
+    messages[1].content = NULL;
+    expect_error(&params, WEIR_INVALID, "messages[1].content", "NULL");
+    messages[1] = (weir_message){"", "x"};
+    expect_error(&params, WEIR_INVALID, "messages[1].role", "empty");
+    messages[1].role = NULL;
+    expect_error(&params, WEIR_INVALID, "messages[1].role", "NULL");
+    params.messages = NULL;
+    expect_error(&params, WEIR_INVALID, "messages", "no messages");
+    params.size = 3;
+    expect_error(&params, WEIR_INVALID, "params", "size");
+    weir_chat *chat = NULL;
+    assert_int_equal(weir_chat_create(NULL, NULL, &chat, NULL), WEIR_INVALID);
+    assert_int_equal(weir_chat_create(model, NULL, NULL, NULL), WEIR_INVALID);
+    assert_int_equal(weir_chat_create(model, NULL, &chat, NULL), WEIR_INVALID);
+}
+
+#define TOOL(name, parameters)                                                                               \
+    "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"parameters\":" parameters "}}"
+
+static void test_bad_tools(void **state)
+{
+    static const struct {
+        const char *json;
+        weir_status status;
+        const char *field, *word;
+    } bad[] = {
+        {"", WEIR_INVALID, "tools_json", "not JSON"},
+        {"{}", WEIR_INVALID, "tools_json", "array"},
+        {"[1]", WEIR_INVALID, "tools[0].function", "object"},
+        {"[{\"type\":\"web\",\"function\":{}}]", WEIR_INVALID, "tools[0].type", "function"},
+        {"[{\"function\":{}}]", WEIR_INVALID, "tools[0].function.name", "letters"},
+        {"[" TOOL("a b", "{}") "]", WEIR_INVALID, "tools[0].function.name", "letters"},
+        {"[" TOOL("0123456789012345678901234567890123456789012345678901234567890123456789", "{}") "]",
+         WEIR_INVALID, "tools[0].function.name", "64"},
+        {"[" TOOL("a_b", "{}") "," TOOL("a-b", "{}") "]", WEIR_INVALID, "tools[1].function.name", "alike"},
+        {"[" TOOL("get", "{}") "," TOOL("get_schema", "{}") "]", WEIR_INVALID, "tools[1].function.name",
+         "alike"},
+        {"[" TOOL("a", "3") "]", WEIR_GRAMMAR, "/0/function/parameters", "object"},
+        {"[" TOOL("a", "{\"type\":\"string\"}") "]", WEIR_GRAMMAR, "/0/function/parameters", "object"},
+        {"[" TOOL("a", "{}") "," TOOL("b", "{\"type\":\"object\",\"properties\":{\"p\":{\"not\":{}}}}") "]",
+         WEIR_GRAMMAR, "/1/function/parameters/properties/p", "'not'"},
+    };
+    (void)state;
+    char *source = template_of(QWEN);
+    weir_chat_params params = params_of(source);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        params.tools_json = bad[i].json;
+        expect_error(&params, bad[i].status, bad[i].field, bad[i].word);
+    }
+    params.tools_json = weather;
+    params.tool_choice = (weir_tool_choice)7;
+    expect_error(&params, WEIR_INVALID, "tool_choice", "7");
+    params.tool_choice = WEIR_TOOLS_AUTO;
+    params.json_schema = "{}";
+    expect_error(&params, WEIR_INVALID, "json_schema", "exclude each other");
+    params.json_schema = NULL;
+    params.tools_json = "[]";
+    params.tool_choice = WEIR_TOOLS_REQUIRED;
+    expect_error(&params, WEIR_INVALID, "tool_choice", "no tools");
+    params = params_of(NULL); /* ChatML */
+    params.tools_json = weather;
+    expect_error(&params, WEIR_UNSUPPORTED, "tools_json",
+                 no_llama() ? "no llama.cpp" : "does not know tools");
+    free(source);
+}
+
+/* ---- Constraints ---- */
+
+static void test_tools(void **state)
+{
+    char *source = template_of(QWEN);
+    (void)state;
+    if (source == NULL) skip();
+    weir_chat_params params = params_of(source);
+    params.tools_json = weather;
+    weir_chat *chat = create(&params);
+    const weir__grammar *grammar = weir__chat_grammar(chat);
+    assert_non_null(grammar);
+    assert_true(grammar->lazy);
+    assert_int_equal(grammar->n_triggers, 1);
+    assert_true(strncmp(grammar->triggers[0].value, "<tool_call>", 11) == 0);
+    assert_int_equal(grammar->triggers[0].kind, 0);
+    assert_null(grammar->prefill);
+    assert_non_null(strstr(grammar->text, "Rome"));
+    /* days is at least 105, in the grammar too: the converter alone would let 15 pass. */
+    assert_non_null(strstr(grammar->text, "([5-9])"));
+    weir_chat_release(chat);
+
+    params.tool_choice = WEIR_TOOLS_REQUIRED;
+    chat = create(&params);
+    grammar = weir__chat_grammar(chat);
+    assert_false(grammar->lazy);
+    assert_string_equal(grammar->prefill, "<|im_start|>assistant\n");
+    weir_chat_release(chat);
+
+    params.tool_choice = WEIR_TOOLS_NONE;
+    chat = create(&params);
+    assert_null(weir__chat_grammar(chat));
+    assert_non_null(strstr(weir_chat_prompt(chat, NULL), "get_weather"));
+    weir_chat_release(chat);
+
+    /* Two tools whose parameters refer to definitions of one name. */
+    params.tool_choice = WEIR_TOOLS_REQUIRED;
+    params.tools_json =
+        "[" TOOL("one", "{\"type\":\"object\",\"properties\":{\"x\":{\"$ref\":\"#/$defs/"
+                        "d\"}},\"required\":[\"x\"],\"$defs\":{\"d\":{"
+                        "\"enum\":[\"first\"]}}}") "," TOOL("two", "{\"type\":\"object\",\"properties\":{"
+                                                                   "\"x\":{\"$ref\":\"#/$defs/d\"}},"
+                                                                   "\"required\":[\"x\"],\"$defs\":{\"d\":{"
+                                                                   "\"enum\":[\"second\"]}}}") "]";
+    chat = create(&params);
+    assert_non_null(strstr(weir__chat_grammar(chat)->text, "first"));
+    assert_non_null(strstr(weir__chat_grammar(chat)->text, "second"));
+    weir_chat_release(chat);
+    free(source);
+
+    /* Arguments one by one and unquoted: not to the letter. */
+    source = template_of("Qwen3-Coder");
+    params = params_of(source);
+    params.tools_json = "[{\"function\":{\"name\":\"f\",\"strict\":true,\"parameters\":{\"properties\":{"
+                        "\"a\":{\"enum\":[\"b\"]}}}}}]";
+    expect_error(&params, WEIR_GRAMMAR, "tools_json", "strict");
+    params.tools_json = weather;
+    weir_chat_release(create(&params));
+    free(source);
+
+    source = template_of("microsoft-Phi-3.5-mini-instruct");
+    params = params_of(source);
+    params.tools_json = weather;
+    expect_error(&params, WEIR_UNSUPPORTED, "tools_json", "does not know tools");
+    free(source);
+}
+
+static void test_json_schema(void **state)
+{
+    (void)state;
+    weir_chat_params params = params_of(NULL);
+    params.json_schema =
+        "{\"type\":\"object\",\"properties\":{\"answer\":{\"type\":\"integer\"}},\"required\":[\"answer\"]}";
+    if (no_llama()) {
+        expect_error(&params, WEIR_UNSUPPORTED, "json_schema", "no llama.cpp");
+        skip();
+    }
+    weir_chat *chat = create(&params);
+    const weir__grammar *grammar = weir__chat_grammar(chat);
+    assert_false(grammar->lazy);
+    assert_non_null(strstr(grammar->text, "answer"));
+    weir_chat_release(chat);
+    params.json_schema = "{\"properties\":{\"a\":{\"multipleOf\":2,\"type\":\"integer\"}}}";
+    expect_error(&params, WEIR_GRAMMAR, "json_schema/properties/a", "'multipleOf'");
+    params.json_schema = "{";
+    expect_error(&params, WEIR_GRAMMAR, "json_schema", "not JSON");
+
+    /* A form that llama.cpp's handler of the template does not constrain by itself. */
+    char *source = template_of("meetkai-functionary-medium-v3.2");
+    if (source == NULL) return;
+    params = params_of(source);
+    params.json_schema = "{\"const\":\"only this\"}";
+    chat = create(&params);
+    grammar = weir__chat_grammar(chat);
+    assert_non_null(grammar);
+    assert_non_null(strstr(grammar->text, "only this"));
+    assert_null(weir__chat_reader(chat));
+    weir_chat_release(chat);
+    free(source);
+}
+
+/* Every template of the pinned source: renders, and constrains what it says it does. */
+static void test_all_templates(void **state)
+{
+    char path[1024];
+    size_t n = 0, n_tools = 0;
+    struct dirent *entry;
+    (void)state;
+    const char *root = getenv("WEIR_LLAMA_SOURCE");
+    if (root == NULL || root[0] == '\0' || no_llama()) skip();
+    snprintf(path, sizeof path, "%s/models/templates", root);
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL) {
+        char name[256];
+        const char *end = strstr(entry->d_name, ".jinja");
+        if (end == NULL) continue;
+        snprintf(name, sizeof name, "%.*s", (int)(end - entry->d_name), entry->d_name);
+        char *source = template_of(name);
+        weir_error error = {0};
+        weir_chat *chat = NULL;
+        static const weir_message one[] = {{"user", "What is 2 + 2?"}};
+        weir_chat_params params = weir_chat_params_default();
+        params.template_source = source;
+        params.messages = one;
+        params.n_messages = 1;
+        if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK)
+            fail_msg("%s: %s", name, error.message);
+        assert_non_null(strstr(weir_chat_prompt(chat, NULL), "2 + 2"));
+        weir_chat_release(chat);
+        n++;
+
+        params.json_schema = "{\"type\":\"object\",\"properties\":{\"sum\":{\"type\":\"integer\",\"minimum\":"
+                             "0}},\"required\":[\"sum\"]}";
+        if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK)
+            fail_msg("%s: %s", name, error.message);
+        assert_non_null(weir__chat_grammar(chat));
+        assert_false(weir__chat_grammar(chat)->lazy);
+        weir_chat_release(chat);
+        params.json_schema = NULL;
+
+        params.tools_json = weather;
+        for (int parallel = 0; parallel <= 1; parallel++) {
+            params.parallel_tool_calls = parallel;
+            for (int choice = 0; choice <= 2; choice++) {
+                params.tool_choice = (weir_tool_choice)choice;
+                weir_status status = weir_chat_create(model, &params, &chat, &error);
+                if (status == WEIR_UNSUPPORTED) continue;
+                if (status != WEIR_OK) fail_msg("%s, tool_choice %d: %s", name, choice, error.message);
+                n_tools += choice == 1 && !parallel;
+                if (choice == 1) assert_non_null(weir__chat_grammar(chat));
+                assert_true(choice != 1 || !weir__chat_grammar(chat)->lazy);
+                assert_true(choice != 2 || weir__chat_grammar(chat) == NULL);
+                weir_chat_release(chat);
+            }
+        }
+        free(source);
+    }
+    closedir(dir);
+    print_message("%zu templates, %zu with tools\n", n, n_tools);
+    assert_true(n > 40 && n_tools > 30);
+}
+
+/* ---- Threads, memory ---- */
+
+static void *render_many(void *user)
+{
+    char source[96];
+    for (int i = 0; i < 60; i++) {
+        weir_chat_params params = params_of(NULL);
+        weir_chat *chat = NULL;
+        /* More templates than the cache holds, the same ones from all threads. */
+        snprintf(source, sizeof source, "%d{%% for m in messages %%}{{ m.content }}{%% endfor %%}", i % 12);
+        if (!no_llama()) params.template_source = i % 3 == 0 ? NULL : source;
+        weir_error error = {0};
+        if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK) {
+            print_message("%s\n", error.message);
+            return NULL;
+        }
+        if (strstr(weir_chat_prompt(chat, NULL), "Hi") == NULL) {
+            print_message("no content in: %s\n", weir_chat_prompt(chat, NULL));
+            return NULL;
+        }
+        weir_chat_release(chat);
+    }
+    return user;
+}
+
+static void test_threads(void **state)
+{
+    pthread_t threads[4];
+    int numbers[4];
+    (void)state;
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, render_many, &numbers[i]), 0);
+    for (size_t i = 0; i < 4; i++) {
+        void *result;
+        pthread_join(threads[i], &result);
+        assert_ptr_equal(result, &numbers[i]);
+    }
+}
+
+static void test_no_memory(void **state)
+{
+    char *source = template_of("Qwen3-Coder"); /* the quickest one with tools */
+    (void)state;
+    weir_chat_params params = params_of(source);
+    if (source != NULL) params.tools_json = weather;
+    weir_chat_release(create(&params)); /* the cache is then as it will be */
+    long live = weir__mem_live();
+    for (long n = 0;; n++) {
+        weir_chat *chat = NULL;
+        weir_error error = {0};
+        weir__mem_fail_after(n);
+        weir_status status = weir_chat_create(model, &params, &chat, &error);
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        if (status != (pending ? WEIR_OK : WEIR_NO_MEMORY)) fail_msg("allocation %ld: %s", n, error.message);
+        weir_chat_release(chat);
+        assert_int_equal(weir__mem_live(), live);
+        if (pending) break;
+    }
+    free(source);
+
+    /* The first template of a model: the cache itself. */
+    for (long n = 0;; n++) {
+        weir_model *fresh = NULL;
+        weir_chat *chat = NULL;
+        params = params_of(NULL);
+        assert_int_equal(weir_model_load("fake:", NULL, &fresh, NULL), WEIR_OK);
+        weir__mem_fail_after(n);
+        weir_status status = weir_chat_create(fresh, &params, &chat, NULL);
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        assert_int_equal(status, pending ? WEIR_OK : WEIR_NO_MEMORY);
+        weir_model_release(fresh); /* a chat holds its model */
+        weir_chat_release(chat);
+        assert_int_equal(weir__mem_live(), live);
+        if (pending) break;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_chatml),        cmocka_unit_test(test_continue),
+        cmocka_unit_test(test_template),      cmocka_unit_test(test_specials),
+        cmocka_unit_test(test_now),           cmocka_unit_test(test_history),
+        cmocka_unit_test(test_bad_messages),  cmocka_unit_test(test_bad_tools),
+        cmocka_unit_test(test_tools),         cmocka_unit_test(test_json_schema),
+        cmocka_unit_test(test_all_templates), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, load, unload);
+}
