@@ -39,9 +39,10 @@ static inline int free_model(void **state)
 }
 
 /* Runs the tests, or none where there is no model. */
-#define RUN_MODEL_TESTS(tests)                                                                               \
-    (model_path() != NULL ? cmocka_run_group_tests(tests, load_model, free_model)                            \
+#define RUN_MODEL_TESTS_WITH(tests, begin, end)                                                              \
+    (model_path() != NULL ? cmocka_run_group_tests(tests, begin, end)                                        \
                           : (puts("skipped: WEIR_TEST_MODEL is not set"), 0))
+#define RUN_MODEL_TESTS(tests) RUN_MODEL_TESTS_WITH(tests, load_model, free_model)
 
 typedef struct rig {
     weir__bcontext *context;
