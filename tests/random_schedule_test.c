@@ -326,6 +326,8 @@ static void before_decode(void *user, const weir__batch *batch)
         highest = batch->seq[i];
     }
     weir_engine_stats s = play_stats(p);
+    MUST(p, s.n_kv_used + batch->n <= s.n_kv_reserved, "%d cells in use, %d reserved, a batch of %d",
+         s.n_kv_used, s.n_kv_reserved, batch->n);
     check_lanes(p, &s, highest);
     p->at_decode = s;
     p->cancelled_inside = false;
@@ -423,6 +425,22 @@ static const weir_view *look(play *p)
     return view;
 }
 
+/* Where there was no space for a pass over all slots, the request that came last has to go. */
+static void check_youngest(play *p)
+{
+    bool full = p->batch_seqs == p->at_decode.n_slots_prefilling + p->at_decode.n_slots_generating;
+    bool runs = false; /* a job after this one */
+    for (int i = p->n_jobs; i-- > 0;) {
+        job *j = &p->jobs[i];
+        weir_error error;
+        if (j->stream == NULL || j->out_of_space) continue;
+        weir_stream_error(j->stream, &error);
+        if (!weir_stream_finished(j->stream)) runs |= weir_stream_usage(j->stream).n_generated > 0;
+        j->out_of_space = error.code == WEIR_NO_SPACE;
+        MUST(p, !j->out_of_space || !full || !runs, "job %d had to go for a younger one", i);
+    }
+}
+
 /* Ends by error that this tick must have caused; fewer only when something else ended what it concerns. */
 static void check_errors(play *p, weir_status decoded, bool sample_failed)
 {
@@ -432,6 +450,7 @@ static void check_errors(play *p, weir_status decoded, bool sample_failed)
     if (decoded == WEIR_BACKEND) want = (uint64_t)p->batch_seqs;
     if (decoded == WEIR_NO_SPACE) want = 1; /* the others try again */
     if (p->scarce) return;
+    if (decoded == WEIR_NO_SPACE) check_youngest(p);
     MUST(p, n == want || (n < want && (p->cancelled_inside || p->deadlines)),
          "%llu ended with an error instead of %llu", (unsigned long long)n, (unsigned long long)want);
 }
@@ -616,8 +635,10 @@ static void check_counters(play *p, bool stopped)
 {
     weir_engine_stats s = play_stats(p);
     bool all = !p->scarce, all_read = !p->scarce;
+    uint64_t n_prompt = 0; /* of those that came to their own end */
     for (int i = 0; i < p->n_jobs; i++) {
         const job *j = &p->jobs[i];
+        if (j->r.finished && j->r.reason == j->w.want.reason) n_prompt += (uint64_t)j->w.task.n_prompt;
         if (j->counted) continue;
         all_read = false;
         if (j->must_cancel)
@@ -631,6 +652,8 @@ static void check_counters(play *p, bool stopped)
         MUST(p, s.n_finished[i] == p->seen[i], "%llu of reason %d", (unsigned long long)s.n_finished[i], i);
     MUST(p, !all_read || s.n_generated_tokens == p->n_seen_tokens, "%llu generated, %llu seen",
          (unsigned long long)s.n_generated_tokens, (unsigned long long)p->n_seen_tokens);
+    MUST(p, s.n_prompt_tokens >= n_prompt, "%llu of %llu prompt tokens were computed",
+         (unsigned long long)s.n_prompt_tokens, (unsigned long long)n_prompt);
     MUST(p, s.n_kv_reserved == 0 && s.n_kv_used == 0, "%d cells promised", s.n_kv_reserved);
 }
 

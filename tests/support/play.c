@@ -187,25 +187,28 @@ void job_accept(job *j, int32_t before, int64_t now)
     if (dice_one_in(&p->d, 3)) job_watch(j, true);
 }
 
-void job_cancel(job *j)
+/* From now on it may, and if this is not too late must, end as cancelled. */
+static void expect_cancel(job *j)
 {
     play *p = j->play;
-    if (!weir_stream_finished(j->stream) && j->cancel_turn == 0) {
-        j->cancel_turn = p->turns;
-        j->must_cancel = p->place == BETWEEN || p->place == DECODING;
-        p->cancelled_inside |= p->place != BETWEEN;
-        p->n_acts++;
-    }
+    if (weir_stream_finished(j->stream) || j->cancel_turn > 0) return;
+    j->cancel_turn = p->turns;
+    j->must_cancel = p->place == BETWEEN || p->place == DECODING;
+    p->cancelled_inside |= p->place != BETWEEN;
+    p->n_acts++;
+}
+
+void job_cancel(job *j)
+{
+    expect_cancel(j);
     weir_stream_cancel(j->stream);
 }
 
 void job_let_go(job *j)
 {
     weir_stream *stream = j->stream;
-    if (!weir_stream_finished(stream))
-        job_cancel(j);
-    else if (!j->counted)
-        job_end(j, weir_stream_reason(stream));
+    expect_cancel(j);
+    if (weir_stream_finished(stream) && !j->counted) job_end(j, weir_stream_reason(stream));
     j->done = true;
     j->stream = NULL;
     weir_stream_release(stream);

@@ -44,6 +44,7 @@ typedef struct job {
     uint64_t n_since;      /* chunks taken since then */
     uint64_t cancel_turn;  /* 0 = not cancelled */
     bool must_cancel;      /* the cancel came in time */
+    bool out_of_space;     /* its end was seen to be that */
     int64_t due_ns;        /* by then its deadline has passed */
     uint64_t good, n_good; /* ticks before it was accepted; ticks in which it must end */
 } job;
