@@ -337,23 +337,28 @@ static void cancel_brings_what_was_held_back(void **state)
     }
 }
 
+/* Another stream keeps the pass going: a pass that nobody waits for is broken off. */
 static void cancel_between_decode_and_sampling_beats_the_end(void **state)
 {
     rig *r = *state;
     trap t = {0};
-    sink got = {0};
+    sink got = {0}, company = {0};
     set_traps(r, &t, NULL);
     rig_script(r, 'A', 4, "ok");
+    rig_script(r, 'B', 4, "company");
     rig_start(r);
-    weir_stream *stream = rig_submit_key(r, 'A');
+    weir_stream *stream = rig_submit_key(r, 'A'), *other = rig_submit_key(r, 'B');
     rig_ticks(r, 2);
     t.stream = stream; /* in the pass that gives the end token */
     rig_tick(r);
     sink_take(&got, stream);
     assert_sink(got, WEIR_REASON_CANCELLED, "ok");
-    assert_int_equal(atomic_load(&r->fake->n_samples), 2);
+    assert_int_equal(atomic_load(&r->fake->n_samples), 2 * 3 - 1);
     assert_int_equal(weir_stream_usage(stream).n_generated, 2);
-    assert_int_equal(atomic_load(&r->fake->n_cells), 0);
+    assert_int_equal(rig_stats(r).n_kv_used, 4 + 2);
+    t.stream = NULL;
+    run_out(r, other, &company);
+    assert_sink(company, WEIR_REASON_END, "company");
 }
 
 static void cancel_between_decode_and_sampling_beats_length_and_stop(void **state)
@@ -365,10 +370,12 @@ static void cancel_between_decode_and_sampling_beats_length_and_stop(void **stat
         sink got = {0};
         set_traps(r, &t, NULL);
         rig_script(r, 'A', 4, "ok");
+        rig_script(r, 'B', 4, "company");
         rig_start(r);
         weir_request request = i == 0 ? rig_ask(r, 'A') : with_stop(r, 'A', stop);
         request.max_tokens = 2;
         weir_stream *stream = rig_submit(r, &request);
+        rig_submit_key(r, 'B');
         rig_tick(r);
         t.stream = stream;
         rig_tick(r);
@@ -377,6 +384,47 @@ static void cancel_between_decode_and_sampling_beats_length_and_stop(void **stat
         weir_engine_destroy(r->engine);
         r->engine = NULL;
     }
+}
+
+static void a_pass_whose_streams_are_all_cancelled_is_broken_off(void **state)
+{
+    rig *r = *state;
+    trap t = {0};
+    sink got[2] = {0};
+    set_traps(r, &t, NULL);
+    r->params.chunk_size = 6;
+    rig_script(r, 'A', 4, "abc");
+    rig_script(r, 'B', 20, "later");
+    rig_start(r);
+    weir_stream *streams[] = {rig_submit_key(r, 'A'), rig_submit_key(r, 'B')};
+    rig_ticks(r, 2);
+    weir_stream_cancel(streams[1]); /* seen at the start of the tick: it is not in the pass */
+    t.stream = streams[0];
+    rig_tick(r);
+    for (int i = 0; i < 2; i++) sink_take(&got[i], streams[i]);
+    assert_sink(got[0], WEIR_REASON_CANCELLED, "ab");
+    assert_sink(got[1], WEIR_REASON_CANCELLED, "");
+    assert_int_equal(atomic_load(&r->fake->n_passes), 2);
+    assert_int_equal(rig_stats(r).n_failed_ticks, 0); /* nothing has failed */
+    assert_int_equal(atomic_load(&r->fake->n_cells), 0);
+}
+
+static void a_pass_is_not_broken_off_while_anybody_waits_for_it(void **state)
+{
+    rig *r = *state;
+    trap t = {0};
+    set_traps(r, &t, NULL);
+    rig_script(r, 'A', 4, "abc");
+    rig_start(r);
+    weir_request unread = rig_ask(r, 'A'); /* counts, though nobody reads it */
+    assert_int_equal(weir_engine_submit(r->engine, &unread, 1, NULL, NULL), WEIR_OK);
+    t.stream = rig_submit_key(r, 'A');
+    rig_tick(r);
+    assert_int_equal(weir_stream_reason(t.stream), WEIR_REASON_CANCELLED);
+    t.stream = NULL;
+    rig_run(r);
+    assert_int_equal(rig_stats(r).n_finished[WEIR_REASON_END], 1);
+    assert_int_equal(atomic_load(&r->fake->n_passes), 4);
 }
 
 static void cancel_in_the_last_pass_of_the_prompt_gives_no_token(void **state)
@@ -699,6 +747,8 @@ int main(void)
         RIG_TEST(cancel_brings_what_was_held_back),
         RIG_TEST(cancel_between_decode_and_sampling_beats_the_end),
         RIG_TEST(cancel_between_decode_and_sampling_beats_length_and_stop),
+        RIG_TEST(a_pass_whose_streams_are_all_cancelled_is_broken_off),
+        RIG_TEST(a_pass_is_not_broken_off_while_anybody_waits_for_it),
         RIG_TEST(cancel_in_the_last_pass_of_the_prompt_gives_no_token),
         RIG_TEST(cancel_while_the_end_is_sampled_comes_too_late),
         RIG_TEST(cancel_while_a_token_is_sampled_ends_in_the_next_tick),
