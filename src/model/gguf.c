@@ -273,7 +273,8 @@ static bool type_fits(const char *name, uint32_t n_dims, uint32_t type)
     if (type == GGML_F32) return true;
     if (type == GGML_I64) return strcmp(name, "d2t") == 0;
     if (type == GGML_I32) return strstr(name, "tid2eid") != NULL;
-    return n_dims > 1 && strstr(name, "norm") == NULL && (n < 5 || strcmp(name + n - 5, ".bias") != 0);
+    return n_dims > 1 && strstr(name, "norm") == NULL && strstr(name, "ssm_conv1d") == NULL &&
+           strstr(name, "shortconv.conv") == NULL && (n < 5 || strcmp(name + n - 5, ".bias") != 0);
 }
 
 /* Reads one line of the table; *offset is where its data must begin and moves behind it. */

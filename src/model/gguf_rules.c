@@ -116,6 +116,11 @@ static const struct {
     {"expert_gating_func", 0, 4}, /* LLAMA_EXPERT_GATING_FUNC_TYPE_SQRT_SOFTPLUS */
     {"wkv.head_size", 0, 1u << 16},
     {"token_shift_count", 0, 2},
+    {"ssm.conv_kernel", 0, 1u << 10},
+    {"ssm.inner_size", 0, 1u << 20},
+    {"ssm.state_size", 0, 1u << 16},
+    {"ssm.time_step_rank", 0, 1u << 16},
+    {"ssm.group_count", 0, 1u << 16},
     {"attention.indexer.block_size", 0, 1u << 20},
     {"shortconv.l_cache", 0, 1u << 10},
 };
@@ -130,6 +135,7 @@ static const struct {
      false},
     {" dots1 hy_v4 minimax-m2 smallthinker ", "expert_gating_func", false},
     {" grovemoe ", "experts_per_group", false},
+    {" afmoe ", "attention.sliding_window", false},
     {" minimax-m3 ", "attention.indexer.block_size", false},
     {" arwkv7 rwkv6 rwkv6qwen2 rwkv7 ", "wkv.head_size", false},
     {" minimax-01 qwen35 qwen35moe qwen3next qwen4exp ", "full_attention_interval", true},
@@ -214,20 +220,47 @@ static head check_head(gguf_check *c, const char *kind, head otherwise)
 }
 
 /* The loader takes its shapes from the first layer's heads in many architectures, the graph from each
- * layer's. */
-static void check_layer_shapes(gguf_check *c, uint32_t i, uint32_t heads, uint32_t heads_kv, head full,
-                               head swa)
+ * layer's. Architectures without one head size are compared only as far as every one of them goes. */
+static void check_layer_heads(gguf_check *c, uint32_t i, uint32_t heads, uint32_t heads_kv, head full,
+                              head swa)
 {
+    bool uniform = is_arch(c, equal_heads) || is_arch(c, whole_rotation);
     uint64_t dim[4];
     char name[64];
     snprintf(name, sizeof name, "blk.%" PRIu32 ".attn_output.weight", i);
-    if (weir__gguf_dims(c, name, dim) && dim[0] != (uint64_t)heads * full.value &&
+    if (uniform && heads_kv > 0 && weir__gguf_dims(c, name, dim) && dim[0] != (uint64_t)heads * full.value &&
         dim[0] != (uint64_t)heads * swa.value)
         weir__gguf_fail(c, WEIR_FORMAT, "tensor '%s' does not suit %" PRIu32 " heads", name, heads);
     snprintf(name, sizeof name, "blk.%" PRIu32 ".attn_k.weight", i);
-    if (weir__gguf_dims(c, name, dim) && dim[1] != (uint64_t)heads_kv * full.key &&
-        dim[1] != (uint64_t)heads_kv * swa.key)
+    if ((uniform || heads_kv == 0) && weir__gguf_dims(c, name, dim) &&
+        dim[1] != (uint64_t)heads_kv * full.key && dim[1] != (uint64_t)heads_kv * swa.key)
         weir__gguf_fail(c, WEIR_FORMAT, "tensor '%s' does not suit %" PRIu32 " heads", name, heads_kv);
+}
+
+/* Tensors that the loader takes for optional and the graph does not. */
+static const struct {
+    const char *archs, *present, *wanted;
+} companions[] = {
+    {" falcon-h1 granitehybrid nemotron_h nemotron_h_moe ", "ssm_conv1d.weight", "ssm_conv1d.bias"},
+    {" glm-dsa ", "indexer.k_norm.weight", "indexer.proj.weight"},
+    {" glm-dsa ", "indexer.k_norm.weight", "indexer.attn_k.weight"},
+    {" glm-dsa ", "indexer.k_norm.weight", "indexer.attn_q_b.weight"},
+    {" glm-dsa ", "indexer.attn_k.weight", "indexer.k_norm.weight"},
+};
+
+static void check_companions(gguf_check *c, uint32_t n_layers)
+{
+    for (size_t k = 0; k < sizeof companions / sizeof *companions; k++) {
+        if (!is_arch(c, companions[k].archs)) continue;
+        for (uint32_t i = 0; i < n_layers && c->status == WEIR_OK; i++) {
+            uint64_t dim[4];
+            char name[64];
+            snprintf(name, sizeof name, "blk.%" PRIu32 ".%s", i, companions[k].present);
+            if (!weir__gguf_dims(c, name, dim)) continue;
+            snprintf(name, sizeof name, "blk.%" PRIu32 ".%s", i, companions[k].wanted);
+            if (!weir__gguf_dims(c, name, dim)) weir__gguf_fail(c, WEIR_FORMAT, "has no tensor '%s'", name);
+        }
+    }
 }
 
 static void check_attention(gguf_check *c, uint32_t n_layers)
@@ -240,7 +273,8 @@ static void check_attention(gguf_check *c, uint32_t n_layers)
         full = check_head(c, "", full);
         swa = check_head(c, "_swa", full);
     }
-    bool uniform = is_arch(c, equal_heads) || is_arch(c, whole_rotation);
+    if (is_arch(c, " deepseek4 ") && number_or(c, "attention.head_count_kv", 0, first) != 1)
+        weir__gguf_fail(c, WEIR_FORMAT, "key 'deepseek4.attention.head_count_kv' is not 1");
     for (uint32_t i = 0; i < n_layers && c->status == WEIR_OK; i++) {
         uint32_t heads = number_or(c, "attention.head_count", i, 0);
         uint32_t heads_kv = number_or(c, "attention.head_count_kv", i, heads);
@@ -248,7 +282,7 @@ static void check_attention(gguf_check *c, uint32_t n_layers)
             weir__gguf_fail(c, WEIR_FORMAT,
                             "has %" PRIu32 " heads for %" PRIu32 " heads of keys in layer %" PRIu32, heads,
                             heads_kv, i);
-        if (uniform && heads > 0 && heads_kv > 0) check_layer_shapes(c, i, heads, heads_kv, full, swa);
+        if (heads > 0) check_layer_heads(c, i, heads, heads_kv, full, swa);
     }
 
     /* Sections of a rotation in several directions. */
@@ -353,7 +387,8 @@ static void check_hyperparameters(gguf_check *c)
         (!text(c, key, scaling, sizeof scaling) || !listed(" none linear yarn longrope ", scaling)))
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "key '%s' is '%s', which llama.cpp does not know", key, scaling);
     /* Embeddings are read with this width from rows of the embedding length. */
-    if (number_or(c, "embedding_length_out", 0, 0) > number_or(c, "embedding_length", 0, UINT32_MAX))
+    if (!is_arch(c, " deepseek4 qwen4exp ") &&
+        number_or(c, "embedding_length_out", 0, 0) > number_or(c, "embedding_length", 0, UINT32_MAX))
         weir__gguf_fail(c, WEIR_FORMAT, "key '%s.embedding_length_out' exceeds the embedding length", arch);
     uint32_t n_layers = number_or(c, "block_count", 0, 0);
     uint32_t n_next = number_or(c, "nextn_predict_layers", 0, 0);
@@ -361,6 +396,7 @@ static void check_hyperparameters(gguf_check *c)
         weir__gguf_fail(c, WEIR_FORMAT, "predicts with %" PRIu32 " of %" PRIu32 " layers", n_next, n_layers);
     check_attention(c, n_layers);
     check_window(c, n_layers);
+    check_companions(c, n_layers);
     check_experts(c, n_layers);
     check_recurrent(c, n_layers);
 }
