@@ -200,7 +200,7 @@ weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *p
                                  const weir__grammar *grammar, const char *prefix, weir_sampler **sampler,
                                  weir_error *error)
 {
-    weir_sampler_params full;
+    weir_sampler_params full = defaults;
     char *converted = NULL;
     weir_sampler *made = NULL;
     weir_status status = weir__sampler_params_check(model, params, prefix, &full, error);
