@@ -109,6 +109,7 @@ static void any_bytes_are_a_prompt(void **state)
     weir_request request = weir_request_default();
     request.text = "\xff\0\xc3\x28 <";
     request.text_length = 6;
+    request.sampler = &r->greedy;
     request.add_special = false;
     weir_stream *stream = rig_submit(r, &request);
     rig_tick(r);
@@ -141,6 +142,7 @@ static void special_tokens_in_a_text_are_read_when_asked_for(void **state)
     start(r);
     weir_request request = weir_request_default();
     request.text = "<|im_end|>";
+    request.sampler = &r->greedy;
     request.add_special = false;
     weir_stream *stream = rig_submit(r, &request);
     rig_tick(r);

@@ -35,7 +35,7 @@ static void taking_before_the_submit_is_a_state_error(void **state)
     assert_int_equal(weir_stream_try_next(b->stream, &chunk), WEIR_STATE);
     assert_int_equal(weir_stream_consume(b->stream, count_calls, 1, &calls), WEIR_STATE);
     assert_int_equal(calls, 0);
-    assert_false(readable(b->stream));
+    assert_false(readable(descriptor_of(b->stream)));
 }
 
 static void a_stream_cancelled_before_the_submit_cannot_be_attached(void **state)
@@ -370,7 +370,7 @@ static void a_put_without_memory_changes_nothing_and_can_be_repeated(void **stat
         assert_false(bench_put(b, 1, "one"));
         weir_chunk chunk;
         assert_int_equal(weir_stream_try_next(b->stream, &chunk), WEIR_TIMEOUT);
-        assert_false(readable(b->stream));
+        assert_false(readable(descriptor_of(b->stream)));
         assert_int_equal(weir_stream_usage(b->stream).n_generated, 0);
     }
     weir__mem_fail_after(-1);
