@@ -42,7 +42,7 @@ typedef struct order {
     int32_t before[BATCH]; /* intervals */
     weir_result results[BATCH];
     bool streamed; /* streams is not NULL */
-    bool too_long, state, invalid, full;
+    bool too_long, state, invalid, full, closed;
 } order;
 
 static weir_stream *fresh_stream(play *p)
@@ -100,6 +100,7 @@ static void make_order(play *p, order *o, int32_t n)
 {
     memset(o, 0, sizeof *o);
     o->jobs = &p->jobs[p->n_jobs];
+    o->closed = p->closed;
     o->n = n;
     o->streamed = !dice_one_in(&p->d, 12);
     for (int32_t i = 0; i < n; i++) {
@@ -120,27 +121,27 @@ static void make_order(play *p, order *o, int32_t n)
     o->full = p->params.queue_limit > 0 && n > room;
 }
 
-static bool is_refused(const play *p, const order *o)
+static bool is_refused(const order *o)
 {
-    return o->too_long || o->state || o->invalid || o->full || p->closed;
+    return o->too_long || o->state || o->invalid || o->full || o->closed;
 }
 
 static void judge_status(play *p, const order *o, weir_status status, const weir_error *error)
 {
     bool allowed = false;
     switch (status) {
-    case WEIR_OK: allowed = !is_refused(p, o) || (o->full && p->place == READY); break;
+    case WEIR_OK: allowed = !is_refused(o) || (o->full && p->place == READY); break;
     case WEIR_TOO_LONG: allowed = o->too_long; break;
     case WEIR_STATE: allowed = o->state; break;
     case WEIR_INVALID: allowed = o->invalid; break;
-    case WEIR_STOPPED: allowed = p->closed; break;
+    case WEIR_STOPPED: allowed = o->closed; break;
     case WEIR_BUSY: allowed = o->full || p->place == READY; break; /* a slot may be about to become free */
     case WEIR_NO_MEMORY: allowed = p->scarce; break;
     default: break;
     }
     say(p, "submit of %d: %s %s", o->n, weir_status_name(status), error->message);
     MUST(p, allowed, "too_long %d state %d invalid %d full %d closed %d", o->too_long, o->state, o->invalid,
-         o->full, p->closed);
+         o->full, o->closed);
     MUST(p, error->code == status, "the error says %s", weir_status_name(error->code));
 }
 
@@ -205,7 +206,7 @@ static void generate(play *p)
     int32_t n = dice_in(&p->d, 1, BATCH);
     if (p->n_jobs + n > PLAY_JOBS) return;
     make_order(p, &o, n);
-    bool expected = !is_refused(p, &o);
+    bool expected = !is_refused(&o);
     if (expected) {
         p->n_jobs += n;
         p->n_accepted += (uint64_t)n;
@@ -268,6 +269,13 @@ static void act(play *p)
     }
     if (event < 60) {
         read_all(p);
+        return;
+    }
+    if (event == 99 && p->place != BETWEEN && dice_one_in(&p->d, 6)) {
+        say(p, "stop in place %d", (int)p->place);
+        weir_engine_stop(p->engine); /* within a tick: its end does the rest */
+        p->closed = p->stopped = true;
+        p->n_acts++;
         return;
     }
     if (j == NULL || j->stream == NULL) return;
@@ -394,6 +402,7 @@ static void check_ended(play *p, uint64_t turn, int64_t start)
         job *j = &p->jobs[i];
         if (j->stream == NULL || weir_stream_finished(j->stream)) continue;
         MUST(p, j->cancel_turn == 0 || j->cancel_turn >= turn, "job %d was cancelled before", i);
+        MUST(p, !p->stopped, "job %d outlives the stop", i);
         MUST(p, j->due_ns > start, "the deadline of job %d has passed", i);
         MUST(p, p->n_good - j->good < j->n_good || j->cancel_turn > 0, "job %d starves: %llu ticks", i,
              (unsigned long long)j->n_good);
@@ -410,6 +419,7 @@ static const weir_view *look(play *p)
     p->place = BETWEEN;
     say(p, "turn %llu: view of %zu slots, %d wait", (unsigned long long)turn, view->n_slots,
         view->queue_depth);
+    if (p->stopped) return view; /* what it told is gone */
     MUST(p, view->budget == p->first.n_batch && view->chunk_size == p->params.chunk_size, "view");
     MUST(p, view->n_slots > 0 || view->queue_depth == 0, "%d wait for an empty engine", view->queue_depth);
     for (size_t i = 0; i < view->n_slots; i++) {
@@ -521,12 +531,13 @@ static weir_report tick(play *p, bool plain)
     p->n_prefill += (uint64_t)report.n_prefill;
     bool standard = !planned && p->params.strategy == NULL;
     if (passes > 0 && (standard || report.bad_plan)) p->n_good++;
-    if (!report.idle)
+    if (!report.idle && !p->stopped)
         check_errors(p, decode_failed ? (weir_status)atomic_load(&p->fake->fail_decode_status) : WEIR_OK,
                      sample_failed);
     weir_engine_stats s = play_stats(p);
-    MUST(p, report.n_active == s.n_slots_prefilling + s.n_slots_generating, "%d active", report.n_active);
-    MUST(p, report.queue_depth == s.queue_depth, "%d wait", report.queue_depth);
+    MUST(p, p->stopped || report.n_active == s.n_slots_prefilling + s.n_slots_generating, "%d active",
+         report.n_active);
+    MUST(p, p->stopped || report.queue_depth == s.queue_depth, "%d wait", report.queue_depth);
     check_ended(p, turn, start);
     check_rest(p);
     return report;
@@ -701,7 +712,7 @@ static void run_schedule(play *p, uint64_t seed)
         run_out(p);
     for (int i = 0; i < p->n_jobs; i++)
         if (p->jobs[i].stream != NULL) job_take(&p->jobs[i], 1000);
-    if (p->engine != NULL) check_counters(p, way < 2);
+    if (p->engine != NULL) check_counters(p, way < 2 || p->stopped);
     close_play(p);
 }
 

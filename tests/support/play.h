@@ -70,6 +70,7 @@ typedef struct play {
     bool scarce;                 /* allocations fail */
     bool disturbed;              /* passes and samples fail */
     bool closed;                 /* stopped or draining */
+    bool stopped;                /* from within a tick */
 
     place place;
     uint64_t turns;    /* chances to put a chunk */
