@@ -42,6 +42,8 @@ typedef struct task {
     int32_t hand_over;     /* after so many chunks another consumer goes on; 0 = never */
     weir_stream *stream;   /* written under bout->mutex; NULL = none, or released */
     atomic_bool cancelled; /* somebody asked for it */
+    atomic_bool accepted;  /* the submit has returned */
+    atomic_int n_ready;    /* calls of count_ready */
     struct task *next;     /* in the inbox */
 } task;
 
@@ -160,8 +162,9 @@ static void read_inside(weir_stream *stream, void *user)
 
 static void count_ready(weir_stream *stream, void *user)
 {
+    task *t = user;
     (void)stream;
-    (void)user;
+    atomic_fetch_add(&t->n_ready, 1);
 }
 
 static bool consume_some(const weir_chunk *chunk, void *user)
@@ -317,6 +320,7 @@ static weir_status submit(bout *r, task *tasks, int n, bool generate)
     must(r, fits, "a prompt that is too long was taken");
     atomic_fetch_add(&r->n_accepted, (uint64_t)n);
     for (int i = 0; i < n; i++) {
+        atomic_store(&tasks[i].accepted, true);
         if (generate) {
             const char *wrong = wish_judge_result(&tasks[i].w, &results[i]);
             must(r, wrong == NULL, "result: %s, %s", wrong, weir_reason_name(results[i].reason));
@@ -363,13 +367,22 @@ static void *canceller(void *user)
         if (stream != NULL) {
             weir_error error;
             weir_reason reason = weir_stream_reason(stream);
-            switch (dice_in(&h->d, 0, 5)) {
+            switch (dice_in(&h->d, 0, 6)) {
             case 0:
                 atomic_store(&t->cancelled, true);
                 weir_stream_cancel(stream);
                 must(r, weir_stream_cancelled(stream) || weir_stream_finished(stream), "not cancelled");
                 break;
             case 1: weir_stream_set_interval(stream, dice_in(&h->d, -1, 8)); break;
+            case 4:
+                if (t->style != CALLBACK)
+                    weir_stream_set_ready(stream, dice_one_in(&h->d, 2) ? count_ready : NULL, t);
+                break;
+            case 5:
+                must(r,
+                     !weir_stream_finished(stream) || weir_stream_reason(stream) != WEIR_REASON_NOT_FINISHED,
+                     "ended without a reason");
+                break;
             case 2: must(r, weir_stream_interval(stream) >= 1, "interval"); break;
             case 3:
                 weir_stream_error(stream, &error);
@@ -433,6 +446,19 @@ static void *stopper(void *user)
     return NULL;
 }
 
+/* Of those that were accepted before. */
+static void all_have_ended(bout *r)
+{
+    bool ended = true;
+    pthread_mutex_lock(&r->mutex);
+    for (int i = 0; i < r->n_tasks; i++) {
+        const task *t = &r->tasks[i];
+        if (atomic_load(&t->accepted) && t->stream != NULL) ended &= weir_stream_finished(t->stream);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    must(r, ended, "the drain is over, and a stream runs");
+}
+
 static void *drainer(void *user)
 {
     helper *h = user;
@@ -440,6 +466,7 @@ static void *drainer(void *user)
     int timeout_ms = !r->slow && dice_one_in(&h->d, 2) ? -1 : dice_in(&h->d, 0, 50);
     weir_status status = weir_engine_drain(r->engine, timeout_ms);
     must(r, status != WEIR_TIMEOUT || timeout_ms >= 0, "a drain without a limit has timed out");
+    if (status == WEIR_OK) all_have_ended(r);
     must(r, status == WEIR_OK || status == WEIR_TIMEOUT || (status == WEIR_STATE && r->params.manual),
          "drain: %s", weir_status_name(status));
     return NULL;
@@ -620,18 +647,21 @@ static void stop_in_a_pass(bool manual, weir_layout layout)
     weir_stream *streams[N];
     pthread_t stops;
     long live = weir__mem_live();
-    assert_int_equal(weir_model_load("fake:", NULL, &model, NULL), WEIR_OK);
+    assert_int_equal(weir_model_load("fake:tick_us=1000", NULL, &model, NULL), WEIR_OK);
     weir__fake *fake = weir__fake_of(model);
     fake->next = wait_halfway;
     fake->next_user = &h;
     weir_engine_params params = weir_engine_params_default();
     params.n_slots = N;
-    params.n_ctx = 4096;
+    params.n_ctx = 20000; /* it does not end by itself before */
     params.manual = manual;
     params.layout = layout;
     assert_int_equal(weir_engine_create(model, &params, &h.engine, NULL), WEIR_OK);
     for (int i = 0; i < N; i++) {
+        weir_sampler_params greedy = weir_sampler_params_default();
         weir_request request = weir_request_default();
+        greedy.temp = 0;
+        request.sampler = &greedy;
         request.text = "a few";
         assert_int_equal(weir_stream_create(&streams[i], NULL), WEIR_OK);
         assert_int_equal(weir_engine_submit(h.engine, &request, 1, &streams[i], NULL), WEIR_OK);
