@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <limits.h>
+#include <string.h>
 
 #include "backend/llama_internal.h"
 #include "base/cpu.h"
@@ -106,6 +107,9 @@ static weir_status check_params(const weir__bmodel *model, const weir_context_pa
         return weir__error_set(error, WEIR_UNSUPPORTED, "embeddings", "this model computes embeddings only");
     if (model->encoder_decoder && !params->embeddings)
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "encoder-decoder models cannot generate yet");
+    if (params->n_seq_max > 1 && strcmp(model->architecture, "plamo2") == 0)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "n_seq_max",
+                               "llama.cpp computes several sequences of a PLaMo 2 model wrongly; allowed: 1");
     if (params->n_threads < 1 || params->n_threads > WEIR__CPU_MAX || params->n_threads_batch < 1 ||
         params->n_threads_batch > WEIR__CPU_MAX)
         return weir__error_set(error, WEIR_INVALID, "n_threads",
@@ -365,6 +369,7 @@ bool weir__llama_seq_remove(weir__bcontext *c, int32_t seq, int32_t from, int32_
 static bool copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
 {
     bool lanes = !c->unified && c->n_seq_max > 1;
+    if (c->model->whole_sequences) from = to = -1;
     if (!weir__shim_seq_remove(c->context, to_seq, -1, -1)) return false;
     if (!weir__shim_seq_copy(c->context, seq, to_seq, lanes ? -1 : from, lanes ? -1 : to)) return false;
     if (!lanes) return true;
@@ -397,10 +402,13 @@ void weir__llama_seq_copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_
 {
     if (!c->has_memory || seq == to_seq) return;
     int32_t last = weir__llama_seq_pos_max(c, seq);
-    if (from > last || (to >= 0 && to <= from))
+    if (from > last || (to >= 0 && to <= from)) {
         weir__shim_seq_remove(c->context, to_seq, -1, -1);
-    else
-        copy(c, seq, to_seq, from, to > last ? -1 : to);
+        return;
+    }
+    if (to > last) to = -1;
+    if (c->model->whole_sequences && (from > 0 || to >= 0)) return; /* it has no part that could be copied */
+    copy(c, seq, to_seq, from, to);
 }
 
 void weir__llama_seq_keep(weir__bcontext *c, int32_t seq)

@@ -1,0 +1,236 @@
+/* llama_kinds_test.c: models that are not like the default one: recurrent, sliding window, embeddings,
+ * ranking; made by scripts/tiny_gguf.py.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <unistd.h>
+
+#include "backend/llama_testing.h"
+
+static void make(const char *kind)
+{
+    char path[64] = "/tmp/weir-kind-XXXXXX", command[1024];
+    const char *source = getenv("WEIR_SOURCE_DIR");
+    weir_model_params params = weir_model_params_default();
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    snprintf(command, sizeof command, "python3 '%s/scripts/tiny_gguf.py' %s %s",
+             source != NULL ? source : ".", kind, path);
+    assert_int_equal(system(command), 0);
+    assert_ok(ops->model_load(path, &params, &model, error));
+    ops->model_describe(model, &model_is);
+    unlink(path);
+}
+
+static int drop(void **state)
+{
+    (void)state;
+    ops->model_free(model);
+    model = NULL;
+    assert_int_equal(weir__mem_live(), 0);
+    return 0;
+}
+
+static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
+
+static void some_tokens(int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)(20 + i * 37 % 400);
+}
+
+/* In passes of few rows, so that ggml computes all of them in one way. */
+static void feed_slowly(rig *r, int32_t seq, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i += 16) assert_ok(feed(r, seq, ids + i, n - i < 16 ? n - i : 16, error));
+}
+
+/* The logits after n tokens and one more, computed alone. */
+static float *expected(const int32_t *ids, size_t n, int32_t next, weir_layout layout)
+{
+    rig r;
+    rig_init(&r, 2048, 4, layout);
+    feed_slowly(&r, 0, ids, n);
+    assert_ok(feed(&r, 0, &next, 1, error));
+    float *row = row_copy(&r, -1);
+    rig_fini(&r);
+    return row;
+}
+
+static void check_next(rig *r, int32_t seq, int32_t next, const float *want)
+{
+    assert_ok(feed(r, seq, &next, 1, error));
+    assert_row_is(r, -1, want);
+}
+
+/* A refused cut does nothing at all. */
+static void recurrent_memory_is_not_cut(void **state)
+{
+    (void)state;
+    make("mamba");
+    assert_true(model_is.is_recurrent);
+    for (size_t l = 0; l < 2; l++) {
+        rig r;
+        int32_t ids[12];
+        some_tokens(ids, 12);
+        float *want = expected(ids, 12, 3, layouts[l]);
+        rig_init(&r, 2048, 4, layouts[l]);
+        assert_ok(feed(&r, 0, ids, 12, error));
+        assert_false(ops->seq_remove(r.context, 0, 5, -1));
+        assert_false(ops->seq_remove(r.context, 0, 0, 5));
+        assert_false(ops->seq_remove(r.context, 0, 3, 5));
+        assert_refused(ops->share(r.context, 0, 1, 5, error), WEIR_UNSUPPORTED, "");
+        assert_int_equal(ops->seq_pos_max(r.context, 1), -1);
+        assert_ok(ops->share(r.context, 0, 1, 12, error));
+        ops->seq_copy(r.context, 0, 2, 0, 12);
+        ops->seq_copy(r.context, 0, 2, 0, 5);
+        size_t size = ops->state_size(r.context, 0);
+        void *bytes = malloc(size);
+        assert_int_equal(ops->state_save(r.context, 0, bytes, size), size);
+        assert_ok(ops->state_load(r.context, 3, bytes, size, error));
+        for (int32_t s = 0; s < 4; s++) check_next(&r, s, 3, want);
+        assert_true(ops->seq_remove(r.context, 0, 0, -1));
+        assert_ok(feed(&r, 0, ids, 12, error));
+        check_next(&r, 0, 3, want);
+        free(bytes);
+        free(want);
+        rig_fini(&r);
+    }
+}
+
+static void a_window_that_slid_away(void **state)
+{
+    (void)state;
+    make("swa");
+    assert_int_equal(model_is.n_swa, 32);
+    for (size_t l = 0; l < 2; l++) {
+        enum {
+            N = 150,
+            CUT = 90
+        }; /* together under the 512 cells from which on ggml computes in another way */
+        rig r;
+        int32_t ids[N];
+        some_tokens(ids, N);
+        float *want = expected(ids, CUT, 3, layouts[l]);
+        rig_init(&r, 2048, 4, layouts[l]);
+        for (int32_t s = 0; s < 2; s++) feed_slowly(&r, s, ids, N);
+        /* Either the cells are still there, then the result is right; or it is refused, and nothing was done.
+         * In this order no token comes into a cell before those it looks back on: sums are made in the order
+         * of cells, so that would change the bits. */
+        if (ops->share(r.context, 1, 3, CUT, NULL) == WEIR_OK)
+            check_next(&r, 3, 3, want);
+        else
+            assert_int_equal(ops->seq_pos_max(r.context, 3), -1);
+        if (ops->seq_remove(r.context, 0, CUT, -1))
+            check_next(&r, 0, 3, want);
+        else
+            assert_int_equal(ops->seq_pos_max(r.context, 0), N - 1);
+        free(want);
+        rig_fini(&r);
+    }
+}
+
+static void rig_for_embeddings(rig *r, weir_pooling pooling, int32_t n_ctx)
+{
+    weir_context_params params = rig_params(n_ctx, 4, WEIR_LAYOUT_UNIFIED);
+    params.embeddings = true;
+    params.pooling = pooling;
+    params.n_ubatch = 4;
+    rig_init_with(r, &params);
+}
+
+static void embeddings_of_an_encoder(void **state)
+{
+    (void)state;
+    make("bert");
+    weir__bcontext *context = NULL;
+    weir_context_info info;
+    weir_context_params params = rig_params(256, 1, WEIR_LAYOUT_AUTO);
+    assert_true(model_is.has_encoder && !model_is.has_decoder);
+    assert_refused(ops->context_create(model, &params, &context, &info, error), WEIR_UNSUPPORTED,
+                   "embeddings");
+
+    const weir_pooling poolings[] = {WEIR_POOLING_UNSPECIFIED, WEIR_POOLING_MEAN, WEIR_POOLING_CLS,
+                                     WEIR_POOLING_LAST, WEIR_POOLING_NONE};
+    for (size_t p = 0; p < N_ELEMENTS(poolings); p++) {
+        rig r;
+        int32_t ids[40];
+        some_tokens(ids, 40);
+        rig_for_embeddings(&r, poolings[p], 512);
+        for (int round = 0; round < 2; round++) {
+            r.batch.n = 0;
+            for (int32_t s = 0; s < 3; s++)
+                for (int32_t i = 0; i < 10 + 5 * s; i++) weir__batch_add(&r.batch, ids[i + s], i, s, i == 0);
+            assert_ok(ops->decode(r.context, &r.batch, error));
+            ops->logits_ready(r.context);
+            const float *rows[3];
+            for (int32_t s = 0; s < 3; s++) {
+                bool pooled = r.info.pooling != WEIR_POOLING_NONE;
+                rows[s] = pooled ? ops->embedding(r.context, -1, s) : ops->embedding(r.context, 7 * s, 0);
+                assert_non_null(rows[s]);
+                for (int32_t i = 0; i < ops->embedding_width(r.context); i++)
+                    assert_true(isfinite(rows[s][i]));
+            }
+            assert_memory_not_equal(rows[0], rows[1],
+                                    sizeof(float) * (size_t)ops->embedding_width(r.context));
+            assert_null(ops->embedding(r.context, -1, 3));
+        }
+        assert_int_equal(ops->seq_pos_max(r.context, 0), -1);
+        assert_true(ops->seq_remove(r.context, 0, 0, -1));
+        ops->clear(r.context);
+        assert_int_equal(ops->state_size(r.context, 0), 0);
+        rig_fini(&r);
+    }
+}
+
+/* The table of position embeddings has 512 rows; llama.cpp asserts beyond. */
+static void positions_end(void **state)
+{
+    (void)state;
+    make("bert");
+    rig r;
+    rig_for_embeddings(&r, WEIR_POOLING_MEAN, 1024);
+    assert_int_equal(r.info.n_ctx_seq, model_is.n_ctx_train);
+    r.batch.n = 0;
+    for (int32_t i = 0; i <= model_is.n_ctx_train; i++) weir__batch_add(&r.batch, 20, i, 0, true);
+    assert_refused(ops->decode(r.context, &r.batch, error), WEIR_INVALID, "pos");
+    assert_null(ops->embedding(r.context, -1, 0));
+    r.batch.n--;
+    assert_ok(ops->decode(r.context, &r.batch, error));
+    ops->logits_ready(r.context);
+    assert_non_null(ops->embedding(r.context, -1, 0));
+    rig_fini(&r);
+}
+
+static void scores_of_a_ranker(void **state)
+{
+    (void)state;
+    make("rank");
+    rig r;
+    int32_t ids[16];
+    some_tokens(ids, 16);
+    rig_for_embeddings(&r, WEIR_POOLING_RANK, 256);
+    assert_int_equal(r.info.pooling, WEIR_POOLING_RANK);
+    assert_int_equal(ops->embedding_width(r.context), 1);
+    r.batch.n = 0;
+    for (int32_t s = 0; s < 2; s++)
+        for (int32_t i = 0; i < 8; i++) weir__batch_add(&r.batch, ids[i + 8 * s], i, s, true);
+    assert_ok(ops->decode(r.context, &r.batch, error));
+    ops->logits_ready(r.context);
+    const float *a = ops->embedding(r.context, -1, 0), *b = ops->embedding(r.context, -1, 1);
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_true(isfinite(*a) && isfinite(*b) && *a != *b);
+    rig_fini(&r);
+}
+
+#define KIND_TEST(test) cmocka_unit_test_teardown(test, drop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        KIND_TEST(recurrent_memory_is_not_cut), KIND_TEST(a_window_that_slid_away),
+        KIND_TEST(embeddings_of_an_encoder),    KIND_TEST(positions_end),
+        KIND_TEST(scores_of_a_ranker),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
