@@ -533,7 +533,8 @@ typedef struct weir_chat_params {
     weir_tool_choice tool_choice;
     bool parallel_tool_calls;
     const char *json_schema;       /* the answer's form; not together with tools */
-    const char *template_source;   /* Jinja; NULL = the model's own */
+    const char *template_source;   /* Jinja, at most 256 KiB; NULL = the model's own. A program: one from an
+                                    * untrusted source can loop without end or use all memory */
     const weir_template_arg *args; /* [n_args] */
     size_t n_args;
     bool add_generation_prompt; /* true */

@@ -548,7 +548,7 @@ static void test_no_memory(void **state)
 {
     (void)state;
     const struct example *e = &examples[0];
-    weir_chat *chat = chat_with(getenv("WEIR_LLAMA_SOURCE") != NULL ? e->template : NULL, e->tools);
+    weir_chat *chat = chat_with(e->template, e->tools);
     static answer whole, a;
     if (chat == NULL) chat = chat_with(NULL, false);
     read_answer(chat, e->text, strlen(e->text), NULL, &whole);

@@ -246,6 +246,7 @@ static void test_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         const struct refusal *r = &refusals[i];
+        if (no_llama() && strcmp(r->pointer, "grammar") == 0) continue; /* found in the converter's text */
         char *text = NULL;
         weir_error error = {0};
         weir_status status = weir_grammar_from_json_schema(r->schema, WEIR_NUL, &text, &error);
