@@ -237,6 +237,7 @@ static void many_callers(rig *r, bool manual)
         rig_script(r, 'A' + i, 3 + i, answer[i]);
     }
     rig_start(r);
+    atomic_store(&r->fake->tick_us, 300); /* so that they are there at the same time */
     for (int i = 0; i < N; i++) {
         callers[i] = (caller){.r = r, .requests = {rig_ask(r, 'A' + i), rig_ask(r, 'A' + i)}};
         assert_int_equal(pthread_create(&callers[i].thread, NULL, call, &callers[i]), 0);
