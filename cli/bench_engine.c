@@ -208,7 +208,7 @@ static weir_status measure_pair(struct bench *bench, struct row *row, weir_engin
     cli_shape brief = *shape;
     if (repetition < 0) brief.n_answer = brief.n_answer < 4 ? brief.n_answer : 4;
     /* Other prompts each time, so that nothing that was computed serves again. */
-    cli_measure_prompts(bench->model, (uint64_t)(repetition + 2), prompts, n_prompts);
+    cli_measure_prompts(bench->model, (uint64_t)repetition + 2, prompts, n_prompts);
     show_progress(bench, row, repetition < 0 ? 0 : repetition, repetition < 0 ? "warming up" : "weir");
     weir_status status = cli_measure_run(engine, &brief, prompts, at, tokens[WEIR_SIDE], error);
     if (status == WEIR_OK && repetition >= 0)

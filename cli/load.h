@@ -14,8 +14,8 @@ void cli_load_log_flush(void);
  */
 char *cli_load_path(const cli_args *args);
 
-/* Loads with a progress line; a signal ends it. CLI_OK; CLI_NO_MODEL after a message, or the signal's code. The
- * caller releases *model where it is set, whatever was returned. */
+/* Loads with a progress line; a signal ends it. CLI_OK; CLI_NO_MODEL after a message, or the signal's code.
+ * The caller releases *model where it is set, whatever was returned. */
 cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model);
 
 /* CLI_OK; a code after a message, or the signal's. The caller destroys *engine where it is set. */

@@ -31,6 +31,8 @@ const cli_option cli_options[] = {
      "a system message before the prompt"},
     {"--raw", NULL, CLI_ASKING, CLI_FLAG, AT(raw), NULL, NULL, NULL, NULL, NULL, CLI_RUN,
      "continue the prompt as it stands, without the model's chat template"},
+    {"--chat-template-file", NULL, CLI_ASKING, CLI_FILE, AT(chat_template), "FILE", "the model's own", NULL, NULL, NULL,
+     ASK, "a Jinja template in place of the model's"},
     {"--no-thinking", NULL, CLI_ASKING, CLI_FLAG, AT(no_thinking), NULL, NULL, "WEIR_NO_THINKING", NULL, NULL, ASK,
      "ask a model that reasons to answer at once"},
 
@@ -276,6 +278,7 @@ void cli_args_fini(cli_args *args)
     cli_free(args->prompt);
     cli_free(args->prompt_file);
     cli_free(args->system);
+    cli_free(args->chat_template);
     cli_free(args->csv_path);
     cli_free(args->streams.items);
     cli_free(args->prompt_lengths.items);

@@ -56,7 +56,7 @@ static cli_exit read_prompt(struct run *run)
         cli_exit code = cli_file_read("-", "the prompt", &run->prompt, &run->prompt_length);
         if (code != CLI_OK) return code;
     } else {
-        prompt = prompt != NULL ? prompt : args->prompt_file;
+        if (prompt == NULL) prompt = args->prompt_file != NULL ? args->prompt_file : "";
         run->prompt_length = strlen(prompt);
         run->prompt = cli_copy(prompt, run->prompt_length + 1);
     }
@@ -78,7 +78,7 @@ static cli_exit render(struct run *run)
         return cli_fail(CLI_USAGE,
                         "--raw takes the prompt as it stands, so --system cannot be given with it");
     if (args->raw) return CLI_OK;
-    if (info.chat_template == NULL) {
+    if (info.chat_template == NULL && args->chat_template == NULL) {
         if (args->system != NULL)
             return cli_fail(CLI_USAGE, "this model has no chat template, so --system has no place to go");
         if (!args->quiet)
@@ -94,6 +94,7 @@ static cli_exit render(struct run *run)
     params.messages = args->system != NULL ? messages : messages + 1;
     params.n_messages = args->system != NULL ? 2 : 1;
     params.json_schema = args->ask.json_schema;
+    params.template_source = args->chat_template;
     params.enable_thinking = !args->no_thinking;
     if (weir_chat_create(run->model, &params, &run->chat, &error) != WEIR_OK)
         return cli_fail_error(args, CLI_REFUSED, "cannot render the prompt", &error);
@@ -152,14 +153,23 @@ static void set_thinking(struct run *run, bool thinking)
     cli_term_styled(thinking && *style != '\0');
     if (thinking && *style == '\0') show("(thinking) ", 11);
     cli_out(style, strlen(style));
-    if (!thinking) show("\n\n", 2);
+    /* One empty line between thoughts and answer. */
+    size_t n = run->reasoning.length;
+    if (!thinking) show("\n\n", n > 0 && run->reasoning.bytes[n - 1] == '\n' ? 1 : 2);
 }
 
 static void deliver(struct run *run, weir_delta_kind kind, const char *text, size_t length)
 {
-    if (length == 0) return;
     bool reasoning = kind == WEIR_DELTA_REASONING;
-    cli_text_add(reasoning ? &run->reasoning : &run->content, text, length);
+    cli_text *all = reasoning ? &run->reasoning : &run->content;
+    /* The newlines around a model's thoughts belong to its tags. */
+    while (all->length == 0 && length > 0 && (reasoning || run->reasoning.length > 0) &&
+           (*text == '\n' || *text == ' ')) {
+        text++;
+        length--;
+    }
+    if (length == 0) return;
+    cli_text_add(all, text, length);
     if (!run->live || (reasoning && !cli_term_out())) return;
     set_thinking(run, reasoning);
     show(text, length);
@@ -254,7 +264,7 @@ cli_exit cli_run(cli_args *args)
 {
     struct run run = {.args = args, .live = !args->json};
     char *path = NULL;
-    int64_t started = weir__clock_now_ns();
+    int64_t started;
     cli_load_log(args);
     cli_exit code = read_prompt(&run);
     if (code != CLI_OK) goto done;

@@ -69,6 +69,7 @@ static cli_exit render(struct session *session, size_t i)
     weir_error error = {0};
     params.messages_json = item->messages;
     params.json_schema = item->ask.json_schema;
+    params.template_source = session->args->chat_template;
     params.enable_thinking = !session->args->no_thinking;
     if (weir_chat_create(session->model, &params, &session->answers[i].chat, &error) == WEIR_OK)
         return CLI_OK;

@@ -106,8 +106,10 @@ const char *cli_term_style_err(cli_style style)
 
 void cli_term_progress(const char *line)
 {
-    if (!err_term || entered) return;
+    static char shown[256];
     cli_text text = {0};
+    if (!err_term || entered || (progress_shown && strncmp(shown, line, sizeof shown - 1) == 0)) return;
+    snprintf(shown, sizeof shown, "%s", line);
     cli_text_puts(&text, CLEAR_LINE);
     cli_text_puts(&text, cli_term_style_err(CLI_DIM));
     cli_text_add_cut(&text, line, strlen(line), cli_term_columns() - 1, false);

@@ -74,6 +74,6 @@ typedef struct cli_keys {
 } cli_keys;
 
 /* The key that this byte completes, or CLI_KEY_NONE. */
-int cli_keys_feed(cli_keys *keys, unsigned char byte);
+int cli_keys_feed(cli_keys *state, unsigned char byte);
 
 #endif

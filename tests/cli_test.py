@@ -715,6 +715,26 @@ def test_terminal_run():
         terminal.close()
 
 
+def test_reasoning():
+    if FAKE:  # it has no parser of its own
+        return
+    template = path_of("think.jinja", """{%- for m in messages %}{%- if m.role == 'assistant' and m.reasoning_content -%}
+<think>{{ m.reasoning_content }}</think>{%- endif %}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor %}{%- if add_generation_prompt %}<|im_start|>assistant
+<think>
+{% endif %}""")
+    words = ["--chat-template-file", template, "-p", "x", "--grammar", 'root ::= "Let me see.\\n</think>\\n\\nYes."', "-q"]
+    answer = json.loads(run(*words, "--json").stdout)
+    check("thoughts are told apart", answer["text"] == "Yes." and answer.get("reasoning", "").strip() == "Let me see.", answer)
+    check("off a terminal only the answer is printed", run(*words).stdout == "Yes.\n")
+    terminal = Terminal([WEIR, "run", "-m", MODEL, *words], env=environment())
+    code = terminal.finish(PATIENCE)
+    check("on a terminal thoughts are dimmed", code == 0 and "\x1b[2mLet me see." in terminal.output.replace("\r\n", "\n") and
+          terminal.screen.lines()[:3] == ["Let me see.", "", "Yes."] and in_order(terminal), repr(terminal.output[-300:]), terminal.screen.text())
+    terminal.close()
+
+
 def test_no_colour_lanes():
     terminal = lanes(2, env={"NO_COLOR": "1"})
     terminal.wait_for(lambda s: "generating" in s.text(), PATIENCE)
@@ -770,7 +790,7 @@ def test_example():
 
 # What says something about a model, and what is the same on every model: on a real one that would only take time.
 WITH_MODEL = [test_run, test_run_json, test_run_limits, test_grammar, test_models, test_info, test_signals, test_random_moments,
-              test_pipes, test_stream_lines, test_stream_signals, test_lanes, test_lanes_end, test_terminal_run, test_bench]
+              test_pipes, test_stream_lines, test_stream_signals, test_lanes, test_lanes_end, test_terminal_run, test_reasoning, test_bench]
 WITHOUT = [test_help, test_version, test_words, test_bad_files, test_lanes_size, test_lanes_keys, test_lanes_suspend,
            test_lanes_stdin, test_no_colour_lanes, test_example]
 
