@@ -11,8 +11,8 @@ KIND  llama  dense transformer; byte-level BPE, 512 tokens, ChatML template
       rank   bert with a classifier: one score per text
 
 All have 2 layers and 64 dimensions, so a file is 0.1 to 0.7 MB. The same arguments give the same bytes. --type is
-that of the matrices (vectors are always F32). --small shrinks everything to a few KB: the model still loads, but has
-no tokens for most texts.
+that of the matrices (vectors are always F32). --small shrinks everything below 4 KB: the model still loads, but has no
+tokens for most texts.
 """
 import argparse
 import random
@@ -179,7 +179,8 @@ def put_bpe(model, n_vocab, small):
     model.put("tokenizer.ggml.eos_token_id", U32, 2)
     model.put("tokenizer.ggml.padding_token_id", U32, 0)
     model.put("tokenizer.ggml.add_bos_token", BOOL, 0)
-    model.put("tokenizer.chat_template", STRING, CHATML)
+    if not small:
+        model.put("tokenizer.chat_template", STRING, CHATML)
     return len(tokens)
 
 
@@ -211,13 +212,13 @@ class Shape:
     def __init__(self, small):
         self.small = small
         self.layers = 1 if small else 2
-        self.embd = 8 if small else 64
-        self.ff = 8 if small else 128
+        self.embd = 4 if small else 64
+        self.ff = 4 if small else 128
         self.heads = 2 if small else 4
         self.kv_heads = 1 if small else 2
         self.head = self.embd // self.heads
         self.vocab = 512
-        self.context = 64 if small else 2048
+        self.context = 16 if small else 2048
 
 
 def make_decoder(kind, model, s):
@@ -269,7 +270,7 @@ def make_decoder(kind, model, s):
 
 
 def make_mamba(model, s):
-    inner, state, rank, conv = 2 * s.embd, 4 if s.small else 16, 4, 4
+    inner, state, rank, conv = 2 * s.embd, 2 if s.small else 16, 2 if s.small else 4, 4
     model.put(".context_length", U32, s.context)
     model.put(".embedding_length", U32, s.embd)
     model.put(".feed_forward_length", U32, 0)

@@ -19,12 +19,13 @@ typedef struct weir__gguf_info {
     uint64_t n_tensors;    /* 0: a vocabulary without weights */
     uint64_t file_bytes;   /* as stored */
     uint64_t tensor_bytes; /* of those, weights without padding */
+    uint64_t n_positions;  /* rows of learned positions, behind which llama.cpp aborts; 0: it has none */
     char architecture[64]; /* e.g. "llama"; whether llama.cpp knows it is left to llama.cpp */
 } weir__gguf_info;
 
 /* Checks a model file; for the first shard of a split model ("…-00001-of-00003.gguf") every shard. Blocks for
- * as long as reading the metadata takes; never waits for a FIFO. Memory: 16 bytes for each token, tensor and
- * shard of the file and some 100 KB. info may be NULL; it is written on WEIR_OK only. Any thread. NOT_FOUND
+ * as long as reading the metadata takes; never waits for a FIFO. Memory: 16 bytes for each token and tensor,
+ * and some 500 KB. info may be NULL; it is written on WEIR_OK only. Any thread. NOT_FOUND
  * no such file (or shard); IO it cannot be read; FORMAT damaged, hostile or no GGUF at all; UNSUPPORTED
  * sound, but nothing this build can run; NO_MEMORY. Messages name the offset, key or tensor. */
 weir_status weir__gguf_check(const char *path, weir__gguf_info *info, weir_error *error);

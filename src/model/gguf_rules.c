@@ -550,4 +550,6 @@ void weir__gguf_check_rules(gguf_check *c)
         weir__gguf_fail(c, WEIR_FORMAT, "has no key '%s', or one that is no short string", key);
     if (c->status == WEIR_OK) check_hyperparameters(c);
     if (c->status == WEIR_OK) check_vocabulary(c);
+    uint64_t dim[4];
+    if (weir__gguf_dims(c, "position_embd.weight", dim)) c->info.n_positions = dim[1];
 }

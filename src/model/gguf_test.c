@@ -309,10 +309,16 @@ static void good_file_passes(void **state)
     assert_int_equal(from_file.n_tensors, 7);
     assert_int_equal(from_file.file_bytes, f.n);
     assert_int_equal(from_file.tensor_bytes, 136 + 128 + 1024 + 2048 + 128 + 1024 + 2048);
+    assert_int_equal(from_file.n_positions, 0);
     assert_string_equal(from_file.architecture, "llama");
     free(f.bytes);
     m.version = 2;
     assert_int_equal(check(&m, &error), WEIR_OK);
+    add_tensor(&m, "position_embd.weight", T_F32, 2048, 32, 16);
+    f = write_model(&m);
+    assert_int_equal(weir__gguf_check_memory(f.bytes, f.n, &from_memory, &error), WEIR_OK);
+    assert_int_equal(from_memory.n_positions, 16);
+    free(f.bytes);
     m.n_tensors = 0; /* a vocabulary alone */
     assert_int_equal(check(&m, &error), WEIR_OK);
     fini_model(&m);

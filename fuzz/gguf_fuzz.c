@@ -1,0 +1,41 @@
+/* gguf_fuzz.c: the check of model files, fed with damaged ones.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Input: a GGUF file. What passes keeps what the check promises: sizes that fit the file, a name that ends.
+ * What is refused says so in words. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/gguf.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(int holds)
+{
+    if (!holds) abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    weir__gguf_info info;
+    weir_error error;
+    memset(&info, 0xff, sizeof info);
+    memset(&error, 0xff, sizeof error);
+    weir_status status = weir__gguf_check_memory(data, size, &info, &error);
+    require(weir__gguf_check_memory(data, size, NULL, NULL) == status);
+    if (status == WEIR_OK) {
+        require(info.version == 2 || info.version == 3);
+        require(info.n_shards == 1);
+        require(info.file_bytes == size);
+        require(info.tensor_bytes < size);
+        require(info.n_kv * 13 < size && info.n_tensors * 24 < size); /* the shortest entries */
+        require(memchr(info.architecture, '\0', sizeof info.architecture) != NULL);
+        require(info.architecture[0] != '\0');
+    } else {
+        require(status == WEIR_FORMAT || status == WEIR_UNSUPPORTED);
+        require(error.code == status);
+        require(memchr(error.message, '\0', sizeof error.message) != NULL && strlen(error.message) > 20);
+    }
+    return 0;
+}
