@@ -132,9 +132,19 @@ static size_t keep_possible(llama_token_data *candidates, size_t n)
 static size_t list_candidates(const weir__bsampler *s, const float *logits, llama_token_data *candidates)
 {
     size_t n = (size_t)s->model->info.n_vocab;
-    for (size_t i = 0; i < n; i++) candidates[i] = (llama_token_data){(llama_token)i, logits[i], 0.0f};
-    for (size_t i = 0; i < s->n_bias; i++) candidates[s->bias[i].token].logit += s->bias[i].bias;
-    return keep_possible(candidates, n);
+    if (s->n_bias > 0) {
+        for (size_t i = 0; i < n; i++)
+            candidates[i] = (llama_token_data){.id = (llama_token)i, .logit = logits[i]};
+        for (size_t i = 0; i < s->n_bias; i++) candidates[s->bias[i].token].logit += s->bias[i].bias;
+        return keep_possible(candidates, n);
+    }
+    size_t kept = 0; /* both in one pass */
+    for (size_t i = 0; i < n; i++) {
+        float logit = logits[i] < MOST_LOGIT ? logits[i] : MOST_LOGIT;
+        candidates[kept] = (llama_token_data){.id = (llama_token)i, .logit = logit};
+        kept += logits[i] > -INFINITY;
+    }
+    return kept;
 }
 
 /* ---- Choice --------------------------------------------------------------------------------------- */
