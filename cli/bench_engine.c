@@ -374,9 +374,9 @@ cli_exit cli_bench_engine(cli_args *args)
     bench.n_threads_batch = args->engine.n_threads_batch > 0 ? args->engine.n_threads_batch : bench.n_threads;
     code = measure_all(&bench);
     if (args->json)
-        cli_out_json(json_pack("{s:s, s:s, s:s, s:i, s:O}", "model", cli_load_name(path), "weir",
-                               weir_version(), "backend", weir_backend_version(), "threads", bench.n_threads,
-                               "rows", bench.rows));
+        cli_out_json(json_pack("{s:o, s:s, s:s, s:i, s:O}", "model", cli_figures_string(cli_load_name(path)),
+                               "weir", weir_version(), "backend", weir_backend_version(), "threads",
+                               bench.n_threads, "rows", bench.rows));
 done:
     code = close_csv(&bench, code);
     json_decref(bench.rows);

@@ -1,5 +1,7 @@
 #include "figures.h"
 
+#include <string.h>
+
 double cli_figures_prompt_rate(const weir_usage *usage)
 {
     int64_t ns = usage->ttft_ns - usage->queue_ns;
@@ -52,6 +54,15 @@ void cli_figures_line(cli_text *text, const weir_usage *usage, weir_reason reaso
     case WEIR_REASON_DEADLINE: cli_text_puts(text, " · ended by the deadline"); break;
     default: break;
     }
+}
+
+json_t *cli_figures_string(const char *string)
+{
+    cli_text text = {0};
+    cli_text_add_safe(&text, string, strlen(string));
+    json_t *json = json_string(text.length > 0 ? text.bytes : "");
+    cli_text_fini(&text);
+    return json;
 }
 
 json_t *cli_figures_tokens(const int32_t *tokens, size_t n)

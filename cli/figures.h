@@ -22,6 +22,9 @@ json_t *cli_figures_timings(const weir_usage *usage);
 /* "prompt 31 tokens, 512 tok/s · answer …", without newline. */
 void cli_figures_line(cli_text *text, const weir_usage *usage, weir_reason reason);
 
+/* A string that may be no UTF-8, such as a path. NULL: out of memory. */
+json_t *cli_figures_string(const char *string);
+
 /* [ids]. NULL: out of memory. */
 json_t *cli_figures_tokens(const int32_t *tokens, size_t n);
 

@@ -18,7 +18,9 @@ static void print_model(cli_text *text, const char *path, const weir_model_info 
 {
     line(text, "model");
     cli_text_add_safe(text, info->description, strlen(info->description));
-    cli_text_printf(text, " (%s)\n", path);
+    cli_text_puts(text, " (");
+    cli_text_add_safe(text, path, strlen(path));
+    cli_text_puts(text, ")\n");
     line(text, "architecture");
     cli_text_printf(text, "%s, %d layers, %d heads (%d for keys and values), width %d\n", info->architecture,
                     info->n_layer, info->n_head, info->n_head_kv, info->n_embd);
@@ -98,13 +100,13 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model_
                        const weir_engine_stats *stats)
 {
     json_t *model = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:b, s:b, "
+        "{s:o, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:b, s:b, "
         "s:b, s:b}",
-        "path", path, "description", info->description, "architecture", info->architecture, "backend",
-        info->backend, "n_params", (json_int_t)info->n_params, "n_bytes", (json_int_t)info->n_bytes,
-        "n_vocab", info->n_vocab, "n_ctx_train", info->n_ctx_train, "n_embd", info->n_embd, "n_layer",
-        info->n_layer, "n_head", info->n_head, "n_head_kv", info->n_head_kv, "n_swa", info->n_swa,
-        "chat_template", info->chat_template != NULL, "token_bos", info->token_bos, "token_eos",
+        "path", cli_figures_string(path), "description", info->description, "architecture",
+        info->architecture, "backend", info->backend, "n_params", (json_int_t)info->n_params, "n_bytes",
+        (json_int_t)info->n_bytes, "n_vocab", info->n_vocab, "n_ctx_train", info->n_ctx_train, "n_embd",
+        info->n_embd, "n_layer", info->n_layer, "n_head", info->n_head, "n_head_kv", info->n_head_kv, "n_swa",
+        info->n_swa, "chat_template", info->chat_template != NULL, "token_bos", info->token_bos, "token_eos",
         info->token_eos, "token_eot", info->token_eot, "add_bos", info->add_bos, "has_decoder",
         info->has_decoder, "is_recurrent", info->is_recurrent, "is_hybrid", info->is_hybrid);
     json_t *engine = NULL;

@@ -13,8 +13,8 @@
 
 static bool closed;      /* the reader has left */
 static int failure;      /* errno of another failure */
-static int64_t given_up; /* when a signal's second is over; 0 = no signal yet */
-static bool abandoned;   /* it is over */
+static int64_t given_up; /* when a signal's two seconds are over; 0 = no signal yet */
+static bool abandoned;   /* they are over */
 
 /* Whether stdout takes a piece now. */
 static bool writable(void)
@@ -25,7 +25,7 @@ static bool writable(void)
         if (n > 0) return true; /* also for errors: write() tells which */
         if (n < 0 && errno != EINTR) return true;
         if (cli_signals_ended() == 0) continue;
-        if (given_up == 0) given_up = weir__clock_deadline_ns(1000);
+        if (given_up == 0) given_up = weir__clock_deadline_ns(2000);
         if (weir__clock_now_ns() >= given_up) return false;
     }
 }

@@ -9,8 +9,8 @@
 
 #include "cli.h"
 
-/* Writes all of it, waiting for a slow reader; after a signal for a second at the most. False: the reader has
- * left or writing failed, now or before. */
+/* Writes all of it, waiting for a slow reader; after a signal for two seconds at the most. False: the reader
+ * has left or writing failed, now or before. */
 bool cli_out(const char *bytes, size_t n);
 
 /* One line of JSON. Takes the reference of `json`, which may be NULL (out of memory). */
