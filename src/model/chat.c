@@ -568,7 +568,9 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
         .continue_final = params->continue_final,
         .parse_reasoning = params->parse_reasoning,
     };
-    status = weir__chat_run_deep(run_rendering, &r, WEIR__CHAT_STACK, error);
+    status = weir__chat_run_deep(run_rendering, &r,
+                                 params->template_source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK,
+                                 error);
     if (status == WEIR_OK && r.status != WEIR_OK) status = weir__error_copy(error, &r.error);
     if (status != WEIR_OK) goto out;
     chat->reader = r.out;

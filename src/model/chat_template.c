@@ -122,7 +122,8 @@ static void run_parse(void *user)
 }
 
 /* Takes source, also when it fails. */
-static weir_status create(const weir_model *model, char *source, weir__chat_template **out, weir_error *error)
+static weir_status create(const weir_model *model, char *source, size_t stack, weir__chat_template **out,
+                          weir_error *error)
 {
     char *bos = NULL, *eos = NULL;
     parse p = {.source = source};
@@ -134,7 +135,7 @@ static weir_status create(const weir_model *model, char *source, weir__chat_temp
     if (status == WEIR_OK) {
         p.bos = bos;
         p.eos = eos;
-        status = weir__chat_run_deep(run_parse, &p, WEIR__CHAT_STACK, error);
+        status = weir__chat_run_deep(run_parse, &p, stack, error);
         if (status == WEIR_OK && p.status != WEIR_OK) status = weir__error_copy(error, &p.error);
     }
     weir__mem_free(eos);
@@ -226,6 +227,7 @@ weir_status weir__chat_template_get(weir_model *model, const char *source, bool 
 {
     char *own = NULL;
     weir_status status;
+    size_t stack = source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
     if (source == NULL) {
         own = tools ? tool_source(model) : NULL;
         source = own != NULL ? own : model->info.chat_template;
@@ -253,7 +255,7 @@ weir_status weir__chat_template_get(weir_model *model, const char *source, bool 
             goto out;
         }
         /* Without the lock: a template of a caller's may take its time. Two threads may both parse it. */
-        if ((status = create(model, copy, &t, error)) != WEIR_OK) goto out;
+        if ((status = create(model, copy, stack, &t, error)) != WEIR_OK) goto out;
         weir__chat_template *dropped = NULL;
         pthread_mutex_lock(&c->lock);
         if (c->n == N_CACHED) dropped = c->templates[--c->n];

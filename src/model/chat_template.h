@@ -12,10 +12,11 @@
 #define WEIR__CHAT_TEMPLATE_BYTES_MAX    (256 * 1024)
 #define WEIR__CHAT_TEMPLATE_BRACKETS_MAX 16384
 
-/* Runs fn with this much stack, on a thread of its own: 100 nested values in a recursive macro, or a template
- * at the limits above, need more than some callers' threads have. NO_MEMORY when there is no thread to be
- * had. */
-#define WEIR__CHAT_STACK ((size_t)256 << 20)
+/* Runs fn with this much stack, on a thread of its own: values nested 100 deep in a recursive macro, or a
+ * template at the limits above, need more than some callers' threads have. NO_MEMORY when there is no thread
+ * to be had. */
+#define WEIR__CHAT_STACK       ((size_t)16 << 20)
+#define WEIR__CHAT_STACK_GIVEN ((size_t)256 << 20) /* for templates of callers */
 weir_status weir__chat_run_deep(void (*fn)(void *), void *user, size_t stack, weir_error *error);
 
 /* A counted, parsed template. */
