@@ -16,13 +16,6 @@
 /* The model's two, and some that callers gave. */
 #define N_CACHED 8
 
-/* What a model without a template and without weights, that is a fake one, renders with. */
-static const char chatml[] =
-    "{%- for message in messages -%}"
-    "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}"
-    "{%- endfor -%}"
-    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}";
-
 struct weir__chat_template {
     char *source;
     weir__shim_template *parsed;
@@ -231,7 +224,6 @@ weir_status weir__chat_template_get(weir_model *model, const char *source, bool 
     if (source == NULL) {
         own = tools ? tool_source(model) : NULL;
         source = own != NULL ? own : model->info.chat_template;
-        if (source == NULL && strcmp(model->ops->name, "fake") == 0) source = chatml;
         if (source == NULL || source[0] == '\0') {
             weir__mem_free(own);
             return weir__error_set(
