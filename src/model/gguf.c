@@ -265,16 +265,23 @@ bool weir__gguf_dims(gguf_check *c, const char *name, uint64_t dim[4])
     return c->status == WEIR_OK && strcmp(name, other) == 0;
 }
 
-/* Whether llama.cpp computes with that type there. Vectors, norms and biases are added and multiplied, which
- * the CPU does in F32 only; two tables of numbers are looked up as they are. */
+/* Whether llama.cpp computes with that type there. The CPU takes vectors, norms, biases, short convolutions
+ * and the parameters of state spaces in F32 only; two tables of numbers are looked up as they are. */
 static bool type_fits(const char *name, uint32_t n_dims, uint32_t type)
 {
+    static const char *const parts[] = {"norm", "ssm_conv1d", "shortconv.conv"};
+    static const char *const endings[] = {".bias", ".ssm_a", ".ssm_d"};
     size_t n = strlen(name);
     if (type == GGML_F32) return true;
     if (type == GGML_I64) return strcmp(name, "d2t") == 0;
     if (type == GGML_I32) return strstr(name, "tid2eid") != NULL;
-    return n_dims > 1 && strstr(name, "norm") == NULL && strstr(name, "ssm_conv1d") == NULL &&
-           strstr(name, "shortconv.conv") == NULL && (n < 5 || strcmp(name + n - 5, ".bias") != 0);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strstr(name, parts[i]) != NULL) return false;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t n_ending = strlen(endings[i]);
+        if (n >= n_ending && strcmp(name + n - n_ending, endings[i]) == 0) return false;
+    }
+    return n_dims > 1;
 }
 
 /* Reads one line of the table; *offset is where its data must begin and moves behind it. */

@@ -131,8 +131,13 @@ static const struct {
     const char *archs, *key;
     bool absent;
 } not_zero[] = {
-    {" bailingmoe2 glm4moe grovemoe lfm2moe llada-moe qwen35moe qwen3next smallthinker ", "expert_count",
-     false},
+    {" bailingmoe2 glm4moe grovemoe lfm2moe llada-moe mellum qwen2moe qwen35moe qwen3moe qwen3next "
+     "qwen3vlmoe qwen4exp rnd1 smallthinker ",
+     "expert_count", false},
+    {" cohere2 olmo2 phimoe ", "attention.head_count", false},
+    {" deepseek4 ", "attention.output_group_count", false},
+    {" falcon-h1 granitehybrid mamba2 nemotron_h nemotron_h_moe ", "ssm.group_count", false},
+    {" falcon-h1 granitehybrid mamba2 nemotron_h nemotron_h_moe plamo2 ", "ssm.time_step_rank", false},
     {" dots1 hy_v4 minimax-m2 smallthinker ", "expert_gating_func", false},
     {" grovemoe ", "experts_per_group", false},
     {" afmoe ", "attention.sliding_window", false},
@@ -273,8 +278,9 @@ static void check_attention(gguf_check *c, uint32_t n_layers)
         full = check_head(c, "", full);
         swa = check_head(c, "_swa", full);
     }
-    if (is_arch(c, " deepseek4 ") && number_or(c, "attention.head_count_kv", 0, first) != 1)
-        weir__gguf_fail(c, WEIR_FORMAT, "key 'deepseek4.attention.head_count_kv' is not 1");
+    if (is_arch(c, " deepseek4 ") && (number_or(c, "attention.head_count_kv", 0, first) != 1 ||
+                                      first % number_or(c, "attention.output_group_count", 0, 1) != 0))
+        weir__gguf_fail(c, WEIR_FORMAT, "has %" PRIu32 " heads, but not one of keys or uneven groups", first);
     for (uint32_t i = 0; i < n_layers && c->status == WEIR_OK; i++) {
         uint32_t heads = number_or(c, "attention.head_count", i, 0);
         uint32_t heads_kv = number_or(c, "attention.head_count_kv", i, heads);
@@ -328,7 +334,8 @@ static void check_experts(gguf_check *c, uint32_t n_layers)
         uint32_t layer = number_or(c, "expert_used_count", i, 0);
         used = layer > used ? layer : used;
     }
-    if (used > count || (count > 0 && used == 0))
+    bool by_layer = is_arch(c, " nemotron_h_moe "); /* the others divide by the first layer's */
+    if (used > count || (count > 0 && (by_layer ? used : number_or(c, "expert_used_count", 0, 0)) == 0))
         weir__gguf_fail(c, WEIR_FORMAT, "uses %" PRIu32 " of %" PRIu32 " experts", used, count);
     if (count == 0 ? groups > 0 : groups >= count)
         weir__gguf_fail(c, WEIR_FORMAT, "has %" PRIu32 " experts in %" PRIu32 " groups", count, groups);
@@ -346,7 +353,17 @@ static void check_recurrent(gguf_check *c, uint32_t n_layers)
     uint32_t head_size = number_or(c, "wkv.head_size", 0, 0);
     if (head_size != 0 && is_arch(c, " rwkv6 rwkv6qwen2 rwkv7 arwkv7 ") && n_embd % head_size != 0)
         weir__gguf_fail(c, WEIR_FORMAT, "has %" PRIu32 " dimensions in heads of %" PRIu32, n_embd, head_size);
-    if (is_arch(c, " granitehybrid jamba ") && number_or(c, "ssm.inner_size", 0, 0) != 2 * n_embd)
+    uint32_t inner = number_or(c, "ssm.inner_size", 0, 0);
+    uint32_t rank = number_or(c, "ssm.time_step_rank", 0, 1);
+    uint32_t groups = number_or(c, "ssm.group_count", 0, 1);
+    bool flat = is_arch(c, " plamo2 ");
+    if (flat ? groups != 0 || inner % rank != 0
+             : is_arch(c, " falcon-h1 granitehybrid mamba2 nemotron_h nemotron_h_moe ") &&
+                   (inner % rank != 0 || inner % groups != 0))
+        weir__gguf_fail(c, WEIR_FORMAT,
+                        "has state of %" PRIu32 " in %" PRIu32 " heads and %" PRIu32 " groups", inner, rank,
+                        groups);
+    if (is_arch(c, " granitehybrid jamba ") && inner != 2 * n_embd)
         weir__gguf_fail(c, WEIR_FORMAT, "key '%s.ssm.inner_size' is not twice the embedding length",
                         c->info.architecture);
     if (is_arch(c, " bailingmoe3 ") && (truth(c, weir__gguf_find_arch(c, "kda.safe_gate")) != 1 ||
