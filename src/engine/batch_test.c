@@ -130,6 +130,23 @@ static void an_empty_plan_lets_the_tick_pass(void **state)
     finish_mixed(r, streams);
 }
 
+static void a_failed_pass_does_not_concern_who_was_left_out_of_the_plan(void **state)
+{
+    rig *r = *state;
+    weir_stream *streams[3];
+    sink got = {0};
+    start_mixed(r, streams);
+    static const weir_plan_entry plan[] = {{0, 1}, {2, 3}};
+    atomic_store(&r->fake->fail_decode_at, 0);
+    step(r, plan, 2);
+    assert_int_equal(weir_stream_reason(streams[0]), WEIR_REASON_ERROR);
+    assert_int_equal(weir_stream_reason(streams[2]), WEIR_REASON_ERROR);
+    assert_false(weir_stream_finished(streams[1]));
+    rig_run(r);
+    sink_take(&got, streams[1]);
+    assert_sink(got, WEIR_REASON_END, "bbbbbbbb");
+}
+
 /* ---- Strategies ----------------------------------------------------------------------------------- */
 
 typedef struct seen {
@@ -221,6 +238,10 @@ static void the_view_tells_what_a_plan_may_hold(void **state)
         assert_true(view->slots[i].waited_ns > 0);
     }
     assert_true(view->slots[0].waited_ns >= view->slots[2].waited_ns);
+    rig_tick(r);
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+    assert_int_equal(view->slots[0].n_prompt_left, 0); /* what it generates is no prompt */
+    assert_int_equal(view->slots[0].n_generated, 2);
     finish_mixed(r, streams);
 }
 
@@ -344,6 +365,7 @@ int main(void)
         RIG_TEST(bad_plans_are_replaced_and_counted),
         RIG_TEST(more_prompt_than_is_left_is_a_bad_plan),
         RIG_TEST(an_empty_plan_lets_the_tick_pass),
+        RIG_TEST(a_failed_pass_does_not_concern_who_was_left_out_of_the_plan),
         RIG_TEST(a_strategy_of_the_callers_makes_the_plans),
         RIG_TEST(a_strategy_that_plans_rubbish_or_nothing_stops_nobody),
         RIG_TEST(the_view_tells_what_a_plan_may_hold),

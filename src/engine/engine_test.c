@@ -247,6 +247,21 @@ static void stop_ends_every_stream_once_whatever_its_state(void **state)
     assert_int_equal(weir_engine_drain(r->engine, 0), WEIR_OK); /* nothing lives */
 }
 
+static void a_cancel_that_came_before_the_stop_counts(void **state)
+{
+    rig *r = *state;
+    sink got[2] = {0};
+    rig_script(r, 'A', 3, "abcdef");
+    rig_start(r);
+    weir_stream *streams[] = {rig_submit_key(r, 'A'), rig_submit_key(r, 'A')};
+    rig_ticks(r, 2);
+    weir_stream_cancel(streams[0]);
+    weir_engine_stop(r->engine);
+    for (int i = 0; i < 2; i++) sink_take(&got[i], streams[i]);
+    assert_sink(got[0], WEIR_REASON_CANCELLED, "ab");
+    assert_sink(got[1], WEIR_REASON_ERROR, "ab");
+}
+
 static void a_stopped_engine_takes_no_more(void **state)
 {
     rig *r = *state;
@@ -324,6 +339,51 @@ static void a_ready_callback_may_stop_an_engine_with_a_thread(void **state)
     stop_from_within_a_ready_callback(*state, false);
 }
 
+typedef struct inner {
+    weir_engine *outer, *inner;
+    int calls;
+} inner;
+
+static void drive_the_inner(weir_stream *stream, void *user)
+{
+    inner *i = user;
+    (void)stream;
+    i->calls++;
+    weir_engine_step(i->inner, NULL, 0, NULL, NULL);
+}
+
+static void stop_both(weir_stream *stream, void *user)
+{
+    inner *i = user;
+    (void)stream;
+    weir_engine_stop(i->outer);
+    weir_engine_stop(i->inner);
+}
+
+static void a_callback_may_drive_one_engine_and_stop_both(void **state)
+{
+    rig *r = *state;
+    weir_engine *second;
+    rig_script(r, 'A', 3, "abcdef");
+    rig_start(r);
+    assert_int_equal(weir_engine_create(r->model, &r->params, &second, NULL), WEIR_OK);
+    inner i = {.outer = r->engine, .inner = second};
+    weir_stream *streams[] = {rig_submit_key(r, 'A'), rig_stream(r)};
+    weir_request request = rig_ask(r, 'A');
+    assert_int_equal(weir_engine_submit(second, &request, 1, &streams[1], NULL), WEIR_OK);
+    weir_stream_set_ready(streams[0], drive_the_inner, &i);
+    weir_stream_set_ready(streams[1], stop_both, &i);
+    rig_tick(r);
+    assert_true(i.calls >= 1);
+    for (int k = 0; k < 2; k++) {
+        sink got = {0};
+        sink_take(&got, streams[k]);
+        assert_sink(got, WEIR_REASON_ERROR, "a");
+        weir_stream_set_ready(streams[k], NULL, NULL);
+    }
+    weir_engine_destroy(second);
+}
+
 /* Answers with the script, and in the second pass stops the engine after the first of three sequences. */
 static int32_t next_and_stop(void *user, const int32_t *history, int32_t n)
 {
@@ -379,9 +439,11 @@ static void drain_waits_for_what_runs_and_takes_nothing_new(void **state)
     rig_script(r, 'A', 3, "abcd");
     rig_start(r);
     atomic_store(&r->fake->tick_us, 5000);
-    for (int i = 0; i < 3; i++) streams[i] = rig_submit_key(r, 'A');
-    assert_int_equal(weir_engine_drain(r->engine, 1), WEIR_TIMEOUT);
     weir_request request = rig_ask(r, 'A');
+    const weir_request requests[] = {request, request, request};
+    for (int i = 0; i < 3; i++) streams[i] = rig_stream(r);
+    assert_int_equal(weir_engine_submit(r->engine, requests, 3, streams, NULL), WEIR_OK);
+    assert_int_equal(weir_engine_drain(r->engine, 1), WEIR_TIMEOUT);
     assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, NULL), WEIR_STOPPED);
     assert_int_equal(weir_engine_drain(r->engine, -1), WEIR_OK);
     for (int i = 0; i < 3; i++) {
@@ -474,10 +536,12 @@ int main(void)
         RIG_TEST(every_allocation_of_create_may_fail),
         RIG_TEST(every_allocation_of_a_run_may_fail),
         RIG_TEST(stop_ends_every_stream_once_whatever_its_state),
+        RIG_TEST(a_cancel_that_came_before_the_stop_counts),
         RIG_TEST(a_stopped_engine_takes_no_more),
         RIG_TEST(streams_outlive_their_engine_and_model),
         RIG_TEST(a_ready_callback_may_stop_a_manual_engine),
         RIG_TEST(a_ready_callback_may_stop_an_engine_with_a_thread),
+        RIG_TEST(a_callback_may_drive_one_engine_and_stop_both),
         RIG_TEST(a_pass_that_a_stop_breaks_off_leaves_nothing_behind),
         RIG_TEST(drain_lets_a_manual_engine_finish_only_when_driven),
         RIG_TEST(drain_waits_for_what_runs_and_takes_nothing_new),

@@ -182,6 +182,7 @@ static void what_can_never_fit_is_refused_at_submit(void **state)
 static void a_prompt_may_fill_the_context_when_no_answer_is_wanted(void **state)
 {
     rig *r = *state;
+    r->params.chunk_size = 100;
     start(r);
     weir_request request = of_length(r, 256);
     request.max_tokens = 0;
@@ -192,7 +193,8 @@ static void a_prompt_may_fill_the_context_when_no_answer_is_wanted(void **state)
     assert_sink(got, WEIR_REASON_LENGTH, "");
     assert_int_equal(weir_stream_usage(stream).n_generated, 0);
     assert_int_equal(weir_stream_usage(stream).ttft_ns, 0);
-    assert_int_equal(atomic_load(&r->fake->n_rows), 0); /* nobody asked for logits */
+    assert_int_equal(rig_stats(r).n_prompt_tokens, 256); /* all of it, in chunks */
+    assert_int_equal(atomic_load(&r->fake->n_rows), 0);  /* nobody asked for logits */
 }
 
 static void an_answer_without_limit_fills_the_context(void **state)
