@@ -218,7 +218,6 @@ static void generate(play *p)
         }
     }
     p->generating = true;
-    p->turns++; /* an end before the first pass */
     p->n_passes = atomic_load(&p->fake->n_passes);
     p->place = DECODING;
     weir_status status =
@@ -233,7 +232,7 @@ static void generate(play *p)
         refused(p, &o);
         return;
     }
-    p->turns++; /* and one after the last */
+    p->turns++; /* an end after the last pass */
     p->n_prefill = play_stats(p).n_prompt_tokens;
     for (int32_t i = 0; i < n; i++) {
         job *j = &o.jobs[i];

@@ -29,7 +29,7 @@
 #define CONSUMERS   4
 #define CANCELLERS  2
 #define BATCH       3
-#define PATIENCE_MS 60000 /* nothing here takes that long, sanitizers included */
+#define PATIENCE_MS 30000 /* nothing here takes that long, sanitizers included */
 
 /* Who reads a task's stream. */
 typedef enum style { BLOCK, POLL, CONSUME, LAZY, CALLBACK, ABANDON, STYLES } style;
@@ -696,9 +696,35 @@ static void test_a_stop_finds_a_pass_half_done(void **state)
     for (int i = 0; i < 4; i++) stop_in_a_pass(i & 1, i & 2 ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT);
 }
 
+/* ---- An engine that sleeps ------------------------------------------------------------------------- */
+
+static void test_a_submit_wakes_an_idle_engine(void **state)
+{
+    weir_model *model = NULL;
+    weir_engine *engine = NULL;
+    (void)state;
+    assert_int_equal(weir_model_load("fake:", NULL, &model, NULL), WEIR_OK);
+    assert_int_equal(weir_engine_create(model, NULL, &engine, NULL), WEIR_OK);
+    for (int i = 0; i < 3; i++) {
+        weir_stream *stream = NULL;
+        weir_chunk chunk = {0};
+        weir_request request = weir_request_default();
+        request.text = "a few";
+        request.max_tokens = 5;
+        assert_int_equal(weir_stream_create(&stream, NULL), WEIR_OK);
+        pause_us(20000); /* nothing to do: it sleeps */
+        assert_int_equal(weir_engine_submit(engine, &request, 1, &stream, NULL), WEIR_OK);
+        while (!chunk.finished) assert_int_equal(weir_stream_next(stream, PATIENCE_MS, &chunk), WEIR_OK);
+        weir_stream_release(stream);
+    }
+    weir_engine_destroy(engine);
+    weir_model_release(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_submit_wakes_an_idle_engine),
         cmocka_unit_test(test_a_stop_finds_a_pass_half_done),
         cmocka_unit_test(test_everybody_at_once),
     };

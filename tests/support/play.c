@@ -125,7 +125,10 @@ static void take_chunk(job *j, const weir_chunk *chunk)
         weir_reason_name(chunk->reason));
     MUST(p, j->n_since > 0 || !j->watched || j->n_ready > 0, "nobody told that job %d is ready",
          job_number(j));
-    MUST(p, ++j->n_since <= p->turns - j->empty_turn, "two chunks of job %d in one tick", job_number(j));
+    /* weir_generate's ticks are counted at their passes, and what is cancelled ends before. A stop from
+     * within a tick is obeyed behind it. */
+    MUST(p, ++j->n_since <= p->turns + p->generating + p->stopped - j->empty_turn,
+         "two chunks of job %d in one tick", job_number(j));
     /* Earlier than that none is merged with another. */
     if (p->turns - j->empty_turn < WEIR__STREAM_MARKS && !p->scarce)
         wrong = reader_judge_chunk(&j->r, &j->w, chunk, j->least, j->most);
