@@ -336,10 +336,10 @@ weir_status weir__llama_tokenize(const weir__bmodel *model, const char *text, si
         .length = (int32_t)length,
         .add_special = add_special,
         .parse_special = parse_special,
-        .tokens = tokens,
         .capacity = capacity < INT32_MAX ? (int32_t)capacity : INT32_MAX,
         .error = error,
     };
+    t.tokens = tokens;
     tokenize_safely(&t);
     if (t.status == WEIR_BACKEND && !weir__utf8_valid(text, length)) {
         /* llama.cpp throws on some bytes that are no UTF-8; most it takes as they are. */

@@ -209,10 +209,11 @@ weir_status weir__shim_context_create(llama_model *model, llama_context_params p
 weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool encode, bool *began,
                               weir_error *error)
 {
-    *began = true;
+    *began = false;
     return guard(error, WEIR_BACKEND, "the pass failed", [&] {
         capture said;
         int32_t code = encode ? llama_encode(context, batch) : llama_decode(context, batch);
+        *began = code != -1;
         switch (code) {
         case 0: return WEIR_OK;
         case 1:
@@ -220,7 +221,6 @@ weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool en
                                    batch.n_tokens);
         case 2: return weir__error_set(error, WEIR_ABORTED, nullptr, "the pass was aborted");
         case -1:
-            *began = false;
             return weir__error_set(error, WEIR_INVALID, "batch", "the batch is not sound: %s",
                                    said.reason("llama.cpp gives no reason"));
         default:
