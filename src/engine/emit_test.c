@@ -55,7 +55,7 @@ static int setup(void **state)
     *state = e;
     if (weir__doorbell_create(&e->bell) != WEIR_OK) return -1;
     if (weir_stream_create(&e->request.stream, NULL) != WEIR_OK) return -1;
-    return weir__stream_attach(e->request.stream, 0, 1, e->bell) == WEIR_OK ? 0 : -1;
+    return weir__stream_attach(e->request.stream, 0, 1, 1, e->bell) == WEIR_OK ? 0 : -1;
 }
 
 static void stop_at(emitter *e, const char *const *strings, size_t n)

@@ -342,7 +342,8 @@ static weir_status attach_all(weir_engine *engine, weir__request **made, size_t 
 {
     for (size_t i = 0; i < n; i++) {
         if (streams == NULL || streams[i] == NULL) continue;
-        if (weir__stream_attach(streams[i], (int32_t)i, made[i]->interval, engine->bell) != WEIR_OK) {
+        if (weir__stream_attach(streams[i], (int32_t)i, made[i]->interval, made[i]->n_prompt, engine->bell) !=
+            WEIR_OK) {
             while (i-- > 0)
                 if (streams[i] != NULL) weir__stream_detach(streams[i]);
             return weir__error_set(

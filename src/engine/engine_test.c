@@ -490,6 +490,22 @@ static void counters_add_up(void **state)
     assert_int_equal(rig_stats(r).n_ticks, 5); /* nothing to do is no tick */
 }
 
+static void who_does_not_stream_pays_nothing_for_streams(void **state)
+{
+    rig *r = *state;
+    rig_script(r, 'A', 5, "abcdefgh");
+    rig_start(r);
+    weir_request request = rig_ask(r, 'A');
+    assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, NULL), WEIR_OK);
+    rig_ticks(r, 2);
+    long live = weir__mem_live();
+    rig_ticks(r, 5);
+    assert_int_equal(weir__mem_live(), live);
+    assert_int_equal(r->engine->slots[0].emit.capacity, 0); /* no text was made */
+    assert_null(r->engine->scratch.piece);                  /* nor looked up */
+    assert_int_equal(rig_stats(r).n_generated_tokens, 7);
+}
+
 static void see_cells(weir_stream *stream, void *user)
 {
     rig *r = user;
@@ -546,6 +562,7 @@ int main(void)
         RIG_TEST(drain_lets_a_manual_engine_finish_only_when_driven),
         RIG_TEST(drain_waits_for_what_runs_and_takes_nothing_new),
         RIG_TEST(counters_add_up),
+        RIG_TEST(who_does_not_stream_pays_nothing_for_streams),
         RIG_TEST(who_sees_the_end_finds_the_cells_free_and_counted),
         RIG_TEST(an_older_program_gets_the_stats_it_knows),
     };

@@ -61,7 +61,8 @@ struct weir_stream {
     int front_mark;       /* the next chunk of front */
     int interval_before;  /* the attach: what a detach restores */
     weir__doorbell *bell; /* NULL while FRESH; kept to the end, so that cancel may ring late */
-    weir_usage usage;
+    weir_usage usage;     /* as of the newest chunk */
+    int64_t attach_ns;
     weir_error error;
     int fds[2]; /* [0] polls readable while something can be taken; -1 = none yet */
     bool fd_set;
@@ -196,7 +197,8 @@ weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor, weir_er
 
 /* ---- Producer ---- */
 
-weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t interval, weir__doorbell *bell)
+weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t interval, int32_t n_prompt,
+                                weir__doorbell *bell)
 {
     weir_status status = WEIR_STATE;
     pthread_mutex_lock(&stream->mutex);
@@ -205,6 +207,8 @@ weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t inte
         stream->bell = weir__doorbell_hold(bell);
         atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed);
         atomic_store(&stream->index, index);
+        stream->usage.n_prompt = n_prompt;
+        stream->attach_ns = weir__clock_now_ns();
         stream->interval_before = atomic_load(&stream->interval);
         if (interval > 1) atomic_store(&stream->interval, interval);
         status = WEIR_OK;
@@ -219,6 +223,7 @@ void weir__stream_detach(weir_stream *stream)
     weir__doorbell *bell = stream->bell;
     stream->phase = FRESH;
     stream->bell = NULL;
+    stream->usage.n_prompt = 0;
     atomic_store(&stream->index, -1);
     atomic_store(&stream->interval, stream->interval_before);
     pthread_mutex_unlock(&stream->mutex);
@@ -446,6 +451,7 @@ weir_usage weir_stream_usage(const weir_stream *stream)
     if (stream == NULL) return usage;
     pthread_mutex_lock((pthread_mutex_t *)&stream->mutex);
     usage = stream->usage;
+    if (stream->phase == ATTACHED) usage.total_ns = weir__clock_now_ns() - stream->attach_ns;
     pthread_mutex_unlock((pthread_mutex_t *)&stream->mutex);
     return usage;
 }

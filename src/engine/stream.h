@@ -9,9 +9,11 @@
 /* Chunks that may wait unread before the newest is merged into the one before it. */
 #define WEIR__STREAM_MARKS 32
 
-/* Attaches a fresh stream to a request: index is its place in the submit, cancels ring `bell` (held). The
- * engine has a reference from here to weir__stream_finish. STATE: attached before, or cancelled. */
-weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t interval, weir__doorbell *bell);
+/* Attaches a fresh stream to a request of n_prompt tokens: index is its place in the submit, cancels ring
+ * `bell` (held). The engine has a reference from here to weir__stream_finish. STATE: attached before, or
+ * cancelled. */
+weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t interval, int32_t n_prompt,
+                                weir__doorbell *bell);
 
 /* Undoes an attach of which nothing was seen: a batch submit that fails half way. */
 void weir__stream_detach(weir_stream *stream);

@@ -43,14 +43,14 @@ static void a_stream_cancelled_before_the_submit_cannot_be_attached(void **state
     bench *b = *state;
     weir_stream_cancel(b->stream);
     assert_true(weir_stream_cancelled(b->stream));
-    assert_int_equal(weir__stream_attach(b->stream, 0, 1, b->bell), WEIR_STATE);
+    assert_int_equal(weir__stream_attach(b->stream, 0, 1, 6, b->bell), WEIR_STATE);
     assert_int_equal(weir_stream_index(b->stream), -1);
 }
 
 static void attaching_gives_the_index(void **state)
 {
     bench *b = *state;
-    assert_int_equal(weir__stream_attach(b->stream, 5, 1, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(b->stream, 5, 1, 6, b->bell), WEIR_OK);
     b->attached = true;
     assert_int_equal(weir_stream_index(b->stream), 5);
     bench_end(b, WEIR_REASON_END, "");
@@ -60,11 +60,11 @@ static void attaching_gives_the_index(void **state)
 static void a_second_attachment_is_refused_while_running_and_after(void **state)
 {
     bench *b = *state;
-    assert_int_equal(weir__stream_attach(b->stream, 3, 4, b->bell), WEIR_STATE);
+    assert_int_equal(weir__stream_attach(b->stream, 3, 4, 6, b->bell), WEIR_STATE);
     assert_int_equal(weir_stream_index(b->stream), 0);
     assert_int_equal(weir_stream_interval(b->stream), 1);
     bench_end(b, WEIR_REASON_END, "");
-    assert_int_equal(weir__stream_attach(b->stream, 3, 4, b->bell), WEIR_STATE);
+    assert_int_equal(weir__stream_attach(b->stream, 3, 4, 6, b->bell), WEIR_STATE);
     assert_int_equal(weir_stream_index(b->stream), 0);
 }
 
@@ -73,11 +73,12 @@ static void detaching_leaves_the_stream_as_it_was(void **state)
     bench *b = *state;
     weir_chunk chunk;
     weir_stream_set_interval(b->stream, 2);
-    assert_int_equal(weir__stream_attach(b->stream, 1, 6, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(b->stream, 1, 6, 6, b->bell), WEIR_OK);
     assert_int_equal(weir_stream_interval(b->stream), 6);
     weir__stream_detach(b->stream);
     assert_int_equal(weir_stream_index(b->stream), -1);
     assert_int_equal(weir_stream_interval(b->stream), 2);
+    assert_int_equal(weir_stream_usage(b->stream).n_prompt, 0);
     assert_false(weir_stream_cancelled(b->stream));
     assert_int_equal(weir_stream_try_next(b->stream, &chunk), WEIR_STATE);
     bench_attach(b);
@@ -95,7 +96,7 @@ static void the_interval_is_never_below_one(void **state)
     weir_stream_set_interval(b->stream, INT32_MAX);
     assert_int_equal(weir_stream_interval(b->stream), INT32_MAX);
     weir_stream_set_interval(b->stream, -1);
-    assert_int_equal(weir__stream_attach(b->stream, 0, -7, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(b->stream, 0, -7, 6, b->bell), WEIR_OK);
     b->attached = true;
     assert_int_equal(weir_stream_interval(b->stream), 1);
 }
@@ -104,10 +105,10 @@ static void the_requests_interval_counts_unless_it_is_the_default(void **state)
 {
     bench *b = *state;
     weir_stream_set_interval(b->stream, 3);
-    assert_int_equal(weir__stream_attach(b->stream, 0, 1, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(b->stream, 0, 1, 6, b->bell), WEIR_OK);
     assert_int_equal(weir_stream_interval(b->stream), 3);
     weir__stream_detach(b->stream);
-    assert_int_equal(weir__stream_attach(b->stream, 0, 8, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(b->stream, 0, 8, 6, b->bell), WEIR_OK);
     b->attached = true;
     assert_int_equal(weir_stream_interval(b->stream), 8);
 }
@@ -266,6 +267,20 @@ static void what_waits_can_be_taken_after_a_cancel_then_the_end(void **state)
     bench_end(b, WEIR_REASON_CANCELLED, "");
     assert_int_equal(sink_take(&got, b->stream), 1);
     assert_sink(got, WEIR_REASON_CANCELLED, "ab");
+}
+
+static void usage_is_told_from_the_submit_on(void **state)
+{
+    bench *b = *state;
+    weir_usage before = weir_stream_usage(b->stream);
+    assert_int_equal(before.n_prompt, 6);
+    assert_int_equal(before.n_generated, 0);
+    assert_int_equal(weir_stream_next(b->stream, 5, &(weir_chunk){0}), WEIR_TIMEOUT);
+    assert_true(weir_stream_usage(b->stream).total_ns >= 5 * WEIR__NS_PER_MS); /* so far */
+    const weir_usage last = {.n_prompt = 6, .n_generated = 1, .total_ns = 3};
+    b->attached = false;
+    weir__stream_finish(b->stream, NULL, 0, "", 0, WEIR_REASON_END, NULL, &last);
+    assert_int_equal(weir_stream_usage(b->stream).total_ns, 3); /* final */
 }
 
 static void status_turns_final_with_the_terminal_chunk(void **state)
@@ -575,6 +590,7 @@ int main(void)
         BENCH_TEST(a_wait_lasts_as_long_as_it_was_told_to),
         BENCH_TEST(what_waits_can_be_taken_after_the_end_then_nothing),
         BENCH_TEST(what_waits_can_be_taken_after_a_cancel_then_the_end),
+        BENCH_TEST(usage_is_told_from_the_submit_on),
         BENCH_TEST(status_turns_final_with_the_terminal_chunk),
         BENCH_TEST(unread_chunks_merge_and_nothing_is_lost),
         BENCH_TEST(only_the_newest_chunk_is_merged_into),

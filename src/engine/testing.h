@@ -333,7 +333,7 @@ static inline int bench_setup(void **state)
 
 static inline void bench_attach(bench *b)
 {
-    assert_int_equal(weir__stream_attach(b->stream, 0, 1, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(b->stream, 0, 1, 6, b->bell), WEIR_OK);
     b->attached = true;
 }
 
