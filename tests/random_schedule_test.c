@@ -372,7 +372,7 @@ static size_t strategy_plan(const weir_view *view, weir_plan_entry *plan, void *
 static void check_rest(play *p)
 {
     weir_engine_stats s = play_stats(p);
-    uint64_t n_active = (uint64_t)(s.n_slots_prefilling + s.n_slots_generating);
+    uint64_t n_active = (uint64_t)s.n_slots_prefilling + (uint64_t)s.n_slots_generating;
     int64_t n_cells = atomic_load(&p->fake->n_cells);
     MUST(p, s.n_submitted == p->n_accepted && s.n_refused == p->n_refused, "%llu submitted, %llu refused",
          (unsigned long long)s.n_submitted, (unsigned long long)s.n_refused);
@@ -719,6 +719,7 @@ static play *now_playing; /* for the handler: an assertion inside the engine */
 
 static void on_abort(int signal_number)
 {
+    /* NOLINTNEXTLINE(bugprone-signal-handler): show() only copies bytes and writes */
     if (now_playing != NULL) show(now_playing);
     signal(signal_number, SIG_DFL);
     raise(signal_number);

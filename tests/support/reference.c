@@ -118,8 +118,8 @@ void reference_make(reference *r, const reference_task *task)
     memcpy(history, task->prompt, (size_t)task->n_prompt * sizeof *history);
     r->raw_end = calloc((size_t)task->max_tokens + 2, sizeof *r->raw_end);
     r->free_text = calloc((size_t)task->max_tokens + 2, sizeof *r->free_text);
-    assert(r->raw_end != NULL && r->free_text != NULL);
-    r->raw = grow(NULL, 1);
+    r->raw = calloc(1, 1);
+    assert(r->raw_end != NULL && r->free_text != NULL && r->raw != NULL);
     r->reason = WEIR_REASON_LENGTH;
     char *text = NULL;
     size_t seen = 0; /* bytes in which no stop string has ended */

@@ -60,7 +60,7 @@ void wish_vocabulary(weir_model *model, int32_t n_vocab, dice *d)
             piece = pick(letters, COUNT(letters), d);
         else if ((at -= taste[2]) < 0)
             piece = pick(characters, COUNT(characters), d);
-        else if ((at -= taste[3]) < 0)
+        else if (at < taste[3])
             piece = pick(parts, COUNT(parts), d);
         else
             piece = pick(others, COUNT(others), d);
