@@ -269,7 +269,7 @@ bool weir__gguf_dims(gguf_check *c, const char *name, uint64_t dim[4])
  * and the parameters of state spaces in F32 only; two tables of numbers are looked up as they are. */
 static bool type_fits(const char *name, uint32_t n_dims, uint32_t type)
 {
-    static const char *const parts[] = {"norm", "ssm_conv1d", "shortconv.conv"};
+    static const char *const parts[] = {"norm", "ssm_conv1d", "shortconv.conv", "token_types"};
     static const char *const endings[] = {".bias", ".ssm_a", ".ssm_d"};
     size_t n = strlen(name);
     if (type == GGML_F32) return true;

@@ -183,6 +183,10 @@ static const char whole_rotation[] =
     " qwen3 qwen3moe qwen3tts qwen3vl qwen3vlmoe rnd1 seed_oss smallthinker smollm3 starcoder2 talkie"
     " xverse ";
 
+/* Architectures that may rotate nothing; in the others llama.cpp then never ends. */
+static const char no_rotation[] =
+    " bailingmoe3 bert bloom gpt2 granitehybrid jais jamba jina-bert-v2 kimi-k3 kimi-linear mpt nemotron_h "
+    "nemotron_h_moe refact starcoder t5 t5encoder ";
 /* Architectures that store keys and values together at a low rank (MLA). */
 static const char low_rank[] =
     " bailingmoe3 deepseek2 deepseek32 dots3note glm-dsa hy_v4 kimi-k3 kimi-linear mistral4 ";
@@ -206,7 +210,8 @@ static head check_head(gguf_check *c, const char *kind, head otherwise)
     if (key != value && (whole || is_arch(c, equal_heads)))
         weir__gguf_fail(c, WEIR_FORMAT, "has keys of %" PRIu32 " and values of %" PRIu32 " dimensions%s", key,
                         value, kind);
-    if (rotated > key || rotated % 2 != 0 || (whole && rotated != key))
+    if (rotated > key || rotated % 2 != 0 || (whole && rotated != key) ||
+        (rotated == 0 && !is_arch(c, no_rotation)))
         weir__gguf_fail(c, WEIR_FORMAT, "rotates %" PRIu32 " of %" PRIu32 " dimensions%s", rotated, key,
                         kind);
     if (is_arch(c, low_rank)) {
@@ -316,7 +321,9 @@ static void check_window(gguf_check *c, uint32_t n_layers)
     const gguf_entry *e = weir__gguf_find_arch(c, "attention.sliding_window_pattern");
     uint32_t value;
     uint32_t n_windows = 0;
-    if (e == NULL || weir__gguf_find_arch(c, "attention.sliding_window") == NULL) return;
+    if (e == NULL || weir__gguf_find_arch(c, "attention.sliding_window") == NULL ||
+        is_arch(c, " dflash eagle3 "))
+        return;
     for (uint32_t i = 0; i < n_layers && e->is_array && number(c, e, i, &value); i++) n_windows += value != 0;
     if (e->is_array ? n_windows == 0 : number(c, e, 0, &value) && value == 1)
         weir__gguf_fail(c, WEIR_FORMAT,
@@ -329,13 +336,17 @@ static void check_experts(gguf_check *c, uint32_t n_layers)
 {
     uint32_t count = number_or(c, "expert_count", 0, 0);
     uint32_t groups = number_or(c, "expert_group_count", 0, 0);
-    uint32_t used = 0;
-    for (uint32_t i = 0; i < n_layers; i++) {
+    uint32_t first = number_or(c, "expert_used_count", 0, 0);
+    uint32_t used = first;
+    for (uint32_t i = 1; i < n_layers && c->status == WEIR_OK; i++) {
         uint32_t layer = number_or(c, "expert_used_count", i, 0);
         used = layer > used ? layer : used;
+        if (layer != first && !is_arch(c, " nemotron_h_moe "))
+            weir__gguf_fail(c, WEIR_FORMAT,
+                            "uses %" PRIu32 " experts in layer %" PRIu32 ", and %" PRIu32 " in the first",
+                            layer, i, first);
     }
-    bool by_layer = is_arch(c, " nemotron_h_moe "); /* the others divide by the first layer's */
-    if (used > count || (count > 0 && (by_layer ? used : number_or(c, "expert_used_count", 0, 0)) == 0))
+    if (used > count || (count > 0 && used == 0))
         weir__gguf_fail(c, WEIR_FORMAT, "uses %" PRIu32 " of %" PRIu32 " experts", used, count);
     if (count == 0 ? groups > 0 : groups >= count)
         weir__gguf_fail(c, WEIR_FORMAT, "has %" PRIu32 " experts in %" PRIu32 " groups", count, groups);
@@ -403,8 +414,11 @@ static void check_hyperparameters(gguf_check *c)
     if (e != NULL && e->type == GGUF_STRING && !e->is_array &&
         (!text(c, key, scaling, sizeof scaling) || !listed(" none linear yarn longrope ", scaling)))
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "key '%s' is '%s', which llama.cpp does not know", key, scaling);
-    /* Embeddings are read with this width from rows of the embedding length. */
-    if (!is_arch(c, " deepseek4 qwen4exp ") &&
+    /* Embeddings are read with this width from rows of the embedding length, unless a last layer widens them.
+     */
+    uint64_t dim[4];
+    if (!is_arch(c, " deepseek4 dflash eagle3 gemma4-assistant qwen4exp ") &&
+        !weir__gguf_dims(c, "dense_2.weight", dim) &&
         number_or(c, "embedding_length_out", 0, 0) > number_or(c, "embedding_length", 0, UINT32_MAX))
         weir__gguf_fail(c, WEIR_FORMAT, "key '%s.embedding_length_out' exceeds the embedding length", arch);
     uint32_t n_layers = number_or(c, "block_count", 0, 0);
