@@ -329,7 +329,7 @@ static void cancel_brings_what_was_held_back(void **state)
         weir_stream_cancel(streams[i]);
     }
     rig_tick(r);
-    static const char *const after[] = {"abcd", "abcd", "abc" REPLACEMENT};
+    static const char *const after[] = {"abcd", "abcd", ("abc" REPLACEMENT)};
     for (int i = 0; i < 3; i++) {
         sink_take(&got[i], streams[i]);
         assert_sink(got[i], WEIR_REASON_CANCELLED, after[i]);
