@@ -370,7 +370,7 @@ def test_random_moments():
         began = time.monotonic()
         weir(command[0], "-m", SLOW, *command[1:])
         whole = time.monotonic() - began
-        for _ in range(20 if FAKE else 8):
+        for _ in range(20 if FAKE else 5):
             number = dice.choice([signal.SIGINT, signal.SIGTERM])
             process = start(command[0], "-m", SLOW, *command[1:])
             time.sleep(dice.uniform(0, whole))
