@@ -32,6 +32,18 @@ typedef struct cache {
 
 /* ---- Stack ---- */
 
+/* Frames of code that is built with sanitizers are several times as large. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define STACK_FACTOR 8
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define STACK_FACTOR 8
+#endif
+#ifndef STACK_FACTOR
+#define STACK_FACTOR 1
+#endif
+
 typedef struct deep {
     void (*fn)(void *);
     void *user;
@@ -47,6 +59,7 @@ static void *run(void *user)
 weir_status weir__chat_run_deep(void (*fn)(void *), void *user, size_t stack, weir_error *error)
 {
     deep d = {fn, user};
+    stack *= STACK_FACTOR;
     pthread_attr_t attributes;
     pthread_t thread;
     int failed = pthread_attr_init(&attributes);
