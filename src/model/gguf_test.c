@@ -26,9 +26,20 @@ typedef struct file {
     size_t n;
 } file;
 
+/* Small files have blocks of their exact size, so that a sanitizer sees reads beyond; large ones grow by
+ * doubling. */
+static size_t room(size_t n)
+{
+    size_t size = 1 << 16;
+    if (n <= size) return n;
+    while (size < n) size *= 2;
+    return size;
+}
+
 static void put(file *f, const void *bytes, size_t n)
 {
-    f->bytes = realloc(f->bytes, f->n + n + 1);
+    if (f->bytes == NULL || room(f->n + n + 1) != room(f->n + 1))
+        f->bytes = realloc(f->bytes, room(f->n + n + 1));
     assert_non_null(f->bytes);
     if (n > 0) memcpy(f->bytes + f->n, bytes, n);
     f->n += n;
