@@ -878,7 +878,9 @@ void read_form(const std::string &parser, weir__shim_form &form)
             form.plain_tail = false;
             if (tag == common_chat_peg_builder::TOOL_ID) form.has_ids = true;
             if (tag == common_chat_peg_builder::TOOL_ARGS &&
-                parsers.at(inner_parser(arena, p.at("child").get<std::size_t>())).at("type").get<std::string>() != "schema")
+                parsers.at(inner_parser(arena, p.at("child").get<std::size_t>()))
+                        .at("type")
+                        .get<std::string>() != "schema")
                 form.loose_arguments = true;
             if (tag.compare(0, std::strlen(common_chat_peg_builder::TOOL_ARG) + 1, "tool-arg-") == 0)
                 form.loose_arguments = true;
@@ -886,10 +888,10 @@ void read_form(const std::string &parser, weir__shim_form &form)
     }
 }
 
-/* As common_chat_parse, which does not tell how a parse went: an answer that breaks off in the middle of markup
- * is whole to it, and one that cannot go on is partial. False: there is no message at all. */
-bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool whole, common_chat_msg &message,
-                  bool &broken)
+/* As common_chat_parse, which does not tell how a parse went: an answer that breaks off in the middle of
+ * markup is whole to it, and one that cannot go on is partial. False: there is no message at all. */
+bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool whole,
+                  common_chat_msg &message, bool &broken)
 {
     broken = false;
     if (chat->parser.parser.empty()) {

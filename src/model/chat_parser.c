@@ -169,10 +169,13 @@ static size_t find_raw(const weir_chat_parser *p, const char *bytes, size_t n)
 static bool settle(weir_chat_parser *p, const char *bytes, size_t n)
 {
     size_t end = 0, skip = 0;
-    while (skip < n && (end = find_raw(p, bytes + skip, n - skip)) == 0 && strchr(" \t\r\n", bytes[skip]) != NULL)
+    while (skip < n && (end = find_raw(p, bytes + skip, n - skip)) == 0 &&
+           strchr(" \t\r\n", bytes[skip]) != NULL)
         skip++;
-    if (end != 0) p->settled = end;
-    else if (skip < n) p->settled = p->raw.n;
+    if (end != 0)
+        p->settled = end;
+    else if (skip < n)
+        p->settled = p->raw.n;
     return end != 0;
 }
 

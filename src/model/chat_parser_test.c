@@ -449,7 +449,8 @@ static void test_damaged(void **state)
             text[n] ^= (char)(1u << n % 8);
             if (text[n] == '\0') text[n] = 'x';
             read_answer(chat, text, n, &seed, &a);
-            if (a.n_calls == 0 && a.content[0] == '\0' && a.reasoning[0] == '\0') fail_msg("%s vanished", text);
+            if (a.n_calls == 0 && a.content[0] == '\0' && a.reasoning[0] == '\0')
+                fail_msg("%s vanished", text);
         }
         weir_chat_release(chat);
     }

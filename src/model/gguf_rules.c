@@ -115,6 +115,7 @@ static const struct {
     {"expert_count", 0, EXPERTS_MAX},
     {"expert_gating_func", 0, 4}, /* LLAMA_EXPERT_GATING_FUNC_TYPE_SQRT_SOFTPLUS */
     {"wkv.head_size", 0, 1u << 16},
+    {"n_deepstack_layers", 0, 64},
     {"token_shift_count", 0, 2},
     {"ssm.conv_kernel", 0, 1u << 10},
     {"ssm.inner_size", 0, 1u << 20},

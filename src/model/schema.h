@@ -34,8 +34,9 @@
 #define WEIR__SCHEMA_DEPTH_MAX      64   /* schemas in each other, references followed */
 #define WEIR__SCHEMA_NODES_MAX      4096 /* after references were followed once each */
 #define WEIR__SCHEMA_PROPERTIES_MAX 256  /* of one object: the converter's work grows with their cube */
-#define WEIR__SCHEMA_NAME_MAX       256 /* bytes of a property's name: a regex of the converter recurses over it \
-                                         */
+#define WEIR__SCHEMA_NAME_MAX                                                                                \
+    256 /* bytes of a property's name: a regex of the converter recurses over it                             \
+         */
 #define WEIR__SCHEMA_ITEMS_MAX 2000
 
 /* Rewrites `schema` to *rewritten, freed with json_decref. where: what error->field says before the JSON
