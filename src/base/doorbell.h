@@ -10,7 +10,7 @@
 typedef struct weir__doorbell weir__doorbell;
 
 /* One reference for the caller. NO_MEMORY. */
-weir_status weir__doorbell_create(weir__doorbell **bell);
+weir_status weir__doorbell_create(weir__doorbell **out);
 weir__doorbell *weir__doorbell_hold(weir__doorbell *bell);
 void weir__doorbell_release(weir__doorbell *bell);
 

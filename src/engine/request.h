@@ -42,9 +42,11 @@ typedef struct weir__limits {
     int32_t max_tokens; /* 0 = no limit but n_ctx */
 } weir__limits;
 
-/* Checks and copies *given; error fields begin with "requests[index].". The stream is not attached here. */
-weir_status weir__request_create(weir_model *model, const weir__limits *limits, const weir_request *given,
-                                 size_t index, weir__request **request, weir_error *error);
+/* Checks and copies *given_request; error fields begin with "requests[index].". The stream is not attached
+ * here. */
+weir_status weir__request_create(weir_model *model, const weir__limits *limits,
+                                 const weir_request *given_request, size_t index, weir__request **out,
+                                 weir_error *error);
 void weir__request_destroy(weir__request *request);
 
 /* Whether the reader has asked for the end. */

@@ -24,6 +24,6 @@ const weir__shim_chat *weir__chat_reader(const weir_chat *chat);
 bool weir__chat_continues(const weir_chat *chat);
 
 /* Frees what model->chat_cache holds; for the model's last release. NULL is fine. */
-void weir__chat_cache_free(void *cache);
+void weir__chat_cache_free(void *user);
 
 #endif
