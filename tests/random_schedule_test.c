@@ -337,7 +337,6 @@ static void before_decode(void *user, const weir__batch *batch)
          s.n_kv_used, s.n_kv_reserved, batch->n);
     check_lanes(p, &s, highest);
     p->at_decode = s;
-    p->cancelled_inside = false;
     if (dice_one_in(&p->d, p->act_rate)) act(p);
     p->place = outer;
 }
@@ -502,7 +501,7 @@ static weir_report tick(play *p, bool plain)
     uint64_t passes = atomic_load(&p->fake->n_passes), tokens = atomic_load(&p->fake->n_tokens);
     uint64_t decodes = p->n_decodes, turn = ++p->turns;
     int64_t start = weir__clock_now_ns();
-    p->strategy_bad = false;
+    p->strategy_bad = p->cancelled_inside = false;
     p->place = DECODING;
     weir_status status = weir_engine_step(p->engine, planned ? plan : NULL, n_plan, &report, &error);
     p->place = BETWEEN;
