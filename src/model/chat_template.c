@@ -146,7 +146,7 @@ static weir_status create(const weir_model *model, char *source, size_t stack, w
     }
     weir__mem_free(eos);
     weir__mem_free(bos);
-    if (status != WEIR_OK) {
+    if (t == NULL || status != WEIR_OK) {
         weir__mem_free(t);
         weir__mem_free(source);
         return status;

@@ -9,7 +9,7 @@
 /* Limits of a template. llama.cpp's Jinja has none: it recurses over nesting and over long expressions. What
  * a template does when it runs is not limited: it is a program, to be trusted like the model it comes with.
  */
-#define WEIR__CHAT_TEMPLATE_BYTES_MAX    (256 * 1024)
+#define WEIR__CHAT_TEMPLATE_BYTES_MAX    262144
 #define WEIR__CHAT_TEMPLATE_BRACKETS_MAX 16384
 
 /* Runs fn with this much stack, on a thread of its own: values nested 100 deep in a recursive macro, or a

@@ -111,14 +111,14 @@ bool weir__gguf_take(gguf_check *c, void *to, size_t n)
 
 uint32_t weir__gguf_take_u32(gguf_check *c)
 {
-    uint32_t value;
+    uint32_t value = 0;
     weir__gguf_take(c, &value, sizeof value);
     return value;
 }
 
 uint64_t weir__gguf_take_u64(gguf_check *c)
 {
-    uint64_t value;
+    uint64_t value = 0;
     weir__gguf_take(c, &value, sizeof value);
     return value;
 }
@@ -142,7 +142,8 @@ static int by_hash(const void *a, const void *b)
 
 void weir__gguf_refuse_twins(gguf_check *c, gguf_mark *marks, size_t n, const char *what)
 {
-    if (n > 0) qsort(marks, n, sizeof *marks, by_hash);
+    if (marks == NULL || n == 0) return;
+    qsort(marks, n, sizeof *marks, by_hash);
     for (size_t i = 1; i < n && c->status == WEIR_OK; i++) {
         if (marks[i].hash == marks[i - 1].hash)
             weir__gguf_fail(c, WEIR_FORMAT, "has the same %s at bytes %" PRIu64 " and %" PRIu64, what,
@@ -199,8 +200,9 @@ static void read_entries(gguf_check *c)
     c->part = "the metadata";
     gguf_mark *marks = weir__mem_calloc((size_t)c->info.n_kv + 1, sizeof *marks);
     c->entries = weir__mem_calloc((size_t)c->info.n_kv + 1, sizeof *c->entries);
-    if (marks == NULL || c->entries == NULL) weir__gguf_fail(c, WEIR_NO_MEMORY, "no memory to check it");
-    for (uint64_t i = 0; i < c->info.n_kv && c->status == WEIR_OK; i++) {
+    bool whole = marks != NULL && c->entries != NULL;
+    if (!whole) weir__gguf_fail(c, WEIR_NO_MEMORY, "no memory to check it");
+    for (uint64_t i = 0; whole && i < c->info.n_kv && c->status == WEIR_OK; i++) {
         read_entry(c, &c->entries[i], i);
         marks[i] = (gguf_mark){c->entries[i].hash, c->entries[i].key_at - 8};
     }
@@ -370,7 +372,7 @@ static void read_tensors(gguf_check *c)
 
 static void read_header(gguf_check *c)
 {
-    unsigned char magic[4];
+    unsigned char magic[4] = {0};
     c->part = "the header";
     if (c->size == 0) weir__gguf_fail(c, WEIR_FORMAT, "is empty");
     if (!weir__gguf_take(c, magic, sizeof magic)) return;
@@ -461,7 +463,10 @@ static void check_shards(gguf_check *c, const char *path, uint16_t count, weir__
     size_t n_ending = (size_t)snprintf(ending, sizeof ending, "-00001-of-%05d.gguf", count);
     char numbered[64];
     char *shard = weir__mem_strdup(path);
-    if (shard == NULL) weir__gguf_fail(c, WEIR_NO_MEMORY, "no memory to check it");
+    if (shard == NULL) {
+        weir__gguf_fail(c, WEIR_NO_MEMORY, "no memory to check it");
+        return;
+    }
     if (count > SHARD_MAX)
         weir__gguf_fail(c, WEIR_FORMAT, "is split into %d files; at most %d are allowed", count, SHARD_MAX);
     if (c->status == WEIR_OK && (n <= n_ending || strcmp(path + n - n_ending, ending) != 0))

@@ -284,8 +284,9 @@ static void check_attention(gguf_check *c, uint32_t n_layers)
         full = check_head(c, "", full);
         swa = check_head(c, "_swa", full);
     }
-    if (is_arch(c, " deepseek4 ") && (number_or(c, "attention.head_count_kv", 0, first) != 1 ||
-                                      first % number_or(c, "attention.output_group_count", 0, 1) != 0))
+    uint32_t groups = number_or(c, "attention.output_group_count", 0, 1);
+    if (is_arch(c, " deepseek4 ") &&
+        (groups == 0 || first % groups != 0 || number_or(c, "attention.head_count_kv", 0, first) != 1))
         weir__gguf_fail(c, WEIR_FORMAT, "has %" PRIu32 " heads, but not one of keys or uneven groups", first);
     for (uint32_t i = 0; i < n_layers && c->status == WEIR_OK; i++) {
         uint32_t heads = number_or(c, "attention.head_count", i, 0);
@@ -481,7 +482,10 @@ static void check_tokens(gguf_check *c, const gguf_entry *e, const char *model)
     uint64_t squares = 0;
     char token[TOKEN_LEN_MAX + 1];
     gguf_mark *marks = weir__mem_calloc((size_t)e->n, sizeof *marks);
-    if (marks == NULL) weir__gguf_fail(c, WEIR_NO_MEMORY, "no memory to check it");
+    if (marks == NULL) {
+        weir__gguf_fail(c, WEIR_NO_MEMORY, "no memory to check it");
+        return;
+    }
     c->at = e->value_at;
     for (uint64_t i = 0; i < e->n && c->status == WEIR_OK; i++) {
         marks[i].at = c->at;

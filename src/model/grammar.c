@@ -6,6 +6,7 @@
  * refuse, misread or not survive is refused with its line. */
 #include "model/grammar.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -292,7 +293,7 @@ static bool parse_class(parser *p, weir__grammar_sequence *s)
 {
     const char *begin = p->pos++;
     size_t n = s->n;
-    uint32_t low, high;
+    uint32_t low = 0, high = 0;
     if (*p->pos == '^') p->pos++;
     while (*p->pos != ']') {
         const char *at = p->pos;
@@ -506,6 +507,7 @@ static bool parse_rule(parser *p)
     p->pos += 3;
     skip_space(p, true);
     if (!named_rule(p, name, length, &id)) return false;
+    assert(p->rules != NULL); /* it has this one at least */
     size_t line = line_of(p, name, NULL);
     if (p->rules[id].defined != 0)
         return refuse(p, name, "rule '%.*s' is defined a second time, first on line %zu", (int)length, name,

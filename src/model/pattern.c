@@ -13,7 +13,7 @@ const char weir__pattern_no_memory[] = "out of memory";
 /* A repetition above this is written as one of blocks: GBNF allows 2,000, and each costs a rule. */
 #define BLOCKS_MAX 1000
 #define RANGES_MAX 128
-#define OUTPUT_MAX (256 * 1024)
+#define OUTPUT_MAX 262144
 
 /* A set of code points. Invariant: ranges are ascending and do not touch after normalize(). */
 typedef struct charset {
@@ -413,7 +413,7 @@ static bool parse_group(rewriter *r, span *lengths)
 static bool parse_atom(rewriter *r, span *lengths)
 {
     charset set = {.n = 0};
-    uint32_t c;
+    uint32_t c = 0;
     *lengths = (span){1, 1};
     switch (*r->pos) {
     case '(': return parse_group(r, lengths);

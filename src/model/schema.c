@@ -135,7 +135,7 @@ static bool pointer_token(const char **pos, char *out, size_t capacity)
 
 const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference)
 {
-    char token[WEIR__SCHEMA_NAME_MAX + 1];
+    char token[WEIR__SCHEMA_NAME_MAX + 1] = "";
     const char *text = json_string_value(reference);
     const json_t *target = w->root;
     if (text == NULL) return weir__schema_refuse(w, "$ref", "it must be a string");

@@ -77,7 +77,7 @@ const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schem
 
 /* -- schema_keyword.c: keywords and types -- */
 
-enum family weir__schema_family_of(const char *keyword);
+enum family weir__schema_family_of(const char *name);
 bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema);
 
 /* The first keyword that restricts beside those of `allowed` (NULL-terminated), or NULL. */

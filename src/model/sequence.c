@@ -143,7 +143,7 @@ weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, siz
     const weir__backend *ops = context->model->ops;
     header head = {.magic = MAGIC, .version = VERSION, .fingerprint = fingerprint(context)};
     size_t need = sizeof head + ops->state_size(context->context, seq);
-    if (capacity < need) {
+    if (bytes == NULL || capacity < need) {
         *length = need;
         return weir__error_set(error, WEIR_TOO_LONG, "capacity",
                                "the state of sequence %d has %zu bytes, there is room for %zu", seq, need,
