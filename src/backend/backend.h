@@ -1,5 +1,5 @@
 /* The seam between the engine and what computes: one table of operations, implemented by llama.c (llama.cpp
- * behind shim.cpp) and by fake.c (deterministic, no weights).
+ * behind shim*.cpp) and by fake.c (deterministic, no weights).
  *
  * Rules for both sides:
  *   - Model operations may be called from any thread at once. Operations on one context, and on samplers that

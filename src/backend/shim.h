@@ -1,4 +1,4 @@
-/* shim.h: llama.cpp for C. Every call of it that can throw is made in shim.cpp, which turns an exception into
+/* shim.h: llama.cpp for C. Every call of it that can throw is made in shim*.cpp, which turn an exception into
  * a status; what llama.cpp logged about it goes into the message.
  *
  * SPDX-License-Identifier: Apache-2.0 */

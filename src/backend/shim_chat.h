@@ -1,4 +1,4 @@
-/* shim_chat.h: llama.cpp's chat templates, output parsers and schema converter for C; part of shim.cpp. Apart
+/* shim_chat.h: llama.cpp's chat templates, output parsers and schema converter for C, in shim_chat.cpp. Apart
  * from shim.h because callers outside the backend do not see llama.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_SHIM_CHAT_H

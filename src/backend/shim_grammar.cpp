@@ -1,0 +1,327 @@
+/* shim_grammar.cpp: grammars over llama.cpp's own, and the wait of a lazy one for its trigger.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backend/shim.h"
+#include "backend/shim_guard.h"
+
+/* Not public: llama.h does not show how far a grammar has come. */
+#include <../src/llama-grammar.h>
+
+#include <algorithm>
+#include <regex>
+#include <string>
+#include <vector>
+
+using weir::attempt;
+using weir::capture;
+using weir::guard;
+
+namespace
+{
+
+/* Stacks, that is ways to read what was accepted, above which a grammar is given up: each costs a look at
+ * every candidate, and ambiguous grammars double them with each character. */
+constexpr std::size_t most_stacks = 4096;
+
+/* Bytes of the answer that trigger patterns see: libstdc++ recurses over what a pattern repeats, so this
+ * bounds its stack; triggers are much shorter. */
+constexpr std::size_t trigger_window = 256;
+
+struct progress {
+    llama_grammar_stacks stacks;
+    llama_partial_utf8 partial;
+};
+
+} // namespace
+
+/* Invariant: while `waiting`, seen holds the last bytes of the answer and parts the tokens they came with,
+ * and the grammar stands at `first`; afterwards both are empty. The grammar always has a stack: llama.cpp
+ * aborts on one that has none. */
+struct weir__shim_grammar {
+    struct part {
+        int32_t token;
+        std::size_t begin, end; /* in seen */
+    };
+
+    const llama_vocab *vocab;
+    llama_grammar *grammar = nullptr; /* never lazy in llama.cpp's sense: waiting is done here */
+    progress first;                   /* what reset comes back to */
+    bool lazy = false;
+    bool waiting = false;
+    bool cut = false; /* seen is not all of the answer */
+    std::string seen;
+    std::vector<part> parts;
+    std::vector<std::string> words;
+    std::vector<std::regex> patterns;
+    std::vector<int32_t> tokens;
+
+    explicit weir__shim_grammar(const llama_vocab *v) : vocab(v)
+    {
+    }
+    ~weir__shim_grammar()
+    {
+        llama_grammar_free_impl(grammar);
+    }
+    weir__shim_grammar(const weir__shim_grammar &) = delete;
+    weir__shim_grammar &operator=(const weir__shim_grammar &) = delete;
+
+    progress now() const
+    {
+        return {grammar->stacks, grammar->partial_utf8};
+    }
+    void go_back(progress &&to)
+    {
+        grammar->stacks = std::move(to.stacks);
+        grammar->partial_utf8 = to.partial;
+    }
+    std::string piece(int32_t token) const;
+    bool allows(int32_t token) const;
+    std::size_t triggered(std::size_t old_length) const;
+    void shorten();
+    weir_status advance(int32_t token, weir_error *error);
+    weir_status wait(int32_t token, weir_error *error);
+};
+
+std::string weir__shim_grammar::piece(int32_t token) const
+{
+    std::string text(64, '\0');
+    int32_t n = llama_token_to_piece(vocab, token, &text[0], static_cast<int32_t>(text.size()), 0, true);
+    if (n < 0) {
+        text.resize(static_cast<std::size_t>(-n));
+        n = llama_token_to_piece(vocab, token, &text[0], static_cast<int32_t>(text.size()), 0, true);
+    }
+    text.resize(static_cast<std::size_t>(std::max(n, 0)));
+    return text;
+}
+
+/* Accepting is laxer than this test in some ways (tokens without text, half code points) and stricter in
+ * others, so both decide. */
+bool weir__shim_grammar::allows(int32_t token) const
+{
+    llama_token_data one = {token, 0.0f, 0.0f};
+    llama_token_data_array array = {&one, 1, -1, false};
+    llama_grammar_apply_impl(*grammar, &array);
+    return one.logit == 0.0f;
+}
+
+weir_status weir__shim_grammar::advance(int32_t token, weir_error *error)
+{
+    if (!allows(token))
+        return weir__error_set(error, WEIR_REFUSED, "token", "the grammar does not allow token %d here",
+                               token);
+    progress before = now();
+    bool taken = attempt(false, [&] {
+        llama_grammar_accept_impl(*grammar, token);
+        return true;
+    });
+    if (taken && grammar->stacks.size() <= most_stacks) return WEIR_OK;
+    go_back(std::move(before));
+    if (taken)
+        return weir__error_set(error, WEIR_GRAMMAR, "grammar",
+                               "the grammar is too ambiguous: there are more than %zu ways to read the text",
+                               most_stacks);
+    return weir__error_set(error, WEIR_REFUSED, "token", "the grammar does not allow token %d here", token);
+}
+
+/* Where in seen the constrained text begins, npos when no trigger is there. What was there before the last
+ * token, in the first old_length bytes, has been searched. */
+std::size_t weir__shim_grammar::triggered(std::size_t old_length) const
+{
+    for (const std::string &word : words) {
+        std::size_t from = old_length + 1 > word.size() ? old_length + 1 - word.size() : 0;
+        std::size_t at = seen.find(word, from);
+        if (at != std::string::npos) return at;
+    }
+    std::size_t from = seen.size() > trigger_window ? seen.size() - trigger_window : 0;
+    auto flags = std::regex_constants::match_default;
+    if (cut || from > 0) flags |= std::regex_constants::match_not_bol;
+    for (const std::regex &pattern : patterns) {
+        std::smatch match;
+        if (!std::regex_search(seen.begin() + static_cast<std::ptrdiff_t>(from), seen.end(), match, pattern,
+                               flags))
+            continue;
+        std::size_t group = 0; /* the first one that matched something, else the whole */
+        for (std::size_t i = 1; i < match.size() && group == 0; i++)
+            if (match.length(i) > 0) group = i;
+        return from + static_cast<std::size_t>(match.position(group));
+    }
+    return std::string::npos;
+}
+
+/* Forgets what no trigger can begin in any more. */
+void weir__shim_grammar::shorten()
+{
+    std::size_t keep = trigger_window;
+    for (const std::string &word : words) keep = std::max(keep, word.size());
+    if (seen.size() < 2 * keep) return;
+    std::size_t drop = seen.size() - keep;
+    seen.erase(0, drop);
+    cut = true;
+    std::size_t gone = 0;
+    while (gone < parts.size() && parts[gone].end <= drop) gone++;
+    parts.erase(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(gone));
+    for (part &p : parts) {
+        p.begin = p.begin > drop ? p.begin - drop : 0;
+        p.end -= drop;
+    }
+}
+
+weir_status weir__shim_grammar::wait(int32_t token, weir_error *error)
+{
+    std::size_t old_length = seen.size();
+    std::size_t begin = std::string::npos;
+    std::string text = piece(token);
+    parts.push_back({token, old_length, old_length + text.size()});
+    seen += text;
+    if (std::find(tokens.begin(), tokens.end(), token) != tokens.end())
+        begin = old_length;
+    else
+        begin = triggered(old_length);
+    if (begin == std::string::npos) {
+        shorten();
+        return WEIR_OK;
+    }
+
+    progress before = now();
+    bool taken = attempt(false, [&] {
+        for (const part &p : parts) {
+            if (p.end <= begin && !(p.begin == begin && p.token == token)) continue;
+            std::size_t from = std::max(p.begin, begin);
+            llama_grammar_accept_token(*grammar, p.token, seen.substr(from, p.end - from));
+        }
+        return true;
+    });
+    if (!taken) {
+        go_back(std::move(before));
+        seen.resize(old_length);
+        parts.pop_back();
+        return weir__error_set(error, WEIR_REFUSED, "token",
+                               "token %d starts the grammar with text that it does not allow", token);
+    }
+    waiting = false;
+    seen.clear();
+    parts.clear();
+    return WEIR_OK;
+}
+
+weir_status weir__shim_grammar_create(const llama_vocab *vocab, const char *text, const char *root, bool lazy,
+                                      weir__shim_grammar **grammar, weir_error *error)
+{
+    return guard(error, WEIR_GRAMMAR, "the grammar cannot be used", [&] {
+        /* Rule by rule, because llama_grammar_parser::parse prints its errors. */
+        llama_grammar_parser parser(vocab);
+        const char *pos = text;
+        for (;;) {
+            while (*pos != '\0' && std::strchr(" \t\r\n#", *pos) != nullptr)
+                pos += *pos == '#' ? std::strcspn(pos, "\r\n") : 1;
+            if (*pos == '\0') break;
+            std::size_t line = 1 + static_cast<std::size_t>(std::count(text, pos, '\n'));
+            try {
+                pos = parser.parse_rule(pos);
+            } catch (const std::exception &e) {
+                return weir__error_set(error, WEIR_GRAMMAR, "grammar", "the rule on line %zu: %.200s", line,
+                                       e.what());
+            }
+        }
+        auto start = parser.symbol_ids.find(root != nullptr ? root : "root");
+        if (start == parser.symbol_ids.end() || parser.rules.empty())
+            return weir__error_set(error, WEIR_GRAMMAR, "grammar_root", "the grammar has no rule '%.100s'",
+                                   root != nullptr ? root : "root");
+        for (const llama_grammar_rule &rule : parser.rules)
+            if (rule.empty())
+                return weir__error_set(error, WEIR_GRAMMAR, "grammar", "a rule is used but not defined");
+        capture said;
+        auto made = std::make_unique<weir__shim_grammar>(vocab);
+        llama_grammar_stack rules = parser.c_rules();
+        made->grammar = llama_grammar_init_impl(vocab, rules.data(), rules.size(), start->second);
+        if (made->grammar == nullptr || made->grammar->stacks.empty())
+            return weir__error_set(error, WEIR_GRAMMAR, "grammar", "the grammar cannot be used: %s",
+                                   said.reason("nothing matches it"));
+        made->lazy = made->waiting = lazy;
+        made->first = made->now();
+        *grammar = made.release();
+        return WEIR_OK;
+    });
+}
+
+void weir__shim_grammar_free(weir__shim_grammar *grammar)
+{
+    delete grammar;
+}
+
+weir_status weir__shim_grammar_trigger(weir__shim_grammar *grammar, int kind, const char *value,
+                                       int32_t token, weir_error *error)
+{
+    return guard(error, WEIR_GRAMMAR, "a trigger of the grammar cannot be used", [&] {
+        std::string text = value != nullptr ? value : "";
+        if (kind == 2) {
+            bool begins = !text.empty() && text.front() == '^';
+            bool ends = !text.empty() && text.back() == '$';
+            text = (begins ? "" : "^") + text + (ends ? "" : "$");
+        }
+        switch (kind) {
+        case 0:
+            if (!text.empty()) grammar->words.push_back(text);
+            break;
+        case 1:
+        case 2: grammar->patterns.emplace_back(text); break;
+        default: grammar->tokens.push_back(token); break;
+        }
+        return WEIR_OK;
+    });
+}
+
+weir_status weir__shim_grammar_begin(weir__shim_grammar *grammar, const char *text, weir_error *error)
+{
+    return guard(error, WEIR_GRAMMAR, "the grammar cannot begin", [&] {
+        std::size_t length = text != nullptr ? std::strlen(text) : 0;
+        if (length > INT32_MAX / 2)
+            return weir__error_set(error, WEIR_TOO_LONG, "grammar",
+                                   "the text that the grammar begins with is too long");
+        std::vector<int32_t> ids(length + 16);
+        int32_t n = length == 0 ? 0
+                                : llama_tokenize(grammar->vocab, text, static_cast<int32_t>(length),
+                                                 ids.data(), static_cast<int32_t>(ids.size()), false, true);
+        for (int32_t i = 0; i < n; i++) {
+            std::string piece = grammar->piece(ids[static_cast<std::size_t>(i)]);
+            /* Some tokenizers put a space of their own before the first token. */
+            if (i == 0 && !piece.empty() && piece[0] == ' ' && text[0] != ' ') continue;
+            weir_status status = grammar->advance(ids[static_cast<std::size_t>(i)], error);
+            if (status == WEIR_REFUSED)
+                return weir__error_set(
+                    error, WEIR_GRAMMAR, "grammar",
+                    "the grammar does not allow what the prompt already holds of the answer");
+            if (status != WEIR_OK) return status;
+        }
+        grammar->first = grammar->now();
+        return WEIR_OK;
+    });
+}
+
+weir_status weir__shim_grammar_reset(weir__shim_grammar *grammar, weir_error *error)
+{
+    return guard(error, WEIR_BACKEND, "the grammar cannot be reset", [&] {
+        grammar->go_back(progress(grammar->first));
+        grammar->waiting = grammar->lazy;
+        grammar->cut = false;
+        grammar->seen.clear();
+        grammar->parts.clear();
+        return WEIR_OK;
+    });
+}
+
+weir_status weir__shim_grammar_accept(weir__shim_grammar *grammar, int32_t token, weir_error *error)
+{
+    return guard(error, WEIR_GRAMMAR, "the grammar failed", [&] {
+        return grammar->waiting ? grammar->wait(token, error) : grammar->advance(token, error);
+    });
+}
+
+weir_status weir__shim_grammar_filter(const weir__shim_grammar *grammar, llama_token_data *candidates,
+                                      size_t n, weir_error *error)
+{
+    return guard(error, WEIR_GRAMMAR, "the grammar failed", [&] {
+        llama_token_data_array array = {candidates, n, -1, false};
+        if (!grammar->waiting) llama_grammar_apply_impl(*grammar->grammar, &array);
+        return WEIR_OK;
+    });
+}
