@@ -299,6 +299,12 @@ WEIR_API weir_status weir_sampler_reset(weir_sampler *sampler, weir_error *error
  * it here; the sampler is unchanged. */
 WEIR_API weir_status weir_sampler_accept(weir_sampler *sampler, int32_t token, weir_error *error);
 
+/* Counts tokens [n] of the prompt: penalties and DRY look back on them as on the answer's own; the grammar,
+ * which describes the answer alone, does not see them. Engines do this for each request. INVALID: a token
+ * outside the vocabulary; nothing was counted. */
+WEIR_API weir_status weir_sampler_count(weir_sampler *sampler, const int32_t *tokens, size_t n,
+                                        weir_error *error);
+
 /* ---- Grammar -------------------------------------------------------------------------------------- */
 
 /* Whether a GBNF text can be used, without a model. root NULL = "root". GRAMMAR: message names the line. */
@@ -445,8 +451,8 @@ WEIR_API const char *weir_reason_name(weir_reason reason);
  * WEIR_REASON_CANCELLED. */
 typedef bool (*weir_token_fn)(int32_t token, const char *text, size_t length, void *user);
 
-/* Clears sequence 0, prefills the prompt and generates until the model ends, max_tokens, or fn says so. The
- * token that ends is accepted but not delivered. *reason may be NULL. */
+/* Clears sequence 0, prefills and counts the prompt, and generates until the model ends, max_tokens, or fn
+ * says so. The token that ends is accepted but not delivered. *reason may be NULL. */
 WEIR_API weir_status weir_context_generate(weir_context *context, weir_sampler *sampler,
                                            const int32_t *prompt, size_t n_prompt, int32_t max_tokens,
                                            weir_token_fn fn, void *user, weir_reason *reason,

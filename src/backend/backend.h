@@ -136,6 +136,8 @@ typedef struct weir__backend {
     weir_status (*sample)(weir__bsampler *sampler, weir__bcontext *context, int32_t row, int32_t *token,
                           weir_error *error);
     weir_status (*accept)(weir__bsampler *sampler, int32_t token, weir_error *error);
+    /* A token of the prompt: as accept, but not for the grammar. */
+    weir_status (*count)(weir__bsampler *sampler, int32_t token, weir_error *error);
 } weir__backend;
 
 extern const weir__backend weir__backend_fake;
@@ -158,6 +160,7 @@ struct weir_model {
 struct weir_sampler {
     weir_model *model;
     weir__bsampler *chain;
+    size_t window; /* tokens that penalties look back on at the most */
 };
 
 /* What a weir_context is. */

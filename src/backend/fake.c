@@ -448,4 +448,5 @@ const weir__backend weir__backend_fake = {
     .sampler_reset = weir__fake_sampler_reset,
     .sample = weir__fake_sample,
     .accept = weir__fake_accept,
+    .count = weir__fake_count,
 };

@@ -76,6 +76,7 @@ typedef struct weir__fake {
     _Atomic int64_t n_cells;    /* in use, over all contexts; a shared one counts once */
     _Atomic int32_t n_contexts; /* alive */
     _Atomic int32_t n_samplers; /* alive */
+    _Atomic uint64_t n_counted; /* prompt tokens that samplers were told */
 } weir__fake;
 
 /* NULL when the model is no fake. Lives as long as the model. */

@@ -123,5 +123,6 @@ weir_status weir__fake_sampler_reset(weir__bsampler *sampler, weir_error *error)
 weir_status weir__fake_sample(weir__bsampler *sampler, weir__bcontext *context, int32_t row, int32_t *token,
                               weir_error *error);
 weir_status weir__fake_accept(weir__bsampler *sampler, int32_t token, weir_error *error);
+weir_status weir__fake_count(weir__bsampler *sampler, int32_t token, weir_error *error);
 
 #endif

@@ -270,6 +270,14 @@ weir_status weir__fake_accept(weir__bsampler *sampler, int32_t token, weir_error
     return WEIR_OK;
 }
 
+weir_status weir__fake_count(weir__bsampler *sampler, int32_t token, weir_error *error)
+{
+    (void)token;
+    (void)error;
+    atomic_fetch_add((_Atomic uint64_t *)&sampler->model->hooks.n_counted, 1);
+    return WEIR_OK;
+}
+
 weir_status weir__fake_sample(weir__bsampler *sampler, weir__bcontext *context, int32_t row, int32_t *token,
                               weir_error *error)
 {

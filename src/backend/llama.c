@@ -37,4 +37,5 @@ const weir__backend weir__backend_llama = {
     .sampler_reset = weir__llama_sampler_reset,
     .sample = weir__llama_sample,
     .accept = weir__llama_accept,
+    .count = weir__llama_count,
 };

@@ -119,5 +119,6 @@ weir_status weir__llama_sampler_reset(weir__bsampler *sampler, weir_error *error
 weir_status weir__llama_sample(weir__bsampler *sampler, weir__bcontext *context, int32_t row, int32_t *token,
                                weir_error *error);
 weir_status weir__llama_accept(weir__bsampler *sampler, int32_t token, weir_error *error);
+weir_status weir__llama_count(weir__bsampler *sampler, int32_t token, weir_error *error);
 
 #endif

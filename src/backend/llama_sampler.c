@@ -263,15 +263,19 @@ weir_status weir__llama_sample(weir__bsampler *s, weir__bcontext *context, int32
             weir__error_copy(error, &why);
     }
     give_scratch(s->model, scratch);
-    if (status == WEIR_OK && s->chain != NULL) status = weir__shim_chain_accept(s->chain, chosen, error);
+    if (status == WEIR_OK) status = weir__llama_count(s, chosen, error);
     if (status == WEIR_OK) *token = chosen;
     return status;
+}
+
+weir_status weir__llama_count(weir__bsampler *s, int32_t token, weir_error *error)
+{
+    return s->chain != NULL ? weir__shim_chain_accept(s->chain, token, error) : WEIR_OK;
 }
 
 weir_status weir__llama_accept(weir__bsampler *s, int32_t token, weir_error *error)
 {
     weir_status status = WEIR_OK;
     if (s->grammar != NULL) status = weir__shim_grammar_accept(s->grammar, token, error);
-    if (status == WEIR_OK && s->chain != NULL) status = weir__shim_chain_accept(s->chain, token, error);
-    return status;
+    return status == WEIR_OK ? weir__llama_count(s, token, error) : status;
 }

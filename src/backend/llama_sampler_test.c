@@ -278,6 +278,28 @@ static void penalties_forbid_repetition(void **state)
     ops->sampler_free(sampler);
 }
 
+static void a_prompt_counts_for_penalties_and_not_for_the_grammar(void **state)
+{
+    (void)state;
+    weir_sampler_params params = greedy_params();
+    params.penalty_present = 100.0f;
+    fill_row(3);
+    int32_t best = plain_argmax(row);
+    weir__bsampler *sampler = sampler_of(&params, NULL);
+    assert_ok(ops->count(sampler, best, error));
+    assert_int_not_equal(sample(sampler), best);
+    ops->sampler_free(sampler);
+
+    int32_t yes;
+    assert_int_equal(tokens_of("yes", false, &yes, 1), 1);
+    params.grammar = "root ::= \"yes\"";
+    sampler = sampler_of(&params, NULL);
+    assert_ok(ops->count(sampler, best, error)); /* which the grammar would refuse */
+    assert_int_equal(ops->accept(sampler, best, NULL), WEIR_REFUSED);
+    assert_int_equal(sample(sampler), yes);
+    ops->sampler_free(sampler);
+}
+
 static void dry_ends_a_repetition(void **state)
 {
     (void)state;
@@ -475,6 +497,7 @@ int main(void)
         cmocka_unit_test(every_sampler_has_an_effect),
         cmocka_unit_test(the_order_matters),
         cmocka_unit_test(penalties_forbid_repetition),
+        cmocka_unit_test(a_prompt_counts_for_penalties_and_not_for_the_grammar),
         cmocka_unit_test(dry_ends_a_repetition),
         cmocka_unit_test(biases),
         cmocka_unit_test(extremes),

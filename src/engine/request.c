@@ -199,6 +199,8 @@ weir_status weir__request_create(weir_model *model, const weir__limits *limits,
             REFUSE(status, "sampler", "%s", error->message);
         goto fail;
     }
+    status = weir_sampler_count(request->sampler, request->tokens, (size_t)request->n_prompt, error);
+    if (status != WEIR_OK) goto fail;
 
     request->interval = given.interval;
     request->special = given.special;

@@ -102,6 +102,23 @@ static void token_ids_outside_the_vocabulary_are_refused(void **state)
     assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, NULL), WEIR_OK);
 }
 
+static void penalties_are_told_the_prompt(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_sampler_params params = r->greedy;
+    int32_t tokens[] = {1, 2, 3};
+    weir_request request = weir_request_default();
+    request.tokens = tokens;
+    request.n_tokens = COUNT(tokens);
+    request.sampler = &params;
+    assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, NULL), WEIR_OK);
+    assert_int_equal(atomic_load(&weir__fake_of(r->model)->n_counted), 0);
+    params.penalty_present = 1;
+    assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, NULL), WEIR_OK);
+    assert_int_equal(atomic_load(&weir__fake_of(r->model)->n_counted), 3);
+}
+
 static void any_bytes_are_a_prompt(void **state)
 {
     rig *r = *state;
@@ -595,6 +612,7 @@ int main(void)
         RIG_TEST(an_empty_prompt_is_refused),
         RIG_TEST(an_empty_text_may_become_a_token_of_the_models_own),
         RIG_TEST(token_ids_outside_the_vocabulary_are_refused),
+        RIG_TEST(penalties_are_told_the_prompt),
         RIG_TEST(any_bytes_are_a_prompt),
         RIG_TEST(a_text_of_many_short_tokens_is_read_whole),
         RIG_TEST(special_tokens_in_a_text_are_read_when_asked_for),

@@ -100,6 +100,7 @@ weir_status weir_context_generate(weir_context *context, weir_sampler *sampler, 
     }
     status = weir_sequence_remove(context, 0, -1, -1, error);
     if (status == WEIR_OK) status = weir_prefill(context, prompt, n_prompt, 0, &n_past, error);
+    if (status == WEIR_OK) status = weir_sampler_count(sampler, prompt, n_prompt, error);
     if (status == WEIR_OK) status = generate(context, sampler, n_past, max_tokens, &out, &ended, error);
     if (status != WEIR_OK) goto end;
     if (ended != WEIR_REASON_CANCELLED && fn != NULL) {

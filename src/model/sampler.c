@@ -229,6 +229,10 @@ weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *p
         status = wrap(error, status, prefix, converted != NULL ? "json_schema" : NULL);
     if (status != WEIR_OK) goto end;
     made->model = weir_model_hold(model);
+    if (full.penalty_repeat != 1 || full.penalty_freq != 0 || full.penalty_present != 0)
+        made->window = (size_t)full.penalty_last_n;
+    if (full.dry_multiplier != 0 && (size_t)full.dry_penalty_last_n > made->window)
+        made->window = (size_t)full.dry_penalty_last_n;
     *sampler = made;
     made = NULL;
 
@@ -259,6 +263,22 @@ weir_status weir_sampler_reset(weir_sampler *sampler, weir_error *error)
 {
     if (sampler == NULL) return weir__error_set(error, WEIR_INVALID, "sampler", "sampler is NULL");
     return sampler->model->ops->sampler_reset(sampler->chain, error);
+}
+
+weir_status weir_sampler_count(weir_sampler *sampler, const int32_t *tokens, size_t n, weir_error *error)
+{
+    if (sampler == NULL) return weir__error_set(error, WEIR_INVALID, "sampler", "sampler is NULL");
+    if (tokens == NULL && n > 0)
+        return weir__error_set(error, WEIR_INVALID, "tokens", "tokens is NULL and n is %zu", n);
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || tokens[i] >= sampler->model->info.n_vocab)
+            return weir__error_set(error, WEIR_INVALID, "tokens",
+                                   "tokens[%zu] is %d; the vocabulary has 0 to %d", i, tokens[i],
+                                   sampler->model->info.n_vocab - 1);
+    weir_status status = WEIR_OK;
+    for (size_t i = n > sampler->window ? n - sampler->window : 0; i < n && status == WEIR_OK; i++)
+        status = sampler->model->ops->count(sampler->chain, tokens[i], error);
+    return status;
 }
 
 weir_status weir_sampler_accept(weir_sampler *sampler, int32_t token, weir_error *error)

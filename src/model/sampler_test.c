@@ -289,6 +289,41 @@ static void test_accept_refuses_what_the_grammar_refuses(void **state)
     fake_release(model);
 }
 
+static void test_a_prompt_is_counted_as_far_as_penalties_look(void **state)
+{
+    (void)state;
+    weir_model *model = fake_load("");
+    weir__fake *fake = weir__fake_of(model);
+    int32_t prompt[] = {'a', 'b', 'c', 'd', 'e'};
+    size_t n = sizeof prompt / sizeof prompt[0];
+    for (int i = 0; i < 4; i++) {
+        static const uint64_t want[] = {0, 5, 2, 3};
+        weir_sampler *sampler = NULL;
+        weir_sampler_params params = weir_sampler_params_default();
+        params.grammar = "root ::= \"xyz\""; /* which does not see them */
+        if (i > 0) params.penalty_repeat = 1.1f;
+        if (i > 1) params.penalty_last_n = 2;
+        if (i > 2) {
+            params.dry_multiplier = 1.0f;
+            params.dry_penalty_last_n = 3;
+        }
+        atomic_store(&fake->n_counted, 0);
+        assert_ok(weir_sampler_create(model, &params, &sampler, error));
+        assert_ok(weir_sampler_count(sampler, prompt, n, error));
+        assert_int_equal(atomic_load(&fake->n_counted), want[i]);
+        assert_ok(weir_sampler_accept(sampler, 'x', error));
+        assert_ok(weir_sampler_count(sampler, NULL, 0, error));
+        assert_refused(weir_sampler_count(sampler, NULL, 1, error), WEIR_INVALID, "tokens");
+        prompt[1] = 320;
+        assert_refused(weir_sampler_count(sampler, prompt, n, error), WEIR_INVALID, "tokens");
+        prompt[1] = 'b';
+        assert_int_equal(atomic_load(&fake->n_counted), want[i]);
+        weir_sampler_destroy(sampler);
+    }
+    assert_refused(weir_sampler_count(NULL, prompt, n, error), WEIR_INVALID, "sampler");
+    fake_release(model);
+}
+
 static void test_a_reset_sampler_draws_the_same_again(void **state)
 {
     (void)state;
@@ -358,6 +393,7 @@ int main(void)
         cmocka_unit_test_teardown(test_grammar_and_schema_exclude_each_other, nothing_left),
         cmocka_unit_test_teardown(test_broken_grammars_and_schemas, nothing_left),
         cmocka_unit_test_teardown(test_accept_refuses_what_the_grammar_refuses, nothing_left),
+        cmocka_unit_test_teardown(test_a_prompt_is_counted_as_far_as_penalties_look, nothing_left),
         cmocka_unit_test_teardown(test_a_reset_sampler_draws_the_same_again, nothing_left),
         cmocka_unit_test_teardown(test_bad_arguments_of_create_are_named, nothing_left),
         cmocka_unit_test_teardown(test_a_create_survives_each_failing_allocation, nothing_left),
