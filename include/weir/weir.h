@@ -877,9 +877,10 @@ WEIR_API weir_usage weir_stream_usage(const weir_stream *stream);
 /* Why it ended with WEIR_REASON_ERROR; WEIR_OK in error->code otherwise. */
 WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);
 
-/* Called when the stream goes from "nothing to take" to "something to take", and at the end, from the
- * engine's thread. It must not block, and may call try_next. When set_ready returns, the former callback is
- * no longer running (unless called from within it). */
+/* Called when the stream goes from "nothing to take" to "something to take", and at the end, from the thread
+ * that drives the engine; once from within set_ready where something waits already. It must not block, and
+ * may call try_next. When set_ready returns, the former callback is no longer running (unless called from
+ * within it). */
 typedef void (*weir_ready_fn)(weir_stream *stream, void *user);
 WEIR_API void weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user);
 

@@ -9,6 +9,7 @@
 #include "backend/llama_internal.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/utf8.h"
 #include "model/gguf.h"
 
@@ -296,7 +297,7 @@ static weir_status tokenize_apart(tokenizing *t)
     size_t stack =
         (STACK_BASE + (size_t)t->length * STACK_PER_BYTE + 0xffff) & ~(size_t)0xffff; /* whole pages */
     int failed = pthread_attr_setstacksize(&attributes, stack);
-    if (failed == 0) failed = pthread_create(&thread, &attributes, tokenize_now, t);
+    if (failed == 0) failed = weir__thread_start(&thread, &attributes, tokenize_now, t);
     pthread_attr_destroy(&attributes);
     if (failed != 0)
         return weir__error_set(t->error, WEIR_NO_MEMORY, "text",

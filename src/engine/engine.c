@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/params.h"
+#include "base/thread.h"
 #include "engine/stream.h"
 #include "model/context.h"
 
@@ -175,11 +176,13 @@ static void *run(void *argument)
 
 static void free_engine(weir_engine *engine)
 {
+    weir__crew_destroy(engine->crew);
     if (engine->context != NULL) engine->model->ops->context_free(engine->context);
     weir__batch_fini(&engine->batch);
     weir__emit_scratch_fini(&engine->scratch);
     weir__mem_free(engine->slots);
     weir__mem_free(engine->lanes);
+    weir__mem_free(engine->sampling);
     weir__mem_free(engine->view_slots);
     weir__mem_free(engine->plan);
     weir__doorbell_release(engine->bell);
@@ -205,10 +208,11 @@ static weir_status allocate(weir_engine *engine, weir_error *error)
     size_t n = (size_t)engine->params.n_slots;
     engine->slots = weir__mem_calloc(n, sizeof *engine->slots);
     engine->lanes = weir__mem_calloc(n, sizeof *engine->lanes);
+    engine->sampling = weir__mem_calloc(n, sizeof *engine->sampling);
     engine->view_slots = weir__mem_calloc(n, sizeof *engine->view_slots);
     engine->plan = weir__mem_calloc(n, sizeof *engine->plan);
-    if (engine->slots == NULL || engine->lanes == NULL || engine->view_slots == NULL ||
-        engine->plan == NULL || weir__doorbell_create(&engine->bell) != WEIR_OK)
+    if (engine->slots == NULL || engine->lanes == NULL || engine->sampling == NULL ||
+        engine->view_slots == NULL || engine->plan == NULL || weir__doorbell_create(&engine->bell) != WEIR_OK)
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
     for (size_t i = 0; i < n; i++) weir__slot_init(&engine->slots[i], (int32_t)i);
     return weir__batch_init(&engine->batch, engine->params.n_batch, error);
@@ -239,7 +243,7 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
     if (weir__cond_init_monotonic(&engine->drained) != 0) goto no_cond;
     if (pthread_mutex_init(&engine->stop_mutex, NULL) != 0) goto no_stop_mutex;
     if (!params.manual) {
-        if (pthread_create(&engine->thread, NULL, run, engine) != 0) goto no_thread;
+        if (weir__thread_start(&engine->thread, NULL, run, engine) != 0) goto no_thread;
         engine->has_thread = true;
     }
     *out = engine;

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/doorbell.h"
+#include "engine/crew.h"
 #include "engine/queue.h"
 #include "engine/slot.h"
 
@@ -38,8 +39,10 @@ struct weir_engine {
 
     weir__bcontext *context;
     weir__batch batch;
-    weir__slot *slots;  /* [n_slots] */
-    weir__slot **lanes; /* [n_slots] the slot of each lane, NULL = free */
+    weir__slot *slots;     /* [n_slots] */
+    weir__slot **lanes;    /* [n_slots] the slot of each lane, NULL = free */
+    weir__slot **sampling; /* [n_slots] those that this tick samples */
+    weir__crew *crew;      /* NULL until sampling takes long enough to be shared */
     uint64_t serial;
     uint32_t cancels_seen;
     int32_t n_reserved; /* cells promised to slots */

@@ -1,23 +1,63 @@
+/* sample.c: a token for each slot whose row the pass has computed.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "engine/engine.h"
 
+/* Waking a helper costs some 50 us, and a greedy choice takes less; over a small vocabulary every choice
+ * does.
+ */
+#define WORTH_SHARING_NS 200000
+#define LEAST_VOCABULARY 4096
+#define MOST_HELPERS     7
+
 /* Each slot has a sampler of its own, so that slots do not share state. */
-static void sample_slot(weir_engine *engine, weir__slot *slot)
+static void sample_slot(void *user, int32_t i)
 {
+    weir_engine *engine = user;
+    weir__slot *slot = engine->sampling[i];
     weir_error error = {0};
-    weir__request *request = slot->request;
-    weir_status status = engine->model->ops->sample(request->sampler->chain, engine->context, slot->row,
+    int64_t start = weir__clock_now_ns();
+    weir_status status = engine->model->ops->sample(slot->request->sampler->chain, engine->context, slot->row,
                                                     &slot->sampled, &error);
+    slot->sample_ns = weir__clock_now_ns() - start;
     if (status == WEIR_OK) return;
     slot->sampled = -1;
     weir__slot_fail(slot, status, &error);
 }
 
+/* Whether helpers would bring more than they cost, going by what each slot took last time. */
+static bool is_worth_sharing(const weir_engine *engine, int32_t n)
+{
+    int64_t ns = 0, longest = 0;
+    if (engine->params.n_threads < 2 || engine->model->info.n_vocab < LEAST_VOCABULARY) return false;
+    for (int32_t i = 0; i < n; i++) {
+        ns += engine->sampling[i]->sample_ns;
+        if (engine->sampling[i]->sample_ns > longest) longest = engine->sampling[i]->sample_ns;
+    }
+    return ns - longest > WORTH_SHARING_NS;
+}
+
+/* Started when they are first of use. NULL: there are none. */
+static weir__crew *helpers(weir_engine *engine)
+{
+    int32_t n = engine->params.n_threads - 1;
+    if (engine->crew == NULL) engine->crew = weir__crew_create(n < MOST_HELPERS ? n : MOST_HELPERS);
+    return engine->crew;
+}
+
 void weir__sample(weir_engine *engine)
 {
+    int32_t n = 0;
     engine->model->ops->logits_ready(engine->context);
     for (int32_t lane = 0; lane < engine->params.n_slots; lane++) {
         weir__slot *slot = engine->lanes[lane];
         if (slot == NULL || slot->row < 0 || slot->reason != WEIR_REASON_NOT_FINISHED) continue;
-        sample_slot(engine, slot);
+        engine->sampling[n++] = slot;
     }
+    weir__crew *crew = is_worth_sharing(engine, n) ? helpers(engine) : NULL;
+    if (crew != NULL) {
+        weir__crew_run(crew, sample_slot, engine, n);
+        return;
+    }
+    for (int32_t i = 0; i < n; i++) sample_slot(engine, i);
 }

@@ -22,6 +22,7 @@ void weir__slot_start(weir__slot *slot, weir__request *request, uint64_t serial,
     slot->reason = WEIR_REASON_NOT_FINISHED;
     memset(&slot->error, 0, sizeof slot->error);
     slot->serial = serial;
+    slot->sample_ns = 0;
     slot->admit_ns = now;
     slot->first_ns = 0;
     weir__emit_init(&slot->emit);

@@ -23,7 +23,8 @@ typedef struct weir__slot {
     int32_t sampled;     /* this tick's token, -1 = none */
     weir_reason reason;  /* written once, by whoever is first */
     weir_error error;
-    uint64_t serial; /* order of admission */
+    uint64_t serial;   /* order of admission */
+    int64_t sample_ns; /* what its last sampling took; 0 = none yet */
     int64_t admit_ns;
     int64_t first_ns; /* first token; 0 = none yet */
     weir__emit emit;

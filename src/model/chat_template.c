@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/utf8.h"
 #include "model/chat.h"
 
@@ -65,7 +66,7 @@ weir_status weir__chat_run_deep(void (*fn)(void *), void *user, size_t stack, we
     int failed = pthread_attr_init(&attributes);
     if (failed == 0) {
         failed = pthread_attr_setstacksize(&attributes, stack);
-        if (failed == 0) failed = pthread_create(&thread, &attributes, run, &d);
+        if (failed == 0) failed = weir__thread_start(&thread, &attributes, run, &d);
         pthread_attr_destroy(&attributes);
     }
     if (failed != 0)

@@ -1,0 +1,19 @@
+/* crew.h: threads that help the driver with what a tick does for each slot alone.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_CREW_H
+#define WEIR_ENGINE_CREW_H
+
+#include <stdint.h>
+
+typedef struct weir__crew weir__crew;
+
+/* Up to n_helpers threads that sleep until there is work; fewer where the process has reached a limit. NULL:
+ * no memory. */
+weir__crew *weir__crew_create(int32_t n_helpers);
+void weir__crew_destroy(weir__crew *crew);
+
+/* Calls fn(user, i) once for each i of 0 … n-1, on this thread and on the helpers that are awake in time;
+ * returns when all calls have. One thread at a time; fn must not call it. Allocates nothing. */
+void weir__crew_run(weir__crew *crew, void (*fn)(void *user, int32_t i), void *user, int32_t n);
+
+#endif
