@@ -417,7 +417,8 @@ WEIR_API weir_status weir_batch_eval(weir_context *context, const weir_batch_ent
                                      weir_error *error);
 
 /* The same, then samples each entry that has `logits`, with samplers[i] of its own (NULL: none). sampled[i]
- * is the token, or -1. All samplers accept their token. */
+ * is the token, or -1. All samplers accept their token. When one fails, the pass stands, the samplers before
+ * it have accepted theirs, and the others' sampled are -1. */
 WEIR_API weir_status weir_decode_batch(weir_context *context, const weir_batch_entry *entries,
                                        size_t n_entries, weir_sampler *const *samplers, int32_t *sampled,
                                        weir_error *error);
@@ -427,7 +428,9 @@ WEIR_API weir_status weir_decode_batch(weir_context *context, const weir_batch_e
 WEIR_API weir_status weir_logits(weir_context *context, int32_t index, const float **logits,
                                  weir_error *error);
 
-/* Chooses a token from the last row, or from row `index`, and accepts it, once. */
+/* Chooses a token from the last row, or from row `index`, and accepts it, once. INVALID: the row kept no
+ * logits, or the sampler is another model's. GRAMMAR: the grammar allows nothing here, or the row's logits
+ * are no numbers (BACKEND); then the sampler has not moved. */
 WEIR_API weir_status weir_sample(weir_sampler *sampler, weir_context *context, int32_t *token,
                                  weir_error *error);
 WEIR_API weir_status weir_sample_at(weir_sampler *sampler, weir_context *context, int32_t index,
@@ -452,7 +455,9 @@ WEIR_API const char *weir_reason_name(weir_reason reason);
 typedef bool (*weir_token_fn)(int32_t token, const char *text, size_t length, void *user);
 
 /* Clears sequence 0, prefills and counts the prompt, and generates until the model ends, max_tokens, or fn
- * says so. The token that ends is accepted but not delivered. *reason may be NULL. */
+ * says so. max_tokens -1: as many as fit; 0: only the prompt. The token that ends is accepted but not
+ * delivered. *reason may be NULL. TOO_LONG: the prompt does not fit, nothing was done. After another failure
+ * sequence 0 and the sampler are where the generation had come to. */
 WEIR_API weir_status weir_context_generate(weir_context *context, weir_sampler *sampler,
                                            const int32_t *prompt, size_t n_prompt, int32_t max_tokens,
                                            weir_token_fn fn, void *user, weir_reason *reason,
@@ -502,7 +507,9 @@ WEIR_API weir_status weir_embed(weir_context *context, const weir_tokens *inputs
                                 weir_normalize normalize, float *out, size_t capacity, size_t *n_floats,
                                 weir_error *error);
 
-/* One text into one sequence, and its pooled embedding afterwards, [width]. */
+/* One text of at most n_batch tokens into one sequence, in place of what it held, and its embedding
+ * afterwards, [width]: the pooled one, or with WEIR_POOLING_NONE the last token's. STATE: the sequence was
+ * not in the last pass. */
 WEIR_API weir_status weir_embed_decode(weir_context *context, const int32_t *tokens, size_t n_tokens,
                                        int32_t seq, weir_error *error);
 WEIR_API weir_status weir_embeddings(weir_context *context, int32_t seq, weir_normalize normalize, float *out,
@@ -871,7 +878,7 @@ WEIR_API weir_reason weir_stream_reason(const weir_stream *stream);
 /* The request's position in its submit, -1 before. */
 WEIR_API int32_t weir_stream_index(const weir_stream *stream);
 
-/* Counts and times so far; final once finished. */
+/* Counts and times as of the newest chunk; final once finished. */
 WEIR_API weir_usage weir_stream_usage(const weir_stream *stream);
 
 /* Why it ended with WEIR_REASON_ERROR; WEIR_OK in error->code otherwise. */
