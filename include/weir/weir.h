@@ -429,8 +429,8 @@ WEIR_API weir_status weir_logits(weir_context *context, int32_t index, const flo
                                  weir_error *error);
 
 /* Chooses a token from the last row, or from row `index`, and accepts it, once. INVALID: the row kept no
- * logits, or the sampler is another model's. GRAMMAR: the grammar allows nothing here, or the row's logits
- * are no numbers (BACKEND); then the sampler has not moved. */
+ * logits, or the sampler is another model's. GRAMMAR: the grammar allows nothing here. BACKEND: all logits
+ * are NaN or minus infinity. The sampler has not moved then. */
 WEIR_API weir_status weir_sample(weir_sampler *sampler, weir_context *context, int32_t *token,
                                  weir_error *error);
 WEIR_API weir_status weir_sample_at(weir_sampler *sampler, weir_context *context, int32_t index,
