@@ -4,4 +4,4 @@
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 cd "$(dirname "$0")/.."
-exec python3 bench/engine.py "${1:-5}"
+exec python3 bench/engine.py "${1:-3}"

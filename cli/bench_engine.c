@@ -195,7 +195,26 @@ static void show_progress(const struct bench *bench, const struct row *row, int3
     cli_term_progress(line);
 }
 
-/* Both sides once; the first time, repetition -1, only warms up. */
+/* One side once, and its figures unless it only warms up. */
+static weir_status measure_side(struct bench *bench, struct row *row, int side, weir_engine *engine,
+                                llama_loop *loop, const cli_shape *shape, const int32_t *prompts, int64_t *at,
+                                int32_t *tokens, int32_t repetition, weir_error *error)
+{
+    static const char *const names[] = {"weir", "plain llama.h"};
+    weir_status status = WEIR_OK;
+    if (side == PLAIN_SIDE && loop == NULL) return WEIR_OK;
+    show_progress(bench, row, repetition < 0 ? 0 : repetition, repetition < 0 ? "warming up" : names[side]);
+    if (side == WEIR_SIDE) {
+        status = cli_measure_run(engine, shape, prompts, at, tokens, error);
+    } else if (!llama_loop_run(loop, prompts, shape->n_prompt, shape->n_answer, at, tokens, go_on)) {
+        status = error->code = cli_signals_ended() != 0 ? WEIR_ABORTED : WEIR_BACKEND;
+        snprintf(error->message, sizeof error->message, "a pass of the plain loop failed");
+    }
+    if (status == WEIR_OK && repetition >= 0) row->runs[side][repetition] = cli_measure_figures(shape, at);
+    return status;
+}
+
+/* Both sides once, each first in turn; the first time, repetition -1, only warms up. */
 static weir_status measure_pair(struct bench *bench, struct row *row, weir_engine *engine, llama_loop *loop,
                                 int32_t repetition, weir_error *error)
 {
@@ -209,17 +228,11 @@ static weir_status measure_pair(struct bench *bench, struct row *row, weir_engin
     if (repetition < 0) brief.n_answer = brief.n_answer < 4 ? brief.n_answer : 4;
     /* Other prompts each time, so that nothing that was computed serves again. */
     cli_measure_prompts(bench->model, (uint64_t)repetition + 2, prompts, n_prompts);
-    show_progress(bench, row, repetition < 0 ? 0 : repetition, repetition < 0 ? "warming up" : "weir");
-    weir_status status = cli_measure_run(engine, &brief, prompts, at, tokens[WEIR_SIDE], error);
-    if (status == WEIR_OK && repetition >= 0)
-        row->runs[WEIR_SIDE][repetition] = cli_measure_figures(&brief, at);
-    if (status == WEIR_OK && loop != NULL) {
-        if (repetition >= 0) show_progress(bench, row, repetition, "plain llama.h");
-        if (!llama_loop_run(loop, prompts, brief.n_prompt, brief.n_answer, at, tokens[PLAIN_SIDE], go_on)) {
-            status = error->code = cli_signals_ended() != 0 ? WEIR_ABORTED : WEIR_BACKEND;
-            snprintf(error->message, sizeof error->message, "a pass of the plain loop failed");
-        } else if (repetition >= 0)
-            row->runs[PLAIN_SIDE][repetition] = cli_measure_figures(&brief, at);
+    weir_status status = WEIR_OK;
+    for (int i = 0; i < N_SIDES && status == WEIR_OK; i++) {
+        int side = repetition % 2 == 1 ? N_SIDES - 1 - i : i;
+        status = measure_side(bench, row, side, engine, loop, &brief, prompts, at, tokens[side], repetition,
+                              error);
     }
     row->n_same = 0;
     for (size_t i = 0; i < (size_t)shape->n_streams; i++) {
