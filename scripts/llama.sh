@@ -310,6 +310,8 @@ $upstream; a source tree that you have can be named with WEIR_LLAMA_DIR"
     source_id=$content
 }
 find_source
+version=$upstream_tag
+[ "$content" = "$pin_tree" ] || version="tree ${content:0:8}"
 
 # ---- the build --------------------------------------------------------------------------------------------
 
@@ -332,7 +334,7 @@ write_link_file() {
         echo "# Written by weir's scripts/llama.sh."
         echo "set(WEIR_LLAMA_SOURCE \"$source\")"
         echo "set(WEIR_LLAMA_BUILD \"$build\")"
-        echo "set(WEIR_LLAMA_TREE \"$content\")"
+        echo "set(WEIR_LLAMA_VERSION \"$version\")"
         echo "set(WEIR_LLAMA_BACKEND \"$backend\")"
         echo "set(WEIR_LLAMA_INCLUDE_DIRS"
         for name in include common vendor ggml/include; do echo "    \"$source/$name\""; done

@@ -7,14 +7,6 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-/* Both come from the build; these are the pin's. */
-#ifndef WEIR_LLAMA_VERSION
-#define WEIR_LLAMA_VERSION "v0.5.0"
-#endif
-#ifndef WEIR_LLAMA_BACKEND
-#define WEIR_LLAMA_BACKEND "cpu"
-#endif
-
 weir_status weir__batch_init(weir__batch *batch, int32_t capacity, weir_error *error)
 {
     memset(batch, 0, sizeof *batch);
@@ -44,7 +36,7 @@ const char *weir_backend_version(void)
 {
 #if defined(WEIR_NO_LLAMA)
     return "none";
-#else
+#else /* both come from the build */
     return WEIR_LLAMA_VERSION " " WEIR_LLAMA_BACKEND;
 #endif
 }

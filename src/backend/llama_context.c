@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* ---- Context -------------------------------------------------------------------------------------- */
 
@@ -52,7 +53,7 @@ static bool can_start_threads(int32_t n)
     int32_t made = 0;
     if (pthread_mutex_init(&gate, NULL) != 0) return false;
     pthread_mutex_lock(&gate);
-    while (made < n && pthread_create(&threads[made], NULL, probe_wait, &gate) == 0) made++;
+    while (made < n && weir__thread_start(&threads[made], NULL, probe_wait, &gate) == 0) made++;
     pthread_mutex_unlock(&gate);
     for (int32_t i = 0; i < made; i++) pthread_join(threads[i], NULL);
     pthread_mutex_destroy(&gate);
@@ -66,7 +67,11 @@ static struct ggml_threadpool *pool_create(int32_t n_threads)
 {
     struct ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
     params.poll = 1;
-    return ggml_threadpool_new(&params);
+    sigset_t before;
+    weir__thread_quiet(&before);
+    struct ggml_threadpool *pool = ggml_threadpool_new(&params);
+    weir__thread_restore(&before);
+    return pool;
 }
 
 static bool asks_abort(void *user)
@@ -398,17 +403,15 @@ weir_status weir__llama_share(weir__bcontext *c, int32_t from, int32_t to, int32
     return weir__error_set(error, WEIR_BACKEND, NULL, "sequence %d could not be copied to %d", from, to);
 }
 
-void weir__llama_seq_copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
+bool weir__llama_seq_copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
 {
-    if (!c->has_memory || seq == to_seq) return;
+    if (!c->has_memory || seq == to_seq) return true;
     int32_t last = weir__llama_seq_pos_max(c, seq);
-    if (from > last || (to >= 0 && to <= from)) {
-        weir__shim_seq_remove(c->context, to_seq, -1, -1);
-        return;
-    }
+    if (from > last || (to >= 0 && to <= from)) return weir__shim_seq_remove(c->context, to_seq, -1, -1);
     if (to > last) to = -1;
-    if (c->model->whole_sequences && (from > 0 || to >= 0)) return; /* it has no part that could be copied */
-    copy(c, seq, to_seq, from, to);
+    if (c->model->whole_sequences && (from > 0 || to >= 0)) return false; /* it has no parts */
+    if (to >= 0 && !can_end_at(c, seq, to)) return false;
+    return copy(c, seq, to_seq, from, to);
 }
 
 void weir__llama_seq_keep(weir__bcontext *c, int32_t seq)

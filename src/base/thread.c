@@ -2,15 +2,26 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/thread.h"
 
-#include <signal.h>
+void weir__thread_quiet(sigset_t *before)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+    sigset_t others;
+    sigfillset(&others);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) sigdelset(&others, own[i]);
+    pthread_sigmask(SIG_BLOCK, &others, before); /* cannot fail with these arguments */
+}
+
+void weir__thread_restore(const sigset_t *before)
+{
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
 
 int weir__thread_start(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *user),
                        void *user)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return pthread_create(thread, attributes, fn, user);
+    sigset_t before;
+    weir__thread_quiet(&before);
     int failed = pthread_create(thread, attributes, fn, user); /* it inherits the mask */
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    weir__thread_restore(&before);
     return failed;
 }

@@ -4,8 +4,14 @@
 #define WEIR_BASE_THREAD_H
 
 #include <pthread.h>
+#include <signal.h>
 
-/* As pthread_create, with every signal blocked: the program's handlers run on the program's threads. */
+/* Between the two, threads that this one starts take no signals: the program's handlers run on the program's
+ * threads. What a thread does wrong itself (SIGSEGV and its like) still reaches them. */
+void weir__thread_quiet(sigset_t *before);
+void weir__thread_restore(const sigset_t *before);
+
+/* As pthread_create, for such a thread. */
 int weir__thread_start(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *user),
                        void *user);
 
