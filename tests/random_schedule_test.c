@@ -43,6 +43,7 @@ typedef struct order {
     weir_result results[BATCH];
     bool streamed; /* streams is not NULL */
     bool too_long, state, invalid, full, closed;
+    bool never; /* more than slots and queue hold */
 } order;
 
 static weir_stream *fresh_stream(play *p)
@@ -119,11 +120,12 @@ static void make_order(play *p, order *o, int32_t n)
     int64_t n_running = (int64_t)(s.n_submitted - play_n_finished(&s)) - s.queue_depth;
     int64_t room = (int64_t)p->params.queue_limit + p->params.n_slots - n_running - s.queue_depth;
     o->full = p->params.queue_limit > 0 && n > room;
+    o->never = p->params.queue_limit > 0 && n > p->params.queue_limit + p->params.n_slots;
 }
 
 static bool is_refused(const order *o)
 {
-    return o->too_long || o->state || o->invalid || o->full || o->closed;
+    return o->too_long || o->state || o->invalid || o->full || o->never || o->closed;
 }
 
 static void judge_status(play *p, const order *o, weir_status status, const weir_error *error)
@@ -133,7 +135,7 @@ static void judge_status(play *p, const order *o, weir_status status, const weir
     case WEIR_OK: allowed = !is_refused(o) || (o->full && p->place == READY); break;
     case WEIR_TOO_LONG: allowed = o->too_long; break;
     case WEIR_STATE: allowed = o->state; break;
-    case WEIR_INVALID: allowed = o->invalid; break;
+    case WEIR_INVALID: allowed = o->invalid || o->never; break;
     case WEIR_STOPPED: allowed = o->closed; break;
     case WEIR_BUSY: allowed = o->full || p->place == READY; break; /* a slot may be about to become free */
     case WEIR_NO_MEMORY: allowed = p->scarce; break;

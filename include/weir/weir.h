@@ -41,7 +41,8 @@ extern "C" {
 /* The version of the library that runs, e.g. "0.1.0". Static. */
 WEIR_API const char *weir_version(void);
 
-/* The llama.cpp that is linked in, e.g. "v0.5.0 cpu", or "none" for a build without it. Static. */
+/* The llama.cpp that is linked in, e.g. "v0.5.0 cpu", "tree 1a2b3c4d cpu" for a source tree that is not the
+ * pinned one, or "none" for a build without it. Static. */
 WEIR_API const char *weir_backend_version(void);
 
 /* ---- Status and errors ---------------------------------------------------------------------------- */
@@ -429,8 +430,9 @@ WEIR_API weir_status weir_logits(weir_context *context, int32_t index, const flo
                                  weir_error *error);
 
 /* Chooses a token from the last row, or from row `index`, and accepts it, once. INVALID: the row kept no
- * logits, or the sampler is another model's. GRAMMAR: the grammar allows nothing here. BACKEND: all logits
- * are NaN or minus infinity. The sampler has not moved then. */
+ * logits, or the sampler is another model's. STATE: the context embeds. GRAMMAR: the grammar allows nothing
+ * here. BACKEND: all logits are NaN or minus infinity. NO_MEMORY. After an error nothing was accepted, but
+ * random numbers may have been drawn. */
 WEIR_API weir_status weir_sample(weir_sampler *sampler, weir_context *context, int32_t *token,
                                  weir_error *error);
 WEIR_API weir_status weir_sample_at(weir_sampler *sampler, weir_context *context, int32_t index,
@@ -594,10 +596,12 @@ typedef struct weir_delta {
     const char *id; /* WEIR_DELTA_TOOL_CALL only, else NULL */
 } weir_delta;
 
+/* Errors: INVALID, NO_MEMORY. */
 WEIR_API weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, weir_error *error);
 WEIR_API void weir_chat_parser_destroy(weir_chat_parser *parser);
 
-/* Adds text; finished: no more will come (once). Then call next until WEIR_END. */
+/* Adds text; finished: no more will come (once). Then call next until WEIR_END. NO_MEMORY: repeat the same
+ * call later, nothing is lost; deltas found so far can be taken before. STATE: it was finished before. */
 WEIR_API weir_status weir_chat_parser_feed(weir_chat_parser *parser, const char *text, size_t length,
                                            bool finished, weir_error *error);
 

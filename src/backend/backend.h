@@ -43,6 +43,10 @@ static inline int32_t weir__batch_add(weir__batch *batch, int32_t token, int32_t
     return i;
 }
 
+/* Bytes of one text: llama.cpp counts bytes and tokens as int32_t, and some tokenizers write several bytes
+ * for one. */
+#define WEIR__TEXT_MAX (INT32_MAX / 4)
+
 /* A lazy grammar waits until one of these appears. */
 typedef struct weir__trigger {
     int kind; /* 0 word, 1 pattern, 2 full pattern, 3 token; llama.cpp's common numbers them differently */
@@ -72,7 +76,7 @@ typedef struct weir__backend {
     /* Length of the value or key, -1 when there is none; cut to capacity and terminated. */
     int64_t (*model_meta)(const weir__bmodel *model, const char *key, char *text, size_t capacity);
     int64_t (*model_meta_key)(const weir__bmodel *model, size_t i, char *key, size_t capacity);
-    /* *n_tokens is the number needed; TOO_LONG when capacity is smaller. */
+    /* length <= WEIR__TEXT_MAX. *n_tokens is the number needed; TOO_LONG when capacity is smaller. */
     weir_status (*tokenize)(const weir__bmodel *model, const char *text, size_t length, bool add_special,
                             bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
                             weir_error *error);
@@ -88,7 +92,8 @@ typedef struct weir__backend {
     weir_status (*context_create)(weir__bmodel *model, const weir_context_params *params,
                                   weir__bcontext **context, weir_context_info *info, weir_error *error);
     void (*context_free)(weir__bcontext *context);
-    /* One forward pass. NO_SPACE: no cells, memory as before. BACKEND: see pos_max. ABORTED: by abort_flag.
+    /* One forward pass. NO_SPACE: no cells, memory as before. BACKEND: see pos_max. ABORTED: by set_abort's
+     * fn.
      */
     weir_status (*decode)(weir__bcontext *context, const weir__batch *batch, weir_error *error);
     /* fn is asked now and then during decode, on the thread that decodes; true ends the pass with ABORTED,
@@ -117,7 +122,8 @@ typedef struct weir__backend {
     /* Does at once what share and seq_copy have put off until the next pass. NULL: state_save and state_load
      * do so themselves. */
     weir_status (*settle)(weir__bcontext *context, weir_error *error);
-    void (*seq_copy)(weir__bcontext *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to);
+    /* False: this memory cannot be cut there, or the copy failed; to_seq is empty or as before. */
+    bool (*seq_copy)(weir__bcontext *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to);
     void (*seq_keep)(weir__bcontext *context, int32_t seq);
     int32_t (*seq_pos_max)(const weir__bcontext *context, int32_t seq);
     /* Raw bytes, without weir's header. */

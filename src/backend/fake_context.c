@@ -22,7 +22,8 @@
 static void sizes(const weir__bmodel *model, const weir_context_params *params, weir_context_info *info)
 {
     int32_t round = model->options.exact ? 1 : ROUND;
-    int32_t n_ctx = (params->n_ctx + round - 1) / round * round;
+    int32_t wanted = params->n_ctx < INT32_MAX - ROUND ? params->n_ctx : INT32_MAX - ROUND;
+    int32_t n_ctx = (wanted + round - 1) / round * round;
     int32_t n_ctx_seq = n_ctx;
     if (params->layout == WEIR_LAYOUT_PER_SLOT) {
         n_ctx_seq = (n_ctx / params->n_seq_max + round - 1) / round * round;

@@ -105,7 +105,7 @@ void weir__fake_clear(weir__bcontext *context);
 bool weir__fake_seq_remove(weir__bcontext *context, int32_t seq, int32_t from, int32_t to);
 weir_status weir__fake_share(weir__bcontext *context, int32_t from, int32_t to, int32_t n, weir_error *error);
 weir_status weir__fake_settle(weir__bcontext *context, weir_error *error);
-void weir__fake_seq_copy(weir__bcontext *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to);
+bool weir__fake_seq_copy(weir__bcontext *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to);
 void weir__fake_seq_keep(weir__bcontext *context, int32_t seq);
 int32_t weir__fake_seq_pos_max(const weir__bcontext *context, int32_t seq);
 size_t weir__fake_state_size(weir__bcontext *context, int32_t seq);

@@ -144,16 +144,18 @@ weir_status weir__fake_settle(weir__bcontext *context, weir_error *error)
     return WEIR_OK;
 }
 
-void weir__fake_seq_copy(weir__bcontext *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
+bool weir__fake_seq_copy(weir__bcontext *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
 {
     const weir__fake_seq *source = &context->seqs[seq];
     if (seq == to_seq) {
         atomic_fetch_or(&context->model->hooks.faults, WEIR__FAKE_BAD_SHARE);
-        return;
+        return false;
     }
     int32_t first = entry_at(source, from);
     int32_t last = to < 0 ? source->n : entry_at(source, to);
+    if (context->model->options.recurrent && first < last && (first > 0 || last < source->n)) return false;
     entries_copy(context, seq, to_seq, first, last > first ? last : first);
+    return true;
 }
 
 void weir__fake_seq_keep(weir__bcontext *context, int32_t seq)

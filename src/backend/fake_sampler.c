@@ -291,7 +291,7 @@ weir_status weir__fake_sample(weir__bsampler *sampler, weir__bcontext *context, 
                                "the fake backend was misused: row %d kept no logits", row);
     int32_t chosen = choose(sampler, from);
     if (chosen < 0)
-        return weir__error_set(error, WEIR_REFUSED, NULL, "nothing in the vocabulary is allowed here");
+        return weir__error_set(error, WEIR_GRAMMAR, "grammar", "nothing in the vocabulary is allowed here");
     *token = chosen;
     atomic_fetch_add(&hooks->n_samples, 1);
     return weir__fake_accept(sampler, chosen, error);

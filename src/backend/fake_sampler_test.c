@@ -120,7 +120,7 @@ static void test_grammar_allows_its_alternatives_alone(void **state)
             assert_true(weir__fake_set_piece(r.model, i, "", 0, WEIR__FAKE_TEXT));
     params.grammar = "root ::= \"z\"";
     sampler = sampler_of(&r, &params);
-    assert_refused(r.ops->sample(sampler, r.context, -1, &token, error), WEIR_REFUSED, "");
+    assert_refused(r.ops->sample(sampler, r.context, -1, &token, error), WEIR_GRAMMAR, "grammar");
     r.ops->sampler_free(sampler);
     rig_fini(&r);
 }

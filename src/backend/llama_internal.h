@@ -101,7 +101,7 @@ uint64_t weir__llama_cell_bytes(const weir__bmodel *model, weir_kv_type type_k, 
 void weir__llama_clear(weir__bcontext *c);
 bool weir__llama_seq_remove(weir__bcontext *c, int32_t seq, int32_t from, int32_t to);
 weir_status weir__llama_share(weir__bcontext *c, int32_t from, int32_t to, int32_t n, weir_error *error);
-void weir__llama_seq_copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to);
+bool weir__llama_seq_copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to);
 void weir__llama_seq_keep(weir__bcontext *c, int32_t seq);
 int32_t weir__llama_seq_pos_max(const weir__bcontext *c, int32_t seq);
 size_t weir__llama_state_size(weir__bcontext *c, int32_t seq);

@@ -261,7 +261,6 @@ weir_status weir__llama_device_get(size_t i, weir_device *device)
 /* Texts up to this length are tokenized on the caller's stack. Some vocabularies split words by regular
  * expressions of libstdc++'s, which recurses over each byte of a run; longer texts get a thread whose stack
  * grows with them. Its pages are touched only where that happens. */
-#define TEXT_MAX       (INT32_MAX / 4) /* bytes; room for what may be added and replaced in it */
 #define SHORT_TEXT     256
 #define STACK_BASE     ((size_t)512 << 10)
 #define STACK_PER_BYTE 2048 /* about 300 are needed at -O2, more with sanitizers */
@@ -322,9 +321,6 @@ weir_status weir__llama_tokenize(const weir__bmodel *model, const char *text, si
     enum llama_vocab_type type = llama_vocab_type(model->vocab);
     if (type == LLAMA_VOCAB_TYPE_NONE)
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this model has no vocabulary");
-    if (length > TEXT_MAX)
-        return weir__error_set(error, WEIR_TOO_LONG, "text", "the text has %zu bytes; allowed: up to %d",
-                               length, TEXT_MAX);
     bool needs_bos = info->add_bos || type == LLAMA_VOCAB_TYPE_WPM;
     bool needs_eos = info->add_eos;
     if (add_special && ((needs_bos && info->token_bos < 0) || (needs_eos && info->token_eos < 0) ||

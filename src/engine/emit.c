@@ -88,6 +88,9 @@ weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, cons
 weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, const weir__request *request,
                            bool *stopped)
 {
+    /* Most have nothing left; an end without text must not fail for want of memory. */
+    if (emit->utf8.n_held == 0 && (request->stop == NULL || weir__stop_held(request->stop, &emit->stop) == 0))
+        return WEIR_OK;
     if (!weir__mem_grow(&scratch->clean, &scratch->clean_capacity, WEIR__UTF8_FLUSH_BOUND, 1))
         return WEIR_NO_MEMORY;
     size_t length = weir__utf8_flush(&emit->utf8, scratch->clean);
@@ -98,7 +101,6 @@ weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, const 
             return WEIR_NO_MEMORY;
         emit->n_text += weir__stop_flush(request->stop, &emit->stop, emit->text + emit->n_text);
     }
-    if (status == WEIR_OK) emit->text[emit->n_text] = '\0';
     return status;
 }
 

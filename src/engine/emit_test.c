@@ -69,10 +69,9 @@ static void finish(emitter *e)
 {
     static const weir_usage usage = {0};
     if (weir__emit_end(&e->emit, &e->scratch, &e->request, &e->stopped) != WEIR_OK) fail_msg("no memory");
-    assert_int_equal(e->emit.text[e->emit.n_text], '\0');
     weir__stream_finish(e->request.stream, e->tokens + e->emit.sent_tokens, e->n_tokens - e->emit.sent_tokens,
-                        e->emit.text + e->emit.sent_text, e->emit.n_text - e->emit.sent_text, WEIR_REASON_END,
-                        NULL, &usage);
+                        e->emit.text != NULL ? e->emit.text + e->emit.sent_text : "",
+                        e->emit.n_text - e->emit.sent_text, WEIR_REASON_END, NULL, &usage);
     e->over = true;
     sink_take(&e->got, e->request.stream);
 }
@@ -128,6 +127,24 @@ static void each_token_goes_out_with_its_text(void **state)
     finish(e);
     assert_sink(e->got, WEIR_REASON_END, "Hello");
     assert_int_equal(e->got.n_tokens, 2);
+}
+
+static void an_end_with_nothing_held_back_needs_no_memory(void **state)
+{
+    emitter *e = *state;
+    static const char *const stop[] = {"END"};
+    for (int i = 0; i < 3; i++) { /* nothing generated; text; text that might have begun a stop string */
+        if (i == 1) assert_int_equal(say(e, "Hello"), 1);
+        if (i == 2) stop_at(e, stop, 1);
+        if (i == 2) assert_int_equal(say(e, "E") + say(e, "!"), 1);
+        weir__mem_fail_after(0);
+        weir_status status = weir__emit_end(&e->emit, &e->scratch, &e->request, &e->stopped);
+        weir__mem_fail_after(-1);
+        assert_int_equal(status, WEIR_OK);
+        assert_int_equal(e->emit.n_text, e->emit.sent_text);
+    }
+    finish(e);
+    assert_sink(e->got, WEIR_REASON_END, "HelloE!");
 }
 
 static void a_token_without_text_rides_with_the_next(void **state)
@@ -562,6 +579,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         EMIT_TEST(each_token_goes_out_with_its_text),
+        EMIT_TEST(an_end_with_nothing_held_back_needs_no_memory),
         EMIT_TEST(a_token_without_text_rides_with_the_next),
         EMIT_TEST(a_split_character_waits_for_its_last_byte),
         EMIT_TEST(what_cannot_become_valid_is_replaced_at_once),

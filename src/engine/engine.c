@@ -402,6 +402,12 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
         return weir__error_set(error, WEIR_INVALID, engine ? "requests" : "engine", "a pointer is NULL");
     if (n > INT32_MAX / 2) return weir__error_set(error, WEIR_INVALID, "n", "%zu requests at once", n);
     if (n == 0) return WEIR_OK;
+    int64_t most = (int64_t)engine->params.queue_limit + engine->params.n_slots;
+    if (engine->params.queue_limit > 0 && (int64_t)n > most)
+        return weir__error_set(
+            error, WEIR_INVALID, "n",
+            "%zu requests at once; slots and queue hold %lld: submit fewer, or raise queue_limit", n,
+            (long long)most);
     weir__request **made = weir__mem_calloc(n, sizeof *made);
     if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu requests", n);
 

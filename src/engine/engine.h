@@ -62,7 +62,7 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
                                 weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
                                 weir_error *error);
 
-/* One tick: design of the phases in docs/architecture.md. The caller drives. plan NULL: the strategy's. */
+/* One tick; docs/architecture.md describes its phases. The caller drives. plan NULL: the strategy's. */
 void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan, weir_report *report);
 
 /* The tick's first three phases: collect, finish, admit. */
@@ -71,7 +71,7 @@ void weir__step_prepare(weir_engine *engine, int64_t now);
 /* Describes the slots that have work, oldest first, in engine->view. */
 void weir__step_view(weir_engine *engine, int64_t now);
 
-/* When the next deadline passes, WEIR__CLOCK_NEVER when no request has one. */
+/* When the next deadline of the queue passes, or earlier; WEIR__CLOCK_NEVER when no request there has one. */
 int64_t weir__step_next_deadline(weir_engine *engine);
 
 /* Ends everything, slots and queue, with WEIR_STOPPED. */

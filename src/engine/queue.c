@@ -8,6 +8,7 @@ void weir__queue_push(weir__queue *queue, weir__request *request)
     else
         queue->first = request;
     queue->last = request;
+    if (queue->n == 0 || request->deadline_ns < queue->deadline_ns) queue->deadline_ns = request->deadline_ns;
     queue->n++;
 }
 

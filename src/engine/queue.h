@@ -5,12 +5,13 @@
 
 #include "engine/request.h"
 
-/* A singly linked list. Invariant: n is its length; last is NULL exactly when first is. The engine's mutex
- * guards it. */
+/* A singly linked list. Invariant: n is its length; last is NULL exactly when first is; no request in it has
+ * an earlier deadline than deadline_ns, which counts while n > 0. The engine's mutex guards it. */
 typedef struct weir__queue {
     weir__request *first;
     weir__request *last;
     int32_t n;
+    int64_t deadline_ns;
 } weir__queue;
 
 void weir__queue_push(weir__queue *queue, weir__request *request);

@@ -82,7 +82,7 @@ static void requests_start_in_the_order_of_their_submits(void **state)
     }
 }
 
-/* The seeds' rule: first in, first out; what would fit must not starve what does not fit yet. */
+/* What would fit must not starve what does not fit yet. */
 static void a_large_request_is_not_overtaken_by_small_ones(void **state)
 {
     rig *r = *state;
@@ -192,21 +192,27 @@ static void what_a_free_slot_takes_does_not_count_as_waiting(void **state)
 static void several_requests_that_do_not_all_find_room_are_all_refused(void **state)
 {
     rig *r = *state;
-    weir_request requests[3];
-    weir_stream *streams[3];
+    weir_request requests[4];
+    weir_stream *streams[4];
+    weir_error error = {0};
     r->params.n_slots = 1;
-    r->params.queue_limit = 1;
+    r->params.queue_limit = 2;
     rig_script(r, 'A', 1, "abc");
     rig_start(r);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         requests[i] = rig_ask(r, 'A');
         streams[i] = rig_stream(r);
     }
+    weir_stream *first = rig_submit(r, &requests[0]);
     assert_int_equal(weir_engine_submit(r->engine, requests, 3, streams, NULL), WEIR_BUSY);
     assert_int_equal(rig_stats(r).n_refused, 3);
     for (int i = 0; i < 3; i++) assert_int_equal(weir_stream_index(streams[i]), -1);
-    assert_true(rig_tick(r).idle);
-    assert_int_equal(weir_engine_submit(r->engine, requests, 2, streams, NULL), WEIR_OK);
+    rig_run(r);
+    assert_true(weir_stream_finished(first));
+    /* more than ever find room: trying again is of no use */
+    assert_int_equal(weir_engine_submit(r->engine, requests, 4, streams, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "n");
+    assert_int_equal(weir_engine_submit(r->engine, requests, 3, streams, NULL), WEIR_OK);
     rig_run(r);
 }
 

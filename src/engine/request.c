@@ -65,8 +65,9 @@ static weir_status read_text(weir__request *request, const weir_model *model, co
                              bool add_special, bool parse_special, size_t index, weir_error *error)
 {
     if (length == WEIR_NUL) length = strlen(text);
-    if (length > INT32_MAX - 16)
-        return REFUSE(WEIR_TOO_LONG, "text", "%zu bytes; allowed: below 2 GiB", length);
+    if (length > WEIR__TEXT_MAX)
+        return REFUSE(WEIR_TOO_LONG, "text", "the prompt has %zu bytes; allowed: at most %d", length,
+                      WEIR__TEXT_MAX);
     size_t n = 0;
     size_t guess = length / 2 + 16; /* most text has a token for three to four bytes */
     for (;;) {
@@ -75,7 +76,8 @@ static weir_status read_text(weir__request *request, const weir_model *model, co
         weir_status status = model->ops->tokenize(model->model, text, length, add_special, parse_special,
                                                   request->tokens, request->capacity, &n, error);
         if (status == WEIR_OK) break;
-        if (status != WEIR_TOO_LONG || n <= request->capacity) return status;
+        if (status != WEIR_TOO_LONG || n <= request->capacity)
+            return error != NULL ? REFUSE(status, "text", "%s", error->message) : status;
         guess = n;
     }
     request->n_prompt = (int32_t)n;
@@ -107,7 +109,10 @@ static weir_status fit(weir__request *request, const weir__limits *limits, const
 {
     int32_t wanted = given->max_tokens;
     if (request->n_prompt == 0)
-        return REFUSE(WEIR_INVALID, given->tokens ? "tokens" : "text",
+        return REFUSE(WEIR_INVALID,
+                      given->tokens ? "tokens"
+                      : given->text ? "text"
+                                    : "chat",
                       "the prompt is empty, and this model adds no token of its own; give at least one");
     if (wanted < -1)
         return REFUSE(WEIR_INVALID, "max_tokens", "max_tokens is %d; allowed: -1 (as many as fit) and 0 up",

@@ -181,9 +181,9 @@ void weir__step_prepare(weir_engine *engine, int64_t now)
 {
     uint32_t cancels = weir__doorbell_cancels(engine->bell);
     pthread_mutex_lock(&engine->mutex);
-    bool look = engine->queue.n > 0;
+    bool due = engine->queue.n > 0 && (now >= engine->queue.deadline_ns || cancels != engine->cancels_seen);
     pthread_mutex_unlock(&engine->mutex);
-    if (look || cancels != engine->cancels_seen) collect_queue(engine, now);
+    if (due) collect_queue(engine, now);
     engine->cancels_seen = cancels;
     collect_slots(engine, now);
     finish_latched(engine);
@@ -414,10 +414,8 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
 
 int64_t weir__step_next_deadline(weir_engine *engine)
 {
-    int64_t next = WEIR__CLOCK_NEVER;
     pthread_mutex_lock(&engine->mutex);
-    for (const weir__request *request = engine->queue.first; request != NULL; request = request->next)
-        if (request->deadline_ns < next) next = request->deadline_ns;
+    int64_t next = engine->queue.n > 0 ? engine->queue.deadline_ns : WEIR__CLOCK_NEVER;
     pthread_mutex_unlock(&engine->mutex);
     return next;
 }

@@ -226,6 +226,7 @@ void weir__stream_detach(weir_stream *stream)
     stream->usage.n_prompt = 0;
     atomic_store(&stream->index, -1);
     atomic_store(&stream->interval, stream->interval_before);
+    pthread_cond_broadcast(&stream->cond); /* whoever has begun to wait for it */
     pthread_mutex_unlock(&stream->mutex);
     weir__doorbell_release(bell);
     drop(stream);
@@ -357,6 +358,7 @@ weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *ch
         while (!take(stream, chunk)) {
             if (!cancelled_before && atomic_load(&stream->cancelled)) status = WEIR_CANCELLED;
             if (expired) status = WEIR_TIMEOUT;
+            if (stream->phase == FRESH) status = WEIR_STATE; /* it was not attached after all */
             if (status != WEIR_OK) break;
             expired = weir__cond_timedwait_ns(&stream->cond, &stream->mutex, deadline) == ETIMEDOUT;
         }

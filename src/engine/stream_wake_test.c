@@ -289,6 +289,18 @@ static void a_reader_that_comes_after_the_cancel_waits_for_the_end(void **state)
     assert_true(r.chunk.finished);
 }
 
+static void a_waiting_reader_wakes_when_the_submit_is_refused_after_all(void **state)
+{
+    bench *b = *state;
+    reader r;
+    start_reader(&r, b->stream, -1);
+    weir__stream_detach(b->stream);
+    b->attached = false;
+    pthread_join(r.thread, NULL);
+    assert_int_equal(r.status, WEIR_STATE);
+    bench_attach(b); /* it is as fresh as before */
+}
+
 static void two_readers_at_once_are_a_state_error(void **state)
 {
     bench *b = *state;
@@ -483,6 +495,7 @@ int main(void)
         BENCH_TEST(a_waiting_reader_wakes_on_the_end),
         BENCH_TEST(a_waiting_reader_wakes_on_a_cancel),
         BENCH_TEST(a_reader_that_comes_after_the_cancel_waits_for_the_end),
+        BENCH_TEST(a_waiting_reader_wakes_when_the_submit_is_refused_after_all),
         BENCH_TEST(two_readers_at_once_are_a_state_error),
         BENCH_TEST(a_stream_may_be_handed_from_thread_to_thread),
         BENCH_TEST(nothing_is_lost_between_a_fast_writer_and_a_reader),

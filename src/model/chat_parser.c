@@ -68,6 +68,7 @@ struct weir_chat_parser {
     weir_delta_kind verbatim_kind;
     bool plain; /* what comes is content, without parsing */
     bool finished;
+    bool kept; /* by a feed that failed afterwards: the text of the call that repeats it is in raw already */
     buffer out;
     delta *deltas; /* [n_deltas], those before `next` were taken */
     size_t n_deltas;
@@ -89,7 +90,7 @@ static bool append(buffer *t, const char *bytes, size_t n)
 static weir_status no_memory(weir_error *error)
 {
     return weir__error_set(error, WEIR_NO_MEMORY, NULL,
-                           "out of memory for an answer; what was fed is kept, so feed on");
+                           "out of memory for an answer; nothing is lost when this call is repeated");
 }
 
 /* ---- Deltas ---- */
@@ -366,15 +367,16 @@ static weir_status read_raw(weir_chat_parser *p, weir_error *error)
     return read_more(p, error);
 }
 
-/* The message that the answer goes on with counts as delivered. */
-static void read_prefill(weir_chat_parser *p)
+/* The message that the answer goes on with counts as delivered. False: out of memory. */
+static bool read_prefill(weir_chat_parser *p)
 {
     weir__shim_message m;
-    if (parse_raw(p, false, &m) != WEIR_OK) return;
+    weir_status status = parse_raw(p, false, &m);
+    if (status != WEIR_OK) return status != WEIR_NO_MEMORY;
     bool ok = append(&p->content, m.content, m.content_length) &&
               append(&p->reasoning, m.reasoning, m.reasoning_length);
-    if (!ok) p->content.n = p->reasoning.n = 0;
     weir__shim_message_fini(&m);
+    return ok;
 }
 
 #endif
@@ -386,20 +388,22 @@ weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, 
     if (chat == NULL) return weir__error_set(error, WEIR_INVALID, "chat", "chat is NULL");
     if (parser == NULL) return weir__error_set(error, WEIR_INVALID, "parser", "parser is NULL");
     weir_chat_parser *p = weir__mem_calloc(1, sizeof *p);
-    if (p == NULL) return no_memory(error);
+    if (p == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for an answer's parser");
     weir__utf8_init(&p->utf8);
     p->chat = weir_chat_hold(chat);
     p->reader = weir__chat_reader(chat);
     p->plain = p->reader == NULL;
     p->failing = SIZE_MAX;
-    if (!append(&p->raw, "", 0)) {
-        weir_chat_parser_destroy(p);
-        return no_memory(error);
-    }
+    bool ok = append(&p->raw, "", 0);
 #ifndef WEIR_NO_LLAMA
     if (p->reader != NULL) weir__shim_chat_form(p->reader, &p->form);
-    if (p->reader != NULL && weir__chat_continues(chat)) read_prefill(p);
+    if (ok && p->reader != NULL && weir__chat_continues(chat)) ok = read_prefill(p);
 #endif
+    if (!ok) {
+        weir_chat_parser_destroy(p);
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for an answer's parser");
+    }
     *parser = p;
     return WEIR_OK;
 }
@@ -421,7 +425,7 @@ void weir_chat_parser_destroy(weir_chat_parser *parser)
 /* Appends well-formed text to raw. */
 static bool add_raw(weir_chat_parser *p, const char *bytes, size_t length, bool finished)
 {
-    /* Nothing is written before there is room for all of it, so that a failed feed may be repeated. */
+    /* Nothing is written before there is room for all of it. */
     size_t bound = WEIR__UTF8_BOUND(length) + 1, before = p->raw.n;
     if (!weir__mem_grow(&p->raw.bytes, &p->raw.capacity, p->raw.n + bound, 1)) return false;
     p->raw.n += weir__utf8_feed(&p->utf8, bytes, length, p->raw.bytes + p->raw.n);
@@ -438,21 +442,26 @@ weir_status weir_chat_parser_feed(weir_chat_parser *parser, const char *text, si
     if (parser == NULL) return weir__error_set(error, WEIR_INVALID, "parser", "parser is NULL");
     if (text == NULL && length != 0 && length != WEIR_NUL)
         return weir__error_set(error, WEIR_INVALID, "text", "text is NULL and length is %zu", length);
-    if (parser->finished && (text != NULL || !finished))
+    if (parser->finished && !parser->kept && (text != NULL || !finished))
         return weir__error_set(error, WEIR_STATE, NULL,
                                "the answer was finished before; make another parser");
     if (length == WEIR_NUL) length = text != NULL ? strlen(text) : 0;
     if (length > SIZE_MAX / 4 - parser->raw.n)
         return weir__error_set(error, WEIR_TOO_LONG, "length", "the answer is too long to be kept");
     if (parser->next == parser->n_deltas) parser->out.n = parser->n_deltas = parser->next = 0;
-    if (!parser->finished && !add_raw(parser, text, length, finished)) return no_memory(error);
+    if (!parser->finished && !parser->kept && !add_raw(parser, text, length, finished))
+        return no_memory(error);
     parser->finished = finished;
-    if (parser->plain) return deliver_rest(parser) ? WEIR_OK : no_memory(error);
+    weir_status status = WEIR_OK;
+    if (parser->plain) {
+        if (!deliver_rest(parser)) status = no_memory(error);
+    } else {
 #ifndef WEIR_NO_LLAMA
-    return read_raw(parser, error);
-#else
-    return WEIR_OK;
+        status = read_raw(parser, error);
 #endif
+    }
+    parser->kept = status != WEIR_OK;
+    return status;
 }
 
 weir_status weir_chat_parser_next(weir_chat_parser *parser, weir_delta *out)

@@ -219,14 +219,17 @@ static weir_status check_source(const char *source, weir_error *error)
     return WEIR_OK;
 }
 
-/* The template that the model has for conversations with tools, NULL when it has none. */
-static char *tool_source(const weir_model *model)
+/* *text is the template that the model has for conversations with tools, NULL when it has none. False: out of
+ * memory. */
+static bool tool_source(const weir_model *model, char **text)
 {
     static const char key[] = "tokenizer.chat_template.tool_use";
     int64_t n = model->ops->model_meta(model->model, key, NULL, 0);
-    char *text = n > 0 ? weir__mem_calloc((size_t)n + 1, 1) : NULL;
-    if (text != NULL) model->ops->model_meta(model->model, key, text, (size_t)n + 1);
-    return text;
+    *text = NULL;
+    if (n <= 0) return true;
+    *text = weir__mem_calloc((size_t)n + 1, 1);
+    if (*text != NULL) model->ops->model_meta(model->model, key, *text, (size_t)n + 1);
+    return *text != NULL;
 }
 
 weir_status weir__chat_template_get(weir_model *model, const char *source, bool tools,
@@ -236,7 +239,8 @@ weir_status weir__chat_template_get(weir_model *model, const char *source, bool 
     weir_status status;
     size_t stack = source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
     if (source == NULL) {
-        own = tools ? tool_source(model) : NULL;
+        if (tools && !tool_source(model, &own))
+            return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template");
         source = own != NULL ? own : model->info.chat_template;
         if (source == NULL || source[0] == '\0') {
             weir__mem_free(own);

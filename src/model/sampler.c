@@ -225,9 +225,11 @@ weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *p
         goto end;
     }
     status = model->ops->sampler_create(model->model, &full, grammar, &made->chain, error);
-    if (status == WEIR_GRAMMAR || status == WEIR_INVALID)
-        status = wrap(error, status, prefix, converted != NULL ? "json_schema" : NULL);
-    if (status != WEIR_OK) goto end;
+    if (status != WEIR_OK) {
+        bool schema = converted != NULL && error != NULL && strcmp(error->field, "grammar") == 0;
+        status = wrap(error, status, prefix, schema ? "json_schema" : NULL);
+        goto end;
+    }
     made->model = weir_model_hold(model);
     if (full.penalty_repeat != 1 || full.penalty_freq != 0 || full.penalty_present != 0)
         made->window = (size_t)full.penalty_last_n;

@@ -38,13 +38,9 @@ weir_status weir_sequence_copy(weir_context *context, int32_t seq, int32_t to_se
     if (status != WEIR_OK) return status;
     if (seq == to_seq)
         return weir__error_set(error, WEIR_INVALID, "to_seq", "to_seq is %d, which is seq itself", to_seq);
-    const weir_model_info *info = &context->model->info;
-    bool whole = from == 0 && (to < 0 || to > weir_sequence_pos_max(context, seq));
-    if (!whole && (info->is_recurrent || info->is_hybrid))
-        return weir__error_set(error, WEIR_UNSUPPORTED, "to",
-                               "this model's memory cannot be cut: copy the whole sequence, 0 to -1");
-    context->model->ops->seq_copy(context->context, seq, to_seq, from, to);
-    return WEIR_OK;
+    if (context->model->ops->seq_copy(context->context, seq, to_seq, from, to)) return WEIR_OK;
+    return weir__error_set(error, WEIR_UNSUPPORTED, "to",
+                           "this model's memory cannot be cut there: copy the whole sequence, 0 to -1");
 }
 
 weir_status weir_sequence_keep(weir_context *context, int32_t seq, weir_error *error)

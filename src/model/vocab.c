@@ -29,10 +29,9 @@ weir_status weir_tokenize(const weir_model *model, const char *text, size_t leng
     if (n_tokens == NULL) return weir__error_set(error, WEIR_INVALID, "n_tokens", "n_tokens is NULL");
     if (text == NULL) text = "";
     if (length == WEIR_NUL) length = strlen(text);
-    /* llama.cpp counts bytes and tokens as int32_t, and special tokens come on top */
-    if (length > INT32_MAX / 2)
+    if (length > WEIR__TEXT_MAX)
         return weir__error_set(error, WEIR_INVALID, "length", "length is %zu; allowed: 0 to %d bytes", length,
-                               INT32_MAX / 2);
+                               WEIR__TEXT_MAX);
     return model->ops->tokenize(model->model, text, length, add_special, parse_special, tokens, capacity,
                                 n_tokens, error);
 }
