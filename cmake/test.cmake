@@ -13,7 +13,7 @@ set(WEIR_TEST_MODEL "${model}")
 # source it learns two further labels: `threads` (what runs under TSan) and `model` (needs the real model).
 function(weir_test name label source)
     set(labels ${label})
-    file(STRINGS ${source} threads REGEX "pthread|thrd_|weir_engine_(create|start)" LIMIT_COUNT 1)
+    file(STRINGS ${source} threads REGEX "pthread|thrd_|weir_engine_create" LIMIT_COUNT 1)
     if(threads)
         list(APPEND labels threads)
     endif()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# bench.sh [ARGUMENT...]: builds the release, llama.cpp's own benchmarks and the model, then runs bench/run.sh, or
-# `weir bench engine` where there is none. bench/run.sh finds WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR (programs made
-# of bench/*.c) and LLAMA_TOOLS (llama-bench, llama-batched-bench) in its environment.
+# bench.sh [ROUNDS]: builds the release, llama.cpp's own benchmarks and the model, then runs bench/run.sh, which
+# finds WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR (programs made of bench/*.c) and LLAMA_TOOLS (llama-bench,
+# llama-batched-bench) in its environment.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -15,7 +15,4 @@ LLAMA_TOOLS=${tools##*tools=}
 WEIR_BIN=$weir_root/build/release/weir
 WEIR_BENCH_DIR=$weir_root/build/release/bench
 export WEIR_MODEL LLAMA_TOOLS WEIR_BIN WEIR_BENCH_DIR
-if [ -f bench/run.sh ]; then
-    exec bash bench/run.sh "$@"
-fi
-exec "$WEIR_BIN" bench engine -m "$WEIR_MODEL" "$@"
+exec bash bench/run.sh "$@"

@@ -346,12 +346,12 @@ write_link_file() {
         echo "set(WEIR_LLAMA_SYSTEM_LIBS"
         for name in ${link_libs[@]+"${link_libs[@]}"}; do echo "    \"$name\""; done
         echo ")"
-    } >"$build/weir-link.cmake.new"
+    } >"$build/weir-link.cmake.$$"
     # Only a changed file makes CMake run again.
-    if cmp -s "$build/weir-link.cmake.new" "$build/weir-link.cmake"; then
-        rm "$build/weir-link.cmake.new"
+    if cmp -s "$build/weir-link.cmake.$$" "$build/weir-link.cmake"; then
+        rm "$build/weir-link.cmake.$$"
     else
-        mv "$build/weir-link.cmake.new" "$build/weir-link.cmake"
+        mv "$build/weir-link.cmake.$$" "$build/weir-link.cmake"
     fi
 }
 
@@ -369,7 +369,6 @@ ensure_built() {
         rm -f "$stamp"
         watch "configuring llama.cpp (${source##*/}, $flavor, $backend)" "$build.configure.log" configure || exit 1
         watch "$label" "$log" compile "$@" || exit 1
-        write_link_file
         printf '%s\n' "$content" >"$stamp" # last: an interrupted build goes on where it stopped
     fi
     exec 9>&-
@@ -377,6 +376,7 @@ ensure_built() {
 
 minutes="a few minutes; once, then it stays in $weir_cache"
 ensure_built weir-stamp "building llama.cpp with $(job_count) jobs ($minutes)" llama llama-common
+write_link_file
 if [ $tools = yes ]; then
     ensure_built weir-stamp-tools "building llama.cpp's benchmarks" llama-batched-bench llama-bench
 fi

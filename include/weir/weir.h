@@ -8,15 +8,17 @@
  * What holds everywhere:
  *   - Handles are opaque. create/destroy own; hold/release count references.
  *   - Functions that can fail return a weir_status; results leave through out-parameters, which are written
- * on WEIR_OK only. Detail goes to an optional weir_error of the caller.
+ *     on WEIR_OK only, unless said otherwise. Detail goes to an optional weir_error of the caller.
  *   - Structs that begin with `size` come from their _default() function (parameters) or have `size` set by
- * the caller to sizeof (results). So a program that was compiled against an older header keeps working.
+ *     the caller to sizeof (results). So a program that was compiled against an older header keeps working;
+ *     before version 1.0 that holds for these structs only, not for those that the library alone fills.
  *   - Text is a pointer and a length in bytes. A length of WEIR_NUL means "up to the terminating NUL".
  *   - Pointers given to a call are read during the call only, unless said otherwise.
  *   - Functions may be called from any thread, and two threads must not use one handle at the same time,
- * unless said otherwise. Models are immutable once loaded and are shared freely.
- *   - Nothing given to these functions ends the process: no input reaches an abort. One limit: a model file
- * that passes weir's check of header, metadata and tensor table is trusted. */
+ *     unless said otherwise. Models are immutable once loaded and are shared freely.
+ *   - Nothing given to these functions ends the process: no input reaches an abort. Two limits: a model file
+ *     that passes weir's check of header, metadata and tensor table is trusted, and so is a saved state whose
+ *     checksum holds: load models and states from people you trust. */
 #ifndef WEIR_WEIR_H
 #define WEIR_WEIR_H
 
@@ -101,7 +103,7 @@ typedef enum weir_log_level {
 typedef void (*weir_log_fn)(weir_log_level level, const char *message, void *user);
 
 /* Sends the log of weir and of llama.cpp to fn; NULL restores the default: warnings and errors to stderr.
- * When it returns, the former function is no longer running. Any thread. */
+ * When it returns, the former function is no longer running: it may wait for that. Any thread. */
 WEIR_API void weir_log_set(weir_log_fn fn, void *user);
 
 /* ---- Model ---------------------------------------------------------------------------------------- */
@@ -217,8 +219,8 @@ WEIR_API weir_status weir_tokenize(const weir_model *model, const char *text, si
                                    bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
                                    weir_error *error);
 
-/* Ids to well-formed UTF-8, the same bytes as a stream of these ids gives. special: render control tokens
- * too. *length as n_tokens above; the text is NUL-terminated when there is room. */
+/* Ids to well-formed UTF-8, the same bytes as a stream of these ids gives (but for control tokens that a chat's
+ * form has: its streams show those). special: render control tokens too. *length as n_tokens above; the text is NUL-terminated when there is room. */
 WEIR_API weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size_t n_tokens,
                                      bool special, char *text, size_t capacity, size_t *length,
                                      weir_error *error);
@@ -288,7 +290,8 @@ static inline weir_sampler_params weir_sampler_params_default(void)
 }
 
 /* A chain with its own state (history, random numbers, grammar). params may be NULL. Holds the model.
- * Errors: INVALID (field and range), GRAMMAR (line of a GBNF text; JSON pointer and keyword of a schema). */
+ * Errors: INVALID (field and range), GRAMMAR (line of a GBNF text; JSON pointer and keyword of a schema),
+ * UNSUPPORTED (the vocabulary lacks what a sampler of the order needs), NO_MEMORY, BACKEND. */
 WEIR_API weir_status weir_sampler_create(weir_model *model, const weir_sampler_params *params,
                                          weir_sampler **sampler, weir_error *error);
 WEIR_API void weir_sampler_destroy(weir_sampler *sampler);
@@ -396,7 +399,7 @@ WEIR_API weir_status weir_context_clear(weir_context *context, weir_error *error
 
 /* Appends tokens to a sequence, in passes of n_batch; the last token's logits are row -1. *n_past (may be
  * NULL) is the sequence's length after. TOO_LONG: they do not fit, nothing was done. NO_SPACE, BACKEND: the
- * sequence is cut back to its length before the call. */
+ * sequence is cut back to its length before the call, or is empty where its memory cannot be cut. */
 WEIR_API weir_status weir_prefill(weir_context *context, const int32_t *tokens, size_t n_tokens, int32_t seq,
                                   int32_t *n_past, weir_error *error);
 
@@ -477,8 +480,9 @@ WEIR_API weir_status weir_sequence_keep(weir_context *context, int32_t seq, weir
 WEIR_API int32_t weir_sequence_pos_max(const weir_context *context, int32_t seq);
 
 /* The state of a sequence as bytes, with a checksum and a fingerprint of model, layout and KV types. *length
- * is the size needed, also with TOO_LONG (capacity too small). load: FORMAT when the bytes are damaged or of
- * another context; the sequence is then as before. */
+ * is the size needed, also with TOO_LONG (capacity too small). load replaces the sequence: FORMAT when the bytes are
+ * damaged or of another context, NO_SPACE when no cells are left, NO_MEMORY; the sequence is then as before.
+ * BACKEND: neither they nor what it held could be put into the sequence: it is empty. */
 WEIR_API weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, size_t capacity,
                                      size_t *length, weir_error *error);
 WEIR_API weir_status weir_state_load(weir_context *context, int32_t seq, const void *bytes, size_t length,
@@ -574,7 +578,8 @@ WEIR_API weir_status weir_chat_create(weir_model *model, const weir_chat_params 
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
 WEIR_API void weir_chat_release(weir_chat *chat);
 
-/* The rendered text, NUL-terminated; valid while the chat is held. length may be NULL. */
+/* The rendered text, NUL-terminated; valid while the chat is held. length may be NULL. Without the tokens that
+ * begin and end texts: to tokenize it yourself, set add_special and parse_special, as a request does. */
 WEIR_API const char *weir_chat_prompt(const weir_chat *chat, size_t *length);
 
 /* Reads an answer piece by piece. Text given once is never taken back; an answer that does not have the form
@@ -644,9 +649,10 @@ typedef struct weir_plan_entry {
 } weir_plan_entry;
 
 /* How many tokens each slot gets in a tick. plan is [view->n_slots]; returns how many entries were written.
- * Pure: state in, plan out; runs on the engine's thread and must not block. A plan over budget, with a slot
- * twice or with one that has no work is replaced by decode-maximal's for that tick and counted in the stats.
- */
+ * Pure: state in, plan out; runs on the driver's thread and must not block. A plan is replaced by
+ * decode-maximal's for that tick, and counted in the stats, when it is over budget, names a slot twice or one
+ * that has no work, gives one more tokens than its entry allows or fewer than 1, has more entries than
+ * view->n_slots, or is empty although there is work. */
 typedef struct weir_strategy {
     const char *name;
     size_t (*plan)(const weir_view *view, weir_plan_entry *plan, void *user);
@@ -659,17 +665,17 @@ WEIR_API const weir_strategy *weir_strategy_decode_maximal(void);
 typedef struct weir_engine_params {
     size_t size;
     int32_t n_slots; /* 8; 1 … 256 requests at a time */
-    int32_t n_ctx;   /* 4096; the longest prompt and answer of one request, tokens; 0 = the model's training
-                        length */
-    int32_t n_kv;    /* KV cells in all; 0 = n_slots × n_ctx as far as memory allows */
-    int32_t max_tokens; /* the most that one request may generate; 0 = no limit but n_ctx */
-    int32_t n_batch;    /* 2048; the most tokens of a tick */
-    int32_t n_ubatch;   /* 512 */
-    int32_t chunk_size; /* 512; the most prompt tokens of one slot in a tick */
-    int32_t n_threads;  /* 0 = the processors that this process may use */
-    int32_t n_threads_batch;
-    int32_t queue_limit; /* 256 waiting requests; 0 = no limit */
-    weir_layout layout;
+    int32_t n_ctx; /* 4096; 0 … 2^28; the longest prompt and answer of one request, tokens; 0 = the model's
+                      * training length. Never more than n_kv, or with lanes than n_kv / n_slots */
+    int32_t n_kv;  /* 0 … 2^28 KV cells in all; 0 = n_slots × n_ctx as far as memory allows */
+    int32_t max_tokens;      /* 0 … 2^28, the most that one request may generate; 0 = no limit but n_ctx */
+    int32_t n_batch;         /* 2048; n_slots … 2^20; the most tokens of a tick */
+    int32_t n_ubatch;        /* 512; 1 … 2^20; tokens computed together within it */
+    int32_t chunk_size;      /* 512; 1 … 2^20; the most prompt tokens of one slot in a tick */
+    int32_t n_threads;       /* 0 … 512; 0 = the processors that this process may use */
+    int32_t n_threads_batch; /* 0 … 512; for passes with prompt tokens; 0 = n_threads */
+    int32_t queue_limit;     /* 256 waiting requests; 0 = no limit */
+    weir_layout layout;      /* AUTO: see weir_engine_stats for what was chosen */
     weir_kv_type type_k;
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
@@ -688,16 +694,19 @@ static inline weir_engine_params weir_engine_params_default(void)
 WEIR_API weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
                                         weir_engine **engine, weir_error *error);
 
-/* Stops, waits for the thread, frees. No other call on the engine may be running; streams live on. */
+/* Stops, waits for the thread, frees. No other call on the engine may be running; streams live on. Not from a
+ * callback of the engine's or its streams'. */
 WEIR_API void weir_engine_destroy(weir_engine *engine);
 
 /* Refuses new requests; every live stream gets its terminal chunk (WEIR_REASON_ERROR, with WEIR_STOPPED in
- * weir_stream_error). Returns when that is done: within one tick. Idempotent. */
+ * weir_stream_error). Returns when that is done: within one tick. Idempotent. From a
+ * callback on the driver's thread it returns at once, and the end of the tick does it; not from within
+ * weir_stream_set_ready. */
 WEIR_API void weir_engine_stop(weir_engine *engine);
 
 /* Refuses new requests and waits until the present ones have ended, up to timeout_ms (negative: as long as it
- * takes). TIMEOUT: some still run; they go on, and submits stay refused. STATE: the engine is manual and has
- * work. */
+ * takes). TIMEOUT: some still run; they go on. STATE: the engine is manual and has work. Submits stay refused
+ * whatever it returns. Not from a callback. */
 WEIR_API weir_status weir_engine_drain(weir_engine *engine, int timeout_ms);
 
 typedef struct weir_engine_stats {
@@ -749,7 +758,7 @@ typedef struct weir_request {
     const char *const *stop;            /* [n_stop], at most 64 of at most 16,384 bytes each, none empty */
     const size_t *stop_length;          /* [n_stop]; NULL = NUL-terminated */
     size_t n_stop;
-    int32_t interval;    /* 1; emit every n tokens; below 1 counts as 1 */
+    int32_t interval;    /* 1; emit every n tokens; above 1 it replaces the stream's own (set_interval) */
     int64_t deadline_ms; /* from submit: queue, prefill and decode; 0 = none. Then the text so far and
                           * WEIR_REASON_DEADLINE */
 } weir_request;
@@ -762,10 +771,10 @@ static inline weir_request weir_request_default(void)
     return request;
 }
 
-/* Queues n requests: all or none. streams is [n] of fresh streams, each at most once; NULL, or a NULL entry,
+/* Queues n requests: all or none. requests[0].size tells how far apart they lie. streams is [n] of fresh streams, each at most once; NULL, or a NULL entry,
  * is a request that nobody reads (it runs and counts). streams[i] gets index i. Errors: INVALID
- * (requests[i].field), TOO_LONG (it could never fit), GRAMMAR, BUSY (the queue is full), STATE (a stream is
- * attached or finished), STOPPED, NO_MEMORY. After an error nothing was started and no stream has changed.
+ * (requests[i].field; n: more than slots and queue hold), TOO_LONG (it could never fit), GRAMMAR, UNSUPPORTED,
+ * BUSY (the queue is full), STATE (a stream is attached, cancelled or finished), STOPPED, NO_MEMORY. After an error nothing was started and no stream has changed.
  * Tokenizes and compiles on the caller's thread; never waits for a tick. */
 WEIR_API weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
                                         weir_stream *const *streams, weir_error *error);
@@ -791,7 +800,8 @@ typedef struct weir_result {
 
 /* Submits n requests, waits until all have ended and fills results, [n] (each to be freed with
  * weir_result_fini). streams as in submit: those requests stream as well, to readers on other threads.
- * WEIR_OK even when a request ends with an error: see its result. A manual engine is driven by this call. */
+ * WEIR_OK even when a request ends with an error: see its result. Errors are submit's; results are zeroes then.
+ * A manual engine is driven by this call. Not from a callback. */
 WEIR_API weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
                                    weir_stream *const *streams, weir_result *results, weir_error *error);
 
@@ -843,14 +853,15 @@ typedef struct weir_chunk {
 
 WEIR_API weir_status weir_stream_create(weir_stream **stream, weir_error *error);
 
-/* Counted. When the last holder releases a stream that still runs, its request is cancelled. */
+/* Counted. When the last holder releases a stream that still runs, its request is cancelled. The last release
+ * waits for a ready callback that runs on another thread. */
 WEIR_API weir_stream *weir_stream_hold(weir_stream *stream);
 WEIR_API void weir_stream_release(weir_stream *stream);
 
 /* Takes the next chunk, waiting up to timeout_ms (negative: as long as it takes).
  * WEIR_OK fills *chunk; WEIR_TIMEOUT: none came in time; WEIR_CANCELLED: another thread cancelled while this
  * call waited (the terminal chunk is still to come); WEIR_END: the terminal chunk was taken before;
- * WEIR_STATE: not attached. The chunk's pointers stay valid until the next take on this stream. Any thread,
+ * WEIR_STATE: not attached, or another thread is inside. The chunk's pointers stay valid until the next take on this stream. Any thread,
  * one at a time. Wakes on chunk, cancel and finish; never waits for a tick to end. */
 WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk);
 
@@ -858,12 +869,12 @@ WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_
  * a cancel, then WEIR_END. */
 WEIR_API weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk);
 
-/* Called with each chunk, and with NULL whenever poll_ms passed without one; false leaves (the stream runs
- * on). */
+/* Called with each chunk, and with NULL whenever poll_ms passed without one or a cancel came; false leaves (the
+ * stream runs on). */
 typedef bool (*weir_chunk_fn)(const weir_chunk *chunk, void *user);
 
 /* Takes chunks until the terminal one was handled. poll_ms below 1 counts as 100. WEIR_OK: all handled (also
- * when they were already); WEIR_ABORTED: fn said so; WEIR_STATE: not attached. */
+ * when they were already); WEIR_ABORTED: fn said so; WEIR_STATE: not attached, or another thread is inside. */
 WEIR_API weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_ms, void *user);
 
 /* Asks the request to end. Any state, any number of times; does nothing when it has ended. Before submit: the
@@ -891,7 +902,7 @@ WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);
 /* Called when the stream goes from "nothing to take" to "something to take", and at the end, from the thread
  * that drives the engine; once from within set_ready where something waits already. It must not block, and
  * may call try_next. When set_ready returns, the former callback is no longer running (unless called from
- * within it). */
+ * within it): it may wait for that. */
 typedef void (*weir_ready_fn)(weir_stream *stream, void *user);
 WEIR_API void weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user);
 

@@ -1,5 +1,4 @@
-/* llama_internal.h: what llama.c and llama_sampler.c share.
- *
+/* llama_internal.h: what llama.c, llama_model.c, llama_context.c and llama_sampler.c share.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_LLAMA_INTERNAL_H
 #define WEIR_BACKEND_LLAMA_INTERNAL_H

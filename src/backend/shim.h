@@ -105,8 +105,6 @@ weir_status weir__shim_grammar_accept(weir__shim_grammar *grammar, int32_t token
 weir_status weir__shim_grammar_filter(const weir__shim_grammar *grammar, llama_token_data *candidates,
                                       size_t n, weir_error *error);
 
-/* ---- chat ---- */
-
 #ifdef __cplusplus
 }
 #endif

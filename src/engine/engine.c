@@ -305,8 +305,8 @@ void weir_engine_stop(weir_engine *engine)
         engine->has_thread = false;
     } else if (engine->params.manual) {
         while (take_wheel(engine, NULL) != WEIR_OK) /* another thread's tick ends soon */
-            weir__doorbell_wait(engine->bell, weir__clock_deadline_ns(1));
-        leave_wheel(engine); /* which ends everything */
+            weir__doorbell_wait(engine->bell, weir__clock_deadline_ns(1)); /* nothing tells of its end */
+        leave_wheel(engine);                                               /* which ends everything */
     }
     pthread_mutex_unlock(&engine->stop_mutex);
 }

@@ -3,12 +3,12 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 
-/* Waking a helper costs some 50 us, and a greedy choice takes less; over a small vocabulary every choice
- * does.
- */
+/* Waking a helper costs some 50 us, and a greedy choice takes less. */
 #define WORTH_SHARING_NS 200000
+/* Over a vocabulary smaller than this no choice takes so long, but under a debugger or a sanitizer. */
 #define LEAST_VOCABULARY 4096
-#define MOST_HELPERS     7
+/* Draws of 100 to 600 us each are done in the time of one with as many helpers as there are slots by default. */
+#define MOST_HELPERS 7
 
 /* Each slot has a sampler of its own, so that slots do not share state. */
 static void sample_slot(void *user, int32_t i)

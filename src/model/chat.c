@@ -18,7 +18,7 @@
 #include "model/grammar.h"
 #include "model/schema.h"
 
-#define ARGS_MAX 64
+#define ARGS_MAX 64 /* templates know a handful of variables; each is copied for each rendering */
 
 /* Immutable but for refs. With llama.cpp, prompt and the texts of stops lie in `reader`. */
 struct weir_chat {

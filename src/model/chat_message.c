@@ -10,8 +10,8 @@
 #include "base/utf8.h"
 #include "model/schema.h"
 
-#define NAME_MAX_ 64 /* bytes of a function's name, as in OpenAI's API */
-#define TOOLS_MAX 256
+#define NAME_MAX_ 64  /* bytes of a function's name, as in OpenAI's API */
+#define TOOLS_MAX 256 /* each becomes rules of one grammar; OpenAI allows 128 */
 
 static weir_status no_memory(weir_error *error)
 {

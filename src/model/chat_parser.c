@@ -22,7 +22,7 @@
 #include "model/chat.h"
 #include "model/chat_template.h"
 
-#define PATIENCE 256
+#define PATIENCE 256 /* longer than any delimiter that a parse may be in the middle of */
 
 /* Brackets in the whole text: parsers recurse over nested JSON, with 2.2 kB of stack for each level. */
 #define BRACKETS_HERE 64    /* on the caller's thread */

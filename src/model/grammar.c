@@ -18,7 +18,7 @@
 #include "model/grammar_rules.h"
 #include "model/schema.h"
 
-#define N_BUCKETS 1024
+#define N_BUCKETS 1024 /* rules found by name; a converted schema has some hundred */
 
 /* Invariant: rules[0 .. n_rules) are numbered as llama.cpp's symbol ids; n_elements is the sum of all bodies
  * that were kept. */

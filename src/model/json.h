@@ -8,7 +8,7 @@
 
 /* Everything that walks these values recurses: here, in llama.cpp and in templates. */
 #define WEIR__JSON_DEPTH_MAX 100
-#define WEIR__JSON_BYTES_MAX ((size_t)256 << 20)
+#define WEIR__JSON_BYTES_MAX ((size_t)256 << 20) /* the parsed tree takes several times that */
 
 /* Any JSON value; freed with json_decref. length may be WEIR_NUL. The text must be well-formed UTF-8 and must
  * not repeat a key. Errors: INVALID (text is NULL), `code` (with line and column), NO_MEMORY; error->field is

@@ -1,12 +1,12 @@
-/* Sampler parameters: completed, range-checked, and made into a chain. */
+/* sampler.h: sampler parameters, completed, range-checked, and made into a chain.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MODEL_SAMPLER_H
 #define WEIR_MODEL_SAMPLER_H
 
 #include "backend/backend.h"
 
-/* Completes *given (may be NULL) into *full and checks every field. The error's field is prefixed with
- * `prefix`
- * ("" or e.g. "requests[2].sampler."). Pointers inside stay the caller's. */
+/* Completes *given (may be NULL) into *full and checks every field. The error's field begins with `prefix`: ""
+ * or, say, "requests[2].sampler.". Pointers inside stay the caller's. */
 weir_status weir__sampler_params_check(const weir_model *model, const weir_sampler_params *given,
                                        const char *prefix, weir_sampler_params *full, weir_error *error);
 

@@ -6,24 +6,32 @@
  * writes the rest in the subset that it converts exactly. What it accepts is never more than what the given
  * schema accepts; it may be less, as listed.
  *
- * Honoured
- *   type (one or several), const, enum, anyOf, oneOf (branches that provably exclude each other by type, by
- *   values or by a common required property with distinct values), allOf (merged), $ref into the same
- * document (also recursive), $defs/definitions, boolean schemas object: properties, required,
- * additionalProperties, unevaluatedProperties: false; minProperties and maxProperties where the others imply
- * them array: items, prefixItems, additionalItems, minItems, maxItems, unevaluatedItems: false; uniqueItems
- * where there is at most one item string: pattern (see pattern.h), minLength, maxLength; pattern with lengths
- * where the pattern implies them; format date, time, date-time, uuid (their shape, not whether that day
- * exists) integer: minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or booleans as in draft 4),
- *     multipleOf: 1, format int32 and int64; number: format float and double
- * Less than the schema
- *   an object with `properties` (or `required`) holds no others, and its properties come in their order,
- * those required first; an array with prefixItems holds exactly these; integers have at most 16 digits;
- * maxItems is lowered to 2,000 and maxLength to 1,000,000 (and by up to a thousandth above 1,000); strings
- * with pattern or lengths use no \u escapes. Read over annotations: title, description, default, examples,
- * $schema, $comment, deprecated, readOnly, writeOnly, OpenAPI's nullable: false, example, discriminator,
- * externalDocs, xml; names that begin with "x-"; $id on the root; keywords that say nothing about the given
- * type Everything else is refused, unknown keywords too. */
+ * Honoured:
+ *   - type (one or several), const, enum, anyOf, oneOf (branches that provably exclude each other by type, by
+ *     values or by a common required property with distinct values), allOf (merged), $ref into the same
+ *     document (also recursive), $defs and definitions, boolean schemas;
+ *   - object: properties, required, additionalProperties, unevaluatedProperties: false; minProperties and
+ *     maxProperties where the others imply them;
+ *   - array: items, prefixItems, additionalItems, minItems, maxItems, unevaluatedItems: false; uniqueItems
+ *     where there is at most one item;
+ *   - string: pattern (see pattern.h), minLength, maxLength; pattern with lengths where the pattern implies
+ *     them; format date, time, date-time, uuid (their shape, not whether that day exists);
+ *   - integer: minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or booleans as in draft 4),
+ *     multipleOf: 1, format int32 and int64;
+ *   - number: format float and double.
+ *
+ * Accepted with less than the schema says:
+ *   - an object with `properties` (or `required`) holds no others, and its properties come in their order,
+ *     those required first;
+ *   - an array with prefixItems holds exactly these;
+ *   - integers have at most 16 digits;
+ *   - maxItems is lowered to 2,000, maxLength to 1,000,000 (and by up to a thousandth above 1,000);
+ *   - strings with pattern or lengths use no \u escapes.
+ *
+ * Read over are annotations: title, description, default, examples, $schema, $comment, deprecated, readOnly,
+ * writeOnly; OpenAPI's nullable: false, example, discriminator, externalDocs, xml; names that begin with "x-";
+ * $id on the root; keywords that say nothing about the given type. Everything else is refused, unknown keywords
+ * too. */
 #ifndef WEIR_MODEL_SCHEMA_H
 #define WEIR_MODEL_SCHEMA_H
 
@@ -34,9 +42,8 @@
 #define WEIR__SCHEMA_DEPTH_MAX      64   /* schemas in each other, references followed */
 #define WEIR__SCHEMA_NODES_MAX      4096 /* after references were followed once each */
 #define WEIR__SCHEMA_PROPERTIES_MAX 256  /* of one object: the converter's work grows with their cube */
-#define WEIR__SCHEMA_NAME_MAX                                                                                \
-    256 /* bytes of a property's name: a regex of the converter recurses over it                             \
-         */
+/* bytes of a property's name: a regex of the converter recurses over it */
+#define WEIR__SCHEMA_NAME_MAX  256
 #define WEIR__SCHEMA_ITEMS_MAX 2000
 
 /* Rewrites `schema` to *rewritten, freed with json_decref. where: what error->field says before the JSON
