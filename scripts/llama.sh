@@ -337,7 +337,7 @@ write_link_file() {
         echo "set(WEIR_LLAMA_VERSION \"$version\")"
         echo "set(WEIR_LLAMA_BACKEND \"$backend\")"
         echo "set(WEIR_LLAMA_INCLUDE_DIRS"
-        for name in include common vendor ggml/include; do echo "    \"$source/$name\""; done
+        for name in include common vendor ggml/include ggml/src ggml/src/ggml-cpu; do echo "    \"$source/$name\""; done
         echo ")"
         echo "set(WEIR_LLAMA_LIBS"
         printf '%s' "$libs"

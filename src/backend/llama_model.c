@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/ggml_hook.h"
 #include "backend/llama_internal.h"
 #include "base/error.h"
 #include "base/mem.h"
@@ -191,7 +192,9 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
     p.vocab_only = params->vocab_only;
     p.progress_callback = on_progress;
     p.progress_callback_user_data = &watch;
+    weir__hook_mapped(p.load_mode == LLAMA_LOAD_MODE_MMAP);
     status = weir__shim_model_load(path, p, &m->model, error);
+    weir__hook_mapped(false);
     if (status != WEIR_OK && watch.aborted)
         status = weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the load");
     if (status != WEIR_OK) goto out;

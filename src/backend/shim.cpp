@@ -1,6 +1,7 @@
 /* shim.cpp: models, contexts and samplers of llama.cpp for C. No exception leaves it, nor the other files of
  * the shim: shim_grammar.cpp and shim_chat.cpp. SPDX-License-Identifier: Apache-2.0 */
 #include "backend/shim.h"
+#include "backend/ggml_hook.h"
 #include "backend/shim_guard.h"
 
 /* Not public: llama.h does not carry out pending copies. */
@@ -83,6 +84,7 @@ void start(void)
 {
     llama_log_set(on_log, nullptr);
     llama_backend_init();
+    weir__hook_install();
 }
 
 } // namespace

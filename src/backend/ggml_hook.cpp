@@ -1,0 +1,360 @@
+/* ggml_hook.cpp: weir's kernels inside ggml's CPU backend.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * ggml asks "extra buffer types" for each operation whether they take it over, and llama.cpp asks them first
+ * where to put a weight. So a buffer type of weir's own, first in their list, keeps weights as panels and
+ * multiplies them, within ggml's own threads. What it does not take goes the usual way. Nothing of ggml is
+ * patched. */
+#include "backend/ggml_hook.h"
+
+#include <ggml-backend-impl.h>
+#include <ggml-backend.h>
+#include <ggml-cpu-impl.h>
+#include <ggml-cpu.h>
+#include <traits.h>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+extern "C" {
+#include "backend/kernels/kernels.h"
+#include "base/cpu.h"
+#include "base/thread.h"
+}
+
+namespace
+{
+
+/* Constant once installed. */
+const weir__gemm *gemm;
+const weir__attention *attention; /* nullptr: ggml's own */
+
+ggml_backend_buffer_type_t buffer_type();
+
+/* ---- Weights ---- */
+
+/* False: ggml's own. */
+bool format_of(const ggml_tensor *weights, weir__panel_format *format)
+{
+    switch (weights->type) {
+    case GGML_TYPE_Q8_0: *format = WEIR__PANEL_Q8_0; break;
+    case GGML_TYPE_Q4_0: *format = WEIR__PANEL_Q4_0; break;
+    case GGML_TYPE_Q4_1: *format = WEIR__PANEL_Q4_1; break;
+    case GGML_TYPE_Q5_0: *format = WEIR__PANEL_Q5_0; break;
+    case GGML_TYPE_Q5_1: *format = WEIR__PANEL_Q5_1; break;
+    case GGML_TYPE_IQ4_NL: *format = WEIR__PANEL_IQ4_NL; break;
+    case GGML_TYPE_MXFP4: *format = WEIR__PANEL_MXFP4; break;
+    case GGML_TYPE_Q4_K: *format = WEIR__PANEL_Q4_K; break;
+    case GGML_TYPE_Q5_K: *format = WEIR__PANEL_Q5_K; break;
+    case GGML_TYPE_Q6_K: *format = WEIR__PANEL_Q6_K; break;
+    default: return false;
+    }
+    return ggml_n_dims(weights) == 2 && weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
+}
+
+bool is_ours(const ggml_tensor *tensor)
+{
+    return tensor->buffer != nullptr && tensor->buffer->buft == buffer_type();
+}
+
+/* ---- Products ---- */
+
+/* Up to so many rows each thread rounds all activations for itself: that costs less than waiting for others. */
+constexpr int64_t rounded_alone = 4;
+
+/* Parts of a product for each thread, so that one that was held up does not hold up the others. */
+constexpr int64_t parts = 6;
+
+struct product : ggml::cpu::tensor_traits {
+    bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
+    {
+        if (op->op != GGML_OP_MUL_MAT) return false;
+        int64_t m = ggml_nrows(op->src[1]);
+        size = weir__activations_bytes(m, op->src[0]->ne[0]);
+        if (m <= rounded_alone) size *= static_cast<size_t>(n_threads);
+        size += 64;
+        return true;
+    }
+
+    bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
+    {
+        const ggml_tensor *weights = op->src[0], *x = op->src[1];
+        weir__panel_format format;
+        if (op->op != GGML_OP_MUL_MAT || !format_of(weights, &format)) return false;
+        int64_t k = weights->ne[0], m = ggml_nrows(x), n_panels = weights->ne[1] / WEIR__PANEL_ROWS;
+        int64_t i = params->ith, n = params->nth, units = m * (k / WEIR__UNIT);
+        auto *scratch = reinterpret_cast<weir__activations *>(
+            (reinterpret_cast<uintptr_t>(params->wdata) + 63) & ~static_cast<uintptr_t>(63));
+        const float *from = static_cast<const float *>(x->data);
+        float *to = static_cast<float *>(op->data);
+        size_t stride_x = x->nb[1] / sizeof(float), stride = op->nb[1] / sizeof(float);
+        if (m <= rounded_alone) {
+            scratch += static_cast<size_t>(i) * weir__activations_bytes(m, k) / sizeof *scratch;
+            gemm->quantize(from, stride_x, m, k, scratch, 0, units);
+            gemm->multiply(format, weights->data, scratch, m, k, to, stride, n_panels * i / n,
+                           n_panels * (i + 1) / n);
+            return true;
+        }
+        if (i == 0) ggml_threadpool_chunk_set(params->threadpool, 0);
+        gemm->quantize(from, stride_x, m, k, scratch, units * i / n, units * (i + 1) / n);
+        ggml_barrier(params->threadpool);
+        int64_t each = std::max<int64_t>(n_panels / (n * parts), 1), part;
+        while ((part = ggml_threadpool_chunk_add(params->threadpool, 1)) * each < n_panels)
+            gemm->multiply(format, weights->data, scratch, m, k, to, stride, part * each,
+                           std::min((part + 1) * each, n_panels));
+        return true;
+    }
+};
+
+product the_product;
+
+/* ---- Attention ---- */
+
+/* The operation's parameters, in the order in which ggml keeps them. */
+struct attention_params {
+    float scale, max_bias, softcap;
+};
+
+/* How many of the heads that share keys one call takes: all, or an even part of them. */
+int64_t heads_at_once(int64_t n_shared)
+{
+    int64_t n = std::min<int64_t>(n_shared, WEIR__ATTENTION_ROWS);
+    while (n_shared % n != 0) n--;
+    return n;
+}
+
+/* Room for the lists of cells of one call's queries. */
+size_t lists_bytes(const ggml_tensor *op)
+{
+    size_t list = static_cast<size_t>(op->src[1]->ne[1]) + 31;
+    return WEIR__ATTENTION_ROWS * list * sizeof(int32_t);
+}
+
+struct attention_op : ggml::cpu::tensor_traits {
+    static bool takes(const ggml_tensor *op)
+    {
+        const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3];
+        attention_params params;
+        std::memcpy(&params, op->op_params, sizeof params);
+        return op->op == GGML_OP_FLASH_ATTN_EXT && mask != nullptr && op->src[4] == nullptr &&
+               params.max_bias == 0.0f && params.softcap == 0.0f && q->type == GGML_TYPE_F32 &&
+               k->type == GGML_TYPE_F16 && v->type == GGML_TYPE_F16 && mask->type == GGML_TYPE_F16 &&
+               k->ne[0] % 16 == 0 && v->ne[0] % 16 == 0 && k->ne[0] <= WEIR__ATTENTION_SIZE &&
+               v->ne[0] <= WEIR__ATTENTION_SIZE && q->ne[2] % k->ne[2] == 0 && k->ne[2] == v->ne[2] &&
+               k->ne[3] == q->ne[3] && v->ne[3] == q->ne[3] && mask->ne[2] == 1 &&
+               q->ne[3] % mask->ne[3] == 0 && q->nb[0] == sizeof(float) && k->nb[0] == sizeof(ggml_fp16_t) &&
+               v->nb[0] == sizeof(ggml_fp16_t) && mask->nb[0] == sizeof(ggml_fp16_t);
+    }
+
+    bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
+    {
+        if (!takes(op)) return false;
+        size = static_cast<size_t>(n_threads) * lists_bytes(op);
+        return true;
+    }
+
+    bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
+    {
+        if (!takes(op)) return false;
+        const ggml_tensor *q = op->src[0], *k = op->src[1];
+        int64_t n_shared = q->ne[2] / k->ne[2], n_heads = heads_at_once(n_shared),
+                n_parts = n_shared / n_heads;
+        int64_t most = WEIR__ATTENTION_ROWS / n_heads, n_groups = (q->ne[1] + most - 1) / most;
+        int64_t n_items = n_groups * q->ne[3] * k->ne[2];
+        char *scratch =
+            static_cast<char *>(params->wdata) + static_cast<size_t>(params->ith) * lists_bytes(op);
+        for (int64_t i = params->ith; i < n_items; i += params->nth) {
+            int64_t head = i % k->ne[2], stream = i / k->ne[2] % q->ne[3],
+                    first = i / k->ne[2] / q->ne[3] * most;
+            for (int64_t part = 0; part < n_parts; part++)
+                group(op, stream, head, part * n_heads, n_heads, first, std::min(most, q->ne[1] - first),
+                      reinterpret_cast<int32_t *>(scratch));
+        }
+        return true;
+    }
+
+    /* Queries [first, first + n) for n_heads of the heads that share one head of keys: together as long as
+     * each sees the beginning of what the one after it sees, as those of one sequence do. */
+    static void group(ggml_tensor *op, int64_t stream, int64_t head, int64_t from_head, int64_t n_heads,
+                      int64_t first, int64_t n, int32_t *lists)
+    {
+        const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3];
+        int64_t q_head = head * (q->ne[2] / k->ne[2]) + from_head;
+        attention_params params;
+        std::memcpy(&params, op->op_params, sizeof params);
+        weir__attention_task task = {};
+        task.q_query = q->nb[1];
+        task.q_head = q->nb[2];
+        task.out_query = op->nb[2];
+        task.out_head = op->nb[1];
+        task.k = static_cast<const char *>(k->data) + head * k->nb[2] + stream * k->nb[3];
+        task.v = static_cast<const char *>(v->data) + head * v->nb[2] + stream * v->nb[3];
+        task.k_cell = k->nb[1];
+        task.v_cell = v->nb[1];
+        task.size_k = static_cast<int32_t>(k->ne[0]);
+        task.size_v = static_cast<int32_t>(v->ne[0]);
+        task.n_heads = static_cast<int32_t>(n_heads);
+        task.scale = params.scale;
+
+        int32_t n_cells[WEIR__ATTENTION_ROWS], begin = 0;
+        size_t list = static_cast<size_t>(k->ne[1]) + 31;
+        for (int32_t i = 0; i <= n; i++) {
+            int32_t *cells = lists + static_cast<size_t>(i) * list;
+            bool joins = false;
+            if (i < n) {
+                const char *row = static_cast<const char *>(mask->data) + (first + i) * mask->nb[1] +
+                                  stream % mask->ne[3] * mask->nb[3];
+                bool plain;
+                n_cells[i] = attention->visible(reinterpret_cast<const uint16_t *>(row),
+                                                static_cast<int32_t>(k->ne[1]), cells, &plain);
+                task.masks[i] = plain ? nullptr : reinterpret_cast<const uint16_t *>(row);
+                joins = i > begin && n_cells[i] >= n_cells[i - 1] &&
+                        std::memcmp(cells, cells - list,
+                                    static_cast<size_t>(n_cells[i - 1]) * sizeof *cells) == 0;
+            }
+            if (i == begin || joins) continue;
+            weir__attention_task some = task;
+            some.q = static_cast<const char *>(q->data) + (first + begin) * q->nb[1] + q_head * q->nb[2] +
+                     stream * q->nb[3];
+            some.out = static_cast<char *>(op->data) + (first + begin) * op->nb[2] + q_head * op->nb[1] +
+                       stream * op->nb[3];
+            some.cells = cells - list;
+            std::copy(task.masks + begin, task.masks + i, some.masks);
+            attention->attend(&some, i - begin, n_cells + begin);
+            begin = i;
+        }
+    }
+};
+
+attention_op the_attention;
+
+struct extra : ggml::cpu::extra_buffer_type {
+    bool supports_op(ggml_backend_dev_t, const ggml_tensor *op) override
+    {
+        weir__panel_format format;
+        return op->op == GGML_OP_MUL_MAT && is_ours(op->src[0]) && format_of(op->src[0], &format) &&
+               op->src[1]->type == GGML_TYPE_F32 && ggml_is_contiguous(op->src[1]) &&
+               (op->src[1]->buffer == nullptr || ggml_backend_buft_is_host(op->src[1]->buffer->buft));
+    }
+
+    ggml::cpu::tensor_traits *get_tensor_traits(const ggml_tensor *op) override
+    {
+        if (op->op == GGML_OP_FLASH_ATTN_EXT && attention != nullptr) return &the_attention;
+        return op->op == GGML_OP_MUL_MAT && is_ours(op->src[0]) ? &the_product : nullptr;
+    }
+};
+
+/* ---- The buffer type ---- */
+
+/* Packs a part of a matrix; the parts of one run at the same time. */
+struct packing {
+    pthread_t thread;
+    weir__panel_format format;
+    int64_t columns;
+    const void *rows;
+    void *panels;
+    int64_t first, end;
+};
+
+void *pack(void *user)
+{
+    auto *p = static_cast<packing *>(user);
+    weir__panel_pack(p->format, p->columns, p->rows, p->panels, p->first, p->end);
+    return nullptr;
+}
+
+thread_local bool mapped = false;
+
+/* The whole pages of a file's mapping: they can be read again. */
+void give_back(const void *data, size_t size)
+{
+    uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)), begin = reinterpret_cast<uintptr_t>(data);
+    uintptr_t first = (begin + page - 1) / page * page, end = (begin + size) / page * page;
+    if (end > first) madvise(reinterpret_cast<void *>(first), end - first, MADV_DONTNEED);
+}
+
+void set_tensor(ggml_backend_buffer_t, ggml_tensor *tensor, const void *data, size_t offset, size_t size)
+{
+    constexpr int most = 16;
+    weir__panel_format format;
+    GGML_ASSERT(offset == 0 && size == ggml_nbytes(tensor) && format_of(tensor, &format));
+    packing all[most];
+    int64_t n_panels = tensor->ne[1] / WEIR__PANEL_ROWS;
+    int n = size < (1u << 18) ? 1 : std::min<int>(weir__cpu_count(), most), n_started = 0;
+    for (int i = 0; i < n; i++)
+        all[i] = {{}, format, tensor->ne[0], data, tensor->data, n_panels * i / n, n_panels * (i + 1) / n};
+    while (n_started < n - 1 &&
+           weir__thread_start(&all[n_started].thread, nullptr, pack, &all[n_started]) == 0)
+        n_started++;
+    for (int i = n_started; i < n; i++) pack(&all[i]);
+    for (int i = 0; i < n_started; i++) pthread_join(all[i].thread, nullptr);
+    if (mapped) give_back(data, size);
+}
+
+ggml_status init_tensor(ggml_backend_buffer_t, ggml_tensor *)
+{
+    return GGML_STATUS_SUCCESS;
+}
+
+const char *name(ggml_backend_buffer_type_t)
+{
+    return "CPU_WEIR";
+}
+
+ggml_backend_buffer_t allocate(ggml_backend_buffer_type_t type, size_t size)
+{
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size);
+    if (buffer == nullptr) return nullptr;
+    buffer->buft = type;
+    buffer->iface.init_tensor = init_tensor;
+    buffer->iface.set_tensor = set_tensor;
+    buffer->iface.get_tensor = nullptr;
+    buffer->iface.cpy_tensor = nullptr;
+    return buffer;
+}
+
+size_t alignment(ggml_backend_buffer_type_t)
+{
+    return 64;
+}
+
+size_t allocated(ggml_backend_buffer_type_t, const ggml_tensor *tensor)
+{
+    weir__panel_format format;
+    if (!format_of(tensor, &format)) return ggml_nbytes(tensor);
+    return weir__panel_bytes(format, tensor->ne[1], tensor->ne[0]);
+}
+
+ggml_backend_buffer_type_t buffer_type()
+{
+    static extra the_extra;
+    static ggml_backend_buffer_type type = {
+        {name, allocate, alignment, nullptr, allocated, nullptr},
+        ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0),
+        &the_extra,
+    };
+    return &type;
+}
+
+} // namespace
+
+void weir__hook_mapped(bool yes)
+{
+    mapped = yes;
+}
+
+void weir__hook_install(void)
+{
+    const char *wanted = std::getenv("WEIR_KERNELS");
+    if (wanted != nullptr && std::strcmp(wanted, "off") == 0) return;
+    gemm = weir__kernels_gemm(0);
+    attention = weir__kernels_attention(0);
+    if (gemm == nullptr) return;
+    std::vector<ggml_backend_buffer_type_t> &types = ggml_backend_cpu_get_extra_buffer_types();
+    types.insert(types.begin(), buffer_type());
+}

@@ -1,0 +1,270 @@
+/* attention_avx512.c: for processors with AVX-512.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A block of cells is turned round first, so that sixteen cells fill a vector and a score is a chain of additions
+ * over the head's dimensions; keys are read once for all rows. */
+#include "backend/kernels/attention.h"
+
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#define ROWS   WEIR__ATTENTION_ROWS
+
+/* Cells of a block: its keys as floats, of heads of 64, fit into half of the first-level cache. */
+#define BLOCK 64
+
+/* Rows whose values are summed at the same time: with sizes up to 64 their sums stay in registers. */
+#define SUM_ROWS 3
+
+/* e^x for x <= 0: 2^n times a polynomial in the rest (Cephes' coefficients), within 2 units in the last place. */
+INLINE __m512 exponential(__m512 x)
+{
+    x = _mm512_max_ps(x, _mm512_set1_ps(-104.0f)); /* below, the result rounds to zero */
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
+    __m512 p = _mm512_set1_ps(1.9875691500e-4f);
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.3981999507e-3f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.3334519073e-3f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.1665795894e-2f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.6666665459e-1f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.0000001201e-1f));
+    p = _mm512_fmadd_ps(p, _mm512_mul_ps(r, r), _mm512_add_ps(r, _mm512_set1_ps(1.0f)));
+    return _mm512_scalef_ps(p, n);
+}
+
+static int32_t visible(const uint16_t *mask, int32_t n, int32_t *cells, bool *plain)
+{
+    const __m512i hidden = _mm512_set1_epi16((short)0xfc00);
+    const __m512i count = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    int32_t found = 0;
+    *plain = true;
+    for (int32_t i = 0; i < n; i += 32) {
+        __mmask32 valid = n - i < 32 ? ((__mmask32)1 << (n - i)) - 1 : (__mmask32)-1;
+        __m512i m = _mm512_maskz_loadu_epi16(valid, mask + i);
+        __mmask32 seen = _mm512_mask_cmpneq_epi16_mask(valid, m, hidden);
+        if (seen == 0) continue;
+        if (_mm512_mask_test_epi16_mask(seen, m, _mm512_set1_epi16(0x7fff)) != 0) *plain = false;
+        __m512i at = _mm512_add_epi32(count, _mm512_set1_epi32(i));
+        _mm512_mask_compressstoreu_epi32(cells + found, (__mmask16)seen, at);
+        found += __builtin_popcount(seen & 0xffff);
+        at = _mm512_add_epi32(at, _mm512_set1_epi32(16));
+        _mm512_mask_compressstoreu_epi32(cells + found, (__mmask16)(seen >> 16), at);
+        found += __builtin_popcount(seen >> 16);
+    }
+    return found;
+}
+
+/* ---- Keys ---- */
+
+/* Sixteen cells' sixteen dimensions, turned round: out[d × BLOCK] are dimension d of the cells. */
+INLINE void turn(const char *const *cells, size_t offset, float *out)
+{
+    __m512 a[16], b[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++)
+        a[i] = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(cells[i] + offset)));
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {
+        a[i] = _mm512_shuffle_ps(b[i], b[i + 2], 0x44);
+        a[i + 1] = _mm512_shuffle_ps(b[i], b[i + 2], 0xee);
+        a[i + 2] = _mm512_shuffle_ps(b[i + 1], b[i + 3], 0x44);
+        a[i + 3] = _mm512_shuffle_ps(b[i + 1], b[i + 3], 0xee);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        __m512 low = _mm512_shuffle_f32x4(a[j], a[4 + j], 0x88);
+        __m512 low2 = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0x88);
+        __m512 high = _mm512_shuffle_f32x4(a[j], a[4 + j], 0xdd);
+        __m512 high2 = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0xdd);
+        _mm512_store_ps(out + j * BLOCK, _mm512_shuffle_f32x4(low, low2, 0x88));
+        _mm512_store_ps(out + (8 + j) * BLOCK, _mm512_shuffle_f32x4(low, low2, 0xdd));
+        _mm512_store_ps(out + (4 + j) * BLOCK, _mm512_shuffle_f32x4(high, high2, 0x88));
+        _mm512_store_ps(out + (12 + j) * BLOCK, _mm512_shuffle_f32x4(high, high2, 0xdd));
+    }
+}
+
+/* ---- One block ---- */
+
+/* What a call keeps for its rows. */
+typedef struct rows {
+    float q[ROWS][WEIR__ATTENTION_SIZE]; /* scaled */
+    float out[ROWS][WEIR__ATTENTION_SIZE];
+    float scores[ROWS][BLOCK];
+    float keys[WEIR__ATTENTION_SIZE * BLOCK];
+    float max[ROWS], sum[ROWS];
+} rows;
+
+INLINE void score(const int n_rows, rows *s, int32_t size, int32_t n)
+{
+    for (int32_t at = 0; at < n; at += 16) {
+        __m512 acc[ROWS];
+#pragma GCC unroll 12
+        for (int r = 0; r < n_rows; r++) acc[r] = _mm512_setzero_ps();
+        for (int32_t d = 0; d < size; d++) {
+            __m512 keys = _mm512_load_ps(s->keys + d * BLOCK + at);
+#pragma GCC unroll 12
+            for (int r = 0; r < n_rows; r++)
+                acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(s->q[r][d]), keys, acc[r]);
+        }
+#pragma GCC unroll 12
+        for (int r = 0; r < n_rows; r++) _mm512_store_ps(s->scores[r] + at, acc[r]);
+    }
+}
+
+/* Adds the masks of the first n cells. */
+static void add_mask(rows *s, int r, const uint16_t *mask, const int32_t *cells, int32_t n)
+{
+    for (int32_t c = 0; c < n; c++) s->scores[r][c] += _cvtsh_ss(mask[cells[c]]);
+}
+
+/* Makes weights of a row's scores, of which the first n are seen, and rescales what was summed before. */
+INLINE void weigh(rows *s, int r, int32_t n, int32_t size_v)
+{
+    __m512 score[BLOCK / 16], max = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
+#pragma GCC unroll 4
+    for (int i = 0; i < BLOCK / 16; i++) {
+        int32_t left = n - 16 * i;
+        __mmask16 seen = left >= 16 ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
+        score[i] = _mm512_mask_load_ps(_mm512_set1_ps(-INFINITY), seen, s->scores[r] + 16 * i);
+        max = _mm512_max_ps(max, score[i]);
+    }
+    float highest = _mm512_reduce_max_ps(max);
+    if (highest > s->max[r]) {
+        __m512 factor = exponential(_mm512_set1_ps(s->max[r] - highest));
+        s->max[r] = highest;
+        s->sum[r] *= _mm512_cvtss_f32(factor);
+        for (int32_t d = 0; d < size_v; d += 16)
+            _mm512_store_ps(s->out[r] + d, _mm512_mul_ps(_mm512_load_ps(s->out[r] + d), factor));
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < BLOCK / 16; i++) {
+        __mmask16 seen = _mm512_cmp_ps_mask(score[i], _mm512_set1_ps(-INFINITY), _CMP_NEQ_UQ);
+        __m512 weight =
+            _mm512_maskz_mov_ps(seen, exponential(_mm512_sub_ps(score[i], _mm512_set1_ps(s->max[r]))));
+        _mm512_store_ps(s->scores[r] + 16 * i, weight);
+        sum = _mm512_add_ps(sum, weight);
+    }
+    s->sum[r] += _mm512_reduce_add_ps(sum);
+}
+
+/* Adds the weighted values of n cells to rows [at, at + n_rows), sixteen × `vectors` dimensions from d on. */
+INLINE void add_values(const int n_rows, const int vectors, rows *s, int at, const char *const *cells,
+                       int32_t n, int32_t d)
+{
+    __m512 acc[SUM_ROWS][4];
+#pragma GCC unroll 3
+    for (int r = 0; r < n_rows; r++)
+#pragma GCC unroll 4
+        for (int i = 0; i < vectors; i++) acc[r][i] = _mm512_load_ps(s->out[at + r] + d + 16 * i);
+    for (int32_t c = 0; c < n; c++) {
+        __m512 value[4];
+#pragma GCC unroll 4
+        for (int i = 0; i < vectors; i++)
+            value[i] = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(cells[c] + 2 * d + 32 * i)));
+#pragma GCC unroll 3
+        for (int r = 0; r < n_rows; r++) {
+            __m512 weight = _mm512_set1_ps(s->scores[at + r][c]);
+#pragma GCC unroll 4
+            for (int i = 0; i < vectors; i++) acc[r][i] = _mm512_fmadd_ps(weight, value[i], acc[r][i]);
+        }
+    }
+#pragma GCC unroll 3
+    for (int r = 0; r < n_rows; r++)
+#pragma GCC unroll 4
+        for (int i = 0; i < vectors; i++) _mm512_store_ps(s->out[at + r] + d + 16 * i, acc[r][i]);
+}
+
+INLINE void add_all_values(const int n_rows, rows *s, const char *const *cells, int32_t n, int32_t size)
+{
+    for (int at = 0; at < n_rows; at += SUM_ROWS) {
+        int32_t d = 0;
+        for (; d + 64 <= size; d += 64) add_values(SUM_ROWS, 4, s, at, cells, n, d);
+        for (; d < size; d += 16) add_values(SUM_ROWS, 1, s, at, cells, n, d);
+    }
+}
+
+/* ---- A call ---- */
+
+/* n_rows: a multiple of SUM_ROWS, of which those past the last are computed for nothing. */
+INLINE void attend_rows(const int n_rows, const weir__attention_task *t, int32_t n, const int32_t *n_cells)
+{
+    _Alignas(64) rows s;
+    int32_t most = 0, used = n * t->n_heads;
+    for (int32_t i = 0; i < n; i++) most = n_cells[i] > most ? n_cells[i] : most;
+    for (int r = 0; r < n_rows; r++) {
+        int32_t from = r < used ? r : 0;
+        const char *q =
+            t->q + (size_t)(from / t->n_heads) * t->q_query + (size_t)(from % t->n_heads) * t->q_head;
+        for (int32_t d = 0; d < t->size_k; d += 16)
+            _mm512_store_ps(s.q[r] + d,
+                            _mm512_mul_ps(_mm512_loadu_ps((const float *)q + d), _mm512_set1_ps(t->scale)));
+        for (int32_t d = 0; d < t->size_v; d += 16) _mm512_store_ps(s.out[r] + d, _mm512_setzero_ps());
+        s.max[r] = -INFINITY;
+        s.sum[r] = 0.0f;
+    }
+    for (int32_t begin = 0; begin < most; begin += BLOCK) {
+        const char *keys[BLOCK], *values[BLOCK];
+        int32_t count = most - begin < BLOCK ? most - begin : BLOCK;
+        for (int32_t c = 0; c < BLOCK; c++) { /* past the last: that again, which is not seen */
+            size_t cell = (size_t)t->cells[begin + (c < count ? c : count - 1)];
+            keys[c] = t->k + cell * t->k_cell;
+            values[c] = t->v + cell * t->v_cell;
+        }
+        for (int32_t c = 0; c < count; c += 16)
+            for (int32_t d = 0; d < t->size_k; d += 16) turn(keys + c, 2 * (size_t)d, s.keys + d * BLOCK + c);
+        score(n_rows, &s, t->size_k, count);
+        for (int r = 0; r < n_rows; r++) {
+            int32_t seen = r < used ? n_cells[r / t->n_heads] - begin : 0;
+            const uint16_t *mask = r < used ? t->masks[r / t->n_heads] : NULL;
+            if (seen > BLOCK) seen = BLOCK;
+            if (seen > 0 && mask != NULL) add_mask(&s, r, mask, t->cells + begin, seen);
+            if (seen > 0)
+                weigh(&s, r, seen, t->size_v);
+            else
+                memset(s.scores[r], 0, sizeof s.scores[r]);
+        }
+        add_all_values(n_rows, &s, values, count, t->size_v);
+    }
+    for (int32_t r = 0; r < used; r++) {
+        char *out = t->out + (size_t)(r / t->n_heads) * t->out_query + (size_t)(r % t->n_heads) * t->out_head;
+        __m512 factor = _mm512_set1_ps(s.sum[r] > 0.0f ? 1.0f / s.sum[r] : s.sum[r]); /* NaN stays NaN */
+        for (int32_t d = 0; d < t->size_v; d += 16)
+            _mm512_storeu_ps((float *)out + d, _mm512_mul_ps(_mm512_load_ps(s.out[r] + d), factor));
+    }
+}
+
+static void attend_3(const weir__attention_task *task, int32_t n, const int32_t *n_cells)
+{
+    attend_rows(3, task, n, n_cells);
+}
+
+static void attend_6(const weir__attention_task *task, int32_t n, const int32_t *n_cells)
+{
+    attend_rows(6, task, n, n_cells);
+}
+
+static void attend_12(const weir__attention_task *task, int32_t n, const int32_t *n_cells)
+{
+    attend_rows(12, task, n, n_cells);
+}
+
+static void attend(const weir__attention_task *task, int32_t n, const int32_t *n_cells)
+{
+    int32_t used = n * task->n_heads;
+    if (used <= 3)
+        attend_3(task, n, n_cells);
+    else if (used <= 6)
+        attend_6(task, n, n_cells);
+    else
+        attend_12(task, n, n_cells);
+}
+
+const weir__attention weir__attention_avx512 = {"avx512", visible, attend};

@@ -1,0 +1,215 @@
+/* Attention against sums in double precision, and against itself in other company.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backend/kernels/attention.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ggml.h>
+
+#include "backend/kernels/kernels.h"
+
+#define CELLS 700
+
+static uint64_t dice = 2463534242u;
+
+static double uniform(void) /* -1 … 1 */
+{
+    dice ^= dice << 13, dice ^= dice >> 7, dice ^= dice << 17;
+    return (double)(dice >> 11) * 0x1p-52 - 1.0;
+}
+
+static int32_t below(int32_t n)
+{
+    return (int32_t)((uniform() + 1.0) * 0.5 * n) % n;
+}
+
+/* Keys and values of one head in a pool of cells. */
+typedef struct pool {
+    int32_t size_k, size_v;
+    ggml_fp16_t k[CELLS][WEIR__ATTENTION_SIZE], v[CELLS][WEIR__ATTENTION_SIZE];
+} pool;
+
+static pool *pool_make(int32_t size_k, int32_t size_v)
+{
+    pool *p = calloc(1, sizeof *p);
+    assert_non_null(p);
+    p->size_k = size_k;
+    p->size_v = size_v;
+    for (int32_t c = 0; c < CELLS; c++)
+        for (int32_t d = 0; d < WEIR__ATTENTION_SIZE; d++) {
+            p->k[c][d] = ggml_fp32_to_fp16((float)(2.0 * uniform()));
+            p->v[c][d] = ggml_fp32_to_fp16((float)(2.0 * uniform()));
+        }
+    return p;
+}
+
+static weir__attention_task task_of(const pool *p, const float *q, float *out, int32_t n_heads,
+                                    const int32_t *cells)
+{
+    return (weir__attention_task){
+        .q = (const char *)q,
+        .q_query = sizeof(float) * WEIR__ATTENTION_SIZE * (size_t)n_heads,
+        .q_head = sizeof(float) * WEIR__ATTENTION_SIZE,
+        .out = (char *)out,
+        .out_query = sizeof(float) * WEIR__ATTENTION_SIZE * (size_t)n_heads,
+        .out_head = sizeof(float) * WEIR__ATTENTION_SIZE,
+        .k = (const char *)p->k,
+        .v = (const char *)p->v,
+        .k_cell = sizeof p->k[0],
+        .v_cell = sizeof p->v[0],
+        .size_k = p->size_k,
+        .size_v = p->size_v,
+        .n_heads = n_heads,
+        .scale = 1.0f / sqrtf((float)p->size_k),
+        .cells = cells,
+    };
+}
+
+/* Row r of the output by its definition; the largest difference, relative to the largest value. */
+static double difference(const pool *p, const weir__attention_task *t, const float *q, const float *out,
+                         int32_t n_cells, const uint16_t *mask)
+{
+    static double weight[CELLS];
+    double max = -INFINITY, sum = 0, worst = 0;
+    for (int32_t c = 0; c < n_cells; c++) {
+        weight[c] = 0;
+        for (int32_t d = 0; d < p->size_k; d++)
+            weight[c] += (double)q[d] * (double)ggml_fp16_to_fp32(p->k[t->cells[c]][d]);
+        weight[c] *= (double)t->scale;
+        if (mask != NULL) weight[c] += (double)ggml_fp16_to_fp32(mask[t->cells[c]]);
+        if (weight[c] > max) max = weight[c];
+    }
+    for (int32_t c = 0; c < n_cells; c++) sum += weight[c] = exp(weight[c] - max);
+    for (int32_t d = 0; d < p->size_v; d++) {
+        double want = 0;
+        for (int32_t c = 0; c < n_cells; c++)
+            want += weight[c] / sum * (double)ggml_fp16_to_fp32(p->v[t->cells[c]][d]);
+        double off = fabs((double)out[d] - want) / 2.0;
+        if (!(off <= worst)) worst = off;
+    }
+    return worst;
+}
+
+/* n different cells in ascending order. */
+static void choose_cells(int32_t *cells, int32_t n, bool scattered)
+{
+    int32_t at = 0, left = CELLS;
+    for (int32_t i = 0; i < n; left--, at++)
+        if (!scattered || below(left) < n - i) cells[i++] = at;
+}
+
+static const struct {
+    int32_t k, v;
+} sizes[] = {{64, 64}, {80, 80}, {96, 96}, {112, 112}, {128, 128}, {256, 256}, {192, 128}, {16, 32}};
+
+static void attention_is_what_it_says(void **state)
+{
+    (void)state;
+    const weir__attention *a;
+    static float q[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE],
+        out[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
+    static uint16_t mask[CELLS];
+    int32_t cells[CELLS];
+    for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            pool *p = pool_make(sizes[i].k, sizes[i].v);
+            for (int round = 0; round < 60; round++) {
+                static const int32_t heads[] = {1, 2, 3, 4, 5, 8, 12};
+                int32_t n_heads = heads[round % 7], n = 1 + below(WEIR__ATTENTION_ROWS / n_heads);
+                int32_t n_cells[WEIR__ATTENTION_ROWS], most = 1 + below(round % 3 == 0 ? 70 : CELLS - 1);
+                choose_cells(cells, most, round % 2 == 0);
+                for (int32_t r = 0; r < n; r++) n_cells[r] = r == n - 1 ? most : 1 + below(most);
+                for (int32_t r = 0; r < n * n_heads; r++)
+                    for (int32_t d = 0; d < p->size_k; d++) q[r][d] = (float)(3.0 * uniform());
+                for (int32_t c = 0; c < CELLS; c++) mask[c] = ggml_fp32_to_fp16((float)uniform());
+                weir__attention_task t = task_of(p, q[0], out[0], n_heads, cells);
+                if (round % 5 == 0) t.masks[0] = mask;
+                a->attend(&t, n, n_cells);
+                for (int32_t r = 0; r < n * n_heads; r++) {
+                    double off = difference(p, &t, q[r], out[r], n_cells[r / n_heads], t.masks[r / n_heads]);
+                    if (!(off < 3e-6))
+                        fail_msg("%s, heads of %d and %d: row %d of %d × %d, %d cells: off by %g", a->name,
+                                 p->size_k, p->size_v, r, n, n_heads, n_cells[r / n_heads], off);
+                }
+            }
+            free(p);
+        }
+}
+
+/* To the bit: alone or with others, wherever the cells lie. */
+static void a_query_does_not_depend_on_its_company(void **state)
+{
+    (void)state;
+    const weir__attention *a;
+    static float q[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE],
+        together[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
+    static float alone[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
+    int32_t cells[CELLS], moved[CELLS];
+    for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
+        for (int round = 0; round < 60; round++) {
+            int32_t size = sizes[(size_t)round % 6].k, n_heads = 1 + below(4),
+                    n = WEIR__ATTENTION_ROWS / n_heads;
+            int32_t n_cells[WEIR__ATTENTION_ROWS], most = n + below(400);
+            pool *p = pool_make(size, size), *other = pool_make(size, size);
+            choose_cells(cells, most, true);
+            choose_cells(moved, most, false);
+            for (int32_t c = 0; c < most; c++) {
+                memcpy(other->k[moved[c]], p->k[cells[c]], sizeof p->k[0]);
+                memcpy(other->v[moved[c]], p->v[cells[c]], sizeof p->v[0]);
+            }
+            for (int32_t r = 0; r < n; r++) n_cells[r] = most - n + 1 + r;
+            for (int32_t r = 0; r < n * n_heads; r++)
+                for (int32_t d = 0; d < size; d++) q[r][d] = (float)(3.0 * uniform());
+            weir__attention_task t = task_of(p, q[0], together[0], n_heads, cells);
+            a->attend(&t, n, n_cells);
+            for (int32_t i = 0; i < n; i++) {
+                weir__attention_task one = task_of(other, q[i * n_heads], alone[i * n_heads], n_heads, moved);
+                a->attend(&one, 1, &n_cells[i]);
+                for (int32_t h = 0; h < n_heads; h++)
+                    assert_memory_equal(alone[i * n_heads + h], together[i * n_heads + h],
+                                        (size_t)size * sizeof(float));
+            }
+            free(p);
+            free(other);
+        }
+}
+
+static void hidden_cells_are_left_out(void **state)
+{
+    (void)state;
+    const weir__attention *a;
+    for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
+        for (int32_t n = 0; n < 200; n++) {
+            uint16_t *mask = malloc((size_t)n * sizeof *mask + 1); /* exact: a sanitizer sees what is read */
+            int32_t cells[200 + 31], want[200], n_want = 0;
+            bool plain, all_zero = true;
+            for (int32_t i = 0; i < n; i++) {
+                float value = below(3) == 0 ? 0.0f : below(2) == 0 || n % 2 == 0 ? -INFINITY : -1.5f;
+                mask[i] = ggml_fp32_to_fp16(value);
+                if (value == -INFINITY) continue;
+                want[n_want++] = i;
+                all_zero = all_zero && value == 0.0f;
+            }
+            assert_int_equal(a->visible(mask, n, cells, &plain), n_want);
+            if (n_want > 0) assert_memory_equal(cells, want, (size_t)n_want * sizeof *want);
+            assert_int_equal(plain, all_zero);
+            free(mask);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_is_what_it_says),
+        cmocka_unit_test(a_query_does_not_depend_on_its_company),
+        cmocka_unit_test(hidden_cells_are_left_out),
+    };
+    return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
+}

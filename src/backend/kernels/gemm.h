@@ -1,0 +1,54 @@
+/* gemm.h: products of packed weights and activations.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * out[m][n] = sum over k of weights[n][k] × activations[m][k], the activations rounded to eight bits with a scale
+ * for each 32 of them, as ggml's Q8_0 does. Products of integers are exact; those of a unit of 32 columns are
+ * scaled and added in the order of the columns, so a result depends on its own row and its own activations only:
+ * not on how many rows there are, on their tiles, or on threads. */
+#ifndef WEIR_BACKEND_KERNELS_GEMM_H
+#define WEIR_BACKEND_KERNELS_GEMM_H
+
+#include "backend/kernels/panel.h"
+
+#define WEIR__TILE 16 /* most rows of activations that a kernel multiplies at once */
+
+/* One unit of a tile's rows. */
+typedef struct weir__activations {
+    int8_t q[WEIR__TILE][WEIR__UNIT];
+    float
+        scale[WEIR__TILE]; /* rounded to half precision, as Q8_0 stores it; NaN where an activation is one */
+    float sum[WEIR__TILE]; /* of q, times scale: what a weight's minimum is multiplied by */
+    int32_t minus[WEIR__TILE];      /* sum of q, negative: what a weight's offset is multiplied by */
+    int32_t minus_half[WEIR__TILE]; /* the same of the first 16 */
+} weir__activations;
+
+/* Rows of each tile but the last, for m rows: tiles are as even as they can be. */
+static inline int64_t weir__tile_rows(int64_t m)
+{
+    int64_t n_tiles = (m + WEIR__TILE - 1) / WEIR__TILE;
+    return n_tiles > 0 ? (m + n_tiles - 1) / n_tiles : 1;
+}
+
+/* Bytes for m rows of k columns, k a multiple of 32. Tiles stand one behind the other, each a row of units. */
+static inline size_t weir__activations_bytes(int64_t m, int64_t k)
+{
+    int64_t rows = weir__tile_rows(m);
+    return (size_t)((m + rows - 1) / rows) * (size_t)(k / WEIR__UNIT) * sizeof(weir__activations);
+}
+
+typedef struct weir__gemm {
+    const char *name;
+
+    /* Rounds units [first, end) of x, [m][k] floats whose rows are `stride` floats apart; unit u is unit
+     * u % (k / 32) of row u / (k / 32). */
+    void (*quantize)(const float *x, size_t stride, int64_t m, int64_t k, weir__activations *out,
+                     int64_t first, int64_t end);
+
+    /* Columns 16 × first to 16 × end of out, [m][n] floats whose rows are `stride` apart. */
+    void (*multiply)(weir__panel_format format, const void *panels, const weir__activations *x, int64_t m,
+                     int64_t k, float *out, size_t stride, int64_t first, int64_t end);
+} weir__gemm;
+
+extern const weir__gemm weir__gemm_avx512;
+
+#endif

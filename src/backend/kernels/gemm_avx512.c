@@ -1,0 +1,316 @@
+/* gemm_avx512.c: for processors with AVX-512 VNNI.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A tile multiplies sixteen rows of weights with up to sixteen of activations. Its unit's weights stay in eight
+ * registers while the activations pass by, four rows at a time; the sums of the sixteen rows are kept in sixteen
+ * more. That is one vpdpbusd for 64 products, and for each 32 columns of a row one conversion and one or two
+ * multiplications with scales: 80 % of the peak at the most. */
+#include "backend/kernels/gemm.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Rows of activations at a time: enough independent sums to hide vpdpbusd's latency. */
+#define GROUP 4
+
+/* Bytes ahead to fetch where a unit is used long enough for it: eight units of Q8_0. */
+#define AHEAD 4352
+
+/* Activations that are passed over again and again for each panel; they should stay in the second-level cache. */
+#define PASS_BYTES (384 * 1024)
+
+/* ---- Activations ---- */
+
+INLINE float largest(__m512 low, __m512 high)
+{
+    return _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
+}
+
+INLINE __m128i to_bytes(__m512 x, float inverse)
+{
+    return _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(x, _mm512_set1_ps(inverse))));
+}
+
+INLINE int32_t sum_bytes(__m128i q)
+{
+    __m128i pair = _mm_sad_epu8(_mm_xor_si128(q, _mm_set1_epi8(-128)), _mm_setzero_si128());
+    return _mm_cvtsi128_si32(_mm_add_epi64(pair, _mm_unpackhi_epi64(pair, pair))) - 128 * 16;
+}
+
+static void quantize(const float *x, size_t stride, int64_t m, int64_t k, weir__activations *out,
+                     int64_t first, int64_t end)
+{
+    int64_t n_units = k / WEIR__UNIT, rows = weir__tile_rows(m);
+    for (int64_t u = first; u < end; u++) {
+        int64_t row = u / n_units, unit = u % n_units, r = row % rows;
+        const float *from = x + (size_t)row * stride + unit * WEIR__UNIT;
+        weir__activations *to = out + row / rows * n_units + unit;
+        __m512 low = _mm512_loadu_ps(from), high = _mm512_loadu_ps(from + 16);
+        float max = largest(low, high), inverse = max != 0.0f ? 127.0f / max : 0.0f;
+        __m128i first_half = to_bytes(low, inverse), second_half = to_bytes(high, inverse);
+        int32_t sum = sum_bytes(first_half), rest = sum_bytes(second_half);
+        float scale = _cvtsh_ss(_cvtss_sh(max / 127.0f, _MM_FROUND_TO_NEAREST_INT));
+        if (_mm512_cmp_ps_mask(low, high, _CMP_UNORD_Q) != 0) scale = __builtin_nanf("");
+        _mm_storeu_si128((__m128i *)&to->q[r][0], first_half);
+        _mm_storeu_si128((__m128i *)&to->q[r][16], second_half);
+        to->scale[r] = scale;
+        to->sum[r] = scale * (float)(sum + rest);
+        to->minus[r] = -(sum + rest);
+        to->minus_half[r] = -sum;
+    }
+}
+
+/* ---- Weights ---- */
+
+/* One unit of sixteen rows, unpacked. */
+typedef struct weights {
+    __m512i values[8];
+    __m512 scale;  /* of the unit, or of its first half */
+    __m512 scale2; /* of its second half, where halves have their own */
+    __m512 min;    /* what is added for each activation's sum */
+} weights;
+
+INLINE __m512 halves(const unsigned char *at)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)at));
+}
+
+INLINE __m512 bytes(const unsigned char *at)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)at)));
+}
+
+INLINE __m512 signed_bytes(const unsigned char *at)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)at)));
+}
+
+/* Half of two to the power of each of sixteen exponents; the least two are subnormal numbers. */
+INLINE __m512 half_exponents(const unsigned char *at)
+{
+    __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)at));
+    __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+    __mmask16 least = _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2));
+    bits = _mm512_mask_sllv_epi32(bits, least, _mm512_set1_epi32(0x00200000), e);
+    return _mm512_castsi512_ps(bits);
+}
+
+INLINE void add_plane(weights *w, const unsigned char *at, char bit)
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        __mmask64 mask;
+        memcpy(&mask, at + 8 * i, sizeof mask);
+        w->values[i] = _mm512_mask_add_epi8(w->values[i], mask, w->values[i], _mm512_set1_epi8(bit));
+    }
+}
+
+INLINE void look_up(weights *w, const uint8_t *table)
+{
+    __m512i t = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table));
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) w->values[i] = _mm512_shuffle_epi8(t, w->values[i]);
+}
+
+INLINE void unpack(const weir__panel_format format, const unsigned char *head, const unsigned char *unit,
+                   weights *w)
+{
+    const unsigned char *scales = unit + weir__panel_layouts[format].scales_at;
+    if (format == WEIR__PANEL_Q8_0) {
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++) w->values[i] = _mm512_loadu_si512(unit + 64 * i);
+    } else {
+        const __m512i low = _mm512_set1_epi8(15);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            __m512i both = _mm512_loadu_si512(unit + 64 * i);
+            w->values[i] = _mm512_and_si512(both, low);
+            w->values[i + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+        }
+    }
+    switch (format) {
+    case WEIR__PANEL_Q8_0: w->scale = halves(scales); break;
+    case WEIR__PANEL_Q4_0: w->scale = halves(scales); break;
+    case WEIR__PANEL_IQ4_NL:
+        look_up(w, weir__panel_iq4_nl);
+        w->scale = halves(scales);
+        break;
+    case WEIR__PANEL_MXFP4:
+        look_up(w, weir__panel_mxfp4);
+        w->scale = half_exponents(scales);
+        break;
+    case WEIR__PANEL_Q4_1:
+        w->scale = halves(scales);
+        w->min = halves(scales + 32);
+        break;
+    case WEIR__PANEL_Q5_0:
+        add_plane(w, unit + WEIR__PANEL_NIBBLES, 16);
+        w->scale = halves(scales);
+        break;
+    case WEIR__PANEL_Q5_1:
+        add_plane(w, unit + WEIR__PANEL_NIBBLES, 16);
+        w->scale = halves(scales);
+        w->min = halves(scales + 32);
+        break;
+    case WEIR__PANEL_Q4_K:
+        w->scale = _mm512_mul_ps(halves(head), bytes(scales));
+        w->min = _mm512_mul_ps(_mm512_sub_ps(_mm512_setzero_ps(), halves(head + 32)), bytes(scales + 16));
+        break;
+    case WEIR__PANEL_Q5_K:
+        add_plane(w, unit + WEIR__PANEL_NIBBLES, 16);
+        w->scale = _mm512_mul_ps(halves(head), bytes(scales));
+        w->min = _mm512_mul_ps(_mm512_sub_ps(_mm512_setzero_ps(), halves(head + 32)), bytes(scales + 16));
+        break;
+    case WEIR__PANEL_Q6_K:
+        add_plane(w, unit + WEIR__PANEL_NIBBLES, 16);
+        add_plane(w, unit + WEIR__PANEL_NIBBLES + WEIR__PANEL_PLANE, 32);
+        w->scale = _mm512_mul_ps(halves(head), signed_bytes(scales));
+        w->scale2 = _mm512_mul_ps(halves(head), signed_bytes(scales + 16));
+        break;
+    }
+}
+
+/* By how many bits an offset, a power of two, shifts the sum of the activations; -1: there is none. */
+INLINE int offset_bits(const weir__panel_format format)
+{
+    switch (format) {
+    case WEIR__PANEL_Q8_0:
+    case WEIR__PANEL_IQ4_NL:
+    case WEIR__PANEL_MXFP4: return 7;
+    case WEIR__PANEL_Q4_0: return 3;
+    case WEIR__PANEL_Q5_0: return 4;
+    case WEIR__PANEL_Q6_K: return 5;
+    default: return -1;
+    }
+}
+
+INLINE bool has_min(const weir__panel_format format)
+{
+    return format == WEIR__PANEL_Q4_1 || format == WEIR__PANEL_Q5_1 || format == WEIR__PANEL_Q4_K ||
+           format == WEIR__PANEL_Q5_K;
+}
+
+/* ---- One tile ---- */
+
+INLINE __m512i four(const int8_t *at)
+{
+    int32_t value;
+    memcpy(&value, at, sizeof value);
+    return _mm512_set1_epi32(value);
+}
+
+/* Adds what one unit gives for rows [at, at + n), n <= GROUP. */
+INLINE void multiply_group(const weir__panel_format format, const weights *w, const weir__activations *x,
+                           const int at, const int n, __m512 *sums)
+{
+    const int bits = offset_bits(format);
+    __m512i acc[GROUP], acc2[GROUP];
+#pragma GCC unroll 4
+    for (int j = 0; j < n; j++) {
+        int32_t minus = format == WEIR__PANEL_Q6_K ? x->minus_half[at + j] : x->minus[at + j];
+        acc[j] = bits < 0 ? _mm512_setzero_si512() : _mm512_set1_epi32(minus * (1 << (bits < 0 ? 0 : bits)));
+        if (format == WEIR__PANEL_Q6_K)
+            acc2[j] =
+                _mm512_set1_epi32((x->minus[at + j] - x->minus_half[at + j]) * (1 << (bits < 0 ? 0 : bits)));
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < n; j++) {
+            __m512i *to = format == WEIR__PANEL_Q6_K && i >= 4 ? &acc2[j] : &acc[j];
+            *to = _mm512_dpbusd_epi32(*to, w->values[i], four(&x->q[at + j][4 * i]));
+        }
+#pragma GCC unroll 4
+    for (int j = 0; j < n; j++) {
+        __m512 scale = _mm512_set1_ps(x->scale[at + j]), *sum = &sums[at + j];
+        *sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[j]), _mm512_mul_ps(w->scale, scale), *sum);
+        if (format == WEIR__PANEL_Q6_K)
+            *sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc2[j]), _mm512_mul_ps(w->scale2, scale), *sum);
+        if (has_min(format)) *sum = _mm512_fmadd_ps(w->min, _mm512_set1_ps(x->sum[at + j]), *sum);
+    }
+}
+
+INLINE void multiply_tile(const weir__panel_format format, const int rows, const unsigned char *panel,
+                          const weir__activations *x, int64_t n_blocks, float *out, size_t stride)
+{
+    const int head = weir__panel_layouts[format].head_bytes, size = weir__panel_layouts[format].unit_bytes;
+    const int n_units = weir__panel_layouts[format].columns / WEIR__UNIT;
+    __m512 sums[WEIR__TILE];
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) sums[r] = _mm512_setzero_ps();
+    for (int64_t b = 0; b < n_blocks; b++) {
+        const unsigned char *unit = panel + head;
+        for (int u = 0; u < n_units; u++, unit += size, x++) {
+            weights w;
+            if (rows >= 6)
+                for (int i = 0; i < size; i += 64) _mm_prefetch((const char *)unit + AHEAD + i, _MM_HINT_T0);
+            unpack(format, panel, unit, &w);
+#pragma GCC unroll 4
+            for (int at = 0; at < rows; at += GROUP)
+                multiply_group(format, &w, x, at, rows - at < GROUP ? rows - at : GROUP, sums);
+        }
+        panel = unit;
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) _mm512_storeu_ps(out + (size_t)r * stride, sums[r]);
+}
+
+/* ---- A kernel for each format and number of rows ---- */
+
+typedef void (*kernel)(const unsigned char *panel, const weir__activations *x, int64_t n_blocks, float *out,
+                       size_t stride);
+
+#define ROWS(X, format)                                                                                      \
+    X(format, 1)                                                                                             \
+    X(format, 2)                                                                                             \
+    X(format, 3)                                                                                             \
+    X(format, 4)                                                                                             \
+    X(format, 5)                                                                                             \
+    X(format, 6)                                                                                             \
+    X(format, 7)                                                                                             \
+    X(format, 8)                                                                                             \
+    X(format, 9)                                                                                             \
+    X(format, 10)                                                                                            \
+    X(format, 11)                                                                                            \
+    X(format, 12)                                                                                            \
+    X(format, 13)                                                                                            \
+    X(format, 14)                                                                                            \
+    X(format, 15)                                                                                            \
+    X(format, 16)
+
+#define DEFINE(format, rows)                                                                                 \
+    static void kernel_##format##_##rows(const unsigned char *panel, const weir__activations *x,             \
+                                         int64_t n_blocks, float *out, size_t stride)                        \
+    {                                                                                                        \
+        multiply_tile(WEIR__PANEL_##format, rows, panel, x, n_blocks, out, stride);                          \
+    }
+#define DEFINE_ALL(format) ROWS(DEFINE, format)
+WEIR__PANEL_FORMATS(DEFINE_ALL)
+
+#define LIST(format, rows) [rows] = kernel_##format##_##rows,
+#define LIST_ALL(format)   [WEIR__PANEL_##format] = {ROWS(LIST, format)},
+static const kernel kernels[WEIR__PANEL_N_FORMATS][WEIR__TILE + 1] = {WEIR__PANEL_FORMATS(LIST_ALL)};
+
+static void multiply(weir__panel_format format, const void *panels, const weir__activations *x, int64_t m,
+                     int64_t k, float *out, size_t stride, int64_t first, int64_t end)
+{
+    const weir__panel_layout *l = &weir__panel_layouts[format];
+    int64_t n_units = k / WEIR__UNIT, n_blocks = k / l->columns, rows = weir__tile_rows(m);
+    size_t panel_bytes = weir__panel_bytes(format, WEIR__PANEL_ROWS, k);
+    int64_t pass = PASS_BYTES / (n_units * (int64_t)sizeof *x) * rows;
+    if (pass < rows) pass = rows;
+    for (int64_t begin = 0; begin < m; begin += pass) {
+        int64_t stop = begin + pass < m ? begin + pass : m;
+        for (int64_t p = first; p < end; p++) {
+            const unsigned char *panel = (const unsigned char *)panels + (size_t)p * panel_bytes;
+            for (int64_t r = begin; r < stop; r += rows)
+                kernels[format][stop - r < rows ? stop - r : rows](
+                    panel, x + r / rows * n_units, n_blocks, out + (size_t)r * stride + p * WEIR__PANEL_ROWS,
+                    stride);
+        }
+    }
+}
+
+const weir__gemm weir__gemm_avx512 = {"avx512-vnni", quantize, multiply};

@@ -1,0 +1,74 @@
+/* panel.h: a matrix of quantized weights in the order in which the kernels read it.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Sixteen rows stand side by side as a panel, which is cut into units of 32 columns. A unit holds vectors of 64
+ * bytes: four columns of one row are neighbours and the sixteen rows follow each other, which is what vpdpbusd
+ * multiplies with four activations that all lanes share. Formats of four to six bits keep two columns, 16 apart,
+ * in one byte, and their fifth and sixth bits in planes of one bit for each byte of the unpacked unit. Values and
+ * scales are the file's own; none is rounded anew. */
+#ifndef WEIR_BACKEND_KERNELS_PANEL_H
+#define WEIR_BACKEND_KERNELS_PANEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEIR__PANEL_ROWS 16
+#define WEIR__UNIT       32 /* columns; also those that share an activation's scale */
+
+/* In the order of the kernels' tables. */
+#define WEIR__PANEL_FORMATS(X)                                                                               \
+    X(Q8_0)                                                                                                  \
+    X(Q4_0)                                                                                                  \
+    X(Q4_1)                                                                                                  \
+    X(Q5_0)                                                                                                  \
+    X(Q5_1)                                                                                                  \
+    X(IQ4_NL)                                                                                                \
+    X(MXFP4)                                                                                                 \
+    X(Q4_K)                                                                                                  \
+    X(Q5_K)                                                                                                  \
+    X(Q6_K)
+#define WEIR__PANEL_N_FORMATS 10
+
+typedef enum weir__panel_format {
+#define X(name) WEIR__PANEL_##name,
+    WEIR__PANEL_FORMATS(X)
+#undef X
+} weir__panel_format;
+
+/* Bytes of a unit of 16 rows: all low four bits, one bit of each value, a half-precision number for each row. */
+#define WEIR__PANEL_NIBBLES (WEIR__PANEL_ROWS * WEIR__UNIT / 2)
+#define WEIR__PANEL_PLANE   (WEIR__PANEL_ROWS * WEIR__UNIT / 8)
+#define WEIR__PANEL_HALVES  (WEIR__PANEL_ROWS * 2)
+
+/* Scales of 16 rows are neighbours. */
+typedef struct weir__panel_layout {
+    const char *name;
+    int32_t columns;     /* of a block in the file: 32 or 256 */
+    int32_t block_bytes; /* in the file, one row */
+    int32_t head_bytes;  /* of 16 rows' blocks: scales that all their units share */
+    int32_t scales_at;   /* in a unit, after its values */
+    int32_t unit_bytes;
+} weir__panel_layout;
+
+/* Here, so that the kernels see constants. */
+static const weir__panel_layout weir__panel_layouts[WEIR__PANEL_N_FORMATS] = {
+    {"q8_0", 32, 34, 0, 512, 512 + 32},    {"q4_0", 32, 18, 0, 256, 256 + 32},
+    {"q4_1", 32, 20, 0, 256, 256 + 64},    {"q5_0", 32, 22, 0, 320, 320 + 32},
+    {"q5_1", 32, 24, 0, 320, 320 + 64},    {"iq4_nl", 32, 18, 0, 256, 256 + 32},
+    {"mxfp4", 32, 17, 0, 256, 256 + 16},   {"q4_K", 256, 144, 64, 256, 256 + 32},
+    {"q5_K", 256, 176, 64, 320, 320 + 32}, {"q6_K", 256, 210, 32, 384, 384 + 32},
+};
+
+/* Bytes of rows × columns weights as panels. rows must be a multiple of 16, columns of the block's. */
+size_t weir__panel_bytes(weir__panel_format format, int64_t rows, int64_t columns);
+
+/* Packs panels [first, end) of a matrix. rows: the file's bytes of the whole matrix, row after row; panels: where
+ * all of them go. Ranges may be packed on several threads at once. */
+void weir__panel_pack(weir__panel_format format, int64_t columns, const void *rows, void *panels,
+                      int64_t first, int64_t end);
+
+/* The values of IQ4_NL's and MXFP4's codes, plus 128. */
+extern const uint8_t weir__panel_iq4_nl[16], weir__panel_mxfp4[16];
+
+#endif
