@@ -29,6 +29,14 @@ static void print_model(cli_text *text, const char *path, const weir_model_info 
     cli_text_puts(text, " parameters, ");
     cli_text_add_bytes(text, info->n_bytes);
     cli_text_puts(text, "\n");
+    line(text, "kernels");
+    if (info->kernels[0] != '\0') {
+        cli_text_printf(text, "weir's own (%s) for ", info->kernels);
+        cli_text_add_bytes(text, info->n_bytes_kernels);
+        cli_text_puts(text, " of it\n");
+    } else {
+        cli_text_puts(text, "the backend's own\n");
+    }
     line(text, "context");
     cli_text_add_count(text, (uint64_t)info->n_ctx_train);
     cli_text_puts(text, " tokens in training");
@@ -101,14 +109,15 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model_
 {
     json_t *model = json_pack(
         "{s:o, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:b, s:b, "
-        "s:b, s:b}",
+        "s:b, s:b, s:s, s:I}",
         "path", cli_figures_string(path), "description", info->description, "architecture",
         info->architecture, "backend", info->backend, "n_params", (json_int_t)info->n_params, "n_bytes",
         (json_int_t)info->n_bytes, "n_vocab", info->n_vocab, "n_ctx_train", info->n_ctx_train, "n_embd",
         info->n_embd, "n_layer", info->n_layer, "n_head", info->n_head, "n_head_kv", info->n_head_kv, "n_swa",
         info->n_swa, "chat_template", info->chat_template != NULL, "token_bos", info->token_bos, "token_eos",
         info->token_eos, "token_eot", info->token_eot, "add_bos", info->add_bos, "has_decoder",
-        info->has_decoder, "is_recurrent", info->is_recurrent, "is_hybrid", info->is_hybrid);
+        info->has_decoder, "is_recurrent", info->is_recurrent, "is_hybrid", info->is_hybrid, "kernels",
+        info->kernels, "n_bytes_kernels", (json_int_t)info->n_bytes_kernels);
     json_t *engine = NULL;
     if (stats != NULL)
         engine = json_pack("{s:i, s:i, s:i, s:I, s:i, s:s, s:s, s:s}", "n_slots", stats->n_slots, "n_ctx",

@@ -181,6 +181,8 @@ typedef struct weir_model_info {
     bool has_decoder;
     bool is_recurrent; /* its memory cannot be cut at any position */
     bool is_hybrid;
+    const char *kernels; /* weir's own that multiply and attend, e.g. "avx512-vnni"; "" = the backend's */
+    uint64_t n_bytes_kernels; /* of the tensors that they multiply; the backend multiplies the others */
 } weir_model_info;
 
 /* Fills the first info->size bytes. Strings are valid while the model is held. */

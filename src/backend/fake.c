@@ -330,6 +330,7 @@ static void fake_model_describe(const weir__bmodel *model, weir_model_info *info
         .token_nl = '\n',
         .add_bos = true,
         .has_decoder = true,
+        .kernels = "",
         .is_recurrent = model->options.recurrent != 0,
     };
 }

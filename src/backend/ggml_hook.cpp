@@ -24,6 +24,7 @@
 extern "C" {
 #include "backend/kernels/kernels.h"
 #include "base/cpu.h"
+#include "base/log.h"
 #include "base/thread.h"
 }
 
@@ -268,7 +269,9 @@ void *pack(void *user)
     return nullptr;
 }
 
+/* Of the load on this thread. */
 thread_local bool mapped = false;
+thread_local uint64_t n_packed = 0;
 
 /* The whole pages of a file's mapping: they can be read again. */
 void give_back(const void *data, size_t size)
@@ -293,6 +296,7 @@ void set_tensor(ggml_backend_buffer_t, ggml_tensor *tensor, const void *data, si
         n_started++;
     for (int i = n_started; i < n; i++) pack(&all[i]);
     for (int i = 0; i < n_started; i++) pthread_join(all[i].thread, nullptr);
+    n_packed += size;
     if (mapped) give_back(data, size);
 }
 
@@ -343,17 +347,31 @@ ggml_backend_buffer_type_t buffer_type()
 
 } // namespace
 
-void weir__hook_mapped(bool yes)
+void weir__hook_begin(bool is_mapped)
 {
-    mapped = yes;
+    mapped = is_mapped;
+    n_packed = 0;
+}
+
+uint64_t weir__hook_end(void)
+{
+    mapped = false;
+    return n_packed;
+}
+
+const char *weir__hook_kernels(void)
+{
+    return gemm != nullptr ? gemm->name : "";
 }
 
 void weir__hook_install(void)
 {
     const char *wanted = std::getenv("WEIR_KERNELS");
-    if (wanted != nullptr && std::strcmp(wanted, "off") == 0) return;
-    gemm = weir__kernels_gemm(0);
-    attention = weir__kernels_attention(0);
+    bool off = wanted != nullptr && std::strcmp(wanted, "off") == 0;
+    if (wanted != nullptr && !off && *wanted != '\0' && std::strcmp(wanted, "auto") != 0)
+        weir__log(WEIR_LOG_WARN, "WEIR_KERNELS is %.20s; allowed: auto, off. It counts as auto", wanted);
+    gemm = off ? nullptr : weir__kernels_gemm(0);
+    attention = off ? nullptr : weir__kernels_attention(0);
     if (gemm == nullptr) return;
     std::vector<ggml_backend_buffer_type_t> &types = ggml_backend_cpu_get_extra_buffer_types();
     types.insert(types.begin(), buffer_type());

@@ -4,6 +4,7 @@
 #define WEIR_BACKEND_GGML_HOOK_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -13,9 +14,13 @@ extern "C" {
  * this processor, or with WEIR_KERNELS=off in the environment, it does nothing. */
 void weir__hook_install(void);
 
-/* Whether the models that this thread loads are mapped files: their weights' pages are then given back once they
- * are packed. */
-void weir__hook_mapped(bool mapped);
+/* Around a load on this thread. mapped: the model is a mapped file, and its weights' pages are given back once they
+ * are packed. What the load packed, in bytes of the file. */
+void weir__hook_begin(bool mapped);
+uint64_t weir__hook_end(void);
+
+/* The kernels in use, "" = none. Static. */
+const char *weir__hook_kernels(void);
 
 #ifdef __cplusplus
 }

@@ -112,6 +112,7 @@ static void fill_info(weir__bmodel *m)
     info->has_decoder = !m->encoder_only;
     info->is_recurrent = llama_model_is_recurrent(model);
     info->is_hybrid = llama_model_is_hybrid(model);
+    info->kernels = info->n_bytes_kernels > 0 ? weir__hook_kernels() : "";
 }
 
 /* Makes the lists that samplers need. */
@@ -192,9 +193,9 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
     p.vocab_only = params->vocab_only;
     p.progress_callback = on_progress;
     p.progress_callback_user_data = &watch;
-    weir__hook_mapped(p.load_mode == LLAMA_LOAD_MODE_MMAP);
+    weir__hook_begin(p.load_mode == LLAMA_LOAD_MODE_MMAP);
     status = weir__shim_model_load(path, p, &m->model, error);
-    weir__hook_mapped(false);
+    m->info.n_bytes_kernels = weir__hook_end();
     if (status != WEIR_OK && watch.aborted)
         status = weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the load");
     if (status != WEIR_OK) goto out;
