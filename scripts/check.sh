@@ -7,7 +7,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$weir_root"
 
-all_steps='gcc clang format lint exports asan tsan fuzz'
+all_steps='gcc clang format lint exports asan tsan tsan-llama fuzz'
 fuzz_seconds=${FUZZ_SECONDS:-60}
 logs=build/check
 mkdir -p $logs
@@ -26,7 +26,7 @@ step() { # step NAME COMMAND...
         say "FAILED: $name ($((SECONDS - started)) s)"
     fi
 }
-# The product's own C, one process for each file; what .clang-tidy asks for is an error. Findings with the way that
+# The product's own C and C++, one process for each file; what .clang-tidy asks for is an error. Findings with the way that
 # leads to them are in the log, one line each at its end.
 lint_file() { clang-tidy -p build/clang-werror --quiet "$1" 2>/dev/null; }
 export -f lint_file
@@ -37,7 +37,7 @@ check_lint() {
 import json, os
 for e in json.load(open("build/clang-werror/compile_commands.json")):
     f = os.path.relpath(e["file"])
-    if f.split("/")[0] in ("src", "cli", "server") and f.endswith(".c") and not f.endswith("_test.c"): print(f)' |
+    if f.split("/")[0] in ("src", "cli", "server") and f.endswith((".c", ".cpp")) and not f.endswith("_test.c"): print(f)' |
         sort -u | xargs -P "$(job_count)" -I {} bash -c 'lint_file {}' >$logs/lint.findings || status=$?
     cat $logs/lint.findings
     echo "findings:"
@@ -100,6 +100,10 @@ for name in ${*:-$all_steps}; do
         step "tests under ASan and UBSan" check_sanitized asan
         ;;
     tsan) step "threaded tests under TSan" check_sanitized tsan -L threads ;;
+    tsan-llama)
+        scripts/model.sh >/dev/null
+        step "the engine on the real model under TSan" check_sanitized tsan-llama -R '^engine_model_test$'
+        ;;
     fuzz) check_fuzz ;;
     *) die "no step $name; there are: $all_steps" ;;
     esac

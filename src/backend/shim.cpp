@@ -284,7 +284,7 @@ struct chain_builder {
     {
         std::unique_ptr<llama_sampler, sampler_deleter> owned(sampler);
         llama_sampler_chain_add(chain.get(), sampler);
-        owned.release();
+        static_cast<void>(owned.release());
     }
 };
 
