@@ -37,6 +37,7 @@ typedef struct job {
     size_t n;
     int32_t alone[N_ANSWER];
     size_t n_alone;
+    bool ran; /* alone */
 } job;
 
 static weir_model *model;
@@ -80,7 +81,7 @@ static void make_jobs(dice *d)
         j->n = (size_t)dice_in(d, 1, dice_one_in(d, 3) ? (int32_t)most : 60);
         j->tokens = malloc(j->n * sizeof *j->tokens);
         memcpy(j->tokens, all + dice_in(d, 0, (int32_t)(n_all - j->n)), j->n * sizeof *j->tokens);
-        j->n_alone = 0;
+        j->ran = false;
     }
 }
 
@@ -104,7 +105,7 @@ static void run(const weir_engine_params *params, job *const *some, size_t n, in
     for (size_t i = 0; i < n; i++) {
         assert_int_not_equal(results[i].reason, WEIR_REASON_ERROR);
         lengths[i] = results[i].n_tokens;
-        memcpy(answers[i], results[i].tokens, lengths[i] * sizeof(int32_t));
+        if (lengths[i] > 0) memcpy(answers[i], results[i].tokens, lengths[i] * sizeof(int32_t));
         weir_result_fini(&results[i]);
     }
     weir_engine_destroy(engine);
@@ -116,7 +117,8 @@ static void run_alone(job *j)
     params.n_slots = 1;
     params.n_ctx = 1024;
     params.n_threads = 1;
-    if (j->n_alone == 0) run(&params, &j, 1, &j->alone, &j->n_alone);
+    if (!j->ran) run(&params, &j, 1, &j->alone, &j->n_alone);
+    j->ran = true;
 }
 
 static void company(dice *d)

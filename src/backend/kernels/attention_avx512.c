@@ -9,8 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
-#define ROWS   WEIR__ATTENTION_ROWS
+#include "backend/kernels/inline.h"
+
+#define ROWS WEIR__ATTENTION_ROWS
 
 /* Cells of a block: its keys as floats, of heads of 64, fit into half of the first-level cache. */
 #define BLOCK 64

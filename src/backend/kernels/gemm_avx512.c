@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#include "backend/kernels/inline.h"
 
 /* Rows of activations at a time: enough independent sums to hide vpdpbusd's latency. */
 #define GROUP 4
