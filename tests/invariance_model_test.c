@@ -135,8 +135,7 @@ static void company(dice *d)
     params.n_batch = params.n_slots + dice_in(d, 0, 600);
     params.n_ubatch = dice_one_in(d, 2) ? 512 : dice_in(d, 32, 200);
     params.n_threads = dice_in(d, 1, 2); /* more than processors wait for each other without end */
-    params.layout =
-        WEIR_LAYOUT_PER_SLOT; /* a pool that reuses holes changes the order of a sequence's cells */
+    params.layout = dice_one_in(d, 2) ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
     for (size_t i = 0; i < n; i++) some[i] = &jobs[dice_in(d, 0, N_REQUESTS - 1)];
     for (size_t i = 0; i < n; i++) run_alone(some[i]);
     run(&params, some, n, answers, lengths);

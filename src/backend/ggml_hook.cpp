@@ -13,12 +13,20 @@
 #include <ggml-cpu.h>
 #include <traits.h>
 
+/* Not public: where a sequence's tokens lie. */
+#include <../src/llama-context.h>
+#include <../src/llama-kv-cache-iswa.h>
+#include <../src/llama-kv-cache.h>
+
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
 #include <vector>
 
 extern "C" {
@@ -114,6 +122,40 @@ struct product : ggml::cpu::tensor_traits {
 
 product the_product;
 
+/* ---- Where tokens lie ---- */
+
+/* The cells of a memory by the tensor that holds a layer's keys. In a pool that several sequences share, a token
+ * can lie in a cell before that of the token before it; sums must run in the order of the tokens all the same. */
+std::shared_mutex memories_lock;
+std::unordered_map<const ggml_tensor *, const llama_kv_cells *> memories; /* under memories_lock */
+
+const llama_kv_cells *cells_of(const ggml_tensor *k)
+{
+    const ggml_tensor *storage = k->view_src != nullptr ? k->view_src : k;
+    std::shared_lock<std::shared_mutex> lock(memories_lock);
+    auto found = memories.find(storage);
+    return found != memories.end() ? found->second : nullptr;
+}
+
+/* Puts a list of n cells, which has room for twice as many, into the order of their tokens. */
+void put_in_order(const llama_kv_cells &memory, int32_t *cells, int32_t n)
+{
+    llama_pos least = INT32_MAX, most = -1, before = -1;
+    bool ascending = true;
+    for (int32_t i = 0; i < n; i++) {
+        llama_pos pos = memory.pos_get(static_cast<uint32_t>(cells[i]));
+        ascending = ascending && pos > before;
+        before = pos;
+        least = std::min(least, pos);
+        most = std::max(most, pos);
+    }
+    if (ascending || most - least + 1 != n) return;
+    int32_t *unordered = cells + n;
+    std::copy(cells, cells + n, unordered);
+    for (int32_t i = 0; i < n; i++)
+        cells[memory.pos_get(static_cast<uint32_t>(unordered[i])) - least] = unordered[i];
+}
+
 /* ---- Attention ---- */
 
 /* The operation's parameters, in the order in which ggml keeps them. */
@@ -129,11 +171,16 @@ int64_t heads_at_once(int64_t n_shared)
     return n;
 }
 
+/* Room for a list of cells, and for as many beside it. */
+size_t list_length(const ggml_tensor *op)
+{
+    return 2 * static_cast<size_t>(op->src[1]->ne[1]) + 31;
+}
+
 /* Room for the lists of cells of one call's queries. */
 size_t lists_bytes(const ggml_tensor *op)
 {
-    size_t list = static_cast<size_t>(op->src[1]->ne[1]) + 31;
-    return WEIR__ATTENTION_ROWS * list * sizeof(int32_t);
+    return WEIR__ATTENTION_ROWS * list_length(op) * sizeof(int32_t);
 }
 
 struct attention_op : ggml::cpu::tensor_traits {
@@ -203,7 +250,8 @@ struct attention_op : ggml::cpu::tensor_traits {
         task.scale = params.scale;
 
         int32_t n_cells[WEIR__ATTENTION_ROWS], begin = 0;
-        size_t list = static_cast<size_t>(k->ne[1]) + 31;
+        size_t list = list_length(op);
+        const llama_kv_cells *memory = k->ne[3] == 1 ? cells_of(k) : nullptr;
         for (int32_t i = 0; i <= n; i++) {
             int32_t *cells = lists + static_cast<size_t>(i) * list;
             bool joins = false;
@@ -213,6 +261,7 @@ struct attention_op : ggml::cpu::tensor_traits {
                 bool plain;
                 n_cells[i] = attention->visible(reinterpret_cast<const uint16_t *>(row),
                                                 static_cast<int32_t>(k->ne[1]), cells, &plain);
+                if (memory != nullptr) put_in_order(*memory, cells, n_cells[i]);
                 task.masks[i] = plain ? nullptr : reinterpret_cast<const uint16_t *>(row);
                 joins = i > begin && n_cells[i] >= n_cells[i - 1] &&
                         std::memcmp(cells, cells - list,
@@ -357,6 +406,42 @@ uint64_t weir__hook_end(void)
 {
     mapped = false;
     return n_packed;
+}
+
+static void enter(const llama_kv_cache *cache, bool here)
+{
+    if (cache == nullptr || attention == nullptr) return;
+    std::unique_lock<std::shared_mutex> lock(memories_lock);
+    for (uint32_t layer : cache->get_layer_ids()) {
+        const ggml_tensor *keys = cache->get_k_storage(static_cast<int32_t>(layer));
+        if (here && cache->get_n_stream() == 1) /* a pool */
+            memories[keys] = &cache->get_cells(0);
+        else
+            memories.erase(keys);
+    }
+}
+
+static void enter_all(llama_context *context, bool here)
+{
+    llama_memory_i *memory = context->get_memory();
+    auto *windowed = dynamic_cast<llama_kv_cache_iswa *>(memory);
+    enter(dynamic_cast<llama_kv_cache *>(memory), here);
+    if (windowed == nullptr) return;
+    enter(windowed->get_base(), here);
+    enter(windowed->get_swa(), here);
+}
+
+void weir__hook_attach(llama_context *context)
+{
+    try {
+        enter_all(context, true);
+    } catch (...) { /* no memory: sums run in the order of the cells */
+    }
+}
+
+void weir__hook_detach(llama_context *context)
+{
+    enter_all(context, false);
 }
 
 const char *weir__hook_kernels(void)

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct llama_context;
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -18,6 +20,10 @@ void weir__hook_install(void);
  * are packed. What the load packed, in bytes of the file. */
 void weir__hook_begin(bool mapped);
 uint64_t weir__hook_end(void);
+
+/* Tells the kernels which token each cell of a context's memory holds, while the context lives. */
+void weir__hook_attach(struct llama_context *context);
+void weir__hook_detach(struct llama_context *context);
 
 /* The kernels in use, "" = none. Static. */
 const char *weir__hook_kernels(void);

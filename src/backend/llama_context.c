@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "backend/ggml_hook.h"
 #include "backend/llama_internal.h"
 #include "base/cpu.h"
 #include "base/error.h"
@@ -83,6 +84,7 @@ static bool asks_abort(void *user)
 void weir__llama_context_free(weir__bcontext *c)
 {
     if (c == NULL) return;
+    if (c->context != NULL) weir__hook_detach(c->context);
     if (c->context != NULL) llama_free(c->context);
     if (c->pool_batch != NULL) ggml_threadpool_free(c->pool_batch);
     if (c->pool != NULL) ggml_threadpool_free(c->pool);
@@ -190,6 +192,7 @@ static weir_status start_pools(weir__bcontext *c, const weir_context_params *par
         return weir__error_set(error, WEIR_NO_MEMORY, "n_threads", "%d threads cannot be started; take fewer",
                                more);
     llama_attach_threadpool(c->context, c->pool, c->pool_batch);
+    weir__hook_attach(c->context);
     return WEIR_OK;
 }
 
