@@ -65,6 +65,7 @@ def machine():
 
 def main():
     rounds = int(sys.argv[1])
+    os.environ["WEIR_KERNELS"] = "off"  # the engine is measured, on the same kernels as what stands beside it
     weir, model, tools = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "LLAMA_TOOLS"))
     threads = str(os.cpu_count())
     print(f"one stream beside the plain loop, {PAIRS} pairs", file=sys.stderr, flush=True)
@@ -102,7 +103,7 @@ def main():
              machine() + f"; {threads} threads, {pathlib.Path(model).name}, prompts of {PROMPT} and answers of {ANSWER} tokens, greedy, "
              "a lane for each sequence.", "",
              "Speeds are medians over the rounds in tok/s, ratios medians of the ratios within a round (least to most). The plain loop "
-             "and llama-batched-bench have the same pin, flags and batch shapes; llama-batched-bench does not sample.", "",
+             "and llama-batched-bench have the same pin, flags, kernels (ggml's) and batch shapes; llama-batched-bench does not sample.", "",
              "| streams | weir prefill | / plain | / batched-bench | weir decode | / plain | / batched-bench | ITL p50 | ITL p99 |",
              "|---|---|---|---|---|---|---|---|---|"]
 

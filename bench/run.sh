@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# run.sh [ROUNDS]: measures the engine and writes bench/results/engine.md and engine.csv. Called by `make bench`, which sets
-# WEIR_BIN, WEIR_MODEL and LLAMA_TOOLS.
+# run.sh [ROUNDS [engine|kernels...]]: measures and writes bench/results/. Called by `make bench`, which sets WEIR_BIN,
+# WEIR_MODEL, WEIR_BENCH_DIR and LLAMA_TOOLS.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 cd "$(dirname "$0")/.."
-exec python3 bench/engine.py "${1:-3}"
+rounds=${1:-3}
+shift || true
+for what in ${*:-engine kernels}; do python3 "bench/$what.py" "$rounds"; done

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""weir's CPU kernels beside ggml's, format by format, in the same engine.
+
+usage: kernels.py ROUNDS
+
+Each round runs `weir bench engine` on each format with the kernels and without (WEIR_KERNELS=off), one at once after the other and
+each first in turn; a ratio is taken within such a pair, and the median over the rounds is what counts. Beside it stand the best
+speeds of each, which a busy machine disturbs least. Writes bench/results/kernels.md and kernels.csv. Needs WEIR_BIN, WEIR_MODEL
+and WEIR_BENCH_DIR in the environment; `make bench` sets them."""
+import csv
+import datetime
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from engine import machine, run
+
+FORMATS = ["q8_0", "q4_0", "q4_1", "q5_0", "q4_k_m", "q6_k"]
+STREAMS = [1, 8, 32]
+PROMPT, ANSWER = 128, 32
+RESULTS = pathlib.Path("bench/results")
+
+
+def speeds(weir, model, threads, kernels):
+    os.environ["WEIR_KERNELS"] = kernels
+    out = run([weir, "bench", "engine", "-m", model, "-t", threads, "--streams", ",".join(map(str, STREAMS)), "-p", str(PROMPT), "-n",
+               str(ANSWER), "--repeat", "1", "--layout", "per_slot", "--no-plain", "--json", "-q"])
+    return {row["streams"]: row["weir"] for row in json.loads(out)["rows"]}
+
+
+def main():
+    rounds = int(sys.argv[1])
+    weir, model, programs = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "WEIR_BENCH_DIR"))
+    threads = str(os.cpu_count())
+    samples = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in FORMATS:
+            path = f"{folder}/{name}.gguf"
+            subprocess.run([f"{programs}/requantize", model, path, name], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for i in range(rounds):
+            print(f"round {i + 1} of {rounds}", file=sys.stderr, flush=True)
+            for name in FORMATS:
+                pair = {}
+                for kernels in ("off", "auto") if i % 2 == 0 else ("auto", "off"):
+                    pair[kernels] = speeds(weir, f"{folder}/{name}.gguf", threads, kernels)
+                for n in STREAMS:
+                    samples.append({"round": i + 1, "format": name, "streams": n,
+                                    **{f"{side}_{what}": round(pair[kernels][n][f"{what}_per_second"], 2)
+                                       for side, kernels in (("ggml", "off"), ("weir", "auto")) for what in ("prefill", "decode")}})
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    with open(RESULTS / "kernels.csv", "w", newline="") as f:
+        table = csv.DictWriter(f, samples[0].keys(), lineterminator="\n")
+        table.writeheader()
+        table.writerows(samples)
+
+    def cell(name, n, what):
+        rows = [s for s in samples if s["format"] == name and s["streams"] == n]
+        ratio = statistics.median(s[f"weir_{what}"] / s[f"ggml_{what}"] for s in rows)
+        return f"{max(s[f'ggml_{what}'] for s in rows):.0f} → {max(s[f'weir_{what}'] for s in rows):.0f} | {ratio:.2f}"
+
+    lines = ["# CPU kernels", "",
+             f"`make bench` (kernels, {rounds} rounds), {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
+             machine() + f"; {threads} threads, SmolLM2-135M-Instruct requantized from its Q4_1 file (bench/requantize.c), prompts of "
+             f"{PROMPT} and answers of {ANSWER} tokens, a lane for each sequence. ggml: the same engine with WEIR_KERNELS=off, that is the pin "
+             "with its AVX-512 code and its own repacked formats, without OpenMP.", "",
+             "Speeds are the best of all rounds in tok/s, ggml's → weir's; ratios are medians of the pairs'.", "",
+             "| format | streams | prefill | ratio | decode | ratio |", "|---|---|---|---|---|---|"]
+    for name in FORMATS:
+        for n in STREAMS:
+            lines.append(f"| {name} | {n} | {cell(name, n, 'prefill')} | {cell(name, n, 'decode')} |")
+    (RESULTS / "kernels.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
