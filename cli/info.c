@@ -33,7 +33,7 @@ static void print_model(cli_text *text, const char *path, const weir_model_info 
     if (info->kernels[0] != '\0') {
         cli_text_printf(text, "weir's own (%s) for ", info->kernels);
         cli_text_add_bytes(text, info->n_bytes_kernels);
-        cli_text_puts(text, " of it\n");
+        cli_text_puts(text, " of it, and for attention\n");
     } else {
         cli_text_puts(text, "the backend's own\n");
     }

@@ -32,8 +32,8 @@
 extern "C" {
 #include "backend/kernels/kernels.h"
 #include "base/cpu.h"
+#include "base/crew.h"
 #include "base/log.h"
-#include "base/thread.h"
 }
 
 namespace
@@ -79,6 +79,18 @@ constexpr int64_t rounded_alone = 4;
 /* Parts of a product for each thread, so that one that was held up does not hold up the others. */
 constexpr int64_t parts = 6;
 
+/* Rounds units [first, end) of x, whose matrices of ne[1] rows may lie apart. */
+void round_units(const ggml_tensor *x, weir__activations *out, int64_t first, int64_t end)
+{
+    int64_t k = x->ne[0], m = ggml_nrows(x), each = x->ne[1] * (k / WEIR__UNIT);
+    for (int64_t i = first / each; i * each < end; i++) {
+        const char *rows =
+            static_cast<const char *>(x->data) + i % x->ne[2] * x->nb[2] + i / x->ne[2] * x->nb[3];
+        gemm->quantize(reinterpret_cast<const float *>(rows), x->nb[1] / sizeof(float), i * x->ne[1], m, k,
+                       out, std::max(first, i * each), std::min(end, (i + 1) * each));
+    }
+}
+
 struct product : ggml::cpu::tensor_traits {
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
     {
@@ -99,18 +111,17 @@ struct product : ggml::cpu::tensor_traits {
         int64_t i = params->ith, n = params->nth, units = m * (k / WEIR__UNIT);
         auto *scratch = reinterpret_cast<weir__activations *>(
             (reinterpret_cast<uintptr_t>(params->wdata) + 63) & ~static_cast<uintptr_t>(63));
-        const float *from = static_cast<const float *>(x->data);
         float *to = static_cast<float *>(op->data);
-        size_t stride_x = x->nb[1] / sizeof(float), stride = op->nb[1] / sizeof(float);
+        size_t stride = op->nb[1] / sizeof(float);
         if (m <= rounded_alone) {
             scratch += static_cast<size_t>(i) * weir__activations_bytes(m, k) / sizeof *scratch;
-            gemm->quantize(from, stride_x, m, k, scratch, 0, units);
+            round_units(x, scratch, 0, units);
             gemm->multiply(format, weights->data, scratch, m, k, to, stride, n_panels * i / n,
                            n_panels * (i + 1) / n);
             return true;
         }
         if (i == 0) ggml_threadpool_chunk_set(params->threadpool, 0);
-        gemm->quantize(from, stride_x, m, k, scratch, units * i / n, units * (i + 1) / n);
+        round_units(x, scratch, units * i / n, units * (i + 1) / n);
         ggml_barrier(params->threadpool);
         int64_t each = std::max<int64_t>(n_panels / (n * parts), 1), part;
         while ((part = ggml_threadpool_chunk_add(params->threadpool, 1)) * each < n_panels)
@@ -137,7 +148,8 @@ const llama_kv_cells *cells_of(const ggml_tensor *k)
     return found != memories.end() ? found->second : nullptr;
 }
 
-/* Puts a list of n cells, which has room for twice as many, into the order of their tokens. */
+/* Puts a list of n cells, which has room for twice as many, into the order of their tokens. Where positions have
+ * gaps or repeat themselves, it stays as it is. */
 void put_in_order(const llama_kv_cells &memory, int32_t *cells, int32_t n)
 {
     llama_pos least = INT32_MAX, most = -1, before = -1;
@@ -152,8 +164,10 @@ void put_in_order(const llama_kv_cells &memory, int32_t *cells, int32_t n)
     if (ascending || most - least + 1 != n) return;
     int32_t *unordered = cells + n;
     std::copy(cells, cells + n, unordered);
+    std::fill(cells, cells + n, -1);
     for (int32_t i = 0; i < n; i++)
         cells[memory.pos_get(static_cast<uint32_t>(unordered[i])) - least] = unordered[i];
+    if (std::find(cells, cells + n, -1) != cells + n) std::copy(unordered, unordered + n, cells);
 }
 
 /* ---- Attention ---- */
@@ -210,73 +224,84 @@ struct attention_op : ggml::cpu::tensor_traits {
     {
         if (!takes(op)) return false;
         const ggml_tensor *q = op->src[0], *k = op->src[1];
-        int64_t n_shared = q->ne[2] / k->ne[2], n_heads = heads_at_once(n_shared),
-                n_parts = n_shared / n_heads;
+        int64_t n_shared = q->ne[2] / k->ne[2], n_heads = heads_at_once(n_shared);
         int64_t most = WEIR__ATTENTION_ROWS / n_heads, n_groups = (q->ne[1] + most - 1) / most;
-        int64_t n_items = n_groups * q->ne[3] * k->ne[2];
-        char *scratch =
-            static_cast<char *>(params->wdata) + static_cast<size_t>(params->ith) * lists_bytes(op);
-        for (int64_t i = params->ith; i < n_items; i += params->nth) {
+        const llama_kv_cells *memory = k->ne[3] == 1 ? cells_of(k) : nullptr;
+        queries some = {};
+        some.lists = reinterpret_cast<int32_t *>(static_cast<char *>(params->wdata) +
+                                                 static_cast<size_t>(params->ith) * lists_bytes(op));
+        /* Heads follow each other for the same queries, which are then looked at once by each thread. */
+        for (int64_t i = params->ith; i < n_groups * q->ne[3] * k->ne[2]; i += params->nth) {
             int64_t head = i % k->ne[2], stream = i / k->ne[2] % q->ne[3],
                     first = i / k->ne[2] / q->ne[3] * most;
-            for (int64_t part = 0; part < n_parts; part++)
-                group(op, stream, head, part * n_heads, n_heads, first, std::min(most, q->ne[1] - first),
-                      reinterpret_cast<int32_t *>(scratch));
+            if (some.n == 0 || some.stream != stream || some.first != first)
+                look_at(op, memory, stream, first, std::min(most, q->ne[1] - first), some);
+            for (int64_t part = 0; part < n_shared; part += n_heads)
+                attend(op, some, head, head * n_shared + part, n_heads);
         }
         return true;
     }
 
-    /* Queries [first, first + n) for n_heads of the heads that share one head of keys: together as long as
-     * each sees the beginning of what the one after it sees, as those of one sequence do. */
-    static void group(ggml_tensor *op, int64_t stream, int64_t head, int64_t from_head, int64_t n_heads,
-                      int64_t first, int64_t n, int32_t *lists)
+    /* Queries [first, first + n) of a stream, and what each sees. */
+    struct queries {
+        int64_t stream, first;
+        int32_t n;
+        int32_t *lists; /* the cells of query i from i × list_length() on */
+        int32_t n_cells[WEIR__ATTENTION_ROWS];
+        const uint16_t *masks[WEIR__ATTENTION_ROWS]; /* nullptr: zeroes */
+        bool joins[WEIR__ATTENTION_ROWS];            /* it sees what the one before it sees, and more */
+    };
+
+    static void look_at(const ggml_tensor *op, const llama_kv_cells *memory, int64_t stream, int64_t first,
+                        int64_t n, queries &some)
     {
-        const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3];
-        int64_t q_head = head * (q->ne[2] / k->ne[2]) + from_head;
-        attention_params params;
-        std::memcpy(&params, op->op_params, sizeof params);
+        const ggml_tensor *k = op->src[1], *mask = op->src[3];
+        some.stream = stream;
+        some.first = first;
+        some.n = static_cast<int32_t>(n);
+        for (int32_t i = 0; i < some.n; i++) {
+            int32_t *cells = some.lists + static_cast<size_t>(i) * list_length(op);
+            auto *row = reinterpret_cast<const uint16_t *>(static_cast<const char *>(mask->data) +
+                                                           (first + i) * mask->nb[1] +
+                                                           stream % mask->ne[3] * mask->nb[3]);
+            bool plain;
+            some.n_cells[i] = attention->visible(row, static_cast<int32_t>(k->ne[1]), cells, &plain);
+            if (memory != nullptr) put_in_order(*memory, cells, some.n_cells[i]);
+            some.masks[i] = plain ? nullptr : row;
+            some.joins[i] =
+                i > 0 && some.n_cells[i] >= some.n_cells[i - 1] &&
+                std::equal(cells - list_length(op), cells - list_length(op) + some.n_cells[i - 1], cells);
+        }
+    }
+
+    /* For n_heads heads of queries that share a head of keys: those that join each other together, as those of one
+     * sequence do. */
+    static void attend(ggml_tensor *op, const queries &some, int64_t k_head, int64_t q_head, int64_t n_heads)
+    {
+        const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2];
         weir__attention_task task = {};
         task.q_query = q->nb[1];
         task.q_head = q->nb[2];
         task.out_query = op->nb[2];
         task.out_head = op->nb[1];
-        task.k = static_cast<const char *>(k->data) + head * k->nb[2] + stream * k->nb[3];
-        task.v = static_cast<const char *>(v->data) + head * v->nb[2] + stream * v->nb[3];
+        task.k = static_cast<const char *>(k->data) + k_head * k->nb[2] + some.stream * k->nb[3];
+        task.v = static_cast<const char *>(v->data) + k_head * v->nb[2] + some.stream * v->nb[3];
         task.k_cell = k->nb[1];
         task.v_cell = v->nb[1];
         task.size_k = static_cast<int32_t>(k->ne[0]);
         task.size_v = static_cast<int32_t>(v->ne[0]);
         task.n_heads = static_cast<int32_t>(n_heads);
-        task.scale = params.scale;
-
-        int32_t n_cells[WEIR__ATTENTION_ROWS], begin = 0;
-        size_t list = list_length(op);
-        const llama_kv_cells *memory = k->ne[3] == 1 ? cells_of(k) : nullptr;
-        for (int32_t i = 0; i <= n; i++) {
-            int32_t *cells = lists + static_cast<size_t>(i) * list;
-            bool joins = false;
-            if (i < n) {
-                const char *row = static_cast<const char *>(mask->data) + (first + i) * mask->nb[1] +
-                                  stream % mask->ne[3] * mask->nb[3];
-                bool plain;
-                n_cells[i] = attention->visible(reinterpret_cast<const uint16_t *>(row),
-                                                static_cast<int32_t>(k->ne[1]), cells, &plain);
-                if (memory != nullptr) put_in_order(*memory, cells, n_cells[i]);
-                task.masks[i] = plain ? nullptr : reinterpret_cast<const uint16_t *>(row);
-                joins = i > begin && n_cells[i] >= n_cells[i - 1] &&
-                        std::memcmp(cells, cells - list,
-                                    static_cast<size_t>(n_cells[i - 1]) * sizeof *cells) == 0;
-            }
-            if (i == begin || joins) continue;
-            weir__attention_task some = task;
-            some.q = static_cast<const char *>(q->data) + (first + begin) * q->nb[1] + q_head * q->nb[2] +
-                     stream * q->nb[3];
-            some.out = static_cast<char *>(op->data) + (first + begin) * op->nb[2] + q_head * op->nb[1] +
-                       stream * op->nb[3];
-            some.cells = cells - list;
-            std::copy(task.masks + begin, task.masks + i, some.masks);
-            attention->attend(&some, i - begin, n_cells + begin);
-            begin = i;
+        std::memcpy(&task.scale, op->op_params, sizeof task.scale);
+        for (int32_t begin = 0, end; begin < some.n; begin = end) {
+            end = begin + 1;
+            while (end < some.n && some.joins[end]) end++;
+            task.q = static_cast<const char *>(q->data) + (some.first + begin) * q->nb[1] +
+                     q_head * q->nb[2] + some.stream * q->nb[3];
+            task.out = static_cast<char *>(op->data) + (some.first + begin) * op->nb[2] + q_head * op->nb[1] +
+                       some.stream * op->nb[3];
+            task.cells = some.lists + static_cast<size_t>(end - 1) * list_length(op);
+            std::copy(some.masks + begin, some.masks + end, task.masks);
+            attention->attend(&task, end - begin, some.n_cells + begin);
         }
     }
 };
@@ -288,7 +313,7 @@ struct extra : ggml::cpu::extra_buffer_type {
     {
         weir__panel_format format;
         return op->op == GGML_OP_MUL_MAT && is_ours(op->src[0]) && format_of(op->src[0], &format) &&
-               op->src[1]->type == GGML_TYPE_F32 && ggml_is_contiguous(op->src[1]) &&
+               op->src[1]->type == GGML_TYPE_F32 && op->src[1]->nb[0] == sizeof(float) &&
                (op->src[1]->buffer == nullptr || ggml_backend_buft_is_host(op->src[1]->buffer->buft));
     }
 
@@ -301,26 +326,34 @@ struct extra : ggml::cpu::extra_buffer_type {
 
 /* ---- The buffer type ---- */
 
-/* Packs a part of a matrix; the parts of one run at the same time. */
+/* Panels that are packed at once: long enough for a thread to be worth waking. */
+constexpr int64_t pack_panels = 8;
+
+/* Threads that pack; with this many, memory is the limit. */
+constexpr int32_t most_packers = 16;
+
+/* A matrix that is packed, in parts that may run at the same time. */
 struct packing {
-    pthread_t thread;
     weir__panel_format format;
-    int64_t columns;
+    int64_t columns, n_panels;
     const void *rows;
     void *panels;
-    int64_t first, end;
 };
 
-void *pack(void *user)
+void pack(void *user, int32_t i)
 {
     auto *p = static_cast<packing *>(user);
-    weir__panel_pack(p->format, p->columns, p->rows, p->panels, p->first, p->end);
-    return nullptr;
+    weir__panel_pack(p->format, p->columns, p->rows, p->panels, i * pack_panels,
+                     std::min<int64_t>((i + 1) * pack_panels, p->n_panels));
 }
 
-/* Of the load on this thread. */
-thread_local bool mapped = false;
-thread_local uint64_t n_packed = 0;
+/* The load on this thread. */
+struct loading {
+    bool mapped;
+    uint64_t n_packed;
+    weir__crew *crew; /* nullptr: the thread packs alone */
+};
+thread_local loading load;
 
 /* The whole pages of a file's mapping: they can be read again. */
 void give_back(const void *data, size_t size)
@@ -332,21 +365,16 @@ void give_back(const void *data, size_t size)
 
 void set_tensor(ggml_backend_buffer_t, ggml_tensor *tensor, const void *data, size_t offset, size_t size)
 {
-    constexpr int most = 16;
     weir__panel_format format;
     GGML_ASSERT(offset == 0 && size == ggml_nbytes(tensor) && format_of(tensor, &format));
-    packing all[most];
-    int64_t n_panels = tensor->ne[1] / WEIR__PANEL_ROWS;
-    int n = size < (1u << 18) ? 1 : std::min<int>(weir__cpu_count(), most), n_started = 0;
-    for (int i = 0; i < n; i++)
-        all[i] = {{}, format, tensor->ne[0], data, tensor->data, n_panels * i / n, n_panels * (i + 1) / n};
-    while (n_started < n - 1 &&
-           weir__thread_start(&all[n_started].thread, nullptr, pack, &all[n_started]) == 0)
-        n_started++;
-    for (int i = n_started; i < n; i++) pack(&all[i]);
-    for (int i = 0; i < n_started; i++) pthread_join(all[i].thread, nullptr);
-    n_packed += size;
-    if (mapped) give_back(data, size);
+    packing all = {format, tensor->ne[0], tensor->ne[1] / WEIR__PANEL_ROWS, data, tensor->data};
+    auto n_parts = static_cast<int32_t>((all.n_panels + pack_panels - 1) / pack_panels);
+    if (load.crew != nullptr)
+        weir__crew_run(load.crew, pack, &all, n_parts);
+    else
+        for (int32_t i = 0; i < n_parts; i++) pack(&all, i);
+    load.n_packed += size;
+    if (load.mapped) give_back(data, size);
 }
 
 ggml_status init_tensor(ggml_backend_buffer_t, ggml_tensor *)
@@ -396,16 +424,17 @@ ggml_backend_buffer_type_t buffer_type()
 
 } // namespace
 
-void weir__hook_begin(bool is_mapped)
+void weir__hook_begin(bool mapped)
 {
-    mapped = is_mapped;
-    n_packed = 0;
+    load = {mapped, 0, nullptr};
+    if (gemm != nullptr) load.crew = weir__crew_create(std::min(weir__cpu_count(), most_packers) - 1);
 }
 
 uint64_t weir__hook_end(void)
 {
-    mapped = false;
-    return n_packed;
+    weir__crew_destroy(load.crew);
+    load.crew = nullptr;
+    return load.n_packed;
 }
 
 static void enter(const llama_kv_cache *cache, bool here)

@@ -112,7 +112,7 @@ static void fill_info(weir__bmodel *m)
     info->has_decoder = !m->encoder_only;
     info->is_recurrent = llama_model_is_recurrent(model);
     info->is_hybrid = llama_model_is_hybrid(model);
-    info->kernels = info->n_bytes_kernels > 0 ? weir__hook_kernels() : "";
+    info->kernels = weir__hook_kernels();
 }
 
 /* Makes the lists that samplers need. */

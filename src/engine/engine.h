@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/crew.h"
 #include "base/doorbell.h"
-#include "engine/crew.h"
 #include "engine/queue.h"
 #include "engine/slot.h"
 

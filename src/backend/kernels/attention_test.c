@@ -211,5 +211,6 @@ int main(void)
         cmocka_unit_test(a_query_does_not_depend_on_its_company),
         cmocka_unit_test(hidden_cells_are_left_out),
     };
+    if (weir__kernels_attention(0) == NULL) return 77; /* none runs here */
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
 }

@@ -39,10 +39,10 @@ static inline size_t weir__activations_bytes(int64_t m, int64_t k)
 typedef struct weir__gemm {
     const char *name;
 
-    /* Rounds units [first, end) of x, [m][k] floats whose rows are `stride` floats apart; unit u is unit
-     * u % (k / 32) of row u / (k / 32). */
-    void (*quantize)(const float *x, size_t stride, int64_t m, int64_t k, weir__activations *out,
-                     int64_t first, int64_t end);
+    /* Rounds units [first, end) of m rows of k floats; unit u is unit u % (k / 32) of row u / (k / 32). x is row
+     * x_row, and those after it are `stride` floats apart. */
+    void (*quantize)(const float *x, size_t stride, int64_t x_row, int64_t m, int64_t k,
+                     weir__activations *out, int64_t first, int64_t end);
 
     /* Columns 16 × first to 16 × end of out, [m][n] floats whose rows are `stride` apart. */
     void (*multiply)(weir__panel_format format, const void *panels, const weir__activations *x, int64_t m,

@@ -39,13 +39,13 @@ INLINE int32_t sum_bytes(__m128i q)
     return _mm_cvtsi128_si32(_mm_add_epi64(pair, _mm_unpackhi_epi64(pair, pair))) - 128 * 16;
 }
 
-static void quantize(const float *x, size_t stride, int64_t m, int64_t k, weir__activations *out,
-                     int64_t first, int64_t end)
+static void quantize(const float *x, size_t stride, int64_t x_row, int64_t m, int64_t k,
+                     weir__activations *out, int64_t first, int64_t end)
 {
     int64_t n_units = k / WEIR__UNIT, rows = weir__tile_rows(m);
     for (int64_t u = first; u < end; u++) {
         int64_t row = u / n_units, unit = u % n_units, r = row % rows;
-        const float *from = x + (size_t)row * stride + unit * WEIR__UNIT;
+        const float *from = x + (size_t)(row - x_row) * stride + unit * WEIR__UNIT;
         weir__activations *to = out + row / rows * n_units + unit;
         __m512 low = _mm512_loadu_ps(from), high = _mm512_loadu_ps(from + 16);
         float max = largest(low, high), inverse = max != 0.0f ? 127.0f / max : 0.0f;

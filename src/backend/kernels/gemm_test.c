@@ -77,7 +77,7 @@ static void pack(product *p)
 static void multiply(product *p, const weir__gemm *gemm)
 {
     int64_t n_units = p->k / WEIR__UNIT;
-    gemm->quantize(p->x, (size_t)p->k, p->m, p->k, p->rounded, 0, p->m * n_units);
+    gemm->quantize(p->x, (size_t)p->k, 0, p->m, p->k, p->rounded, 0, p->m * n_units);
     gemm->multiply(p->format, p->panels, p->rounded, p->m, p->k, p->out, (size_t)p->n, 0,
                    p->n / WEIR__PANEL_ROWS);
 }
@@ -158,8 +158,8 @@ static void a_row_does_not_depend_on_its_company(void **state)
                 some.x += from * all.k;
                 some.m = m;
                 int64_t units = m * (all.k / WEIR__UNIT), half = units / 3;
-                gemm->quantize(some.x, (size_t)all.k, m, all.k, some.rounded, half, units);
-                gemm->quantize(some.x, (size_t)all.k, m, all.k, some.rounded, 0, half);
+                gemm->quantize(some.x, (size_t)all.k, 0, m, all.k, some.rounded, half, units);
+                gemm->quantize(some.x, (size_t)all.k, 0, m, all.k, some.rounded, 0, half);
                 gemm->multiply(some.format, some.panels, some.rounded, m, all.k, out, 64, 3, 4);
                 gemm->multiply(some.format, some.panels, some.rounded, m, all.k, out, 64, 0, 3);
                 assert_memory_equal(out, all.out + from * all.n, (size_t)(m * all.n) * sizeof *out);
@@ -279,6 +279,7 @@ int main(void)
         cmocka_unit_test(what_is_no_number_stays_none),
         cmocka_unit_test(a_panel_is_hardly_larger_than_the_file),
     };
+    if (weir__kernels_gemm(0) == NULL) return 77; /* none runs here */
     ggml_cpu_init();
     return cmocka_run_group_tests_name("gemm", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* Helpers do each thing once and are waited for. Run under the thread sanitizer (pthread).
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/crew.h"
+#include "base/crew.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

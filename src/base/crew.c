@@ -1,6 +1,6 @@
-/* crew.c: threads that help the driver.
+/* crew.c: threads that help another.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/crew.h"
+#include "base/crew.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
-/* crew.h: threads that help the driver with what a tick does for each slot alone.
+/* crew.h: threads that help another with parts that do not depend on each other.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_ENGINE_CREW_H
-#define WEIR_ENGINE_CREW_H
+#ifndef WEIR_BASE_CREW_H
+#define WEIR_BASE_CREW_H
 
 #include <stdint.h>
 
