@@ -1,0 +1,94 @@
+/* Products through ggml's own graphs, with weights in weir's buffers.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ggml-alloc.h>
+#include <ggml-backend.h>
+#include <ggml-cpu.h>
+
+#include "backend/shim.h"
+
+#define N 64
+#define K 96
+
+static ggml_backend_buffer_type_t weights_type(void)
+{
+    ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    ggml_backend_dev_get_extra_bufts_t extra =
+        (ggml_backend_dev_get_extra_bufts_t)(uintptr_t)ggml_backend_reg_get_proc_address(
+            ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts");
+    ggml_backend_buffer_type_t *types = extra(device);
+    return types != NULL && *types != NULL && strcmp(ggml_backend_buft_name(*types), "CPU_WEIR") == 0 ? *types
+                                                                                                      : NULL;
+}
+
+/* Multiplies with activations whose rows and matrices lie `gap` numbers further apart than they must. */
+static void multiply(int64_t gap, int64_t rows, int n_threads, float *out)
+{
+    struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
+    struct ggml_context *held = ggml_init(room), *computed = ggml_init(room);
+    struct ggml_tensor *weights = ggml_new_tensor_2d(held, GGML_TYPE_Q8_0, K, N);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(held, weights_type());
+    assert_non_null(buffer);
+    float *values = calloc((size_t)(N * K), sizeof *values);
+    unsigned char *rounded = calloc(1, ggml_nbytes(weights));
+    for (int i = 0; i < N * K; i++) values[i] = sinf((float)i);
+    ggml_quantize_chunk(GGML_TYPE_Q8_0, values, rounded, 0, N, K, NULL);
+    ggml_backend_tensor_set(weights, rounded, 0, ggml_nbytes(weights));
+
+    struct ggml_tensor *all = ggml_new_tensor_3d(computed, GGML_TYPE_F32, K + gap, rows + gap, 3);
+    struct ggml_tensor *x = ggml_view_3d(computed, all, K, rows, 3, all->nb[1], all->nb[2], 0);
+    struct ggml_tensor *product = ggml_mul_mat(computed, weights, x);
+    struct ggml_cgraph *graph = ggml_new_graph(computed);
+    ggml_build_forward_expand(graph, product);
+    ggml_backend_t backend = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(backend, n_threads);
+    ggml_backend_buffer_t work = ggml_backend_alloc_ctx_tensors(computed, backend);
+    assert_true(ggml_backend_supports_op(backend, product));
+    for (int64_t i = 0; i < 3; i++)
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t k = 0; k < K; k++)
+                ((float *)all->data)[(i * (rows + gap) + r) * (K + gap) + k] =
+                    cosf((float)((i * rows + r) * K + k));
+    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    memcpy(out, product->data, (size_t)(3 * rows * N) * sizeof *out);
+
+    ggml_backend_buffer_free(work);
+    ggml_backend_free(backend);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(computed);
+    ggml_free(held);
+    free(rounded);
+    free(values);
+}
+
+static void activations_may_lie_apart(void **state)
+{
+    (void)state;
+    static float want[3 * 40 * N], got[3 * 40 * N];
+    static const int64_t rows[] = {1, 2, 7, 40};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        multiply(0, rows[i], 1, want);
+        for (int n_threads = 1; n_threads <= 2; n_threads++) {
+            multiply(5, rows[i], n_threads, got);
+            assert_memory_equal(got, want, (size_t)(3 * rows[i] * N) * sizeof *want);
+        }
+    }
+    assert_true(fabsf(want[1]) > 0.0f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(activations_may_lie_apart)};
+    weir__shim_start();
+    if (weights_type() == NULL) return 77; /* no kernels here */
+    return cmocka_run_group_tests_name("ggml_hook", tests, NULL, NULL);
+}
