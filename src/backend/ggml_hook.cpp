@@ -351,7 +351,7 @@ void pack(void *user, int32_t i)
 struct loading {
     bool mapped;
     uint64_t n_packed;
-    weir__crew *crew; /* nullptr: the thread packs alone */
+    weir__crew *crew; /* nullptr: outside a load, the thread packs alone */
 };
 thread_local loading load;
 
@@ -424,10 +424,12 @@ ggml_backend_buffer_type_t buffer_type()
 
 } // namespace
 
-void weir__hook_begin(bool mapped)
+bool weir__hook_begin(bool mapped)
 {
     load = {mapped, 0, nullptr};
-    if (gemm != nullptr) load.crew = weir__crew_create(std::min(weir__cpu_count(), most_packers) - 1);
+    if (gemm == nullptr) return true;
+    load.crew = weir__crew_create(std::min(weir__cpu_count(), most_packers) - 1);
+    return load.crew != nullptr;
 }
 
 uint64_t weir__hook_end(void)

@@ -17,8 +17,8 @@ extern "C" {
 void weir__hook_install(void);
 
 /* Around a load on this thread. mapped: the model is a mapped file, and its weights' pages are given back once they
- * are packed. What the load packed, in bytes of the file. */
-void weir__hook_begin(bool mapped);
+ * are packed. False: no memory, and there is nothing to end. What the load packed, in bytes of the file. */
+bool weir__hook_begin(bool mapped);
 uint64_t weir__hook_end(void);
 
 /* Tells the kernels which token each cell of a context's memory holds, while the context lives. */

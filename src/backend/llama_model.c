@@ -193,7 +193,10 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
     p.vocab_only = params->vocab_only;
     p.progress_callback = on_progress;
     p.progress_callback_user_data = &watch;
-    weir__hook_begin(p.load_mode == LLAMA_LOAD_MODE_MMAP);
+    if (!weir__hook_begin(p.load_mode == LLAMA_LOAD_MODE_MMAP)) {
+        status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
+        goto out;
+    }
     status = weir__shim_model_load(path, p, &m->model, error);
     m->info.n_bytes_kernels = weir__hook_end();
     if (status != WEIR_OK && watch.aborted)
