@@ -1,8 +1,8 @@
 /* attention_avx512.c: for processors with AVX-512.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A block of cells is turned round first, so that sixteen cells fill a vector and a score is a chain of additions
- * over the head's dimensions; keys are read once for all rows. */
+ * A score is sixteen sums of every sixteenth product, which are then added in pairs; sixteen cells at a time, so that
+ * their sums do not wait for each other. Keys are read once for all rows. */
 #include "backend/kernels/attention.h"
 
 #include <immintrin.h>
@@ -13,11 +13,11 @@
 
 #define ROWS WEIR__ATTENTION_ROWS
 
-/* Cells of a block: its keys as floats, of heads of 64, fit into half of the first-level cache. */
+/* Cells whose scores are weighed together. */
 #define BLOCK 64
 
-/* Rows whose values are summed at the same time: with sizes up to 64 their sums stay in registers. */
-#define SUM_ROWS 3
+/* Rows whose values are summed at the same time: sixty-four dimensions of each stay in registers. */
+#define SUM_ROWS 4
 
 /* e^x for x <= 0: 2^n times a polynomial in the rest (Cephes' coefficients), within 2 units in the last place. */
 INLINE __m512 exponential(__m512 x)
@@ -58,40 +58,6 @@ static int32_t visible(const uint16_t *mask, int32_t n, int32_t *cells, bool *pl
     return found;
 }
 
-/* ---- Keys ---- */
-
-/* Sixteen cells' sixteen dimensions, turned round: out[d × BLOCK] are dimension d of the cells. */
-INLINE void turn(const char *const *cells, size_t offset, float *out)
-{
-    __m512 a[16], b[16];
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; i++)
-        a[i] = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(cells[i] + offset)));
-#pragma GCC unroll 8
-    for (int i = 0; i < 16; i += 2) {
-        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
-        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 16; i += 4) {
-        a[i] = _mm512_shuffle_ps(b[i], b[i + 2], 0x44);
-        a[i + 1] = _mm512_shuffle_ps(b[i], b[i + 2], 0xee);
-        a[i + 2] = _mm512_shuffle_ps(b[i + 1], b[i + 3], 0x44);
-        a[i + 3] = _mm512_shuffle_ps(b[i + 1], b[i + 3], 0xee);
-    }
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) {
-        __m512 low = _mm512_shuffle_f32x4(a[j], a[4 + j], 0x88);
-        __m512 low2 = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0x88);
-        __m512 high = _mm512_shuffle_f32x4(a[j], a[4 + j], 0xdd);
-        __m512 high2 = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0xdd);
-        _mm512_store_ps(out + j * BLOCK, _mm512_shuffle_f32x4(low, low2, 0x88));
-        _mm512_store_ps(out + (8 + j) * BLOCK, _mm512_shuffle_f32x4(low, low2, 0xdd));
-        _mm512_store_ps(out + (4 + j) * BLOCK, _mm512_shuffle_f32x4(high, high2, 0x88));
-        _mm512_store_ps(out + (12 + j) * BLOCK, _mm512_shuffle_f32x4(high, high2, 0xdd));
-    }
-}
-
 /* ---- One block ---- */
 
 /* What a call keeps for its rows. */
@@ -99,24 +65,54 @@ typedef struct rows {
     float q[ROWS][WEIR__ATTENTION_SIZE]; /* scaled */
     float out[ROWS][WEIR__ATTENTION_SIZE];
     float scores[ROWS][BLOCK];
-    float keys[WEIR__ATTENTION_SIZE * BLOCK];
+    float keys[16][WEIR__ATTENTION_SIZE];
     float max[ROWS], sum[ROWS];
 } rows;
 
-INLINE void score(const int n_rows, rows *s, int32_t size, int32_t n)
+/* Sixteen sums of sixteen numbers each: lane i is the sum of a[i]'s lanes, added in pairs. */
+INLINE __m512 sum_lanes(const __m512 *a)
 {
-    for (int32_t at = 0; at < n; at += 16) {
-        __m512 acc[ROWS];
-#pragma GCC unroll 12
-        for (int r = 0; r < n_rows; r++) acc[r] = _mm512_setzero_ps();
-        for (int32_t d = 0; d < size; d++) {
-            __m512 keys = _mm512_load_ps(s->keys + d * BLOCK + at);
-#pragma GCC unroll 12
-            for (int r = 0; r < n_rows; r++)
-                acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(s->q[r][d]), keys, acc[r]);
+    __m512 two[8], four[4], eight[2];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        two[i] = _mm512_add_ps(_mm512_unpacklo_ps(a[2 * i], a[2 * i + 1]),
+                               _mm512_unpackhi_ps(a[2 * i], a[2 * i + 1]));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+        four[i] = _mm512_add_ps(_mm512_shuffle_ps(two[2 * i], two[2 * i + 1], 0x44),
+                                _mm512_shuffle_ps(two[2 * i], two[2 * i + 1], 0xee));
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++)
+        eight[i] = _mm512_add_ps(_mm512_shuffle_f32x4(four[2 * i], four[2 * i + 1], 0x88),
+                                 _mm512_shuffle_f32x4(four[2 * i], four[2 * i + 1], 0xdd));
+    return _mm512_add_ps(_mm512_shuffle_f32x4(eight[0], eight[1], 0x88),
+                         _mm512_shuffle_f32x4(eight[0], eight[1], 0xdd));
+}
+
+/* Keys and values of a cell are far from those of the next one, so that the processor does not foresee them. */
+static void fetch(const char *const *cells, int32_t n, int32_t size)
+{
+    for (int32_t c = 0; c < n; c++)
+        for (int32_t d = 0; d < size; d += 32) _mm_prefetch(cells[c] + 2 * d, _MM_HINT_T0);
+}
+
+/* Scores of sixteen cells, which become scores [at, at + 16) of each row. */
+static void score(rows *s, int n_rows, int32_t size, const char *const *cells, int32_t at)
+{
+    for (int c = 0; c < 16; c++)
+        for (int32_t d = 0; d < size; d += 16)
+            _mm512_store_ps(s->keys[c] + d,
+                            _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(cells[c] + 2 * d))));
+    for (int r = 0; r < n_rows; r++) {
+        __m512 acc[16];
+#pragma GCC unroll 16
+        for (int c = 0; c < 16; c++) acc[c] = _mm512_setzero_ps();
+        for (int32_t d = 0; d < size; d += 16) {
+            __m512 q = _mm512_load_ps(s->q[r] + d);
+#pragma GCC unroll 16
+            for (int c = 0; c < 16; c++) acc[c] = _mm512_fmadd_ps(q, _mm512_load_ps(s->keys[c] + d), acc[c]);
         }
-#pragma GCC unroll 12
-        for (int r = 0; r < n_rows; r++) _mm512_store_ps(s->scores[r] + at, acc[r]);
+        _mm512_store_ps(s->scores[r] + at, sum_lanes(acc));
     }
 }
 
@@ -156,12 +152,13 @@ INLINE void weigh(rows *s, int r, int32_t n, int32_t size_v)
     s->sum[r] += _mm512_reduce_add_ps(sum);
 }
 
-/* Adds the weighted values of n cells to rows [at, at + n_rows), sixteen × `vectors` dimensions from d on. */
+/* Adds the weighted values of n cells to rows [at, at + n_rows), n_rows <= SUM_ROWS: sixteen × `vectors` dimensions
+ * from d on. */
 INLINE void add_values(const int n_rows, const int vectors, rows *s, int at, const char *const *cells,
                        int32_t n, int32_t d)
 {
     __m512 acc[SUM_ROWS][4];
-#pragma GCC unroll 3
+#pragma GCC unroll 4
     for (int r = 0; r < n_rows; r++)
 #pragma GCC unroll 4
         for (int i = 0; i < vectors; i++) acc[r][i] = _mm512_load_ps(s->out[at + r] + d + 16 * i);
@@ -170,40 +167,48 @@ INLINE void add_values(const int n_rows, const int vectors, rows *s, int at, con
 #pragma GCC unroll 4
         for (int i = 0; i < vectors; i++)
             value[i] = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(cells[c] + 2 * d + 32 * i)));
-#pragma GCC unroll 3
+#pragma GCC unroll 4
         for (int r = 0; r < n_rows; r++) {
             __m512 weight = _mm512_set1_ps(s->scores[at + r][c]);
 #pragma GCC unroll 4
             for (int i = 0; i < vectors; i++) acc[r][i] = _mm512_fmadd_ps(weight, value[i], acc[r][i]);
         }
     }
-#pragma GCC unroll 3
+#pragma GCC unroll 4
     for (int r = 0; r < n_rows; r++)
 #pragma GCC unroll 4
         for (int i = 0; i < vectors; i++) _mm512_store_ps(s->out[at + r] + d + 16 * i, acc[r][i]);
 }
 
-INLINE void add_all_values(const int n_rows, rows *s, const char *const *cells, int32_t n, int32_t size)
+INLINE void add_some_values(const int n_rows, rows *s, int at, const char *const *cells, int32_t n,
+                            int32_t size)
 {
-    for (int at = 0; at < n_rows; at += SUM_ROWS) {
-        int32_t d = 0;
-        for (; d + 64 <= size; d += 64) add_values(SUM_ROWS, 4, s, at, cells, n, d);
-        for (; d < size; d += 16) add_values(SUM_ROWS, 1, s, at, cells, n, d);
+    int32_t d = 0;
+    for (; d + 64 <= size; d += 64) add_values(n_rows, 4, s, at, cells, n, d);
+    for (; d < size; d += 16) add_values(n_rows, 1, s, at, cells, n, d);
+}
+
+static void add_all_values(int n_rows, rows *s, const char *const *cells, int32_t n, int32_t size)
+{
+    int at = 0;
+    for (; at + SUM_ROWS <= n_rows; at += SUM_ROWS) add_some_values(SUM_ROWS, s, at, cells, n, size);
+    switch (n_rows - at) {
+    case 1: add_some_values(1, s, at, cells, n, size); break;
+    case 2: add_some_values(2, s, at, cells, n, size); break;
+    case 3: add_some_values(3, s, at, cells, n, size); break;
+    default: break;
     }
 }
 
 /* ---- A call ---- */
 
-/* n_rows: a multiple of SUM_ROWS, of which those past the last are computed for nothing. */
-INLINE void attend_rows(const int n_rows, const weir__attention_task *t, int32_t n, const int32_t *n_cells)
+static void attend(const weir__attention_task *t, int32_t n, const int32_t *n_cells)
 {
     _Alignas(64) rows s;
-    int32_t most = 0, used = n * t->n_heads;
+    int32_t most = 0, n_rows = n * t->n_heads;
     for (int32_t i = 0; i < n; i++) most = n_cells[i] > most ? n_cells[i] : most;
     for (int r = 0; r < n_rows; r++) {
-        int32_t from = r < used ? r : 0;
-        const char *q =
-            t->q + (size_t)(from / t->n_heads) * t->q_query + (size_t)(from % t->n_heads) * t->q_head;
+        const char *q = t->q + (size_t)(r / t->n_heads) * t->q_query + (size_t)(r % t->n_heads) * t->q_head;
         for (int32_t d = 0; d < t->size_k; d += 16)
             _mm512_store_ps(s.q[r] + d,
                             _mm512_mul_ps(_mm512_loadu_ps((const float *)q + d), _mm512_set1_ps(t->scale)));
@@ -219,12 +224,14 @@ INLINE void attend_rows(const int n_rows, const weir__attention_task *t, int32_t
             keys[c] = t->k + cell * t->k_cell;
             values[c] = t->v + cell * t->v_cell;
         }
-        for (int32_t c = 0; c < count; c += 16)
-            for (int32_t d = 0; d < t->size_k; d += 16) turn(keys + c, 2 * (size_t)d, s.keys + d * BLOCK + c);
-        score(n_rows, &s, t->size_k, count);
+        for (int32_t c = 0; c < count; c += 16) {
+            if (c + 16 < count) fetch(keys + c + 16, 16, t->size_k);
+            fetch(values + c, 16, t->size_v);
+            score(&s, n_rows, t->size_k, keys + c, c);
+        }
         for (int r = 0; r < n_rows; r++) {
-            int32_t seen = r < used ? n_cells[r / t->n_heads] - begin : 0;
-            const uint16_t *mask = r < used ? t->masks[r / t->n_heads] : NULL;
+            int32_t seen = n_cells[r / t->n_heads] - begin;
+            const uint16_t *mask = t->masks[r / t->n_heads];
             if (seen > BLOCK) seen = BLOCK;
             if (seen > 0 && mask != NULL) add_mask(&s, r, mask, t->cells + begin, seen);
             if (seen > 0)
@@ -234,38 +241,12 @@ INLINE void attend_rows(const int n_rows, const weir__attention_task *t, int32_t
         }
         add_all_values(n_rows, &s, values, count, t->size_v);
     }
-    for (int32_t r = 0; r < used; r++) {
+    for (int32_t r = 0; r < n_rows; r++) {
         char *out = t->out + (size_t)(r / t->n_heads) * t->out_query + (size_t)(r % t->n_heads) * t->out_head;
         __m512 factor = _mm512_set1_ps(s.sum[r] > 0.0f ? 1.0f / s.sum[r] : s.sum[r]); /* NaN stays NaN */
         for (int32_t d = 0; d < t->size_v; d += 16)
             _mm512_storeu_ps((float *)out + d, _mm512_mul_ps(_mm512_load_ps(s.out[r] + d), factor));
     }
-}
-
-static void attend_3(const weir__attention_task *task, int32_t n, const int32_t *n_cells)
-{
-    attend_rows(3, task, n, n_cells);
-}
-
-static void attend_6(const weir__attention_task *task, int32_t n, const int32_t *n_cells)
-{
-    attend_rows(6, task, n, n_cells);
-}
-
-static void attend_12(const weir__attention_task *task, int32_t n, const int32_t *n_cells)
-{
-    attend_rows(12, task, n, n_cells);
-}
-
-static void attend(const weir__attention_task *task, int32_t n, const int32_t *n_cells)
-{
-    int32_t used = n * task->n_heads;
-    if (used <= 3)
-        attend_3(task, n, n_cells);
-    else if (used <= 6)
-        attend_6(task, n, n_cells);
-    else
-        attend_12(task, n, n_cells);
 }
 
 const weir__attention weir__attention_avx512 = {"avx512", visible, attend};
