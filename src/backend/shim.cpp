@@ -352,7 +352,8 @@ llama_sampler *make(const std::string &name, const llama_vocab *vocab, const wei
 } // namespace
 
 weir_status weir__shim_chain_create(const llama_vocab *vocab, const weir_sampler_params *params,
-                                    llama_sampler **chain, bool *selects, weir_error *error)
+                                    llama_sampler **chain, bool *selects, int32_t *n_largest,
+                                    weir_error *error)
 {
     return guard(error, WEIR_BACKEND, "the sampler cannot be made", [&] {
         const weir_sampler_params &p = *params;
@@ -377,6 +378,7 @@ weir_status weir__shim_chain_create(const llama_vocab *vocab, const weir_sampler
         }
 
         chain_builder made;
+        *n_largest = 0;
         if (!greedy && p.mirostat != 0) {
             if (p.temp != 1) made.add(llama_sampler_init_temp(p.temp));
             made.add(llama_sampler_init(&finite_interface, nullptr));
@@ -388,8 +390,10 @@ weir_status weir__shim_chain_create(const llama_vocab *vocab, const weir_sampler
             for (const std::string &name : names) {
                 if (greedy && name == "temperature") continue;
                 if (greedy && !may_drop_first && name != "penalties" && name != "dry") continue;
+                if (name == "top_k" && llama_sampler_chain_n(made.chain.get()) == 0) *n_largest = p.top_k;
                 made.add(make(name, vocab, p));
             }
+            if (greedy && llama_sampler_chain_n(made.chain.get()) == 0) *n_largest = 1;
             if (!greedy) {
                 made.add(llama_sampler_init(&finite_interface, nullptr));
                 made.add(p.adaptive_target >= 0

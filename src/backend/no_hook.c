@@ -1,0 +1,36 @@
+/* no_hook.c: in place of ggml_hook.cpp, where llama.cpp is another than the one that it is made for.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backend/ggml_hook.h"
+
+#include "base/log.h"
+
+void weir__hook_install(void)
+{
+    weir__log(WEIR_LOG_WARN, "weir's CPU kernels do not fit this version of llama.cpp; ggml's own are used");
+}
+
+bool weir__hook_begin(bool mapped)
+{
+    (void)mapped;
+    return true;
+}
+
+uint64_t weir__hook_end(void)
+{
+    return 0;
+}
+
+void weir__hook_attach(struct llama_context *context)
+{
+    (void)context;
+}
+
+void weir__hook_detach(struct llama_context *context)
+{
+    (void)context;
+}
+
+const char *weir__hook_kernels(void)
+{
+    return "";
+}
