@@ -47,7 +47,7 @@ ggml_backend_buffer_type_t buffer_type();
 
 /* ---- Weights ---- */
 
-/* False: ggml's own. */
+/* A matrix, or one for each expert behind one another. False: ggml's own. */
 bool format_of(const ggml_tensor *weights, weir__panel_format *format)
 {
     switch (weights->type) {
@@ -63,12 +63,17 @@ bool format_of(const ggml_tensor *weights, weir__panel_format *format)
     case GGML_TYPE_Q6_K: *format = WEIR__PANEL_Q6_K; break;
     default: return false;
     }
-    return ggml_n_dims(weights) == 2 && weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
+    return weights->ne[3] == 1 && weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
 }
 
 bool is_ours(const ggml_tensor *tensor)
 {
     return tensor->buffer != nullptr && tensor->buffer->buft == buffer_type();
+}
+
+bool is_on_host(const ggml_tensor *tensor)
+{
+    return tensor->buffer == nullptr || ggml_backend_buft_is_host(tensor->buffer->buft);
 }
 
 /* ---- Products ---- */
@@ -91,7 +96,22 @@ void round_units(const ggml_tensor *x, weir__activations *out, int64_t first, in
     }
 }
 
+/* A thread's scratch, from a vector's boundary on; work sizes leave 64 bytes for that. */
+char *aligned(void *scratch)
+{
+    return reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(scratch) + 63) &
+                                    ~static_cast<uintptr_t>(63));
+}
+
 struct product : ggml::cpu::tensor_traits {
+    static bool takes(const ggml_tensor *op)
+    {
+        weir__panel_format format;
+        return op->op == GGML_OP_MUL_MAT && is_ours(op->src[0]) && format_of(op->src[0], &format) &&
+               op->src[0]->ne[2] == 1 && op->src[1]->type == GGML_TYPE_F32 &&
+               op->src[1]->nb[0] == sizeof(float) && is_on_host(op->src[1]);
+    }
+
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
     {
         if (op->op != GGML_OP_MUL_MAT) return false;
@@ -109,8 +129,7 @@ struct product : ggml::cpu::tensor_traits {
         if (op->op != GGML_OP_MUL_MAT || !format_of(weights, &format)) return false;
         int64_t k = weights->ne[0], m = ggml_nrows(x), n_panels = weights->ne[1] / WEIR__PANEL_ROWS;
         int64_t i = params->ith, n = params->nth, units = m * (k / WEIR__UNIT);
-        auto *scratch = reinterpret_cast<weir__activations *>(
-            (reinterpret_cast<uintptr_t>(params->wdata) + 63) & ~static_cast<uintptr_t>(63));
+        auto *scratch = reinterpret_cast<weir__activations *>(aligned(params->wdata));
         float *to = static_cast<float *>(op->data);
         size_t stride = op->nb[1] / sizeof(float);
         if (m <= rounded_alone) {
@@ -132,6 +151,149 @@ struct product : ggml::cpu::tensor_traits {
 };
 
 product the_product;
+
+/* ---- Products with experts ---- */
+
+/* Most rows that one expert multiplies at a time. */
+constexpr int64_t group_rows = 8 * WEIR__TILE;
+
+/* Their activations, which are passed over for each panel, should stay in the second-level cache. */
+constexpr int64_t group_bytes = 384 * 1024;
+
+/* Row r of the operation is what expert ids[r % n_used][r / n_used] makes of a row of activations. The rows of an
+ * expert are multiplied together, some at a time: they are groups. */
+struct experts : ggml::cpu::tensor_traits {
+    struct group {
+        int32_t expert, n;
+        const int32_t *rows; /* [n] */
+        weir__activations *x;
+    };
+
+    struct shape {
+        int64_t k, n_panels, n_experts, n_used, m; /* m: rows of the operation */
+        int64_t most;                              /* rows of a group, a multiple of a tile's */
+        int64_t most_tiles, most_groups;           /* of all rows */
+        size_t x_bytes, lists_bytes;               /* lists: of one thread */
+
+        explicit shape(const ggml_tensor *op)
+        {
+            const ggml_tensor *weights = op->src[0], *ids = op->src[2];
+            k = weights->ne[0];
+            n_panels = weights->ne[1] / WEIR__PANEL_ROWS;
+            n_experts = weights->ne[2];
+            n_used = ids->ne[0];
+            m = n_used * ids->ne[1];
+            auto tile = static_cast<int64_t>(weir__activations_bytes(1, k));
+            most = std::min(std::max<int64_t>(group_bytes / tile, 1) * WEIR__TILE, group_rows);
+            most_tiles = m / WEIR__TILE + std::min(m, n_experts);
+            most_groups = m / most + std::min(m, n_experts);
+            x_bytes = static_cast<size_t>(most_tiles * tile);
+            lists_bytes = static_cast<size_t>(most_groups) * sizeof(group) +
+                          static_cast<size_t>(m + n_experts) * sizeof(int32_t);
+            lists_bytes = (lists_bytes + 63) / 64 * 64;
+        }
+    };
+
+    static bool takes(const ggml_tensor *op)
+    {
+        weir__panel_format format;
+        return op->op == GGML_OP_MUL_MAT_ID && is_ours(op->src[0]) && format_of(op->src[0], &format) &&
+               op->src[1]->type == GGML_TYPE_F32 && op->src[1]->nb[0] == sizeof(float) &&
+               is_on_host(op->src[1]) && is_on_host(op->src[2]);
+    }
+
+    bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
+    {
+        if (op->op != GGML_OP_MUL_MAT_ID) return false;
+        shape s(op);
+        size = s.x_bytes + static_cast<size_t>(n_threads) * s.lists_bytes + 64;
+        return true;
+    }
+
+    bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
+    {
+        weir__panel_format format;
+        if (op->op != GGML_OP_MUL_MAT_ID || !format_of(op->src[0], &format)) return false;
+        shape s(op);
+        int64_t i = params->ith, n = params->nth;
+        char *x = aligned(params->wdata);
+        auto *groups = reinterpret_cast<group *>(x + s.x_bytes + static_cast<size_t>(i) * s.lists_bytes);
+        int64_t n_groups = list(op, s, groups, reinterpret_cast<weir__activations *>(x));
+        if (i == 0) ggml_threadpool_chunk_set(params->threadpool, 0);
+        for (int64_t row = 0, g = 0; g < n_groups; row += groups[g++].n)
+            round_rows(op, s, groups[g], std::max(s.m * i / n - row, int64_t{0}),
+                       std::min<int64_t>(s.m * (i + 1) / n - row, groups[g].n));
+        ggml_barrier(params->threadpool);
+        int64_t each = std::max<int64_t>(std::min(s.n_panels * n_groups / (n * parts), s.n_panels), 1);
+        int64_t n_parts = (s.n_panels + each - 1) / each, part;
+        while ((part = ggml_threadpool_chunk_add(params->threadpool, 1)) < n_parts * n_groups)
+            multiply(op, s, format, groups[part / n_parts], part % n_parts * each,
+                     std::min((part % n_parts + 1) * each, s.n_panels));
+        return true;
+    }
+
+    /* Puts rows into the order of their experts, and groups them; returns how many groups there are. Each thread
+     * does so for itself. Behind the groups lie the rows, and behind these where an expert's end. */
+    static int64_t list(const ggml_tensor *op, const shape &s, group *groups, weir__activations *x)
+    {
+        auto *rows = reinterpret_cast<int32_t *>(groups + s.most_groups), *ends = rows + s.m;
+        int64_t n_groups = 0;
+        int32_t first = 0;
+        std::fill(ends, ends + s.n_experts, 0);
+        for (int64_t r = 0; r < s.m; r++) ends[expert_of(op, s, r)]++;
+        for (int64_t e = 0; e < s.n_experts; e++) {
+            int32_t begin = first;
+            first += ends[e];
+            ends[e] = begin;
+            for (int32_t at = begin; at < first; at += groups[n_groups++].n) {
+                auto n = static_cast<int32_t>(std::min<int64_t>(first - at, s.most));
+                groups[n_groups] = {static_cast<int32_t>(e), n, rows + at, x};
+                x += weir__activations_bytes(n, s.k) / sizeof *x;
+            }
+        }
+        for (int64_t r = 0; r < s.m; r++) rows[ends[expert_of(op, s, r)]++] = static_cast<int32_t>(r);
+        return n_groups;
+    }
+
+    static int32_t expert_of(const ggml_tensor *op, const shape &s, int64_t row)
+    {
+        const ggml_tensor *ids = op->src[2];
+        return *reinterpret_cast<const int32_t *>(static_cast<const char *>(ids->data) +
+                                                  row % s.n_used * ids->nb[0] + row / s.n_used * ids->nb[1]);
+    }
+
+    /* Rounds rows [first, end) of a group. */
+    static void round_rows(const ggml_tensor *op, const shape &s, const group &g, int64_t first, int64_t end)
+    {
+        const ggml_tensor *x = op->src[1];
+        int64_t units = s.k / WEIR__UNIT;
+        for (int64_t r = first; r < end; r++) {
+            const char *row = static_cast<const char *>(x->data) +
+                              g.rows[r] % s.n_used % x->ne[1] * x->nb[1] + g.rows[r] / s.n_used * x->nb[2];
+            gemm->quantize(reinterpret_cast<const float *>(row), 0, r, g.n, s.k, g.x, r * units,
+                           (r + 1) * units);
+        }
+    }
+
+    static void multiply(ggml_tensor *op, const shape &s, weir__panel_format format, const group &g,
+                         int64_t first, int64_t end)
+    {
+        float out[group_rows][WEIR__PANEL_ROWS];
+        size_t panel_bytes = weir__panel_bytes(format, WEIR__PANEL_ROWS, s.k);
+        for (int64_t p = first; p < end; p++) {
+            gemm->multiply(format,
+                           static_cast<const char *>(op->src[0]->data) +
+                               static_cast<size_t>(g.expert * s.n_panels + p) * panel_bytes,
+                           g.x, g.n, s.k, out[0], WEIR__PANEL_ROWS, 0, 1);
+            for (int32_t r = 0; r < g.n; r++)
+                std::memcpy(static_cast<char *>(op->data) + g.rows[r] % s.n_used * op->nb[1] +
+                                g.rows[r] / s.n_used * op->nb[2] + static_cast<size_t>(p) * sizeof out[r],
+                            out[r], sizeof out[r]);
+        }
+    }
+};
+
+experts the_experts;
 
 /* ---- Where tokens lie ---- */
 
@@ -311,16 +473,14 @@ attention_op the_attention;
 struct extra : ggml::cpu::extra_buffer_type {
     bool supports_op(ggml_backend_dev_t, const ggml_tensor *op) override
     {
-        weir__panel_format format;
-        return op->op == GGML_OP_MUL_MAT && is_ours(op->src[0]) && format_of(op->src[0], &format) &&
-               op->src[1]->type == GGML_TYPE_F32 && op->src[1]->nb[0] == sizeof(float) &&
-               (op->src[1]->buffer == nullptr || ggml_backend_buft_is_host(op->src[1]->buffer->buft));
+        return product::takes(op) || experts::takes(op);
     }
 
     ggml::cpu::tensor_traits *get_tensor_traits(const ggml_tensor *op) override
     {
         if (op->op == GGML_OP_FLASH_ATTN_EXT && attention != nullptr) return &the_attention;
-        return op->op == GGML_OP_MUL_MAT && is_ours(op->src[0]) ? &the_product : nullptr;
+        if (op->op == GGML_OP_MUL_MAT && is_ours(op->src[0])) return &the_product;
+        return op->op == GGML_OP_MUL_MAT_ID && is_ours(op->src[0]) ? &the_experts : nullptr;
     }
 };
 
@@ -367,7 +527,7 @@ void set_tensor(ggml_backend_buffer_t, ggml_tensor *tensor, const void *data, si
 {
     weir__panel_format format;
     GGML_ASSERT(offset == 0 && size == ggml_nbytes(tensor) && format_of(tensor, &format));
-    packing all = {format, tensor->ne[0], tensor->ne[1] / WEIR__PANEL_ROWS, data, tensor->data};
+    packing all = {format, tensor->ne[0], ggml_nrows(tensor) / WEIR__PANEL_ROWS, data, tensor->data};
     auto n_parts = static_cast<int32_t>((all.n_panels + pack_panels - 1) / pack_panels);
     if (load.crew != nullptr)
         weir__crew_run(load.crew, pack, &all, n_parts);
@@ -408,7 +568,7 @@ size_t allocated(ggml_backend_buffer_type_t, const ggml_tensor *tensor)
 {
     weir__panel_format format;
     if (!format_of(tensor, &format)) return ggml_nbytes(tensor);
-    return weir__panel_bytes(format, tensor->ne[1], tensor->ne[0]);
+    return weir__panel_bytes(format, ggml_nrows(tensor), tensor->ne[0]);
 }
 
 ggml_backend_buffer_type_t buffer_type()

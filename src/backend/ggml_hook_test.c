@@ -3,6 +3,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -85,9 +86,80 @@ static void activations_may_lie_apart(void **state)
     assert_true(fabsf(want[1]) > 0.0f);
 }
 
+/* Rows of activations through experts, `shared` ones for all a token uses; then each row alone as a product with
+ * its expert's matrix. */
+static void multiply_with_experts(int n_tokens, bool shared, int n_threads)
+{
+    enum { EXPERTS = 7, USED = 3 };
+    struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
+    struct ggml_context *held = ggml_init(room), *computed = ggml_init(room);
+    struct ggml_tensor *weights = ggml_new_tensor_3d(held, GGML_TYPE_Q8_0, K, N, EXPERTS), *one[EXPERTS];
+    for (int e = 0; e < EXPERTS; e++) one[e] = ggml_new_tensor_2d(held, GGML_TYPE_Q8_0, K, N);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(held, weights_type());
+    assert_non_null(buffer);
+    float *values = calloc((size_t)(EXPERTS * N * K), sizeof *values);
+    unsigned char *rounded = calloc(1, ggml_nbytes(weights));
+    for (int i = 0; i < EXPERTS * N * K; i++) values[i] = sinf((float)i);
+    ggml_quantize_chunk(GGML_TYPE_Q8_0, values, rounded, 0, EXPERTS * N, K, NULL);
+    ggml_backend_tensor_set(weights, rounded, 0, ggml_nbytes(weights));
+    for (int e = 0; e < EXPERTS; e++)
+        ggml_backend_tensor_set(one[e], rounded + (size_t)e * ggml_nbytes(one[e]), 0, ggml_nbytes(one[e]));
+
+    /* As llama.cpp has it: the first columns of more. */
+    struct ggml_tensor *all_ids = ggml_new_tensor_2d(computed, GGML_TYPE_I32, EXPERTS, n_tokens);
+    struct ggml_tensor *ids = ggml_view_2d(computed, all_ids, USED, n_tokens, all_ids->nb[1], 0);
+    struct ggml_tensor *x = ggml_new_tensor_3d(computed, GGML_TYPE_F32, K, shared ? 1 : USED, n_tokens);
+    struct ggml_tensor *got = ggml_mul_mat_id(computed, weights, x, ids), *want[EXPERTS];
+    struct ggml_cgraph *graph = ggml_new_graph(computed);
+    ggml_build_forward_expand(graph, got);
+    for (int e = 0; e < EXPERTS; e++) {
+        want[e] = ggml_mul_mat(computed, one[e], x);
+        ggml_build_forward_expand(graph, want[e]);
+    }
+    ggml_backend_t backend = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(backend, n_threads);
+    ggml_backend_buffer_t work = ggml_backend_alloc_ctx_tensors(computed, backend);
+    assert_true(ggml_backend_supports_op(backend, got));
+    for (int64_t i = 0; i < ggml_nelements(x); i++) ((float *)x->data)[i] = cosf((float)i);
+    /* The last expert is used by no token, the one before it by most. */
+    for (int t = 0; t < n_tokens; t++)
+        for (int i = 0; i < EXPERTS; i++)
+            ((int32_t *)all_ids->data)[t * EXPERTS + i] = i >= USED ? -1
+                                                          : i == 0 && t % 3 != 0
+                                                              ? 5
+                                                              : (t * t + 2 * i) % (EXPERTS - 2);
+    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    for (int t = 0; t < n_tokens; t++)
+        for (int i = 0; i < USED; i++) {
+            int expert = ((int32_t *)all_ids->data)[t * EXPERTS + i];
+            const float *row = (const float *)want[expert]->data + (shared ? t : t * USED + i) * N;
+            assert_memory_equal((float *)got->data + (t * USED + i) * N, row, N * sizeof *row);
+        }
+
+    ggml_backend_buffer_free(work);
+    ggml_backend_free(backend);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(computed);
+    ggml_free(held);
+    free(rounded);
+    free(values);
+}
+
+static void experts_multiply_as_matrices_do(void **state)
+{
+    (void)state;
+    static const int n_tokens[] = {1, 2, 5, 40, 300}, n_threads[] = {1, 2, 3, 5};
+    for (size_t i = 0; i < sizeof n_tokens / sizeof *n_tokens; i++)
+        for (size_t t = 0; t < sizeof n_threads / sizeof *n_threads; t++) {
+            multiply_with_experts(n_tokens[i], true, n_threads[t]);
+            multiply_with_experts(n_tokens[i], false, n_threads[t]);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(activations_may_lie_apart)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(activations_may_lie_apart),
+                                       cmocka_unit_test(experts_multiply_as_matrices_do)};
     weir__shim_start();
     if (weights_type() == NULL) return 77; /* no kernels here */
     return cmocka_run_group_tests_name("ggml_hook", tests, NULL, NULL);
