@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -339,6 +340,28 @@ struct attention_params {
     float scale, max_bias, softcap;
 };
 
+/* False: ggml's own. */
+bool format_of(const ggml_tensor *k_or_v, weir__attention_format *format)
+{
+    switch (k_or_v->type) {
+    case GGML_TYPE_F16: *format = WEIR__ATTENTION_F16; break;
+    case GGML_TYPE_Q8_0: *format = WEIR__ATTENTION_Q8_0; break;
+    default: return false;
+    }
+    return k_or_v->ne[0] % 16 == 0 && k_or_v->ne[0] <= WEIR__ATTENTION_SIZE &&
+           k_or_v->nb[0] == ggml_type_size(k_or_v->type);
+}
+
+/* ALiBi's slope of a head (Press et al., arXiv 2108.12409): numbers of heads that are no power of two take every
+ * other one of the next such number's. */
+float slope_of(int64_t head, int64_t n_heads, float max_bias)
+{
+    int64_t n = 1;
+    while (2 * n <= n_heads) n *= 2;
+    float exponent = head < n ? static_cast<float>(head + 1) : static_cast<float>(head - n) + 0.5f;
+    return std::exp2(-max_bias * exponent / static_cast<float>(n));
+}
+
 /* How many of the heads that share keys one call takes: all, or an even part of them. */
 int64_t heads_at_once(int64_t n_shared)
 {
@@ -363,16 +386,19 @@ struct attention_op : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {
         const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3];
+        weir__attention_format k_format, v_format;
+        if (op->op != GGML_OP_FLASH_ATTN_EXT || !format_of(k, &k_format) || !format_of(v, &v_format))
+            return false;
         attention_params params;
         std::memcpy(&params, op->op_params, sizeof params);
-        return op->op == GGML_OP_FLASH_ATTN_EXT && mask != nullptr && op->src[4] == nullptr &&
-               params.max_bias == 0.0f && params.softcap == 0.0f && q->type == GGML_TYPE_F32 &&
-               k->type == GGML_TYPE_F16 && v->type == GGML_TYPE_F16 && mask->type == GGML_TYPE_F16 &&
-               k->ne[0] % 16 == 0 && v->ne[0] % 16 == 0 && k->ne[0] <= WEIR__ATTENTION_SIZE &&
-               v->ne[0] <= WEIR__ATTENTION_SIZE && q->ne[2] % k->ne[2] == 0 && k->ne[2] == v->ne[2] &&
+        bool plain = k_format == WEIR__ATTENTION_F16 && v_format == WEIR__ATTENTION_F16 &&
+                     params.max_bias == 0.0f && params.softcap == 0.0f && op->src[4] == nullptr;
+        return (plain || attention->complete) && mask != nullptr && q->type == GGML_TYPE_F32 &&
+               mask->type == GGML_TYPE_F16 && q->ne[2] % k->ne[2] == 0 && k->ne[2] == v->ne[2] &&
                k->ne[3] == q->ne[3] && v->ne[3] == q->ne[3] && mask->ne[2] == 1 &&
-               q->ne[3] % mask->ne[3] == 0 && q->nb[0] == sizeof(float) && k->nb[0] == sizeof(ggml_fp16_t) &&
-               v->nb[0] == sizeof(ggml_fp16_t) && mask->nb[0] == sizeof(ggml_fp16_t);
+               q->ne[3] % mask->ne[3] == 0 && q->nb[0] == sizeof(float) &&
+               mask->nb[0] == sizeof(ggml_fp16_t) &&
+               (op->src[4] == nullptr || op->src[4]->type == GGML_TYPE_F32);
     }
 
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
@@ -453,7 +479,17 @@ struct attention_op : ggml::cpu::tensor_traits {
         task.size_k = static_cast<int32_t>(k->ne[0]);
         task.size_v = static_cast<int32_t>(v->ne[0]);
         task.n_heads = static_cast<int32_t>(n_heads);
-        std::memcpy(&task.scale, op->op_params, sizeof task.scale);
+        format_of(k, &task.k_format);
+        format_of(v, &task.v_format);
+        attention_params params;
+        std::memcpy(&params, op->op_params, sizeof params);
+        task.scale = params.scale;
+        task.softcap = params.softcap;
+        float slopes[WEIR__ATTENTION_ROWS];
+        for (int64_t i = 0; i < n_heads && params.max_bias > 0.0f; i++)
+            slopes[i] = slope_of(q_head + i, q->ne[2], params.max_bias);
+        if (params.max_bias > 0.0f) task.slopes = slopes;
+        if (op->src[4] != nullptr) task.sinks = static_cast<const float *>(op->src[4]->data) + q_head;
         for (int32_t begin = 0, end; begin < some.n; begin = end) {
             end = begin + 1;
             while (end < some.n && some.joins[end]) end++;

@@ -60,13 +60,24 @@ static int32_t visible(const uint16_t *mask, int32_t n, int32_t *cells, bool *pl
 
 /* ---- Keys ---- */
 
-/* Sixteen cells' sixteen dimensions, turned round: out[d × BLOCK] are dimension d of the cells. */
-INLINE void turn(const char *const *cells, size_t offset, float *out)
+/* Sixteen dimensions from d on. */
+INLINE __m512 floats(const weir__attention_format format, const char *cell, int32_t d)
+{
+    if (format == WEIR__ATTENTION_F16)
+        return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(cell + 2 * (size_t)d)));
+    const char *block = cell + (size_t)(d / 32) * 34;
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(block + 2 + d % 32));
+    uint16_t scale;
+    memcpy(&scale, block, sizeof scale);
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)), _mm512_set1_ps(_cvtsh_ss(scale)));
+}
+
+/* Sixteen cells' dimensions from d on, turned round: out[i × BLOCK] are dimension d + i of the cells. */
+INLINE void turn(const weir__attention_format format, const char *const *cells, int32_t d, float *out)
 {
     __m512 a[16], b[16];
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; i++)
-        a[i] = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(cells[i] + offset)));
+    for (int i = 0; i < 16; i++) a[i] = floats(format, cells[i], d);
 #pragma GCC unroll 8
     for (int i = 0; i < 16; i += 2) {
         b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
@@ -92,6 +103,13 @@ INLINE void turn(const char *const *cells, size_t offset, float *out)
     }
 }
 
+INLINE void turn_all(const weir__attention_format format, const char *const *cells, int32_t n, int32_t size,
+                     float *out)
+{
+    for (int32_t c = 0; c < n; c += 16)
+        for (int32_t d = 0; d < size; d += 16) turn(format, cells + c, d, out + d * BLOCK + c);
+}
+
 /* ---- One block ---- */
 
 /* What a call keeps for its rows. */
@@ -99,7 +117,7 @@ typedef struct rows {
     float q[ROWS][WEIR__ATTENTION_SIZE]; /* scaled */
     float out[ROWS][WEIR__ATTENTION_SIZE];
     float scores[ROWS][BLOCK];
-    float keys[WEIR__ATTENTION_SIZE * BLOCK];
+    float keys[WEIR__ATTENTION_SIZE * BLOCK]; /* turned round; then, in Q8_0, the values */
     float max[ROWS], sum[ROWS];
 } rows;
 
@@ -120,10 +138,25 @@ INLINE void score(const int n_rows, rows *s, int32_t size, int32_t n)
     }
 }
 
-/* Adds the masks of the first n cells. */
-static void add_mask(rows *s, int r, const uint16_t *mask, const int32_t *cells, int32_t n)
+/* Scores become softcap × tanh(score). */
+static void cap(rows *s, int r, int32_t n, float softcap)
 {
-    for (int32_t c = 0; c < n; c++) s->scores[r][c] += _cvtsh_ss(mask[cells[c]]);
+    const __m512 one = _mm512_set1_ps(1.0f);
+    for (int32_t c = 0; c < n; c += 16) {
+        __m512 score = _mm512_load_ps(s->scores[r] + c), size = _mm512_abs_ps(score);
+        __m512 e = exponential(_mm512_mul_ps(size, _mm512_set1_ps(-2.0f)));
+        __m512 tanh = _mm512_div_ps(_mm512_sub_ps(one, e), _mm512_add_ps(one, e));
+        __mmask16 negative = _mm512_cmp_ps_mask(score, _mm512_setzero_ps(), _CMP_LT_OQ);
+        tanh = _mm512_mask_sub_ps(tanh, negative, _mm512_setzero_ps(), tanh);
+        tanh = _mm512_mask_mov_ps(tanh, _mm512_cmp_ps_mask(score, score, _CMP_UNORD_Q), score);
+        _mm512_store_ps(s->scores[r] + c, _mm512_mul_ps(tanh, _mm512_set1_ps(softcap)));
+    }
+}
+
+/* Adds the masks of the first n cells, times slope. */
+static void add_mask(rows *s, int r, const uint16_t *mask, const int32_t *cells, int32_t n, float slope)
+{
+    for (int32_t c = 0; c < n; c++) s->scores[r][c] += slope * _cvtsh_ss(mask[cells[c]]);
 }
 
 /* Makes weights of a row's scores, of which the first n are seen, and rescales what was summed before. */
@@ -156,9 +189,10 @@ INLINE void weigh(rows *s, int r, int32_t n, int32_t size_v)
     s->sum[r] += _mm512_reduce_add_ps(sum);
 }
 
-/* Adds the weighted values of n cells to rows [at, at + n_rows), sixteen × `vectors` dimensions from d on. */
-INLINE void add_values(const int n_rows, const int vectors, rows *s, int at, const char *const *cells,
-                       int32_t n, int32_t d)
+/* Adds the weighted values of n cells to rows [at, at + n_rows), sixteen × `vectors` dimensions from d on.
+ * halves: values are in half precision, else floats. */
+INLINE void add_values(const bool halves, const int n_rows, const int vectors, rows *s, int at,
+                       const char *const *cells, int32_t n, int32_t d)
 {
     __m512 acc[SUM_ROWS][4];
 #pragma GCC unroll 3
@@ -169,7 +203,8 @@ INLINE void add_values(const int n_rows, const int vectors, rows *s, int at, con
         __m512 value[4];
 #pragma GCC unroll 4
         for (int i = 0; i < vectors; i++)
-            value[i] = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(cells[c] + 2 * d + 32 * i)));
+            value[i] = halves ? floats(WEIR__ATTENTION_F16, cells[c], d + 16 * i)
+                              : _mm512_loadu_ps((const float *)cells[c] + d + 16 * i);
 #pragma GCC unroll 3
         for (int r = 0; r < n_rows; r++) {
             __m512 weight = _mm512_set1_ps(s->scores[at + r][c]);
@@ -183,13 +218,37 @@ INLINE void add_values(const int n_rows, const int vectors, rows *s, int at, con
         for (int i = 0; i < vectors; i++) _mm512_store_ps(s->out[at + r] + d + 16 * i, acc[r][i]);
 }
 
-INLINE void add_all_values(const int n_rows, rows *s, const char *const *cells, int32_t n, int32_t size)
+INLINE void add_all_values(const bool halves, const int n_rows, rows *s, const char *const *cells, int32_t n,
+                           int32_t size)
 {
     for (int at = 0; at < n_rows; at += SUM_ROWS) {
         int32_t d = 0;
-        for (; d + 64 <= size; d += 64) add_values(SUM_ROWS, 4, s, at, cells, n, d);
-        for (; d < size; d += 16) add_values(SUM_ROWS, 1, s, at, cells, n, d);
+        for (; d + 64 <= size; d += 64) add_values(halves, SUM_ROWS, 4, s, at, cells, n, d);
+        for (; d < size; d += 16) add_values(halves, SUM_ROWS, 1, s, at, cells, n, d);
     }
+}
+
+/* Makes floats of the values of n cells in Q8_0, where the keys were. */
+static void expand(rows *s, const char **cells, int32_t n, int32_t size)
+{
+    for (int32_t c = 0; c < n; c++) {
+        float *to = s->keys + c * size;
+        for (int32_t d = 0; d < size; d += 16)
+            _mm512_storeu_ps(to + d, floats(WEIR__ATTENTION_Q8_0, cells[c], d));
+        cells[c] = (const char *)to;
+    }
+}
+
+/* What is left to multiply a row's sum of values by. */
+static float last_factor(const rows *s, int32_t r, const float *sink)
+{
+    float sum = s->sum[r], factor = 1.0f;
+    if (sink != NULL) {
+        float max = s->max[r] > *sink ? s->max[r] : *sink;
+        factor = expf(s->max[r] - max);
+        sum = sum * factor + expf(*sink - max);
+    }
+    return sum > 0.0f ? factor / sum : sum; /* NaN stays NaN */
 }
 
 /* ---- A call ---- */
@@ -199,6 +258,7 @@ INLINE void attend_rows(const int n_rows, const weir__attention_task *t, int32_t
 {
     _Alignas(64) rows s;
     int32_t most = 0, used = n * t->n_heads;
+    float scale = t->softcap != 0.0f ? t->scale / t->softcap : t->scale;
     for (int32_t i = 0; i < n; i++) most = n_cells[i] > most ? n_cells[i] : most;
     for (int r = 0; r < n_rows; r++) {
         int32_t from = r < used ? r : 0;
@@ -206,7 +266,7 @@ INLINE void attend_rows(const int n_rows, const weir__attention_task *t, int32_t
             t->q + (size_t)(from / t->n_heads) * t->q_query + (size_t)(from % t->n_heads) * t->q_head;
         for (int32_t d = 0; d < t->size_k; d += 16)
             _mm512_store_ps(s.q[r] + d,
-                            _mm512_mul_ps(_mm512_loadu_ps((const float *)q + d), _mm512_set1_ps(t->scale)));
+                            _mm512_mul_ps(_mm512_loadu_ps((const float *)q + d), _mm512_set1_ps(scale)));
         for (int32_t d = 0; d < t->size_v; d += 16) _mm512_store_ps(s.out[r] + d, _mm512_setzero_ps());
         s.max[r] = -INFINITY;
         s.sum[r] = 0.0f;
@@ -219,24 +279,34 @@ INLINE void attend_rows(const int n_rows, const weir__attention_task *t, int32_t
             keys[c] = t->k + cell * t->k_cell;
             values[c] = t->v + cell * t->v_cell;
         }
-        for (int32_t c = 0; c < count; c += 16)
-            for (int32_t d = 0; d < t->size_k; d += 16) turn(keys + c, 2 * (size_t)d, s.keys + d * BLOCK + c);
+        if (t->k_format == WEIR__ATTENTION_F16)
+            turn_all(WEIR__ATTENTION_F16, keys, count, t->size_k, s.keys);
+        else
+            turn_all(WEIR__ATTENTION_Q8_0, keys, count, t->size_k, s.keys);
         score(n_rows, &s, t->size_k, count);
         for (int r = 0; r < n_rows; r++) {
             int32_t seen = r < used ? n_cells[r / t->n_heads] - begin : 0;
             const uint16_t *mask = r < used ? t->masks[r / t->n_heads] : NULL;
             if (seen > BLOCK) seen = BLOCK;
-            if (seen > 0 && mask != NULL) add_mask(&s, r, mask, t->cells + begin, seen);
+            float slope = mask != NULL && t->slopes != NULL ? t->slopes[r % t->n_heads] : 1.0f;
+            if (seen > 0 && t->softcap != 0.0f) cap(&s, r, seen, t->softcap);
+            if (seen > 0 && mask != NULL) add_mask(&s, r, mask, t->cells + begin, seen, slope);
             if (seen > 0)
                 weigh(&s, r, seen, t->size_v);
             else
                 memset(s.scores[r], 0, sizeof s.scores[r]);
         }
-        add_all_values(n_rows, &s, values, count, t->size_v);
+        if (t->v_format == WEIR__ATTENTION_F16) {
+            add_all_values(true, n_rows, &s, values, count, t->size_v);
+        } else {
+            expand(&s, values, count, t->size_v);
+            add_all_values(false, n_rows, &s, values, count, t->size_v);
+        }
     }
     for (int32_t r = 0; r < used; r++) {
         char *out = t->out + (size_t)(r / t->n_heads) * t->out_query + (size_t)(r % t->n_heads) * t->out_head;
-        __m512 factor = _mm512_set1_ps(s.sum[r] > 0.0f ? 1.0f / s.sum[r] : s.sum[r]); /* NaN stays NaN */
+        __m512 factor =
+            _mm512_set1_ps(last_factor(&s, r, t->sinks != NULL ? &t->sinks[r % t->n_heads] : NULL));
         for (int32_t d = 0; d < t->size_v; d += 16)
             _mm512_storeu_ps((float *)out + d, _mm512_mul_ps(_mm512_load_ps(s.out[r] + d), factor));
     }
@@ -268,4 +338,4 @@ static void attend(const weir__attention_task *task, int32_t n, const int32_t *n
         attend_12(task, n, n_cells);
 }
 
-const weir__attention weir__attention_avx512 = {"avx512", visible, attend};
+const weir__attention weir__attention_avx512 = {"avx512", true, visible, attend};
