@@ -1,4 +1,4 @@
-/* Products through ggml's own graphs, with weights in weir's buffers.
+/* Products and attention through ggml's own graphs, with weights in weir's buffers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <setjmp.h>
@@ -15,6 +15,7 @@
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
 
+#include "backend/kernels/kernels.h"
 #include "backend/shim.h"
 
 #define N 64
@@ -156,10 +157,119 @@ static void experts_multiply_as_matrices_do(void **state)
         }
 }
 
+/* What attention is made of. */
+typedef struct attention {
+    enum ggml_type type_k, type_v;
+    float max_bias, softcap;
+    bool sinks;
+} attention;
+
+#define SIZE     64
+#define HEADS    6 /* queries', that share KV_HEADS of keys */
+#define KV_HEADS 2
+#define CELLS    96
+#define QUERIES  5
+
+/* Random numbers for a tensor; what they mean once rounded is returned for the caller to free. */
+static float *fill(struct ggml_tensor *tensor, float phase)
+{
+    int64_t n = ggml_nelements(tensor);
+    float *values = malloc((size_t)n * sizeof *values);
+    for (int64_t i = 0; i < n; i++) values[i] = 2.0f * sinf(phase + 1.7f * (float)(i % 1013));
+    if (tensor->type == GGML_TYPE_F32) {
+        memcpy(tensor->data, values, (size_t)n * sizeof *values);
+    } else {
+        ggml_quantize_chunk(tensor->type, values, tensor->data, 0, n / tensor->ne[0], tensor->ne[0], NULL);
+        ggml_get_type_traits(tensor->type)->to_float(tensor->data, values, n);
+    }
+    return values;
+}
+
+static double slope_of(int head, double max_bias) /* HEADS = 4 + 2 */
+{
+    return head < 4 ? exp2(-max_bias / 4 * (head + 1)) : exp2(-max_bias / 8 * (2 * (head - 4) + 1));
+}
+
+static void attend(const attention *a)
+{
+    struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
+    struct ggml_context *context = ggml_init(room);
+    struct ggml_tensor *q = ggml_new_tensor_3d(context, GGML_TYPE_F32, SIZE, QUERIES, HEADS);
+    struct ggml_tensor *k = ggml_new_tensor_3d(context, a->type_k, SIZE, CELLS, KV_HEADS);
+    struct ggml_tensor *v = ggml_new_tensor_3d(context, a->type_v, SIZE, CELLS, KV_HEADS);
+    struct ggml_tensor *mask = ggml_new_tensor_2d(context, GGML_TYPE_F16, CELLS, QUERIES);
+    struct ggml_tensor *sinks = a->sinks ? ggml_new_tensor_1d(context, GGML_TYPE_F32, HEADS) : NULL;
+    struct ggml_tensor *out = ggml_flash_attn_ext(context, q, k, v, mask, 0.125f, a->max_bias, a->softcap);
+    ggml_flash_attn_ext_add_sinks(out, sinks);
+    struct ggml_cgraph *graph = ggml_new_graph(context);
+    ggml_build_forward_expand(graph, out);
+    ggml_backend_t backend = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(backend, 2);
+    ggml_backend_buffer_t work = ggml_backend_alloc_ctx_tensors(context, backend);
+    float *q_is = fill(q, 1.0f), *k_is = fill(k, 2.0f), *v_is = fill(v, 3.0f);
+    float *sinks_are = sinks != NULL ? fill(sinks, 4.0f) : NULL;
+    for (int i = 0; i < QUERIES; i++)
+        for (int c = 0; c < CELLS; c++) {
+            float bias = c > 80 + i || c % 5 == 3 ? -INFINITY : a->max_bias > 0.0f ? -(float)(80 + i - c) : 0;
+            ((ggml_fp16_t *)mask->data)[i * CELLS + c] = ggml_fp32_to_fp16(bias);
+        }
+    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    for (int h = 0; h < HEADS; h++)
+        for (int i = 0; i < QUERIES; i++) {
+            const int kv = h / (HEADS / KV_HEADS);
+            double want[SIZE] = {0}, sum = sinks != NULL ? exp((double)sinks_are[h]) : 0.0;
+            for (int c = 0; c < CELLS; c++) {
+                double score = 0;
+                double bias = (double)ggml_fp16_to_fp32(((ggml_fp16_t *)mask->data)[i * CELLS + c]);
+                for (int d = 0; d < SIZE; d++)
+                    score += 0.125 * (double)q_is[(h * QUERIES + i) * SIZE + d] *
+                             (double)k_is[(kv * CELLS + c) * SIZE + d];
+                if (a->softcap != 0.0f) score = (double)a->softcap * tanh(score / (double)a->softcap);
+                if (a->max_bias > 0.0f) bias *= slope_of(h, (double)a->max_bias);
+                double weight = exp(score + bias);
+                sum += weight;
+                for (int d = 0; d < SIZE; d++) want[d] += weight * (double)v_is[(kv * CELLS + c) * SIZE + d];
+            }
+            for (int d = 0; d < SIZE; d++) {
+                double got = (double)((float *)out->data)[(i * HEADS + h) * SIZE + d];
+                if (!(fabs(got - want[d] / sum) < 2e-5))
+                    fail_msg("%s and %s, max_bias %g, softcap %g%s: head %d of query %d is %.9g, not %.9g",
+                             ggml_type_name(a->type_k), ggml_type_name(a->type_v), (double)a->max_bias,
+                             (double)a->softcap, a->sinks ? ", sinks" : "", h, i, got, want[d] / sum);
+            }
+        }
+    free(q_is);
+    free(k_is);
+    free(v_is);
+    free(sinks_are);
+    ggml_backend_buffer_free(work);
+    ggml_backend_free(backend);
+    ggml_free(context);
+}
+
+static void attention_in_all_its_kinds(void **state)
+{
+    (void)state;
+    static const attention kinds[] = {
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false},
+        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 0.0f, 0.0f, false},
+        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 0.0f, false},
+        {GGML_TYPE_F16, GGML_TYPE_Q8_0, 0.0f, 0.0f, true},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 8.0f, 0.0f, false},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 5.0f, false},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, true},
+        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 8.0f, 5.0f, true},
+    };
+    if (weir__kernels_attention(0) == NULL) skip();
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (i == 0 || weir__kernels_attention(0)->complete) attend(&kinds[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(activations_may_lie_apart),
-                                       cmocka_unit_test(experts_multiply_as_matrices_do)};
+                                       cmocka_unit_test(experts_multiply_as_matrices_do),
+                                       cmocka_unit_test(attention_in_all_its_kinds)};
     weir__shim_start();
     if (weights_type() == NULL) return 77; /* no kernels here */
     return cmocka_run_group_tests_name("ggml_hook", tests, NULL, NULL);
