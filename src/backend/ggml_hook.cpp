@@ -296,6 +296,55 @@ struct experts : ggml::cpu::tensor_traits {
 
 experts the_experts;
 
+/* ---- Small products in single precision ---- */
+
+/* Rows of activations that stay in the first-level cache while weights pass by. */
+constexpr int64_t dot_rows = 4;
+
+/* Most rows of weights; beyond, ggml's are faster. */
+constexpr int64_t most_dots = 512;
+
+/* What chooses experts is in single precision in all files. ggml adds the products of one row of activations in
+ * another order than those of several; here each is a scalar product of its own, ggml's. The weights stay where they
+ * are. */
+struct dots : ggml::cpu::tensor_traits {
+    static bool takes(const ggml_tensor *op)
+    {
+        const ggml_tensor *weights = op->src[0], *x = op->src[1];
+        return op->op == GGML_OP_MUL_MAT && ggml_get_op_params_i32(op, 1) == 0 &&
+               weights->type == GGML_TYPE_F32 && x->type == GGML_TYPE_F32 && weights->buffer != nullptr &&
+               weights->buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS && weights->ne[1] <= most_dots &&
+               ggml_nrows(weights) == weights->ne[1] && weights->nb[0] == sizeof(float) &&
+               x->nb[0] == sizeof(float) && ggml_nrows(x) == x->ne[1];
+    }
+
+    bool work_size(int, const ggml_tensor *op, size_t &size) override
+    {
+        if (!takes(op)) return false;
+        size = 0;
+        return true;
+    }
+
+    bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
+    {
+        if (!takes(op)) return false;
+        const ggml_tensor *weights = op->src[0], *x = op->src[1];
+        ggml_vec_dot_t dot = ggml_get_type_traits_cpu(GGML_TYPE_F32)->vec_dot;
+        int64_t first = weights->ne[1] * params->ith / params->nth;
+        int64_t end = weights->ne[1] * (params->ith + 1) / params->nth;
+        for (int64_t begin = 0; begin < x->ne[1]; begin += dot_rows)
+            for (int64_t n = first; n < end; n++)
+                for (int64_t m = begin; m < std::min(begin + dot_rows, x->ne[1]); m++)
+                    dot(static_cast<int>(x->ne[0]),
+                        reinterpret_cast<float *>(static_cast<char *>(op->data) + m * op->nb[1]) + n, 0,
+                        static_cast<const char *>(weights->data) + n * weights->nb[1], 0,
+                        static_cast<const char *>(x->data) + m * x->nb[1], 0, 1);
+        return true;
+    }
+};
+
+dots the_dots;
+
 /* ---- Where tokens lie ---- */
 
 /* The cells of a memory by the tensor that holds a layer's keys. In a pool that several sequences share, a token
@@ -516,6 +565,7 @@ struct extra : ggml::cpu::extra_buffer_type {
     {
         if (op->op == GGML_OP_FLASH_ATTN_EXT && attention != nullptr) return &the_attention;
         if (op->op == GGML_OP_MUL_MAT && is_ours(op->src[0])) return &the_product;
+        if (dots::takes(op)) return &the_dots;
         return op->op == GGML_OP_MUL_MAT_ID && is_ours(op->src[0]) ? &the_experts : nullptr;
     }
 };

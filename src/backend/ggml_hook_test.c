@@ -157,6 +157,46 @@ static void experts_multiply_as_matrices_do(void **state)
         }
 }
 
+/* Weights as llama.cpp has those that choose experts. */
+static void small_products_do_not_depend_on_the_company(void **state)
+{
+    (void)state;
+    enum { WIDTH = 320, EXPERTS = 24, TOKENS = 37 };
+    float all[TOKENS][EXPERTS];
+    for (int m = TOKENS; m >= 1; m -= 9)
+        for (int n_threads = 1; n_threads <= 3; n_threads++) {
+            struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
+            struct ggml_context *held = ggml_init(room), *computed = ggml_init(room);
+            struct ggml_tensor *weights = ggml_new_tensor_2d(held, GGML_TYPE_F32, WIDTH, EXPERTS);
+            struct ggml_tensor *x = ggml_new_tensor_2d(computed, GGML_TYPE_F32, WIDTH, m);
+            struct ggml_tensor *product = ggml_mul_mat(computed, weights, x);
+            struct ggml_cgraph *graph = ggml_new_graph(computed);
+            ggml_build_forward_expand(graph, product);
+            ggml_backend_t backend = ggml_backend_cpu_init();
+            ggml_backend_cpu_set_n_threads(backend, n_threads);
+            ggml_backend_buffer_t kept = ggml_backend_alloc_ctx_tensors(held, backend);
+            ggml_backend_buffer_t work = ggml_backend_alloc_ctx_tensors(computed, backend);
+            ggml_backend_buffer_set_usage(kept, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+            for (int i = 0; i < WIDTH * EXPERTS; i++) ((float *)weights->data)[i] = sinf(1.7f * (float)i);
+            for (int i = 0; i < WIDTH * m; i++) ((float *)x->data)[i] = cosf(0.9f * (float)i);
+            assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+            if (m == TOKENS && n_threads == 1) memcpy(all, product->data, sizeof all);
+            assert_memory_equal(product->data, all, (size_t)m * sizeof *all);
+            for (int i = 0; i < m * EXPERTS; i++) {
+                double want = 0;
+                for (int k = 0; k < WIDTH; k++)
+                    want += (double)((float *)weights->data)[i % EXPERTS * WIDTH + k] *
+                            (double)((float *)x->data)[i / EXPERTS * WIDTH + k];
+                assert_true(fabs(want - (double)((float *)product->data)[i]) < 1e-4);
+            }
+            ggml_backend_buffer_free(kept);
+            ggml_backend_buffer_free(work);
+            ggml_backend_free(backend);
+            ggml_free(computed);
+            ggml_free(held);
+        }
+}
+
 /* What attention is made of. */
 typedef struct attention {
     enum ggml_type type_k, type_v;
@@ -269,6 +309,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(activations_may_lie_apart),
                                        cmocka_unit_test(experts_multiply_as_matrices_do),
+                                       cmocka_unit_test(small_products_do_not_depend_on_the_company),
                                        cmocka_unit_test(attention_in_all_its_kinds)};
     weir__shim_start();
     if (weights_type() == NULL) return 77; /* no kernels here */
