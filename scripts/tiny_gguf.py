@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # tiny_gguf.py: writes tiny GGUF models with random weights, for tests that need a real model file.
 # SPDX-License-Identifier: Apache-2.0
-"""Usage: tiny_gguf.py KIND OUT [--seed N] [--type f32|f16|q8_0] [--pooling mean|cls|last] [--small]
+"""Usage: tiny_gguf.py KIND OUT [--seed N] [--type f32|f16|q8_0] [--pooling mean|cls|last] [--small|--wide]
 
 KIND  llama  dense transformer; byte-level BPE, 512 tokens, ChatML template
       moe    the same with 4 experts, 2 of them used
@@ -12,7 +12,7 @@ KIND  llama  dense transformer; byte-level BPE, 512 tokens, ChatML template
 
 All have 2 layers and 64 dimensions, so a file is 0.1 to 0.7 MB. The same arguments give the same bytes. --type is
 that of the matrices (vectors are always F32). --small shrinks everything below 4 KB: the model still loads, but has no
-tokens for most texts.
+tokens for most texts. --wide makes decoders of 256 dimensions and 8 experts, into which every quantized format fits.
 """
 import argparse
 import random
@@ -88,8 +88,9 @@ class Model:
         else:
             spread = spread if spread is not None else dims[0] ** -0.5
             numbers = [self.random.gauss(0.0, spread) for _ in range(count)]
-        # llama.cpp computes with vectors and convolutions in F32 only.
-        plain = len(dims) == 1 or "ssm_conv" in name or name.endswith(("ssm_a", "norm.weight", "token_types.weight"))
+        # llama.cpp computes with vectors and convolutions in F32 only; routers of experts are F32 in all files.
+        plain = len(dims) == 1 or "ssm_conv" in name or name.endswith(
+            ("ssm_a", "norm.weight", "token_types.weight", "ffn_gate_inp.weight"))
         kind = "f32" if plain else self.matrix_type
         if kind == "q8_0" and dims[0] % 32 != 0:
             kind = "f32"
@@ -209,11 +210,12 @@ def put_wordpiece(model, n_vocab, small):
 # ---- Architectures --------------------------------------------------------------------------------------
 
 class Shape:
-    def __init__(self, small):
+    def __init__(self, small, wide):
         self.small = small
         self.layers = 1 if small else 2
-        self.embd = 4 if small else 64
-        self.ff = 4 if small else 128
+        self.embd = 4 if small else 256 if wide else 64
+        self.ff = 4 if small else 256 if wide else 128
+        self.experts = 8 if wide else 4
         self.heads = 2 if small else 4
         self.kv_heads = 1 if small else 2
         self.head = self.embd // self.heads
@@ -238,7 +240,7 @@ def make_decoder(kind, model, s):
         model.put(".attention.sliding_window", U32, 32)
         model.put(".attention.sliding_window_pattern", U32, 2)
     if kind == "moe":
-        model.put(".expert_count", U32, 4)
+        model.put(".expert_count", U32, s.experts)
         model.put(".expert_used_count", U32, 2)
     vocab = put_bpe(model, s.vocab, s.small)
 
@@ -260,10 +262,10 @@ def make_decoder(kind, model, s):
             t("attn_k_norm", [s.head], fill=1.0)
             t("post_attention_norm", [s.embd], fill=1.0)
             t("post_ffw_norm", [s.embd], fill=1.0)
-        experts = [4] if kind == "moe" else []
+        experts = [s.experts] if kind == "moe" else []
         suffix = "_exps" if kind == "moe" else ""
         if kind == "moe":
-            t("ffn_gate_inp", [s.embd, 4])
+            t("ffn_gate_inp", [s.embd, s.experts])
         t("ffn_gate" + suffix, [s.embd, s.ff] + experts)
         t("ffn_down" + suffix, [s.ff, s.embd] + experts)
         t("ffn_up" + suffix, [s.embd, s.ff] + experts)
@@ -349,11 +351,12 @@ def main():
     parser.add_argument("--type", choices=sorted(TYPE_ID), default="f32")
     parser.add_argument("--pooling", choices=["mean", "cls", "last"], default="mean")
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--wide", action="store_true")
     args = parser.parse_args()
 
     model = Model(ARCH[args.kind], args.seed, args.type)
     model.put("general.name", STRING, "tiny " + args.kind)
-    shape = Shape(args.small)
+    shape = Shape(args.small, args.wide)
     if args.kind in ("bert", "rank"):
         make_bert(args.kind, model, shape, args.pooling)
     elif args.kind == "mamba":

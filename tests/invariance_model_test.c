@@ -1,6 +1,7 @@
 /* With weir's kernels a request's greedy tokens are the same to the last one whatever it is computed with: chunk
- * sizes, batches, threads, layouts, company. Random engines from WEIR_TEST_SEED, for WEIR_TEST_SECONDS (20); what
- * they give is compared with what each request gives alone.
+ * sizes, batches, threads, layouts, company; with keys and values in half precision or in Q8_0, and with experts.
+ * Random engines from WEIR_TEST_SEED, for WEIR_TEST_SECONDS (20) with each model; what they give is compared with
+ * what each request gives alone.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 #include <setjmp.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -44,14 +46,13 @@ static weir_model *model;
 static int32_t *all; /* the text's tokens, three times */
 static size_t n_all;
 static job jobs[N_REQUESTS];
+static weir_kv_type type_k, type_v;
 static weir_sampler_params greedy;
 
-static int load(void **state)
+static void load(const char *path)
 {
-    (void)state;
     weir_error error = {0};
-    if (weir_model_load(getenv("WEIR_TEST_MODEL"), NULL, &model, &error) != WEIR_OK)
-        fail_msg("%s", error.message);
+    if (weir_model_load(path, NULL, &model, &error) != WEIR_OK) fail_msg("%s", error.message);
     char *thrice = malloc(3 * sizeof text);
     snprintf(thrice, 3 * sizeof text, "%s%s%s", text, text, text);
     all = calloc(2000, sizeof *all);
@@ -60,6 +61,28 @@ static int load(void **state)
     assert_true(n_all > 300);
     greedy = weir_sampler_params_default();
     greedy.temp = 0;
+}
+
+static int load_given(void **state)
+{
+    (void)state;
+    load(getenv("WEIR_TEST_MODEL"));
+    return 0;
+}
+
+static int load_experts(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/weir-experts-XXXXXX", command[1024];
+    const char *source = getenv("WEIR_SOURCE_DIR");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    snprintf(command, sizeof command, "python3 '%s/scripts/tiny_gguf.py' moe %s --wide --type q8_0",
+             source != NULL ? source : ".", path);
+    assert_int_equal(system(command), 0);
+    load(path);
+    unlink(path);
     return 0;
 }
 
@@ -67,6 +90,7 @@ static int unload(void **state)
 {
     (void)state;
     for (int i = 0; i < N_REQUESTS; i++) free(jobs[i].tokens);
+    memset(jobs, 0, sizeof jobs);
     free(all);
     weir_model_release(model);
     return 0;
@@ -74,6 +98,8 @@ static int unload(void **state)
 
 static void make_jobs(dice *d)
 {
+    type_k = dice_one_in(d, 2) ? WEIR_KV_F16 : WEIR_KV_Q8_0;
+    type_v = dice_one_in(d, 2) ? WEIR_KV_F16 : WEIR_KV_Q8_0;
     for (int i = 0; i < N_REQUESTS; i++) {
         job *j = &jobs[i];
         size_t most = n_all - 1 < MOST ? n_all - 1 : MOST;
@@ -117,6 +143,8 @@ static void run_alone(job *j)
     params.n_slots = 1;
     params.n_ctx = 1024;
     params.n_threads = 1;
+    params.type_k = type_k;
+    params.type_v = type_v;
     if (!j->ran) run(&params, &j, 1, &j->alone, &j->n_alone);
     j->ran = true;
 }
@@ -136,6 +164,8 @@ static void company(dice *d)
     params.n_ubatch = dice_one_in(d, 2) ? 512 : dice_in(d, 32, 200);
     params.n_threads = dice_in(d, 1, 2); /* more than processors wait for each other without end */
     params.layout = dice_one_in(d, 2) ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
+    params.type_k = type_k;
+    params.type_v = type_v;
     for (size_t i = 0; i < n; i++) some[i] = &jobs[dice_in(d, 0, N_REQUESTS - 1)];
     for (size_t i = 0; i < n; i++) run_alone(some[i]);
     run(&params, some, n, answers, lengths);
@@ -145,9 +175,9 @@ static void company(dice *d)
             continue;
         fail_msg("request %zu of %zu (%zu tokens) differs from itself alone: %d slots, chunks of %d, batch "
                  "%d (%d), "
-                 "%d threads, layout %d",
+                 "%d threads, layout %d, keys %d, values %d",
                  i, n, j->n, params.n_slots, params.chunk_size, params.n_batch, params.n_ubatch,
-                 params.n_threads, (int)params.layout);
+                 params.n_threads, (int)params.layout, (int)type_k, (int)type_v);
     }
 }
 
@@ -162,7 +192,7 @@ static void greedy_tokens_do_not_depend_on_the_company(void **state)
            (unsigned long long)seconds);
     d.state = seed;
     do {
-        if (rounds++ % 20 == 0) make_jobs(&d);
+        if (rounds++ % 10 == 0) make_jobs(&d);
         company(&d);
     } while ((uint64_t)(time(NULL) - begin) < seconds);
     printf("%llu engines\n", (unsigned long long)rounds);
@@ -170,12 +200,15 @@ static void greedy_tokens_do_not_depend_on_the_company(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(greedy_tokens_do_not_depend_on_the_company)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(greedy_tokens_do_not_depend_on_the_company, load_given, unload),
+        {"with_experts", greedy_tokens_do_not_depend_on_the_company, load_experts, unload, NULL},
+    };
     if (getenv("WEIR_TEST_MODEL") == NULL || *getenv("WEIR_TEST_MODEL") == '\0') return 77;
     if (weir__kernels_attention(0) == NULL ||
         (getenv("WEIR_KERNELS") != NULL && strcmp(getenv("WEIR_KERNELS"), "off") == 0)) {
         puts("skipped: no kernels of weir's run here");
         return 77;
     }
-    return cmocka_run_group_tests_name("invariance", tests, load, unload);
+    return cmocka_run_group_tests_name("invariance", tests, NULL, NULL);
 }

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -47,7 +48,7 @@ ggml_backend_buffer_type_t buffer_type();
 
 /* ---- Weights ---- */
 
-/* False: ggml's own. */
+/* A matrix, or one for each expert behind one another. False: ggml's own. */
 bool format_of(const ggml_tensor *weights, weir__panel_format *format)
 {
     switch (weights->type) {
@@ -63,12 +64,17 @@ bool format_of(const ggml_tensor *weights, weir__panel_format *format)
     case GGML_TYPE_Q6_K: *format = WEIR__PANEL_Q6_K; break;
     default: return false;
     }
-    return ggml_n_dims(weights) == 2 && weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
+    return weights->ne[3] == 1 && weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
 }
 
 bool is_ours(const ggml_tensor *tensor)
 {
     return tensor->buffer != nullptr && tensor->buffer->buft == buffer_type();
+}
+
+bool is_on_host(const ggml_tensor *tensor)
+{
+    return tensor->buffer == nullptr || ggml_backend_buft_is_host(tensor->buffer->buft);
 }
 
 /* ---- Products ---- */
@@ -91,7 +97,22 @@ void round_units(const ggml_tensor *x, weir__activations *out, int64_t first, in
     }
 }
 
+/* A thread's scratch, from a vector's boundary on; work sizes leave 64 bytes for that. */
+char *aligned(void *scratch)
+{
+    return reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(scratch) + 63) &
+                                    ~static_cast<uintptr_t>(63));
+}
+
 struct product : ggml::cpu::tensor_traits {
+    static bool takes(const ggml_tensor *op)
+    {
+        weir__panel_format format;
+        return op->op == GGML_OP_MUL_MAT && is_ours(op->src[0]) && format_of(op->src[0], &format) &&
+               op->src[0]->ne[2] == 1 && op->src[1]->type == GGML_TYPE_F32 &&
+               op->src[1]->nb[0] == sizeof(float) && is_on_host(op->src[1]);
+    }
+
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
     {
         if (op->op != GGML_OP_MUL_MAT) return false;
@@ -109,8 +130,7 @@ struct product : ggml::cpu::tensor_traits {
         if (op->op != GGML_OP_MUL_MAT || !format_of(weights, &format)) return false;
         int64_t k = weights->ne[0], m = ggml_nrows(x), n_panels = weights->ne[1] / WEIR__PANEL_ROWS;
         int64_t i = params->ith, n = params->nth, units = m * (k / WEIR__UNIT);
-        auto *scratch = reinterpret_cast<weir__activations *>(
-            (reinterpret_cast<uintptr_t>(params->wdata) + 63) & ~static_cast<uintptr_t>(63));
+        auto *scratch = reinterpret_cast<weir__activations *>(aligned(params->wdata));
         float *to = static_cast<float *>(op->data);
         size_t stride = op->nb[1] / sizeof(float);
         if (m <= rounded_alone) {
@@ -132,6 +152,198 @@ struct product : ggml::cpu::tensor_traits {
 };
 
 product the_product;
+
+/* ---- Products with experts ---- */
+
+/* Most rows that one expert multiplies at a time. */
+constexpr int64_t group_rows = 8 * WEIR__TILE;
+
+/* Their activations, which are passed over for each panel, should stay in the second-level cache. */
+constexpr int64_t group_bytes = 384 * 1024;
+
+/* Row r of the operation is what expert ids[r % n_used][r / n_used] makes of a row of activations. The rows of an
+ * expert are multiplied together, some at a time: they are groups. */
+struct experts : ggml::cpu::tensor_traits {
+    struct group {
+        int32_t expert, n;
+        const int32_t *rows; /* [n] */
+        weir__activations *x;
+    };
+
+    struct shape {
+        int64_t k, n_panels, n_experts, n_used, m; /* m: rows of the operation */
+        int64_t most;                              /* rows of a group, a multiple of a tile's */
+        int64_t most_tiles, most_groups;           /* of all rows */
+        size_t x_bytes, lists_bytes;               /* lists: of one thread */
+
+        explicit shape(const ggml_tensor *op)
+        {
+            const ggml_tensor *weights = op->src[0], *ids = op->src[2];
+            k = weights->ne[0];
+            n_panels = weights->ne[1] / WEIR__PANEL_ROWS;
+            n_experts = weights->ne[2];
+            n_used = ids->ne[0];
+            m = n_used * ids->ne[1];
+            auto tile = static_cast<int64_t>(weir__activations_bytes(1, k));
+            most = std::min(std::max<int64_t>(group_bytes / tile, 1) * WEIR__TILE, group_rows);
+            most_tiles = m / WEIR__TILE + std::min(m, n_experts);
+            most_groups = m / most + std::min(m, n_experts);
+            x_bytes = static_cast<size_t>(most_tiles * tile);
+            lists_bytes = static_cast<size_t>(most_groups) * sizeof(group) +
+                          static_cast<size_t>(m + n_experts) * sizeof(int32_t);
+            lists_bytes = (lists_bytes + 63) / 64 * 64;
+        }
+    };
+
+    static bool takes(const ggml_tensor *op)
+    {
+        weir__panel_format format;
+        return op->op == GGML_OP_MUL_MAT_ID && is_ours(op->src[0]) && format_of(op->src[0], &format) &&
+               op->src[1]->type == GGML_TYPE_F32 && op->src[1]->nb[0] == sizeof(float) &&
+               is_on_host(op->src[1]) && is_on_host(op->src[2]);
+    }
+
+    bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
+    {
+        if (op->op != GGML_OP_MUL_MAT_ID) return false;
+        shape s(op);
+        size = s.x_bytes + static_cast<size_t>(n_threads) * s.lists_bytes + 64;
+        return true;
+    }
+
+    bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
+    {
+        weir__panel_format format;
+        if (op->op != GGML_OP_MUL_MAT_ID || !format_of(op->src[0], &format)) return false;
+        shape s(op);
+        int64_t i = params->ith, n = params->nth;
+        char *x = aligned(params->wdata);
+        auto *groups = reinterpret_cast<group *>(x + s.x_bytes + static_cast<size_t>(i) * s.lists_bytes);
+        int64_t n_groups = list(op, s, groups, reinterpret_cast<weir__activations *>(x));
+        if (i == 0) ggml_threadpool_chunk_set(params->threadpool, 0);
+        for (int64_t row = 0, g = 0; g < n_groups; row += groups[g++].n)
+            round_rows(op, s, groups[g], std::max(s.m * i / n - row, int64_t{0}),
+                       std::min<int64_t>(s.m * (i + 1) / n - row, groups[g].n));
+        ggml_barrier(params->threadpool);
+        int64_t each = std::max<int64_t>(std::min(s.n_panels * n_groups / (n * parts), s.n_panels), 1);
+        int64_t n_parts = (s.n_panels + each - 1) / each, part;
+        while ((part = ggml_threadpool_chunk_add(params->threadpool, 1)) < n_parts * n_groups)
+            multiply(op, s, format, groups[part / n_parts], part % n_parts * each,
+                     std::min((part % n_parts + 1) * each, s.n_panels));
+        return true;
+    }
+
+    /* Puts rows into the order of their experts, and groups them; returns how many groups there are. Each thread
+     * does so for itself. Behind the groups lie the rows, and behind these where an expert's end. */
+    static int64_t list(const ggml_tensor *op, const shape &s, group *groups, weir__activations *x)
+    {
+        auto *rows = reinterpret_cast<int32_t *>(groups + s.most_groups), *ends = rows + s.m;
+        int64_t n_groups = 0;
+        int32_t first = 0;
+        std::fill(ends, ends + s.n_experts, 0);
+        for (int64_t r = 0; r < s.m; r++) ends[expert_of(op, s, r)]++;
+        for (int64_t e = 0; e < s.n_experts; e++) {
+            int32_t begin = first;
+            first += ends[e];
+            ends[e] = begin;
+            for (int32_t at = begin; at < first; at += groups[n_groups++].n) {
+                auto n = static_cast<int32_t>(std::min<int64_t>(first - at, s.most));
+                groups[n_groups] = {static_cast<int32_t>(e), n, rows + at, x};
+                x += weir__activations_bytes(n, s.k) / sizeof *x;
+            }
+        }
+        for (int64_t r = 0; r < s.m; r++) rows[ends[expert_of(op, s, r)]++] = static_cast<int32_t>(r);
+        return n_groups;
+    }
+
+    static int32_t expert_of(const ggml_tensor *op, const shape &s, int64_t row)
+    {
+        const ggml_tensor *ids = op->src[2];
+        return *reinterpret_cast<const int32_t *>(static_cast<const char *>(ids->data) +
+                                                  row % s.n_used * ids->nb[0] + row / s.n_used * ids->nb[1]);
+    }
+
+    /* Rounds rows [first, end) of a group. */
+    static void round_rows(const ggml_tensor *op, const shape &s, const group &g, int64_t first, int64_t end)
+    {
+        const ggml_tensor *x = op->src[1];
+        int64_t units = s.k / WEIR__UNIT;
+        for (int64_t r = first; r < end; r++) {
+            const char *row = static_cast<const char *>(x->data) +
+                              g.rows[r] % s.n_used % x->ne[1] * x->nb[1] + g.rows[r] / s.n_used * x->nb[2];
+            gemm->quantize(reinterpret_cast<const float *>(row), 0, r, g.n, s.k, g.x, r * units,
+                           (r + 1) * units);
+        }
+    }
+
+    static void multiply(ggml_tensor *op, const shape &s, weir__panel_format format, const group &g,
+                         int64_t first, int64_t end)
+    {
+        float out[group_rows][WEIR__PANEL_ROWS];
+        size_t panel_bytes = weir__panel_bytes(format, WEIR__PANEL_ROWS, s.k);
+        for (int64_t p = first; p < end; p++) {
+            gemm->multiply(format,
+                           static_cast<const char *>(op->src[0]->data) +
+                               static_cast<size_t>(g.expert * s.n_panels + p) * panel_bytes,
+                           g.x, g.n, s.k, out[0], WEIR__PANEL_ROWS, 0, 1);
+            for (int32_t r = 0; r < g.n; r++)
+                std::memcpy(static_cast<char *>(op->data) + g.rows[r] % s.n_used * op->nb[1] +
+                                g.rows[r] / s.n_used * op->nb[2] + static_cast<size_t>(p) * sizeof out[r],
+                            out[r], sizeof out[r]);
+        }
+    }
+};
+
+experts the_experts;
+
+/* ---- Small products in single precision ---- */
+
+/* Rows of activations that stay in the first-level cache while weights pass by. */
+constexpr int64_t dot_rows = 4;
+
+/* Most rows of weights; beyond, ggml's are faster. */
+constexpr int64_t most_dots = 512;
+
+/* What chooses experts is in single precision in all files. ggml adds the products of one row of activations in
+ * another order than those of several; here each is a scalar product of its own, ggml's. The weights stay where they
+ * are. */
+struct dots : ggml::cpu::tensor_traits {
+    static bool takes(const ggml_tensor *op)
+    {
+        const ggml_tensor *weights = op->src[0], *x = op->src[1];
+        return op->op == GGML_OP_MUL_MAT && ggml_get_op_params_i32(op, 1) == 0 &&
+               weights->type == GGML_TYPE_F32 && x->type == GGML_TYPE_F32 && weights->buffer != nullptr &&
+               weights->buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS && weights->ne[1] <= most_dots &&
+               ggml_nrows(weights) == weights->ne[1] && weights->nb[0] == sizeof(float) &&
+               x->nb[0] == sizeof(float) && ggml_nrows(x) == x->ne[1];
+    }
+
+    bool work_size(int, const ggml_tensor *op, size_t &size) override
+    {
+        if (!takes(op)) return false;
+        size = 0;
+        return true;
+    }
+
+    bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
+    {
+        if (!takes(op)) return false;
+        const ggml_tensor *weights = op->src[0], *x = op->src[1];
+        ggml_vec_dot_t dot = ggml_get_type_traits_cpu(GGML_TYPE_F32)->vec_dot;
+        int64_t first = weights->ne[1] * params->ith / params->nth;
+        int64_t end = weights->ne[1] * (params->ith + 1) / params->nth;
+        for (int64_t begin = 0; begin < x->ne[1]; begin += dot_rows)
+            for (int64_t n = first; n < end; n++)
+                for (int64_t m = begin; m < std::min(begin + dot_rows, x->ne[1]); m++)
+                    dot(static_cast<int>(x->ne[0]),
+                        reinterpret_cast<float *>(static_cast<char *>(op->data) + m * op->nb[1]) + n, 0,
+                        static_cast<const char *>(weights->data) + n * weights->nb[1], 0,
+                        static_cast<const char *>(x->data) + m * x->nb[1], 0, 1);
+        return true;
+    }
+};
+
+dots the_dots;
 
 /* ---- Where tokens lie ---- */
 
@@ -177,6 +389,28 @@ struct attention_params {
     float scale, max_bias, softcap;
 };
 
+/* False: ggml's own. */
+bool format_of(const ggml_tensor *k_or_v, weir__attention_format *format)
+{
+    switch (k_or_v->type) {
+    case GGML_TYPE_F16: *format = WEIR__ATTENTION_F16; break;
+    case GGML_TYPE_Q8_0: *format = WEIR__ATTENTION_Q8_0; break;
+    default: return false;
+    }
+    return k_or_v->ne[0] % 16 == 0 && k_or_v->ne[0] <= WEIR__ATTENTION_SIZE &&
+           k_or_v->nb[0] == ggml_type_size(k_or_v->type);
+}
+
+/* ALiBi's slope of a head (Press et al., arXiv 2108.12409): numbers of heads that are no power of two take every
+ * other one of the next such number's. */
+float slope_of(int64_t head, int64_t n_heads, float max_bias)
+{
+    int64_t n = 1;
+    while (2 * n <= n_heads) n *= 2;
+    float exponent = head < n ? static_cast<float>(head + 1) : static_cast<float>(head - n) + 0.5f;
+    return std::exp2(-max_bias * exponent / static_cast<float>(n));
+}
+
 /* How many of the heads that share keys one call takes: all, or an even part of them. */
 int64_t heads_at_once(int64_t n_shared)
 {
@@ -201,16 +435,19 @@ struct attention_op : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {
         const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3];
+        weir__attention_format k_format, v_format;
+        if (op->op != GGML_OP_FLASH_ATTN_EXT || !format_of(k, &k_format) || !format_of(v, &v_format))
+            return false;
         attention_params params;
         std::memcpy(&params, op->op_params, sizeof params);
-        return op->op == GGML_OP_FLASH_ATTN_EXT && mask != nullptr && op->src[4] == nullptr &&
-               params.max_bias == 0.0f && params.softcap == 0.0f && q->type == GGML_TYPE_F32 &&
-               k->type == GGML_TYPE_F16 && v->type == GGML_TYPE_F16 && mask->type == GGML_TYPE_F16 &&
-               k->ne[0] % 16 == 0 && v->ne[0] % 16 == 0 && k->ne[0] <= WEIR__ATTENTION_SIZE &&
-               v->ne[0] <= WEIR__ATTENTION_SIZE && q->ne[2] % k->ne[2] == 0 && k->ne[2] == v->ne[2] &&
+        bool plain = k_format == WEIR__ATTENTION_F16 && v_format == WEIR__ATTENTION_F16 &&
+                     params.max_bias == 0.0f && params.softcap == 0.0f && op->src[4] == nullptr;
+        return (plain || attention->complete) && mask != nullptr && q->type == GGML_TYPE_F32 &&
+               mask->type == GGML_TYPE_F16 && q->ne[2] % k->ne[2] == 0 && k->ne[2] == v->ne[2] &&
                k->ne[3] == q->ne[3] && v->ne[3] == q->ne[3] && mask->ne[2] == 1 &&
-               q->ne[3] % mask->ne[3] == 0 && q->nb[0] == sizeof(float) && k->nb[0] == sizeof(ggml_fp16_t) &&
-               v->nb[0] == sizeof(ggml_fp16_t) && mask->nb[0] == sizeof(ggml_fp16_t);
+               q->ne[3] % mask->ne[3] == 0 && q->nb[0] == sizeof(float) &&
+               mask->nb[0] == sizeof(ggml_fp16_t) &&
+               (op->src[4] == nullptr || op->src[4]->type == GGML_TYPE_F32);
     }
 
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
@@ -291,7 +528,17 @@ struct attention_op : ggml::cpu::tensor_traits {
         task.size_k = static_cast<int32_t>(k->ne[0]);
         task.size_v = static_cast<int32_t>(v->ne[0]);
         task.n_heads = static_cast<int32_t>(n_heads);
-        std::memcpy(&task.scale, op->op_params, sizeof task.scale);
+        format_of(k, &task.k_format);
+        format_of(v, &task.v_format);
+        attention_params params;
+        std::memcpy(&params, op->op_params, sizeof params);
+        task.scale = params.scale;
+        task.softcap = params.softcap;
+        float slopes[WEIR__ATTENTION_ROWS];
+        for (int64_t i = 0; i < n_heads && params.max_bias > 0.0f; i++)
+            slopes[i] = slope_of(q_head + i, q->ne[2], params.max_bias);
+        if (params.max_bias > 0.0f) task.slopes = slopes;
+        if (op->src[4] != nullptr) task.sinks = static_cast<const float *>(op->src[4]->data) + q_head;
         for (int32_t begin = 0, end; begin < some.n; begin = end) {
             end = begin + 1;
             while (end < some.n && some.joins[end]) end++;
@@ -311,16 +558,15 @@ attention_op the_attention;
 struct extra : ggml::cpu::extra_buffer_type {
     bool supports_op(ggml_backend_dev_t, const ggml_tensor *op) override
     {
-        weir__panel_format format;
-        return op->op == GGML_OP_MUL_MAT && is_ours(op->src[0]) && format_of(op->src[0], &format) &&
-               op->src[1]->type == GGML_TYPE_F32 && op->src[1]->nb[0] == sizeof(float) &&
-               (op->src[1]->buffer == nullptr || ggml_backend_buft_is_host(op->src[1]->buffer->buft));
+        return product::takes(op) || experts::takes(op);
     }
 
     ggml::cpu::tensor_traits *get_tensor_traits(const ggml_tensor *op) override
     {
         if (op->op == GGML_OP_FLASH_ATTN_EXT && attention != nullptr) return &the_attention;
-        return op->op == GGML_OP_MUL_MAT && is_ours(op->src[0]) ? &the_product : nullptr;
+        if (op->op == GGML_OP_MUL_MAT && is_ours(op->src[0])) return &the_product;
+        if (dots::takes(op)) return &the_dots;
+        return op->op == GGML_OP_MUL_MAT_ID && is_ours(op->src[0]) ? &the_experts : nullptr;
     }
 };
 
@@ -367,7 +613,7 @@ void set_tensor(ggml_backend_buffer_t, ggml_tensor *tensor, const void *data, si
 {
     weir__panel_format format;
     GGML_ASSERT(offset == 0 && size == ggml_nbytes(tensor) && format_of(tensor, &format));
-    packing all = {format, tensor->ne[0], tensor->ne[1] / WEIR__PANEL_ROWS, data, tensor->data};
+    packing all = {format, tensor->ne[0], ggml_nrows(tensor) / WEIR__PANEL_ROWS, data, tensor->data};
     auto n_parts = static_cast<int32_t>((all.n_panels + pack_panels - 1) / pack_panels);
     if (load.crew != nullptr)
         weir__crew_run(load.crew, pack, &all, n_parts);
@@ -408,7 +654,7 @@ size_t allocated(ggml_backend_buffer_type_t, const ggml_tensor *tensor)
 {
     weir__panel_format format;
     if (!format_of(tensor, &format)) return ggml_nbytes(tensor);
-    return weir__panel_bytes(format, tensor->ne[1], tensor->ne[0]);
+    return weir__panel_bytes(format, ggml_nrows(tensor), tensor->ne[0]);
 }
 
 ggml_backend_buffer_type_t buffer_type()

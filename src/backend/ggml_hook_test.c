@@ -1,8 +1,9 @@
-/* Products through ggml's own graphs, with weights in weir's buffers.
+/* Products and attention through ggml's own graphs, with weights in weir's buffers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
 
+#include "backend/kernels/kernels.h"
 #include "backend/shim.h"
 
 #define N 64
@@ -85,9 +87,230 @@ static void activations_may_lie_apart(void **state)
     assert_true(fabsf(want[1]) > 0.0f);
 }
 
+/* Rows of activations through experts, `shared` ones for all a token uses; then each row alone as a product with
+ * its expert's matrix. */
+static void multiply_with_experts(int n_tokens, bool shared, int n_threads)
+{
+    enum { EXPERTS = 7, USED = 3 };
+    struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
+    struct ggml_context *held = ggml_init(room), *computed = ggml_init(room);
+    struct ggml_tensor *weights = ggml_new_tensor_3d(held, GGML_TYPE_Q8_0, K, N, EXPERTS), *one[EXPERTS];
+    for (int e = 0; e < EXPERTS; e++) one[e] = ggml_new_tensor_2d(held, GGML_TYPE_Q8_0, K, N);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(held, weights_type());
+    assert_non_null(buffer);
+    float *values = calloc((size_t)(EXPERTS * N * K), sizeof *values);
+    unsigned char *rounded = calloc(1, ggml_nbytes(weights));
+    for (int i = 0; i < EXPERTS * N * K; i++) values[i] = sinf((float)i);
+    ggml_quantize_chunk(GGML_TYPE_Q8_0, values, rounded, 0, EXPERTS * N, K, NULL);
+    ggml_backend_tensor_set(weights, rounded, 0, ggml_nbytes(weights));
+    for (int e = 0; e < EXPERTS; e++)
+        ggml_backend_tensor_set(one[e], rounded + (size_t)e * ggml_nbytes(one[e]), 0, ggml_nbytes(one[e]));
+
+    /* As llama.cpp has it: the first columns of more. */
+    struct ggml_tensor *all_ids = ggml_new_tensor_2d(computed, GGML_TYPE_I32, EXPERTS, n_tokens);
+    struct ggml_tensor *ids = ggml_view_2d(computed, all_ids, USED, n_tokens, all_ids->nb[1], 0);
+    struct ggml_tensor *x = ggml_new_tensor_3d(computed, GGML_TYPE_F32, K, shared ? 1 : USED, n_tokens);
+    struct ggml_tensor *got = ggml_mul_mat_id(computed, weights, x, ids), *want[EXPERTS];
+    struct ggml_cgraph *graph = ggml_new_graph(computed);
+    ggml_build_forward_expand(graph, got);
+    for (int e = 0; e < EXPERTS; e++) {
+        want[e] = ggml_mul_mat(computed, one[e], x);
+        ggml_build_forward_expand(graph, want[e]);
+    }
+    ggml_backend_t backend = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(backend, n_threads);
+    ggml_backend_buffer_t work = ggml_backend_alloc_ctx_tensors(computed, backend);
+    assert_true(ggml_backend_supports_op(backend, got));
+    for (int64_t i = 0; i < ggml_nelements(x); i++) ((float *)x->data)[i] = cosf((float)i);
+    /* The last expert is used by no token, the one before it by most. */
+    for (int t = 0; t < n_tokens; t++)
+        for (int i = 0; i < EXPERTS; i++)
+            ((int32_t *)all_ids->data)[t * EXPERTS + i] = i >= USED ? -1
+                                                          : i == 0 && t % 3 != 0
+                                                              ? 5
+                                                              : (t * t + 2 * i) % (EXPERTS - 2);
+    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    for (int t = 0; t < n_tokens; t++)
+        for (int i = 0; i < USED; i++) {
+            int expert = ((int32_t *)all_ids->data)[t * EXPERTS + i];
+            const float *row = (const float *)want[expert]->data + (shared ? t : t * USED + i) * N;
+            assert_memory_equal((float *)got->data + (t * USED + i) * N, row, N * sizeof *row);
+        }
+
+    ggml_backend_buffer_free(work);
+    ggml_backend_free(backend);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(computed);
+    ggml_free(held);
+    free(rounded);
+    free(values);
+}
+
+static void experts_multiply_as_matrices_do(void **state)
+{
+    (void)state;
+    static const int n_tokens[] = {1, 2, 5, 40, 300}, n_threads[] = {1, 2, 3, 5};
+    for (size_t i = 0; i < sizeof n_tokens / sizeof *n_tokens; i++)
+        for (size_t t = 0; t < sizeof n_threads / sizeof *n_threads; t++) {
+            multiply_with_experts(n_tokens[i], true, n_threads[t]);
+            multiply_with_experts(n_tokens[i], false, n_threads[t]);
+        }
+}
+
+/* Weights as llama.cpp has those that choose experts. */
+static void small_products_do_not_depend_on_the_company(void **state)
+{
+    (void)state;
+    enum { WIDTH = 320, EXPERTS = 24, TOKENS = 37 };
+    float all[TOKENS][EXPERTS];
+    for (int m = TOKENS; m >= 1; m -= 9)
+        for (int n_threads = 1; n_threads <= 3; n_threads++) {
+            struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
+            struct ggml_context *held = ggml_init(room), *computed = ggml_init(room);
+            struct ggml_tensor *weights = ggml_new_tensor_2d(held, GGML_TYPE_F32, WIDTH, EXPERTS);
+            struct ggml_tensor *x = ggml_new_tensor_2d(computed, GGML_TYPE_F32, WIDTH, m);
+            struct ggml_tensor *product = ggml_mul_mat(computed, weights, x);
+            struct ggml_cgraph *graph = ggml_new_graph(computed);
+            ggml_build_forward_expand(graph, product);
+            ggml_backend_t backend = ggml_backend_cpu_init();
+            ggml_backend_cpu_set_n_threads(backend, n_threads);
+            ggml_backend_buffer_t kept = ggml_backend_alloc_ctx_tensors(held, backend);
+            ggml_backend_buffer_t work = ggml_backend_alloc_ctx_tensors(computed, backend);
+            ggml_backend_buffer_set_usage(kept, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+            for (int i = 0; i < WIDTH * EXPERTS; i++) ((float *)weights->data)[i] = sinf(1.7f * (float)i);
+            for (int i = 0; i < WIDTH * m; i++) ((float *)x->data)[i] = cosf(0.9f * (float)i);
+            assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+            if (m == TOKENS && n_threads == 1) memcpy(all, product->data, sizeof all);
+            assert_memory_equal(product->data, all, (size_t)m * sizeof *all);
+            for (int i = 0; i < m * EXPERTS; i++) {
+                double want = 0;
+                for (int k = 0; k < WIDTH; k++)
+                    want += (double)((float *)weights->data)[i % EXPERTS * WIDTH + k] *
+                            (double)((float *)x->data)[i / EXPERTS * WIDTH + k];
+                assert_true(fabs(want - (double)((float *)product->data)[i]) < 1e-4);
+            }
+            ggml_backend_buffer_free(kept);
+            ggml_backend_buffer_free(work);
+            ggml_backend_free(backend);
+            ggml_free(computed);
+            ggml_free(held);
+        }
+}
+
+/* What attention is made of. */
+typedef struct attention {
+    enum ggml_type type_k, type_v;
+    float max_bias, softcap;
+    bool sinks;
+} attention;
+
+#define SIZE     64
+#define HEADS    6 /* queries', that share KV_HEADS of keys */
+#define KV_HEADS 2
+#define CELLS    96
+#define QUERIES  5
+
+/* Random numbers for a tensor; what they mean once rounded is returned for the caller to free. */
+static float *fill(struct ggml_tensor *tensor, float phase)
+{
+    int64_t n = ggml_nelements(tensor);
+    float *values = malloc((size_t)n * sizeof *values);
+    for (int64_t i = 0; i < n; i++) values[i] = 2.0f * sinf(phase + 1.7f * (float)(i % 1013));
+    if (tensor->type == GGML_TYPE_F32) {
+        memcpy(tensor->data, values, (size_t)n * sizeof *values);
+    } else {
+        ggml_quantize_chunk(tensor->type, values, tensor->data, 0, n / tensor->ne[0], tensor->ne[0], NULL);
+        ggml_get_type_traits(tensor->type)->to_float(tensor->data, values, n);
+    }
+    return values;
+}
+
+static double slope_of(int head, double max_bias) /* HEADS = 4 + 2 */
+{
+    return head < 4 ? exp2(-max_bias / 4 * (head + 1)) : exp2(-max_bias / 8 * (2 * (head - 4) + 1));
+}
+
+static void attend(const attention *a)
+{
+    struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
+    struct ggml_context *context = ggml_init(room);
+    struct ggml_tensor *q = ggml_new_tensor_3d(context, GGML_TYPE_F32, SIZE, QUERIES, HEADS);
+    struct ggml_tensor *k = ggml_new_tensor_3d(context, a->type_k, SIZE, CELLS, KV_HEADS);
+    struct ggml_tensor *v = ggml_new_tensor_3d(context, a->type_v, SIZE, CELLS, KV_HEADS);
+    struct ggml_tensor *mask = ggml_new_tensor_2d(context, GGML_TYPE_F16, CELLS, QUERIES);
+    struct ggml_tensor *sinks = a->sinks ? ggml_new_tensor_1d(context, GGML_TYPE_F32, HEADS) : NULL;
+    struct ggml_tensor *out = ggml_flash_attn_ext(context, q, k, v, mask, 0.125f, a->max_bias, a->softcap);
+    ggml_flash_attn_ext_add_sinks(out, sinks);
+    struct ggml_cgraph *graph = ggml_new_graph(context);
+    ggml_build_forward_expand(graph, out);
+    ggml_backend_t backend = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(backend, 2);
+    ggml_backend_buffer_t work = ggml_backend_alloc_ctx_tensors(context, backend);
+    float *q_is = fill(q, 1.0f), *k_is = fill(k, 2.0f), *v_is = fill(v, 3.0f);
+    float *sinks_are = sinks != NULL ? fill(sinks, 4.0f) : NULL;
+    for (int i = 0; i < QUERIES; i++)
+        for (int c = 0; c < CELLS; c++) {
+            float bias = c > 80 + i || c % 5 == 3 ? -INFINITY : a->max_bias > 0.0f ? -(float)(80 + i - c) : 0;
+            ((ggml_fp16_t *)mask->data)[i * CELLS + c] = ggml_fp32_to_fp16(bias);
+        }
+    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    for (int h = 0; h < HEADS; h++)
+        for (int i = 0; i < QUERIES; i++) {
+            const int kv = h / (HEADS / KV_HEADS);
+            double want[SIZE] = {0}, sum = sinks != NULL ? exp((double)sinks_are[h]) : 0.0;
+            for (int c = 0; c < CELLS; c++) {
+                double score = 0;
+                double bias = (double)ggml_fp16_to_fp32(((ggml_fp16_t *)mask->data)[i * CELLS + c]);
+                for (int d = 0; d < SIZE; d++)
+                    score += 0.125 * (double)q_is[(h * QUERIES + i) * SIZE + d] *
+                             (double)k_is[(kv * CELLS + c) * SIZE + d];
+                if (a->softcap != 0.0f) score = (double)a->softcap * tanh(score / (double)a->softcap);
+                if (a->max_bias > 0.0f) bias *= slope_of(h, (double)a->max_bias);
+                double weight = exp(score + bias);
+                sum += weight;
+                for (int d = 0; d < SIZE; d++) want[d] += weight * (double)v_is[(kv * CELLS + c) * SIZE + d];
+            }
+            for (int d = 0; d < SIZE; d++) {
+                double got = (double)((float *)out->data)[(i * HEADS + h) * SIZE + d];
+                if (!(fabs(got - want[d] / sum) < 2e-5))
+                    fail_msg("%s and %s, max_bias %g, softcap %g%s: head %d of query %d is %.9g, not %.9g",
+                             ggml_type_name(a->type_k), ggml_type_name(a->type_v), (double)a->max_bias,
+                             (double)a->softcap, a->sinks ? ", sinks" : "", h, i, got, want[d] / sum);
+            }
+        }
+    free(q_is);
+    free(k_is);
+    free(v_is);
+    free(sinks_are);
+    ggml_backend_buffer_free(work);
+    ggml_backend_free(backend);
+    ggml_free(context);
+}
+
+static void attention_in_all_its_kinds(void **state)
+{
+    (void)state;
+    static const attention kinds[] = {
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false},
+        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 0.0f, 0.0f, false},
+        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 0.0f, false},
+        {GGML_TYPE_F16, GGML_TYPE_Q8_0, 0.0f, 0.0f, true},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 8.0f, 0.0f, false},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 5.0f, false},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, true},
+        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 8.0f, 5.0f, true},
+    };
+    if (weir__kernels_attention(0) == NULL) skip();
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (i == 0 || weir__kernels_attention(0)->complete) attend(&kinds[i]);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(activations_may_lie_apart)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(activations_may_lie_apart),
+                                       cmocka_unit_test(experts_multiply_as_matrices_do),
+                                       cmocka_unit_test(small_products_do_not_depend_on_the_company),
+                                       cmocka_unit_test(attention_in_all_its_kinds)};
     weir__shim_start();
     if (weights_type() == NULL) return 77; /* no kernels here */
     return cmocka_run_group_tests_name("ggml_hook", tests, NULL, NULL);

@@ -1,24 +1,46 @@
-/* llama_kinds_test.c: models that are not like the default one: recurrent, sliding window, embeddings,
+/* llama_kinds_test.c: models that are not like the default one: recurrent, sliding window, experts, embeddings,
  * ranking; made by scripts/tiny_gguf.py.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "backend/ggml_hook.h"
 #include "backend/llama_testing.h"
 
-static void make(const char *kind)
+typedef char file_name[64];
+
+static void new_file(char *path)
 {
-    char path[64] = "/tmp/weir-kind-XXXXXX", command[1024];
-    const char *source = getenv("WEIR_SOURCE_DIR");
-    weir_model_params params = weir_model_params_default();
+    memcpy(path, "/tmp/weir-kind-XXXXXX", sizeof "/tmp/weir-kind-XXXXXX");
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
+}
+
+/* kind: the generator's arguments. */
+static void generate(const char *kind, char *path)
+{
+    char command[1024];
+    const char *source = getenv("WEIR_SOURCE_DIR");
+    new_file(path);
     snprintf(command, sizeof command, "python3 '%s/scripts/tiny_gguf.py' %s %s",
              source != NULL ? source : ".", kind, path);
     assert_int_equal(system(command), 0);
+}
+
+static void load(const char *path)
+{
+    weir_model_params params = weir_model_params_default();
     assert_ok(ops->model_load(path, &params, &model, error));
     ops->model_describe(model, &model_is);
+}
+
+static void make(const char *kind)
+{
+    file_name path;
+    generate(kind, path);
+    load(path);
     unlink(path);
 }
 
@@ -129,6 +151,117 @@ static void a_window_that_slid_away(void **state)
     }
 }
 
+/* ---- Experts ---- */
+
+#define N_EXPERT_TOKENS 40
+
+static void quiet(enum ggml_log_level level, const char *text, void *user)
+{
+    (void)level;
+    (void)text;
+    (void)user;
+}
+
+/* In a process of its own, since kernels are chosen once in each: quantizes a file and writes the rows of logits of
+ * some tokens to `out`. */
+static void rows_in_a_child(const char *path, enum llama_ftype type, const char *kernels, float *out)
+{
+    enum { WIDTH = 512 };
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        file_name quantized;
+        rig r;
+        int32_t ids[N_EXPERT_TOKENS];
+        struct llama_model_quantize_params params = llama_model_quantize_default_params();
+        setenv("WEIR_KERNELS", kernels, 1);
+        new_file(quantized);
+        params.ftype = type;
+        params.nthread = 1;
+        llama_log_set(quiet, NULL);
+        if (llama_model_quantize(path, quantized, &params) != 0) _exit(1);
+        load(quantized);
+        unlink(quantized);
+        rig_init(&r, 256, 1, WEIR_LAYOUT_UNIFIED);
+        some_tokens(ids, N_EXPERT_TOKENS);
+        r.batch.n = 0;
+        for (int32_t i = 0; i < N_EXPERT_TOKENS; i++) weir__batch_add(&r.batch, ids[i], i, 0, true);
+        if (ops->decode(r.context, &r.batch, NULL) != WEIR_OK) _exit(1);
+        for (int32_t i = 0; i < N_EXPERT_TOKENS; i++) {
+            size_t size = WIDTH * sizeof(float);
+            if (model_is.n_vocab != WIDTH || write(ends[1], ops->logits(r.context, i), size) != (ssize_t)size)
+                _exit(1);
+        }
+        _exit(0);
+    }
+    close(ends[1]);
+    FILE *in = fdopen(ends[0], "rb");
+    assert_int_equal(fread(out, WIDTH * sizeof *out, N_EXPERT_TOKENS, in), N_EXPERT_TOKENS);
+    fclose(in);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* The first test: a process that forks should not have threads. */
+static void experts_are_what_ggml_makes_of_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        enum llama_ftype type;
+    } formats[] = {
+        {"q8_0", LLAMA_FTYPE_MOSTLY_Q8_0},     {"q4_0", LLAMA_FTYPE_MOSTLY_Q4_0},
+        {"q4_1", LLAMA_FTYPE_MOSTLY_Q4_1},     {"q5_0", LLAMA_FTYPE_MOSTLY_Q5_0},
+        {"q5_1", LLAMA_FTYPE_MOSTLY_Q5_1},     {"q4_k_m", LLAMA_FTYPE_MOSTLY_Q4_K_M},
+        {"q5_k_m", LLAMA_FTYPE_MOSTLY_Q5_K_M}, {"q6_k", LLAMA_FTYPE_MOSTLY_Q6_K},
+        {"iq4_nl", LLAMA_FTYPE_MOSTLY_IQ4_NL}, {"mxfp4", LLAMA_FTYPE_MOSTLY_MXFP4_MOE},
+    };
+    static float ours[N_EXPERT_TOKENS][512], theirs[N_EXPERT_TOKENS][512];
+    file_name path;
+    generate("moe --wide --type f16", path);
+    for (size_t f = 0; f < N_ELEMENTS(formats); f++) {
+        rows_in_a_child(path, formats[f].type, "auto", ours[0]);
+        rows_in_a_child(path, formats[f].type, "off", theirs[0]);
+        /* Where two experts are nearly equal another may be chosen: few rows may be further off. */
+        int n_close = 0;
+        for (int i = 0; i < N_EXPERT_TOKENS; i++) {
+            double off = 0, size = 0;
+            for (int v = 0; v < 512; v++) {
+                off += pow((double)ours[i][v] - (double)theirs[i][v], 2);
+                size += pow((double)theirs[i][v], 2);
+            }
+            if (sqrt(off / size) < 0.03) n_close++;
+        }
+        if (n_close < N_EXPERT_TOKENS - 4)
+            fail_msg("%s: %d of %d rows are close", formats[f].name, n_close, N_EXPERT_TOKENS);
+    }
+    unlink(path);
+}
+
+/* To the bit, with weir's kernels. */
+static void experts_do_not_depend_on_the_company(void **state)
+{
+    (void)state;
+    make("moe --wide --type q8_0");
+    if (*weir__hook_kernels() == '\0') return;
+    rig r;
+    int32_t ids[N_EXPERT_TOKENS];
+    some_tokens(ids, N_EXPERT_TOKENS);
+    rig_init(&r, 1024, 4, WEIR_LAYOUT_PER_SLOT);
+    for (size_t i = 0; i < N_EXPERT_TOKENS; i++) assert_ok(feed(&r, 0, ids + i, 1, error));
+    float *want = row_copy(&r, -1);
+    assert_ok(feed(&r, 1, ids, N_EXPERT_TOKENS, error));
+    assert_row_is(&r, -1, want);
+    assert_ok(feed(&r, 2, ids, 3, error));
+    assert_ok(feed(&r, 2, ids + 3, N_EXPERT_TOKENS - 3, error));
+    assert_row_is(&r, -1, want);
+    free(want);
+    rig_fini(&r);
+}
+
 static void rig_for_embeddings(rig *r, weir_pooling pooling, int32_t n_ctx)
 {
     weir_context_params params = rig_params(n_ctx, 4, WEIR_LAYOUT_UNIFIED);
@@ -228,8 +361,12 @@ static void scores_of_a_ranker(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        KIND_TEST(recurrent_memory_is_not_cut), KIND_TEST(a_window_that_slid_away),
-        KIND_TEST(embeddings_of_an_encoder),    KIND_TEST(positions_end),
+        KIND_TEST(experts_are_what_ggml_makes_of_them),
+        KIND_TEST(experts_do_not_depend_on_the_company),
+        KIND_TEST(recurrent_memory_is_not_cut),
+        KIND_TEST(a_window_that_slid_away),
+        KIND_TEST(embeddings_of_an_encoder),
+        KIND_TEST(positions_end),
         KIND_TEST(scores_of_a_ranker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,6 +58,18 @@ static int32_t visible(const uint16_t *mask, int32_t n, int32_t *cells, bool *pl
     return found;
 }
 
+/* Sixteen dimensions from d on. */
+INLINE __m512 floats(const weir__attention_format format, const char *cell, int32_t d)
+{
+    if (format == WEIR__ATTENTION_F16)
+        return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(cell + 2 * (size_t)d)));
+    const char *block = cell + (size_t)(d / 32) * 34;
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(block + 2 + d % 32));
+    uint16_t scale;
+    memcpy(&scale, block, sizeof scale);
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)), _mm512_set1_ps(_cvtsh_ss(scale)));
+}
+
 /* ---- One block ---- */
 
 /* What a call keeps for its rows. */
@@ -66,6 +78,7 @@ typedef struct rows {
     float out[ROWS][WEIR__ATTENTION_SIZE];
     float scores[ROWS][BLOCK];
     float keys[16][WEIR__ATTENTION_SIZE];
+    float values[BLOCK * WEIR__ATTENTION_SIZE]; /* of Q8_0 */
     float max[ROWS], sum[ROWS];
 } rows;
 
@@ -90,19 +103,23 @@ INLINE __m512 sum_lanes(const __m512 *a)
 }
 
 /* Keys and values of a cell are far from those of the next one, so that the processor does not foresee them. */
-static void fetch(const char *const *cells, int32_t n, int32_t size)
+static void fetch(const char *const *cells, int32_t n, int32_t bytes)
 {
     for (int32_t c = 0; c < n; c++)
-        for (int32_t d = 0; d < size; d += 32) _mm_prefetch(cells[c] + 2 * d, _MM_HINT_T0);
+        for (int32_t at = 0; at < bytes; at += 64) _mm_prefetch(cells[c] + at, _MM_HINT_T0);
+}
+
+static int32_t bytes_of(weir__attention_format format, int32_t size)
+{
+    return format == WEIR__ATTENTION_F16 ? 2 * size : size / 32 * 34;
 }
 
 /* Scores of sixteen cells, which become scores [at, at + 16) of each row. */
-static void score(rows *s, int n_rows, int32_t size, const char *const *cells, int32_t at)
+INLINE void score(const weir__attention_format format, rows *s, int n_rows, int32_t size,
+                  const char *const *cells, int32_t at)
 {
     for (int c = 0; c < 16; c++)
-        for (int32_t d = 0; d < size; d += 16)
-            _mm512_store_ps(s->keys[c] + d,
-                            _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(cells[c] + 2 * d))));
+        for (int32_t d = 0; d < size; d += 16) _mm512_store_ps(s->keys[c] + d, floats(format, cells[c], d));
     for (int r = 0; r < n_rows; r++) {
         __m512 acc[16];
 #pragma GCC unroll 16
@@ -116,10 +133,25 @@ static void score(rows *s, int n_rows, int32_t size, const char *const *cells, i
     }
 }
 
-/* Adds the masks of the first n cells. */
-static void add_mask(rows *s, int r, const uint16_t *mask, const int32_t *cells, int32_t n)
+/* Scores become softcap × tanh(score). */
+static void cap(rows *s, int r, int32_t n, float softcap)
 {
-    for (int32_t c = 0; c < n; c++) s->scores[r][c] += _cvtsh_ss(mask[cells[c]]);
+    const __m512 one = _mm512_set1_ps(1.0f);
+    for (int32_t c = 0; c < n; c += 16) {
+        __m512 score = _mm512_load_ps(s->scores[r] + c), size = _mm512_abs_ps(score);
+        __m512 e = exponential(_mm512_mul_ps(size, _mm512_set1_ps(-2.0f)));
+        __m512 tanh = _mm512_div_ps(_mm512_sub_ps(one, e), _mm512_add_ps(one, e));
+        __mmask16 negative = _mm512_cmp_ps_mask(score, _mm512_setzero_ps(), _CMP_LT_OQ);
+        tanh = _mm512_mask_sub_ps(tanh, negative, _mm512_setzero_ps(), tanh);
+        tanh = _mm512_mask_mov_ps(tanh, _mm512_cmp_ps_mask(score, score, _CMP_UNORD_Q), score);
+        _mm512_store_ps(s->scores[r] + c, _mm512_mul_ps(tanh, _mm512_set1_ps(softcap)));
+    }
+}
+
+/* Adds the masks of the first n cells, times slope. */
+static void add_mask(rows *s, int r, const uint16_t *mask, const int32_t *cells, int32_t n, float slope)
+{
+    for (int32_t c = 0; c < n; c++) s->scores[r][c] += slope * _cvtsh_ss(mask[cells[c]]);
 }
 
 /* Makes weights of a row's scores, of which the first n are seen, and rescales what was summed before. */
@@ -153,9 +185,9 @@ INLINE void weigh(rows *s, int r, int32_t n, int32_t size_v)
 }
 
 /* Adds the weighted values of n cells to rows [at, at + n_rows), n_rows <= SUM_ROWS: sixteen × `vectors` dimensions
- * from d on. */
-INLINE void add_values(const int n_rows, const int vectors, rows *s, int at, const char *const *cells,
-                       int32_t n, int32_t d)
+ * from d on. halves: values are in half precision, else floats. */
+INLINE void add_values(const bool halves, const int n_rows, const int vectors, rows *s, int at,
+                       const char *const *cells, int32_t n, int32_t d)
 {
     __m512 acc[SUM_ROWS][4];
 #pragma GCC unroll 4
@@ -166,7 +198,8 @@ INLINE void add_values(const int n_rows, const int vectors, rows *s, int at, con
         __m512 value[4];
 #pragma GCC unroll 4
         for (int i = 0; i < vectors; i++)
-            value[i] = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(cells[c] + 2 * d + 32 * i)));
+            value[i] = halves ? floats(WEIR__ATTENTION_F16, cells[c], d + 16 * i)
+                              : _mm512_load_ps((const float *)cells[c] + d + 16 * i);
 #pragma GCC unroll 4
         for (int r = 0; r < n_rows; r++) {
             __m512 weight = _mm512_set1_ps(s->scores[at + r][c]);
@@ -180,24 +213,48 @@ INLINE void add_values(const int n_rows, const int vectors, rows *s, int at, con
         for (int i = 0; i < vectors; i++) _mm512_store_ps(s->out[at + r] + d + 16 * i, acc[r][i]);
 }
 
-INLINE void add_some_values(const int n_rows, rows *s, int at, const char *const *cells, int32_t n,
-                            int32_t size)
+INLINE void add_some_values(const bool halves, const int n_rows, rows *s, int at, const char *const *cells,
+                            int32_t n, int32_t size)
 {
     int32_t d = 0;
-    for (; d + 64 <= size; d += 64) add_values(n_rows, 4, s, at, cells, n, d);
-    for (; d < size; d += 16) add_values(n_rows, 1, s, at, cells, n, d);
+    for (; d + 64 <= size; d += 64) add_values(halves, n_rows, 4, s, at, cells, n, d);
+    for (; d < size; d += 16) add_values(halves, n_rows, 1, s, at, cells, n, d);
 }
 
-static void add_all_values(int n_rows, rows *s, const char *const *cells, int32_t n, int32_t size)
+INLINE void add_all_values(const bool halves, int n_rows, rows *s, const char *const *cells, int32_t n,
+                           int32_t size)
 {
     int at = 0;
-    for (; at + SUM_ROWS <= n_rows; at += SUM_ROWS) add_some_values(SUM_ROWS, s, at, cells, n, size);
+    for (; at + SUM_ROWS <= n_rows; at += SUM_ROWS) add_some_values(halves, SUM_ROWS, s, at, cells, n, size);
     switch (n_rows - at) {
-    case 1: add_some_values(1, s, at, cells, n, size); break;
-    case 2: add_some_values(2, s, at, cells, n, size); break;
-    case 3: add_some_values(3, s, at, cells, n, size); break;
+    case 1: add_some_values(halves, 1, s, at, cells, n, size); break;
+    case 2: add_some_values(halves, 2, s, at, cells, n, size); break;
+    case 3: add_some_values(halves, 3, s, at, cells, n, size); break;
     default: break;
     }
+}
+
+/* Makes floats of the values of n cells in Q8_0. */
+static void expand(rows *s, const char **cells, int32_t n, int32_t size)
+{
+    for (int32_t c = 0; c < n; c++) {
+        float *to = s->values + c * size;
+        for (int32_t d = 0; d < size; d += 16)
+            _mm512_store_ps(to + d, floats(WEIR__ATTENTION_Q8_0, cells[c], d));
+        cells[c] = (const char *)to;
+    }
+}
+
+/* What is left to multiply a row's sum of values by. */
+static float last_factor(const rows *s, int32_t r, const float *sink)
+{
+    float sum = s->sum[r], factor = 1.0f;
+    if (sink != NULL) {
+        float max = s->max[r] > *sink ? s->max[r] : *sink;
+        factor = expf(s->max[r] - max);
+        sum = sum * factor + expf(*sink - max);
+    }
+    return sum > 0.0f ? factor / sum : sum; /* NaN stays NaN */
 }
 
 /* ---- A call ---- */
@@ -206,12 +263,14 @@ static void attend(const weir__attention_task *t, int32_t n, const int32_t *n_ce
 {
     _Alignas(64) rows s;
     int32_t most = 0, n_rows = n * t->n_heads;
+    int32_t k_bytes = bytes_of(t->k_format, t->size_k), v_bytes = bytes_of(t->v_format, t->size_v);
+    float scale = t->softcap != 0.0f ? t->scale / t->softcap : t->scale;
     for (int32_t i = 0; i < n; i++) most = n_cells[i] > most ? n_cells[i] : most;
     for (int r = 0; r < n_rows; r++) {
         const char *q = t->q + (size_t)(r / t->n_heads) * t->q_query + (size_t)(r % t->n_heads) * t->q_head;
         for (int32_t d = 0; d < t->size_k; d += 16)
             _mm512_store_ps(s.q[r] + d,
-                            _mm512_mul_ps(_mm512_loadu_ps((const float *)q + d), _mm512_set1_ps(t->scale)));
+                            _mm512_mul_ps(_mm512_loadu_ps((const float *)q + d), _mm512_set1_ps(scale)));
         for (int32_t d = 0; d < t->size_v; d += 16) _mm512_store_ps(s.out[r] + d, _mm512_setzero_ps());
         s.max[r] = -INFINITY;
         s.sum[r] = 0.0f;
@@ -225,28 +284,39 @@ static void attend(const weir__attention_task *t, int32_t n, const int32_t *n_ce
             values[c] = t->v + cell * t->v_cell;
         }
         for (int32_t c = 0; c < count; c += 16) {
-            if (c + 16 < count) fetch(keys + c + 16, 16, t->size_k);
-            fetch(values + c, 16, t->size_v);
-            score(&s, n_rows, t->size_k, keys + c, c);
+            if (c + 16 < count) fetch(keys + c + 16, 16, k_bytes);
+            fetch(values + c, 16, v_bytes);
+            if (t->k_format == WEIR__ATTENTION_F16)
+                score(WEIR__ATTENTION_F16, &s, n_rows, t->size_k, keys + c, c);
+            else
+                score(WEIR__ATTENTION_Q8_0, &s, n_rows, t->size_k, keys + c, c);
         }
         for (int r = 0; r < n_rows; r++) {
             int32_t seen = n_cells[r / t->n_heads] - begin;
             const uint16_t *mask = t->masks[r / t->n_heads];
             if (seen > BLOCK) seen = BLOCK;
-            if (seen > 0 && mask != NULL) add_mask(&s, r, mask, t->cells + begin, seen);
+            float slope = mask != NULL && t->slopes != NULL ? t->slopes[r % t->n_heads] : 1.0f;
+            if (seen > 0 && t->softcap != 0.0f) cap(&s, r, seen, t->softcap);
+            if (seen > 0 && mask != NULL) add_mask(&s, r, mask, t->cells + begin, seen, slope);
             if (seen > 0)
                 weigh(&s, r, seen, t->size_v);
             else
                 memset(s.scores[r], 0, sizeof s.scores[r]);
         }
-        add_all_values(n_rows, &s, values, count, t->size_v);
+        if (t->v_format == WEIR__ATTENTION_F16) {
+            add_all_values(true, n_rows, &s, values, count, t->size_v);
+        } else {
+            expand(&s, values, count, t->size_v);
+            add_all_values(false, n_rows, &s, values, count, t->size_v);
+        }
     }
     for (int32_t r = 0; r < n_rows; r++) {
         char *out = t->out + (size_t)(r / t->n_heads) * t->out_query + (size_t)(r % t->n_heads) * t->out_head;
-        __m512 factor = _mm512_set1_ps(s.sum[r] > 0.0f ? 1.0f / s.sum[r] : s.sum[r]); /* NaN stays NaN */
+        __m512 factor =
+            _mm512_set1_ps(last_factor(&s, r, t->sinks != NULL ? &t->sinks[r % t->n_heads] : NULL));
         for (int32_t d = 0; d < t->size_v; d += 16)
             _mm512_storeu_ps((float *)out + d, _mm512_mul_ps(_mm512_load_ps(s.out[r] + d), factor));
     }
 }
 
-const weir__attention weir__attention_avx512 = {"avx512", visible, attend};
+const weir__attention weir__attention_avx512 = {"avx512", true, visible, attend};

@@ -30,23 +30,37 @@ static int32_t below(int32_t n)
     return (int32_t)((uniform() + 1.0) * 0.5 * n) % n;
 }
 
-/* Keys and values of one head in a pool of cells. */
+/* Keys or values of one head in a pool of cells, and what they mean. */
+typedef struct side {
+    int32_t size;
+    weir__attention_format format;
+    unsigned char cells[CELLS][2 * WEIR__ATTENTION_SIZE];
+    float is[CELLS][WEIR__ATTENTION_SIZE];
+} side;
+
 typedef struct pool {
-    int32_t size_k, size_v;
-    ggml_fp16_t k[CELLS][WEIR__ATTENTION_SIZE], v[CELLS][WEIR__ATTENTION_SIZE];
+    side k, v;
 } pool;
 
-static pool *pool_make(int32_t size_k, int32_t size_v)
+static void fill(side *s, int32_t size, bool quantized)
+{
+    s->size = size;
+    s->format = quantized ? WEIR__ATTENTION_Q8_0 : WEIR__ATTENTION_F16;
+    enum ggml_type type = quantized ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
+    for (int32_t c = 0; c < CELLS; c++) {
+        for (int32_t d = 0; d < size; d++) s->is[c][d] = (float)(2.0 * uniform());
+        ggml_quantize_chunk(type, s->is[c], s->cells[c], 0, 1, size, NULL);
+        ggml_get_type_traits(type)->to_float(s->cells[c], s->is[c], size);
+    }
+}
+
+/* Some are quantized where they can be. */
+static pool *pool_make(const weir__attention *a, int32_t size_k, int32_t size_v)
 {
     pool *p = calloc(1, sizeof *p);
     assert_non_null(p);
-    p->size_k = size_k;
-    p->size_v = size_v;
-    for (int32_t c = 0; c < CELLS; c++)
-        for (int32_t d = 0; d < WEIR__ATTENTION_SIZE; d++) {
-            p->k[c][d] = ggml_fp32_to_fp16((float)(2.0 * uniform()));
-            p->v[c][d] = ggml_fp32_to_fp16((float)(2.0 * uniform()));
-        }
+    fill(&p->k, size_k, a->complete && size_k % 32 == 0 && below(2) == 0);
+    fill(&p->v, size_v, a->complete && size_v % 32 == 0 && below(2) == 0);
     return p;
 }
 
@@ -60,37 +74,40 @@ static weir__attention_task task_of(const pool *p, const float *q, float *out, i
         .out = (char *)out,
         .out_query = sizeof(float) * WEIR__ATTENTION_SIZE * (size_t)n_heads,
         .out_head = sizeof(float) * WEIR__ATTENTION_SIZE,
-        .k = (const char *)p->k,
-        .v = (const char *)p->v,
-        .k_cell = sizeof p->k[0],
-        .v_cell = sizeof p->v[0],
-        .size_k = p->size_k,
-        .size_v = p->size_v,
+        .k = (const char *)p->k.cells,
+        .v = (const char *)p->v.cells,
+        .k_cell = sizeof p->k.cells[0],
+        .v_cell = sizeof p->v.cells[0],
+        .k_format = p->k.format,
+        .v_format = p->v.format,
+        .size_k = p->k.size,
+        .size_v = p->v.size,
         .n_heads = n_heads,
-        .scale = 1.0f / sqrtf((float)p->size_k),
+        .scale = 1.0f / sqrtf((float)p->k.size),
         .cells = cells,
     };
 }
 
-/* Row r of the output by its definition; the largest difference, relative to the largest value. */
-static double difference(const pool *p, const weir__attention_task *t, const float *q, const float *out,
-                         int32_t n_cells, const uint16_t *mask)
+/* A row of head h by its definition; the largest difference, relative to the largest value. */
+static double difference(const pool *p, const weir__attention_task *t, int32_t h, const float *q,
+                         const float *out, int32_t n_cells, const uint16_t *mask)
 {
     static double weight[CELLS];
-    double max = -INFINITY, sum = 0, worst = 0;
+    double max = t->sinks != NULL ? (double)t->sinks[h] : -INFINITY, sum = 0, worst = 0;
+    double cap = (double)t->softcap, slope = t->slopes != NULL ? (double)t->slopes[h] : 1.0;
     for (int32_t c = 0; c < n_cells; c++) {
         weight[c] = 0;
-        for (int32_t d = 0; d < p->size_k; d++)
-            weight[c] += (double)q[d] * (double)ggml_fp16_to_fp32(p->k[t->cells[c]][d]);
+        for (int32_t d = 0; d < p->k.size; d++) weight[c] += (double)q[d] * (double)p->k.is[t->cells[c]][d];
         weight[c] *= (double)t->scale;
-        if (mask != NULL) weight[c] += (double)ggml_fp16_to_fp32(mask[t->cells[c]]);
+        if (cap != 0.0) weight[c] = cap * tanh(weight[c] / cap);
+        if (mask != NULL) weight[c] += slope * (double)ggml_fp16_to_fp32(mask[t->cells[c]]);
         if (weight[c] > max) max = weight[c];
     }
+    if (t->sinks != NULL) sum = exp((double)t->sinks[h] - max);
     for (int32_t c = 0; c < n_cells; c++) sum += weight[c] = exp(weight[c] - max);
-    for (int32_t d = 0; d < p->size_v; d++) {
+    for (int32_t d = 0; d < p->v.size; d++) {
         double want = 0;
-        for (int32_t c = 0; c < n_cells; c++)
-            want += weight[c] / sum * (double)ggml_fp16_to_fp32(p->v[t->cells[c]][d]);
+        for (int32_t c = 0; c < n_cells; c++) want += weight[c] / sum * (double)p->v.is[t->cells[c]][d];
         double off = fabs((double)out[d] - want) / 2.0;
         if (!(off <= worst)) worst = off;
     }
@@ -109,6 +126,18 @@ static const struct {
     int32_t k, v;
 } sizes[] = {{64, 64}, {80, 80}, {96, 96}, {112, 112}, {128, 128}, {256, 256}, {192, 128}, {16, 32}};
 
+/* Softcap, slopes and sinks, or not; extras: room for slopes and sinks. */
+static void draw_extras(weir__attention_task *t, float (*extras)[WEIR__ATTENTION_ROWS])
+{
+    for (int32_t h = 0; h < t->n_heads; h++) {
+        extras[0][h] = (float)(0.5 + 0.5 * uniform());
+        extras[1][h] = (float)(4.0 * uniform());
+    }
+    t->softcap = below(2) == 0 ? 0.0f : 2.0f + (float)below(40);
+    t->slopes = below(2) == 0 ? NULL : extras[0];
+    t->sinks = below(2) == 0 ? NULL : extras[1];
+}
+
 static void attention_is_what_it_says(void **state)
 {
     (void)state;
@@ -116,27 +145,34 @@ static void attention_is_what_it_says(void **state)
     static float q[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE],
         out[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
     static uint16_t mask[CELLS];
+    static float extras[2][WEIR__ATTENTION_ROWS];
     int32_t cells[CELLS];
     for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            pool *p = pool_make(sizes[i].k, sizes[i].v);
+            pool *p = NULL;
             for (int round = 0; round < 60; round++) {
                 static const int32_t heads[] = {1, 2, 3, 4, 5, 8, 12};
+                if (round % 15 == 0) free(p), p = pool_make(a, sizes[i].k, sizes[i].v);
                 int32_t n_heads = heads[round % 7], n = 1 + below(WEIR__ATTENTION_ROWS / n_heads);
                 int32_t n_cells[WEIR__ATTENTION_ROWS], most = 1 + below(round % 3 == 0 ? 70 : CELLS - 1);
                 choose_cells(cells, most, round % 2 == 0);
                 for (int32_t r = 0; r < n; r++) n_cells[r] = r == n - 1 ? most : 1 + below(most);
                 for (int32_t r = 0; r < n * n_heads; r++)
-                    for (int32_t d = 0; d < p->size_k; d++) q[r][d] = (float)(3.0 * uniform());
+                    for (int32_t d = 0; d < p->k.size; d++) q[r][d] = (float)(3.0 * uniform());
                 for (int32_t c = 0; c < CELLS; c++) mask[c] = ggml_fp32_to_fp16((float)uniform());
                 weir__attention_task t = task_of(p, q[0], out[0], n_heads, cells);
                 if (round % 5 == 0) t.masks[0] = mask;
+                if (a->complete) draw_extras(&t, extras);
                 a->attend(&t, n, n_cells);
                 for (int32_t r = 0; r < n * n_heads; r++) {
-                    double off = difference(p, &t, q[r], out[r], n_cells[r / n_heads], t.masks[r / n_heads]);
+                    double off = difference(p, &t, r % n_heads, q[r], out[r], n_cells[r / n_heads],
+                                            t.masks[r / n_heads]);
                     if (!(off < 3e-6))
-                        fail_msg("%s, heads of %d and %d: row %d of %d × %d, %d cells: off by %g", a->name,
-                                 p->size_k, p->size_v, r, n, n_heads, n_cells[r / n_heads], off);
+                        fail_msg("%s, heads of %d and %d (formats %d and %d), softcap %g%s%s: row %d of %d × "
+                                 "%d, %d cells: off by %g",
+                                 a->name, p->k.size, p->v.size, (int)p->k.format, (int)p->v.format,
+                                 (double)t.softcap, t.slopes != NULL ? ", slopes" : "",
+                                 t.sinks != NULL ? ", sinks" : "", r, n, n_heads, n_cells[r / n_heads], off);
                 }
             }
             free(p);
@@ -150,27 +186,33 @@ static void a_query_does_not_depend_on_its_company(void **state)
     const weir__attention *a;
     static float q[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE],
         together[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
-    static float alone[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
+    static float alone[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE], extras[2][WEIR__ATTENTION_ROWS];
     int32_t cells[CELLS], moved[CELLS];
     for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
         for (int round = 0; round < 60; round++) {
             int32_t size = sizes[(size_t)round % 6].k, n_heads = 1 + below(4),
                     n = WEIR__ATTENTION_ROWS / n_heads;
             int32_t n_cells[WEIR__ATTENTION_ROWS], most = n + below(400);
-            pool *p = pool_make(size, size), *other = pool_make(size, size);
+            pool *p = pool_make(a, size, size), *other = malloc(sizeof *other);
+            assert_non_null(other);
+            memcpy(other, p, sizeof *other);
             choose_cells(cells, most, true);
             choose_cells(moved, most, false);
             for (int32_t c = 0; c < most; c++) {
-                memcpy(other->k[moved[c]], p->k[cells[c]], sizeof p->k[0]);
-                memcpy(other->v[moved[c]], p->v[cells[c]], sizeof p->v[0]);
+                memcpy(other->k.cells[moved[c]], p->k.cells[cells[c]], sizeof p->k.cells[0]);
+                memcpy(other->v.cells[moved[c]], p->v.cells[cells[c]], sizeof p->v.cells[0]);
             }
             for (int32_t r = 0; r < n; r++) n_cells[r] = most - n + 1 + r;
             for (int32_t r = 0; r < n * n_heads; r++)
                 for (int32_t d = 0; d < size; d++) q[r][d] = (float)(3.0 * uniform());
             weir__attention_task t = task_of(p, q[0], together[0], n_heads, cells);
+            if (a->complete) draw_extras(&t, extras);
             a->attend(&t, n, n_cells);
             for (int32_t i = 0; i < n; i++) {
                 weir__attention_task one = task_of(other, q[i * n_heads], alone[i * n_heads], n_heads, moved);
+                one.softcap = t.softcap;
+                one.slopes = t.slopes;
+                one.sinks = t.sinks;
                 a->attend(&one, 1, &n_cells[i]);
                 for (int32_t h = 0; h < n_heads; h++)
                     assert_memory_equal(alone[i * n_heads + h], together[i * n_heads + h],
