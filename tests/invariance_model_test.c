@@ -192,7 +192,7 @@ static void greedy_tokens_do_not_depend_on_the_company(void **state)
            (unsigned long long)seconds);
     d.state = seed;
     do {
-        if (rounds++ % 10 == 0) make_jobs(&d);
+        if (rounds++ % 5 == 0) make_jobs(&d);
         company(&d);
     } while ((uint64_t)(time(NULL) - begin) < seconds);
     printf("%llu engines\n", (unsigned long long)rounds);

@@ -253,13 +253,20 @@ static void experts_do_not_depend_on_the_company(void **state)
     rig_init(&r, 1024, 4, WEIR_LAYOUT_PER_SLOT);
     for (size_t i = 0; i < N_EXPERT_TOKENS; i++) assert_ok(feed(&r, 0, ids + i, 1, error));
     float *want = row_copy(&r, -1);
-    assert_ok(feed(&r, 1, ids, N_EXPERT_TOKENS, error));
-    assert_row_is(&r, -1, want);
-    assert_ok(feed(&r, 2, ids, 3, error));
-    assert_ok(feed(&r, 2, ids + 3, N_EXPERT_TOKENS - 3, error));
-    assert_row_is(&r, -1, want);
-    free(want);
     rig_fini(&r);
+    static const int32_t n_threads[] = {1, 2, 3, 5};
+    for (size_t t = 0; t < N_ELEMENTS(n_threads); t++) {
+        weir_context_params params = rig_params(1024, 4, WEIR_LAYOUT_PER_SLOT);
+        params.n_threads = params.n_threads_batch = n_threads[t];
+        rig_init_with(&r, &params);
+        assert_ok(feed(&r, 1, ids, N_EXPERT_TOKENS, error));
+        assert_row_is(&r, -1, want);
+        assert_ok(feed(&r, 2, ids, 3, error));
+        assert_ok(feed(&r, 2, ids + 3, N_EXPERT_TOKENS - 3, error));
+        assert_row_is(&r, -1, want);
+        rig_fini(&r);
+    }
+    free(want);
 }
 
 static void rig_for_embeddings(rig *r, weir_pooling pooling, int32_t n_ctx)
