@@ -40,10 +40,18 @@ namespace
 {
 
 /* Constant once installed. */
-const weir__gemm *gemm;
-const weir__attention *attention; /* nullptr: ggml's own */
+const weir__gemm *gemms[WEIR__PANEL_N_FORMATS]; /* nullptr, here and below: ggml's own */
+const weir__attention *attention;
 
 ggml_backend_buffer_type_t buffer_type();
+
+/* The first that there are; nullptr: none. */
+const weir__gemm *best()
+{
+    const auto *found =
+        std::find_if(std::begin(gemms), std::end(gemms), [](auto *g) { return g != nullptr; });
+    return found != std::end(gemms) ? *found : nullptr;
+}
 
 /* ---- Weights ---- */
 
@@ -61,9 +69,12 @@ bool format_of(const ggml_tensor *weights, weir__panel_format *format)
     case GGML_TYPE_Q4_K: *format = WEIR__PANEL_Q4_K; break;
     case GGML_TYPE_Q5_K: *format = WEIR__PANEL_Q5_K; break;
     case GGML_TYPE_Q6_K: *format = WEIR__PANEL_Q6_K; break;
+    case GGML_TYPE_BF16: *format = WEIR__PANEL_BF16; break;
+    case GGML_TYPE_F16: *format = WEIR__PANEL_F16; break;
     default: return false;
     }
-    return ggml_n_dims(weights) == 2 && weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
+    return gemms[*format] != nullptr && ggml_n_dims(weights) == 2 && weights->ne[0] % WEIR__UNIT == 0 &&
+           weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
 }
 
 bool is_ours(const ggml_tensor *tensor)
@@ -80,7 +91,7 @@ constexpr int64_t rounded_alone = 4;
 constexpr int64_t parts = 6;
 
 /* Rounds units [first, end) of x, whose matrices of ne[1] rows may lie apart. */
-void round_units(const ggml_tensor *x, weir__activations *out, int64_t first, int64_t end)
+void round_units(const weir__gemm *gemm, const ggml_tensor *x, void *out, int64_t first, int64_t end)
 {
     int64_t k = x->ne[0], m = ggml_nrows(x), each = x->ne[1] * (k / WEIR__UNIT);
     for (int64_t i = first / each; i * each < end; i++) {
@@ -94,9 +105,10 @@ void round_units(const ggml_tensor *x, weir__activations *out, int64_t first, in
 struct product : ggml::cpu::tensor_traits {
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
     {
-        if (op->op != GGML_OP_MUL_MAT) return false;
+        weir__panel_format format;
+        if (op->op != GGML_OP_MUL_MAT || !format_of(op->src[0], &format)) return false;
         int64_t m = ggml_nrows(op->src[1]);
-        size = weir__activations_bytes(m, op->src[0]->ne[0]);
+        size = weir__activations_bytes(gemms[format], m, op->src[0]->ne[0]);
         if (m <= rounded_alone) size *= static_cast<size_t>(n_threads);
         size += 64;
         return true;
@@ -107,21 +119,22 @@ struct product : ggml::cpu::tensor_traits {
         const ggml_tensor *weights = op->src[0], *x = op->src[1];
         weir__panel_format format;
         if (op->op != GGML_OP_MUL_MAT || !format_of(weights, &format)) return false;
+        const weir__gemm *gemm = gemms[format];
         int64_t k = weights->ne[0], m = ggml_nrows(x), n_panels = weights->ne[1] / WEIR__PANEL_ROWS;
         int64_t i = params->ith, n = params->nth, units = m * (k / WEIR__UNIT);
-        auto *scratch = reinterpret_cast<weir__activations *>(
-            (reinterpret_cast<uintptr_t>(params->wdata) + 63) & ~static_cast<uintptr_t>(63));
+        auto *scratch = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(params->wdata) + 63) &
+                                                 ~static_cast<uintptr_t>(63));
         float *to = static_cast<float *>(op->data);
         size_t stride = op->nb[1] / sizeof(float);
         if (m <= rounded_alone) {
-            scratch += static_cast<size_t>(i) * weir__activations_bytes(m, k) / sizeof *scratch;
-            round_units(x, scratch, 0, units);
+            scratch += static_cast<size_t>(i) * weir__activations_bytes(gemm, m, k);
+            round_units(gemm, x, scratch, 0, units);
             gemm->multiply(format, weights->data, scratch, m, k, to, stride, n_panels * i / n,
                            n_panels * (i + 1) / n);
             return true;
         }
         if (i == 0) ggml_threadpool_chunk_set(params->threadpool, 0);
-        round_units(x, scratch, units * i / n, units * (i + 1) / n);
+        round_units(gemm, x, scratch, units * i / n, units * (i + 1) / n);
         ggml_barrier(params->threadpool);
         int64_t each = std::max<int64_t>(n_panels / (n * parts), 1), part;
         while ((part = ggml_threadpool_chunk_add(params->threadpool, 1)) * each < n_panels)
@@ -427,7 +440,7 @@ ggml_backend_buffer_type_t buffer_type()
 bool weir__hook_begin(bool mapped)
 {
     load = {mapped, 0, nullptr};
-    if (gemm == nullptr) return true;
+    if (best() == nullptr) return true;
     load.crew = weir__crew_create(std::min(weir__cpu_count(), most_packers) - 1);
     return load.crew != nullptr;
 }
@@ -477,7 +490,7 @@ void weir__hook_detach(llama_context *context)
 
 const char *weir__hook_kernels(void)
 {
-    return gemm != nullptr ? gemm->name : "";
+    return best() != nullptr ? best()->name : "";
 }
 
 void weir__hook_install(void)
@@ -486,9 +499,11 @@ void weir__hook_install(void)
     bool off = wanted != nullptr && std::strcmp(wanted, "off") == 0;
     if (wanted != nullptr && !off && *wanted != '\0' && std::strcmp(wanted, "auto") != 0)
         weir__log(WEIR_LOG_WARN, "WEIR_KERNELS is %.20s; allowed: auto, off. It counts as auto", wanted);
-    gemm = off ? nullptr : weir__kernels_gemm(0);
-    attention = off ? nullptr : weir__kernels_attention(0);
-    if (gemm == nullptr) return;
+    if (off) return;
+    for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
+        gemms[format] = weir__kernels_gemm(static_cast<weir__panel_format>(format), 0);
+    attention = weir__kernels_attention(0);
+    if (best() == nullptr) return;
     std::vector<ggml_backend_buffer_type_t> &types = ggml_backend_cpu_get_extra_buffer_types();
     types.insert(types.begin(), buffer_type());
 }
