@@ -32,35 +32,33 @@ INLINE void multiply_group(const int n_panels, const int rows, const unsigned ch
                            int64_t n_units, float *out, size_t stride)
 {
     const size_t panel_bytes = (size_t)n_units * UNIT_BYTES;
-    __m512 sums[GROUP][PANELS];
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 2
-        for (int p = 0; p < n_panels; p++) sums[r][p] = _mm512_setzero_ps();
+    __m512 sums[GROUP][PANELS] = {{_mm512_setzero_ps()}};
     for (int64_t u = 0; u < n_units; u++, panels += UNIT_BYTES, x += WEIR__TILE * WEIR__UNIT) {
         size_t later = ahead(n_panels, u, n_units);
-#pragma GCC unroll 16
+#pragma GCC unroll 4
         for (int i = 0; i < WEIR__UNIT / 2; i++) {
             __m512bh w[PANELS];
 #pragma GCC unroll 2
-            for (int p = 0; p < n_panels; p++) {
-                const unsigned char *at = panels + (size_t)p * panel_bytes + 64 * i;
-                _mm_prefetch((const char *)at + later, _MM_HINT_T0);
-                w[p] = (__m512bh)_mm512_loadu_si512(at);
-            }
+            for (int p = 0; p < PANELS; p++)
+                if (p < n_panels) {
+                    const unsigned char *at = panels + (size_t)p * panel_bytes + 64 * i;
+                    _mm_prefetch((const char *)at + later, _MM_HINT_T0);
+                    w[p] = (__m512bh)_mm512_loadu_si512(at);
+                }
 #pragma GCC unroll 8
-            for (int r = 0; r < rows; r++) {
-                __m512bh a = two(x + r * WEIR__UNIT + 2 * i);
+            for (int r = 0; r < GROUP; r++)
 #pragma GCC unroll 2
-                for (int p = 0; p < n_panels; p++) sums[r][p] = _mm512_dpbf16_ps(sums[r][p], w[p], a);
-            }
+                for (int p = 0; p < PANELS; p++)
+                    if (r < rows && p < n_panels)
+                        sums[r][p] = _mm512_dpbf16_ps(sums[r][p], w[p], two(x + r * WEIR__UNIT + 2 * i));
         }
     }
 #pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < GROUP; r++)
 #pragma GCC unroll 2
-        for (int p = 0; p < n_panels; p++)
-            _mm512_storeu_ps(out + (size_t)r * stride + p * WEIR__PANEL_ROWS, sums[r][p]);
+        for (int p = 0; p < PANELS; p++)
+            if (r < rows && p < n_panels)
+                _mm512_storeu_ps(out + (size_t)r * stride + p * WEIR__PANEL_ROWS, sums[r][p]);
 }
 
 #define DEFINE(rows, panels_)                                                                                \

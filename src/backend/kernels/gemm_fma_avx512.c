@@ -71,37 +71,36 @@ INLINE void multiply_group(const weir__panel_format format, const int n_panels, 
                            size_t stride)
 {
     const size_t panel_bytes = (size_t)n_units * UNIT_BYTES;
-    __m512 sums[GROUP][PANELS];
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 2
-        for (int p = 0; p < n_panels; p++) sums[r][p] = _mm512_setzero_ps();
+    __m512 sums[GROUP][PANELS] = {{_mm512_setzero_ps()}};
     for (int64_t u = 0; u < n_units; u++, panels += UNIT_BYTES, x += WEIR__TILE * WEIR__UNIT) {
         size_t later = ahead(n_panels, u, n_units);
-#pragma GCC unroll 16
-        for (int i = 0; i < WEIR__UNIT / 2; i++) {
+#pragma GCC unroll 4
+        for (int i = 0; i < WEIR__UNIT; i += 2) {
             __m512 w[PANELS][2];
 #pragma GCC unroll 2
-            for (int p = 0; p < n_panels; p++) {
-                const unsigned char *at = panels + (size_t)p * panel_bytes + 64 * i;
-                _mm_prefetch((const char *)at + later, _MM_HINT_T0);
-                read_two(format, at, w[p]);
-            }
+            for (int p = 0; p < PANELS; p++)
+                if (p < n_panels) {
+                    const unsigned char *at = panels + (size_t)p * panel_bytes + 32 * i;
+                    _mm_prefetch((const char *)at + later, _MM_HINT_T0);
+                    read_two(format, at, w[p]);
+                }
 #pragma GCC unroll 2
             for (int j = 0; j < 2; j++)
 #pragma GCC unroll 8
-                for (int r = 0; r < rows; r++) {
-                    __m512 a = _mm512_set1_ps(x[r * WEIR__UNIT + 2 * i + j]);
+                for (int r = 0; r < GROUP; r++)
 #pragma GCC unroll 2
-                    for (int p = 0; p < n_panels; p++) sums[r][p] = _mm512_fmadd_ps(w[p][j], a, sums[r][p]);
-                }
+                    for (int p = 0; p < PANELS; p++)
+                        if (r < rows && p < n_panels)
+                            sums[r][p] = _mm512_fmadd_ps(
+                                w[p][j], _mm512_set1_ps(x[r * WEIR__UNIT + i + j]), sums[r][p]);
         }
     }
 #pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < GROUP; r++)
 #pragma GCC unroll 2
-        for (int p = 0; p < n_panels; p++)
-            _mm512_storeu_ps(out + (size_t)r * stride + p * WEIR__PANEL_ROWS, sums[r][p]);
+        for (int p = 0; p < PANELS; p++)
+            if (r < rows && p < n_panels)
+                _mm512_storeu_ps(out + (size_t)r * stride + p * WEIR__PANEL_ROWS, sums[r][p]);
 }
 
 #define DEFINE(rows, format, n_panels)                                                                       \
