@@ -136,7 +136,8 @@ struct product : ggml::cpu::tensor_traits {
         if (i == 0) ggml_threadpool_chunk_set(params->threadpool, 0);
         round_units(gemm, x, scratch, units * i / n, units * (i + 1) / n);
         ggml_barrier(params->threadpool);
-        int64_t each = std::max<int64_t>(n_panels / (n * parts), 1), part;
+        /* Even numbers of panels: some kernels multiply two at a time. */
+        int64_t each = std::max<int64_t>((n_panels / (n * parts) + 1) / 2 * 2, 2), part;
         while ((part = ggml_threadpool_chunk_add(params->threadpool, 1)) * each < n_panels)
             gemm->multiply(format, weights->data, scratch, m, k, to, stride, part * each,
                            std::min((part + 1) * each, n_panels));

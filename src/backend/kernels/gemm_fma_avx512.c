@@ -91,8 +91,8 @@ INLINE void multiply_group(const weir__panel_format format, const int n_panels, 
 #pragma GCC unroll 2
                     for (int p = 0; p < PANELS; p++)
                         if (r < rows && p < n_panels)
-                            sums[r][p] = _mm512_fmadd_ps(
-                                w[p][j], _mm512_set1_ps(x[r * WEIR__UNIT + i + j]), sums[r][p]);
+                            sums[r][p] = _mm512_fmadd_ps(w[p][j], _mm512_set1_ps(x[r * WEIR__UNIT + i + j]),
+                                                         sums[r][p]);
         }
     }
 #pragma GCC unroll 8
