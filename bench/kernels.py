@@ -20,7 +20,7 @@ import tempfile
 
 from engine import machine, run
 
-FORMATS = ["q8_0", "q4_0", "q4_1", "q5_0", "q4_k_m", "q6_k"]
+FORMATS = ["q8_0", "q4_0", "q4_1", "q5_0", "q4_k_m", "q6_k", "bf16", "f16"]
 STREAMS = [1, 8, 32]
 PROMPT, ANSWER = 128, 32
 RESULTS = pathlib.Path("bench/results")

@@ -41,10 +41,18 @@ namespace
 {
 
 /* Constant once installed. */
-const weir__gemm *gemm;
-const weir__attention *attention; /* nullptr: ggml's own */
+const weir__gemm *gemms[WEIR__PANEL_N_FORMATS]; /* nullptr, here and below: ggml's own */
+const weir__attention *attention;
 
 ggml_backend_buffer_type_t buffer_type();
+
+/* The first that there are; nullptr: none. */
+const weir__gemm *best()
+{
+    const auto *found =
+        std::find_if(std::begin(gemms), std::end(gemms), [](auto *g) { return g != nullptr; });
+    return found != std::end(gemms) ? *found : nullptr;
+}
 
 /* ---- Weights ---- */
 
@@ -62,9 +70,12 @@ bool format_of(const ggml_tensor *weights, weir__panel_format *format)
     case GGML_TYPE_Q4_K: *format = WEIR__PANEL_Q4_K; break;
     case GGML_TYPE_Q5_K: *format = WEIR__PANEL_Q5_K; break;
     case GGML_TYPE_Q6_K: *format = WEIR__PANEL_Q6_K; break;
+    case GGML_TYPE_BF16: *format = WEIR__PANEL_BF16; break;
+    case GGML_TYPE_F16: *format = WEIR__PANEL_F16; break;
     default: return false;
     }
-    return weights->ne[3] == 1 && weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
+    return gemms[*format] != nullptr && weights->ne[3] == 1 && weights->ne[0] % WEIR__UNIT == 0 &&
+           weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
 }
 
 bool is_ours(const ggml_tensor *tensor)
@@ -86,7 +97,7 @@ constexpr int64_t rounded_alone = 4;
 constexpr int64_t parts = 6;
 
 /* Rounds units [first, end) of x, whose matrices of ne[1] rows may lie apart. */
-void round_units(const ggml_tensor *x, weir__activations *out, int64_t first, int64_t end)
+void round_units(const weir__gemm *gemm, const ggml_tensor *x, void *out, int64_t first, int64_t end)
 {
     int64_t k = x->ne[0], m = ggml_nrows(x), each = x->ne[1] * (k / WEIR__UNIT);
     for (int64_t i = first / each; i * each < end; i++) {
@@ -115,9 +126,10 @@ struct product : ggml::cpu::tensor_traits {
 
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
     {
-        if (op->op != GGML_OP_MUL_MAT) return false;
+        weir__panel_format format;
+        if (op->op != GGML_OP_MUL_MAT || !format_of(op->src[0], &format)) return false;
         int64_t m = ggml_nrows(op->src[1]);
-        size = weir__activations_bytes(m, op->src[0]->ne[0]);
+        size = weir__activations_bytes(gemms[format], m, op->src[0]->ne[0]);
         if (m <= rounded_alone) size *= static_cast<size_t>(n_threads);
         size += 64;
         return true;
@@ -128,22 +140,24 @@ struct product : ggml::cpu::tensor_traits {
         const ggml_tensor *weights = op->src[0], *x = op->src[1];
         weir__panel_format format;
         if (op->op != GGML_OP_MUL_MAT || !format_of(weights, &format)) return false;
+        const weir__gemm *gemm = gemms[format];
         int64_t k = weights->ne[0], m = ggml_nrows(x), n_panels = weights->ne[1] / WEIR__PANEL_ROWS;
         int64_t i = params->ith, n = params->nth, units = m * (k / WEIR__UNIT);
-        auto *scratch = reinterpret_cast<weir__activations *>(aligned(params->wdata));
+        char *scratch = aligned(params->wdata);
         float *to = static_cast<float *>(op->data);
         size_t stride = op->nb[1] / sizeof(float);
         if (m <= rounded_alone) {
-            scratch += static_cast<size_t>(i) * weir__activations_bytes(m, k) / sizeof *scratch;
-            round_units(x, scratch, 0, units);
+            scratch += static_cast<size_t>(i) * weir__activations_bytes(gemm, m, k);
+            round_units(gemm, x, scratch, 0, units);
             gemm->multiply(format, weights->data, scratch, m, k, to, stride, n_panels * i / n,
                            n_panels * (i + 1) / n);
             return true;
         }
         if (i == 0) ggml_threadpool_chunk_set(params->threadpool, 0);
-        round_units(x, scratch, units * i / n, units * (i + 1) / n);
+        round_units(gemm, x, scratch, units * i / n, units * (i + 1) / n);
         ggml_barrier(params->threadpool);
-        int64_t each = std::max<int64_t>(n_panels / (n * parts), 1), part;
+        /* Even numbers of panels: some kernels multiply two at a time. */
+        int64_t each = std::max<int64_t>((n_panels / (n * parts) + 1) / 2 * 2, 2), part;
         while ((part = ggml_threadpool_chunk_add(params->threadpool, 1)) * each < n_panels)
             gemm->multiply(format, weights->data, scratch, m, k, to, stride, part * each,
                            std::min((part + 1) * each, n_panels));
@@ -167,10 +181,12 @@ struct experts : ggml::cpu::tensor_traits {
     struct group {
         int32_t expert, n;
         const int32_t *rows; /* [n] */
-        weir__activations *x;
+        char *x;             /* its activations, rounded */
     };
 
     struct shape {
+        const weir__gemm *gemm;
+        weir__panel_format format;
         int64_t k, n_panels, n_experts, n_used, m; /* m: rows of the operation */
         int64_t most;                              /* rows of a group, a multiple of a tile's */
         int64_t most_tiles, most_groups;           /* of all rows */
@@ -179,12 +195,14 @@ struct experts : ggml::cpu::tensor_traits {
         explicit shape(const ggml_tensor *op)
         {
             const ggml_tensor *weights = op->src[0], *ids = op->src[2];
+            format_of(weights, &format);
+            gemm = gemms[format];
             k = weights->ne[0];
             n_panels = weights->ne[1] / WEIR__PANEL_ROWS;
             n_experts = weights->ne[2];
             n_used = ids->ne[0];
             m = n_used * ids->ne[1];
-            auto tile = static_cast<int64_t>(weir__activations_bytes(1, k));
+            auto tile = static_cast<int64_t>(weir__activations_bytes(gemm, 1, k));
             most = std::min(std::max<int64_t>(group_bytes / tile, 1) * WEIR__TILE, group_rows);
             most_tiles = m / WEIR__TILE + std::min(m, n_experts);
             most_groups = m / most + std::min(m, n_experts);
@@ -213,13 +231,12 @@ struct experts : ggml::cpu::tensor_traits {
 
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
     {
-        weir__panel_format format;
-        if (op->op != GGML_OP_MUL_MAT_ID || !format_of(op->src[0], &format)) return false;
+        if (op->op != GGML_OP_MUL_MAT_ID) return false;
         shape s(op);
         int64_t i = params->ith, n = params->nth;
         char *x = aligned(params->wdata);
         auto *groups = reinterpret_cast<group *>(x + s.x_bytes + static_cast<size_t>(i) * s.lists_bytes);
-        int64_t n_groups = list(op, s, groups, reinterpret_cast<weir__activations *>(x));
+        int64_t n_groups = list(op, s, groups, x);
         if (i == 0) ggml_threadpool_chunk_set(params->threadpool, 0);
         for (int64_t row = 0, g = 0; g < n_groups; row += groups[g++].n)
             round_rows(op, s, groups[g], std::max(s.m * i / n - row, int64_t{0}),
@@ -228,14 +245,14 @@ struct experts : ggml::cpu::tensor_traits {
         int64_t each = std::max<int64_t>(std::min(s.n_panels * n_groups / (n * parts), s.n_panels), 1);
         int64_t n_parts = (s.n_panels + each - 1) / each, part;
         while ((part = ggml_threadpool_chunk_add(params->threadpool, 1)) < n_parts * n_groups)
-            multiply(op, s, format, groups[part / n_parts], part % n_parts * each,
+            multiply(op, s, groups[part / n_parts], part % n_parts * each,
                      std::min((part % n_parts + 1) * each, s.n_panels));
         return true;
     }
 
     /* Puts rows into the order of their experts, and groups them; returns how many groups there are. Each thread
      * does so for itself. Behind the groups lie the rows, and behind these where an expert's end. */
-    static int64_t list(const ggml_tensor *op, const shape &s, group *groups, weir__activations *x)
+    static int64_t list(const ggml_tensor *op, const shape &s, group *groups, char *x)
     {
         auto *rows = reinterpret_cast<int32_t *>(groups + s.most_groups), *ends = rows + s.m;
         int64_t n_groups = 0;
@@ -249,7 +266,7 @@ struct experts : ggml::cpu::tensor_traits {
             for (int32_t at = begin; at < first; at += groups[n_groups++].n) {
                 auto n = static_cast<int32_t>(std::min<int64_t>(first - at, s.most));
                 groups[n_groups] = {static_cast<int32_t>(e), n, rows + at, x};
-                x += weir__activations_bytes(n, s.k) / sizeof *x;
+                x += weir__activations_bytes(s.gemm, n, s.k);
             }
         }
         for (int64_t r = 0; r < s.m; r++) rows[ends[expert_of(op, s, r)]++] = static_cast<int32_t>(r);
@@ -271,21 +288,20 @@ struct experts : ggml::cpu::tensor_traits {
         for (int64_t r = first; r < end; r++) {
             const char *row = static_cast<const char *>(x->data) +
                               g.rows[r] % s.n_used % x->ne[1] * x->nb[1] + g.rows[r] / s.n_used * x->nb[2];
-            gemm->quantize(reinterpret_cast<const float *>(row), 0, r, g.n, s.k, g.x, r * units,
-                           (r + 1) * units);
+            s.gemm->quantize(reinterpret_cast<const float *>(row), 0, r, g.n, s.k, g.x, r * units,
+                             (r + 1) * units);
         }
     }
 
-    static void multiply(ggml_tensor *op, const shape &s, weir__panel_format format, const group &g,
-                         int64_t first, int64_t end)
+    static void multiply(ggml_tensor *op, const shape &s, const group &g, int64_t first, int64_t end)
     {
         float out[group_rows][WEIR__PANEL_ROWS];
-        size_t panel_bytes = weir__panel_bytes(format, WEIR__PANEL_ROWS, s.k);
+        size_t panel_bytes = weir__panel_bytes(s.format, WEIR__PANEL_ROWS, s.k);
         for (int64_t p = first; p < end; p++) {
-            gemm->multiply(format,
-                           static_cast<const char *>(op->src[0]->data) +
-                               static_cast<size_t>(g.expert * s.n_panels + p) * panel_bytes,
-                           g.x, g.n, s.k, out[0], WEIR__PANEL_ROWS, 0, 1);
+            s.gemm->multiply(s.format,
+                             static_cast<const char *>(op->src[0]->data) +
+                                 static_cast<size_t>(g.expert * s.n_panels + p) * panel_bytes,
+                             g.x, g.n, s.k, out[0], WEIR__PANEL_ROWS, 0, 1);
             for (int32_t r = 0; r < g.n; r++)
                 std::memcpy(static_cast<char *>(op->data) + g.rows[r] % s.n_used * op->nb[1] +
                                 g.rows[r] / s.n_used * op->nb[2] + static_cast<size_t>(p) * sizeof out[r],
@@ -673,7 +689,7 @@ ggml_backend_buffer_type_t buffer_type()
 bool weir__hook_begin(bool mapped)
 {
     load = {mapped, 0, nullptr};
-    if (gemm == nullptr) return true;
+    if (best() == nullptr) return true;
     load.crew = weir__crew_create(std::min(weir__cpu_count(), most_packers) - 1);
     return load.crew != nullptr;
 }
@@ -723,7 +739,7 @@ void weir__hook_detach(llama_context *context)
 
 const char *weir__hook_kernels(void)
 {
-    return gemm != nullptr ? gemm->name : "";
+    return best() != nullptr ? best()->name : "";
 }
 
 void weir__hook_install(void)
@@ -732,9 +748,11 @@ void weir__hook_install(void)
     bool off = wanted != nullptr && std::strcmp(wanted, "off") == 0;
     if (wanted != nullptr && !off && *wanted != '\0' && std::strcmp(wanted, "auto") != 0)
         weir__log(WEIR_LOG_WARN, "WEIR_KERNELS is %.20s; allowed: auto, off. It counts as auto", wanted);
-    gemm = off ? nullptr : weir__kernels_gemm(0);
-    attention = off ? nullptr : weir__kernels_attention(0);
-    if (gemm == nullptr) return;
+    if (off) return;
+    for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
+        gemms[format] = weir__kernels_gemm(static_cast<weir__panel_format>(format), 0);
+    attention = weir__kernels_attention(0);
+    if (best() == nullptr) return;
     std::vector<ggml_backend_buffer_type_t> &types = ggml_backend_cpu_get_extra_buffer_types();
     types.insert(types.begin(), buffer_type());
 }

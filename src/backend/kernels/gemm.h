@@ -1,10 +1,12 @@
 /* gemm.h: products of packed weights and activations.
  * SPDX-License-Identifier: Apache-2.0
  *
- * out[m][n] = sum over k of weights[n][k] × activations[m][k], the activations rounded to eight bits with a scale
- * for each 32 of them, as ggml's Q8_0 does. Products of integers are exact; those of a unit of 32 columns are
- * scaled and added in the order of the columns, so a result depends on its own row and its own activations only:
- * not on how many rows there are, on their tiles, or on threads. */
+ * out[m][n] = sum over k of weights[n][k] × activations[m][k]. For quantized weights the activations are rounded
+ * to eight bits with a scale for each 32 of them, as ggml's Q8_0 does, products of integers are exact, and those
+ * of a unit of 32 columns are scaled and added in the order of the columns. For BF16 and F16 weights they are
+ * rounded to the weights' format, as ggml does too, and products are added in single precision in the order of
+ * the columns. So a result depends on its own row and its own activations only: not on how many rows there are,
+ * on their tiles, or on threads. */
 #ifndef WEIR_BACKEND_KERNELS_GEMM_H
 #define WEIR_BACKEND_KERNELS_GEMM_H
 
@@ -12,7 +14,7 @@
 
 #define WEIR__TILE 16 /* most rows of activations that a kernel multiplies at once */
 
-/* One unit of a tile's rows. */
+/* One unit of a tile's rows, for quantized weights. */
 typedef struct weir__activations {
     int8_t q[WEIR__TILE][WEIR__UNIT];
     float
@@ -22,6 +24,30 @@ typedef struct weir__activations {
     int32_t minus_half[WEIR__TILE]; /* the same of the first 16 */
 } weir__activations;
 
+/* The same for floating-point weights: as BF16, or rounded and kept in single precision. */
+typedef struct weir__activations_bf16 {
+    uint16_t x[WEIR__TILE][WEIR__UNIT];
+} weir__activations_bf16;
+
+typedef struct weir__activations_float {
+    float x[WEIR__TILE][WEIR__UNIT];
+} weir__activations_float;
+
+/* Products of weights whose activations are rounded in the same way. */
+typedef struct weir__gemm {
+    const char *name;
+    size_t unit_bytes; /* of one unit of a tile's activations */
+
+    /* Rounds units [first, end) of m rows of k floats; unit u is unit u % (k / 32) of row u / (k / 32). x is row
+     * x_row, and those after it are `stride` floats apart. */
+    void (*quantize)(const float *x, size_t stride, int64_t x_row, int64_t m, int64_t k, void *out,
+                     int64_t first, int64_t end);
+
+    /* Columns 16 × first to 16 × end of out, [m][n] floats whose rows are `stride` apart. */
+    void (*multiply)(weir__panel_format format, const void *panels, const void *x, int64_t m, int64_t k,
+                     float *out, size_t stride, int64_t first, int64_t end);
+} weir__gemm;
+
 /* Rows of each tile but the last, for m rows: tiles are as even as they can be. */
 static inline int64_t weir__tile_rows(int64_t m)
 {
@@ -30,25 +56,14 @@ static inline int64_t weir__tile_rows(int64_t m)
 }
 
 /* Bytes for m rows of k columns, k a multiple of 32. Tiles stand one behind the other, each a row of units. */
-static inline size_t weir__activations_bytes(int64_t m, int64_t k)
+static inline size_t weir__activations_bytes(const weir__gemm *gemm, int64_t m, int64_t k)
 {
     int64_t rows = weir__tile_rows(m);
-    return (size_t)((m + rows - 1) / rows) * (size_t)(k / WEIR__UNIT) * sizeof(weir__activations);
+    return (size_t)((m + rows - 1) / rows) * (size_t)(k / WEIR__UNIT) * gemm->unit_bytes;
 }
 
-typedef struct weir__gemm {
-    const char *name;
-
-    /* Rounds units [first, end) of m rows of k floats; unit u is unit u % (k / 32) of row u / (k / 32). x is row
-     * x_row, and those after it are `stride` floats apart. */
-    void (*quantize)(const float *x, size_t stride, int64_t x_row, int64_t m, int64_t k,
-                     weir__activations *out, int64_t first, int64_t end);
-
-    /* Columns 16 × first to 16 × end of out, [m][n] floats whose rows are `stride` apart. */
-    void (*multiply)(weir__panel_format format, const void *panels, const weir__activations *x, int64_t m,
-                     int64_t k, float *out, size_t stride, int64_t first, int64_t end);
-} weir__gemm;
-
 extern const weir__gemm weir__gemm_avx512;
+extern const weir__gemm weir__gemm_bf16_avx512;                                /* with vdpbf16ps */
+extern const weir__gemm weir__gemm_fma_bf16_avx512, weir__gemm_fma_f16_avx512; /* in single precision */
 
 #endif

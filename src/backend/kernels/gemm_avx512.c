@@ -1,4 +1,4 @@
-/* gemm_avx512.c: for processors with AVX-512 VNNI.
+/* gemm_avx512.c: quantized weights on processors with AVX-512 VNNI.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A tile multiplies sixteen rows of weights with up to sixteen of activations. Its unit's weights stay in eight
@@ -39,14 +39,14 @@ INLINE int32_t sum_bytes(__m128i q)
     return _mm_cvtsi128_si32(_mm_add_epi64(pair, _mm_unpackhi_epi64(pair, pair))) - 128 * 16;
 }
 
-static void quantize(const float *x, size_t stride, int64_t x_row, int64_t m, int64_t k,
-                     weir__activations *out, int64_t first, int64_t end)
+static void quantize(const float *x, size_t stride, int64_t x_row, int64_t m, int64_t k, void *out,
+                     int64_t first, int64_t end)
 {
     int64_t n_units = k / WEIR__UNIT, rows = weir__tile_rows(m);
     for (int64_t u = first; u < end; u++) {
         int64_t row = u / n_units, unit = u % n_units, r = row % rows;
         const float *from = x + (size_t)(row - x_row) * stride + unit * WEIR__UNIT;
-        weir__activations *to = out + row / rows * n_units + unit;
+        weir__activations *to = (weir__activations *)out + row / rows * n_units + unit;
         __m512 low = _mm512_loadu_ps(from), high = _mm512_loadu_ps(from + 16);
         float max = largest(low, high), inverse = max != 0.0f ? 127.0f / max : 0.0f;
         __m128i first_half = to_bytes(low, inverse), second_half = to_bytes(high, inverse);
@@ -169,6 +169,7 @@ INLINE void unpack(const weir__panel_format format, const unsigned char *head, c
         w->scale = _mm512_mul_ps(halves(head), signed_bytes(scales));
         w->scale2 = _mm512_mul_ps(halves(head), signed_bytes(scales + 16));
         break;
+    default: break;
     }
 }
 
@@ -287,15 +288,16 @@ typedef void (*kernel)(const unsigned char *panel, const weir__activations *x, i
         multiply_tile(WEIR__PANEL_##format, rows, panel, x, n_blocks, out, stride);                          \
     }
 #define DEFINE_ALL(format) ROWS(DEFINE, format)
-WEIR__PANEL_FORMATS(DEFINE_ALL)
+WEIR__PANEL_QUANTIZED(DEFINE_ALL)
 
 #define LIST(format, rows) [rows] = kernel_##format##_##rows,
 #define LIST_ALL(format)   [WEIR__PANEL_##format] = {ROWS(LIST, format)},
-static const kernel kernels[WEIR__PANEL_N_FORMATS][WEIR__TILE + 1] = {WEIR__PANEL_FORMATS(LIST_ALL)};
+static const kernel kernels[WEIR__PANEL_N_FORMATS][WEIR__TILE + 1] = {WEIR__PANEL_QUANTIZED(LIST_ALL)};
 
-static void multiply(weir__panel_format format, const void *panels, const weir__activations *x, int64_t m,
+static void multiply(weir__panel_format format, const void *panels, const void *activations, int64_t m,
                      int64_t k, float *out, size_t stride, int64_t first, int64_t end)
 {
+    const weir__activations *x = activations;
     const weir__panel_layout *l = &weir__panel_layouts[format];
     int64_t n_units = k / WEIR__UNIT, n_blocks = k / l->columns, rows = weir__tile_rows(m);
     size_t panel_bytes = weir__panel_bytes(format, WEIR__PANEL_ROWS, k);
@@ -313,4 +315,4 @@ static void multiply(weir__panel_format format, const void *panels, const weir__
     }
 }
 
-const weir__gemm weir__gemm_avx512 = {"avx512-vnni", quantize, multiply};
+const weir__gemm weir__gemm_avx512 = {"avx512-vnni", sizeof(weir__activations), quantize, multiply};

@@ -6,8 +6,8 @@
 #include "backend/kernels/attention.h"
 #include "backend/kernels/gemm.h"
 
-/* The i-th that this processor can run, the best first; NULL past the last. */
-const weir__gemm *weir__kernels_gemm(int i);
+/* The i-th that this processor can run, for weights of that format, the best first; NULL past the last. */
+const weir__gemm *weir__kernels_gemm(weir__panel_format format, int i);
 const weir__attention *weir__kernels_attention(int i);
 
 #endif

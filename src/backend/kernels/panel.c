@@ -166,10 +166,32 @@ static void put_head(weir__panel_format format, const unsigned char *block, int 
     }
 }
 
+/* Values of 16 bits stay as they are, `width` neighbouring columns of a row in one piece. */
+static void pack_floats(const int width, int64_t columns, const unsigned char *rows, unsigned char *panels,
+                        int64_t first, int64_t end)
+{
+    const size_t size = (size_t)width * sizeof(uint16_t);
+    size_t row_bytes = (size_t)columns * sizeof(uint16_t);
+    const unsigned char *from = rows + (size_t)first * WEIR__PANEL_ROWS * row_bytes;
+    unsigned char *out = panels + (size_t)first * WEIR__PANEL_ROWS * row_bytes;
+    for (int64_t p = first; p < end; p++, from += WEIR__PANEL_ROWS * row_bytes)
+        for (size_t at = 0; at < row_bytes; at += size)
+            for (size_t row = 0; row < WEIR__PANEL_ROWS; row++, out += size)
+                memcpy(out, from + row * row_bytes + at, size);
+}
+
 void weir__panel_pack(weir__panel_format format, int64_t columns, const void *rows, void *panels,
                       int64_t first, int64_t end)
 {
     const weir__panel_layout *l = &weir__panel_layouts[format];
+    if (format == WEIR__PANEL_BF16) {
+        pack_floats(2, columns, rows, panels, first, end);
+        return;
+    }
+    if (format == WEIR__PANEL_F16) {
+        pack_floats(1, columns, rows, panels, first, end);
+        return;
+    }
     int64_t n_blocks = columns / l->columns;
     int n_units = l->columns / WEIR__UNIT;
     size_t row_bytes = (size_t)n_blocks * (size_t)l->block_bytes;

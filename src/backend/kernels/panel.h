@@ -1,11 +1,12 @@
-/* panel.h: a matrix of quantized weights in the order in which the kernels read it.
+/* panel.h: a matrix of weights in the order in which the kernels read it.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Sixteen rows stand side by side as a panel, which is cut into units of 32 columns. A unit holds vectors of 64
  * bytes: four columns of one row are neighbours and the sixteen rows follow each other, which is what vpdpbusd
  * multiplies with four activations that all lanes share. Formats of four to six bits keep two columns, 16 apart,
- * in one byte, and their fifth and sixth bits in planes of one bit for each byte of the unpacked unit. Values and
- * scales are the file's own; none is rounded anew. */
+ * in one byte, and their fifth and sixth bits in planes of one bit for each byte of the unpacked unit. Of BF16
+ * two columns are neighbours, for vdpbf16ps, and of F16 each stands alone. Values and scales are the file's own;
+ * none is rounded anew. */
 #ifndef WEIR_BACKEND_KERNELS_PANEL_H
 #define WEIR_BACKEND_KERNELS_PANEL_H
 
@@ -17,7 +18,7 @@
 #define WEIR__UNIT       32 /* columns; also those that share an activation's scale */
 
 /* In the order of the kernels' tables. */
-#define WEIR__PANEL_FORMATS(X)                                                                               \
+#define WEIR__PANEL_QUANTIZED(X)                                                                             \
     X(Q8_0)                                                                                                  \
     X(Q4_0)                                                                                                  \
     X(Q4_1)                                                                                                  \
@@ -28,11 +29,14 @@
     X(Q4_K)                                                                                                  \
     X(Q5_K)                                                                                                  \
     X(Q6_K)
-#define WEIR__PANEL_N_FORMATS 10
+#define WEIR__PANEL_FLOATS(X)                                                                                \
+    X(BF16)                                                                                                  \
+    X(F16)
+#define WEIR__PANEL_N_FORMATS 12
 
 typedef enum weir__panel_format {
 #define X(name) WEIR__PANEL_##name,
-    WEIR__PANEL_FORMATS(X)
+    WEIR__PANEL_QUANTIZED(X) WEIR__PANEL_FLOATS(X)
 #undef X
 } weir__panel_format;
 
@@ -44,7 +48,7 @@ typedef enum weir__panel_format {
 /* Scales of 16 rows are neighbours. */
 typedef struct weir__panel_layout {
     const char *name;
-    int32_t columns;     /* of a block in the file: 32 or 256 */
+    int32_t columns;     /* of a block in the file: 32 or 256; without blocks, of a unit */
     int32_t block_bytes; /* in the file, one row */
     int32_t head_bytes;  /* of 16 rows' blocks: scales that all their units share */
     int32_t scales_at;   /* in a unit, after its values */
@@ -58,6 +62,7 @@ static const weir__panel_layout weir__panel_layouts[WEIR__PANEL_N_FORMATS] = {
     {"q5_1", 32, 24, 0, 320, 320 + 64},    {"iq4_nl", 32, 18, 0, 256, 256 + 32},
     {"mxfp4", 32, 17, 0, 256, 256 + 16},   {"q4_K", 256, 144, 64, 256, 256 + 32},
     {"q5_K", 256, 176, 64, 320, 320 + 32}, {"q6_K", 256, 210, 32, 384, 384 + 32},
+    {"bf16", 32, 64, 0, 1024, 1024},       {"f16", 32, 64, 0, 1024, 1024},
 };
 
 /* Bytes of rows × columns weights as panels. rows must be a multiple of 16, columns of the block's. */
