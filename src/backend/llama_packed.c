@@ -1,5 +1,6 @@
 /* llama_packed.c: files of packed weights for models of llama.cpp.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -23,11 +24,9 @@ static weir__packed_kind kind_of(uint64_t identity)
 static char *path_of(const char *model, const char *named)
 {
     if (named != NULL) return weir__mem_strdup(named);
-    size_t n = strlen(model);
-    char *path = weir__mem_alloc(n + sizeof WEIR__PACKED_ENDING);
-    if (path == NULL) return NULL;
-    memcpy(path, model, n);
-    memcpy(path + n, WEIR__PACKED_ENDING, sizeof WEIR__PACKED_ENDING);
+    size_t room = strlen(model) + sizeof WEIR__PACKED_ENDING;
+    char *path = weir__mem_alloc(room);
+    if (path != NULL) snprintf(path, room, "%s%s", model, WEIR__PACKED_ENDING);
     return path;
 }
 

@@ -232,6 +232,19 @@ static weir_status unwritable(const weir__packed_writer *w, weir_error *error)
                            strerror(errno));
 }
 
+/* Not with mkstemp: who may read the file is up to the umask. */
+static weir_status create_temporary(weir__packed_writer *w, size_t room, weir_error *error)
+{
+    for (int i = 0; i < 100; i++) {
+        snprintf(w->temporary, room, "%s.%ld-%d.part", w->path, (long)getpid(), i);
+        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (w->fd >= 0) return WEIR_OK;
+        if (errno != EEXIST) break;
+    }
+    w->temporary[0] = '\0';
+    return unwritable(w, error);
+}
+
 weir_status weir__packed_writer_open(const char *path, weir__packed_writer **writer, weir_error *error)
 {
     size_t room = strlen(path) + 48;
@@ -241,16 +254,8 @@ weir_status weir__packed_writer_open(const char *path, weir__packed_writer **wri
     w->path = weir__mem_strdup(path);
     w->temporary = weir__mem_calloc(1, room);
     w->piece = weir__mem_alloc(PIECE);
-    weir_status status = WEIR_OK;
-    if (w->path == NULL || w->temporary == NULL || w->piece == NULL) status = no_memory(path, error);
-    /* Not mkstemp: who may read the file is up to the umask. */
-    for (int i = 0; status == WEIR_OK && w->fd < 0; i++) {
-        snprintf(w->temporary, room, "%s.%ld-%d.part", path, (long)getpid(), i);
-        w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (w->fd >= 0 || (errno == EEXIST && i < 100)) continue;
-        w->temporary[0] = '\0';
-        status = unwritable(w, error);
-    }
+    bool whole = w->path != NULL && w->temporary != NULL && w->piece != NULL;
+    weir_status status = whole ? create_temporary(w, room, error) : no_memory(path, error);
     if (status == WEIR_OK)
         *writer = w;
     else
