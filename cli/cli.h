@@ -32,6 +32,7 @@ enum {
     CLI_INFO = 4,
     CLI_BENCH = 8,
     CLI_VERSION = 16,
+    CLI_OPTIMIZE = 32,
 };
 
 struct cli_args;
@@ -57,6 +58,7 @@ void cli_bench_engine_defaults(struct cli_args *args);
 cli_exit cli_run(struct cli_args *args);
 cli_exit cli_stream(struct cli_args *args);
 cli_exit cli_info(struct cli_args *args);
+cli_exit cli_optimize(struct cli_args *args);
 cli_exit cli_bench_engine(struct cli_args *args);
 cli_exit cli_version(struct cli_args *args);
 

@@ -51,6 +51,19 @@ const cli_command cli_commands[] = {
      "# the memory of 32 requests of 2048 tokens\n"
      "weir info -np 32 -c 2048",
      NULL, cli_info},
+    {CLI_OPTIMIZE, "optimize", "[-m MODEL] [-o FILE] [--check]", "prepare a model, so that it starts at once",
+     "Writes the model's weights in the order in which weir's CPU kernels read them. Later starts map that "
+     "file "
+     "instead of putting the weights into order, share its memory with each other, and leave what nobody "
+     "reads on "
+     "the disk. It belongs to this model, this version and this kind of processor; where it does not fit, a "
+     "start "
+     "says so and works without it.",
+     "# once\n"
+     "weir optimize -m model.gguf\n"
+     "# is model.gguf.weir still as it was written?\n"
+     "weir optimize -m model.gguf --check",
+     NULL, cli_optimize},
     {CLI_BENCH, "bench engine", "[-m MODEL] [--streams N,…] [--prompt N,…] [--gen N,…]",
      "measure weir beside a plain llama.h loop",
      "Each repetition runs weir's engine and then a plain loop over llama.h with the same prompts, batch "

@@ -33,7 +33,9 @@ static void print_model(cli_text *text, const char *path, const weir_model_info 
     if (info->kernels[0] != '\0') {
         cli_text_printf(text, "weir's own (%s) for ", info->kernels);
         cli_text_add_bytes(text, info->n_bytes_kernels);
-        cli_text_puts(text, " of it, and for attention\n");
+        cli_text_puts(text, " of it");
+        if (info->n_bytes_mapped > 0) cli_text_puts(text, ", mapped from an optimized file");
+        cli_text_puts(text, info->n_bytes_mapped > 0 ? "; and for attention\n" : ", and for attention\n");
     } else {
         cli_text_puts(text, "the backend's own\n");
     }
@@ -109,7 +111,7 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model_
 {
     json_t *model = json_pack(
         "{s:o, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:b, s:b, "
-        "s:b, s:b, s:s, s:I}",
+        "s:b, s:b, s:s, s:I, s:I}",
         "path", cli_figures_string(path), "description", info->description, "architecture",
         info->architecture, "backend", info->backend, "n_params", (json_int_t)info->n_params, "n_bytes",
         (json_int_t)info->n_bytes, "n_vocab", info->n_vocab, "n_ctx_train", info->n_ctx_train, "n_embd",
@@ -117,7 +119,8 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model_
         info->n_swa, "chat_template", info->chat_template != NULL, "token_bos", info->token_bos, "token_eos",
         info->token_eos, "token_eot", info->token_eot, "add_bos", info->add_bos, "has_decoder",
         info->has_decoder, "is_recurrent", info->is_recurrent, "is_hybrid", info->is_hybrid, "kernels",
-        info->kernels, "n_bytes_kernels", (json_int_t)info->n_bytes_kernels);
+        info->kernels, "n_bytes_kernels", (json_int_t)info->n_bytes_kernels, "n_bytes_mapped",
+        (json_int_t)info->n_bytes_mapped);
     json_t *engine = NULL;
     if (stats != NULL)
         engine = json_pack("{s:i, s:i, s:i, s:I, s:i, s:s, s:s, s:s}", "n_slots", stats->n_slots, "n_ctx",
@@ -136,16 +139,9 @@ cli_exit cli_info(cli_args *args)
     weir_engine_stats stats = {.size = sizeof stats};
     cli_text text = {0};
     char *path = NULL;
-    cli_exit code = CLI_USAGE;
+    cli_exit code;
     cli_load_log(args);
-    if (args->words.n > 1 ||
-        (args->words.n == 1 && args->model_path != NULL && cli_options_given(args, "--model"))) {
-        cli_fail(CLI_USAGE, "weir info takes one model");
-        goto done;
-    }
-    path = args->words.n == 1 ? cli_format("%s", args->words.items[0]) : cli_load_path(args);
-    code = CLI_NO_MODEL;
-    if (path == NULL) goto done;
+    if ((code = cli_load_word_path(args, &path)) != CLI_OK) goto done;
     if ((code = cli_load_model(args, path, &model)) != CLI_OK) goto done;
     weir_model_describe(model, &info);
     args->engine.manual = true; /* nothing is to run */

@@ -79,20 +79,24 @@ char *cli_load_path(const cli_args *args)
     return NULL;
 }
 
-struct loading {
-    const char *name;
-    int shown; /* percent, -1 = nothing yet */
-};
-
-static bool on_progress(float progress, void *user)
+cli_exit cli_load_word_path(const cli_args *args, char **path)
 {
-    struct loading *loading = user;
+    if (args->words.n > 1 ||
+        (args->words.n == 1 && args->model_path != NULL && cli_options_given(args, "--model")))
+        return cli_fail(CLI_USAGE, "weir %s takes one model", args->command->name);
+    *path = args->words.n == 1 ? cli_format("%s", args->words.items[0]) : cli_load_path(args);
+    return *path != NULL ? CLI_OK : CLI_NO_MODEL;
+}
+
+bool cli_load_progress(float progress, void *user)
+{
+    cli_progress *p = user;
     int percent = (int)(progress * 100);
     if (percent > 100) percent = 100;
-    if (percent > loading->shown) {
+    if (percent > p->shown) {
         cli_text line = {0};
-        loading->shown = percent;
-        cli_text_printf(&line, "loading %s ", loading->name);
+        p->shown = percent;
+        cli_text_printf(&line, "%s %s ", p->verb, p->name);
         cli_text_fill(&line, "█", percent * BAR / 100);
         cli_text_fill(&line, "░", BAR - percent * BAR / 100);
         cli_text_printf(&line, " %d %%", percent);
@@ -102,16 +106,22 @@ static bool on_progress(float progress, void *user)
     return cli_signals_ended() == 0;
 }
 
+cli_progress cli_load_progress_begin(const cli_args *args, const char *verb, const char *path)
+{
+    cli_progress progress = {.verb = verb, .name = cli_load_name(path), .shown = args->quiet ? 100 : -1};
+    cli_load_progress(0, &progress);
+    return progress;
+}
+
 cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model)
 {
-    struct loading loading = {.name = cli_load_name(path), .shown = -1};
     weir_model_params params = args->model;
     weir_error error = {0};
-    params.progress = on_progress;
-    params.progress_user = &loading;
     if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
-    if (!args->quiet) on_progress(0, &loading);
-    if (args->quiet) loading.shown = 100;
+    cli_progress progress = cli_load_progress_begin(args, "loading", path);
+    params.progress = cli_load_progress;
+    params.progress_user = &progress;
+    params.optimized = args->optimized;
     weir_status status = weir_model_load(path, &params, model, &error);
     cli_term_progress_end();
     if (status != WEIR_OK) {

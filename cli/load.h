@@ -14,6 +14,21 @@ void cli_load_log_flush(void);
  */
 char *cli_load_path(const cli_args *args);
 
+/* The same where a command's word may name the model too: `weir info MODEL`. CLI_OK, or a code after a message. */
+cli_exit cli_load_word_path(const cli_args *args, char **path);
+
+/* A progress line, "loading MODEL ███ 40 %". */
+typedef struct cli_progress {
+    const char *verb, *name;
+    int shown; /* percent, -1 = nothing yet */
+} cli_progress;
+
+/* With --quiet nothing is shown. To end it: cli_term_progress_end. */
+cli_progress cli_load_progress_begin(const cli_args *args, const char *verb, const char *path);
+
+/* A weir_progress_fn; user is the cli_progress. A signal ends what is shown. */
+bool cli_load_progress(float progress, void *user);
+
 /* Loads with a progress line; a signal ends it. CLI_OK; CLI_NO_MODEL after a message, or the signal's code.
  * The caller releases *model where it is set, whatever was returned. */
 cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model);

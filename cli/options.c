@@ -7,7 +7,7 @@
 
 #define ASK   (CLI_RUN | CLI_STREAM)
 #define LOADS (CLI_RUN | CLI_STREAM | CLI_INFO | CLI_BENCH)
-#define ALL   (LOADS | CLI_VERSION)
+#define ALL   (LOADS | CLI_OPTIMIZE | CLI_VERSION)
 
 #define AT(member)      offsetof(cli_args, member)
 #define SAMPLER(member) offsetof(cli_args, ask.sampler.member)
@@ -118,7 +118,9 @@ const cli_option cli_options[] = {
      "show control tokens in the answer"},
 
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "FILE", "the one that make run fetched", "WEIR_MODEL",
-     NULL, NULL, LOADS, "a GGUF file"},
+     NULL, NULL, LOADS | CLI_OPTIMIZE, "a GGUF file"},
+    {"--optimized", NULL, CLI_MODEL, CLI_STRING, AT(optimized), "FILE", "the model's name and .weir, where it is",
+     "WEIR_OPTIMIZED", "optimized", NULL, LOADS, "its weights as weir optimize wrote them; \"\" = pack them"},
     {"--gpu-layers", "-ngl --n-gpu-layers", CLI_MODEL, CLI_INT32, AT(model.n_gpu_layers), "N", "all", "WEIR_GPU_LAYERS",
      "n_gpu_layers", NULL, LOADS, "layers to keep on the GPU, where there is one"},
     {"--main-gpu", "-mg", CLI_MODEL, CLI_INT32, AT(model.main_gpu), "N", NULL, "WEIR_MAIN_GPU", "main_gpu", NULL, LOADS,
@@ -166,13 +168,18 @@ const cli_option cli_options[] = {
      "leave out the plain llama.h loop"},
     {"--emit", NULL, CLI_MEASURING, CLI_FLAG, AT(emit), NULL, NULL, NULL, NULL, NULL, CLI_BENCH,
      "measure weir's own time for each token and its memory instead, on a model without weights"},
+    {"--output", "-o", CLI_OUTPUT, CLI_STRING, AT(optimized), "FILE", "the model's name and .weir", "WEIR_OPTIMIZED",
+     NULL, NULL, CLI_OPTIMIZE, "the file to write, or to check"},
+    {"--check", NULL, CLI_OUTPUT, CLI_FLAG, AT(check), NULL, NULL, NULL, NULL, NULL, CLI_OPTIMIZE,
+     "write nothing: see whether the file is whole and belongs to model and processor"},
     {"--csv", NULL, CLI_OUTPUT, CLI_STRING, AT(csv_path), "FILE", "", NULL, NULL, NULL, CLI_BENCH,
      "also write the figures of each repetition to a file"},
 
     {"--json", NULL, CLI_OUTPUT, CLI_FLAG, AT(json), NULL, NULL, NULL, NULL, NULL, ALL, "print JSON for machines"},
     {"--quiet", "-q", CLI_OUTPUT, CLI_FLAG, AT(quiet), NULL, NULL, "WEIR_QUIET", NULL, NULL,
-     CLI_RUN | CLI_STREAM | CLI_BENCH, "no progress, no figures"},
-    {"--verbose", "-v", CLI_OUTPUT, CLI_FLAG, AT(verbose), NULL, NULL, "WEIR_VERBOSE", NULL, NULL, LOADS,
+     CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_OPTIMIZE, "no progress, no figures"},
+    {"--verbose", "-v", CLI_OUTPUT, CLI_FLAG, AT(verbose), NULL, NULL, "WEIR_VERBOSE", NULL, NULL,
+     LOADS | CLI_OPTIMIZE,
      "show the log of weir and llama.cpp"},
     {"--help", "-h -?", CLI_OUTPUT, CLI_FLAG, AT(help), NULL, NULL, NULL, NULL, NULL, ALL, "this text"},
     {0},
@@ -275,6 +282,7 @@ void cli_args_fini(cli_args *args)
 {
     cli_ask_fini(&args->ask);
     cli_free(args->model_path);
+    cli_free(args->optimized);
     cli_free(args->prompt);
     cli_free(args->prompt_file);
     cli_free(args->system);

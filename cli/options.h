@@ -42,10 +42,11 @@ typedef struct cli_args {
     const cli_command *command;
     weir_model_params model;
     weir_engine_params engine;
-    char *model_path, *prompt, *prompt_file, *system, *chat_template;
+    char *model_path, *optimized, *prompt, *prompt_file, *system, *chat_template;
     cli_list words; /* what is no option */
     bool raw, no_thinking;
     bool json, quiet, verbose, help;
+    bool check;                  /* optimize */
     bool given[CLI_OPTIONS_MAX]; /* by position in cli_options: set by a word of the command line */
     /* bench engine */
     cli_numbers streams, prompt_lengths, answer_lengths;

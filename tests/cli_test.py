@@ -28,7 +28,7 @@ SLOW = "fake:tick_us=20000,n_ctx_train=100000" if FAKE else MODEL
 STUCK = "fake:tick_us=3000000"  # one tick is longer than a person waits
 PATIENCE = 20 if FAKE else 90  # seconds; the machine may be busy and the program built with sanitizers
 
-COMMANDS = ["run", "stream", "info", "bench engine", "version"]
+COMMANDS = ["run", "stream", "info", "optimize", "bench engine", "version"]
 scratch = tempfile.TemporaryDirectory()
 results = {"passed": 0, "failed": 0}
 
@@ -294,6 +294,52 @@ def test_info():
     check("a path that is no UTF-8 is shown as UTF-8", done.returncode == (3 if FAKE else 0) and "caf\ufffd.gguf" in
           (done.stderr if FAKE else done.stdout).decode() and json.loads(done.stdout), done.returncode, done.stdout, done.stderr)
     expect("two models", weir("info", "-m", MODEL, "other.gguf"), 2, "one model")
+
+
+def test_optimize():
+    if FAKE:
+        expect("nothing to optimize", weir("optimize", "-m", MODEL), 1, "no weights")
+        expect("two models to optimize", weir("optimize", MODEL, "other.gguf"), 2, "one model")
+        return
+    model, other = os.path.join(scratch.name, "o.gguf"), os.path.join(scratch.name, "other.weir")
+    os.symlink(os.path.abspath(MODEL), model)
+    before = json.loads(weir("info", model, "--json").stdout)["model"]
+    done = weir("optimize", "-m", model)
+    if before["n_bytes_kernels"] == 0:
+        expect("without kernels nothing is written", done, 1, "kernels")
+        check("and nothing lies there", not os.path.exists(model + ".weir"))
+        return
+    expect("weir optimize", done, 0, out=model + ".weir")
+    after = json.loads(weir("info", model, "--json").stdout)["model"]
+    check("the weights are mapped", before["n_bytes_mapped"] == 0 and
+          after["n_bytes_mapped"] == after["n_bytes_kernels"] == before["n_bytes_kernels"], before, after)
+    expect("weir info says so", weir("info", model), 0, out="mapped from an optimized file")
+    words = ("-p", "Name three rivers.", "-n", "8", "--temp", "0")
+    packed = weir("run", "-m", model, "--optimized", "", *words)
+    mapped = weir("run", "-m", model, *words)
+    check("and answer the same", packed.returncode == mapped.returncode == 0 and packed.stdout == mapped.stdout,
+          packed.stdout, mapped.stdout)
+    done = weir("optimize", model, "-o", other, "--json")
+    check("-o, --json", done.returncode == 0 and json.loads(done.stdout)["n_bytes"] == os.path.getsize(other), done.stdout)
+    with open(other, "rb") as a, open(model + ".weir", "rb") as b:
+        check("twice the same bytes", a.read() == b.read())
+    expect("--check", weir("optimize", model, "--check", "-o", other), 0, out="whole")
+    with open(other, "r+b") as file:
+        file.seek(-1000000, os.SEEK_END)
+        file.write(b"damage")
+    expect("--check of damaged weights", weir("optimize", model, "--check", "-o", other), 1, "damaged")
+    with open(other, "r+b") as file:
+        file.seek(100)
+        file.write(b"damage")
+    expect("a damaged file is not used", weir("run", "-m", model, "--optimized", other, *words), 0, "damaged", "packed anew",
+           out=mapped.stdout)
+    expect("--check without a file", weir("optimize", MODEL, "--check", "-o", "/nonexistent"), 1, "/nonexistent")
+    expect("a folder that is missing", weir("optimize", MODEL, "-o", "/nonexistent/m.weir"), 1, "/nonexistent")
+    expect("the model itself", weir("optimize", model, "-o", model), 2, "the model itself")
+    expect("no model to optimize", weir("optimize", "/nonexistent.gguf"), 3, "nonexistent.gguf")
+    expect("without kernels", weir("optimize", model, env=environment(WEIR_KERNELS="off")), 1, "kernels")
+    os.unlink(model + ".weir")
+    os.unlink(other)
 
 
 # ---- Signals ----
@@ -794,7 +840,7 @@ def test_example():
 
 
 # What says something about a model, and what is the same on every model: on a real one that would only take time.
-WITH_MODEL = [test_run, test_run_json, test_run_limits, test_grammar, test_models, test_info, test_signals, test_random_moments,
+WITH_MODEL = [test_run, test_run_json, test_run_limits, test_grammar, test_models, test_info, test_optimize, test_signals, test_random_moments,
               test_pipes, test_stream_lines, test_stream_signals, test_lanes, test_lanes_end, test_terminal_run, test_reasoning, test_bench]
 WITHOUT = [test_help, test_version, test_words, test_bad_files, test_lanes_size, test_lanes_keys, test_lanes_suspend,
            test_lanes_stdin, test_no_colour_lanes, test_example]

@@ -132,6 +132,7 @@ typedef struct weir_model_params {
     bool vocab_only; /* no weights: tokenizing and templates only */
     weir_progress_fn progress;
     void *progress_user;
+    const char *optimized; /* a file of weir_model_optimize's; NULL = path + ".weir" where it is; "" = none */
 } weir_model_params;
 
 /* Fills the first `size` bytes with defaults: what _default() below calls; for other languages. */
@@ -149,6 +150,26 @@ static inline weir_model_params weir_model_params_default(void)
  * Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture), NO_MEMORY, ABORTED, INVALID. */
 WEIR_API weir_status weir_model_load(const char *path, const weir_model_params *params, weir_model **model,
                                      weir_error *error);
+
+/* Writes a model's weights in the order in which weir's CPU kernels read them, so that loads need not put them into
+ * that order: they map the file, and processes share its memory. out NULL: path + ".weir", where loads look for it
+ * (weir_model_params.optimized). Needs as much memory as a load, and blocks for longer. A file that was there is
+ * replaced when the new one is whole; models that are loaded keep the old one. Loads use such a file with use_mmap and
+ * without use_mlock, when no layer is on a GPU. One that is damaged, or does not belong to this model, version and
+ * processor, is not used: the log says why. It belongs to the model as long as that is not written to. It must stay
+ * unchanged while a model lives, and is trusted as the model is.
+ * progress may be NULL; as in a load. Any thread. Errors: weir_model_load's; IO (also no space, no permission);
+ * UNSUPPORTED: the kernels are off or have nothing to do with this model. After an error there is what was there
+ * before. */
+WEIR_API weir_status weir_model_optimize(const char *path, const char *out, weir_progress_fn progress,
+                                         void *progress_user, weir_error *error);
+
+/* Whether such a file would be used, and all of it is as it was written: loads look at its beginning only. optimized
+ * NULL: path + ".weir". Reads the whole file. Any thread. Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (of
+ * another model, version or processor), NO_MEMORY, ABORTED, INVALID. */
+WEIR_API weir_status weir_model_optimize_check(const char *path, const char *optimized,
+                                               weir_progress_fn progress, void *progress_user,
+                                               weir_error *error);
 
 /* Counted: whoever keeps a model holds it. Contexts, samplers, chats and engines hold theirs. Any thread.
  * The last release frees the weights. NULL is ignored. */
@@ -183,6 +204,7 @@ typedef struct weir_model_info {
     bool is_hybrid;
     const char *kernels;      /* weir's own on the CPU, e.g. "avx512-vnni"; "" = the backend's alone */
     uint64_t n_bytes_kernels; /* of the tensors that they multiply; the backend multiplies the others */
+    uint64_t n_bytes_mapped;  /* of those, what came from a file of weir_model_optimize's */
 } weir_model_info;
 
 /* Fills the first info->size bytes. Strings are valid while the model is held. */

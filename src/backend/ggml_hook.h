@@ -7,6 +7,8 @@
 #include <stdint.h>
 
 struct llama_context;
+struct weir__packed_file;
+struct weir__packed_writer;
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,9 +19,11 @@ extern "C" {
 void weir__hook_install(void);
 
 /* Around a load on this thread. mapped: the model is a mapped file, and its weights' pages are given back once they
- * are packed. False: no memory, and there is nothing to end. What the load packed, in bytes of the file. */
-bool weir__hook_begin(bool mapped);
-uint64_t weir__hook_end(void);
+ * are packed. from: packed weights that are mapped where they are what is loaded. to: gets what is packed. Either
+ * may be NULL. False: no memory, and there is nothing to end. What the kernels took over, in bytes of the model's
+ * file, and how much of that came from the packed file. */
+bool weir__hook_begin(bool mapped, struct weir__packed_file *from, struct weir__packed_writer *to);
+uint64_t weir__hook_end(uint64_t *n_from_file);
 
 /* Tells the kernels which token each cell of a context's memory holds, while the context lives. */
 void weir__hook_attach(struct llama_context *context);

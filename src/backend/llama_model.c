@@ -9,6 +9,7 @@
 #include "backend/ggml_hook.h"
 #include "backend/llama_internal.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/utf8.h"
@@ -159,10 +160,12 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
         return weir__error_set(error, WEIR_INVALID, "n_tensor_split",
                                "n_tensor_split is %zu; allowed: up to %zu", params->n_tensor_split,
                                n_devices);
-    weir_status status = weir__gguf_check(path, NULL, error);
+    weir__gguf_info file;
+    weir_status status = weir__gguf_check(path, &file, error);
     if (status != WEIR_OK) return status;
 
     float *split = NULL;
+    weir__packed_file *packed = NULL;
     weir__bmodel *m = weir__mem_calloc(1, sizeof *m);
     if (m == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
     if (pthread_mutex_init(&m->scratch_lock, NULL) != 0) {
@@ -193,19 +196,26 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
     p.vocab_only = params->vocab_only;
     p.progress_callback = on_progress;
     p.progress_callback_user_data = &watch;
-    if (!weir__hook_begin(p.load_mode == LLAMA_LOAD_MODE_MMAP)) {
+    m->offloads = params->n_gpu_layers != 0 && has_gpu();
+    if (p.load_mode == LLAMA_LOAD_MODE_MMAP && !p.vocab_only && !m->offloads)
+        packed = weir__llama_packed_open(path, params->optimized, file.identity);
+    if (!weir__hook_begin(p.load_mode == LLAMA_LOAD_MODE_MMAP, packed, NULL)) {
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
         goto out;
     }
     status = weir__shim_model_load(path, p, &m->model, error);
-    m->info.n_bytes_kernels = weir__hook_end();
+    m->info.n_bytes_kernels = weir__hook_end(&m->info.n_bytes_mapped);
     if (status != WEIR_OK && watch.aborted)
         status = weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the load");
     if (status != WEIR_OK) goto out;
+    if (packed != NULL && m->info.n_bytes_mapped < m->info.n_bytes_kernels)
+        weir__log(WEIR_LOG_WARN,
+                  "The optimized file of %.200s was written by another build of weir, and weights are packed "
+                  "anew; `weir optimize` writes one that fits",
+                  path);
 
     m->vocab = llama_model_get_vocab(m->model);
     m->vocab_only = params->vocab_only;
-    m->offloads = params->n_gpu_layers != 0 && has_gpu();
     llama_model_meta_val_str(m->model, "general.architecture", m->architecture, sizeof m->architecture);
     classify(m);
     fill_info(m);
@@ -215,6 +225,7 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
     m = NULL;
 
 out:
+    weir__packed_file_close(packed);
     weir__mem_free(split);
     weir__llama_model_free(m);
     return status;

@@ -9,14 +9,15 @@ void weir__hook_install(void)
     weir__log(WEIR_LOG_WARN, "weir's CPU kernels do not fit this version of llama.cpp; ggml's own are used");
 }
 
-bool weir__hook_begin(bool mapped)
+bool weir__hook_begin(bool mapped, struct weir__packed_file *from, struct weir__packed_writer *to)
 {
-    (void)mapped;
+    (void)mapped, (void)from, (void)to;
     return true;
 }
 
-uint64_t weir__hook_end(void)
+uint64_t weir__hook_end(uint64_t *n_from_file)
 {
+    *n_from_file = 0;
     return 0;
 }
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
 
 /* gguf.cpp compares every key and every tensor name with every other one; these keep that under seconds.
@@ -400,6 +401,20 @@ static void read_header(gguf_check *c)
                         c->info.n_tensors, TENSOR_MAX);
 }
 
+/* Of the first n bytes, and of the file's size and time. */
+static uint64_t identity(gguf_check *c, uint64_t n)
+{
+    unsigned char bytes[4096];
+    uint64_t of_file[] = {c->size, c->written_s, c->written_ns};
+    uint64_t h = weir__hash(0, of_file, sizeof of_file);
+    c->at = 0;
+    while (c->at < n && c->status == WEIR_OK) {
+        size_t part = n - c->at < sizeof bytes ? (size_t)(n - c->at) : sizeof bytes;
+        if (weir__gguf_take(c, bytes, part)) h = weir__hash(h, bytes, part);
+    }
+    return h;
+}
+
 /* Checks what c reads, as a file of its own. */
 static void check_file(gguf_check *c)
 {
@@ -408,6 +423,7 @@ static void check_file(gguf_check *c)
     read_header(c);
     if (c->status == WEIR_OK) read_entries(c);
     if (c->status == WEIR_OK) read_tensors(c);
+    if (c->status == WEIR_OK) c->info.identity = identity(c, c->at);
     c->part = "the metadata";
 }
 
@@ -452,6 +468,12 @@ static void open_file(gguf_check *c, const char *path)
             weir__error_set(c->error, WEIR_FORMAT, "path", "%.80s: is %s, not a model file", c->name, kind);
     } else {
         c->size = (uint64_t)st.st_size;
+        c->written_s = (uint64_t)st.st_mtime;
+#ifdef __APPLE__
+        c->written_ns = (uint64_t)st.st_mtimespec.tv_nsec;
+#else
+        c->written_ns = (uint64_t)st.st_mtim.tv_nsec;
+#endif
     }
 }
 
@@ -486,6 +508,7 @@ static void check_shards(gguf_check *c, const char *path, uint16_t count, weir__
         sum->n_tensors += c->info.n_tensors;
         sum->file_bytes += c->info.file_bytes;
         sum->tensor_bytes += c->info.tensor_bytes;
+        sum->identity = weir__hash(sum->identity, &c->info.identity, sizeof c->info.identity);
     }
     weir__mem_free(shard);
 }

@@ -11,7 +11,9 @@
 
 #include "weir/weir.h"
 
-/* All shards together, except version and architecture, which are the first one's. */
+/* All shards together, except version and architecture, which are the first one's. identity is a checksum of
+ * sizes, of the times when the files were last written, and of all that stands before the weights: what is made
+ * from a model file is kept with it and is stale when it differs. */
 typedef struct weir__gguf_info {
     uint32_t version;
     uint32_t n_shards; /* 1 unless the model is split over files */
@@ -20,6 +22,7 @@ typedef struct weir__gguf_info {
     uint64_t file_bytes;   /* as stored */
     uint64_t tensor_bytes; /* of those, weights without padding */
     uint64_t n_positions;  /* rows of learned positions, behind which llama.cpp aborts; 0: it has none */
+    uint64_t identity;     /* of the model, see below */
     char architecture[64]; /* e.g. "llama"; whether llama.cpp knows it is left to llama.cpp */
 } weir__gguf_info;
 

@@ -48,6 +48,7 @@ typedef struct gguf_check {
     int fd;                    /* -1: memory */
     const unsigned char *data; /* [size], when fd is -1 */
     uint64_t size;
+    uint64_t written_s, written_ns; /* since 1970; 0 for memory */
     uint64_t at;
     const char *part; /* of the file, for "ends inside" */
 

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/gguf_testing.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,6 +65,8 @@ static void good_file_passes(void **state)
     save("good.gguf", f.bytes, f.n, path);
     assert_int_equal(weir__gguf_check(path, &from_file, NULL), WEIR_OK);
     assert_int_equal(weir__gguf_check(path, NULL, &error), WEIR_OK);
+    assert_true(from_memory.identity != from_file.identity); /* memory has no time */
+    from_memory.identity = from_file.identity;
     assert_memory_equal(&from_memory, &from_file, sizeof from_file);
     assert_int_equal(from_file.version, 3);
     assert_int_equal(from_file.n_shards, 1);
@@ -379,6 +382,50 @@ static void shards_are_checked_each(void **state)
     assert_refused(path, WEIR_FORMAT, "split into 2000 files");
 }
 
+static uint64_t identity_of(const char *path)
+{
+    weir__gguf_info info;
+    assert_int_equal(weir__gguf_check(path, &info, NULL), WEIR_OK);
+    return info.identity;
+}
+
+static void set_time(const char *path, long nanoseconds)
+{
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000, .tv_nsec = nanoseconds}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+/* All but the weights, which are told by the time alone. */
+static void identity_is_that_of_files_and_times(void **state)
+{
+    (void)state;
+    char first[256], second[256];
+    save_shard("same", 0, 2, 1, U16, first);
+    save_shard("same", 1, 2, 2, U16, second);
+    set_time(first, 0);
+    set_time(second, 0);
+    uint64_t identity = identity_of(first);
+    assert_true(identity_of(first) == identity);
+    set_time(second, 1);
+    assert_true(identity_of(first) != identity);
+    set_time(second, 0);
+    assert_true(identity_of(first) == identity);
+
+    FILE *shard = fopen(first, "r+b");
+    assert_non_null(shard);
+    static char bytes[1 << 16];
+    size_t n = fread(bytes, 1, sizeof bytes, shard);
+    const char name[] = "output_norm";
+    size_t at = 0;
+    while (at < n && memcmp(bytes + at, name, sizeof name - 1) != 0) at++;
+    assert_true(at < n);
+    assert_int_equal(fseek(shard, (long)at, SEEK_SET), 0);
+    assert_int_equal(fputc('O', shard), 'O');
+    assert_int_equal(fclose(shard), 0);
+    set_time(first, 0);
+    assert_true(identity_of(first) != identity);
+}
+
 /* ---- Memory --------------------------------------------------------------------------------------- */
 
 static void each_failed_allocation_is_reported(void **state)
@@ -411,6 +458,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_file_passes),
+        cmocka_unit_test(identity_is_that_of_files_and_times),
         cmocka_unit_test(large_vocabulary_passes_from_a_file),
         cmocka_unit_test(what_is_no_model_is_refused),
         cmocka_unit_test(random_bytes_are_refused),

@@ -58,28 +58,41 @@ static weir_status check_params(const weir_model_params *params, weir_error *err
     return WEIR_OK;
 }
 
+static weir_status check_path(const char *path, weir_error *error)
+{
+    if (path != NULL && *path != '\0') return WEIR_OK;
+    return weir__error_set(error, WEIR_INVALID, "path", "path is %s; give a GGUF file",
+                           path == NULL ? "NULL" : "empty");
+}
+
+static weir_status backend_of(const char *path, const weir__backend **ops, weir_error *error)
+{
+    *ops = NULL;
+    if (strncmp(path, fake_prefix, sizeof fake_prefix - 1) == 0) *ops = &weir__backend_fake;
+#ifndef WEIR_NO_LLAMA
+    if (*ops == NULL) *ops = &weir__backend_llama;
+#endif
+    if (*ops != NULL) return WEIR_OK;
+    return weir__error_set(error, WEIR_UNSUPPORTED, "path",
+                           "this build has no llama.cpp and loads no files; \"%.200s\" could only be a "
+                           "path that begins with \"%s\"",
+                           path, fake_prefix);
+}
+
 weir_status weir_model_load(const char *path, const weir_model_params *params, weir_model **model,
                             weir_error *error)
 {
     weir_model_params full = defaults;
-    if (path == NULL || *path == '\0')
-        return weir__error_set(error, WEIR_INVALID, "path", "path is %s; give a GGUF file",
-                               path == NULL ? "NULL" : "empty");
+    weir_status status = check_path(path, error);
+    if (status != WEIR_OK) return status;
     if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
-    weir_status status = weir__params_take(&full, sizeof full, params, "params", error);
+    status = weir__params_take(&full, sizeof full, params, "params", error);
     if (status == WEIR_OK) status = check_params(&full, error);
     if (status != WEIR_OK) return status;
 
-    const weir__backend *ops = NULL;
-    if (strncmp(path, fake_prefix, sizeof fake_prefix - 1) == 0) ops = &weir__backend_fake;
-#ifndef WEIR_NO_LLAMA
-    if (ops == NULL) ops = &weir__backend_llama;
-#endif
-    if (ops == NULL)
-        return weir__error_set(error, WEIR_UNSUPPORTED, "path",
-                               "this build has no llama.cpp and loads no files; \"%.200s\" could only be a "
-                               "path that begins with \"%s\"",
-                               path, fake_prefix);
+    const weir__backend *ops;
+    status = backend_of(path, &ops, error);
+    if (status != WEIR_OK) return status;
 
     weir_model *made = weir__mem_calloc(1, sizeof *made);
     if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
@@ -97,6 +110,37 @@ weir_status weir_model_load(const char *path, const weir_model_params *params, w
     made->info.backend = ops->name;
     *model = made;
     return WEIR_OK;
+}
+
+/* The backend of a model that is to be optimized. */
+static weir_status optimizer_of(const char *path, const char *file, const weir__backend **ops,
+                                weir_error *error)
+{
+    weir_status status = check_path(path, error);
+    if (status == WEIR_OK) status = backend_of(path, ops, error);
+    if (status != WEIR_OK) return status;
+    if (file != NULL && *file == '\0')
+        return weir__error_set(error, WEIR_INVALID, "optimized", "the optimized file's path is empty");
+    if ((*ops)->model_optimize == NULL)
+        return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "%.200s has no weights", path);
+    return WEIR_OK;
+}
+
+weir_status weir_model_optimize(const char *path, const char *out, weir_progress_fn progress,
+                                void *progress_user, weir_error *error)
+{
+    const weir__backend *ops;
+    weir_status status = optimizer_of(path, out, &ops, error);
+    return status == WEIR_OK ? ops->model_optimize(path, out, progress, progress_user, error) : status;
+}
+
+weir_status weir_model_optimize_check(const char *path, const char *optimized, weir_progress_fn progress,
+                                      void *progress_user, weir_error *error)
+{
+    const weir__backend *ops;
+    weir_status status = optimizer_of(path, optimized, &ops, error);
+    return status == WEIR_OK ? ops->model_optimize_check(path, optimized, progress, progress_user, error)
+                             : status;
 }
 
 weir_model *weir_model_hold(weir_model *model)

@@ -81,6 +81,19 @@ static void test_an_older_callers_params_are_completed(void **state)
     fake_release(model);
 }
 
+static void test_bad_arguments_of_an_optimize_are_named(void **state)
+{
+    (void)state;
+    assert_refused(weir_model_optimize(NULL, NULL, NULL, NULL, error), WEIR_INVALID, "path");
+    assert_refused(weir_model_optimize("", NULL, NULL, NULL, error), WEIR_INVALID, "path");
+    assert_refused(weir_model_optimize("fake:", "", NULL, NULL, error), WEIR_INVALID, "optimized");
+    assert_refused(weir_model_optimize("fake:", NULL, NULL, NULL, error), WEIR_UNSUPPORTED, "");
+    assert_refused(weir_model_optimize_check("", NULL, NULL, NULL, error), WEIR_INVALID, "path");
+    assert_refused(weir_model_optimize_check("fake:", "", NULL, NULL, error), WEIR_INVALID, "optimized");
+    assert_refused(weir_model_optimize_check("fake:", NULL, NULL, NULL, error), WEIR_UNSUPPORTED, "");
+    assert_int_equal(weir_model_optimize("fake:", NULL, NULL, NULL, NULL), WEIR_UNSUPPORTED);
+}
+
 #ifdef WEIR_NO_LLAMA
 static void test_files_need_llama_cpp(void **state)
 {
@@ -288,6 +301,7 @@ int main(void)
         cmocka_unit_test_teardown(test_versions_say_something, nothing_left),
         cmocka_unit_test_teardown(test_defaults_of_a_load, nothing_left),
         cmocka_unit_test_teardown(test_bad_arguments_of_a_load_are_named, nothing_left),
+        cmocka_unit_test_teardown(test_bad_arguments_of_an_optimize_are_named, nothing_left),
         cmocka_unit_test_teardown(test_an_older_callers_params_are_completed, nothing_left),
 #ifdef WEIR_NO_LLAMA
         cmocka_unit_test_teardown(test_files_need_llama_cpp, nothing_left),

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "model/context.h"
 
 /* ---- Cut, copy, keep ------------------------------------------------------------------------------ */
@@ -74,23 +75,6 @@ typedef struct header {
 /* Longer metadata values count by their beginning and their length. */
 #define META_BYTES 512
 
-/* Not against forgers: against damage, and against what belongs elsewhere. */
-static uint64_t hash(uint64_t seed, const void *bytes, size_t n)
-{
-    const unsigned char *at = bytes;
-    uint64_t h = seed ^ (n * UINT64_C(0x9e3779b97f4a7c15));
-    for (; n > 0;) {
-        uint64_t word = 0;
-        size_t part = n < sizeof word ? n : sizeof word;
-        memcpy(&word, at, part);
-        h = (h ^ word) * UINT64_C(0xff51afd7ed558ccd);
-        h ^= h >> 32;
-        at += part;
-        n -= part;
-    }
-    return h;
-}
-
 static uint64_t fingerprint(const weir_context *context)
 {
     const weir_model *model = context->model;
@@ -101,20 +85,21 @@ static uint64_t fingerprint(const weir_context *context)
         context->info.n_ctx_seq,       context->info.n_seq_max,
         context->params.type_k,        context->params.type_v,
     };
-    uint64_t h = hash(0, numbers, sizeof numbers);
+    uint64_t h = weir__hash(0, numbers, sizeof numbers);
     char key[256], value[META_BYTES];
     size_t length;
     for (size_t i = 0; weir_model_meta_key(model, i, key, sizeof key, &length) == WEIR_OK; i++) {
-        h = hash(h, key, strlen(key));
+        h = weir__hash(h, key, strlen(key));
         if (weir_model_meta(model, key, value, sizeof value, &length) != WEIR_OK) continue;
-        h = hash(h + length, value, strlen(value));
+        h = weir__hash(h + length, value, strlen(value));
     }
     return h;
 }
 
 static uint64_t checksum(const header *head, const void *bytes, size_t n)
 {
-    return hash(hash(head->fingerprint ^ head->version, &head->length, sizeof head->length), bytes, n);
+    return weir__hash(weir__hash(head->fingerprint ^ head->version, &head->length, sizeof head->length),
+                      bytes, n);
 }
 
 /* A copy between lanes that is still to be done would be saved as what was there before, and would overwrite

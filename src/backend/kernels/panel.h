@@ -14,6 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Raised when the order of any format changes: files hold panels (backend/packed_file.h). */
+#define WEIR__PANEL_VERSION 1
+
 #define WEIR__PANEL_ROWS 16
 #define WEIR__UNIT       32 /* columns; also those that share an activation's scale */
 

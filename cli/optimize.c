@@ -1,0 +1,54 @@
+/* weir optimize: packed weights in a file that later starts map. */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "figures.h"
+#include "load.h"
+#include "out.h"
+#include "term.h"
+
+static uint64_t size_of(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+cli_exit cli_optimize(cli_args *args)
+{
+    char *path = NULL, *file = NULL;
+    cli_text text = {0};
+    weir_error error = {0};
+    cli_exit code;
+    cli_load_log(args);
+    if ((code = cli_load_word_path(args, &path)) != CLI_OK) goto done;
+    file = args->optimized != NULL ? cli_format("%s", args->optimized) : cli_format("%s.weir", path);
+    cli_progress progress =
+        cli_load_progress_begin(args, args->check ? "checking" : "optimizing", args->check ? file : path);
+    weir_status status = args->check
+                             ? weir_model_optimize_check(path, file, cli_load_progress, &progress, &error)
+                             : weir_model_optimize(path, file, cli_load_progress, &progress, &error);
+    cli_term_progress_end();
+    if (status != WEIR_OK) {
+        code = strcmp(error.field, "path") == 0 ? CLI_NO_MODEL
+               : status == WEIR_INVALID         ? CLI_USAGE
+                                                : CLI_FAILED;
+        code = cli_fail_error(args, code, args->check ? NULL : "cannot optimize", &error);
+        goto done;
+    }
+    if (args->json) {
+        cli_out_json(json_pack("{s:o, s:o, s:I}", "model", cli_figures_string(path), "optimized",
+                               cli_figures_string(file), "n_bytes", (json_int_t)size_of(file)));
+        goto done;
+    }
+    cli_text_add_safe(&text, file, strlen(file));
+    cli_text_puts(&text, args->check ? " is whole: " : ": ");
+    cli_text_add_bytes(&text, size_of(file));
+    cli_text_puts(&text, args->check ? "\n" : ", used by later starts\n");
+    cli_out(text.bytes, text.length);
+done:
+    cli_load_log_flush();
+    cli_text_fini(&text);
+    cli_free(file);
+    cli_free(path);
+    return code;
+}

@@ -1,0 +1,324 @@
+/* llama_packed_test.c: loads that map packed weights compute what loads that pack them do, and whatever is wrong with
+ * the file, the model is loaded all the same.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/ggml_hook.h"
+#include "backend/llama_testing.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+/* Where in the file things lie. */
+enum { N_TENSORS_AT = 12, CHECKSUM_AT = 80, TABLE_AT = 88 };
+
+static char folder[64], gguf[96], packed[104];
+static float *want; /* the logits after some tokens, with weights that were packed at the load */
+static int32_t n_vocab;
+static int n_warnings;
+static char warning[WEIR__LOG_CAPACITY];
+
+static void on_log(weir_log_level level, const char *message, void *user)
+{
+    (void)user;
+    if (level < WEIR_LOG_WARN) return;
+    n_warnings++;
+    snprintf(warning, sizeof warning, "%s", message);
+}
+
+static void make_model(const char *path, const char *options)
+{
+    char command[1024];
+    const char *source = getenv("WEIR_SOURCE_DIR");
+    snprintf(command, sizeof command, "python3 '%s/scripts/tiny_gguf.py' llama '%s' %s",
+             source != NULL ? source : ".", path, options);
+    assert_int_equal(system(command), 0);
+}
+
+static float *logits_of_model(void)
+{
+    static const int32_t ids[] = {20, 57, 94, 131, 168, 205};
+    rig r;
+    rig_init(&r, 64, 1, WEIR_LAYOUT_UNIFIED);
+    assert_ok(feed(&r, 0, ids, N_ELEMENTS(ids), error));
+    float *row = row_copy(&r, -1);
+    rig_fini(&r);
+    return row;
+}
+
+/* Loads with these parameters, compares the logits, and says what was mapped. */
+static uint64_t mapped(const weir_model_params *params)
+{
+    n_warnings = 0;
+    assert_ok(ops->model_load(gguf, params, &model, error));
+    ops->model_describe(model, &model_is);
+    float *row = logits_of_model();
+    assert_memory_equal(row, want, (size_t)n_vocab * sizeof *row);
+    free(row);
+    ops->model_free(model);
+    assert_true(model_is.n_bytes_kernels > 0);
+    return model_is.n_bytes_mapped;
+}
+
+static uint64_t mapped_by_default(void)
+{
+    weir_model_params params = weir_model_params_default();
+    return mapped(&params);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    weir_model_params params = weir_model_params_default();
+    snprintf(folder, sizeof folder, "/tmp/weir-packed-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    snprintf(gguf, sizeof gguf, "%s/m.gguf", folder);
+    snprintf(packed, sizeof packed, "%s.weir", gguf);
+    make_model(gguf, "--type q8_0");
+    assert_ok(ops->model_load(gguf, &params, &model, error));
+    ops->model_describe(model, &model_is);
+    n_vocab = model_is.n_vocab;
+    want = logits_of_model();
+    ops->model_free(model);
+    weir_log_set(on_log, NULL);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    char command[128];
+    weir_log_set(NULL, NULL);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    free(want);
+    return system(command) != 0 || weir__mem_live() != 0;
+}
+
+static int n_files(void)
+{
+    int n = 0;
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d)) != NULL;) n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static unsigned char *read_packed(size_t *n)
+{
+    struct stat st;
+    assert_int_equal(stat(packed, &st), 0);
+    *n = (size_t)st.st_size;
+    unsigned char *bytes = malloc(*n);
+    FILE *file = fopen(packed, "rb");
+    assert_true(bytes != NULL && file != NULL);
+    assert_int_equal(fread(bytes, 1, *n, file), *n);
+    fclose(file);
+    return bytes;
+}
+
+static void write_packed(const unsigned char *bytes, size_t n)
+{
+    FILE *file = fopen(packed, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+}
+
+static int optimize(void **state)
+{
+    (void)state;
+    assert_ok(ops->model_optimize(gguf, NULL, NULL, NULL, error));
+    return 0;
+}
+
+static int forget(void **state)
+{
+    (void)state;
+    assert_int_equal(unlink(packed), 0);
+    assert_int_equal(n_files(), 1);
+    return 0;
+}
+
+static void loads_map_what_was_packed(void **state)
+{
+    (void)state;
+    weir_model_params params = weir_model_params_default();
+    assert_ok(ops->model_optimize_check(gguf, NULL, NULL, NULL, error));
+    assert_true(mapped_by_default() > 0);
+    assert_int_equal(model_is.n_bytes_mapped, model_is.n_bytes_kernels);
+    params.optimized = packed;
+    assert_true(mapped(&params) > 0);
+    params.optimized = "";
+    assert_int_equal(mapped(&params), 0);
+    params.optimized = NULL;
+    params.use_mmap = false;
+    assert_int_equal(mapped(&params), 0);
+    assert_int_equal(n_warnings, 0);
+}
+
+static void a_file_that_is_named_and_missing(void **state)
+{
+    (void)state;
+    weir_model_params params = weir_model_params_default();
+    params.optimized = "/nonexistent.weir";
+    assert_int_equal(mapped(&params), 0);
+    assert_int_equal(n_warnings, 1);
+    assert_non_null(strstr(warning, "/nonexistent.weir"));
+    assert_refused(ops->model_optimize_check(gguf, "/nonexistent.weir", NULL, NULL, error), WEIR_NOT_FOUND,
+                   "optimized");
+}
+
+static void assert_packed_with_a_warning(void)
+{
+    assert_int_equal(mapped_by_default(), 0);
+    assert_int_equal(n_warnings, 1);
+    assert_non_null(strstr(warning, gguf));
+    assert_non_null(strstr(warning, "packed anew"));
+}
+
+static void damaged_files_are_not_used(void **state)
+{
+    (void)state;
+    size_t n;
+    unsigned char *bytes = read_packed(&n);
+    for (size_t at = 0; at < TABLE_AT + 2 * 120; at += 11) {
+        bytes[at] ^= 4;
+        write_packed(bytes, n);
+        assert_packed_with_a_warning();
+        bytes[at] ^= 4;
+    }
+    for (size_t length = 0; length < n; length += n / 7) {
+        write_packed(bytes, length);
+        assert_packed_with_a_warning();
+    }
+    free(bytes);
+}
+
+/* As another build of weir or of llama.cpp would have written it: all sums are right. */
+static void other_tables_are_not_used(void **state)
+{
+    (void)state;
+    size_t n;
+    uint32_t n_tensors;
+    unsigned char *bytes = read_packed(&n);
+    memcpy(&n_tensors, bytes + N_TENSORS_AT, sizeof n_tensors);
+    assert_true(n_tensors > 4);
+    size_t table_bytes = n_tensors * sizeof(weir__packed_tensor);
+    for (size_t i = 0; i < n_tensors; i += i + 2 < n_tensors ? n_tensors / 3 : 1)
+        for (size_t member = 0; member < 2; member++) {
+            unsigned char *byte =
+                bytes + TABLE_AT + i * sizeof(weir__packed_tensor) +
+                (member == 0 ? offsetof(weir__packed_tensor, name) : offsetof(weir__packed_tensor, at) + 1);
+            *byte ^= 1;
+            uint64_t sum = weir__hash(weir__hash(0, bytes, CHECKSUM_AT), bytes + TABLE_AT, table_bytes);
+            memcpy(bytes + CHECKSUM_AT, &sum, sizeof sum);
+            write_packed(bytes, n);
+            assert_packed_with_a_warning();
+            *byte ^= 1;
+        }
+    free(bytes);
+}
+
+static void damaged_weights_are_found_by_the_check(void **state)
+{
+    (void)state;
+    size_t n;
+    unsigned char *bytes = read_packed(&n);
+    bytes[n / 2] ^= 1;
+    write_packed(bytes, n);
+    assert_refused(ops->model_optimize_check(gguf, NULL, NULL, NULL, error), WEIR_FORMAT, "optimized");
+    free(bytes);
+}
+
+static void a_model_that_was_written_since(void **state)
+{
+    (void)state;
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000, .tv_nsec = 1}};
+    assert_int_equal(utimensat(AT_FDCWD, gguf, times, 0), 0);
+    assert_packed_with_a_warning();
+    assert_refused(ops->model_optimize_check(gguf, NULL, NULL, NULL, error), WEIR_UNSUPPORTED, "optimized");
+    assert_ok(ops->model_optimize(gguf, NULL, NULL, NULL, error)); /* takes its place */
+    assert_true(mapped_by_default() > 0);
+    assert_int_equal(n_files(), 2);
+}
+
+static void what_cannot_be_optimized(void **state)
+{
+    (void)state;
+    char plain[128];
+    assert_refused(ops->model_optimize(gguf, gguf, NULL, NULL, error), WEIR_INVALID, "optimized");
+    assert_refused(ops->model_optimize(gguf, "/nonexistent/m.weir", NULL, NULL, error), WEIR_IO, "optimized");
+    assert_refused(ops->model_optimize("/nonexistent", NULL, NULL, NULL, error), WEIR_NOT_FOUND, "path");
+    snprintf(plain, sizeof plain, "%s/plain.gguf", folder);
+    make_model(plain, "--type f32");
+    assert_refused(ops->model_optimize(plain, NULL, NULL, NULL, error), WEIR_UNSUPPORTED, "");
+    assert_int_equal(unlink(plain), 0);
+    assert_int_equal(n_files(), 1);
+}
+
+typedef struct watcher {
+    float last;
+    int n, stop_at;
+} watcher;
+
+static bool watch(float progress, void *user)
+{
+    watcher *w = user;
+    assert_true(progress >= w->last && progress <= 1.0f);
+    w->last = progress;
+    return ++w->n != w->stop_at;
+}
+
+static void optimizing_is_watched_and_aborted(void **state)
+{
+    (void)state;
+    watcher seen = {0};
+    assert_ok(ops->model_optimize(gguf, NULL, watch, &seen, error));
+    assert_true(seen.last == 1.0f);
+    assert_int_equal(unlink(packed), 0);
+    for (int at = 1; at < seen.n; at += 5) {
+        watcher w = {.stop_at = at};
+        assert_refused(ops->model_optimize(gguf, NULL, watch, &w, error), WEIR_ABORTED, "");
+        assert_int_equal(w.n, at);
+        assert_int_equal(n_files(), 1);
+    }
+}
+
+static void optimizing_survives_failing_allocations(void **state)
+{
+    (void)state;
+    long live = weir__mem_live();
+    for (long n = 0;; n++) {
+        weir__mem_fail_after(n);
+        weir_status status = ops->model_optimize(gguf, NULL, NULL, NULL, NULL);
+        bool reached = !weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        assert_int_equal(weir__mem_live(), live);
+        assert_int_equal(status, reached ? WEIR_NO_MEMORY : WEIR_OK);
+        if (!reached) break;
+        assert_int_equal(n_files(), 1);
+    }
+    assert_int_equal(unlink(packed), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(loads_map_what_was_packed, optimize, forget),
+        cmocka_unit_test_setup_teardown(a_file_that_is_named_and_missing, optimize, forget),
+        cmocka_unit_test_setup_teardown(damaged_files_are_not_used, optimize, forget),
+        cmocka_unit_test_setup_teardown(other_tables_are_not_used, optimize, forget),
+        cmocka_unit_test_setup_teardown(damaged_weights_are_found_by_the_check, optimize, forget),
+        cmocka_unit_test_setup_teardown(a_model_that_was_written_since, optimize, forget),
+        cmocka_unit_test(what_cannot_be_optimized),
+        cmocka_unit_test(optimizing_is_watched_and_aborted),
+        cmocka_unit_test(optimizing_survives_failing_allocations),
+    };
+    weir__shim_start();
+    if (weir__hook_kernels()[0] == '\0') return 77; /* no kernels here */
+    return cmocka_run_group_tests_name("llama_packed", tests, begin, end);
+}

@@ -1,0 +1,21 @@
+/* hash.c: checksums of what is kept outside the process.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/hash.h"
+
+#include <string.h>
+
+uint64_t weir__hash(uint64_t seed, const void *bytes, size_t n)
+{
+    const unsigned char *at = bytes;
+    uint64_t h = seed ^ (n * UINT64_C(0x9e3779b97f4a7c15));
+    for (; n > 0;) {
+        uint64_t word = 0;
+        size_t part = n < sizeof word ? n : sizeof word;
+        memcpy(&word, at, part);
+        h = (h ^ word) * UINT64_C(0xff51afd7ed558ccd);
+        h ^= h >> 32;
+        at += part;
+        n -= part;
+    }
+    return h;
+}
