@@ -6,8 +6,10 @@ usage: kernels.py ROUNDS
 
 Each round runs `weir bench engine` on each format with the kernels and without (WEIR_KERNELS=off), one at once after the other and
 each first in turn; a ratio is taken within such a pair, and the median over the rounds is what counts. Beside it stand the best
-speeds of each, which a busy machine disturbs least. Writes bench/results/kernels.md and kernels.csv. Needs WEIR_BIN, WEIR_MODEL
-and WEIR_BENCH_DIR in the environment; `make bench` sets them."""
+speeds of each, which a busy machine disturbs least. Writes bench/results/kernels.md and kernels.csv.
+
+Then `weir bench kernels` measures single products and attention beside ggml's and beside the limits of the processor: kernels-shapes.md
+and kernels-shapes.csv. Needs WEIR_BIN, WEIR_MODEL and WEIR_BENCH_DIR in the environment; `make bench` sets them."""
 import csv
 import datetime
 import json
@@ -31,6 +33,40 @@ def speeds(weir, model, threads, kernels):
     out = run([weir, "bench", "engine", "-m", model, "-t", threads, "--streams", ",".join(map(str, STREAMS)), "-p", str(PROMPT), "-n",
                str(ANSWER), "--repeat", "1", "--layout", "per_slot", "--no-plain", "--json", "-q"])
     return {row["streams"]: row["weir"] for row in json.loads(out)["rows"]}
+
+
+def shapes(weir, rounds):
+    """Products and attention by shape, the best of ten repetitions for each round."""
+    parsed = json.loads(run([weir, "bench", "kernels", "--repeat", str(10 * rounds), "--csv", str(RESULTS / "kernels-shapes.csv"),
+                             "--json", "-q"]))
+
+    def speed(side):
+        return "" if side is None else f"{side['gmac_per_second']:.1f}"
+
+    def part(value):
+        return "" if value is None else f"{100 * value:.0f} %"
+
+    lines = ["# CPU kernels by shape", "",
+             f"`make bench` (kernels, {rounds} rounds), {datetime.date.today().isoformat()}, weir {parsed['weir']}, llama.cpp "
+             f"{parsed['backend']}; weir's kernels: {parsed['kernels'] or 'none'}.", "",
+             machine() + f"; weir built with {parsed['compiler']}.", "",
+             f"GMAC/s through ggml's graphs and threads, the best of {parsed['repetitions']} repetitions, in which the sides take turns. "
+             f"Products read {parsed['memory_mb']} MB of weights in turn, as a model's layers do. repack: ggml's on weights in its own layout. "
+             "Ratio: weir's by the faster of ggml's. Of peak: of what multiplications in registers reach; of memory: of what reading "
+             "memory reaches, by weir's weights. Attention: heads of queries / of keys × size × cells; rows are queries.", "",
+             "| threads | peak, GMAC/s | memory, GB/s |", "|---|---|---|"]
+    for limit in parsed["limits"]:
+        peak = "" if limit["gmac_per_second"] is None else f"{limit['gmac_per_second']:.0f} ({limit['instruction']})"
+        lines.append(f"| {limit['threads']} | {peak} | {limit['gb_per_second']:.1f} |")
+    lines += ["", "| kernel | shape | rows | threads | weir | ggml | repack | ratio | of peak | weights, GB/s | of memory |",
+              "|---|---|---|---|---|---|---|---|---|---|---|"]
+    for row in parsed["rows"]:
+        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        read = "" if row["weir"] is None else f"{row['weir']['gb_per_second']:.1f}"
+        lines.append(f"| {row['kernel']} | {row['shape']} | {row['rows']} | {row['threads']} | {speed(row['weir'])} | {speed(row['ggml'])} | "
+                     f"{speed(row['repacked'])} | {ratio} | {part(row['of_peak'])} | {read} | {part(row['of_bandwidth'])} |")
+    (RESULTS / "kernels-shapes.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
 
 
 def main():
@@ -75,6 +111,8 @@ def main():
             lines.append(f"| {name} | {n} | {cell(name, n, 'prefill')} | {cell(name, n, 'decode')} |")
     (RESULTS / "kernels.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
+    os.environ.pop("WEIR_KERNELS", None)
+    shapes(weir, rounds)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ enum {
     CLI_BENCH = 8,
     CLI_VERSION = 16,
     CLI_OPTIMIZE = 32,
+    CLI_KERNELS = 64,
 };
 
 struct cli_args;
@@ -55,11 +56,13 @@ extern const cli_command cli_commands[];
 void cli_run_defaults(struct cli_args *args);
 void cli_stream_defaults(struct cli_args *args);
 void cli_bench_engine_defaults(struct cli_args *args);
+void cli_bench_kernels_defaults(struct cli_args *args);
 cli_exit cli_run(struct cli_args *args);
 cli_exit cli_stream(struct cli_args *args);
 cli_exit cli_info(struct cli_args *args);
 cli_exit cli_optimize(struct cli_args *args);
 cli_exit cli_bench_engine(struct cli_args *args);
+cli_exit cli_bench_kernels(struct cli_args *args);
 cli_exit cli_version(struct cli_args *args);
 
 /* Memory through base/mem.h. Never NULL: without memory the terminal is put in order and the program ends

@@ -79,6 +79,22 @@ const cli_command cli_commands[] = {
      "# weir's own time for each token\n"
      "weir bench engine --emit",
      cli_bench_engine_defaults, cli_bench_engine},
+    {CLI_KERNELS, "bench kernels", "[--kernel NAME] [--shape KxN] [--rows N,…] [--threads N,…]",
+     "measure weir's kernels beside ggml's",
+     "Products of weights in each format with rows of activations, and attention, through ggml's graphs and "
+     "threads. ggml computes the same on weights as they lie in the file, and where it has one in a layout "
+     "of "
+     "its own (repack). Sides take turns, and the best of the repetitions counts. The ratio is weir's speed "
+     "by that of the faster one of ggml's.\n\n"
+     "First the limits of this machine are measured: multiplications of bytes in registers, and reading "
+     "memory. With few rows a product cannot be faster than its weights are read, with many not faster than "
+     "the processor multiplies; how near weir comes is shown as a part of either.\n\n"
+     "The shape of attention: heads of queries / of keys × size of a head × cells.",
+     "# all of it; that takes minutes\n"
+     "weir bench kernels --csv kernels.csv\n"
+     "# one format in the cache\n"
+     "weir bench kernels --kernel q4_K --shape 1024x1024 --rows 512 --memory 0",
+     cli_bench_kernels_defaults, cli_bench_kernels},
     {CLI_VERSION, "version", "", "the versions of weir and of the llama.cpp in it", "", "weir version --json",
      NULL, cli_version},
     {0},

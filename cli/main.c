@@ -24,6 +24,19 @@ static const cli_command *find_command(int n, char **words, int *used)
     return NULL;
 }
 
+/* Of the commands that begin with this word. */
+static cli_exit half_a_command(const char *word, bool alone)
+{
+    char known[128] = "";
+    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
+        size_t n = strlen(known), length = strlen(word);
+        if (strncmp(command->name, word, length) != 0 || command->name[length] != ' ') continue;
+        snprintf(known + n, sizeof known - n, "%sweir %s", n > 0 ? " or " : "", command->name);
+    }
+    return cli_fail(CLI_USAGE, "weir %s needs to know what: %s%s", word, known,
+                    alone ? "; with --help each shows its options" : "");
+}
+
 static cli_exit unknown_command(int n, char **words)
 {
     const char *best = NULL;
@@ -31,9 +44,7 @@ static cli_exit unknown_command(int n, char **words)
     for (const cli_command *command = cli_commands; command->name != NULL; command++) {
         char first[32];
         snprintf(first, sizeof first, "%.*s", (int)strcspn(command->name, " "), command->name);
-        if (strcmp(first, words[0]) == 0)
-            return cli_fail(CLI_USAGE, "weir %s needs to know what: weir %s%s", words[0], command->name,
-                            n > 1 ? "" : " --help shows its options");
+        if (strcmp(first, words[0]) == 0) return half_a_command(words[0], n == 1);
         int distance = cli_options_distance(words[0], first);
         if (distance < least) {
             least = distance;

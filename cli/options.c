@@ -7,7 +7,7 @@
 
 #define ASK   (CLI_RUN | CLI_STREAM)
 #define LOADS (CLI_RUN | CLI_STREAM | CLI_INFO | CLI_BENCH)
-#define ALL   (LOADS | CLI_OPTIMIZE | CLI_VERSION)
+#define ALL   (LOADS | CLI_OPTIMIZE | CLI_KERNELS | CLI_VERSION)
 
 #define AT(member)      offsetof(cli_args, member)
 #define SAMPLER(member) offsetof(cli_args, ask.sampler.member)
@@ -172,14 +172,29 @@ const cli_option cli_options[] = {
      NULL, NULL, CLI_OPTIMIZE, "the file to write, or to check"},
     {"--check", NULL, CLI_OUTPUT, CLI_FLAG, AT(check), NULL, NULL, NULL, NULL, NULL, CLI_OPTIMIZE,
      "write nothing: see whether the file is whole and belongs to model and processor"},
-    {"--csv", NULL, CLI_OUTPUT, CLI_STRING, AT(csv_path), "FILE", "", NULL, NULL, NULL, CLI_BENCH,
+    {"--kernel", NULL, CLI_MEASURING, CLI_LIST, AT(kernels), "NAME", "all", NULL, NULL, NULL, CLI_KERNELS,
+     "a format of weights, such as q8_0, or attention; may be given again"},
+    {"--shape", NULL, CLI_MEASURING, CLI_LIST, AT(shapes), "KxN", "576x1536 2048x2048 2048x8192", NULL, NULL, NULL,
+     CLI_KERNELS, "columns and rows of weights; may be given again"},
+    {"--rows", NULL, CLI_MEASURING, CLI_NUMBERS, AT(rows), "N,…", "1,8,32,512; attention: 1,64", NULL, NULL, NULL,
+     CLI_KERNELS, "rows of activations, that is tokens of a batch; queries"},
+    {"--threads", "-t", CLI_MEASURING, CLI_NUMBERS, AT(thread_counts), "N,…", "1, and as many as processors", NULL,
+     NULL, NULL, CLI_KERNELS, "threads that compute"},
+    {"--memory", NULL, CLI_MEASURING, CLI_INT32, AT(memory_mb), "MB", NULL, NULL, NULL, NULL, CLI_KERNELS,
+     "weights, or keys and values, that are read in turn, as a model's layers are; 0 = one matrix, which may stay in "
+     "the caches"},
+    {"--repeat", NULL, CLI_MEASURING, CLI_INT32, AT(repeat), "N", NULL, NULL, NULL, NULL, CLI_KERNELS,
+     "times that each is measured; the best one counts"},
+    {"--quick", NULL, CLI_MEASURING, CLI_FLAG, AT(quick), NULL, NULL, NULL, NULL, NULL, CLI_KERNELS,
+     "everything once on small shapes, to see that it works"},
+    {"--csv", NULL, CLI_OUTPUT, CLI_STRING, AT(csv_path), "FILE", "", NULL, NULL, NULL, CLI_BENCH | CLI_KERNELS,
      "also write the figures of each repetition to a file"},
 
     {"--json", NULL, CLI_OUTPUT, CLI_FLAG, AT(json), NULL, NULL, NULL, NULL, NULL, ALL, "print JSON for machines"},
     {"--quiet", "-q", CLI_OUTPUT, CLI_FLAG, AT(quiet), NULL, NULL, "WEIR_QUIET", NULL, NULL,
-     CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_OPTIMIZE, "no progress, no figures"},
+     CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_KERNELS | CLI_OPTIMIZE, "no progress, no figures"},
     {"--verbose", "-v", CLI_OUTPUT, CLI_FLAG, AT(verbose), NULL, NULL, "WEIR_VERBOSE", NULL, NULL,
-     LOADS | CLI_OPTIMIZE,
+     LOADS | CLI_KERNELS | CLI_OPTIMIZE,
      "show the log of weir and llama.cpp"},
     {"--help", "-h -?", CLI_OUTPUT, CLI_FLAG, AT(help), NULL, NULL, NULL, NULL, NULL, ALL, "this text"},
     {0},
@@ -291,6 +306,10 @@ void cli_args_fini(cli_args *args)
     cli_free(args->streams.items);
     cli_free(args->prompt_lengths.items);
     cli_free(args->answer_lengths.items);
+    list_fini(&args->kernels);
+    list_fini(&args->shapes);
+    cli_free(args->rows.items);
+    cli_free(args->thread_counts.items);
     list_fini(&args->words);
 }
 

@@ -53,6 +53,11 @@ typedef struct cli_args {
     int32_t repeat;
     char *csv_path;
     bool no_plain, emit;
+    /* bench kernels */
+    cli_list kernels, shapes;
+    cli_numbers rows, thread_counts;
+    int32_t memory_mb;
+    bool quick;
 } cli_args;
 
 typedef enum cli_kind {

@@ -28,7 +28,7 @@ SLOW = "fake:tick_us=20000,n_ctx_train=100000" if FAKE else MODEL
 STUCK = "fake:tick_us=3000000"  # one tick is longer than a person waits
 PATIENCE = 20 if FAKE else 90  # seconds; the machine may be busy and the program built with sanitizers
 
-COMMANDS = ["run", "stream", "info", "optimize", "bench engine", "version"]
+COMMANDS = ["run", "stream", "info", "optimize", "bench engine", "bench kernels", "version"]
 scratch = tempfile.TemporaryDirectory()
 results = {"passed": 0, "failed": 0}
 
@@ -104,7 +104,7 @@ def test_help():
         check(f"help of {command} fits into 100 columns", widest <= 100, widest)
     check("weir run -h --nonsense still shows help", weir("run", "--nonsense", "-h").returncode == 0)
     expect("help of nothing we have", weir("help", "nothing"), 2, "there is no command nothing")
-    expect("weir bench alone asks what", weir("bench"), 2, "weir bench engine")
+    expect("weir bench alone asks what", weir("bench"), 2, "weir bench engine", "weir bench kernels")
     page = weir("help", "run").stdout
     for option in ("--temp --top-k --top-p --min-p --typical --top-nsigma --xtc-probability --xtc-threshold --dynatemp-range "
                    "--dynatemp-exp --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n "
@@ -828,6 +828,49 @@ def test_bench():
         check("bench engine --emit", 0 < parsed["us_per_token"] < 1000 and parsed["slots"] == 8, parsed)
 
 
+# ---- weir bench kernels ----
+
+def test_bench_kernels():
+    path = os.path.join(scratch.name, "kernels.csv")
+    done = weir("bench", "kernels", "--quick", "--rows", "1", "--csv", path)
+    if done.returncode == 1 and "without llama.cpp" in done.stderr:
+        return
+    names = ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "q4_K", "q5_K", "q6_K", "attention"]
+    lines = [line.split()[0] for line in done.stdout.splitlines() if line]
+    check("bench kernels: each once, and the limits", done.returncode == 0 and all(lines.count(name) == 1 for name in names) and
+          "GB/s from memory" in done.stdout, done.stdout, done.stderr)
+    with open(path) as file:
+        table = [line.split(",") for line in file.read().splitlines()]
+    check("bench kernels: CSV", len({len(row) for row in table}) == 1 and {row[1] for row in table[1:]} >= set(names), table)
+    parsed = json.loads(weir("bench", "kernels", "--quick", "--json", "--repeat", "2").stdout)
+    check("bench kernels --json", parsed["repetitions"] == 2 and parsed["limits"][0]["gb_per_second"] > 0 and
+          all(row["ggml"]["gmac_per_second"] > 0 for row in parsed["rows"]), parsed)
+    ours = [row for row in parsed["rows"] if row["weir"] is not None]
+    check("bench kernels: both sides compute the same", len(ours) == (len(parsed["rows"]) if parsed["kernels"] else 0) and
+          all(row["ratio"] > 0 and row["difference"] < 0.01 for row in ours), parsed)
+    off = json.loads(weir("bench", "kernels", "--quick", "--json", env=environment(WEIR_KERNELS="off")).stdout)
+    check("bench kernels: without weir's", off["kernels"] == "" and all(row["weir"] is None for row in off["rows"]), off)
+    done = weir("bench", "kernels", "--quick", "--kernel", "Q4_k", "--shape", "512x32", "--shape", "64x32", "--rows", "3")
+    lines = [line for line in done.stdout.splitlines() if line.startswith("q4_K")]
+    check("bench kernels: blocks that do not fit are left out", done.returncode == 0 and len(lines) == 1 and "512x32" in lines[0],
+          done.stdout, done.stderr)
+    expect("bench kernels: an unknown one", weir("bench", "kernels", "--kernel", "q9"), 2, "--kernel", "q9", "mxfp4")
+    for shape in ("", "512", "512x", "x512", "512x17", "33x16", "512x512x", "32x999999999999"):
+        expect(f"bench kernels --shape '{shape}'", weir("bench", "kernels", f"--shape={shape}"), 2, "--shape")
+    expect("bench kernels: too many rows", weir("bench", "kernels", "--rows", "1,5000"), 2, "--rows")
+    expect("bench kernels: too many threads", weir("bench", "kernels", "--threads", "1000000"), 2, "--threads")
+    expect("bench kernels: too much memory", weir("bench", "kernels", "--memory", "2000000000"), 2, "--memory")
+    expect("bench kernels: never", weir("bench", "kernels", "--repeat", "0"), 2, "--repeat")
+    expect("bench kernels: a word", weir("bench", "kernels", "fast"), 2, "fast")
+    expect("bench kernels: a CSV that cannot be written", weir("bench", "kernels", "--quick", "--csv", "/nonexistent/x.csv"), 1,
+           "/nonexistent/x.csv")
+    process = start("bench", "kernels", "--threads", "1", "--memory", "16", "--repeat", "1000")
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE)
+    check("bench kernels: SIGINT", process.returncode == 130, process.returncode)
+
+
 # ---- README ----
 
 def test_example():
@@ -843,7 +886,7 @@ def test_example():
 WITH_MODEL = [test_run, test_run_json, test_run_limits, test_grammar, test_models, test_info, test_optimize, test_signals, test_random_moments,
               test_pipes, test_stream_lines, test_stream_signals, test_lanes, test_lanes_end, test_terminal_run, test_reasoning, test_bench]
 WITHOUT = [test_help, test_version, test_words, test_bad_files, test_lanes_size, test_lanes_keys, test_lanes_suspend,
-           test_lanes_stdin, test_no_colour_lanes, test_example]
+           test_lanes_stdin, test_no_colour_lanes, test_bench_kernels, test_example]
 
 
 def main():

@@ -39,28 +39,6 @@ uint64_t weir__llama_cell_bytes(const weir__bmodel *model, weir_kv_type type_k, 
     return (uint64_t)info->n_layer * (k_bytes + v_bytes);
 }
 
-static void *probe_wait(void *user)
-{
-    pthread_mutex_lock(user);
-    pthread_mutex_unlock(user);
-    return NULL;
-}
-
-/* Whether n more threads can be started: ggml aborts when its own cannot. */
-static bool can_start_threads(int32_t n)
-{
-    pthread_mutex_t gate;
-    pthread_t threads[2 * WEIR__CPU_MAX]; /* two pools */
-    int32_t made = 0;
-    if (pthread_mutex_init(&gate, NULL) != 0) return false;
-    pthread_mutex_lock(&gate);
-    while (made < n && weir__thread_start(&threads[made], NULL, probe_wait, &gate) == 0) made++;
-    pthread_mutex_unlock(&gate);
-    for (int32_t i = 0; i < made; i++) pthread_join(threads[i], NULL);
-    pthread_mutex_destroy(&gate);
-    return made == n;
-}
-
 /* A pool of our own spares a thread's start and end in each pass. Its threads look for work for some
  * milliseconds after a pass (poll 1 of 100) before they sleep: through the gap between two ticks, no longer.
  */
@@ -182,7 +160,7 @@ static weir_status start_pools(weir__bcontext *c, const weir_context_params *par
 {
     int32_t n = params->n_threads, n_batch = params->n_threads_batch;
     int32_t more = n - 1 + (n_batch != n ? n_batch - 1 : 0);
-    bool started = can_start_threads(more);
+    bool started = weir__thread_room(more);
     if (started) {
         c->pool = pool_create(n);
         if (n_batch != n) c->pool_batch = pool_create(n_batch);

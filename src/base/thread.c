@@ -25,3 +25,24 @@ int weir__thread_start(pthread_t *thread, const pthread_attr_t *attributes, void
     weir__thread_restore(&before);
     return failed;
 }
+
+static void *wait_at(void *gate)
+{
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+bool weir__thread_room(int32_t n)
+{
+    pthread_mutex_t gate;
+    pthread_t threads[1024];
+    int32_t made = 0;
+    if (n > 1024 || pthread_mutex_init(&gate, NULL) != 0) return false;
+    pthread_mutex_lock(&gate);
+    while (made < n && weir__thread_start(&threads[made], NULL, wait_at, &gate) == 0) made++;
+    pthread_mutex_unlock(&gate);
+    for (int32_t i = 0; i < made; i++) pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&gate);
+    return made == n;
+}

@@ -5,6 +5,8 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /* Between the two, threads that this one starts take no signals: the program's handlers run on the program's
  * threads. What a thread does wrong itself (SIGSEGV and its like) still reaches them. */
@@ -14,5 +16,8 @@ void weir__thread_restore(const sigset_t *before);
 /* As pthread_create, for such a thread. */
 int weir__thread_start(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *user),
                        void *user);
+
+/* Whether n more threads, at most 1024, can be started: ggml aborts when its own cannot. */
+bool weir__thread_room(int32_t n);
 
 #endif
