@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh [ROUNDS [engine|kernels|accuracy...]]: measures and writes bench/results/. Called by `make bench`, which sets
+# run.sh [ROUNDS [engine|kernels|accuracy|invariance...]]: measures and writes bench/results/. Called by `make bench`, which sets
 # WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR, WEIR_LLAMA_SOURCE and LLAMA_TOOLS.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench.sh [ROUNDS [engine|kernels|accuracy...]]: builds the release, llama.cpp's own benchmarks and the model, then runs
+# bench.sh [ROUNDS [engine|kernels|accuracy|invariance...]]: builds the release, llama.cpp's own benchmarks and the model, then runs
 # bench/run.sh, which finds WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR (programs made of bench/*.c), WEIR_LLAMA_SOURCE and LLAMA_TOOLS
 # (llama-bench, llama-batched-bench) in its environment.
 # SPDX-License-Identifier: Apache-2.0

@@ -1,9 +1,11 @@
-/* With weir's kernels a request's greedy tokens are the same to the last one whatever it is computed with: chunk
- * sizes, batches, threads, layouts, company. What engines give is compared with what each prompt gives alone.
+/* With weir's kernels a request's greedy tokens are the same to the last one whatever it is computed with:
+ * chunk sizes, batches, threads, layouts, company. What engines give is compared with what each prompt gives
+ * alone.
  *
- * Without more said, random engines from WEIR_TEST_SEED for WEIR_TEST_SECONDS (120). With WEIR_TEST_MATRIX=FILE,
- * all prompts in every combination of layout, chunk size and company from WEIR_TEST_SEED (1): a line of FILE for
- * each one done, and those that it already holds are left out. scripts/invariance.sh runs that.
+ * Without more said, random engines from WEIR_TEST_SEED for WEIR_TEST_SECONDS (120). With
+ * WEIR_TEST_MATRIX=FILE, all prompts in each combination of layout, chunk size and company from
+ * WEIR_TEST_SEED (1): a line of FILE for each that is done, and those that it already holds are left out.
+ * bench/invariance.py runs that.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <pthread.h>
@@ -190,8 +192,8 @@ static void greedy_tokens_do_not_depend_on_the_company(void **state)
 
 /* ---- All of it ------------------------------------------------------------------------------------- */
 
-/* One combination: all prompts, in an order of its own, through one engine; with n_others of company as long as
- * enough of them are left. */
+/* One combination: all prompts in an order of its own through one engine, in company of n_others as long as
+ * that many are left. */
 static int run_cell(dice *d, weir_layout layout, int32_t chunk, int32_t n_others, int32_t n_threads)
 {
     weir_engine_params params = weir_engine_params_default();
