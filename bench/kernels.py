@@ -22,7 +22,8 @@ import tempfile
 
 from engine import machine, run
 
-FORMATS = ["q8_0", "q4_0", "q4_1", "q5_0", "q4_k_m", "q6_k", "bf16", "f16"]
+RANDOM = "q4_k_m (random, width 2048)"
+FORMATS = ["q8_0", "q4_1", "q4_0", "q5_0", RANDOM, "q6_k", "bf16", "f16"]
 STREAMS = [1, 8, 32]
 PROMPT, ANSWER = 128, 32
 RESULTS = pathlib.Path("bench/results")
@@ -75,9 +76,11 @@ def main():
     threads = str(os.cpu_count())
     samples = []
     with tempfile.TemporaryDirectory() as folder:
+        source = f"{folder}/random.gguf"
+        subprocess.run([sys.executable, "bench/random_model.py", source], check=True)
         for name in FORMATS:
-            path = f"{folder}/{name}.gguf"
-            subprocess.run([f"{programs}/requantize", model, path, name], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            subprocess.run([f"{programs}/requantize", source if name == RANDOM else model, f"{folder}/{name}.gguf", name.split()[0]],
+                           check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for i in range(rounds):
             print(f"round {i + 1} of {rounds}", file=sys.stderr, flush=True)
             for name in FORMATS:
@@ -101,7 +104,8 @@ def main():
 
     lines = ["# CPU kernels", "",
              f"`make bench` (kernels, {rounds} rounds), {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
-             machine() + f"; {threads} threads, SmolLM2-135M-Instruct requantized from its Q4_1 file (bench/requantize.c), prompts of "
+             machine() + f"; {threads} threads, SmolLM2-135M-Instruct requantized from its Q4_1 file (bench/requantize.c), whose 576 "
+             "columns Q4_K does not divide, so that this runs a model of random weights (bench/random_model.py), prompts of "
              f"{PROMPT} and answers of {ANSWER} tokens, a lane for each sequence. ggml: the same engine with WEIR_KERNELS=off, that is the pin "
              "with its AVX-512 code and its own repacked formats, without OpenMP.", "",
              "Speeds are the best of all rounds in tok/s, ggml's → weir's; ratios are medians of the pairs'.", "",

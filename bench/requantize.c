@@ -11,12 +11,12 @@ static const struct {
     const char *name;
     enum llama_ftype type;
 } formats[] = {
-    {"q8_0", LLAMA_FTYPE_MOSTLY_Q8_0},     {"q4_0", LLAMA_FTYPE_MOSTLY_Q4_0},
-    {"q4_1", LLAMA_FTYPE_MOSTLY_Q4_1},     {"q5_0", LLAMA_FTYPE_MOSTLY_Q5_0},
-    {"q5_1", LLAMA_FTYPE_MOSTLY_Q5_1},     {"q4_k_m", LLAMA_FTYPE_MOSTLY_Q4_K_M},
-    {"q5_k_m", LLAMA_FTYPE_MOSTLY_Q5_K_M}, {"q6_k", LLAMA_FTYPE_MOSTLY_Q6_K},
-    {"iq4_nl", LLAMA_FTYPE_MOSTLY_IQ4_NL}, {"bf16", LLAMA_FTYPE_MOSTLY_BF16},
-    {"f16", LLAMA_FTYPE_MOSTLY_F16},
+    {"f32", LLAMA_FTYPE_ALL_F32},          {"q8_0", LLAMA_FTYPE_MOSTLY_Q8_0},
+    {"q4_0", LLAMA_FTYPE_MOSTLY_Q4_0},     {"q4_1", LLAMA_FTYPE_MOSTLY_Q4_1},
+    {"q5_0", LLAMA_FTYPE_MOSTLY_Q5_0},     {"q5_1", LLAMA_FTYPE_MOSTLY_Q5_1},
+    {"q4_k_m", LLAMA_FTYPE_MOSTLY_Q4_K_M}, {"q5_k_m", LLAMA_FTYPE_MOSTLY_Q5_K_M},
+    {"q6_k", LLAMA_FTYPE_MOSTLY_Q6_K},     {"iq4_nl", LLAMA_FTYPE_MOSTLY_IQ4_NL},
+    {"bf16", LLAMA_FTYPE_MOSTLY_BF16},     {"f16", LLAMA_FTYPE_MOSTLY_F16},
 };
 
 int main(int argc, char **argv)
@@ -27,7 +27,7 @@ int main(int argc, char **argv)
         while (i < n && strcmp(formats[i].name, argv[3]) != 0) i++;
     if (argc != 4 || i == n) {
         fputs("usage: requantize IN.gguf OUT.gguf "
-              "q8_0|q4_0|q4_1|q5_0|q5_1|q4_k_m|q5_k_m|q6_k|iq4_nl|bf16|f16\n",
+              "f32|q8_0|q4_0|q4_1|q5_0|q5_1|q4_k_m|q5_k_m|q6_k|iq4_nl|bf16|f16\n",
               stderr);
         return 2;
     }

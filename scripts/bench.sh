@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# bench.sh [ROUNDS [engine|kernels...]]: builds the release, llama.cpp's own benchmarks and the model, then runs bench/run.sh, which
-# finds WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR (programs made of bench/*.c) and LLAMA_TOOLS (llama-bench,
-# llama-batched-bench) in its environment.
+# bench.sh [ROUNDS [engine|kernels|accuracy|invariance...]]: builds the release, llama.cpp's own benchmarks and the model, then runs
+# bench/run.sh, which finds WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR (programs made of bench/*.c), WEIR_LLAMA_SOURCE and LLAMA_TOOLS
+# (llama-bench, llama-batched-bench) in its environment.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -12,7 +12,8 @@ scripts/build.sh release
 tools=$(scripts/llama.sh --tools)
 WEIR_MODEL=${MODEL:-$(scripts/model.sh)}
 LLAMA_TOOLS=${tools##*tools=}
+WEIR_LLAMA_SOURCE=$(sed -n 's/^source=//p' <<<"$tools")
 WEIR_BIN=$weir_root/build/release/weir
 WEIR_BENCH_DIR=$weir_root/build/release/bench
-export WEIR_MODEL LLAMA_TOOLS WEIR_BIN WEIR_BENCH_DIR
+export WEIR_MODEL LLAMA_TOOLS WEIR_LLAMA_SOURCE WEIR_BIN WEIR_BENCH_DIR
 exec bash bench/run.sh "$@"

@@ -1,8 +1,14 @@
-/* With weir's kernels a request's greedy tokens are the same to the last one whatever it is computed with: chunk
- * sizes, batches, threads, layouts, company; with keys and values in half precision or in Q8_0, and with experts.
- * Random engines from WEIR_TEST_SEED, for WEIR_TEST_SECONDS (20) with each model; what they give is compared with
- * what each request gives alone.
+/* With weir's kernels a request's greedy tokens are the same to the last one whatever it is computed with:
+ * chunk sizes, batches, threads, layouts, company. What engines give is compared with what each prompt gives
+ * alone.
+ *
+ * Without more said, random engines from WEIR_TEST_SEED for WEIR_TEST_SECONDS (60), with keys and values in half
+ * precision or in Q8_0; the same with a small random model that has experts. With
+ * WEIR_TEST_MATRIX=FILE, all prompts in each combination of layout, chunk size and company from
+ * WEIR_TEST_SEED (1): a line of FILE for each that is done, and those that it already holds are left out.
+ * bench/invariance.py runs that.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,9 +26,12 @@
 #include "backend/kernels/kernels.h"
 #include "support/dice.h"
 
-#define N_REQUESTS 32
-#define N_ANSWER   16
-#define MOST       900 /* tokens of a prompt */
+#define N_PROMPTS 64
+#define N_SHORT   53 /* of them, those up to some 600 tokens */
+#define N_ANSWER  16
+#define N_CONTEXT 4096
+#define LONGEST   (N_CONTEXT - N_ANSWER)
+#define N_TEXT    2000 /* room for the text's tokens */
 
 static const char text[] =
     "A weir is a low dam built across a river to raise the level of water upstream or to regulate its flow. "
@@ -34,31 +43,28 @@ static const char text[] =
     "high. "
     "int weir_height(const weir *w) { return w->crest - w->bed; } // both in millimetres above the sea. ";
 
+/* A prompt, and what it gives alone. */
 typedef struct job {
-    int32_t *tokens; /* [n] in all */
+    int32_t *tokens; /* [n] */
     size_t n;
     int32_t alone[N_ANSWER];
     size_t n_alone;
-    bool ran; /* alone */
+    bool ran;
 } job;
 
 static weir_model *model;
-static int32_t *all; /* the text's tokens, three times */
+static int32_t all[N_TEXT]; /* the text's tokens */
 static size_t n_all;
-static job jobs[N_REQUESTS];
-static weir_kv_type type_k, type_v;
+static job jobs[N_PROMPTS];
 static weir_sampler_params greedy;
+static weir_kv_type type_k = WEIR_KV_F16, type_v = WEIR_KV_F16;
 
 static void load(const char *path)
 {
     weir_error error = {0};
     if (weir_model_load(path, NULL, &model, &error) != WEIR_OK) fail_msg("%s", error.message);
-    char *thrice = malloc(3 * sizeof text);
-    snprintf(thrice, 3 * sizeof text, "%s%s%s", text, text, text);
-    all = calloc(2000, sizeof *all);
-    assert_int_equal(weir_tokenize(model, thrice, WEIR_NUL, false, false, all, 2000, &n_all, NULL), WEIR_OK);
-    free(thrice);
-    assert_true(n_all > 300);
+    assert_int_equal(weir_tokenize(model, text, WEIR_NUL, false, false, all, N_TEXT, &n_all, NULL), WEIR_OK);
+    assert_true(n_all > 150);
     greedy = weir_sampler_params_default();
     greedy.temp = 0;
 }
@@ -89,36 +95,38 @@ static int load_experts(void **state)
 static int unload(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_REQUESTS; i++) free(jobs[i].tokens);
+    for (int i = 0; i < N_PROMPTS; i++) free(jobs[i].tokens);
     memset(jobs, 0, sizeof jobs);
-    free(all);
     weir_model_release(model);
     return 0;
 }
 
+/* Prompts of 1 to LONGEST tokens, most of them short, made of pieces of the text. */
 static void make_jobs(dice *d)
 {
-    type_k = dice_one_in(d, 2) ? WEIR_KV_F16 : WEIR_KV_Q8_0;
-    type_v = dice_one_in(d, 2) ? WEIR_KV_F16 : WEIR_KV_Q8_0;
-    for (int i = 0; i < N_REQUESTS; i++) {
+    for (int i = 0; i < N_PROMPTS; i++) {
         job *j = &jobs[i];
-        size_t most = n_all - 1 < MOST ? n_all - 1 : MOST;
+        double x = (double)i / (N_PROMPTS - 1);
+        j->n = i < 4 ? (size_t)i + 1 : (size_t)lround(8 * pow(LONGEST / 8.0, x * x));
         free(j->tokens);
-        j->n = (size_t)dice_in(d, 1, dice_one_in(d, 3) ? (int32_t)most : 60);
         j->tokens = malloc(j->n * sizeof *j->tokens);
-        memcpy(j->tokens, all + dice_in(d, 0, (int32_t)(n_all - j->n)), j->n * sizeof *j->tokens);
+        for (size_t at = 0, n; at < j->n; at += n) {
+            n = (size_t)dice_in(d, 5, 60);
+            if (n > j->n - at) n = j->n - at;
+            memcpy(j->tokens + at, all + dice_in(d, 0, (int32_t)(n_all - n)), n * sizeof *j->tokens);
+        }
         j->ran = false;
     }
 }
 
-/* Runs n jobs together; their answers. */
+/* Runs n jobs together, at most n_slots at once; their answers. */
 static void run(const weir_engine_params *params, job *const *some, size_t n, int32_t (*answers)[N_ANSWER],
                 size_t *lengths)
 {
     weir_error error = {0};
     weir_engine *engine = NULL;
-    weir_request requests[N_REQUESTS];
-    weir_result results[N_REQUESTS];
+    weir_request requests[N_PROMPTS];
+    weir_result results[N_PROMPTS];
     if (weir_engine_create(model, params, &engine, &error) != WEIR_OK) fail_msg("%s", error.message);
     for (size_t i = 0; i < n; i++) {
         requests[i] = weir_request_default();
@@ -141,7 +149,7 @@ static void run_alone(job *j)
 {
     weir_engine_params params = weir_engine_params_default();
     params.n_slots = 1;
-    params.n_ctx = 1024;
+    params.n_ctx = N_CONTEXT;
     params.n_threads = 1;
     params.type_k = type_k;
     params.type_v = type_v;
@@ -149,36 +157,48 @@ static void run_alone(job *j)
     j->ran = true;
 }
 
-static void company(dice *d)
+/* How many of the jobs give something else in this engine than alone; tells of the first. */
+static int count_different(const weir_engine_params *params, job *const *some, size_t n)
 {
-    static const int32_t slots[] = {2, 3, 4, 8, 16, 32}, chunks[] = {16, 30, 64, 100, 128, 256, 512};
-    weir_engine_params params = weir_engine_params_default();
-    job *some[N_REQUESTS];
-    static int32_t answers[N_REQUESTS][N_ANSWER];
-    size_t lengths[N_REQUESTS], n = (size_t)dice_in(d, 1, N_REQUESTS);
-    params.n_slots = slots[dice_in(d, 0, 5)];
-    params.n_ctx = 1024;
-    params.n_kv = params.n_slots * 1024;
-    params.chunk_size = chunks[dice_in(d, 0, 6)];
-    params.n_batch = params.n_slots + dice_in(d, 0, 600);
-    params.n_ubatch = dice_one_in(d, 2) ? 512 : dice_in(d, 32, 200);
-    params.n_threads = dice_in(d, 1, 2); /* more than processors wait for each other without end */
-    params.layout = dice_one_in(d, 2) ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
-    params.type_k = type_k;
-    params.type_v = type_v;
-    for (size_t i = 0; i < n; i++) some[i] = &jobs[dice_in(d, 0, N_REQUESTS - 1)];
+    static int32_t answers[N_PROMPTS][N_ANSWER];
+    size_t lengths[N_PROMPTS];
+    int different = 0;
     for (size_t i = 0; i < n; i++) run_alone(some[i]);
-    run(&params, some, n, answers, lengths);
+    run(params, some, n, answers, lengths);
     for (size_t i = 0; i < n; i++) {
         const job *j = some[i];
         if (lengths[i] == j->n_alone && memcmp(answers[i], j->alone, lengths[i] * sizeof(int32_t)) == 0)
             continue;
-        fail_msg("request %zu of %zu (%zu tokens) differs from itself alone: %d slots, chunks of %d, batch "
-                 "%d (%d), "
-                 "%d threads, layout %d, keys %d, values %d",
-                 i, n, j->n, params.n_slots, params.chunk_size, params.n_batch, params.n_ubatch,
-                 params.n_threads, (int)params.layout, (int)type_k, (int)type_v);
+        if (different++ == 0)
+            printf("request %zu of %zu (%zu tokens) differs from itself alone: %d slots, chunks of %d, batch "
+                   "%d (%d), %d threads, layout %d, keys %d, values %d\n",
+                   i, n, j->n, params->n_slots, params->chunk_size, params->n_batch, params->n_ubatch,
+                   params->n_threads, (int)params->layout, (int)params->type_k, (int)params->type_v);
     }
+    return different;
+}
+
+/* Mostly many short prompts, else a few of the long ones. */
+static void random_engine(dice *d)
+{
+    static const int32_t slots[] = {2, 3, 4, 8, 16, 33}, chunks[] = {16, 30, 64, 100, 128, 256, 512};
+    weir_engine_params params = weir_engine_params_default();
+    job *some[N_PROMPTS];
+    bool is_long = dice_one_in(d, 4);
+    size_t n = (size_t)dice_in(d, 1, is_long ? 3 : 33);
+    params.n_slots = slots[dice_in(d, 0, is_long ? 1 : 5)];
+    params.n_ctx = is_long ? N_CONTEXT : 1024;
+    params.n_kv = params.n_slots * params.n_ctx;
+    params.chunk_size = chunks[dice_in(d, 0, 6)];
+    params.n_batch = params.n_slots + dice_in(d, 0, 600);
+    params.n_ubatch = dice_one_in(d, 2) ? 512 : dice_in(d, 32, 200);
+    params.n_threads = dice_in(d, 1, 3);
+    params.type_k = type_k;
+    params.type_v = type_v;
+    params.layout = dice_one_in(d, 2) ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
+    for (size_t i = 0; i < n; i++)
+        some[i] = &jobs[is_long ? dice_in(d, N_SHORT, N_PROMPTS - 1) : dice_in(d, 0, N_SHORT - 1)];
+    assert_int_equal(count_different(&params, some, n), 0);
 }
 
 static void greedy_tokens_do_not_depend_on_the_company(void **state)
@@ -187,28 +207,103 @@ static void greedy_tokens_do_not_depend_on_the_company(void **state)
     dice d;
     time_t begin = time(NULL);
     uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)begin % 1000000), rounds = 0;
-    uint64_t seconds = dice_environment("WEIR_TEST_SECONDS", 20);
+    uint64_t seconds = dice_environment("WEIR_TEST_SECONDS", 60);
     printf("from WEIR_TEST_SEED=%llu for WEIR_TEST_SECONDS=%llu\n", (unsigned long long)seed,
            (unsigned long long)seconds);
     d.state = seed;
     do {
-        if (rounds++ % 5 == 0) make_jobs(&d);
-        company(&d);
+        if (rounds++ % 10 == 0) {
+            make_jobs(&d);
+            type_k = dice_one_in(&d, 2) ? WEIR_KV_F16 : WEIR_KV_Q8_0;
+            type_v = dice_one_in(&d, 2) ? WEIR_KV_F16 : WEIR_KV_Q8_0;
+        }
+        random_engine(&d);
     } while ((uint64_t)(time(NULL) - begin) < seconds);
     printf("%llu engines\n", (unsigned long long)rounds);
 }
 
+/* ---- All of it ------------------------------------------------------------------------------------- */
+
+/* One combination: all prompts in an order of its own through one engine, in company of n_others as long as
+ * that many are left. */
+static int run_cell(dice *d, weir_layout layout, int32_t chunk, int32_t n_others, int32_t n_threads)
+{
+    weir_engine_params params = weir_engine_params_default();
+    job *some[N_PROMPTS];
+    params.n_slots = n_others + 1;
+    params.n_ctx = N_CONTEXT;
+    params.n_kv = params.n_slots * N_CONTEXT;
+    params.chunk_size = chunk;
+    params.n_threads = n_threads;
+    params.layout = layout;
+    for (int i = 0; i < N_PROMPTS; i++) {
+        int other = dice_in(d, 0, i);
+        some[i] = some[other];
+        some[other] = &jobs[i];
+    }
+    return count_different(&params, some, N_PROMPTS);
+}
+
+static bool holds_line(FILE *file, const char *begin)
+{
+    char line[200];
+    bool found = false;
+    rewind(file);
+    while (!found && fgets(line, sizeof line, file) != NULL) found = strncmp(line, begin, strlen(begin)) == 0;
+    fseek(file, 0, SEEK_END);
+    return found;
+}
+
+static void the_whole_matrix(void **state)
+{
+    (void)state;
+    static const int32_t chunks[] = {16, 32, 64, 128, 256, 512}, others[] = {0, 1, 2, 4, 8, 16, 32};
+    enum { N_CHUNKS = 6, N_OTHERS = 7, N_CELLS = 2 * N_CHUNKS * N_OTHERS };
+    FILE *file = fopen(getenv("WEIR_TEST_MATRIX"), "a+");
+    uint64_t seed = dice_environment("WEIR_TEST_SEED", 1);
+    dice d = {seed};
+    int different = 0;
+    assert_non_null(file);
+    make_jobs(&d);
+    for (int i = 0; i < N_CELLS; i++) {
+        char cell[100];
+        int at = i * 37 % N_CELLS; /* so that the first ones have a bit of everything */
+        int chunk = at / 2 % N_CHUNKS, company = at / 2 / N_CHUNKS;
+        bool lanes = at % 2 != 0;
+        int32_t n_threads = 1 + (chunk + company + at) % 2; /* each with each */
+        time_t begin = time(NULL);
+        snprintf(cell, sizeof cell, "%s,%d,%d,%d,", lanes ? "per_slot" : "unified", chunks[chunk],
+                 others[company], n_threads);
+        if (holds_line(file, cell)) continue;
+        d.state = seed + (uint64_t)at;
+        int n = run_cell(&d, lanes ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED, chunks[chunk],
+                         others[company], n_threads);
+        different += n;
+        fprintf(file, "%s%d,%d,%lld\n", cell, N_PROMPTS, n, (long long)(time(NULL) - begin));
+        fflush(file);
+        printf("%d of %d: %s%d prompts, %d differ, %lld s\n", i + 1, N_CELLS, cell, N_PROMPTS, n,
+               (long long)(time(NULL) - begin));
+        fflush(stdout);
+    }
+    fclose(file);
+    assert_int_equal(different, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest samples[] = {
         cmocka_unit_test_setup_teardown(greedy_tokens_do_not_depend_on_the_company, load_given, unload),
         {"with_experts", greedy_tokens_do_not_depend_on_the_company, load_experts, unload, NULL},
     };
+    const struct CMUnitTest matrix[] = {
+        cmocka_unit_test_setup_teardown(the_whole_matrix, load_given, unload)};
     if (getenv("WEIR_TEST_MODEL") == NULL || *getenv("WEIR_TEST_MODEL") == '\0') return 77;
+    if (getenv("WEIR_TEST_MATRIX") != NULL && *getenv("WEIR_TEST_MATRIX") != '\0')
+        return cmocka_run_group_tests_name("invariance", matrix, NULL, NULL);
     if (weir__kernels_attention(0) == NULL ||
         (getenv("WEIR_KERNELS") != NULL && strcmp(getenv("WEIR_KERNELS"), "off") == 0)) {
         puts("skipped: no kernels of weir's run here");
         return 77;
     }
-    return cmocka_run_group_tests_name("invariance", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("invariance", samples, NULL, NULL);
 }

@@ -305,12 +305,129 @@ static void attention_in_all_its_kinds(void **state)
         if (i == 0 || weir__kernels_attention(0)->complete) attend(&kinds[i]);
 }
 
+/* ---- Beside ggml's own ----------------------------------------------------------------------------- */
+
+#define WIDE 512
+#define MOST 40 /* rows of activations */
+
+/* The weights in a buffer of this type, the product on so many threads: [rows][N]. */
+static void multiply_in(ggml_backend_buffer_type_t where, enum ggml_type type, const void *rounded,
+                        const float *x, int64_t rows, int n_threads, float *out)
+{
+    struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
+    struct ggml_context *held = ggml_init(room), *computed = ggml_init(room);
+    struct ggml_tensor *weights = ggml_new_tensor_2d(held, type, WIDE, N);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(held, where);
+    assert_non_null(buffer);
+    ggml_backend_tensor_set(weights, rounded, 0, ggml_nbytes(weights));
+    struct ggml_tensor *activations = ggml_new_tensor_2d(computed, GGML_TYPE_F32, WIDE, rows);
+    struct ggml_tensor *product = ggml_mul_mat(computed, weights, activations);
+    struct ggml_cgraph *graph = ggml_new_graph(computed);
+    ggml_build_forward_expand(graph, product);
+    ggml_backend_t backend = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(backend, n_threads);
+    ggml_backend_buffer_t work = ggml_backend_alloc_ctx_tensors(computed, backend);
+    assert_true(ggml_backend_supports_op(backend, product));
+    ggml_backend_tensor_set(activations, x, 0, ggml_nbytes(activations));
+    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    ggml_backend_tensor_get(product, out, 0, ggml_nbytes(product));
+
+    ggml_backend_buffer_free(work);
+    ggml_backend_free(backend);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(computed);
+    ggml_free(held);
+}
+
+/* Random weights, rounded to the format, and what they then mean. */
+static void make_weights(enum ggml_type type, void *rounded, float *values)
+{
+    for (int i = 0; i < N * WIDE; i++) values[i] = sinf((float)i * (1.0f + (float)(i % 7)));
+    ggml_quantize_chunk(type, values, rounded, 0, N, WIDE, NULL);
+    ggml_get_type_traits(type)->to_float(rounded, values, (int64_t)N * WIDE);
+}
+
+static void make_activations(float *x)
+{
+    for (int i = 0; i < MOST * WIDE; i++) x[i] = cosf((float)i * 0.7f) * (float)(1 + i / WIDE % 5);
+}
+
+/* Both round activations alike, so only the order of additions in single precision differs. With a format
+ * that has minimums, ggml also rounds the sum of a unit's activations, which a minimum is multiplied by, to
+ * half precision (Q8_1). The bounds are relative to the products that are added, each taken without its
+ * sign. */
+static void products_are_those_of_ggml(void **state)
+{
+    (void)state;
+    static const enum ggml_type types[] = {GGML_TYPE_Q8_0,  GGML_TYPE_Q4_0, GGML_TYPE_Q5_0, GGML_TYPE_IQ4_NL,
+                                           GGML_TYPE_MXFP4, GGML_TYPE_Q4_1, GGML_TYPE_Q5_1};
+    static const int64_t rows[] = {1, 2, 5, 16, MOST};
+    static float weights[N * WIDE], x[MOST * WIDE], theirs[MOST * N], ours[MOST * N];
+    static unsigned char rounded[sizeof weights];
+    make_activations(x);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        size_t block = ggml_type_size(types[t]);
+        bool has_min = types[t] == GGML_TYPE_Q4_1 || types[t] == GGML_TYPE_Q5_1;
+        double worst = 0;
+        make_weights(types[t], rounded, weights);
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+            multiply_in(ggml_backend_cpu_buffer_type(), types[t], rounded, x, rows[r], 1, theirs);
+            multiply_in(weights_type(), types[t], rounded, x, rows[r], 1, ours);
+            for (int64_t i = 0; i < rows[r] * N; i++) {
+                const float *w = weights + i % N * WIDE, *a = x + i / N * WIDE;
+                double size = 0, mins = 0, unit = 0;
+                for (int k = 0; k < WIDE; k++) {
+                    size += fabs((double)w[k] * (double)a[k]);
+                    unit += (double)a[k];
+                    if (k % 32 != 31) continue;
+                    ggml_fp16_t min = 0;
+                    if (has_min)
+                        memcpy(&min, rounded + (size_t)(i % N * WIDE + k) / 32 * block + 2, sizeof min);
+                    mins += fabs(unit * (double)ggml_fp16_to_fp32(min));
+                    unit = 0;
+                }
+                double bound = 1e-5 * size + 0x1p-10 * mins, off = fabs((double)ours[i] - (double)theirs[i]);
+                if (!(off <= bound))
+                    fail_msg("%s: %lld rows, number %lld is %.9g, ggml's %.9g", ggml_type_name(types[t]),
+                             (long long)rows[r], (long long)i, (double)ours[i], (double)theirs[i]);
+                worst = fmax(worst, off / size);
+            }
+        }
+        printf("%s: at most %.1e of the products' sum\n", ggml_type_name(types[t]), worst);
+    }
+}
+
+static void threads_do_not_change_a_bit(void **state)
+{
+    (void)state;
+    static const enum ggml_type types[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,   GGML_TYPE_Q4_1,  GGML_TYPE_Q5_0,
+                                           GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL, GGML_TYPE_MXFP4, GGML_TYPE_Q4_K,
+                                           GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
+    static const int64_t rows[] = {1, 4, 5, MOST};
+    static const int n_threads[] = {2, 3, 5};
+    static float weights[N * WIDE], x[MOST * WIDE], want[MOST * N], got[MOST * N];
+    static unsigned char rounded[sizeof weights];
+    make_activations(x);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        make_weights(types[t], rounded, weights);
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+            multiply_in(weights_type(), types[t], rounded, x, rows[r], 1, want);
+            for (size_t n = 0; n < sizeof n_threads / sizeof *n_threads; n++) {
+                multiply_in(weights_type(), types[t], rounded, x, rows[r], n_threads[n], got);
+                assert_memory_equal(got, want, (size_t)(rows[r] * N) * sizeof *want);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(activations_may_lie_apart),
                                        cmocka_unit_test(experts_multiply_as_matrices_do),
                                        cmocka_unit_test(small_products_do_not_depend_on_the_company),
-                                       cmocka_unit_test(attention_in_all_its_kinds)};
+                                       cmocka_unit_test(attention_in_all_its_kinds),
+                                       cmocka_unit_test(products_are_those_of_ggml),
+                                       cmocka_unit_test(threads_do_not_change_a_bit)};
     weir__shim_start();
     if (weights_type() == NULL) return 77; /* no kernels here */
     return cmocka_run_group_tests_name("ggml_hook", tests, NULL, NULL);

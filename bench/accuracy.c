@@ -1,0 +1,160 @@
+/* accuracy.c: a model's logits on a text, and how far they lie from those of other runs.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * usage: accuracy MODEL TEXT N write LOGITS, or accuracy MODEL TEXT N compare [LOGITS...]
+ *
+ * Takes the first N tokens of the text in windows of 512 that begin anew. `write` keeps the logits of all
+ * positions in a file, computed with keys and values in F32 and attention as plain products: what other runs
+ * are compared with. `compare` computes them as an engine does and prints, for each file, the root of the
+ * mean square of the differences, as far as the file goes. Both print the losses: negative log-likelihoods
+ * of a window's tokens after its first. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/ggml_hook.h"
+#include "backend/shim.h"
+
+#define WINDOW     512
+#define MOST_FILES 4
+
+/* What the logits go to, or are compared with. */
+typedef struct figures {
+    FILE *files[MOST_FILES];
+    int n_files;
+    bool writes;
+    int32_t n_vocab;
+    float *row;                 /* [n_vocab] of a file */
+    double squares[MOST_FILES]; /* the sum of the differences' squares */
+    double n_squares[MOST_FILES];
+    int64_t n_losses; /* printed */
+} figures;
+
+static int fail(const char *what)
+{
+    fprintf(stderr, "accuracy: %s\n", what);
+    return 1;
+}
+
+static double loss(const float *logits, int32_t n, int32_t token)
+{
+    float most = logits[0];
+    double sum = 0;
+    for (int32_t i = 1; i < n; i++) most = logits[i] > most ? logits[i] : most;
+    for (int32_t i = 0; i < n; i++) sum += exp((double)(logits[i] - most));
+    return log(sum) - (double)(logits[token] - most);
+}
+
+/* Writes a row, or compares it. False: a file is at fault. */
+static bool take_row(figures *f, const float *logits)
+{
+    size_t n = (size_t)f->n_vocab;
+    if (f->writes) return fwrite(logits, sizeof *logits, n, f->files[0]) == n;
+    for (int i = 0; i < f->n_files; i++) {
+        size_t got = fread(f->row, sizeof *f->row, n, f->files[i]);
+        if (got == 0 && feof(f->files[i])) continue;
+        if (got != n) return false;
+        for (size_t j = 0; j < n; j++) {
+            double difference = (double)logits[j] - (double)f->row[j];
+            f->squares[i] += difference * difference;
+        }
+        f->n_squares[i] += f->n_vocab;
+    }
+    return true;
+}
+
+/* A text's tokens, at least `least` of them; NULL: it has fewer, or cannot be read. */
+static int32_t *read_tokens(const struct llama_vocab *vocab, const char *path, int32_t least)
+{
+    enum { MOST = 1 << 20 };
+    FILE *file = fopen(path, "rb");
+    char *text = malloc(MOST);
+    int32_t *tokens = calloc(MOST, sizeof *tokens), n = 0;
+    size_t length = file != NULL && text != NULL ? fread(text, 1, MOST, file) : 0;
+    if (tokens == NULL ||
+        weir__shim_tokenize(vocab, text, (int32_t)length, false, false, tokens, MOST, &n, NULL) != WEIR_OK)
+        n = 0;
+    if (file != NULL) fclose(file);
+    free(text);
+    if (n >= least) return tokens;
+    free(tokens);
+    return NULL;
+}
+
+/* One window. */
+static bool pass(struct llama_context *context, const int32_t *tokens, figures *f)
+{
+    bool done, began;
+    struct llama_batch batch = llama_batch_init(WINDOW, 0, 1);
+    batch.n_tokens = WINDOW;
+    for (int32_t i = 0; i < WINDOW; i++) {
+        batch.token[i] = tokens[i];
+        batch.pos[i] = i;
+        batch.n_seq_id[i] = 1;
+        batch.seq_id[i][0] = 0;
+        batch.logits[i] = true;
+    }
+    weir__shim_clear(context);
+    done = weir__shim_decode(context, batch, false, &began, NULL) == WEIR_OK;
+    for (int32_t i = 0; done && i < WINDOW; i++) {
+        const float *logits = llama_get_logits_ith(context, i);
+        done = logits != NULL && take_row(f, logits);
+        if (!done || i + 1 == WINDOW) continue;
+        printf("%s%.7g", f->n_losses++ > 0 ? ", " : "", loss(logits, f->n_vocab, tokens[i + 1]));
+    }
+    llama_batch_free(batch);
+    return done;
+}
+
+static bool open_files(figures *f, char **paths, int n)
+{
+    for (int i = 0; i < n; i++)
+        if ((f->files[f->n_files++] = fopen(paths[i], f->writes ? "wb" : "rb")) == NULL) return false;
+    f->row = malloc((size_t)f->n_vocab * sizeof *f->row);
+    return f->row != NULL;
+}
+
+int main(int argc, char **argv)
+{
+    struct llama_model_params model_params = llama_model_default_params();
+    struct llama_context_params params = llama_context_default_params();
+    struct llama_model *model = NULL;
+    struct llama_context *context = NULL;
+    weir_error error = {0};
+    figures f = {.writes = argc == 6 && strcmp(argv[4], "write") == 0};
+    int32_t n = argc > 3 ? atoi(argv[3]) : 0;
+    if (argc < 5 || argc > 5 + MOST_FILES || n < 1 || n % WINDOW != 0 ||
+        (!f.writes && strcmp(argv[4], "compare") != 0))
+        return fail(
+            "usage: accuracy MODEL TEXT N write LOGITS, or accuracy MODEL TEXT N compare [LOGITS...]");
+    weir__shim_start();
+    params.n_ctx = params.n_batch = params.n_ubatch = WINDOW;
+    params.n_threads = params.n_threads_batch = 1;
+    params.flash_attn_type = f.writes ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    if (f.writes) params.type_k = params.type_v = GGML_TYPE_F32;
+    if (!weir__hook_begin(false)) return fail("no memory");
+    weir_status status = weir__shim_model_load(argv[1], model_params, &model, &error);
+    unsigned long long packed = weir__hook_end();
+    if (status != WEIR_OK || weir__shim_context_create(model, params, &context, &error) != WEIR_OK)
+        return fail(error.message);
+    const struct llama_vocab *vocab = llama_model_get_vocab(model);
+    int32_t *tokens = read_tokens(vocab, argv[2], n);
+    f.n_vocab = llama_vocab_n_tokens(vocab);
+    if (tokens == NULL) return fail("the text cannot be read, or is too short");
+    if (!open_files(&f, argv + 5, argc - 5)) return fail("a file of logits cannot be opened");
+    printf("{\"kernels\": \"%s\", \"bytes_packed\": %llu, \"losses\": [", weir__hook_kernels(), packed);
+    for (int32_t i = 0; i < n; i += WINDOW)
+        if (!pass(context, tokens + i, &f)) return fail("a pass, or a file of logits, failed");
+    for (int i = 0; i < f.n_files; i++)
+        if (fclose(f.files[i]) != 0) return fail("the file of logits cannot be written");
+    printf("], \"rms\": [");
+    for (int i = 0; !f.writes && i < f.n_files; i++)
+        printf("%s%.9g", i > 0 ? ", " : "", sqrt(f.squares[i] / f.n_squares[i]));
+    puts("]}");
+    free(f.row);
+    free(tokens);
+    llama_free(context);
+    llama_model_free(model);
+    return 0;
+}

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How far quantized models' logits lie from those of their weights in F32, with weir's CPU kernels and with ggml's.
+
+usage: accuracy.py [ROUNDS], which does not matter: the figures are the same in each
+
+The model is written anew in each format, and in F32 (bench/requantize.c); bench/accuracy.c computes logits of weir's and llama.cpp's
+own documentation. Two distances are taken: from the source's weights in F32, which is what a format costs in all, and from the
+format's own weights in F32, which is what its arithmetic costs. Writes bench/results/accuracy.md and accuracy.csv; ends with an
+error where a bound is broken. Needs WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR and WEIR_LLAMA_SOURCE in the environment;
+scripts/bench.sh sets them."""
+import concurrent.futures
+import csv
+import datetime
+import json
+import math
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+
+from engine import machine, run
+
+FORMATS = ["q8_0", "q4_0", "q4_1", "q5_0", "q4_k_m", "q6_k"]
+WIDE = ["q4_k_m", "q6_k"]  # whose blocks of 256 do not divide the model's 576 columns: with random weights too
+TOKENS, MORE = 4096, 16384  # for distances, and for perplexities, which need more
+RMS, PERPLEXITY = 1.02, 0.003  # weir's rms / ggml's at the most; how far the ratio of perplexities is from 1 at the most
+AT_ONCE = 2  # programs of one thread each
+RESULTS = pathlib.Path("bench/results")
+OURS = ["README.md", "docs/architecture.md"]
+THEIRS = ["README.md", "docs/multi-gpu.md", "docs/speculative.md", "docs/build.md", "docs/docker.md", "docs/function-calling.md"]
+HALF = 8000  # characters of ours, about half of the first TOKENS; theirs follow
+
+
+def text(llama):
+    def read(folder, names):
+        return "".join((pathlib.Path(folder) / name).read_text(encoding="utf-8") for name in names)
+    return read(".", OURS)[:HALF] + read(llama, THEIRS)
+
+
+def main():
+    weir, model, programs, llama = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "WEIR_BENCH_DIR", "WEIR_LLAMA_SOURCE"))
+    with tempfile.TemporaryDirectory() as folder:
+        page = f"{folder}/text"
+        pathlib.Path(page).write_text(text(llama), encoding="utf-8")
+
+        sources = {"model": model, "random": f"{folder}/random.gguf"}
+        run([sys.executable, "bench/random_model.py", sources["random"]])
+
+        def write(source, name, path):
+            run([f"{programs}/requantize", source, path, name])
+            return path
+
+        def logits(path, n, how, files, kernels="off"):
+            return json.loads(run(["env", f"WEIR_KERNELS={kernels}", f"{programs}/accuracy", path, page, str(n), how, *files]))
+
+        def in_f32(path, to):
+            plain = write(path, "f32", f"{to}.gguf")
+            losses = logits(plain, TOKENS, "write", [to])["losses"]
+            os.unlink(plain)
+            return math.exp(statistics.mean(losses))
+
+        def compare(weights, name):
+            path = write(sources[weights], name, f"{folder}/{weights}-{name}.gguf")
+            own = f"{folder}/{weights}-{name}.f32"
+            in_f32(path, own)
+            got = {}
+            for side, kernels in (("ggml", "off"), ("weir", "auto")):
+                n = MORE if weights == "model" else TOKENS
+                got[side] = logits(path, n, "compare", [f"{folder}/{weights}.f32", own], kernels)
+                if (side == "weir") != (got[side]["bytes_packed"] > 0):
+                    sys.exit(f"{name}: {got[side]['bytes_packed']} bytes were packed with WEIR_KERNELS={kernels}")
+            os.unlink(own)
+            row = {"weights": weights, "format": name, "kernels": got["weir"]["kernels"]}
+            for i, figure in enumerate(("rms", "own_rms")):
+                row |= {f"{side}_{figure}": got[side]["rms"][i] for side in got}
+                row[f"{figure}_ratio"] = row[f"weir_{figure}"] / row[f"ggml_{figure}"]
+            n = len(got["ggml"]["losses"])
+            for figure, end in (("perplexity", n * TOKENS // MORE), ("long_perplexity", n)) if weights == "model" else ():
+                more = [w - g for w, g in zip(got["weir"]["losses"][:end], got["ggml"]["losses"])]
+                row |= {f"{side}_{figure}": math.exp(statistics.mean(got[side]["losses"][:end])) for side in got}
+                row |= {f"{figure}_ratio": math.exp(statistics.mean(more)), f"{figure}_error": statistics.stdev(more) / end ** 0.5}
+            print(row, file=sys.stderr, flush=True)
+            return row
+
+        oracle = {weights: in_f32(path, f"{folder}/{weights}.f32") for weights, path in sources.items()}
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            rows = list(pool.map(compare, ["model"] * len(FORMATS) + ["random"] * len(WIDE), FORMATS + WIDE))
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    with open(RESULTS / "accuracy.csv", "w", newline="") as f:
+        table = csv.DictWriter(f, rows[0].keys(), lineterminator="\n")
+        table.writeheader()
+        table.writerows({k: f"{v:.6f}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+
+    def show(row, figure):
+        if f"ggml_{figure}" not in row:
+            return " | "
+        error = f" ± {row[f'{figure}_error']:.4f}" if f"{figure}_error" in row else ""
+        return f"{row[f'ggml_{figure}']:.4f} → {row[f'weir_{figure}']:.4f} | {row[f'{figure}_ratio']:.4f}{error}"
+
+    broken = [row["format"] for row in rows if row["rms_ratio"] > RMS or abs(row.get("long_perplexity_ratio", 1) - 1) > PERPLEXITY]
+    lines = ["# Accuracy of the CPU kernels", "",
+             f"`scripts/bench.sh 1 accuracy`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}, kernels "
+             f"{rows[0]['kernels']}.", "",
+             machine() + "; one thread. SmolLM2-135M-Instruct, whose Q4_1 file is the source of all formats (bench/requantize.c). Its 576 columns "
+             "are no multiple of the K formats' 256, and most of their matrices are Q5_0 or Q8_0 instead; so these formats appear once more, "
+             "with the random weights of bench/random_model.py, 2,048 wide, where a perplexity says nothing.", "",
+             f"Logits at all positions of {TOKENS:,} tokens in windows of 512: the beginning of weir's own documentation and that of the "
+             "pinned llama.cpp. rms: root of the mean square of the differences from the logits of the source's weights in F32, computed by "
+             "ggml with keys and values in F32; own rms: from those of the format's own weights in F32, so without what rounding the "
+             "weights costs. ggml's (WEIR_KERNELS=off) → weir's.", "",
+             f"Bounds: rms ≤ {RMS} × ggml's; perplexity within {100 * PERPLEXITY:.1f} % of ggml's, on {MORE:,} tokens, because the standard error "
+             f"of the ratio (±, from the differences token by token) is half of that bound on {TOKENS:,}. "
+             + (f"Broken by {', '.join(broken)}." if broken else "All are kept.")
+             + f" Perplexity of {TOKENS:,} tokens in F32: {oracle['model']:.4f}.", "",
+             f"| format | rms | ratio | own rms | ratio | perplexity, {TOKENS:,} tokens | ratio | {MORE:,} tokens | ratio |",
+             "|---" * 9 + "|"]
+    for row in rows:
+        cells = [show(row, figure) for figure in ("rms", "own_rms", "perplexity", "long_perplexity")]
+        lines.append(f"| {row['format']}{', random' * (row['weights'] == 'random')} | {' | '.join(cells)} |")
+    (RESULTS / "accuracy.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+    if broken:
+        sys.exit(f"accuracy: a bound is broken by {', '.join(broken)}")
+
+
+if __name__ == "__main__":
+    main()
