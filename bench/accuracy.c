@@ -133,9 +133,10 @@ int main(int argc, char **argv)
     params.n_threads = params.n_threads_batch = 1;
     params.flash_attn_type = f.writes ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_ENABLED;
     if (f.writes) params.type_k = params.type_v = GGML_TYPE_F32;
-    if (!weir__hook_begin(false)) return fail("no memory");
+    if (!weir__hook_begin(false, NULL, NULL)) return fail("no memory");
     weir_status status = weir__shim_model_load(argv[1], model_params, &model, &error);
-    unsigned long long packed = weir__hook_end();
+    uint64_t from_file;
+    unsigned long long packed = weir__hook_end(&from_file);
     if (status != WEIR_OK || weir__shim_context_create(model, params, &context, &error) != WEIR_OK)
         return fail(error.message);
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
