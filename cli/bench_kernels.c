@@ -141,9 +141,9 @@ static void print_head(void)
     cli_text_printf(&text, ", %d processor%s; %s; llama.cpp %s; weir's kernels: %s\n\n", weir__cpu_count(),
                     weir__cpu_count() == 1 ? "" : "s", COMPILER, weir_backend_version(),
                     kernels[0] != '\0' ? kernels : "none");
-    cli_text_printf(&text, "%s%42sGMAC/s%14sof%5sweights%s\n", bold, "", "", "", plain);
+    cli_text_printf(&text, "%s%42sGMAC/s%11spart of weights part of%s\n", bold, "", "", plain);
     cli_text_printf(&text,
-                    "%skernel    shape%12srows thr    weir    ggml  repack ratio  peak    GB/s    of%s\n",
+                    "%skernel    shape%12srows thr    weir    ggml  repack ratio    peak    GB/s  memory%s\n",
                     bold, "", plain);
     cli_out(text.bytes, text.length);
     cli_text_fini(&text);
@@ -182,9 +182,9 @@ static void print_row(struct bench *bench, const struct row *row)
     cli_text_puts(&text, cli_term_style_out(ratio(row) >= 1 ? CLI_GREEN : CLI_PLAIN));
     add_number(&text, "%.2f", ratio(row), 5);
     cli_text_puts(&text, cli_term_style_out(CLI_PLAIN));
-    add_number(&text, "%.0f%%", 100 * of_peak(bench, row), 5);
+    add_number(&text, "%.0f%%", 100 * of_peak(bench, row), 7);
     add_number(&text, "%.1f", gigabytes(row, TRIAL_WEIR), 7);
-    add_number(&text, "%.0f%%", 100 * of_bandwidth(bench, row), 5);
+    add_number(&text, "%.0f%%", 100 * of_bandwidth(bench, row), 7);
     cli_text_puts(&text, "\n");
     cli_out(text.bytes, text.length);
     cli_text_fini(&text);
