@@ -69,8 +69,8 @@ struct bench {
     char *memory; /* [memory_size]: read for its limit */
     size_t memory_size;
     FILE *csv;
-    json_t *rows;
-    bool printed_head;
+    struct row *done; /* [n_done], without their runs */
+    size_t n_done, done_capacity;
 };
 
 static const char *const sides[TRIAL_N_SIDES] = {"weir", "ggml", "repacked"};
@@ -141,9 +141,9 @@ static void print_head(void)
     cli_text_printf(&text, ", %d processor%s; %s; llama.cpp %s; weir's kernels: %s\n\n", weir__cpu_count(),
                     weir__cpu_count() == 1 ? "" : "s", COMPILER, weir_backend_version(),
                     kernels[0] != '\0' ? kernels : "none");
-    cli_text_printf(&text, "%s%42sGMAC/s%14sof%5sweights%s\n", bold, "", "", "", plain);
+    cli_text_printf(&text, "%s%42sGMAC/s%11spart of weights part of%s\n", bold, "", "", plain);
     cli_text_printf(&text,
-                    "%skernel    shape%12srows thr    weir    ggml  repack ratio  peak    GB/s    of%s\n",
+                    "%skernel    shape%12srows thr    weir    ggml  repack ratio    peak    GB/s  memory%s\n",
                     bold, "", plain);
     cli_out(text.bytes, text.length);
     cli_text_fini(&text);
@@ -175,23 +175,22 @@ static void add_number(cli_text *text, const char *format, double value, int wid
 static void print_row(struct bench *bench, const struct row *row)
 {
     cli_text text = {0};
-    if (!bench->printed_head) print_head();
-    bench->printed_head = true;
+    if (bench->n_done == 0) print_head();
     cli_text_printf(&text, "%-9s %-15s %5d %3d", row->kernel, row->shape, row->m,
                     bench->args->thread_counts.items[row->on]);
     for (int side = 0; side < TRIAL_N_SIDES; side++) add_number(&text, "%.1f", gmacs(row, side), 7);
     cli_text_puts(&text, cli_term_style_out(ratio(row) >= 1 ? CLI_GREEN : CLI_PLAIN));
     add_number(&text, "%.2f", ratio(row), 5);
     cli_text_puts(&text, cli_term_style_out(CLI_PLAIN));
-    add_number(&text, "%.0f%%", 100 * of_peak(bench, row), 5);
+    add_number(&text, "%.0f%%", 100 * of_peak(bench, row), 7);
     add_number(&text, "%.1f", gigabytes(row, TRIAL_WEIR), 7);
-    add_number(&text, "%.0f%%", 100 * of_bandwidth(bench, row), 5);
+    add_number(&text, "%.0f%%", 100 * of_bandwidth(bench, row), 7);
     cli_text_puts(&text, "\n");
     cli_out(text.bytes, text.length);
     cli_text_fini(&text);
 }
 
-/* null for what there is not. */
+/* As the limits are when all is measured. null for what there is not. */
 static json_t *number(double value)
 {
     return value > 0 ? json_real(value) : json_null();
@@ -199,37 +198,40 @@ static json_t *number(double value)
 
 static json_t *side_json(const struct row *row, int side)
 {
-    if (row->runs[side] == NULL) return json_null();
+    if (row->best[side] == 0) return json_null();
     return json_pack("{s:f, s:f}", "gmac_per_second", gmacs(row, side), "gb_per_second",
                      gigabytes(row, side));
 }
 
-static void keep_json(struct bench *bench, const struct row *row)
+static json_t *row_json(const struct bench *bench, const struct row *row)
 {
-    json_t *json = json_pack(
-        "{s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kernel", row->kernel, "shape", row->shape,
-        "rows", row->m, "threads", bench->args->thread_counts.items[row->on], sides[TRIAL_WEIR],
-        side_json(row, TRIAL_WEIR), sides[TRIAL_GGML], side_json(row, TRIAL_GGML), sides[TRIAL_REPACKED],
-        side_json(row, TRIAL_REPACKED), "ratio", number(ratio(row)), "of_peak", number(of_peak(bench, row)),
-        "of_bandwidth", number(of_bandwidth(bench, row)), "difference", number(row->difference));
-    if (json_array_append_new(bench->rows, json) != 0) cli_no_memory();
+    return json_pack("{s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kernel", row->kernel,
+                     "shape", row->shape, "rows", row->m, "threads", bench->limits[row->on].n_threads,
+                     sides[TRIAL_WEIR], side_json(row, TRIAL_WEIR), sides[TRIAL_GGML],
+                     side_json(row, TRIAL_GGML), sides[TRIAL_REPACKED], side_json(row, TRIAL_REPACKED),
+                     "ratio", number(ratio(row)), "of_peak", number(of_peak(bench, row)), "of_bandwidth",
+                     number(of_bandwidth(bench, row)), "difference", number(row->difference));
+}
+
+static json_t *limits_json(const cli_limits *limits)
+{
+    return json_pack("{s:i, s:s, s:o, s:f}", "threads", limits->n_threads, "instruction", limits->instruction,
+                     "gmac_per_second", number(limits->macs / 1e9), "gb_per_second", limits->bytes / 1e9);
 }
 
 static void print_json(const struct bench *bench)
 {
     weir_device device = {.size = sizeof device};
-    json_t *limits = json_array();
+    json_t *limits = json_array(), *rows = json_array();
     for (size_t i = 0; i < bench->args->thread_counts.n; i++)
-        json_array_append_new(limits, json_pack("{s:i, s:s, s:o, s:f}", "threads",
-                                                bench->args->thread_counts.items[i], "instruction",
-                                                bench->limits[i].instruction, "gmac_per_second",
-                                                number(bench->limits[i].macs / 1e9), "gb_per_second",
-                                                bench->limits[i].bytes / 1e9));
-    cli_out_json(json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:i, s:i, s:o, s:O}", "weir", weir_version(),
+        json_array_append_new(limits, limits_json(&bench->limits[i]));
+    for (size_t i = 0; i < bench->n_done; i++)
+        if (json_array_append_new(rows, row_json(bench, &bench->done[i])) != 0) cli_no_memory();
+    cli_out_json(json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:i, s:i, s:o, s:o}", "weir", weir_version(),
                            "backend", weir_backend_version(), "processor", processor(&device), "processors",
                            weir__cpu_count(), "compiler", COMPILER, "kernels", weir__hook_kernels(),
                            "memory_mb", bench->args->memory_mb, "repetitions", bench->args->repeat, "limits",
-                           limits, "rows", bench->rows));
+                           limits, "rows", rows));
 }
 
 static void write_csv(struct bench *bench, const struct row *row)
@@ -296,16 +298,17 @@ static cli_exit measure_row(struct bench *bench, struct row *row, trial_data *co
         row->difference = trial_difference(trials[TRIAL_WEIR], trials[TRIAL_GGML]);
     cli_term_progress_end();
     if (code == CLI_OK) {
-        if (bench->args->json)
-            keep_json(bench, row);
-        else
-            print_row(bench, row);
+        if (!bench->args->json) print_row(bench, row);
         write_csv(bench, row);
     }
     for (int side = 0; side < TRIAL_N_SIDES; side++) {
         trial_destroy(trials[side]);
         cli_free(row->runs[side]);
+        row->runs[side] = NULL;
     }
+    if (code != CLI_OK) return code;
+    cli_grow(&bench->done, &bench->done_capacity, bench->n_done + 1, sizeof *bench->done);
+    bench->done[bench->n_done++] = *row;
     return code;
 }
 
@@ -502,7 +505,6 @@ cli_exit cli_bench_kernels(cli_args *args)
     if ((code = choose_shapes(&bench)) != CLI_OK) goto done;
     cli_load_log(args);
     weir_device_get(0, &device); /* starts the backend */
-    bench.rows = json_array();
     bench.threads = cli_alloc(args->thread_counts.n, sizeof(trial_threads *));
     bench.limits = cli_alloc(args->thread_counts.n, sizeof *bench.limits);
     code = open_csv(&bench);
@@ -510,14 +512,14 @@ cli_exit cli_bench_kernels(cli_args *args)
     if (code == CLI_OK) code = measure_all(&bench);
     cli_term_progress_end();
     if (args->json && bench.threads[args->thread_counts.n - 1] != NULL) print_json(&bench);
-    if (bench.printed_head) print_limits(&bench);
+    if (!args->json && bench.n_done > 0) print_limits(&bench);
     for (size_t i = 0; i < args->thread_counts.n; i++) {
         trial_threads_destroy(bench.threads[i]);
         cli_limits_fini(&bench.limits[i]);
     }
 done:
     code = close_csv(&bench, code);
-    json_decref(bench.rows);
+    cli_free(bench.done);
     cli_free(bench.memory);
     cli_free(bench.limits);
     cli_free(bench.threads);

@@ -86,7 +86,7 @@ const cli_command cli_commands[] = {
      "of "
      "its own (repack). Sides take turns, and the best of the repetitions counts. The ratio is weir's speed "
      "by that of the faster one of ggml's.\n\n"
-     "First the limits of this machine are measured: multiplications of bytes in registers, and reading "
+     "The limits of this machine are measured in between: multiplications of bytes in registers, and reading "
      "memory. With few rows a product cannot be faster than its weights are read, with many not faster than "
      "the processor multiplies; how near weir comes is shown as a part of either.\n\n"
      "The shape of attention: heads of queries / of keys × size of a head × cells.",

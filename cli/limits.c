@@ -9,9 +9,9 @@
 #include "base/clock.h"
 
 #define PARTS 64        /* of the work, for each thread: who is held up leaves more of them to the others */
-#define STEPS 16000     /* of a part */
+#define STEPS 8000      /* of a part */
 #define BLOCK (1 << 20) /* bytes that a thread reads at once */
-#define READ  ((size_t)128 * BLOCK) /* at once, by all */
+#define READ  ((size_t)64 * BLOCK) /* at once, by all */
 
 /* ---- Products of bytes, registers only ---- */
 

@@ -2,7 +2,8 @@
  * ggml, so that the command line can include it. SPDX-License-Identifier: Apache-2.0
  *
  * A pass computes the operation on several matrices one after the other, each pass on the next ones: a model's
- * layers come by in the same way, so that weights are read from memory where there are enough of them. */
+ * layers come by in the same way, so that weights are read from memory where there are enough of them. One operation
+ * before a pass is not timed: caches are then as a layer leaves them. */
 #ifndef WEIR_BENCH_TRIAL_H
 #define WEIR_BENCH_TRIAL_H
 
