@@ -49,6 +49,6 @@ typedef struct weir__gemm {
                      int64_t k, float *out, size_t stride, int64_t first, int64_t end);
 } weir__gemm;
 
-extern const weir__gemm weir__gemm_avx512;
+extern const weir__gemm weir__gemm_avx512, weir__gemm_avx2;
 
 #endif
