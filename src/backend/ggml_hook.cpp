@@ -726,14 +726,31 @@ const char *weir__hook_kernels(void)
     return gemm != nullptr ? gemm->name : "";
 }
 
+/* The level that WEIR_KERNELS asks for. */
+static int wanted_level(const char *wanted)
+{
+    bool runs = true;
+    if (wanted == nullptr || *wanted == '\0' || std::strcmp(wanted, "auto") == 0) return 0;
+    int level = weir__kernels_find(wanted, &runs);
+    if (level < 0) {
+        weir__log(WEIR_LOG_WARN, "WEIR_KERNELS is %.20s; allowed: auto, off, avx2, avx512. It counts as auto",
+                  wanted);
+        return 0;
+    }
+    const weir__gemm *found = weir__kernels_gemm(level);
+    if (!runs)
+        weir__log(WEIR_LOG_WARN, "WEIR_KERNELS is %s, which this processor does not run; it runs %s", wanted,
+                  found != nullptr ? found->name : "ggml's own");
+    return level;
+}
+
 void weir__hook_install(void)
 {
     const char *wanted = std::getenv("WEIR_KERNELS");
-    bool off = wanted != nullptr && std::strcmp(wanted, "off") == 0;
-    if (wanted != nullptr && !off && *wanted != '\0' && std::strcmp(wanted, "auto") != 0)
-        weir__log(WEIR_LOG_WARN, "WEIR_KERNELS is %.20s; allowed: auto, off. It counts as auto", wanted);
-    gemm = off ? nullptr : weir__kernels_gemm(0);
-    attention = off ? nullptr : weir__kernels_attention(0);
+    if (wanted != nullptr && std::strcmp(wanted, "off") == 0) return;
+    int level = wanted_level(wanted);
+    gemm = weir__kernels_gemm(level);
+    attention = weir__kernels_attention(level);
     if (gemm == nullptr) return;
     std::vector<ggml_backend_buffer_type_t> &types = ggml_backend_cpu_get_extra_buffer_types();
     types.insert(types.begin(), buffer_type());

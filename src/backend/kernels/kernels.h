@@ -10,4 +10,8 @@
 const weir__gemm *weir__kernels_gemm(int i);
 const weir__attention *weir__kernels_attention(int i);
 
+/* The i of the level of that name, "avx2" or "avx512"; of the best one below it, with *runs false, where this
+ * processor cannot run it, which can be past the last. -1: no level has that name. */
+int weir__kernels_find(const char *name, bool *runs);
+
 #endif
