@@ -247,7 +247,7 @@ INLINE void add_values(const bool halves, const int n_rows, const int vectors, r
         for (int i = 0; i < vectors; i++) _mm256_store_ps(s->out[at + r] + d + 8 * i, acc[r][i]);
 }
 
-/* Eight sums at the same time, or six. */
+/* Eight vectors of sums at the same time; six for three rows. */
 INLINE void add_some_values(const bool halves, const int n_rows, rows *s, int at, const char *const *cells,
                             int32_t n, int32_t size)
 {
@@ -270,12 +270,13 @@ INLINE void add_all_values(const bool halves, int n_rows, rows *s, const char *c
     }
 }
 
-/* Makes floats of the values of n cells. */
-INLINE void expand(const weir__attention_format format, rows *s, const char **cells, int32_t n, int32_t size)
+/* Makes floats of the values of n cells in Q8_0. */
+static void expand(rows *s, const char **cells, int32_t n, int32_t size)
 {
     for (int32_t c = 0; c < n; c++) {
         float *to = s->values + c * size;
-        for (int32_t d = 0; d < size; d += 8) _mm256_store_ps(to + d, floats(format, cells[c], d));
+        for (int32_t d = 0; d < size; d += 8)
+            _mm256_store_ps(to + d, floats(WEIR__ATTENTION_Q8_0, cells[c], d));
         cells[c] = (const char *)to;
     }
 }
@@ -341,7 +342,7 @@ static void attend(const weir__attention_task *t, int32_t n, const int32_t *n_ce
         if (t->v_format == WEIR__ATTENTION_F16) {
             add_all_values(true, n_rows, &s, values, count, t->size_v);
         } else {
-            expand(WEIR__ATTENTION_Q8_0, &s, values, count, t->size_v);
+            expand(&s, values, count, t->size_v);
             add_all_values(false, n_rows, &s, values, count, t->size_v);
         }
     }
