@@ -837,16 +837,33 @@ const char *weir__hook_kernels(void)
     return best() != nullptr ? best()->name : "";
 }
 
+/* The level that WEIR_KERNELS asks for. */
+static int wanted_level(const char *wanted)
+{
+    bool runs = true;
+    if (wanted == nullptr || *wanted == '\0' || std::strcmp(wanted, "auto") == 0) return 0;
+    int level = weir__kernels_find(wanted, &runs);
+    if (level < 0) {
+        weir__log(WEIR_LOG_WARN,
+                  "WEIR_KERNELS is %.20s; allowed: auto, off, avx2, avx512, avx512bf16. It counts as auto",
+                  wanted);
+        return 0;
+    }
+    const weir__gemm *found = weir__kernels_gemm(WEIR__PANEL_Q8_0, level);
+    if (!runs)
+        weir__log(WEIR_LOG_WARN, "WEIR_KERNELS is %s, which this processor does not run; it runs %s", wanted,
+                  found != nullptr ? found->name : "ggml's own");
+    return level;
+}
+
 void weir__hook_install(void)
 {
     const char *wanted = std::getenv("WEIR_KERNELS");
-    bool off = wanted != nullptr && std::strcmp(wanted, "off") == 0;
-    if (wanted != nullptr && !off && *wanted != '\0' && std::strcmp(wanted, "auto") != 0)
-        weir__log(WEIR_LOG_WARN, "WEIR_KERNELS is %.20s; allowed: auto, off. It counts as auto", wanted);
-    if (off) return;
+    if (wanted != nullptr && std::strcmp(wanted, "off") == 0) return;
+    int level = wanted_level(wanted);
     for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
-        gemms[format] = weir__kernels_gemm(static_cast<weir__panel_format>(format), 0);
-    attention = weir__kernels_attention(0);
+        gemms[format] = weir__kernels_gemm(static_cast<weir__panel_format>(format), level);
+    attention = weir__kernels_attention(level);
     if (best() == nullptr) return;
     std::vector<ggml_backend_buffer_type_t> &types = ggml_backend_cpu_get_extra_buffer_types();
     types.insert(types.begin(), buffer_type());

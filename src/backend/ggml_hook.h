@@ -14,8 +14,8 @@ struct weir__packed_writer;
 extern "C" {
 #endif
 
-/* Offers the kernels to models that are loaded from now on. Once, before the first of them; without kernels for
- * this processor, or with WEIR_KERNELS=off in the environment, it does nothing. */
+/* Offers the kernels to models that are loaded from now on: those that WEIR_KERNELS names in the environment, else
+ * the best. Once, before the first of them; without kernels for this processor, or with "off", it does nothing. */
 void weir__hook_install(void);
 
 /* Around a load on this thread. mapped: the model is a mapped file, and its weights' pages are given back once they

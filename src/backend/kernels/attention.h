@@ -52,6 +52,6 @@ typedef struct weir__attention {
     void (*attend)(const weir__attention_task *task, int32_t n, const int32_t *n_cells);
 } weir__attention;
 
-extern const weir__attention weir__attention_avx512;
+extern const weir__attention weir__attention_avx512, weir__attention_avx2;
 
 #endif

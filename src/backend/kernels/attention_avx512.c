@@ -22,7 +22,7 @@
 /* e^x for x <= 0: 2^n times a polynomial in the rest (Cephes' coefficients), within 2 units in the last place. */
 INLINE __m512 exponential(__m512 x)
 {
-    x = _mm512_max_ps(x, _mm512_set1_ps(-104.0f)); /* below, the result rounds to zero */
+    x = _mm512_max_ps(_mm512_set1_ps(-104.0f), x); /* below, the result rounds to zero; NaN stays NaN */
     __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT);
     __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
     r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);

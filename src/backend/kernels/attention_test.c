@@ -223,6 +223,65 @@ static void a_query_does_not_depend_on_its_company(void **state)
         }
 }
 
+/* To the bit, however long their vectors are. */
+static void all_levels_give_the_same(void **state)
+{
+    (void)state;
+    const weir__attention *best = weir__kernels_attention(0), *a;
+    static float q[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE],
+        want[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE], got[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
+    static uint16_t mask[CELLS];
+    static float extras[2][WEIR__ATTENTION_ROWS];
+    int32_t cells[CELLS];
+    for (int level = 1; (a = weir__kernels_attention(level)) != NULL; level++)
+        for (int round = 0; round < 200; round++) {
+            size_t i = (size_t)round % (sizeof sizes / sizeof *sizes);
+            pool *p = pool_make(a, sizes[i].k, sizes[i].v);
+            int32_t n_heads = 1 + below(WEIR__ATTENTION_ROWS), n = 1 + below(WEIR__ATTENTION_ROWS / n_heads);
+            int32_t n_cells[WEIR__ATTENTION_ROWS], most = 1 + below(CELLS - 1);
+            float spread = round % 3 == 0 ? 60.0f : 3.0f; /* wide: weights down to the least numbers */
+            choose_cells(cells, most, round % 2 == 0);
+            for (int32_t r = 0; r < n; r++) n_cells[r] = r == n - 1 ? most : 1 + below(most);
+            for (int32_t r = 0; r < n * n_heads; r++)
+                for (int32_t d = 0; d < p->k.size; d++) q[r][d] = spread * (float)uniform();
+            for (int32_t c = 0; c < CELLS; c++)
+                mask[c] = ggml_fp32_to_fp16(below(9) == 0 ? -INFINITY : (float)uniform());
+            weir__attention_task t = task_of(p, q[0], want[0], n_heads, cells);
+            if (round % 5 == 0) t.masks[0] = mask;
+            if (a->complete) draw_extras(&t, extras);
+            best->attend(&t, n, n_cells);
+            t.out = (char *)got;
+            a->attend(&t, n, n_cells);
+            for (int32_t r = 0; r < n * n_heads; r++)
+                assert_memory_equal(got[r], want[r], (size_t)p->v.size * sizeof(float));
+            free(p);
+        }
+}
+
+/* What is no number must not look like one. */
+static void what_is_no_number_stays_none(void **state)
+{
+    (void)state;
+    const weir__attention *a;
+    static float q[2][WEIR__ATTENTION_SIZE], out[2][WEIR__ATTENTION_SIZE];
+    int32_t cells[CELLS], n_cells[] = {50, 90};
+    choose_cells(cells, 90, false);
+    for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
+        for (int round = 0; round < 20; round++) {
+            pool *p = pool_make(a, 64, 64);
+            for (int32_t d = 0; d < 64; d++) q[0][d] = q[1][d] = (float)uniform();
+            weir__attention_task t = task_of(p, q[0], out[0], 1, cells);
+            if (a->complete && round % 2 == 0) t.softcap = 5.0f;
+            q[1][below(64)] = NAN;
+            a->attend(&t, 2, n_cells);
+            for (int32_t d = 0; d < 64; d++) {
+                assert_true(isfinite(out[0][d]));
+                assert_true(isnan(out[1][d]));
+            }
+            free(p);
+        }
+}
+
 static void hidden_cells_are_left_out(void **state)
 {
     (void)state;
@@ -249,8 +308,8 @@ static void hidden_cells_are_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_is_what_it_says),
-        cmocka_unit_test(a_query_does_not_depend_on_its_company),
+        cmocka_unit_test(attention_is_what_it_says), cmocka_unit_test(a_query_does_not_depend_on_its_company),
+        cmocka_unit_test(all_levels_give_the_same),  cmocka_unit_test(what_is_no_number_stays_none),
         cmocka_unit_test(hidden_cells_are_left_out),
     };
     if (weir__kernels_attention(0) == NULL) return 77; /* none runs here */

@@ -62,7 +62,7 @@ static inline size_t weir__activations_bytes(const weir__gemm *gemm, int64_t m, 
     return (size_t)((m + rows - 1) / rows) * (size_t)(k / WEIR__UNIT) * gemm->unit_bytes;
 }
 
-extern const weir__gemm weir__gemm_avx512;
+extern const weir__gemm weir__gemm_avx512, weir__gemm_avx2;                    /* for quantized weights */
 extern const weir__gemm weir__gemm_bf16_avx512;                                /* with vdpbf16ps */
 extern const weir__gemm weir__gemm_fma_bf16_avx512, weir__gemm_fma_f16_avx512; /* in single precision */
 

@@ -188,6 +188,34 @@ static void a_row_does_not_depend_on_its_company(void **state)
         }
 }
 
+/* To the bit, however long their vectors are. */
+static void all_levels_give_the_same(void **state)
+{
+    (void)state;
+    const weir__gemm *gemm;
+    for (int format = 0; format < WEIR__PANEL_BF16; format++) /* quantized ones */
+        for (int g = 1; (gemm = gemm_of(format, g)) != NULL; g++)
+            for (int64_t m = 1; m < 36; m += 1 + m / 9) {
+                product p = product_make(gemm_of(format, 0), format, 32, 768, m);
+                size_t size = (size_t)(p.m * p.n) * sizeof(float);
+                size_t bytes = weir__activations_bytes(gemm, m, p.k);
+                for (int64_t i = 0; i < m * p.k; i++) p.x[i] *= (float)exp(20.0 * uniform());
+                pack(&p);
+                multiply(&p);
+                float *want = p.out;
+                void *rounded = p.rounded;
+                p.gemm = gemm;
+                p.out = allocate(size);
+                p.rounded = allocate(bytes);
+                multiply(&p);
+                assert_memory_equal(p.rounded, rounded, bytes);
+                assert_memory_equal(p.out, want, size);
+                free(want);
+                free(rounded);
+                product_free(&p);
+            }
+}
+
 /* As ggml's Q8_0, to the bit. */
 static void activations_are_rounded_as_ggml_rounds_them(void **state)
 {
@@ -256,11 +284,15 @@ static void ends_of_the_ranges(void **state)
     (void)state;
     for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
         for (int g = 0; gemm_of(format, g) != NULL; g++) {
-            product p = product_make(gemm_of(format, g), format, 32, 512, 5);
+            product p = product_make(gemm_of(format, g), format, 32, 512, 6);
             float largest = format == WEIR__PANEL_F16 ? 65504.0f : 60000.0f * 127.0f;
             for (int64_t i = 0; i < p.n * p.k; i++) {
                 int64_t block = i / 256 % 4;
                 float sign = uniform() < 0 ? -1.0f : 1.0f;
+                if (i / p.k % 3 == 2) { /* nearly all at the upper end */
+                    p.weights[i] = i % 16 == 0 ? -1.0f : 1.0f;
+                    continue;
+                }
                 p.weights[i] = block == 0   ? 0.0f
                                : block == 1 ? sign * 8192.0f
                                : block == 2 ? sign * 1e-7f
@@ -271,6 +303,8 @@ static void ends_of_the_ranges(void **state)
                 p.x[i] = i / p.k == 0   ? 0.0f
                          : i / p.k == 1 ? largest * sign
                          : i / p.k == 2 ? 1e-4f * sign
+                         : i / p.k == 4 ? 1.0f
+                         : i / p.k == 5 ? -1.0f
                                         : sign;
             }
             pack(&p);
@@ -319,6 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_right),
         cmocka_unit_test(a_row_does_not_depend_on_its_company),
+        cmocka_unit_test(all_levels_give_the_same),
         cmocka_unit_test(activations_are_rounded_as_ggml_rounds_them),
         cmocka_unit_test(activations_are_rounded_to_the_format_of_the_weights),
         cmocka_unit_test(ends_of_the_ranges),

@@ -6,8 +6,13 @@
 #include "backend/kernels/attention.h"
 #include "backend/kernels/gemm.h"
 
-/* The i-th that this processor can run, for weights of that format, the best first; NULL past the last. */
+/* Those of the i-th level that this processor can run, the best first: for weights of that format, NULL where ggml's
+ * own serve them; for attention. NULL past the last. */
 const weir__gemm *weir__kernels_gemm(weir__panel_format format, int i);
 const weir__attention *weir__kernels_attention(int i);
+
+/* The i of the level of that name, "avx2", "avx512" or "avx512bf16"; of the best one below it, with *runs false, where this
+ * processor cannot run it, which can be past the last. -1: no level has that name. */
+int weir__kernels_find(const char *name, bool *runs);
 
 #endif
