@@ -835,7 +835,7 @@ def test_bench_kernels():
     done = weir("bench", "kernels", "--quick", "--rows", "1", "--csv", path)
     if done.returncode == 1 and "without llama.cpp" in done.stderr:
         return
-    names = ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "q4_K", "q5_K", "q6_K", "attention"]
+    names = ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "q4_K", "q5_K", "q6_K", "bf16", "f16", "attention"]
     lines = [line.split()[0] for line in done.stdout.splitlines() if line]
     check("bench kernels: each once, and the limits", done.returncode == 0 and all(lines.count(name) == 1 for name in names) and
           "GB/s from memory" in done.stdout, done.stdout, done.stderr)
@@ -847,7 +847,7 @@ def test_bench_kernels():
           all(row["ggml"]["gmac_per_second"] > 0 for row in parsed["rows"]), parsed)
     ours = [row for row in parsed["rows"] if row["weir"] is not None]
     check("bench kernels: both sides compute the same", len(ours) == (len(parsed["rows"]) if parsed["kernels"] else 0) and
-          all(row["ratio"] > 0 and row["difference"] < 0.01 for row in ours), parsed)
+          all(row["ratio"] > 0 and row["difference"] is not None and row["difference"] < 0.01 for row in ours), parsed)
     off = json.loads(weir("bench", "kernels", "--quick", "--json", env=environment(WEIR_KERNELS="off")).stdout)
     check("bench kernels: without weir's", off["kernels"] == "" and all(row["weir"] is None for row in off["rows"]), off)
     done = weir("bench", "kernels", "--quick", "--kernel", "Q4_k", "--shape", "512x32", "--shape", "64x32", "--rows", "3")

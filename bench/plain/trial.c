@@ -1,6 +1,5 @@
 #include "trial.h"
 
-#include <float.h>
 #include <ggml-alloc.h>
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
@@ -258,23 +257,20 @@ size_t trial_data_bytes(const trial_data *data)
 
 /* ---- The operation ---- */
 
-/* Query i sees the first n_cells - m + i + 1 cells. */
+/* Query i sees the first n_cells - m + i + 1 cells, with each head. */
 static void set_mask(struct ggml_tensor *mask)
 {
     int64_t n_cells = mask->ne[0], m = mask->ne[1];
     ggml_fp16_t *to = mask->data, hidden = ggml_fp32_to_fp16(-INFINITY), seen = ggml_fp32_to_fp16(0.0f);
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t c = 0; c < n_cells; c++) to[i * n_cells + c] = c <= n_cells - m + i ? seen : hidden;
+    for (int64_t i = 0; i < m * mask->ne[2]; i++)
+        for (int64_t c = 0; c < n_cells; c++) to[i * n_cells + c] = c <= n_cells - m + i % m ? seen : hidden;
 }
 
-/* ggml's side has a bias so small that its slopes are 1 and nothing is added; weir's kernels leave any bias to
- * ggml. */
 static struct ggml_tensor *new_attention(trial *t, struct ggml_tensor *q, struct ggml_tensor *mask,
                                          const struct matrix *cells)
 {
     float scale = 1.0f / sqrtf((float)t->data->shape.head_size);
-    return ggml_flash_attn_ext(t->tensors, q, cells->weights, cells->values, mask, scale,
-                               t->data->side == TRIAL_WEIR ? 0.0f : FLT_MIN, 0.0f);
+    return ggml_flash_attn_ext(t->tensors, q, cells->weights, cells->values, mask, scale, 0.0f, 0.0f);
 }
 
 static double macs_of(const trial_shape *shape, int32_t m)
@@ -311,7 +307,9 @@ trial *trial_create(trial_data *data, int32_t m)
     } else {
         input = ggml_new_tensor_3d(t->tensors, GGML_TYPE_F32, shape->head_size, shape->n_heads, m);
         x = ggml_permute(t->tensors, input, 0, 2, 1, 3);
-        mask = ggml_new_tensor_2d(t->tensors, GGML_TYPE_F16, shape->n_cells, m);
+        /* A mask for each head is what weir's kernels leave to ggml. */
+        mask = ggml_new_tensor_3d(t->tensors, GGML_TYPE_F16, shape->n_cells, m,
+                                  data->side == TRIAL_WEIR ? 1 : shape->n_heads);
     }
     for (size_t i = 0; i < n + 1; i++) {
         const struct matrix *matrix = &data->matrices[i % (size_t)data->n];
