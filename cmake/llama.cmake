@@ -47,9 +47,10 @@ endif()
 set(WEIR_HOOK_FITS TRUE)
 if(NOT WEIR_LLAMA_PINNED)
     set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+    file(GLOB hook_sources ${CMAKE_CURRENT_SOURCE_DIR}/src/backend/ggml_*.cpp)
     unset(hook_fits CACHE)
     try_compile(hook_fits ${CMAKE_CURRENT_BINARY_DIR}/hook_fits
-        SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/src/backend/ggml_hook.cpp
+        SOURCES ${hook_sources}
         CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${CMAKE_CURRENT_SOURCE_DIR}/src;${CMAKE_CURRENT_SOURCE_DIR}/include;${WEIR_LLAMA_INCLUDE_DIRS}"
         CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
     unset(CMAKE_TRY_COMPILE_TARGET_TYPE)

@@ -202,7 +202,7 @@ typedef struct weir_model_info {
     bool has_decoder;
     bool is_recurrent; /* its memory cannot be cut at any position */
     bool is_hybrid;
-    const char *kernels;      /* weir's own on the CPU, e.g. "avx512-vnni"; "" = the backend's alone */
+    const char *kernels;      /* weir's own on the CPU, e.g. "avx512bf16"; "" = the backend's alone */
     uint64_t n_bytes_kernels; /* of the tensors that they multiply; the backend multiplies the others */
     uint64_t n_bytes_mapped;  /* of those, what came from a file of weir_model_optimize's */
 } weir_model_info;

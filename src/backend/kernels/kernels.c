@@ -57,6 +57,12 @@ static const level *find(int i)
     return l;
 }
 
+const char *weir__kernels_name(int i)
+{
+    const char *name = find(i)->name;
+    return name != NULL ? name : "";
+}
+
 const weir__gemm *weir__kernels_gemm(weir__panel_format format, int i)
 {
     const level *l = find(i);

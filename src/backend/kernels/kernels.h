@@ -11,6 +11,9 @@
 const weir__gemm *weir__kernels_gemm(weir__panel_format format, int i);
 const weir__attention *weir__kernels_attention(int i);
 
+/* The name of that level, "" past the last. */
+const char *weir__kernels_name(int i);
+
 /* The i of the level of that name, "avx2", "avx512" or "avx512bf16"; of the best one below it, with *runs false, where this
  * processor cannot run it, which can be past the last. -1: no level has that name. */
 int weir__kernels_find(const char *name, bool *runs);

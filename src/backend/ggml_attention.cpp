@@ -1,0 +1,279 @@
+/* ggml_attention.cpp: attention, as ggml's operation.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backend/ggml_hook.h"
+#include "backend/ggml_parts.h"
+
+#include <ggml-backend.h>
+
+/* Not public: where a sequence's tokens lie. */
+#include <../src/llama-context.h>
+#include <../src/llama-kv-cache-iswa.h>
+#include <../src/llama-kv-cache.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+namespace weir
+{
+
+namespace
+{
+
+/* ---- Where tokens lie ---- */
+
+/* The cells of a memory by the tensor that holds a layer's keys. In a pool that several sequences share, a token
+ * can lie in a cell before that of the token before it; sums must run in the order of the tokens all the same. */
+std::shared_mutex memories_lock;
+std::unordered_map<const ggml_tensor *, const llama_kv_cells *> memories; /* under memories_lock */
+
+const llama_kv_cells *cells_of(const ggml_tensor *k)
+{
+    const ggml_tensor *storage = k->view_src != nullptr ? k->view_src : k;
+    std::shared_lock<std::shared_mutex> lock(memories_lock);
+    auto found = memories.find(storage);
+    return found != memories.end() ? found->second : nullptr;
+}
+
+/* Puts a list of n cells, which has room for twice as many, into the order of their tokens. Where positions have
+ * gaps or repeat themselves, it stays as it is. */
+void put_in_order(const llama_kv_cells &memory, int32_t *cells, int32_t n)
+{
+    llama_pos least = INT32_MAX, most = -1, before = -1;
+    bool ascending = true;
+    for (int32_t i = 0; i < n; i++) {
+        llama_pos pos = memory.pos_get(static_cast<uint32_t>(cells[i]));
+        ascending = ascending && pos > before;
+        before = pos;
+        least = std::min(least, pos);
+        most = std::max(most, pos);
+    }
+    if (ascending || most - least + 1 != n) return;
+    int32_t *unordered = cells + n;
+    std::copy(cells, cells + n, unordered);
+    std::fill(cells, cells + n, -1);
+    for (int32_t i = 0; i < n; i++)
+        cells[memory.pos_get(static_cast<uint32_t>(unordered[i])) - least] = unordered[i];
+    if (std::find(cells, cells + n, -1) != cells + n) std::copy(unordered, unordered + n, cells);
+}
+
+void enter(const llama_kv_cache *cache, bool here)
+{
+    if (cache == nullptr || attention == nullptr) return;
+    std::unique_lock<std::shared_mutex> lock(memories_lock);
+    for (uint32_t layer : cache->get_layer_ids()) {
+        const ggml_tensor *keys = cache->get_k_storage(static_cast<int32_t>(layer));
+        if (here && cache->get_n_stream() == 1) /* a pool */
+            memories[keys] = &cache->get_cells(0);
+        else
+            memories.erase(keys);
+    }
+}
+
+void enter_all(llama_context *context, bool here)
+{
+    llama_memory_i *memory = context->get_memory();
+    auto *windowed = dynamic_cast<llama_kv_cache_iswa *>(memory);
+    enter(dynamic_cast<llama_kv_cache *>(memory), here);
+    if (windowed == nullptr) return;
+    enter(windowed->get_base(), here);
+    enter(windowed->get_swa(), here);
+}
+
+/* ---- Attention ---- */
+
+/* The operation's parameters, in the order in which ggml keeps them. */
+struct attention_params {
+    float scale, max_bias, softcap;
+};
+
+/* False: ggml's own. */
+bool format_of(const ggml_tensor *k_or_v, weir__attention_format *format)
+{
+    switch (k_or_v->type) {
+    case GGML_TYPE_F16: *format = WEIR__ATTENTION_F16; break;
+    case GGML_TYPE_Q8_0: *format = WEIR__ATTENTION_Q8_0; break;
+    default: return false;
+    }
+    return k_or_v->ne[0] % 16 == 0 && k_or_v->ne[0] <= WEIR__ATTENTION_SIZE &&
+           k_or_v->nb[0] == ggml_type_size(k_or_v->type);
+}
+
+/* ALiBi's slope of a head (Press et al., arXiv 2108.12409): numbers of heads that are no power of two take every
+ * other one of the next such number's. */
+float slope_of(int64_t head, int64_t n_heads, float max_bias)
+{
+    int64_t n = 1;
+    while (2 * n <= n_heads) n *= 2;
+    float exponent = head < n ? static_cast<float>(head + 1) : static_cast<float>(head - n) + 0.5f;
+    return std::exp2(-max_bias * exponent / static_cast<float>(n));
+}
+
+/* How many of the heads that share keys one call takes: all, or an even part of them. */
+int64_t heads_at_once(int64_t n_shared)
+{
+    int64_t n = std::min<int64_t>(n_shared, WEIR__ATTENTION_ROWS);
+    while (n_shared % n != 0) n--;
+    return n;
+}
+
+/* Room for a list of cells, and for as many beside it. */
+size_t list_length(const ggml_tensor *op)
+{
+    return 2 * static_cast<size_t>(op->src[1]->ne[1]) + 31;
+}
+
+/* Room for the lists of cells of one call's queries. */
+size_t lists_bytes(const ggml_tensor *op)
+{
+    return WEIR__ATTENTION_ROWS * list_length(op) * sizeof(int32_t);
+}
+
+struct attention_op : ggml::cpu::tensor_traits {
+    static bool takes(const ggml_tensor *op)
+    {
+        const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3];
+        weir__attention_format k_format, v_format;
+        if (op->op != GGML_OP_FLASH_ATTN_EXT || !format_of(k, &k_format) || !format_of(v, &v_format))
+            return false;
+        attention_params params;
+        std::memcpy(&params, op->op_params, sizeof params);
+        bool plain = k_format == WEIR__ATTENTION_F16 && v_format == WEIR__ATTENTION_F16 &&
+                     params.max_bias == 0.0f && params.softcap == 0.0f && op->src[4] == nullptr;
+        return (plain || attention->complete) && mask != nullptr && q->type == GGML_TYPE_F32 &&
+               mask->type == GGML_TYPE_F16 && q->ne[2] % k->ne[2] == 0 && k->ne[2] == v->ne[2] &&
+               k->ne[3] == q->ne[3] && v->ne[3] == q->ne[3] && mask->ne[2] == 1 &&
+               q->ne[3] % mask->ne[3] == 0 && q->nb[0] == sizeof(float) &&
+               mask->nb[0] == sizeof(ggml_fp16_t) &&
+               (op->src[4] == nullptr || op->src[4]->type == GGML_TYPE_F32);
+    }
+
+    bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
+    {
+        if (!takes(op)) return false;
+        size = static_cast<size_t>(n_threads) * lists_bytes(op);
+        return true;
+    }
+
+    bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
+    {
+        if (!takes(op)) return false;
+        const ggml_tensor *q = op->src[0], *k = op->src[1];
+        int64_t n_shared = q->ne[2] / k->ne[2], n_heads = heads_at_once(n_shared);
+        int64_t most = WEIR__ATTENTION_ROWS / n_heads, n_groups = (q->ne[1] + most - 1) / most;
+        const llama_kv_cells *memory = k->ne[3] == 1 ? cells_of(k) : nullptr;
+        queries some = {};
+        some.lists = reinterpret_cast<int32_t *>(static_cast<char *>(params->wdata) +
+                                                 static_cast<size_t>(params->ith) * lists_bytes(op));
+        /* Heads follow each other for the same queries, which are then looked at once by each thread. */
+        for (int64_t i = params->ith; i < n_groups * q->ne[3] * k->ne[2]; i += params->nth) {
+            int64_t head = i % k->ne[2], stream = i / k->ne[2] % q->ne[3],
+                    first = i / k->ne[2] / q->ne[3] * most;
+            if (some.n == 0 || some.stream != stream || some.first != first)
+                look_at(op, memory, stream, first, std::min(most, q->ne[1] - first), some);
+            for (int64_t part = 0; part < n_shared; part += n_heads)
+                attend(op, some, head, head * n_shared + part, n_heads);
+        }
+        return true;
+    }
+
+    /* Queries [first, first + n) of a stream, and what each sees. */
+    struct queries {
+        int64_t stream, first;
+        int32_t n;
+        int32_t *lists; /* the cells of query i from i × list_length() on */
+        int32_t n_cells[WEIR__ATTENTION_ROWS];
+        const uint16_t *masks[WEIR__ATTENTION_ROWS]; /* nullptr: zeroes */
+        bool joins[WEIR__ATTENTION_ROWS];            /* it sees what the one before it sees, and more */
+    };
+
+    static void look_at(const ggml_tensor *op, const llama_kv_cells *memory, int64_t stream, int64_t first,
+                        int64_t n, queries &some)
+    {
+        const ggml_tensor *k = op->src[1], *mask = op->src[3];
+        some.stream = stream;
+        some.first = first;
+        some.n = static_cast<int32_t>(n);
+        for (int32_t i = 0; i < some.n; i++) {
+            int32_t *cells = some.lists + static_cast<size_t>(i) * list_length(op);
+            auto *row = reinterpret_cast<const uint16_t *>(static_cast<const char *>(mask->data) +
+                                                           (first + i) * mask->nb[1] +
+                                                           stream % mask->ne[3] * mask->nb[3]);
+            bool plain;
+            some.n_cells[i] = attention->visible(row, static_cast<int32_t>(k->ne[1]), cells, &plain);
+            if (memory != nullptr) put_in_order(*memory, cells, some.n_cells[i]);
+            some.masks[i] = plain ? nullptr : row;
+            some.joins[i] =
+                i > 0 && some.n_cells[i] >= some.n_cells[i - 1] &&
+                std::equal(cells - list_length(op), cells - list_length(op) + some.n_cells[i - 1], cells);
+        }
+    }
+
+    /* For n_heads heads of queries that share a head of keys: those that join each other together, as those of one
+     * sequence do. */
+    static void attend(ggml_tensor *op, const queries &some, int64_t k_head, int64_t q_head, int64_t n_heads)
+    {
+        const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2];
+        weir__attention_task task = {};
+        task.q_query = q->nb[1];
+        task.q_head = q->nb[2];
+        task.out_query = op->nb[2];
+        task.out_head = op->nb[1];
+        task.k = static_cast<const char *>(k->data) + k_head * k->nb[2] + some.stream * k->nb[3];
+        task.v = static_cast<const char *>(v->data) + k_head * v->nb[2] + some.stream * v->nb[3];
+        task.k_cell = k->nb[1];
+        task.v_cell = v->nb[1];
+        task.size_k = static_cast<int32_t>(k->ne[0]);
+        task.size_v = static_cast<int32_t>(v->ne[0]);
+        task.n_heads = static_cast<int32_t>(n_heads);
+        format_of(k, &task.k_format);
+        format_of(v, &task.v_format);
+        attention_params params;
+        std::memcpy(&params, op->op_params, sizeof params);
+        task.scale = params.scale;
+        task.softcap = params.softcap;
+        float slopes[WEIR__ATTENTION_ROWS];
+        for (int64_t i = 0; i < n_heads && params.max_bias > 0.0f; i++)
+            slopes[i] = slope_of(q_head + i, q->ne[2], params.max_bias);
+        if (params.max_bias > 0.0f) task.slopes = slopes;
+        if (op->src[4] != nullptr) task.sinks = static_cast<const float *>(op->src[4]->data) + q_head;
+        for (int32_t begin = 0, end; begin < some.n; begin = end) {
+            end = begin + 1;
+            while (end < some.n && some.joins[end]) end++;
+            task.q = static_cast<const char *>(q->data) + (some.first + begin) * q->nb[1] +
+                     q_head * q->nb[2] + some.stream * q->nb[3];
+            task.out = static_cast<char *>(op->data) + (some.first + begin) * op->nb[2] + q_head * op->nb[1] +
+                       some.stream * op->nb[3];
+            task.cells = some.lists + static_cast<size_t>(end - 1) * list_length(op);
+            std::copy(some.masks + begin, some.masks + end, task.masks);
+            attention->attend(&task, end - begin, some.n_cells + begin);
+        }
+    }
+};
+
+attention_op the_attention;
+
+} // namespace
+
+ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op)
+{
+    return op->op == GGML_OP_FLASH_ATTN_EXT && attention != nullptr ? &the_attention : nullptr;
+}
+
+} // namespace weir
+
+void weir__hook_attach(llama_context *context)
+{
+    try {
+        weir::enter_all(context, true);
+    } catch (...) { /* no memory: sums run in the order of the cells */
+    }
+}
+
+void weir__hook_detach(llama_context *context)
+{
+    weir::enter_all(context, false);
+}

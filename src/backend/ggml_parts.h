@@ -1,0 +1,50 @@
+/* ggml_parts.h: what the parts of ggml_hook.cpp know of each other.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_BACKEND_GGML_PARTS_H
+#define WEIR_BACKEND_GGML_PARTS_H
+
+#include <ggml-backend-impl.h>
+#include <ggml-cpu-impl.h>
+#include <ggml.h>
+#include <traits.h>
+
+extern "C" {
+#include "backend/kernels/kernels.h"
+}
+
+namespace weir
+{
+
+/* Constant once installed; nullptr: ggml's own. */
+extern const weir__gemm *gemms[WEIR__PANEL_N_FORMATS];
+extern const weir__attention *attention;
+
+/* ---- ggml_weights.cpp ---- */
+
+/* Of a matrix, or of one for each expert behind one another. False: ggml's own. */
+bool format_of(const ggml_tensor *weights, weir__panel_format *format);
+
+/* Weights in weir's own buffers, as panels. */
+bool is_ours(const ggml_tensor *tensor);
+bool is_on_host(const ggml_tensor *tensor);
+
+ggml_backend_buffer_type_t buffer_type();
+
+/* Asked for by buffer_type(); in ggml_hook.cpp. */
+ggml::cpu::extra_buffer_type *operations();
+
+/* Once: lets a load that a packed file spares its reading not read ahead. */
+void spare_reading();
+
+/* ---- ggml_product.cpp, ggml_attention.cpp ---- */
+
+/* Whether weights in weir's buffers can take part in an operation. */
+bool multiplies(const ggml_tensor *op);
+
+/* What computes an operation; nullptr: ggml's own. */
+ggml::cpu::tensor_traits *product_of(const ggml_tensor *op);
+ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op);
+
+} // namespace weir
+
+#endif

@@ -1,0 +1,280 @@
+/* ggml_weights.cpp: buffers that keep weights as panels.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "backend/ggml_hook.h"
+#include "backend/ggml_parts.h"
+
+#include <ggml-backend.h>
+#include <ggml-cpu.h>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+extern "C" {
+#include "backend/packed_file.h"
+#include "base/cpu.h"
+#include "base/crew.h"
+}
+
+namespace weir
+{
+
+bool format_of(const ggml_tensor *weights, weir__panel_format *format)
+{
+    switch (weights->type) {
+    case GGML_TYPE_Q8_0: *format = WEIR__PANEL_Q8_0; break;
+    case GGML_TYPE_Q4_0: *format = WEIR__PANEL_Q4_0; break;
+    case GGML_TYPE_Q4_1: *format = WEIR__PANEL_Q4_1; break;
+    case GGML_TYPE_Q5_0: *format = WEIR__PANEL_Q5_0; break;
+    case GGML_TYPE_Q5_1: *format = WEIR__PANEL_Q5_1; break;
+    case GGML_TYPE_IQ4_NL: *format = WEIR__PANEL_IQ4_NL; break;
+    case GGML_TYPE_MXFP4: *format = WEIR__PANEL_MXFP4; break;
+    case GGML_TYPE_Q4_K: *format = WEIR__PANEL_Q4_K; break;
+    case GGML_TYPE_Q5_K: *format = WEIR__PANEL_Q5_K; break;
+    case GGML_TYPE_Q6_K: *format = WEIR__PANEL_Q6_K; break;
+    case GGML_TYPE_BF16: *format = WEIR__PANEL_BF16; break;
+    case GGML_TYPE_F16: *format = WEIR__PANEL_F16; break;
+    default: return false;
+    }
+    return gemms[*format] != nullptr && weights->ne[3] == 1 && weights->ne[0] % WEIR__UNIT == 0 &&
+           weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
+}
+
+bool is_ours(const ggml_tensor *tensor)
+{
+    return tensor->buffer != nullptr && tensor->buffer->buft == buffer_type();
+}
+
+bool is_on_host(const ggml_tensor *tensor)
+{
+    return tensor->buffer == nullptr || ggml_backend_buft_is_host(tensor->buffer->buft);
+}
+
+namespace
+{
+
+/* ---- Packing ---- */
+
+/* Panels that are packed at once: long enough for a thread to be worth waking. */
+constexpr int64_t pack_panels = 8;
+
+/* Threads that pack; with this many, memory is the limit. */
+constexpr int32_t most_packers = 16;
+
+/* A matrix that is packed, in parts that may run at the same time. */
+struct packing {
+    weir__panel_format format;
+    int64_t columns, n_panels;
+    const void *rows;
+    void *panels;
+};
+
+void pack(void *user, int32_t i)
+{
+    auto *p = static_cast<packing *>(user);
+    weir__panel_pack(p->format, p->columns, p->rows, p->panels, i * pack_panels,
+                     std::min<int64_t>((i + 1) * pack_panels, p->n_panels));
+}
+
+/* The load on this thread. */
+struct loading {
+    bool mapped;
+    weir__packed_file *from; /* nullptr: none, or it does not hold what is loaded */
+    weir__packed_writer *to; /* nullptr: none */
+    bool unread;             /* the model was not read ahead, because there was a packed file */
+    uint64_t n_packed, n_from_file;
+    weir__crew *crew; /* nullptr: outside a load, the thread packs alone */
+};
+thread_local loading load;
+
+/* For the whole pages of a file's mapping. */
+void advise(const void *data, size_t size, int advice)
+{
+    uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)), begin = reinterpret_cast<uintptr_t>(data);
+    uintptr_t first = (begin + page - 1) / page * page, end = (begin + size) / page * page;
+    if (end > first) madvise(reinterpret_cast<void *>(first), end - first, advice);
+}
+
+void set_tensor(ggml_backend_buffer_t, ggml_tensor *tensor, const void *data, size_t offset, size_t size)
+{
+    weir__panel_format format;
+    GGML_ASSERT(offset == 0 && size == ggml_nbytes(tensor) && format_of(tensor, &format));
+    packing all = {format, tensor->ne[0], ggml_nrows(tensor) / WEIR__PANEL_ROWS, data, tensor->data};
+    auto n_parts = static_cast<int32_t>((all.n_panels + pack_panels - 1) / pack_panels);
+    if (load.unread) advise(data, size, MADV_WILLNEED);
+    if (load.crew != nullptr)
+        weir__crew_run(load.crew, pack, &all, n_parts);
+    else
+        for (int32_t i = 0; i < n_parts; i++) pack(&all, i);
+    load.n_packed += size;
+    if (load.mapped) advise(data, size, MADV_DONTNEED); /* the pages can be read again */
+}
+
+size_t alignment(ggml_backend_buffer_type_t)
+{
+    return 64;
+}
+
+size_t allocated(ggml_backend_buffer_type_t, const ggml_tensor *tensor)
+{
+    weir__panel_format format;
+    if (!format_of(tensor, &format)) return ggml_nbytes(tensor);
+    return weir__panel_bytes(format, ggml_nrows(tensor), tensor->ne[0]);
+}
+
+/* As a packed file's table has it. */
+weir__packed_tensor entry_of(ggml_backend_buffer_t buffer, const ggml_tensor *tensor)
+{
+    weir__packed_tensor entry = {};
+    std::memcpy(entry.name, tensor->name, strnlen(tensor->name, sizeof entry.name));
+    std::copy(tensor->ne, tensor->ne + 4, entry.shape);
+    entry.type = static_cast<uint64_t>(tensor->type);
+    entry.at = static_cast<uint64_t>(static_cast<char *>(tensor->data) -
+                                     static_cast<char *>(ggml_backend_buffer_get_base(buffer)));
+    entry.size = allocated(buffer->buft, tensor);
+    return entry;
+}
+
+ggml_status init_tensor(ggml_backend_buffer_t buffer, ggml_tensor *tensor)
+{
+    if (load.to == nullptr) return GGML_STATUS_SUCCESS;
+    weir__packed_tensor entry = entry_of(buffer, tensor);
+    return weir__packed_writer_tensor(load.to, &entry, tensor->data) ? GGML_STATUS_SUCCESS
+                                                                     : GGML_STATUS_ALLOC_FAILED;
+}
+
+/* ---- Buffers that are mapped from a packed file ---- */
+
+void skip_tensor(ggml_backend_buffer_t, ggml_tensor *, const void *, size_t, size_t size)
+{
+    load.n_packed += size;
+    load.n_from_file += size;
+}
+
+/* Everything that follows is packed. */
+void give_up_file(void)
+{
+    load.unread = true;
+    load.from = nullptr;
+}
+
+/* All tensors of a buffer pass here before the first of them is set. Where one is not what the file holds, memory
+ * takes the file's place, and all are packed. */
+ggml_status init_mapped(ggml_backend_buffer_t buffer, ggml_tensor *tensor)
+{
+    weir__packed_tensor entry = entry_of(buffer, tensor);
+    if (load.from != nullptr && weir__packed_file_is_next(load.from, &entry)) return GGML_STATUS_SUCCESS;
+    give_up_file();
+    if (mmap(ggml_backend_buffer_get_base(buffer), buffer->size, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        return GGML_STATUS_ALLOC_FAILED;
+    buffer->iface.init_tensor = init_tensor;
+    buffer->iface.set_tensor = set_tensor;
+    return GGML_STATUS_SUCCESS;
+}
+
+void unmap(ggml_backend_buffer_t buffer)
+{
+    munmap(ggml_backend_buffer_get_base(buffer), buffer->size);
+}
+
+/* nullptr: not from a file. */
+ggml_backend_buffer_t allocate_mapped(size_t size)
+{
+    if (load.from == nullptr) return nullptr;
+    void *at = weir__packed_file_map(load.from, size);
+    if (at == nullptr) {
+        give_up_file();
+        return nullptr;
+    }
+    ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(at, size);
+    buffer->iface.free_buffer = unmap;
+    buffer->iface.init_tensor = init_mapped;
+    buffer->iface.set_tensor = skip_tensor;
+    return buffer;
+}
+
+const char *name(ggml_backend_buffer_type_t)
+{
+    return "CPU_WEIR";
+}
+
+ggml_backend_buffer_t allocate(ggml_backend_buffer_type_t type, size_t size)
+{
+    ggml_backend_buffer_t buffer = allocate_mapped(size);
+    if (buffer == nullptr) {
+        buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size);
+        if (buffer == nullptr) return nullptr;
+        buffer->iface.init_tensor = init_tensor;
+        buffer->iface.set_tensor = set_tensor;
+        if (load.to != nullptr) weir__packed_writer_buffer(load.to, size);
+    }
+    buffer->buft = type;
+    buffer->iface.get_tensor = nullptr;
+    buffer->iface.cpy_tensor = nullptr;
+    return buffer;
+}
+
+} // namespace
+
+ggml_backend_buffer_type_t buffer_type()
+{
+    static ggml_backend_buffer_type type = {
+        {name, allocate, alignment, nullptr, allocated, nullptr},
+        ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0),
+        operations(),
+    };
+    return &type;
+}
+
+/* ---- Reading ahead ---- */
+
+namespace
+{
+
+/* llama.cpp has the whole model read when it maps it, unless the machine has several memories. With most weights in
+ * a packed file that would be for nothing, so during such a load the answer to whether it has is yes. */
+decltype(ggml_backend_reg_i::get_proc_address) ask_cpu;
+
+bool reads_no_ahead(void)
+{
+    return load.from != nullptr || ggml_is_numa();
+}
+
+void *ask(ggml_backend_reg_t reg, const char *name)
+{
+    if (std::strcmp(name, "ggml_backend_cpu_is_numa") == 0) return reinterpret_cast<void *>(reads_no_ahead);
+    return ask_cpu(reg, name);
+}
+
+} // namespace
+
+void spare_reading()
+{
+    ggml_backend_reg_t cpu = ggml_backend_cpu_reg();
+    ask_cpu = cpu->iface.get_proc_address;
+    cpu->iface.get_proc_address = ask;
+}
+
+} // namespace weir
+
+/* ---- A load ---- */
+
+bool weir__hook_begin(bool mapped, weir__packed_file *from, weir__packed_writer *to)
+{
+    weir::load = {mapped, from, to, false, 0, 0, nullptr};
+    if (weir::gemms[0] == nullptr) return true;
+    weir::load.crew = weir__crew_create(std::min(weir__cpu_count(), weir::most_packers) - 1);
+    return weir::load.crew != nullptr;
+}
+
+uint64_t weir__hook_end(uint64_t *n_from_file)
+{
+    weir__crew_destroy(weir::load.crew);
+    *n_from_file = weir::load.n_from_file;
+    uint64_t n_packed = weir::load.n_packed;
+    weir::load = {};
+    return n_packed;
+}
