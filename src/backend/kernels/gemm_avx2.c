@@ -1,4 +1,4 @@
-/* gemm_avx2.c: for processors with AVX2, FMA and F16C (x86-64-v3).
+/* gemm_avx2.c: quantized weights on processors with AVX2, FMA and F16C (x86-64-v3).
  * SPDX-License-Identifier: Apache-2.0
  *
  * vpmaddubsw multiplies unsigned bytes with signed ones and adds two neighbours in sixteen bits, which end at
