@@ -139,15 +139,10 @@ struct attention_op : ggml::cpu::tensor_traits {
         weir__attention_format k_format, v_format;
         if (op->op != GGML_OP_FLASH_ATTN_EXT || !format_of(k, &k_format) || !format_of(v, &v_format))
             return false;
-        attention_params params;
-        std::memcpy(&params, op->op_params, sizeof params);
-        bool plain = k_format == WEIR__ATTENTION_F16 && v_format == WEIR__ATTENTION_F16 &&
-                     params.max_bias == 0.0f && params.softcap == 0.0f && op->src[4] == nullptr;
-        return (plain || attention->complete) && mask != nullptr && q->type == GGML_TYPE_F32 &&
-               mask->type == GGML_TYPE_F16 && q->ne[2] % k->ne[2] == 0 && k->ne[2] == v->ne[2] &&
-               k->ne[3] == q->ne[3] && v->ne[3] == q->ne[3] && mask->ne[2] == 1 &&
-               q->ne[3] % mask->ne[3] == 0 && q->nb[0] == sizeof(float) &&
-               mask->nb[0] == sizeof(ggml_fp16_t) &&
+        return mask != nullptr && q->type == GGML_TYPE_F32 && mask->type == GGML_TYPE_F16 &&
+               q->ne[2] % k->ne[2] == 0 && k->ne[2] == v->ne[2] && k->ne[3] == q->ne[3] &&
+               v->ne[3] == q->ne[3] && mask->ne[2] == 1 && q->ne[3] % mask->ne[3] == 0 &&
+               q->nb[0] == sizeof(float) && mask->nb[0] == sizeof(ggml_fp16_t) &&
                (op->src[4] == nullptr || op->src[4]->type == GGML_TYPE_F32);
     }
 

@@ -41,7 +41,6 @@ typedef struct weir__attention_task {
 
 typedef struct weir__attention {
     const char *name;
-    bool complete; /* false: half precision only, without softcap, slopes and sinks */
 
     /* Writes the numbers of the cells whose mask, [n] numbers in half precision, is not minus infinity; returns
      * how many. cells has room for n + 31. *plain: all those masks are zero. */

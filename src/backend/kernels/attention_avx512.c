@@ -319,4 +319,4 @@ static void attend(const weir__attention_task *t, int32_t n, const int32_t *n_ce
     }
 }
 
-const weir__attention weir__attention_avx512 = {"avx512", true, visible, attend};
+const weir__attention weir__attention_avx512 = {"avx512", visible, attend};

@@ -55,12 +55,12 @@ static void fill(side *s, int32_t size, bool quantized)
 }
 
 /* Some are quantized where they can be. */
-static pool *pool_make(const weir__attention *a, int32_t size_k, int32_t size_v)
+static pool *pool_make(int32_t size_k, int32_t size_v)
 {
     pool *p = calloc(1, sizeof *p);
     assert_non_null(p);
-    fill(&p->k, size_k, a->complete && size_k % 32 == 0 && below(2) == 0);
-    fill(&p->v, size_v, a->complete && size_v % 32 == 0 && below(2) == 0);
+    fill(&p->k, size_k, size_k % 32 == 0 && below(2) == 0);
+    fill(&p->v, size_v, size_v % 32 == 0 && below(2) == 0);
     return p;
 }
 
@@ -152,7 +152,7 @@ static void attention_is_what_it_says(void **state)
             pool *p = NULL;
             for (int round = 0; round < 60; round++) {
                 static const int32_t heads[] = {1, 2, 3, 4, 5, 8, 12};
-                if (round % 15 == 0) free(p), p = pool_make(a, sizes[i].k, sizes[i].v);
+                if (round % 15 == 0) free(p), p = pool_make(sizes[i].k, sizes[i].v);
                 int32_t n_heads = heads[round % 7], n = 1 + below(WEIR__ATTENTION_ROWS / n_heads);
                 int32_t n_cells[WEIR__ATTENTION_ROWS], most = 1 + below(round % 3 == 0 ? 70 : CELLS - 1);
                 choose_cells(cells, most, round % 2 == 0);
@@ -162,7 +162,7 @@ static void attention_is_what_it_says(void **state)
                 for (int32_t c = 0; c < CELLS; c++) mask[c] = ggml_fp32_to_fp16((float)uniform());
                 weir__attention_task t = task_of(p, q[0], out[0], n_heads, cells);
                 if (round % 5 == 0) t.masks[0] = mask;
-                if (a->complete) draw_extras(&t, extras);
+                draw_extras(&t, extras);
                 a->attend(&t, n, n_cells);
                 for (int32_t r = 0; r < n * n_heads; r++) {
                     double off = difference(p, &t, r % n_heads, q[r], out[r], n_cells[r / n_heads],
@@ -193,7 +193,7 @@ static void a_query_does_not_depend_on_its_company(void **state)
             int32_t size = sizes[(size_t)round % 6].k, n_heads = 1 + below(4),
                     n = WEIR__ATTENTION_ROWS / n_heads;
             int32_t n_cells[WEIR__ATTENTION_ROWS], most = n + below(400);
-            pool *p = pool_make(a, size, size), *other = malloc(sizeof *other);
+            pool *p = pool_make(size, size), *other = malloc(sizeof *other);
             assert_non_null(other);
             memcpy(other, p, sizeof *other);
             choose_cells(cells, most, true);
@@ -206,7 +206,7 @@ static void a_query_does_not_depend_on_its_company(void **state)
             for (int32_t r = 0; r < n * n_heads; r++)
                 for (int32_t d = 0; d < size; d++) q[r][d] = (float)(3.0 * uniform());
             weir__attention_task t = task_of(p, q[0], together[0], n_heads, cells);
-            if (a->complete) draw_extras(&t, extras);
+            draw_extras(&t, extras);
             a->attend(&t, n, n_cells);
             for (int32_t i = 0; i < n; i++) {
                 weir__attention_task one = task_of(other, q[i * n_heads], alone[i * n_heads], n_heads, moved);
@@ -236,7 +236,7 @@ static void all_levels_give_the_same(void **state)
     for (int level = 1; (a = weir__kernels_attention(level)) != NULL; level++)
         for (int round = 0; round < 200; round++) {
             size_t i = (size_t)round % (sizeof sizes / sizeof *sizes);
-            pool *p = pool_make(a, sizes[i].k, sizes[i].v);
+            pool *p = pool_make(sizes[i].k, sizes[i].v);
             int32_t n_heads = 1 + below(WEIR__ATTENTION_ROWS), n = 1 + below(WEIR__ATTENTION_ROWS / n_heads);
             int32_t n_cells[WEIR__ATTENTION_ROWS], most = 1 + below(CELLS - 1);
             float spread = round % 3 == 0 ? 60.0f : 3.0f; /* wide: weights down to the least numbers */
@@ -248,7 +248,7 @@ static void all_levels_give_the_same(void **state)
                 mask[c] = ggml_fp32_to_fp16(below(9) == 0 ? -INFINITY : (float)uniform());
             weir__attention_task t = task_of(p, q[0], want[0], n_heads, cells);
             if (round % 5 == 0) t.masks[0] = mask;
-            if (a->complete) draw_extras(&t, extras);
+            draw_extras(&t, extras);
             best->attend(&t, n, n_cells);
             t.out = (char *)got;
             a->attend(&t, n, n_cells);
@@ -268,10 +268,10 @@ static void what_is_no_number_stays_none(void **state)
     choose_cells(cells, 90, false);
     for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
         for (int round = 0; round < 20; round++) {
-            pool *p = pool_make(a, 64, 64);
+            pool *p = pool_make(64, 64);
             for (int32_t d = 0; d < 64; d++) q[0][d] = q[1][d] = (float)uniform();
             weir__attention_task t = task_of(p, q[0], out[0], 1, cells);
-            if (a->complete && round % 2 == 0) t.softcap = 5.0f;
+            if (round % 2 == 0) t.softcap = 5.0f;
             q[1][below(64)] = NAN;
             a->attend(&t, 2, n_cells);
             for (int32_t d = 0; d < 64; d++) {
