@@ -38,12 +38,13 @@ __attribute__((target("avx512f,avx512vnni"))) static void steps_avx512_vnni(void
     __m512i sums[SUMS], a = _mm512_set1_epi8(1), b = a;
 #pragma GCC unroll 10
     for (int i = 0; i < SUMS; i++) sums[i] = _mm512_set1_epi32(i);
-    for (int step = 0; step < STEPS; step++)
+    for (int step = 0; step < STEPS; step++) {
 #pragma GCC unroll 10
         for (int i = 0; i < SUMS; i++) {
             sums[i] = _mm512_dpbusd_epi32(sums[i], a, b);
             __asm__("" : "+v"(sums[i])); /* as if it were another value: no two sums are found to be one */
         }
+    }
 #pragma GCC unroll 10
     for (int i = 0; i < SUMS; i++) __asm__ volatile("" : : "v"(sums[i]));
 }
@@ -61,12 +62,13 @@ __attribute__((target("avx2,avxvnni"))) static void steps_avx_vnni(void *user, i
     __m256i sums[SUMS], a = _mm256_set1_epi8(1), b = a;
 #pragma GCC unroll 10
     for (int i = 0; i < SUMS; i++) sums[i] = _mm256_set1_epi32(i);
-    for (int step = 0; step < STEPS; step++)
+    for (int step = 0; step < STEPS; step++) {
 #pragma GCC unroll 10
         for (int i = 0; i < SUMS; i++) {
             sums[i] = _mm256_dpbusd_avx_epi32(sums[i], a, b);
             __asm__("" : "+x"(sums[i]));
         }
+    }
 #pragma GCC unroll 10
     for (int i = 0; i < SUMS; i++) __asm__ volatile("" : : "x"(sums[i]));
 }
@@ -83,12 +85,13 @@ __attribute__((target("avx2"))) static void steps_avx2(void *user, int32_t part)
     __m256i sums[SUMS], a = _mm256_set1_epi8(1), b = a, ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 10
     for (int i = 0; i < SUMS; i++) sums[i] = _mm256_set1_epi32(i);
-    for (int step = 0; step < STEPS; step++)
+    for (int step = 0; step < STEPS; step++) {
 #pragma GCC unroll 10
         for (int i = 0; i < SUMS; i++) {
             __asm__("" : "+x"(a)); /* nor is a product found to be the last one */
             sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones));
         }
+    }
 #pragma GCC unroll 10
     for (int i = 0; i < SUMS; i++) __asm__ volatile("" : : "x"(sums[i]));
 }

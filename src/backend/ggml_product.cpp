@@ -94,10 +94,10 @@ product the_product;
 /* ---- Products with experts ---- */
 
 /* Most rows that one expert multiplies at a time. */
-constexpr int64_t group_rows = 8 * WEIR__TILE;
+constexpr int64_t group_rows = int64_t{8} * WEIR__TILE;
 
 /* Their activations, which are passed over for each panel, should stay in the second-level cache. */
-constexpr int64_t group_bytes = 384 * 1024;
+constexpr int64_t group_bytes = int64_t{384} * 1024;
 
 /* Row r of the operation is what expert ids[r % n_used][r / n_used] makes of a row of activations. The rows of an
  * expert are multiplied together, some at a time: they are groups. */

@@ -169,11 +169,11 @@ static float largest_of_block(const float *logits)
     return max;
 }
 
-/* The k-th largest of the blocks' largest logits: at least k tokens have as much. */
+/* The k-th largest of the blocks' largest logits: at least k tokens have as much. 0 < k <= MOST_LARGEST. */
 static float bound_of_largest(const float *logits, size_t n_blocks, size_t k)
 {
-    float largest[MOST_LARGEST]; /* descending */
-    for (size_t i = 0; i < k; i++) largest[i] = -INFINITY;
+    float largest[MOST_LARGEST]; /* [k], descending */
+    for (size_t i = 0; i < MOST_LARGEST; i++) largest[i] = -INFINITY;
     for (size_t b = 0; b < n_blocks; b++) {
         float max = largest_of_block(logits + b * BLOCK);
         if (!(max > largest[k - 1])) continue;

@@ -232,7 +232,7 @@ INLINE void add_values(const bool halves, const int n_rows, const int vectors, r
     for (int r = 0; r < n_rows; r++)
 #pragma GCC unroll 8
         for (int i = 0; i < vectors; i++) acc[r][i] = _mm256_load_ps(s->out[at + r] + d + 8 * i);
-    for (int32_t c = 0; c < n; c++)
+    for (int32_t c = 0; c < n; c++) {
 #pragma GCC unroll 8
         for (int i = 0; i < vectors; i++) {
             __m256 value = halves ? floats(WEIR__ATTENTION_F16, cells[c], d + 8 * i)
@@ -241,6 +241,7 @@ INLINE void add_values(const bool halves, const int n_rows, const int vectors, r
             for (int r = 0; r < n_rows; r++)
                 acc[r][i] = _mm256_fmadd_ps(_mm256_set1_ps(s->scores[at + r][c]), value, acc[r][i]);
         }
+    }
 #pragma GCC unroll 4
     for (int r = 0; r < n_rows; r++)
 #pragma GCC unroll 8

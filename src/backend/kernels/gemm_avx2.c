@@ -151,8 +151,8 @@ INLINE __m256i plane(const unsigned char *at, const int bit)
                                             2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
     const __m256i each = _mm256_set1_epi64x((long long)0x8040201008040201);
     /* vpsignb turns the last of eight round: its bit is the sign. */
-    const __m256i bits =
-        _mm256_set1_epi64x((long long)(0x0001010101010101u * (uint64_t)bit + ((uint64_t)(256 - bit) << 56)));
+    const uint64_t eight = 0x0001010101010101u * (uint64_t)bit + ((uint64_t)(256 - bit) << 56);
+    const __m256i bits = _mm256_set1_epi64x((long long)eight);
     int32_t packed;
     memcpy(&packed, at, sizeof packed);
     return _mm256_sign_epi8(bits,
