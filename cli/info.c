@@ -14,7 +14,28 @@ static void line(cli_text *text, const char *label)
                     cli_term_style_out(CLI_PLAIN));
 }
 
-static void print_model(cli_text *text, const char *path, const weir_model_info *info)
+/* Which kernels multiply which weights. */
+static void print_kernels(cli_text *text, const weir_model *model, const weir_model_info *info)
+{
+    line(text, "kernels");
+    if (info->kernels[0] == '\0') {
+        cli_text_puts(text, "the backend's own\n");
+        return;
+    }
+    cli_text_printf(text, "weir's own (%s), also for attention%s\n", info->kernels,
+                    info->n_bytes_mapped > 0 ? "; weights mapped from an optimized file" : "");
+    weir_model_weights w = {.size = sizeof w};
+    for (size_t i = 0; weir_model_weights_get(model, i, &w) == WEIR_OK; i++) {
+        line(text, "");
+        cli_text_printf(text, "%-7s", w.type);
+        cli_text_add_bytes(text, w.n_bytes);
+        cli_text_printf(text, " in %d tensor%s: %s%s%s\n", w.n_tensors, w.n_tensors == 1 ? "" : "s",
+                        w.kernels ? "weir's" : "the backend's (", w.reason, w.kernels ? "" : ")");
+    }
+}
+
+static void print_model(cli_text *text, const char *path, const weir_model *model,
+                        const weir_model_info *info)
 {
     line(text, "model");
     cli_text_add_safe(text, info->description, strlen(info->description));
@@ -29,16 +50,7 @@ static void print_model(cli_text *text, const char *path, const weir_model_info 
     cli_text_puts(text, " parameters, ");
     cli_text_add_bytes(text, info->n_bytes);
     cli_text_puts(text, "\n");
-    line(text, "kernels");
-    if (info->kernels[0] != '\0') {
-        cli_text_printf(text, "weir's own (%s) for ", info->kernels);
-        cli_text_add_bytes(text, info->n_bytes_kernels);
-        cli_text_puts(text, " of it");
-        if (info->n_bytes_mapped > 0) cli_text_puts(text, ", mapped from an optimized file");
-        cli_text_puts(text, info->n_bytes_mapped > 0 ? "; and for attention\n" : ", and for attention\n");
-    } else {
-        cli_text_puts(text, "the backend's own\n");
-    }
+    print_kernels(text, model, info);
     line(text, "context");
     cli_text_add_count(text, (uint64_t)info->n_ctx_train);
     cli_text_puts(text, " tokens in training");
@@ -106,12 +118,23 @@ static json_t *devices_json(void)
     return devices;
 }
 
-static json_t *as_json(const cli_args *args, const char *path, const weir_model_info *info,
-                       const weir_engine_stats *stats)
+static json_t *weights_json(const weir_model *model)
+{
+    json_t *weights = json_array();
+    weir_model_weights w = {.size = sizeof w};
+    for (size_t i = 0; weights != NULL && weir_model_weights_get(model, i, &w) == WEIR_OK; i++)
+        json_array_append_new(weights, json_pack("{s:s, s:i, s:I, s:b, s:s}", "type", w.type, "n_tensors",
+                                                 w.n_tensors, "n_bytes", (json_int_t)w.n_bytes, "kernels",
+                                                 w.kernels, "reason", w.reason));
+    return weights;
+}
+
+static json_t *as_json(const cli_args *args, const char *path, const weir_model *loaded,
+                       const weir_model_info *info, const weir_engine_stats *stats)
 {
     json_t *model = json_pack(
         "{s:o, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:b, s:b, "
-        "s:b, s:b, s:s, s:I, s:I}",
+        "s:b, s:b, s:s, s:I, s:I, s:o}",
         "path", cli_figures_string(path), "description", info->description, "architecture",
         info->architecture, "backend", info->backend, "n_params", (json_int_t)info->n_params, "n_bytes",
         (json_int_t)info->n_bytes, "n_vocab", info->n_vocab, "n_ctx_train", info->n_ctx_train, "n_embd",
@@ -120,7 +143,7 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model_
         info->token_eos, "token_eot", info->token_eot, "add_bos", info->add_bos, "has_decoder",
         info->has_decoder, "is_recurrent", info->is_recurrent, "is_hybrid", info->is_hybrid, "kernels",
         info->kernels, "n_bytes_kernels", (json_int_t)info->n_bytes_kernels, "n_bytes_mapped",
-        (json_int_t)info->n_bytes_mapped);
+        (json_int_t)info->n_bytes_mapped, "weights", weights_json(loaded));
     json_t *engine = NULL;
     if (stats != NULL)
         engine = json_pack("{s:i, s:i, s:i, s:I, s:i, s:s, s:s, s:s}", "n_slots", stats->n_slots, "n_ctx",
@@ -148,10 +171,10 @@ cli_exit cli_info(cli_args *args)
     if (info.has_decoder && (code = cli_load_engine(args, model, &engine)) != CLI_OK) goto done;
     if (engine != NULL) weir_engine_get_stats(engine, &stats);
     if (args->json) {
-        cli_out_json(as_json(args, path, &info, engine != NULL ? &stats : NULL));
+        cli_out_json(as_json(args, path, model, &info, engine != NULL ? &stats : NULL));
         goto done;
     }
-    print_model(&text, path, &info);
+    print_model(&text, path, model, &info);
     if (engine != NULL) print_engine(&text, args, &stats);
     print_devices(&text);
     line(&text, "build");

@@ -284,6 +284,10 @@ def test_info():
     check("weir info --json: the engine as asked for", info["engine"]["n_slots"] == 4 and info["engine"]["n_ctx"] == 512 and
           info["engine"]["n_kv"] >= 2048 and info["engine"]["kv_bytes"] > 0 and info["model"]["n_vocab"] > 0 and
           info["devices"] and "weir" in info["build"], info)
+    weights = info["model"]["weights"]
+    check("weir info --json: who multiplies which weights", (weights == []) == FAKE and
+          sum(w["n_bytes"] for w in weights if w["kernels"]) == info["model"]["n_bytes_kernels"] and
+          all(w["n_tensors"] > 0 and (w["reason"] == "") == w["kernels"] for w in weights), info)
     half = json.loads(weir("info", "-m", MODEL, "-np", "2", "-c", "512", "--json").stdout)
     check("half the slots, half the memory", half["engine"]["kv_bytes"] * 2 == info["engine"]["kv_bytes"], half, info)
     small = json.loads(weir("info", "-m", MODEL, "-np", "4", "-c", "512", "--kv", "1024", "--json").stdout)

@@ -210,6 +210,20 @@ typedef struct weir_model_info {
 /* Fills the first info->size bytes. Strings are valid while the model is held. */
 WEIR_API weir_status weir_model_describe(const weir_model *model, weir_model_info *info);
 
+/* The weights of a model that have one type and are multiplied by the same kernels. */
+typedef struct weir_model_weights {
+    size_t size;
+    char type[16]; /* as ggml names it, such as "q4_K" */
+    int32_t n_tensors;
+    uint64_t n_bytes;
+    bool kernels;    /* weir's own multiply them */
+    char reason[64]; /* why they do not; "" = they do */
+} weir_model_weights;
+
+/* The i-th kind of weights, the largest first: all of *weights but `size`. WEIR_END past the last, and where nothing
+ * is known of weights: vocab_only, fake models. */
+WEIR_API weir_status weir_model_weights_get(const weir_model *model, size_t i, weir_model_weights *weights);
+
 /* Copies the value of a metadata key (scalars and strings) as text, cut to capacity and NUL-terminated.
  * *length is the full length. NOT_FOUND: no such key. */
 WEIR_API weir_status weir_model_meta(const weir_model *model, const char *key, char *text, size_t capacity,

@@ -360,6 +360,12 @@ static int64_t fake_model_meta_key(const weir__bmodel *model, size_t i, char *ke
     return i < WEIR__FAKE_N_META ? text_give(model->meta[i].key, key, capacity) : -1;
 }
 
+static weir_status fake_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights)
+{
+    (void)model, (void)i, (void)weights;
+    return WEIR_END;
+}
+
 static weir_status fake_device_get(size_t i, weir_device *device)
 {
     if (i > 0) return WEIR_END;
@@ -424,6 +430,7 @@ const weir__backend weir__backend_fake = {
     .tokenize = fake_tokenize,
     .piece = fake_piece,
     .is_eog = fake_is_eog,
+    .model_weights = fake_model_weights,
     .device_get = fake_device_get,
     .context_create = weir__fake_context_create,
     .context_free = weir__fake_context_free,

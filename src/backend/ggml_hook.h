@@ -6,7 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <weir/weir.h>
+
 struct llama_context;
+struct llama_model;
 struct weir__packed_file;
 struct weir__packed_writer;
 
@@ -28,6 +31,9 @@ uint64_t weir__hook_end(uint64_t *n_from_file);
 /* Tells the kernels which token each cell of a context's memory holds, while the context lives. */
 void weir__hook_attach(struct llama_context *context);
 void weir__hook_detach(struct llama_context *context);
+
+/* The i-th kind of a model's weights. END past the last; NO_MEMORY. */
+weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_model_weights *weights);
 
 /* The kernels in use, "" = none. Static. */
 const char *weir__hook_kernels(void);

@@ -6,11 +6,16 @@
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
 
+/* Not public: a model's tensors. */
+#include <../src/llama-model.h>
+
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <vector>
 
 extern "C" {
 #include "backend/packed_file.h"
@@ -258,7 +263,66 @@ void spare_reading()
     cpu->iface.get_proc_address = ask;
 }
 
+/* ---- Who multiplies what ---- */
+
+namespace
+{
+
+/* Why weir's kernels do not multiply a tensor; "": they do. */
+const char *reason(const ggml_tensor *tensor)
+{
+    weir__panel_format format;
+    if (is_ours(tensor)) return "";
+    if (!is_on_host(tensor)) return "on another device";
+    if (ggml_n_dims(tensor) == 1) return "vectors: nothing to multiply";
+    if (gemms[0] == nullptr) return "no kernels for this processor, or turned off";
+    if (format_of(tensor, &format)) return "looked up, not multiplied";
+    if (tensor->ne[1] % WEIR__PANEL_ROWS != 0) return "rows are no multiple of 16";
+    if (tensor->ne[0] % WEIR__UNIT != 0) return "columns are no multiple of 32";
+    return "no kernels for this type";
+}
+
+std::vector<weir_model_weights> list_weights(const llama_model *model)
+{
+    std::vector<weir_model_weights> kinds;
+    for (const auto &entry : llama_internal_get_tensor_map(model)) {
+        const ggml_tensor *tensor = entry.second;
+        const char *type = ggml_type_name(tensor->type), *why = reason(tensor);
+        auto same = [&](const weir_model_weights &w) {
+            return std::strcmp(w.type, type) == 0 && std::strcmp(w.reason, why) == 0;
+        };
+        auto kind = std::find_if(kinds.begin(), kinds.end(), same);
+        if (kind == kinds.end()) {
+            kind = kinds.insert(kinds.end(), weir_model_weights{});
+            std::snprintf(kind->type, sizeof kind->type, "%s", type);
+            std::snprintf(kind->reason, sizeof kind->reason, "%s", why);
+            kind->kernels = *why == '\0';
+        }
+        kind->n_tensors++;
+        kind->n_bytes += ggml_nbytes(tensor);
+    }
+    std::stable_sort(
+        kinds.begin(), kinds.end(),
+        [](const weir_model_weights &a, const weir_model_weights &b) { return a.n_bytes > b.n_bytes; });
+    return kinds;
+}
+
+} // namespace
+
 } // namespace weir
+
+weir_status weir__hook_weights(const llama_model *model, size_t i, weir_model_weights *weights)
+{
+    try {
+        std::vector<weir_model_weights> kinds = weir::list_weights(model);
+        if (i >= kinds.size()) return WEIR_END;
+        kinds[i].size = weights->size;
+        *weights = kinds[i];
+        return WEIR_OK;
+    } catch (...) {
+        return WEIR_NO_MEMORY;
+    }
+}
 
 /* ---- A load ---- */
 

@@ -15,6 +15,7 @@ const weir__backend weir__backend_llama = {
     .tokenize = weir__llama_tokenize,
     .piece = weir__llama_piece,
     .is_eog = weir__llama_is_eog,
+    .model_weights = weir__llama_model_weights,
     .device_get = weir__llama_device_get,
     .context_create = weir__llama_context_create,
     .context_free = weir__llama_context_free,

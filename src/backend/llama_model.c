@@ -251,6 +251,11 @@ int64_t weir__llama_model_meta_key(const weir__bmodel *model, size_t i, char *ke
     return llama_model_meta_key_by_index(model->model, (int32_t)i, key, capacity);
 }
 
+weir_status weir__llama_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights)
+{
+    return weir__hook_weights(model->model, i, weights);
+}
+
 weir_status weir__llama_device_get(size_t i, weir_device *device)
 {
     weir__shim_start();

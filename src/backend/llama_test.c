@@ -216,6 +216,26 @@ static void vocabulary_without_weights(void **state)
     ops->model_free(made);
 }
 
+/* Each tensor is of one kind, and what weir's kernels multiply is what was packed. */
+static void weights_by_kind(void **state)
+{
+    (void)state;
+    weir_model_weights w = {.size = sizeof w};
+    uint64_t all = 0, served = 0, last = UINT64_MAX;
+    size_t n = 0;
+    for (; ops->model_weights(model, n, &w) == WEIR_OK; n++) {
+        assert_int_equal(w.size, sizeof w);
+        assert_true(w.type[0] != '\0' && w.n_tensors > 0 && w.n_bytes <= last);
+        assert_int_equal(w.kernels, w.reason[0] == '\0');
+        last = w.n_bytes;
+        all += w.n_bytes;
+        if (w.kernels) served += w.n_bytes;
+    }
+    assert_true(n > 1 && all >= model_is.n_bytes);
+    assert_int_equal(served, model_is.n_bytes_kernels);
+    assert_int_equal(ops->model_weights(model, SIZE_MAX, &w), WEIR_END);
+}
+
 static void a_device_computes(void **state)
 {
     (void)state;
@@ -697,6 +717,7 @@ int main(void)
         cmocka_unit_test(describe_agrees_with_llama),
         cmocka_unit_test(metadata),
         cmocka_unit_test(vocabulary_without_weights),
+        cmocka_unit_test(weights_by_kind),
         cmocka_unit_test(a_device_computes),
         cmocka_unit_test(tokens_and_back),
         cmocka_unit_test(bytes_that_are_no_text),

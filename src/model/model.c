@@ -183,6 +183,14 @@ weir_status weir_model_meta_key(const weir_model *model, size_t i, char *key, si
     return WEIR_OK;
 }
 
+weir_status weir_model_weights_get(const weir_model *model, size_t i, weir_model_weights *weights)
+{
+    weir_model_weights full = {.size = sizeof full};
+    if (model == NULL || weights == NULL) return WEIR_INVALID;
+    weir_status status = model->ops->model_weights(model->model, i, &full);
+    return status == WEIR_OK ? weir__params_give(weights, &full, sizeof full, "weights", NULL) : status;
+}
+
 weir_status weir_device_get(size_t i, weir_device *device)
 {
 #ifdef WEIR_NO_LLAMA

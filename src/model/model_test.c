@@ -173,6 +173,11 @@ static void test_describe(void **state)
     assert_int_equal(info.token_eot, WEIR__FAKE_EOT);
     assert_true(info.has_decoder);
 
+    weir_model_weights weights = {.size = sizeof weights};
+    assert_int_equal(weir_model_weights_get(model, 0, &weights), WEIR_END);
+    assert_int_equal(weir_model_weights_get(NULL, 0, &weights), WEIR_INVALID);
+    assert_int_equal(weir_model_weights_get(model, 0, NULL), WEIR_INVALID);
+
     /* an older caller's struct is not written beyond its end */
     memset(&info, 0x55, sizeof info);
     info.size = offsetof(weir_model_info, architecture);
