@@ -203,50 +203,60 @@ INLINE __m512i four(const int8_t *at)
     return _mm512_set1_epi32(value);
 }
 
-/* Adds what one unit gives for rows [0, n) of x, n <= GROUP. */
-INLINE void multiply_group(const weir__panel_format format, const int n_panels, const int n,
+/* Units whose halves have scales of their own are two parts. */
+INLINE int n_parts(const weir__panel_format format)
+{
+    return format == WEIR__PANEL_Q6_K ? 2 : 1;
+}
+
+/* What the offset of the weights gives for row r. */
+INLINE __m512i start(const weir__panel_format format, const int part, const weir__activations *x, int r)
+{
+    const int bits = offset_bits(format);
+    if (bits < 0) return _mm512_setzero_si512();
+    __m512i minus = _mm512_set1_epi32(x->minus[r]);
+    if (n_parts(format) == 2) {
+        __m512i half = _mm512_set1_epi32(x->minus_half[r]);
+        minus = part == 0 ? half : _mm512_sub_epi32(minus, half);
+    }
+    return _mm512_slli_epi32(minus, (unsigned)bits);
+}
+
+/* Adds what a part of a unit gives for rows [at, at + n), n <= GROUP. */
+INLINE void multiply_group(const weir__panel_format format, const int n_panels, const int part, const int n,
                            const weights *w, const weir__activations *x, int at, __m512 (*sums)[PANELS])
 {
-    const int parts = format == WEIR__PANEL_Q6_K ? 2 : 1, bits = offset_bits(format);
-#pragma GCC unroll 2
-    for (int part = 0; part < parts; part++) {
-        __m512i acc[GROUP][PANELS];
+    const int columns = 8 / n_parts(format);
+    __m512i acc[GROUP][PANELS];
+#pragma GCC unroll 4
+    for (int r = 0; r < GROUP; r++)
+        if (r < n) acc[r][0] = acc[r][1] = start(format, part, x, at + r);
+#pragma GCC unroll 8
+    for (int i = part * columns; i < (part + 1) * columns; i++)
 #pragma GCC unroll 4
         for (int r = 0; r < GROUP; r++)
             if (r < n) {
-                int32_t half = parts == 1 ? 0 : x->minus_half[at + r];
-                __m512i minus = _mm512_set1_epi32(parts == 2 && part == 0 ? half : x->minus[at + r] - half);
-                acc[r][0] = acc[r][1] =
-                    bits < 0 ? _mm512_setzero_si512() : _mm512_slli_epi32(minus, (unsigned)bits);
+                __m512i q = four(&x->q[at + r][4 * i]);
+#pragma GCC unroll 2
+                for (int p = 0; p < PANELS; p++)
+                    if (p < n_panels) acc[r][p] = _mm512_dpbusd_epi32(acc[r][p], w[p].values[i], q);
             }
-#pragma GCC unroll 8
-        for (int i = part * 8 / parts; i < (part + 1) * 8 / parts; i++)
 #pragma GCC unroll 4
-            for (int r = 0; r < GROUP; r++)
-                if (r < n) {
-                    __m512i q = four(&x->q[at + r][4 * i]);
+    for (int r = 0; r < GROUP; r++)
 #pragma GCC unroll 2
-                    for (int p = 0; p < PANELS; p++)
-                        if (p < n_panels) acc[r][p] = _mm512_dpbusd_epi32(acc[r][p], w[p].values[i], q);
-                }
-#pragma GCC unroll 4
-        for (int r = 0; r < GROUP; r++)
-#pragma GCC unroll 2
-            for (int p = 0; p < PANELS; p++)
-                if (r < n && p < n_panels) {
-                    __m512 scale = _mm512_mul_ps(w[p].scale[part], _mm512_set1_ps(x->scale[at + r]));
-                    __m512 sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[r][p]), scale, sums[r][p]);
-                    if (has_min(format))
-                        sum = _mm512_fmadd_ps(w[p].min, _mm512_set1_ps(x->sum[at + r]), sum);
-                    sums[r][p] = sum;
-                }
-    }
+        for (int p = 0; p < PANELS; p++)
+            if (r < n && p < n_panels) {
+                __m512 *sum = &sums[at + r][p];
+                __m512 scale = _mm512_mul_ps(w[p].scale[part], _mm512_set1_ps(x->scale[at + r]));
+                *sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[r][p]), scale, *sum);
+                if (has_min(format)) *sum = _mm512_fmadd_ps(w[p].min, _mm512_set1_ps(x->sum[at + r]), *sum);
+            }
 }
 
-/* rows: a multiple of GROUP, and `rest` more. */
+/* rows: some groups, and `rest` more. */
 INLINE void multiply_tile(const weir__panel_format format, const int n_panels, const int rest, int rows,
-                          const unsigned char *panels, const weir__activations *x, int64_t n_blocks, float *out,
-                          size_t stride)
+                          const unsigned char *panels, const weir__activations *x, int64_t n_blocks,
+                          float *out, size_t stride)
 {
     const int head = weir__panel_layouts[format].head_bytes, size = weir__panel_layouts[format].unit_bytes;
     const int n_units = weir__panel_layouts[format].columns / WEIR__UNIT;
@@ -257,19 +267,27 @@ INLINE void multiply_tile(const weir__panel_format format, const int n_panels, c
     for (int64_t b = 0; b < n_blocks; b++) {
         const unsigned char *unit = panels + head;
         for (int u = 0; u < n_units; u++, unit += size, x++) {
-            weights w[PANELS];
+            for (int r = 0; r < rows; r += 2) _mm_prefetch((const char *)x[2].q[r], _MM_HINT_T0);
+            /* Past the end of a panel, that of as many panels further. */
             size_t later = AHEAD + (end - unit > AHEAD ? 0 : (size_t)(n_panels - 1) * panel_bytes);
 #pragma GCC unroll 2
-            for (int p = 0; p < PANELS; p++)
-                if (p < n_panels) {
-                    const unsigned char *at = unit + (size_t)p * panel_bytes;
+            for (int p = 0; p < n_panels; p++)
 #pragma GCC unroll 9
-                    for (int i = 0; i < size; i += 64) _mm_prefetch((const char *)at + later + i, _MM_HINT_T0);
-                    unpack(format, panels + (size_t)p * panel_bytes, at, &w[p]);
-                }
-            int r = 0;
-            for (; r + GROUP <= rows; r += GROUP) multiply_group(format, n_panels, GROUP, w, x, r, sums + r);
-            multiply_group(format, n_panels, rest, w, x, r, sums + r);
+                for (int i = 0; i < size; i += 64)
+                    _mm_prefetch((const char *)unit + (size_t)p * panel_bytes + later + i, _MM_HINT_T0);
+#pragma GCC unroll 2
+            for (int part = 0; part < n_parts(format); part++) {
+                weights w[PANELS];
+#pragma GCC unroll 2
+                for (int p = 0; p < PANELS; p++)
+                    if (p < n_panels)
+                        unpack(format, panels + (size_t)p * panel_bytes, unit + (size_t)p * panel_bytes,
+                               &w[p]);
+                int r = 0;
+                for (; r + GROUP <= rows; r += GROUP)
+                    multiply_group(format, n_panels, part, GROUP, w, x, r, sums);
+                multiply_group(format, n_panels, part, rest, w, x, r, sums);
+            }
         }
         panels = unit;
     }
@@ -322,8 +340,8 @@ static void multiply(weir__panel_format format, const void *panels, const void *
             for (int64_t r = begin; r < stop; r += rows) {
                 int n = (int)(stop - r < rows ? stop - r : rows);
                 kernels[format][end - p < PANELS ? end - p - 1 : PANELS - 1][n % GROUP](
-                    n, (const unsigned char *)panels + (size_t)p * panel_bytes, x + r / rows * n_units, n_blocks,
-                    out + (size_t)r * stride + p * WEIR__PANEL_ROWS, stride);
+                    n, (const unsigned char *)panels + (size_t)p * panel_bytes, x + r / rows * n_units,
+                    n_blocks, out + (size_t)r * stride + p * WEIR__PANEL_ROWS, stride);
             }
     }
 }
