@@ -96,6 +96,9 @@ product the_product;
 /* Most rows that one expert multiplies at a time. */
 constexpr int64_t group_rows = int64_t{8} * WEIR__TILE;
 
+/* Panels of an expert at a time: as many as kernels multiply together. */
+constexpr int64_t pair = 2;
+
 /* Their activations, which are passed over for each panel, should stay in the second-level cache. */
 constexpr int64_t group_bytes = int64_t{384} * 1024;
 
@@ -166,7 +169,8 @@ struct experts : ggml::cpu::tensor_traits {
             round_rows(op, s, groups[g], std::max(s.m * i / n - row, int64_t{0}),
                        std::min<int64_t>(s.m * (i + 1) / n - row, groups[g].n));
         ggml_barrier(params->threadpool);
-        int64_t each = std::max<int64_t>(std::min(s.n_panels * n_groups / (n * parts), s.n_panels), 1);
+        int64_t each = std::min(s.n_panels * n_groups / (n * parts), s.n_panels);
+        each = std::max((each + 1) / pair * pair, pair);
         int64_t n_parts = (s.n_panels + each - 1) / each, part;
         while ((part = ggml_threadpool_chunk_add(params->threadpool, 1)) < n_parts * n_groups)
             multiply(op, s, groups[part / n_parts], part % n_parts * each,
@@ -219,17 +223,19 @@ struct experts : ggml::cpu::tensor_traits {
 
     static void multiply(ggml_tensor *op, const shape &s, const group &g, int64_t first, int64_t end)
     {
-        float out[group_rows][WEIR__PANEL_ROWS];
+        float out[group_rows][pair * WEIR__PANEL_ROWS];
         size_t panel_bytes = weir__panel_bytes(s.format, WEIR__PANEL_ROWS, s.k);
-        for (int64_t p = first; p < end; p++) {
+        for (int64_t p = first; p < end; p += pair) {
+            int64_t n = std::min(pair, end - p);
             s.gemm->multiply(s.format,
                              static_cast<const char *>(op->src[0]->data) +
                                  static_cast<size_t>(g.expert * s.n_panels + p) * panel_bytes,
-                             g.x, g.n, s.k, out[0], WEIR__PANEL_ROWS, 0, 1);
+                             g.x, g.n, s.k, out[0], pair * WEIR__PANEL_ROWS, 0, n);
             for (int32_t r = 0; r < g.n; r++)
                 std::memcpy(static_cast<char *>(op->data) + g.rows[r] % s.n_used * op->nb[1] +
-                                g.rows[r] / s.n_used * op->nb[2] + static_cast<size_t>(p) * sizeof out[r],
-                            out[r], sizeof out[r]);
+                                g.rows[r] / s.n_used * op->nb[2] +
+                                static_cast<size_t>(p * WEIR__PANEL_ROWS) * sizeof(float),
+                            out[r], static_cast<size_t>(n * WEIR__PANEL_ROWS) * sizeof(float));
         }
     }
 };
