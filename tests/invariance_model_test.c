@@ -29,6 +29,17 @@
 #define N_PROMPTS 64
 #define N_SHORT   53 /* of them, those up to some 600 tokens */
 #define N_ANSWER  16
+#ifdef WEIR_SANITIZED /* where all is some thirty times slower: a few prompts of up to 60 tokens */
+#define N_TRIED   36
+#define MOST      6
+#define IS_LONG   0
+#define N_SECONDS 5
+#else
+#define N_TRIED   N_SHORT
+#define MOST      33
+#define IS_LONG   4 /* one engine in so many */
+#define N_SECONDS 60
+#endif
 #define N_CONTEXT 4096
 #define LONGEST   (N_CONTEXT - N_ANSWER)
 #define N_TEXT    2000 /* room for the text's tokens */
@@ -184,8 +195,8 @@ static void random_engine(dice *d)
     static const int32_t slots[] = {2, 3, 4, 8, 16, 33}, chunks[] = {16, 30, 64, 100, 128, 256, 512};
     weir_engine_params params = weir_engine_params_default();
     job *some[N_PROMPTS];
-    bool is_long = dice_one_in(d, 4);
-    size_t n = (size_t)dice_in(d, 1, is_long ? 3 : 33);
+    bool is_long = IS_LONG > 0 && dice_one_in(d, IS_LONG);
+    size_t n = (size_t)dice_in(d, 1, is_long ? 3 : MOST);
     params.n_slots = slots[dice_in(d, 0, is_long ? 1 : 5)];
     params.n_ctx = is_long ? N_CONTEXT : 1024;
     params.n_kv = params.n_slots * params.n_ctx;
@@ -197,7 +208,7 @@ static void random_engine(dice *d)
     params.type_v = type_v;
     params.layout = dice_one_in(d, 2) ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
     for (size_t i = 0; i < n; i++)
-        some[i] = &jobs[is_long ? dice_in(d, N_SHORT, N_PROMPTS - 1) : dice_in(d, 0, N_SHORT - 1)];
+        some[i] = &jobs[is_long ? dice_in(d, N_SHORT, N_PROMPTS - 1) : dice_in(d, 0, N_TRIED - 1)];
     assert_int_equal(count_different(&params, some, n), 0);
 }
 
@@ -207,7 +218,7 @@ static void greedy_tokens_do_not_depend_on_the_company(void **state)
     dice d;
     time_t begin = time(NULL);
     uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)begin % 1000000), rounds = 0;
-    uint64_t seconds = dice_environment("WEIR_TEST_SECONDS", 60);
+    uint64_t seconds = dice_environment("WEIR_TEST_SECONDS", N_SECONDS);
     printf("from WEIR_TEST_SEED=%llu for WEIR_TEST_SECONDS=%llu\n", (unsigned long long)seed,
            (unsigned long long)seconds);
     d.state = seed;
