@@ -4,11 +4,12 @@
 
 usage: invariance.py [ROUNDS], which does not matter
 
-What is done is kept in build/release/invariance.csv, so that an interrupted run goes on where it stopped, as long as the program and
-the model are the same. Writes bench/results/invariance.md; ends with an error where an answer differs. Needs WEIR_BIN, WEIR_MODEL
+What is done is kept in build/release/invariance.csv, so that an interrupted run goes on where it stopped, as long as the program, the
+model and WEIR_KERNELS are the same. Writes bench/results/invariance.md; ends with an error where an answer differs. Needs WEIR_BIN, WEIR_MODEL
 and WEIR_BENCH_DIR in the environment; scripts/bench.sh sets them."""
 import datetime
 import hashlib
+import json
 import os
 import pathlib
 import subprocess
@@ -25,7 +26,7 @@ def main():
     weir, model, programs = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "WEIR_BENCH_DIR"))
     test = pathlib.Path(programs).parent / "tests/invariance_model_test"
     done = pathlib.Path(programs).parent / "invariance.csv"
-    same = "# " + hashlib.sha256(test.read_bytes() + pathlib.Path(model).read_bytes()).hexdigest()
+    same = "# " + hashlib.sha256(test.read_bytes() + pathlib.Path(model).read_bytes() + os.environ.get("WEIR_KERNELS", "").encode()).hexdigest()
     if not done.exists() or done.read_text().split("\n")[0] != same:
         done.write_text(same + "\n")
     os.environ |= {"WEIR_TEST_MODEL": model, "WEIR_TEST_MATRIX": str(done), "WEIR_TEST_SEED": str(SEED)}
@@ -33,7 +34,7 @@ def main():
 
     cells = [line.split(",") for line in done.read_text().splitlines()[1:]]
     compared, different, seconds = (sum(int(cell[i]) for cell in cells) for i in (4, 5, 6))
-    kernels = next(line[8:].strip() for line in run([weir, "info", "-m", model]).splitlines() if line.startswith("kernels "))
+    kernels = json.loads(run([weir, "info", "-m", model, "--json"]))["model"]["kernels"]
     lines = ["# Batch invariance", "",
              f"`scripts/bench.sh 1 invariance`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
              machine() + f"; {pathlib.Path(model).name}; kernels: {kernels}.", "",

@@ -44,11 +44,13 @@ cli_exit cli_bench_kernels(cli_args *args)
 #define MOST_REPEAT 1000
 #define MOST_ROWS   4096  /* as many as attention's cells */
 #define MOST_SIDE   32768 /* of a matrix of weights */
-#define N_KERNELS   (WEIR__PANEL_N_FORMATS + 1)
+
+/* Formats of weights, and attention as the last. */
+enum { ATTENTION = WEIR__PANEL_N_FORMATS, N_KERNELS };
 
 /* One operation on so many threads. Arrays are by side. */
 struct row {
-    const char *kernel;
+    int kernel;
     char shape[48];
     int32_t m;
     size_t on;                   /* which of bench.threads */
@@ -81,10 +83,9 @@ void cli_bench_kernels_defaults(cli_args *args)
     args->memory_mb = 256;
 }
 
-/* Formats, and attention as the last. */
 static const char *kernel_name(int i)
 {
-    return i < WEIR__PANEL_N_FORMATS ? weir__panel_layouts[i].name : "attention";
+    return i < ATTENTION ? weir__panel_layouts[i].name : "attention";
 }
 
 /* ---- Figures; 0 = there is none ---- */
@@ -107,12 +108,11 @@ static double ratio(const struct row *row)
     return best > 0 ? gmacs(row, TRIAL_WEIR) / best : 0;
 }
 
-/* Attention multiplies in single precision. */
+/* The peak is one of bytes: floating-point weights and attention have none. */
 static double of_peak(const struct bench *bench, const struct row *row)
 {
     double most = bench->limits[row->on].macs / 1e9;
-    bool bytes = strcmp(row->kernel, kernel_name(N_KERNELS - 1)) != 0;
-    return bytes && most > 0 ? gmacs(row, TRIAL_WEIR) / most : 0;
+    return row->kernel < WEIR__PANEL_BF16 && most > 0 ? gmacs(row, TRIAL_WEIR) / most : 0;
 }
 
 static double of_bandwidth(const struct bench *bench, const struct row *row)
@@ -176,7 +176,7 @@ static void print_row(struct bench *bench, const struct row *row)
 {
     cli_text text = {0};
     if (bench->n_done == 0) print_head();
-    cli_text_printf(&text, "%-9s %-15s %5d %3d", row->kernel, row->shape, row->m,
+    cli_text_printf(&text, "%-9s %-15s %5d %3d", kernel_name(row->kernel), row->shape, row->m,
                     bench->args->thread_counts.items[row->on]);
     for (int side = 0; side < TRIAL_N_SIDES; side++) add_number(&text, "%.1f", gmacs(row, side), 7);
     cli_text_puts(&text, cli_term_style_out(ratio(row) >= 1 ? CLI_GREEN : CLI_PLAIN));
@@ -205,12 +205,12 @@ static json_t *side_json(const struct row *row, int side)
 
 static json_t *row_json(const struct bench *bench, const struct row *row)
 {
-    return json_pack("{s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kernel", row->kernel,
-                     "shape", row->shape, "rows", row->m, "threads", bench->limits[row->on].n_threads,
-                     sides[TRIAL_WEIR], side_json(row, TRIAL_WEIR), sides[TRIAL_GGML],
-                     side_json(row, TRIAL_GGML), sides[TRIAL_REPACKED], side_json(row, TRIAL_REPACKED),
-                     "ratio", number(ratio(row)), "of_peak", number(of_peak(bench, row)), "of_bandwidth",
-                     number(of_bandwidth(bench, row)), "difference", number(row->difference));
+    return json_pack(
+        "{s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kernel", kernel_name(row->kernel),
+        "shape", row->shape, "rows", row->m, "threads", bench->limits[row->on].n_threads, sides[TRIAL_WEIR],
+        side_json(row, TRIAL_WEIR), sides[TRIAL_GGML], side_json(row, TRIAL_GGML), sides[TRIAL_REPACKED],
+        side_json(row, TRIAL_REPACKED), "ratio", number(ratio(row)), "of_peak", number(of_peak(bench, row)),
+        "of_bandwidth", number(of_bandwidth(bench, row)), "difference", number(row->difference));
 }
 
 static json_t *limits_json(const cli_limits *limits)
@@ -242,10 +242,10 @@ static void write_csv(struct bench *bench, const struct row *row)
         for (int side = 0; side < TRIAL_N_SIDES; side++) {
             if (row->runs[side] == NULL) continue;
             double seconds = row->runs[side][i];
-            fprintf(bench->csv, "%s,%s,%s,%d,%d,%d,%.3f,%.3f,%.1f,%.1f\n", sides[side], row->kernel,
-                    row->shape, row->m, bench->args->thread_counts.items[row->on], i + 1,
-                    row->macs / seconds / 1e9, (double)row->bytes[side] / seconds / 1e9, limits->macs / 1e9,
-                    limits->bytes / 1e9);
+            fprintf(bench->csv, "%s,%s,%s,%d,%d,%d,%.3f,%.3f,%.1f,%.1f\n", sides[side],
+                    kernel_name(row->kernel), row->shape, row->m, bench->args->thread_counts.items[row->on],
+                    i + 1, row->macs / seconds / 1e9, (double)row->bytes[side] / seconds / 1e9,
+                    limits->macs / 1e9, limits->bytes / 1e9);
         }
     }
     fflush(bench->csv);
@@ -313,8 +313,8 @@ static cli_exit measure_row(struct bench *bench, struct row *row, trial_data *co
 }
 
 /* A kernel on one shape, with each number of rows and of threads. */
-static cli_exit measure_shape(struct bench *bench, const char *kernel, const trial_shape *shape,
-                              const int32_t *rows, size_t n_rows)
+static cli_exit measure_shape(struct bench *bench, int kernel, const trial_shape *shape, const int32_t *rows,
+                              size_t n_rows)
 {
     const cli_args *args = bench->args;
     trial_data *data[TRIAL_N_SIDES] = {NULL};
@@ -325,7 +325,7 @@ static cli_exit measure_shape(struct bench *bench, const char *kernel, const tri
     else
         snprintf(name, sizeof name, "%d/%dx%dx%d", shape->n_heads, shape->n_heads_kv, shape->head_size,
                  shape->n_cells);
-    snprintf(line, sizeof line, "%s %s", kernel, name);
+    snprintf(line, sizeof line, "%s %s", kernel_name(kernel), name);
     if (!args->quiet) cli_term_progress(line);
     if (!trial_serves(TRIAL_GGML, shape)) return CLI_OK; /* blocks of 256 columns and fewer columns, say */
     for (int side = 0; side < TRIAL_N_SIDES && code == CLI_OK; side++) {
@@ -353,22 +353,22 @@ static cli_exit measure_attention(struct bench *bench)
     static const int32_t queries[] = {1, 64};
     const cli_args *args = bench->args;
     bool chosen = cli_options_given(args, "--rows");
-    return measure_shape(bench, kernel_name(N_KERNELS - 1), args->quick ? &small : &usual,
-                         chosen ? args->rows.items : queries, chosen ? args->rows.n : 2);
+    return measure_shape(bench, ATTENTION, args->quick ? &small : &usual, chosen ? args->rows.items : queries,
+                         chosen ? args->rows.n : 2);
 }
 
 static cli_exit measure_all(struct bench *bench)
 {
     const cli_args *args = bench->args;
     cli_exit code = CLI_OK;
-    for (int i = 0; i < WEIR__PANEL_N_FORMATS; i++) {
+    for (int i = 0; i < ATTENTION; i++) {
         for (size_t s = 0; bench->wanted[i] && s < bench->n_shapes && code == CLI_OK; s++) {
             trial_shape shape = bench->shapes[s];
             shape.format = kernel_name(i);
-            code = measure_shape(bench, kernel_name(i), &shape, args->rows.items, args->rows.n);
+            code = measure_shape(bench, i, &shape, args->rows.items, args->rows.n);
         }
     }
-    return code == CLI_OK && bench->wanted[N_KERNELS - 1] ? measure_attention(bench) : code;
+    return code == CLI_OK && bench->wanted[ATTENTION] ? measure_attention(bench) : code;
 }
 
 /* The limits for the first time, and threads for what follows. */

@@ -45,18 +45,18 @@ const cli_command cli_commands[] = {
      "echo '{\"requests\":[{\"prompt\":\"One\"},{\"prompt\":\"Two\",\"temp\":0}]}' | weir stream - | cat",
      cli_stream_defaults, cli_stream},
     {CLI_INFO, "info", "[-m MODEL]", "what a model is, and what an engine would allot for it",
-     "Shows the model, its vocabulary and template, the devices of this machine, the build, and the KV "
-     "memory that "
-     "an engine with these options gets.",
+     "Shows the model, which kernels multiply which of its weights and why others do not, its vocabulary and "
+     "template, the devices of this machine, the build, and the KV memory that an engine with these options "
+     "gets.",
      "# the memory of 32 requests of 2048 tokens\n"
      "weir info -np 32 -c 2048",
      NULL, cli_info},
     {CLI_OPTIMIZE, "optimize", "[-m MODEL] [-o FILE] [--check]", "prepare a model, so that it starts at once",
      "Writes the model's weights in the order in which weir's CPU kernels read them. Later starts map that "
      "file "
-     "instead of putting the weights into order, share its memory with each other, and leave what nobody "
-     "reads on "
-     "the disk. It belongs to this model, this version and this kind of processor; where it does not fit, a "
+     "instead of putting the weights into order, share its memory with each other, and can give it back at "
+     "any "
+     "time. It belongs to this model, this version and this kind of processor; where it does not fit, a "
      "start "
      "says so and works without it.",
      "# once\n"

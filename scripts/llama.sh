@@ -317,12 +317,17 @@ $upstream; a source tree that you have can be named with WEIR_LLAMA_DIR"
 # The same tree with llama.patch, as a folder of its own; sets source and source_id.
 apply_patch() {
     local target=$source-$patch_id
+    [ "$content" = "$pin_tree" ] || target=$source-${content:0:12}-$patch_id
+    if [ ! -d "$target" ] && ! git_in "$source" apply --check "$patch" 2>/dev/null; then
+        say "scripts/llama.patch does not suit this tree: ggml's threads spin while they wait"
+        return
+    fi
     if [ ! -d "$target" ]; then
         take_lock "$llama_cache/src.lock"
         if [ ! -d "$target" ]; then
             rm -rf "$target".*
-            git -c safe.directory='*' -c core.autocrlf=false -c advice.detachedHead=false clone -q -s "$source" "$target.$$" >&2
-            git_in "$target.$$" apply "$patch" || die "scripts/llama.patch does not suit $source"
+            cp -R "$source" "$target.$$"
+            git_in "$target.$$" apply "$patch"
             mv "$target.$$" "$target"
         fi
         exec 9>&-

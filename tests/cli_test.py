@@ -340,6 +340,11 @@ def test_optimize():
     expect("--check without a file", weir("optimize", MODEL, "--check", "-o", "/nonexistent"), 1, "/nonexistent")
     expect("a folder that is missing", weir("optimize", MODEL, "-o", "/nonexistent/m.weir"), 1, "/nonexistent")
     expect("the model itself", weir("optimize", model, "-o", model), 2, "the model itself")
+    precious = os.path.join(scratch.name, "precious")
+    with open(precious, "w") as file:
+        file.write("somebody's")
+    expect("what is no optimized file stays", weir("optimize", model, "-o", precious), 2, "not replaced")
+    check("and is what it was", open(precious).read() == "somebody's")
     expect("no model to optimize", weir("optimize", "/nonexistent.gguf"), 3, "nonexistent.gguf")
     expect("without kernels", weir("optimize", model, env=environment(WEIR_KERNELS="off")), 1, "kernels")
     os.unlink(model + ".weir")

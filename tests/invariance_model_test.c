@@ -30,15 +30,15 @@
 #define N_SHORT   53 /* of them, those up to some 600 tokens */
 #define N_ANSWER  16
 #ifdef WEIR_SANITIZED /* where all is some thirty times slower: a few prompts of up to 60 tokens */
-#define N_TRIED   36
-#define MOST      6
-#define IS_LONG   0
-#define N_SECONDS 5
+#define N_TRIED     36
+#define MOST        6
+#define ONE_LONG_IN 0 /* none */
+#define N_SECONDS   5
 #else
-#define N_TRIED   N_SHORT
-#define MOST      33
-#define IS_LONG   4 /* one engine in so many */
-#define N_SECONDS 60
+#define N_TRIED     N_SHORT
+#define MOST        33
+#define ONE_LONG_IN 4 /* engines */
+#define N_SECONDS   60
 #endif
 #define N_CONTEXT 4096
 #define LONGEST   (N_CONTEXT - N_ANSWER)
@@ -195,7 +195,7 @@ static void random_engine(dice *d)
     static const int32_t slots[] = {2, 3, 4, 8, 16, 33}, chunks[] = {16, 30, 64, 100, 128, 256, 512};
     weir_engine_params params = weir_engine_params_default();
     job *some[N_PROMPTS];
-    bool is_long = IS_LONG > 0 && dice_one_in(d, IS_LONG);
+    bool is_long = ONE_LONG_IN > 0 && dice_one_in(d, ONE_LONG_IN);
     size_t n = (size_t)dice_in(d, 1, is_long ? 3 : MOST);
     params.n_slots = slots[dice_in(d, 0, is_long ? 1 : 5)];
     params.n_ctx = is_long ? N_CONTEXT : 1024;

@@ -16,9 +16,9 @@
  *   - Pointers given to a call are read during the call only, unless said otherwise.
  *   - Functions may be called from any thread, and two threads must not use one handle at the same time,
  *     unless said otherwise. Models are immutable once loaded and are shared freely.
- *   - Nothing given to these functions ends the process: no input reaches an abort. Two limits: a model file
- *     that passes weir's check of header, metadata and tensor table is trusted, and so is a saved state whose
- *     checksum holds: load models and states from people you trust. */
+ *   - Nothing given to these functions ends the process: no input reaches an abort. Three limits: a model file
+ *     that passes weir's check of header, metadata and tensor table is trusted, so is an optimized file whose
+ *     header fits it, and so is a saved state whose checksum holds: load them from people you trust. */
 #ifndef WEIR_WEIR_H
 #define WEIR_WEIR_H
 
@@ -110,7 +110,8 @@ WEIR_API void weir_log_set(weir_log_fn fn, void *user);
 
 typedef struct weir_model weir_model;
 
-/* Called during a load with 0.0 to 1.0, from the loading thread; false ends the load with WEIR_ABORTED. */
+/* Called during a load with 0.0 to 1.0, from the loading thread; false ends the load with WEIR_ABORTED. It must not
+ * load or optimize a model itself. */
 typedef bool (*weir_progress_fn)(float progress, void *user);
 
 typedef enum weir_split_mode {
@@ -156,16 +157,17 @@ WEIR_API weir_status weir_model_load(const char *path, const weir_model_params *
  * (weir_model_params.optimized). Needs as much memory as a load, and blocks for longer. A file that was there is
  * replaced when the new one is whole; models that are loaded keep the old one. Loads use such a file with use_mmap and
  * without use_mlock, when no layer is on a GPU. One that is damaged, or does not belong to this model, version and
- * processor, is not used: the log says why. It belongs to the model as long as that is not written to. It must stay
- * unchanged while a model lives, and is trusted as the model is.
+ * processor, is not used: the log says why. It belongs to the model as long as that is not written to, or copied
+ * without its time. It must stay unchanged while a model lives, and is trusted as the model is. A file that is
+ * there and was not written by this function is not replaced: INVALID.
  * progress may be NULL; as in a load. Any thread. Errors: weir_model_load's; IO (also no space, no permission);
  * UNSUPPORTED: the kernels are off or have nothing to do with this model. After an error there is what was there
  * before. */
 WEIR_API weir_status weir_model_optimize(const char *path, const char *out, weir_progress_fn progress,
                                          void *progress_user, weir_error *error);
 
-/* Whether such a file would be used, and all of it is as it was written: loads look at its beginning only. optimized
- * NULL: path + ".weir". Reads the whole file. Any thread. Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (of
+/* Whether such a file belongs to this model, version and processor, and all of it is as it was written: loads look
+ * at its beginning only. optimized NULL: path + ".weir". Reads the whole file. Any thread. Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (of
  * another model, version or processor), NO_MEMORY, ABORTED, INVALID. */
 WEIR_API weir_status weir_model_optimize_check(const char *path, const char *optimized,
                                                weir_progress_fn progress, void *progress_user,

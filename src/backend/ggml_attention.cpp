@@ -9,6 +9,8 @@
 #include <../src/llama-context.h>
 #include <../src/llama-kv-cache-iswa.h>
 #include <../src/llama-kv-cache.h>
+#include <../src/llama-memory-hybrid-iswa.h>
+#include <../src/llama-memory-hybrid.h>
 
 #include <algorithm>
 #include <cmath>
@@ -38,9 +40,9 @@ const llama_kv_cells *cells_of(const ggml_tensor *k)
     return found != memories.end() ? found->second : nullptr;
 }
 
-/* Puts a list of n cells, which has room for twice as many, into the order of their tokens. Where positions have
+/* Puts a list of n cells into the order of their tokens, with room for as many. Where positions have
  * gaps or repeat themselves, it stays as it is. */
-void put_in_order(const llama_kv_cells &memory, int32_t *cells, int32_t n)
+void put_in_order(const llama_kv_cells &memory, int32_t *cells, int32_t n, int32_t *unordered)
 {
     llama_pos least = INT32_MAX, most = -1, before = -1;
     bool ascending = true;
@@ -52,7 +54,6 @@ void put_in_order(const llama_kv_cells &memory, int32_t *cells, int32_t n)
         most = std::max(most, pos);
     }
     if (ascending || most - least + 1 != n) return;
-    int32_t *unordered = cells + n;
     std::copy(cells, cells + n, unordered);
     std::fill(cells, cells + n, -1);
     for (int32_t i = 0; i < n; i++)
@@ -76,6 +77,8 @@ void enter(const llama_kv_cache *cache, bool here)
 void enter_all(llama_context *context, bool here)
 {
     llama_memory_i *memory = context->get_memory();
+    if (auto *hybrid = dynamic_cast<llama_memory_hybrid *>(memory)) memory = hybrid->get_mem_attn();
+    if (auto *hybrid = dynamic_cast<llama_memory_hybrid_iswa *>(memory)) memory = hybrid->get_mem_attn();
     auto *windowed = dynamic_cast<llama_kv_cache_iswa *>(memory);
     enter(dynamic_cast<llama_kv_cache *>(memory), here);
     if (windowed == nullptr) return;
@@ -120,16 +123,21 @@ int64_t heads_at_once(int64_t n_shared)
     return n;
 }
 
-/* Room for a list of cells, and for as many beside it. */
-size_t list_length(const ggml_tensor *op)
+/* Whose lists of cells a thread keeps at a time. */
+int64_t queries_at_once(const ggml_tensor *op)
 {
-    return 2 * static_cast<size_t>(op->src[1]->ne[1]) + 31;
+    return WEIR__ATTENTION_ROWS / heads_at_once(op->src[0]->ne[2] / op->src[1]->ne[2]);
 }
 
-/* Room for the lists of cells of one call's queries. */
+size_t list_length(const ggml_tensor *op)
+{
+    return static_cast<size_t>(op->src[1]->ne[1]) + 31;
+}
+
+/* The lists of one thread. */
 size_t lists_bytes(const ggml_tensor *op)
 {
-    return WEIR__ATTENTION_ROWS * list_length(op) * sizeof(int32_t);
+    return static_cast<size_t>(queries_at_once(op) + 1) * list_length(op) * sizeof(int32_t);
 }
 
 struct attention_op : ggml::cpu::tensor_traits {
@@ -158,7 +166,7 @@ struct attention_op : ggml::cpu::tensor_traits {
         if (!takes(op)) return false;
         const ggml_tensor *q = op->src[0], *k = op->src[1];
         int64_t n_shared = q->ne[2] / k->ne[2], n_heads = heads_at_once(n_shared);
-        int64_t most = WEIR__ATTENTION_ROWS / n_heads, n_groups = (q->ne[1] + most - 1) / most;
+        int64_t most = queries_at_once(op), n_groups = (q->ne[1] + most - 1) / most;
         const llama_kv_cells *memory = k->ne[3] == 1 ? cells_of(k) : nullptr;
         queries some = {};
         some.lists = reinterpret_cast<int32_t *>(static_cast<char *>(params->wdata) +
@@ -179,7 +187,8 @@ struct attention_op : ggml::cpu::tensor_traits {
     struct queries {
         int64_t stream, first;
         int32_t n;
-        int32_t *lists; /* the cells of query i from i × list_length() on */
+        int32_t *
+            lists; /* the cells of query i from i × list_length() on; behind those of all, room for one more */
         int32_t n_cells[WEIR__ATTENTION_ROWS];
         const uint16_t *masks[WEIR__ATTENTION_ROWS]; /* nullptr: zeroes */
         bool joins[WEIR__ATTENTION_ROWS];            /* it sees what the one before it sees, and more */
@@ -199,7 +208,9 @@ struct attention_op : ggml::cpu::tensor_traits {
                                                            stream % mask->ne[3] * mask->nb[3]);
             bool plain;
             some.n_cells[i] = attention->visible(row, static_cast<int32_t>(k->ne[1]), cells, &plain);
-            if (memory != nullptr) put_in_order(*memory, cells, some.n_cells[i]);
+            if (memory != nullptr)
+                put_in_order(*memory, cells, some.n_cells[i],
+                             some.lists + static_cast<size_t>(queries_at_once(op)) * list_length(op));
             some.masks[i] = plain ? nullptr : row;
             some.joins[i] =
                 i > 0 && some.n_cells[i] >= some.n_cells[i - 1] &&
@@ -270,5 +281,8 @@ void weir__hook_attach(llama_context *context)
 
 void weir__hook_detach(llama_context *context)
 {
-    weir::enter_all(context, false);
+    try {
+        weir::enter_all(context, false);
+    } catch (...) { /* no memory: what stays is replaced by the next memory at that place */
+    }
 }

@@ -85,7 +85,7 @@ void weir__hook_install(void)
     for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
         weir::gemms[format] = weir__kernels_gemm(static_cast<weir__panel_format>(format), level);
     weir::attention = weir__kernels_attention(level);
-    if (weir::gemms[0] == nullptr) return;
+    if (!weir::installed()) return;
     weir::level_name = weir__kernels_name(level);
     std::vector<ggml_backend_buffer_type_t> &types = ggml_backend_cpu_get_extra_buffer_types();
     types.insert(types.begin(), weir::buffer_type());

@@ -19,6 +19,12 @@ namespace weir
 extern const weir__gemm *gemms[WEIR__PANEL_N_FORMATS];
 extern const weir__attention *attention;
 
+/* Whether any of them is weir's. */
+inline bool installed()
+{
+    return gemms[WEIR__PANEL_Q8_0] != nullptr;
+}
+
 /* ---- ggml_weights.cpp ---- */
 
 /* Of a matrix, or of one for each expert behind one another. False: ggml's own. */

@@ -201,11 +201,17 @@ struct experts : ggml::cpu::tensor_traits {
         return n_groups;
     }
 
-    static int32_t expert_of(const ggml_tensor *op, const shape &s, int64_t row)
+    /* Numbers come from the model's own choice or, in some architectures, from a table in its file: in range in
+     * any case. */
+    static int64_t expert_of(const ggml_tensor *op, const shape &s, int64_t row)
     {
         const ggml_tensor *ids = op->src[2];
-        return *reinterpret_cast<const int32_t *>(static_cast<const char *>(ids->data) +
-                                                  row % s.n_used * ids->nb[0] + row / s.n_used * ids->nb[1]);
+        int32_t id;
+        std::memcpy(&id,
+                    static_cast<const char *>(ids->data) + row % s.n_used * ids->nb[0] +
+                        row / s.n_used * ids->nb[1],
+                    sizeof id);
+        return std::min<int64_t>(static_cast<uint32_t>(id), s.n_experts - 1);
     }
 
     /* Rounds rows [first, end) of a group. */

@@ -275,7 +275,7 @@ const char *reason(const ggml_tensor *tensor)
     if (is_ours(tensor)) return "";
     if (!is_on_host(tensor)) return "on another device";
     if (ggml_n_dims(tensor) == 1) return "vectors: nothing to multiply";
-    if (gemms[0] == nullptr) return "no kernels for this processor, or turned off";
+    if (!installed()) return "no kernels for this processor, or turned off";
     if (format_of(tensor, &format)) return "looked up, not multiplied";
     if (tensor->ne[1] % WEIR__PANEL_ROWS != 0) return "rows are no multiple of 16";
     if (tensor->ne[0] % WEIR__UNIT != 0) return "columns are no multiple of 32";
@@ -329,7 +329,7 @@ weir_status weir__hook_weights(const llama_model *model, size_t i, weir_model_we
 bool weir__hook_begin(bool mapped, weir__packed_file *from, weir__packed_writer *to)
 {
     weir::load = {mapped, from, to, false, 0, 0, nullptr};
-    if (weir::gemms[0] == nullptr) return true;
+    if (!weir::installed()) return true;
     weir::load.crew = weir__crew_create(std::min(weir__cpu_count(), weir::most_packers) - 1);
     return weir::load.crew != nullptr;
 }

@@ -197,6 +197,7 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
     p.progress_callback = on_progress;
     p.progress_callback_user_data = &watch;
     m->offloads = params->n_gpu_layers != 0 && has_gpu();
+    p.no_host = !m->offloads; /* a GPU's host buffers would come before weir's */
     if (p.load_mode == LLAMA_LOAD_MODE_MMAP && !p.vocab_only && !m->offloads)
         packed = weir__llama_packed_open(path, params->optimized, file.identity);
     if (!weir__hook_begin(p.load_mode == LLAMA_LOAD_MODE_MMAP, packed, NULL)) {

@@ -37,11 +37,12 @@ weir__packed_file *weir__llama_packed_open(const char *model, const char *named,
     weir__packed_file *file = NULL;
     weir_error error = {0};
     char *path = path_of(model, named);
-    weir_status status = path != NULL ? weir__packed_file_open(path, &kind, &file, &error) : WEIR_NO_MEMORY;
-    weir__mem_free(path);
-    if (status != WEIR_OK && (status != WEIR_NOT_FOUND || named != NULL) && path != NULL)
+    if (path == NULL) return NULL; /* the load itself will find no memory, or go without */
+    weir_status status = weir__packed_file_open(path, &kind, &file, &error);
+    if (status != WEIR_OK && (status != WEIR_NOT_FOUND || named != NULL))
         weir__log(WEIR_LOG_WARN, "%s. The weights are packed anew; `weir optimize` writes a file that fits",
                   error.message);
+    weir__mem_free(path);
     return file;
 }
 
@@ -78,6 +79,7 @@ static weir_status pack(const char *path, uint64_t identity, weir__packed_writer
     weir__packed_kind kind = kind_of(identity);
     uint64_t from_file;
     params.n_gpu_layers = 0;
+    params.no_host = true; /* as in a load */
     params.load_mode = LLAMA_LOAD_MODE_MMAP;
     params.progress_callback = on_progress;
     params.progress_callback_user_data = watch;
@@ -121,6 +123,9 @@ weir_status weir__llama_model_optimize(const char *path, const char *out, weir_p
     if (file == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a path");
     if (same_file(path, file))
         status = weir__error_set(error, WEIR_INVALID, "optimized", "%.200s is the model itself", file);
+    else if (!weir__packed_file_may_replace(file))
+        status = weir__error_set(error, WEIR_INVALID, "optimized",
+                                 "%.200s is there and no optimized file; it is not replaced", file);
     if (status == WEIR_OK) status = weir__packed_writer_open(file, &writer, error);
     if (status == WEIR_OK) status = pack(path, info.identity, writer, &watch, error);
     weir__packed_writer_close(writer);

@@ -158,30 +158,31 @@ static size_t list_candidates(const weir__bsampler *s, const float *logits, llam
 /* Most candidates that are looked for by blocks. */
 #define MOST_LARGEST 256
 
-static float largest_of_block(const float *logits)
+/* The largest of n numbers, n a multiple of LANES; -infinity when all are NaN. */
+static inline float largest(const float *x, size_t n)
 {
     float lane[LANES];
-    for (int j = 0; j < LANES; j++) lane[j] = -INFINITY;
-    for (int i = 0; i < BLOCK; i += LANES)
-        for (int j = 0; j < LANES; j++) lane[j] = logits[i + j] > lane[j] ? logits[i + j] : lane[j];
+    for (size_t j = 0; j < LANES; j++) lane[j] = -INFINITY;
+    for (size_t i = 0; i < n; i += LANES)
+        for (size_t j = 0; j < LANES; j++) lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
     float max = -INFINITY;
-    for (int j = 0; j < LANES; j++) max = lane[j] > max ? lane[j] : max;
+    for (size_t j = 0; j < LANES; j++) max = lane[j] > max ? lane[j] : max;
     return max;
 }
 
 /* The k-th largest of the blocks' largest logits: at least k tokens have as much. 0 < k <= MOST_LARGEST. */
 static float bound_of_largest(const float *logits, size_t n_blocks, size_t k)
 {
-    float largest[MOST_LARGEST]; /* [k], descending */
-    for (size_t i = 0; i < MOST_LARGEST; i++) largest[i] = -INFINITY;
+    float found[MOST_LARGEST]; /* [k], descending */
+    for (size_t i = 0; i < MOST_LARGEST; i++) found[i] = -INFINITY;
     for (size_t b = 0; b < n_blocks; b++) {
-        float max = largest_of_block(logits + b * BLOCK);
-        if (!(max > largest[k - 1])) continue;
+        float max = largest(logits + b * BLOCK, BLOCK);
+        if (!(max > found[k - 1])) continue;
         size_t at = k - 1;
-        for (; at > 0 && largest[at - 1] < max; at--) largest[at] = largest[at - 1];
-        largest[at] = max;
+        for (; at > 0 && found[at - 1] < max; at--) found[at] = found[at - 1];
+        found[at] = max;
     }
-    return largest[k - 1];
+    return found[k - 1];
 }
 
 /* Adds a bias to a token, which is listed where it was not. Returns how many are. */
@@ -205,7 +206,7 @@ static size_t list_largest(const weir__bsampler *s, const float *logits, size_t 
     float bound = bound_of_largest(logits, n_blocks, k);
     for (size_t b = 0; b * BLOCK < n; b++) {
         size_t end = b < n_blocks ? (b + 1) * BLOCK : n;
-        if (b < n_blocks && !(largest_of_block(logits + b * BLOCK) >= bound)) continue;
+        if (b < n_blocks && !(largest(logits + b * BLOCK, BLOCK) >= bound)) continue;
         for (size_t i = b * BLOCK; i < end; i++)
             if (logits[i] >= bound)
                 candidates[kept++] = (llama_token_data){.id = (llama_token)i, .logit = logits[i]};
@@ -219,13 +220,8 @@ static size_t list_largest(const weir__bsampler *s, const float *logits, size_t 
 /* The lowest index of the largest number; -1 when all are NaN or -infinity. */
 static int32_t argmax(const float *x, int32_t n)
 {
-    float lane[LANES];
     int32_t whole = n / LANES * LANES;
-    for (int32_t j = 0; j < LANES; j++) lane[j] = -INFINITY;
-    for (int32_t i = 0; i < whole; i += LANES)
-        for (int32_t j = 0; j < LANES; j++) lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
-    float max = -INFINITY;
-    for (int32_t j = 0; j < LANES; j++) max = lane[j] > max ? lane[j] : max;
+    float max = largest(x, (size_t)whole);
     for (int32_t i = whole; i < n; i++) max = x[i] > max ? x[i] : max;
     if (!(max > -INFINITY)) return -1;
     int32_t i = 0;

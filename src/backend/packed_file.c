@@ -245,6 +245,20 @@ static weir_status create_temporary(weir__packed_writer *w, size_t room, weir_er
     return unwritable(w, error);
 }
 
+bool weir__packed_file_may_replace(const char *path)
+{
+    struct stat is;
+    char begin[sizeof magic];
+    if (stat(path, &is) != 0) return true; /* what is wrong with it shows when it is written */
+    if (!S_ISREG(is.st_mode)) return false;
+    if (is.st_size == 0) return true;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    ssize_t n = read(fd, begin, sizeof begin);
+    close(fd);
+    return n == (ssize_t)sizeof begin && memcmp(begin, magic, sizeof magic) == 0;
+}
+
 weir_status weir__packed_writer_open(const char *path, weir__packed_writer **writer, weir_error *error)
 {
     size_t room = strlen(path) + 48;

@@ -56,6 +56,9 @@ weir_status weir__packed_file_check(weir__packed_file *file, weir_progress_fn pr
 
 typedef struct weir__packed_writer weir__packed_writer;
 
+/* Whether nothing is there, an empty file or one of ours. */
+bool weir__packed_file_may_replace(const char *path);
+
 /* Begins a file beside `path`, which takes its place when it is whole. IO, NO_MEMORY. */
 weir_status weir__packed_writer_open(const char *path, weir__packed_writer **writer, weir_error *error);
 

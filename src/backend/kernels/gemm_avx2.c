@@ -35,7 +35,7 @@ INLINE float largest(const float *x)
 }
 
 /* Whether one of a unit's numbers is none. */
-INLINE bool is_odd(const float *x)
+INLINE bool has_nan(const float *x)
 {
     __m256 odd = _mm256_setzero_ps();
     for (int i = 0; i < WEIR__UNIT; i += 16)
@@ -72,7 +72,7 @@ static void quantize(const float *x, size_t stride, int64_t x_row, int64_t m, in
         __m128i first_half = to_bytes(from, inverse), second_half = to_bytes(from + 16, inverse);
         int32_t sum = sum_bytes(first_half), rest = sum_bytes(second_half);
         float scale = _cvtsh_ss(_cvtss_sh(max / 127.0f, _MM_FROUND_TO_NEAREST_INT));
-        if (is_odd(from)) scale = __builtin_nanf("");
+        if (has_nan(from)) scale = __builtin_nanf("");
         _mm_storeu_si128((__m128i *)&to->q[r][0], first_half);
         _mm_storeu_si128((__m128i *)&to->q[r][16], second_half);
         to->scale[r] = scale;
