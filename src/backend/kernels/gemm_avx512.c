@@ -322,7 +322,7 @@ typedef void (*kernel)(int rows, const unsigned char *panels, const weir__activa
 #define DEFINE_ALL(format) EACH(DEFINE, format)
 WEIR__PANEL_QUANTIZED(DEFINE_ALL)
 
-#define LIST(format, n_panels, rest) [n_panels - 1][rest] = kernel_##format##_##n_panels##_##rest,
+#define LIST(format, n_panels, rest) [(n_panels)-1][rest] = kernel_##format##_##n_panels##_##rest,
 #define LIST_ALL(format)             [WEIR__PANEL_##format] = {EACH(LIST, format)},
 static const kernel kernels[WEIR__PANEL_N_FORMATS][PANELS][GROUP] = {WEIR__PANEL_QUANTIZED(LIST_ALL)};
 
