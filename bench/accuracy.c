@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <llama.h>
+
 #include "backend/ggml_hook.h"
 #include "backend/shim.h"
 
