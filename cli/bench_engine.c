@@ -8,6 +8,7 @@
 #include "../bench/plain/llama_loop.h"
 #include "base/cpu.h"
 #include "figures.h"
+#include "file.h"
 #include "load.h"
 #include "measure.h"
 #include "out.h"
@@ -344,26 +345,9 @@ static cli_exit check(cli_args *args)
     return CLI_OK;
 }
 
-static cli_exit open_csv(struct bench *bench)
-{
-    if (bench->args->csv_path == NULL) return CLI_OK;
-    bench->csv = fopen(bench->args->csv_path, "we");
-    if (bench->csv == NULL)
-        return cli_fail(CLI_FAILED, "cannot write %s: %s", bench->args->csv_path, strerror(errno));
-    fputs("program,model,layout,threads,streams,prompt,gen,repetition,prefill_per_second,decode_per_second,"
-          "ttft_p50_ms,itl_p50_ms,itl_p99_ms,worst_gap_ms,total_s\n",
-          bench->csv);
-    return CLI_OK;
-}
-
-static cli_exit close_csv(struct bench *bench, cli_exit code)
-{
-    if (bench->csv == NULL) return code;
-    bool failed = ferror(bench->csv) != 0;
-    failed = fclose(bench->csv) != 0 || failed;
-    if (!failed) return code;
-    return cli_fail(CLI_FAILED, "cannot write %s: %s", bench->args->csv_path, strerror(errno));
-}
+static const char csv_head[] =
+    "program,model,layout,threads,streams,prompt,gen,repetition,prefill_per_second,decode_per_second,"
+    "ttft_p50_ms,itl_p50_ms,itl_p99_ms,worst_gap_ms,total_s\n";
 
 cli_exit cli_bench_engine(cli_args *args)
 {
@@ -375,7 +359,7 @@ cli_exit cli_bench_engine(cli_args *args)
     cli_load_log(args);
     code = CLI_NO_MODEL;
     if ((path = cli_load_path(args)) == NULL) goto done;
-    if ((code = open_csv(&bench)) != CLI_OK) goto done;
+    if ((code = cli_file_csv_open(args->csv_path, csv_head, &bench.csv)) != CLI_OK) goto done;
     if ((code = cli_load_model(args, path, &bench.model)) != CLI_OK) goto done;
     weir_model_info info = {.size = sizeof info};
     weir_model_describe(bench.model, &info);
@@ -391,7 +375,7 @@ cli_exit cli_bench_engine(cli_args *args)
                                "weir", weir_version(), "backend", weir_backend_version(), "threads",
                                bench.n_threads, "rows", bench.rows));
 done:
-    code = close_csv(&bench, code);
+    code = cli_file_csv_close(args->csv_path, bench.csv, code);
     json_decref(bench.rows);
     llama_loop_unload(bench.plain);
     weir_model_release(bench.model);

@@ -1,4 +1,5 @@
 /* weir bench kernels: weir's kernels and ggml's, turn by turn, beside what the machine can do at the most. */
+#include "file.h"
 #include "options.h"
 #include "out.h"
 
@@ -474,26 +475,8 @@ static cli_exit check(cli_args *args)
     return code == CLI_OK ? check_numbers("--threads", &args->thread_counts, weir__cpu_count()) : code;
 }
 
-static cli_exit open_csv(struct bench *bench)
-{
-    if (bench->args->csv_path == NULL) return CLI_OK;
-    bench->csv = fopen(bench->args->csv_path, "we");
-    if (bench->csv == NULL)
-        return cli_fail(CLI_FAILED, "cannot write %s: %s", bench->args->csv_path, strerror(errno));
-    fputs("program,kernel,shape,rows,threads,repetition,gmac_per_second,gb_per_second,"
-          "most_gmac_per_second,most_gb_per_second\n",
-          bench->csv);
-    return CLI_OK;
-}
-
-static cli_exit close_csv(struct bench *bench, cli_exit code)
-{
-    if (bench->csv == NULL) return code;
-    bool failed = ferror(bench->csv) != 0;
-    failed = fclose(bench->csv) != 0 || failed;
-    if (!failed) return code;
-    return cli_fail(CLI_FAILED, "cannot write %s: %s", bench->args->csv_path, strerror(errno));
-}
+static const char csv_head[] = "program,kernel,shape,rows,threads,repetition,gmac_per_second,gb_per_second,"
+                               "most_gmac_per_second,most_gb_per_second\n";
 
 cli_exit cli_bench_kernels(cli_args *args)
 {
@@ -507,7 +490,7 @@ cli_exit cli_bench_kernels(cli_args *args)
     weir_device_get(0, &device); /* starts the backend */
     bench.threads = cli_alloc(args->thread_counts.n, sizeof(trial_threads *));
     bench.limits = cli_alloc(args->thread_counts.n, sizeof *bench.limits);
-    code = open_csv(&bench);
+    code = cli_file_csv_open(args->csv_path, csv_head, &bench.csv);
     if (code == CLI_OK) code = start(&bench);
     if (code == CLI_OK) code = measure_all(&bench);
     cli_term_progress_end();
@@ -518,7 +501,7 @@ cli_exit cli_bench_kernels(cli_args *args)
         cli_limits_fini(&bench.limits[i]);
     }
 done:
-    code = close_csv(&bench, code);
+    code = cli_file_csv_close(args->csv_path, bench.csv, code);
     cli_free(bench.done);
     cli_free(bench.memory);
     cli_free(bench.limits);

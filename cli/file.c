@@ -69,3 +69,21 @@ cli_exit cli_file_read(const char *path, const char *what, char **bytes, size_t 
     close(descriptor);
     return code;
 }
+
+cli_exit cli_file_csv_open(const char *path, const char *head, FILE **csv)
+{
+    *csv = NULL;
+    if (path == NULL) return CLI_OK;
+    *csv = fopen(path, "we");
+    if (*csv == NULL) return cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(errno));
+    fputs(head, *csv);
+    return CLI_OK;
+}
+
+cli_exit cli_file_csv_close(const char *path, FILE *csv, cli_exit code)
+{
+    if (csv == NULL) return code;
+    bool failed = ferror(csv) != 0;
+    failed = fclose(csv) != 0 || failed;
+    return failed ? cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(errno)) : code;
+}

@@ -5,12 +5,10 @@
  * 32767. Sixteen products of weights of four bits stay below that, eight of five, four of six: so many are added up
  * before they are widened. Weights of eight bits are multiplied nibble by nibble. So integer products are exact,
  * and as the rest is computed as in gemm_avx512.c, the results are the same to the bit. */
-#include "backend/kernels/gemm.h"
+#include "backend/kernels/gemm_q8.h"
 
 #include <immintrin.h>
 #include <string.h>
-
-#include "backend/kernels/inline.h"
 
 /* Rows of activations at a time: with both halves of sixteen rows of weights, their sums fill eight registers. */
 #define GROUP 4
@@ -52,34 +50,6 @@ INLINE __m128i to_bytes(const float *x, float inverse)
     __m256i high = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8), factor));
     __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
     return _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-}
-
-INLINE int32_t sum_bytes(__m128i q)
-{
-    __m128i pair = _mm_sad_epu8(_mm_xor_si128(q, _mm_set1_epi8(-128)), _mm_setzero_si128());
-    return _mm_cvtsi128_si32(_mm_add_epi64(pair, _mm_unpackhi_epi64(pair, pair))) - 128 * 16;
-}
-
-static void quantize(const float *x, size_t stride, int64_t x_row, int64_t m, int64_t k, void *out,
-                     int64_t first, int64_t end)
-{
-    int64_t n_units = k / WEIR__UNIT, rows = weir__tile_rows(m);
-    for (int64_t u = first; u < end; u++) {
-        int64_t row = u / n_units, unit = u % n_units, r = row % rows;
-        const float *from = x + (size_t)(row - x_row) * stride + unit * WEIR__UNIT;
-        weir__activations *to = (weir__activations *)out + row / rows * n_units + unit;
-        float max = largest(from), inverse = max != 0.0f ? 127.0f / max : 0.0f;
-        __m128i first_half = to_bytes(from, inverse), second_half = to_bytes(from + 16, inverse);
-        int32_t sum = sum_bytes(first_half), rest = sum_bytes(second_half);
-        float scale = _cvtsh_ss(_cvtss_sh(max / 127.0f, _MM_FROUND_TO_NEAREST_INT));
-        if (has_nan(from)) scale = __builtin_nanf("");
-        _mm_storeu_si128((__m128i *)&to->q[r][0], first_half);
-        _mm_storeu_si128((__m128i *)&to->q[r][16], second_half);
-        to->scale[r] = scale;
-        to->sum[r] = scale * (float)(sum + rest);
-        to->minus[r] = -(sum + rest);
-        to->minus_half[r] = -sum;
-    }
 }
 
 /* ---- Weights ---- */

@@ -5,12 +5,10 @@
  * registers while the activations pass by, four rows at a time. That is one vpdpbusd for 64 products, and for each
  * 32 columns of a row two or three multiplications in single precision, which take the same ports: 80 or 73 % of
  * the peak at the most. */
-#include "backend/kernels/gemm.h"
+#include "backend/kernels/gemm_q8.h"
 
 #include <immintrin.h>
 #include <string.h>
-
-#include "backend/kernels/inline.h"
 
 /* Panels and rows of activations at a time: their sums hide vpdpbusd's latency, and together with the weights
  * they fill 24 registers. Each activation that is read is used twice. */
@@ -25,43 +23,21 @@
 
 /* ---- Activations ---- */
 
-INLINE float largest(__m512 low, __m512 high)
+INLINE float largest(const float *x)
 {
+    __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
     return _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
 }
 
-INLINE __m128i to_bytes(__m512 x, float inverse)
+INLINE bool has_nan(const float *x)
 {
-    return _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(x, _mm512_set1_ps(inverse))));
+    return _mm512_cmp_ps_mask(_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16), _CMP_UNORD_Q) != 0;
 }
 
-INLINE int32_t sum_bytes(__m128i q)
+INLINE __m128i to_bytes(const float *x, float inverse)
 {
-    __m128i pair = _mm_sad_epu8(_mm_xor_si128(q, _mm_set1_epi8(-128)), _mm_setzero_si128());
-    return _mm_cvtsi128_si32(_mm_add_epi64(pair, _mm_unpackhi_epi64(pair, pair))) - 128 * 16;
-}
-
-static void quantize(const float *x, size_t stride, int64_t x_row, int64_t m, int64_t k, void *out,
-                     int64_t first, int64_t end)
-{
-    int64_t n_units = k / WEIR__UNIT, rows = weir__tile_rows(m);
-    for (int64_t u = first; u < end; u++) {
-        int64_t row = u / n_units, unit = u % n_units, r = row % rows;
-        const float *from = x + (size_t)(row - x_row) * stride + unit * WEIR__UNIT;
-        weir__activations *to = (weir__activations *)out + row / rows * n_units + unit;
-        __m512 low = _mm512_loadu_ps(from), high = _mm512_loadu_ps(from + 16);
-        float max = largest(low, high), inverse = max != 0.0f ? 127.0f / max : 0.0f;
-        __m128i first_half = to_bytes(low, inverse), second_half = to_bytes(high, inverse);
-        int32_t sum = sum_bytes(first_half), rest = sum_bytes(second_half);
-        float scale = _cvtsh_ss(_cvtss_sh(max / 127.0f, _MM_FROUND_TO_NEAREST_INT));
-        if (_mm512_cmp_ps_mask(low, high, _CMP_UNORD_Q) != 0) scale = __builtin_nanf("");
-        _mm_storeu_si128((__m128i *)&to->q[r][0], first_half);
-        _mm_storeu_si128((__m128i *)&to->q[r][16], second_half);
-        to->scale[r] = scale;
-        to->sum[r] = scale * (float)(sum + rest);
-        to->minus[r] = -(sum + rest);
-        to->minus_half[r] = -sum;
-    }
+    __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(x), _mm512_set1_ps(inverse));
+    return _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(scaled));
 }
 
 /* ---- Weights ---- */
