@@ -819,6 +819,21 @@ static inline weir_request weir_request_default(void)
 WEIR_API weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
                                         weir_stream *const *streams, weir_error *error);
 
+/* Why the prompt, or a part of it, had to be computed. */
+typedef enum weir_miss {
+    WEIR_MISS_NONE = 0,       /* all but its last token was there */
+    WEIR_MISS_COLD = 1,       /* the rest was never seen */
+    WEIR_MISS_EVICTED = 2,    /* more of it was there once */
+    WEIR_MISS_SALT = 3,       /* more of it is there, without a salt */
+    WEIR_MISS_DIVERGED = 4,   /* what is there goes on with other tokens */
+    WEIR_MISS_UNCUTTABLE = 5, /* more of it is there, but this model's memory cannot be cut at that token */
+    WEIR_MISS_OFF = 6,        /* the request, or the engine, does without */
+} weir_miss;
+#define WEIR_MISS_COUNT 7
+
+/* "none", "cold", "evicted", … Static. */
+WEIR_API const char *weir_miss_name(weir_miss miss);
+
 typedef struct weir_usage {
     int32_t n_prompt;
     int32_t n_cached;    /* prompt tokens that were not computed again */

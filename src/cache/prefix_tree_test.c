@@ -261,6 +261,33 @@ static void test_memory_of_what_has_gone(void **state)
     weir__prefix_tree_fini(&tree);
 }
 
+/* Also where many keys share a bucket. */
+static void test_keys_have_nothing_in_common(void **state)
+{
+    (void)state;
+    enum { KEYS = 48 };
+    static const char salt[KEYS] = {0};
+    static weir__prefix_end ends[KEYS];
+    weir__prefix_tree tree;
+    weir__prefix_match match;
+    weir__prefix_tree_init(&tree);
+    for (int32_t i = 0; i < KEYS; i++) {
+        weir__prefix_key key = {salt, (size_t)i, 0};
+        int32_t tokens[2] = {1, i};
+        assert_int_equal(weir__prefix_tree_known(&tree, &key, tokens, 2), 0);
+        assert_true(weir__prefix_tree_insert(&tree, &key, tokens, 2, &ends[i], WEIR__PREFIX_HOST));
+    }
+    for (int32_t i = 0; i < KEYS; i++) {
+        weir__prefix_key key = {salt, (size_t)i, 0};
+        int32_t tokens[2] = {1, -1};
+        weir__prefix_tree_match(&tree, &key, tokens, 2, 2, NULL, UINT64_MAX, &match);
+        assert_int_equal(match.n_known, 1);
+        assert_int_equal(match.other[0], i);
+        assert_ptr_equal(match.entry, &ends[i]);
+    }
+    weir__prefix_tree_fini(&tree);
+}
+
 /* How long a look-up takes among many: told, not judged. */
 static void test_many_nodes(void **state)
 {
@@ -302,6 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_texts_against_arrays),
         cmocka_unit_test(test_memory_of_what_has_gone),
+        cmocka_unit_test(test_keys_have_nothing_in_common),
         cmocka_unit_test(test_many_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
