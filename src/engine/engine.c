@@ -168,9 +168,9 @@ static void *run(void *argument)
         if (stopping) break;
         weir__step_tick(engine, NULL, 0, &report);
         if (report.idle && !has_work(engine))
-            weir__doorbell_wait(engine->bell, weir__step_next_deadline(engine));
+            weir__doorbell_wait(engine->bell, weir__finish_next_deadline(engine));
     }
-    weir__step_abandon(engine);
+    weir__finish_all(engine);
     return NULL;
 }
 
@@ -282,7 +282,7 @@ static void leave_wheel(weir_engine *engine)
     pthread_mutex_lock(&engine->mutex);
     bool stopping = engine->stopping;
     pthread_mutex_unlock(&engine->mutex);
-    if (stopping) weir__step_abandon(engine);
+    if (stopping) weir__finish_all(engine);
     driving = engine->outer;
     atomic_store(&engine->driven, false);
 }

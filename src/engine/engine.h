@@ -1,4 +1,5 @@
-/* engine.h: the engine's inside, shared by its files: engine.c (life, queue, threads), step.c (the tick).
+/* engine.h: the engine's inside, shared by its files: engine.c (life, submit, threads), step.c (the tick),
+ * admit.c, lanes.c and finish.c (parts of it).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_ENGINE_H
 #define WEIR_ENGINE_ENGINE_H
@@ -71,11 +72,33 @@ void weir__step_prepare(weir_engine *engine, int64_t now);
 /* Describes the slots that have work, oldest first, in engine->view. */
 void weir__step_view(weir_engine *engine, int64_t now);
 
+/* Copies the driver's counters to where other threads read them. */
+void weir__step_publish(weir_engine *engine);
+
+/* Reads cancels and deadlines, of slots and of the queue, and ends what they concern. */
+void weir__finish_collect(weir_engine *engine, int64_t now);
+
+/* Those of the slots alone; also between a pass and its sampling, where they beat the pass's end. */
+void weir__finish_collect_slots(weir_engine *engine, int64_t now);
+
+/* Closes the slots that have a reason. */
+void weir__finish_latched(weir_engine *engine);
+
 /* When the next deadline of the queue passes, or earlier; WEIR__CLOCK_NEVER when no request there has one. */
-int64_t weir__step_next_deadline(weir_engine *engine);
+int64_t weir__finish_next_deadline(weir_engine *engine);
 
 /* Ends everything, slots and queue, with WEIR_STOPPED. */
-void weir__step_abandon(weir_engine *engine);
+void weir__finish_all(weir_engine *engine);
+
+/* Gives free slots to the queue. */
+void weir__admit(weir_engine *engine);
+
+/* A free lane for the slot; its cells freed and its lane given back. */
+void weir__lanes_enter(weir_engine *engine, weir__slot *slot);
+void weir__lanes_leave(weir_engine *engine, weir__slot *slot);
+
+/* Closes a gap between lanes, one move a tick. */
+void weir__lanes_compact(weir_engine *engine);
 
 /* Samples the slots that have a row; each slot's token or failure is then in the slot. */
 void weir__sample(weir_engine *engine);
