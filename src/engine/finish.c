@@ -1,24 +1,23 @@
 /* finish.c: how requests end: cancels and deadlines, the terminal chunk, a stop.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
-#include "base/error.h"
 #include "engine/engine.h"
 
-static void count_down(weir_engine *engine)
+static void count_down(weir_engine *engine, weir__share *share)
 {
     pthread_mutex_lock(&engine->mutex);
+    weir__share_release(share);
     if (--engine->n_live == 0) pthread_cond_broadcast(&engine->drained);
     pthread_mutex_unlock(&engine->mutex);
 }
 
 /* ---- Finish ---- */
 
-/* Frees the cells first and counts it, so that whoever takes the terminal chunk finds both done. */
-static void finish_slot(weir_engine *engine, weir__slot *slot)
+/* Counts it first, so that whoever takes the terminal chunk finds that done. */
+static void finish(weir_engine *engine, weir__slot *slot)
 {
     int64_t now = weir__clock_now_ns();
-    weir__lanes_leave(engine, slot);
-    engine->n_reserved -= weir__request_cells(slot->request);
+    weir__share *share = slot->request->share;
     weir__slot_settle(slot, &engine->scratch);
     engine->counts.n_finished[slot->reason]++;
     weir_slot_state state = slot->state;
@@ -26,24 +25,30 @@ static void finish_slot(weir_engine *engine, weir__slot *slot)
     weir__step_publish(engine);
     slot->state = state;
     weir__slot_finish(slot, now);
-    count_down(engine);
+    count_down(engine, share);
 }
 
-static void finish_queued(weir_engine *engine, weir__request *request, weir_reason reason, weir_status status)
+static void finish_slot(weir_engine *engine, weir__slot *slot)
 {
-    static const weir__output nothing = {.text = ""};
-    int64_t now = weir__clock_now_ns();
-    weir_usage usage = {
-        .n_prompt = request->n_prompt,
-        .queue_ns = now - request->submit_ns,
-        .total_ns = now - request->submit_ns,
-    };
-    weir_error error = {0};
-    if (reason == WEIR_REASON_ERROR) weir__error_set(&error, status, "", "%s", weir_status_text(status));
-    engine->counts.n_finished[reason]++;
-    weir__step_publish(engine);
-    weir__request_finish(request, &nothing, reason, &error, &usage);
-    count_down(engine);
+    weir__lanes_leave(engine, slot);
+    weir__suspend_reset(engine);
+    weir__rates_finished(&engine->rates, weir__clock_now_ns() - slot->admit_ns);
+    finish(engine, slot);
+}
+
+/* Ends a request that is not in the queue any more, and in no slot: what it has is given as from one. */
+static void finish_queued(weir_engine *engine, weir__request *request, weir_reason reason)
+{
+    weir__slot slot;
+    weir__slot_init(&slot, -1);
+    engine->counts.n_suspended -= request->progress.admit_ns != 0;
+    weir__suspend_drop(engine, request);
+    weir__slot_start(&slot, request, weir__clock_now_ns());
+    if (reason == WEIR_REASON_ERROR)
+        weir__slot_fail(&slot, WEIR_STOPPED, NULL);
+    else
+        weir__slot_latch(&slot, reason);
+    finish(engine, &slot);
 }
 
 void weir__finish_latched(weir_engine *engine)
@@ -70,7 +75,7 @@ static void collect_queue(weir_engine *engine, int64_t now)
     while (over != NULL) {
         weir__request *next = over->next;
         finish_queued(engine, over,
-                      weir__request_cancelled(over) ? WEIR_REASON_CANCELLED : WEIR_REASON_DEADLINE, WEIR_OK);
+                      weir__request_cancelled(over) ? WEIR_REASON_CANCELLED : WEIR_REASON_DEADLINE);
         over = next;
     }
 }
@@ -119,9 +124,7 @@ void weir__finish_all(weir_engine *engine)
         request = weir__queue_pop(&engine->queue);
         pthread_mutex_unlock(&engine->mutex);
         if (request == NULL) break;
-        if (weir__request_cancelled(request))
-            finish_queued(engine, request, WEIR_REASON_CANCELLED, WEIR_OK);
-        else
-            finish_queued(engine, request, WEIR_REASON_ERROR, WEIR_STOPPED);
+        finish_queued(engine, request,
+                      weir__request_cancelled(request) ? WEIR_REASON_CANCELLED : WEIR_REASON_ERROR);
     }
 }

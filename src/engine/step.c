@@ -13,14 +13,26 @@ void weir__step_publish(weir_engine *engine)
 {
     weir_engine_stats *counts = &engine->counts;
     counts->n_slots_prefilling = counts->n_slots_generating = counts->n_kv_used = 0;
+    int64_t wanted = 0;
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         const weir__slot *slot = &engine->slots[i];
+        if (slot->state != WEIR_SLOT_IDLE)
+            wanted += weir__suspend_cells_wanted(slot->request, slot->n_tokens);
         counts->n_slots_prefilling += slot->state == WEIR_SLOT_PREFILLING;
         counts->n_slots_generating += slot->state == WEIR_SLOT_GENERATING;
         if (slot->state != WEIR_SLOT_IDLE) counts->n_kv_used += slot->n_past;
     }
-    counts->n_kv_reserved = engine->n_reserved;
+    counts->n_kv_reserved = (int32_t)(wanted < counts->n_kv ? wanted : counts->n_kv);
+    counts->retry_ns = weir__rates_retry_ns(&engine->rates, engine->params.n_slots, 1);
+    int64_t now = weir__clock_now_ns();
     pthread_mutex_lock(&engine->mutex);
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        weir__slot *slot = &engine->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE || slot->n_unbilled == 0) continue;
+        weir__share_bill(slot->request->share, slot->n_unbilled, now);
+        slot->n_unbilled = 0;
+    }
+    engine->told = engine->rates;
     counts->n_submitted = engine->stats.n_submitted;
     counts->n_refused = engine->stats.n_refused;
     counts->queue_depth = engine->queue.n;
@@ -33,6 +45,7 @@ void weir__step_publish(weir_engine *engine)
 void weir__step_prepare(weir_engine *engine, int64_t now)
 {
     weir__finish_collect(engine, now);
+    weir__suspend_relieve(engine, now);
     weir__admit(engine);
     weir__lanes_compact(engine);
 }
@@ -46,16 +59,18 @@ void weir__step_view(weir_engine *engine, int64_t now)
         const weir__slot *slot = &engine->slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
         size_t at = n++;
-        while (at > 0 && engine->slots[engine->view_slots[at - 1].slot].serial > slot->serial) {
+        while (at > 0 &&
+               engine->slots[engine->view_slots[at - 1].slot].request->serial > slot->request->serial) {
             engine->view_slots[at] = engine->view_slots[at - 1];
             at--;
         }
         engine->view_slots[at] = (weir_slot_view){
             .slot = slot->index,
             .state = slot->state,
-            .n_prompt_left = slot->state == WEIR_SLOT_PREFILLING ? slot->request->n_prompt - slot->n_past : 0,
+            .n_prompt_left = slot->state == WEIR_SLOT_PREFILLING ? slot->n_tokens - slot->n_past : 0,
             .n_prompt = slot->request->n_prompt,
             .n_generated = slot->n_generated,
+            .priority = slot->request->priority,
             .waited_ns = now > slot->request->submit_ns ? now - slot->request->submit_ns : 0,
         };
     }
@@ -91,19 +106,16 @@ static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t 
 
 /* ---- Decode ---- */
 
-/* The pass was refused: it ends the streams it concerns. */
+/* The pass was refused: it ends the streams it concerns. Without cells nothing was computed, and all try again with
+ * fewer slots. */
 static void fail_pass(weir_engine *engine, weir_status status, const weir_error *error)
 {
-    weir__slot *youngest = NULL;
     if (status != WEIR_ABORTED) engine->counts.n_failed_ticks++;
+    if (status == WEIR_NO_SPACE && weir__suspend_shrink(engine)) return;
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir__slot *slot = &engine->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
-        if (youngest == NULL || slot->serial > youngest->serial) youngest = slot;
-        /* Without cells nothing was computed: the others try again without the youngest. */
-        if (status != WEIR_NO_SPACE) weir__slot_fail(slot, status, error);
+        if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0) weir__slot_fail(slot, status, error);
     }
-    if (status == WEIR_NO_SPACE && youngest != NULL) weir__slot_fail(youngest, status, error);
 }
 
 static weir_status decode(weir_engine *engine, int64_t *decode_ns, weir_error *error)
@@ -126,6 +138,7 @@ static void advance(weir_engine *engine, weir_report *report)
             report->n_prefill += slot->n_planned;
         else
             report->n_decode += slot->n_planned;
+        slot->n_unbilled += slot->state == WEIR_SLOT_GENERATING;
     }
     engine->counts.n_prompt_tokens += (uint64_t)report->n_prefill;
 }
@@ -184,7 +197,6 @@ static void emit(weir_engine *engine)
 
 static void check_invariants(const weir_engine *engine)
 {
-    int32_t reserved = 0;
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         const weir__slot *slot = &engine->slots[i];
         assert(slot->index == i);
@@ -196,17 +208,16 @@ static void check_invariants(const weir_engine *engine)
         assert(engine->lanes[slot->lane] == slot);
         assert(slot->n_tokens - request->n_prompt <= slot->n_generated);
         if (slot->state == WEIR_SLOT_PREFILLING)
-            assert(slot->n_past < request->n_prompt && slot->n_tokens == request->n_prompt);
+            assert(slot->n_past < slot->n_tokens &&
+                   (slot->n_generated > 0 || slot->n_tokens == request->n_prompt));
         else
             assert(slot->n_past >= request->n_prompt && slot->n_past == slot->n_tokens - 1);
         assert(engine->model->ops->seq_pos_max(engine->context, slot->lane) == slot->n_past - 1);
-        reserved += weir__request_cells(request);
     }
     for (int32_t lane = 0; lane < engine->params.n_slots; lane++) {
         assert(engine->lanes[lane] == NULL || engine->lanes[lane]->lane == lane);
         if (engine->lanes[lane] == NULL) assert(engine->model->ops->seq_pos_max(engine->context, lane) == -1);
     }
-    assert(reserved == engine->n_reserved && reserved <= engine->info.n_ctx);
 }
 #else
 static void check_invariants(const weir_engine *engine)
@@ -225,6 +236,7 @@ static void account(weir_engine *engine, weir_report *report, int64_t start)
         engine->counts.tick_ns = report->tick_ns;
         engine->counts.busy_ns += report->tick_ns;
         engine->counts.n_bad_plans += report->bad_plan;
+        weir__rates_tick(&engine->rates, report->n_prefill, report->n_decode, report->tick_ns);
     }
     weir__step_publish(engine);
     report->queue_depth = engine->counts.queue_depth;
