@@ -39,6 +39,7 @@ extern "C" {
 #define WEIR_VERSION     "0.1.0"
 #define WEIR_NUL         SIZE_MAX
 #define WEIR_SEED_RANDOM UINT32_MAX
+#define WEIR_AUTO        UINT64_MAX
 
 /* The version of the library that runs, e.g. "0.1.0". Static. */
 WEIR_API const char *weir_version(void);
@@ -669,10 +670,13 @@ typedef enum weir_slot_state {
 typedef struct weir_slot_view {
     int32_t slot;
     weir_slot_state state;
-    int32_t n_prompt_left; /* prompt tokens not yet computed; 0 when generating */
+    int32_t
+        n_prompt_left; /* tokens to compute before one is sampled: the prompt's, and after a suspension those
+                            * generated before too; 0 when generating */
     int32_t n_prompt;
     int32_t n_generated;
     int64_t waited_ns; /* from submit until now */
+    int32_t priority;
 } weir_slot_view;
 
 typedef struct weir_view {
@@ -720,6 +724,12 @@ typedef struct weir_engine_params {
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
     bool manual;                   /* no thread of its own: the caller drives it with weir_engine_step */
+    uint64_t
+        cache_bytes; /* host memory for what suspended requests had computed; beyond it, it is computed again.
+                           * WEIR_AUTO (default) = a quarter of what is available at create; 0 = none */
+    int32_t
+        ageing_ms; /* 10000; 0 … 86400000; a waiting request gains one level of priority each so many ms, up
+                           * to the highest that waits; 0 = never */
 } weir_engine_params;
 
 WEIR_API void weir_engine_params_init(weir_engine_params *params, size_t size);
@@ -755,10 +765,11 @@ typedef struct weir_engine_stats {
     int32_t n_slots_prefilling;
     int32_t n_slots_generating;
     int32_t queue_depth;
-    int32_t n_ctx;         /* the longest request, tokens, as allotted */
-    int32_t n_kv;          /* cells in all, as allotted */
-    int32_t n_kv_used;     /* cells that hold tokens of live requests */
-    int32_t n_kv_reserved; /* cells promised to live requests */
+    int32_t n_ctx;     /* the longest request, tokens, as allotted */
+    int32_t n_kv;      /* cells in all, as allotted */
+    int32_t n_kv_used; /* cells that hold tokens of live requests */
+    int32_t
+        n_kv_reserved; /* cells that the slots' tokens take, and what their next ones soon will; at most n_kv */
     int32_t n_batch;
     weir_layout layout;
     uint64_t n_submitted;
@@ -773,6 +784,11 @@ typedef struct weir_engine_stats {
     int64_t decode_ns;       /* forward passes, sum */
     int64_t busy_ns;         /* ticks, sum: less decode_ns is weir's own time */
     uint64_t kv_bytes;       /* of all KV cells, as allotted */
+    uint64_t cache_bytes;    /* host memory in use, of params.cache_bytes */
+    int32_t n_suspended;     /* waiting requests that were in a slot before; in queue_depth too */
+    uint64_t n_suspensions;
+    uint64_t n_resumes;
+    int64_t retry_ns; /* what a BUSY submit would be told to wait for one place in the queue */
 } weir_engine_stats;
 
 /* A copy, taken between ticks' phases; never waits for a forward pass. */
@@ -801,6 +817,13 @@ typedef struct weir_request {
     int32_t interval;    /* 1; emit every n tokens; above 1 it replaces the stream's own (set_interval) */
     int64_t deadline_ms; /* from submit: queue, prefill and decode; 0 = none. Then the text so far and
                           * WEIR_REASON_DEADLINE */
+    int32_t
+        priority; /* 0; -100 … 100; the higher one goes first, and takes a slot from a lower one when none is
+                          * free: that one waits, and its reader notices a pause only. Equal ones never do */
+    const char
+        *cache_salt; /* whose request it is, any bytes; NULL = nobody's. Salts share slots fairly: by the
+                               * tokens that each had lately */
+    size_t cache_salt_length; /* WEIR_NUL (default) */
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -814,7 +837,7 @@ static inline weir_request weir_request_default(void)
 /* Queues n requests: all or none. requests[0].size tells how far apart they lie. streams is [n] of fresh streams, each at most once; NULL, or a NULL entry,
  * is a request that nobody reads (it runs and counts). streams[i] gets index i. Errors: INVALID
  * (requests[i].field; n: more than slots and queue hold), TOO_LONG (it could never fit), GRAMMAR, UNSUPPORTED,
- * BUSY (the queue is full), STATE (a stream is attached, cancelled or finished), STOPPED, NO_MEMORY. After an error nothing was started and no stream has changed.
+ * BUSY (the queue is full; the message tells when to try again), STATE (a stream is attached, cancelled or finished), STOPPED, NO_MEMORY. After an error nothing was started and no stream has changed.
  * Tokenizes and compiles on the caller's thread; never waits for a tick. */
 WEIR_API weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
                                         weir_stream *const *streams, weir_error *error);
@@ -834,11 +857,30 @@ typedef enum weir_miss {
 /* "none", "cold", "evicted", … Static. */
 WEIR_API const char *weir_miss_name(weir_miss miss);
 
+/* What would become of a request if it was submitted now. Times are guesses from measured rates, 0 = nothing was
+ * measured yet. */
+typedef struct weir_forecast {
+    size_t size;
+    int32_t n_prompt;    /* tokens */
+    int32_t n_cached;    /* of those, what would not be computed again */
+    int32_t queue_place; /* 0 = a slot is free now, 1 = the next one is */
+    int64_t ttft_ns;     /* from now to the first token */
+    int64_t finish_ns;   /* from now to the end, if it generates all of max_tokens */
+    bool fits;           /* false: submit would say TOO_LONG; the rest but n_prompt is 0 */
+    bool busy;           /* submit would say BUSY */
+    int64_t retry_ns;    /* when to try again then; 0 = now */
+} weir_forecast;
+
+/* A dry run of submit for one request: checks it as submit does, with the same errors but for TOO_LONG and BUSY, which
+ * are told in *forecast. Nothing is started. Any thread; never waits for a tick. STOPPED: as submit. */
+WEIR_API weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *request,
+                                              weir_forecast *forecast, weir_error *error);
+
 typedef struct weir_usage {
     int32_t n_prompt;
     int32_t n_cached;    /* prompt tokens that were not computed again */
     int32_t n_generated; /* with the token that ended it */
-    int64_t queue_ns;    /* submit to slot */
+    int64_t queue_ns;    /* submit to its first slot */
     int64_t ttft_ns;     /* submit to first token; 0 when there was none */
     int64_t total_ns;    /* submit to end, or to now */
 } weir_usage;
