@@ -59,7 +59,7 @@ weir_status weir__cache_create(const weir__cache_params *params, weir__cache **o
     weir__cache *cache = weir__mem_calloc(1, sizeof *cache);
     if (cache == NULL) goto no_cache;
     cache->params = *params;
-    cache->by_seq = weir__mem_calloc((size_t)params->n_seqs, sizeof(entry *));
+    cache->by_seq = weir__mem_calloc((size_t)params->memory->n_seqs, sizeof(entry *));
     if (cache->by_seq == NULL || pthread_mutex_init(&cache->mutex, NULL) != 0) goto no_mutex;
     weir__prefix_tree_init(&cache->tree);
     *out = cache;
@@ -75,7 +75,7 @@ no_cache:
 static void empty(weir__cache *cache, entry *e)
 {
     if (e->seq >= 0) {
-        cache->params.ops->seq_remove(cache->params.context, e->seq, 0, -1);
+        weir__memory_cut(cache->params.memory, e->seq, 0);
         cache->by_seq[e->seq] = NULL;
     }
     weir__mem_free(e->bytes);
@@ -242,47 +242,30 @@ static void touch(weir__cache *cache, weir__prefix_end *end)
     unlock(cache);
 }
 
-/* What waits for the next pass would be read as it was before, or overwrite what is loaded. */
-static weir_status settle(weir__cache *cache, weir_error *error)
-{
-    return cache->params.ops->settle != NULL ? cache->params.ops->settle(cache->params.context, error)
-                                             : WEIR_OK;
-}
-
 static weir_status load(weir__cache *cache, const entry *e, int32_t n, int32_t to, weir_error *error)
 {
-    const weir__cache_params *p = &cache->params;
-    weir_status status = settle(cache, error);
-    if (status == WEIR_OK) status = p->ops->state_load(p->context, to, e->bytes, e->n_bytes, error);
-    if (status == WEIR_OK && n < weir__cache_length(&e->end) && !p->ops->seq_remove(p->context, to, n, -1))
+    weir__memory *memory = cache->params.memory;
+    int32_t length = weir__cache_length(&e->end);
+    weir_status status = weir__memory_load(memory, to, e->bytes, e->n_bytes, length, error);
+    if (status == WEIR_OK && n < length && !weir__memory_cut(memory, to, n)) {
+        weir__memory_cut(memory, to, 0);
         status = weir__error_set(error, WEIR_UNSUPPORTED, "", "this memory cannot be cut at token %d", n);
+    }
     return status;
 }
 
 weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
                               weir_error *error)
 {
-    const weir__cache_params *p = &cache->params;
     weir_status status;
     if (hit->entry != NULL && hit->entry->rank == WEIR__PREFIX_HOST) {
         status = load(cache, entry_of(hit->entry), hit->n, to, error);
     } else {
         if (hit->entry != NULL) from = entry_of(hit->entry)->seq;
-        status = p->ops->share(p->context, from, to, hit->n, error);
+        status = weir__memory_share(cache->params.memory, from, to, hit->n, error);
     }
     if (status == WEIR_OK && hit->entry != NULL) touch(cache, hit->entry);
-    if (status != WEIR_OK) p->ops->seq_remove(p->context, to, 0, -1);
     return status;
-}
-
-int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end)
-{
-    entry *e = entry_of(end);
-    int32_t seq = e->seq;
-    cache->by_seq[seq] = NULL;
-    e->seq = -1;
-    drop(cache, e);
-    return seq;
 }
 
 /* ---- Evicting ---- */
@@ -330,14 +313,14 @@ void weir__cache_unclaim(weir__cache *cache, uint64_t n)
 /* The state of a sequence as a block of its own; NULL: no room, no memory, or the backend cannot. */
 static void *save(weir__cache *cache, int32_t seq, size_t *n_bytes)
 {
-    const weir__cache_params *p = &cache->params;
-    if (p->n_bytes == 0 || settle(cache, NULL) != WEIR_OK) return NULL;
-    size_t size = p->ops->state_size(p->context, seq);
+    weir__memory *memory = cache->params.memory;
+    if (cache->params.n_bytes == 0) return NULL;
+    size_t size = weir__memory_state_size(memory, seq);
     if (size == 0 || !make_room(cache, size)) return NULL;
     void *bytes = weir__mem_alloc(size);
     if (bytes == NULL) return NULL;
-    *n_bytes = p->ops->state_save(p->context, seq, bytes, size);
-    if (*n_bytes > 0 && *n_bytes <= size) return bytes;
+    *n_bytes = weir__memory_save(memory, seq, bytes, size);
+    if (*n_bytes > 0) return bytes;
     weir__mem_free(bytes);
     return NULL;
 }
@@ -349,15 +332,9 @@ static void hold_bytes(weir__cache *cache, entry *e, void *bytes, size_t n_bytes
     cache->n_saved += n_bytes;
 }
 
-void weir__cache_evict_entry(weir__cache *cache, weir__prefix_end *end)
+/* Takes the sequence away from the entry, and with `bytes` makes it one in host memory. */
+static void to_host(weir__cache *cache, entry *e, void *bytes, size_t n_bytes)
 {
-    entry *e = entry_of(end);
-    size_t n_bytes = 0;
-    if (weir__prefix_tree_is_covered(end, true, true)) { /* the others serve in its place */
-        drop(cache, e);
-        return;
-    }
-    void *bytes = save(cache, e->seq, &n_bytes);
     if (bytes == NULL) {
         haunt(cache, e);
         return;
@@ -365,8 +342,36 @@ void weir__cache_evict_entry(weir__cache *cache, weir__prefix_end *end)
     empty(cache, e);
     lock(cache);
     hold_bytes(cache, e, bytes, n_bytes);
-    weir__prefix_tree_rerank(&cache->tree, end, WEIR__PREFIX_HOST);
+    weir__prefix_tree_rerank(&cache->tree, &e->end, WEIR__PREFIX_HOST);
     unlock(cache);
+}
+
+void weir__cache_evict_entry(weir__cache *cache, weir__prefix_end *end)
+{
+    size_t n_bytes = 0;
+    if (weir__prefix_tree_is_covered(end, true, true)) { /* the others serve in its place */
+        drop(cache, entry_of(end));
+        return;
+    }
+    void *bytes = save(cache, entry_of(end)->seq, &n_bytes);
+    to_host(cache, entry_of(end), bytes, n_bytes);
+}
+
+int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
+{
+    entry *e = entry_of(end);
+    int32_t seq = e->seq;
+    size_t n_bytes = 0;
+    bool needed = n < weir__cache_length(end) && !weir__prefix_tree_is_covered(end, true, true);
+    void *bytes = needed ? save(cache, seq, &n_bytes) : NULL;
+    cache->by_seq[seq] = NULL;
+    e->seq = -1;
+    if (needed)
+        to_host(cache, e, bytes, n_bytes);
+    else
+        drop(cache, e);
+    weir__memory_cut(cache->params.memory, seq, n);
+    return seq;
 }
 
 int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare)
@@ -452,13 +457,10 @@ bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int
 
 bool weir__cache_move(weir__cache *cache, int32_t from, int32_t to)
 {
-    const weir__cache_params *p = &cache->params;
+    weir__memory *memory = cache->params.memory;
     entry *e = cache->by_seq[from];
-    if (p->ops->share(p->context, from, to, weir__cache_length(&e->end), NULL) != WEIR_OK) {
-        p->ops->seq_remove(p->context, to, 0, -1);
-        return false;
-    }
-    p->ops->seq_remove(p->context, from, 0, -1);
+    if (weir__memory_share(memory, from, to, weir__cache_length(&e->end), NULL) != WEIR_OK) return false;
+    weir__memory_cut(memory, from, 0);
     cache->by_seq[from] = NULL;
     cache->by_seq[to] = e;
     e->seq = to;
@@ -480,10 +482,10 @@ void weir__cache_check(const weir__cache *cache)
             assert((e->seq >= 0) == (rank == WEIR__PREFIX_DEVICE));
             assert((e->bytes != NULL) == (rank == WEIR__PREFIX_HOST));
             assert(e->seq < 0 || cache->by_seq[e->seq] == e);
-            assert(e->seq < 0 || p->ops->seq_pos_max(p->context, e->seq) == weir__cache_length(end) - 1);
+            assert(e->seq < 0 || p->memory->n[e->seq] == weir__cache_length(end));
             n_saved += e->n_bytes;
         }
-    for (int32_t seq = 0; seq < p->n_seqs; seq++)
+    for (int32_t seq = 0; seq < p->memory->n_seqs; seq++)
         assert(cache->by_seq[seq] == NULL || cache->by_seq[seq]->seq == seq);
     assert(n_saved == cache->n_saved && n_saved + cache->n_claimed <= p->n_bytes);
     assert((int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE] <= p->n_sequences);

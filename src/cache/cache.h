@@ -4,15 +4,13 @@
 #ifndef WEIR_CACHE_CACHE_H
 #define WEIR_CACHE_CACHE_H
 
-#include "backend/backend.h"
+#include "cache/memory.h"
 #include "cache/prefix_tree.h"
 
 typedef struct weir__cache weir__cache;
 
 typedef struct weir__cache_params {
-    const weir__backend *ops;
-    weir__bcontext *context;
-    int32_t n_seqs;      /* of the context */
+    weir__memory *memory;
     int32_t n_sequences; /* the most that entries take of them; 0 = none */
     uint64_t n_bytes;    /* the most of host memory for saved states; 0 = none */
     int32_t least;       /* a hit of fewer tokens is not worth its copy */
@@ -75,8 +73,9 @@ int32_t weir__cache_sequence(const weir__prefix_end *entry);
 /* How many tokens an entry holds. */
 int32_t weir__cache_length(const weir__prefix_end *entry);
 
-/* Hands over the entry's sequence: the entry is gone, the caller has its cells. */
-int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *entry);
+/* Hands over the sequence of an entry on the device with the first n of its tokens. The entry is gone; where that would
+ * lose tokens it goes into host memory. */
+int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *entry, int32_t n);
 
 /* Tokens [n] of a finished request that lie in `seq` become an entry. False: they do not (they are there already, there
  * is no room, no memory), and the caller has the sequence as before. */

@@ -17,6 +17,7 @@ static const weir__prefix_key open_key = {0};
 
 typedef struct shelf {
     rig r;
+    weir__memory memory;
     weir__cache *cache;
     weir__cache_params params;
 } shelf;
@@ -25,10 +26,9 @@ static void shelf_init(shelf *s, const char *options, weir_layout layout, int32_
                        uint64_t n_bytes)
 {
     rig_init(&s->r, options, 256 * SEQS, SEQS, layout);
+    assert_ok(weir__memory_init(&s->memory, s->r.ops, s->r.context, &s->r.info, error));
     s->params = (weir__cache_params){
-        .ops = s->r.ops,
-        .context = s->r.context,
-        .n_seqs = SEQS,
+        .memory = &s->memory,
         .n_sequences = n_sequences,
         .n_bytes = n_bytes,
         .least = 1,
@@ -40,6 +40,9 @@ static void shelf_init(shelf *s, const char *options, weir_layout layout, int32_
 static void shelf_fini(shelf *s)
 {
     weir__cache_destroy(s->cache);
+    weir__memory_check(&s->memory);
+    assert_int_equal(s->memory.n_used, 0);
+    weir__memory_fini(&s->memory);
     assert_int_equal(atomic_load(&s->r.fake->faults), 0);
     rig_fini(&s->r);
 }
@@ -59,12 +62,18 @@ static weir__cache_hit look(shelf *s, const weir__prefix_key *key, const char *t
     return hit;
 }
 
+static void feed(shelf *s, int32_t seq, const char *text)
+{
+    assert_ok(append(&s->r, seq, text));
+    weir__memory_append(&s->memory, seq, (int32_t)strlen(text));
+}
+
 static bool keep(shelf *s, const weir__prefix_key *key, const char *text, int32_t seq)
 {
     int32_t tokens[256], n = ids(text, tokens);
-    assert_ok(append(&s->r, seq, text));
+    feed(s, seq, text);
     if (weir__cache_keep(s->cache, key, tokens, n, seq)) return true;
-    s->r.ops->seq_remove(s->r.context, seq, 0, -1);
+    weir__memory_cut(&s->memory, seq, 0);
     return false;
 }
 
@@ -89,7 +98,7 @@ static void assert_fetches(shelf *s, const weir__prefix_key *key, const char *te
     assert_int_equal(hit.entry->rank, rank);
     assert_ok(weir__cache_fetch(s->cache, &hit, -1, to, error));
     assert_holds(s, to, tokens, n);
-    s->r.ops->seq_remove(s->r.context, to, 0, -1);
+    weir__memory_cut(&s->memory, to, 0);
     weir__cache_check(s->cache);
 }
 
@@ -232,7 +241,7 @@ static void test_running_requests_serve_and_lead(void **state)
     assert_ptr_equal(hit.leader, &first);
     assert_int_equal(hit.n_leader, 8);
 
-    assert_ok(append(&s.r, 3, "one t"));
+    feed(&s, 3, "one t");
     weir__cache_advance(s.cache, &first, 5, 0);
     hit = look(&s, &open_key, "one two four");
     assert_int_equal(hit.n, 5);
@@ -241,7 +250,7 @@ static void test_running_requests_serve_and_lead(void **state)
     assert_ok(weir__cache_fetch(s.cache, &hit, 3, 4, error));
     assert_holds(&s, 4, tokens, 5);
 
-    assert_ok(append(&s.r, 3, "wo three"));
+    feed(&s, 3, "wo three");
     weir__cache_advance(s.cache, &first, 13, 0);
     hit = look(&s, &open_key, "one two four");
     assert_int_equal(hit.n, 8);
@@ -266,8 +275,8 @@ static void test_running_requests_serve_and_lead(void **state)
     weir__cache_end(s.cache, &first);
     weir__cache_end(s.cache, &second);
     assert_int_equal(look(&s, &open_key, "one two four").n_matched, 0);
-    s.r.ops->seq_remove(s.r.context, 3, 0, -1);
-    s.r.ops->seq_remove(s.r.context, 4, 0, -1);
+    weir__memory_cut(&s.memory, 3, 0);
+    weir__memory_cut(&s.memory, 4, 0);
     shelf_fini(&s);
 }
 
@@ -279,13 +288,13 @@ static void test_memory_that_cannot_be_cut(void **state)
         int32_t tokens[64];
         shelf_init(&s, "recurrent=1", layouts[l], 4, 1000);
         int32_t n = ids("one two three", tokens);
-        assert_ok(append(&s.r, 0, "one"));
+        feed(&s, 0, "one");
         assert_false(weir__cache_keep(s.cache, &open_key, tokens, 3, 0));
         assert_true(weir__cache_save(s.cache, &open_key, tokens, 3, 0));
         assert_false(weir__cache_save(s.cache, &open_key, tokens, 3, 0)); /* it is there */
-        assert_ok(append(&s.r, 0, " two three"));
+        feed(&s, 0, " two three");
         assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0));
-        s.r.ops->seq_remove(s.r.context, 0, 0, -1);
+        weir__memory_cut(&s.memory, 0, 0);
         assert_int_equal(weir__cache_count(s.cache).n_host, 2);
 
         assert_fetches(&s, &open_key, "one two four", 3, WEIR__PREFIX_HOST, 5);
@@ -316,10 +325,10 @@ static void test_entries_move_and_are_handed_over(void **state)
         assert_false(weir__cache_move(s.cache, 6, 1));
         atomic_store(&s.r.fake->fail_share, false);
         weir__cache_check(s.cache);
-        assert_int_equal(weir__cache_adopt(s.cache, weir__cache_entry_of(s.cache, 6)), 6);
+        assert_int_equal(weir__cache_adopt(s.cache, weir__cache_entry_of(s.cache, 6), n), 6);
         assert_holds(&s, 6, tokens, n);
         assert_int_equal(look(&s, &open_key, "one two").n_matched, 0);
-        s.r.ops->seq_remove(s.r.context, 6, 0, -1);
+        weir__memory_cut(&s.memory, 6, 0);
         weir__cache_check(s.cache);
         shelf_fini(&s);
     }
@@ -380,6 +389,14 @@ static int32_t free_seq(world *w)
 static void check_world(world *w)
 {
     weir__cache_check(w->s.cache);
+    weir__memory_check(&w->s.memory);
+    assert_int_equal(w->s.memory.n_used, atomic_load(&w->s.r.fake->n_cells));
+    bool wanted[SEQS], alone[SEQS] = {false};
+    for (int32_t seq = 0; seq < SEQS; seq++) wanted[seq] = w->s.memory.n[seq] > 0;
+    assert_int_equal(weir__memory_count(&w->s.memory, wanted), w->s.memory.n_used);
+    alone[dice_in(&w->d, 0, SEQS - 1)] = true;
+    for (int32_t seq = 0; seq < SEQS; seq++)
+        if (alone[seq]) assert_int_equal(weir__memory_count(&w->s.memory, alone), w->s.memory.n[seq]);
     for (int i = 0; i < RUNNERS; i++)
         if (w->runners[i].key >= 0)
             assert_holds(&w->s, w->runners[i].seq, w->runners[i].tokens, w->runners[i].n_past);
@@ -435,8 +452,8 @@ static void start(world *w, runner *r)
     weir__cache_look(w->s.cache, &keys[r->key], r->tokens, r->n, NULL, UINT64_MAX, &hit);
     check_hit(w, r, &hit);
     int32_t whole = hit.entry != NULL ? weir__cache_length(hit.entry) : 0;
-    if (hit.n > 0 && hit.n == whole && weir__cache_sequence(hit.entry) >= 0 && dice_one_in(&w->d, 2)) {
-        r->seq = weir__cache_adopt(w->s.cache, hit.entry);
+    if (hit.n > 0 && whole > 0 && weir__cache_sequence(hit.entry) >= 0 && dice_one_in(&w->d, 2)) {
+        r->seq = weir__cache_adopt(w->s.cache, hit.entry, hit.n);
         r->n_past = hit.n;
     } else if (hit.n > 0) {
         const runner *from = (const runner *)(const void *)hit.live; /* its first member */
@@ -463,6 +480,7 @@ static void compute(world *w, runner *r)
     for (int32_t i = dice_in(&w->d, 1, most); i > 0; i--, r->n_past++)
         weir__batch_add(batch, r->tokens[r->n_past], r->n_past, r->seq, i == 1);
     assert_ok(w->s.r.ops->decode(w->s.r.context, batch, error));
+    weir__memory_append(&w->s.memory, r->seq, batch->n);
     weir__cache_advance(w->s.cache, &r->end, r->n_past, 0);
     if (dice_one_in(&w->d, 3)) weir__cache_save(w->s.cache, &keys[r->key], r->tokens, r->n_past, r->seq);
 }
@@ -471,7 +489,7 @@ static void finish(world *w, runner *r)
 {
     bool kept = r->n_past > 0 && dice_one_in(&w->d, 2) &&
                 weir__cache_keep(w->s.cache, &keys[r->key], r->tokens, r->n_past, r->seq);
-    if (!kept) w->s.r.ops->seq_remove(w->s.r.context, r->seq, 0, -1);
+    if (!kept) weir__memory_cut(&w->s.memory, r->seq, 0);
     weir__cache_end(w->s.cache, &r->end);
     r->key = -1;
 }
