@@ -664,6 +664,7 @@ typedef enum weir_slot_state {
     WEIR_SLOT_IDLE = 0,
     WEIR_SLOT_PREFILLING = 1,
     WEIR_SLOT_GENERATING = 2,
+    WEIR_SLOT_JOINED = 3, /* another slot computes its prefix: until that is there it gets no tokens */
 } weir_slot_state;
 
 /* What a strategy sees of a slot that has work. */
@@ -724,12 +725,15 @@ typedef struct weir_engine_params {
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
     bool manual;                   /* no thread of its own: the caller drives it with weir_engine_step */
-    uint64_t
-        cache_bytes; /* host memory for what suspended requests had computed; beyond it, it is computed again.
-                           * WEIR_AUTO (default) = a quarter of what is available at create; 0 = none */
-    int32_t
-        ageing_ms; /* 10000; 0 … 86400000; a waiting request gains one level of priority each so many ms, up
-                           * to the highest that waits; 0 = never */
+    /* Host memory for saved states: of cached prefixes that have no sequence, and of suspended requests; beyond it they
+     * are computed again. WEIR_AUTO (default) = a quarter of what is available at create; 0 = none */
+    uint64_t cache_bytes;
+    /* -1 … 256 - n_slots; sequences for cached prefixes beside the slots'. With lanes each takes n_ctx cells more, and
+     * -1 (default) = those of idle slots only; in a pool -1 = all up to 256. 0 = prefixes are not cached */
+    int32_t cache_sequences;
+    /* 10000; 0 … 86400000; a waiting request gains one level of priority each so many ms, up to the highest that
+     * waits; 0 = never */
+    int32_t ageing_ms;
 } weir_engine_params;
 
 WEIR_API void weir_engine_params_init(weir_engine_params *params, size_t size);
@@ -765,11 +769,11 @@ typedef struct weir_engine_stats {
     int32_t n_slots_prefilling;
     int32_t n_slots_generating;
     int32_t queue_depth;
-    int32_t n_ctx;     /* the longest request, tokens, as allotted */
-    int32_t n_kv;      /* cells in all, as allotted */
-    int32_t n_kv_used; /* cells that hold tokens of live requests */
-    int32_t
-        n_kv_reserved; /* cells that the slots' tokens take, and what their next ones soon will; at most n_kv */
+    int32_t n_ctx;         /* the longest request, tokens, as allotted */
+    int32_t n_kv;          /* cells in all, as allotted */
+    int32_t n_kv_used;     /* cells that hold tokens */
+    int32_t n_kv_cached;   /* of those, what no request needs: given up when one does */
+    int32_t n_kv_reserved; /* n_kv_used, and what the slots' next tokens soon will take; at most n_kv */
     int32_t n_batch;
     weir_layout layout;
     uint64_t n_submitted;
@@ -779,13 +783,18 @@ typedef struct weir_engine_stats {
     uint64_t n_generated_tokens; /* sampled */
     uint64_t n_ticks;
     uint64_t n_bad_plans;
-    uint64_t n_failed_ticks; /* the backend refused the pass */
-    int64_t tick_ns;         /* the last tick */
-    int64_t decode_ns;       /* forward passes, sum */
-    int64_t busy_ns;         /* ticks, sum: less decode_ns is weir's own time */
-    uint64_t kv_bytes;       /* of all KV cells, as allotted */
-    uint64_t cache_bytes;    /* host memory in use, of params.cache_bytes */
-    int32_t n_suspended;     /* waiting requests that were in a slot before; in queue_depth too */
+    uint64_t n_failed_ticks;  /* the backend refused the pass */
+    int64_t tick_ns;          /* the last tick */
+    int64_t decode_ns;        /* forward passes, sum */
+    int64_t busy_ns;          /* ticks, sum: less decode_ns is weir's own time */
+    uint64_t kv_bytes;        /* of all KV cells, as allotted */
+    uint64_t cache_bytes;     /* host memory in use, of params.cache_bytes */
+    int32_t n_cache_entries;  /* prefixes that are kept, in sequences and in host memory */
+    uint64_t n_cached_tokens; /* prompt tokens that were not computed */
+    uint64_t n_misses[7];     /* requests by weir_miss */
+    uint64_t n_evicted;       /* entries that are gone for want of room */
+    uint64_t n_joined;        /* requests that waited for another one's prefill */
+    int32_t n_suspended;      /* waiting requests that were in a slot before; in queue_depth too */
     uint64_t n_suspensions;
     uint64_t n_resumes;
     int64_t retry_ns; /* what a BUSY submit would be told to wait for one place in the queue */
@@ -820,10 +829,13 @@ typedef struct weir_request {
     int32_t
         priority; /* 0; -100 … 100; the higher one goes first, and takes a slot from a lower one when none is
                           * free: that one waits, and its reader notices a pause only. Equal ones never do */
-    const char
-        *cache_salt; /* whose request it is, any bytes; NULL = nobody's. Salts share slots fairly: by the
-                               * tokens that each had lately */
+    /* Whose request it is, any bytes; NULL or empty = nobody's. Only requests with the same salt share prefixes. Salts
+     * share slots fairly: by the tokens that each had lately */
+    const char *cache_salt;
     size_t cache_salt_length; /* WEIR_NUL (default) */
+    bool
+        cache_prompt; /* true: what is known of the prompt is not computed again, and prompt and answer are kept for
+                        * later requests with the same salt */
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -857,6 +869,15 @@ typedef enum weir_miss {
 /* "none", "cold", "evicted", … Static. */
 WEIR_API const char *weir_miss_name(weir_miss miss);
 
+typedef struct weir_miss_info {
+    size_t size;
+    weir_miss miss;
+    int32_t n_matched; /* tokens of the prompt that were known */
+    char prompt
+        [96]; /* WEIR_MISS_DIVERGED: the prompt's text around that token, and the cached one's; well-formed */
+    char cached[96]; /* UTF-8, cut to fit; else "" */
+} weir_miss_info;
+
 /* What would become of a request if it was submitted now. Times are guesses from measured rates, 0 = nothing was
  * measured yet. */
 typedef struct weir_forecast {
@@ -883,6 +904,7 @@ typedef struct weir_usage {
     int64_t queue_ns;    /* submit to its first slot */
     int64_t ttft_ns;     /* submit to first token; 0 when there was none */
     int64_t total_ns;    /* submit to end, or to now */
+    weir_miss miss;      /* why not more was cached; known from the first chunk on */
 } weir_usage;
 
 typedef struct weir_result {
@@ -893,6 +915,7 @@ typedef struct weir_result {
     int32_t *tokens; /* [n_tokens], the end token not among them */
     size_t n_tokens;
     weir_usage usage;
+    weir_miss_info miss;
 } weir_result;
 
 /* Submits n requests, waits until all have ended and fills results, [n] (each to be freed with
@@ -992,6 +1015,9 @@ WEIR_API int32_t weir_stream_index(const weir_stream *stream);
 
 /* Counts and times as of the newest chunk; final once finished. */
 WEIR_API weir_usage weir_stream_usage(const weir_stream *stream);
+
+/* Why not more of its prompt was cached; zeroes until it begins to compute. INVALID: size. */
+WEIR_API weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info *info);
 
 /* Why it ended with WEIR_REASON_ERROR; WEIR_OK in error->code otherwise. */
 WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);

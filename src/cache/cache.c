@@ -178,7 +178,7 @@ weir__cache_counts weir__cache_count(const weir__cache *cache)
 {
     lock(cache);
     weir__cache_counts counts = {
-        .n_bytes = cache->n_saved + cache->n_claimed + cache->tree.n_bytes,
+        .n_bytes = cache->n_saved + cache->n_claimed,
         .n_device = (int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE],
         .n_host = (int32_t)cache->tree.n_ends[WEIR__PREFIX_HOST],
         .n_evicted = cache->n_evicted,

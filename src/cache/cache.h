@@ -35,7 +35,7 @@ typedef struct weir__cache_hit {
 } weir__cache_hit;
 
 typedef struct weir__cache_counts {
-    uint64_t n_bytes;   /* host memory in use: states, what was claimed, texts */
+    uint64_t n_bytes;   /* of the budget: states, and what was claimed */
     int32_t n_device;   /* entries in sequences */
     int32_t n_host;     /* entries in host memory */
     uint64_t n_evicted; /* entries that are gone for want of room */

@@ -195,14 +195,15 @@ int32_t weir__memory_count(weir__memory *memory, const bool *wanted)
 
 void weir__memory_check(const weir__memory *memory)
 {
-    int32_t n_runs = 2 * memory->n_seqs + 2, n_used = 0, n_unused = 0;
+    int32_t n_runs = 2 * memory->n_seqs + 2, n_used = 0, n_unused = 0, refs[2 * WEIR__SEQ_MAX + 2] = {0};
+    for (int32_t r = 0; r < n_runs; r++)
+        if (memory->runs[r].refs > 0 && memory->runs[r].parent >= 0) refs[memory->runs[r].parent]++;
+    for (int32_t s = 0; s < memory->n_seqs; s++)
+        if (memory->last[s] >= 0) refs[memory->last[s]]++;
     for (int32_t r = 0; r < n_runs; r++) {
         const weir__run *run = &memory->runs[r];
-        int32_t refs = 0;
-        for (int32_t o = 0; o < n_runs; o++) refs += memory->runs[o].refs > 0 && memory->runs[o].parent == r;
-        for (int32_t s = 0; s < memory->n_seqs; s++) refs += memory->last[s] == r;
-        assert(run->refs == refs);
-        if (refs == 0) continue;
+        assert(run->refs == refs[r]);
+        if (run->refs == 0) continue;
         assert(run->from < run->to && run->from == (run->parent >= 0 ? memory->runs[run->parent].to : 0));
         n_used += run->to - run->from;
     }

@@ -1,5 +1,5 @@
 /* engine.h: the engine's inside, shared by its files: engine.c (life, submit, threads), step.c (the tick),
- * admit.c, suspend.c, lanes.c and finish.c (parts of it), forecast.c.
+ * admit.c, prefix.c, suspend.c, lanes.c and finish.c (parts of it), forecast.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_ENGINE_H
 #define WEIR_ENGINE_ENGINE_H
@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/crew.h"
 #include "base/doorbell.h"
+#include "cache/cache.h"
 #include "engine/forecast.h"
 #include "engine/queue.h"
 #include "engine/slot.h"
@@ -45,9 +46,15 @@ struct weir_engine {
     atomic_bool abandon;       /* stopping, as the abort callback sees it during a pass */
 
     weir__bcontext *context;
+    weir__memory memory; /* what its sequences hold */
+    weir__cache *cache;  /* has its own lock; other threads look things up in it */
+    bool caching;        /* prefixes are kept */
+    bool exact;          /* the model's memory cannot be cut */
+    int32_t least;       /* tokens of a prefix that is worth keeping */
     weir__batch batch;
     weir__slot *slots;     /* [n_slots] */
-    weir__slot **lanes;    /* [n_slots] the slot of each lane, NULL = free */
+    weir__slot **lanes;    /* [n_seq_max] the slot of each sequence, NULL = free or a cached prefix's */
+    bool *wanted;          /* [n_seq_max] scratch */
     weir__slot **sampling; /* [n_slots] those that this tick samples */
     weir__crew *crew;      /* NULL until sampling takes long enough to be shared */
     uint32_t cancels_seen;
@@ -107,7 +114,7 @@ void weir__admit(weir_engine *engine);
 /* Suspends the slot's request: saves its cells if it may, frees them, and puts it into the queue. */
 void weir__suspend(weir_engine *engine, weir__slot *slot);
 
-/* After weir__slot_start and weir__lanes_enter: brings back what was saved. Without it the tokens are computed again. */
+/* After weir__lanes_enter: brings back what was saved. Without it the tokens are computed again. */
 void weir__suspend_restore(weir_engine *engine, weir__slot *slot);
 
 /* Forgets what was saved. */
@@ -127,8 +134,36 @@ void weir__suspend_relieve(weir_engine *engine, int64_t now);
 bool weir__suspend_shrink(weir_engine *engine);
 void weir__suspend_reset(weir_engine *engine);
 
-/* A free lane for the slot; its cells freed and its lane given back. */
-void weir__lanes_enter(weir_engine *engine, weir__slot *slot);
+/* Whether a model's memory can be cut at the end of a sequence only, and not at any token. */
+bool weir__prefix_is_exact(const weir_model *model);
+
+/* Makes memory and cache of a context. */
+weir_status weir__prefix_open(weir_engine *engine, weir_error *error);
+
+/* After weir__slot_start: a lane with what is there of the request's tokens; or the slot is JOINED and has none. */
+void weir__prefix_start(weir_engine *engine, weir__slot *slot);
+
+/* Starts the JOINED slots that have nothing to wait for any longer. */
+void weir__prefix_rejoin(weir_engine *engine);
+
+/* How many of n tokens the slot may compute at once. */
+int32_t weir__prefix_chunk(const weir_engine *engine, const weir__slot *slot, int32_t n);
+
+/* The slot has computed up to n_past. */
+void weir__prefix_advance(weir_engine *engine, weir__slot *slot);
+
+/* Nobody finds the slot's tokens any longer. */
+void weir__prefix_leave(weir_engine *engine, weir__slot *slot);
+
+/* The same of a slot that has ended; the cache may take over its lane. */
+void weir__prefix_keep(weir_engine *engine, weir__slot *slot);
+
+/* Tokens of a prompt that would not be computed. Any thread. */
+int32_t weir__prefix_known(weir_engine *engine, const weir__request *request);
+
+/* The first lane that holds nothing, -1 = none; the slot's lane; its cells freed and its lane given back. */
+int32_t weir__lanes_free(const weir_engine *engine);
+void weir__lanes_enter(weir_engine *engine, weir__slot *slot, int32_t lane);
 void weir__lanes_leave(weir_engine *engine, weir__slot *slot);
 
 /* Closes a gap between lanes, one move a tick. */

@@ -30,6 +30,7 @@ static void finish(weir_engine *engine, weir__slot *slot)
 
 static void finish_slot(weir_engine *engine, weir__slot *slot)
 {
+    weir__prefix_keep(engine, slot);
     weir__lanes_leave(engine, slot);
     weir__suspend_reset(engine);
     weir__rates_finished(&engine->rates, weir__clock_now_ns() - slot->admit_ns);

@@ -8,7 +8,8 @@
 void weir__slot_init(weir__slot *slot, int32_t index)
 {
     memset(slot, 0, sizeof *slot);
-    slot->index = slot->lane = index;
+    slot->index = index;
+    slot->lane = -1;
     slot->row = slot->sampled = -1;
 }
 
@@ -19,7 +20,7 @@ void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now)
     slot->request = request;
     slot->n_tokens = progress->n_tokens;
     slot->n_generated = progress->n_generated;
-    slot->n_past = slot->n_planned = slot->n_unbilled = 0;
+    slot->n_past = slot->n_planned = slot->n_unbilled = slot->n_promised = 0;
     slot->row = slot->sampled = -1;
     slot->reason = WEIR_REASON_NOT_FINISHED;
     memset(&slot->error, 0, sizeof slot->error);
@@ -75,10 +76,12 @@ weir_usage weir__slot_usage(const weir__slot *slot, int64_t now)
     const weir__request *request = slot->request;
     return (weir_usage){
         .n_prompt = request->n_prompt,
+        .n_cached = request->n_cached > 0 ? request->n_cached : 0,
         .n_generated = slot->n_generated,
         .queue_ns = slot->admit_ns - request->submit_ns,
         .ttft_ns = slot->first_ns > 0 ? slot->first_ns - request->submit_ns : 0,
         .total_ns = now - request->submit_ns,
+        .miss = request->miss.miss,
     };
 }
 

@@ -12,16 +12,24 @@
 void weir__step_publish(weir_engine *engine)
 {
     weir_engine_stats *counts = &engine->counts;
-    counts->n_slots_prefilling = counts->n_slots_generating = counts->n_kv_used = 0;
+    counts->n_slots_prefilling = counts->n_slots_generating = 0;
     int64_t wanted = 0;
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         const weir__slot *slot = &engine->slots[i];
-        if (slot->state != WEIR_SLOT_IDLE)
-            wanted += weir__suspend_cells_wanted(slot->request, slot->n_tokens);
-        counts->n_slots_prefilling += slot->state == WEIR_SLOT_PREFILLING;
+        if (slot->state == WEIR_SLOT_IDLE) continue;
+        wanted += weir__suspend_cells_wanted(slot->request, slot->n_tokens) - weir__slot_n_there(slot);
+        counts->n_slots_prefilling += slot->state != WEIR_SLOT_GENERATING;
         counts->n_slots_generating += slot->state == WEIR_SLOT_GENERATING;
-        if (slot->state != WEIR_SLOT_IDLE) counts->n_kv_used += slot->n_past;
     }
+    for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++)
+        engine->wanted[lane] = engine->lanes[lane] != NULL;
+    weir__cache_counts cached = weir__cache_count(engine->cache);
+    counts->n_kv_used = engine->memory.n_used;
+    counts->n_kv_cached = counts->n_kv_used - weir__memory_count(&engine->memory, engine->wanted);
+    counts->cache_bytes = cached.n_bytes;
+    counts->n_cache_entries = cached.n_device + cached.n_host;
+    counts->n_evicted = cached.n_evicted;
+    wanted += counts->n_kv_used;
     counts->n_kv_reserved = (int32_t)(wanted < counts->n_kv ? wanted : counts->n_kv);
     counts->retry_ns = weir__rates_retry_ns(&engine->rates, engine->params.n_slots, 1);
     int64_t now = weir__clock_now_ns();
@@ -47,6 +55,7 @@ void weir__step_prepare(weir_engine *engine, int64_t now)
     weir__finish_collect(engine, now);
     weir__suspend_relieve(engine, now);
     weir__admit(engine);
+    weir__prefix_rejoin(engine);
     weir__lanes_compact(engine);
 }
 
@@ -134,6 +143,8 @@ static void advance(weir_engine *engine, weir_report *report)
         weir__slot *slot = &engine->slots[i];
         if (slot->n_planned == 0) continue;
         slot->n_past += slot->n_planned;
+        weir__memory_append(&engine->memory, slot->lane, slot->n_planned);
+        weir__prefix_advance(engine, slot);
         if (slot->state == WEIR_SLOT_PREFILLING)
             report->n_prefill += slot->n_planned;
         else
@@ -201,10 +212,14 @@ static void check_invariants(const weir_engine *engine)
         const weir__slot *slot = &engine->slots[i];
         assert(slot->index == i);
         if (slot->state == WEIR_SLOT_IDLE) {
-            assert(slot->request == NULL);
+            assert(slot->request == NULL && slot->lane < 0 && slot->live.node == NULL);
             continue;
         }
         const weir__request *request = slot->request;
+        if (slot->state == WEIR_SLOT_JOINED) {
+            assert(slot->lane < 0 && slot->n_past == 0 && slot->n_promised > 0);
+            continue;
+        }
         assert(engine->lanes[slot->lane] == slot);
         assert(slot->n_tokens - request->n_prompt <= slot->n_generated);
         if (slot->state == WEIR_SLOT_PREFILLING)
@@ -212,12 +227,15 @@ static void check_invariants(const weir_engine *engine)
                    (slot->n_generated > 0 || slot->n_tokens == request->n_prompt));
         else
             assert(slot->n_past >= request->n_prompt && slot->n_past == slot->n_tokens - 1);
-        assert(engine->model->ops->seq_pos_max(engine->context, slot->lane) == slot->n_past - 1);
+        assert(engine->memory.n[slot->lane] == slot->n_past);
     }
-    for (int32_t lane = 0; lane < engine->params.n_slots; lane++) {
-        assert(engine->lanes[lane] == NULL || engine->lanes[lane]->lane == lane);
-        if (engine->lanes[lane] == NULL) assert(engine->model->ops->seq_pos_max(engine->context, lane) == -1);
+    for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++) {
+        bool cached = weir__cache_entry_of(engine->cache, lane) != NULL;
+        assert(engine->lanes[lane] == NULL || (engine->lanes[lane]->lane == lane && !cached));
+        if (engine->lanes[lane] == NULL && !cached) assert(engine->memory.n[lane] == 0);
     }
+    weir__memory_check(&engine->memory);
+    weir__cache_check(engine->cache);
 }
 #else
 static void check_invariants(const weir_engine *engine)
