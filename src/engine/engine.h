@@ -126,8 +126,9 @@ weir__slot *weir__suspend_victim(weir_engine *engine, const weir__request *by, i
 /* Cells that a request of so many tokens needs to be worth a slot. */
 int64_t weir__suspend_cells_wanted(const weir__request *request, int32_t n_tokens);
 
-/* Before a pass: suspends until what the slots hold fits. The last one always does. */
-void weir__suspend_relieve(weir_engine *engine, int64_t now);
+/* Before a pass: evicts cached prefixes, then suspends, until what the slots hold fits. The last one always does. True:
+ * some were suspended. */
+bool weir__suspend_relieve(weir_engine *engine, int64_t now);
 
 /* The backend has fewer cells than was counted: until a request ends, less is filled. False: there is but one slot
  * in use, and for it they are too few. */

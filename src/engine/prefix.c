@@ -236,14 +236,18 @@ void weir__prefix_start(weir_engine *engine, weir__slot *slot)
 
 void weir__prefix_rejoin(weir_engine *engine)
 {
+    bool changed = false;
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir__slot *slot = &engine->slots[i];
         if (slot->state != WEIR_SLOT_JOINED) continue;
         const weir__slot *leader = &engine->slots[slot->leader];
         bool comes = leader->state != WEIR_SLOT_IDLE && leader->request->serial == slot->leader_serial &&
                      leader->n_past < slot->n_promised;
-        if (!comes) settle_in(engine, slot);
+        if (comes) continue;
+        settle_in(engine, slot);
+        changed = true;
     }
+    if (changed) weir__step_publish(engine);
 }
 
 /* ---- Going on ---- */

@@ -55,8 +55,11 @@ void weir__step_prepare(weir_engine *engine, int64_t now)
     weir__finish_collect(engine, now);
     weir__suspend_relieve(engine, now);
     weir__admit(engine);
-    weir__prefix_rejoin(engine);
+    do /* one that is suspended may have led others */
+        weir__prefix_rejoin(engine);
+    while (weir__suspend_relieve(engine, now));
     weir__lanes_compact(engine);
+    if (engine->counts.n_kv_used != engine->memory.n_used) weir__step_publish(engine);
 }
 
 /* ---- Plan ---- */

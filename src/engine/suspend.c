@@ -109,7 +109,7 @@ static bool evict(weir_engine *engine)
     return weir__cache_evict(engine->cache, NULL) >= 0;
 }
 
-void weir__suspend_relieve(weir_engine *engine, int64_t now)
+bool weir__suspend_relieve(weir_engine *engine, int64_t now)
 {
     int32_t n_active;
     bool suspended = false;
@@ -120,6 +120,7 @@ void weir__suspend_relieve(weir_engine *engine, int64_t now)
         suspended = true;
     }
     if (suspended) weir__step_publish(engine);
+    return suspended;
 }
 
 bool weir__suspend_shrink(weir_engine *engine)
