@@ -112,7 +112,7 @@ def test_help():
                    "--frequency-penalty --presence-penalty --logit-bias --seed --samplers --grammar --grammar-file "
                    "--json-schema --json-schema-file --ignore-eos --stop --max-tokens --threads --threads-batch --ctx --kv "
                    "--slots --batch-size --ubatch-size --chunk --cache-type-k --cache-type-v --layout --interval "
-                   "--deadline-ms --json").split():
+                   "--deadline-ms --priority --ageing --json").split():
         if not re.search(rf"{option}( |$)", page, re.M):
             check(f"help of run has {option}", False)
             break
@@ -220,6 +220,8 @@ def test_run_limits():
     answer = json.loads(done.stdout)
     check("--deadline-ms ends with what there is", done.returncode == 0 and answer["reason"] == "deadline" and
           answer["timings"]["total_ms"] < 10000, answer)
+    expect("a priority out of range", run("-p", "x", "--priority", "101"), 2, "--priority", "-100 to 100")
+    expect("an ageing out of range", run("-p", "x", "--ageing", "-1"), 2, "--ageing")
     expect("a prompt longer than the context", run("-p", "word " * 3000, "-c", "64"), 4)
     expect("no prompt", run("-p", ""), 2, "the prompt is empty")
     expect("no prompt in a pipe", run(stdin=""), 2, "the prompt is empty")
