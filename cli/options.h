@@ -70,6 +70,7 @@ typedef enum cli_kind {
     CLI_STRING, /* char *, owned */
     CLI_FILE,   /* char *, owned: the contents of the file that was named */
     CLI_CHOICE, /* an enum: the position in `choices` */
+    CLI_STRATEGY, /* const weir_strategy *, by its name */
     CLI_LIST,   /* cli_list: each use adds one */
     CLI_BIAS,   /* cli_biases: TOKEN+BIAS or TOKEN-BIAS; each use adds one */
     CLI_NUMBERS /* cli_numbers: 1,2,4 */

@@ -143,6 +143,7 @@ def test_words():
     expect("half a number", run("-p", "x", "--top-k", "4x"), 2, '--top-k is "4x"')
     expect("a number beyond 31 bits", run("-p", "x", "--top-k", "3000000000"), 2, "--top-k")
     expect("an empty number", run("-p", "x", "--temp", ""), 2, "--temp")
+    expect("a strategy that is none", run("-p", "x", "--strategy", "fair"), 2, "balanced, latency-target")
     expect("a choice that is none", run("-p", "x", "--layout", "diagonal"), 2, "unified, per_slot")
     expect("a seed out of range", run("-p", "x", "--seed", "4294967296"), 2, "--seed")
     expect("a logit bias without a bias", run("-p", "x", "--logit-bias", "15"), 2, "15043+1")
