@@ -18,7 +18,7 @@
 
 #define N_RUNNING   4
 #define RUNNING     32   /* prompt tokens of a running stream */
-#define ANSWER      160  /* and of its answer */
+#define ANSWER      100  /* and of its answer */
 #define LATE        1242 /* prompt tokens of the late one */
 #define LATE_ANSWER 16
 #define BEFORE      20 /* ticks before it comes */

@@ -111,8 +111,8 @@ def test_help():
                    "--dry-sequence-breaker --mirostat --mirostat-lr --mirostat-ent --repeat-penalty --repeat-last-n "
                    "--frequency-penalty --presence-penalty --logit-bias --seed --samplers --grammar --grammar-file "
                    "--json-schema --json-schema-file --ignore-eos --stop --max-tokens --threads --threads-batch --ctx --kv "
-                   "--slots --batch-size --ubatch-size --chunk --cache-type-k --cache-type-v --layout --interval "
-                   "--deadline-ms --json").split():
+                   "--slots --batch-size --ubatch-size --chunk --cache-type-k --cache-type-v --layout --strategy --itl-target "
+                   "--interval --deadline-ms --json").split():
         if not re.search(rf"{option}( |$)", page, re.M):
             check(f"help of run has {option}", False)
             break
