@@ -69,7 +69,8 @@ static weir_stream *start(weir_engine *engine, int32_t n_prompt, int32_t n_answe
     weir_sampler_params sampler = weir_sampler_params_default();
     weir_request request = weir_request_default();
     weir_model_describe(model, &info);
-    for (int32_t i = 0; i < n_prompt; i++) tokens[i] = 100 + (int32_t)(roll() % (uint32_t)(info.n_vocab - 100));
+    for (int32_t i = 0; i < n_prompt; i++)
+        tokens[i] = 100 + (int32_t)(roll() % (uint32_t)(info.n_vocab - 100));
     sampler.temp = 0;
     sampler.ignore_eos = true;
     request.tokens = tokens;
@@ -144,8 +145,8 @@ static void late_prompts(int n_rounds)
     for (int round = 0; round < n_rounds; round++)
         for (int i = 0; i < 5; i++)
             runs[i][round] = late_prompt(weir_strategy_get(i < 4 ? (size_t)i : 0), i < 4);
-    printf("%d streams run, a prompt of %d tokens comes; target %d ms; medians of %d\n", N_RUNNING, LATE, TARGET_MS,
-           n_rounds);
+    printf("%d streams run, a prompt of %d tokens comes; target %d ms; medians of %d\n", N_RUNNING, LATE,
+           TARGET_MS, n_rounds);
     printf("%-18s %12s %8s %9s\n", "strategy", "worst gap ms", "TTFT ms", "total ms");
     for (int i = 0; i < 5; i++) {
         double gap[MOST], ttft[MOST], total[MOST];
@@ -190,8 +191,8 @@ static void foretell(weir_engine *engine, const weir_strategy *strategy)
 
 static void random_load(const weir_strategy *strategy, weir_layout layout, double seconds)
 {
-    static const char *const names[] = {"decodes", "mixed", "prefills"}, *const layouts[] = {"auto", "unified",
-                                                                                            "per_slot"};
+    static const char *const names[] = {"decodes", "mixed", "prefills"}, *const layouts[] = {
+                                                                             "auto", "unified", "per_slot"};
     weir_engine *engine = engine_of(strategy, layout);
     weir_stream *streams[N_SLOTS] = {NULL};
     int64_t end = weir__clock_now_ns() + (int64_t)(seconds * 1e9);
@@ -236,8 +237,8 @@ int main(int n, char **words)
     must(weir_model_load(words[1], NULL, &model, &error), &error);
     if (n_rounds > 0) late_prompts(n_rounds);
     printf("\nticks of a random load: actual time by predicted\n");
-    printf("%-16s %-9s %-9s %6s %6s %6s %6s %6s %6s %6s\n", "strategy", "layout", "kind", "ticks", "p5", "p25", "p50",
-           "p75", "p95", "p99");
+    printf("%-16s %-9s %-9s %6s %6s %6s %6s %6s %6s %6s\n", "strategy", "layout", "kind", "ticks", "p5",
+           "p25", "p50", "p75", "p95", "p99");
     for (int layout = WEIR_LAYOUT_UNIFIED; layout <= WEIR_LAYOUT_PER_SLOT; layout++) {
         random_load(weir_strategy_latency_target(), (weir_layout)layout, seconds);
         random_load(weir_strategy_decode_maximal(), (weir_layout)layout, seconds);

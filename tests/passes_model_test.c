@@ -67,7 +67,8 @@ static void compare(struct llama_model *model, dice *d, bool unified)
         int32_t rows[N_LANES] = {0}, n_ubatch = dice_one_in(d, 2) ? dice_in(d, 1, 8) : 512;
         int32_t most = dice_one_in(d, 2) ? 2 : 12;
         struct llama_context *context = context_of(model, n_ubatch, unified);
-        for (int32_t lane = 0; lane < N_LANES; lane++) rows[lane] = dice_one_in(d, 4) ? 0 : dice_in(d, 1, most);
+        for (int32_t lane = 0; lane < N_LANES; lane++)
+            rows[lane] = dice_one_in(d, 4) ? 0 : dice_in(d, 1, most);
         rows[dice_in(d, 0, N_LANES - 1)]++;
         int32_t made = passes_made(context, rows);
         int32_t counted = weir__cost_passes(rows, N_LANES, (int32_t)llama_n_ubatch(context),

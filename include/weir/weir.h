@@ -663,7 +663,8 @@ typedef enum weir_slot_state {
     WEIR_SLOT_IDLE = 0,
     WEIR_SLOT_PREFILLING = 1,
     WEIR_SLOT_GENERATING = 2,
-    WEIR_SLOT_JOINED = 3, /* another slot computes its prefix: it gets no tokens, and plans must not name it */
+    WEIR_SLOT_JOINED =
+        3, /* another slot computes its prefix: it gets no tokens, and plans must not name it */
 } weir_slot_state;
 
 /* What a strategy sees of a slot that has work. */
@@ -747,8 +748,8 @@ WEIR_API const weir_strategy *weir_strategy_get(size_t i);
 
 /* What a tick would take, ns: for strategies of the caller's own. n_context_k: the sum over all rows of the tokens
  * that each attends to, in 1,024s. Any thread. */
-WEIR_API double weir_cost_tick_ns(const weir_cost *cost, int32_t n_passes, int32_t n_decode, int32_t n_prefill,
-                                  double n_context_k);
+WEIR_API double weir_cost_tick_ns(const weir_cost *cost, int32_t n_passes, int32_t n_decode,
+                                  int32_t n_prefill, double n_context_k);
 
 /* The same for a plan: counts its passes, rows and context in the view. Entries for slots that the view does not
  * have count nothing. Any thread. */

@@ -243,8 +243,8 @@ static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t 
         plan = engine->plan;
     }
     /* A caller may let a tick pass; a strategy that does so with work at hand would let it wait for ever. */
-    bool good = weir__batch_fill(engine, plan, n_plan) &&
-                (given || engine->batch.n > 0 || engine->view.n_slots == 0);
+    bool good =
+        weir__batch_fill(engine, plan, n_plan) && (given || engine->batch.n > 0 || engine->view.n_slots == 0);
     if (!good) {
         const weir_strategy *standard = weir_strategy_decode_maximal();
         n_plan = standard->plan(&engine->view, engine->plan, NULL);

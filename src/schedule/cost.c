@@ -8,8 +8,8 @@
 #define DRIFT_OWN 0.006 /* one cost apart from the others: other kernels, another mix of lengths */
 #define NOISE     0.1   /* of a tick's time, about what an idle machine shows */
 #define DOUBT     1.0   /* the most that is thought unknown of a cost */
-#define GATE      2.5   /* standard deviations; what is beyond is a neighbour's burst and counts as that far off */
-#define FLOOR_NS  1e3   /* no clock tells ticks below this apart */
+#define GATE      2.5 /* standard deviations; what is beyond is a neighbour's burst and counts as that far off */
+#define FLOOR_NS  1e3 /* no clock tells ticks below this apart */
 
 void weir__cost_init(weir__cost *cost)
 {
@@ -86,8 +86,7 @@ void weir__cost_observe(weir__cost *cost, const weir__shape *shape, int64_t ns)
     for (int i = 0; i < WEIR__COST_TERMS; i++) {
         cost->ns[i] += spread[i] / variance * off;
         if (cost->ns[i] < 0) cost->ns[i] = 0;
-        for (int j = 0; j < WEIR__COST_TERMS; j++)
-            cost->covariance[i][j] -= spread[i] * spread[j] / variance;
+        for (int j = 0; j < WEIR__COST_TERMS; j++) cost->covariance[i][j] -= spread[i] * spread[j] / variance;
     }
 }
 

@@ -31,7 +31,8 @@ typedef struct machine {
 
 static double truth_of(const machine *m, const weir__shape *shape)
 {
-    return weir_cost_tick_ns(&m->truth, shape->n_passes, shape->n_decode, shape->n_prefill, shape->n_context_k) /
+    return weir_cost_tick_ns(&m->truth, shape->n_passes, shape->n_decode, shape->n_prefill,
+                             shape->n_context_k) /
            m->speed;
 }
 
@@ -90,7 +91,8 @@ static weir__shape four_decodes(void)
     return decodes(4, 300);
 }
 
-static const machine small = {{.pass_ns = 4e6, .decode_ns = 1e6, .prefill_ns = 0.7e6, .context_ns = 0.1e6}, 1, 0, 0};
+static const machine small = {
+    {.pass_ns = 4e6, .decode_ns = 1e6, .prefill_ns = 0.7e6, .context_ns = 0.1e6}, 1, 0, 0};
 
 static void without_data_it_is_a_guess(void **state)
 {
@@ -247,7 +249,8 @@ static void anything_may_be_measured(void **state)
     print_message("seed %llu\n", (unsigned long long)random_state);
     for (int round = 0; round < 1000; round++) {
         machine m = {.speed = 1, .noise = 30, .bursts = below(50)};
-        m.truth = (weir_cost){.pass_ns = below(3) * 1e6, .decode_ns = below(3) * 1e6, .prefill_ns = below(3) * 1e5};
+        m.truth =
+            (weir_cost){.pass_ns = below(3) * 1e6, .decode_ns = below(3) * 1e6, .prefill_ns = below(3) * 1e5};
         weir__cost_init(&cost);
         watch(&cost, &m, 50, some_shape);
         for (int i = 0; i < 50; i++) {
@@ -279,7 +282,7 @@ static int32_t passes(weir_layout layout, int32_t n_ubatch, int32_t n, const int
 }
 
 #define PASSES(layout, n_ubatch, ...)                                                                        \
-    passes(layout, n_ubatch, (int32_t)(sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t)),                 \
+    passes(layout, n_ubatch, (int32_t)(sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t)),                  \
            (const int32_t[]){__VA_ARGS__})
 
 static void passes_of_a_pool_are_full(void **state)
@@ -313,7 +316,8 @@ static int32_t reference_passes(int32_t *rows, int32_t n, int32_t n_ubatch)
     for (int32_t n_passes = 0;; n_passes++) {
         int32_t chosen[N_LANES], n_chosen = 0, n_rows = 0;
         for (int32_t lane = 0; lane < n && n_chosen <= n_ubatch; lane++)
-            if (rows[lane] > 0 && (n_chosen == 0 || chosen[n_chosen - 1] == lane - 1)) chosen[n_chosen++] = lane;
+            if (rows[lane] > 0 && (n_chosen == 0 || chosen[n_chosen - 1] == lane - 1))
+                chosen[n_chosen++] = lane;
         if (n_chosen == 0) return n_passes;
         for (bool more = true; more;) {
             for (int32_t i = 0; i < n_chosen; i++) more = --rows[chosen[i]] > 0 && more;

@@ -66,7 +66,7 @@ size_t weir__schedule_decodes(const weir_view *view, weir_plan_entry *plan, size
             waiting[at] = waiting[at - 1];
         waiting[at] = slot;
     }
-    for (int32_t i = 0; i < n_waiting && *budget > 0; i++) {
+    for (int32_t i = 0; i<n_waiting && * budget> 0; i++) {
         plan[n++] = (weir_plan_entry){.slot = waiting[i]->slot, .n_tokens = 1};
         --*budget;
     }
@@ -83,7 +83,7 @@ size_t weir__schedule_prefills(const weir_view *view, const weir__prompts *promp
 {
     int32_t kept = *budget / 4 + (*budget % 4 > 0); /* for the oldest, until its turn comes */
     if (prompts->n > 0) kept = weir__schedule_least(kept, most_of(view, prompts->oldest));
-    for (size_t i = 0; i < prompts->n && *budget > 0; i++) {
+    for (size_t i = 0; i<prompts->n && * budget> 0; i++) {
         const weir_slot_view *slot = prompts->slots[i];
         if (slot == prompts->oldest) kept = 0;
         int32_t n_tokens = weir__schedule_least(most_of(view, slot), *budget - kept);

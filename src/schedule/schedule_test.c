@@ -46,8 +46,9 @@ static weir_slot_view *add(scene *s, weir_slot_view slot)
 
 static weir_slot_view *generating(scene *s, int32_t slot)
 {
-    return add(s, (weir_slot_view){
-                      .slot = slot, .state = WEIR_SLOT_GENERATING, .n_prompt = 5, .n_generated = 1, .n_past = 5});
+    return add(
+        s, (weir_slot_view){
+               .slot = slot, .state = WEIR_SLOT_GENERATING, .n_prompt = 5, .n_generated = 1, .n_past = 5});
 }
 
 static weir_slot_view *prefilling(scene *s, int32_t slot, int32_t left)
@@ -462,7 +463,7 @@ typedef struct machine {
     int32_t n_slots;
     int32_t hungry[N_SLOTS]; /* ticks since the slot's last token, by slot */
     int32_t answer[N_SLOTS]; /* tokens it still generates, by slot */
-    bool is_mean;            /* newcomers have a higher priority than all, and prompts alone after the first */
+    bool is_mean; /* newcomers have a higher priority than all, and prompts alone after the first */
 } machine;
 
 static void arrive(machine *m, int32_t slot, int32_t round)
