@@ -13,10 +13,6 @@ static void rates_follow_what_is_measured(void **state)
     assert_in_range(weir__rates_retry_ns(&rates, 4, 1), 99 * WEIR__NS_PER_MS, 101 * WEIR__NS_PER_MS);
     assert_int_equal(weir__rates_retry_ns(&rates, 256, 0), WEIR__NS_PER_MS);
     assert_int_equal(weir__rates_retry_ns(&rates, 1, INT64_MAX), 3600 * 1000 * WEIR__NS_PER_MS);
-    weir__rates_tick(&rates, 90, 10, 1000);
-    assert_true(rates.prompt_ns == 10 && rates.token_ns == 1000);
-    weir__rates_tick(&rates, 0, 10, 200);
-    assert_true(rates.prompt_ns == 10 && rates.token_ns == 900);
 }
 
 static weir_forecast forecast(rig *r, const weir_request *request)
@@ -65,13 +61,15 @@ static void times_come_from_what_was_measured(void **state)
     rig_script(r, 'A', 8, "abcdefghi");
     rig_start(r);
     atomic_store(&r->fake->tick_us, 2000);
-    rig_submit_key(r, 'A');
-    rig_run(r);
+    for (int i = 0; i < 20; i++) {
+        rig_submit_key(r, 'A');
+        rig_run(r);
+    }
     weir_request request = rig_ask(r, 'A');
     request.max_tokens = 10;
     weir_forecast now = forecast(r, &request);
-    assert_true(now.ttft_ns >= 2 * WEIR__NS_PER_MS); /* a pass over the prompt */
-    assert_true(now.finish_ns >= now.ttft_ns + 9 * 2 * WEIR__NS_PER_MS);
+    assert_true(now.ttft_ns >= 3 * WEIR__NS_PER_MS / 2); /* a pass over the prompt */
+    assert_true(now.finish_ns >= now.ttft_ns + 9 * 3 * WEIR__NS_PER_MS / 2);
     rig_submit_key(r, 'A');
     rig_tick(r);
     rig_submit_key(r, 'A');
