@@ -45,6 +45,13 @@ static void end_tight(rig *r, int n, weir_stream **streams)
     }
 }
 
+/* One tick; whether there is more to do. */
+static bool play_on(rig *r)
+{
+    weir_report report = rig_tick(r);
+    return report.n_active > 0 || report.queue_depth > 0;
+}
+
 /* ---- Cells ---------------------------------------------------------------------------------------- */
 
 static void with_a_quarter_of_the_cells_all_finish(void **state)
@@ -52,11 +59,19 @@ static void with_a_quarter_of_the_cells_all_finish(void **state)
     rig *r = *state;
     weir_stream *streams[8];
     start_tight(r, 8, 10, 8 * (10 + LONG) / 4, streams);
+    /* no thrash: sixteen ticks and more lie between giving a slot and the next suspension for cells */
+    int admitted_at = 0;
+    weir_engine_stats last = rig_stats(r);
+    for (int tick = 1; play_on(r); tick++) {
+        weir_engine_stats now = rig_stats(r);
+        if (now.n_suspensions > last.n_suspensions) assert_true(tick - admitted_at >= 16);
+        if (now.n_resumes > last.n_resumes ||
+            now.queue_depth - now.n_suspended < last.queue_depth - last.n_suspended)
+            admitted_at = tick;
+        last = now;
+    }
     end_tight(r, 8, streams);
-    weir_engine_stats stats = rig_stats(r);
-    assert_int_equal(stats.n_prompt_tokens, 8 * 10); /* nothing was computed twice */
-    /* no thrash: 16 tokens and more between a stream's suspensions */
-    assert_true(stats.n_suspensions <= stats.n_generated_tokens / 16);
+    assert_int_equal(rig_stats(r).n_prompt_tokens, 8 * 10); /* nothing was computed twice */
 }
 
 static void without_memory_for_states_it_is_computed_again(void **state)
