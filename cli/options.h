@@ -32,7 +32,7 @@ typedef struct cli_ask {
     char *order, *grammar, *grammar_root, *json_schema;
     cli_list stop, dry_breakers;
     cli_biases biases;
-    int32_t max_tokens, interval;
+    int32_t max_tokens, interval, priority;
     int64_t deadline_ms;
     bool special;
 } cli_ask;
@@ -65,14 +65,15 @@ typedef enum cli_kind {
     CLI_FLAG_OFF, /* bool, becomes false */
     CLI_INT32,
     CLI_INT64,
-    CLI_SEED,   /* uint32_t; -1 = WEIR_SEED_RANDOM */
-    CLI_FLOAT,  /* the library checks ranges, NaN and infinity */
-    CLI_STRING, /* char *, owned */
-    CLI_FILE,   /* char *, owned: the contents of the file that was named */
-    CLI_CHOICE, /* an enum: the position in `choices` */
-    CLI_LIST,   /* cli_list: each use adds one */
-    CLI_BIAS,   /* cli_biases: TOKEN+BIAS or TOKEN-BIAS; each use adds one */
-    CLI_NUMBERS /* cli_numbers: 1,2,4 */
+    CLI_SEED,     /* uint32_t; -1 = WEIR_SEED_RANDOM */
+    CLI_FLOAT,    /* the library checks ranges, NaN and infinity */
+    CLI_STRING,   /* char *, owned */
+    CLI_FILE,     /* char *, owned: the contents of the file that was named */
+    CLI_CHOICE,   /* an enum: the position in `choices` */
+    CLI_STRATEGY, /* const weir_strategy *, by its name */
+    CLI_LIST,     /* cli_list: each use adds one */
+    CLI_BIAS,     /* cli_biases: TOKEN+BIAS or TOKEN-BIAS; each use adds one */
+    CLI_NUMBERS   /* cli_numbers: 1,2,4 */
 } cli_kind;
 
 typedef enum cli_group {

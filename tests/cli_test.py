@@ -111,8 +111,8 @@ def test_help():
                    "--dry-sequence-breaker --mirostat --mirostat-lr --mirostat-ent --repeat-penalty --repeat-last-n "
                    "--frequency-penalty --presence-penalty --logit-bias --seed --samplers --grammar --grammar-file "
                    "--json-schema --json-schema-file --ignore-eos --stop --max-tokens --threads --threads-batch --ctx --kv "
-                   "--slots --batch-size --ubatch-size --chunk --cache-type-k --cache-type-v --layout --interval "
-                   "--deadline-ms --json").split():
+                   "--slots --batch-size --ubatch-size --chunk --cache-type-k --cache-type-v --layout --strategy --itl-target "
+                   "--interval --deadline-ms --priority --ageing --json").split():
         if not re.search(rf"{option}( |$)", page, re.M):
             check(f"help of run has {option}", False)
             break
@@ -143,6 +143,7 @@ def test_words():
     expect("half a number", run("-p", "x", "--top-k", "4x"), 2, '--top-k is "4x"')
     expect("a number beyond 31 bits", run("-p", "x", "--top-k", "3000000000"), 2, "--top-k")
     expect("an empty number", run("-p", "x", "--temp", ""), 2, "--temp")
+    expect("a strategy that is none", run("-p", "x", "--strategy", "fair"), 2, "balanced, latency-target")
     expect("a choice that is none", run("-p", "x", "--layout", "diagonal"), 2, "unified, per_slot")
     expect("a seed out of range", run("-p", "x", "--seed", "4294967296"), 2, "--seed")
     expect("a logit bias without a bias", run("-p", "x", "--logit-bias", "15"), 2, "15043+1")
@@ -220,6 +221,8 @@ def test_run_limits():
     answer = json.loads(done.stdout)
     check("--deadline-ms ends with what there is", done.returncode == 0 and answer["reason"] == "deadline" and
           answer["timings"]["total_ms"] < 10000, answer)
+    expect("a priority out of range", run("-p", "x", "--priority", "101"), 2, "--priority", "-100 to 100")
+    expect("an ageing out of range", run("-p", "x", "--ageing", "-1"), 2, "--ageing")
     expect("a prompt longer than the context", run("-p", "word " * 3000, "-c", "64"), 4)
     expect("no prompt", run("-p", ""), 2, "the prompt is empty")
     expect("no prompt in a pipe", run(stdin=""), 2, "the prompt is empty")

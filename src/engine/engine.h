@@ -14,6 +14,7 @@
 #include "engine/forecast.h"
 #include "engine/queue.h"
 #include "engine/slot.h"
+#include "schedule/schedule.h"
 
 /* Who may touch what:
  *   - `mutex` protects queue, shares and what they hold of requests, open, stopping, n_live, serial, stats and
@@ -67,6 +68,8 @@ struct weir_engine {
     weir_slot_view *view_slots; /* [n_slots] */
     weir_plan_entry *plan;      /* [n_slots] */
     weir_view view;
+    weir__cost cost;
+    weir__shape shape; /* of this tick's batch */
 
     pthread_mutex_t stop_mutex; /* held while stop joins the thread; taken before mutex */
     pthread_t thread;

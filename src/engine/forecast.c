@@ -10,21 +10,12 @@
 
 /* ---- Rates ---- */
 
-static void average(double *rate, double newest)
-{
-    *rate = *rate > 0 ? *rate + NEWEST * (newest - *rate) : newest;
-}
-
 void weir__rates_finished(weir__rates *rates, int64_t service_ns)
 {
-    if (service_ns > 0) average(&rates->service_ns, (double)service_ns);
-}
-
-void weir__rates_tick(weir__rates *rates, int32_t n_prefill, int32_t n_decode, int64_t tick_ns)
-{
-    if (tick_ns <= 0) return;
-    if (n_prefill > 0) average(&rates->prompt_ns, (double)tick_ns / (n_prefill + n_decode));
-    if (n_decode > 0) average(&rates->token_ns, (double)tick_ns);
+    if (service_ns <= 0) return;
+    double newest = (double)service_ns;
+    rates->service_ns =
+        rates->service_ns > 0 ? rates->service_ns + NEWEST * (newest - rates->service_ns) : newest;
 }
 
 int64_t weir__rates_retry_ns(const weir__rates *rates, int32_t n_slots, int64_t places)
@@ -59,6 +50,23 @@ static int32_t n_cached(weir_engine *engine, const weir__request *request)
     return weir__prefix_known(engine, request);
 }
 
+/* Ticks of this request's prompt and of its answer, beside n_others that generate. */
+static void guess(const weir_engine *engine, const weir_cost *cost, const weir__request *request,
+                  int32_t n_others, weir_forecast *forecast)
+{
+    int32_t chunk = engine->params.chunk_size < engine->params.n_batch ? engine->params.chunk_size
+                                                                       : engine->params.n_batch;
+    int32_t n_new = forecast->n_prompt - forecast->n_cached;
+    int32_t n_ticks = (n_new + chunk - 1) / chunk;
+    int32_t n_rest = request->max_tokens > 1 ? request->max_tokens - 1 : 0;
+    double prompt = weir_cost_tick_ns(cost, n_ticks, n_ticks * n_others, n_new,
+                                      weir__cost_context_k(forecast->n_cached, n_new));
+    double rest = weir_cost_tick_ns(cost, n_rest, n_rest * (1 + n_others), 0,
+                                    weir__cost_context_k(forecast->n_prompt, n_rest));
+    forecast->ttft_ns += (int64_t)prompt;
+    forecast->finish_ns = forecast->ttft_ns + (int64_t)rest;
+}
+
 static weir_status look(weir_engine *engine, weir__request *request, weir_forecast *forecast,
                         weir_error *error)
 {
@@ -73,7 +81,7 @@ static weir_status look(weir_engine *engine, weir__request *request, weir_foreca
         (stats->layout == WEIR_LAYOUT_PER_SLOT || engine->n_live == 0 ||
          stats->n_kv_reserved - stats->n_kv_cached + weir__suspend_cells_wanted(request, request->n_prompt) <=
              stats->n_kv);
-    int32_t before = n_before(engine, request, now);
+    int32_t before = n_before(engine, request, now), n_others = engine->n_live;
     pthread_mutex_unlock(&engine->mutex);
     if (!open)
         return weir__error_set(error, WEIR_STOPPED, "",
@@ -81,13 +89,10 @@ static weir_status look(weir_engine *engine, weir__request *request, weir_foreca
     forecast->queue_place = slot_free ? 0 : before + 1;
     forecast->busy = over > 0;
     if (over > 0) forecast->retry_ns = weir__rates_retry_ns(&rates, engine->params.n_slots, over);
-    double wait = rates.service_ns / engine->params.n_slots * forecast->queue_place;
-    double prefill = rates.prompt_ns * (forecast->n_prompt - forecast->n_cached);
-    double rest = request->max_tokens > 1 ? rates.token_ns * (request->max_tokens - 1) : 0;
-    if (rates.prompt_ns > 0) {
-        forecast->ttft_ns = (int64_t)(wait + prefill);
-        forecast->finish_ns = (int64_t)(wait + prefill + rest);
-    }
+    if (rates.cost.n_ticks == 0) return WEIR_OK;
+    forecast->ttft_ns = (int64_t)(rates.service_ns / engine->params.n_slots * forecast->queue_place);
+    guess(engine, &rates.cost, request,
+          n_others < engine->params.n_slots ? n_others : engine->params.n_slots - 1, forecast);
     return WEIR_OK;
 }
 

@@ -27,6 +27,7 @@ void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now)
     slot->sample_ns = 0;
     slot->admit_ns = progress->admit_ns != 0 ? progress->admit_ns : now;
     slot->first_ns = progress->first_ns;
+    slot->last_ns = progress->last_ns;
     slot->emit = progress->emit;
     weir__emit_init(&progress->emit); /* moved */
 }
@@ -40,6 +41,7 @@ weir__request *weir__slot_suspend(weir__slot *slot)
     progress->n_generated = slot->n_generated;
     progress->admit_ns = slot->admit_ns;
     progress->first_ns = slot->first_ns;
+    progress->last_ns = slot->last_ns;
     weir__emit_init(&slot->emit); /* moved */
     slot->state = WEIR_SLOT_IDLE;
     slot->request = NULL;

@@ -29,6 +29,7 @@ typedef struct weir__slot {
     int64_t sample_ns; /* what its last sampling took; 0 = none yet */
     int64_t admit_ns;
     int64_t first_ns; /* first token; 0 = none yet */
+    int64_t last_ns;  /* newest token */
     weir__emit emit;
     weir__prefix_end live; /* its place among known texts */
     int32_t n_promised;    /* tokens that it is to get from others */
