@@ -565,6 +565,22 @@ def test_stream_lines():
     expect("-m is stronger than the file's model", weir("stream", "-m", "/nonexistent.gguf", path), 3, "/nonexistent.gguf")
     done = weir("stream", path, "--slots", "2")
     check("fewer slots than requests", done.returncode == 0 and sum("usage" in x for x in lines_of(done)) == 5, done.stderr)
+    same = {"model": MODEL, "temp": 0, "max_tokens": 3, "requests": [{"prompt": "All alike, and long enough to be shared"},
+            {"prompt": "All alike, and long enough to be shared"}, {"prompt": "All alike, and long enough to be shared", "cache_prompt": False},
+            {"prompt": "All alike, and long enough to be shared", "cache_salt": "mine"}]}
+    path = path_of("same.json", json.dumps(same))
+
+    def cached(*options):
+        lines = lines_of(weir("stream", path, "--slots", "1", *options))
+        return [next(x["usage"]["cached_tokens"] for x in lines if x["request"] == i and "usage" in x) for i in range(4)]
+
+    n = cached()
+    check("a prompt is computed once, but for who does without", n[0] == n[2] == n[3] == 0 and n[1] > 5, n)
+    check("the cache can be turned off", cached("--cache-sequences", "0") == [0, 0, 0, 0] and cached("--no-cache-prompt")[0:2] == [0, 0])
+    check("a salt for all", cached("--cache-salt", "x", "--cache-memory", "10M")[1] > 5)
+    expect("no size", weir("stream", path, "--cache-memory", "10X"), 2, "--cache-memory")
+    expect("too many sequences", weir("stream", path, "--cache-sequences", "256"), 2, "--cache-sequences")
+    expect("a key that says the opposite", weir("stream", path_of("no.json", json.dumps({"model": MODEL, "no_cache_prompt": True, "requests": [{"prompt": "a"}]}))), 2, "no_cache_prompt")
     many = {"model": MODEL, "requests": [{"prompt": f"Request {i}", "max_tokens": 3} for i in range(400 if FAKE else 40)]}
     done = weir("stream", path_of("many.json", json.dumps(many)), "-c", "128")
     check("many requests", done.returncode == 0 and sum("usage" in x for x in lines_of(done)) == len(many["requests"]), done.stderr)
