@@ -11,6 +11,7 @@
 #include <../src/llama-kv-cache.h>
 #include <../src/llama-memory-hybrid-iswa.h>
 #include <../src/llama-memory-hybrid.h>
+#include <../src/llama-model.h>
 
 #include <algorithm>
 #include <cmath>
@@ -74,16 +75,22 @@ void enter(const llama_kv_cache *cache, bool here)
     }
 }
 
-void enter_all(llama_context *context, bool here)
+/* The up to two caches of keys and values that a context's memory is made of; nullptr: less. */
+void caches_of(const llama_context *context, const llama_kv_cache *caches[2])
 {
     llama_memory_i *memory = context->get_memory();
     if (auto *hybrid = dynamic_cast<llama_memory_hybrid *>(memory)) memory = hybrid->get_mem_attn();
     if (auto *hybrid = dynamic_cast<llama_memory_hybrid_iswa *>(memory)) memory = hybrid->get_mem_attn();
     auto *windowed = dynamic_cast<llama_kv_cache_iswa *>(memory);
-    enter(dynamic_cast<llama_kv_cache *>(memory), here);
-    if (windowed == nullptr) return;
-    enter(windowed->get_base(), here);
-    enter(windowed->get_swa(), here);
+    caches[0] = windowed != nullptr ? windowed->get_base() : dynamic_cast<llama_kv_cache *>(memory);
+    caches[1] = windowed != nullptr ? windowed->get_swa() : nullptr;
+}
+
+void enter_all(llama_context *context, bool here)
+{
+    const llama_kv_cache *caches[2];
+    caches_of(context, caches);
+    for (const llama_kv_cache *cache : caches) enter(cache, here);
 }
 
 /* ---- Attention ---- */
@@ -93,16 +100,32 @@ struct attention_params {
     float scale, max_bias, softcap;
 };
 
-/* False: ggml's own. */
-bool format_of(const ggml_tensor *k_or_v, weir__attention_format *format)
+/* Of heads of this type and size. False: ggml's own. */
+bool format_for(ggml_type type, int64_t size, weir__attention_format *format)
 {
-    switch (k_or_v->type) {
+    switch (type) {
     case GGML_TYPE_F16: *format = WEIR__ATTENTION_F16; break;
     case GGML_TYPE_Q8_0: *format = WEIR__ATTENTION_Q8_0; break;
     default: return false;
     }
-    return k_or_v->ne[0] % 16 == 0 && k_or_v->ne[0] <= WEIR__ATTENTION_SIZE &&
-           k_or_v->nb[0] == ggml_type_size(k_or_v->type);
+    return size % 16 == 0 && size <= WEIR__ATTENTION_SIZE;
+}
+
+bool format_of(const ggml_tensor *k_or_v, weir__attention_format *format)
+{
+    return format_for(k_or_v->type, k_or_v->ne[0], format) && k_or_v->nb[0] == ggml_type_size(k_or_v->type);
+}
+
+bool takes_all(const llama_kv_cache *cache, const llama_hparams &hparams)
+{
+    weir__attention_format format;
+    for (uint32_t layer : cache->get_layer_ids()) {
+        const ggml_tensor *keys = cache->get_k_storage(static_cast<int32_t>(layer));
+        if (!format_for(keys->type, keys->ne[0] / std::max(hparams.n_head_kv(layer), 1u), &format) ||
+            !format_for(cache->type_v(), hparams.n_embd_head_v(layer), &format))
+            return false;
+    }
+    return true;
 }
 
 /* ALiBi's slope of a head (Press et al., arXiv 2108.12409): numbers of heads that are no power of two take every
@@ -285,4 +308,14 @@ void weir__hook_detach(llama_context *context)
         weir::enter_all(context, false);
     } catch (...) { /* no memory: what stays is replaced by the next memory at that place */
     }
+}
+
+bool weir__hook_attends(const llama_context *context)
+{
+    if (weir::attention == nullptr || !context->get_cparams().flash_attn) return false;
+    const llama_kv_cache *caches[2];
+    weir::caches_of(context, caches);
+    const llama_hparams &hparams = context->get_model().hparams;
+    return caches[0] != nullptr && weir::takes_all(caches[0], hparams) &&
+           (caches[1] == nullptr || weir::takes_all(caches[1], hparams));
 }

@@ -32,6 +32,9 @@ uint64_t weir__hook_end(uint64_t *n_from_file);
 void weir__hook_attach(struct llama_context *context);
 void weir__hook_detach(struct llama_context *context);
 
+/* Whether all of a context's attention runs on weir's kernels. */
+bool weir__hook_attends(const struct llama_context *context);
+
 /* The i-th kind of a model's weights. END past the last; NO_MEMORY. */
 weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_model_weights *weights);
 

@@ -2,10 +2,13 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backend/ggml_hook.h"
 #include "backend/llama_internal.h"
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/mem.h"
@@ -64,7 +67,6 @@ void weir__llama_context_free(weir__bcontext *c)
     if (c == NULL) return;
     if (c->context != NULL) weir__hook_detach(c->context);
     if (c->context != NULL) llama_free(c->context);
-    if (c->pool_batch != NULL) ggml_threadpool_free(c->pool_batch);
     if (c->pool != NULL) ggml_threadpool_free(c->pool);
     weir__mem_free(c->row_of);
     weir__mem_free(c->seqs);
@@ -156,21 +158,27 @@ static weir_status check_memory(const weir__bmodel *model, const weir_context_pa
         (unsigned long long)cells, (unsigned long long)each, (unsigned long long)(available >> 20));
 }
 
-static weir_status start_pools(weir__bcontext *c, const weir_context_params *params, weir_error *error)
+/* Where ggml's own attention runs, sums can depend on the number of threads (it divides the cells of a single
+ * query among them), and on a GPU it matters little. */
+static bool may_adapt(const weir__bcontext *c)
 {
-    int32_t n = params->n_threads, n_batch = params->n_threads_batch;
-    int32_t more = n - 1 + (n_batch != n ? n_batch - 1 : 0);
-    bool started = weir__thread_room(more);
-    if (started) {
-        c->pool = pool_create(n);
-        if (n_batch != n) c->pool_batch = pool_create(n_batch);
-        started = c->pool != NULL && (n_batch == n || c->pool_batch != NULL);
-    }
-    if (!started)
+    const char *wanted = getenv("WEIR_ADAPT");
+    if (wanted != NULL && strcmp(wanted, "off") == 0) return false;
+    return !c->model->offloads && weir__hook_attends(c->context);
+}
+
+static weir_status start_pool(weir__bcontext *c, const weir_context_params *params, weir_error *error)
+{
+    int32_t n = (int32_t)max64(params->n_threads, params->n_threads_batch);
+    c->pool = weir__thread_room(n - 1) ? pool_create(n) : NULL;
+    if (c->pool == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, "n_threads", "%d threads cannot be started; take fewer",
-                               more);
-    llama_attach_threadpool(c->context, c->pool, c->pool_batch);
+                               n - 1);
+    llama_attach_threadpool(c->context, c->pool, NULL);
     weir__hook_attach(c->context);
+    weir__team_init(&c->teams[0], params->n_threads);
+    weir__team_init(&c->teams[1], params->n_threads_batch);
+    c->adapts = may_adapt(c);
     return WEIR_OK;
 }
 
@@ -188,7 +196,7 @@ weir_status weir__llama_context_create(weir__bmodel *model, const weir_context_p
     struct llama_context_params p = complete(c, params);
     status = check_memory(model, params, &p, error);
     if (status == WEIR_OK) status = weir__shim_context_create(model->model, p, &c->context, error);
-    if (status == WEIR_OK) status = start_pools(c, params, error);
+    if (status == WEIR_OK) status = start_pool(c, params, error);
     if (status != WEIR_OK) goto fail;
 
     c->has_memory = llama_get_memory(c->context) != NULL;
@@ -239,6 +247,14 @@ static weir_status check_batch(const weir__bcontext *c, const weir__batch *batch
     return WEIR_OK;
 }
 
+/* What this thread has run, ns; waiting for others and for a processor is not in it. 0: unknown. */
+static int64_t run_ns(void)
+{
+    struct timespec t;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) != 0) return 0;
+    return t.tv_sec * WEIR__NS_PER_S + t.tv_nsec;
+}
+
 weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir_error *error)
 {
     c->n_entries = c->n_rows = 0;
@@ -261,11 +277,20 @@ weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir
         .seq_id = c->seqs,
         .logits = c->embeddings ? NULL : batch->logits, /* NULL: all, where embeddings are computed */
     };
+    weir__team *team = &c->teams[c->embeddings || n_rows < batch->n];
+    int32_t n_threads = weir__team_size(team, batch->n);
+    int64_t ns = c->adapts ? -weir__clock_now_ns() : 0, ran_ns = c->adapts ? -run_ns() : 0;
     bool began;
+    llama_set_n_threads(c->context, n_threads, n_threads);
     status =
         weir__shim_decode(c->context, b, c->model->encoder_only || c->model->encoder_decoder, &began, error);
     if (began) c->copy_pending = false;
     if (status != WEIR_OK) return status;
+    if (c->adapts) {
+        ns += weir__clock_now_ns();
+        ran_ns += run_ns();
+        weir__team_took(team, batch->n, ns, max64(ns - ran_ns, 0));
+    }
     c->n_entries = batch->n;
     c->n_rows = n_rows;
     return WEIR_OK;

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "backend/packed_file.h"
 #include "backend/shim.h"
+#include "backend/team.h"
 
 /* Room for all candidates of one sampling, [n_vocab]; `next` lies in the same bytes while it is free. */
 typedef union weir__llama_scratch {
@@ -45,7 +46,8 @@ struct weir__bcontext {
     weir__bmodel *model;
     struct llama_context *context;
     struct ggml_threadpool *pool;
-    struct ggml_threadpool *pool_batch; /* NULL: as pool */
+    weir__team teams[2]; /* of passes that only generate, and of others */
+    bool adapts;         /* the teams learn */
     int32_t n_batch;
     int32_t n_seq_max;
     bool unified;

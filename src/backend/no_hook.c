@@ -31,6 +31,12 @@ void weir__hook_detach(struct llama_context *context)
     (void)context;
 }
 
+bool weir__hook_attends(const struct llama_context *context)
+{
+    (void)context;
+    return false;
+}
+
 weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_model_weights *weights)
 {
     (void)model, (void)i, (void)weights;
