@@ -313,9 +313,13 @@ void weir__hook_detach(llama_context *context)
 bool weir__hook_attends(const llama_context *context)
 {
     if (weir::attention == nullptr || !context->get_cparams().flash_attn) return false;
-    const llama_kv_cache *caches[2];
-    weir::caches_of(context, caches);
-    const llama_hparams &hparams = context->get_model().hparams;
-    return caches[0] != nullptr && weir::takes_all(caches[0], hparams) &&
-           (caches[1] == nullptr || weir::takes_all(caches[1], hparams));
+    try {
+        const llama_kv_cache *caches[2];
+        weir::caches_of(context, caches);
+        const llama_hparams &hparams = context->get_model().hparams;
+        return caches[0] != nullptr && weir::takes_all(caches[0], hparams) &&
+               (caches[1] == nullptr || weir::takes_all(caches[1], hparams));
+    } catch (...) { /* no memory for a list of layers */
+        return false;
+    }
 }

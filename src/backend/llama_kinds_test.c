@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "backend/ggml_hook.h"
+#include "backend/llama_internal.h"
 #include "backend/llama_testing.h"
 
 typedef char file_name[64];
@@ -269,6 +270,46 @@ static void experts_do_not_depend_on_the_company(void **state)
     free(want);
 }
 
+/* A row is the same to the bit whatever each pass's number of threads is, with more cells than ggml's own attention
+ * can bear; and where weir's attention does not run, the number stays. */
+static void threads_change_between_passes(void **state)
+{
+    (void)state;
+    make("moe --wide --type q8_0");
+    rig r;
+    int32_t ids[640];
+    some_tokens(ids, N_ELEMENTS(ids));
+    weir_context_params params = rig_params(1024, 1, WEIR_LAYOUT_UNIFIED);
+    float *want = NULL;
+    for (int32_t most = 1; most <= 3; most += 2) {
+        params.n_threads = params.n_threads_batch = most;
+        rig_init_with(&r, &params);
+        assert_int_equal(r.context->adapts, *weir__hook_kernels() != '\0');
+        for (int32_t i = 0, n; i < (int32_t)N_ELEMENTS(ids) && r.context->adapts; i += n) {
+            n = i < 600 ? 50 : 1;
+            for (int k = 0; k < 2; k++) r.context->teams[k].n_threads = (i / 50 + i) % most + 1;
+            assert_ok(feed(&r, 0, ids + i, (size_t)n, error));
+        }
+        if (r.context->adapts && want == NULL) want = row_copy(&r, -1);
+        if (want != NULL) assert_row_is(&r, -1, want);
+        rig_fini(&r);
+    }
+    free(want);
+    static const weir_kv_type others[] = {WEIR_KV_F32, WEIR_KV_BF16};
+    for (size_t i = 0; i < N_ELEMENTS(others); i++) {
+        params.type_k = params.type_v = others[i];
+        rig_init_with(&r, &params);
+        assert_false(r.context->adapts);
+        rig_fini(&r);
+    }
+    params.type_k = params.type_v = WEIR_KV_F16;
+    setenv("WEIR_ADAPT", "off", 1);
+    rig_init_with(&r, &params);
+    unsetenv("WEIR_ADAPT");
+    assert_false(r.context->adapts);
+    rig_fini(&r);
+}
+
 static void rig_for_embeddings(rig *r, weir_pooling pooling, int32_t n_ctx)
 {
     weir_context_params params = rig_params(n_ctx, 4, WEIR_LAYOUT_UNIFIED);
@@ -370,6 +411,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         KIND_TEST(experts_are_what_ggml_makes_of_them),
         KIND_TEST(experts_do_not_depend_on_the_company),
+        KIND_TEST(threads_change_between_passes),
         KIND_TEST(recurrent_memory_is_not_cut),
         KIND_TEST(a_window_that_slid_away),
         KIND_TEST(embeddings_of_an_encoder),
