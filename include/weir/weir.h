@@ -712,8 +712,7 @@ typedef struct weir_engine_params {
     int32_t n_batch;         /* 2048; n_slots … 2^20; the most tokens of a tick */
     int32_t n_ubatch;        /* 512; 1 … 2^20; tokens computed together within it */
     int32_t chunk_size;      /* 512; 1 … 2^20; the most prompt tokens of one slot in a tick */
-    int32_t n_threads;       /* 0 … 512; 0 = the processors that this process may use. The most: passes get fewer
-                              * while other programs keep them waiting */
+    int32_t n_threads;       /* 0 … 512, the most of a pass; 0 = the processors that this process may use */
     int32_t n_threads_batch; /* 0 … 512; for passes with prompt tokens; 0 = n_threads */
     int32_t queue_limit;     /* 256 waiting requests; 0 = no limit */
     weir_layout layout;      /* AUTO: see weir_engine_stats for what was chosen */

@@ -100,7 +100,7 @@ static const row rows[] = {
     {"the same, stalls unknown", {2, 2e4, 0.05, 0, false}, 2, 20, 0, 1, 0.75, 0.96},
     {"short passes", {2, 1e4, 0.05, 0, true}, 2, 4, 0, 1, 0.85, 0.96},
     {"long passes", {2, 2e4, 0.05, 0, true}, 2, 150, 0, 1, 0.4, 0.93},
-    {"noise", {2, 2e4, 0.2, 50, true}, 2, 20, 0, 1, 0.7, 0.95},
+    {"noise", {2, 2e4, 0.2, 50, true}, 2, 20, 0, 1, 0.5, 0.95},
     {"growing context", {2, 2e4, 0.05, 0, true}, 2, 20, 0.0005, 1, 0.75, 0.96},
     {"four processors, two neighbours", {4, 2e4, 0.05, 0, true}, 4, 40, 0, 2, 0.6, 0.95},
     {"64 processors, one neighbour", {64, 1e4, 0.02, 0, true}, 64, 640, 0, 1, 0.85, 0.88},
