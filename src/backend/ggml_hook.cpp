@@ -11,6 +11,7 @@
 
 #include <ggml-cpu.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -30,10 +31,19 @@ namespace
 
 const char *level_name = ""; /* of the kernels in use */
 
+bool lies_here(const ggml_tensor *op)
+{
+    return std::any_of(op->src, op->src + GGML_MAX_SRC, [](const ggml_tensor *src) {
+        return src != nullptr && is_ours(src) && src->buffer->size > 0;
+    });
+}
+
 struct extra : ggml::cpu::extra_buffer_type {
+    /* Asked about a weight that could be put here, in a buffer without bytes, it says what is so. A weight that lies
+     * here already has no other place, and ggml aborts without one: such an operation is refused when it runs. */
     bool supports_op(ggml_backend_dev_t, const ggml_tensor *op) override
     {
-        return multiplies(op);
+        return multiplies(op) || lies_here(op);
     }
 
     ggml::cpu::tensor_traits *get_tensor_traits(const ggml_tensor *op) override

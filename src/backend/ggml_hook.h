@@ -35,6 +35,10 @@ void weir__hook_detach(struct llama_context *context);
 /* The i-th kind of a model's weights. END past the last; NO_MEMORY. */
 weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_model_weights *weights);
 
+/* Whether a pass that this thread asked for did with packed weights what the kernels cannot, and is worth nothing.
+ * Asking forgets it. */
+bool weir__hook_misread(void);
+
 /* The kernels in use, "" = none. Static. */
 const char *weir__hook_kernels(void);
 

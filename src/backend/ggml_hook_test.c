@@ -15,6 +15,7 @@
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
 
+#include "backend/ggml_hook.h"
 #include "backend/kernels/kernels.h"
 #include "backend/shim.h"
 
@@ -422,6 +423,57 @@ static void threads_do_not_change_a_bit(void **state)
     }
 }
 
+/* ---- What is no product ---------------------------------------------------------------------------- */
+
+static void fill_weights(struct ggml_tensor *weights)
+{
+    float *values = calloc((size_t)(N * K), sizeof *values);
+    unsigned char *rounded = calloc(1, ggml_nbytes(weights));
+    for (int i = 0; i < N * K; i++) values[i] = sinf((float)i);
+    ggml_quantize_chunk(weights->type, values, rounded, 0, N, K, NULL);
+    ggml_backend_tensor_set(weights, rounded, 0, ggml_nbytes(weights));
+    free(rounded);
+    free(values);
+}
+
+enum { PART, AGAIN, LOOKED_UP, COPIED, HALVES, N_MISUSES };
+
+/* Panels are never read as rows; whoever asked for the pass is told. */
+static void other_uses_of_weights_are_refused(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_MISUSES; i++) {
+        stage s;
+        stage_init(&s);
+        struct ggml_tensor *weights = ggml_new_tensor_2d(s.held, GGML_TYPE_Q8_0, K, N), *got;
+        struct ggml_tensor *x =
+            ggml_new_tensor_2d(s.computed, i == HALVES ? GGML_TYPE_F16 : GGML_TYPE_F32, K, 3);
+        struct ggml_tensor *ids = ggml_new_tensor_1d(s.computed, GGML_TYPE_I32, 3);
+        hold_weights(&s, weights_type());
+        fill_weights(weights);
+        struct ggml_tensor *part = ggml_view_2d(s.computed, weights, K, N / 2, weights->nb[1], 0);
+        struct ggml_tensor *again = ggml_reshape_3d(s.computed, weights, K, N, 1);
+        switch (i) {
+        case PART: got = ggml_mul_mat(s.computed, part, x); break;
+        case AGAIN: got = ggml_mul_mat(s.computed, again, x); break;
+        case LOOKED_UP: got = ggml_get_rows(s.computed, weights, ids); break;
+        case COPIED: got = ggml_cast(s.computed, weights, GGML_TYPE_F32); break;
+        default: got = ggml_mul_mat(s.computed, weights, x); break;
+        }
+        ggml_build_forward_expand(s.graph, got);
+        allocate(&s);
+        memset(x->data, 0x35, ggml_nbytes(x));
+        memset(ids->data, 0, ggml_nbytes(ids));
+        memset(got->data, 1, ggml_nbytes(got));
+        assert_false(weir__hook_misread());
+        compute(&s, 2);
+        assert_true(weir__hook_misread());
+        assert_false(weir__hook_misread());
+        for (size_t b = 0; b < ggml_nbytes(got); b++) assert_int_equal(((char *)got->data)[b], 0);
+        stage_fini(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(activations_may_lie_apart),
@@ -429,7 +481,8 @@ int main(void)
                                        cmocka_unit_test(small_products_do_not_depend_on_the_company),
                                        cmocka_unit_test(attention_in_all_its_kinds),
                                        cmocka_unit_test(products_are_those_of_ggml),
-                                       cmocka_unit_test(threads_do_not_change_a_bit)};
+                                       cmocka_unit_test(threads_do_not_change_a_bit),
+                                       cmocka_unit_test(other_uses_of_weights_are_refused)};
     weir__shim_start();
     if (weights_type() == NULL) return 77; /* no kernels here */
     return cmocka_run_group_tests_name("ggml_hook", tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* ggml_product.cpp: products of weights and activations, as ggml's operations.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "backend/ggml_hook.h"
 #include "backend/ggml_parts.h"
 
 #include <ggml-backend.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace weir
 {
@@ -39,11 +41,17 @@ char *aligned(void *scratch)
                                     ~static_cast<uintptr_t>(63));
 }
 
+/* Panels, whole: a view of them has another layout than its shape and place tell. */
+bool is_weight(const ggml_tensor *tensor)
+{
+    return is_ours(tensor) && tensor->view_src == nullptr;
+}
+
 struct product : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {
         weir__panel_format format;
-        return op->op == GGML_OP_MUL_MAT && is_ours(op->src[0]) && format_of(op->src[0], &format) &&
+        return op->op == GGML_OP_MUL_MAT && is_weight(op->src[0]) && format_of(op->src[0], &format) &&
                op->src[0]->ne[2] == 1 && op->src[1]->type == GGML_TYPE_F32 &&
                op->src[1]->nb[0] == sizeof(float) && is_on_host(op->src[1]);
     }
@@ -51,7 +59,7 @@ struct product : ggml::cpu::tensor_traits {
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
     {
         weir__panel_format format;
-        if (op->op != GGML_OP_MUL_MAT || !format_of(op->src[0], &format)) return false;
+        format_of(op->src[0], &format);
         int64_t m = ggml_nrows(op->src[1]);
         size = weir__activations_bytes(gemms[format], m, op->src[0]->ne[0]);
         if (m <= rounded_alone) size *= static_cast<size_t>(n_threads);
@@ -63,7 +71,7 @@ struct product : ggml::cpu::tensor_traits {
     {
         const ggml_tensor *weights = op->src[0], *x = op->src[1];
         weir__panel_format format;
-        if (op->op != GGML_OP_MUL_MAT || !format_of(weights, &format)) return false;
+        format_of(weights, &format);
         const weir__gemm *gemm = gemms[format];
         int64_t k = weights->ne[0], m = ggml_nrows(x), n_panels = weights->ne[1] / WEIR__PANEL_ROWS;
         int64_t i = params->ith, n = params->nth, units = m * (k / WEIR__UNIT);
@@ -143,14 +151,13 @@ struct experts : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {
         weir__panel_format format;
-        return op->op == GGML_OP_MUL_MAT_ID && is_ours(op->src[0]) && format_of(op->src[0], &format) &&
+        return op->op == GGML_OP_MUL_MAT_ID && is_weight(op->src[0]) && format_of(op->src[0], &format) &&
                op->src[1]->type == GGML_TYPE_F32 && op->src[1]->nb[0] == sizeof(float) &&
                is_on_host(op->src[1]) && is_on_host(op->src[2]);
     }
 
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
     {
-        if (op->op != GGML_OP_MUL_MAT_ID) return false;
         shape s(op);
         size = s.x_bytes + static_cast<size_t>(n_threads) * s.lists_bytes + 64;
         return true;
@@ -158,7 +165,6 @@ struct experts : ggml::cpu::tensor_traits {
 
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
     {
-        if (op->op != GGML_OP_MUL_MAT_ID) return false;
         shape s(op);
         int64_t i = params->ith, n = params->nth;
         char *x = aligned(params->wdata);
@@ -270,16 +276,14 @@ struct dots : ggml::cpu::tensor_traits {
                x->nb[0] == sizeof(float) && ggml_nrows(x) == x->ne[1];
     }
 
-    bool work_size(int, const ggml_tensor *op, size_t &size) override
+    bool work_size(int, const ggml_tensor *, size_t &size) override
     {
-        if (!takes(op)) return false;
         size = 0;
         return true;
     }
 
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
     {
-        if (!takes(op)) return false;
         const ggml_tensor *weights = op->src[0], *x = op->src[1];
         ggml_vec_dot_t dot = ggml_get_type_traits_cpu(GGML_TYPE_F32)->vec_dot;
         int64_t first = weights->ne[1] * params->ith / params->nth;
@@ -297,6 +301,44 @@ struct dots : ggml::cpu::tensor_traits {
 
 dots the_dots;
 
+/* ---- Everything else that is done to panels ---- */
+
+/* On the thread that plans a pass, which is the one that asked for it. */
+thread_local bool misread;
+
+/* ggml's code would read panels as rows. Views of weights are known to lie here only when a pass is planned, and a
+ * plan cannot fail; so the pass runs through, with zeroes in this place, and whoever asked for it is told. */
+struct refusal : ggml::cpu::tensor_traits {
+    static bool takes(const ggml_tensor *op)
+    {
+        switch (op->op) {
+        case GGML_OP_NONE:
+        case GGML_OP_RESHAPE:
+        case GGML_OP_VIEW:
+        case GGML_OP_PERMUTE:
+        case GGML_OP_TRANSPOSE: return false; /* nothing is read */
+        default:
+            return std::any_of(op->src, op->src + GGML_MAX_SRC,
+                               [](const ggml_tensor *src) { return src != nullptr && is_ours(src); });
+        }
+    }
+
+    bool work_size(int, const ggml_tensor *, size_t &size) override
+    {
+        misread = true;
+        size = 0;
+        return true;
+    }
+
+    bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
+    {
+        if (params->ith == 0) std::memset(op->data, 0, ggml_nbytes(op));
+        return true;
+    }
+};
+
+refusal the_refusal;
+
 } // namespace
 
 bool multiplies(const ggml_tensor *op)
@@ -306,9 +348,15 @@ bool multiplies(const ggml_tensor *op)
 
 ggml::cpu::tensor_traits *product_of(const ggml_tensor *op)
 {
-    if (op->op == GGML_OP_MUL_MAT && is_ours(op->src[0])) return &the_product;
+    if (product::takes(op)) return &the_product;
+    if (experts::takes(op)) return &the_experts;
     if (dots::takes(op)) return &the_dots;
-    return op->op == GGML_OP_MUL_MAT_ID && is_ours(op->src[0]) ? &the_experts : nullptr;
+    return refusal::takes(op) ? &the_refusal : nullptr;
 }
 
 } // namespace weir
+
+bool weir__hook_misread(void)
+{
+    return std::exchange(weir::misread, false);
+}

@@ -169,6 +169,7 @@ void give_up_file(void)
  * takes the file's place, and all are packed. */
 ggml_status init_mapped(ggml_backend_buffer_t buffer, ggml_tensor *tensor)
 {
+    if (tensor->view_src != nullptr) return GGML_STATUS_SUCCESS; /* later, in a pass */
     weir__packed_tensor entry = entry_of(buffer, tensor);
     if (load.from != nullptr && weir__packed_file_is_next(load.from, &entry)) return GGML_STATUS_SUCCESS;
     give_up_file();

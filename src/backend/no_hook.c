@@ -37,6 +37,11 @@ weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_m
     return WEIR_END;
 }
 
+bool weir__hook_misread(void)
+{
+    return false;
+}
+
 const char *weir__hook_kernels(void)
 {
     return "";
