@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -25,6 +24,7 @@
 
 #include "backend/kernels/kernels.h"
 #include "support/dice.h"
+#include "support/temp.h"
 
 #define N_PROMPTS 64
 #define N_SHORT   53 /* of them, those up to some 600 tokens */
@@ -90,16 +90,9 @@ static int load_given(void **state)
 static int load_experts(void **state)
 {
     (void)state;
-    char path[] = "/tmp/weir-experts-XXXXXX", command[1024];
-    const char *source = getenv("WEIR_SOURCE_DIR");
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    snprintf(command, sizeof command, "python3 '%s/scripts/tiny_gguf.py' moe %s --wide --type q8_0",
-             source != NULL ? source : ".", path);
-    assert_int_equal(system(command), 0);
+    char path[TEMP_PATH_MAX];
+    temp_model(path, "experts.gguf", "moe --wide --type q8_0");
     load(path);
-    unlink(path);
     return 0;
 }
 

@@ -2,7 +2,6 @@
  * the file, the model is loaded all the same.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,11 +10,12 @@
 #include "backend/llama_testing.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "support/temp.h"
 
 /* Where in the file things lie. */
 enum { N_TENSORS_AT = 12, CHECKSUM_AT = 80, TABLE_AT = 88 };
 
-static char folder[64], gguf[96], packed[104];
+static char gguf[TEMP_PATH_MAX], packed[TEMP_PATH_MAX];
 static float *want; /* the logits after some tokens, with weights that were packed at the load */
 static int32_t n_vocab;
 static int n_warnings;
@@ -27,15 +27,6 @@ static void on_log(weir_log_level level, const char *message, void *user)
     if (level < WEIR_LOG_WARN) return;
     n_warnings++;
     snprintf(warning, sizeof warning, "%s", message);
-}
-
-static void make_model(const char *path, const char *options)
-{
-    char command[1024];
-    const char *source = getenv("WEIR_SOURCE_DIR");
-    snprintf(command, sizeof command, "python3 '%s/scripts/tiny_gguf.py' llama '%s' %s",
-             source != NULL ? source : ".", path, options);
-    assert_int_equal(system(command), 0);
 }
 
 static float *logits_of_model(void)
@@ -73,11 +64,8 @@ static int begin(void **state)
 {
     (void)state;
     weir_model_params params = weir_model_params_default();
-    snprintf(folder, sizeof folder, "/tmp/weir-packed-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    snprintf(gguf, sizeof gguf, "%s/m.gguf", folder);
-    snprintf(packed, sizeof packed, "%s.weir", gguf);
-    make_model(gguf, "--type q8_0");
+    temp_model(gguf, "m.gguf", "llama --type q8_0");
+    temp_path(packed, "m.gguf.weir");
     assert_ok(ops->model_load(gguf, &params, &model, error));
     ops->model_describe(model, &model_is);
     n_vocab = model_is.n_vocab;
@@ -90,21 +78,9 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    char command[128];
     weir_log_set(NULL, NULL);
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
     free(want);
-    return system(command) != 0 || weir__mem_live() != 0;
-}
-
-static int n_files(void)
-{
-    int n = 0;
-    DIR *d = opendir(folder);
-    assert_non_null(d);
-    for (struct dirent *e; (e = readdir(d)) != NULL;) n += e->d_name[0] != '.';
-    closedir(d);
-    return n;
+    return weir__mem_live() != 0;
 }
 
 static unsigned char *read_packed(size_t *n)
@@ -139,7 +115,7 @@ static int forget(void **state)
 {
     (void)state;
     assert_int_equal(unlink(packed), 0);
-    assert_int_equal(n_files(), 1);
+    assert_int_equal(temp_count(), 1);
     return 0;
 }
 
@@ -243,21 +219,20 @@ static void a_model_that_was_written_since(void **state)
     assert_refused(ops->model_optimize_check(gguf, NULL, NULL, NULL, error), WEIR_UNSUPPORTED, "optimized");
     assert_ok(ops->model_optimize(gguf, NULL, NULL, NULL, error)); /* takes its place */
     assert_true(mapped_by_default() > 0);
-    assert_int_equal(n_files(), 2);
+    assert_int_equal(temp_count(), 2);
 }
 
 static void what_cannot_be_optimized(void **state)
 {
     (void)state;
-    char plain[128];
+    char plain[TEMP_PATH_MAX];
     assert_refused(ops->model_optimize(gguf, gguf, NULL, NULL, error), WEIR_INVALID, "optimized");
     assert_refused(ops->model_optimize(gguf, "/nonexistent/m.weir", NULL, NULL, error), WEIR_IO, "optimized");
     assert_refused(ops->model_optimize("/nonexistent", NULL, NULL, NULL, error), WEIR_NOT_FOUND, "path");
-    snprintf(plain, sizeof plain, "%s/plain.gguf", folder);
-    make_model(plain, "--type f32");
+    temp_model(plain, "plain.gguf", "llama --type f32");
     assert_refused(ops->model_optimize(plain, NULL, NULL, NULL, error), WEIR_UNSUPPORTED, "");
     assert_int_equal(unlink(plain), 0);
-    assert_int_equal(n_files(), 1);
+    assert_int_equal(temp_count(), 1);
 }
 
 typedef struct watcher {
@@ -284,7 +259,7 @@ static void optimizing_is_watched_and_aborted(void **state)
         watcher w = {.stop_at = at};
         assert_refused(ops->model_optimize(gguf, NULL, watch, &w, error), WEIR_ABORTED, "");
         assert_int_equal(w.n, at);
-        assert_int_equal(n_files(), 1);
+        assert_int_equal(temp_count(), 1);
     }
 }
 
@@ -300,7 +275,7 @@ static void optimizing_survives_failing_allocations(void **state)
         assert_int_equal(weir__mem_live(), live);
         assert_int_equal(status, reached ? WEIR_NO_MEMORY : WEIR_OK);
         if (!reached) break;
-        assert_int_equal(n_files(), 1);
+        assert_int_equal(temp_count(), 1);
     }
     assert_int_equal(unlink(packed), 0);
 }

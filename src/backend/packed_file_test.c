@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,6 +12,7 @@
 #include "base/hash.h"
 #include "model/testing.h"
 #include "support/dice.h"
+#include "support/temp.h"
 
 /* Where in the file things lie. */
 enum { VERSION_AT = 8, N_TENSORS_AT = 12, CHECKSUM_AT = 80, TABLE_AT = 88 };
@@ -23,7 +23,7 @@ enum { VERSION_AT = 8, N_TENSORS_AT = 12, CHECKSUM_AT = 80, TABLE_AT = 88 };
 #define SIZE        (4 * WEIR__PACKED_STEP) /* one for the head, one and two for the buffers */
 #define LONG_BUFFER (WEIR__PACKED_STEP + 5000)
 
-static char folder[64], path[96];
+static char path[TEMP_PATH_MAX];
 static unsigned char panels[LONG_BUFFER];
 static unsigned char whole[SIZE]; /* the file as it was written */
 
@@ -55,9 +55,7 @@ static weir_status write_with(weir_progress_fn progress, void *user, weir_error 
 static int make(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/weir_packed_file_test.XXXXXX");
-    if (mkdtemp(folder) == NULL) return -1;
-    snprintf(path, sizeof path, "%s/m.weir", folder);
+    temp_path(path, "m.weir");
     for (size_t i = 0; i < sizeof panels; i++) panels[i] = (unsigned char)(i * 31 + i / 256);
     assert_ok(write_with(NULL, NULL, error));
     FILE *file = fopen(path, "rb");
@@ -66,23 +64,6 @@ static int make(void **state)
     assert_int_equal(fgetc(file), EOF);
     fclose(file);
     return 0;
-}
-
-static int unmake(void **state)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command) != 0 || nothing_left(state) != 0;
-}
-
-static int n_files(void)
-{
-    int n = 0;
-    DIR *d = opendir(folder);
-    assert_non_null(d);
-    for (struct dirent *e; (e = readdir(d)) != NULL;) n += e->d_name[0] != '.';
-    closedir(d);
-    return n;
 }
 
 static void put(const void *bytes, size_t n)
@@ -124,7 +105,7 @@ static void what_is_written_is_mapped(void **state)
     for (int i = 1088; i < 1152; i++) assert_int_equal(b[i], 0);
     munmap(a, 1000);
     munmap(b, LONG_BUFFER);
-    assert_int_equal(n_files(), 1);
+    assert_int_equal(temp_count(), 1);
 }
 
 static void another_tensor_is_not_next(void **state)
@@ -160,10 +141,10 @@ static void other_kinds_are_refused(void **state)
         assert_refused(weir__packed_file_open(path, &other, &file, error), WEIR_UNSUPPORTED, "optimized");
     }
     assert_null(file);
-    char nowhere[128];
-    snprintf(nowhere, sizeof nowhere, "%s/nothing", folder);
+    char nowhere[TEMP_PATH_MAX];
+    temp_path(nowhere, "nothing");
     assert_refused(weir__packed_file_open(nowhere, &kind, &file, error), WEIR_NOT_FOUND, "optimized");
-    assert_refused(weir__packed_file_open(folder, &kind, &file, error), WEIR_FORMAT, "optimized");
+    assert_refused(weir__packed_file_open(temp_folder(), &kind, &file, error), WEIR_FORMAT, "optimized");
     assert_int_equal(mkfifo(nowhere, 0600), 0);
     assert_refused(weir__packed_file_open(nowhere, &kind, &file, error), WEIR_FORMAT, "optimized");
     unlink(nowhere);
@@ -279,7 +260,7 @@ static void assert_untouched(void)
     assert_int_equal(fread(is, 1, sizeof is, file), SIZE);
     fclose(file);
     assert_memory_equal(is, whole, SIZE);
-    assert_int_equal(n_files(), 1);
+    assert_int_equal(temp_count(), 1);
 }
 
 static void writing_and_checking_can_be_ended(void **state)
@@ -358,5 +339,5 @@ int main(void)
         cmocka_unit_test(a_folder_that_is_missing),
         cmocka_unit_test(failing_allocations),
     };
-    return cmocka_run_group_tests_name("packed_file", tests, make, unmake);
+    return cmocka_run_group_tests_name("packed_file", tests, make, nothing_left);
 }
