@@ -12,6 +12,7 @@
 #include <ggml-cpu.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -75,9 +76,13 @@ static int wanted_level(const char *wanted)
     if (wanted == nullptr || *wanted == '\0' || std::strcmp(wanted, "auto") == 0) return 0;
     int level = weir__kernels_find(wanted, &runs);
     if (level < 0) {
-        weir__log(WEIR_LOG_WARN,
-                  "WEIR_KERNELS is %.20s; allowed: auto, off, avx2, avx512, avx512bf16. It counts as auto",
-                  wanted);
+        char names[80] = "";
+        for (int i = 0; const char *name = weir__kernels_level(i); i++) {
+            size_t n = std::strlen(names);
+            std::snprintf(names + n, sizeof names - n, ", %s", name);
+        }
+        weir__log(WEIR_LOG_WARN, "WEIR_KERNELS is %.20s; allowed: auto, off%s. It counts as auto", wanted,
+                  names);
         return 0;
     }
     const char *found = weir__kernels_name(level);

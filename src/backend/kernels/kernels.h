@@ -14,8 +14,11 @@ const weir__attention *weir__kernels_attention(int i);
 /* The name of that level, "" past the last. */
 const char *weir__kernels_name(int i);
 
-/* The i of the level of that name, "avx2", "avx512" or "avx512bf16"; -1: no level has it. Where this processor cannot
- * run it, *runs is false and i is that of the next lower level that it can, or past the last. */
+/* The name of the i-th of all levels, NULL past the last. */
+const char *weir__kernels_level(int i);
+
+/* The i of the level of that name among those that run; -1: no level has it. Where this processor cannot run it,
+ * *runs is false and i is that of the next lower level that it can, or past the last. */
 int weir__kernels_find(const char *name, bool *runs);
 
 #endif
