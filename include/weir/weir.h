@@ -18,7 +18,9 @@
  *     unless said otherwise. Models are immutable once loaded and are shared freely.
  *   - Nothing given to these functions ends the process: no input reaches an abort. Three limits: a model file
  *     that passes weir's check of header, metadata and tensor table is trusted, so is an optimized file whose
- *     header fits it, and so is a saved state whose checksum holds: load them from people you trust. */
+ *     header fits it, and so is a saved state whose checksum holds: load them from people you trust. weir's check
+ *     and llama.cpp open a model by its path, one after the other: others must not be able to replace it or to
+ *     write to it, from the load's begin on. */
 #ifndef WEIR_WEIR_H
 #define WEIR_WEIR_H
 
