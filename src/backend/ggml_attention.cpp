@@ -124,20 +124,35 @@ int64_t heads_at_once(int64_t n_shared)
 }
 
 /* Whose lists of cells a thread keeps at a time. */
+int64_t queries_at_once(int64_t n_shared)
+{
+    return WEIR__ATTENTION_ROWS / heads_at_once(n_shared);
+}
+
 int64_t queries_at_once(const ggml_tensor *op)
 {
-    return WEIR__ATTENTION_ROWS / heads_at_once(op->src[0]->ne[2] / op->src[1]->ne[2]);
+    return queries_at_once(op->src[0]->ne[2] / op->src[1]->ne[2]);
+}
+
+size_t list_length(size_t n_cells)
+{
+    return n_cells + 31;
 }
 
 size_t list_length(const ggml_tensor *op)
 {
-    return static_cast<size_t>(op->src[1]->ne[1]) + 31;
+    return list_length(static_cast<size_t>(op->src[1]->ne[1]));
 }
 
 /* The lists of one thread. */
+size_t lists_bytes(size_t n_cells, int64_t n_shared)
+{
+    return static_cast<size_t>(queries_at_once(n_shared) + 1) * list_length(n_cells) * sizeof(int32_t);
+}
+
 size_t lists_bytes(const ggml_tensor *op)
 {
-    return static_cast<size_t>(queries_at_once(op) + 1) * list_length(op) * sizeof(int32_t);
+    return lists_bytes(static_cast<size_t>(op->src[1]->ne[1]), op->src[0]->ne[2] / op->src[1]->ne[2]);
 }
 
 struct attention_op : ggml::cpu::tensor_traits {
@@ -270,6 +285,12 @@ ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op)
 }
 
 } // namespace weir
+
+uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads)
+{
+    if (weir::attention == nullptr) return 0;
+    return static_cast<uint64_t>(n_threads) * weir::lists_bytes(n_cells, n_heads);
+}
 
 void weir__hook_attach(llama_context *context)
 {

@@ -158,13 +158,6 @@ void skip_tensor(ggml_backend_buffer_t, ggml_tensor *, const void *, size_t, siz
     load.n_from_file += size;
 }
 
-/* Everything that follows is packed. */
-void give_up_file(void)
-{
-    load.unread = true;
-    load.from = nullptr;
-}
-
 /* All tensors of a buffer pass here before the first of them is set. Where one is not what the file holds, memory
  * takes the file's place, and all are packed. */
 ggml_status init_mapped(ggml_backend_buffer_t buffer, ggml_tensor *tensor)
@@ -172,7 +165,7 @@ ggml_status init_mapped(ggml_backend_buffer_t buffer, ggml_tensor *tensor)
     if (tensor->view_src != nullptr) return GGML_STATUS_SUCCESS; /* later, in a pass */
     weir__packed_tensor entry = entry_of(buffer, tensor);
     if (load.from != nullptr && weir__packed_file_is_next(load.from, &entry)) return GGML_STATUS_SUCCESS;
-    give_up_file();
+    load.from = nullptr; /* all that follows is packed */
     if (mmap(ggml_backend_buffer_get_base(buffer), buffer->size, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
         return GGML_STATUS_ALLOC_FAILED;
@@ -192,7 +185,7 @@ ggml_backend_buffer_t allocate_mapped(size_t size)
     if (load.from == nullptr) return nullptr;
     void *at = weir__packed_file_map(load.from, size);
     if (at == nullptr) {
-        give_up_file();
+        load.from = nullptr;
         return nullptr;
     }
     ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(at, size);
@@ -240,19 +233,32 @@ ggml_backend_buffer_type_t buffer_type()
 namespace
 {
 
-/* llama.cpp has the whole model read when it maps it, unless the machine has several memories. With most weights in
- * a packed file that would be for nothing, so during such a load the answer to whether it has is yes. */
+/* llama.cpp has the whole model read when it maps it, unless the machine has several memories. For weights that come
+ * from a packed file that would be for nothing, so during such a load the answer to whether it has is yes. */
 decltype(ggml_backend_reg_i::get_proc_address) ask_cpu;
 
 bool reads_no_ahead(void)
 {
-    return load.from != nullptr || ggml_is_numa();
+    return load.unread || ggml_is_numa();
 }
 
 void *ask(ggml_backend_reg_t reg, const char *name)
 {
     if (std::strcmp(name, "ggml_backend_cpu_is_numa") == 0) return reinterpret_cast<void *>(reads_no_ahead);
     return ask_cpu(reg, name);
+}
+
+/* Makes up for that where ggml multiplies weights that stayed in the model's file. */
+void read_rest(const llama_model *model)
+{
+    weir__panel_format format;
+    for (const auto &entry : llama_internal_get_tensor_map(model)) {
+        const ggml_tensor *tensor = entry.second;
+        bool looked_up = format_of(tensor, &format);
+        if (is_ours(tensor) || looked_up || !is_on_host(tensor) || ggml_n_dims(tensor) == 1) continue;
+        advise(tensor->data, ggml_nbytes(tensor), MADV_NORMAL); /* llama.cpp said MADV_RANDOM */
+        advise(tensor->data, ggml_nbytes(tensor), MADV_WILLNEED);
+    }
 }
 
 } // namespace
@@ -329,14 +335,15 @@ weir_status weir__hook_weights(const llama_model *model, size_t i, weir_model_we
 
 bool weir__hook_begin(bool mapped, weir__packed_file *from, weir__packed_writer *to)
 {
-    weir::load = {mapped, from, to, false, 0, 0, nullptr};
+    weir::load = {mapped, from, to, from != nullptr, 0, 0, nullptr};
     if (!weir::installed()) return true;
     weir::load.crew = weir__crew_create(std::min(weir__cpu_count(), weir::most_packers) - 1);
     return weir::load.crew != nullptr;
 }
 
-uint64_t weir__hook_end(uint64_t *n_from_file)
+uint64_t weir__hook_end(const llama_model *model, uint64_t *n_from_file)
 {
+    if (model != nullptr && weir::load.unread) weir::read_rest(model);
     weir__crew_destroy(weir::load.crew);
     *n_from_file = weir::load.n_from_file;
     uint64_t n_packed = weir::load.n_packed;

@@ -205,7 +205,7 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
         goto out;
     }
     status = weir__shim_model_load(path, p, &m->model, error);
-    m->info.n_bytes_kernels = weir__hook_end(&m->info.n_bytes_mapped);
+    m->info.n_bytes_kernels = weir__hook_end(m->model, &m->info.n_bytes_mapped);
     if (status != WEIR_OK && watch.aborted)
         status = weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the load");
     if (status != WEIR_OK) goto out;

@@ -86,7 +86,7 @@ static weir_status pack(const char *path, uint64_t identity, weir__packed_writer
     if (!weir__hook_begin(true, NULL, writer))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
     weir_status status = weir__shim_model_load(path, params, &model, error);
-    uint64_t packed = weir__hook_end(&from_file);
+    uint64_t packed = weir__hook_end(model, &from_file);
     if (status != WEIR_OK && watch->aborted)
         return weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the load");
     if (status != WEIR_OK) return status;

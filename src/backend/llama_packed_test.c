@@ -8,6 +8,7 @@
 
 #include "backend/ggml_hook.h"
 #include "backend/llama_testing.h"
+#include "base/cpu.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "support/temp.h"
@@ -134,6 +135,76 @@ static void loads_map_what_was_packed(void **state)
     params.use_mmap = false;
     assert_int_equal(mapped(&params), 0);
     assert_int_equal(n_warnings, 0);
+}
+
+/* Whether a part of the model's mapping is marked as read here and there (rr), and whether a part is not. */
+static void look_at_mappings(bool *random, bool *ahead)
+{
+    char line[1024];
+    bool ours = false;
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    assert_non_null(maps);
+    *random = *ahead = false;
+    while (fgets(line, sizeof line, maps) != NULL) {
+        bool flags = strncmp(line, "VmFlags:", 8) == 0;
+        if (flags && ours) *(strstr(line, " rr ") != NULL ? random : ahead) = true;
+        if (strchr(line, '/') != NULL) ours = strstr(line, ".gguf\n") != NULL;
+        if (flags) ours = false;
+    }
+    fclose(maps);
+}
+
+/* Of a model with experts: what chooses them is multiplied where it lies. */
+static void what_is_not_packed_is_read_ahead(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    bool random, ahead;
+    weir_model_params params = weir_model_params_default();
+    temp_model(path, "experts.gguf", "moe --wide --type q8_0");
+    assert_ok(ops->model_optimize(path, NULL, NULL, NULL, error));
+    assert_ok(ops->model_load(path, &params, &model, error));
+    look_at_mappings(&random, &ahead);
+    ops->model_free(model);
+    assert_true(random);
+    assert_true(ahead);
+    assert_int_equal(unlink(path), 0);
+    temp_path(path, "experts.gguf.weir");
+    assert_int_equal(unlink(path), 0);
+}
+
+/* Cells alone would fit. */
+static void memory_for_attention_is_counted(void **state)
+{
+    (void)state;
+    weir_context_info info;
+    weir__bcontext *context = NULL;
+    weir_context_params params = rig_params(0, 1, WEIR_LAYOUT_UNIFIED);
+    uint64_t cell = ops->cell_bytes(model, params.type_k, params.type_v) + 64;
+    uint64_t scratch = weir__hook_scratch(1 << 20, model_is.n_head / model_is.n_head_kv, WEIR__CPU_MAX) >> 20;
+    assert_true(scratch > 2 * cell);
+    params.n_ctx = (int32_t)(weir__cpu_memory_available() / (cell + scratch / 2));
+    params.n_threads = WEIR__CPU_MAX;
+    weir_error error = {0};
+    assert_int_equal(ops->context_create(model, &params, &context, &info, &error), WEIR_NO_MEMORY);
+    assert_string_equal(error.field, "n_ctx");
+    assert_non_null(strstr(error.message, "attention by 512 threads"));
+}
+
+static int load_tiny(void **state)
+{
+    (void)state;
+    weir_model_params params = weir_model_params_default();
+    assert_ok(ops->model_load(gguf, &params, &model, error));
+    ops->model_describe(model, &model_is);
+    return 0;
+}
+
+static int unload(void **state)
+{
+    (void)state;
+    ops->model_free(model);
+    return 0;
 }
 
 static void a_file_that_is_named_and_missing(void **state)
@@ -284,6 +355,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(loads_map_what_was_packed, optimize, forget),
+        cmocka_unit_test_setup_teardown(what_is_not_packed_is_read_ahead, optimize, forget),
+        cmocka_unit_test_setup_teardown(memory_for_attention_is_counted, load_tiny, unload),
         cmocka_unit_test_setup_teardown(a_file_that_is_named_and_missing, optimize, forget),
         cmocka_unit_test_setup_teardown(damaged_files_are_not_used, optimize, forget),
         cmocka_unit_test_setup_teardown(other_tables_are_not_used, optimize, forget),
