@@ -1,4 +1,4 @@
-/* weir optimize: packed weights in a file that later starts map. */
+/* weir optimize: weights as weir's kernels read them, in a file that later starts map. */
 #include <string.h>
 #include <sys/stat.h>
 

@@ -10,8 +10,8 @@
 
 struct llama_context;
 struct llama_model;
-struct weir__packed_file;
-struct weir__packed_writer;
+struct weir__optimized_file;
+struct weir__optimized_writer;
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,8 +24,8 @@ void weir__hook_install(void);
 /* Around a load on this thread. mapped: the model is a mapped file, and its weights' pages are given back once they
  * are packed. from: packed weights that are mapped where they are what is loaded. to: gets what is packed. Either
  * may be NULL. False: no memory, and there is nothing to end. What the kernels took over, in bytes of the model's
- * file, and how much of that came from the packed file. model: NULL when the load failed. */
-bool weir__hook_begin(bool mapped, struct weir__packed_file *from, struct weir__packed_writer *to);
+ * file, and how much of that came from the optimized file. model: NULL when the load failed. */
+bool weir__hook_begin(bool mapped, struct weir__optimized_file *from, struct weir__optimized_writer *to);
 uint64_t weir__hook_end(const struct llama_model *model, uint64_t *n_from_file);
 
 /* Tells the kernels which token each cell of a context's memory holds, while the context lives. */

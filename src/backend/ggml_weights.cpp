@@ -18,7 +18,7 @@
 #include <vector>
 
 extern "C" {
-#include "backend/packed_file.h"
+#include "backend/optimized_file.h"
 #include "base/cpu.h"
 #include "base/crew.h"
 }
@@ -86,9 +86,9 @@ void pack(void *user, int32_t i)
 /* The load on this thread. */
 struct loading {
     bool mapped;
-    weir__packed_file *from; /* nullptr: none, or it does not hold what is loaded */
-    weir__packed_writer *to; /* nullptr: none */
-    bool unread;             /* the model was not read ahead, because there was a packed file */
+    weir__optimized_file *from; /* nullptr: none, or it does not hold what is loaded */
+    weir__optimized_writer *to; /* nullptr: none */
+    bool unread;                /* the model was not read ahead, because there was a optimized file */
     uint64_t n_packed, n_from_file;
     weir__crew *crew; /* nullptr: outside a load, the thread packs alone */
 };
@@ -129,10 +129,10 @@ size_t allocated(ggml_backend_buffer_type_t, const ggml_tensor *tensor)
     return weir__panel_bytes(format, ggml_nrows(tensor), tensor->ne[0]);
 }
 
-/* As a packed file's table has it. */
-weir__packed_tensor entry_of(ggml_backend_buffer_t buffer, const ggml_tensor *tensor)
+/* As a optimized file's table has it. */
+weir__optimized_tensor entry_of(ggml_backend_buffer_t buffer, const ggml_tensor *tensor)
 {
-    weir__packed_tensor entry = {};
+    weir__optimized_tensor entry = {};
     std::memcpy(entry.name, tensor->name, strnlen(tensor->name, sizeof entry.name));
     std::copy(tensor->ne, tensor->ne + 4, entry.shape);
     entry.type = static_cast<uint64_t>(tensor->type);
@@ -145,12 +145,12 @@ weir__packed_tensor entry_of(ggml_backend_buffer_t buffer, const ggml_tensor *te
 ggml_status init_tensor(ggml_backend_buffer_t buffer, ggml_tensor *tensor)
 {
     if (load.to == nullptr) return GGML_STATUS_SUCCESS;
-    weir__packed_tensor entry = entry_of(buffer, tensor);
-    return weir__packed_writer_tensor(load.to, &entry, tensor->data) ? GGML_STATUS_SUCCESS
-                                                                     : GGML_STATUS_ALLOC_FAILED;
+    weir__optimized_tensor entry = entry_of(buffer, tensor);
+    return weir__optimized_writer_tensor(load.to, &entry, tensor->data) ? GGML_STATUS_SUCCESS
+                                                                        : GGML_STATUS_ALLOC_FAILED;
 }
 
-/* ---- Buffers that are mapped from a packed file ---- */
+/* ---- Buffers that are mapped from a optimized file ---- */
 
 void skip_tensor(ggml_backend_buffer_t, ggml_tensor *, const void *, size_t, size_t size)
 {
@@ -163,8 +163,8 @@ void skip_tensor(ggml_backend_buffer_t, ggml_tensor *, const void *, size_t, siz
 ggml_status init_mapped(ggml_backend_buffer_t buffer, ggml_tensor *tensor)
 {
     if (tensor->view_src != nullptr) return GGML_STATUS_SUCCESS; /* later, in a pass */
-    weir__packed_tensor entry = entry_of(buffer, tensor);
-    if (load.from != nullptr && weir__packed_file_is_next(load.from, &entry)) return GGML_STATUS_SUCCESS;
+    weir__optimized_tensor entry = entry_of(buffer, tensor);
+    if (load.from != nullptr && weir__optimized_file_is_next(load.from, &entry)) return GGML_STATUS_SUCCESS;
     load.from = nullptr; /* all that follows is packed */
     if (mmap(ggml_backend_buffer_get_base(buffer), buffer->size, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
@@ -183,7 +183,7 @@ void unmap(ggml_backend_buffer_t buffer)
 ggml_backend_buffer_t allocate_mapped(size_t size)
 {
     if (load.from == nullptr) return nullptr;
-    void *at = weir__packed_file_map(load.from, size);
+    void *at = weir__optimized_file_map(load.from, size);
     if (at == nullptr) {
         load.from = nullptr;
         return nullptr;
@@ -208,7 +208,7 @@ ggml_backend_buffer_t allocate(ggml_backend_buffer_type_t type, size_t size)
         if (buffer == nullptr) return nullptr;
         buffer->iface.init_tensor = init_tensor;
         buffer->iface.set_tensor = set_tensor;
-        if (load.to != nullptr) weir__packed_writer_buffer(load.to, size);
+        if (load.to != nullptr) weir__optimized_writer_buffer(load.to, size);
     }
     buffer->buft = type;
     buffer->iface.get_tensor = nullptr;
@@ -234,7 +234,7 @@ namespace
 {
 
 /* llama.cpp has the whole model read when it maps it, unless the machine has several memories. For weights that come
- * from a packed file that would be for nothing, so during such a load the answer to whether it has is yes. */
+ * from a optimized file that would be for nothing, so during such a load the answer to whether it has is yes. */
 decltype(ggml_backend_reg_i::get_proc_address) ask_cpu;
 
 bool reads_no_ahead(void)
@@ -333,7 +333,7 @@ weir_status weir__hook_weights(const llama_model *model, size_t i, weir_model_we
 
 /* ---- A load ---- */
 
-bool weir__hook_begin(bool mapped, weir__packed_file *from, weir__packed_writer *to)
+bool weir__hook_begin(bool mapped, weir__optimized_file *from, weir__optimized_writer *to)
 {
     weir::load = {mapped, from, to, from != nullptr, 0, 0, nullptr};
     if (!weir::installed()) return true;

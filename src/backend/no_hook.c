@@ -9,7 +9,7 @@ void weir__hook_install(void)
     weir__log(WEIR_LOG_WARN, "weir's CPU kernels do not fit this version of llama.cpp; ggml's own are used");
 }
 
-bool weir__hook_begin(bool mapped, struct weir__packed_file *from, struct weir__packed_writer *to)
+bool weir__hook_begin(bool mapped, struct weir__optimized_file *from, struct weir__optimized_writer *to)
 {
     (void)mapped, (void)from, (void)to;
     return true;

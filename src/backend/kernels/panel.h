@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Raised when the order of any format changes: files hold panels (backend/packed_file.h). */
+/* Raised when the order of any format changes: files hold panels (backend/optimized_file.h). */
 #define WEIR__PANEL_VERSION 1
 
 #define WEIR__PANEL_ROWS 16

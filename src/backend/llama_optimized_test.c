@@ -1,4 +1,4 @@
-/* llama_packed_test.c: loads that map packed weights compute what loads that pack them do, and whatever is wrong with
+/* llama_optimized_test.c: loads that map packed weights compute what loads that pack them do, and whatever is wrong with
  * the file, the model is loaded all the same.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -16,7 +16,7 @@
 /* Where in the file things lie. */
 enum { N_TENSORS_AT = 12, CHECKSUM_AT = 80, TABLE_AT = 88 };
 
-static char gguf[TEMP_PATH_MAX], packed[TEMP_PATH_MAX];
+static char gguf[TEMP_PATH_MAX], optimized[TEMP_PATH_MAX];
 static float *want; /* the logits after some tokens, with weights that were packed at the load */
 static int32_t n_vocab;
 static int n_warnings;
@@ -66,7 +66,7 @@ static int begin(void **state)
     (void)state;
     weir_model_params params = weir_model_params_default();
     temp_model(gguf, "m.gguf", "llama --type q8_0");
-    temp_path(packed, "m.gguf.weir");
+    temp_path(optimized, "m.gguf.weir");
     assert_ok(ops->model_load(gguf, &params, &model, error));
     ops->model_describe(model, &model_is);
     n_vocab = model_is.n_vocab;
@@ -84,22 +84,22 @@ static int end(void **state)
     return weir__mem_live() != 0;
 }
 
-static unsigned char *read_packed(size_t *n)
+static unsigned char *read_optimized(size_t *n)
 {
     struct stat st;
-    assert_int_equal(stat(packed, &st), 0);
+    assert_int_equal(stat(optimized, &st), 0);
     *n = (size_t)st.st_size;
     unsigned char *bytes = malloc(*n);
-    FILE *file = fopen(packed, "rb");
+    FILE *file = fopen(optimized, "rb");
     assert_true(bytes != NULL && file != NULL);
     assert_int_equal(fread(bytes, 1, *n, file), *n);
     fclose(file);
     return bytes;
 }
 
-static void write_packed(const unsigned char *bytes, size_t n)
+static void write_optimized(const unsigned char *bytes, size_t n)
 {
-    FILE *file = fopen(packed, "wb");
+    FILE *file = fopen(optimized, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, n, file), n);
     assert_int_equal(fclose(file), 0);
@@ -115,7 +115,7 @@ static int optimize(void **state)
 static int forget(void **state)
 {
     (void)state;
-    assert_int_equal(unlink(packed), 0);
+    assert_int_equal(unlink(optimized), 0);
     assert_int_equal(temp_count(), 1);
     return 0;
 }
@@ -127,7 +127,7 @@ static void loads_map_what_was_packed(void **state)
     assert_ok(ops->model_optimize_check(gguf, NULL, NULL, NULL, error));
     assert_true(mapped_by_default() > 0);
     assert_int_equal(model_is.n_bytes_mapped, model_is.n_bytes_kernels);
-    params.optimized = packed;
+    params.optimized = optimized;
     assert_true(mapped(&params) > 0);
     params.optimized = "";
     assert_int_equal(mapped(&params), 0);
@@ -231,15 +231,15 @@ static void damaged_files_are_not_used(void **state)
 {
     (void)state;
     size_t n;
-    unsigned char *bytes = read_packed(&n);
+    unsigned char *bytes = read_optimized(&n);
     for (size_t at = 0; at < TABLE_AT + 2 * 120; at += 11) {
         bytes[at] ^= 4;
-        write_packed(bytes, n);
+        write_optimized(bytes, n);
         assert_packed_with_a_warning();
         bytes[at] ^= 4;
     }
     for (size_t length = 0; length < n; length += n / 7) {
-        write_packed(bytes, length);
+        write_optimized(bytes, length);
         assert_packed_with_a_warning();
     }
     free(bytes);
@@ -251,19 +251,19 @@ static void other_tables_are_not_used(void **state)
     (void)state;
     size_t n;
     uint32_t n_tensors;
-    unsigned char *bytes = read_packed(&n);
+    unsigned char *bytes = read_optimized(&n);
     memcpy(&n_tensors, bytes + N_TENSORS_AT, sizeof n_tensors);
     assert_true(n_tensors > 4);
-    size_t table_bytes = n_tensors * sizeof(weir__packed_tensor);
+    size_t table_bytes = n_tensors * sizeof(weir__optimized_tensor);
     for (size_t i = 0; i < n_tensors; i += i + 2 < n_tensors ? n_tensors / 3 : 1)
         for (size_t member = 0; member < 2; member++) {
-            unsigned char *byte =
-                bytes + TABLE_AT + i * sizeof(weir__packed_tensor) +
-                (member == 0 ? offsetof(weir__packed_tensor, name) : offsetof(weir__packed_tensor, at) + 1);
+            unsigned char *byte = bytes + TABLE_AT + i * sizeof(weir__optimized_tensor) +
+                                  (member == 0 ? offsetof(weir__optimized_tensor, name)
+                                               : offsetof(weir__optimized_tensor, at) + 1);
             *byte ^= 1;
             uint64_t sum = weir__hash(weir__hash(0, bytes, CHECKSUM_AT), bytes + TABLE_AT, table_bytes);
             memcpy(bytes + CHECKSUM_AT, &sum, sizeof sum);
-            write_packed(bytes, n);
+            write_optimized(bytes, n);
             assert_packed_with_a_warning();
             *byte ^= 1;
         }
@@ -274,9 +274,9 @@ static void damaged_weights_are_found_by_the_check(void **state)
 {
     (void)state;
     size_t n;
-    unsigned char *bytes = read_packed(&n);
+    unsigned char *bytes = read_optimized(&n);
     bytes[n / 2] ^= 1;
-    write_packed(bytes, n);
+    write_optimized(bytes, n);
     assert_refused(ops->model_optimize_check(gguf, NULL, NULL, NULL, error), WEIR_FORMAT, "optimized");
     free(bytes);
 }
@@ -325,7 +325,7 @@ static void optimizing_is_watched_and_aborted(void **state)
     watcher seen = {0};
     assert_ok(ops->model_optimize(gguf, NULL, watch, &seen, error));
     assert_true(seen.last == 1.0f);
-    assert_int_equal(unlink(packed), 0);
+    assert_int_equal(unlink(optimized), 0);
     for (int at = 1; at < seen.n; at += 5) {
         watcher w = {.stop_at = at};
         assert_refused(ops->model_optimize(gguf, NULL, watch, &w, error), WEIR_ABORTED, "");
@@ -348,7 +348,7 @@ static void optimizing_survives_failing_allocations(void **state)
         if (!reached) break;
         assert_int_equal(temp_count(), 1);
     }
-    assert_int_equal(unlink(packed), 0);
+    assert_int_equal(unlink(optimized), 0);
 }
 
 int main(void)
@@ -368,5 +368,5 @@ int main(void)
     };
     weir__shim_start();
     if (weir__hook_kernels()[0] == '\0') return 77; /* no kernels here */
-    return cmocka_run_group_tests_name("llama_packed", tests, begin, end);
+    return cmocka_run_group_tests_name("llama_optimized", tests, begin, end);
 }
