@@ -1,4 +1,5 @@
-/* weir bench kernels: weir's kernels and ggml's, turn by turn, beside what the machine can do at the most. */
+/* weir bench kernels: weir's kernels and ggml's, turn by turn, beside what the machine can do at the most.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "file.h"
 #include "options.h"
 #include "out.h"

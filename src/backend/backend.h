@@ -6,7 +6,8 @@
  * read it, run on one thread at a time, except sample(), which may run for several samplers at once after
  * logits_ready().
  *   - Tokens, positions, sequence ids and row indexes have been range-checked by the caller; texts have not.
- *   - A failing operation fills *error (which may be NULL) and leaves its object usable. */
+ *   - A failing operation fills *error (which may be NULL) and leaves its object usable.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_BACKEND_H
 #define WEIR_BACKEND_BACKEND_H
 
