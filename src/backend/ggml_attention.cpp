@@ -27,8 +27,9 @@ namespace
 
 /* ---- Where tokens lie ---- */
 
-/* The cells of a memory by the tensor that holds a layer's keys. In a pool that several sequences share, a token
- * can lie in a cell before that of the token before it; sums must run in the order of the tokens all the same. */
+/* The cells of a memory by the tensor that holds a layer's keys. In a pool that several sequences share, a
+ * token can lie in a cell before that of the token before it; sums must run in the order of the tokens all
+ * the same. */
 std::shared_mutex memories_lock;
 std::unordered_map<const ggml_tensor *, const llama_kv_cells *> memories; /* under memories_lock */
 
@@ -105,8 +106,8 @@ bool format_of(const ggml_tensor *k_or_v, weir__attention_format *format)
            k_or_v->nb[0] == ggml_type_size(k_or_v->type);
 }
 
-/* ALiBi's slope of a head (Press et al., arXiv 2108.12409): numbers of heads that are no power of two take every
- * other one of the next such number's. */
+/* ALiBi's slope of a head (Press et al., arXiv 2108.12409): numbers of heads that are no power of two take
+ * every other one of the next such number's. */
 float slope_of(int64_t head, int64_t n_heads, float max_bias)
 {
     int64_t n = 1;
@@ -202,8 +203,8 @@ struct attention_op : ggml::cpu::tensor_traits {
     struct queries {
         int64_t stream, first;
         int32_t n;
-        int32_t *
-            lists; /* the cells of query i from i × list_length() on; behind those of all, room for one more */
+        /* The cells of query i from i × list_length() on; behind those of all, room for one more. */
+        int32_t *lists;
         int32_t n_cells[WEIR__ATTENTION_ROWS];
         const uint16_t *masks[WEIR__ATTENTION_ROWS]; /* nullptr: zeroes */
         bool joins[WEIR__ATTENTION_ROWS];            /* it sees what the one before it sees, and more */
@@ -233,8 +234,8 @@ struct attention_op : ggml::cpu::tensor_traits {
         }
     }
 
-    /* For n_heads heads of queries that share a head of keys: those that join each other together, as those of one
-     * sequence do. */
+    /* For n_heads heads of queries that share a head of keys: those that join each other together, as those
+     * of one sequence do. */
     static void attend(ggml_tensor *op, const queries &some, int64_t k_head, int64_t q_head, int64_t n_heads)
     {
         const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2];

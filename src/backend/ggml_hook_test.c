@@ -124,8 +124,8 @@ static void activations_may_lie_apart(void **state)
     assert_true(fabsf(want[1]) > 0.0f);
 }
 
-/* Rows of activations through experts, `shared` ones for all a token uses; then each row alone as a product with
- * its expert's matrix. */
+/* Rows of activations through experts, `shared` ones for all a token uses; then each row alone as a product
+ * with its expert's matrix. */
 static void multiply_with_experts(int n_tokens, bool shared, int n_threads)
 {
     enum { EXPERTS = 7, USED = 3 };

@@ -16,7 +16,8 @@ namespace weir
 namespace
 {
 
-/* Up to so many rows each thread rounds all activations for itself: that costs less than waiting for others. */
+/* Up to so many rows each thread rounds all activations for itself: that costs less than waiting for
+ * others. */
 constexpr int64_t rounded_alone = 4;
 
 /* Parts of a product for each thread, so that one that was held up does not hold up the others. */
@@ -110,8 +111,8 @@ constexpr int64_t pair = 2;
 /* Their activations, which are passed over for each panel, should stay in the second-level cache. */
 constexpr int64_t group_bytes = int64_t{384} * 1024;
 
-/* Row r of the operation is what expert ids[r % n_used][r / n_used] makes of a row of activations. The rows of an
- * expert are multiplied together, some at a time: they are groups. */
+/* Row r of the operation is what expert ids[r % n_used][r / n_used] makes of a row of activations. The rows
+ * of an expert are multiplied together, some at a time: they are groups. */
 struct experts : ggml::cpu::tensor_traits {
     struct group {
         int32_t expert, n;
@@ -184,8 +185,8 @@ struct experts : ggml::cpu::tensor_traits {
         return true;
     }
 
-    /* Puts rows into the order of their experts, and groups them; returns how many groups there are. Each thread
-     * does so for itself. Behind the groups lie the rows, and behind these where an expert's end. */
+    /* Puts rows into the order of their experts, and groups them; returns how many groups there are. Each
+     * thread does so for itself. Behind the groups lie the rows, and behind these where an expert's end. */
     static int64_t list(const ggml_tensor *op, const shape &s, group *groups, char *x)
     {
         auto *rows = reinterpret_cast<int32_t *>(groups + s.most_groups), *ends = rows + s.m;
@@ -207,8 +208,8 @@ struct experts : ggml::cpu::tensor_traits {
         return n_groups;
     }
 
-    /* Numbers come from the model's own choice or, in some architectures, from a table in its file: in range in
-     * any case. */
+    /* Numbers come from the model's own choice or, in some architectures, from a table in its file: in range
+     * in any case. */
     static int64_t expert_of(const ggml_tensor *op, const shape &s, int64_t row)
     {
         const ggml_tensor *ids = op->src[2];
@@ -262,9 +263,9 @@ constexpr int64_t dot_rows = 4;
 /* Most rows of weights; beyond, ggml's are faster. */
 constexpr int64_t most_dots = 512;
 
-/* What chooses experts is in single precision in all files. ggml adds the products of one row of activations in
- * another order than those of several; here each is a scalar product of its own, ggml's. The weights stay where they
- * are. */
+/* What chooses experts is in single precision in all files. ggml adds the products of one row of activations
+ * in another order than those of several; here each is a scalar product of its own, ggml's. The weights stay
+ * where they are. */
 struct dots : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {
@@ -306,8 +307,9 @@ dots the_dots;
 /* On the thread that plans a pass, which is the one that asked for it. */
 thread_local bool misread;
 
-/* ggml's code would read panels as rows. Views of weights are known to lie here only when a pass is planned, and a
- * plan cannot fail; so the pass runs through, with zeroes in this place, and whoever asked for it is told. */
+/* ggml's code would read panels as rows. Views of weights are known to lie here only when a pass is planned,
+ * and a plan cannot fail; so the pass runs through, with zeroes in this place, and whoever asked for it is
+ * told. */
 struct refusal : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {

@@ -158,8 +158,8 @@ void skip_tensor(ggml_backend_buffer_t, ggml_tensor *, const void *, size_t, siz
     load.n_from_file += size;
 }
 
-/* All tensors of a buffer pass here before the first of them is set. Where one is not what the file holds, memory
- * takes the file's place, and all are packed. */
+/* All tensors of a buffer pass here before the first of them is set. Where one is not what the file holds,
+ * memory takes the file's place, and all are packed. */
 ggml_status init_mapped(ggml_backend_buffer_t buffer, ggml_tensor *tensor)
 {
     if (tensor->view_src != nullptr) return GGML_STATUS_SUCCESS; /* later, in a pass */
@@ -233,8 +233,9 @@ ggml_backend_buffer_type_t buffer_type()
 namespace
 {
 
-/* llama.cpp has the whole model read when it maps it, unless the machine has several memories. For weights that come
- * from a optimized file that would be for nothing, so during such a load the answer to whether it has is yes. */
+/* llama.cpp has the whole model read when it maps it, unless the machine has several memories. For weights
+ * that come from a optimized file that would be for nothing, so during such a load the answer to whether it
+ * has is yes. */
 decltype(ggml_backend_reg_i::get_proc_address) ask_cpu;
 
 bool reads_no_ahead(void)

@@ -40,8 +40,8 @@ uint64_t weir__llama_cell_bytes(const weir__bmodel *model, weir_kv_type type_k, 
 }
 
 /* A pool of our own spares a thread's start and end in each pass. Its threads look for work for some
- * time after a pass before they sleep (poll 1 of 100: 0.1 ms with scripts/llama.patch, some milliseconds without).
- */
+ * time after a pass before they sleep (poll 1 of 100: 0.1 ms with scripts/llama.patch, some milliseconds
+ * without). */
 static struct ggml_threadpool *pool_create(int32_t n_threads)
 {
     struct ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);

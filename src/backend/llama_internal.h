@@ -92,8 +92,8 @@ weir_status weir__llama_model_optimize(const char *path, const char *out, weir_p
 weir_status weir__llama_model_optimize_check(const char *path, const char *named, weir_progress_fn progress,
                                              void *user, weir_error *error);
 
-/* The optimized file of a model: the one that is named (""; none), or the one beside the model. NULL: there is none that
- * fits, which is logged when one was there. */
+/* The optimized file of a model: the one that is named (""; none), or the one beside the model. NULL: there
+ * is none that fits, which is logged when one was there. */
 weir__optimized_file *weir__llama_optimized_open(const char *model, const char *named, uint64_t identity);
 
 /* A metadata number of the model's architecture, `otherwise` when it is missing or no number. */

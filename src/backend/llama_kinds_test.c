@@ -1,5 +1,5 @@
-/* llama_kinds_test.c: models that are not like the default one: recurrent, sliding window, experts, embeddings,
- * ranking; made by scripts/tiny_gguf.py.
+/* llama_kinds_test.c: models that are not like the default one: recurrent, sliding window, experts,
+ * embeddings, ranking; made by scripts/tiny_gguf.py.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <sys/wait.h>
@@ -142,8 +142,8 @@ static void quiet(enum ggml_log_level level, const char *text, void *user)
     (void)user;
 }
 
-/* In a process of its own, since kernels are chosen once in each: quantizes a file and writes the rows of logits of
- * some tokens to `out`. */
+/* In a process of its own, since kernels are chosen once in each: quantizes a file and writes the rows of
+ * logits of some tokens to `out`. */
 static void rows_in_a_child(const char *path, enum llama_ftype type, const char *kernels, float *out)
 {
     enum { WIDTH = 512 };

@@ -1,5 +1,5 @@
-/* llama_optimized_test.c: loads that map packed weights compute what loads that pack them do, and whatever is wrong with
- * the file, the model is loaded all the same.
+/* llama_optimized_test.c: loads that map packed weights compute what loads that pack them do, and whatever is
+ * wrong with the file, the model is loaded all the same.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>

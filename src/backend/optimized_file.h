@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A header, a table of the tensors, and the payload: one image for each buffer that a load allocates, in its
- * order, at multiples of WEIR__OPTIMIZED_STEP. The header names what the file was made from and for. Header and
- * table have a checksum that every opening compares, the payload one that only weir__optimized_file_check does
- * (ADR 0014). All numbers are in the byte order of the machine. */
+ * order, at multiples of WEIR__OPTIMIZED_STEP. The header names what the file was made from and for. Header
+ * and table have a checksum that every opening compares, the payload one that only weir__optimized_file_check
+ * does (ADR 0014). All numbers are in the byte order of the machine. */
 #ifndef WEIR_BACKEND_OPTIMIZED_FILE_H
 #define WEIR_BACKEND_OPTIMIZED_FILE_H
 
@@ -36,13 +36,14 @@ typedef struct weir__optimized_tensor {
 
 typedef struct weir__optimized_file weir__optimized_file;
 
-/* Opens a file and checks header and table. NOT_FOUND; IO; FORMAT: damaged, cut or no such file; UNSUPPORTED: of
- * another kind; NO_MEMORY. Messages begin with the path. */
+/* Opens a file and checks header and table. NOT_FOUND; IO; FORMAT: damaged, cut or no such file; UNSUPPORTED:
+ * of another kind; NO_MEMORY. Messages begin with the path. */
 weir_status weir__optimized_file_open(const char *path, const weir__optimized_kind *kind,
                                       weir__optimized_file **file, weir_error *error);
 void weir__optimized_file_close(weir__optimized_file *file); /* what is mapped stays so */
 
-/* Maps the next buffer, which has `size` bytes, for reading. The caller unmaps it. NULL: the file has no such. */
+/* Maps the next buffer, which has `size` bytes, for reading. The caller unmaps it. NULL: the file has no
+ * such. */
 void *weir__optimized_file_map(weir__optimized_file *file, size_t size);
 
 /* Whether the next tensor of the table, in the buffer that was mapped last, is this one. */
@@ -62,8 +63,8 @@ bool weir__optimized_file_may_replace(const char *path);
 /* Begins a file beside `path`, which takes its place when it is whole. IO, NO_MEMORY. */
 weir_status weir__optimized_writer_open(const char *path, weir__optimized_writer **writer, weir_error *error);
 
-/* Adds a buffer, and a tensor to the last buffer, in ascending order; its panels are read by the finish. False: no
- * memory. */
+/* Adds a buffer, and a tensor to the last buffer, in ascending order; its panels are read by the finish.
+ * False: no memory. */
 void weir__optimized_writer_buffer(weir__optimized_writer *writer, size_t size);
 bool weir__optimized_writer_tensor(weir__optimized_writer *writer, const weir__optimized_tensor *tensor,
                                    const void *panels);

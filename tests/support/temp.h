@@ -5,8 +5,8 @@
 
 #define TEMP_PATH_MAX 512
 
-/* The program's folder, in $TMPDIR or /tmp: made by the first call, removed with all in it when the program exits.
- * A process that forks calls it before. */
+/* The program's folder, in $TMPDIR or /tmp: made by the first call, removed with all in it when the program
+ * exits. A process that forks calls it before. */
 const char *temp_folder(void);
 
 /* Removes it before that; the next call of temp_folder makes another. */
