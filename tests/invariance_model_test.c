@@ -186,7 +186,7 @@ static void random_engine(dice *d)
 {
     static const int32_t slots[] = {2, 3, 4, 8, 16, 33}, chunks[] = {16, 30, 64, 100, 128, 256, 512};
     weir_engine_params params = weir_engine_params_default();
-    job *some[N_PROMPTS];
+    job *some[N_PROMPTS] = {0};
     bool is_long = ONE_LONG_IN > 0 && dice_one_in(d, ONE_LONG_IN);
     size_t n = (size_t)dice_in(d, 1, is_long ? 3 : MOST);
     params.n_slots = slots[dice_in(d, 0, is_long ? 1 : 5)];
@@ -232,7 +232,7 @@ static void greedy_tokens_do_not_depend_on_the_company(void **state)
 static int run_cell(dice *d, weir_layout layout, int32_t chunk, int32_t n_others, int32_t n_threads)
 {
     weir_engine_params params = weir_engine_params_default();
-    job *some[N_PROMPTS];
+    job *some[N_PROMPTS] = {0};
     params.n_slots = n_others + 1;
     params.n_ctx = N_CONTEXT;
     params.n_kv = params.n_slots * N_CONTEXT;
