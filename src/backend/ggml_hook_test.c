@@ -1,15 +1,7 @@
 /* Products and attention through ggml's own graphs, with weights in weir's buffers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include <ggml-alloc.h>
 #include <ggml-backend.h>
@@ -17,7 +9,8 @@
 
 #include "backend/ggml_hook.h"
 #include "backend/kernels/kernels.h"
-#include "backend/shim.h"
+#include "backend/llama_testing.h"
+#include "support/temp.h"
 
 #define N 64
 #define K 96
@@ -438,40 +431,65 @@ static void fill_weights(struct ggml_tensor *weights)
 
 enum { PART, AGAIN, LOOKED_UP, COPIED, HALVES, N_MISUSES };
 
-/* Panels are never read as rows; whoever asked for the pass is told. */
+/* Panels are never read as rows: there are zeroes instead. */
+static void misuse(int how)
+{
+    stage s;
+    stage_init(&s);
+    struct ggml_tensor *weights = ggml_new_tensor_2d(s.held, GGML_TYPE_Q8_0, K, N), *got;
+    struct ggml_tensor *x =
+        ggml_new_tensor_2d(s.computed, how == HALVES ? GGML_TYPE_F16 : GGML_TYPE_F32, K, 3);
+    struct ggml_tensor *ids = ggml_new_tensor_1d(s.computed, GGML_TYPE_I32, 3);
+    hold_weights(&s, weights_type());
+    fill_weights(weights);
+    struct ggml_tensor *part = ggml_view_2d(s.computed, weights, K, N / 2, weights->nb[1], 0);
+    struct ggml_tensor *again = ggml_reshape_3d(s.computed, weights, K, N, 1);
+    switch (how) {
+    case PART: got = ggml_mul_mat(s.computed, part, x); break;
+    case AGAIN: got = ggml_mul_mat(s.computed, again, x); break;
+    case LOOKED_UP: got = ggml_get_rows(s.computed, weights, ids); break;
+    case COPIED: got = ggml_cast(s.computed, weights, GGML_TYPE_F32); break;
+    default: got = ggml_mul_mat(s.computed, weights, x); break;
+    }
+    ggml_build_forward_expand(s.graph, got);
+    allocate(&s);
+    memset(x->data, 0x35, ggml_nbytes(x));
+    memset(ids->data, 0, ggml_nbytes(ids));
+    memset(got->data, 1, ggml_nbytes(got));
+    compute(&s, 2);
+    for (size_t b = 0; b < ggml_nbytes(got); b++) assert_int_equal(((char *)got->data)[b], 0);
+    stage_fini(&s);
+}
+
 static void other_uses_of_weights_are_refused(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_MISUSES; i++) {
-        stage s;
-        stage_init(&s);
-        struct ggml_tensor *weights = ggml_new_tensor_2d(s.held, GGML_TYPE_Q8_0, K, N), *got;
-        struct ggml_tensor *x =
-            ggml_new_tensor_2d(s.computed, i == HALVES ? GGML_TYPE_F16 : GGML_TYPE_F32, K, 3);
-        struct ggml_tensor *ids = ggml_new_tensor_1d(s.computed, GGML_TYPE_I32, 3);
-        hold_weights(&s, weights_type());
-        fill_weights(weights);
-        struct ggml_tensor *part = ggml_view_2d(s.computed, weights, K, N / 2, weights->nb[1], 0);
-        struct ggml_tensor *again = ggml_reshape_3d(s.computed, weights, K, N, 1);
-        switch (i) {
-        case PART: got = ggml_mul_mat(s.computed, part, x); break;
-        case AGAIN: got = ggml_mul_mat(s.computed, again, x); break;
-        case LOOKED_UP: got = ggml_get_rows(s.computed, weights, ids); break;
-        case COPIED: got = ggml_cast(s.computed, weights, GGML_TYPE_F32); break;
-        default: got = ggml_mul_mat(s.computed, weights, x); break;
-        }
-        ggml_build_forward_expand(s.graph, got);
-        allocate(&s);
-        memset(x->data, 0x35, ggml_nbytes(x));
-        memset(ids->data, 0, ggml_nbytes(ids));
-        memset(got->data, 1, ggml_nbytes(got));
+    for (int how = 0; how < N_MISUSES; how++) {
         assert_false(weir__hook_misread());
-        compute(&s, 2);
+        misuse(how);
         assert_true(weir__hook_misread());
         assert_false(weir__hook_misread());
-        for (size_t b = 0; b < ggml_nbytes(got); b++) assert_int_equal(((char *)got->data)[b], 0);
-        stage_fini(&s);
     }
+}
+
+/* Whoever asked for the pass is told, and only he. */
+static void a_pass_that_misreads_fails(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    static const int32_t ids[] = {20, 57, 94};
+    weir_model_params params = weir_model_params_default();
+    rig r;
+    temp_model(path, "tiny.gguf", "llama --type q8_0");
+    assert_ok(ops->model_load(path, &params, &model, error));
+    ops->model_describe(model, &model_is);
+    rig_init(&r, 64, 1, WEIR_LAYOUT_UNIFIED);
+    assert_ok(feed(&r, 0, ids, N_ELEMENTS(ids), error));
+    misuse(AGAIN);
+    assert_refused(feed(&r, 0, ids, N_ELEMENTS(ids), error), WEIR_UNSUPPORTED, "");
+    assert_ok(feed(&r, 0, ids, N_ELEMENTS(ids), error));
+    rig_fini(&r);
+    ops->model_free(model);
 }
 
 int main(void)
@@ -482,7 +500,8 @@ int main(void)
                                        cmocka_unit_test(attention_in_all_its_kinds),
                                        cmocka_unit_test(products_are_those_of_ggml),
                                        cmocka_unit_test(threads_do_not_change_a_bit),
-                                       cmocka_unit_test(other_uses_of_weights_are_refused)};
+                                       cmocka_unit_test(other_uses_of_weights_are_refused),
+                                       cmocka_unit_test(a_pass_that_misreads_fails)};
     weir__shim_start();
     if (weights_type() == NULL) return 77; /* no kernels here */
     return cmocka_run_group_tests_name("ggml_hook", tests, NULL, NULL);
