@@ -663,8 +663,7 @@ typedef enum weir_slot_state {
     WEIR_SLOT_IDLE = 0,
     WEIR_SLOT_PREFILLING = 1,
     WEIR_SLOT_GENERATING = 2,
-    WEIR_SLOT_JOINED =
-        3, /* another slot computes its prefix: it gets no tokens, and plans must not name it */
+    WEIR_SLOT_JOINED = 3, /* another slot computes its prefix: plans must not name it */
 } weir_slot_state;
 
 /* What a strategy sees of a slot that has work. */
