@@ -667,6 +667,7 @@ typedef enum weir_slot_state {
     WEIR_SLOT_IDLE = 0,
     WEIR_SLOT_PREFILLING = 1,
     WEIR_SLOT_GENERATING = 2,
+    WEIR_SLOT_JOINED = 3, /* another slot computes its prefix: plans must not name it */
 } weir_slot_state;
 
 /* What a strategy sees of a slot that has work. */
@@ -676,8 +677,25 @@ typedef struct weir_slot_view {
     int32_t n_prompt_left; /* prompt tokens not yet computed; 0 when generating */
     int32_t n_prompt;
     int32_t n_generated;
-    int64_t waited_ns; /* from submit until now */
+    int64_t waited_ns;   /* from submit until now */
+    int32_t n_past;      /* tokens in the memory: what the next one attends to */
+    int32_t n_draft;     /* 0 */
+    int32_t priority;    /* of the request, higher first */
+    int32_t lane;        /* the sequence that holds its cells */
+    int64_t idle_ns;     /* since its last token; 0 while prefilling */
+    int64_t deadline_ns; /* what is left until its deadline; INT64_MAX = none */
 } weir_slot_view;
+
+/* What a tick costs on this machine now, learned from those before: pass_ns for each pass + decode_ns for each
+ * generated token that is fed + prefill_ns for each prompt token + context_ns for each 1,024 tokens that one of
+ * them attends to. None is negative. Before there is data it is a guess for a slow machine. */
+typedef struct weir_cost {
+    double pass_ns;
+    double decode_ns;
+    double prefill_ns;
+    double context_ns;
+    int32_t n_ticks; /* measured so far; 0 = nothing known */
+} weir_cost;
 
 typedef struct weir_view {
     const weir_slot_view *slots; /* [n_slots], oldest request first */
@@ -685,6 +703,10 @@ typedef struct weir_view {
     int32_t budget;     /* the most tokens of a tick (n_batch) */
     int32_t chunk_size; /* the most prompt tokens of one slot in a tick */
     int32_t queue_depth;
+    int32_t n_ubatch;      /* the most tokens of a pass */
+    weir_layout layout;    /* WEIR_LAYOUT_PER_SLOT: lanes with unequal tokens take several passes */
+    int64_t itl_target_ns; /* the longest tick that running streams should see (itl_target_ms) */
+    weir_cost cost;
 } weir_view;
 
 typedef struct weir_plan_entry {
@@ -703,8 +725,38 @@ typedef struct weir_strategy {
     void *user;
 } weir_strategy;
 
-/* Decode tokens first, prefill chunks fill what is left of the budget, oldest first. Static. */
+/* The strategies that come with weir; static. What they have in common: a generating slot gets one token, the one
+ * that has waited longest for it first where the budget is short. Prompts go by priority and, within it, oldest
+ * first; a quarter of their tokens is the oldest's whatever its priority, so that none waits for ever. */
+
+/* "decode-maximal": generating slots first, prompts take what is left of the budget. */
 WEIR_API const weir_strategy *weir_strategy_decode_maximal(void);
+
+/* "prefill-priority": prompts first. One token of the budget is kept for the generating slots. */
+WEIR_API const weir_strategy *weir_strategy_prefill_priority(void);
+
+/* "balanced": half of the budget for each, and what one does not use passes over to the other. */
+WEIR_API const weir_strategy *weir_strategy_balanced(void);
+
+/* "latency-target": generating slots first, then as many prompt tokens as keep the tick within itl_target_ns, by
+ * the learned cost; at least 16 in a tick even when that takes longer, so that prompts get on. Without generating
+ * slots prompts have the whole budget. */
+WEIR_API const weir_strategy *weir_strategy_latency_target(void);
+
+/* The strategy of this name; NULL: there is none, or name is NULL. */
+WEIR_API const weir_strategy *weir_strategy_find(const char *name);
+
+/* The i-th strategy; NULL past the last. */
+WEIR_API const weir_strategy *weir_strategy_get(size_t i);
+
+/* What a tick would take, ns: for strategies of the caller's own. n_context_k: the sum over all rows of the tokens
+ * that each attends to, in 1,024s. Any thread. */
+WEIR_API double weir_cost_tick_ns(const weir_cost *cost, int32_t n_passes, int32_t n_decode,
+                                  int32_t n_prefill, double n_context_k);
+
+/* The same for a plan: counts its passes, rows and context in the view. Entries for slots that the view does not
+ * have count nothing. Any thread. */
+WEIR_API double weir_plan_tick_ns(const weir_view *view, const weir_plan_entry *plan, size_t n_plan);
 
 typedef struct weir_engine_params {
     size_t size;
@@ -724,6 +776,7 @@ typedef struct weir_engine_params {
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
     bool manual;                   /* no thread of its own: the caller drives it with weir_engine_step */
+    int32_t itl_target_ms;         /* 50; 1 … 60000; the longest tick that latency-target aims at */
 } weir_engine_params;
 
 WEIR_API void weir_engine_params_init(weir_engine_params *params, size_t size);
