@@ -248,8 +248,8 @@ static void experts_do_not_depend_on_the_company(void **state)
     free(want);
 }
 
-/* A row is the same to the bit whatever each pass's number of threads is, with more cells than ggml's own attention
- * can bear; and where weir's attention does not run, the number stays. */
+/* A row is the same to the bit whatever each pass's number of threads is, with more cells than ggml's own
+ * attention can bear; and where weir's attention does not run, the number stays. */
 static void threads_change_between_passes(void **state)
 {
     (void)state;

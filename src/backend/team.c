@@ -12,17 +12,18 @@
 #define FIRST_PASSES 2
 /* So many others in a row of windows, and they become the ones that are compared. */
 #define MOST_UNLIKE 16
-/* A trial must win by this, before and after; a window that costs so much more than the one before it need not be
- * full to tell. */
+/* A trial must win by this, before and after; a window that costs so much more than the one before it need
+ * not be full to tell. */
 #define GAIN  0.95
 #define CLEAR 1.3
-/* Disturbed: the first thread stood still for so much of the time, or passes cost so much more than lately. */
+/* Disturbed: the first thread stood still for so much of the time, or passes cost so much more than
+ * lately. */
 #define STALLED 0.1
 #define DEARER  1.3
 /* The lowest cost is forgotten by so much each window, since longer contexts cost more. */
 #define FORGET 1.02
-/* After a trial that lost 1 ms so many pass without one: undisturbed 0.25 % are lost at the most; disturbed 2 %, and
- * down to 0.5 % as failures follow each other. */
+/* After a trial that lost 1 ms so many pass without one: undisturbed 0.25 % are lost at the most;
+ * disturbed 2 %, and down to 0.5 % as failures follow each other. */
 #define REST_UNDISTURBED 400
 #define REST_DISTURBED   50
 #define REST_MORE        15

@@ -1,8 +1,8 @@
 /* team.h: how many of a context's threads a pass gets, learned from what passes cost.
  *
- * Threads meet after each operation, so one that the system has put back holds up the others: beside other programs
- * fewer of them are often faster. No clock, no system call: what passes took is told. The same for each kind of pass;
- * one who calls keeps a team for each.
+ * Threads meet after each operation, so one that the system has put back holds up the others: beside other
+ * programs fewer of them are often faster. No clock, no system call: what passes took is told. The same
+ * for each kind of pass; one who calls keeps a team for each.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_TEAM_H
 #define WEIR_BACKEND_TEAM_H

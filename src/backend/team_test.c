@@ -1,5 +1,5 @@
-/* A team against simulated machines: processors, neighbours that come and go, noise, growing contexts. What it gets
- * done is compared with what the best fixed number of threads would have done.
+/* A team against simulated machines: processors, neighbours that come and go, noise, growing contexts.
+ * What it gets done is compared with what the best fixed number of threads would have done.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/team.h"
 
@@ -23,8 +23,9 @@ static double chance(void)
     return (double)(dice_roll(&the_dice) >> 11) / 9007199254740992.0;
 }
 
-/* A pass of a token's work of work_ns a thread, on n_processors that n_others busy threads use too. Threads meet
- * some hundred times a pass: with more threads than processors all wait for whichever has been put back. */
+/* A pass of a token's work of work_ns a thread, on n_processors that n_others busy threads use too.
+ * Threads meet some hundred times a pass: with more threads than processors all wait for whichever has
+ * been put back. */
 typedef struct machine {
     int32_t n_processors;
     double meeting_ns; /* of one more thread in each pass */
@@ -108,7 +109,8 @@ static const row rows[] = {
     {"twice as many threads as processors", {8, 1e4, 0.05, 0, true}, 16, 80, 0, 0, 0.3, 0.88},
 };
 
-/* Alone it keeps its speed; beside others it comes near the best; when they have gone it is soon as before. */
+/* Alone it keeps its speed; beside others it comes near the best; when they have gone it is soon as
+ * before. */
 static void follows_the_machine(void **state)
 {
     (void)state;
@@ -131,7 +133,8 @@ static void follows_the_machine(void **state)
     }
 }
 
-/* Undisturbed for long, in steady and growing contexts, with noise: the trials cost at most half a percent. */
+/* Undisturbed for long, in steady and growing contexts, with noise: the trials cost at most half a
+ * percent. */
 static void costs_little_alone(void **state)
 {
     (void)state;
@@ -145,7 +148,8 @@ static void costs_little_alone(void **state)
         }
 }
 
-/* Two engines on the same processors, each with a team: together they do not fall far below one that is alone. */
+/* Two engines on the same processors, each with a team: together they do not fall far below one that is
+ * alone. */
 static void two_share(void **state)
 {
     (void)state;
@@ -168,8 +172,8 @@ static void two_share(void **state)
     assert_true(fmin(done[0], done[1]) > 0.35 * alone);
 }
 
-/* Passes of changing sizes: those of another size are left out; it never leaves its range, and soon follows where most
- * are alike. */
+/* Passes of changing sizes: those of another size are left out; it never leaves its range, and soon
+ * follows where most are alike. */
 static void leaves_out_other_sizes(void **state)
 {
     (void)state;
