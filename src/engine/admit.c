@@ -10,8 +10,8 @@ static weir__slot *idle_slot(weir_engine *engine)
     return NULL;
 }
 
-/* Whether the request fits beside the slots that it would not suspend; those that it would are counted as gone when
- * `turns`. Alone it always fits: it is in the engine's limits. */
+/* Whether the request fits beside the slots that it would not suspend; those that it would are counted as
+ * gone when `turns`. Alone it always fits: it is in the engine's limits. */
 static bool fits(const weir_engine *engine, const weir__request *request, bool turns, int64_t now)
 {
     int64_t cells = 0;
@@ -64,8 +64,8 @@ static int32_t lowest_priority(const weir_engine *engine)
     return lowest;
 }
 
-/* Who goes next and fits. It is not overtaken by what would fit, or it might wait for ever; only by what outranks a
- * running request, whose place is nobody else's. */
+/* Who goes next and fits. It is not overtaken by what would fit, or it might wait for ever; only by what
+ * outranks a running request, whose place is nobody else's. */
 static weir__request *choose(weir_engine *engine, int64_t now)
 {
     weir__request *request = NULL;

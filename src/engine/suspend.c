@@ -1,11 +1,10 @@
-/* suspend.c: out of a slot, back into the queue, and into a slot again: when cells run out, or another's priority is
- * higher. The request's reader notices a pause only.
- * SPDX-License-Identifier: Apache-2.0 */
+/* suspend.c: out of a slot, back into the queue, and into a slot again: when cells run out, or another's
+ * priority is higher. The request's reader notices a pause only. SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
 #include "engine/engine.h"
 
-/* A request is given a slot only where it can grow by so many tokens, and an eighth of what it has, before cells run
- * out: what a suspension costs grows with the tokens that are saved or computed again. */
+/* A request is given a slot only where it can grow by so many tokens, and an eighth of what it has, before
+ * cells run out: what a suspension costs grows with the tokens that are saved or computed again. */
 #define LEAST_GROWTH 16
 #define GROWTH_PART  8
 
@@ -101,8 +100,8 @@ weir__slot *weir__suspend_victim(weir_engine *engine, const weir__request *by, i
     return victim;
 }
 
-/* Cells that the slots' tokens take once all are computed. A pass adds at most one token to each slot, so that no
- * pass lacks cells while this fits. */
+/* Cells that the slots' tokens take once all are computed. A pass adds at most one token to each slot, so
+ * that no pass lacks cells while this fits. */
 static int64_t cells(const weir_engine *engine, int32_t *n_active)
 {
     int64_t n = 0;
