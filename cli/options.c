@@ -1,4 +1,5 @@
-/* The table, and what an option's value is. How a command line is read: parse.c. */
+/* The table, and what an option's value is. How a command line is read: parse.c.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
 #include <stddef.h>

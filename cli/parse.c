@@ -1,4 +1,5 @@
-/* Command line and environment into cli_args; the functions are options.h's. */
+/* Command line and environment into cli_args; the functions are options.h's.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

@@ -581,6 +581,14 @@ def test_stream_lines():
     expect("no size", weir("stream", path, "--cache-memory", "10X"), 2, "--cache-memory")
     expect("too many sequences", weir("stream", path, "--cache-sequences", "256"), 2, "--cache-sequences")
     expect("a key that says the opposite", weir("stream", path_of("no.json", json.dumps({"model": MODEL, "no_cache_prompt": True, "requests": [{"prompt": "a"}]}))), 2, "no_cache_prompt")
+    ranked = {"model": MODEL, "ignore_eos": True, "max_tokens": 4,
+              "requests": [{"prompt": f"Rank {i}", "priority": i} for i in range(4)]}
+    done = weir("stream", "-m", SLOW, path_of("ranked.json", json.dumps(ranked)), "--slots", "1", "--ageing", "0")
+    ends = [line["request"] for line in lines_of(done) if line.get("finished")]
+    check("the highest priority goes first", done.returncode == 0 and ends == [3, 2, 1, 0], ends, done.stderr)
+    ranked["requests"][2]["priority"] = 101
+    expect("a priority out of range in a file", weir("stream", path_of("ranked.json", json.dumps(ranked))), 2,
+           "requests[2].priority", "-100 to 100")
     many = {"model": MODEL, "requests": [{"prompt": f"Request {i}", "max_tokens": 3} for i in range(400 if FAKE else 40)]}
     done = weir("stream", path_of("many.json", json.dumps(many)), "-c", "128")
     check("many requests", done.returncode == 0 and sum("usage" in x for x in lines_of(done)) == len(many["requests"]), done.stderr)

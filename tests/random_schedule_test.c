@@ -421,8 +421,8 @@ static void check_ended(play *p, uint64_t turn, int64_t start)
     }
 }
 
-/* With lanes there is room for whoever gets a slot: without ageing all that have a higher priority than the lowest in
- * a slot must be in one too. */
+/* With lanes there is room for whoever gets a slot: without ageing all that have a higher priority than the
+ * lowest in a slot must be in one too. */
 static void check_priorities(play *p, const weir_view *view)
 {
     int32_t lowest = INT32_MAX, n_higher = 0;

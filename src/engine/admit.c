@@ -68,8 +68,8 @@ static int32_t lowest_priority(const weir_engine *engine)
     return lowest;
 }
 
-/* Who goes next and fits. It is not overtaken by what would fit, or it might wait for ever; only by what outranks a
- * running request, whose place is nobody else's. */
+/* Who goes next and fits. It is not overtaken by what would fit, or it might wait for ever; only by what
+ * outranks a running request, whose place is nobody else's. */
 static weir__request *choose(weir_engine *engine, int64_t now)
 {
     weir__request *request = NULL;

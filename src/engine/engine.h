@@ -17,8 +17,8 @@
 #include "schedule/schedule.h"
 
 /* Who may touch what:
- *   - `mutex` protects queue, shares and what they hold of requests, open, stopping, n_live, serial, stats and
- * told; only the driver takes requests out of the queue. It is held for a few instructions, never
+ *   - `mutex` protects queue, shares and what they hold of requests, open, stopping, n_live, serial, stats
+ * and told; only the driver takes requests out of the queue. It is held for a few instructions, never
  * across a forward pass, a template, a callback or an allocation that matters. Lock order: it is taken last.
  *   - Everything from `context` to `view` belongs to the driver: the engine's thread, or in a manual engine
  * whoever has set `driven`.
@@ -60,8 +60,7 @@ struct weir_engine {
     weir__crew *crew;      /* NULL until sampling takes long enough to be shared */
     uint32_t cancels_seen;
     int64_t
-        n_room; /* cells that slots may fill: all of a pool's, fewer after the backend found none, no limit with
-                     * lanes */
+        n_room; /* cells that slots may fill: a pool's, fewer after the backend found none; lanes: no limit */
     weir__rates rates; /* published into told */
     weir__emit_scratch scratch;
     weir_engine_stats counts;   /* the driver's own; published into stats */
@@ -123,7 +122,8 @@ void weir__suspend_restore(weir_engine *engine, weir__slot *slot);
 /* Forgets what was saved. */
 void weir__suspend_drop(weir_engine *engine, weir__request *request);
 
-/* The slot to suspend first: of those that `by` outranks (NULL: of all) the youngest of the lowest priority. */
+/* The slot to suspend first: of those that `by` outranks (NULL: of all) the youngest of the lowest priority.
+ * */
 weir__slot *weir__suspend_victim(weir_engine *engine, const weir__request *by, int64_t now);
 
 /* Cells that a request of so many tokens needs to be worth a slot. */
@@ -133,8 +133,8 @@ int64_t weir__suspend_cells_wanted(const weir__request *request, int32_t n_token
  * some were suspended. */
 bool weir__suspend_relieve(weir_engine *engine, int64_t now);
 
-/* The backend has fewer cells than was counted: until a request ends, less is filled. False: there is but one slot
- * in use, and for it they are too few. */
+/* The backend has fewer cells than was counted: until a request ends, less is filled. False: there is but one
+ * slot in use, and for it they are too few. */
 bool weir__suspend_shrink(weir_engine *engine);
 void weir__suspend_reset(weir_engine *engine);
 

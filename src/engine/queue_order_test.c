@@ -1,6 +1,6 @@
-/* queue_order_test.c: who goes next, against a naive model: one that looks at the rules of ADR 0019 one by one and
- * throws out whoever loses by them. WEIR_TEST_SEED repeats a run.
- * SPDX-License-Identifier: Apache-2.0 */
+/* queue_order_test.c: who goes next, against a naive model: one that looks at the rules of ADR 0019 one by
+ * one and throws out whoever loses by them. WEIR_TEST_SEED repeats a run. SPDX-License-Identifier: Apache-2.0
+ * */
 #include "engine/queue.h"
 #include "support/dice.h"
 
@@ -134,8 +134,8 @@ static void nobody_outranks_whom_he_could_lose_to(void **state)
     assert_true(n_pairs > 1000);
 }
 
-/* One slot that always serves the next for a while; two greedy flows that never end beside single requests of others:
- * each of those is served within a bound. */
+/* One slot that always serves the next for a while; two greedy flows that never end beside single requests of
+ * others: each of those is served within a bound. */
 static void nobody_starves(void **state)
 {
     (void)state;

@@ -131,8 +131,8 @@ static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t 
 
 /* ---- Decode ---- */
 
-/* The pass was refused: it ends the streams it concerns. Without cells nothing was computed, and all try again with
- * fewer slots. */
+/* The pass was refused: it ends the streams it concerns. Without cells nothing was computed, and all try
+ * again with fewer slots. */
 static void fail_pass(weir_engine *engine, weir_status status, const weir_error *error)
 {
     if (status != WEIR_ABORTED) engine->counts.n_failed_ticks++;

@@ -1,11 +1,10 @@
-/* suspend.c: out of a slot, back into the queue, and into a slot again: when cells run out, or another's priority is
- * higher. The request's reader notices a pause only.
- * SPDX-License-Identifier: Apache-2.0 */
+/* suspend.c: out of a slot, back into the queue, and into a slot again: when cells run out, or another's
+ * priority is higher. The request's reader notices a pause only. SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
 #include "engine/engine.h"
 
-/* A request is given a slot only where it can grow by so many tokens, and an eighth of what it has, before cells run
- * out: what a suspension costs grows with the tokens that are saved or computed again. */
+/* A request is given a slot only where it can grow by so many tokens, and an eighth of what it has, before
+ * cells run out: what a suspension costs grows with the tokens that are saved or computed again. */
 #define LEAST_GROWTH 16
 #define GROWTH_PART  8
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/schedule.h"
 
 /* Streams that run are waited on by someone, so their tokens come first; prompts fill the rest. */

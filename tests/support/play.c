@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "support/play.h"
 
 #include <poll.h>
@@ -173,8 +174,8 @@ void job_accept(job *j, int32_t before, int64_t now)
     play *p = j->play;
     j->accepted = true;
     j->good = p->n_good;
-    /* Among equals each tick brings it or an older one ahead by a token at least, but for the one that it came in:
-     * the oldest has a slot and keeps it. */
+    /* Among equals each tick brings it or an older one ahead by a token at least, but for the one that it
+     * came in: the oldest has a slot and keeps it. */
     j->n_good = p->place != BETWEEN;
     for (const job *k = p->jobs; k <= j; k++) {
         bool ended = k->done || (k->stream != NULL && weir_stream_finished(k->stream));
