@@ -11,6 +11,10 @@
 #define GHOST_BYTES (UINT64_C(16) << 20)
 #define GHOSTS_MOST 4096
 
+/* An entry that has less than this part of its tokens for itself is not saved: computing them takes less than saving
+ * all, most of the time for nothing. */
+#define WORTH_PART 8
+
 /* A prefix that is kept. DEVICE: seq >= 0, bytes NULL. HOST: seq -1, bytes set. GHOST: neither. The sequence holds exactly
  * the tokens of its end. */
 typedef struct entry {
@@ -346,6 +350,17 @@ static void to_host(weir__cache *cache, entry *e, void *bytes, size_t n_bytes)
     unlock(cache);
 }
 
+/* What saving costs grows with the whole state, what it saves with the tokens that no other entry has. */
+static bool is_worth_saving(const weir__prefix_end *end)
+{
+    return weir__prefix_tree_own(end) > weir__cache_length(end) / WORTH_PART;
+}
+
+bool weir__cache_is_spare(const weir__prefix_end *end)
+{
+    return !is_worth_saving(end);
+}
+
 void weir__cache_evict_entry(weir__cache *cache, weir__prefix_end *end)
 {
     size_t n_bytes = 0;
@@ -353,7 +368,7 @@ void weir__cache_evict_entry(weir__cache *cache, weir__prefix_end *end)
         drop(cache, entry_of(end));
         return;
     }
-    void *bytes = save(cache, entry_of(end)->seq, &n_bytes);
+    void *bytes = is_worth_saving(end) ? save(cache, entry_of(end)->seq, &n_bytes) : NULL;
     to_host(cache, entry_of(end), bytes, n_bytes);
 }
 
@@ -363,7 +378,7 @@ int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
     int32_t seq = e->seq;
     size_t n_bytes = 0;
     bool needed = n < weir__cache_length(end) && !weir__prefix_tree_is_covered(end, true, true);
-    void *bytes = needed ? save(cache, seq, &n_bytes) : NULL;
+    void *bytes = needed && is_worth_saving(end) ? save(cache, seq, &n_bytes) : NULL;
     cache->by_seq[seq] = NULL;
     e->seq = -1;
     if (needed)

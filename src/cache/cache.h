@@ -73,6 +73,9 @@ int32_t weir__cache_sequence(const weir__prefix_end *entry);
 /* How many tokens an entry holds. */
 int32_t weir__cache_length(const weir__prefix_end *entry);
 
+/* Whether so many of the entry's tokens are other entries' too that nobody will miss it. */
+bool weir__cache_is_spare(const weir__prefix_end *entry);
+
 /* Hands over the sequence of an entry on the device with the first n of its tokens. The entry is gone; where that would
  * lose tokens it goes into host memory. */
 int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *entry, int32_t n);

@@ -458,6 +458,14 @@ bool weir__prefix_tree_is_covered(const weir__prefix_end *end, bool host, bool h
     return n_device > 0 || (host && n_host > 0);
 }
 
+int32_t weir__prefix_tree_own(const weir__prefix_end *end)
+{
+    const weir__prefix_node *node = end->node;
+    while (node != NULL && node->n_below[WEIR__PREFIX_DEVICE] + node->n_below[WEIR__PREFIX_HOST] == 1)
+        node = node->parent;
+    return end->node->to - (node != NULL ? node->to : 0);
+}
+
 bool weir__prefix_tree_is_alone(const weir__prefix_end *end)
 {
     return end->node->n_children == 0 && end->node->ends == end && end->next == NULL;

@@ -76,6 +76,9 @@ bool weir__prefix_tree_is_covered(const weir__prefix_end *end, bool host, bool h
  * first. The end itself is left out. NULL: no more. */
 weir__prefix_end *weir__prefix_tree_above(const weir__prefix_end *end, const weir__prefix_end *from);
 
+/* How many of a DEVICE or HOST end's tokens no other one has. */
+int32_t weir__prefix_tree_own(const weir__prefix_end *end);
+
 /* Whether nothing else ends at its node or below. */
 bool weir__prefix_tree_is_alone(const weir__prefix_end *end);
 

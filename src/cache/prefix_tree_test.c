@@ -91,6 +91,14 @@ static void check_text(world *w, const text_of_mine *t)
             }
             assert_int_equal(weir__prefix_tree_is_covered(&t->end, host, here), covered);
         }
+    int32_t own = t->n;
+    for (int i = 0; i < TEXTS && t->end.rank <= WEIR__PREFIX_HOST; i++) {
+        const text_of_mine *o = &w->texts[i];
+        if (o == t || !is_in(o) || o->key != t->key || o->end.rank > WEIR__PREFIX_HOST) continue;
+        int32_t rest = t->n - common(o->tokens, o->n, t->tokens, t->n);
+        if (rest < own) own = rest;
+    }
+    if (t->end.rank <= WEIR__PREFIX_HOST) assert_int_equal(weir__prefix_tree_own(&t->end), own);
     bool alone = true;
     for (int i = 0; i < TEXTS; i++) {
         const text_of_mine *o = &w->texts[i];

@@ -99,7 +99,10 @@ static int32_t decide_cells(const weir_model *model, const weir_engine_params *p
                             int32_t n_lanes)
 {
     int64_t each = params->n_ctx;
-    if (layout == WEIR_LAYOUT_PER_SLOT) each = (each + LANE_CELLS - 1) / LANE_CELLS * LANE_CELLS;
+    if (layout == WEIR_LAYOUT_PER_SLOT)
+        each = (each + LANE_CELLS - 1) / LANE_CELLS * LANE_CELLS;
+    else
+        n_lanes = params->n_slots; /* the others share their cells */
     int64_t wanted = params->n_kv > 0 ? params->n_kv : each * n_lanes;
     uint64_t cell = model->ops->cell_bytes(model->model, params->type_k, params->type_v);
     uint64_t memory = weir__cpu_memory_available();
@@ -140,7 +143,8 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
     context.n_ctx = decide_cells(model, params, layout, params->n_slots + beside);
     /* Shorter lanes than a request may need are of no use; a pool is, where not all need so much. */
     if (params->layout == WEIR_LAYOUT_AUTO &&
-        (int64_t)context.n_ctx < (int64_t)params->n_ctx * (params->n_slots + beside)) {
+        (layout == WEIR_LAYOUT_PER_SLOT &&
+         (int64_t)context.n_ctx < (int64_t)params->n_ctx * (params->n_slots + beside))) {
         layout = WEIR_LAYOUT_UNIFIED;
         beside = sequences_beside(model, params, layout);
     }

@@ -171,9 +171,10 @@ static void obtain(weir_engine *engine, weir__slot *slot, weir__cache_hit hit)
     for (;;) {
         weir__prefix_end *device =
             hit.entry != NULL && weir__cache_sequence(hit.entry) >= 0 ? hit.entry : NULL;
-        bool whole = device != NULL && hit.n == weir__cache_length(device);
-        int32_t evicted = lane < 0 && !whole ? weir__cache_evict(engine->cache, device) : -1;
-        if (whole || (lane < 0 && evicted < 0)) { /* nothing is lost, or there is nothing else */
+        bool taken = device != NULL &&
+                     (hit.n == weir__cache_length(device) || (lane < 0 && weir__cache_is_spare(device)));
+        int32_t evicted = lane < 0 && !taken ? weir__cache_evict(engine->cache, device) : -1;
+        if (taken || (lane < 0 && evicted < 0)) { /* little or nothing is lost, or there is nothing else */
             lane = weir__cache_adopt(engine->cache, device, hit.n);
             if (engine->memory.n[lane] != hit.n) weir__memory_cut(&engine->memory, lane, 0);
             break;
