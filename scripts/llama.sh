@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--tools] [--print-config]: finds, fetches and builds the
+# llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--tools] [--server] [--print-config]: finds, fetches and builds the
 # pinned llama.cpp, once per pin and flag set, in the user's cache. Progress goes to stderr; stdout gets `source=DIR`
 # and `build=DIR` (and `tools=DIR`, with --tools: where llama-bench and llama-batched-bench are).
 # <build>/weir-link.cmake tells CMake what to include and link. The pin is built with llama.patch; the stock flavors,
@@ -27,7 +27,7 @@ manifest=$weir_root/scripts/llama.manifest
 patch=$weir_root/scripts/llama.patch # ggml's threads sleep when they wait for long: docs/adr/0013
 built_paths='include src ggml common vendor cmake tools CMakeLists.txt' # what a build reads
 
-flavor=release tools=no print_only=no
+flavor=release tools=no server=no print_only=no
 while [ $# -gt 0 ]; do
     case $1 in
     --flavor)
@@ -36,8 +36,9 @@ while [ $# -gt 0 ]; do
         ;;
     --flavor=*) flavor=${1#*=} ;;
     --tools) tools=yes ;;
+    --server) server=yes ;;
     --print-config) print_only=yes ;;
-    *) die "usage: llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--tools] [--print-config]" ;;
+    *) die "usage: llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--tools] [--server] [--print-config]" ;;
     esac
     shift
 done
@@ -387,7 +388,8 @@ write_link_file() {
     fi
 }
 
-configure() { cmake -S "$source" -B "$build" -G "$generator" "${flags[@]}"; }
+further=() # flags that change no library, only what there is to build
+configure() { cmake -S "$source" -B "$build" -G "$generator" "${flags[@]}" ${further[@]+"${further[@]}"}; }
 compile() { cmake --build "$build" -j "$(job_count)" --target "$@"; }
 
 # run STAMP LABEL TARGET...: builds unless the stamp tells that this content was built.
@@ -412,7 +414,12 @@ write_link_file
 if [ $tools = yes ]; then
     ensure_built weir-stamp-tools "building llama.cpp's benchmarks" llama-batched-bench llama-bench
 fi
+if [ $server = yes ]; then
+    further=(-DLLAMA_BUILD_SERVER=ON)
+    ensure_built weir-stamp-server "building llama-server ($minutes)" llama-server
+fi
 
 echo "source=$source"
 echo "build=$build"
 if [ $tools = yes ]; then echo "tools=$build/bin"; fi
+if [ $server = yes ]; then echo "server=$build/bin/llama-server"; fi
