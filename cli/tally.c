@@ -45,8 +45,8 @@ double cli_spread_part(const cli_spread *spread, double p)
         if ((double)before > rank) break;
     }
     double middle = LEAST_MS * pow(STEP, bucket - 0.5);
-    if (rank <= 0 || middle < spread->least) return spread->least;
-    return rank >= (double)(spread->n - 1) || middle > spread->most ? spread->most : middle;
+    if (rank >= (double)(spread->n - 1)) return spread->most;
+    return rank <= 0 ? spread->least : fmin(fmax(middle, spread->least), spread->most);
 }
 
 static void timeline_add(cli_timeline *timeline, int64_t at_ns, double gap_ms)
