@@ -122,6 +122,15 @@ const cli_command cli_commands[] = {
      "# how long 4 streams stand still when a long prompt arrives, in this process\n"
      "weir bench http engine: --concurrency 4 --requests 4 --gen 200 --ignore-eos --late-prompt 1200",
      cli_bench_http_defaults, cli_bench_http},
+    {CLI_SCHEDULE, "bench schedule", "[--slots N] [--cache-nodes N] [--ticks N]",
+     "measure weir's own time for each tick",
+     "On a model without weights, every slot busy, requests waiting and a few admitted in most ticks.\n\n"
+     "deciding: from the tick's beginning to the plan: what came in, what ended, who is admitted, what each "
+     "slot gets. "
+     "the tick less its pass: with sampling and the texts of all streams.",
+     "# as many slots as an engine may have\n"
+     "weir bench schedule --slots 256",
+     cli_bench_schedule_defaults, cli_bench_schedule},
     {CLI_VERSION, "version", "", "the versions of weir and of the llama.cpp in it", "", "weir version --json",
      NULL, cli_version},
     {0},

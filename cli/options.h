@@ -58,7 +58,8 @@ typedef struct cli_args {
     cli_numbers rows, thread_counts;
     int32_t memory_mb;
     bool quick;
-    /* bench http */
+    int32_t n_nodes; /* bench schedule */
+    /* bench http; n_requests: ticks of bench schedule too */
     int32_t concurrency, n_requests, n_shared, n_late, n_tries;
     float rate, duration_s, leave, timeout_s;
     char *prompt_span, *answer_span, *extra, *api_key, *svg_path;
