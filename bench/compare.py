@@ -14,6 +14,7 @@ import datetime
 import json
 import os
 import pathlib
+import signal
 import socket
 import statistics
 import subprocess
@@ -104,6 +105,7 @@ def available(weir):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server stays behind
     rounds, chosen = int(sys.argv[1]), sys.argv[2:] or [*LOADS, "decode", "memory"]
     weir, model, programs, program = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "WEIR_BENCH_DIR", "LLAMA_SERVER"))
     threads = str(os.cpu_count())

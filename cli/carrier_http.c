@@ -23,6 +23,7 @@ cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *c
 #include <sys/resource.h>
 
 #include "answer.h"
+#include "base/utf8.h"
 #include "signals.h"
 #include "sse.h"
 
@@ -40,6 +41,7 @@ typedef struct http_carrier {
     CURLM *multi;
     struct curl_slist *headers;
     char *url;
+    const char *model;
     json_t *extra, *schema; /* objects to put into each body; NULL = none */
 } http_carrier;
 
@@ -61,10 +63,9 @@ typedef struct transfer {
 static char *body_of(const http_carrier *http, const cli_flight *flight)
 {
     const cli_args *args = http->args;
-    const char *model = cli_options_given(args, "--model") ? args->model_path : "default";
-    json_t *body =
-        json_pack("{s:s, s:i, s:i, s:b, s:{s:b}}", "model", model, "max_tokens", flight->planned.n_answer,
-                  "temperature", 0, "stream", 1, "stream_options", "include_usage", 1);
+    json_t *body = json_pack("{s:s, s:i, s:i, s:b, s:{s:b}}", "model", http->model, "max_tokens",
+                             flight->planned.n_answer, "temperature", 0, "stream", 1, "stream_options",
+                             "include_usage", 1);
     if (args->completions)
         json_object_set_new(body, "prompt", json_string(flight->prompt.bytes));
     else
@@ -371,10 +372,13 @@ cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *c
         .limit = raise_limit(), .start = start, .wait = wait_for_bytes, .drop = drop, .destroy = destroy};
     http->args = args;
     http->url = address(url, args->completions);
+    http->model = cli_options_given(args, "--model") ? args->model_path : "default";
     http->multi = curl_multi_init();
     if (http->multi == NULL) cli_no_memory();
     curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)http->carrier.limit);
-    *code = read_object(args->extra, "--extra", &http->extra);
+    *code = weir__utf8_valid(http->model, strlen(http->model)) ? CLI_OK
+                                                               : cli_fail(CLI_USAGE, "--model is not UTF-8");
+    if (*code == CLI_OK) *code = read_object(args->extra, "--extra", &http->extra);
     if (*code == CLI_OK) *code = read_object(args->ask.json_schema, "--schema", &http->schema);
     if (*code == CLI_OK) *code = add_headers(http);
     if (*code == CLI_OK) return &http->carrier;

@@ -1,9 +1,9 @@
 #include "tally.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "traffic.h"
 
 #define STEP     1.01
@@ -89,7 +89,8 @@ void cli_tally_end(cli_tally *tally, const cli_record *record, const char *messa
     bool late = record->index == CLI_TRAFFIC_LATE;
     char *example = tally->examples[record->fate];
     tally->n_ended[record->fate]++;
-    if (example[0] == '\0') snprintf(example, sizeof tally->examples[0], "%s", message);
+    /* Servers say what they like. */
+    if (example[0] == '\0') weir__utf8_copy(example, sizeof tally->examples[0], message, strlen(message));
     if (record->n_generated >= 0) tally->n_told++;
     tally->n_generated += (uint64_t)(record->n_generated >= 0 ? record->n_generated : record->n_pieces);
     if (record->n_prompt > 0) tally->n_prompt += (uint64_t)record->n_prompt;

@@ -88,7 +88,7 @@ class Answer:
         await self.writer.drain()
 
     async def head(self, kind="text/event-stream"):
-        self.writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n" % kind.encode())
+        self.writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n" % kind.encode("latin-1"))
         if self.chat:
             await self.event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": None}, "finish_reason": None}]})
 
@@ -211,6 +211,13 @@ class Answer:
     async def html(self):
         await self.head("text/html")
         await self.tail()
+
+    async def odd_type(self):
+        await self.head("\xff\xfe/\x1b[31m")
+        await self.tail()
+
+    async def odd_error(self):
+        await self.status(b"404 No", b"\xff\x00\xfe" * 50)
 
     async def error_event(self):
         await self.head()
