@@ -28,6 +28,7 @@ static const struct {
     {"data: a\r\n\r\n", 0, "a|", NULL, true},
     {"data: a\r\rdata: b\n\r\n", 0, "a|b|", NULL, true},
     {"data: a\n\r", 0, "a|", NULL, true},
+    {"data: a\r\ndata: b\r\n\r\n", 0, "a\nb|", NULL, true},
     {"data: a\ndata: b\n\n", 0, "a\nb|", NULL, true},
     {"data\n\n", 0, "|", NULL, true},
     {"data: a\ndata\ndata:\n\n", 0, "a\n\n|", NULL, true},
