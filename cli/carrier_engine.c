@@ -10,18 +10,24 @@
 #define RETRY_MS 100 /* a full queue is tried again after that */
 #define LIMIT    4096
 
+typedef struct call {
+    weir_stream *stream;
+    weir_chat_parser *parser; /* reads the answer, as a server does; NULL = plain text */
+} call;
+
 typedef struct engine_carrier {
     cli_carrier carrier;
     const cli_args *args;
     weir_model *model;
     weir_engine *engine;
-    cli_flight **flights; /* [n], whose `carried` is their stream */
+    cli_flight **flights; /* [n], whose `carried` is their call */
     struct pollfd *fds;   /* [n + 1]: theirs, then the signals' */
+    cli_text piece;
     size_t n, capacity, fds_capacity;
 } engine_carrier;
 
 /* What the HTTP API would be told, as the library's request. */
-static weir_status submit(engine_carrier *engine, cli_flight *flight, weir_stream *stream, weir_error *error)
+static weir_status submit(engine_carrier *engine, cli_flight *flight, call *call, weir_error *error)
 {
     const cli_args *args = engine->args;
     weir_request request = weir_request_default();
@@ -43,42 +49,50 @@ static weir_status submit(engine_carrier *engine, cli_flight *flight, weir_strea
         chat.n_messages = 1;
         chat.json_schema = args->ask.json_schema;
         status = weir_chat_create(engine->model, &chat, &request.chat, error);
+        if (status == WEIR_OK) status = weir_chat_parser_create(request.chat, &call->parser, error);
     }
-    if (status == WEIR_OK) status = weir_engine_submit(engine->engine, &request, 1, &stream, error);
+    if (status == WEIR_OK) status = weir_engine_submit(engine->engine, &request, 1, &call->stream, error);
     weir_chat_release(request.chat);
     return status;
+}
+
+static void end_call(call *call)
+{
+    if (call->stream != NULL) weir_stream_cancel(call->stream);
+    weir_stream_release(call->stream);
+    weir_chat_parser_destroy(call->parser);
+    cli_free(call);
 }
 
 static void start(cli_carrier *carrier, cli_flight *flight)
 {
     engine_carrier *engine = (engine_carrier *)carrier;
     weir_error error = {0};
-    weir_stream *stream = NULL;
+    call *call = cli_alloc(1, sizeof *call);
     int descriptor;
-    weir_status status = weir_stream_create(&stream, &error);
-    if (status == WEIR_OK) status = weir_stream_descriptor(stream, &descriptor, &error);
-    if (status == WEIR_OK) status = submit(engine, flight, stream, &error);
+    weir_status status = weir_stream_create(&call->stream, &error);
+    if (status == WEIR_OK) status = weir_stream_descriptor(call->stream, &descriptor, &error);
+    if (status == WEIR_OK) status = submit(engine, flight, call, &error);
     if (status != WEIR_OK) {
-        weir_stream_release(stream);
+        end_call(call);
         cli_flight_end(flight, status == WEIR_BUSY ? CLI_FATE_BUSY : CLI_FATE_REFUSED, error.message,
                        RETRY_MS);
         return;
     }
     cli_grow(&engine->flights, &engine->capacity, engine->n + 1, sizeof(cli_flight *));
     cli_grow(&engine->fds, &engine->fds_capacity, engine->n + 2, sizeof *engine->fds);
-    flight->carried = stream;
+    flight->carried = call;
     engine->flights[engine->n] = flight;
     engine->fds[engine->n++] = (struct pollfd){.fd = descriptor, .events = POLLIN};
 }
 
 static void drop_at(engine_carrier *engine, size_t i)
 {
-    weir_stream *stream = engine->flights[i]->carried;
+    call *call = engine->flights[i]->carried;
     engine->n--;
     engine->flights[i] = engine->flights[engine->n];
     engine->fds[i] = engine->fds[engine->n];
-    weir_stream_cancel(stream);
-    weir_stream_release(stream);
+    end_call(call);
 }
 
 static void drop(cli_carrier *carrier, cli_flight *flight)
@@ -94,10 +108,11 @@ static void drop(cli_carrier *carrier, cli_flight *flight)
 static void end(engine_carrier *engine, size_t i)
 {
     cli_flight *flight = engine->flights[i];
+    const call *call = flight->carried;
     weir_error error = {0};
-    weir_reason reason = weir_stream_reason(flight->carried);
-    weir_usage usage = weir_stream_usage(flight->carried);
-    weir_stream_error(flight->carried, &error);
+    weir_reason reason = weir_stream_reason(call->stream);
+    weir_usage usage = weir_stream_usage(call->stream);
+    weir_stream_error(call->stream, &error);
     flight->record.n_prompt = usage.n_prompt;
     flight->record.n_cached = usage.n_cached;
     flight->record.n_generated = usage.n_generated;
@@ -111,13 +126,31 @@ static void end(engine_carrier *engine, size_t i)
         cli_flight_end(flight, CLI_FATE_ANSWERED, "", -1);
 }
 
+/* What of a chunk a server would send: parts of a chat's form are no content. */
+static void read_chunk(engine_carrier *engine, const call *call, const weir_chunk *chunk)
+{
+    weir_delta delta;
+    cli_text_clear(&engine->piece);
+    if (call->parser == NULL) {
+        cli_text_add(&engine->piece, chunk->text, chunk->length);
+        return;
+    }
+    if (weir_chat_parser_feed(call->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
+        cli_no_memory();
+    while (weir_chat_parser_next(call->parser, &delta) == WEIR_OK)
+        cli_text_add(&engine->piece, delta.text, delta.length);
+}
+
 /* Takes what a stream has. Afterwards another flight may stand at i, or none. */
 static void take(engine_carrier *engine, size_t i)
 {
     cli_flight *flight = engine->flights[i];
+    const call *call = flight->carried;
     weir_chunk chunk;
-    while (weir_stream_try_next(flight->carried, &chunk) == WEIR_OK) {
-        if (chunk.length > 0 && !cli_flight_piece(flight, chunk.text, chunk.length)) {
+    while (weir_stream_try_next(call->stream, &chunk) == WEIR_OK) {
+        read_chunk(engine, call, &chunk);
+        if (engine->piece.length > 0 &&
+            !cli_flight_piece(flight, engine->piece.bytes, engine->piece.length)) {
             drop_at(engine, i);
             cli_flight_end(flight, CLI_FATE_LEFT, "", -1);
             return;
@@ -147,6 +180,7 @@ static void destroy(cli_carrier *carrier)
     cli_load_log_flush();
     cli_free(engine->flights);
     cli_free(engine->fds);
+    cli_text_fini(&engine->piece);
     cli_free(engine);
 }
 
