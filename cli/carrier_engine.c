@@ -10,10 +10,10 @@
 #define RETRY_MS 100 /* a full queue is tried again after that */
 #define LIMIT    4096
 
-typedef struct call {
+typedef struct engine_call {
     weir_stream *stream;
     weir_chat_parser *parser; /* reads the answer, as a server does; NULL = plain text */
-} call;
+} engine_call;
 
 typedef struct engine_carrier {
     cli_carrier carrier;
@@ -27,7 +27,7 @@ typedef struct engine_carrier {
 } engine_carrier;
 
 /* What the HTTP API would be told, as the library's request. */
-static weir_status submit(engine_carrier *engine, cli_flight *flight, call *call, weir_error *error)
+static weir_status submit(engine_carrier *engine, cli_flight *flight, engine_call *call, weir_error *error)
 {
     const cli_args *args = engine->args;
     weir_request request = weir_request_default();
@@ -56,7 +56,7 @@ static weir_status submit(engine_carrier *engine, cli_flight *flight, call *call
     return status;
 }
 
-static void end_call(call *call)
+static void end_call(engine_call *call)
 {
     if (call->stream != NULL) weir_stream_cancel(call->stream);
     weir_stream_release(call->stream);
@@ -68,7 +68,7 @@ static void start(cli_carrier *carrier, cli_flight *flight)
 {
     engine_carrier *engine = (engine_carrier *)carrier;
     weir_error error = {0};
-    call *call = cli_alloc(1, sizeof *call);
+    engine_call *call = cli_alloc(1, sizeof *call);
     int descriptor;
     weir_status status = weir_stream_create(&call->stream, &error);
     if (status == WEIR_OK) status = weir_stream_descriptor(call->stream, &descriptor, &error);
@@ -88,7 +88,7 @@ static void start(cli_carrier *carrier, cli_flight *flight)
 
 static void drop_at(engine_carrier *engine, size_t i)
 {
-    call *call = engine->flights[i]->carried;
+    engine_call *call = engine->flights[i]->carried;
     engine->n--;
     engine->flights[i] = engine->flights[engine->n];
     engine->fds[i] = engine->fds[engine->n];
@@ -108,7 +108,7 @@ static void drop(cli_carrier *carrier, cli_flight *flight)
 static void end(engine_carrier *engine, size_t i)
 {
     cli_flight *flight = engine->flights[i];
-    const call *call = flight->carried;
+    const engine_call *call = flight->carried;
     weir_error error = {0};
     weir_reason reason = weir_stream_reason(call->stream);
     weir_usage usage = weir_stream_usage(call->stream);
@@ -127,7 +127,7 @@ static void end(engine_carrier *engine, size_t i)
 }
 
 /* What of a chunk a server would send: parts of a chat's form are no content. */
-static void read_chunk(engine_carrier *engine, const call *call, const weir_chunk *chunk)
+static void read_chunk(engine_carrier *engine, const engine_call *call, const weir_chunk *chunk)
 {
     weir_delta delta;
     cli_text_clear(&engine->piece);
@@ -145,7 +145,7 @@ static void read_chunk(engine_carrier *engine, const call *call, const weir_chun
 static void take(engine_carrier *engine, size_t i)
 {
     cli_flight *flight = engine->flights[i];
-    const call *call = flight->carried;
+    const engine_call *call = flight->carried;
     weir_chunk chunk;
     while (weir_stream_try_next(call->stream, &chunk) == WEIR_OK) {
         read_chunk(engine, call, &chunk);
