@@ -11,6 +11,7 @@
 #include <../src/llama-kv-cache.h>
 #include <../src/llama-memory-hybrid-iswa.h>
 #include <../src/llama-memory-hybrid.h>
+#include <../src/llama-model.h>
 
 #include <algorithm>
 #include <cmath>
@@ -27,8 +28,9 @@ namespace
 
 /* ---- Where tokens lie ---- */
 
-/* The cells of a memory by the tensor that holds a layer's keys. In a pool that several sequences share, a token
- * can lie in a cell before that of the token before it; sums must run in the order of the tokens all the same. */
+/* The cells of a memory by the tensor that holds a layer's keys. In a pool that several sequences share, a
+ * token can lie in a cell before that of the token before it; sums must run in the order of the tokens all
+ * the same. */
 std::shared_mutex memories_lock;
 std::unordered_map<const ggml_tensor *, const llama_kv_cells *> memories; /* under memories_lock */
 
@@ -74,16 +76,22 @@ void enter(const llama_kv_cache *cache, bool here)
     }
 }
 
-void enter_all(llama_context *context, bool here)
+/* The up to two caches of keys and values that a context's memory is made of; nullptr: less. */
+void caches_of(const llama_context *context, const llama_kv_cache *caches[2])
 {
     llama_memory_i *memory = context->get_memory();
     if (auto *hybrid = dynamic_cast<llama_memory_hybrid *>(memory)) memory = hybrid->get_mem_attn();
     if (auto *hybrid = dynamic_cast<llama_memory_hybrid_iswa *>(memory)) memory = hybrid->get_mem_attn();
     auto *windowed = dynamic_cast<llama_kv_cache_iswa *>(memory);
-    enter(dynamic_cast<llama_kv_cache *>(memory), here);
-    if (windowed == nullptr) return;
-    enter(windowed->get_base(), here);
-    enter(windowed->get_swa(), here);
+    caches[0] = windowed != nullptr ? windowed->get_base() : dynamic_cast<llama_kv_cache *>(memory);
+    caches[1] = windowed != nullptr ? windowed->get_swa() : nullptr;
+}
+
+void enter_all(llama_context *context, bool here)
+{
+    const llama_kv_cache *caches[2];
+    caches_of(context, caches);
+    for (const llama_kv_cache *cache : caches) enter(cache, here);
 }
 
 /* ---- Attention ---- */
@@ -93,20 +101,36 @@ struct attention_params {
     float scale, max_bias, softcap;
 };
 
-/* False: ggml's own. */
-bool format_of(const ggml_tensor *k_or_v, weir__attention_format *format)
+/* Of heads of this type and size. False: ggml's own. */
+bool format_for(ggml_type type, int64_t size, weir__attention_format *format)
 {
-    switch (k_or_v->type) {
+    switch (type) {
     case GGML_TYPE_F16: *format = WEIR__ATTENTION_F16; break;
     case GGML_TYPE_Q8_0: *format = WEIR__ATTENTION_Q8_0; break;
     default: return false;
     }
-    return k_or_v->ne[0] % 16 == 0 && k_or_v->ne[0] <= WEIR__ATTENTION_SIZE &&
-           k_or_v->nb[0] == ggml_type_size(k_or_v->type);
+    return size % 16 == 0 && size <= WEIR__ATTENTION_SIZE;
 }
 
-/* ALiBi's slope of a head (Press et al., arXiv 2108.12409): numbers of heads that are no power of two take every
- * other one of the next such number's. */
+bool format_of(const ggml_tensor *k_or_v, weir__attention_format *format)
+{
+    return format_for(k_or_v->type, k_or_v->ne[0], format) && k_or_v->nb[0] == ggml_type_size(k_or_v->type);
+}
+
+bool takes_all(const llama_kv_cache *cache, const llama_hparams &hparams)
+{
+    weir__attention_format format;
+    for (uint32_t layer : cache->get_layer_ids()) {
+        const ggml_tensor *keys = cache->get_k_storage(static_cast<int32_t>(layer));
+        if (!format_for(keys->type, keys->ne[0] / std::max(hparams.n_head_kv(layer), 1u), &format) ||
+            !format_for(cache->type_v(), hparams.n_embd_head_v(layer), &format))
+            return false;
+    }
+    return true;
+}
+
+/* ALiBi's slope of a head (Press et al., arXiv 2108.12409): numbers of heads that are no power of two take
+ * every other one of the next such number's. */
 float slope_of(int64_t head, int64_t n_heads, float max_bias)
 {
     int64_t n = 1;
@@ -124,20 +148,35 @@ int64_t heads_at_once(int64_t n_shared)
 }
 
 /* Whose lists of cells a thread keeps at a time. */
+int64_t queries_at_once(int64_t n_shared)
+{
+    return WEIR__ATTENTION_ROWS / heads_at_once(n_shared);
+}
+
 int64_t queries_at_once(const ggml_tensor *op)
 {
-    return WEIR__ATTENTION_ROWS / heads_at_once(op->src[0]->ne[2] / op->src[1]->ne[2]);
+    return queries_at_once(op->src[0]->ne[2] / op->src[1]->ne[2]);
+}
+
+size_t list_length(size_t n_cells)
+{
+    return n_cells + 31;
 }
 
 size_t list_length(const ggml_tensor *op)
 {
-    return static_cast<size_t>(op->src[1]->ne[1]) + 31;
+    return list_length(static_cast<size_t>(op->src[1]->ne[1]));
 }
 
 /* The lists of one thread. */
+size_t lists_bytes(size_t n_cells, int64_t n_shared)
+{
+    return static_cast<size_t>(queries_at_once(n_shared) + 1) * list_length(n_cells) * sizeof(int32_t);
+}
+
 size_t lists_bytes(const ggml_tensor *op)
 {
-    return static_cast<size_t>(queries_at_once(op) + 1) * list_length(op) * sizeof(int32_t);
+    return lists_bytes(static_cast<size_t>(op->src[1]->ne[1]), op->src[0]->ne[2] / op->src[1]->ne[2]);
 }
 
 struct attention_op : ggml::cpu::tensor_traits {
@@ -187,8 +226,8 @@ struct attention_op : ggml::cpu::tensor_traits {
     struct queries {
         int64_t stream, first;
         int32_t n;
-        int32_t *
-            lists; /* the cells of query i from i × list_length() on; behind those of all, room for one more */
+        /* The cells of query i from i × list_length() on; behind those of all, room for one more. */
+        int32_t *lists;
         int32_t n_cells[WEIR__ATTENTION_ROWS];
         const uint16_t *masks[WEIR__ATTENTION_ROWS]; /* nullptr: zeroes */
         bool joins[WEIR__ATTENTION_ROWS];            /* it sees what the one before it sees, and more */
@@ -218,8 +257,8 @@ struct attention_op : ggml::cpu::tensor_traits {
         }
     }
 
-    /* For n_heads heads of queries that share a head of keys: those that join each other together, as those of one
-     * sequence do. */
+    /* For n_heads heads of queries that share a head of keys: those that join each other together, as those
+     * of one sequence do. */
     static void attend(ggml_tensor *op, const queries &some, int64_t k_head, int64_t q_head, int64_t n_heads)
     {
         const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2];
@@ -271,6 +310,12 @@ ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op)
 
 } // namespace weir
 
+uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads)
+{
+    if (weir::attention == nullptr) return 0;
+    return static_cast<uint64_t>(n_threads) * weir::lists_bytes(n_cells, n_heads);
+}
+
 void weir__hook_attach(llama_context *context)
 {
     try {
@@ -284,5 +329,19 @@ void weir__hook_detach(llama_context *context)
     try {
         weir::enter_all(context, false);
     } catch (...) { /* no memory: what stays is replaced by the next memory at that place */
+    }
+}
+
+bool weir__hook_attends(const llama_context *context)
+{
+    if (weir::attention == nullptr || !context->get_cparams().flash_attn) return false;
+    try {
+        const llama_kv_cache *caches[2];
+        weir::caches_of(context, caches);
+        const llama_hparams &hparams = context->get_model().hparams;
+        return caches[0] != nullptr && weir::takes_all(caches[0], hparams) &&
+               (caches[1] == nullptr || weir::takes_all(caches[1], hparams));
+    } catch (...) { /* no memory for a list of layers */
+        return false;
     }
 }

@@ -2,10 +2,13 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backend/ggml_hook.h"
 #include "backend/llama_internal.h"
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/mem.h"
@@ -40,8 +43,8 @@ uint64_t weir__llama_cell_bytes(const weir__bmodel *model, weir_kv_type type_k, 
 }
 
 /* A pool of our own spares a thread's start and end in each pass. Its threads look for work for some
- * time after a pass before they sleep (poll 1 of 100: 0.1 ms with scripts/llama.patch, some milliseconds without).
- */
+ * time after a pass before they sleep (poll 1 of 100: 0.1 ms with scripts/llama.patch, some milliseconds
+ * without). */
 static struct ggml_threadpool *pool_create(int32_t n_threads)
 {
     struct ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
@@ -64,7 +67,6 @@ void weir__llama_context_free(weir__bcontext *c)
     if (c == NULL) return;
     if (c->context != NULL) weir__hook_detach(c->context);
     if (c->context != NULL) llama_free(c->context);
-    if (c->pool_batch != NULL) ggml_threadpool_free(c->pool_batch);
     if (c->pool != NULL) ggml_threadpool_free(c->pool);
     weir__mem_free(c->row_of);
     weir__mem_free(c->seqs);
@@ -138,6 +140,15 @@ static struct llama_context_params complete(weir__bcontext *c, const weir_contex
 /* Bytes that llama.cpp keeps of each cell beside its K and V: position, sequences, where it is used. */
 #define CELL_BOOK_BYTES 64
 
+/* Of the kernels that compute attention, with all cells of a lane in use. */
+static uint64_t scratch_bytes(const weir__bmodel *model, const struct llama_context_params *p, uint64_t lane)
+{
+    const weir_model_info *info = &model->info;
+    if (info->is_recurrent || info->n_head_kv <= 0 || info->n_head < info->n_head_kv) return 0;
+    return weir__hook_scratch(lane, info->n_head / info->n_head_kv,
+                              (int32_t)max64(p->n_threads, p->n_threads_batch));
+}
+
 /* Linux promises more memory than there is, and llama.cpp writes to all of its own at once: so what cannot be
  * had must be refused before. */
 static weir_status check_memory(const weir__bmodel *model, const weir_context_params *params,
@@ -147,30 +158,37 @@ static weir_status check_memory(const weir__bmodel *model, const weir_context_pa
     uint64_t cells = p->kv_unified ? lane : lane * p->n_seq_max;
     uint64_t each = CELL_BOOK_BYTES +
                     (model->offloads ? 0 : weir__llama_cell_bytes(model, params->type_k, params->type_v));
-    uint64_t available = weir__cpu_memory_available();
-    if (available == 0 || cells <= available / each) return WEIR_OK;
+    uint64_t available = weir__cpu_memory_available(), scratch = scratch_bytes(model, p, lane);
+    if (available == 0 || (scratch <= available && cells <= (available - scratch) / each)) return WEIR_OK;
     return weir__error_set(
         error, WEIR_NO_MEMORY, "n_ctx",
-        "%llu KV cells of %llu bytes do not fit into the %llu MiB that are available; take fewer, or "
-        "a smaller KV type",
-        (unsigned long long)cells, (unsigned long long)each, (unsigned long long)(available >> 20));
+        "%llu KV cells of %llu bytes, and %llu MiB for attention by %d threads, do not fit into the %llu MiB "
+        "that are available; take fewer cells or threads, or a smaller KV type",
+        (unsigned long long)cells, (unsigned long long)each, (unsigned long long)(scratch >> 20),
+        (int)max64(p->n_threads, p->n_threads_batch), (unsigned long long)(available >> 20));
 }
 
-static weir_status start_pools(weir__bcontext *c, const weir_context_params *params, weir_error *error)
+/* Where ggml's own attention runs, sums can depend on the number of threads (it divides the cells of a single
+ * query among them), and on a GPU it matters little. */
+static bool may_adapt(const weir__bcontext *c)
 {
-    int32_t n = params->n_threads, n_batch = params->n_threads_batch;
-    int32_t more = n - 1 + (n_batch != n ? n_batch - 1 : 0);
-    bool started = weir__thread_room(more);
-    if (started) {
-        c->pool = pool_create(n);
-        if (n_batch != n) c->pool_batch = pool_create(n_batch);
-        started = c->pool != NULL && (n_batch == n || c->pool_batch != NULL);
-    }
-    if (!started)
+    const char *wanted = getenv("WEIR_ADAPT");
+    if (wanted != NULL && strcmp(wanted, "off") == 0) return false;
+    return !c->model->offloads && weir__hook_attends(c->context);
+}
+
+static weir_status start_pool(weir__bcontext *c, const weir_context_params *params, weir_error *error)
+{
+    int32_t n = (int32_t)max64(params->n_threads, params->n_threads_batch);
+    c->pool = weir__thread_room(n - 1) ? pool_create(n) : NULL;
+    if (c->pool == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, "n_threads", "%d threads cannot be started; take fewer",
-                               more);
-    llama_attach_threadpool(c->context, c->pool, c->pool_batch);
+                               n - 1);
+    llama_attach_threadpool(c->context, c->pool, NULL);
     weir__hook_attach(c->context);
+    weir__team_init(&c->teams[0], params->n_threads);
+    weir__team_init(&c->teams[1], params->n_threads_batch);
+    c->adapts = may_adapt(c);
     return WEIR_OK;
 }
 
@@ -188,7 +206,7 @@ weir_status weir__llama_context_create(weir__bmodel *model, const weir_context_p
     struct llama_context_params p = complete(c, params);
     status = check_memory(model, params, &p, error);
     if (status == WEIR_OK) status = weir__shim_context_create(model->model, p, &c->context, error);
-    if (status == WEIR_OK) status = start_pools(c, params, error);
+    if (status == WEIR_OK) status = start_pool(c, params, error);
     if (status != WEIR_OK) goto fail;
 
     c->has_memory = llama_get_memory(c->context) != NULL;
@@ -239,6 +257,14 @@ static weir_status check_batch(const weir__bcontext *c, const weir__batch *batch
     return WEIR_OK;
 }
 
+/* What this thread has run, ns; waiting for others and for a processor is not in it. 0: unknown. */
+static int64_t run_ns(void)
+{
+    struct timespec t;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) != 0) return 0;
+    return t.tv_sec * WEIR__NS_PER_S + t.tv_nsec;
+}
+
 weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir_error *error)
 {
     c->n_entries = c->n_rows = 0;
@@ -261,11 +287,20 @@ weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir
         .seq_id = c->seqs,
         .logits = c->embeddings ? NULL : batch->logits, /* NULL: all, where embeddings are computed */
     };
+    weir__team *team = &c->teams[c->embeddings || n_rows < batch->n];
+    int32_t n_threads = weir__team_size(team, batch->n);
+    int64_t ns = c->adapts ? -weir__clock_now_ns() : 0, ran_ns = c->adapts ? -run_ns() : 0;
     bool began;
+    llama_set_n_threads(c->context, n_threads, n_threads);
     status =
         weir__shim_decode(c->context, b, c->model->encoder_only || c->model->encoder_decoder, &began, error);
     if (began) c->copy_pending = false;
     if (status != WEIR_OK) return status;
+    if (c->adapts) {
+        ns += weir__clock_now_ns();
+        ran_ns += run_ns();
+        weir__team_took(team, batch->n, ns, max64(ns - ran_ns, 0));
+    }
     c->n_entries = batch->n;
     c->n_rows = n_rows;
     return WEIR_OK;

@@ -6,8 +6,9 @@
 #include <pthread.h>
 
 #include "backend/backend.h"
-#include "backend/packed_file.h"
+#include "backend/optimized_file.h"
 #include "backend/shim.h"
+#include "backend/team.h"
 
 /* Room for all candidates of one sampling, [n_vocab]; `next` lies in the same bytes while it is free. */
 typedef union weir__llama_scratch {
@@ -45,7 +46,8 @@ struct weir__bcontext {
     weir__bmodel *model;
     struct llama_context *context;
     struct ggml_threadpool *pool;
-    struct ggml_threadpool *pool_batch; /* NULL: as pool */
+    weir__team teams[2]; /* of passes that only generate, and of others */
+    bool adapts;         /* the teams learn */
     int32_t n_batch;
     int32_t n_seq_max;
     bool unified;
@@ -86,15 +88,15 @@ bool weir__llama_is_eog(const weir__bmodel *model, int32_t token);
 weir_status weir__llama_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights);
 weir_status weir__llama_device_get(size_t i, weir_device *device);
 
-/* llama_packed.c */
+/* llama_optimized.c */
 weir_status weir__llama_model_optimize(const char *path, const char *out, weir_progress_fn progress,
                                        void *user, weir_error *error);
 weir_status weir__llama_model_optimize_check(const char *path, const char *named, weir_progress_fn progress,
                                              void *user, weir_error *error);
 
-/* The packed weights of a model: in the file that is named (""; none), or beside the model. NULL: there is none that
- * fits, which is logged when one was there. */
-weir__packed_file *weir__llama_packed_open(const char *model, const char *named, uint64_t identity);
+/* The optimized file of a model: the one that is named (""; none), or the one beside the model. NULL: there
+ * is none that fits, which is logged when one was there. */
+weir__optimized_file *weir__llama_optimized_open(const char *model, const char *named, uint64_t identity);
 
 /* A metadata number of the model's architecture, `otherwise` when it is missing or no number. */
 int64_t weir__llama_meta_number(const weir__bmodel *model, const char *name, int64_t otherwise);

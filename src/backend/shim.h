@@ -70,8 +70,8 @@ weir_status weir__shim_state_load(struct llama_context *context, int32_t seq, co
 #define WEIR__SHIM_LEAST_TEMP 1e-3f
 
 /* The chain for complete parameters, without logit bias and grammar. *selects: it ends by choosing; otherwise
- * the likeliest of what it leaves is to be chosen. *chain is NULL when nothing stands before that. *n_largest: it
- * looks at so many of the largest logits only; 0: at all. */
+ * the likeliest of what it leaves is to be chosen. *chain is NULL when nothing stands before that.
+ * *n_largest: it looks at so many of the largest logits only; 0: at all. */
 weir_status weir__shim_chain_create(const struct llama_vocab *vocab, const weir_sampler_params *params,
                                     struct llama_sampler **chain, bool *selects, int32_t *n_largest,
                                     weir_error *error);

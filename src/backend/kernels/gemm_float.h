@@ -18,7 +18,8 @@
 /* Units ahead to fetch. */
 #define AHEAD 8
 
-/* Activations that are passed over again and again for each panel; they should stay in the second-level cache. */
+/* Activations that are passed over again and again for each panel; they should stay in the second-level
+ * cache. */
 #define PASS_BYTES (640 * 1024)
 
 /* x: the first row of activations, in the first unit; out[row][column of the panels]. */

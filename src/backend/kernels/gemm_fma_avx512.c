@@ -1,7 +1,8 @@
 /* gemm_fma_avx512.c: BF16 and F16 weights on processors with AVX-512.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Weights become single precision as they are read, once for all rows of a group; activations are kept in it. */
+ * Weights become single precision as they are read, once for all rows of a group; activations are kept in
+ * it. */
 #include <immintrin.h>
 
 #include "backend/kernels/gemm_float.h"

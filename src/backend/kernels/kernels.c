@@ -74,6 +74,11 @@ const weir__attention *weir__kernels_attention(int i)
     return find(i)->attention;
 }
 
+const char *weir__kernels_level(int i)
+{
+    return levels[i].name;
+}
+
 int weir__kernels_find(const char *name, bool *runs)
 {
     int i = 0;
