@@ -53,7 +53,7 @@ static void timeline_add(cli_timeline *timeline, int64_t at_ns, double gap_ms)
 {
     while (at_ns / timeline->stretch_ns >= CLI_TIMELINE_MAX) {
         double *gaps = timeline->gap_ms;
-        for (int i = 0; i < CLI_TIMELINE_MAX / 2; i++) gaps[i] = fmax(gaps[2 * i], gaps[2 * i + 1]);
+        for (size_t i = 0; i < CLI_TIMELINE_MAX / 2; i++) gaps[i] = fmax(gaps[2 * i], gaps[2 * i + 1]);
         memset(gaps + CLI_TIMELINE_MAX / 2, 0, CLI_TIMELINE_MAX / 2 * sizeof *gaps);
         timeline->stretch_ns *= 2;
     }
