@@ -427,7 +427,7 @@ int main(void)
                                        cmocka_unit_test(attention_in_all_its_kinds),
                                        cmocka_unit_test(products_are_those_of_ggml),
                                        cmocka_unit_test(threads_do_not_change_a_bit)};
-    weir__shim_start();
+    if (weir__shim_start(NULL) != WEIR_OK) return 77;
     if (weights_type() == NULL) return 77; /* no kernels here */
     return cmocka_run_group_tests_name("ggml_hook", tests, NULL, NULL);
 }
