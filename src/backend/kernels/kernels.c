@@ -24,7 +24,8 @@ static const level levels[] = {
      &weir__gemm_fma_f16_avx512, &weir__attention_avx512},
     {"avx512", AVX512, &weir__gemm_avx512, &weir__gemm_fma_bf16_avx512, &weir__gemm_fma_f16_avx512,
      &weir__attention_avx512},
-    {"avx2", AVX2, &weir__gemm_avx2, NULL, NULL, &weir__attention_avx2},
+    {"avx2", AVX2, &weir__gemm_avx2, &weir__gemm_fma_bf16_avx2, &weir__gemm_fma_f16_avx2,
+     &weir__attention_avx2},
     {0},
 };
 #else

@@ -16,6 +16,6 @@ const char *weir__kernels_name(int i);
 
 /* The i of the level of that name, "avx2", "avx512" or "avx512bf16"; -1: no level has it. Where this processor cannot
  * run it, *runs is false and i is that of the next lower level that it can, or past the last. */
-int weir__kernels_find(const char *name, bool *runs);
+int weir__kernels_find(const char *name, bool *runs_here);
 
 #endif
