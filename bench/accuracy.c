@@ -138,7 +138,7 @@ int main(int argc, char **argv)
     if (!weir__hook_begin(false, NULL, NULL)) return fail("no memory");
     weir_status status = weir__shim_model_load(argv[1], model_params, &model, &error);
     uint64_t from_file;
-    unsigned long long packed = weir__hook_end(&from_file);
+    unsigned long long packed = weir__hook_end(model, &from_file);
     if (status != WEIR_OK || weir__shim_context_create(model, params, &context, &error) != WEIR_OK)
         return fail(error.message);
     const struct llama_vocab *vocab = llama_model_get_vocab(model);

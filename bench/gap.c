@@ -1,8 +1,8 @@
 /* gap.c: how much likelier one token is than another after a text.
  * SPDX-License-Identifier: Apache-2.0
  *
- * usage: gap MODEL; each line of standard input is A B N, N token ids, a space and a prompt; for each comes a line with
- * the logit of A less that of B behind the prompt and these tokens. */
+ * usage: gap MODEL; each line of standard input is A B N, N token ids, a space and a prompt; for each comes a
+ * line with the logit of A less that of B behind the prompt and these tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

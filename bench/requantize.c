@@ -1,5 +1,5 @@
-/* requantize.c: writes a model in another format, for measurements of formats: the values come from what the file
- * holds, so its text is worse than that of a model quantized from the original.
+/* requantize.c: writes a model in another format, for measurements of formats: the values come from what the
+ * file holds, so its text is worse than that of a model quantized from the original.
  * SPDX-License-Identifier: Apache-2.0
  *
  * usage: requantize IN.gguf OUT.gguf FORMAT, one of those below */

@@ -1,4 +1,5 @@
-/* weir bench engine --emit: what weir itself adds to each token, where the model costs next to nothing. */
+/* weir bench engine --emit: what weir itself adds to each token, where the model costs next to nothing.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #if defined(__GLIBC__)

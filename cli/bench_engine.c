@@ -1,4 +1,5 @@
-/* weir bench engine: weir's engine and a plain llama.h loop, turn by turn. */
+/* weir bench engine: weir's engine and a plain llama.h loop, turn by turn.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "bench_engine.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* weir bench kernels: weir's kernels and ggml's, turn by turn, beside what the machine can do at the most. */
+/* weir bench kernels: weir's kernels and ggml's, turn by turn, beside what the machine can do at the most.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "file.h"
 #include "options.h"
 #include "out.h"
@@ -261,8 +262,8 @@ static cli_exit ended(void)
     return CLI_OK;
 }
 
-/* All sides once, the first one first in turn with the last one, and the limits, so that all of them meet with what
- * else the machine does; repetition -1 only warms up. */
+/* All sides once, the first one first in turn with the last one, and the limits, so that all of them meet
+ * with what else the machine does; repetition -1 only warms up. */
 static cli_exit run_sides(struct bench *bench, struct row *row, trial *const *trials, int32_t repetition)
 {
     for (int i = 0; i < TRIAL_N_SIDES; i++) {

@@ -11,7 +11,8 @@
  * CLI_FAILED. Ends early when a signal comes, with the signal's code and no message. */
 cli_exit cli_file_read(const char *path, const char *what, char **bytes, size_t *length);
 
-/* A table for other programs: begins a file with the names of its columns. *csv is NULL where path is. CLI_FAILED. */
+/* A table for other programs: begins a file with the names of its columns. *csv is NULL where path is.
+ * CLI_FAILED. */
 cli_exit cli_file_csv_open(const char *path, const char *head, FILE **csv);
 
 /* Closes it, if it is one. `code`, or CLI_FAILED where something could not be written. */

@@ -1,4 +1,5 @@
-/* weir info: the model, the machine, and what an engine would allot. */
+/* weir info: the model, the machine, and what an engine would allot.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "figures.h"

@@ -1,4 +1,5 @@
-/* The largest speeds that products can have on this machine, measured with nothing else in the way. */
+/* The largest speeds that products can have on this machine, measured with nothing else in the way.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "limits.h"
 
 #if defined(__x86_64__)

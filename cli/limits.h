@@ -23,7 +23,8 @@ typedef struct cli_limits {
 bool cli_limits_init(cli_limits *limits, int32_t n_threads);
 void cli_limits_fini(cli_limits *limits);
 
-/* Measures once more, some milliseconds. memory: [size] bytes that were written to, many more than the caches hold. */
+/* Measures once more, some milliseconds. memory: [size] bytes that were written to, many more than the caches
+ * hold. */
 void cli_limits_measure(cli_limits *limits, char *memory, size_t size);
 
 #endif

@@ -14,7 +14,8 @@ void cli_load_log_flush(void);
  */
 char *cli_load_path(const cli_args *args);
 
-/* The same where a command's word may name the model too: `weir info MODEL`. CLI_OK, or a code after a message. */
+/* The same where a command's word may name the model too: `weir info MODEL`. CLI_OK, or a code after a
+ * message. */
 cli_exit cli_load_word_path(const cli_args *args, char **path);
 
 /* A progress line, "loading MODEL ███ 40 %". */

@@ -1,4 +1,5 @@
-/* main.c: weir, the command line. Finds the command, reads its options, runs it. */
+/* main.c: weir, the command line. Finds the command, reads its options, runs it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

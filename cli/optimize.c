@@ -1,4 +1,5 @@
-/* weir optimize: packed weights in a file that later starts map. */
+/* weir optimize: weights as weir's kernels read them, in a file that later starts map.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 #include <sys/stat.h>
 

@@ -1,4 +1,5 @@
-/* The table, and what an option's value is. How a command line is read: parse.c. */
+/* The table, and what an option's value is. How a command line is read: parse.c.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
 #include <stddef.h>
@@ -155,6 +156,12 @@ const cli_option cli_options[] = {
      cli_kv_types, LOADS, "how keys are kept: f16, f32, bf16, q8_0, q4_0"},
     {"--cache-type-v", "-ctv", CLI_ENGINE, CLI_CHOICE, AT(engine.type_v), "TYPE", NULL, "WEIR_CACHE_TYPE_V", "type_v",
      cli_kv_types, LOADS, "how values are kept"},
+    {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "decode-maximal", "WEIR_STRATEGY",
+     "strategy", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH,
+     "who gets the tokens of a tick: decode-maximal, prefill-priority, balanced, latency-target"},
+    {"--itl-target", NULL, CLI_ENGINE, CLI_INT32, AT(engine.itl_target_ms), "MS", NULL, "WEIR_ITL_TARGET",
+     "itl_target_ms", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH,
+     "the longest tick that latency-target aims at, so that running answers flow on"},
 
     {"--streams", NULL, CLI_MEASURING, CLI_NUMBERS, AT(streams), "N,…", "1,2,4,8,16,32", NULL, NULL, NULL, CLI_BENCH,
      "streams at a time"},

@@ -65,14 +65,15 @@ typedef enum cli_kind {
     CLI_FLAG_OFF, /* bool, becomes false */
     CLI_INT32,
     CLI_INT64,
-    CLI_SEED,   /* uint32_t; -1 = WEIR_SEED_RANDOM */
-    CLI_FLOAT,  /* the library checks ranges, NaN and infinity */
-    CLI_STRING, /* char *, owned */
-    CLI_FILE,   /* char *, owned: the contents of the file that was named */
-    CLI_CHOICE, /* an enum: the position in `choices` */
-    CLI_LIST,   /* cli_list: each use adds one */
-    CLI_BIAS,   /* cli_biases: TOKEN+BIAS or TOKEN-BIAS; each use adds one */
-    CLI_NUMBERS /* cli_numbers: 1,2,4 */
+    CLI_SEED,     /* uint32_t; -1 = WEIR_SEED_RANDOM */
+    CLI_FLOAT,    /* the library checks ranges, NaN and infinity */
+    CLI_STRING,   /* char *, owned */
+    CLI_FILE,     /* char *, owned: the contents of the file that was named */
+    CLI_CHOICE,   /* an enum: the position in `choices` */
+    CLI_STRATEGY, /* const weir_strategy *, by its name */
+    CLI_LIST,     /* cli_list: each use adds one */
+    CLI_BIAS,     /* cli_biases: TOKEN+BIAS or TOKEN-BIAS; each use adds one */
+    CLI_NUMBERS   /* cli_numbers: 1,2,4 */
 } cli_kind;
 
 typedef enum cli_group {

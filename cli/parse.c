@@ -1,4 +1,5 @@
-/* Command line and environment into cli_args; the functions are options.h's. */
+/* Command line and environment into cli_args; the functions are options.h's.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -85,6 +86,21 @@ static cli_exit set_choice(int *at, const cli_option *option, const char *shown,
     return bad_value(shown, value, expected);
 }
 
+static cli_exit set_strategy(const weir_strategy **at, const char *shown, const char *value)
+{
+    char expected[128] = "";
+    const weir_strategy *strategy;
+    if ((strategy = weir_strategy_find(value)) != NULL) {
+        *at = strategy;
+        return CLI_OK;
+    }
+    for (size_t i = 0; (strategy = weir_strategy_get(i)) != NULL; i++) {
+        size_t n = strlen(expected);
+        snprintf(expected + n, sizeof expected - n, "%s%s", i == 0 ? "" : ", ", strategy->name);
+    }
+    return bad_value(shown, value, expected);
+}
+
 /* "15043+1", "15043-2.5", "15043-inf" */
 static cli_exit add_bias(cli_biases *biases, const char *shown, const char *value)
 {
@@ -145,6 +161,7 @@ cli_exit cli_options_set(void *target, const cli_option *option, const char *sho
     case CLI_SEED: return set_integer(at, option, shown, value);
     case CLI_FLOAT: return set_float(at, shown, value);
     case CLI_CHOICE: return set_choice(at, option, shown, value);
+    case CLI_STRATEGY: return set_strategy(at, shown, value);
     case CLI_BIAS: return add_bias(at, shown, value);
     case CLI_NUMBERS: return set_numbers(at, shown, value);
     case CLI_FILE: return set_file(string, shown, value);

@@ -1,4 +1,5 @@
-/* weir run: one prompt, one answer. */
+/* weir run: one prompt, one answer.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

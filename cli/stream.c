@@ -1,4 +1,5 @@
-/* weir stream: a file of requests, all at once. */
+/* weir stream: a file of requests, all at once.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

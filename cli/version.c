@@ -1,4 +1,5 @@
-/* weir version */
+/* weir version
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "options.h"

@@ -9,6 +9,10 @@ else()
 endif()
 set(WEIR_TEST_MODEL "${model}")
 
+# What a test that was killed leaves behind lies here; scripts/test.sh empties it.
+set(WEIR_TEST_TMP ${PROJECT_BINARY_DIR}/tmp)
+file(MAKE_DIRECTORY ${WEIR_TEST_TMP})
+
 # weir_test(NAME LABEL SOURCE COMMAND...): registers a test, with the environment that all tests get. From its
 # source it learns two further labels: `threads` (what runs under TSan) and `model` (needs the real model).
 function(weir_test name label source)
@@ -29,6 +33,7 @@ function(weir_test name label source)
         WEIR_SOURCE_DIR=${PROJECT_SOURCE_DIR}
         WEIR_BUILD_DIR=${PROJECT_BINARY_DIR}
         WEIR_BIN=${PROJECT_BINARY_DIR}/weir
+        TMPDIR=${WEIR_TEST_TMP}
         WEIR_LLAMA_SOURCE=${WEIR_LLAMA_SOURCE}
         ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1
         UBSAN_OPTIONS=print_stacktrace=1

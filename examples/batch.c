@@ -1,4 +1,5 @@
-/* Several prompts at once, answers when all are there. batch MODEL.gguf */
+/* Several prompts at once, answers when all are there. batch MODEL.gguf
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <weir/weir.h>
 

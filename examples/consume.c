@@ -1,4 +1,5 @@
-/* A stream that one thread reads and another one cancels. consume MODEL.gguf */
+/* A stream that one thread reads and another one cancels. consume MODEL.gguf
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 #include <stdio.h>
 #include <time.h>

@@ -1,4 +1,5 @@
-/* The example of README.md: one prompt, its answer as it comes. hello MODEL.gguf */
+/* The example of README.md: one prompt, its answer as it comes. hello MODEL.gguf
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <weir/weir.h>
 

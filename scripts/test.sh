@@ -18,7 +18,8 @@ case $preset in
 asan | tsan*) if setarch "$(uname -m)" -R true 2>/dev/null; then plain=(setarch "$(uname -m)" -R); fi ;;
 esac
 
-rm -f "$results"
+rm -rf "$results" "$build/tmp"
+mkdir -p "$build/tmp"
 # The report below shows what failed, and why, better than the end of the log.
 WEIR_LOG_LINES=0 watch "testing ($preset)" "$build/test.log" ${plain[@]+"${plain[@]}"} \
     ctest --test-dir "$build" --output-junit "$results" --no-tests=error -j "${WEIR_TEST_JOBS:-2}" \

@@ -111,8 +111,8 @@ def test_help():
                    "--dry-sequence-breaker --mirostat --mirostat-lr --mirostat-ent --repeat-penalty --repeat-last-n "
                    "--frequency-penalty --presence-penalty --logit-bias --seed --samplers --grammar --grammar-file "
                    "--json-schema --json-schema-file --ignore-eos --stop --max-tokens --threads --threads-batch --ctx --kv "
-                   "--slots --batch-size --ubatch-size --chunk --cache-type-k --cache-type-v --layout --interval "
-                   "--deadline-ms --json").split():
+                   "--slots --batch-size --ubatch-size --chunk --cache-type-k --cache-type-v --layout --strategy --itl-target "
+                   "--interval --deadline-ms --json").split():
         if not re.search(rf"{option}( |$)", page, re.M):
             check(f"help of run has {option}", False)
             break
@@ -143,6 +143,7 @@ def test_words():
     expect("half a number", run("-p", "x", "--top-k", "4x"), 2, '--top-k is "4x"')
     expect("a number beyond 31 bits", run("-p", "x", "--top-k", "3000000000"), 2, "--top-k")
     expect("an empty number", run("-p", "x", "--temp", ""), 2, "--temp")
+    expect("a strategy that is none", run("-p", "x", "--strategy", "fair"), 2, "balanced, latency-target")
     expect("a choice that is none", run("-p", "x", "--layout", "diagonal"), 2, "unified, per_slot")
     expect("a seed out of range", run("-p", "x", "--seed", "4294967296"), 2, "--seed")
     expect("a logit bias without a bias", run("-p", "x", "--logit-bias", "15"), 2, "15043+1")

@@ -1,6 +1,7 @@
 /* The engine on the real model: its greedy text beside a plain llama.h loop's, alone and in company, streamed
  * and not, and what cancels leave behind. Prompts and batches stay inside the region where llama.cpp's
- * attention does not depend on the company (docs/adr/0009): fewer than 512 cells, at most 60 rows. */
+ * attention does not depend on the company (docs/adr/0009): fewer than 512 cells, at most 60 rows.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <llama.h>
 #include <pthread.h>
 #include <setjmp.h>

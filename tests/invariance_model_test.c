@@ -2,11 +2,10 @@
  * chunk sizes, batches, threads, layouts, company. What engines give is compared with what each prompt gives
  * alone.
  *
- * Without more said, random engines from WEIR_TEST_SEED for WEIR_TEST_SECONDS (60), with keys and values in half
- * precision or in Q8_0; the same with a small random model that has experts. With
- * WEIR_TEST_MATRIX=FILE, all prompts in each combination of layout, chunk size and company from
- * WEIR_TEST_SEED (1): a line of FILE for each that is done, and those that it already holds are left out.
- * bench/invariance.py runs that.
+ * Without more said, random engines from WEIR_TEST_SEED for WEIR_TEST_SECONDS (60), with keys and values in
+ * half precision or in Q8_0; the same with a small random model that has experts. With WEIR_TEST_MATRIX=FILE,
+ * all prompts in each combination of layout, chunk size and company from WEIR_TEST_SEED (1): a line of FILE
+ * for each that is done, and those that it already holds are left out. bench/invariance.py runs that.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <pthread.h>
@@ -17,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -25,6 +23,7 @@
 
 #include "backend/kernels/kernels.h"
 #include "support/dice.h"
+#include "support/temp.h"
 
 #define N_PROMPTS 64
 #define N_SHORT   53 /* of them, those up to some 600 tokens */
@@ -90,16 +89,9 @@ static int load_given(void **state)
 static int load_experts(void **state)
 {
     (void)state;
-    char path[] = "/tmp/weir-experts-XXXXXX", command[1024];
-    const char *source = getenv("WEIR_SOURCE_DIR");
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    snprintf(command, sizeof command, "python3 '%s/scripts/tiny_gguf.py' moe %s --wide --type q8_0",
-             source != NULL ? source : ".", path);
-    assert_int_equal(system(command), 0);
+    char path[TEMP_PATH_MAX];
+    temp_model(path, "experts.gguf", "moe --wide --type q8_0");
     load(path);
-    unlink(path);
     return 0;
 }
 
@@ -194,7 +186,7 @@ static void random_engine(dice *d)
 {
     static const int32_t slots[] = {2, 3, 4, 8, 16, 33}, chunks[] = {16, 30, 64, 100, 128, 256, 512};
     weir_engine_params params = weir_engine_params_default();
-    job *some[N_PROMPTS];
+    job *some[N_PROMPTS] = {0};
     bool is_long = ONE_LONG_IN > 0 && dice_one_in(d, ONE_LONG_IN);
     size_t n = (size_t)dice_in(d, 1, is_long ? 3 : MOST);
     params.n_slots = slots[dice_in(d, 0, is_long ? 1 : 5)];
@@ -240,7 +232,7 @@ static void greedy_tokens_do_not_depend_on_the_company(void **state)
 static int run_cell(dice *d, weir_layout layout, int32_t chunk, int32_t n_others, int32_t n_threads)
 {
     weir_engine_params params = weir_engine_params_default();
-    job *some[N_PROMPTS];
+    job *some[N_PROMPTS] = {0};
     params.n_slots = n_others + 1;
     params.n_ctx = N_CONTEXT;
     params.n_kv = params.n_slots * N_CONTEXT;

@@ -1,9 +1,9 @@
-/* trial.h: one operation through ggml's graphs and threads, by weir's kernels or by ggml's. Declares no type of
- * ggml, so that the command line can include it. SPDX-License-Identifier: Apache-2.0
+/* trial.h: one operation through ggml's graphs and threads, by weir's kernels or by ggml's. Declares no type
+ * of ggml, so that the command line can include it. SPDX-License-Identifier: Apache-2.0
  *
- * A pass computes the operation on several matrices one after the other, each pass on the next ones: a model's
- * layers come by in the same way, so that weights are read from memory where there are enough of them. One operation
- * before a pass is not timed: caches are then as a layer leaves them. */
+ * A pass computes the operation on several matrices one after the other, each pass on the next ones: a
+ * model's layers come by in the same way, so that weights are read from memory where there are enough of
+ * them. One operation before a pass is not timed: caches are then as a layer leaves them. */
 #ifndef WEIR_BENCH_TRIAL_H
 #define WEIR_BENCH_TRIAL_H
 
@@ -40,8 +40,8 @@ void trial_data_destroy(trial_data *data);
 /* Bytes of weights, or of keys and values, that one operation reads. */
 size_t trial_data_bytes(const trial_data *data);
 
-/* The operation on m rows of activations, or m queries; query i sees one cell more than query i - 1, the last all of
- * them. Activations are the same on each side. The data stay the caller's. NULL: no memory. */
+/* The operation on m rows of activations, or m queries; query i sees one cell more than query i - 1, the last
+ * all of them. Activations are the same on each side. The data stay the caller's. NULL: no memory. */
 typedef struct trial trial;
 trial *trial_create(trial_data *data, int32_t m);
 void trial_destroy(trial *t);

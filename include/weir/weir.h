@@ -16,9 +16,11 @@
  *   - Pointers given to a call are read during the call only, unless said otherwise.
  *   - Functions may be called from any thread, and two threads must not use one handle at the same time,
  *     unless said otherwise. Models are immutable once loaded and are shared freely.
- *   - Nothing given to these functions ends the process: no input reaches an abort. Three limits: a model file
- *     that passes weir's check of header, metadata and tensor table is trusted, so is an optimized file whose
- *     header fits it, and so is a saved state whose checksum holds: load them from people you trust. */
+ *   - Nothing given to these functions ends the process: no input reaches an abort. Three limits: a model
+ *     file that passes weir's check of header, metadata and tensor table is trusted, so is an optimized file
+ *     whose header fits it, and so is a saved state whose checksum holds: load them from people you trust.
+ *     weir's check and llama.cpp open a model by its path, one after the other: others must not be able to
+ *     replace it or to write to it, from the load's begin on. */
 #ifndef WEIR_WEIR_H
 #define WEIR_WEIR_H
 
@@ -110,8 +112,8 @@ WEIR_API void weir_log_set(weir_log_fn fn, void *user);
 
 typedef struct weir_model weir_model;
 
-/* Called during a load with 0.0 to 1.0, from the loading thread; false ends the load with WEIR_ABORTED. It must not
- * load or optimize a model itself. */
+/* Called during a load with 0.0 to 1.0, from the loading thread; false ends the load with WEIR_ABORTED. It
+ * must not load or optimize a model itself. */
 typedef bool (*weir_progress_fn)(float progress, void *user);
 
 typedef enum weir_split_mode {
@@ -153,23 +155,24 @@ static inline weir_model_params weir_model_params_default(void)
 WEIR_API weir_status weir_model_load(const char *path, const weir_model_params *params, weir_model **model,
                                      weir_error *error);
 
-/* Writes a model's weights in the order in which weir's CPU kernels read them, so that loads need not put them into
- * that order: they map the file, and processes share its memory. out NULL: path + ".weir", where loads look for it
- * (weir_model_params.optimized). Needs as much memory as a load, and blocks for longer. A file that was there is
- * replaced when the new one is whole; models that are loaded keep the old one. Loads use such a file with use_mmap and
- * without use_mlock, when no layer is on a GPU. One that is damaged, or does not belong to this model, version and
- * processor, is not used: the log says why. It belongs to the model as long as that is not written to, or copied
- * without its time. It must stay unchanged while a model lives, and is trusted as the model is. A file that is
- * there and was not written by this function is not replaced: INVALID.
- * progress may be NULL; as in a load. Any thread. Errors: weir_model_load's; IO (also no space, no permission);
- * UNSUPPORTED: the kernels are off or have nothing to do with this model. After an error there is what was there
- * before. */
+/* Writes a model's weights in the order in which weir's CPU kernels read them, so that loads need not put
+ * them into that order: they map the file, and processes share its memory. out NULL: path + ".weir", where
+ * loads look for it (weir_model_params.optimized). Needs as much memory as a load, and blocks for longer. A
+ * file that was there is replaced when the new one is whole; models that are loaded keep the old one. Loads
+ * use such a file with use_mmap and without use_mlock, when no layer is on a GPU. One that is damaged, or
+ * does not belong to this model, version and processor, is not used: the log says why. It belongs to the
+ * model as long as that is not written to, or copied without its time. It must stay unchanged while a model
+ * lives, and is trusted as the model is. A file that is there and was not written by this function is not
+ * replaced: INVALID. progress may be NULL; as in a load. Any thread. Errors: weir_model_load's; IO (also no
+ * space, no permission); UNSUPPORTED: the kernels are off or have nothing to do with this model. After an
+ * error there is what was there before. */
 WEIR_API weir_status weir_model_optimize(const char *path, const char *out, weir_progress_fn progress,
                                          void *progress_user, weir_error *error);
 
-/* Whether such a file belongs to this model, version and processor, and all of it is as it was written: loads look
- * at its beginning only. optimized NULL: path + ".weir". Reads the whole file. Any thread. Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (of
- * another model, version or processor), NO_MEMORY, ABORTED, INVALID. */
+/* Whether such a file belongs to this model, version and processor, and all of it is as it was written: loads
+ * look at its beginning only. optimized NULL: path + ".weir". Reads the whole file. Any thread. Errors:
+ * NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (of another model, version or processor), NO_MEMORY, ABORTED,
+ * INVALID. */
 WEIR_API weir_status weir_model_optimize_check(const char *path, const char *optimized,
                                                weir_progress_fn progress, void *progress_user,
                                                weir_error *error);
@@ -223,8 +226,8 @@ typedef struct weir_model_weights {
     char reason[64]; /* why they do not; "" = they do */
 } weir_model_weights;
 
-/* The i-th kind of weights, the largest first: all of *weights but `size`. WEIR_END past the last, and where nothing
- * is known of weights: vocab_only, fake models. */
+/* The i-th kind of weights, the largest first: all of *weights but `size`. WEIR_END past the last, and where
+ * nothing is known of weights: vocab_only, fake models. */
 WEIR_API weir_status weir_model_weights_get(const weir_model *model, size_t i, weir_model_weights *weights);
 
 /* Copies the value of a metadata key (scalars and strings) as text, cut to capacity and NUL-terminated.
@@ -245,8 +248,8 @@ typedef struct weir_device {
     uint64_t memory_total; /* bytes, 0 = unknown */
 } weir_device;
 
-/* The i-th device that this build can compute on; WEIR_END past the last. UNSUPPORTED: it computes on no processor
- * like this one (weir_model_load). */
+/* The i-th device that this build can compute on; WEIR_END past the last. UNSUPPORTED: it computes on
+ * no processor like this one (weir_model_load). */
 WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
 
 /* ---- Vocabulary ----------------------------------------------------------------------------------- */
@@ -261,8 +264,9 @@ WEIR_API weir_status weir_tokenize(const weir_model *model, const char *text, si
                                    bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
                                    weir_error *error);
 
-/* Ids to well-formed UTF-8, the same bytes as a stream of these ids gives (but for control tokens that a chat's
- * form has: its streams show those). special: render control tokens too. *length as n_tokens above; the text is NUL-terminated when there is room. */
+/* Ids to well-formed UTF-8, the same bytes as a stream of these ids gives (but for control tokens that a
+ * chat's form has: its streams show those). special: render control tokens too. *length as n_tokens above;
+ * the text is NUL-terminated when there is room. */
 WEIR_API weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size_t n_tokens,
                                      bool special, char *text, size_t capacity, size_t *length,
                                      weir_error *error);
@@ -522,9 +526,9 @@ WEIR_API weir_status weir_sequence_keep(weir_context *context, int32_t seq, weir
 WEIR_API int32_t weir_sequence_pos_max(const weir_context *context, int32_t seq);
 
 /* The state of a sequence as bytes, with a checksum and a fingerprint of model, layout and KV types. *length
- * is the size needed, also with TOO_LONG (capacity too small). load replaces the sequence: FORMAT when the bytes are
- * damaged or of another context, NO_SPACE when no cells are left, NO_MEMORY; the sequence is then as before.
- * BACKEND: neither they nor what it held could be put into the sequence: it is empty. */
+ * is the size needed, also with TOO_LONG (capacity too small). load replaces the sequence: FORMAT when the
+ * bytes are damaged or of another context, NO_SPACE when no cells are left, NO_MEMORY; the sequence is then
+ * as before. BACKEND: neither they nor what it held could be put into the sequence: it is empty. */
 WEIR_API weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, size_t capacity,
                                      size_t *length, weir_error *error);
 WEIR_API weir_status weir_state_load(weir_context *context, int32_t seq, const void *bytes, size_t length,
@@ -620,8 +624,8 @@ WEIR_API weir_status weir_chat_create(weir_model *model, const weir_chat_params 
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
 WEIR_API void weir_chat_release(weir_chat *chat);
 
-/* The rendered text, NUL-terminated; valid while the chat is held. length may be NULL. Without the tokens that
- * begin and end texts: to tokenize it yourself, set add_special and parse_special, as a request does. */
+/* The rendered text, NUL-terminated; valid while the chat is held. length may be NULL. Without the tokens
+ * that begin and end texts: to tokenize it yourself, set add_special and parse_special, as a request does. */
 WEIR_API const char *weir_chat_prompt(const weir_chat *chat, size_t *length);
 
 /* Reads an answer piece by piece. Text given once is never taken back; an answer that does not have the form
@@ -665,6 +669,7 @@ typedef enum weir_slot_state {
     WEIR_SLOT_IDLE = 0,
     WEIR_SLOT_PREFILLING = 1,
     WEIR_SLOT_GENERATING = 2,
+    WEIR_SLOT_JOINED = 3, /* another slot computes its prefix: plans must not name it */
 } weir_slot_state;
 
 /* What a strategy sees of a slot that has work. */
@@ -674,8 +679,25 @@ typedef struct weir_slot_view {
     int32_t n_prompt_left; /* prompt tokens not yet computed; 0 when generating */
     int32_t n_prompt;
     int32_t n_generated;
-    int64_t waited_ns; /* from submit until now */
+    int64_t waited_ns;   /* from submit until now */
+    int32_t n_past;      /* tokens in the memory: what the next one attends to */
+    int32_t n_draft;     /* 0 */
+    int32_t priority;    /* of the request, higher first */
+    int32_t lane;        /* the sequence that holds its cells */
+    int64_t idle_ns;     /* since its last token; 0 while prefilling */
+    int64_t deadline_ns; /* what is left until its deadline; INT64_MAX = none */
 } weir_slot_view;
+
+/* What a tick costs on this machine now, learned from those before: pass_ns for each pass + decode_ns for each
+ * generated token that is fed + prefill_ns for each prompt token + context_ns for each 1,024 tokens that one of
+ * them attends to. None is negative. Before there is data it is a guess for a slow machine. */
+typedef struct weir_cost {
+    double pass_ns;
+    double decode_ns;
+    double prefill_ns;
+    double context_ns;
+    int32_t n_ticks; /* measured so far; 0 = nothing known */
+} weir_cost;
 
 typedef struct weir_view {
     const weir_slot_view *slots; /* [n_slots], oldest request first */
@@ -683,6 +705,10 @@ typedef struct weir_view {
     int32_t budget;     /* the most tokens of a tick (n_batch) */
     int32_t chunk_size; /* the most prompt tokens of one slot in a tick */
     int32_t queue_depth;
+    int32_t n_ubatch;      /* the most tokens of a pass */
+    weir_layout layout;    /* WEIR_LAYOUT_PER_SLOT: lanes with unequal tokens take several passes */
+    int64_t itl_target_ns; /* the longest tick that running streams should see (itl_target_ms) */
+    weir_cost cost;
 } weir_view;
 
 typedef struct weir_plan_entry {
@@ -701,8 +727,38 @@ typedef struct weir_strategy {
     void *user;
 } weir_strategy;
 
-/* Decode tokens first, prefill chunks fill what is left of the budget, oldest first. Static. */
+/* The strategies that come with weir; static. What they have in common: a generating slot gets one token, the one
+ * that has waited longest for it first where the budget is short. Prompts go by priority and, within it, oldest
+ * first; a quarter of their tokens is the oldest's whatever its priority, so that none waits for ever. */
+
+/* "decode-maximal": generating slots first, prompts take what is left of the budget. */
 WEIR_API const weir_strategy *weir_strategy_decode_maximal(void);
+
+/* "prefill-priority": prompts first. One token of the budget is kept for the generating slots. */
+WEIR_API const weir_strategy *weir_strategy_prefill_priority(void);
+
+/* "balanced": half of the budget for each, and what one does not use passes over to the other. */
+WEIR_API const weir_strategy *weir_strategy_balanced(void);
+
+/* "latency-target": generating slots first, then as many prompt tokens as keep the tick within itl_target_ns, by
+ * the learned cost; at least 16 in a tick even when that takes longer, so that prompts get on. Without generating
+ * slots prompts have the whole budget. */
+WEIR_API const weir_strategy *weir_strategy_latency_target(void);
+
+/* The strategy of this name; NULL: there is none, or name is NULL. */
+WEIR_API const weir_strategy *weir_strategy_find(const char *name);
+
+/* The i-th strategy; NULL past the last. */
+WEIR_API const weir_strategy *weir_strategy_get(size_t i);
+
+/* What a tick would take, ns: for strategies of the caller's own. n_context_k: the sum over all rows of the tokens
+ * that each attends to, in 1,024s. Any thread. */
+WEIR_API double weir_cost_tick_ns(const weir_cost *cost, int32_t n_passes, int32_t n_decode,
+                                  int32_t n_prefill, double n_context_k);
+
+/* The same for a plan: counts its passes, rows and context in the view. Entries for slots that the view does not
+ * have count nothing. Any thread. */
+WEIR_API double weir_plan_tick_ns(const weir_view *view, const weir_plan_entry *plan, size_t n_plan);
 
 typedef struct weir_engine_params {
     size_t size;
@@ -722,6 +778,7 @@ typedef struct weir_engine_params {
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
     bool manual;                   /* no thread of its own: the caller drives it with weir_engine_step */
+    int32_t itl_target_ms;         /* 50; 1 … 60000; the longest tick that latency-target aims at */
 } weir_engine_params;
 
 WEIR_API void weir_engine_params_init(weir_engine_params *params, size_t size);
@@ -813,10 +870,11 @@ static inline weir_request weir_request_default(void)
     return request;
 }
 
-/* Queues n requests: all or none. requests[0].size tells how far apart they lie. streams is [n] of fresh streams, each at most once; NULL, or a NULL entry,
- * is a request that nobody reads (it runs and counts). streams[i] gets index i. Errors: INVALID
- * (requests[i].field; n: more than slots and queue hold), TOO_LONG (it could never fit), GRAMMAR, UNSUPPORTED,
- * BUSY (the queue is full), STATE (a stream is attached, cancelled or finished), STOPPED, NO_MEMORY. After an error nothing was started and no stream has changed.
+/* Queues n requests: all or none. requests[0].size tells how far apart they lie. streams is [n] of fresh
+ * streams, each at most once; NULL, or a NULL entry, is a request that nobody reads (it runs and counts).
+ * streams[i] gets index i. Errors: INVALID (requests[i].field; n: more than slots and queue hold), TOO_LONG
+ * (it could never fit), GRAMMAR, UNSUPPORTED, BUSY (the queue is full), STATE (a stream is attached,
+ * cancelled or finished), STOPPED, NO_MEMORY. After an error nothing was started and no stream has changed.
  * Tokenizes and compiles on the caller's thread; never waits for a tick. */
 WEIR_API weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
                                         weir_stream *const *streams, weir_error *error);
@@ -842,8 +900,8 @@ typedef struct weir_result {
 
 /* Submits n requests, waits until all have ended and fills results, [n] (each to be freed with
  * weir_result_fini). streams as in submit: those requests stream as well, to readers on other threads.
- * WEIR_OK even when a request ends with an error: see its result. Errors are submit's; results are zeroes then.
- * A manual engine is driven by this call. Not from a callback. */
+ * WEIR_OK even when a request ends with an error: see its result. Errors are submit's; results are zeroes
+ * then. A manual engine is driven by this call. Not from a callback. */
 WEIR_API weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
                                    weir_stream *const *streams, weir_result *results, weir_error *error);
 
@@ -903,20 +961,22 @@ WEIR_API void weir_stream_release(weir_stream *stream);
 /* Takes the next chunk, waiting up to timeout_ms (negative: as long as it takes).
  * WEIR_OK fills *chunk; WEIR_TIMEOUT: none came in time; WEIR_CANCELLED: another thread cancelled while this
  * call waited (the terminal chunk is still to come); WEIR_END: the terminal chunk was taken before;
- * WEIR_STATE: not attached, or another thread is inside. The chunk's pointers stay valid until the next take on this stream. Any thread,
- * one at a time. Wakes on chunk, cancel and finish; never waits for a tick to end. */
+ * WEIR_STATE: not attached, or another thread is inside. The chunk's pointers stay valid until the next take
+ * on this stream. Any thread, one at a time. Wakes on chunk, cancel and finish; never waits for a tick to
+ * end. */
 WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk);
 
 /* The same without waiting: WEIR_TIMEOUT when none is there now. What is queued can be taken after the end or
  * a cancel, then WEIR_END. */
 WEIR_API weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk);
 
-/* Called with each chunk, and with NULL whenever poll_ms passed without one or a cancel came; false leaves (the
- * stream runs on). */
+/* Called with each chunk, and with NULL whenever poll_ms passed without one or a cancel came; false leaves
+ * (the stream runs on). */
 typedef bool (*weir_chunk_fn)(const weir_chunk *chunk, void *user);
 
 /* Takes chunks until the terminal one was handled. poll_ms below 1 counts as 100. WEIR_OK: all handled (also
- * when they were already); WEIR_ABORTED: fn said so; WEIR_STATE: not attached, or another thread is inside. */
+ * when they were already); WEIR_ABORTED: fn said so; WEIR_STATE: not attached, or another thread is
+ * inside. */
 WEIR_API weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_ms, void *user);
 
 /* Asks the request to end. Any state, any number of times; does nothing when it has ended. Before submit: the

@@ -6,7 +6,8 @@
  * read it, run on one thread at a time, except sample(), which may run for several samplers at once after
  * logits_ready().
  *   - Tokens, positions, sequence ids and row indexes have been range-checked by the caller; texts have not.
- *   - A failing operation fills *error (which may be NULL) and leaves its object usable. */
+ *   - A failing operation fills *error (which may be NULL) and leaves its object usable.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_BACKEND_H
 #define WEIR_BACKEND_BACKEND_H
 
@@ -71,8 +72,8 @@ typedef struct weir__backend {
     weir_status (*model_load)(const char *path, const weir_model_params *params, weir__bmodel **model,
                               weir_error *error);
     void (*model_free)(weir__bmodel *model);
-    /* Writes what later loads map instead of working for it, and checks it. out NULL: beside the model. NULL: loads
-     * have no such work. */
+    /* Writes what later loads map instead of working for it, and checks it. out NULL: beside the model. NULL:
+     * loads have no such work. */
     weir_status (*model_optimize)(const char *path, const char *out, weir_progress_fn progress, void *user,
                                   weir_error *error);
     weir_status (*model_optimize_check)(const char *path, const char *optimized, weir_progress_fn progress,

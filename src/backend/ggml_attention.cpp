@@ -27,8 +27,9 @@ namespace
 
 /* ---- Where tokens lie ---- */
 
-/* The cells of a memory by the tensor that holds a layer's keys. In a pool that several sequences share, a token
- * can lie in a cell before that of the token before it; sums must run in the order of the tokens all the same. */
+/* The cells of a memory by the tensor that holds a layer's keys. In a pool that several sequences share, a
+ * token can lie in a cell before that of the token before it; sums must run in the order of the tokens all
+ * the same. */
 std::shared_mutex memories_lock;
 std::unordered_map<const ggml_tensor *, const llama_kv_cells *> memories; /* under memories_lock */
 
@@ -105,8 +106,8 @@ bool format_of(const ggml_tensor *k_or_v, weir__attention_format *format)
            k_or_v->nb[0] == ggml_type_size(k_or_v->type);
 }
 
-/* ALiBi's slope of a head (Press et al., arXiv 2108.12409): numbers of heads that are no power of two take every
- * other one of the next such number's. */
+/* ALiBi's slope of a head (Press et al., arXiv 2108.12409): numbers of heads that are no power of two take
+ * every other one of the next such number's. */
 float slope_of(int64_t head, int64_t n_heads, float max_bias)
 {
     int64_t n = 1;
@@ -124,20 +125,35 @@ int64_t heads_at_once(int64_t n_shared)
 }
 
 /* Whose lists of cells a thread keeps at a time. */
+int64_t queries_at_once(int64_t n_shared)
+{
+    return WEIR__ATTENTION_ROWS / heads_at_once(n_shared);
+}
+
 int64_t queries_at_once(const ggml_tensor *op)
 {
-    return WEIR__ATTENTION_ROWS / heads_at_once(op->src[0]->ne[2] / op->src[1]->ne[2]);
+    return queries_at_once(op->src[0]->ne[2] / op->src[1]->ne[2]);
+}
+
+size_t list_length(size_t n_cells)
+{
+    return n_cells + 31;
 }
 
 size_t list_length(const ggml_tensor *op)
 {
-    return static_cast<size_t>(op->src[1]->ne[1]) + 31;
+    return list_length(static_cast<size_t>(op->src[1]->ne[1]));
 }
 
 /* The lists of one thread. */
+size_t lists_bytes(size_t n_cells, int64_t n_shared)
+{
+    return static_cast<size_t>(queries_at_once(n_shared) + 1) * list_length(n_cells) * sizeof(int32_t);
+}
+
 size_t lists_bytes(const ggml_tensor *op)
 {
-    return static_cast<size_t>(queries_at_once(op) + 1) * list_length(op) * sizeof(int32_t);
+    return lists_bytes(static_cast<size_t>(op->src[1]->ne[1]), op->src[0]->ne[2] / op->src[1]->ne[2]);
 }
 
 struct attention_op : ggml::cpu::tensor_traits {
@@ -187,8 +203,8 @@ struct attention_op : ggml::cpu::tensor_traits {
     struct queries {
         int64_t stream, first;
         int32_t n;
-        int32_t *
-            lists; /* the cells of query i from i × list_length() on; behind those of all, room for one more */
+        /* The cells of query i from i × list_length() on; behind those of all, room for one more. */
+        int32_t *lists;
         int32_t n_cells[WEIR__ATTENTION_ROWS];
         const uint16_t *masks[WEIR__ATTENTION_ROWS]; /* nullptr: zeroes */
         bool joins[WEIR__ATTENTION_ROWS];            /* it sees what the one before it sees, and more */
@@ -218,8 +234,8 @@ struct attention_op : ggml::cpu::tensor_traits {
         }
     }
 
-    /* For n_heads heads of queries that share a head of keys: those that join each other together, as those of one
-     * sequence do. */
+    /* For n_heads heads of queries that share a head of keys: those that join each other together, as those
+     * of one sequence do. */
     static void attend(ggml_tensor *op, const queries &some, int64_t k_head, int64_t q_head, int64_t n_heads)
     {
         const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2];
@@ -270,6 +286,12 @@ ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op)
 }
 
 } // namespace weir
+
+uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads)
+{
+    if (weir::attention == nullptr) return 0;
+    return static_cast<uint64_t>(n_threads) * weir::lists_bytes(n_cells, n_heads);
+}
 
 void weir__hook_attach(llama_context *context)
 {

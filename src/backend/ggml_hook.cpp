@@ -3,14 +3,16 @@
  *
  * ggml asks "extra buffer types" for each operation whether they take it over, and llama.cpp asks them first
  * where to put a weight. So a buffer type of weir's own, first in their list, keeps weights as panels
- * (ggml_weights.cpp) and multiplies them (ggml_product.cpp), within ggml's own threads; attention needs no weights
- * (ggml_attention.cpp). What it does not take goes the usual way. */
+ * (ggml_weights.cpp) and multiplies them (ggml_product.cpp), within ggml's own threads; attention needs no
+ * weights (ggml_attention.cpp). What it does not take goes the usual way. */
 #include "backend/ggml_hook.h"
 
 #include "backend/ggml_parts.h"
 
 #include <ggml-cpu.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -30,10 +32,20 @@ namespace
 
 const char *level_name = ""; /* of the kernels in use */
 
+bool lies_here(const ggml_tensor *op)
+{
+    return std::any_of(op->src, op->src + GGML_MAX_SRC, [](const ggml_tensor *src) {
+        return src != nullptr && is_ours(src) && src->buffer->size > 0;
+    });
+}
+
 struct extra : ggml::cpu::extra_buffer_type {
+    /* Asked about a weight that could be put here, in a buffer without bytes, it says what is so. A weight
+     * that lies here already has no other place, and ggml aborts without one: such an operation is refused
+     * when it runs. */
     bool supports_op(ggml_backend_dev_t, const ggml_tensor *op) override
     {
-        return multiplies(op);
+        return multiplies(op) || lies_here(op);
     }
 
     ggml::cpu::tensor_traits *get_tensor_traits(const ggml_tensor *op) override
@@ -65,9 +77,13 @@ static int wanted_level(const char *wanted)
     if (wanted == nullptr || *wanted == '\0' || std::strcmp(wanted, "auto") == 0) return 0;
     int level = weir__kernels_find(wanted, &runs);
     if (level < 0) {
-        weir__log(WEIR_LOG_WARN,
-                  "WEIR_KERNELS is %.20s; allowed: auto, off, avx2, avx512, avx512bf16. It counts as auto",
-                  wanted);
+        char names[80] = "";
+        for (int i = 0; const char *name = weir__kernels_level(i); i++) {
+            size_t n = std::strlen(names);
+            std::snprintf(names + n, sizeof names - n, ", %s", name);
+        }
+        weir__log(WEIR_LOG_WARN, "WEIR_KERNELS is %.20s; allowed: auto, off%s. It counts as auto", wanted,
+                  names);
         return 0;
     }
     const char *found = weir__kernels_name(level);

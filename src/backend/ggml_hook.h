@@ -10,23 +10,25 @@
 
 struct llama_context;
 struct llama_model;
-struct weir__packed_file;
-struct weir__packed_writer;
+struct weir__optimized_file;
+struct weir__optimized_writer;
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Offers the kernels to models that are loaded from now on: those that WEIR_KERNELS names in the environment, else
- * the best. Once, before the first of them; without kernels for this processor, or with "off", it does nothing. */
+/* Offers the kernels to models that are loaded from now on: those that WEIR_KERNELS names in the environment,
+ * else the best. Once, before the first of them; without kernels for this processor, or with "off", it does
+ * nothing. */
 void weir__hook_install(void);
 
-/* Around a load on this thread. mapped: the model is a mapped file, and its weights' pages are given back once they
- * are packed. from: packed weights that are mapped where they are what is loaded. to: gets what is packed. Either
- * may be NULL. False: no memory, and there is nothing to end. What the kernels took over, in bytes of the model's
- * file, and how much of that came from the packed file. */
-bool weir__hook_begin(bool mapped, struct weir__packed_file *from, struct weir__packed_writer *to);
-uint64_t weir__hook_end(uint64_t *n_from_file);
+/* Around a load on this thread. mapped: the model is a mapped file, and its weights' pages are given back
+ * once they are packed. from: packed weights that are mapped where they are what is loaded. to: gets what is
+ * packed. Either may be NULL. False: no memory, and there is nothing to end. What the kernels took over, in
+ * bytes of the model's file, and how much of that came from the optimized file. model: NULL when the load
+ * failed. */
+bool weir__hook_begin(bool mapped, struct weir__optimized_file *from, struct weir__optimized_writer *to);
+uint64_t weir__hook_end(const struct llama_model *model, uint64_t *n_from_file);
 
 /* Tells the kernels which token each cell of a context's memory holds, while the context lives. */
 void weir__hook_attach(struct llama_context *context);
@@ -34,6 +36,14 @@ void weir__hook_detach(struct llama_context *context);
 
 /* The i-th kind of a model's weights. END past the last; NO_MEMORY. */
 weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_model_weights *weights);
+
+/* Bytes that attention needs while a pass runs, beside what llama.cpp allocates for a context: on so many
+ * threads, with so many cells in a lane and queries' heads to one of keys. */
+uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads);
+
+/* Whether a pass that this thread asked for did with packed weights what the kernels cannot, and is worth
+ * nothing. Asking forgets it. */
+bool weir__hook_misread(void);
 
 /* The kernels in use, "" = none. Static. */
 const char *weir__hook_kernels(void);

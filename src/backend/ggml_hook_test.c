@@ -1,22 +1,16 @@
 /* Products and attention through ggml's own graphs, with weights in weir's buffers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include <ggml-alloc.h>
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
 
+#include "backend/ggml_hook.h"
 #include "backend/kernels/kernels.h"
-#include "backend/shim.h"
+#include "backend/llama_testing.h"
+#include "support/temp.h"
 
 #define N 64
 #define K 96
@@ -32,42 +26,78 @@ static ggml_backend_buffer_type_t weights_type(void)
                                                                                                       : NULL;
 }
 
+/* A graph, the weights it reads and what computes it. Weights and other tensors are made in between. */
+typedef struct stage {
+    struct ggml_context *held, *computed; /* weights; all else */
+    struct ggml_cgraph *graph;
+    ggml_backend_buffer_t weights, work;
+    ggml_backend_t backend;
+} stage;
+
+static void stage_init(stage *s)
+{
+    struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
+    *s = (stage){.held = ggml_init(room), .computed = ggml_init(room)};
+    s->graph = ggml_new_graph(s->computed);
+    s->backend = ggml_backend_cpu_init();
+}
+
+static void stage_fini(stage *s)
+{
+    ggml_backend_buffer_free(s->work);
+    ggml_backend_buffer_free(s->weights);
+    ggml_backend_free(s->backend);
+    ggml_free(s->computed);
+    ggml_free(s->held);
+}
+
+static void hold_weights(stage *s, ggml_backend_buffer_type_t where)
+{
+    s->weights = ggml_backend_alloc_ctx_tensors_from_buft(s->held, where);
+    assert_non_null(s->weights);
+    ggml_backend_buffer_set_usage(s->weights, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+}
+
+/* Once all operations are in the graph. */
+static void allocate(stage *s)
+{
+    s->work = ggml_backend_alloc_ctx_tensors(s->computed, s->backend);
+    for (int i = 0; i < ggml_graph_n_nodes(s->graph); i++)
+        assert_true(ggml_backend_supports_op(s->backend, ggml_graph_node(s->graph, i)));
+}
+
+static void compute(stage *s, int n_threads)
+{
+    ggml_backend_cpu_set_n_threads(s->backend, n_threads);
+    assert_int_equal(ggml_backend_graph_compute(s->backend, s->graph), GGML_STATUS_SUCCESS);
+}
+
 /* Multiplies with activations whose rows and matrices lie `gap` numbers further apart than they must. */
 static void multiply(int64_t gap, int64_t rows, int n_threads, float *out)
 {
-    struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
-    struct ggml_context *held = ggml_init(room), *computed = ggml_init(room);
-    struct ggml_tensor *weights = ggml_new_tensor_2d(held, GGML_TYPE_Q8_0, K, N);
-    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(held, weights_type());
-    assert_non_null(buffer);
+    stage s;
+    stage_init(&s);
+    struct ggml_tensor *weights = ggml_new_tensor_2d(s.held, GGML_TYPE_Q8_0, K, N);
+    hold_weights(&s, weights_type());
     float *values = calloc((size_t)(N * K), sizeof *values);
     unsigned char *rounded = calloc(1, ggml_nbytes(weights));
     for (int i = 0; i < N * K; i++) values[i] = sinf((float)i);
     ggml_quantize_chunk(GGML_TYPE_Q8_0, values, rounded, 0, N, K, NULL);
     ggml_backend_tensor_set(weights, rounded, 0, ggml_nbytes(weights));
 
-    struct ggml_tensor *all = ggml_new_tensor_3d(computed, GGML_TYPE_F32, K + gap, rows + gap, 3);
-    struct ggml_tensor *x = ggml_view_3d(computed, all, K, rows, 3, all->nb[1], all->nb[2], 0);
-    struct ggml_tensor *product = ggml_mul_mat(computed, weights, x);
-    struct ggml_cgraph *graph = ggml_new_graph(computed);
-    ggml_build_forward_expand(graph, product);
-    ggml_backend_t backend = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(backend, n_threads);
-    ggml_backend_buffer_t work = ggml_backend_alloc_ctx_tensors(computed, backend);
-    assert_true(ggml_backend_supports_op(backend, product));
+    struct ggml_tensor *all = ggml_new_tensor_3d(s.computed, GGML_TYPE_F32, K + gap, rows + gap, 3);
+    struct ggml_tensor *x = ggml_view_3d(s.computed, all, K, rows, 3, all->nb[1], all->nb[2], 0);
+    struct ggml_tensor *product = ggml_mul_mat(s.computed, weights, x);
+    ggml_build_forward_expand(s.graph, product);
+    allocate(&s);
     for (int64_t i = 0; i < 3; i++)
         for (int64_t r = 0; r < rows; r++)
             for (int64_t k = 0; k < K; k++)
                 ((float *)all->data)[(i * (rows + gap) + r) * (K + gap) + k] =
                     cosf((float)((i * rows + r) * K + k));
-    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    compute(&s, n_threads);
     memcpy(out, product->data, (size_t)(3 * rows * N) * sizeof *out);
-
-    ggml_backend_buffer_free(work);
-    ggml_backend_free(backend);
-    ggml_backend_buffer_free(buffer);
-    ggml_free(computed);
-    ggml_free(held);
+    stage_fini(&s);
     free(rounded);
     free(values);
 }
@@ -87,17 +117,16 @@ static void activations_may_lie_apart(void **state)
     assert_true(fabsf(want[1]) > 0.0f);
 }
 
-/* Rows of activations through experts, `shared` ones for all a token uses; then each row alone as a product with
- * its expert's matrix. */
+/* Rows of activations through experts, `shared` ones for all a token uses; then each row alone as a product
+ * with its expert's matrix. */
 static void multiply_with_experts(int n_tokens, bool shared, int n_threads)
 {
     enum { EXPERTS = 7, USED = 3 };
-    struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
-    struct ggml_context *held = ggml_init(room), *computed = ggml_init(room);
-    struct ggml_tensor *weights = ggml_new_tensor_3d(held, GGML_TYPE_Q8_0, K, N, EXPERTS), *one[EXPERTS];
-    for (int e = 0; e < EXPERTS; e++) one[e] = ggml_new_tensor_2d(held, GGML_TYPE_Q8_0, K, N);
-    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(held, weights_type());
-    assert_non_null(buffer);
+    stage s;
+    stage_init(&s);
+    struct ggml_tensor *weights = ggml_new_tensor_3d(s.held, GGML_TYPE_Q8_0, K, N, EXPERTS), *one[EXPERTS];
+    for (int e = 0; e < EXPERTS; e++) one[e] = ggml_new_tensor_2d(s.held, GGML_TYPE_Q8_0, K, N);
+    hold_weights(&s, weights_type());
     float *values = calloc((size_t)(EXPERTS * N * K), sizeof *values);
     unsigned char *rounded = calloc(1, ggml_nbytes(weights));
     for (int i = 0; i < EXPERTS * N * K; i++) values[i] = sinf((float)i);
@@ -107,20 +136,16 @@ static void multiply_with_experts(int n_tokens, bool shared, int n_threads)
         ggml_backend_tensor_set(one[e], rounded + (size_t)e * ggml_nbytes(one[e]), 0, ggml_nbytes(one[e]));
 
     /* As llama.cpp has it: the first columns of more. */
-    struct ggml_tensor *all_ids = ggml_new_tensor_2d(computed, GGML_TYPE_I32, EXPERTS, n_tokens);
-    struct ggml_tensor *ids = ggml_view_2d(computed, all_ids, USED, n_tokens, all_ids->nb[1], 0);
-    struct ggml_tensor *x = ggml_new_tensor_3d(computed, GGML_TYPE_F32, K, shared ? 1 : USED, n_tokens);
-    struct ggml_tensor *got = ggml_mul_mat_id(computed, weights, x, ids), *want[EXPERTS];
-    struct ggml_cgraph *graph = ggml_new_graph(computed);
-    ggml_build_forward_expand(graph, got);
+    struct ggml_tensor *all_ids = ggml_new_tensor_2d(s.computed, GGML_TYPE_I32, EXPERTS, n_tokens);
+    struct ggml_tensor *ids = ggml_view_2d(s.computed, all_ids, USED, n_tokens, all_ids->nb[1], 0);
+    struct ggml_tensor *x = ggml_new_tensor_3d(s.computed, GGML_TYPE_F32, K, shared ? 1 : USED, n_tokens);
+    struct ggml_tensor *got = ggml_mul_mat_id(s.computed, weights, x, ids), *want[EXPERTS];
+    ggml_build_forward_expand(s.graph, got);
     for (int e = 0; e < EXPERTS; e++) {
-        want[e] = ggml_mul_mat(computed, one[e], x);
-        ggml_build_forward_expand(graph, want[e]);
+        want[e] = ggml_mul_mat(s.computed, one[e], x);
+        ggml_build_forward_expand(s.graph, want[e]);
     }
-    ggml_backend_t backend = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(backend, n_threads);
-    ggml_backend_buffer_t work = ggml_backend_alloc_ctx_tensors(computed, backend);
-    assert_true(ggml_backend_supports_op(backend, got));
+    allocate(&s);
     for (int64_t i = 0; i < ggml_nelements(x); i++) ((float *)x->data)[i] = cosf((float)i);
     /* The last expert is used by no token, the one before it by most. */
     for (int t = 0; t < n_tokens; t++)
@@ -129,19 +154,14 @@ static void multiply_with_experts(int n_tokens, bool shared, int n_threads)
                                                           : i == 0 && t % 3 != 0
                                                               ? 5
                                                               : (t * t + 2 * i) % (EXPERTS - 2);
-    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    compute(&s, n_threads);
     for (int t = 0; t < n_tokens; t++)
         for (int i = 0; i < USED; i++) {
             int expert = ((int32_t *)all_ids->data)[t * EXPERTS + i];
             const float *row = (const float *)want[expert]->data + (shared ? t : t * USED + i) * N;
             assert_memory_equal((float *)got->data + (t * USED + i) * N, row, N * sizeof *row);
         }
-
-    ggml_backend_buffer_free(work);
-    ggml_backend_free(backend);
-    ggml_backend_buffer_free(buffer);
-    ggml_free(computed);
-    ggml_free(held);
+    stage_fini(&s);
     free(rounded);
     free(values);
 }
@@ -165,21 +185,17 @@ static void small_products_do_not_depend_on_the_company(void **state)
     float all[TOKENS][EXPERTS];
     for (int m = TOKENS; m >= 1; m -= 9)
         for (int n_threads = 1; n_threads <= 3; n_threads++) {
-            struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
-            struct ggml_context *held = ggml_init(room), *computed = ggml_init(room);
-            struct ggml_tensor *weights = ggml_new_tensor_2d(held, GGML_TYPE_F32, WIDTH, EXPERTS);
-            struct ggml_tensor *x = ggml_new_tensor_2d(computed, GGML_TYPE_F32, WIDTH, m);
-            struct ggml_tensor *product = ggml_mul_mat(computed, weights, x);
-            struct ggml_cgraph *graph = ggml_new_graph(computed);
-            ggml_build_forward_expand(graph, product);
-            ggml_backend_t backend = ggml_backend_cpu_init();
-            ggml_backend_cpu_set_n_threads(backend, n_threads);
-            ggml_backend_buffer_t kept = ggml_backend_alloc_ctx_tensors(held, backend);
-            ggml_backend_buffer_t work = ggml_backend_alloc_ctx_tensors(computed, backend);
-            ggml_backend_buffer_set_usage(kept, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+            stage s;
+            stage_init(&s);
+            struct ggml_tensor *weights = ggml_new_tensor_2d(s.held, GGML_TYPE_F32, WIDTH, EXPERTS);
+            struct ggml_tensor *x = ggml_new_tensor_2d(s.computed, GGML_TYPE_F32, WIDTH, m);
+            struct ggml_tensor *product = ggml_mul_mat(s.computed, weights, x);
+            ggml_build_forward_expand(s.graph, product);
+            hold_weights(&s, ggml_backend_cpu_buffer_type());
+            allocate(&s);
             for (int i = 0; i < WIDTH * EXPERTS; i++) ((float *)weights->data)[i] = sinf(1.7f * (float)i);
             for (int i = 0; i < WIDTH * m; i++) ((float *)x->data)[i] = cosf(0.9f * (float)i);
-            assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+            compute(&s, n_threads);
             if (m == TOKENS && n_threads == 1) memcpy(all, product->data, sizeof all);
             assert_memory_equal(product->data, all, (size_t)m * sizeof *all);
             for (int i = 0; i < m * EXPERTS; i++) {
@@ -189,11 +205,7 @@ static void small_products_do_not_depend_on_the_company(void **state)
                             (double)((float *)x->data)[i / EXPERTS * WIDTH + k];
                 assert_true(fabs(want - (double)((float *)product->data)[i]) < 1e-4);
             }
-            ggml_backend_buffer_free(kept);
-            ggml_backend_buffer_free(work);
-            ggml_backend_free(backend);
-            ggml_free(computed);
-            ggml_free(held);
+            stage_fini(&s);
         }
 }
 
@@ -232,20 +244,17 @@ static double slope_of(int head, double max_bias) /* HEADS = 4 + 2 */
 
 static void attend(const attention *a)
 {
-    struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
-    struct ggml_context *context = ggml_init(room);
-    struct ggml_tensor *q = ggml_new_tensor_3d(context, GGML_TYPE_F32, SIZE, QUERIES, HEADS);
-    struct ggml_tensor *k = ggml_new_tensor_3d(context, a->type_k, SIZE, CELLS, KV_HEADS);
-    struct ggml_tensor *v = ggml_new_tensor_3d(context, a->type_v, SIZE, CELLS, KV_HEADS);
-    struct ggml_tensor *mask = ggml_new_tensor_2d(context, GGML_TYPE_F16, CELLS, QUERIES);
-    struct ggml_tensor *sinks = a->sinks ? ggml_new_tensor_1d(context, GGML_TYPE_F32, HEADS) : NULL;
-    struct ggml_tensor *out = ggml_flash_attn_ext(context, q, k, v, mask, 0.125f, a->max_bias, a->softcap);
+    stage s;
+    stage_init(&s);
+    struct ggml_tensor *q = ggml_new_tensor_3d(s.computed, GGML_TYPE_F32, SIZE, QUERIES, HEADS);
+    struct ggml_tensor *k = ggml_new_tensor_3d(s.computed, a->type_k, SIZE, CELLS, KV_HEADS);
+    struct ggml_tensor *v = ggml_new_tensor_3d(s.computed, a->type_v, SIZE, CELLS, KV_HEADS);
+    struct ggml_tensor *mask = ggml_new_tensor_2d(s.computed, GGML_TYPE_F16, CELLS, QUERIES);
+    struct ggml_tensor *sinks = a->sinks ? ggml_new_tensor_1d(s.computed, GGML_TYPE_F32, HEADS) : NULL;
+    struct ggml_tensor *out = ggml_flash_attn_ext(s.computed, q, k, v, mask, 0.125f, a->max_bias, a->softcap);
     ggml_flash_attn_ext_add_sinks(out, sinks);
-    struct ggml_cgraph *graph = ggml_new_graph(context);
-    ggml_build_forward_expand(graph, out);
-    ggml_backend_t backend = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(backend, 2);
-    ggml_backend_buffer_t work = ggml_backend_alloc_ctx_tensors(context, backend);
+    ggml_build_forward_expand(s.graph, out);
+    allocate(&s);
     float *q_is = fill(q, 1.0f), *k_is = fill(k, 2.0f), *v_is = fill(v, 3.0f);
     float *sinks_are = sinks != NULL ? fill(sinks, 4.0f) : NULL;
     for (int i = 0; i < QUERIES; i++)
@@ -253,7 +262,7 @@ static void attend(const attention *a)
             float bias = c > 80 + i || c % 5 == 3 ? -INFINITY : a->max_bias > 0.0f ? -(float)(80 + i - c) : 0;
             ((ggml_fp16_t *)mask->data)[i * CELLS + c] = ggml_fp32_to_fp16(bias);
         }
-    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    compute(&s, 2);
     for (int h = 0; h < HEADS; h++)
         for (int i = 0; i < QUERIES; i++) {
             const int kv = h / (HEADS / KV_HEADS);
@@ -282,9 +291,7 @@ static void attend(const attention *a)
     free(k_is);
     free(v_is);
     free(sinks_are);
-    ggml_backend_buffer_free(work);
-    ggml_backend_free(backend);
-    ggml_free(context);
+    stage_fini(&s);
 }
 
 static void attention_in_all_its_kinds(void **state)
@@ -313,29 +320,19 @@ static void attention_in_all_its_kinds(void **state)
 static void multiply_in(ggml_backend_buffer_type_t where, enum ggml_type type, const void *rounded,
                         const float *x, int64_t rows, int n_threads, float *out)
 {
-    struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
-    struct ggml_context *held = ggml_init(room), *computed = ggml_init(room);
-    struct ggml_tensor *weights = ggml_new_tensor_2d(held, type, WIDE, N);
-    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(held, where);
-    assert_non_null(buffer);
+    stage s;
+    stage_init(&s);
+    struct ggml_tensor *weights = ggml_new_tensor_2d(s.held, type, WIDE, N);
+    hold_weights(&s, where);
     ggml_backend_tensor_set(weights, rounded, 0, ggml_nbytes(weights));
-    struct ggml_tensor *activations = ggml_new_tensor_2d(computed, GGML_TYPE_F32, WIDE, rows);
-    struct ggml_tensor *product = ggml_mul_mat(computed, weights, activations);
-    struct ggml_cgraph *graph = ggml_new_graph(computed);
-    ggml_build_forward_expand(graph, product);
-    ggml_backend_t backend = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(backend, n_threads);
-    ggml_backend_buffer_t work = ggml_backend_alloc_ctx_tensors(computed, backend);
-    assert_true(ggml_backend_supports_op(backend, product));
+    struct ggml_tensor *activations = ggml_new_tensor_2d(s.computed, GGML_TYPE_F32, WIDE, rows);
+    struct ggml_tensor *product = ggml_mul_mat(s.computed, weights, activations);
+    ggml_build_forward_expand(s.graph, product);
+    allocate(&s);
     ggml_backend_tensor_set(activations, x, 0, ggml_nbytes(activations));
-    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    compute(&s, n_threads);
     ggml_backend_tensor_get(product, out, 0, ggml_nbytes(product));
-
-    ggml_backend_buffer_free(work);
-    ggml_backend_free(backend);
-    ggml_backend_buffer_free(buffer);
-    ggml_free(computed);
-    ggml_free(held);
+    stage_fini(&s);
 }
 
 /* Random weights, rounded to the format, and what they then mean. */
@@ -419,6 +416,82 @@ static void threads_do_not_change_a_bit(void **state)
     }
 }
 
+/* ---- What is no product ---------------------------------------------------------------------------- */
+
+static void fill_weights(struct ggml_tensor *weights)
+{
+    float *values = calloc((size_t)(N * K), sizeof *values);
+    unsigned char *rounded = calloc(1, ggml_nbytes(weights));
+    for (int i = 0; i < N * K; i++) values[i] = sinf((float)i);
+    ggml_quantize_chunk(weights->type, values, rounded, 0, N, K, NULL);
+    ggml_backend_tensor_set(weights, rounded, 0, ggml_nbytes(weights));
+    free(rounded);
+    free(values);
+}
+
+enum { PART, AGAIN, LOOKED_UP, COPIED, HALVES, N_MISUSES };
+
+/* Panels are never read as rows: there are zeroes instead. */
+static void misuse(int how)
+{
+    stage s;
+    stage_init(&s);
+    struct ggml_tensor *weights = ggml_new_tensor_2d(s.held, GGML_TYPE_Q8_0, K, N), *got;
+    struct ggml_tensor *x =
+        ggml_new_tensor_2d(s.computed, how == HALVES ? GGML_TYPE_F16 : GGML_TYPE_F32, K, 3);
+    struct ggml_tensor *ids = ggml_new_tensor_1d(s.computed, GGML_TYPE_I32, 3);
+    hold_weights(&s, weights_type());
+    fill_weights(weights);
+    struct ggml_tensor *part = ggml_view_2d(s.computed, weights, K, N / 2, weights->nb[1], 0);
+    struct ggml_tensor *again = ggml_reshape_3d(s.computed, weights, K, N, 1);
+    switch (how) {
+    case PART: got = ggml_mul_mat(s.computed, part, x); break;
+    case AGAIN: got = ggml_mul_mat(s.computed, again, x); break;
+    case LOOKED_UP: got = ggml_get_rows(s.computed, weights, ids); break;
+    case COPIED: got = ggml_cast(s.computed, weights, GGML_TYPE_F32); break;
+    default: got = ggml_mul_mat(s.computed, weights, x); break;
+    }
+    ggml_build_forward_expand(s.graph, got);
+    allocate(&s);
+    memset(x->data, 0x35, ggml_nbytes(x));
+    memset(ids->data, 0, ggml_nbytes(ids));
+    memset(got->data, 1, ggml_nbytes(got));
+    compute(&s, 2);
+    for (size_t b = 0; b < ggml_nbytes(got); b++) assert_int_equal(((char *)got->data)[b], 0);
+    stage_fini(&s);
+}
+
+static void other_uses_of_weights_are_refused(void **state)
+{
+    (void)state;
+    for (int how = 0; how < N_MISUSES; how++) {
+        assert_false(weir__hook_misread());
+        misuse(how);
+        assert_true(weir__hook_misread());
+        assert_false(weir__hook_misread());
+    }
+}
+
+/* Whoever asked for the pass is told, and only he. */
+static void a_pass_that_misreads_fails(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    static const int32_t ids[] = {20, 57, 94};
+    weir_model_params params = weir_model_params_default();
+    rig r;
+    temp_model(path, "tiny.gguf", "llama --type q8_0");
+    assert_ok(ops->model_load(path, &params, &model, error));
+    ops->model_describe(model, &model_is);
+    rig_init(&r, 64, 1, WEIR_LAYOUT_UNIFIED);
+    assert_ok(feed(&r, 0, ids, N_ELEMENTS(ids), error));
+    misuse(AGAIN);
+    assert_refused(feed(&r, 0, ids, N_ELEMENTS(ids), error), WEIR_UNSUPPORTED, "");
+    assert_ok(feed(&r, 0, ids, N_ELEMENTS(ids), error));
+    rig_fini(&r);
+    ops->model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(activations_may_lie_apart),
@@ -426,7 +499,9 @@ int main(void)
                                        cmocka_unit_test(small_products_do_not_depend_on_the_company),
                                        cmocka_unit_test(attention_in_all_its_kinds),
                                        cmocka_unit_test(products_are_those_of_ggml),
-                                       cmocka_unit_test(threads_do_not_change_a_bit)};
+                                       cmocka_unit_test(threads_do_not_change_a_bit),
+                                       cmocka_unit_test(other_uses_of_weights_are_refused),
+                                       cmocka_unit_test(a_pass_that_misreads_fails)};
     if (weir__shim_start(NULL) != WEIR_OK) return 77;
     if (weights_type() == NULL) return 77; /* no kernels here */
     return cmocka_run_group_tests_name("ggml_hook", tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* ggml_product.cpp: products of weights and activations, as ggml's operations.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "backend/ggml_hook.h"
 #include "backend/ggml_parts.h"
 
 #include <ggml-backend.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace weir
 {
@@ -14,7 +16,8 @@ namespace weir
 namespace
 {
 
-/* Up to so many rows each thread rounds all activations for itself: that costs less than waiting for others. */
+/* Up to so many rows each thread rounds all activations for itself: that costs less than waiting for
+ * others. */
 constexpr int64_t rounded_alone = 4;
 
 /* Parts of a product for each thread, so that one that was held up does not hold up the others. */
@@ -39,11 +42,17 @@ char *aligned(void *scratch)
                                     ~static_cast<uintptr_t>(63));
 }
 
+/* Panels, whole: a view of them has another layout than its shape and place tell. */
+bool is_weight(const ggml_tensor *tensor)
+{
+    return is_ours(tensor) && tensor->view_src == nullptr;
+}
+
 struct product : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {
         weir__panel_format format;
-        return op->op == GGML_OP_MUL_MAT && is_ours(op->src[0]) && format_of(op->src[0], &format) &&
+        return op->op == GGML_OP_MUL_MAT && is_weight(op->src[0]) && format_of(op->src[0], &format) &&
                op->src[0]->ne[2] == 1 && op->src[1]->type == GGML_TYPE_F32 &&
                op->src[1]->nb[0] == sizeof(float) && is_on_host(op->src[1]);
     }
@@ -51,7 +60,7 @@ struct product : ggml::cpu::tensor_traits {
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
     {
         weir__panel_format format;
-        if (op->op != GGML_OP_MUL_MAT || !format_of(op->src[0], &format)) return false;
+        format_of(op->src[0], &format);
         int64_t m = ggml_nrows(op->src[1]);
         size = weir__activations_bytes(gemms[format], m, op->src[0]->ne[0]);
         if (m <= rounded_alone) size *= static_cast<size_t>(n_threads);
@@ -63,7 +72,7 @@ struct product : ggml::cpu::tensor_traits {
     {
         const ggml_tensor *weights = op->src[0], *x = op->src[1];
         weir__panel_format format;
-        if (op->op != GGML_OP_MUL_MAT || !format_of(weights, &format)) return false;
+        format_of(weights, &format);
         const weir__gemm *gemm = gemms[format];
         int64_t k = weights->ne[0], m = ggml_nrows(x), n_panels = weights->ne[1] / WEIR__PANEL_ROWS;
         int64_t i = params->ith, n = params->nth, units = m * (k / WEIR__UNIT);
@@ -102,8 +111,8 @@ constexpr int64_t pair = 2;
 /* Their activations, which are passed over for each panel, should stay in the second-level cache. */
 constexpr int64_t group_bytes = int64_t{384} * 1024;
 
-/* Row r of the operation is what expert ids[r % n_used][r / n_used] makes of a row of activations. The rows of an
- * expert are multiplied together, some at a time: they are groups. */
+/* Row r of the operation is what expert ids[r % n_used][r / n_used] makes of a row of activations. The rows
+ * of an expert are multiplied together, some at a time: they are groups. */
 struct experts : ggml::cpu::tensor_traits {
     struct group {
         int32_t expert, n;
@@ -143,14 +152,13 @@ struct experts : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {
         weir__panel_format format;
-        return op->op == GGML_OP_MUL_MAT_ID && is_ours(op->src[0]) && format_of(op->src[0], &format) &&
+        return op->op == GGML_OP_MUL_MAT_ID && is_weight(op->src[0]) && format_of(op->src[0], &format) &&
                op->src[1]->type == GGML_TYPE_F32 && op->src[1]->nb[0] == sizeof(float) &&
                is_on_host(op->src[1]) && is_on_host(op->src[2]);
     }
 
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
     {
-        if (op->op != GGML_OP_MUL_MAT_ID) return false;
         shape s(op);
         size = s.x_bytes + static_cast<size_t>(n_threads) * s.lists_bytes + 64;
         return true;
@@ -158,7 +166,6 @@ struct experts : ggml::cpu::tensor_traits {
 
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
     {
-        if (op->op != GGML_OP_MUL_MAT_ID) return false;
         shape s(op);
         int64_t i = params->ith, n = params->nth;
         char *x = aligned(params->wdata);
@@ -178,8 +185,8 @@ struct experts : ggml::cpu::tensor_traits {
         return true;
     }
 
-    /* Puts rows into the order of their experts, and groups them; returns how many groups there are. Each thread
-     * does so for itself. Behind the groups lie the rows, and behind these where an expert's end. */
+    /* Puts rows into the order of their experts, and groups them; returns how many groups there are. Each
+     * thread does so for itself. Behind the groups lie the rows, and behind these where an expert's end. */
     static int64_t list(const ggml_tensor *op, const shape &s, group *groups, char *x)
     {
         auto *rows = reinterpret_cast<int32_t *>(groups + s.most_groups), *ends = rows + s.m;
@@ -201,8 +208,8 @@ struct experts : ggml::cpu::tensor_traits {
         return n_groups;
     }
 
-    /* Numbers come from the model's own choice or, in some architectures, from a table in its file: in range in
-     * any case. */
+    /* Numbers come from the model's own choice or, in some architectures, from a table in its file: in range
+     * in any case. */
     static int64_t expert_of(const ggml_tensor *op, const shape &s, int64_t row)
     {
         const ggml_tensor *ids = op->src[2];
@@ -256,9 +263,9 @@ constexpr int64_t dot_rows = 4;
 /* Most rows of weights; beyond, ggml's are faster. */
 constexpr int64_t most_dots = 512;
 
-/* What chooses experts is in single precision in all files. ggml adds the products of one row of activations in
- * another order than those of several; here each is a scalar product of its own, ggml's. The weights stay where they
- * are. */
+/* What chooses experts is in single precision in all files. ggml adds the products of one row of activations
+ * in another order than those of several; here each is a scalar product of its own, ggml's. The weights stay
+ * where they are. */
 struct dots : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {
@@ -270,16 +277,14 @@ struct dots : ggml::cpu::tensor_traits {
                x->nb[0] == sizeof(float) && ggml_nrows(x) == x->ne[1];
     }
 
-    bool work_size(int, const ggml_tensor *op, size_t &size) override
+    bool work_size(int, const ggml_tensor *, size_t &size) override
     {
-        if (!takes(op)) return false;
         size = 0;
         return true;
     }
 
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
     {
-        if (!takes(op)) return false;
         const ggml_tensor *weights = op->src[0], *x = op->src[1];
         ggml_vec_dot_t dot = ggml_get_type_traits_cpu(GGML_TYPE_F32)->vec_dot;
         int64_t first = weights->ne[1] * params->ith / params->nth;
@@ -297,6 +302,45 @@ struct dots : ggml::cpu::tensor_traits {
 
 dots the_dots;
 
+/* ---- Everything else that is done to panels ---- */
+
+/* On the thread that plans a pass, which is the one that asked for it. */
+thread_local bool misread;
+
+/* ggml's code would read panels as rows. Views of weights are known to lie here only when a pass is planned,
+ * and a plan cannot fail; so the pass runs through, with zeroes in this place, and whoever asked for it is
+ * told. */
+struct refusal : ggml::cpu::tensor_traits {
+    static bool takes(const ggml_tensor *op)
+    {
+        switch (op->op) {
+        case GGML_OP_NONE:
+        case GGML_OP_RESHAPE:
+        case GGML_OP_VIEW:
+        case GGML_OP_PERMUTE:
+        case GGML_OP_TRANSPOSE: return false; /* nothing is read */
+        default:
+            return std::any_of(op->src, op->src + GGML_MAX_SRC,
+                               [](const ggml_tensor *src) { return src != nullptr && is_ours(src); });
+        }
+    }
+
+    bool work_size(int, const ggml_tensor *, size_t &size) override
+    {
+        misread = true;
+        size = 0;
+        return true;
+    }
+
+    bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
+    {
+        if (params->ith == 0) std::memset(op->data, 0, ggml_nbytes(op));
+        return true;
+    }
+};
+
+refusal the_refusal;
+
 } // namespace
 
 bool multiplies(const ggml_tensor *op)
@@ -306,9 +350,15 @@ bool multiplies(const ggml_tensor *op)
 
 ggml::cpu::tensor_traits *product_of(const ggml_tensor *op)
 {
-    if (op->op == GGML_OP_MUL_MAT && is_ours(op->src[0])) return &the_product;
+    if (product::takes(op)) return &the_product;
+    if (experts::takes(op)) return &the_experts;
     if (dots::takes(op)) return &the_dots;
-    return op->op == GGML_OP_MUL_MAT_ID && is_ours(op->src[0]) ? &the_experts : nullptr;
+    return refusal::takes(op) ? &the_refusal : nullptr;
 }
 
 } // namespace weir
+
+bool weir__hook_misread(void)
+{
+    return std::exchange(weir::misread, false);
+}

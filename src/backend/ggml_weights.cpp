@@ -18,7 +18,7 @@
 #include <vector>
 
 extern "C" {
-#include "backend/packed_file.h"
+#include "backend/optimized_file.h"
 #include "base/cpu.h"
 #include "base/crew.h"
 }
@@ -86,9 +86,9 @@ void pack(void *user, int32_t i)
 /* The load on this thread. */
 struct loading {
     bool mapped;
-    weir__packed_file *from; /* nullptr: none, or it does not hold what is loaded */
-    weir__packed_writer *to; /* nullptr: none */
-    bool unread;             /* the model was not read ahead, because there was a packed file */
+    weir__optimized_file *from; /* nullptr: none, or it does not hold what is loaded */
+    weir__optimized_writer *to; /* nullptr: none */
+    bool unread;                /* the model was not read ahead, because there was a optimized file */
     uint64_t n_packed, n_from_file;
     weir__crew *crew; /* nullptr: outside a load, the thread packs alone */
 };
@@ -129,10 +129,10 @@ size_t allocated(ggml_backend_buffer_type_t, const ggml_tensor *tensor)
     return weir__panel_bytes(format, ggml_nrows(tensor), tensor->ne[0]);
 }
 
-/* As a packed file's table has it. */
-weir__packed_tensor entry_of(ggml_backend_buffer_t buffer, const ggml_tensor *tensor)
+/* As a optimized file's table has it. */
+weir__optimized_tensor entry_of(ggml_backend_buffer_t buffer, const ggml_tensor *tensor)
 {
-    weir__packed_tensor entry = {};
+    weir__optimized_tensor entry = {};
     std::memcpy(entry.name, tensor->name, strnlen(tensor->name, sizeof entry.name));
     std::copy(tensor->ne, tensor->ne + 4, entry.shape);
     entry.type = static_cast<uint64_t>(tensor->type);
@@ -145,12 +145,12 @@ weir__packed_tensor entry_of(ggml_backend_buffer_t buffer, const ggml_tensor *te
 ggml_status init_tensor(ggml_backend_buffer_t buffer, ggml_tensor *tensor)
 {
     if (load.to == nullptr) return GGML_STATUS_SUCCESS;
-    weir__packed_tensor entry = entry_of(buffer, tensor);
-    return weir__packed_writer_tensor(load.to, &entry, tensor->data) ? GGML_STATUS_SUCCESS
-                                                                     : GGML_STATUS_ALLOC_FAILED;
+    weir__optimized_tensor entry = entry_of(buffer, tensor);
+    return weir__optimized_writer_tensor(load.to, &entry, tensor->data) ? GGML_STATUS_SUCCESS
+                                                                        : GGML_STATUS_ALLOC_FAILED;
 }
 
-/* ---- Buffers that are mapped from a packed file ---- */
+/* ---- Buffers that are mapped from a optimized file ---- */
 
 void skip_tensor(ggml_backend_buffer_t, ggml_tensor *, const void *, size_t, size_t size)
 {
@@ -158,20 +158,14 @@ void skip_tensor(ggml_backend_buffer_t, ggml_tensor *, const void *, size_t, siz
     load.n_from_file += size;
 }
 
-/* Everything that follows is packed. */
-void give_up_file(void)
-{
-    load.unread = true;
-    load.from = nullptr;
-}
-
-/* All tensors of a buffer pass here before the first of them is set. Where one is not what the file holds, memory
- * takes the file's place, and all are packed. */
+/* All tensors of a buffer pass here before the first of them is set. Where one is not what the file holds,
+ * memory takes the file's place, and all are packed. */
 ggml_status init_mapped(ggml_backend_buffer_t buffer, ggml_tensor *tensor)
 {
-    weir__packed_tensor entry = entry_of(buffer, tensor);
-    if (load.from != nullptr && weir__packed_file_is_next(load.from, &entry)) return GGML_STATUS_SUCCESS;
-    give_up_file();
+    if (tensor->view_src != nullptr) return GGML_STATUS_SUCCESS; /* later, in a pass */
+    weir__optimized_tensor entry = entry_of(buffer, tensor);
+    if (load.from != nullptr && weir__optimized_file_is_next(load.from, &entry)) return GGML_STATUS_SUCCESS;
+    load.from = nullptr; /* all that follows is packed */
     if (mmap(ggml_backend_buffer_get_base(buffer), buffer->size, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
         return GGML_STATUS_ALLOC_FAILED;
@@ -189,9 +183,9 @@ void unmap(ggml_backend_buffer_t buffer)
 ggml_backend_buffer_t allocate_mapped(size_t size)
 {
     if (load.from == nullptr) return nullptr;
-    void *at = weir__packed_file_map(load.from, size);
+    void *at = weir__optimized_file_map(load.from, size);
     if (at == nullptr) {
-        give_up_file();
+        load.from = nullptr;
         return nullptr;
     }
     ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(at, size);
@@ -212,10 +206,11 @@ ggml_backend_buffer_t allocate(ggml_backend_buffer_type_t type, size_t size)
     if (buffer == nullptr) {
         buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size);
         if (buffer == nullptr) return nullptr;
-        advise(ggml_backend_buffer_get_base(buffer), size, MADV_HUGEPAGE); /* a fifth of a load went into faults */
+        /* A fifth of a load went into faults. */
+        advise(ggml_backend_buffer_get_base(buffer), size, MADV_HUGEPAGE);
         buffer->iface.init_tensor = init_tensor;
         buffer->iface.set_tensor = set_tensor;
-        if (load.to != nullptr) weir__packed_writer_buffer(load.to, size);
+        if (load.to != nullptr) weir__optimized_writer_buffer(load.to, size);
     }
     buffer->buft = type;
     buffer->iface.get_tensor = nullptr;
@@ -240,19 +235,33 @@ ggml_backend_buffer_type_t buffer_type()
 namespace
 {
 
-/* llama.cpp has the whole model read when it maps it, unless the machine has several memories. With most weights in
- * a packed file that would be for nothing, so during such a load the answer to whether it has is yes. */
+/* llama.cpp has the whole model read when it maps it, unless the machine has several memories. For weights
+ * that come from a optimized file that would be for nothing, so during such a load the answer to whether it
+ * has is yes. */
 decltype(ggml_backend_reg_i::get_proc_address) ask_cpu;
 
 bool reads_no_ahead(void)
 {
-    return load.from != nullptr || ggml_is_numa();
+    return load.unread || ggml_is_numa();
 }
 
 void *ask(ggml_backend_reg_t reg, const char *name)
 {
     if (std::strcmp(name, "ggml_backend_cpu_is_numa") == 0) return reinterpret_cast<void *>(reads_no_ahead);
     return ask_cpu(reg, name);
+}
+
+/* Makes up for that where ggml multiplies weights that stayed in the model's file. */
+void read_rest(const llama_model *model)
+{
+    weir__panel_format format;
+    for (const auto &entry : llama_internal_get_tensor_map(model)) {
+        const ggml_tensor *tensor = entry.second;
+        bool looked_up = format_of(tensor, &format);
+        if (is_ours(tensor) || looked_up || !is_on_host(tensor) || ggml_n_dims(tensor) == 1) continue;
+        advise(tensor->data, ggml_nbytes(tensor), MADV_NORMAL); /* llama.cpp said MADV_RANDOM */
+        advise(tensor->data, ggml_nbytes(tensor), MADV_WILLNEED);
+    }
 }
 
 } // namespace
@@ -327,16 +336,17 @@ weir_status weir__hook_weights(const llama_model *model, size_t i, weir_model_we
 
 /* ---- A load ---- */
 
-bool weir__hook_begin(bool mapped, weir__packed_file *from, weir__packed_writer *to)
+bool weir__hook_begin(bool mapped, weir__optimized_file *from, weir__optimized_writer *to)
 {
-    weir::load = {mapped, from, to, false, 0, 0, nullptr};
+    weir::load = {mapped, from, to, from != nullptr, 0, 0, nullptr};
     if (!weir::installed()) return true;
     weir::load.crew = weir__crew_create(std::min(weir__cpu_count(), weir::most_packers) - 1);
     return weir::load.crew != nullptr;
 }
 
-uint64_t weir__hook_end(uint64_t *n_from_file)
+uint64_t weir__hook_end(const llama_model *model, uint64_t *n_from_file)
 {
+    if (model != nullptr && weir::load.unread) weir::read_rest(model);
     weir__crew_destroy(weir::load.crew);
     *n_from_file = weir::load.n_from_file;
     uint64_t n_packed = weir::load.n_packed;

@@ -40,8 +40,8 @@ uint64_t weir__llama_cell_bytes(const weir__bmodel *model, weir_kv_type type_k, 
 }
 
 /* A pool of our own spares a thread's start and end in each pass. Its threads look for work for some
- * time after a pass before they sleep (poll 1 of 100: 0.1 ms with scripts/llama.patch, some milliseconds without).
- */
+ * time after a pass before they sleep (poll 1 of 100: 0.1 ms with scripts/llama.patch, some milliseconds
+ * without). */
 static struct ggml_threadpool *pool_create(int32_t n_threads)
 {
     struct ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
@@ -138,6 +138,15 @@ static struct llama_context_params complete(weir__bcontext *c, const weir_contex
 /* Bytes that llama.cpp keeps of each cell beside its K and V: position, sequences, where it is used. */
 #define CELL_BOOK_BYTES 64
 
+/* Of the kernels that compute attention, with all cells of a lane in use. */
+static uint64_t scratch_bytes(const weir__bmodel *model, const struct llama_context_params *p, uint64_t lane)
+{
+    const weir_model_info *info = &model->info;
+    if (info->is_recurrent || info->n_head_kv <= 0 || info->n_head < info->n_head_kv) return 0;
+    return weir__hook_scratch(lane, info->n_head / info->n_head_kv,
+                              (int32_t)max64(p->n_threads, p->n_threads_batch));
+}
+
 /* Linux promises more memory than there is, and llama.cpp writes to all of its own at once: so what cannot be
  * had must be refused before. */
 static weir_status check_memory(const weir__bmodel *model, const weir_context_params *params,
@@ -147,13 +156,14 @@ static weir_status check_memory(const weir__bmodel *model, const weir_context_pa
     uint64_t cells = p->kv_unified ? lane : lane * p->n_seq_max;
     uint64_t each = CELL_BOOK_BYTES +
                     (model->offloads ? 0 : weir__llama_cell_bytes(model, params->type_k, params->type_v));
-    uint64_t available = weir__cpu_memory_available();
-    if (available == 0 || cells <= available / each) return WEIR_OK;
+    uint64_t available = weir__cpu_memory_available(), scratch = scratch_bytes(model, p, lane);
+    if (available == 0 || (scratch <= available && cells <= (available - scratch) / each)) return WEIR_OK;
     return weir__error_set(
         error, WEIR_NO_MEMORY, "n_ctx",
-        "%llu KV cells of %llu bytes do not fit into the %llu MiB that are available; take fewer, or "
-        "a smaller KV type",
-        (unsigned long long)cells, (unsigned long long)each, (unsigned long long)(available >> 20));
+        "%llu KV cells of %llu bytes, and %llu MiB for attention by %d threads, do not fit into the %llu MiB "
+        "that are available; take fewer cells or threads, or a smaller KV type",
+        (unsigned long long)cells, (unsigned long long)each, (unsigned long long)(scratch >> 20),
+        (int)max64(p->n_threads, p->n_threads_batch), (unsigned long long)(available >> 20));
 }
 
 static weir_status start_pools(weir__bcontext *c, const weir_context_params *params, weir_error *error)

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "backend/backend.h"
-#include "backend/packed_file.h"
+#include "backend/optimized_file.h"
 #include "backend/shim.h"
 
 /* Room for all candidates of one sampling, [n_vocab]; `next` lies in the same bytes while it is free. */
@@ -86,15 +86,15 @@ bool weir__llama_is_eog(const weir__bmodel *model, int32_t token);
 weir_status weir__llama_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights);
 weir_status weir__llama_device_get(size_t i, weir_device *device);
 
-/* llama_packed.c */
+/* llama_optimized.c */
 weir_status weir__llama_model_optimize(const char *path, const char *out, weir_progress_fn progress,
                                        void *user, weir_error *error);
 weir_status weir__llama_model_optimize_check(const char *path, const char *named, weir_progress_fn progress,
                                              void *user, weir_error *error);
 
-/* The packed weights of a model: in the file that is named (""; none), or beside the model. NULL: there is none that
- * fits, which is logged when one was there. */
-weir__packed_file *weir__llama_packed_open(const char *model, const char *named, uint64_t identity);
+/* The optimized file of a model: the one that is named (""; none), or the one beside the model. NULL: there
+ * is none that fits, which is logged when one was there. */
+weir__optimized_file *weir__llama_optimized_open(const char *model, const char *named, uint64_t identity);
 
 /* A metadata number of the model's architecture, `otherwise` when it is missing or no number. */
 int64_t weir__llama_meta_number(const weir__bmodel *model, const char *name, int64_t otherwise);

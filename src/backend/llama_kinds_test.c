@@ -1,5 +1,5 @@
-/* llama_kinds_test.c: models that are not like the default one: recurrent, sliding window, experts, embeddings,
- * ranking; made by scripts/tiny_gguf.py.
+/* llama_kinds_test.c: models that are not like the default one: recurrent, sliding window, experts,
+ * embeddings, ranking; made by scripts/tiny_gguf.py.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <sys/wait.h>
@@ -7,27 +7,7 @@
 
 #include "backend/ggml_hook.h"
 #include "backend/llama_testing.h"
-
-typedef char file_name[64];
-
-static void new_file(char *path)
-{
-    memcpy(path, "/tmp/weir-kind-XXXXXX", sizeof "/tmp/weir-kind-XXXXXX");
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-}
-
-/* kind: the generator's arguments. */
-static void generate(const char *kind, char *path)
-{
-    char command[1024];
-    const char *source = getenv("WEIR_SOURCE_DIR");
-    new_file(path);
-    snprintf(command, sizeof command, "python3 '%s/scripts/tiny_gguf.py' %s %s",
-             source != NULL ? source : ".", kind, path);
-    assert_int_equal(system(command), 0);
-}
+#include "support/temp.h"
 
 static void load(const char *path)
 {
@@ -36,12 +16,12 @@ static void load(const char *path)
     ops->model_describe(model, &model_is);
 }
 
+/* kind: the generator's arguments. */
 static void make(const char *kind)
 {
-    file_name path;
-    generate(kind, path);
+    char path[TEMP_PATH_MAX];
+    temp_model(path, "model.gguf", kind);
     load(path);
-    unlink(path);
 }
 
 static int drop(void **state)
@@ -162,8 +142,8 @@ static void quiet(enum ggml_log_level level, const char *text, void *user)
     (void)user;
 }
 
-/* In a process of its own, since kernels are chosen once in each: quantizes a file and writes the rows of logits of
- * some tokens to `out`. */
+/* In a process of its own, since kernels are chosen once in each: quantizes a file and writes the rows of
+ * logits of some tokens to `out`. */
 static void rows_in_a_child(const char *path, enum llama_ftype type, const char *kernels, float *out)
 {
     enum { WIDTH = 512 };
@@ -172,18 +152,17 @@ static void rows_in_a_child(const char *path, enum llama_ftype type, const char 
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        file_name quantized;
+        char quantized[TEMP_PATH_MAX];
         rig r;
         int32_t ids[N_EXPERT_TOKENS];
         struct llama_model_quantize_params params = llama_model_quantize_default_params();
         setenv("WEIR_KERNELS", kernels, 1);
-        new_file(quantized);
+        temp_path(quantized, "quantized.gguf");
         params.ftype = type;
         params.nthread = 1;
         llama_log_set(quiet, NULL);
         if (llama_model_quantize(path, quantized, &params) != 0) _exit(1);
         load(quantized);
-        unlink(quantized);
         rig_init(&r, 256, 1, WEIR_LAYOUT_UNIFIED);
         some_tokens(ids, N_EXPERT_TOKENS);
         r.batch.n = 0;
@@ -220,8 +199,8 @@ static void experts_are_what_ggml_makes_of_them(void **state)
         {"iq4_nl", LLAMA_FTYPE_MOSTLY_IQ4_NL}, {"mxfp4", LLAMA_FTYPE_MOSTLY_MXFP4_MOE},
     };
     static float ours[N_EXPERT_TOKENS][512], theirs[N_EXPERT_TOKENS][512];
-    file_name path;
-    generate("moe --wide --type f16", path);
+    char path[TEMP_PATH_MAX];
+    temp_model(path, "source.gguf", "moe --wide --type f16");
     for (size_t f = 0; f < N_ELEMENTS(formats); f++) {
         rows_in_a_child(path, formats[f].type, "auto", ours[0]);
         rows_in_a_child(path, formats[f].type, "off", theirs[0]);
@@ -238,7 +217,6 @@ static void experts_are_what_ggml_makes_of_them(void **state)
         if (n_close < N_EXPERT_TOKENS - 4)
             fail_msg("%s: %d of %d rows are close", formats[f].name, n_close, N_EXPERT_TOKENS);
     }
-    unlink(path);
 }
 
 /* To the bit, with weir's kernels. */

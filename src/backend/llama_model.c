@@ -166,7 +166,7 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
     if (status != WEIR_OK) return status;
 
     float *split = NULL;
-    weir__packed_file *packed = NULL;
+    weir__optimized_file *optimized = NULL;
     weir__bmodel *m = weir__mem_calloc(1, sizeof *m);
     if (m == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
     if (pthread_mutex_init(&m->scratch_lock, NULL) != 0) {
@@ -200,17 +200,17 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
     m->offloads = params->n_gpu_layers != 0 && has_gpu();
     p.no_host = !m->offloads; /* a GPU's host buffers would come before weir's */
     if (p.load_mode == LLAMA_LOAD_MODE_MMAP && !p.vocab_only && !m->offloads)
-        packed = weir__llama_packed_open(path, params->optimized, file.identity);
-    if (!weir__hook_begin(p.load_mode == LLAMA_LOAD_MODE_MMAP, packed, NULL)) {
+        optimized = weir__llama_optimized_open(path, params->optimized, file.identity);
+    if (!weir__hook_begin(p.load_mode == LLAMA_LOAD_MODE_MMAP, optimized, NULL)) {
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
         goto out;
     }
     status = weir__shim_model_load(path, p, &m->model, error);
-    m->info.n_bytes_kernels = weir__hook_end(&m->info.n_bytes_mapped);
+    m->info.n_bytes_kernels = weir__hook_end(m->model, &m->info.n_bytes_mapped);
     if (status != WEIR_OK && watch.aborted)
         status = weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the load");
     if (status != WEIR_OK) goto out;
-    if (packed != NULL && m->info.n_bytes_mapped < m->info.n_bytes_kernels)
+    if (optimized != NULL && m->info.n_bytes_mapped < m->info.n_bytes_kernels)
         weir__log(WEIR_LOG_WARN,
                   "The optimized file of %.200s was written by another build of weir, and weights are packed "
                   "anew; `weir optimize` writes one that fits",
@@ -227,7 +227,7 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
     m = NULL;
 
 out:
-    weir__packed_file_close(packed);
+    weir__optimized_file_close(optimized);
     weir__mem_free(split);
     weir__llama_model_free(m);
     return status;

@@ -1,7 +1,6 @@
 /* llama_test.c: models, vocabularies and passes on the real model.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 
 #include "backend/llama_testing.h"
 #include "base/cpu.h"
+#include "support/temp.h"
 
 #define PROMPT "<|im_start|>user\nName three rivers of Europe.<|im_end|>\n<|im_start|>assistant\n"
 
@@ -24,13 +24,13 @@ static weir_status load(const char *path, weir_error *error)
     return status;
 }
 
-static void write_file(char *path, const void *bytes, size_t n)
+static void write_file(char path[TEMP_PATH_MAX], const void *bytes, size_t n)
 {
-    strcpy(path, "/tmp/weir-llama-XXXXXX");
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, bytes, n), n);
-    close(fd);
+    temp_path(path, "model.gguf");
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(bytes, 1, n, out), n);
+    assert_int_equal(fclose(out), 0);
 }
 
 static void no_such_file(void **state)
@@ -89,12 +89,11 @@ static void bytes_that_are_no_model(void **state)
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (unsigned char)((random = random * 1664525u + 1013904223u) >> 24);
     for (size_t n = 0; n <= sizeof bytes; n += sizeof bytes) {
-        char path[64];
+        char path[TEMP_PATH_MAX];
         weir_error error = {0};
         write_file(path, bytes, n);
         assert_int_equal(load(path, &error), WEIR_FORMAT);
         assert_true(strlen(error.message) > 10);
-        unlink(path);
     }
 }
 
@@ -107,11 +106,10 @@ static void truncated_model(void **state)
     size_t n = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
     for (size_t length = n; length > 64; length /= 4) {
-        char path[64];
+        char path[TEMP_PATH_MAX];
         weir_error error = {0};
         write_file(path, bytes, length);
         assert_int_equal(load(path, &error), WEIR_FORMAT);
-        unlink(path);
     }
 }
 
@@ -125,12 +123,11 @@ static void unknown_architecture(void **state)
                                "\10\0\0\0"
                                "\6\0\0\0\0\0\0\0nobody"
                                "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-    char path[64];
+    char path[TEMP_PATH_MAX];
     weir_error error = {0};
     write_file(path, file, sizeof file - 1);
     assert_int_equal(load(path, &error), WEIR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "nobody"));
-    unlink(path);
 }
 
 typedef struct seen_progress {

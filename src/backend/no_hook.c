@@ -9,14 +9,15 @@ void weir__hook_install(void)
     weir__log(WEIR_LOG_WARN, "weir's CPU kernels do not fit this version of llama.cpp; ggml's own are used");
 }
 
-bool weir__hook_begin(bool mapped, struct weir__packed_file *from, struct weir__packed_writer *to)
+bool weir__hook_begin(bool mapped, struct weir__optimized_file *from, struct weir__optimized_writer *to)
 {
     (void)mapped, (void)from, (void)to;
     return true;
 }
 
-uint64_t weir__hook_end(uint64_t *n_from_file)
+uint64_t weir__hook_end(const struct llama_model *model, uint64_t *n_from_file)
 {
+    (void)model;
     *n_from_file = 0;
     return 0;
 }
@@ -35,6 +36,17 @@ weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_m
 {
     (void)model, (void)i, (void)weights;
     return WEIR_END;
+}
+
+uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads)
+{
+    (void)n_cells, (void)n_heads, (void)n_threads;
+    return 0;
+}
+
+bool weir__hook_misread(void)
+{
+    return false;
 }
 
 const char *weir__hook_kernels(void)

@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* Starts llama.cpp and takes over its log; once, whoever calls. What follows needs it. UNSUPPORTED: it was compiled
- * for instructions that this processor has not, and none of it may run. */
+/* Starts llama.cpp and takes over its log; once, whoever calls. What follows needs it. UNSUPPORTED: it was
+ * compiled for instructions that this processor has not, and none of it may run. */
 weir_status weir__shim_start(weir_error *error);
 
 /* ---- Model ---------------------------------------------------------------------------------------- */
@@ -71,8 +71,8 @@ weir_status weir__shim_state_load(struct llama_context *context, int32_t seq, co
 #define WEIR__SHIM_LEAST_TEMP 1e-3f
 
 /* The chain for complete parameters, without logit bias and grammar. *selects: it ends by choosing; otherwise
- * the likeliest of what it leaves is to be chosen. *chain is NULL when nothing stands before that. *n_largest: it
- * looks at so many of the largest logits only; 0: at all. */
+ * the likeliest of what it leaves is to be chosen. *chain is NULL when nothing stands before that.
+ * *n_largest: it looks at so many of the largest logits only; 0: at all. */
 weir_status weir__shim_chain_create(const struct llama_vocab *vocab, const weir_sampler_params *params,
                                     struct llama_sampler **chain, bool *selects, int32_t *n_largest,
                                     weir_error *error);

@@ -1,4 +1,5 @@
-/* cpu.c: what the machine, or the container around this process, lets it use, and what the processor executes.
+/* cpu.c: what the machine, or the container around this process, lets it use, and what the processor
+ * executes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */

@@ -1,4 +1,5 @@
-/* cpu.h: what the machine, or the container around this process, lets it use, and what the processor executes.
+/* cpu.h: what the machine, or the container around this process, lets it use, and what the processor
+ * executes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_CPU_H
 #define WEIR_BASE_CPU_H
@@ -28,14 +29,15 @@ typedef enum weir__cpu_feature {
     WEIR__CPU_AVX512_BF16 = 1 << 7,
 } weir__cpu_feature;
 
-/* Those that the processor executes and the system lets programs use; 0 where it is none of x86-64's. Any thread. */
+/* Those that the processor executes and the system lets programs use; 0 where it is none of x86-64's. Any
+ * thread. */
 uint32_t weir__cpu_features(void);
 
 /* ---- For tests: takes features away, from now on; 0 gives all back ---- */
 
 void weir__cpu_hide(uint32_t features);
 
-/* ---- For tests: quota and memory with another root than "", e.g. a directory that holds proc/ and sys/ ---- */
+/* ---- For tests: quota and memory with another root than "", e.g. a folder with proc/ and sys/ ---- */
 
 /* Processors by quota, at least 1; 0 = there is no quota. */
 int32_t weir__cpu_quota_at(const char *root);

@@ -9,12 +9,13 @@
 
 #include "base/cpu.h"
 #include "model/testing.h"
+#include "support/temp.h"
 
 #define MIB (UINT64_C(1) << 20)
 
 /* ---- A root of our own ---------------------------------------------------------------------------- */
 
-static char root[64];
+static const char *root;
 
 /* Writes root/path with its directories. */
 static void put(const char *path, const char *text)
@@ -35,15 +36,14 @@ static void put(const char *path, const char *text)
 static int make_root(void **state)
 {
     (void)state;
-    snprintf(root, sizeof root, "/tmp/weir_cpu_test.XXXXXX");
-    return mkdtemp(root) == NULL;
+    root = temp_folder();
+    return 0;
 }
 
 static int remove_root(void **state)
 {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    return system(command) != 0 || nothing_left(state) != 0;
+    temp_remove();
+    return nothing_left(state);
 }
 
 /* ---- Processors ----------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* Structs that begin with their own size: how the library reads those of a caller that was compiled against
- * another version of the header. */
+ * another version of the header.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_PARAMS_H
 #define WEIR_BASE_PARAMS_H
 

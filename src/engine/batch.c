@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
 /* The most tokens that the slot may get in a tick, 0 when it has no work. */

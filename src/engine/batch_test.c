@@ -245,6 +245,61 @@ static void the_view_tells_what_a_plan_may_hold(void **state)
     finish_mixed(r, streams);
 }
 
+static void the_view_tells_what_a_tick_costs(void **state)
+{
+    rig *r = *state;
+    weir_stream *streams[3];
+    const weir_view *view;
+    r->params.itl_target_ms = 70;
+    start_mixed(r, streams);
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+    assert_int_equal(view->n_ubatch, 11);
+    assert_int_equal(view->layout, rig_stats(r).layout);
+    assert_int_equal(view->itl_target_ns, 70000000);
+    assert_int_equal(view->cost.n_ticks, 2);
+    assert_true(weir_cost_tick_ns(&view->cost, 1, 2, 5, 0) > 0);
+    static const int32_t n_past[] = {2, 3, 4};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(view->slots[i].n_past, n_past[i]);
+        assert_int_equal(view->slots[i].lane, i);
+        assert_int_equal(view->slots[i].n_draft, 0);
+        assert_true((view->slots[i].idle_ns > 0) == (i < 2));
+        assert_true(view->slots[i].deadline_ns == INT64_MAX);
+    }
+    atomic_store(&r->fake->fail_decode_at, 0);
+    rig_tick(r); /* fails, and teaches nothing */
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+    assert_int_equal(view->cost.n_ticks, 2);
+}
+
+static void the_view_tells_what_is_left_of_deadlines(void **state)
+{
+    rig *r = *state;
+    const weir_view *view;
+    rig_script(r, 'A', 9, "ab");
+    rig_start(r);
+    weir_request request = rig_ask(r, 'A');
+    request.deadline_ms = 100000;
+    rig_submit(r, &request);
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+    assert_true(view->slots[0].deadline_ns > 0 && view->slots[0].deadline_ns <= INT64_C(100000000000));
+    rig_run(r);
+}
+
+static void each_strategy_finishes_all(void **state)
+{
+    rig *r = *state;
+    for (size_t i = 0; weir_strategy_get(i) != NULL; i++) {
+        weir_stream *streams[3];
+        r->params.strategy = weir_strategy_get(i);
+        start_mixed(r, streams);
+        finish_mixed(r, streams);
+        assert_int_equal(rig_stats(r).n_bad_plans, 0);
+        weir_engine_destroy(r->engine);
+        r->engine = NULL;
+    }
+}
+
 static void the_view_admits_and_lists_the_oldest_first(void **state)
 {
     rig *r = *state;
@@ -369,6 +424,9 @@ int main(void)
         RIG_TEST(a_strategy_of_the_callers_makes_the_plans),
         RIG_TEST(a_strategy_that_plans_rubbish_or_nothing_stops_nobody),
         RIG_TEST(the_view_tells_what_a_plan_may_hold),
+        RIG_TEST(the_view_tells_what_a_tick_costs),
+        RIG_TEST(the_view_tells_what_is_left_of_deadlines),
+        RIG_TEST(each_strategy_finishes_all),
         RIG_TEST(the_view_admits_and_lists_the_oldest_first),
         RIG_TEST(a_plan_made_from_the_view_is_good_at_the_next_step),
         RIG_TEST(an_engine_with_a_thread_cannot_be_driven),

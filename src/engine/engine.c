@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
 #include <string.h>
@@ -13,6 +14,8 @@
 #include "model/context.h"
 
 #define LANE_CELLS 256 /* llama.cpp rounds the length of a lane up to this */
+
+_Static_assert(WEIR__SEQ_MAX <= WEIR__SCHEDULE_SLOTS, "strategies plan all slots");
 
 /* The manual engine that this thread drives, innermost first: callbacks of its tick run here. */
 static _Thread_local weir_engine *driving;
@@ -36,6 +39,7 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
         .n_ubatch = 512,
         .chunk_size = 512,
         .queue_limit = 256,
+        .itl_target_ms = 50,
     };
     if (params != NULL) weir__params_default(params, size, &defaults, sizeof defaults);
 }
@@ -68,6 +72,7 @@ static weir_status check_params(const weir_engine_params *params, weir_error *er
         {"n_threads", params->n_threads, 0, 512},
         {"n_threads_batch", params->n_threads_batch, 0, 512},
         {"queue_limit", params->queue_limit, 0, INT32_MAX},
+        {"itl_target_ms", params->itl_target_ms, 1, 60000},
         {"layout", (int32_t)params->layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT},
         {"type_k", (int32_t)params->type_k, WEIR_KV_F16, WEIR_KV_Q4_0},
         {"type_v", (int32_t)params->type_v, WEIR_KV_F16, WEIR_KV_Q4_0},
@@ -233,6 +238,7 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
     engine->model = weir_model_hold(model);
     engine->params = params;
     engine->strategy = params.strategy ? *params.strategy : *weir_strategy_decode_maximal();
+    weir__cost_init(&engine->cost);
     engine->open = true;
     if ((status = create_context(engine, error)) != WEIR_OK) goto no_context;
     if ((status = allocate(engine, error)) != WEIR_OK) goto no_context;

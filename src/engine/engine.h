@@ -10,6 +10,7 @@
 #include "base/doorbell.h"
 #include "engine/queue.h"
 #include "engine/slot.h"
+#include "schedule/schedule.h"
 
 /* Who may touch what:
  *   - `mutex` protects queue, open, stopping, n_live and stats; it is held for a few instructions, never
@@ -51,6 +52,8 @@ struct weir_engine {
     weir_slot_view *view_slots; /* [n_slots] */
     weir_plan_entry *plan;      /* [n_slots] */
     weir_view view;
+    weir__cost cost;
+    weir__shape shape; /* of this tick's batch */
 
     pthread_mutex_t stop_mutex; /* held while stop joins the thread; taken before mutex */
     pthread_t thread;

@@ -48,6 +48,8 @@ static void parameters_out_of_range_are_named(void **state)
     REFUSED(n_threads, 100000);
     REFUSED(n_threads_batch, -1);
     REFUSED(queue_limit, -1);
+    REFUSED(itl_target_ms, 0);
+    REFUSED(itl_target_ms, 60001);
     REFUSED(layout, (weir_layout)3);
     REFUSED(type_k, (weir_kv_type)5);
     REFUSED(type_v, (weir_kv_type)99);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/queue.h"
 
 void weir__queue_push(weir__queue *queue, weir__request *request)

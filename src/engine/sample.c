@@ -7,7 +7,8 @@
 #define WORTH_SHARING_NS 200000
 /* Over a vocabulary smaller than this no choice takes so long, but under a debugger or a sanitizer. */
 #define LEAST_VOCABULARY 4096
-/* Draws of 100 to 600 us each are done in the time of one with as many helpers as there are slots by default. */
+/* Draws of 100 to 600 us each are done in the time of one with as many helpers as there are slots by
+ * default. */
 #define MOST_HELPERS 7
 
 /* Each slot has a sampler of its own, so that slots do not share state. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/slot.h"
 
 #include <string.h>
@@ -24,7 +25,7 @@ void weir__slot_start(weir__slot *slot, weir__request *request, uint64_t serial,
     slot->serial = serial;
     slot->sample_ns = 0;
     slot->admit_ns = now;
-    slot->first_ns = 0;
+    slot->first_ns = slot->last_ns = 0;
     weir__emit_init(&slot->emit);
 }
 

@@ -27,6 +27,7 @@ typedef struct weir__slot {
     int64_t sample_ns; /* what its last sampling took; 0 = none yet */
     int64_t admit_ns;
     int64_t first_ns; /* first token; 0 = none yet */
+    int64_t last_ns;  /* newest token */
     weir__emit emit;
 } weir__slot;
 

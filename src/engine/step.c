@@ -1,9 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/engine.h"
-#include "schedule/schedule.h"
 
 /* ---- Publishing ---- */
 
@@ -211,6 +211,11 @@ void weir__step_view(weir_engine *engine, int64_t now)
             .n_prompt = slot->request->n_prompt,
             .n_generated = slot->n_generated,
             .waited_ns = now > slot->request->submit_ns ? now - slot->request->submit_ns : 0,
+            .n_past = slot->n_past,
+            .lane = slot->lane,
+            .idle_ns = slot->state == WEIR_SLOT_GENERATING && now > slot->last_ns ? now - slot->last_ns : 0,
+            .deadline_ns = slot->request->deadline_ns == WEIR__CLOCK_NEVER ? INT64_MAX
+                                                                           : slot->request->deadline_ns - now,
         };
     }
     pthread_mutex_lock(&engine->mutex);
@@ -222,6 +227,10 @@ void weir__step_view(weir_engine *engine, int64_t now)
         .budget = engine->params.n_batch,
         .chunk_size = engine->params.chunk_size,
         .queue_depth = depth,
+        .n_ubatch = engine->info.n_ubatch,
+        .layout = engine->info.layout,
+        .itl_target_ns = (int64_t)engine->params.itl_target_ms * 1000000,
+        .cost = weir__cost_get(&engine->cost),
     };
 }
 
@@ -235,12 +244,16 @@ static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t 
         plan = engine->plan;
     }
     /* A caller may let a tick pass; a strategy that does so with work at hand would let it wait for ever. */
-    if (weir__batch_fill(engine, plan, n_plan) && (given || engine->batch.n > 0 || engine->view.n_slots == 0))
-        return true;
-    const weir_strategy *standard = weir_strategy_decode_maximal();
-    n_plan = standard->plan(&engine->view, engine->plan, NULL);
-    weir__batch_fill(engine, engine->plan, n_plan);
-    return false;
+    bool good =
+        weir__batch_fill(engine, plan, n_plan) && (given || engine->batch.n > 0 || engine->view.n_slots == 0);
+    if (!good) {
+        const weir_strategy *standard = weir_strategy_decode_maximal();
+        n_plan = standard->plan(&engine->view, engine->plan, NULL);
+        plan = engine->plan;
+        weir__batch_fill(engine, plan, n_plan);
+    }
+    engine->shape = weir__schedule_shape(&engine->view, plan, n_plan);
+    return good;
 }
 
 /* ---- Decode ---- */
@@ -295,6 +308,7 @@ static void take_token(weir_engine *engine, weir__slot *slot, int64_t now)
     slot->n_generated++;
     engine->counts.n_generated_tokens++;
     if (slot->first_ns == 0) slot->first_ns = now;
+    slot->last_ns = now;
     if (engine->model->ops->is_eog(engine->model->model, token)) {
         weir__slot_latch(slot, WEIR_REASON_END);
         return;
@@ -390,6 +404,7 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
     int64_t start = weir__clock_now_ns();
     *report = (weir_report){.size = sizeof *report};
     weir__step_prepare(engine, start);
+    int64_t prepared = weir__clock_now_ns();
     report->bad_plan = !make_batch(engine, plan, n_plan, start);
     report->idle = engine->batch.n == 0;
     if (!report->idle) {
@@ -400,6 +415,8 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
             advance(engine, report);
             weir__sample(engine);
             emit(engine);
+            /* With sampling, as a stream's reader sees it; without what came and went before the plan. */
+            weir__cost_observe(&engine->cost, &engine->shape, weir__clock_now_ns() - prepared);
         } else {
             /* What a pass that a stop broke off has left in the memory is nobody's. */
             if (status == WEIR_ABORTED && atomic_load(&engine->abandon))

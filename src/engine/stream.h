@@ -6,8 +6,8 @@
 #include "base/doorbell.h"
 #include "weir/weir.h"
 
-/* Chunks that may wait unread before the newest is merged into the one before it. A reader that keeps up has one
- * or two; this many last for a second at 32 tokens per second. */
+/* Chunks that may wait unread before the newest is merged into the one before it. A reader that keeps up has
+ * one or two; this many last for a second at 32 tokens per second. */
 #define WEIR__STREAM_MARKS 32
 
 /* Attaches a fresh stream to a request of n_prompt tokens: index is its place in the submit, cancels ring

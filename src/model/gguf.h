@@ -12,8 +12,8 @@
 #include "weir/weir.h"
 
 /* All shards together, except version and architecture, which are the first one's. identity is a checksum of
- * sizes, of the times when the files were last written, and of all that stands before the weights: what is made
- * from a model file is kept with it and is stale when it differs. */
+ * sizes, of the times when the files were last written, and of all that stands before the weights: what is
+ * made from a model file is kept with it and is stale when it differs. */
 typedef struct weir__gguf_info {
     uint32_t version;
     uint32_t n_shards; /* 1 unless the model is split over files */

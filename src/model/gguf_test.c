@@ -17,34 +17,17 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "support/temp.h"
 
 /* ---- Files on disk -------------------------------------------------------------------------------- */
 
-static char *folder; /* of this run */
-
-static void save(const char *name, const void *bytes, size_t n, char path[256])
+static void save(const char *name, const void *bytes, size_t n, char path[TEMP_PATH_MAX])
 {
-    snprintf(path, 256, "%s/%s", folder, name);
+    temp_path(path, name);
     FILE *out = fopen(path, "wb");
     assert_non_null(out);
     assert_int_equal(fwrite(bytes, 1, n, out), n);
     assert_int_equal(fclose(out), 0);
-}
-
-static int make_folder(void **state)
-{
-    static char name[] = "/tmp/weir-gguf-XXXXXX";
-    (void)state;
-    folder = mkdtemp(name);
-    return folder == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    char command[64];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 /* ---- Good files ----------------------------------------------------------------------------------- */
@@ -53,7 +36,7 @@ static void good_file_passes(void **state)
 {
     (void)state;
     model m;
-    char path[256];
+    char path[TEMP_PATH_MAX];
     weir__gguf_info from_memory;
     weir__gguf_info from_file;
     weir_error error;
@@ -95,7 +78,7 @@ static void large_vocabulary_passes_from_a_file(void **state)
     (void)state;
     for (size_t shift = 0; shift < 24; shift++) {
         model m;
-        char path[256];
+        char path[TEMP_PATH_MAX];
         char name[64];
         weir_error error;
         init_model(&m);
@@ -139,13 +122,13 @@ static void assert_refused(const char *path, weir_status status, const char *tex
 static void what_is_no_model_is_refused(void **state)
 {
     (void)state;
-    char path[256];
-    snprintf(path, sizeof path, "%s/missing.gguf", folder);
+    char path[TEMP_PATH_MAX];
+    temp_path(path, "missing.gguf");
     assert_refused(path, WEIR_NOT_FOUND, "missing.gguf: cannot be opened");
     assert_refused("", WEIR_NOT_FOUND, "cannot be opened");
-    assert_refused(folder, WEIR_FORMAT, "a directory");
+    assert_refused(temp_folder(), WEIR_FORMAT, "a directory");
     assert_refused("/dev/null", WEIR_FORMAT, "a device");
-    snprintf(path, sizeof path, "%s/fifo", folder);
+    temp_path(path, "fifo");
     assert_int_equal(mkfifo(path, 0600), 0);
     alarm(10); /* a reader that waits for a writer never returns */
     assert_refused(path, WEIR_FORMAT, "a FIFO");
@@ -201,7 +184,7 @@ static void every_truncation_is_refused(void **state)
             fail_msg("%zu bytes: %s", n, error.message);
         free(cut);
     }
-    char path[256];
+    char path[TEMP_PATH_MAX];
     save("cut.gguf", f.bytes, data_end - 1, path);
     assert_refused(path, WEIR_FORMAT, "its tensors end at byte");
     save("cut.gguf", f.bytes, m.table_end - 20, path);
@@ -329,7 +312,8 @@ static void faults_of_tensors_are_named(void **state)
 /* ---- Split models --------------------------------------------------------------------------------- */
 
 /* Writes shard no (from 0) of count under a name with number named. */
-static void save_shard(const char *stem, int no, int count, int named, uint32_t no_type, char path[256])
+static void save_shard(const char *stem, int no, int count, int named, uint32_t no_type,
+                       char path[TEMP_PATH_MAX])
 {
     model m;
     char name[64];
@@ -349,8 +333,8 @@ static void save_shard(const char *stem, int no, int count, int named, uint32_t 
 static void shards_are_checked_each(void **state)
 {
     (void)state;
-    char first[256];
-    char path[256];
+    char first[TEMP_PATH_MAX];
+    char path[TEMP_PATH_MAX];
     weir__gguf_info one;
     weir__gguf_info all;
     save_shard("good", 0, 3, 1, U16, first);
@@ -399,7 +383,7 @@ static void set_time(const char *path, long nanoseconds)
 static void identity_is_that_of_files_and_times(void **state)
 {
     (void)state;
-    char first[256], second[256];
+    char first[TEMP_PATH_MAX], second[TEMP_PATH_MAX];
     save_shard("same", 0, 2, 1, U16, first);
     save_shard("same", 1, 2, 2, U16, second);
     set_time(first, 0);
@@ -431,8 +415,8 @@ static void identity_is_that_of_files_and_times(void **state)
 static void each_failed_allocation_is_reported(void **state)
 {
     (void)state;
-    char path[256];
-    char second[256];
+    char path[TEMP_PATH_MAX];
+    char second[TEMP_PATH_MAX];
     save_shard("memory", 0, 2, 1, U16, path);
     save_shard("memory", 1, 2, 2, U16, second);
     long live = weir__mem_live();
@@ -470,5 +454,5 @@ int main(void)
         cmocka_unit_test(shards_are_checked_each),
         cmocka_unit_test(each_failed_allocation_is_reported),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

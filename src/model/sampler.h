@@ -5,8 +5,8 @@
 
 #include "backend/backend.h"
 
-/* Completes *given (may be NULL) into *full and checks every field. The error's field begins with `prefix`: ""
- * or, say, "requests[2].sampler.". Pointers inside stay the caller's. */
+/* Completes *given (may be NULL) into *full and checks every field. The error's field begins with `prefix`:
+ * "" or, say, "requests[2].sampler.". Pointers inside stay the caller's. */
 weir_status weir__sampler_params_check(const weir_model *model, const weir_sampler_params *given,
                                        const char *prefix, weir_sampler_params *full, weir_error *error);
 

@@ -29,9 +29,9 @@
  *   - strings with pattern or lengths use no \u escapes.
  *
  * Read over are annotations: title, description, default, examples, $schema, $comment, deprecated, readOnly,
- * writeOnly; OpenAPI's nullable: false, example, discriminator, externalDocs, xml; names that begin with "x-";
- * $id on the root; keywords that say nothing about the given type. Everything else is refused, unknown keywords
- * too. */
+ * writeOnly; OpenAPI's nullable: false, example, discriminator, externalDocs, xml; names that begin with
+ * "x-"; $id on the root; keywords that say nothing about the given type. Everything else is refused, unknown
+ * keywords too. */
 #ifndef WEIR_MODEL_SCHEMA_H
 #define WEIR_MODEL_SCHEMA_H
 

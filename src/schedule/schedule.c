@@ -1,28 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/schedule.h"
 
-static int32_t least(int32_t a, int32_t b)
+#include <string.h>
+
+/* ---- The strategies' names ---- */
+
+const weir_strategy *weir_strategy_get(size_t i)
 {
-    return a < b ? a : b;
+    switch (i) {
+    case 0: return weir_strategy_decode_maximal();
+    case 1: return weir_strategy_prefill_priority();
+    case 2: return weir_strategy_balanced();
+    case 3: return weir_strategy_latency_target();
+    default: return NULL;
+    }
+}
+
+const weir_strategy *weir_strategy_find(const char *name)
+{
+    const weir_strategy *strategy;
+    if (name == NULL) return NULL;
+    for (size_t i = 0; (strategy = weir_strategy_get(i)) != NULL; i++)
+        if (strcmp(strategy->name, name) == 0) return strategy;
+    return NULL;
+}
+
+/* ---- Parts of plans ---- */
+
+static size_t n_slots(const weir_view *view)
+{
+    return view->n_slots < WEIR__SCHEDULE_SLOTS ? view->n_slots : WEIR__SCHEDULE_SLOTS;
+}
+
+int32_t weir__schedule_generating(const weir_view *view)
+{
+    int32_t n = 0;
+    for (size_t i = 0; i < n_slots(view); i++) n += view->slots[i].state == WEIR_SLOT_GENERATING;
+    return n;
+}
+
+void weir__schedule_prompts(const weir_view *view, weir__prompts *prompts)
+{
+    prompts->n = 0;
+    prompts->oldest = NULL;
+    for (size_t i = 0; i < n_slots(view); i++) {
+        const weir_slot_view *slot = &view->slots[i];
+        if (slot->state != WEIR_SLOT_PREFILLING || slot->n_prompt_left < 1) continue;
+        if (prompts->oldest == NULL) prompts->oldest = slot;
+        size_t at = prompts->n++;
+        for (; at > 0 && prompts->slots[at - 1]->priority < slot->priority; at--)
+            prompts->slots[at] = prompts->slots[at - 1];
+        prompts->slots[at] = slot;
+    }
 }
 
 size_t weir__schedule_decodes(const weir_view *view, weir_plan_entry *plan, size_t n, int32_t *budget)
 {
-    for (size_t i = 0; i<view->n_slots && * budget> 0; i++) {
-        if (view->slots[i].state != WEIR_SLOT_GENERATING) continue;
-        plan[n++] = (weir_plan_entry){.slot = view->slots[i].slot, .n_tokens = 1};
+    const weir_slot_view *waiting[WEIR__SCHEDULE_SLOTS];
+    int32_t n_waiting = 0;
+    bool is_short = weir__schedule_generating(view) > *budget;
+    for (size_t i = 0; i < n_slots(view); i++) {
+        const weir_slot_view *slot = &view->slots[i];
+        if (slot->state != WEIR_SLOT_GENERATING) continue;
+        int32_t at = n_waiting++;
+        for (; is_short && at > 0 && waiting[at - 1]->idle_ns < slot->idle_ns; at--)
+            waiting[at] = waiting[at - 1];
+        waiting[at] = slot;
+    }
+    for (int32_t i = 0; i<n_waiting && * budget> 0; i++) {
+        plan[n++] = (weir_plan_entry){.slot = waiting[i]->slot, .n_tokens = 1};
         --*budget;
     }
     return n;
 }
 
-size_t weir__schedule_prefills(const weir_view *view, weir_plan_entry *plan, size_t n, int32_t *budget)
+static int32_t most_of(const weir_view *view, const weir_slot_view *slot)
 {
-    for (size_t i = 0; i<view->n_slots && * budget> 0; i++) {
-        const weir_slot_view *slot = &view->slots[i];
-        if (slot->state != WEIR_SLOT_PREFILLING) continue;
-        int32_t n_tokens = least(least(slot->n_prompt_left, view->chunk_size), *budget);
+    return weir__schedule_least(slot->n_prompt_left, view->chunk_size);
+}
+
+size_t weir__schedule_prefills(const weir_view *view, const weir__prompts *prompts, weir_plan_entry *plan,
+                               size_t n, int32_t *budget)
+{
+    int32_t kept = *budget / 4 + (*budget % 4 > 0); /* for the oldest, until its turn comes */
+    if (prompts->n > 0) kept = weir__schedule_least(kept, most_of(view, prompts->oldest));
+    for (size_t i = 0; i<prompts->n && * budget> 0; i++) {
+        const weir_slot_view *slot = prompts->slots[i];
+        if (slot == prompts->oldest) kept = 0;
+        int32_t n_tokens = weir__schedule_least(most_of(view, slot), *budget - kept);
+        if (n_tokens < 1) continue;
         plan[n++] = (weir_plan_entry){.slot = slot->slot, .n_tokens = n_tokens};
         *budget -= n_tokens;
     }
     return n;
+}
+
+/* ---- What a plan computes ---- */
+
+weir__shape weir__schedule_shape(const weir_view *view, const weir_plan_entry *plan, size_t n_plan)
+{
+    weir__shape shape = {.n_passes = 0};
+    int32_t given[WEIR__SCHEDULE_SLOTS] = {0}; /* by slot */
+    int32_t rows[WEIR__SCHEDULE_SLOTS] = {0};  /* by lane */
+    int32_t n_lanes = 0;
+    for (size_t i = 0; i < n_plan; i++)
+        if (plan[i].slot >= 0 && plan[i].slot < WEIR__SCHEDULE_SLOTS && plan[i].n_tokens > 0)
+            given[plan[i].slot] = plan[i].n_tokens;
+    for (size_t i = 0; i < n_slots(view); i++) {
+        const weir_slot_view *slot = &view->slots[i];
+        if (slot->slot < 0 || slot->slot >= WEIR__SCHEDULE_SLOTS) continue;
+        if (slot->lane < 0 || slot->lane >= WEIR__SCHEDULE_SLOTS) continue;
+        int32_t n = given[slot->slot];
+        if (slot->state == WEIR_SLOT_GENERATING)
+            shape.n_decode += n;
+        else
+            shape.n_prefill += n;
+        shape.n_context_k += weir__cost_context_k(slot->n_past, n);
+        rows[slot->lane] += n;
+        if (slot->lane >= n_lanes) n_lanes = slot->lane + 1;
+    }
+    shape.n_passes = weir__cost_passes(rows, n_lanes, view->n_ubatch, view->layout);
+    return shape;
+}
+
+double weir_plan_tick_ns(const weir_view *view, const weir_plan_entry *plan, size_t n_plan)
+{
+    weir__shape shape = weir__schedule_shape(view, plan, n_plan);
+    return weir_cost_tick_ns(&view->cost, shape.n_passes, shape.n_decode, shape.n_prefill, shape.n_context_k);
 }

@@ -1,15 +1,37 @@
-/* schedule.h: the strategies that come with weir. The contract of a strategy is weir_strategy in weir.h.
+/* schedule.h: what the strategies that come with weir share. The contract of a strategy is weir_strategy in weir.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SCHEDULE_SCHEDULE_H
 #define WEIR_SCHEDULE_SCHEDULE_H
 
-#include "weir/weir.h"
+#include "schedule/cost.h"
 
-/* Adds an entry for each generating slot, one token each, while the budget lasts. Returns the entries written
- * so far. */
+#define WEIR__SCHEDULE_SLOTS 256 /* of an engine, and its lanes; what a view has beyond is not planned */
+
+/* The prefilling slots of a view. */
+typedef struct weir__prompts {
+    const weir_slot_view *slots[WEIR__SCHEDULE_SLOTS]; /* [n] by priority, then oldest first */
+    size_t n;
+    const weir_slot_view *oldest; /* NULL when n is 0 */
+} weir__prompts;
+
+void weir__schedule_prompts(const weir_view *view, weir__prompts *prompts);
+
+int32_t weir__schedule_generating(const weir_view *view);
+
+/* Adds an entry of one token for each generating slot, those that have waited longest where *budget is short, and
+ * takes them from it. Returns the entries written so far. */
 size_t weir__schedule_decodes(const weir_view *view, weir_plan_entry *plan, size_t n, int32_t *budget);
 
-/* Adds prefill chunks, oldest request first, while the budget lasts. */
-size_t weir__schedule_prefills(const weir_view *view, weir_plan_entry *plan, size_t n, int32_t *budget);
+/* The same for prefill chunks. */
+size_t weir__schedule_prefills(const weir_view *view, const weir__prompts *prompts, weir_plan_entry *plan,
+                               size_t n, int32_t *budget);
+
+/* What the plan computes; entries for slots that the view does not have count nothing. */
+weir__shape weir__schedule_shape(const weir_view *view, const weir_plan_entry *plan, size_t n_plan);
+
+static inline int32_t weir__schedule_least(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
 
 #endif

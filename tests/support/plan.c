@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "support/plan.h"
 
 /* The most that the slot may get, 0 when it has no work. */

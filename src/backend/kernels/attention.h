@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Sums run over the visible cells in their order, in blocks counted from the first visible one. So a query's
- * result depends on its own cells only: not on the queries computed with it, on where the cells lie, on those of
- * other sequences between them, or on threads. Scores and sums are in single precision. The running maximum and
- * sum are those of online softmax (Milakov and Gimelshein, arXiv 1805.02867). */
+ * result depends on its own cells only: not on the queries computed with it, on where the cells lie, on those
+ * of other sequences between them, or on threads. Scores and sums are in single precision. The running
+ * maximum and sum are those of online softmax (Milakov and Gimelshein, arXiv 1805.02867). */
 #ifndef WEIR_BACKEND_KERNELS_ATTENTION_H
 #define WEIR_BACKEND_KERNELS_ATTENTION_H
 
@@ -42,8 +42,8 @@ typedef struct weir__attention_task {
 typedef struct weir__attention {
     const char *name;
 
-    /* Writes the numbers of the cells whose mask, [n] numbers in half precision, is not minus infinity; returns
-     * how many. cells has room for n + 31. *plain: all those masks are zero. */
+    /* Writes the numbers of the cells whose mask, [n] numbers in half precision, is not minus infinity;
+     * returns how many. cells has room for n + 31. *plain: all those masks are zero. */
     int32_t (*visible)(const uint16_t *mask, int32_t n, int32_t *cells, bool *plain);
 
     /* n queries of n_heads heads, together at most WEIR__ATTENTION_ROWS; query i sees the first n_cells[i] of

@@ -1,7 +1,8 @@
 /* attention_avx2.c: for processors with AVX2, FMA and F16C (x86-64-v3).
  * SPDX-License-Identifier: Apache-2.0
  *
- * Sums run as in attention_avx512.c, sixteen lanes in two vectors, so that the results are the same to the bit. */
+ * Sums run as in attention_avx512.c, sixteen lanes in two vectors, so that the results are the same to the
+ * bit. */
 #define CELLS 8
 #include "backend/kernels/attention_rows.h"
 
@@ -14,7 +15,8 @@ INLINE __m256 power(__m256i n)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
 
-/* e^x for x <= 0: 2^n times a polynomial in the rest (Cephes' coefficients), within 2 units in the last place. */
+/* e^x for x <= 0: 2^n times a polynomial in the rest (Cephes' coefficients), within 2 units in the last
+ * place. */
 INLINE __m256 exponential(__m256 x)
 {
     x = _mm256_max_ps(_mm256_set1_ps(-104.0f), x); /* below, the result rounds to zero; NaN stays NaN */
@@ -188,8 +190,8 @@ INLINE void weigh(rows *s, int r, int32_t n, int32_t size_v)
     s->sum[r] += add_lanes(sum[0], sum[1]);
 }
 
-/* Adds the weighted values of n cells to rows [at, at + n_rows), n_rows <= SUM_ROWS: eight × `vectors` dimensions
- * from d on. halves: values are in half precision, else floats. */
+/* Adds the weighted values of n cells to rows [at, at + n_rows), n_rows <= SUM_ROWS: eight × `vectors`
+ * dimensions from d on. halves: values are in half precision, else floats. */
 INLINE void add_values(const bool halves, const int n_rows, const int vectors, rows *s, int at,
                        const char *const *cells, int32_t n, int32_t d)
 {

@@ -1,12 +1,13 @@
 /* attention_avx512.c: for processors with AVX-512.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A score is sixteen sums of every sixteenth product, which are then added in pairs; sixteen cells at a time, so that
- * their sums do not wait for each other. Keys are read once for all rows. */
+ * A score is sixteen sums of every sixteenth product, which are then added in pairs; sixteen cells at a time,
+ * so that their sums do not wait for each other. Keys are read once for all rows. */
 #define CELLS 16
 #include "backend/kernels/attention_rows.h"
 
-/* e^x for x <= 0: 2^n times a polynomial in the rest (Cephes' coefficients), within 2 units in the last place. */
+/* e^x for x <= 0: 2^n times a polynomial in the rest (Cephes' coefficients), within 2 units in the last
+ * place. */
 INLINE __m512 exponential(__m512 x)
 {
     x = _mm512_max_ps(_mm512_set1_ps(-104.0f), x); /* below, the result rounds to zero; NaN stays NaN */
@@ -150,8 +151,8 @@ INLINE void weigh(rows *s, int r, int32_t n, int32_t size_v)
     s->sum[r] += _mm512_reduce_add_ps(sum);
 }
 
-/* Adds the weighted values of n cells to rows [at, at + n_rows), n_rows <= SUM_ROWS: sixteen × `vectors` dimensions
- * from d on. halves: values are in half precision, else floats. */
+/* Adds the weighted values of n cells to rows [at, at + n_rows), n_rows <= SUM_ROWS: sixteen × `vectors`
+ * dimensions from d on. halves: values are in half precision, else floats. */
 INLINE void add_values(const bool halves, const int n_rows, const int vectors, rows *s, int at,
                        const char *const *cells, int32_t n, int32_t d)
 {

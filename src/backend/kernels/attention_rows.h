@@ -49,14 +49,15 @@ static void cap(rows *s, int r, int32_t n, float softcap);
 /* Makes weights of a row's scores, of which the first n are seen, and rescales what was summed before. */
 INLINE void weigh(rows *s, int r, int32_t n, int32_t size_v);
 
-/* Adds the weighted values of n cells to rows [at, at + n_rows), n_rows <= SUM_ROWS. halves: values are in half
- * precision, else floats. */
+/* Adds the weighted values of n cells to rows [at, at + n_rows), n_rows <= SUM_ROWS. halves: values are in
+ * half precision, else floats. */
 INLINE void add_some_values(bool halves, int n_rows, rows *s, int at, const char *const *cells, int32_t n,
                             int32_t size);
 
 /* ---- Parts ---- */
 
-/* Keys and values of a cell are far from those of the next one, so that the processor does not foresee them. */
+/* Keys and values of a cell are far from those of the next one, so that the processor does not foresee
+ * them. */
 static void fetch(const char *const *cells, int32_t n, int32_t bytes)
 {
     for (int32_t c = 0; c < n; c++)

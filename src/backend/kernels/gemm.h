@@ -1,12 +1,12 @@
 /* gemm.h: products of packed weights and activations.
  * SPDX-License-Identifier: Apache-2.0
  *
- * out[m][n] = sum over k of weights[n][k] × activations[m][k]. For quantized weights the activations are rounded
- * to eight bits with a scale for each 32 of them, as ggml's Q8_0 does, products of integers are exact, and those
- * of a unit of 32 columns are scaled and added in the order of the columns. For BF16 and F16 weights they are
- * rounded to the weights' format, as ggml does too, and products are added in single precision in the order of
- * the columns. So a result depends on its own row and its own activations only: not on how many rows there are,
- * on their tiles, or on threads. */
+ * out[m][n] = sum over k of weights[n][k] × activations[m][k]. For quantized weights the activations are
+ * rounded to eight bits with a scale for each 32 of them, as ggml's Q8_0 does, products of integers are
+ * exact, and those of a unit of 32 columns are scaled and added in the order of the columns. For BF16 and F16
+ * weights they are rounded to the weights' format, as ggml does too, and products are added in single
+ * precision in the order of the columns. So a result depends on its own row and its own activations only: not
+ * on how many rows there are, on their tiles, or on threads. */
 #ifndef WEIR_BACKEND_KERNELS_GEMM_H
 #define WEIR_BACKEND_KERNELS_GEMM_H
 
@@ -38,8 +38,8 @@ typedef struct weir__gemm {
     const char *name;
     size_t unit_bytes; /* of one unit of a tile's activations */
 
-    /* Rounds units [first, end) of m rows of k floats; unit u is unit u % (k / 32) of row u / (k / 32). x is row
-     * x_row, and those after it are `stride` floats apart. */
+    /* Rounds units [first, end) of m rows of k floats; unit u is unit u % (k / 32) of row u / (k / 32). x is
+     * row x_row, and those after it are `stride` floats apart. */
     void (*quantize)(const float *x, size_t stride, int64_t x_row, int64_t m, int64_t k, void *out,
                      int64_t first, int64_t end);
 
@@ -55,7 +55,8 @@ static inline int64_t weir__tile_rows(int64_t m)
     return n_tiles > 0 ? (m + n_tiles - 1) / n_tiles : 1;
 }
 
-/* Bytes for m rows of k columns, k a multiple of 32. Tiles stand one behind the other, each a row of units. */
+/* Bytes for m rows of k columns, k a multiple of 32. Tiles stand one behind the other, each a row of
+ * units. */
 static inline size_t weir__activations_bytes(const weir__gemm *gemm, int64_t m, int64_t k)
 {
     int64_t rows = weir__tile_rows(m);

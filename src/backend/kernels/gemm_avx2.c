@@ -2,21 +2,24 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * vpmaddubsw multiplies unsigned bytes with signed ones and adds two neighbours in sixteen bits, which end at
- * 32767. Sixteen products of weights of four bits stay below that, eight of five, four of six: so many are added up
- * before they are widened. Weights of eight bits are multiplied nibble by nibble. So integer products are exact,
- * and as the rest is computed as in gemm_avx512.c, the results are the same to the bit. */
+ * 32767. Sixteen products of weights of four bits stay below that, eight of five, four of six: so many are
+ * added up before they are widened. Weights of eight bits are multiplied nibble by nibble. So integer
+ * products are exact, and as the rest is computed as in gemm_avx512.c, the results are the same to the
+ * bit. */
 #include "backend/kernels/gemm_q8.h"
 
 #include <immintrin.h>
 #include <string.h>
 
-/* Rows of activations at a time: with both halves of sixteen rows of weights, their sums fill eight registers. */
+/* Rows of activations at a time: with both halves of sixteen rows of weights, their sums fill eight
+ * registers. */
 #define GROUP 4
 
 /* Bytes ahead to fetch: sixteen units of Q8_0. */
 #define AHEAD 8704
 
-/* Activations that are passed over again and again for each panel; they should stay in the second-level cache. */
+/* Activations that are passed over again and again for each panel; they should stay in the second-level
+ * cache. */
 #define PASS_BYTES (192 * 1024)
 
 /* ---- Activations ---- */
@@ -54,9 +57,9 @@ INLINE __m128i to_bytes(const float *x, float inverse)
 
 /* ---- Weights ---- */
 
-/* A unit's 32 columns are multiplied pair by pair: two vectors of four columns each. Mostly these are the low and
- * the high nibbles of the same bytes. Where low and high nibbles have factors or scales of their own, they make two
- * lists of pairs, and a pair are those of neighbouring bytes. */
+/* A unit's 32 columns are multiplied pair by pair: two vectors of four columns each. Mostly these are the low
+ * and the high nibbles of the same bytes. Where low and high nibbles have factors or scales of their own,
+ * they make two lists of pairs, and a pair are those of neighbouring bytes. */
 typedef struct scheme {
     int lists;
     int pairs;   /* of a list */
@@ -211,7 +214,8 @@ INLINE __m256i four(const int8_t *at)
     return _mm256_set1_epi32(value);
 }
 
-/* Adds to acc what a pair gives, or writes it there if it is the first of a run. unit: NULL if w is unpacked. */
+/* Adds to acc what a pair gives, or writes it there if it is the first of a run. unit: NULL if w is
+ * unpacked. */
 INLINE void multiply_pair(const weir__panel_format format, const unsigned char *unit, const weights *w,
                           const weir__activations *x, int at, const int n, const int list, int pair,
                           const bool first, __m256i (*acc)[2])

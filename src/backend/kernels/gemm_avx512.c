@@ -1,10 +1,10 @@
 /* gemm_avx512.c: quantized weights on processors with AVX-512 VNNI.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A tile multiplies two panels of weights with up to sixteen rows of activations. A unit's weights stay in sixteen
- * registers while the activations pass by, four rows at a time. That is one vpdpbusd for 64 products, and for each
- * 32 columns of a row two or three multiplications in single precision, which take the same ports: 80 or 73 % of
- * the peak at the most. */
+ * A tile multiplies two panels of weights with up to sixteen rows of activations. A unit's weights stay in
+ * sixteen registers while the activations pass by, four rows at a time. That is one vpdpbusd for 64 products,
+ * and for each 32 columns of a row two or three multiplications in single precision, which take the same
+ * ports: 80 or 73 % of the peak at the most. */
 #include "backend/kernels/gemm_q8.h"
 
 #include <immintrin.h>
@@ -18,7 +18,8 @@
 /* Bytes ahead to fetch: eight units of Q8_0. */
 #define AHEAD 4352
 
-/* Activations that are passed over again and again for each panel; they should stay in the second-level cache. */
+/* Activations that are passed over again and again for each panel; they should stay in the second-level
+ * cache. */
 #define PASS_BYTES (384 * 1024)
 
 /* ---- Activations ---- */

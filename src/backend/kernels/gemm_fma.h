@@ -1,8 +1,9 @@
 /* gemm_fma.h: BF16 and F16 weights in single precision, at all levels.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Weights become single precision as they are read, once for all rows of a group; activations are kept in it. A level
- * includes this and defines what is declared first, after `vector`, of WIDTH floats, and what gemm_float.h asks for. */
+ * Weights become single precision as they are read, once for all rows of a group; activations are kept in it.
+ * A level includes this and defines what is declared first; before, `vector`, of WIDTH floats, and what
+ * gemm_float.h asks for. */
 #ifndef WEIR_BACKEND_KERNELS_GEMM_FMA_H
 #define WEIR_BACKEND_KERNELS_GEMM_FMA_H
 

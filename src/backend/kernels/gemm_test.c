@@ -129,8 +129,8 @@ static void check(const product *p)
                 size += fabs(term);
             }
             double got = (double)p->out[row * p->n + n];
-            /* Each unit adds one or two roundings, or each column one; a minimum and its values may cancel each
-             * other. */
+            /* Each unit adds one or two roundings, or each column one; a minimum and its values may cancel
+             * each other. */
             if (!(fabs(got - sum) <= 4e-6 * size + 1e-30))
                 fail_msg("%s, %s: %lld × %lld × %lld, [%lld][%lld] is %.9g, not %.9g", p->gemm->name,
                          weir__panel_layouts[p->format].name, (long long)p->m, (long long)p->n,

@@ -3,9 +3,9 @@
 #ifndef WEIR_BACKEND_KERNELS_INLINE_H
 #define WEIR_BACKEND_KERNELS_INLINE_H
 
-/* A kernel is made from small functions whose constant arguments decide what is left of them: formats, numbers of
- * rows. Under a sanitizer, which checks each access, that would take minutes to compile; there they stay functions,
- * which compute the same. */
+/* A kernel is made from small functions whose constant arguments decide what is left of them: formats,
+ * numbers of rows. Under a sanitizer, which checks each access, that would take minutes to compile; there
+ * they stay functions, which compute the same. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define INLINE static
 #elif defined(__has_feature)

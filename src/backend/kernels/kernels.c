@@ -63,6 +63,11 @@ const weir__attention *weir__kernels_attention(int i)
     return find(i)->attention;
 }
 
+const char *weir__kernels_level(int i)
+{
+    return levels[i].name;
+}
+
 int weir__kernels_find(const char *name, bool *runs_here)
 {
     int i = 0;

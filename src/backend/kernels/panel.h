@@ -1,12 +1,12 @@
 /* panel.h: a matrix of weights in the order in which the kernels read it.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Sixteen rows stand side by side as a panel, which is cut into units of 32 columns. A unit holds vectors of 64
- * bytes: four columns of one row are neighbours and the sixteen rows follow each other, which is what vpdpbusd
- * multiplies with four activations that all lanes share. Formats of four to six bits keep two columns, 16 apart,
- * in one byte, and their fifth and sixth bits in planes of one bit for each byte of the unpacked unit. Of BF16
- * two columns are neighbours, for vdpbf16ps, and of F16 each stands alone. Values and scales are the file's own;
- * none is rounded anew. */
+ * Sixteen rows stand side by side as a panel, which is cut into units of 32 columns. A unit holds vectors of
+ * 64 bytes: four columns of one row are neighbours and the sixteen rows follow each other, which is what
+ * vpdpbusd multiplies with four activations that all lanes share. Formats of four to six bits keep two
+ * columns, 16 apart, in one byte, and their fifth and sixth bits in planes of one bit for each byte of the
+ * unpacked unit. Of BF16 two columns are neighbours, for vdpbf16ps, and of F16 each stands alone. Values and
+ * scales are the file's own; none is rounded anew. */
 #ifndef WEIR_BACKEND_KERNELS_PANEL_H
 #define WEIR_BACKEND_KERNELS_PANEL_H
 
@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Raised when the order of any format changes: files hold panels (backend/packed_file.h). */
+/* Raised when the order of any format changes: files hold panels (backend/optimized_file.h). */
 #define WEIR__PANEL_VERSION 1
 
 #define WEIR__PANEL_ROWS 16
@@ -43,7 +43,8 @@ typedef enum weir__panel_format {
 #undef X
 } weir__panel_format;
 
-/* Bytes of a unit of 16 rows: all low four bits, one bit of each value, a half-precision number for each row. */
+/* Bytes of a unit of 16 rows: all low four bits, one bit of each value, a half-precision number for each
+ * row. */
 #define WEIR__PANEL_NIBBLES (WEIR__PANEL_ROWS * WEIR__UNIT / 2)
 #define WEIR__PANEL_PLANE   (WEIR__PANEL_ROWS * WEIR__UNIT / 8)
 #define WEIR__PANEL_HALVES  (WEIR__PANEL_ROWS * 2)
@@ -71,8 +72,8 @@ static const weir__panel_layout weir__panel_layouts[WEIR__PANEL_N_FORMATS] = {
 /* Bytes of rows × columns weights as panels. rows must be a multiple of 16, columns of the block's. */
 size_t weir__panel_bytes(weir__panel_format format, int64_t rows, int64_t columns);
 
-/* Packs panels [first, end) of a matrix. rows: the file's bytes of the whole matrix, row after row; panels: where
- * all of them go. Ranges may be packed on several threads at once. */
+/* Packs panels [first, end) of a matrix. rows: the file's bytes of the whole matrix, row after row; panels:
+ * where all of them go. Ranges may be packed on several threads at once. */
 void weir__panel_pack(weir__panel_format format, int64_t columns, const void *rows, void *panels,
                       int64_t first, int64_t end);
 

@@ -1,21 +1,22 @@
-/* llama_packed_test.c: loads that map packed weights compute what loads that pack them do, and whatever is wrong with
- * the file, the model is loaded all the same.
+/* llama_optimized_test.c: loads that map packed weights compute what loads that pack them do, and whatever is
+ * wrong with the file, the model is loaded all the same.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend/ggml_hook.h"
 #include "backend/llama_testing.h"
+#include "base/cpu.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "support/temp.h"
 
 /* Where in the file things lie. */
 enum { N_TENSORS_AT = 12, CHECKSUM_AT = 80, TABLE_AT = 88 };
 
-static char folder[64], gguf[96], packed[104];
+static char gguf[TEMP_PATH_MAX], optimized[TEMP_PATH_MAX];
 static float *want; /* the logits after some tokens, with weights that were packed at the load */
 static int32_t n_vocab;
 static int n_warnings;
@@ -27,15 +28,6 @@ static void on_log(weir_log_level level, const char *message, void *user)
     if (level < WEIR_LOG_WARN) return;
     n_warnings++;
     snprintf(warning, sizeof warning, "%s", message);
-}
-
-static void make_model(const char *path, const char *options)
-{
-    char command[1024];
-    const char *source = getenv("WEIR_SOURCE_DIR");
-    snprintf(command, sizeof command, "python3 '%s/scripts/tiny_gguf.py' llama '%s' %s",
-             source != NULL ? source : ".", path, options);
-    assert_int_equal(system(command), 0);
 }
 
 static float *logits_of_model(void)
@@ -73,11 +65,8 @@ static int begin(void **state)
 {
     (void)state;
     weir_model_params params = weir_model_params_default();
-    snprintf(folder, sizeof folder, "/tmp/weir-packed-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    snprintf(gguf, sizeof gguf, "%s/m.gguf", folder);
-    snprintf(packed, sizeof packed, "%s.weir", gguf);
-    make_model(gguf, "--type q8_0");
+    temp_model(gguf, "m.gguf", "llama --type q8_0");
+    temp_path(optimized, "m.gguf.weir");
     assert_ok(ops->model_load(gguf, &params, &model, error));
     ops->model_describe(model, &model_is);
     n_vocab = model_is.n_vocab;
@@ -90,39 +79,27 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    char command[128];
     weir_log_set(NULL, NULL);
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
     free(want);
-    return system(command) != 0 || weir__mem_live() != 0;
+    return weir__mem_live() != 0;
 }
 
-static int n_files(void)
-{
-    int n = 0;
-    DIR *d = opendir(folder);
-    assert_non_null(d);
-    for (struct dirent *e; (e = readdir(d)) != NULL;) n += e->d_name[0] != '.';
-    closedir(d);
-    return n;
-}
-
-static unsigned char *read_packed(size_t *n)
+static unsigned char *read_optimized(size_t *n)
 {
     struct stat st;
-    assert_int_equal(stat(packed, &st), 0);
+    assert_int_equal(stat(optimized, &st), 0);
     *n = (size_t)st.st_size;
     unsigned char *bytes = malloc(*n);
-    FILE *file = fopen(packed, "rb");
+    FILE *file = fopen(optimized, "rb");
     assert_true(bytes != NULL && file != NULL);
     assert_int_equal(fread(bytes, 1, *n, file), *n);
     fclose(file);
     return bytes;
 }
 
-static void write_packed(const unsigned char *bytes, size_t n)
+static void write_optimized(const unsigned char *bytes, size_t n)
 {
-    FILE *file = fopen(packed, "wb");
+    FILE *file = fopen(optimized, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, n, file), n);
     assert_int_equal(fclose(file), 0);
@@ -138,8 +115,8 @@ static int optimize(void **state)
 static int forget(void **state)
 {
     (void)state;
-    assert_int_equal(unlink(packed), 0);
-    assert_int_equal(n_files(), 1);
+    assert_int_equal(unlink(optimized), 0);
+    assert_int_equal(temp_count(), 1);
     return 0;
 }
 
@@ -150,7 +127,7 @@ static void loads_map_what_was_packed(void **state)
     assert_ok(ops->model_optimize_check(gguf, NULL, NULL, NULL, error));
     assert_true(mapped_by_default() > 0);
     assert_int_equal(model_is.n_bytes_mapped, model_is.n_bytes_kernels);
-    params.optimized = packed;
+    params.optimized = optimized;
     assert_true(mapped(&params) > 0);
     params.optimized = "";
     assert_int_equal(mapped(&params), 0);
@@ -158,6 +135,76 @@ static void loads_map_what_was_packed(void **state)
     params.use_mmap = false;
     assert_int_equal(mapped(&params), 0);
     assert_int_equal(n_warnings, 0);
+}
+
+/* Whether a part of the model's mapping is marked as read here and there (rr), and whether a part is not. */
+static void look_at_mappings(bool *random, bool *ahead)
+{
+    char line[1024];
+    bool ours = false;
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    assert_non_null(maps);
+    *random = *ahead = false;
+    while (fgets(line, sizeof line, maps) != NULL) {
+        bool flags = strncmp(line, "VmFlags:", 8) == 0;
+        if (flags && ours) *(strstr(line, " rr ") != NULL ? random : ahead) = true;
+        if (strchr(line, '/') != NULL) ours = strstr(line, ".gguf\n") != NULL;
+        if (flags) ours = false;
+    }
+    fclose(maps);
+}
+
+/* Of a model with experts: what chooses them is multiplied where it lies. */
+static void what_is_not_packed_is_read_ahead(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    bool random, ahead;
+    weir_model_params params = weir_model_params_default();
+    temp_model(path, "experts.gguf", "moe --wide --type q8_0");
+    assert_ok(ops->model_optimize(path, NULL, NULL, NULL, error));
+    assert_ok(ops->model_load(path, &params, &model, error));
+    look_at_mappings(&random, &ahead);
+    ops->model_free(model);
+    assert_true(random);
+    assert_true(ahead);
+    assert_int_equal(unlink(path), 0);
+    temp_path(path, "experts.gguf.weir");
+    assert_int_equal(unlink(path), 0);
+}
+
+/* Cells alone would fit. */
+static void memory_for_attention_is_counted(void **state)
+{
+    (void)state;
+    weir_context_info info;
+    weir__bcontext *context = NULL;
+    weir_context_params params = rig_params(0, 1, WEIR_LAYOUT_UNIFIED);
+    uint64_t cell = ops->cell_bytes(model, params.type_k, params.type_v) + 64;
+    uint64_t scratch = weir__hook_scratch(1 << 20, model_is.n_head / model_is.n_head_kv, WEIR__CPU_MAX) >> 20;
+    assert_true(scratch > 2 * cell);
+    params.n_ctx = (int32_t)(weir__cpu_memory_available() / (cell + scratch / 2));
+    params.n_threads = WEIR__CPU_MAX;
+    weir_error error = {0};
+    assert_int_equal(ops->context_create(model, &params, &context, &info, &error), WEIR_NO_MEMORY);
+    assert_string_equal(error.field, "n_ctx");
+    assert_non_null(strstr(error.message, "attention by 512 threads"));
+}
+
+static int load_tiny(void **state)
+{
+    (void)state;
+    weir_model_params params = weir_model_params_default();
+    assert_ok(ops->model_load(gguf, &params, &model, error));
+    ops->model_describe(model, &model_is);
+    return 0;
+}
+
+static int unload(void **state)
+{
+    (void)state;
+    ops->model_free(model);
+    return 0;
 }
 
 static void a_file_that_is_named_and_missing(void **state)
@@ -184,15 +231,15 @@ static void damaged_files_are_not_used(void **state)
 {
     (void)state;
     size_t n;
-    unsigned char *bytes = read_packed(&n);
+    unsigned char *bytes = read_optimized(&n);
     for (size_t at = 0; at < TABLE_AT + 2 * 120; at += 11) {
         bytes[at] ^= 4;
-        write_packed(bytes, n);
+        write_optimized(bytes, n);
         assert_packed_with_a_warning();
         bytes[at] ^= 4;
     }
     for (size_t length = 0; length < n; length += n / 7) {
-        write_packed(bytes, length);
+        write_optimized(bytes, length);
         assert_packed_with_a_warning();
     }
     free(bytes);
@@ -204,19 +251,19 @@ static void other_tables_are_not_used(void **state)
     (void)state;
     size_t n;
     uint32_t n_tensors;
-    unsigned char *bytes = read_packed(&n);
+    unsigned char *bytes = read_optimized(&n);
     memcpy(&n_tensors, bytes + N_TENSORS_AT, sizeof n_tensors);
     assert_true(n_tensors > 4);
-    size_t table_bytes = n_tensors * sizeof(weir__packed_tensor);
+    size_t table_bytes = n_tensors * sizeof(weir__optimized_tensor);
     for (size_t i = 0; i < n_tensors; i += i + 2 < n_tensors ? n_tensors / 3 : 1)
         for (size_t member = 0; member < 2; member++) {
-            unsigned char *byte =
-                bytes + TABLE_AT + i * sizeof(weir__packed_tensor) +
-                (member == 0 ? offsetof(weir__packed_tensor, name) : offsetof(weir__packed_tensor, at) + 1);
+            unsigned char *byte = bytes + TABLE_AT + i * sizeof(weir__optimized_tensor) +
+                                  (member == 0 ? offsetof(weir__optimized_tensor, name)
+                                               : offsetof(weir__optimized_tensor, at) + 1);
             *byte ^= 1;
             uint64_t sum = weir__hash(weir__hash(0, bytes, CHECKSUM_AT), bytes + TABLE_AT, table_bytes);
             memcpy(bytes + CHECKSUM_AT, &sum, sizeof sum);
-            write_packed(bytes, n);
+            write_optimized(bytes, n);
             assert_packed_with_a_warning();
             *byte ^= 1;
         }
@@ -227,9 +274,9 @@ static void damaged_weights_are_found_by_the_check(void **state)
 {
     (void)state;
     size_t n;
-    unsigned char *bytes = read_packed(&n);
+    unsigned char *bytes = read_optimized(&n);
     bytes[n / 2] ^= 1;
-    write_packed(bytes, n);
+    write_optimized(bytes, n);
     assert_refused(ops->model_optimize_check(gguf, NULL, NULL, NULL, error), WEIR_FORMAT, "optimized");
     free(bytes);
 }
@@ -243,21 +290,20 @@ static void a_model_that_was_written_since(void **state)
     assert_refused(ops->model_optimize_check(gguf, NULL, NULL, NULL, error), WEIR_UNSUPPORTED, "optimized");
     assert_ok(ops->model_optimize(gguf, NULL, NULL, NULL, error)); /* takes its place */
     assert_true(mapped_by_default() > 0);
-    assert_int_equal(n_files(), 2);
+    assert_int_equal(temp_count(), 2);
 }
 
 static void what_cannot_be_optimized(void **state)
 {
     (void)state;
-    char plain[128];
+    char plain[TEMP_PATH_MAX];
     assert_refused(ops->model_optimize(gguf, gguf, NULL, NULL, error), WEIR_INVALID, "optimized");
     assert_refused(ops->model_optimize(gguf, "/nonexistent/m.weir", NULL, NULL, error), WEIR_IO, "optimized");
     assert_refused(ops->model_optimize("/nonexistent", NULL, NULL, NULL, error), WEIR_NOT_FOUND, "path");
-    snprintf(plain, sizeof plain, "%s/plain.gguf", folder);
-    make_model(plain, "--type f32");
+    temp_model(plain, "plain.gguf", "llama --type f32");
     assert_refused(ops->model_optimize(plain, NULL, NULL, NULL, error), WEIR_UNSUPPORTED, "");
     assert_int_equal(unlink(plain), 0);
-    assert_int_equal(n_files(), 1);
+    assert_int_equal(temp_count(), 1);
 }
 
 typedef struct watcher {
@@ -279,12 +325,12 @@ static void optimizing_is_watched_and_aborted(void **state)
     watcher seen = {0};
     assert_ok(ops->model_optimize(gguf, NULL, watch, &seen, error));
     assert_true(seen.last == 1.0f);
-    assert_int_equal(unlink(packed), 0);
+    assert_int_equal(unlink(optimized), 0);
     for (int at = 1; at < seen.n; at += 5) {
         watcher w = {.stop_at = at};
         assert_refused(ops->model_optimize(gguf, NULL, watch, &w, error), WEIR_ABORTED, "");
         assert_int_equal(w.n, at);
-        assert_int_equal(n_files(), 1);
+        assert_int_equal(temp_count(), 1);
     }
 }
 
@@ -300,15 +346,17 @@ static void optimizing_survives_failing_allocations(void **state)
         assert_int_equal(weir__mem_live(), live);
         assert_int_equal(status, reached ? WEIR_NO_MEMORY : WEIR_OK);
         if (!reached) break;
-        assert_int_equal(n_files(), 1);
+        assert_int_equal(temp_count(), 1);
     }
-    assert_int_equal(unlink(packed), 0);
+    assert_int_equal(unlink(optimized), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(loads_map_what_was_packed, optimize, forget),
+        cmocka_unit_test_setup_teardown(what_is_not_packed_is_read_ahead, optimize, forget),
+        cmocka_unit_test_setup_teardown(memory_for_attention_is_counted, load_tiny, unload),
         cmocka_unit_test_setup_teardown(a_file_that_is_named_and_missing, optimize, forget),
         cmocka_unit_test_setup_teardown(damaged_files_are_not_used, optimize, forget),
         cmocka_unit_test_setup_teardown(other_tables_are_not_used, optimize, forget),
@@ -320,5 +368,5 @@ int main(void)
     };
     if (weir__shim_start(NULL) != WEIR_OK) return 77;
     if (weir__hook_kernels()[0] == '\0') return 77; /* no kernels here */
-    return cmocka_run_group_tests_name("llama_packed", tests, begin, end);
+    return cmocka_run_group_tests_name("llama_optimized", tests, begin, end);
 }

@@ -1,4 +1,4 @@
-/* llama_packed.c: files of packed weights for models of llama.cpp.
+/* llama_optimized.c: optimized files of models of llama.cpp.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 #include "base/mem.h"
 #include "model/gguf.h"
 
-static weir__packed_kind kind_of(uint64_t identity)
+static weir__optimized_kind kind_of(uint64_t identity)
 {
-    weir__packed_kind kind = {.model = identity, .panels = WEIR__PANEL_VERSION};
+    weir__optimized_kind kind = {.model = identity, .panels = WEIR__PANEL_VERSION};
     const char *name = weir__hook_kernels();
     memcpy(kind.kernels, name, strnlen(name, sizeof kind.kernels));
     return kind;
@@ -24,21 +24,21 @@ static weir__packed_kind kind_of(uint64_t identity)
 static char *path_of(const char *model, const char *named)
 {
     if (named != NULL) return weir__mem_strdup(named);
-    size_t room = strlen(model) + sizeof WEIR__PACKED_ENDING;
+    size_t room = strlen(model) + sizeof WEIR__OPTIMIZED_ENDING;
     char *path = weir__mem_alloc(room);
-    if (path != NULL) snprintf(path, room, "%s%s", model, WEIR__PACKED_ENDING);
+    if (path != NULL) snprintf(path, room, "%s%s", model, WEIR__OPTIMIZED_ENDING);
     return path;
 }
 
-weir__packed_file *weir__llama_packed_open(const char *model, const char *named, uint64_t identity)
+weir__optimized_file *weir__llama_optimized_open(const char *model, const char *named, uint64_t identity)
 {
     if (weir__hook_kernels()[0] == '\0' || (named != NULL && *named == '\0')) return NULL;
-    weir__packed_kind kind = kind_of(identity);
-    weir__packed_file *file = NULL;
+    weir__optimized_kind kind = kind_of(identity);
+    weir__optimized_file *file = NULL;
     weir_error error = {0};
     char *path = path_of(model, named);
     if (path == NULL) return NULL; /* the load itself will find no memory, or go without */
-    weir_status status = weir__packed_file_open(path, &kind, &file, &error);
+    weir_status status = weir__optimized_file_open(path, &kind, &file, &error);
     if (status != WEIR_OK && (status != WEIR_NOT_FOUND || named != NULL))
         weir__log(WEIR_LOG_WARN, "%s. The weights are packed anew; `weir optimize` writes a file that fits",
                   error.message);
@@ -71,12 +71,12 @@ static weir_status no_kernels(weir_error *error)
 }
 
 /* Loads the model into the writer's hands, and has it write. */
-static weir_status pack(const char *path, uint64_t identity, weir__packed_writer *writer, halves *watch,
+static weir_status pack(const char *path, uint64_t identity, weir__optimized_writer *writer, halves *watch,
                         weir_error *error)
 {
     struct llama_model_params params = llama_model_default_params();
     struct llama_model *model = NULL;
-    weir__packed_kind kind = kind_of(identity);
+    weir__optimized_kind kind = kind_of(identity);
     uint64_t from_file;
     params.n_gpu_layers = 0;
     params.no_host = true; /* as in a load */
@@ -86,13 +86,13 @@ static weir_status pack(const char *path, uint64_t identity, weir__packed_writer
     if (!weir__hook_begin(true, NULL, writer))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
     weir_status status = weir__shim_model_load(path, params, &model, error);
-    uint64_t packed = weir__hook_end(&from_file);
+    uint64_t packed = weir__hook_end(model, &from_file);
     if (status != WEIR_OK && watch->aborted)
         return weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the load");
     if (status != WEIR_OK) return status;
     watch->from = 0.5f;
     if (packed > 0)
-        status = weir__packed_writer_finish(writer, &kind, on_progress, watch, error);
+        status = weir__optimized_writer_finish(writer, &kind, on_progress, watch, error);
     else
         status = weir__error_set(error, WEIR_UNSUPPORTED, NULL,
                                  "%.200s has no weights of a format that weir's kernels multiply; nothing is "
@@ -113,7 +113,7 @@ weir_status weir__llama_model_optimize(const char *path, const char *out, weir_p
                                        void *user, weir_error *error)
 {
     weir__gguf_info info;
-    weir__packed_writer *writer = NULL;
+    weir__optimized_writer *writer = NULL;
     halves watch = {.fn = progress, .user = user};
     weir_status status = weir__shim_start(error);
     if (status != WEIR_OK) return status;
@@ -124,12 +124,12 @@ weir_status weir__llama_model_optimize(const char *path, const char *out, weir_p
     if (file == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a path");
     if (same_file(path, file))
         status = weir__error_set(error, WEIR_INVALID, "optimized", "%.200s is the model itself", file);
-    else if (!weir__packed_file_may_replace(file))
+    else if (!weir__optimized_file_may_replace(file))
         status = weir__error_set(error, WEIR_INVALID, "optimized",
                                  "%.200s is there and no optimized file; it is not replaced", file);
-    if (status == WEIR_OK) status = weir__packed_writer_open(file, &writer, error);
+    if (status == WEIR_OK) status = weir__optimized_writer_open(file, &writer, error);
     if (status == WEIR_OK) status = pack(path, info.identity, writer, &watch, error);
-    weir__packed_writer_close(writer);
+    weir__optimized_writer_close(writer);
     weir__mem_free(file);
     return status;
 }
@@ -138,18 +138,18 @@ weir_status weir__llama_model_optimize_check(const char *path, const char *named
                                              void *user, weir_error *error)
 {
     weir__gguf_info info;
-    weir__packed_file *packed = NULL;
+    weir__optimized_file *optimized = NULL;
     weir_status status = weir__shim_start(error);
     if (status != WEIR_OK) return status;
     if (weir__hook_kernels()[0] == '\0') return no_kernels(error);
     status = weir__gguf_check(path, &info, error);
     if (status != WEIR_OK) return status;
-    weir__packed_kind kind = kind_of(info.identity);
+    weir__optimized_kind kind = kind_of(info.identity);
     char *file = path_of(path, named);
     if (file == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a path");
-    status = weir__packed_file_open(file, &kind, &packed, error);
-    if (status == WEIR_OK) status = weir__packed_file_check(packed, progress, user, error);
-    weir__packed_file_close(packed);
+    status = weir__optimized_file_open(file, &kind, &optimized, error);
+    if (status == WEIR_OK) status = weir__optimized_file_check(optimized, progress, user, error);
+    weir__optimized_file_close(optimized);
     weir__mem_free(file);
     return status;
 }

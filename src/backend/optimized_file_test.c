@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -9,28 +8,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backend/packed_file.h"
+#include "backend/optimized_file.h"
 #include "base/hash.h"
 #include "model/testing.h"
 #include "support/dice.h"
+#include "support/temp.h"
 
 /* Where in the file things lie. */
 enum { VERSION_AT = 8, N_TENSORS_AT = 12, CHECKSUM_AT = 80, TABLE_AT = 88 };
 
 #define N_TENSORS   3
-#define HEAD_END    (TABLE_AT + N_TENSORS * sizeof(weir__packed_tensor))
-#define HEAD_MOST   WEIR__PACKED_STEP
-#define SIZE        (4 * WEIR__PACKED_STEP) /* one for the head, one and two for the buffers */
-#define LONG_BUFFER (WEIR__PACKED_STEP + 5000)
+#define HEAD_END    (TABLE_AT + N_TENSORS * sizeof(weir__optimized_tensor))
+#define HEAD_MOST   WEIR__OPTIMIZED_STEP
+#define SIZE        (4 * WEIR__OPTIMIZED_STEP) /* one for the head, one and two for the buffers */
+#define LONG_BUFFER (WEIR__OPTIMIZED_STEP + 5000)
 
-static char folder[64], path[96];
+static char path[TEMP_PATH_MAX];
 static unsigned char panels[LONG_BUFFER];
 static unsigned char whole[SIZE]; /* the file as it was written */
 
-static const weir__packed_kind kind = {.model = 77, .panels = 3, .kernels = "some"};
+static const weir__optimized_kind kind = {.model = 77, .panels = 3, .kernels = "some"};
 
 /* One tensor in a short buffer, two in a longer one, with a gap between them. */
-static const weir__packed_tensor tensors[N_TENSORS] = {
+static const weir__optimized_tensor tensors[N_TENSORS] = {
     {.name = "first", .shape = {32, 16, 1, 1}, .type = 8, .at = 0, .size = 544},
     {.name = "second", .shape = {64, 16, 1, 1}, .type = 8, .at = 0, .size = 1088},
     {.name = "third", .shape = {64, 1024, 1, 1}, .type = 2, .at = 1152, .size = 60000},
@@ -38,26 +38,24 @@ static const weir__packed_tensor tensors[N_TENSORS] = {
 
 static weir_status write_with(weir_progress_fn progress, void *user, weir_error *error)
 {
-    weir__packed_writer *writer = NULL;
-    weir_status status = weir__packed_writer_open(path, &writer, error);
+    weir__optimized_writer *writer = NULL;
+    weir_status status = weir__optimized_writer_open(path, &writer, error);
     if (status != WEIR_OK) return status;
     bool added = true;
-    weir__packed_writer_buffer(writer, 1000);
-    added = added && weir__packed_writer_tensor(writer, &tensors[0], panels);
-    weir__packed_writer_buffer(writer, LONG_BUFFER);
-    added = added && weir__packed_writer_tensor(writer, &tensors[1], panels + 1);
-    added = added && weir__packed_writer_tensor(writer, &tensors[2], panels + 2);
-    status = added ? weir__packed_writer_finish(writer, &kind, progress, user, error) : WEIR_NO_MEMORY;
-    weir__packed_writer_close(writer);
+    weir__optimized_writer_buffer(writer, 1000);
+    added = added && weir__optimized_writer_tensor(writer, &tensors[0], panels);
+    weir__optimized_writer_buffer(writer, LONG_BUFFER);
+    added = added && weir__optimized_writer_tensor(writer, &tensors[1], panels + 1);
+    added = added && weir__optimized_writer_tensor(writer, &tensors[2], panels + 2);
+    status = added ? weir__optimized_writer_finish(writer, &kind, progress, user, error) : WEIR_NO_MEMORY;
+    weir__optimized_writer_close(writer);
     return status;
 }
 
 static int make(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/weir_packed_file_test.XXXXXX");
-    if (mkdtemp(folder) == NULL) return -1;
-    snprintf(path, sizeof path, "%s/m.weir", folder);
+    temp_path(path, "m.weir");
     for (size_t i = 0; i < sizeof panels; i++) panels[i] = (unsigned char)(i * 31 + i / 256);
     assert_ok(write_with(NULL, NULL, error));
     FILE *file = fopen(path, "rb");
@@ -66,23 +64,6 @@ static int make(void **state)
     assert_int_equal(fgetc(file), EOF);
     fclose(file);
     return 0;
-}
-
-static int unmake(void **state)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command) != 0 || nothing_left(state) != 0;
-}
-
-static int n_files(void)
-{
-    int n = 0;
-    DIR *d = opendir(folder);
-    assert_non_null(d);
-    for (struct dirent *e; (e = readdir(d)) != NULL;) n += e->d_name[0] != '.';
-    closedir(d);
-    return n;
 }
 
 static void put(const void *bytes, size_t n)
@@ -95,28 +76,28 @@ static void put(const void *bytes, size_t n)
 
 static weir_status try_open(weir_error *error)
 {
-    weir__packed_file *file = NULL;
-    weir_status status = weir__packed_file_open(path, &kind, &file, error);
-    weir__packed_file_close(file);
+    weir__optimized_file *file = NULL;
+    weir_status status = weir__optimized_file_open(path, &kind, &file, error);
+    weir__optimized_file_close(file);
     return status;
 }
 
 static void what_is_written_is_mapped(void **state)
 {
     (void)state;
-    weir__packed_file *file = NULL;
-    assert_ok(weir__packed_file_open(path, &kind, &file, error));
-    assert_ok(weir__packed_file_check(file, NULL, NULL, error));
-    unsigned char *a = weir__packed_file_map(file, 1000);
+    weir__optimized_file *file = NULL;
+    assert_ok(weir__optimized_file_open(path, &kind, &file, error));
+    assert_ok(weir__optimized_file_check(file, NULL, NULL, error));
+    unsigned char *a = weir__optimized_file_map(file, 1000);
     assert_non_null(a);
-    assert_true(weir__packed_file_is_next(file, &tensors[0]));
-    unsigned char *b = weir__packed_file_map(file, LONG_BUFFER);
+    assert_true(weir__optimized_file_is_next(file, &tensors[0]));
+    unsigned char *b = weir__optimized_file_map(file, LONG_BUFFER);
     assert_non_null(b);
-    assert_true(weir__packed_file_is_next(file, &tensors[1]));
-    assert_true(weir__packed_file_is_next(file, &tensors[2]));
-    assert_false(weir__packed_file_is_next(file, &tensors[2]));
-    assert_null(weir__packed_file_map(file, 1));
-    weir__packed_file_close(file);
+    assert_true(weir__optimized_file_is_next(file, &tensors[1]));
+    assert_true(weir__optimized_file_is_next(file, &tensors[2]));
+    assert_false(weir__optimized_file_is_next(file, &tensors[2]));
+    assert_null(weir__optimized_file_map(file, 1));
+    weir__optimized_file_close(file);
     assert_memory_equal(a, panels, 544);
     assert_memory_equal(b, panels + 1, 1088);
     assert_memory_equal(b + 1152, panels + 2, 60000);
@@ -124,26 +105,27 @@ static void what_is_written_is_mapped(void **state)
     for (int i = 1088; i < 1152; i++) assert_int_equal(b[i], 0);
     munmap(a, 1000);
     munmap(b, LONG_BUFFER);
-    assert_int_equal(n_files(), 1);
+    assert_int_equal(temp_count(), 1);
 }
 
 static void another_tensor_is_not_next(void **state)
 {
     (void)state;
     for (int i = 0; i < 6; i++) {
-        weir__packed_file *file = NULL;
-        weir__packed_tensor other = tensors[0];
+        weir__optimized_file *file = NULL;
+        weir__optimized_tensor other = tensors[0];
         if (i == 0) other.name[4]++;
         if (i == 1) other.shape[0]++;
         if (i == 2) other.type++;
         if (i == 3) other.at += 64;
         if (i == 4) other.size += 64;
-        assert_ok(weir__packed_file_open(path, &kind, &file, error));
-        void *a = weir__packed_file_map(file, i < 5 ? 1000 : LONG_BUFFER);
-        if (i == 5) assert_true(weir__packed_file_is_next(file, &tensors[0])); /* in a buffer of other size */
-        assert_false(weir__packed_file_is_next(file, i < 5 ? &other : &tensors[2]));
-        assert_null(weir__packed_file_map(file, SIZE));
-        weir__packed_file_close(file);
+        assert_ok(weir__optimized_file_open(path, &kind, &file, error));
+        void *a = weir__optimized_file_map(file, i < 5 ? 1000 : LONG_BUFFER);
+        if (i == 5)
+            assert_true(weir__optimized_file_is_next(file, &tensors[0])); /* in a buffer of other size */
+        assert_false(weir__optimized_file_is_next(file, i < 5 ? &other : &tensors[2]));
+        assert_null(weir__optimized_file_map(file, SIZE));
+        weir__optimized_file_close(file);
         munmap(a, i < 5 ? 1000 : LONG_BUFFER);
     }
 }
@@ -151,21 +133,21 @@ static void another_tensor_is_not_next(void **state)
 static void other_kinds_are_refused(void **state)
 {
     (void)state;
-    weir__packed_file *file = NULL;
+    weir__optimized_file *file = NULL;
     for (int i = 0; i < 3; i++) {
-        weir__packed_kind other = kind;
+        weir__optimized_kind other = kind;
         if (i == 0) other.model++;
         if (i == 1) other.panels++;
         if (i == 2) other.kernels[0]++;
-        assert_refused(weir__packed_file_open(path, &other, &file, error), WEIR_UNSUPPORTED, "optimized");
+        assert_refused(weir__optimized_file_open(path, &other, &file, error), WEIR_UNSUPPORTED, "optimized");
     }
     assert_null(file);
-    char nowhere[128];
-    snprintf(nowhere, sizeof nowhere, "%s/nothing", folder);
-    assert_refused(weir__packed_file_open(nowhere, &kind, &file, error), WEIR_NOT_FOUND, "optimized");
-    assert_refused(weir__packed_file_open(folder, &kind, &file, error), WEIR_FORMAT, "optimized");
+    char nowhere[TEMP_PATH_MAX];
+    temp_path(nowhere, "nothing");
+    assert_refused(weir__optimized_file_open(nowhere, &kind, &file, error), WEIR_NOT_FOUND, "optimized");
+    assert_refused(weir__optimized_file_open(temp_folder(), &kind, &file, error), WEIR_FORMAT, "optimized");
     assert_int_equal(mkfifo(nowhere, 0600), 0);
-    assert_refused(weir__packed_file_open(nowhere, &kind, &file, error), WEIR_FORMAT, "optimized");
+    assert_refused(weir__optimized_file_open(nowhere, &kind, &file, error), WEIR_FORMAT, "optimized");
     unlink(nowhere);
 }
 
@@ -207,13 +189,13 @@ static void damaged_weights_are_found_by_the_check(void **state)
 {
     (void)state;
     int fd = open(path, O_RDWR);
-    for (size_t at = WEIR__PACKED_STEP; at < SIZE; at += 4999) {
-        weir__packed_file *file = NULL;
+    for (size_t at = WEIR__OPTIMIZED_STEP; at < SIZE; at += 4999) {
+        weir__optimized_file *file = NULL;
         unsigned char flipped = whole[at] ^ 16;
         assert_int_equal(pwrite(fd, &flipped, 1, (off_t)at), 1);
-        assert_ok(weir__packed_file_open(path, &kind, &file, error));
-        assert_refused(weir__packed_file_check(file, NULL, NULL, error), WEIR_FORMAT, "optimized");
-        weir__packed_file_close(file);
+        assert_ok(weir__optimized_file_open(path, &kind, &file, error));
+        assert_refused(weir__optimized_file_check(file, NULL, NULL, error), WEIR_FORMAT, "optimized");
+        weir__optimized_file_close(file);
         assert_int_equal(pwrite(fd, &whole[at], 1, (off_t)at), 1);
     }
     close(fd);
@@ -238,21 +220,21 @@ static void forged_heads_do_no_harm(void **state)
         memcpy(&n_tensors, forged + N_TENSORS_AT, sizeof n_tensors);
         if (n_tensors > (sizeof forged - TABLE_AT) / sizeof *tensors) n_tensors = 0;
         uint64_t checksum = weir__hash(weir__hash(0, forged, CHECKSUM_AT), forged + TABLE_AT,
-                                       n_tensors * sizeof(weir__packed_tensor));
+                                       n_tensors * sizeof(weir__optimized_tensor));
         memcpy(forged + CHECKSUM_AT, &checksum, sizeof checksum);
         assert_int_equal(pwrite(fd, forged, sizeof forged, 0), sizeof forged);
-        weir__packed_file *file = NULL;
-        if (weir__packed_file_open(path, &kind, &file, NULL) != WEIR_OK) continue;
+        weir__optimized_file *file = NULL;
+        if (weir__optimized_file_open(path, &kind, &file, NULL) != WEIR_OK) continue;
         n_open++;
         size_t sizes[] = {1000, LONG_BUFFER};
         volatile unsigned char *a[2];
         for (int i = 0; i < 2; i++) {
-            a[i] = weir__packed_file_map(file, sizes[i]);
+            a[i] = weir__optimized_file_map(file, sizes[i]);
             for (size_t k = 0; a[i] != NULL && k < sizes[i]; k += 1000) (void)a[i][k];
-            for (int k = 0; k < 2; k++) (void)weir__packed_file_is_next(file, &tensors[i + k]);
+            for (int k = 0; k < 2; k++) (void)weir__optimized_file_is_next(file, &tensors[i + k]);
         }
-        (void)weir__packed_file_check(file, NULL, NULL, NULL);
-        weir__packed_file_close(file);
+        (void)weir__optimized_file_check(file, NULL, NULL, NULL);
+        weir__optimized_file_close(file);
         for (int i = 0; i < 2; i++)
             if (a[i] != NULL) munmap((void *)a[i], sizes[i]);
     }
@@ -279,7 +261,7 @@ static void assert_untouched(void)
     assert_int_equal(fread(is, 1, sizeof is, file), SIZE);
     fclose(file);
     assert_memory_equal(is, whole, SIZE);
-    assert_int_equal(n_files(), 1);
+    assert_int_equal(temp_count(), 1);
 }
 
 static void writing_and_checking_can_be_ended(void **state)
@@ -290,11 +272,11 @@ static void writing_and_checking_can_be_ended(void **state)
         assert_refused(write_with(stop_at, &left, error), WEIR_ABORTED, "");
         assert_untouched();
     }
-    weir__packed_file *file = NULL;
+    weir__optimized_file *file = NULL;
     int left = 0;
-    assert_ok(weir__packed_file_open(path, &kind, &file, error));
-    assert_refused(weir__packed_file_check(file, stop_at, &left, error), WEIR_ABORTED, "");
-    weir__packed_file_close(file);
+    assert_ok(weir__optimized_file_open(path, &kind, &file, error));
+    assert_refused(weir__optimized_file_check(file, stop_at, &left, error), WEIR_ABORTED, "");
+    weir__optimized_file_close(file);
 }
 
 static void no_space_leaves_what_was_there(void **state)
@@ -319,8 +301,8 @@ static void no_space_leaves_what_was_there(void **state)
 static void a_folder_that_is_missing(void **state)
 {
     (void)state;
-    weir__packed_writer *writer = NULL;
-    assert_refused(weir__packed_writer_open("/nonexistent/m.weir", &writer, error), WEIR_IO, "optimized");
+    weir__optimized_writer *writer = NULL;
+    assert_refused(weir__optimized_writer_open("/nonexistent/m.weir", &writer, error), WEIR_IO, "optimized");
     assert_null(writer);
 }
 
@@ -330,12 +312,12 @@ static void failing_allocations(void **state)
     for (long n = 0;; n++) {
         weir__mem_fail_after(n);
         weir_status status = write_with(NULL, NULL, NULL);
-        weir__packed_file *file = NULL;
-        if (status == WEIR_OK) status = weir__packed_file_open(path, &kind, &file, NULL);
-        if (status == WEIR_OK) status = weir__packed_file_check(file, NULL, NULL, NULL);
+        weir__optimized_file *file = NULL;
+        if (status == WEIR_OK) status = weir__optimized_file_open(path, &kind, &file, NULL);
+        if (status == WEIR_OK) status = weir__optimized_file_check(file, NULL, NULL, NULL);
         bool reached = !weir__mem_fail_pending();
         weir__mem_fail_after(-1);
-        weir__packed_file_close(file);
+        weir__optimized_file_close(file);
         assert_int_equal(status, reached ? WEIR_NO_MEMORY : WEIR_OK);
         assert_int_equal(weir__mem_live(), 0);
         assert_untouched();
@@ -358,5 +340,5 @@ int main(void)
         cmocka_unit_test(a_folder_that_is_missing),
         cmocka_unit_test(failing_allocations),
     };
-    return cmocka_run_group_tests_name("packed_file", tests, make, unmake);
+    return cmocka_run_group_tests_name("optimized_file", tests, make, nothing_left);
 }

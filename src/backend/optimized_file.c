@@ -1,6 +1,6 @@
-/* packed_file.c: a model's weights as panels, in a file that loads map instead of packing.
+/* optimized_file.c: a model's weights as panels, in a file that loads map instead of packing.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "backend/packed_file.h"
+#include "backend/optimized_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,22 +25,22 @@ typedef struct header {
     char magic[8];
     uint32_t version;
     uint32_t n_tensors; /* the table stands behind the header */
-    weir__packed_kind kind;
-    uint64_t payload_at; /* behind the table, a multiple of WEIR__PACKED_STEP */
+    weir__optimized_kind kind;
+    uint64_t payload_at; /* behind the table, a multiple of WEIR__OPTIMIZED_STEP */
     uint64_t payload_size;
     uint64_t payload_checksum; /* of its pieces, one after the other */
     uint64_t checksum;         /* of the fields above and the table */
 } header;
 
-_Static_assert(sizeof(header) == 88 && sizeof(weir__packed_tensor) == 120,
+_Static_assert(sizeof(header) == 88 && sizeof(weir__optimized_tensor) == 120,
                "no padding that would be written");
 
 static uint64_t steps(uint64_t size)
 {
-    return (size + WEIR__PACKED_STEP - 1) / WEIR__PACKED_STEP * WEIR__PACKED_STEP;
+    return (size + WEIR__OPTIMIZED_STEP - 1) / WEIR__OPTIMIZED_STEP * WEIR__OPTIMIZED_STEP;
 }
 
-static uint64_t checksum(const header *head, const weir__packed_tensor *table)
+static uint64_t checksum(const header *head, const weir__optimized_tensor *table)
 {
     return weir__hash(weir__hash(0, head, offsetof(header, checksum)), table,
                       head->n_tensors * sizeof *table);
@@ -48,7 +48,7 @@ static uint64_t checksum(const header *head, const weir__packed_tensor *table)
 
 static uint64_t payload_at(uint32_t n_tensors)
 {
-    return steps(sizeof(header) + n_tensors * sizeof(weir__packed_tensor));
+    return steps(sizeof(header) + n_tensors * sizeof(weir__optimized_tensor));
 }
 
 static weir_status no_memory(const char *path, weir_error *error)
@@ -58,13 +58,13 @@ static weir_status no_memory(const char *path, weir_error *error)
 
 /* ---- Reading -------------------------------------------------------------------------------------- */
 
-struct weir__packed_file {
+struct weir__optimized_file {
     int fd;
     char *path;
     header head;
-    weir__packed_tensor *table; /* [head.n_tensors], `at` counted from the payload's begin */
-    uint32_t n_seen;            /* tensors that is_next was asked for */
-    uint64_t buffer_at;         /* in the payload: the last mapped, and the next */
+    weir__optimized_tensor *table; /* [head.n_tensors], `at` counted from the payload's begin */
+    uint32_t n_seen;               /* tensors that is_next was asked for */
+    uint64_t buffer_at;            /* in the payload: the last mapped, and the next */
     uint64_t next_at;
 };
 
@@ -81,19 +81,19 @@ static bool read_all(int fd, void *bytes, size_t n, uint64_t at)
     return true;
 }
 
-static weir_status unreadable(const weir__packed_file *f, weir_error *error)
+static weir_status unreadable(const weir__optimized_file *f, weir_error *error)
 {
     return weir__error_set(error, WEIR_IO, "optimized", "%.200s cannot be read: %s", f->path,
                            errno != 0 ? strerror(errno) : "it became shorter");
 }
 
-static weir_status damaged(const weir__packed_file *f, const char *what, weir_error *error)
+static weir_status damaged(const weir__optimized_file *f, const char *what, weir_error *error)
 {
     return weir__error_set(error, WEIR_FORMAT, "optimized", "%.200s is damaged: %s", f->path, what);
 }
 
 /* Opens f->path and reads header and table. */
-static weir_status read_head(weir__packed_file *f, weir_error *error)
+static weir_status read_head(weir__optimized_file *f, weir_error *error)
 {
     struct stat st;
     header *head = &f->head;
@@ -114,7 +114,7 @@ static weir_status read_head(weir__packed_file *f, weir_error *error)
                                "%.200s has version %" PRIu32 ", this weir reads %d", f->path, head->version,
                                VERSION);
     if (head->n_tensors > TENSORS_MAX || head->payload_at != payload_at(head->n_tensors) ||
-        head->payload_size % WEIR__PACKED_STEP != 0)
+        head->payload_size % WEIR__OPTIMIZED_STEP != 0)
         return damaged(f, "its header is wrong", error);
     if (size < head->payload_at || size - head->payload_at != head->payload_size)
         return damaged(f, "it is not as long as it was written", error);
@@ -127,9 +127,10 @@ static weir_status read_head(weir__packed_file *f, weir_error *error)
     return WEIR_OK;
 }
 
-static weir_status check_kind(const weir__packed_file *f, const weir__packed_kind *want, weir_error *error)
+static weir_status check_kind(const weir__optimized_file *f, const weir__optimized_kind *want,
+                              weir_error *error)
 {
-    const weir__packed_kind *is = &f->head.kind;
+    const weir__optimized_kind *is = &f->head.kind;
     if (is->panels != want->panels)
         return weir__error_set(error, WEIR_UNSUPPORTED, "optimized",
                                "%.200s has weights in order %" PRIu32 ", these kernels read %" PRIu32,
@@ -144,10 +145,10 @@ static weir_status check_kind(const weir__packed_file *f, const weir__packed_kin
     return WEIR_OK;
 }
 
-weir_status weir__packed_file_open(const char *path, const weir__packed_kind *kind, weir__packed_file **file,
-                                   weir_error *error)
+weir_status weir__optimized_file_open(const char *path, const weir__optimized_kind *kind,
+                                      weir__optimized_file **file, weir_error *error)
 {
-    weir__packed_file *f = weir__mem_calloc(1, sizeof *f);
+    weir__optimized_file *f = weir__mem_calloc(1, sizeof *f);
     if (f == NULL) return no_memory(path, error);
     f->fd = -1;
     f->path = weir__mem_strdup(path);
@@ -156,11 +157,11 @@ weir_status weir__packed_file_open(const char *path, const weir__packed_kind *ki
     if (status == WEIR_OK)
         *file = f;
     else
-        weir__packed_file_close(f);
+        weir__optimized_file_close(f);
     return status;
 }
 
-void weir__packed_file_close(weir__packed_file *f)
+void weir__optimized_file_close(weir__optimized_file *f)
 {
     if (f == NULL) return;
     if (f->fd >= 0) close(f->fd);
@@ -169,7 +170,7 @@ void weir__packed_file_close(weir__packed_file *f)
     weir__mem_free(f);
 }
 
-void *weir__packed_file_map(weir__packed_file *f, size_t size)
+void *weir__optimized_file_map(weir__optimized_file *f, size_t size)
 {
     if (size == 0 || size > f->head.payload_size - f->next_at) return NULL;
     void *at = mmap(NULL, size, PROT_READ, MAP_PRIVATE, f->fd, (off_t)(f->head.payload_at + f->next_at));
@@ -180,16 +181,16 @@ void *weir__packed_file_map(weir__packed_file *f, size_t size)
     return at;
 }
 
-bool weir__packed_file_is_next(weir__packed_file *f, const weir__packed_tensor *tensor)
+bool weir__optimized_file_is_next(weir__optimized_file *f, const weir__optimized_tensor *tensor)
 {
     if (f->n_seen == f->head.n_tensors) return false;
-    weir__packed_tensor want = *tensor;
+    weir__optimized_tensor want = *tensor;
     want.at += f->buffer_at;
     return memcmp(&f->table[f->n_seen++], &want, sizeof want) == 0;
 }
 
-weir_status weir__packed_file_check(weir__packed_file *f, weir_progress_fn progress, void *user,
-                                    weir_error *error)
+weir_status weir__optimized_file_check(weir__optimized_file *f, weir_progress_fn progress, void *user,
+                                       weir_error *error)
 {
     weir_status status = WEIR_OK;
     uint64_t size = f->head.payload_size, h = 0;
@@ -212,11 +213,11 @@ weir_status weir__packed_file_check(weir__packed_file *f, weir_progress_fn progr
 
 /* ---- Writing -------------------------------------------------------------------------------------- */
 
-struct weir__packed_writer {
+struct weir__optimized_writer {
     int fd;
     char *path;
-    char *temporary;            /* "" once it is in place */
-    weir__packed_tensor *table; /* [n], `at` counted from the payload's begin */
+    char *temporary;               /* "" once it is in place */
+    weir__optimized_tensor *table; /* [n], `at` counted from the payload's begin */
     size_t n, table_capacity;
     const void **panels; /* [n] */
     size_t panels_capacity;
@@ -226,14 +227,14 @@ struct weir__packed_writer {
     uint64_t written, checksum; /* of the payload */
 };
 
-static weir_status unwritable(const weir__packed_writer *w, weir_error *error)
+static weir_status unwritable(const weir__optimized_writer *w, weir_error *error)
 {
     return weir__error_set(error, WEIR_IO, "optimized", "%.200s cannot be written: %s", w->path,
                            strerror(errno));
 }
 
 /* Not with mkstemp: who may read the file is up to the umask. */
-static weir_status create_temporary(weir__packed_writer *w, size_t room, weir_error *error)
+static weir_status create_temporary(weir__optimized_writer *w, size_t room, weir_error *error)
 {
     for (int i = 0; i < 100; i++) {
         snprintf(w->temporary, room, "%s.%ld-%d.part", w->path, (long)getpid(), i);
@@ -245,7 +246,7 @@ static weir_status create_temporary(weir__packed_writer *w, size_t room, weir_er
     return unwritable(w, error);
 }
 
-bool weir__packed_file_may_replace(const char *path)
+bool weir__optimized_file_may_replace(const char *path)
 {
     struct stat is;
     char begin[sizeof magic];
@@ -259,10 +260,10 @@ bool weir__packed_file_may_replace(const char *path)
     return n == (ssize_t)sizeof begin && memcmp(begin, magic, sizeof magic) == 0;
 }
 
-weir_status weir__packed_writer_open(const char *path, weir__packed_writer **writer, weir_error *error)
+weir_status weir__optimized_writer_open(const char *path, weir__optimized_writer **writer, weir_error *error)
 {
     size_t room = strlen(path) + 48;
-    weir__packed_writer *w = weir__mem_calloc(1, sizeof *w);
+    weir__optimized_writer *w = weir__mem_calloc(1, sizeof *w);
     if (w == NULL) return no_memory(path, error);
     w->fd = -1;
     w->path = weir__mem_strdup(path);
@@ -273,11 +274,11 @@ weir_status weir__packed_writer_open(const char *path, weir__packed_writer **wri
     if (status == WEIR_OK)
         *writer = w;
     else
-        weir__packed_writer_close(w);
+        weir__optimized_writer_close(w);
     return status;
 }
 
-void weir__packed_writer_close(weir__packed_writer *w)
+void weir__optimized_writer_close(weir__optimized_writer *w)
 {
     if (w == NULL) return;
     if (w->fd >= 0) close(w->fd);
@@ -290,13 +291,14 @@ void weir__packed_writer_close(weir__packed_writer *w)
     weir__mem_free(w);
 }
 
-void weir__packed_writer_buffer(weir__packed_writer *w, size_t size)
+void weir__optimized_writer_buffer(weir__optimized_writer *w, size_t size)
 {
     w->buffer_at = w->end;
     w->end += steps(size);
 }
 
-bool weir__packed_writer_tensor(weir__packed_writer *w, const weir__packed_tensor *tensor, const void *panels)
+bool weir__optimized_writer_tensor(weir__optimized_writer *w, const weir__optimized_tensor *tensor,
+                                   const void *panels)
 {
     if (!weir__mem_grow(&w->table, &w->table_capacity, w->n + 1, sizeof *w->table) ||
         !weir__mem_grow(&w->panels, &w->panels_capacity, w->n + 1, sizeof *w->panels))
@@ -319,7 +321,7 @@ static bool write_all(int fd, const void *bytes, size_t n, uint64_t at)
 }
 
 /* Writes what has come together of the payload. */
-static bool flush(weir__packed_writer *w)
+static bool flush(weir__optimized_writer *w)
 {
     if (!write_all(w->fd, w->piece, w->n_piece, payload_at((uint32_t)w->n) + w->written)) return false;
     w->checksum = weir__hash(w->checksum, w->piece, w->n_piece);
@@ -329,7 +331,7 @@ static bool flush(weir__packed_writer *w)
 }
 
 /* Appends n bytes to the payload; NULL: zeroes. */
-static bool append(weir__packed_writer *w, const void *bytes, uint64_t n)
+static bool append(weir__optimized_writer *w, const void *bytes, uint64_t n)
 {
     for (uint64_t done = 0; done < n;) {
         size_t room = PIECE - w->n_piece, part = n - done < room ? (size_t)(n - done) : room;
@@ -344,11 +346,11 @@ static bool append(weir__packed_writer *w, const void *bytes, uint64_t n)
     return true;
 }
 
-static weir_status write_payload(weir__packed_writer *w, weir_progress_fn progress, void *user,
+static weir_status write_payload(weir__optimized_writer *w, weir_progress_fn progress, void *user,
                                  weir_error *error)
 {
     for (size_t i = 0; i < w->n; i++) {
-        const weir__packed_tensor *tensor = &w->table[i];
+        const weir__optimized_tensor *tensor = &w->table[i];
         if (progress != NULL && !progress((float)((double)tensor->at / (double)w->end), user))
             return weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the writing");
         if (!append(w, NULL, tensor->at - (w->written + w->n_piece)) ||
@@ -360,7 +362,7 @@ static weir_status write_payload(weir__packed_writer *w, weir_progress_fn progre
 }
 
 /* The folder's entry too must be on the disk. Where a folder cannot be synchronized, nothing can be done. */
-static void sync_folder(weir__packed_writer *w)
+static void sync_folder(weir__optimized_writer *w)
 {
     char *slash = strrchr(w->path, '/'), after = '\0';
     if (slash != NULL) {
@@ -374,8 +376,8 @@ static void sync_folder(weir__packed_writer *w)
     close(fd);
 }
 
-weir_status weir__packed_writer_finish(weir__packed_writer *w, const weir__packed_kind *kind,
-                                       weir_progress_fn progress, void *user, weir_error *error)
+weir_status weir__optimized_writer_finish(weir__optimized_writer *w, const weir__optimized_kind *kind,
+                                          weir_progress_fn progress, void *user, weir_error *error)
 {
     weir_status status = write_payload(w, progress, user, error);
     if (status != WEIR_OK) return status;

@@ -1,0 +1,82 @@
+/* optimized_file.h: a model's weights as panels, in a file that loads map instead of packing.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A header, a table of the tensors, and the payload: one image for each buffer that a load allocates, in its
+ * order, at multiples of WEIR__OPTIMIZED_STEP. The header names what the file was made from and for. Header
+ * and table have a checksum that every opening compares, the payload one that only weir__optimized_file_check
+ * does (ADR 0014). All numbers are in the byte order of the machine. */
+#ifndef WEIR_BACKEND_OPTIMIZED_FILE_H
+#define WEIR_BACKEND_OPTIMIZED_FILE_H
+
+#include "weir/weir.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEIR__OPTIMIZED_ENDING ".weir" /* of the file beside a model */
+#define WEIR__OPTIMIZED_STEP   65536   /* a multiple of every page size */
+
+/* What a file was made from and for; one that differs in any of these is not used. */
+typedef struct weir__optimized_kind {
+    uint64_t model;   /* weir__gguf_info's identity */
+    uint32_t panels;  /* WEIR__PANEL_VERSION */
+    char kernels[28]; /* their name, padded with NULs */
+} weir__optimized_kind;
+
+typedef struct weir__optimized_tensor {
+    char name[64];    /* padded with NULs */
+    int64_t shape[4]; /* as in the model's file */
+    uint64_t type;    /* likewise */
+    uint64_t at;      /* in its buffer */
+    uint64_t size;    /* as panels */
+} weir__optimized_tensor;
+
+/* ---- Reading: one thread ---- */
+
+typedef struct weir__optimized_file weir__optimized_file;
+
+/* Opens a file and checks header and table. NOT_FOUND; IO; FORMAT: damaged, cut or no such file; UNSUPPORTED:
+ * of another kind; NO_MEMORY. Messages begin with the path. */
+weir_status weir__optimized_file_open(const char *path, const weir__optimized_kind *kind,
+                                      weir__optimized_file **file, weir_error *error);
+void weir__optimized_file_close(weir__optimized_file *file); /* what is mapped stays so */
+
+/* Maps the next buffer, which has `size` bytes, for reading. The caller unmaps it. NULL: the file has no
+ * such. */
+void *weir__optimized_file_map(weir__optimized_file *file, size_t size);
+
+/* Whether the next tensor of the table, in the buffer that was mapped last, is this one. */
+bool weir__optimized_file_is_next(weir__optimized_file *file, const weir__optimized_tensor *tensor);
+
+/* Reads the whole payload and compares its checksum. ABORTED by progress, which may be NULL; IO; FORMAT. */
+weir_status weir__optimized_file_check(weir__optimized_file *file, weir_progress_fn progress, void *user,
+                                       weir_error *error);
+
+/* ---- Writing: one thread ---- */
+
+typedef struct weir__optimized_writer weir__optimized_writer;
+
+/* Whether nothing is there, an empty file or one of ours. */
+bool weir__optimized_file_may_replace(const char *path);
+
+/* Begins a file beside `path`, which takes its place when it is whole. IO, NO_MEMORY. */
+weir_status weir__optimized_writer_open(const char *path, weir__optimized_writer **writer, weir_error *error);
+
+/* Adds a buffer, and a tensor to the last buffer, in ascending order; its panels are read by the finish.
+ * False: no memory. */
+void weir__optimized_writer_buffer(weir__optimized_writer *writer, size_t size);
+bool weir__optimized_writer_tensor(weir__optimized_writer *writer, const weir__optimized_tensor *tensor,
+                                   const void *panels);
+
+/* Writes everything and puts the file in place, for good: it is on the disk. IO, NO_MEMORY, ABORTED. */
+weir_status weir__optimized_writer_finish(weir__optimized_writer *writer, const weir__optimized_kind *kind,
+                                          weir_progress_fn progress, void *user, weir_error *error);
+
+/* Also removes a file that was not finished. NULL is ignored. */
+void weir__optimized_writer_close(weir__optimized_writer *writer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,151 @@
+#include "schedule/cost.h"
+
+#include <math.h>
+#include <string.h>
+
+/* All relative: per tick and to the cost itself, or to the tick's. */
+#define DRIFT_ALL 0.03  /* the machine becomes faster or slower: all costs together */
+#define DRIFT_OWN 0.006 /* one cost apart from the others: other kernels, another mix of lengths */
+#define NOISE     0.1   /* of a tick's time, about what an idle machine shows */
+#define DOUBT     1.0   /* the most that is thought unknown of a cost */
+#define GATE      2.5 /* standard deviations; what is beyond is a neighbour's burst and counts as that far off */
+#define FLOOR_NS  1e3 /* no clock tells ticks below this apart */
+
+void weir__cost_init(weir__cost *cost)
+{
+    /* A model of a billion parameters on a small machine; only the proportions outlive the first tick. */
+    static const double guess[WEIR__COST_TERMS] = {20e6, 5e6, 5e6, 0.5e6};
+    *cost = (weir__cost){.n_ticks = 0};
+    memcpy(cost->ns, guess, sizeof guess);
+    memcpy(cost->usual, guess, sizeof guess);
+}
+
+static void terms(const weir__shape *shape, double *x)
+{
+    x[WEIR__COST_PASS] = shape->n_passes;
+    x[WEIR__COST_DECODE] = shape->n_decode;
+    x[WEIR__COST_PREFILL] = shape->n_prefill;
+    x[WEIR__COST_CONTEXT] = shape->n_context_k;
+}
+
+static double dot(const double *a, const double *b)
+{
+    double sum = 0;
+    for (int i = 0; i < WEIR__COST_TERMS; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+/* The first tick says how fast the machine is; how the costs relate to each other stays a guess. */
+static void begin(weir__cost *cost, double scale)
+{
+    for (int i = 0; i < WEIR__COST_TERMS; i++) {
+        cost->ns[i] *= scale;
+        cost->usual[i] = cost->ns[i];
+        cost->covariance[i][i] = DOUBT * cost->ns[i] * DOUBT * cost->ns[i];
+    }
+}
+
+/* What may have changed since the last tick. A cost that no tick has shown for long is doubted up to a limit. */
+static void drift(weir__cost *cost)
+{
+    for (int i = 0; i < WEIR__COST_TERMS; i++) {
+        double size = cost->ns[i] + 0.05 * cost->usual[i];
+        for (int j = 0; j < WEIR__COST_TERMS; j++)
+            cost->covariance[i][j] += DRIFT_ALL * cost->ns[i] * DRIFT_ALL * cost->ns[j];
+        cost->covariance[i][i] += DRIFT_OWN * size * DRIFT_OWN * size;
+    }
+    for (int i = 0; i < WEIR__COST_TERMS; i++) {
+        double most = DOUBT * (cost->ns[i] + 0.05 * cost->usual[i]);
+        if (cost->covariance[i][i] <= most * most) continue;
+        double shrink = most / sqrt(cost->covariance[i][i]);
+        for (int j = 0; j < WEIR__COST_TERMS; j++) {
+            cost->covariance[i][j] *= shrink;
+            cost->covariance[j][i] *= shrink;
+        }
+    }
+}
+
+void weir__cost_observe(weir__cost *cost, const weir__shape *shape, int64_t ns)
+{
+    double x[WEIR__COST_TERMS], spread[WEIR__COST_TERMS];
+    terms(shape, x);
+    double predicted = dot(cost->ns, x), actual = (double)ns;
+    if (shape->n_passes < 1 || ns < 1) return;
+    if (cost->n_ticks < INT32_MAX) cost->n_ticks++;
+    if (cost->n_ticks == 1) {
+        begin(cost, actual / predicted);
+        return;
+    }
+    drift(cost);
+    for (int i = 0; i < WEIR__COST_TERMS; i++) spread[i] = dot(cost->covariance[i], x);
+    double noise = NOISE * (predicted > FLOOR_NS ? predicted : FLOOR_NS);
+    double variance = dot(spread, x) + noise * noise;
+    double most = GATE * sqrt(variance), off = actual - predicted;
+    if (off > most) off = most;
+    if (off < -most) off = -most;
+    for (int i = 0; i < WEIR__COST_TERMS; i++) {
+        cost->ns[i] += spread[i] / variance * off;
+        if (cost->ns[i] < 0) cost->ns[i] = 0;
+        for (int j = 0; j < WEIR__COST_TERMS; j++) cost->covariance[i][j] -= spread[i] * spread[j] / variance;
+    }
+}
+
+weir_cost weir__cost_get(const weir__cost *cost)
+{
+    return (weir_cost){
+        .pass_ns = cost->ns[WEIR__COST_PASS],
+        .decode_ns = cost->ns[WEIR__COST_DECODE],
+        .prefill_ns = cost->ns[WEIR__COST_PREFILL],
+        .context_ns = cost->ns[WEIR__COST_CONTEXT],
+        .n_ticks = cost->n_ticks,
+    };
+}
+
+double weir_cost_tick_ns(const weir_cost *cost, int32_t n_passes, int32_t n_decode, int32_t n_prefill,
+                         double n_context_k)
+{
+    return cost->pass_ns * n_passes + cost->decode_ns * n_decode + cost->prefill_ns * n_prefill +
+           cost->context_ns * n_context_k;
+}
+
+double weir__cost_context_k(int32_t n_past, int32_t n)
+{
+    return (double)n * (n_past + (n + 1) / 2.0) / 1024;
+}
+
+/* ---- Passes ---- */
+
+/* With lanes, a pass takes the first lane that has tokens left and those whose numbers follow without a gap, and
+ * from each as many tokens as the shortest has, within n_ubatch. */
+static int32_t lane_passes(int32_t *rows, int32_t n_lanes, int32_t n_ubatch)
+{
+    int32_t n_passes = 0;
+    for (int32_t first = 0; first < n_lanes;) {
+        if (rows[first] == 0) {
+            first++;
+            continue;
+        }
+        int32_t end = first, least = rows[first];
+        /* One more than a pass may have tokens: so it is there too. */
+        while (end < n_lanes && rows[end] > 0 && end - first <= n_ubatch) {
+            if (rows[end] < least) least = rows[end];
+            end++;
+        }
+        int32_t most = n_ubatch / (end - first);
+        if (most < 1) most = 1;
+        int32_t n = least > most ? least / most : 1; /* as many alike */
+        int32_t taken = least > most ? n * most : least;
+        for (int32_t lane = first; lane < end; lane++) rows[lane] -= taken;
+        n_passes += n;
+    }
+    return n_passes;
+}
+
+int32_t weir__cost_passes(int32_t *rows, int32_t n_lanes, int32_t n_ubatch, weir_layout layout)
+{
+    if (n_ubatch < 1) n_ubatch = 1;
+    if (layout == WEIR_LAYOUT_PER_SLOT) return lane_passes(rows, n_lanes, n_ubatch);
+    int64_t total = 0;
+    for (int32_t lane = 0; lane < n_lanes; lane++) total += rows[lane];
+    return (int32_t)((total + n_ubatch - 1) / n_ubatch);
+}

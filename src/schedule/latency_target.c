@@ -1,0 +1,54 @@
+#include "schedule/schedule.h"
+
+#define LEAST_PREFILL 16 /* prompt tokens: below it a pass costs nearly as much and prompts do not get on */
+
+typedef struct draft {
+    const weir_view *view;
+    weir__prompts prompts;
+    weir_plan_entry *plan;
+    size_t n_decodes; /* the first entries of the plan */
+} draft;
+
+/* Writes the plan with this many prompt tokens. */
+static size_t with_prefill(draft *d, int32_t n_prefill)
+{
+    return weir__schedule_prefills(d->view, &d->prompts, d->plan, d->n_decodes, &n_prefill);
+}
+
+static bool is_in_time(draft *d, int32_t n_prefill)
+{
+    size_t n = with_prefill(d, n_prefill);
+    return weir_plan_tick_ns(d->view, d->plan, n) <= (double)d->view->itl_target_ns;
+}
+
+/* The most prompt tokens, of at most n, that the target allows, or the least that a tick takes anyway. */
+static int32_t fitting(draft *d, int32_t n)
+{
+    int32_t fits = weir__schedule_least(LEAST_PREFILL, n), too_many = n;
+    if (fits == n || is_in_time(d, n)) return n;
+    while (too_many - fits > 1) {
+        int32_t half = fits + (too_many - fits) / 2;
+        if (is_in_time(d, half))
+            fits = half;
+        else
+            too_many = half;
+    }
+    return fits;
+}
+
+static size_t plan_tick(const weir_view *view, weir_plan_entry *plan, void *user)
+{
+    (void)user;
+    draft d = {.view = view, .plan = plan};
+    int32_t budget = view->budget;
+    weir__schedule_prompts(view, &d.prompts);
+    d.n_decodes = weir__schedule_decodes(view, plan, 0, &budget);
+    if (d.n_decodes > 0 && d.prompts.n > 0) budget = fitting(&d, budget);
+    return with_prefill(&d, budget);
+}
+
+const weir_strategy *weir_strategy_latency_target(void)
+{
+    static const weir_strategy strategy = {.name = "latency-target", .plan = plan_tick};
+    return &strategy;
+}
