@@ -113,6 +113,8 @@ const cli_option cli_options[] = {
      "end before this text; may be given again"},
     {"--deadline-ms", NULL, CLI_LIMITS, CLI_INT64, AT(ask.deadline_ms), "MS", "none", "WEIR_DEADLINE_MS", "deadline_ms",
      NULL, ASK, "end after this time, with what there is"},
+    {"--priority", NULL, CLI_LIMITS, CLI_INT32, AT(ask.priority), "N", NULL, "WEIR_PRIORITY", "priority", NULL, ASK,
+     "-100 to 100; the higher one goes first, and takes a slot from a lower one"},
     {"--interval", NULL, CLI_LIMITS, CLI_INT32, AT(ask.interval), "N", NULL, "WEIR_INTERVAL", "interval", NULL, ASK,
      "bring text every N tokens"},
     {"--special", NULL, CLI_LIMITS, CLI_FLAG, AT(ask.special), NULL, NULL, NULL, "special", NULL, ASK,
@@ -152,6 +154,8 @@ const cli_option cli_options[] = {
      "the most prompt tokens of one request in a tick"},
     {"--layout", NULL, CLI_ENGINE, CLI_CHOICE, AT(engine.layout), "NAME", NULL, "WEIR_LAYOUT", "layout", cli_layouts,
      LOADS, "one pool of KV cells, or a lane for each slot: auto, unified, per_slot"},
+    {"--ageing", NULL, CLI_ENGINE, CLI_INT32, AT(engine.ageing_ms), "MS", NULL, "WEIR_AGEING", "ageing_ms", NULL,
+     CLI_RUN | CLI_STREAM, "a waiting request gains one level of priority each so many ms; 0 = never"},
     {"--cache-type-k", "-ctk", CLI_ENGINE, CLI_CHOICE, AT(engine.type_k), "TYPE", NULL, "WEIR_CACHE_TYPE_K", "type_k",
      cli_kv_types, LOADS, "how keys are kept: f16, f32, bf16, q8_0, q4_0"},
     {"--cache-type-v", "-ctv", CLI_ENGINE, CLI_CHOICE, AT(engine.type_v), "TYPE", NULL, "WEIR_CACHE_TYPE_V", "type_v",
@@ -281,6 +285,7 @@ void cli_ask_init(cli_ask *ask)
         .max_tokens = request.max_tokens,
         .interval = request.interval,
         .deadline_ms = request.deadline_ms,
+        .priority = request.priority,
     };
 }
 
@@ -330,6 +335,7 @@ void cli_ask_request(cli_ask *ask, weir_request *request)
     request->max_tokens = ask->max_tokens;
     request->interval = ask->interval;
     request->deadline_ms = ask->deadline_ms;
+    request->priority = ask->priority;
     request->special = ask->special;
     request->stop = (const char *const *)ask->stop.items;
     request->n_stop = ask->stop.n;

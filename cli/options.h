@@ -32,7 +32,7 @@ typedef struct cli_ask {
     char *order, *grammar, *grammar_root, *json_schema;
     cli_list stop, dry_breakers;
     cli_biases biases;
-    int32_t max_tokens, interval;
+    int32_t max_tokens, interval, priority;
     int64_t deadline_ms;
     bool special;
 } cli_ask;

@@ -112,7 +112,7 @@ def test_help():
                    "--frequency-penalty --presence-penalty --logit-bias --seed --samplers --grammar --grammar-file "
                    "--json-schema --json-schema-file --ignore-eos --stop --max-tokens --threads --threads-batch --ctx --kv "
                    "--slots --batch-size --ubatch-size --chunk --cache-type-k --cache-type-v --layout --strategy --itl-target "
-                   "--interval --deadline-ms --json").split():
+                   "--interval --deadline-ms --priority --ageing --json").split():
         if not re.search(rf"{option}( |$)", page, re.M):
             check(f"help of run has {option}", False)
             break
@@ -221,6 +221,8 @@ def test_run_limits():
     answer = json.loads(done.stdout)
     check("--deadline-ms ends with what there is", done.returncode == 0 and answer["reason"] == "deadline" and
           answer["timings"]["total_ms"] < 10000, answer)
+    expect("a priority out of range", run("-p", "x", "--priority", "101"), 2, "--priority", "-100 to 100")
+    expect("an ageing out of range", run("-p", "x", "--ageing", "-1"), 2, "--ageing")
     expect("a prompt longer than the context", run("-p", "word " * 3000, "-c", "64"), 4)
     expect("no prompt", run("-p", ""), 2, "the prompt is empty")
     expect("no prompt in a pipe", run(stdin=""), 2, "the prompt is empty")
@@ -563,6 +565,14 @@ def test_stream_lines():
     expect("-m is stronger than the file's model", weir("stream", "-m", "/nonexistent.gguf", path), 3, "/nonexistent.gguf")
     done = weir("stream", path, "--slots", "2")
     check("fewer slots than requests", done.returncode == 0 and sum("usage" in x for x in lines_of(done)) == 5, done.stderr)
+    ranked = {"model": MODEL, "ignore_eos": True, "max_tokens": 4,
+              "requests": [{"prompt": f"Rank {i}", "priority": i} for i in range(4)]}
+    done = weir("stream", "-m", SLOW, path_of("ranked.json", json.dumps(ranked)), "--slots", "1", "--ageing", "0")
+    ends = [line["request"] for line in lines_of(done) if line.get("finished")]
+    check("the highest priority goes first", done.returncode == 0 and ends == [3, 2, 1, 0], ends, done.stderr)
+    ranked["requests"][2]["priority"] = 101
+    expect("a priority out of range in a file", weir("stream", path_of("ranked.json", json.dumps(ranked))), 2,
+           "requests[2].priority", "-100 to 100")
     many = {"model": MODEL, "requests": [{"prompt": f"Request {i}", "max_tokens": 3} for i in range(400 if FAKE else 40)]}
     done = weir("stream", path_of("many.json", json.dumps(many)), "-c", "128")
     check("many requests", done.returncode == 0 and sum("usage" in x for x in lines_of(done)) == len(many["requests"]), done.stderr)

@@ -280,6 +280,67 @@ static void cancel_in_each_state_frees_the_cells(void **state)
     weir_engine_destroy(engine);
 }
 
+/* Eight streams of up to 128 tokens in 256 cells, a quarter of what they need; and taking turns in one slot.
+ * */
+static void suspended_streams_say_what_they_would_have_said(void **state)
+{
+    (void)state;
+    enum { LONG = 112 };
+    weir_request requests[N_STREAMS];
+    weir_result roomy[N_STREAMS], tight[N_STREAMS];
+    weir_engine_params params = weir_engine_params_default();
+    params.n_slots = N_STREAMS;
+    params.n_ctx = 128;
+    params.n_batch = 60;
+    params.chunk_size = 40;
+    params.n_threads = 1;
+    params.layout = WEIR_LAYOUT_UNIFIED;
+    for (int i = 0; i < N_STREAMS; i++) requests[i] = greedy(prompts[i], LONG);
+    for (int run = 0; run < 3; run++) {
+        weir_engine *engine = NULL;
+        weir_result *results = run == 0 ? roomy : tight;
+        params.n_kv = run == 0 ? N_STREAMS * 128 : N_STREAMS * 128 / 4;
+        params.cache_bytes = run < 2 ? WEIR_AUTO : 0; /* states are restored, then computed again */
+        assert_int_equal(weir_engine_create(model, &params, &engine, NULL), WEIR_OK);
+        assert_int_equal(weir_generate(engine, requests, N_STREAMS, NULL, results, NULL), WEIR_OK);
+        weir_engine_stats stats = stats_of(engine);
+        print_message("%d cells: %llu suspensions, %llu prompt tokens\n", stats.n_kv,
+                      (unsigned long long)stats.n_suspensions, (unsigned long long)stats.n_prompt_tokens);
+        assert_true((run > 0) == (stats.n_suspensions > 0));
+        assert_int_equal(stats.n_failed_ticks, 0);
+        assert_nothing_is_left(engine);
+        weir_engine_destroy(engine);
+        for (int i = 0; i < N_STREAMS && run > 0; i++) {
+            assert_string_equal(tight[i].text, roomy[i].text);
+            assert_int_equal(tight[i].n_tokens, roomy[i].n_tokens);
+            assert_memory_equal(tight[i].tokens, roomy[i].tokens, tight[i].n_tokens * sizeof(int32_t));
+            assert_int_equal(tight[i].reason, roomy[i].reason);
+            weir_result_fini(&tight[i]);
+        }
+    }
+    for (int layout = WEIR_LAYOUT_UNIFIED; layout <= WEIR_LAYOUT_PER_SLOT; layout++) {
+        weir_engine *engine = make_engine((weir_layout)layout, 1);
+        weir_stream *low = submit(engine, &requests[0]);
+        weir_chunk chunk;
+        output got;
+        memset(&got, 0, sizeof got);
+        assert_int_equal(weir_stream_next(low, -1, &chunk), WEIR_OK);
+        add(&got, &chunk);
+        weir_request high = requests[1];
+        high.priority = 1;
+        weir_result result;
+        assert_int_equal(weir_generate(engine, &high, 1, NULL, &result, NULL), WEIR_OK);
+        assert_string_equal(result.text, roomy[1].text);
+        weir_result_fini(&result);
+        assert_int_equal(stats_of(engine).n_suspensions, 1);
+        while (weir_stream_next(low, -1, &chunk) == WEIR_OK) add(&got, &chunk);
+        assert_string_equal(got.text, roomy[0].text);
+        weir_stream_release(low);
+        weir_engine_destroy(engine);
+    }
+    for (int i = 0; i < N_STREAMS; i++) weir_result_fini(&roomy[i]);
+}
+
 static void stop_strings_and_intervals_on_the_real_text(void **state)
 {
     (void)state;
@@ -411,6 +472,7 @@ int main(void)
         cmocka_unit_test(greedy_stream_equals_a_plain_loop),
         cmocka_unit_test(eight_streams_at_once_equal_each_alone),
         cmocka_unit_test(cancel_in_each_state_frees_the_cells),
+        cmocka_unit_test(suspended_streams_say_what_they_would_have_said),
         cmocka_unit_test(stop_strings_and_intervals_on_the_real_text),
         cmocka_unit_test(chat_answers_through_the_models_template),
         cmocka_unit_test(grammar_and_schema_constrain_the_answer),

@@ -110,6 +110,10 @@ static void make_order(play *p, order *o, int32_t n)
         j->play = p;
         wish_make(&j->w, &p->limits, &p->d);
         if (p->deadlines && dice_one_in(&p->d, 6)) j->w.deadline_ms = dice_in(&p->d, 1, 3);
+        if (p->ranked) {
+            j->w.priority = dice_one_in(&p->d, 8) ? dice_in(&p->d, -100, 100) : dice_in(&p->d, 0, 2);
+            j->w.salt = (const char *[]){NULL, "a", "b", ""}[dice_in(&p->d, 0, 3)];
+        }
         o->too_long |= !j->w.fits;
         o->requests[i] = wish_request(&j->w);
         if (o->streamed && !dice_one_in(&p->d, 10)) o->streams[i] = o->own[i] = fresh_stream(p);
@@ -305,7 +309,8 @@ static void act(play *p)
 /* Lanes of running requests have consecutive numbers once the engine had time for it. */
 static void check_lanes(play *p, const weir_engine_stats *s, int32_t highest)
 {
-    bool same = play_n_finished(s) == play_n_finished(&p->at_decode) &&
+    bool same = s->n_suspensions == p->at_decode.n_suspensions &&
+                play_n_finished(s) == play_n_finished(&p->at_decode) &&
                 s->n_submitted - (uint64_t)s->queue_depth ==
                     p->at_decode.n_submitted - (uint64_t)p->at_decode.queue_depth;
     p->calm = same && !atomic_load(&p->fake->fail_share) ? p->calm + 1 : 0;
@@ -404,9 +409,26 @@ static void check_ended(play *p, uint64_t turn, int64_t start)
         MUST(p, j->cancel_turn == 0 || j->cancel_turn >= turn, "job %d was cancelled before", i);
         MUST(p, !p->stopped, "job %d outlives the stop", i);
         MUST(p, j->due_ns > start, "the deadline of job %d has passed", i);
-        MUST(p, p->n_good - j->good < j->n_good || j->cancel_turn > 0, "job %d starves: %llu ticks", i,
-             (unsigned long long)j->n_good);
+        MUST(p, p->ranked || p->n_good - j->good < j->n_good || j->cancel_turn > 0,
+             "job %d starves: %llu ticks", i, (unsigned long long)j->n_good);
     }
+}
+
+/* With lanes there is room for whoever gets a slot: without ageing all that have a higher priority than the
+ * lowest in a slot must be in one too. */
+static void check_priorities(play *p, const weir_view *view)
+{
+    int32_t lowest = INT32_MAX, n_higher = 0;
+    if (p->params.ageing_ms > 0 || p->first.layout != WEIR_LAYOUT_PER_SLOT || p->disturbed) return;
+    for (size_t i = 0; i < view->n_slots; i++)
+        if (view->slots[i].priority < lowest) lowest = view->slots[i].priority;
+    for (size_t i = 0; i < view->n_slots; i++) n_higher += view->slots[i].priority > lowest;
+    for (int i = 0; i < p->n_jobs; i++) {
+        const job *j = &p->jobs[i];
+        bool live = j->accepted && j->stream != NULL && !weir_stream_finished(j->stream);
+        n_higher -= live && j->w.priority > lowest;
+    }
+    MUST(p, n_higher >= 0, "%d wait for lower ones", -n_higher);
 }
 
 static const weir_view *look(play *p)
@@ -422,33 +444,22 @@ static const weir_view *look(play *p)
     if (p->stopped) return view; /* what it told is gone */
     MUST(p, view->budget == p->first.n_batch && view->chunk_size == p->params.chunk_size, "view");
     MUST(p, view->n_slots > 0 || view->queue_depth == 0, "%d wait for an empty engine", view->queue_depth);
+    uint64_t n_suspensions = play_stats(p).n_suspensions;
     for (size_t i = 0; i < view->n_slots; i++) {
         const weir_slot_view *v = &view->slots[i];
         bool prefilling = v->state == WEIR_SLOT_PREFILLING;
         MUST(p, prefilling || v->state == WEIR_SLOT_GENERATING, "slot %d", v->slot);
-        MUST(p, prefilling == (v->n_prompt_left > 0) && v->n_prompt_left <= v->n_prompt, "slot %d", v->slot);
-        MUST(p, prefilling == (v->n_generated == 0), "slot %d", v->slot);
+        /* what was suspended computes again what it had generated */
+        MUST(p, prefilling == (v->n_prompt_left > 0) && v->n_prompt_left <= v->n_prompt + v->n_generated,
+             "slot %d", v->slot);
+        MUST(p, prefilling ? n_suspensions > 0 || v->n_generated == 0 : v->n_generated > 0, "slot %d",
+             v->slot);
         MUST(p, i == 0 || view->slots[i - 1].waited_ns >= v->waited_ns, "slot %d is older", v->slot);
     }
+    check_priorities(p, view);
     check_ended(p, turn, start);
     check_rest(p);
     return view;
-}
-
-/* Where there was no space for a pass over all slots, the request that came last has to go. */
-static void check_youngest(play *p)
-{
-    bool full = p->batch_seqs == p->at_decode.n_slots_prefilling + p->at_decode.n_slots_generating;
-    bool runs = false; /* a job after this one */
-    for (int i = p->n_jobs; i-- > 0;) {
-        job *j = &p->jobs[i];
-        weir_error error;
-        if (j->stream == NULL || j->out_of_space) continue;
-        weir_stream_error(j->stream, &error);
-        if (!weir_stream_finished(j->stream)) runs |= weir_stream_usage(j->stream).n_generated > 0;
-        j->out_of_space = error.code == WEIR_NO_SPACE;
-        MUST(p, !j->out_of_space || !full || !runs, "job %d had to go for a younger one", i);
-    }
 }
 
 /* Ends by error that this tick must have caused; fewer only when something else ended what it concerns. */
@@ -458,9 +469,9 @@ static void check_errors(play *p, weir_status decoded, bool sample_failed)
     uint64_t n = s.n_finished[WEIR_REASON_ERROR] - p->at_decode.n_finished[WEIR_REASON_ERROR];
     uint64_t want = sample_failed;
     if (decoded == WEIR_BACKEND) want = (uint64_t)p->batch_seqs;
-    if (decoded == WEIR_NO_SPACE) want = 1; /* the others try again */
+    if (decoded == WEIR_NO_SPACE) /* alone it has all cells; of several one is suspended */
+        want = p->at_decode.n_slots_prefilling + p->at_decode.n_slots_generating == 1;
     if (p->scarce) return;
-    if (decoded == WEIR_NO_SPACE) check_youngest(p);
     MUST(p, n == want || (n < want && (p->cancelled_inside || p->deadlines)),
          "%llu ended with an error instead of %llu", (unsigned long long)n, (unsigned long long)want);
 }
@@ -478,6 +489,8 @@ static void arm(play *p)
         atomic_store(&p->fake->fail_sample_at, dice_in(&p->d, 0, 3));
     }
     atomic_store(&p->fake->fail_share, dice_one_in(&p->d, 10));
+    atomic_store(&p->fake->fail_state_save, dice_one_in(&p->d, 4));
+    atomic_store(&p->fake->fail_state_load, dice_one_in(&p->d, 4));
 }
 
 /* One tick; plain: nothing fails, and the engine's strategy makes the plan. */
@@ -513,6 +526,8 @@ static weir_report tick(play *p, bool plain)
     atomic_store(&p->fake->fail_decode_at, -1);
     atomic_store(&p->fake->fail_sample_at, -1);
     atomic_store(&p->fake->fail_share, false);
+    atomic_store(&p->fake->fail_state_save, false);
+    atomic_store(&p->fake->fail_state_load, false);
     say(p, "turn %llu: %d prefilled, %d fed, %d run, %d wait%s%s%s%s", (unsigned long long)turn,
         report.n_prefill, report.n_decode, report.n_active, report.queue_depth, planned ? ", planned" : "",
         report.bad_plan ? ", bad plan" : "", decode_failed ? ", pass failed" : "",
@@ -564,6 +579,7 @@ static void open_play(play *p)
     if (p->deadlines) atomic_store(&p->fake->tick_us, 100);
     p->disturbed = dice_one_in(d, 3);
     p->scarce = dice_one_in(d, 20);
+    p->ranked = dice_one_in(d, 2);
     p->act = act;
     p->act_rate = dice_in(d, 2, 30);
     p->turns = 1;
@@ -574,6 +590,9 @@ static void open_play(play *p)
     q->n_slots = dice_in(d, 1, 8);
     q->n_ctx = dice_one_in(d, 2) ? dice_in(d, 16, 60) : dice_in(d, 16, 300);
     if (!dice_one_in(d, 3)) q->n_kv = dice_in(d, 8 * q->n_slots, q->n_slots * q->n_ctx);
+    if (dice_one_in(d, 3)) q->n_kv = dice_in(d, q->n_ctx, q->n_ctx + q->n_slots * q->n_ctx / 4); /* tight */
+    q->cache_bytes = dice_one_in(d, 2) ? WEIR_AUTO : dice_one_in(d, 3) ? 0 : (uint64_t)dice_in(d, 0, 2000);
+    q->ageing_ms = dice_one_in(d, 2) ? 0 : dice_one_in(d, 2) ? 1 : 10000;
     q->n_batch = dice_in(d, q->n_slots, dice_one_in(d, 2) ? q->n_slots + 4 : 80);
     q->chunk_size = dice_in(d, 1, dice_one_in(d, 2) ? 6 : 64);
     q->queue_limit = dice_one_in(d, 2) ? 0 : dice_in(d, 1, 8);
@@ -593,7 +612,8 @@ static void open_play(play *p)
     MUST(p, p->first.n_ctx == (q->n_ctx < n_seq ? q->n_ctx : n_seq), "n_ctx is %d", p->first.n_ctx);
     MUST(p, q->n_kv == 0 || lanes || (exact ? p->first.n_kv == q->n_kv : p->first.n_kv >= q->n_kv), "n_kv");
     MUST(p, q->n_kv > 0 || p->first.n_ctx == q->n_ctx, "a context is divided by slots");
-    p->limits = (wish_limits){p->model, p->first.n_ctx, q->max_tokens, dice_in(d, 3, 40), n_vocab};
+    p->limits = (wish_limits){p->model, p->first.n_ctx, q->max_tokens,
+                              dice_in(d, 3, dice_one_in(d, 3) ? 150 : 40), n_vocab};
 }
 
 /* Ticks until all have ended; at first things may go on happening. */
@@ -614,6 +634,7 @@ static void run_out(play *p)
         work = PLAY_JOBS;
         for (int i = 0; i < p->n_jobs; i++)
             work += (uint64_t)p->jobs[i].w.task.n_prompt + (uint64_t)p->jobs[i].w.task.max_tokens;
+        work += play_stats(p).n_suspensions * (uint64_t)p->first.n_ctx; /* computed again */
         MUST(p, ++n <= work, "the engine does not come to rest");
         if (dice_one_in(&p->d, 3)) read_all(p);
     }
@@ -666,6 +687,9 @@ static void check_counters(play *p, bool stopped)
     MUST(p, s.n_prompt_tokens >= n_prompt, "%llu of %llu prompt tokens were computed",
          (unsigned long long)s.n_prompt_tokens, (unsigned long long)n_prompt);
     MUST(p, s.n_kv_reserved == 0 && s.n_kv_used == 0, "%d cells promised", s.n_kv_reserved);
+    MUST(p, s.n_suspended == 0 && s.cache_bytes == 0, "%d suspended", s.n_suspended);
+    MUST(p, s.n_resumes <= s.n_suspensions, "%llu resumes", (unsigned long long)s.n_resumes);
+    p->n_suspensions = s.n_suspensions;
 }
 
 static void close_play(play *p)
@@ -732,7 +756,7 @@ static void test_random_schedules(void **state)
     (void)state;
     uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)weir__clock_now_ns() % 1000000000);
     uint64_t n = dice_environment("WEIR_TEST_SCHEDULES", SCHEDULES);
-    uint64_t reasons[8] = {0}, n_requests = 0;
+    uint64_t reasons[8] = {0}, n_requests = 0, n_suspensions = 0;
 #ifdef WEIR_DEBUG
     const char *checked = "the engine checks itself each tick";
 #else
@@ -745,13 +769,15 @@ static void test_random_schedules(void **state)
     for (uint64_t i = 0; i < n; i++) {
         run_schedule(&p, seed + i);
         n_requests += p.n_accepted;
+        n_suspensions += p.n_suspensions;
         for (int r = 0; r < 8; r++) reasons[r] += p.seen[r];
     }
     now_playing = NULL;
     print_message("%llu requests:", (unsigned long long)n_requests);
     for (int r = 1; r <= WEIR_REASON_DEADLINE; r++)
         print_message(" %llu %s", (unsigned long long)reasons[r], weir_reason_name((weir_reason)r));
-    print_message("\n");
+    print_message(", %llu suspensions\n", (unsigned long long)n_suspensions);
+    assert_true(n < 1000 || n_suspensions > n / 20);
     /* A test that no longer meets these proves nothing. */
     for (int r = 1; r <= WEIR_REASON_DEADLINE && n >= 1000; r++) assert_true(reasons[r] > 0);
 }

@@ -56,6 +56,7 @@ typedef struct bout {
     wish_limits limits;
     bool slow;        /* passes take their time: it may not end by itself soon */
     bool stop_inside; /* a ready callback stops the engine */
+    bool ranked;      /* requests have priorities and salts */
 
     atomic_bool stopping; /* set before the engine is told */
     atomic_bool over;     /* the engine is not called any more */
@@ -268,6 +269,10 @@ static void prepare(bout *r, task *t, dice *d)
     if (dice_one_in(d, 30)) t->w.deadline_ms = dice_in(d, 1, 20);
     t->style = (style)dice_in(d, 0, STYLES - 1);
     t->hand_over = dice_one_in(d, 2) ? dice_in(d, 1, 4) : 0;
+    if (r->ranked) {
+        t->w.priority = dice_in(d, 0, 3);
+        t->w.salt = (const char *[]){NULL, "a", "b", "c"}[dice_in(d, 0, 3)];
+    }
     if (dice_one_in(d, 10)) return; /* nobody reads it */
     weir_stream *stream = NULL;
     must(r, weir_stream_create(&stream, NULL) == WEIR_OK, "no stream");
@@ -405,7 +410,15 @@ static void *watcher(void *user)
     helper *h = user;
     bout *r = h->bout;
     weir_engine_stats last = {.size = sizeof last};
+    weir_request request = weir_request_default();
+    request.text = "what if";
+    request.cache_salt = "a";
     while (!atomic_load(&r->over)) {
+        weir_forecast f = {.size = sizeof f};
+        weir_status status = weir_engine_plan_request(r->engine, &request, &f, NULL);
+        must(r, status == WEIR_OK || (status == WEIR_STOPPED && atomic_load(&r->stopping)), "a dry run: %s",
+             weir_status_name(status));
+        must(r, status != WEIR_OK || (f.n_prompt >= 7 && f.queue_place >= 0), "a dry run");
         weir_engine_stats s = {.size = sizeof s};
         must(r, weir_engine_get_stats(r->engine, &s) == WEIR_OK, "no stats");
         uint64_t n = 0;
@@ -417,6 +430,9 @@ static void *watcher(void *user)
         must(r, s.n_slots_prefilling + s.n_slots_generating <= s.n_slots, "more run than there are slots");
         must(r, s.n_kv_used <= s.n_kv_reserved && s.n_kv_reserved <= s.n_kv, "%d used, %d reserved, %d",
              s.n_kv_used, s.n_kv_reserved, s.n_kv);
+        must(r,
+             s.n_suspended >= 0 && s.n_resumes <= s.n_suspensions && s.cache_bytes <= r->params.cache_bytes,
+             "%d suspended", s.n_suspended);
         must(r, s.n_submitted >= last.n_submitted && s.n_ticks >= last.n_ticks, "counters run backwards");
         last = s;
         pause_us(dice_in(&h->d, 0, 1000));
@@ -518,6 +534,10 @@ static void open_round(bout *r, dice *d)
     p->n_slots = dice_in(d, 1, 16);
     p->n_ctx = dice_in(d, 30, 200);
     p->n_kv = dice_in(d, p->n_ctx, p->n_slots * p->n_ctx);
+    if (dice_one_in(d, 2)) p->n_kv = dice_in(d, p->n_ctx, 2 * p->n_ctx); /* many are suspended */
+    p->cache_bytes = dice_one_in(d, 3) ? WEIR_AUTO : (uint64_t)dice_in(d, 0, 5000);
+    p->ageing_ms = dice_in(d, 0, 3);
+    r->ranked = dice_one_in(d, 2);
     p->n_batch = dice_in(d, p->n_slots, 100);
     p->chunk_size = dice_in(d, 1, 40);
     p->queue_limit = dice_one_in(d, 2) ? 0 : dice_in(d, 1, 20);

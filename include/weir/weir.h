@@ -41,6 +41,7 @@ extern "C" {
 #define WEIR_VERSION     "0.1.0"
 #define WEIR_NUL         SIZE_MAX
 #define WEIR_SEED_RANDOM UINT32_MAX
+#define WEIR_AUTO        UINT64_MAX
 
 /* The version of the library that runs, e.g. "0.1.0". Static. */
 WEIR_API const char *weir_version(void);
@@ -150,7 +151,8 @@ static inline weir_model_params weir_model_params_default(void)
 /* Loads a GGUF file. params may be NULL. The file must stay unchanged while the model lives (it is mapped).
  * A path that begins with "fake:" gives the deterministic model without weights that weir's own tests use
  * (docs/guides/fake.md). Blocks for as long as the disk takes.
- * Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture), NO_MEMORY, ABORTED, INVALID. */
+ * Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture; or this processor: a build for x86-64
+ * needs AVX2, FMA, F16C and BMI2), NO_MEMORY, ABORTED, INVALID. */
 WEIR_API weir_status weir_model_load(const char *path, const weir_model_params *params, weir_model **model,
                                      weir_error *error);
 
@@ -247,7 +249,8 @@ typedef struct weir_device {
     uint64_t memory_total; /* bytes, 0 = unknown */
 } weir_device;
 
-/* The i-th device that this build can compute on; WEIR_END past the last. */
+/* The i-th device that this build can compute on; WEIR_END past the last. UNSUPPORTED: it computes on
+ * no processor like this one (weir_model_load). */
 WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
 
 /* ---- Vocabulary ----------------------------------------------------------------------------------- */
@@ -674,7 +677,8 @@ typedef enum weir_slot_state {
 typedef struct weir_slot_view {
     int32_t slot;
     weir_slot_state state;
-    int32_t n_prompt_left; /* prompt tokens not yet computed; 0 when generating */
+    int32_t n_prompt_left; /* tokens to compute before one is sampled: the prompt's, and after a suspension
+                            * those generated before too; 0 when generating */
     int32_t n_prompt;
     int32_t n_generated;
     int64_t waited_ns;   /* from submit until now */
@@ -686,9 +690,9 @@ typedef struct weir_slot_view {
     int64_t deadline_ns; /* what is left until its deadline; INT64_MAX = none */
 } weir_slot_view;
 
-/* What a tick costs on this machine now, learned from those before: pass_ns for each pass + decode_ns for each
- * generated token that is fed + prefill_ns for each prompt token + context_ns for each 1,024 tokens that one of
- * them attends to. None is negative. Before there is data it is a guess for a slow machine. */
+/* What a tick costs on this machine now, learned from those before: pass_ns for each pass + decode_ns for
+ * each generated token that is fed + prefill_ns for each prompt token + context_ns for each 1,024 tokens that
+ * one of them attends to. None is negative. Before there is data it is a guess for a slow machine. */
 typedef struct weir_cost {
     double pass_ns;
     double decode_ns;
@@ -725,9 +729,10 @@ typedef struct weir_strategy {
     void *user;
 } weir_strategy;
 
-/* The strategies that come with weir; static. What they have in common: a generating slot gets one token, the one
- * that has waited longest for it first where the budget is short. Prompts go by priority and, within it, oldest
- * first; a quarter of their tokens is the oldest's whatever its priority, so that none waits for ever. */
+/* The strategies that come with weir; static. What they have in common: a generating slot gets one token, the
+ * one that has waited longest for it first where the budget is short. Prompts go by priority and, within it,
+ * oldest first; a quarter of their tokens is the oldest's whatever its priority, so that none waits for ever.
+ * */
 
 /* "decode-maximal": generating slots first, prompts take what is left of the budget. */
 WEIR_API const weir_strategy *weir_strategy_decode_maximal(void);
@@ -738,9 +743,9 @@ WEIR_API const weir_strategy *weir_strategy_prefill_priority(void);
 /* "balanced": half of the budget for each, and what one does not use passes over to the other. */
 WEIR_API const weir_strategy *weir_strategy_balanced(void);
 
-/* "latency-target": generating slots first, then as many prompt tokens as keep the tick within itl_target_ns, by
- * the learned cost; at least 16 in a tick even when that takes longer, so that prompts get on. Without generating
- * slots prompts have the whole budget. */
+/* "latency-target": generating slots first, then as many prompt tokens as keep the tick within itl_target_ns,
+ * by the learned cost; at least 16 in a tick even when that takes longer, so that prompts get on. Without
+ * generating slots prompts have the whole budget. */
 WEIR_API const weir_strategy *weir_strategy_latency_target(void);
 
 /* The strategy of this name; NULL: there is none, or name is NULL. */
@@ -749,13 +754,13 @@ WEIR_API const weir_strategy *weir_strategy_find(const char *name);
 /* The i-th strategy; NULL past the last. */
 WEIR_API const weir_strategy *weir_strategy_get(size_t i);
 
-/* What a tick would take, ns: for strategies of the caller's own. n_context_k: the sum over all rows of the tokens
- * that each attends to, in 1,024s. Any thread. */
+/* What a tick would take, ns: for strategies of the caller's own. n_context_k: the sum over all rows of the
+ * tokens that each attends to, in 1,024s. Any thread. */
 WEIR_API double weir_cost_tick_ns(const weir_cost *cost, int32_t n_passes, int32_t n_decode,
                                   int32_t n_prefill, double n_context_k);
 
-/* The same for a plan: counts its passes, rows and context in the view. Entries for slots that the view does not
- * have count nothing. Any thread. */
+/* The same for a plan: counts its passes, rows and context in the view. Entries for slots that the view does
+ * not have count nothing. Any thread. */
 WEIR_API double weir_plan_tick_ns(const weir_view *view, const weir_plan_entry *plan, size_t n_plan);
 
 typedef struct weir_engine_params {
@@ -776,7 +781,12 @@ typedef struct weir_engine_params {
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
     bool manual;                   /* no thread of its own: the caller drives it with weir_engine_step */
-    int32_t itl_target_ms;         /* 50; 1 … 60000; the longest tick that latency-target aims at */
+    uint64_t cache_bytes;          /* host memory for what suspended requests had computed; beyond it, that is
+                           * computed again. WEIR_AUTO (default) = a quarter of what is available at create;
+                           * 0 = none */
+    int32_t ageing_ms; /* 10000; 0 … 86400000; a waiting request gains one level of priority each so many
+                            * ms, up to the highest that waits; 0 = never */
+    int32_t itl_target_ms; /* 50; 1 … 60000; the longest tick that latency-target aims at */
 } weir_engine_params;
 
 WEIR_API void weir_engine_params_init(weir_engine_params *params, size_t size);
@@ -815,7 +825,7 @@ typedef struct weir_engine_stats {
     int32_t n_ctx;         /* the longest request, tokens, as allotted */
     int32_t n_kv;          /* cells in all, as allotted */
     int32_t n_kv_used;     /* cells that hold tokens of live requests */
-    int32_t n_kv_reserved; /* cells promised to live requests */
+    int32_t n_kv_reserved; /* cells that the slots' tokens take, and soon their next ones; at most n_kv */
     int32_t n_batch;
     weir_layout layout;
     uint64_t n_submitted;
@@ -830,6 +840,11 @@ typedef struct weir_engine_stats {
     int64_t decode_ns;       /* forward passes, sum */
     int64_t busy_ns;         /* ticks, sum: less decode_ns is weir's own time */
     uint64_t kv_bytes;       /* of all KV cells, as allotted */
+    uint64_t cache_bytes;    /* host memory in use, of params.cache_bytes */
+    int32_t n_suspended;     /* waiting requests that were in a slot before; in queue_depth too */
+    uint64_t n_suspensions;
+    uint64_t n_resumes;
+    int64_t retry_ns; /* what a BUSY submit would be told to wait for one place in the queue */
 } weir_engine_stats;
 
 /* A copy, taken between ticks' phases; never waits for a forward pass. */
@@ -858,6 +873,13 @@ typedef struct weir_request {
     int32_t interval;    /* 1; emit every n tokens; above 1 it replaces the stream's own (set_interval) */
     int64_t deadline_ms; /* from submit: queue, prefill and decode; 0 = none. Then the text so far and
                           * WEIR_REASON_DEADLINE */
+    int32_t
+        priority; /* 0; -100 … 100; the higher one goes first, and takes a slot from a lower one when none is
+                          * free: that one waits, and its reader notices a pause only. Equal ones never do */
+    const char
+        *cache_salt; /* whose request it is, any bytes; NULL = nobody's. Salts share slots fairly: by the
+                               * tokens that each had lately */
+    size_t cache_salt_length; /* WEIR_NUL (default) */
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -871,17 +893,38 @@ static inline weir_request weir_request_default(void)
 /* Queues n requests: all or none. requests[0].size tells how far apart they lie. streams is [n] of fresh
  * streams, each at most once; NULL, or a NULL entry, is a request that nobody reads (it runs and counts).
  * streams[i] gets index i. Errors: INVALID (requests[i].field; n: more than slots and queue hold), TOO_LONG
- * (it could never fit), GRAMMAR, UNSUPPORTED, BUSY (the queue is full), STATE (a stream is attached,
- * cancelled or finished), STOPPED, NO_MEMORY. After an error nothing was started and no stream has changed.
+ * (it could never fit), GRAMMAR, UNSUPPORTED, BUSY (the queue is full; the message tells when
+ * to try again), STATE (a stream is attached, cancelled or finished), STOPPED, NO_MEMORY. After an error
+ * nothing was started and no stream has changed.
  * Tokenizes and compiles on the caller's thread; never waits for a tick. */
 WEIR_API weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
                                         weir_stream *const *streams, weir_error *error);
+
+/* What would become of a request if it was submitted now. Times are guesses from measured rates, 0 = nothing
+ * was measured yet. */
+typedef struct weir_forecast {
+    size_t size;
+    int32_t n_prompt;    /* tokens */
+    int32_t n_cached;    /* of those, what would not be computed again */
+    int32_t queue_place; /* 0 = a slot is free now, 1 = the next one is */
+    int64_t ttft_ns;     /* from now to the first token */
+    int64_t finish_ns;   /* from now to the end, if it generates all of max_tokens */
+    bool fits;           /* false: submit would say TOO_LONG; the rest but n_prompt is 0 */
+    bool busy;           /* submit would say BUSY */
+    int64_t retry_ns;    /* when to try again then; 0 = now */
+} weir_forecast;
+
+/* A dry run of submit for one request: checks it as submit does, with the same errors but for TOO_LONG and
+ * BUSY, which are told in *forecast. Nothing is started. Any thread; never waits for a tick. STOPPED: as
+ * submit. */
+WEIR_API weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *request,
+                                              weir_forecast *forecast, weir_error *error);
 
 typedef struct weir_usage {
     int32_t n_prompt;
     int32_t n_cached;    /* prompt tokens that were not computed again */
     int32_t n_generated; /* with the token that ended it */
-    int64_t queue_ns;    /* submit to slot */
+    int64_t queue_ns;    /* submit to its first slot */
     int64_t ttft_ns;     /* submit to first token; 0 when there was none */
     int64_t total_ns;    /* submit to end, or to now */
 } weir_usage;

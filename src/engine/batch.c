@@ -6,7 +6,7 @@ static int32_t allowed(const weir_engine *engine, const weir__slot *slot)
 {
     if (slot->state == WEIR_SLOT_GENERATING) return 1;
     if (slot->state != WEIR_SLOT_PREFILLING) return 0;
-    int32_t left = slot->request->n_prompt - slot->n_past;
+    int32_t left = slot->n_tokens - slot->n_past;
     return left < engine->params.chunk_size ? left : engine->params.chunk_size;
 }
 

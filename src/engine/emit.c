@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/request.h"
 #include "engine/stream.h"
 
 #define PIECE_BYTES 64 /* nearly every piece of every vocabulary; a longer one grows the scratch once */

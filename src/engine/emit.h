@@ -4,7 +4,9 @@
 #define WEIR_ENGINE_EMIT_H
 
 #include "base/utf8.h"
-#include "engine/request.h"
+#include "engine/stop.h"
+
+typedef struct weir__request weir__request;
 
 /* One request's text on its way out.
  * Invariants: text[sent_text .. n_text) is free to go and not yet in a chunk; sent_tokens counts generated

@@ -39,6 +39,8 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
         .n_ubatch = 512,
         .chunk_size = 512,
         .queue_limit = 256,
+        .cache_bytes = WEIR_AUTO,
+        .ageing_ms = 10000,
         .itl_target_ms = 50,
     };
     if (params != NULL) weir__params_default(params, size, &defaults, sizeof defaults);
@@ -72,6 +74,7 @@ static weir_status check_params(const weir_engine_params *params, weir_error *er
         {"n_threads", params->n_threads, 0, 512},
         {"n_threads_batch", params->n_threads_batch, 0, 512},
         {"queue_limit", params->queue_limit, 0, INT32_MAX},
+        {"ageing_ms", params->ageing_ms, 0, 24 * 3600 * 1000},
         {"itl_target_ms", params->itl_target_ms, 1, 60000},
         {"layout", (int32_t)params->layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT},
         {"type_k", (int32_t)params->type_k, WEIR_KV_F16, WEIR_KV_Q4_0},
@@ -118,10 +121,14 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
     if (params->n_threads == 0) params->n_threads = weir__cpu_count();
     if (params->n_threads_batch == 0) params->n_threads_batch = params->n_threads;
     if (params->n_ubatch > params->n_batch) params->n_ubatch = params->n_batch;
+    weir_context_params context = weir_context_params_default();
     weir_layout layout = params->layout;
     if (layout == WEIR_LAYOUT_AUTO) layout = weir__layout_auto(params->n_slots);
-    weir_context_params context = weir_context_params_default();
     context.n_ctx = decide_cells(model, params, layout);
+    /* Shorter lanes than a request may need are of no use; a pool is, where not all need so much. */
+    if (params->layout == WEIR_LAYOUT_AUTO &&
+        (int64_t)context.n_ctx < (int64_t)params->n_ctx * params->n_slots)
+        layout = WEIR_LAYOUT_UNIFIED;
     context.n_batch = params->n_batch;
     context.n_ubatch = params->n_ubatch;
     context.n_seq_max = params->n_slots;
@@ -138,6 +145,8 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
         engine->info.n_ctx_seq < engine->info.n_ctx ? engine->info.n_ctx_seq : engine->info.n_ctx;
     if (params->n_ctx > longest) params->n_ctx = longest;
     params->n_batch = engine->info.n_batch < params->n_batch ? engine->info.n_batch : params->n_batch;
+    if (params->cache_bytes == WEIR_AUTO) params->cache_bytes = weir__cpu_memory_available() / 4;
+    weir__suspend_reset(engine);
     engine->limits = (weir__limits){.n_ctx = params->n_ctx, .max_tokens = params->max_tokens};
     engine->stats = (weir_engine_stats){
         .size = sizeof engine->stats,
@@ -173,9 +182,9 @@ static void *run(void *argument)
         if (stopping) break;
         weir__step_tick(engine, NULL, 0, &report);
         if (report.idle && !has_work(engine))
-            weir__doorbell_wait(engine->bell, weir__step_next_deadline(engine));
+            weir__doorbell_wait(engine->bell, weir__finish_next_deadline(engine));
     }
-    weir__step_abandon(engine);
+    weir__finish_all(engine);
     return NULL;
 }
 
@@ -288,7 +297,7 @@ static void leave_wheel(weir_engine *engine)
     pthread_mutex_lock(&engine->mutex);
     bool stopping = engine->stopping;
     pthread_mutex_unlock(&engine->mutex);
-    if (stopping) weir__step_abandon(engine);
+    if (stopping) weir__finish_all(engine);
     driving = engine->outer;
     atomic_store(&engine->driven, false);
 }
@@ -367,30 +376,44 @@ static weir_status attach_all(weir_engine *engine, weir__request **made, size_t 
     return WEIR_OK;
 }
 
-static weir_status enqueue(weir_engine *engine, weir__request **made, size_t n, weir_error *error)
+int64_t weir__engine_over(const weir_engine *engine, size_t n)
 {
-    weir_status status = WEIR_OK;
-    pthread_mutex_lock(&engine->mutex);
-    int32_t limit = engine->params.queue_limit;
-    int32_t depth = engine->queue.n;
+    int32_t limit = engine->params.queue_limit, depth = engine->queue.n;
     /* Requests that a free slot takes at the next tick do not count as waiting. Those taken from the queue to
      * be ended are live and in no slot. */
     int32_t n_free = engine->params.n_slots - (engine->n_live - depth);
     if (n_free < 0) n_free = 0;
+    int64_t over = (int64_t)depth + (int64_t)n - limit - n_free;
+    return limit > 0 && over > 0 ? over : 0;
+}
+
+static weir_status enqueue(weir_engine *engine, weir__request **made, size_t n, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    int64_t retry_ns = 0;
+    pthread_mutex_lock(&engine->mutex);
+    int32_t depth = engine->queue.n;
+    int64_t over = weir__engine_over(engine, n);
     if (!engine->open) {
         status = WEIR_STOPPED;
-    } else if (limit > 0 && (uint64_t)depth + n > (uint64_t)limit + (uint64_t)n_free) {
+    } else if (over > 0) {
         status = WEIR_BUSY;
+        retry_ns = weir__rates_retry_ns(&engine->told, engine->params.n_slots, over);
         engine->stats.n_refused += n;
     } else {
-        for (size_t i = 0; i < n; i++) weir__queue_push(&engine->queue, made[i]);
+        for (size_t i = 0; i < n; i++) {
+            made[i]->serial = engine->serial++;
+            made[i]->share = weir__share_hold(&engine->shares, made[i]->salt, made[i]->submit_ns);
+            weir__queue_push(&engine->queue, made[i]);
+        }
         engine->n_live += (int32_t)n;
         engine->stats.n_submitted += n;
     }
     pthread_mutex_unlock(&engine->mutex);
     if (status == WEIR_BUSY)
         return weir__error_set(error, status, "",
-                               "%d requests wait already, the limit is %d: try again later", depth, limit);
+                               "%d requests wait already, the limit is %d: try again in about %lld ms", depth,
+                               engine->params.queue_limit, (long long)(retry_ns / WEIR__NS_PER_MS));
     if (status == WEIR_STOPPED)
         return weir__error_set(error, status, "",
                                "the engine takes no more requests: it was stopped or is draining");

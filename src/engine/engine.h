@@ -1,4 +1,5 @@
-/* engine.h: the engine's inside, shared by its files: engine.c (life, queue, threads), step.c (the tick).
+/* engine.h: the engine's inside, shared by its files: engine.c (life, submit, threads), step.c (the tick),
+ * admit.c, suspend.c, lanes.c and finish.c (parts of it), forecast.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_ENGINE_H
 #define WEIR_ENGINE_ENGINE_H
@@ -6,14 +7,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "base/crew.h"
 #include "base/doorbell.h"
+#include "engine/forecast.h"
 #include "engine/queue.h"
 #include "engine/slot.h"
 #include "schedule/schedule.h"
 
 /* Who may touch what:
- *   - `mutex` protects queue, open, stopping, n_live and stats; it is held for a few instructions, never
+ *   - `mutex` protects queue, shares and what they hold of requests, open, stopping, n_live, serial, stats
+ * and told; only the driver takes requests out of the queue. It is held for a few instructions, never
  * across a forward pass, a template, a callback or an allocation that matters. Lock order: it is taken last.
  *   - Everything from `context` to `view` belongs to the driver: the engine's thread, or in a manual engine
  * whoever has set `driven`.
@@ -33,6 +37,9 @@ struct weir_engine {
     bool stopping;  /* ends those it has */
     int32_t n_live; /* queued or in a slot */
     weir_engine_stats stats;
+    weir__shares shares;
+    uint64_t serial;  /* of the next request */
+    weir__rates told; /* as of the last tick */
 
     atomic_bool driven;
     struct weir_engine *outer; /* of whoever has set driven: what that thread drives besides */
@@ -44,9 +51,10 @@ struct weir_engine {
     weir__slot **lanes;    /* [n_slots] the slot of each lane, NULL = free */
     weir__slot **sampling; /* [n_slots] those that this tick samples */
     weir__crew *crew;      /* NULL until sampling takes long enough to be shared */
-    uint64_t serial;
     uint32_t cancels_seen;
-    int32_t n_reserved; /* cells promised to slots */
+    int64_t
+        n_room; /* cells that slots may fill: a pool's, fewer after the backend found none; lanes: no limit */
+    weir__rates rates; /* published into told */
     weir__emit_scratch scratch;
     weir_engine_stats counts;   /* the driver's own; published into stats */
     weir_slot_view *view_slots; /* [n_slots] */
@@ -65,6 +73,9 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
                                 weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
                                 weir_error *error);
 
+/* How many of n more requests slots and queue have no place for. The mutex is held. */
+int64_t weir__engine_over(const weir_engine *engine, size_t n);
+
 /* One tick; docs/architecture.md describes its phases. The caller drives. plan NULL: the strategy's. */
 void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan, weir_report *report);
 
@@ -74,11 +85,63 @@ void weir__step_prepare(weir_engine *engine, int64_t now);
 /* Describes the slots that have work, oldest first, in engine->view. */
 void weir__step_view(weir_engine *engine, int64_t now);
 
+/* Copies the driver's counters to where other threads read them. */
+void weir__step_publish(weir_engine *engine);
+
+/* Reads cancels and deadlines, of slots and of the queue, and ends what they concern. */
+void weir__finish_collect(weir_engine *engine, int64_t now);
+
+/* Those of the slots alone; also between a pass and its sampling, where they beat the pass's end. */
+void weir__finish_collect_slots(weir_engine *engine, int64_t now);
+
+/* Closes the slots that have a reason. */
+void weir__finish_latched(weir_engine *engine);
+
 /* When the next deadline of the queue passes, or earlier; WEIR__CLOCK_NEVER when no request there has one. */
-int64_t weir__step_next_deadline(weir_engine *engine);
+int64_t weir__finish_next_deadline(weir_engine *engine);
 
 /* Ends everything, slots and queue, with WEIR_STOPPED. */
-void weir__step_abandon(weir_engine *engine);
+void weir__finish_all(weir_engine *engine);
+
+/* Gives free slots to the queue, and slots of lower priority to what outranks them. */
+void weir__admit(weir_engine *engine);
+
+/* Suspends the slot's request: saves its cells if it may, frees them, and puts it into the queue. */
+void weir__suspend(weir_engine *engine, weir__slot *slot);
+
+/* After weir__slot_start and weir__lanes_enter: brings back what was saved. Without it the tokens are
+ * computed again. */
+void weir__suspend_restore(weir_engine *engine, weir__slot *slot);
+
+/* Forgets what was saved. */
+void weir__suspend_drop(weir_engine *engine, weir__request *request);
+
+/* The slot to suspend first: of those that `by` outranks (NULL: of all) the youngest of the lowest priority.
+ * */
+weir__slot *weir__suspend_victim(weir_engine *engine, const weir__request *by, int64_t now);
+
+/* Cells that a request of so many tokens needs to be worth a slot. */
+int64_t weir__suspend_cells_wanted(const weir__request *request, int32_t n_tokens);
+
+/* Before a pass: suspends until what the slots hold fits. The last one always does. */
+void weir__suspend_relieve(weir_engine *engine, int64_t now);
+
+/* The backend has fewer cells than was counted: until a request ends, less is filled. False: there is but one
+ * slot in use, and for it they are too few. */
+bool weir__suspend_shrink(weir_engine *engine);
+void weir__suspend_reset(weir_engine *engine);
+
+/* A free lane for the slot; its cells freed and its lane given back. */
+void weir__lanes_enter(weir_engine *engine, weir__slot *slot);
+void weir__lanes_leave(weir_engine *engine, weir__slot *slot);
+
+/* Closes a gap between lanes, one move a tick. */
+void weir__lanes_compact(weir_engine *engine);
+
+static inline int64_t weir__ageing_ns(const weir_engine *engine)
+{
+    return engine->params.ageing_ms * WEIR__NS_PER_MS;
+}
 
 /* Samples the slots that have a row; each slot's token or failure is then in the slot. */
 void weir__sample(weir_engine *engine);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/queue.h"
 
+/* ---- The list ---- */
+
 void weir__queue_push(weir__queue *queue, weir__request *request)
 {
     request->next = NULL;
@@ -10,6 +12,7 @@ void weir__queue_push(weir__queue *queue, weir__request *request)
         queue->first = request;
     queue->last = request;
     if (queue->n == 0 || request->deadline_ns < queue->deadline_ns) queue->deadline_ns = request->deadline_ns;
+    if (queue->n == 0 || request->priority > queue->top) queue->top = request->priority;
     queue->n++;
 }
 
@@ -24,6 +27,19 @@ weir__request *weir__queue_pop(weir__queue *queue)
     return request;
 }
 
+void weir__queue_remove(weir__queue *queue, weir__request *request)
+{
+    weir__request **link = &queue->first, *before = NULL;
+    while (*link != request) {
+        before = *link;
+        link = &before->next;
+    }
+    *link = request->next;
+    if (queue->last == request) queue->last = before;
+    queue->n--;
+    request->next = NULL;
+}
+
 weir__request *weir__queue_take(weir__queue *queue, bool (*wanted)(const weir__request *request, int64_t now),
                                 int64_t now)
 {
@@ -33,4 +49,56 @@ weir__request *weir__queue_take(weir__queue *queue, bool (*wanted)(const weir__r
         weir__queue_push(wanted(request, now) ? &taken : &kept, request);
     *queue = kept;
     return taken.first;
+}
+
+/* ---- Who goes next ---- */
+
+int32_t weir__rank_level(int32_t priority, int64_t waited_ns, int64_t ageing_ns, int32_t top)
+{
+    if (ageing_ns <= 0 || waited_ns <= 0 || priority >= top) return priority;
+    int64_t gained = waited_ns / ageing_ns;
+    return gained < (int64_t)top - priority ? priority + (int32_t)gained : top;
+}
+
+bool weir__rank_before(const weir__rank *a, const weir__rank *b)
+{
+    if (a->level != b->level) return a->level > b->level;
+    if (a->served != b->served) return a->served < b->served;
+    return a->serial < b->serial;
+}
+
+weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t ageing_ns, int64_t now)
+{
+    return (weir__rank){
+        .level = weir__rank_level(request->priority, now - request->submit_ns, ageing_ns, top),
+        .served = weir__share_served(request->share, now),
+        .serial = request->serial,
+    };
+}
+
+bool weir__queue_outranks(const weir__request *waiting, const weir__request *running, int64_t ageing_ns,
+                          int64_t now)
+{
+    return waiting->priority > running->priority &&
+           weir__rank_level(waiting->priority, now - waiting->submit_ns, ageing_ns, INT32_MAX) >
+               weir__rank_level(running->priority, now - running->submit_ns, ageing_ns, INT32_MAX);
+}
+
+weir__request *weir__queue_next(weir__queue *queue, int32_t above, int64_t ageing_ns, int64_t now)
+{
+    weir__request *best = NULL;
+    weir__rank first;
+    int32_t top = INT32_MIN;
+    if (queue->n == 0 || queue->top <= above) return NULL;
+    for (const weir__request *at = queue->first; at != NULL; at = at->next)
+        if (at->priority > top) top = at->priority;
+    queue->top = top;
+    for (weir__request *at = queue->first; at != NULL; at = at->next) {
+        if (at->priority <= above) continue;
+        weir__rank rank = weir__queue_rank(at, top, ageing_ns, now);
+        if (best != NULL && !weir__rank_before(&rank, &first)) continue;
+        best = at;
+        first = rank;
+    }
+    return best;
 }

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/params.h"
 #include "base/utf8.h"
@@ -14,7 +15,8 @@
 #include "model/chat.h"
 #include "model/sampler.h"
 
-#define STOPS_MAX      64    /* OpenAI's API allows 4; templates bring a few of their own */
+#define STOPS_MAX      64 /* OpenAI's API allows 4; templates bring a few of their own */
+#define PRIORITY_MAX   100
 #define STOP_BYTES_MAX 16384 /* a paragraph; bounds what a stream may hold back */
 
 void weir_request_init(weir_request *request, size_t size)
@@ -26,6 +28,7 @@ void weir_request_init(weir_request *request, size_t size)
         .parse_special = true,
         .max_tokens = -1,
         .interval = 1,
+        .cache_salt_length = WEIR_NUL,
     };
     if (request != NULL) weir__params_default(request, size, &defaults, sizeof defaults);
 }
@@ -174,6 +177,13 @@ static weir_status compile_stops(weir__request *request, const weir_request *giv
 
 /* ---- Life ---- */
 
+/* Never that of no salt. Two salts of one hash would share their turns, and nothing else. */
+static uint64_t hash_salt(const char *salt, size_t length)
+{
+    uint64_t hash = weir__hash(0, salt, length == WEIR_NUL ? strlen(salt) : length);
+    return hash != 0 ? hash : 1;
+}
+
 weir_status weir__request_create(weir_model *model, const weir__limits *limits,
                                  const weir_request *given_request, size_t index, weir__request **out,
                                  weir_error *error)
@@ -190,6 +200,11 @@ weir_status weir__request_create(weir_model *model, const weir__limits *limits,
     if (given.deadline_ms < 0) {
         status = REFUSE(WEIR_INVALID, "deadline_ms", "deadline_ms is %lld; allowed: 0 (none) and up",
                         (long long)given.deadline_ms);
+        goto fail;
+    }
+    if (given.priority < -PRIORITY_MAX || given.priority > PRIORITY_MAX) {
+        status = REFUSE(WEIR_INVALID, "priority", "priority is %d; allowed: %d to %d", given.priority,
+                        -PRIORITY_MAX, PRIORITY_MAX);
         goto fail;
     }
     if ((status = read_prompt(request, model, &given, index, error)) != WEIR_OK) goto fail;
@@ -210,6 +225,10 @@ weir_status weir__request_create(weir_model *model, const weir__limits *limits,
 
     request->interval = given.interval;
     request->special = given.special;
+    request->priority = given.priority;
+    if (given.cache_salt != NULL) request->salt = hash_salt(given.cache_salt, given.cache_salt_length);
+    weir__emit_init(&request->progress.emit);
+    request->progress.n_tokens = request->n_prompt;
     request->submit_ns = weir__clock_now_ns();
     request->deadline_ns =
         given.deadline_ms == 0 ? WEIR__CLOCK_NEVER : weir__clock_deadline_ns(given.deadline_ms);
@@ -223,6 +242,8 @@ fail:
 void weir__request_destroy(weir__request *request)
 {
     if (request == NULL) return;
+    weir__emit_fini(&request->progress.emit);
+    weir__mem_free(request->progress.state);
     weir_sampler_destroy(request->sampler);
     weir__stop_destroy(request->stop);
     weir_chat_release(request->chat);

@@ -6,7 +6,8 @@
 #include <pthread.h>
 
 #include "backend/backend.h"
-#include "engine/stop.h"
+#include "engine/emit.h"
+#include "engine/share.h"
 
 /* What weir_generate waits on: its requests count themselves off. In the memory of that call. */
 typedef struct weir__ticket {
@@ -15,10 +16,28 @@ typedef struct weir__ticket {
     size_t remaining;
 } weir__ticket;
 
+/* What a request has outside of a slot: nothing yet, or what it had when it was suspended. */
+typedef struct weir__progress {
+    weir__emit emit;
+    int32_t n_tokens; /* prompt and generated */
+    int32_t n_generated;
+    int64_t admit_ns; /* the first time; 0 = it was in no slot yet */
+    int64_t first_ns;
+    int64_t last_ns;
+    void *state; /* the sequence as saved, [length]; NULL = its tokens are computed again */
+    size_t length;
+    int32_t n_past; /* tokens that the state holds */
+} weir__progress;
+
 /* Owned by its submitter until queued, then by the engine until finished. */
-typedef struct weir__request {
+struct weir__request {
     struct weir__request *next; /* in the queue */
-    int32_t *tokens;            /* [capacity]: the prompt, later followed by what is generated */
+    uint64_t serial;            /* order of submit */
+    int32_t priority;
+    uint64_t salt;      /* its hash; 0 = none */
+    weir__share *share; /* of its salt, while it is live */
+    weir__progress progress;
+    int32_t *tokens; /* [capacity]: the prompt, later followed by what is generated */
     size_t capacity;
     int32_t n_prompt;
     int32_t max_tokens; /* resolved: prompt and answer fit into the engine's n_ctx */
@@ -34,7 +53,7 @@ typedef struct weir__request {
     weir_stream *stream; /* NULL = not streamed */
     weir_result *result; /* NULL, or where weir_generate wants the whole output */
     weir__ticket *ticket;
-} weir__request;
+};
 
 /* How the engine limits requests. */
 typedef struct weir__limits {

@@ -352,6 +352,51 @@ static void a_deadline_is_not_negative_and_may_be_never(void **state)
     assert_int_equal(weir_stream_reason(stream), WEIR_REASON_END);
 }
 
+static void priorities_have_a_range(void **state)
+{
+    rig *r = *state;
+    static const int32_t bad[] = {-101, 101, INT32_MIN, INT32_MAX}, good[] = {-100, 0, 100};
+    start(r);
+    weir_request request = rig_ask(r, 'A');
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        request.priority = bad[i];
+        refused(r, &request, WEIR_INVALID, "requests[0].priority");
+    }
+    for (size_t i = 0; i < COUNT(good); i++) {
+        request.priority = good[i];
+        rig_submit(r, &request);
+    }
+    rig_run(r);
+    assert_int_equal(rig_stats(r).n_finished[WEIR_REASON_END], COUNT(good));
+}
+
+/* Who waits shares with whom: by the bytes of the salt, and no salt is one too. */
+static void salts_are_told_apart_by_their_bytes(void **state)
+{
+    rig *r = *state;
+    static const struct {
+        const char *salt;
+        size_t length;
+        int place; /* of a dry run behind two requests of salt "a", one of which had tokens */
+    } cases[] = {{"a", WEIR_NUL, 2}, {"ab", 1, 2}, {"ab", WEIR_NUL, 1},
+                 {"", WEIR_NUL, 1},  {NULL, 0, 1}, {"a\0", 2, 1}};
+    r->params.n_slots = 1;
+    start(r);
+    weir_request request = rig_ask(r, 'A');
+    request.cache_salt = "a";
+    rig_submit(r, &request);
+    rig_tick(r);
+    rig_submit(r, &request);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        weir_forecast f = {.size = sizeof f};
+        request.cache_salt = cases[i].salt;
+        request.cache_salt_length = cases[i].length;
+        assert_int_equal(weir_engine_plan_request(r->engine, &request, &f, NULL), WEIR_OK);
+        assert_int_equal(f.queue_place, cases[i].place);
+    }
+    rig_run(r);
+}
+
 static void a_bad_sampler_names_its_request_and_field(void **state)
 {
     rig *r = *state;
@@ -625,6 +670,8 @@ int main(void)
         RIG_TEST(stop_strings_have_bounds),
         RIG_TEST(a_stop_string_may_hold_a_nul_byte),
         RIG_TEST(a_deadline_is_not_negative_and_may_be_never),
+        RIG_TEST(priorities_have_a_range),
+        RIG_TEST(salts_are_told_apart_by_their_bytes),
         RIG_TEST(a_bad_sampler_names_its_request_and_field),
         RIG_TEST(a_request_of_an_older_header_has_the_defaults_of_what_it_lacks),
         RIG_TEST(a_request_of_another_size_is_refused),

@@ -13,20 +13,39 @@ void weir__slot_init(weir__slot *slot, int32_t index)
     slot->row = slot->sampled = -1;
 }
 
-void weir__slot_start(weir__slot *slot, weir__request *request, uint64_t serial, int64_t now)
+void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now)
 {
+    weir__progress *progress = &request->progress;
     slot->state = WEIR_SLOT_PREFILLING;
     slot->request = request;
-    slot->n_tokens = request->n_prompt;
-    slot->n_past = slot->n_generated = slot->n_planned = 0;
+    slot->n_tokens = progress->n_tokens;
+    slot->n_generated = progress->n_generated;
+    slot->n_past = slot->n_planned = slot->n_unbilled = 0;
     slot->row = slot->sampled = -1;
     slot->reason = WEIR_REASON_NOT_FINISHED;
     memset(&slot->error, 0, sizeof slot->error);
-    slot->serial = serial;
     slot->sample_ns = 0;
-    slot->admit_ns = now;
-    slot->first_ns = slot->last_ns = 0;
-    weir__emit_init(&slot->emit);
+    slot->admit_ns = progress->admit_ns != 0 ? progress->admit_ns : now;
+    slot->first_ns = progress->first_ns;
+    slot->last_ns = progress->last_ns;
+    slot->emit = progress->emit;
+    weir__emit_init(&progress->emit); /* moved */
+}
+
+weir__request *weir__slot_suspend(weir__slot *slot)
+{
+    weir__request *request = slot->request;
+    weir__progress *progress = &request->progress;
+    progress->emit = slot->emit;
+    progress->n_tokens = slot->n_tokens;
+    progress->n_generated = slot->n_generated;
+    progress->admit_ns = slot->admit_ns;
+    progress->first_ns = slot->first_ns;
+    progress->last_ns = slot->last_ns;
+    weir__emit_init(&slot->emit); /* moved */
+    slot->state = WEIR_SLOT_IDLE;
+    slot->request = NULL;
+    return request;
 }
 
 void weir__slot_latch(weir__slot *slot, weir_reason reason)

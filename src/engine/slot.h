@@ -3,11 +3,11 @@
 #ifndef WEIR_ENGINE_SLOT_H
 #define WEIR_ENGINE_SLOT_H
 
-#include "engine/emit.h"
+#include "engine/request.h"
 
 /* Invariants (checked each tick by debug builds):
  *   IDLE: no request, its lane holds no cells.
- *   PREFILLING: n_past < n_prompt == n_tokens.
+ *   PREFILLING: n_past < n_tokens; after a suspension tokens that were generated may be among them.
  *   GENERATING: n_prompt <= n_past == n_tokens - 1: the last token was sampled and not yet fed.
  *   The lane holds exactly positions 0 … n_past - 1. */
 typedef struct weir__slot {
@@ -19,11 +19,11 @@ typedef struct weir__slot {
     int32_t n_past;
     int32_t n_generated; /* with the token that ended it */
     int32_t n_planned;   /* tokens in this tick's batch */
+    int32_t n_unbilled;  /* generated tokens that the salt's share does not know of */
     int32_t row;         /* the batch row to sample from, -1 = none */
     int32_t sampled;     /* this tick's token, -1 = none */
     weir_reason reason;  /* written once, by whoever is first */
     weir_error error;
-    uint64_t serial;   /* order of admission */
     int64_t sample_ns; /* what its last sampling took; 0 = none yet */
     int64_t admit_ns;
     int64_t first_ns; /* first token; 0 = none yet */
@@ -33,8 +33,11 @@ typedef struct weir__slot {
 
 void weir__slot_init(weir__slot *slot, int32_t index);
 
-/* Takes over the request. */
-void weir__slot_start(weir__slot *slot, weir__request *request, uint64_t serial, int64_t now);
+/* Takes over the request, with what it had if it was suspended; none of its cells are there. */
+void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now);
+
+/* Gives the request back with all that it had, but for its cells. The slot is idle then. */
+weir__request *weir__slot_suspend(weir__slot *slot);
 
 /* Ends the slot for this reason unless it has one already. */
 void weir__slot_latch(weir__slot *slot, weir_reason reason);

@@ -42,12 +42,12 @@ static void starting_again_forgets_the_former_request(void **state)
 {
     (void)state;
     weir__slot slot;
-    weir__request request = {.n_prompt = 7};
+    weir__request request = {.n_prompt = 7, .progress.n_tokens = 7};
     weir__slot_init(&slot, 0);
     weir__slot_fail(&slot, WEIR_BACKEND, NULL);
     slot.n_past = slot.n_generated = slot.n_planned = slot.row = slot.sampled = 5;
     slot.first_ns = 9;
-    weir__slot_start(&slot, &request, 12, 34);
+    weir__slot_start(&slot, &request, 34);
     assert_int_equal(slot.state, WEIR_SLOT_PREFILLING);
     assert_int_equal(slot.reason, WEIR_REASON_NOT_FINISHED);
     assert_int_equal(slot.error.code, WEIR_OK);
@@ -56,7 +56,6 @@ static void starting_again_forgets_the_former_request(void **state)
     assert_int_equal(slot.row, -1);
     assert_int_equal(slot.sampled, -1);
     assert_int_equal(slot.first_ns, 0);
-    assert_int_equal(slot.serial, 12);
     assert_int_equal(slot.admit_ns, 34);
 }
 
@@ -64,11 +63,11 @@ static void a_token_that_finds_no_memory_changes_nothing(void **state)
 {
     (void)state;
     weir__slot slot;
-    weir__request request = {.n_prompt = 2, .capacity = 2};
+    weir__request request = {.n_prompt = 2, .capacity = 2, .progress.n_tokens = 2};
     request.tokens = weir__mem_calloc(2, sizeof *request.tokens);
     assert_non_null(request.tokens);
     weir__slot_init(&slot, 0);
-    weir__slot_start(&slot, &request, 0, 0);
+    weir__slot_start(&slot, &request, 0);
     weir__mem_fail_after(0);
     assert_false(weir__slot_append(&slot, 5));
     assert_int_equal(slot.n_tokens, 2);

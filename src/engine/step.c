@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* step.c: the tick; docs/architecture.md describes its phases.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "base/clock.h"
@@ -7,19 +8,31 @@
 
 /* ---- Publishing ---- */
 
-/* Copies the driver's counters to where other threads read them. */
-static void publish(weir_engine *engine)
+void weir__step_publish(weir_engine *engine)
 {
     weir_engine_stats *counts = &engine->counts;
     counts->n_slots_prefilling = counts->n_slots_generating = counts->n_kv_used = 0;
+    int64_t wanted = 0;
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         const weir__slot *slot = &engine->slots[i];
+        if (slot->state != WEIR_SLOT_IDLE)
+            wanted += weir__suspend_cells_wanted(slot->request, slot->n_tokens);
         counts->n_slots_prefilling += slot->state == WEIR_SLOT_PREFILLING;
         counts->n_slots_generating += slot->state == WEIR_SLOT_GENERATING;
         if (slot->state != WEIR_SLOT_IDLE) counts->n_kv_used += slot->n_past;
     }
-    counts->n_kv_reserved = engine->n_reserved;
+    counts->n_kv_reserved = (int32_t)(wanted < counts->n_kv ? wanted : counts->n_kv);
+    counts->retry_ns = weir__rates_retry_ns(&engine->rates, engine->params.n_slots, 1);
+    int64_t now = weir__clock_now_ns();
     pthread_mutex_lock(&engine->mutex);
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        weir__slot *slot = &engine->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE || slot->n_unbilled == 0) continue;
+        weir__share_bill(slot->request->share, slot->n_unbilled, now);
+        slot->n_unbilled = 0;
+    }
+    engine->rates.cost = weir__cost_get(&engine->cost);
+    engine->told = engine->rates;
     counts->n_submitted = engine->stats.n_submitted;
     counts->n_refused = engine->stats.n_refused;
     counts->queue_depth = engine->queue.n;
@@ -27,168 +40,14 @@ static void publish(weir_engine *engine)
     pthread_mutex_unlock(&engine->mutex);
 }
 
-static void count_down(weir_engine *engine)
-{
-    pthread_mutex_lock(&engine->mutex);
-    if (--engine->n_live == 0) pthread_cond_broadcast(&engine->drained);
-    pthread_mutex_unlock(&engine->mutex);
-}
-
-/* ---- Finish ---- */
-
-/* Frees the cells first and counts it, so that whoever takes the terminal chunk finds both done. */
-static void finish_slot(weir_engine *engine, weir__slot *slot)
-{
-    int64_t now = weir__clock_now_ns();
-    engine->model->ops->seq_remove(engine->context, slot->lane, 0, -1);
-    engine->lanes[slot->lane] = NULL;
-    engine->n_reserved -= weir__request_cells(slot->request);
-    weir__slot_settle(slot, &engine->scratch);
-    engine->counts.n_finished[slot->reason]++;
-    weir_slot_state state = slot->state;
-    slot->state = WEIR_SLOT_IDLE;
-    publish(engine);
-    slot->state = state;
-    weir__slot_finish(slot, now);
-    count_down(engine);
-}
-
-static void finish_queued(weir_engine *engine, weir__request *request, weir_reason reason, weir_status status)
-{
-    static const weir__output nothing = {.text = ""};
-    int64_t now = weir__clock_now_ns();
-    weir_usage usage = {
-        .n_prompt = request->n_prompt,
-        .queue_ns = now - request->submit_ns,
-        .total_ns = now - request->submit_ns,
-    };
-    weir_error error = {0};
-    if (reason == WEIR_REASON_ERROR) weir__error_set(&error, status, "", "%s", weir_status_text(status));
-    engine->counts.n_finished[reason]++;
-    publish(engine);
-    weir__request_finish(request, &nothing, reason, &error, &usage);
-    count_down(engine);
-}
-
-static void finish_latched(weir_engine *engine)
-{
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        weir__slot *slot = &engine->slots[i];
-        if (slot->state != WEIR_SLOT_IDLE && slot->reason != WEIR_REASON_NOT_FINISHED)
-            finish_slot(engine, slot);
-    }
-}
-
-/* ---- Collect ---- */
-
-static bool is_over(const weir__request *request, int64_t now)
-{
-    return weir__request_cancelled(request) || now >= request->deadline_ns;
-}
-
-static void collect_queue(weir_engine *engine, int64_t now)
-{
-    pthread_mutex_lock(&engine->mutex);
-    weir__request *over = weir__queue_take(&engine->queue, is_over, now);
-    pthread_mutex_unlock(&engine->mutex);
-    while (over != NULL) {
-        weir__request *next = over->next;
-        finish_queued(engine, over,
-                      weir__request_cancelled(over) ? WEIR_REASON_CANCELLED : WEIR_REASON_DEADLINE, WEIR_OK);
-        over = next;
-    }
-}
-
-/* Reads the slots' cancels and deadlines; also between a pass and its sampling, where they beat the pass's
- * end. */
-static void collect_slots(weir_engine *engine, int64_t now)
-{
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        weir__slot *slot = &engine->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE) continue;
-        if (weir__request_cancelled(slot->request)) weir__slot_latch(slot, WEIR_REASON_CANCELLED);
-        if (now >= slot->request->deadline_ns) weir__slot_latch(slot, WEIR_REASON_DEADLINE);
-    }
-}
-
-/* ---- Admit ---- */
-
-static weir__slot *idle_slot(weir_engine *engine)
-{
-    for (int32_t i = 0; i < engine->params.n_slots; i++)
-        if (engine->slots[i].state == WEIR_SLOT_IDLE) return &engine->slots[i];
-    return NULL;
-}
-
-static int32_t free_lane(const weir_engine *engine)
-{
-    int32_t lane = 0;
-    while (lane < engine->params.n_slots && engine->lanes[lane] != NULL) lane++;
-    return lane;
-}
-
-/* Takes the queue's first request if its cells can be promised. First in, first out: a large one is not
- * overtaken. */
-static weir__request *next_request(weir_engine *engine)
-{
-    weir__request *request = NULL;
-    pthread_mutex_lock(&engine->mutex);
-    if (engine->queue.first != NULL &&
-        engine->n_reserved + weir__request_cells(engine->queue.first) <= engine->info.n_ctx)
-        request = weir__queue_pop(&engine->queue);
-    pthread_mutex_unlock(&engine->mutex);
-    return request;
-}
-
-static void admit(weir_engine *engine)
-{
-    weir__slot *slot;
-    weir__request *request;
-    bool admitted = false;
-    while ((slot = idle_slot(engine)) != NULL && (request = next_request(engine)) != NULL) {
-        admitted = true;
-        /* Not the tick's time: the request may have come since. */
-        weir__slot_start(slot, request, engine->serial++, weir__clock_now_ns());
-        slot->lane = free_lane(engine);
-        engine->lanes[slot->lane] = slot;
-        engine->n_reserved += weir__request_cells(request);
-    }
-    if (admitted) publish(engine); /* a pass may take long: until then they would be neither here nor there */
-}
-
-/* With lanes of their own, sequences are computed in one pass only when their lanes have consecutive numbers:
- * closes a gap by moving the last lane into it. One move a tick; a copy costs far less than an extra pass
- * each tick. */
-static void compact_lanes(weir_engine *engine)
-{
-    if (engine->info.layout != WEIR_LAYOUT_PER_SLOT) return;
-    int32_t gap = free_lane(engine);
-    int32_t last = engine->params.n_slots - 1;
-    while (last > gap && engine->lanes[last] == NULL) last--;
-    if (last <= gap) return;
-    weir__slot *slot = engine->lanes[last];
-    if (slot->n_past > 0) {
-        const weir__backend *ops = engine->model->ops;
-        if (ops->share(engine->context, last, gap, slot->n_past, NULL) != WEIR_OK) return;
-        ops->seq_remove(engine->context, last, 0, -1);
-    }
-    engine->lanes[gap] = slot;
-    engine->lanes[last] = NULL;
-    slot->lane = gap;
-}
+/* ---- Prepare ---- */
 
 void weir__step_prepare(weir_engine *engine, int64_t now)
 {
-    uint32_t cancels = weir__doorbell_cancels(engine->bell);
-    pthread_mutex_lock(&engine->mutex);
-    bool due = engine->queue.n > 0 && (now >= engine->queue.deadline_ns || cancels != engine->cancels_seen);
-    pthread_mutex_unlock(&engine->mutex);
-    if (due) collect_queue(engine, now);
-    engine->cancels_seen = cancels;
-    collect_slots(engine, now);
-    finish_latched(engine);
-    admit(engine);
-    compact_lanes(engine);
+    weir__finish_collect(engine, now);
+    weir__suspend_relieve(engine, now);
+    weir__admit(engine);
+    weir__lanes_compact(engine);
 }
 
 /* ---- Plan ---- */
@@ -200,16 +59,18 @@ void weir__step_view(weir_engine *engine, int64_t now)
         const weir__slot *slot = &engine->slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
         size_t at = n++;
-        while (at > 0 && engine->slots[engine->view_slots[at - 1].slot].serial > slot->serial) {
+        while (at > 0 &&
+               engine->slots[engine->view_slots[at - 1].slot].request->serial > slot->request->serial) {
             engine->view_slots[at] = engine->view_slots[at - 1];
             at--;
         }
         engine->view_slots[at] = (weir_slot_view){
             .slot = slot->index,
             .state = slot->state,
-            .n_prompt_left = slot->state == WEIR_SLOT_PREFILLING ? slot->request->n_prompt - slot->n_past : 0,
+            .n_prompt_left = slot->state == WEIR_SLOT_PREFILLING ? slot->n_tokens - slot->n_past : 0,
             .n_prompt = slot->request->n_prompt,
             .n_generated = slot->n_generated,
+            .priority = slot->request->priority,
             .waited_ns = now > slot->request->submit_ns ? now - slot->request->submit_ns : 0,
             .n_past = slot->n_past,
             .lane = slot->lane,
@@ -258,19 +119,16 @@ static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t 
 
 /* ---- Decode ---- */
 
-/* The pass was refused: it ends the streams it concerns. */
+/* The pass was refused: it ends the streams it concerns. Without cells nothing was computed, and all try
+ * again with fewer slots. */
 static void fail_pass(weir_engine *engine, weir_status status, const weir_error *error)
 {
-    weir__slot *youngest = NULL;
     if (status != WEIR_ABORTED) engine->counts.n_failed_ticks++;
+    if (status == WEIR_NO_SPACE && weir__suspend_shrink(engine)) return;
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir__slot *slot = &engine->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
-        if (youngest == NULL || slot->serial > youngest->serial) youngest = slot;
-        /* Without cells nothing was computed: the others try again without the youngest. */
-        if (status != WEIR_NO_SPACE) weir__slot_fail(slot, status, error);
+        if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0) weir__slot_fail(slot, status, error);
     }
-    if (status == WEIR_NO_SPACE && youngest != NULL) weir__slot_fail(youngest, status, error);
 }
 
 static weir_status decode(weir_engine *engine, int64_t *decode_ns, weir_error *error)
@@ -293,6 +151,7 @@ static void advance(weir_engine *engine, weir_report *report)
             report->n_prefill += slot->n_planned;
         else
             report->n_decode += slot->n_planned;
+        slot->n_unbilled += slot->state == WEIR_SLOT_GENERATING;
     }
     engine->counts.n_prompt_tokens += (uint64_t)report->n_prefill;
 }
@@ -342,7 +201,7 @@ static void emit(weir_engine *engine)
                               &usage))
             weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
     }
-    finish_latched(engine);
+    weir__finish_latched(engine);
 }
 
 /* ---- The tick ---- */
@@ -352,7 +211,6 @@ static void emit(weir_engine *engine)
 
 static void check_invariants(const weir_engine *engine)
 {
-    int32_t reserved = 0;
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         const weir__slot *slot = &engine->slots[i];
         assert(slot->index == i);
@@ -364,17 +222,16 @@ static void check_invariants(const weir_engine *engine)
         assert(engine->lanes[slot->lane] == slot);
         assert(slot->n_tokens - request->n_prompt <= slot->n_generated);
         if (slot->state == WEIR_SLOT_PREFILLING)
-            assert(slot->n_past < request->n_prompt && slot->n_tokens == request->n_prompt);
+            assert(slot->n_past < slot->n_tokens &&
+                   (slot->n_generated > 0 || slot->n_tokens == request->n_prompt));
         else
             assert(slot->n_past >= request->n_prompt && slot->n_past == slot->n_tokens - 1);
         assert(engine->model->ops->seq_pos_max(engine->context, slot->lane) == slot->n_past - 1);
-        reserved += weir__request_cells(request);
     }
     for (int32_t lane = 0; lane < engine->params.n_slots; lane++) {
         assert(engine->lanes[lane] == NULL || engine->lanes[lane]->lane == lane);
         if (engine->lanes[lane] == NULL) assert(engine->model->ops->seq_pos_max(engine->context, lane) == -1);
     }
-    assert(reserved == engine->n_reserved && reserved <= engine->info.n_ctx);
 }
 #else
 static void check_invariants(const weir_engine *engine)
@@ -394,7 +251,7 @@ static void account(weir_engine *engine, weir_report *report, int64_t start)
         engine->counts.busy_ns += report->tick_ns;
         engine->counts.n_bad_plans += report->bad_plan;
     }
-    publish(engine);
+    weir__step_publish(engine);
     report->queue_depth = engine->counts.queue_depth;
     check_invariants(engine);
 }
@@ -410,7 +267,7 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
     if (!report->idle) {
         weir_error error = {0};
         weir_status status = decode(engine, &report->decode_ns, &error);
-        collect_slots(engine, weir__clock_now_ns());
+        weir__finish_collect_slots(engine, weir__clock_now_ns());
         if (status == WEIR_OK) {
             advance(engine, report);
             weir__sample(engine);
@@ -420,38 +277,11 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
         } else {
             /* What a pass that a stop broke off has left in the memory is nobody's. */
             if (status == WEIR_ABORTED && atomic_load(&engine->abandon))
-                weir__step_abandon(engine);
+                weir__finish_all(engine);
             else
                 fail_pass(engine, status, &error);
-            finish_latched(engine);
+            weir__finish_latched(engine);
         }
     }
     account(engine, report, start);
-}
-
-int64_t weir__step_next_deadline(weir_engine *engine)
-{
-    pthread_mutex_lock(&engine->mutex);
-    int64_t next = engine->queue.n > 0 ? engine->queue.deadline_ns : WEIR__CLOCK_NEVER;
-    pthread_mutex_unlock(&engine->mutex);
-    return next;
-}
-
-void weir__step_abandon(weir_engine *engine)
-{
-    weir__request *request;
-    collect_slots(engine, weir__clock_now_ns());
-    for (int32_t i = 0; i < engine->params.n_slots; i++)
-        if (engine->slots[i].state != WEIR_SLOT_IDLE) weir__slot_fail(&engine->slots[i], WEIR_STOPPED, NULL);
-    finish_latched(engine);
-    for (;;) {
-        pthread_mutex_lock(&engine->mutex);
-        request = weir__queue_pop(&engine->queue);
-        pthread_mutex_unlock(&engine->mutex);
-        if (request == NULL) break;
-        if (weir__request_cancelled(request))
-            finish_queued(engine, request, WEIR_REASON_CANCELLED, WEIR_OK);
-        else
-            finish_queued(engine, request, WEIR_REASON_ERROR, WEIR_STOPPED);
-    }
 }

@@ -88,6 +88,7 @@ void job_end(job *j, weir_reason reason)
     MUST(p, (error.code == WEIR_OK) == (reason != WEIR_REASON_ERROR), "job %d: %s, %s", job_number(j), name,
          weir_status_name(error.code));
     MUST(p, error.code != WEIR_NO_MEMORY || p->scarce, "job %d", job_number(j));
+    MUST(p, error.code != WEIR_NO_SPACE || p->disturbed, "job %d found no cells", job_number(j));
     MUST(p, error.code != WEIR_STOPPED || p->closed, "job %d", job_number(j));
 }
 
@@ -173,7 +174,8 @@ void job_accept(job *j, int32_t before, int64_t now)
     play *p = j->play;
     j->accepted = true;
     j->good = p->n_good;
-    /* Each tick brings it or an older one ahead by a token at least, but for the one that it came in. */
+    /* Among equals each tick brings it or an older one ahead by a token at least, but for the one that it
+     * came in: the oldest has a slot and keeps it. */
     j->n_good = p->place != BETWEEN;
     for (const job *k = p->jobs; k <= j; k++) {
         bool ended = k->done || (k->stream != NULL && weir_stream_finished(k->stream));

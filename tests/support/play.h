@@ -44,7 +44,6 @@ typedef struct job {
     uint64_t n_since;      /* chunks taken since then */
     uint64_t cancel_turn;  /* 0 = not cancelled */
     bool must_cancel;      /* the cancel came in time */
-    bool out_of_space;     /* its end was seen to be that */
     int64_t due_ns;        /* by then its deadline has passed */
     uint64_t good, n_good; /* ticks before it was accepted; ticks in which it must end */
 } job;
@@ -67,6 +66,7 @@ typedef struct play {
     void (*act)(struct play *p); /* a random event */
     int act_rate;                /* one at so many hooks */
     bool deadlines;              /* some requests have one */
+    bool ranked;                 /* requests have priorities and salts */
     bool scarce;                 /* allocations fail */
     bool disturbed;              /* passes and samples fail */
     bool closed;                 /* stopped or draining */
@@ -82,7 +82,7 @@ typedef struct play {
 
     uint64_t n_accepted, n_refused, n_seen_tokens;
     uint64_t seen[8]; /* ends by reason */
-    uint64_t n_prefill, n_bad_plans, n_decodes, n_failed;
+    uint64_t n_prefill, n_bad_plans, n_decodes, n_failed, n_suspensions;
 
     /* of the present tick */
     weir_engine_stats at_decode;

@@ -210,6 +210,8 @@ weir_request wish_request(const wish *w)
     request.n_stop = w->task.n_stops;
     request.interval = w->interval;
     request.deadline_ms = w->deadline_ms;
+    request.priority = w->priority;
+    request.cache_salt = w->salt;
     return request;
 }
 

@@ -17,6 +17,8 @@ typedef struct wish {
     int32_t max_tokens; /* as asked; resolved in task */
     int32_t interval;
     int64_t deadline_ms;
+    int32_t priority;
+    const char *salt;
     char stop_bytes[WISH_STOPS][WISH_STOP_BYTES];
     const char *stop[WISH_STOPS];
     size_t stop_length[WISH_STOPS];

@@ -1,0 +1,93 @@
+/* admit.c: from the queue into a slot.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "engine/engine.h"
+
+static weir__slot *idle_slot(weir_engine *engine)
+{
+    for (int32_t i = 0; i < engine->params.n_slots; i++)
+        if (engine->slots[i].state == WEIR_SLOT_IDLE) return &engine->slots[i];
+    return NULL;
+}
+
+/* Whether the request fits beside the slots that it would not suspend; those that it would are counted as
+ * gone when `turns`. Alone it always fits: it is in the engine's limits. */
+static bool fits(const weir_engine *engine, const weir__request *request, bool turns, int64_t now)
+{
+    int64_t cells = 0;
+    int32_t n = 0;
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        const weir__slot *slot = &engine->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE) continue;
+        if (turns && weir__queue_outranks(request, slot->request, weir__ageing_ns(engine), now)) continue;
+        cells += weir__suspend_cells_wanted(slot->request, slot->n_tokens);
+        n++;
+    }
+    if (n == engine->params.n_slots) return false;
+    return n == 0 ||
+           cells + weir__suspend_cells_wanted(request, request->progress.n_tokens) <= engine->n_room;
+}
+
+static weir__request *next_request(weir_engine *engine, int32_t above, int64_t now)
+{
+    pthread_mutex_lock(&engine->mutex);
+    weir__request *request = weir__queue_next(&engine->queue, above, weir__ageing_ns(engine), now);
+    pthread_mutex_unlock(&engine->mutex);
+    return request; /* only the driver takes requests out */
+}
+
+static void start(weir_engine *engine, weir__request *request)
+{
+    weir__slot *slot = idle_slot(engine);
+    int64_t now = weir__clock_now_ns(); /* not the tick's time: the request may have come since */
+    bool resumed = request->progress.admit_ns != 0;
+    pthread_mutex_lock(&engine->mutex);
+    weir__queue_remove(&engine->queue, request);
+    if (!resumed) weir__share_bill(request->share, request->n_prompt, now);
+    pthread_mutex_unlock(&engine->mutex);
+    weir__slot_start(slot, request, now);
+    weir__lanes_enter(engine, slot);
+    weir__suspend_restore(engine, slot);
+    engine->counts.n_resumes += resumed;
+    engine->counts.n_suspended -= resumed;
+}
+
+/* The lowest priority in a slot; INT32_MAX without any. */
+static int32_t lowest_priority(const weir_engine *engine)
+{
+    int32_t lowest = INT32_MAX;
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        const weir__slot *slot = &engine->slots[i];
+        if (slot->state != WEIR_SLOT_IDLE && slot->request->priority < lowest)
+            lowest = slot->request->priority;
+    }
+    return lowest;
+}
+
+/* Who goes next and fits. It is not overtaken by what would fit, or it might wait for ever; only by what
+ * outranks a running request, whose place is nobody else's. */
+static weir__request *choose(weir_engine *engine, int64_t now)
+{
+    weir__request *request = NULL;
+    if (idle_slot(engine) != NULL && (request = next_request(engine, INT32_MIN, now)) != NULL &&
+        fits(engine, request, false, now))
+        return request;
+    request = next_request(engine, lowest_priority(engine), now);
+    if (request == NULL || !fits(engine, request, true, now)) return NULL;
+    while (idle_slot(engine) == NULL || !fits(engine, request, false, now))
+        weir__suspend(engine, weir__suspend_victim(engine, request, now));
+    return request;
+}
+
+void weir__admit(weir_engine *engine)
+{
+    weir__request *request;
+    bool admitted = false;
+    while ((request = choose(engine, weir__clock_now_ns())) != NULL) {
+        admitted = true;
+        start(engine, request);
+    }
+    if (admitted)
+        weir__step_publish(
+            engine); /* a pass may take long: until then they would be neither here nor there */
+}

@@ -1,0 +1,130 @@
+/* finish.c: how requests end: cancels and deadlines, the terminal chunk, a stop.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "engine/engine.h"
+
+static void count_down(weir_engine *engine, weir__share *share)
+{
+    pthread_mutex_lock(&engine->mutex);
+    weir__share_release(share);
+    if (--engine->n_live == 0) pthread_cond_broadcast(&engine->drained);
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+/* ---- Finish ---- */
+
+/* Counts it first, so that whoever takes the terminal chunk finds that done. */
+static void finish(weir_engine *engine, weir__slot *slot)
+{
+    int64_t now = weir__clock_now_ns();
+    weir__share *share = slot->request->share;
+    weir__slot_settle(slot, &engine->scratch);
+    engine->counts.n_finished[slot->reason]++;
+    weir_slot_state state = slot->state;
+    slot->state = WEIR_SLOT_IDLE;
+    weir__step_publish(engine);
+    slot->state = state;
+    weir__slot_finish(slot, now);
+    count_down(engine, share);
+}
+
+static void finish_slot(weir_engine *engine, weir__slot *slot)
+{
+    weir__lanes_leave(engine, slot);
+    weir__suspend_reset(engine);
+    weir__rates_finished(&engine->rates, weir__clock_now_ns() - slot->admit_ns);
+    finish(engine, slot);
+}
+
+/* Ends a request that is not in the queue any more, and in no slot: what it has is given as from one. */
+static void finish_queued(weir_engine *engine, weir__request *request, weir_reason reason)
+{
+    weir__slot slot;
+    weir__slot_init(&slot, -1);
+    engine->counts.n_suspended -= request->progress.admit_ns != 0;
+    weir__suspend_drop(engine, request);
+    weir__slot_start(&slot, request, weir__clock_now_ns());
+    if (reason == WEIR_REASON_ERROR)
+        weir__slot_fail(&slot, WEIR_STOPPED, NULL);
+    else
+        weir__slot_latch(&slot, reason);
+    finish(engine, &slot);
+}
+
+void weir__finish_latched(weir_engine *engine)
+{
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        weir__slot *slot = &engine->slots[i];
+        if (slot->state != WEIR_SLOT_IDLE && slot->reason != WEIR_REASON_NOT_FINISHED)
+            finish_slot(engine, slot);
+    }
+}
+
+/* ---- Collect ---- */
+
+static bool is_over(const weir__request *request, int64_t now)
+{
+    return weir__request_cancelled(request) || now >= request->deadline_ns;
+}
+
+static void collect_queue(weir_engine *engine, int64_t now)
+{
+    pthread_mutex_lock(&engine->mutex);
+    weir__request *over = weir__queue_take(&engine->queue, is_over, now);
+    pthread_mutex_unlock(&engine->mutex);
+    while (over != NULL) {
+        weir__request *next = over->next;
+        finish_queued(engine, over,
+                      weir__request_cancelled(over) ? WEIR_REASON_CANCELLED : WEIR_REASON_DEADLINE);
+        over = next;
+    }
+}
+
+void weir__finish_collect_slots(weir_engine *engine, int64_t now)
+{
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        weir__slot *slot = &engine->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE) continue;
+        if (weir__request_cancelled(slot->request)) weir__slot_latch(slot, WEIR_REASON_CANCELLED);
+        if (now >= slot->request->deadline_ns) weir__slot_latch(slot, WEIR_REASON_DEADLINE);
+    }
+}
+
+void weir__finish_collect(weir_engine *engine, int64_t now)
+{
+    uint32_t cancels = weir__doorbell_cancels(engine->bell);
+    pthread_mutex_lock(&engine->mutex);
+    bool due = engine->queue.n > 0 && (now >= engine->queue.deadline_ns || cancels != engine->cancels_seen);
+    pthread_mutex_unlock(&engine->mutex);
+    if (due) collect_queue(engine, now);
+    engine->cancels_seen = cancels;
+    weir__finish_collect_slots(engine, now);
+    weir__finish_latched(engine);
+}
+
+int64_t weir__finish_next_deadline(weir_engine *engine)
+{
+    pthread_mutex_lock(&engine->mutex);
+    int64_t next = engine->queue.n > 0 ? engine->queue.deadline_ns : WEIR__CLOCK_NEVER;
+    pthread_mutex_unlock(&engine->mutex);
+    return next;
+}
+
+/* ---- Stop ---- */
+
+void weir__finish_all(weir_engine *engine)
+{
+    weir__request *request;
+    weir__finish_collect_slots(engine, weir__clock_now_ns());
+    for (int32_t i = 0; i < engine->params.n_slots; i++)
+        if (engine->slots[i].state != WEIR_SLOT_IDLE) weir__slot_fail(&engine->slots[i], WEIR_STOPPED, NULL);
+    weir__finish_latched(engine);
+    for (;;) {
+        pthread_mutex_lock(&engine->mutex);
+        request = weir__queue_pop(&engine->queue);
+        pthread_mutex_unlock(&engine->mutex);
+        if (request == NULL) break;
+        finish_queued(engine, request,
+                      weir__request_cancelled(request) ? WEIR_REASON_CANCELLED : WEIR_REASON_ERROR);
+    }
+}

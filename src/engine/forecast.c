@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/forecast.h"
+
+#include "base/error.h"
+#include "base/params.h"
+#include "engine/engine.h"
+
+#define NEWEST       0.125               /* what the newest measurement counts */
+#define RETRY_NS     INT64_C(1000000000) /* nothing is known */
+#define RETRY_MAX_NS (3600 * INT64_C(1000000000))
+
+/* ---- Rates ---- */
+
+void weir__rates_finished(weir__rates *rates, int64_t service_ns)
+{
+    if (service_ns <= 0) return;
+    double newest = (double)service_ns;
+    rates->service_ns =
+        rates->service_ns > 0 ? rates->service_ns + NEWEST * (newest - rates->service_ns) : newest;
+}
+
+int64_t weir__rates_retry_ns(const weir__rates *rates, int32_t n_slots, int64_t places)
+{
+    double each = rates->service_ns > 0 ? rates->service_ns / n_slots : (double)RETRY_NS;
+    double ns = each * (double)places;
+    if (ns > (double)RETRY_MAX_NS) return RETRY_MAX_NS;
+    return ns > (double)WEIR__NS_PER_MS ? (int64_t)ns : WEIR__NS_PER_MS;
+}
+
+/* ---- Dry run ---- */
+
+/* How many of those that wait would go before this one. The mutex is held. */
+static int32_t n_before(weir_engine *engine, weir__request *request, int64_t now)
+{
+    int32_t n = 0, top = request->priority;
+    request->serial = engine->serial;
+    request->share = (weir__share *)weir__share_find(&engine->shares, request->salt);
+    for (const weir__request *at = engine->queue.first; at != NULL; at = at->next)
+        if (at->priority > top) top = at->priority;
+    weir__rank own = weir__queue_rank(request, top, weir__ageing_ns(engine), now);
+    for (const weir__request *at = engine->queue.first; at != NULL; at = at->next) {
+        weir__rank rank = weir__queue_rank(at, top, weir__ageing_ns(engine), now);
+        n += weir__rank_before(&rank, &own);
+    }
+    return n;
+}
+
+/* Tokens of the prompt that would not be computed again. */
+static int32_t n_cached(weir_engine *engine, const weir__request *request)
+{
+    (void)engine;
+    (void)request;
+    return 0; /* nothing outlives its request */
+}
+
+/* Ticks of this request's prompt and of its answer, beside n_others that generate. */
+static void guess(const weir_engine *engine, const weir_cost *cost, const weir__request *request,
+                  int32_t n_others, weir_forecast *forecast)
+{
+    int32_t chunk = engine->params.chunk_size < engine->params.n_batch ? engine->params.chunk_size
+                                                                       : engine->params.n_batch;
+    int32_t n_new = forecast->n_prompt - forecast->n_cached;
+    int32_t n_ticks = (n_new + chunk - 1) / chunk;
+    int32_t n_rest = request->max_tokens > 1 ? request->max_tokens - 1 : 0;
+    double prompt = weir_cost_tick_ns(cost, n_ticks, n_ticks * n_others, n_new,
+                                      weir__cost_context_k(forecast->n_cached, n_new));
+    double rest = weir_cost_tick_ns(cost, n_rest, n_rest * (1 + n_others), 0,
+                                    weir__cost_context_k(forecast->n_prompt, n_rest));
+    forecast->ttft_ns += (int64_t)prompt;
+    forecast->finish_ns = forecast->ttft_ns + (int64_t)rest;
+}
+
+static weir_status look(weir_engine *engine, weir__request *request, weir_forecast *forecast,
+                        weir_error *error)
+{
+    int64_t now = weir__clock_now_ns();
+    pthread_mutex_lock(&engine->mutex);
+    const weir_engine_stats *stats = &engine->stats;
+    weir__rates rates = engine->told;
+    bool open = engine->open;
+    int64_t over = weir__engine_over(engine, 1);
+    bool slot_free =
+        engine->n_live < engine->params.n_slots &&
+        (stats->layout == WEIR_LAYOUT_PER_SLOT || engine->n_live == 0 ||
+         stats->n_kv_reserved + weir__suspend_cells_wanted(request, request->n_prompt) <= stats->n_kv);
+    int32_t before = n_before(engine, request, now), n_others = engine->n_live;
+    pthread_mutex_unlock(&engine->mutex);
+    if (!open)
+        return weir__error_set(error, WEIR_STOPPED, "",
+                               "the engine takes no more requests: it was stopped or is draining");
+    forecast->queue_place = slot_free ? 0 : before + 1;
+    forecast->busy = over > 0;
+    if (over > 0) forecast->retry_ns = weir__rates_retry_ns(&rates, engine->params.n_slots, over);
+    if (rates.cost.n_ticks == 0) return WEIR_OK;
+    forecast->ttft_ns = (int64_t)(rates.service_ns / engine->params.n_slots * forecast->queue_place);
+    guess(engine, &rates.cost, request,
+          n_others < engine->params.n_slots ? n_others : engine->params.n_slots - 1, forecast);
+    return WEIR_OK;
+}
+
+weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *given, weir_forecast *forecast,
+                                     weir_error *error)
+{
+    weir_forecast full = {.size = sizeof full};
+    weir__request *request = NULL;
+    if (engine == NULL || given == NULL || forecast == NULL)
+        return weir__error_set(error, WEIR_INVALID,
+                               engine == NULL  ? "engine"
+                               : given == NULL ? "request"
+                                               : "forecast",
+                               "a pointer is NULL");
+    weir_status status = weir__params_give(forecast, &full, sizeof full, "forecast", error);
+    /* Without the engine's limit: how long a prompt is that does not fit is worth telling. */
+    weir__limits limits = {.n_ctx = INT32_MAX, .max_tokens = engine->limits.max_tokens};
+    if (status == WEIR_OK) status = weir__request_create(engine->model, &limits, given, 0, &request, error);
+    if (status != WEIR_OK) return status;
+    full.n_prompt = request->n_prompt;
+    full.fits = request->n_prompt + (request->max_tokens > 0) <= engine->limits.n_ctx;
+    int32_t room = engine->limits.n_ctx - request->n_prompt;
+    if (request->max_tokens > room) request->max_tokens = room;
+    if (full.fits) {
+        full.n_cached = n_cached(engine, request);
+        status = look(engine, request, &full, error);
+    }
+    weir__request_destroy(request);
+    return status == WEIR_OK ? weir__params_give(forecast, &full, sizeof full, "forecast", error) : status;
+}

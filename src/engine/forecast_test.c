@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/testing.h"
+
+static void rates_follow_what_is_measured(void **state)
+{
+    (void)state;
+    weir__rates rates = {0};
+    assert_int_equal(weir__rates_retry_ns(&rates, 4, 1), 1000 * WEIR__NS_PER_MS); /* nothing is known */
+    weir__rates_finished(&rates, 800 * WEIR__NS_PER_MS);
+    assert_int_equal(weir__rates_retry_ns(&rates, 4, 1), 200 * WEIR__NS_PER_MS);
+    assert_int_equal(weir__rates_retry_ns(&rates, 4, 3), 600 * WEIR__NS_PER_MS);
+    for (int i = 0; i < 100; i++) weir__rates_finished(&rates, 400 * WEIR__NS_PER_MS);
+    assert_in_range(weir__rates_retry_ns(&rates, 4, 1), 99 * WEIR__NS_PER_MS, 101 * WEIR__NS_PER_MS);
+    assert_int_equal(weir__rates_retry_ns(&rates, 256, 0), WEIR__NS_PER_MS);
+    assert_int_equal(weir__rates_retry_ns(&rates, 1, INT64_MAX), 3600 * 1000 * WEIR__NS_PER_MS);
+}
+
+static weir_forecast forecast(rig *r, const weir_request *request)
+{
+    weir_error error = {0};
+    weir_forecast made = {.size = sizeof made};
+    if (weir_engine_plan_request(r->engine, request, &made, &error) != WEIR_OK) fail_msg("%s", error.message);
+    return made;
+}
+
+static void a_dry_run_tells_place_and_fit_and_starts_nothing(void **state)
+{
+    rig *r = *state;
+    r->params.n_slots = 2;
+    rig_script(r, 'A', 5, "abcdef");
+    rig_script(r, 'L', 300, "");
+    rig_start(r);
+    weir_request request = rig_ask(r, 'A');
+    weir_forecast f = forecast(r, &request);
+    assert_int_equal(f.n_prompt, 5);
+    assert_int_equal(f.n_cached, 0);
+    assert_int_equal(f.queue_place, 0);
+    assert_true(f.fits && !f.busy);
+    assert_int_equal(f.ttft_ns + f.finish_ns + f.retry_ns, 0); /* nothing was measured */
+    for (int i = 0; i < 4; i++) rig_submit_key(r, 'A');
+    rig_tick(r);
+    assert_int_equal(forecast(r, &request).queue_place, 3);
+    request.priority = 1;
+    assert_int_equal(forecast(r, &request).queue_place, 1);
+    request.priority = -1;
+    assert_int_equal(forecast(r, &request).queue_place, 3);
+    assert_int_equal(rig_stats(r).queue_depth, 2);
+    assert_int_equal(rig_stats(r).n_submitted, 4);
+    weir_request longer = rig_ask(r, 'L');
+    f = forecast(r, &longer);
+    assert_false(f.fits);
+    assert_int_equal(f.n_prompt, 300);
+    rig_run(r);
+    assert_int_equal(rig_stats(r).n_prompt_tokens, 4 * 5);
+}
+
+static void times_come_from_what_was_measured(void **state)
+{
+    rig *r = *state;
+    r->params.n_slots = 1;
+    rig_script(r, 'A', 8, "abcdefghi");
+    rig_start(r);
+    atomic_store(&r->fake->tick_us, 2000);
+    for (int i = 0; i < 20; i++) {
+        rig_submit_key(r, 'A');
+        rig_run(r);
+    }
+    weir_request request = rig_ask(r, 'A');
+    request.max_tokens = 10;
+    weir_forecast now = forecast(r, &request);
+    assert_true(now.ttft_ns > 0 && now.finish_ns > now.ttft_ns);
+    rig_submit_key(r, 'A');
+    rig_tick(r);
+    rig_submit_key(r, 'A');
+    weir_forecast later = forecast(r, &request);
+    assert_int_equal(later.queue_place, 2);
+    assert_true(later.ttft_ns >= 2 * 20 * WEIR__NS_PER_MS); /* two answers before */
+    rig_run(r);
+}
+
+static void busy_says_when_to_try_again(void **state)
+{
+    rig *r = *state;
+    weir_error error = {0};
+    char want[64];
+    r->params.n_slots = 1;
+    r->params.queue_limit = 1;
+    rig_script(r, 'A', 2, "abc");
+    rig_start(r);
+    atomic_store(&r->fake->tick_us, 2000);
+    rig_submit_key(r, 'A');
+    rig_run(r);
+    weir_request request = rig_ask(r, 'A');
+    rig_submit_key(r, 'A');
+    rig_tick(r);
+    assert_false(forecast(r, &request).busy);
+    rig_submit_key(r, 'A');
+    weir_forecast f = forecast(r, &request);
+    assert_true(f.busy);
+    assert_true(f.retry_ns >= 4 * 2 * WEIR__NS_PER_MS); /* an answer of four passes */
+    weir_stream *stream = rig_stream(r);
+    assert_int_equal(weir_engine_submit(r->engine, &request, 1, &stream, &error), WEIR_BUSY);
+    assert_int_equal(rig_stats(r).retry_ns, f.retry_ns);
+    snprintf(want, sizeof want, "try again in about %lld ms", (long long)(f.retry_ns / WEIR__NS_PER_MS));
+    assert_non_null(strstr(error.message, want));
+    rig_run(r);
+}
+
+static void what_submit_refuses_a_dry_run_refuses(void **state)
+{
+    rig *r = *state;
+    weir_error error = {0};
+    weir_forecast f = {.size = sizeof f};
+    rig_script(r, 'A', 2, "abc");
+    rig_start(r);
+    weir_request request = rig_ask(r, 'A');
+    request.priority = 101;
+    assert_int_equal(weir_engine_plan_request(r->engine, &request, &f, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "requests[0].priority");
+    assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, &error), WEIR_INVALID);
+    request.priority = -100;
+    assert_int_equal(weir_engine_plan_request(r->engine, &request, &f, NULL), WEIR_OK);
+    assert_int_equal(weir_engine_plan_request(NULL, &request, &f, &error), WEIR_INVALID);
+    assert_int_equal(weir_engine_plan_request(r->engine, NULL, &f, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "request");
+    assert_int_equal(weir_engine_plan_request(r->engine, &request, NULL, &error), WEIR_INVALID);
+    f.size = 1;
+    assert_int_equal(weir_engine_plan_request(r->engine, &request, &f, &error), WEIR_INVALID);
+    f.size = sizeof f;
+    for (long n = 0;; n++) {
+        long live = weir__mem_live();
+        weir__mem_fail_after(n);
+        weir_status status = weir_engine_plan_request(r->engine, &request, &f, NULL);
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        assert_int_equal(weir__mem_live(), live);
+        if (pending) break;
+        assert_int_equal(status, WEIR_NO_MEMORY);
+    }
+    weir_engine_stop(r->engine);
+    assert_int_equal(weir_engine_plan_request(r->engine, &request, &f, NULL), WEIR_STOPPED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rates_follow_what_is_measured),
+        RIG_TEST(a_dry_run_tells_place_and_fit_and_starts_nothing),
+        RIG_TEST(times_come_from_what_was_measured),
+        RIG_TEST(busy_says_when_to_try_again),
+        RIG_TEST(what_submit_refuses_a_dry_run_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,149 @@
+/* suspend.c: out of a slot, back into the queue, and into a slot again: when cells run out, or another's
+ * priority is higher. The request's reader notices a pause only. SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
+#include "engine/engine.h"
+
+/* A request is given a slot only where it can grow by so many tokens, and an eighth of what it has, before
+ * cells run out: what a suspension costs grows with the tokens that are saved or computed again. */
+#define LEAST_GROWTH 16
+#define GROWTH_PART  8
+
+int64_t weir__suspend_cells_wanted(const weir__request *request, int32_t n_tokens)
+{
+    int32_t most = weir__request_cells(request);
+    int32_t growth = LEAST_GROWTH + n_tokens / GROWTH_PART;
+    return most - n_tokens < growth ? (most > n_tokens ? most : n_tokens) : n_tokens + growth;
+}
+
+/* ---- Saving ---- */
+
+static weir_status settle(weir_engine *engine)
+{
+    const weir__backend *ops = engine->model->ops;
+    return ops->settle != NULL ? ops->settle(engine->context, NULL) : WEIR_OK;
+}
+
+/* Saves the slot's cells if memory and budget allow it. Else they are computed again. */
+static void save(weir_engine *engine, const weir__slot *slot)
+{
+    const weir__backend *ops = engine->model->ops;
+    weir__progress *progress = &slot->request->progress;
+    if (slot->n_past == 0 || settle(engine) != WEIR_OK) return;
+    size_t length = ops->state_size(engine->context, slot->lane);
+    if (length == 0 || length > engine->params.cache_bytes - engine->counts.cache_bytes) return;
+    void *state = weir__mem_alloc(length);
+    if (state == NULL) return;
+    size_t saved = ops->state_save(engine->context, slot->lane, state, length);
+    if (saved == 0 || saved > length) {
+        weir__mem_free(state);
+        return;
+    }
+    progress->state = state;
+    progress->length = saved;
+    progress->n_past = slot->n_past;
+    engine->counts.cache_bytes += saved;
+}
+
+void weir__suspend_drop(weir_engine *engine, weir__request *request)
+{
+    weir__progress *progress = &request->progress;
+    if (progress->state != NULL) engine->counts.cache_bytes -= progress->length;
+    weir__mem_free(progress->state);
+    progress->state = NULL;
+    progress->length = 0;
+    progress->n_past = 0;
+}
+
+void weir__suspend_restore(weir_engine *engine, weir__slot *slot)
+{
+    const weir__backend *ops = engine->model->ops;
+    const weir__progress *progress = &slot->request->progress;
+    if (progress->state != NULL) {
+        if (settle(engine) == WEIR_OK &&
+            ops->state_load(engine->context, slot->lane, progress->state, progress->length, NULL) ==
+                WEIR_OK &&
+            ops->seq_pos_max(engine->context, slot->lane) == progress->n_past - 1)
+            slot->n_past = progress->n_past;
+        else
+            ops->seq_remove(engine->context, slot->lane, 0, -1); /* whatever of it is there */
+    }
+    weir__suspend_drop(engine, slot->request);
+    if (slot->n_generated > 0 && slot->n_past == slot->n_tokens - 1) slot->state = WEIR_SLOT_GENERATING;
+}
+
+void weir__suspend(weir_engine *engine, weir__slot *slot)
+{
+    save(engine, slot);
+    weir__lanes_leave(engine, slot);
+    weir__request *request = weir__slot_suspend(slot);
+    engine->counts.n_suspensions++;
+    engine->counts.n_suspended++;
+    pthread_mutex_lock(&engine->mutex);
+    weir__queue_push(&engine->queue, request);
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+/* ---- Cells ---- */
+
+weir__slot *weir__suspend_victim(weir_engine *engine, const weir__request *by, int64_t now)
+{
+    weir__slot *victim = NULL;
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        weir__slot *slot = &engine->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE) continue;
+        const weir__request *request = slot->request;
+        if (by != NULL && !weir__queue_outranks(by, request, weir__ageing_ns(engine), now)) continue;
+        if (victim == NULL || request->priority < victim->request->priority ||
+            (request->priority == victim->request->priority && request->serial > victim->request->serial))
+            victim = slot;
+    }
+    return victim;
+}
+
+/* Cells that the slots' tokens take once all are computed. A pass adds at most one token to each slot, so
+ * that no pass lacks cells while this fits. */
+static int64_t cells(const weir_engine *engine, int32_t *n_active)
+{
+    int64_t n = 0;
+    *n_active = 0;
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        if (engine->slots[i].state == WEIR_SLOT_IDLE) continue;
+        n += engine->slots[i].n_tokens;
+        ++*n_active;
+    }
+    return n;
+}
+
+/* Frees cells that no request needs, the least recently used first. False: there are none. */
+static bool evict(weir_engine *engine)
+{
+    (void)engine;
+    return false; /* cells belong to slots alone: nothing else is kept */
+}
+
+void weir__suspend_relieve(weir_engine *engine, int64_t now)
+{
+    int32_t n_active;
+    bool suspended = false;
+    while (cells(engine, &n_active) > engine->n_room && n_active > 1) {
+        if (evict(engine)) continue;
+        weir__suspend(engine, weir__suspend_victim(engine, NULL, now));
+        suspended = true;
+    }
+    if (suspended) weir__step_publish(engine);
+}
+
+bool weir__suspend_shrink(weir_engine *engine)
+{
+    int32_t n_active;
+    int64_t n = cells(engine, &n_active);
+    if (evict(engine)) return true;
+    if (n_active < 2) return false;
+    engine->n_room = n - 1;
+    return true;
+}
+
+void weir__suspend_reset(weir_engine *engine)
+{
+    engine->n_room = engine->info.layout == WEIR_LAYOUT_UNIFIED ? engine->info.n_ctx : INT64_MAX;
+}
