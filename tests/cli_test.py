@@ -901,7 +901,7 @@ def test_example():
     with open(os.path.join(here, "README.md"), encoding="utf-8") as file:
         example = re.search(r"```c hello\n(.*?)```", file.read(), re.S)
     with open(os.path.join(here, "examples", "hello.c"), encoding="utf-8") as file:
-        program = file.read().split("\n", 1)[1]
+        program = file.read().split("*/\n", 1)[1]
     check("examples/hello.c is the example of README.md", example is not None and example.group(1) == program)
 
 
