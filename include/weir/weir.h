@@ -151,7 +151,8 @@ static inline weir_model_params weir_model_params_default(void)
 /* Loads a GGUF file. params may be NULL. The file must stay unchanged while the model lives (it is mapped).
  * A path that begins with "fake:" gives the deterministic model without weights that weir's own tests use
  * (docs/guides/fake.md). Blocks for as long as the disk takes.
- * Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture), NO_MEMORY, ABORTED, INVALID. */
+ * Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture; or this processor: a build for x86-64
+ * needs AVX2, FMA, F16C and BMI2), NO_MEMORY, ABORTED, INVALID. */
 WEIR_API weir_status weir_model_load(const char *path, const weir_model_params *params, weir_model **model,
                                      weir_error *error);
 
@@ -248,7 +249,8 @@ typedef struct weir_device {
     uint64_t memory_total; /* bytes, 0 = unknown */
 } weir_device;
 
-/* The i-th device that this build can compute on; WEIR_END past the last. */
+/* The i-th device that this build can compute on; WEIR_END past the last. UNSUPPORTED: it computes on
+ * no processor like this one (weir_model_load). */
 WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
 
 /* ---- Vocabulary ----------------------------------------------------------------------------------- */
