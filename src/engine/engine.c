@@ -116,8 +116,8 @@ static int32_t decide_cells(const weir_model *model, const weir_engine_params *p
     return (int32_t)(wanted < INT32_MAX ? wanted : INT32_MAX);
 }
 
-/* Sequences that the cache gets besides the slots'. A lane takes memory whether it is used or not; in a pool a sequence
- * costs next to nothing. */
+/* Sequences that the cache gets besides the slots'. A lane takes its memory whether it is used or not; in a pool a
+ * sequence costs llama.cpp one row of logits. */
 static int32_t sequences_beside(const weir_model *model, const weir_engine_params *params, weir_layout layout)
 {
     if (weir__prefix_is_exact(model) || params->cache_sequences == 0) return 0;
@@ -142,9 +142,8 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
     int32_t beside = sequences_beside(model, params, layout);
     context.n_ctx = decide_cells(model, params, layout, params->n_slots + beside);
     /* Shorter lanes than a request may need are of no use; a pool is, where not all need so much. */
-    if (params->layout == WEIR_LAYOUT_AUTO &&
-        (layout == WEIR_LAYOUT_PER_SLOT &&
-         (int64_t)context.n_ctx < (int64_t)params->n_ctx * (params->n_slots + beside))) {
+    if (params->layout == WEIR_LAYOUT_AUTO && layout == WEIR_LAYOUT_PER_SLOT &&
+        (int64_t)context.n_ctx < (int64_t)params->n_ctx * (params->n_slots + beside)) {
         layout = WEIR_LAYOUT_UNIFIED;
         beside = sequences_beside(model, params, layout);
     }
