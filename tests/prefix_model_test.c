@@ -1,4 +1,5 @@
-/* prefix_model_test.c: cached prefixes on real memories: greedy texts must be those of engines that cache nothing.
+/* prefix_model_test.c: cached prefixes on real memories: greedy texts must be those of engines that cache
+ * nothing.
  *
  * Requests stay inside the region where stock attention does not depend on the company (docs/adr/0009).
  * SPDX-License-Identifier: Apache-2.0 */

@@ -782,14 +782,16 @@ typedef struct weir_engine_params {
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
     bool manual;                   /* no thread of its own: the caller drives it with weir_engine_step */
-    /* Host memory for saved states: of cached prefixes that have no sequence, and of suspended requests; beyond it they
-     * are computed again. WEIR_AUTO (default) = a quarter of what is available at create; 0 = none */
+    /* Host memory for saved states: of cached prefixes that have no sequence, and of suspended requests;
+     * beyond it they are computed again. WEIR_AUTO (default) = a quarter of what is available at create; 0
+     * = none */
     uint64_t cache_bytes;
-    /* -1 … 256 - n_slots; sequences for cached prefixes beside the slots'. With lanes each takes n_ctx cells more, and
-     * -1 (default) = those of idle slots only; in a pool -1 = all up to 256. 0 = prefixes are not cached */
+    /* -1 … 256 - n_slots; sequences for cached prefixes beside the slots'. With lanes each takes n_ctx
+     * cells more, and -1 (default) = those of idle slots only; in a pool -1 = all up to 256. 0 = prefixes
+     * are not cached */
     int32_t cache_sequences;
-    /* 10000; 0 … 86400000; a waiting request gains one level of priority each so many ms, up to the highest that
-     * waits; 0 = never */
+    /* 10000; 0 … 86400000; a waiting request gains one level of priority each so many ms, up to the
+     * highest that waits; 0 = never */
     int32_t ageing_ms;
     int32_t itl_target_ms; /* 50; 1 … 60000; the longest tick that latency-target aims at */
 } weir_engine_params;
@@ -887,13 +889,13 @@ typedef struct weir_request {
     int32_t
         priority; /* 0; -100 … 100; the higher one goes first, and takes a slot from a lower one when none is
                           * free: that one waits, and its reader notices a pause only. Equal ones never do */
-    /* Whose request it is, any bytes; NULL or empty = nobody's. Only requests with the same salt share prefixes. Salts
-     * share slots fairly: by the tokens that each had lately */
+    /* Whose request it is, any bytes; NULL or empty = nobody's. Only requests with the same salt share
+     * prefixes. Salts share slots fairly: by the tokens that each had lately */
     const char *cache_salt;
     size_t cache_salt_length; /* WEIR_NUL (default) */
-    bool
-        cache_prompt; /* true: what is known of the prompt is not computed again, and prompt and answer are kept for
-                        * later requests with the same salt */
+    /* true: what is known of the prompt is not computed again, and prompt and answer are kept for later
+     * requests with the same salt */
+    bool cache_prompt;
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -933,14 +935,14 @@ typedef struct weir_miss_info {
     size_t size;
     weir_miss miss;
     int32_t n_matched; /* tokens of the prompt that were known */
-    /* WEIR_MISS_DIVERGED: the prompt's text around that token, and the cached one's; well-formed UTF-8, cut to
-     * fit; else "" */
+    /* WEIR_MISS_DIVERGED: the prompt's text around that token, and the cached one's; well-formed UTF-8,
+     * cut to fit; else "" */
     char prompt[96];
     char cached[96];
 } weir_miss_info;
 
-/* What would become of a request if it was submitted now. Times are guesses from measured rates, 0 = nothing was
- * measured yet. */
+/* What would become of a request if it was submitted now. Times are guesses from measured rates, 0 =
+ * nothing was measured yet. */
 typedef struct weir_forecast {
     size_t size;
     int32_t n_prompt;    /* tokens */

@@ -132,8 +132,8 @@ static void a_window_that_slid_away(void **state)
     }
 }
 
-/* What a sequence had come to is saved, in the course of a prefill, and goes on elsewhere: as if it had all been
- * computed there, to the bit. */
+/* What a sequence had come to is saved, in the course of a prefill, and goes on elsewhere: as if it had
+ * all been computed there, to the bit. */
 static void saved_on_the_way(const char *kind)
 {
     enum { N = 150, CUT = 90 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/cache.h"
 
 #include <assert.h>
@@ -7,16 +8,17 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-/* Texts that are gone are remembered, so that a miss can say so, while all texts together take less than this. */
+/* Texts that are gone are remembered, so that a miss can say so, while all texts together take less than
+ * this. */
 #define GHOST_BYTES (UINT64_C(16) << 20)
 #define GHOSTS_MOST 4096
 
-/* An entry that has less than this part of its tokens for itself is not saved: computing them takes less than saving
- * all, most of the time for nothing. */
+/* An entry that has less than this part of its tokens for itself is not saved: computing them takes less
+ * than saving all, most of the time for nothing. */
 #define WORTH_PART 8
 
-/* A prefix that is kept. DEVICE: seq >= 0, bytes NULL. HOST: seq -1, bytes set. GHOST: neither. The sequence holds exactly
- * the tokens of its end. */
+/* A prefix that is kept. DEVICE: seq >= 0, bytes NULL. HOST: seq -1, bytes set. GHOST: neither. The
+ * sequence holds exactly the tokens of its end. */
 typedef struct entry {
     weir__prefix_end end; /* first: an end of rank DEVICE, HOST or GHOST is an entry */
     int32_t seq;
@@ -24,8 +26,9 @@ typedef struct entry {
     size_t n_bytes;
 } entry;
 
-/* Invariant: n_saved is the sum of the entries' n_bytes; n_saved + n_claimed <= params.n_bytes; by_seq[s] is the entry
- * whose seq is s. The mutex protects all but params; only the driver changes anything, so it reads without. */
+/* Invariant: n_saved is the sum of the entries' n_bytes; n_saved + n_claimed <= params.n_bytes; by_seq[s]
+ * is the entry whose seq is s. The mutex protects all but params; only the driver changes anything, so it
+ * reads without. */
 struct weir__cache {
     weir__cache_params params;
     pthread_mutex_t mutex;

@@ -5,8 +5,9 @@
 
 #include "backend/backend.h"
 
-/* Cells that the same sequences hold. Runs form a tree: what a sequence holds are the runs from its last one to a root.
- * Invariant: from < to, and from is the parent's `to`, or 0; refs counts the runs and the sequences right behind it. */
+/* Cells that the same sequences hold. Runs form a tree: what a sequence holds are the runs from its last
+ * one to a root. Invariant: from < to, and from is the parent's `to`, or 0; refs counts the runs and the
+ * sequences right behind it. */
 typedef struct weir__run {
     int32_t parent; /* -1 = none */
     int32_t from, to;
@@ -14,8 +15,8 @@ typedef struct weir__run {
     uint64_t stamp;
 } weir__run;
 
-/* Between a context and whoever changes its sequences: all such calls go through here. Invariant: sequence s holds
- * positions 0 … n[s] - 1, and nothing else. The driver's. */
+/* Between a context and whoever changes its sequences: all such calls go through here. Invariant: sequence
+ * s holds positions 0 … n[s] - 1, and nothing else. The driver's. */
 typedef struct weir__memory {
     const weir__backend *ops;
     weir__bcontext *context;
@@ -36,8 +37,8 @@ void weir__memory_fini(weir__memory *memory);
 /* A pass has added n tokens. */
 void weir__memory_append(weir__memory *memory, int32_t seq, int32_t n);
 
-/* Leaves the first n tokens, also of what a failed pass has added. False: the memory cannot be cut there, nothing was
- * done; never for 0. */
+/* Leaves the first n tokens, also of what a failed pass has added. False: the memory cannot be cut there,
+ * nothing was done; never for 0. */
 bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n);
 
 /* The empty sequence `to` gets the first n tokens of `from`. After an error it is empty. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/prefix_tree.h"
 
 #include <string.h>
@@ -193,7 +194,8 @@ static weir__prefix_node *root_new(weir__prefix_tree *tree, const weir__prefix_k
 
 /* ---- The way down ---- */
 
-/* Where a text leaves what is known: `node` is the deepest node of which a token was met, n the tokens met. */
+/* Where a text leaves what is known: `node` is the deepest node of which a token was met, n the tokens
+ * met. */
 typedef struct place {
     weir__prefix_node *node;
     int32_t n;
@@ -375,7 +377,8 @@ static weir__prefix_node *any_child(const weir__prefix_node *node)
     return NULL;
 }
 
-/* Nodes from `node` to the root that run along a text which has lost its end take another one's that passes. */
+/* Nodes from `node` to the root that run along a text which has lost its end take another one's that
+ * passes. */
 static void retext(weir__prefix_tree *tree, weir__prefix_node *node, const words *gone)
 {
     for (; node->parent != NULL; node = node->parent) {
@@ -522,8 +525,8 @@ static void match_entries(place at, int32_t most, weir__prefix_match *match)
     }
 }
 
-/* What the end has in common with the text of the match that has just marked its path; -1: another key's. Marks what it
- * passes, so that no node is passed twice. */
+/* What the end has in common with the text of the match that has just marked its path; -1: another key's.
+ * Marks what it passes, so that no node is passed twice. */
 static int32_t met_by(weir__prefix_end *end, uint64_t stamp)
 {
     weir__prefix_node *node = end->node;

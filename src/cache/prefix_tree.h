@@ -1,5 +1,5 @@
-/* prefix_tree.h: which texts of tokens are known, and whose tokens begin like a given text. Pure data: what an end stands
- * for is its owner's business.
+/* prefix_tree.h: which texts of tokens are known, and whose tokens begin like a given text. Pure data: what
+ * an end stands for is its owner's business.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CACHE_PREFIX_TREE_H
 #define WEIR_CACHE_PREFIX_TREE_H
@@ -36,9 +36,9 @@ typedef struct weir__prefix_end {
     uint64_t serial; /* LIVE: see weir__prefix_tree_match */
 } weir__prefix_end;
 
-/* A compressed radix tree for each key. Invariants: a node that is no root has an end, or two children or more; its
- * tokens are text->tokens[from, to), and text runs along the whole path from the root, so that nodes are split and
- * joined without copying tokens. Not for two threads at once. */
+/* A compressed radix tree for each key. Invariants: a node that is no root has an end, or two children or
+ * more; its tokens are text->tokens[from, to), and text runs along the whole path from the root, so that
+ * nodes are split and joined without copying tokens. Not for two threads at once. */
 typedef struct weir__prefix_tree {
     weir__prefix_node *
         *buckets; /* [n_buckets], a power of two or 0; chains of nodes by parent and first token, or key */
@@ -55,7 +55,8 @@ void weir__prefix_tree_init(weir__prefix_tree *tree);
 /* Ends that are still in it are left as they are. */
 void weir__prefix_tree_fini(weir__prefix_tree *tree);
 
-/* Adds the end of tokens [n], n >= 1, as the newest of its rank. False: out of memory, nothing has changed. */
+/* Adds the end of tokens [n], n >= 1, as the newest of its rank. False: out of memory, nothing has
+ * changed. */
 bool weir__prefix_tree_insert(weir__prefix_tree *tree, const weir__prefix_key *key, const int32_t *tokens,
                               int32_t n, weir__prefix_end *end, weir__prefix_rank rank);
 
@@ -68,12 +69,12 @@ void weir__prefix_tree_rerank(weir__prefix_tree *tree, weir__prefix_end *end, we
 /* The end's tokens, [*n]; valid until the tree changes. */
 const int32_t *weir__prefix_tree_tokens(const weir__prefix_end *end, int32_t *n);
 
-/* Whether a DEVICE (and, with `host`, a HOST) end lies further down on the same path, or, with `here`, at the same
- * node. */
+/* Whether a DEVICE (and, with `host`, a HOST) end lies further down on the same path, or, with `here`, at
+ * the same node. */
 bool weir__prefix_tree_is_covered(const weir__prefix_end *end, bool host, bool here);
 
-/* The next DEVICE or HOST end at the end's own node and on the way to the root, the deepest first; `from` NULL: the
- * first. The end itself is left out. NULL: no more. */
+/* The next DEVICE or HOST end at the end's own node and on the way to the root, the deepest first; `from`
+ * NULL: the first. The end itself is left out. NULL: no more. */
 weir__prefix_end *weir__prefix_tree_above(const weir__prefix_end *end, const weir__prefix_end *from);
 
 /* How many of a DEVICE or HOST end's tokens no other one has. */
@@ -96,9 +97,9 @@ typedef struct weir__prefix_match {
     int32_t n_leader;
 } weir__prefix_match;
 
-/* Compares tokens [n] themselves. Of what has equally many in common DEVICE comes before HOST. serial: UINT64_MAX =
- * all; self, which may be NULL, is left out. Allocates nothing; writes into the tree all the same, so that two
- * threads must not do it at once. */
+/* Compares tokens [n] themselves. Of what has equally many in common DEVICE comes before HOST. serial:
+ * UINT64_MAX = all; self, which may be NULL, is left out. Allocates nothing; writes into the tree all the
+ * same, so that two threads must not do it at once. */
 void weir__prefix_tree_match(weir__prefix_tree *tree, const weir__prefix_key *key, const int32_t *tokens,
                              int32_t n, int32_t most, const weir__prefix_end *self, uint64_t serial,
                              weir__prefix_match *match);

@@ -12,8 +12,8 @@ static weir__slot *idle_slot(weir_engine *engine)
     return NULL;
 }
 
-/* Whether the request fits beside the slots that it would not suspend; those that it would are counted as gone when
- * `turns`. Alone it always fits: it is in the engine's limits. */
+/* Whether the request fits beside the slots that it would not suspend; those that it would are counted as
+ * gone when `turns`. Alone it always fits: it is in the engine's limits. */
 static bool fits(weir_engine *engine, const weir__request *request, bool turns, int64_t now)
 {
     int64_t cells = 0;

@@ -116,8 +116,8 @@ static int32_t decide_cells(const weir_model *model, const weir_engine_params *p
     return (int32_t)(wanted < INT32_MAX ? wanted : INT32_MAX);
 }
 
-/* Sequences that the cache gets besides the slots'. A lane takes its memory whether it is used or not; in a pool a
- * sequence costs llama.cpp one row of logits. */
+/* Sequences that the cache gets besides the slots'. A lane takes its memory whether it is used or not; in
+ * a pool a sequence costs llama.cpp one row of logits. */
 static int32_t sequences_beside(const weir_model *model, const weir_engine_params *params, weir_layout layout)
 {
     if (weir__prefix_is_exact(model) || params->cache_sequences == 0) return 0;

@@ -129,8 +129,8 @@ weir__slot *weir__suspend_victim(weir_engine *engine, const weir__request *by, i
 /* Cells that a request of so many tokens needs to be worth a slot. */
 int64_t weir__suspend_cells_wanted(const weir__request *request, int32_t n_tokens);
 
-/* Before a pass: evicts cached prefixes, then suspends, until what the slots hold fits. The last one always does. True:
- * some were suspended. */
+/* Before a pass: evicts cached prefixes, then suspends, until what the slots hold fits. The last one
+ * always does. True: some were suspended. */
 bool weir__suspend_relieve(weir_engine *engine, int64_t now);
 
 /* The backend has fewer cells than was counted: until a request ends, less is filled. False: there is but one
@@ -144,7 +144,8 @@ bool weir__prefix_is_exact(const weir_model *model);
 /* Makes memory and cache of a context. */
 weir_status weir__prefix_open(weir_engine *engine, weir_error *error);
 
-/* After weir__slot_start: a lane with what is there of the request's tokens; or the slot is JOINED and has none. */
+/* After weir__slot_start: a lane with what is there of the request's tokens; or the slot is JOINED and has
+ * none. */
 void weir__prefix_start(weir_engine *engine, weir__slot *slot);
 
 /* Starts the JOINED slots that have nothing to wait for any longer. */

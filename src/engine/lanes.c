@@ -29,8 +29,8 @@ void weir__lanes_leave(weir_engine *engine, weir__slot *slot)
     slot->lane = -1;
 }
 
-/* Empties a lane of the prefix that lies in it: into a free lane, the highest, or into the one whose prefix was used
- * longest ago. False: it could not. */
+/* Empties a lane of the prefix that lies in it: into a free lane, the highest, or into the one whose
+ * prefix was used longest ago. False: it could not. */
 static bool vacate(weir_engine *engine, int32_t lane)
 {
     int32_t to = engine->info.n_seq_max - 1;
@@ -39,9 +39,9 @@ static bool vacate(weir_engine *engine, int32_t lane)
     return to == lane || weir__cache_move(engine->cache, lane, to);
 }
 
-/* With lanes of their own, sequences are computed in one pass only when their lanes have consecutive numbers:
- * closes a gap by moving the last lane into it, where a cached prefix lies in it after that has moved. One move a
- * tick; a copy costs far less than an extra pass each tick. */
+/* With lanes of their own, sequences are computed in one pass only when their lanes have consecutive
+ * numbers: closes a gap by moving the last lane into it, where a cached prefix lies in it after that has
+ * moved. One move a tick; a copy costs far less than an extra pass each tick. */
 void weir__lanes_compact(weir_engine *engine)
 {
     if (engine->info.layout != WEIR_LAYOUT_PER_SLOT) return;

@@ -1,5 +1,5 @@
-/* prefix.c: what a request need not compute: it comes from the prefix cache, from a running request, or from one that is
- * computing it at this moment.
+/* prefix.c: what a request need not compute: it comes from the prefix cache, from a running request, or from
+ * one that is computing it at this moment.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stddef.h>
 #include <string.h>

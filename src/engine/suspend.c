@@ -87,8 +87,8 @@ weir__slot *weir__suspend_victim(weir_engine *engine, const weir__request *by, i
     return victim;
 }
 
-/* Cells that are taken once the slots' tokens are computed. A pass adds at most one token to each slot, so that no
- * pass lacks cells while this fits. */
+/* Cells that are taken once the slots' tokens are computed. A pass adds at most one token to each slot, so
+ * that no pass lacks cells while this fits. */
 static int64_t cells(const weir_engine *engine, int32_t *n_active)
 {
     int64_t n = engine->memory.n_used;
