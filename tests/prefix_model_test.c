@@ -155,10 +155,12 @@ static void texts_of_the_default_model(void **state)
             weir_tokenize(model, text, WEIR_NUL, true, true, asks[i].tokens, 128, &asks[i].n, NULL), WEIR_OK);
     }
     for (size_t l = 0; l < 2; l++) {
-        /* in a pool stock kernels add in the order of the cells */
-        if (layouts[l] == WEIR_LAYOUT_UNIFIED && *info.kernels == '\0') continue;
-        for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        bool pool = layouts[l] == WEIR_LAYOUT_UNIFIED;
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            /* in a pool stock attention adds in the order of the cells; weir's serves all but Q4_0 */
+            if (pool && (*info.kernels == '\0' || types[t] == WEIR_KV_Q4_0)) continue;
             check(model, layouts[l], types[t], asks, 30, false);
+        }
     }
     weir_model_release(model);
 }
