@@ -631,8 +631,8 @@ static void open_play(play *p)
     MUST(p, p->first.n_ctx == (q->n_ctx < n_seq ? q->n_ctx : n_seq), "n_ctx is %d", p->first.n_ctx);
     MUST(p, q->n_kv == 0 || lanes || (exact ? p->first.n_kv == q->n_kv : p->first.n_kv >= q->n_kv), "n_kv");
     MUST(p, q->n_kv > 0 || p->first.n_ctx == q->n_ctx, "a context is divided by slots");
-    p->limits = (wish_limits){p->model, p->first.n_ctx, q->max_tokens,
-                              dice_in(d, 3, dice_one_in(d, 3) ? 150 : 40), n_vocab};
+    p->limits = (wish_limits){
+        p->model, p->first.n_ctx, q->max_tokens, dice_in(d, 3, dice_one_in(d, 3) ? 150 : 40), n_vocab, NULL};
 }
 
 /* Ticks until all have ended; at first things may go on happening. */

@@ -64,7 +64,7 @@ static weir__cache_hit look(shelf *s, const weir__prefix_key *key, const char *t
 
 static void feed(shelf *s, int32_t seq, const char *text)
 {
-    assert_ok(append(&s->r, seq, text));
+    assert_int_equal(append(&s->r, seq, text), WEIR_OK);
     weir__memory_append(&s->memory, seq, (int32_t)strlen(text));
 }
 
