@@ -32,10 +32,10 @@ void weir__admit(weir_engine *engine)
         admitted = true;
         /* Not the tick's time: the request may have come since. */
         weir__slot_start(slot, request, engine->serial++, weir__clock_now_ns());
+        weir__account_admit(engine, slot);
         weir__lanes_enter(engine, slot);
         engine->n_reserved += weir__request_cells(request);
     }
     if (admitted)
-        weir__step_publish(
-            engine); /* a pass may take long: until then they would be neither here nor there */
+        weir__account_publish(engine); /* a pass may take long: else they were neither here nor there */
 }

@@ -9,11 +9,12 @@
 
 #include "base/crew.h"
 #include "base/doorbell.h"
+#include "engine/account.h"
 #include "engine/queue.h"
 #include "engine/slot.h"
 
 /* Who may touch what:
- *   - `mutex` protects queue, open, stopping, n_live and stats; it is held for a few instructions, never
+ *   - `mutex` protects queue, open, stopping, n_live, stats and the account's rings; it is held for a few instructions, never
  * across a forward pass, a template, a callback or an allocation that matters. Lock order: it is taken last.
  *   - Everything from `context` to `view` belongs to the driver: the engine's thread, or in a manual engine
  * whoever has set `driven`.
@@ -33,6 +34,7 @@ struct weir_engine {
     bool stopping;  /* ends those it has */
     int32_t n_live; /* queued or in a slot */
     weir_engine_stats stats;
+    weir__account account;
 
     atomic_bool driven;
     struct weir_engine *outer; /* of whoever has set driven: what that thread drives besides */
@@ -71,9 +73,6 @@ void weir__step_prepare(weir_engine *engine, int64_t now);
 
 /* Describes the slots that have work, oldest first, in engine->view. */
 void weir__step_view(weir_engine *engine, int64_t now);
-
-/* Copies the driver's counters to where other threads read them. */
-void weir__step_publish(weir_engine *engine);
 
 /* Reads cancels and deadlines, of slots and of the queue, and ends what they concern. */
 void weir__finish_collect(weir_engine *engine, int64_t now);

@@ -20,10 +20,10 @@ static void finish_slot(weir_engine *engine, weir__slot *slot)
     weir__lanes_leave(engine, slot);
     engine->n_reserved -= weir__request_cells(slot->request);
     weir__slot_settle(slot, &engine->scratch);
-    engine->counts.n_finished[slot->reason]++;
+    weir__account_finish(engine, slot, now);
     weir_slot_state state = slot->state;
     slot->state = WEIR_SLOT_IDLE;
-    weir__step_publish(engine);
+    weir__account_publish(engine);
     slot->state = state;
     weir__slot_finish(slot, now);
     count_down(engine);
@@ -40,8 +40,8 @@ static void finish_queued(weir_engine *engine, weir__request *request, weir_reas
     };
     weir_error error = {0};
     if (reason == WEIR_REASON_ERROR) weir__error_set(&error, status, "", "%s", weir_status_text(status));
-    engine->counts.n_finished[reason]++;
-    weir__step_publish(engine);
+    weir__account_finish_queued(engine, request, reason, now);
+    weir__account_publish(engine);
     weir__request_finish(request, &nothing, reason, &error, &usage);
     count_down(engine);
 }

@@ -29,6 +29,7 @@ typedef struct weir__request {
     weir_chat *chat;          /* NULL, or whose control tokens are rendered */
     const int32_t *preserved; /* [n_preserved], ascending, the chat's */
     size_t n_preserved;
+    uint64_t number; /* in the order of arrival; once queued */
     int64_t submit_ns;
     int64_t deadline_ns; /* WEIR__CLOCK_NEVER = none */
     weir_stream *stream; /* NULL = not streamed */

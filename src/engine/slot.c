@@ -25,6 +25,8 @@ void weir__slot_start(weir__slot *slot, weir__request *request, uint64_t serial,
     slot->sample_ns = 0;
     slot->admit_ns = now;
     slot->first_ns = 0;
+    slot->n_sent = 0;
+    slot->sent_ns = 0;
     weir__emit_init(&slot->emit);
 }
 
