@@ -7,7 +7,7 @@
 
 #define ASK   (CLI_RUN | CLI_STREAM)
 #define LOADS (CLI_RUN | CLI_STREAM | CLI_INFO | CLI_BENCH)
-#define ALL   (LOADS | CLI_OPTIMIZE | CLI_KERNELS | CLI_VERSION)
+#define ALL   (LOADS | CLI_OPTIMIZE | CLI_KERNELS | CLI_REPLAY | CLI_VERSION)
 
 #define AT(member)      offsetof(cli_args, member)
 #define SAMPLER(member) offsetof(cli_args, ask.sampler.member)
@@ -190,6 +190,11 @@ const cli_option cli_options[] = {
     {"--csv", NULL, CLI_OUTPUT, CLI_STRING, AT(csv_path), "FILE", "", NULL, NULL, NULL, CLI_BENCH | CLI_KERNELS,
      "also write the figures of each repetition to a file"},
 
+    {"--ring", NULL, CLI_OUTPUT, CLI_STRING, AT(ring_path), "FILE", "", NULL, NULL, NULL, CLI_STREAM,
+     "at the end write the last 4,096 ticks to a file, without texts: for weir replay"},
+    {"--strategy", NULL, CLI_ENGINE, CLI_STRING, AT(strategy), "NAME", "the recorded one", NULL, NULL, NULL, CLI_REPLAY,
+     "plan with this strategy"},
+
     {"--json", NULL, CLI_OUTPUT, CLI_FLAG, AT(json), NULL, NULL, NULL, NULL, NULL, ALL, "print JSON for machines"},
     {"--quiet", "-q", CLI_OUTPUT, CLI_FLAG, AT(quiet), NULL, NULL, "WEIR_QUIET", NULL, NULL,
      CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_KERNELS | CLI_OPTIMIZE, "no progress, no figures"},
@@ -303,6 +308,8 @@ void cli_args_fini(cli_args *args)
     cli_free(args->system);
     cli_free(args->chat_template);
     cli_free(args->csv_path);
+    cli_free(args->ring_path);
+    cli_free(args->strategy);
     cli_free(args->streams.items);
     cli_free(args->prompt_lengths.items);
     cli_free(args->answer_lengths.items);
