@@ -15,11 +15,14 @@
 #include "term.h"
 #include "text.h"
 
+#define LONGEST 3.6e12 /* ns of a tick: an hour, as in a record */
+
 /* A request as the record shows it, and what is asked of the replay. */
 struct ask {
     uint64_t number; /* in the record; in the replay it is the position */
     bool cut;        /* the record begins in its middle: what is left of it is replayed */
     bool seen;       /* it had a slot */
+    bool shown;      /* the record tells more of it than that it came */
     int64_t submit_ns;
     int64_t end_ns; /* 0 = not in the record */
     weir_reason reason;
@@ -148,6 +151,7 @@ static void understand(struct replay *replay)
     for (size_t i = 0; i < record->n_parts; i++) {
         const weir_tick_slot *part = &record->parts[i];
         struct ask *ask = find(replay, part->request);
+        ask->shown = true;
         if (part->slot >= 0 && !ask->seen) see_first(ask, part, part->tick == record->ticks[0].serial);
         if (ask->n_prompt == 0) ask->n_prompt = part->n_prompt;
         ask->n_generated = part->n_generated;
@@ -155,7 +159,15 @@ static void understand(struct replay *replay)
         ask->end_ns = part->end_ns;
         ask->reason = part->reason;
     }
-    for (size_t i = 0; i < replay->n; i++) settle(&replay->asks[i], last->start_ns + last->tick_ns);
+    size_t n = 0;
+    for (size_t i = 0; i < replay->n; i++) {
+        struct ask *ask = &replay->asks[i];
+        /* It had ended before the record begins, or waited all along. */
+        if (record->ticks[0].serial > 0 && ask->number < record->ticks[0].n_arrived && !ask->shown) continue;
+        settle(ask, last->start_ns + last->tick_ns);
+        replay->asks[n++] = *ask;
+    }
+    replay->n = n;
 }
 
 /* ---- What ticks cost ---- */
@@ -231,6 +243,7 @@ static void compute(void *user, const weir__batch *batch)
                      (i + 1 == batch->n || batch->seq[i + 1] != batch->seq[i]);
         ns += alone && batch->pos[i] > 0 ? replay->cost.decode : replay->cost.prefill;
     }
+    if (ns > LONGEST) ns = LONGEST;
     replay->now += replay->follow != NULL ? replay->follow->decode_ns : (int64_t)most(ns, 1);
     weir__clock_stand(replay->now);
     leave(replay, replay->now);
@@ -369,6 +382,10 @@ static cli_exit play(struct replay *replay, bool following)
         const weir_tick *tick =
             following && replay->n_same < record->n_ticks ? &record->ticks[replay->n_same] : NULL;
         replay->follow = tick;
+        if (replay->now > INT64_MAX / 2) {
+            code = cli_fail(CLI_FAILED, "the replay takes centuries: the record's times make no sense");
+            break;
+        }
         if (tick != NULL) replay->now = tick->start_ns;
         weir__clock_stand(replay->now);
         while (code == CLI_OK && replay->next < replay->n &&
