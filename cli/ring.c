@@ -88,11 +88,12 @@ static cli_exit write_file(const char *path, const char *text, size_t length)
     return failed == 0 ? CLI_OK : cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(failed));
 }
 
-cli_exit cli_ring_save(const cli_args *args, const weir_engine *engine, cli_exit code)
+cli_exit cli_ring_save(const cli_args *args, weir_engine *engine, cli_exit code)
 {
     weir__record record;
     size_t length = 0;
     if (args->ring_path == NULL || engine == NULL) return code;
+    weir_engine_stop(engine); /* a reader may have its last chunk before the tick is over that made it */
     cli_ring_begin(&record, engine, &args->engine);
     cli_ring_take(&record, engine);
     char *text = weir__record_write(&record, &length);

@@ -849,8 +849,9 @@ typedef struct weir_arrival {
 
 /* Copies what a series has from this number on, at most `capacity` items: *n in order, without gaps. Where the first of
  * them has a larger number than `from`, the reader was late and has missed those between. To go on, ask from the last
- * one's number + 1. Any number of readers, any thread; never waits for a forward pass. END: nothing yet, *n is 0. INVALID:
- * a pointer is NULL. The parts are those of the last 4,096 × min(n_slots, 32). */
+ * one's number + 1. A tick and its parts are there when it is over: that may be after its chunks were taken. Any number of
+ * readers, any thread; never waits for a forward pass. END: nothing yet, *n is 0. INVALID: a pointer is NULL. The parts
+ * are those of the last 4,096 ticks where up to 32 slots work in each, else of fewer. */
 WEIR_API weir_status weir_engine_ticks(const weir_engine *engine, uint64_t from, weir_tick *ticks,
                                        size_t capacity, size_t *n);
 WEIR_API weir_status weir_engine_tick_slots(const weir_engine *engine, uint64_t from, weir_tick_slot *slots,
