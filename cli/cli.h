@@ -34,6 +34,7 @@ enum {
     CLI_VERSION = 16,
     CLI_OPTIMIZE = 32,
     CLI_KERNELS = 64,
+    CLI_REPLAY = 128,
 };
 
 struct cli_args;
@@ -60,6 +61,7 @@ void cli_bench_kernels_defaults(struct cli_args *args);
 cli_exit cli_run(struct cli_args *args);
 cli_exit cli_stream(struct cli_args *args);
 cli_exit cli_info(struct cli_args *args);
+cli_exit cli_replay(struct cli_args *args);
 cli_exit cli_optimize(struct cli_args *args);
 cli_exit cli_bench_engine(struct cli_args *args);
 cli_exit cli_bench_kernels(struct cli_args *args);
