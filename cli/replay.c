@@ -264,7 +264,11 @@ static void compute(void *user, const weir__batch *batch)
         ns += alone && batch->pos[i] > 0 ? replay->cost.decode : replay->cost.prefill;
     }
     if (ns > LONGEST) ns = LONGEST;
-    replay->now += replay->follow != NULL ? replay->follow->decode_ns : (int64_t)most(ns, 1);
+    const weir_tick *tick = replay->follow;
+    if (tick == NULL)
+        replay->now += (int64_t)most(ns, 1);
+    else /* what strategies learn from is the same */
+        replay->now += tick->work_ns > 0 ? tick->work_ns : tick->decode_ns;
     weir__clock_stand(replay->now);
     leave(replay, replay->now);
 }

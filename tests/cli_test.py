@@ -626,6 +626,40 @@ def test_ring():
     check("and leaves nothing behind", not left, left)
 
 
+def test_ring_suspensions():
+    """In a pool that is too small, with priorities, under each strategy: what is suspended is suspended again."""
+    dice = random.Random(20261122)
+    ring, n_suspended = os.path.join(scratch.name, "tight.jsonl"), 0
+    for strategy in ["prefill-priority", "balanced", "decode-maximal", "latency-target"]:
+        requests = [{"prompt": "x" * dice.randint(1, 80), "max_tokens": dice.randint(60, 90), "temp": 0, "ignore_eos": True,
+                     "priority": dice.choice([0, 0, 3, -2])} for _ in range(24)]
+        requests[7]["deadline_ms"] = 40
+        done = weir("stream", "-m", "fake:tick_us=700,token_us=40", "--slots", "4", "--chunk", "32", "-b", "64", "-ub", "24", "-c", "192",
+                    "--kv", "220", "--layout", "unified", "--ageing", "20", "--strategy", strategy, "--itl-target", "2",
+                    path_of("tight.json", json.dumps({"requests": requests})), "--ring", ring, "-q")
+        played = weir("replay", ring, "--json")
+        figures = json.loads(played.stdout)
+        n_suspended += figures["recorded"]["suspensions"]
+        check(f"{strategy}: a tight pool's replay is the same, tick for tick", done.returncode == 0 and figures["reproduced"] and
+              figures["recorded"] == figures["replayed"] and figures["same_ticks"] == figures["recorded"]["ticks"], done.stderr, played.stdout)
+    with open(ring) as file:
+        lines = [json.loads(line) for line in file]
+    check("a record tells the engine and the priorities", lines[0]["strategy"] == "latency-target" and lines[0]["itl_target_ms"] == 2 and
+          lines[0]["ageing_ms"] == 20 and lines[0]["n_ubatch"] == 24 and
+          [x.get("priority", 0) for x in lines if "arrival" in x] == [x["priority"] for x in requests], lines[0])
+    moves = [(x["tick"], p) for x in lines if "tick" in x for p in x["slots"] if "suspended" in p or "resumed" in p]
+    check("requests were suspended, and resumed", n_suspended > 0 and len(moves) > 1, n_suspended)
+    check("passes are those of the batches", all(x["n_passes"] == -(-(x["n_prefill"] + x["n_decode"]) // 24) for x in lines if "tick" in x))
+    tick, part = next((t, p) for t, p in moves if "resumed" in p and p.get("n_past", 0) > 0)
+    part["n_past"] = 0
+    done = weir("replay", path_of("lost.jsonl", "\n".join(json.dumps(x) for x in lines)))
+    check("what was lost is lost again", f"then tick {tick}: request {part['request']} had" in done.stdout and "suspensions: " in done.stdout, done.stdout)
+    tick, part = next((t, p) for t, p in moves if "suspended" in p)
+    next(x for x in lines if x.get("tick") == tick)["slots"].remove(part)
+    done = weir("replay", path_of("kept.jsonl", "\n".join(json.dumps(x) for x in lines)))
+    check("a suspension that differs is named", f"then tick {tick}: request {part['request']} was suspended, but only in the replay" in done.stdout, done.stdout)
+
+
 def test_stream_signals():
     path = path_of("long.json", json.dumps({"ignore_eos": True, "requests": [{"prompt": f"Story {i}"} for i in range(6)]}))
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
@@ -953,7 +987,7 @@ def test_example():
 # What says something about a model, and what is the same on every model: on a real one that would only take time.
 WITH_MODEL = [test_run, test_run_json, test_run_limits, test_grammar, test_models, test_info, test_optimize, test_signals, test_random_moments,
               test_pipes, test_stream_lines, test_stream_signals, test_lanes, test_lanes_end, test_terminal_run, test_reasoning, test_bench]
-WITHOUT = [test_help, test_version, test_ring, test_words, test_bad_files, test_lanes_size, test_lanes_keys, test_lanes_suspend,
+WITHOUT = [test_help, test_version, test_ring, test_ring_suspensions, test_words, test_bad_files, test_lanes_size, test_lanes_keys, test_lanes_suspend,
            test_lanes_stdin, test_no_colour_lanes, test_bench_kernels, test_example]
 
 

@@ -883,6 +883,7 @@ typedef struct weir_tick {
     uint64_t serial; /* its number: n_ticks before it */
     int64_t start_ns;
     int64_t decode_ns;   /* its forward passes */
+    int64_t work_ns;     /* from the plan to the last chunk, which costs are learned from; 0 = refused */
     int64_t tick_ns;     /* the whole tick */
     uint64_t n_arrived;  /* requests below this number had arrived when slots were given out */
     uint64_t first_slot; /* the serial of its first weir_tick_slot */
@@ -903,12 +904,11 @@ typedef struct weir_tick_slot {
     uint64_t serial; /* its number */
     uint64_t tick;   /* its tick's; the next one's for what has ended since the last */
     uint64_t request;
-    int64_t end_ns; /* when the request ended; 0 = not in this tick */
-    int32_t slot;   /* -1: it ended in the queue, where it may have been suspended */
-    weir_slot_state
-        state;        /* as planned, or when it was suspended, or had just resumed; so are the next two */
-    int32_t n_tokens; /* 0: none in this tick */
-    int32_t n_past;   /* its tokens in the memory */
+    int64_t end_ns;        /* when the request ended; 0 = not in this tick */
+    int32_t slot;          /* -1: it ended in the queue, where it may have been suspended */
+    weir_slot_state state; /* as planned, suspended or resumed; so are the next two */
+    int32_t n_tokens;      /* 0: none in this tick */
+    int32_t n_past;        /* its tokens in the memory */
     int32_t n_prompt;
     int32_t n_cached;    /* prompt tokens that were not computed again */
     int32_t n_generated; /* after the tick */

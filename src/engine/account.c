@@ -249,7 +249,7 @@ static void add_tick(weir_engine *engine, const weir_report *report)
     tick->first_slot = account->parts.n;
 }
 
-void weir__account_end(weir_engine *engine, const weir_report *report)
+void weir__account_end(weir_engine *engine, const weir_report *report, int64_t work_ns)
 {
     weir_engine_stats *counts = &engine->counts;
     if (report->idle) {
@@ -262,6 +262,7 @@ void weir__account_end(weir_engine *engine, const weir_report *report)
     counts->n_bad_plans += report->bad_plan;
     weir__histogram_observe(&counts->tick_seconds, seconds(report->tick_ns));
     weir__account_publish(engine);
+    engine->account.tick.work_ns = work_ns;
     add_tick(engine, report);
 }
 

@@ -46,8 +46,8 @@ void weir__account_chunk(weir_engine *engine, weir__slot *slot, int64_t now);
 /* A request ends: its slot is settled and not yet finished. One of index -1 stands for the queue. */
 void weir__account_finish(weir_engine *engine, const weir__slot *slot, int64_t now);
 
-/* The tick is over: publishes, too. */
-void weir__account_end(weir_engine *engine, const weir_report *report);
+/* The tick is over: publishes, too. work_ns: what the cost model has learned from, 0 = nothing. */
+void weir__account_end(weir_engine *engine, const weir_report *report, int64_t work_ns);
 
 /* Copies the driver's counters to where other threads read them. */
 void weir__account_publish(weir_engine *engine);

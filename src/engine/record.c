@@ -66,6 +66,7 @@ static const column tick_fields[] = {
     {"tick", INT64, offsetof(weir_tick, serial), 0, NUMBER_MAX, false},
     AT(weir_tick, start_ns, INT64, 0, INT64_MAX / 8),
     AT(weir_tick, decode_ns, INT64, 0, HOUR),
+    OPTIONAL(weir_tick, work_ns, INT64, 0, HOUR),
     AT(weir_tick, tick_ns, INT64, 0, HOUR),
     AT(weir_tick, n_arrived, INT64, 0, NUMBER_MAX),
     AT(weir_tick, n_prefill, INT32, 0, 1 << 20),

@@ -85,6 +85,7 @@ static void what_is_written_is_read(void **state)
                                    .start_ns = now += dice_in(&d, 0, 999),
                                    .tick_ns = 7,
                                    .decode_ns = 5,
+                                   .work_ns = dice_in(&d, 0, 2) * 3,
                                    .n_arrived = first + 8,
                                    .first_slot = record.n_parts,
                                    .n_prefill = 3,
@@ -140,6 +141,7 @@ static void what_is_written_is_read(void **state)
             assert_int_equal(again.ticks[i].start_ns, ticks[i].start_ns);
             assert_int_equal(again.ticks[i].first_slot, ticks[i].first_slot);
             assert_int_equal(again.ticks[i].n_slots, ticks[i].n_slots);
+            assert_int_equal(again.ticks[i].work_ns, ticks[i].work_ns);
             assert_int_equal(again.ticks[i].n_passes, ticks[i].n_passes);
             assert_int_equal(again.ticks[i].queue_depth, ticks[i].queue_depth);
             assert_int_equal(again.ticks[i].bad_plan, ticks[i].bad_plan);

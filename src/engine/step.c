@@ -207,19 +207,19 @@ static void check_invariants(const weir_engine *engine)
 }
 #endif
 
-static void account(weir_engine *engine, weir_report *report, int64_t start)
+static void account(weir_engine *engine, weir_report *report, int64_t start, int64_t work_ns)
 {
     for (int32_t i = 0; i < engine->params.n_slots; i++)
         report->n_active += engine->slots[i].state != WEIR_SLOT_IDLE;
     report->tick_ns = weir__clock_now_ns() - start;
-    weir__account_end(engine, report);
+    weir__account_end(engine, report, work_ns);
     report->queue_depth = engine->counts.queue_depth;
     check_invariants(engine);
 }
 
 void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan, weir_report *report)
 {
-    int64_t start = weir__clock_now_ns();
+    int64_t start = weir__clock_now_ns(), work_ns = 0;
     *report = (weir_report){.size = sizeof *report};
     weir__account_begin(engine, start);
     weir__step_prepare(engine, start);
@@ -236,7 +236,8 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
             weir__sample(engine);
             emit(engine);
             /* With sampling, as a stream's reader sees it; without what came and went before the plan. */
-            weir__cost_observe(&engine->cost, &engine->shape, weir__clock_now_ns() - prepared);
+            work_ns = weir__clock_now_ns() - prepared;
+            weir__cost_observe(&engine->cost, &engine->shape, work_ns);
         } else {
             /* What a pass that a stop broke off has left in the memory is nobody's. */
             if (status == WEIR_ABORTED && atomic_load(&engine->abandon))
@@ -246,5 +247,5 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
             weir__finish_latched(engine);
         }
     }
-    account(engine, report, start);
+    account(engine, report, start, work_ns);
 }
