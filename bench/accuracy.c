@@ -130,7 +130,7 @@ int main(int argc, char **argv)
         (!f.writes && strcmp(argv[4], "compare") != 0))
         return fail(
             "usage: accuracy MODEL TEXT N write LOGITS, or accuracy MODEL TEXT N compare [LOGITS...]");
-    weir__shim_start();
+    if (weir__shim_start(&error) != WEIR_OK) return fail(error.message);
     params.n_ctx = params.n_batch = params.n_ubatch = WINDOW;
     params.n_threads = params.n_threads_batch = 1;
     params.flash_attn_type = f.writes ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_ENABLED;

@@ -488,7 +488,10 @@ cli_exit cli_bench_kernels(cli_args *args)
     if ((code = choose_kernels(&bench)) != CLI_OK) return code;
     if ((code = choose_shapes(&bench)) != CLI_OK) goto done;
     cli_load_log(args);
-    weir_device_get(0, &device); /* starts the backend */
+    if (weir_device_get(0, &device) != WEIR_OK) { /* which starts the backend */
+        code = cli_fail(CLI_FAILED, "this weir was built for a processor that has more than this one");
+        goto done;
+    }
     bench.threads = cli_alloc(args->thread_counts.n, sizeof(trial_threads *));
     bench.limits = cli_alloc(args->thread_counts.n, sizeof *bench.limits);
     code = cli_file_csv_open(args->csv_path, csv_head, &bench.csv);

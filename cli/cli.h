@@ -34,7 +34,9 @@ enum {
     CLI_VERSION = 16,
     CLI_OPTIMIZE = 32,
     CLI_KERNELS = 64,
-    CLI_REPLAY = 128,
+    CLI_HTTP = 128,
+    CLI_SCHEDULE = 256,
+    CLI_REPLAY = 512,
 };
 
 struct cli_args;
@@ -58,6 +60,8 @@ void cli_run_defaults(struct cli_args *args);
 void cli_stream_defaults(struct cli_args *args);
 void cli_bench_engine_defaults(struct cli_args *args);
 void cli_bench_kernels_defaults(struct cli_args *args);
+void cli_bench_http_defaults(struct cli_args *args);
+void cli_bench_schedule_defaults(struct cli_args *args);
 cli_exit cli_run(struct cli_args *args);
 cli_exit cli_stream(struct cli_args *args);
 cli_exit cli_info(struct cli_args *args);
@@ -65,6 +69,8 @@ cli_exit cli_replay(struct cli_args *args);
 cli_exit cli_optimize(struct cli_args *args);
 cli_exit cli_bench_engine(struct cli_args *args);
 cli_exit cli_bench_kernels(struct cli_args *args);
+cli_exit cli_bench_http(struct cli_args *args);
+cli_exit cli_bench_schedule(struct cli_args *args);
 cli_exit cli_version(struct cli_args *args);
 
 /* Memory through base/mem.h. Never NULL: without memory the terminal is put in order and the program ends

@@ -109,6 +109,42 @@ const cli_command cli_commands[] = {
      "# one format in the cache\n"
      "weir bench kernels --kernel q4_K --shape 1024x1024 --rows 512 --memory 0",
      cli_bench_kernels_defaults, cli_bench_kernels},
+    {CLI_HTTP, "bench http", "URL | engine: [--concurrency N | --rate R] [--requests N | --duration S]",
+     "put load on a server with OpenAI's API, and measure it",
+     "Sends requests that are streamed (/v1/chat/completions, or /v1/completions) and notes when each piece "
+     "of an "
+     "answer comes. URL is where the server is, with or without /v1; engine: is an engine in this process "
+     "instead, "
+     "made from the options under Model and Engine: the same load without HTTP. Proxies of the environment "
+     "are not "
+     "used, redirects not followed.\n\n"
+     "Prompts are frequent short words, so that a word is about a token; a chat's template adds its own. "
+     "Tokens are "
+     "counted by the server (usage in the last event, asked for with stream_options.include_usage). Where it "
+     "does "
+     "not tell, pieces are counted, and the report says so.\n\n"
+     "TTFT: from sending to the first piece of text, tries while the server was busy included. ITL: between "
+     "pieces of "
+     "one answer. worst gap: the longest of them, for each answer. Percentiles are exact to 1 %, least and "
+     "most are "
+     "exact. tok/s: of all answers, from the first request to the last end. Ctrl-C ends the load and reports "
+     "what came.",
+     "# 8 clients, 64 requests\n"
+     "weir bench http http://localhost:8080\n"
+     "# two requests a second for a minute, a tenth of the clients leaves, with a plot\n"
+     "weir bench http http://localhost:8080 --rate 2 --duration 60 --leave 0.1 --svg gaps.svg\n"
+     "# how long 4 streams stand still when a long prompt arrives, in this process\n"
+     "weir bench http engine: --concurrency 4 --requests 4 --gen 200 --ignore-eos --late-prompt 1200",
+     cli_bench_http_defaults, cli_bench_http},
+    {CLI_SCHEDULE, "bench schedule", "[--slots N] [--cache-nodes N] [--ticks N]",
+     "measure weir's own time for each tick",
+     "On a model without weights, every slot busy, requests waiting and a few admitted in most ticks.\n\n"
+     "deciding: from the tick's beginning to the plan: what came in, what ended, who is admitted, what each "
+     "slot gets. "
+     "the tick less its pass: with sampling and the texts of all streams.",
+     "# as many slots as an engine may have\n"
+     "weir bench schedule --slots 256",
+     cli_bench_schedule_defaults, cli_bench_schedule},
     {CLI_VERSION, "version", "", "the versions of weir and of the llama.cpp in it", "", "weir version --json",
      NULL, cli_version},
     {0},

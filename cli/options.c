@@ -7,8 +7,8 @@
 #include <string.h>
 
 #define ASK   (CLI_RUN | CLI_STREAM)
-#define LOADS (CLI_RUN | CLI_STREAM | CLI_INFO | CLI_BENCH)
-#define ALL   (LOADS | CLI_OPTIMIZE | CLI_KERNELS | CLI_REPLAY | CLI_VERSION)
+#define LOADS (CLI_RUN | CLI_STREAM | CLI_INFO | CLI_BENCH | CLI_HTTP)
+#define ALL   (LOADS | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | CLI_VERSION)
 
 #define AT(member)      offsetof(cli_args, member)
 #define SAMPLER(member) offsetof(cli_args, ask.sampler.member)
@@ -121,7 +121,7 @@ const cli_option cli_options[] = {
      "show control tokens in the answer"},
 
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "FILE", "the one that make run fetched", "WEIR_MODEL",
-     NULL, NULL, LOADS | CLI_OPTIMIZE, "a GGUF file"},
+     NULL, NULL, (LOADS & ~CLI_HTTP) | CLI_OPTIMIZE, "a GGUF file"},
     {"--optimized", NULL, CLI_MODEL, CLI_STRING, AT(optimized), "FILE", "the model's name and .weir, where it is",
      "WEIR_OPTIMIZED", "optimized", NULL, LOADS, "its weights as weir optimize wrote them; \"\" = pack them"},
     {"--gpu-layers", "-ngl --n-gpu-layers", CLI_MODEL, CLI_INT32, AT(model.n_gpu_layers), "N", "all", "WEIR_GPU_LAYERS",
@@ -134,14 +134,14 @@ const cli_option cli_options[] = {
      "keep the model in memory"},
 
     {"--ctx", "-c --ctx-size", CLI_ENGINE, CLI_INT32, AT(engine.n_ctx), "N", NULL, "WEIR_CTX", "n_ctx", NULL,
-     CLI_RUN | CLI_STREAM | CLI_INFO,
+     CLI_RUN | CLI_STREAM | CLI_INFO | CLI_HTTP,
      "the longest prompt and answer of one request, tokens; 0 = what the model was trained on"},
     {"--slots", "-np --parallel", CLI_ENGINE, CLI_INT32, AT(engine.n_slots), "N", NULL, "WEIR_SLOTS", "n_slots", NULL,
-     CLI_RUN | CLI_INFO, "requests at a time"},
+     CLI_RUN | CLI_INFO | CLI_HTTP | CLI_SCHEDULE, "requests at a time"},
     {"--slots", "-np --parallel", CLI_ENGINE, CLI_INT32, AT(engine.n_slots), "N", "0", "WEIR_SLOTS", "n_slots", NULL,
      CLI_STREAM, "requests at a time, the others wait; 0 = all of them"},
     {"--kv", NULL, CLI_ENGINE, CLI_INT32, AT(engine.n_kv), "N", "slots × ctx, as far as memory allows", "WEIR_KV",
-     "n_kv", NULL, CLI_RUN | CLI_STREAM | CLI_INFO, "KV cells in all, tokens"},
+     "n_kv", NULL, CLI_RUN | CLI_STREAM | CLI_INFO | CLI_HTTP, "KV cells in all, tokens"},
     {"--threads", "-t", CLI_ENGINE, CLI_INT32, AT(engine.n_threads), "N", "as many as processors", "WEIR_THREADS",
      "n_threads", NULL, LOADS, "threads that compute"},
     {"--threads-batch", "-tb", CLI_ENGINE, CLI_INT32, AT(engine.n_threads_batch), "N", "as --threads",
@@ -161,12 +161,12 @@ const cli_option cli_options[] = {
     {"--cache-type-v", "-ctv", CLI_ENGINE, CLI_CHOICE, AT(engine.type_v), "TYPE", NULL, "WEIR_CACHE_TYPE_V", "type_v",
      cli_kv_types, LOADS, "how values are kept"},
     {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "decode-maximal", "WEIR_STRATEGY",
-     "strategy", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH,
+     "strategy", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
      "who gets the tokens of a tick: decode-maximal, prefill-priority, balanced, latency-target"},
     {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "the recorded one", NULL, NULL, NULL,
      CLI_REPLAY, "plan with this one: decode-maximal, prefill-priority, balanced, latency-target"},
     {"--itl-target", NULL, CLI_ENGINE, CLI_INT32, AT(engine.itl_target_ms), "MS", NULL, "WEIR_ITL_TARGET",
-     "itl_target_ms", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH,
+     "itl_target_ms", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
      "the longest tick that latency-target aims at, so that running answers flow on"},
 
     {"--streams", NULL, CLI_MEASURING, CLI_NUMBERS, AT(streams), "N,…", "1,2,4,8,16,32", NULL, NULL, NULL, CLI_BENCH,
@@ -181,6 +181,48 @@ const cli_option cli_options[] = {
      "leave out the plain llama.h loop"},
     {"--emit", NULL, CLI_MEASURING, CLI_FLAG, AT(emit), NULL, NULL, NULL, NULL, NULL, CLI_BENCH,
      "measure weir's own time for each token and its memory instead, on a model without weights"},
+    {"--concurrency", NULL, CLI_MEASURING, CLI_INT32, AT(concurrency), "N", NULL, NULL, NULL, NULL, CLI_HTTP,
+     "clients, each of which sends its next request when it has its answer"},
+    {"--rate", NULL, CLI_MEASURING, CLI_FLOAT, AT(rate), "R", "", NULL, NULL, NULL, CLI_HTTP,
+     "instead: requests that arrive each second at random (Poisson), whether others have been answered or not"},
+    {"--requests", "-N", CLI_MEASURING, CLI_INT32, AT(n_requests), "N", NULL, NULL, NULL, NULL, CLI_HTTP,
+     "how many requests there are in all"},
+    {"--duration", NULL, CLI_MEASURING, CLI_FLOAT, AT(duration_s), "S", "", NULL, NULL, NULL, CLI_HTTP,
+     "instead: for how many seconds requests are sent; those under way are answered to the end"},
+    {"--prompt", "-p", CLI_MEASURING, CLI_STRING, AT(prompt_span), "N[-M]", "128", NULL, NULL, NULL, CLI_HTTP,
+     "words of each prompt, each about a token; a range draws for each request"},
+    {"--gen", "-n", CLI_MEASURING, CLI_STRING, AT(answer_span), "N[-M]", "64", NULL, NULL, NULL, CLI_HTTP,
+     "the most tokens of each answer (max_tokens)"},
+    {"--shared-prefix", NULL, CLI_MEASURING, CLI_INT32, AT(n_shared), "N", "", NULL, NULL, NULL, CLI_HTTP,
+     "words before each prompt that are the same in all"},
+    {"--late-prompt", NULL, CLI_MEASURING, CLI_INT32, AT(n_late), "N", "", NULL, NULL, NULL, CLI_HTTP,
+     "one more request with so many words, sent when all the others are being answered; its own times are apart"},
+    {"--schema", NULL, CLI_MEASURING, CLI_FILE, AT(ask.json_schema), "FILE", "", NULL, NULL, NULL, CLI_HTTP,
+     "a JSON Schema that the answers must have (response_format)"},
+    {"--leave", NULL, CLI_MEASURING, CLI_FLOAT, AT(leave), "PART", "", NULL, NULL, NULL, CLI_HTTP,
+     "the part of the clients, 0 to 1, that close the connection in the middle of the answer"},
+    {"--seed", "-s", CLI_MEASURING, CLI_SEED, AT(seed), "N", NULL, NULL, NULL, NULL, CLI_HTTP,
+     "the same seed sends the same requests in the same order; -1 = another each time"},
+    {"--completions", NULL, CLI_MEASURING, CLI_FLAG, AT(completions), NULL, NULL, NULL, NULL, NULL, CLI_HTTP,
+     "/v1/completions in place of /v1/chat/completions"},
+    {"--ignore-eos", NULL, CLI_MEASURING, CLI_FLAG, AT(ignore_eos), NULL, NULL, NULL, NULL, NULL, CLI_HTTP,
+     "ask for answers of full length; not every server knows that"},
+    {"--extra", NULL, CLI_MEASURING, CLI_STRING, AT(extra), "JSON", "", NULL, NULL, NULL, CLI_HTTP,
+     "an object whose members are put into the body of each request"},
+    {"--timeout", NULL, CLI_MEASURING, CLI_FLOAT, AT(timeout_s), "S", "600", NULL, NULL, NULL, CLI_HTTP,
+     "the longest that a request may take"},
+    {"--tries", NULL, CLI_MEASURING, CLI_INT32, AT(n_tries), "N", NULL, NULL, NULL, NULL, CLI_HTTP,
+     "how often a request is sent to a server that is busy (429, 503), after what Retry-After says"},
+    {"--repeat", NULL, CLI_MEASURING, CLI_INT32, AT(repeat), "N", NULL, NULL, NULL, NULL, CLI_HTTP,
+     "times that the whole load is sent, the same requests each time; each has figures of its own"},
+    {"--api-key", NULL, CLI_MEASURING, CLI_STRING, AT(api_key), "KEY", "", "WEIR_API_KEY", NULL, NULL, CLI_HTTP,
+     "what the server wants to see (Authorization: Bearer); better in the environment than on the command line"},
+    {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "NAME", "default", "WEIR_MODEL", NULL, NULL, CLI_HTTP,
+     "the model's name in the requests; of engine: a GGUF file"},
+    {"--cache-nodes", NULL, CLI_MEASURING, CLI_INT32, AT(n_nodes), "N", NULL, NULL, NULL, NULL, CLI_SCHEDULE,
+     "different prompts that were answered before, for a prefix cache to keep"},
+    {"--ticks", NULL, CLI_MEASURING, CLI_INT32, AT(n_requests), "N", NULL, NULL, NULL, NULL, CLI_SCHEDULE,
+     "ticks that are measured"},
     {"--output", "-o", CLI_OUTPUT, CLI_STRING, AT(optimized), "FILE", "the model's name and .weir", "WEIR_OPTIMIZED",
      NULL, NULL, CLI_OPTIMIZE, "the file to write, or to check"},
     {"--check", NULL, CLI_OUTPUT, CLI_FLAG, AT(check), NULL, NULL, NULL, NULL, NULL, CLI_OPTIMIZE,
@@ -202,13 +244,17 @@ const cli_option cli_options[] = {
      "everything once on small shapes, to see that it works"},
     {"--csv", NULL, CLI_OUTPUT, CLI_STRING, AT(csv_path), "FILE", "", NULL, NULL, NULL, CLI_BENCH | CLI_KERNELS,
      "also write the figures of each repetition to a file"},
+    {"--csv", NULL, CLI_OUTPUT, CLI_STRING, AT(csv_path), "FILE", "", NULL, NULL, NULL, CLI_HTTP,
+     "also write a line for each request to a file"},
+    {"--svg", NULL, CLI_OUTPUT, CLI_STRING, AT(svg_path), "FILE", "", NULL, NULL, NULL, CLI_HTTP,
+     "also draw the gaps between tokens over time"},
 
     {"--ring", NULL, CLI_OUTPUT, CLI_STRING, AT(ring_path), "FILE", "", NULL, NULL, NULL, CLI_STREAM,
      "at the end write the last 4,096 ticks to a file, without texts: for weir replay"},
 
     {"--json", NULL, CLI_OUTPUT, CLI_FLAG, AT(json), NULL, NULL, NULL, NULL, NULL, ALL, "print JSON for machines"},
     {"--quiet", "-q", CLI_OUTPUT, CLI_FLAG, AT(quiet), NULL, NULL, "WEIR_QUIET", NULL, NULL,
-     CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_KERNELS | CLI_OPTIMIZE, "no progress, no figures"},
+     CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_KERNELS | CLI_OPTIMIZE, "no progress, no figures"},
     {"--verbose", "-v", CLI_OUTPUT, CLI_FLAG, AT(verbose), NULL, NULL, "WEIR_VERBOSE", NULL, NULL,
      LOADS | CLI_KERNELS | CLI_OPTIMIZE,
      "show the log of weir and llama.cpp"},
@@ -322,6 +368,11 @@ void cli_args_fini(cli_args *args)
     cli_free(args->chat_template);
     cli_free(args->csv_path);
     cli_free(args->ring_path);
+    cli_free(args->svg_path);
+    cli_free(args->prompt_span);
+    cli_free(args->answer_span);
+    cli_free(args->extra);
+    cli_free(args->api_key);
     cli_free(args->streams.items);
     cli_free(args->prompt_lengths.items);
     cli_free(args->answer_lengths.items);

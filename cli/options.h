@@ -5,7 +5,7 @@
 
 #include "cli.h"
 
-#define CLI_OPTIONS_MAX 96 /* the table is checked against it when it is compiled */
+#define CLI_OPTIONS_MAX 128 /* the table is checked against it when it is compiled */
 
 typedef struct cli_list {
     char **items; /* [n] */
@@ -58,6 +58,13 @@ typedef struct cli_args {
     cli_numbers rows, thread_counts;
     int32_t memory_mb;
     bool quick;
+    int32_t n_nodes; /* bench schedule */
+    /* bench http; n_requests: ticks of bench schedule too */
+    int32_t concurrency, n_requests, n_shared, n_late, n_tries;
+    float rate, duration_s, leave, timeout_s;
+    char *prompt_span, *answer_span, *extra, *api_key, *svg_path;
+    uint32_t seed;
+    bool completions, ignore_eos;
 } cli_args;
 
 typedef enum cli_kind {

@@ -338,7 +338,8 @@ static cli_exit submit(struct replay *replay)
     return code;
 }
 
-/* Who left before this tick's pass was done. Whoever was in its plan, or ended after the pass, left during it. */
+/* Who left before this tick's pass was done. Whoever was in its plan, or ended after the pass, left during
+ * it. */
 static void leave_before(struct replay *replay, const weir_tick *tick)
 {
     const weir_tick_slot *parts = replay->recorded.parts + tick->first_slot;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--tools] [--print-config]: finds, fetches and builds the
+# llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--tools] [--server] [--print-config]: finds, fetches and builds the
 # pinned llama.cpp, once per pin and flag set, in the user's cache. Progress goes to stderr; stdout gets `source=DIR`
 # and `build=DIR` (and `tools=DIR`, with --tools: where llama-bench and llama-batched-bench are).
 # <build>/weir-link.cmake tells CMake what to include and link. The pin is built with llama.patch; the stock flavors,
@@ -9,7 +9,8 @@
 #   WEIR_BACKEND       auto (default), cpu, cuda, metal or vulkan; LLAMA_BACKEND is honoured too
 #   WEIR_LLAMA_DIR     a llama.cpp source tree to use instead of the pin; built again when it changes
 #   WEIR_LLAMA_ANY=1   accepts an upstream tree that differs from the pin in what is built
-#   WEIR_LLAMA_FLAGS   further flags for cmake, e.g. -DCMAKE_CUDA_ARCHITECTURES=90
+#   WEIR_LLAMA_FLAGS   further flags for cmake, e.g. -DCMAKE_CUDA_ARCHITECTURES=90, or -DGGML_NATIVE=ON, which
+#                      compiles ggml for the processor that builds and runs on no lesser one
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -27,7 +28,7 @@ manifest=$weir_root/scripts/llama.manifest
 patch=$weir_root/scripts/llama.patch # ggml's threads sleep when they wait for long: docs/adr/0013
 built_paths='include src ggml common vendor cmake tools CMakeLists.txt' # what a build reads
 
-flavor=release tools=no print_only=no
+flavor=release tools=no server=no print_only=no
 while [ $# -gt 0 ]; do
     case $1 in
     --flavor)
@@ -36,8 +37,9 @@ while [ $# -gt 0 ]; do
         ;;
     --flavor=*) flavor=${1#*=} ;;
     --tools) tools=yes ;;
+    --server) server=yes ;;
     --print-config) print_only=yes ;;
-    *) die "usage: llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--tools] [--print-config]" ;;
+    *) die "usage: llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--tools] [--server] [--print-config]" ;;
     esac
     shift
 done
@@ -73,11 +75,17 @@ cpu | cuda | metal | vulkan) ;;
 esac
 
 cc=${CC:-cc} cxx=${CXX:-c++}
-build_type=Release compile_flags= openmp=OFF native=ON patched=yes
+build_type=Release compile_flags= openmp=OFF patched=yes
+# One build for every x86-64-v3: weir's kernels go further where the processor does. Elsewhere ggml is compiled for
+# the processor that builds.
+case $(uname -m) in
+x86_64 | amd64) native=OFF ;;
+*) native=ON ;;
+esac
 case $flavor in
 release) ;;
-stock) openmp=ON patched=no ;;
-stock-avx2) openmp=ON patched=no native=OFF ;; # whose x86 default is AVX2
+stock) openmp=ON patched=no native=ON ;;
+stock-avx2) openmp=ON patched=no native=OFF ;;
 asan)
     compile_flags='-O1 -g1 -fsanitize=address -fno-omit-frame-pointer'
     ;;
@@ -115,6 +123,9 @@ flags=(
     -DLLAMA_OPENSSL=OFF
     -DLLAMA_SUBPROCESS=OFF
 )
+if [ $patched = yes ] && [ $native = OFF ]; then # upstream's own default, unless SOURCE_DATE_EPOCH is set
+    flags+=(-DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON)
+fi
 if [ -n "$compile_flags" ]; then
     flags+=("-DCMAKE_C_FLAGS=$compile_flags" "-DCMAKE_CXX_FLAGS=$compile_flags")
 fi
@@ -124,6 +135,11 @@ case $backend in
 cuda)
     if nvcc=$(nvcc_path); then flags+=(-DCMAKE_CUDA_COMPILER="$nvcc"); fi
     flags+=(-DGGML_CUDA_NCCL=OFF) # several GPUs work without; it would be one more library to find
+    # For this machine's GPUs, which ggml does by itself only with GGML_NATIVE; for all kinds it takes much longer.
+    cmake_version=$(cmake --version 2>/dev/null | head -n 1 | tr -dc '0-9.') || true
+    if [ "$(printf '%s\n' 3.24 "$cmake_version" | sort -V | head -n 1)" = 3.24 ]; then
+        flags+=(-DCMAKE_CUDA_ARCHITECTURES=native)
+    fi
     link_packages=(CUDAToolkit) link_libs=(CUDA::cudart CUDA::cublas CUDA::cuda_driver)
     ;;
 metal)
@@ -145,8 +161,17 @@ if [ -n "${WEIR_LLAMA_FLAGS:-}" ]; then flags+=($WEIR_LLAMA_FLAGS); fi
 generator='Unix Makefiles'
 if have ninja; then generator=Ninja; fi
 
+for flag in "${flags[@]}"; do # the last one counts
+    case $flag in -DGGML_NATIVE=* | -DGGML_NATIVE:*=*) native=${flag#*=} ;; esac
+done
+case $native in
+OFF | off | Off | 0 | NO | no | FALSE | false) native=OFF ;;
+*) native=ON ;;
+esac
+
 # GGML_NATIVE compiles for this very processor; homes are shared between machines.
 cpu_flags() {
+    [ $native = ON ] || return 0
     grep -m 1 -E '^(flags|Features|isa)' /proc/cpuinfo 2>/dev/null ||
         sysctl -n machdep.cpu.brand_string machdep.cpu.features machdep.cpu.leaf7_features 2>/dev/null || true
 }
@@ -167,6 +192,7 @@ pinned=$llama_cache/src-${pin_tree:0:12}
 if [ $print_only = yes ]; then
     echo "backend=$backend"
     echo "flavor=$flavor"
+    echo "native=$native"
     echo "generator=$generator"
     echo "source=${WEIR_LLAMA_DIR:-$pinned}"
     printf 'flag=%s\n' "${flags[@]}"
@@ -387,7 +413,8 @@ write_link_file() {
     fi
 }
 
-configure() { cmake -S "$source" -B "$build" -G "$generator" "${flags[@]}"; }
+further=() # flags that change no library, only what there is to build
+configure() { cmake -S "$source" -B "$build" -G "$generator" "${flags[@]}" ${further[@]+"${further[@]}"}; }
 compile() { cmake --build "$build" -j "$(job_count)" --target "$@"; }
 
 # run STAMP LABEL TARGET...: builds unless the stamp tells that this content was built.
@@ -412,7 +439,12 @@ write_link_file
 if [ $tools = yes ]; then
     ensure_built weir-stamp-tools "building llama.cpp's benchmarks" llama-batched-bench llama-bench
 fi
+if [ $server = yes ]; then
+    further=(-DLLAMA_BUILD_SERVER=ON)
+    ensure_built weir-stamp-server "building llama-server ($minutes)" llama-server
+fi
 
 echo "source=$source"
 echo "build=$build"
 if [ $tools = yes ]; then echo "tools=$build/bin"; fi
+if [ $server = yes ]; then echo "server=$build/bin/llama-server"; fi

@@ -12,16 +12,18 @@ export CUDA_HOME=$work/no-cuda
 
 # A PATH of its own, so that this machine's nvcc and ninja do not take part.
 machine() { # machine NAME SYSTEM [TOOL...]: makes the folder $work/NAME
-    local bin=$work/$1 system=$2 tool
+    local bin=$work/$1 system=$2 tool processor=x86_64
+    case $1 in *-arm) processor=aarch64 ;; esac
     mkdir -p "$bin"
-    for tool in bash env dirname cat grep sed awk tr cut head git; do ln -s "$(command -v $tool)" "$bin/$tool"; done
-    printf '#!/bin/sh\necho %s\n' "$system" >"$bin/uname"
+    for tool in bash env dirname cat grep sed sort awk tr cut head git; do ln -s "$(command -v $tool)" "$bin/$tool"; done
+    printf '#!/bin/sh\n[ "$1" = -m ] && echo %s || echo %s\n' "$processor" "$system" >"$bin/uname"
     shift 2
     for tool in "$@"; do printf '#!/bin/sh\nexit 0\n' >"$bin/$tool"; done
     chmod +x "$bin"/*
 }
 machine linux Linux
 machine linux-nvcc Linux nvcc ninja
+machine linux-arm Linux
 machine mac Darwin
 machine mac-nvcc Darwin nvcc
 
@@ -94,6 +96,18 @@ expect linux-nvcc "LLAMA_BACKEND=cpu" "${on_cpu[@]}"
 expect linux "LLAMA_BACKEND=vulkan" "${on_vulkan[@]}"
 expect linux "LLAMA_BACKEND=vulkan WEIR_BACKEND=cpu" "${on_cpu[@]}"
 refuse linux "WEIR_BACKEND=rocm" "not one of auto, cpu, cuda, metal, vulkan"
+
+# One build for every x86-64-v3, unless it is told otherwise; the last word counts.
+on_v3=(native=OFF flag=-DGGML_NATIVE=OFF flag=-DGGML_AVX2=ON flag=-DGGML_FMA=ON flag=-DGGML_F16C=ON flag=-DGGML_BMI2=ON)
+expect linux "" "${on_v3[@]}"
+expect linux-nvcc "" "${on_v3[@]}"
+expect linux "WEIR_LLAMA_FLAGS=-DGGML_NATIVE=ON" native=ON flag=-DGGML_NATIVE=ON
+expect linux "WEIR_LLAMA_FLAGS=-DGGML_NATIVE:BOOL=1" native=ON
+expect linux-arm "" native=ON flag=-DGGML_NATIVE=ON "!flag=-DGGML_AVX2=ON"
+expect linux-arm "WEIR_LLAMA_FLAGS=-DGGML_NATIVE=OFF" native=OFF
+arguments="--flavor asan" expect linux "" "${on_v3[@]}"
+arguments="--flavor stock" expect linux "" native=ON "!flag=-DGGML_AVX2=ON"
+arguments="--flavor stock-avx2" expect linux "" native=OFF "!flag=-DGGML_AVX2=ON"
 
 # Sanitizer builds are clang's and for the CPU.
 arguments="--flavor asan" expect linux-nvcc "" "${on_cpu[@]}" flag=-DCMAKE_C_COMPILER=clang

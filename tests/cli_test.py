@@ -28,7 +28,7 @@ SLOW = "fake:tick_us=20000,n_ctx_train=100000" if FAKE else MODEL
 STUCK = "fake:tick_us=3000000"  # one tick is longer than a person waits
 PATIENCE = 20 if FAKE else 90  # seconds; the machine may be busy and the program built with sanitizers
 
-COMMANDS = ["run", "stream", "replay", "info", "optimize", "bench engine", "bench kernels", "version"]
+COMMANDS = ["run", "stream", "replay", "info", "optimize", "bench engine", "bench kernels", "bench http", "bench schedule", "version"]
 scratch = tempfile.TemporaryDirectory()
 results = {"passed": 0, "failed": 0}
 
@@ -928,6 +928,9 @@ def test_bench():
     if FAKE:
         parsed = json.loads(weir("bench", "engine", "--emit", "--repeat", "1", "--json").stdout)
         check("bench engine --emit", 0 < parsed["us_per_token"] < 1000 and parsed["slots"] == 8, parsed)
+        parsed = json.loads(weir("bench", "schedule", "--slots", "4", "--cache-nodes", "50", "--ticks", "20", "--json").stdout)
+        check("bench schedule", parsed["ticks"] == 20 and 0 < parsed["decide_us"]["p50"] <= parsed["decide_us"]["max"], parsed)
+        expect("bench schedule: a range", weir("bench", "schedule", "--slots", "257"), 2, "--slots is 257; allowed: 1 to 256")
 
 
 # ---- weir bench kernels ----
@@ -980,7 +983,7 @@ def test_example():
     with open(os.path.join(here, "README.md"), encoding="utf-8") as file:
         example = re.search(r"```c hello\n(.*?)```", file.read(), re.S)
     with open(os.path.join(here, "examples", "hello.c"), encoding="utf-8") as file:
-        program = file.read().split("\n", 1)[1]
+        program = file.read().split("*/\n", 1)[1]
     check("examples/hello.c is the example of README.md", example is not None and example.group(1) == program)
 
 

@@ -151,7 +151,8 @@ static inline weir_model_params weir_model_params_default(void)
 /* Loads a GGUF file. params may be NULL. The file must stay unchanged while the model lives (it is mapped).
  * A path that begins with "fake:" gives the deterministic model without weights that weir's own tests use
  * (docs/guides/fake.md). Blocks for as long as the disk takes.
- * Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture), NO_MEMORY, ABORTED, INVALID. */
+ * Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture; or this processor: a build for x86-64
+ * needs AVX2, FMA, F16C and BMI2), NO_MEMORY, ABORTED, INVALID. */
 WEIR_API weir_status weir_model_load(const char *path, const weir_model_params *params, weir_model **model,
                                      weir_error *error);
 
@@ -248,7 +249,8 @@ typedef struct weir_device {
     uint64_t memory_total; /* bytes, 0 = unknown */
 } weir_device;
 
-/* The i-th device that this build can compute on; WEIR_END past the last. */
+/* The i-th device that this build can compute on; WEIR_END past the last. UNSUPPORTED: it computes on
+ * no processor like this one (weir_model_load). */
 WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
 
 /* ---- Vocabulary ----------------------------------------------------------------------------------- */
@@ -814,8 +816,8 @@ WEIR_API void weir_engine_stop(weir_engine *engine);
  * whatever it returns. Not from a callback. */
 WEIR_API weir_status weir_engine_drain(weir_engine *engine, int timeout_ms);
 
-/* How often values of each size came: seconds or counts. The same bounds for all, so that histograms can be added and,
- * for what happened in between, subtracted bucket by bucket. */
+/* How often values of each size came: seconds or counts. The same bounds for all, so that histograms can be
+ * added and, for what happened in between, subtracted bucket by bucket. */
 #define WEIR_HISTOGRAM_BUCKETS 162
 
 typedef struct weir_histogram {
@@ -824,12 +826,12 @@ typedef struct weir_histogram {
     uint64_t buckets[WEIR_HISTOGRAM_BUCKETS]; /* [i]: above bound(i - 1), up to bound(i) */
 } weir_histogram;
 
-/* The largest value of bucket i: 2^-20 for the first, each up to a quarter more than the one before, 1, 2, 3 … 8 among
- * them; infinity for the last and beyond. Pure. */
+/* The largest value of bucket i: 2^-20 for the first, each up to a quarter more than the one before, 1, 2, 3
+ * … 8 among them; infinity for the last and beyond. Pure. */
 WEIR_API double weir_histogram_bound(size_t i);
 
-/* The value that the part q (0 … 1) of all values does not exceed: exact to the bucket, as if values were spread evenly
- * within it; whole numbers up to 8 are exact when rounded up. 0 when there are none. Pure. */
+/* The value that the part q (0 … 1) of all values does not exceed: exact to the bucket, as if values were
+ * spread evenly within it; whole numbers up to 8 are exact when rounded up. 0 when there are none. Pure. */
 WEIR_API double weir_histogram_quantile(const weir_histogram *histogram, double q);
 
 typedef struct weir_engine_stats {
@@ -861,8 +863,8 @@ typedef struct weir_engine_stats {
     uint64_t n_suspensions;
     uint64_t n_resumes;
     int64_t retry_ns; /* what a BUSY submit would be told to wait for one place in the queue */
-    /* The next three are n_finished[WEIR_REASON_CANCELLED], by where the cancel found the request. A suspended
-     * one was in the queue. */
+    /* The next three are n_finished[WEIR_REASON_CANCELLED], by where the cancel found the request. A
+     * suspended one was in the queue. */
     uint64_t n_cancelled_queued;
     uint64_t n_cancelled_prefilling;
     uint64_t n_cancelled_generating;
@@ -877,8 +879,9 @@ typedef struct weir_engine_stats {
 /* A copy, taken between ticks' phases; never waits for a forward pass. */
 WEIR_API weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *stats);
 
-/* What an engine remembers of its last 4,096 ticks: no text, no token ids. Times are nanoseconds on the monotonic clock
- * (CLOCK_MONOTONIC). Three series, each numbered from 0 without gaps: ticks, slots' parts in them, arrivals. */
+/* What an engine remembers of its last 4,096 ticks: no text, no token ids. Times are nanoseconds on the
+ * monotonic clock (CLOCK_MONOTONIC). Three series, each numbered from 0 without gaps: ticks, slots' parts in
+ * them, arrivals. */
 typedef struct weir_tick {
     uint64_t serial; /* its number: n_ticks before it */
     int64_t start_ns;
@@ -897,9 +900,9 @@ typedef struct weir_tick {
     bool failed;   /* the backend refused the pass */
 } weir_tick;
 
-/* A slot's part in a tick: one for each slot that had work, in order. Before them stands what happened since the last
- * tick, as it came: requests that ended without a part in this one, by a cancel, a deadline or a stop; requests that
- * were suspended, and that got a slot again. */
+/* A slot's part in a tick: one for each slot that had work, in order. Before them stands what happened since
+ * the last tick, as it came: requests that ended without a part in this one, by a cancel, a deadline or a
+ * stop; requests that were suspended, and that got a slot again. */
 typedef struct weir_tick_slot {
     uint64_t serial; /* its number */
     uint64_t tick;   /* its tick's; the next one's for what has ended since the last */
@@ -925,11 +928,12 @@ typedef struct weir_arrival {
     int32_t priority;
 } weir_arrival;
 
-/* Copies what a series has from this number on, at most `capacity` items: *n in order, without gaps. Where the first of
- * them has a larger number than `from`, the reader was late and has missed those between. To go on, ask from the last
- * one's number + 1. A tick and its parts are there when it is over: that may be after its chunks were taken. Any number of
- * readers, any thread; never waits for a forward pass. END: nothing yet, *n is 0. INVALID: a pointer is NULL. The parts
- * are those of the last 4,096 ticks where up to 32 slots work in each, else of fewer. */
+/* Copies what a series has from this number on, at most `capacity` items: *n in order, without gaps. Where
+ * the first of them has a larger number than `from`, the reader was late and has missed those between. To go
+ * on, ask from the last one's number + 1. A tick and its parts are there when it is over: that may be after
+ * its chunks were taken. Any number of readers, any thread; never waits for a forward pass. END: nothing yet,
+ * *n is 0. INVALID: a pointer is NULL. The parts are those of the last 4,096 ticks where up to 32 slots work
+ * in each, else of fewer. */
 WEIR_API weir_status weir_engine_ticks(const weir_engine *engine, uint64_t from, weir_tick *ticks,
                                        size_t capacity, size_t *n);
 WEIR_API weir_status weir_engine_tick_slots(const weir_engine *engine, uint64_t from, weir_tick_slot *slots,

@@ -154,14 +154,15 @@ void weir__llama_model_free(weir__bmodel *model)
 weir_status weir__llama_model_load(const char *path, const weir_model_params *params, weir__bmodel **out,
                                    weir_error *error)
 {
-    weir__shim_start();
+    weir_status status = weir__shim_start(error);
+    if (status != WEIR_OK) return status;
     size_t n_devices = llama_max_devices();
     if (params->n_tensor_split > n_devices)
         return weir__error_set(error, WEIR_INVALID, "n_tensor_split",
                                "n_tensor_split is %zu; allowed: up to %zu", params->n_tensor_split,
                                n_devices);
     weir__gguf_info file;
-    weir_status status = weir__gguf_check(path, &file, error);
+    status = weir__gguf_check(path, &file, error);
     if (status != WEIR_OK) return status;
 
     float *split = NULL;
@@ -259,7 +260,8 @@ weir_status weir__llama_model_weights(const weir__bmodel *model, size_t i, weir_
 
 weir_status weir__llama_device_get(size_t i, weir_device *device)
 {
-    weir__shim_start();
+    weir_status status = weir__shim_start(NULL);
+    if (status != WEIR_OK) return status;
     if (i >= ggml_backend_dev_count()) return WEIR_END;
     struct ggml_backend_dev_props props;
     ggml_backend_dev_get_props(ggml_backend_dev_get(i), &props);

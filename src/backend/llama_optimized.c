@@ -115,9 +115,10 @@ weir_status weir__llama_model_optimize(const char *path, const char *out, weir_p
     weir__gguf_info info;
     weir__optimized_writer *writer = NULL;
     halves watch = {.fn = progress, .user = user};
-    weir__shim_start();
+    weir_status status = weir__shim_start(error);
+    if (status != WEIR_OK) return status;
     if (weir__hook_kernels()[0] == '\0') return no_kernels(error);
-    weir_status status = weir__gguf_check(path, &info, error);
+    status = weir__gguf_check(path, &info, error);
     if (status != WEIR_OK) return status;
     char *file = path_of(path, out);
     if (file == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a path");
@@ -138,9 +139,10 @@ weir_status weir__llama_model_optimize_check(const char *path, const char *named
 {
     weir__gguf_info info;
     weir__optimized_file *optimized = NULL;
-    weir__shim_start();
+    weir_status status = weir__shim_start(error);
+    if (status != WEIR_OK) return status;
     if (weir__hook_kernels()[0] == '\0') return no_kernels(error);
-    weir_status status = weir__gguf_check(path, &info, error);
+    status = weir__gguf_check(path, &info, error);
     if (status != WEIR_OK) return status;
     weir__optimized_kind kind = kind_of(info.identity);
     char *file = path_of(path, named);

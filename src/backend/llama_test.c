@@ -5,7 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <ggml-cpu.h>
+
 #include "backend/llama_testing.h"
+#include "base/cpu.h"
 #include "support/temp.h"
 
 #define PROMPT "<|im_start|>user\nName three rivers of Europe.<|im_end|>\n<|im_start|>assistant\n"
@@ -34,6 +37,40 @@ static void no_such_file(void **state)
 {
     (void)state;
     assert_refused(load("/nonexistent/model.gguf", error), WEIR_NOT_FOUND, "path");
+}
+
+static void a_processor_that_llama_is_not_compiled_for(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t feature;
+        int (*compiled)(void);
+        const char *name;
+    } cases[] = {
+        {WEIR__CPU_AVX2, ggml_cpu_has_avx2, "AVX2"},
+        {WEIR__CPU_FMA, ggml_cpu_has_fma, "FMA"},
+        {WEIR__CPU_F16C, ggml_cpu_has_f16c, "F16C"},
+        {WEIR__CPU_BMI2, ggml_cpu_has_bmi2, "BMI2"},
+        {WEIR__CPU_AVX512, ggml_cpu_has_avx512, "AVX-512,"},
+        {WEIR__CPU_AVX512_VBMI, ggml_cpu_has_avx512_vbmi, "VBMI"},
+        {WEIR__CPU_AVX512_VNNI, ggml_cpu_has_avx512_vnni, "VNNI"},
+        {WEIR__CPU_AVX512_BF16, ggml_cpu_has_avx512_bf16, "BF16"},
+    };
+    weir_error error;
+    weir_device device = {.size = sizeof device};
+    for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
+        bool needed = cases[i].compiled() != 0;
+        weir__cpu_hide(cases[i].feature);
+        weir_status status = load("/nonexistent/model.gguf", &error), found = weir_device_get(0, &device);
+        weir_status optimized =
+            weir_model_optimize("/nonexistent/model.gguf", NULL, NULL, NULL, needed ? &error : NULL);
+        weir__cpu_hide(0);
+        assert_int_equal(status, needed ? WEIR_UNSUPPORTED : WEIR_NOT_FOUND);
+        assert_int_equal(found, needed ? WEIR_UNSUPPORTED : WEIR_OK);
+        if (!needed) continue;
+        assert_int_equal(optimized, WEIR_UNSUPPORTED);
+        assert_non_null(strstr(error.message, cases[i].name));
+    }
 }
 
 static void directory_is_no_model(void **state)
@@ -705,6 +742,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_such_file),
+        cmocka_unit_test(a_processor_that_llama_is_not_compiled_for),
         cmocka_unit_test(directory_is_no_model),
         cmocka_unit_test(bytes_that_are_no_model),
         cmocka_unit_test(truncated_model),

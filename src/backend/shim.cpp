@@ -7,6 +7,8 @@
 /* Not public: llama.h does not carry out pending copies. */
 #include <../src/llama-context.h>
 
+#include <ggml-cpu.h>
+
 #include <pthread.h>
 
 #include <algorithm>
@@ -17,6 +19,8 @@
 #include <vector>
 
 extern "C" {
+#include "base/cpu.h"
+#include "base/error.h"
 #include "base/log.h"
 }
 
@@ -87,11 +91,38 @@ void start(void)
     weir__hook_install();
 }
 
+/* What ggml was compiled for, and so must run on; each function tells what its compiler was told. */
+struct demand {
+    int (*compiled)(void);
+    weir__cpu_feature feature;
+    const char *name;
+};
+const demand demands[] = {
+    {ggml_cpu_has_avx2, WEIR__CPU_AVX2, "AVX2"},
+    {ggml_cpu_has_fma, WEIR__CPU_FMA, "FMA"},
+    {ggml_cpu_has_f16c, WEIR__CPU_F16C, "F16C"},
+    {ggml_cpu_has_bmi2, WEIR__CPU_BMI2, "BMI2"},
+    {ggml_cpu_has_avx512, WEIR__CPU_AVX512, "AVX-512"},
+    {ggml_cpu_has_avx512_vbmi, WEIR__CPU_AVX512_VBMI, "AVX-512 VBMI"},
+    {ggml_cpu_has_avx512_vnni, WEIR__CPU_AVX512_VNNI, "AVX-512 VNNI"},
+    {ggml_cpu_has_avx512_bf16, WEIR__CPU_AVX512_BF16, "AVX-512 BF16"},
+};
+
 } // namespace
 
-void weir__shim_start(void)
+weir_status weir__shim_start(weir_error *error)
 {
+    uint32_t features = weir__cpu_features();
+    for (const demand &d : demands)
+        if (d.compiled() != 0 && (features & d.feature) == 0)
+            return weir__error_set(error, WEIR_UNSUPPORTED, nullptr,
+                                   "this build of weir needs a processor with %s, which this one lacks; %s",
+                                   d.name,
+                                   d.feature < WEIR__CPU_AVX512
+                                       ? "all that are called x86-64-v3 have it"
+                                       : "it was built with GGML_NATIVE on another one, so build it without");
     pthread_once(&started, start);
+    return WEIR_OK;
 }
 
 /* ---- Model ---------------------------------------------------------------------------------------- */

@@ -12,8 +12,9 @@
 extern "C" {
 #endif
 
-/* Starts llama.cpp and takes over its log; once, whoever calls. What follows needs it. */
-void weir__shim_start(void);
+/* Starts llama.cpp and takes over its log; once, whoever calls. What follows needs it. UNSUPPORTED: it was
+ * compiled for instructions that this processor has not, and none of it may run. */
+weir_status weir__shim_start(weir_error *error);
 
 /* ---- Model ---------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,5 @@
-/* cpu.c: what the machine, or the container around this process, lets it use.
+/* cpu.c: what the machine, or the container around this process, lets it use, and what the processor
+ * executes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
@@ -8,11 +9,15 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #define PATH_CAPACITY 4096
 
@@ -231,4 +236,46 @@ int32_t weir__cpu_count(void)
 uint64_t weir__cpu_memory_available(void)
 {
     return weir__cpu_memory_at("");
+}
+
+/* ---- Instructions --------------------------------------------------------------------------------- */
+
+static _Atomic uint32_t hidden;
+
+void weir__cpu_hide(uint32_t features)
+{
+    atomic_store(&hidden, features);
+}
+
+#if defined(__x86_64__)
+static uint32_t executed(void)
+{
+    unsigned a, b, c, d;
+    uint32_t all = 0;
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2")) all |= WEIR__CPU_AVX2;
+    if (__builtin_cpu_supports("fma")) all |= WEIR__CPU_FMA;
+    /* not every compiler knows this one; it uses AVX's registers */
+    if (__builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0)
+        all |= WEIR__CPU_F16C;
+    if (__builtin_cpu_supports("bmi2")) all |= WEIR__CPU_BMI2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        all |= WEIR__CPU_AVX512;
+    if (__builtin_cpu_supports("avx512vbmi")) all |= WEIR__CPU_AVX512_VBMI;
+    if (__builtin_cpu_supports("avx512vnni")) all |= WEIR__CPU_AVX512_VNNI;
+    if (__builtin_cpu_supports("avx512bf16")) all |= WEIR__CPU_AVX512_BF16;
+    return all;
+}
+#else
+static uint32_t executed(void)
+{
+    return 0;
+}
+#endif
+
+uint32_t weir__cpu_features(void)
+{
+    return executed() & ~atomic_load(&hidden);
 }

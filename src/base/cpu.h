@@ -1,4 +1,5 @@
-/* cpu.h: what the machine, or the container around this process, lets it use.
+/* cpu.h: what the machine, or the container around this process, lets it use, and what the processor
+ * executes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_CPU_H
 #define WEIR_BASE_CPU_H
@@ -16,7 +17,27 @@ int32_t weir__cpu_count(void);
  * limits of the cgroups leave. 0 = unknown. Reads a few small files; any thread. */
 uint64_t weir__cpu_memory_available(void);
 
-/* ---- For tests: the same with another root than "", e.g. a directory that holds proc/ and sys/ ---- */
+/* Sets of instructions. */
+typedef enum weir__cpu_feature {
+    WEIR__CPU_AVX2 = 1 << 0,
+    WEIR__CPU_FMA = 1 << 1,
+    WEIR__CPU_F16C = 1 << 2,
+    WEIR__CPU_BMI2 = 1 << 3,
+    WEIR__CPU_AVX512 = 1 << 4, /* F, BW, CD, DQ and VL */
+    WEIR__CPU_AVX512_VBMI = 1 << 5,
+    WEIR__CPU_AVX512_VNNI = 1 << 6,
+    WEIR__CPU_AVX512_BF16 = 1 << 7,
+} weir__cpu_feature;
+
+/* Those that the processor executes and the system lets programs use; 0 where it is none of x86-64's. Any
+ * thread. */
+uint32_t weir__cpu_features(void);
+
+/* ---- For tests: takes features away, from now on; 0 gives all back ---- */
+
+void weir__cpu_hide(uint32_t features);
+
+/* ---- For tests: quota and memory with another root than "", e.g. a folder with proc/ and sys/ ---- */
 
 /* Processors by quota, at least 1; 0 = there is no quota. */
 int32_t weir__cpu_quota_at(const char *root);

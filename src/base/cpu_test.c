@@ -189,6 +189,47 @@ static void test_this_machine_has_memory(void **state)
 #endif
 }
 
+/* ---- Instructions --------------------------------------------------------------------------------- */
+
+static void test_hidden_features_are_not_told(void **state)
+{
+    (void)state;
+    uint32_t all = weir__cpu_features();
+    weir__cpu_hide(WEIR__CPU_FMA | WEIR__CPU_AVX512);
+    assert_int_equal(weir__cpu_features(), all & ~(uint32_t)(WEIR__CPU_FMA | WEIR__CPU_AVX512));
+    weir__cpu_hide(0);
+    assert_int_equal(weir__cpu_features(), all);
+}
+
+/* As the kernel lists them. */
+static void test_features_of_this_machine(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t feature;
+        const char *flag;
+    } cases[] = {
+        {WEIR__CPU_AVX2, " avx2 "},
+        {WEIR__CPU_FMA, " fma "},
+        {WEIR__CPU_F16C, " f16c "},
+        {WEIR__CPU_BMI2, " bmi2 "},
+        {WEIR__CPU_AVX512, " avx512vl "},
+        {WEIR__CPU_AVX512_VBMI, " avx512vbmi "},
+        {WEIR__CPU_AVX512_VNNI, " avx512_vnni "},
+        {WEIR__CPU_AVX512_BF16, " avx512_bf16 "},
+    };
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    if (file == NULL) skip();
+    static char line[1 << 16];
+    bool found = false;
+    while (!found && fgets(line, sizeof line, file) != NULL) found = strncmp(line, "flags", 5) == 0;
+    fclose(file);
+    if (!found) skip(); /* none of x86-64's */
+    line[strcspn(line, "\n")] = ' ';
+    for (size_t i = 0; i < N_ELEMENTS(cases); i++)
+        assert_int_equal((weir__cpu_features() & cases[i].feature) != 0, strstr(line, cases[i].flag) != NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +243,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_memory_that_a_group_leaves, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_memory_of_version_1, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_this_machine_has_memory, make_root, remove_root),
+        cmocka_unit_test(test_hidden_features_are_not_told),
+        cmocka_unit_test(test_features_of_this_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

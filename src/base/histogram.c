@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* Bounds are 2^e × 4/4, 5/4, 6/4, 7/4 from 2^-20, a microsecond, to 2^20, twelve days or a million tokens: found without
- * a logarithm, and small whole numbers are bounds themselves. */
+/* Bounds are 2^e × 4/4, 5/4, 6/4, 7/4 from 2^-20, a microsecond, to 2^20, twelve days or a million tokens:
+ * found without a logarithm, and small whole numbers are bounds themselves. */
 #define PARTS 4
 #define FIRST (-20)
 

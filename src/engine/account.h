@@ -1,5 +1,5 @@
-/* account.h: what the engine counts and remembers of its ticks. Its functions are called from where things happen;
- * how they are counted stands in account.c.
+/* account.h: what the engine counts and remembers of its ticks. Its functions are called from where things
+ * happen; how they are counted stands in account.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_ACCOUNT_H
 #define WEIR_ENGINE_ACCOUNT_H
@@ -8,7 +8,8 @@
 #include "engine/slot.h"
 
 /* The rings are guarded by the engine's mutex, the rest is the driver's.
- * Invariant: planned[i] is slot i's part in the tick under way where its slot is i, and nothing where it is -1. */
+ * Invariant: planned[i] is slot i's part in the tick under way where its slot is i, and nothing where it is
+ * -1. */
 typedef struct weir__account {
     weir__ring ticks;        /* weir_tick */
     weir__ring parts;        /* weir_tick_slot */

@@ -5,8 +5,8 @@
 
 #include <weir/weir.h>
 
-/* Ticks ascend without gaps, their times too; ticks[i].first_slot is a position in parts. Parts behind the last tick's
- * are of requests that ended after it. */
+/* Ticks ascend without gaps, their times too; ticks[i].first_slot is a position in parts. Parts behind the
+ * last tick's are of requests that ended after it. */
 typedef struct weir__record {
     char strategy[64]; /* its name */
     int32_t n_slots, n_ctx, n_kv, n_batch, n_ubatch, chunk_size, itl_target_ms, ageing_ms;
@@ -21,7 +21,8 @@ typedef struct weir__record {
 
 void weir__record_fini(weir__record *record);
 
-/* Reads a whole file. Errors: FORMAT (line, field and what is allowed), NO_MEMORY. Freed with fini in any case. */
+/* Reads a whole file. Errors: FORMAT (line, field and what is allowed), NO_MEMORY. Freed with fini in any
+ * case. */
 weir_status weir__record_read(weir__record *record, const char *text, size_t length, weir_error *error);
 
 /* The file's text, NUL-terminated, freed with weir__mem_free. NULL: out of memory. */

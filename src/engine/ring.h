@@ -22,8 +22,8 @@ void weir__ring_fini(weir__ring *ring);
 /* Adds one item, over the oldest where it is full. */
 void weir__ring_add(weir__ring *ring, const void *item);
 
-/* Copies items from number *from on, or from the oldest that is still there, at most `most`: how many. *from is then
- * the number of the first of them, or of the one that comes next. */
+/* Copies items from number *from on, or from the oldest that is still there, at most `most`: how many. *from
+ * is then the number of the first of them, or of the one that comes next. */
 size_t weir__ring_copy(const weir__ring *ring, uint64_t *from, void *items, size_t most);
 
 #endif

@@ -66,5 +66,6 @@ static inline size_t weir__activations_bytes(const weir__gemm *gemm, int64_t m, 
 extern const weir__gemm weir__gemm_avx512, weir__gemm_avx2;                    /* for quantized weights */
 extern const weir__gemm weir__gemm_bf16_avx512;                                /* with vdpbf16ps */
 extern const weir__gemm weir__gemm_fma_bf16_avx512, weir__gemm_fma_f16_avx512; /* in single precision */
+extern const weir__gemm weir__gemm_fma_bf16_avx2, weir__gemm_fma_f16_avx2;
 
 #endif

@@ -6,6 +6,9 @@
 #include <immintrin.h>
 #include <string.h>
 
+#define GROUP 8 /* sixteen sums that do not wait for each other */
+#define ROWS  EIGHT_ROWS
+
 #include "backend/kernels/gemm_float.h"
 
 static void quantize(const float *x, size_t stride, int64_t x_row, int64_t m, int64_t k, void *out,

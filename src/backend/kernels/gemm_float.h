@@ -1,8 +1,8 @@
 /* gemm_float.h: how the kernels of floating-point weights pass over panels and activations.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A kernel multiplies two panels with up to eight rows of activations: sixteen sums that do not wait for each
- * other, and two uses of each activation that is read. A tile of more rows is multiplied in two halves. */
+ * A kernel multiplies two panels with up to GROUP rows of activations, so that each activation that is read
+ * is used twice. A tile of more rows is multiplied in even parts. Who includes this defines GROUP. */
 #ifndef WEIR_BACKEND_KERNELS_GEMM_FLOAT_H
 #define WEIR_BACKEND_KERNELS_GEMM_FLOAT_H
 
@@ -10,7 +10,6 @@
 #include "backend/kernels/inline.h"
 
 #define PANELS 2
-#define GROUP  8
 
 /* Of a unit of a panel. */
 #define UNIT_BYTES 1024
@@ -39,7 +38,7 @@ static void pass_over(const kernel kernels[PANELS][GROUP], size_t tile_unit_byte
                       size_t stride, int64_t first, int64_t end)
 {
     int64_t n_units = k / WEIR__UNIT, rows = weir__tile_rows(m);
-    int64_t group = rows <= GROUP ? rows : (rows + 1) / 2;
+    int64_t n_groups = (rows + GROUP - 1) / GROUP, group = (rows + n_groups - 1) / n_groups;
     size_t tile_bytes = (size_t)n_units * tile_unit_bytes, panel_bytes = (size_t)n_units * UNIT_BYTES;
     int64_t pass = PASS_BYTES / (int64_t)tile_bytes * rows;
     if (pass < rows) pass = rows;
@@ -58,13 +57,15 @@ static void pass_over(const kernel kernels[PANELS][GROUP], size_t tile_unit_byte
 }
 
 /* A function for each number of rows. */
-#define ROWS(X, ...)                                                                                         \
+#define SIX_ROWS(X, ...)                                                                                     \
     X(1, __VA_ARGS__)                                                                                        \
     X(2, __VA_ARGS__)                                                                                        \
     X(3, __VA_ARGS__)                                                                                        \
     X(4, __VA_ARGS__)                                                                                        \
     X(5, __VA_ARGS__)                                                                                        \
-    X(6, __VA_ARGS__)                                                                                        \
+    X(6, __VA_ARGS__)
+#define EIGHT_ROWS(X, ...)                                                                                   \
+    SIX_ROWS(X, __VA_ARGS__)                                                                                 \
     X(7, __VA_ARGS__)                                                                                        \
     X(8, __VA_ARGS__)
 

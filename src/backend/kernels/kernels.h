@@ -18,7 +18,7 @@ const char *weir__kernels_name(int i);
 const char *weir__kernels_level(int i);
 
 /* The i of the level of that name among those that run; -1: no level has it. Where this processor cannot run
- * it, *runs is false and i is that of the next lower level that it can, or past the last. */
-int weir__kernels_find(const char *name, bool *runs);
+ * it, *runs_here is false and i is that of the next lower level that it can, or past the last. */
+int weir__kernels_find(const char *name, bool *runs_here);
 
 #endif

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""weir beside llama-server: the same loads, model file, threads and KV size.
+
+usage: compare.py ROUNDS [LOAD...]
+
+llama-server is the pin as upstream builds it, driven over HTTP by `weir bench http`. weir's side is the same load from the same program,
+to an engine in its own process (`weir bench http engine:`): without HTTP. In each round the sides take turns, load by load, each first in
+turn; ratios are taken within a round, and their median counts. Prompts differ from round to round, so that nothing cached helps where
+it should not. Writes bench/results/compare.md, compare.csv and plots. Needs WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR and LLAMA_SERVER in the
+environment; scripts/bench.sh sets them. WEIR_COMPARE_PARTIAL=1: goes on without a strategy or cache that this weir does not have."""
+import csv
+import datetime
+import json
+import os
+import pathlib
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+from engine import machine, run
+from plot import plot
+
+RESULTS = pathlib.Path("bench/results")
+SLOTS, LANE = 8, 4096
+STREAMS = [1, 2, 4, 8, 16, 32, 64]
+SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "age", "city", "tags"],
+          "properties": {"name": {"type": "string", "maxLength": 24}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
+                         "city": {"type": "string", "maxLength": 24},
+                         "tags": {"type": "array", "items": {"type": "string", "maxLength": 12}, "minItems": 3, "maxItems": 3}}}
+FULL = ["--ignore-eos"]
+# The options of each load.
+LOADS = {
+    "late": ["--concurrency", "4", "--requests", "4", "--prompt", "40", "--gen", "128", "--late-prompt", "1211", *FULL],
+    "prefix": ["--concurrency", "8", "--requests", "8", "--shared-prefix", "609", "--prompt", "16", "--gen", "8", "--repeat", "2", *FULL],
+    "eight": ["--concurrency", "8", "--requests", "8", "--prompt", "69", "--gen", "64", *FULL],
+    "schema": ["--concurrency", "4", "--requests", "4", "--prompt", "40", "--gen", "96"],
+}
+# What is taken of them: key, load, run, how it is read, what it is, unit, aim of the ratio, whether at most.
+FIGURES = [
+    ("late gap", "late", 0, lambda r: r["worst_gap_ms"]["max"], "worst gap of 4 running streams while a long prompt arrives", "ms", 1 / 20, True),
+    ("late total", "late", 0, lambda r: r["total_s"], "the same load, total time", "s", 1.1, True),
+    ("late ttft", "late", 0, lambda r: r["late"]["ttft_ms"], "TTFT of the long prompt in it", "ms", None, True),
+    ("prefix new", "prefix", 0, lambda r: r["ttft_ms"]["p50"], "8 simultaneous requests with one new prefix: TTFT p50", "ms", 1 / 8, True),
+    ("prefix cached", "prefix", 1, lambda r: r["ttft_ms"]["p50"], "the same again: TTFT p50", "ms", 0.5, True),
+    ("eight", "eight", 0, lambda r: r["generated_per_second"], "8 streams of ~100 + 64 tokens: answers' tokens per second of the whole load", "tok/s", 2.2, False),
+    ("schema", "schema", 0, lambda r: r["generated_per_second"], "4 streams with a JSON Schema: the same", "tok/s", None, False),
+]
+
+
+class Server:
+    """llama-server on a free port; stopped at the end of the with."""
+
+    def __init__(self, program, model, threads, slots, lane):
+        self.command = [program, "-m", model, "-t", threads, "-tb", threads, "-c", str(slots * lane), "-np", str(slots), "--no-ui",
+                        "--host", "127.0.0.1", "--offline"]
+
+    def __enter__(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen([*self.command, "--port", str(port)], stdout=self.log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        self.url = f"http://127.0.0.1:{port}"
+        give_up = time.monotonic() + 120
+        while time.monotonic() < give_up and self.process.poll() is None:
+            try:
+                urllib.request.urlopen(self.url + "/health", timeout=5).read()
+                return self
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.2)
+        self.__exit__()
+        sys.exit(f"compare: llama-server did not start:\n{self.tail}")
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.seek(0)
+        self.tail = self.log.read()[-4000:]
+        self.log.close()
+
+    def most_resident(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) * 1024
+
+
+def available(weir):
+    """The options of what is measured, and what this weir lacks."""
+    known = run([weir, "help", "bench", "http"])
+    lacks = [what for option, what in (("--strategy", "the strategy latency-target (--strategy)"), ("--cache-memory", "the prefix cache (--cache-memory)"))
+             if option not in known]
+    if lacks and os.environ.get("WEIR_COMPARE_PARTIAL") != "1":
+        sys.exit("compare: this weir has no option for " + ", and none for ".join(lacks) + "; WEIR_COMPARE_PARTIAL=1 measures what there is")
+    return (["--strategy", "latency-target"] if "--strategy" in known else []), lacks
+
+
+def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server stays behind
+    rounds, chosen = int(sys.argv[1]), sys.argv[2:] or [*LOADS, "decode", "memory"]
+    weir, model, programs, program = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "WEIR_BENCH_DIR", "LLAMA_SERVER"))
+    threads = str(os.cpu_count())
+    options, lacks = available(weir)
+    samples, timelines, decode, memory, tokens = [], {}, [], {}, {}
+
+    def engine_words(slots, lane):
+        return ["engine:", "-m", path, "-t", threads, "--slots", str(slots), "-c", str(lane), "--kv", str(slots * lane), *options]
+
+    def load(target, name, number):
+        words = [weir, "bench", "http", *target, *LOADS[name], "--seed", str(1000 * number + list(LOADS).index(name)), "--json", "-q"]
+        if name == "schema":
+            words += ["--schema", f"{folder}/schema.json"]
+        out = json.loads(run(words))
+        for r in out["runs"]:
+            if r["late"] is None and name == "late":
+                sys.exit("compare: the late prompt was not sent: the streams were over before it")
+        return out
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/q8_0.gguf"
+        pathlib.Path(f"{folder}/schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
+        subprocess.run([f"{programs}/requantize", model, path, "q8_0"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        loads = [name for name in LOADS if name in chosen]
+        if loads:
+            with Server(program, path, threads, SLOTS, LANE) as server:
+                for i in range(rounds):
+                    for name in loads:
+                        print(f"round {i + 1} of {rounds}: {name}", file=sys.stderr, flush=True)
+                        sides = {"llama-server": [server.url], "weir": engine_words(SLOTS, LANE)}
+                        for side in sorted(sides, reverse=i % 2 == 1):
+                            runs = load(sides[side], name, i + 1)["runs"]
+                            if name == "late":
+                                timelines[side] = runs[0]
+                            tokens.setdefault(name, {})[side] = runs[0]
+                            for key, of, n, read, *_ in FIGURES:
+                                if of == name:
+                                    samples.append({"round": i + 1, "figure": key, "side": side, "value": read(runs[n])})
+                            if name == "schema":
+                                samples.append({"round": i + 1, "figure": "schema not JSON", "side": side, "value": runs[0]["not_json"]})
+        if "decode" in chosen:
+            for i in range(rounds):
+                print(f"round {i + 1} of {rounds}: decode", file=sys.stderr, flush=True)
+                rows = json.loads(run([weir, "bench", "engine", "-m", path, "-t", threads, "--streams", ",".join(map(str, STREAMS)), "-p", "32",
+                                       "-n", "64", "--repeat", "1", "--no-plain", "--json", "-q"]))["rows"]
+                decode.append({row["streams"]: row["weir"]["decode_per_second"] for row in rows})
+                samples += [{"round": i + 1, "figure": f"decode {n}", "side": "weir", "value": v} for n, v in decode[-1].items()]
+        if "memory" in chosen:  # every cell is used once; the time does not matter
+            words = ["--concurrency", str(SLOTS), "--requests", str(SLOTS), "--prompt", str(LANE - 150), "--gen", "16", "--timeout", "3000", "--json", "-q"]
+            print("memory", file=sys.stderr, flush=True)
+            with Server(program, path, threads, SLOTS, LANE) as server:
+                full = json.loads(run([weir, "bench", "http", server.url, *words]))
+                memory["llama-server"] = server.most_resident()
+            ours = json.loads(run([weir, "bench", "http", *engine_words(SLOTS, LANE), *words]))
+            memory["weir"] = ours["most_resident_bytes"]
+            tokens["memory"] = {"llama-server": full["runs"][0], "weir": ours["runs"][0]}
+            samples += [{"round": 1, "figure": "memory", "side": side, "value": v} for side, v in memory.items()]
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    with open(RESULTS / "compare.csv", "w", newline="", encoding="utf-8") as f:
+        writer = csv.DictWriter(f, samples[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({**s, "value": round(s["value"], 4)} for s in samples)
+    write(rounds, weir, threads, samples, timelines, decode, memory, tokens, lacks, options)
+
+
+def write(rounds, weir, threads, samples, timelines, decode, memory, tokens, lacks, options):
+    def values(key, side):
+        return [s["value"] for s in samples if s["figure"] == key and s["side"] == side]
+
+    def show(value, unit):
+        return f"{value:.2f} {unit}" if unit == "s" else f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
+
+    def judge(ratio, aim, at_most):
+        if aim is None:
+            return "–"
+        return f"{'≤' if at_most else '≥'} {aim:.3g}" + ("" if (ratio <= aim if at_most else ratio >= aim) else ", missed")
+    lines = ["# Beside llama-server", "",
+             f"`scripts/bench.sh {rounds} compare`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
+             machine() + f"; {threads} threads, SmolLM2-135M-Instruct requantized to Q8_0 (bench/requantize.c), {SLOTS} slots of {LANE} tokens; weir's options: "
+             f"{' '.join(options) or 'the defaults'}.", "",
+             "llama-server is the pin as upstream builds it, over HTTP on the loopback interface. **weir's side is the same load from the same program to an "
+             "engine in its own process, without HTTP**, since weir has no server yet: what HTTP and event streams cost is in llama-server's figures only.",
+             "",
+             f"Medians of {rounds} round{'s' if rounds > 1 else ''}, the sides in turn; the ratio is weir's figure by llama-server's within a round, median "
+             "(least to most)."]
+    if lacks:
+        lines += ["", "**Not the whole of it: this weir has no option for " + ", and none for ".join(lacks) + ".**"]
+    lines += ["", "| load | llama-server | weir | ratio | aim |", "|---|---|---|---|---|"]
+    for key, _, _, _, name, unit, aim, at_most in FIGURES:
+        theirs, ours = values(key, "llama-server"), values(key, "weir")
+        if not theirs:
+            continue
+        ratios = sorted(o / t for o, t in zip(ours, theirs))
+        ratio = statistics.median(ratios)
+        lines.append(f"| {name} | {show(statistics.median(theirs), unit)} | {show(statistics.median(ours), unit)} | {ratio:.3f} "
+                     f"({ratios[0]:.3f}–{ratios[-1]:.3f}) | {judge(ratio, aim, at_most)} |")
+    if memory:
+        ratio = memory["weir"] / memory["llama-server"]
+        lines.append(f"| most resident memory, {SLOTS} streams that fill {LANE} tokens each | {memory['llama-server'] / 1e9:.2f} GB | "
+                     f"{memory['weir'] / 1e9:.2f} GB | {ratio:.3f} | {judge(ratio, 0.8, True)} |")
+    if tokens:
+        lines += ["", "Tokens in prompts and answers, as each side counts them, in the last round:", "", "| load | llama-server | weir |", "|---|---|---|"]
+        for name, sides in tokens.items():
+            cells = [f"{r['prompt_tokens']} ({r['cached_tokens']} cached) + {r['generated_tokens']}"
+                     + (f"; long prompt {r['late']['prompt_tokens']}" if r["late"] else "") for r in (sides["llama-server"], sides["weir"])]
+            lines.append(f"| {name} | {cells[0]} | {cells[1]} |")
+    bad = {side: sum(values("schema not JSON", side)) for side in ("llama-server", "weir")}
+    if any(s["figure"] == "schema" for s in samples):
+        lines += ["", f"Answers with a JSON Schema that ended by themselves and are no JSON: llama-server {bad['llama-server']}, weir {bad['weir']}."]
+    if timelines:
+        plot(RESULTS / "compare-late.svg", "The longest gap between tokens while a long prompt arrives", "seconds since the first request", "gap, ms",
+             {side: timelines[side]["gaps"] for side in ("llama-server", "weir")}, stems=True,
+             marks=[(f"long prompt, {side}", timelines[side]["late"]["sent_s"]) for side in ("llama-server", "weir")])
+        lines += ["", "![gaps over time](compare-late.svg)"]
+    if decode:
+        middle = {n: statistics.median(d[n] for d in decode) for n in STREAMS}
+        plot(RESULTS / "compare-decode.svg", "Decode by number of streams (weir)", "streams", "tok/s in all", {"weir": list(middle.items())}, log_x=True)
+        lines += ["", "Decode in tok/s (`weir bench engine`, prompts of 32, answers of 64):", "", "| streams | " + " | ".join(map(str, STREAMS)) + " |",
+                  "|---" * (len(STREAMS) + 1) + "|", "| weir | " + " | ".join(f"{v:.0f}" for v in middle.values()) + " |", "",
+                  "![decode by number of streams](compare-decode.svg)"]
+    (RESULTS / "compare.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+/* flight.h: requests under way, what carries them, and the loop that sends them when the traffic says so. One
+ * thread; a flight is a few hundred bytes and what its carrier needs. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CLI_FLIGHT_H
+#define WEIR_CLI_FLIGHT_H
+
+#include <stdio.h>
+
+#include "options.h"
+#include "tally.h"
+#include "text.h"
+#include "traffic.h"
+
+typedef struct cli_flights cli_flights;
+
+typedef struct cli_flight {
+    cli_flights *flights;
+    size_t place; /* in flights->all */
+    cli_record record;
+    cli_planned planned;
+    cli_text prompt;
+    cli_text answer;     /* with a schema: its text, as far as ANSWER_MAX */
+    int64_t retry_at_ns; /* since the load began; 0 = it is being carried */
+    void *carried;       /* the carrier's */
+} cli_flight;
+
+/* Brings requests to a server or an engine, and what comes back to the functions below. */
+typedef struct cli_carrier cli_carrier;
+struct cli_carrier {
+    int32_t limit; /* flights that it can carry at a time */
+    /* Sends it. May end it at once. */
+    void (*start)(cli_carrier *carrier, cli_flight *flight);
+    /* Takes what has come, waiting for it, or for a signal, up to timeout_ms. */
+    void (*wait)(cli_carrier *carrier, int timeout_ms);
+    /* Lets go of a flight that is being carried; it is not ended by this. */
+    void (*drop)(cli_carrier *carrier, cli_flight *flight);
+    void (*destroy)(cli_carrier *carrier);
+};
+
+/* For the carriers: text came. False: the client leaves now; let go of the flight and end it as LEFT. */
+bool cli_flight_piece(cli_flight *flight, const char *text, size_t n);
+
+/* It ended; the flight is gone when this returns. retry_ms >= 0: with BUSY, when to try again. */
+void cli_flight_end(cli_flight *flight, cli_fate fate, const char *message, int64_t retry_ms);
+
+struct cli_flights {
+    const cli_args *args;
+    cli_traffic traffic;
+    cli_carrier *carrier;
+    cli_tally *tally;
+    FILE *csv;          /* a line for each request; NULL = none */
+    int32_t n_clients;  /* of a closed loop */
+    uint64_t n_planned; /* requests; UINT64_MAX = until duration_ns is over */
+    int64_t duration_ns;
+    int32_t n_tries;
+    /* The loop's own. */
+    cli_flight **all; /* [n] */
+    size_t n, capacity;
+    size_t n_waiting; /* to be sent again */
+    uint64_t next;
+    int64_t started_ns, arrival_ns, shown_ns;
+    bool late_sent;
+};
+
+extern const char cli_flights_csv_head[];
+
+/* Until all have ended, or a signal comes: then those under way are STOPPED. */
+void cli_flights_run(cli_flights *flights);
+
+/* To a server. NULL after a message: no libcurl in this build, or something is wrong with URL or options
+ * (*code). */
+cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *code);
+
+/* To an engine in this process, made from the options. NULL after a message. */
+cli_carrier *cli_carrier_engine(const cli_args *args, cli_exit *code);
+
+#endif

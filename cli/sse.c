@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sse.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+
+static cli_sse_status fail(cli_sse *sse, cli_sse_status status, const char *problem)
+{
+    sse->problem = problem;
+    return sse->status = status;
+}
+
+static cli_sse_status malformed(cli_sse *sse, const char *problem)
+{
+    return fail(sse, CLI_SSE_MALFORMED, problem);
+}
+
+static bool named(const char *line, size_t n, const char *name)
+{
+    return strlen(name) == n && memcmp(line, name, n) == 0;
+}
+
+/* Adds a data line's value; the lines of one event are apart by newlines. */
+static cli_sse_status add_data(cli_sse *sse, const char *value, size_t n)
+{
+    size_t need = sse->n_data + n + 2; /* newline, terminator */
+    if (need > CLI_SSE_MAX) return malformed(sse, "an event is longer than 1 MiB");
+    if (!weir__mem_grow(&sse->data, &sse->data_capacity, need, 1))
+        return fail(sse, CLI_SSE_NO_MEMORY, "out of memory");
+    if (sse->has_data) sse->data[sse->n_data++] = '\n';
+    memcpy(sse->data + sse->n_data, value, n);
+    sse->n_data += n;
+    sse->data[sse->n_data] = '\0';
+    sse->has_data = true;
+    return CLI_SSE_OK;
+}
+
+static cli_sse_status end_event(cli_sse *sse, cli_sse_fn on_event, void *user)
+{
+    bool dispatch = sse->has_data;
+    size_t n = sse->n_data;
+    sse->n_data = 0;
+    sse->has_data = sse->has_field = false;
+    if (dispatch && !on_event(sse->data, n, user)) return fail(sse, CLI_SSE_LEFT, NULL);
+    return CLI_SSE_OK;
+}
+
+static cli_sse_status end_line(cli_sse *sse, cli_sse_fn on_event, void *user)
+{
+    const char *line = sse->line;
+    size_t n = sse->n_line;
+    sse->n_line = 0;
+    if (!sse->begun && n >= 3 && memcmp(line, "\xef\xbb\xbf", 3) == 0) {
+        line += 3;
+        n -= 3;
+    }
+    sse->begun = true;
+    if (n == 0) return end_event(sse, on_event, user);
+    if (memchr(line, '\0', n) != NULL) return malformed(sse, "a line has a NUL byte");
+    if (!weir__utf8_valid(line, n)) return malformed(sse, "a line is not UTF-8");
+    if (line[0] == ':') return CLI_SSE_OK;
+    const char *colon = memchr(line, ':', n);
+    size_t n_name = colon != NULL ? (size_t)(colon - line) : n;
+    const char *value = colon != NULL ? colon + 1 : line + n;
+    size_t n_value = n - (size_t)(value - line);
+    if (n_value > 0 && value[0] == ' ') {
+        value++;
+        n_value--;
+    }
+    sse->has_field = true;
+    if (named(line, n_name, "data")) return add_data(sse, value, n_value);
+    if (named(line, n_name, "event") || named(line, n_name, "id")) return CLI_SSE_OK;
+    if (!named(line, n_name, "retry")) return malformed(sse, "a line is no field of an event stream");
+    for (size_t i = 0; i < n_value; i++)
+        if (value[i] < '0' || value[i] > '9') n_value = 0;
+    return n_value > 0 ? CLI_SSE_OK : malformed(sse, "retry is no number");
+}
+
+static cli_sse_status add_to_line(cli_sse *sse, const char *bytes, size_t n)
+{
+    if (sse->n_line + n > CLI_SSE_MAX) return malformed(sse, "a line is longer than 1 MiB");
+    if (!weir__mem_grow(&sse->line, &sse->line_capacity, sse->n_line + n + 1, 1))
+        return fail(sse, CLI_SSE_NO_MEMORY, "out of memory");
+    if (n > 0) memcpy(sse->line + sse->n_line, bytes, n);
+    sse->n_line += n;
+    return CLI_SSE_OK;
+}
+
+cli_sse_status cli_sse_feed(cli_sse *sse, const char *bytes, size_t n, cli_sse_fn on_event, void *user)
+{
+    for (size_t at = 0; at < n && sse->status == CLI_SSE_OK;) {
+        if (sse->after_cr && bytes[at] == '\n') at++;
+        sse->after_cr = false;
+        size_t end = at;
+        while (end < n && bytes[end] != '\n' && bytes[end] != '\r') end++;
+        if (add_to_line(sse, bytes + at, end - at) != CLI_SSE_OK) break;
+        at = end + 1;
+        if (end == n) break;
+        sse->after_cr = bytes[end] == '\r';
+        end_line(sse, on_event, user);
+    }
+    return sse->status;
+}
+
+bool cli_sse_complete(const cli_sse *sse)
+{
+    return sse->status == CLI_SSE_OK && sse->n_line == 0 && !sse->has_field;
+}
+
+void cli_sse_fini(cli_sse *sse)
+{
+    weir__mem_free(sse->line);
+    weir__mem_free(sse->data);
+    *sse = (cli_sse){0};
+}
