@@ -17,7 +17,7 @@
 #include "schedule/schedule.h"
 
 /* Who may touch what:
- * - `mutex` protects queue, shares and what they hold of requests, open, stopping, n_live, serial, stats,
+ *   - `mutex` protects queue, shares and what they hold of requests, open, stopping, n_live, serial, stats,
  * told and the account's rings; only the driver takes requests out of the queue. It is held for a few
  * instructions, never across a forward pass, a template, a callback or an allocation that matters. Lock
  * order: it is taken last.
