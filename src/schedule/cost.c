@@ -127,7 +127,7 @@ static int32_t lane_passes(int32_t *rows, int32_t n_lanes, int32_t n_ubatch)
             first++;
             continue;
         }
-        int32_t end = first, least = rows[first];
+        int32_t end = first + 1, least = rows[first];
         /* One more than a pass may have tokens: so it is there too. */
         while (end < n_lanes && rows[end] > 0 && end - first <= n_ubatch) {
             if (rows[end] < least) least = rows[end];
