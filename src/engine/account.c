@@ -274,6 +274,8 @@ static weir_status read_ring(const weir_engine *engine, const weir__ring *ring, 
 {
     pthread_mutex_t *mutex = (pthread_mutex_t *)&engine->mutex;
     size_t copied = 0, piece;
+    *n = 0;
+    if (capacity == 0) return WEIR_OK; /* items may be NULL */
     do {
         uint64_t wanted = from + copied, first = wanted;
         size_t most = capacity - copied < PIECE ? capacity - copied : PIECE;
@@ -285,7 +287,7 @@ static weir_status read_ring(const weir_engine *engine, const weir__ring *ring, 
         copied += piece;
     } while (piece == PIECE);
     *n = copied;
-    return copied > 0 || capacity == 0 ? WEIR_OK : WEIR_END;
+    return copied > 0 ? WEIR_OK : WEIR_END;
 }
 
 #define READ(engine, ring, from, items, capacity, n)                                                         \
