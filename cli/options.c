@@ -8,7 +8,7 @@
 
 #define ASK   (CLI_RUN | CLI_STREAM)
 #define LOADS (CLI_RUN | CLI_STREAM | CLI_INFO | CLI_BENCH | CLI_HTTP)
-#define ALL   (LOADS | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_VERSION)
+#define ALL   (LOADS | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | CLI_VERSION)
 
 #define AT(member)      offsetof(cli_args, member)
 #define SAMPLER(member) offsetof(cli_args, ask.sampler.member)
@@ -173,6 +173,8 @@ const cli_option cli_options[] = {
     {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "decode-maximal", "WEIR_STRATEGY",
      "strategy", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
      "who gets the tokens of a tick: decode-maximal, prefill-priority, balanced, latency-target"},
+    {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "the recorded one", NULL, NULL, NULL,
+     CLI_REPLAY, "plan with this one: decode-maximal, prefill-priority, balanced, latency-target"},
     {"--itl-target", NULL, CLI_ENGINE, CLI_INT32, AT(engine.itl_target_ms), "MS", NULL, "WEIR_ITL_TARGET",
      "itl_target_ms", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
      "the longest tick that latency-target aims at, so that running answers flow on"},
@@ -256,6 +258,9 @@ const cli_option cli_options[] = {
      "also write a line for each request to a file"},
     {"--svg", NULL, CLI_OUTPUT, CLI_STRING, AT(svg_path), "FILE", "", NULL, NULL, NULL, CLI_HTTP,
      "also draw the gaps between tokens over time"},
+
+    {"--ring", NULL, CLI_OUTPUT, CLI_STRING, AT(ring_path), "FILE", "", NULL, NULL, NULL, CLI_STREAM,
+     "at the end write the last 4,096 ticks to a file, without texts: for weir replay"},
 
     {"--json", NULL, CLI_OUTPUT, CLI_FLAG, AT(json), NULL, NULL, NULL, NULL, NULL, ALL, "print JSON for machines"},
     {"--quiet", "-q", CLI_OUTPUT, CLI_FLAG, AT(quiet), NULL, NULL, "WEIR_QUIET", NULL, NULL,
@@ -377,6 +382,7 @@ void cli_args_fini(cli_args *args)
     cli_free(args->system);
     cli_free(args->chat_template);
     cli_free(args->csv_path);
+    cli_free(args->ring_path);
     cli_free(args->svg_path);
     cli_free(args->prompt_span);
     cli_free(args->answer_span);

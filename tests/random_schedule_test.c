@@ -681,6 +681,28 @@ static void stop(play *p, bool destroy)
     MUST(p, report.idle && report.n_active == 0 && report.queue_depth == 0, "work after the stop");
 }
 
+/* The record has what was counted, as long as it has all of it. */
+static void check_record(play *p, const weir_engine_stats *s)
+{
+    static weir_tick_slot parts[256];
+    uint64_t next = 0, n_suspended = 0, n_resumed = 0, n_tokens = 0, n_ended = 0;
+    size_t n;
+    while (weir_engine_tick_slots(p->engine, next, parts, 256, &n) == WEIR_OK) {
+        if (parts[0].serial != next) return;
+        for (size_t i = 0; i < n; i++) {
+            n_suspended += parts[i].suspended;
+            n_resumed += parts[i].resumed;
+            n_tokens += (uint64_t)parts[i].n_tokens;
+            n_ended += parts[i].end_ns > 0;
+        }
+        next += n;
+    }
+    MUST(p, n_suspended == s->n_suspensions && n_resumed == s->n_resumes, "%llu suspensions recorded",
+         (unsigned long long)n_suspended);
+    MUST(p, n_tokens == (uint64_t)s->batch_tokens.sum, "%llu tokens recorded", (unsigned long long)n_tokens);
+    MUST(p, n_ended == s->n_submitted, "%llu ends recorded", (unsigned long long)n_ended);
+}
+
 /* All have ended: what the counters say of those that nobody reads must be what they had to give. */
 static void check_counters(play *p, bool stopped)
 {
@@ -712,6 +734,17 @@ static void check_counters(play *p, bool stopped)
     p->n_joined = s.n_joined;
     p->n_evicted = s.n_evicted;
     MUST(p, s.n_resumes <= s.n_suspensions, "%llu resumes", (unsigned long long)s.n_resumes);
+    MUST(p,
+         s.n_cancelled_queued + s.n_cancelled_prefilling + s.n_cancelled_generating ==
+             s.n_finished[WEIR_REASON_CANCELLED],
+         "cancels do not add up");
+    MUST(p,
+         s.passes.count == s.n_ticks && s.tick_seconds.count == s.n_ticks &&
+             s.batch_tokens.count == s.n_ticks,
+         "%llu ticks", (unsigned long long)s.n_ticks);
+    MUST(p, s.queue_seconds.count <= s.n_submitted && s.ttft_seconds.count <= s.queue_seconds.count,
+         "%llu were given slots", (unsigned long long)s.queue_seconds.count);
+    check_record(p, &s);
     p->n_suspensions = s.n_suspensions;
 }
 

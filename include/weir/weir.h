@@ -823,6 +823,24 @@ WEIR_API void weir_engine_stop(weir_engine *engine);
  * whatever it returns. Not from a callback. */
 WEIR_API weir_status weir_engine_drain(weir_engine *engine, int timeout_ms);
 
+/* How often values of each size came: seconds or counts. The same bounds for all, so that histograms can be
+ * added and, for what happened in between, subtracted bucket by bucket. */
+#define WEIR_HISTOGRAM_BUCKETS 162
+
+typedef struct weir_histogram {
+    uint64_t count;
+    double sum;
+    uint64_t buckets[WEIR_HISTOGRAM_BUCKETS]; /* [i]: above bound(i - 1), up to bound(i) */
+} weir_histogram;
+
+/* The largest value of bucket i: 2^-20 for the first, each up to a quarter more than the one before, 1, 2, 3
+ * … 8 among them; infinity for the last and beyond. Pure. */
+WEIR_API double weir_histogram_bound(size_t i);
+
+/* The value that the part q (0 … 1) of all values does not exceed: exact to the bucket, as if values were
+ * spread evenly within it; whole numbers up to 8 are exact when rounded up. 0 when there are none. Pure. */
+WEIR_API double weir_histogram_quantile(const weir_histogram *histogram, double q);
+
 typedef struct weir_engine_stats {
     size_t size;
     int32_t n_slots;
@@ -858,10 +876,83 @@ typedef struct weir_engine_stats {
     uint64_t n_suspensions;
     uint64_t n_resumes;
     int64_t retry_ns; /* what a BUSY submit would be told to wait for one place in the queue */
+    /* The next three are n_finished[WEIR_REASON_CANCELLED], by where the cancel found the request. A
+     * suspended one was in the queue. */
+    uint64_t n_cancelled_queued;
+    uint64_t n_cancelled_prefilling;
+    uint64_t n_cancelled_generating;
+    weir_histogram queue_seconds; /* submit to the first slot, of requests that got one */
+    weir_histogram ttft_seconds;  /* submit to first token */
+    weir_histogram itl_seconds;   /* from chunk to chunk of a stream, as the engine emits them, read or not */
+    weir_histogram tick_seconds;
+    weir_histogram batch_tokens; /* of each tick, also where the backend refused the pass */
+    weir_histogram passes; /* forward passes of each tick: what its batch takes with n_ubatch and layout */
 } weir_engine_stats;
 
 /* A copy, taken between ticks' phases; never waits for a forward pass. */
 WEIR_API weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *stats);
+
+/* What an engine remembers of its last 4,096 ticks: no text, no token ids. Times are nanoseconds on the
+ * monotonic clock (CLOCK_MONOTONIC). Three series, each numbered from 0 without gaps: ticks, slots' parts in
+ * them, arrivals. */
+typedef struct weir_tick {
+    uint64_t serial; /* its number: n_ticks before it */
+    int64_t start_ns;
+    int64_t decode_ns;   /* its forward passes */
+    int64_t work_ns;     /* from the plan to the last chunk, which costs are learned from; 0 = refused */
+    int64_t tick_ns;     /* the whole tick */
+    uint64_t n_arrived;  /* requests below this number had arrived when slots were given out */
+    uint64_t first_slot; /* the serial of its first weir_tick_slot */
+    int32_t n_slots;     /* and how many there are */
+    int32_t n_prefill;   /* prompt tokens computed */
+    int32_t n_decode;    /* generated tokens fed */
+    int32_t n_passes;    /* forward passes, as in weir_engine_stats.passes */
+    int32_t queue_depth; /* after it; so is the next */
+    int32_t n_kv_used;
+    bool bad_plan; /* the strategy's plan was replaced */
+    bool failed;   /* the backend refused the pass */
+} weir_tick;
+
+/* A slot's part in a tick: one for each slot that had work, in order. Before them stands what happened since
+ * the last tick, as it came: requests that ended without a part in this one, by a cancel, a deadline or a
+ * stop; requests that were suspended, and that got a slot again. */
+typedef struct weir_tick_slot {
+    uint64_t serial; /* its number */
+    uint64_t tick;   /* its tick's; the next one's for what has ended since the last */
+    uint64_t request;
+    int64_t end_ns;        /* when the request ended; 0 = not in this tick */
+    int32_t slot;          /* -1: it ended in the queue, where it may have been suspended */
+    weir_slot_state state; /* as planned, suspended or resumed; so are the next two */
+    int32_t n_tokens;      /* 0: none in this tick */
+    int32_t n_past;        /* its tokens in the memory */
+    int32_t n_prompt;
+    int32_t n_cached;    /* prompt tokens that were not computed again */
+    int32_t n_generated; /* after the tick */
+    weir_reason reason;  /* why it ended */
+    bool suspended;      /* it lost the slot; n_past is what it had */
+    bool resumed;        /* it got this slot again; n_past is what was restored, 0 = all is computed again */
+} weir_tick_slot;
+
+typedef struct weir_arrival {
+    uint64_t request; /* its number, in the order in which requests were queued */
+    int64_t submit_ns;
+    int32_t n_prompt;
+    int32_t max_tokens; /* the most that it may generate */
+    int32_t priority;
+} weir_arrival;
+
+/* Copies what a series has from this number on, at most `capacity` items: *n in order, without gaps. Where
+ * the first of them has a larger number than `from`, the reader was late and has missed those between. To go
+ * on, ask from the last one's number + 1. A tick and its parts are there when it is over: that may be after
+ * its chunks were taken. Any number of readers, any thread; never waits for a forward pass. END: nothing yet,
+ * *n is 0. INVALID: a pointer is NULL. The parts are those of the last 4,096 ticks where up to 32 slots work
+ * in each, else of fewer. */
+WEIR_API weir_status weir_engine_ticks(const weir_engine *engine, uint64_t from, weir_tick *ticks,
+                                       size_t capacity, size_t *n);
+WEIR_API weir_status weir_engine_tick_slots(const weir_engine *engine, uint64_t from, weir_tick_slot *slots,
+                                            size_t capacity, size_t *n);
+WEIR_API weir_status weir_engine_arrivals(const weir_engine *engine, uint64_t from, weir_arrival *arrivals,
+                                          size_t capacity, size_t *n);
 
 /* ---- Request -------------------------------------------------------------------------------------- */
 

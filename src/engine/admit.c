@@ -54,6 +54,7 @@ static void start(weir_engine *engine, weir__request *request)
     weir__prefix_start(engine, slot);
     engine->counts.n_resumes += resumed;
     engine->counts.n_suspended -= resumed;
+    weir__account_admit(engine, slot, resumed);
 }
 
 /* The lowest priority in a slot; INT32_MAX without any. */
@@ -92,6 +93,5 @@ void weir__admit(weir_engine *engine)
         start(engine, request);
     }
     if (admitted)
-        weir__step_publish(
-            engine); /* a pass may take long: until then they would be neither here nor there */
+        weir__account_publish(engine); /* a pass may take long: else they were neither here nor there */
 }

@@ -213,6 +213,7 @@ static void free_engine(weir_engine *engine)
     weir__memory_fini(&engine->memory);
     if (engine->context != NULL) engine->model->ops->context_free(engine->context);
     weir__batch_fini(&engine->batch);
+    weir__account_fini(&engine->account);
     weir__emit_scratch_fini(&engine->scratch);
     weir__mem_free(engine->slots);
     weir__mem_free(engine->lanes);
@@ -249,6 +250,7 @@ static weir_status allocate(weir_engine *engine, weir_error *error)
     engine->plan = weir__mem_calloc(n, sizeof *engine->plan);
     if (engine->slots == NULL || engine->lanes == NULL || engine->wanted == NULL ||
         engine->sampling == NULL || engine->view_slots == NULL || engine->plan == NULL ||
+        !weir__account_init(&engine->account, engine->params.n_slots) ||
         weir__doorbell_create(&engine->bell) != WEIR_OK)
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
     for (size_t i = 0; i < n; i++) weir__slot_init(&engine->slots[i], (int32_t)i);
@@ -427,6 +429,7 @@ static weir_status enqueue(weir_engine *engine, weir__request **made, size_t n, 
         for (size_t i = 0; i < n; i++) {
             made[i]->serial = engine->serial++;
             made[i]->share = weir__share_hold(&engine->shares, made[i]->salt, made[i]->submit_ns);
+            weir__account_arrive(engine, made[i]);
             weir__queue_push(&engine->queue, made[i]);
         }
         engine->n_live += (int32_t)n;

@@ -11,15 +11,17 @@
 #include "base/crew.h"
 #include "base/doorbell.h"
 #include "cache/cache.h"
+#include "engine/account.h"
 #include "engine/forecast.h"
 #include "engine/queue.h"
 #include "engine/slot.h"
 #include "schedule/schedule.h"
 
 /* Who may touch what:
- *   - `mutex` protects queue, shares and what they hold of requests, open, stopping, n_live, serial, stats
- * and told; only the driver takes requests out of the queue. It is held for a few instructions, never
- * across a forward pass, a template, a callback or an allocation that matters. Lock order: it is taken last.
+ *   - `mutex` protects queue, shares and what they hold of requests, open, stopping, n_live, serial, stats,
+ * told and the account's rings; only the driver takes requests out of the queue. It is held for a few
+ * instructions, never across a forward pass, a template, a callback or an allocation that matters. Lock
+ * order: it is taken last.
  *   - Everything from `context` to `view` belongs to the driver: the engine's thread, or in a manual engine
  * whoever has set `driven`.
  *   - The rest is constant after create. */
@@ -41,6 +43,7 @@ struct weir_engine {
     weir__shares shares;
     uint64_t serial;  /* of the next request */
     weir__rates told; /* as of the last tick */
+    weir__account account;
 
     atomic_bool driven;
     struct weir_engine *outer; /* of whoever has set driven: what that thread drives besides */
@@ -91,9 +94,6 @@ void weir__step_prepare(weir_engine *engine, int64_t now);
 
 /* Describes the slots that have work, oldest first, in engine->view. */
 void weir__step_view(weir_engine *engine, int64_t now);
-
-/* Copies the driver's counters to where other threads read them. */
-void weir__step_publish(weir_engine *engine);
 
 /* Reads cancels and deadlines, of slots and of the queue, and ends what they concern. */
 void weir__finish_collect(weir_engine *engine, int64_t now);

@@ -248,7 +248,7 @@ void weir__prefix_rejoin(weir_engine *engine)
         settle_in(engine, slot);
         changed = true;
     }
-    if (changed) weir__step_publish(engine);
+    if (changed) weir__account_publish(engine);
 }
 
 /* ---- Going on ---- */

@@ -24,6 +24,8 @@ typedef struct weir__progress {
     int64_t admit_ns; /* the first time; 0 = it was in no slot yet */
     int64_t first_ns;
     int64_t last_ns;
+    size_t n_sent;
+    int64_t sent_ns;
     void *state; /* the sequence as saved, [n_bytes]; NULL = its tokens are computed again */
     size_t n_bytes;
     size_t length;  /* claimed of the cache's budget for it */

@@ -29,6 +29,8 @@ void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now)
     slot->admit_ns = progress->admit_ns != 0 ? progress->admit_ns : now;
     slot->first_ns = progress->first_ns;
     slot->last_ns = progress->last_ns;
+    slot->n_sent = progress->n_sent;
+    slot->sent_ns = progress->sent_ns;
     slot->emit = progress->emit;
     weir__emit_init(&progress->emit); /* moved */
 }
@@ -43,6 +45,8 @@ weir__request *weir__slot_suspend(weir__slot *slot)
     progress->admit_ns = slot->admit_ns;
     progress->first_ns = slot->first_ns;
     progress->last_ns = slot->last_ns;
+    progress->n_sent = slot->n_sent;
+    progress->sent_ns = slot->sent_ns;
     weir__emit_init(&slot->emit); /* moved */
     slot->state = WEIR_SLOT_IDLE;
     slot->request = NULL;

@@ -30,6 +30,8 @@ typedef struct weir__slot {
     int64_t admit_ns;
     int64_t first_ns; /* first token; 0 = none yet */
     int64_t last_ns;  /* newest token */
+    size_t n_sent;    /* tokens in chunks that were counted; 0 = no chunk yet */
+    int64_t sent_ns;  /* the last of those chunks */
     weir__emit emit;
     weir__prefix_end live; /* its place among known texts */
     int32_t n_promised;    /* tokens that it is to get from others */

@@ -6,48 +6,6 @@
 #include "base/error.h"
 #include "engine/engine.h"
 
-/* ---- Publishing ---- */
-
-void weir__step_publish(weir_engine *engine)
-{
-    weir_engine_stats *counts = &engine->counts;
-    counts->n_slots_prefilling = counts->n_slots_generating = 0;
-    int64_t wanted = 0;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        const weir__slot *slot = &engine->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE) continue;
-        wanted += weir__suspend_cells_wanted(slot->request, slot->n_tokens) - weir__slot_n_there(slot);
-        counts->n_slots_prefilling += slot->state != WEIR_SLOT_GENERATING;
-        counts->n_slots_generating += slot->state == WEIR_SLOT_GENERATING;
-    }
-    for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++)
-        engine->wanted[lane] = engine->lanes[lane] != NULL;
-    weir__cache_counts cached = weir__cache_count(engine->cache);
-    counts->n_kv_used = engine->memory.n_used;
-    counts->n_kv_cached = counts->n_kv_used - weir__memory_count(&engine->memory, engine->wanted);
-    counts->cache_bytes = cached.n_bytes;
-    counts->n_cache_entries = cached.n_device + cached.n_host;
-    counts->n_evicted = cached.n_evicted;
-    wanted += counts->n_kv_used;
-    counts->n_kv_reserved = (int32_t)(wanted < counts->n_kv ? wanted : counts->n_kv);
-    counts->retry_ns = weir__rates_retry_ns(&engine->rates, engine->params.n_slots, 1);
-    int64_t now = weir__clock_now_ns();
-    pthread_mutex_lock(&engine->mutex);
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        weir__slot *slot = &engine->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE || slot->n_unbilled == 0) continue;
-        weir__share_bill(slot->request->share, slot->n_unbilled, now);
-        slot->n_unbilled = 0;
-    }
-    engine->rates.cost = weir__cost_get(&engine->cost);
-    engine->told = engine->rates;
-    counts->n_submitted = engine->stats.n_submitted;
-    counts->n_refused = engine->stats.n_refused;
-    counts->queue_depth = engine->queue.n;
-    engine->stats = *counts;
-    pthread_mutex_unlock(&engine->mutex);
-}
-
 /* ---- Prepare ---- */
 
 void weir__step_prepare(weir_engine *engine, int64_t now)
@@ -59,7 +17,7 @@ void weir__step_prepare(weir_engine *engine, int64_t now)
         weir__prefix_rejoin(engine);
     while (weir__suspend_relieve(engine, now));
     weir__lanes_compact(engine);
-    if (engine->counts.n_kv_used != engine->memory.n_used) weir__step_publish(engine);
+    if (engine->counts.n_kv_used != engine->memory.n_used) weir__account_publish(engine);
 }
 
 /* ---- Plan ---- */
@@ -179,9 +137,9 @@ static void take_token(weir_engine *engine, weir__slot *slot, int64_t now)
     bool stopped = false;
 
     slot->n_generated++;
-    engine->counts.n_generated_tokens++;
     if (slot->first_ns == 0) slot->first_ns = now;
     slot->last_ns = now;
+    weir__account_token(engine, slot);
     if (engine->model->ops->is_eog(engine->model->model, token)) {
         weir__slot_latch(slot, WEIR_REASON_END);
         return;
@@ -214,6 +172,7 @@ static void emit(weir_engine *engine)
         if (!weir__emit_chunk(&slot->emit, slot->request, weir__slot_output(slot), weir__slot_n_output(slot),
                               &usage))
             weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
+        weir__account_chunk(engine, slot, now);
     }
     weir__finish_latched(engine);
 }
@@ -261,32 +220,28 @@ static void check_invariants(const weir_engine *engine)
 }
 #endif
 
-static void account(weir_engine *engine, weir_report *report, int64_t start)
+static void account(weir_engine *engine, weir_report *report, int64_t start, int64_t work_ns)
 {
     for (int32_t i = 0; i < engine->params.n_slots; i++)
         report->n_active += engine->slots[i].state != WEIR_SLOT_IDLE;
     report->tick_ns = weir__clock_now_ns() - start;
-    if (!report->idle) {
-        engine->counts.n_ticks++;
-        engine->counts.tick_ns = report->tick_ns;
-        engine->counts.busy_ns += report->tick_ns;
-        engine->counts.n_bad_plans += report->bad_plan;
-    }
-    weir__step_publish(engine);
+    weir__account_end(engine, report, work_ns);
     report->queue_depth = engine->counts.queue_depth;
     check_invariants(engine);
 }
 
 void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan, weir_report *report)
 {
-    int64_t start = weir__clock_now_ns();
+    int64_t start = weir__clock_now_ns(), work_ns = 0;
     *report = (weir_report){.size = sizeof *report};
+    weir__account_begin(engine, start);
     weir__step_prepare(engine, start);
     int64_t prepared = weir__clock_now_ns();
     report->bad_plan = !make_batch(engine, plan, n_plan, start);
     report->idle = engine->batch.n == 0;
     if (!report->idle) {
         weir_error error = {0};
+        weir__account_plan(engine);
         weir_status status = decode(engine, &report->decode_ns, &error);
         weir__finish_collect_slots(engine, weir__clock_now_ns());
         if (status == WEIR_OK) {
@@ -294,7 +249,8 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
             weir__sample(engine);
             emit(engine);
             /* With sampling, as a stream's reader sees it; without what came and went before the plan. */
-            weir__cost_observe(&engine->cost, &engine->shape, weir__clock_now_ns() - prepared);
+            work_ns = weir__clock_now_ns() - prepared;
+            weir__cost_observe(&engine->cost, &engine->shape, work_ns);
         } else {
             /* What a pass that a stop broke off has left in the memory is nobody's. */
             if (status == WEIR_ABORTED && atomic_load(&engine->abandon))
@@ -304,5 +260,5 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
             weir__finish_latched(engine);
         }
     }
-    account(engine, report, start);
+    account(engine, report, start, work_ns);
 }

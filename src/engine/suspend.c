@@ -59,6 +59,7 @@ void weir__suspend_restore(weir_engine *engine, weir__slot *slot)
 
 void weir__suspend(weir_engine *engine, weir__slot *slot)
 {
+    weir__account_suspend(engine, slot);
     save(engine, slot);
     weir__prefix_leave(engine, slot);
     weir__lanes_leave(engine, slot);
@@ -118,7 +119,7 @@ bool weir__suspend_relieve(weir_engine *engine, int64_t now)
         weir__suspend(engine, weir__suspend_victim(engine, NULL, now));
         suspended = true;
     }
-    if (suspended) weir__step_publish(engine);
+    if (suspended) weir__account_publish(engine);
     return suspended;
 }
 
