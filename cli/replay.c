@@ -300,6 +300,7 @@ static cli_exit start(struct replay *replay, const weir_strategy *strategy)
     params.itl_target_ms = record->itl_target_ms;
     params.ageing_ms = record->ageing_ms;
     params.cache_bytes = INT64_MAX; /* what was lost is lost again */
+    params.cache_sequences = 0;     /* what was cached is not in the prompts */
     params.layout = record->layout;
     params.queue_limit = 0;
     params.strategy = strategy;
