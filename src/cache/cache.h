@@ -43,7 +43,7 @@ typedef struct weir__cache_counts {
 
 /* Who may call: `look`, `known` and `counts` any thread, the rest the driver of the context. The cache's
  * own mutex is never held across a call of the backend. */
-weir_status weir__cache_create(const weir__cache_params *params, weir__cache **cache, weir_error *error);
+weir_status weir__cache_create(const weir__cache_params *params, weir__cache **out, weir_error *error);
 
 /* Frees the entries' sequences too. */
 void weir__cache_destroy(weir__cache *cache);
@@ -68,17 +68,17 @@ weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, in
                               weir_error *error);
 
 /* The sequence of an entry that is on the device, -1 for others. */
-int32_t weir__cache_sequence(const weir__prefix_end *entry);
+int32_t weir__cache_sequence(const weir__prefix_end *end);
 
 /* How many tokens an entry holds. */
-int32_t weir__cache_length(const weir__prefix_end *entry);
+int32_t weir__cache_length(const weir__prefix_end *end);
 
 /* Whether so many of the entry's tokens are other entries' too that nobody will miss it. */
-bool weir__cache_is_spare(const weir__prefix_end *entry);
+bool weir__cache_is_spare(const weir__prefix_end *end);
 
 /* Hands over the sequence of an entry on the device with the first n of its tokens. The entry is gone;
  * where that would lose tokens it goes into host memory. */
-int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *entry, int32_t n);
+int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n);
 
 /* Tokens [n] of a finished request that lie in `seq` become an entry. False: they do not (they are there
  * already, there is no room, no memory), and the caller has the sequence as before. */
@@ -101,7 +101,7 @@ bool weir__cache_move(weir__cache *cache, int32_t from, int32_t to);
 int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare);
 
 /* The same of this very one. */
-void weir__cache_evict_entry(weir__cache *cache, weir__prefix_end *entry);
+void weir__cache_evict_entry(weir__cache *cache, weir__prefix_end *end);
 
 /* Takes n bytes out of the budget for somebody else's use, evicting entries in host memory; false: it does
  * not fit. unclaim gives them back. */

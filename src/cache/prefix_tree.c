@@ -464,9 +464,10 @@ bool weir__prefix_tree_is_covered(const weir__prefix_end *end, bool host, bool h
 int32_t weir__prefix_tree_own(const weir__prefix_end *end)
 {
     const weir__prefix_node *node = end->node;
+    int32_t n = node->to;
     while (node != NULL && node->n_below[WEIR__PREFIX_DEVICE] + node->n_below[WEIR__PREFIX_HOST] == 1)
         node = node->parent;
-    return end->node->to - (node != NULL ? node->to : 0);
+    return node != NULL ? n - node->to : n;
 }
 
 bool weir__prefix_tree_is_alone(const weir__prefix_end *end)
