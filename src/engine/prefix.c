@@ -109,7 +109,6 @@ static void note_start(weir_engine *engine, const weir__slot *slot)
     else if (request->n_cached < slot->n_promised || info->miss == WEIR_MISS_NONE)
         info->miss = WEIR_MISS_EVICTED;
     if (info->miss != WEIR_MISS_DIVERGED) info->prompt[0] = info->cached[0] = '\0';
-    engine->counts.n_cached_tokens += (uint64_t)request->n_cached;
     engine->counts.n_misses[info->miss]++;
     if (request->stream != NULL) weir__stream_set_miss(request->stream, info);
 }
@@ -191,6 +190,8 @@ static void obtain(weir_engine *engine, weir__slot *slot, weir__cache_hit hit)
     }
     weir__lanes_enter(engine, slot, lane);
     slot->n_past = engine->memory.n[lane];
+    int32_t most = slot->request->n_prompt - 1; /* again for one that was suspended and not saved */
+    engine->counts.n_cached_tokens += (uint64_t)(slot->n_past < most ? slot->n_past : most);
 }
 
 static void begin(weir_engine *engine, weir__slot *slot)
