@@ -123,11 +123,15 @@ void weir__name_files_fini(weir__name_files *files)
 
 weir__name_file *weir__name_files_add(weir__name_files *files, const char *repo, const char *name)
 {
-    if (!weir__mem_grow(&files->items, &files->capacity, files->n + 1, sizeof *files->items)) return NULL;
-    weir__name_file *file = &files->items[files->n];
-    *file = (weir__name_file){.repo = weir__mem_strdup(repo), .name = weir__mem_strdup(name)};
-    files->n++; /* fini frees what there is of it */
-    return file->repo != NULL && file->name != NULL ? file : NULL;
+    weir__name_file file = {.repo = weir__mem_strdup(repo), .name = weir__mem_strdup(name)};
+    if (file.repo == NULL || file.name == NULL ||
+        !weir__mem_grow(&files->items, &files->capacity, files->n + 1, sizeof *files->items)) {
+        weir__mem_free(file.repo);
+        weir__mem_free(file.name);
+        return NULL;
+    }
+    files->items[files->n] = file;
+    return &files->items[files->n++];
 }
 
 static int by_name(const void *a, const void *b)
