@@ -19,29 +19,39 @@ static uint32_t rotated(uint32_t x, int n)
     return x >> n | x << (32 - n);
 }
 
+/* One round on the state that begins at v[-i]: instead of moving all eight numbers, their names move. */
+static inline void turn(uint32_t v[8], unsigned i, uint32_t w)
+{
+    uint32_t a = v[(0 - i) % 8], b = v[(1 - i) % 8], c = v[(2 - i) % 8];
+    uint32_t e = v[(4 - i) % 8], f = v[(5 - i) % 8], g = v[(6 - i) % 8], h = v[(7 - i) % 8];
+    uint32_t t = h + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) + (g ^ (e & (f ^ g))) + w;
+    v[(3 - i) % 8] += t;
+    v[(7 - i) % 8] = t + (rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) + ((a & b) | (c & (a | b)));
+}
+
 static void compress(uint32_t h[8], const unsigned char *block)
 {
     uint32_t w[64], v[8];
-    for (int i = 0; i < 16; i++)
+    for (size_t i = 0; i < 16; i++)
         w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
                (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
-    for (int i = 16; i < 64; i++) {
+    for (size_t i = 16; i < 64; i++) {
         uint32_t a = w[i - 15], b = w[i - 2];
         w[i] = w[i - 16] + (rotated(a, 7) ^ rotated(a, 18) ^ a >> 3) + w[i - 7] +
                (rotated(b, 17) ^ rotated(b, 19) ^ b >> 10);
     }
-    memcpy(v, h, sizeof v);
-    for (int i = 0; i < 64; i++) {
-        uint32_t a = v[0], e = v[4];
-        uint32_t t1 = v[7] + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) + ((e & v[5]) ^ (~e & v[6])) +
-                      round_constants[i] + w[i];
-        uint32_t t2 =
-            (rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) + ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
-        memmove(v + 1, v, 7 * sizeof *v);
-        v[4] += t1;
-        v[0] = t1 + t2;
+    memcpy(v, h, 8 * sizeof *v);
+    for (size_t i = 0; i < 64; i += 8) {
+        turn(v, 0, round_constants[i] + w[i]);
+        turn(v, 1, round_constants[i + 1] + w[i + 1]);
+        turn(v, 2, round_constants[i + 2] + w[i + 2]);
+        turn(v, 3, round_constants[i + 3] + w[i + 3]);
+        turn(v, 4, round_constants[i + 4] + w[i + 4]);
+        turn(v, 5, round_constants[i + 5] + w[i + 5]);
+        turn(v, 6, round_constants[i + 6] + w[i + 6]);
+        turn(v, 7, round_constants[i + 7] + w[i + 7]);
     }
-    for (int i = 0; i < 8; i++) h[i] += v[i];
+    for (size_t i = 0; i < 8; i++) h[i] += v[i];
 }
 
 void weir__sha256_init(weir__sha256 *state)
@@ -76,7 +86,7 @@ void weir__sha256_hex(weir__sha256 *state, char hex[65])
     size_t n = 64 - (size_t)((state->n + 8) % 64);
     for (int i = 0; i < 8; i++) tail[n + (size_t)i] = (unsigned char)(bits >> (56 - 8 * i));
     weir__sha256_feed(state, tail, n + 8);
-    for (int i = 0; i < 32; i++) {
+    for (size_t i = 0; i < 32; i++) {
         unsigned byte = state->h[i / 4] >> (24 - 8 * (i % 4)) & 0xff;
         hex[2 * i] = digits[byte >> 4];
         hex[2 * i + 1] = digits[byte & 15];

@@ -29,7 +29,7 @@ bool weir__http_may_retry(weir_status status, const weir__http_answer *answer)
 static int64_t wait_ms(const weir__http_retry *retry, const weir__http_answer *answer)
 {
     if (answer->retry_after_s > 0) return answer->retry_after_s * 1000;
-    int shift = retry->n - 1 < 6 ? retry->n - 1 : 6;
+    int shift = retry->n < 1 ? 0 : retry->n < 7 ? retry->n - 1 : 6;
     int64_t ms = (int64_t)BACKOFF_MS << shift;
     return ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
 }
@@ -170,7 +170,7 @@ weir_status weir__http_text(weir__http *http, const weir__config *config, const 
         status = weir__http_explain(config, &answer, what, error);
     if (status == WEIR_OK && text.bytes == NULL && (text.bytes = weir__mem_alloc(1)) == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, "name", "out of memory");
-    if (status != WEIR_OK) {
+    if (status != WEIR_OK || text.bytes == NULL) { /* NULL with WEIR_OK: never */
         weir__mem_free(text.bytes);
         return status;
     }
@@ -182,10 +182,10 @@ weir_status weir__http_text(weir__http *http, const weir__config *config, const 
 
 #ifndef WEIR_CURL
 
-weir_status weir__http_create(const weir__config *config, weir__http **http, weir_error *error)
+weir_status weir__http_create(const weir__config *config, weir__http **out, weir_error *error)
 {
     (void)config;
-    (void)http;
+    (void)out;
     return weir__error_set(
         error, WEIR_UNSUPPORTED, "name",
         "this weir was built without libcurl, which downloads need; models that are in the cache "
@@ -446,7 +446,7 @@ static weir_status fly(struct flight *flight, const char *url)
     if (flight->refused) return WEIR_ABORTED;
     if (result == CURLE_OUT_OF_MEMORY) return WEIR_NO_MEMORY;
     if (result == CURLE_OK || flight->enough) return WEIR_OK;
-    snprintf(flight->answer->reason, sizeof flight->answer->reason, "%s",
+    snprintf(flight->answer->reason, sizeof flight->answer->reason, "%.199s",
              flight->http->problem[0] != '\0' ? flight->http->problem : curl_easy_strerror(result));
     return WEIR_IO;
 }

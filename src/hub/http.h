@@ -13,7 +13,7 @@
 typedef struct weir__http weir__http;
 
 /* UNSUPPORTED: built without libcurl. config must outlive it. */
-weir_status weir__http_create(const weir__config *config, weir__http **http, weir_error *error);
+weir_status weir__http_create(const weir__config *config, weir__http **out, weir_error *error);
 void weir__http_destroy(weir__http *http);
 
 typedef struct weir__http_answer {
@@ -62,7 +62,7 @@ weir_status weir__http_explain(const weir__config *config, const weir__http_answ
 
 /* GETs a text of at most `max` bytes, with retries; NUL-terminated, freed with weir__mem_free. */
 weir_status weir__http_text(weir__http *http, const weir__config *config, const char *url, size_t max,
-                            const char *what, int32_t n_retries, char **text, size_t *length,
+                            const char *what, int32_t n_retries, char **out, size_t *length,
                             weir_error *error);
 
 #endif

@@ -158,10 +158,18 @@ static const char *last_part(const char *file)
     return slash != NULL ? slash + 1 : file;
 }
 
+static bool contains(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (; *text != '\0'; text++)
+        if (strncasecmp(text, word, n) == 0) return true;
+    return false;
+}
+
 bool weir__name_is_model(const char *file)
 {
     const char *base = last_part(file);
-    return ends_in_gguf(file) && strncasecmp(base, "mmproj", 6) != 0 && strcasestr(base, "imatrix") == NULL;
+    return ends_in_gguf(file) && strncasecmp(base, "mmproj", 6) != 0 && !contains(base, "imatrix");
 }
 
 /* Bytes of the name before "-00001-of-00003.gguf", or before ".gguf". */
