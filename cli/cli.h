@@ -36,9 +36,10 @@ enum {
     CLI_KERNELS = 64,
     CLI_HTTP = 128,
     CLI_SCHEDULE = 256,
-    CLI_PULL = 512,
-    CLI_LIST_MODELS = 1024,
-    CLI_RM = 2048,
+    CLI_REPLAY = 512,
+    CLI_PULL = 1024,
+    CLI_LIST_MODELS = 2048,
+    CLI_RM = 4096,
 };
 
 struct cli_args;
@@ -67,6 +68,7 @@ void cli_bench_schedule_defaults(struct cli_args *args);
 cli_exit cli_run(struct cli_args *args);
 cli_exit cli_stream(struct cli_args *args);
 cli_exit cli_info(struct cli_args *args);
+cli_exit cli_replay(struct cli_args *args);
 cli_exit cli_optimize(struct cli_args *args);
 cli_exit cli_bench_engine(struct cli_args *args);
 cli_exit cli_bench_kernels(struct cli_args *args);

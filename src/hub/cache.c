@@ -22,13 +22,14 @@
 
 static weir_status no_memory(weir_error *error)
 {
-    return weir__error_set(error, WEIR_NO_MEMORY, "cache_dir", "out of memory for the model cache");
+    weir__error_set(error, WEIR_NO_MEMORY, "cache_dir", "out of memory for the model cache");
+    return WEIR_NO_MEMORY;
 }
 
 static weir_status failed(const char *what, const char *path, weir_error *error)
 {
-    return weir__error_set(error, WEIR_IO, "cache_dir", "%.250s cannot be %s: %s", path, what,
-                           strerror(errno));
+    weir__error_set(error, WEIR_IO, "cache_dir", "%.250s cannot be %s: %s", path, what, strerror(errno));
+    return WEIR_IO;
 }
 
 /* ---- Paths ---- */
@@ -144,7 +145,7 @@ weir_status weir__cache_commit(const char *cache, const char *repo, const char *
 {
     char text[66] = "";
     if (weir__name_is_commit(revision)) {
-        snprintf(commit, 65, "%s", revision);
+        snprintf(commit, 65, "%.64s", revision);
         return WEIR_OK;
     }
     char *path = below(cache, repo, "refs", revision);
@@ -224,7 +225,7 @@ static void blob_of(const char *path, char blob[65])
     target[n] = '\0';
     const char *last = strrchr(target, '/');
     last = last != NULL ? last + 1 : target;
-    if (weir__name_is_hex(last, strlen(last) == 64 ? 64 : 40)) snprintf(blob, 65, "%s", last);
+    if (weir__name_is_hex(last, strlen(last) == 64 ? 64 : 40)) snprintf(blob, 65, "%.64s", last);
 }
 
 /* Calls visit for each GGUF file below a folder. Folders that are links are not entered. */
@@ -287,7 +288,7 @@ weir_status weir__cache_scan(const char *cache, const char *repo, const char *co
     weir_status status = folder != NULL ? walk(folder, "", 0, add_file, &scan) : WEIR_NO_MEMORY;
     weir__mem_free(folder);
     weir__name_files_sort(files);
-    snprintf(files->commit, sizeof files->commit, "%s", commit);
+    snprintf(files->commit, sizeof files->commit, "%.64s", commit);
     return status;
 }
 
@@ -417,7 +418,7 @@ static weir_status check_idle(const char *cache, const char *repo, weir_error *e
     while (status == WEIR_OK && (entry = readdir(dir)) != NULL) {
         size_t n = strlen(entry->d_name);
         char blob[65];
-        int descriptor;
+        int descriptor = -1;
         if (n <= sizeof suffix - 1 || n - (sizeof suffix - 1) > 64 ||
             strcmp(entry->d_name + n - (sizeof suffix - 1), suffix) != 0)
             continue;

@@ -168,9 +168,11 @@ weir_status weir__http_text(weir__http *http, const weir__config *config, const 
         weir__error_set(error, status, "name", "out of memory for what the hub says of %s", what);
     else if (status != WEIR_OK || answer.code != 200)
         status = weir__http_explain(config, &answer, what, error);
-    if (status == WEIR_OK && text.bytes == NULL && (text.bytes = weir__mem_alloc(1)) == NULL)
-        status = weir__error_set(error, WEIR_NO_MEMORY, "name", "out of memory");
-    if (status != WEIR_OK || text.bytes == NULL) { /* NULL with WEIR_OK: never */
+    if (status == WEIR_OK && text.bytes == NULL && (text.bytes = weir__mem_alloc(1)) == NULL) {
+        weir__error_set(error, WEIR_NO_MEMORY, "name", "out of memory");
+        return WEIR_NO_MEMORY;
+    }
+    if (status != WEIR_OK) {
         weir__mem_free(text.bytes);
         return status;
     }
