@@ -253,15 +253,15 @@ static void test_a_hub_that_nobody_runs(void **state)
 {
     weir_hub_params params = offline();
     char *out;
-    weir_error error = {0};
+    weir_error problem = {0};
     (void)state;
     params.offline = false;
     params.n_retries = 0;
-    weir_status status = weir_hub_get("/api/models?limit=1", &params, &out, NULL, &error);
+    weir_status status = weir_hub_get("/api/models?limit=1", &params, &out, NULL, &problem);
     if (status == WEIR_UNSUPPORTED) return; /* without libcurl */
     assert_int_equal(status, WEIR_IO);
-    assert_true(strlen(error.message) > 10);
-    assert_int_equal(weir_hub_resolve("hf:o/r", &params, &out, &error), WEIR_IO);
+    assert_true(strlen(problem.message) > 10);
+    assert_int_equal(weir_hub_resolve("hf:o/r", &params, &out, &problem), WEIR_IO);
     /* What is in the cache is used. */
     assert_ok(weir_hub_download("hf:o/r", &params, &out, error));
     weir_free(out);
