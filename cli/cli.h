@@ -37,6 +37,9 @@ enum {
     CLI_HTTP = 128,
     CLI_SCHEDULE = 256,
     CLI_REPLAY = 512,
+    CLI_PULL = 1024,
+    CLI_LIST_MODELS = 2048,
+    CLI_RM = 4096,
 };
 
 struct cli_args;
@@ -71,6 +74,9 @@ cli_exit cli_bench_engine(struct cli_args *args);
 cli_exit cli_bench_kernels(struct cli_args *args);
 cli_exit cli_bench_http(struct cli_args *args);
 cli_exit cli_bench_schedule(struct cli_args *args);
+cli_exit cli_pull(struct cli_args *args);
+cli_exit cli_list_models(struct cli_args *args);
+cli_exit cli_rm(struct cli_args *args);
 cli_exit cli_version(struct cli_args *args);
 
 /* Memory through base/mem.h. Never NULL: without memory the terminal is put in order and the program ends

@@ -78,6 +78,31 @@ const cli_command cli_commands[] = {
      "# is model.gguf.weir still as it was written?\n"
      "weir optimize -m model.gguf --check",
      NULL, cli_optimize},
+    {CLI_PULL, "pull", "hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf]", "download a model, once",
+     "Gets a model from a hub with Hugging Face's API into the cache that its other clients share, and "
+     "prints "
+     "its path. What is there is not downloaded again; what was interrupted goes on; sizes and SHA-256 are "
+     "checked. A model in several files comes with all of them. Without a quantization the first of Q4_K_M, "
+     "Q4_K_S, Q4_0, … that there is (the guide to models by name has them all). Every -m takes such a "
+     "name.\n\n"
+     "HF_HOME, HF_HUB_CACHE: where; HF_TOKEN: for gated and private repositories; HF_ENDPOINT: another hub; "
+     "HF_HUB_OFFLINE=1: the cache alone; https_proxy and its like: a proxy.",
+     "# about four bits for each weight\n"
+     "weir pull hf:OWNER/REPO\n"
+     "# one that is larger and more exact\n"
+     "weir pull hf:OWNER/REPO:Q8_0\n"
+     "# at once\n"
+     "weir run -m hf:OWNER/REPO:Q8_0 -p \"What is a weir?\"",
+     NULL, cli_pull},
+    {CLI_LIST_MODELS, "list", "[hf:OWNER/REPO]", "the models that are here, or those of a repository",
+     "Without a name: the models in the cache, by the names that -m takes. With one: the GGUF files of that "
+     "repository, asked of the hub; with --offline those in the cache.",
+     "weir list hf:OWNER/REPO", NULL, cli_list_models},
+    {CLI_RM, "rm", "hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf] [--yes]", "remove a model from the cache",
+     "Asks first. Without a quantization or a file the whole repository goes, in all its revisions. The "
+     "cache "
+     "is shared with Hugging Face's other clients: what they downloaded into it goes too.",
+     "weir rm hf:OWNER/REPO:Q8_0", NULL, cli_rm},
     {CLI_BENCH, "bench engine", "[-m MODEL] [--streams N,…] [--prompt N,…] [--gen N,…]",
      "measure weir beside a plain llama.h loop",
      "Each repetition runs weir's engine and then a plain loop over llama.h with the same prompts, batch "
@@ -282,6 +307,7 @@ cli_exit cli_help_all(void)
           "overrides "
           "them. Prompts, grammars, lists and what is printed have none.",
           24);
+    entry(&page, "HF_TOKEN, HF_HOME, …", "for models by name: weir help pull", 24);
     entry(&page, "NO_COLOR", "when set: no colours", 24);
     exit_codes(&page);
     return page_end(&page);

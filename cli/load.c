@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "hub.h"
 #include "signals.h"
 #include "term.h"
 #include "text.h"
@@ -62,9 +63,8 @@ const char *cli_load_name(const char *path)
     return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }
 
-char *cli_load_path(const cli_args *args)
+static char *default_path(void)
 {
-    if (args->model_path != NULL) return cli_format("%s", args->model_path);
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char *path = NULL;
     if (cache != NULL && *cache == '/')
@@ -72,12 +72,29 @@ char *cli_load_path(const cli_args *args)
     else if (home != NULL && *home != '\0')
         path = cli_format("%s/.cache/%s", home, DEFAULT_MODEL);
     if (path != NULL && access(path, F_OK) == 0) return path;
-    cli_fail(CLI_NO_MODEL,
-             "no model: give one with -m FILE (or set WEIR_MODEL), or run `make run` once in weir's "
-             "source, which fetches a small one%s%s",
-             path != NULL ? " to " : "", path != NULL ? path : "");
+    cli_fail(
+        CLI_NO_MODEL,
+        "no model: give one with -m FILE or -m hf:OWNER/REPO (or set WEIR_MODEL), or run `make run` once "
+        "in weir's source, which fetches a small one%s%s",
+        path != NULL ? " to " : "", path != NULL ? path : "");
     cli_free(path);
     return NULL;
+}
+
+char *cli_load_named(const cli_args *args, const char *model)
+{
+    char *path = NULL, *copy;
+    if (strcmp(model, "default") == 0) return default_path();
+    if (strncmp(model, "hf:", 3) != 0) return cli_format("%s", model);
+    if (cli_hub_download(args, model, &path) != CLI_OK) return NULL;
+    copy = cli_format("%s", path);
+    weir_free(path);
+    return copy;
+}
+
+char *cli_load_path(const cli_args *args)
+{
+    return cli_load_named(args, args->model_path != NULL ? args->model_path : "default");
 }
 
 cli_exit cli_load_word_path(const cli_args *args, char **path)
@@ -85,7 +102,7 @@ cli_exit cli_load_word_path(const cli_args *args, char **path)
     if (args->words.n > 1 ||
         (args->words.n == 1 && args->model_path != NULL && cli_options_given(args, "--model")))
         return cli_fail(CLI_USAGE, "weir %s takes one model", args->command->name);
-    *path = args->words.n == 1 ? cli_format("%s", args->words.items[0]) : cli_load_path(args);
+    *path = args->words.n == 1 ? cli_load_named(args, args->words.items[0]) : cli_load_path(args);
     return *path != NULL ? CLI_OK : CLI_NO_MODEL;
 }
 

@@ -8,7 +8,8 @@
 
 #define ASK   (CLI_RUN | CLI_STREAM)
 #define LOADS (CLI_RUN | CLI_STREAM | CLI_INFO | CLI_BENCH | CLI_HTTP)
-#define ALL   (LOADS | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | CLI_VERSION)
+#define NAMED (CLI_PULL | CLI_LIST_MODELS)
+#define ALL   (LOADS | NAMED | CLI_RM | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | CLI_VERSION)
 
 #define AT(member)      offsetof(cli_args, member)
 #define SAMPLER(member) offsetof(cli_args, ask.sampler.member)
@@ -124,8 +125,17 @@ const cli_option cli_options[] = {
     {"--special", NULL, CLI_LIMITS, CLI_FLAG, AT(ask.special), NULL, NULL, NULL, "special", NULL, ASK,
      "show control tokens in the answer"},
 
-    {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "FILE", "the one that make run fetched", "WEIR_MODEL",
-     NULL, NULL, (LOADS & ~CLI_HTTP) | CLI_OPTIMIZE, "a GGUF file"},
+    {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "MODEL", "default", "WEIR_MODEL",
+     NULL, NULL, (LOADS & ~CLI_HTTP) | CLI_OPTIMIZE,
+     "a GGUF file; default, the one that make run fetched; or hf:OWNER/REPO[:QUANTIZATION or FILE], which is downloaded "
+     "once (weir help pull)"},
+    {"--revision", NULL, CLI_MODEL, CLI_STRING, AT(revision), "NAME", "main", NULL, "revision", NULL,
+     LOADS | NAMED | CLI_OPTIMIZE, "of a model by name: a branch, a tag or a commit"},
+    {"--offline", NULL, CLI_MODEL, CLI_FLAG, AT(offline), NULL, NULL, NULL, NULL, NULL, LOADS | NAMED | CLI_OPTIMIZE,
+     "use models by name as the cache has them, ask nobody"},
+    {"--force", NULL, CLI_MODEL, CLI_FLAG, AT(force), NULL, NULL, NULL, NULL, NULL, CLI_PULL,
+     "download again what is there"},
+    {"--yes", "-y", CLI_MODEL, CLI_FLAG, AT(yes), NULL, NULL, NULL, NULL, NULL, CLI_RM, "remove without asking"},
     {"--optimized", NULL, CLI_MODEL, CLI_STRING, AT(optimized), "FILE", "the model's name and .weir, where it is",
      "WEIR_OPTIMIZED", "optimized", NULL, LOADS, "its weights as weir optimize wrote them; \"\" = pack them"},
     {"--gpu-layers", "-ngl --n-gpu-layers", CLI_MODEL, CLI_INT32, AT(model.n_gpu_layers), "N", "all", "WEIR_GPU_LAYERS",
@@ -228,7 +238,7 @@ const cli_option cli_options[] = {
     {"--api-key", NULL, CLI_MEASURING, CLI_STRING, AT(api_key), "KEY", "", "WEIR_API_KEY", NULL, NULL, CLI_HTTP,
      "what the server wants to see (Authorization: Bearer); better in the environment than on the command line"},
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "NAME", "default", "WEIR_MODEL", NULL, NULL, CLI_HTTP,
-     "the model's name in the requests; of engine: a GGUF file"},
+     "the model's name in the requests; of engine: a GGUF file, or as for weir run"},
     {"--cache-nodes", NULL, CLI_MEASURING, CLI_INT32, AT(n_nodes), "N", NULL, NULL, NULL, NULL, CLI_SCHEDULE,
      "different prompts that were answered before, for a prefix cache to keep"},
     {"--ticks", NULL, CLI_MEASURING, CLI_INT32, AT(n_requests), "N", NULL, NULL, NULL, NULL, CLI_SCHEDULE,
@@ -264,9 +274,9 @@ const cli_option cli_options[] = {
 
     {"--json", NULL, CLI_OUTPUT, CLI_FLAG, AT(json), NULL, NULL, NULL, NULL, NULL, ALL, "print JSON for machines"},
     {"--quiet", "-q", CLI_OUTPUT, CLI_FLAG, AT(quiet), NULL, NULL, "WEIR_QUIET", NULL, NULL,
-     CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_KERNELS | CLI_OPTIMIZE, "no progress, no figures"},
+     CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_KERNELS | CLI_OPTIMIZE | CLI_PULL, "no progress, no figures"},
     {"--verbose", "-v", CLI_OUTPUT, CLI_FLAG, AT(verbose), NULL, NULL, "WEIR_VERBOSE", NULL, NULL,
-     LOADS | CLI_KERNELS | CLI_OPTIMIZE,
+     LOADS | CLI_KERNELS | CLI_OPTIMIZE | NAMED,
      "show the log of weir and llama.cpp"},
     {"--help", "-h -?", CLI_OUTPUT, CLI_FLAG, AT(help), NULL, NULL, NULL, NULL, NULL, ALL, "this text"},
     {0},
@@ -377,6 +387,7 @@ void cli_args_fini(cli_args *args)
     cli_ask_fini(&args->ask);
     cli_free(args->model_path);
     cli_free(args->optimized);
+    cli_free(args->revision);
     cli_free(args->prompt);
     cli_free(args->prompt_file);
     cli_free(args->system);

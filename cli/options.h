@@ -48,6 +48,9 @@ typedef struct cli_args {
     bool json, quiet, verbose, help;
     bool check;                  /* optimize */
     bool given[CLI_OPTIONS_MAX]; /* by position in cli_options: set by a word of the command line */
+    /* models by name */
+    char *revision;
+    bool offline, force, yes;
     /* bench engine */
     cli_numbers streams, prompt_lengths, answer_lengths;
     int32_t repeat;

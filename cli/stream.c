@@ -360,7 +360,7 @@ static cli_exit conclude(struct session *session)
 static char *model_path(const struct session *session)
 {
     if (session->batch.model != NULL && !cli_options_given(session->args, "--model"))
-        return cli_format("%s", session->batch.model);
+        return cli_load_named(session->args, session->batch.model);
     return cli_load_path(session->args);
 }
 

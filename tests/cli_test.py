@@ -28,7 +28,7 @@ SLOW = "fake:tick_us=20000,n_ctx_train=100000" if FAKE else MODEL
 STUCK = "fake:tick_us=3000000"  # one tick is longer than a person waits
 PATIENCE = 20 if FAKE else 90  # seconds; the machine may be busy and the program built with sanitizers
 
-COMMANDS = ["run", "stream", "replay", "info", "optimize", "bench engine", "bench kernels", "bench http", "bench schedule", "version"]
+COMMANDS = ["run", "stream", "replay", "info", "optimize", "pull", "list", "rm", "bench engine", "bench kernels", "bench http", "bench schedule", "version"]
 scratch = tempfile.TemporaryDirectory()
 results = {"passed": 0, "failed": 0}
 

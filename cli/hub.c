@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hub.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "load.h"
+#include "signals.h"
+#include "term.h"
+#include "text.h"
+
+#define BAR      20 /* columns */
+#define FIGURES  62 /* columns of the line beside the file's name */
+#define PART     10 /* percent between the lines where there is no terminal */
+#define NAME_MIN 8
+
+weir_hub_params cli_hub_params(const cli_args *args)
+{
+    weir_hub_params params = weir_hub_params_default();
+    params.revision = args->revision;
+    params.offline = args->offline;
+    params.force = args->force;
+    return params;
+}
+
+cli_exit cli_hub_fail(const cli_args *args, const char *name, const weir_error *error)
+{
+    cli_exit code = error->code == WEIR_INVALID                                   ? CLI_USAGE
+                    : error->code == WEIR_NOT_FOUND || error->code == WEIR_DENIED ? CLI_NO_MODEL
+                                                                                  : CLI_FAILED;
+    return cli_fail_error(args, code, name, error);
+}
+
+struct display {
+    const cli_args *args;
+    const char *name;
+    int32_t shard; /* of the last line; 0 = none yet */
+    int percent;   /* of the last line */
+    bool asked;    /* it was said that the hub is asked */
+};
+
+static void add_amount(cli_text *line, const weir_hub_progress *progress, int percent)
+{
+    cli_text_printf(line, " %d %%  ", percent);
+    cli_text_add_bytes(line, progress->n_done);
+    cli_text_puts(line, " of ");
+    cli_text_add_bytes(line, progress->n_bytes);
+    if (progress->rate <= 0) return;
+    cli_text_puts(line, "  ");
+    cli_text_add_bytes(line, (uint64_t)progress->rate);
+    cli_text_puts(line, "/s");
+    double left = (double)(progress->n_bytes - progress->n_done) / progress->rate;
+    if (left >= 100 * 3600.0 || progress->n_done == progress->n_bytes) return;
+    int s = (int)(left + 0.5);
+    if (s >= 3600)
+        cli_text_printf(line, "  %d:%02d:%02d left", s / 3600, s / 60 % 60, s % 60);
+    else
+        cli_text_printf(line, "  %d:%02d left", s / 60, s % 60);
+}
+
+static void add_name(cli_text *line, const weir_hub_progress *progress, int width)
+{
+    const char *name = cli_load_name(progress->file);
+    cli_text_add_cut(line, name, strlen(name), width, false);
+    if (progress->n_shards > 1)
+        cli_text_printf(line, " %d/%d", (int)progress->shard, (int)progress->n_shards);
+}
+
+static void show_bar(const weir_hub_progress *progress, int percent)
+{
+    cli_text line = {0};
+    int width = cli_term_columns() - FIGURES;
+    add_name(&line, progress, width > NAME_MIN ? width : NAME_MIN);
+    cli_text_puts(&line, " ");
+    if (width > NAME_MIN) {
+        cli_text_fill(&line, "█", percent * BAR / 100);
+        cli_text_fill(&line, "░", BAR - percent * BAR / 100);
+    }
+    add_amount(&line, progress, percent);
+    cli_term_progress(line.bytes);
+    cli_text_fini(&line);
+}
+
+static void show_line(const weir_hub_progress *progress, int percent)
+{
+    cli_text line = {0};
+    cli_text_puts(&line, "weir: ");
+    add_name(&line, progress, 80);
+    add_amount(&line, progress, percent);
+    cli_text_puts(&line, "\n");
+    fputs(line.bytes, stderr);
+    cli_text_fini(&line);
+}
+
+static bool show(const weir_hub_progress *progress, void *user)
+{
+    struct display *display = user;
+    bool asking = progress->file[0] == '\0';
+    if (display->args->quiet) return cli_signals_ended() == 0;
+    int percent =
+        progress->n_bytes > 0 ? (int)((double)progress->n_done * 100 / (double)progress->n_bytes) : 0;
+    if (cli_term_err()) {
+        if (asking && !display->asked) cli_term_progress("asking the hub");
+        if (!asking) show_bar(progress, percent);
+        display->asked = true;
+    } else if (!asking && (progress->shard != display->shard || percent < display->percent ||
+                           percent / PART > display->percent / PART)) {
+        show_line(progress, percent);
+        display->shard = progress->shard;
+        display->percent = percent;
+    }
+    return cli_signals_ended() == 0;
+}
+
+cli_exit cli_hub_download(const cli_args *args, const char *name, char **path)
+{
+    struct display display = {.args = args, .name = name};
+    weir_hub_params params = cli_hub_params(args);
+    weir_error error = {0};
+    if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
+    params.progress = show;
+    params.progress_user = &display;
+    weir_status status = weir_hub_download(name, &params, path, &error);
+    cli_term_progress_end();
+    if (status != WEIR_OK) return cli_hub_fail(args, name, &error);
+    return CLI_OK;
+}

@@ -1,0 +1,203 @@
+/* weir pull, weir list, weir rm: models by name.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <jansson.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "figures.h"
+#include "hub.h"
+#include "load.h"
+#include "out.h"
+#include "signals.h"
+#include "term.h"
+#include "text.h"
+
+/* ---- weir pull ---- */
+
+cli_exit cli_pull(cli_args *args)
+{
+    char *path = NULL;
+    struct stat st;
+    cli_exit code;
+    if (args->words.n != 1)
+        return cli_fail(CLI_USAGE, args->words.n == 0 ? "which model? weir pull hf:OWNER/REPO"
+                                                      : "weir pull takes one model");
+    cli_load_log(args);
+    code = cli_hub_download(args, args->words.items[0], &path);
+    if (code == CLI_OK && args->json) {
+        int64_t n_bytes = stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
+        cli_out_json(json_pack("{s:o, s:o, s:I}", "model", cli_figures_string(args->words.items[0]), "path",
+                               cli_figures_string(path), "n_bytes", (json_int_t)n_bytes));
+    } else if (code == CLI_OK) {
+        cli_out(path, strlen(path));
+        cli_out("\n", 1);
+    }
+    cli_load_log_flush();
+    weir_free(path);
+    return code;
+}
+
+/* ---- weir list ---- */
+
+static json_t *file_json(const weir_hub_file *file)
+{
+    return json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:i, s:i}", "repo", cli_figures_string(file->repo),
+                     "file", cli_figures_string(file->name), "path",
+                     file->path != NULL ? cli_figures_string(file->path) : json_null(), "n_bytes",
+                     (json_int_t)file->n_bytes, "sha256",
+                     file->sha256[0] != '\0' ? cli_figures_string(file->sha256) : json_null(), "quantization",
+                     file->quantization[0] != '\0' ? cli_figures_string(file->quantization) : json_null(),
+                     "shard", (int)file->shard, "n_shards", (int)file->n_shards);
+}
+
+static void list_json(const weir_hub_files *files)
+{
+    json_t *array = json_array();
+    weir_hub_file file = {.size = sizeof file};
+    for (size_t i = 0; weir_hub_files_get(files, i, &file) == WEIR_OK; i++)
+        json_array_append_new(array, file_json(&file));
+    cli_out_json(json_pack("{s:o}", "files", array));
+}
+
+/* A model's row: its shards are one. */
+static void add_row(cli_table *table, const weir_hub_file *file, uint64_t n_bytes, int32_t n_here,
+                    bool of_repo)
+{
+    cli_text size = {0}, name = {0};
+    const char *what = file->quantization[0] != '\0' && !of_repo ? file->quantization : file->name;
+    cli_text_add_bytes(&size, n_bytes);
+    if (!of_repo) cli_text_printf(&name, "hf:%s:", file->repo);
+    cli_text_add_safe(&name, what, strlen(what));
+    cli_table_cell(table, "%s", name.bytes);
+    if (of_repo) cli_table_cell(table, "%s", file->quantization);
+    cli_table_cell(table, "%s", size.bytes);
+    if (file->n_shards > 1)
+        cli_table_cell(table, "%d of %d files", (int)n_here, (int)file->n_shards);
+    else
+        cli_table_cell(table, "%s", n_here > 0 ? "here" : "");
+    cli_text_fini(&size);
+    cli_text_fini(&name);
+}
+
+static void list_table(const weir_hub_files *files, bool of_repo)
+{
+    cli_table table = {.n_columns = of_repo ? 4 : 3, .left = of_repo ? 1 | 2 | 8 : 1 | 4};
+    cli_text text = {0};
+    weir_hub_file file = {.size = sizeof file}, next = {.size = sizeof next};
+    size_t n = 0;
+    cli_table_cell(&table, "%s", of_repo ? "file" : "model");
+    if (of_repo) cli_table_cell(&table, "quantization");
+    cli_table_cell(&table, "size");
+    cli_table_cell(&table, "%s", "");
+    for (size_t i = 0; weir_hub_files_get(files, i, &file) == WEIR_OK; n++) {
+        uint64_t n_bytes = file.n_bytes;
+        int32_t n_here = file.path != NULL;
+        while (weir_hub_files_get(files, ++i, &next) == WEIR_OK && next.shard > file.shard &&
+               next.shard > 1 && next.n_shards == file.n_shards && strcmp(next.repo, file.repo) == 0) {
+            n_bytes += next.n_bytes;
+            n_here += next.path != NULL;
+        }
+        add_row(&table, &file, n_bytes, n_here, of_repo);
+    }
+    if (n > 0) {
+        cli_table_print(&table, &text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
+        cli_out(text.bytes, text.length);
+    } else
+        fputs(of_repo ? "weir: there are no GGUF files\n"
+                      : "weir: no models yet; weir pull hf:OWNER/REPO gets one\n",
+              stderr);
+    cli_text_fini(&text);
+    cli_table_fini(&table);
+}
+
+cli_exit cli_list_models(cli_args *args)
+{
+    weir_hub_files *files = NULL;
+    weir_error error = {0};
+    weir_hub_params params = cli_hub_params(args);
+    if (args->words.n > 1) return cli_fail(CLI_USAGE, "weir list takes one repository, or nothing");
+    const char *name = args->words.n == 1 ? args->words.items[0] : NULL;
+    cli_load_log(args);
+    cli_exit code = CLI_OK;
+    if (weir_hub_list(name, &params, &files, &error) != WEIR_OK)
+        code = cli_hub_fail(args, name, &error);
+    else if (args->json)
+        list_json(files);
+    else
+        list_table(files, name != NULL);
+    weir_hub_files_destroy(files);
+    cli_load_log_flush();
+    return code;
+}
+
+/* ---- weir rm ---- */
+
+/* A line of stdin, cut; false: there is none, or a signal came. */
+static bool read_line(char *line, size_t capacity)
+{
+    size_t n = 0;
+    for (;;) {
+        struct pollfd fds[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                                {.fd = cli_signals_descriptor(), .events = POLLIN}};
+        char c;
+        if (poll(fds, 2, -1) < 0 && errno != EINTR) return false;
+        if (cli_signals_ended() != 0) return false;
+        if (fds[0].revents == 0) continue;
+        ssize_t got = read(STDIN_FILENO, &c, 1);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        if (c == '\n') break;
+        if (n + 1 < capacity) line[n++] = c;
+    }
+    line[n] = '\0';
+    return true;
+}
+
+cli_exit cli_rm(cli_args *args)
+{
+    weir_hub_params params = cli_hub_params(args);
+    weir_error error = {0};
+    uint64_t n_bytes = 0;
+    cli_text text = {0};
+    char line[16];
+    if (args->words.n != 1)
+        return cli_fail(CLI_USAGE, args->words.n == 0 ? "which model? weir list shows those that are there"
+                                                      : "weir rm takes one model");
+    const char *name = args->words.items[0];
+    if (!args->yes && !isatty(STDIN_FILENO))
+        return cli_fail(CLI_USAGE, "weir rm asks before it removes; where nobody can answer, give --yes");
+    if (!args->yes) {
+        cli_text_puts(&text, "remove ");
+        cli_text_add_safe(&text, name, strlen(name));
+        cli_text_puts(&text, " from this machine? [y/N] ");
+        fputs(text.bytes, stderr);
+        cli_text_clear(&text);
+        bool yes = read_line(line, sizeof line) && (line[0] == 'y' || line[0] == 'Y');
+        if (!yes) {
+            fputs("weir: nothing was removed\n", stderr);
+            cli_text_fini(&text);
+            return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
+        }
+    }
+    if (weir_hub_remove(name, &params, &n_bytes, &error) != WEIR_OK) {
+        cli_text_fini(&text);
+        return cli_hub_fail(args, name, &error);
+    }
+    if (args->json)
+        cli_out_json(
+            json_pack("{s:o, s:I}", "model", cli_figures_string(name), "n_bytes", (json_int_t)n_bytes));
+    else {
+        cli_text_puts(&text, "removed ");
+        cli_text_add_safe(&text, name, strlen(name));
+        cli_text_puts(&text, ", ");
+        cli_text_add_bytes(&text, n_bytes);
+        cli_text_puts(&text, "\n");
+        cli_out(text.bytes, text.length);
+    }
+    cli_text_fini(&text);
+    return CLI_OK;
+}

@@ -1,0 +1,29 @@
+/* config.h: what the parameters and the environment say about the hub.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_HUB_CONFIG_H
+#define WEIR_HUB_CONFIG_H
+
+#include "weir/weir.h"
+
+/* Everything is owned; weir__config_fini frees it. */
+typedef struct weir__config {
+    char *cache;    /* the folder with models--OWNER--REPO in it */
+    char *endpoint; /* without a slash at the end */
+    char *token;    /* NULL = none */
+    char *revision;
+    char *proxy, *no_proxy; /* NULL = libcurl reads the environment */
+    bool offline, force;
+    int32_t n_retries;
+    int32_t timeout_ms;
+    weir_hub_progress_fn progress;
+    void *progress_user;
+} weir__config;
+
+/* Errors: INVALID, NO_MEMORY; IO: the token's file cannot be read. *config is then empty. */
+weir_status weir__config_read(const weir_hub_params *params, weir__config *config, weir_error *error);
+void weir__config_fini(weir__config *config);
+
+/* printf into memory; NULL: out of memory. */
+char *weir__config_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif
