@@ -13,8 +13,7 @@ ERL_NIF_TERM nif_embed_decode(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     if (context == NULL || !nif_get_i32(env, argv[2], &seq) || !nif_get_tokens(env, argv[1], &tokens))
         return enif_make_badarg(env);
     nif_lock(context, NULL);
-    weir_status status =
-        weir_embed_decode(nif_context_handle(context), tokens.ids, tokens.n, seq, &error);
+    weir_status status = weir_embed_decode(nif_context_handle(context), tokens.ids, tokens.n, seq, &error);
     nif_unlock(context, NULL);
     nif_free(tokens.ids);
     return nif_status(env, status, &error);

@@ -99,8 +99,9 @@ static bool deliver(int32_t token, const char *text, size_t length, void *user)
     sender *s = user;
     if (!wanted(s)) return false;
     if (token < 0 && length == 0) return true; /* between passes of the prompt */
-    return send(s, enif_make_tuple3(s->messages, nif_atom(s->messages, "token"),
-                                    enif_make_int(s->messages, token), nif_binary(s->messages, text, length)));
+    return send(s,
+                enif_make_tuple3(s->messages, nif_atom(s->messages, "token"),
+                                 enif_make_int(s->messages, token), nif_binary(s->messages, text, length)));
 }
 
 /* generate_tokens(context, sampler, prompt, max_tokens, pid, ref): :ok when all was sent that was wanted */
@@ -146,7 +147,8 @@ ERL_NIF_TERM nif_generate_ref(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
 {
     (void)argc, (void)argv;
     nif_halt *halt = nif_resource_new(NIF_HALT);
-    return halt == NULL ? enif_raise_exception(env, nif_atom(env, "system_limit")) : nif_resource_term(env, halt);
+    return halt == NULL ? enif_raise_exception(env, nif_atom(env, "system_limit"))
+                        : nif_resource_term(env, halt);
 }
 
 /* generate_stop(ref): when it returns, no further message with this reference will be sent */

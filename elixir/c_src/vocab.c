@@ -47,8 +47,8 @@ ERL_NIF_TERM nif_tokenize(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
         status = weir_tokenize(nif_model_handle(model), (const char *)text.data, text.size, add_special,
                                parse_special, tokens, capacity, &n, &error);
     } while (status == WEIR_TOO_LONG && n > capacity);
-    ERL_NIF_TERM result = status == WEIR_OK ? nif_ok(env, token_list(env, tokens, n))
-                                            : nif_refused(env, status, &error);
+    ERL_NIF_TERM result =
+        status == WEIR_OK ? nif_ok(env, token_list(env, tokens, n)) : nif_refused(env, status, &error);
     nif_free(tokens);
     return result;
 }
@@ -92,8 +92,7 @@ ERL_NIF_TERM nif_token_to_piece(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
     size_t length, capacity = sizeof short_piece;
     const nif_model *model = nif_resource_get(env, argv[0], NIF_MODEL);
     if (model == NULL || !nif_get_i32(env, argv[1], &token)) return enif_make_badarg(env);
-    weir_status status =
-        weir_piece(nif_model_handle(model), token, true, piece, capacity, &length, &error);
+    weir_status status = weir_piece(nif_model_handle(model), token, true, piece, capacity, &length, &error);
     if (status == WEIR_TOO_LONG && length > capacity) {
         capacity = length;
         piece = enif_alloc(capacity);
