@@ -50,6 +50,26 @@ ERL_NIF_TERM nif_no_memory(ErlNifEnv *env);
 ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *error);
 ERL_NIF_TERM nif_status(ErlNifEnv *env, weir_status status, const weir_error *error); /* :ok or the above */
 
+/* ---- map.c: options by name ---- */
+
+/* Each function writes the value of a key that the map has, and nothing where it has not. */
+typedef struct nif_map {
+    ErlNifEnv *env;
+    ERL_NIF_TERM term;
+    const char *wrong; /* the first key whose value is of the wrong type; NULL = none */
+} nif_map;
+
+void nif_map_i32(nif_map *map, const char *name, int32_t *value);
+void nif_map_i64(nif_map *map, const char *name, int64_t *value);
+void nif_map_u32(nif_map *map, const char *name, uint32_t *value);
+void nif_map_float(nif_map *map, const char *name, float *value);
+void nif_map_bool(nif_map *map, const char *name, bool *value);
+void nif_map_string(nif_map *map, const char *name, char **value); /* nil: NULL; nif_free */
+bool nif_map_term(nif_map *map, const char *name, ERL_NIF_TERM *value);
+
+/* The place of an atom in a list of names that ends with NULL. */
+int nif_map_choice(nif_map *map, const char *name, const char *const *names, int otherwise);
+
 /* ---- resource.c: handles as terms ---- */
 
 typedef struct nif_corpse nif_corpse;
@@ -85,7 +105,30 @@ typedef struct nif_halt {
     bool stopped;
 } nif_halt;
 
-typedef enum nif_kind { NIF_MODEL, NIF_CONTEXT, NIF_SAMPLER, NIF_HALT, NIF_KINDS } nif_kind;
+/* Its functions lock by themselves; the lock here is for those that drive a manual engine. */
+typedef struct nif_engine {
+    nif_object object;
+} nif_engine;
+
+/* One request's stream, whose chunks become messages. The lock protects all of it but `object`: the engine's
+ * thread, processes that ask for more, and the end of the consumer meet here. */
+typedef struct nif_stream {
+    nif_object object;
+    nif_engine *engine; /* kept until the end was sent; NULL after */
+    ErlNifPid to;
+    int64_t credit; /* messages that may be sent before more are asked for */
+    bool deaf;      /* the consumer has ended: nothing is sent any more */
+} nif_stream;
+
+typedef enum nif_kind {
+    NIF_MODEL,
+    NIF_CONTEXT,
+    NIF_SAMPLER,
+    NIF_HALT,
+    NIF_ENGINE,
+    NIF_STREAM,
+    NIF_KINDS,
+} nif_kind;
 
 bool nif_resources_open(ErlNifEnv *env, ErlNifResourceFlags flags);
 
@@ -107,6 +150,13 @@ static inline weir_sampler *nif_sampler_handle(const nif_sampler *sampler)
 {
     return sampler->object.handle;
 }
+
+/* When a monitored process ends: stream.c. */
+void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonitor *monitor);
+
+/* Whoever drives a stream from a native function names the environment, NULL after: messages that it sends are
+ * the calling process's then. Other threads send without. */
+void nif_stream_env(ErlNifEnv *env);
 
 /* Takes one or two locks (either may be NULL). On a normal scheduler: false when that would wait. */
 bool nif_lock(nif_context *context, nif_sampler *sampler);
@@ -164,7 +214,16 @@ ERL_NIF_TERM nif_dirty(ErlNifEnv *env, const char *name, nif_fn *fn, int argc, c
     X(generate_stop, 1, 0)                                                                                   \
     X(chat_apply_template, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                   \
     X(chat_apply_template_jinja, 5, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                             \
-    X(json_schema_to_grammar_nif, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)
+    X(json_schema_to_grammar_nif, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                            \
+    X(engine_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                         \
+    X(engine_submit, 4, 0)                                                                                   \
+    X(engine_demand, 2, 0)                                                                                   \
+    X(engine_cancel, 1, 0)                                                                                   \
+    X(engine_view, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
+    X(engine_step, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
+    X(engine_stats, 1, 0)                                                                                    \
+    X(engine_drain, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                           \
+    X(engine_stop, 1, ERL_NIF_DIRTY_JOB_IO_BOUND)
 NIF_TABLE(NIF_DECLARE)
 
 #endif

@@ -30,6 +30,8 @@ static void bury(nif_corpse *corpse)
     case NIF_MODEL: weir_model_release(corpse->handle); break;
     case NIF_CONTEXT: weir_context_destroy(corpse->handle); break;
     case NIF_SAMPLER: weir_sampler_destroy(corpse->handle); break;
+    case NIF_ENGINE: weir_engine_destroy(corpse->handle); break;
+    case NIF_STREAM: weir_stream_release(corpse->handle); break;
     case NIF_HALT:
     case NIF_KINDS: break;
     }
@@ -91,13 +93,16 @@ static const struct {
     [NIF_CONTEXT] = {"weir_context", sizeof(nif_context)},
     [NIF_SAMPLER] = {"weir_sampler", sizeof(nif_sampler)},
     [NIF_HALT] = {"weir_halt", sizeof(nif_halt)},
+    [NIF_ENGINE] = {"weir_engine", sizeof(nif_engine)},
+    [NIF_STREAM] = {"weir_stream", sizeof(nif_stream)},
 };
 
 bool nif_resources_open(ErlNifEnv *env, ErlNifResourceFlags flags)
 {
     if (!reaper_start()) return false;
     for (int i = 0; i < NIF_KINDS; i++) {
-        types[i] = enif_open_resource_type(env, NULL, kinds[i].name, destroy, flags, NULL);
+        ErlNifResourceTypeInit init = {.dtor = destroy, .down = i == NIF_STREAM ? nif_stream_down : NULL};
+        types[i] = enif_open_resource_type_x(env, kinds[i].name, &init, flags, NULL);
         if (types[i] == NULL) return false;
     }
     return true;

@@ -101,7 +101,8 @@ defmodule Weir do
   The answer to a conversation in OpenAI's shape. Options as `chat/3`, and `timeout` (60_000 ms).
 
       iex> {:ok, model} = Weir.load_model("fake:")
-      iex> {:ok, answer} = Weir.chat_completion(model, [%{role: "user", content: "hi"}], max_tokens: 4)
+      iex> messages = [%{role: "user", content: "hi"}]
+      iex> {:ok, answer} = Weir.chat_completion(model, messages, max_tokens: 4, temp: 0.0)
       iex> {answer.object, hd(answer.choices).finish_reason, answer.usage.completion_tokens}
       {"chat.completion", "length", 4}
   """

@@ -7,7 +7,11 @@ defmodule Weir.NIFTest do
     {:ok, context} = NIF.context_create(model, 512, 0, 64, 1, 1, false, -1, 4)
     {:ok, embedder} = NIF.context_create(model, 512, 0, 64, 1, 1, true, -1, 4)
     {:ok, sampler} = NIF.sampler_init(model, 7, 0.0, 40, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil)
-    {model, context, embedder, sampler}
+    {:ok, engine} = NIF.engine_create(model, %{n_slots: 2, n_ctx: 256})
+    {:ok, manual} = NIF.engine_create(model, %{n_slots: 2, n_ctx: 256, manual: true})
+    {:ok, spent} = NIF.engine_create(model, %{n_slots: 2, n_ctx: 256})
+    {:ok, stream} = NIF.engine_submit(manual, %{prompt: "hello", temp: 0.0}, self(), 1)
+    {model, context, embedder, sampler, engine, manual, spent, stream}
   end
 
   # How each function's arguments look when they are right, drawn anew each time.
@@ -108,10 +112,73 @@ defmodule Weir.NIFTest do
       json_schema_to_grammar_nif: [
         fn -> Enum.random(["{}", "[", "{\"type\":\"boolean\"}", "\xff"]) end
       ],
+      engine_create: [
+        :model,
+        fn ->
+          Enum.random([
+            %{n_slots: 2, n_ctx: 256, manual: true},
+            %{n_ctx: 300, n_slots: 1, layout: :unified},
+            %{n_batch: -1}
+          ])
+        end
+      ],
+      engine_submit: [
+        :engine,
+        fn ->
+          Map.new(Enum.take_random(request(), :rand.uniform(20)), fn {key, draw} ->
+            {key, draw.()}
+          end)
+          |> Map.put(:prompt, Enum.random([text.(), tokens.()]))
+        end,
+        &self/0,
+        fn -> Enum.random([0, 1, 5, :infinity]) end
+      ],
+      engine_demand: [
+        :stream,
+        fn -> Enum.random([0, 1, 9_223_372_036_854_775_807, :infinity]) end
+      ],
+      engine_cancel: [:stream],
+      engine_view: [:manual],
+      engine_step: [
+        :manual,
+        fn -> Enum.random([nil, [], [{0, 1}], [{int.(), int.()}, {1, 3}]]) end
+      ],
+      engine_stats: [:engine],
+      engine_drain: [:spent, fn -> Enum.random([0, 1, -1]) end],
+      engine_stop: [:spent],
       backend_init: [],
       backend_free: [],
       backend_version: []
     }
+  end
+
+  defp request do
+    int = &Terms.integer/0
+    num = &Terms.number/0
+    bool = fn -> Enum.random([true, false]) end
+
+    [
+      seed: int,
+      temp: num,
+      top_k: int,
+      top_p: num,
+      min_p: num,
+      penalty_repeat: num,
+      penalty_freq: num,
+      penalty_present: num,
+      grammar: fn -> Enum.random([nil, "root ::= \"yes\"", "x"]) end,
+      grammar_root: fn -> Enum.random([nil, "root", "x"]) end,
+      json_schema: fn -> Enum.random([nil, "{}", "["]) end,
+      max_tokens: fn -> Enum.random([-2, 0, 1, 5]) end,
+      interval: int,
+      priority: int,
+      deadline_ms: int,
+      cache_salt: fn -> Enum.random(["", "a", <<0>>]) end,
+      stop: fn -> Enum.random([[], ["a"], [""], List.duplicate("b", 65)]) end,
+      add_special: bool,
+      parse_special: bool,
+      special: bool
+    ]
   end
 
   defp a_batch,
@@ -126,11 +193,18 @@ defmodule Weir.NIFTest do
   defp draw(:model, own), do: elem(own, 0)
   defp draw(:context, own), do: elem(own, Enum.random(1..2))
   defp draw(:sampler, own), do: elem(own, 3)
+  defp draw(:engine, own), do: elem(own, 4)
+  defp draw(:manual, own), do: elem(own, 5)
+  defp draw(:spent, own), do: elem(own, 6)
+  defp draw(:stream, own), do: elem(own, 7)
   defp draw(fun, _own), do: fun.()
 
   # What a call may do: give a value, say {:error, text}, or raise ArgumentError.
   defp call(name, args) do
     case apply(NIF, name, args) do
+      {:error, reason} when reason in [:queue_full, :timeout] ->
+        :refused
+
       {:error, reason} ->
         assert is_binary(reason) and reason != "" and String.valid?(reason),
                "#{name}: #{inspect(reason)}"
@@ -177,11 +251,11 @@ defmodule Weir.NIFTest do
     end
 
     # and everything works on
-    {_model, context, _embedder, sampler} = own
+    {_model, context, _embedder, sampler, _, _, _, _} = own
     assert :ok = NIF.memory_clear(context)
     assert :ok = NIF.sampler_reset(sampler)
     assert {:ok, text} = NIF.generate(context, sampler, ~c"hello", 5)
-    {_, fresh_context, _, fresh_sampler} = resources()
+    {_, fresh_context, _, fresh_sampler, _, _, _, _} = resources()
     assert {:ok, ^text} = NIF.generate(fresh_context, fresh_sampler, ~c"hello", 5)
   end
 
@@ -210,7 +284,7 @@ defmodule Weir.NIFTest do
   end
 
   test "a resource of one kind is none of another" do
-    {model, context, _, sampler} = resources()
+    {model, context, _, sampler, _, _, _, _} = resources()
     assert_raise ArgumentError, fn -> NIF.model_desc(context) end
     assert_raise ArgumentError, fn -> NIF.context_n_ctx(sampler) end
     assert_raise ArgumentError, fn -> NIF.sampler_reset(model) end
@@ -222,7 +296,7 @@ defmodule Weir.NIFTest do
 
     pid =
       spawn(fn ->
-        {_model, context, _, sampler} = resources()
+        {_model, context, _, sampler, _, _, _, _} = resources()
         send(parent, {context, sampler})
         :timer.sleep(:infinity)
       end)
@@ -232,13 +306,13 @@ defmodule Weir.NIFTest do
     assert {:ok, text} = NIF.generate(context, sampler, ~c"hello", 5)
     assert String.valid?(text)
 
-    for _ <- 1..200, do: resources()
+    for _ <- 1..50, do: resources()
     :erlang.garbage_collect()
     assert {:ok, ^text} = NIF.generate(context, sampler, ~c"hello", 5)
   end
 
   test "a token that the grammar refuses is an error" do
-    {model, context, _, _} = resources()
+    {model, context, _, _, _, _, _, _} = resources()
     grammar = "root ::= \"yes\" | \"no\""
 
     {:ok, sampler} =
@@ -254,7 +328,7 @@ defmodule Weir.NIFTest do
   end
 
   test "a batch of two sequences is each alone" do
-    {model, context, _, _} = resources()
+    {model, context, _, _, _, _, _, _} = resources()
 
     sampler = fn ->
       elem(NIF.sampler_init(model, 7, 0.0, 40, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil), 1)
@@ -287,7 +361,7 @@ defmodule Weir.NIFTest do
   end
 
   test "the memory of sequences" do
-    {_, context, _, sampler} = resources()
+    {_, context, _, sampler, _, _, _, _} = resources()
     assert {:ok, 5} = NIF.prefill(context, ~c"hello", 0)
     assert :ok = NIF.memory_seq_cp(context, 0, 1, -1, -1)
     assert NIF.memory_seq_pos_max(context, 1) == 4
@@ -304,7 +378,7 @@ defmodule Weir.NIFTest do
   end
 
   test "processes that share a context take turns" do
-    {_, context, _, sampler} = resources("fake:tick_us=200")
+    {_, context, _, sampler, _, _, _, _} = resources("fake:tick_us=200")
     {:ok, text} = NIF.generate(context, sampler, ~c"hello", 20)
 
     1..8
@@ -317,7 +391,7 @@ defmodule Weir.NIFTest do
   end
 
   test "a caller that is killed computes no further" do
-    {_, context, _, sampler} = resources("fake:tick_us=2000")
+    {_, context, _, sampler, _, _, _, _} = resources("fake:tick_us=2000")
     pid = spawn(fn -> NIF.generate(context, sampler, ~c"hello", 400) end)
     Process.sleep(20)
     Process.exit(pid, :kill)

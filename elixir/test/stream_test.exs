@@ -145,6 +145,21 @@ defmodule Weir.StreamTest do
       assert NIF.memory_seq_pos_max(c.context, 0) in 0..300
     end
 
+    test "both ends are looked after between the passes of a prompt, too" do
+      {:ok, %{ref: model}} = Weir.load_model("fake:tick_us=5000")
+      {:ok, context} = NIF.context_create(model, 512, 32, 32, 1, 1, false, -1, 1)
+      {:ok, sampler} = NIF.sampler_init(model, 7, 0.0, 40, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil)
+      prompt = for _ <- 1..500, do: ?a
+      me = self()
+
+      for {to, kill} <- [{me, :generator}, {spawn(fn -> Process.sleep(:infinity) end), :receiver}] do
+        pid = spawn(fn -> NIF.generate_tokens(context, sampler, prompt, 1, to, make_ref()) end)
+        Process.sleep(10)
+        Process.exit(if(kill == :generator, do: pid, else: to), :kill)
+        assert NIF.memory_seq_pos_max(context, 0) < 499
+      end
+    end
+
     test "a generator that is killed ends it", c do
       me = self()
 

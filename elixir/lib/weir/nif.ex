@@ -19,6 +19,7 @@ defmodule Weir.NIF do
   @type model :: reference()
   @type context :: reference()
   @type sampler :: reference()
+  @type engine :: reference()
   @type token :: integer()
   @type result(value) :: {:ok, value} | {:error, String.t()}
   @type status :: :ok | {:error, String.t()}
@@ -235,6 +236,50 @@ defmodule Weir.NIF do
   @doc "Dirty, CPU."
   @spec json_schema_to_grammar_nif(binary()) :: result(String.t())
   def json_schema_to_grammar_nif(_json), do: missing()
+
+  @doc """
+  An engine: one context, its slots, and the thread that owns both. Options are a map: `n_slots`, `n_ctx`, `n_kv`,
+  `max_tokens`, `n_batch`, `n_ubatch`, `chunk_size`, `n_threads`, `n_threads_batch`, `queue_limit`, `ageing_ms`,
+  `itl_target_ms`, `layout` (`:auto`, `:unified`, `:per_slot`), `type_k` and `type_v` (`:f16`, `:f32`, `:bf16`,
+  `:q8_0`, `:q4_0`), `strategy` (a name), `manual` (driven by `engine_step/2`). Dirty, CPU.
+  """
+  @spec engine_create(model(), map()) :: result(engine())
+  def engine_create(_model, _options), do: missing()
+
+  @doc """
+  Queues a request, a map: `prompt` (text or token ids), the sampler's options, `json_schema` (JSON text), `max_tokens`,
+  `stop` (texts), `interval`, `deadline_ms`, `priority`, `cache_salt`, `add_special`, `parse_special`, `special`.
+
+  From the engine's thread come `{ref, {:chunk, ids, text}}` and at last `{ref, {:done, reason, usage}}` or `{ref,
+  {:error, reason}}`; as many as `demand` allows (`:infinity`: all), then more after `engine_demand/2`. What waits in
+  between becomes one chunk. When `pid` ends, so does the request.
+  """
+  @spec engine_submit(engine(), map(), pid(), non_neg_integer() | :infinity) ::
+          {:ok, reference()} | {:error, :queue_full | String.t()}
+  def engine_submit(_engine, _request, _pid, _demand), do: missing()
+  @doc "Allows that many messages more."
+  @spec engine_demand(reference(), non_neg_integer() | :infinity) :: :ok
+  def engine_demand(_ref, _n), do: missing()
+  @doc "Asks the request to end; its last message still comes."
+  @spec engine_cancel(reference()) :: :ok
+  def engine_cancel(_ref), do: missing()
+  @doc "What a plan may hold, of a manual engine. Dirty, CPU."
+  @spec engine_view(engine()) :: result(map())
+  def engine_view(_engine), do: missing()
+
+  @doc "One tick of a manual engine, by a plan `[{slot, n_tokens}]` or, with `nil`, its strategy's. Dirty, CPU."
+  @spec engine_step(engine(), [{integer(), integer()}] | nil) :: result(map())
+  def engine_step(_engine, _plan), do: missing()
+  @doc "Never waits for a forward pass."
+  @spec engine_stats(engine()) :: map()
+  def engine_stats(_engine), do: missing()
+
+  @doc "Refuses new requests and waits for the present ones, ms; negative: as long as it takes. Dirty, I/O."
+  @spec engine_drain(engine(), integer()) :: :ok | {:error, :timeout | String.t()}
+  def engine_drain(_engine, _timeout), do: missing()
+  @doc "Refuses new requests; every stream ends with an error, within a tick. Dirty, I/O."
+  @spec engine_stop(engine()) :: :ok
+  def engine_stop(_engine), do: missing()
 
   @spec missing() :: no_return()
   defp missing, do: :erlang.nif_error(:not_loaded)
