@@ -174,6 +174,7 @@ ERL_NIF_TERM nif_dirty(ErlNifEnv *env, const char *name, nif_fn *fn, int argc, c
     X(backend_init, 0, 0)                                                                                    \
     X(backend_free, 0, 0)                                                                                    \
     X(backend_version, 0, 0)                                                                                 \
+    X(live_handles, 0, 0)                                                                                    \
     X(model_load, 9, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                             \
     X(model_n_ctx_train, 1, 0)                                                                               \
     X(model_n_embd, 1, 0)                                                                                    \

@@ -5,6 +5,7 @@
  * takes long. So a destructor only hands the handle over to the reaper. The library stays mapped once it was
  * loaded (-z nodelete), so that the reaper outlives a purge of the module. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "nif.h"
@@ -23,6 +24,7 @@ static struct {
 } reaper = {.lock = PTHREAD_MUTEX_INITIALIZER, .some = PTHREAD_COND_INITIALIZER};
 
 static ErlNifResourceType *types[NIF_KINDS];
+static atomic_int live[NIF_KINDS]; /* made and not yet freed */
 
 static void bury(nif_corpse *corpse)
 {
@@ -35,6 +37,7 @@ static void bury(nif_corpse *corpse)
     case NIF_HALT:
     case NIF_KINDS: break;
     }
+    atomic_fetch_sub(&live[corpse->kind], 1);
     nif_free(corpse);
 }
 
@@ -74,6 +77,7 @@ static void destroy(ErlNifEnv *env, void *resource)
     nif_corpse *corpse = object->corpse;
     if (corpse == NULL) return;
     if (object->handle == NULL) {
+        atomic_fetch_sub(&live[corpse->kind], 1);
         nif_free(corpse);
         return;
     }
@@ -120,6 +124,7 @@ void *nif_resource_new(nif_kind kind)
         return NULL;
     }
     object->corpse->kind = kind;
+    atomic_fetch_add(&live[kind], 1);
     return object;
 }
 
@@ -162,4 +167,15 @@ void nif_unlock(nif_context *context, nif_sampler *sampler)
 {
     if (sampler != NULL) enif_mutex_unlock(sampler->object.lock);
     if (context != NULL) enif_mutex_unlock(context->object.lock);
+}
+
+/* live_handles(): how many of each kind are not freed yet */
+ERL_NIF_TERM nif_live_handles(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc, (void)argv;
+    ERL_NIF_TERM map = enif_make_new_map(env);
+    for (int i = 0; i < NIF_KINDS; i++)
+        enif_make_map_put(env, map, nif_atom(env, kinds[i].name), enif_make_int(env, atomic_load(&live[i])),
+                          &map);
+    return map;
 }

@@ -148,7 +148,8 @@ defmodule Weir.NIFTest do
       engine_stop: [:spent],
       backend_init: [],
       backend_free: [],
-      backend_version: []
+      backend_version: [],
+      live_handles: []
     }
   end
 

@@ -35,6 +35,9 @@ defmodule Weir.NIF do
   @doc "The llama.cpp that is linked in, or `\"none\"`."
   @spec backend_version() :: String.t()
   def backend_version, do: missing()
+  @doc "How many native handles of each kind are not freed yet, such as `%{weir_model: 1}`."
+  @spec live_handles() :: %{atom() => non_neg_integer()}
+  def live_handles, do: missing()
 
   @doc "Loads a GGUF file. Dirty, I/O. `split_mode`: 0 none, 1 layer, 2 row."
   @spec model_load(

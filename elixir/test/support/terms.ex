@@ -52,7 +52,7 @@ defmodule Weir.Terms do
   def integer,
     do: Enum.random([0, 0, Enum.random(@numbers), :rand.uniform(8) - 2, :rand.uniform(600)])
 
-  def number, do: Enum.random([Enum.random(@numbers), :rand.uniform() * 2])
+  def number, do: Enum.random([0.5, 1, Enum.random(@numbers), :rand.uniform() * 2])
   def tokens, do: for(_ <- 1..Enum.random([0, 1, 3, 40, 700])//1, do: token())
   def token, do: Enum.random([:rand.uniform(320) - 1, :rand.uniform(320) - 1, 320, -1])
 
