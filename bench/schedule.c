@@ -1,12 +1,13 @@
-/* schedule.c: what strategies do to running streams when a long prompt arrives, and how well ticks are foretold.
+/* schedule.c: what strategies do to running streams when a long prompt arrives, and how well ticks are
+ * foretold.
  * SPDX-License-Identifier: Apache-2.0
  *
  * usage: schedule MODEL [THREADS [ROUNDS [SECONDS]]]
  *
- * First, for each strategy in turn: four streams run, then a prompt of 1,242 tokens comes. Printed are medians over the
- * rounds: the worst gap between two tokens of a running stream, the prompt's time to first token, the time until all
- * have ended. Then, for each layout: requests of random lengths come and go for SECONDS, and each tick's time is
- * compared with what the cost model said before it. */
+ * First, for each strategy in turn: four streams run, then a prompt of 1,242 tokens comes. Printed are
+ * medians over the rounds: the worst gap between two tokens of a running stream, the prompt's time to first
+ * token, the time until all have ended. Then, for each layout: requests of random lengths come and go for
+ * SECONDS, and each tick's time is compared with what the cost model said before it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -26,7 +26,8 @@ typedef struct cli_answer {
     json_t *root; /* owns the texts */
 } cli_answer;
 
-/* Reads the data of one event: of /v1/chat/completions, or with `plain` of /v1/completions. Freed with fini. */
+/* Reads the data of one event: of /v1/chat/completions, or with `plain` of /v1/completions. Freed with
+ * fini. */
 void cli_answer_read(cli_answer *answer, const char *data, size_t length, bool plain);
 void cli_answer_fini(cli_answer *answer);
 

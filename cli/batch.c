@@ -167,6 +167,7 @@ static cli_exit take_option(const cli_batch *batch, const cli_place *place, cons
     char **string = at;
     switch (option->kind) {
     case CLI_FLAG:
+    case CLI_FLAG_OFF: /* its field says the opposite of its name */
         if (!json_is_boolean(value)) return expected(batch, place, value, "true or false");
         *(bool *)at = json_is_true(value);
         return CLI_OK;

@@ -1,4 +1,6 @@
-/* weir bench http: the options, and the report. What is sent: traffic.c; sending: flight.c; what came: tally.c. */
+/* weir bench http: the options, and the report. What is sent: traffic.c; sending: flight.c; what came:
+ * tally.c.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -1,4 +1,5 @@
-/* weir bench schedule: the time that deciding takes in each tick, where the model costs nothing. */
+/* weir bench schedule: the time that deciding takes in each tick, where the model costs nothing.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "base/clock.h"

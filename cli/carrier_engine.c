@@ -1,4 +1,5 @@
-/* Requests to an engine in this process, so that the same load can be measured without HTTP. */
+/* Requests to an engine in this process, so that the same load can be measured without HTTP.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>

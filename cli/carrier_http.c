@@ -1,4 +1,6 @@
-/* Requests to a server with OpenAI's API, over HTTP: libcurl's multi interface, all connections in one thread. */
+/* Requests to a server with OpenAI's API, over HTTP: libcurl's multi interface, all connections in one
+ * thread.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
 

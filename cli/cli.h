@@ -36,6 +36,7 @@ enum {
     CLI_KERNELS = 64,
     CLI_HTTP = 128,
     CLI_SCHEDULE = 256,
+    CLI_REPLAY = 512,
 };
 
 struct cli_args;
@@ -64,6 +65,7 @@ void cli_bench_schedule_defaults(struct cli_args *args);
 cli_exit cli_run(struct cli_args *args);
 cli_exit cli_stream(struct cli_args *args);
 cli_exit cli_info(struct cli_args *args);
+cli_exit cli_replay(struct cli_args *args);
 cli_exit cli_optimize(struct cli_args *args);
 cli_exit cli_bench_engine(struct cli_args *args);
 cli_exit cli_bench_kernels(struct cli_args *args);

@@ -66,7 +66,8 @@ extern const char cli_flights_csv_head[];
 /* Until all have ended, or a signal comes: then those under way are STOPPED. */
 void cli_flights_run(cli_flights *flights);
 
-/* To a server. NULL after a message: no libcurl in this build, or something is wrong with URL or options (*code). */
+/* To a server. NULL after a message: no libcurl in this build, or something is wrong with URL or options
+ * (*code). */
 cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *code);
 
 /* To an engine in this process, made from the options. NULL after a message. */

@@ -46,6 +46,18 @@ const cli_command cli_commands[] = {
      "# from a pipe, as JSON lines\n"
      "echo '{\"requests\":[{\"prompt\":\"One\"},{\"prompt\":\"Two\",\"temp\":0}]}' | weir stream - | cat",
      cli_stream_defaults, cli_stream},
+    {CLI_REPLAY, "replay", "FILE [--strategy NAME]", "a recorded schedule once more, without a model",
+     "Takes what weir stream --ring wrote: the requests come when they came, and each tick takes as long as "
+     "it took. "
+     "With the recorded strategy the plans are compared tick by tick. With another one, or once plans "
+     "differ, ticks cost "
+     "what the recorded ones teach: so much each, and for each prompt and generated token. Waiting times are "
+     "shown "
+     "beside the recorded ones; a token's time is the end of its tick.",
+     "# record and replay\n"
+     "weir stream requests.json --ring ticks.jsonl\n"
+     "weir replay ticks.jsonl",
+     NULL, cli_replay},
     {CLI_INFO, "info", "[-m MODEL]", "what a model is, and what an engine would allot for it",
      "Shows the model, which kernels multiply which of its weights and why others do not, its vocabulary and "
      "template, the devices of this machine, the build, and the KV memory that an engine with these options "

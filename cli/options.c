@@ -8,7 +8,7 @@
 
 #define ASK   (CLI_RUN | CLI_STREAM)
 #define LOADS (CLI_RUN | CLI_STREAM | CLI_INFO | CLI_BENCH | CLI_HTTP)
-#define ALL   (LOADS | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_VERSION)
+#define ALL   (LOADS | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | CLI_VERSION)
 
 #define AT(member)      offsetof(cli_args, member)
 #define SAMPLER(member) offsetof(cli_args, ask.sampler.member)
@@ -115,6 +115,10 @@ const cli_option cli_options[] = {
      NULL, ASK, "end after this time, with what there is"},
     {"--priority", NULL, CLI_LIMITS, CLI_INT32, AT(ask.priority), "N", NULL, "WEIR_PRIORITY", "priority", NULL, ASK,
      "-100 to 100; the higher one goes first, and takes a slot from a lower one"},
+    {"--no-cache-prompt", NULL, CLI_LIMITS, CLI_FLAG_OFF, AT(ask.cache_prompt), NULL, NULL, "WEIR_NO_CACHE_PROMPT",
+     "cache_prompt", NULL, ASK, "compute the whole prompt, and keep nothing of it for later requests"},
+    {"--cache-salt", NULL, CLI_LIMITS, CLI_STRING, AT(ask.cache_salt), "TEXT", "none", "WEIR_CACHE_SALT", "cache_salt",
+     NULL, ASK, "share cached prompts only with requests that give the same"},
     {"--interval", NULL, CLI_LIMITS, CLI_INT32, AT(ask.interval), "N", NULL, "WEIR_INTERVAL", "interval", NULL, ASK,
      "bring text every N tokens"},
     {"--special", NULL, CLI_LIMITS, CLI_FLAG, AT(ask.special), NULL, NULL, NULL, "special", NULL, ASK,
@@ -156,6 +160,12 @@ const cli_option cli_options[] = {
      LOADS, "one pool of KV cells, or a lane for each slot: auto, unified, per_slot"},
     {"--ageing", NULL, CLI_ENGINE, CLI_INT32, AT(engine.ageing_ms), "MS", NULL, "WEIR_AGEING", "ageing_ms", NULL,
      CLI_RUN | CLI_STREAM, "a waiting request gains one level of priority each so many ms; 0 = never"},
+    {"--cache-memory", NULL, CLI_ENGINE, CLI_SIZE, AT(engine.cache_bytes), "SIZE", "a quarter of what is free",
+     "WEIR_CACHE_MEMORY", "cache_bytes", NULL, CLI_RUN | CLI_STREAM,
+     "memory for cached prompts that have no KV cells, and for suspended requests: 500M, 2G; 0 = none"},
+    {"--cache-sequences", NULL, CLI_ENGINE, CLI_INT32, AT(engine.cache_sequences), "N", "as many as cost no memory",
+     "WEIR_CACHE_SEQUENCES", "cache_sequences", NULL, CLI_RUN | CLI_STREAM,
+     "cached prompts that are kept in KV cells; 0 = cache no prompts"},
     {"--cache-type-k", "-ctk", CLI_ENGINE, CLI_CHOICE, AT(engine.type_k), "TYPE", NULL, "WEIR_CACHE_TYPE_K", "type_k",
      cli_kv_types, LOADS, "how keys are kept: f16, f32, bf16, q8_0, q4_0"},
     {"--cache-type-v", "-ctv", CLI_ENGINE, CLI_CHOICE, AT(engine.type_v), "TYPE", NULL, "WEIR_CACHE_TYPE_V", "type_v",
@@ -163,6 +173,8 @@ const cli_option cli_options[] = {
     {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "decode-maximal", "WEIR_STRATEGY",
      "strategy", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
      "who gets the tokens of a tick: decode-maximal, prefill-priority, balanced, latency-target"},
+    {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "the recorded one", NULL, NULL, NULL,
+     CLI_REPLAY, "plan with this one: decode-maximal, prefill-priority, balanced, latency-target"},
     {"--itl-target", NULL, CLI_ENGINE, CLI_INT32, AT(engine.itl_target_ms), "MS", NULL, "WEIR_ITL_TARGET",
      "itl_target_ms", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
      "the longest tick that latency-target aims at, so that running answers flow on"},
@@ -247,6 +259,9 @@ const cli_option cli_options[] = {
     {"--svg", NULL, CLI_OUTPUT, CLI_STRING, AT(svg_path), "FILE", "", NULL, NULL, NULL, CLI_HTTP,
      "also draw the gaps between tokens over time"},
 
+    {"--ring", NULL, CLI_OUTPUT, CLI_STRING, AT(ring_path), "FILE", "", NULL, NULL, NULL, CLI_STREAM,
+     "at the end write the last 4,096 ticks to a file, without texts: for weir replay"},
+
     {"--json", NULL, CLI_OUTPUT, CLI_FLAG, AT(json), NULL, NULL, NULL, NULL, NULL, ALL, "print JSON for machines"},
     {"--quiet", "-q", CLI_OUTPUT, CLI_FLAG, AT(quiet), NULL, NULL, "WEIR_QUIET", NULL, NULL,
      CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_KERNELS | CLI_OPTIMIZE, "no progress, no figures"},
@@ -286,6 +301,7 @@ void cli_ask_init(cli_ask *ask)
         .interval = request.interval,
         .deadline_ms = request.deadline_ms,
         .priority = request.priority,
+        .cache_prompt = request.cache_prompt,
     };
 }
 
@@ -298,6 +314,7 @@ void cli_ask_fini(cli_ask *ask)
     cli_free(ask->grammar);
     cli_free(ask->grammar_root);
     cli_free(ask->json_schema);
+    cli_free(ask->cache_salt);
     *ask = (cli_ask){0};
 }
 
@@ -313,6 +330,7 @@ void cli_ask_copy(cli_ask *to, const cli_ask *from)
     to->grammar = string_copy(from->grammar);
     to->grammar_root = string_copy(from->grammar_root);
     to->json_schema = string_copy(from->json_schema);
+    to->cache_salt = string_copy(from->cache_salt);
     to->stop = list_copy(&from->stop);
     to->dry_breakers = list_copy(&from->dry_breakers);
     to->biases = (cli_biases){0};
@@ -337,6 +355,8 @@ void cli_ask_request(cli_ask *ask, weir_request *request)
     request->deadline_ms = ask->deadline_ms;
     request->priority = ask->priority;
     request->special = ask->special;
+    request->cache_prompt = ask->cache_prompt;
+    request->cache_salt = ask->cache_salt;
     request->stop = (const char *const *)ask->stop.items;
     request->n_stop = ask->stop.n;
 }
@@ -362,6 +382,7 @@ void cli_args_fini(cli_args *args)
     cli_free(args->system);
     cli_free(args->chat_template);
     cli_free(args->csv_path);
+    cli_free(args->ring_path);
     cli_free(args->svg_path);
     cli_free(args->prompt_span);
     cli_free(args->answer_span);
@@ -428,7 +449,8 @@ const cli_option *cli_options_by_key(const char *key)
     for (size_t i = 0; i <= n; i++) spelling[i + 2] = (char)(key[i] == '_' ? '-' : key[i]);
     for (const cli_option *option = cli_options; option->name != NULL; option++)
         if (in_requests(option) && (strcmp(option->field, key) == 0 ||
-                                    (strchr(key, '-') == NULL && spelled(option, spelling, n + 2))))
+                                    (option->kind != CLI_FLAG_OFF && /* which would say the opposite */
+                                     strchr(key, '-') == NULL && spelled(option, spelling, n + 2))))
             return option;
     return NULL;
 }

@@ -29,12 +29,12 @@ typedef struct cli_biases {
  * The strings that sampler points to are owned here; fini frees them. */
 typedef struct cli_ask {
     weir_sampler_params sampler; /* its arrays are filled in by cli_ask_request */
-    char *order, *grammar, *grammar_root, *json_schema;
+    char *order, *grammar, *grammar_root, *json_schema, *cache_salt;
     cli_list stop, dry_breakers;
     cli_biases biases;
     int32_t max_tokens, interval, priority;
     int64_t deadline_ms;
-    bool special;
+    bool special, cache_prompt;
 } cli_ask;
 
 typedef struct cli_args {
@@ -42,7 +42,7 @@ typedef struct cli_args {
     const cli_command *command;
     weir_model_params model;
     weir_engine_params engine;
-    char *model_path, *optimized, *prompt, *prompt_file, *system, *chat_template;
+    char *model_path, *optimized, *prompt, *prompt_file, *system, *chat_template, *ring_path;
     cli_list words; /* what is no option */
     bool raw, no_thinking;
     bool json, quiet, verbose, help;
@@ -72,6 +72,7 @@ typedef enum cli_kind {
     CLI_FLAG_OFF, /* bool, becomes false */
     CLI_INT32,
     CLI_INT64,
+    CLI_SIZE,     /* uint64_t, bytes: 100M, 2G; "auto" = WEIR_AUTO */
     CLI_SEED,     /* uint32_t; -1 = WEIR_SEED_RANDOM */
     CLI_FLOAT,    /* the library checks ranges, NaN and infinity */
     CLI_STRING,   /* char *, owned */

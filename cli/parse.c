@@ -44,6 +44,25 @@ static cli_exit set_integer(void *at, const cli_option *option, const char *show
     }
 }
 
+static cli_exit set_size(uint64_t *at, const char *shown, const char *value)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(value, &end, 10);
+    const char *unit = *end != '\0' ? strchr(units, *end & ~0x20) : NULL;
+    int shift = unit != NULL ? 10 * (int)(unit - units + 1) : 0;
+    if (strcmp(value, "auto") == 0) {
+        *at = WEIR_AUTO;
+        return CLI_OK;
+    }
+    if (*value < '0' || *value > '9' || errno != 0 || end[unit != NULL] != '\0' ||
+        number > UINT64_MAX >> shift)
+        return bad_value(shown, value, "a number of bytes, such as 500M or 2G, or auto");
+    *at = (uint64_t)number << shift;
+    return CLI_OK;
+}
+
 static cli_exit set_float(float *at, const char *shown, const char *value)
 {
     char *end;
@@ -159,6 +178,7 @@ cli_exit cli_options_set(void *target, const cli_option *option, const char *sho
     case CLI_INT32:
     case CLI_INT64:
     case CLI_SEED: return set_integer(at, option, shown, value);
+    case CLI_SIZE: return set_size(at, shown, value);
     case CLI_FLOAT: return set_float(at, shown, value);
     case CLI_CHOICE: return set_choice(at, option, shown, value);
     case CLI_STRATEGY: return set_strategy(at, shown, value);

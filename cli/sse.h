@@ -20,7 +20,8 @@ typedef enum cli_sse_status {
 typedef bool (*cli_sse_fn)(const char *data, size_t length, void *user);
 
 /* Zeroed at the start. What the standard tells a reader to ignore is malformed here: fields other than data,
- * event, id, retry and comments; NUL; ill-formed UTF-8; a retry that is no number. Lines end with LF, CR LF or CR. */
+ * event, id, retry and comments; NUL; ill-formed UTF-8; a retry that is no number. Lines end with LF, CR LF
+ * or CR. */
 typedef struct cli_sse {
     char *line, *data;
     size_t n_line, line_capacity;

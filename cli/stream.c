@@ -14,6 +14,7 @@
 #include "lanes.h"
 #include "load.h"
 #include "out.h"
+#include "ring.h"
 #include "signals.h"
 #include "term.h"
 
@@ -410,6 +411,7 @@ cli_exit cli_stream(cli_args *args)
     pump(&session);
     code = conclude(&session);
 done:
+    code = cli_ring_save(args, session.engine, code);
     weir_engine_destroy(session.engine);
     if (session.screen) cli_lanes_fini(&session.lanes);
     free_answers(&session);

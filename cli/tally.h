@@ -54,7 +54,8 @@ void cli_spread_add(cli_spread *spread, double ms);
 /* The p-th part, 0 … 1, to 1 %; the ends are exact. 0: there are none. */
 double cli_spread_part(const cli_spread *spread, double p);
 
-/* The longest gap in each stretch of time; stretches double when the load goes on for longer than all of them. */
+/* The longest gap in each stretch of time; stretches double when the load goes on for longer than all of
+ * them. */
 enum { CLI_TIMELINE_MAX = 512 };
 typedef struct cli_timeline {
     int64_t stretch_ns;

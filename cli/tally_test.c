@@ -1,4 +1,6 @@
-/* The load's arithmetic: what is planned, what is counted, what is drawn. SPDX-License-Identifier: Apache-2.0 */
+/* The load's arithmetic: what is planned, what is counted, what is drawn. SPDX-License-Identifier:
+ * Apache-2.0
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

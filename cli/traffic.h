@@ -39,8 +39,8 @@ typedef struct cli_planned {
 /* Request i. */
 cli_planned cli_traffic_plan(const cli_traffic *traffic, uint64_t i);
 
-/* Adds the prompt of request i: words, one blank apart. Those that have nothing in common on purpose differ from
- * the first words on. */
+/* Adds the prompt of request i: words, one blank apart. Those that have nothing in common on purpose differ
+ * from the first words on. */
 void cli_traffic_prompt(const cli_traffic *traffic, uint64_t i, cli_text *text);
 
 #endif

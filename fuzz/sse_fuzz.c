@@ -1,4 +1,5 @@
-/* sse_fuzz.c: an event stream fed in pieces gives what it gives fed at once, and each event is read as an answer.
+/* sse_fuzz.c: an event stream fed in pieces gives what it gives fed at once, and each event is read as an
+ * answer.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Input: a byte that seeds the cuts and chooses the API, then the stream. */

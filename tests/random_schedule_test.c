@@ -108,6 +108,10 @@ static void make_order(play *p, order *o, int32_t n)
         job *j = &o->jobs[i];
         memset(j, 0, sizeof *j);
         j->play = p;
+        const job *like = p->n_jobs > 0 ? &p->jobs[dice_in(&p->d, 0, p->n_jobs - 1)] : NULL;
+        p->limits.like =
+            like != NULL && like->w.want.tokens != NULL && !dice_one_in(&p->d, 3) ? &like->w : NULL;
+        if (i > 0 && dice_one_in(&p->d, 2)) p->limits.like = &o->jobs[i - 1].w; /* at the same time */
         wish_make(&j->w, &p->limits, &p->d);
         if (p->deadlines && dice_one_in(&p->d, 6)) j->w.deadline_ms = dice_in(&p->d, 1, 3);
         if (p->ranked) {
@@ -310,11 +314,12 @@ static void act(play *p)
 static void check_lanes(play *p, const weir_engine_stats *s, int32_t highest)
 {
     bool same = s->n_suspensions == p->at_decode.n_suspensions &&
+                memcmp(s->n_misses, p->at_decode.n_misses, sizeof s->n_misses) == 0 && /* none began */
                 play_n_finished(s) == play_n_finished(&p->at_decode) &&
                 s->n_submitted - (uint64_t)s->queue_depth ==
                     p->at_decode.n_submitted - (uint64_t)p->at_decode.queue_depth;
     p->calm = same && !atomic_load(&p->fake->fail_share) ? p->calm + 1 : 0;
-    if (p->first.layout != WEIR_LAYOUT_PER_SLOT || p->calm <= p->params.n_slots) return;
+    if (p->first.layout != WEIR_LAYOUT_PER_SLOT || p->calm <= 2 * p->params.n_slots) return;
     MUST(p, highest < s->n_slots_prefilling + s->n_slots_generating, "lane %d is used", highest);
 }
 
@@ -386,7 +391,9 @@ static void check_rest(play *p)
          s.queue_depth, (unsigned long long)n_active);
     MUST(p, s.n_kv_used == n_cells, "%d of %lld", s.n_kv_used, (long long)n_cells);
     MUST(p, s.n_kv_reserved >= s.n_kv_used && s.n_kv_reserved <= s.n_kv, "%d reserved", s.n_kv_reserved);
-    MUST(p, n_active > 0 || s.n_kv_reserved == 0, "%d reserved", s.n_kv_reserved);
+    MUST(p, n_active > 0 || s.n_kv_reserved == s.n_kv_cached, "%d reserved", s.n_kv_reserved);
+    MUST(p, s.n_kv_cached >= 0 && s.n_kv_cached <= s.n_kv_used, "%d cached", s.n_kv_cached);
+    MUST(p, p->params.cache_sequences != 0 || s.n_cached_tokens + (uint64_t)s.n_cache_entries == 0, "cached");
     MUST(p, s.n_ticks == p->n_decodes && s.n_failed_ticks == p->n_failed, "%llu ticks, %llu failed",
          (unsigned long long)s.n_ticks, (unsigned long long)s.n_failed_ticks);
     MUST(p, s.n_generated_tokens == atomic_load(&p->fake->n_samples), "%llu generated",
@@ -445,9 +452,15 @@ static const weir_view *look(play *p)
     MUST(p, view->budget == p->first.n_batch && view->chunk_size == p->params.chunk_size, "view");
     MUST(p, view->n_slots > 0 || view->queue_depth == 0, "%d wait for an empty engine", view->queue_depth);
     uint64_t n_suspensions = play_stats(p).n_suspensions;
+    size_t n_joined = 0;
     for (size_t i = 0; i < view->n_slots; i++) {
         const weir_slot_view *v = &view->slots[i];
         bool prefilling = v->state == WEIR_SLOT_PREFILLING;
+        if (v->state == WEIR_SLOT_JOINED) {
+            MUST(p, v->n_prompt_left == 0 && p->params.cache_sequences != 0, "slot %d", v->slot);
+            n_joined++;
+            continue;
+        }
         MUST(p, prefilling || v->state == WEIR_SLOT_GENERATING, "slot %d", v->slot);
         /* what was suspended computes again what it had generated */
         MUST(p, prefilling == (v->n_prompt_left > 0) && v->n_prompt_left <= v->n_prompt + v->n_generated,
@@ -456,6 +469,7 @@ static const weir_view *look(play *p)
              v->slot);
         MUST(p, i == 0 || view->slots[i - 1].waited_ns >= v->waited_ns, "slot %d is older", v->slot);
     }
+    MUST(p, n_joined < view->n_slots || n_joined == 0, "all wait for each other");
     check_priorities(p, view);
     check_ended(p, turn, start);
     check_rest(p);
@@ -470,7 +484,9 @@ static void check_errors(play *p, weir_status decoded, bool sample_failed)
     uint64_t want = sample_failed;
     if (decoded == WEIR_BACKEND) want = (uint64_t)p->batch_seqs;
     if (decoded == WEIR_NO_SPACE) /* alone it has all cells; of several one is suspended */
-        want = p->at_decode.n_slots_prefilling + p->at_decode.n_slots_generating == 1;
+        want = p->at_decode.n_slots_prefilling + p->at_decode.n_slots_generating == 1 &&
+               p->at_decode.n_cache_entries == 0;
+    if (decoded == WEIR_NO_SPACE && p->at_decode.n_cache_entries > 0 && n <= 1) return;
     if (p->scarce) return;
     MUST(p, n == want || (n < want && (p->cancelled_inside || p->deadlines)),
          "%llu ended with an error instead of %llu", (unsigned long long)n, (unsigned long long)want);
@@ -566,8 +582,8 @@ static void open_play(play *p)
     dice *d = &p->d;
     bool exact = dice_one_in(d, 2);
     int32_t n_vocab = dice_in(d, 260, 300), every = dice_one_in(d, 3) ? 0 : dice_in(d, 3, 60);
-    snprintf(path, sizeof path, "fake:n_vocab=%d,seed=%d,eos_every=%d,any=%d,exact=%d", n_vocab,
-             dice_in(d, 0, 1000000), every, !dice_one_in(d, 4), exact);
+    snprintf(path, sizeof path, "fake:n_vocab=%d,seed=%d,eos_every=%d,any=%d,exact=%d,recurrent=%d", n_vocab,
+             dice_in(d, 0, 1000000), every, !dice_one_in(d, 4), exact, dice_one_in(d, 5));
     p->live = weir__mem_live();
     MUST(p, weir_model_load(path, NULL, &p->model, NULL) == WEIR_OK, "%s", path);
     p->fake = weir__fake_of(p->model);
@@ -592,6 +608,7 @@ static void open_play(play *p)
     if (!dice_one_in(d, 3)) q->n_kv = dice_in(d, 8 * q->n_slots, q->n_slots * q->n_ctx);
     if (dice_one_in(d, 3)) q->n_kv = dice_in(d, q->n_ctx, q->n_ctx + q->n_slots * q->n_ctx / 4); /* tight */
     q->cache_bytes = dice_one_in(d, 2) ? WEIR_AUTO : dice_one_in(d, 3) ? 0 : (uint64_t)dice_in(d, 0, 2000);
+    q->cache_sequences = dice_one_in(d, 3) ? -1 : dice_in(d, 0, 5);
     q->ageing_ms = dice_one_in(d, 2) ? 0 : dice_one_in(d, 2) ? 1 : 10000;
     q->n_batch = dice_in(d, q->n_slots, dice_one_in(d, 2) ? q->n_slots + 4 : 80);
     q->chunk_size = dice_in(d, 1, dice_one_in(d, 2) ? 6 : 64);
@@ -603,17 +620,19 @@ static void open_play(play *p)
     weir_error error = {0};
     MUST(p, weir_engine_create(p->model, q, &p->engine, &error) == WEIR_OK, "%s", error.message);
     p->first = p->at_decode = play_stats(p);
+    int32_t n_lanes =
+        q->n_slots + (q->cache_sequences > 0 && strstr(path, "recurrent=1") == NULL ? q->cache_sequences : 0);
     say(p, "%s; %d slots, n_ctx %d, n_kv %d (%d), n_batch %d, chunks %d, queue %d, layout %d%s%s%s", path,
         q->n_slots, p->first.n_ctx, p->first.n_kv, q->n_kv, p->first.n_batch, q->chunk_size, q->queue_limit,
         (int)p->first.layout, p->disturbed ? ", disturbed" : "", p->scarce ? ", scarce" : "",
         q->strategy ? ", strategy" : "");
     bool lanes = p->first.layout == WEIR_LAYOUT_PER_SLOT;
-    int32_t n_seq = lanes ? p->first.n_kv / q->n_slots : p->first.n_kv;
+    int32_t n_seq = lanes ? p->first.n_kv / n_lanes : p->first.n_kv;
     MUST(p, p->first.n_ctx == (q->n_ctx < n_seq ? q->n_ctx : n_seq), "n_ctx is %d", p->first.n_ctx);
     MUST(p, q->n_kv == 0 || lanes || (exact ? p->first.n_kv == q->n_kv : p->first.n_kv >= q->n_kv), "n_kv");
     MUST(p, q->n_kv > 0 || p->first.n_ctx == q->n_ctx, "a context is divided by slots");
-    p->limits = (wish_limits){p->model, p->first.n_ctx, q->max_tokens,
-                              dice_in(d, 3, dice_one_in(d, 3) ? 150 : 40), n_vocab};
+    p->limits = (wish_limits){
+        p->model, p->first.n_ctx, q->max_tokens, dice_in(d, 3, dice_one_in(d, 3) ? 150 : 40), n_vocab, NULL};
 }
 
 /* Ticks until all have ended; at first things may go on happening. */
@@ -662,6 +681,28 @@ static void stop(play *p, bool destroy)
     MUST(p, report.idle && report.n_active == 0 && report.queue_depth == 0, "work after the stop");
 }
 
+/* The record has what was counted, as long as it has all of it. */
+static void check_record(play *p, const weir_engine_stats *s)
+{
+    static weir_tick_slot parts[256];
+    uint64_t next = 0, n_suspended = 0, n_resumed = 0, n_tokens = 0, n_ended = 0;
+    size_t n;
+    while (weir_engine_tick_slots(p->engine, next, parts, 256, &n) == WEIR_OK) {
+        if (parts[0].serial != next) return;
+        for (size_t i = 0; i < n; i++) {
+            n_suspended += parts[i].suspended;
+            n_resumed += parts[i].resumed;
+            n_tokens += (uint64_t)parts[i].n_tokens;
+            n_ended += parts[i].end_ns > 0;
+        }
+        next += n;
+    }
+    MUST(p, n_suspended == s->n_suspensions && n_resumed == s->n_resumes, "%llu suspensions recorded",
+         (unsigned long long)n_suspended);
+    MUST(p, n_tokens == (uint64_t)s->batch_tokens.sum, "%llu tokens recorded", (unsigned long long)n_tokens);
+    MUST(p, n_ended == s->n_submitted, "%llu ends recorded", (unsigned long long)n_ended);
+}
+
 /* All have ended: what the counters say of those that nobody reads must be what they had to give. */
 static void check_counters(play *p, bool stopped)
 {
@@ -684,19 +725,34 @@ static void check_counters(play *p, bool stopped)
         MUST(p, s.n_finished[i] == p->seen[i], "%llu of reason %d", (unsigned long long)s.n_finished[i], i);
     MUST(p, !all_read || s.n_generated_tokens == p->n_seen_tokens, "%llu generated, %llu seen",
          (unsigned long long)s.n_generated_tokens, (unsigned long long)p->n_seen_tokens);
-    MUST(p, s.n_prompt_tokens >= n_prompt, "%llu of %llu prompt tokens were computed",
+    MUST(p, s.n_prompt_tokens + s.n_cached_tokens >= n_prompt, "%llu of %llu prompt tokens were computed",
          (unsigned long long)s.n_prompt_tokens, (unsigned long long)n_prompt);
-    MUST(p, s.n_kv_reserved == 0 && s.n_kv_used == 0, "%d cells promised", s.n_kv_reserved);
-    MUST(p, s.n_suspended == 0 && s.cache_bytes == 0, "%d suspended", s.n_suspended);
+    MUST(p, s.n_kv_reserved == s.n_kv_cached && s.n_kv_used == s.n_kv_cached, "%d promised", s.n_kv_reserved);
+    MUST(p, s.n_suspended == 0, "%d suspended", s.n_suspended);
+    MUST(p, s.cache_bytes == 0 || s.n_cache_entries > 0, "%llu bytes", (unsigned long long)s.cache_bytes);
+    p->n_cached_tokens = s.n_cached_tokens;
+    p->n_joined = s.n_joined;
+    p->n_evicted = s.n_evicted;
     MUST(p, s.n_resumes <= s.n_suspensions, "%llu resumes", (unsigned long long)s.n_resumes);
+    MUST(p,
+         s.n_cancelled_queued + s.n_cancelled_prefilling + s.n_cancelled_generating ==
+             s.n_finished[WEIR_REASON_CANCELLED],
+         "cancels do not add up");
+    MUST(p,
+         s.passes.count == s.n_ticks && s.tick_seconds.count == s.n_ticks &&
+             s.batch_tokens.count == s.n_ticks,
+         "%llu ticks", (unsigned long long)s.n_ticks);
+    MUST(p, s.queue_seconds.count <= s.n_submitted && s.ttft_seconds.count <= s.queue_seconds.count,
+         "%llu were given slots", (unsigned long long)s.queue_seconds.count);
+    check_record(p, &s);
     p->n_suspensions = s.n_suspensions;
 }
 
 static void close_play(play *p)
 {
-    MUST(p, atomic_load(&p->fake->n_cells) == 0, "cells in use");
     MUST(p, atomic_load(&p->fake->n_samplers) == 0, "samplers live on");
     weir_engine_destroy(p->engine);
+    MUST(p, atomic_load(&p->fake->n_cells) == 0, "cells in use");
     MUST(p, atomic_load(&p->fake->n_contexts) == 0, "contexts live on");
     MUST(p, atomic_load(&p->fake->faults) == 0, "faults %x", (unsigned)atomic_load(&p->fake->faults));
     for (int i = 0; i < p->n_jobs; i++) {
@@ -756,7 +812,7 @@ static void test_random_schedules(void **state)
     (void)state;
     uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)weir__clock_now_ns() % 1000000000);
     uint64_t n = dice_environment("WEIR_TEST_SCHEDULES", SCHEDULES);
-    uint64_t reasons[8] = {0}, n_requests = 0, n_suspensions = 0;
+    uint64_t reasons[8] = {0}, n_requests = 0, n_suspensions = 0, n_cached = 0, n_joined = 0, n_evicted = 0;
 #ifdef WEIR_DEBUG
     const char *checked = "the engine checks itself each tick";
 #else
@@ -770,6 +826,9 @@ static void test_random_schedules(void **state)
         run_schedule(&p, seed + i);
         n_requests += p.n_accepted;
         n_suspensions += p.n_suspensions;
+        n_cached += p.n_cached_tokens;
+        n_joined += p.n_joined;
+        n_evicted += p.n_evicted;
         for (int r = 0; r < 8; r++) reasons[r] += p.seen[r];
     }
     now_playing = NULL;
@@ -777,6 +836,10 @@ static void test_random_schedules(void **state)
     for (int r = 1; r <= WEIR_REASON_DEADLINE; r++)
         print_message(" %llu %s", (unsigned long long)reasons[r], weir_reason_name((weir_reason)r));
     print_message(", %llu suspensions\n", (unsigned long long)n_suspensions);
+    print_message(
+        "%llu tokens came from the cache, %llu requests joined another, %llu entries were evicted\n",
+        (unsigned long long)n_cached, (unsigned long long)n_joined, (unsigned long long)n_evicted);
+    assert_true(n < 1000 || (n_cached > 10 * n && n_joined > n / 10 && n_evicted > n / 10));
     assert_true(n < 1000 || n_suspensions > n / 20);
     /* A test that no longer meets these proves nothing. */
     for (int r = 1; r <= WEIR_REASON_DEADLINE && n >= 1000; r++) assert_true(reasons[r] > 0);

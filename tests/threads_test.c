@@ -545,7 +545,7 @@ static void open_round(bout *r, dice *d)
     assert_int_equal(weir_engine_create(r->model, p, &r->engine, NULL), WEIR_OK);
     weir_engine_stats s = {.size = sizeof s};
     assert_int_equal(weir_engine_get_stats(r->engine, &s), WEIR_OK);
-    r->limits = (wish_limits){r->model, s.n_ctx, 0, dice_in(d, 3, 40), n_vocab};
+    r->limits = (wish_limits){r->model, s.n_ctx, 0, dice_in(d, 3, 40), n_vocab, NULL};
     r->stop_inside = !p->manual && dice_one_in(d, 6);
     assert_int_equal(pthread_mutex_init(&r->mutex, NULL), 0);
     assert_int_equal(pthread_cond_init(&r->cond, NULL), 0);
@@ -677,6 +677,7 @@ static void stop_in_a_pass(bool manual, weir_layout layout)
     params.n_ctx = 20000; /* it does not end by itself before */
     params.manual = manual;
     params.layout = layout;
+    params.cache_sequences = 1; /* the fake takes memory for each */
     assert_int_equal(weir_engine_create(model, &params, &h.engine, NULL), WEIR_OK);
     for (int i = 0; i < N; i++) {
         weir_sampler_params greedy = weir_sampler_params_default();

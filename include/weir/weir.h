@@ -670,7 +670,8 @@ typedef enum weir_slot_state {
     WEIR_SLOT_IDLE = 0,
     WEIR_SLOT_PREFILLING = 1,
     WEIR_SLOT_GENERATING = 2,
-    WEIR_SLOT_JOINED = 3, /* another slot computes its prefix: plans must not name it */
+    /* Another slot computes its prefix: until that is there it gets no tokens, and plans must not name it. */
+    WEIR_SLOT_JOINED = 3,
 } weir_slot_state;
 
 /* What a strategy sees of a slot that has work. */
@@ -781,11 +782,17 @@ typedef struct weir_engine_params {
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
     bool manual;                   /* no thread of its own: the caller drives it with weir_engine_step */
-    uint64_t cache_bytes;          /* host memory for what suspended requests had computed; beyond it, that is
-                           * computed again. WEIR_AUTO (default) = a quarter of what is available at create;
-                           * 0 = none */
-    int32_t ageing_ms; /* 10000; 0 … 86400000; a waiting request gains one level of priority each so many
-                            * ms, up to the highest that waits; 0 = never */
+    /* Host memory for saved states: of cached prefixes that have no sequence, and of suspended requests;
+     * beyond it they are computed again. WEIR_AUTO (default) = a quarter of what is available at create; 0
+     * = none */
+    uint64_t cache_bytes;
+    /* -1 … 256 - n_slots; sequences for cached prefixes beside the slots'. With lanes each takes n_ctx
+     * cells more, and -1 (default) = those of idle slots only; in a pool -1 = all up to 256. 0 = prefixes
+     * are not cached */
+    int32_t cache_sequences;
+    /* 10000; 0 … 86400000; a waiting request gains one level of priority each so many ms, up to the
+     * highest that waits; 0 = never */
+    int32_t ageing_ms;
     int32_t itl_target_ms; /* 50; 1 … 60000; the longest tick that latency-target aims at */
 } weir_engine_params;
 
@@ -816,6 +823,24 @@ WEIR_API void weir_engine_stop(weir_engine *engine);
  * whatever it returns. Not from a callback. */
 WEIR_API weir_status weir_engine_drain(weir_engine *engine, int timeout_ms);
 
+/* How often values of each size came: seconds or counts. The same bounds for all, so that histograms can be
+ * added and, for what happened in between, subtracted bucket by bucket. */
+#define WEIR_HISTOGRAM_BUCKETS 162
+
+typedef struct weir_histogram {
+    uint64_t count;
+    double sum;
+    uint64_t buckets[WEIR_HISTOGRAM_BUCKETS]; /* [i]: above bound(i - 1), up to bound(i) */
+} weir_histogram;
+
+/* The largest value of bucket i: 2^-20 for the first, each up to a quarter more than the one before, 1, 2, 3
+ * … 8 among them; infinity for the last and beyond. Pure. */
+WEIR_API double weir_histogram_bound(size_t i);
+
+/* The value that the part q (0 … 1) of all values does not exceed: exact to the bucket, as if values were
+ * spread evenly within it; whole numbers up to 8 are exact when rounded up. 0 when there are none. Pure. */
+WEIR_API double weir_histogram_quantile(const weir_histogram *histogram, double q);
+
 typedef struct weir_engine_stats {
     size_t size;
     int32_t n_slots;
@@ -824,8 +849,9 @@ typedef struct weir_engine_stats {
     int32_t queue_depth;
     int32_t n_ctx;         /* the longest request, tokens, as allotted */
     int32_t n_kv;          /* cells in all, as allotted */
-    int32_t n_kv_used;     /* cells that hold tokens of live requests */
-    int32_t n_kv_reserved; /* cells that the slots' tokens take, and soon their next ones; at most n_kv */
+    int32_t n_kv_used;     /* cells that hold tokens */
+    int32_t n_kv_cached;   /* of those, what no request needs: given up when one does */
+    int32_t n_kv_reserved; /* n_kv_used, and what the slots' next tokens soon will take; at most n_kv */
     int32_t n_batch;
     weir_layout layout;
     uint64_t n_submitted;
@@ -835,20 +861,98 @@ typedef struct weir_engine_stats {
     uint64_t n_generated_tokens; /* sampled */
     uint64_t n_ticks;
     uint64_t n_bad_plans;
-    uint64_t n_failed_ticks; /* the backend refused the pass */
-    int64_t tick_ns;         /* the last tick */
-    int64_t decode_ns;       /* forward passes, sum */
-    int64_t busy_ns;         /* ticks, sum: less decode_ns is weir's own time */
-    uint64_t kv_bytes;       /* of all KV cells, as allotted */
-    uint64_t cache_bytes;    /* host memory in use, of params.cache_bytes */
-    int32_t n_suspended;     /* waiting requests that were in a slot before; in queue_depth too */
+    uint64_t n_failed_ticks;  /* the backend refused the pass */
+    int64_t tick_ns;          /* the last tick */
+    int64_t decode_ns;        /* forward passes, sum */
+    int64_t busy_ns;          /* ticks, sum: less decode_ns is weir's own time */
+    uint64_t kv_bytes;        /* of all KV cells, as allotted */
+    uint64_t cache_bytes;     /* host memory in use, of params.cache_bytes */
+    int32_t n_cache_entries;  /* prefixes that are kept, in sequences and in host memory */
+    uint64_t n_cached_tokens; /* prompt tokens that were not computed */
+    uint64_t n_misses[7];     /* requests by weir_miss */
+    uint64_t n_evicted;       /* entries that are gone for want of room */
+    uint64_t n_joined;        /* requests that waited for another one's prefill */
+    int32_t n_suspended;      /* waiting requests that were in a slot before; in queue_depth too */
     uint64_t n_suspensions;
     uint64_t n_resumes;
     int64_t retry_ns; /* what a BUSY submit would be told to wait for one place in the queue */
+    /* The next three are n_finished[WEIR_REASON_CANCELLED], by where the cancel found the request. A
+     * suspended one was in the queue. */
+    uint64_t n_cancelled_queued;
+    uint64_t n_cancelled_prefilling;
+    uint64_t n_cancelled_generating;
+    weir_histogram queue_seconds; /* submit to the first slot, of requests that got one */
+    weir_histogram ttft_seconds;  /* submit to first token */
+    weir_histogram itl_seconds;   /* from chunk to chunk of a stream, as the engine emits them, read or not */
+    weir_histogram tick_seconds;
+    weir_histogram batch_tokens; /* of each tick, also where the backend refused the pass */
+    weir_histogram passes; /* forward passes of each tick: what its batch takes with n_ubatch and layout */
 } weir_engine_stats;
 
 /* A copy, taken between ticks' phases; never waits for a forward pass. */
 WEIR_API weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *stats);
+
+/* What an engine remembers of its last 4,096 ticks: no text, no token ids. Times are nanoseconds on the
+ * monotonic clock (CLOCK_MONOTONIC). Three series, each numbered from 0 without gaps: ticks, slots' parts in
+ * them, arrivals. */
+typedef struct weir_tick {
+    uint64_t serial; /* its number: n_ticks before it */
+    int64_t start_ns;
+    int64_t decode_ns;   /* its forward passes */
+    int64_t work_ns;     /* from the plan to the last chunk, which costs are learned from; 0 = refused */
+    int64_t tick_ns;     /* the whole tick */
+    uint64_t n_arrived;  /* requests below this number had arrived when slots were given out */
+    uint64_t first_slot; /* the serial of its first weir_tick_slot */
+    int32_t n_slots;     /* and how many there are */
+    int32_t n_prefill;   /* prompt tokens computed */
+    int32_t n_decode;    /* generated tokens fed */
+    int32_t n_passes;    /* forward passes, as in weir_engine_stats.passes */
+    int32_t queue_depth; /* after it; so is the next */
+    int32_t n_kv_used;
+    bool bad_plan; /* the strategy's plan was replaced */
+    bool failed;   /* the backend refused the pass */
+} weir_tick;
+
+/* A slot's part in a tick: one for each slot that had work, in order. Before them stands what happened since
+ * the last tick, as it came: requests that ended without a part in this one, by a cancel, a deadline or a
+ * stop; requests that were suspended, and that got a slot again. */
+typedef struct weir_tick_slot {
+    uint64_t serial; /* its number */
+    uint64_t tick;   /* its tick's; the next one's for what has ended since the last */
+    uint64_t request;
+    int64_t end_ns;        /* when the request ended; 0 = not in this tick */
+    int32_t slot;          /* -1: it ended in the queue, where it may have been suspended */
+    weir_slot_state state; /* as planned, suspended or resumed; so are the next two */
+    int32_t n_tokens;      /* 0: none in this tick */
+    int32_t n_past;        /* its tokens in the memory */
+    int32_t n_prompt;
+    int32_t n_cached;    /* prompt tokens that were not computed again */
+    int32_t n_generated; /* after the tick */
+    weir_reason reason;  /* why it ended */
+    bool suspended;      /* it lost the slot; n_past is what it had */
+    bool resumed;        /* it got this slot again; n_past is what was restored, 0 = all is computed again */
+} weir_tick_slot;
+
+typedef struct weir_arrival {
+    uint64_t request; /* its number, in the order in which requests were queued */
+    int64_t submit_ns;
+    int32_t n_prompt;
+    int32_t max_tokens; /* the most that it may generate */
+    int32_t priority;
+} weir_arrival;
+
+/* Copies what a series has from this number on, at most `capacity` items: *n in order, without gaps. Where
+ * the first of them has a larger number than `from`, the reader was late and has missed those between. To go
+ * on, ask from the last one's number + 1. A tick and its parts are there when it is over: that may be after
+ * its chunks were taken. Any number of readers, any thread; never waits for a forward pass. END: nothing yet,
+ * *n is 0. INVALID: a pointer is NULL. The parts are those of the last 4,096 ticks where up to 32 slots work
+ * in each, else of fewer. */
+WEIR_API weir_status weir_engine_ticks(const weir_engine *engine, uint64_t from, weir_tick *ticks,
+                                       size_t capacity, size_t *n);
+WEIR_API weir_status weir_engine_tick_slots(const weir_engine *engine, uint64_t from, weir_tick_slot *slots,
+                                            size_t capacity, size_t *n);
+WEIR_API weir_status weir_engine_arrivals(const weir_engine *engine, uint64_t from, weir_arrival *arrivals,
+                                          size_t capacity, size_t *n);
 
 /* ---- Request -------------------------------------------------------------------------------------- */
 
@@ -876,10 +980,13 @@ typedef struct weir_request {
     int32_t
         priority; /* 0; -100 … 100; the higher one goes first, and takes a slot from a lower one when none is
                           * free: that one waits, and its reader notices a pause only. Equal ones never do */
-    const char
-        *cache_salt; /* whose request it is, any bytes; NULL = nobody's. Salts share slots fairly: by the
-                               * tokens that each had lately */
+    /* Whose request it is, any bytes; NULL or empty = nobody's. Only requests with the same salt share
+     * prefixes. Salts share slots fairly: by the tokens that each had lately */
+    const char *cache_salt;
     size_t cache_salt_length; /* WEIR_NUL (default) */
+    /* true: what is known of the prompt is not computed again, and prompt and answer are kept for later
+     * requests with the same salt */
+    bool cache_prompt;
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -900,8 +1007,33 @@ static inline weir_request weir_request_default(void)
 WEIR_API weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
                                         weir_stream *const *streams, weir_error *error);
 
-/* What would become of a request if it was submitted now. Times are guesses from measured rates, 0 = nothing
- * was measured yet. */
+/* Why the prompt, or a part of it, had to be computed. */
+typedef enum weir_miss {
+    WEIR_MISS_NONE = 0,       /* all but its last token was there */
+    WEIR_MISS_COLD = 1,       /* the rest was never seen */
+    WEIR_MISS_EVICTED = 2,    /* more of it was there once */
+    WEIR_MISS_SALT = 3,       /* more of it is there, without a salt */
+    WEIR_MISS_DIVERGED = 4,   /* what is there goes on with other tokens */
+    WEIR_MISS_UNCUTTABLE = 5, /* more of it is there, but this model's memory cannot be cut at that token */
+    WEIR_MISS_OFF = 6,        /* the request, or the engine, does without */
+} weir_miss;
+#define WEIR_MISS_COUNT 7
+
+/* "none", "cold", "evicted", … Static. */
+WEIR_API const char *weir_miss_name(weir_miss miss);
+
+typedef struct weir_miss_info {
+    size_t size;
+    weir_miss miss;
+    int32_t n_matched; /* tokens of the prompt that were known */
+    /* WEIR_MISS_DIVERGED: the prompt's text around that token, and the cached one's; well-formed UTF-8,
+     * cut to fit; else "" */
+    char prompt[96];
+    char cached[96];
+} weir_miss_info;
+
+/* What would become of a request if it was submitted now. Times are guesses from measured rates, 0 =
+ * nothing was measured yet. */
 typedef struct weir_forecast {
     size_t size;
     int32_t n_prompt;    /* tokens */
@@ -927,6 +1059,7 @@ typedef struct weir_usage {
     int64_t queue_ns;    /* submit to its first slot */
     int64_t ttft_ns;     /* submit to first token; 0 when there was none */
     int64_t total_ns;    /* submit to end, or to now */
+    weir_miss miss;      /* why not more was cached; known from the first chunk on */
 } weir_usage;
 
 typedef struct weir_result {
@@ -937,6 +1070,7 @@ typedef struct weir_result {
     int32_t *tokens; /* [n_tokens], the end token not among them */
     size_t n_tokens;
     weir_usage usage;
+    weir_miss_info miss;
 } weir_result;
 
 /* Submits n requests, waits until all have ended and fills results, [n] (each to be freed with
@@ -1038,6 +1172,9 @@ WEIR_API int32_t weir_stream_index(const weir_stream *stream);
 
 /* Counts and times as of the newest chunk; final once finished. */
 WEIR_API weir_usage weir_stream_usage(const weir_stream *stream);
+
+/* Why not more of its prompt was cached; zeroes until it begins to compute. INVALID: size. */
+WEIR_API weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info *info);
 
 /* Why it ended with WEIR_REASON_ERROR; WEIR_OK in error->code otherwise. */
 WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);

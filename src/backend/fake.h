@@ -51,6 +51,9 @@ typedef struct weir__fake {
     void *before_decode_user;
     void (*before_sample)(void *user, int32_t row);
     void *before_sample_user;
+    /* Whether the state of a sequence that begins with this token may be loaded; NULL = yes. */
+    bool (*may_load)(void *user, int32_t token);
+    void *may_load_user;
 
     /* Failures: `at` counts down with each call, the one that finds 0 and the `more` after it fail, then it
      * is -1 = off. */

@@ -221,6 +221,8 @@ weir_status weir__fake_state_load(weir__bcontext *context, int32_t seq_id, const
         memcpy(&pos, positions + (size_t)i * sizeof pos, sizeof pos);
         if (token < 0 || token >= context->model->options.n_vocab || pos <= before)
             return weir__error_set(error, WEIR_FORMAT, NULL, "the state's tokens or positions are damaged");
+        if (i == 0 && hooks->may_load != NULL && !hooks->may_load(hooks->may_load_user, token))
+            return weir__error_set(error, WEIR_BACKEND, NULL, "the state is said to be lost");
         before = pos;
     }
 

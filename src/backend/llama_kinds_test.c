@@ -132,6 +132,46 @@ static void a_window_that_slid_away(void **state)
     }
 }
 
+/* What a sequence had come to is saved, in the course of a prefill, and goes on elsewhere: as if it had
+ * all been computed there, to the bit. */
+static void saved_on_the_way(const char *kind)
+{
+    enum { N = 150, CUT = 90 };
+    make(kind);
+    for (size_t l = 0; l < 2; l++) {
+        rig r;
+        int32_t ids[N];
+        some_tokens(ids, N);
+        float *want = expected(ids, N, 3, layouts[l]);
+        rig_init(&r, 2048, 4, layouts[l]);
+        feed_slowly(&r, 0, ids, CUT);
+        size_t size = ops->state_size(r.context, 0);
+        void *bytes = malloc(size);
+        assert_int_equal(ops->state_save(r.context, 0, bytes, size), size);
+        feed_slowly(&r, 0, ids + CUT, N - CUT);
+        assert_ok(ops->state_load(r.context, 2, bytes, size, error));
+        assert_int_equal(ops->seq_pos_max(r.context, 2), CUT - 1);
+        feed_slowly(&r, 2, ids + CUT, N - CUT);
+        check_next(&r, 0, 3, want);
+        check_next(&r, 2, 3, want);
+        free(bytes);
+        free(want);
+        rig_fini(&r);
+    }
+}
+
+static void a_recurrent_state_saved_on_the_way(void **state)
+{
+    (void)state;
+    saved_on_the_way("mamba");
+}
+
+static void a_window_saved_on_the_way(void **state)
+{
+    (void)state;
+    saved_on_the_way("swa");
+}
+
 /* ---- Experts ---- */
 
 #define N_EXPERT_TOKENS 40
@@ -392,6 +432,8 @@ int main(void)
         KIND_TEST(threads_change_between_passes),
         KIND_TEST(recurrent_memory_is_not_cut),
         KIND_TEST(a_window_that_slid_away),
+        KIND_TEST(a_recurrent_state_saved_on_the_way),
+        KIND_TEST(a_window_saved_on_the_way),
         KIND_TEST(embeddings_of_an_encoder),
         KIND_TEST(positions_end),
         KIND_TEST(scores_of_a_ranker),

@@ -100,6 +100,19 @@ static void wait_is_woken(void **test)
     }
 }
 
+static void a_clock_can_be_made_to_stand(void **state)
+{
+    (void)state;
+    int64_t before = weir__clock_now_ns();
+    weir__clock_stand(42);
+    assert_int_equal(weir__clock_now_ns(), 42);
+    assert_int_equal(weir__clock_deadline_ns(1), 42 + WEIR__NS_PER_MS);
+    weir__clock_stand(0);
+    assert_int_equal(weir__clock_now_ns(), 0);
+    weir__clock_stand(-1);
+    assert_true(weir__clock_now_ns() >= before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -108,6 +121,7 @@ int main(void)
         cmocka_unit_test(timespecs),
         cmocka_unit_test(wait_ends_at_its_deadline),
         cmocka_unit_test(wait_is_woken),
+        cmocka_unit_test(a_clock_can_be_made_to_stand),
     };
     return cmocka_run_group_tests_name("clock", tests, NULL, NULL);
 }

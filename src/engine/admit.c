@@ -1,5 +1,7 @@
 /* admit.c: from the queue into a slot.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "base/clock.h"
 #include "engine/engine.h"
 
@@ -12,18 +14,21 @@ static weir__slot *idle_slot(weir_engine *engine)
 
 /* Whether the request fits beside the slots that it would not suspend; those that it would are counted as
  * gone when `turns`. Alone it always fits: it is in the engine's limits. */
-static bool fits(const weir_engine *engine, const weir__request *request, bool turns, int64_t now)
+static bool fits(weir_engine *engine, const weir__request *request, bool turns, int64_t now)
 {
     int64_t cells = 0;
     int32_t n = 0;
+    memset(engine->wanted, 0, (size_t)engine->info.n_seq_max * sizeof *engine->wanted);
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         const weir__slot *slot = &engine->slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
         if (turns && weir__queue_outranks(request, slot->request, weir__ageing_ns(engine), now)) continue;
-        cells += weir__suspend_cells_wanted(slot->request, slot->n_tokens);
+        if (slot->lane >= 0) engine->wanted[slot->lane] = true;
+        cells += weir__suspend_cells_wanted(slot->request, slot->n_tokens) - weir__slot_n_there(slot);
         n++;
     }
     if (n == engine->params.n_slots) return false;
+    cells += weir__memory_count(&engine->memory, engine->wanted);
     return n == 0 ||
            cells + weir__suspend_cells_wanted(request, request->progress.n_tokens) <= engine->n_room;
 }
@@ -46,10 +51,10 @@ static void start(weir_engine *engine, weir__request *request)
     if (!resumed) weir__share_bill(request->share, request->n_prompt, now);
     pthread_mutex_unlock(&engine->mutex);
     weir__slot_start(slot, request, now);
-    weir__lanes_enter(engine, slot);
-    weir__suspend_restore(engine, slot);
+    weir__prefix_start(engine, slot);
     engine->counts.n_resumes += resumed;
     engine->counts.n_suspended -= resumed;
+    weir__account_admit(engine, slot, resumed);
 }
 
 /* The lowest priority in a slot; INT32_MAX without any. */
@@ -88,6 +93,5 @@ void weir__admit(weir_engine *engine)
         start(engine, request);
     }
     if (admitted)
-        weir__step_publish(
-            engine); /* a pass may take long: until then they would be neither here nor there */
+        weir__account_publish(engine); /* a pass may take long: else they were neither here nor there */
 }

@@ -18,7 +18,7 @@ static bool take_plan(weir_engine *engine, const weir_plan_entry *plan, size_t n
         weir__slot *slot = &engine->slots[plan[i].slot];
         if (plan[i].n_tokens == 0) continue;
         if (slot->n_planned > 0 || plan[i].n_tokens > allowed(engine, slot)) return false;
-        slot->n_planned = plan[i].n_tokens;
+        slot->n_planned = weir__prefix_chunk(engine, slot, plan[i].n_tokens);
         total += plan[i].n_tokens;
     }
     return total <= engine->params.n_batch;
@@ -34,7 +34,7 @@ bool weir__batch_fill(weir_engine *engine, const weir_plan_entry *plan, size_t n
     if (n_plan > (size_t)engine->params.n_slots || !take_plan(engine, plan, n_plan)) return false;
 
     /* Lane order lets llama.cpp take equal rows of consecutive lanes in one pass. */
-    for (int32_t lane = 0; lane < engine->params.n_slots; lane++) {
+    for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++) {
         weir__slot *slot = engine->lanes[lane];
         if (slot == NULL) continue;
         const weir__request *request = slot->request;

@@ -39,6 +39,7 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
         .n_ubatch = 512,
         .chunk_size = 512,
         .queue_limit = 256,
+        .cache_sequences = -1,
         .cache_bytes = WEIR_AUTO,
         .ageing_ms = 10000,
         .itl_target_ms = 50,
@@ -74,6 +75,7 @@ static weir_status check_params(const weir_engine_params *params, weir_error *er
         {"n_threads", params->n_threads, 0, 512},
         {"n_threads_batch", params->n_threads_batch, 0, 512},
         {"queue_limit", params->queue_limit, 0, INT32_MAX},
+        {"cache_sequences", params->cache_sequences, -1, WEIR__SEQ_MAX - params->n_slots},
         {"ageing_ms", params->ageing_ms, 0, 24 * 3600 * 1000},
         {"itl_target_ms", params->itl_target_ms, 1, 60000},
         {"layout", (int32_t)params->layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT},
@@ -93,11 +95,15 @@ static weir_status check_params(const weir_engine_params *params, weir_error *er
 }
 
 /* How many cells to ask for: what the slots need, or what half of the free memory holds. */
-static int32_t decide_cells(const weir_model *model, const weir_engine_params *params, weir_layout layout)
+static int32_t decide_cells(const weir_model *model, const weir_engine_params *params, weir_layout layout,
+                            int32_t n_lanes)
 {
     int64_t each = params->n_ctx;
-    if (layout == WEIR_LAYOUT_PER_SLOT) each = (each + LANE_CELLS - 1) / LANE_CELLS * LANE_CELLS;
-    int64_t wanted = params->n_kv > 0 ? params->n_kv : each * params->n_slots;
+    if (layout == WEIR_LAYOUT_PER_SLOT)
+        each = (each + LANE_CELLS - 1) / LANE_CELLS * LANE_CELLS;
+    else
+        n_lanes = params->n_slots; /* the others share their cells */
+    int64_t wanted = params->n_kv > 0 ? params->n_kv : each * n_lanes;
     uint64_t cell = model->ops->cell_bytes(model->model, params->type_k, params->type_v);
     uint64_t memory = weir__cpu_memory_available();
     if (params->n_kv == 0 && cell > 0 && memory > 0 && (uint64_t)wanted > memory / 2 / cell) {
@@ -108,6 +114,15 @@ static int32_t decide_cells(const weir_model *model, const weir_engine_params *p
                   params->n_slots, params->n_ctx, (long long)wanted);
     }
     return (int32_t)(wanted < INT32_MAX ? wanted : INT32_MAX);
+}
+
+/* Sequences that the cache gets besides the slots'. A lane takes its memory whether it is used or not; in
+ * a pool a sequence costs llama.cpp one row of logits. */
+static int32_t sequences_beside(const weir_model *model, const weir_engine_params *params, weir_layout layout)
+{
+    if (weir__prefix_is_exact(model) || params->cache_sequences == 0) return 0;
+    if (params->cache_sequences > 0) return params->cache_sequences;
+    return layout == WEIR_LAYOUT_UNIFIED ? WEIR__SEQ_MAX - params->n_slots : 0;
 }
 
 static weir_status create_context(weir_engine *engine, weir_error *error)
@@ -124,14 +139,17 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
     weir_context_params context = weir_context_params_default();
     weir_layout layout = params->layout;
     if (layout == WEIR_LAYOUT_AUTO) layout = weir__layout_auto(params->n_slots);
-    context.n_ctx = decide_cells(model, params, layout);
+    int32_t beside = sequences_beside(model, params, layout);
+    context.n_ctx = decide_cells(model, params, layout, params->n_slots + beside);
     /* Shorter lanes than a request may need are of no use; a pool is, where not all need so much. */
-    if (params->layout == WEIR_LAYOUT_AUTO &&
-        (int64_t)context.n_ctx < (int64_t)params->n_ctx * params->n_slots)
+    if (params->layout == WEIR_LAYOUT_AUTO && layout == WEIR_LAYOUT_PER_SLOT &&
+        (int64_t)context.n_ctx < (int64_t)params->n_ctx * (params->n_slots + beside)) {
         layout = WEIR_LAYOUT_UNIFIED;
+        beside = sequences_beside(model, params, layout);
+    }
     context.n_batch = params->n_batch;
     context.n_ubatch = params->n_ubatch;
-    context.n_seq_max = params->n_slots;
+    context.n_seq_max = params->n_slots + beside;
     context.n_threads = params->n_threads;
     context.n_threads_batch = params->n_threads_batch;
     context.layout = layout;
@@ -159,7 +177,7 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
                     model->ops->cell_bytes(model->model, params->type_k, params->type_v),
     };
     engine->counts = engine->stats;
-    return WEIR_OK;
+    return weir__prefix_open(engine, error);
 }
 
 /* ---- Life ---- */
@@ -191,11 +209,15 @@ static void *run(void *argument)
 static void free_engine(weir_engine *engine)
 {
     weir__crew_destroy(engine->crew);
+    weir__cache_destroy(engine->cache);
+    weir__memory_fini(&engine->memory);
     if (engine->context != NULL) engine->model->ops->context_free(engine->context);
     weir__batch_fini(&engine->batch);
+    weir__account_fini(&engine->account);
     weir__emit_scratch_fini(&engine->scratch);
     weir__mem_free(engine->slots);
     weir__mem_free(engine->lanes);
+    weir__mem_free(engine->wanted);
     weir__mem_free(engine->sampling);
     weir__mem_free(engine->view_slots);
     weir__mem_free(engine->plan);
@@ -219,14 +241,17 @@ static bool nobody_waits(void *user)
 
 static weir_status allocate(weir_engine *engine, weir_error *error)
 {
-    size_t n = (size_t)engine->params.n_slots;
+    size_t n = (size_t)engine->params.n_slots, n_lanes = (size_t)engine->info.n_seq_max;
     engine->slots = weir__mem_calloc(n, sizeof *engine->slots);
-    engine->lanes = weir__mem_calloc(n, sizeof *engine->lanes);
+    engine->lanes = weir__mem_calloc(n_lanes, sizeof *engine->lanes);
+    engine->wanted = weir__mem_calloc(n_lanes, sizeof *engine->wanted);
     engine->sampling = weir__mem_calloc(n, sizeof *engine->sampling);
     engine->view_slots = weir__mem_calloc(n, sizeof *engine->view_slots);
     engine->plan = weir__mem_calloc(n, sizeof *engine->plan);
-    if (engine->slots == NULL || engine->lanes == NULL || engine->sampling == NULL ||
-        engine->view_slots == NULL || engine->plan == NULL || weir__doorbell_create(&engine->bell) != WEIR_OK)
+    if (engine->slots == NULL || engine->lanes == NULL || engine->wanted == NULL ||
+        engine->sampling == NULL || engine->view_slots == NULL || engine->plan == NULL ||
+        !weir__account_init(&engine->account, engine->params.n_slots) ||
+        weir__doorbell_create(&engine->bell) != WEIR_OK)
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
     for (size_t i = 0; i < n; i++) weir__slot_init(&engine->slots[i], (int32_t)i);
     return weir__batch_init(&engine->batch, engine->params.n_batch, error);
@@ -404,6 +429,7 @@ static weir_status enqueue(weir_engine *engine, weir__request **made, size_t n, 
         for (size_t i = 0; i < n; i++) {
             made[i]->serial = engine->serial++;
             made[i]->share = weir__share_hold(&engine->shares, made[i]->salt, made[i]->submit_ns);
+            weir__account_arrive(engine, made[i]);
             weir__queue_push(&engine->queue, made[i]);
         }
         engine->n_live += (int32_t)n;

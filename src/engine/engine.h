@@ -1,5 +1,5 @@
 /* engine.h: the engine's inside, shared by its files: engine.c (life, submit, threads), step.c (the tick),
- * admit.c, suspend.c, lanes.c and finish.c (parts of it), forecast.c.
+ * admit.c, prefix.c, suspend.c, lanes.c and finish.c (parts of it), forecast.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_ENGINE_H
 #define WEIR_ENGINE_ENGINE_H
@@ -10,15 +10,18 @@
 #include "base/clock.h"
 #include "base/crew.h"
 #include "base/doorbell.h"
+#include "cache/cache.h"
+#include "engine/account.h"
 #include "engine/forecast.h"
 #include "engine/queue.h"
 #include "engine/slot.h"
 #include "schedule/schedule.h"
 
 /* Who may touch what:
- *   - `mutex` protects queue, shares and what they hold of requests, open, stopping, n_live, serial, stats
- * and told; only the driver takes requests out of the queue. It is held for a few instructions, never
- * across a forward pass, a template, a callback or an allocation that matters. Lock order: it is taken last.
+ *   - `mutex` protects queue, shares and what they hold of requests, open, stopping, n_live, serial, stats,
+ * told and the account's rings; only the driver takes requests out of the queue. It is held for a few
+ * instructions, never across a forward pass, a template, a callback or an allocation that matters. Lock
+ * order: it is taken last.
  *   - Everything from `context` to `view` belongs to the driver: the engine's thread, or in a manual engine
  * whoever has set `driven`.
  *   - The rest is constant after create. */
@@ -40,15 +43,22 @@ struct weir_engine {
     weir__shares shares;
     uint64_t serial;  /* of the next request */
     weir__rates told; /* as of the last tick */
+    weir__account account;
 
     atomic_bool driven;
     struct weir_engine *outer; /* of whoever has set driven: what that thread drives besides */
     atomic_bool abandon;       /* stopping, as the abort callback sees it during a pass */
 
     weir__bcontext *context;
+    weir__memory memory; /* what its sequences hold */
+    weir__cache *cache;  /* has its own lock; other threads look things up in it */
+    bool caching;        /* prefixes are kept */
+    bool exact;          /* the model's memory cannot be cut */
+    int32_t least;       /* tokens of a prefix that is worth keeping */
     weir__batch batch;
     weir__slot *slots;     /* [n_slots] */
-    weir__slot **lanes;    /* [n_slots] the slot of each lane, NULL = free */
+    weir__slot **lanes;    /* [n_seq_max] the slot of each sequence, NULL = free or a cached prefix's */
+    bool *wanted;          /* [n_seq_max] scratch */
     weir__slot **sampling; /* [n_slots] those that this tick samples */
     weir__crew *crew;      /* NULL until sampling takes long enough to be shared */
     uint32_t cancels_seen;
@@ -85,9 +95,6 @@ void weir__step_prepare(weir_engine *engine, int64_t now);
 /* Describes the slots that have work, oldest first, in engine->view. */
 void weir__step_view(weir_engine *engine, int64_t now);
 
-/* Copies the driver's counters to where other threads read them. */
-void weir__step_publish(weir_engine *engine);
-
 /* Reads cancels and deadlines, of slots and of the queue, and ends what they concern. */
 void weir__finish_collect(weir_engine *engine, int64_t now);
 
@@ -109,8 +116,7 @@ void weir__admit(weir_engine *engine);
 /* Suspends the slot's request: saves its cells if it may, frees them, and puts it into the queue. */
 void weir__suspend(weir_engine *engine, weir__slot *slot);
 
-/* After weir__slot_start and weir__lanes_enter: brings back what was saved. Without it the tokens are
- * computed again. */
+/* After weir__lanes_enter: brings back what was saved. Without it the tokens are computed again. */
 void weir__suspend_restore(weir_engine *engine, weir__slot *slot);
 
 /* Forgets what was saved. */
@@ -123,16 +129,46 @@ weir__slot *weir__suspend_victim(weir_engine *engine, const weir__request *by, i
 /* Cells that a request of so many tokens needs to be worth a slot. */
 int64_t weir__suspend_cells_wanted(const weir__request *request, int32_t n_tokens);
 
-/* Before a pass: suspends until what the slots hold fits. The last one always does. */
-void weir__suspend_relieve(weir_engine *engine, int64_t now);
+/* Before a pass: evicts cached prefixes, then suspends, until what the slots hold fits. The last one
+ * always does. True: some were suspended. */
+bool weir__suspend_relieve(weir_engine *engine, int64_t now);
 
 /* The backend has fewer cells than was counted: until a request ends, less is filled. False: there is but one
  * slot in use, and for it they are too few. */
 bool weir__suspend_shrink(weir_engine *engine);
 void weir__suspend_reset(weir_engine *engine);
 
-/* A free lane for the slot; its cells freed and its lane given back. */
-void weir__lanes_enter(weir_engine *engine, weir__slot *slot);
+/* Whether a model's memory can be cut at the end of a sequence only, and not at any token. */
+bool weir__prefix_is_exact(const weir_model *model);
+
+/* Makes memory and cache of a context. */
+weir_status weir__prefix_open(weir_engine *engine, weir_error *error);
+
+/* After weir__slot_start: a lane with what is there of the request's tokens; or the slot is JOINED and has
+ * none. */
+void weir__prefix_start(weir_engine *engine, weir__slot *slot);
+
+/* Starts the JOINED slots that have nothing to wait for any longer. */
+void weir__prefix_rejoin(weir_engine *engine);
+
+/* How many of n tokens the slot may compute at once. */
+int32_t weir__prefix_chunk(const weir_engine *engine, const weir__slot *slot, int32_t n);
+
+/* The slot has computed up to n_past. */
+void weir__prefix_advance(weir_engine *engine, weir__slot *slot);
+
+/* Nobody finds the slot's tokens any longer. */
+void weir__prefix_leave(weir_engine *engine, weir__slot *slot);
+
+/* The same of a slot that has ended; the cache may take over its lane. */
+void weir__prefix_keep(weir_engine *engine, weir__slot *slot);
+
+/* Tokens of a prompt that would not be computed. Any thread. */
+int32_t weir__prefix_known(weir_engine *engine, const weir__request *request);
+
+/* The first lane that holds nothing, -1 = none; the slot's lane; its cells freed and its lane given back. */
+int32_t weir__lanes_free(const weir_engine *engine);
+void weir__lanes_enter(weir_engine *engine, weir__slot *slot, int32_t lane);
 void weir__lanes_leave(weir_engine *engine, weir__slot *slot);
 
 /* Closes a gap between lanes, one move a tick. */

@@ -495,6 +495,82 @@ static void a_manual_engine_may_be_stopped_by_another_thread(void **state)
     check_cut(&got, 0);
 }
 
+typedef struct watcher {
+    pthread_t thread;
+    weir_engine *engine;
+    atomic_bool *over;
+    size_t piece;
+    uint64_t n_ticks, n_tokens, n_generated, n_arrivals;
+    const char *wrong;
+} watcher;
+
+/* Reads the record as it grows, in pieces of its own size, and once more after the end. */
+static void *watch(void *argument)
+{
+    watcher *f = argument;
+    weir_tick ticks[64];
+    weir_tick_slot parts[64];
+    weir_arrival arrivals[64];
+    uint64_t part = 0;
+    for (bool last = false; !last;) {
+        last = atomic_load(f->over);
+        size_t n;
+        while (weir_engine_ticks(f->engine, f->n_ticks, ticks, f->piece, &n) == WEIR_OK) {
+            for (size_t i = 0; i < n; i++)
+                if (ticks[i].serial != f->n_ticks++) f->wrong = "a tick is missing";
+        }
+        while (weir_engine_tick_slots(f->engine, part, parts, f->piece, &n) == WEIR_OK) {
+            for (size_t i = 0; i < n; i++) {
+                if (parts[i].serial != part++) f->wrong = "a part is missing";
+                f->n_tokens += (uint64_t)parts[i].n_tokens;
+                if (parts[i].end_ns != 0) f->n_generated += (uint64_t)parts[i].n_generated;
+            }
+        }
+        while (weir_engine_arrivals(f->engine, f->n_arrivals, arrivals, f->piece, &n) == WEIR_OK) {
+            for (size_t i = 0; i < n; i++)
+                if (arrivals[i].request != f->n_arrivals++) f->wrong = "an arrival is missing";
+        }
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void the_record_has_several_readers(void **state)
+{
+    rig *r = *state;
+    watcher watchers[3] = {{.piece = 1}, {.piece = 7}, {.piece = 64}};
+    atomic_bool over = false;
+    start(r, 3);
+    for (size_t i = 0; i < COUNT(watchers); i++) {
+        watchers[i].engine = r->engine;
+        watchers[i].over = &over;
+        assert_int_equal(pthread_create(&watchers[i].thread, NULL, watch, &watchers[i]), 0);
+    }
+    for (int round = 0; round < 3; round++) {
+        weir_stream *streams[N];
+        for (int i = 0; i < N; i++) streams[i] = rig_submit_key(r, 'A' + i);
+        weir_stream_cancel(streams[round]);
+        for (int i = 0; i < N; i++) {
+            sink got = {0};
+            sink_wait(&got, streams[i]);
+            assert_null(got.wrong);
+        }
+    }
+    assert_int_equal(weir_engine_drain(r->engine, 20000), WEIR_OK);
+    weir_engine_stop(r->engine);
+    atomic_store(&over, true);
+    weir_engine_stats stats = rig_stats(r);
+    for (size_t i = 0; i < COUNT(watchers); i++) {
+        watcher *f = &watchers[i];
+        pthread_join(f->thread, NULL);
+        assert_null(f->wrong);
+        assert_int_equal(f->n_ticks, stats.n_ticks);
+        assert_int_equal(f->n_arrivals, stats.n_submitted);
+        assert_int_equal(f->n_generated, stats.n_generated_tokens);
+        assert_true(f->n_tokens >= stats.n_prompt_tokens && f->n_tokens == (uint64_t)stats.batch_tokens.sum);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -512,6 +588,7 @@ int main(void)
         RIG_TEST(clients_come_and_go_and_the_counters_add_up),
         RIG_TEST(a_manual_engine_may_change_drivers),
         RIG_TEST(a_manual_engine_may_be_stopped_by_another_thread),
+        RIG_TEST(the_record_has_several_readers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,10 +19,10 @@ static void finish(weir_engine *engine, weir__slot *slot)
     int64_t now = weir__clock_now_ns();
     weir__share *share = slot->request->share;
     weir__slot_settle(slot, &engine->scratch);
-    engine->counts.n_finished[slot->reason]++;
+    weir__account_finish(engine, slot, now);
     weir_slot_state state = slot->state;
     slot->state = WEIR_SLOT_IDLE;
-    weir__step_publish(engine);
+    weir__account_publish(engine);
     slot->state = state;
     weir__slot_finish(slot, now);
     count_down(engine, share);
@@ -30,6 +30,7 @@ static void finish(weir_engine *engine, weir__slot *slot)
 
 static void finish_slot(weir_engine *engine, weir__slot *slot)
 {
+    weir__prefix_keep(engine, slot);
     weir__lanes_leave(engine, slot);
     weir__suspend_reset(engine);
     weir__rates_finished(&engine->rates, weir__clock_now_ns() - slot->admit_ns);

@@ -48,9 +48,7 @@ static int32_t n_before(weir_engine *engine, weir__request *request, int64_t now
 /* Tokens of the prompt that would not be computed again. */
 static int32_t n_cached(weir_engine *engine, const weir__request *request)
 {
-    (void)engine;
-    (void)request;
-    return 0; /* nothing outlives its request */
+    return weir__prefix_known(engine, request);
 }
 
 /* Ticks of this request's prompt and of its answer, beside n_others that generate. */
@@ -82,7 +80,8 @@ static weir_status look(weir_engine *engine, weir__request *request, weir_foreca
     bool slot_free =
         engine->n_live < engine->params.n_slots &&
         (stats->layout == WEIR_LAYOUT_PER_SLOT || engine->n_live == 0 ||
-         stats->n_kv_reserved + weir__suspend_cells_wanted(request, request->n_prompt) <= stats->n_kv);
+         stats->n_kv_reserved - stats->n_kv_cached + weir__suspend_cells_wanted(request, request->n_prompt) <=
+             stats->n_kv);
     int32_t before = n_before(engine, request, now), n_others = engine->n_live;
     pthread_mutex_unlock(&engine->mutex);
     if (!open)

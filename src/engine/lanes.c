@@ -2,40 +2,61 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
-static int32_t free_lane(const weir_engine *engine)
+/* Holds neither a slot's cells nor a cached prefix. */
+static bool is_free(const weir_engine *engine, int32_t lane)
 {
-    int32_t lane = 0;
-    while (lane < engine->params.n_slots && engine->lanes[lane] != NULL) lane++;
-    return lane;
+    return engine->lanes[lane] == NULL && weir__cache_entry_of(engine->cache, lane) == NULL;
 }
 
-void weir__lanes_enter(weir_engine *engine, weir__slot *slot)
+int32_t weir__lanes_free(const weir_engine *engine)
 {
-    slot->lane = free_lane(engine);
-    engine->lanes[slot->lane] = slot;
+    for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++)
+        if (is_free(engine, lane)) return lane;
+    return -1;
+}
+
+void weir__lanes_enter(weir_engine *engine, weir__slot *slot, int32_t lane)
+{
+    slot->lane = lane;
+    engine->lanes[lane] = slot;
 }
 
 void weir__lanes_leave(weir_engine *engine, weir__slot *slot)
 {
-    engine->model->ops->seq_remove(engine->context, slot->lane, 0, -1);
+    if (slot->lane < 0) return;
+    weir__memory_cut(&engine->memory, slot->lane, 0);
     engine->lanes[slot->lane] = NULL;
+    slot->lane = -1;
 }
 
-/* With lanes of their own, sequences are computed in one pass only when their lanes have consecutive numbers:
- * closes a gap by moving the last lane into it. One move a tick; a copy costs far less than an extra pass
- * each tick. */
+/* Empties a lane of the prefix that lies in it: into a free lane, the highest, or into the one whose
+ * prefix was used longest ago. False: it could not. */
+static bool vacate(weir_engine *engine, int32_t lane)
+{
+    int32_t to = engine->info.n_seq_max - 1;
+    while (to >= 0 && !is_free(engine, to)) to--;
+    if (to < 0) to = weir__cache_evict(engine->cache, NULL);
+    return to == lane || weir__cache_move(engine->cache, lane, to);
+}
+
+/* With lanes of their own, sequences are computed in one pass only when their lanes have consecutive
+ * numbers: closes a gap by moving the last lane into it, where a cached prefix lies in it after that has
+ * moved. One move a tick; a copy costs far less than an extra pass each tick. */
 void weir__lanes_compact(weir_engine *engine)
 {
     if (engine->info.layout != WEIR_LAYOUT_PER_SLOT) return;
-    int32_t gap = free_lane(engine);
-    int32_t last = engine->params.n_slots - 1;
+    int32_t gap = 0, last = engine->info.n_seq_max - 1;
+    while (gap < last && engine->lanes[gap] != NULL) gap++;
     while (last > gap && engine->lanes[last] == NULL) last--;
     if (last <= gap) return;
+    if (!is_free(engine, gap)) {
+        vacate(engine, gap);
+        return;
+    }
     weir__slot *slot = engine->lanes[last];
     if (slot->n_past > 0) {
-        const weir__backend *ops = engine->model->ops;
-        if (ops->share(engine->context, last, gap, slot->n_past, NULL) != WEIR_OK) return;
-        ops->seq_remove(engine->context, last, 0, -1);
+        if (weir__memory_share(&engine->memory, last, gap, slot->n_past, NULL) != WEIR_OK) return;
+        weir__memory_cut(&engine->memory, last, 0);
     }
     engine->lanes[gap] = slot;
     engine->lanes[last] = NULL;

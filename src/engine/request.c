@@ -28,6 +28,7 @@ void weir_request_init(weir_request *request, size_t size)
         .parse_special = true,
         .max_tokens = -1,
         .interval = 1,
+        .cache_prompt = true,
         .cache_salt_length = WEIR_NUL,
     };
     if (request != NULL) weir__params_default(request, size, &defaults, sizeof defaults);
@@ -226,7 +227,19 @@ weir_status weir__request_create(weir_model *model, const weir__limits *limits,
     request->interval = given.interval;
     request->special = given.special;
     request->priority = given.priority;
-    if (given.cache_salt != NULL) request->salt = hash_salt(given.cache_salt, given.cache_salt_length);
+    request->n_cached = -1;
+    request->cache_prompt = given.cache_prompt;
+    request->miss.size = sizeof request->miss;
+    if (given.cache_salt != NULL) {
+        request->salt = hash_salt(given.cache_salt, given.cache_salt_length);
+        request->salt_length =
+            given.cache_salt_length == WEIR_NUL ? strlen(given.cache_salt) : given.cache_salt_length;
+        request->salt_bytes = weir__mem_dup(given.cache_salt, request->salt_length);
+        if (request->salt_bytes == NULL) {
+            status = REFUSE(WEIR_NO_MEMORY, "cache_salt", "out of memory for the salt");
+            goto fail;
+        }
+    }
     weir__emit_init(&request->progress.emit);
     request->progress.n_tokens = request->n_prompt;
     request->submit_ns = weir__clock_now_ns();
@@ -244,6 +257,7 @@ void weir__request_destroy(weir__request *request)
     if (request == NULL) return;
     weir__emit_fini(&request->progress.emit);
     weir__mem_free(request->progress.state);
+    weir__mem_free(request->salt_bytes);
     weir_sampler_destroy(request->sampler);
     weir__stop_destroy(request->stop);
     weir_chat_release(request->chat);
@@ -262,13 +276,14 @@ int32_t weir__request_cells(const weir__request *request)
     return request->n_prompt + (request->max_tokens > 0 ? request->max_tokens - 1 : 0);
 }
 
-static void fill_result(weir_result *result, const weir__output *output, weir_reason reason,
-                        const weir_error *error, const weir_usage *usage)
+static void fill_result(weir_result *result, const weir__request *request, const weir__output *output,
+                        weir_reason reason, const weir_error *error, const weir_usage *usage)
 {
     memset(result, 0, sizeof *result);
     result->reason = reason;
     if (error != NULL) result->error = *error;
     result->usage = *usage;
+    result->miss = request->miss;
     result->text = output->all_text ? output->all_text : weir__mem_calloc(1, 1);
     result->length = output->all_text ? output->all_length : 0;
     if (output->n_all_tokens > 0)
@@ -286,7 +301,7 @@ void weir__request_finish(weir__request *request, const weir__output *output, we
     weir__ticket *ticket = request->ticket;
     weir_stream *stream = request->stream;
     if (request->result != NULL)
-        fill_result(request->result, output, reason, error, usage);
+        fill_result(request->result, request, output, reason, error, usage);
     else
         weir__mem_free(output->all_text);
     if (stream != NULL)

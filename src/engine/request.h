@@ -24,8 +24,11 @@ typedef struct weir__progress {
     int64_t admit_ns; /* the first time; 0 = it was in no slot yet */
     int64_t first_ns;
     int64_t last_ns;
-    void *state; /* the sequence as saved, [length]; NULL = its tokens are computed again */
-    size_t length;
+    size_t n_sent;
+    int64_t sent_ns;
+    void *state; /* the sequence as saved, [n_bytes]; NULL = its tokens are computed again */
+    size_t n_bytes;
+    size_t length;  /* claimed of the cache's budget for it */
     int32_t n_past; /* tokens that the state holds */
 } weir__progress;
 
@@ -36,6 +39,11 @@ struct weir__request {
     int32_t priority;
     uint64_t salt;      /* its hash; 0 = none */
     weir__share *share; /* of its salt, while it is live */
+    char *salt_bytes;   /* [salt_length] */
+    size_t salt_length;
+    bool cache_prompt;
+    int32_t n_cached; /* tokens of the prompt that it began with; -1 = it has not begun */
+    weir_miss_info miss;
     weir__progress progress;
     int32_t *tokens; /* [capacity]: the prompt, later followed by what is generated */
     size_t capacity;

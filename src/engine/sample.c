@@ -50,7 +50,7 @@ void weir__sample(weir_engine *engine)
 {
     int32_t n = 0;
     engine->model->ops->logits_ready(engine->context);
-    for (int32_t lane = 0; lane < engine->params.n_slots; lane++) {
+    for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++) {
         weir__slot *slot = engine->lanes[lane];
         if (slot == NULL || slot->row < 0 || slot->reason != WEIR_REASON_NOT_FINISHED) continue;
         engine->sampling[n++] = slot;

@@ -9,7 +9,8 @@
 void weir__slot_init(weir__slot *slot, int32_t index)
 {
     memset(slot, 0, sizeof *slot);
-    slot->index = slot->lane = index;
+    slot->index = index;
+    slot->lane = -1;
     slot->row = slot->sampled = -1;
 }
 
@@ -20,7 +21,7 @@ void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now)
     slot->request = request;
     slot->n_tokens = progress->n_tokens;
     slot->n_generated = progress->n_generated;
-    slot->n_past = slot->n_planned = slot->n_unbilled = 0;
+    slot->n_past = slot->n_planned = slot->n_unbilled = slot->n_promised = 0;
     slot->row = slot->sampled = -1;
     slot->reason = WEIR_REASON_NOT_FINISHED;
     memset(&slot->error, 0, sizeof slot->error);
@@ -28,6 +29,8 @@ void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now)
     slot->admit_ns = progress->admit_ns != 0 ? progress->admit_ns : now;
     slot->first_ns = progress->first_ns;
     slot->last_ns = progress->last_ns;
+    slot->n_sent = progress->n_sent;
+    slot->sent_ns = progress->sent_ns;
     slot->emit = progress->emit;
     weir__emit_init(&progress->emit); /* moved */
 }
@@ -42,6 +45,8 @@ weir__request *weir__slot_suspend(weir__slot *slot)
     progress->admit_ns = slot->admit_ns;
     progress->first_ns = slot->first_ns;
     progress->last_ns = slot->last_ns;
+    progress->n_sent = slot->n_sent;
+    progress->sent_ns = slot->sent_ns;
     weir__emit_init(&slot->emit); /* moved */
     slot->state = WEIR_SLOT_IDLE;
     slot->request = NULL;
@@ -78,10 +83,12 @@ weir_usage weir__slot_usage(const weir__slot *slot, int64_t now)
     const weir__request *request = slot->request;
     return (weir_usage){
         .n_prompt = request->n_prompt,
+        .n_cached = request->n_cached > 0 ? request->n_cached : 0,
         .n_generated = slot->n_generated,
         .queue_ns = slot->admit_ns - request->submit_ns,
         .ttft_ns = slot->first_ns > 0 ? slot->first_ns - request->submit_ns : 0,
         .total_ns = now - request->submit_ns,
+        .miss = request->miss.miss,
     };
 }
 

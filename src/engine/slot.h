@@ -3,16 +3,18 @@
 #ifndef WEIR_ENGINE_SLOT_H
 #define WEIR_ENGINE_SLOT_H
 
+#include "cache/prefix_tree.h"
 #include "engine/request.h"
 
 /* Invariants (checked each tick by debug builds):
- *   IDLE: no request, its lane holds no cells.
+ *   IDLE: no request, no lane.
+ *   JOINED: n_past == 0, no lane: another slot computes the first n_promised tokens.
  *   PREFILLING: n_past < n_tokens; after a suspension tokens that were generated may be among them.
  *   GENERATING: n_prompt <= n_past == n_tokens - 1: the last token was sampled and not yet fed.
  *   The lane holds exactly positions 0 … n_past - 1. */
 typedef struct weir__slot {
     int32_t index; /* its number, for plans and views: never changes */
-    int32_t lane;  /* the sequence that holds its cells: may change when lanes are compacted */
+    int32_t lane;  /* the sequence that holds its cells: may change when lanes are compacted; -1 = none */
     weir_slot_state state;
     weir__request *request;
     int32_t n_tokens; /* prompt and generated, in request->tokens */
@@ -28,7 +30,13 @@ typedef struct weir__slot {
     int64_t admit_ns;
     int64_t first_ns; /* first token; 0 = none yet */
     int64_t last_ns;  /* newest token */
+    size_t n_sent;    /* tokens in chunks that were counted; 0 = no chunk yet */
+    int64_t sent_ns;  /* the last of those chunks */
     weir__emit emit;
+    weir__prefix_end live; /* its place among known texts */
+    int32_t n_promised;    /* tokens that it is to get from others */
+    int32_t leader;        /* JOINED: the slot that computes them, of the request leader_serial */
+    uint64_t leader_serial;
 } weir__slot;
 
 void weir__slot_init(weir__slot *slot, int32_t index);
@@ -53,6 +61,12 @@ void weir__slot_settle(weir__slot *slot, weir__emit_scratch *scratch);
 
 /* The last chunk, the result, and an idle slot again. After settle; the caller has freed the cells. */
 void weir__slot_finish(weir__slot *slot, int64_t now);
+
+/* Tokens that are in the memory, or that another slot brings there. */
+static inline int32_t weir__slot_n_there(const weir__slot *slot)
+{
+    return slot->state == WEIR_SLOT_JOINED ? slot->n_promised : slot->n_past;
+}
 
 static inline const int32_t *weir__slot_output(const weir__slot *slot)
 {

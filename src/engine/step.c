@@ -6,40 +6,6 @@
 #include "base/error.h"
 #include "engine/engine.h"
 
-/* ---- Publishing ---- */
-
-void weir__step_publish(weir_engine *engine)
-{
-    weir_engine_stats *counts = &engine->counts;
-    counts->n_slots_prefilling = counts->n_slots_generating = counts->n_kv_used = 0;
-    int64_t wanted = 0;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        const weir__slot *slot = &engine->slots[i];
-        if (slot->state != WEIR_SLOT_IDLE)
-            wanted += weir__suspend_cells_wanted(slot->request, slot->n_tokens);
-        counts->n_slots_prefilling += slot->state == WEIR_SLOT_PREFILLING;
-        counts->n_slots_generating += slot->state == WEIR_SLOT_GENERATING;
-        if (slot->state != WEIR_SLOT_IDLE) counts->n_kv_used += slot->n_past;
-    }
-    counts->n_kv_reserved = (int32_t)(wanted < counts->n_kv ? wanted : counts->n_kv);
-    counts->retry_ns = weir__rates_retry_ns(&engine->rates, engine->params.n_slots, 1);
-    int64_t now = weir__clock_now_ns();
-    pthread_mutex_lock(&engine->mutex);
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        weir__slot *slot = &engine->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE || slot->n_unbilled == 0) continue;
-        weir__share_bill(slot->request->share, slot->n_unbilled, now);
-        slot->n_unbilled = 0;
-    }
-    engine->rates.cost = weir__cost_get(&engine->cost);
-    engine->told = engine->rates;
-    counts->n_submitted = engine->stats.n_submitted;
-    counts->n_refused = engine->stats.n_refused;
-    counts->queue_depth = engine->queue.n;
-    engine->stats = *counts;
-    pthread_mutex_unlock(&engine->mutex);
-}
-
 /* ---- Prepare ---- */
 
 void weir__step_prepare(weir_engine *engine, int64_t now)
@@ -47,7 +13,11 @@ void weir__step_prepare(weir_engine *engine, int64_t now)
     weir__finish_collect(engine, now);
     weir__suspend_relieve(engine, now);
     weir__admit(engine);
+    do /* one that is suspended may have led others */
+        weir__prefix_rejoin(engine);
+    while (weir__suspend_relieve(engine, now));
     weir__lanes_compact(engine);
+    if (engine->counts.n_kv_used != engine->memory.n_used) weir__account_publish(engine);
 }
 
 /* ---- Plan ---- */
@@ -147,6 +117,8 @@ static void advance(weir_engine *engine, weir_report *report)
         weir__slot *slot = &engine->slots[i];
         if (slot->n_planned == 0) continue;
         slot->n_past += slot->n_planned;
+        weir__memory_append(&engine->memory, slot->lane, slot->n_planned);
+        weir__prefix_advance(engine, slot);
         if (slot->state == WEIR_SLOT_PREFILLING)
             report->n_prefill += slot->n_planned;
         else
@@ -165,9 +137,9 @@ static void take_token(weir_engine *engine, weir__slot *slot, int64_t now)
     bool stopped = false;
 
     slot->n_generated++;
-    engine->counts.n_generated_tokens++;
     if (slot->first_ns == 0) slot->first_ns = now;
     slot->last_ns = now;
+    weir__account_token(engine, slot);
     if (engine->model->ops->is_eog(engine->model->model, token)) {
         weir__slot_latch(slot, WEIR_REASON_END);
         return;
@@ -200,6 +172,7 @@ static void emit(weir_engine *engine)
         if (!weir__emit_chunk(&slot->emit, slot->request, weir__slot_output(slot), weir__slot_n_output(slot),
                               &usage))
             weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
+        weir__account_chunk(engine, slot, now);
     }
     weir__finish_latched(engine);
 }
@@ -215,10 +188,14 @@ static void check_invariants(const weir_engine *engine)
         const weir__slot *slot = &engine->slots[i];
         assert(slot->index == i);
         if (slot->state == WEIR_SLOT_IDLE) {
-            assert(slot->request == NULL);
+            assert(slot->request == NULL && slot->lane < 0 && slot->live.node == NULL);
             continue;
         }
         const weir__request *request = slot->request;
+        if (slot->state == WEIR_SLOT_JOINED) {
+            assert(slot->lane < 0 && slot->n_past == 0 && slot->n_promised > 0);
+            continue;
+        }
         assert(engine->lanes[slot->lane] == slot);
         assert(slot->n_tokens - request->n_prompt <= slot->n_generated);
         if (slot->state == WEIR_SLOT_PREFILLING)
@@ -226,12 +203,15 @@ static void check_invariants(const weir_engine *engine)
                    (slot->n_generated > 0 || slot->n_tokens == request->n_prompt));
         else
             assert(slot->n_past >= request->n_prompt && slot->n_past == slot->n_tokens - 1);
-        assert(engine->model->ops->seq_pos_max(engine->context, slot->lane) == slot->n_past - 1);
+        assert(engine->memory.n[slot->lane] == slot->n_past);
     }
-    for (int32_t lane = 0; lane < engine->params.n_slots; lane++) {
-        assert(engine->lanes[lane] == NULL || engine->lanes[lane]->lane == lane);
-        if (engine->lanes[lane] == NULL) assert(engine->model->ops->seq_pos_max(engine->context, lane) == -1);
+    for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++) {
+        bool cached = weir__cache_entry_of(engine->cache, lane) != NULL;
+        assert(engine->lanes[lane] == NULL || (engine->lanes[lane]->lane == lane && !cached));
+        if (engine->lanes[lane] == NULL && !cached) assert(engine->memory.n[lane] == 0);
     }
+    weir__memory_check(&engine->memory);
+    weir__cache_check(engine->cache);
 }
 #else
 static void check_invariants(const weir_engine *engine)
@@ -240,32 +220,28 @@ static void check_invariants(const weir_engine *engine)
 }
 #endif
 
-static void account(weir_engine *engine, weir_report *report, int64_t start)
+static void account(weir_engine *engine, weir_report *report, int64_t start, int64_t work_ns)
 {
     for (int32_t i = 0; i < engine->params.n_slots; i++)
         report->n_active += engine->slots[i].state != WEIR_SLOT_IDLE;
     report->tick_ns = weir__clock_now_ns() - start;
-    if (!report->idle) {
-        engine->counts.n_ticks++;
-        engine->counts.tick_ns = report->tick_ns;
-        engine->counts.busy_ns += report->tick_ns;
-        engine->counts.n_bad_plans += report->bad_plan;
-    }
-    weir__step_publish(engine);
+    weir__account_end(engine, report, work_ns);
     report->queue_depth = engine->counts.queue_depth;
     check_invariants(engine);
 }
 
 void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan, weir_report *report)
 {
-    int64_t start = weir__clock_now_ns();
+    int64_t start = weir__clock_now_ns(), work_ns = 0;
     *report = (weir_report){.size = sizeof *report};
+    weir__account_begin(engine, start);
     weir__step_prepare(engine, start);
     int64_t prepared = weir__clock_now_ns();
     report->bad_plan = !make_batch(engine, plan, n_plan, start);
     report->idle = engine->batch.n == 0;
     if (!report->idle) {
         weir_error error = {0};
+        weir__account_plan(engine);
         weir_status status = decode(engine, &report->decode_ns, &error);
         weir__finish_collect_slots(engine, weir__clock_now_ns());
         if (status == WEIR_OK) {
@@ -273,7 +249,8 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
             weir__sample(engine);
             emit(engine);
             /* With sampling, as a stream's reader sees it; without what came and went before the plan. */
-            weir__cost_observe(&engine->cost, &engine->shape, weir__clock_now_ns() - prepared);
+            work_ns = weir__clock_now_ns() - prepared;
+            weir__cost_observe(&engine->cost, &engine->shape, work_ns);
         } else {
             /* What a pass that a stop broke off has left in the memory is nobody's. */
             if (status == WEIR_ABORTED && atomic_load(&engine->abandon))
@@ -283,5 +260,5 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
             weir__finish_latched(engine);
         }
     }
-    account(engine, report, start);
+    account(engine, report, start, work_ns);
 }

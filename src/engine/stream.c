@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/params.h"
 
 #define DEFAULT_POLL_MS 100
 
@@ -63,6 +64,7 @@ struct weir_stream {
     int interval_before;  /* the attach: what a detach restores */
     weir__doorbell *bell; /* NULL while FRESH; kept to the end, so that cancel may ring late */
     weir_usage usage;     /* as of the newest chunk */
+    weir_miss_info miss;
     int64_t attach_ns;
     weir_error error;
     int fds[2]; /* [0] polls readable while something can be taken; -1 = none yet */
@@ -446,6 +448,24 @@ weir_reason weir_stream_reason(const weir_stream *stream)
 int32_t weir_stream_index(const weir_stream *stream)
 {
     return stream == NULL ? -1 : atomic_load(&stream->index);
+}
+
+void weir__stream_set_miss(weir_stream *stream, const weir_miss_info *info)
+{
+    pthread_mutex_lock(&stream->mutex);
+    stream->miss = *info;
+    pthread_mutex_unlock(&stream->mutex);
+}
+
+weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info *info)
+{
+    if (stream == NULL || info == NULL) return WEIR_INVALID;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&stream->mutex;
+    weir_miss_info copy;
+    pthread_mutex_lock(mutex);
+    copy = stream->miss;
+    pthread_mutex_unlock(mutex);
+    return weir__params_give(info, &copy, sizeof copy, "info", NULL);
 }
 
 weir_usage weir_stream_usage(const weir_stream *stream)

@@ -19,6 +19,9 @@ weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t inte
 /* Undoes an attach of which nothing was seen: a batch submit that fails half way. */
 void weir__stream_detach(weir_stream *stream);
 
+/* What the reader is told of the prefix. */
+void weir__stream_set_miss(weir_stream *stream, const weir_miss_info *info);
+
 /* Puts a chunk: n_tokens ids and length > 0 bytes of whole code points. False: out of memory, nothing was
  * put. Wakes the reader; runs the ready callback. Never blocks on the reader. */
 bool weir__stream_push(weir_stream *stream, const int32_t *tokens, size_t n_tokens, const char *text,

@@ -17,37 +17,30 @@ int64_t weir__suspend_cells_wanted(const weir__request *request, int32_t n_token
 
 /* ---- Saving ---- */
 
-static weir_status settle(weir_engine *engine)
-{
-    const weir__backend *ops = engine->model->ops;
-    return ops->settle != NULL ? ops->settle(engine->context, NULL) : WEIR_OK;
-}
-
 /* Saves the slot's cells if memory and budget allow it. Else they are computed again. */
 static void save(weir_engine *engine, const weir__slot *slot)
 {
-    const weir__backend *ops = engine->model->ops;
     weir__progress *progress = &slot->request->progress;
-    if (slot->n_past == 0 || settle(engine) != WEIR_OK) return;
-    size_t length = ops->state_size(engine->context, slot->lane);
-    if (length == 0 || length > engine->params.cache_bytes - engine->counts.cache_bytes) return;
+    if (slot->lane < 0) return;
+    size_t length = weir__memory_state_size(&engine->memory, slot->lane);
+    if (length == 0 || !weir__cache_claim(engine->cache, length)) return;
     void *state = weir__mem_alloc(length);
-    if (state == NULL) return;
-    size_t saved = ops->state_save(engine->context, slot->lane, state, length);
-    if (saved == 0 || saved > length) {
+    size_t saved = state != NULL ? weir__memory_save(&engine->memory, slot->lane, state, length) : 0;
+    if (saved == 0) {
         weir__mem_free(state);
+        weir__cache_unclaim(engine->cache, length);
         return;
     }
     progress->state = state;
-    progress->length = saved;
+    progress->length = length;
+    progress->n_bytes = saved;
     progress->n_past = slot->n_past;
-    engine->counts.cache_bytes += saved;
 }
 
 void weir__suspend_drop(weir_engine *engine, weir__request *request)
 {
     weir__progress *progress = &request->progress;
-    if (progress->state != NULL) engine->counts.cache_bytes -= progress->length;
+    if (progress->state != NULL) weir__cache_unclaim(engine->cache, progress->length);
     weir__mem_free(progress->state);
     progress->state = NULL;
     progress->length = 0;
@@ -56,24 +49,19 @@ void weir__suspend_drop(weir_engine *engine, weir__request *request)
 
 void weir__suspend_restore(weir_engine *engine, weir__slot *slot)
 {
-    const weir__backend *ops = engine->model->ops;
     const weir__progress *progress = &slot->request->progress;
-    if (progress->state != NULL) {
-        if (settle(engine) == WEIR_OK &&
-            ops->state_load(engine->context, slot->lane, progress->state, progress->length, NULL) ==
-                WEIR_OK &&
-            ops->seq_pos_max(engine->context, slot->lane) == progress->n_past - 1)
-            slot->n_past = progress->n_past;
-        else
-            ops->seq_remove(engine->context, slot->lane, 0, -1); /* whatever of it is there */
-    }
+    if (progress->state != NULL && weir__memory_load(&engine->memory, slot->lane, progress->state,
+                                                     progress->n_bytes, progress->n_past, NULL) == WEIR_OK)
+        slot->n_past = progress->n_past;
     weir__suspend_drop(engine, slot->request);
     if (slot->n_generated > 0 && slot->n_past == slot->n_tokens - 1) slot->state = WEIR_SLOT_GENERATING;
 }
 
 void weir__suspend(weir_engine *engine, weir__slot *slot)
 {
+    weir__account_suspend(engine, slot);
     save(engine, slot);
+    weir__prefix_leave(engine, slot);
     weir__lanes_leave(engine, slot);
     weir__request *request = weir__slot_suspend(slot);
     engine->counts.n_suspensions++;
@@ -100,15 +88,16 @@ weir__slot *weir__suspend_victim(weir_engine *engine, const weir__request *by, i
     return victim;
 }
 
-/* Cells that the slots' tokens take once all are computed. A pass adds at most one token to each slot, so
+/* Cells that are taken once the slots' tokens are computed. A pass adds at most one token to each slot, so
  * that no pass lacks cells while this fits. */
 static int64_t cells(const weir_engine *engine, int32_t *n_active)
 {
-    int64_t n = 0;
+    int64_t n = engine->memory.n_used;
     *n_active = 0;
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        if (engine->slots[i].state == WEIR_SLOT_IDLE) continue;
-        n += engine->slots[i].n_tokens;
+        const weir__slot *slot = &engine->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE) continue;
+        n += slot->n_tokens - weir__slot_n_there(slot);
         ++*n_active;
     }
     return n;
@@ -117,20 +106,21 @@ static int64_t cells(const weir_engine *engine, int32_t *n_active)
 /* Frees cells that no request needs, the least recently used first. False: there are none. */
 static bool evict(weir_engine *engine)
 {
-    (void)engine;
-    return false; /* cells belong to slots alone: nothing else is kept */
+    return weir__cache_evict(engine->cache, NULL) >= 0;
 }
 
-void weir__suspend_relieve(weir_engine *engine, int64_t now)
+bool weir__suspend_relieve(weir_engine *engine, int64_t now)
 {
     int32_t n_active;
     bool suspended = false;
-    while (cells(engine, &n_active) > engine->n_room && n_active > 1) {
+    while (cells(engine, &n_active) > engine->n_room) {
         if (evict(engine)) continue;
+        if (n_active < 2) break;
         weir__suspend(engine, weir__suspend_victim(engine, NULL, now));
         suspended = true;
     }
-    if (suspended) weir__step_publish(engine);
+    if (suspended) weir__account_publish(engine);
+    return suspended;
 }
 
 bool weir__suspend_shrink(weir_engine *engine)

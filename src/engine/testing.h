@@ -172,6 +172,7 @@ static inline int rig_setup(void **state)
     r->params.manual = true;
     r->params.n_slots = 4;
     r->params.n_ctx = 256;
+    r->params.cache_sequences = 0; /* a test tells when it wants prefixes to be cached */
     *state = r;
     rig_load(r, "fake:");
     return 0;

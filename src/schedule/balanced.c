@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/schedule.h"
 
-/* Half of the budget for each side; prompts get what streams leave of their half, then streams what prompts left. */
+/* Half of the budget for each side; prompts get what streams leave of their half, then streams what prompts
+ * left. */
 static size_t plan_tick(const weir_view *view, weir_plan_entry *plan, void *user)
 {
     (void)user;

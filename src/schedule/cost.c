@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/cost.h"
 
 #include <math.h>
@@ -8,8 +9,8 @@
 #define DRIFT_OWN 0.006 /* one cost apart from the others: other kernels, another mix of lengths */
 #define NOISE     0.1   /* of a tick's time, about what an idle machine shows */
 #define DOUBT     1.0   /* the most that is thought unknown of a cost */
-#define GATE      2.5 /* standard deviations; what is beyond is a neighbour's burst and counts as that far off */
-#define FLOOR_NS  1e3 /* no clock tells ticks below this apart */
+#define GATE      2.5   /* standard deviations; beyond is a neighbour's burst, which counts as that far off */
+#define FLOOR_NS  1e3   /* no clock tells ticks below this apart */
 
 void weir__cost_init(weir__cost *cost)
 {
@@ -45,7 +46,8 @@ static void begin(weir__cost *cost, double scale)
     }
 }
 
-/* What may have changed since the last tick. A cost that no tick has shown for long is doubted up to a limit. */
+/* What may have changed since the last tick. A cost that no tick has shown for long is doubted up to a
+ * limit. */
 static void drift(weir__cost *cost)
 {
     for (int i = 0; i < WEIR__COST_TERMS; i++) {
@@ -115,8 +117,8 @@ double weir__cost_context_k(int32_t n_past, int32_t n)
 
 /* ---- Passes ---- */
 
-/* With lanes, a pass takes the first lane that has tokens left and those whose numbers follow without a gap, and
- * from each as many tokens as the shortest has, within n_ubatch. */
+/* With lanes, a pass takes the first lane that has tokens left and those whose numbers follow without a gap,
+ * and from each as many tokens as the shortest has, within n_ubatch. */
 static int32_t lane_passes(int32_t *rows, int32_t n_lanes, int32_t n_ubatch)
 {
     int32_t n_passes = 0;
@@ -125,7 +127,7 @@ static int32_t lane_passes(int32_t *rows, int32_t n_lanes, int32_t n_ubatch)
             first++;
             continue;
         }
-        int32_t end = first, least = rows[first];
+        int32_t end = first + 1, least = rows[first];
         /* One more than a pass may have tokens: so it is there too. */
         while (end < n_lanes && rows[end] > 0 && end - first <= n_ubatch) {
             if (rows[end] < least) least = rows[end];

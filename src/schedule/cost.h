@@ -15,7 +15,8 @@ typedef struct weir__shape {
 
 enum { WEIR__COST_PASS, WEIR__COST_DECODE, WEIR__COST_PREFILL, WEIR__COST_CONTEXT, WEIR__COST_TERMS };
 
-/* A Kalman filter over the four costs. Invariants: no cost is negative or infinite, the covariance is symmetric. */
+/* A Kalman filter over the four costs. Invariants: no cost is negative or infinite, the covariance is
+ * symmetric. */
 typedef struct weir__cost {
     double ns[WEIR__COST_TERMS];    /* the estimate */
     double usual[WEIR__COST_TERMS]; /* the first estimate: how large a cost may be that is 0 by now */
@@ -34,8 +35,8 @@ weir_cost weir__cost_get(const weir__cost *cost);
 /* Rows of a slot that holds n_past tokens and gets n more: what they attend to, in 1,024s. */
 double weir__cost_context_k(int32_t n_past, int32_t n);
 
-/* The passes that llama.cpp makes of a batch in lane order; rows [n_lanes] is how many tokens each lane has. It is
- * used up. */
+/* The passes that llama.cpp makes of a batch in lane order; rows [n_lanes] is how many tokens each lane has.
+ * It is used up. */
 int32_t weir__cost_passes(int32_t *rows, int32_t n_lanes, int32_t n_ubatch, weir_layout layout);
 
 #endif

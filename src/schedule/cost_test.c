@@ -310,7 +310,8 @@ static void passes_of_lanes_are_equal_rows_of_neighbours(void **state)
     assert_int_equal(PASSES(WEIR_LAYOUT_PER_SLOT, 2, 1, 1, 1, 1), 2); /* three lanes, then one */
 }
 
-/* llama.cpp's way token by token: see what is left, choose lanes, take one row from each until one has none. */
+/* llama.cpp's way token by token: see what is left, choose lanes, take one row from each until one has
+ * none. */
 static int32_t reference_passes(int32_t *rows, int32_t n, int32_t n_ubatch)
 {
     for (int32_t n_passes = 0;; n_passes++) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/schedule.h"
 
 #define LEAST_PREFILL 16 /* prompt tokens: below it a pass costs nearly as much and prompts do not get on */

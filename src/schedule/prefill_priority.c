@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/schedule.h"
 
-/* Large passes compute most tokens a second, so prompts come first. One token is kept for the streams that run,
- * which take turns for it: prompts that follow each other without end would stop them. */
+/* Large passes compute most tokens a second, so prompts come first. One token is kept for the streams that
+ * run, which take turns for it: prompts that follow each other without end would stop them. */
 static size_t plan_tick(const weir_view *view, weir_plan_entry *plan, void *user)
 {
     (void)user;

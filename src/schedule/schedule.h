@@ -1,4 +1,5 @@
-/* schedule.h: what the strategies that come with weir share. The contract of a strategy is weir_strategy in weir.h.
+/* schedule.h: what the strategies that come with weir share. The contract of a strategy is weir_strategy in
+ * weir.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SCHEDULE_SCHEDULE_H
 #define WEIR_SCHEDULE_SCHEDULE_H
@@ -18,8 +19,8 @@ void weir__schedule_prompts(const weir_view *view, weir__prompts *prompts);
 
 int32_t weir__schedule_generating(const weir_view *view);
 
-/* Adds an entry of one token for each generating slot, those that have waited longest where *budget is short, and
- * takes them from it. Returns the entries written so far. */
+/* Adds an entry of one token for each generating slot, those that have waited longest where *budget is short,
+ * and takes them from it. Returns the entries written so far. */
 size_t weir__schedule_decodes(const weir_view *view, weir_plan_entry *plan, size_t n, int32_t *budget);
 
 /* The same for prefill chunks. */

@@ -457,7 +457,8 @@ static void every_plan_keeps_the_rules(void **state)
 
 /* ---- Sequences of plans ---- */
 
-/* A machine of slots: each tick takes 10 ms; who is done makes room for a younger request, as mean as the test. */
+/* A machine of slots: each tick takes 10 ms; who is done makes room for a younger request, as mean as the
+ * test. */
 typedef struct machine {
     scene s;
     int32_t n_slots;
@@ -521,9 +522,9 @@ static int32_t longest_hunger(machine *m, int32_t n_ticks)
     return worst;
 }
 
-/* Any budget that an engine may have (a token for each slot and more), targets from impossible to loose. A prompt
- * is served at the latest when it is the oldest, and the older ones get a token in each tick; a stream waits for its
- * turn among the others. */
+/* Any budget that an engine may have (a token for each slot and more), targets from impossible to loose. A
+ * prompt is served at the latest when it is the oldest, and the older ones get a token in each tick; a stream
+ * waits for its turn among the others. */
 static void nobody_starves(void **state)
 {
     (void)state;

@@ -83,6 +83,7 @@ typedef struct play {
     uint64_t n_accepted, n_refused, n_seen_tokens;
     uint64_t seen[8]; /* ends by reason */
     uint64_t n_prefill, n_bad_plans, n_decodes, n_failed, n_suspensions;
+    uint64_t n_cached_tokens, n_joined, n_evicted; /* as the engine counted in the end */
 
     /* of the present tick */
     weir_engine_stats at_decode;

@@ -98,6 +98,12 @@ static void make_prompt(wish *w, const wish_limits *limits, dice *d)
         w->prompt = malloc((size_t)n * sizeof *w->prompt);
         assert(w->prompt != NULL);
         for (int32_t i = 0; i < n; i++) w->prompt[i] = dice_in(d, 0, limits->n_vocab - 1);
+        const wish *like = limits->like;
+        int32_t most = like != NULL ? like->task.n_prompt + (int32_t)like->want.n_tokens : 0, same = 0;
+        if (most > 0) same = dice_in(d, dice_one_in(d, 2) ? most * 3 / 4 : 0, most);
+        for (int32_t i = 0; i < same && i < n; i++)
+            w->prompt[i] =
+                i < like->task.n_prompt ? like->prompt[i] : like->want.tokens[i - like->task.n_prompt];
     }
     w->task.prompt = w->prompt;
     w->task.n_prompt = n;
@@ -176,6 +182,7 @@ void wish_make(wish *w, const wish_limits *limits, dice *d)
     w->interval = dice_one_in(d, 2) ? 1 : dice_in(d, -1, 9);
     w->task.model = limits->model;
     w->task.special = dice_one_in(d, 4);
+    w->caches = !dice_one_in(d, 8);
     w->task.stops = w->stops;
     make_prompt(w, limits, d);
     make_length(w, limits, d);
@@ -212,6 +219,7 @@ weir_request wish_request(const wish *w)
     request.deadline_ms = w->deadline_ms;
     request.priority = w->priority;
     request.cache_salt = w->salt;
+    request.cache_prompt = w->caches;
     return request;
 }
 
@@ -295,7 +303,9 @@ static const char *judge(const wish *w, const int32_t *tokens, size_t n_tokens, 
     if (!same) return "another text";
 
     int32_t n_generated = (int32_t)n_tokens + (natural && want->ended);
-    if (usage->n_prompt != w->task.n_prompt || usage->n_cached != 0) return "the prompt is counted wrong";
+    if (usage->n_prompt != w->task.n_prompt || usage->n_cached < 0 || usage->n_cached >= w->task.n_prompt)
+        return "the prompt is counted wrong";
+    if (!w->caches && usage->n_cached > 0) return "it should not have been cached";
     if (usage->n_generated != n_generated) return "generated tokens are counted wrong";
     if ((usage->ttft_ns > 0) != (n_generated > 0)) return "time to first token without a token";
     if (usage->queue_ns < 0 || usage->queue_ns > usage->total_ns || usage->ttft_ns > usage->total_ns ||

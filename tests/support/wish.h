@@ -19,6 +19,7 @@ typedef struct wish {
     int64_t deadline_ms;
     int32_t priority;
     const char *salt;
+    bool caches;
     char stop_bytes[WISH_STOPS][WISH_STOP_BYTES];
     const char *stop[WISH_STOPS];
     size_t stop_length[WISH_STOPS];
@@ -35,6 +36,7 @@ typedef struct wish_limits {
     int32_t max_tokens; /* of its parameters */
     int32_t usual;      /* most prompts, and most answers, are no longer */
     int32_t n_vocab;
+    const struct wish *like; /* prompts often begin as this one and its answer do; NULL = none */
 } wish_limits;
 
 /* Gives the tokens of a fresh fake model other bytes: a few letters, so that texts repeat themselves, whole

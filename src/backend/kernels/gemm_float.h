@@ -1,8 +1,8 @@
 /* gemm_float.h: how the kernels of floating-point weights pass over panels and activations.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A kernel multiplies two panels with up to GROUP rows of activations, so that each activation that is read is
- * used twice. A tile of more rows is multiplied in even parts. Who includes this defines GROUP. */
+ * A kernel multiplies two panels with up to GROUP rows of activations, so that each activation that is read
+ * is used twice. A tile of more rows is multiplied in even parts. Who includes this defines GROUP. */
 #ifndef WEIR_BACKEND_KERNELS_GEMM_FLOAT_H
 #define WEIR_BACKEND_KERNELS_GEMM_FLOAT_H
 

@@ -1,0 +1,19 @@
+/* ring.h: an engine's record of its last ticks, into a file.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CLI_RING_H
+#define WEIR_CLI_RING_H
+
+#include "engine/record.h"
+#include "options.h"
+
+/* What the engine was made of. */
+void cli_ring_begin(weir__record *record, const weir_engine *engine, const weir_engine_params *params);
+
+/* Adds what the engine has remembered since. */
+void cli_ring_take(weir__record *record, const weir_engine *engine);
+
+/* Stops the engine and writes all of it into args->ring_path, if there is one and the engine is: a new file
+ * that replaces the old one when it is whole. `code`, or CLI_FAILED after a message. */
+cli_exit cli_ring_save(const cli_args *args, weir_engine *engine, cli_exit code);
+
+#endif

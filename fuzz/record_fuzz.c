@@ -1,0 +1,50 @@
+/* record_fuzz.c: any text as a record of ticks: read and written again, or refused with a reason.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/record.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* What record.c has from the engine's side; the names only matter for being different. */
+const char *weir_reason_name(weir_reason reason)
+{
+    static const char *const names[] = {"not_finished", "end",        "length",  "cancelled",
+                                        "error",        "stop_words", "deadline"};
+    return names[reason];
+}
+
+static void require(int holds)
+{
+    if (!holds) abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    weir__record record, again;
+    weir_error error = {0};
+    size_t length, length_again;
+    weir_status status = weir__record_read(&record, (const char *)data, size, &error);
+    require(status == WEIR_OK || error.message[0] != '\0');
+    if (status == WEIR_OK) {
+        uint64_t part = 0;
+        for (size_t i = 0; i < record.n_ticks; i++) {
+            require(record.ticks[i].first_slot == part);
+            part += (uint64_t)record.ticks[i].n_slots;
+        }
+        require(part <= record.n_parts);
+        char *text = weir__record_write(&record, &length);
+        require(text != NULL && weir__record_read(&again, text, length, &error) == WEIR_OK);
+        char *text_again = weir__record_write(&again, &length_again);
+        require(text_again != NULL && length == length_again && memcmp(text, text_again, length) == 0);
+        weir__mem_free(text_again);
+        weir__mem_free(text);
+        weir__record_fini(&again);
+    }
+    weir__record_fini(&record);
+    require(weir__mem_live() == 0);
+    return 0;
+}

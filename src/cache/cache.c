@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/cache.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+/* Texts that are gone are remembered, so that a miss can say so, while all texts together take less than
+ * this. */
+#define GHOST_BYTES (UINT64_C(16) << 20)
+#define GHOSTS_MOST 4096
+
+/* An entry that has less than this part of its tokens for itself is not saved: computing them takes less
+ * than saving all, most of the time for nothing. */
+#define WORTH_PART 8
+
+/* A prefix that is kept. DEVICE: seq >= 0, bytes NULL. HOST: seq -1, bytes set. GHOST: neither. The
+ * sequence holds exactly the tokens of its end. */
+typedef struct entry {
+    weir__prefix_end end; /* first: an end of rank DEVICE, HOST or GHOST is an entry */
+    int32_t seq;
+    void *bytes; /* [n_bytes] as the backend saved it */
+    size_t n_bytes;
+} entry;
+
+/* Invariant: n_saved is the sum of the entries' n_bytes; n_saved + n_claimed <= params.n_bytes; by_seq[s]
+ * is the entry whose seq is s. The mutex protects all but params; only the driver changes anything, so it
+ * reads without. */
+struct weir__cache {
+    weir__cache_params params;
+    pthread_mutex_t mutex;
+    weir__prefix_tree tree;
+    entry **by_seq; /* [n_seqs] */
+    uint64_t n_saved, n_claimed;
+    uint64_t n_evicted;
+};
+
+static entry *entry_of(const weir__prefix_end *end)
+{
+    return (entry *)(void *)end;
+}
+
+static void lock(const weir__cache *cache)
+{
+    pthread_mutex_lock((pthread_mutex_t *)&cache->mutex);
+}
+
+static void unlock(const weir__cache *cache)
+{
+    pthread_mutex_unlock((pthread_mutex_t *)&cache->mutex);
+}
+
+const char *weir_miss_name(weir_miss miss)
+{
+    static const char *const names[] = {"none", "cold", "evicted", "salt", "diverged", "uncuttable", "off"};
+    return (size_t)miss < sizeof names / sizeof *names ? names[miss] : "unknown";
+}
+
+/* ---- Life ---- */
+
+weir_status weir__cache_create(const weir__cache_params *params, weir__cache **out, weir_error *error)
+{
+    weir__cache *cache = weir__mem_calloc(1, sizeof *cache);
+    if (cache == NULL) goto no_cache;
+    cache->params = *params;
+    cache->by_seq = weir__mem_calloc((size_t)params->memory->n_seqs, sizeof(entry *));
+    if (cache->by_seq == NULL || pthread_mutex_init(&cache->mutex, NULL) != 0) goto no_mutex;
+    weir__prefix_tree_init(&cache->tree);
+    *out = cache;
+    return WEIR_OK;
+no_mutex:
+    weir__mem_free(cache->by_seq);
+    weir__mem_free(cache);
+no_cache:
+    return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the prefix cache");
+}
+
+/* Lets go of what the entry holds. */
+static void empty(weir__cache *cache, entry *e)
+{
+    if (e->seq >= 0) {
+        weir__memory_cut(cache->params.memory, e->seq, 0);
+        cache->by_seq[e->seq] = NULL;
+    }
+    weir__mem_free(e->bytes);
+    lock(cache);
+    cache->n_saved -= e->n_bytes;
+    unlock(cache);
+    e->seq = -1;
+    e->bytes = NULL;
+    e->n_bytes = 0;
+}
+
+static void drop(weir__cache *cache, entry *e)
+{
+    empty(cache, e);
+    lock(cache);
+    weir__prefix_tree_remove(&cache->tree, &e->end);
+    unlock(cache);
+    weir__mem_free(e);
+}
+
+void weir__cache_destroy(weir__cache *cache)
+{
+    if (cache == NULL) return;
+    for (int rank = 0; rank < WEIR__PREFIX_RANKS; rank++)
+        while (rank != WEIR__PREFIX_LIVE && cache->tree.oldest[rank] != NULL)
+            drop(cache, entry_of(cache->tree.oldest[rank]));
+    weir__prefix_tree_fini(&cache->tree);
+    pthread_mutex_destroy(&cache->mutex);
+    weir__mem_free(cache->by_seq);
+    weir__mem_free(cache);
+}
+
+/* ---- Looking ---- */
+
+/* Which source serves, and how far. */
+static void choose(const weir__cache_params *params, const weir__prefix_match *m, weir__cache_hit *hit)
+{
+    if (params->exact) { /* what runs is at its own length hardly ever */
+        hit->entry = m->exact;
+        hit->n = m->n_exact;
+    } else if (m->n_entry > m->n_live ||
+               (m->n_entry == m->n_live && m->entry != NULL && m->entry->rank == WEIR__PREFIX_DEVICE)) {
+        hit->entry = m->entry;
+        hit->n = m->n_entry;
+    } else {
+        hit->live = m->live;
+        hit->n = m->n_live;
+    }
+    bool whole = hit->entry != NULL && weir__cache_length(hit->entry) == hit->n;
+    if (hit->n < params->least && !whole) {
+        hit->n = 0;
+        hit->entry = hit->live = NULL;
+    }
+    if (m->n_leader > hit->n && m->n_leader >= params->least) {
+        hit->leader = m->leader;
+        hit->n_leader = m->n_leader;
+    }
+}
+
+static int32_t max32(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+static weir_miss reason_of(const weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens,
+                           int32_t n, const weir__prefix_match *m, const weir__cache_hit *hit)
+{
+    static const weir__prefix_key nobody = {0};
+    int32_t there = max32(m->n_entry, m->n_live), known = m->n_known < n - 1 ? m->n_known : n - 1;
+    if (hit->n >= n - 1) return WEIR_MISS_NONE;
+    if (cache->params.exact && there > hit->n) return WEIR_MISS_UNCUTTABLE;
+    if (known > max32(there, m->n_leader)) return WEIR_MISS_EVICTED;
+    if (key->salt_length > 0) {
+        weir__prefix_key open = nobody;
+        open.adapter = key->adapter;
+        if (weir__prefix_tree_known(&cache->tree, &open, tokens, n) > m->n_known) return WEIR_MISS_SALT;
+    }
+    return m->n_known > 0 && m->n_known < n && m->n_other > 0 ? WEIR_MISS_DIVERGED : WEIR_MISS_COLD;
+}
+
+void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
+                      const weir__prefix_end *self, uint64_t serial, weir__cache_hit *hit)
+{
+    weir__prefix_match m;
+    *hit = (weir__cache_hit){0};
+    lock(cache);
+    /* the last token is computed in any case: its row is what the answer begins with */
+    weir__prefix_tree_match(&cache->tree, key, tokens, n, n - 1, self, serial, &m);
+    choose(&cache->params, &m, hit);
+    hit->miss = reason_of(cache, key, tokens, n, &m, hit);
+    hit->n_matched = m.n_known;
+    if (hit->miss == WEIR_MISS_DIVERGED) {
+        hit->n_other = m.n_other < WEIR__CACHE_AROUND ? m.n_other : WEIR__CACHE_AROUND;
+        if (hit->n_other > 0) memcpy(hit->other, m.other, (size_t)hit->n_other * sizeof *hit->other);
+    }
+    unlock(cache);
+}
+
+weir__cache_counts weir__cache_count(const weir__cache *cache)
+{
+    lock(cache);
+    weir__cache_counts counts = {
+        .n_bytes = cache->n_saved + cache->n_claimed,
+        .n_device = (int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE],
+        .n_host = (int32_t)cache->tree.n_ends[WEIR__PREFIX_HOST],
+        .n_evicted = cache->n_evicted,
+    };
+    unlock(cache);
+    return counts;
+}
+
+int32_t weir__cache_sequence(const weir__prefix_end *end)
+{
+    return end->rank == WEIR__PREFIX_DEVICE ? entry_of(end)->seq : -1;
+}
+
+int32_t weir__cache_length(const weir__prefix_end *end)
+{
+    int32_t n;
+    weir__prefix_tree_tokens(end, &n);
+    return n;
+}
+
+weir__prefix_end *weir__cache_entry_of(const weir__cache *cache, int32_t seq)
+{
+    return cache->by_seq[seq] != NULL ? &cache->by_seq[seq]->end : NULL;
+}
+
+/* ---- Running requests ---- */
+
+bool weir__cache_begin(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
+                       uint64_t serial, weir__prefix_end *end)
+{
+    lock(cache);
+    bool done = weir__prefix_tree_insert(&cache->tree, key, tokens, n, end, WEIR__PREFIX_LIVE);
+    if (done) end->serial = serial;
+    unlock(cache);
+    return done;
+}
+
+void weir__cache_advance(weir__cache *cache, weir__prefix_end *end, int32_t n_ready, uint64_t serial)
+{
+    if (end->node == NULL) return;
+    lock(cache);
+    end->n_ready = n_ready;
+    end->serial = serial;
+    unlock(cache);
+}
+
+void weir__cache_end(weir__cache *cache, weir__prefix_end *end)
+{
+    if (end->node == NULL) return;
+    lock(cache);
+    weir__prefix_tree_remove(&cache->tree, end);
+    unlock(cache);
+}
+
+/* ---- Fetching ---- */
+
+static void touch(weir__cache *cache, weir__prefix_end *end)
+{
+    lock(cache);
+    weir__prefix_tree_rerank(&cache->tree, end, end->rank);
+    unlock(cache);
+}
+
+static weir_status load(weir__cache *cache, const entry *e, int32_t n, int32_t to, weir_error *error)
+{
+    weir__memory *memory = cache->params.memory;
+    int32_t length = weir__cache_length(&e->end);
+    weir_status status = weir__memory_load(memory, to, e->bytes, e->n_bytes, length, error);
+    if (status == WEIR_OK && n < length && !weir__memory_cut(memory, to, n)) {
+        weir__memory_cut(memory, to, 0);
+        status = weir__error_set(error, WEIR_UNSUPPORTED, "", "this memory cannot be cut at token %d", n);
+    }
+    return status;
+}
+
+weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
+                              weir_error *error)
+{
+    weir_status status;
+    if (hit->entry != NULL && hit->entry->rank == WEIR__PREFIX_HOST) {
+        status = load(cache, entry_of(hit->entry), hit->n, to, error);
+    } else {
+        if (hit->entry != NULL) from = entry_of(hit->entry)->seq;
+        status = weir__memory_share(cache->params.memory, from, to, hit->n, error);
+    }
+    if (status == WEIR_OK && hit->entry != NULL) touch(cache, hit->entry);
+    return status;
+}
+
+/* ---- Evicting ---- */
+
+/* Ghosts are of use as long as nobody else's text tells the same. */
+static void haunt(weir__cache *cache, entry *e)
+{
+    empty(cache, e);
+    lock(cache);
+    cache->n_evicted++;
+    bool stays = weir__prefix_tree_is_alone(&e->end);
+    if (stays) weir__prefix_tree_rerank(&cache->tree, &e->end, WEIR__PREFIX_GHOST);
+    unlock(cache);
+    if (!stays) drop(cache, e);
+    while (cache->tree.oldest[WEIR__PREFIX_GHOST] != NULL &&
+           (cache->tree.n_bytes > GHOST_BYTES || cache->tree.n_ends[WEIR__PREFIX_GHOST] > GHOSTS_MOST))
+        drop(cache, entry_of(cache->tree.oldest[WEIR__PREFIX_GHOST]));
+}
+
+/* Room for n bytes more; entries that were used longest ago go first. */
+static bool make_room(weir__cache *cache, uint64_t n)
+{
+    if (n > cache->params.n_bytes || cache->n_claimed > cache->params.n_bytes - n) return false;
+    while (cache->n_saved + cache->n_claimed > cache->params.n_bytes - n)
+        haunt(cache, entry_of(cache->tree.oldest[WEIR__PREFIX_HOST]));
+    return true;
+}
+
+bool weir__cache_claim(weir__cache *cache, uint64_t n)
+{
+    if (!make_room(cache, n)) return false;
+    lock(cache);
+    cache->n_claimed += n;
+    unlock(cache);
+    return true;
+}
+
+void weir__cache_unclaim(weir__cache *cache, uint64_t n)
+{
+    lock(cache);
+    cache->n_claimed -= n;
+    unlock(cache);
+}
+
+/* The state of a sequence as a block of its own; NULL: no room, no memory, or the backend cannot. */
+static void *save(weir__cache *cache, int32_t seq, size_t *n_bytes)
+{
+    weir__memory *memory = cache->params.memory;
+    if (cache->params.n_bytes == 0) return NULL;
+    size_t size = weir__memory_state_size(memory, seq);
+    if (size == 0 || !make_room(cache, size)) return NULL;
+    void *bytes = weir__mem_alloc(size);
+    if (bytes == NULL) return NULL;
+    *n_bytes = weir__memory_save(memory, seq, bytes, size);
+    if (*n_bytes > 0) return bytes;
+    weir__mem_free(bytes);
+    return NULL;
+}
+
+static void hold_bytes(weir__cache *cache, entry *e, void *bytes, size_t n_bytes)
+{
+    e->bytes = bytes;
+    e->n_bytes = n_bytes;
+    cache->n_saved += n_bytes;
+}
+
+/* Takes the sequence away from the entry, and with `bytes` makes it one in host memory. */
+static void to_host(weir__cache *cache, entry *e, void *bytes, size_t n_bytes)
+{
+    if (bytes == NULL) {
+        haunt(cache, e);
+        return;
+    }
+    empty(cache, e);
+    lock(cache);
+    hold_bytes(cache, e, bytes, n_bytes);
+    weir__prefix_tree_rerank(&cache->tree, &e->end, WEIR__PREFIX_HOST);
+    unlock(cache);
+}
+
+/* What saving costs grows with the whole state, what it saves with the tokens that no other entry has. */
+static bool is_worth_saving(const weir__prefix_end *end)
+{
+    return weir__prefix_tree_own(end) > weir__cache_length(end) / WORTH_PART;
+}
+
+bool weir__cache_is_spare(const weir__prefix_end *end)
+{
+    return !is_worth_saving(end);
+}
+
+void weir__cache_evict_entry(weir__cache *cache, weir__prefix_end *end)
+{
+    size_t n_bytes = 0;
+    if (weir__prefix_tree_is_covered(end, true, true)) { /* the others serve in its place */
+        drop(cache, entry_of(end));
+        return;
+    }
+    void *bytes = is_worth_saving(end) ? save(cache, entry_of(end)->seq, &n_bytes) : NULL;
+    to_host(cache, entry_of(end), bytes, n_bytes);
+}
+
+int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
+{
+    entry *e = entry_of(end);
+    int32_t seq = e->seq;
+    size_t n_bytes = 0;
+    bool needed = n < weir__cache_length(end) && !weir__prefix_tree_is_covered(end, true, true);
+    void *bytes = needed && is_worth_saving(end) ? save(cache, seq, &n_bytes) : NULL;
+    cache->by_seq[seq] = NULL;
+    e->seq = -1;
+    if (needed)
+        to_host(cache, e, bytes, n_bytes);
+    else
+        drop(cache, e);
+    weir__memory_cut(cache->params.memory, seq, n);
+    return seq;
+}
+
+int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare)
+{
+    weir__prefix_end *end = cache->tree.oldest[WEIR__PREFIX_DEVICE];
+    if (end != NULL && end == spare) end = end->newer;
+    if (end == NULL) return -1;
+    int32_t seq = entry_of(end)->seq;
+    weir__cache_evict_entry(cache, end);
+    return seq;
+}
+
+/* ---- Keeping ---- */
+
+static entry *entry_new(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
+                        weir__prefix_rank rank)
+{
+    entry *e = weir__mem_calloc(1, sizeof *e);
+    if (e == NULL) return NULL;
+    e->seq = -1;
+    lock(cache);
+    bool done = weir__prefix_tree_insert(&cache->tree, key, tokens, n, &e->end, rank);
+    unlock(cache);
+    if (done) return e;
+    weir__mem_free(e);
+    return NULL;
+}
+
+/* Entries that the new one can stand for: at the same node, and where memory can be cut, on the way to it. */
+static void drop_above(weir__cache *cache, const entry *e)
+{
+    weir__prefix_end *above;
+    while ((above = weir__prefix_tree_above(&e->end, NULL)) != NULL) {
+        if (cache->params.exact && above->node != e->end.node) return;
+        drop(cache, entry_of(above));
+    }
+}
+
+bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
+                      int32_t seq)
+{
+    if (cache->params.n_sequences == 0 || cache->params.exact) return false;
+    entry *e = entry_new(cache, key, tokens, n, WEIR__PREFIX_DEVICE);
+    if (e == NULL) return false;
+    if (weir__prefix_tree_is_covered(&e->end, false, true)) { /* a longer one, or the same, is there */
+        drop(cache, e);
+        return false;
+    }
+    e->seq = seq;
+    cache->by_seq[seq] = e;
+    drop_above(cache, e);
+    while ((int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE] > cache->params.n_sequences)
+        weir__cache_evict(cache, &e->end);
+    return true;
+}
+
+bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
+                      int32_t seq)
+{
+    size_t n_bytes = 0;
+    weir__prefix_match m;
+    if (cache->params.n_bytes == 0) return false;
+    lock(cache);
+    weir__prefix_tree_match(&cache->tree, key, tokens, n, n, NULL, 0, &m);
+    unlock(cache);
+    if (m.n_exact == n) {
+        touch(cache, m.exact);
+        return false;
+    }
+    void *bytes = save(cache, seq, &n_bytes);
+    if (bytes == NULL) return false;
+    entry *e = entry_new(cache, key, tokens, n, WEIR__PREFIX_HOST);
+    if (e == NULL) {
+        weir__mem_free(bytes);
+        return false;
+    }
+    lock(cache);
+    hold_bytes(cache, e, bytes, n_bytes);
+    unlock(cache);
+    drop_above(cache, e);
+    return true;
+}
+
+bool weir__cache_move(weir__cache *cache, int32_t from, int32_t to)
+{
+    weir__memory *memory = cache->params.memory;
+    entry *e = cache->by_seq[from];
+    if (weir__memory_share(memory, from, to, weir__cache_length(&e->end), NULL) != WEIR_OK) return false;
+    weir__memory_cut(memory, from, 0);
+    cache->by_seq[from] = NULL;
+    cache->by_seq[to] = e;
+    e->seq = to;
+    return true;
+}
+
+/* ---- Check ---- */
+
+void weir__cache_check(const weir__cache *cache)
+{
+    lock(cache);
+    const weir__cache_params *p = &cache->params;
+    uint64_t n_saved = 0;
+    assert(weir__prefix_tree_check(&cache->tree) == NULL);
+    for (int rank = 0; rank < WEIR__PREFIX_RANKS; rank++)
+        for (const weir__prefix_end *end = cache->tree.newest[rank]; end != NULL; end = end->older) {
+            if (rank == WEIR__PREFIX_LIVE) continue;
+            const entry *e = entry_of(end);
+            assert((e->seq >= 0) == (rank == WEIR__PREFIX_DEVICE));
+            assert((e->bytes != NULL) == (rank == WEIR__PREFIX_HOST));
+            assert(e->seq < 0 || cache->by_seq[e->seq] == e);
+            assert(e->seq < 0 || p->memory->n[e->seq] == weir__cache_length(end));
+            n_saved += e->n_bytes;
+        }
+    for (int32_t seq = 0; seq < p->memory->n_seqs; seq++)
+        assert(cache->by_seq[seq] == NULL || cache->by_seq[seq]->seq == seq);
+    assert(n_saved == cache->n_saved && n_saved + cache->n_claimed <= p->n_bytes);
+    assert((int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE] <= p->n_sequences);
+    unlock(cache);
+}

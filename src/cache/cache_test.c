@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "backend/fake_internal.h"
+#include "backend/testing.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cache/cache.h"
+#include "support/dice.h"
+
+#define SEQS 10
+
+static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
+static const weir__prefix_key open_key = {0};
+
+/* ---- A rig with a cache --------------------------------------------------------------------------- */
+
+typedef struct shelf {
+    rig r;
+    weir__memory memory;
+    weir__cache *cache;
+    weir__cache_params params;
+} shelf;
+
+static void shelf_init(shelf *s, const char *options, weir_layout layout, int32_t n_sequences,
+                       uint64_t n_bytes)
+{
+    rig_init(&s->r, options, 256 * SEQS, SEQS, layout);
+    assert_ok(weir__memory_init(&s->memory, s->r.ops, s->r.context, &s->r.info, error));
+    s->params = (weir__cache_params){
+        .memory = &s->memory,
+        .n_sequences = n_sequences,
+        .n_bytes = n_bytes,
+        .least = 1,
+        .exact = s->r.model->info.is_recurrent,
+    };
+    assert_ok(weir__cache_create(&s->params, &s->cache, error));
+}
+
+static void shelf_fini(shelf *s)
+{
+    weir__cache_destroy(s->cache);
+    weir__memory_check(&s->memory);
+    assert_int_equal(s->memory.n_used, 0);
+    weir__memory_fini(&s->memory);
+    assert_int_equal(atomic_load(&s->r.fake->faults), 0);
+    rig_fini(&s->r);
+}
+
+static int32_t ids(const char *text, int32_t *tokens)
+{
+    int32_t n = 0;
+    for (; text[n] != '\0'; n++) tokens[n] = (unsigned char)text[n];
+    return n;
+}
+
+static weir__cache_hit look(shelf *s, const weir__prefix_key *key, const char *text)
+{
+    int32_t tokens[256], n = ids(text, tokens);
+    weir__cache_hit hit;
+    weir__cache_look(s->cache, key, tokens, n, NULL, UINT64_MAX, &hit);
+    return hit;
+}
+
+static void feed(shelf *s, int32_t seq, const char *text)
+{
+    assert_int_equal(append(&s->r, seq, text), WEIR_OK);
+    weir__memory_append(&s->memory, seq, (int32_t)strlen(text));
+}
+
+static bool keep(shelf *s, const weir__prefix_key *key, const char *text, int32_t seq)
+{
+    int32_t tokens[256], n = ids(text, tokens);
+    feed(s, seq, text);
+    if (weir__cache_keep(s->cache, key, tokens, n, seq)) return true;
+    weir__memory_cut(&s->memory, seq, 0);
+    return false;
+}
+
+static void assert_holds(shelf *s, int32_t seq, const int32_t *tokens, int32_t n)
+{
+    const weir__fake_seq *held = &s->r.context->seqs[seq];
+    assert_int_equal(held->n, n);
+    for (int32_t i = 0; i < n; i++) {
+        assert_int_equal(held->token[i], tokens[i]);
+        assert_int_equal(held->pos[i], i);
+    }
+}
+
+static void assert_fetches(shelf *s, const weir__prefix_key *key, const char *text, int32_t n,
+                           weir__prefix_rank rank, int32_t to)
+{
+    int32_t tokens[256];
+    ids(text, tokens);
+    weir__cache_hit hit = look(s, key, text);
+    assert_int_equal(hit.n, n);
+    assert_non_null(hit.entry);
+    assert_int_equal(hit.entry->rank, rank);
+    assert_ok(weir__cache_fetch(s->cache, &hit, -1, to, error));
+    assert_holds(s, to, tokens, n);
+    weir__memory_cut(&s->memory, to, 0);
+    weir__cache_check(s->cache);
+}
+
+/* ---- One thing at a time -------------------------------------------------------------------------- */
+
+static void test_finished_texts_serve_cut_anywhere(void **state)
+{
+    (void)state;
+    for (size_t l = 0; l < N_ELEMENTS(layouts); l++) {
+        shelf s;
+        shelf_init(&s, "", layouts[l], 4, 0);
+        assert_true(keep(&s, &open_key, "one two three", 0));
+        assert_int_equal(look(&s, &open_key, "one two three").n, 12); /* its last token is computed */
+        assert_fetches(&s, &open_key, "one two three four", 13, WEIR__PREFIX_DEVICE, 5);
+        assert_fetches(&s, &open_key, "one two five", 8, WEIR__PREFIX_DEVICE, 6);
+        weir__cache_hit hit = look(&s, &open_key, "one two five");
+        assert_int_equal(hit.miss, WEIR_MISS_DIVERGED);
+        assert_int_equal(hit.n_matched, 8);
+        assert_int_equal(hit.n_other, 5);
+        assert_int_equal(hit.other[0], 't');
+        assert_int_equal(look(&s, &open_key, "one two").miss, WEIR_MISS_NONE);
+        assert_int_equal(look(&s, &open_key, "another").miss, WEIR_MISS_COLD);
+        assert_int_equal(look(&s, &open_key, "one two three four").miss, WEIR_MISS_COLD);
+        assert_int_equal(weir__cache_sequence(look(&s, &open_key, "one").entry), 0);
+        assert_ptr_equal(weir__cache_entry_of(s.cache, 0), look(&s, &open_key, "one").entry);
+        assert_null(weir__cache_entry_of(s.cache, 1));
+        shelf_fini(&s);
+    }
+}
+
+static void test_a_longer_text_stands_for_its_beginning(void **state)
+{
+    (void)state;
+    shelf s;
+    shelf_init(&s, "", WEIR_LAYOUT_UNIFIED, 4, 0);
+    assert_true(keep(&s, &open_key, "ab", 0));
+    assert_true(keep(&s, &open_key, "abcd", 1)); /* "ab" goes */
+    assert_int_equal(weir__cache_count(s.cache).n_device, 1);
+    assert_int_equal(s.r.ops->seq_pos_max(s.r.context, 0), -1);
+    assert_false(keep(&s, &open_key, "abc", 2));
+    assert_false(keep(&s, &open_key, "abcd", 2));
+    assert_true(keep(&s, &open_key, "abx", 2));
+    assert_int_equal(weir__cache_count(s.cache).n_device, 2);
+    assert_int_equal(weir__cache_count(s.cache).n_evicted, 0);
+    weir__cache_check(s.cache);
+    shelf_fini(&s);
+}
+
+/* Device, then host, then gone: what was used longest ago first. */
+static void test_the_least_recently_used_goes_first(void **state)
+{
+    (void)state;
+    for (size_t l = 0; l < N_ELEMENTS(layouts); l++) {
+        shelf s;
+        /* a state of the fake's has 4 bytes, and 8 for each token */
+        shelf_init(&s, "", layouts[l], 2, 2 * (4 + 8 * 3));
+        assert_true(keep(&s, &open_key, "abc", 0));
+        assert_true(keep(&s, &open_key, "def", 1));
+        assert_fetches(&s, &open_key, "abcX", 3, WEIR__PREFIX_DEVICE, 9);
+        assert_true(keep(&s, &open_key, "ghi", 2));
+        assert_int_equal(s.r.ops->seq_pos_max(s.r.context, 1), -1);
+        assert_fetches(&s, &open_key, "defX", 3, WEIR__PREFIX_HOST, 9);
+        assert_fetches(&s, &open_key, "deX", 2, WEIR__PREFIX_HOST, 9);
+        assert_fetches(&s, &open_key, "abcX", 3, WEIR__PREFIX_DEVICE, 9);
+        assert_int_equal(weir__cache_evict(s.cache, NULL), 2); /* ghi */
+        assert_int_equal(weir__cache_count(s.cache).n_evicted, 0);
+        assert_fetches(&s, &open_key, "defX", 3, WEIR__PREFIX_HOST, 9);
+        assert_int_equal(weir__cache_evict(s.cache, weir__cache_entry_of(s.cache, 0)), -1);
+        assert_int_equal(weir__cache_evict(s.cache, NULL), 0); /* abc: ghi has to leave the host */
+        assert_int_equal(weir__cache_evict(s.cache, NULL), -1);
+        weir__cache_counts counts = weir__cache_count(s.cache);
+        assert_int_equal(counts.n_evicted, 1);
+        assert_int_equal(counts.n_host, 2);
+        weir__cache_hit hit = look(&s, &open_key, "ghiX");
+        assert_int_equal(hit.n, 0);
+        assert_int_equal(hit.miss, WEIR_MISS_EVICTED);
+        assert_int_equal(hit.n_matched, 3);
+        assert_true(keep(&s, &open_key, "ghi", 3)); /* again */
+        assert_fetches(&s, &open_key, "ghiX", 3, WEIR__PREFIX_DEVICE, 9);
+        shelf_fini(&s);
+    }
+}
+
+static void test_somebody_elses_bytes_come_first(void **state)
+{
+    (void)state;
+    shelf s;
+    shelf_init(&s, "", WEIR_LAYOUT_UNIFIED, 1, 100);
+    assert_true(keep(&s, &open_key, "abc", 0));
+    assert_true(keep(&s, &open_key, "def", 1));
+    assert_int_equal(weir__cache_count(s.cache).n_host, 1);
+    assert_false(weir__cache_claim(s.cache, 101));
+    assert_true(weir__cache_claim(s.cache, 72)); /* leaves room for 28 */
+    assert_int_equal(weir__cache_count(s.cache).n_host, 1);
+    assert_true(weir__cache_claim(s.cache, 1));
+    assert_int_equal(weir__cache_count(s.cache).n_host, 0);
+    assert_false(weir__cache_claim(s.cache, 28));
+    weir__cache_check(s.cache);
+    weir__cache_unclaim(s.cache, 73);
+    assert_true(weir__cache_claim(s.cache, 100));
+    weir__cache_unclaim(s.cache, 100);
+    shelf_fini(&s);
+}
+
+static void test_salts_and_adapters_are_apart(void **state)
+{
+    (void)state;
+    static const weir__prefix_key a = {"a", 1, 0}, b = {"b", 1, 0}, with_adapter = {NULL, 0, 5};
+    shelf s;
+    shelf_init(&s, "", WEIR_LAYOUT_UNIFIED, 4, 0);
+    assert_true(keep(&s, &a, "secret one", 0));
+    assert_true(keep(&s, &open_key, "known to all", 1));
+    assert_int_equal(look(&s, &a, "secret one!").n, 10);
+    const weir__prefix_key *others[] = {&b, &open_key, &with_adapter};
+    for (size_t i = 0; i < N_ELEMENTS(others); i++) {
+        weir__cache_hit hit = look(&s, others[i], "secret one!");
+        assert_int_equal(hit.n, 0);
+        assert_int_equal(hit.n_matched, 0);
+        assert_int_equal(hit.n_other, 0);
+        assert_int_equal(hit.miss, WEIR_MISS_COLD);
+    }
+    assert_int_equal(look(&s, &a, "known to all").miss, WEIR_MISS_SALT);
+    assert_int_equal(look(&s, &a, "known to all").n_other, 0);
+    assert_int_equal(look(&s, &with_adapter, "known to all").miss, WEIR_MISS_COLD);
+    shelf_fini(&s);
+}
+
+/* Who comes while the prefix is being computed: what is there already, and whom to wait for. */
+static void test_running_requests_serve_and_lead(void **state)
+{
+    (void)state;
+    shelf s;
+    int32_t tokens[64];
+    weir__prefix_end first = {0}, second = {0}, out = {0};
+    shelf_init(&s, "", WEIR_LAYOUT_PER_SLOT, 0, 0);
+    int32_t n = ids("one two three", tokens);
+    assert_true(weir__cache_begin(s.cache, &open_key, tokens, n, 0, &first));
+    weir__cache_hit hit = look(&s, &open_key, "one two four");
+    assert_int_equal(hit.n, 0);
+    assert_ptr_equal(hit.leader, &first);
+    assert_int_equal(hit.n_leader, 8);
+
+    feed(&s, 3, "one t");
+    weir__cache_advance(s.cache, &first, 5, 0);
+    hit = look(&s, &open_key, "one two four");
+    assert_int_equal(hit.n, 5);
+    assert_ptr_equal(hit.live, &first);
+    assert_ptr_equal(hit.leader, &first);
+    assert_ok(weir__cache_fetch(s.cache, &hit, 3, 4, error));
+    assert_holds(&s, 4, tokens, 5);
+
+    feed(&s, 3, "wo three");
+    weir__cache_advance(s.cache, &first, 13, 0);
+    hit = look(&s, &open_key, "one two four");
+    assert_int_equal(hit.n, 8);
+    assert_null(hit.leader);
+
+    /* one that waits itself leads those that came after it only */
+    n = ids("one two four five", tokens);
+    assert_true(weir__cache_begin(s.cache, &open_key, tokens, n, 7, &second));
+    hit = look(&s, &open_key, "one two four six");
+    assert_int_equal(hit.n_leader, 13);
+    n = ids("one two four six", tokens);
+    weir__cache_look(s.cache, &open_key, tokens, n, NULL, 7, &hit);
+    assert_null(hit.leader);
+    weir__cache_look(s.cache, &open_key, tokens, n, &second, UINT64_MAX, &hit);
+    assert_null(hit.leader);
+
+    weir__mem_fail_after(0);
+    assert_false(weir__cache_begin(s.cache, &open_key, tokens, n, 8, &out));
+    weir__cache_advance(s.cache, &out, 1, 0); /* not known: nothing */
+    weir__cache_end(s.cache, &out);
+    weir__mem_fail_after(-1);
+    weir__cache_end(s.cache, &first);
+    weir__cache_end(s.cache, &second);
+    assert_int_equal(look(&s, &open_key, "one two four").n_matched, 0);
+    weir__memory_cut(&s.memory, 3, 0);
+    weir__memory_cut(&s.memory, 4, 0);
+    shelf_fini(&s);
+}
+
+static void test_memory_that_cannot_be_cut(void **state)
+{
+    (void)state;
+    for (size_t l = 0; l < N_ELEMENTS(layouts); l++) {
+        shelf s;
+        int32_t tokens[64];
+        shelf_init(&s, "recurrent=1", layouts[l], 4, 1000);
+        int32_t n = ids("one two three", tokens);
+        feed(&s, 0, "one");
+        assert_false(weir__cache_keep(s.cache, &open_key, tokens, 3, 0));
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, 3, 0));
+        assert_false(weir__cache_save(s.cache, &open_key, tokens, 3, 0)); /* it is there */
+        feed(&s, 0, " two three");
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0));
+        weir__memory_cut(&s.memory, 0, 0);
+        assert_int_equal(weir__cache_count(s.cache).n_host, 2);
+
+        assert_fetches(&s, &open_key, "one two four", 3, WEIR__PREFIX_HOST, 5);
+        assert_int_equal(look(&s, &open_key, "one two four").miss, WEIR_MISS_UNCUTTABLE);
+        assert_fetches(&s, &open_key, "one two three four", 13, WEIR__PREFIX_HOST, 5);
+        assert_int_equal(look(&s, &open_key, "one").n, 0);
+        assert_int_equal(look(&s, &open_key, "one").miss, WEIR_MISS_UNCUTTABLE);
+        assert_true(weir__cache_claim(s.cache, 1000));
+        assert_int_equal(look(&s, &open_key, "one two three four").miss, WEIR_MISS_EVICTED);
+        weir__cache_unclaim(s.cache, 1000);
+        shelf_fini(&s);
+    }
+}
+
+static void test_entries_move_and_are_handed_over(void **state)
+{
+    (void)state;
+    for (size_t l = 0; l < N_ELEMENTS(layouts); l++) {
+        shelf s;
+        int32_t tokens[64], n = ids("one two", tokens);
+        shelf_init(&s, "", layouts[l], 4, 1000);
+        assert_true(keep(&s, &open_key, "one two", 2));
+        assert_true(weir__cache_move(s.cache, 2, 6));
+        weir__cache_check(s.cache);
+        assert_holds(&s, 2, NULL, 0);
+        assert_holds(&s, 6, tokens, n);
+        atomic_store(&s.r.fake->fail_share, true);
+        assert_false(weir__cache_move(s.cache, 6, 1));
+        atomic_store(&s.r.fake->fail_share, false);
+        weir__cache_check(s.cache);
+        assert_int_equal(weir__cache_adopt(s.cache, weir__cache_entry_of(s.cache, 6), n), 6);
+        assert_holds(&s, 6, tokens, n);
+        assert_int_equal(look(&s, &open_key, "one two").n_matched, 0);
+        weir__memory_cut(&s.memory, 6, 0);
+        weir__cache_check(s.cache);
+        shelf_fini(&s);
+    }
+}
+
+/* ---- Random schedules ----------------------------------------------------------------------------- */
+
+#define RUNNERS 4
+#define LENGTH  40
+#define SEEN    200
+
+typedef struct runner {
+    weir__prefix_end end;
+    int key; /* -1 = none runs */
+    int32_t seq, n, n_past;
+    int32_t tokens[LENGTH];
+} runner;
+
+/* The naive model: every text that was ever computed, by key. */
+typedef struct world {
+    dice d;
+    shelf s;
+    runner runners[RUNNERS];
+    struct {
+        int key;
+        int32_t n, tokens[LENGTH];
+    } seen[SEEN];
+    int n_seen;
+    uint64_t n_claimed, n_tokens_hit;
+    bool faulty;
+} world;
+
+static const weir__prefix_key keys[] = {{0}, {"a", 1, 0}, {"b", 1, 0}};
+
+static int32_t common(const int32_t *a, int32_t n_a, const int32_t *b, int32_t n_b)
+{
+    int32_t n = 0;
+    while (n < n_a && n < n_b && a[n] == b[n]) n++;
+    return n;
+}
+
+static bool is_free(const world *w, int32_t seq)
+{
+    for (int i = 0; i < RUNNERS; i++)
+        if (w->runners[i].key >= 0 && w->runners[i].seq == seq) return false;
+    return weir__cache_entry_of(w->s.cache, seq) == NULL;
+}
+
+static int32_t free_seq(world *w)
+{
+    int32_t start = dice_in(&w->d, 0, SEQS - 1);
+    for (int32_t i = 0; i < SEQS; i++)
+        if (is_free(w, (start + i) % SEQS)) return (start + i) % SEQS;
+    return weir__cache_evict(w->s.cache, NULL);
+}
+
+/* Nothing that anybody did has touched what runs. */
+static void check_world(world *w)
+{
+    weir__cache_check(w->s.cache);
+    weir__memory_check(&w->s.memory);
+    assert_int_equal(w->s.memory.n_used, atomic_load(&w->s.r.fake->n_cells));
+    bool wanted[SEQS], alone[SEQS] = {false};
+    for (int32_t seq = 0; seq < SEQS; seq++) wanted[seq] = w->s.memory.n[seq] > 0;
+    assert_int_equal(weir__memory_count(&w->s.memory, wanted), w->s.memory.n_used);
+    alone[dice_in(&w->d, 0, SEQS - 1)] = true;
+    for (int32_t seq = 0; seq < SEQS; seq++)
+        if (alone[seq]) assert_int_equal(weir__memory_count(&w->s.memory, alone), w->s.memory.n[seq]);
+    for (int i = 0; i < RUNNERS; i++)
+        if (w->runners[i].key >= 0)
+            assert_holds(&w->s, w->runners[i].seq, w->runners[i].tokens, w->runners[i].n_past);
+    for (int32_t seq = 0; seq < SEQS; seq++)
+        if (is_free(w, seq)) assert_int_equal(w->s.r.ops->seq_pos_max(w->s.r.context, seq), -1);
+}
+
+static void check_hit(world *w, const runner *r, const weir__cache_hit *hit)
+{
+    int32_t best = 0, there = 0;
+    bool other = hit->n_other == 0;
+    for (int i = 0; i < w->n_seen; i++) {
+        if (w->seen[i].key != r->key) continue;
+        int32_t met = common(w->seen[i].tokens, w->seen[i].n, r->tokens, r->n);
+        if (met > best) best = met;
+        int32_t left = w->seen[i].n - hit->n_matched;
+        other |= met >= hit->n_matched && left >= hit->n_other &&
+                 memcmp(w->seen[i].tokens + hit->n_matched, hit->other,
+                        (size_t)hit->n_other * sizeof(int32_t)) == 0;
+    }
+    for (int i = 0; i < RUNNERS; i++) {
+        const runner *o = &w->runners[i];
+        if (o == r || o->key != r->key || o->end.node == NULL) continue;
+        int32_t met = common(o->tokens, o->n_past, r->tokens, r->n - 1);
+        if (met > there) there = met;
+    }
+    assert_true(hit->n <= best && hit->n <= hit->n_matched && hit->n < r->n);
+    assert_true(hit->n_matched <= best);
+    assert_true(other); /* nobody else's tokens */
+    assert_true(hit->n_other == 0 || hit->miss == WEIR_MISS_DIVERGED);
+    assert_int_equal(hit->miss == WEIR_MISS_NONE, hit->n == r->n - 1);
+    assert_true(w->s.params.exact || hit->n >= there);
+    assert_true(hit->leader == NULL || hit->n_leader > hit->n);
+}
+
+static void start(world *w, runner *r)
+{
+    weir__cache_hit hit;
+    r->n = dice_in(&w->d, 1, LENGTH);
+    r->key = dice_in(&w->d, 0, 2);
+    int32_t kept = 0;
+    if (w->n_seen > 0 && !dice_one_in(&w->d, 4)) {
+        int like = dice_in(&w->d, 0, w->n_seen - 1);
+        kept = dice_in(&w->d, 1, w->seen[like].n);
+        memcpy(r->tokens, w->seen[like].tokens, (size_t)kept * sizeof *r->tokens);
+    }
+    for (int32_t i = kept; i < r->n; i++) r->tokens[i] = dice_in(&w->d, 0, 2);
+    r->end = (weir__prefix_end){0};
+    r->seq = free_seq(w);
+    assert_true(r->seq >= 0);
+    r->n_past = 0;
+
+    weir__cache_look(w->s.cache, &keys[r->key], r->tokens, r->n, NULL, UINT64_MAX, &hit);
+    check_hit(w, r, &hit);
+    int32_t whole = hit.entry != NULL ? weir__cache_length(hit.entry) : 0;
+    if (hit.n > 0 && whole > 0 && weir__cache_sequence(hit.entry) >= 0 && dice_one_in(&w->d, 2)) {
+        r->seq = weir__cache_adopt(w->s.cache, hit.entry, hit.n);
+        r->n_past = hit.n;
+    } else if (hit.n > 0) {
+        const runner *from = (const runner *)(const void *)hit.live; /* its first member */
+        weir_status status = weir__cache_fetch(w->s.cache, &hit, from != NULL ? from->seq : -1, r->seq, NULL);
+        assert_true(status == WEIR_OK || w->faulty || status == WEIR_NO_SPACE);
+        if (status == WEIR_OK) r->n_past = hit.n;
+    }
+    w->n_tokens_hit += (uint64_t)r->n_past;
+    if (!weir__cache_begin(w->s.cache, &keys[r->key], r->tokens, r->n, 0, &r->end)) assert_true(w->faulty);
+    weir__cache_advance(w->s.cache, &r->end, r->n_past, 0);
+    if (w->n_seen < SEEN) { /* a text counts as seen from here on, since it may be computed to its end */
+        w->seen[w->n_seen].key = r->key;
+        w->seen[w->n_seen].n = r->n;
+        memcpy(w->seen[w->n_seen++].tokens, r->tokens, sizeof r->tokens);
+    }
+}
+
+static void compute(world *w, runner *r)
+{
+    weir__batch *batch = &w->s.r.batch;
+    int32_t most = r->n - r->n_past;
+    if (most == 0) return;
+    batch->n = 0;
+    for (int32_t i = dice_in(&w->d, 1, most); i > 0; i--, r->n_past++)
+        weir__batch_add(batch, r->tokens[r->n_past], r->n_past, r->seq, i == 1);
+    assert_ok(w->s.r.ops->decode(w->s.r.context, batch, error));
+    weir__memory_append(&w->s.memory, r->seq, batch->n);
+    weir__cache_advance(w->s.cache, &r->end, r->n_past, 0);
+    if (dice_one_in(&w->d, 3)) weir__cache_save(w->s.cache, &keys[r->key], r->tokens, r->n_past, r->seq);
+}
+
+static void finish(world *w, runner *r)
+{
+    bool kept = r->n_past > 0 && dice_one_in(&w->d, 2) &&
+                weir__cache_keep(w->s.cache, &keys[r->key], r->tokens, r->n_past, r->seq);
+    if (!kept) weir__memory_cut(&w->s.memory, r->seq, 0);
+    weir__cache_end(w->s.cache, &r->end);
+    r->key = -1;
+}
+
+static void step(world *w)
+{
+    runner *r = &w->runners[dice_in(&w->d, 0, RUNNERS - 1)];
+    weir__fake *fake = w->s.r.fake;
+    if (w->faulty) {
+        if (dice_one_in(&w->d, 3)) weir__mem_fail_after(dice_in(&w->d, 0, 8));
+        atomic_store(&fake->fail_state_save, dice_one_in(&w->d, 6));
+        atomic_store(&fake->fail_state_load, dice_one_in(&w->d, 6));
+        atomic_store(&fake->fail_share, dice_one_in(&w->d, 6));
+    }
+    int32_t event = dice_in(&w->d, 0, 9), seq = dice_in(&w->d, 0, SEQS - 1);
+    if (event == 0) {
+        weir__cache_evict(w->s.cache, weir__cache_entry_of(w->s.cache, seq));
+    } else if (event == 1 && weir__cache_entry_of(w->s.cache, seq) != NULL) {
+        int32_t to = free_seq(w);
+        if (weir__cache_entry_of(w->s.cache, seq) != NULL) weir__cache_move(w->s.cache, seq, to);
+    } else if (event == 2) {
+        uint64_t n = (uint64_t)dice_in(&w->d, 0, 300);
+        weir__cache_unclaim(w->s.cache, w->n_claimed);
+        w->n_claimed = weir__cache_claim(w->s.cache, n) ? n : 0;
+    } else if (r->key < 0) {
+        start(w, r);
+    } else if (dice_one_in(&w->d, 3)) {
+        finish(w, r);
+    } else {
+        compute(w, r);
+    }
+    weir__mem_fail_after(-1);
+    check_world(w);
+}
+
+static uint64_t run_world(uint64_t seed)
+{
+    static world w;
+    memset(&w, 0, sizeof w);
+    w.d.state = seed;
+    long live = weir__mem_live();
+    const char *kinds[] = {"seed=1", "seed=1,exact=1", "seed=1,recurrent=1"};
+    shelf_init(&w.s, kinds[dice_in(&w.d, 0, 2)], layouts[dice_in(&w.d, 0, 1)], dice_in(&w.d, 0, 5),
+               dice_one_in(&w.d, 3) ? 0 : (uint64_t)dice_in(&w.d, 0, 3000));
+    w.faulty = dice_one_in(&w.d, 3);
+    for (int i = 0; i < RUNNERS; i++) w.runners[i].key = -1;
+    for (int i = 0; i < 300; i++) step(&w);
+    atomic_store(&w.s.r.fake->fail_share, false);
+    for (int i = 0; i < RUNNERS; i++)
+        if (w.runners[i].key >= 0) finish(&w, &w.runners[i]);
+    shelf_fini(&w.s);
+    assert_int_equal(weir__mem_live(), live);
+    return w.n_tokens_hit;
+}
+
+static void test_random_schedules(void **state)
+{
+    (void)state;
+    uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)weir__clock_now_ns() % 1000000000);
+    uint64_t n = dice_environment("WEIR_TEST_SCHEDULES", 300), n_hit = 0;
+    print_message("%llu worlds from WEIR_TEST_SEED=%llu\n", (unsigned long long)n, (unsigned long long)seed);
+    for (uint64_t i = 0; i < n; i++) n_hit += run_world(seed + i);
+    print_message("%llu tokens came from the cache\n", (unsigned long long)n_hit);
+    assert_true(n < 100 || n_hit > 30 * n);
+}
+
+static void test_misses_have_names(void **state)
+{
+    (void)state;
+    assert_string_equal(weir_miss_name(WEIR_MISS_NONE), "none");
+    assert_string_equal(weir_miss_name(WEIR_MISS_OFF), "off");
+    assert_string_equal(weir_miss_name((weir_miss)WEIR_MISS_COUNT), "unknown");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_finished_texts_serve_cut_anywhere),
+        cmocka_unit_test(test_a_longer_text_stands_for_its_beginning),
+        cmocka_unit_test(test_the_least_recently_used_goes_first),
+        cmocka_unit_test(test_somebody_elses_bytes_come_first),
+        cmocka_unit_test(test_salts_and_adapters_are_apart),
+        cmocka_unit_test(test_running_requests_serve_and_lead),
+        cmocka_unit_test(test_memory_that_cannot_be_cut),
+        cmocka_unit_test(test_entries_move_and_are_handed_over),
+        cmocka_unit_test(test_random_schedules),
+        cmocka_unit_test(test_misses_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,655 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/prefix_tree.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+/* A text that was inserted, as long as a node runs along it. */
+typedef struct words {
+    int32_t refs; /* nodes */
+    int32_t n;
+    int32_t tokens[];
+} words;
+
+/* What a node's children are sorted by, so that the way down to an entry needs no search. */
+enum { TO_DEVICE, TO_HOST, TO_NOTHING, CLASSES };
+
+struct weir__prefix_node {
+    weir__prefix_node *parent; /* NULL: a root */
+    weir__prefix_node *chain;  /* in its bucket */
+    weir__prefix_node *children[CLASSES];
+    weir__prefix_node *next, *prev; /* among the parent's children of its class */
+    weir__prefix_end *ends;
+    words *text; /* NULL: a root */
+    int32_t from, to;
+    int32_t n_children;
+    int32_t n_below[2]; /* DEVICE and HOST ends here and below */
+    int32_t first;      /* text->tokens[from] */
+    int32_t met;        /* tokens that a text below has in common with that of the match `stamp` */
+    uint64_t stamp;
+    char *salt; /* [salt_length] roots only, as the rest */
+    size_t salt_length;
+    uint64_t adapter;
+};
+
+/* ---- Nodes and where to find them ---- */
+
+static int class_of(const weir__prefix_node *node)
+{
+    if (node->n_below[WEIR__PREFIX_DEVICE] > 0) return TO_DEVICE;
+    return node->n_below[WEIR__PREFIX_HOST] > 0 ? TO_HOST : TO_NOTHING;
+}
+
+static uint64_t mix(uint64_t x)
+{
+    x ^= x >> 32;
+    x *= UINT64_C(0xff51afd7ed558ccd);
+    return x ^ (x >> 29);
+}
+
+static uint64_t child_hash(const weir__prefix_node *parent, int32_t token)
+{
+    return mix((uint64_t)(uintptr_t)parent * UINT64_C(0x9e3779b97f4a7c15) + (uint32_t)token);
+}
+
+static uint64_t root_hash(const weir__prefix_key *key)
+{
+    return weir__hash(mix(key->adapter + 1), key->salt, key->salt_length);
+}
+
+static uint64_t node_hash(const weir__prefix_node *node)
+{
+    if (node->parent != NULL) return child_hash(node->parent, node->first);
+    weir__prefix_key key = {node->salt, node->salt_length, node->adapter};
+    return root_hash(&key);
+}
+
+static weir__prefix_node **bucket_of(const weir__prefix_tree *tree, uint64_t hash)
+{
+    return &tree->buckets[hash & (tree->n_buckets - 1)];
+}
+
+static void chain_in(weir__prefix_tree *tree, weir__prefix_node *node)
+{
+    weir__prefix_node **bucket = bucket_of(tree, node_hash(node));
+    node->chain = *bucket;
+    *bucket = node;
+}
+
+static void chain_out(weir__prefix_tree *tree, weir__prefix_node *node)
+{
+    weir__prefix_node **at = bucket_of(tree, node_hash(node));
+    while (*at != node) at = &(*at)->chain;
+    *at = node->chain;
+}
+
+/* Room for one node more. Where there is no memory for that, chains get longer. */
+static bool buckets_grow(weir__prefix_tree *tree)
+{
+    if (tree->n_nodes < tree->n_buckets) return true;
+    size_t n = tree->n_buckets > 0 ? tree->n_buckets * 2 : 64, n_before = tree->n_buckets;
+    weir__prefix_node **before = tree->buckets, **grown = weir__mem_calloc(n, sizeof(weir__prefix_node *));
+    if (grown == NULL) return n_before > 0;
+    tree->buckets = grown;
+    tree->n_buckets = n;
+    tree->n_bytes += (n - n_before) * sizeof *grown;
+    for (size_t i = 0; i < n_before; i++)
+        for (weir__prefix_node *node = before[i], *next; node != NULL; node = next) {
+            next = node->chain;
+            chain_in(tree, node);
+        }
+    weir__mem_free(before);
+    return true;
+}
+
+static weir__prefix_node *find_child(const weir__prefix_tree *tree, const weir__prefix_node *parent,
+                                     int32_t token)
+{
+    weir__prefix_node *node = *bucket_of(tree, child_hash(parent, token));
+    while (node != NULL && (node->parent != parent || node->first != token)) node = node->chain;
+    return node;
+}
+
+static weir__prefix_node *find_root(const weir__prefix_tree *tree, const weir__prefix_key *key)
+{
+    if (tree->n_buckets == 0) return NULL;
+    weir__prefix_node *node = *bucket_of(tree, root_hash(key));
+    while (node != NULL &&
+           (node->parent != NULL || node->adapter != key->adapter || node->salt_length != key->salt_length ||
+            (key->salt_length > 0 && memcmp(node->salt, key->salt, key->salt_length) != 0)))
+        node = node->chain;
+    return node;
+}
+
+static void sibling_in(weir__prefix_node *node, int class)
+{
+    weir__prefix_node **first = &node->parent->children[class];
+    node->prev = NULL;
+    node->next = *first;
+    if (*first != NULL) (*first)->prev = node;
+    *first = node;
+}
+
+static void sibling_out(weir__prefix_node *node, int class)
+{
+    if (node->prev != NULL)
+        node->prev->next = node->next;
+    else
+        node->parent->children[class] = node->next;
+    if (node->next != NULL) node->next->prev = node->prev;
+}
+
+static void text_hold(weir__prefix_node *node, words *text)
+{
+    node->text = text;
+    text->refs++;
+}
+
+static size_t text_bytes(int32_t n)
+{
+    return sizeof(words) + (size_t)n * sizeof(int32_t);
+}
+
+static void text_leave(weir__prefix_tree *tree, words *text)
+{
+    if (--text->refs > 0) return;
+    tree->n_bytes -= text_bytes(text->n);
+    weir__mem_free(text);
+}
+
+static weir__prefix_node *node_new(weir__prefix_tree *tree)
+{
+    weir__prefix_node *node = weir__mem_calloc(1, sizeof *node);
+    if (node == NULL) return NULL;
+    tree->n_nodes++;
+    tree->n_bytes += sizeof *node;
+    return node;
+}
+
+static void node_free(weir__prefix_tree *tree, weir__prefix_node *node)
+{
+    tree->n_nodes--;
+    tree->n_bytes -= sizeof *node + node->salt_length;
+    if (node->text != NULL) text_leave(tree, node->text);
+    weir__mem_free(node->salt);
+    weir__mem_free(node);
+}
+
+static weir__prefix_node *root_new(weir__prefix_tree *tree, const weir__prefix_key *key)
+{
+    weir__prefix_node *root = node_new(tree);
+    if (root == NULL) return NULL;
+    if (key->salt_length > 0 && (root->salt = weir__mem_dup(key->salt, key->salt_length)) == NULL) {
+        node_free(tree, root);
+        return NULL;
+    }
+    root->salt_length = key->salt_length;
+    root->adapter = key->adapter;
+    tree->n_bytes += key->salt_length;
+    chain_in(tree, root);
+    return root;
+}
+
+/* ---- The way down ---- */
+
+/* Where a text leaves what is known: `node` is the deepest node of which a token was met, n the tokens
+ * met. */
+typedef struct place {
+    weir__prefix_node *node;
+    int32_t n;
+} place;
+
+static void meet(weir__prefix_node *node, uint64_t stamp, int32_t n)
+{
+    node->stamp = stamp;
+    node->met = n;
+}
+
+static place walk(const weir__prefix_tree *tree, weir__prefix_node *root, const int32_t *tokens, int32_t n,
+                  uint64_t stamp)
+{
+    place at = {root, 0};
+    if (stamp > 0) meet(root, stamp, 0);
+    while (at.n < n && at.n == at.node->to) {
+        weir__prefix_node *child = find_child(tree, at.node, tokens[at.n]);
+        if (child == NULL) break;
+        const int32_t *has = child->text->tokens;
+        int32_t end = child->to < n ? child->to : n;
+        if (memcmp(has + at.n, tokens + at.n, (size_t)(end - at.n) * sizeof *has) == 0)
+            at.n = end;
+        else
+            while (has[at.n] == tokens[at.n]) at.n++;
+        at.node = child;
+        if (stamp > 0) meet(child, stamp, at.n);
+    }
+    return at;
+}
+
+/* ---- Ends ---- */
+
+static void count(weir__prefix_node *node, weir__prefix_rank rank, int32_t difference)
+{
+    if (rank > WEIR__PREFIX_HOST) return;
+    for (; node != NULL; node = node->parent) {
+        int before = class_of(node);
+        node->n_below[rank] += difference;
+        int after = class_of(node);
+        if (before == after || node->parent == NULL) continue;
+        sibling_out(node, before);
+        sibling_in(node, after);
+    }
+}
+
+static void order_in(weir__prefix_tree *tree, weir__prefix_end *end)
+{
+    weir__prefix_end **newest = &tree->newest[end->rank];
+    end->newer = NULL;
+    end->older = *newest;
+    if (*newest != NULL)
+        (*newest)->newer = end;
+    else
+        tree->oldest[end->rank] = end;
+    *newest = end;
+    tree->n_ends[end->rank]++;
+}
+
+static void order_out(weir__prefix_tree *tree, weir__prefix_end *end)
+{
+    if (end->newer != NULL)
+        end->newer->older = end->older;
+    else
+        tree->newest[end->rank] = end->older;
+    if (end->older != NULL)
+        end->older->newer = end->newer;
+    else
+        tree->oldest[end->rank] = end->newer;
+    tree->n_ends[end->rank]--;
+}
+
+static void attach(weir__prefix_tree *tree, weir__prefix_node *node, weir__prefix_end *end,
+                   weir__prefix_rank rank)
+{
+    *end = (weir__prefix_end){.node = node, .next = node->ends, .rank = rank};
+    if (node->ends != NULL) node->ends->prev = end;
+    node->ends = end;
+    count(node, rank, 1);
+    order_in(tree, end);
+}
+
+void weir__prefix_tree_rerank(weir__prefix_tree *tree, weir__prefix_end *end, weir__prefix_rank rank)
+{
+    order_out(tree, end);
+    if (rank != end->rank) {
+        count(end->node, end->rank, -1);
+        count(end->node, rank, 1);
+        end->rank = rank;
+    }
+    order_in(tree, end);
+}
+
+/* ---- Insert ---- */
+
+/* Cuts the node in two at `at`; `upper` is fresh and becomes its parent. */
+static void split(weir__prefix_tree *tree, weir__prefix_node *node, int32_t at, weir__prefix_node *upper)
+{
+    int class = class_of(node);
+    chain_out(tree, node);
+    sibling_out(node, class);
+    upper->parent = node->parent;
+    text_hold(upper, node->text);
+    upper->from = node->from;
+    upper->first = node->first;
+    upper->to = node->from = at;
+    node->first = node->text->tokens[at];
+    memcpy(upper->n_below, node->n_below, sizeof upper->n_below);
+    upper->n_children = 1;
+    chain_in(tree, upper);
+    sibling_in(upper, class);
+    node->parent = upper;
+    chain_in(tree, node);
+    sibling_in(node, class);
+}
+
+static void add_leaf(weir__prefix_tree *tree, weir__prefix_node *parent, weir__prefix_node *leaf, words *text)
+{
+    leaf->parent = parent;
+    text_hold(leaf, text);
+    leaf->from = parent->to;
+    leaf->to = text->n;
+    leaf->first = text->tokens[leaf->from];
+    parent->n_children++;
+    chain_in(tree, leaf);
+    sibling_in(leaf, TO_NOTHING);
+}
+
+static void root_drop(weir__prefix_tree *tree, weir__prefix_node *root)
+{
+    if (root->n_children > 0 || root->ends != NULL) return;
+    chain_out(tree, root);
+    node_free(tree, root);
+}
+
+bool weir__prefix_tree_insert(weir__prefix_tree *tree, const weir__prefix_key *key, const int32_t *tokens,
+                              int32_t n, weir__prefix_end *end, weir__prefix_rank rank)
+{
+    weir__prefix_node *upper = NULL, *leaf = NULL;
+    words *own = NULL;
+    if (!buckets_grow(tree)) return false;
+    weir__prefix_node *root = find_root(tree, key);
+    if (root == NULL && (root = root_new(tree, key)) == NULL) return false;
+    place at = walk(tree, root, tokens, n, 0);
+    bool cuts = at.n < at.node->to, goes_on = at.n < n;
+    if (cuts) upper = node_new(tree);
+    if (goes_on) {
+        leaf = node_new(tree);
+        own = weir__mem_alloc(text_bytes(n));
+    }
+    if ((cuts && upper == NULL) || (goes_on && (leaf == NULL || own == NULL))) goto fail;
+    if (cuts) {
+        split(tree, at.node, at.n, upper);
+        at.node = upper;
+    }
+    if (goes_on) {
+        *own = (words){.n = n};
+        memcpy(own->tokens, tokens, (size_t)n * sizeof *tokens);
+        tree->n_bytes += text_bytes(n);
+        add_leaf(tree, at.node, leaf, own);
+        at.node = leaf;
+    }
+    attach(tree, at.node, end, rank);
+    return true;
+fail:
+    weir__mem_free(own);
+    if (leaf != NULL) node_free(tree, leaf);
+    if (upper != NULL) node_free(tree, upper);
+    root_drop(tree, root);
+    return false;
+}
+
+/* ---- Remove ---- */
+
+static weir__prefix_node *any_child(const weir__prefix_node *node)
+{
+    for (int class = 0; class < CLASSES; class ++)
+        if (node->children[class] != NULL) return node->children[class];
+    return NULL;
+}
+
+/* Nodes from `node` to the root that run along a text which has lost its end take another one's that
+ * passes. */
+static void retext(weir__prefix_tree *tree, weir__prefix_node *node, const words *gone)
+{
+    for (; node->parent != NULL; node = node->parent) {
+        const weir__prefix_node *child = any_child(node);
+        if (node->text != gone || child == NULL || child->text == gone) continue;
+        words *before = node->text;
+        text_hold(node, child->text);
+        text_leave(tree, before);
+    }
+}
+
+/* The node's only child takes its tokens and its place. */
+static void join(weir__prefix_tree *tree, weir__prefix_node *node)
+{
+    weir__prefix_node *child = any_child(node);
+    int class = class_of(node);
+    chain_out(tree, child);
+    chain_out(tree, node);
+    sibling_out(node, class);
+    child->from = node->from;
+    child->first = node->first;
+    child->parent = node->parent;
+    chain_in(tree, child);
+    sibling_in(child, class); /* the same: there was no end here */
+    words *before = node->text;
+    before->refs++;
+    node_free(tree, node);
+    retext(tree, child->parent, before);
+    text_leave(tree, before);
+}
+
+void weir__prefix_tree_remove(weir__prefix_tree *tree, weir__prefix_end *end)
+{
+    weir__prefix_node *node = end->node;
+    if (node == NULL) return;
+    order_out(tree, end);
+    count(node, end->rank, -1);
+    if (end->prev != NULL)
+        end->prev->next = end->next;
+    else
+        node->ends = end->next;
+    if (end->next != NULL) end->next->prev = end->prev;
+    end->node = NULL;
+
+    if (node->parent != NULL && node->ends == NULL && node->n_children == 0) {
+        weir__prefix_node *parent = node->parent;
+        words *gone = node->text;
+        gone->refs++;
+        chain_out(tree, node);
+        sibling_out(node, TO_NOTHING);
+        parent->n_children--;
+        node_free(tree, node);
+        retext(tree, parent, gone);
+        text_leave(tree, gone);
+        node = parent; /* it has an end or another child, as each node, or is the root */
+    }
+    if (node->parent == NULL)
+        root_drop(tree, node);
+    else if (node->ends == NULL && node->n_children == 1)
+        join(tree, node);
+}
+
+/* ---- Look-ups ---- */
+
+const int32_t *weir__prefix_tree_tokens(const weir__prefix_end *end, int32_t *n)
+{
+    *n = end->node->to;
+    return end->node->text->tokens;
+}
+
+bool weir__prefix_tree_is_covered(const weir__prefix_end *end, bool host, bool here)
+{
+    const weir__prefix_node *node = end->node;
+    int32_t n_device = node->n_below[WEIR__PREFIX_DEVICE], n_host = node->n_below[WEIR__PREFIX_HOST];
+    for (const weir__prefix_end *at = node->ends; at != NULL; at = at->next) {
+        if (here && at != end) continue;
+        n_device -= at->rank == WEIR__PREFIX_DEVICE;
+        n_host -= at->rank == WEIR__PREFIX_HOST;
+    }
+    return n_device > 0 || (host && n_host > 0);
+}
+
+int32_t weir__prefix_tree_own(const weir__prefix_end *end)
+{
+    const weir__prefix_node *node = end->node;
+    while (node != NULL && node->n_below[WEIR__PREFIX_DEVICE] + node->n_below[WEIR__PREFIX_HOST] == 1)
+        node = node->parent;
+    return end->node->to - (node != NULL ? node->to : 0);
+}
+
+bool weir__prefix_tree_is_alone(const weir__prefix_end *end)
+{
+    return end->node->n_children == 0 && end->node->ends == end && end->next == NULL;
+}
+
+weir__prefix_end *weir__prefix_tree_above(const weir__prefix_end *end, const weir__prefix_end *from)
+{
+    const weir__prefix_node *node = from != NULL ? from->node : end->node;
+    weir__prefix_end *at = from != NULL ? from->next : node->ends;
+    for (;;) {
+        for (; at != NULL; at = at->next)
+            if (at != end && at->rank <= WEIR__PREFIX_HOST) return at;
+        node = node->parent;
+        if (node == NULL) return NULL;
+        at = node->ends;
+    }
+}
+
+static weir__prefix_end *best_of(const weir__prefix_node *node)
+{
+    weir__prefix_end *best = NULL;
+    for (weir__prefix_end *at = node->ends; at != NULL; at = at->next)
+        if (at->rank <= WEIR__PREFIX_HOST && (best == NULL || at->rank < best->rank)) best = at;
+    return best;
+}
+
+/* The best entry here or below; there is one. */
+static weir__prefix_end *descend(const weir__prefix_node *node)
+{
+    int class = class_of(node);
+    for (;;) {
+        weir__prefix_end *best = best_of(node);
+        if (best != NULL && (int)best->rank <= class) return best;
+        node = node->children[class];
+    }
+}
+
+static void match_entries(place at, int32_t most, weir__prefix_match *match)
+{
+    int32_t n = at.n < most ? at.n : most;
+    const weir__prefix_node *node = at.node;
+    while (node->parent != NULL && node->parent->to >= n) node = node->parent;
+    for (const weir__prefix_node *up = node; up != NULL && match->entry == NULL; up = up->parent) {
+        if (class_of(up) == TO_NOTHING) continue;
+        int32_t shared = up->to < n ? up->to : n;
+        if (shared == 0) break;
+        match->entry = descend(up);
+        match->n_entry = shared;
+    }
+    for (const weir__prefix_node *up = node; up->parent != NULL; up = up->parent) {
+        if (up->to > n || (match->exact = best_of(up)) == NULL) continue;
+        match->n_exact = up->to;
+        break;
+    }
+}
+
+/* What the end has in common with the text of the match that has just marked its path; -1: another key's.
+ * Marks what it passes, so that no node is passed twice. */
+static int32_t met_by(weir__prefix_end *end, uint64_t stamp)
+{
+    weir__prefix_node *node = end->node;
+    while (node != NULL && node->stamp != stamp) node = node->parent;
+    int32_t met = node != NULL ? node->met : -1;
+    for (weir__prefix_node *below = end->node; below != node; below = below->parent) meet(below, stamp, met);
+    return met;
+}
+
+static void match_live(const weir__prefix_tree *tree, int32_t most, const weir__prefix_end *self,
+                       uint64_t serial, weir__prefix_match *match)
+{
+    for (weir__prefix_end *end = tree->newest[WEIR__PREFIX_LIVE]; end != NULL; end = end->older) {
+        int32_t shared = end != self ? met_by(end, tree->stamp) : 0;
+        if (shared <= 0) continue;
+        if (shared > most) shared = most;
+        int32_t ready = end->n_ready < shared ? end->n_ready : shared;
+        if (ready > match->n_live) {
+            match->live = end;
+            match->n_live = ready;
+        }
+        if (end->serial < serial &&
+            (shared > match->n_leader ||
+             (shared == match->n_leader && match->leader != NULL && end->n_ready > match->leader->n_ready))) {
+            match->leader = end;
+            match->n_leader = shared;
+        }
+    }
+}
+
+void weir__prefix_tree_match(weir__prefix_tree *tree, const weir__prefix_key *key, const int32_t *tokens,
+                             int32_t n, int32_t most, const weir__prefix_end *self, uint64_t serial,
+                             weir__prefix_match *match)
+{
+    *match = (weir__prefix_match){0};
+    weir__prefix_node *root = find_root(tree, key);
+    if (root == NULL) return;
+    place at = walk(tree, root, tokens, n, ++tree->stamp);
+    match->n_known = at.n;
+    const weir__prefix_node *other = at.n < at.node->to ? at.node : any_child(at.node);
+    if (other != NULL) {
+        match->other = other->text->tokens + at.n;
+        match->n_other = other->text->n - at.n;
+    }
+    match_entries(at, most, match);
+    match_live(tree, most, self, serial, match);
+}
+
+int32_t weir__prefix_tree_known(const weir__prefix_tree *tree, const weir__prefix_key *key,
+                                const int32_t *tokens, int32_t n)
+{
+    weir__prefix_node *root = find_root(tree, key);
+    return root != NULL ? walk(tree, root, tokens, n, 0).n : 0;
+}
+
+/* ---- Life ---- */
+
+void weir__prefix_tree_init(weir__prefix_tree *tree)
+{
+    *tree = (weir__prefix_tree){0};
+}
+
+void weir__prefix_tree_fini(weir__prefix_tree *tree)
+{
+    for (size_t i = 0; i < tree->n_buckets; i++)
+        for (weir__prefix_node *node = tree->buckets[i], *next; node != NULL; node = next) {
+            next = node->chain;
+            node_free(tree, node);
+        }
+    weir__mem_free(tree->buckets);
+    *tree = (weir__prefix_tree){0};
+}
+
+/* ---- Check ---- */
+
+static const char *check_node(const weir__prefix_tree *tree, const weir__prefix_node *node, size_t *n_ends)
+{
+    int32_t n_below[2] = {0}, n_children = 0;
+    for (const weir__prefix_end *end = node->ends; end != NULL; end = end->next) {
+        if (end->node != node) return "an end is not where its node has it";
+        if (end->next != NULL && end->next->prev != end) return "a node's ends are not linked";
+        if (end->rank <= WEIR__PREFIX_HOST) n_below[end->rank]++;
+        n_ends[end->rank]++;
+    }
+    for (int class = 0; class < CLASSES; class ++)
+        for (const weir__prefix_node *child = node->children[class]; child != NULL; child = child->next) {
+            n_children++;
+            if (child->parent != node) return "a child has another parent";
+            if (class_of(child) != class) return "a child stands among those of another class";
+            if (child->from != node->to || child->to <= child->from) return "a child does not go on";
+            if (child->first != child->text->tokens[child->from] ||
+                find_child(tree, node, child->first) != child)
+                return "a child is not found";
+            for (int i = 0; i < 2; i++) n_below[i] += child->n_below[i];
+            if (node->parent != NULL && child->text != node->text &&
+                memcmp(child->text->tokens, node->text->tokens, (size_t)node->to * sizeof(int32_t)) != 0)
+                return "a text does not run along its path";
+        }
+    if (n_children != node->n_children) return "a node's children are miscounted";
+    if (memcmp(n_below, node->n_below, sizeof n_below) != 0) return "the entries below are miscounted";
+    if (node->ends == NULL && node->n_children < (node->parent != NULL ? 2 : 1)) return "a node too many";
+    if (node->parent != NULL && node->text->n < node->to) return "a text is shorter than its node";
+    return NULL;
+}
+
+const char *weir__prefix_tree_check(const weir__prefix_tree *tree)
+{
+    size_t n_nodes = 0, n_ends[WEIR__PREFIX_RANKS] = {0};
+    for (size_t i = 0; i < tree->n_buckets; i++)
+        for (const weir__prefix_node *node = tree->buckets[i]; node != NULL; node = node->chain) {
+            n_nodes++;
+            if (bucket_of(tree, node_hash(node)) != &tree->buckets[i]) return "a node in a wrong bucket";
+            const char *wrong = check_node(tree, node, n_ends);
+            if (wrong != NULL) return wrong;
+        }
+    if (n_nodes != tree->n_nodes) return "nodes are miscounted";
+    for (int rank = 0; rank < WEIR__PREFIX_RANKS; rank++) {
+        size_t n = 0;
+        const weir__prefix_end *last = NULL;
+        for (const weir__prefix_end *end = tree->newest[rank]; end != NULL; last = end, end = end->older, n++)
+            if ((int)end->rank != rank || end->newer != last) return "the order by age is broken";
+        if (n != tree->n_ends[rank] || n != n_ends[rank] || tree->oldest[rank] != last)
+            return "ends are miscounted";
+    }
+    return NULL;
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cache/prefix_tree.h"
+#include "support/dice.h"
+
+#define TEXTS  64
+#define LENGTH 24
+
+/* The naive model: texts as arrays, compared one by one. */
+typedef struct text_of_mine {
+    weir__prefix_end end;
+    int key;
+    int32_t n;
+    int32_t tokens[LENGTH];
+    uint64_t age; /* of its rank: larger is newer */
+} text_of_mine;
+
+typedef struct world {
+    dice d;
+    weir__prefix_tree tree;
+    text_of_mine texts[TEXTS];
+    uint64_t age;
+} world;
+
+static const weir__prefix_key keys[] = {
+    {NULL, 0, 0}, {"a", 1, 0}, {"a\0b", 3, 0}, {"a", 1, 7}, {NULL, 0, 7},
+};
+#define N_KEYS ((int)(sizeof keys / sizeof *keys))
+
+static bool is_in(const text_of_mine *t)
+{
+    return t->end.node != NULL;
+}
+
+static int32_t common(const int32_t *a, int32_t n_a, const int32_t *b, int32_t n_b)
+{
+    int32_t n = 0;
+    while (n < n_a && n < n_b && a[n] == b[n]) n++;
+    return n;
+}
+
+/* Often a beginning of, or more than, a text that is there. */
+static int32_t random_text(world *w, int32_t *tokens)
+{
+    const text_of_mine *like = &w->texts[dice_in(&w->d, 0, TEXTS - 1)];
+    int32_t n = dice_in(&w->d, 1, LENGTH), kept = 0;
+    if (like->n > 0 && !dice_one_in(&w->d, 4)) kept = dice_in(&w->d, 1, like->n);
+    for (int32_t i = 0; i < n; i++) tokens[i] = i < kept ? like->tokens[i] : dice_in(&w->d, 0, 2);
+    return n;
+}
+
+static void check_tree(world *w)
+{
+    const char *wrong = weir__prefix_tree_check(&w->tree);
+    if (wrong != NULL) fail_msg("%s", wrong);
+    for (int rank = 0; rank < WEIR__PREFIX_RANKS; rank++) {
+        const text_of_mine *oldest = NULL;
+        for (int i = 0; i < TEXTS; i++)
+            if (is_in(&w->texts[i]) && (int)w->texts[i].end.rank == rank &&
+                (oldest == NULL || w->texts[i].age < oldest->age))
+                oldest = &w->texts[i];
+        assert_ptr_equal(w->tree.oldest[rank], oldest != NULL ? &oldest->end : NULL);
+    }
+}
+
+static void check_text(world *w, const text_of_mine *t)
+{
+    int32_t n;
+    if (!is_in(t)) return;
+    const int32_t *tokens = weir__prefix_tree_tokens(&t->end, &n);
+    assert_int_equal(n, t->n);
+    assert_memory_equal(tokens, t->tokens, (size_t)n * sizeof *tokens);
+    for (int host = 0; host < 2; host++)
+        for (int here = 0; here < 2; here++) {
+            bool covered = false;
+            for (int i = 0; i < TEXTS; i++) {
+                const text_of_mine *o = &w->texts[i];
+                if (o == t || !is_in(o) || o->key != t->key || o->n < t->n || (!here && o->n == t->n))
+                    continue;
+                if (common(o->tokens, o->n, t->tokens, t->n) < t->n) continue;
+                covered |= o->end.rank == WEIR__PREFIX_DEVICE || (host && o->end.rank == WEIR__PREFIX_HOST);
+            }
+            assert_int_equal(weir__prefix_tree_is_covered(&t->end, host, here), covered);
+        }
+    int32_t own = t->n;
+    for (int i = 0; i < TEXTS && t->end.rank <= WEIR__PREFIX_HOST; i++) {
+        const text_of_mine *o = &w->texts[i];
+        if (o == t || !is_in(o) || o->key != t->key || o->end.rank > WEIR__PREFIX_HOST) continue;
+        int32_t rest = t->n - common(o->tokens, o->n, t->tokens, t->n);
+        if (rest < own) own = rest;
+    }
+    if (t->end.rank <= WEIR__PREFIX_HOST) assert_int_equal(weir__prefix_tree_own(&t->end), own);
+    bool alone = true;
+    for (int i = 0; i < TEXTS; i++) {
+        const text_of_mine *o = &w->texts[i];
+        alone &= o == t || !is_in(o) || o->key != t->key || common(o->tokens, o->n, t->tokens, t->n) < t->n;
+    }
+    assert_int_equal(weir__prefix_tree_is_alone(&t->end), alone);
+    int n_above = 0, n_found = 0;
+    int32_t last = INT32_MAX;
+    for (int i = 0; i < TEXTS; i++) {
+        const text_of_mine *o = &w->texts[i];
+        n_above += o != t && is_in(o) && o->key == t->key && o->n <= t->n &&
+                   o->end.rank <= WEIR__PREFIX_HOST && common(o->tokens, o->n, t->tokens, t->n) == o->n;
+    }
+    for (weir__prefix_end *at = NULL; (at = weir__prefix_tree_above(&t->end, at)) != NULL; n_found++) {
+        weir__prefix_tree_tokens(at, &n);
+        assert_true(n <= last && at->rank <= WEIR__PREFIX_HOST && at != &t->end);
+        last = n;
+    }
+    assert_int_equal(n_found, n_above);
+}
+
+static void check_match(world *w)
+{
+    int32_t tokens[LENGTH], n = random_text(w, tokens), most = dice_in(&w->d, 0, n);
+    int key = dice_in(&w->d, 0, N_KEYS - 1);
+    const text_of_mine *self = dice_one_in(&w->d, 2) ? &w->texts[dice_in(&w->d, 0, TEXTS - 1)] : NULL;
+    uint64_t serial = dice_one_in(&w->d, 2) ? UINT64_MAX : (uint64_t)dice_in(&w->d, 0, 4);
+    weir__prefix_match m;
+    int32_t n_known = 0, n_entry = 0, n_exact = 0, n_live = 0, n_leader = 0;
+    bool device = false, diverges = false;
+
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < TEXTS; i++) {
+            const text_of_mine *t = &w->texts[i];
+            if (!is_in(t) || t->key != key) continue;
+            int32_t met = common(t->tokens, t->n, tokens, n), use = met < most ? met : most;
+            if (pass == 1) {
+                device |= t->end.rank == WEIR__PREFIX_DEVICE && use == n_entry;
+                diverges |= met == n_known && t->n > met;
+                continue;
+            }
+            if (met > n_known) n_known = met;
+            if (t->end.rank <= WEIR__PREFIX_HOST && use > n_entry) n_entry = use;
+            if (t->end.rank <= WEIR__PREFIX_HOST && use == t->n && use > n_exact) n_exact = use;
+            if (t->end.rank != WEIR__PREFIX_LIVE || (self != NULL && t == self)) continue;
+            int32_t ready = use < t->end.n_ready ? use : t->end.n_ready;
+            if (ready > n_live) n_live = ready;
+            if (t->end.serial < serial && use > n_leader) n_leader = use;
+        }
+    long live = weir__mem_live();
+    weir__mem_fail_after(0);
+    weir__prefix_tree_match(&w->tree, &keys[key], tokens, n, most, self != NULL ? &self->end : NULL, serial,
+                            &m);
+    assert_int_equal(weir__prefix_tree_known(&w->tree, &keys[key], tokens, n), n_known);
+    assert_true(weir__mem_fail_pending()); /* nothing was allocated */
+    weir__mem_fail_after(-1);
+    assert_int_equal(weir__mem_live(), live);
+
+    assert_int_equal(m.n_known, n_known);
+    assert_int_equal(m.n_entry, n_entry);
+    assert_int_equal(m.n_exact, n_exact);
+    assert_int_equal(m.n_live, n_live);
+    assert_int_equal(m.n_leader, n_leader);
+    assert_int_equal(m.entry != NULL, n_entry > 0);
+    assert_int_equal(m.exact != NULL, n_exact > 0);
+    assert_int_equal(m.live != NULL, n_live > 0);
+    assert_int_equal(m.leader != NULL, n_leader > 0);
+    if (n_entry > 0) assert_int_equal(m.entry->rank, device ? WEIR__PREFIX_DEVICE : WEIR__PREFIX_HOST);
+    const weir__prefix_end *found[] = {m.entry, m.exact, m.live, m.leader};
+    const int32_t shared[] = {n_entry, n_exact, n_live, n_leader};
+    for (int i = 0; i < 4; i++) {
+        if (found[i] == NULL) continue;
+        const text_of_mine *t = (const text_of_mine *)(const void *)found[i]; /* its first member */
+        assert_true(is_in(t) && t->key == key && common(t->tokens, t->n, tokens, n) >= shared[i]);
+        assert_true(i != 1 || t->n == shared[i]);
+        assert_true(i < 2 || (t->end.rank == WEIR__PREFIX_LIVE && t != self));
+    }
+    assert_int_equal(m.n_other > 0, diverges);
+    if (m.n_other > 0 && n_known < n) assert_int_not_equal(m.other[0], tokens[n_known]);
+}
+
+static void insert(world *w, text_of_mine *t)
+{
+    t->n = random_text(w, t->tokens);
+    t->key = dice_in(&w->d, 0, N_KEYS - 1);
+    weir__prefix_rank rank = (weir__prefix_rank)dice_in(&w->d, 0, WEIR__PREFIX_RANKS - 1);
+    size_t n_nodes = w->tree.n_nodes, n_bytes = w->tree.n_bytes, n_buckets = w->tree.n_buckets;
+    if (dice_one_in(&w->d, 4)) weir__mem_fail_after(dice_in(&w->d, 0, 5));
+    bool done = weir__prefix_tree_insert(&w->tree, &keys[t->key], t->tokens, t->n, &t->end, rank);
+    weir__mem_fail_after(-1);
+    if (!done) {
+        assert_false(is_in(t));
+        assert_int_equal(w->tree.n_nodes, n_nodes);
+        assert_int_equal(w->tree.n_bytes, n_bytes + (w->tree.n_buckets - n_buckets) * sizeof(void *));
+        t->n = 0;
+        return;
+    }
+    t->age = ++w->age;
+    t->end.n_ready = dice_in(&w->d, 0, t->n);
+    t->end.serial = (uint64_t)dice_in(&w->d, 0, 4);
+}
+
+static void run_world(uint64_t seed, int n_steps)
+{
+    static world w;
+    memset(&w, 0, sizeof w);
+    w.d.state = seed;
+    long live = weir__mem_live();
+    weir__prefix_tree_init(&w.tree);
+    for (int i = 0; i < n_steps; i++) {
+        text_of_mine *t = &w.texts[dice_in(&w.d, 0, TEXTS - 1)];
+        if (!is_in(t)) {
+            if (!dice_one_in(&w.d, 3)) insert(&w, t);
+        } else if (dice_one_in(&w.d, 2)) {
+            weir__prefix_tree_remove(&w.tree, &t->end);
+            t->n = 0;
+        } else {
+            weir__prefix_tree_rerank(&w.tree, &t->end, (weir__prefix_rank)dice_in(&w.d, 0, 3));
+            t->age = ++w.age;
+        }
+        check_tree(&w);
+        check_text(&w, &w.texts[dice_in(&w.d, 0, TEXTS - 1)]);
+        check_match(&w);
+    }
+    if (dice_one_in(&w.d, 2)) {
+        for (int i = 0; i < TEXTS; i++) weir__prefix_tree_remove(&w.tree, &w.texts[i].end);
+        assert_int_equal(w.tree.n_nodes, 0);
+        assert_int_equal(w.tree.n_bytes, w.tree.n_buckets * sizeof(void *));
+    }
+    weir__prefix_tree_fini(&w.tree);
+    assert_int_equal(weir__mem_live(), live);
+}
+
+static void test_random_texts_against_arrays(void **state)
+{
+    (void)state;
+    uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)weir__clock_now_ns() % 1000000000);
+    uint64_t n = dice_environment("WEIR_TEST_SCHEDULES", 200);
+    print_message("%llu worlds from WEIR_TEST_SEED=%llu\n", (unsigned long long)n, (unsigned long long)seed);
+    for (uint64_t i = 0; i < n; i++) run_world(seed + i, 400);
+}
+
+/* Memory follows the texts that are there, not those that were. */
+static void test_memory_of_what_has_gone(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    static int32_t tokens[N];
+    weir__prefix_tree tree;
+    weir__prefix_end long_one, short_one, third;
+    weir__prefix_tree_init(&tree);
+    for (int32_t i = 0; i < N; i++) tokens[i] = i;
+    assert_true(weir__prefix_tree_insert(&tree, &keys[0], tokens, N, &long_one, WEIR__PREFIX_DEVICE));
+    tokens[10] = -1;
+    assert_true(weir__prefix_tree_insert(&tree, &keys[0], tokens, 12, &short_one, WEIR__PREFIX_HOST));
+    tokens[10] = -2;
+    assert_true(weir__prefix_tree_insert(&tree, &keys[0], tokens, 12, &third, WEIR__PREFIX_HOST));
+    assert_int_equal(tree.n_nodes, 5);
+    assert_true(tree.n_bytes > N * sizeof *tokens);
+    weir__prefix_tree_remove(&tree, &long_one);
+    assert_int_equal(tree.n_nodes, 4);
+    assert_true(tree.n_bytes < N * sizeof *tokens);
+    weir__prefix_tree_remove(&tree, &third);
+    assert_int_equal(tree.n_nodes, 2);
+    weir__prefix_tree_remove(&tree, &short_one);
+    weir__prefix_tree_remove(&tree, &short_one); /* once more: nothing */
+    assert_int_equal(tree.n_nodes, 0);
+    weir__prefix_tree_fini(&tree);
+}
+
+/* Also where many keys share a bucket. */
+static void test_keys_have_nothing_in_common(void **state)
+{
+    (void)state;
+    enum { KEYS = 48 };
+    static const char salt[KEYS] = {0};
+    static weir__prefix_end ends[KEYS];
+    weir__prefix_tree tree;
+    weir__prefix_match match;
+    weir__prefix_tree_init(&tree);
+    for (int32_t i = 0; i < KEYS; i++) {
+        weir__prefix_key key = {salt, (size_t)i, 0};
+        int32_t tokens[2] = {1, i};
+        assert_int_equal(weir__prefix_tree_known(&tree, &key, tokens, 2), 0);
+        assert_true(weir__prefix_tree_insert(&tree, &key, tokens, 2, &ends[i], WEIR__PREFIX_HOST));
+    }
+    for (int32_t i = 0; i < KEYS; i++) {
+        weir__prefix_key key = {salt, (size_t)i, 0};
+        int32_t tokens[2] = {1, -1};
+        weir__prefix_tree_match(&tree, &key, tokens, 2, 2, NULL, UINT64_MAX, &match);
+        assert_int_equal(match.n_known, 1);
+        assert_int_equal(match.other[0], i);
+        assert_ptr_equal(match.entry, &ends[i]);
+    }
+    weir__prefix_tree_fini(&tree);
+}
+
+/* How long a look-up takes among many: told, not judged. */
+static void test_many_nodes(void **state)
+{
+    (void)state;
+    enum { ENTRIES = 10000, TOKENS = 400, PREFIX = 100, LOOKUPS = 2000 };
+    static weir__prefix_end ends[ENTRIES];
+    static int32_t tokens[TOKENS];
+    weir__prefix_tree tree;
+    weir__prefix_match match;
+    dice d = {1};
+    weir__prefix_tree_init(&tree);
+    for (int32_t i = 0; i < TOKENS; i++) tokens[i] = i;
+    for (int e = 0; e < ENTRIES; e++) {
+        int32_t at = dice_in(&d, PREFIX, TOKENS - 2);
+        tokens[at] = 1000 + e;
+        assert_true(weir__prefix_tree_insert(&tree, &keys[0], tokens, TOKENS, &ends[e],
+                                             e < 64    ? WEIR__PREFIX_LIVE
+                                             : e < 250 ? WEIR__PREFIX_DEVICE
+                                                       : WEIR__PREFIX_HOST));
+        tokens[at] = at;
+    }
+    assert_null(weir__prefix_tree_check(&tree));
+    int64_t start = weir__clock_now_ns();
+    for (int i = 0; i < LOOKUPS; i++) {
+        int32_t at = dice_in(&d, PREFIX, TOKENS - 2);
+        tokens[at] = 1000 + dice_in(&d, 0, 2 * ENTRIES);
+        weir__prefix_tree_match(&tree, &keys[0], tokens, TOKENS, TOKENS - 1, NULL, UINT64_MAX, &match);
+        assert_true(match.n_known >= PREFIX && match.entry != NULL && match.n_entry >= PREFIX);
+        tokens[at] = at;
+    }
+    int64_t ns = (weir__clock_now_ns() - start) / LOOKUPS;
+    print_message("%zu nodes, %zu bytes, 64 live: a look-up takes %.1f us\n", tree.n_nodes, tree.n_bytes,
+                  (double)ns / 1000);
+    weir__prefix_tree_fini(&tree);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_texts_against_arrays),
+        cmocka_unit_test(test_memory_of_what_has_gone),
+        cmocka_unit_test(test_keys_have_nothing_in_common),
+        cmocka_unit_test(test_many_nodes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,321 @@
+/* account.c: counters, histograms and the record of the last ticks.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/account.h"
+
+#include "base/error.h"
+#include "base/histogram.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+
+#define TICKS    4096
+#define ARRIVALS 4096
+#define PARTS    32  /* of each tick, in the mean: beyond that many slots fewer ticks have theirs */
+#define PIECE    256 /* items that are copied under one lock: a few microseconds */
+
+bool weir__account_init(weir__account *account, int32_t n_slots)
+{
+    size_t n_parts = (size_t)(n_slots < PARTS ? n_slots : PARTS);
+    if (!weir__ring_init(&account->ticks, TICKS, sizeof(weir_tick)) ||
+        !weir__ring_init(&account->parts, TICKS * n_parts, sizeof(weir_tick_slot)) ||
+        !weir__ring_init(&account->arrivals, ARRIVALS, sizeof(weir_arrival)))
+        return false;
+    account->planned = weir__mem_calloc((size_t)n_slots, sizeof *account->planned);
+    if (account->planned == NULL) return false;
+    for (int32_t i = 0; i < n_slots; i++) account->planned[i].slot = -1;
+    return true;
+}
+
+void weir__account_fini(weir__account *account)
+{
+    weir__ring_fini(&account->ticks);
+    weir__ring_fini(&account->parts);
+    weir__ring_fini(&account->arrivals);
+    weir__mem_free(account->planned);
+    account->planned = NULL;
+}
+
+/* ---- Counters ---- */
+
+void weir__account_publish(weir_engine *engine)
+{
+    weir_engine_stats *counts = &engine->counts;
+    counts->n_slots_prefilling = counts->n_slots_generating = 0;
+    int64_t wanted = engine->memory.n_used;
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        const weir__slot *slot = &engine->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE) continue;
+        wanted += weir__suspend_cells_wanted(slot->request, slot->n_tokens) - weir__slot_n_there(slot);
+        counts->n_slots_prefilling += slot->state != WEIR_SLOT_GENERATING;
+        counts->n_slots_generating += slot->state == WEIR_SLOT_GENERATING;
+    }
+    for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++)
+        engine->wanted[lane] = engine->lanes[lane] != NULL;
+    weir__cache_counts cached = weir__cache_count(engine->cache);
+    counts->n_kv_used = engine->memory.n_used;
+    counts->n_kv_cached = counts->n_kv_used - weir__memory_count(&engine->memory, engine->wanted);
+    counts->cache_bytes = cached.n_bytes;
+    counts->n_cache_entries = cached.n_device + cached.n_host;
+    counts->n_evicted = cached.n_evicted;
+    counts->n_kv_reserved = (int32_t)(wanted < counts->n_kv ? wanted : counts->n_kv);
+    counts->retry_ns = weir__rates_retry_ns(&engine->rates, engine->params.n_slots, 1);
+    int64_t now = weir__clock_now_ns();
+    pthread_mutex_lock(&engine->mutex);
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        weir__slot *slot = &engine->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE || slot->n_unbilled == 0) continue;
+        weir__share_bill(slot->request->share, slot->n_unbilled, now);
+        slot->n_unbilled = 0;
+    }
+    engine->rates.cost = weir__cost_get(&engine->cost);
+    engine->told = engine->rates;
+    counts->n_submitted = engine->stats.n_submitted;
+    counts->n_refused = engine->stats.n_refused;
+    counts->queue_depth = engine->queue.n;
+    engine->stats = *counts;
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+static double seconds(int64_t ns)
+{
+    return (double)ns * 1e-9;
+}
+
+void weir__account_token(weir_engine *engine, const weir__slot *slot)
+{
+    engine->counts.n_generated_tokens++;
+    if (slot->n_generated == 1)
+        weir__histogram_observe(&engine->counts.ttft_seconds,
+                                seconds(slot->first_ns - slot->request->submit_ns));
+}
+
+void weir__account_chunk(weir_engine *engine, weir__slot *slot, int64_t now)
+{
+    if (slot->emit.sent_tokens == slot->n_sent) return;
+    if (slot->n_sent > 0) weir__histogram_observe(&engine->counts.itl_seconds, seconds(now - slot->sent_ns));
+    slot->n_sent = slot->emit.sent_tokens;
+    slot->sent_ns = now;
+}
+
+static void count_end(weir_engine *engine, weir_reason reason, weir_slot_state state)
+{
+    weir_engine_stats *counts = &engine->counts;
+    counts->n_finished[reason]++;
+    if (reason != WEIR_REASON_CANCELLED) return;
+    counts->n_cancelled_queued += state == WEIR_SLOT_IDLE;
+    counts->n_cancelled_prefilling += state == WEIR_SLOT_PREFILLING || state == WEIR_SLOT_JOINED;
+    counts->n_cancelled_generating += state == WEIR_SLOT_GENERATING;
+}
+
+/* ---- The record ---- */
+
+void weir__account_arrive(weir_engine *engine, const weir__request *request)
+{
+    const weir_arrival arrival = {
+        .request = request->serial,
+        .submit_ns = request->submit_ns,
+        .n_prompt = request->n_prompt,
+        .max_tokens = request->max_tokens,
+        .priority = request->priority,
+    };
+    weir__ring_add(&engine->account.arrivals, &arrival);
+}
+
+void weir__account_begin(weir_engine *engine, int64_t start)
+{
+    weir__account *account = &engine->account;
+    pthread_mutex_lock(&engine->mutex);
+    uint64_t n_arrived = account->arrivals.n;
+    pthread_mutex_unlock(&engine->mutex);
+    /* Parts that were added since the last tick belong to this one. */
+    account->tick = (weir_tick){
+        .serial = account->tick.serial,
+        .start_ns = start,
+        .n_arrived = n_arrived,
+        .first_slot = account->tick.first_slot,
+    };
+    account->n_failed = engine->counts.n_failed_ticks;
+}
+
+/* A slot that stands for the queue is none. */
+static weir_slot_state slot_state(const weir__slot *slot)
+{
+    return slot->index < 0 ? WEIR_SLOT_IDLE : slot->state;
+}
+
+static weir_tick_slot part_of(const weir_engine *engine, const weir__slot *slot)
+{
+    return (weir_tick_slot){
+        .tick = engine->account.tick.serial,
+        .request = slot->request->serial,
+        .slot = slot->index,
+        .state = slot_state(slot),
+        .n_tokens = slot->n_planned,
+        .n_past = slot->n_past,
+        .n_prompt = slot->request->n_prompt,
+        .n_cached = weir__slot_usage(slot, 0).n_cached,
+        .n_generated = slot->n_generated,
+    };
+}
+
+void weir__account_plan(weir_engine *engine)
+{
+    weir__account *account = &engine->account;
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        const weir__slot *slot = &engine->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE) continue;
+        account->planned[i] = part_of(engine, slot);
+        /* Also one that came after the tick had begun was there in time, and so were all before it. */
+        if (account->tick.n_arrived <= slot->request->serial)
+            account->tick.n_arrived = slot->request->serial + 1;
+    }
+    account->tick.n_passes = engine->shape.n_passes;
+    weir__histogram_observe(&engine->counts.batch_tokens, engine->batch.n);
+    weir__histogram_observe(&engine->counts.passes, engine->shape.n_passes);
+}
+
+/* Under the engine's mutex. */
+static void add_part(weir__account *account, weir_tick_slot *part)
+{
+    part->serial = account->parts.n;
+    weir__ring_add(&account->parts, part);
+}
+
+/* What happened outside of a plan: nothing waits to be joined with it. */
+static void add_event(weir_engine *engine, weir_tick_slot part)
+{
+    part.n_tokens = 0;
+    pthread_mutex_lock(&engine->mutex);
+    add_part(&engine->account, &part);
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+void weir__account_admit(weir_engine *engine, const weir__slot *slot, bool resumed)
+{
+    if (!resumed) {
+        weir__histogram_observe(&engine->counts.queue_seconds,
+                                seconds(slot->admit_ns - slot->request->submit_ns));
+        return;
+    }
+    weir_tick_slot part = part_of(engine, slot);
+    part.resumed = true;
+    add_event(engine, part);
+}
+
+void weir__account_suspend(weir_engine *engine, const weir__slot *slot)
+{
+    weir_tick_slot part = part_of(engine, slot);
+    part.suspended = true;
+    add_event(engine, part);
+}
+
+void weir__account_finish(weir_engine *engine, const weir__slot *slot, int64_t now)
+{
+    weir_tick_slot *planned = slot->index < 0 ? NULL : &engine->account.planned[slot->index];
+    bool in_plan = planned != NULL && planned->slot >= 0;
+    weir_tick_slot part = in_plan ? *planned : part_of(engine, slot);
+    count_end(engine, slot->reason, slot_state(slot));
+    /* A terminal chunk with text is one more; what a cancel or an error left behind was not waited for. */
+    if (slot->n_sent > 0 && slot->emit.n_text > slot->emit.sent_text &&
+        (slot->reason == WEIR_REASON_END || slot->reason == WEIR_REASON_LENGTH ||
+         slot->reason == WEIR_REASON_STOP_WORDS))
+        weir__histogram_observe(&engine->counts.itl_seconds, seconds(now - slot->sent_ns));
+    part.n_generated = slot->n_generated;
+    part.reason = slot->reason;
+    part.end_ns = now;
+    if (in_plan)
+        *planned = part;
+    else
+        add_event(engine, part);
+}
+
+/* The tick and its parts, for readers. */
+static void add_tick(weir_engine *engine, const weir_report *report)
+{
+    weir__account *account = &engine->account;
+    weir_tick *tick = &account->tick;
+    tick->decode_ns = report->decode_ns;
+    tick->tick_ns = report->tick_ns;
+    tick->n_prefill = report->n_prefill;
+    tick->n_decode = report->n_decode;
+    tick->bad_plan = report->bad_plan;
+    tick->failed = engine->counts.n_failed_ticks > account->n_failed;
+    tick->queue_depth = engine->counts.queue_depth;
+    tick->n_kv_used = engine->counts.n_kv_used;
+    pthread_mutex_lock(&engine->mutex);
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        weir_tick_slot *part = &account->planned[i];
+        if (part->slot < 0) continue;
+        if (part->end_ns == 0) part->n_generated = engine->slots[i].n_generated;
+        add_part(account, part);
+        part->slot = -1;
+    }
+    tick->n_slots = (int32_t)(account->parts.n - tick->first_slot);
+    weir__ring_add(&account->ticks, tick);
+    pthread_mutex_unlock(&engine->mutex);
+    tick->serial++;
+    tick->first_slot = account->parts.n;
+}
+
+void weir__account_end(weir_engine *engine, const weir_report *report, int64_t work_ns)
+{
+    weir_engine_stats *counts = &engine->counts;
+    if (report->idle) {
+        weir__account_publish(engine);
+        return;
+    }
+    counts->n_ticks++;
+    counts->tick_ns = report->tick_ns;
+    counts->busy_ns += report->tick_ns;
+    counts->n_bad_plans += report->bad_plan;
+    weir__histogram_observe(&counts->tick_seconds, seconds(report->tick_ns));
+    weir__account_publish(engine);
+    engine->account.tick.work_ns = work_ns;
+    add_tick(engine, report);
+}
+
+/* ---- Readers ---- */
+
+/* In pieces, so that nobody waits long for the lock; one that was overtaken meanwhile ends what is read. */
+static weir_status read_ring(const weir_engine *engine, const weir__ring *ring, uint64_t from, void *items,
+                             size_t capacity, size_t *n)
+{
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&engine->mutex;
+    size_t copied = 0, piece;
+    *n = 0;
+    if (capacity == 0) return WEIR_OK; /* items may be NULL */
+    do {
+        uint64_t wanted = from + copied, first = wanted;
+        size_t most = capacity - copied < PIECE ? capacity - copied : PIECE;
+        pthread_mutex_lock(mutex);
+        piece = weir__ring_copy(ring, &first, (char *)items + copied * ring->size, most);
+        pthread_mutex_unlock(mutex);
+        if (copied > 0 && first != wanted) break;
+        if (copied == 0) from = first;
+        copied += piece;
+    } while (piece == PIECE);
+    *n = copied;
+    return copied > 0 ? WEIR_OK : WEIR_END;
+}
+
+#define READ(engine, ring, from, items, capacity, n)                                                         \
+    ((engine) == NULL || (n) == NULL || ((items) == NULL && (capacity) > 0)                                  \
+         ? WEIR_INVALID                                                                                      \
+         : read_ring(engine, &(engine)->account.ring, from, items, capacity, n))
+
+weir_status weir_engine_ticks(const weir_engine *engine, uint64_t from, weir_tick *ticks, size_t capacity,
+                              size_t *n)
+{
+    return READ(engine, ticks, from, ticks, capacity, n);
+}
+
+weir_status weir_engine_tick_slots(const weir_engine *engine, uint64_t from, weir_tick_slot *slots,
+                                   size_t capacity, size_t *n)
+{
+    return READ(engine, parts, from, slots, capacity, n);
+}
+
+weir_status weir_engine_arrivals(const weir_engine *engine, uint64_t from, weir_arrival *arrivals,
+                                 size_t capacity, size_t *n)
+{
+    return READ(engine, arrivals, from, arrivals, capacity, n);
+}

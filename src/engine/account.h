@@ -1,0 +1,56 @@
+/* account.h: what the engine counts and remembers of its ticks. Its functions are called from where things
+ * happen; how they are counted stands in account.c.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_ACCOUNT_H
+#define WEIR_ENGINE_ACCOUNT_H
+
+#include "engine/ring.h"
+#include "engine/slot.h"
+
+/* The rings are guarded by the engine's mutex, the rest is the driver's.
+ * Invariant: planned[i] is slot i's part in the tick under way where its slot is i, and nothing where it is
+ * -1. */
+typedef struct weir__account {
+    weir__ring ticks;        /* weir_tick */
+    weir__ring parts;        /* weir_tick_slot */
+    weir__ring arrivals;     /* weir_arrival */
+    weir_tick tick;          /* under way */
+    weir_tick_slot *planned; /* [n_slots] */
+    uint64_t n_failed;       /* ticks, before this one */
+} weir__account;
+
+/* False: out of memory. Freed with fini in any case. */
+bool weir__account_init(weir__account *account, int32_t n_slots);
+void weir__account_fini(weir__account *account);
+
+/* A request with a serial is about to be queued. Any thread, under the engine's mutex. */
+void weir__account_arrive(weir_engine *engine, const weir__request *request);
+
+/* The tick begins. */
+void weir__account_begin(weir_engine *engine, int64_t start);
+
+/* A request has got a slot, with what was restored; resumed: it had one before. */
+void weir__account_admit(weir_engine *engine, const weir__slot *slot, bool resumed);
+
+/* A request will lose its slot; before the slot has given up anything. */
+void weir__account_suspend(weir_engine *engine, const weir__slot *slot);
+
+/* The batch is filled, its shape is known, and it is not yet computed. */
+void weir__account_plan(weir_engine *engine);
+
+/* The slot has a token more; after first_ns was set. */
+void weir__account_token(weir_engine *engine, const weir__slot *slot);
+
+/* A chunk may have gone out. */
+void weir__account_chunk(weir_engine *engine, weir__slot *slot, int64_t now);
+
+/* A request ends: its slot is settled and not yet finished. One of index -1 stands for the queue. */
+void weir__account_finish(weir_engine *engine, const weir__slot *slot, int64_t now);
+
+/* The tick is over: publishes, too. work_ns: what the cost model has learned from, 0 = nothing. */
+void weir__account_end(weir_engine *engine, const weir_report *report, int64_t work_ns);
+
+/* Copies the driver's counters to where other threads read them. */
+void weir__account_publish(weir_engine *engine);
+
+#endif

@@ -1,0 +1,295 @@
+/* prefix.c: what a request need not compute: it comes from the prefix cache, from a running request, or from
+ * one that is computing it at this moment.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stddef.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "engine/engine.h"
+#include "engine/stream.h"
+
+/* To wait for another request's prefill is worth it from so many tokens on. */
+#define JOIN_LEAST 8
+/* The same for a copy between lanes and for loading a state: some milliseconds each. */
+#define COPY_LEAST 8
+/* A checkpoint ends a chunk, and short chunks compute slowly. */
+#define CHECKPOINT_LEAST 8
+
+/* ---- Life ---- */
+
+weir_status weir__prefix_open(weir_engine *engine, weir_error *error)
+{
+    const weir_engine_params *params = &engine->params;
+    bool lanes = engine->info.layout == WEIR_LAYOUT_PER_SLOT;
+    engine->caching = params->cache_sequences != 0;
+    engine->exact = weir__prefix_is_exact(engine->model);
+    engine->least = lanes || engine->exact ? COPY_LEAST : 1;
+    weir_status status =
+        weir__memory_init(&engine->memory, engine->model->ops, engine->context, &engine->info, error);
+    if (status != WEIR_OK) return status;
+    int32_t beside = engine->info.n_seq_max - params->n_slots;
+    weir__cache_params cache = {
+        .memory = &engine->memory,
+        /* idle slots' lanes serve too, where there are no others */
+        .n_sequences = !engine->caching                        ? 0
+                       : params->cache_sequences > 0 || !lanes ? beside
+                                                               : params->n_slots,
+        .n_bytes = params->cache_bytes,
+        .least = engine->least,
+        .exact = engine->exact,
+    };
+    return weir__cache_create(&cache, &engine->cache, error);
+}
+
+bool weir__prefix_is_exact(const weir_model *model)
+{
+    return model->info.is_recurrent || model->info.is_hybrid || model->info.n_swa > 0;
+}
+
+static bool serves(const weir_engine *engine, const weir__request *request)
+{
+    return engine->caching && request->cache_prompt;
+}
+
+static weir__prefix_key key_of(const weir__request *request)
+{
+    return (weir__prefix_key){request->salt_bytes, request->salt_length, 0};
+}
+
+static weir__slot *slot_of(const weir__prefix_end *live)
+{
+    return (weir__slot *)(void *)((char *)(void *)live - offsetof(weir__slot, live));
+}
+
+/* ---- Misses ---- */
+
+/* The text of some tokens around `at`, as much as fits. */
+static void text_around(const weir_model *model, const int32_t *before, int32_t at, const int32_t *tokens,
+                        int32_t n, char *text, size_t capacity)
+{
+    enum { BEFORE = 8 };
+    char bytes[256];
+    int32_t used = 0, first = at > BEFORE ? at - BEFORE : 0;
+    for (int32_t i = first; i < at + n; i++) {
+        int32_t token = i < at ? before[i] : tokens[i - at];
+        int32_t length =
+            model->ops->piece(model->model, token, true, bytes + used, (int32_t)sizeof bytes - used);
+        if (length < 0) break;
+        used += length;
+    }
+    weir__utf8_copy(text, capacity, bytes, (size_t)used);
+}
+
+static void note_miss(const weir_engine *engine, weir__request *request, const weir__cache_hit *hit)
+{
+    weir_miss_info *info = &request->miss;
+    info->miss = hit->miss;
+    info->n_matched = hit->n_matched;
+    if (hit->n_other == 0) return;
+    const int32_t *tokens = request->tokens;
+    int32_t at = hit->n_matched, left = request->n_prompt - at;
+    text_around(engine->model, tokens, at, tokens + at, left < WEIR__CACHE_AROUND ? left : WEIR__CACHE_AROUND,
+                info->prompt, sizeof info->prompt);
+    text_around(engine->model, tokens, at, hit->other, hit->n_other, info->cached, sizeof info->cached);
+}
+
+/* The request begins to compute: what it got is known. */
+static void note_start(weir_engine *engine, const weir__slot *slot)
+{
+    weir__request *request = slot->request;
+    weir_miss_info *info = &request->miss;
+    if (request->n_cached >= 0) return; /* it was suspended since */
+    int32_t most = request->n_prompt - 1;
+    request->n_cached = slot->n_past < most ? slot->n_past : most;
+    if (!serves(engine, request))
+        info->miss = WEIR_MISS_OFF;
+    else if (request->n_cached == most)
+        info->miss = WEIR_MISS_NONE;
+    else if (request->n_cached < slot->n_promised || info->miss == WEIR_MISS_NONE)
+        info->miss = WEIR_MISS_EVICTED;
+    if (info->miss != WEIR_MISS_DIVERGED) info->prompt[0] = info->cached[0] = '\0';
+    engine->counts.n_cached_tokens += (uint64_t)request->n_cached;
+    engine->counts.n_misses[info->miss]++;
+    if (request->stream != NULL) weir__stream_set_miss(request->stream, info);
+}
+
+/* ---- Checkpoints: where memory cannot be cut ---- */
+
+static bool is_checkpoint(const weir_engine *engine, const weir__request *request, int32_t n)
+{
+    if (n < 1 || n >= request->n_prompt) return false;
+    return n == request->n_prompt - 1 ||
+           (n >= CHECKPOINT_LEAST &&
+            engine->model->ops->is_eog(engine->model->model, request->tokens[n - 1]));
+}
+
+int32_t weir__prefix_chunk(const weir_engine *engine, const weir__slot *slot, int32_t n)
+{
+    if (!engine->exact || engine->params.cache_bytes == 0 || !serves(engine, slot->request)) return n;
+    for (int32_t i = 1; i < n; i++)
+        if (is_checkpoint(engine, slot->request, slot->n_past + i)) return i;
+    return n;
+}
+
+/* The last checkpoint that the leader will save within n tokens. */
+static int32_t last_checkpoint(const weir_engine *engine, const weir__slot *leader, int32_t n)
+{
+    while (n > 0 && !is_checkpoint(engine, leader->request, n)) n--;
+    return n;
+}
+
+/* ---- Beginning ---- */
+
+static void look(weir_engine *engine, const weir__slot *slot, weir__cache_hit *hit)
+{
+    const weir__request *request = slot->request;
+    weir__prefix_key key = key_of(request);
+    weir__cache_look(engine->cache, &key, request->tokens, slot->n_tokens, &slot->live, request->serial + 1,
+                     hit);
+}
+
+/* Whether the slot does better to wait for the leader. */
+static bool join(weir_engine *engine, weir__slot *slot, const weir__cache_hit *hit)
+{
+    if (hit->leader == NULL) return false;
+    const weir__slot *leader = slot_of(hit->leader);
+    int32_t n = engine->exact ? last_checkpoint(engine, leader, hit->n_leader) : hit->n_leader;
+    if (n - hit->n < JOIN_LEAST || n <= leader->n_past) return false;
+    engine->counts.n_joined += slot->state != WEIR_SLOT_JOINED;
+    slot->state = WEIR_SLOT_JOINED;
+    slot->leader = leader->index;
+    slot->leader_serial = leader->request->serial;
+    slot->n_promised = n;
+    return true;
+}
+
+/* Gives the slot a lane, and what the hit promises. A look-up is worth nothing once something was evicted. */
+static void obtain(weir_engine *engine, weir__slot *slot, weir__cache_hit hit)
+{
+    int32_t lane = weir__lanes_free(engine);
+    for (;;) {
+        weir__prefix_end *device =
+            hit.entry != NULL && weir__cache_sequence(hit.entry) >= 0 ? hit.entry : NULL;
+        bool taken = device != NULL &&
+                     (hit.n == weir__cache_length(device) || (lane < 0 && weir__cache_is_spare(device)));
+        int32_t evicted = lane < 0 && !taken ? weir__cache_evict(engine->cache, device) : -1;
+        if (taken || (lane < 0 && evicted < 0)) { /* little or nothing is lost, or there is nothing else */
+            lane = weir__cache_adopt(engine->cache, device, hit.n);
+            if (engine->memory.n[lane] != hit.n) weir__memory_cut(&engine->memory, lane, 0);
+            break;
+        }
+        if (lane < 0) {
+            lane = evicted;
+        } else {
+            int32_t from = hit.live != NULL ? slot_of(hit.live)->lane : -1;
+            weir_status status =
+                hit.n > 0 ? weir__cache_fetch(engine->cache, &hit, from, lane, NULL) : WEIR_OK;
+            if (status != WEIR_NO_SPACE || weir__cache_evict(engine->cache, device) < 0) break;
+        }
+        look(engine, slot, &hit);
+    }
+    weir__lanes_enter(engine, slot, lane);
+    slot->n_past = engine->memory.n[lane];
+}
+
+static void begin(weir_engine *engine, weir__slot *slot)
+{
+    const weir__request *request = slot->request;
+    weir__prefix_key key = key_of(request);
+    if (slot->live.node == NULL)
+        weir__cache_begin(engine->cache, &key, request->tokens, slot->n_tokens, 0, &slot->live);
+    weir__cache_advance(engine->cache, &slot->live, slot->n_past,
+                        slot->state == WEIR_SLOT_JOINED ? request->serial + 1 : 0);
+}
+
+/* Looks for the slot's prefix and waits for it, or computes what is not there. */
+static void settle_in(weir_engine *engine, weir__slot *slot)
+{
+    weir__cache_hit hit;
+    look(engine, slot, &hit);
+    if (slot->state != WEIR_SLOT_JOINED) {
+        slot->n_promised = hit.n;
+        if (slot->request->n_cached < 0) note_miss(engine, slot->request, &hit);
+    }
+    if (!join(engine, slot, &hit)) {
+        obtain(engine, slot, hit);
+        bool fed = slot->n_generated > 0 && slot->n_past == slot->n_tokens - 1;
+        slot->state = fed ? WEIR_SLOT_GENERATING : WEIR_SLOT_PREFILLING;
+        note_start(engine, slot);
+    }
+    begin(engine, slot);
+}
+
+void weir__prefix_start(weir_engine *engine, weir__slot *slot)
+{
+    bool saved = slot->request->progress.state != NULL;
+    if (!saved && serves(engine, slot->request)) {
+        settle_in(engine, slot);
+        return;
+    }
+    int32_t lane = weir__lanes_free(engine);
+    weir__lanes_enter(engine, slot, lane >= 0 ? lane : weir__cache_evict(engine->cache, NULL));
+    weir__suspend_restore(engine, slot);
+    note_start(engine, slot);
+    if (serves(engine, slot->request)) begin(engine, slot);
+}
+
+void weir__prefix_rejoin(weir_engine *engine)
+{
+    bool changed = false;
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        weir__slot *slot = &engine->slots[i];
+        if (slot->state != WEIR_SLOT_JOINED) continue;
+        const weir__slot *leader = &engine->slots[slot->leader];
+        bool comes = leader->state != WEIR_SLOT_IDLE && leader->request->serial == slot->leader_serial &&
+                     leader->n_past < slot->n_promised;
+        if (comes) continue;
+        settle_in(engine, slot);
+        changed = true;
+    }
+    if (changed) weir__account_publish(engine);
+}
+
+/* ---- Going on ---- */
+
+void weir__prefix_advance(weir_engine *engine, weir__slot *slot)
+{
+    const weir__request *request = slot->request;
+    if (!serves(engine, request)) return;
+    weir__cache_advance(engine->cache, &slot->live, slot->n_past, 0);
+    if (!engine->exact || !is_checkpoint(engine, request, slot->n_past)) return;
+    weir__prefix_key key = key_of(request);
+    weir__cache_save(engine->cache, &key, request->tokens, slot->n_past, slot->lane);
+}
+
+void weir__prefix_leave(weir_engine *engine, weir__slot *slot)
+{
+    weir__cache_end(engine->cache, &slot->live);
+}
+
+/* What a failed pass has left behind is cut off before. */
+void weir__prefix_keep(weir_engine *engine, weir__slot *slot)
+{
+    const weir__request *request = slot->request;
+    weir__prefix_key key = key_of(request);
+    weir__prefix_leave(engine, slot);
+    if (slot->lane < 0 || !serves(engine, request) || slot->reason == WEIR_REASON_ERROR ||
+        slot->n_past < engine->least || !weir__memory_cut(&engine->memory, slot->lane, slot->n_past))
+        return;
+    if (engine->exact)
+        weir__cache_save(engine->cache, &key, request->tokens, slot->n_past, slot->lane);
+    else if (weir__cache_keep(engine->cache, &key, request->tokens, slot->n_past, slot->lane)) {
+        engine->lanes[slot->lane] = NULL;
+        slot->lane = -1;
+    }
+}
+
+int32_t weir__prefix_known(weir_engine *engine, const weir__request *request)
+{
+    weir__cache_hit hit;
+    weir__prefix_key key = key_of(request);
+    if (!serves(engine, request)) return 0;
+    weir__cache_look(engine->cache, &key, request->tokens, request->n_prompt, NULL, UINT64_MAX, &hit);
+    return hit.n_leader > hit.n && !engine->exact ? hit.n_leader : hit.n;
+}
