@@ -90,10 +90,19 @@ static bool pump(nif_stream *s)
     return engine != NULL;
 }
 
+/* Sends what may be sent, and lets go of the resource at the end. The engine's thread may be about to call
+ * ready() although another one has taken the terminal chunk: what is waited for here. */
+static void serve(nif_stream *s)
+{
+    if (!pump(s)) return;
+    weir_stream_set_ready(s->object.handle, NULL, NULL);
+    enif_release_resource(s);
+}
+
 static void ready(weir_stream *stream, void *user)
 {
     (void)stream;
-    if (pump(user)) enif_release_resource(user);
+    serve(user);
 }
 
 void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonitor *monitor)
@@ -105,7 +114,7 @@ void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonit
     s->deaf = true;
     enif_mutex_unlock(s->object.lock);
     nif_stream_env(env);
-    if (pump(s)) enif_release_resource(s);
+    serve(s);
     nif_stream_env(NULL);
 }
 
@@ -259,13 +268,11 @@ ERL_NIF_TERM nif_engine_submit(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     s->engine = engine;
     enif_keep_resource(engine);
     enif_keep_resource(s); /* until the terminal chunk was taken */
-    if (enif_monitor_process(env, s, &to, &monitor) != 0) {
-        s->deaf = true; /* it has ended before */
-        weir_stream_cancel(handle);
-    }
-    nif_stream_env(env); /* chunks that are there already are sent from here */
+    nif_stream_env(env);   /* chunks that are there already are sent from here */
     weir_stream_set_ready(handle, ready, s);
     nif_stream_env(NULL);
+    /* Watched only now: nothing but serve() may end the callback. It may all be over already. */
+    if (enif_monitor_process(env, s, &to, &monitor) != 0) nif_stream_down(env, s, &to, NULL);
     result = nif_ok(env, nif_resource_term(env, s));
 end:
     submission_fini(&sub);
@@ -283,7 +290,7 @@ ERL_NIF_TERM nif_engine_demand(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     s->credit = credit > INT64_MAX - s->credit ? INT64_MAX : s->credit + credit;
     enif_mutex_unlock(s->object.lock);
     nif_stream_env(env);
-    if (pump(s)) enif_release_resource(s);
+    serve(s);
     nif_stream_env(NULL);
     return nif_atom(env, "ok");
 }
