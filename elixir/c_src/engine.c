@@ -44,6 +44,7 @@ ERL_NIF_TERM nif_engine_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     nif_map_i32(&map, "n_threads", &params.n_threads);
     nif_map_i32(&map, "n_threads_batch", &params.n_threads_batch);
     nif_map_i32(&map, "queue_limit", &params.queue_limit);
+    nif_map_i32(&map, "cache_sequences", &params.cache_sequences);
     nif_map_i32(&map, "ageing_ms", &params.ageing_ms);
     nif_map_i32(&map, "itl_target_ms", &params.itl_target_ms);
     nif_map_bool(&map, "manual", &params.manual);
@@ -190,7 +191,12 @@ ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     put_int(env, &map, "n_ctx", stats.n_ctx);
     put_int(env, &map, "n_kv", stats.n_kv);
     put_int(env, &map, "n_kv_used", stats.n_kv_used);
+    put_int(env, &map, "n_kv_cached", stats.n_kv_cached);
     put_int(env, &map, "n_kv_reserved", stats.n_kv_reserved);
+    put_int(env, &map, "n_cache_entries", stats.n_cache_entries);
+    put_uint(env, &map, "n_cached_tokens", stats.n_cached_tokens);
+    put_uint(env, &map, "n_evicted", stats.n_evicted);
+    put_uint(env, &map, "n_joined", stats.n_joined);
     put_int(env, &map, "n_batch", stats.n_batch);
     put_int(env, &map, "n_suspended", stats.n_suspended);
     put_uint(env, &map, "n_submitted", stats.n_submitted);

@@ -178,6 +178,7 @@ static const char *get_submission(ErlNifEnv *env, ERL_NIF_TERM term, submission 
     nif_map_bool(&map, "add_special", &r->add_special);
     nif_map_bool(&map, "parse_special", &r->parse_special);
     nif_map_bool(&map, "special", &r->special);
+    nif_map_bool(&map, "cache_prompt", &r->cache_prompt);
     nif_map_i32(&map, "max_tokens", &r->max_tokens);
     nif_map_i32(&map, "interval", &r->interval);
     nif_map_i32(&map, "priority", &r->priority);

@@ -178,7 +178,8 @@ defmodule Weir.NIFTest do
       stop: fn -> Enum.random([[], ["a"], [""], List.duplicate("b", 65)]) end,
       add_special: bool,
       parse_special: bool,
-      special: bool
+      special: bool,
+      cache_prompt: bool
     ]
   end
 

@@ -242,8 +242,8 @@ defmodule Weir.NIF do
 
   @doc """
   An engine: one context, its slots, and the thread that owns both. Options are a map: `n_slots`, `n_ctx`, `n_kv`,
-  `max_tokens`, `n_batch`, `n_ubatch`, `chunk_size`, `n_threads`, `n_threads_batch`, `queue_limit`, `ageing_ms`,
-  `itl_target_ms`, `layout` (`:auto`, `:unified`, `:per_slot`), `type_k` and `type_v` (`:f16`, `:f32`, `:bf16`,
+  `max_tokens`, `n_batch`, `n_ubatch`, `chunk_size`, `n_threads`, `n_threads_batch`, `queue_limit`,
+  `cache_sequences`, `ageing_ms`, `itl_target_ms`, `layout` (`:auto`, `:unified`, `:per_slot`), `type_k` and `type_v` (`:f16`, `:f32`, `:bf16`,
   `:q8_0`, `:q4_0`), `strategy` (a name), `manual` (driven by `engine_step/2`). Dirty, CPU.
   """
   @spec engine_create(model(), map()) :: result(engine())
@@ -251,7 +251,8 @@ defmodule Weir.NIF do
 
   @doc """
   Queues a request, a map: `prompt` (text or token ids), the sampler's options, `json_schema` (JSON text), `max_tokens`,
-  `stop` (texts), `interval`, `deadline_ms`, `priority`, `cache_salt`, `add_special`, `parse_special`, `special`.
+  `stop` (texts), `interval`, `deadline_ms`, `priority`, `cache_prompt`, `cache_salt`, `add_special`, `parse_special`,
+  `special`.
 
   From the engine's thread come `{ref, {:chunk, ids, text}}` and at last `{ref, {:done, reason, usage}}` or `{ref,
   {:error, reason}}`; as many as `demand` allows (`:infinity`: all), then more after `engine_demand/2`. What waits in
