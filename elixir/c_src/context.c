@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nif.h"
 
-/* context_create(model, n_ctx, n_batch, n_ubatch, n_threads, n_threads_batch, embeddings, pooling_type, n_seq_max) */
+/* context_create(model, n_ctx, n_batch, n_ubatch, n_threads, n_threads_batch, embeddings, pooling_type,
+ *                n_seq_max) */
 ERL_NIF_TERM nif_context_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
@@ -140,7 +141,7 @@ ERL_NIF_TERM nif_batch_eval(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
     return nif_status(env, status, &error);
 }
 
-/* decode_batch(context, sampler, entries): {:ok, [token or nil]}, one for each entry, sampled in their order */
+/* decode_batch(context, sampler, entries): {:ok, [token or nil]}, one for each entry */
 ERL_NIF_TERM nif_decode_batch(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;

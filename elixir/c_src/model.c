@@ -18,7 +18,8 @@ static float *get_shares(ErlNifEnv *env, ERL_NIF_TERM list, size_t *n)
     return shares;
 }
 
-/* model_load(path, n_gpu_layers, use_mmap, main_gpu, split_mode, tensor_split, use_mlock, use_direct_io, vocab_only) */
+/* model_load(path, n_gpu_layers, use_mmap, main_gpu, split_mode, tensor_split, use_mlock,
+ *            use_direct_io, vocab_only) */
 ERL_NIF_TERM nif_model_load(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;

@@ -31,7 +31,7 @@ typedef struct nif_tokens {
 bool nif_get_bool(ErlNifEnv *env, ERL_NIF_TERM term, bool *value);
 bool nif_get_i32(ErlNifEnv *env, ERL_NIF_TERM term, int32_t *value);
 bool nif_get_float(ErlNifEnv *env, ERL_NIF_TERM term,
-                   float *value); /* integers too; what is too large is infinite */
+                   float *value); /* too large: infinite */
 bool nif_get_tokens(ErlNifEnv *env, ERL_NIF_TERM term, nif_tokens *tokens);
 
 /* A binary without NUL bytes as a C string, to be freed with nif_free; nil gives NULL where `nil` allows. */
@@ -154,7 +154,7 @@ static inline weir_sampler *nif_sampler_handle(const nif_sampler *sampler)
 /* When a monitored process ends: stream.c. */
 void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonitor *monitor);
 
-/* Whoever drives a stream from a native function names the environment, NULL after: messages that it sends are
+/* Whoever drives a stream from a native function names the environment, NULL after: messages it sends are
  * the calling process's then. Other threads send without. */
 void nif_stream_env(ErlNifEnv *env);
 

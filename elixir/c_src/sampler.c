@@ -5,8 +5,8 @@
 /* Above it, a look at each logit takes longer than a normal scheduler should give. */
 #define VOCAB_MAX 65536
 
-/* sampler_init(model, seed, temp, top_k, top_p, min_p, penalty_repeat, penalty_freq, penalty_present, grammar,
- *              grammar_root) */
+/* sampler_init(model, seed, temp, top_k, top_p, min_p, penalty_repeat, penalty_freq, penalty_present,
+ *              grammar, grammar_root) */
 ERL_NIF_TERM nif_sampler_init(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     weir_sampler_params params = weir_sampler_params_default();

@@ -2,8 +2,8 @@
  * {ref, {:error, reason}}.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A chunk becomes a message when there is credit for it. Without credit chunks stay in the stream, which merges
- * them: the consumer's mailbox is bounded by what it asked for. The resource is kept, for the engine's sake,
+ * A chunk becomes a message when there is credit for it. Without credit chunks stay in the stream, which
+ * merges them: the consumer's mailbox is bounded by what it asked for. The resource is kept, for the engine's sake,
  * from the submit until the terminal chunk was taken. */
 #include "nif.h"
 

@@ -254,11 +254,13 @@ defmodule Weir.EngineTest do
   end
 
   test "a consumer that is dead already" do
-    {_model, engine} = engine()
+    {_model, engine} = engine(%{}, "fake:tick_us=1000")
     {pid, monitor} = spawn_monitor(fn -> :ok end)
     assert_receive {:DOWN, ^monitor, :process, ^pid, _}
-    assert {:ok, _ref} = NIF.engine_submit(engine, %{prompt: "hello"}, pid, 1)
-    assert eventually(fn -> idle?(engine) end)
-    assert NIF.engine_stats(engine).n_finished.cancelled == 1
+    assert {:ok, _ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0}, pid, 1)
+
+    assert eventually(fn ->
+             NIF.engine_stats(engine).n_finished.cancelled == 1 and idle?(engine)
+           end)
   end
 end
