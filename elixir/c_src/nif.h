@@ -74,7 +74,7 @@ int nif_map_choice(nif_map *map, const char *name, const char *const *names, int
 
 typedef struct nif_corpse nif_corpse;
 
-/* How every resource begins. What `handle` is depends on its type. The lock keeps two processes from using one
+/* How every resource begins. What `handle` is depends on its type. `lock` keeps two processes from using one
  * handle at the same time; models need none. Order where two are taken: context, then sampler. */
 typedef struct nif_object {
     void *handle;

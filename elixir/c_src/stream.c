@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A chunk becomes a message when there is credit for it. Without credit chunks stay in the stream, which
- * merges them: the consumer's mailbox is bounded by what it asked for. The resource is kept, for the engine's sake,
+ * merges them: the mailbox is bounded by what the consumer asked for. The resource is kept for the engine,
  * from the submit until the terminal chunk was taken. */
 #include "nif.h"
 
