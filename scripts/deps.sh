@@ -24,6 +24,10 @@ clang_has_sanitizers() {
     have clang && clang_links -fsanitize=fuzzer,address,undefined "" && clang_links -fsanitize=thread "int main(void) { return 0; }"
 }
 
+erlang_has_headers() {
+    erl -noshell -eval 'halt(case filelib:is_file(code:root_dir() ++ "/usr/include/erl_nif.h") of true -> 0; false -> 1 end).' 2>/dev/null
+}
+
 find_missing() {
     missing=()
     have cc || need gcc "the C compiler"
@@ -43,6 +47,8 @@ find_missing() {
     fi
     if [ "$level" != run ]; then
         if ! have pkg-config || ! pkg-config --exists cmocka; then need libcmocka-dev "the C tests"; fi
+        have mix || need elixir "the Elixir package's tests (1.14 or newer)"
+        { have erl && erlang_has_headers; } || need erlang-dev "the Elixir package's native part"
     fi
     if [ "$level" = check ]; then
         have clang || need clang "sanitizer builds, fuzzing and a second opinion on warnings"
@@ -84,7 +90,7 @@ if ! have apt-get; then
     say "missing on this machine, which has no apt-get:"
     explain
     if [ "$(uname -s)" = Darwin ]; then
-        say "with Homebrew: brew install cmake ninja pkg-config jansson curl python3 git$([ "$level" = run ] || echo ' cmocka')$([ "$level" = check ] && echo ' llvm clang-format')"
+        say "with Homebrew: brew install cmake ninja pkg-config jansson curl python3 git$([ "$level" = run ] || echo ' cmocka elixir')$([ "$level" = check ] && echo ' llvm clang-format')"
         say "the compiler comes with: xcode-select --install"
     else
         say "install what provides these, under your system's names for them, and run this again"

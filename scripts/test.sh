@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test.sh [PRESET [CTEST-ARGUMENT...]]: runs a built preset's tests, shows the output of those that fail, and ends
-# with `N passed, N failed`. Counted are test cases: what cmocka reports, and one for any other program.
+# with `N passed, N failed`. Counted are test cases: what cmocka and ExUnit report, and one for any other program.
 # Logs: build/PRESET/test.log, results: build/PRESET/test.xml. WEIR_TEST_JOBS tests run at once (2).
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -44,6 +44,12 @@ for case in cases:
     status = case.get("status")
     good = sum(map(int, re.findall(r"^\[  PASSED  \] (\d+) test", output, re.M)))
     bad = sum(map(int, re.findall(r"^\[  FAILED  \] (\d+) test", output, re.M)))
+    # ExUnit's: "9 doctests, 40 tests, 1 failure, 3 excluded"; the last are among the tests.
+    for line in re.findall(r"^(?:\d+ \w+, )*\d+ failures?(?:, \d+ \w+)*$", output, re.M):
+        counts = {kind.rstrip("s"): int(n) for n, kind in re.findall(r"(\d+) (\w+)", line)}
+        bad += counts["failure"]
+        good += sum(counts.get(kind, 0) for kind in ("doctest", "property", "propertie", "test"))
+        good -= sum(counts.get(kind, 0) for kind in ("failure", "excluded", "skipped", "invalid"))
     if status == "run":
         passed += good or 1
         continue

@@ -607,8 +607,8 @@ typedef enum weir_reason {
 WEIR_API const char *weir_reason_name(weir_reason reason);
 
 /* Sees each token of weir_context_generate with its text (well-formed UTF-8, whole code points, may be
- * empty); token is -1 when only held-back text is delivered at the end. False ends with
- * WEIR_REASON_CANCELLED. */
+ * empty); token is -1 when only held-back text is delivered at the end, and between the passes of the prompt,
+ * without text. False ends with WEIR_REASON_CANCELLED. */
 typedef bool (*weir_token_fn)(int32_t token, const char *text, size_t length, void *user);
 
 /* Clears sequence 0, prefills and counts the prompt, and generates until the model ends, max_tokens, or fn

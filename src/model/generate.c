@@ -71,6 +71,21 @@ static weir_status generate(weir_context *context, weir_sampler *sampler, int32_
     }
 }
 
+/* Pass by pass, for the caller to end it in between. ABORTED: it did. */
+static weir_status prefill(weir_context *context, const int32_t *prompt, size_t n_prompt, output *out,
+                           int32_t *n_past, weir_error *error)
+{
+    size_t n_batch = (size_t)context->info.n_batch;
+    while (n_prompt > n_batch) {
+        weir_status status = weir_prefill(context, prompt, n_batch, 0, n_past, error);
+        if (status != WEIR_OK) return status;
+        if (out->fn != NULL && !out->fn(-1, "", 0, out->user)) return WEIR_ABORTED;
+        prompt += n_batch;
+        n_prompt -= n_batch;
+    }
+    return weir_prefill(context, prompt, n_prompt, 0, n_past, error);
+}
+
 weir_status weir_context_generate(weir_context *context, weir_sampler *sampler, const int32_t *prompt,
                                   size_t n_prompt, int32_t max_tokens, weir_token_fn fn, void *user,
                                   weir_reason *reason, weir_error *error)
@@ -99,7 +114,12 @@ weir_status weir_context_generate(weir_context *context, weir_sampler *sampler, 
         goto end;
     }
     status = weir_sequence_remove(context, 0, -1, -1, error);
-    if (status == WEIR_OK) status = weir_prefill(context, prompt, n_prompt, 0, &n_past, error);
+    if (status == WEIR_OK) status = prefill(context, prompt, n_prompt, &out, &n_past, error);
+    if (status == WEIR_ABORTED) {
+        ended = WEIR_REASON_CANCELLED;
+        status = WEIR_OK;
+        goto told;
+    }
     if (status == WEIR_OK) status = weir_sampler_count(sampler, prompt, n_prompt, error);
     if (status == WEIR_OK) status = generate(context, sampler, n_past, max_tokens, &out, &ended, error);
     if (status != WEIR_OK) goto end;
@@ -107,6 +127,7 @@ weir_status weir_context_generate(weir_context *context, weir_sampler *sampler, 
         size_t length = weir__utf8_flush(&out.utf8, out.text);
         if (length > 0 && !fn(-1, out.text, length, user)) ended = WEIR_REASON_CANCELLED;
     }
+told:
     if (reason != NULL) *reason = ended;
 
 end:

@@ -148,6 +148,55 @@ static int32_t scripted(void *user, const int32_t *history, int32_t n)
     return script[n - 2];
 }
 
+/* How often it was asked between passes; ends it at the stop_at-th time. */
+typedef struct asked {
+    int n, stop_at, n_tokens;
+} asked;
+
+static bool ask(int32_t token, const char *text, size_t length, void *user)
+{
+    asked *a = user;
+    if (token >= 0) {
+        a->n_tokens++;
+        return true;
+    }
+    assert_int_equal(length, 0);
+    assert_string_equal(text, "");
+    return ++a->n != a->stop_at;
+}
+
+static void test_the_caller_ends_it_between_passes(void **state)
+{
+    (void)state;
+    static int32_t prompt[70];
+    for (int i = 0; i < 70; i++) prompt[i] = 'a' + i % 26;
+    weir_model *model = fake_load("");
+    weir_sampler *sampler = fake_greedy(model);
+    weir_context_params params = weir_context_params_default();
+    weir_context *context;
+    weir_reason reason;
+    params.n_ctx = 512;
+    params.n_batch = 32;
+    assert_ok(weir_context_create(model, &params, &context, error));
+    asked a = {.stop_at = 2};
+    assert_ok(weir_context_generate(context, sampler, prompt, 70, 3, ask, &a, &reason, error));
+    assert_int_equal(reason, WEIR_REASON_CANCELLED);
+    assert_int_equal(a.n, 2);
+    assert_int_equal(a.n_tokens, 0);
+    assert_int_equal(weir_sequence_pos_max(context, 0), 63);
+    a = (asked){0};
+    assert_ok(weir_context_generate(context, sampler, prompt, 70, 3, ask, &a, &reason, error));
+    assert_int_equal(reason, WEIR_REASON_LENGTH);
+    assert_int_equal(a.n, 2);
+    assert_int_equal(a.n_tokens, 3);
+    a = (asked){0};
+    assert_ok(weir_context_generate(context, sampler, prompt, 64, 3, ask, &a, &reason, error));
+    assert_int_equal(a.n, 1);
+    weir_context_destroy(context);
+    weir_sampler_destroy(sampler);
+    fake_release(model);
+}
+
 static void test_characters_arrive_whole(void **state)
 {
     (void)state;
@@ -336,6 +385,7 @@ int main(void)
         cmocka_unit_test_teardown(test_the_context_ends_it, nothing_left),
         cmocka_unit_test_teardown(test_the_model_ends_it, nothing_left),
         cmocka_unit_test_teardown(test_the_caller_ends_it, nothing_left),
+        cmocka_unit_test_teardown(test_the_caller_ends_it_between_passes, nothing_left),
         cmocka_unit_test_teardown(test_characters_arrive_whole, nothing_left),
         cmocka_unit_test_teardown(test_long_pieces, nothing_left),
         cmocka_unit_test_teardown(test_nobody_needs_to_listen, nothing_left),

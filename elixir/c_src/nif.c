@@ -1,0 +1,49 @@
+/* nif.c: the table of native functions: name, arity, scheduler (nif.h), and what loads and upgrades it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "nif.h"
+
+bool nif_on_normal_scheduler(void)
+{
+    return enif_thread_type() == ERL_NIF_THR_NORMAL_SCHEDULER;
+}
+
+ERL_NIF_TERM nif_dirty(ErlNifEnv *env, const char *name, nif_fn *fn, int argc, const ERL_NIF_TERM argv[])
+{
+    return enif_schedule_nif(env, name, ERL_NIF_DIRTY_JOB_CPU_BOUND, fn, argc, argv);
+}
+
+/* Kept for programs that call them: weir needs no global start and end. */
+ERL_NIF_TERM nif_backend_init(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc, (void)argv;
+    return nif_atom(env, "ok");
+}
+
+ERL_NIF_TERM nif_backend_free(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc, (void)argv;
+    return nif_atom(env, "ok");
+}
+
+ERL_NIF_TERM nif_backend_version(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc, (void)argv;
+    return nif_binary(env, weir_backend_version(), WEIR_NUL);
+}
+
+static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
+{
+    (void)priv, (void)info;
+    return nif_resources_open(env, ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER) ? 0 : 1;
+}
+
+static int upgrade(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)
+{
+    (void)old;
+    return load(env, priv, info);
+}
+
+#define ENTRY(name, arity, flags) {#name, arity, nif_##name, flags},
+static ErlNifFunc functions[] = {NIF_TABLE(ENTRY)};
+
+ERL_NIF_INIT(Elixir.Weir.NIF, functions, load, NULL, upgrade, NULL)

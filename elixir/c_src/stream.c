@@ -1,0 +1,307 @@
+/* stream.c: an engine's stream as messages: {ref, {:chunk, ids, text}}, then {ref, {:done, reason, usage}} or
+ * {ref, {:error, reason}}.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A chunk becomes a message when there is credit for it. Without credit chunks stay in the stream, which
+ * merges them: the mailbox is bounded by what the consumer asked for. The resource is kept for the engine,
+ * from the submit until the terminal chunk was taken. */
+#include "nif.h"
+
+/* What a normal scheduler takes. */
+#define TEXT_MAX 2048
+#define STOP_MAX 64
+
+static _Thread_local ErlNifEnv *calling; /* of the native function that this thread is in */
+
+void nif_stream_env(ErlNifEnv *env)
+{
+    calling = env;
+}
+
+static void put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value)
+{
+    enif_make_map_put(env, *map, nif_atom(env, name), value, map);
+}
+
+static void send(nif_stream *s, ErlNifEnv *messages, ERL_NIF_TERM what)
+{
+    ERL_NIF_TERM ref = enif_make_resource(messages, s);
+    enif_send(calling, &s->to, messages, enif_make_tuple2(messages, ref, what));
+    enif_clear_env(messages);
+}
+
+static ERL_NIF_TERM usage_map(ErlNifEnv *env, const weir_usage *usage)
+{
+    ERL_NIF_TERM map = enif_make_new_map(env);
+    put(env, &map, "n_prompt", enif_make_int(env, usage->n_prompt));
+    put(env, &map, "n_cached", enif_make_int(env, usage->n_cached));
+    put(env, &map, "n_generated", enif_make_int(env, usage->n_generated));
+    put(env, &map, "queue_ns", enif_make_int64(env, usage->queue_ns));
+    put(env, &map, "ttft_ns", enif_make_int64(env, usage->ttft_ns));
+    put(env, &map, "total_ns", enif_make_int64(env, usage->total_ns));
+    return map;
+}
+
+static void send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chunk)
+{
+    if (chunk->n_tokens > 0 || chunk->length > 0) {
+        ERL_NIF_TERM ids = enif_make_list(messages, 0);
+        for (size_t i = chunk->n_tokens; i-- > 0;)
+            ids = enif_make_list_cell(messages, enif_make_int(messages, chunk->tokens[i]), ids);
+        send(s, messages,
+             enif_make_tuple3(messages, nif_atom(messages, "chunk"), ids,
+                              nif_binary(messages, chunk->text, chunk->length)));
+    }
+    if (!chunk->finished) return;
+    if (chunk->reason == WEIR_REASON_ERROR) {
+        weir_error error = {0};
+        weir_stream_error(s->object.handle, &error);
+        send(s, messages, nif_refused(messages, error.code, &error));
+        return;
+    }
+    weir_usage usage = weir_stream_usage(s->object.handle);
+    send(s, messages,
+         enif_make_tuple3(messages, nif_atom(messages, "done"),
+                          nif_atom(messages, weir_reason_name(chunk->reason)), usage_map(messages, &usage)));
+}
+
+/* Sends what may be sent. True, once: that was the end, and the caller lets go of the resource. */
+static bool pump(nif_stream *s)
+{
+    weir_chunk chunk;
+    nif_engine *engine = NULL;
+    ErlNifEnv *messages = enif_alloc_env();
+    if (messages == NULL) return false; /* the next chunk, or demand, tries again */
+    enif_mutex_lock(s->object.lock);
+    while ((s->deaf || s->credit > 0) && weir_stream_try_next(s->object.handle, &chunk) == WEIR_OK) {
+        if (!s->deaf) {
+            s->credit--;
+            send_chunk(s, messages, &chunk);
+        }
+        if (chunk.finished) {
+            engine = s->engine;
+            s->engine = NULL;
+            break;
+        }
+    }
+    enif_mutex_unlock(s->object.lock);
+    enif_free_env(messages);
+    if (engine != NULL) enif_release_resource(engine);
+    return engine != NULL;
+}
+
+/* Sends what may be sent, and lets go of the resource at the end. The engine's thread may be about to call
+ * ready() although another one has taken the terminal chunk: what is waited for here. */
+static void serve(nif_stream *s)
+{
+    if (!pump(s)) return;
+    weir_stream_set_ready(s->object.handle, NULL, NULL);
+    enif_release_resource(s);
+}
+
+static void ready(weir_stream *stream, void *user)
+{
+    (void)stream;
+    serve(user);
+}
+
+void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonitor *monitor)
+{
+    (void)pid, (void)monitor;
+    nif_stream *s = resource;
+    weir_stream_cancel(s->object.handle);
+    enif_mutex_lock(s->object.lock);
+    s->deaf = true;
+    enif_mutex_unlock(s->object.lock);
+    nif_stream_env(env);
+    serve(s);
+    nif_stream_env(NULL);
+}
+
+/* ---- submit ---- */
+
+/* What a request's pointers lead to. */
+typedef struct submission {
+    nif_tokens tokens;
+    ErlNifBinary text, salt;
+    ErlNifBinary stop[STOP_MAX];
+    const char *stops[STOP_MAX];
+    size_t stop_lengths[STOP_MAX];
+    char *grammar, *root, *schema;
+    weir_sampler_params sampler;
+    weir_request request;
+} submission;
+
+static void submission_fini(submission *s)
+{
+    nif_free(s->tokens.ids);
+    nif_free(s->grammar);
+    nif_free(s->root);
+    nif_free(s->schema);
+}
+
+static bool get_stops(ErlNifEnv *env, ERL_NIF_TERM list, submission *s)
+{
+    ERL_NIF_TERM head;
+    size_t n = 0;
+    for (; enif_get_list_cell(env, list, &head, &list); n++) {
+        if (n == STOP_MAX || !enif_inspect_binary(env, head, &s->stop[n])) return false;
+        s->stops[n] = (const char *)s->stop[n].data;
+        s->stop_lengths[n] = s->stop[n].size;
+    }
+    s->request.stop = s->stops;
+    s->request.stop_length = s->stop_lengths;
+    s->request.n_stop = n;
+    return enif_is_empty_list(env, list) != 0;
+}
+
+static const char *get_submission(ErlNifEnv *env, ERL_NIF_TERM term, submission *s)
+{
+    nif_map map = {.env = env, .term = term};
+    ERL_NIF_TERM value;
+    weir_sampler_params *p = &s->sampler;
+    weir_request *r = &s->request;
+    *p = weir_sampler_params_default();
+    *r = weir_request_default();
+    r->sampler = p;
+    nif_map_u32(&map, "seed", &p->seed);
+    nif_map_float(&map, "temp", &p->temp);
+    nif_map_i32(&map, "top_k", &p->top_k);
+    nif_map_float(&map, "top_p", &p->top_p);
+    nif_map_float(&map, "min_p", &p->min_p);
+    nif_map_float(&map, "penalty_repeat", &p->penalty_repeat);
+    nif_map_float(&map, "penalty_freq", &p->penalty_freq);
+    nif_map_float(&map, "penalty_present", &p->penalty_present);
+    nif_map_string(&map, "grammar", &s->grammar);
+    nif_map_string(&map, "grammar_root", &s->root);
+    nif_map_string(&map, "json_schema", &s->schema);
+    nif_map_bool(&map, "add_special", &r->add_special);
+    nif_map_bool(&map, "parse_special", &r->parse_special);
+    nif_map_bool(&map, "special", &r->special);
+    nif_map_bool(&map, "cache_prompt", &r->cache_prompt);
+    nif_map_i32(&map, "max_tokens", &r->max_tokens);
+    nif_map_i32(&map, "interval", &r->interval);
+    nif_map_i32(&map, "priority", &r->priority);
+    nif_map_i64(&map, "deadline_ms", &r->deadline_ms);
+    p->grammar = s->grammar;
+    p->grammar_root = s->root;
+    p->json_schema = s->schema;
+    if (map.wrong != NULL) return map.wrong;
+    if (nif_map_term(&map, "cache_salt", &value)) {
+        if (!enif_inspect_binary(env, value, &s->salt)) return "cache_salt";
+        r->cache_salt = (const char *)s->salt.data;
+        r->cache_salt_length = s->salt.size;
+    }
+    if (nif_map_term(&map, "stop", &value) && !get_stops(env, value, s)) return "stop";
+    if (!nif_map_term(&map, "prompt", &value)) return "prompt";
+    if (enif_inspect_binary(env, value, &s->text)) {
+        r->text = (const char *)s->text.data;
+        r->text_length = s->text.size;
+    } else if (nif_get_tokens(env, value, &s->tokens)) {
+        r->tokens = s->tokens.ids;
+        r->n_tokens = s->tokens.n;
+    } else {
+        return "prompt";
+    }
+    return NULL;
+}
+
+static bool get_credit(ErlNifEnv *env, ERL_NIF_TERM term, int64_t *credit)
+{
+    ErlNifSInt64 n;
+    if (enif_is_identical(term, nif_atom(env, "infinity"))) {
+        *credit = INT64_MAX;
+        return true;
+    }
+    if (!enif_get_int64(env, term, &n) || n < 0) return false;
+    *credit = n;
+    return true;
+}
+
+/* Long work: a long prompt to read, something to compile. */
+static bool is_long(ErlNifEnv *env, ERL_NIF_TERM term)
+{
+    nif_map map = {.env = env, .term = term};
+    ERL_NIF_TERM value;
+    ErlNifBinary text;
+    if (nif_map_term(&map, "grammar", &value) || nif_map_term(&map, "json_schema", &value)) return true;
+    if (!nif_map_term(&map, "prompt", &value)) return false;
+    if (enif_inspect_binary(env, value, &text)) return text.size > TEXT_MAX;
+    return nif_longer_than(env, value, TEXT_MAX);
+}
+
+/* engine_submit(engine, request, pid, demand): {:ok, ref} */
+ERL_NIF_TERM nif_engine_submit(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    weir_error error = {0};
+    submission sub = {.grammar = NULL};
+    weir_stream *handle = NULL;
+    ErlNifMonitor monitor;
+    ErlNifPid to;
+    int64_t credit;
+    ERL_NIF_TERM result = 0; /* stays 0: an argument is of the wrong type */
+    nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
+    if (engine == NULL || !enif_is_map(env, argv[1]) || !enif_get_local_pid(env, argv[2], &to) ||
+        !get_credit(env, argv[3], &credit))
+        return enif_make_badarg(env);
+    if (nif_on_normal_scheduler() && is_long(env, argv[1]))
+        return nif_dirty(env, "engine_submit", nif_engine_submit, argc, argv);
+    if (get_submission(env, argv[1], &sub) != NULL) goto end;
+
+    nif_stream *s = nif_resource_new(NIF_STREAM);
+    if (s == NULL) {
+        result = nif_no_memory(env);
+        goto end;
+    }
+    s->to = to;
+    s->credit = credit;
+    weir_status status = weir_stream_create(&handle, &error);
+    s->object.handle = handle;
+    if (status == WEIR_OK)
+        status = weir_engine_submit(engine->object.handle, &sub.request, 1, &handle, &error);
+    if (status != WEIR_OK) {
+        nif_resource_drop(s);
+        result = status == WEIR_BUSY
+                     ? enif_make_tuple2(env, nif_atom(env, "error"), nif_atom(env, "queue_full"))
+                     : nif_refused(env, status, &error);
+        goto end;
+    }
+    s->engine = engine;
+    enif_keep_resource(engine);
+    enif_keep_resource(s); /* until the terminal chunk was taken */
+    nif_stream_env(env);   /* chunks that are there already are sent from here */
+    weir_stream_set_ready(handle, ready, s);
+    nif_stream_env(NULL);
+    /* Watched only now: nothing but serve() may end the callback. It may all be over already. */
+    if (enif_monitor_process(env, s, &to, &monitor) != 0) nif_stream_down(env, s, &to, NULL);
+    result = nif_ok(env, nif_resource_term(env, s));
+end:
+    submission_fini(&sub);
+    return result != 0 ? result : enif_make_badarg(env);
+}
+
+/* engine_demand(ref, n): n more messages may come, or :infinity */
+ERL_NIF_TERM nif_engine_demand(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    int64_t credit;
+    nif_stream *s = nif_resource_get(env, argv[0], NIF_STREAM);
+    if (s == NULL || !get_credit(env, argv[1], &credit)) return enif_make_badarg(env);
+    enif_mutex_lock(s->object.lock); /* held for as long as a few messages take to send */
+    s->credit = credit > INT64_MAX - s->credit ? INT64_MAX : s->credit + credit;
+    enif_mutex_unlock(s->object.lock);
+    nif_stream_env(env);
+    serve(s);
+    nif_stream_env(NULL);
+    return nif_atom(env, "ok");
+}
+
+/* engine_cancel(ref): the end still comes, within a tick */
+ERL_NIF_TERM nif_engine_cancel(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    nif_stream *s = nif_resource_get(env, argv[0], NIF_STREAM);
+    if (s == NULL) return enif_make_badarg(env);
+    weir_stream_cancel(s->object.handle);
+    return nif_atom(env, "ok");
+}

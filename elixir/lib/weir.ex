@@ -1,0 +1,239 @@
+defmodule Weir do
+  @moduledoc """
+  Language models in this process: llama.cpp behind streams, samplers, grammars and chats.
+
+      iex> :ok = Weir.init()
+      iex> {:ok, model} = Weir.load_model("fake:")
+      iex> {:ok, text} = Weir.generate(model, "hello", max_tokens: 8, temp: 0.0)
+      iex> text == model |> Weir.stream("hello", max_tokens: 8, temp: 0.0) |> Enum.join()
+      true
+
+  Functions that can fail return `{:error, reason}`, with a text for people; streams raise `Weir.Error`. Options of
+  the wrong name or type raise `ArgumentError`.
+  """
+
+  alias Weir.{
+    Chat,
+    ChatCompletion,
+    ChatCompletionChunk,
+    Chunk,
+    Context,
+    Embedding,
+    Generation,
+    Model,
+    NIF,
+    Options,
+    Thinking,
+    Tokenizer
+  }
+
+  @doc "Idempotent, and not needed: kept for programs that call it."
+  @spec init() :: :ok
+  def init, do: NIF.backend_init()
+
+  @doc "See `Weir.Model.load/2`."
+  @spec load_model(Path.t(), keyword()) :: {:ok, Model.t()} | {:error, String.t()}
+  def load_model(path, opts \\ []), do: Model.load(path, opts)
+
+  @doc """
+  The whole answer to a prompt.
+
+  Options: `max_tokens` (256; -1: as many as fit), `n_ctx` (2048, grown when prompt and answer need more), `temp`
+  (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `seed` (random), `penalty_repeat` (1.0), `penalty_freq` (0.0),
+  `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (a map), `n_threads`, `n_threads_batch`,
+  `n_batch`, `n_ubatch`.
+  """
+  @spec generate(Model.t(), String.t(), keyword()) :: {:ok, String.t()} | {:error, String.t()}
+  def generate(%Model{} = model, prompt, opts \\ []) do
+    o = Options.read!(opts, Options.generation())
+
+    with {:ok, tokens} <- Tokenizer.encode(model, prompt),
+         {:ok, context, sampler} <- Generation.prepare(model, tokens, o) do
+      Context.generate(context, sampler, tokens, max_tokens: o.max_tokens)
+    end
+  end
+
+  @doc """
+  The answer as a lazy stream of texts, none of them empty. Options as `generate/3`, and `emit: :chunks` for
+  `Weir.Chunk`s. Ending early stops the generation and leaves no message.
+  """
+  @spec stream(Model.t(), String.t(), keyword()) :: Enumerable.t()
+  def stream(%Model{} = model, prompt, opts \\ []) do
+    o = Options.read!(opts, Options.stream())
+    model |> Generation.stream(prompt, o) |> emit(o.emit)
+  end
+
+  defp emit(events, :text) do
+    Stream.flat_map(events, fn
+      {:token, _id, ""} -> []
+      {:token, _id, text} -> [text]
+      {:finish, _reason} -> []
+    end)
+  end
+
+  defp emit(events, :chunks) do
+    Stream.map(events, fn
+      {:token, -1, text} -> %Chunk{text: text}
+      {:token, id, text} -> %Chunk{ids: [id], text: text}
+      {:finish, reason} -> %Chunk{reason: reason}
+    end)
+  end
+
+  @doc "The answer to a conversation. Options as `generate/3` and `Weir.Chat.apply_template/3`."
+  @spec chat(Model.t(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, String.t()}
+  def chat(%Model{} = model, messages, opts \\ []) do
+    {template, rest} = split_template(opts)
+
+    with {:ok, prompt} <- Chat.apply_template(model, messages, template) do
+      generate(model, prompt, rest)
+    end
+  end
+
+  @doc "The same as a stream, see `stream/3`."
+  @spec stream_chat(Model.t(), [Chat.message()], keyword()) :: Enumerable.t()
+  def stream_chat(%Model{} = model, messages, opts \\ []) do
+    {template, rest} = split_template(opts)
+    o = Options.read!(rest, Options.stream())
+    model |> chat_events(messages, template, o, nil) |> emit(o.emit)
+  end
+
+  @doc """
+  The answer to a conversation in OpenAI's shape. Options as `chat/3`, and `timeout` (60_000 ms).
+
+      iex> {:ok, model} = Weir.load_model("fake:")
+      iex> messages = [%{role: "user", content: "hi"}]
+      iex> {:ok, answer} = Weir.chat_completion(model, messages, max_tokens: 4, temp: 0.0)
+      iex> {answer.object, hd(answer.choices).finish_reason, answer.usage.completion_tokens}
+      {"chat.completion", "length", 4}
+  """
+  @spec chat_completion(Model.t(), [Chat.message()], keyword()) ::
+          {:ok, ChatCompletion.t()} | {:error, String.t()}
+  def chat_completion(%Model{} = model, messages, opts \\ []) do
+    {timeout, opts} = Keyword.pop(opts, :timeout, 60_000)
+    {template, rest} = split_template(opts)
+    o = Options.read!(rest, Options.generation())
+    deadline = deadline!(timeout)
+
+    with {:ok, prompt} <- Chat.apply_template(model, messages, template),
+         {:ok, tokens} <- Tokenizer.encode(model, prompt) do
+      events = model |> Generation.stream(prompt, o, deadline) |> Enum.to_list()
+      text = for({:token, _id, text} <- events, into: "", do: text)
+      n = Enum.count(events, &match?({:token, id, _text} when id >= 0, &1))
+      {:finish, reason} = List.last(events)
+      {reasoning, content} = Thinking.parse(opened(prompt) <> text)
+
+      {:ok,
+       %ChatCompletion{
+         id: id(),
+         created: System.os_time(:second),
+         model: Model.desc(model),
+         choices: [
+           %{
+             index: 0,
+             message: %{role: "assistant", content: content, reasoning_content: none(reasoning)},
+             finish_reason: finish_reason(reason)
+           }
+         ],
+         usage: %{
+           prompt_tokens: length(tokens),
+           completion_tokens: n,
+           total_tokens: length(tokens) + n
+         }
+       }}
+    end
+  rescue
+    error in Weir.Error -> {:error, error.message}
+  end
+
+  defp deadline!(:infinity), do: nil
+
+  defp deadline!(ms) when is_integer(ms) and ms >= 0,
+    do: System.monotonic_time(:millisecond) + ms
+
+  defp deadline!(other) do
+    raise ArgumentError,
+          "option :timeout must be milliseconds or :infinity, got: #{inspect(other)}"
+  end
+
+  @doc "The answer to a conversation as `Weir.ChatCompletionChunk`s. Options as `chat/3`."
+  @spec stream_chat_completion(Model.t(), [Chat.message()], keyword()) :: Enumerable.t()
+  def stream_chat_completion(%Model{} = model, messages, opts \\ []) do
+    {template, rest} = split_template(opts)
+    o = Options.read!(rest, Options.generation())
+
+    Stream.flat_map([:once], fn :once ->
+      chunk = %ChatCompletionChunk{
+        id: id(),
+        created: System.os_time(:second),
+        model: Model.desc(model),
+        choices: []
+      }
+
+      prompt = prompt!(model, messages, template)
+      parser = Thinking.stream_parser(thinking: opened(prompt) != "")
+
+      deltas =
+        model
+        |> Generation.stream(prompt, o)
+        |> Stream.transform(parser, &deltas/2)
+        |> Stream.map(fn {delta, reason} -> choice(chunk, delta, reason) end)
+
+      Stream.concat([choice(chunk, %{role: "assistant"}, nil)], deltas)
+    end)
+  end
+
+  defp deltas({:token, _id, text}, parser) do
+    {events, parser} = Thinking.feed(parser, text)
+    {Enum.map(events, &{delta(&1), nil}), parser}
+  end
+
+  defp deltas({:finish, reason}, parser) do
+    rest = parser |> Thinking.flush() |> Enum.map(&{delta(&1), nil})
+    {rest ++ [{%{}, finish_reason(reason)}], parser}
+  end
+
+  defp delta({:thinking, text}), do: %{reasoning_content: text}
+  defp delta({:content, text}), do: %{content: text}
+
+  defp choice(chunk, delta, reason) do
+    %{chunk | choices: [%{index: 0, delta: delta, finish_reason: reason}]}
+  end
+
+  @doc "See `Weir.Embedding.embed/3`."
+  @spec embed(Model.t(), String.t(), keyword()) :: {:ok, [float()]} | {:error, String.t()}
+  def embed(model, text, opts \\ []), do: Embedding.embed(model, text, opts)
+
+  @doc "See `Weir.Embedding.embed_batch/3`."
+  @spec embed_batch(Model.t(), [String.t()], keyword()) ::
+          {:ok, [[float()]]} | {:error, String.t()}
+  def embed_batch(model, texts, opts \\ []), do: Embedding.embed_batch(model, texts, opts)
+
+  defp split_template(opts), do: Keyword.split(opts, Keyword.keys(Options.template()))
+
+  # Rendered when the stream is enumerated, as everything else of it is.
+  defp chat_events(model, messages, template, o, deadline) do
+    Stream.flat_map([:once], fn :once ->
+      Generation.stream(model, prompt!(model, messages, template), o, deadline)
+    end)
+  end
+
+  defp prompt!(model, messages, template) do
+    case Chat.apply_template(model, messages, template) do
+      {:ok, prompt} -> prompt
+      {:error, reason} -> raise Weir.Error, reason
+    end
+  end
+
+  # Some templates open the block of thoughts themselves.
+  defp opened(prompt) do
+    if prompt |> String.trim_trailing() |> String.ends_with?("<think>"), do: "<think>", else: ""
+  end
+
+  defp finish_reason(:end), do: "stop"
+  defp finish_reason(:length), do: "length"
+
+  defp none(""), do: nil
+  defp none(text), do: text
+
+  defp id, do: "chatcmpl-" <> Base.encode16(:crypto.strong_rand_bytes(12), case: :lower)
+end

@@ -1,0 +1,66 @@
+defmodule Weir.Context do
+  @moduledoc """
+  The memory of one or more sequences, driven by hand.
+
+      iex> {:ok, model} = Weir.load_model("fake:")
+      iex> {:ok, context} = Weir.Context.create(model, n_ctx: 512)
+      iex> {Weir.Context.n_ctx(context), Weir.Context.decode(context, ~c"hello")}
+      {512, :ok}
+  """
+
+  alias Weir.{Model, NIF, Options, Sampler}
+
+  @enforce_keys [:ref, :model]
+  defstruct [:ref, :model]
+  @type t :: %__MODULE__{ref: reference(), model: Model.t()}
+
+  @pooling %{unspecified: -1, none: 0, mean: 1, cls: 2, last: 3, rank: 4}
+
+  @doc """
+  Options: `n_ctx` (2048), `n_batch` (n_ctx), `n_ubatch` (512), `n_threads`, `n_threads_batch`, `embeddings` (false),
+  `pooling_type` (`:unspecified`), `n_seq_max` (1).
+  """
+  @spec create(Model.t(), keyword()) :: {:ok, t()} | {:error, String.t()}
+  def create(%Model{} = model, opts \\ []) do
+    o = Options.read!(opts, Options.context())
+
+    with {:ok, ref} <-
+           NIF.context_create(
+             model.ref,
+             o.n_ctx,
+             o.n_batch,
+             o.n_ubatch,
+             o.n_threads,
+             o.n_threads_batch,
+             o.embeddings,
+             @pooling[o.pooling_type],
+             o.n_seq_max
+           ) do
+      {:ok, %__MODULE__{ref: ref, model: model}}
+    end
+  end
+
+  @doc "Tokens that it holds in all, as allotted."
+  @spec n_ctx(t()) :: integer()
+  def n_ctx(%__MODULE__{ref: ref}), do: NIF.context_n_ctx(ref)
+
+  @doc "The most sequences that it holds."
+  @spec n_seq_max(t()) :: integer()
+  def n_seq_max(%__MODULE__{ref: ref}), do: NIF.context_n_seq_max(ref)
+
+  @doc "Forgets all sequences."
+  @spec clear(t()) :: :ok | {:error, String.t()}
+  def clear(%__MODULE__{ref: ref}), do: NIF.memory_clear(ref)
+
+  @doc "Appends tokens to sequence 0."
+  @spec decode(t(), [integer()]) :: :ok | {:error, String.t()}
+  def decode(%__MODULE__{ref: ref}, tokens), do: NIF.decode(ref, tokens)
+
+  @doc "Clears sequence 0, computes the prompt and generates. Option: `max_tokens` (256)."
+  @spec generate(t(), Sampler.t(), [integer()], keyword()) ::
+          {:ok, String.t()} | {:error, String.t()}
+  def generate(%__MODULE__{ref: ref}, %Sampler{} = sampler, tokens, opts \\ []) do
+    o = Options.read!(opts, max_tokens: {:integer, 256})
+    NIF.generate(ref, sampler.ref, tokens, o.max_tokens)
+  end
+end

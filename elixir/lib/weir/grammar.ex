@@ -1,0 +1,27 @@
+defmodule Weir.Grammar do
+  @moduledoc "JSON Schema as a grammar (GBNF) that answers are held to."
+
+  alias Weir.{JSON, NIF}
+
+  @doc """
+  Keys and values may be strings or atoms. What cannot be honoured is an error: the grammar is never weaker than the
+  schema.
+
+      iex> {:ok, gbnf} = Weir.Grammar.from_json_schema(%{type: "boolean"})
+      iex> gbnf =~ "true"
+      true
+  """
+  @spec from_json_schema(map()) :: {:ok, String.t()} | {:error, String.t()}
+  def from_json_schema(schema) when is_map(schema) do
+    schema |> JSON.encode!() |> NIF.json_schema_to_grammar_nif()
+  end
+
+  @doc "The same, or `Weir.Error`."
+  @spec from_json_schema!(map()) :: String.t()
+  def from_json_schema!(schema) do
+    case from_json_schema(schema) do
+      {:ok, grammar} -> grammar
+      {:error, reason} -> raise Weir.Error, reason
+    end
+  end
+end

@@ -1,0 +1,70 @@
+defmodule Weir.Model do
+  @moduledoc """
+  A loaded model. Immutable, shared freely between processes, freed when nobody refers to it any longer.
+
+      iex> {:ok, model} = Weir.Model.load("fake:")
+      iex> Weir.Model.n_ctx_train(model)
+      4096
+  """
+
+  alias Weir.{NIF, Options}
+
+  @enforce_keys [:ref]
+  defstruct [:ref]
+  @type t :: %__MODULE__{ref: reference()}
+
+  @doc """
+  Loads a GGUF file; `"fake:"` is a model without weights, for tests.
+
+  Options: `n_gpu_layers` (-1: all), `use_mmap` (true), `main_gpu` (0), `split_mode` (`:none`, `:layer`, `:row`),
+  `tensor_split` ([]), `use_mlock` (false), `use_direct_io` (false), `vocab_only` (false).
+
+      iex> {:error, reason} = Weir.Model.load("/nowhere/model.gguf")
+      iex> is_binary(reason)
+      true
+  """
+  @spec load(Path.t(), keyword()) :: {:ok, t()} | {:error, String.t()}
+  def load(path, opts \\ []) do
+    o = Options.read!(opts, Options.model())
+    split_mode = %{none: 0, layer: 1, row: 2}[o.split_mode]
+
+    with {:ok, ref} <-
+           NIF.model_load(
+             IO.chardata_to_string(path),
+             o.n_gpu_layers,
+             o.use_mmap,
+             o.main_gpu,
+             split_mode,
+             o.tensor_split,
+             o.use_mlock,
+             o.use_direct_io,
+             o.vocab_only
+           ) do
+      {:ok, %__MODULE__{ref: ref}}
+    end
+  end
+
+  @doc "The context length that it was trained for, in tokens."
+  @spec n_ctx_train(t()) :: integer()
+  def n_ctx_train(%__MODULE__{ref: ref}), do: NIF.model_n_ctx_train(ref)
+
+  @doc "The length of its hidden states."
+  @spec n_embd(t()) :: integer()
+  def n_embd(%__MODULE__{ref: ref}), do: NIF.model_n_embd(ref)
+
+  @doc "What it is, such as `\"llama 135M Q4_1\"`."
+  @spec desc(t()) :: String.t()
+  def desc(%__MODULE__{ref: ref}), do: NIF.model_desc(ref)
+
+  @doc "Bytes of all tensors."
+  @spec size(t()) :: non_neg_integer()
+  def size(%__MODULE__{ref: ref}), do: NIF.model_size(ref)
+
+  @doc "The number of parameters."
+  @spec n_params(t()) :: non_neg_integer()
+  def n_params(%__MODULE__{ref: ref}), do: NIF.model_n_params(ref)
+
+  @doc "The Jinja source of its chat template, `nil` when it has none."
+  @spec chat_template(t()) :: String.t() | nil
+  def chat_template(%__MODULE__{ref: ref}), do: NIF.model_chat_template(ref)
+end

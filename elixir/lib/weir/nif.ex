@@ -1,0 +1,290 @@
+defmodule Weir.NIF do
+  @moduledoc """
+  The native functions, one to one with the C library's low level.
+
+  Arguments of the wrong type raise `ArgumentError`; what the library refuses is `{:error, message}`. Resources
+  (`ref`s) are freed when nobody holds them any longer. Two processes may use one resource: the second waits, on a
+  dirty scheduler. Programs use the modules above this one.
+  """
+
+  @on_load :load
+  @compile {:autoload, false}
+
+  @doc false
+  def load do
+    path = :filename.join(:code.priv_dir(:weir), 'weir_nif')
+    :erlang.load_nif(path, 0)
+  end
+
+  @type model :: reference()
+  @type context :: reference()
+  @type sampler :: reference()
+  @type engine :: reference()
+  @type token :: integer()
+  @type result(value) :: {:ok, value} | {:error, String.t()}
+  @type status :: :ok | {:error, String.t()}
+  @typedoc "Token, position, sequence, and whether to keep its logits."
+  @type entry :: {token(), integer(), integer(), boolean()}
+
+  @doc "Does nothing; kept for programs that call it."
+  @spec backend_init() :: :ok
+  def backend_init, do: missing()
+  @doc "Does nothing; kept for programs that call it."
+  @spec backend_free() :: :ok
+  def backend_free, do: missing()
+  @doc "The llama.cpp that is linked in, or `\"none\"`."
+  @spec backend_version() :: String.t()
+  def backend_version, do: missing()
+  @doc "How many native handles of each kind are not freed yet, such as `%{weir_model: 1}`."
+  @spec live_handles() :: %{atom() => non_neg_integer()}
+  def live_handles, do: missing()
+
+  @doc "Loads a GGUF file. Dirty, I/O. `split_mode`: 0 none, 1 layer, 2 row."
+  @spec model_load(
+          String.t(),
+          integer(),
+          boolean(),
+          integer(),
+          0..2,
+          [number()],
+          boolean(),
+          boolean(),
+          boolean()
+        ) :: result(model())
+  def model_load(
+        _path,
+        _n_gpu_layers,
+        _use_mmap,
+        _main_gpu,
+        _split_mode,
+        _tensor_split,
+        _use_mlock,
+        _use_direct_io,
+        _vocab_only
+      ),
+      do: missing()
+
+  @spec model_n_ctx_train(model()) :: integer()
+  def model_n_ctx_train(_model), do: missing()
+  @spec model_n_embd(model()) :: integer()
+  def model_n_embd(_model), do: missing()
+  @spec model_desc(model()) :: String.t()
+  def model_desc(_model), do: missing()
+  @spec model_size(model()) :: non_neg_integer()
+  def model_size(_model), do: missing()
+  @spec model_n_params(model()) :: non_neg_integer()
+  def model_n_params(_model), do: missing()
+  @spec model_chat_template(model()) :: String.t() | nil
+  def model_chat_template(_model), do: missing()
+  @spec vocab_n_tokens(model()) :: integer()
+  def vocab_n_tokens(_model), do: missing()
+  @spec vocab_bos(model()) :: token()
+  def vocab_bos(_model), do: missing()
+  @spec vocab_eos(model()) :: token()
+  def vocab_eos(_model), do: missing()
+  @spec vocab_is_eog(model(), token()) :: boolean()
+  def vocab_is_eog(_model, _token), do: missing()
+
+  @doc "Long texts move to a dirty scheduler; so do long lists below."
+  @spec tokenize(model(), binary(), boolean(), boolean()) :: result([token()])
+  def tokenize(_model, _text, _add_special, _parse_special), do: missing()
+  @spec detokenize(model(), [token()]) :: result(String.t())
+  def detokenize(_model, _tokens), do: missing()
+  @doc "The token's own bytes: may be a part of a character."
+  @spec token_to_piece(model(), token()) :: binary() | {:error, String.t()}
+  def token_to_piece(_model, _token), do: missing()
+
+  @doc "`pooling_type`: -1 as the model says, 0 none, 1 mean, 2 cls, 3 last, 4 rank. Dirty, CPU."
+  @spec context_create(
+          model(),
+          integer(),
+          integer(),
+          integer(),
+          integer(),
+          integer(),
+          boolean(),
+          -1..4,
+          integer()
+        ) :: result(context())
+  def context_create(
+        _model,
+        _n_ctx,
+        _n_batch,
+        _n_ubatch,
+        _n_threads,
+        _n_threads_batch,
+        _embeddings,
+        _pooling_type,
+        _n_seq_max
+      ),
+      do: missing()
+
+  @spec context_n_ctx(context()) :: integer()
+  def context_n_ctx(_context), do: missing()
+  @spec context_n_seq_max(context()) :: integer()
+  def context_n_seq_max(_context), do: missing()
+
+  @doc "Appends tokens to sequence 0. Dirty, CPU."
+  @spec decode(context(), [token()]) :: status()
+  def decode(_context, _tokens), do: missing()
+  @doc "Appends tokens to a sequence; its length after. Dirty, CPU."
+  @spec prefill(context(), [token()], integer()) :: result(integer())
+  def prefill(_context, _tokens, _seq), do: missing()
+  @doc "One token at a position. Dirty, CPU."
+  @spec decode_token(context(), token(), integer(), integer()) :: status()
+  def decode_token(_context, _token, _pos, _seq), do: missing()
+
+  @doc "One forward pass, then a token for each entry that keeps logits, `nil` for the others. Dirty, CPU."
+  @spec decode_batch(context(), sampler(), [entry()]) :: result([token() | nil])
+  def decode_batch(_context, _sampler, _entries), do: missing()
+  @doc "One forward pass. Dirty, CPU."
+  @spec batch_eval(context(), [entry()]) :: status()
+  def batch_eval(_context, _entries), do: missing()
+
+  @spec memory_clear(context()) :: status()
+  def memory_clear(_context), do: missing()
+  @doc "Forgets positions `from` until before `to`; negative: from the begin, to the end."
+  @spec memory_seq_rm(context(), integer(), integer(), integer()) :: status()
+  def memory_seq_rm(_context, _seq, _from, _to), do: missing()
+  @spec memory_seq_cp(context(), integer(), integer(), integer(), integer()) :: status()
+  def memory_seq_cp(_context, _seq, _to_seq, _from, _to), do: missing()
+  @spec memory_seq_keep(context(), integer()) :: status()
+  def memory_seq_keep(_context, _seq), do: missing()
+  @doc "The largest position of a sequence, -1 when it is empty."
+  @spec memory_seq_pos_max(context(), integer()) :: integer()
+  def memory_seq_pos_max(_context, _seq), do: missing()
+
+  @doc "Dirty, CPU."
+  @spec embed_decode(context(), [token()], integer()) :: status()
+  def embed_decode(_context, _tokens, _seq), do: missing()
+  @doc "`normalize`: 2 length 1, 0 largest absolute value 1, -1 as it is."
+  @spec get_embeddings(context(), integer(), -1 | 0 | 2) :: result([float()])
+  def get_embeddings(_context, _seq, _normalize), do: missing()
+
+  @doc "With a grammar, this and the next four run on a dirty scheduler."
+  @spec sampler_init(
+          model(),
+          non_neg_integer(),
+          number(),
+          integer(),
+          number(),
+          number(),
+          number(),
+          number(),
+          number(),
+          String.t() | nil,
+          String.t() | nil
+        ) :: result(sampler())
+  def sampler_init(
+        _model,
+        _seed,
+        _temp,
+        _top_k,
+        _top_p,
+        _min_p,
+        _penalty_repeat,
+        _penalty_freq,
+        _penalty_present,
+        _grammar,
+        _grammar_root
+      ),
+      do: missing()
+
+  @spec sampler_accept(sampler(), token()) :: status()
+  def sampler_accept(_sampler, _token), do: missing()
+  @spec sampler_reset(sampler()) :: status()
+  def sampler_reset(_sampler), do: missing()
+  @doc "Chooses a token from the last row, and accepts it."
+  @spec sampler_sample(sampler(), context()) :: token() | {:error, String.t()}
+  def sampler_sample(_sampler, _context), do: missing()
+  @doc "Chooses a token from the row of a batch's entry, and accepts it."
+  @spec sampler_sample_at(sampler(), context(), integer()) :: token() | {:error, String.t()}
+  def sampler_sample_at(_sampler, _context, _index), do: missing()
+
+  @doc "Dirty, CPU."
+  @spec generate(context(), sampler(), [token()], integer()) :: result(String.t())
+  def generate(_context, _sampler, _prompt, _max_tokens), do: missing()
+
+  @doc """
+  Generates and sends to `pid`: `{ref, {:token, id, text}}` for each token (`id` -1: held-back text at the end), then
+  `{ref, :eog}`, `{ref, :done}` (as many as allowed) or `{ref, {:error, reason}}`. Texts are whole characters, or
+  empty. It ends when the calling process was killed, when `pid` is dead, and after `generate_stop/1`. Dirty, CPU.
+  """
+  @spec generate_tokens(context(), sampler(), [token()], integer(), pid(), reference()) ::
+          status()
+  def generate_tokens(_context, _sampler, _prompt, _max_tokens, _pid, _ref), do: missing()
+  @doc "A reference for `generate_tokens/6` that `generate_stop/1` takes."
+  @spec generate_ref() :: reference()
+  def generate_ref, do: missing()
+
+  @doc "Ends the generation with this reference. When it returns, no further message will be sent."
+  @spec generate_stop(reference()) :: :ok
+  def generate_stop(_ref), do: missing()
+
+  @doc "Renders `{role, content}` pairs with a Jinja template. Dirty, CPU."
+  @spec chat_apply_template(String.t(), [{String.t(), String.t()}], boolean()) ::
+          result(String.t())
+  def chat_apply_template(_template, _messages, _add_assistant), do: missing()
+  @doc "Renders with the model's own template and arguments for it. Dirty, CPU."
+  @spec chat_apply_template_jinja(
+          model(),
+          [{String.t(), String.t()}],
+          boolean(),
+          boolean(),
+          [{String.t(), String.t()}]
+        ) :: result(String.t())
+  def chat_apply_template_jinja(_model, _messages, _add_assistant, _enable_thinking, _kwargs),
+    do: missing()
+
+  @doc "Dirty, CPU."
+  @spec json_schema_to_grammar_nif(binary()) :: result(String.t())
+  def json_schema_to_grammar_nif(_json), do: missing()
+
+  @doc """
+  An engine: one context, its slots, and the thread that owns both. Options are a map: `n_slots`, `n_ctx`, `n_kv`,
+  `max_tokens`, `n_batch`, `n_ubatch`, `chunk_size`, `n_threads`, `n_threads_batch`, `queue_limit`,
+  `cache_sequences`, `ageing_ms`, `itl_target_ms`, `layout` (`:auto`, `:unified`, `:per_slot`), `type_k` and `type_v` (`:f16`, `:f32`, `:bf16`,
+  `:q8_0`, `:q4_0`), `strategy` (a name), `manual` (driven by `engine_step/2`). Dirty, CPU.
+  """
+  @spec engine_create(model(), map()) :: result(engine())
+  def engine_create(_model, _options), do: missing()
+
+  @doc """
+  Queues a request, a map: `prompt` (text or token ids), the sampler's options, `json_schema` (JSON text), `max_tokens`,
+  `stop` (texts), `interval`, `deadline_ms`, `priority`, `cache_prompt`, `cache_salt`, `add_special`, `parse_special`,
+  `special`.
+
+  From the engine's thread come `{ref, {:chunk, ids, text}}` and at last `{ref, {:done, reason, usage}}` or `{ref,
+  {:error, reason}}`; as many as `demand` allows (`:infinity`: all), then more after `engine_demand/2`. What waits in
+  between becomes one chunk. When `pid` ends, so does the request.
+  """
+  @spec engine_submit(engine(), map(), pid(), non_neg_integer() | :infinity) ::
+          {:ok, reference()} | {:error, :queue_full | String.t()}
+  def engine_submit(_engine, _request, _pid, _demand), do: missing()
+  @doc "Allows that many messages more."
+  @spec engine_demand(reference(), non_neg_integer() | :infinity) :: :ok
+  def engine_demand(_ref, _n), do: missing()
+  @doc "Asks the request to end; its last message still comes."
+  @spec engine_cancel(reference()) :: :ok
+  def engine_cancel(_ref), do: missing()
+  @doc "What a plan may hold, of a manual engine. Dirty, CPU."
+  @spec engine_view(engine()) :: result(map())
+  def engine_view(_engine), do: missing()
+
+  @doc "One tick of a manual engine, by a plan `[{slot, n_tokens}]` or, with `nil`, its strategy's. Dirty, CPU."
+  @spec engine_step(engine(), [{integer(), integer()}] | nil) :: result(map())
+  def engine_step(_engine, _plan), do: missing()
+  @doc "Never waits for a forward pass."
+  @spec engine_stats(engine()) :: map()
+  def engine_stats(_engine), do: missing()
+
+  @doc "Refuses new requests and waits for the present ones, ms; negative: as long as it takes. Dirty, I/O."
+  @spec engine_drain(engine(), integer()) :: :ok | {:error, :timeout | String.t()}
+  def engine_drain(_engine, _timeout), do: missing()
+  @doc "Refuses new requests; every stream ends with an error, within a tick. Dirty, I/O."
+  @spec engine_stop(engine()) :: :ok
+  def engine_stop(_engine), do: missing()
+
+  @spec missing() :: no_return()
+  defp missing, do: :erlang.nif_error(:not_loaded)
+end

@@ -1,0 +1,141 @@
+defmodule Weir.Options do
+  @moduledoc false
+  # What each group of options allows: name, type, default.
+
+  @int32 -2_147_483_648..2_147_483_647
+
+  @doc "All options of a group as a map, defaults filled in; `ArgumentError` names what is wrong and what is allowed."
+  @spec read!(keyword(), keyword()) :: map()
+  def read!(opts, specs) do
+    if !Keyword.keyword?(opts) do
+      raise ArgumentError, "options must be a keyword list, got: #{inspect(opts)}"
+    end
+
+    given =
+      Map.new(opts, fn {name, value} ->
+        {type, _default} = specs[name] || unknown!(name, specs)
+        {name, check!(name, type, value)}
+      end)
+
+    Map.merge(Map.new(specs, fn {name, {_type, default}} -> {name, default} end), given)
+  end
+
+  defp unknown!(name, specs) do
+    allowed = specs |> Keyword.keys() |> Enum.sort() |> Enum.join(", ")
+    raise ArgumentError, "unknown option #{inspect(name)}; known are #{allowed}"
+  end
+
+  defp check!(_name, :boolean, value) when is_boolean(value), do: value
+  defp check!(_name, :integer, value) when is_integer(value) and value in @int32, do: value
+  defp check!(_name, :number, value) when is_number(value), do: value
+  defp check!(_name, :string, value) when is_binary(value), do: value
+  defp check!(_name, :map, value) when is_map(value), do: value
+
+  defp check!(_name, {:range, lo..hi}, value)
+       when is_integer(value) and value >= lo and value <= hi,
+       do: value
+
+  defp check!(_name, {:maybe, _type}, nil), do: nil
+  defp check!(name, {:maybe, type}, value), do: check!(name, type, value)
+
+  defp check!(name, {:in, allowed} = type, value) do
+    if value in allowed, do: value, else: wrong!(name, type, value)
+  end
+
+  defp check!(name, {:list, element}, value) when is_list(value) do
+    Enum.map(value, &check!(name, element, &1))
+  end
+
+  defp check!(name, :pair, {key, value}) when is_binary(value) do
+    if is_binary(key) or is_atom(key),
+      do: {to_string(key), value},
+      else: wrong!(name, :pair, {key, value})
+  end
+
+  defp check!(name, type, value), do: wrong!(name, type, value)
+
+  defp wrong!(name, type, value) do
+    raise ArgumentError, "option #{inspect(name)} must be #{text(type)}, got: #{inspect(value)}"
+  end
+
+  defp text(:boolean), do: "true or false"
+  defp text(:integer), do: "an integer of 32 bits"
+  defp text(:number), do: "a number"
+  defp text(:string), do: "a string"
+  defp text(:map), do: "a map"
+  defp text(:pair), do: "a list of {key, value} strings"
+  defp text({:range, first..last}), do: "an integer in #{first}..#{last}"
+  defp text({:maybe, type}), do: text(type) <> " or nil"
+  defp text({:in, allowed}), do: "one of #{Enum.map_join(allowed, ", ", &inspect/1)}"
+  defp text({:list, :pair}), do: text(:pair)
+  defp text({:list, type}), do: "a list; each element #{text(type)}"
+
+  def model do
+    [
+      n_gpu_layers: {:integer, -1},
+      use_mmap: {:boolean, true},
+      main_gpu: {:integer, 0},
+      split_mode: {{:in, [:none, :layer, :row]}, :none},
+      tensor_split: {{:list, :number}, []},
+      use_mlock: {:boolean, false},
+      use_direct_io: {:boolean, false},
+      vocab_only: {:boolean, false}
+    ]
+  end
+
+  # 0: as the library chooses, and for n_batch as many as n_ctx
+  def threads do
+    [
+      n_threads: {:integer, 0},
+      n_threads_batch: {:integer, 0},
+      n_batch: {:integer, 0},
+      n_ubatch: {:integer, 512}
+    ]
+  end
+
+  def context do
+    [
+      n_ctx: {:integer, 2048},
+      embeddings: {:boolean, false},
+      pooling_type: pooling_type(),
+      n_seq_max: {:integer, 1}
+    ] ++ threads()
+  end
+
+  def pooling_type, do: {{:in, [:unspecified, :none, :mean, :cls, :last, :rank]}, :unspecified}
+
+  def sampler do
+    [
+      # the largest seed means: another each time
+      seed: {{:range, 0..0xFFFFFFFF}, 0xFFFFFFFF},
+      temp: {:number, 0.8},
+      top_k: {:integer, 40},
+      top_p: {:number, 0.95},
+      min_p: {:number, 0.05},
+      penalty_repeat: {:number, 1.0},
+      penalty_freq: {:number, 0.0},
+      penalty_present: {:number, 0.0},
+      grammar: {{:maybe, :string}, nil},
+      grammar_root: {:string, "root"},
+      json_schema: {{:maybe, :map}, nil}
+    ]
+  end
+
+  def generation do
+    [
+      max_tokens: {:integer, 256},
+      n_ctx: {:integer, 2048}
+    ] ++ threads() ++ sampler()
+  end
+
+  def stream, do: [emit: {{:in, [:text, :chunks]}, :text}] ++ generation()
+
+  def template do
+    [
+      add_assistant: {:boolean, true},
+      enable_thinking: {:boolean, true},
+      chat_template_kwargs: {{:list, :pair}, []},
+      template: {{:maybe, :string}, nil}
+    ]
+  end
+end

@@ -1,0 +1,47 @@
+defmodule Weir.Tokenizer do
+  @moduledoc """
+  Text to token ids and back.
+
+      iex> {:ok, model} = Weir.load_model("fake:")
+      iex> {:ok, tokens} = Weir.Tokenizer.encode(model, "hey", add_special: false)
+      iex> tokens
+      [104, 101, 121]
+      iex> Weir.Tokenizer.decode(model, tokens)
+      {:ok, "hey"}
+  """
+
+  alias Weir.{Model, NIF, Options}
+
+  @doc """
+  Options: `add_special` (true): the tokens that begin and end texts, as the model wants them; `parse_special` (true):
+  `"<|im_end|>"` and the like are one token.
+  """
+  @spec encode(Model.t(), String.t(), keyword()) :: {:ok, [integer()]} | {:error, String.t()}
+  def encode(%Model{ref: ref}, text, opts \\ []) do
+    o = Options.read!(opts, add_special: {:boolean, true}, parse_special: {:boolean, true})
+    NIF.tokenize(ref, text, o.add_special, o.parse_special)
+  end
+
+  @doc "Always well-formed UTF-8."
+  @spec decode(Model.t(), [integer()]) :: {:ok, String.t()} | {:error, String.t()}
+  def decode(%Model{ref: ref}, tokens), do: NIF.detokenize(ref, tokens)
+
+  @doc "The token's own bytes, which may be a part of a character."
+  @spec token_to_piece(Model.t(), integer()) :: binary() | {:error, String.t()}
+  def token_to_piece(%Model{ref: ref}, token), do: NIF.token_to_piece(ref, token)
+
+  @spec vocab_size(Model.t()) :: integer()
+  def vocab_size(%Model{ref: ref}), do: NIF.vocab_n_tokens(ref)
+
+  @doc "-1 when the vocabulary has none."
+  @spec bos_token(Model.t()) :: integer()
+  def bos_token(%Model{ref: ref}), do: NIF.vocab_bos(ref)
+
+  @doc "-1 when the vocabulary has none."
+  @spec eos_token(Model.t()) :: integer()
+  def eos_token(%Model{ref: ref}), do: NIF.vocab_eos(ref)
+
+  @doc "Whether this token ends a generation."
+  @spec eog?(Model.t(), integer()) :: boolean()
+  def eog?(%Model{ref: ref}, token), do: NIF.vocab_is_eog(ref, token)
+end

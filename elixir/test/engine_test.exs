@@ -1,0 +1,266 @@
+defmodule Weir.EngineTest do
+  use ExUnit.Case, async: true
+  alias Weir.{NIF, Terms}
+
+  defp engine(options \\ %{}, model \\ "fake:") do
+    {:ok, model} = Weir.load_model(model)
+    {:ok, engine} = NIF.engine_create(model.ref, Map.merge(%{n_slots: 4, n_ctx: 512}, options))
+    {model, engine}
+  end
+
+  # All messages of a stream: texts, ids, the end, and how many chunks there were.
+  defp collect(ref, text \\ "", ids \\ [], n \\ 0) do
+    receive do
+      {^ref, {:chunk, more, part}} ->
+        assert String.valid?(part)
+        collect(ref, text <> part, ids ++ more, n + 1)
+
+      {^ref, {:done, reason, usage}} ->
+        %{text: text, ids: ids, reason: reason, usage: usage, n: n}
+
+      {^ref, {:error, reason}} ->
+        %{text: text, ids: ids, reason: {:error, reason}, n: n}
+    after
+      5000 -> flunk("no end came")
+    end
+  end
+
+  defp idle?(engine) do
+    stats = NIF.engine_stats(engine)
+    stats.n_slots_generating + stats.n_slots_prefilling + stats.queue_depth == 0
+  end
+
+  defp eventually(fun, tries \\ 500) do
+    cond do
+      fun.() -> true
+      tries == 0 -> false
+      true -> Process.sleep(10) && eventually(fun, tries - 1)
+    end
+  end
+
+  test "a request gives generate's text" do
+    {model, engine} = engine()
+    {:ok, text} = Weir.generate(model, "hello", temp: 0.0, max_tokens: 20)
+
+    refs =
+      for _ <- 1..10 do
+        {:ok, ref} =
+          NIF.engine_submit(
+            engine,
+            %{prompt: "hello", temp: 0.0, max_tokens: 20},
+            self(),
+            :infinity
+          )
+
+        ref
+      end
+
+    for ref <- refs do
+      result = collect(ref)
+      assert %{text: ^text, reason: :length} = result
+      assert length(result.ids) == 20
+      assert %{n_generated: 20, n_prompt: 6} = result.usage
+    end
+
+    refute_received _
+    assert NIF.engine_stats(engine).n_finished.length == 10
+  end
+
+  test "stops, tokens, priorities, deadlines" do
+    {_model, engine} = engine(%{}, "fake:tick_us=1000")
+    submit = fn request -> elem(NIF.engine_submit(engine, request, self(), :infinity), 1) end
+    full = collect(submit.(%{prompt: ~c"hello", temp: 0.0, max_tokens: 40}))
+    stop = String.slice(full.text, 10, 3)
+
+    cut =
+      collect(
+        submit.(%{prompt: ~c"hello", temp: 0.0, max_tokens: 40, stop: ["\0", stop], priority: 5})
+      )
+
+    assert cut.reason == :stop_words
+    assert cut.text == hd(String.split(full.text, stop))
+
+    assert collect(submit.(%{prompt: "hello", temp: 0.0, deadline_ms: 20, cache_salt: "me"})).reason ==
+             :deadline
+  end
+
+  test "without demand nothing comes, and nothing is lost" do
+    {_model, engine} = engine()
+    request = %{prompt: "hello", temp: 0.0, max_tokens: 300}
+    {:ok, all} = NIF.engine_submit(engine, request, self(), :infinity)
+    all = collect(all)
+
+    {:ok, ref} = NIF.engine_submit(engine, request, self(), 0)
+    assert eventually(fn -> idle?(engine) end)
+    refute_received _
+    :ok = NIF.engine_demand(ref, 1)
+    assert_received {^ref, {:chunk, ids, text}}
+    refute_received _
+    :ok = NIF.engine_demand(ref, :infinity)
+    rest = collect(ref)
+    assert {ids ++ rest.ids, text <> rest.text, rest.reason} == {all.ids, all.text, :length}
+    # far fewer messages than tokens: what waited has become one
+    assert rest.n < 100
+    refute_received _
+  end
+
+  test "a prompt that was computed before is cached, unless it is not wanted" do
+    {_model, engine} = engine()
+    prompt = String.duplicate("all the same ", 20)
+
+    cached =
+      for cache <- [true, true, false] do
+        request = %{prompt: prompt, temp: 0.0, max_tokens: 2, cache_prompt: cache}
+        {:ok, ref} = NIF.engine_submit(engine, request, self(), :infinity)
+        collect(ref).usage.n_cached
+      end
+
+    assert [0, n, 0] = cached
+    assert n > 0
+  end
+
+  test "cancel" do
+    {_model, engine} = engine(%{}, "fake:tick_us=1000")
+    {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0}, self(), :infinity)
+    assert_receive {^ref, {:chunk, _, _}}, 5000
+    :ok = NIF.engine_cancel(ref)
+    :ok = NIF.engine_cancel(ref)
+    assert collect(ref).reason == :cancelled
+    assert eventually(fn -> idle?(engine) end)
+    :ok = NIF.engine_cancel(ref)
+    :ok = NIF.engine_demand(ref, 1)
+    refute_received _
+  end
+
+  test "a full queue" do
+    {_model, engine} = engine(%{n_slots: 1, queue_limit: 1, manual: true})
+    request = %{prompt: "hello", max_tokens: 5}
+    assert {:ok, _} = NIF.engine_submit(engine, request, self(), 1)
+    results = for _ <- 1..3, do: NIF.engine_submit(engine, request, self(), 1)
+    assert {:error, :queue_full} in results
+  end
+
+  test "what is refused" do
+    {model, engine} = engine()
+    assert {:error, reason} = NIF.engine_submit(engine, %{prompt: "a", temp: -1}, self(), 1)
+    assert reason =~ "temp"
+    assert {:error, _} = NIF.engine_submit(engine, %{prompt: ""}, self(), 1) |> refused()
+
+    assert {:error, _} =
+             NIF.engine_submit(engine, %{prompt: "a", grammar: "root ::= ["}, self(), 1)
+
+    assert {:error, _} = NIF.engine_create(model.ref, %{strategy: "nonsense"})
+    assert {:error, _} = NIF.engine_create(model.ref, %{n_slots: 0})
+    assert {:error, _} = NIF.engine_view(engine)
+    assert {:error, _} = NIF.engine_step(engine, nil)
+
+    for bad <- [%{}, %{prompt: nil}, %{prompt: "a", temp: "hot"}, %{prompt: "a", stop: "x"}, []] do
+      assert_raise ArgumentError, fn -> NIF.engine_submit(engine, bad, self(), 1) end
+    end
+
+    assert_raise ArgumentError, fn -> NIF.engine_submit(engine, %{prompt: "a"}, self(), -1) end
+    assert_raise ArgumentError, fn -> NIF.engine_create(model.ref, %{layout: :round}) end
+  end
+
+  # With BOS an empty text is a prompt of one token.
+  defp refused({:ok, ref}), do: if(collect_some(ref), do: {:error, :none})
+  defp refused(error), do: error
+  defp collect_some(ref), do: NIF.engine_cancel(ref) == :ok
+
+  test "a manual engine is driven by plans" do
+    {model, engine} = engine(%{manual: true, chunk_size: 3})
+    {:ok, text} = Weir.generate(model, "hello", temp: 0.0, max_tokens: 4)
+
+    {:ok, ref} =
+      NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0, max_tokens: 4}, self(), :infinity)
+
+    assert {:ok, %{slots: [%{slot: slot, state: :prefilling, n_prompt_left: 6}], chunk_size: 3}} =
+             NIF.engine_view(engine)
+
+    assert {:ok, %{n_prefill: 2, bad_plan: false}} = NIF.engine_step(engine, [{slot, 2}])
+    assert {:ok, %{bad_plan: true}} = NIF.engine_step(engine, [{slot, 1000}])
+
+    assert Enum.any?(1..10, fn _ -> match?({:ok, %{idle: true}}, NIF.engine_step(engine, nil)) end)
+
+    assert %{text: ^text, reason: :length} = collect(ref)
+    assert NIF.engine_stats(engine).n_bad_plans == 1
+  end
+
+  test "a stop ends all streams, a drain waits for them" do
+    {_model, engine} = engine(%{}, "fake:tick_us=2000")
+    {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0}, self(), :infinity)
+    assert {:error, :timeout} = NIF.engine_drain(engine, 5)
+    assert {:error, _} = NIF.engine_submit(engine, %{prompt: "hello"}, self(), 1)
+    :ok = NIF.engine_stop(engine)
+    assert {:error, _} = collect(ref).reason
+    :ok = NIF.engine_stop(engine)
+    assert :ok = NIF.engine_drain(engine, 1000)
+    refute_received _
+  end
+
+  test "a stream keeps its engine" do
+    me = self()
+
+    # only the stream's messages leave this process, and it ends
+    spawn(fn ->
+      {_model, engine} = engine(%{}, "fake:tick_us=500")
+
+      {:ok, ref} =
+        NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0, max_tokens: 50}, me, :infinity)
+
+      send(me, {:ref, ref})
+    end)
+
+    assert_receive {:ref, ref}, 5000
+    assert %{reason: :length, ids: ids} = collect(ref)
+    assert length(ids) == 50
+  end
+
+  test "consumers that are killed at any time free their slots" do
+    Terms.sow("killed consumers of an engine")
+    {_model, engine} = engine(%{queue_limit: 0}, "fake:tick_us=200")
+
+    consumers =
+      for _ <- 1..300 do
+        demand = Enum.random([0, 1, :infinity])
+
+        pid =
+          spawn(fn ->
+            {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0}, self(), demand)
+            collect(ref)
+          end)
+
+        if :rand.uniform(3) == 1, do: Process.sleep(1)
+        pid
+      end
+
+    for pid <- Enum.shuffle(consumers), do: Process.exit(pid, :kill)
+    assert eventually(fn -> idle?(engine) end)
+    # what is left are cached prefixes, which no request needs
+    assert eventually(fn ->
+             stats = NIF.engine_stats(engine)
+             stats.n_kv_used == stats.n_kv_cached
+           end)
+
+    assert {:ok, ref} =
+             NIF.engine_submit(
+               engine,
+               %{prompt: "hello", temp: 0.0, max_tokens: 3},
+               self(),
+               :infinity
+             )
+
+    assert collect(ref).reason == :length
+  end
+
+  test "a consumer that is dead already" do
+    {_model, engine} = engine(%{}, "fake:tick_us=1000")
+    {pid, monitor} = spawn_monitor(fn -> :ok end)
+    assert_receive {:DOWN, ^monitor, :process, ^pid, _}
+    assert {:ok, _ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0}, pid, 1)
+
+    assert eventually(fn ->
+             NIF.engine_stats(engine).n_finished.cancelled == 1 and idle?(engine)
+           end)
+  end
+end

@@ -1,0 +1,55 @@
+defmodule Weir.RealModelTest do
+  use ExUnit.Case, async: false
+  @moduletag :model
+
+  setup_all do
+    {:ok, model} = Weir.load_model(System.fetch_env!("WEIR_TEST_MODEL"))
+    %{model: model}
+  end
+
+  test "generate and stream agree", %{model: model} do
+    opts = [temp: 0.0, max_tokens: 12]
+    {:ok, text} = Weir.generate(model, "The capital of France is", opts)
+    assert text =~ "Paris"
+    assert Enum.join(Weir.stream(model, "The capital of France is", opts)) == text
+    assert [_, _] = Enum.take(Weir.stream(model, "The capital of France is"), 2)
+    assert {:messages, []} = Process.info(self(), :messages)
+  end
+
+  test "structured output", %{model: model} do
+    schema = %{
+      type: "object",
+      properties: %{answer: %{type: "boolean"}},
+      required: ["answer"],
+      additionalProperties: false
+    }
+
+    messages = [%{role: "user", content: "Is water wet?"}]
+    {:ok, text} = Weir.chat(model, messages, json_schema: schema, max_tokens: 60, temp: 0.0)
+    assert text =~ ~r/^\s*\{\s*"answer"\s*:\s*(true|false)\s*\}\s*$/
+  end
+
+  test "a token that the grammar refuses is an error", %{model: model} do
+    {:ok, sampler} = Weir.Sampler.create(model, grammar: "root ::= \"yes\"")
+    {:ok, [no]} = Weir.Tokenizer.encode(model, "no", add_special: false)
+    assert {:error, _} = Weir.Sampler.accept(sampler, no)
+    assert {:error, _} = Weir.Sampler.accept(sampler, Weir.Tokenizer.eos_token(model))
+  end
+
+  test "embeddings of like texts are near each other", %{model: model} do
+    texts = ["A cat sat on the mat.", "A cat is sitting on a mat.", "Interest rates rose in May."]
+    {:ok, [a, b, c]} = Weir.embed_batch(model, texts, pooling_type: :mean)
+    dot = fn x, y -> Enum.sum(Enum.map(Enum.zip(x, y), fn {p, q} -> p * q end)) end
+    assert dot.(a, b) > dot.(a, c)
+  end
+
+  test "the chat template", %{model: model} do
+    {:ok, prompt} = Weir.Chat.apply_template(model, [%{role: "user", content: "hi"}])
+    assert prompt =~ "<|im_start|>user\nhi<|im_end|>"
+
+    {:ok, answer} =
+      Weir.chat_completion(model, [%{role: "user", content: "Say hi."}], max_tokens: 5)
+
+    assert answer.usage.completion_tokens in 0..5
+  end
+end

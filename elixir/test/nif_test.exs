@@ -1,0 +1,403 @@
+defmodule Weir.NIFTest do
+  use ExUnit.Case, async: true
+  alias Weir.{NIF, Terms}
+
+  defp resources(options \\ "fake:") do
+    {:ok, %{ref: model}} = Weir.load_model(options)
+    {:ok, context} = NIF.context_create(model, 512, 0, 64, 1, 1, false, -1, 4)
+    {:ok, embedder} = NIF.context_create(model, 512, 0, 64, 1, 1, true, -1, 4)
+    {:ok, sampler} = NIF.sampler_init(model, 7, 0.0, 40, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil)
+    {:ok, engine} = NIF.engine_create(model, %{n_slots: 2, n_ctx: 256})
+    {:ok, manual} = NIF.engine_create(model, %{n_slots: 2, n_ctx: 256, manual: true})
+    {:ok, spent} = NIF.engine_create(model, %{n_slots: 2, n_ctx: 256})
+    {:ok, stream} = NIF.engine_submit(manual, %{prompt: "hello", temp: 0.0}, self(), 1)
+    {model, context, embedder, sampler, engine, manual, spent, stream}
+  end
+
+  # How each function's arguments look when they are right, drawn anew each time.
+  defp arguments do
+    int = &Terms.integer/0
+    num = &Terms.number/0
+    bool = fn -> Enum.random([true, false]) end
+
+    text = fn ->
+      Enum.random(["", "hello", "a<|im_end|>", "日本\xff", String.duplicate("long ", 900)])
+    end
+
+    grammar = fn -> Enum.random([nil, "root ::= \"yes\" | \"no\"", "root ::= [", "x"]) end
+    pairs = fn -> for _ <- 1..Enum.random(0..3)//1, do: {"user", text.()} end
+
+    entries = fn -> Enum.random([a_batch(), wild_batch()]) end
+    tokens = &Terms.tokens/0
+    few = fn -> Enum.random([-2, -1, 0, 1, 9]) end
+
+    %{
+      model_load: [
+        fn -> Enum.random(["fake:", "fake:n_vocab=1", "fake:nonsense", "/nowhere", ""]) end,
+        int,
+        bool,
+        int,
+        fn -> Enum.random(-1..3) end,
+        fn -> for _ <- 1..Enum.random(0..3)//1, do: num.() end,
+        bool,
+        bool,
+        bool
+      ],
+      model_n_ctx_train: [:model],
+      model_n_embd: [:model],
+      model_desc: [:model],
+      model_size: [:model],
+      model_n_params: [:model],
+      model_chat_template: [:model],
+      vocab_n_tokens: [:model],
+      vocab_bos: [:model],
+      vocab_eos: [:model],
+      vocab_is_eog: [:model, int],
+      tokenize: [:model, text, bool, bool],
+      detokenize: [:model, tokens],
+      token_to_piece: [:model, int],
+      # n_ctx is kept small: memory for many cells is really asked for
+      context_create: [
+        :model,
+        fn -> Enum.random([-1, 0, 1, 300, 4096]) end,
+        int,
+        int,
+        int,
+        int,
+        bool,
+        few,
+        int
+      ],
+      context_n_ctx: [:context],
+      context_n_seq_max: [:context],
+      decode: [:context, tokens],
+      prefill: [:context, tokens, int],
+      decode_token: [:context, &Terms.token/0, int, int],
+      decode_batch: [:context, :sampler, entries],
+      batch_eval: [:context, entries],
+      memory_clear: [:context],
+      memory_seq_rm: [:context, int, int, int],
+      memory_seq_cp: [:context, int, int, int, int],
+      memory_seq_keep: [:context, int],
+      memory_seq_pos_max: [:context, int],
+      embed_decode: [:context, tokens, int],
+      get_embeddings: [:context, int, few],
+      sampler_init: [
+        :model,
+        int,
+        num,
+        int,
+        num,
+        num,
+        num,
+        num,
+        num,
+        grammar,
+        fn -> Enum.random([nil, "root", "x"]) end
+      ],
+      sampler_accept: [:sampler, int],
+      sampler_reset: [:sampler],
+      sampler_sample: [:sampler, :context],
+      sampler_sample_at: [:sampler, :context, int],
+      generate: [:context, :sampler, tokens, few],
+      generate_tokens: [:context, :sampler, tokens, few, &self/0, &make_ref/0],
+      generate_ref: [],
+      generate_stop: [&NIF.generate_ref/0],
+      chat_apply_template: [
+        fn -> Enum.random(["{{ messages[0].role }}", "{% for", ""]) end,
+        pairs,
+        bool
+      ],
+      chat_apply_template_jinja: [:model, pairs, bool, bool, pairs],
+      json_schema_to_grammar_nif: [
+        fn -> Enum.random(["{}", "[", "{\"type\":\"boolean\"}", "\xff"]) end
+      ],
+      engine_create: [
+        :model,
+        fn ->
+          Enum.random([
+            %{n_slots: 2, n_ctx: 256, manual: true},
+            %{n_ctx: 300, n_slots: 1, layout: :unified},
+            %{n_batch: -1}
+          ])
+        end
+      ],
+      engine_submit: [
+        :engine,
+        fn ->
+          Map.new(Enum.take_random(request(), :rand.uniform(20)), fn {key, draw} ->
+            {key, draw.()}
+          end)
+          |> Map.put(:prompt, Enum.random([text.(), tokens.()]))
+        end,
+        &self/0,
+        fn -> Enum.random([0, 1, 5, :infinity]) end
+      ],
+      engine_demand: [
+        :stream,
+        fn -> Enum.random([0, 1, 9_223_372_036_854_775_807, :infinity]) end
+      ],
+      engine_cancel: [:stream],
+      engine_view: [:manual],
+      engine_step: [
+        :manual,
+        fn -> Enum.random([nil, [], [{0, 1}], [{int.(), int.()}, {1, 3}]]) end
+      ],
+      engine_stats: [:engine],
+      engine_drain: [:spent, fn -> Enum.random([0, 1, -1]) end],
+      engine_stop: [:spent],
+      backend_init: [],
+      backend_free: [],
+      backend_version: [],
+      live_handles: []
+    }
+  end
+
+  defp request do
+    int = &Terms.integer/0
+    num = &Terms.number/0
+    bool = fn -> Enum.random([true, false]) end
+
+    [
+      seed: int,
+      temp: num,
+      top_k: int,
+      top_p: num,
+      min_p: num,
+      penalty_repeat: num,
+      penalty_freq: num,
+      penalty_present: num,
+      grammar: fn -> Enum.random([nil, "root ::= \"yes\"", "x"]) end,
+      grammar_root: fn -> Enum.random([nil, "root", "x"]) end,
+      json_schema: fn -> Enum.random([nil, "{}", "["]) end,
+      max_tokens: fn -> Enum.random([-2, 0, 1, 5]) end,
+      interval: int,
+      priority: int,
+      deadline_ms: int,
+      cache_salt: fn -> Enum.random(["", "a", <<0>>]) end,
+      stop: fn -> Enum.random([[], ["a"], [""], List.duplicate("b", 65)]) end,
+      add_special: bool,
+      parse_special: bool,
+      special: bool,
+      cache_prompt: bool
+    ]
+  end
+
+  defp a_batch,
+    do: for(i <- 0..Enum.random(0..40), do: {:rand.uniform(256) - 1, i, 0, rem(i, 3) == 0})
+
+  defp wild_batch do
+    for _ <- 1..Enum.random(0..5)//1 do
+      {Terms.token(), Terms.integer(), Terms.integer(), Enum.random([true, false])}
+    end
+  end
+
+  defp draw(:model, own), do: elem(own, 0)
+  defp draw(:context, own), do: elem(own, Enum.random(1..2))
+  defp draw(:sampler, own), do: elem(own, 3)
+  defp draw(:engine, own), do: elem(own, 4)
+  defp draw(:manual, own), do: elem(own, 5)
+  defp draw(:spent, own), do: elem(own, 6)
+  defp draw(:stream, own), do: elem(own, 7)
+  defp draw(fun, _own), do: fun.()
+
+  # What a call may do: give a value, say {:error, text}, or raise ArgumentError.
+  defp call(name, args) do
+    case apply(NIF, name, args) do
+      {:error, reason} when reason in [:queue_full, :timeout] ->
+        :refused
+
+      {:error, reason} ->
+        assert is_binary(reason) and reason != "" and String.valid?(reason),
+               "#{name}: #{inspect(reason)}"
+
+        :refused
+
+      _value ->
+        :fine
+    end
+  rescue
+    ArgumentError -> :raised
+  end
+
+  test "every function of the module is tried here" do
+    exported = for {name, arity} <- NIF.__info__(:functions), name != :load, do: {name, arity}
+
+    assert Enum.sort(exported) ==
+             Enum.sort(for {name, args} <- arguments(), do: {name, length(args)})
+  end
+
+  test "no argument brings the VM down" do
+    Terms.sow("arguments")
+    own = resources()
+    stray = Tuple.to_list(own) ++ [NIF.generate_ref()]
+
+    for {name, spec} <- arguments(), _ <- 1..300 do
+      right = Enum.map(spec, &draw(&1, own))
+      # all of them right, one of them something else, or all of them
+      args =
+        case :rand.uniform(4) do
+          1 ->
+            right
+
+          n when n <= 3 and right != [] ->
+            List.replace_at(right, :rand.uniform(length(right)) - 1, Terms.term(stray))
+
+          _ ->
+            Enum.map(right, fn _ -> Terms.term(stray) end)
+        end
+
+      # a context's size is memory: only what the right ones give
+      if name != :context_create or Enum.at(args, 1) in [-1, 0, 1, 300, 4096],
+        do: call(name, args)
+    end
+
+    # and everything works on
+    {_model, context, _embedder, sampler, _, _, _, _} = own
+    assert :ok = NIF.memory_clear(context)
+    assert :ok = NIF.sampler_reset(sampler)
+    assert {:ok, text} = NIF.generate(context, sampler, ~c"hello", 5)
+    {_, fresh_context, _, fresh_sampler, _, _, _, _} = resources()
+    assert {:ok, ^text} = NIF.generate(fresh_context, fresh_sampler, ~c"hello", 5)
+  end
+
+  test "right arguments reach the library" do
+    Terms.sow("right arguments")
+    own = resources()
+
+    for {name, spec} <- arguments(), spec != [] do
+      results =
+        for _ <- 1..300 do
+          for i <- 1..2, do: :ok = NIF.memory_clear(elem(own, i))
+          :ok = NIF.embed_decode(elem(own, 2), ~c"hello", 0)
+
+          if name in [:sampler_sample, :sampler_sample_at],
+            do: :ok = NIF.decode(elem(own, 1), ~c"hello")
+
+          call(name, Enum.map(spec, &draw(&1, own)))
+        end
+
+      needs_llama =
+        NIF.backend_version() == "none" and
+          name in [:chat_apply_template, :json_schema_to_grammar_nif]
+
+      assert :fine in results or needs_llama, "#{name} never succeeded"
+    end
+  end
+
+  test "a resource of one kind is none of another" do
+    {model, context, _, sampler, _, _, _, _} = resources()
+    assert_raise ArgumentError, fn -> NIF.model_desc(context) end
+    assert_raise ArgumentError, fn -> NIF.context_n_ctx(sampler) end
+    assert_raise ArgumentError, fn -> NIF.sampler_reset(model) end
+    assert_raise ArgumentError, fn -> NIF.generate_stop(model) end
+  end
+
+  test "a child keeps its parents, and what nobody holds is freed" do
+    parent = self()
+
+    pid =
+      spawn(fn ->
+        {_model, context, _, sampler, _, _, _, _} = resources()
+        send(parent, {context, sampler})
+        :timer.sleep(:infinity)
+      end)
+
+    assert_receive {context, sampler}
+    Process.exit(pid, :kill)
+    assert {:ok, text} = NIF.generate(context, sampler, ~c"hello", 5)
+    assert String.valid?(text)
+
+    for _ <- 1..50, do: resources()
+    :erlang.garbage_collect()
+    assert {:ok, ^text} = NIF.generate(context, sampler, ~c"hello", 5)
+  end
+
+  test "a token that the grammar refuses is an error" do
+    {model, context, _, _, _, _, _, _} = resources()
+    grammar = "root ::= \"yes\" | \"no\""
+
+    {:ok, sampler} =
+      NIF.sampler_init(model, 7, 0.8, 40, 0.95, 0.05, 1.0, 0.0, 0.0, grammar, "root")
+
+    assert {:error, reason} = NIF.sampler_accept(sampler, ?x)
+    assert reason =~ "grammar"
+    assert {:error, _} = NIF.sampler_accept(sampler, NIF.vocab_eos(model))
+    assert :ok = NIF.sampler_accept(sampler, ?y)
+    assert :ok = NIF.sampler_reset(sampler)
+    assert {:ok, text} = NIF.generate(context, sampler, ~c"say", 10)
+    assert text in ["yes", "no"]
+  end
+
+  test "a batch of two sequences is each alone" do
+    {model, context, _, _, _, _, _, _} = resources()
+
+    sampler = fn ->
+      elem(NIF.sampler_init(model, 7, 0.0, 40, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil), 1)
+    end
+
+    alone =
+      for text <- [~c"one", ~c"other"] do
+        :ok = NIF.memory_clear(context)
+        :ok = NIF.decode(context, text)
+        NIF.sampler_sample(sampler.(), context)
+      end
+
+    :ok = NIF.memory_clear(context)
+
+    entries =
+      for {text, seq} <- [{~c"one", 1}, {~c"other", 2}],
+          {token, pos} <- Enum.with_index(text),
+          do: {token, pos, seq, pos == length(text) - 1}
+
+    assert :ok = NIF.batch_eval(context, entries)
+    rows = for {{_, _, _, true}, i} <- Enum.with_index(entries), do: i
+    assert alone == for(i <- rows, do: NIF.sampler_sample_at(sampler.(), context, i))
+    assert {:error, _} = NIF.sampler_sample_at(sampler.(), context, 0)
+    assert {NIF.memory_seq_pos_max(context, 1), NIF.memory_seq_pos_max(context, 2)} == {2, 4}
+
+    :ok = NIF.memory_clear(context)
+    assert {:ok, sampled} = NIF.decode_batch(context, sampler.(), entries)
+    assert Enum.reject(sampled, &is_nil/1) == alone
+    assert {:ok, 5} = NIF.prefill(context, ~c"er", 1)
+  end
+
+  test "the memory of sequences" do
+    {_, context, _, sampler, _, _, _, _} = resources()
+    assert {:ok, 5} = NIF.prefill(context, ~c"hello", 0)
+    assert :ok = NIF.memory_seq_cp(context, 0, 1, -1, -1)
+    assert NIF.memory_seq_pos_max(context, 1) == 4
+    assert :ok = NIF.memory_seq_rm(context, 1, 3, -1)
+    assert NIF.memory_seq_pos_max(context, 1) == 2
+    assert :ok = NIF.memory_seq_keep(context, 1)
+    assert NIF.memory_seq_pos_max(context, 0) == -1
+    assert :ok = NIF.decode_token(context, ?l, 3, 1)
+    assert :ok = NIF.decode_token(context, ?o, 4, 1)
+    token = NIF.sampler_sample(sampler, context)
+    :ok = NIF.memory_clear(context)
+    :ok = NIF.decode(context, ~c"hello")
+    assert NIF.sampler_sample(sampler, context) == token
+  end
+
+  test "processes that share a context take turns" do
+    {_, context, _, sampler, _, _, _, _} = resources("fake:tick_us=200")
+    {:ok, text} = NIF.generate(context, sampler, ~c"hello", 20)
+
+    1..8
+    |> Task.async_stream(fn _ ->
+      :ok = NIF.sampler_accept(sampler, ?a)
+      assert is_integer(NIF.memory_seq_pos_max(context, 0))
+      NIF.generate(context, sampler, ~c"hello", 20)
+    end)
+    |> Enum.each(&assert &1 == {:ok, {:ok, text}})
+  end
+
+  test "a caller that is killed computes no further" do
+    {_, context, _, sampler, _, _, _, _} = resources("fake:tick_us=2000")
+    pid = spawn(fn -> NIF.generate(context, sampler, ~c"hello", 400) end)
+    Process.sleep(20)
+    Process.exit(pid, :kill)
+    # 400 passes would end at position 404
+    assert NIF.memory_seq_pos_max(context, 0) in 0..300
+  end
+end

@@ -1,0 +1,202 @@
+defmodule Weir.StreamTest do
+  use ExUnit.Case, async: true
+  alias Weir.{Chunk, NIF, Terms}
+
+  setup_all do
+    {:ok, model} = Weir.load_model("fake:")
+    {:ok, slow} = Weir.load_model("fake:tick_us=1000")
+    {:ok, ends} = Weir.load_model("fake:eos_every=10,seed=3")
+    {:ok, bytes} = Weir.load_model("fake:any=1")
+    %{model: model, slow: slow, ends: ends, bytes: bytes}
+  end
+
+  defp mailbox, do: elem(Process.info(self(), :messages), 1)
+
+  test "the texts together are generate's", %{model: model, ends: ends, bytes: bytes} do
+    Terms.sow("texts")
+
+    for model <- [model, ends, bytes], _ <- 1..30 do
+      opts = [seed: :rand.uniform(1_000_000), max_tokens: :rand.uniform(60)]
+      {:ok, text} = Weir.generate(model, "hello", opts)
+      texts = Enum.to_list(Weir.stream(model, "hello", opts))
+      assert Enum.join(texts) == text
+      assert Enum.all?(texts, &(String.valid?(&1) and &1 != ""))
+      chunks = Enum.to_list(Weir.stream(model, "hello", [emit: :chunks] ++ opts))
+      assert Enum.map_join(chunks, & &1.text) == text
+      {:ok, decoded} = Weir.Tokenizer.decode(model, Enum.flat_map(chunks, & &1.ids))
+      assert decoded == text
+      n = length(Enum.flat_map(chunks, & &1.ids))
+      assert %Chunk{ids: [], text: "", reason: reason} = List.last(chunks)
+      assert reason == if(n == opts[:max_tokens], do: :length, else: :end)
+      assert Enum.count(chunks, & &1.reason) == 1
+    end
+
+    assert mailbox() == []
+  end
+
+  test "nothing runs before it is enumerated, and it can be enumerated again", %{model: model} do
+    stream = Weir.stream(model, "hello", temp: 0.0, max_tokens: 5)
+    assert Enum.to_list(stream) == Enum.to_list(stream)
+  end
+
+  test "an early end leaves no message and nothing that runs", %{slow: slow, model: model} do
+    for model <- [slow, model], n <- [1, 2, 5, 1, 1, 3, 1, 2, 4, 1] do
+      assert length(model |> Weir.stream("hello", temp: 0.0, max_tokens: 400) |> Enum.take(n)) ==
+               n
+
+      assert mailbox() == []
+    end
+
+    Process.sleep(20)
+    assert mailbox() == []
+  end
+
+  test "an exception of the consumer's, too", %{slow: slow} do
+    assert_raise RuntimeError, fn ->
+      slow |> Weir.stream("hello") |> Enum.each(fn _ -> raise "enough" end)
+    end
+
+    assert mailbox() == []
+  end
+
+  test "streams of one process do not meet", %{model: model} do
+    opts = [temp: 0.0, max_tokens: 30]
+    one = Weir.stream(model, "one", opts)
+    other = Weir.stream(model, "other", opts)
+    {ones, others} = one |> Enum.zip(other) |> Enum.unzip()
+    assert List.starts_with?(Enum.to_list(one), ones)
+    assert List.starts_with?(Enum.to_list(other), others)
+    assert mailbox() == []
+  end
+
+  test "errors are raised", %{model: model} do
+    assert_raise Weir.Error, fn -> Enum.to_list(Weir.stream(model, "hello", temp: -1.0)) end
+
+    assert_raise Weir.Error, fn ->
+      Enum.to_list(Weir.stream(model, "hello", grammar: "root ::= ["))
+    end
+
+    assert_raise ArgumentError, fn -> Weir.stream(model, "hello", tmep: 1.0) end
+    both = [grammar: "root ::= \"a\"", json_schema: %{}]
+    assert_raise ArgumentError, fn -> Enum.to_list(Weir.stream(model, "hello", both)) end
+    assert mailbox() == []
+  end
+
+  describe "generate_tokens" do
+    setup do
+      {:ok, %{ref: model}} = Weir.load_model("fake:tick_us=1000")
+      {:ok, context} = NIF.context_create(model, 512, 32, 32, 1, 1, false, -1, 1)
+      {:ok, sampler} = NIF.sampler_init(model, 7, 0.0, 40, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil)
+      %{context: context, sampler: sampler}
+    end
+
+    test "sends the messages of ADR 0023 to any process, with any reference", c do
+      ref = make_ref()
+      assert :ok = NIF.generate_tokens(c.context, c.sampler, ~c"hi", 3, self(), ref)
+
+      for _ <- 1..3,
+          do: assert_received({^ref, {:token, id, text}} when is_integer(id) and is_binary(text))
+
+      assert_received {^ref, :done}
+      refute_received _
+
+      assert :ok = NIF.generate_tokens(c.context, c.sampler, [], 3, self(), ref)
+      assert_received {^ref, {:error, reason}} when is_binary(reason)
+      refute_received _
+    end
+
+    test "after a stop nothing is sent", c do
+      for _ <- 1..50 do
+        ref = NIF.generate_ref()
+        me = self()
+
+        {pid, monitor} =
+          spawn_monitor(fn -> NIF.generate_tokens(c.context, c.sampler, ~c"hi", 400, me, ref) end)
+
+        assert_receive {^ref, {:token, _, _}}, 5000
+        :ok = NIF.generate_stop(ref)
+        while_received(ref)
+        assert_receive {:DOWN, ^monitor, :process, ^pid, :normal}, 5000
+        refute_received _
+      end
+    end
+
+    test "a stop before the begin, and one between passes of the prompt", c do
+      ref = NIF.generate_ref()
+      :ok = NIF.generate_stop(ref)
+      assert :ok = NIF.generate_tokens(c.context, c.sampler, ~c"hi", 3, self(), ref)
+      refute_received _
+      assert NIF.memory_seq_pos_max(c.context, 0) == -1
+
+      ref = NIF.generate_ref()
+      prompt = for _ <- 1..500, do: ?a
+      me = self()
+      task = Task.async(fn -> NIF.generate_tokens(c.context, c.sampler, prompt, 3, me, ref) end)
+      Process.sleep(4)
+      :ok = NIF.generate_stop(ref)
+      assert Task.await(task) == :ok
+      refute_received {^ref, _}
+      assert NIF.memory_seq_pos_max(c.context, 0) < 499
+    end
+
+    test "a receiver that is dead ends it", c do
+      {:ok, consumer} = Task.start(fn -> Process.sleep(20) end)
+      :ok = NIF.generate_tokens(c.context, c.sampler, ~c"hi", 400, consumer, make_ref())
+      assert NIF.memory_seq_pos_max(c.context, 0) in 0..300
+    end
+
+    test "both ends are looked after between the passes of a prompt, too" do
+      {:ok, %{ref: model}} = Weir.load_model("fake:tick_us=5000")
+      {:ok, context} = NIF.context_create(model, 512, 32, 32, 1, 1, false, -1, 1)
+      {:ok, sampler} = NIF.sampler_init(model, 7, 0.0, 40, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil)
+      prompt = for _ <- 1..500, do: ?a
+      me = self()
+
+      for {to, kill} <- [{me, :generator}, {spawn(fn -> Process.sleep(:infinity) end), :receiver}] do
+        pid = spawn(fn -> NIF.generate_tokens(context, sampler, prompt, 1, to, make_ref()) end)
+        Process.sleep(10)
+        Process.exit(if(kill == :generator, do: pid, else: to), :kill)
+        assert NIF.memory_seq_pos_max(context, 0) < 499
+      end
+    end
+
+    test "a generator that is killed ends it", c do
+      me = self()
+
+      pid =
+        spawn(fn -> NIF.generate_tokens(c.context, c.sampler, ~c"hi", 400, me, make_ref()) end)
+
+      assert_receive {_, {:token, _, _}}, 5000
+      Process.exit(pid, :kill)
+      # waits for the context
+      assert NIF.memory_seq_pos_max(c.context, 0) in 0..300
+    end
+  end
+
+  defp while_received(ref) do
+    receive do
+      {^ref, _} -> while_received(ref)
+    after
+      0 -> :ok
+    end
+  end
+
+  test "consumers that are killed at any time", %{slow: slow} do
+    Terms.sow("killed consumers")
+
+    for _ <- 1..100 do
+      {pid, monitor} =
+        spawn_monitor(fn ->
+          slow |> Weir.stream("hello", temp: 0.0, max_tokens: 300) |> Stream.run()
+        end)
+
+      Process.sleep(:rand.uniform(6) - 1)
+      Process.exit(pid, :kill)
+      assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}
+    end
+
+    # dirty schedulers are free again, long before 100 streams could have run to their ends
+    {time, {:ok, _}} = :timer.tc(fn -> Weir.generate(slow, "hello", max_tokens: 1) end)
+    assert time < 10_000_000
+  end
+end

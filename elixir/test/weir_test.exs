@@ -1,0 +1,145 @@
+defmodule WeirTest do
+  use ExUnit.Case, async: true
+
+  doctest Weir
+  doctest Weir.Model
+  doctest Weir.Context
+  doctest Weir.Sampler
+  doctest Weir.Tokenizer
+  doctest Weir.Embedding
+  doctest Weir.Chat
+  doctest Weir.Grammar, tags: [llama: true]
+  doctest Weir.Thinking
+
+  setup_all do
+    {:ok, model} = Weir.load_model("fake:")
+    %{model: model}
+  end
+
+  test "what is known of a model", %{model: model} do
+    assert is_binary(Weir.Model.desc(model))
+    assert is_integer(Weir.Model.n_embd(model))
+    assert is_integer(Weir.Model.size(model))
+    assert is_integer(Weir.Model.n_params(model))
+    assert Weir.Model.chat_template(model) =~ "im_start"
+    assert Weir.Tokenizer.vocab_size(model) == 320
+    assert Weir.Tokenizer.eog?(model, Weir.Tokenizer.eos_token(model))
+    refute Weir.Tokenizer.eog?(model, Weir.Tokenizer.bos_token(model))
+    assert Weir.Tokenizer.token_to_piece(model, ?a) == "a"
+    assert {:error, _} = Weir.Tokenizer.token_to_piece(model, 320)
+  end
+
+  test "long texts and lists take the way over a dirty scheduler", %{model: model} do
+    text = String.duplicate("all the same ", 5000)
+    {:ok, tokens} = Weir.Tokenizer.encode(model, text, add_special: false)
+    assert Weir.Tokenizer.decode(model, tokens) == {:ok, text}
+  end
+
+  test "the context grows with prompt and answer", %{model: model} do
+    {:ok, text} = Weir.generate(model, String.duplicate("x", 3000), max_tokens: 300, n_ctx: 512)
+    assert text != ""
+  end
+
+  test "options are checked", %{model: model} do
+    for {opts, message} <- [
+          {[n_ctx: 1.5], ~r/:n_ctx must be an integer/},
+          {[temp: "hot"], ~r/:temp must be a number/},
+          {[seed: -1], ~r/:seed must be an integer in 0/},
+          {[nonsense: 1], ~r/unknown option :nonsense; known are/},
+          {%{temp: 1}, ~r/keyword list/}
+        ] do
+      assert_raise ArgumentError, message, fn -> Weir.generate(model, "a", opts) end
+    end
+
+    assert {:error, reason} = Weir.generate(model, "a", top_p: 1.5)
+    assert reason =~ "top_p"
+    assert_raise ArgumentError, fn -> Weir.Model.load("fake:", split_mode: :all) end
+    assert_raise ArgumentError, fn -> Weir.Chat.apply_template(model, [:hello]) end
+  end
+
+  test "a fixed seed gives the same text, also after a reset", %{model: model} do
+    opts = [seed: 42, temp: 1.0, max_tokens: 20]
+    assert Weir.generate(model, "hello", opts) == Weir.generate(model, "hello", opts)
+    {:ok, sampler} = Weir.Sampler.create(model, seed: 42, temp: 1.0)
+    {:ok, context} = Weir.Context.create(model)
+    first = Weir.Context.generate(context, sampler, ~c"hello", max_tokens: 20)
+    :ok = Weir.Sampler.reset(sampler)
+    assert Weir.Context.generate(context, sampler, ~c"hello", max_tokens: 20) == first
+    assert :ok = Weir.Context.clear(context)
+  end
+
+  test "a grammar holds", %{model: model} do
+    for _ <- 1..10 do
+      {:ok, text} = Weir.generate(model, "well?", grammar: "root ::= \"yes\" | \"no\"")
+      assert text in ["yes", "no"]
+    end
+  end
+
+  test "messages in each form", %{model: model} do
+    forms = [
+      %{role: "user", content: "a"},
+      %{role: :user, content: "a"},
+      %{"role" => "user", "content" => "a"},
+      {"user", "a"},
+      {:user, "a"}
+    ]
+
+    prompts = Enum.map(forms, &Weir.Chat.apply_template(model, [&1]))
+    assert [{:ok, prompt}] = Enum.uniq(prompts)
+    {:ok, bare} = Weir.Chat.apply_template(model, [{:user, "a"}], add_assistant: false)
+    assert String.starts_with?(prompt, bare) and prompt != bare
+  end
+
+  @tag :llama
+  test "a template of one's own, with arguments", %{model: model} do
+    source = "{{ messages[0].content }}!"
+    assert Weir.Chat.apply_template(model, [{:user, "a"}], template: source) == {:ok, "a!"}
+    assert {:error, _} = Weir.Chat.apply_template(model, [{:user, "a"}], template: "{% if")
+  end
+
+  test "chat and its stream agree", %{model: model} do
+    opts = [temp: 0.0, max_tokens: 20]
+    {:ok, text} = Weir.chat(model, [{:user, "hello"}], opts)
+    assert Enum.join(Weir.stream_chat(model, [{:user, "hello"}], opts)) == text
+    {:ok, answer} = Weir.chat_completion(model, [{:user, "hello"}], opts)
+    assert [%{index: 0, message: message, finish_reason: "length"}] = answer.choices
+    assert message == %{role: "assistant", content: text, reasoning_content: nil}
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + 20
+    chunks = Enum.to_list(Weir.stream_chat_completion(model, [{:user, "hello"}], opts))
+    deltas = Enum.map(chunks, &hd(&1.choices))
+    assert hd(deltas).delta == %{role: "assistant"}
+    assert %{delta: %{}, finish_reason: "length"} = List.last(deltas)
+    assert Enum.count(deltas, & &1.finish_reason) == 1
+    assert Enum.map_join(deltas, &(&1.delta[:content] || "")) == text
+    assert [_] = chunks |> Enum.map(& &1.id) |> Enum.uniq()
+  end
+
+  test "a completion that takes too long" do
+    {:ok, slow} = Weir.load_model("fake:tick_us=5000")
+    assert {:error, reason} = Weir.chat_completion(slow, [{:user, "hello"}], timeout: 30)
+    assert reason =~ "in time"
+    assert {:messages, []} = Process.info(self(), :messages)
+  end
+
+  test "embeddings", %{model: model} do
+    {:ok, [one, other]} = Weir.embed_batch(model, ["one", "other"])
+    assert {:ok, ^one} = Weir.embed(model, "one")
+    assert one != other
+    {:ok, raw} = Weir.embed(model, "one", normalize: -1)
+    {:ok, largest} = Weir.embed(model, "one", normalize: 0)
+    top = raw |> Enum.map(&abs/1) |> Enum.max()
+    for {a, b} <- Enum.zip(raw, largest), do: assert_in_delta(a / top, b, 1.0e-5)
+    length = :math.sqrt(Enum.sum(Enum.map(raw, &(&1 * &1))))
+    for {a, b} <- Enum.zip(raw, one), do: assert_in_delta(a / length, b, 1.0e-5)
+    assert {:ok, []} = Weir.embed_batch(model, [])
+    {:ok, long} = Weir.embed(model, String.duplicate("x", 3000))
+    assert length(long) == 16
+  end
+
+  @tag :llama
+  test "a schema that cannot be honoured is an error" do
+    assert {:error, _} = Weir.Grammar.from_json_schema(%{"type" => "nonsense"})
+    assert_raise Weir.Error, fn -> Weir.Grammar.from_json_schema!(%{"type" => "nonsense"}) end
+    assert_raise ArgumentError, fn -> Weir.Grammar.from_json_schema(%{"a" => self()}) end
+  end
+end
