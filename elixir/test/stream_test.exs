@@ -53,7 +53,7 @@ defmodule Weir.StreamTest do
 
   test "an exception of the consumer's, too", %{slow: slow} do
     assert_raise RuntimeError, fn ->
-      slow |> Weir.stream("hello") |> Enum.each(fn _ -> raise "enough" end)
+      slow |> Weir.stream("hello", temp: 0.0) |> Enum.each(fn _ -> raise "enough" end)
     end
 
     assert mailbox() == []
