@@ -30,8 +30,7 @@ typedef struct nif_tokens {
 /* false: the term is no such thing, or there is no memory. */
 bool nif_get_bool(ErlNifEnv *env, ERL_NIF_TERM term, bool *value);
 bool nif_get_i32(ErlNifEnv *env, ERL_NIF_TERM term, int32_t *value);
-bool nif_get_float(ErlNifEnv *env, ERL_NIF_TERM term,
-                   float *value); /* too large: infinite */
+bool nif_get_float(ErlNifEnv *env, ERL_NIF_TERM term, float *value); /* too large: infinite */
 bool nif_get_tokens(ErlNifEnv *env, ERL_NIF_TERM term, nif_tokens *tokens);
 
 /* A binary without NUL bytes as a C string, to be freed with nif_free; nil gives NULL where `nil` allows. */

@@ -461,19 +461,19 @@ static weir_status read_line(reader *r, json_t *object, bool *over)
                            "line %zu: this must be an object with arrival, tick or rest", r->line);
 }
 
-weir_status weir__record_read(weir__record *record, const char *given, size_t length, weir_error *error)
+weir_status weir__record_read(weir__record *record, const char *content, size_t length, weir_error *error)
 {
     reader r = {.record = record, .error = error};
     bool over = false;
     weir_status status = WEIR_OK;
     *record = (weir__record){0};
     for (size_t at = 0; at < length && status == WEIR_OK;) {
-        const char *end = memchr(given + at, '\n', length - at);
-        size_t n = end != NULL ? (size_t)(end - given) - at : length - at;
+        const char *end = memchr(content + at, '\n', length - at);
+        size_t n = end != NULL ? (size_t)(end - content) - at : length - at;
         char name[32];
         json_t *object = NULL;
         snprintf(name, sizeof name, "line %zu", ++r.line);
-        status = weir__json_parse(given + at, n, name, WEIR_FORMAT, &object, error);
+        status = weir__json_parse(content + at, n, name, WEIR_FORMAT, &object, error);
         if (status == WEIR_OK) status = read_line(&r, object, &over);
         json_decref(object);
         at += n + 1;

@@ -23,7 +23,7 @@ void weir__record_fini(weir__record *record);
 
 /* Reads a whole file. Errors: FORMAT (line, field and what is allowed), NO_MEMORY. Freed with fini in any
  * case. */
-weir_status weir__record_read(weir__record *record, const char *text, size_t length, weir_error *error);
+weir_status weir__record_read(weir__record *record, const char *content, size_t length, weir_error *error);
 
 /* The file's text, NUL-terminated, freed with weir__mem_free. NULL: out of memory. */
 char *weir__record_write(const weir__record *record, size_t *length);
