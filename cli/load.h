@@ -10,8 +10,8 @@
 void cli_load_log(const cli_args *args);
 void cli_load_log_flush(void);
 
-/* The file that -m, WEIR_MODEL or the cache give; models by name are downloaded. Freed with cli_free. NULL after
- * a message: there is none. */
+/* The file that -m, WEIR_MODEL or the cache give; models by name are downloaded. Freed with cli_free. NULL
+ * after a message: there is none. */
 char *cli_load_path(const cli_args *args);
 
 /* The same of a given model: a path, "default" or a name at the hub. */

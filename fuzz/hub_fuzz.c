@@ -1,5 +1,5 @@
-/* hub_fuzz.c: what a hub may answer about a repository: every file that comes out has a name that stays in its
- * folder, a checksum and a size, and a name at the hub means one of them or none.
+/* hub_fuzz.c: what a hub may answer about a repository: every file that comes out has a name that stays in
+ * its folder, a checksum and a size, and a name at the hub means one of them or none.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Input: what follows the colon of hf:o/r:…, a line break, then the JSON. */

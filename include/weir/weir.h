@@ -257,15 +257,16 @@ WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
 /* ---- Hub ------------------------------------------------------------------------------------------ */
 
 /* Models by name, from a hub with Hugging Face's API, in the cache folder that its other clients use as well.
- * A name is "hf:OWNER/REPO", "hf:OWNER/REPO:QUANTIZATION" or "hf:OWNER/REPO:FILE.gguf". A quantization is what
- * a file's or its folder's name ends with ("Q4_K_M", "UD-Q4_K_XL", in any case); of several files the one with
- * the shortest name is taken. Without one the first of these that there is: Q4_K_M, Q4_K_S, Q4_0, Q4_1, IQ4_NL,
- * IQ4_XS, Q5_K_M, Q5_K_S, Q5_0, Q6_K, Q8_0, MXFP4, Q3_K_L, Q3_K_M, Q3_K_S, BF16, F16, F32, IQ3_M, Q2_K, any.
+ * A name is "hf:OWNER/REPO", "hf:OWNER/REPO:QUANTIZATION" or "hf:OWNER/REPO:FILE.gguf". A quantization is
+ * what a file's or its folder's name ends with ("Q4_K_M", "UD-Q4_K_XL", in any case); of several files the
+ * one with the shortest name is taken. Without one the first of these that there is: Q4_K_M, Q4_K_S, Q4_0,
+ * Q4_1, IQ4_NL, IQ4_XS, Q5_K_M, Q5_K_S, Q5_0, Q6_K, Q8_0, MXFP4, Q3_K_L, Q3_K_M, Q3_K_S, BF16, F16, F32,
+ * IQ3_M, Q2_K, any.
  *
  * All block, and may be called from any thread; no two threads need to agree. They read the environment
- * (HF_HOME, HF_HUB_CACHE, XDG_CACHE_HOME, HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HUB_OFFLINE, LLAMA_OFFLINE,
- * https_proxy and its like, SSL_CERT_FILE), so that no other thread may be changing it. In a build without
- * libcurl, what needs the network is UNSUPPORTED. */
+ * (HF_HOME, HF_HUB_CACHE, XDG_CACHE_HOME, HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HUB_OFFLINE,
+ * LLAMA_OFFLINE, https_proxy and its like, SSL_CERT_FILE), so that no other thread may be changing it. In a
+ * build without libcurl, what needs the network is UNSUPPORTED. */
 
 typedef struct weir_hub_progress {
     const char *file;        /* its name in the repository; valid during the call */
@@ -306,13 +307,13 @@ static inline weir_hub_params weir_hub_params_default(void)
 }
 
 /* The path of a model's file, for weir_model_load; of a model in several files the first, once all are there.
- * Downloads what is missing, into a file that gets its name when its size and SHA-256 are what the hub says; an
- * interrupted download goes on where it was. Processes that want the same file download it once. The token
+ * Downloads what is missing, into a file that gets its name when its size and SHA-256 are what the hub says;
+ * an interrupted download goes on where it was. Processes that want the same file download it once. The token
  * goes to the endpoint's host only. When the hub cannot be reached and the cache has the model, that is used
- * and the log says so. *path is freed with weir_free. params may be NULL.
- * Errors: INVALID; NOT_FOUND (no such repository, revision or file, or offline and not in the cache); DENIED
- * (the repository is gated or private); IO (network, or disk, also a full one); FORMAT (what came is not what
- * the hub says it is; nothing is kept); UNSUPPORTED; NO_MEMORY; ABORTED. */
+ * and the log says so. *path is freed with weir_free. params may be NULL. Errors: INVALID; NOT_FOUND (no such
+ * repository, revision or file, or offline and not in the cache); DENIED (the repository is gated or
+ * private); IO (network, or disk, also a full one); FORMAT (what came is not what the hub says it is; nothing
+ * is kept); UNSUPPORTED; NO_MEMORY; ABORTED. */
 WEIR_API weir_status weir_hub_download(const char *name, const weir_hub_params *params, char **path,
                                        weir_error *error);
 
@@ -335,9 +336,9 @@ typedef struct weir_hub_file {
     int32_t shard, n_shards; /* 1 and 1 where the model is one file */
 } weir_hub_file;
 
-/* The GGUF files of a repository, by name; what the name says after the repository counts for nothing. Offline
- * those in the cache. name NULL: all in the cache, of every repository and revision; that needs no network.
- * Errors: weir_hub_download's. */
+/* The GGUF files of a repository, by name; what the name says after the repository counts for nothing.
+ * Offline those in the cache. name NULL: all in the cache, of every repository and revision; that needs no
+ * network. Errors: weir_hub_download's. */
 WEIR_API weir_status weir_hub_list(const char *name, const weir_hub_params *params, weir_hub_files **files,
                                    weir_error *error);
 
@@ -346,9 +347,9 @@ WEIR_API weir_status weir_hub_files_get(const weir_hub_files *files, size_t i, w
 WEIR_API void weir_hub_files_destroy(weir_hub_files *files);
 
 /* Removes from the cache what a name means there, in all revisions: the whole repository where it names
- * nothing else, or a file, or the files of a quantization with all their shards. *n_bytes (may be NULL) is what
- * that frees. A model that is loaded stays usable. Errors: INVALID, NOT_FOUND, IO, NO_MEMORY, STATE (it is
- * being downloaded). */
+ * nothing else, or a file, or the files of a quantization with all their shards. *n_bytes (may be NULL) is
+ * what that frees. A model that is loaded stays usable. Errors: INVALID, NOT_FOUND, IO, NO_MEMORY, STATE (it
+ * is being downloaded). */
 WEIR_API weir_status weir_hub_remove(const char *name, const weir_hub_params *params, uint64_t *n_bytes,
                                      weir_error *error);
 

@@ -35,7 +35,8 @@ weir_status weir__cache_set_ref(const char *cache, const char *repo, const char 
 weir_status weir__cache_link(const char *cache, const char *repo, const char *commit, const char *name,
                              const char *blob, weir_error *error);
 
-/* Adds the GGUF files of a snapshot, or of all snapshots of all repositories; sorted, each once. NO_MEMORY. */
+/* Adds the GGUF files of a snapshot, or of all snapshots of all repositories; sorted, each once.
+ * NO_MEMORY. */
 weir_status weir__cache_scan(const char *cache, const char *repo, const char *commit,
                              weir__name_files *files);
 weir_status weir__cache_scan_all(const char *cache, weir__name_files *files);

@@ -52,8 +52,8 @@ static bool is_on(const char *value)
     return false;
 }
 
-/* $HF_HOME, or the folder "huggingface" among the user's caches; NULL: out of memory. "" where the environment
- * names no folder at all. */
+/* $HF_HOME, or the folder "huggingface" among the user's caches; NULL: out of memory. "" where the
+ * environment names no folder at all. */
 static char *home_folder(void)
 {
     const char *value;

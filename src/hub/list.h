@@ -5,8 +5,8 @@
 
 #include "hub/name.h"
 
-/* Reads what /api/models/OWNER/REPO/revision/REVISION?blobs=true answers: commit and GGUF files, sorted. Files
- * whose names would leave the folder that they are put in are left out. Errors: FORMAT (field "name"),
+/* Reads what /api/models/OWNER/REPO/revision/REVISION?blobs=true answers: commit and GGUF files, sorted.
+ * Files whose names would leave the folder that they are put in are left out. Errors: FORMAT (field "name"),
  * NO_MEMORY; *files is then empty. */
 weir_status weir__list_read(const char *repo, const char *json, size_t length, weir__name_files *files,
                             weir_error *error);

@@ -64,8 +64,8 @@ void weir__name_quantization(const char *file, char quantization[16]);
 /* Of a name like x-00002-of-00003.gguf 2 and 3, of any other 1 and 1. Both are at least 1. */
 void weir__name_shard(const char *file, int32_t *shard, int32_t *n_shards);
 
-/* The file that a name means: the first shard of one with several. NOT_FOUND (field "name"): the message tells
- * what there is. */
+/* The file that a name means: the first shard of one with several. NOT_FOUND (field "name"): the message
+ * tells what there is. */
 weir_status weir__name_choose(const weir__name *name, const weir__name_files *files, size_t *chosen,
                               weir_error *error);
 
