@@ -96,9 +96,7 @@ ERL_NIF_TERM nif_engine_view(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
     nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
     if (engine == NULL) return enif_make_badarg(env);
     enif_mutex_lock(engine->object.lock);
-    nif_stream_env(env);
     weir_status status = weir_engine_view(engine->object.handle, &view, &error);
-    nif_stream_env(NULL);
     if (status == WEIR_OK) {
         ERL_NIF_TERM map = enif_make_new_map(env), slots = enif_make_list(env, 0);
         for (size_t i = view->n_slots; i-- > 0;)
@@ -152,9 +150,7 @@ ERL_NIF_TERM nif_engine_step(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
         if (plan == NULL) return enif_make_badarg(env);
     }
     enif_mutex_lock(engine->object.lock);
-    nif_stream_env(env);
     weir_status status = weir_engine_step(engine->object.handle, plan, n, &report, &error);
-    nif_stream_env(NULL);
     enif_mutex_unlock(engine->object.lock);
     nif_free(plan);
     if (status != WEIR_OK) return nif_refused(env, status, &error);
@@ -224,9 +220,7 @@ ERL_NIF_TERM nif_engine_drain(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     int32_t timeout;
     nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
     if (engine == NULL || !nif_get_i32(env, argv[1], &timeout)) return enif_make_badarg(env);
-    nif_stream_env(env);
     weir_status status = weir_engine_drain(engine->object.handle, timeout);
-    nif_stream_env(NULL);
     if (status == WEIR_TIMEOUT)
         return enif_make_tuple2(env, nif_atom(env, "error"), nif_atom(env, "timeout"));
     return nif_status(env, status, NULL);
@@ -238,8 +232,6 @@ ERL_NIF_TERM nif_engine_stop(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
     (void)argc;
     nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
     if (engine == NULL) return enif_make_badarg(env);
-    nif_stream_env(env);
     weir_engine_stop(engine->object.handle);
-    nif_stream_env(NULL);
     return nif_atom(env, "ok");
 }
