@@ -101,6 +101,7 @@ defmodule Weir.RuntimeTest do
     kill_and_step(engine, rest, n_killed)
   end
 
+  @tag :memory
   test "1,000 consumers that are killed at random leave no handle, no message and no memory behind" do
     Terms.sow("killed consumers, memory")
     {:ok, model} = Weir.load_model("fake:tick_us=100")
