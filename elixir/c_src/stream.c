@@ -11,7 +11,7 @@
 #include "nif.h"
 
 /* What a normal scheduler takes. */
-#define TEXT_MAX   2048
+#define TEXT_MAX   1024
 #define TOKENS_MAX 2048 /* that wait, to become one message */
 
 #define STOP_MAX 64 /* as weir_request has it */
