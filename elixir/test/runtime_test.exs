@@ -422,5 +422,25 @@ defmodule Weir.RuntimeTest do
     assert Enum.sort(tried) == Enum.sort(Keyword.keys(NIF.__info__(:functions)) -- [:load])
     for {name, fun} <- normal, do: assert({name, dirty?(fun)} == {name, false})
     for {name, fun} <- cpu ++ moved ++ io, do: assert({name, dirty?(fun)} == {name, true})
+
+    # Which kind of dirty one: its threads have worked meanwhile.
+    for {kind, funs} <- [dirty_io_scheduler: io, dirty_cpu_scheduler: cpu], {name, fun} <- funs do
+      before = worked(kind)
+      fun.()
+      assert {name, worked(kind) > before} == {name, true}
+    end
+  after
+    :erlang.system_flag(:microstate_accounting, false)
+  end
+
+  defp worked(kind) do
+    :erlang.system_flag(:microstate_accounting, true)
+
+    Enum.sum(
+      for %{type: ^kind, counters: counters} <- :erlang.statistics(:microstate_accounting),
+          {state, time} <- counters,
+          state != :sleep,
+          do: time
+    )
   end
 end
