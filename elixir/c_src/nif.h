@@ -45,6 +45,7 @@ bool nif_longer_than(ErlNifEnv *env, ERL_NIF_TERM list, size_t limit);
 ERL_NIF_TERM nif_atom(ErlNifEnv *env, const char *name);
 ERL_NIF_TERM nif_ok(ErlNifEnv *env, ERL_NIF_TERM term);
 ERL_NIF_TERM nif_binary(ErlNifEnv *env, const char *text, size_t length);
+void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value);
 ERL_NIF_TERM nif_failed(ErlNifEnv *env, const char *message);
 ERL_NIF_TERM nif_no_memory(ErlNifEnv *env);
 

@@ -184,7 +184,6 @@ ERL_NIF_TERM nif_live_handles(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     (void)argc, (void)argv;
     ERL_NIF_TERM map = enif_make_new_map(env);
     for (int i = 0; i < NIF_KINDS; i++)
-        enif_make_map_put(env, map, nif_atom(env, kinds[i].name), enif_make_int(env, atomic_load(&live[i])),
-                          &map);
+        nif_put(env, &map, kinds[i].name, enif_make_int(env, atomic_load(&live[i])));
     return map;
 }

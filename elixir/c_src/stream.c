@@ -16,11 +16,6 @@
 
 #define STOP_MAX 64 /* as weir_request has it */
 
-static void put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value)
-{
-    enif_make_map_put(env, *map, nif_atom(env, name), value, map);
-}
-
 /* Sent by no process, on whatever thread this is. By the calling one, a dirty scheduler would wait for that
  * process's lock, which its exit holds while it waits for ours in nif_stream_down(); and would send nothing for
  * a process that was killed, although the message is another's. Besides, one sender keeps the order. */
@@ -35,14 +30,14 @@ static ERL_NIF_TERM usage_map(ErlNifEnv *env, const weir_usage *usage)
 {
     struct timespec now;
     ERL_NIF_TERM map = enif_make_new_map(env);
-    put(env, &map, "n_prompt", enif_make_int(env, usage->n_prompt));
-    put(env, &map, "n_cached", enif_make_int(env, usage->n_cached));
-    put(env, &map, "n_generated", enif_make_int(env, usage->n_generated));
-    put(env, &map, "queue_ns", enif_make_int64(env, usage->queue_ns));
-    put(env, &map, "ttft_ns", enif_make_int64(env, usage->ttft_ns));
-    put(env, &map, "total_ns", enif_make_int64(env, usage->total_ns));
+    nif_put(env, &map, "n_prompt", enif_make_int(env, usage->n_prompt));
+    nif_put(env, &map, "n_cached", enif_make_int(env, usage->n_cached));
+    nif_put(env, &map, "n_generated", enif_make_int(env, usage->n_generated));
+    nif_put(env, &map, "queue_ns", enif_make_int64(env, usage->queue_ns));
+    nif_put(env, &map, "ttft_ns", enif_make_int64(env, usage->ttft_ns));
+    nif_put(env, &map, "total_ns", enif_make_int64(env, usage->total_ns));
     clock_gettime(CLOCK_MONOTONIC, &now);
-    put(env, &map, "sent_ns", enif_make_int64(env, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec));
+    nif_put(env, &map, "sent_ns", enif_make_int64(env, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec));
     return map;
 }
 

@@ -100,6 +100,11 @@ ERL_NIF_TERM nif_binary(ErlNifEnv *env, const char *text, size_t length)
     return term;
 }
 
+void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value)
+{
+    enif_make_map_put(env, *map, nif_atom(env, name), value, map);
+}
+
 ERL_NIF_TERM nif_failed(ErlNifEnv *env, const char *message)
 {
     return enif_make_tuple2(env, enif_make_atom(env, "error"), nif_binary(env, message, WEIR_NUL));
