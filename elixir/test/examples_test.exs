@@ -36,8 +36,9 @@ defmodule Weir.ExamplesTest do
   @tag :model
   test "structured_output" do
     output = run("structured_output", [System.fetch_env!("WEIR_TEST_MODEL")])
-    [json, answer] = output |> String.trim() |> String.split("\n")
-    assert {:ok, %{"name" => _, "age" => age, "likes" => likes}} = Weir.JSON.decode(json)
+    {json, [answer]} = output |> String.trim() |> String.split("\n") |> Enum.split(-1)
+    {:ok, person} = json |> Enum.join("\n") |> Weir.JSON.decode()
+    assert %{"name" => _, "age" => age, "likes" => likes} = person
     assert is_integer(age) and Enum.all?(likes, &(&1 in ["tea", "coffee", "water"]))
     assert answer in ["yes", "no"]
   end

@@ -572,3 +572,28 @@ defmodule Weir.ServerTest do
     assert mailbox() == []
   end
 end
+
+defmodule Weir.RealServerTest do
+  use ExUnit.Case, async: false
+  @moduletag :model
+  alias Weir.Server
+
+  test "a real model, alone and in company, with strategies in C and in Elixir" do
+    {:ok, model} = Weir.load_model(System.fetch_env!("WEIR_TEST_MODEL"))
+    countries = ["France", "Italy", "Spain", "Japan", "Egypt", "Peru"]
+    ask = &Server.generate(&1, "The capital of #{&2} is", max_tokens: 12, temp: 0.0)
+
+    for strategy <- [:latency_target, Server.Strategy.DecodeMaximal] do
+      server = start_supervised!({Server, model: model, batch_strategy: strategy}, id: make_ref())
+      alone = Enum.map(countries, &ask.(server, &1))
+      assert [{:ok, paris} | _] = alone
+      assert paris =~ "Paris"
+      together = countries |> Task.async_stream(&ask.(server, &1), max_concurrency: 6)
+      assert Enum.map(together, &elem(&1, 1)) == alone
+      {:ok, prompt} = Weir.Chat.apply_template(model, [{:user, "Is water wet?"}])
+      schema = %{enum: ["yes", "no"]}
+      {:ok, answer} = Server.generate(server, prompt, json_schema: schema, max_tokens: 9)
+      assert answer in [~S("yes"), ~S("no")]
+    end
+  end
+end
