@@ -1,6 +1,20 @@
-# mix run bench/latency.exs [N]: from the moment at which the engine ends a request to its consumer's receive, beside
-# the wake-up of a C thread that is blocked on a pipe, turn by turn. Passes, and the writer's pauses, take 5 ms.
+# mix run bench/latency.exs [N]: from the moment at which the engine ends a request to its consumer's receive; beside
+# it, turn by turn, a bare message from a C thread (bell.c), which is what the VM takes by itself, and the wake-up of a C
+# thread that is blocked on a pipe. Passes, and the others' pauses, take 5 ms.
 Code.require_file("support.exs", __DIR__)
+
+defmodule Bell do
+  def build do
+    library = Path.join(System.tmp_dir!(), "weir-bell-#{System.pid()}")
+    include = Path.join([:code.root_dir(), "usr", "include"])
+    flags = ["-shared", "-fPIC", "-O2", "-isystem", include, "-o", library <> ".so"]
+    {_, 0} = System.cmd("cc", flags ++ [Path.join(__DIR__, "bell.c")])
+    :ok = :erlang.load_nif(String.to_charlist(library), 0)
+    File.rm!(library <> ".so")
+  end
+
+  def ring(_pid, _n, _pause_us), do: :erlang.nif_error(:not_loaded)
+end
 
 defmodule LatencyBench do
   alias Weir.NIF
@@ -16,15 +30,22 @@ defmodule LatencyBench do
     {all, _next} =
       Enum.map_reduce(1..@rounds, ticks(engine, 0), fn _round, from ->
         {times, next} = messages(engine, div(n, @rounds), from)
-        {{times, pipes(div(n, @rounds))}, next}
+        {{times, bells(div(n, @rounds)), pipes(div(n, @rounds))}, next}
       end)
 
-    times = Enum.flat_map(all, &elem(&1, 0))
-    pipes = Enum.flat_map(all, &elem(&1, 1))
+    [times, bells, pipes] = for i <- 0..2, do: Enum.flat_map(all, &elem(&1, i))
     report("engine to receive", times)
+    report("bare message to receive", bells)
     report("pipe to a C thread", pipes)
-    ratio = Bench.median(times) / Bench.median(pipes)
-    IO.puts("p50 of the first is #{:erlang.float_to_binary(ratio, decimals: 2)} of the second's")
+    IO.puts("p50s as parts of the pipe's: #{ratio(times, pipes)} and #{ratio(bells, pipes)}")
+  end
+
+  defp ratio(a, b),
+    do: :erlang.float_to_binary(Bench.median(a) / Bench.median(b), decimals: 2)
+
+  defp bells(n) do
+    Bell.ring(self(), n, @pause_us)
+    for _ <- 1..n, do: receive(do: (ns when is_integer(ns) -> NIF.engine_clock() - ns))
   end
 
   # One token each, so that its message is the request's end, of which the record has the time.
@@ -76,8 +97,9 @@ defmodule LatencyBench do
         "p#{round(q * 100)} #{:erlang.float_to_binary(us, decimals: 1)} us"
       end
 
-    IO.puts(String.pad_trailing(name, 20) <> Enum.join(parts, ", ") <> ", #{length(ns)} times")
+    IO.puts(String.pad_trailing(name, 25) <> Enum.join(parts, ", ") <> ", #{length(ns)} times")
   end
 end
 
+Bell.build()
 LatencyBench.run(System.argv() |> List.first("1000") |> String.to_integer())
