@@ -21,4 +21,4 @@ if [ ! -f "$plt" ]; then
     mv "$plt.$$" "$plt"
 fi
 mix compile --warnings-as-errors
-dialyzer --plt "$plt" -Wunmatched_returns -Werror_handling -Wunknown "$MIX_BUILD_PATH/lib/weir/ebin"
+dialyzer --plt "$plt" -Wunmatched_returns "$MIX_BUILD_PATH/lib/weir/ebin"

@@ -119,8 +119,8 @@ defmodule Weir.Server do
           @model_options ++ @engine_options ++ Request.options()
       )
 
-    BatchStrategy.resolve!(o.batch_strategy)
-    _checked = Request.to_engine(o)
+    _strategy = BatchStrategy.resolve!(o.batch_strategy)
+    _request = Request.to_engine(o)
     GenServer.start_link(__MODULE__, {source!(source), o}, name)
   end
 
@@ -348,7 +348,7 @@ defmodule Weir.Server do
   @spec configure(server(), keyword()) :: :ok | {:error, reason()}
   def configure(server, opts) do
     given = opts |> renamed() |> Options.given!(@engine_options ++ Request.options())
-    if given[:batch_strategy] != nil, do: BatchStrategy.resolve!(given.batch_strategy)
+    _strategy = BatchStrategy.resolve!(Map.get(given, :batch_strategy, :balanced))
     Request.one_grammar!(given)
     GenServer.call(server, {:configure, given}, :infinity)
   end
@@ -476,7 +476,7 @@ defmodule Weir.Server do
   defp retire(state, number) do
     case state.engines do
       %{^number => %{n: 0} = engine} when number != state.current ->
-        if state.telemetry, do: tell_ticks(engine)
+        _told = if state.telemetry, do: tell_ticks(engine)
         if engine.driver, do: Driver.stop(engine.driver)
         # waits for the pass that runs
         spawn(fn -> NIF.engine_stop(engine.ref) end)
@@ -599,7 +599,7 @@ defmodule Weir.Server do
 
     for {_number, engine} <- state.engines do
       if engine.driver, do: Driver.stop(engine.driver)
-      if state.telemetry, do: tell_ticks(engine)
+      _told = if state.telemetry, do: tell_ticks(engine)
       NIF.engine_stop(engine.ref)
     end
   end
