@@ -1,4 +1,4 @@
-/* hub.c: models by name, from a hub. Calls block, on dirty schedulers; they end when the calling process does.
+/* hub.c: models by name, from a hub. Calls block, on dirty schedulers, and end when the calling process does.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nif.h"
 
