@@ -54,6 +54,7 @@ find_missing() {
         have clang || need clang "sanitizer builds, fuzzing and a second opinion on warnings"
         have clang-format || need clang-format "checks the formatting"
         have clang-tidy || need clang-tidy "lint"
+        have dialyzer || need erlang-dialyzer "checks the Elixir package's types"
         have llvm-symbolizer || need llvm "names the functions in sanitizer reports"
     fi
 }
