@@ -805,6 +805,7 @@ typedef struct weir_cost {
     double decode_ns;
     double prefill_ns;
     double context_ns;
+    double spread;   /* how far ticks lie from that lately, by it: a standard deviation, 0.1 = a tenth */
     int32_t n_ticks; /* measured so far; 0 = nothing known */
 } weir_cost;
 
@@ -850,9 +851,9 @@ WEIR_API const weir_strategy *weir_strategy_prefill_priority(void);
 /* "balanced": half of the budget for each, and what one does not use passes over to the other. */
 WEIR_API const weir_strategy *weir_strategy_balanced(void);
 
-/* "latency-target": generating slots first, then as many prompt tokens as keep the tick within itl_target_ns,
- * by the learned cost; at least 16 in a tick even when that takes longer, so that prompts get on. Without
- * generating slots prompts have the whole budget. */
+/* "latency-target": generating slots first, then as many prompt tokens as keep 19 of 20 ticks within
+ * itl_target_ns, by the learned cost and its spread; at least 16 in a tick even when that takes longer, so
+ * that prompts get on. Without generating slots prompts have the whole budget. */
 WEIR_API const weir_strategy *weir_strategy_latency_target(void);
 
 /* The strategy of this name; NULL: there is none, or name is NULL. */
