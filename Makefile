@@ -17,6 +17,10 @@ install: ## make install [PREFIX=/usr/local] [DESTDIR=...] [LIBDIR=lib]: library
 	@scripts/deps.sh run
 	@scripts/install.sh
 
+deb: ## a Debian package, build/deb/weir_VERSION_ARCHITECTURE.deb; scripts/deb_check.sh tries it in a clean Debian
+	@scripts/deps.sh run
+	@scripts/deb.sh
+
 run: ## make run [PROMPT="..."] [MODEL=file.gguf]: ask a model something; installs, fetches and builds what is missing
 	@scripts/run.sh
 

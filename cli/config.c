@@ -153,7 +153,7 @@ static bool is_flag(const cli_option *option)
 /* As it is shown: nobody looks over a shoulder at keys. */
 static void value_of(const cli_args *args, const cli_option *option, char *text, size_t capacity)
 {
-    const cli_origin *origin = &args->origins[option - cli_options];
+    const cli_origin *origin = &args->sources[option - cli_options];
     if (origin->text == NULL) {
         cli_options_value(args, option, text, capacity);
         if (is_flag(option)) snprintf(text, capacity, "off");
@@ -169,7 +169,7 @@ static void value_of(const cli_args *args, const cli_option *option, char *text,
 static void origin_of(const cli_args *args, const cli_option *option, const char *path, char *text,
                       size_t capacity)
 {
-    const cli_origin *origin = &args->origins[option - cli_options];
+    const cli_origin *origin = &args->sources[option - cli_options];
     switch (origin->from) {
     case CLI_FROM_DEFAULT: snprintf(text, capacity, "default"); break;
     case CLI_FROM_FILE: snprintf(text, capacity, "%s:%d", path, origin->line); break;
@@ -191,7 +191,7 @@ static void add_rows(cli_table *table, json_t *array, const cli_args *args, cons
 {
     for (const cli_option *option = cli_options; option->name != NULL; option++) {
         char value[256], origin[256];
-        const cli_origin *from = &args->origins[option - cli_options];
+        const cli_origin *from = &args->sources[option - cli_options];
         if (!(option->commands & args->command->bit) || strcmp(option->name, "--help") == 0) continue;
         if (from->from == CLI_FROM_DEFAULT && (!all || option->env == NULL)) continue;
         value_of(args, option, value, sizeof value);

@@ -138,8 +138,8 @@ const cli_option cli_options[] = {
     {"--special", NULL, CLI_LIMITS, CLI_FLAG, AT(ask.special), NULL, NULL, NULL, "special", NULL, ASK,
      "show control tokens in the answer"},
 
-    {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL, ASK,
-     "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
+    {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL,
+     CLI_RUN | CLI_STREAM, "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
 
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "MODEL", "default", "WEIR_MODEL",
      NULL, NULL, (LOADS & ~CLI_HTTP) | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS,
@@ -255,9 +255,6 @@ const cli_option cli_options[] = {
      "times that the whole load is sent, the same requests each time; each has figures of its own"},
     {"--api-key", NULL, CLI_MEASURING, CLI_STRING, AT(api_key), "KEY", "", "WEIR_API_KEY", NULL, NULL, CLI_HTTP,
      "what the server wants to see (Authorization: Bearer); better in the environment than on the command line"},
-    {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL, ASK,
-     "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
-
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "NAME", "default", "WEIR_MODEL", NULL, NULL, CLI_HTTP,
      "the model's name in the requests; of engine: a GGUF file, or as for weir run"},
     {"--cache-nodes", NULL, CLI_MEASURING, CLI_INT32, AT(n_nodes), "N", NULL, NULL, NULL, NULL, CLI_SCHEDULE,
@@ -323,7 +320,7 @@ const cli_option cli_options[] = {
 };
 /* clang-format on */
 
-_Static_assert(sizeof cli_options / sizeof *cli_options <= CLI_OPTIONS_MAX, "cli_args.origins is too short");
+_Static_assert(sizeof cli_options / sizeof *cli_options <= CLI_OPTIONS_MAX, "cli_args.sources is too short");
 
 /* ---- Asks and arguments ---- */
 
@@ -452,7 +449,7 @@ void cli_args_fini(cli_args *args)
     cli_free(args->rows.items);
     cli_free(args->thread_counts.items);
     list_fini(&args->words);
-    for (size_t i = 0; i < CLI_OPTIONS_MAX; i++) cli_free(args->origins[i].text);
+    for (size_t i = 0; i < CLI_OPTIONS_MAX; i++) cli_free(args->sources[i].text);
 }
 
 /* ---- Names ---- */
@@ -490,7 +487,7 @@ const cli_option *cli_options_by_field(unsigned command, const char *field)
 bool cli_options_given(const cli_args *args, const char *name)
 {
     const cli_option *option = cli_options_find(args->command->bit, name, strlen(name));
-    return option != NULL && args->origins[option - cli_options].from == CLI_FROM_WORDS;
+    return option != NULL && args->sources[option - cli_options].from == CLI_FROM_WORDS;
 }
 
 /* Small letters and hyphens. */

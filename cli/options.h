@@ -63,7 +63,7 @@ typedef struct cli_args {
     bool raw, no_thinking;
     bool json, quiet, verbose, help;
     bool check;                          /* optimize */
-    cli_origin origins[CLI_OPTIONS_MAX]; /* by position in cli_options */
+    cli_origin sources[CLI_OPTIONS_MAX]; /* by position in cli_options */
     /* tokenize; embed */
     bool ids, no_special, no_parse, json_lines;
     int pooling, normalize; /* positions in their choices */

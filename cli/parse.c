@@ -241,12 +241,28 @@ static bool is_flag(const cli_option *option)
     return option->kind == CLI_FLAG || option->kind == CLI_FLAG_OFF;
 }
 
+/* Empties a list. */
+static void forget(cli_args *args, const cli_option *option)
+{
+    void *at = (char *)args + option->target;
+    if (option->kind == CLI_BIAS) {
+        ((cli_biases *)at)->n = 0;
+        return;
+    }
+    cli_list *list = at;
+    while (list->n > 0) cli_free(list->items[--list->n]);
+}
+
 /* Sets an option, and remembers from where. */
 static cli_exit set_from(cli_args *args, const cli_option *option, const char *shown, const char *value,
                          cli_from from, int line)
 {
-    cli_origin *origin = &args->origins[option - cli_options];
+    cli_origin *origin = &args->sources[option - cli_options];
     bool adds = (option->kind == CLI_LIST || option->kind == CLI_BIAS) && origin->text != NULL;
+    if (adds && origin->from != from) { /* the command line's list replaces the environment's, and so on */
+        forget(args, option);
+        adds = false;
+    }
     char *text = adds ? cli_format("%s, %s", origin->text, value) : cli_format("%s", value);
     cli_free(origin->text);
     *origin = (cli_origin){.from = from, .line = line, .text = text};

@@ -142,6 +142,11 @@ def test_golden():
         kept = open(path).read() if os.path.exists(path) else ""
         check(f"weir {' '.join(words)} is as kept (WEIR_UPDATE=1 keeps the new text)", text == kept,
               "\n".join(set(text.split("\n")) ^ set(kept.split("\n"))))
+    for command in commands():
+        names = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", "\n".join(line for line in run("help", "--man", *command.split()).stdout.replace(
+            "\\-", "-").split("\n") if line.startswith("\\fB-")).replace("\\fB", " "))
+        twice = {n for n in names if names.count(n) > 1}
+        check(f"weir {command} has each option once", not twice and len(names) > 0, twice)
     stale = {f[:-4] for f in os.listdir(GOLDEN)} - set(pages)
     check("no text of a command that is gone", not stale, stale)
 
