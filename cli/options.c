@@ -296,9 +296,9 @@ const cli_option cli_options[] = {
     {"--output", "-o", CLI_OUTPUT, CLI_STRING, AT(output), "FILE", "stdout", NULL, NULL, NULL, CLI_EMBED,
      "a file instead; as NumPy's array of float32 where its name ends in .npy, else as JSON lines"},
 
-    {"--type", NULL, CLI_OUTPUT, CLI_STRING, AT(type), "TYPE", "Q8_0", NULL, NULL, NULL, CLI_QUANTIZE,
+    {"--type", NULL, CLI_OUTPUT, CLI_STRING, AT(type), "TYPE", "Q8_0", NULL, "type", NULL, CLI_QUANTIZE,
      "what the weights become: F32, BF16, F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0, … (--types has all)"},
-    {"--output", "-o", CLI_OUTPUT, CLI_STRING, AT(output), "FILE", "the model's name and the type", NULL, NULL, NULL,
+    {"--output", "-o", CLI_OUTPUT, CLI_STRING, AT(output), "FILE", "the model's name and the type", NULL, "out", NULL,
      CLI_QUANTIZE, "the file to write"},
     {"--requantize", NULL, CLI_OUTPUT, CLI_FLAG, AT(requantize), NULL, NULL, NULL, "requantize", NULL, CLI_QUANTIZE,
      "also a model that is quantized already, which loses more than quantizing the original"},
