@@ -49,6 +49,7 @@ find_missing() {
     fi
     if [ "$level" != run ]; then
         if ! have pkg-config || ! pkg-config --exists cmocka; then need libcmocka-dev "the C tests"; fi
+        have tmux || need tmux "drives weir chat as a person does"
         have mix || need elixir "the Elixir package's tests (1.14 or newer)"
         { have erl && erlang_has_headers; } || need erlang-dev "the Elixir package's native part"
     fi
