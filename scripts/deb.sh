@@ -49,5 +49,5 @@ printf 'activate-noawait ldconfig\n' >"$root/DEBIAN/triggers"
 (cd "$root" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
 find "$root" -type d -exec chmod 755 {} +
 package=$out/weir_${version}_$architecture.deb
-dpkg-deb --root-owner-group --build "$root" "$package" >"$out/dpkg-deb.log" || die "see $out/dpkg-deb.log"
+dpkg-deb --root-owner-group -Zxz -z3 --build "$root" "$package" >"$out/dpkg-deb.log" || die "see $out/dpkg-deb.log"
 say "$package"
