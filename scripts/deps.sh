@@ -40,13 +40,16 @@ find_missing() {
     have pkg-config || need pkg-config "finds the libraries"
     if have pkg-config; then
         pkg-config --exists jansson || need libjansson-dev "JSON"
+        pkg-config --exists libedit || need libedit-dev "weir chat's line editing"
         pkg-config --exists 'libcurl >= 7.66' || need libcurl4-openssl-dev "models by name, weir bench http"
     else
         need libjansson-dev "JSON"
         need libcurl4-openssl-dev "models by name, weir bench http"
+        need libedit-dev "weir chat's line editing"
     fi
     if [ "$level" != run ]; then
         if ! have pkg-config || ! pkg-config --exists cmocka; then need libcmocka-dev "the C tests"; fi
+        have tmux || need tmux "drives weir chat as a person does"
         have mix || need elixir "the Elixir package's tests (1.14 or newer)"
         { have erl && erlang_has_headers; } || need erlang-dev "the Elixir package's native part"
     fi
