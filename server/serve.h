@@ -66,6 +66,7 @@ struct serve_call {
     int32_t retry_s; /* Retry-After, 0 = none */
     const char *allow;
 
+    bool left; /* the client went before the answer's end */
     int64_t began_ns;
     int64_t deadline_ns; /* of the body */
     int64_t moved_ns;    /* when bytes last went out */
@@ -224,6 +225,7 @@ void serve_models(serve_call *call);
 void serve_slots(serve_call *call);
 void serve_events_begin(serve_call *call);
 void serve_page(serve_call *call);
+bool serve_page_has(const char *path);
 void serve_chat(serve_call *call);
 void serve_completions(serve_call *call);
 void serve_embeddings(serve_call *call);
