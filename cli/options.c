@@ -302,6 +302,8 @@ const cli_option cli_options[] = {
      CLI_SERVE, "the certificate's private key (PEM)"},
     {"--cors", NULL, CLI_SERVING, CLI_LIST, AT(origins), "ORIGIN", "none", "WEIR_CORS", NULL, NULL, CLI_SERVE,
      "whose pages may ask from a browser, such as https://example.org; * = all; may be given again"},
+    {"--embeddings", "--embedding", CLI_SERVING, CLI_FLAG, AT(serve.embeddings), NULL, NULL, "WEIR_EMBEDDINGS", NULL, NULL,
+     CLI_SERVE, "answer /v1/embeddings; that takes memory of its own"},
     {"--workers", NULL, CLI_SERVING, CLI_INT32, AT(serve.n_workers), "N", NULL, "WEIR_WORKERS", "n_workers", NULL,
      CLI_SERVE, "threads that read and render requests"},
     {"--max-body", NULL, CLI_SERVING, CLI_SIZE, AT(serve.body_bytes), "SIZE", "16M", "WEIR_MAX_BODY", "body_bytes", NULL,

@@ -295,7 +295,7 @@ size_t serve_call_begin_piece(serve_call *call)
 
 void serve_call_end_piece(serve_call *call, size_t at)
 {
-    char digits[16];
+    char digits[24];
     if (!call->chunked || call->out.failed) return;
     size_t n = call->out.n - at;
     if (n == 0) {

@@ -25,6 +25,7 @@ typedef struct serve_route serve_route;
 typedef struct serve_workers serve_workers;
 typedef struct serve_events serve_events;
 typedef struct serve_keys serve_keys;
+typedef struct serve_embedder serve_embedder;
 
 typedef enum serve_state {
     SERVE_READING,   /* the body is on its way */
@@ -99,6 +100,7 @@ struct serve_server {
 
     serve_workers *workers;
     serve_keys *keys;
+    serve_embedder *embedder;
 
     /* The service thread's. */
     serve_call *calls;
@@ -217,6 +219,9 @@ const char *serve_keys_salt(const serve_keys *keys, int32_t key);
 /* Counts one more request; false: too many, *retry_s tells when to come again. */
 bool serve_keys_enter(serve_keys *keys, int32_t key, int64_t now_ns, int32_t *retry_s, const char **why);
 void serve_keys_leave(serve_keys *keys, int32_t key);
+
+serve_embedder *serve_embedder_create(void);
+void serve_embedder_destroy(serve_embedder *embedder);
 
 /* Handlers, see route.c. */
 void serve_health(serve_call *call);

@@ -1,9 +1,11 @@
 """weir serve, from outside, on the fake model: every answer and refusal, clients that leave, limits, the end."""
 # SPDX-License-Identifier: Apache-2.0
+import base64
 import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -115,6 +117,8 @@ prompt = server.post("/apply-template", HELLO).json["prompt"]
 check("the rendered prompt", "hello" in prompt and prompt.rstrip().endswith("assistant"), prompt)
 plan = server.post("/v1/plan", HELLO).json
 check("the dry run", plan["fits"] and not plan["busy"] and plan["prompt_tokens"] > plan["cached_tokens"] > 0 and plan["queue_place"] == 0, plan)
+
+refused("embeddings, not asked for at the start", server.post("/v1/embeddings", {"input": "x"}), 501, None, "not_supported")
 
 # ---- Fields
 
@@ -368,6 +372,21 @@ reply = server.post(CHAT, HELLO, key="second", headers=["Origin: https://app.exa
 check("CORS: and answered", reply.status == 200 and reply.headers["access-control-allow-origin"] == "https://app.example", reply.headers)
 refused("CORS: not others", server.post(CHAT, HELLO, key="second", headers=["Origin: https://evil.example"]), 403)
 check("keys are not in the log", not any(k in json.dumps(line) for line in server.lines for k in ("first", "second", "third")))
+end(server)
+server = start("--embeddings")
+reply = server.post("/v1/embeddings", {"input": ["one", "two", "one"], "model": "default"})
+vectors = [d["embedding"] for d in reply.json["data"]]
+check("embeddings", vectors[0] == vectors[2] != vectors[1] and [d["index"] for d in reply.json["data"]] == [0, 1, 2] and
+      abs(sum(x * x for x in vectors[0]) - 1) < 1e-5 and reply.json["usage"]["prompt_tokens"] == 12, reply.body)
+coded = server.post("/v1/embeddings", {"input": "two", "encoding_format": "base64"}).json["data"][0]["embedding"]
+bits = base64.b64decode(coded, validate=True)
+check("embeddings as base64", all(abs(a - b) < 1e-7 for a, b in zip(struct.unpack(f"<{len(vectors[1])}f", bits), vectors[1])), coded)
+ids = server.post("/tokenize", {"content": "two", "add_special": True}).json["tokens"]
+check("embeddings of token ids", server.post("/v1/embeddings", {"input": [ids, ids]}).json["data"][1]["embedding"] == vectors[1])
+for name, body, field in [("nothing", {}, "input"), ("an empty text", {"input": ""}, "input"), ("an empty list", {"input": []}, "input"), ("a number", {"input": 5}, "input"),
+                          ("an id out of range", {"input": [999999]}, "input"), ("too long", {"input": "x" * 9000}, "input"), ("format", {"input": "x", "encoding_format": "hex"}, "encoding_format"),
+                          ("dimensions", {"input": "x", "dimensions": 5}, "dimensions"), ("unknown", {"input": "x", "what": 5}, "what")]:
+    refused("embeddings: " + name, server.post("/v1/embeddings", body), 400, field)
 end(server)
 server = start("--key-rate", "2")
 statuses = [server.post(CHAT, HELLO).status for _ in range(3)]
