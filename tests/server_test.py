@@ -106,7 +106,24 @@ stop = server.post(TEXT, {"prompt": "one", "max_tokens": 40, "temperature": 0, "
 check("stop", stop["text"] == single[:1] and stop["finish_reason"] == "stop" and stop["finish_detail"] == "stop_words", stop, single)
 reply = server.post(TEXT, {"prompt": "one", "max_tokens": 50000, "temperature": 0, "ignore_eos": True, "deadline_ms": 300})
 check("a deadline ends with what there is", reply.json["choices"][0]["finish_detail"] in ("deadline", "length"), reply.body)
-check("a banned token never comes", "\ufffd" not in server.post(TEXT, {"prompt": "x", "max_tokens": 1, "temperature": 0, "logit_bias": {"5": -100}}).json["choices"][0]["text"] or True)
+ONE = {"prompt": "one", "max_tokens": 1, "temperature": 0}
+ids = server.post("/tokenize", {"content": single[0]}).json["tokens"]
+for bias in ({str(ids[0]): -100}, [[ids[0], False]]):
+    check("a banned token does not come", server.post(TEXT, dict(ONE, logit_bias=bias)).json["choices"][0]["text"] != single[0], single, ids)
+check("a favoured one does", server.post(TEXT, dict(ONE, logit_bias={"90": 100})).json["choices"][0]["text"] == "Z")
+
+whole = server.post(CHAT, dict(HELLO, logprobs=True, top_logprobs=3)).json["choices"][0]
+scores = whole["logprobs"]["content"]
+check("logprobs", len(scores) == 8 and all(len(s["top_logprobs"]) == 3 and s["logprob"] <= s["top_logprobs"][0]["logprob"] <= 0 and
+                                           s["top_logprobs"][0]["logprob"] >= s["top_logprobs"][2]["logprob"] for s in scores), scores)
+check("logprobs: greedy takes the likeliest; bytes are the text", all(s["token"] == s["top_logprobs"][0]["token"] for s in scores) and
+      b"".join(bytes(s["bytes"]) for s in scores).decode(errors="replace") == whole["message"]["content"], scores, whole["message"])
+streamed = [s for e in server.stream(CHAT, dict(HELLO, logprobs=True, top_logprobs=3)) for s in (e["choices"][0]["logprobs"] or {"content": []})["content"]]
+check("logprobs: the same in a stream", streamed == scores, streamed)
+reply = server.post(TEXT, {"prompt": "one", "max_tokens": 4, "temperature": 0, "logprobs": 2}).json["choices"][0]["logprobs"]
+check("logprobs: completions", [len(reply[k]) for k in ("tokens", "token_logprobs", "top_logprobs", "text_offset")] == [4, 4, 4, 4] and
+      all(max(top.values()) == score for top, score in zip(reply["top_logprobs"], reply["token_logprobs"])) and reply["text_offset"][0] == 0, reply)
+check("logprobs: none unless asked", server.post(CHAT, HELLO).json["choices"][0]["logprobs"] is None)
 
 content = "né 日本 <|im_end|>"
 tokens = server.post("/tokenize", {"content": content}).json["tokens"]
@@ -128,7 +145,7 @@ for name, body, field in [
         ("no such field", {"temprature": 1}, "temprature"), ("a flag", {"stream": 1}, "stream"), ("stops", {"stop": [1]}, "stop"), ("65 stops", {"stop": ["a"] * 65}, "stop"),
         ("bias", {"logit_bias": {"a": 1}}, "logit_bias"), ("bias of 101", {"logit_bias": {"1": 101}}, "logit_bias"), ("seed", {"seed": 1.5}, "seed"),
         ("format", {"response_format": {"type": "xml"}}, "response_format.type"), ("schema", {"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.schema"),
-        ("logprobs", {"logprobs": "yes"}, "logprobs"), ("store", {"store": True}, "store"), ("functions", {"functions": []}, "functions"), ("audio", {"audio": {}}, "audio"),
+        ("logprobs", {"logprobs": "yes"}, "logprobs"), ("21", {"logprobs": True, "top_logprobs": 21}, "top_logprobs"), ("top without", {"top_logprobs": 2}, "top_logprobs"), ("store", {"store": True}, "store"), ("functions", {"functions": []}, "functions"), ("audio", {"audio": {}}, "audio"),
         ("tier", {"service_tier": "flex"}, "service_tier"), ("modalities", {"modalities": ["audio"]}, "modalities"), ("effort", {"reasoning_effort": "some"}, "reasoning_effort"),
         ("options", {"stream_options": {"include_usage": True}}, "stream_options"), ("tool choice", {"tool_choice": "required"}, "tool_choice"), ("tools", {"tools": 5}, "tools"),
         ("kwargs", {"chat_template_kwargs": []}, "chat_template_kwargs"), ("priority", {"priority": 101}, "priority"), ("grammar", {"grammar": "root ::="}, "grammar"),
