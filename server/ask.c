@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "model/json.h"
+#include "tools.h"
 
 #define LOGPROBS_MAX 20 /* as OpenAI's API */
 #define BOTH (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
@@ -589,6 +590,33 @@ static bool collect_args(reader *r, weir_template_arg *args, size_t *n)
     return true;
 }
 
+/* Tools with a template that knows none. */
+static weir_status render_generic(serve_ask *ask, serve_call *call, weir_chat_params params, const json_t *tools,
+                                  weir_chat **chat, weir_error *error)
+{
+    static const char schema_field[] = "json_schema";
+    char *messages = NULL, *schema = NULL;
+    weir_status status = WEIR_NO_MEMORY;
+    if (ask->schema != NULL) return WEIR_UNSUPPORTED;
+    if (serve_tools_describe(ask->messages, tools, params.tool_choice == WEIR_TOOLS_AUTO, &messages, &schema)) {
+        params.messages_json = messages;
+        params.tools_json = NULL;
+        params.tool_choice = WEIR_TOOLS_AUTO;
+        params.json_schema = schema;
+        status = weir_chat_create(call->server->model, &params, chat, error);
+        ask->reads_calls = status == WEIR_OK;
+        size_t n = sizeof schema_field - 1;
+        if (strncmp(error->field, schema_field, n) == 0) {
+            char rest[sizeof error->field];
+            snprintf(rest, sizeof rest, "%s", error->field + n);
+            snprintf(error->field, sizeof error->field, "tools%.58s", rest);
+        }
+    }
+    weir__mem_free(schema);
+    weir__mem_free(messages);
+    return status;
+}
+
 weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
 {
     const serve_params *server = &call->server->params;
@@ -625,6 +653,8 @@ weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
     params.enable_thinking = !server->no_thinking;
     if (ask->reasoning_effort != NULL) params.enable_thinking = strcmp(ask->reasoning_effort, "none") != 0;
     weir_status status = weir_chat_create(call->server->model, &params, &chat, &error);
+    if (status == WEIR_UNSUPPORTED && tools != NULL && params.tool_choice != WEIR_TOOLS_NONE)
+        status = render_generic(ask, call, params, tools, &chat, &error);
     if (status != WEIR_OK) {
         error.code = status;
         serve_call_refuse_error(call, &error);
