@@ -187,7 +187,10 @@ async function run() {
   following = true;
   let body;
   try {
-    body = { ...requestFields(), model, messages: requestMessages(), stream: true, stream_options: { include_usage: true } };
+    const fields = requestFields();
+    // Once tools have answered, the model may say something.
+    if (chat.messages.at(-1)?.role === "tool") delete fields.tool_choice;
+    body = { ...fields, model, messages: requestMessages(), stream: true, stream_options: { include_usage: true } };
   } catch (e) {
     message.error = e.message;
   }

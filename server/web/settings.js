@@ -5,6 +5,7 @@ import { element, byId, setText } from "./dom.js";
 import { loadSettings, saveSettings } from "./store.js";
 
 const number = (name, label, min, max, step, hint) => ({ name, label, kind: "number", min, max, step, hint });
+const choice = (name, label, choices) => ({ name, label, kind: "choice", choices });
 const json = (name, label, hint) => ({ name, label, kind: "json", rows: 4, hint });
 
 const FIELDS = [
@@ -20,9 +21,10 @@ const FIELDS = [
   number("seed", "Seed", 0, 4294967295, 1, "the same seed gives the same answer"),
   number("priority", "Priority", -100, 100, 1, "higher goes first when the server is busy"),
   { name: "stop", label: "Stop texts", kind: "text", rows: 2, hint: "one a line; an answer ends before the first" },
-  { name: "reasoning", label: "Reasoning", kind: "choice", choices: [["", "as the model does"], ["off", "off"], ["low", "low"], ["medium", "medium"], ["high", "high"]] },
+  choice("reasoning", "Reasoning", [["", "as the model does"], ["off", "off"], ["low", "low"], ["medium", "medium"], ["high", "high"]]),
   json("schema", "JSON Schema", "answers are JSON that fits it"),
   json("tools", "Tools", 'a list such as [{"type": "function", "function": {"name": …}}]'),
+  choice("tool_choice", "Use of tools", [["", "as the model likes"], ["required", "a call before it answers"], ["none", "none"]]),
 ];
 
 let values = loadSettings();
@@ -51,7 +53,10 @@ export function requestFields() {
   if (schema.value !== undefined) {
     fields.response_format = { type: "json_schema", json_schema: { name: "answer", strict: true, schema: schema.value } };
   }
-  if (tools.value !== undefined) fields.tools = tools.value;
+  if (tools.value !== undefined) {
+    fields.tools = tools.value;
+    if (values.tool_choice) fields.tool_choice = values.tool_choice;
+  }
   return fields;
 }
 
