@@ -16,6 +16,7 @@ let running = null; // {controller, message} while an answer streams
 let savedAt = 0;
 let drawing = 0;
 let following = true;
+let leaving = false; // the page goes, and takes its connections with it
 let onDenied = () => {};
 let model = "";
 
@@ -190,7 +191,7 @@ async function run() {
     const fields = requestFields();
     // Once tools have answered, the model may say something.
     if (chat.messages.at(-1)?.role === "tool") delete fields.tool_choice;
-    body = { ...fields, model, messages: requestMessages(), stream: true, stream_options: { include_usage: true } };
+    body = { ...fields, model: model || undefined, messages: requestMessages(), stream: true, stream_options: { include_usage: true } };
   } catch (e) {
     message.error = e.message;
   }
@@ -211,6 +212,7 @@ async function run() {
       }
     }
     if (running === job) running = null;
+    if (leaving) return; // kept as what has not ended
   }
   delete message.state;
   if (chat !== mine) {
@@ -321,7 +323,11 @@ export function startChat({ denied }) {
     const id = chatInAddress();
     if (id !== chat.id) open(id);
   });
-  addEventListener("pagehide", save);
+  addEventListener("pagehide", () => {
+    leaving = true;
+    save();
+  });
+  addEventListener("pageshow", () => (leaving = false));
   addEventListener("visibilitychange", updateSoon);
   // The same chat in another tab: show what that one keeps, unless an answer streams here.
   addEventListener("storage", (event) => {

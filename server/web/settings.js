@@ -80,7 +80,7 @@ export function makeSettings() {
     if (field.kind === "number") {
       input = element("input", { ...common, type: "number", min: field.min, max: field.max, step: field.step === 1 ? 1 : "any", placeholder: "default", inputmode: field.step === 1 ? "numeric" : "decimal" });
     } else if (field.kind === "choice") {
-      input = element("select", common, ...field.choices.map(([value, label]) => element("option", { value }, label)));
+      input = element("select", common, field.choices.map(([value, label]) => element("option", { value }, label)));
     } else {
       input = element("textarea", { ...common, rows: field.rows, class: field.kind === "json" ? "mono" : null, spellcheck: field.kind === "json" ? "false" : null });
     }
