@@ -10,7 +10,7 @@ const json = (name, label, hint) => ({ name, label, kind: "json", rows: 4, hint 
 
 const FIELDS = [
   { name: "system", label: "System prompt", kind: "text", rows: 3, hint: "what the model is told before the chat" },
-  number("max_tokens", "Most tokens of an answer", 1, 1000000, 1),
+  number("max_tokens", "Most tokens", 1, 1000000, 1, "of an answer"),
   number("temperature", "Temperature", 0, 2, 0.05, "0 always takes the likeliest token"),
   number("top_p", "Top p", 0, 1, 0.01),
   number("top_k", "Top k", 0, 1000, 1, "0 turns it off"),
@@ -21,10 +21,10 @@ const FIELDS = [
   number("seed", "Seed", 0, 4294967295, 1, "the same seed gives the same answer"),
   number("priority", "Priority", -100, 100, 1, "higher goes first when the server is busy"),
   { name: "stop", label: "Stop texts", kind: "text", rows: 2, hint: "one a line; an answer ends before the first" },
-  choice("reasoning", "Reasoning", [["", "as the model does"], ["off", "off"], ["low", "low"], ["medium", "medium"], ["high", "high"]]),
+  choice("reasoning", "Reasoning", [["", "default"], ["off", "off"], ["low", "low"], ["medium", "medium"], ["high", "high"]]),
   json("schema", "JSON Schema", "answers are JSON that fits it"),
   json("tools", "Tools", 'a list such as [{"type": "function", "function": {"name": …}}]'),
-  choice("tool_choice", "Use of tools", [["", "as the model likes"], ["required", "a call before it answers"], ["none", "none"]]),
+  choice("tool_choice", "Use of tools", [["", "default"], ["required", "a call before it answers"], ["none", "none"]]),
 ];
 
 let values = loadSettings();

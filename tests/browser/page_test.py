@@ -5,6 +5,7 @@ import json
 import os
 import random
 import sys
+import threading
 import time
 import traceback
 
@@ -72,6 +73,32 @@ class Page:
     def complaints(self):
         """The browser's errors; what a test provoked on purpose it takes out itself."""
         return [e["message"] for e in self.b.log() if e["level"] == "SEVERE"]
+
+
+class Load:
+    """Three clients that ask again and again, with prompts of all lengths, while the context lasts."""
+
+    def __init__(self, server):
+        self.server, self.over = server, threading.Event()
+        self.threads = [threading.Thread(target=self.ask, args=(random.Random(i),)) for i in range(3)]
+
+    def ask(self, dice):
+        while not self.over.is_set():
+            words = " ".join(str(dice.random()) for _ in range(dice.choice([1, 10, 40])))
+            body = {"messages": [{"role": "user", "content": words}], "max_tokens": dice.choice([20, 60, 150]), "stream": True}
+            with self.server.post("/v1/chat/completions", body) as answer:
+                for _ in answer:
+                    if self.over.is_set():
+                        break
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+
+    def __exit__(self, *_):
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
 
 
 # ---- Chat
@@ -608,16 +635,9 @@ def screens(p):
         {"role": "user", "content": "And the weather?"},
         {"role": "assistant", "content": "", "calls": [{"id": "1", "name": "weather", "arguments": '{"town": "Ulm"}'}], "finish": "tool_calls",
          "stats": {"tokens": 18, "decodeMs": 120, "ttftMs": 40, "prompt": 280, "cached": 230}}]}
-    p.fresh(max_tokens=1500, temperature=1.2, seed=8)
+    p.fresh()
     p.b.js("localStorage.setItem('weir.chat.abc', arguments[0])", json.dumps(kept))
-    second = None
-    try:
-        first = p.b.tab()
-        second = p.b.new_tab()  # works while the other is looked at
-        p.b.open(p.server.url + "/")
-        p.ask(STORY)
-        p.growing()
-        p.b.switch(first)
+    with Load(p.server):
         for width, height in ((360, 740), (768, 1024), (1600, 900)):
             for dark in (False, True):
                 name = f"{width}-{'dark' if dark else 'light'}"
@@ -625,7 +645,7 @@ def screens(p):
                 p.b.open(p.server.url + "/#chat=def")
                 p.b.reload()
                 p.live()
-                p.b.wait(lambda: p.b.text("#tick") != "No tick yet." or p.server.busy_slots() == 0, "ticks")
+                p.b.wait(lambda: p.b.text("#tick") != "No tick yet.", "ticks")
                 assert p.b.js(CONTRAST) == [], (name, "empty", p.b.js(CONTRAST))
                 fits(p, width)
                 p.shoot(name + "-empty")
@@ -654,12 +674,7 @@ def screens(p):
                 assert p.b.js(CONTRAST) == [], (name, "settings", p.b.js(CONTRAST))
                 p.shoot(name + "-settings")
                 p.b.keys(ESCAPE)
-    finally:
-        if second:
-            p.b.switch(second)
-            p.b.close_tab()
-            p.b.switch(first)
-        p.b.screen(1280, 800)
+    p.b.screen(1280, 800)
     p.idle()
 
 

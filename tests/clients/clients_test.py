@@ -10,12 +10,13 @@ here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, os.pardir, "support"))
 from weir_server import WeirServer  # noqa: E402
 
+# By name: the script, and which of install.sh's folders it needs.
 CLIENTS = {
-    "openai_python": ["openai_python.py"],
-    "openai_node": ["openai_node.mjs"],
-    "langchain": ["langchain_openai_test.py"],
-    "llm": ["llm_command.py"],
-    "schemas": ["schemas.py"],
+    "openai_python": ("openai_python.py", "openai"),
+    "openai_node": ("openai_node.mjs", ""),
+    "langchain": ("langchain_openai_test.py", "langchain"),
+    "llm": ("llm_command.py", "llm"),
+    "schemas": ("schemas.py", "openai"),
 }
 
 
@@ -28,13 +29,15 @@ def main():
             WeirServer("-np", "1", "-c", "512", "--api-key", "s3cret", log=log) as keyed:
         model = json.loads(server.get("/v1/models")[2])["data"][0]["id"]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("WEIR_", "OPENAI_", "LLM_")) and not k.lower().endswith("_proxy")}
-        environment.update(WEIR_URL=server.url, WEIR_KEYED_URL=keyed.url, WEIR_MODEL=model, WEIR_CLIENTS=folder, PYTHONPATH=os.path.join(folder, "python"),
+        environment.update(WEIR_URL=server.url, WEIR_KEYED_URL=keyed.url, WEIR_MODEL=model, WEIR_CLIENTS=folder,
                            PYTHONDONTWRITEBYTECODE="1", OPENAI_API_KEY="any", LANGCHAIN_TRACING_V2="false")
         if "WEIR_SCHEMA_SEED" in os.environ:
             environment["WEIR_SCHEMA_SEED"] = os.environ["WEIR_SCHEMA_SEED"]
         for name in sys.argv[1:] or CLIENTS:
             print("---- " + name, flush=True)
-            command = ["node" if CLIENTS[name][0].endswith(".mjs") else sys.executable, os.path.join(here, CLIENTS[name][0])]
+            script, packages = CLIENTS[name]
+            command = ["node" if script.endswith(".mjs") else sys.executable, os.path.join(here, script)]
+            environment["PYTHONPATH"] = os.path.join(folder, "python", packages)
             done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             print(done.stdout, end="", flush=True)
             good, bad = 0, 1

@@ -8,7 +8,7 @@ here=$weir_root/tests/clients
 python=${PYTHON:-python3}
 # Packages with compiled parts fit one version of Python.
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-list=$(cat "$here/requirements.txt" "$here/node-packages.txt" <(echo "$version") | { sha256sum 2>/dev/null || shasum -a 256; } | cut -c1-16)
+list=$(cat "$here"/python/*.txt "$here/node/openai.txt" <(echo "$version") | { sha256sum 2>/dev/null || shasum -a 256; } | cut -c1-16)
 folder=$weir_cache/clients/$list
 if [ ! -f "$folder/complete" ]; then
     mkdir -p "$weir_cache/clients"
@@ -18,11 +18,14 @@ if [ ! -f "$folder/complete" ]; then # the run that we waited for may have made 
     rm -rf "${weir_cache:?}/clients/"*.part "$folder"
     part=$folder.part
     mkdir -p "$part/node"
-    watch "installing Python clients" "$weir_cache/log/clients-python.log" \
-        "$python" -m pip --disable-pip-version-check install --quiet --target "$part/python" -r "$here/requirements.txt"
+    # A folder each: they do not agree about what they need.
+    for name in openai langchain llm; do
+        watch "installing $name for Python" "$weir_cache/log/clients-$name.log" "$python" -m pip --disable-pip-version-check \
+            install --no-cache-dir --ignore-installed --target "$part/python/$name" -r "$here/python/$name.txt"
+    done
     # shellcheck disable=SC2046 # one argument a line
-    watch "installing Node clients" "$weir_cache/log/clients-node.log" \
-        npm install --prefix "$part/node" --no-save --no-package-lock --no-audit --no-fund $(cat "$here/node-packages.txt")
+    watch "installing openai for Node" "$weir_cache/log/clients-node.log" \
+        npm install --prefix "$part/node" --no-save --no-package-lock --no-audit --no-fund $(cat "$here/node/openai.txt")
     touch "$part/complete"
     mv "$part" "$folder"
 fi

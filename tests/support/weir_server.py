@@ -52,6 +52,11 @@ class WeirServer:
         except urllib.error.HTTPError as e:
             return e.code, e.headers, e.read().decode()
 
+    def post(self, path, body):
+        """The response, to be read and closed."""
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=PATIENCE)
+
     def busy_slots(self, key=None):
         slots = json.loads(self.get("/slots", key)[2])
         return sum(slot["state"] != "idle" for slot in (slots["slots"] if isinstance(slots, dict) else slots))
