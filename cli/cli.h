@@ -40,6 +40,7 @@ enum {
     CLI_PULL = 1024,
     CLI_LIST_MODELS = 2048,
     CLI_RM = 4096,
+    CLI_SERVE = 8192,
 };
 
 struct cli_args;
@@ -65,8 +66,10 @@ void cli_bench_engine_defaults(struct cli_args *args);
 void cli_bench_kernels_defaults(struct cli_args *args);
 void cli_bench_http_defaults(struct cli_args *args);
 void cli_bench_schedule_defaults(struct cli_args *args);
+void cli_serve_defaults(struct cli_args *args);
 cli_exit cli_run(struct cli_args *args);
 cli_exit cli_stream(struct cli_args *args);
+cli_exit cli_serve(struct cli_args *args);
 cli_exit cli_info(struct cli_args *args);
 cli_exit cli_replay(struct cli_args *args);
 cli_exit cli_optimize(struct cli_args *args);

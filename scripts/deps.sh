@@ -40,10 +40,12 @@ find_missing() {
     have pkg-config || need pkg-config "finds the libraries"
     if have pkg-config; then
         pkg-config --exists jansson || need libjansson-dev "JSON"
+        pkg-config --exists 'libwebsockets >= 4.1' || need libwebsockets-dev "weir serve"
         pkg-config --exists 'libcurl >= 7.66' || need libcurl4-openssl-dev "models by name, weir bench http"
     else
         need libjansson-dev "JSON"
         need libcurl4-openssl-dev "models by name, weir bench http"
+        need libwebsockets-dev "weir serve"
     fi
     if [ "$level" != run ]; then
         if ! have pkg-config || ! pkg-config --exists cmocka; then need libcmocka-dev "the C tests"; fi
@@ -94,7 +96,7 @@ if ! have apt-get; then
     say "missing on this machine, which has no apt-get:"
     explain
     if [ "$(uname -s)" = Darwin ]; then
-        say "with Homebrew: brew install cmake ninja pkg-config jansson curl python3 git$([ "$level" = run ] || echo ' cmocka elixir')$([ "$level" = check ] && echo ' llvm clang-format')"
+        say "with Homebrew: brew install cmake ninja pkg-config jansson curl libwebsockets python3 git$([ "$level" = run ] || echo ' cmocka elixir')$([ "$level" = check ] && echo ' llvm clang-format')"
         say "the compiler comes with: xcode-select --install"
     else
         say "install what provides these, under your system's names for them, and run this again"
