@@ -185,7 +185,7 @@ def refusal(kind, **fields):
 
 @test
 def errors_name_the_field():
-    for field, value in (("temperature", -1), ("top_p", 2), ("n", 0), ("max_tokens", -5), ("stop", 7), ("messages", []), ("messages", [{"role": "pirate", "content": "x"}]),
+    for field, value in (("temperature", -1), ("top_p", 2), ("n", 0), ("max_tokens", -5), ("stop", 7), ("messages", []), ("messages", [{"role": 7, "content": "x"}]),
                          ("top_logprobs", 1000), ("tool_choice", "required"), ("logit_bias", {"x": 1})):
         error = refusal(openai.BadRequestError, **{field: value, **({"logprobs": True} if field == "top_logprobs" else {})})
         assert field in (error.param or "") and error.body["message"], (field, error.body)
