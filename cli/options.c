@@ -127,6 +127,9 @@ const cli_option cli_options[] = {
     {"--special", NULL, CLI_LIMITS, CLI_FLAG, AT(ask.special), NULL, NULL, NULL, "special", NULL, ASK,
      "show control tokens in the answer"},
 
+    {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL, ASK,
+     "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
+
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "MODEL", "default", "WEIR_MODEL",
      NULL, NULL, (LOADS & ~CLI_HTTP) | CLI_OPTIMIZE,
      "a GGUF file; default, the one that make run fetched; or hf:OWNER/REPO[:QUANTIZATION or FILE], which is downloaded "
@@ -239,6 +242,9 @@ const cli_option cli_options[] = {
      "times that the whole load is sent, the same requests each time; each has figures of its own"},
     {"--api-key", NULL, CLI_MEASURING, CLI_STRING, AT(api_key), "KEY", "", "WEIR_API_KEY", NULL, NULL, CLI_HTTP,
      "what the server wants to see (Authorization: Bearer); better in the environment than on the command line"},
+    {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL, ASK,
+     "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
+
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "NAME", "default", "WEIR_MODEL", NULL, NULL, CLI_HTTP,
      "the model's name in the requests; of engine: a GGUF file, or as for weir run"},
     {"--cache-nodes", NULL, CLI_MEASURING, CLI_INT32, AT(n_nodes), "N", NULL, NULL, NULL, NULL, CLI_SCHEDULE,
@@ -302,6 +308,8 @@ const cli_option cli_options[] = {
      CLI_SERVE, "the certificate's private key (PEM)"},
     {"--cors", NULL, CLI_SERVING, CLI_LIST, AT(origins), "ORIGIN", "none", "WEIR_CORS", NULL, NULL, CLI_SERVE,
      "whose pages may ask from a browser, such as https://example.org; * = all; may be given again"},
+    {"--embeddings", "--embedding", CLI_SERVING, CLI_FLAG, AT(serve.embeddings), NULL, NULL, "WEIR_EMBEDDINGS", NULL, NULL,
+     CLI_SERVE, "answer /v1/embeddings; that takes memory of its own"},
     {"--workers", NULL, CLI_SERVING, CLI_INT32, AT(serve.n_workers), "N", NULL, "WEIR_WORKERS", "n_workers", NULL,
      CLI_SERVE, "threads that read and render requests"},
     {"--max-body", NULL, CLI_SERVING, CLI_SIZE, AT(serve.body_bytes), "SIZE", "16M", "WEIR_MAX_BODY", "body_bytes", NULL,
@@ -362,6 +370,7 @@ void cli_ask_init(cli_ask *ask)
         .interval = request.interval,
         .deadline_ms = request.deadline_ms,
         .priority = request.priority,
+        .n_logprobs = -1,
         .cache_prompt = request.cache_prompt,
     };
 }
@@ -415,6 +424,8 @@ void cli_ask_request(cli_ask *ask, weir_request *request)
     request->interval = ask->interval;
     request->deadline_ms = ask->deadline_ms;
     request->priority = ask->priority;
+    request->logprobs = ask->n_logprobs != -1;
+    request->n_logprobs = ask->n_logprobs == -1 ? 0 : ask->n_logprobs;
     request->special = ask->special;
     request->cache_prompt = ask->cache_prompt;
     request->cache_salt = ask->cache_salt;

@@ -34,6 +34,7 @@ typedef struct cli_ask {
     cli_list stop, dry_breakers;
     cli_biases biases;
     int32_t max_tokens, interval, priority;
+    int32_t n_logprobs; /* -1 = none, 0 = of the answer's tokens alone */
     int64_t deadline_ms;
     bool special, cache_prompt;
 } cli_ask;

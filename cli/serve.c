@@ -128,7 +128,8 @@ cli_exit cli_serve(cli_args *args)
     serve_notify("READY=1");
     sleep_until_signal();
     stop(server);
-    serve_log_event("stopped", "all requests have ended");
+    serve_log_event("stopped", "the server has ended");
+    cli_signals_forget();
 done:
     serve_server_destroy(server);
     weir_engine_destroy(engine);

@@ -54,6 +54,7 @@ void serve_answer_destroy(serve_answer *answer)
             serve_text_fini(&choice->tools[k].arguments);
         }
         weir__mem_free(choice->tools);
+        serve_scores_fini(&choice->scores);
         serve_text_fini(&choice->reasoning);
         serve_text_fini(&choice->content);
         weir__mem_free(choice->echo);
@@ -62,18 +63,18 @@ void serve_answer_destroy(serve_answer *answer)
     weir__mem_free(answer);
 }
 
-bool serve_answer_submit(serve_answer *answer, weir_request *requests)
+bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_requests)
 {
     serve_call *call = answer->call;
     weir_error error = {0};
     weir_stream **streams = weir__mem_calloc((size_t)answer->n, sizeof *streams);
     weir_status status = WEIR_NO_MEMORY;
-    for (int32_t i = 0; streams != NULL && i < answer->n; i++) {
-        streams[i] = answer->choices[i].stream;
-        if (!answer->stream) requests[i].interval = INT32_MAX; /* nobody sees it grow */
-    }
+    for (size_t i = 0; !answer->stream && i < n_requests; i++)
+        requests[i].interval = INT32_MAX; /* nobody sees it grow */
+    for (int32_t i = 0; streams != NULL && i < answer->n; i++) streams[i] = answer->choices[i].stream;
     if (streams != NULL)
-        status = weir_engine_submit(call->server->engine, requests, (size_t)answer->n, streams, &error);
+        status = n_requests == 1 ? weir_engine_submit_n(call->server->engine, requests, (size_t)answer->n, streams, &error)
+                                 : weir_engine_submit(call->server->engine, requests, n_requests, streams, &error);
     weir__mem_free(streams);
     if (status == WEIR_OK) return true;
     error.code = status;
@@ -203,6 +204,7 @@ static void send_text(serve_choice *choice, weir_delta delta)
 static bool send_chunk(serve_choice *choice, const weir_chunk *chunk)
 {
     weir_delta delta = {.kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
+    if (!serve_scores_add(&choice->scores, chunk)) return false;
     if (choice->parser == NULL) {
         send_text(choice, delta);
         return true;
@@ -310,6 +312,7 @@ static bool keep_delta(serve_choice *choice, const weir_delta *delta)
 static bool keep_chunk(serve_choice *choice, const weir_chunk *chunk)
 {
     weir_delta delta = {.kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
+    if (!serve_scores_add(&choice->scores, chunk)) return false;
     if (choice->parser == NULL) return keep_delta(choice, &delta);
     if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
         return false;

@@ -3,6 +3,7 @@
 #ifndef WEIR_SERVER_ANSWER_H
 #define WEIR_SERVER_ANSWER_H
 
+#include "scores.h"
 #include "serve.h"
 
 /* A tool call of an answer that is not streamed. */
@@ -23,6 +24,7 @@ typedef struct serve_choice {
     weir_reason reason;
     weir_usage usage;
     weir_error error;
+    serve_scores scores; /* not told yet */
     /* When not streamed: what came so far. */
     serve_text content, reasoning;
     serve_tool *tools; /* [n_tools]; streamed: n_tools only counts */
@@ -34,10 +36,10 @@ typedef struct serve_form {
     const char *id;     /* "chatcmpl" */
     const char *object; /* of a whole answer */
     const char *chunk;  /* of an event */
-    void (*begin)(const serve_choice *choice, serve_text *text); /* NULL: nothing comes first */
-    void (*delta)(const serve_choice *choice, const weir_delta *delta, serve_text *text);
-    void (*end)(const serve_choice *choice, serve_text *text);
-    void (*whole)(const serve_choice *choice, serve_text *text);
+    void (*begin)(serve_choice *choice, serve_text *text); /* NULL: nothing comes first */
+    void (*delta)(serve_choice *choice, const weir_delta *delta, serve_text *text);
+    void (*end)(serve_choice *choice, serve_text *text);
+    void (*whole)(serve_choice *choice, serve_text *text);
 } serve_form;
 
 struct serve_answer {
@@ -56,8 +58,9 @@ struct serve_answer {
 /* n choices with streams; the worker submits to them. NULL: out of memory. */
 serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir_chat *chat, int32_t n);
 
-/* Submits a request for each choice, all or none; an error becomes the call's answer. Worker. */
-bool serve_answer_submit(serve_answer *answer, weir_request *requests);
+/* Submits one request for all choices, or one for each: all or none. An error becomes the call's answer.
+ * Worker. */
+bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_requests);
 void serve_answer_destroy(serve_answer *answer);
 
 /* Service thread: the answer was submitted. */

@@ -9,11 +9,13 @@
 #include "base/mem.h"
 #include "model/json.h"
 
+#define LOGPROBS_MAX 20 /* as OpenAI's API */
 #define BOTH (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
 
 typedef struct reader {
     serve_ask *ask;
     serve_call *call;
+    unsigned where;
 } reader;
 
 typedef enum kind {
@@ -289,14 +291,19 @@ static bool read_verbosity(reader *r, const char *name, const json_t *value)
     return (word != NULL && strcmp(word, "medium") == 0) || refuse(r, name, "\"medium\"; ask for length in words");
 }
 
-/* "none were asked for": chat has false and 0, completions have null. */
+/* Chat says whether, completions how many of the likeliest. */
 static bool read_logprobs(reader *r, const char *name, const json_t *value)
 {
-    if (json_is_false(value) || (json_is_integer(value) && json_integer_value(value) == 0 &&
-                                 strcmp(name, "top_logprobs") == 0))
+    if (json_is_boolean(value) && (r->where & SERVE_ASK_CHAT) != 0) {
+        r->ask->logprobs = json_is_true(value);
         return true;
-    serve_call_refuse(r->call, 400, name, "unsupported_value", "%s: this server gives no log probabilities", name);
-    return false;
+    }
+    json_int_t n = json_integer_value(value);
+    if (!json_is_integer(value) || (r->where & SERVE_ASK_COMPLETIONS) == 0 || n < 0 || n > LOGPROBS_MAX)
+        return refuse(r, name, r->where == SERVE_ASK_CHAT ? "true or false" : "a whole number from 0 to 20");
+    r->ask->logprobs = true;
+    r->ask->n_logprobs = (int32_t)n;
+    return true;
 }
 
 static bool read_text_idle(reader *r, const char *name, const json_t *value)
@@ -334,7 +341,7 @@ static const field fields[] = {
     NUMBER("max_completion_tokens", SERVE_ASK_CHAT, INT32, AT(max_tokens), -1, MOST),
     NUMBER("n_predict", BOTH, INT32, AT(max_tokens), -1, MOST),
     HAND("logprobs", BOTH, read_logprobs),
-    HAND("top_logprobs", SERVE_ASK_CHAT, read_logprobs),
+    NUMBER("top_logprobs", SERVE_ASK_CHAT, INT32, AT(n_logprobs), 0, LOGPROBS_MAX),
     HAND("logit_bias", BOTH, read_logit_bias),
     HAND("seed", BOTH, read_seed),
     NUMBER("temperature", BOTH, FLOAT, FROM(temp), 0, 100),
@@ -469,7 +476,7 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
 {
     const serve_params *params = &call->server->params;
     weir_request standard = weir_request_default();
-    reader r = {ask, call};
+    reader r = {ask, call, where};
     memset(ask, 0, sizeof *ask);
     ask->sampler = params->sampler != NULL ? *params->sampler : weir_sampler_params_default();
     ask->n = 1;
@@ -481,6 +488,12 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     if (ask->best_of > ask->n) {
         serve_call_refuse(call, 400, "best_of", "unsupported_value",
                           "best_of is larger than n; choosing among choices is not supported: ask for n");
+        return false;
+    }
+    if (ask->n_logprobs > 0 && !ask->logprobs) return refuse(&r, "top_logprobs", "left out without logprobs");
+    if (ask->echo && ask->logprobs) {
+        serve_call_refuse(call, 400, "echo", "unsupported_value",
+                          "echo and logprobs exclude each other: prompts have no log probabilities here");
         return false;
     }
     if (ask->include_usage && !ask->stream) return refuse(&r, "stream_options", "left out without stream");
@@ -511,6 +524,8 @@ void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_
     request->deadline_ms = ask->deadline_ms;
     request->priority = ask->priority;
     request->cache_prompt = ask->cache_prompt;
+    request->logprobs = ask->logprobs;
+    request->n_logprobs = ask->n_logprobs;
     snprintf(salt, SERVE_SALT_MAX, "%s%s%s", key, ask->cache_salt != NULL ? "/" : "",
              ask->cache_salt != NULL ? ask->cache_salt : "");
     request->cache_salt = salt;
@@ -581,7 +596,7 @@ weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
     weir_chat_params params = weir_chat_params_default();
     weir_error error = {0};
     weir_chat *chat = NULL;
-    reader r = {ask, call};
+    reader r = {ask, call, SERVE_ASK_CHAT};
     json_t *tools = NULL;
     char *messages_text = NULL, *tools_text = NULL;
 

@@ -27,6 +27,8 @@ typedef struct serve_ask {
     weir_sampler_params sampler;
     bool stream, include_usage, ignore_eos;
     int32_t n, max_tokens, best_of;
+    bool logprobs;
+    int32_t n_logprobs;
     int64_t deadline_ms;
     int32_t priority;
     bool cache_prompt;

@@ -35,7 +35,7 @@ void serve_call_destroy(serve_call *call)
     serve_server *server = call->server;
     if (call->events) serve_events_leave(server->events, call);
     serve_log_call(call);
-    if (call->wsi == NULL)
+    if (call->left)
         server->n_left++;
     else if (call->answer != NULL && call->status == 200)
         weir__histogram_observe(&server->e2e_seconds, (double)(weir__clock_now_ns() - call->began_ns) / 1e9);
@@ -58,6 +58,7 @@ void serve_call_destroy(serve_call *call)
 void serve_call_leave(serve_call *call)
 {
     call->wsi = NULL;
+    call->left = !call->ended || call->out_at < call->out.n;
     atomic_store_explicit(&call->gone, true, memory_order_release);
     if (call->state != SERVE_WORKING) serve_call_destroy(call);
 }
@@ -294,7 +295,7 @@ size_t serve_call_begin_piece(serve_call *call)
 
 void serve_call_end_piece(serve_call *call, size_t at)
 {
-    char digits[16];
+    char digits[24];
     if (!call->chunked || call->out.failed) return;
     size_t n = call->out.n - at;
     if (n == 0) {

@@ -233,15 +233,24 @@ static int read_body(serve_call *call, const char *bytes, size_t n)
 
 static void end_body(serve_call *call)
 {
-    if (call->state == SERVE_READING) handle(call);
+    if (call->state == SERVE_READING)
+        handle(call);
+    else
+        call->close = true; /* its next request came too early, and libwebsockets has swallowed it */
 }
 
 /* ---- Writes ---- */
 
-/* All of the answer is with the kernel: the connection's next request, or its end. */
+/* All of the answer is written: the connection's next request, or its end. At once: what the client sends
+ * now belongs to its next request, which libwebsockets would take for more of this one's body. What it could
+ * not write yet it keeps, and writes before it goes on. */
 static int complete(struct lws *wsi, serve_call *call)
 {
     bool close = call->close || call->server->draining;
+    if (close && lws_partial_buffered(wsi)) {
+        lws_callback_on_writable(wsi);
+        return 0;
+    }
     lws_set_opaque_user_data(wsi, NULL);
     serve_call_destroy(call);
     if (close) return -1;
@@ -269,8 +278,8 @@ static int write_some(struct lws *wsi, serve_call *call)
         call->out_at = 0;
     }
     if (call->answer != NULL && call->answer->starved) serve_answer_pump(call->answer);
-    /* Once more after the last byte: libwebsockets asks again when it has passed on what it holds. */
-    if (call->out.n > 0 || call->ended) lws_callback_on_writable(wsi);
+    if (call->out.n == 0 && call->ended) return complete(wsi, call);
+    if (call->out.n > 0) lws_callback_on_writable(wsi);
     return 0;
 }
 

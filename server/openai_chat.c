@@ -1,9 +1,20 @@
 /* openai_chat.c: POST /v1/chat/completions. SPDX-License-Identifier: Apache-2.0 */
 #include "answer.h"
 #include "ask.h"
-#include "base/mem.h"
 
-static void begin(const serve_choice *choice, serve_text *text)
+static void add_logprobs(serve_choice *choice, serve_text *text)
+{
+    serve_text_puts(text, ",\"logprobs\":");
+    serve_scores_tell_chat(&choice->scores, choice->answer->call->server->model, text);
+}
+
+static void add_reason(const serve_choice *choice, serve_text *text)
+{
+    serve_text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}", serve_answer_finish(choice),
+                      weir_reason_name(choice->reason));
+}
+
+static void begin(serve_choice *choice, serve_text *text)
 {
     serve_text_printf(text,
                       "{\"index\":%d,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
@@ -11,7 +22,7 @@ static void begin(const serve_choice *choice, serve_text *text)
                       choice->index);
 }
 
-static void delta(const serve_choice *choice, const weir_delta *given, serve_text *text)
+static void delta(serve_choice *choice, const weir_delta *given, serve_text *text)
 {
     serve_text_printf(text, "{\"index\":%d,\"delta\":{", choice->index);
     switch (given->kind) {
@@ -33,17 +44,19 @@ static void delta(const serve_choice *choice, const weir_delta *given, serve_tex
         serve_text_puts(text, "}}]");
         break;
     }
-    serve_text_puts(text, "},\"logprobs\":null,\"finish_reason\":null}");
+    serve_text_puts(text, "}");
+    add_logprobs(choice, text);
+    serve_text_puts(text, ",\"finish_reason\":null}");
 }
 
-static void end(const serve_choice *choice, serve_text *text)
+static void end(serve_choice *choice, serve_text *text)
 {
-    serve_text_printf(text,
-                      "{\"index\":%d,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
-                      choice->index, serve_answer_finish(choice), weir_reason_name(choice->reason));
+    serve_text_printf(text, "{\"index\":%d,\"delta\":{}", choice->index);
+    add_logprobs(choice, text);
+    add_reason(choice, text);
 }
 
-static void whole(const serve_choice *choice, serve_text *text)
+static void whole(serve_choice *choice, serve_text *text)
 {
     const serve_text *content = &choice->content, *reasoning = &choice->reasoning;
     serve_text_printf(text, "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", choice->index);
@@ -65,9 +78,9 @@ static void whole(const serve_choice *choice, serve_text *text)
         serve_text_json(text, tool->arguments.bytes, tool->arguments.n);
         serve_text_puts(text, i + 1 == choice->n_tools ? "}}]" : "}}");
     }
-    serve_text_printf(text,
-                      ",\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
-                      serve_answer_finish(choice), weir_reason_name(choice->reason));
+    serve_text_puts(text, ",\"refusal\":null}");
+    add_logprobs(choice, text);
+    add_reason(choice, text);
 }
 
 static const serve_form form = {
@@ -84,32 +97,22 @@ void serve_chat(serve_call *call)
 {
     serve_ask ask;
     weir_chat *chat = NULL;
-    weir_request *requests = NULL;
-    weir_sampler_params *samplers = NULL;
+    weir_request request;
     char salt[SERVE_SALT_MAX];
     if (!serve_ask_read(&ask, call, SERVE_ASK_CHAT)) goto out;
     if ((chat = serve_ask_render(&ask, call)) == NULL) goto out;
-    requests = weir__mem_calloc((size_t)ask.n, sizeof *requests);
-    samplers = weir__mem_calloc((size_t)ask.n, sizeof *samplers);
     serve_answer *answer = serve_answer_create(call, &form, chat, ask.n);
     call->answer = answer;
-    if (requests == NULL || samplers == NULL || answer == NULL) {
+    if (answer == NULL) {
         serve_call_no_memory(call);
         goto out;
     }
     answer->stream = ask.stream;
     answer->include_usage = ask.include_usage;
-    for (int32_t i = 0; i < ask.n; i++) {
-        serve_ask_request(&ask, call, salt, &requests[i]);
-        samplers[i] = ask.sampler;
-        if (ask.sampler.seed != WEIR_SEED_RANDOM) samplers[i].seed += (uint32_t)i; /* choices are to differ */
-        requests[i].sampler = &samplers[i];
-        requests[i].chat = chat;
-    }
-    serve_answer_submit(answer, requests);
+    serve_ask_request(&ask, call, salt, &request);
+    request.chat = chat;
+    serve_answer_submit(answer, &request, 1);
 out:
-    weir__mem_free(samplers);
-    weir__mem_free(requests);
     weir_chat_release(chat);
     serve_ask_fini(&ask);
 }

@@ -7,36 +7,49 @@
 
 #define PROMPTS_MAX 128 /* of one request */
 
-static void begin(const serve_choice *choice, serve_text *text)
+static void add_logprobs(serve_choice *choice, serve_text *text)
+{
+    serve_text_puts(text, ",\"logprobs\":");
+    serve_scores_tell_completion(&choice->scores, choice->answer->call->server->model, text);
+}
+
+static void add_reason(const serve_choice *choice, serve_text *text)
+{
+    serve_text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}", serve_answer_finish(choice),
+                      weir_reason_name(choice->reason));
+}
+
+static void begin(serve_choice *choice, serve_text *text)
 {
     serve_text_printf(text, "{\"index\":%d,\"text\":", choice->index);
     serve_text_json(text, choice->echo != NULL ? choice->echo : "", choice->echo_length);
     serve_text_puts(text, ",\"logprobs\":null,\"finish_reason\":null}");
 }
 
-static void delta(const serve_choice *choice, const weir_delta *given, serve_text *text)
+static void delta(serve_choice *choice, const weir_delta *given, serve_text *text)
 {
     serve_text_printf(text, "{\"index\":%d,\"text\":", choice->index);
     serve_text_json(text, given->text, given->length);
-    serve_text_puts(text, ",\"logprobs\":null,\"finish_reason\":null}");
+    add_logprobs(choice, text);
+    serve_text_puts(text, ",\"finish_reason\":null}");
 }
 
-static void end(const serve_choice *choice, serve_text *text)
+static void end(serve_choice *choice, serve_text *text)
 {
-    serve_text_printf(
-        text, "{\"index\":%d,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
-        choice->index, serve_answer_finish(choice), weir_reason_name(choice->reason));
+    serve_text_printf(text, "{\"index\":%d,\"text\":\"\"", choice->index);
+    add_logprobs(choice, text);
+    add_reason(choice, text);
 }
 
-static void whole(const serve_choice *choice, serve_text *text)
+static void whole(serve_choice *choice, serve_text *text)
 {
     serve_text all = {0};
     serve_text_add(&all, choice->echo != NULL ? choice->echo : "", choice->echo_length);
     serve_text_add(&all, choice->content.bytes, choice->content.n);
     serve_text_printf(text, "{\"index\":%d,\"text\":", choice->index);
     serve_text_json(text, all.bytes, all.n);
-    serve_text_printf(text, ",\"logprobs\":null,\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
-                      serve_answer_finish(choice), weir_reason_name(choice->reason));
+    add_logprobs(choice, text);
+    add_reason(choice, text);
     text->failed = text->failed || all.failed;
     serve_text_fini(&all);
 }
@@ -134,9 +147,10 @@ static bool keep_echo(serve_call *call, serve_choice *choice, const prompt *from
 static void submit(serve_call *call, serve_ask *ask, const prompt *prompts, size_t n_prompts)
 {
     size_t n = n_prompts * (size_t)ask->n;
+    size_t n_requests = n_prompts == 1 ? 1 : n; /* the library itself knows several answers to one prompt */
     char salt[SERVE_SALT_MAX];
-    weir_request *requests = weir__mem_calloc(n, sizeof *requests);
-    weir_sampler_params *samplers = weir__mem_calloc(n, sizeof *samplers);
+    weir_request *requests = weir__mem_calloc(n_requests, sizeof *requests);
+    weir_sampler_params *samplers = weir__mem_calloc(n_requests, sizeof *samplers);
     serve_answer *answer = serve_answer_create(call, ask->echo ? &echoing : &form, NULL, (int32_t)n);
     call->answer = answer;
     if (requests == NULL || samplers == NULL || answer == NULL) {
@@ -146,20 +160,22 @@ static void submit(serve_call *call, serve_ask *ask, const prompt *prompts, size
     answer->n_each = ask->n;
     answer->stream = ask->stream;
     answer->include_usage = ask->include_usage;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; ask->echo && i < n; i++)
+        if (!keep_echo(call, &answer->choices[i], &prompts[i / (size_t)ask->n])) goto out;
+    for (size_t i = 0; i < n_requests; i++) {
         const prompt *from = &prompts[i / (size_t)ask->n];
-        if (ask->echo && !keep_echo(call, &answer->choices[i], from)) goto out;
         serve_ask_request(ask, call, salt, &requests[i]);
         samplers[i] = ask->sampler;
         samplers[i].json_schema = ask->schema;
-        if (ask->sampler.seed != WEIR_SEED_RANDOM) samplers[i].seed += (uint32_t)(i % (size_t)ask->n);
+        if (n_requests > 1 && ask->sampler.seed != WEIR_SEED_RANDOM)
+            samplers[i].seed += (uint32_t)(i % (size_t)ask->n); /* choices are to differ */
         requests[i].sampler = &samplers[i];
         requests[i].text = from->text;
         requests[i].text_length = from->length;
         requests[i].tokens = from->tokens;
         requests[i].n_tokens = from->n;
     }
-    serve_answer_submit(answer, requests);
+    serve_answer_submit(answer, requests, n_requests);
 out:
     weir__mem_free(samplers);
     weir__mem_free(requests);

@@ -25,6 +25,7 @@ typedef struct serve_route serve_route;
 typedef struct serve_workers serve_workers;
 typedef struct serve_events serve_events;
 typedef struct serve_keys serve_keys;
+typedef struct serve_embedder serve_embedder;
 
 typedef enum serve_state {
     SERVE_READING,   /* the body is on its way */
@@ -66,6 +67,7 @@ struct serve_call {
     int32_t retry_s; /* Retry-After, 0 = none */
     const char *allow;
 
+    bool left; /* the client went before the answer's end */
     int64_t began_ns;
     int64_t deadline_ns; /* of the body */
     int64_t moved_ns;    /* when bytes last went out */
@@ -98,6 +100,7 @@ struct serve_server {
 
     serve_workers *workers;
     serve_keys *keys;
+    serve_embedder *embedder;
 
     /* The service thread's. */
     serve_call *calls;
@@ -217,6 +220,9 @@ const char *serve_keys_salt(const serve_keys *keys, int32_t key);
 bool serve_keys_enter(serve_keys *keys, int32_t key, int64_t now_ns, int32_t *retry_s, const char **why);
 void serve_keys_leave(serve_keys *keys, int32_t key);
 
+serve_embedder *serve_embedder_create(void);
+void serve_embedder_destroy(serve_embedder *embedder);
+
 /* Handlers, see route.c. */
 void serve_health(serve_call *call);
 void serve_metrics(serve_call *call);
@@ -224,6 +230,7 @@ void serve_models(serve_call *call);
 void serve_slots(serve_call *call);
 void serve_events_begin(serve_call *call);
 void serve_page(serve_call *call);
+bool serve_page_has(const char *path);
 void serve_chat(serve_call *call);
 void serve_completions(serve_call *call);
 void serve_embeddings(serve_call *call);

@@ -290,6 +290,7 @@ static struct lws_vhost *create_vhost(serve_server *server, bool tls)
     info.vhost_name = tls ? "tls" : "plain";
     info.protocols = protocols;
     info.timeout_secs = (unsigned)server->params.head_s;
+    info.timeout_secs_ah_idle = (unsigned)server->params.head_s; /* of a whole head, however it trickles */
     info.keepalive_timeout = IDLE_S;
     info.user = server;
     info.alpn = "http/1.1"; /* in h2 a reset stream would go unnoticed */
@@ -340,8 +341,9 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     weir__cond_init_monotonic(&server->changed);
     server->keys = serve_keys_create(params);
     server->events = serve_events_create(server);
+    server->embedder = serve_embedder_create();
     server->workers = serve_workers_create(params->n_workers);
-    if (server->keys == NULL || server->workers == NULL || server->events == NULL)
+    if (server->keys == NULL || server->workers == NULL || server->events == NULL || server->embedder == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     if (status == WEIR_OK) status = create_context(server, error);
     if (status == WEIR_OK) status = serve_listener_open(server, error);
@@ -423,6 +425,7 @@ void serve_server_destroy(serve_server *server)
         serve_workers_destroy(server->workers);
         if (server->lws != NULL) lws_context_destroy(server->lws);
     }
+    serve_embedder_destroy(server->embedder);
     serve_events_destroy(server->events);
     serve_keys_destroy(server->keys);
     pthread_cond_destroy(&server->changed);

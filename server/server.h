@@ -29,6 +29,7 @@ typedef struct serve_params {
     int32_t comment_s;                 /* 10: comments in streams that have nothing to say; 0 = none */
     int32_t watchdog_s;                /* 30: work without a tick for so long makes /health red */
     int32_t drain_s;                   /* 30: how long drain waits for what runs */
+    bool embeddings;                   /* false: they take memory of their own */
     bool log;                          /* true: a line of JSON for each request, on stderr */
     bool log_text;                     /* false: bodies of requests too */
     const weir_sampler_params *sampler; /* what requests do not set; NULL = the library's defaults */

@@ -1064,6 +1064,13 @@ WEIR_API weir_status weir_engine_arrivals(const weir_engine *engine, uint64_t fr
 
 typedef struct weir_stream weir_stream;
 
+/* A token and the natural logarithm of its probability, as the model gives it: over the whole vocabulary and
+ * before everything that a sampler does, biases and grammar included. -INFINITY: impossible. */
+typedef struct weir_logprob {
+    int32_t token;
+    float logprob;
+} weir_logprob;
+
 /* The prompt is one of: chat, tokens, text. All of it is copied at submit. */
 typedef struct weir_request {
     size_t size;
@@ -1093,6 +1100,8 @@ typedef struct weir_request {
     /* true: what is known of the prompt is not computed again, and prompt and answer are kept for later
      * requests with the same salt */
     bool cache_prompt;
+    bool logprobs;      /* chunks and result tell how probable each generated token was */
+    int32_t n_logprobs; /* 0; 0 … 20: so many of the likeliest tokens in its place, too; above 0 implies logprobs */
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -1112,6 +1121,13 @@ static inline weir_request weir_request_default(void)
  * Tokenizes and compiles on the caller's thread; never waits for a tick. */
 WEIR_API weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
                                         weir_stream *const *streams, weir_error *error);
+
+/* Queues one request n times, for n answers: all or none. Each has the request's seed plus its index, or with
+ * WEIR_SEED_RANDOM one of its own; so the first is what submit would give. Text is tokenized once, and where
+ * prompts are cached (cache_prompt, weir_engine_params.cache_sequences) the prompt is computed once, too. The
+ * rest is as in submit, errors name requests[0]. */
+WEIR_API weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *request, size_t n,
+                                          weir_stream *const *streams, weir_error *error);
 
 /* Why the prompt, or a part of it, had to be computed. */
 typedef enum weir_miss {
@@ -1177,6 +1193,9 @@ typedef struct weir_result {
     size_t n_tokens;
     weir_usage usage;
     weir_miss_info miss;
+    float *logprobs;            /* [n_tokens] where the request asked for them; else NULL */
+    weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
+    int32_t n_top_logprobs;
 } weir_result;
 
 /* Submits n requests, waits until all have ended and fills results, [n] (each to be freed with
@@ -1230,6 +1249,9 @@ typedef struct weir_chunk {
     size_t length;
     bool finished; /* the terminal chunk */
     weir_reason reason;
+    const float *logprobs;            /* [n_tokens], where the request asked for them; else NULL */
+    const weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
+    int32_t n_top_logprobs; /* the request's n_logprobs, or the vocabulary's size if that is less */
 } weir_chunk;
 
 WEIR_API weir_status weir_stream_create(weir_stream **stream, weir_error *error);

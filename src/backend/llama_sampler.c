@@ -6,6 +6,7 @@
 
 #include "backend/llama_internal.h"
 #include "base/error.h"
+#include "base/largest.h"
 #include "base/mem.h"
 
 /* Logits above it count as it: sums, divisions by the least temperature and bucket sorts stay within float
@@ -149,41 +150,8 @@ static size_t list_candidates(const weir__bsampler *s, const float *logits, llam
     return kept;
 }
 
-/* Rows are compared in as many lanes as compilers make vectors of. */
-#define LANES 16
-
-/* Neighbours whose largest logit stands for them all. */
-#define BLOCK 64
-
-/* Most candidates that are looked for by blocks. */
-#define MOST_LARGEST 256
-
-/* The largest of n numbers, n a multiple of LANES; -infinity when all are NaN. */
-static inline float largest(const float *x, size_t n)
-{
-    float lane[LANES];
-    for (size_t j = 0; j < LANES; j++) lane[j] = -INFINITY;
-    for (size_t i = 0; i < n; i += LANES)
-        for (size_t j = 0; j < LANES; j++) lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
-    float max = -INFINITY;
-    for (size_t j = 0; j < LANES; j++) max = lane[j] > max ? lane[j] : max;
-    return max;
-}
-
-/* The k-th largest of the blocks' largest logits: at least k tokens have as much. 0 < k <= MOST_LARGEST. */
-static float bound_of_largest(const float *logits, size_t n_blocks, size_t k)
-{
-    float found[MOST_LARGEST]; /* [k], descending */
-    for (size_t i = 0; i < MOST_LARGEST; i++) found[i] = -INFINITY;
-    for (size_t b = 0; b < n_blocks; b++) {
-        float max = largest(logits + b * BLOCK, BLOCK);
-        if (!(max > found[k - 1])) continue;
-        size_t at = k - 1;
-        for (; at > 0 && found[at - 1] < max; at--) found[at] = found[at - 1];
-        found[at] = max;
-    }
-    return found[k - 1];
-}
+#define LANES WEIR__LARGEST_LANES
+#define BLOCK WEIR__LARGEST_BLOCK
 
 /* Adds a bias to a token, which is listed where it was not. Returns how many are. */
 static size_t add_bias(const weir_logit_bias *bias, const float *logits, llama_token_data *candidates,
@@ -202,11 +170,11 @@ static size_t list_largest(const weir__bsampler *s, const float *logits, size_t 
 {
     size_t n = (size_t)s->model->info.n_vocab, n_blocks = n / BLOCK, kept = 0;
     k += s->n_bias; /* which may take away as many */
-    if (k > MOST_LARGEST || k > n_blocks / 2) return list_candidates(s, logits, candidates);
-    float bound = bound_of_largest(logits, n_blocks, k);
+    if (k > WEIR__LARGEST_MOST || k > n_blocks / 2) return list_candidates(s, logits, candidates);
+    float bound = weir__largest_bound(logits, n_blocks, k);
     for (size_t b = 0; b * BLOCK < n; b++) {
         size_t end = b < n_blocks ? (b + 1) * BLOCK : n;
-        if (b < n_blocks && !(largest(logits + b * BLOCK, BLOCK) >= bound)) continue;
+        if (b < n_blocks && !(weir__largest(logits + b * BLOCK, BLOCK) >= bound)) continue;
         for (size_t i = b * BLOCK; i < end; i++)
             if (logits[i] >= bound)
                 candidates[kept++] = (llama_token_data){.id = (llama_token)i, .logit = logits[i]};
@@ -221,7 +189,7 @@ static size_t list_largest(const weir__bsampler *s, const float *logits, size_t 
 static int32_t argmax(const float *x, int32_t n)
 {
     int32_t whole = n / LANES * LANES;
-    float max = largest(x, (size_t)whole);
+    float max = weir__largest(x, (size_t)whole);
     for (int32_t i = whole; i < n; i++) max = x[i] > max ? x[i] : max;
     if (!(max > -INFINITY)) return -1;
     int32_t i = 0;

@@ -447,9 +447,10 @@ static weir_status enqueue(weir_engine *engine, weir__request **made, size_t n, 
     return WEIR_OK;
 }
 
-weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
-                                weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
-                                weir_error *error)
+/* requests [n], or with `choices` one for all n. */
+static weir_status submit(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
+                          weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
+                          weir_error *error)
 {
     weir_status status = WEIR_OK;
     size_t n_made = 0;
@@ -468,8 +469,11 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
 
     for (; n_made < n; n_made++) {
         const weir_request *request =
-            (const weir_request *)((const char *)requests + n_made * requests->size);
-        status = weir__request_create(engine->model, &engine->limits, request, n_made, &made[n_made], error);
+            (const weir_request *)((const char *)requests + (choices ? 0 : n_made) * requests->size);
+        status = choices && n_made > 0 ? weir__request_repeat(engine->model, &engine->limits, request, made[0],
+                                                              n_made, &made[n_made], error)
+                                       : weir__request_create(engine->model, &engine->limits, request, n_made,
+                                                              &made[n_made], error);
         if (status != WEIR_OK) goto fail;
         made[n_made]->ticket = ticket;
         if (results != NULL) made[n_made]->result = &results[n_made];
@@ -488,10 +492,23 @@ fail:
     return status;
 }
 
+weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
+                                weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
+                                weir_error *error)
+{
+    return submit(engine, requests, n, false, streams, results, ticket, error);
+}
+
 weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
                                weir_stream *const *streams, weir_error *error)
 {
-    return weir__engine_submit(engine, requests, n, streams, NULL, NULL, error);
+    return submit(engine, requests, n, false, streams, NULL, NULL, error);
+}
+
+weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *request, size_t n,
+                                 weir_stream *const *streams, weir_error *error)
+{
+    return submit(engine, request, n, true, streams, NULL, NULL, error);
 }
 
 weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *stats)
