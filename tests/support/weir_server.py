@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -11,6 +12,9 @@ import urllib.request
 from webdriver import free_port
 
 PATIENCE = 120  # s, to load a model on a machine that is busy
+
+# Who ends the test ends its servers too.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
 
 class WeirServer:
