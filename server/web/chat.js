@@ -10,6 +10,8 @@ import { newId, loadChat, saveChat, chatKey } from "./store.js";
 const SAVE_MS = 500; // while an answer streams
 const NEAR_END_PX = 60; // who is that close to the end wants to follow it
 
+const BROKEN = "The connection ended before the answer did.";
+
 let chat = null; // {id, title, at, messages}
 let views = []; // of chat.messages
 let running = null; // {controller, message} while an answer streams
@@ -179,7 +181,7 @@ async function stream(message, body, signal) {
     stats.prompt = usage.prompt_tokens;
     stats.cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
   }
-  if (!finished && !message.finish) throw new Error("The connection ended before the answer did.");
+  if (!finished && !message.finish) throw new Error(BROKEN);
 }
 
 async function run() {
@@ -206,7 +208,8 @@ async function run() {
     } catch (e) {
       if (controller.signal.aborted) message.finish = "stopped";
       else {
-        message.error = e instanceof TypeError ? "The server cannot be reached." : e.message;
+        const cut = message.stats?.tokens > 0 ? BROKEN : "The server cannot be reached.";
+        message.error = e instanceof TypeError ? cut : e.message;
         if (e.retryAfter) message.error += ` Try again in ${e.retryAfter} s.`;
         if (e.status === 401) onDenied();
       }

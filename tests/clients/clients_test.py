@@ -25,7 +25,7 @@ def main():
     passed = failed = 0
     out = os.path.join(os.environ["WEIR_BUILD_DIR"], "clients")
     os.makedirs(out, exist_ok=True)
-    with open(os.path.join(out, "server.log"), "w") as log, WeirServer("-np", "4", "-c", "4096", log=log) as server, \
+    with open(os.path.join(out, "server.log"), "w") as log, WeirServer("-np", "4", "-c", "4096", "--embeddings", log=log) as server, \
             WeirServer("-np", "1", "-c", "512", "--api-key", "s3cret", log=log) as keyed:
         model = json.loads(server.get("/v1/models")[2])["data"][0]["id"]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("WEIR_", "OPENAI_", "LLM_")) and not k.lower().endswith("_proxy")}

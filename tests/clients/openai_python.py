@@ -195,7 +195,7 @@ def errors_name_the_field():
     # A schema that cannot be kept is refused, with the place.
     schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}}, "required": ["a"]}
     error = refusal(openai.BadRequestError, response_format={"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}})
-    assert "uniqueItems" in error.message and "/properties/a" in error.message, error.message
+    assert "uniqueItems" in error.message and "/properties/a" in error.param, error.body
     # Longer than the context.
     assert "messages" in refusal(openai.BadRequestError, messages=[{"role": "user", "content": "word " * 20000}]).param
 

@@ -146,7 +146,7 @@ def what_cannot_be_kept_is_refused():
         try:
             ask({"type": "object", "properties": {"p": schema}, "required": ["p"]}, 1)
         except openai.BadRequestError as e:
-            assert keyword in e.message and "/properties/p" in e.message, (keyword, e.message)
+            assert keyword in e.message and "/properties/p" in e.param, (keyword, e.body)
         else:
             raise AssertionError(f"{keyword} was accepted")
 
