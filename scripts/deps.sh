@@ -59,6 +59,10 @@ find_missing() {
         have clang || need clang "sanitizer builds, fuzzing and a second opinion on warnings"
         have clang-format || need clang-format "checks the formatting"
         have clang-tidy || need clang-tidy "lint"
+        have chromium || have chromium-browser || have google-chrome || need chromium "the tests of the server's page"
+        have chromedriver || need chromium-driver "drives the browser"
+        have node || need nodejs "a client of the server, in its tests"
+        have npm || need npm "fetches that client"
         have llvm-symbolizer || need llvm "names the functions in sanitizer reports"
     fi
 }
