@@ -82,6 +82,8 @@ struct weir__bcontext {
 /* llama_model.c */
 weir_status weir__llama_model_load(const char *path, const weir_model_params *params, weir__bmodel **out,
                                    weir_error *error);
+weir_status weir__llama_model_outline(const char *path, const weir_model_params *params, weir__bmodel **out,
+                                      weir_error *error);
 void weir__llama_model_free(weir__bmodel *model);
 void weir__llama_model_describe(const weir__bmodel *model, weir_model_info *info);
 int64_t weir__llama_model_meta(const weir__bmodel *model, const char *key, char *text, size_t capacity);
@@ -94,6 +96,10 @@ int32_t weir__llama_piece(const weir__bmodel *model, int32_t token, bool special
 bool weir__llama_is_eog(const weir__bmodel *model, int32_t token);
 weir_status weir__llama_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights);
 weir_status weir__llama_device_get(size_t i, weir_device *device);
+
+/* llama_quantize.c */
+weir_status weir__llama_model_quantize(const char *path, const char *out, const weir_quantize_params *params,
+                                       weir_error *error);
 
 /* llama_optimized.c */
 weir_status weir__llama_model_optimize(const char *path, const char *out, weir_progress_fn progress,
@@ -111,6 +117,9 @@ int64_t weir__llama_meta_number(const weir__bmodel *model, const char *name, int
 /* llama_context.c */
 weir_status weir__llama_context_create(weir__bmodel *model, const weir_context_params *params,
                                        weir__bcontext **out, weir_context_info *info, weir_error *error);
+weir_status weir__llama_context_estimate(weir__bmodel *model, const weir_context_params *params,
+                                         weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
+                                         weir_error *error);
 void weir__llama_context_free(weir__bcontext *c);
 weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir_error *error);
 void weir__llama_set_abort(weir__bcontext *c, bool (*fn)(void *user), void *user);

@@ -25,6 +25,11 @@ weir_status weir__shim_start(weir_error *error);
 weir_status weir__shim_model_load(const char *path, struct llama_model_params params,
                                   struct llama_model **model, weir_error *error);
 
+/* ABORTED when `progress` said so. What was written to `out` until an error is still there. */
+weir_status weir__shim_quantize(const char *path, const char *out,
+                                const struct llama_model_quantize_params *params, weir_progress_fn progress,
+                                void *progress_user, weir_error *error);
+
 /* *n_tokens is the number needed; TOO_LONG when capacity is smaller. Recurses over the text where a
  * vocabulary has regular expressions that llama.cpp leaves to the standard library. */
 weir_status weir__shim_tokenize(const struct llama_vocab *vocab, const char *text, int32_t length,
@@ -39,6 +44,11 @@ int32_t weir__shim_piece(const struct llama_vocab *vocab, int32_t token, bool sp
 
 weir_status weir__shim_context_create(struct llama_model *model, struct llama_context_params params,
                                       struct llama_context **context, weir_error *error);
+
+/* Bytes of its memory, and of what it computes in: also of a context of a model without weights, which has
+ * neither yet. */
+weir_status weir__shim_context_bytes(const struct llama_context *context, uint64_t *memory, uint64_t *compute,
+                                     weir_error *error);
 
 /* *began: the batch was sound, so what was pending in the memory is done. */
 weir_status weir__shim_decode(struct llama_context *context, struct llama_batch batch, bool encode,

@@ -255,13 +255,14 @@ defmodule Weir.NIF do
   `special`.
 
   From the engine's thread come `{ref, {:chunk, ids, text}}` and at last `{ref, {:done, reason, usage}}` or `{ref,
-  {:error, reason}}`; as many as `demand` allows (`:infinity`: all), then more after `engine_demand/2`. What waits in
-  between becomes one chunk. When `pid` ends, so does the request.
+  {:error, reason}}`; as many chunks as `demand` allows (`:infinity`: all), then more after `engine_demand/2`. What
+  waits in between becomes one chunk; the end comes with the last one. When `pid` ends, so does the request. `usage`
+  is a map of counts and of durations, ns; `sent_ns` is when it was sent, on the clock of `:os.perf_counter/1`.
   """
   @spec engine_submit(engine(), map(), pid(), non_neg_integer() | :infinity) ::
           {:ok, reference()} | {:error, :queue_full | String.t()}
   def engine_submit(_engine, _request, _pid, _demand), do: missing()
-  @doc "Allows that many messages more."
+  @doc "Allows that many chunks more."
   @spec engine_demand(reference(), non_neg_integer() | :infinity) :: :ok
   def engine_demand(_ref, _n), do: missing()
   @doc "Asks the request to end; its last message still comes."
