@@ -1152,8 +1152,9 @@ typedef struct weir_request {
     /* true: what is known of the prompt is not computed again, and prompt and answer are kept for later
      * requests with the same salt */
     bool cache_prompt;
-    bool logprobs;      /* chunks and result tell how probable each generated token was */
-    int32_t n_logprobs; /* 0; 0 … 20: so many of the likeliest tokens in its place, too; above 0 implies logprobs */
+    bool logprobs; /* chunks and result tell how probable each generated token was */
+    int32_t
+        n_logprobs; /* 0; 0 … 20: so many of the likeliest tokens in its place, too; above 0 implies logprobs */
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -1303,7 +1304,7 @@ typedef struct weir_chunk {
     weir_reason reason;
     const float *logprobs;            /* [n_tokens], where the request asked for them; else NULL */
     const weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
-    int32_t n_top_logprobs; /* the request's n_logprobs, or the vocabulary's size if that is less */
+    int32_t n_top_logprobs;           /* the request's n_logprobs, or the vocabulary's size if that is less */
 } weir_chunk;
 
 WEIR_API weir_status weir_stream_create(weir_stream **stream, weir_error *error);

@@ -525,8 +525,8 @@ static weir_status submit(weir_engine *engine, const weir_request *requests, siz
     for (; n_made < n; n_made++) {
         const weir_request *request =
             (const weir_request *)((const char *)requests + (choices ? 0 : n_made) * requests->size);
-        status = choices && n_made > 0 ? weir__request_repeat(engine->model, &engine->limits, request, made[0],
-                                                              n_made, &made[n_made], error)
+        status = choices && n_made > 0 ? weir__request_repeat(engine->model, &engine->limits, request,
+                                                              made[0], n_made, &made[n_made], error)
                                        : weir__request_create(engine->model, &engine->limits, request, n_made,
                                                               &made[n_made], error);
         if (status != WEIR_OK) goto fail;
