@@ -280,7 +280,6 @@ defmodule Weir.NIFTest do
     do: Enum.at(args, 1) in [-1, 0, 1, 300, 4096] or huge?(Enum.at(args, 1))
 
   # No test asks a hub of others'.
-  # No test asks a hub of others'.
   defp affordable?(name, [_, options | _])
        when name in [:hub_list, :hub_resolve, :hub_get, :hub_download],
        do: not is_map(options) or Map.get(options, :offline) == true
