@@ -12,16 +12,16 @@ static const char *const slot_states[] = {"idle", "prefilling", "generating", "j
 
 static void put_int(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, int64_t value)
 {
-    enif_make_map_put(env, *map, nif_atom(env, name), enif_make_int64(env, value), map);
+    nif_put(env, map, name, enif_make_int64(env, value));
 }
 
 /* engine_usage(ref): counts and times of a request until now */
 ERL_NIF_TERM nif_engine_usage(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
-    const nif_stream *s = nif_resource_get(env, argv[0], NIF_STREAM);
+    nif_stream *s = nif_resource_get(env, argv[0], NIF_STREAM);
     if (s == NULL) return enif_make_badarg(env);
-    weir_usage usage = weir_stream_usage(s->object.handle);
+    weir_usage usage = nif_stream_usage(s);
     ERL_NIF_TERM map = enif_make_new_map(env);
     put_int(env, &map, "n_prompt", usage.n_prompt);
     put_int(env, &map, "n_cached", usage.n_cached);
