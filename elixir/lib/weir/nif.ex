@@ -255,13 +255,14 @@ defmodule Weir.NIF do
   `special`.
 
   From the engine's thread come `{ref, {:chunk, ids, text}}` and at last `{ref, {:done, reason, usage}}` or `{ref,
-  {:error, reason}}`; as many as `demand` allows (`:infinity`: all), then more after `engine_demand/2`. What waits in
-  between becomes one chunk. When `pid` ends, so does the request.
+  {:error, reason}}`; as many chunks as `demand` allows (`:infinity`: all), then more after `engine_demand/2`. What
+  waits in between becomes one chunk; the end comes with the last one. When `pid` ends, so does the request. `usage`
+  is a map of counts and of durations, ns; `sent_ns` is when it was sent, on the clock of `:os.perf_counter/1`.
   """
   @spec engine_submit(engine(), map(), pid(), non_neg_integer() | :infinity) ::
           {:ok, reference()} | {:error, :queue_full | String.t()}
   def engine_submit(_engine, _request, _pid, _demand), do: missing()
-  @doc "Allows that many messages more."
+  @doc "Allows that many chunks more."
   @spec engine_demand(reference(), non_neg_integer() | :infinity) :: :ok
   def engine_demand(_ref, _n), do: missing()
   @doc "Asks the request to end; its last message still comes."
@@ -294,14 +295,10 @@ defmodule Weir.NIF do
   def engine_close(_ref), do: missing()
 
   @doc """
-  Ticks that the engine remembers, from this number on, at most 64 of them, and the number to ask from next. Times are
-  ns; `start_ns`, and `ended_ns` of the last request that ended in it (0: none did), are on `engine_clock/0`.
+  Ticks that the engine remembers, from this number on, a few at a time, and the number to ask from next.
   """
   @spec engine_ticks(engine(), non_neg_integer()) :: {non_neg_integer(), [map()]}
   def engine_ticks(_engine, _from), do: missing()
-  @doc "Now in ns, on the clock of ticks: the system's monotonic one."
-  @spec engine_clock() :: integer()
-  def engine_clock, do: missing()
 
   @doc "The slots that went on after the last tick: what each has done, and how much of its prompt was cached."
   @spec engine_slots(engine()) :: [map()]
