@@ -148,7 +148,6 @@ defmodule Weir.NIFTest do
       engine_stop: [:spent],
       engine_usage: [:stream],
       engine_close: [:stream],
-      engine_clock: [],
       engine_ticks: [:engine, fn -> Enum.random([0, 1, 9_223_372_036_854_775_807]) end],
       engine_slots: [:engine],
       # names that are none: no test asks a hub of others' (hub_test.exs has one)

@@ -405,7 +405,6 @@ defmodule Weir.RuntimeTest do
       engine_stats: fn -> NIF.engine_stats(manual) end,
       engine_usage: fn -> NIF.engine_usage(stream) end,
       engine_close: fn -> NIF.engine_close(stream) end,
-      engine_clock: fn -> NIF.engine_clock() end,
       engine_ticks: fn -> NIF.engine_ticks(manual, 0) end,
       engine_slots: fn -> NIF.engine_slots(manual) end
     ]

@@ -1,6 +1,6 @@
 defmodule Weir.ServerTest do
   use ExUnit.Case, async: true
-  import Weir.Wait
+  import Weir.Wait, only: [eventually: 1, mailbox: 0]
   alias Weir.{Chunk, Server, Terms}
 
   doctest Weir.Server
