@@ -75,7 +75,7 @@ static cli_line_what read_plain(const cli_line *line, cli_text *text)
 
 #ifdef WEIR_LIBEDIT
 
-static char *prompt(EditLine *edit)
+static char *prompt_of(EditLine *edit)
 {
     cli_line *line;
     el_get(edit, EL_CLIENTDATA, &line);
@@ -148,7 +148,7 @@ static void edit_begin(cli_line *line)
     line->edit = el_init("weir", stdin, stdout, stderr);
     if (line->edit == NULL) return;
     el_set(line->edit, EL_CLIENTDATA, line);
-    el_set(line->edit, EL_PROMPT_ESC, prompt, '\1');
+    el_set(line->edit, EL_PROMPT_ESC, prompt_of, '\1');
     el_set(line->edit, EL_EDITOR, "emacs");
     el_set(line->edit, EL_SIGNAL, 0);
     el_set(line->edit, EL_GETCFN, read_key);
@@ -210,9 +210,9 @@ bool cli_line_asks(const cli_line *line)
     return line->asks;
 }
 
-cli_line_what cli_line_read(cli_line *line, const char *shown, cli_text *text)
+cli_line_what cli_line_read(cli_line *line, const char *prompt, cli_text *text)
 {
-    line->prompt = shown;
+    line->prompt = prompt;
     (void)cli_signals_interrupted(); /* what came before is over */
 #ifdef WEIR_LIBEDIT
     if (line->edit != NULL) return read_edited(line, text);
