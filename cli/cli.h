@@ -46,6 +46,7 @@ enum {
     CLI_CHAT = 524288,
     CLI_CONFIG = 16384,
     CLI_COMPLETION = 32768,
+    CLI_SERVE = 8192,
 };
 
 /* Commands whose words may be another command's, with its options. */
@@ -81,8 +82,10 @@ void cli_bench_engine_defaults(struct cli_args *args);
 void cli_bench_kernels_defaults(struct cli_args *args);
 void cli_bench_http_defaults(struct cli_args *args);
 void cli_bench_schedule_defaults(struct cli_args *args);
+void cli_serve_defaults(struct cli_args *args);
 cli_exit cli_run(struct cli_args *args);
 cli_exit cli_stream(struct cli_args *args);
+cli_exit cli_serve(struct cli_args *args);
 cli_exit cli_info(struct cli_args *args);
 cli_exit cli_replay(struct cli_args *args);
 cli_exit cli_optimize(struct cli_args *args);

@@ -59,6 +59,19 @@ const cli_command cli_commands[] = {
      "# from a pipe, as JSON lines\n"
      "echo '{\"requests\":[{\"prompt\":\"One\"},{\"prompt\":\"Two\",\"temp\":0}]}' | weir stream - | cat",
      cli_stream_defaults, cli_stream},
+    {CLI_SERVE, "serve", "[-m MODEL] [--port N]", "answer requests over HTTP, as OpenAI's API has them",
+     "Clients of OpenAI's API work with it when they are given its address: POST /v1/chat/completions, "
+     "/v1/completions and /v1/embeddings, GET /v1/models. GET /health and /metrics are for operators, / is a "
+     "page to chat on and to watch the engine. It listens on this machine alone, unless --host says "
+     "otherwise; "
+     "on an open network give keys, and TLS. Sockets that systemd hands over are taken instead.\n\n"
+     "What requests do not set, the options under Sampling and Limits do. SIGTERM or Ctrl-C: no more "
+     "requests, those that run may end; a second one ends at once.",
+     "# eight requests at a time, each of at most 8192 tokens\n"
+     "weir serve -m model.gguf -np 8 -c 8192 --port 8080\n"
+     "# ask it\n"
+     "curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'",
+     cli_serve_defaults, cli_serve},
     {CLI_REPLAY, "replay", "FILE [--strategy NAME]", "a recorded schedule once more, without a model",
      "Takes what weir stream --ring wrote: the requests come when they came, and each tick takes as long as "
      "it took. "

@@ -4,6 +4,7 @@
 #ifndef WEIR_CLI_OPTIONS_H
 #define WEIR_CLI_OPTIONS_H
 
+#include "../server/server.h"
 #include "cli.h"
 
 #define CLI_OPTIONS_MAX 256 /* the table is checked against it when it is compiled */
@@ -91,6 +92,10 @@ typedef struct cli_args {
     char *prompt_span, *answer_span, *extra, *api_key, *svg_path;
     uint32_t seed;
     bool completions, ignore_eos;
+    /* serve; its strings and lists are put into `serve` when it starts */
+    serve_params serve;
+    cli_list api_keys, aliases, origins;
+    char *host, *unix_path, *tls_cert, *tls_key, *api_key_file;
 } cli_args;
 
 typedef enum cli_kind {
@@ -116,6 +121,7 @@ typedef enum cli_group {
     CLI_LIMITS,
     CLI_MODEL,
     CLI_ENGINE,
+    CLI_SERVING,
     CLI_MEASURING,
     CLI_OUTPUT,
     CLI_N_GROUPS,

@@ -112,6 +112,11 @@ void cli_signals_end(int signal)
     ring();
 }
 
+void cli_signals_forget(void)
+{
+    ended = 0;
+}
+
 bool cli_signals_resized(void)
 {
     bool was = resized != 0;

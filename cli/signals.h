@@ -19,6 +19,9 @@ void cli_signals_drain(void);
 /* The signal that asked to end, 0 = none. Any thread. */
 int cli_signals_ended(void);
 
+/* The signal asked for what has been done now: the program ends as if there had been none. */
+void cli_signals_forget(void);
+
 /* As if `signal` had come. */
 void cli_signals_end(int signal);
 

@@ -836,6 +836,7 @@ typedef struct weir_cost {
     double decode_ns;
     double prefill_ns;
     double context_ns;
+    double spread;   /* how far ticks lie from that lately, by it: a standard deviation, 0.1 = a tenth */
     int32_t n_ticks; /* measured so far; 0 = nothing known */
 } weir_cost;
 
@@ -881,9 +882,9 @@ WEIR_API const weir_strategy *weir_strategy_prefill_priority(void);
 /* "balanced": half of the budget for each, and what one does not use passes over to the other. */
 WEIR_API const weir_strategy *weir_strategy_balanced(void);
 
-/* "latency-target": generating slots first, then as many prompt tokens as keep the tick within itl_target_ns,
- * by the learned cost; at least 16 in a tick even when that takes longer, so that prompts get on. Without
- * generating slots prompts have the whole budget. */
+/* "latency-target": generating slots first, then as many prompt tokens as keep 19 of 20 ticks within
+ * itl_target_ns, by the learned cost and its spread; at least 16 in a tick even when that takes longer, so
+ * that prompts get on. Without generating slots prompts have the whole budget. */
 WEIR_API const weir_strategy *weir_strategy_latency_target(void);
 
 /* The strategy of this name; NULL: there is none, or name is NULL. */
@@ -1151,8 +1152,9 @@ typedef struct weir_request {
     /* true: what is known of the prompt is not computed again, and prompt and answer are kept for later
      * requests with the same salt */
     bool cache_prompt;
-    bool logprobs;      /* chunks and result tell how probable each generated token was */
-    int32_t n_logprobs; /* 0; 0 … 20: so many of the likeliest tokens in its place, too; above 0 implies logprobs */
+    bool logprobs; /* chunks and result tell how probable each generated token was */
+    int32_t
+        n_logprobs; /* 0; 0 … 20: so many of the likeliest tokens in its place, too; above 0 implies logprobs */
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -1302,7 +1304,7 @@ typedef struct weir_chunk {
     weir_reason reason;
     const float *logprobs;            /* [n_tokens], where the request asked for them; else NULL */
     const weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
-    int32_t n_top_logprobs; /* the request's n_logprobs, or the vocabulary's size if that is less */
+    int32_t n_top_logprobs;           /* the request's n_logprobs, or the vocabulary's size if that is less */
 } weir_chunk;
 
 WEIR_API weir_status weir_stream_create(weir_stream **stream, weir_error *error);

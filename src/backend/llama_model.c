@@ -144,6 +144,7 @@ void weir__llama_model_free(weir__bmodel *model)
         weir__mem_free(model->scratch);
         model->scratch = next;
     }
+    weir__llama_grammars_destroy(model->grammars);
     weir__mem_free(model->banned);
     weir__mem_free(model->eog);
     if (model->model != NULL) llama_model_free(model->model);
@@ -175,6 +176,11 @@ static weir_status load(const char *path, const weir_model_params *params, bool 
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a lock");
     }
     struct llama_model_params p = llama_model_default_params();
+    m->grammars = weir__llama_grammars_create();
+    if (m->grammars == NULL) {
+        status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model's grammars");
+        goto out;
+    }
     if (params->n_tensor_split > 0) {
         split = weir__mem_calloc(n_devices, sizeof *split);
         if (split == NULL) {

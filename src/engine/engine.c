@@ -64,8 +64,10 @@ static weir_status check_ranges(const range *ranges, size_t n, weir_error *error
 static weir_status check_params(const weir_engine_params *params, weir_error *error)
 {
     const int32_t tokens_max = 1 << 28; /* cells are counted in 32 bits, with room for sums */
+    const range slots = {"n_slots", params->n_slots, 1, WEIR__SEQ_MAX};
+    weir_status status = check_ranges(&slots, 1, error);
+    if (status != WEIR_OK) return status;
     const range ranges[] = {
-        {"n_slots", params->n_slots, 1, WEIR__SEQ_MAX},
         {"n_ctx", params->n_ctx, 0, tokens_max},
         {"n_kv", params->n_kv, 0, tokens_max},
         {"max_tokens", params->max_tokens, 0, tokens_max},
@@ -82,7 +84,7 @@ static weir_status check_params(const weir_engine_params *params, weir_error *er
         {"type_k", (int32_t)params->type_k, WEIR_KV_F16, WEIR_KV_Q4_0},
         {"type_v", (int32_t)params->type_v, WEIR_KV_F16, WEIR_KV_Q4_0},
     };
-    weir_status status = check_ranges(ranges, sizeof ranges / sizeof *ranges, error);
+    status = check_ranges(ranges, sizeof ranges / sizeof *ranges, error);
     if (status != WEIR_OK) return status;
     if (params->n_batch < params->n_slots)
         return weir__error_set(
@@ -523,8 +525,8 @@ static weir_status submit(weir_engine *engine, const weir_request *requests, siz
     for (; n_made < n; n_made++) {
         const weir_request *request =
             (const weir_request *)((const char *)requests + (choices ? 0 : n_made) * requests->size);
-        status = choices && n_made > 0 ? weir__request_repeat(engine->model, &engine->limits, request, made[0],
-                                                              n_made, &made[n_made], error)
+        status = choices && n_made > 0 ? weir__request_repeat(engine->model, &engine->limits, request,
+                                                              made[0], n_made, &made[n_made], error)
                                        : weir__request_create(engine->model, &engine->limits, request, n_made,
                                                               &made[n_made], error);
         if (status != WEIR_OK) goto fail;
