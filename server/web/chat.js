@@ -10,12 +10,15 @@ import { newId, loadChat, saveChat, chatKey } from "./store.js";
 const SAVE_MS = 500; // while an answer streams
 const NEAR_END_PX = 60; // who is that close to the end wants to follow it
 
+const BROKEN = "The connection ended before the answer did.";
+
 let chat = null; // {id, title, at, messages}
 let views = []; // of chat.messages
 let running = null; // {controller, message} while an answer streams
 let savedAt = 0;
 let drawing = 0;
 let following = true;
+let leaving = false; // the page goes, and takes its connections with it
 let onDenied = () => {};
 let model = "";
 
@@ -178,7 +181,7 @@ async function stream(message, body, signal) {
     stats.prompt = usage.prompt_tokens;
     stats.cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
   }
-  if (!finished && !message.finish) throw new Error("The connection ended before the answer did.");
+  if (!finished && !message.finish) throw new Error(BROKEN);
 }
 
 async function run() {
@@ -187,7 +190,10 @@ async function run() {
   following = true;
   let body;
   try {
-    body = { ...requestFields(), model, messages: requestMessages(), stream: true, stream_options: { include_usage: true } };
+    const fields = requestFields();
+    // Once tools have answered, the model may say something.
+    if (chat.messages.at(-1)?.role === "tool") delete fields.tool_choice;
+    body = { ...fields, model: model || undefined, messages: requestMessages(), stream: true, stream_options: { include_usage: true } };
   } catch (e) {
     message.error = e.message;
   }
@@ -202,12 +208,14 @@ async function run() {
     } catch (e) {
       if (controller.signal.aborted) message.finish = "stopped";
       else {
-        message.error = e instanceof TypeError ? "The server cannot be reached." : e.message;
+        const cut = message.stats?.tokens > 0 ? BROKEN : "The server cannot be reached.";
+        message.error = e instanceof TypeError ? cut : e.message;
         if (e.retryAfter) message.error += ` Try again in ${e.retryAfter} s.`;
         if (e.status === 401) onDenied();
       }
     }
     if (running === job) running = null;
+    if (leaving) return; // kept as what has not ended
   }
   delete message.state;
   if (chat !== mine) {
@@ -318,7 +326,11 @@ export function startChat({ denied }) {
     const id = chatInAddress();
     if (id !== chat.id) open(id);
   });
-  addEventListener("pagehide", save);
+  addEventListener("pagehide", () => {
+    leaving = true;
+    save();
+  });
+  addEventListener("pageshow", () => (leaving = false));
   addEventListener("visibilitychange", updateSoon);
   // The same chat in another tab: show what that one keeps, unless an answer streams here.
   addEventListener("storage", (event) => {

@@ -1,7 +1,7 @@
 // dom.js: elements without HTML strings. No module of this page hands text to an HTML parser.
 // SPDX-License-Identifier: Apache-2.0
 
-// element("p", {class: "note", onclick: f, hidden: true}, "text", child, …)
+// element("p", {class: "note", onclick: f, hidden: true}, "text", child, [more, children], …)
 export function element(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -9,7 +9,7 @@ export function element(name, attributes = {}, ...children) {
     else if (value === true) node.setAttribute(key, "");
     else if (value !== false && value != null) node.setAttribute(key, value);
   }
-  node.append(...children.filter((child) => child != null));
+  for (const child of children.flat()) if (child != null) node.append(child);
   return node;
 }
 

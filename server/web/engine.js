@@ -46,10 +46,9 @@ function showFigures(now) {
     for (const part of ["p50", "p99"]) setText(byId(`${name}-${part}`), ms(now[name + "_ms"]?.[part]));
   }
   const cache = now.cache ?? {}, asked = (cache.hits ?? 0) + (cache.misses ?? 0);
-  setText(byId("cache-hits"), asked ? Math.round((100 * cache.hits) / asked) + " %" : "–");
-  setText(byId("cache-note"), asked ? `of ${number(asked)} requests` : "");
-  setText(byId("cache-memory"), cache.entries == null ? "" : `Prefix cache: ${number(cache.entries)} texts, ${bytes(cache.bytes ?? 0)} of host memory. ` +
-    `${number(cache.cached_tokens ?? 0)} prompt tokens came from it.`);
+  setText(byId("cache-hits"), asked ? number(cache.cached_tokens) : "–");
+  setText(byId("cache-note"), asked ? `tokens; ${number(cache.hits)} of ${number(asked)} prompts whole` : "");
+  setText(byId("cache-memory"), cache.entries == null ? "" : `Prefix cache: ${number(cache.entries)} texts, ${bytes(cache.bytes ?? 0)} of host memory`);
   const kv = now.kv ?? {}, meter = byId("kv");
   meter.max = kv.size || 1;
   meter.value = kv.used ?? 0;

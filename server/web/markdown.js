@@ -52,7 +52,13 @@ class Inline {
   flatten() {
     const frame = this.frames.pop();
     this.open[frame.mark]--;
-    this.frames.at(-1).nodes.push(document.createTextNode(frame.mark), ...frame.nodes);
+    const nodes = this.frames.at(-1).nodes;
+    nodes.push(document.createTextNode(frame.mark));
+    for (const node of frame.nodes) nodes.push(node);
+  }
+  // That of the marks which was opened last, or null.
+  nearest(marks) {
+    return marks.some((mark) => this.open[mark]) ? this.frames.findLast((frame) => marks.includes(frame.mark)).mark : null;
   }
   // The nodes since the nearest `mark`, which is no longer open.
   take(mark) {
@@ -85,7 +91,7 @@ function destination(text, at) {
 }
 
 function link(url, children) {
-  return element("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, ...children);
+  return element("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, children);
 }
 
 export function inline(text) {
@@ -137,11 +143,10 @@ export function inline(text) {
       }
       for (let left = n; left > 0; ) {
         const two = c + c;
-        const mark = closes && left >= 2 && out.open[two] ? two
-          : closes && c !== "~" && out.open[c] && (left === 1 || !opens || !out.open[two]) ? c : null;
+        const mark = closes && out.nearest(left >= 2 ? [two, c] : [c]);
         if (mark) {
           const inside = out.take(mark);
-          out.add(element(TAGS[mark], {}, ...inside));
+          out.add(element(TAGS[mark], {}, inside));
           left -= mark.length;
         } else if (opens && n <= 3 && (left >= 2 || c !== "~")) {
           out.push(left >= 2 ? two : c);
@@ -160,17 +165,9 @@ export function inline(text) {
       i++;
     } else if (c === "]" && text[i + 1] === "(" && (out.open["["] || out.open["!["])) {
       const target = destination(text, i + 1);
-      // Whichever was opened last.
-      let mark = "[";
-      for (let f = out.frames.length - 1; f > 0; f--) {
-        if (out.frames[f].mark === "[" || out.frames[f].mark === "![") {
-          mark = out.frames[f].mark;
-          break;
-        }
-      }
       const url = target && safeUrl(target.url);
       if (url) {
-        out.add(link(url, out.take(mark)));
+        out.add(link(url, out.take(out.nearest(["[", "!["]))));
         i = target.end;
       } else {
         out.text += c;
@@ -328,11 +325,11 @@ function table(rows) {
   const align = cells(rows[1]).map((c) => (c.endsWith(":") ? (c.startsWith(":") ? "center" : "right") : null));
   const row = (line, name) => {
     const own = cells(line);
-    return element("tr", {}, ...align.map((side, i) => element(name, { class: side }, ...inline(own[i] ?? ""))));
+    return element("tr", {}, align.map((side, i) => element(name, { class: side }, inline(own[i] ?? ""))));
   };
   return element("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" },
     element("table", {}, element("thead", {}, row(rows[0], "th")),
-      element("tbody", {}, ...rows.slice(2).map((line) => row(line, "td")))));
+      element("tbody", {}, rows.slice(2).map((line) => row(line, "td")))));
 }
 
 function node(block, depth) {
@@ -342,18 +339,18 @@ function node(block, depth) {
         element("div", { class: "code-head" }, element("span", {}, block.language || "text"), copyButton(() => block.text)),
         element("pre", { tabindex: "0" }, element("code", {}, block.text)));
     case "heading": // below the page's own h1 and h2
-      return element("h" + Math.min(6, block.level + 2), {}, ...inline(block.text));
+      return element("h" + Math.min(6, block.level + 2), {}, inline(block.text));
     case "rule":
       return element("hr");
     case "quote":
-      return element("blockquote", {}, ...nodes(block.lines, depth + 1));
+      return element("blockquote", {}, nodes(block.lines, depth + 1));
     case "table":
       return table(block.rows);
     case "list":
       return element(block.ordered ? "ol" : "ul", { start: block.start !== 1 ? block.start : null },
-        ...block.items.map((lines) => element("li", {}, ...tight(nodes(lines, depth + 1), block.loose))));
+        block.items.map((lines) => element("li", {}, tight(nodes(lines, depth + 1), block.loose))));
     default:
-      return element("p", {}, ...inline(block.text));
+      return element("p", {}, inline(block.text));
   }
 }
 
@@ -364,7 +361,7 @@ function tight(children, loose) {
 }
 
 function nodes(lines, depth) {
-  if (depth > MAX_DEPTH) return [element("p", {}, ...inline(lines.join("\n")))];
+  if (depth > MAX_DEPTH) return [element("p", {}, inline(lines.join("\n")))];
   return blocks(lines).map((block) => node(block, depth));
 }
 
@@ -376,7 +373,7 @@ export function markdownView(container) {
     let same = 0;
     while (same < shown.length && same < now.length && shown[same] === now[same].raw) same++;
     while (container.childNodes.length > same) container.lastChild.remove();
-    container.append(...now.slice(same).map((block) => node(block, 0)));
+    for (let i = same; i < now.length; i++) container.append(node(now[i], 0));
     shown = now.map((block) => block.raw);
   };
 }

@@ -43,7 +43,7 @@ function pretty(json) {
 function callView(onAnswer) {
   const name = element("b"), code = element("code");
   const input = element("textarea", { rows: "2", "aria-label": "What the tool answers" });
-  const send = element("button", { type: "submit", class: "small" }, "Answer the call");
+  const send = element("button", { type: "submit", class: "small strong" }, "Answer the call");
   const form = element("form", { class: "call-answer", hidden: true }, input, send);
   form.addEventListener("submit", (event) => {
     event.preventDefault();

@@ -5,11 +5,12 @@ import { element, byId, setText } from "./dom.js";
 import { loadSettings, saveSettings } from "./store.js";
 
 const number = (name, label, min, max, step, hint) => ({ name, label, kind: "number", min, max, step, hint });
+const choice = (name, label, choices) => ({ name, label, kind: "choice", choices });
 const json = (name, label, hint) => ({ name, label, kind: "json", rows: 4, hint });
 
 const FIELDS = [
   { name: "system", label: "System prompt", kind: "text", rows: 3, hint: "what the model is told before the chat" },
-  number("max_tokens", "Most tokens of an answer", 1, 1000000, 1),
+  number("max_tokens", "Most tokens", 1, 1000000, 1, "of an answer"),
   number("temperature", "Temperature", 0, 2, 0.05, "0 always takes the likeliest token"),
   number("top_p", "Top p", 0, 1, 0.01),
   number("top_k", "Top k", 0, 1000, 1, "0 turns it off"),
@@ -20,9 +21,10 @@ const FIELDS = [
   number("seed", "Seed", 0, 4294967295, 1, "the same seed gives the same answer"),
   number("priority", "Priority", -100, 100, 1, "higher goes first when the server is busy"),
   { name: "stop", label: "Stop texts", kind: "text", rows: 2, hint: "one a line; an answer ends before the first" },
-  { name: "reasoning", label: "Reasoning", kind: "choice", choices: [["", "as the model does"], ["off", "off"], ["low", "low"], ["medium", "medium"], ["high", "high"]] },
+  choice("reasoning", "Reasoning", [["", "default"], ["off", "off"], ["low", "low"], ["medium", "medium"], ["high", "high"]]),
   json("schema", "JSON Schema", "answers are JSON that fits it"),
   json("tools", "Tools", 'a list such as [{"type": "function", "function": {"name": …}}]'),
+  choice("tool_choice", "Use of tools", [["", "default"], ["required", "a call before it answers"], ["none", "none"]]),
 ];
 
 let values = loadSettings();
@@ -51,7 +53,10 @@ export function requestFields() {
   if (schema.value !== undefined) {
     fields.response_format = { type: "json_schema", json_schema: { name: "answer", strict: true, schema: schema.value } };
   }
-  if (tools.value !== undefined) fields.tools = tools.value;
+  if (tools.value !== undefined) {
+    fields.tools = tools.value;
+    if (values.tool_choice) fields.tool_choice = values.tool_choice;
+  }
   return fields;
 }
 
@@ -75,7 +80,7 @@ export function makeSettings() {
     if (field.kind === "number") {
       input = element("input", { ...common, type: "number", min: field.min, max: field.max, step: field.step === 1 ? 1 : "any", placeholder: "default", inputmode: field.step === 1 ? "numeric" : "decimal" });
     } else if (field.kind === "choice") {
-      input = element("select", common, ...field.choices.map(([value, label]) => element("option", { value }, label)));
+      input = element("select", common, field.choices.map(([value, label]) => element("option", { value }, label)));
     } else {
       input = element("textarea", { ...common, rows: field.rows, class: field.kind === "json" ? "mono" : null, spellcheck: field.kind === "json" ? "false" : null });
     }

@@ -12,7 +12,7 @@ function inWords(slot) {
     case "prefilling":
       return `prefilling ${slot.done} of ${slot.prompt}${cached}`;
     case "generating":
-      return `generating, ${slot.generated} so far${cached}`;
+      return `generating ${slot.generated}${cached}`;
     case "suspended":
       return `suspended at ${slot.generated}`;
     case "joined":

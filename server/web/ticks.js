@@ -6,7 +6,7 @@ import { palette, prepare, onTheme } from "./canvas.js";
 
 const KEPT = 600; // more than fit side by side
 const BAR = 5, GAP = 1; // px
-const LEFT = 34; // px for the scale
+const LEFT = 46; // px for the scale
 const MS_SHARE = 0.28; // of the height
 const PARTS = ["decode", "draft", "prefill"];
 
@@ -58,10 +58,10 @@ export function makeTicks(canvas, readout) {
       context.fillStyle = colours.line;
       context.fillRect(LEFT, Math.round(y), width - LEFT, 1);
       context.fillStyle = colours.muted;
-      context.fillText(label, LEFT - 5, Math.max(6, Math.round(y)));
+      context.fillText(label, LEFT - 5, Math.min(height - 5, Math.max(6, Math.round(y))));
     };
     level(8, String(most));
-    level((base + 8) / 2, most >= 2 ? String(most / 2) : "");
+    level((base + 8) / 2, most % 2 ? "" : String(most / 2));
     level(base, "0");
     level(base + gap + 4, `${longest} ms`);
     level(bottom, "0");
