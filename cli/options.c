@@ -6,11 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ASK   (CLI_RUN | CLI_STREAM)
+#define ASK   (CLI_RUN | CLI_STREAM | CLI_CHAT)
 #define SETS  (ASK | CLI_SERVE) /* what requests to a server need not say */
-#define LOADS (CLI_RUN | CLI_STREAM | CLI_SERVE | CLI_INFO | CLI_BENCH | CLI_HTTP)
+#define TEXTS (CLI_TOKENIZE | CLI_EMBED)
+#define LOADS (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_SERVE | CLI_INFO | CLI_BENCH | CLI_HTTP)
 #define NAMED (CLI_PULL | CLI_LIST_MODELS)
-#define ALL   (LOADS | NAMED | CLI_RM | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | CLI_VERSION)
+#define ALL                                                                                                  \
+    (LOADS | NAMED | CLI_RM | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | TEXTS |               \
+     CLI_QUANTIZE | CLI_CONFIG | CLI_COMPLETION | CLI_VERSION)
 
 #define AT(member)      offsetof(cli_args, member)
 #define SAMPLER(member) offsetof(cli_args, ask.sampler.member)
@@ -23,6 +26,8 @@ const char *const cli_group_titles[CLI_N_GROUPS] = {
 };
 
 const char *const cli_layouts[] = {"auto", "unified", "per_slot", NULL};
+static const char *const poolings[] = {"model", "mean", "cls", "last", NULL};
+static const char *const normalizations[] = {"l2", "max", "none", NULL};
 const char *const cli_kv_types[] = {"f16", "f32", "bf16", "q8_0", "q4_0", NULL};
 
 /* clang-format off */
@@ -31,7 +36,15 @@ const cli_option cli_options[] = {
      "what to ask; - reads it from stdin, as does a pipe when nothing is asked here"},
     {"--file", "-f", CLI_ASKING, CLI_FILE, AT(prompt_file), "FILE", "", NULL, NULL, NULL, CLI_RUN,
      "what to ask, from a file"},
-    {"--system", "-sys", CLI_ASKING, CLI_STRING, AT(system), "TEXT", "", "WEIR_SYSTEM", NULL, NULL, CLI_RUN,
+    {"--file", "-f", CLI_ASKING, CLI_FILE, AT(prompt_file), "FILE", "", NULL, NULL, NULL, TEXTS,
+     "the text, from a file; - or a pipe: from stdin"},
+    {"--json-lines", NULL, CLI_ASKING, CLI_FLAG, AT(json_lines), NULL, NULL, NULL, NULL, NULL, CLI_EMBED,
+     "each line of the input is JSON: a string, or an object with the member text, input or content"},
+    {"--no-special", NULL, CLI_ASKING, CLI_FLAG, AT(no_special), NULL, NULL, NULL, NULL, NULL, TEXTS,
+     "without the tokens that the model wants before and after a text"},
+    {"--no-parse", NULL, CLI_ASKING, CLI_FLAG, AT(no_parse), NULL, NULL, NULL, NULL, NULL, CLI_TOKENIZE,
+     "<|im_end|> and its like are text, too"},
+    {"--system", "-sys", CLI_ASKING, CLI_STRING, AT(system), "TEXT", "", "WEIR_SYSTEM", NULL, NULL, CLI_RUN | CLI_CHAT,
      "a system message before the prompt"},
     {"--raw", NULL, CLI_ASKING, CLI_FLAG, AT(raw), NULL, NULL, NULL, NULL, NULL, CLI_RUN,
      "continue the prompt as it stands, without the model's chat template"},
@@ -127,16 +140,18 @@ const cli_option cli_options[] = {
     {"--special", NULL, CLI_LIMITS, CLI_FLAG, AT(ask.special), NULL, NULL, NULL, "special", NULL, ASK,
      "show control tokens in the answer"},
 
-    {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL, ASK,
-     "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
+    {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL,
+     CLI_RUN | CLI_STREAM, "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
 
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "MODEL", "default", "WEIR_MODEL",
-     NULL, NULL, (LOADS & ~CLI_HTTP) | CLI_OPTIMIZE,
+     NULL, NULL, (LOADS & ~CLI_HTTP) | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS,
      "a GGUF file; default, the one that make run fetched; or hf:OWNER/REPO[:QUANTIZATION or FILE], which is downloaded "
      "once (weir help pull)"},
     {"--revision", NULL, CLI_MODEL, CLI_STRING, AT(revision), "NAME", "main", NULL, "revision", NULL,
-     LOADS | NAMED | CLI_OPTIMIZE, "of a model by name: a branch, a tag or a commit"},
-    {"--offline", NULL, CLI_MODEL, CLI_FLAG, AT(offline), NULL, NULL, NULL, NULL, NULL, LOADS | NAMED | CLI_OPTIMIZE,
+     LOADS | NAMED | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS,
+     "of a model by name: a branch, a tag or a commit"},
+    {"--offline", NULL, CLI_MODEL, CLI_FLAG, AT(offline), NULL, NULL, NULL, NULL, NULL,
+     LOADS | NAMED | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS,
      "use models by name as the cache has them, ask nobody"},
     {"--force", NULL, CLI_MODEL, CLI_FLAG, AT(force), NULL, NULL, NULL, NULL, NULL, CLI_PULL,
      "download again what is there"},
@@ -153,16 +168,16 @@ const cli_option cli_options[] = {
      "keep the model in memory"},
 
     {"--ctx", "-c --ctx-size", CLI_ENGINE, CLI_INT32, AT(engine.n_ctx), "N", NULL, "WEIR_CTX", "n_ctx", NULL,
-     CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_INFO | CLI_HTTP,
+     CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_INFO | CLI_HTTP,
      "the longest prompt and answer of one request, tokens; 0 = what the model was trained on"},
     {"--slots", "-np --parallel", CLI_ENGINE, CLI_INT32, AT(engine.n_slots), "N", NULL, "WEIR_SLOTS", "n_slots", NULL,
      CLI_RUN | CLI_SERVE | CLI_INFO | CLI_HTTP | CLI_SCHEDULE, "requests at a time"},
     {"--slots", "-np --parallel", CLI_ENGINE, CLI_INT32, AT(engine.n_slots), "N", "0", "WEIR_SLOTS", "n_slots", NULL,
      CLI_STREAM, "requests at a time, the others wait; 0 = all of them"},
     {"--kv", NULL, CLI_ENGINE, CLI_INT32, AT(engine.n_kv), "N", "slots × ctx, as far as memory allows", "WEIR_KV",
-     "n_kv", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_INFO | CLI_HTTP, "KV cells in all, tokens"},
+     "n_kv", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_INFO | CLI_HTTP, "KV cells in all, tokens"},
     {"--threads", "-t", CLI_ENGINE, CLI_INT32, AT(engine.n_threads), "N", "as many as processors", "WEIR_THREADS",
-     "n_threads", NULL, LOADS, "threads that compute"},
+     "n_threads", NULL, LOADS | CLI_EMBED | CLI_QUANTIZE, "threads that compute"},
     {"--threads-batch", "-tb", CLI_ENGINE, CLI_INT32, AT(engine.n_threads_batch), "N", "as --threads",
      "WEIR_THREADS_BATCH", "n_threads_batch", NULL, LOADS, "the same for prompts"},
     {"--batch-size", "-b", CLI_ENGINE, CLI_INT32, AT(engine.n_batch), "N", NULL, "WEIR_BATCH_SIZE", "n_batch", NULL,
@@ -176,10 +191,10 @@ const cli_option cli_options[] = {
     {"--ageing", NULL, CLI_ENGINE, CLI_INT32, AT(engine.ageing_ms), "MS", NULL, "WEIR_AGEING", "ageing_ms", NULL,
      CLI_RUN | CLI_SERVE | CLI_STREAM, "a waiting request gains one level of priority each so many ms; 0 = never"},
     {"--cache-memory", NULL, CLI_ENGINE, CLI_SIZE, AT(engine.cache_bytes), "SIZE", "a quarter of what is free",
-     "WEIR_CACHE_MEMORY", "cache_bytes", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_HTTP,
+     "WEIR_CACHE_MEMORY", "cache_bytes", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_HTTP,
      "memory for cached prompts that have no KV cells, and for suspended requests: 500M, 2G; 0 = none"},
     {"--cache-sequences", NULL, CLI_ENGINE, CLI_INT32, AT(engine.cache_sequences), "N", "as many as cost no memory",
-     "WEIR_CACHE_SEQUENCES", "cache_sequences", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_HTTP,
+     "WEIR_CACHE_SEQUENCES", "cache_sequences", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_HTTP,
      "cached prompts that are kept in KV cells; 0 = cache no prompts"},
     {"--cache-type-k", "-ctk", CLI_ENGINE, CLI_CHOICE, AT(engine.type_k), "TYPE", NULL, "WEIR_CACHE_TYPE_K", "type_k",
      cli_kv_types, LOADS, "how keys are kept: f16, f32, bf16, q8_0, q4_0"},
@@ -242,9 +257,6 @@ const cli_option cli_options[] = {
      "times that the whole load is sent, the same requests each time; each has figures of its own"},
     {"--api-key", NULL, CLI_MEASURING, CLI_STRING, AT(api_key), "KEY", "", "WEIR_API_KEY", NULL, NULL, CLI_HTTP,
      "what the server wants to see (Authorization: Bearer); better in the environment than on the command line"},
-    {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL, ASK,
-     "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
-
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "NAME", "default", "WEIR_MODEL", NULL, NULL, CLI_HTTP,
      "the model's name in the requests; of engine: a GGUF file, or as for weir run"},
     {"--cache-nodes", NULL, CLI_MEASURING, CLI_INT32, AT(n_nodes), "N", NULL, NULL, NULL, NULL, CLI_SCHEDULE,
@@ -276,6 +288,24 @@ const cli_option cli_options[] = {
      "also write a line for each request to a file"},
     {"--svg", NULL, CLI_OUTPUT, CLI_STRING, AT(svg_path), "FILE", "", NULL, NULL, NULL, CLI_HTTP,
      "also draw the gaps between tokens over time"},
+
+    {"--ids", NULL, CLI_OUTPUT, CLI_FLAG, AT(ids), NULL, NULL, NULL, NULL, NULL, CLI_TOKENIZE,
+     "the tokens' numbers in one line, and nothing else"},
+    {"--pooling", NULL, CLI_OUTPUT, CLI_CHOICE, AT(pooling), "NAME", NULL, "WEIR_POOLING", "pooling", poolings, CLI_EMBED,
+     "how a text's tokens become one embedding: model (its own, else mean), mean, cls, last"},
+    {"--normalize", NULL, CLI_OUTPUT, CLI_CHOICE, AT(normalize), "NAME", NULL, "WEIR_NORMALIZE", NULL, normalizations,
+     CLI_EMBED, "to length 1, to a largest value of 1, or not: l2, max, none"},
+    {"--output", "-o", CLI_OUTPUT, CLI_STRING, AT(output), "FILE", "stdout", NULL, NULL, NULL, CLI_EMBED,
+     "a file instead; as NumPy's array of float32 where its name ends in .npy, else as JSON lines"},
+
+    {"--type", NULL, CLI_OUTPUT, CLI_STRING, AT(type), "TYPE", "Q8_0", NULL, "type", NULL, CLI_QUANTIZE,
+     "what the weights become: F32, BF16, F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0, … (--types has all)"},
+    {"--output", "-o", CLI_OUTPUT, CLI_STRING, AT(output), "FILE", "the model's name and the type", NULL, "out", NULL,
+     CLI_QUANTIZE, "the file to write"},
+    {"--requantize", NULL, CLI_OUTPUT, CLI_FLAG, AT(requantize), NULL, NULL, NULL, "requantize", NULL, CLI_QUANTIZE,
+     "also a model that is quantized already, which loses more than quantizing the original"},
+    {"--types", NULL, CLI_OUTPUT, CLI_FLAG, AT(types), NULL, NULL, NULL, NULL, NULL, CLI_QUANTIZE,
+     "write nothing: measure how fast this machine is with each type"},
 
     {"--ring", NULL, CLI_OUTPUT, CLI_STRING, AT(ring_path), "FILE", "", NULL, NULL, NULL, CLI_STREAM,
      "at the end write the last 4,096 ticks to a file, without texts: for weir replay"},
@@ -331,18 +361,21 @@ const cli_option cli_options[] = {
     {"--log-text", NULL, CLI_SERVING, CLI_FLAG, AT(serve.log_text), NULL, NULL, "WEIR_LOG_TEXT", NULL, NULL, CLI_SERVE,
      "put what clients ask into these lines"},
 
-    {"--json", NULL, CLI_OUTPUT, CLI_FLAG, AT(json), NULL, NULL, NULL, NULL, NULL, ALL, "print JSON for machines"},
+    {"--json", NULL, CLI_OUTPUT, CLI_FLAG, AT(json), NULL, NULL, NULL, NULL, NULL,
+     ALL & ~(CLI_COMPLETION | CLI_EMBED | CLI_CHAT), "print JSON for machines"},
     {"--quiet", "-q", CLI_OUTPUT, CLI_FLAG, AT(quiet), NULL, NULL, "WEIR_QUIET", NULL, NULL,
-     CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_KERNELS | CLI_OPTIMIZE | CLI_PULL, "no progress, no figures"},
+     CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_BENCH | CLI_HTTP | CLI_KERNELS | CLI_OPTIMIZE | CLI_QUANTIZE |
+         CLI_PULL | TEXTS,
+     "no progress, no figures"},
     {"--verbose", "-v", CLI_OUTPUT, CLI_FLAG, AT(verbose), NULL, NULL, "WEIR_VERBOSE", NULL, NULL,
-     LOADS | CLI_KERNELS | CLI_OPTIMIZE | NAMED,
+     LOADS | CLI_KERNELS | CLI_OPTIMIZE | CLI_QUANTIZE | NAMED | TEXTS,
      "show the log of weir and llama.cpp"},
     {"--help", "-h -?", CLI_OUTPUT, CLI_FLAG, AT(help), NULL, NULL, NULL, NULL, NULL, ALL, "this text"},
     {0},
 };
 /* clang-format on */
 
-_Static_assert(sizeof cli_options / sizeof *cli_options <= CLI_OPTIONS_MAX, "cli_args.given is too short");
+_Static_assert(sizeof cli_options / sizeof *cli_options <= CLI_OPTIONS_MAX, "cli_args.sources is too short");
 
 /* ---- Asks and arguments ---- */
 
@@ -457,6 +490,8 @@ void cli_args_fini(cli_args *args)
     cli_free(args->csv_path);
     cli_free(args->ring_path);
     cli_free(args->svg_path);
+    cli_free(args->output);
+    cli_free(args->type);
     cli_free(args->prompt_span);
     cli_free(args->answer_span);
     cli_free(args->extra);
@@ -477,6 +512,7 @@ void cli_args_fini(cli_args *args)
     cli_free(args->rows.items);
     cli_free(args->thread_counts.items);
     list_fini(&args->words);
+    for (size_t i = 0; i < CLI_OPTIONS_MAX; i++) cli_free(args->sources[i].text);
 }
 
 /* ---- Names ---- */
@@ -514,7 +550,42 @@ const cli_option *cli_options_by_field(unsigned command, const char *field)
 bool cli_options_given(const cli_args *args, const char *name)
 {
     const cli_option *option = cli_options_find(args->command->bit, name, strlen(name));
-    return option != NULL && args->given[option - cli_options];
+    return option != NULL && args->sources[option - cli_options].from == CLI_FROM_WORDS;
+}
+
+/* Small letters and hyphens. */
+static void plain_name(const char *name, char *plain, size_t capacity)
+{
+    size_t i = 0;
+    for (; name[i] != '\0' && i + 1 < capacity; i++)
+        plain[i] = (char)(name[i] == '_'                     ? '-'
+                          : name[i] >= 'A' && name[i] <= 'Z' ? name[i] - 'A' + 'a'
+                                                             : name[i]);
+    plain[i] = '\0';
+}
+
+void cli_options_setting(const cli_option *option, char *name, size_t capacity)
+{
+    plain_name(option->env + strlen("WEIR_"), name, capacity);
+}
+
+bool cli_options_has_settings(unsigned command)
+{
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if ((option->commands & command) && option->env != NULL) return true;
+    return false;
+}
+
+const cli_option *cli_options_by_setting(unsigned commands, const char *key)
+{
+    char name[64] = "--", setting[64];
+    plain_name(key, name + 2, sizeof name - 2);
+    for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        if (!(option->commands & commands) || option->env == NULL) continue;
+        cli_options_setting(option, setting, sizeof setting);
+        if (strcmp(setting, name + 2) == 0 || spelled(option, name, strlen(name))) return option;
+    }
+    return NULL;
 }
 
 static bool in_requests(const cli_option *option)
@@ -584,6 +655,20 @@ void cli_options_similar_key(const char *key, const char *const *more, size_t n,
                 if (*c == '-') *c = '_';
             nearer(key, one + 2, &least, best, capacity);
         }
+    }
+}
+
+void cli_options_similar_setting(const char *key, char *best, size_t capacity)
+{
+    char name[64], setting[64];
+    int least = (int)strlen(key) / 3 + 2;
+    best[0] = '\0';
+    plain_name(key, name, sizeof name);
+    for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        if (option->env == NULL) continue;
+        cli_options_setting(option, setting, sizeof setting);
+        nearer(name, setting, &least, best, capacity);
+        nearer(name, option->name + 2, &least, best, capacity);
     }
 }
 

@@ -30,6 +30,16 @@ void cli_signals_end(int signal);
 bool cli_signals_resized(void);
 bool cli_signals_suspended(void);
 
+/* Where an answer can be interrupted and the program goes on (weir chat): SIGINT is noted apart and ends
+ * nothing; a changed window and Ctrl-Z are noted too. */
+void cli_signals_interrupts(bool on);
+
+/* Whether SIGINT came since the last call. */
+bool cli_signals_interrupted(void);
+
+/* The same for all three, without forgetting it. */
+bool cli_signals_noted(void);
+
 /* From true to false, also the signals of a crash put the terminal in order first. */
 void cli_signals_screen(bool on);
 

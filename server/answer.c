@@ -54,6 +54,7 @@ void serve_answer_destroy(serve_answer *answer)
             serve_text_fini(&choice->tools[k].arguments);
         }
         weir__mem_free(choice->tools);
+        serve_caller_fini(&choice->caller);
         serve_scores_fini(&choice->scores);
         serve_text_fini(&choice->reasoning);
         serve_text_fini(&choice->content);
@@ -61,6 +62,15 @@ void serve_answer_destroy(serve_answer *answer)
     }
     weir_chat_release(answer->chat);
     weir__mem_free(answer);
+}
+
+void serve_answer_read_calls(serve_answer *answer)
+{
+    for (int32_t i = 0; i < answer->n; i++) {
+        answer->choices[i].calls = true;
+        answer->choices[i].caller = (serve_caller){
+            .number = (uint64_t)answer->created_s << 24 | (answer->call->number & 0xFFFFFF), .index = i};
+    }
 }
 
 bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_requests)
@@ -73,8 +83,10 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
         requests[i].interval = INT32_MAX; /* nobody sees it grow */
     for (int32_t i = 0; streams != NULL && i < answer->n; i++) streams[i] = answer->choices[i].stream;
     if (streams != NULL)
-        status = n_requests == 1 ? weir_engine_submit_n(call->server->engine, requests, (size_t)answer->n, streams, &error)
-                                 : weir_engine_submit(call->server->engine, requests, n_requests, streams, &error);
+        status =
+            n_requests == 1
+                ? weir_engine_submit_n(call->server->engine, requests, (size_t)answer->n, streams, &error)
+                : weir_engine_submit(call->server->engine, requests, n_requests, streams, &error);
     weir__mem_free(streams);
     if (status == WEIR_OK) return true;
     error.code = status;
@@ -162,6 +174,29 @@ static void fail_no_memory(serve_choice *choice)
     finish(choice, WEIR_REASON_ERROR);
 }
 
+/* ---- Chunks ---- */
+
+static bool read_delta(serve_choice *choice, const weir_delta *delta, serve_delta_fn take)
+{
+    if (choice->calls && delta->kind == WEIR_DELTA_CONTENT)
+        return serve_caller_feed(&choice->caller, delta->text, delta->length, take, choice);
+    return take(choice, delta);
+}
+
+/* What a chunk means. False: out of memory. */
+static bool read_chunk(serve_choice *choice, const weir_chunk *chunk, serve_delta_fn take)
+{
+    weir_delta delta = {
+        .kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
+    if (!serve_scores_add(&choice->scores, chunk)) return false;
+    if (choice->parser == NULL) return read_delta(choice, &delta, take);
+    if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
+        return false;
+    while (weir_chat_parser_next(choice->parser, &delta) == WEIR_OK)
+        if (!read_delta(choice, &delta, take)) return false;
+    return !chunk->finished || !choice->calls || serve_caller_end(&choice->caller, take, choice);
+}
+
 /* ---- Events ---- */
 
 static size_t begin_event(const serve_answer *answer)
@@ -201,22 +236,13 @@ static void send_text(serve_choice *choice, weir_delta delta)
     }
 }
 
-static bool send_chunk(serve_choice *choice, const weir_chunk *chunk)
+static bool send_one(void *user, const weir_delta *delta)
 {
-    weir_delta delta = {.kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
-    if (!serve_scores_add(&choice->scores, chunk)) return false;
-    if (choice->parser == NULL) {
-        send_text(choice, delta);
-        return true;
-    }
-    if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
-        return false;
-    while (weir_chat_parser_next(choice->parser, &delta) == WEIR_OK) {
-        if (delta.kind == WEIR_DELTA_TOOL_CALL)
-            send_delta(choice, &delta);
-        else
-            send_text(choice, delta);
-    }
+    serve_choice *choice = user;
+    if (delta->kind == WEIR_DELTA_TOOL_CALL)
+        send_delta(choice, delta);
+    else
+        send_text(choice, *delta);
     return true;
 }
 
@@ -270,7 +296,7 @@ static void pump_choice(serve_choice *choice)
             return;
         }
         if (weir_stream_try_next(choice->stream, &chunk) != WEIR_OK) return;
-        if (!send_chunk(choice, &chunk)) {
+        if (!read_chunk(choice, &chunk, send_one)) {
             fail_no_memory(choice);
         } else if (chunk.finished) {
             finish(choice, chunk.reason);
@@ -295,8 +321,9 @@ static bool keep_tool(serve_choice *choice, const weir_delta *delta)
     return true;
 }
 
-static bool keep_delta(serve_choice *choice, const weir_delta *delta)
+static bool keep_one(void *user, const weir_delta *delta)
 {
+    serve_choice *choice = user;
     switch (delta->kind) {
     case WEIR_DELTA_CONTENT: serve_text_add(&choice->content, delta->text, delta->length); break;
     case WEIR_DELTA_REASONING: serve_text_add(&choice->reasoning, delta->text, delta->length); break;
@@ -309,18 +336,6 @@ static bool keep_delta(serve_choice *choice, const weir_delta *delta)
     return !choice->content.failed && !choice->reasoning.failed;
 }
 
-static bool keep_chunk(serve_choice *choice, const weir_chunk *chunk)
-{
-    weir_delta delta = {.kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
-    if (!serve_scores_add(&choice->scores, chunk)) return false;
-    if (choice->parser == NULL) return keep_delta(choice, &delta);
-    if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
-        return false;
-    while (weir_chat_parser_next(choice->parser, &delta) == WEIR_OK)
-        if (!keep_delta(choice, &delta)) return false;
-    return true;
-}
-
 /* A worker's job, once all streams have ended. */
 static void answer_whole(serve_call *call)
 {
@@ -330,7 +345,7 @@ static void answer_whole(serve_call *call)
         serve_choice *choice = &answer->choices[i];
         weir_chunk chunk;
         while (!choice->finished && weir_stream_try_next(choice->stream, &chunk) == WEIR_OK) {
-            if (!keep_chunk(choice, &chunk))
+            if (!read_chunk(choice, &chunk, keep_one))
                 fail_no_memory(choice);
             else if (chunk.finished)
                 finish(choice, chunk.reason);

@@ -5,6 +5,7 @@
 
 #include "scores.h"
 #include "serve.h"
+#include "tools.h"
 
 /* A tool call of an answer that is not streamed. */
 typedef struct serve_tool {
@@ -18,7 +19,9 @@ typedef struct serve_choice {
     int32_t index;
     weir_stream *stream;
     weir_chat_parser *parser; /* NULL: its text as it comes */
-    char *echo;               /* goes before the text; NULL = nothing */
+    bool calls;               /* its content is read by `caller` */
+    serve_caller caller;
+    char *echo; /* goes before the text; NULL = nothing */
     size_t echo_length;
     bool finished;
     weir_reason reason;
@@ -33,9 +36,9 @@ typedef struct serve_choice {
 
 /* What chat and completions write differently. All write JSON objects, without what surrounds them. */
 typedef struct serve_form {
-    const char *id;     /* "chatcmpl" */
-    const char *object; /* of a whole answer */
-    const char *chunk;  /* of an event */
+    const char *id;                                        /* "chatcmpl" */
+    const char *object;                                    /* of a whole answer */
+    const char *chunk;                                     /* of an event */
     void (*begin)(serve_choice *choice, serve_text *text); /* NULL: nothing comes first */
     void (*delta)(serve_choice *choice, const weir_delta *delta, serve_text *text);
     void (*end)(serve_choice *choice, serve_text *text);
@@ -57,6 +60,9 @@ struct serve_answer {
 
 /* n choices with streams; the worker submits to them. NULL: out of memory. */
 serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir_chat *chat, int32_t n);
+
+/* The content has the form of tools.h: calls are read from it. */
+void serve_answer_read_calls(serve_answer *answer);
 
 /* Submits one request for all choices, or one for each: all or none. An error becomes the call's answer.
  * Worker. */

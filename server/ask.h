@@ -48,6 +48,7 @@ typedef struct serve_ask {
     const char *tool_name;
     bool parallel_tool_calls, continue_final, no_generation_prompt, echo;
     const char *reasoning_effort;
+    bool reads_calls; /* after render: the answer has the form of tools.h */
 } serve_ask;
 
 /* Reads call->body. False: the call has its answer, a refusal that names the field. Freed with fini always. */

@@ -10,8 +10,8 @@ static void add_logprobs(serve_choice *choice, serve_text *text)
 
 static void add_reason(const serve_choice *choice, serve_text *text)
 {
-    serve_text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}", serve_answer_finish(choice),
-                      weir_reason_name(choice->reason));
+    serve_text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
+                      serve_answer_finish(choice), weir_reason_name(choice->reason));
 }
 
 static void begin(serve_choice *choice, serve_text *text)
@@ -109,6 +109,7 @@ void serve_chat(serve_call *call)
     }
     answer->stream = ask.stream;
     answer->include_usage = ask.include_usage;
+    if (ask.reads_calls) serve_answer_read_calls(answer);
     serve_ask_request(&ask, call, salt, &request);
     request.chat = chat;
     serve_answer_submit(answer, &request, 1);
