@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "figures.h"
 
+#include <float.h>
 #include <string.h>
 
 double cli_figures_prompt_rate(const weir_usage *usage)
@@ -73,6 +74,34 @@ json_t *cli_figures_tokens(const int32_t *tokens, size_t n)
         if (json_array_append_new(array, json_integer(tokens[i])) == 0) continue;
         json_decref(array);
         array = NULL;
+    }
+    return array;
+}
+
+/* {"token": 5, "logprob": -0.1}; what is impossible has null: JSON knows no infinity. */
+static json_t *logprob_json(int32_t token, float logprob)
+{
+    json_t *value = logprob >= -FLT_MAX ? json_real((double)logprob) : json_null();
+    return json_pack("{s:i, s:o}", "token", token, "logprob", value);
+}
+
+static json_t *top_json(const weir_logprob *top, int32_t n)
+{
+    json_t *array = json_array();
+    for (int32_t i = 0; i < n; i++) json_array_append_new(array, logprob_json(top[i].token, top[i].logprob));
+    return array;
+}
+
+json_t *cli_figures_logprobs(const weir_chunk *chunk)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; chunk->logprobs != NULL && i < chunk->n_tokens; i++) {
+        json_t *one = logprob_json(chunk->tokens[i], chunk->logprobs[i]);
+        if (chunk->n_top_logprobs > 0)
+            json_object_set_new(
+                one, "top",
+                top_json(chunk->top_logprobs + i * (size_t)chunk->n_top_logprobs, chunk->n_top_logprobs));
+        json_array_append_new(array, one);
     }
     return array;
 }

@@ -32,6 +32,7 @@ struct run {
     cli_text content, reasoning;
     int32_t *tokens; /* [n_tokens] */
     size_t n_tokens, tokens_capacity;
+    json_t *logprobs; /* NULL: none are wanted */
     weir_reason reason;
 };
 
@@ -182,6 +183,11 @@ static void take(struct run *run, const weir_chunk *chunk)
     cli_term_progress_end();
     cli_grow(&run->tokens, &run->tokens_capacity, run->n_tokens + chunk->n_tokens, sizeof *run->tokens);
     for (size_t i = 0; i < chunk->n_tokens; i++) run->tokens[run->n_tokens++] = chunk->tokens[i];
+    if (run->logprobs != NULL) {
+        json_t *more = cli_figures_logprobs(chunk);
+        json_array_extend(run->logprobs, more);
+        json_decref(more);
+    }
     if (run->parser != NULL &&
         weir_chat_parser_feed(run->parser, chunk->text, chunk->length, chunk->finished, NULL) == WEIR_OK)
         while (weir_chat_parser_next(run->parser, &delta) == WEIR_OK)
@@ -234,6 +240,7 @@ static json_t *as_json(const struct run *run, const weir_usage *usage, const wei
                   weir_reason_name(run->reason), "usage", cli_figures_usage(usage), "timings", timings);
     if (json != NULL && run->reasoning.length > 0)
         json_object_set_new(json, "reasoning", json_stringn(run->reasoning.bytes, run->reasoning.length));
+    if (json != NULL && run->logprobs != NULL) json_object_set(json, "logprobs", run->logprobs);
     if (json != NULL && error->code != WEIR_OK) json_object_set_new(json, "error", cli_figures_error(error));
     return json;
 }
@@ -264,6 +271,7 @@ static cli_exit conclude(struct run *run)
 cli_exit cli_run(cli_args *args)
 {
     struct run run = {.args = args, .live = !args->json};
+    if (args->ask.n_logprobs != -1) run.logprobs = json_array();
     char *path = NULL;
     int64_t started;
     cli_load_log(args);
@@ -289,6 +297,7 @@ done:
     cli_text_fini(&run.content);
     cli_text_fini(&run.reasoning);
     cli_free(run.tokens);
+    json_decref(run.logprobs);
     cli_free(run.prompt);
     cli_free(path);
     return code;

@@ -28,7 +28,7 @@ SLOW = "fake:tick_us=20000,n_ctx_train=100000" if FAKE else MODEL
 STUCK = "fake:tick_us=3000000"  # one tick is longer than a person waits
 PATIENCE = 20 if FAKE else 90  # seconds; the machine may be busy and the program built with sanitizers
 
-COMMANDS = ["run", "stream", "replay", "info", "optimize", "pull", "list", "rm", "bench engine", "bench kernels", "bench http", "bench schedule", "version"]
+COMMANDS = ["run", "chat", "stream", "replay", "info", "tokenize", "embed", "optimize", "quantize", "pull", "list", "rm", "bench engine", "bench kernels", "bench http", "bench schedule", "config", "completion", "version"]
 scratch = tempfile.TemporaryDirectory()
 results = {"passed": 0, "failed": 0}
 
@@ -44,6 +44,7 @@ def check(name, condition, *details):
 def environment(**more):
     """Ours without what would change the program's defaults."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("WEIR_") and k not in ("NO_COLOR", "LINES", "COLUMNS", "TERM")}
+    clean["WEIR_CONFIG"] = ""
     clean.update(more)
     return clean
 
@@ -112,7 +113,7 @@ def test_help():
                    "--frequency-penalty --presence-penalty --logit-bias --seed --samplers --grammar --grammar-file "
                    "--json-schema --json-schema-file --ignore-eos --stop --max-tokens --threads --threads-batch --ctx --kv "
                    "--slots --batch-size --ubatch-size --chunk --cache-type-k --cache-type-v --layout --strategy --itl-target "
-                   "--interval --deadline-ms --priority --ageing --json").split():
+                   "--interval --deadline-ms --priority --ageing --logprobs --json").split():
         if not re.search(rf"{option}( |$)", page, re.M):
             check(f"help of run has {option}", False)
             break
@@ -558,6 +559,18 @@ def test_stream_lines():
     check("a prompt's text is that of weir run --raw", texts[0] == alone["text"], texts[0], alone)
     chat = json.loads(run("-p", "Two", "--temp", "0", "-n", "14", "--ignore-eos", "--json").stdout)
     check("a message's text is that of weir run", texts[1].strip() == chat["text"].strip(), texts[1], chat)
+    told = json.loads(run("-p", "One", "--raw", "--temp", "0", "-n", "9", "--ignore-eos", "--json", "--logprobs", "3").stdout)
+    items = told["logprobs"]
+    check("logprobs of each token, the likeliest first", told["tokens"] == alone["tokens"] and [x["token"] for x in items] == told["tokens"] and
+          all(len(x["top"]) == 3 and x["top"][0] == {"token": x["token"], "logprob": x["logprob"]} and
+              0 >= x["top"][0]["logprob"] >= x["top"][1]["logprob"] >= x["top"][2]["logprob"] for x in items), items)
+    check("no logprobs unless asked for", "logprobs" not in alone, alone)
+    both = lines_of(weir("stream", "-", "-q", stdin=json.dumps({"model": MODEL, "temp": 0, "ignore_eos": True, "requests": [
+        {"prompt": "One", "max_tokens": 9, "logprobs": 3}, {"prompt": "One", "max_tokens": 9}]})))
+    streamed = [x for line in both if line["request"] == 0 for x in line.get("logprobs", [])]
+    check("a stream has the same logprobs", streamed == items, streamed)
+    check("and only where they were asked for", not any("logprobs" in line for line in both if line["request"] == 1), both)
+    expect("too many logprobs", run("-p", "One", "--logprobs", "21"), 2, "--logprobs", "0 to 20")
     with open(path) as file:
         piped = weir("stream", "-", "-q", stdin=file.read())
     check("the file from stdin", piped.returncode == 0 and piped.stderr == "" and

@@ -5,8 +5,8 @@ set -euo pipefail
 
 preset=$(basename "$WEIR_BUILD_DIR")
 case $preset in
-*san* | *werror*)
-    echo "the VM cannot load what needs a sanitizer's runtime; and one compiler is enough"
+*tsan* | *werror*)
+    echo "the VM cannot run under this sanitizer; and one compiler is enough"
     exit 77
     ;;
 esac
@@ -18,5 +18,14 @@ fi
 cd "$WEIR_SOURCE_DIR/elixir"
 export MIX_ENV=test MIX_BUILD_PATH=$WEIR_BUILD_DIR/mix WEIR_DIR=$WEIR_SOURCE_DIR WEIR_PRESET=$preset
 export LC_ALL=C.UTF-8
-mix format --check-formatted
-mix test --warnings-as-errors --no-color
+if [ "$preset" != asan ]; then
+    mix format --check-formatted
+    exec mix test --warnings-as-errors --no-color
+fi
+
+# The sanitizer's runtime has to be there before the VM. The VM's own allocators are off, so that it sees what becomes
+# of handles and messages, too. It keeps what is freed, so that memory grows; what the VM never frees is no leak of ours.
+mix compile
+runtime=$(clang -print-file-name="libclang_rt.asan-$(uname -m).so")
+export ASAN_OPTIONS=detect_leaks=0:handle_segv=0:detect_stack_use_after_return=1 ERL_FLAGS="+Mea min"
+LD_PRELOAD=$runtime exec mix test --no-compile --no-color --exclude model --exclude memory

@@ -2,6 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nif.h"
 
+/* Above it, a walk over all cells takes longer than a normal scheduler should give. */
+#define CELLS_MAX 65536
+
 /* context_create(model, n_ctx, n_batch, n_ubatch, n_threads, n_threads_batch, embeddings, pooling_type,
  *                n_seq_max) */
 ERL_NIF_TERM nif_context_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
@@ -28,7 +31,6 @@ ERL_NIF_TERM nif_context_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
     if (status == WEIR_OK) {
         context->object.handle = handle;
         context->info.size = sizeof context->info;
-        context->n_vocab = model->info.n_vocab;
         context->width = params.embeddings ? weir_embedding_width(handle) : 0;
         status = weir_context_describe(handle, &context->info);
     }
@@ -184,12 +186,19 @@ end:
 
 /* ---- The memory of sequences ---- */
 
+/* false: the call has to move to a dirty scheduler. */
+static bool enter(nif_context *context)
+{
+    if (context->info.n_ctx > CELLS_MAX && nif_on_normal_scheduler()) return false;
+    return nif_lock(context, NULL);
+}
+
 ERL_NIF_TERM nif_memory_clear(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     weir_error error = {0};
     nif_context *context = nif_resource_get(env, argv[0], NIF_CONTEXT);
     if (context == NULL) return enif_make_badarg(env);
-    if (!nif_lock(context, NULL)) return nif_dirty(env, "memory_clear", nif_memory_clear, argc, argv);
+    if (!enter(context)) return nif_dirty(env, "memory_clear", nif_memory_clear, argc, argv);
     weir_status status = weir_context_clear(nif_context_handle(context), &error);
     nif_unlock(context, NULL);
     return nif_status(env, status, &error);
@@ -204,7 +213,7 @@ ERL_NIF_TERM nif_memory_seq_rm(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     if (context == NULL || !nif_get_i32(env, argv[1], &seq) || !nif_get_i32(env, argv[2], &from) ||
         !nif_get_i32(env, argv[3], &to))
         return enif_make_badarg(env);
-    if (!nif_lock(context, NULL)) return nif_dirty(env, "memory_seq_rm", nif_memory_seq_rm, argc, argv);
+    if (!enter(context)) return nif_dirty(env, "memory_seq_rm", nif_memory_seq_rm, argc, argv);
     weir_status status = weir_sequence_remove(nif_context_handle(context), seq, from, to, &error);
     nif_unlock(context, NULL);
     return nif_status(env, status, &error);
@@ -219,7 +228,7 @@ ERL_NIF_TERM nif_memory_seq_cp(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     if (context == NULL || !nif_get_i32(env, argv[1], &seq) || !nif_get_i32(env, argv[2], &to_seq) ||
         !nif_get_i32(env, argv[3], &from) || !nif_get_i32(env, argv[4], &to))
         return enif_make_badarg(env);
-    if (!nif_lock(context, NULL)) return nif_dirty(env, "memory_seq_cp", nif_memory_seq_cp, argc, argv);
+    if (!enter(context)) return nif_dirty(env, "memory_seq_cp", nif_memory_seq_cp, argc, argv);
     weir_status status = weir_sequence_copy(nif_context_handle(context), seq, to_seq, from, to, &error);
     nif_unlock(context, NULL);
     return nif_status(env, status, &error);
@@ -232,7 +241,7 @@ ERL_NIF_TERM nif_memory_seq_keep(ErlNifEnv *env, int argc, const ERL_NIF_TERM ar
     int32_t seq;
     nif_context *context = nif_resource_get(env, argv[0], NIF_CONTEXT);
     if (context == NULL || !nif_get_i32(env, argv[1], &seq)) return enif_make_badarg(env);
-    if (!nif_lock(context, NULL)) return nif_dirty(env, "memory_seq_keep", nif_memory_seq_keep, argc, argv);
+    if (!enter(context)) return nif_dirty(env, "memory_seq_keep", nif_memory_seq_keep, argc, argv);
     weir_status status = weir_sequence_keep(nif_context_handle(context), seq, &error);
     nif_unlock(context, NULL);
     return nif_status(env, status, &error);
@@ -244,8 +253,7 @@ ERL_NIF_TERM nif_memory_seq_pos_max(ErlNifEnv *env, int argc, const ERL_NIF_TERM
     int32_t seq;
     nif_context *context = nif_resource_get(env, argv[0], NIF_CONTEXT);
     if (context == NULL || !nif_get_i32(env, argv[1], &seq)) return enif_make_badarg(env);
-    if (!nif_lock(context, NULL))
-        return nif_dirty(env, "memory_seq_pos_max", nif_memory_seq_pos_max, argc, argv);
+    if (!enter(context)) return nif_dirty(env, "memory_seq_pos_max", nif_memory_seq_pos_max, argc, argv);
     int32_t pos = weir_sequence_pos_max(nif_context_handle(context), seq);
     nif_unlock(context, NULL);
     return enif_make_int(env, pos);

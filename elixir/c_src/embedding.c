@@ -2,6 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nif.h"
 
+/* Above it, the list takes longer than a normal scheduler should give. */
+#define WIDTH_MAX 8192
+
 /* embed_decode(context, tokens, seq) */
 ERL_NIF_TERM nif_embed_decode(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
@@ -30,7 +33,8 @@ ERL_NIF_TERM nif_get_embeddings(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
     if (normalize != WEIR_NORMALIZE_NONE && normalize != WEIR_NORMALIZE_MAX_ABS &&
         normalize != WEIR_NORMALIZE_L2)
         return nif_failed(env, "normalize is -1 (none), 0 (max-abs) or 2 (L2)");
-    if (!nif_lock(context, NULL)) return nif_dirty(env, "get_embeddings", nif_get_embeddings, argc, argv);
+    if ((context->width > WIDTH_MAX && nif_on_normal_scheduler()) || !nif_lock(context, NULL))
+        return nif_dirty(env, "get_embeddings", nif_get_embeddings, argc, argv);
     float *values = enif_alloc((context->width + 1) * sizeof *values);
     weir_status status = WEIR_NO_MEMORY;
     if (values != NULL)

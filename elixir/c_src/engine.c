@@ -6,21 +6,17 @@ static const char *const layouts[] = {"auto", "unified", "per_slot", NULL};
 static const char *const kv_types[] = {"f16", "f32", "bf16", "q8_0", "q4_0", NULL};
 static const char *const slot_states[] = {"idle", "prefilling", "generating", "joined"};
 
-static void put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value)
-{
-    enif_make_map_put(env, *map, nif_atom(env, name), value, map);
-}
 static void put_int(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, int64_t value)
 {
-    put(env, map, name, enif_make_int64(env, value));
+    nif_put(env, map, name, enif_make_int64(env, value));
 }
 static void put_uint(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, uint64_t value)
 {
-    put(env, map, name, enif_make_uint64(env, value));
+    nif_put(env, map, name, enif_make_uint64(env, value));
 }
 static void put_bool(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, bool value)
 {
-    put(env, map, name, nif_atom(env, value ? "true" : "false"));
+    nif_put(env, map, name, nif_atom(env, value ? "true" : "false"));
 }
 
 /* engine_create(model, options) */
@@ -73,7 +69,7 @@ static ERL_NIF_TERM slot_map(ErlNifEnv *env, const weir_slot_view *slot)
 {
     ERL_NIF_TERM map = enif_make_new_map(env);
     put_int(env, &map, "slot", slot->slot);
-    put(env, &map, "state", nif_atom(env, slot_states[slot->state]));
+    nif_put(env, &map, "state", nif_atom(env, slot_states[slot->state]));
     put_int(env, &map, "n_prompt_left", slot->n_prompt_left);
     put_int(env, &map, "n_prompt", slot->n_prompt);
     put_int(env, &map, "n_generated", slot->n_generated);
@@ -81,8 +77,9 @@ static ERL_NIF_TERM slot_map(ErlNifEnv *env, const weir_slot_view *slot)
     put_int(env, &map, "waited_ns", slot->waited_ns);
     put_int(env, &map, "idle_ns", slot->idle_ns);
     put_int(env, &map, "priority", slot->priority);
-    put(env, &map, "deadline_ns",
-        slot->deadline_ns == INT64_MAX ? nif_atom(env, "infinity") : enif_make_int64(env, slot->deadline_ns));
+    nif_put(env, &map, "deadline_ns",
+            slot->deadline_ns == INT64_MAX ? nif_atom(env, "infinity")
+                                           : enif_make_int64(env, slot->deadline_ns));
     return map;
 }
 
@@ -96,14 +93,12 @@ ERL_NIF_TERM nif_engine_view(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
     nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
     if (engine == NULL) return enif_make_badarg(env);
     enif_mutex_lock(engine->object.lock);
-    nif_stream_env(env);
     weir_status status = weir_engine_view(engine->object.handle, &view, &error);
-    nif_stream_env(NULL);
     if (status == WEIR_OK) {
         ERL_NIF_TERM map = enif_make_new_map(env), slots = enif_make_list(env, 0);
         for (size_t i = view->n_slots; i-- > 0;)
             slots = enif_make_list_cell(env, slot_map(env, &view->slots[i]), slots);
-        put(env, &map, "slots", slots);
+        nif_put(env, &map, "slots", slots);
         put_int(env, &map, "budget", view->budget);
         put_int(env, &map, "chunk_size", view->chunk_size);
         put_int(env, &map, "queue_depth", view->queue_depth);
@@ -152,9 +147,7 @@ ERL_NIF_TERM nif_engine_step(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
         if (plan == NULL) return enif_make_badarg(env);
     }
     enif_mutex_lock(engine->object.lock);
-    nif_stream_env(env);
     weir_status status = weir_engine_step(engine->object.handle, plan, n, &report, &error);
-    nif_stream_env(NULL);
     enif_mutex_unlock(engine->object.lock);
     nif_free(plan);
     if (status != WEIR_OK) return nif_refused(env, status, &error);
@@ -182,8 +175,8 @@ ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     ERL_NIF_TERM map = enif_make_new_map(env), finished = enif_make_new_map(env);
     for (int i = WEIR_REASON_END; i <= WEIR_REASON_DEADLINE; i++)
         put_uint(env, &finished, weir_reason_name((weir_reason)i), stats.n_finished[i]);
-    put(env, &map, "n_finished", finished);
-    put(env, &map, "layout", nif_atom(env, layouts[stats.layout]));
+    nif_put(env, &map, "n_finished", finished);
+    nif_put(env, &map, "layout", nif_atom(env, layouts[stats.layout]));
     put_int(env, &map, "n_slots", stats.n_slots);
     put_int(env, &map, "n_slots_prefilling", stats.n_slots_prefilling);
     put_int(env, &map, "n_slots_generating", stats.n_slots_generating);
@@ -224,9 +217,7 @@ ERL_NIF_TERM nif_engine_drain(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     int32_t timeout;
     nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
     if (engine == NULL || !nif_get_i32(env, argv[1], &timeout)) return enif_make_badarg(env);
-    nif_stream_env(env);
     weir_status status = weir_engine_drain(engine->object.handle, timeout);
-    nif_stream_env(NULL);
     if (status == WEIR_TIMEOUT)
         return enif_make_tuple2(env, nif_atom(env, "error"), nif_atom(env, "timeout"));
     return nif_status(env, status, NULL);
@@ -238,8 +229,6 @@ ERL_NIF_TERM nif_engine_stop(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
     (void)argc;
     nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
     if (engine == NULL) return enif_make_badarg(env);
-    nif_stream_env(env);
     weir_engine_stop(engine->object.handle);
-    nif_stream_env(NULL);
     return nif_atom(env, "ok");
 }

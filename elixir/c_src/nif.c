@@ -34,7 +34,7 @@ ERL_NIF_TERM nif_backend_version(ErlNifEnv *env, int argc, const ERL_NIF_TERM ar
 static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
 {
     (void)priv, (void)info;
-    return nif_resources_open(env, ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER) ? 0 : 1;
+    return nif_resources_open(env) ? 0 : 1;
 }
 
 static int upgrade(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)
@@ -43,7 +43,25 @@ static int upgrade(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)
     return load(env, priv, info);
 }
 
-#define ENTRY(name, arity, flags) {#name, arity, nif_##name, flags},
+/* Tells the VM which part of a timeslice (1 ms) a call took: many short ones in a row are long, too. */
+static ERL_NIF_TERM run(nif_fn *fn, ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    if (!nif_on_normal_scheduler()) return fn(env, argc, argv);
+    ErlNifTime start = enif_monotonic_time(ERL_NIF_USEC);
+    ERL_NIF_TERM result = fn(env, argc, argv);
+    ErlNifTime percent = (enif_monotonic_time(ERL_NIF_USEC) - start) / 10;
+    if (percent > 0) enif_consume_timeslice(env, percent < 100 ? (int)percent : 100);
+    return result;
+}
+
+#define RUN(name, arity, flags)                                                                              \
+    static ERL_NIF_TERM run_##name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])                      \
+    {                                                                                                        \
+        return run(nif_##name, env, argc, argv);                                                             \
+    }
+NIF_TABLE(RUN)
+
+#define ENTRY(name, arity, flags) {#name, arity, run_##name, flags},
 static ErlNifFunc functions[] = {NIF_TABLE(ENTRY)};
 
 ERL_NIF_INIT(Elixir.Weir.NIF, functions, load, NULL, upgrade, NULL)

@@ -36,12 +36,16 @@ bool nif_get_tokens(ErlNifEnv *env, ERL_NIF_TERM term, nif_tokens *tokens);
 /* A binary without NUL bytes as a C string, to be freed with nif_free; nil gives NULL where `nil` allows. */
 bool nif_get_string(ErlNifEnv *env, ERL_NIF_TERM term, bool nil, char **text);
 
+/* Bytes of a binary, 0 of what is none. */
+size_t nif_size(ErlNifEnv *env, ERL_NIF_TERM term);
+
 /* Whether a list has more than `limit` elements; false for what is no list. */
 bool nif_longer_than(ErlNifEnv *env, ERL_NIF_TERM list, size_t limit);
 
 ERL_NIF_TERM nif_atom(ErlNifEnv *env, const char *name);
 ERL_NIF_TERM nif_ok(ErlNifEnv *env, ERL_NIF_TERM term);
 ERL_NIF_TERM nif_binary(ErlNifEnv *env, const char *text, size_t length);
+void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value);
 ERL_NIF_TERM nif_failed(ErlNifEnv *env, const char *message);
 ERL_NIF_TERM nif_no_memory(ErlNifEnv *env);
 
@@ -90,7 +94,6 @@ typedef struct nif_context {
     nif_object object;
     weir_context_info info;
     size_t width; /* floats of an embedding */
-    int32_t n_vocab;
 } nif_context;
 
 typedef struct nif_sampler {
@@ -109,14 +112,17 @@ typedef struct nif_engine {
     nif_object object;
 } nif_engine;
 
-/* One request's stream, whose chunks become messages. The lock protects all of it but `object`: the engine's
- * thread, processes that ask for more, and the end of the consumer meet here. */
+/* One request's stream, whose chunks become messages. The lock protects the handle and what follows `to`: the
+ * engine's thread, processes that ask for more, and the end of the consumer meet here. The handle is NULL
+ * once the terminal chunk was taken. */
 typedef struct nif_stream {
     nif_object object;
-    nif_engine *engine; /* kept until the end was sent; NULL after */
+    nif_engine *engine; /* kept until then */
     ErlNifPid to;
-    int64_t credit; /* messages that may be sent before more are asked for */
-    bool deaf;      /* the consumer has ended: nothing is sent any more */
+    int64_t credit;   /* messages that may be sent before more are asked for */
+    int64_t n_sent;   /* tokens */
+    bool deaf;        /* the consumer has ended: nothing is sent any more */
+    weir_usage usage; /* at the end, when there is no handle to ask */
 } nif_stream;
 
 typedef enum nif_kind {
@@ -129,7 +135,7 @@ typedef enum nif_kind {
     NIF_KINDS,
 } nif_kind;
 
-bool nif_resources_open(ErlNifEnv *env, ErlNifResourceFlags flags);
+bool nif_resources_open(ErlNifEnv *env);
 
 /* A resource without a handle yet; NULL: no memory. nif_resource_term() gives it to the VM. */
 void *nif_resource_new(nif_kind kind);
@@ -150,12 +156,11 @@ static inline weir_sampler *nif_sampler_handle(const nif_sampler *sampler)
     return sampler->object.handle;
 }
 
-/* When a monitored process ends: stream.c. */
-void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonitor *monitor);
+/* stream.c: what a stream's request has cost until now, also after its end. */
+weir_usage nif_stream_usage(nif_stream *stream);
 
-/* Whoever drives a stream from a native function names the environment, NULL after: messages it sends are
- * the calling process's then. Other threads send without. */
-void nif_stream_env(ErlNifEnv *env);
+/* When a monitored process ends. */
+void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonitor *monitor);
 
 /* Takes one or two locks (either may be NULL). On a normal scheduler: false when that would wait. */
 bool nif_lock(nif_context *context, nif_sampler *sampler);
@@ -223,7 +228,16 @@ ERL_NIF_TERM nif_dirty(ErlNifEnv *env, const char *name, nif_fn *fn, int argc, c
     X(engine_step, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(engine_stats, 1, 0)                                                                                    \
     X(engine_drain, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                           \
-    X(engine_stop, 1, ERL_NIF_DIRTY_JOB_IO_BOUND)
+    X(engine_stop, 1, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \
+    X(engine_usage, 1, 0)                                                                                    \
+    X(engine_close, 1, 0)                                                                                    \
+    X(engine_clock, 0, 0)                                                                                    \
+    X(engine_ticks, 2, 0)                                                                                    \
+    X(engine_slots, 1, 0)                                                                                    \
+    X(hub_list, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                               \
+    X(hub_resolve, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \
+    X(hub_get, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                                \
+    X(hub_download, 4, ERL_NIF_DIRTY_JOB_IO_BOUND)
 NIF_TABLE(NIF_DECLARE)
 
 #endif

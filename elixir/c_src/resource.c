@@ -6,6 +6,7 @@
  * loaded (-z nodelete), so that the reaper outlives a purge of the module. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "nif.h"
@@ -101,12 +102,18 @@ static const struct {
     [NIF_STREAM] = {"weir_stream", sizeof(nif_stream)},
 };
 
-bool nif_resources_open(ErlNifEnv *env, ErlNifResourceFlags flags)
+/* A handle belongs to the copy of the library that made it: another build may lay out its memory differently.
+ * So the name tells the copy, by an address in it: a module that is loaded anew takes over its handles, the
+ * module of another file does not. */
+bool nif_resources_open(ErlNifEnv *env)
 {
+    const ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
     if (!reaper_start()) return false;
     for (int i = 0; i < NIF_KINDS; i++) {
         ErlNifResourceTypeInit init = {.dtor = destroy, .down = i == NIF_STREAM ? nif_stream_down : NULL};
-        types[i] = enif_open_resource_type_x(env, kinds[i].name, &init, flags, NULL);
+        char name[64];
+        snprintf(name, sizeof name, "%s %p", kinds[i].name, (void *)types);
+        types[i] = enif_open_resource_type_x(env, name, &init, flags, NULL);
         if (types[i] == NULL) return false;
     }
     return true;
@@ -118,12 +125,14 @@ void *nif_resource_new(nif_kind kind)
     if (object == NULL) return NULL;
     memset(object, 0, kinds[kind].size);
     object->lock = enif_mutex_create("weir");
-    object->corpse = enif_alloc(sizeof *object->corpse);
-    if (object->lock == NULL || object->corpse == NULL) {
+    nif_corpse *corpse = enif_alloc(sizeof *corpse);
+    if (object->lock == NULL || corpse == NULL) {
+        nif_free(corpse);
         enif_release_resource(object);
         return NULL;
     }
-    object->corpse->kind = kind;
+    corpse->kind = kind;
+    object->corpse = corpse;
     atomic_fetch_add(&live[kind], 1);
     return object;
 }
@@ -175,7 +184,6 @@ ERL_NIF_TERM nif_live_handles(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     (void)argc, (void)argv;
     ERL_NIF_TERM map = enif_make_new_map(env);
     for (int i = 0; i < NIF_KINDS; i++)
-        enif_make_map_put(env, map, nif_atom(env, kinds[i].name), enif_make_int(env, atomic_load(&live[i])),
-                          &map);
+        nif_put(env, &map, kinds[i].name, enif_make_int(env, atomic_load(&live[i])));
     return map;
 }

@@ -5,6 +5,8 @@
 /* Above it, a look at each logit takes longer than a normal scheduler should give. */
 #define VOCAB_MAX 65536
 
+#define ROOT_MAX 256 /* bytes, of a grammar's rule */
+
 /* sampler_init(model, seed, temp, top_k, top_p, min_p, penalty_repeat, penalty_freq, penalty_present,
  *              grammar, grammar_root) */
 ERL_NIF_TERM nif_sampler_init(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
@@ -23,7 +25,7 @@ ERL_NIF_TERM nif_sampler_init(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
         !nif_get_float(env, argv[8], &params.penalty_present))
         return enif_make_badarg(env);
     /* A grammar is compiled here. */
-    if (enif_is_binary(env, argv[9]) && nif_on_normal_scheduler())
+    if ((enif_is_binary(env, argv[9]) || nif_size(env, argv[10]) > ROOT_MAX) && nif_on_normal_scheduler())
         return nif_dirty(env, "sampler_init", nif_sampler_init, argc, argv);
     if (!nif_get_string(env, argv[9], true, &grammar) || !nif_get_string(env, argv[10], true, &root))
         goto end;

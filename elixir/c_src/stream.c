@@ -2,43 +2,42 @@
  * {ref, {:error, reason}}.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A chunk becomes a message when there is credit for it. Without credit chunks stay in the stream, which
- * merges them: the mailbox is bounded by what the consumer asked for. The resource is kept for the engine,
- * from the submit until the terminal chunk was taken. */
+ * A chunk becomes a message when there is credit for it; the end comes with the last one. Without credit
+ * chunks stay in the stream, which merges them: the mailbox is bounded by what the consumer asked for. The
+ * resource is kept for the engine, from the submit until the terminal chunk was taken. Then the stream itself
+ * is let go of: a consumer that lives long may hold many references, which need no memory for text. */
+#include <time.h>
+
 #include "nif.h"
 
 /* What a normal scheduler takes. */
-#define TEXT_MAX 2048
-#define STOP_MAX 64
+#define TEXT_MAX   1024
+#define TOKENS_MAX 2048 /* that wait, to become one message */
 
-static _Thread_local ErlNifEnv *calling; /* of the native function that this thread is in */
+#define STOP_MAX 64 /* as weir_request has it */
 
-void nif_stream_env(ErlNifEnv *env)
-{
-    calling = env;
-}
-
-static void put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value)
-{
-    enif_make_map_put(env, *map, nif_atom(env, name), value, map);
-}
-
+/* Sent by no process, on whatever thread this is. By the calling one, a dirty scheduler would wait for that
+ * process's lock, which its exit holds while it waits for ours in nif_stream_down(); and would send nothing
+ * for a process that was killed, although the message is another's. Besides, one sender keeps the order. */
 static void send(nif_stream *s, ErlNifEnv *messages, ERL_NIF_TERM what)
 {
     ERL_NIF_TERM ref = enif_make_resource(messages, s);
-    enif_send(calling, &s->to, messages, enif_make_tuple2(messages, ref, what));
+    enif_send(NULL, &s->to, messages, enif_make_tuple2(messages, ref, what));
     enif_clear_env(messages);
 }
 
 static ERL_NIF_TERM usage_map(ErlNifEnv *env, const weir_usage *usage)
 {
+    struct timespec now;
     ERL_NIF_TERM map = enif_make_new_map(env);
-    put(env, &map, "n_prompt", enif_make_int(env, usage->n_prompt));
-    put(env, &map, "n_cached", enif_make_int(env, usage->n_cached));
-    put(env, &map, "n_generated", enif_make_int(env, usage->n_generated));
-    put(env, &map, "queue_ns", enif_make_int64(env, usage->queue_ns));
-    put(env, &map, "ttft_ns", enif_make_int64(env, usage->ttft_ns));
-    put(env, &map, "total_ns", enif_make_int64(env, usage->total_ns));
+    nif_put(env, &map, "n_prompt", enif_make_int(env, usage->n_prompt));
+    nif_put(env, &map, "n_cached", enif_make_int(env, usage->n_cached));
+    nif_put(env, &map, "n_generated", enif_make_int(env, usage->n_generated));
+    nif_put(env, &map, "queue_ns", enif_make_int64(env, usage->queue_ns));
+    nif_put(env, &map, "ttft_ns", enif_make_int64(env, usage->ttft_ns));
+    nif_put(env, &map, "total_ns", enif_make_int64(env, usage->total_ns));
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    nif_put(env, &map, "sent_ns", enif_make_int64(env, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec));
     return map;
 }
 
@@ -51,6 +50,7 @@ static void send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chu
         send(s, messages,
              enif_make_tuple3(messages, nif_atom(messages, "chunk"), ids,
                               nif_binary(messages, chunk->text, chunk->length)));
+        s->n_sent += (int64_t)chunk->n_tokens;
     }
     if (!chunk->finished) return;
     if (chunk->reason == WEIR_REASON_ERROR) {
@@ -65,37 +65,40 @@ static void send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chu
                           nif_atom(messages, weir_reason_name(chunk->reason)), usage_map(messages, &usage)));
 }
 
-/* Sends what may be sent. True, once: that was the end, and the caller lets go of the resource. */
-static bool pump(nif_stream *s)
+/* Sends what may be sent. The stream, once: that was the end, and the caller lets go of it. */
+static weir_stream *pump(nif_stream *s)
 {
     weir_chunk chunk;
-    nif_engine *engine = NULL;
+    weir_stream *ended = NULL;
     ErlNifEnv *messages = enif_alloc_env();
-    if (messages == NULL) return false; /* the next chunk, or demand, tries again */
+    if (messages == NULL) return NULL; /* the next chunk, or demand, tries again */
     enif_mutex_lock(s->object.lock);
-    while ((s->deaf || s->credit > 0) && weir_stream_try_next(s->object.handle, &chunk) == WEIR_OK) {
+    while (s->object.handle != NULL && (s->deaf || s->credit > 0) &&
+           weir_stream_try_next(s->object.handle, &chunk) == WEIR_OK) {
         if (!s->deaf) {
             s->credit--;
             send_chunk(s, messages, &chunk);
         }
-        if (chunk.finished) {
-            engine = s->engine;
-            s->engine = NULL;
-            break;
-        }
+        if (!chunk.finished) continue;
+        ended = s->object.handle;
+        s->usage = weir_stream_usage(ended);
+        s->object.handle = NULL;
     }
     enif_mutex_unlock(s->object.lock);
     enif_free_env(messages);
-    if (engine != NULL) enif_release_resource(engine);
-    return engine != NULL;
+    return ended;
 }
 
-/* Sends what may be sent, and lets go of the resource at the end. The engine's thread may be about to call
- * ready() although another one has taken the terminal chunk: what is waited for here. */
+/* Sends what may be sent, and lets go at the end. The engine's thread may be about to call ready() although
+ * another one has taken the terminal chunk: weir_stream_release waits for that. */
 static void serve(nif_stream *s)
 {
-    if (!pump(s)) return;
-    weir_stream_set_ready(s->object.handle, NULL, NULL);
+    weir_stream *ended = pump(s);
+    if (ended == NULL) return;
+    nif_engine *engine = s->engine; /* nobody else looks at it any more */
+    s->engine = NULL;
+    weir_stream_release(ended);
+    enif_release_resource(engine);
     enif_release_resource(s);
 }
 
@@ -105,17 +108,28 @@ static void ready(weir_stream *stream, void *user)
     serve(user);
 }
 
+weir_usage nif_stream_usage(nif_stream *s)
+{
+    enif_mutex_lock(s->object.lock);
+    weir_usage usage = s->object.handle != NULL ? weir_stream_usage(s->object.handle) : s->usage;
+    enif_mutex_unlock(s->object.lock);
+    return usage;
+}
+
+static void cancel(nif_stream *s, bool deaf)
+{
+    enif_mutex_lock(s->object.lock); /* held for as long as a few messages take to send */
+    s->deaf |= deaf;
+    weir_stream_cancel(s->object.handle); /* NULL: it has ended */
+    enif_mutex_unlock(s->object.lock);
+}
+
 void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonitor *monitor)
 {
-    (void)pid, (void)monitor;
+    (void)env, (void)pid, (void)monitor;
     nif_stream *s = resource;
-    weir_stream_cancel(s->object.handle);
-    enif_mutex_lock(s->object.lock);
-    s->deaf = true;
-    enif_mutex_unlock(s->object.lock);
-    nif_stream_env(env);
+    cancel(s, true);
     serve(s);
-    nif_stream_env(NULL);
 }
 
 /* ---- submit ---- */
@@ -218,16 +232,25 @@ static bool get_credit(ErlNifEnv *env, ERL_NIF_TERM term, int64_t *credit)
     return true;
 }
 
-/* Long work: a long prompt to read, something to compile. */
+/* Long work: something to compile, or much to read: prompt, salt and stops together. */
 static bool is_long(ErlNifEnv *env, ERL_NIF_TERM term)
 {
     nif_map map = {.env = env, .term = term};
-    ERL_NIF_TERM value;
-    ErlNifBinary text;
-    if (nif_map_term(&map, "grammar", &value) || nif_map_term(&map, "json_schema", &value)) return true;
-    if (!nif_map_term(&map, "prompt", &value)) return false;
-    if (enif_inspect_binary(env, value, &text)) return text.size > TEXT_MAX;
-    return nif_longer_than(env, value, TEXT_MAX);
+    ERL_NIF_TERM value, stop;
+    size_t n_bytes = 0;
+    if (nif_map_term(&map, "grammar", &value) || nif_map_term(&map, "grammar_root", &value) ||
+        nif_map_term(&map, "json_schema", &value))
+        return true;
+    if (nif_map_term(&map, "prompt", &value)) {
+        n_bytes += nif_size(env, value);
+        if (nif_longer_than(env, value, TOKENS_MAX)) return true;
+    }
+    if (nif_map_term(&map, "cache_salt", &value)) n_bytes += nif_size(env, value);
+    if (nif_map_term(&map, "stop", &value)) {
+        for (int i = 0; i < STOP_MAX && enif_get_list_cell(env, value, &stop, &value); i++)
+            n_bytes += nif_size(env, stop);
+    }
+    return n_bytes > TEXT_MAX;
 }
 
 /* engine_submit(engine, request, pid, demand): {:ok, ref} */
@@ -269,9 +292,7 @@ ERL_NIF_TERM nif_engine_submit(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     s->engine = engine;
     enif_keep_resource(engine);
     enif_keep_resource(s); /* until the terminal chunk was taken */
-    nif_stream_env(env);   /* chunks that are there already are sent from here */
     weir_stream_set_ready(handle, ready, s);
-    nif_stream_env(NULL);
     /* Watched only now: nothing but serve() may end the callback. It may all be over already. */
     if (enif_monitor_process(env, s, &to, &monitor) != 0) nif_stream_down(env, s, &to, NULL);
     result = nif_ok(env, nif_resource_term(env, s));
@@ -283,16 +304,16 @@ end:
 /* engine_demand(ref, n): n more messages may come, or :infinity */
 ERL_NIF_TERM nif_engine_demand(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
     int64_t credit;
     nif_stream *s = nif_resource_get(env, argv[0], NIF_STREAM);
     if (s == NULL || !get_credit(env, argv[1], &credit)) return enif_make_badarg(env);
-    enif_mutex_lock(s->object.lock); /* held for as long as a few messages take to send */
-    s->credit = credit > INT64_MAX - s->credit ? INT64_MAX : s->credit + credit;
+    int64_t n_generated = nif_stream_usage(s).n_generated;
+    enif_mutex_lock(s->object.lock);
+    bool much = nif_on_normal_scheduler() && n_generated - s->n_sent > TOKENS_MAX;
+    if (!much) s->credit = credit > INT64_MAX - s->credit ? INT64_MAX : s->credit + credit;
     enif_mutex_unlock(s->object.lock);
-    nif_stream_env(env);
+    if (much) return nif_dirty(env, "engine_demand", nif_engine_demand, argc, argv);
     serve(s);
-    nif_stream_env(NULL);
     return nif_atom(env, "ok");
 }
 
@@ -302,6 +323,6 @@ ERL_NIF_TERM nif_engine_cancel(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     (void)argc;
     nif_stream *s = nif_resource_get(env, argv[0], NIF_STREAM);
     if (s == NULL) return enif_make_badarg(env);
-    weir_stream_cancel(s->object.handle);
+    cancel(s, false);
     return nif_atom(env, "ok");
 }

@@ -66,6 +66,12 @@ bool nif_get_string(ErlNifEnv *env, ERL_NIF_TERM term, bool nil, char **text)
     return true;
 }
 
+size_t nif_size(ErlNifEnv *env, ERL_NIF_TERM term)
+{
+    ErlNifBinary binary;
+    return enif_inspect_binary(env, term, &binary) ? binary.size : 0;
+}
+
 bool nif_longer_than(ErlNifEnv *env, ERL_NIF_TERM list, size_t limit)
 {
     ERL_NIF_TERM head;
@@ -87,12 +93,16 @@ ERL_NIF_TERM nif_ok(ErlNifEnv *env, ERL_NIF_TERM term)
 
 ERL_NIF_TERM nif_binary(ErlNifEnv *env, const char *text, size_t length)
 {
-    ERL_NIF_TERM term;
+    ERL_NIF_TERM term = nif_atom(env, "nil");
     if (length == WEIR_NUL) length = strlen(text);
     unsigned char *bytes = enif_make_new_binary(env, length, &term);
-    if (bytes == NULL) return enif_make_badarg(env);
-    if (length > 0) memcpy(bytes, text, length);
+    if (bytes != NULL && length > 0) memcpy(bytes, text, length);
     return term;
+}
+
+void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value)
+{
+    enif_make_map_put(env, *map, nif_atom(env, name), value, map);
 }
 
 ERL_NIF_TERM nif_failed(ErlNifEnv *env, const char *message)

@@ -3,7 +3,7 @@
 #include "nif.h"
 
 /* What a normal scheduler takes: a tokenizer needs some hundred nanoseconds for a byte, a token or so. */
-#define TEXT_MAX   2048
+#define TEXT_MAX   1024
 #define TOKENS_MAX 512
 #define PIECE_MAX  256
 

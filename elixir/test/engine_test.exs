@@ -1,5 +1,6 @@
 defmodule Weir.EngineTest do
   use ExUnit.Case, async: true
+  import Weir.Wait
   alias Weir.{NIF, Terms}
 
   defp engine(options \\ %{}, model \\ "fake:") do
@@ -21,20 +22,7 @@ defmodule Weir.EngineTest do
       {^ref, {:error, reason}} ->
         %{text: text, ids: ids, reason: {:error, reason}, n: n}
     after
-      5000 -> flunk("no end came")
-    end
-  end
-
-  defp idle?(engine) do
-    stats = NIF.engine_stats(engine)
-    stats.n_slots_generating + stats.n_slots_prefilling + stats.queue_depth == 0
-  end
-
-  defp eventually(fun, tries \\ 500) do
-    cond do
-      fun.() -> true
-      tries == 0 -> false
-      true -> Process.sleep(10) && eventually(fun, tries - 1)
+      20_000 -> flunk("no end came")
     end
   end
 
@@ -94,7 +82,7 @@ defmodule Weir.EngineTest do
     assert eventually(fn -> idle?(engine) end)
     refute_received _
     :ok = NIF.engine_demand(ref, 1)
-    assert_received {^ref, {:chunk, ids, text}}
+    assert_receive {^ref, {:chunk, ids, text}}
     refute_received _
     :ok = NIF.engine_demand(ref, :infinity)
     rest = collect(ref)
@@ -102,6 +90,36 @@ defmodule Weir.EngineTest do
     # far fewer messages than tokens: what waited has become one
     assert rest.n < 100
     refute_received _
+  end
+
+  test "a mailbox holds what was asked for" do
+    Terms.sow("demand")
+    {_model, engine} = engine()
+    request = %{prompt: "hello", temp: 0.0, max_tokens: 300}
+    {:ok, all} = NIF.engine_submit(engine, request, self(), :infinity)
+    all = collect(all)
+
+    for first <- [0, 1, 3, 10] do
+      {:ok, ref} = NIF.engine_submit(engine, request, self(), first)
+      assert %{ids: ids, text: text, reason: :length} = nibble(ref, first)
+      assert {ids, text} == {all.ids, all.text}
+    end
+  end
+
+  # Asks for a few messages at a time, and looks what has come: the end counts with the last chunk.
+  defp nibble(ref, allowed, ids \\ [], text \\ "") do
+    {:message_queue_len, n} = Process.info(self(), :message_queue_len)
+    assert n <= allowed + 1
+
+    receive do
+      {^ref, {:chunk, more, part}} -> nibble(ref, allowed - 1, ids ++ more, text <> part)
+      {^ref, {:done, reason, _usage}} -> %{ids: ids, text: text, reason: reason}
+    after
+      0 ->
+        more = if allowed == 0, do: :rand.uniform(3), else: 0
+        :ok = NIF.engine_demand(ref, more)
+        nibble(ref, allowed + more, ids, text)
+    end
   end
 
   test "a prompt that was computed before is cached, unless it is not wanted" do
@@ -119,10 +137,11 @@ defmodule Weir.EngineTest do
     assert n > 0
   end
 
+  # Where something has to be done before the end comes, 500 ticks of 20 ms leave the time for it.
   test "cancel" do
-    {_model, engine} = engine(%{}, "fake:tick_us=1000")
+    {_model, engine} = engine(%{}, "fake:tick_us=20000")
     {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0}, self(), :infinity)
-    assert_receive {^ref, {:chunk, _, _}}, 5000
+    assert_receive {^ref, {:chunk, _, _}}
     :ok = NIF.engine_cancel(ref)
     :ok = NIF.engine_cancel(ref)
     assert collect(ref).reason == :cancelled
@@ -186,8 +205,26 @@ defmodule Weir.EngineTest do
     assert NIF.engine_stats(engine).n_bad_plans == 1
   end
 
+  test "a driver that is killed within a tick: nothing is lost" do
+    {model, engine} = engine(%{manual: true}, "fake:tick_us=20000")
+    {:ok, text} = Weir.generate(model, "hello", temp: 0.0, max_tokens: 12)
+
+    {:ok, ref} =
+      NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0, max_tokens: 12}, self(), :infinity)
+
+    for _ <- 1..8 do
+      driver = spawn(fn -> Enum.each(1..20, fn _ -> NIF.engine_step(engine, nil) end) end)
+      until_inside(driver, :engine_step, 2)
+      Process.exit(driver, :kill)
+    end
+
+    for _ <- 1..20, do: assert({:ok, _} = NIF.engine_step(engine, nil))
+    assert %{text: ^text, reason: :length} = collect(ref)
+    refute_received _
+  end
+
   test "a stop ends all streams, a drain waits for them" do
-    {_model, engine} = engine(%{}, "fake:tick_us=2000")
+    {_model, engine} = engine(%{}, "fake:tick_us=20000")
     {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0}, self(), :infinity)
     assert {:error, :timeout} = NIF.engine_drain(engine, 5)
     assert {:error, _} = NIF.engine_submit(engine, %{prompt: "hello"}, self(), 1)
@@ -211,7 +248,7 @@ defmodule Weir.EngineTest do
       send(me, {:ref, ref})
     end)
 
-    assert_receive {:ref, ref}, 5000
+    assert_receive {:ref, ref}
     assert %{reason: :length, ids: ids} = collect(ref)
     assert length(ids) == 50
   end
@@ -254,13 +291,13 @@ defmodule Weir.EngineTest do
   end
 
   test "a consumer that is dead already" do
-    {_model, engine} = engine(%{}, "fake:tick_us=1000")
+    {_model, engine} = engine(%{}, "fake:tick_us=20000")
     {pid, monitor} = spawn_monitor(fn -> :ok end)
     assert_receive {:DOWN, ^monitor, :process, ^pid, _}
     assert {:ok, _ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0}, pid, 1)
 
     assert eventually(fn ->
-             NIF.engine_stats(engine).n_finished.cancelled == 1 and idle?(engine)
+             NIF.engine_stats(engine).n_finished.cancelled == 1
            end)
   end
 end

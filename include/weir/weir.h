@@ -179,6 +179,37 @@ WEIR_API weir_status weir_model_optimize_check(const char *path, const char *opt
                                                weir_progress_fn progress, void *progress_user,
                                                weir_error *error);
 
+typedef struct weir_quantize_params {
+    size_t size;
+    const char *type;  /* one of weir_quantize_type's, in any case; NULL = "Q8_0" */
+    int32_t n_threads; /* 0 … 512; 0 = the processors that this process may use */
+    bool requantize;   /* also weights that are quantized already: worse than from the original. Else they
+                           * are UNSUPPORTED */
+    weir_progress_fn progress; /* as in a load */
+    void *progress_user;
+} weir_quantize_params;
+
+/* As weir_model_params_init. */
+WEIR_API void weir_quantize_params_init(weir_quantize_params *params, size_t size);
+static inline weir_quantize_params weir_quantize_params_default(void)
+{
+    weir_quantize_params params;
+    weir_quantize_params_init(&params, sizeof params);
+    return params;
+}
+
+/* The i-th type that weights can be given, the largest first: "F32", "BF16", "F16", "Q8_0" … NULL past the
+ * last. Static. */
+WEIR_API const char *weir_quantize_type(size_t i);
+
+/* Writes a model with its weights in another type; norms and what else is small stays as it is. The name is
+ * given to the new file when it is whole; a file that was there is replaced then. A model in several files
+ * becomes one. Memory: that of the largest tensor, several times. Blocks for minutes with large models. Any
+ * thread. params may be NULL. Errors: weir_model_load's; INVALID (type; out is the model itself), IO (also no
+ * space), UNSUPPORTED (see requantize; fake models). After an error there is what was there before. */
+WEIR_API weir_status weir_model_quantize(const char *path, const char *out,
+                                         const weir_quantize_params *params, weir_error *error);
+
 /* Counted: whoever keeps a model holds it. Contexts, samplers, chats and engines hold theirs. Any thread.
  * The last release frees the weights. NULL is ignored. */
 WEIR_API weir_model *weir_model_hold(weir_model *model);
@@ -911,6 +942,26 @@ static inline weir_engine_params weir_engine_params_default(void)
     return params;
 }
 
+/* What an engine takes, in bytes. */
+typedef struct weir_engine_memory {
+    size_t size;
+    uint64_t model_bytes;     /* weights; where they are mapped, memory that can be had back at any time */
+    uint64_t kv_bytes;        /* KV cells */
+    uint64_t compute_bytes;   /* what a pass works in, and the logits that it gives */
+    uint64_t available_bytes; /* on this machine now; 0 = unknown */
+    int32_t n_slots;
+    int32_t n_ctx; /* the longest request, tokens */
+    int32_t n_kv;  /* cells in all: fewer than asked for where they do not fit into half of what is free */
+    weir_layout layout;
+} weir_engine_memory;
+
+/* What weir_engine_create would allot for a model with these parameters, told by the model's header: no
+ * weights are read and none of it is allotted. Not counted: cached prompts (cache_bytes), on GPUs what their
+ * driver takes. Either params may be NULL. Any thread. Errors: weir_model_load's and weir_engine_create's. */
+WEIR_API weir_status weir_engine_estimate(const char *path, const weir_model_params *model,
+                                          const weir_engine_params *engine, weir_engine_memory *memory,
+                                          weir_error *error);
+
 /* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder), BACKEND. */
 WEIR_API weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
                                         weir_engine **engine, weir_error *error);
@@ -1065,6 +1116,13 @@ WEIR_API weir_status weir_engine_arrivals(const weir_engine *engine, uint64_t fr
 
 typedef struct weir_stream weir_stream;
 
+/* A token and the natural logarithm of its probability, as the model gives it: over the whole vocabulary and
+ * before everything that a sampler does, biases and grammar included. -INFINITY: impossible. */
+typedef struct weir_logprob {
+    int32_t token;
+    float logprob;
+} weir_logprob;
+
 /* The prompt is one of: chat, tokens, text. All of it is copied at submit. */
 typedef struct weir_request {
     size_t size;
@@ -1094,6 +1152,9 @@ typedef struct weir_request {
     /* true: what is known of the prompt is not computed again, and prompt and answer are kept for later
      * requests with the same salt */
     bool cache_prompt;
+    bool logprobs; /* chunks and result tell how probable each generated token was */
+    int32_t
+        n_logprobs; /* 0; 0 … 20: so many of the likeliest tokens in its place, too; above 0 implies logprobs */
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -1113,6 +1174,13 @@ static inline weir_request weir_request_default(void)
  * Tokenizes and compiles on the caller's thread; never waits for a tick. */
 WEIR_API weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
                                         weir_stream *const *streams, weir_error *error);
+
+/* Queues one request n times, for n answers: all or none. Each has the request's seed plus its index, or with
+ * WEIR_SEED_RANDOM one of its own; so the first is what submit would give. Text is tokenized once, and where
+ * prompts are cached (cache_prompt, weir_engine_params.cache_sequences) the prompt is computed once, too. The
+ * rest is as in submit, errors name requests[0]. */
+WEIR_API weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *request, size_t n,
+                                          weir_stream *const *streams, weir_error *error);
 
 /* Why the prompt, or a part of it, had to be computed. */
 typedef enum weir_miss {
@@ -1178,6 +1246,9 @@ typedef struct weir_result {
     size_t n_tokens;
     weir_usage usage;
     weir_miss_info miss;
+    float *logprobs;            /* [n_tokens] where the request asked for them; else NULL */
+    weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
+    int32_t n_top_logprobs;
 } weir_result;
 
 /* Submits n requests, waits until all have ended and fills results, [n] (each to be freed with
@@ -1231,6 +1302,9 @@ typedef struct weir_chunk {
     size_t length;
     bool finished; /* the terminal chunk */
     weir_reason reason;
+    const float *logprobs;            /* [n_tokens], where the request asked for them; else NULL */
+    const weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
+    int32_t n_top_logprobs;           /* the request's n_logprobs, or the vocabulary's size if that is less */
 } weir_chunk;
 
 WEIR_API weir_status weir_stream_create(weir_stream **stream, weir_error *error);

@@ -42,7 +42,7 @@ ggml_backend_buffer_type_t buffer_type();
 /* Asked for by buffer_type(); in ggml_hook.cpp. */
 ggml::cpu::extra_buffer_type *operations();
 
-/* Once: lets a load that a optimized file spares its reading not read ahead. */
+/* Once: lets a load that an optimized file spares its reading not read ahead. */
 void spare_reading();
 
 /* ---- ggml_lanes.cpp ---- */

@@ -88,7 +88,7 @@ struct loading {
     bool mapped;
     weir__optimized_file *from; /* nullptr: none, or it does not hold what is loaded */
     weir__optimized_writer *to; /* nullptr: none */
-    bool unread;                /* the model was not read ahead, because there was a optimized file */
+    bool unread;                /* the model was not read ahead, because there was an optimized file */
     uint64_t n_packed, n_from_file;
     weir__crew *crew; /* nullptr: outside a load, the thread packs alone */
 };
@@ -129,7 +129,7 @@ size_t allocated(ggml_backend_buffer_type_t, const ggml_tensor *tensor)
     return weir__panel_bytes(format, ggml_nrows(tensor), tensor->ne[0]);
 }
 
-/* As a optimized file's table has it. */
+/* As an optimized file's table has it. */
 weir__optimized_tensor entry_of(ggml_backend_buffer_t buffer, const ggml_tensor *tensor)
 {
     weir__optimized_tensor entry = {};
@@ -150,7 +150,7 @@ ggml_status init_tensor(ggml_backend_buffer_t buffer, ggml_tensor *tensor)
                                                                         : GGML_STATUS_ALLOC_FAILED;
 }
 
-/* ---- Buffers that are mapped from a optimized file ---- */
+/* ---- Buffers that are mapped from an optimized file ---- */
 
 void skip_tensor(ggml_backend_buffer_t, ggml_tensor *, const void *, size_t, size_t size)
 {
@@ -236,7 +236,7 @@ namespace
 {
 
 /* llama.cpp has the whole model read when it maps it, unless the machine has several memories. For weights
- * that come from a optimized file that would be for nothing, so during such a load the answer to whether it
+ * that come from an optimized file that would be for nothing, so during such a load the answer to whether it
  * has is yes. */
 decltype(ggml_backend_reg_i::get_proc_address) ask_cpu;
 

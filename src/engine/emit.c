@@ -106,16 +106,21 @@ weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, const 
     return status;
 }
 
-bool weir__emit_chunk(weir__emit *emit, const weir__request *request, const int32_t *tokens, size_t n_tokens,
+weir_chunk weir__emit_rest(const weir__emit *emit, const weir__request *request, size_t n_tokens)
+{
+    weir_chunk rest = weir__request_tokens(request, emit->sent_tokens, n_tokens - emit->sent_tokens);
+    rest.length = emit->n_text - emit->sent_text;
+    rest.text = rest.length > 0 ? emit->text + emit->sent_text : "";
+    return rest;
+}
+
+bool weir__emit_chunk(weir__emit *emit, const weir__request *request, size_t n_tokens,
                       const weir_usage *usage)
 {
-    if (request->stream == NULL) return true;
-    size_t n_new = n_tokens - emit->sent_tokens;
-    if (emit->n_text == emit->sent_text) return true;
-    if (emit->started && n_new < (size_t)weir_stream_interval(request->stream)) return true;
-    if (!weir__stream_push(request->stream, tokens + emit->sent_tokens, n_new, emit->text + emit->sent_text,
-                           emit->n_text - emit->sent_text, usage))
-        return false;
+    if (request->stream == NULL || emit->n_text == emit->sent_text) return true;
+    weir_chunk rest = weir__emit_rest(emit, request, n_tokens);
+    if (emit->started && rest.n_tokens < (size_t)weir_stream_interval(request->stream)) return true;
+    if (!weir__stream_push(request->stream, &rest, usage)) return false;
     emit->started = true;
     emit->sent_tokens = n_tokens;
     if (request->result == NULL) emit->n_text = 0; /* a result wants the whole text */

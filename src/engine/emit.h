@@ -3,6 +3,8 @@
 #ifndef WEIR_ENGINE_EMIT_H
 #define WEIR_ENGINE_EMIT_H
 
+#include <weir/weir.h>
+
 #include "base/utf8.h"
 #include "engine/stop.h"
 
@@ -43,9 +45,12 @@ weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, cons
 weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, const weir__request *request,
                            bool *stopped);
 
-/* Puts what is free to go into the request's stream, if it is due: tokens [n_tokens] are all that were
- * generated. False: out of memory; it stays, and the next call tries again. */
-bool weir__emit_chunk(weir__emit *emit, const weir__request *request, const int32_t *tokens, size_t n_tokens,
+/* Puts what is free to go into the request's stream, if it is due: n_tokens were generated so far. False: out
+ * of memory; it stays, and the next call tries again. */
+bool weir__emit_chunk(weir__emit *emit, const weir__request *request, size_t n_tokens,
                       const weir_usage *usage);
+
+/* What is in no chunk yet of the n_tokens that were generated; its text is not terminated. */
+weir_chunk weir__emit_rest(const weir__emit *emit, const weir__request *request, size_t n_tokens);
 
 #endif

@@ -51,6 +51,7 @@ static int setup(void **state)
     e->model.model = (weir__bmodel *)e->pieces;
     e->sampler.model = &e->model;
     e->request.sampler = &e->sampler;
+    e->request.tokens = e->tokens;
     weir__emit_init(&e->emit);
     *state = e;
     if (weir__doorbell_create(&e->bell) != WEIR_OK) return -1;
@@ -69,9 +70,9 @@ static void finish(emitter *e)
 {
     static const weir_usage usage = {0};
     if (weir__emit_end(&e->emit, &e->scratch, &e->request, &e->stopped) != WEIR_OK) fail_msg("no memory");
-    weir__stream_finish(e->request.stream, e->tokens + e->emit.sent_tokens, e->n_tokens - e->emit.sent_tokens,
-                        e->emit.text != NULL ? e->emit.text + e->emit.sent_text : "",
-                        e->emit.n_text - e->emit.sent_text, WEIR_REASON_END, NULL, &usage);
+    weir_chunk rest = weir__emit_rest(&e->emit, &e->request, e->n_tokens);
+    rest.reason = WEIR_REASON_END;
+    weir__stream_finish(e->request.stream, &rest, NULL, &usage);
     e->over = true;
     sink_take(&e->got, e->request.stream);
 }
@@ -81,7 +82,8 @@ static int teardown(void **state)
     emitter *e = *state;
     static const weir_usage usage = {0};
     weir__mem_fail_after(-1);
-    if (!e->over) weir__stream_finish(e->request.stream, NULL, 0, "", 0, WEIR_REASON_END, NULL, &usage);
+    static const weir_chunk end = {.reason = WEIR_REASON_END};
+    if (!e->over) weir__stream_finish(e->request.stream, &end, NULL, &usage);
     weir_stream_release(e->request.stream);
     weir__doorbell_release(e->bell);
     weir__stop_destroy(e->request.stop);
@@ -105,7 +107,7 @@ static int say_bytes(emitter *e, const char *bytes, size_t length)
     e->pieces[token].length = length;
     e->tokens[e->n_tokens++] = token;
     assert_int_equal(weir__emit_token(&e->emit, &e->scratch, &e->request, token, &e->stopped), WEIR_OK);
-    if (!e->stopped) assert_true(weir__emit_chunk(&e->emit, &e->request, e->tokens, e->n_tokens, &usage));
+    if (!e->stopped) assert_true(weir__emit_chunk(&e->emit, &e->request, e->n_tokens, &usage));
     return sink_take(&e->got, e->request.stream);
 }
 
@@ -417,14 +419,13 @@ static void without_a_stream_nothing_is_put_anywhere(void **state)
 {
     emitter *e = *state;
     static const weir_usage usage = {0};
-    static const int32_t token = 0;
     weir_stream *stream = e->request.stream;
     bool stopped = false;
     e->pieces[0].bytes = "abc";
     e->pieces[0].length = 3;
     e->request.stream = NULL;
     assert_int_equal(weir__emit_token(&e->emit, &e->scratch, &e->request, 0, &stopped), WEIR_OK);
-    assert_true(weir__emit_chunk(&e->emit, &e->request, &token, 1, &usage));
+    assert_true(weir__emit_chunk(&e->emit, &e->request, 1, &usage));
     e->request.stream = stream;
     assert_int_equal(sink_take(&e->got, stream), 0);
     assert_int_equal(e->emit.sent_tokens, 0);
@@ -437,16 +438,16 @@ static void a_chunk_that_found_no_memory_goes_with_the_next(void **state)
     emitter *e = *state;
     static const weir_usage usage = {0};
     bool stopped = false;
-    static const int32_t tokens[] = {0, 1};
+    e->tokens[1] = 1;
     e->pieces[0] = (piece){.bytes = "a", .length = 1};
     e->pieces[1] = (piece){.bytes = "b", .length = 1};
     assert_int_equal(weir__emit_token(&e->emit, &e->scratch, &e->request, 0, &stopped), WEIR_OK);
     weir__mem_fail_after(0);
-    assert_false(weir__emit_chunk(&e->emit, &e->request, tokens, 1, &usage));
+    assert_false(weir__emit_chunk(&e->emit, &e->request, 1, &usage));
     weir__mem_fail_after(-1);
     weir_stream_set_interval(e->request.stream, 50); /* it is still the first */
     assert_int_equal(weir__emit_token(&e->emit, &e->scratch, &e->request, 1, &stopped), WEIR_OK);
-    assert_true(weir__emit_chunk(&e->emit, &e->request, tokens, 2, &usage));
+    assert_true(weir__emit_chunk(&e->emit, &e->request, 2, &usage));
     assert_int_equal(sink_take(&e->got, e->request.stream), 1);
     assert_string_equal(e->got.text, "ab");
     assert_int_equal(e->got.n_tokens, 2);

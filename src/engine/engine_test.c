@@ -35,6 +35,7 @@ static void parameters_out_of_range_are_named(void **state)
     REFUSED(n_slots, 0);
     REFUSED(n_slots, 257);
     REFUSED(n_slots, -1);
+    REFUSED(n_slots, INT32_MIN);
     REFUSED(n_ctx, -1);
     REFUSED(n_ctx, INT32_MAX);
     REFUSED(n_kv, -1);

@@ -13,6 +13,7 @@
 #include "base/utf8.h"
 #include "engine/stream.h"
 #include "model/chat.h"
+#include "model/logprob.h"
 #include "model/sampler.h"
 
 #define STOPS_MAX      64 /* OpenAI's API allows 4; templates bring a few of their own */
@@ -86,6 +87,19 @@ static weir_status read_text(weir__request *request, const weir_model *model, co
         guess = n;
     }
     request->n_prompt = (int32_t)n;
+    return WEIR_OK;
+}
+
+static weir_status copy_prompt(weir__request *request, const weir__request *first, size_t index,
+                               weir_error *error)
+{
+    request->tokens = weir__mem_dup(first->tokens, (size_t)first->n_prompt * sizeof *first->tokens);
+    if (request->tokens == NULL) return REFUSE(WEIR_NO_MEMORY, "tokens", "out of memory for the prompt");
+    request->capacity = (size_t)first->n_prompt;
+    request->n_prompt = first->n_prompt;
+    request->chat = weir_chat_hold(first->chat);
+    request->preserved = first->preserved;
+    request->n_preserved = first->n_preserved;
     return WEIR_OK;
 }
 
@@ -185,11 +199,24 @@ static uint64_t hash_salt(const char *salt, size_t length)
     return hash != 0 ? hash : 1;
 }
 
-weir_status weir__request_create(weir_model *model, const weir__limits *limits,
-                                 const weir_request *given_request, size_t index, weir__request **out,
-                                 weir_error *error)
+/* The parameters for another answer; the first answer's passed their checks. */
+static const weir_sampler_params *reseed(const weir_sampler_params *given, size_t choice,
+                                         weir_sampler_params *room)
+{
+    weir_sampler_params_init(room, sizeof *room);
+    weir__params_take(room, sizeof *room, given, "sampler", NULL);
+    if (room->seed != WEIR_SEED_RANDOM)
+        room->seed = (uint32_t)((room->seed + (uint64_t)choice) % WEIR_SEED_RANDOM);
+    return room;
+}
+
+/* first: NULL, or a request of the same *given_request, and the seed is `choice` more. */
+static weir_status create(weir_model *model, const weir__limits *limits, const weir_request *given_request,
+                          size_t index, const weir__request *first, size_t choice, weir__request **out,
+                          weir_error *error)
 {
     weir_request given;
+    weir_sampler_params sampler;
     char prefix[48];
     weir_request_init(&given, sizeof given);
     snprintf(prefix, sizeof prefix, "requests[%zu]", index);
@@ -208,7 +235,15 @@ weir_status weir__request_create(weir_model *model, const weir__limits *limits,
                         -PRIORITY_MAX, PRIORITY_MAX);
         goto fail;
     }
-    if ((status = read_prompt(request, model, &given, index, error)) != WEIR_OK) goto fail;
+    if (given.n_logprobs < 0 || given.n_logprobs > WEIR__LOGPROBS_MAX) {
+        status = REFUSE(WEIR_INVALID, "n_logprobs", "n_logprobs is %d; allowed: 0 to %d", given.n_logprobs,
+                        WEIR__LOGPROBS_MAX);
+        goto fail;
+    }
+    status = first != NULL ? copy_prompt(request, first, index, error)
+                           : read_prompt(request, model, &given, index, error);
+    if (status != WEIR_OK) goto fail;
+    if (first != NULL) given.sampler = reseed(given.sampler, choice, &sampler);
     if ((status = fit(request, limits, &given, index, error)) != WEIR_OK) goto fail;
     if ((status = compile_stops(request, &given, index, error)) != WEIR_OK) goto fail;
 
@@ -224,6 +259,8 @@ weir_status weir__request_create(weir_model *model, const weir__limits *limits,
     status = weir_sampler_count(request->sampler, request->tokens, (size_t)request->n_prompt, error);
     if (status != WEIR_OK) goto fail;
 
+    request->scored = given.logprobs || given.n_logprobs > 0;
+    request->n_top = given.n_logprobs < model->info.n_vocab ? given.n_logprobs : model->info.n_vocab;
     request->interval = given.interval;
     request->special = given.special;
     request->priority = given.priority;
@@ -252,6 +289,20 @@ fail:
     return status;
 }
 
+weir_status weir__request_create(weir_model *model, const weir__limits *limits,
+                                 const weir_request *given_request, size_t index, weir__request **out,
+                                 weir_error *error)
+{
+    return create(model, limits, given_request, index, NULL, 0, out, error);
+}
+
+weir_status weir__request_repeat(weir_model *model, const weir__limits *limits,
+                                 const weir_request *given_request, const weir__request *first, size_t choice,
+                                 weir__request **out, weir_error *error)
+{
+    return create(model, limits, given_request, 0, first, choice, out, error);
+}
+
 void weir__request_destroy(weir__request *request)
 {
     if (request == NULL) return;
@@ -261,6 +312,8 @@ void weir__request_destroy(weir__request *request)
     weir_sampler_destroy(request->sampler);
     weir__stop_destroy(request->stop);
     weir_chat_release(request->chat);
+    weir__mem_free(request->top);
+    weir__mem_free(request->logprob);
     weir__mem_free(request->tokens);
     weir__mem_free(request);
 }
@@ -276,37 +329,66 @@ int32_t weir__request_cells(const weir__request *request)
     return request->n_prompt + (request->max_tokens > 0 ? request->max_tokens - 1 : 0);
 }
 
+weir_chunk weir__request_tokens(const weir__request *request, size_t from, size_t n)
+{
+    weir_chunk chunk = {.n_tokens = n, .text = "", .reason = WEIR_REASON_NOT_FINISHED};
+    if (n == 0) return chunk;
+    chunk.tokens = request->tokens + request->n_prompt + from;
+    if (request->scored) chunk.logprobs = request->logprob + from;
+    if (request->n_top > 0) {
+        chunk.top_logprobs = request->top + from * (size_t)request->n_top;
+        chunk.n_top_logprobs = request->n_top;
+    }
+    return chunk;
+}
+
+/* Copies of the tokens and what belongs to each. False: out of memory, some may be missing. */
+static bool fill_tokens(weir_result *result, const weir_chunk *all)
+{
+    size_t n = all->n_tokens, n_top = n * (size_t)all->n_top_logprobs;
+    if (n == 0) return true;
+    result->tokens = weir__mem_dup(all->tokens, n * sizeof *all->tokens);
+    if (result->tokens == NULL) return false;
+    result->n_tokens = n;
+    if (all->logprobs != NULL) {
+        result->logprobs = weir__mem_dup(all->logprobs, n * sizeof *all->logprobs);
+        if (result->logprobs == NULL) return false;
+    }
+    if (n_top > 0) {
+        result->top_logprobs = weir__mem_dup(all->top_logprobs, n_top * sizeof *all->top_logprobs);
+        if (result->top_logprobs == NULL) return false;
+        result->n_top_logprobs = all->n_top_logprobs;
+    }
+    return true;
+}
+
 static void fill_result(weir_result *result, const weir__request *request, const weir__output *output,
-                        weir_reason reason, const weir_error *error, const weir_usage *usage)
+                        const weir_error *error, const weir_usage *usage)
 {
     memset(result, 0, sizeof *result);
-    result->reason = reason;
+    result->reason = output->rest.reason;
     if (error != NULL) result->error = *error;
     result->usage = *usage;
     result->miss = request->miss;
-    result->text = output->all_text ? output->all_text : weir__mem_calloc(1, 1);
-    result->length = output->all_text ? output->all_length : 0;
-    if (output->n_all_tokens > 0)
-        result->tokens = weir__mem_dup(output->all_tokens, output->n_all_tokens * sizeof *output->all_tokens);
-    if (result->tokens != NULL) result->n_tokens = output->n_all_tokens;
-    if (result->text == NULL || (result->tokens == NULL && output->n_all_tokens > 0)) {
+    result->text = output->text ? output->text : weir__mem_calloc(1, 1);
+    result->length = output->text ? output->length : 0;
+    weir_chunk all = weir__request_tokens(request, 0, output->n_tokens);
+    if (!fill_tokens(result, &all) || result->text == NULL) {
         result->reason = WEIR_REASON_ERROR;
         weir__error_set(&result->error, WEIR_NO_MEMORY, "", "out of memory for the result");
     }
 }
 
-void weir__request_finish(weir__request *request, const weir__output *output, weir_reason reason,
-                          const weir_error *error, const weir_usage *usage)
+void weir__request_finish(weir__request *request, const weir__output *output, const weir_error *error,
+                          const weir_usage *usage)
 {
     weir__ticket *ticket = request->ticket;
     weir_stream *stream = request->stream;
     if (request->result != NULL)
-        fill_result(request->result, request, output, reason, error, usage);
+        fill_result(request->result, request, output, error, usage);
     else
-        weir__mem_free(output->all_text);
-    if (stream != NULL)
-        weir__stream_finish(stream, output->tokens, output->n_tokens, output->text, output->length, reason,
-                            error, usage);
+        weir__mem_free(output->text);
+    if (stream != NULL) weir__stream_finish(stream, &output->rest, error, usage);
     weir__request_destroy(request);
     if (ticket != NULL) {
         pthread_mutex_lock(&ticket->mutex);

@@ -47,6 +47,12 @@ struct weir__request {
     weir__progress progress;
     int32_t *tokens; /* [capacity]: the prompt, later followed by what is generated */
     size_t capacity;
+    bool scored;    /* logprobs are wanted */
+    int32_t n_top;  /* so many of the likeliest tokens, too */
+    float *logprob; /* [logprob_capacity] of each generated token */
+    size_t logprob_capacity;
+    weir_logprob *top; /* [top_capacity], n_top of each */
+    size_t top_capacity;
     int32_t n_prompt;
     int32_t max_tokens; /* resolved: prompt and answer fit into the engine's n_ctx */
     int32_t interval;
@@ -74,6 +80,12 @@ typedef struct weir__limits {
 weir_status weir__request_create(weir_model *model, const weir__limits *limits,
                                  const weir_request *given_request, size_t index, weir__request **out,
                                  weir_error *error);
+
+/* The same again, for another answer: `first` was made of *given_request and is not yet queued; the seed is
+ * `choice` more. */
+weir_status weir__request_repeat(weir_model *model, const weir__limits *limits,
+                                 const weir_request *given_request, const weir__request *first, size_t choice,
+                                 weir__request **out, weir_error *error);
 void weir__request_destroy(weir__request *request);
 
 /* Whether the reader has asked for the end. */
@@ -82,20 +94,20 @@ bool weir__request_cancelled(const weir__request *request);
 /* KV cells that the request may come to need. */
 int32_t weir__request_cells(const weir__request *request);
 
-/* Gives the reader, or the waiting weir_generate, the end, and destroys the request. tokens and text are what
- * no chunk has carried yet; all_* is the whole output, for a result: all_text is freed or passed on. */
+/* A chunk of `n` generated tokens from the one with index `from` on, without text. */
+weir_chunk weir__request_tokens(const weir__request *request, size_t from, size_t n);
+
+/* Gives the reader, or the waiting weir_generate, the end, and destroys the request. `rest` is what no chunk
+ * has carried yet, with the reason; n_tokens and text are the whole output, for a result: text is freed or
+ * passed on. */
 typedef struct weir__output {
-    const int32_t *tokens;
+    weir_chunk rest;
     size_t n_tokens;
-    const char *text;
+    char *text; /* weir__mem block, NUL-terminated; NULL = empty */
     size_t length;
-    const int32_t *all_tokens;
-    size_t n_all_tokens;
-    char *all_text; /* weir__mem block, NUL-terminated; NULL = empty */
-    size_t all_length;
 } weir__output;
 
-void weir__request_finish(weir__request *request, const weir__output *output, weir_reason reason,
-                          const weir_error *error, const weir_usage *usage);
+void weir__request_finish(weir__request *request, const weir__output *output, const weir_error *error,
+                          const weir_usage *usage);
 
 #endif

@@ -13,6 +13,8 @@ void weir_result_fini(weir_result *result)
     if (result == NULL) return;
     weir__mem_free(result->text);
     weir__mem_free(result->tokens);
+    weir__mem_free(result->logprobs);
+    weir__mem_free(result->top_logprobs);
     memset(result, 0, sizeof *result);
 }
 

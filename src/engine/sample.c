@@ -11,6 +11,15 @@
  * default. */
 #define MOST_HELPERS 7
 
+static weir_status score(weir_engine *engine, weir__slot *slot)
+{
+    const float *logits = engine->model->ops->logits(engine->context, slot->row);
+    if (logits == NULL) return WEIR_NO_MEMORY; /* the row was there to sample from */
+    slot->logprob =
+        weir__logprob(logits, engine->model->info.n_vocab, slot->sampled, slot->top, slot->request->n_top);
+    return WEIR_OK;
+}
+
 /* Each slot has a sampler of its own, so that slots do not share state. */
 static void sample_slot(void *user, int32_t i)
 {
@@ -20,6 +29,7 @@ static void sample_slot(void *user, int32_t i)
     int64_t start = weir__clock_now_ns();
     weir_status status = engine->model->ops->sample(slot->request->sampler->chain, engine->context, slot->row,
                                                     &slot->sampled, &error);
+    if (status == WEIR_OK && slot->request->scored) status = score(engine, slot);
     slot->sample_ns = weir__clock_now_ns() - start;
     if (status == WEIR_OK) return;
     slot->sampled = -1;

@@ -68,13 +68,29 @@ void weir__slot_fail(weir__slot *slot, weir_status status, const weir_error *err
         weir__error_set(&slot->error, status, "", "%s", weir_status_text(status));
 }
 
-bool weir__slot_append(weir__slot *slot, int32_t token)
+/* For one more token. */
+static bool score(weir__slot *slot)
 {
     weir__request *request = slot->request;
+    size_t at = weir__slot_n_output(slot), n_top = (size_t)request->n_top;
+    if (!weir__mem_grow(&request->logprob, &request->logprob_capacity, at + 1, sizeof *request->logprob))
+        return false;
+    request->logprob[at] = slot->logprob;
+    if (n_top == 0) return true;
+    if (!weir__mem_grow(&request->top, &request->top_capacity, (at + 1) * n_top, sizeof *request->top))
+        return false;
+    memcpy(request->top + at * n_top, slot->top, n_top * sizeof *slot->top);
+    return true;
+}
+
+bool weir__slot_append(weir__slot *slot)
+{
+    weir__request *request = slot->request;
+    if (request->scored && !score(slot)) return false;
     if (!weir__mem_grow(&request->tokens, &request->capacity, (size_t)slot->n_tokens + 1,
                         sizeof *request->tokens))
         return false;
-    request->tokens[slot->n_tokens++] = token;
+    request->tokens[slot->n_tokens++] = slot->sampled;
     return true;
 }
 
@@ -109,22 +125,19 @@ void weir__slot_finish(weir__slot *slot, int64_t now)
     weir__emit *emit = &slot->emit;
     weir_usage usage = weir__slot_usage(slot, now);
     weir__output output = {
-        .tokens = weir__slot_output(slot) + emit->sent_tokens,
-        .n_tokens = weir__slot_n_output(slot) - emit->sent_tokens,
-        .text = emit->text ? emit->text + emit->sent_text : "",
-        .length = emit->n_text - emit->sent_text,
-        .all_tokens = weir__slot_output(slot),
-        .n_all_tokens = weir__slot_n_output(slot),
+        .rest = weir__emit_rest(emit, request, weir__slot_n_output(slot)),
+        .n_tokens = weir__slot_n_output(slot),
     };
+    output.rest.finished = true;
+    output.rest.reason = slot->reason;
     if (request->result != NULL) {
         if (emit->text != NULL) emit->text[emit->n_text] = '\0'; /* add_text always leaves room for it */
-        output.all_text = emit->text;
-        output.all_length = emit->n_text;
+        output.text = emit->text;
+        output.length = emit->n_text;
         emit->text = NULL; /* passed on */
     }
     slot->state = WEIR_SLOT_IDLE;
     slot->request = NULL;
-    weir__request_finish(request, &output, slot->reason,
-                         slot->reason == WEIR_REASON_ERROR ? &slot->error : NULL, &usage);
+    weir__request_finish(request, &output, slot->reason == WEIR_REASON_ERROR ? &slot->error : NULL, &usage);
     weir__emit_fini(emit);
 }

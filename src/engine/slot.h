@@ -5,6 +5,7 @@
 
 #include "cache/prefix_tree.h"
 #include "engine/request.h"
+#include "model/logprob.h"
 
 /* Invariants (checked each tick by debug builds):
  *   IDLE: no request, no lane.
@@ -24,7 +25,9 @@ typedef struct weir__slot {
     int32_t n_unbilled;  /* generated tokens that the salt's share does not know of */
     int32_t row;         /* the batch row to sample from, -1 = none */
     int32_t sampled;     /* this tick's token, -1 = none */
-    weir_reason reason;  /* written once, by whoever is first */
+    float logprob;       /* of it, where the request is scored; so is the next one */
+    weir_logprob top[WEIR__LOGPROBS_MAX];
+    weir_reason reason; /* written once, by whoever is first */
     weir_error error;
     int64_t sample_ns; /* what its last sampling took; 0 = none yet */
     int64_t admit_ns;
@@ -51,8 +54,8 @@ weir__request *weir__slot_suspend(weir__slot *slot);
 void weir__slot_latch(weir__slot *slot, weir_reason reason);
 void weir__slot_fail(weir__slot *slot, weir_status status, const weir_error *error);
 
-/* Appends a generated token. False: out of memory. */
-bool weir__slot_append(weir__slot *slot, int32_t token);
+/* Appends this tick's token to the request's, with its logprobs. False: out of memory. */
+bool weir__slot_append(weir__slot *slot);
 
 weir_usage weir__slot_usage(const weir__slot *slot, int64_t now);
 
@@ -66,11 +69,6 @@ void weir__slot_finish(weir__slot *slot, int64_t now);
 static inline int32_t weir__slot_n_there(const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_JOINED ? slot->n_promised : slot->n_past;
-}
-
-static inline const int32_t *weir__slot_output(const weir__slot *slot)
-{
-    return slot->request->tokens + slot->request->n_prompt;
 }
 
 static inline size_t weir__slot_n_output(const weir__slot *slot)

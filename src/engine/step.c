@@ -144,7 +144,7 @@ static void take_token(weir_engine *engine, weir__slot *slot, int64_t now)
         weir__slot_latch(slot, WEIR_REASON_END);
         return;
     }
-    if (!weir__slot_append(slot, token)) {
+    if (!weir__slot_append(slot)) {
         weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
         return;
     }
@@ -169,8 +169,7 @@ static void emit(weir_engine *engine)
         if (slot->reason != WEIR_REASON_NOT_FINISHED) continue;
         if (slot->state != WEIR_SLOT_GENERATING) continue;
         weir_usage usage = weir__slot_usage(slot, now);
-        if (!weir__emit_chunk(&slot->emit, slot->request, weir__slot_output(slot), weir__slot_n_output(slot),
-                              &usage))
+        if (!weir__emit_chunk(&slot->emit, slot->request, weir__slot_n_output(slot), &usage))
             weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
         weir__account_chunk(engine, slot, now);
     }

@@ -27,10 +27,16 @@ typedef struct mark {
 } mark;
 
 /* A row of chunks. Invariant: marks lie one behind the other without gaps (but for the NULs); `terminal` says
- * that the last of them, marks[n_marks - 1], is the terminal chunk. */
+ * that the last of them, marks[n_marks - 1], is the terminal chunk. What there is of logprobs and tops has a
+ * place for each token. */
 typedef struct buffer {
     int32_t *tokens;
     size_t n_tokens, tokens_capacity;
+    float *logprobs; /* [n_tokens] of a scored stream, else NULL */
+    size_t logprobs_capacity;
+    weir_logprob *tops; /* [n_tokens][n_top] */
+    size_t tops_capacity;
+    int32_t n_top;
     char *text;
     size_t n_text, text_capacity;
     mark marks[WEIR__STREAM_MARKS];
@@ -105,16 +111,22 @@ no_stream:
     return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a stream");
 }
 
+static void free_buffer(buffer *b)
+{
+    weir__mem_free(b->tokens);
+    weir__mem_free(b->logprobs);
+    weir__mem_free(b->tops);
+    weir__mem_free(b->text);
+}
+
 static void drop(weir_stream *stream)
 {
     if (atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) != 1) return;
     if (stream->fds[0] >= 0) close(stream->fds[0]);
     if (stream->fds[1] >= 0 && stream->fds[1] != stream->fds[0]) close(stream->fds[1]);
     weir__doorbell_release(stream->bell);
-    weir__mem_free(stream->back.tokens);
-    weir__mem_free(stream->back.text);
-    weir__mem_free(stream->front.tokens);
-    weir__mem_free(stream->front.text);
+    free_buffer(&stream->back);
+    free_buffer(&stream->front);
     pthread_mutex_destroy(&stream->ready_mutex);
     pthread_cond_destroy(&stream->cond);
     pthread_mutex_destroy(&stream->mutex);
@@ -235,13 +247,35 @@ void weir__stream_detach(weir_stream *stream)
     drop(stream);
 }
 
+/* Room for the chunk's tokens and what belongs to each. */
+static bool make_room(buffer *to, const weir_chunk *chunk)
+{
+    size_t n = to->n_tokens + chunk->n_tokens, n_top = (size_t)chunk->n_top_logprobs;
+    if (chunk->n_tokens == 0) return true;
+    return weir__mem_grow(&to->tokens, &to->tokens_capacity, n, sizeof *to->tokens) &&
+           (chunk->logprobs == NULL ||
+            weir__mem_grow(&to->logprobs, &to->logprobs_capacity, n, sizeof *to->logprobs)) &&
+           (n_top == 0 || weir__mem_grow(&to->tops, &to->tops_capacity, n * n_top, sizeof *to->tops));
+}
+
+static void add_tokens(buffer *to, const weir_chunk *chunk)
+{
+    size_t n = chunk->n_tokens, n_top = (size_t)chunk->n_top_logprobs;
+    if (n == 0) return;
+    memcpy(to->tokens + to->n_tokens, chunk->tokens, n * sizeof *to->tokens);
+    if (chunk->logprobs != NULL)
+        memcpy(to->logprobs + to->n_tokens, chunk->logprobs, n * sizeof *to->logprobs);
+    if (n_top > 0) memcpy(to->tops + to->n_tokens * n_top, chunk->top_logprobs, n * n_top * sizeof *to->tops);
+    to->n_top = chunk->n_top_logprobs;
+    to->n_tokens += n;
+}
+
 /* Appends to the buffer as a chunk of its own, or to the last chunk when all marks are in use. */
-static bool append(buffer *to, const int32_t *tokens, size_t n_tokens, const char *text, size_t length)
+static bool append(buffer *to, const weir_chunk *chunk)
 {
     bool merge = to->n_marks == WEIR__STREAM_MARKS;
-    if (n_tokens > 0 &&
-        !weir__mem_grow(&to->tokens, &to->tokens_capacity, to->n_tokens + n_tokens, sizeof *to->tokens))
-        return false;
+    size_t length = chunk->length;
+    if (!make_room(to, chunk)) return false;
     if (length > 0 && !weir__mem_grow(&to->text, &to->text_capacity, to->n_text + length + 1, 1))
         return false;
 
@@ -254,11 +288,10 @@ static bool append(buffer *to, const int32_t *tokens, size_t n_tokens, const cha
     } else if (length > 0) {
         last->text = to->n_text;
     }
-    if (n_tokens > 0) memcpy(to->tokens + to->n_tokens, tokens, n_tokens * sizeof *tokens);
-    to->n_tokens += n_tokens;
-    last->n_tokens += n_tokens;
+    add_tokens(to, chunk);
+    last->n_tokens += chunk->n_tokens;
     if (length > 0) {
-        memcpy(to->text + to->n_text, text, length);
+        memcpy(to->text + to->n_text, chunk->text, length);
         to->text[to->n_text + length] = '\0';
         to->n_text += length + 1;
         last->length += length;
@@ -273,12 +306,11 @@ static void run_ready(weir_stream *stream)
     pthread_mutex_unlock(&stream->ready_mutex);
 }
 
-bool weir__stream_push(weir_stream *stream, const int32_t *tokens, size_t n_tokens, const char *text,
-                       size_t length, const weir_usage *usage)
+bool weir__stream_push(weir_stream *stream, const weir_chunk *chunk, const weir_usage *usage)
 {
     pthread_mutex_lock(&stream->mutex);
     bool was_empty = !can_take(stream);
-    bool put = append(&stream->back, tokens, n_tokens, text, length);
+    bool put = append(&stream->back, chunk);
     if (put) {
         stream->usage = *usage;
         fd_raise(stream);
@@ -289,13 +321,15 @@ bool weir__stream_push(weir_stream *stream, const int32_t *tokens, size_t n_toke
     return put;
 }
 
-void weir__stream_finish(weir_stream *stream, const int32_t *tokens, size_t n_tokens, const char *text,
-                         size_t length, weir_reason reason, const weir_error *error, const weir_usage *usage)
+void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const weir_error *error,
+                         const weir_usage *usage)
 {
+    static const weir_chunk nothing = {.finished = true};
+    weir_reason reason = chunk->reason;
     pthread_mutex_lock(&stream->mutex);
     if (error != NULL) stream->error = *error;
-    if (!append(&stream->back, tokens, n_tokens, text, length)) {
-        append(&stream->back, NULL, 0, NULL, 0); /* a chunk of nothing needs no memory */
+    if (!append(&stream->back, chunk)) {
+        append(&stream->back, &nothing); /* needs no memory */
         reason = WEIR_REASON_ERROR;
         weir__error_set(&stream->error, WEIR_NO_MEMORY, "",
                         "out of memory for the last chunk: its text is lost");
@@ -338,6 +372,11 @@ static bool take(weir_stream *stream, weir_chunk *chunk)
         .reason = terminal ? (weir_reason)atomic_load_explicit(&stream->reason, memory_order_relaxed)
                            : WEIR_REASON_NOT_FINISHED,
     };
+    if (next->n_tokens > 0 && front->logprobs != NULL) chunk->logprobs = front->logprobs + next->token;
+    if (next->n_tokens > 0 && front->n_top > 0) {
+        chunk->top_logprobs = front->tops + next->token * (size_t)front->n_top;
+        chunk->n_top_logprobs = front->n_top;
+    }
     stream->terminal_taken = terminal;
     if (!can_take(stream)) fd_lower(stream);
     return true;

@@ -174,7 +174,8 @@ static void a_chunk_carries_exactly_what_was_put(void **state)
     static const int32_t tokens[] = {3, 1, 2};
     static const weir_usage usage = {.n_prompt = 4, .n_generated = 3};
     weir_chunk chunk;
-    assert_true(weir__stream_push(b->stream, tokens, 3, "a\0b", 3, &usage));
+    const weir_chunk put = {.tokens = tokens, .n_tokens = 3, .text = "a\0b", .length = 3};
+    assert_true(weir__stream_push(b->stream, &put, &usage));
     assert_int_equal(weir_stream_try_next(b->stream, &chunk), WEIR_OK);
     assert_int_equal(chunk.n_tokens, 3);
     assert_memory_equal(chunk.tokens, tokens, sizeof tokens);
@@ -279,7 +280,7 @@ static void usage_is_told_from_the_submit_on(void **state)
     assert_true(weir_stream_usage(b->stream).total_ns >= 5 * WEIR__NS_PER_MS); /* so far */
     const weir_usage last = {.n_prompt = 6, .n_generated = 1, .total_ns = 3};
     b->attached = false;
-    weir__stream_finish(b->stream, NULL, 0, "", 0, WEIR_REASON_END, NULL, &last);
+    weir__stream_finish(b->stream, &(weir_chunk){.reason = WEIR_REASON_END}, NULL, &last);
     assert_int_equal(weir_stream_usage(b->stream).total_ns, 3); /* final */
 }
 
@@ -292,7 +293,7 @@ static void status_turns_final_with_the_terminal_chunk(void **state)
     bench_push(b, "a");
     assert_false(weir_stream_finished(b->stream));
     b->attached = false;
-    weir__stream_finish(b->stream, NULL, 0, "", 0, WEIR_REASON_ERROR, &error, &usage);
+    weir__stream_finish(b->stream, &(weir_chunk){.reason = WEIR_REASON_ERROR}, &error, &usage);
     assert_true(weir_stream_finished(b->stream)); /* though nothing was taken yet */
     assert_int_equal(weir_stream_reason(b->stream), WEIR_REASON_ERROR);
     assert_int_equal(weir_stream_usage(b->stream).n_generated, 12);
@@ -348,7 +349,9 @@ static void the_terminal_chunk_merges_with_text_that_waits(void **state)
     static const weir_usage usage = {0};
     for (int i = 0; i < WEIR__STREAM_MARKS; i++) bench_push(b, "x");
     b->attached = false;
-    weir__stream_finish(b->stream, &token, 1, "y", 1, WEIR_REASON_LENGTH, NULL, &usage);
+    const weir_chunk end = {
+        .tokens = &token, .n_tokens = 1, .text = "y", .length = 1, .reason = WEIR_REASON_LENGTH};
+    weir__stream_finish(b->stream, &end, NULL, &usage);
     assert_int_equal(sink_take(&got, b->stream), WEIR__STREAM_MARKS);
     assert_string_equal(got.last, "xy");
     assert_int_equal(got.last_tokens, 2);

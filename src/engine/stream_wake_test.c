@@ -442,7 +442,7 @@ static void *push_one(void *argument)
 {
     gate *g = argument;
     weir_usage usage = {0};
-    weir__stream_push(g->b->stream, NULL, 0, "x", 1, &usage);
+    weir__stream_push(g->b->stream, &(weir_chunk){.text = "x", .length = 1}, &usage);
     return NULL;
 }
 

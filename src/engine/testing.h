@@ -350,7 +350,8 @@ static inline void bench_end(bench *b, weir_reason reason, const char *text)
     static const weir_usage usage = {.n_generated = 99};
     assert_true(b->attached);
     b->attached = false;
-    weir__stream_finish(b->stream, NULL, 0, text, strlen(text), reason, NULL, &usage);
+    const weir_chunk end = {.text = text, .length = strlen(text), .reason = reason};
+    weir__stream_finish(b->stream, &end, NULL, &usage);
 }
 
 static inline int bench_teardown(void **state)
@@ -374,7 +375,8 @@ static inline int bench_teardown(void **state)
 static inline bool bench_put(bench *b, int32_t token, const char *text)
 {
     weir_usage usage = {.n_generated = token};
-    return weir__stream_push(b->stream, &token, 1, text, strlen(text), &usage);
+    const weir_chunk chunk = {.tokens = &token, .n_tokens = 1, .text = text, .length = strlen(text)};
+    return weir__stream_push(b->stream, &chunk, &usage);
 }
 
 static inline void bench_push(bench *b, const char *text)

@@ -86,7 +86,13 @@ defmodule Weir.Generation do
   defp stop(:finished), do: :ok
 
   defp stop({ref, monitor}) do
-    NIF.generate_stop(ref)
+    try do
+      NIF.generate_stop(ref)
+    rescue
+      # Of a native library that was purged since: with it went the process that generates.
+      ArgumentError -> :ok
+    end
+
     Process.demonitor(monitor, [:flush])
     flush(ref)
   end

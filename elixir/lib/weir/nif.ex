@@ -255,13 +255,14 @@ defmodule Weir.NIF do
   `special`.
 
   From the engine's thread come `{ref, {:chunk, ids, text}}` and at last `{ref, {:done, reason, usage}}` or `{ref,
-  {:error, reason}}`; as many as `demand` allows (`:infinity`: all), then more after `engine_demand/2`. What waits in
-  between becomes one chunk. When `pid` ends, so does the request.
+  {:error, reason}}`; as many chunks as `demand` allows (`:infinity`: all), then more after `engine_demand/2`. What
+  waits in between becomes one chunk; the end comes with the last one. When `pid` ends, so does the request. `usage`
+  is a map of counts and of durations, ns; `sent_ns` is when it was sent, on the clock of `:os.perf_counter/1`.
   """
   @spec engine_submit(engine(), map(), pid(), non_neg_integer() | :infinity) ::
           {:ok, reference()} | {:error, :queue_full | String.t()}
   def engine_submit(_engine, _request, _pid, _demand), do: missing()
-  @doc "Allows that many messages more."
+  @doc "Allows that many chunks more."
   @spec engine_demand(reference(), non_neg_integer() | :infinity) :: :ok
   def engine_demand(_ref, _n), do: missing()
   @doc "Asks the request to end; its last message still comes."
@@ -285,6 +286,50 @@ defmodule Weir.NIF do
   @spec engine_stop(engine()) :: :ok
   def engine_stop(_engine), do: missing()
 
-  @spec missing() :: no_return()
+  @doc "What a request has cost until now, in the shape of its last message's usage."
+  @spec engine_usage(reference()) :: map()
+  def engine_usage(_ref), do: missing()
+
+  @doc "Cancels the request. When it returns, no further message will be sent, not even the last one."
+  @spec engine_close(reference()) :: :ok
+  def engine_close(_ref), do: missing()
+
+  @doc """
+  Ticks that the engine remembers, from this number on, at most 64 of them, and the number to ask from next. Times are
+  ns; `start_ns`, and `ended_ns` of the last request that ended in it (0: none did), are on `engine_clock/0`.
+  """
+  @spec engine_ticks(engine(), non_neg_integer()) :: {non_neg_integer(), [map()]}
+  def engine_ticks(_engine, _from), do: missing()
+  @doc "Now in ns, on the clock of ticks: the system's monotonic one."
+  @spec engine_clock() :: integer()
+  def engine_clock, do: missing()
+
+  @doc "The slots that went on after the last tick: what each has done, and how much of its prompt was cached."
+  @spec engine_slots(engine()) :: [map()]
+  def engine_slots(_engine), do: missing()
+
+  @doc """
+  The GGUF files of a repository (`"hf:OWNER/REPO"`), or with `nil` those in the cache. Options of this function and
+  the next three are a map: `cache_dir`, `token`, `endpoint`, `revision`, `proxy`, `no_proxy`, `offline`, `force`,
+  `n_retries`, `timeout_ms`. Dirty, I/O.
+  """
+  @spec hub_list(String.t() | nil, map()) :: result([map()])
+  def hub_list(_name, _options), do: missing()
+  @doc "The file that a name means. Dirty, I/O."
+  @spec hub_resolve(String.t(), map()) :: result(String.t())
+  def hub_resolve(_name, _options), do: missing()
+  @doc "The hub's answer, JSON. Dirty, I/O."
+  @spec hub_get(String.t(), map()) :: result(String.t())
+  def hub_get(_path, _options), do: missing()
+
+  @doc """
+  The path of a model's file, downloaded where it is missing. Some ten times a second `{ref, {:progress, map}}` goes to
+  `pid`. Ends when the calling process, or `pid`, was killed. Dirty, I/O.
+  """
+  @spec hub_download(String.t(), map(), pid() | nil, reference() | nil) :: result(String.t())
+  def hub_download(_name, _options, _pid, _ref), do: missing()
+
+  # The VM replaces each caller. Dialyzer believes their types, unless this one is said not to return.
+  @spec missing() :: term()
   defp missing, do: :erlang.nif_error(:not_loaded)
 end

@@ -1,6 +1,7 @@
 defmodule Weir.Terms do
   @moduledoc "Terms of every type that Erlang has, and numbers at the bounds of C's."
 
+  # 2^30 and near it are missing: as a context's size they are memory that is really asked for.
   @numbers [
     0,
     1,
@@ -15,9 +16,17 @@ defmodule Weir.Terms do
     -2_147_483_649,
     4_294_967_295,
     4_294_967_296,
+    576_460_752_303_423_487,
+    576_460_752_303_423_488,
+    -576_460_752_303_423_489,
     9_223_372_036_854_775_807,
+    9_223_372_036_854_775_808,
     -9_223_372_036_854_775_808,
+    -9_223_372_036_854_775_809,
+    18_446_744_073_709_551_615,
     18_446_744_073_709_551_616,
+    -18_446_744_073_709_551_616,
+    340_282_366_920_938_463_463_374_607_431_768_211_456,
     1.0e-320,
     0.0,
     -0.0,
@@ -29,17 +38,38 @@ defmodule Weir.Terms do
     1.7976931348623157e308
   ]
 
+  # Of another node: they have no place in this VM's tables.
+  @node <<119, 3, "a@b">>
+  @remote [
+    <<131, 88, @node::binary, 1::32, 0::32, 1::32>>,
+    <<131, 90, 3::16, @node::binary, 1::32, 1::32, 2::32, 3::32>>,
+    <<131, 89, @node::binary, 1::32, 1::32>>
+  ]
+
+  @doc "Terms of every type, and every boundary number."
+  def every do
+    <<_::3, unaligned::binary-size(9), _::5>> = <<1, 2, 3, 4, 5, 6, 7, 8, 9, 10>>
+    <<_, sub::binary-size(70), _::binary>> = String.duplicate("sub ", 100)
+    long = for(i <- 1..3000, do: rem(i, 256))
+    ended = spawn(fn -> :ok end)
+
+    @numbers ++
+      Enum.map(@remote, &:erlang.binary_to_term/1) ++
+      [true, false, nil, :ok, :undefined, :infinity, :"", :Ω, Weir.NIF] ++
+      ["", "a", "hello", <<0>>, "a\0b", <<255, 254>>, "日本語", "root ::= \"a\"", unaligned, sub] ++
+      [String.duplicate("long ", 1000), <<5::3>>, <<1, 2, 3, 1::1>>] ++
+      [make_ref(), self(), ended, hd(Port.list()), &is_atom/1, fn -> ended end] ++
+      [[], ~c"hello", long, [1 | 2], [[]], [nil], [1.5], ["a", "b"], [{"a", "b"}], long ++ [:no]] ++
+      [[{0, 0, 0, true}], [{0, 0, 0}], [{0, 1}], [{-1, -1}], {}, {1}, {:ok, {}}, {"a", "b"}] ++
+      [%{}, %{a: 1}, %{1 => %{}}, Map.new(1..100, &{&1, &1}), 1..2, MapSet.new([1])]
+  end
+
   @doc "A term; `own` are further ones to draw from, such as resources."
   def term(own, depth \\ 2) do
     case :rand.uniform(if depth > 0, do: 18, else: 14) do
       n when n <= 3 -> Enum.random(@numbers)
-      4 -> Enum.random([true, false, nil, :ok, :undefined, :"", :Ω])
-      5 -> Enum.random(["", "a", "hello", <<0>>, "a\0b", <<255, 254>>, "日本語", "root ::= \"a\""])
-      6 -> :crypto.strong_rand_bytes(:rand.uniform(5000))
-      7 -> <<5::3>>
-      8 -> make_ref()
-      9 -> Enum.random([self(), fn -> :ok end, &is_atom/1])
-      10 -> Enum.random([hd(Port.list()), spawn(fn -> :ok end)])
+      n when n <= 9 -> Enum.random(every())
+      10 -> :rand.bytes(:rand.uniform(5000))
       11 -> :rand.uniform(1_000_000)
       n when n <= 14 -> Enum.random(own)
       15 -> for(_ <- 1..:rand.uniform(5), do: term(own, depth - 1))

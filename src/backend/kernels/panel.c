@@ -121,28 +121,41 @@ static void read_unit(weir__panel_format format, const unsigned char *block, int
 
 /* ---- Panels ---------------------------------------------------------------------------------------- */
 
-/* Where column k of a row stands in an unpacked unit. */
-static int place(int row, int k)
+/* In an unpacked unit four neighbouring columns of a row stand together, and a quad of one row stands 64 bytes
+ * before the same row's next. */
+#define QUAD      4
+#define QUAD_STEP (QUAD * WEIR__PANEL_ROWS)
+
+static void put_quads(const uint8_t *values, int n, int row, unsigned char *out)
 {
-    return k / 4 * 64 + row * 4 + k % 4;
+    for (int q = 0; q < n / QUAD; q++) memcpy(out + q * QUAD_STEP + row * QUAD, values + q * QUAD, QUAD);
+}
+
+/* One bit of each value, a quad of them in half a byte. */
+static void put_plane(const uint8_t *values, int bit, int row, unsigned char *out)
+{
+    uint8_t bits[WEIR__UNIT];
+    for (int k = 0; k < WEIR__UNIT; k++) bits[k] = (uint8_t)((values[k] >> bit & 1) << k % QUAD);
+    for (int q = 0; q < WEIR__UNIT / QUAD; q++) {
+        const uint8_t *b = bits + q * QUAD;
+        out[q * QUAD_STEP / 8 + row / 2] |= (unsigned char)((b[0] | b[1] | b[2] | b[3]) << row % 2 * QUAD);
+    }
 }
 
 static void put_values(weir__panel_format format, const unit *u, int row, unsigned char *out)
 {
     const weir__panel_layout *l = &weir__panel_layouts[format];
     int planes = (l->scales_at - WEIR__PANEL_NIBBLES) / WEIR__PANEL_PLANE;
+    uint8_t nibbles[WEIR__UNIT / 2];
     if (format == WEIR__PANEL_Q8_0) {
-        for (int k = 0; k < WEIR__UNIT; k++) out[place(row, k)] = u->values[k];
+        put_quads(u->values, WEIR__UNIT, row, out);
         return;
     }
     for (int k = 0; k < WEIR__UNIT / 2; k++)
-        out[place(row, k)] = (unsigned char)((u->values[k] & 15) | (u->values[k + 16] & 15) << 4);
+        nibbles[k] = (uint8_t)((u->values[k] & 15) | u->values[k + 16] << 4);
+    put_quads(nibbles, WEIR__UNIT / 2, row, out);
     for (int p = 0; p < planes; p++)
-        for (int k = 0; k < WEIR__UNIT; k++) {
-            int at = place(row, k);
-            out[WEIR__PANEL_NIBBLES + p * WEIR__PANEL_PLANE + at / 8] |=
-                (unsigned char)((u->values[k] >> (4 + p) & 1) << at % 8);
-        }
+        put_plane(u->values, 4 + p, row, out + WEIR__PANEL_NIBBLES + p * WEIR__PANEL_PLANE);
 }
 
 /* The bytes of one row's scales, each kind in 16 rows' column: `width` bytes each. */

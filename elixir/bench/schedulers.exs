@@ -1,0 +1,135 @@
+# How long the native functions hold a normal scheduler: the largest inputs that they take there, on the fake model
+# and, where WEIR_TEST_MODEL names one, on a real model. An idle engine runs beside them.
+#
+#     MIX_ENV=prod mix run bench/schedulers.exs [CALLS]
+#
+# Each call has a timeslice of its own. "over 1 ms" counts what the VM itself reports (long_schedule): a process that
+# held a scheduler for that long, whatever the reason, also when the machine gave the core to somebody else. So compare
+# with the line "nothing".
+# SPDX-License-Identifier: Apache-2.0
+alias Weir.NIF
+
+calls =
+  case System.argv() do
+    [n | _] -> String.to_integer(n)
+    [] -> 2000
+  end
+
+# Counts the VM's reports about one process.
+counter =
+  spawn(fn ->
+    loop = fn loop, counts ->
+      receive do
+        {:monitor, pid, :long_schedule, _info} -> loop.(loop, Map.update(counts, pid, 1, &(&1 + 1)))
+        {:count, pid, from} -> send(from, {:count, Map.get(counts, pid, 0)}) && loop.(loop, counts)
+      end
+    end
+
+    loop.(loop, %{})
+  end)
+
+:erlang.system_monitor(counter, [{:long_schedule, 1}])
+
+# A setup costs a forward pass.
+measure = fn model_name, {name, setup, fun} ->
+  me = self()
+  calls = if setup == nil, do: calls, else: max(div(calls, 20), 10)
+  setup = setup || fn -> nil end
+
+  pid =
+    spawn(fn ->
+      Process.flag(:priority, :high)
+      for _ <- 1..5, do: fun.(setup.())
+
+      times =
+        for _ <- 1..calls do
+          input = setup.()
+          :erlang.yield()
+          start = System.monotonic_time(:nanosecond)
+          fun.(input)
+          System.monotonic_time(:nanosecond) - start
+        end
+
+      send(me, {self(), Enum.sort(times)})
+      receive do: (:end -> :ok)
+    end)
+
+  receive do
+    {^pid, times} ->
+      # what is reported comes when the process is scheduled out
+      Process.sleep(5)
+      send(counter, {:count, pid, self()})
+      over = receive do: ({:count, n} -> n)
+      send(pid, :end)
+      us = fn i -> Float.round(Enum.at(times, i) / 1000, 1) end
+
+      :io.format("~-6s ~-34s ~10.1f ~10.1f ~10.1f ~10w~n", [
+        model_name,
+        name,
+        us.(div(calls, 2)),
+        us.(div(calls * 99, 100)),
+        us.(calls - 1),
+        over
+      ])
+  end
+end
+
+bench = fn label, path ->
+  {:ok, %{ref: model}} = Weir.load_model(path)
+  {:ok, context} = NIF.context_create(model, 65_536, 512, 512, 2, 2, false, -1, 1)
+  {:ok, lanes} = NIF.context_create(model, 2048, 512, 512, 2, 2, false, -1, 8)
+  {:ok, embedder} = NIF.context_create(model, 512, 512, 512, 2, 2, true, 1, 1)
+  {:ok, sampler} = NIF.sampler_init(model, 7, 0.8, 40, 0.95, 0.05, 1.1, 0.0, 0.0, nil, nil)
+  {:ok, engine} = NIF.engine_create(model, %{n_slots: 8, n_ctx: 512})
+  {:ok, manual} = NIF.engine_create(model, %{n_slots: 2, n_ctx: 4096, queue_limit: 0, manual: true})
+  text = "Why is the sky blue? " |> String.duplicate(100) |> binary_part(0, 1024)
+  {:ok, tokens} = NIF.tokenize(model, text, false, true)
+  tokens = tokens |> Stream.cycle() |> Enum.take(512)
+  few = Enum.take(tokens, 200)
+  :ok = NIF.decode(context, tokens)
+  :ok = NIF.embed_decode(embedder, few, 0)
+
+  cancelled = fn {:ok, ref} -> NIF.engine_cancel(ref) end
+  request = %{prompt: text, max_tokens: 1, stop: ["a", "b"]}
+
+  [
+    {"nothing", nil, fn _ -> :ok end},
+    {"tokenize, 1,024 bytes", nil, fn _ -> {:ok, _} = NIF.tokenize(model, text, true, true) end},
+    {"detokenize, 512 tokens", nil, fn _ -> {:ok, _} = NIF.detokenize(model, tokens) end},
+    {"token_to_piece", nil, fn _ -> NIF.token_to_piece(model, 99) end},
+    {"model_desc", nil, fn _ -> NIF.model_desc(model) end},
+    {"model_chat_template", nil, fn _ -> NIF.model_chat_template(model) end},
+    {"sampler_init", nil, fn _ -> NIF.sampler_init(model, 7, 0.8, 40, 0.95, 0.05, 1.1, 0.0, 0.0, nil, nil) end},
+    {"sampler_accept", nil, fn _ -> NIF.sampler_accept(sampler, 99) end},
+    {"sampler_reset", nil, fn _ -> NIF.sampler_reset(sampler) end},
+    {"sampler_sample", nil, fn _ -> true = is_integer(NIF.sampler_sample(sampler, context)) end},
+    {"memory_seq_pos_max", nil, fn _ -> NIF.memory_seq_pos_max(context, 0) end},
+    {"memory_seq_rm, 65,536 cells", fn -> :ok = NIF.decode(context, [99]) end,
+     fn _ -> :ok = NIF.memory_seq_rm(context, 0, 512, -1) end},
+    {"memory_seq_cp, 8 lanes",
+     fn -> :ok = NIF.memory_clear(lanes) && NIF.decode(lanes, few) end,
+     fn _ -> :ok = NIF.memory_seq_cp(lanes, 0, 1, -1, -1) end},
+    {"memory_seq_keep, 8 lanes", nil, fn _ -> :ok = NIF.memory_seq_keep(lanes, 0) end},
+    {"get_embeddings", nil, fn _ -> {:ok, _} = NIF.get_embeddings(embedder, 0, 2) end},
+    {"engine_stats", nil, fn _ -> NIF.engine_stats(engine) end},
+    {"engine_submit, 1,024 bytes", nil,
+     fn _ -> NIF.engine_submit(manual, request, self(), 1) |> cancelled.() end},
+    {"engine_demand",
+     fn ->
+       {:ok, ref} = NIF.engine_submit(manual, %{prompt: "a", max_tokens: 1}, self(), 0)
+       {:ok, _} = NIF.engine_step(manual, nil)
+       ref
+     end, fn ref -> :ok = NIF.engine_demand(ref, :infinity) end},
+    {"generate_ref, generate_stop", nil, fn _ -> NIF.generate_stop(NIF.generate_ref()) end},
+    {"memory_clear, 65,536 cells", nil, fn _ -> :ok = NIF.memory_clear(context) end}
+  ]
+  |> Enum.each(&measure.(label, &1))
+end
+
+:io.format("~-6s ~-34s ~10s ~10s ~10s ~10s~n", ["model", "function", "p50 us", "p99 us", "max us", "over 1 ms"])
+bench.("fake", "fake:")
+
+case System.get_env("WEIR_TEST_MODEL", "") do
+  "" -> :ok
+  path -> if NIF.backend_version() != "none", do: bench.("real", path)
+end

@@ -1,0 +1,27 @@
+defmodule Weir.Wait do
+  @moduledoc "For tests that wait for what comes: no time decides, long ones only end what hangs."
+
+  @doc "Whether fun gives true within 20 s."
+  def eventually(fun, tries \\ 4000) do
+    cond do
+      fun.() -> true
+      tries == 0 -> false
+      true -> Process.sleep(5) && eventually(fun, tries - 1)
+    end
+  end
+
+  @doc "What is in this process's mailbox."
+  def mailbox, do: elem(Process.info(self(), :messages), 1)
+
+  @doc "Waits until a process is inside a native function that runs on a dirty scheduler."
+  def until_inside(pid, name, arity) do
+    inside = {:current_function, {Weir.NIF, name, arity}}
+    true = eventually(fn -> Process.info(pid, :current_function) == inside end)
+  end
+
+  @doc "Whether an engine has nothing to do: all that was submitted has ended, also what is between queue and slot."
+  def idle?(engine) do
+    stats = Weir.NIF.engine_stats(engine)
+    stats.n_submitted == Enum.sum(Map.values(stats.n_finished))
+  end
+end

@@ -1,0 +1,404 @@
+/* Logprobs, and several answers of one request.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "engine/testing.h"
+#include "model/logprob.h"
+
+#define MOST 256
+
+/* ---- Logprobs -------------------------------------------------------------------------------------- */
+
+/* Everything that came of one stream, or in one result. */
+typedef struct scores {
+    int32_t tokens[MOST];
+    float logprobs[MOST];
+    weir_logprob tops[MOST * WEIR__LOGPROBS_MAX];
+    size_t n;
+    int32_t n_top;
+    bool finished;
+} scores;
+
+static void add(scores *to, const weir_chunk *chunk, int32_t n_top)
+{
+    to->finished = chunk->finished;
+    if (chunk->n_tokens == 0) {
+        assert_null(chunk->logprobs);
+        assert_null(chunk->top_logprobs);
+        return;
+    }
+    assert_non_null(chunk->logprobs);
+    assert_int_equal(chunk->n_top_logprobs, n_top);
+    assert_true((chunk->top_logprobs != NULL) == (n_top > 0));
+    assert_true(to->n + chunk->n_tokens <= MOST);
+    memcpy(to->tokens + to->n, chunk->tokens, chunk->n_tokens * sizeof *chunk->tokens);
+    memcpy(to->logprobs + to->n, chunk->logprobs, chunk->n_tokens * sizeof *chunk->logprobs);
+    if (n_top > 0)
+        memcpy(to->tops + to->n * (size_t)n_top, chunk->top_logprobs,
+               chunk->n_tokens * (size_t)n_top * sizeof *chunk->top_logprobs);
+    to->n += chunk->n_tokens;
+    to->n_top = n_top;
+}
+
+static void take(scores *to, weir_stream *stream, int32_t n_top)
+{
+    weir_chunk chunk;
+    while (weir_stream_try_next(stream, &chunk) == WEIR_OK) add(to, &chunk, n_top);
+}
+
+static double naive(const float *logits, int32_t n, int32_t token)
+{
+    double max = -INFINITY, sum = 0;
+    for (int32_t i = 0; i < n; i++) max = fmax(max, (double)logits[i]);
+    for (int32_t i = 0; i < n; i++) sum += exp((double)logits[i] - max);
+    return (double)logits[token] - max - log(sum);
+}
+
+/* Compares with the rows that a context of its own computes for the same tokens. */
+static void judge(rig *r, const char *prompt, const scores *got, bool special)
+{
+    weir_context *context = NULL;
+    weir_model_info info = {.size = sizeof info};
+    int32_t history[2 * MOST];
+    size_t n = 0;
+    assert_int_equal(weir_model_describe(r->model, &info), WEIR_OK);
+    assert_int_equal(weir_context_create(r->model, NULL, &context, NULL), WEIR_OK);
+    assert_int_equal(weir_tokenize(r->model, prompt, WEIR_NUL, special, true, history, MOST, &n, NULL),
+                     WEIR_OK);
+    for (size_t i = 0; i < got->n; i++) {
+        const float *logits = NULL;
+        assert_int_equal(weir_context_clear(context, NULL), WEIR_OK);
+        assert_int_equal(weir_prefill(context, history, n, 0, NULL, NULL), WEIR_OK);
+        assert_int_equal(weir_logits(context, -1, &logits, NULL), WEIR_OK);
+        assert_true(fabs((double)got->logprobs[i] - naive(logits, info.n_vocab, got->tokens[i])) < 1e-5);
+        for (int32_t k = 0; k < got->n_top; k++) {
+            const weir_logprob *top = &got->tops[i * (size_t)got->n_top + (size_t)k];
+            int32_t n_above = 0; /* so many stand before it */
+            for (int32_t t = 0; t < info.n_vocab; t++)
+                n_above +=
+                    logits[t] > logits[top->token] || (logits[t] == logits[top->token] && t < top->token);
+            assert_int_equal(n_above, k);
+            assert_true(fabs((double)top->logprob - naive(logits, info.n_vocab, top->token)) < 1e-5);
+        }
+        history[n++] = got->tokens[i];
+    }
+    weir_context_destroy(context);
+}
+
+static weir_request ask(rig *r, const char *prompt, int32_t max_tokens)
+{
+    weir_request request = weir_request_default();
+    request.text = prompt;
+    request.sampler = &r->greedy;
+    request.max_tokens = max_tokens;
+    return request;
+}
+
+static void each_token_of_a_stream_has_its_logprobs(void **state)
+{
+    rig *r = *state;
+    static const int32_t n_tops[] = {0, 1, 5, 20};
+    rig_load(r, "fake:seed=5,eos_every=0");
+    weir_sampler_params hot = weir_sampler_params_default();
+    weir_logit_bias bias = {'e', 3};
+    hot.temp = 2;
+    hot.seed = 11;
+    hot.ignore_eos = true;
+    hot.logit_bias = &bias; /* logprobs do not know of it */
+    hot.n_logit_bias = 1;
+    rig_start(r);
+    for (int late = 0; late < 2; late++) {
+        weir_stream *streams[COUNT(n_tops)];
+        static scores got[COUNT(n_tops)];
+        memset(got, 0, sizeof got);
+        for (size_t i = 0; i < COUNT(n_tops); i++) {
+            weir_request request = ask(r, "tell", 70);
+            request.sampler = i % 2 == 0 ? &r->greedy : &hot;
+            request.logprobs = true;
+            request.n_logprobs = n_tops[i];
+            request.interval = 1 + (int32_t)i;
+            streams[i] = rig_submit(r, &request);
+        }
+        for (int tick = 0; tick < 100; tick++) {
+            rig_tick(r);
+            for (size_t i = 0; !late && i < COUNT(n_tops); i++) take(&got[i], streams[i], n_tops[i]);
+        }
+        for (size_t i = 0; i < COUNT(n_tops); i++) {
+            take(&got[i], streams[i], n_tops[i]); /* late: all of it, merged */
+            assert_true(got[i].finished);
+            assert_int_equal(got[i].n, 70);
+            judge(r, "tell", &got[i], true);
+        }
+    }
+}
+
+static void a_request_without_logprobs_has_none(void **state)
+{
+    rig *r = *state;
+    weir_chunk chunk;
+    rig_script(r, 'A', 3, "abc");
+    rig_start(r);
+    weir_stream *stream = rig_submit_key(r, 'A');
+    rig_run(r);
+    while (weir_stream_try_next(stream, &chunk) == WEIR_OK) {
+        assert_null(chunk.logprobs);
+        assert_null(chunk.top_logprobs);
+        assert_int_equal(chunk.n_top_logprobs, 0);
+    }
+}
+
+static void a_result_has_them_and_n_logprobs_implies_them(void **state)
+{
+    rig *r = *state;
+    rig_load(r, "fake:seed=5,eos_every=0");
+    rig_start(r);
+    weir_request requests[2] = {ask(r, "tell", 9), ask(r, "tell", 9)};
+    weir_result results[2];
+    requests[0].n_logprobs = 3;
+    assert_int_equal(weir_generate(r->engine, requests, 2, NULL, results, NULL), WEIR_OK);
+    static scores got;
+    weir_chunk all = {.tokens = results[0].tokens,
+                      .n_tokens = results[0].n_tokens,
+                      .logprobs = results[0].logprobs,
+                      .top_logprobs = results[0].top_logprobs,
+                      .n_top_logprobs = results[0].n_top_logprobs};
+    memset(&got, 0, sizeof got);
+    add(&got, &all, 3);
+    assert_int_equal(got.n, 9);
+    judge(r, "tell", &got, true);
+    assert_null(results[1].logprobs);
+    assert_null(results[1].top_logprobs);
+    for (int i = 0; i < 2; i++) weir_result_fini(&results[i]);
+    assert_null(results[0].logprobs);
+}
+
+/* Too few cells for all: some wait, suspended, and their logprobs with them. */
+static void a_suspension_loses_none(void **state)
+{
+    rig *r = *state;
+    static scores got[4];
+    weir_stream *streams[4];
+    memset(got, 0, sizeof got);
+    rig_load(r, "fake:seed=5,eos_every=0");
+    r->params.layout = WEIR_LAYOUT_UNIFIED;
+    r->params.n_kv = 256;
+    r->params.cache_bytes = 0; /* all is computed again */
+    rig_start(r);
+    for (int i = 0; i < 4; i++) {
+        weir_request request = ask(r, "tell", 100);
+        request.n_logprobs = 2;
+        streams[i] = rig_submit(r, &request);
+    }
+    rig_run(r);
+    assert_true(rig_stats(r).n_suspensions > 0);
+    for (int i = 0; i < 4; i++) {
+        take(&got[i], streams[i], 2);
+        assert_int_equal(got[i].n, 100);
+        judge(r, "tell", &got[i], true);
+    }
+}
+
+static void more_logprobs_than_allowed_are_refused(void **state)
+{
+    rig *r = *state;
+    static const int32_t wrong[] = {-1, WEIR__LOGPROBS_MAX + 1, INT32_MIN, INT32_MAX};
+    rig_start(r);
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        weir_error error = {0};
+        weir_request request = ask(r, "tell", 5);
+        request.n_logprobs = wrong[i];
+        assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, &error), WEIR_INVALID);
+        assert_string_equal(error.field, "requests[0].n_logprobs");
+        assert_non_null(strstr(error.message, "0 to 20"));
+    }
+}
+
+static void every_allocation_of_a_scored_request_may_fail(void **state)
+{
+    rig *r = *state;
+    rig_script(r, 'A', 5, "some text that is long enough to grow");
+    rig_start(r);
+    for (long n = 0;; n++) {
+        weir_request request = rig_ask(r, 'A');
+        weir_result result = {0};
+        weir_stream *stream = NULL;
+        assert_int_equal(weir_stream_create(&stream, NULL), WEIR_OK);
+        request.n_logprobs = 4;
+        weir__mem_fail_after(n);
+        weir_status status = weir_generate(r->engine, &request, 1, &stream, &result, NULL);
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        bool failed = status != WEIR_OK || result.reason == WEIR_REASON_ERROR;
+        if (failed && status == WEIR_OK) assert_int_equal(result.error.code, WEIR_NO_MEMORY);
+        if (status != WEIR_OK) assert_int_equal(status, WEIR_NO_MEMORY);
+        weir_result_fini(&result);
+        weir_stream_release(stream);
+        rig_run(r);
+        if (pending) {
+            assert_false(failed);
+            break;
+        }
+    }
+}
+
+/* ---- Several answers ------------------------------------------------------------------------------- */
+
+#define N 4
+
+static weir_sampler_params hot(uint32_t seed)
+{
+    weir_sampler_params params = weir_sampler_params_default();
+    params.temp = 2;
+    params.seed = seed;
+    params.ignore_eos = true;
+    return params;
+}
+
+static void take_texts(rig *r, weir_stream *const *streams, sink *sinks)
+{
+    rig_run(r);
+    for (int i = 0; i < N; i++) {
+        memset(&sinks[i], 0, sizeof sinks[i]);
+        sink_take(&sinks[i], streams[i]);
+        assert_true(sinks[i].finished);
+        assert_int_equal(weir_stream_index(streams[i]), i);
+    }
+}
+
+/* The answers of n submits with these seeds. */
+static void each_answer_is_that_of_its_seed(void **state)
+{
+    rig *r = *state;
+    static const uint32_t seeds[] = {0, 77, UINT32_MAX - 2};
+    static sink got[N], want[N];
+    rig_load(r, "fake:seed=5,eos_every=0");
+    rig_start(r);
+    for (size_t s = 0; s < COUNT(seeds); s++) {
+        weir_stream *streams[N];
+        weir_sampler_params sampler = hot(seeds[s]);
+        weir_request request = ask(r, "a prompt of some length", 20);
+        request.sampler = &sampler;
+        for (int i = 0; i < N; i++) streams[i] = rig_stream(r);
+        assert_int_equal(weir_engine_submit_n(r->engine, &request, N, streams, NULL), WEIR_OK);
+        take_texts(r, streams, got);
+        weir_sampler_params samplers[N];
+        weir_request requests[N];
+        for (int i = 0; i < N; i++) {
+            uint64_t seed = (uint64_t)seeds[s] + (uint64_t)i;
+            samplers[i] = hot((uint32_t)(seed >= UINT32_MAX ? seed - UINT32_MAX : seed)); /* never "random" */
+            requests[i] = request;
+            requests[i].sampler = &samplers[i];
+            streams[i] = rig_stream(r);
+        }
+        assert_int_equal(weir_engine_submit(r->engine, requests, N, streams, NULL), WEIR_OK);
+        take_texts(r, streams, want);
+        for (int i = 0; i < N; i++) {
+            assert_string_equal(got[i].text, want[i].text);
+            for (int k = 0; k < i; k++) assert_string_not_equal(got[i].text, got[k].text);
+        }
+    }
+}
+
+static void random_seeds_give_different_answers(void **state)
+{
+    rig *r = *state;
+    static sink got[N];
+    weir_stream *streams[N];
+    rig_load(r, "fake:seed=5,eos_every=0");
+    rig_start(r);
+    weir_sampler_params sampler = hot(WEIR_SEED_RANDOM);
+    weir_request request = ask(r, "a prompt", 40);
+    request.sampler = &sampler;
+    for (int i = 0; i < N; i++) streams[i] = rig_stream(r);
+    assert_int_equal(weir_engine_submit_n(r->engine, &request, N, streams, NULL), WEIR_OK);
+    take_texts(r, streams, got);
+    for (int i = 1; i < N; i++) assert_string_not_equal(got[0].text, got[i].text);
+}
+
+/* Also those that find no slot at once. */
+static void the_prompt_is_computed_once(void **state)
+{
+    rig *r = *state;
+    static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
+    enum { N_PROMPT = 200, N_ANSWERS = 8 };
+    int32_t prompt[N_PROMPT];
+    for (int i = 0; i < N_PROMPT; i++) prompt[i] = 'a' + i % 23;
+    r->params.cache_sequences = -1;
+    for (size_t l = 0; l < COUNT(layouts); l++) {
+        weir_stream *streams[N_ANSWERS];
+        r->params.layout = layouts[l];
+        rig_start(r);
+        weir_request request = weir_request_default();
+        request.tokens = prompt;
+        request.n_tokens = N_PROMPT;
+        request.sampler = &r->greedy;
+        request.max_tokens = 10;
+        for (int i = 0; i < N_ANSWERS; i++) streams[i] = rig_stream(r);
+        assert_int_equal(weir_engine_submit_n(r->engine, &request, N_ANSWERS, streams, NULL), WEIR_OK);
+        rig_run(r);
+        assert_true(rig_stats(r).n_prompt_tokens <= N_PROMPT + (N_ANSWERS - 1));
+        for (int i = 1; i < N_ANSWERS; i++)
+            assert_int_equal(weir_stream_usage(streams[i]).n_cached, N_PROMPT - 1);
+        weir_engine_destroy(r->engine);
+        r->engine = NULL;
+    }
+}
+
+static void all_answers_are_queued_or_none(void **state)
+{
+    rig *r = *state;
+    weir_error error = {0};
+    weir_stream *streams[N];
+    r->params.n_slots = 2;
+    r->params.queue_limit = 2;
+    rig_script(r, 'A', 5, "some text");
+    rig_start(r);
+    weir_request request = rig_ask(r, 'A');
+    for (int i = 0; i < N; i++) streams[i] = rig_stream(r);
+    assert_int_equal(weir_engine_submit_n(r->engine, &request, N + 1, NULL, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "n");
+    rig_submit_key(r, 'A');
+    assert_int_equal(weir_engine_submit_n(r->engine, &request, N, streams, &error), WEIR_BUSY);
+    for (int i = 0; i < N; i++) assert_int_equal(weir_stream_index(streams[i]), -1);
+    rig_run(r);
+    request.max_tokens = -7;
+    assert_int_equal(weir_engine_submit_n(r->engine, &request, N, streams, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "requests[0].max_tokens");
+    request.max_tokens = -1;
+    assert_int_equal(weir_engine_submit_n(r->engine, NULL, N, streams, &error), WEIR_INVALID);
+    assert_int_equal(weir_engine_submit_n(NULL, &request, N, streams, &error), WEIR_INVALID);
+    assert_int_equal(weir_engine_submit_n(r->engine, &request, 0, NULL, &error), WEIR_OK);
+    for (long n = 0;; n++) {
+        weir__mem_fail_after(n);
+        weir_status status = weir_engine_submit_n(r->engine, &request, N, streams, &error);
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        if (pending) break;
+        assert_int_equal(status, WEIR_NO_MEMORY);
+        assert_int_equal(rig_stats(r).queue_depth, 0);
+    }
+    rig_run(r);
+    for (int i = 0; i < N; i++) {
+        static sink got;
+        memset(&got, 0, sizeof got);
+        sink_take(&got, streams[i]);
+        assert_sink(got, WEIR_REASON_END, "some text");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(each_token_of_a_stream_has_its_logprobs),
+        RIG_TEST(a_request_without_logprobs_has_none),
+        RIG_TEST(a_result_has_them_and_n_logprobs_implies_them),
+        RIG_TEST(a_suspension_loses_none),
+        RIG_TEST(more_logprobs_than_allowed_are_refused),
+        RIG_TEST(every_allocation_of_a_scored_request_may_fail),
+        RIG_TEST(each_answer_is_that_of_its_seed),
+        RIG_TEST(random_seeds_give_different_answers),
+        RIG_TEST(the_prompt_is_computed_once),
+        RIG_TEST(all_answers_are_queued_or_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
