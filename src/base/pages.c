@@ -19,7 +19,7 @@
 typedef struct promise {
     struct promise *next;
     const void *memory;
-    char *pages;
+    void *pages;
     size_t size;
 } promise;
 
@@ -40,7 +40,7 @@ static promise **find(const void *memory)
 }
 
 /* NULL: no memory. */
-static promise *note(const void *memory, char *pages, size_t size)
+static promise *note(const void *memory, void *pages, size_t size)
 {
     pthread_mutex_lock(&lock);
     promise *p = *find(memory);
@@ -81,7 +81,7 @@ static uint64_t missing(const promise *p, size_t page)
     for (size_t at = 0; at < p->size; at += PAGES * page) {
         size_t n_pages = (p->size - at) / page;
         if (n_pages > PAGES) n_pages = PAGES;
-        if (mincore(p->pages + at, n_pages * page, there) != 0) continue;
+        if (mincore((char *)p->pages + at, n_pages * page, there) != 0) continue;
         for (size_t i = 0; i < n_pages; i++) n += (there[i] & 1) == 0;
     }
     return n * page;
