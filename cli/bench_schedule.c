@@ -26,6 +26,7 @@ struct bench {
     weir_engine *engine;
     const weir_strategy *strategy;
     uint64_t n_submitted;
+    int32_t n_entries;         /* prefixes that are kept when the measurement ends */
     cli_spread *decide, *tick; /* µs: view and plan; the tick less its pass */
 };
 
@@ -114,6 +115,9 @@ static weir_status measure(struct bench *bench, weir_error *error)
         status = fill_queue(bench, N_ANSWER, error);
         if (status == WEIR_OK) status = tick(bench, true, error);
     }
+    weir_engine_stats stats = {.size = sizeof stats};
+    if (status == WEIR_OK) status = weir_engine_get_stats(bench->engine, &stats);
+    bench->n_entries = stats.n_cache_entries;
     return status;
 }
 
@@ -131,9 +135,10 @@ static void print(const struct bench *bench)
     static const char *const head[] = {"µs for each tick", "mean", "p50", "p99", "most"};
     cli_text text = {0};
     cli_table table = {.n_columns = sizeof head / sizeof *head};
-    cli_text_printf(&text, "%d slots, strategy %s, %d prompts before, %llu ticks on the fake model\n\n",
-                    bench->args->engine.n_slots, bench->strategy->name, bench->args->n_nodes,
-                    (unsigned long long)bench->decide->n);
+    cli_text_printf(
+        &text, "%d slots, strategy %s, %d prompts before, %d prefixes kept, %llu ticks on the fake model\n\n",
+        bench->args->engine.n_slots, bench->strategy->name, bench->args->n_nodes, bench->n_entries,
+        (unsigned long long)bench->decide->n);
     for (size_t i = 0; i < sizeof head / sizeof *head; i++) cli_table_cell(&table, "%s", head[i]);
     add_row(&table, "deciding", bench->decide);
     add_row(&table, "the tick less its pass", bench->tick);
@@ -174,10 +179,10 @@ cli_exit cli_bench_schedule(cli_args *args)
     if (measure(&bench, &error) != WEIR_OK)
         code = cli_fail_error(args, CLI_FAILED, "the measurement failed", &error);
     else if (args->json)
-        cli_out_json(json_pack("{s:i, s:s, s:i, s:I, s:o, s:o}", "slots", args->engine.n_slots, "strategy",
-                               bench.strategy->name, "cache_nodes", args->n_nodes, "ticks",
-                               (json_int_t)bench.decide->n, "decide_us", spread_json(bench.decide), "tick_us",
-                               spread_json(bench.tick)));
+        cli_out_json(json_pack("{s:i, s:s, s:i, s:i, s:I, s:o, s:o}", "slots", args->engine.n_slots,
+                               "strategy", bench.strategy->name, "cache_nodes", args->n_nodes,
+                               "cache_entries", bench.n_entries, "ticks", (json_int_t)bench.decide->n,
+                               "decide_us", spread_json(bench.decide), "tick_us", spread_json(bench.tick)));
     else
         print(&bench);
     weir_engine_destroy(bench.engine);

@@ -65,7 +65,7 @@ void put_in_order(const llama_kv_cells &memory, int32_t *cells, int32_t n, int32
 
 void enter(const llama_kv_cache *cache, bool here)
 {
-    if (cache == nullptr || attention == nullptr) return;
+    if (attention == nullptr) return;
     std::unique_lock<std::shared_mutex> lock(memories_lock);
     for (uint32_t layer : cache->get_layer_ids()) {
         const ggml_tensor *keys = cache->get_k_storage(static_cast<int32_t>(layer));
@@ -76,7 +76,8 @@ void enter(const llama_kv_cache *cache, bool here)
     }
 }
 
-/* The up to two caches of keys and values that a context's memory is made of; nullptr: less. */
+} // namespace
+
 void caches_of(const llama_context *context, const llama_kv_cache *caches[2])
 {
     llama_memory_i *memory = context->get_memory();
@@ -87,11 +88,19 @@ void caches_of(const llama_context *context, const llama_kv_cache *caches[2])
     caches[1] = windowed != nullptr ? windowed->get_swa() : nullptr;
 }
 
+namespace
+{
+
 void enter_all(llama_context *context, bool here)
 {
     const llama_kv_cache *caches[2];
     caches_of(context, caches);
-    for (const llama_kv_cache *cache : caches) enter(cache, here);
+    for (const llama_kv_cache *cache : caches) {
+        if (cache == nullptr) continue;
+        if (!here) lanes_leave(cache);
+        enter(cache, here);
+        if (here) lanes_enter(context, cache);
+    }
 }
 
 /* ---- Attention ---- */
@@ -320,7 +329,7 @@ void weir__hook_attach(llama_context *context)
 {
     try {
         weir::enter_all(context, true);
-    } catch (...) { /* no memory: sums run in the order of the cells */
+    } catch (...) { /* no memory: sums run in the order of the cells, lanes are copied as a whole */
     }
 }
 

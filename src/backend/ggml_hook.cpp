@@ -96,6 +96,7 @@ static int wanted_level(const char *wanted)
 void weir__hook_install(void)
 {
     const char *wanted = std::getenv("WEIR_KERNELS");
+    weir::spare_zeroes();
     if (wanted != nullptr && std::strcmp(wanted, "off") == 0) return;
     int level = wanted_level(wanted);
     for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)

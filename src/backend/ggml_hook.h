@@ -18,8 +18,8 @@ extern "C" {
 #endif
 
 /* Offers the kernels to models that are loaded from now on: those that WEIR_KERNELS names in the environment,
- * else the best. Once, before the first of them; without kernels for this processor, or with "off", it does
- * nothing. */
+ * else the best; without kernels for this processor, or with "off", none. Memory of contexts is taken as it
+ * is used. Once, before the first model. */
 void weir__hook_install(void);
 
 /* Around a load on this thread. mapped: the model is a mapped file, and its weights' pages are given back
@@ -33,6 +33,11 @@ uint64_t weir__hook_end(const struct llama_model *model, uint64_t *n_from_file);
 /* Tells the kernels which token each cell of a context's memory holds, while the context lives. */
 void weir__hook_attach(struct llama_context *context);
 void weir__hook_detach(struct llama_context *context);
+
+/* llama.cpp will copy a lane to this one before the next pass: as far as its cells, as they are now known, are
+ * in use. And: it has done so with all. */
+void weir__hook_copies(const struct llama_context *context, int32_t to);
+void weir__hook_copied(const struct llama_context *context);
 
 /* Whether all of a context's attention runs on weir's kernels. */
 bool weir__hook_attends(const struct llama_context *context);

@@ -12,6 +12,9 @@ extern "C" {
 #include "backend/kernels/kernels.h"
 }
 
+struct llama_context;
+class llama_kv_cache;
+
 namespace weir
 {
 
@@ -42,6 +45,17 @@ ggml::cpu::extra_buffer_type *operations();
 /* Once: lets a load that an optimized file spares its reading not read ahead. */
 void spare_reading();
 
+/* ---- ggml_lanes.cpp ---- */
+
+/* While the context lives copies between its lanes bring what weir__hook_copies says. May throw. */
+void lanes_enter(const llama_context *context, const llama_kv_cache *cache);
+void lanes_leave(const llama_kv_cache *cache);
+
+/* ---- ggml_zeroes.cpp ---- */
+
+/* Once: buffers in the machine's memory that are made from now on take no memory by being cleared. */
+void spare_zeroes();
+
 /* ---- ggml_product.cpp, ggml_attention.cpp ---- */
 
 /* Whether weights in weir's buffers can take part in an operation. */
@@ -50,6 +64,9 @@ bool multiplies(const ggml_tensor *op);
 /* What computes an operation; nullptr: ggml's own. */
 ggml::cpu::tensor_traits *product_of(const ggml_tensor *op);
 ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op);
+
+/* The up to two caches of keys and values that a context's memory is made of; nullptr: less. */
+void caches_of(const llama_context *context, const llama_kv_cache *caches[2]);
 
 } // namespace weir
 

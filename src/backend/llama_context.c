@@ -149,8 +149,8 @@ static uint64_t scratch_bytes(const weir__bmodel *model, const struct llama_cont
                               (int32_t)max64(p->n_threads, p->n_threads_batch));
 }
 
-/* Linux promises more memory than there is, and llama.cpp writes to all of its own at once: so what cannot be
- * had must be refused before. */
+/* Linux promises more memory than there is, and ends a process that uses what it cannot have: so that must be
+ * refused before. */
 static weir_status check_memory(const weir__bmodel *model, const weir_context_params *params,
                                 const struct llama_context_params *p, weir_error *error)
 {
@@ -283,6 +283,13 @@ static weir_status check_batch(const weir__bcontext *c, const weir__batch *batch
     return WEIR_OK;
 }
 
+/* No copies between lanes wait any more. */
+static void copied(weir__bcontext *c)
+{
+    if (c->copy_pending) weir__hook_copied(c->context);
+    c->copy_pending = false;
+}
+
 /* What this thread has run, ns; waiting for others and for a processor is not in it. 0: unknown. */
 static int64_t run_ns(void)
 {
@@ -320,7 +327,7 @@ weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir
     llama_set_n_threads(c->context, n_threads, n_threads);
     status =
         weir__shim_decode(c->context, b, c->model->encoder_only || c->model->encoder_decoder, &began, error);
-    if (began) c->copy_pending = false;
+    if (began) copied(c);
     if (status != WEIR_OK) return status;
     if (c->adapts) {
         ns += weir__clock_now_ns();
@@ -412,7 +419,7 @@ bool weir__llama_seq_remove(weir__bcontext *c, int32_t seq, int32_t from, int32_
     return weir__shim_seq_remove(c->context, seq, from, to_end ? -1 : to);
 }
 
-/* All of seq's cells between lanes, which llama.cpp puts off until the next pass. */
+/* Between lanes llama.cpp takes all of seq's cells, and puts the copying off until the next pass. */
 static bool copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
 {
     bool lanes = !c->unified && c->n_seq_max > 1;
@@ -421,8 +428,10 @@ static bool copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, i
     if (!weir__shim_seq_copy(c->context, seq, to_seq, lanes ? -1 : from, lanes ? -1 : to)) return false;
     if (!lanes) return true;
     c->copy_pending = true;
-    return (from <= 0 || weir__shim_seq_remove(c->context, to_seq, 0, from)) &&
-           (to < 0 || weir__shim_seq_remove(c->context, to_seq, to, -1));
+    bool cut = (from <= 0 || weir__shim_seq_remove(c->context, to_seq, 0, from)) &&
+               (to < 0 || weir__shim_seq_remove(c->context, to_seq, to, -1));
+    weir__hook_copies(c->context, to_seq);
+    return cut;
 }
 
 weir_status weir__llama_share(weir__bcontext *c, int32_t from, int32_t to, int32_t n, weir_error *error)
@@ -473,7 +482,7 @@ static weir_status flush(weir__bcontext *c, weir_error *error)
 {
     if (!c->copy_pending) return WEIR_OK;
     weir_status status = weir__shim_flush(c->context, error);
-    if (status == WEIR_OK) c->copy_pending = false;
+    if (status == WEIR_OK) copied(c);
     return status;
 }
 

@@ -3,7 +3,10 @@
  * rows).
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <unistd.h>
+
 #include "backend/llama_testing.h"
+#include "base/pages.h"
 
 #define TEXT "The river flows through the old town, past the mill and under three bridges."
 
@@ -189,6 +192,38 @@ static void saved_and_loaded_while_a_copy_waits(void **state)
     }
 }
 
+/* Several copies wait: into one lane from several, from one that is free by then, of different lengths. */
+static void copies_that_wait(void **state)
+{
+    (void)state;
+    for (size_t l = 0; l < 2; l++) {
+        rig r;
+        int32_t ids[64];
+        size_t n = tokens_of(TEXT, false, ids, 64);
+        float *whole = expected((int32_t)n, 700, layouts[l]);
+        float *half = expected(9, 700, layouts[l]);
+        rig_init(&r, 1024, 4, layouts[l]);
+        feed_text(&r, 3, "something else that has to go, and that is longer than what comes in its place");
+        feed_text(&r, 0, "and again something else");
+        assert_ok(feed(&r, 1, ids, n, error));
+        assert_ok(ops->share(r.context, 1, 0, (int32_t)n, error));
+        assert_ok(ops->share(r.context, 0, 2, (int32_t)n, error));
+        assert_ok(ops->share(r.context, 1, 0, 3, error)); /* shorter, and after it was a source */
+        assert_true(ops->seq_remove(r.context, 0, 0, -1));
+        assert_ok(ops->share(r.context, 2, 3, 9, error));
+        check_next(&r, 2, 700, whole);
+        check_next(&r, 3, 700, half);
+        assert_ok(ops->share(r.context, 1, 3, 9, error));
+        check_next(&r, 1, 700, whole);
+        check_next(&r, 3, 700, half);
+        assert_ok(ops->share(r.context, 1, 0, (int32_t)n, error)); /* longer than those before */
+        check_next(&r, 0, 700, whole);
+        free(half);
+        free(whole);
+        rig_fini(&r);
+    }
+}
+
 static void damaged_states_change_nothing(void **state)
 {
     (void)state;
@@ -244,6 +279,52 @@ static void a_state_that_does_not_fit(void **state)
     rig_fini(&r);
 }
 
+#ifdef __linux__
+/* Bytes of this process that are there. */
+static int64_t resident(void)
+{
+    unsigned long long size, n_pages;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%llu %llu", &size, &n_pages), 2);
+    fclose(file);
+    return (int64_t)n_pages * sysconf(_SC_PAGESIZE);
+}
+
+/* A context takes memory for the cells that it uses, and for those that it does not yet use there is none for
+ * others. */
+static void cells_take_memory_as_they_are_used(void **state)
+{
+    (void)state;
+    for (size_t l = 0; l < 2; l++) {
+        rig r;
+        int32_t n_cells = 32768, n_used = 1024;
+        int64_t cell = (int64_t)ops->cell_bytes(model, WEIR_KV_F16, WEIR_KV_F16), all = cell * n_cells;
+        weir_context_params params = rig_params(n_cells, 64, layouts[l]);
+        params.n_batch = params.n_ubatch = 64;
+        int64_t before = resident();
+        rig_init_with(&r, &params);
+        int64_t made = resident();
+        assert_true(made - before < all / 8);
+        assert_true((int64_t)weir__pages_promised() > all - all / 8);
+        int32_t seq = 0;
+        for (int32_t n = 0; n < n_used; n += 64) {
+            int32_t ids[64];
+            for (int32_t i = 0; i < 64; i++) ids[i] = 500 + n + i;
+            if (n % 256 == 0 && n > 0) seq++;
+            assert_ok(feed(&r, seq, ids, 64, error));
+        }
+        assert_true(resident() - made > cell * n_used / 2);
+        for (int32_t s = seq + 1; s < 64; s++) /* copies take no more */
+            assert_ok(ops->share(r.context, 0, s, 16, error));
+        feed_text(&r, 63, "and on");
+        assert_true(resident() - made < all / 4);
+        rig_fini(&r);
+        assert_true(weir__pages_promised() == 0);
+    }
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,8 +333,12 @@ int main(void)
         cmocka_unit_test(copied_and_kept),
         cmocka_unit_test(saved_is_as_computed),
         cmocka_unit_test(saved_and_loaded_while_a_copy_waits),
+        cmocka_unit_test(copies_that_wait),
         cmocka_unit_test(damaged_states_change_nothing),
         cmocka_unit_test(a_state_that_does_not_fit),
+#ifdef __linux__
+        cmocka_unit_test(cells_take_memory_as_they_are_used),
+#endif
     };
     return RUN_MODEL_TESTS(tests);
 }

@@ -32,6 +32,16 @@ void weir__hook_detach(struct llama_context *context)
     (void)context;
 }
 
+void weir__hook_copies(const struct llama_context *context, int32_t to)
+{
+    (void)context, (void)to;
+}
+
+void weir__hook_copied(const struct llama_context *context)
+{
+    (void)context;
+}
+
 bool weir__hook_attends(const struct llama_context *context)
 {
     (void)context;

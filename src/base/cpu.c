@@ -19,6 +19,8 @@
 #include <cpuid.h>
 #endif
 
+#include "base/pages.h"
+
 #define PATH_CAPACITY 4096
 
 /* A cgroup file system of version 1 or 2: the names of what is read. */
@@ -235,7 +237,9 @@ int32_t weir__cpu_count(void)
 
 uint64_t weir__cpu_memory_available(void)
 {
-    return weir__cpu_memory_at("");
+    uint64_t available = weir__cpu_memory_at(""), promised = weir__pages_promised();
+    if (available == 0) return 0;
+    return available > promised ? available - promised : 1;
 }
 
 /* ---- Instructions --------------------------------------------------------------------------------- */

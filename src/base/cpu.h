@@ -14,7 +14,8 @@
 int32_t weir__cpu_count(void);
 
 /* Bytes that can still be allocated without swapping: what the kernel calls available, and what the memory
- * limits of the cgroups leave. 0 = unknown. Reads a few small files; any thread. */
+ * limits of the cgroups leave, less what this process was promised (base/pages.h). 0 = unknown. Reads a few
+ * small files; any thread. */
 uint64_t weir__cpu_memory_available(void);
 
 /* Sets of instructions. */

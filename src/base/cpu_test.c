@@ -4,10 +4,12 @@
 #endif
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cpu.h"
+#include "base/pages.h"
 #include "model/testing.h"
 #include "support/temp.h"
 
@@ -181,13 +183,27 @@ static void test_memory_of_version_1(void **state)
     assert_true(weir__cpu_memory_at(root) == 1025 * MIB);
 }
 
+#ifdef __linux__
 static void test_this_machine_has_memory(void **state)
 {
     (void)state;
-#ifdef __linux__
     assert_true(weir__cpu_memory_available() > MIB);
-#endif
 }
+
+static void test_promised_memory_is_not_available(void **state)
+{
+    (void)state;
+    size_t size = 2 * weir__cpu_memory_available();
+    void *memory =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    weir__pages_clear(memory, size);
+    assert_true(weir__cpu_memory_available() == 1);
+    weir__pages_forget(memory);
+    assert_true(weir__cpu_memory_available() > MIB);
+    munmap(memory, size);
+}
+#endif
 
 /* ---- Instructions --------------------------------------------------------------------------------- */
 
@@ -242,7 +258,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_memory_that_the_kernel_calls_available, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_memory_that_a_group_leaves, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_memory_of_version_1, make_root, remove_root),
+#ifdef __linux__
         cmocka_unit_test_setup_teardown(test_this_machine_has_memory, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_promised_memory_is_not_available, make_root, remove_root),
+#endif
         cmocka_unit_test(test_hidden_features_are_not_told),
         cmocka_unit_test(test_features_of_this_machine),
     };
