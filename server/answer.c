@@ -83,8 +83,10 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
         requests[i].interval = INT32_MAX; /* nobody sees it grow */
     for (int32_t i = 0; streams != NULL && i < answer->n; i++) streams[i] = answer->choices[i].stream;
     if (streams != NULL)
-        status = n_requests == 1 ? weir_engine_submit_n(call->server->engine, requests, (size_t)answer->n, streams, &error)
-                                 : weir_engine_submit(call->server->engine, requests, n_requests, streams, &error);
+        status =
+            n_requests == 1
+                ? weir_engine_submit_n(call->server->engine, requests, (size_t)answer->n, streams, &error)
+                : weir_engine_submit(call->server->engine, requests, n_requests, streams, &error);
     weir__mem_free(streams);
     if (status == WEIR_OK) return true;
     error.code = status;
@@ -184,7 +186,8 @@ static bool read_delta(serve_choice *choice, const weir_delta *delta, serve_delt
 /* What a chunk means. False: out of memory. */
 static bool read_chunk(serve_choice *choice, const weir_chunk *chunk, serve_delta_fn take)
 {
-    weir_delta delta = {.kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
+    weir_delta delta = {
+        .kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
     if (!serve_scores_add(&choice->scores, chunk)) return false;
     if (choice->parser == NULL) return read_delta(choice, &delta, take);
     if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)

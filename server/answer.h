@@ -19,7 +19,7 @@ typedef struct serve_choice {
     int32_t index;
     weir_stream *stream;
     weir_chat_parser *parser; /* NULL: its text as it comes */
-    bool calls; /* its content is read by `caller` */
+    bool calls;               /* its content is read by `caller` */
     serve_caller caller;
     char *echo; /* goes before the text; NULL = nothing */
     size_t echo_length;
@@ -36,9 +36,9 @@ typedef struct serve_choice {
 
 /* What chat and completions write differently. All write JSON objects, without what surrounds them. */
 typedef struct serve_form {
-    const char *id;     /* "chatcmpl" */
-    const char *object; /* of a whole answer */
-    const char *chunk;  /* of an event */
+    const char *id;                                        /* "chatcmpl" */
+    const char *object;                                    /* of a whole answer */
+    const char *chunk;                                     /* of an event */
     void (*begin)(serve_choice *choice, serve_text *text); /* NULL: nothing comes first */
     void (*delta)(serve_choice *choice, const weir_delta *delta, serve_text *text);
     void (*end)(serve_choice *choice, serve_text *text);

@@ -11,7 +11,7 @@
 #include "tools.h"
 
 #define LOGPROBS_MAX 20 /* as OpenAI's API */
-#define BOTH (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
+#define BOTH         (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
 
 typedef struct reader {
     serve_ask *ask;
@@ -69,14 +69,16 @@ static bool read_stream_options(reader *r, const char *name, const json_t *value
     const char *key;
     json_t *option;
     if (!json_is_object(value)) return refuse(r, name, "an object");
-    json_object_foreach((json_t *)value, key, option) {
+    json_object_foreach((json_t *)value, key, option)
+    {
         bool usage = strcmp(key, "include_usage") == 0;
         if (!usage && strcmp(key, "include_obfuscation") != 0) {
             serve_call_refuse(r->call, 400, name, "unknown_field",
                               "stream_options has an unknown field \"%.60s\"; known: include_usage", key);
             return false;
         }
-        if (!json_is_boolean(option)) return refuse(r, usage ? "stream_options.include_usage" : name, "true or false");
+        if (!json_is_boolean(option))
+            return refuse(r, usage ? "stream_options.include_usage" : name, "true or false");
         if (usage) r->ask->include_usage = json_is_true(option);
     }
     return true;
@@ -126,14 +128,16 @@ static bool read_logit_bias(reader *r, const char *name, const json_t *value)
     ask->sampler.logit_bias = ask->biases;
     ask->sampler.n_logit_bias = 0;
     if (json_is_object(value)) {
-        json_object_foreach((json_t *)value, key, one) {
+        json_object_foreach((json_t *)value, key, one)
+        {
             char *end;
             double token = strtod(key, &end);
             if (end == key || *end != '\0' || token != floor(token)) token = -1;
             if (!add_bias(r, name, token, one)) return false;
         }
     } else {
-        json_array_foreach((json_t *)value, i, one) {
+        json_array_foreach((json_t *)value, i, one)
+        {
             const json_t *token = json_array_get(one, 0);
             if (json_array_size(one) != 2 || !json_is_integer(token))
                 return refuse(r, name, "an array of pairs of a token id and a number");
@@ -228,7 +232,8 @@ static bool read_response_format(reader *r, const char *name, const json_t *valu
     if (type == NULL || strcmp(type, "json_schema") != 0)
         return refuse(r, "response_format.type", "\"text\", \"json_object\" or \"json_schema\"");
     const json_t *schema = json_object_get(json_object_get(value, "json_schema"), "schema");
-    if (!json_is_object(schema)) return refuse(r, "response_format.json_schema.schema", "an object: a JSON Schema");
+    if (!json_is_object(schema))
+        return refuse(r, "response_format.json_schema.schema", "an object: a JSON Schema");
     return set_schema(r, name, schema);
 }
 
@@ -289,7 +294,8 @@ static bool read_modalities(reader *r, const char *name, const json_t *value)
 static bool read_verbosity(reader *r, const char *name, const json_t *value)
 {
     const char *word = json_string_value(value);
-    return (word != NULL && strcmp(word, "medium") == 0) || refuse(r, name, "\"medium\"; ask for length in words");
+    return (word != NULL && strcmp(word, "medium") == 0) ||
+           refuse(r, name, "\"medium\"; ask for length in words");
 }
 
 /* Chat says whether, completions how many of the likeliest. */
@@ -323,10 +329,22 @@ static bool read_metadata(reader *r, const char *name, const json_t *value)
 #define FROM(member) offsetof(serve_ask, sampler.member)
 #define MOST         2147483647.0
 
-#define TAKE(n, w, k, at)        {.name = (n), .where = (w), .kind = (k), .target = (at)}
-#define NUMBER(n, w, k, at, l, m) {.name = (n), .where = (w), .kind = (k), .target = (at), .least = (l), .most = (m)}
-#define HAND(n, w, r)            {.name = (n), .where = (w), .kind = OTHER, .read = (r)}
-#define NO(n, w, y)              {.name = (n), .where = (w), .kind = NEVER, .why = (y)}
+#define TAKE(n, w, k, at)                                                                                    \
+    {                                                                                                        \
+        .name = (n), .where = (w), .kind = (k), .target = (at)                                               \
+    }
+#define NUMBER(n, w, k, at, l, m)                                                                            \
+    {                                                                                                        \
+        .name = (n), .where = (w), .kind = (k), .target = (at), .least = (l), .most = (m)                    \
+    }
+#define HAND(n, w, r)                                                                                        \
+    {                                                                                                        \
+        .name = (n), .where = (w), .kind = OTHER, .read = (r)                                                \
+    }
+#define NO(n, w, y)                                                                                          \
+    {                                                                                                        \
+        .name = (n), .where = (w), .kind = NEVER, .why = (y)                                                 \
+    }
 
 /* clang-format off */
 static const field fields[] = {
@@ -420,7 +438,8 @@ static bool read_number(reader *r, const field *f, const json_t *value)
     if (!json_is_number(value) || !(number >= f->least && number <= f->most) ||
         (whole && number != floor(number))) {
         serve_call_refuse(r->call, 400, f->name, "invalid_value",
-                          f->most < MOST ? "%s must be a %snumber from %g to %g" : "%s must be a %snumber from %g up",
+                          f->most < MOST ? "%s must be a %snumber from %g to %g"
+                                         : "%s must be a %snumber from %g up",
                           f->name, whole ? "whole " : "", f->least, f->most);
         return false;
     }
@@ -448,7 +467,8 @@ static bool read_field(reader *r, const field *f, const json_t *value)
     case VALUE: *(const json_t **)at = value; return true;
     case OTHER: return f->read(r, f->name, value);
     case NEVER:
-        serve_call_refuse(r->call, 400, f->name, "unsupported_field", "%s is not supported: %s", f->name, f->why);
+        serve_call_refuse(r->call, 400, f->name, "unsupported_field", "%s is not supported: %s", f->name,
+                          f->why);
         return false;
     default: return read_number(r, f, value);
     }
@@ -458,7 +478,8 @@ static bool read_fields(reader *r, unsigned where)
 {
     const char *key;
     json_t *value;
-    json_object_foreach(r->ask->json, key, value) {
+    json_object_foreach(r->ask->json, key, value)
+    {
         const field *f = find(key, where);
         if (f == NULL) {
             bool other = find(key, BOTH) != NULL;
@@ -574,10 +595,12 @@ static bool collect_args(reader *r, weir_template_arg *args, size_t *n)
     serve_ask *ask = r->ask;
     const char *key;
     json_t *value;
-    if (ask->kwargs != NULL && (!json_is_object(ask->kwargs) || json_object_size(ask->kwargs) > SERVE_ARGS_MAX))
+    if (ask->kwargs != NULL &&
+        (!json_is_object(ask->kwargs) || json_object_size(ask->kwargs) > SERVE_ARGS_MAX))
         return refuse(r, "chat_template_kwargs", "an object of at most 62 members");
     if (ask->kwargs != NULL) {
-        json_object_foreach((json_t *)ask->kwargs, key, value) {
+        json_object_foreach((json_t *)ask->kwargs, key, value)
+        {
             if (!add_arg(args, n, key, value)) return no_memory(r);
         }
     }
@@ -591,14 +614,19 @@ static bool collect_args(reader *r, weir_template_arg *args, size_t *n)
 }
 
 /* Tools with a template that knows none. */
-static weir_status render_generic(serve_ask *ask, serve_call *call, weir_chat_params params, const json_t *tools,
-                                  weir_chat **chat, weir_error *error)
+static weir_status render_generic(serve_ask *ask, serve_call *call, weir_chat_params params,
+                                  const json_t *tools, weir_chat **chat, weir_error *error)
 {
     static const char schema_field[] = "json_schema";
     char *messages = NULL, *schema = NULL;
     weir_status status = WEIR_NO_MEMORY;
     if (ask->schema != NULL) return WEIR_UNSUPPORTED;
-    if (serve_tools_describe(ask->messages, tools, params.tool_choice == WEIR_TOOLS_AUTO, &messages, &schema)) {
+    if (params.tool_choice == WEIR_TOOLS_NONE) {
+        params.tools_json = NULL; /* not to be called anyway */
+        return weir_chat_create(call->server->model, &params, chat, error);
+    }
+    if (serve_tools_describe(ask->messages, tools, params.tool_choice == WEIR_TOOLS_AUTO, &messages,
+                             &schema)) {
         params.messages_json = messages;
         params.tools_json = NULL;
         params.tool_choice = WEIR_TOOLS_AUTO;
@@ -653,7 +681,7 @@ weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
     params.enable_thinking = !server->no_thinking;
     if (ask->reasoning_effort != NULL) params.enable_thinking = strcmp(ask->reasoning_effort, "none") != 0;
     weir_status status = weir_chat_create(call->server->model, &params, &chat, &error);
-    if (status == WEIR_UNSUPPORTED && tools != NULL && params.tool_choice != WEIR_TOOLS_NONE)
+    if (status == WEIR_UNSUPPORTED && tools != NULL)
         status = render_generic(ask, call, params, tools, &chat, &error);
     if (status != WEIR_OK) {
         error.code = status;

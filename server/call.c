@@ -76,10 +76,21 @@ static const char *phrase(int status)
         int status;
         const char *text;
     } phrases[] = {
-        {200, "OK"}, {204, "No Content"}, {400, "Bad Request"}, {401, "Unauthorized"}, {403, "Forbidden"},
-        {404, "Not Found"}, {405, "Method Not Allowed"}, {408, "Request Timeout"}, {411, "Length Required"},
-        {413, "Content Too Large"}, {415, "Unsupported Media Type"}, {429, "Too Many Requests"},
-        {431, "Request Header Fields Too Large"}, {500, "Internal Server Error"}, {501, "Not Implemented"},
+        {200, "OK"},
+        {204, "No Content"},
+        {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {408, "Request Timeout"},
+        {411, "Length Required"},
+        {413, "Content Too Large"},
+        {415, "Unsupported Media Type"},
+        {429, "Too Many Requests"},
+        {431, "Request Header Fields Too Large"},
+        {500, "Internal Server Error"},
+        {501, "Not Implemented"},
         {503, "Service Unavailable"},
     };
     for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
@@ -118,10 +129,9 @@ static void begin_head(serve_call *call, int status, const char *type)
     call->status = status;
     if (call->http_1_0) call->close = true;
     if (gmtime_r(&now, &utc) != NULL) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
-    serve_text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %llu\r\n", status, phrase(status), date,
-                      (unsigned long long)call->number);
-    if (type != NULL)
-        serve_text_printf(out, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
+    serve_text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %llu\r\n", status, phrase(status),
+                      date, (unsigned long long)call->number);
+    if (type != NULL) serve_text_printf(out, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
     if (call->retry_s > 0) serve_text_printf(out, "Retry-After: %d\r\n", call->retry_s);
     if (call->allow != NULL) serve_text_printf(out, "Allow: %s\r\n", call->allow);
     if (status == 401) serve_text_puts(out, "WWW-Authenticate: Bearer\r\n");
@@ -129,8 +139,8 @@ static void begin_head(serve_call *call, int status, const char *type)
     add_cors(call);
 }
 
-void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more, const char *bytes,
-                            size_t n)
+void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
+                            const char *bytes, size_t n)
 {
     if (call->begun) return;
     begin_head(call, status, type);
@@ -224,16 +234,34 @@ void serve_call_no_memory(serve_call *call)
 static const char *request_field(const char *field, char *name, size_t capacity)
 {
     static const char *const names[][2] = {
-        {"temp", "temperature"}, {"penalty_repeat", "repeat_penalty"}, {"penalty_last_n", "repeat_last_n"},
-        {"penalty_freq", "frequency_penalty"}, {"penalty_present", "presence_penalty"},
-        {"dry_breakers", "dry_sequence_breakers"}, {"order", "samplers"}, {"text", "prompt"},
-        {"tokens", "prompt"}, {"n_tokens", "prompt"}, {"chat", "messages"}, {"messages_json", "messages"},
-        {"tools_json", "tools"}, {"json_schema", "response_format"}, {"continue_final", "continue_final_message"},
-        {"n_stop", "stop"}, {"args", "chat_template_kwargs"}, {"n_args", "chat_template_kwargs"},
-        {"template_source", "messages"}, {"n_logit_bias", "logit_bias"}, {"n_dry_breakers", "dry_sequence_breakers"},
+        {"temp", "temperature"},
+        {"penalty_repeat", "repeat_penalty"},
+        {"penalty_last_n", "repeat_last_n"},
+        {"penalty_freq", "frequency_penalty"},
+        {"penalty_present", "presence_penalty"},
+        {"dry_breakers", "dry_sequence_breakers"},
+        {"order", "samplers"},
+        {"text", "prompt"},
+        {"tokens", "prompt"},
+        {"n_tokens", "prompt"},
+        {"chat", "messages"},
+        {"messages_json", "messages"},
+        {"tools_json", "tools"},
+        {"json_schema", "response_format"},
+        {"continue_final", "continue_final_message"},
+        {"n_stop", "stop"},
+        {"args", "chat_template_kwargs"},
+        {"n_args", "chat_template_kwargs"},
+        {"template_source", "messages"},
+        {"n_logit_bias", "logit_bias"},
+        {"n_dry_breakers", "dry_sequence_breakers"},
     };
     if (strncmp(field, "requests[", 9) == 0 && strstr(field, "].") != NULL) field = strstr(field, "].") + 2;
     if (strncmp(field, "sampler.", 8) == 0) field += 8;
+    if (field[0] == '/') { /* a place in the tools' schemas */
+        snprintf(name, capacity, "tools%s", field);
+        return name;
+    }
     size_t n = strcspn(field, "[./");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strlen(names[i][0]) != n || memcmp(names[i][0], field, n) != 0) continue;

@@ -45,8 +45,10 @@ static void read_arrivals(serve_events *events)
 {
     weir_arrival arrivals[READ_N];
     size_t n;
-    while (weir_engine_arrivals(events->server->engine, events->next_arrival, arrivals, READ_N, &n) == WEIR_OK) {
-        for (size_t i = 0; i < n; i++) events->priorities[arrivals[i].request % ARRIVALS_N] = arrivals[i].priority;
+    while (weir_engine_arrivals(events->server->engine, events->next_arrival, arrivals, READ_N, &n) ==
+           WEIR_OK) {
+        for (size_t i = 0; i < n; i++)
+            events->priorities[arrivals[i].request % ARRIVALS_N] = arrivals[i].priority;
         events->next_arrival = arrivals[n - 1].request + 1;
     }
 }
@@ -59,10 +61,10 @@ static void take_part(serve_events *events, const weir_tick_slot *part)
         *s = (slot){.state = "idle"};
         return;
     }
-    s->state = part->n_generated > 0                  ? "generating"
-               : part->state == WEIR_SLOT_JOINED      ? "joined"
-               : part->state == WEIR_SLOT_GENERATING  ? "generating"
-                                                      : "prefilling";
+    s->state = part->n_generated > 0                 ? "generating"
+               : part->state == WEIR_SLOT_JOINED     ? "joined"
+               : part->state == WEIR_SLOT_GENERATING ? "generating"
+                                                     : "prefilling";
     s->prompt = part->n_prompt;
     s->done = part->n_past < part->n_prompt ? part->n_past : part->n_prompt;
     s->generated = part->n_generated;
@@ -100,7 +102,8 @@ static void keep_snap(serve_events *events, const weir_engine_stats *stats, int6
                                            .itl = stats->itl_seconds};
 }
 
-static void add_quantiles(serve_text *text, const char *name, const weir_histogram *now, const weir_histogram *before)
+static void add_quantiles(serve_text *text, const char *name, const weir_histogram *now,
+                          const weir_histogram *before)
 {
     weir_histogram lately = *now;
     lately.count -= before->count;
@@ -151,11 +154,12 @@ static void add_slots(const serve_events *events, int32_t n, serve_text *text)
     serve_text_puts(text, "[");
     for (int32_t i = 0; i < n && i < SLOTS_MAX; i++) {
         const slot *s = &events->slots[i];
-        serve_text_printf(text,
-                          "%s{\"id\":%d,\"state\":\"%s\",\"prompt\":%d,\"done\":%d,\"generated\":%d,\"cached\":%d,"
-                          "\"priority\":%d}",
-                          i > 0 ? "," : "", i, s->state != NULL ? s->state : "idle", s->prompt, s->done,
-                          s->generated, s->cached, s->priority);
+        serve_text_printf(
+            text,
+            "%s{\"id\":%d,\"state\":\"%s\",\"prompt\":%d,\"done\":%d,\"generated\":%d,\"cached\":%d,"
+            "\"priority\":%d}",
+            i > 0 ? "," : "", i, s->state != NULL ? s->state : "idle", s->prompt, s->done, s->generated,
+            s->cached, s->priority);
     }
     serve_text_puts(text, "]");
 }
@@ -168,12 +172,13 @@ static void compose(serve_events *events, const weir_engine_stats *stats, int64_
     add_ticks(events, text);
     serve_text_puts(text, ",\"slots\":");
     add_slots(events, stats->n_slots, text);
-    serve_text_printf(text,
-                      ",\"queue\":%d,\"suspended\":%d,\"kv\":{\"used\":%d,\"size\":%d},\"cache\":{\"entries\":%d,"
-                      "\"bytes\":%llu,\"hits\":%llu,\"misses\":%llu,\"cached_tokens\":%llu}",
-                      stats->queue_depth, stats->n_suspended, stats->n_kv_used, stats->n_kv,
-                      stats->n_cache_entries, (unsigned long long)stats->cache_bytes, (unsigned long long)hits,
-                      (unsigned long long)misses, (unsigned long long)stats->n_cached_tokens);
+    serve_text_printf(
+        text,
+        ",\"queue\":%d,\"suspended\":%d,\"kv\":{\"used\":%d,\"size\":%d},\"cache\":{\"entries\":%d,"
+        "\"bytes\":%llu,\"hits\":%llu,\"misses\":%llu,\"cached_tokens\":%llu}",
+        stats->queue_depth, stats->n_suspended, stats->n_kv_used, stats->n_kv, stats->n_cache_entries,
+        (unsigned long long)stats->cache_bytes, (unsigned long long)hits, (unsigned long long)misses,
+        (unsigned long long)stats->n_cached_tokens);
     add_rates(events, stats, now_ns, text);
     serve_text_puts(text, ",\"model\":");
     serve_text_json_puts(text, events->server->name);

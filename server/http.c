@@ -24,7 +24,7 @@ static const char *read_method(struct lws *wsi)
         enum lws_token_indexes token;
         const char *name;
     } methods[] = {
-        {WSI_TOKEN_POST_URI, "POST"},   {WSI_TOKEN_GET_URI, "GET"},     {WSI_TOKEN_HEAD_URI, "HEAD"},
+        {WSI_TOKEN_POST_URI, "POST"},       {WSI_TOKEN_GET_URI, "GET"}, {WSI_TOKEN_HEAD_URI, "HEAD"},
         {WSI_TOKEN_OPTIONS_URI, "OPTIONS"}, {WSI_TOKEN_PUT_URI, "PUT"}, {WSI_TOKEN_PATCH_URI, "PATCH"},
         {WSI_TOKEN_DELETE_URI, "DELETE"},
     };
@@ -40,7 +40,6 @@ static const char *header(struct lws *wsi, enum lws_token_indexes token, char *v
     if (lws_hdr_total_length(wsi, token) <= 0) return value;
     return lws_hdr_copy(wsi, value, capacity, token) < 0 ? NULL : value;
 }
-
 
 static bool check_origin(serve_call *call)
 {
@@ -78,8 +77,9 @@ static bool check_key(serve_call *call)
         (route != NULL && route->metrics && server->params.metrics_need_no_key))
         return true;
     serve_call_refuse(call, 401, NULL, "invalid_api_key",
-                      given == NULL || given[0] == '\0' ? "no API key was given: send it as Authorization: Bearer KEY"
-                                                        : "the API key is not one of this server's");
+                      given == NULL || given[0] == '\0'
+                          ? "no API key was given: send it as Authorization: Bearer KEY"
+                          : "the API key is not one of this server's");
     return false;
 }
 
@@ -87,8 +87,8 @@ static bool check_route(serve_call *call)
 {
     if (call->route != NULL) return true;
     if (call->allow != NULL)
-        serve_call_refuse(call, 405, NULL, "method_not_allowed", "%s is asked for with %s, not with %s", call->path,
-                          call->allow, call->method);
+        serve_call_refuse(call, 405, NULL, "method_not_allowed", "%s is asked for with %s, not with %s",
+                          call->path, call->allow, call->method);
     else
         serve_call_refuse(call, 404, NULL, "not_found", "there is nothing at %.200s", call->path);
     return false;
@@ -175,8 +175,8 @@ static void handle(serve_call *call)
 static void answer_options(serve_call *call)
 {
     call->close = false;
-    serve_call_answer_more(call, 204, NULL, call->origin[0] == '\0' ? "Allow: GET, HEAD, POST, OPTIONS\r\n" : "", "",
-                           0);
+    serve_call_answer_more(call, 204, NULL,
+                           call->origin[0] == '\0' ? "Allow: GET, HEAD, POST, OPTIONS\r\n" : "", "", 0);
 }
 
 static int begin(struct lws *wsi, const char *uri)
@@ -225,7 +225,8 @@ static int read_body(serve_call *call, const char *bytes, size_t n)
 {
     if (call->state != SERVE_READING) return 0; /* refused already; the connection ends with the answer */
     if (call->body.n + n > call->body_length) return -1;
-    if (call->body.n == 0 && !serve_text_reserve(&call->body, call->body_length < 65536 ? call->body_length : 65536))
+    if (call->body.n == 0 &&
+        !serve_text_reserve(&call->body, call->body_length < 65536 ? call->body_length : 65536))
         return -1;
     serve_text_add(&call->body, bytes, n);
     return call->body.failed ? -1 : 0;

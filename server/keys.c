@@ -68,8 +68,7 @@ int32_t serve_keys_find(const serve_keys *keys, const char *given, size_t n)
     digest(given, n, hex);
     for (int32_t i = 0; keys->wanted && i < keys->n; i++) {
         unsigned char difference = 0;
-        for (int k = 0; k < DIGEST; k++)
-            difference |= (unsigned char)(hex[k] ^ keys->owners[i].digest[k]);
+        for (int k = 0; k < DIGEST; k++) difference |= (unsigned char)(hex[k] ^ keys->owners[i].digest[k]);
         found = difference == 0 ? i : found;
     }
     return found;

@@ -18,11 +18,11 @@
 #include "base/mem.h"
 #include "serve.h"
 
-#define BACKLOG      1024
-#define ACCEPTS_MAX  64 /* of one callback: others get their turn */
-#define SYSTEMD_FD   3  /* the first descriptor that systemd hands over */
-#define N_LISTENERS  (sizeof((serve_server *)0)->listeners / sizeof(struct lws *))
-#define UNIX_MODE    0660
+#define BACKLOG     1024
+#define ACCEPTS_MAX 64 /* of one callback: others get their turn */
+#define SYSTEMD_FD  3  /* the first descriptor that systemd hands over */
+#define N_LISTENERS (sizeof((serve_server *)0)->listeners / sizeof(struct lws *))
+#define UNIX_MODE   0660
 
 /* Neither blocks nor is inherited. */
 static void make_quiet(int fd)
@@ -87,7 +87,8 @@ static int listen_on(const struct addrinfo *at)
 static weir_status open_tcp(serve_server *server, weir_error *error)
 {
     const char *host = server->params.host;
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *list = NULL;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
+                    *list = NULL;
     char port[16], where[300];
     weir_status status = WEIR_OK;
     int n = 0;
@@ -133,8 +134,9 @@ static weir_status open_unix(serve_server *server, weir_error *error)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (path == NULL) return WEIR_OK;
     if (path[0] == '\0' || strlen(path) >= sizeof address.sun_path)
-        return weir__error_set(error, WEIR_INVALID, "unix_path", "the socket's path has %zu bytes; allowed: 1 to %zu",
-                               strlen(path), sizeof address.sun_path - 1);
+        return weir__error_set(error, WEIR_INVALID, "unix_path",
+                               "the socket's path has %zu bytes; allowed: 1 to %zu", strlen(path),
+                               sizeof address.sun_path - 1);
     strcpy(address.sun_path, path);
     if (is_stale(&address)) unlink(path);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -170,7 +172,8 @@ static weir_status take_systemd(serve_server *server, int *n, weir_error *error)
         int fd = SYSTEMD_FD + i, listens = 0;
         socklen_t size = sizeof listens;
         if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens)
-            return weir__error_set(error, WEIR_IO, NULL, "descriptor %d from systemd is no listening socket", fd);
+            return weir__error_set(error, WEIR_IO, NULL, "descriptor %d from systemd is no listening socket",
+                                   fd);
         make_quiet(fd);
         tell_address(server, fd);
         status = adopt(server, fd, error);
@@ -226,7 +229,8 @@ static void accept_some(serve_server *server, int listener)
             setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
         }
         /* It closes what it does not take. */
-        lws_adopt_socket_vhost(server->tls != NULL && from.ss_family != AF_UNIX ? server->tls : server->plain, fd);
+        lws_adopt_socket_vhost(server->tls != NULL && from.ss_family != AF_UNIX ? server->tls : server->plain,
+                               fd);
     }
 }
 

@@ -72,10 +72,10 @@ static void add_answer(serve_text *line, const serve_answer *answer)
     for (int32_t i = 0; i < answer->n; i++) {
         const serve_choice *choice = &answer->choices[i];
         weir_usage usage = choice->finished ? choice->usage : weir_stream_usage(choice->stream);
-        serve_text_printf(line, "%s{\"reason\":\"%s\",\"prompt\":%d,\"cached\":%d,\"generated\":%d,\"queue_ms\":",
-                          i == 0 ? ",\"choices\":[" : ",",
-                          choice->finished ? weir_reason_name(choice->reason) : "left", usage.n_prompt,
-                          usage.n_cached, usage.n_generated);
+        serve_text_printf(
+            line, "%s{\"reason\":\"%s\",\"prompt\":%d,\"cached\":%d,\"generated\":%d,\"queue_ms\":",
+            i == 0 ? ",\"choices\":[" : ",", choice->finished ? weir_reason_name(choice->reason) : "left",
+            usage.n_prompt, usage.n_cached, usage.n_generated);
         serve_text_number(line, (double)usage.queue_ns / 1e6, 2);
         serve_text_puts(line, ",\"ttft_ms\":");
         serve_text_number(line, (double)usage.ttft_ns / 1e6, 2);
@@ -90,11 +90,13 @@ void serve_log_call(const serve_call *call)
     serve_text line = {0};
     if (!params->log) return;
     begin(&line, call->status >= 500 ? "warning" : "info", "request");
-    serve_text_printf(&line, ",\"id\":%llu,\"method\":\"%s\"", (unsigned long long)call->number, call->method);
+    serve_text_printf(&line, ",\"id\":%llu,\"method\":\"%s\"", (unsigned long long)call->number,
+                      call->method);
     add_string(&line, "path", call->path, strlen(call->path));
     serve_text_printf(&line, ",\"status\":%d,\"ms\":", call->status);
     serve_text_number(&line, (double)(weir__clock_now_ns() - call->began_ns) / 1e6, 2);
-    serve_text_printf(&line, ",\"received\":%zu,\"sent\":%llu", call->n_received, (unsigned long long)call->n_sent);
+    serve_text_printf(&line, ",\"received\":%zu,\"sent\":%llu", call->n_received,
+                      (unsigned long long)call->n_sent);
     if (call->key >= 0) serve_text_printf(&line, ",\"key\":%d", call->key);
     if (call->left) serve_text_puts(&line, ",\"left\":true");
     if (call->answer != NULL && call->status == 200) add_answer(&line, call->answer);

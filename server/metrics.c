@@ -60,13 +60,18 @@ static void add_numbers(serve_text *text, const weir_engine_stats *stats)
         serve_text_printf(text, "weir_%s ", numbers[i].name);
         switch (numbers[i].type) {
         case I32: serve_text_printf(text, "%d\n", *(const int32_t *)(const void *)at); break;
-        case U64: serve_text_printf(text, "%llu\n", (unsigned long long)*(const uint64_t *)(const void *)at); break;
-        case I64_NS: serve_text_printf(text, "%.9g\n", (double)*(const int64_t *)(const void *)at / 1e9); break;
+        case U64:
+            serve_text_printf(text, "%llu\n", (unsigned long long)*(const uint64_t *)(const void *)at);
+            break;
+        case I64_NS:
+            serve_text_printf(text, "%.9g\n", (double)*(const int64_t *)(const void *)at / 1e9);
+            break;
         }
     }
 }
 
-static void add_histogram(serve_text *text, const char *name, const char *help, const weir_histogram *histogram)
+static void add_histogram(serve_text *text, const char *name, const char *help,
+                          const weir_histogram *histogram)
 {
     uint64_t sum = 0;
     add_head(text, name, "histogram", help);
@@ -74,7 +79,8 @@ static void add_histogram(serve_text *text, const char *name, const char *help, 
         int exponent;
         double bound = weir_histogram_bound(i);
         sum += histogram->buckets[i];
-        if (frexp(bound, &exponent) != 0.5 || exponent - 1 < LEAST_EXPONENT || exponent - 1 > MOST_EXPONENT) continue;
+        if (frexp(bound, &exponent) != 0.5 || exponent - 1 < LEAST_EXPONENT || exponent - 1 > MOST_EXPONENT)
+            continue;
         serve_text_printf(text, "weir_%s_bucket{le=\"%.9g\"} %llu\n", name, bound, (unsigned long long)sum);
     }
     serve_text_printf(text, "weir_%s_bucket{le=\"+Inf\"} %llu\nweir_%s_sum %.9g\nweir_%s_count %llu\n", name,
@@ -90,12 +96,12 @@ static void add_engine(serve_text *text, const weir_engine_stats *stats)
         serve_text_printf(text, "weir_finished_total{reason=\"%s\"} %llu\n", weir_reason_name((weir_reason)i),
                           (unsigned long long)stats->n_finished[i]);
     add_head(text, "cancelled_total", "counter", "requests that were cancelled, by where they were");
-    serve_text_printf(text,
-                      "weir_cancelled_total{state=\"queued\"} %llu\nweir_cancelled_total{state=\"prefilling\"} %llu\n"
-                      "weir_cancelled_total{state=\"generating\"} %llu\n",
-                      (unsigned long long)stats->n_cancelled_queued,
-                      (unsigned long long)stats->n_cancelled_prefilling,
-                      (unsigned long long)stats->n_cancelled_generating);
+    serve_text_printf(
+        text,
+        "weir_cancelled_total{state=\"queued\"} %llu\nweir_cancelled_total{state=\"prefilling\"} %llu\n"
+        "weir_cancelled_total{state=\"generating\"} %llu\n",
+        (unsigned long long)stats->n_cancelled_queued, (unsigned long long)stats->n_cancelled_prefilling,
+        (unsigned long long)stats->n_cancelled_generating);
     add_head(text, "cache_misses_total", "counter", "why not more of prompts was cached, requests");
     for (int i = 0; i < WEIR_MISS_COUNT; i++)
         serve_text_printf(text, "weir_cache_misses_total{miss=\"%s\"} %llu\n", weir_miss_name((weir_miss)i),
@@ -122,6 +128,7 @@ void serve_metrics(serve_call *call)
     serve_text_printf(&text, "weir_http_left_total %llu\n", (unsigned long long)server->n_left);
     add_head(&text, "http_live", "gauge", "requests that are read or answered");
     serve_text_printf(&text, "weir_http_live %d\n", server->n_calls);
-    add_histogram(&text, "e2e_seconds", "request's head to the last byte of its generated answer", &server->e2e_seconds);
+    add_histogram(&text, "e2e_seconds", "request's head to the last byte of its generated answer",
+                  &server->e2e_seconds);
     serve_call_answer_text(call, 200, "text/plain; version=0.0.4; charset=utf-8", &text);
 }

@@ -11,13 +11,15 @@ static void add_model(const serve_server *server, const char *name, serve_text *
     weir_engine_get_stats(server->engine, &stats);
     serve_text_puts(text, "{\"id\":");
     serve_text_json_puts(text, name);
-    serve_text_printf(text, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weir\",\"meta\":{\"description\":",
-                      (long long)server->created_s);
+    serve_text_printf(
+        text, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weir\",\"meta\":{\"description\":",
+        (long long)server->created_s);
     serve_text_json_puts(text, info.description != NULL ? info.description : "");
-    serve_text_printf(text,
-                      ",\"n_params\":%llu,\"size\":%llu,\"n_vocab\":%d,\"n_embd\":%d,\"n_ctx_train\":%d,\"n_ctx\":%d}}",
-                      (unsigned long long)info.n_params, (unsigned long long)info.n_bytes, info.n_vocab,
-                      info.n_embd, info.n_ctx_train, stats.n_ctx);
+    serve_text_printf(
+        text,
+        ",\"n_params\":%llu,\"size\":%llu,\"n_vocab\":%d,\"n_embd\":%d,\"n_ctx_train\":%d,\"n_ctx\":%d}}",
+        (unsigned long long)info.n_params, (unsigned long long)info.n_bytes, info.n_vocab, info.n_embd,
+        info.n_ctx_train, stats.n_ctx);
 }
 
 void serve_models(serve_call *call)
@@ -28,7 +30,8 @@ void serve_models(serve_call *call)
     if (strncmp(call->path, prefix, sizeof prefix - 1) == 0) {
         const char *name = call->path + sizeof prefix - 1;
         if (!serve_server_has_name(server, name)) {
-            serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.200s\" here", name);
+            serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.200s\" here",
+                              name);
             return;
         }
         add_model(server, name, &text);

@@ -15,8 +15,8 @@ static void add_logprobs(serve_choice *choice, serve_text *text)
 
 static void add_reason(const serve_choice *choice, serve_text *text)
 {
-    serve_text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}", serve_answer_finish(choice),
-                      weir_reason_name(choice->reason));
+    serve_text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
+                      serve_answer_finish(choice), weir_reason_name(choice->reason));
 }
 
 static void begin(serve_choice *choice, serve_text *text)

@@ -43,10 +43,11 @@ typedef struct inputs {
 
 static bool refuse_input(serve_call *call)
 {
-    serve_call_refuse(call, 400, "input", "invalid_value",
-                      "input must be a string, an array of at most %d strings, an array of token ids, or an array "
-                      "of arrays of token ids; none may be empty",
-                      INPUTS_MAX);
+    serve_call_refuse(
+        call, 400, "input", "invalid_value",
+        "input must be a string, an array of at most %d strings, an array of token ids, or an array "
+        "of arrays of token ids; none may be empty",
+        INPUTS_MAX);
     return false;
 }
 
@@ -69,8 +70,8 @@ static bool add_text(serve_call *call, const json_t *value, inputs *in)
             status = WEIR_NO_MEMORY;
             break;
         }
-        status = weir_tokenize(call->server->model, json_string_value(value), length, true, false, ids, capacity,
-                               &n, &error);
+        status = weir_tokenize(call->server->model, json_string_value(value), length, true, false, ids,
+                               capacity, &n, &error);
         if (status == WEIR_TOO_LONG && n <= capacity) break;
         guess = n;
     }
@@ -103,7 +104,8 @@ static bool add_ids(serve_call *call, const json_t *list, inputs *in)
 static bool read_input(serve_call *call, const json_t *value, inputs *in)
 {
     const json_t *first = json_array_get(value, 0);
-    if (json_is_string(value)) return json_string_length(value) > 0 ? add_text(call, value, in) : refuse_input(call);
+    if (json_is_string(value))
+        return json_string_length(value) > 0 ? add_text(call, value, in) : refuse_input(call);
     if (json_is_integer(first)) return add_ids(call, value, in);
     if (json_array_size(value) == 0 || json_array_size(value) > INPUTS_MAX) return refuse_input(call);
     for (size_t i = 0; i < json_array_size(value); i++) {
@@ -119,14 +121,16 @@ static bool read_format(serve_call *call, const char *word, inputs *in)
 {
     in->base64 = word != NULL && strcmp(word, "base64") == 0;
     if (in->base64 || (word != NULL && strcmp(word, "float") == 0)) return true;
-    serve_call_refuse(call, 400, "encoding_format", "invalid_value", "encoding_format must be \"float\" or \"base64\"");
+    serve_call_refuse(call, 400, "encoding_format", "invalid_value",
+                      "encoding_format must be \"float\" or \"base64\"");
     return false;
 }
 
 static bool read_model(serve_call *call, const char *name)
 {
     if (name != NULL && serve_server_has_name(call->server, name)) return true;
-    serve_call_refuse(call, name != NULL ? 404 : 400, "model", "model_not_found", "there is no such model here");
+    serve_call_refuse(call, name != NULL ? 404 : 400, "model", "model_not_found",
+                      "there is no such model here");
     return false;
 }
 
@@ -134,7 +138,8 @@ static bool read_fields(serve_call *call, inputs *in)
 {
     const char *key;
     json_t *value;
-    json_object_foreach(in->json, key, value) {
+    json_object_foreach(in->json, key, value)
+    {
         bool ok = true;
         if (strcmp(key, "input") == 0 || json_is_null(value))
             continue;
@@ -146,9 +151,10 @@ static bool read_fields(serve_call *call, inputs *in)
             in->dimensions = json_integer_value(value);
         else if (strcmp(key, "user") != 0 || !json_is_string(value)) {
             bool known = strcmp(key, "dimensions") == 0 || strcmp(key, "user") == 0;
-            serve_call_refuse(call, 400, strlen(key) < 64 ? key : NULL, known ? "invalid_value" : "unknown_field",
-                              known ? "\"%.64s\" has a value that it cannot have" : "there is no field \"%.64s\" here",
-                              key);
+            serve_call_refuse(
+                call, 400, strlen(key) < 64 ? key : NULL, known ? "invalid_value" : "unknown_field",
+                known ? "\"%.64s\" has a value that it cannot have" : "there is no field \"%.64s\" here",
+                key);
             ok = false;
         }
         if (!ok) return false;
@@ -183,7 +189,8 @@ static weir_status open_context(serve_call *call, weir_error *error)
 }
 
 /* *vectors is [in->n][*width]. */
-static weir_status compute(serve_call *call, const inputs *in, float **vectors, size_t *width, weir_error *error)
+static weir_status compute(serve_call *call, const inputs *in, float **vectors, size_t *width,
+                           weir_error *error)
 {
     serve_embedder *embedder = call->server->embedder;
     weir_status status = WEIR_OK;
@@ -198,8 +205,8 @@ static weir_status compute(serve_call *call, const inputs *in, float **vectors, 
             if (*vectors == NULL) status = WEIR_NO_MEMORY;
         }
         if (status == WEIR_OK)
-            status = weir_embed(embedder->context, in->tokens + done, n, WEIR_NORMALIZE_L2, *vectors + done * *width,
-                                n * *width, &n_floats, error);
+            status = weir_embed(embedder->context, in->tokens + done, n, WEIR_NORMALIZE_L2,
+                                *vectors + done * *width, n * *width, &n_floats, error);
         pthread_mutex_unlock(&embedder->mutex);
     }
     return status;
@@ -240,7 +247,8 @@ static void tell(serve_call *call, const inputs *in, const float *vectors, size_
     serve_text text = {0};
     serve_text_puts(&text, "{\"object\":\"list\",\"data\":[");
     for (size_t i = 0; i < in->n; i++) {
-        serve_text_printf(&text, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i > 0 ? "," : "", i);
+        serve_text_printf(&text, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i > 0 ? "," : "",
+                          i);
         if (in->base64)
             add_base64(&text, vectors + i * width, width);
         else
@@ -249,7 +257,8 @@ static void tell(serve_call *call, const inputs *in, const float *vectors, size_
     }
     serve_text_puts(&text, "],\"model\":");
     serve_text_json_puts(&text, call->server->name);
-    serve_text_printf(&text, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}\n", in->n_tokens, in->n_tokens);
+    serve_text_printf(&text, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}\n", in->n_tokens,
+                      in->n_tokens);
     serve_call_answer_text(call, 200, "application/json", &text);
 }
 
@@ -273,8 +282,8 @@ void serve_embeddings(serve_call *call)
         if (status != WEIR_OK)
             refuse_error(call, status, &error);
         else if (in->dimensions != 0 && (size_t)in->dimensions != width)
-            serve_call_refuse(call, 400, "dimensions", "unsupported_value", "dimensions must be %zu with this model",
-                              width);
+            serve_call_refuse(call, 400, "dimensions", "unsupported_value",
+                              "dimensions must be %zu with this model", width);
         else
             tell(call, in, vectors, width);
     }

@@ -11,7 +11,8 @@ static void add_ms(serve_text *text, const char *name, int64_t ns)
 static void tell(serve_call *call, const weir_forecast *forecast)
 {
     serve_text text = {0};
-    serve_text_printf(&text, "{\"object\":\"plan\",\"prompt_tokens\":%d,\"cached_tokens\":%d,\"queue_place\":%d",
+    serve_text_printf(&text,
+                      "{\"object\":\"plan\",\"prompt_tokens\":%d,\"cached_tokens\":%d,\"queue_place\":%d",
                       forecast->n_prompt, forecast->n_cached, forecast->queue_place);
     add_ms(&text, "ttft_ms", forecast->ttft_ns);
     add_ms(&text, "finish_ms", forecast->finish_ns);

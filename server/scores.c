@@ -29,7 +29,8 @@ bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk)
     memcpy(scores->tokens + scores->n, chunk->tokens, chunk->n_tokens * sizeof *scores->tokens);
     memcpy(scores->logprobs + scores->n, chunk->logprobs, chunk->n_tokens * sizeof *scores->logprobs);
     if (n_top > 0 && chunk->top_logprobs != NULL)
-        memcpy(scores->top + scores->n * n_top, chunk->top_logprobs, chunk->n_tokens * n_top * sizeof *scores->top);
+        memcpy(scores->top + scores->n * n_top, chunk->top_logprobs,
+               chunk->n_tokens * n_top * sizeof *scores->top);
     scores->n_top = chunk->top_logprobs != NULL ? chunk->n_top_logprobs : 0;
     scores->n = n;
     return true;

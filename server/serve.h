@@ -50,10 +50,10 @@ struct serve_call {
     char method[8];
     char path[256]; /* cut */
     char origin[128];
-    int32_t key; /* whose it is, -1 = nobody's */
+    int32_t key;  /* whose it is, -1 = nobody's */
     bool counted; /* in the key's requests */
     bool head_only, http_1_0;
-    bool close; /* the connection, after the answer */
+    bool close;         /* the connection, after the answer */
     size_t body_length; /* counted in server->n_bodies */
     size_t n_received;
     serve_text body;
@@ -88,7 +88,7 @@ struct serve_server {
     _Atomic bool loaded; /* model, engine and name are there, for good */
     weir_model *model;
     weir_engine *engine;
-    const char *name;      /* as answers call the model */
+    const char *name; /* as answers call the model */
     const char *file_name;
     char fingerprint[96];
 
@@ -130,7 +130,7 @@ struct serve_route {
     const char *path; /* ends with "/" + "*": whatever follows */
     void (*handle)(serve_call *call);
     bool work;
-    bool engine; /* 503 until the model is there */
+    bool engine;                /* 503 until the model is there */
     bool health, metrics, open; /* whether a key is needed */
 };
 
@@ -162,7 +162,8 @@ void serve_call_leave(serve_call *call);
 
 /* Whole answers; take the first: later ones for one call are ignored. */
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n);
-void serve_call_answer_text(serve_call *call, int status, const char *type, serve_text *text); /* frees text */
+void serve_call_answer_text(serve_call *call, int status, const char *type,
+                            serve_text *text); /* frees text */
 
 /* `more` are lines of the head, each with its end. */
 void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,

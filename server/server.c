@@ -271,7 +271,8 @@ static weir_status check(const serve_params *params, weir_error *error)
     }
     if (params->body_bytes < 1024 || params->body_bytes > (int64_t)256 << 20)
         return weir__error_set(error, WEIR_INVALID, "body_bytes",
-                               "body_bytes is %lld; allowed: 1,024 to 268,435,456", (long long)params->body_bytes);
+                               "body_bytes is %lld; allowed: 1,024 to 268,435,456",
+                               (long long)params->body_bytes);
     if ((params->tls_cert == NULL) != (params->tls_key == NULL))
         return weir__error_set(error, WEIR_INVALID, params->tls_cert == NULL ? "tls_cert" : "tls_key",
                                "TLS needs a certificate and its key; one is missing");
@@ -351,7 +352,8 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
         code = weir__thread_start(&server->thread, NULL, serve, server);
         server->started = code == 0;
         if (code != 0)
-            status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no thread for the server: %s", strerror(code));
+            status =
+                weir__error_set(error, WEIR_NO_MEMORY, NULL, "no thread for the server: %s", strerror(code));
     }
     if (status == WEIR_OK)
         *out = server;

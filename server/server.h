@@ -8,34 +8,34 @@ typedef struct serve_server serve_server;
 
 /* Strings and arrays must live as long as the server. */
 typedef struct serve_params {
-    const char *host;                  /* "127.0.0.1"; an address or a name; "" = no TCP */
-    int32_t port;                      /* 8080; 0 = a free one */
-    const char *unix_path;             /* NULL = none; a socket file that nobody listens on is replaced */
-    const char *tls_cert, *tls_key;    /* PEM files; both or none */
-    const char *const *keys;           /* [n_keys]; none = everybody may ask */
+    const char *host;               /* "127.0.0.1"; an address or a name; "" = no TCP */
+    int32_t port;                   /* 8080; 0 = a free one */
+    const char *unix_path;          /* NULL = none; a socket file that nobody listens on is replaced */
+    const char *tls_cert, *tls_key; /* PEM files; both or none */
+    const char *const *keys;        /* [n_keys]; none = everybody may ask */
     size_t n_keys;
-    const char *const *names;          /* [n_names] of the model; none = its file's */
+    const char *const *names; /* [n_names] of the model; none = its file's */
     size_t n_names;
-    const char *const *origins;        /* [n_origins] whose pages may ask; "*" = all */
+    const char *const *origins; /* [n_origins] whose pages may ask; "*" = all */
     size_t n_origins;
-    bool health_needs_key;             /* false */
-    bool metrics_need_no_key;          /* false */
-    int32_t key_requests;              /* of one key at a time; 0 = no limit */
-    int32_t key_rate;                  /* of one key in a minute; 0 = no limit */
-    int64_t body_bytes;                /* 16 MiB, the most of one body */
-    int32_t n_workers;                 /* 2; 1 … 64 threads that read and render requests */
-    int32_t head_s, body_s;            /* 10, 60: how long a head and a body may take */
-    int32_t stall_s;                   /* 120: a reader that takes nothing for so long is left */
-    int32_t comment_s;                 /* 10: comments in streams that have nothing to say; 0 = none */
-    int32_t watchdog_s;                /* 30: work without a tick for so long makes /health red */
-    int32_t drain_s;                   /* 30: how long drain waits for what runs */
-    bool embeddings;                   /* false: they take memory of their own */
-    bool log;                          /* true: a line of JSON for each request, on stderr */
-    bool log_text;                     /* false: bodies of requests too */
+    bool health_needs_key;              /* false */
+    bool metrics_need_no_key;           /* false */
+    int32_t key_requests;               /* of one key at a time; 0 = no limit */
+    int32_t key_rate;                   /* of one key in a minute; 0 = no limit */
+    int64_t body_bytes;                 /* 16 MiB, the most of one body */
+    int32_t n_workers;                  /* 2; 1 … 64 threads that read and render requests */
+    int32_t head_s, body_s;             /* 10, 60: how long a head and a body may take */
+    int32_t stall_s;                    /* 120: a reader that takes nothing for so long is left */
+    int32_t comment_s;                  /* 10: comments in streams that have nothing to say; 0 = none */
+    int32_t watchdog_s;                 /* 30: work without a tick for so long makes /health red */
+    int32_t drain_s;                    /* 30: how long drain waits for what runs */
+    bool embeddings;                    /* false: they take memory of their own */
+    bool log;                           /* true: a line of JSON for each request, on stderr */
+    bool log_text;                      /* false: bodies of requests too */
     const weir_sampler_params *sampler; /* what requests do not set; NULL = the library's defaults */
-    int32_t max_tokens;                /* -1; where a request does not say */
-    const char *template_source;       /* NULL = the model's own */
-    bool no_thinking;                  /* where a request does not say */
+    int32_t max_tokens;                 /* -1; where a request does not say */
+    const char *template_source;        /* NULL = the model's own */
+    bool no_thinking;                   /* where a request does not say */
 } serve_params;
 
 serve_params serve_params_default(void);

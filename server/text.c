@@ -84,7 +84,8 @@ void serve_text_json_puts(serve_text *text, const char *string)
 void serve_text_number(serve_text *text, double value, int decimals)
 {
     char digits[64];
-    int n = snprintf(digits, sizeof digits, "%.*f", decimals, isfinite(value) && fabs(value) < 1e30 ? value : 0);
+    int n =
+        snprintf(digits, sizeof digits, "%.*f", decimals, isfinite(value) && fabs(value) < 1e30 ? value : 0);
     while (decimals > 0 && n > 1 && digits[n - 1] == '0') n--;
     if (decimals > 0 && digits[n - 1] == '.') n--;
     serve_text_add(text, digits, (size_t)n);

@@ -25,7 +25,8 @@ static bool check_known(serve_call *call, const json_t *json, const char *const 
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)json, key, value) {
+    json_object_foreach((json_t *)json, key, value)
+    {
         bool found = false;
         for (size_t i = 0; known[i] != NULL; i++) found = found || strcmp(known[i], key) == 0;
         if (found) continue;
@@ -45,20 +46,21 @@ static void add_piece(const serve_call *call, int32_t token, serve_text *text)
     if (weir__utf8_valid(bytes, n)) {
         serve_text_json(text, bytes, n);
     } else { /* a part of a code point */
-        for (size_t i = 0; i < n; i++) serve_text_printf(text, "%c%u", i == 0 ? '[' : ',', (unsigned char)bytes[i]);
+        for (size_t i = 0; i < n; i++)
+            serve_text_printf(text, "%c%u", i == 0 ? '[' : ',', (unsigned char)bytes[i]);
         serve_text_puts(text, "]");
     }
     serve_text_puts(text, "}");
 }
 
-static weir_status tokenize(serve_call *call, const json_t *content, bool special, bool parse, int32_t **tokens,
-                            size_t *n, weir_error *error)
+static weir_status tokenize(serve_call *call, const json_t *content, bool special, bool parse,
+                            int32_t **tokens, size_t *n, weir_error *error)
 {
     size_t capacity = 0, length = json_string_length(content), guess = length / 2 + 16;
     for (;;) {
         if (!weir__mem_grow(tokens, &capacity, guess, sizeof **tokens)) return error->code = WEIR_NO_MEMORY;
-        weir_status status = weir_tokenize(call->server->model, json_string_value(content), length, special, parse,
-                                           *tokens, capacity, n, error);
+        weir_status status = weir_tokenize(call->server->model, json_string_value(content), length, special,
+                                           parse, *tokens, capacity, n, error);
         if (status != WEIR_TOO_LONG || *n <= capacity) return status;
         guess = *n;
     }
@@ -66,7 +68,8 @@ static weir_status tokenize(serve_call *call, const json_t *content, bool specia
 
 void serve_tokenize(serve_call *call)
 {
-    static const char *const known[] = {"content", "add_special", "parse_special", "with_pieces", "model", NULL};
+    static const char *const known[] = {"content",     "add_special", "parse_special",
+                                        "with_pieces", "model",       NULL};
     bool special = false, parse = true, pieces = false;
     weir_error error = {0};
     serve_text text = {0};
@@ -141,9 +144,10 @@ void serve_detokenize(serve_call *call)
     if (!read_tokens(call, list, &tokens, &n)) goto out;
     weir_status status = WEIR_TOO_LONG;
     for (size_t need = n * 8 + 16; status == WEIR_TOO_LONG; need = length + 1) {
-        status = weir__mem_grow(&content, &capacity, need, 1)
-                     ? weir_detokenize(call->server->model, tokens, n, true, content, capacity, &length, &error)
-                     : WEIR_NO_MEMORY;
+        status =
+            weir__mem_grow(&content, &capacity, need, 1)
+                ? weir_detokenize(call->server->model, tokens, n, true, content, capacity, &length, &error)
+                : WEIR_NO_MEMORY;
         if (status == WEIR_TOO_LONG && length + 1 <= capacity) break;
     }
     if (status != WEIR_OK) {

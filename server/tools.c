@@ -37,9 +37,11 @@ static void add_instructions(serve_text *text, const json_t *tools, bool may_tal
         add_json(text, json_object_get(json_array_get(tools, i), "function"));
         serve_text_puts(text, "\n");
     }
-    serve_text_puts(text, "To call one, answer with JSON and nothing else: {\"name\": its name, \"arguments\": {…}}.");
+    serve_text_puts(
+        text, "To call one, answer with JSON and nothing else: {\"name\": its name, \"arguments\": {…}}.");
     if (may_talk)
-        serve_text_puts(text, " To answer in words, answer with {\"response\": \"your answer\"} and nothing else.");
+        serve_text_puts(text,
+                        " To answer in words, answer with {\"response\": \"your answer\"} and nothing else.");
 }
 
 static void add_message(serve_text *text, const char *role, const serve_text *content)
@@ -128,7 +130,8 @@ bool serve_tools_describe(const json_t *messages, const json_t *tools, bool may_
     add_instructions(&system, tools, may_talk);
     serve_text_puts(&text, "[");
     add_message(&text, "system", &system);
-    for (size_t i = has_system; i < json_array_size(messages); i++) rewrite(&text, json_array_get(messages, i));
+    for (size_t i = has_system; i < json_array_size(messages); i++)
+        rewrite(&text, json_array_get(messages, i));
     serve_text_puts(&text, "]");
     add_schema(&schema, tools, may_talk);
     serve_text_fini(&system);
@@ -223,7 +226,8 @@ static bool read_escape(serve_caller *caller, char c, const output *out)
     if (caller->word.bytes[1] != 'u') {
         const char *letter = strchr(letters, c);
         caller->escaped = false;
-        return deliver_code_point(out, letter != NULL ? (unsigned char)values[letter - letters] : (unsigned char)c);
+        return deliver_code_point(out, letter != NULL ? (unsigned char)values[letter - letters]
+                                                      : (unsigned char)c);
     }
     if (caller->word.n < 6) return true;
     uint32_t code = (uint32_t)strtoul(caller->word.bytes + 2, NULL, 16), high = caller->high;
@@ -341,7 +345,8 @@ bool serve_caller_feed(serve_caller *caller, const char *bytes, size_t n, serve_
         int before = caller->state;
         if (!read_some(caller, bytes + at, n - at, &used, &out)) return false;
         /* The bracket that opened the arguments belongs to them. */
-        if (before == VALUE && caller->state == ARGUMENTS && !deliver(&out, WEIR_DELTA_ARGUMENTS, 0, "{", 1, NULL))
+        if (before == VALUE && caller->state == ARGUMENTS &&
+            !deliver(&out, WEIR_DELTA_ARGUMENTS, 0, "{", 1, NULL))
             return false;
     }
     return true;

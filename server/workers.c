@@ -17,8 +17,7 @@ static serve_call *take(serve_workers *workers)
 {
     serve_call *call = NULL;
     pthread_mutex_lock(&workers->mutex);
-    while (workers->first == NULL && !workers->stopping)
-        pthread_cond_wait(&workers->work, &workers->mutex);
+    while (workers->first == NULL && !workers->stopping) pthread_cond_wait(&workers->work, &workers->mutex);
     if (!workers->stopping) {
         call = workers->first;
         workers->first = call->next_job;
