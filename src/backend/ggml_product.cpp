@@ -20,8 +20,27 @@ namespace
  * others. */
 constexpr int64_t rounded_alone = 4;
 
-/* Parts of a product for each thread, so that one that was held up does not hold up the others. */
-constexpr int64_t parts = 6;
+/* Panels that kernels multiply together. */
+constexpr int64_t pair = 2;
+
+/* Panels [first, end) of a product: a thread takes half of its share of what nobody took yet, so that one
+ * that was held up does not hold up the others, and all end at the same time. Parts get their numbers from a
+ * counter that all threads share. */
+struct part {
+    int64_t number = -1, first = 0, end = 0;
+
+    /* Goes on to a later part, for n threads; false: there is none. */
+    bool go_to(int64_t to, int64_t n_panels, int64_t n)
+    {
+        while (number < to && end < n_panels) {
+            number++;
+            first = end;
+            end += std::max((n_panels - first) / (4 * n) * pair, pair);
+        }
+        end = std::min(end, n_panels);
+        return number == to;
+    }
+};
 
 /* Rounds units [first, end) of x, whose matrices of ne[1] rows may lie apart. */
 void round_units(const weir__gemm *gemm, const ggml_tensor *x, void *out, int64_t first, int64_t end)
@@ -89,11 +108,9 @@ struct product : ggml::cpu::tensor_traits {
         if (i == 0) ggml_threadpool_chunk_set(params->threadpool, 0);
         round_units(gemm, x, scratch, units * i / n, units * (i + 1) / n);
         ggml_barrier(params->threadpool);
-        /* Even numbers of panels: some kernels multiply two at a time. */
-        int64_t each = std::max<int64_t>((n_panels / (n * parts) + 1) / 2 * 2, 2), part;
-        while ((part = ggml_threadpool_chunk_add(params->threadpool, 1)) * each < n_panels)
-            gemm->multiply(format, weights->data, scratch, m, k, to, stride, part * each,
-                           std::min((part + 1) * each, n_panels));
+        part some;
+        while (some.go_to(ggml_threadpool_chunk_add(params->threadpool, 1), n_panels, n))
+            gemm->multiply(format, weights->data, scratch, m, k, to, stride, some.first, some.end);
         return true;
     }
 };
@@ -105,8 +122,8 @@ product the_product;
 /* Most rows that one expert multiplies at a time. */
 constexpr int64_t group_rows = int64_t{8} * WEIR__TILE;
 
-/* Panels of an expert at a time: as many as kernels multiply together. */
-constexpr int64_t pair = 2;
+/* Parts of a product for each thread, so that one that was held up does not hold up the others. */
+constexpr int64_t parts = 6;
 
 /* Their activations, which are passed over for each panel, should stay in the second-level cache. */
 constexpr int64_t group_bytes = int64_t{384} * 1024;

@@ -37,10 +37,11 @@ static int32_t visible(const uint16_t *mask, int32_t n, int32_t *cells, bool *pl
         if (seen == 0) continue;
         if (_mm512_mask_test_epi16_mask(seen, m, _mm512_set1_epi16(0x7fff)) != 0) *plain = false;
         __m512i at = _mm512_add_epi32(count, _mm512_set1_epi32(i));
-        _mm512_mask_compressstoreu_epi32(cells + found, (__mmask16)seen, at);
+        /* Compressed, then stored: Zen 5 takes three times as long to do both at once. */
+        _mm512_storeu_si512(cells + found, _mm512_maskz_compress_epi32((__mmask16)seen, at));
         found += __builtin_popcount(seen & 0xffff);
         at = _mm512_add_epi32(at, _mm512_set1_epi32(16));
-        _mm512_mask_compressstoreu_epi32(cells + found, (__mmask16)(seen >> 16), at);
+        _mm512_storeu_si512(cells + found, _mm512_maskz_compress_epi32((__mmask16)(seen >> 16), at));
         found += __builtin_popcount(seen >> 16);
     }
     return found;

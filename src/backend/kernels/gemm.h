@@ -63,6 +63,23 @@ static inline size_t weir__activations_bytes(const weir__gemm *gemm, int64_t m, 
     return (size_t)((m + rows - 1) / rows) * (size_t)(k / WEIR__UNIT) * gemm->unit_bytes;
 }
 
+/* ---- For the kernels ---- */
+
+/* Some units of a row of activations, where they lie: to each unit of a row belongs one of its tile's. */
+typedef struct weir__gemm_run {
+    int64_t row, unit, n;
+    int64_t tile_unit; /* the first one's, counted from the first tile on */
+    int64_t tile_row;
+} weir__gemm_run;
+
+/* Those of units [first, end) that are in the first one's row. */
+static inline weir__gemm_run weir__gemm_run_at(int64_t first, int64_t end, int64_t n_units, int64_t rows)
+{
+    int64_t row = first / n_units, unit = first % n_units, left = n_units - unit;
+    return (weir__gemm_run){row, unit, end - first < left ? end - first : left, row / rows * n_units + unit,
+                            row % rows};
+}
+
 extern const weir__gemm weir__gemm_avx512, weir__gemm_avx2;                    /* for quantized weights */
 extern const weir__gemm weir__gemm_bf16_avx512;                                /* with vdpbf16ps */
 extern const weir__gemm weir__gemm_fma_bf16_avx512, weir__gemm_fma_f16_avx512; /* in single precision */

@@ -6,6 +6,7 @@
  * added up before they are widened. Weights of eight bits are multiplied nibble by nibble. So integer
  * products are exact, and as the rest is computed as in gemm_avx512.c, the results are the same to the
  * bit. */
+#define LANES 8
 #include "backend/kernels/gemm_q8.h"
 
 #include <immintrin.h>
@@ -53,6 +54,22 @@ INLINE __m128i to_bytes(const float *x, float inverse)
     __m256i high = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8), factor));
     __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
     return _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+}
+
+INLINE void divide(batch *b, int at)
+{
+    __m256 max = _mm256_load_ps(b->max + at), most = _mm256_set1_ps(127.0f);
+    __m256 some = _mm256_cmp_ps(max, _mm256_setzero_ps(), _CMP_NEQ_UQ);
+    _mm256_store_ps(b->inverse + at, _mm256_and_ps(_mm256_div_ps(most, max), some));
+    __m128i scale = _mm256_cvtps_ph(_mm256_div_ps(max, most), _MM_FROUND_TO_NEAREST_INT);
+    _mm256_store_ps(b->scale + at, _mm256_cvtph_ps(scale));
+}
+
+INLINE void sum_up(batch *b, int at)
+{
+    __m256i minus = _mm256_load_si256((const __m256i *)(b->minus + at));
+    __m256 sum = _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_setzero_si256(), minus));
+    _mm256_store_ps(b->sum + at, _mm256_mul_ps(_mm256_load_ps(b->scale + at), sum));
 }
 
 /* ---- Weights ---- */

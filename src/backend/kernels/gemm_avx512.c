@@ -5,6 +5,7 @@
  * sixteen registers while the activations pass by, four rows at a time. That is one vpdpbusd for 64 products,
  * and for each 32 columns of a row two or three multiplications in single precision, which take the same
  * ports: 80 or 73 % of the peak at the most. */
+#define LANES 16
 #include "backend/kernels/gemm_q8.h"
 
 #include <immintrin.h>
@@ -39,6 +40,21 @@ INLINE __m128i to_bytes(const float *x, float inverse)
 {
     __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(x), _mm512_set1_ps(inverse));
     return _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(scaled));
+}
+
+INLINE void divide(batch *b, int at)
+{
+    __m512 max = _mm512_load_ps(b->max + at), most = _mm512_set1_ps(127.0f);
+    __mmask16 some = _mm512_cmp_ps_mask(max, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    _mm512_store_ps(b->inverse + at, _mm512_maskz_div_ps(some, most, max));
+    __m256i scale = _mm512_cvtps_ph(_mm512_div_ps(max, most), _MM_FROUND_TO_NEAREST_INT);
+    _mm512_store_ps(b->scale + at, _mm512_cvtph_ps(scale));
+}
+
+INLINE void sum_up(batch *b, int at)
+{
+    __m512i sum = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_load_si512(b->minus + at));
+    _mm512_store_ps(b->sum + at, _mm512_mul_ps(_mm512_load_ps(b->scale + at), _mm512_cvtepi32_ps(sum)));
 }
 
 /* ---- Weights ---- */
@@ -230,10 +246,26 @@ INLINE void multiply_group(const weir__panel_format format, const int n_panels, 
             }
 }
 
-/* rows: some groups, and `rest` more. */
+/* Of one row they stay in the first-level cache. */
+INLINE void fetch_activations(const weir__activations *x, int rows)
+{
+    for (int r = 0; r < rows; r += 2) _mm_prefetch((const char *)x->q[r], _MM_HINT_T0);
+    _mm_prefetch((const char *)x->scale, _MM_HINT_T0);
+    _mm_prefetch((const char *)x->sum, _MM_HINT_T0);
+    _mm_prefetch((const char *)x->minus, _MM_HINT_T0);
+}
+
+INLINE void fetch(const unsigned char *at, const int size)
+{
+    __asm__("" : "+r"(at)); /* gcc would keep the address of each line in a register of its own */
+#pragma GCC unroll 9
+    for (int i = 0; i < size; i += 64) _mm_prefetch((const char *)at + i, _MM_HINT_T0);
+}
+
+/* rows: some groups, and `rest` more. from_memory: panels are, and not from a cache. */
 INLINE void multiply_tile(const weir__panel_format format, const int n_panels, const int rest, int rows,
                           const unsigned char *panels, const weir__activations *x, int64_t n_blocks,
-                          float *out, size_t stride)
+                          float *out, size_t stride, bool from_memory)
 {
     const int head = weir__panel_layouts[format].head_bytes, size = weir__panel_layouts[format].unit_bytes;
     const int n_units = weir__panel_layouts[format].columns / WEIR__UNIT;
@@ -244,14 +276,12 @@ INLINE void multiply_tile(const weir__panel_format format, const int n_panels, c
     for (int64_t b = 0; b < n_blocks; b++) {
         const unsigned char *unit = panels + head;
         for (int u = 0; u < n_units; u++, unit += size, x++) {
-            for (int r = 0; r < rows; r += 2) _mm_prefetch((const char *)x[2].q[r], _MM_HINT_T0);
+            if (rows > 1) fetch_activations(x + 2, rows);
             /* Past the end of a panel, that of as many panels further. */
             size_t later = AHEAD + (end - unit > AHEAD ? 0 : (size_t)(n_panels - 1) * panel_bytes);
+            if (from_memory)
 #pragma GCC unroll 2
-            for (int p = 0; p < n_panels; p++)
-#pragma GCC unroll 9
-                for (int i = 0; i < size; i += 64)
-                    _mm_prefetch((const char *)unit + (size_t)p * panel_bytes + later + i, _MM_HINT_T0);
+                for (int p = 0; p < n_panels; p++) fetch(unit + (size_t)p * panel_bytes + later, size);
 #pragma GCC unroll 2
             for (int part = 0; part < n_parts(format); part++) {
                 weights w[PANELS];
@@ -277,7 +307,7 @@ INLINE void multiply_tile(const weir__panel_format format, const int n_panels, c
 /* ---- A kernel for each format, number of panels and of rows beyond whole groups ---- */
 
 typedef void (*kernel)(int rows, const unsigned char *panels, const weir__activations *x, int64_t n_blocks,
-                       float *out, size_t stride);
+                       float *out, size_t stride, bool from_memory);
 
 #define EACH(X, format)                                                                                      \
     X(format, 1, 0)                                                                                          \
@@ -292,9 +322,10 @@ typedef void (*kernel)(int rows, const unsigned char *panels, const weir__activa
 #define DEFINE(format, n_panels, rest)                                                                       \
     static void kernel_##format##_##n_panels##_##rest(int rows, const unsigned char *panels,                 \
                                                       const weir__activations *x, int64_t n_blocks,          \
-                                                      float *out, size_t stride)                             \
+                                                      float *out, size_t stride, bool from_memory)           \
     {                                                                                                        \
-        multiply_tile(WEIR__PANEL_##format, n_panels, rest, rows, panels, x, n_blocks, out, stride);         \
+        multiply_tile(WEIR__PANEL_##format, n_panels, rest, rows, panels, x, n_blocks, out, stride,          \
+                      from_memory);                                                                          \
     }
 #define DEFINE_ALL(format) EACH(DEFINE, format)
 WEIR__PANEL_QUANTIZED(DEFINE_ALL)
@@ -319,7 +350,7 @@ static void multiply(weir__panel_format format, const void *panels, const void *
                 int n = (int)(stop - r < rows ? stop - r : rows);
                 kernels[format][end - p < most ? end - p - 1 : most - 1][n % GROUP](
                     n, (const unsigned char *)panels + (size_t)p * panel_bytes, x + r / rows * n_units,
-                    n_blocks, out + (size_t)r * stride + p * WEIR__PANEL_ROWS, stride);
+                    n_blocks, out + (size_t)r * stride + p * WEIR__PANEL_ROWS, stride, r == begin);
             }
     }
 }

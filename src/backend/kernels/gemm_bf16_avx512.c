@@ -14,13 +14,15 @@
 static void quantize(const float *x, size_t stride, int64_t x_row, int64_t m, int64_t k, void *out,
                      int64_t first, int64_t end)
 {
-    int64_t n_units = k / WEIR__UNIT, rows = weir__tile_rows(m);
-    for (int64_t u = first; u < end; u++) {
-        int64_t row = u / n_units, unit = u % n_units;
-        const float *from = x + (size_t)(row - x_row) * stride + unit * WEIR__UNIT;
-        weir__activations_bf16 *to = (weir__activations_bf16 *)out + row / rows * n_units + unit;
-        __m512bh all = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + 16), _mm512_loadu_ps(from));
-        memcpy(to->x[row % rows], &all, sizeof all);
+    int64_t rows = weir__tile_rows(m);
+    for (weir__gemm_run run; first < end; first += run.n) {
+        run = weir__gemm_run_at(first, end, k / WEIR__UNIT, rows);
+        const float *from = x + (size_t)(run.row - x_row) * stride + run.unit * WEIR__UNIT;
+        weir__activations_bf16 *to = (weir__activations_bf16 *)out + run.tile_unit;
+        for (int64_t i = 0; i < run.n; i++, from += WEIR__UNIT) {
+            __m512bh all = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + 16), _mm512_loadu_ps(from));
+            memcpy(to[i].x[run.tile_row], &all, sizeof all);
+        }
     }
 }
 

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Weights become single precision as they are read, once for all rows of a group; activations are kept in it.
- * A level includes this and defines what is declared first; before, `vector`, of WIDTH floats, and what
- * gemm_float.h asks for. */
+ * A level includes this and defines what is declared first; before, `vector`, of WIDTH floats, MM(what), the
+ * name of what is done to it, and what gemm_float.h asks for. */
 #ifndef WEIR_BACKEND_KERNELS_GEMM_FMA_H
 #define WEIR_BACKEND_KERNELS_GEMM_FMA_H
 
@@ -12,32 +12,52 @@
 /* Of a column of a panel. */
 #define VECTORS (WEIR__PANEL_ROWS / WIDTH)
 
-INLINE vector zero(void);
-INLINE vector all(float x);
-INLINE vector load(const float *at);
-INLINE void store(float *at, vector x);
-INLINE vector multiply_add(vector a, vector b, vector sum);
-
-/* To the nearest, ties to even, and back; what is no number stays none. */
-INLINE vector to_bf16(vector x);
-INLINE vector to_f16(vector x);
+/* The numbers of a vector as they are stored. */
+typedef uint32_t bits __attribute__((vector_size(4 * WIDTH)));
 
 /* Two columns of a panel. */
 INLINE void read_two(weir__panel_format format, const unsigned char *at, vector (*w)[VECTORS]);
 
+INLINE vector zero(void)
+{
+    return MM(setzero_ps)();
+}
+
+INLINE void store(float *at, vector x)
+{
+    MM(storeu_ps)(at, x);
+}
+
+INLINE vector multiply_add(vector a, float b, vector sum)
+{
+    return MM(fmadd_ps)(a, MM(set1_ps)(b), sum);
+}
+
 /* ---- Activations ---- */
+
+/* To the nearest, ties to even, and back; what is no number stays none. */
+INLINE vector to_bf16(vector x)
+{
+    bits all = (bits)x, none = (bits)(x != x), rounded = all + 0x7fff + (all >> 16 & 1);
+    return (vector)(((none & (all | 0x00400000)) | (~none & rounded)) & 0xffff0000);
+}
+
+INLINE vector to_f16(vector x)
+{
+    return MM(cvtph_ps)(MM(cvtps_ph)(x, _MM_FROUND_TO_NEAREST_INT));
+}
 
 INLINE void round_to(const weir__panel_format format, const float *x, size_t stride, int64_t x_row, int64_t m,
                      int64_t k, weir__activations_float *out, int64_t first, int64_t end)
 {
-    int64_t n_units = k / WEIR__UNIT, rows = weir__tile_rows(m);
-    for (int64_t u = first; u < end; u++) {
-        int64_t row = u / n_units, unit = u % n_units;
-        const float *from = x + (size_t)(row - x_row) * stride + unit * WEIR__UNIT;
-        float *to = out[row / rows * n_units + unit].x[row % rows];
-        for (int i = 0; i < WEIR__UNIT; i += WIDTH) {
-            vector some = load(from + i);
-            store(to + i, format == WEIR__PANEL_BF16 ? to_bf16(some) : to_f16(some));
+    int64_t rows = weir__tile_rows(m);
+    for (weir__gemm_run run; first < end; first += run.n) {
+        run = weir__gemm_run_at(first, end, k / WEIR__UNIT, rows);
+        const float *from = x + (size_t)(run.row - x_row) * stride + run.unit * WEIR__UNIT;
+        for (int64_t i = 0; i < run.n * WEIR__UNIT; i += WIDTH) {
+            vector some = MM(loadu_ps)(from + i);
+            store(out[run.tile_unit + i / WEIR__UNIT].x[run.tile_row] + i % WEIR__UNIT,
+                  format == WEIR__PANEL_BF16 ? to_bf16(some) : to_f16(some));
         }
     }
 }
@@ -90,7 +110,7 @@ INLINE void multiply_group(const weir__panel_format format, const int n_panels, 
                         for (int v = 0; v < VECTORS; v++)
                             if (r < rows && p < n_panels)
                                 sums[r][p][v] =
-                                    multiply_add(w[p][j][v], all(x[r * WEIR__UNIT + i + j]), sums[r][p][v]);
+                                    multiply_add(w[p][j][v], x[r * WEIR__UNIT + i + j], sums[r][p][v]);
         }
     }
 #pragma GCC unroll 8

@@ -3,7 +3,8 @@
 #include <immintrin.h>
 
 typedef __m256 vector;
-#define WIDTH 8
+#define WIDTH    8
+#define MM(what) _mm256_##what
 
 /* Of sixteen registers twelve hold sums: of six rows of one panel. The weights of two panels take eight. */
 #define GROUP            6
@@ -11,47 +12,6 @@ typedef __m256 vector;
 #define ROWS             SIX_ROWS
 
 #include "backend/kernels/gemm_fma.h"
-
-INLINE vector zero(void)
-{
-    return _mm256_setzero_ps();
-}
-
-INLINE vector all(float x)
-{
-    return _mm256_set1_ps(x);
-}
-
-INLINE vector load(const float *at)
-{
-    return _mm256_loadu_ps(at);
-}
-
-INLINE void store(float *at, vector x)
-{
-    _mm256_storeu_ps(at, x);
-}
-
-INLINE vector multiply_add(vector a, vector b, vector sum)
-{
-    return _mm256_fmadd_ps(a, b, sum);
-}
-
-INLINE vector to_bf16(vector x)
-{
-    __m256i bits = _mm256_castps_si256(x),
-            odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
-    __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x00400000));
-    __m256 none = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
-    rounded = _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(none));
-    return _mm256_castsi256_ps(_mm256_and_si256(rounded, _mm256_set1_epi32(-65536)));
-}
-
-INLINE vector to_f16(vector x)
-{
-    return _mm256_cvtph_ps(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
-}
 
 INLINE void read_two(const weir__panel_format format, const unsigned char *at, vector (*w)[VECTORS])
 {

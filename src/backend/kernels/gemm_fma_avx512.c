@@ -3,7 +3,8 @@
 #include <immintrin.h>
 
 typedef __m512 vector;
-#define WIDTH 16
+#define WIDTH    16
+#define MM(what) _mm512_##what
 
 /* Sixteen sums that do not wait for each other. */
 #define GROUP            8
@@ -11,46 +12,6 @@ typedef __m512 vector;
 #define ROWS             EIGHT_ROWS
 
 #include "backend/kernels/gemm_fma.h"
-
-INLINE vector zero(void)
-{
-    return _mm512_setzero_ps();
-}
-
-INLINE vector all(float x)
-{
-    return _mm512_set1_ps(x);
-}
-
-INLINE vector load(const float *at)
-{
-    return _mm512_loadu_ps(at);
-}
-
-INLINE void store(float *at, vector x)
-{
-    _mm512_storeu_ps(at, x);
-}
-
-INLINE vector multiply_add(vector a, vector b, vector sum)
-{
-    return _mm512_fmadd_ps(a, b, sum);
-}
-
-INLINE vector to_bf16(vector x)
-{
-    __m512i bits = _mm512_castps_si512(x),
-            odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-    __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x00400000));
-    rounded = _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), quiet);
-    return _mm512_castsi512_ps(_mm512_and_si512(rounded, _mm512_set1_epi32(-65536)));
-}
-
-INLINE vector to_f16(vector x)
-{
-    return _mm512_cvtph_ps(_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
-}
 
 INLINE void read_two(const weir__panel_format format, const unsigned char *at, vector (*w)[VECTORS])
 {

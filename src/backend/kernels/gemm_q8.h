@@ -24,25 +24,59 @@ INLINE int32_t sum_bytes(__m128i q)
     return _mm_cvtsi128_si32(_mm_add_epi64(pair, _mm_unpackhi_epi64(pair, pair))) - 128 * 16;
 }
 
+/* Units of a row at a time, so that what is done once for each is done for all together. */
+#define BATCH 32
+
+/* What belongs to each of them. */
+typedef struct batch {
+    _Alignas(64) float max[BATCH], inverse[BATCH], scale[BATCH], sum[BATCH];
+    _Alignas(64) int32_t minus[BATCH], minus_half[BATCH];
+} batch;
+
+/* Divides the maximums of units [at, at + LANES). inverse: 0 where it is 0; scale: rounded to half
+ * precision. */
+INLINE void divide(batch *b, int at);
+
+/* Their sums, times scale. */
+INLINE void sum_up(batch *b, int at);
+
+/* n units of row r of a tile, n <= BATCH. */
+INLINE void quantize_batch(const float *x, int n, weir__activations *to, int64_t r)
+{
+    batch b;
+    for (int i = 0; i < n; i++) b.max[i] = largest(x + i * WEIR__UNIT);
+    for (int i = n; i % LANES != 0; i++) b.max[i] = 0.0f, b.minus[i] = 0;
+    for (int i = 0; i < n; i += LANES) divide(&b, i);
+    for (int i = 0; i < n; i++) {
+        const float *from = x + i * WEIR__UNIT;
+        __m128i first_half = to_bytes(from, b.inverse[i]), second_half = to_bytes(from + 16, b.inverse[i]);
+        _mm_storeu_si128((__m128i *)&to[i].q[r][0], first_half);
+        _mm_storeu_si128((__m128i *)&to[i].q[r][16], second_half);
+        b.minus_half[i] = -sum_bytes(first_half);
+        b.minus[i] = b.minus_half[i] - sum_bytes(second_half);
+        if (has_nan(from)) b.scale[i] = __builtin_nanf("");
+    }
+    for (int i = 0; i < n; i += LANES) sum_up(&b, i);
+    for (int i = 0; i < n; i++) {
+        to[i].scale[r] = b.scale[i];
+        to[i].sum[r] = b.sum[i];
+        to[i].minus[r] = b.minus[i];
+        to[i].minus_half[r] = b.minus_half[i];
+    }
+}
+
 static void quantize(const float *x, size_t stride, int64_t x_row, int64_t m, int64_t k, void *out,
                      int64_t first, int64_t end)
 {
-    int64_t n_units = k / WEIR__UNIT, rows = weir__tile_rows(m);
-    for (int64_t u = first; u < end; u++) {
-        int64_t row = u / n_units, unit = u % n_units, r = row % rows;
-        const float *from = x + (size_t)(row - x_row) * stride + unit * WEIR__UNIT;
-        weir__activations *to = (weir__activations *)out + row / rows * n_units + unit;
-        float max = largest(from), inverse = max != 0.0f ? 127.0f / max : 0.0f;
-        __m128i first_half = to_bytes(from, inverse), second_half = to_bytes(from + 16, inverse);
-        int32_t sum = sum_bytes(first_half), rest = sum_bytes(second_half);
-        float scale = _cvtsh_ss(_cvtss_sh(max / 127.0f, _MM_FROUND_TO_NEAREST_INT));
-        if (has_nan(from)) scale = __builtin_nanf("");
-        _mm_storeu_si128((__m128i *)&to->q[r][0], first_half);
-        _mm_storeu_si128((__m128i *)&to->q[r][16], second_half);
-        to->scale[r] = scale;
-        to->sum[r] = scale * (float)(sum + rest);
-        to->minus[r] = -(sum + rest);
-        to->minus_half[r] = -sum;
+    int64_t rows = weir__tile_rows(m);
+    for (weir__gemm_run run; first < end; first += run.n) {
+        run = weir__gemm_run_at(first, end, k / WEIR__UNIT, rows);
+        const float *from = x + (size_t)(run.row - x_row) * stride + run.unit * WEIR__UNIT;
+        weir__activations *to = (weir__activations *)out + run.tile_unit;
+        int64_t n_batches = (run.n + BATCH - 1) / BATCH, each = (run.n + n_batches - 1) / n_batches;
+        for (int64_t i = 0; i < run.n; i += each)
+            quantize_batch(from + i * WEIR__UNIT, (int)(run.n - i < each ? run.n - i : each), to + i,
+                           run.tile_row);
     }
 }
 
