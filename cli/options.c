@@ -19,8 +19,12 @@
 #define SAMPLER(member) offsetof(cli_args, ask.sampler.member)
 
 const char *const cli_group_titles[CLI_N_GROUPS] = {
-    [CLI_ASKING] = "Prompt", [CLI_SAMPLING] = "Sampling", [CLI_LIMITS] = "Limits",
-    [CLI_MODEL] = "Model",   [CLI_ENGINE] = "Engine",     [CLI_SERVING] = "Server",
+    [CLI_ASKING] = "Prompt",
+    [CLI_SAMPLING] = "Sampling",
+    [CLI_LIMITS] = "Limits",
+    [CLI_MODEL] = "Model",
+    [CLI_ENGINE] = "Engine",
+    [CLI_SERVING] = "Server",
     [CLI_MEASURING] = "What is measured",
     [CLI_OUTPUT] = "Output",
 };
@@ -660,7 +664,7 @@ void cli_options_similar_key(const char *key, const char *const *more, size_t n,
 
 void cli_options_similar_setting(const char *key, char *best, size_t capacity)
 {
-    char name[64], setting[64];
+    char name[64] = "", setting[64] = "";
     int least = (int)strlen(key) / 3 + 2;
     best[0] = '\0';
     plain_name(key, name, sizeof name);
