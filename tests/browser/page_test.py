@@ -407,8 +407,9 @@ def markdown_of_random_texts(p):
     pieces = ["*", "**", "_", "~~", "`", "```", "\n", "\n\n", "- ", "1. ", "> ", "# ", "|", "|--|", "[", "](", ")", "https://e.org/x", "javascript:x",
               "<b>", "<script>", "\\", " ", "    ", "word", "wörd", "\U0001f41f", "!", "---", "\r\n", "\t", "&lt;"]
     texts = ["".join(dice.choice(pieces) for _ in range(dice.randrange(1, 60))) for _ in range(400)]
-    texts.append("- a\n\n\n1. b\n\n")  # where the first list ends is known only later
     cuts = [sorted(dice.randrange(len(t) + 1) for _ in range(4)) for t in texts]
+    texts.append("- a\n\n\n1. b\n\n")  # whose first list ends where the second begins
+    cuts.append(list(range(len(texts[-1]))))
     wrong = p.b.js_async(RENDER + """
         const allowed = new Set("P EM STRONG DEL CODE A BR H3 H4 H5 H6 UL OL LI BLOCKQUOTE PRE DIV SPAN BUTTON TABLE THEAD TBODY TR TH TD HR".split(" "));
         const wrong = [];
