@@ -19,8 +19,12 @@
 #define SAMPLER(member) offsetof(cli_args, ask.sampler.member)
 
 const char *const cli_group_titles[CLI_N_GROUPS] = {
-    [CLI_ASKING] = "Prompt", [CLI_SAMPLING] = "Sampling", [CLI_LIMITS] = "Limits",
-    [CLI_MODEL] = "Model",   [CLI_ENGINE] = "Engine",     [CLI_SERVING] = "Server",
+    [CLI_ASKING] = "Prompt",
+    [CLI_SAMPLING] = "Sampling",
+    [CLI_LIMITS] = "Limits",
+    [CLI_MODEL] = "Model",
+    [CLI_ENGINE] = "Engine",
+    [CLI_SERVING] = "Server",
     [CLI_MEASURING] = "What is measured",
     [CLI_OUTPUT] = "Output",
 };
