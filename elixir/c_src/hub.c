@@ -21,11 +21,6 @@ static void session_fini(session *s)
     if (s->messages != NULL) enif_free_env(s->messages);
 }
 
-static void put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value)
-{
-    enif_make_map_put(env, *map, nif_atom(env, name), value, map);
-}
-
 static ERL_NIF_TERM text_or_nil(ErlNifEnv *env, const char *text)
 {
     return text != NULL && text[0] != '\0' ? nif_binary(env, text, WEIR_NUL) : nif_atom(env, "nil");
@@ -37,12 +32,12 @@ static bool progress(const weir_hub_progress *p, void *user)
     if (!enif_is_current_process_alive(s->env)) return false;
     if (s->messages == NULL) return true;
     ERL_NIF_TERM map = enif_make_new_map(s->messages);
-    put(s->messages, &map, "file", nif_binary(s->messages, p->file, WEIR_NUL));
-    put(s->messages, &map, "shard", enif_make_int(s->messages, p->shard));
-    put(s->messages, &map, "n_shards", enif_make_int(s->messages, p->n_shards));
-    put(s->messages, &map, "done", enif_make_uint64(s->messages, p->n_done));
-    put(s->messages, &map, "total", enif_make_uint64(s->messages, p->n_bytes));
-    put(s->messages, &map, "rate", enif_make_double(s->messages, p->rate));
+    nif_put(s->messages, &map, "file", nif_binary(s->messages, p->file, WEIR_NUL));
+    nif_put(s->messages, &map, "shard", enif_make_int(s->messages, p->shard));
+    nif_put(s->messages, &map, "n_shards", enif_make_int(s->messages, p->n_shards));
+    nif_put(s->messages, &map, "done", enif_make_uint64(s->messages, p->n_done));
+    nif_put(s->messages, &map, "total", enif_make_uint64(s->messages, p->n_bytes));
+    nif_put(s->messages, &map, "rate", enif_make_double(s->messages, p->rate));
     ERL_NIF_TERM told = enif_make_tuple2(s->messages, nif_atom(s->messages, "progress"), map);
     ERL_NIF_TERM ref = enif_make_copy(s->messages, s->ref);
     bool heard = enif_send(s->env, &s->to, s->messages, enif_make_tuple2(s->messages, ref, told)) != 0;
@@ -90,14 +85,14 @@ static ERL_NIF_TERM answer(ErlNifEnv *env, weir_status status, char *text, size_
 static ERL_NIF_TERM file_map(ErlNifEnv *env, const weir_hub_file *file)
 {
     ERL_NIF_TERM map = enif_make_new_map(env);
-    put(env, &map, "repo", nif_binary(env, file->repo, WEIR_NUL));
-    put(env, &map, "filename", nif_binary(env, file->name, WEIR_NUL));
-    put(env, &map, "path", text_or_nil(env, file->path));
-    put(env, &map, "size", enif_make_uint64(env, file->n_bytes));
-    put(env, &map, "sha256", text_or_nil(env, file->sha256));
-    put(env, &map, "quantization", text_or_nil(env, file->quantization));
-    put(env, &map, "shard", enif_make_int(env, file->shard));
-    put(env, &map, "n_shards", enif_make_int(env, file->n_shards));
+    nif_put(env, &map, "repo", nif_binary(env, file->repo, WEIR_NUL));
+    nif_put(env, &map, "filename", nif_binary(env, file->name, WEIR_NUL));
+    nif_put(env, &map, "path", text_or_nil(env, file->path));
+    nif_put(env, &map, "size", enif_make_uint64(env, file->n_bytes));
+    nif_put(env, &map, "sha256", text_or_nil(env, file->sha256));
+    nif_put(env, &map, "quantization", text_or_nil(env, file->quantization));
+    nif_put(env, &map, "shard", enif_make_int(env, file->shard));
+    nif_put(env, &map, "n_shards", enif_make_int(env, file->n_shards));
     return map;
 }
 

@@ -231,7 +231,6 @@ ERL_NIF_TERM nif_dirty(ErlNifEnv *env, const char *name, nif_fn *fn, int argc, c
     X(engine_stop, 1, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \
     X(engine_usage, 1, 0)                                                                                    \
     X(engine_close, 1, 0)                                                                                    \
-    X(engine_clock, 0, 0)                                                                                    \
     X(engine_ticks, 2, 0)                                                                                    \
     X(engine_slots, 1, 0)                                                                                    \
     X(hub_list, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                               \

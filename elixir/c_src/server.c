@@ -1,27 +1,25 @@
 /* server.c: what a server asks of its engine beside the streams: what a request has cost, an end without
  * messages, the record of ticks.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <time.h>
-
 #include "nif.h"
 
-#define TICKS_MAX 64
+#define TICKS_MAX 16 /* of 256 slots: some 0.1 ms */
 #define PARTS_MAX 256
 
 static const char *const slot_states[] = {"idle", "prefilling", "generating", "joined"};
 
 static void put_int(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, int64_t value)
 {
-    enif_make_map_put(env, *map, nif_atom(env, name), enif_make_int64(env, value), map);
+    nif_put(env, map, name, enif_make_int64(env, value));
 }
 
 /* engine_usage(ref): counts and times of a request until now */
 ERL_NIF_TERM nif_engine_usage(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
-    const nif_stream *s = nif_resource_get(env, argv[0], NIF_STREAM);
+    nif_stream *s = nif_resource_get(env, argv[0], NIF_STREAM);
     if (s == NULL) return enif_make_badarg(env);
-    weir_usage usage = weir_stream_usage(s->object.handle);
+    weir_usage usage = nif_stream_usage(s);
     ERL_NIF_TERM map = enif_make_new_map(env);
     put_int(env, &map, "n_prompt", usage.n_prompt);
     put_int(env, &map, "n_cached", usage.n_cached);
@@ -42,31 +40,19 @@ ERL_NIF_TERM nif_engine_close(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     return nif_atom(env, "ok");
 }
 
-/* Slots that had work in a tick (what happened before it stands among its parts as well), and when the last
- * request ended in it; 0 = none did. */
-static int32_t n_active(const weir_engine *engine, const weir_tick *tick, int64_t *ended_ns)
+/* Slots that had work in a tick; what happened before it stands among its parts as well. */
+static int32_t n_active(const weir_engine *engine, const weir_tick *tick)
 {
     weir_tick_slot parts[PARTS_MAX];
     size_t n = 0, most = tick->n_slots < PARTS_MAX ? (size_t)tick->n_slots : PARTS_MAX;
     int32_t active = 0;
-    *ended_ns = 0;
     if (weir_engine_tick_slots(engine, tick->first_slot, parts, most, &n) != WEIR_OK) return 0;
     for (size_t i = 0; i < n; i++) {
-        if (parts[i].tick != tick->serial) continue;
-        if (parts[i].end_ns > *ended_ns) *ended_ns = parts[i].end_ns;
-        if (parts[i].slot < 0 || parts[i].suspended || parts[i].resumed) continue;
+        if (parts[i].tick != tick->serial || parts[i].slot < 0) continue;
+        if (parts[i].suspended || parts[i].resumed) continue;
         active += parts[i].n_tokens > 0 || parts[i].end_ns == 0;
     }
     return active;
-}
-
-/* engine_clock(): now, as ticks have it */
-ERL_NIF_TERM nif_engine_clock(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
-{
-    (void)argc, (void)argv;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return enif_make_int64(env, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec);
 }
 
 /* engine_ticks(engine, from): {next, ticks} of the record, some at a time */
@@ -82,18 +68,15 @@ ERL_NIF_TERM nif_engine_ticks(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (size_t i = n; i-- > 0;) {
         const weir_tick *tick = &ticks[i];
-        int64_t ended_ns;
         ERL_NIF_TERM map = enif_make_new_map(env);
         enif_make_map_put(env, map, nif_atom(env, "bad_plan"),
                           nif_atom(env, tick->bad_plan ? "true" : "false"), &map);
         put_int(env, &map, "n_prefill", tick->n_prefill);
         put_int(env, &map, "n_decode", tick->n_decode);
-        put_int(env, &map, "n_active", n_active(engine->object.handle, tick, &ended_ns));
-        put_int(env, &map, "ended_ns", ended_ns);
+        put_int(env, &map, "n_active", n_active(engine->object.handle, tick));
         put_int(env, &map, "queue_depth", tick->queue_depth);
         put_int(env, &map, "decode_ns", tick->decode_ns);
         put_int(env, &map, "tick_ns", tick->tick_ns);
-        put_int(env, &map, "start_ns", tick->start_ns);
         list = enif_make_list_cell(env, map, list);
     }
     ERL_NIF_TERM next = enif_make_uint64(env, n > 0 ? ticks[n - 1].serial + 1 : from);
@@ -121,7 +104,7 @@ ERL_NIF_TERM nif_engine_slots(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
         if (part->tick != tick.serial || part->slot < 0 || part->end_ns != 0) continue;
         if (part->suspended || part->resumed) continue;
         ERL_NIF_TERM map = enif_make_new_map(env);
-        enif_make_map_put(env, map, nif_atom(env, "state"), nif_atom(env, slot_states[part->state]), &map);
+        nif_put(env, &map, "state", nif_atom(env, slot_states[part->state]));
         put_int(env, &map, "slot", part->slot);
         put_int(env, &map, "n_past", part->n_past);
         put_int(env, &map, "n_prompt", part->n_prompt);

@@ -2,7 +2,7 @@ defmodule Weir.BatchStrategyTest do
   # Needs no model: strategies are functions of what they see, and the fake model does for the rest.
   use ExUnit.Case, async: true
   import ExUnit.CaptureLog
-  import Weir.Wait
+  import Weir.Wait, only: [eventually: 1]
   alias Weir.{NIF, Server, Terms}
   alias Weir.Server.Strategy.{Balanced, DecodeMaximal, PrefillPriority}
 

@@ -1,7 +1,7 @@
 defmodule Weir.TelemetryTest do
   # Brings :telemetry as far as it is used, and takes it away again: nothing may run beside it.
   use ExUnit.Case, async: false
-  import Weir.Wait
+  import Weir.Wait, only: [eventually: 1]
   alias Weir.Server
 
   defp stand_in do

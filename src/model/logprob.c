@@ -21,43 +21,46 @@ static const float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
 static const float rounder = 12582912.0f;
 
 /* Adds e to the power x[j] - max to each sum; max is the largest of the row. The error of a term is some 1e-7
- * of it. Loops apart, since compilers make a vector instruction of each line then. */
-static inline void add_exp(const float *x, float max, double sum[LANES])
+ * of it. Loops apart, since compilers make vector instructions of each line then. */
+static inline void add_exp(const float *x, float max, float sum[LANES])
 {
-    float r[LANES], n[LANES], power[LANES];
+    float d[LANES], r[LANES], n[LANES], power[LANES];
     int32_t bits[LANES];
-    for (size_t j = 0; j < LANES; j++) {
-        float d = x[j] - max;
-        d = d > LEAST ? d : LEAST; /* NaN, too */
-        d = d < 0.0f ? d : 0.0f;
-        n[j] = (d * log2_e + rounder) - rounder;
-        r[j] = (d - n[j] * ln2_high) - n[j] * ln2_low; /* |r| <= ln(2) / 2: the series is short */
-    }
+    for (size_t j = 0; j < LANES; j++) d[j] = x[j] - max;
+    for (size_t j = 0; j < LANES; j++) d[j] = d[j] > LEAST ? d[j] : LEAST; /* NaN, too */
+    for (size_t j = 0; j < LANES; j++) d[j] = d[j] < 0.0f ? d[j] : 0.0f;
+    for (size_t j = 0; j < LANES; j++) n[j] = (d[j] * log2_e + rounder) - rounder;
+    for (size_t j = 0; j < LANES; j++) /* |r| <= ln(2) / 2: the series is short */
+        r[j] = (d[j] - n[j] * ln2_high) - n[j] * ln2_low;
     for (size_t j = 0; j < LANES; j++) bits[j] = ((int32_t)n[j] + 127) * (1 << 23);
     memcpy(power, bits, sizeof power); /* 2 to the n */
     for (size_t j = 0; j < LANES; j++) {
-        float y = 1.0f / 5040;
-        y = y * r[j] + 1.0f / 720;
+        float y = 1.0f / 720;
         y = y * r[j] + 1.0f / 120;
         y = y * r[j] + 1.0f / 24;
         y = y * r[j] + 1.0f / 6;
         y = y * r[j] + 0.5f;
         y = y * r[j] + 1.0f;
         y = y * r[j] + 1.0f;
-        sum[j] += (double)(y * power[j]);
+        sum[j] += y * power[j];
     }
 }
 
 /* The logarithm of the sum of e to the powers x[i] - max. */
 static double log_sum(const float *x, size_t n, float max)
 {
-    double sum[LANES] = {0}, all = 0;
-    float rest[LANES];
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES) add_exp(x + i, max, sum);
-    for (size_t j = 0; j < LANES; j++) rest[j] = i + j < n ? x[i + j] : -INFINITY;
-    if (i < n) add_exp(rest, max, sum);
-    for (size_t j = 0; j < LANES; j++) all += sum[j];
+    double all = 0;
+    float rest[BLOCK];
+    for (size_t i = 0; i < n; i += BLOCK) {
+        float sum[LANES] = {0}; /* of few terms: float is enough */
+        const float *from = x + i;
+        if (i + BLOCK > n) {
+            for (size_t j = 0; j < BLOCK; j++) rest[j] = i + j < n ? x[i + j] : -INFINITY;
+            from = rest;
+        }
+        for (size_t j = 0; j < BLOCK; j += LANES) add_exp(from + j, max, sum);
+        for (size_t j = 0; j < LANES; j++) all += (double)sum[j];
+    }
     return log(all);
 }
 

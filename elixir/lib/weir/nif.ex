@@ -295,14 +295,10 @@ defmodule Weir.NIF do
   def engine_close(_ref), do: missing()
 
   @doc """
-  Ticks that the engine remembers, from this number on, at most 64 of them, and the number to ask from next. Times are
-  ns; `start_ns`, and `ended_ns` of the last request that ended in it (0: none did), are on `engine_clock/0`.
+  Ticks that the engine remembers, from this number on, a few at a time, and the number to ask from next.
   """
   @spec engine_ticks(engine(), non_neg_integer()) :: {non_neg_integer(), [map()]}
   def engine_ticks(_engine, _from), do: missing()
-  @doc "Now in ns, on the clock of ticks: the system's monotonic one."
-  @spec engine_clock() :: integer()
-  def engine_clock, do: missing()
 
   @doc "The slots that went on after the last tick: what each has done, and how much of its prompt was cached."
   @spec engine_slots(engine()) :: [map()]
