@@ -70,8 +70,7 @@ const cli_command cli_commands[] = {
      "# eight requests at a time, each of at most 8192 tokens\n"
      "weir serve -m model.gguf -np 8 -c 8192 --port 8080\n"
      "# ask it\n"
-     "curl http://127.0.0.1:8080/v1/chat/completions -d "
-     "'{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'",
+     "curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\":\"Once\",\"max_tokens\":50}'",
      cli_serve_defaults, cli_serve},
     {CLI_REPLAY, "replay", "FILE [--strategy NAME]", "a recorded schedule once more, without a model",
      "Takes what weir stream --ring wrote: the requests come when they came, and each tick takes as long as "

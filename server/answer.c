@@ -118,7 +118,7 @@ static void add_usage(const serve_answer *answer, serve_text *text)
     serve_text_printf(text,
                       "{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
                       "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
-                      (long long)prompt, (long long)generated, (long long)(prompt + generated),
+                      (long long)prompt, (long long)generated, (long long)prompt + (long long)generated,
                       (long long)cached);
 }
 

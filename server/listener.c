@@ -137,7 +137,7 @@ static weir_status open_unix(serve_server *server, weir_error *error)
         return weir__error_set(error, WEIR_INVALID, "unix_path",
                                "the socket's path has %zu bytes; allowed: 1 to %zu", strlen(path),
                                sizeof address.sun_path - 1);
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, strlen(path) + 1);
     if (is_stale(&address)) unlink(path);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     if (fd < 0) return fail(error, "unix_path", "cannot listen on", path);

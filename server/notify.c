@@ -13,7 +13,7 @@ void serve_notify(const char *state)
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (path == NULL || (path[0] != '/' && path[0] != '@') || strlen(path) >= sizeof address.sun_path) return;
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, strlen(path) + 1);
     if (path[0] == '@') address.sun_path[0] = '\0'; /* the abstract namespace */
     int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
     if (fd < 0) return;

@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-#define PIECE_MAX  512     /* bytes of a token's text */
-#define IMPOSSIBLE -9999.0 /* JSON has no infinity; OpenAI's API gives this */
+#define PIECE_MAX  512       /* bytes of a token's text */
+#define IMPOSSIBLE (-9999.0) /* JSON has no infinity; OpenAI's API gives this */
 
 void serve_scores_fini(serve_scores *scores)
 {

@@ -43,7 +43,7 @@ serve_params serve_params_default(void);
 /* Opens the sockets, also those that systemd hands over, and starts the service thread: it answers from now
  * on, with 503 until ready. Errors: INVALID (field), IO (an address that cannot be had, a certificate),
  * NO_MEMORY. */
-weir_status serve_server_create(const serve_params *params, serve_server **server, weir_error *error);
+weir_status serve_server_create(const serve_params *params, serve_server **out, weir_error *error);
 
 /* The model is there. Both must live until destroy. Once. */
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine, const char *name);
