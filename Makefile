@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check bench format clean help
+.PHONY: build install deb run test check bench format clean help
 
 # $(value) keeps a "$" in the prompt from being taken for a make variable.
 unexport PROMPT MODEL
@@ -13,6 +13,14 @@ build: ## build everything into build/release
 	@scripts/deps.sh run
 	@scripts/build.sh release
 
+install: ## make install [PREFIX=/usr/local] [DESTDIR=...] [LIBDIR=lib]: library, header, program, man pages, completions
+	@scripts/deps.sh run
+	@scripts/install.sh
+
+deb: ## a Debian package, build/deb/weir_VERSION_ARCHITECTURE.deb; scripts/deb_check.sh tries it in a clean Debian
+	@scripts/deps.sh run
+	@scripts/deb.sh
+
 run: ## make run [PROMPT="..."] [MODEL=file.gguf]: ask a model something; installs, fetches and builds what is missing
 	@scripts/run.sh
 
@@ -22,7 +30,7 @@ test: ## build and run the tests
 	@scripts/model.sh >/dev/null
 	@scripts/test.sh release
 
-check: ## warnings, formatting, lint, exported names, sanitizers, fuzzing [FUZZ_SECONDS=60]
+check: ## warnings, formatting, lint, exported names, sanitizers, page, clients, fuzzing [FUZZ_SECONDS=60]
 	@scripts/deps.sh check
 	@scripts/check.sh
 

@@ -40,7 +40,17 @@ enum {
     CLI_PULL = 1024,
     CLI_LIST_MODELS = 2048,
     CLI_RM = 4096,
+    CLI_TOKENIZE = 65536,
+    CLI_EMBED = 131072,
+    CLI_QUANTIZE = 262144,
+    CLI_CHAT = 524288,
+    CLI_CONFIG = 16384,
+    CLI_COMPLETION = 32768,
+    CLI_SERVE = 8192,
 };
+
+/* Commands whose words may be another command's, with its options. */
+#define CLI_TAKES_ANY CLI_CONFIG
 
 struct cli_args;
 
@@ -59,14 +69,23 @@ typedef struct cli_command {
 /* In the order of `weir help`; ends with a NULL name. */
 extern const cli_command cli_commands[];
 
+/* The command that the words [n] begin with, and how many of them name it: "bench engine" takes two. NULL:
+ * none. */
+const cli_command *cli_command_find(int n, char *const *words, int *used);
+
+/* Says that these words, [n] with n > 0, name no command, and which one they resemble. */
+cli_exit cli_command_unknown(int n, char *const *words);
+
 void cli_run_defaults(struct cli_args *args);
 void cli_stream_defaults(struct cli_args *args);
 void cli_bench_engine_defaults(struct cli_args *args);
 void cli_bench_kernels_defaults(struct cli_args *args);
 void cli_bench_http_defaults(struct cli_args *args);
 void cli_bench_schedule_defaults(struct cli_args *args);
+void cli_serve_defaults(struct cli_args *args);
 cli_exit cli_run(struct cli_args *args);
 cli_exit cli_stream(struct cli_args *args);
+cli_exit cli_serve(struct cli_args *args);
 cli_exit cli_info(struct cli_args *args);
 cli_exit cli_replay(struct cli_args *args);
 cli_exit cli_optimize(struct cli_args *args);
@@ -77,6 +96,14 @@ cli_exit cli_bench_schedule(struct cli_args *args);
 cli_exit cli_pull(struct cli_args *args);
 cli_exit cli_list_models(struct cli_args *args);
 cli_exit cli_rm(struct cli_args *args);
+void cli_chat_defaults(struct cli_args *args);
+cli_exit cli_chat(struct cli_args *args);
+cli_exit cli_tokenize(struct cli_args *args);
+void cli_embed_defaults(struct cli_args *args);
+cli_exit cli_embed(struct cli_args *args);
+cli_exit cli_quantize(struct cli_args *args);
+cli_exit cli_config_command(struct cli_args *args);
+cli_exit cli_completion(struct cli_args *args);
 cli_exit cli_version(struct cli_args *args);
 
 /* Memory through base/mem.h. Never NULL: without memory the terminal is put in order and the program ends

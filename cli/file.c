@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "options.h"
 #include "signals.h"
 
 #define FILE_MAX                                                                                             \
@@ -69,6 +70,22 @@ cli_exit cli_file_read(const char *path, const char *what, char **bytes, size_t 
     cli_exit code = read_all(descriptor, path, what, bytes, length);
     close(descriptor);
     return code;
+}
+
+cli_exit cli_file_text(const cli_args *args, char **bytes, size_t *length)
+{
+    const char *text = args->words.n == 1 ? args->words.items[0] : args->prompt_file;
+    if (args->words.n > 1 || (args->words.n == 1 && args->prompt_file != NULL))
+        return cli_fail(CLI_USAGE, "weir %s takes one text: -f FILE, or one word (\"in quotes\")",
+                        args->command->name);
+    if (text == NULL && isatty(STDIN_FILENO))
+        return cli_fail(CLI_USAGE, "there is no text: weir %s \"a text\", -f FILE, or pipe one in",
+                        args->command->name);
+    if (text == NULL || (args->words.n == 1 && strcmp(text, "-") == 0))
+        return cli_file_read("-", "the text", bytes, length);
+    *length = strlen(text);
+    *bytes = cli_copy(text, *length + 1);
+    return CLI_OK;
 }
 
 cli_exit cli_file_csv_open(const char *path, const char *head, FILE **csv)

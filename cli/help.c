@@ -10,6 +10,7 @@
 #include "text.h"
 
 #define COLUMN 30 /* where the explanation of an option begins */
+#define NARROW 64 /* below that, explanations stand in lines of their own */
 
 const cli_command cli_commands[] = {
     {CLI_RUN, "run", "[-m MODEL] [-p PROMPT | -]", "ask a model something and watch the answer arrive",
@@ -26,6 +27,18 @@ const cli_command cli_commands[] = {
      "weir run -p \"Invent a person.\" -j "
      "'{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}}}'",
      cli_run_defaults, cli_run},
+    {CLI_CHAT, "chat", "[-m MODEL] [--system TEXT]", "talk with a model",
+     "Each line is a message; one that ends with \\ goes on in the next. Lines are edited as in a shell, "
+     "with a "
+     "history. Ctrl-C ends an answer and keeps what came; Ctrl-D leaves. What a model thinks is dimmed, and "
+     "the "
+     "marks of Markdown become styles.\n\n"
+     "/help lists the commands: /system, /clear, /regen, /undo, /save, /load, /stats, /set. Messages and "
+     "commands may come from a pipe, too: then answers are printed as they are.",
+     "weir chat --system \"Answer in one sentence.\"\n"
+     "# two questions, one conversation\n"
+     "printf 'What is a weir?\\nAnd a sluice?\\n' | weir chat",
+     cli_chat_defaults, cli_chat},
     {CLI_STREAM, "stream", "[-m MODEL] FILE.json | -", "run a file of requests at once, a lane for each",
      "On a terminal each request has a lane: Tab, the arrows, j and k move between them, s skips (cancels) "
      "the one in "
@@ -46,6 +59,20 @@ const cli_command cli_commands[] = {
      "# from a pipe, as JSON lines\n"
      "echo '{\"requests\":[{\"prompt\":\"One\"},{\"prompt\":\"Two\",\"temp\":0}]}' | weir stream - | cat",
      cli_stream_defaults, cli_stream},
+    {CLI_SERVE, "serve", "[-m MODEL] [--port N]", "answer requests over HTTP, as OpenAI's API has them",
+     "Clients of OpenAI's API work with it when they are given its address: POST /v1/chat/completions, "
+     "/v1/completions and /v1/embeddings, GET /v1/models. GET /health and /metrics are for operators, / is a "
+     "page to chat on and to watch the engine. It listens on this machine alone, unless --host says "
+     "otherwise; "
+     "on an open network give keys, and TLS. Sockets that systemd hands over are taken instead.\n\n"
+     "What requests do not set, the options under Sampling and Limits do. SIGTERM or Ctrl-C: no more "
+     "requests, those that run may end; a second one ends at once.",
+     "# eight requests at a time, each of at most 8192 tokens\n"
+     "weir serve -m model.gguf -np 8 -c 8192 --port 8080\n"
+     "# ask it\n"
+     "curl http://127.0.0.1:8080/v1/chat/completions -d "
+     "'{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'",
+     cli_serve_defaults, cli_serve},
     {CLI_REPLAY, "replay", "FILE [--strategy NAME]", "a recorded schedule once more, without a model",
      "Takes what weir stream --ring wrote: the requests come when they came, and each tick takes as long as "
      "it took. "
@@ -60,11 +87,30 @@ const cli_command cli_commands[] = {
      NULL, cli_replay},
     {CLI_INFO, "info", "[-m MODEL]", "what a model is, and what an engine would allot for it",
      "Shows the model, which kernels multiply which of its weights and why others do not, its vocabulary and "
-     "template, the devices of this machine, the build, and the KV memory that an engine with these options "
-     "gets.",
+     "template, the devices of this machine, the build, and the memory that an engine with these options "
+     "needs. "
+     "That is told by the model's header: what does not fit is not loaded.",
      "# the memory of 32 requests of 2048 tokens\n"
      "weir info -np 32 -c 2048",
      NULL, cli_info},
+    {CLI_TOKENIZE, "tokenize", "[-m MODEL] [TEXT | -f FILE | -]", "how a model cuts a text into tokens",
+     "On a terminal the text, each token in another colour; elsewhere a line for each token, its number and "
+     "its "
+     "text as JSON. Only the vocabulary is loaded.",
+     "# where the cuts are\n"
+     "weir tokenize \"Weirs hold water back.\"\n"
+     "# how many tokens a file has\n"
+     "weir tokenize --ids -f notes.txt | wc -w",
+     NULL, cli_tokenize},
+    {CLI_EMBED, "embed", "[-m MODEL] [TEXT … | -f FILE | -]", "texts to vectors",
+     "Each word of the command line is a text, or each line of a file or of stdin. A line of JSON comes out "
+     "for "
+     "each: its place, its tokens, its embedding; or all of them as an array for NumPy.",
+     "# two texts\n"
+     "weir embed -m model.gguf \"a weir\" \"a dam\"\n"
+     "# a file's lines, as an array of float32\n"
+     "weir embed -m model.gguf -f lines.txt -o lines.npy",
+     cli_embed_defaults, cli_embed},
     {CLI_OPTIMIZE, "optimize", "[-m MODEL] [-o FILE] [--check]", "prepare a model, so that it starts at once",
      "Writes the model's weights in the order in which weir's CPU kernels read them. Later starts map that "
      "file "
@@ -78,6 +124,17 @@ const cli_command cli_commands[] = {
      "# is model.gguf.weir still as it was written?\n"
      "weir optimize -m model.gguf --check",
      NULL, cli_optimize},
+    {CLI_QUANTIZE, "quantize", "[-m MODEL] [--type TYPE] [-o FILE] | --types",
+     "a model's weights in another type",
+     "Fewer bits for each weight take less memory and are read faster, and say the model's words a little "
+     "less "
+     "exactly. Begin with the original, in F16, BF16 or F32. At the end one line tells which type this "
+     "machine "
+     "runs fastest; --types measures them all.",
+     "# about 8 bits for each weight, then about 4\n"
+     "weir quantize -m model-f16.gguf\n"
+     "weir quantize -m model-f16.gguf --type Q4_K_M -o small.gguf",
+     NULL, cli_quantize},
     {CLI_PULL, "pull", "hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf]", "download a model, once",
      "Gets a model from a hub with Hugging Face's API into the cache that its other clients share, and "
      "prints "
@@ -170,6 +227,25 @@ const cli_command cli_commands[] = {
      "# as many slots as an engine may have\n"
      "weir bench schedule --slots 256",
      cli_bench_schedule_defaults, cli_bench_schedule},
+    {CLI_CONFIG, "config", "[COMMAND [OPTION …]]", "what is in force, and from where",
+     "Without a command: what config file and environment set. With one: all its options, as they are, and "
+     "who "
+     "said so: the default, the config file, the environment, or what follows on this line.\n\n"
+     "The config file, ~/.config/weir/config, has a line \"name = value\" for each setting. Names are those "
+     "of the "
+     "options without --; a line [COMMAND] begins settings for that command alone; # begins a comment. What "
+     "has a "
+     "variable can be set there. WEIR_CONFIG names another file, or none when it is empty.",
+     "# what weir run would do, and why\n"
+     "weir config run --temp 0.2\n"
+     "# a default for all commands\n"
+     "echo 'ctx = 8192' >>~/.config/weir/config",
+     NULL, cli_config_command},
+    {CLI_COMPLETION, "completion", "bash | zsh | fish", "a script that completes command lines",
+     "make install puts these where shells look for them.",
+     "# for this bash\n"
+     "source <(weir completion bash)",
+     NULL, cli_completion},
     {CLI_VERSION, "version", "", "the versions of weir and of the llama.cpp in it", "", "weir version --json",
      NULL, cli_version},
     {0},
@@ -213,6 +289,7 @@ static void title(struct page *page, const char *string)
 static void entry(struct page *page, const char *left, const char *explanation, int column)
 {
     int width = cli_text_width(left, strlen(left));
+    if (page->width < NARROW) column = 8;
     cli_text_printf(&page->text, "  %s%s%s", page->cyan, left, page->plain);
     if (width + 4 > column) {
         cli_text_puts(&page->text, "\n");
@@ -277,14 +354,21 @@ static void options(struct page *page, const cli_command *command)
     cli_args_fini(&args);
 }
 
-static bool has_env(const cli_command *command)
-{
-    for (const cli_option *option = cli_options; option->name != NULL; option++)
-        if ((option->commands & command->bit) && option->env != NULL) return true;
-    return false;
-}
-
 /* ---- Pages ---- */
+
+const cli_help_entry cli_help_environment[] = {
+    {"WEIR_MODEL", "the model when -m is missing"},
+    {"WEIR_TEMP, WEIR_CTX, …",
+     "defaults of the options: WEIR_, then the name in capitals with underscores. The command line overrides "
+     "them. Prompts, grammars, lists and what is printed have none."},
+    {"WEIR_CONFIG", "the config file; empty: none"},
+    {"HF_TOKEN, HF_HOME, …", "for models by name: weir help pull"},
+    {"NO_COLOR", "when set: no colours"},
+    {NULL, NULL},
+};
+
+const char cli_help_config[] =
+    "the same defaults, a line \"top-k = 20\" each; the environment overrides them (weir help config)";
 
 cli_exit cli_help_all(void)
 {
@@ -301,14 +385,10 @@ cli_exit cli_help_all(void)
     entry(&page, "weir help COMMAND", "its options, with examples", 24);
     examples(&page, "weir run -p \"What is a weir?\"");
     title(&page, "Environment");
-    entry(&page, "WEIR_MODEL", "the model when -m is missing", 24);
-    entry(&page, "WEIR_TEMP, WEIR_CTX, …",
-          "defaults of the options: WEIR_, then the name in capitals with underscores. The command line "
-          "overrides "
-          "them. Prompts, grammars, lists and what is printed have none.",
-          24);
-    entry(&page, "HF_TOKEN, HF_HOME, …", "for models by name: weir help pull", 24);
-    entry(&page, "NO_COLOR", "when set: no colours", 24);
+    for (size_t i = 0; cli_help_environment[i].name != NULL; i++)
+        entry(&page, cli_help_environment[i].name, cli_help_environment[i].text, 24);
+    title(&page, "Files");
+    entry(&page, "~/.config/weir/config", cli_help_config, 24);
     exit_codes(&page);
     return page_end(&page);
 }
@@ -317,9 +397,13 @@ cli_exit cli_help_command(const cli_command *command)
 {
     struct page page = page_begin();
     cli_text *text = &page.text;
-    cli_text_printf(text, "%sweir %s%s%s%s\n", page.bold, command->name, command->usage[0] != '\0' ? " " : "",
-                    command->usage, page.plain);
-    cli_text_printf(text, "%s\n", command->summary);
+    char *head = cli_format("weir %s %s", command->name, command->usage);
+    cli_text_puts(text, page.bold);
+    cli_text_add_wrapped(text, head, 0, 4, page.width);
+    cli_text_printf(text, "%s\n", page.plain);
+    cli_free(head);
+    cli_text_add_wrapped(text, command->summary, 0, 0, page.width);
+    cli_text_puts(text, "\n");
     if (command->text[0] != '\0') {
         cli_text_puts(text, "\n");
         cli_text_add_wrapped(text, command->text, 0, 0, page.width);
@@ -327,12 +411,13 @@ cli_exit cli_help_command(const cli_command *command)
     }
     examples(&page, command->examples);
     options(&page, command);
-    if (has_env(command)) {
+    if (cli_options_has_settings(command->bit)) {
         cli_text_puts(text, "\n");
-        cli_text_add_wrapped(text,
-                             "Each option with a default may also come from the environment (--top-k 20 as "
-                             "WEIR_TOP_K=20). weir help tells the exit codes.",
-                             0, 0, page.width);
+        cli_text_add_wrapped(
+            text,
+            "Options with a default may also come from the environment (--top-k 20 as "
+            "WEIR_TOP_K=20) or the config file (top-k = 20). weir help tells the exit codes.",
+            0, 0, page.width);
         cli_text_puts(text, "\n");
     }
     return page_end(&page);

@@ -91,6 +91,61 @@ static void print_engine(cli_text *text, const cli_args *args, const weir_engine
     }
 }
 
+static uint64_t needed(const weir_engine_memory *memory)
+{
+    return memory->model_bytes + memory->kv_bytes + memory->compute_bytes;
+}
+
+static bool fits(const weir_engine_memory *memory)
+{
+    return memory->available_bytes == 0 || needed(memory) <= memory->available_bytes;
+}
+
+static void print_memory(cli_text *text, const weir_engine_memory *memory)
+{
+    line(text, "memory");
+    cli_text_add_bytes(text, memory->model_bytes);
+    cli_text_puts(text, " weights + ");
+    cli_text_add_bytes(text, memory->kv_bytes);
+    cli_text_puts(text, " KV + ");
+    cli_text_add_bytes(text, memory->compute_bytes);
+    cli_text_puts(text, " to compute in = ");
+    cli_text_add_bytes(text, needed(memory));
+    if (memory->available_bytes > 0) {
+        cli_text_puts(text, "; available: ");
+        cli_text_add_bytes(text, memory->available_bytes);
+    }
+    cli_text_puts(text, "\n");
+}
+
+/* What can be told of a model that is too large to be loaded. */
+static void print_too_large(const cli_args *args, const char *path, const weir_engine_memory *memory)
+{
+    cli_text text = {0};
+    line(&text, "model");
+    cli_text_add_safe(&text, path, strlen(path));
+    cli_text_puts(&text, "\n");
+    line(&text, "engine");
+    cli_text_printf(&text, "%d slot%s of at most ", memory->n_slots, memory->n_slots == 1 ? "" : "s");
+    cli_text_add_count(&text, (uint64_t)memory->n_ctx);
+    cli_text_puts(&text, " tokens, ");
+    cli_text_add_count(&text, (uint64_t)memory->n_kv);
+    cli_text_printf(&text, " cells (%s keys, %s values)\n", cli_kv_types[args->engine.type_k],
+                    cli_kv_types[args->engine.type_v]);
+    print_memory(&text, memory);
+    cli_out(text.bytes, text.length);
+    cli_text_fini(&text);
+}
+
+static json_t *memory_json(const weir_engine_memory *memory)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:b, s:i, s:i, s:i}", "model_bytes",
+                     (json_int_t)memory->model_bytes, "kv_bytes", (json_int_t)memory->kv_bytes,
+                     "compute_bytes", (json_int_t)memory->compute_bytes, "available_bytes",
+                     (json_int_t)memory->available_bytes, "fits", (int)fits(memory), "n_slots",
+                     memory->n_slots, "n_ctx", memory->n_ctx, "n_kv", memory->n_kv);
+}
+
 static void print_devices(cli_text *text)
 {
     weir_device device = {.size = sizeof device};
@@ -131,7 +186,8 @@ static json_t *weights_json(const weir_model *model)
 }
 
 static json_t *as_json(const cli_args *args, const char *path, const weir_model *loaded,
-                       const weir_model_info *info, const weir_engine_stats *stats)
+                       const weir_model_info *info, const weir_engine_stats *stats,
+                       const weir_engine_memory *memory)
 {
     json_t *model = json_pack(
         "{s:o, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:b, s:b, "
@@ -151,8 +207,9 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model 
                            stats->n_ctx, "n_kv", stats->n_kv, "kv_bytes", (json_int_t)stats->kv_bytes,
                            "n_batch", stats->n_batch, "layout", cli_layouts[stats->layout], "type_k",
                            cli_kv_types[args->engine.type_k], "type_v", cli_kv_types[args->engine.type_v]);
-    return json_pack("{s:o, s:o?, s:o, s:{s:s, s:s}}", "model", model, "engine", engine, "devices",
-                     devices_json(), "build", "weir", weir_version(), "llama.cpp", weir_backend_version());
+    return json_pack("{s:o, s:o?, s:o?, s:o, s:{s:s, s:s}}", "model", model, "engine", engine, "memory",
+                     memory != NULL ? memory_json(memory) : NULL, "devices", devices_json(), "build", "weir",
+                     weir_version(), "llama.cpp", weir_backend_version());
 }
 
 cli_exit cli_info(cli_args *args)
@@ -161,22 +218,35 @@ cli_exit cli_info(cli_args *args)
     weir_engine *engine = NULL;
     weir_model_info info = {.size = sizeof info};
     weir_engine_stats stats = {.size = sizeof stats};
+    weir_engine_memory memory = {.size = sizeof memory};
     cli_text text = {0};
     char *path = NULL;
     cli_exit code;
     cli_load_log(args);
     if ((code = cli_load_word_path(args, &path)) != CLI_OK) goto done;
+    /* Where that fails, so does the load, which says why; or the model does not generate. */
+    bool estimated = weir_engine_estimate(path, &args->model, &args->engine, &memory, NULL) == WEIR_OK;
+    if (estimated && !fits(&memory)) {
+        if (args->json)
+            cli_out_json(json_pack("{s:o}", "memory", memory_json(&memory)));
+        else
+            print_too_large(args, path, &memory);
+        code = cli_fail(CLI_FAILED, "that does not fit into this machine's memory: nothing was loaded");
+        goto done;
+    }
     if ((code = cli_load_model(args, path, &model)) != CLI_OK) goto done;
     weir_model_describe(model, &info);
     args->engine.manual = true; /* nothing is to run */
     if (info.has_decoder && (code = cli_load_engine(args, model, &engine)) != CLI_OK) goto done;
     if (engine != NULL) weir_engine_get_stats(engine, &stats);
     if (args->json) {
-        cli_out_json(as_json(args, path, model, &info, engine != NULL ? &stats : NULL));
+        cli_out_json(
+            as_json(args, path, model, &info, engine != NULL ? &stats : NULL, estimated ? &memory : NULL));
         goto done;
     }
     print_model(&text, path, model, &info);
     if (engine != NULL) print_engine(&text, args, &stats);
+    if (estimated) print_memory(&text, &memory);
     print_devices(&text);
     line(&text, "build");
     cli_text_printf(&text, "weir %s, llama.cpp %s\n", weir_version(), weir_backend_version());

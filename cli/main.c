@@ -9,61 +9,20 @@
 #include "help.h"
 #include "options.h"
 #include "out.h"
+#include "pages.h"
 #include "signals.h"
 #include "term.h"
-
-/* The command that the words begin with, "bench engine" taking two of them. NULL: none. */
-static const cli_command *find_command(int n, char **words, int *used)
-{
-    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
-        const char *second = strchr(command->name, ' ');
-        size_t first = second != NULL ? (size_t)(second - command->name) : strlen(command->name);
-        *used = second != NULL ? 2 : 1;
-        if (n < *used || strlen(words[0]) != first || memcmp(words[0], command->name, first) != 0) continue;
-        if (second == NULL || strcmp(words[1], second + 1) == 0) return command;
-    }
-    return NULL;
-}
-
-/* Of the commands that begin with this word. */
-static cli_exit half_a_command(const char *word, bool alone)
-{
-    char known[128] = "";
-    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
-        size_t n = strlen(known), length = strlen(word);
-        if (strncmp(command->name, word, length) != 0 || command->name[length] != ' ') continue;
-        snprintf(known + n, sizeof known - n, "%sweir %s", n > 0 ? " or " : "", command->name);
-    }
-    return cli_fail(CLI_USAGE, "weir %s needs to know what: %s%s", word, known,
-                    alone ? "; with --help each shows its options" : "");
-}
-
-static cli_exit unknown_command(int n, char **words)
-{
-    const char *best = NULL;
-    int least = 3;
-    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
-        char first[32];
-        snprintf(first, sizeof first, "%.*s", (int)strcspn(command->name, " "), command->name);
-        if (strcmp(first, words[0]) == 0) return half_a_command(words[0], n == 1);
-        int distance = cli_options_distance(words[0], first);
-        if (distance < least) {
-            least = distance;
-            best = command->name;
-        }
-    }
-    if (best != NULL)
-        return cli_fail(CLI_USAGE, "there is no command %s; did you mean weir %s?", words[0], best);
-    return cli_fail(CLI_USAGE, "there is no command %s; weir help lists them", words[0]);
-}
 
 static cli_exit help(int n, char **words)
 {
     int used;
     if (n == 0) return cli_help_all();
-    const cli_command *command = find_command(n, words, &used);
-    if (command == NULL) return unknown_command(n, words);
-    return cli_help_command(command);
+    bool man = strcmp(words[0], "--man") == 0;
+    if (man && n == 1) return cli_pages_print(NULL);
+    if (strcmp(words[0], "--write") == 0 && n == 2) return cli_pages_write(words[1]);
+    const cli_command *command = cli_command_find(n - man, words + man, &used);
+    if (command == NULL) return cli_command_unknown(n - man, words + man);
+    return man ? cli_pages_print(command) : cli_help_command(command);
 }
 
 static cli_exit run_command(const cli_command *command, int n, char **words)
@@ -101,8 +60,8 @@ static cli_exit dispatch(int n, char **words)
         static char version[] = "version";
         words[0] = version;
     }
-    const cli_command *command = find_command(n, words, &used);
-    if (command == NULL) return unknown_command(n, words);
+    const cli_command *command = cli_command_find(n, words, &used);
+    if (command == NULL) return cli_command_unknown(n, words);
     return run_command(command, n - used, words + used);
 }
 

@@ -6,21 +6,32 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ASK   (CLI_RUN | CLI_STREAM)
-#define LOADS (CLI_RUN | CLI_STREAM | CLI_INFO | CLI_BENCH | CLI_HTTP)
+#define ASK   (CLI_RUN | CLI_STREAM | CLI_CHAT)
+#define SETS  (ASK | CLI_SERVE) /* what requests to a server need not say */
+#define TEXTS (CLI_TOKENIZE | CLI_EMBED)
+#define LOADS (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_SERVE | CLI_INFO | CLI_BENCH | CLI_HTTP)
 #define NAMED (CLI_PULL | CLI_LIST_MODELS)
-#define ALL   (LOADS | NAMED | CLI_RM | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | CLI_VERSION)
+#define ALL                                                                                                  \
+    (LOADS | NAMED | CLI_RM | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | TEXTS |               \
+     CLI_QUANTIZE | CLI_CONFIG | CLI_COMPLETION | CLI_VERSION)
 
 #define AT(member)      offsetof(cli_args, member)
 #define SAMPLER(member) offsetof(cli_args, ask.sampler.member)
 
 const char *const cli_group_titles[CLI_N_GROUPS] = {
-    [CLI_ASKING] = "Prompt", [CLI_SAMPLING] = "Sampling", [CLI_LIMITS] = "Limits",
-    [CLI_MODEL] = "Model",   [CLI_ENGINE] = "Engine",     [CLI_MEASURING] = "What is measured",
+    [CLI_ASKING] = "Prompt",
+    [CLI_SAMPLING] = "Sampling",
+    [CLI_LIMITS] = "Limits",
+    [CLI_MODEL] = "Model",
+    [CLI_ENGINE] = "Engine",
+    [CLI_SERVING] = "Server",
+    [CLI_MEASURING] = "What is measured",
     [CLI_OUTPUT] = "Output",
 };
 
 const char *const cli_layouts[] = {"auto", "unified", "per_slot", NULL};
+static const char *const poolings[] = {"model", "mean", "cls", "last", NULL};
+static const char *const normalizations[] = {"l2", "max", "none", NULL};
 const char *const cli_kv_types[] = {"f16", "f32", "bf16", "q8_0", "q4_0", NULL};
 
 /* clang-format off */
@@ -29,63 +40,71 @@ const cli_option cli_options[] = {
      "what to ask; - reads it from stdin, as does a pipe when nothing is asked here"},
     {"--file", "-f", CLI_ASKING, CLI_FILE, AT(prompt_file), "FILE", "", NULL, NULL, NULL, CLI_RUN,
      "what to ask, from a file"},
-    {"--system", "-sys", CLI_ASKING, CLI_STRING, AT(system), "TEXT", "", "WEIR_SYSTEM", NULL, NULL, CLI_RUN,
+    {"--file", "-f", CLI_ASKING, CLI_FILE, AT(prompt_file), "FILE", "", NULL, NULL, NULL, TEXTS,
+     "the text, from a file; - or a pipe: from stdin"},
+    {"--json-lines", NULL, CLI_ASKING, CLI_FLAG, AT(json_lines), NULL, NULL, NULL, NULL, NULL, CLI_EMBED,
+     "each line of the input is JSON: a string, or an object with the member text, input or content"},
+    {"--no-special", NULL, CLI_ASKING, CLI_FLAG, AT(no_special), NULL, NULL, NULL, NULL, NULL, TEXTS,
+     "without the tokens that the model wants before and after a text"},
+    {"--no-parse", NULL, CLI_ASKING, CLI_FLAG, AT(no_parse), NULL, NULL, NULL, NULL, NULL, CLI_TOKENIZE,
+     "<|im_end|> and its like are text, too"},
+    {"--system", "-sys", CLI_ASKING, CLI_STRING, AT(system), "TEXT", "", "WEIR_SYSTEM", NULL, NULL, CLI_RUN | CLI_CHAT,
      "a system message before the prompt"},
     {"--raw", NULL, CLI_ASKING, CLI_FLAG, AT(raw), NULL, NULL, NULL, NULL, NULL, CLI_RUN,
      "continue the prompt as it stands, without the model's chat template"},
     {"--chat-template-file", NULL, CLI_ASKING, CLI_FILE, AT(chat_template), "FILE", "the model's own", NULL, NULL, NULL,
-     ASK, "a Jinja template in place of the model's"},
-    {"--no-thinking", NULL, CLI_ASKING, CLI_FLAG, AT(no_thinking), NULL, NULL, "WEIR_NO_THINKING", NULL, NULL, ASK,
+     SETS, "a Jinja template in place of the model's"},
+    {"--no-thinking", NULL, CLI_ASKING, CLI_FLAG, AT(no_thinking), NULL, NULL, "WEIR_NO_THINKING", NULL, NULL, SETS,
      "ask a model that reasons to answer at once"},
 
-    {"--temp", "--temperature", CLI_SAMPLING, CLI_FLOAT, SAMPLER(temp), "T", NULL, "WEIR_TEMP", "temp", NULL, ASK,
+    {"--temp", "--temperature", CLI_SAMPLING, CLI_FLOAT, SAMPLER(temp), "T", NULL, "WEIR_TEMP", "temp", NULL, SETS,
      "temperature; 0 = always the likeliest token"},
-    {"--top-k", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(top_k), "N", NULL, "WEIR_TOP_K", "top_k", NULL, ASK,
+    {"--top-k", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(top_k), "N", NULL, "WEIR_TOP_K", "top_k", NULL, SETS,
      "keep the N likeliest tokens; 0 = off"},
-    {"--top-p", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(top_p), "P", NULL, "WEIR_TOP_P", "top_p", NULL, ASK,
+    {"--top-p", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(top_p), "P", NULL, "WEIR_TOP_P", "top_p", NULL, SETS,
      "keep the likeliest tokens that add up to P; 1 = off"},
-    {"--min-p", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(min_p), "P", NULL, "WEIR_MIN_P", "min_p", NULL, ASK,
+    {"--min-p", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(min_p), "P", NULL, "WEIR_MIN_P", "min_p", NULL, SETS,
      "drop tokens less likely than P × the likeliest; 0 = off"},
     {"--typical", "--typical-p", CLI_SAMPLING, CLI_FLOAT, SAMPLER(typical_p), "P", NULL, "WEIR_TYPICAL", "typical_p",
-     NULL, ASK, "locally typical sampling; 1 = off"},
+     NULL, SETS, "locally typical sampling; 1 = off"},
     {"--top-nsigma", "--top-n-sigma", CLI_SAMPLING, CLI_FLOAT, SAMPLER(top_n_sigma), "N", NULL, "WEIR_TOP_NSIGMA",
-     "top_n_sigma", NULL, ASK, "keep logits within N standard deviations of the best; -1 = off"},
+     "top_n_sigma", NULL, SETS, "keep logits within N standard deviations of the best; -1 = off"},
     {"--xtc-probability", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(xtc_probability), "P", NULL, "WEIR_XTC_PROBABILITY",
-     "xtc_probability", NULL, ASK, "how often the top choices are excluded; 0 = off"},
+     "xtc_probability", NULL, SETS, "how often the top choices are excluded; 0 = off"},
     {"--xtc-threshold", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(xtc_threshold), "P", NULL, "WEIR_XTC_THRESHOLD",
-     "xtc_threshold", NULL, ASK, "what is a top choice; above 0.5 = off"},
-    {"--min-keep", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(min_keep), "N", NULL, "WEIR_MIN_KEEP", "min_keep", NULL, ASK,
+     "xtc_threshold", NULL, SETS, "what is a top choice; above 0.5 = off"},
+    {"--min-keep", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(min_keep), "N", NULL, "WEIR_MIN_KEEP", "min_keep", NULL, SETS,
      "the least tokens that top-p, min-p, typical and XTC leave"},
     {"--dynatemp-range", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(dynatemp_range), "R", NULL, "WEIR_DYNATEMP_RANGE",
-     "dynatemp_range", NULL, ASK, "temperature between T - R and T + R by entropy; 0 = off"},
+     "dynatemp_range", NULL, SETS, "temperature between T - R and T + R by entropy; 0 = off"},
     {"--dynatemp-exp", "--dynatemp-exponent", CLI_SAMPLING, CLI_FLOAT, SAMPLER(dynatemp_exponent), "E", NULL,
-     "WEIR_DYNATEMP_EXP", "dynatemp_exponent", NULL, ASK, "its exponent"},
-    {"--mirostat", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(mirostat), "N", NULL, "WEIR_MIROSTAT", "mirostat", NULL, ASK,
+     "WEIR_DYNATEMP_EXP", "dynatemp_exponent", NULL, SETS, "its exponent"},
+    {"--mirostat", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(mirostat), "N", NULL, "WEIR_MIROSTAT", "mirostat", NULL, SETS,
      "Mirostat 1 or 2, in place of top-k, top-p and the like; 0 = off"},
     {"--mirostat-ent", "--mirostat-tau", CLI_SAMPLING, CLI_FLOAT, SAMPLER(mirostat_tau), "N", NULL,
-     "WEIR_MIROSTAT_ENT", "mirostat_tau", NULL, ASK, "its target entropy (tau)"},
+     "WEIR_MIROSTAT_ENT", "mirostat_tau", NULL, SETS, "its target entropy (tau)"},
     {"--mirostat-lr", "--mirostat-eta", CLI_SAMPLING, CLI_FLOAT, SAMPLER(mirostat_eta), "N", NULL,
-     "WEIR_MIROSTAT_LR", "mirostat_eta", NULL, ASK, "its learning rate (eta)"},
+     "WEIR_MIROSTAT_LR", "mirostat_eta", NULL, SETS, "its learning rate (eta)"},
     {"--adaptive-target", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(adaptive_target), "P", NULL, "WEIR_ADAPTIVE_TARGET",
-     "adaptive_target", NULL, ASK, "adaptive-p: aim at tokens of this probability; -1 = off"},
+     "adaptive_target", NULL, SETS, "adaptive-p: aim at tokens of this probability; -1 = off"},
     {"--adaptive-decay", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(adaptive_decay), "N", NULL, "WEIR_ADAPTIVE_DECAY",
-     "adaptive_decay", NULL, ASK, "its memory"},
+     "adaptive_decay", NULL, SETS, "its memory"},
     {"--repeat-penalty", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(penalty_repeat), "N", NULL, "WEIR_REPEAT_PENALTY",
-     "penalty_repeat", NULL, ASK, "divide the logits of tokens that came before; 1 = off"},
+     "penalty_repeat", NULL, SETS, "divide the logits of tokens that came before; 1 = off"},
     {"--repeat-last-n", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(penalty_last_n), "N", NULL, "WEIR_REPEAT_LAST_N",
-     "penalty_last_n", NULL, ASK, "how many tokens the penalties look back on; 0 = off"},
+     "penalty_last_n", NULL, SETS, "how many tokens the penalties look back on; 0 = off"},
     {"--frequency-penalty", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(penalty_freq), "N", NULL,
-     "WEIR_FREQUENCY_PENALTY", "penalty_freq", NULL, ASK, "for each time that a token came; 0 = off"},
+     "WEIR_FREQUENCY_PENALTY", "penalty_freq", NULL, SETS, "for each time that a token came; 0 = off"},
     {"--presence-penalty", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(penalty_present), "N", NULL,
-     "WEIR_PRESENCE_PENALTY", "penalty_present", NULL, ASK, "for a token that came at all; 0 = off"},
+     "WEIR_PRESENCE_PENALTY", "penalty_present", NULL, SETS, "for a token that came at all; 0 = off"},
     {"--dry-multiplier", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(dry_multiplier), "N", NULL, "WEIR_DRY_MULTIPLIER",
-     "dry_multiplier", NULL, ASK, "DRY: penalty for repeating sequences; 0 = off"},
-    {"--dry-base", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(dry_base), "N", NULL, "WEIR_DRY_BASE", "dry_base", NULL, ASK,
+     "dry_multiplier", NULL, SETS, "DRY: penalty for repeating sequences; 0 = off"},
+    {"--dry-base", NULL, CLI_SAMPLING, CLI_FLOAT, SAMPLER(dry_base), "N", NULL, "WEIR_DRY_BASE", "dry_base", NULL, SETS,
      "its growth with each repeated token"},
     {"--dry-allowed-length", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(dry_allowed_length), "N", NULL,
-     "WEIR_DRY_ALLOWED_LENGTH", "dry_allowed_length", NULL, ASK, "the longest repetition that costs nothing"},
+     "WEIR_DRY_ALLOWED_LENGTH", "dry_allowed_length", NULL, SETS, "the longest repetition that costs nothing"},
     {"--dry-penalty-last-n", NULL, CLI_SAMPLING, CLI_INT32, SAMPLER(dry_penalty_last_n), "N", NULL,
-     "WEIR_DRY_PENALTY_LAST_N", "dry_penalty_last_n", NULL, ASK, "how many tokens it looks back on; 0 = off"},
+     "WEIR_DRY_PENALTY_LAST_N", "dry_penalty_last_n", NULL, SETS, "how many tokens it looks back on; 0 = off"},
     {"--dry-sequence-breaker", "--dry-breaker", CLI_SAMPLING, CLI_LIST, AT(ask.dry_breakers), "TEXT",
      "\\n : \" *", NULL, "dry_breakers", NULL, ASK, "no repetition goes across this; may be given again"},
     {"--logit-bias", NULL, CLI_SAMPLING, CLI_BIAS, AT(ask.biases), "ID(+/-)N", "", NULL, "logit_bias", NULL, ASK,
@@ -93,9 +112,9 @@ const cli_option cli_options[] = {
     {"--ignore-eos", NULL, CLI_SAMPLING, CLI_FLAG, SAMPLER(ignore_eos), NULL, NULL, "WEIR_IGNORE_EOS", "ignore_eos",
      NULL, ASK, "never choose a token that ends the answer"},
     {"--samplers", NULL, CLI_SAMPLING, CLI_STRING, AT(ask.order), "A;B;…",
-     "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature", "WEIR_SAMPLERS", "order", NULL, ASK,
+     "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature", "WEIR_SAMPLERS", "order", NULL, SETS,
      "which samplers run, in this order"},
-    {"--seed", "-s", CLI_SAMPLING, CLI_SEED, SAMPLER(seed), "N", "another each time", "WEIR_SEED", "seed", NULL, ASK,
+    {"--seed", "-s", CLI_SAMPLING, CLI_SEED, SAMPLER(seed), "N", "another each time", "WEIR_SEED", "seed", NULL, SETS,
      "seed of the random numbers; -1 = another each time"},
     {"--grammar", NULL, CLI_SAMPLING, CLI_STRING, AT(ask.grammar), "GBNF", "", NULL, "grammar", NULL, ASK,
      "the answer follows this grammar"},
@@ -109,7 +128,7 @@ const cli_option cli_options[] = {
      "the same, from a file"},
 
     {"--max-tokens", "-n --n-predict --predict", CLI_LIMITS, CLI_INT32, AT(ask.max_tokens), "N",
-     "as many as the context holds", "WEIR_MAX_TOKENS", "max_tokens", NULL, ASK, "the longest answer; -1 = no limit"},
+     "as many as the context holds", "WEIR_MAX_TOKENS", "max_tokens", NULL, SETS, "the longest answer; -1 = no limit"},
     {"--stop", "-r --reverse-prompt", CLI_LIMITS, CLI_LIST, AT(ask.stop), "TEXT", "", NULL, "stop", NULL, ASK,
      "end before this text; may be given again"},
     {"--deadline-ms", NULL, CLI_LIMITS, CLI_INT64, AT(ask.deadline_ms), "MS", "none", "WEIR_DEADLINE_MS", "deadline_ms",
@@ -125,16 +144,18 @@ const cli_option cli_options[] = {
     {"--special", NULL, CLI_LIMITS, CLI_FLAG, AT(ask.special), NULL, NULL, NULL, "special", NULL, ASK,
      "show control tokens in the answer"},
 
-    {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL, ASK,
-     "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
+    {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL,
+     CLI_RUN | CLI_STREAM, "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
 
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "MODEL", "default", "WEIR_MODEL",
-     NULL, NULL, (LOADS & ~CLI_HTTP) | CLI_OPTIMIZE,
+     NULL, NULL, (LOADS & ~CLI_HTTP) | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS,
      "a GGUF file; default, the one that make run fetched; or hf:OWNER/REPO[:QUANTIZATION or FILE], which is downloaded "
      "once (weir help pull)"},
     {"--revision", NULL, CLI_MODEL, CLI_STRING, AT(revision), "NAME", "main", NULL, "revision", NULL,
-     LOADS | NAMED | CLI_OPTIMIZE, "of a model by name: a branch, a tag or a commit"},
-    {"--offline", NULL, CLI_MODEL, CLI_FLAG, AT(offline), NULL, NULL, NULL, NULL, NULL, LOADS | NAMED | CLI_OPTIMIZE,
+     LOADS | NAMED | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS,
+     "of a model by name: a branch, a tag or a commit"},
+    {"--offline", NULL, CLI_MODEL, CLI_FLAG, AT(offline), NULL, NULL, NULL, NULL, NULL,
+     LOADS | NAMED | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS,
      "use models by name as the cache has them, ask nobody"},
     {"--force", NULL, CLI_MODEL, CLI_FLAG, AT(force), NULL, NULL, NULL, NULL, NULL, CLI_PULL,
      "download again what is there"},
@@ -151,16 +172,16 @@ const cli_option cli_options[] = {
      "keep the model in memory"},
 
     {"--ctx", "-c --ctx-size", CLI_ENGINE, CLI_INT32, AT(engine.n_ctx), "N", NULL, "WEIR_CTX", "n_ctx", NULL,
-     CLI_RUN | CLI_STREAM | CLI_INFO | CLI_HTTP,
+     CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_INFO | CLI_HTTP,
      "the longest prompt and answer of one request, tokens; 0 = what the model was trained on"},
     {"--slots", "-np --parallel", CLI_ENGINE, CLI_INT32, AT(engine.n_slots), "N", NULL, "WEIR_SLOTS", "n_slots", NULL,
-     CLI_RUN | CLI_INFO | CLI_HTTP | CLI_SCHEDULE, "requests at a time"},
+     CLI_RUN | CLI_SERVE | CLI_INFO | CLI_HTTP | CLI_SCHEDULE, "requests at a time"},
     {"--slots", "-np --parallel", CLI_ENGINE, CLI_INT32, AT(engine.n_slots), "N", "0", "WEIR_SLOTS", "n_slots", NULL,
      CLI_STREAM, "requests at a time, the others wait; 0 = all of them"},
     {"--kv", NULL, CLI_ENGINE, CLI_INT32, AT(engine.n_kv), "N", "slots × ctx, as far as memory allows", "WEIR_KV",
-     "n_kv", NULL, CLI_RUN | CLI_STREAM | CLI_INFO | CLI_HTTP, "KV cells in all, tokens"},
+     "n_kv", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_INFO | CLI_HTTP, "KV cells in all, tokens"},
     {"--threads", "-t", CLI_ENGINE, CLI_INT32, AT(engine.n_threads), "N", "as many as processors", "WEIR_THREADS",
-     "n_threads", NULL, LOADS, "threads that compute"},
+     "n_threads", NULL, LOADS | CLI_EMBED | CLI_QUANTIZE, "threads that compute"},
     {"--threads-batch", "-tb", CLI_ENGINE, CLI_INT32, AT(engine.n_threads_batch), "N", "as --threads",
      "WEIR_THREADS_BATCH", "n_threads_batch", NULL, LOADS, "the same for prompts"},
     {"--batch-size", "-b", CLI_ENGINE, CLI_INT32, AT(engine.n_batch), "N", NULL, "WEIR_BATCH_SIZE", "n_batch", NULL,
@@ -172,24 +193,24 @@ const cli_option cli_options[] = {
     {"--layout", NULL, CLI_ENGINE, CLI_CHOICE, AT(engine.layout), "NAME", NULL, "WEIR_LAYOUT", "layout", cli_layouts,
      LOADS, "one pool of KV cells, or a lane for each slot: auto, unified, per_slot"},
     {"--ageing", NULL, CLI_ENGINE, CLI_INT32, AT(engine.ageing_ms), "MS", NULL, "WEIR_AGEING", "ageing_ms", NULL,
-     CLI_RUN | CLI_STREAM, "a waiting request gains one level of priority each so many ms; 0 = never"},
+     CLI_RUN | CLI_SERVE | CLI_STREAM, "a waiting request gains one level of priority each so many ms; 0 = never"},
     {"--cache-memory", NULL, CLI_ENGINE, CLI_SIZE, AT(engine.cache_bytes), "SIZE", "a quarter of what is free",
-     "WEIR_CACHE_MEMORY", "cache_bytes", NULL, CLI_RUN | CLI_STREAM | CLI_HTTP,
+     "WEIR_CACHE_MEMORY", "cache_bytes", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_HTTP,
      "memory for cached prompts that have no KV cells, and for suspended requests: 500M, 2G; 0 = none"},
     {"--cache-sequences", NULL, CLI_ENGINE, CLI_INT32, AT(engine.cache_sequences), "N", "as many as cost no memory",
-     "WEIR_CACHE_SEQUENCES", "cache_sequences", NULL, CLI_RUN | CLI_STREAM | CLI_HTTP,
+     "WEIR_CACHE_SEQUENCES", "cache_sequences", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_HTTP,
      "cached prompts that are kept in KV cells; 0 = cache no prompts"},
     {"--cache-type-k", "-ctk", CLI_ENGINE, CLI_CHOICE, AT(engine.type_k), "TYPE", NULL, "WEIR_CACHE_TYPE_K", "type_k",
      cli_kv_types, LOADS, "how keys are kept: f16, f32, bf16, q8_0, q4_0"},
     {"--cache-type-v", "-ctv", CLI_ENGINE, CLI_CHOICE, AT(engine.type_v), "TYPE", NULL, "WEIR_CACHE_TYPE_V", "type_v",
      cli_kv_types, LOADS, "how values are kept"},
     {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "decode-maximal", "WEIR_STRATEGY",
-     "strategy", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
+     "strategy", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
      "who gets the tokens of a tick: decode-maximal, prefill-priority, balanced, latency-target"},
     {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "the recorded one", NULL, NULL, NULL,
      CLI_REPLAY, "plan with this one: decode-maximal, prefill-priority, balanced, latency-target"},
     {"--itl-target", NULL, CLI_ENGINE, CLI_INT32, AT(engine.itl_target_ms), "MS", NULL, "WEIR_ITL_TARGET",
-     "itl_target_ms", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
+     "itl_target_ms", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
      "the longest tick that latency-target aims at, so that running answers flow on"},
 
     {"--streams", NULL, CLI_MEASURING, CLI_NUMBERS, AT(streams), "N,…", "1,2,4,8,16,32", NULL, NULL, NULL, CLI_BENCH,
@@ -240,9 +261,6 @@ const cli_option cli_options[] = {
      "times that the whole load is sent, the same requests each time; each has figures of its own"},
     {"--api-key", NULL, CLI_MEASURING, CLI_STRING, AT(api_key), "KEY", "", "WEIR_API_KEY", NULL, NULL, CLI_HTTP,
      "what the server wants to see (Authorization: Bearer); better in the environment than on the command line"},
-    {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL, ASK,
-     "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
-
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "NAME", "default", "WEIR_MODEL", NULL, NULL, CLI_HTTP,
      "the model's name in the requests; of engine: a GGUF file, or as for weir run"},
     {"--cache-nodes", NULL, CLI_MEASURING, CLI_INT32, AT(n_nodes), "N", NULL, NULL, NULL, NULL, CLI_SCHEDULE,
@@ -275,21 +293,93 @@ const cli_option cli_options[] = {
     {"--svg", NULL, CLI_OUTPUT, CLI_STRING, AT(svg_path), "FILE", "", NULL, NULL, NULL, CLI_HTTP,
      "also draw the gaps between tokens over time"},
 
+    {"--ids", NULL, CLI_OUTPUT, CLI_FLAG, AT(ids), NULL, NULL, NULL, NULL, NULL, CLI_TOKENIZE,
+     "the tokens' numbers in one line, and nothing else"},
+    {"--pooling", NULL, CLI_OUTPUT, CLI_CHOICE, AT(pooling), "NAME", NULL, "WEIR_POOLING", "pooling", poolings, CLI_EMBED,
+     "how a text's tokens become one embedding: model (its own, else mean), mean, cls, last"},
+    {"--normalize", NULL, CLI_OUTPUT, CLI_CHOICE, AT(normalize), "NAME", NULL, "WEIR_NORMALIZE", NULL, normalizations,
+     CLI_EMBED, "to length 1, to a largest value of 1, or not: l2, max, none"},
+    {"--output", "-o", CLI_OUTPUT, CLI_STRING, AT(output), "FILE", "stdout", NULL, NULL, NULL, CLI_EMBED,
+     "a file instead; as NumPy's array of float32 where its name ends in .npy, else as JSON lines"},
+
+    {"--type", NULL, CLI_OUTPUT, CLI_STRING, AT(type), "TYPE", "Q8_0", NULL, "type", NULL, CLI_QUANTIZE,
+     "what the weights become: F32, BF16, F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0, … (--types has all)"},
+    {"--output", "-o", CLI_OUTPUT, CLI_STRING, AT(output), "FILE", "the model's name and the type", NULL, "out", NULL,
+     CLI_QUANTIZE, "the file to write"},
+    {"--requantize", NULL, CLI_OUTPUT, CLI_FLAG, AT(requantize), NULL, NULL, NULL, "requantize", NULL, CLI_QUANTIZE,
+     "also a model that is quantized already, which loses more than quantizing the original"},
+    {"--types", NULL, CLI_OUTPUT, CLI_FLAG, AT(types), NULL, NULL, NULL, NULL, NULL, CLI_QUANTIZE,
+     "write nothing: measure how fast this machine is with each type"},
+
     {"--ring", NULL, CLI_OUTPUT, CLI_STRING, AT(ring_path), "FILE", "", NULL, NULL, NULL, CLI_STREAM,
      "at the end write the last 4,096 ticks to a file, without texts: for weir replay"},
 
-    {"--json", NULL, CLI_OUTPUT, CLI_FLAG, AT(json), NULL, NULL, NULL, NULL, NULL, ALL, "print JSON for machines"},
+    {"--queue", NULL, CLI_ENGINE, CLI_INT32, AT(engine.queue_limit), "N", NULL, "WEIR_QUEUE", "queue_limit", NULL, CLI_SERVE,
+     "requests that may wait; one more is told when to come again; 0 = no limit"},
+    {"--host", NULL, CLI_SERVING, CLI_STRING, AT(host), "ADDRESS", "127.0.0.1", "WEIR_HOST", NULL, NULL, CLI_SERVE,
+     "where to listen; 0.0.0.0 = on all networks (give keys then); \"\" = nowhere but --unix"},
+    {"--port", NULL, CLI_SERVING, CLI_INT32, AT(serve.port), "N", NULL, "WEIR_PORT", "port", NULL, CLI_SERVE,
+     "the port; 0 = a free one"},
+    {"--unix", NULL, CLI_SERVING, CLI_STRING, AT(unix_path), "FILE", "", "WEIR_UNIX", "unix_path", NULL, CLI_SERVE,
+     "listen on a Unix socket too"},
+    {"--alias", "-a", CLI_SERVING, CLI_LIST, AT(aliases), "NAME", "the file's name", "WEIR_ALIAS", NULL, NULL, CLI_SERVE,
+     "what requests call the model; may be given again"},
+    {"--api-key", NULL, CLI_SERVING, CLI_LIST, AT(api_keys), "KEY", "", "WEIR_API_KEY", "keys", NULL, CLI_SERVE,
+     "who may ask (Authorization: Bearer KEY); may be given again; better in the environment or in a file"},
+    {"--api-key-file", NULL, CLI_SERVING, CLI_FILE, AT(api_key_file), "FILE", "", "WEIR_API_KEY_FILE", NULL, NULL, CLI_SERVE,
+     "keys, one a line; lines that begin with # are skipped"},
+    {"--key-requests", NULL, CLI_SERVING, CLI_INT32, AT(serve.key_requests), "N", "no limit", "WEIR_KEY_REQUESTS",
+     "key_requests", NULL, CLI_SERVE, "the most requests of one key at a time; 0 = no limit"},
+    {"--key-rate", NULL, CLI_SERVING, CLI_INT32, AT(serve.key_rate), "N", "no limit", "WEIR_KEY_RATE", "key_rate", NULL,
+     CLI_SERVE, "the most requests of one key in a minute; 0 = no limit"},
+    {"--health-needs-key", NULL, CLI_SERVING, CLI_FLAG, AT(serve.health_needs_key), NULL, NULL, "WEIR_HEALTH_NEEDS_KEY",
+     NULL, NULL, CLI_SERVE, "/health answers with a key only"},
+    {"--metrics-need-no-key", NULL, CLI_SERVING, CLI_FLAG, AT(serve.metrics_need_no_key), NULL, NULL,
+     "WEIR_METRICS_NEED_NO_KEY", NULL, NULL, CLI_SERVE, "/metrics answers without a key"},
+    {"--tls-cert", "--ssl-cert-file", CLI_SERVING, CLI_STRING, AT(tls_cert), "FILE", "", "WEIR_TLS_CERT", "tls_cert", NULL,
+     CLI_SERVE, "speak TLS, with this certificate and its chain (PEM)"},
+    {"--tls-key", "--ssl-key-file", CLI_SERVING, CLI_STRING, AT(tls_key), "FILE", "", "WEIR_TLS_KEY", "tls_key", NULL,
+     CLI_SERVE, "the certificate's private key (PEM)"},
+    {"--cors", NULL, CLI_SERVING, CLI_LIST, AT(origins), "ORIGIN", "none", "WEIR_CORS", NULL, NULL, CLI_SERVE,
+     "whose pages may ask from a browser, such as https://example.org; * = all; may be given again"},
+    {"--embeddings", "--embedding", CLI_SERVING, CLI_FLAG, AT(serve.embeddings), NULL, NULL, "WEIR_EMBEDDINGS", NULL, NULL,
+     CLI_SERVE, "answer /v1/embeddings; that takes memory of its own"},
+    {"--workers", NULL, CLI_SERVING, CLI_INT32, AT(serve.n_workers), "N", NULL, "WEIR_WORKERS", "n_workers", NULL,
+     CLI_SERVE, "threads that read and render requests"},
+    {"--max-body", NULL, CLI_SERVING, CLI_SIZE, AT(serve.body_bytes), "SIZE", "16M", "WEIR_MAX_BODY", "body_bytes", NULL,
+     CLI_SERVE, "the largest body of a request"},
+    {"--head-timeout", NULL, CLI_SERVING, CLI_INT32, AT(serve.head_s), "S", NULL, "WEIR_HEAD_TIMEOUT", "head_s", NULL,
+     CLI_SERVE, "how long a request's head may take"},
+    {"--body-timeout", NULL, CLI_SERVING, CLI_INT32, AT(serve.body_s), "S", NULL, "WEIR_BODY_TIMEOUT", "body_s", NULL,
+     CLI_SERVE, "how long a request's body may take"},
+    {"--stall-timeout", NULL, CLI_SERVING, CLI_INT32, AT(serve.stall_s), "S", NULL, "WEIR_STALL_TIMEOUT", "stall_s", NULL,
+     CLI_SERVE, "how long a client may leave an answer unread"},
+    {"--sse-ping-interval", NULL, CLI_SERVING, CLI_INT32, AT(serve.comment_s), "S", NULL, "WEIR_SSE_PING_INTERVAL",
+     "comment_s", NULL, CLI_SERVE, "a comment in streams that are silent for so long; 0 = none"},
+    {"--watchdog", NULL, CLI_SERVING, CLI_INT32, AT(serve.watchdog_s), "S", NULL, "WEIR_WATCHDOG", "watchdog_s", NULL,
+     CLI_SERVE, "/health turns red when the engine has work and stands still for so long"},
+    {"--drain", NULL, CLI_SERVING, CLI_INT32, AT(serve.drain_s), "S", NULL, "WEIR_DRAIN", "drain_s", NULL, CLI_SERVE,
+     "after SIGTERM or Ctrl-C: how long running answers may take to end"},
+    {"--no-log", NULL, CLI_SERVING, CLI_FLAG_OFF, AT(serve.log), NULL, NULL, "WEIR_NO_LOG", NULL, NULL, CLI_SERVE,
+     "no line of JSON on stderr for each request"},
+    {"--log-text", NULL, CLI_SERVING, CLI_FLAG, AT(serve.log_text), NULL, NULL, "WEIR_LOG_TEXT", NULL, NULL, CLI_SERVE,
+     "put what clients ask into these lines"},
+
+    {"--json", NULL, CLI_OUTPUT, CLI_FLAG, AT(json), NULL, NULL, NULL, NULL, NULL,
+     ALL & ~(CLI_COMPLETION | CLI_EMBED | CLI_CHAT), "print JSON for machines"},
     {"--quiet", "-q", CLI_OUTPUT, CLI_FLAG, AT(quiet), NULL, NULL, "WEIR_QUIET", NULL, NULL,
-     CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_KERNELS | CLI_OPTIMIZE | CLI_PULL, "no progress, no figures"},
+     CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_BENCH | CLI_HTTP | CLI_KERNELS | CLI_OPTIMIZE | CLI_QUANTIZE |
+         CLI_PULL | TEXTS,
+     "no progress, no figures"},
     {"--verbose", "-v", CLI_OUTPUT, CLI_FLAG, AT(verbose), NULL, NULL, "WEIR_VERBOSE", NULL, NULL,
-     LOADS | CLI_KERNELS | CLI_OPTIMIZE | NAMED,
+     LOADS | CLI_KERNELS | CLI_OPTIMIZE | CLI_QUANTIZE | NAMED | TEXTS,
      "show the log of weir and llama.cpp"},
     {"--help", "-h -?", CLI_OUTPUT, CLI_FLAG, AT(help), NULL, NULL, NULL, NULL, NULL, ALL, "this text"},
     {0},
 };
 /* clang-format on */
 
-_Static_assert(sizeof cli_options / sizeof *cli_options <= CLI_OPTIONS_MAX, "cli_args.given is too short");
+_Static_assert(sizeof cli_options / sizeof *cli_options <= CLI_OPTIONS_MAX, "cli_args.sources is too short");
 
 /* ---- Asks and arguments ---- */
 
@@ -404,6 +494,8 @@ void cli_args_fini(cli_args *args)
     cli_free(args->csv_path);
     cli_free(args->ring_path);
     cli_free(args->svg_path);
+    cli_free(args->output);
+    cli_free(args->type);
     cli_free(args->prompt_span);
     cli_free(args->answer_span);
     cli_free(args->extra);
@@ -411,11 +503,20 @@ void cli_args_fini(cli_args *args)
     cli_free(args->streams.items);
     cli_free(args->prompt_lengths.items);
     cli_free(args->answer_lengths.items);
+    cli_free(args->host);
+    cli_free(args->unix_path);
+    cli_free(args->tls_cert);
+    cli_free(args->tls_key);
+    cli_free(args->api_key_file);
+    list_fini(&args->api_keys);
+    list_fini(&args->aliases);
+    list_fini(&args->origins);
     list_fini(&args->kernels);
     list_fini(&args->shapes);
     cli_free(args->rows.items);
     cli_free(args->thread_counts.items);
     list_fini(&args->words);
+    for (size_t i = 0; i < CLI_OPTIONS_MAX; i++) cli_free(args->sources[i].text);
 }
 
 /* ---- Names ---- */
@@ -453,7 +554,42 @@ const cli_option *cli_options_by_field(unsigned command, const char *field)
 bool cli_options_given(const cli_args *args, const char *name)
 {
     const cli_option *option = cli_options_find(args->command->bit, name, strlen(name));
-    return option != NULL && args->given[option - cli_options];
+    return option != NULL && args->sources[option - cli_options].from == CLI_FROM_WORDS;
+}
+
+/* Small letters and hyphens. */
+static void plain_name(const char *name, char *plain, size_t capacity)
+{
+    size_t i = 0;
+    for (; name[i] != '\0' && i + 1 < capacity; i++)
+        plain[i] = (char)(name[i] == '_'                     ? '-'
+                          : name[i] >= 'A' && name[i] <= 'Z' ? name[i] - 'A' + 'a'
+                                                             : name[i]);
+    plain[i] = '\0';
+}
+
+void cli_options_setting(const cli_option *option, char *name, size_t capacity)
+{
+    plain_name(option->env + strlen("WEIR_"), name, capacity);
+}
+
+bool cli_options_has_settings(unsigned command)
+{
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if ((option->commands & command) && option->env != NULL) return true;
+    return false;
+}
+
+const cli_option *cli_options_by_setting(unsigned commands, const char *key)
+{
+    char name[64] = "--", setting[64];
+    plain_name(key, name + 2, sizeof name - 2);
+    for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        if (!(option->commands & commands) || option->env == NULL) continue;
+        cli_options_setting(option, setting, sizeof setting);
+        if (strcmp(setting, name + 2) == 0 || spelled(option, name, strlen(name))) return option;
+    }
+    return NULL;
 }
 
 static bool in_requests(const cli_option *option)
@@ -523,6 +659,20 @@ void cli_options_similar_key(const char *key, const char *const *more, size_t n,
                 if (*c == '-') *c = '_';
             nearer(key, one + 2, &least, best, capacity);
         }
+    }
+}
+
+void cli_options_similar_setting(const char *key, char *best, size_t capacity)
+{
+    char name[64] = "", setting[64] = "";
+    int least = (int)strlen(key) / 3 + 2;
+    best[0] = '\0';
+    plain_name(key, name, sizeof name);
+    for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        if (option->env == NULL) continue;
+        cli_options_setting(option, setting, sizeof setting);
+        nearer(name, setting, &least, best, capacity);
+        nearer(name, option->name + 2, &least, best, capacity);
     }
 }
 

@@ -1,11 +1,13 @@
-/* options.h: every option of every command, in one table: parsing, defaults, environment, help, the names of
- * a request file's fields and "did you mean" all read it. SPDX-License-Identifier: Apache-2.0 */
+/* options.h: every option of every command, in one table: parsing, defaults, environment, the config file,
+ * help, man pages, completion, the names of a request file's fields and "did you mean" all read it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_OPTIONS_H
 #define WEIR_CLI_OPTIONS_H
 
+#include "../server/server.h"
 #include "cli.h"
 
-#define CLI_OPTIONS_MAX 128 /* the table is checked against it when it is compiled */
+#define CLI_OPTIONS_MAX 256 /* the table is checked against it when it is compiled */
 
 typedef struct cli_list {
     char **items; /* [n] */
@@ -38,6 +40,20 @@ typedef struct cli_ask {
     bool special, cache_prompt;
 } cli_ask;
 
+/* Where a value comes from; later ones win. */
+typedef enum cli_from {
+    CLI_FROM_DEFAULT,
+    CLI_FROM_FILE,
+    CLI_FROM_ENVIRONMENT,
+    CLI_FROM_WORDS, /* of the command line */
+} cli_from;
+
+typedef struct cli_origin {
+    cli_from from;
+    int line;   /* CLI_FROM_FILE */
+    char *text; /* the value as it was given; owned */
+} cli_origin;
+
 typedef struct cli_args {
     cli_ask ask; /* first: an option's target in it is the same in a cli_ask alone */
     const cli_command *command;
@@ -47,8 +63,15 @@ typedef struct cli_args {
     cli_list words; /* what is no option */
     bool raw, no_thinking;
     bool json, quiet, verbose, help;
-    bool check;                  /* optimize */
-    bool given[CLI_OPTIONS_MAX]; /* by position in cli_options: set by a word of the command line */
+    bool check;                          /* optimize */
+    cli_origin sources[CLI_OPTIONS_MAX]; /* by position in cli_options */
+    /* tokenize; embed */
+    bool ids, no_special, no_parse, json_lines;
+    int pooling, normalize; /* positions in their choices */
+    char *output;
+    /* quantize; output too */
+    char *type;
+    bool requantize, types;
     /* models by name */
     char *revision;
     bool offline, force, yes;
@@ -69,6 +92,10 @@ typedef struct cli_args {
     char *prompt_span, *answer_span, *extra, *api_key, *svg_path;
     uint32_t seed;
     bool completions, ignore_eos;
+    /* serve; its strings and lists are put into `serve` when it starts */
+    serve_params serve;
+    cli_list api_keys, aliases, origins;
+    char *host, *unix_path, *tls_cert, *tls_key, *api_key_file;
 } cli_args;
 
 typedef enum cli_kind {
@@ -94,6 +121,7 @@ typedef enum cli_group {
     CLI_LIMITS,
     CLI_MODEL,
     CLI_ENGINE,
+    CLI_SERVING,
     CLI_MEASURING,
     CLI_OUTPUT,
     CLI_N_GROUPS,
@@ -132,13 +160,15 @@ void cli_ask_request(cli_ask *ask, weir_request *request);
 void cli_args_init(cli_args *args, const cli_command *command);
 void cli_args_fini(cli_args *args);
 
-/* Environment, then words argv[0 .. n). CLI_OK, or CLI_USAGE or CLI_FAILED (a file) after a message. */
+/* The config file, the environment, then words argv[0 .. n): what comes later wins. For commands that take
+ * another one's options (CLI_TAKES_ANY) the first word that is no option makes the rest words. CLI_OK, or
+ * CLI_USAGE or CLI_FAILED (a file) after a message. */
 cli_exit cli_options_parse(cli_args *args, int n, char **argv);
 
 /* Sets one option from text; `shown` is how the user called it. CLI_OK, or a code after a message. */
 cli_exit cli_options_set(void *target, const cli_option *option, const char *shown, const char *value);
 
-/* Whether the command line, and not only the environment, sets the option of this name. */
+/* Whether the command line, and not only environment or config file, sets the option of this name. */
 bool cli_options_given(const cli_args *args, const char *name);
 
 /* The option of a command that this spelling names, NULL = none. */
@@ -147,6 +177,19 @@ const cli_option *cli_options_find(unsigned command, const char *spelling, size_
 /* The option of a command whose value is this field of the library's params, e.g.
  * "requests[0].sampler.top_p"; NULL = none. */
 const cli_option *cli_options_by_field(unsigned command, const char *field);
+
+/* The option of a command that the config file calls `key`: one with a variable, by that one's name without
+ * WEIR_ or by a long spelling, in any case, with hyphens or underscores. NULL = none. */
+const cli_option *cli_options_by_setting(unsigned commands, const char *key);
+
+/* The setting, of all commands, that resembles this key most; "" = none does. */
+void cli_options_similar_setting(const char *key, char *best, size_t capacity);
+
+/* Whether the command has options that config file and environment can set. */
+bool cli_options_has_settings(unsigned command);
+
+/* What the config file calls an option that has a variable: "top-k" for WEIR_TOP_K. */
+void cli_options_setting(const cli_option *option, char *name, size_t capacity);
 
 /* The option that a request file calls `key`: its field, or a long spelling with underscores. NULL = none. */
 const cli_option *cli_options_by_key(const char *key);

@@ -1,4 +1,4 @@
-/* Command line and environment into cli_args; the functions are options.h's.
+/* Config file, environment and command line into cli_args; the functions are options.h's.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <math.h>
@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config.h"
 #include "file.h"
 #include "options.h"
 
@@ -240,6 +241,34 @@ static bool is_flag(const cli_option *option)
     return option->kind == CLI_FLAG || option->kind == CLI_FLAG_OFF;
 }
 
+/* Empties a list. */
+static void forget(cli_args *args, const cli_option *option)
+{
+    void *at = (char *)args + option->target;
+    if (option->kind == CLI_BIAS) {
+        ((cli_biases *)at)->n = 0;
+        return;
+    }
+    cli_list *list = at;
+    while (list->n > 0) cli_free(list->items[--list->n]);
+}
+
+/* Sets an option, and remembers from where. */
+static cli_exit set_from(cli_args *args, const cli_option *option, const char *shown, const char *value,
+                         cli_from from, int line)
+{
+    cli_origin *origin = &args->sources[option - cli_options];
+    bool adds = (option->kind == CLI_LIST || option->kind == CLI_BIAS) && origin->text != NULL;
+    if (adds && origin->from != from) { /* the command line's list replaces the environment's, and so on */
+        forget(args, option);
+        adds = false;
+    }
+    char *text = adds ? cli_format("%s, %s", origin->text, value) : cli_format("%s", value);
+    cli_free(origin->text);
+    *origin = (cli_origin){.from = from, .line = line, .text = text};
+    return cli_options_set(args, option, shown, value);
+}
+
 /* Reads the option at argv[0], and its value where that is a word of its own. *used words. */
 static cli_exit parse_option(cli_args *args, int n, char **argv, int *used)
 {
@@ -251,9 +280,8 @@ static cli_exit parse_option(cli_args *args, int n, char **argv, int *used)
     char shown[64];
     *used = 1;
     if (option == NULL) return unknown(args, word, length);
-    args->given[option - cli_options] = true;
     snprintf(shown, sizeof shown, "%.*s", (int)length, word);
-    if (is_flag(option)) return cli_options_set(args, option, shown, value != NULL ? value : "1");
+    if (is_flag(option)) return set_from(args, option, shown, value != NULL ? value : "1", CLI_FROM_WORDS, 0);
     if (value == NULL) {
         bool other = n > 1 && argv[1][0] == '-' && cli_options_find(command, argv[1], strcspn(argv[1], "="));
         if (n < 2 || other)
@@ -263,17 +291,53 @@ static cli_exit parse_option(cli_args *args, int n, char **argv, int *used)
         value = argv[1];
         *used = 2;
     }
-    return cli_options_set(args, option, shown, value);
+    return set_from(args, option, shown, value, CLI_FROM_WORDS, 0);
 }
 
-cli_exit cli_options_parse(cli_args *args, int n, char **argv)
+/* What the config file says to all commands, or to this one: those settings that the command has. */
+static cli_exit take_settings(cli_args *args, const cli_config *config, bool own)
+{
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < config->n && code == CLI_OK; i++) {
+        const cli_setting *setting = &config->items[i];
+        if (own != (setting->command != NULL) || (own && setting->command != args->command)) continue;
+        const cli_option *option = cli_options_by_setting(args->command->bit, setting->key);
+        if (option == NULL) continue;
+        char *shown = cli_format("%s:%d: %s", config->path, setting->line, setting->key);
+        code = set_from(args, option, shown, setting->value, CLI_FROM_FILE, setting->line);
+        cli_free(shown);
+    }
+    return code;
+}
+
+static cli_exit take_environment(cli_args *args)
 {
     cli_exit code = CLI_OK;
     for (const cli_option *option = cli_options; option->name != NULL && code == CLI_OK; option++) {
         if (!(option->commands & args->command->bit) || option->env == NULL) continue;
         const char *value = getenv(option->env);
-        if (value != NULL && *value != '\0') code = cli_options_set(args, option, option->env, value);
+        if (value != NULL && *value != '\0')
+            code = set_from(args, option, option->env, value, CLI_FROM_ENVIRONMENT, 0);
     }
+    return code;
+}
+
+static cli_exit take_defaults(cli_args *args)
+{
+    cli_config config = {0};
+    cli_exit code = CLI_OK;
+    if (!cli_options_has_settings(args->command->bit)) return CLI_OK;
+    code = cli_config_read(&config);
+    if (code == CLI_OK) code = take_settings(args, &config, false);
+    if (code == CLI_OK) code = take_settings(args, &config, true);
+    if (code == CLI_OK) code = take_environment(args);
+    cli_config_fini(&config);
+    return code;
+}
+
+cli_exit cli_options_parse(cli_args *args, int n, char **argv)
+{
+    cli_exit code = take_defaults(args);
     bool only_words = false;
     for (int i = 0, used; i < n && code == CLI_OK; i += used) {
         used = 1;
@@ -282,6 +346,7 @@ cli_exit cli_options_parse(cli_args *args, int n, char **argv)
         else if (!only_words && argv[i][0] == '-' && argv[i][1] != '\0')
             code = parse_option(args, n - i, argv + i, &used);
         else {
+            only_words = only_words || (args->command->bit & CLI_TAKES_ANY) != 0;
             cli_grow(&args->words.items, &args->words.capacity, args->words.n + 1, sizeof *args->words.items);
             args->words.items[args->words.n++] = cli_format("%s", argv[i]);
         }

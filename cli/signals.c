@@ -14,6 +14,7 @@ static int pipe_ends[2] = {-1, -1};
 static volatile sig_atomic_t ended;
 static volatile sig_atomic_t resized;
 static volatile sig_atomic_t suspended;
+static volatile sig_atomic_t interrupted;
 
 static void ring(void)
 {
@@ -44,6 +45,13 @@ static void on_suspend(int signal)
 {
     (void)signal;
     suspended = 1;
+    ring();
+}
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
     ring();
 }
 
@@ -104,6 +112,11 @@ void cli_signals_end(int signal)
     ring();
 }
 
+void cli_signals_forget(void)
+{
+    ended = 0;
+}
+
 bool cli_signals_resized(void)
 {
     bool was = resized != 0;
@@ -116,6 +129,27 @@ bool cli_signals_suspended(void)
     bool was = suspended != 0;
     suspended = 0;
     return was;
+}
+
+void cli_signals_interrupts(bool on)
+{
+    struct sigaction before;
+    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        handle(SIGINT, on ? on_interrupt : on_end, 0);
+    handle(SIGWINCH, on ? on_resize : SIG_DFL, SA_RESTART);
+    handle(SIGTSTP, on ? on_suspend : SIG_DFL, SA_RESTART);
+}
+
+bool cli_signals_interrupted(void)
+{
+    bool was = interrupted != 0;
+    interrupted = 0;
+    return was;
+}
+
+bool cli_signals_noted(void)
+{
+    return interrupted != 0 || resized != 0 || suspended != 0;
 }
 
 void cli_signals_screen(bool on)

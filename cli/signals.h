@@ -19,6 +19,9 @@ void cli_signals_drain(void);
 /* The signal that asked to end, 0 = none. Any thread. */
 int cli_signals_ended(void);
 
+/* The signal asked for what has been done now: the program ends as if there had been none. */
+void cli_signals_forget(void);
+
 /* As if `signal` had come. */
 void cli_signals_end(int signal);
 
@@ -26,6 +29,16 @@ void cli_signals_end(int signal);
  * after cli_signals_screen(true); before, they do what they always do. */
 bool cli_signals_resized(void);
 bool cli_signals_suspended(void);
+
+/* Where an answer can be interrupted and the program goes on (weir chat): SIGINT is noted apart and ends
+ * nothing; a changed window and Ctrl-Z are noted too. */
+void cli_signals_interrupts(bool on);
+
+/* Whether SIGINT came since the last call. */
+bool cli_signals_interrupted(void);
+
+/* The same for all three, without forgetting it. */
+bool cli_signals_noted(void);
 
 /* From true to false, also the signals of a crash put the terminal in order first. */
 void cli_signals_screen(bool on);

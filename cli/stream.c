@@ -112,11 +112,10 @@ static cli_exit submit(struct session *session)
 
 static json_t *chunk_json(const struct session *session, size_t i, const weir_chunk *chunk)
 {
-    json_t *json =
-        json_pack("{s:I, s:s, s:s%, s:o, s:b, s:s}", "request", (json_int_t)i, "name",
-                  session->batch.items[i].name, "text", chunk->length > 0 ? chunk->text : "", chunk->length,
-                  "tokens", cli_figures_tokens(chunk->tokens, chunk->n_tokens), "finished", chunk->finished,
-                  "reason", weir_reason_name(chunk->reason));
+    json_t *json = json_pack("{s:I, s:s, s:s%, s:o, s:b, s:s}", "request", (json_int_t)i, "name",
+                             session->batch.items[i].name, "text", chunk->length > 0 ? chunk->text : "",
+                             chunk->length, "tokens", cli_figures_tokens(chunk->tokens, chunk->n_tokens),
+                             "finished", chunk->finished, "reason", weir_reason_name(chunk->reason));
     if (json != NULL && session->batch.items[i].ask.n_logprobs != -1)
         json_object_set_new(json, "logprobs", cli_figures_logprobs(chunk));
     return json;

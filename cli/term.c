@@ -88,9 +88,10 @@ int cli_term_rows(void)
 static const char *sequence(cli_style style)
 {
     static const char *const sequences[] = {
-        [CLI_PLAIN] = "\033[0m", [CLI_BOLD] = "\033[1m",    [CLI_DIM] = "\033[2m",
-        [CLI_RED] = "\033[31m",  [CLI_GREEN] = "\033[32m",  [CLI_YELLOW] = "\033[33m",
-        [CLI_CYAN] = "\033[36m", [CLI_REVERSE] = "\033[7m",
+        [CLI_PLAIN] = "\033[0m",         [CLI_BOLD] = "\033[1m",          [CLI_DIM] = "\033[2m",
+        [CLI_RED] = "\033[31m",          [CLI_GREEN] = "\033[32m",        [CLI_YELLOW] = "\033[33m",
+        [CLI_CYAN] = "\033[36m",         [CLI_REVERSE] = "\033[7m",       [CLI_TINTS] = "\033[30;42m",
+        [CLI_TINTS + 1] = "\033[30;43m", [CLI_TINTS + 2] = "\033[30;46m", [CLI_TINTS + 3] = "\033[30;45m",
     };
     return sequences[style];
 }

@@ -26,6 +26,8 @@ typedef enum cli_style {
     CLI_YELLOW,
     CLI_CYAN,
     CLI_REVERSE,
+    CLI_TINTS, /* from here: backgrounds that are told apart */
+    CLI_TINTS_END = CLI_TINTS + 4,
 } cli_style;
 
 /* The escape sequence; "" when that stream is no terminal or NO_COLOR is set. Static. */

@@ -33,6 +33,7 @@ function(weir_test name label source)
         WEIR_SOURCE_DIR=${PROJECT_SOURCE_DIR}
         WEIR_BUILD_DIR=${PROJECT_BINARY_DIR}
         WEIR_BIN=${PROJECT_BINARY_DIR}/weir
+        WEIR_CONFIG= # the user's own config file is no test's business
         TMPDIR=${WEIR_TEST_TMP}
         WEIR_LLAMA_SOURCE=${WEIR_LLAMA_SOURCE}
         ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1

@@ -5,7 +5,7 @@
 
 int main(int argc, char **argv)
 {
-    weir_error error = {0};
+    weir_error error;
     weir_model *model;
     weir_engine *engine;
     weir_stream *stream;

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # check.sh [STEP...]: what `make check` does beyond the tests: warnings, formatting, lint, exported names,
-# sanitizers, fuzzing. Every step counts once in the last line, `N passed, N failed`. FUZZ_SECONDS for each fuzz
-# target (60).
+# sanitizers, the server's page in a browser, real clients, fuzzing. Every step counts once in the last line, `N passed,
+# N failed`. FUZZ_SECONDS for each fuzz target (60).
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$weir_root"
 
-all_steps='gcc clang format lint exports dialyzer asan tsan tsan-llama fuzz'
+all_steps='gcc clang format lint exports dialyzer asan tsan tsan-llama browser clients fuzz'
 fuzz_seconds=${FUZZ_SECONDS:-60}
 logs=build/check
 mkdir -p $logs
@@ -64,6 +64,14 @@ check_sanitized() { # check_sanitized PRESET CTEST-ARGUMENT...
     scripts/build.sh "$1" && scripts/test.sh "$@"
 }
 
+# check_server SCRIPT: a test in Python that starts `weir serve` with the default model.
+check_server() {
+    local model
+    model=$(scripts/model.sh) && scripts/build.sh release weir_cli || return 1
+    WEIR_TEST_MODEL=$model WEIR_SOURCE_DIR=$weir_root WEIR_BUILD_DIR=$weir_root/build/release \
+        WEIR_BIN=$weir_root/build/release/weir python3 "$1"
+}
+
 fuzz_one() {
     local name=$1 found=build/fuzz/corpus/$1 arguments=()
     mkdir -p "$found"
@@ -104,6 +112,12 @@ for name in ${*:-$all_steps}; do
     tsan-llama)
         scripts/model.sh >/dev/null
         step "the engine on the real model under TSan" check_sanitized tsan-llama -R '^engine_model_test$'
+        ;;
+    browser)
+        step "the page in a browser" watch "chromium" $logs/browser.log check_server tests/browser/page_test.py
+        ;;
+    clients)
+        step "real clients" watch "openai, langchain, llm, 200 schemas" $logs/clients.log check_server tests/clients/clients_test.py
         ;;
     fuzz) check_fuzz ;;
     *) die "no step $name; there are: $all_steps" ;;

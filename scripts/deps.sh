@@ -40,13 +40,18 @@ find_missing() {
     have pkg-config || need pkg-config "finds the libraries"
     if have pkg-config; then
         pkg-config --exists jansson || need libjansson-dev "JSON"
+        pkg-config --exists libedit || need libedit-dev "weir chat's line editing"
+        pkg-config --exists 'libwebsockets >= 4.1' || need libwebsockets-dev "weir serve"
         pkg-config --exists 'libcurl >= 7.66' || need libcurl4-openssl-dev "models by name, weir bench http"
     else
         need libjansson-dev "JSON"
         need libcurl4-openssl-dev "models by name, weir bench http"
+        need libedit-dev "weir chat's line editing"
+        need libwebsockets-dev "weir serve"
     fi
     if [ "$level" != run ]; then
         if ! have pkg-config || ! pkg-config --exists cmocka; then need libcmocka-dev "the C tests"; fi
+        have tmux || need tmux "drives weir chat as a person does"
         have mix || need elixir "the Elixir package's tests (1.14 or newer)"
         { have erl && erlang_has_headers; } || need erlang-dev "the Elixir package's native part"
     fi
@@ -54,6 +59,10 @@ find_missing() {
         have clang || need clang "sanitizer builds, fuzzing and a second opinion on warnings"
         have clang-format || need clang-format "checks the formatting"
         have clang-tidy || need clang-tidy "lint"
+        have chromium || have chromium-browser || have google-chrome || need chromium "the tests of the server's page"
+        have chromedriver || need chromium-driver "drives the browser"
+        have node || need nodejs "a client of the server, in its tests"
+        have npm || need npm "fetches that client"
         have dialyzer || need erlang-dialyzer "checks the Elixir package's types"
         have llvm-symbolizer || need llvm "names the functions in sanitizer reports"
     fi
@@ -91,7 +100,7 @@ if ! have apt-get; then
     say "missing on this machine, which has no apt-get:"
     explain
     if [ "$(uname -s)" = Darwin ]; then
-        say "with Homebrew: brew install cmake ninja pkg-config jansson curl python3 git$([ "$level" = run ] || echo ' cmocka elixir')$([ "$level" = check ] && echo ' llvm clang-format')"
+        say "with Homebrew: brew install cmake ninja pkg-config jansson curl libwebsockets python3 git$([ "$level" = run ] || echo ' cmocka elixir')$([ "$level" = check ] && echo ' llvm clang-format')"
         say "the compiler comes with: xcode-select --install"
     else
         say "install what provides these, under your system's names for them, and run this again"

@@ -7,6 +7,7 @@ KIND  llama  dense transformer; byte-level BPE, 512 tokens, ChatML template
       moe    the same with 4 experts, 2 of them used
       swa    gemma3: one layer with a sliding window of 32 tokens, one with full attention
       mamba  recurrent: its memory cannot be cut at any position
+      jamba  hybrid: one such layer, one with attention
       bert   embeddings; WordPiece vocabulary
       rank   bert with a classifier: one score per text
 
@@ -271,12 +272,15 @@ def make_decoder(kind, model, s):
         t("ffn_up" + suffix, [s.embd, s.ff] + experts)
 
 
-def make_mamba(model, s):
+def make_mamba(kind, model, s):
     inner, state, rank, conv = 2 * s.embd, 2 if s.small else 16, 2 if s.small else 4, 4
+    hybrid = kind == "jamba"
     model.put(".context_length", U32, s.context)
     model.put(".embedding_length", U32, s.embd)
-    model.put(".feed_forward_length", U32, 0)
-    model.put(".attention.head_count", U32, 0)
+    model.put(".feed_forward_length", U32, s.ff if hybrid else 0)
+    model.put(".attention.head_count", U32, s.heads if hybrid else 0)
+    if hybrid:  # layers that attend are every other one
+        model.put(".attention.head_count_kv", I32, [s.kv_heads if i % 2 == 1 else 0 for i in range(s.layers)])
     model.put(".block_count", U32, s.layers)
     model.put(".ssm.conv_kernel", U32, conv)
     model.put(".ssm.inner_size", U32, inner)
@@ -292,6 +296,21 @@ def make_mamba(model, s):
         def t(name, dims, **how):
             model.tensor("blk.%d.%s" % (i, name), dims, **how)
         t("attn_norm.weight", [s.embd], fill=1.0)
+        if hybrid:
+            t("ffn_norm.weight", [s.embd], fill=1.0)
+            t("ffn_gate.weight", [s.embd, s.ff])
+            t("ffn_down.weight", [s.ff, s.embd])
+            t("ffn_up.weight", [s.embd, s.ff])
+        if hybrid and i % 2 == 1:
+            t("attn_q.weight", [s.embd, s.head * s.heads])
+            t("attn_k.weight", [s.embd, s.head * s.kv_heads])
+            t("attn_v.weight", [s.embd, s.head * s.kv_heads])
+            t("attn_output.weight", [s.head * s.heads, s.embd])
+            continue
+        if hybrid:
+            t("ssm_dt_norm.weight", [rank], fill=1.0)
+            t("ssm_b_norm.weight", [state], fill=1.0)
+            t("ssm_c_norm.weight", [state], fill=1.0)
         t("ssm_in.weight", [s.embd, 2 * inner])
         t("ssm_conv1d.weight", [conv, inner])
         t("ssm_conv1d.bias", [inner], fill=0.0)
@@ -340,7 +359,7 @@ def make_bert(kind, model, s, pooling):
         linear("cls.output", 1, s.embd)
 
 
-ARCH = {"llama": "llama", "moe": "llama", "swa": "gemma3", "mamba": "mamba", "bert": "bert", "rank": "bert"}
+ARCH = {"llama": "llama", "moe": "llama", "swa": "gemma3", "mamba": "mamba", "jamba": "jamba", "bert": "bert", "rank": "bert"}
 
 
 def main():
@@ -359,8 +378,8 @@ def main():
     shape = Shape(args.small, args.wide)
     if args.kind in ("bert", "rank"):
         make_bert(args.kind, model, shape, args.pooling)
-    elif args.kind == "mamba":
-        make_mamba(model, shape)
+    elif args.kind in ("mamba", "jamba"):
+        make_mamba(args.kind, model, shape)
     else:
         make_decoder(args.kind, model, shape)
     model.write(args.out)

@@ -28,7 +28,7 @@ SLOW = "fake:tick_us=20000,n_ctx_train=100000" if FAKE else MODEL
 STUCK = "fake:tick_us=3000000"  # one tick is longer than a person waits
 PATIENCE = 20 if FAKE else 90  # seconds; the machine may be busy and the program built with sanitizers
 
-COMMANDS = ["run", "stream", "replay", "info", "optimize", "pull", "list", "rm", "bench engine", "bench kernels", "bench http", "bench schedule", "version"]
+COMMANDS = ["run", "chat", "stream", "replay", "info", "tokenize", "embed", "optimize", "quantize", "pull", "list", "rm", "bench engine", "bench kernels", "bench http", "bench schedule", "config", "completion", "version"]
 scratch = tempfile.TemporaryDirectory()
 results = {"passed": 0, "failed": 0}
 
@@ -44,6 +44,7 @@ def check(name, condition, *details):
 def environment(**more):
     """Ours without what would change the program's defaults."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("WEIR_") and k not in ("NO_COLOR", "LINES", "COLUMNS", "TERM")}
+    clean["WEIR_CONFIG"] = ""
     clean.update(more)
     return clean
 

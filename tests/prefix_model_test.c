@@ -169,8 +169,8 @@ static void texts_of_the_default_model(void **state)
 static void texts_of_uncuttable_models(void **state)
 {
     (void)state;
-    static const char *const kinds[] = {"mamba", "swa"};
-    for (size_t k = 0; k < 2; k++) {
+    static const char *const kinds[] = {"mamba", "jamba", "swa"};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         char path[] = "/tmp/weir-prefix-XXXXXX", command[512];
         const char *source = getenv("WEIR_SOURCE_DIR");
         int fd = mkstemp(path);

@@ -124,7 +124,7 @@ defmodule Weir.RuntimeTest do
       |> Enum.shuffle()
       |> Enum.each(&Process.exit(&1, :kill))
 
-      assert eventually(fn -> idle?(engine) and NIF.live_handles() == before end)
+      assert eventually(fn -> at_rest?(engine) and NIF.live_handles() == before end)
       memory()
     end
 
@@ -332,15 +332,16 @@ defmodule Weir.RuntimeTest do
       NIF.engine_submit(manual, Map.merge(%{prompt: "hi"}, request), self(), 1)
     end
 
+    hub = %{offline: true, cache_dir: "/nowhere"}
+
     io = [
       model_load: fn -> NIF.model_load("fake:", 0, true, 0, 0, [], false, false, false) end,
       engine_drain: fn -> NIF.engine_drain(engine, 0) end,
       engine_stop: fn -> NIF.engine_stop(engine) end,
-      # names that are none, so that nothing is asked for
-      hub_list: fn -> {:error, _} = NIF.hub_list("hf:o", %{}) end,
-      hub_resolve: fn -> {:error, _} = NIF.hub_resolve("hf:o", %{}) end,
-      hub_get: fn -> {:error, _} = NIF.hub_get("x", %{}) end,
-      hub_download: fn -> {:error, _} = NIF.hub_download("hf:o", %{}, nil, nil) end
+      hub_list: fn -> NIF.hub_list(nil, hub) end,
+      hub_resolve: fn -> NIF.hub_resolve("hf:o/m", hub) end,
+      hub_get: fn -> NIF.hub_get("x", hub) end,
+      hub_download: fn -> NIF.hub_download("hf:o/m", hub, nil, make_ref()) end
     ]
 
     cpu = [

@@ -179,6 +179,37 @@ WEIR_API weir_status weir_model_optimize_check(const char *path, const char *opt
                                                weir_progress_fn progress, void *progress_user,
                                                weir_error *error);
 
+typedef struct weir_quantize_params {
+    size_t size;
+    const char *type;  /* one of weir_quantize_type's, in any case; NULL = "Q8_0" */
+    int32_t n_threads; /* 0 … 512; 0 = the processors that this process may use */
+    bool requantize;   /* also weights that are quantized already: worse than from the original. Else they
+                           * are UNSUPPORTED */
+    weir_progress_fn progress; /* as in a load */
+    void *progress_user;
+} weir_quantize_params;
+
+/* As weir_model_params_init. */
+WEIR_API void weir_quantize_params_init(weir_quantize_params *params, size_t size);
+static inline weir_quantize_params weir_quantize_params_default(void)
+{
+    weir_quantize_params params;
+    weir_quantize_params_init(&params, sizeof params);
+    return params;
+}
+
+/* The i-th type that weights can be given, the largest first: "F32", "BF16", "F16", "Q8_0" … NULL past the
+ * last. Static. */
+WEIR_API const char *weir_quantize_type(size_t i);
+
+/* Writes a model with its weights in another type; norms and what else is small stays as it is. The name is
+ * given to the new file when it is whole; a file that was there is replaced then. A model in several files
+ * becomes one. Memory: that of the largest tensor, several times. Blocks for minutes with large models. Any
+ * thread. params may be NULL. Errors: weir_model_load's; INVALID (type; out is the model itself), IO (also no
+ * space), UNSUPPORTED (see requantize; fake models). After an error there is what was there before. */
+WEIR_API weir_status weir_model_quantize(const char *path, const char *out,
+                                         const weir_quantize_params *params, weir_error *error);
+
 /* Counted: whoever keeps a model holds it. Contexts, samplers, chats and engines hold theirs. Any thread.
  * The last release frees the weights. NULL is ignored. */
 WEIR_API weir_model *weir_model_hold(weir_model *model);
@@ -805,6 +836,7 @@ typedef struct weir_cost {
     double decode_ns;
     double prefill_ns;
     double context_ns;
+    double spread;   /* how far ticks lie from that lately, by it: a standard deviation, 0.1 = a tenth */
     int32_t n_ticks; /* measured so far; 0 = nothing known */
 } weir_cost;
 
@@ -850,9 +882,9 @@ WEIR_API const weir_strategy *weir_strategy_prefill_priority(void);
 /* "balanced": half of the budget for each, and what one does not use passes over to the other. */
 WEIR_API const weir_strategy *weir_strategy_balanced(void);
 
-/* "latency-target": generating slots first, then as many prompt tokens as keep the tick within itl_target_ns,
- * by the learned cost; at least 16 in a tick even when that takes longer, so that prompts get on. Without
- * generating slots prompts have the whole budget. */
+/* "latency-target": generating slots first, then as many prompt tokens as keep 19 of 20 ticks within
+ * itl_target_ns, by the learned cost and its spread; at least 16 in a tick even when that takes longer, so
+ * that prompts get on. Without generating slots prompts have the whole budget. */
 WEIR_API const weir_strategy *weir_strategy_latency_target(void);
 
 /* The strategy of this name; NULL: there is none, or name is NULL. */
@@ -909,6 +941,26 @@ static inline weir_engine_params weir_engine_params_default(void)
     weir_engine_params_init(&params, sizeof params);
     return params;
 }
+
+/* What an engine takes, in bytes. */
+typedef struct weir_engine_memory {
+    size_t size;
+    uint64_t model_bytes;     /* weights; where they are mapped, memory that can be had back at any time */
+    uint64_t kv_bytes;        /* KV cells */
+    uint64_t compute_bytes;   /* what a pass works in, and the logits that it gives */
+    uint64_t available_bytes; /* on this machine now; 0 = unknown */
+    int32_t n_slots;
+    int32_t n_ctx; /* the longest request, tokens */
+    int32_t n_kv;  /* cells in all: fewer than asked for where they do not fit into half of what is free */
+    weir_layout layout;
+} weir_engine_memory;
+
+/* What weir_engine_create would allot for a model with these parameters, told by the model's header: no
+ * weights are read and none of it is allotted. Not counted: cached prompts (cache_bytes), on GPUs what their
+ * driver takes. Either params may be NULL. Any thread. Errors: weir_model_load's and weir_engine_create's. */
+WEIR_API weir_status weir_engine_estimate(const char *path, const weir_model_params *model,
+                                          const weir_engine_params *engine, weir_engine_memory *memory,
+                                          weir_error *error);
 
 /* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder), BACKEND. */
 WEIR_API weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
@@ -1100,8 +1152,9 @@ typedef struct weir_request {
     /* true: what is known of the prompt is not computed again, and prompt and answer are kept for later
      * requests with the same salt */
     bool cache_prompt;
-    bool logprobs;      /* chunks and result tell how probable each generated token was */
-    int32_t n_logprobs; /* 0; 0 … 20: so many of the likeliest tokens in its place, too; above 0 implies logprobs */
+    bool logprobs; /* chunks and result tell how probable each generated token was */
+    int32_t
+        n_logprobs; /* 0; 0 … 20: so many of the likeliest tokens in its place, too; above 0 implies logprobs */
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -1251,7 +1304,7 @@ typedef struct weir_chunk {
     weir_reason reason;
     const float *logprobs;            /* [n_tokens], where the request asked for them; else NULL */
     const weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
-    int32_t n_top_logprobs; /* the request's n_logprobs, or the vocabulary's size if that is less */
+    int32_t n_top_logprobs;           /* the request's n_logprobs, or the vocabulary's size if that is less */
 } weir_chunk;
 
 WEIR_API weir_status weir_stream_create(weir_stream **stream, weir_error *error);

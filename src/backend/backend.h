@@ -78,6 +78,13 @@ typedef struct weir__backend {
                                   weir_error *error);
     weir_status (*model_optimize_check)(const char *path, const char *optimized, weir_progress_fn progress,
                                         void *user, weir_error *error);
+    /* Writes `path` with weights of this type (weir_quantize_type's spelling) to `out`, which is no model
+     * before it is whole. NULL: there are no weights. */
+    weir_status (*model_quantize)(const char *path, const char *out, const weir_quantize_params *params,
+                                  weir_error *error);
+    /* A load without the weights, for describe, cell_bytes and estimate alone. NULL: loads read none. */
+    weir_status (*model_outline)(const char *path, const weir_model_params *params, weir__bmodel **model,
+                                 weir_error *error);
     /* All of *info but `size` and `backend`; strings live as long as the model. */
     void (*model_describe)(const weir__bmodel *model, weir_model_info *info);
     /* Length of the value or key, -1 when there is none; cut to capacity and terminated. */
@@ -101,6 +108,11 @@ typedef struct weir__backend {
     weir_status (*context_create)(weir__bmodel *model, const weir_context_params *params,
                                   weir__bcontext **context, weir_context_info *info, weir_error *error);
     void (*context_free)(weir__bcontext *context);
+    /* What context_create would allot, of an outline: fills *info as it does, and bytes. NULL: a context costs
+     * little, so one is made. */
+    weir_status (*context_estimate)(weir__bmodel *model, const weir_context_params *params,
+                                    weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
+                                    weir_error *error);
     /* One forward pass. NO_SPACE: no cells, memory as before. BACKEND: see pos_max. ABORTED: by set_abort's
      * fn.
      */
@@ -170,6 +182,13 @@ struct weir_model {
      * weir__chat_cache_free (model/chat.h), which takes NULL. */
     _Atomic(void *) chat_cache;
 };
+
+/* As weir_model_load, without weights: to describe, and for context_estimate and cell_bytes alone. */
+weir_status weir__model_outline(const char *path, const weir_model_params *params, weir_model **model,
+                                weir_error *error);
+
+/* The backend of a path's model. UNSUPPORTED: this build has none. */
+weir_status weir__model_backend(const char *path, const weir__backend **ops, weir_error *error);
 
 /* What a weir_sampler is: a backend's chain and the model it belongs to. */
 struct weir_sampler {

@@ -241,6 +241,32 @@ fail:
     return status;
 }
 
+weir_status weir__llama_context_estimate(weir__bmodel *model, const weir_context_params *params,
+                                         weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
+                                         weir_error *error)
+{
+    weir_status status = check_params(model, params, error);
+    if (status != WEIR_OK) return status;
+    weir__bcontext c = {
+        .model = model,
+        .embeddings = params->embeddings,
+        .unified = params->layout == WEIR_LAYOUT_UNIFIED ||
+                   (params->layout == WEIR_LAYOUT_AUTO && params->n_seq_max > 1),
+    };
+    struct llama_context_params p = complete(&c, params);
+    status = weir__shim_context_create(model->model, p, &c.context, error);
+    if (status != WEIR_OK) return status;
+    status = weir__shim_context_bytes(c.context, kv_bytes, compute_bytes, error);
+    info->n_ctx = (int32_t)llama_n_ctx(c.context);
+    info->n_ctx_seq = (int32_t)min64(llama_n_ctx_seq(c.context), model->n_positions);
+    info->n_seq_max = (int32_t)llama_n_seq_max(c.context);
+    info->layout = c.unified ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
+    *compute_bytes += scratch_bytes(model, &p, (uint64_t)llama_n_ctx_seq(c.context));
+    *compute_bytes += (uint64_t)info->n_seq_max * (uint64_t)model->info.n_vocab * sizeof(float);
+    llama_free(c.context);
+    return status;
+}
+
 /* ---- Passes --------------------------------------------------------------------------------------- */
 
 static weir_status check_batch(const weir__bcontext *c, const weir__batch *batch, weir_error *error)

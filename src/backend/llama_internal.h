@@ -10,11 +10,16 @@
 #include "backend/shim.h"
 #include "backend/team.h"
 
-/* Room for all candidates of one sampling, [n_vocab]; `next` lies in the same bytes while it is free. */
-typedef union weir__llama_scratch {
-    union weir__llama_scratch *next;
-    llama_token_data first;
+/* Room for one sampling. */
+typedef struct weir__llama_scratch {
+    struct weir__llama_scratch *next; /* while it is free */
+    float *allowed;                   /* [n_vocab] logits of what a grammar allows, else -INFINITY */
+    uint64_t *mask;                   /* [WEIR__AUTOMATON_WORDS(n_vocab)] */
+    llama_token_data candidates[];    /* [n_vocab] */
 } weir__llama_scratch;
+
+/* Grammars that a model has compiled (llama_grammar.c). */
+typedef struct weir__llama_grammars weir__llama_grammars;
 
 struct weir__bmodel {
     struct llama_model *model;
@@ -38,6 +43,8 @@ struct weir__bmodel {
      * sample at once, not one for each sampler. */
     pthread_mutex_t scratch_lock; /* protects scratch; held for a few instructions */
     weir__llama_scratch *scratch;
+
+    weir__llama_grammars *grammars;
 };
 
 /* Rows of a pass are numbered by batch entry outside and in order of output inside.
@@ -75,6 +82,8 @@ struct weir__bcontext {
 /* llama_model.c */
 weir_status weir__llama_model_load(const char *path, const weir_model_params *params, weir__bmodel **out,
                                    weir_error *error);
+weir_status weir__llama_model_outline(const char *path, const weir_model_params *params, weir__bmodel **out,
+                                      weir_error *error);
 void weir__llama_model_free(weir__bmodel *model);
 void weir__llama_model_describe(const weir__bmodel *model, weir_model_info *info);
 int64_t weir__llama_model_meta(const weir__bmodel *model, const char *key, char *text, size_t capacity);
@@ -87,6 +96,10 @@ int32_t weir__llama_piece(const weir__bmodel *model, int32_t token, bool special
 bool weir__llama_is_eog(const weir__bmodel *model, int32_t token);
 weir_status weir__llama_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights);
 weir_status weir__llama_device_get(size_t i, weir_device *device);
+
+/* llama_quantize.c */
+weir_status weir__llama_model_quantize(const char *path, const char *out, const weir_quantize_params *params,
+                                       weir_error *error);
 
 /* llama_optimized.c */
 weir_status weir__llama_model_optimize(const char *path, const char *out, weir_progress_fn progress,
@@ -104,6 +117,9 @@ int64_t weir__llama_meta_number(const weir__bmodel *model, const char *name, int
 /* llama_context.c */
 weir_status weir__llama_context_create(weir__bmodel *model, const weir_context_params *params,
                                        weir__bcontext **out, weir_context_info *info, weir_error *error);
+weir_status weir__llama_context_estimate(weir__bmodel *model, const weir_context_params *params,
+                                         weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
+                                         weir_error *error);
 void weir__llama_context_free(weir__bcontext *c);
 weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir_error *error);
 void weir__llama_set_abort(weir__bcontext *c, bool (*fn)(void *user), void *user);
@@ -122,6 +138,15 @@ size_t weir__llama_state_save(weir__bcontext *c, int32_t seq, void *bytes, size_
 weir_status weir__llama_state_load(weir__bcontext *c, int32_t seq, const void *bytes, size_t length,
                                    weir_error *error);
 const float *weir__llama_logits(weir__bcontext *context, int32_t row);
+
+/* llama_grammar.c */
+weir__llama_grammars *weir__llama_grammars_create(void);
+void weir__llama_grammars_destroy(weir__llama_grammars *grammars);
+
+/* The automaton of a GBNF text, held; root NULL = "root". Compiles it unless it is known. Errors: as
+ * weir_grammar_check, and what only the vocabulary shows. */
+weir_status weir__llama_grammar_get(weir__bmodel *model, const char *text, const char *root,
+                                    weir__automaton **automaton, weir_error *error);
 
 /* llama_sampler.c */
 weir_status weir__llama_sampler_create(const weir__bmodel *model, const weir_sampler_params *params,

@@ -1,4 +1,4 @@
-/* llama_kinds_test.c: models that are not like the default one: recurrent, sliding window, experts,
+/* llama_kinds_test.c: models that are not like the default one: recurrent, hybrid, sliding window, experts,
  * embeddings, ranking; made by scripts/tiny_gguf.py.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -66,11 +66,9 @@ static void check_next(rig *r, int32_t seq, int32_t next, const float *want)
 }
 
 /* A refused cut does nothing at all. */
-static void recurrent_memory_is_not_cut(void **state)
+static void is_not_cut(const char *kind)
 {
-    (void)state;
-    make("mamba");
-    assert_true(model_is.is_recurrent);
+    make(kind);
     for (size_t l = 0; l < 2; l++) {
         rig r;
         int32_t ids[12];
@@ -98,6 +96,20 @@ static void recurrent_memory_is_not_cut(void **state)
         free(want);
         rig_fini(&r);
     }
+}
+
+static void recurrent_memory_is_not_cut(void **state)
+{
+    (void)state;
+    is_not_cut("mamba");
+    assert_true(model_is.is_recurrent && !model_is.is_hybrid);
+}
+
+static void hybrid_memory_is_not_cut(void **state)
+{
+    (void)state;
+    is_not_cut("jamba");
+    assert_true(model_is.is_hybrid);
 }
 
 static void a_window_that_slid_away(void **state)
@@ -164,6 +176,12 @@ static void a_recurrent_state_saved_on_the_way(void **state)
 {
     (void)state;
     saved_on_the_way("mamba");
+}
+
+static void a_hybrid_state_saved_on_the_way(void **state)
+{
+    (void)state;
+    saved_on_the_way("jamba");
 }
 
 static void a_window_saved_on_the_way(void **state)
@@ -431,8 +449,10 @@ int main(void)
         KIND_TEST(experts_do_not_depend_on_the_company),
         KIND_TEST(threads_change_between_passes),
         KIND_TEST(recurrent_memory_is_not_cut),
+        KIND_TEST(hybrid_memory_is_not_cut),
         KIND_TEST(a_window_that_slid_away),
         KIND_TEST(a_recurrent_state_saved_on_the_way),
+        KIND_TEST(a_hybrid_state_saved_on_the_way),
         KIND_TEST(a_window_saved_on_the_way),
         KIND_TEST(embeddings_of_an_encoder),
         KIND_TEST(positions_end),

@@ -144,6 +144,7 @@ void weir__llama_model_free(weir__bmodel *model)
         weir__mem_free(model->scratch);
         model->scratch = next;
     }
+    weir__llama_grammars_destroy(model->grammars);
     weir__mem_free(model->banned);
     weir__mem_free(model->eog);
     if (model->model != NULL) llama_model_free(model->model);
@@ -151,8 +152,9 @@ void weir__llama_model_free(weir__bmodel *model)
     weir__mem_free(model);
 }
 
-weir_status weir__llama_model_load(const char *path, const weir_model_params *params, weir__bmodel **out,
-                                   weir_error *error)
+/* outline: tensors get no memory. */
+static weir_status load(const char *path, const weir_model_params *params, bool outline, weir__bmodel **out,
+                        weir_error *error)
 {
     weir_status status = weir__shim_start(error);
     if (status != WEIR_OK) return status;
@@ -174,6 +176,11 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a lock");
     }
     struct llama_model_params p = llama_model_default_params();
+    m->grammars = weir__llama_grammars_create();
+    if (m->grammars == NULL) {
+        status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model's grammars");
+        goto out;
+    }
     if (params->n_tensor_split > 0) {
         split = weir__mem_calloc(n_devices, sizeof *split);
         if (split == NULL) {
@@ -199,6 +206,11 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
     p.progress_callback_user_data = &watch;
     m->offloads = params->n_gpu_layers != 0 && has_gpu();
     p.no_host = !m->offloads; /* a GPU's host buffers would come before weir's */
+    if (outline) {            /* as llama.cpp's own estimates do it: nothing is mapped, no kernels come in */
+        p.no_alloc = true;
+        p.load_mode = LLAMA_LOAD_MODE_NONE;
+        p.use_extra_bufts = false;
+    }
     if (p.load_mode == LLAMA_LOAD_MODE_MMAP && !p.vocab_only && !m->offloads)
         optimized = weir__llama_optimized_open(path, params->optimized, file.identity);
     if (!weir__hook_begin(p.load_mode == LLAMA_LOAD_MODE_MMAP, optimized, NULL)) {
@@ -231,6 +243,18 @@ out:
     weir__mem_free(split);
     weir__llama_model_free(m);
     return status;
+}
+
+weir_status weir__llama_model_load(const char *path, const weir_model_params *params, weir__bmodel **out,
+                                   weir_error *error)
+{
+    return load(path, params, false, out, error);
+}
+
+weir_status weir__llama_model_outline(const char *path, const weir_model_params *params, weir__bmodel **out,
+                                      weir_error *error)
+{
+    return load(path, params, true, out, error);
 }
 
 void weir__llama_model_describe(const weir__bmodel *model, weir_model_info *info)

@@ -13,8 +13,8 @@
  * and int then, and what is so likely is certain. */
 #define MOST_LOGIT 1e5f
 
-/* Tokens that the grammar's filter lets through and its accept refuses, one after the other, before the
- * grammar counts as stuck. The two differ in corners only. */
+/* Tokens that a waiting grammar refuses, one after the other, before it counts as stuck: those that would
+ * start it wrongly. */
 #define MAX_REFUSALS 16
 
 struct weir__bsampler {
@@ -39,11 +39,12 @@ static weir_status create_grammar(weir__bsampler *s, const weir_sampler_params *
         return weir__error_set(error, WEIR_INVALID, "json_schema",
                                "a schema must have been made a grammar before");
     }
-    /* Once more for those that come with a chat, since llama.cpp does not survive every text. */
-    weir_status status = weir_grammar_check(text, root, error);
+    weir__automaton *automaton = NULL;
+    weir_status status = weir__llama_grammar_get(s->model, text, root, &automaton, error);
     if (status != WEIR_OK) return status;
     bool lazy = grammar != NULL && grammar->lazy;
-    status = weir__shim_grammar_create(s->model->vocab, text, root, lazy, &s->grammar, error);
+    status = weir__shim_grammar_create(s->model->vocab, automaton, lazy, &s->grammar, error);
+    weir__automaton_release(automaton);
     if (status != WEIR_OK) return status;
     for (size_t i = 0; lazy && i < grammar->n_triggers && status == WEIR_OK; i++) {
         const weir__trigger *t = &grammar->triggers[i];
@@ -106,8 +107,15 @@ static weir__llama_scratch *take_scratch(weir__bmodel *model)
     if (scratch != NULL) model->scratch = scratch->next;
     pthread_mutex_unlock(&model->scratch_lock);
     if (scratch != NULL) return scratch;
-    size_t size = (size_t)model->info.n_vocab * sizeof scratch->first;
-    return weir__mem_alloc(size > sizeof *scratch ? size : sizeof *scratch);
+    /* One block: the candidates, then what comes before them in the order of their sizes. */
+    size_t n = (size_t)model->info.n_vocab, n_words = WEIR__AUTOMATON_WORDS(n);
+    size_t size = sizeof *scratch + n * sizeof scratch->candidates[0];
+    size_t at = (size + sizeof *scratch->mask - 1) / sizeof *scratch->mask * sizeof *scratch->mask;
+    scratch = weir__mem_alloc(at + n_words * sizeof *scratch->mask + n * sizeof *scratch->allowed);
+    if (scratch == NULL) return NULL;
+    scratch->mask = (uint64_t *)(void *)((char *)scratch + at);
+    scratch->allowed = (float *)(void *)(scratch->mask + n_words);
+    return scratch;
 }
 
 static void give_scratch(weir__bmodel *model, weir__llama_scratch *scratch)
@@ -233,10 +241,10 @@ static weir_status first_choice(weir__bsampler *s, const float *logits, weir__ll
         *token = argmax(logits, s->model->info.n_vocab);
         if (*token >= 0) return WEIR_OK;
     } else {
-        *scratch = take_scratch(s->model);
+        if (*scratch == NULL) *scratch = take_scratch(s->model);
         if (*scratch == NULL)
             return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the candidates");
-        llama_token_data *candidates = &(*scratch)->first;
+        llama_token_data *candidates = (*scratch)->candidates;
         size_t n = s->n_largest > 0 ? list_largest(s, logits, (size_t)s->n_largest, candidates)
                                     : list_candidates(s, logits, candidates);
         if (n > 0) return choose(s, candidates, n, token, error);
@@ -245,28 +253,30 @@ static weir_status first_choice(weir__bsampler *s, const float *logits, weir__ll
                            "no token can be chosen: all logits are NaN or minus infinity");
 }
 
-/* After the grammar refused `token`: chooses among what it allows, without the tokens refused so far. */
+/* The logits of what the mask allows. */
+static void allow(const float *logits, const uint64_t *mask, size_t n, float *allowed)
+{
+    for (size_t i = 0; i < n; i++) allowed[i] = mask[i / 64] >> (i % 64) & 1 ? logits[i] : -INFINITY;
+}
+
+/* After the grammar refused `token`: chooses among what it allows. One that waits allows all, and may refuse
+ * what would start it. */
 static weir_status constrained_choice(weir__bsampler *s, const float *logits, weir__llama_scratch **scratch,
                                       int32_t *token, weir_error *error)
 {
-    int32_t refused[MAX_REFUSALS];
-    weir_error why;
+    size_t n = (size_t)s->model->info.n_vocab;
+    weir_error why = {0};
     if (*scratch == NULL) *scratch = take_scratch(s->model);
     if (*scratch == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the candidates");
-    llama_token_data *candidates = &(*scratch)->first;
-    for (int n_refused = 0; n_refused < MAX_REFUSALS; n_refused++) {
-        refused[n_refused] = *token;
-        size_t n = list_candidates(s, logits, candidates);
-        weir_status status = weir__shim_grammar_filter(s->grammar, candidates, n, error);
-        if (status != WEIR_OK) return status;
-        for (size_t i = 0; i < n; i++)
-            for (int k = 0; k <= n_refused; k++)
-                if (candidates[i].id == refused[k]) candidates[i].logit = -INFINITY;
-        n = keep_possible(candidates, n);
-        if (n == 0) break;
-        status = choose(s, candidates, n, token, error);
-        if (status != WEIR_OK) return status;
-        status = weir__shim_grammar_accept(s->grammar, *token, &why);
+    float *allowed = (*scratch)->allowed;
+    weir_status status = weir__shim_grammar_mask(s->grammar, (*scratch)->mask, error);
+    if (status != WEIR_OK) return status;
+    allow(logits, (*scratch)->mask, n, allowed);
+    for (int n_refused = 1; n_refused <= MAX_REFUSALS; n_refused++) {
+        allowed[*token] = -INFINITY;
+        status = first_choice(s, allowed, scratch, token, &why);
+        if (status == WEIR_BACKEND) break; /* nothing is left */
+        if (status == WEIR_OK) status = weir__shim_grammar_accept(s->grammar, *token, &why);
         if (status == WEIR_OK) return status;
         if (status != WEIR_REFUSED) return weir__error_copy(error, &why);
     }

@@ -507,6 +507,7 @@ static void create_survives_failing_allocations(void **state)
     (void)state;
     weir_sampler_params params = complete_params();
     params.grammar = "root ::= [a-z]+";
+    ops->sampler_free(sampler_of(&params, NULL)); /* the model remembers the grammar */
     long live = weir__mem_live();
     for (long n = 0;; n++) {
         weir__bsampler *sampler = NULL;

@@ -13,8 +13,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -75,6 +77,7 @@ void on_log(ggml_log_level level, const char *text, void *user)
     if (level == GGML_LOG_LEVEL_DEBUG) to = WEIR_LOG_DEBUG;
     if (current_capture != nullptr) {
         if (level == GGML_LOG_LEVEL_ERROR) current_capture->add(text);
+        if (current_capture->watch != nullptr) current_capture->watch(text, current_capture->watch_user);
     } else {
         if (level == GGML_LOG_LEVEL_WARN) to = WEIR_LOG_WARN;
         if (level == GGML_LOG_LEVEL_ERROR) to = WEIR_LOG_ERROR;
@@ -145,6 +148,54 @@ weir_status weir__shim_model_load(const char *path, llama_model_params params, l
     });
 }
 
+namespace
+{
+
+struct quantizing {
+    weir_progress_fn progress;
+    void *user;
+    bool aborted;
+};
+
+/* llama_model_quantize says how far it is in its log alone: "[  12/ 272] name …". What is thrown from there
+ * it catches, between two tensors, when none of its threads run. */
+void watch_quantizing(const char *line, void *user)
+{
+    auto *q = static_cast<quantizing *>(user);
+    int done, all;
+    if (std::sscanf(line, "[%d/%d]", &done, &all) != 2 || done < 1 || all < done) return;
+    if (q->progress(static_cast<float>(done - 1) / static_cast<float>(all), q->user)) return;
+    q->aborted = true;
+    throw std::runtime_error("ended by the caller");
+}
+
+} // namespace
+
+weir_status weir__shim_quantize(const char *path, const char *out, const llama_model_quantize_params *params,
+                                weir_progress_fn progress, void *progress_user, weir_error *error)
+{
+    return guard(error, WEIR_BACKEND, "the model cannot be quantized", [&] {
+        capture said;
+        quantizing q{progress, progress_user, false};
+        said.watch = watch_quantizing;
+        said.watch_user = &q;
+        if (llama_model_quantize(path, out, params) == 0) return WEIR_OK;
+        if (q.aborted)
+            return weir__error_set(error, WEIR_ABORTED, nullptr,
+                                   "the progress callback ended the quantization");
+        if (said.says("requantizing from type"))
+            return weir__error_set(
+                error, WEIR_UNSUPPORTED, "requantize",
+                "the model's weights are quantized already: quantize the original, or ask for "
+                "it nevertheless (requantize), which loses more");
+        weir_status status = said.says("bad_alloc")  ? WEIR_NO_MEMORY
+                             : said.says("iostream") ? WEIR_IO
+                                                     : WEIR_UNSUPPORTED;
+        return weir__error_set(error, status, nullptr, "the model cannot be quantized: %s",
+                               said.reason("llama.cpp gives no reason"));
+    });
+}
+
 weir_status weir__shim_tokenize(const llama_vocab *vocab, const char *text, int32_t length, bool add_special,
                                 bool parse_special, int32_t *tokens, int32_t capacity, int32_t *n_tokens,
                                 weir_error *error)
@@ -183,6 +234,19 @@ weir_status weir__shim_context_create(llama_model *model, llama_context_params p
             status = WEIR_NO_MEMORY;
         return weir__error_set(error, status, nullptr, "the context cannot be made: %s",
                                said.reason("llama.cpp gives no reason"));
+    });
+}
+
+weir_status weir__shim_context_bytes(const llama_context *context, uint64_t *memory, uint64_t *compute,
+                                     weir_error *error)
+{
+    *memory = *compute = 0;
+    return guard(error, WEIR_BACKEND, "the context does not tell its size", [&] {
+        for (const auto &[type, bytes] : context->memory_breakdown()) {
+            *memory += bytes.context;
+            *compute += bytes.compute;
+        }
+        return WEIR_OK;
     });
 }
 

@@ -8,6 +8,8 @@
 #include <llama.h>
 #include <weir/weir.h>
 
+#include "model/automaton.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -23,6 +25,11 @@ weir_status weir__shim_start(weir_error *error);
 weir_status weir__shim_model_load(const char *path, struct llama_model_params params,
                                   struct llama_model **model, weir_error *error);
 
+/* ABORTED when `progress` said so. What was written to `out` until an error is still there. */
+weir_status weir__shim_quantize(const char *path, const char *out,
+                                const struct llama_model_quantize_params *params, weir_progress_fn progress,
+                                void *progress_user, weir_error *error);
+
 /* *n_tokens is the number needed; TOO_LONG when capacity is smaller. Recurses over the text where a
  * vocabulary has regular expressions that llama.cpp leaves to the standard library. */
 weir_status weir__shim_tokenize(const struct llama_vocab *vocab, const char *text, int32_t length,
@@ -37,6 +44,11 @@ int32_t weir__shim_piece(const struct llama_vocab *vocab, int32_t token, bool sp
 
 weir_status weir__shim_context_create(struct llama_model *model, struct llama_context_params params,
                                       struct llama_context **context, weir_error *error);
+
+/* Bytes of its memory, and of what it computes in: also of a context of a model without weights, which has
+ * neither yet. */
+weir_status weir__shim_context_bytes(const struct llama_context *context, uint64_t *memory, uint64_t *compute,
+                                     weir_error *error);
 
 /* *began: the batch was sound, so what was pending in the memory is done. */
 weir_status weir__shim_decode(struct llama_context *context, struct llama_batch batch, bool encode,
@@ -83,12 +95,18 @@ weir_status weir__shim_chain_reset(struct llama_sampler *chain, weir_error *erro
 
 /* ---- Grammar -------------------------------------------------------------------------------------- */
 
-/* A grammar and how far it has come. One thread at a time. */
+/* A grammar's automaton. The text has passed weir_grammar_check; root NULL = "root". GRAMMAR: what only the
+ * vocabulary shows. */
+weir_status weir__shim_grammar_compile(const struct llama_vocab *vocab, const weir__trie *trie,
+                                       const char *text, const char *root, weir__automaton **automaton,
+                                       weir_error *error);
+
+/* How far an answer has come in a grammar. One thread at a time. */
 typedef struct weir__shim_grammar weir__shim_grammar;
 
-/* The text has passed weir_grammar_check; root NULL = "root". GRAMMAR: what only the vocabulary shows. */
-weir_status weir__shim_grammar_create(const struct llama_vocab *vocab, const char *text, const char *root,
-                                      bool lazy, weir__shim_grammar **grammar, weir_error *error);
+/* Holds the automaton. */
+weir_status weir__shim_grammar_create(const struct llama_vocab *vocab, weir__automaton *automaton, bool lazy,
+                                      weir__shim_grammar **grammar, weir_error *error);
 void weir__shim_grammar_free(weir__shim_grammar *grammar);
 
 /* For a lazy one, which allows everything until a trigger appears: kind, value and token as in weir__trigger.
@@ -104,9 +122,9 @@ weir_status weir__shim_grammar_reset(weir__shim_grammar *grammar, weir_error *er
  * grammar is then unchanged. */
 weir_status weir__shim_grammar_accept(weir__shim_grammar *grammar, int32_t token, weir_error *error);
 
-/* Sets the logits of candidates [n] that are not allowed to -INFINITY. */
-weir_status weir__shim_grammar_filter(const weir__shim_grammar *grammar, llama_token_data *candidates,
-                                      size_t n, weir_error *error);
+/* Which tokens accept would take, as in weir__automaton_mask. While the grammar waits: all, though accept may
+ * refuse one that would start it wrongly. */
+weir_status weir__shim_grammar_mask(const weir__shim_grammar *grammar, uint64_t *mask, weir_error *error);
 
 #ifdef __cplusplus
 }

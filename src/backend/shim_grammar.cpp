@@ -1,9 +1,9 @@
-/* shim_grammar.cpp: grammars over llama.cpp's own, and the wait of a lazy one for its trigger.
+/* shim_grammar.cpp: grammars from llama.cpp's parser, and the wait of a lazy one for its trigger.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/shim.h"
 #include "backend/shim_guard.h"
 
-/* Not public: llama.h does not show how far a grammar has come. */
+/* Not public: the parser. */
 #include <../src/llama-grammar.h>
 
 #include <algorithm>
@@ -11,31 +11,26 @@
 #include <string>
 #include <vector>
 
-using weir::attempt;
-using weir::capture;
 using weir::guard;
+
+/* What automaton.c takes them for. */
+static_assert(LLAMA_GRETYPE_END == 0 && LLAMA_GRETYPE_ALT == 1 && LLAMA_GRETYPE_RULE_REF == 2 &&
+                  LLAMA_GRETYPE_CHAR == 3 && LLAMA_GRETYPE_CHAR_NOT == 4 &&
+                  LLAMA_GRETYPE_CHAR_RNG_UPPER == 5 && LLAMA_GRETYPE_CHAR_ALT == 6 &&
+                  LLAMA_GRETYPE_CHAR_ANY == 7 && LLAMA_GRETYPE_TOKEN == 8 && LLAMA_GRETYPE_TOKEN_NOT == 9,
+              "llama.cpp numbers a grammar's elements differently");
 
 namespace
 {
-
-/* Stacks, that is ways to read what was accepted, above which a grammar is given up: each costs a look at
- * every candidate, and ambiguous grammars double them with each character. */
-constexpr std::size_t most_stacks = 4096;
 
 /* Bytes of the answer that trigger patterns see: libstdc++ recurses over what a pattern repeats, so this
  * bounds its stack; triggers are much shorter. */
 constexpr std::size_t trigger_window = 256;
 
-struct progress {
-    llama_grammar_stacks stacks;
-    llama_partial_utf8 partial;
-};
-
 } // namespace
 
 /* Invariant: while `waiting`, seen holds the last bytes of the answer and parts the tokens they came with,
- * and the grammar stands at `first`; afterwards both are empty. The grammar always has a stack: llama.cpp
- * aborts on one that has none. */
+ * and the grammar stands at `first`; afterwards both are empty. */
 struct weir__shim_grammar {
     struct part {
         int32_t token;
@@ -43,8 +38,9 @@ struct weir__shim_grammar {
     };
 
     const llama_vocab *vocab;
-    llama_grammar *grammar = nullptr; /* never lazy in llama.cpp's sense: waiting is done here */
-    progress first;                   /* what reset comes back to */
+    weir__automaton *automaton; /* held */
+    weir__automaton_place place;
+    weir__automaton_place first; /* what reset comes back to */
     bool lazy = false;
     bool waiting = false;
     bool cut = false; /* seen is not all of the answer */
@@ -54,27 +50,18 @@ struct weir__shim_grammar {
     std::vector<std::regex> patterns;
     std::vector<int32_t> tokens;
 
-    explicit weir__shim_grammar(const llama_vocab *v) : vocab(v)
+    weir__shim_grammar(const llama_vocab *v, weir__automaton *a)
+        : vocab(v), automaton(weir__automaton_hold(a)), place(weir__automaton_start(a)), first(place)
     {
     }
     ~weir__shim_grammar()
     {
-        llama_grammar_free_impl(grammar);
+        weir__automaton_release(automaton);
     }
     weir__shim_grammar(const weir__shim_grammar &) = delete;
     weir__shim_grammar &operator=(const weir__shim_grammar &) = delete;
 
-    progress now() const
-    {
-        return {grammar->stacks, grammar->partial_utf8};
-    }
-    void go_back(progress &&to)
-    {
-        grammar->stacks = std::move(to.stacks);
-        grammar->partial_utf8 = to.partial;
-    }
     std::string piece(int32_t token) const;
-    bool allows(int32_t token) const;
     std::size_t triggered(std::size_t old_length) const;
     void shorten();
     weir_status advance(int32_t token, weir_error *error);
@@ -93,33 +80,24 @@ std::string weir__shim_grammar::piece(int32_t token) const
     return text;
 }
 
-/* Accepting is laxer than this test in some ways (tokens without text, half code points) and stricter in
- * others, so both decide. */
-bool weir__shim_grammar::allows(int32_t token) const
+/* Tells of what an automaton says of a token. */
+static weir_status told(weir_status status, int32_t token, weir_error *error)
 {
-    llama_token_data one = {token, 0.0f, 0.0f};
-    llama_token_data_array array = {&one, 1, -1, false};
-    llama_grammar_apply_impl(*grammar, &array);
-    return one.logit == 0.0f;
+    switch (status) {
+    case WEIR_OK: return WEIR_OK;
+    case WEIR_REFUSED:
+        return weir__error_set(error, status, "token", "the grammar does not allow token %d here", token);
+    case WEIR_GRAMMAR:
+        return weir__error_set(error, status, "grammar",
+                               "the grammar is too ambiguous: there are more than %d ways to read the text",
+                               WEIR__AUTOMATON_WAYS_MAX);
+    default: return weir__error_set(error, status, nullptr, "no memory for the grammar");
+    }
 }
 
 weir_status weir__shim_grammar::advance(int32_t token, weir_error *error)
 {
-    if (!allows(token))
-        return weir__error_set(error, WEIR_REFUSED, "token", "the grammar does not allow token %d here",
-                               token);
-    progress before = now();
-    bool taken = attempt(false, [&] {
-        llama_grammar_accept_impl(*grammar, token);
-        return true;
-    });
-    if (taken && grammar->stacks.size() <= most_stacks) return WEIR_OK;
-    go_back(std::move(before));
-    if (taken)
-        return weir__error_set(error, WEIR_GRAMMAR, "grammar",
-                               "the grammar is too ambiguous: there are more than %zu ways to read the text",
-                               most_stacks);
-    return weir__error_set(error, WEIR_REFUSED, "token", "the grammar does not allow token %d here", token);
+    return told(weir__automaton_accept(automaton, &place, token), token, error);
 }
 
 /* Where in seen the constrained text begins, npos when no trigger is there. What was there before the last
@@ -181,19 +159,18 @@ weir_status weir__shim_grammar::wait(int32_t token, weir_error *error)
         return WEIR_OK;
     }
 
-    progress before = now();
-    bool taken = attempt(false, [&] {
-        for (const part &p : parts) {
-            if (p.end <= begin && !(p.begin == begin && p.token == token)) continue;
-            std::size_t from = std::max(p.begin, begin);
-            llama_grammar_accept_token(*grammar, p.token, seen.substr(from, p.end - from));
-        }
-        return true;
-    });
-    if (!taken) {
-        go_back(std::move(before));
+    weir_status status = WEIR_OK;
+    for (const part &p : parts) {
+        if (p.end <= begin && !(p.begin == begin && p.token == token)) continue;
+        std::size_t from = std::max(p.begin, begin);
+        status = weir__automaton_accept_bytes(automaton, &place, p.token, seen.data() + from, p.end - from);
+        if (status != WEIR_OK) break;
+    }
+    if (status != WEIR_OK) {
+        place = first;
         seen.resize(old_length);
         parts.pop_back();
+        if (status != WEIR_REFUSED) return told(status, token, error);
         return weir__error_set(error, WEIR_REFUSED, "token",
                                "token %d starts the grammar with text that it does not allow", token);
     }
@@ -203,8 +180,27 @@ weir_status weir__shim_grammar::wait(int32_t token, weir_error *error)
     return WEIR_OK;
 }
 
-weir_status weir__shim_grammar_create(const llama_vocab *vocab, const char *text, const char *root, bool lazy,
-                                      weir__shim_grammar **grammar, weir_error *error)
+/* What llama.cpp's parser has made, as one row of elements. */
+static weir_status compile(const llama_grammar_parser &parser, uint32_t root, const weir__trie *trie,
+                           weir__automaton **automaton, weir_error *error)
+{
+    std::vector<weir__automaton_element> elements;
+    std::vector<uint32_t> starts;
+    for (const llama_grammar_rule &rule : parser.rules) {
+        starts.push_back(static_cast<uint32_t>(elements.size()));
+        for (const llama_grammar_element &e : rule)
+            elements.push_back({static_cast<uint32_t>(e.type), e.value});
+    }
+    weir_status status = weir__automaton_create(elements.data(), elements.size(), starts.data(),
+                                                starts.size(), root, trie, automaton);
+    if (status == WEIR_GRAMMAR)
+        return weir__error_set(error, status, "grammar", "the grammar cannot be used: nothing matches it");
+    if (status != WEIR_OK) return weir__error_set(error, status, nullptr, "no memory for the grammar");
+    return status;
+}
+
+weir_status weir__shim_grammar_compile(const llama_vocab *vocab, const weir__trie *trie, const char *text,
+                                       const char *root, weir__automaton **automaton, weir_error *error)
 {
     return guard(error, WEIR_GRAMMAR, "the grammar cannot be used", [&] {
         /* Rule by rule, because llama_grammar_parser::parse prints its errors. */
@@ -229,15 +225,16 @@ weir_status weir__shim_grammar_create(const llama_vocab *vocab, const char *text
         for (const llama_grammar_rule &rule : parser.rules)
             if (rule.empty())
                 return weir__error_set(error, WEIR_GRAMMAR, "grammar", "a rule is used but not defined");
-        capture said;
-        auto made = std::make_unique<weir__shim_grammar>(vocab);
-        llama_grammar_stack rules = parser.c_rules();
-        made->grammar = llama_grammar_init_impl(vocab, rules.data(), rules.size(), start->second);
-        if (made->grammar == nullptr || made->grammar->stacks.empty())
-            return weir__error_set(error, WEIR_GRAMMAR, "grammar", "the grammar cannot be used: %s",
-                                   said.reason("nothing matches it"));
+        return compile(parser, start->second, trie, automaton, error);
+    });
+}
+
+weir_status weir__shim_grammar_create(const llama_vocab *vocab, weir__automaton *automaton, bool lazy,
+                                      weir__shim_grammar **grammar, weir_error *error)
+{
+    return guard(error, WEIR_GRAMMAR, "the grammar cannot be used", [&] {
+        auto made = std::make_unique<weir__shim_grammar>(vocab, automaton);
         made->lazy = made->waiting = lazy;
-        made->first = made->now();
         *grammar = made.release();
         return WEIR_OK;
     });
@@ -292,7 +289,7 @@ weir_status weir__shim_grammar_begin(weir__shim_grammar *grammar, const char *te
                     "the grammar does not allow what the prompt already holds of the answer");
             if (status != WEIR_OK) return status;
         }
-        grammar->first = grammar->now();
+        grammar->first = grammar->place;
         return WEIR_OK;
     });
 }
@@ -300,7 +297,7 @@ weir_status weir__shim_grammar_begin(weir__shim_grammar *grammar, const char *te
 weir_status weir__shim_grammar_reset(weir__shim_grammar *grammar, weir_error *error)
 {
     return guard(error, WEIR_BACKEND, "the grammar cannot be reset", [&] {
-        grammar->go_back(progress(grammar->first));
+        grammar->place = grammar->first;
         grammar->waiting = grammar->lazy;
         grammar->cut = false;
         grammar->seen.clear();
@@ -316,12 +313,11 @@ weir_status weir__shim_grammar_accept(weir__shim_grammar *grammar, int32_t token
     });
 }
 
-weir_status weir__shim_grammar_filter(const weir__shim_grammar *grammar, llama_token_data *candidates,
-                                      size_t n, weir_error *error)
+weir_status weir__shim_grammar_mask(const weir__shim_grammar *grammar, uint64_t *mask, weir_error *error)
 {
-    return guard(error, WEIR_GRAMMAR, "the grammar failed", [&] {
-        llama_token_data_array array = {candidates, n, -1, false};
-        if (!grammar->waiting) llama_grammar_apply_impl(*grammar->grammar, &array);
+    if (grammar->waiting) {
+        std::memset(mask, 0xff, WEIR__AUTOMATON_WORDS(llama_vocab_n_tokens(grammar->vocab)) * sizeof *mask);
         return WEIR_OK;
-    });
+    }
+    return told(weir__automaton_mask(grammar->automaton, &grammar->place, mask), -1, error);
 }

@@ -22,6 +22,9 @@ struct capture {
     char text[360];
     std::size_t length = 0;
     capture *outer;
+    /* Sees each line, of any level, and may throw: that ends what llama.cpp's C++ does. */
+    void (*watch)(const char *line, void *user) = nullptr;
+    void *watch_user = nullptr;
 
     capture();
     ~capture();

@@ -127,10 +127,10 @@ static int32_t sequences_beside(const weir_model *model, const weir_engine_param
     return layout == WEIR_LAYOUT_UNIFIED ? WEIR__SEQ_MAX - params->n_slots : 0;
 }
 
-static weir_status create_context(weir_engine *engine, weir_error *error)
+/* The context of an engine: completes *params and fills *context. */
+static weir_status plan_context(const weir_model *model, weir_engine_params *params,
+                                weir_context_params *context, weir_error *error)
 {
-    weir_engine_params *params = &engine->params;
-    weir_model *model = engine->model;
     if (!model->info.has_decoder)
         return weir__error_set(error, WEIR_UNSUPPORTED, "model",
                                "this model cannot generate: use weir_embed");
@@ -138,32 +138,46 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
     if (params->n_threads == 0) params->n_threads = weir__cpu_count();
     if (params->n_threads_batch == 0) params->n_threads_batch = params->n_threads;
     if (params->n_ubatch > params->n_batch) params->n_ubatch = params->n_batch;
-    weir_context_params context = weir_context_params_default();
+    *context = weir_context_params_default();
     weir_layout layout = params->layout;
     if (layout == WEIR_LAYOUT_AUTO) layout = weir__layout_auto(params->n_slots);
     int32_t beside = sequences_beside(model, params, layout);
-    context.n_ctx = decide_cells(model, params, layout, params->n_slots + beside);
+    context->n_ctx = decide_cells(model, params, layout, params->n_slots + beside);
     /* Shorter lanes than a request may need are of no use; a pool is, where not all need so much. */
     if (params->layout == WEIR_LAYOUT_AUTO && layout == WEIR_LAYOUT_PER_SLOT &&
-        (int64_t)context.n_ctx < (int64_t)params->n_ctx * (params->n_slots + beside)) {
+        (int64_t)context->n_ctx < (int64_t)params->n_ctx * (params->n_slots + beside)) {
         layout = WEIR_LAYOUT_UNIFIED;
         beside = sequences_beside(model, params, layout);
     }
-    context.n_batch = params->n_batch;
-    context.n_ubatch = params->n_ubatch;
-    context.n_seq_max = params->n_slots + beside;
-    context.n_threads = params->n_threads;
-    context.n_threads_batch = params->n_threads_batch;
-    context.layout = layout;
-    context.type_k = params->type_k;
-    context.type_v = params->type_v;
-    weir_status status =
-        model->ops->context_create(model->model, &context, &engine->context, &engine->info, error);
+    context->n_batch = params->n_batch;
+    context->n_ubatch = params->n_ubatch;
+    context->n_seq_max = params->n_slots + beside;
+    context->n_threads = params->n_threads;
+    context->n_threads_batch = params->n_threads_batch;
+    context->layout = layout;
+    context->type_k = params->type_k;
+    context->type_v = params->type_v;
+    return WEIR_OK;
+}
+
+/* The longest request, where the context turned out shorter than was asked for. */
+static void fit_longest(weir_engine_params *params, const weir_context_info *info)
+{
+    int32_t longest = info->n_ctx_seq < info->n_ctx ? info->n_ctx_seq : info->n_ctx;
+    if (params->n_ctx > longest) params->n_ctx = longest;
+}
+
+static weir_status create_context(weir_engine *engine, weir_error *error)
+{
+    weir_engine_params *params = &engine->params;
+    weir_model *model = engine->model;
+    weir_context_params context;
+    weir_status status = plan_context(model, params, &context, error);
+    if (status == WEIR_OK)
+        status = model->ops->context_create(model->model, &context, &engine->context, &engine->info, error);
     if (status != WEIR_OK) return status;
 
-    int32_t longest =
-        engine->info.n_ctx_seq < engine->info.n_ctx ? engine->info.n_ctx_seq : engine->info.n_ctx;
-    if (params->n_ctx > longest) params->n_ctx = longest;
+    fit_longest(params, &engine->info);
     params->n_batch = engine->info.n_batch < params->n_batch ? engine->info.n_batch : params->n_batch;
     if (params->cache_bytes == WEIR_AUTO) params->cache_bytes = weir__cpu_memory_available() / 4;
     weir__suspend_reset(engine);
@@ -180,6 +194,45 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
     };
     engine->counts = engine->stats;
     return weir__prefix_open(engine, error);
+}
+
+weir_status weir_engine_estimate(const char *path, const weir_model_params *model_params,
+                                 const weir_engine_params *given, weir_engine_memory *memory,
+                                 weir_error *error)
+{
+    weir_engine_params params = weir_engine_params_default();
+    weir_engine_memory full = {.size = sizeof full};
+    weir_context_params context;
+    weir_context_info info = {.size = sizeof info};
+    weir_model *model = NULL;
+    if (memory == NULL) return weir__error_set(error, WEIR_INVALID, "memory", "memory is NULL");
+    weir_status status = weir__params_take(&params, sizeof params, given, "params", error);
+    if (status == WEIR_OK) status = check_params(&params, error);
+    if (status == WEIR_OK) status = weir__model_outline(path, model_params, &model, error);
+    if (status == WEIR_OK) status = plan_context(model, &params, &context, error);
+    if (status != WEIR_OK) goto done;
+    if (model->ops->context_estimate != NULL)
+        status = model->ops->context_estimate(model->model, &context, &info, &full.kv_bytes,
+                                              &full.compute_bytes, error);
+    else {
+        weir__bcontext *made = NULL;
+        status = model->ops->context_create(model->model, &context, &made, &info, error);
+        if (made != NULL) model->ops->context_free(made);
+        full.kv_bytes =
+            (uint64_t)info.n_ctx * model->ops->cell_bytes(model->model, context.type_k, context.type_v);
+    }
+    if (status != WEIR_OK) goto done;
+    fit_longest(&params, &info);
+    full.model_bytes = model->info.n_bytes;
+    full.available_bytes = weir__cpu_memory_available();
+    full.n_slots = params.n_slots;
+    full.n_ctx = params.n_ctx;
+    full.n_kv = info.n_ctx;
+    full.layout = info.layout;
+    status = weir__params_give(memory, &full, sizeof full, "memory", error);
+done:
+    weir_model_release(model);
+    return status;
 }
 
 /* ---- Life ---- */
@@ -472,8 +525,8 @@ static weir_status submit(weir_engine *engine, const weir_request *requests, siz
     for (; n_made < n; n_made++) {
         const weir_request *request =
             (const weir_request *)((const char *)requests + (choices ? 0 : n_made) * requests->size);
-        status = choices && n_made > 0 ? weir__request_repeat(engine->model, &engine->limits, request, made[0],
-                                                              n_made, &made[n_made], error)
+        status = choices && n_made > 0 ? weir__request_repeat(engine->model, &engine->limits, request,
+                                                              made[0], n_made, &made[n_made], error)
                                        : weir__request_create(engine->model, &engine->limits, request, n_made,
                                                               &made[n_made], error);
         if (status != WEIR_OK) goto fail;

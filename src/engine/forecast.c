@@ -32,23 +32,16 @@ int64_t weir__rates_retry_ns(const weir__rates *rates, int32_t n_slots, int64_t 
 /* How many of those that wait would go before this one. The mutex is held. */
 static int32_t n_before(weir_engine *engine, weir__request *request, int64_t now)
 {
-    int32_t n = 0, top = request->priority;
+    int32_t n = 0, top = weir__queue_top(&engine->queue);
+    if (request->priority > top) top = request->priority;
     request->serial = engine->serial;
     request->share = (weir__share *)weir__share_find(&engine->shares, request->salt);
-    for (const weir__request *at = engine->queue.first; at != NULL; at = at->next)
-        if (at->priority > top) top = at->priority;
     weir__rank own = weir__queue_rank(request, top, weir__ageing_ns(engine), now);
     for (const weir__request *at = engine->queue.first; at != NULL; at = at->next) {
         weir__rank rank = weir__queue_rank(at, top, weir__ageing_ns(engine), now);
         n += weir__rank_before(&rank, &own);
     }
     return n;
-}
-
-/* Tokens of the prompt that would not be computed again. */
-static int32_t n_cached(weir_engine *engine, const weir__request *request)
-{
-    return weir__prefix_known(engine, request);
 }
 
 /* Ticks of this request's prompt and of its answer, beside n_others that generate. */
@@ -118,7 +111,7 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
     int32_t room = engine->limits.n_ctx - request->n_prompt;
     if (request->max_tokens > room) request->max_tokens = room;
     if (full.fits) {
-        full.n_cached = n_cached(engine, request);
+        full.n_cached = weir__prefix_known(engine, request);
         status = look(engine, request, &full, error);
     }
     weir__request_destroy(request);

@@ -84,15 +84,20 @@ bool weir__queue_outranks(const weir__request *waiting, const weir__request *run
                weir__rank_level(running->priority, now - running->submit_ns, ageing_ns, INT32_MAX);
 }
 
+int32_t weir__queue_top(const weir__queue *queue)
+{
+    int32_t top = INT32_MIN;
+    for (const weir__request *at = queue->first; at != NULL; at = at->next)
+        if (at->priority > top) top = at->priority;
+    return top;
+}
+
 weir__request *weir__queue_next(weir__queue *queue, int32_t above, int64_t ageing_ns, int64_t now)
 {
     weir__request *best = NULL;
     weir__rank first;
-    int32_t top = INT32_MIN;
     if (queue->n == 0 || queue->top <= above) return NULL;
-    for (const weir__request *at = queue->first; at != NULL; at = at->next)
-        if (at->priority > top) top = at->priority;
-    queue->top = top;
+    int32_t top = queue->top = weir__queue_top(queue);
     for (weir__request *at = queue->first; at != NULL; at = at->next) {
         if (at->priority <= above) continue;
         weir__rank rank = weir__queue_rank(at, top, ageing_ns, now);

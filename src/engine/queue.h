@@ -53,6 +53,9 @@ weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t a
 bool weir__queue_outranks(const weir__request *waiting, const weir__request *running, int64_t ageing_ns,
                           int64_t now);
 
+/* The highest priority in the queue; INT32_MIN when it is empty. */
+int32_t weir__queue_top(const weir__queue *queue);
+
 /* The request of higher priority than `above` that goes next, NULL when there is none. Age lifts a request up
  * to the highest priority that waits and not beyond: there, salts take turns, and of each the oldest goes
  * first. So a salt with many old requests does not keep back one that has just come with its first. */

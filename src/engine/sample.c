@@ -15,8 +15,8 @@ static weir_status score(weir_engine *engine, weir__slot *slot)
 {
     const float *logits = engine->model->ops->logits(engine->context, slot->row);
     if (logits == NULL) return WEIR_NO_MEMORY; /* the row was there to sample from */
-    slot->logprob = weir__logprob(logits, engine->model->info.n_vocab, slot->sampled, slot->top,
-                                  slot->request->n_top);
+    slot->logprob =
+        weir__logprob(logits, engine->model->info.n_vocab, slot->sampled, slot->top, slot->request->n_top);
     return WEIR_OK;
 }
 

@@ -75,7 +75,8 @@ static void judge(rig *r, const char *prompt, const scores *got, bool special)
             const weir_logprob *top = &got->tops[i * (size_t)got->n_top + (size_t)k];
             int32_t n_above = 0; /* so many stand before it */
             for (int32_t t = 0; t < info.n_vocab; t++)
-                n_above += logits[t] > logits[top->token] || (logits[t] == logits[top->token] && t < top->token);
+                n_above +=
+                    logits[t] > logits[top->token] || (logits[t] == logits[top->token] && t < top->token);
             assert_int_equal(n_above, k);
             assert_true(fabs((double)top->logprob - naive(logits, info.n_vocab, top->token)) < 1e-5);
         }

@@ -27,7 +27,7 @@ typedef struct weir__slot {
     int32_t sampled;     /* this tick's token, -1 = none */
     float logprob;       /* of it, where the request is scored; so is the next one */
     weir_logprob top[WEIR__LOGPROBS_MAX];
-    weir_reason reason;  /* written once, by whoever is first */
+    weir_reason reason; /* written once, by whoever is first */
     weir_error error;
     int64_t sample_ns; /* what its last sampling took; 0 = none yet */
     int64_t admit_ns;

@@ -265,8 +265,7 @@ static void add_tokens(buffer *to, const weir_chunk *chunk)
     memcpy(to->tokens + to->n_tokens, chunk->tokens, n * sizeof *to->tokens);
     if (chunk->logprobs != NULL)
         memcpy(to->logprobs + to->n_tokens, chunk->logprobs, n * sizeof *to->logprobs);
-    if (n_top > 0)
-        memcpy(to->tops + to->n_tokens * n_top, chunk->top_logprobs, n * n_top * sizeof *to->tops);
+    if (n_top > 0) memcpy(to->tops + to->n_tokens * n_top, chunk->top_logprobs, n * n_top * sizeof *to->tops);
     to->n_top = chunk->n_top_logprobs;
     to->n_tokens += n;
 }

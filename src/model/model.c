@@ -65,9 +65,11 @@ static weir_status check_path(const char *path, weir_error *error)
                            path == NULL ? "NULL" : "empty");
 }
 
-static weir_status backend_of(const char *path, const weir__backend **ops, weir_error *error)
+weir_status weir__model_backend(const char *path, const weir__backend **ops, weir_error *error)
 {
+    weir_status status = check_path(path, error);
     *ops = NULL;
+    if (status != WEIR_OK) return status;
     if (strncmp(path, fake_prefix, sizeof fake_prefix - 1) == 0) *ops = &weir__backend_fake;
 #ifndef WEIR_NO_LLAMA
     if (*ops == NULL) *ops = &weir__backend_llama;
@@ -79,19 +81,18 @@ static weir_status backend_of(const char *path, const weir__backend **ops, weir_
                            path, fake_prefix);
 }
 
-weir_status weir_model_load(const char *path, const weir_model_params *params, weir_model **model,
-                            weir_error *error)
+static weir_status load(const char *path, const weir_model_params *params, bool outline, weir_model **model,
+                        weir_error *error)
 {
     weir_model_params full = defaults;
-    weir_status status = check_path(path, error);
-    if (status != WEIR_OK) return status;
+    weir_status status;
     if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
     status = weir__params_take(&full, sizeof full, params, "params", error);
     if (status == WEIR_OK) status = check_params(&full, error);
     if (status != WEIR_OK) return status;
 
     const weir__backend *ops;
-    status = backend_of(path, &ops, error);
+    status = weir__model_backend(path, &ops, error);
     if (status != WEIR_OK) return status;
 
     weir_model *made = weir__mem_calloc(1, sizeof *made);
@@ -99,7 +100,8 @@ weir_status weir_model_load(const char *path, const weir_model_params *params, w
     made->ops = ops;
     atomic_init(&made->refs, 1);
     atomic_init(&made->chat_cache, NULL);
-    status = ops->model_load(path, &full, &made->model, error);
+    status = (outline && ops->model_outline != NULL ? ops->model_outline
+                                                    : ops->model_load)(path, &full, &made->model, error);
     if (status != WEIR_OK) {
         weir__mem_free(made);
         return status;
@@ -112,12 +114,23 @@ weir_status weir_model_load(const char *path, const weir_model_params *params, w
     return WEIR_OK;
 }
 
+weir_status weir_model_load(const char *path, const weir_model_params *params, weir_model **model,
+                            weir_error *error)
+{
+    return load(path, params, false, model, error);
+}
+
+weir_status weir__model_outline(const char *path, const weir_model_params *params, weir_model **model,
+                                weir_error *error)
+{
+    return load(path, params, true, model, error);
+}
+
 /* The backend of a model that is to be optimized. */
 static weir_status optimizer_of(const char *path, const char *file, const weir__backend **ops,
                                 weir_error *error)
 {
-    weir_status status = check_path(path, error);
-    if (status == WEIR_OK) status = backend_of(path, ops, error);
+    weir_status status = weir__model_backend(path, ops, error);
     if (status != WEIR_OK) return status;
     if (file != NULL && *file == '\0')
         return weir__error_set(error, WEIR_INVALID, "optimized", "the optimized file's path is empty");

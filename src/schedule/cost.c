@@ -11,12 +11,13 @@
 #define DOUBT     1.0   /* the most that is thought unknown of a cost */
 #define GATE      2.5   /* standard deviations; beyond is a neighbour's burst, which counts as that far off */
 #define FLOOR_NS  1e3   /* no clock tells ticks below this apart */
+#define NEWEST    0.03  /* what the newest tick counts in the mean of squares */
 
 void weir__cost_init(weir__cost *cost)
 {
     /* A model of a billion parameters on a small machine; only the proportions outlive the first tick. */
     static const double guess[WEIR__COST_TERMS] = {20e6, 5e6, 5e6, 0.5e6};
-    *cost = (weir__cost){.n_ticks = 0};
+    *cost = (weir__cost){.off_squared = NOISE * NOISE};
     memcpy(cost->ns, guess, sizeof guess);
     memcpy(cost->usual, guess, sizeof guess);
 }
@@ -85,6 +86,8 @@ void weir__cost_observe(weir__cost *cost, const weir__shape *shape, int64_t ns)
     double most = GATE * sqrt(variance), off = actual - predicted;
     if (off > most) off = most;
     if (off < -most) off = -most;
+    if (predicted > FLOOR_NS)
+        cost->off_squared += NEWEST * (off / predicted * (off / predicted) - cost->off_squared);
     for (int i = 0; i < WEIR__COST_TERMS; i++) {
         cost->ns[i] += spread[i] / variance * off;
         if (cost->ns[i] < 0) cost->ns[i] = 0;
@@ -99,6 +102,7 @@ weir_cost weir__cost_get(const weir__cost *cost)
         .decode_ns = cost->ns[WEIR__COST_DECODE],
         .prefill_ns = cost->ns[WEIR__COST_PREFILL],
         .context_ns = cost->ns[WEIR__COST_CONTEXT],
+        .spread = sqrt(cost->off_squared),
         .n_ticks = cost->n_ticks,
     };
 }

@@ -21,6 +21,7 @@ typedef struct weir__cost {
     double ns[WEIR__COST_TERMS];    /* the estimate */
     double usual[WEIR__COST_TERMS]; /* the first estimate: how large a cost may be that is 0 by now */
     double covariance[WEIR__COST_TERMS][WEIR__COST_TERMS];
+    double off_squared; /* how far ticks lay from what was foretold, by that: the mean of squares lately */
     int32_t n_ticks;
 } weir__cost;
 

@@ -94,6 +94,16 @@ static weir__shape four_decodes(void)
 static const machine small = {
     {.pass_ns = 4e6, .decode_ns = 1e6, .prefill_ns = 0.7e6, .context_ns = 0.1e6}, 1, 0, 0};
 
+/* The small machine with so much noise, and what n of its ticks tell. */
+static machine learn(weir__cost *cost, int32_t noise, int n)
+{
+    machine m = small;
+    m.noise = noise;
+    weir__cost_init(cost);
+    watch(cost, &m, n, some_shape);
+    return m;
+}
+
 static void without_data_it_is_a_guess(void **state)
 {
     (void)state;
@@ -132,11 +142,8 @@ static void the_first_tick_finds_the_scale(void **state)
 static void it_learns_each_cost(void **state)
 {
     (void)state;
-    machine m = small;
     weir__cost cost;
-    m.noise = 5;
-    weir__cost_init(&cost);
-    watch(&cost, &m, 100, some_shape);
+    machine m = learn(&cost, 5, 100);
     for (int32_t n = 1; n <= 8; n++) assert_true(fabs(error_of(&cost, &m, decodes(n, 100 * n))) < 0.15);
     for (int32_t n = 16; n <= 512; n *= 2) assert_true(fabs(error_of(&cost, &m, chunk(4, n, 1000))) < 0.15);
 }
@@ -159,11 +166,8 @@ static void a_slower_machine_is_noticed_within_thirty_ticks(void **state)
 {
     (void)state;
     for (int round = 0; round < 100; round++) {
-        machine m = small;
         weir__cost cost;
-        m.noise = 10;
-        weir__cost_init(&cost);
-        watch(&cost, &m, 200, some_shape);
+        machine m = learn(&cost, 10, 200);
         m.speed = round % 2 == 0 ? 0.5 : 2;
         watch(&cost, &m, 30, some_shape);
         assert_true(fabs(error_of(&cost, &m, decodes(4, 500))) < 0.25);
@@ -175,10 +179,8 @@ static void a_slower_machine_is_noticed_within_thirty_ticks(void **state)
 static void decodes_tell_about_prefills(void **state)
 {
     (void)state;
-    machine m = small;
     weir__cost cost;
-    weir__cost_init(&cost);
-    watch(&cost, &m, 200, some_shape);
+    machine m = learn(&cost, 0, 200);
     watch(&cost, &m, 50, four_decodes);
     m.speed = 0.5;
     watch(&cost, &m, 40, four_decodes);
@@ -189,11 +191,8 @@ static void decodes_tell_about_prefills(void **state)
 static void bursts_hardly_count(void **state)
 {
     (void)state;
-    machine m = small;
     weir__cost cost;
-    m.noise = 5;
-    weir__cost_init(&cost);
-    watch(&cost, &m, 100, some_shape);
+    machine m = learn(&cost, 5, 100);
     weir__shape shape = decodes(4, 300);
     double before = predicted(&cost, &shape);
     weir__cost_observe(&cost, &shape, 100 * measured(&m, &shape));
@@ -212,11 +211,8 @@ static void bursts_hardly_count(void **state)
 static void one_cost_may_change_alone(void **state)
 {
     (void)state;
-    machine m = small;
     weir__cost cost;
-    m.noise = 5;
-    weir__cost_init(&cost);
-    watch(&cost, &m, 20000, some_shape);
+    machine m = learn(&cost, 5, 20000);
     m.truth.prefill_ns *= 3;
     watch(&cost, &m, 100, some_shape);
     assert_true(fabs(error_of(&cost, &m, chunk(4, 64, 500))) < 0.2);
@@ -227,11 +223,8 @@ static void one_cost_may_change_alone(void **state)
 static void long_sameness_does_no_harm(void **state)
 {
     (void)state;
-    machine m = small;
     weir__cost cost;
-    m.noise = 10;
-    weir__cost_init(&cost);
-    watch(&cost, &m, 200, some_shape);
+    machine m = learn(&cost, 10, 200);
     watch(&cost, &m, 1000000, four_decodes);
     assert_true(fabs(error_of(&cost, &m, decodes(4, 300))) < 0.15);
     assert_true(fabs(error_of(&cost, &m, chunk(4, 64, 500))) < 0.5);
@@ -239,6 +232,32 @@ static void long_sameness_does_no_harm(void **state)
         assert_true(sqrt(cost.covariance[i][i]) < 1.1 * (cost.ns[i] + cost.usual[i]));
     watch(&cost, &m, 30, some_shape);
     assert_true(fabs(error_of(&cost, &m, chunk(4, 64, 500))) < 0.2);
+}
+
+/* As uniform noise of so many percent up and down has it, whatever bursts there are. */
+static void the_spread_is_that_of_the_ticks(void **state)
+{
+    (void)state;
+    static const int32_t noises[] = {0, 5, 10, 30};
+    double before = -1;
+    for (int i = 0; i < 4; i++) {
+        weir__cost cost;
+        machine m = learn(&cost, noises[i], 1000);
+        double sum = 0, right = noises[i] / 100.0 / sqrt(3);
+        for (int n = 0; n < 1000; n++) {
+            watch(&cost, &m, 1, some_shape);
+            sum += weir__cost_get(&cost).spread / 1000;
+        }
+        assert_true(sum > 0.9 * right && sum < 1.3 * right + 0.01);
+        assert_true(sum > before);
+        before = sum;
+        m.bursts = 3;
+        watch(&cost, &m, 1000, some_shape);
+        assert_true(weir__cost_get(&cost).spread < 1);
+    }
+    weir__cost cost;
+    weir__cost_init(&cost);
+    assert_true(weir__cost_get(&cost).spread > 0); /* nothing is known */
 }
 
 /* A cost that is none, times that make no sense: nothing negative, nothing infinite. */
@@ -258,7 +277,7 @@ static void anything_may_be_measured(void **state)
             weir__cost_observe(&cost, &shape, INT64_C(1) << below(63));
             weir_cost c = weir__cost_get(&cost);
             assert_true(c.pass_ns >= 0 && c.decode_ns >= 0 && c.prefill_ns >= 0 && c.context_ns >= 0);
-            assert_true(isfinite(c.pass_ns + c.decode_ns + c.prefill_ns + c.context_ns));
+            assert_true(isfinite(c.pass_ns + c.decode_ns + c.prefill_ns + c.context_ns + c.spread));
         }
     }
 }
@@ -352,6 +371,7 @@ int main(void)
         cmocka_unit_test(bursts_hardly_count),
         cmocka_unit_test(one_cost_may_change_alone),
         cmocka_unit_test(long_sameness_does_no_harm),
+        cmocka_unit_test(the_spread_is_that_of_the_ticks),
         cmocka_unit_test(anything_may_be_measured),
         cmocka_unit_test(context_is_counted_row_by_row),
         cmocka_unit_test(passes_of_a_pool_are_full),

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/schedule.h"
 
-#define LEAST_PREFILL 16 /* prompt tokens: below it a pass costs nearly as much and prompts do not get on */
+#include <math.h>
+
+#define LEAST_PREFILL 16  /* prompt tokens: below it a pass costs nearly as much and prompts do not get on */
+#define MARGIN        2   /* spreads of ticks that are kept below the target: 19 of 20 are within */
+#define MOST_MARGIN   0.5 /* by the tick; beside a neighbour in bursts prompts are to get on too */
 
 typedef struct draft {
     const weir_view *view;
@@ -19,7 +23,8 @@ static size_t with_prefill(draft *d, int32_t n_prefill)
 static bool is_in_time(draft *d, int32_t n_prefill)
 {
     size_t n = with_prefill(d, n_prefill);
-    return weir_plan_tick_ns(d->view, d->plan, n) <= (double)d->view->itl_target_ns;
+    double margin = fmin(MARGIN * d->view->cost.spread, MOST_MARGIN);
+    return (1 + margin) * weir_plan_tick_ns(d->view, d->plan, n) <= (double)d->view->itl_target_ns;
 }
 
 /* The most prompt tokens, of at most n, that the target allows, or the least that a tick takes anyway. */

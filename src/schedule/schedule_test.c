@@ -273,6 +273,24 @@ static void latency_target_knows_the_context(void **state)
     assert_in_range(s.plan[1].n_tokens, 27, 28);
 }
 
+/* Twice the spread, half of the tick at the most; a pass and two rows are 7 ms. */
+static void latency_target_keeps_a_margin(void **state)
+{
+    (void)state;
+    scene s;
+    start(&s, 2048, 512);
+    s.strategy = weir_strategy_latency_target();
+    generating(&s, 0);
+    generating(&s, 1);
+    prefilling(&s, 2, 1000);
+    s.view.cost.spread = 0.125; /* 40 ms */
+    assert_int_equal(plan(&s), 3);
+    expect(&s, 2, 2, 66);
+    s.view.cost.spread = 9; /* 33.3 ms */
+    assert_int_equal(plan(&s), 3);
+    expect(&s, 2, 2, 52);
+}
+
 static void latency_target_never_stops_prompts(void **state)
 {
     (void)state;
@@ -434,7 +452,8 @@ static void random_scene(scene *s)
     s->view.cost = (weir_cost){.pass_ns = below(20) * 1e6,
                                .decode_ns = below(5) * 1e6,
                                .prefill_ns = below(5) * 0.3e6,
-                               .context_ns = below(5) * 0.1e6};
+                               .context_ns = below(5) * 0.1e6,
+                               .spread = below(5) * 0.1};
     int32_t n = below(N_SLOTS + 1), first = below(N_SLOTS);
     for (int32_t i = 0; i < n; i++) random_slot(s, (first + 5 * i) % N_SLOTS); /* each once, in no order */
 }
@@ -572,6 +591,7 @@ int main(void)
         cmocka_unit_test(balanced_halves_the_budget),
         cmocka_unit_test(latency_target_cuts_prompts_to_the_target),
         cmocka_unit_test(latency_target_knows_the_context),
+        cmocka_unit_test(latency_target_keeps_a_margin),
         cmocka_unit_test(latency_target_never_stops_prompts),
         cmocka_unit_test(latency_target_without_streams_uses_the_budget),
         cmocka_unit_test(a_plan_costs_what_its_slots_cost),

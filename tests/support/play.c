@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "engine/stream.h"
+#include "support/event.h"
 
 /* ---- Trace ----------------------------------------------------------------------------------------- */
 
@@ -235,7 +236,7 @@ void job_ready(weir_stream *stream, void *user)
     case CANCEL: job_cancel(j); break;
     case RELEASE: job_let_go(j); break;
     case ACT:
-        if (outer != BETWEEN && dice_one_in(&p->d, 4)) p->act(p);
+        if (outer != BETWEEN && dice_one_in(&p->d, 4)) play_act(p);
     }
     p->place = outer;
 }

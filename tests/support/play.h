@@ -63,14 +63,13 @@ typedef struct play {
     int n_jobs;
     weir_stream *spares[PLAY_SPARES]; /* streams of refused submits, fresh again */
     int n_spares;
-    void (*act)(struct play *p); /* a random event */
-    int act_rate;                /* one at so many hooks */
-    bool deadlines;              /* some requests have one */
-    bool ranked;                 /* requests have priorities and salts */
-    bool scarce;                 /* allocations fail */
-    bool disturbed;              /* passes and samples fail */
-    bool closed;                 /* stopped or draining */
-    bool stopped;                /* from within a tick */
+    int act_rate;   /* one event at so many hooks */
+    bool deadlines; /* some requests have one */
+    bool ranked;    /* requests have priorities and salts */
+    bool scarce;    /* allocations fail */
+    bool disturbed; /* passes and samples fail */
+    bool closed;    /* stopped or draining */
+    bool stopped;   /* from within a tick */
 
     place place;
     uint64_t turns;    /* chances to put a chunk */

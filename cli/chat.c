@@ -1,0 +1,362 @@
+/* weir chat: a conversation, line by line.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "figures.h"
+#include "line.h"
+#include "load.h"
+#include "out.h"
+#include "signals.h"
+#include "talk.h"
+#include "term.h"
+
+struct chat {
+    const cli_args *args;
+    cli_talk talk;
+    cli_line *line;
+    bool over;
+};
+
+void cli_chat_defaults(cli_args *args)
+{
+    args->engine.n_slots = 1;
+}
+
+/* ---- Commands: what follows is NULL where nothing does ---- */
+
+static void say(const struct chat *chat, const char *string)
+{
+    cli_text text = {0};
+    if (!cli_line_asks(chat->line)) return;
+    cli_text_puts(&text, cli_term_style_err(CLI_DIM));
+    cli_text_add_safe(&text, string, strlen(string));
+    cli_text_printf(&text, "%s\n", cli_term_style_err(CLI_PLAIN));
+    fputs(text.bytes, stderr);
+    cli_text_fini(&text);
+}
+
+static cli_exit on_help(struct chat *chat, const char *rest);
+
+static cli_exit on_system(struct chat *chat, const char *rest)
+{
+    cli_talk *talk = &chat->talk;
+    if (rest == NULL) {
+        say(chat, talk->system != NULL ? talk->system : "there is no system message; /system TEXT sets one");
+        return CLI_OK;
+    }
+    cli_free(talk->system);
+    talk->system = strcmp(rest, "-") == 0 ? NULL : cli_format("%s", rest);
+    return CLI_OK;
+}
+
+static cli_exit on_clear(struct chat *chat, const char *rest)
+{
+    (void)rest;
+    cli_talk_cut(&chat->talk, 0);
+    say(chat, "the conversation begins anew");
+    return CLI_OK;
+}
+
+static cli_exit on_undo(struct chat *chat, const char *rest)
+{
+    cli_talk *talk = &chat->talk;
+    (void)rest;
+    if (talk->n == 0) return cli_fail(CLI_USAGE, "there is nothing to undo");
+    cli_talk_cut(talk, (talk->n - 1) / 2 * 2);
+    say(chat, "the last question and its answer are forgotten");
+    return CLI_OK;
+}
+
+/* Asks the last message, and forgets it where nothing came. */
+static cli_exit ask(struct chat *chat)
+{
+    size_t n = chat->talk.n;
+    cli_exit code = cli_talk_answer(&chat->talk);
+    if (chat->talk.n == n) cli_talk_cut(&chat->talk, n - 1);
+    return code;
+}
+
+static cli_exit on_regen(struct chat *chat, const char *rest)
+{
+    cli_talk *talk = &chat->talk;
+    (void)rest;
+    if (talk->n < 2) return cli_fail(CLI_USAGE, "there is no answer to make again");
+    const char *former = talk->messages[--talk->n].content;
+    cli_exit code = cli_talk_answer(talk);
+    if (talk->n % 2 != 0) cli_talk_add(talk, false, former); /* nothing better came */
+    cli_free((char *)former);
+    return code;
+}
+
+static cli_exit on_save(struct chat *chat, const char *rest)
+{
+    if (rest == NULL) return cli_fail(CLI_USAGE, "where to? /save FILE");
+    cli_exit code = cli_talk_save(&chat->talk, rest);
+    if (code == CLI_OK) say(chat, "saved");
+    return code;
+}
+
+static cli_exit on_load(struct chat *chat, const char *rest)
+{
+    if (rest == NULL) return cli_fail(CLI_USAGE, "from where? /load FILE");
+    cli_exit code = cli_talk_load(&chat->talk, rest);
+    if (code == CLI_OK) say(chat, "loaded");
+    return code;
+}
+
+static cli_exit on_stats(struct chat *chat, const char *rest)
+{
+    const cli_talk *talk = &chat->talk;
+    weir_engine_stats stats = {.size = sizeof stats};
+    cli_text text = {0};
+    (void)rest;
+    weir_engine_get_stats(talk->engine, &stats);
+    if (talk->n_answers > 0) {
+        cli_figures_line(&text, &talk->usage, talk->reason);
+        cli_text_puts(&text, "\n");
+    }
+    cli_text_printf(&text, "%d answer%s, %zu messages, ", talk->n_answers, talk->n_answers == 1 ? "" : "s",
+                    talk->n);
+    cli_text_add_count(&text,
+                       (uint64_t)(talk->n_answers > 0 ? talk->usage.n_prompt + talk->usage.n_generated : 0));
+    cli_text_puts(&text, " of ");
+    cli_text_add_count(&text, (uint64_t)stats.n_ctx);
+    cli_text_puts(&text, " tokens");
+    cli_text_printf(&text, "; prompt tokens computed %llu, from the cache %llu\n",
+                    (unsigned long long)stats.n_prompt_tokens, (unsigned long long)stats.n_cached_tokens);
+    cli_out(text.bytes, text.length);
+    cli_text_fini(&text);
+    return CLI_OK;
+}
+
+static cli_exit unknown_setting(const char *name)
+{
+    char best[64];
+    cli_options_similar_key(name, NULL, 0, best, sizeof best);
+    return cli_fail(CLI_USAGE, "there is no setting %.60s%s%s%s", name,
+                    best[0] != '\0' ? "; did you mean " : "", best, best[0] != '\0' ? "?" : "");
+}
+
+/* temp 0.2 */
+static cli_exit on_set(struct chat *chat, const char *rest)
+{
+    char name[64];
+    if (rest == NULL || strcspn(rest, " =") >= sizeof name)
+        return cli_fail(CLI_USAGE, "set what? /set temp 0.2; weir help chat lists the names, without --");
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(rest, " ="), rest);
+    const char *value = rest + strlen(name);
+    value += strspn(value, " =");
+    for (char *c = name; *c != '\0'; c++)
+        if (*c == '-') *c = '_';
+    const cli_option *option = cli_options_by_key(name);
+    if (option == NULL) return unknown_setting(name);
+    if (*value == '\0') {
+        char text[128];
+        cli_options_value(&chat->talk.ask, option, text, sizeof text);
+        say(chat, text[0] != '\0' ? text : "set it with a value");
+        return CLI_OK;
+    }
+    cli_ask before;
+    cli_ask_copy(&before, &chat->talk.ask);
+    cli_exit code = cli_options_set(&chat->talk.ask, option, name, value);
+    /* What is out of its range is told now, not with the next answer. */
+    weir_sampler *sampler = NULL;
+    weir_error error = {0};
+    weir_request request = weir_request_default();
+    cli_ask_request(&chat->talk.ask, &request);
+    if (code == CLI_OK && weir_sampler_create(chat->talk.model, request.sampler, &sampler, &error) != WEIR_OK)
+        code = cli_fail_error(chat->args, CLI_USAGE, NULL, &error);
+    weir_sampler_destroy(sampler);
+    if (code != CLI_OK) {
+        cli_ask_fini(&chat->talk.ask);
+        chat->talk.ask = before;
+    } else
+        cli_ask_fini(&before);
+    return code;
+}
+
+static cli_exit on_exit_command(struct chat *chat, const char *rest)
+{
+    (void)rest;
+    chat->over = true;
+    return CLI_OK;
+}
+
+static const struct command {
+    const char *name, *argument, *help;
+    cli_exit (*run)(struct chat *chat, const char *rest);
+} commands[] = {
+    {"/help", "", "this list", on_help},
+    {"/system", "[TEXT]", "show or set the system message; - removes it", on_system},
+    {"/clear", "", "begin anew; the system message stays", on_clear},
+    {"/regen", "", "another answer to the last question", on_regen},
+    {"/undo", "", "forget the last question and its answer", on_undo},
+    {"/save", "FILE", "the conversation, as JSON", on_save},
+    {"/load", "FILE", "a conversation that was saved", on_load},
+    {"/stats", "", "what the last answer took", on_stats},
+    {"/set", "NAME VALUE", "a setting of answers: /set temp 0.2, /set max_tokens 200", on_set},
+    {"/exit", "", "leave, as does Ctrl-D", on_exit_command},
+};
+
+#define N_COMMANDS (sizeof commands / sizeof *commands)
+
+static cli_exit on_help(struct chat *chat, const char *rest)
+{
+    cli_text text = {0};
+    (void)chat, (void)rest;
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        cli_text_printf(&text, "%s%s%s %-*s %s\n", cli_term_style_out(CLI_CYAN), commands[i].name,
+                        cli_term_style_out(CLI_PLAIN), 18 - (int)strlen(commands[i].name),
+                        commands[i].argument, commands[i].help);
+    cli_text_puts(&text,
+                  "Ctrl-C ends an answer. A line that ends with \\ goes on. // begins a message with /.\n");
+    cli_out(text.bytes, text.length);
+    cli_text_fini(&text);
+    return CLI_OK;
+}
+
+static cli_exit run_command(struct chat *chat, const char *line)
+{
+    size_t n = strcspn(line, " ");
+    const char *rest = line + n + strspn(line + n, " "), *best = NULL;
+    int least = 3;
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strlen(commands[i].name) == n && memcmp(commands[i].name, line, n) == 0)
+            return commands[i].run(chat, *rest != '\0' ? rest : NULL);
+        char name[32];
+        snprintf(name, sizeof name, "%.*s", (int)(n < 31 ? n : 31), line);
+        int distance = cli_options_distance(name, commands[i].name);
+        if (distance >= least) continue;
+        least = distance;
+        best = commands[i].name;
+    }
+    return cli_fail(CLI_USAGE, "there is no command %.*s; %s%s", (int)(n < 40 ? n : 40), line,
+                    best != NULL ? "did you mean " : "/help lists them", best != NULL ? best : "");
+}
+
+/* ---- Lines ---- */
+
+/* A message: a line, and those that follow it while each ends with a backslash. */
+static cli_line_what read_message(struct chat *chat, cli_text *message)
+{
+    cli_text line = {0};
+    char prompt[48], more[48];
+    const char *on = cli_term_style_out(CLI_BOLD), *off = cli_term_style_out(CLI_PLAIN);
+    /* \1 around what takes no columns */
+    const char *mark = cli_term_out() && *on != '\0' ? "\1" : "";
+    snprintf(prompt, sizeof prompt, "%s%s%s> %s%s%s", mark, on, mark, mark, off, mark);
+    snprintf(more, sizeof more, "%s%s%s| %s%s%s", mark, on, mark, mark, off, mark);
+    cli_line_what what;
+    bool goes_on = false;
+    do {
+        cli_text_clear(&line);
+        what = cli_line_read(chat->line, goes_on ? more : prompt, &line);
+        goes_on = what == CLI_LINE_TEXT && line.length > 0 && line.bytes[line.length - 1] == '\\';
+        if (what != CLI_LINE_TEXT) break;
+        cli_text_add(message, line.bytes != NULL ? line.bytes : "", line.length - goes_on);
+        if (goes_on) cli_text_puts(message, "\n");
+    } while (goes_on);
+    cli_text_fini(&line);
+    return what;
+}
+
+/* One message or command. */
+static cli_exit take_message(struct chat *chat, const char *message)
+{
+    message += strspn(message, " \t\n");
+    if (*message == '\0') return CLI_OK;
+    cli_line_remember(chat->line, message);
+    if (message[0] == '/' && message[1] != '/') return run_command(chat, message);
+    cli_talk_add(&chat->talk, true, message + (message[0] == '/'));
+    return ask(chat);
+}
+
+/* A person goes on after a mistake; what comes from a pipe ends with the first one. */
+static cli_exit converse(struct chat *chat)
+{
+    cli_exit code = CLI_OK;
+    bool asks = cli_line_asks(chat->line);
+    while (!chat->over && !cli_out_closed() && cli_signals_ended() == 0 && (asks || code == CLI_OK)) {
+        cli_text message = {0};
+        cli_line_what what = read_message(chat, &message);
+        if (what == CLI_LINE_TEXT)
+            code = take_message(chat, message.bytes != NULL ? message.bytes : "");
+        else if (what == CLI_LINE_END)
+            chat->over = true;
+        if (what != CLI_LINE_TEXT && asks) cli_out("\n", 1);
+        if (what == CLI_LINE_INTERRUPTED) say(chat, "(Ctrl-D leaves)");
+        cli_text_fini(&message);
+    }
+    return asks ? CLI_OK : code;
+}
+
+/* Where what was typed is kept, NULL: nowhere. Freed with cli_free. */
+static char *history_path(void)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    char *path = NULL;
+    if (state != NULL && *state == '/')
+        path = cli_format("%s/weir/chat_history", state);
+    else if (home != NULL && *home == '/')
+        path = cli_format("%s/.local/state/weir/chat_history", home);
+    for (char *slash = path != NULL ? strchr(path + 1, '/') : NULL; slash != NULL;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(path, 0700); /* where that fails, so does keeping the history, which does not matter */
+        *slash = '/';
+    }
+    return path;
+}
+
+static cli_exit begin(struct chat *chat, const char *path)
+{
+    weir_model_info info = {.size = sizeof info};
+    cli_exit code = cli_load_model(chat->args, path, &chat->talk.model);
+    if (code != CLI_OK) return code;
+    weir_model_describe(chat->talk.model, &info);
+    if (info.chat_template == NULL && chat->args->chat_template == NULL)
+        return cli_fail(CLI_USAGE,
+                        "this model has no chat template: weir run continues a text with it, or give it "
+                        "one with --chat-template-file");
+    code = cli_load_engine(chat->args, chat->talk.model, &chat->talk.engine);
+    if (code == CLI_OK && cli_line_asks(chat->line) && !chat->args->quiet) {
+        cli_text text = {0};
+        cli_text_printf(&text, "%s; /help lists the commands, Ctrl-D leaves", info.description);
+        say(chat, text.bytes);
+        cli_text_fini(&text);
+    }
+    return code;
+}
+
+cli_exit cli_chat(cli_args *args)
+{
+    struct chat chat = {.args = args};
+    const char *words[N_COMMANDS + 1] = {NULL};
+    char *path = NULL, *history = history_path();
+    cli_exit code = CLI_NO_MODEL;
+    for (size_t i = 0; i < N_COMMANDS; i++) words[i] = commands[i].name;
+    cli_load_log(args);
+    cli_talk_init(&chat.talk, args);
+    chat.line = cli_line_create(words, history);
+    if (args->words.n > 0) {
+        code =
+            cli_fail(CLI_USAGE, "weir chat takes no %.40s: it asks for messages, or reads them from a pipe",
+                     args->words.items[0]);
+        goto done;
+    }
+    if ((path = cli_load_path(args)) == NULL) goto done;
+    if ((code = begin(&chat, path)) != CLI_OK) goto done;
+    if (cli_line_asks(chat.line)) cli_signals_interrupts(true);
+    code = converse(&chat);
+    if (cli_line_asks(chat.line)) cli_signals_interrupts(false);
+done:
+    cli_line_destroy(chat.line);
+    cli_talk_fini(&chat.talk);
+    cli_load_log_flush();
+    cli_free(history);
+    cli_free(path);
+    return code;
+}

@@ -1,0 +1,50 @@
+/* Which command a line means. The table of commands: help.c.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "options.h"
+
+const cli_command *cli_command_find(int n, char *const *words, int *used)
+{
+    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
+        const char *second = strchr(command->name, ' ');
+        size_t first = second != NULL ? (size_t)(second - command->name) : strlen(command->name);
+        *used = second != NULL ? 2 : 1;
+        if (n < *used || strlen(words[0]) != first || memcmp(words[0], command->name, first) != 0) continue;
+        if (second == NULL || strcmp(words[1], second + 1) == 0) return command;
+    }
+    return NULL;
+}
+
+/* Of the commands that begin with this word. */
+static cli_exit half_a_command(const char *word, bool alone)
+{
+    char known[128] = "";
+    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
+        size_t n = strlen(known), length = strlen(word);
+        if (strncmp(command->name, word, length) != 0 || command->name[length] != ' ') continue;
+        snprintf(known + n, sizeof known - n, "%sweir %s", n > 0 ? " or " : "", command->name);
+    }
+    return cli_fail(CLI_USAGE, "weir %s needs to know what: %s%s", word, known,
+                    alone ? "; with --help each shows its options" : "");
+}
+
+cli_exit cli_command_unknown(int n, char *const *words)
+{
+    const char *best = NULL;
+    int least = 3;
+    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
+        char first[32];
+        snprintf(first, sizeof first, "%.*s", (int)strcspn(command->name, " "), command->name);
+        if (strcmp(first, words[0]) == 0) return half_a_command(words[0], n == 1);
+        int distance = cli_options_distance(words[0], first);
+        if (distance < least) {
+            least = distance;
+            best = command->name;
+        }
+    }
+    if (best != NULL)
+        return cli_fail(CLI_USAGE, "there is no command %s; did you mean weir %s?", words[0], best);
+    return cli_fail(CLI_USAGE, "there is no command %s; weir help lists them", words[0]);
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "line.h"
+
+#include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#include "cli.h"
+#include "out.h"
+#include "signals.h"
+#include "term.h"
+
+#ifdef WEIR_LIBEDIT
+#include <histedit.h>
+#endif
+
+#define HISTORY 1000 /* lines */
+
+struct cli_line {
+    const char *const *words;
+    const char *history_path, *prompt;
+    bool asks, interrupted;
+#ifdef WEIR_LIBEDIT
+    EditLine *edit; /* NULL: lines as the terminal gives them */
+    History *history;
+#endif
+};
+
+/* Waits for a byte of stdin. 1: it is there; 0: the end; -1: a signal. */
+static int wait_byte(unsigned char *byte)
+{
+    for (;;) {
+        struct pollfd fds[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                                {.fd = cli_signals_descriptor(), .events = POLLIN}};
+        if (poll(fds, 2, -1) < 0 && errno != EINTR) return 0;
+        if (fds[1].revents != 0) cli_signals_drain();
+        if (cli_signals_ended() != 0 || cli_signals_noted()) return -1;
+        if (fds[0].revents == 0) continue;
+        ssize_t n = read(STDIN_FILENO, byte, 1);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        return n == 1;
+    }
+}
+
+/* ---- Without editing ---- */
+
+static cli_line_what read_plain(const cli_line *line, cli_text *text)
+{
+    unsigned char byte;
+    bool some = false;
+    if (line->asks) cli_out(line->prompt, strlen(line->prompt));
+    for (;;) {
+        int got = wait_byte(&byte);
+        if (got < 0) {
+            (void)cli_signals_resized();
+            if (cli_signals_suspended()) raise(SIGSTOP);
+            if (cli_signals_ended() != 0) return CLI_LINE_END;
+            if (cli_signals_interrupted()) return CLI_LINE_INTERRUPTED;
+            continue;
+        }
+        if (got == 0) return some ? CLI_LINE_TEXT : CLI_LINE_END;
+        some = true;
+        if (byte == '\n') return CLI_LINE_TEXT;
+        cli_text_add(text, (const char *)&byte, 1);
+    }
+}
+
+/* ---- With libedit ---- */
+
+#ifdef WEIR_LIBEDIT
+
+static char *prompt_of(EditLine *edit)
+{
+    cli_line *line;
+    el_get(edit, EL_CLIENTDATA, &line);
+    return (char *)line->prompt;
+}
+
+/* Prompt and line anew, in the row of the cursor and below. */
+static void redraw(const cli_line *line)
+{
+    cli_out("\r\033[J", 4);
+    el_set(line->edit, EL_REFRESH);
+}
+
+/* What came besides keys. False: the line is over. */
+static bool on_signal(cli_line *line)
+{
+    if (cli_signals_resized()) { /* what a narrower window has broken into lines is left above */
+        el_resize(line->edit);
+        redraw(line);
+    }
+    if (cli_signals_suspended()) {
+        el_set(line->edit, EL_PREP_TERM, 0);
+        raise(SIGSTOP);
+        el_set(line->edit, EL_PREP_TERM, 1);
+        redraw(line);
+    }
+    line->interrupted = cli_signals_interrupted();
+    return !line->interrupted && cli_signals_ended() == 0;
+}
+
+/* Tab at the end of a line: the rest that all words have in common which begin like it. */
+static void complete(const cli_line *line)
+{
+    const LineInfo *info = el_line(line->edit);
+    const char *found = NULL;
+    size_t typed = (size_t)(info->lastchar - info->buffer), common = 0;
+    if (typed == 0 || info->cursor != info->lastchar) return;
+    for (const char *const *word = line->words; *word != NULL; word++) {
+        if (strncmp(*word, info->buffer, typed) != 0) continue;
+        size_t n = 0;
+        if (found == NULL)
+            n = strlen(*word);
+        else
+            while (n < common && found[n] == (*word)[n]) n++;
+        found = *word;
+        common = n;
+    }
+    if (found == NULL || common <= typed) return;
+    char rest[32];
+    snprintf(rest, sizeof rest, "%.*s", (int)(common - typed), found + typed);
+    el_insertstr(line->edit, rest);
+    redraw(line);
+}
+
+static int read_key(EditLine *edit, wchar_t *key)
+{
+    cli_line *line;
+    mbstate_t state = {0};
+    unsigned char byte;
+    el_get(edit, EL_CLIENTDATA, &line);
+    for (;;) {
+        int got = wait_byte(&byte);
+        if (got < 0 && on_signal(line)) continue;
+        if (got < 0) errno = EINTR;
+        if (got <= 0) return got;
+        if (byte == '\t') { /* here, since libedit never frees functions that are bound to keys */
+            complete(line);
+            continue;
+        }
+        size_t n = mbrtowc(key, (const char *)&byte, 1, &state);
+        if (n == (size_t)-2) continue; /* more bytes of it are to come */
+        if (n != (size_t)-1) return 1;
+        state = (mbstate_t){0};
+    }
+}
+
+static void edit_begin(cli_line *line)
+{
+    HistEvent event;
+    /* Characters are what the terminal shows, whatever the locale's name: UTF-8. */
+    if (setlocale(LC_CTYPE, "") == NULL || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+        setlocale(LC_CTYPE, "C.UTF-8");
+    line->edit = el_init("weir", stdin, stdout, stderr);
+    if (line->edit == NULL) return;
+    el_set(line->edit, EL_CLIENTDATA, line);
+    el_set(line->edit, EL_PROMPT_ESC, prompt_of, '\1');
+    el_set(line->edit, EL_EDITOR, "emacs");
+    el_set(line->edit, EL_SIGNAL, 0);
+    el_set(line->edit, EL_GETCFN, read_key);
+    el_set(line->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    line->history = history_init();
+    if (line->history == NULL) return;
+    history(line->history, &event, H_SETSIZE, HISTORY);
+    history(line->history, &event, H_SETUNIQUE, 1);
+    if (line->history_path != NULL) history(line->history, &event, H_LOAD, line->history_path);
+    el_set(line->edit, EL_HIST, history, line->history);
+}
+
+static cli_line_what read_edited(cli_line *line, cli_text *text)
+{
+    int n = 0;
+    line->interrupted = false;
+    const char *typed = el_gets(line->edit, &n);
+    if (line->interrupted) return CLI_LINE_INTERRUPTED;
+    if (typed == NULL || n <= 0) return CLI_LINE_END;
+    size_t length = strlen(typed);
+    if (length > 0 && typed[length - 1] == '\n') length--;
+    cli_text_add(text, typed, length);
+    return CLI_LINE_TEXT;
+}
+
+#endif
+
+/* ---- Both ---- */
+
+cli_line *cli_line_create(const char *const *words, const char *history)
+{
+    cli_line *line = cli_alloc(1, sizeof *line);
+    line->words = words;
+    line->history_path = history;
+    line->asks = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+#ifdef WEIR_LIBEDIT
+    if (line->asks && cli_term_out()) edit_begin(line);
+#endif
+    return line;
+}
+
+void cli_line_destroy(cli_line *line)
+{
+    if (line == NULL) return;
+#ifdef WEIR_LIBEDIT
+    HistEvent event;
+    if (line->history != NULL && line->history_path != NULL)
+        history(line->history, &event, H_SAVE, line->history_path);
+    if (line->edit != NULL) el_end(line->edit);
+    if (line->history != NULL) history_end(line->history);
+#endif
+    cli_free(line);
+}
+
+bool cli_line_asks(const cli_line *line)
+{
+    return line->asks;
+}
+
+cli_line_what cli_line_read(cli_line *line, const char *prompt, cli_text *text)
+{
+    line->prompt = prompt;
+    (void)cli_signals_interrupted(); /* what came before is over */
+#ifdef WEIR_LIBEDIT
+    if (line->edit != NULL) return read_edited(line, text);
+#endif
+    return read_plain(line, text);
+}
+
+void cli_line_remember(cli_line *line, const char *text)
+{
+#ifdef WEIR_LIBEDIT
+    HistEvent event;
+    if (line->history != NULL && *text != '\0') history(line->history, &event, H_ENTER, text);
+#else
+    (void)line, (void)text;
+#endif
+}

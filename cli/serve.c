@@ -1,0 +1,142 @@
+/* weir serve: the engine behind HTTP. SPDX-License-Identifier: Apache-2.0 */
+#include "../server/server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "load.h"
+#include "out.h"
+#include "signals.h"
+#include "term.h"
+
+void cli_serve_defaults(cli_args *args)
+{
+    args->serve = serve_params_default();
+}
+
+#ifndef WEIR_SERVER
+
+serve_params serve_params_default(void)
+{
+    return (serve_params){.port = 8080};
+}
+
+cli_exit cli_serve(cli_args *args)
+{
+    (void)args;
+    return cli_fail(CLI_FAILED, "this weir was built without libwebsockets, which weir serve needs: run "
+                                "scripts/deps.sh and build again");
+}
+
+#else
+
+#include "../server/log.h"
+#include "../server/notify.h"
+
+/* A connection is a descriptor; the usual limit of a process is 1024. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    rlim_t wanted = 65536;
+    if (limit.rlim_max != RLIM_INFINITY && limit.rlim_max < wanted) wanted = limit.rlim_max;
+    if (limit.rlim_cur >= wanted) return;
+    limit.rlim_cur = wanted;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static void add_file_keys(cli_args *args)
+{
+    char *rest = NULL;
+    if (args->api_key_file == NULL) return;
+    for (char *line = strtok_r(args->api_key_file, "\r\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\r\n", &rest)) {
+        line += strspn(line, " \t");
+        size_t n = strlen(line);
+        while (n > 0 && (line[n - 1] == ' ' || line[n - 1] == '\t')) line[--n] = '\0';
+        if (n == 0 || line[0] == '#') continue;
+        cli_grow(&args->api_keys.items, &args->api_keys.capacity, args->api_keys.n + 1,
+                 sizeof *args->api_keys.items);
+        args->api_keys.items[args->api_keys.n++] = cli_format("%s", line);
+    }
+}
+
+static void complete(cli_args *args)
+{
+    serve_params *params = &args->serve;
+    add_file_keys(args);
+    if (args->host != NULL) params->host = args->host;
+    params->unix_path = args->unix_path;
+    params->tls_cert = args->tls_cert;
+    params->tls_key = args->tls_key;
+    params->keys = (const char *const *)args->api_keys.items;
+    params->n_keys = args->api_keys.n;
+    params->names = (const char *const *)args->aliases.items;
+    params->n_names = args->aliases.n;
+    params->origins = (const char *const *)args->origins.items;
+    params->n_origins = args->origins.n;
+    args->ask.sampler.order = args->ask.order;
+    params->sampler = &args->ask.sampler;
+    params->max_tokens = args->ask.max_tokens;
+    params->template_source = args->chat_template;
+    params->no_thinking = args->no_thinking;
+    if (args->quiet) params->log = false;
+}
+
+/* Until a signal comes. */
+static void sleep_until_signal(void)
+{
+    struct pollfd descriptor = {.fd = cli_signals_descriptor(), .events = POLLIN};
+    while (cli_signals_ended() == 0) {
+        if (poll(&descriptor, 1, -1) < 0 && errno != EINTR) break;
+        cli_signals_drain();
+    }
+}
+
+static void stop(serve_server *server)
+{
+    serve_notify("STOPPING=1");
+    serve_server_drain(server);
+    while (!serve_server_wait(server, 60000)) continue;
+}
+
+cli_exit cli_serve(cli_args *args)
+{
+    serve_server *server = NULL;
+    weir_model *model = NULL;
+    weir_engine *engine = NULL;
+    weir_error error = {0};
+    char *path = NULL;
+    if (args->words.n > 0) return cli_fail(CLI_USAGE, "weir serve takes no %s", args->words.items[0]);
+    complete(args);
+    cli_load_log(args);
+    raise_descriptor_limit();
+    cli_exit code = CLI_FAILED;
+    if (serve_server_create(&args->serve, &server, &error) != WEIR_OK) {
+        code = cli_fail_error(args, CLI_FAILED, NULL, &error);
+        goto done;
+    }
+    code = CLI_NO_MODEL;
+    if ((path = cli_load_path(args)) == NULL) goto done;
+    if ((code = cli_load_model(args, path, &model)) != CLI_OK) goto done;
+    if ((code = cli_load_engine(args, model, &engine)) != CLI_OK) goto done;
+    weir_log_set(serve_log_library, &args->verbose);
+    serve_server_ready(server, model, engine, cli_load_name(path));
+    serve_log_event("ready", "%s at %s", cli_load_name(path), serve_server_address(server));
+    serve_notify("READY=1");
+    sleep_until_signal();
+    stop(server);
+    serve_log_event("stopped", "the server has ended");
+    cli_signals_forget();
+done:
+    serve_server_destroy(server);
+    weir_engine_destroy(engine);
+    weir_model_release(model);
+    cli_load_log_flush();
+    cli_free(path);
+    return code;
+}
+
+#endif

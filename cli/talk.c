@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "talk.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "file.h"
+#include "load.h"
+#include "markdown.h"
+#include "out.h"
+#include "signals.h"
+#include "term.h"
+
+/* ---- Messages ---- */
+
+void cli_talk_init(cli_talk *talk, const cli_args *args)
+{
+    *talk = (cli_talk){.args = args};
+    cli_ask_copy(&talk->ask, &args->ask);
+    if (args->system != NULL) talk->system = cli_format("%s", args->system);
+}
+
+void cli_talk_fini(cli_talk *talk)
+{
+    cli_talk_cut(talk, 0);
+    weir_engine_destroy(talk->engine);
+    weir_model_release(talk->model);
+    cli_ask_fini(&talk->ask);
+    cli_free(talk->messages);
+    cli_free(talk->system);
+}
+
+void cli_talk_add(cli_talk *talk, bool user, const char *content)
+{
+    cli_grow(&talk->messages, &talk->capacity, talk->n + 1, sizeof *talk->messages);
+    talk->messages[talk->n++] =
+        (weir_message){.role = user ? "user" : "assistant", .content = cli_format("%s", content)};
+}
+
+void cli_talk_cut(cli_talk *talk, size_t n)
+{
+    while (talk->n > n) cli_free((char *)talk->messages[--talk->n].content);
+}
+
+/* ---- An answer ---- */
+
+struct answer {
+    const cli_talk *talk;
+    weir_chat *chat;
+    weir_chat_parser *parser;
+    weir_stream *stream;
+    cli_markdown markdown;
+    cli_text content;
+    bool styled, thinking, thought, finished;
+};
+
+static cli_exit render(struct answer *answer)
+{
+    const cli_talk *talk = answer->talk;
+    weir_chat_params params = weir_chat_params_default();
+    weir_error error = {0};
+    size_t n = talk->n + (talk->system != NULL);
+    weir_message *messages = cli_alloc(n, sizeof *messages);
+    if (talk->system != NULL) messages[0] = (weir_message){"system", talk->system};
+    memcpy(messages + (talk->system != NULL), talk->messages, talk->n * sizeof *messages);
+    params.messages = messages;
+    params.n_messages = n;
+    params.json_schema = talk->ask.json_schema;
+    params.template_source = talk->args->chat_template;
+    params.enable_thinking = !talk->args->no_thinking;
+    weir_status status = weir_chat_create(talk->model, &params, &answer->chat, &error);
+    if (status == WEIR_OK) status = weir_chat_parser_create(answer->chat, &answer->parser, &error);
+    cli_free(messages);
+    return status == WEIR_OK
+               ? CLI_OK
+               : cli_fail_error(talk->args, CLI_REFUSED, "cannot render the conversation", &error);
+}
+
+static cli_exit submit(struct answer *answer)
+{
+    const cli_talk *talk = answer->talk;
+    weir_request request = weir_request_default();
+    weir_error error = {0};
+    cli_ask ask;
+    cli_exit code = CLI_OK;
+    cli_ask_copy(&ask, &talk->ask);
+    cli_ask_request(&ask, &request);
+    ask.sampler.json_schema = NULL; /* the chat has it */
+    request.chat = answer->chat;
+    weir_status status = weir_stream_create(&answer->stream, &error);
+    if (status == WEIR_OK) status = weir_engine_submit(talk->engine, &request, 1, &answer->stream, &error);
+    if (status == WEIR_TOO_LONG)
+        code = cli_fail(CLI_REFUSED,
+                        "the conversation does not fit any longer: %s; /undo and /clear make room, -c "
+                        "gives more of it",
+                        error.message);
+    else if (status != WEIR_OK)
+        code = cli_fail_error(talk->args, CLI_REFUSED, "the request was refused", &error);
+    cli_ask_fini(&ask);
+    return code;
+}
+
+static void show(struct answer *answer, const char *bytes, size_t n)
+{
+    cli_text text = {0};
+    if (answer->styled && !answer->thinking)
+        cli_markdown_feed(&answer->markdown, bytes, n, &text);
+    else if (cli_term_out())
+        cli_text_add_safe(&text, bytes, n);
+    else
+        cli_text_add(&text, bytes, n);
+    cli_out(text.bytes, text.length);
+    cli_text_fini(&text);
+}
+
+static void set_thinking(struct answer *answer, bool thinking)
+{
+    if (answer->thinking == thinking) return;
+    const char *style = cli_term_style_out(thinking ? CLI_DIM : CLI_PLAIN);
+    answer->thinking = thinking;
+    cli_term_styled(answer->styled);
+    cli_out(style, strlen(style));
+    if (!thinking) cli_out("\n\n", 2);
+}
+
+static void deliver(struct answer *answer, const weir_delta *delta)
+{
+    bool reasoning = delta->kind == WEIR_DELTA_REASONING,
+         first = reasoning ? !answer->thought : answer->content.length == 0;
+    const char *text = delta->text;
+    size_t n = delta->length;
+    /* Blanks around thoughts belong to the template. */
+    for (; first && n > 0 && (*text == '\n' || *text == ' '); n--) text++;
+    if (n == 0) return;
+    if (reasoning) answer->thought = true;
+    if (!reasoning) cli_text_add(&answer->content, text, n);
+    if (reasoning && !cli_term_out()) return;
+    set_thinking(answer, reasoning);
+    show(answer, text, n);
+}
+
+static void take(struct answer *answer, const weir_chunk *chunk)
+{
+    weir_delta delta;
+    cli_term_progress_end();
+    if (weir_chat_parser_feed(answer->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
+        cli_no_memory();
+    while (weir_chat_parser_next(answer->parser, &delta) == WEIR_OK)
+        if (delta.kind == WEIR_DELTA_CONTENT || delta.kind == WEIR_DELTA_REASONING) deliver(answer, &delta);
+}
+
+static cli_exit pump(struct answer *answer)
+{
+    weir_error error = {0};
+    weir_chunk chunk;
+    weir_status status = WEIR_TIMEOUT;
+    struct pollfd fds[2] = {{.fd = cli_signals_descriptor(), .events = POLLIN}, {.events = POLLIN}};
+    if (weir_stream_descriptor(answer->stream, &fds[1].fd, &error) != WEIR_OK)
+        return cli_fail_error(answer->talk->args, CLI_FAILED, NULL, &error);
+    while (status != WEIR_END) {
+        if (poll(fds, 2, -1) > 0 && fds[0].revents != 0) cli_signals_drain();
+        if (cli_signals_suspended()) raise(SIGSTOP);
+        if (cli_signals_interrupted() || cli_signals_ended() != 0 || cli_out_closed())
+            weir_stream_cancel(answer->stream);
+        while ((status = weir_stream_try_next(answer->stream, &chunk)) == WEIR_OK) take(answer, &chunk);
+    }
+    return CLI_OK;
+}
+
+/* Ends styles and the line; what the model could not do is told. */
+static cli_exit conclude(struct answer *answer, cli_talk *talk)
+{
+    weir_error error = {0};
+    cli_text text = {0};
+    if (answer->thinking) {
+        cli_out(cli_term_style_out(CLI_PLAIN), strlen(cli_term_style_out(CLI_PLAIN)));
+        cli_out("\n", 1);
+    }
+    if (answer->styled) cli_markdown_end(&answer->markdown, &text);
+    size_t n = answer->content.length;
+    if (n > 0 && answer->content.bytes[n - 1] != '\n') cli_text_puts(&text, "\n");
+    if (cli_term_out()) cli_text_puts(&text, "\n");
+    cli_out(text.bytes != NULL ? text.bytes : "", text.length);
+    cli_text_fini(&text);
+    cli_term_styled(false);
+    talk->usage = weir_stream_usage(answer->stream);
+    talk->reason = weir_stream_reason(answer->stream);
+    talk->n_answers++;
+    if (n > 0) cli_talk_add(talk, false, answer->content.bytes);
+    if (talk->reason == WEIR_REASON_ERROR) {
+        weir_stream_error(answer->stream, &error);
+        return cli_fail(CLI_REFUSED, "the answer failed: %s", error.message);
+    }
+    if (cli_term_err() && talk->reason != WEIR_REASON_END && talk->reason != WEIR_REASON_STOP_WORDS)
+        fprintf(stderr, "%s(%s)%s\n", cli_term_style_err(CLI_DIM),
+                talk->reason == WEIR_REASON_LENGTH ? "cut: the most tokens were reached"
+                                                   : weir_reason_name(talk->reason),
+                cli_term_style_err(CLI_PLAIN));
+    return CLI_OK;
+}
+
+cli_exit cli_talk_answer(cli_talk *talk)
+{
+    struct answer answer = {.talk = talk, .styled = *cli_term_style_out(CLI_BOLD) != '\0'};
+    cli_exit code = render(&answer);
+    if (code == CLI_OK) code = submit(&answer);
+    if (code == CLI_OK) code = pump(&answer);
+    if (code == CLI_OK) code = conclude(&answer, talk);
+    weir_stream_release(answer.stream);
+    weir_chat_parser_destroy(answer.parser);
+    weir_chat_release(answer.chat);
+    cli_text_fini(&answer.content);
+    return code;
+}
+
+/* ---- Files ---- */
+
+cli_exit cli_talk_save(const cli_talk *talk, const char *path)
+{
+    json_t *messages = json_array();
+    if (talk->system != NULL)
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", talk->system));
+    for (size_t i = 0; i < talk->n; i++)
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", talk->messages[i].role, "content",
+                                                  talk->messages[i].content));
+    json_t *json = json_pack("{s:o}", "messages", messages);
+    if (json == NULL) cli_no_memory();
+    bool written = json_dump_file(json, path, JSON_INDENT(2)) == 0;
+    int why = errno;
+    json_decref(json);
+    return written ? CLI_OK : cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(why));
+}
+
+/* The messages of a file into an empty talk. NULL, or what is wrong with them. */
+static const char *take_messages(cli_talk *talk, const json_t *messages)
+{
+    size_t i;
+    const json_t *message;
+    if (!json_is_array(messages)) return "it has no \"messages\"";
+    json_array_foreach(messages, i, message)
+    {
+        const char *role = json_string_value(json_object_get(message, "role"));
+        const char *content = json_string_value(json_object_get(message, "content"));
+        if (role == NULL || content == NULL) return "a message needs role and content, both text";
+        if (strcmp(role, "system") == 0 && i == 0)
+            talk->system = cli_format("%s", content);
+        else if (strcmp(role, talk->n % 2 == 0 ? "user" : "assistant") == 0)
+            cli_talk_add(talk, talk->n % 2 == 0, content);
+        else
+            return "expected: a system message or none, then user and assistant in turn";
+    }
+    return talk->n % 2 != 0 ? "the last message is not the assistant's" : NULL;
+}
+
+cli_exit cli_talk_load(cli_talk *talk, const char *path)
+{
+    char *bytes = NULL;
+    size_t length = 0;
+    json_error_t why;
+    cli_talk read = {0};
+    cli_exit code = cli_file_read(path, "a conversation", &bytes, &length);
+    if (code != CLI_OK) return code;
+    json_t *json = json_loadb(bytes, length, 0, &why);
+    const char *wrong = json == NULL ? why.text : take_messages(&read, json_object_get(json, "messages"));
+    if (wrong != NULL)
+        code = cli_fail(CLI_USAGE, "cannot load %s: %s", path, wrong);
+    else {
+        cli_talk_cut(talk, 0);
+        cli_free(talk->system);
+        cli_free(talk->messages);
+        talk->system = read.system;
+        talk->messages = read.messages;
+        talk->n = read.n;
+        talk->capacity = read.capacity;
+        read = (cli_talk){0};
+    }
+    cli_talk_cut(&read, 0);
+    cli_free(read.messages);
+    cli_free(read.system);
+    json_decref(json);
+    cli_free(bytes);
+    return code;
+}

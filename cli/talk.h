@@ -1,0 +1,41 @@
+/* talk.h: a conversation with a model: its messages, and the next answer as it comes.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CLI_TALK_H
+#define WEIR_CLI_TALK_H
+
+#include "options.h"
+
+/* Messages are the user's and the assistant's in turn, the user's first; system stands before them. */
+typedef struct cli_talk {
+    const cli_args *args;
+    weir_model *model;
+    weir_engine *engine;
+    cli_ask ask;            /* how answers are sampled; owned */
+    char *system;           /* NULL: none; owned */
+    weir_message *messages; /* [n] roles are static, contents owned */
+    size_t n, capacity;
+    weir_usage usage; /* of the last answer */
+    weir_reason reason;
+    int n_answers;
+} cli_talk;
+
+void cli_talk_init(cli_talk *talk, const cli_args *args);
+void cli_talk_fini(cli_talk *talk);
+
+/* Copies the content. */
+void cli_talk_add(cli_talk *talk, bool user, const char *content);
+
+/* Forgets messages until n are left. */
+void cli_talk_cut(cli_talk *talk, size_t n);
+
+/* The answer to the last message, the user's: to stdout as it comes, and added when some came. Ctrl-C ends the
+ * answer and keeps what came. CLI_OK; a code after a message: the conversation is as before. */
+cli_exit cli_talk_answer(cli_talk *talk);
+
+/* {"messages": […]} with the system message, as in a file of requests. CLI_FAILED after a message. */
+cli_exit cli_talk_save(const cli_talk *talk, const char *path);
+
+/* Replaces system and messages. After a message of failure they are as before. */
+cli_exit cli_talk_load(cli_talk *talk, const char *path);
+
+#endif

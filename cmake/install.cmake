@@ -1,0 +1,60 @@
+# What `make install` puts into PREFIX: program, library (shared, and an archive that needs none of llama.cpp's), header, pkg-config
+# and CMake packages, man pages, completions. Everything finds the rest by its own place, so that a prefix may be moved.
+# SPDX-License-Identifier: Apache-2.0
+set(CMAKE_INSTALL_LIBDIR lib CACHE STRING "Where libraries lie below the prefix")
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(files ${PROJECT_BINARY_DIR}/install)
+
+# What a program needs that links libweir.a.
+set(weir_private_libs -ljansson)
+if(weir_curl)
+    list(APPEND weir_private_libs -lcurl)
+endif()
+if(WEIR_WITH_LLAMA)
+    list(APPEND weir_private_libs ${WEIR_LLAMA_SYSTEM_LIBS})
+    if(APPLE)
+        list(APPEND weir_private_libs -lc++)
+    else()
+        list(APPEND weir_private_libs -lstdc++)
+    endif()
+endif()
+list(APPEND weir_private_libs ${CMAKE_THREAD_LIBS_INIT})
+foreach(lib ${CMAKE_DL_LIBS} m)
+    list(APPEND weir_private_libs -l${lib})
+endforeach()
+string(REPLACE ";" " " WEIR_PRIVATE_LIBS "${weir_private_libs}")
+string(REGEX REPLACE "[^/]+" ".." WEIR_UP "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
+configure_file(cmake/weir.pc.in ${files}/weir.pc @ONLY)
+configure_package_config_file(cmake/weirConfig.cmake.in ${files}/weirConfig.cmake
+    INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/weir PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
+# Before 1.0 a minor version may change what programs were compiled against.
+write_basic_package_version_file(${files}/weirConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+
+# One archive with all that belongs to weir, and only weir_ names to be seen.
+add_custom_command(OUTPUT ${files}/libweir.a
+    COMMAND ${CMAKE_COMMAND} -E env LD=${CMAKE_LINKER} AR=${CMAKE_AR} OBJCOPY=${CMAKE_OBJCOPY}
+        ${PROJECT_SOURCE_DIR}/scripts/archive.sh ${files}/libweir.a $<TARGET_FILE:weir_static> ${WEIR_LLAMA_LIBS}
+    DEPENDS weir_static scripts/archive.sh ${WEIR_LLAMA_LIBS} VERBATIM)
+add_custom_command(OUTPUT ${files}/share.stamp
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${files}/share
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${files}/share
+    COMMAND weir_cli help --write ${files}/share
+    COMMAND ${CMAKE_COMMAND} -E touch ${files}/share.stamp
+    DEPENDS weir_cli VERBATIM)
+add_custom_target(weir_install DEPENDS ${files}/libweir.a ${files}/share.stamp)
+add_dependencies(weir_install weir_cli weir_shared)
+
+install(TARGETS weir_cli weir_shared)
+install(FILES ${files}/libweir.a DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES include/weir/weir.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weir)
+install(FILES ${files}/weir.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${files}/weirConfig.cmake ${files}/weirConfigVersion.cmake
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/weir)
+install(DIRECTORY ${files}/share/ DESTINATION ${CMAKE_INSTALL_DATAROOTDIR})
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+file(GLOB units CONFIGURE_DEPENDS packaging/*.service packaging/*.socket)
+if(units)
+    install(FILES ${units} DESTINATION lib/systemd/system)
+endif()

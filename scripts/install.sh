@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# install.sh [PRESET]: installs a preset's build (release unless named) into $DESTDIR$PREFIX (/usr/local), built first where that
+# is needed. $LIBDIR is where libraries lie below the prefix (lib).
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$weir_root"
+
+preset=${1:-release}
+build=build/$preset
+prefix=${PREFIX:-/usr/local}
+case $prefix in /*) ;; *) die "PREFIX is \"$prefix\"; expected: an absolute path" ;; esac
+scripts/build.sh "$preset" weir_install
+libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:[A-Z]*=//p' "$build/CMakeCache.txt")
+if [ "${LIBDIR:-lib}" != "$libdir" ]; then
+    cmake -DCMAKE_INSTALL_LIBDIR="${LIBDIR:-lib}" "$build" >"$build/configure.log" || die "see $build/configure.log"
+fi
+DESTDIR=${DESTDIR:-} cmake --install "$build" --prefix "$prefix" >"$build/install.log" || die "see $build/install.log"
+# The loader finds new libraries in its own folders only when it is told.
+if [ -z "${DESTDIR:-}" ] && [ "$(id -u)" -eq 0 ] && have ldconfig; then ldconfig; fi
+say "installed into ${DESTDIR:-}$prefix"

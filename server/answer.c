@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "answer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define PIECE_MAX ((size_t)8 << 10) /* of content in one event; longer ones are cut between code points */
+
+/* ---- Life ---- */
+
+serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir_chat *chat, int32_t n)
+{
+    serve_answer *answer = weir__mem_calloc(1, sizeof *answer + (size_t)n * sizeof *answer->choices);
+    if (answer == NULL) return NULL;
+    answer->call = call;
+    answer->form = form;
+    answer->chat = weir_chat_hold(chat);
+    answer->created_s = (int64_t)time(NULL);
+    answer->model = call->server->name;
+    answer->n = answer->n_each = n;
+    for (int32_t i = 0; i < n; i++) {
+        serve_choice *choice = &answer->choices[i];
+        choice->answer = answer;
+        choice->index = i;
+        if (weir_stream_create(&choice->stream, NULL) == WEIR_OK &&
+            (chat == NULL || weir_chat_parser_create(chat, &choice->parser, NULL) == WEIR_OK))
+            continue;
+        serve_answer_destroy(answer);
+        return NULL;
+    }
+    return answer;
+}
+
+static void forget_ready(serve_answer *answer)
+{
+    for (int32_t i = 0; i < answer->n; i++)
+        if (answer->choices[i].stream != NULL) weir_stream_set_ready(answer->choices[i].stream, NULL, NULL);
+}
+
+void serve_answer_destroy(serve_answer *answer)
+{
+    if (answer == NULL) return;
+    forget_ready(answer);
+    for (int32_t i = 0; i < answer->n; i++) {
+        serve_choice *choice = &answer->choices[i];
+        weir_stream_release(choice->stream); /* cancels what still runs */
+        weir_chat_parser_destroy(choice->parser);
+        for (size_t k = 0; choice->tools != NULL && k < choice->n_tools; k++) {
+            weir__mem_free(choice->tools[k].id);
+            weir__mem_free(choice->tools[k].name);
+            serve_text_fini(&choice->tools[k].arguments);
+        }
+        weir__mem_free(choice->tools);
+        serve_caller_fini(&choice->caller);
+        serve_scores_fini(&choice->scores);
+        serve_text_fini(&choice->reasoning);
+        serve_text_fini(&choice->content);
+        weir__mem_free(choice->echo);
+    }
+    weir_chat_release(answer->chat);
+    weir__mem_free(answer);
+}
+
+void serve_answer_read_calls(serve_answer *answer)
+{
+    for (int32_t i = 0; i < answer->n; i++) {
+        answer->choices[i].calls = true;
+        answer->choices[i].caller = (serve_caller){
+            .number = (uint64_t)answer->created_s << 24 | (answer->call->number & 0xFFFFFF), .index = i};
+    }
+}
+
+bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_requests)
+{
+    serve_call *call = answer->call;
+    weir_error error = {0};
+    weir_stream **streams = weir__mem_calloc((size_t)answer->n, sizeof *streams);
+    weir_status status = WEIR_NO_MEMORY;
+    for (size_t i = 0; !answer->stream && i < n_requests; i++)
+        requests[i].interval = INT32_MAX; /* nobody sees it grow */
+    for (int32_t i = 0; streams != NULL && i < answer->n; i++) streams[i] = answer->choices[i].stream;
+    if (streams != NULL)
+        status =
+            n_requests == 1
+                ? weir_engine_submit_n(call->server->engine, requests, (size_t)answer->n, streams, &error)
+                : weir_engine_submit(call->server->engine, requests, n_requests, streams, &error);
+    weir__mem_free(streams);
+    if (status == WEIR_OK) return true;
+    error.code = status;
+    serve_call_refuse_error(call, &error);
+    return false;
+}
+
+/* ---- Shared by whole answers and events ---- */
+
+const char *serve_answer_finish(const serve_choice *choice)
+{
+    switch (choice->reason) {
+    case WEIR_REASON_LENGTH:
+    case WEIR_REASON_DEADLINE: return "length";
+    default: return choice->n_tools > 0 ? "tool_calls" : "stop";
+    }
+}
+
+static void add_usage(const serve_answer *answer, serve_text *text)
+{
+    int64_t prompt = 0, cached = 0, generated = 0;
+    for (int32_t i = 0; i < answer->n; i++) {
+        const weir_usage *usage = &answer->choices[i].usage;
+        generated += usage->n_generated;
+        if (i % answer->n_each != 0) continue; /* a prompt counts once, whatever n is */
+        prompt += usage->n_prompt;
+        cached += usage->n_cached;
+    }
+    serve_text_printf(text,
+                      "{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
+                      "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
+                      (long long)prompt, (long long)generated, (long long)(prompt + generated),
+                      (long long)cached);
+}
+
+static void add_head(const serve_answer *answer, const char *object, serve_text *text)
+{
+    serve_text_printf(text, "{\"id\":\"%s-%llx%06llx\",\"object\":\"%s\",\"created\":%lld,\"model\":",
+                      answer->form->id, (unsigned long long)answer->call->server->created_s,
+                      (unsigned long long)answer->call->number, object, (long long)answer->created_s);
+    serve_text_json_puts(text, answer->model);
+    serve_text_printf(text, ",\"system_fingerprint\":\"%s\",\"choices\":[",
+                      answer->call->server->fingerprint);
+}
+
+/* What ended with an error, or by the server; NULL: all is well. */
+static const serve_choice *failed_choice(const serve_answer *answer)
+{
+    for (int32_t i = 0; i < answer->n; i++)
+        if (answer->choices[i].finished && (answer->choices[i].reason == WEIR_REASON_ERROR ||
+                                            answer->choices[i].reason == WEIR_REASON_CANCELLED))
+            return &answer->choices[i];
+    return NULL;
+}
+
+static int error_status(const serve_choice *choice)
+{
+    return choice->reason == WEIR_REASON_CANCELLED || choice->error.code == WEIR_STOPPED ||
+                   choice->error.code == WEIR_NO_MEMORY
+               ? 503
+               : 500;
+}
+
+static const char *error_message(const serve_choice *choice)
+{
+    if (choice->reason == WEIR_REASON_CANCELLED || choice->error.code == WEIR_STOPPED)
+        return "the server is going down";
+    return choice->error.message[0] != '\0' ? choice->error.message : weir_status_text(choice->error.code);
+}
+
+static void finish(serve_choice *choice, weir_reason reason)
+{
+    choice->finished = true;
+    choice->reason = reason;
+    choice->usage = weir_stream_usage(choice->stream);
+    if (reason == WEIR_REASON_ERROR && choice->error.code == WEIR_OK)
+        weir_stream_error(choice->stream, &choice->error);
+    choice->answer->n_finished++;
+}
+
+static void fail_no_memory(serve_choice *choice)
+{
+    choice->error = (weir_error){.code = WEIR_NO_MEMORY, .message = "the server is out of memory"};
+    weir_stream_cancel(choice->stream);
+    finish(choice, WEIR_REASON_ERROR);
+}
+
+/* ---- Chunks ---- */
+
+static bool read_delta(serve_choice *choice, const weir_delta *delta, serve_delta_fn take)
+{
+    if (choice->calls && delta->kind == WEIR_DELTA_CONTENT)
+        return serve_caller_feed(&choice->caller, delta->text, delta->length, take, choice);
+    return take(choice, delta);
+}
+
+/* What a chunk means. False: out of memory. */
+static bool read_chunk(serve_choice *choice, const weir_chunk *chunk, serve_delta_fn take)
+{
+    weir_delta delta = {
+        .kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
+    if (!serve_scores_add(&choice->scores, chunk)) return false;
+    if (choice->parser == NULL) return read_delta(choice, &delta, take);
+    if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
+        return false;
+    while (weir_chat_parser_next(choice->parser, &delta) == WEIR_OK)
+        if (!read_delta(choice, &delta, take)) return false;
+    return !chunk->finished || !choice->calls || serve_caller_end(&choice->caller, take, choice);
+}
+
+/* ---- Events ---- */
+
+static size_t begin_event(const serve_answer *answer)
+{
+    serve_text *out = &answer->call->out;
+    size_t at = serve_call_begin_piece(answer->call);
+    serve_text_puts(out, "data: ");
+    add_head(answer, answer->form->chunk, out);
+    return at;
+}
+
+static void end_event(const serve_answer *answer, size_t at)
+{
+    serve_text_puts(&answer->call->out, answer->include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
+    serve_call_end_piece(answer->call, at);
+}
+
+static void send_delta(serve_choice *choice, const weir_delta *delta)
+{
+    size_t at = begin_event(choice->answer);
+    choice->answer->form->delta(choice, delta, &choice->answer->call->out);
+    end_event(choice->answer, at);
+    if (delta->kind == WEIR_DELTA_TOOL_CALL) choice->n_tools++;
+}
+
+/* What was merged while the reader was slow goes out in events of a bearable size. */
+static void send_text(serve_choice *choice, weir_delta delta)
+{
+    size_t left = delta.length;
+    while (left > 0) {
+        size_t n = left < PIECE_MAX ? left : PIECE_MAX;
+        while (n < left && ((unsigned char)delta.text[n] & 0xC0) == 0x80) n--;
+        delta.length = n;
+        send_delta(choice, &delta);
+        delta.text += n;
+        left -= n;
+    }
+}
+
+static bool send_one(void *user, const weir_delta *delta)
+{
+    serve_choice *choice = user;
+    if (delta->kind == WEIR_DELTA_TOOL_CALL)
+        send_delta(choice, delta);
+    else
+        send_text(choice, *delta);
+    return true;
+}
+
+static void end_choice(serve_choice *choice)
+{
+    if (choice->reason == WEIR_REASON_ERROR || choice->reason == WEIR_REASON_CANCELLED) return;
+    size_t at = begin_event(choice->answer);
+    choice->answer->form->end(choice, &choice->answer->call->out);
+    end_event(choice->answer, at);
+}
+
+static void end_events(serve_answer *answer)
+{
+    serve_call *call = answer->call;
+    const serve_choice *failed = failed_choice(answer);
+    size_t at = serve_call_begin_piece(call);
+    if (failed != NULL) {
+        serve_text_puts(&call->out, "data: {\"error\":");
+        serve_call_error_json(&call->out, error_status(failed), failed->error.field,
+                              weir_status_name(failed->error.code), error_message(failed));
+        serve_text_puts(&call->out, "}\n\n");
+    } else if (answer->include_usage) {
+        serve_text_puts(&call->out, "data: ");
+        add_head(answer, answer->form->chunk, &call->out);
+        serve_text_puts(&call->out, "],\"usage\":");
+        add_usage(answer, &call->out);
+        serve_text_puts(&call->out, "}\n\n");
+    }
+    serve_text_puts(&call->out, "data: [DONE]\n\n");
+    serve_call_end_piece(call, at);
+    serve_call_end(call);
+}
+
+bool serve_answer_comment(serve_answer *answer)
+{
+    static const char comment[] = ": still here\n\n";
+    if (!answer->stream || answer->call->ended) return false;
+    size_t at = serve_call_begin_piece(answer->call);
+    serve_text_add(&answer->call->out, comment, sizeof comment - 1);
+    serve_call_end_piece(answer->call, at);
+    return true;
+}
+
+static void pump_choice(serve_choice *choice)
+{
+    serve_call *call = choice->answer->call;
+    weir_chunk chunk;
+    while (!choice->finished) {
+        if (call->out.n - call->out_at >= SERVE_BUFFER_MAX) {
+            choice->answer->starved = true;
+            return;
+        }
+        if (weir_stream_try_next(choice->stream, &chunk) != WEIR_OK) return;
+        if (!read_chunk(choice, &chunk, send_one)) {
+            fail_no_memory(choice);
+        } else if (chunk.finished) {
+            finish(choice, chunk.reason);
+            end_choice(choice);
+        }
+    }
+}
+
+/* ---- Whole answers ---- */
+
+static bool keep_tool(serve_choice *choice, const weir_delta *delta)
+{
+    if (!weir__mem_grow(&choice->tools, &choice->tools_capacity, choice->n_tools + 1, sizeof *choice->tools))
+        return false;
+    serve_tool *tool = &choice->tools[choice->n_tools];
+    *tool = (serve_tool){.id = weir__mem_strdup(delta->id != NULL ? delta->id : ""),
+                         .name = weir__mem_alloc(delta->length + 1)};
+    choice->n_tools++;
+    if (tool->id == NULL || tool->name == NULL) return false;
+    memcpy(tool->name, delta->text, delta->length);
+    tool->name[delta->length] = '\0';
+    return true;
+}
+
+static bool keep_one(void *user, const weir_delta *delta)
+{
+    serve_choice *choice = user;
+    switch (delta->kind) {
+    case WEIR_DELTA_CONTENT: serve_text_add(&choice->content, delta->text, delta->length); break;
+    case WEIR_DELTA_REASONING: serve_text_add(&choice->reasoning, delta->text, delta->length); break;
+    case WEIR_DELTA_TOOL_CALL: return keep_tool(choice, delta);
+    case WEIR_DELTA_ARGUMENTS:
+        if (delta->index < 0 || (size_t)delta->index >= choice->n_tools) return true;
+        serve_text_add(&choice->tools[delta->index].arguments, delta->text, delta->length);
+        return !choice->tools[delta->index].arguments.failed;
+    }
+    return !choice->content.failed && !choice->reasoning.failed;
+}
+
+/* A worker's job, once all streams have ended. */
+static void answer_whole(serve_call *call)
+{
+    serve_answer *answer = call->answer;
+    serve_text text = {0};
+    for (int32_t i = 0; i < answer->n; i++) {
+        serve_choice *choice = &answer->choices[i];
+        weir_chunk chunk;
+        while (!choice->finished && weir_stream_try_next(choice->stream, &chunk) == WEIR_OK) {
+            if (!read_chunk(choice, &chunk, keep_one))
+                fail_no_memory(choice);
+            else if (chunk.finished)
+                finish(choice, chunk.reason);
+        }
+    }
+    const serve_choice *failed = failed_choice(answer);
+    if (failed != NULL) {
+        serve_call_refuse(call, error_status(failed), failed->error.field,
+                          weir_status_name(failed->error.code), "%s", error_message(failed));
+        return;
+    }
+    add_head(answer, answer->form->object, &text);
+    for (int32_t i = 0; i < answer->n; i++) {
+        if (i > 0) serve_text_puts(&text, ",");
+        answer->form->whole(&answer->choices[i], &text);
+    }
+    serve_text_puts(&text, "],\"usage\":");
+    add_usage(answer, &text);
+    serve_text_puts(&text, "}\n");
+    serve_call_answer_text(call, 200, "application/json", &text);
+}
+
+/* ---- The service thread ---- */
+
+static void on_ready(weir_stream *stream, void *user)
+{
+    const serve_answer *answer = user;
+    (void)stream;
+    serve_server_post(answer->call);
+}
+
+void serve_answer_start(serve_answer *answer)
+{
+    if (answer->stream) {
+        serve_call_begin(answer->call, "text/event-stream; charset=utf-8");
+        for (int32_t i = 0; i < answer->n && answer->form->begin != NULL; i++) {
+            size_t at = begin_event(answer);
+            answer->form->begin(&answer->choices[i], &answer->call->out);
+            end_event(answer, at);
+        }
+        serve_call_send(answer->call);
+    }
+    for (int32_t i = 0; i < answer->n; i++)
+        weir_stream_set_ready(answer->choices[i].stream, on_ready, answer);
+}
+
+void serve_answer_pump(serve_answer *answer)
+{
+    serve_call *call = answer->call;
+    if (call->ended) return;
+    if (!answer->stream) {
+        for (int32_t i = 0; i < answer->n; i++)
+            if (!weir_stream_finished(answer->choices[i].stream)) return;
+        forget_ready(answer);
+        serve_server_unlist(call);
+        serve_workers_give(call->server->workers, call, answer_whole);
+        return;
+    }
+    answer->starved = false;
+    for (int32_t i = 0; i < answer->n; i++) pump_choice(&answer->choices[i]);
+    if (answer->n_finished == answer->n) end_events(answer);
+    serve_call_send(call);
+}

@@ -1,0 +1,84 @@
+/* answer.h: what the engine generates for a call: choices, as events or as a whole.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_ANSWER_H
+#define WEIR_SERVER_ANSWER_H
+
+#include "scores.h"
+#include "serve.h"
+#include "tools.h"
+
+/* A tool call of an answer that is not streamed. */
+typedef struct serve_tool {
+    char *id;
+    char *name;
+    serve_text arguments;
+} serve_tool;
+
+typedef struct serve_choice {
+    serve_answer *answer;
+    int32_t index;
+    weir_stream *stream;
+    weir_chat_parser *parser; /* NULL: its text as it comes */
+    bool calls;               /* its content is read by `caller` */
+    serve_caller caller;
+    char *echo; /* goes before the text; NULL = nothing */
+    size_t echo_length;
+    bool finished;
+    weir_reason reason;
+    weir_usage usage;
+    weir_error error;
+    serve_scores scores; /* not told yet */
+    /* When not streamed: what came so far. */
+    serve_text content, reasoning;
+    serve_tool *tools; /* [n_tools]; streamed: n_tools only counts */
+    size_t n_tools, tools_capacity;
+} serve_choice;
+
+/* What chat and completions write differently. All write JSON objects, without what surrounds them. */
+typedef struct serve_form {
+    const char *id;                                        /* "chatcmpl" */
+    const char *object;                                    /* of a whole answer */
+    const char *chunk;                                     /* of an event */
+    void (*begin)(serve_choice *choice, serve_text *text); /* NULL: nothing comes first */
+    void (*delta)(serve_choice *choice, const weir_delta *delta, serve_text *text);
+    void (*end)(serve_choice *choice, serve_text *text);
+    void (*whole)(serve_choice *choice, serve_text *text);
+} serve_form;
+
+struct serve_answer {
+    serve_call *call;
+    const serve_form *form;
+    weir_chat *chat; /* held; NULL for completions */
+    bool stream, include_usage;
+    bool starved; /* chunks wait for room in call->out */
+    int64_t created_s;
+    const char *model; /* lives as long as the server */
+    int32_t n, n_finished;
+    int32_t n_each; /* choices of one prompt: choices[i] is of prompt i / n_each */
+    serve_choice choices[];
+};
+
+/* n choices with streams; the worker submits to them. NULL: out of memory. */
+serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir_chat *chat, int32_t n);
+
+/* The content has the form of tools.h: calls are read from it. */
+void serve_answer_read_calls(serve_answer *answer);
+
+/* Submits one request for all choices, or one for each: all or none. An error becomes the call's answer.
+ * Worker. */
+bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_requests);
+void serve_answer_destroy(serve_answer *answer);
+
+/* Service thread: the answer was submitted. */
+void serve_answer_start(serve_answer *answer);
+
+/* Service thread: something can be taken. */
+void serve_answer_pump(serve_answer *answer);
+
+/* A comment, so that nothing between here and the client takes it for dead. False: this call has none. */
+bool serve_answer_comment(serve_answer *answer);
+
+/* "stop", "length", "tool_calls". */
+const char *serve_answer_finish(const serve_choice *choice);
+
+#endif

@@ -1,0 +1,696 @@
+/* ask.c: every field that a request may have. SPDX-License-Identifier: Apache-2.0 */
+#include "ask.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/json.h"
+#include "tools.h"
+
+#define LOGPROBS_MAX 20 /* as OpenAI's API */
+#define BOTH         (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
+
+typedef struct reader {
+    serve_ask *ask;
+    serve_call *call;
+    unsigned where;
+} reader;
+
+typedef enum kind {
+    BOOL,
+    INT32,
+    INT64,
+    FLOAT,
+    STRING, /* borrowed */
+    VALUE,  /* the JSON itself */
+    OTHER,  /* `read` */
+    NEVER,  /* what weir does not do; `why` */
+} kind;
+
+typedef struct field {
+    const char *name;
+    unsigned where; /* bits of SERVE_ASK_* */
+    kind kind;
+    size_t target; /* offset in serve_ask */
+    double least, most;
+    bool (*read)(reader *r, const char *name, const json_t *value);
+    const char *why;
+} field;
+
+static bool refuse(reader *r, const char *name, const char *what)
+{
+    serve_call_refuse(r->call, 400, name, "invalid_value", "%s must be %s", name, what);
+    return false;
+}
+
+static bool no_memory(reader *r)
+{
+    serve_call_no_memory(r->call);
+    return false;
+}
+
+/* ---- Fields that are read by hand ---- */
+
+static bool read_model(reader *r, const char *name, const json_t *value)
+{
+    if (!json_is_string(value)) return refuse(r, name, "a string");
+    if (serve_server_has_name(r->call->server, json_string_value(value))) return true;
+    serve_call_refuse(r->call, 404, name, "model_not_found",
+                      "there is no model \"%.100s\" here; GET /v1/models tells what there is",
+                      json_string_value(value));
+    return false;
+}
+
+static bool read_stream_options(reader *r, const char *name, const json_t *value)
+{
+    const char *key;
+    json_t *option;
+    if (!json_is_object(value)) return refuse(r, name, "an object");
+    json_object_foreach((json_t *)value, key, option)
+    {
+        bool usage = strcmp(key, "include_usage") == 0;
+        if (!usage && strcmp(key, "include_obfuscation") != 0) {
+            serve_call_refuse(r->call, 400, name, "unknown_field",
+                              "stream_options has an unknown field \"%.60s\"; known: include_usage", key);
+            return false;
+        }
+        if (!json_is_boolean(option))
+            return refuse(r, usage ? "stream_options.include_usage" : name, "true or false");
+        if (usage) r->ask->include_usage = json_is_true(option);
+    }
+    return true;
+}
+
+static bool read_stop(reader *r, const char *name, const json_t *value)
+{
+    serve_ask *ask = r->ask;
+    bool many = json_is_array(value);
+    size_t n = many ? json_array_size(value) : 1;
+    if ((!many && !json_is_string(value)) || n > SERVE_STOP_MAX)
+        return refuse(r, name, "a string or an array of at most 64 strings");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = many ? json_array_get(value, i) : value;
+        if (!json_is_string(one)) return refuse(r, name, "a string or an array of at most 64 strings");
+        if (json_string_length(one) == 0) continue; /* some clients send "" for none */
+        ask->stop[ask->n_stop] = json_string_value(one);
+        ask->stop_length[ask->n_stop++] = json_string_length(one);
+    }
+    return true;
+}
+
+static bool add_bias(reader *r, const char *name, double token, const json_t *bias)
+{
+    serve_ask *ask = r->ask;
+    float value = json_is_false(bias) ? -INFINITY : (float)json_number_value(bias);
+    if (!(token >= 0 && token <= INT32_MAX) || (!json_is_number(bias) && !json_is_false(bias)))
+        return refuse(r, name, "an object of token ids with numbers");
+    if (value != -INFINITY && !(value >= -100 && value <= 100))
+        return refuse(r, name, "an object of token ids with numbers from -100 to 100");
+    ask->biases[ask->sampler.n_logit_bias++] =
+        (weir_logit_bias){.token = (int32_t)token, .bias = value <= -100 ? -INFINITY : value};
+    return true;
+}
+
+/* {"15043": -100}, or as llama-server has it [[15043, -100], [15044, false]]. */
+static bool read_logit_bias(reader *r, const char *name, const json_t *value)
+{
+    serve_ask *ask = r->ask;
+    const char *key;
+    json_t *one;
+    size_t i, n = json_is_object(value) ? json_object_size(value) : json_array_size(value);
+    if (!json_is_object(value) && !json_is_array(value))
+        return refuse(r, name, "an object of token ids with numbers");
+    ask->biases = weir__mem_calloc(n, sizeof *ask->biases);
+    if (ask->biases == NULL) return no_memory(r);
+    ask->sampler.logit_bias = ask->biases;
+    ask->sampler.n_logit_bias = 0;
+    if (json_is_object(value)) {
+        json_object_foreach((json_t *)value, key, one)
+        {
+            char *end;
+            double token = strtod(key, &end);
+            if (end == key || *end != '\0' || token != floor(token)) token = -1;
+            if (!add_bias(r, name, token, one)) return false;
+        }
+    } else {
+        json_array_foreach((json_t *)value, i, one)
+        {
+            const json_t *token = json_array_get(one, 0);
+            if (json_array_size(one) != 2 || !json_is_integer(token))
+                return refuse(r, name, "an array of pairs of a token id and a number");
+            if (!add_bias(r, name, (double)json_integer_value(token), json_array_get(one, 1))) return false;
+        }
+    }
+    return true;
+}
+
+static bool read_seed(reader *r, const char *name, const json_t *value)
+{
+    if (!json_is_integer(value)) return refuse(r, name, "a whole number");
+    uint64_t seed = (uint64_t)json_integer_value(value);
+    r->ask->sampler.seed = (uint32_t)(seed ^ seed >> 32);
+    if (json_integer_value(value) == -1)
+        r->ask->sampler.seed = WEIR_SEED_RANDOM;
+    else if (r->ask->sampler.seed == WEIR_SEED_RANDOM)
+        r->ask->sampler.seed = 1;
+    return true;
+}
+
+static bool read_breakers(reader *r, const char *name, const json_t *value)
+{
+    serve_ask *ask = r->ask;
+    size_t n = json_array_size(value);
+    if (!json_is_array(value) || n > 64) return refuse(r, name, "an array of at most 64 strings");
+    ask->breakers = weir__mem_calloc(n, sizeof *ask->breakers);
+    if (ask->breakers == NULL) return no_memory(r);
+    for (size_t i = 0; i < n; i++) {
+        ask->breakers[i] = json_string_value(json_array_get(value, i));
+        if (ask->breakers[i] == NULL) return refuse(r, name, "an array of at most 64 strings");
+    }
+    ask->sampler.dry_breakers = ask->breakers;
+    ask->sampler.n_dry_breakers = n;
+    return true;
+}
+
+/* "top_k;temperature" or ["top_k", "temperature"]. */
+static bool read_samplers(reader *r, const char *name, const json_t *value)
+{
+    serve_text text = {0};
+    if (json_is_string(value)) {
+        serve_text_puts(&text, json_string_value(value));
+    } else {
+        if (!json_is_array(value)) return refuse(r, name, "a string or an array of strings");
+        serve_text_puts(&text, "");
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            const char *one = json_string_value(json_array_get(value, i));
+            if (one == NULL) {
+                serve_text_fini(&text);
+                return refuse(r, name, "a string or an array of strings");
+            }
+            if (i > 0) serve_text_puts(&text, ";");
+            serve_text_puts(&text, one);
+        }
+    }
+    weir__mem_free(r->ask->order);
+    r->ask->order = text.bytes;
+    r->ask->sampler.order = text.bytes;
+    return text.failed ? no_memory(r) : true;
+}
+
+static bool set_schema(reader *r, const char *name, const json_t *schema)
+{
+    if (r->ask->schema != NULL) {
+        serve_call_refuse(r->call, 400, name, "invalid_value", "%s and %s exclude each other; give one", name,
+                          r->ask->schema_field);
+        return false;
+    }
+    r->ask->schema = weir__json_dump(schema);
+    r->ask->schema_field = name;
+    return r->ask->schema != NULL || no_memory(r);
+}
+
+static bool read_json_schema(reader *r, const char *name, const json_t *value)
+{
+    if (!json_is_object(value)) return refuse(r, name, "a JSON Schema");
+    return set_schema(r, name, value);
+}
+
+static bool read_response_format(reader *r, const char *name, const json_t *value)
+{
+    const char *type = json_string_value(json_object_get(value, "type"));
+    if (type != NULL && strcmp(type, "text") == 0) return true;
+    if (type != NULL && strcmp(type, "json_object") == 0) {
+        const json_t *schema = json_object_get(value, "schema"); /* as llama-server has it */
+        json_t *any = json_pack("{s:s}", "type", "object");
+        bool ok = any != NULL ? set_schema(r, name, json_is_object(schema) ? schema : any) : no_memory(r);
+        json_decref(any);
+        return ok;
+    }
+    if (type == NULL || strcmp(type, "json_schema") != 0)
+        return refuse(r, "response_format.type", "\"text\", \"json_object\" or \"json_schema\"");
+    const json_t *schema = json_object_get(json_object_get(value, "json_schema"), "schema");
+    if (!json_is_object(schema))
+        return refuse(r, "response_format.json_schema.schema", "an object: a JSON Schema");
+    return set_schema(r, name, schema);
+}
+
+static bool read_tool_choice(reader *r, const char *name, const json_t *value)
+{
+    static const char expected[] = "\"auto\", \"none\", \"required\" or an object with a function's name";
+    serve_ask *ask = r->ask;
+    const char *word = json_string_value(value);
+    if (json_is_object(value)) {
+        ask->tool_choice = SERVE_TOOLS_NAMED;
+        ask->tool_name = json_string_value(json_object_get(json_object_get(value, "function"), "name"));
+        return ask->tool_name != NULL || refuse(r, name, expected);
+    }
+    if (word == NULL) return refuse(r, name, expected);
+    if (strcmp(word, "auto") == 0)
+        ask->tool_choice = SERVE_TOOLS_AUTO;
+    else if (strcmp(word, "none") == 0)
+        ask->tool_choice = SERVE_TOOLS_NONE;
+    else if (strcmp(word, "required") == 0)
+        ask->tool_choice = SERVE_TOOLS_REQUIRED;
+    else
+        return refuse(r, name, expected);
+    return true;
+}
+
+static bool read_reasoning_effort(reader *r, const char *name, const json_t *value)
+{
+    static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+    const char *word = json_string_value(value);
+    for (size_t i = 0; word != NULL && i < sizeof words / sizeof *words; i++) {
+        if (strcmp(word, words[i]) != 0) continue;
+        r->ask->reasoning_effort = words[i];
+        return true;
+    }
+    return refuse(r, name, "\"none\", \"minimal\", \"low\", \"medium\", \"high\" or \"xhigh\"");
+}
+
+/* What is accepted because weir does just that, and refused otherwise. */
+static bool read_store(reader *r, const char *name, const json_t *value)
+{
+    return json_is_false(value) || refuse(r, name, "false: nothing is stored here");
+}
+
+static bool read_tier(reader *r, const char *name, const json_t *value)
+{
+    const char *word = json_string_value(value);
+    return (word != NULL && (strcmp(word, "auto") == 0 || strcmp(word, "default") == 0)) ||
+           refuse(r, name, "\"auto\" or \"default\"; to go before others, give a priority");
+}
+
+static bool read_modalities(reader *r, const char *name, const json_t *value)
+{
+    const char *word = json_string_value(json_array_get(value, 0));
+    return (json_array_size(value) == 1 && word != NULL && strcmp(word, "text") == 0) ||
+           refuse(r, name, "[\"text\"]");
+}
+
+static bool read_verbosity(reader *r, const char *name, const json_t *value)
+{
+    const char *word = json_string_value(value);
+    return (word != NULL && strcmp(word, "medium") == 0) ||
+           refuse(r, name, "\"medium\"; ask for length in words");
+}
+
+/* Chat says whether, completions how many of the likeliest. */
+static bool read_logprobs(reader *r, const char *name, const json_t *value)
+{
+    if (json_is_boolean(value) && (r->where & SERVE_ASK_CHAT) != 0) {
+        r->ask->logprobs = json_is_true(value);
+        return true;
+    }
+    json_int_t n = json_integer_value(value);
+    if (!json_is_integer(value) || (r->where & SERVE_ASK_COMPLETIONS) == 0 || n < 0 || n > LOGPROBS_MAX)
+        return refuse(r, name, r->where == SERVE_ASK_CHAT ? "true or false" : "a whole number from 0 to 20");
+    r->ask->logprobs = true;
+    r->ask->n_logprobs = (int32_t)n;
+    return true;
+}
+
+static bool read_text_idle(reader *r, const char *name, const json_t *value)
+{
+    return json_is_string(value) || refuse(r, name, "a string");
+}
+
+static bool read_metadata(reader *r, const char *name, const json_t *value)
+{
+    return json_is_object(value) || refuse(r, name, "an object");
+}
+
+/* ---- The table ---- */
+
+#define AT(member)   offsetof(serve_ask, member)
+#define FROM(member) offsetof(serve_ask, sampler.member)
+#define MOST         2147483647.0
+
+#define TAKE(n, w, k, at)                                                                                    \
+    {                                                                                                        \
+        .name = (n), .where = (w), .kind = (k), .target = (at)                                               \
+    }
+#define NUMBER(n, w, k, at, l, m)                                                                            \
+    {                                                                                                        \
+        .name = (n), .where = (w), .kind = (k), .target = (at), .least = (l), .most = (m)                    \
+    }
+#define HAND(n, w, r)                                                                                        \
+    {                                                                                                        \
+        .name = (n), .where = (w), .kind = OTHER, .read = (r)                                                \
+    }
+#define NO(n, w, y)                                                                                          \
+    {                                                                                                        \
+        .name = (n), .where = (w), .kind = NEVER, .why = (y)                                                 \
+    }
+
+/* clang-format off */
+static const field fields[] = {
+    HAND("model", BOTH, read_model),
+    TAKE("messages", SERVE_ASK_CHAT, VALUE, AT(messages)),
+    TAKE("prompt", SERVE_ASK_COMPLETIONS, VALUE, AT(prompt)),
+    TAKE("stream", BOTH, BOOL, AT(stream)),
+    HAND("stream_options", BOTH, read_stream_options),
+    NUMBER("n", BOTH, INT32, AT(n), 1, SERVE_N_MAX),
+    NUMBER("best_of", SERVE_ASK_COMPLETIONS, INT32, AT(best_of), 1, SERVE_N_MAX),
+    HAND("stop", BOTH, read_stop),
+    NUMBER("max_tokens", BOTH, INT32, AT(max_tokens), -1, MOST),
+    NUMBER("max_completion_tokens", SERVE_ASK_CHAT, INT32, AT(max_tokens), -1, MOST),
+    NUMBER("n_predict", BOTH, INT32, AT(max_tokens), -1, MOST),
+    HAND("logprobs", BOTH, read_logprobs),
+    NUMBER("top_logprobs", SERVE_ASK_CHAT, INT32, AT(n_logprobs), 0, LOGPROBS_MAX),
+    HAND("logit_bias", BOTH, read_logit_bias),
+    HAND("seed", BOTH, read_seed),
+    NUMBER("temperature", BOTH, FLOAT, FROM(temp), 0, 100),
+    NUMBER("top_p", BOTH, FLOAT, FROM(top_p), 0, 1),
+    NUMBER("top_k", BOTH, INT32, FROM(top_k), -1, MOST),
+    NUMBER("min_p", BOTH, FLOAT, FROM(min_p), 0, 1),
+    NUMBER("typical_p", BOTH, FLOAT, FROM(typical_p), 0, 1),
+    NUMBER("top_n_sigma", BOTH, FLOAT, FROM(top_n_sigma), -1, 100),
+    NUMBER("min_keep", BOTH, INT32, FROM(min_keep), 0, MOST),
+    NUMBER("dynatemp_range", BOTH, FLOAT, FROM(dynatemp_range), 0, 100),
+    NUMBER("dynatemp_exponent", BOTH, FLOAT, FROM(dynatemp_exponent), 0, 100),
+    NUMBER("frequency_penalty", BOTH, FLOAT, FROM(penalty_freq), -100, 100),
+    NUMBER("presence_penalty", BOTH, FLOAT, FROM(penalty_present), -100, 100),
+    NUMBER("repeat_penalty", BOTH, FLOAT, FROM(penalty_repeat), 0.01, 100),
+    NUMBER("repetition_penalty", BOTH, FLOAT, FROM(penalty_repeat), 0.01, 100),
+    NUMBER("repeat_last_n", BOTH, INT32, FROM(penalty_last_n), 0, 1000000),
+    NUMBER("dry_multiplier", BOTH, FLOAT, FROM(dry_multiplier), 0, 100),
+    NUMBER("dry_base", BOTH, FLOAT, FROM(dry_base), 0, 100),
+    NUMBER("dry_allowed_length", BOTH, INT32, FROM(dry_allowed_length), 0, MOST),
+    NUMBER("dry_penalty_last_n", BOTH, INT32, FROM(dry_penalty_last_n), 0, 1000000),
+    HAND("dry_sequence_breakers", BOTH, read_breakers),
+    NUMBER("xtc_probability", BOTH, FLOAT, FROM(xtc_probability), 0, 1),
+    NUMBER("xtc_threshold", BOTH, FLOAT, FROM(xtc_threshold), 0, 1),
+    NUMBER("mirostat", BOTH, INT32, FROM(mirostat), 0, 2),
+    NUMBER("mirostat_tau", BOTH, FLOAT, FROM(mirostat_tau), 0, 100),
+    NUMBER("mirostat_eta", BOTH, FLOAT, FROM(mirostat_eta), 0, 1),
+    HAND("samplers", BOTH, read_samplers),
+    TAKE("grammar", BOTH, STRING, FROM(grammar)),
+    HAND("json_schema", BOTH, read_json_schema),
+    HAND("response_format", BOTH, read_response_format),
+    TAKE("ignore_eos", BOTH, BOOL, FROM(ignore_eos)),
+    TAKE("cache_prompt", BOTH, BOOL, AT(cache_prompt)),
+    TAKE("cache_salt", BOTH, STRING, AT(cache_salt)),
+    NUMBER("priority", BOTH, INT32, AT(priority), -100, 100),
+    NUMBER("deadline_ms", BOTH, INT64, AT(deadline_ms), 0, 1e12),
+    TAKE("tools", SERVE_ASK_CHAT, VALUE, AT(tools)),
+    HAND("tool_choice", SERVE_ASK_CHAT, read_tool_choice),
+    TAKE("parallel_tool_calls", SERVE_ASK_CHAT, BOOL, AT(parallel_tool_calls)),
+    HAND("reasoning_effort", SERVE_ASK_CHAT, read_reasoning_effort),
+    TAKE("chat_template_kwargs", SERVE_ASK_CHAT, VALUE, AT(kwargs)),
+    TAKE("continue_final_message", SERVE_ASK_CHAT, BOOL, AT(continue_final)),
+    TAKE("echo", SERVE_ASK_COMPLETIONS, BOOL, AT(echo)),
+    HAND("user", BOTH, read_text_idle),
+    HAND("safety_identifier", SERVE_ASK_CHAT, read_text_idle),
+    HAND("prompt_cache_key", SERVE_ASK_CHAT, read_text_idle),
+    HAND("metadata", SERVE_ASK_CHAT, read_metadata),
+    HAND("store", SERVE_ASK_CHAT, read_store),
+    HAND("service_tier", SERVE_ASK_CHAT, read_tier),
+    HAND("modalities", SERVE_ASK_CHAT, read_modalities),
+    HAND("verbosity", SERVE_ASK_CHAT, read_verbosity),
+    NO("functions", SERVE_ASK_CHAT, "give tools instead"),
+    NO("function_call", SERVE_ASK_CHAT, "give tool_choice instead"),
+    NO("audio", SERVE_ASK_CHAT, "answers are text here"),
+    NO("prediction", SERVE_ASK_CHAT, "predicted outputs are not known here"),
+    NO("web_search_options", SERVE_ASK_CHAT, "nothing is searched here"),
+    NO("prompt_cache_retention", SERVE_ASK_CHAT, "what is cached is decided by the server"),
+    NO("suffix", SERVE_ASK_COMPLETIONS, "text is continued at its end only"),
+};
+/* clang-format on */
+
+#define N_FIELDS (sizeof fields / sizeof *fields)
+
+static const field *find(const char *name, unsigned where)
+{
+    for (size_t i = 0; i < N_FIELDS; i++)
+        if ((fields[i].where & where) != 0 && strcmp(fields[i].name, name) == 0) return &fields[i];
+    return NULL;
+}
+
+static bool read_number(reader *r, const field *f, const json_t *value)
+{
+    char *at = (char *)r->ask + f->target;
+    double number = json_number_value(value);
+    bool whole = f->kind != FLOAT;
+    if (!json_is_number(value) || !(number >= f->least && number <= f->most) ||
+        (whole && number != floor(number))) {
+        serve_call_refuse(r->call, 400, f->name, "invalid_value",
+                          f->most < MOST ? "%s must be a %snumber from %g to %g"
+                                         : "%s must be a %snumber from %g up",
+                          f->name, whole ? "whole " : "", f->least, f->most);
+        return false;
+    }
+    if (f->kind == FLOAT)
+        *(float *)at = (float)number;
+    else if (f->kind == INT64)
+        *(int64_t *)at = (int64_t)number;
+    else
+        *(int32_t *)at = (int32_t)number;
+    return true;
+}
+
+static bool read_field(reader *r, const field *f, const json_t *value)
+{
+    char *at = (char *)r->ask + f->target;
+    switch (f->kind) {
+    case BOOL:
+        if (!json_is_boolean(value)) return refuse(r, f->name, "true or false");
+        *(bool *)at = json_is_true(value);
+        return true;
+    case STRING:
+        if (!json_is_string(value)) return refuse(r, f->name, "a string");
+        *(const char **)at = json_string_value(value);
+        return true;
+    case VALUE: *(const json_t **)at = value; return true;
+    case OTHER: return f->read(r, f->name, value);
+    case NEVER:
+        serve_call_refuse(r->call, 400, f->name, "unsupported_field", "%s is not supported: %s", f->name,
+                          f->why);
+        return false;
+    default: return read_number(r, f, value);
+    }
+}
+
+static bool read_fields(reader *r, unsigned where)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(r->ask->json, key, value)
+    {
+        const field *f = find(key, where);
+        if (f == NULL) {
+            bool other = find(key, BOTH) != NULL;
+            serve_call_refuse(r->call, 400, strlen(key) < 64 ? key : NULL, "unknown_field",
+                              other ? "\"%.64s\" is a field of another kind of request"
+                                    : "there is no field \"%.64s\" in this request",
+                              key);
+            return false;
+        }
+        if (!json_is_null(value) && !read_field(r, f, value)) return false;
+    }
+    return true;
+}
+
+bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
+{
+    const serve_params *params = &call->server->params;
+    weir_request standard = weir_request_default();
+    reader r = {ask, call, where};
+    memset(ask, 0, sizeof *ask);
+    ask->sampler = params->sampler != NULL ? *params->sampler : weir_sampler_params_default();
+    ask->n = 1;
+    ask->max_tokens = params->max_tokens;
+    ask->cache_prompt = standard.cache_prompt;
+    ask->parallel_tool_calls = true;
+    if (!serve_call_read_json(call, &ask->json) || !read_fields(&r, where)) return false;
+    if (ask->sampler.top_k < 0) ask->sampler.top_k = 0;
+    if (ask->best_of > ask->n) {
+        serve_call_refuse(call, 400, "best_of", "unsupported_value",
+                          "best_of is larger than n; choosing among choices is not supported: ask for n");
+        return false;
+    }
+    if (ask->n_logprobs > 0 && !ask->logprobs) return refuse(&r, "top_logprobs", "left out without logprobs");
+    if (ask->echo && ask->logprobs) {
+        serve_call_refuse(call, 400, "echo", "unsupported_value",
+                          "echo and logprobs exclude each other: prompts have no log probabilities here");
+        return false;
+    }
+    if (ask->include_usage && !ask->stream) return refuse(&r, "stream_options", "left out without stream");
+    if (ask->schema != NULL && ask->sampler.grammar != NULL)
+        return refuse(&r, "grammar", "left out where the answer has another form");
+    return true;
+}
+
+void serve_ask_fini(serve_ask *ask)
+{
+    weir__mem_free(ask->schema);
+    weir__mem_free(ask->order);
+    weir__mem_free((void *)ask->breakers);
+    weir__mem_free(ask->biases);
+    json_decref(ask->json);
+    memset(ask, 0, sizeof *ask);
+}
+
+void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_request *request)
+{
+    const char *key = serve_keys_salt(call->server->keys, call->key);
+    *request = weir_request_default();
+    request->sampler = &ask->sampler;
+    request->max_tokens = ask->max_tokens;
+    request->stop = ask->stop;
+    request->stop_length = ask->stop_length;
+    request->n_stop = ask->n_stop;
+    request->deadline_ms = ask->deadline_ms;
+    request->priority = ask->priority;
+    request->cache_prompt = ask->cache_prompt;
+    request->logprobs = ask->logprobs;
+    request->n_logprobs = ask->n_logprobs;
+    snprintf(salt, SERVE_SALT_MAX, "%s%s%s", key, ask->cache_salt != NULL ? "/" : "",
+             ask->cache_salt != NULL ? ask->cache_salt : "");
+    request->cache_salt = salt;
+}
+
+/* ---- Chat ---- */
+
+/* The tools that may be called: with a named one, that alone. Freed with json_decref. */
+static bool choose_tools(reader *r, json_t **tools)
+{
+    serve_ask *ask = r->ask;
+    *tools = NULL;
+    if (ask->tools != NULL && !json_is_array(ask->tools)) return refuse(r, "tools", "an array");
+    bool any = json_array_size(ask->tools) > 0;
+    if (!any && (ask->tool_choice == SERVE_TOOLS_REQUIRED || ask->tool_choice == SERVE_TOOLS_NAMED))
+        return refuse(r, "tool_choice", "left out where there are no tools");
+    if (!any) return true;
+    if (ask->tool_choice != SERVE_TOOLS_NAMED) {
+        *tools = json_incref((json_t *)ask->tools);
+        return true;
+    }
+    for (size_t i = 0; i < json_array_size(ask->tools); i++) {
+        json_t *one = json_array_get(ask->tools, i);
+        const char *name = json_string_value(json_object_get(json_object_get(one, "function"), "name"));
+        if (name == NULL || strcmp(name, ask->tool_name) != 0) continue;
+        *tools = json_pack("[O]", one);
+        return *tools != NULL || no_memory(r);
+    }
+    serve_call_refuse(r->call, 400, "tool_choice", "invalid_value", "there is no tool \"%.64s\" in tools",
+                      ask->tool_name);
+    return false;
+}
+
+static bool add_arg(weir_template_arg *args, size_t *n, const char *key, const json_t *value)
+{
+    char *text = weir__json_dump(value);
+    if (text == NULL) return false;
+    args[*n].key = key;
+    args[(*n)++].value = text;
+    return true;
+}
+
+static bool collect_args(reader *r, weir_template_arg *args, size_t *n)
+{
+    serve_ask *ask = r->ask;
+    const char *key;
+    json_t *value;
+    if (ask->kwargs != NULL &&
+        (!json_is_object(ask->kwargs) || json_object_size(ask->kwargs) > SERVE_ARGS_MAX))
+        return refuse(r, "chat_template_kwargs", "an object of at most 62 members");
+    if (ask->kwargs != NULL) {
+        json_object_foreach((json_t *)ask->kwargs, key, value)
+        {
+            if (!add_arg(args, n, key, value)) return no_memory(r);
+        }
+    }
+    if (ask->reasoning_effort != NULL && json_object_get(ask->kwargs, "reasoning_effort") == NULL) {
+        json_t *effort = json_string(ask->reasoning_effort);
+        bool ok = effort != NULL && add_arg(args, n, "reasoning_effort", effort);
+        json_decref(effort);
+        if (!ok) return no_memory(r);
+    }
+    return true;
+}
+
+/* Tools with a template that knows none. */
+static weir_status render_generic(serve_ask *ask, serve_call *call, weir_chat_params params,
+                                  const json_t *tools, weir_chat **chat, weir_error *error)
+{
+    static const char schema_field[] = "json_schema";
+    char *messages = NULL, *schema = NULL;
+    weir_status status = WEIR_NO_MEMORY;
+    if (ask->schema != NULL) return WEIR_UNSUPPORTED;
+    if (params.tool_choice == WEIR_TOOLS_NONE) {
+        params.tools_json = NULL; /* not to be called anyway */
+        return weir_chat_create(call->server->model, &params, chat, error);
+    }
+    if (serve_tools_describe(ask->messages, tools, params.tool_choice == WEIR_TOOLS_AUTO, &messages,
+                             &schema)) {
+        params.messages_json = messages;
+        params.tools_json = NULL;
+        params.tool_choice = WEIR_TOOLS_AUTO;
+        params.json_schema = schema;
+        status = weir_chat_create(call->server->model, &params, chat, error);
+        ask->reads_calls = status == WEIR_OK;
+        size_t n = sizeof schema_field - 1;
+        if (strncmp(error->field, schema_field, n) == 0) {
+            char rest[sizeof error->field];
+            snprintf(rest, sizeof rest, "%s", error->field + n);
+            snprintf(error->field, sizeof error->field, "tools%.58s", rest);
+        }
+    }
+    weir__mem_free(schema);
+    weir__mem_free(messages);
+    return status;
+}
+
+weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
+{
+    const serve_params *server = &call->server->params;
+    weir_template_arg args[SERVE_ARGS_MAX + 1] = {{0}};
+    weir_chat_params params = weir_chat_params_default();
+    weir_error error = {0};
+    weir_chat *chat = NULL;
+    reader r = {ask, call, SERVE_ASK_CHAT};
+    json_t *tools = NULL;
+    char *messages_text = NULL, *tools_text = NULL;
+
+    if (!json_is_array(ask->messages)) {
+        refuse(&r, "messages", "an array of messages");
+        return NULL;
+    }
+    if (!choose_tools(&r, &tools) || !collect_args(&r, args, &params.n_args)) goto out;
+    messages_text = weir__json_dump(ask->messages);
+    if (tools != NULL) tools_text = weir__json_dump(tools);
+    if (messages_text == NULL || (tools != NULL && tools_text == NULL)) {
+        no_memory(&r);
+        goto out;
+    }
+    params.messages_json = messages_text;
+    params.tools_json = tools_text;
+    params.tool_choice = ask->tool_choice == SERVE_TOOLS_NONE ? WEIR_TOOLS_NONE
+                         : ask->tool_choice == SERVE_TOOLS_REQUIRED || ask->tool_choice == SERVE_TOOLS_NAMED
+                             ? WEIR_TOOLS_REQUIRED
+                             : WEIR_TOOLS_AUTO;
+    params.parallel_tool_calls = ask->parallel_tool_calls && ask->tool_choice != SERVE_TOOLS_NAMED;
+    params.json_schema = ask->schema;
+    params.template_source = server->template_source;
+    params.args = args;
+    params.continue_final = ask->continue_final;
+    params.enable_thinking = !server->no_thinking;
+    if (ask->reasoning_effort != NULL) params.enable_thinking = strcmp(ask->reasoning_effort, "none") != 0;
+    weir_status status = weir_chat_create(call->server->model, &params, &chat, &error);
+    if (status == WEIR_UNSUPPORTED && tools != NULL)
+        status = render_generic(ask, call, params, tools, &chat, &error);
+    if (status != WEIR_OK) {
+        error.code = status;
+        serve_call_refuse_error(call, &error);
+    }
+out:
+    for (size_t i = 0; i < params.n_args; i++) weir__mem_free((void *)args[i].value);
+    weir__mem_free(tools_text);
+    weir__mem_free(messages_text);
+    json_decref(tools);
+    return chat;
+}

@@ -1,0 +1,65 @@
+/* ask.h: the fields of a request for text, read from its JSON. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_ASK_H
+#define WEIR_SERVER_ASK_H
+
+#include <jansson.h>
+
+#include "serve.h"
+
+#define SERVE_ASK_CHAT        1u
+#define SERVE_ASK_COMPLETIONS 2u
+
+#define SERVE_N_MAX    128 /* choices, as OpenAI allows */
+#define SERVE_STOP_MAX 64  /* what the library allows */
+#define SERVE_ARGS_MAX 62  /* variables of a template; the library allows 64 */
+
+typedef enum serve_tools {
+    SERVE_TOOLS_UNSAID,
+    SERVE_TOOLS_AUTO,
+    SERVE_TOOLS_NONE,
+    SERVE_TOOLS_REQUIRED,
+    SERVE_TOOLS_NAMED, /* tool_name */
+} serve_tools;
+
+/* Values borrow from `json`, which is owned. */
+typedef struct serve_ask {
+    json_t *json;
+    weir_sampler_params sampler;
+    bool stream, include_usage, ignore_eos;
+    int32_t n, max_tokens, best_of;
+    bool logprobs;
+    int32_t n_logprobs;
+    int64_t deadline_ms;
+    int32_t priority;
+    bool cache_prompt;
+    const char *cache_salt;
+
+    const char *stop[SERVE_STOP_MAX];
+    size_t stop_length[SERVE_STOP_MAX];
+    size_t n_stop;
+    weir_logit_bias *biases; /* owned */
+    const char **breakers;   /* owned */
+    char *order;             /* owned */
+
+    const json_t *prompt, *messages, *tools, *kwargs; /* NULL = not given */
+    char *schema;                                     /* owned: the answer's form; NULL = any */
+    const char *schema_field;                         /* which field gave it */
+    serve_tools tool_choice;
+    const char *tool_name;
+    bool parallel_tool_calls, continue_final, no_generation_prompt, echo;
+    const char *reasoning_effort;
+    bool reads_calls; /* after render: the answer has the form of tools.h */
+} serve_ask;
+
+/* Reads call->body. False: the call has its answer, a refusal that names the field. Freed with fini always. */
+bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where);
+void serve_ask_fini(serve_ask *ask);
+
+/* Fills what all requests of the ask share; borrows from it. salt is [SERVE_SALT_MAX]. */
+#define SERVE_SALT_MAX 512
+void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_request *request);
+
+/* Renders messages; NULL: the call has its answer. */
+weir_chat *serve_ask_render(serve_ask *ask, serve_call *call);
+
+#endif

@@ -1,0 +1,362 @@
+/* call.c: one request and its answer, as bytes. SPDX-License-Identifier: Apache-2.0 */
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "answer.h"
+#include "base/clock.h"
+#include "base/histogram.h"
+#include "base/mem.h"
+#include "model/json.h"
+#include "serve.h"
+
+/* ---- Life ---- */
+
+serve_call *serve_call_create(serve_server *server, struct lws *wsi)
+{
+    serve_call *call = weir__mem_calloc(1, sizeof *call);
+    if (call == NULL) return NULL;
+    call->server = server;
+    call->wsi = wsi;
+    call->key = -1;
+    call->number = ++server->next_number;
+    call->began_ns = call->moved_ns = weir__clock_now_ns();
+    call->after = server->calls;
+    if (server->calls != NULL) server->calls->before = call;
+    server->calls = call;
+    server->n_calls++;
+    return call;
+}
+
+void serve_call_destroy(serve_call *call)
+{
+    serve_server *server = call->server;
+    if (call->events) serve_events_leave(server->events, call);
+    serve_log_call(call);
+    if (call->left)
+        server->n_left++;
+    else if (call->answer != NULL && call->status == 200)
+        weir__histogram_observe(&server->e2e_seconds, (double)(weir__clock_now_ns() - call->began_ns) / 1e9);
+    serve_answer_destroy(call->answer); /* from here on nobody puts it on the ready list */
+    serve_server_unlist(call);
+    if (call->counted) serve_keys_leave(server->keys, call->key);
+    if (call->status >= 100 && call->status < 600) server->n_answers[call->status / 100]++;
+    server->n_bodies -= call->body_length;
+    if (call->before != NULL)
+        call->before->after = call->after;
+    else
+        server->calls = call->after;
+    if (call->after != NULL) call->after->before = call->before;
+    server->n_calls--;
+    serve_text_fini(&call->out);
+    serve_text_fini(&call->body);
+    weir__mem_free(call);
+}
+
+void serve_call_leave(serve_call *call)
+{
+    call->wsi = NULL;
+    call->left = !call->ended || call->out_at < call->out.n;
+    atomic_store_explicit(&call->gone, true, memory_order_release);
+    if (call->state != SERVE_WORKING) serve_call_destroy(call);
+}
+
+void serve_call_send(serve_call *call)
+{
+    if (call->wsi != NULL) lws_callback_on_writable(call->wsi);
+}
+
+/* ---- Heads ---- */
+
+static const char *phrase(int status)
+{
+    static const struct {
+        int status;
+        const char *text;
+    } phrases[] = {
+        {200, "OK"},
+        {204, "No Content"},
+        {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {408, "Request Timeout"},
+        {411, "Length Required"},
+        {413, "Content Too Large"},
+        {415, "Unsupported Media Type"},
+        {429, "Too Many Requests"},
+        {431, "Request Header Fields Too Large"},
+        {500, "Internal Server Error"},
+        {501, "Not Implemented"},
+        {503, "Service Unavailable"},
+    };
+    for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
+        if (phrases[i].status == status) return phrases[i].text;
+    return "Unknown";
+}
+
+static bool is_allowed(const serve_params *params, const char *origin)
+{
+    for (size_t i = 0; i < params->n_origins; i++)
+        if (strcmp(params->origins[i], "*") == 0 || strcmp(params->origins[i], origin) == 0) return true;
+    return false;
+}
+
+static void add_cors(serve_call *call)
+{
+    if (call->origin[0] == '\0' || !is_allowed(&call->server->params, call->origin)) return;
+    serve_text_printf(&call->out,
+                      "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
+                      "Access-Control-Expose-Headers: Retry-After, X-Request-Id\r\n",
+                      call->origin);
+    if (strcmp(call->method, "OPTIONS") == 0)
+        serve_text_puts(&call->out, "Access-Control-Allow-Methods: GET, POST, HEAD, OPTIONS\r\n"
+                                    "Access-Control-Allow-Headers: Authorization, Content-Type\r\n"
+                                    "Access-Control-Max-Age: 600\r\n");
+}
+
+/* Everything up to what tells the body's length. */
+static void begin_head(serve_call *call, int status, const char *type)
+{
+    serve_text *out = &call->out;
+    char date[64] = "";
+    time_t now = time(NULL);
+    struct tm utc;
+    call->begun = true;
+    call->status = status;
+    if (call->http_1_0) call->close = true;
+    if (gmtime_r(&now, &utc) != NULL) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
+    serve_text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %llu\r\n", status, phrase(status),
+                      date, (unsigned long long)call->number);
+    if (type != NULL) serve_text_printf(out, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
+    if (call->retry_s > 0) serve_text_printf(out, "Retry-After: %d\r\n", call->retry_s);
+    if (call->allow != NULL) serve_text_printf(out, "Allow: %s\r\n", call->allow);
+    if (status == 401) serve_text_puts(out, "WWW-Authenticate: Bearer\r\n");
+    if (call->close) serve_text_puts(out, "Connection: close\r\n");
+    add_cors(call);
+}
+
+void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
+                            const char *bytes, size_t n)
+{
+    if (call->begun) return;
+    begin_head(call, status, type);
+    serve_text_puts(&call->out, more);
+    if (status == 204)
+        serve_text_puts(&call->out, "\r\n");
+    else
+        serve_text_printf(&call->out, "Content-Length: %zu\r\n\r\n", n);
+    if (!call->head_only) serve_text_add(&call->out, bytes, n);
+    call->ended = true;
+}
+
+void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n)
+{
+    serve_call_answer_more(call, status, type, "Cache-Control: no-store\r\n", bytes, n);
+}
+
+void serve_call_answer_text(serve_call *call, int status, const char *type, serve_text *text)
+{
+    if (text->failed)
+        serve_call_no_memory(call);
+    else
+        serve_call_answer(call, status, type, text->bytes != NULL ? text->bytes : "", text->n);
+    serve_text_fini(text);
+}
+
+/* ---- Errors ---- */
+
+static const char *error_type(int status)
+{
+    switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 429: return "rate_limit_error";
+    case 503: return "unavailable_error";
+    default: return status >= 500 ? "server_error" : "invalid_request_error";
+    }
+}
+
+void serve_call_error_json(serve_text *text, int status, const char *field, const char *code,
+                           const char *message)
+{
+    serve_text_puts(text, "{\"message\":");
+    serve_text_json_puts(text, message);
+    serve_text_printf(text, ",\"type\":\"%s\",\"param\":", error_type(status));
+    if (field != NULL && field[0] != '\0')
+        serve_text_json_puts(text, field);
+    else
+        serve_text_puts(text, "null");
+    serve_text_puts(text, ",\"code\":");
+    if (code != NULL)
+        serve_text_json_puts(text, code);
+    else
+        serve_text_puts(text, "null");
+    serve_text_puts(text, "}");
+}
+
+static void refuse(serve_call *call, int status, const char *field, const char *code, const char *message)
+{
+    serve_text text = {0};
+    serve_text_puts(&text, "{\"error\":");
+    serve_call_error_json(&text, status, field, code, message);
+    serve_text_puts(&text, "}\n");
+    if (text.failed) {
+        static const char plain[] = "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\","
+                                    "\"param\":null,\"code\":null}}\n";
+        serve_call_answer(call, 503, "application/json", plain, sizeof plain - 1);
+    } else
+        serve_call_answer(call, status, "application/json", text.bytes, text.n);
+    serve_text_fini(&text);
+}
+
+void serve_call_refuse(serve_call *call, int status, const char *field, const char *code, const char *format,
+                       ...)
+{
+    char message[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(message, sizeof message, format, list);
+    va_end(list);
+    refuse(call, status, field, code, message);
+}
+
+void serve_call_no_memory(serve_call *call)
+{
+    call->retry_s = 1;
+    refuse(call, 503, NULL, "out_of_memory", "the server is out of memory for this request");
+}
+
+/* What a request calls the fields that the library names. */
+static const char *request_field(const char *field, char *name, size_t capacity)
+{
+    static const char *const names[][2] = {
+        {"temp", "temperature"},
+        {"penalty_repeat", "repeat_penalty"},
+        {"penalty_last_n", "repeat_last_n"},
+        {"penalty_freq", "frequency_penalty"},
+        {"penalty_present", "presence_penalty"},
+        {"dry_breakers", "dry_sequence_breakers"},
+        {"order", "samplers"},
+        {"text", "prompt"},
+        {"tokens", "prompt"},
+        {"n_tokens", "prompt"},
+        {"chat", "messages"},
+        {"messages_json", "messages"},
+        {"tools_json", "tools"},
+        {"json_schema", "response_format"},
+        {"continue_final", "continue_final_message"},
+        {"n_stop", "stop"},
+        {"args", "chat_template_kwargs"},
+        {"n_args", "chat_template_kwargs"},
+        {"template_source", "messages"},
+        {"n_logit_bias", "logit_bias"},
+        {"n_dry_breakers", "dry_sequence_breakers"},
+    };
+    if (strncmp(field, "requests[", 9) == 0 && strstr(field, "].") != NULL) field = strstr(field, "].") + 2;
+    if (strncmp(field, "sampler.", 8) == 0) field += 8;
+    if (field[0] == '/') { /* a place in the tools' schemas */
+        snprintf(name, capacity, "tools%s", field);
+        return name;
+    }
+    size_t n = strcspn(field, "[./");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strlen(names[i][0]) != n || memcmp(names[i][0], field, n) != 0) continue;
+        snprintf(name, capacity, "%s%s", names[i][1], field + n);
+        return name;
+    }
+    return field;
+}
+
+void serve_call_refuse_error(serve_call *call, const weir_error *error)
+{
+    char name[96];
+    const char *field = request_field(error->field, name, sizeof name);
+    switch (error->code) {
+    case WEIR_INVALID:
+    case WEIR_GRAMMAR:
+    case WEIR_TEMPLATE:
+    case WEIR_FORMAT: refuse(call, 400, field, "invalid_value", error->message); return;
+    case WEIR_UNSUPPORTED: refuse(call, 400, field, "unsupported_value", error->message); return;
+    case WEIR_TOO_LONG: refuse(call, 400, field, "context_length_exceeded", error->message); return;
+    case WEIR_BUSY: {
+        weir_engine_stats stats = {.size = sizeof stats};
+        int64_t wait = 0;
+        if (weir_engine_get_stats(call->server->engine, &stats) == WEIR_OK)
+            wait = stats.retry_ns / WEIR__NS_PER_S;
+        call->retry_s = wait < 1 ? 1 : wait > 600 ? 600 : (int32_t)wait + 1;
+        refuse(call, 429, NULL, "queue_full", error->message);
+        return;
+    }
+    case WEIR_NO_MEMORY: serve_call_no_memory(call); return;
+    case WEIR_STOPPED:
+        call->retry_s = 5;
+        refuse(call, 503, NULL, "stopping", "the server is going down");
+        return;
+    default: refuse(call, 500, NULL, weir_status_name(error->code), error->message); return;
+    }
+}
+
+/* ---- Answers that come in pieces ---- */
+
+void serve_call_begin(serve_call *call, const char *type)
+{
+    if (call->begun) return;
+    call->chunked = !call->http_1_0;
+    begin_head(call, 200, type);
+    serve_text_puts(&call->out, "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n");
+    serve_text_puts(&call->out, call->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
+    if (call->head_only) call->ended = true;
+}
+
+/* A chunk's length has eight digits, so that it can be filled in afterwards. */
+#define CHUNK_HEAD "00000000\r\n"
+
+size_t serve_call_begin_piece(serve_call *call)
+{
+    if (call->chunked) serve_text_puts(&call->out, CHUNK_HEAD);
+    return call->out.n;
+}
+
+void serve_call_end_piece(serve_call *call, size_t at)
+{
+    char digits[24];
+    if (!call->chunked || call->out.failed) return;
+    size_t n = call->out.n - at;
+    if (n == 0) {
+        call->out.n = at - (sizeof CHUNK_HEAD - 1);
+        return;
+    }
+    snprintf(digits, sizeof digits, "%08zx", n);
+    memcpy(call->out.bytes + at - (sizeof CHUNK_HEAD - 1), digits, 8);
+    serve_text_puts(&call->out, "\r\n");
+}
+
+void serve_call_end(serve_call *call)
+{
+    if (call->chunked && !call->ended) serve_text_puts(&call->out, "0\r\n\r\n");
+    call->ended = true;
+}
+
+/* ---- Bodies ---- */
+
+bool serve_call_read_json(serve_call *call, json_t **json)
+{
+    weir_error error = {0};
+    *json = NULL;
+    weir_status status = weir__json_parse(call->body.bytes != NULL ? call->body.bytes : "", call->body.n,
+                                          "body", WEIR_INVALID, json, &error);
+    if (status == WEIR_NO_MEMORY) {
+        serve_call_no_memory(call);
+    } else if (status != WEIR_OK) {
+        serve_call_refuse(call, 400, NULL, "invalid_json", "%s", error.message);
+    } else if (!json_is_object(*json)) {
+        json_decref(*json);
+        *json = NULL;
+        serve_call_refuse(call, 400, NULL, "invalid_json", "the body must be a JSON object");
+    }
+    return *json != NULL;
+}

@@ -1,0 +1,270 @@
+/* events.c: GET /events, the engine's ticks as they happen, and GET /slots. What the engine remembers of its
+ * ticks is read here step by step; from the slots' parts in them follows what each slot does now.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "serve.h"
+
+#define PERIOD_US  100000 /* at most ten events a second */
+#define IDLE_NS    WEIR__NS_PER_S
+#define READ_N     256  /* items that are read at a time */
+#define TICKS_MAX  256  /* in one event; older ones are left out */
+#define ARRIVALS_N 1024 /* whose priorities are remembered */
+#define SLOTS_MAX  256
+#define SNAPS_N    10 /* seconds that rates and quantiles look back on */
+
+typedef struct slot {
+    const char *state;
+    int32_t prompt, done, generated, cached, priority;
+} slot;
+
+/* Counters as they were. */
+typedef struct snap {
+    int64_t at_ns; /* 0 = none yet */
+    uint64_t prefilled, generated;
+    weir_histogram ttft, itl;
+} snap;
+
+struct serve_events {
+    serve_server *server;
+    lws_sorted_usec_list_t timer;
+    int32_t n_readers;
+    int64_t sent_ns;
+    uint64_t next_tick, next_part, next_arrival;
+    weir_tick ticks[TICKS_MAX]; /* a ring: since the last event; [n_ticks % TICKS_MAX] is the next one's */
+    uint64_t n_ticks, n_told;
+    slot slots[SLOTS_MAX];
+    int32_t priorities[ARRIVALS_N]; /* by request % ARRIVALS_N */
+    snap snaps[SNAPS_N];
+    size_t newest;
+};
+
+/* ---- What the engine remembers ---- */
+
+static void read_arrivals(serve_events *events)
+{
+    weir_arrival arrivals[READ_N];
+    size_t n;
+    while (weir_engine_arrivals(events->server->engine, events->next_arrival, arrivals, READ_N, &n) ==
+           WEIR_OK) {
+        for (size_t i = 0; i < n; i++)
+            events->priorities[arrivals[i].request % ARRIVALS_N] = arrivals[i].priority;
+        events->next_arrival = arrivals[n - 1].request + 1;
+    }
+}
+
+static void take_part(serve_events *events, const weir_tick_slot *part)
+{
+    if (part->slot < 0 || part->slot >= SLOTS_MAX) return;
+    slot *s = &events->slots[part->slot];
+    if (part->end_ns != 0 || part->suspended) {
+        *s = (slot){.state = "idle"};
+        return;
+    }
+    s->state = part->n_generated > 0                 ? "generating"
+               : part->state == WEIR_SLOT_JOINED     ? "joined"
+               : part->state == WEIR_SLOT_GENERATING ? "generating"
+                                                     : "prefilling";
+    s->prompt = part->n_prompt;
+    s->done = part->n_past < part->n_prompt ? part->n_past : part->n_prompt;
+    s->generated = part->n_generated;
+    s->cached = part->n_cached;
+    s->priority = events->priorities[part->request % ARRIVALS_N];
+}
+
+static void read_engine(serve_events *events)
+{
+    const weir_engine *engine = events->server->engine;
+    weir_tick_slot parts[READ_N];
+    weir_tick ticks[READ_N];
+    size_t n;
+    read_arrivals(events);
+    while (weir_engine_tick_slots(engine, events->next_part, parts, READ_N, &n) == WEIR_OK) {
+        for (size_t i = 0; i < n; i++) take_part(events, &parts[i]);
+        events->next_part = parts[n - 1].serial + 1;
+    }
+    while (weir_engine_ticks(engine, events->next_tick, ticks, READ_N, &n) == WEIR_OK) {
+        for (size_t i = 0; i < n; i++) events->ticks[events->n_ticks++ % TICKS_MAX] = ticks[i];
+        events->next_tick = ticks[n - 1].serial + 1;
+    }
+}
+
+/* ---- Figures ---- */
+
+static void keep_snap(serve_events *events, const weir_engine_stats *stats, int64_t now_ns)
+{
+    if (now_ns - events->snaps[events->newest].at_ns < WEIR__NS_PER_S) return;
+    events->newest = (events->newest + 1) % SNAPS_N;
+    events->snaps[events->newest] = (snap){.at_ns = now_ns,
+                                           .prefilled = stats->n_prompt_tokens,
+                                           .generated = stats->n_generated_tokens,
+                                           .ttft = stats->ttft_seconds,
+                                           .itl = stats->itl_seconds};
+}
+
+static void add_quantiles(serve_text *text, const char *name, const weir_histogram *now,
+                          const weir_histogram *before)
+{
+    weir_histogram lately = *now;
+    lately.count -= before->count;
+    lately.sum -= before->sum;
+    for (size_t i = 0; i < WEIR_HISTOGRAM_BUCKETS; i++) lately.buckets[i] -= before->buckets[i];
+    serve_text_printf(text, ",\"%s\":{\"p50\":", name);
+    serve_text_number(text, weir_histogram_quantile(&lately, 0.5) * 1e3, 2);
+    serve_text_puts(text, ",\"p99\":");
+    serve_text_number(text, weir_histogram_quantile(&lately, 0.99) * 1e3, 2);
+    serve_text_puts(text, "}");
+}
+
+static void add_rates(serve_events *events, const weir_engine_stats *stats, int64_t now_ns, serve_text *text)
+{
+    const snap *last = &events->snaps[(events->newest + SNAPS_N - 1) % SNAPS_N]; /* a second ago or two */
+    const snap *first = &events->snaps[(events->newest + 1) % SNAPS_N];
+    if (last->at_ns == 0) last = &events->snaps[events->newest];
+    if (first->at_ns == 0) first = &events->snaps[events->newest];
+    double seconds = (double)(now_ns - last->at_ns) / 1e9;
+    if (seconds < 0.05) seconds = 0.05;
+    serve_text_puts(text, ",\"rates\":{\"prefill\":");
+    serve_text_number(text, (double)(stats->n_prompt_tokens - last->prefilled) / seconds, 1);
+    serve_text_puts(text, ",\"decode\":");
+    serve_text_number(text, (double)(stats->n_generated_tokens - last->generated) / seconds, 1);
+    serve_text_puts(text, "}");
+    add_quantiles(text, "ttft_ms", &stats->ttft_seconds, &first->ttft);
+    add_quantiles(text, "itl_ms", &stats->itl_seconds, &first->itl);
+}
+
+static void add_ticks(serve_events *events, serve_text *text)
+{
+    if (events->n_ticks - events->n_told > TICKS_MAX) events->n_told = events->n_ticks - TICKS_MAX;
+    serve_text_puts(text, "{\"ticks\":[");
+    for (bool first = true; events->n_told < events->n_ticks; events->n_told++, first = false) {
+        const weir_tick *tick = &events->ticks[events->n_told % TICKS_MAX];
+        serve_text_puts(text, first ? "{\"t_ms\":" : ",{\"t_ms\":");
+        serve_text_number(text, (double)(tick->start_ns - events->server->created_ns) / 1e6, 2);
+        serve_text_puts(text, ",\"ms\":");
+        serve_text_number(text, (double)tick->tick_ns / 1e6, 3);
+        serve_text_printf(text, ",\"prefill\":%d,\"decode\":%d,\"draft\":0,\"passes\":%d}", tick->n_prefill,
+                          tick->n_decode, tick->n_passes);
+    }
+    serve_text_puts(text, "]");
+}
+
+static void add_slots(const serve_events *events, int32_t n, serve_text *text)
+{
+    serve_text_puts(text, "[");
+    for (int32_t i = 0; i < n && i < SLOTS_MAX; i++) {
+        const slot *s = &events->slots[i];
+        serve_text_printf(
+            text,
+            "%s{\"id\":%d,\"state\":\"%s\",\"prompt\":%d,\"done\":%d,\"generated\":%d,\"cached\":%d,"
+            "\"priority\":%d}",
+            i > 0 ? "," : "", i, s->state != NULL ? s->state : "idle", s->prompt, s->done, s->generated,
+            s->cached, s->priority);
+    }
+    serve_text_puts(text, "]");
+}
+
+static void compose(serve_events *events, const weir_engine_stats *stats, int64_t now_ns, serve_text *text)
+{
+    uint64_t hits = stats->n_misses[WEIR_MISS_NONE], misses = 0;
+    for (int i = 0; i < WEIR_MISS_COUNT; i++) misses += i == WEIR_MISS_NONE ? 0 : stats->n_misses[i];
+    serve_text_puts(text, "event: tick\ndata: ");
+    add_ticks(events, text);
+    serve_text_puts(text, ",\"slots\":");
+    add_slots(events, stats->n_slots, text);
+    serve_text_printf(
+        text,
+        ",\"queue\":%d,\"suspended\":%d,\"kv\":{\"used\":%d,\"size\":%d},\"cache\":{\"entries\":%d,"
+        "\"bytes\":%llu,\"hits\":%llu,\"misses\":%llu,\"cached_tokens\":%llu}",
+        stats->queue_depth, stats->n_suspended, stats->n_kv_used, stats->n_kv, stats->n_cache_entries,
+        (unsigned long long)stats->cache_bytes, (unsigned long long)hits, (unsigned long long)misses,
+        (unsigned long long)stats->n_cached_tokens);
+    add_rates(events, stats, now_ns, text);
+    serve_text_puts(text, ",\"model\":");
+    serve_text_json_puts(text, events->server->name);
+    serve_text_puts(text, "}\n\n");
+}
+
+/* ---- Readers ---- */
+
+static void send_all(serve_events *events, const serve_text *text)
+{
+    for (serve_call *call = events->server->calls; call != NULL; call = call->after) {
+        if (!call->events || call->ended || call->out.n - call->out_at > SERVE_BUFFER_MAX) continue;
+        size_t at = serve_call_begin_piece(call);
+        serve_text_add(&call->out, text->bytes, text->n);
+        serve_call_end_piece(call, at);
+        serve_call_send(call);
+    }
+}
+
+static void tell(lws_sorted_usec_list_t *timer)
+{
+    serve_events *events = lws_container_of(timer, serve_events, timer);
+    int64_t now_ns = weir__clock_now_ns();
+    weir_engine_stats stats = {.size = sizeof stats};
+    read_engine(events);
+    bool news = events->n_told < events->n_ticks || now_ns - events->sent_ns >= IDLE_NS;
+    if (news && weir_engine_get_stats(events->server->engine, &stats) == WEIR_OK) {
+        serve_text text = {0};
+        events->sent_ns = now_ns;
+        keep_snap(events, &stats, now_ns);
+        compose(events, &stats, now_ns, &text);
+        if (!text.failed) send_all(events, &text);
+        serve_text_fini(&text);
+    }
+    if (events->n_readers > 0) lws_sul_schedule(events->server->lws, 0, &events->timer, tell, PERIOD_US);
+}
+
+void serve_events_begin(serve_call *call)
+{
+    serve_events *events = call->server->events;
+    serve_call_begin(call, "text/event-stream; charset=utf-8");
+    if (call->ended) return; /* HEAD */
+    call->events = true;
+    if (events->n_readers++ == 0) {
+        read_engine(events);
+        events->n_told = events->n_ticks; /* what was before is not told at once */
+        events->sent_ns = 0;
+        lws_sul_schedule(call->server->lws, 0, &events->timer, tell, 1);
+    }
+}
+
+void serve_events_leave(serve_events *events, serve_call *call)
+{
+    call->events = false;
+    events->n_readers--;
+}
+
+void serve_events_end(serve_events *events)
+{
+    for (serve_call *call = events->server->calls; call != NULL; call = call->after) {
+        if (!call->events) continue;
+        serve_call_end(call);
+        serve_call_send(call);
+    }
+}
+
+void serve_slots(serve_call *call)
+{
+    serve_events *events = call->server->events;
+    weir_engine_stats stats = {.size = sizeof stats};
+    serve_text text = {0};
+    read_engine(events);
+    weir_engine_get_stats(call->server->engine, &stats);
+    add_slots(events, stats.n_slots, &text);
+    serve_text_puts(&text, "\n");
+    serve_call_answer_text(call, 200, "application/json", &text);
+}
+
+serve_events *serve_events_create(serve_server *server)
+{
+    serve_events *events = weir__mem_calloc(1, sizeof *events);
+    if (events != NULL) events->server = server;
+    return events;
+}
+
+void serve_events_destroy(serve_events *events)
+{
+    weir__mem_free(events);
+}

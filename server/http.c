@@ -1,0 +1,319 @@
+/* http.c: connections, as libwebsockets brings them: heads, bodies, writes, ends.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "answer.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "serve.h"
+
+#define BODIES_MAX 16 /* × body_bytes: what all bodies together may hold */
+
+static serve_server *server_of(struct lws *wsi)
+{
+    return lws_context_user(lws_get_context(wsi));
+}
+
+/* ---- Heads ---- */
+
+static const char *read_method(struct lws *wsi)
+{
+    static const struct {
+        enum lws_token_indexes token;
+        const char *name;
+    } methods[] = {
+        {WSI_TOKEN_POST_URI, "POST"},       {WSI_TOKEN_GET_URI, "GET"}, {WSI_TOKEN_HEAD_URI, "HEAD"},
+        {WSI_TOKEN_OPTIONS_URI, "OPTIONS"}, {WSI_TOKEN_PUT_URI, "PUT"}, {WSI_TOKEN_PATCH_URI, "PATCH"},
+        {WSI_TOKEN_DELETE_URI, "DELETE"},
+    };
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (lws_hdr_total_length(wsi, methods[i].token) > 0) return methods[i].name;
+    return "";
+}
+
+/* A header field's value; "" when there is none, NULL when it does not fit. */
+static const char *header(struct lws *wsi, enum lws_token_indexes token, char *value, int capacity)
+{
+    value[0] = '\0';
+    if (lws_hdr_total_length(wsi, token) <= 0) return value;
+    return lws_hdr_copy(wsi, value, capacity, token) < 0 ? NULL : value;
+}
+
+static bool check_origin(serve_call *call)
+{
+    const serve_params *params = &call->server->params;
+    char origin[128], host[128];
+    const char *own = header(call->wsi, WSI_TOKEN_HOST, host, sizeof host);
+    if (header(call->wsi, WSI_TOKEN_ORIGIN, origin, sizeof origin) == NULL) origin[0] = '?', origin[1] = '\0';
+    if (origin[0] == '\0') return true;
+    const char *site = strstr(origin, "://");
+    bool same = site != NULL && own != NULL && strcmp(site + 3, own) == 0;
+    for (size_t i = 0; i < params->n_origins; i++) {
+        if (strcmp(params->origins[i], "*") != 0 && strcmp(params->origins[i], origin) != 0) continue;
+        snprintf(call->origin, sizeof call->origin, "%s", origin);
+        return true;
+    }
+    if (same) return true;
+    /* Browsers ask before they send what they may not, but not for plain forms. */
+    serve_call_refuse(call, 403, NULL, "origin_not_allowed", "pages of another origin may not ask here");
+    return false;
+}
+
+static bool check_key(serve_call *call)
+{
+    const serve_server *server = call->server;
+    const serve_route *route = call->route;
+    char value[1024];
+    if (!serve_keys_are_wanted(server->keys)) return true;
+    const char *given = header(call->wsi, WSI_TOKEN_HTTP_AUTHORIZATION, value, sizeof value);
+    if (given != NULL && strncasecmp(given, "Bearer ", 7) == 0) {
+        given += 7 + strspn(given + 7, " ");
+        call->key = serve_keys_find(server->keys, given, strlen(given));
+    }
+    if (call->key >= 0 || (route != NULL && route->open) ||
+        (route != NULL && route->health && !server->params.health_needs_key) ||
+        (route != NULL && route->metrics && server->params.metrics_need_no_key))
+        return true;
+    serve_call_refuse(call, 401, NULL, "invalid_api_key",
+                      given == NULL || given[0] == '\0'
+                          ? "no API key was given: send it as Authorization: Bearer KEY"
+                          : "the API key is not one of this server's");
+    return false;
+}
+
+static bool check_route(serve_call *call)
+{
+    if (call->route != NULL) return true;
+    if (call->allow != NULL)
+        serve_call_refuse(call, 405, NULL, "method_not_allowed", "%s is asked for with %s, not with %s",
+                          call->path, call->allow, call->method);
+    else
+        serve_call_refuse(call, 404, NULL, "not_found", "there is nothing at %.200s", call->path);
+    return false;
+}
+
+static bool check_state(serve_call *call)
+{
+    serve_server *server = call->server;
+    const char *why = NULL;
+    if (!call->route->engine) return true;
+    if (server->draining || !serve_server_loaded(server)) {
+        call->retry_s = server->draining ? 5 : 1;
+        serve_call_refuse(call, 503, NULL, server->draining ? "stopping" : "loading",
+                          server->draining ? "the server is going down" : "the model is being loaded");
+        return false;
+    }
+    if (!call->route->work) return true;
+    call->counted = serve_keys_enter(server->keys, call->key, call->began_ns, &call->retry_s, &why);
+    if (!call->counted) serve_call_refuse(call, 429, NULL, "rate_limit_exceeded", "%s", why);
+    return call->counted;
+}
+
+/* Content-Length as one plain number; anything else is refused, before a byte of the body is read. */
+static bool check_length(serve_call *call)
+{
+    serve_server *server = call->server;
+    char value[24], coding[64];
+    const char *length = header(call->wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH, value, sizeof value);
+    const char *transfer = header(call->wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING, coding, sizeof coding);
+    int64_t most = server->params.body_bytes;
+    bool post = strcmp(call->method, "POST") == 0;
+    bool none = length != NULL && length[0] == '\0';
+    if (transfer == NULL || transfer[0] != '\0' || (post && none)) {
+        serve_call_refuse(call, 411, NULL, "length_required",
+                          "send the body with a Content-Length, not in chunks of unknown number");
+        return false;
+    }
+    if (length == NULL || strspn(length, "0123456789") != strlen(length) || strlen(length) > 18) {
+        serve_call_refuse(call, length != NULL && strlen(length) > 18 ? 413 : 400, NULL, "bad_content_length",
+                          "Content-Length is not one plain number");
+        return false;
+    }
+    int64_t n = strtoll(none ? "0" : length, NULL, 10);
+    if (n > most) {
+        serve_call_refuse(call, 413, NULL, "body_too_large", "the body has %lld bytes; allowed: up to %lld",
+                          (long long)n, (long long)most);
+        return false;
+    }
+    if (!post && n > 0) {
+        serve_call_refuse(call, 400, NULL, "unexpected_body", "a %s has no body here", call->method);
+        return false;
+    }
+    if (server->n_bodies + (uint64_t)n > (uint64_t)most * BODIES_MAX) {
+        call->retry_s = 1;
+        serve_call_refuse(call, 429, NULL, "too_many_bodies", "too many large requests are being read");
+        return false;
+    }
+    call->body_length = (size_t)n;
+    server->n_bodies += (uint64_t)n;
+    return true;
+}
+
+static bool expects_continue(struct lws *wsi)
+{
+    char value[32];
+    const char *expect = header(wsi, WSI_TOKEN_HTTP_EXPECT, value, sizeof value);
+    return expect != NULL && strcasecmp(expect, "100-continue") == 0;
+}
+
+/* ---- Calls ---- */
+
+static void handle(serve_call *call)
+{
+    call->n_received = call->body.n;
+    if (call->route->work) {
+        serve_workers_give(call->server->workers, call, call->route->handle);
+        return;
+    }
+    call->state = SERVE_ANSWERING;
+    call->route->handle(call);
+    serve_call_send(call);
+}
+
+static void answer_options(serve_call *call)
+{
+    call->close = false;
+    serve_call_answer_more(call, 204, NULL,
+                           call->origin[0] == '\0' ? "Allow: GET, HEAD, POST, OPTIONS\r\n" : "", "", 0);
+}
+
+static int begin(struct lws *wsi, const char *uri)
+{
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    serve_server *server = server_of(wsi);
+    char version[16];
+    serve_call *call = lws_get_opaque_user_data(wsi);
+    if (call != NULL) return -1; /* a request before the last one's answer: not with HTTP/1.1 as it is here */
+    if ((call = serve_call_create(server, wsi)) == NULL) return -1;
+    lws_set_opaque_user_data(wsi, call);
+    lws_set_timeout(wsi, NO_PENDING_TIMEOUT, 0);
+    snprintf(call->method, sizeof call->method, "%s", read_method(wsi));
+    snprintf(call->path, sizeof call->path, "%s", uri != NULL ? uri : "");
+    const char *protocol = header(wsi, WSI_TOKEN_HTTP, version, sizeof version);
+    call->http_1_0 = protocol == NULL || strcmp(protocol, "HTTP/1.1") != 0;
+    call->head_only = strcmp(call->method, "HEAD") == 0;
+    call->state = SERVE_ANSWERING;
+    call->deadline_ns = call->began_ns + (int64_t)server->params.body_s * WEIR__NS_PER_S;
+    call->route = serve_route_find(call->method, call->path, &call->allow);
+    /* Whatever is refused here may have a body that nobody reads. */
+    call->close = strcmp(call->method, "GET") != 0 && strcmp(call->method, "HEAD") != 0;
+    if (check_origin(call)) {
+        if (strcmp(call->method, "OPTIONS") == 0)
+            answer_options(call);
+        else if (check_key(call) && check_route(call) && check_length(call) && check_state(call))
+            call->close = false;
+    }
+    if (server->draining) call->close = true;
+    if (call->begun) {
+        serve_call_send(call);
+    } else if (call->body_length > 0 || strcmp(call->method, "POST") == 0) {
+        call->state = SERVE_READING;
+        if (expects_continue(wsi)) {
+            memcpy(server->scratch + LWS_PRE, go_on, sizeof go_on - 1);
+            if (lws_write(wsi, server->scratch + LWS_PRE, sizeof go_on - 1, LWS_WRITE_HTTP) < 0) return -1;
+        }
+        if (call->body_length == 0) handle(call);
+    } else {
+        handle(call);
+    }
+    return 0;
+}
+
+static int read_body(serve_call *call, const char *bytes, size_t n)
+{
+    if (call->state != SERVE_READING) return 0; /* refused already; the connection ends with the answer */
+    if (call->body.n + n > call->body_length) return -1;
+    if (call->body.n == 0 &&
+        !serve_text_reserve(&call->body, call->body_length < 65536 ? call->body_length : 65536))
+        return -1;
+    serve_text_add(&call->body, bytes, n);
+    return call->body.failed ? -1 : 0;
+}
+
+static void end_body(serve_call *call)
+{
+    if (call->state == SERVE_READING)
+        handle(call);
+    else
+        call->close = true; /* its next request came too early, and libwebsockets has swallowed it */
+}
+
+/* ---- Writes ---- */
+
+/* All of the answer is written: the connection's next request, or its end. At once: what the client sends
+ * now belongs to its next request, which libwebsockets would take for more of this one's body. What it could
+ * not write yet it keeps, and writes before it goes on. */
+static int complete(struct lws *wsi, serve_call *call)
+{
+    bool close = call->close || call->server->draining;
+    if (close && lws_partial_buffered(wsi)) {
+        lws_callback_on_writable(wsi);
+        return 0;
+    }
+    lws_set_opaque_user_data(wsi, NULL);
+    serve_call_destroy(call);
+    if (close) return -1;
+    return lws_http_transaction_completed(wsi) != 0 ? -1 : 0;
+}
+
+static int write_some(struct lws *wsi, serve_call *call)
+{
+    serve_server *server = call->server;
+    if (call->state != SERVE_ANSWERING) return 0;
+    if (call->out.failed) return -1;
+    size_t n = call->out.n - call->out_at;
+    if (n == 0) return call->ended ? complete(wsi, call) : 0;
+    if (n > SERVE_WRITE_MAX) n = SERVE_WRITE_MAX;
+    memcpy(server->scratch + LWS_PRE, call->out.bytes + call->out_at, n);
+    if (lws_write(wsi, server->scratch + LWS_PRE, n, LWS_WRITE_HTTP) < 0) return -1;
+    call->out_at += n;
+    call->n_sent += n;
+    call->moved_ns = weir__clock_now_ns();
+    if (call->out_at == call->out.n) {
+        call->out.n = call->out_at = 0;
+    } else if (call->out_at > SERVE_BUFFER_MAX / 2) {
+        memmove(call->out.bytes, call->out.bytes + call->out_at, call->out.n - call->out_at);
+        call->out.n -= call->out_at;
+        call->out_at = 0;
+    }
+    if (call->answer != NULL && call->answer->starved) serve_answer_pump(call->answer);
+    if (call->out.n == 0 && call->ended) return complete(wsi, call);
+    if (call->out.n > 0) lws_callback_on_writable(wsi);
+    return 0;
+}
+
+static void leave(struct lws *wsi)
+{
+    serve_call *call = lws_get_opaque_user_data(wsi);
+    lws_set_opaque_user_data(wsi, NULL);
+    if (call != NULL) serve_call_leave(call);
+}
+
+int serve_http_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t n)
+{
+    (void)user;
+    switch (reason) {
+    case LWS_CALLBACK_EVENT_WAIT_CANCELLED: serve_server_wake(server_of(wsi)); return 0;
+    case LWS_CALLBACK_HTTP: return begin(wsi, in);
+    case LWS_CALLBACK_HTTP_BODY:
+    case LWS_CALLBACK_HTTP_BODY_COMPLETION:
+    case LWS_CALLBACK_HTTP_WRITEABLE: {
+        serve_call *call = lws_get_opaque_user_data(wsi);
+        if (call == NULL) return 0;
+        if (reason == LWS_CALLBACK_HTTP_WRITEABLE) return write_some(wsi, call);
+        if (reason == LWS_CALLBACK_HTTP_BODY) return read_body(call, in, n);
+        end_body(call);
+        return 0;
+    }
+    case LWS_CALLBACK_CLOSED_HTTP:
+    case LWS_CALLBACK_WSI_DESTROY: leave(wsi); return 0;
+    case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
+        /* What is offered is ignored, as HTTP allows: clients send h2c along with plain requests. */
+        if (in != NULL && ((char *)in)[0] != '\0') ((char *)in)[0] = '-';
+        return 0;
+    case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION: return -1; /* no WebSockets */
+    default: return 0;
+    }
+}

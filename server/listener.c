@@ -1,0 +1,249 @@
+/* listener.c: the sockets that the server listens on: TCP, a Unix socket, what systemd hands over. They are
+ * its own, adopted into libwebsockets as plain descriptors, so that they can be closed while connections live
+ * on. SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "serve.h"
+
+#define BACKLOG     1024
+#define ACCEPTS_MAX 64 /* of one callback: others get their turn */
+#define SYSTEMD_FD  3  /* the first descriptor that systemd hands over */
+#define N_LISTENERS (sizeof((serve_server *)0)->listeners / sizeof(struct lws *))
+#define UNIX_MODE   0660
+
+/* Neither blocks nor is inherited. */
+static void make_quiet(int fd)
+{
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+static weir_status fail(weir_error *error, const char *field, const char *what, const char *where)
+{
+    return weir__error_set(error, WEIR_IO, field, "%s %s: %s", what, where, strerror(errno));
+}
+
+/* Takes the socket, also when it fails. */
+static weir_status adopt(serve_server *server, int fd, weir_error *error)
+{
+    lws_sock_file_fd_type handle = {.filefd = fd};
+    if (server->n_listeners == (int32_t)N_LISTENERS) {
+        close(fd);
+        return weir__error_set(error, WEIR_INVALID, "host", "there are more than %d addresses to listen on",
+                               (int)N_LISTENERS);
+    }
+    struct lws *wsi =
+        lws_adopt_descriptor_vhost(server->plain, LWS_ADOPT_RAW_FILE_DESC, handle, "listener", NULL);
+    if (wsi == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "libwebsockets refuses a listener");
+    server->listeners[server->n_listeners++] = wsi;
+    return WEIR_OK;
+}
+
+static void tell_address(serve_server *server, int fd)
+{
+    struct sockaddr_storage address;
+    socklen_t n = sizeof address;
+    char host[256], port[16];
+    if (server->address[0] != '\0' || getsockname(fd, (struct sockaddr *)&address, &n) != 0) return;
+    if (address.ss_family == AF_UNIX) return;
+    if (getnameinfo((struct sockaddr *)&address, n, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        return;
+    bool v6 = address.ss_family == AF_INET6;
+    snprintf(server->address, sizeof server->address, "http%s://%s%s%s:%s", server->tls != NULL ? "s" : "",
+             v6 ? "[" : "", host, v6 ? "]" : "", port);
+}
+
+/* ---- TCP ---- */
+
+static int listen_on(const struct addrinfo *at)
+{
+    int on = 1, error;
+    int fd = socket(at->ai_family, at->ai_socktype, at->ai_protocol);
+    if (fd < 0) return -1;
+    make_quiet(fd);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (at->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) return fd;
+    error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+static weir_status open_tcp(serve_server *server, weir_error *error)
+{
+    const char *host = server->params.host;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
+                    *list = NULL;
+    char port[16], where[300];
+    weir_status status = WEIR_OK;
+    int n = 0;
+    if (host == NULL || host[0] == '\0') return WEIR_OK;
+    snprintf(port, sizeof port, "%d", server->params.port);
+    snprintf(where, sizeof where, "%s, port %s", host, port);
+    int code = getaddrinfo(strcmp(host, "*") == 0 ? NULL : host, port, &hints, &list);
+    if (code != 0)
+        return weir__error_set(error, WEIR_IO, "host", "cannot listen on %s: %s", host, gai_strerror(code));
+    for (const struct addrinfo *at = list; at != NULL && status == WEIR_OK; at = at->ai_next) {
+        int fd = listen_on(at);
+        if (fd < 0) {
+            /* Where a name has several addresses, one that this machine lacks is no error. */
+            if (at->ai_next == NULL && n == 0) status = fail(error, "port", "cannot listen on", where);
+            continue;
+        }
+        n++;
+        tell_address(server, fd);
+        status = adopt(server, fd, error);
+        if (server->params.port == 0) break; /* the others would get other ports */
+    }
+    freeaddrinfo(list);
+    return status;
+}
+
+/* ---- Unix ---- */
+
+/* A socket file stays behind when its server is killed. */
+static bool is_stale(const struct sockaddr_un *address)
+{
+    struct stat stat;
+    if (lstat(address->sun_path, &stat) != 0 || !S_ISSOCK(stat.st_mode)) return false;
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (fd < 0) return false;
+    bool stale = connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 && errno == ECONNREFUSED;
+    close(fd);
+    return stale;
+}
+
+static weir_status open_unix(serve_server *server, weir_error *error)
+{
+    const char *path = server->params.unix_path;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (path == NULL) return WEIR_OK;
+    if (path[0] == '\0' || strlen(path) >= sizeof address.sun_path)
+        return weir__error_set(error, WEIR_INVALID, "unix_path",
+                               "the socket's path has %zu bytes; allowed: 1 to %zu", strlen(path),
+                               sizeof address.sun_path - 1);
+    strcpy(address.sun_path, path);
+    if (is_stale(&address)) unlink(path);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (fd < 0) return fail(error, "unix_path", "cannot listen on", path);
+    make_quiet(fd);
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+        fail(error, "unix_path", "cannot listen on", path);
+        close(fd);
+        return WEIR_IO;
+    }
+    server->unix_path = weir__mem_strdup(path);
+    if (chmod(path, UNIX_MODE) != 0 || listen(fd, BACKLOG) != 0) {
+        fail(error, "unix_path", "cannot listen on", path);
+        close(fd);
+        return WEIR_IO;
+    }
+    if (server->address[0] == '\0') snprintf(server->address, sizeof server->address, "unix:%s", path);
+    return adopt(server, fd, error);
+}
+
+/* ---- systemd ---- */
+
+/* What sd_listen_fds(3) does: LISTEN_FDS descriptors from 3 on, when LISTEN_PID is this process. */
+static weir_status take_systemd(serve_server *server, int *n, weir_error *error)
+{
+    const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+    weir_status status = WEIR_OK;
+    *n = 0;
+    if (pid == NULL || count == NULL || strtol(pid, NULL, 10) != (long)getpid()) return WEIR_OK;
+    *n = (int)strtol(count, NULL, 10);
+    if (*n < 0 || *n > (int)N_LISTENERS) *n = 0;
+    for (int i = 0; i < *n && status == WEIR_OK; i++) {
+        int fd = SYSTEMD_FD + i, listens = 0;
+        socklen_t size = sizeof listens;
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens)
+            return weir__error_set(error, WEIR_IO, NULL, "descriptor %d from systemd is no listening socket",
+                                   fd);
+        make_quiet(fd);
+        tell_address(server, fd);
+        status = adopt(server, fd, error);
+    }
+    return status;
+}
+
+weir_status serve_listener_open(serve_server *server, weir_error *error)
+{
+    int n = 0;
+    weir_status status = take_systemd(server, &n, error);
+    if (status == WEIR_OK && n > 0) {
+        if (server->address[0] == '\0') strcpy(server->address, "sockets from systemd");
+        return WEIR_OK;
+    }
+    if (status == WEIR_OK) status = open_tcp(server, error);
+    if (status == WEIR_OK) status = open_unix(server, error);
+    if (status == WEIR_OK && server->n_listeners == 0)
+        status = weir__error_set(error, WEIR_INVALID, "host", "there is no address to listen on");
+    return status;
+}
+
+void serve_listener_close(serve_server *server)
+{
+    for (int32_t i = 0; i < server->n_listeners; i++) {
+        if (server->listeners[i] == NULL) continue;
+        lws_set_timeout(server->listeners[i], PENDING_TIMEOUT_USER_OK, LWS_TO_KILL_ASYNC);
+        server->listeners[i] = NULL;
+    }
+    server->n_listeners = 0;
+    if (server->unix_path != NULL) unlink(server->unix_path);
+    weir__mem_free(server->unix_path);
+    server->unix_path = NULL;
+}
+
+/* ---- Connections ---- */
+
+static void accept_some(serve_server *server, int listener)
+{
+    for (int i = 0; i < ACCEPTS_MAX; i++) {
+        struct sockaddr_storage from;
+        socklen_t n = sizeof from;
+        int on = 1;
+        int fd = accept(listener, (struct sockaddr *)&from, &n);
+        if (fd < 0) {
+            /* Without descriptors the listener stays readable: do not spin on it. */
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) usleep(10000);
+            return;
+        }
+        make_quiet(fd);
+        if (from.ss_family != AF_UNIX) {
+            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* an event is to leave at once */
+            setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+        }
+        /* It closes what it does not take. */
+        lws_adopt_socket_vhost(server->tls != NULL && from.ss_family != AF_UNIX ? server->tls : server->plain,
+                               fd);
+    }
+}
+
+int serve_listener_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t n)
+{
+    serve_server *server = lws_context_user(lws_get_context(wsi));
+    (void)user;
+    (void)in;
+    (void)n;
+    if (reason != LWS_CALLBACK_RAW_RX_FILE) return 0;
+    bool known = false;
+    for (int32_t i = 0; i < server->n_listeners; i++) known = known || server->listeners[i] == wsi;
+    if (!known) return -1;
+    accept_some(server, lws_get_socket_fd(wsi));
+    return 0;
+}

@@ -1,0 +1,106 @@
+/* log.c: a line of JSON for each request and event, on stderr. No text of prompts or answers, unless asked.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "answer.h"
+#include "base/clock.h"
+#include "base/utf8.h"
+
+#define TEXT_MAX 65536 /* of a body, with log_text */
+
+static void begin(serve_text *line, const char *level, const char *event)
+{
+    struct timespec now;
+    struct tm utc;
+    char stamp[32] = "";
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (gmtime_r(&now.tv_sec, &utc) != NULL) strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
+    serve_text_printf(line, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"event\":\"%s\"", stamp,
+                      now.tv_nsec / 1000000, level, event);
+}
+
+/* One write, so that lines of several threads do not mix. */
+static void end(serve_text *line)
+{
+    serve_text_puts(line, "}\n");
+    if (!line->failed) {
+        ssize_t n = write(STDERR_FILENO, line->bytes, line->n); /* nobody to tell if that fails */
+        (void)n;
+    }
+    serve_text_fini(line);
+}
+
+static void add_string(serve_text *line, const char *name, const char *bytes, size_t n)
+{
+    serve_text_printf(line, ",\"%s\":", name);
+    if (weir__utf8_valid(bytes, n))
+        serve_text_json(line, bytes, n);
+    else
+        serve_text_puts(line, "\"(not UTF-8)\"");
+}
+
+void serve_log_event(const char *event, const char *format, ...)
+{
+    serve_text line = {0};
+    va_list list;
+    char text[512];
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    begin(&line, "info", event);
+    add_string(&line, "message", text, strlen(text));
+    end(&line);
+}
+
+void serve_log_library(weir_log_level level, const char *message, void *user)
+{
+    static const char *const names[] = {"debug", "info", "warning", "error"};
+    const bool *verbose = user;
+    serve_text line = {0};
+    if (level < WEIR_LOG_WARN && !*verbose) return;
+    begin(&line, level >= 0 && level <= WEIR_LOG_ERROR ? names[level] : "info", "log");
+    add_string(&line, "message", message, strlen(message));
+    end(&line);
+}
+
+static void add_answer(serve_text *line, const serve_answer *answer)
+{
+    for (int32_t i = 0; i < answer->n; i++) {
+        const serve_choice *choice = &answer->choices[i];
+        weir_usage usage = choice->finished ? choice->usage : weir_stream_usage(choice->stream);
+        serve_text_printf(
+            line, "%s{\"reason\":\"%s\",\"prompt\":%d,\"cached\":%d,\"generated\":%d,\"queue_ms\":",
+            i == 0 ? ",\"choices\":[" : ",", choice->finished ? weir_reason_name(choice->reason) : "left",
+            usage.n_prompt, usage.n_cached, usage.n_generated);
+        serve_text_number(line, (double)usage.queue_ns / 1e6, 2);
+        serve_text_puts(line, ",\"ttft_ms\":");
+        serve_text_number(line, (double)usage.ttft_ns / 1e6, 2);
+        serve_text_puts(line, "}");
+    }
+    serve_text_puts(line, "]");
+}
+
+void serve_log_call(const serve_call *call)
+{
+    const serve_params *params = &call->server->params;
+    serve_text line = {0};
+    if (!params->log) return;
+    begin(&line, call->status >= 500 ? "warning" : "info", "request");
+    serve_text_printf(&line, ",\"id\":%llu,\"method\":\"%s\"", (unsigned long long)call->number,
+                      call->method);
+    add_string(&line, "path", call->path, strlen(call->path));
+    serve_text_printf(&line, ",\"status\":%d,\"ms\":", call->status);
+    serve_text_number(&line, (double)(weir__clock_now_ns() - call->began_ns) / 1e6, 2);
+    serve_text_printf(&line, ",\"received\":%zu,\"sent\":%llu", call->n_received,
+                      (unsigned long long)call->n_sent);
+    if (call->key >= 0) serve_text_printf(&line, ",\"key\":%d", call->key);
+    if (call->left) serve_text_puts(&line, ",\"left\":true");
+    if (call->answer != NULL && call->status == 200) add_answer(&line, call->answer);
+    if (params->log_text && call->body.n > 0)
+        add_string(&line, "body", call->body.bytes, call->body.n < TEXT_MAX ? call->body.n : TEXT_MAX);
+    end(&line);
+}

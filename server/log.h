@@ -1,0 +1,14 @@
+/* log.h: a line of JSON for each request and event, on stderr. Any thread.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_LOG_H
+#define WEIR_SERVER_LOG_H
+
+#include <stdbool.h>
+#include <weir/weir.h>
+
+void serve_log_event(const char *event, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A weir_log_fn; user is a bool that says whether everything is wanted, not warnings and errors alone. */
+void serve_log_library(weir_log_level level, const char *message, void *user);
+
+#endif

@@ -1,0 +1,134 @@
+/* metrics.c: GET /metrics, in Prometheus' text format. SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stddef.h>
+
+#include "serve.h"
+
+/* Of a histogram's 162 buckets those are told whose bound is a power of two in this range. */
+#define LEAST_EXPONENT (-14)
+#define MOST_EXPONENT  12
+
+typedef enum type {
+    I32,
+    I64_NS, /* told in seconds */
+    U64,
+} type;
+
+static const struct {
+    const char *name, *kind, *help;
+    type type;
+    size_t at;
+} numbers[] = {
+#define STAT(member) offsetof(weir_engine_stats, member)
+    {"slots", "gauge", "requests that can run at a time", I32, STAT(n_slots)},
+    {"slots_prefilling", "gauge", "requests whose prompt is being computed", I32, STAT(n_slots_prefilling)},
+    {"slots_generating", "gauge", "requests whose answer is being generated", I32, STAT(n_slots_generating)},
+    {"queue_depth", "gauge", "requests that wait", I32, STAT(queue_depth)},
+    {"suspended", "gauge", "of those, the ones that ran before", I32, STAT(n_suspended)},
+    {"kv_cells", "gauge", "KV cells in all", I32, STAT(n_kv)},
+    {"kv_cells_used", "gauge", "KV cells that hold tokens", I32, STAT(n_kv_used)},
+    {"kv_cells_cached", "gauge", "of those, what no request needs", I32, STAT(n_kv_cached)},
+    {"kv_bytes", "gauge", "memory of all KV cells", U64, STAT(kv_bytes)},
+    {"cache_bytes", "gauge", "host memory of saved states", U64, STAT(cache_bytes)},
+    {"cache_entries", "gauge", "prefixes that are kept", I32, STAT(n_cache_entries)},
+    {"submitted_total", "counter", "requests that were queued", U64, STAT(n_submitted)},
+    {"refused_total", "counter", "requests that found the queue full", U64, STAT(n_refused)},
+    {"prompt_tokens_total", "counter", "prompt tokens that were computed", U64, STAT(n_prompt_tokens)},
+    {"cached_tokens_total", "counter", "prompt tokens that were not", U64, STAT(n_cached_tokens)},
+    {"generated_tokens_total", "counter", "tokens that were sampled", U64, STAT(n_generated_tokens)},
+    {"ticks_total", "counter", "forward passes with what surrounds them", U64, STAT(n_ticks)},
+    {"bad_plans_total", "counter", "plans that broke a rule", U64, STAT(n_bad_plans)},
+    {"failed_ticks_total", "counter", "passes that the backend refused", U64, STAT(n_failed_ticks)},
+    {"decode_seconds_total", "counter", "time in forward passes", I64_NS, STAT(decode_ns)},
+    {"busy_seconds_total", "counter", "time in ticks", I64_NS, STAT(busy_ns)},
+    {"evicted_total", "counter", "cache entries that are gone for want of room", U64, STAT(n_evicted)},
+    {"joined_total", "counter", "requests that waited for another one's prefill", U64, STAT(n_joined)},
+    {"suspensions_total", "counter", "requests that lost their slot", U64, STAT(n_suspensions)},
+    {"resumes_total", "counter", "requests that got one again", U64, STAT(n_resumes)},
+};
+
+static void add_head(serve_text *text, const char *name, const char *kind, const char *help)
+{
+    serve_text_printf(text, "# HELP weir_%s %s\n# TYPE weir_%s %s\n", name, help, name, kind);
+}
+
+static void add_numbers(serve_text *text, const weir_engine_stats *stats)
+{
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const char *at = (const char *)stats + numbers[i].at;
+        add_head(text, numbers[i].name, numbers[i].kind, numbers[i].help);
+        serve_text_printf(text, "weir_%s ", numbers[i].name);
+        switch (numbers[i].type) {
+        case I32: serve_text_printf(text, "%d\n", *(const int32_t *)(const void *)at); break;
+        case U64:
+            serve_text_printf(text, "%llu\n", (unsigned long long)*(const uint64_t *)(const void *)at);
+            break;
+        case I64_NS:
+            serve_text_printf(text, "%.9g\n", (double)*(const int64_t *)(const void *)at / 1e9);
+            break;
+        }
+    }
+}
+
+static void add_histogram(serve_text *text, const char *name, const char *help,
+                          const weir_histogram *histogram)
+{
+    uint64_t sum = 0;
+    add_head(text, name, "histogram", help);
+    for (size_t i = 0; i + 1 < WEIR_HISTOGRAM_BUCKETS; i++) {
+        int exponent;
+        double bound = weir_histogram_bound(i);
+        sum += histogram->buckets[i];
+        if (frexp(bound, &exponent) != 0.5 || exponent - 1 < LEAST_EXPONENT || exponent - 1 > MOST_EXPONENT)
+            continue;
+        serve_text_printf(text, "weir_%s_bucket{le=\"%.9g\"} %llu\n", name, bound, (unsigned long long)sum);
+    }
+    serve_text_printf(text, "weir_%s_bucket{le=\"+Inf\"} %llu\nweir_%s_sum %.9g\nweir_%s_count %llu\n", name,
+                      (unsigned long long)histogram->count, name, histogram->sum, name,
+                      (unsigned long long)histogram->count);
+}
+
+static void add_engine(serve_text *text, const weir_engine_stats *stats)
+{
+    add_numbers(text, stats);
+    add_head(text, "finished_total", "counter", "requests that have ended, by reason");
+    for (int i = WEIR_REASON_END; i <= WEIR_REASON_DEADLINE; i++)
+        serve_text_printf(text, "weir_finished_total{reason=\"%s\"} %llu\n", weir_reason_name((weir_reason)i),
+                          (unsigned long long)stats->n_finished[i]);
+    add_head(text, "cancelled_total", "counter", "requests that were cancelled, by where they were");
+    serve_text_printf(
+        text,
+        "weir_cancelled_total{state=\"queued\"} %llu\nweir_cancelled_total{state=\"prefilling\"} %llu\n"
+        "weir_cancelled_total{state=\"generating\"} %llu\n",
+        (unsigned long long)stats->n_cancelled_queued, (unsigned long long)stats->n_cancelled_prefilling,
+        (unsigned long long)stats->n_cancelled_generating);
+    add_head(text, "cache_misses_total", "counter", "why not more of prompts was cached, requests");
+    for (int i = 0; i < WEIR_MISS_COUNT; i++)
+        serve_text_printf(text, "weir_cache_misses_total{miss=\"%s\"} %llu\n", weir_miss_name((weir_miss)i),
+                          (unsigned long long)stats->n_misses[i]);
+    add_histogram(text, "queue_seconds", "submit to the first slot", &stats->queue_seconds);
+    add_histogram(text, "ttft_seconds", "submit to the first token", &stats->ttft_seconds);
+    add_histogram(text, "itl_seconds", "from chunk to chunk of a stream", &stats->itl_seconds);
+    add_histogram(text, "tick_seconds", "ticks", &stats->tick_seconds);
+    add_histogram(text, "batch_tokens", "tokens of each tick", &stats->batch_tokens);
+}
+
+void serve_metrics(serve_call *call)
+{
+    const serve_server *server = call->server;
+    weir_engine_stats stats = {.size = sizeof stats};
+    serve_text text = {0};
+    if (serve_server_loaded(server) && weir_engine_get_stats(server->engine, &stats) == WEIR_OK)
+        add_engine(&text, &stats);
+    add_head(&text, "http_requests_total", "counter", "answers, by status");
+    for (int i = 1; i < 6; i++)
+        serve_text_printf(&text, "weir_http_requests_total{status=\"%dxx\"} %llu\n", i,
+                          (unsigned long long)server->n_answers[i]);
+    add_head(&text, "http_left_total", "counter", "clients that left before their answer's end");
+    serve_text_printf(&text, "weir_http_left_total %llu\n", (unsigned long long)server->n_left);
+    add_head(&text, "http_live", "gauge", "requests that are read or answered");
+    serve_text_printf(&text, "weir_http_live %d\n", server->n_calls);
+    add_histogram(&text, "e2e_seconds", "request's head to the last byte of its generated answer",
+                  &server->e2e_seconds);
+    serve_call_answer_text(call, 200, "text/plain; version=0.0.4; charset=utf-8", &text);
+}

@@ -1,0 +1,49 @@
+/* models.c: GET /v1/models and /v1/models/ID. SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "serve.h"
+
+static void add_model(const serve_server *server, const char *name, serve_text *text)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_engine_stats stats = {.size = sizeof stats};
+    weir_model_describe(server->model, &info);
+    weir_engine_get_stats(server->engine, &stats);
+    serve_text_puts(text, "{\"id\":");
+    serve_text_json_puts(text, name);
+    serve_text_printf(
+        text, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weir\",\"meta\":{\"description\":",
+        (long long)server->created_s);
+    serve_text_json_puts(text, info.description != NULL ? info.description : "");
+    serve_text_printf(
+        text,
+        ",\"n_params\":%llu,\"size\":%llu,\"n_vocab\":%d,\"n_embd\":%d,\"n_ctx_train\":%d,\"n_ctx\":%d}}",
+        (unsigned long long)info.n_params, (unsigned long long)info.n_bytes, info.n_vocab, info.n_embd,
+        info.n_ctx_train, stats.n_ctx);
+}
+
+void serve_models(serve_call *call)
+{
+    static const char prefix[] = "/v1/models/";
+    const serve_server *server = call->server;
+    serve_text text = {0};
+    if (strncmp(call->path, prefix, sizeof prefix - 1) == 0) {
+        const char *name = call->path + sizeof prefix - 1;
+        if (!serve_server_has_name(server, name)) {
+            serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.200s\" here",
+                              name);
+            return;
+        }
+        add_model(server, name, &text);
+    } else {
+        serve_text_puts(&text, "{\"object\":\"list\",\"data\":[");
+        add_model(server, server->name, &text);
+        for (size_t i = 1; i < server->params.n_names; i++) {
+            serve_text_puts(&text, ",");
+            add_model(server, server->params.names[i], &text);
+        }
+        serve_text_puts(&text, "]}");
+    }
+    serve_text_puts(&text, "\n");
+    serve_call_answer_text(call, 200, "application/json", &text);
+}

@@ -1,0 +1,9 @@
+/* notify.h: what systemd wants to hear from a service of type notify. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_NOTIFY_H
+#define WEIR_SERVER_NOTIFY_H
+
+/* Sends "READY=1", "STOPPING=1" or the like to $NOTIFY_SOCKET, as sd_notify(3) does; nothing where there is
+ * none. Does not block. */
+void serve_notify(const char *state);
+
+#endif

@@ -1,0 +1,119 @@
+/* openai_chat.c: POST /v1/chat/completions. SPDX-License-Identifier: Apache-2.0 */
+#include "answer.h"
+#include "ask.h"
+
+static void add_logprobs(serve_choice *choice, serve_text *text)
+{
+    serve_text_puts(text, ",\"logprobs\":");
+    serve_scores_tell_chat(&choice->scores, choice->answer->call->server->model, text);
+}
+
+static void add_reason(const serve_choice *choice, serve_text *text)
+{
+    serve_text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
+                      serve_answer_finish(choice), weir_reason_name(choice->reason));
+}
+
+static void begin(serve_choice *choice, serve_text *text)
+{
+    serve_text_printf(text,
+                      "{\"index\":%d,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
+                      "\"finish_reason\":null}",
+                      choice->index);
+}
+
+static void delta(serve_choice *choice, const weir_delta *given, serve_text *text)
+{
+    serve_text_printf(text, "{\"index\":%d,\"delta\":{", choice->index);
+    switch (given->kind) {
+    case WEIR_DELTA_CONTENT:
+    case WEIR_DELTA_REASONING:
+        serve_text_puts(text, given->kind == WEIR_DELTA_CONTENT ? "\"content\":" : "\"reasoning_content\":");
+        serve_text_json(text, given->text, given->length);
+        break;
+    case WEIR_DELTA_TOOL_CALL:
+        serve_text_printf(text, "\"tool_calls\":[{\"index\":%d,\"id\":", given->index);
+        serve_text_json_puts(text, given->id != NULL ? given->id : "");
+        serve_text_puts(text, ",\"type\":\"function\",\"function\":{\"name\":");
+        serve_text_json(text, given->text, given->length);
+        serve_text_puts(text, ",\"arguments\":\"\"}}]");
+        break;
+    case WEIR_DELTA_ARGUMENTS:
+        serve_text_printf(text, "\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":", given->index);
+        serve_text_json(text, given->text, given->length);
+        serve_text_puts(text, "}}]");
+        break;
+    }
+    serve_text_puts(text, "}");
+    add_logprobs(choice, text);
+    serve_text_puts(text, ",\"finish_reason\":null}");
+}
+
+static void end(serve_choice *choice, serve_text *text)
+{
+    serve_text_printf(text, "{\"index\":%d,\"delta\":{}", choice->index);
+    add_logprobs(choice, text);
+    add_reason(choice, text);
+}
+
+static void whole(serve_choice *choice, serve_text *text)
+{
+    const serve_text *content = &choice->content, *reasoning = &choice->reasoning;
+    serve_text_printf(text, "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", choice->index);
+    if (content->n == 0 && choice->n_tools > 0)
+        serve_text_puts(text, "null");
+    else
+        serve_text_json(text, content->bytes, content->n);
+    if (reasoning->n > 0) {
+        serve_text_puts(text, ",\"reasoning_content\":");
+        serve_text_json(text, reasoning->bytes, reasoning->n);
+    }
+    for (size_t i = 0; i < choice->n_tools; i++) {
+        const serve_tool *tool = &choice->tools[i];
+        serve_text_puts(text, i == 0 ? ",\"tool_calls\":[{\"id\":" : ",{\"id\":");
+        serve_text_json_puts(text, tool->id);
+        serve_text_puts(text, ",\"type\":\"function\",\"function\":{\"name\":");
+        serve_text_json_puts(text, tool->name);
+        serve_text_puts(text, ",\"arguments\":");
+        serve_text_json(text, tool->arguments.bytes, tool->arguments.n);
+        serve_text_puts(text, i + 1 == choice->n_tools ? "}}]" : "}}");
+    }
+    serve_text_puts(text, ",\"refusal\":null}");
+    add_logprobs(choice, text);
+    add_reason(choice, text);
+}
+
+static const serve_form form = {
+    .id = "chatcmpl",
+    .object = "chat.completion",
+    .chunk = "chat.completion.chunk",
+    .begin = begin,
+    .delta = delta,
+    .end = end,
+    .whole = whole,
+};
+
+void serve_chat(serve_call *call)
+{
+    serve_ask ask;
+    weir_chat *chat = NULL;
+    weir_request request;
+    char salt[SERVE_SALT_MAX];
+    if (!serve_ask_read(&ask, call, SERVE_ASK_CHAT)) goto out;
+    if ((chat = serve_ask_render(&ask, call)) == NULL) goto out;
+    serve_answer *answer = serve_answer_create(call, &form, chat, ask.n);
+    call->answer = answer;
+    if (answer == NULL) {
+        serve_call_no_memory(call);
+        goto out;
+    }
+    answer->stream = ask.stream;
+    answer->include_usage = ask.include_usage;
+    if (ask.reads_calls) serve_answer_read_calls(answer);
+    serve_ask_request(&ask, call, salt, &request);
+    request.chat = chat;
+    serve_answer_submit(answer, &request, 1);
+out:
+    weir_chat_release(chat);
+    serve_ask_fini(&ask);
+}

@@ -1,0 +1,198 @@
+/* openai_completions.c: POST /v1/completions. SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "answer.h"
+#include "ask.h"
+#include "base/mem.h"
+
+#define PROMPTS_MAX 128 /* of one request */
+
+static void add_logprobs(serve_choice *choice, serve_text *text)
+{
+    serve_text_puts(text, ",\"logprobs\":");
+    serve_scores_tell_completion(&choice->scores, choice->answer->call->server->model, text);
+}
+
+static void add_reason(const serve_choice *choice, serve_text *text)
+{
+    serve_text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
+                      serve_answer_finish(choice), weir_reason_name(choice->reason));
+}
+
+static void begin(serve_choice *choice, serve_text *text)
+{
+    serve_text_printf(text, "{\"index\":%d,\"text\":", choice->index);
+    serve_text_json(text, choice->echo != NULL ? choice->echo : "", choice->echo_length);
+    serve_text_puts(text, ",\"logprobs\":null,\"finish_reason\":null}");
+}
+
+static void delta(serve_choice *choice, const weir_delta *given, serve_text *text)
+{
+    serve_text_printf(text, "{\"index\":%d,\"text\":", choice->index);
+    serve_text_json(text, given->text, given->length);
+    add_logprobs(choice, text);
+    serve_text_puts(text, ",\"finish_reason\":null}");
+}
+
+static void end(serve_choice *choice, serve_text *text)
+{
+    serve_text_printf(text, "{\"index\":%d,\"text\":\"\"", choice->index);
+    add_logprobs(choice, text);
+    add_reason(choice, text);
+}
+
+static void whole(serve_choice *choice, serve_text *text)
+{
+    serve_text all = {0};
+    serve_text_add(&all, choice->echo != NULL ? choice->echo : "", choice->echo_length);
+    serve_text_add(&all, choice->content.bytes, choice->content.n);
+    serve_text_printf(text, "{\"index\":%d,\"text\":", choice->index);
+    serve_text_json(text, all.bytes, all.n);
+    add_logprobs(choice, text);
+    add_reason(choice, text);
+    text->failed = text->failed || all.failed;
+    serve_text_fini(&all);
+}
+
+static const serve_form form = {
+    .id = "cmpl",
+    .object = "text_completion",
+    .chunk = "text_completion",
+    .delta = delta,
+    .end = end,
+    .whole = whole,
+};
+static const serve_form echoing = {
+    .id = "cmpl",
+    .object = "text_completion",
+    .chunk = "text_completion",
+    .begin = begin,
+    .delta = delta,
+    .end = end,
+    .whole = whole,
+};
+
+/* One prompt, as text or as token ids. */
+typedef struct prompt {
+    const char *text; /* borrowed */
+    size_t length;
+    int32_t *tokens; /* [n], owned */
+    size_t n;
+} prompt;
+
+static bool refuse(serve_call *call)
+{
+    serve_call_refuse(call, 400, "prompt", "invalid_value",
+                      "prompt must be a string, an array of at most %d strings, an array of token ids, or an "
+                      "array of at most %d arrays of token ids",
+                      PROMPTS_MAX, PROMPTS_MAX);
+    return false;
+}
+
+static bool read_tokens(serve_call *call, const json_t *ids, prompt *out)
+{
+    out->n = json_array_size(ids);
+    out->tokens = weir__mem_calloc(out->n, sizeof *out->tokens);
+    if (out->tokens == NULL) {
+        serve_call_no_memory(call);
+        return false;
+    }
+    for (size_t i = 0; i < out->n; i++) {
+        const json_t *id = json_array_get(ids, i);
+        json_int_t token = json_integer_value(id);
+        if (!json_is_integer(id)) return refuse(call);
+        out->tokens[i] = token >= 0 && token <= INT32_MAX ? (int32_t)token : -1;
+    }
+    return true;
+}
+
+static bool read_one(serve_call *call, const json_t *value, prompt *out)
+{
+    if (json_is_array(value) && json_array_size(value) > 0) return read_tokens(call, value, out);
+    if (!json_is_string(value)) return refuse(call);
+    out->text = json_string_value(value);
+    out->length = json_string_length(value);
+    return true;
+}
+
+/* prompts is [PROMPTS_MAX], zeroes. */
+static bool read_prompts(serve_call *call, const json_t *value, prompt *prompts, size_t *n)
+{
+    const json_t *first = json_array_get(value, 0);
+    bool many = json_is_string(first) || json_is_array(first);
+    *n = many ? json_array_size(value) : 1;
+    if (value == NULL || *n > PROMPTS_MAX) return refuse(call);
+    for (size_t i = 0; i < *n; i++)
+        if (!read_one(call, many ? json_array_get(value, i) : value, &prompts[i])) return false;
+    return true;
+}
+
+static bool keep_echo(serve_call *call, serve_choice *choice, const prompt *from)
+{
+    if (from->text == NULL) {
+        serve_call_refuse(call, 400, "echo", "unsupported_value", "echo needs a prompt that is text");
+        return false;
+    }
+    choice->echo = weir__mem_alloc(from->length + 1);
+    choice->echo_length = from->length;
+    if (choice->echo == NULL) {
+        serve_call_no_memory(call);
+        return false;
+    }
+    memcpy(choice->echo, from->text, from->length);
+    choice->echo[from->length] = '\0';
+    return true;
+}
+
+static void submit(serve_call *call, serve_ask *ask, const prompt *prompts, size_t n_prompts)
+{
+    size_t n = n_prompts * (size_t)ask->n;
+    size_t n_requests = n_prompts == 1 ? 1 : n; /* the library itself knows several answers to one prompt */
+    char salt[SERVE_SALT_MAX];
+    weir_request *requests = weir__mem_calloc(n_requests, sizeof *requests);
+    weir_sampler_params *samplers = weir__mem_calloc(n_requests, sizeof *samplers);
+    serve_answer *answer = serve_answer_create(call, ask->echo ? &echoing : &form, NULL, (int32_t)n);
+    call->answer = answer;
+    if (requests == NULL || samplers == NULL || answer == NULL) {
+        serve_call_no_memory(call);
+        goto out;
+    }
+    answer->n_each = ask->n;
+    answer->stream = ask->stream;
+    answer->include_usage = ask->include_usage;
+    for (size_t i = 0; ask->echo && i < n; i++)
+        if (!keep_echo(call, &answer->choices[i], &prompts[i / (size_t)ask->n])) goto out;
+    for (size_t i = 0; i < n_requests; i++) {
+        const prompt *from = &prompts[i / (size_t)ask->n];
+        serve_ask_request(ask, call, salt, &requests[i]);
+        samplers[i] = ask->sampler;
+        samplers[i].json_schema = ask->schema;
+        if (n_requests > 1 && ask->sampler.seed != WEIR_SEED_RANDOM)
+            samplers[i].seed += (uint32_t)(i % (size_t)ask->n); /* choices are to differ */
+        requests[i].sampler = &samplers[i];
+        requests[i].text = from->text;
+        requests[i].text_length = from->length;
+        requests[i].tokens = from->tokens;
+        requests[i].n_tokens = from->n;
+    }
+    serve_answer_submit(answer, requests, n_requests);
+out:
+    weir__mem_free(samplers);
+    weir__mem_free(requests);
+}
+
+void serve_completions(serve_call *call)
+{
+    serve_ask ask;
+    prompt *prompts = weir__mem_calloc(PROMPTS_MAX, sizeof *prompts);
+    size_t n = 0;
+    if (serve_ask_read(&ask, call, SERVE_ASK_COMPLETIONS)) {
+        if (prompts == NULL)
+            serve_call_no_memory(call);
+        else if (read_prompts(call, ask.prompt, prompts, &n))
+            submit(call, &ask, prompts, n);
+    }
+    for (size_t i = 0; prompts != NULL && i < PROMPTS_MAX; i++) weir__mem_free(prompts[i].tokens);
+    weir__mem_free(prompts);
+    serve_ask_fini(&ask);
+}

@@ -1,0 +1,294 @@
+/* openai_embeddings.c: POST /v1/embeddings. A context of its own, made when it is first asked for; requests
+ * take turns with it, on the workers. SPDX-License-Identifier: Apache-2.0 */
+#include <jansson.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "serve.h"
+
+#define INPUTS_MAX 2048 /* as OpenAI's API */
+#define CELLS_MAX  8192 /* the longest input, where the model was trained on more */
+#define TURN       64   /* inputs that are embedded before another request gets its turn */
+
+struct serve_embedder {
+    pthread_mutex_t mutex; /* held while it computes */
+    weir_context *context; /* NULL: not made yet */
+};
+
+serve_embedder *serve_embedder_create(void)
+{
+    serve_embedder *embedder = weir__mem_calloc(1, sizeof *embedder);
+    if (embedder != NULL) pthread_mutex_init(&embedder->mutex, NULL);
+    return embedder;
+}
+
+void serve_embedder_destroy(serve_embedder *embedder)
+{
+    if (embedder == NULL) return;
+    weir_context_destroy(embedder->context);
+    pthread_mutex_destroy(&embedder->mutex);
+    weir__mem_free(embedder);
+}
+
+/* ---- Reading ---- */
+
+/* What a request says; owned. */
+typedef struct inputs {
+    json_t *json;
+    weir_tokens tokens[INPUTS_MAX]; /* [n] */
+    size_t n, n_tokens;             /* of all of them */
+    bool base64;
+    int64_t dimensions; /* 0 = as many as the model has */
+} inputs;
+
+static bool refuse_input(serve_call *call)
+{
+    serve_call_refuse(
+        call, 400, "input", "invalid_value",
+        "input must be a string, an array of at most %d strings, an array of token ids, or an array "
+        "of arrays of token ids; none may be empty",
+        INPUTS_MAX);
+    return false;
+}
+
+static bool refuse_error(serve_call *call, weir_status status, weir_error *error)
+{
+    error->code = status;
+    if (status != WEIR_NO_MEMORY && status != WEIR_BACKEND) strcpy(error->field, "input");
+    serve_call_refuse_error(call, error);
+    return false;
+}
+
+static bool add_text(serve_call *call, const json_t *value, inputs *in)
+{
+    size_t length = json_string_length(value), capacity = 0, n = 0, guess = length / 2 + 16;
+    int32_t *ids = NULL;
+    weir_error error = {0};
+    weir_status status = WEIR_TOO_LONG;
+    while (status == WEIR_TOO_LONG) {
+        if (!weir__mem_grow(&ids, &capacity, guess, sizeof *ids)) {
+            status = WEIR_NO_MEMORY;
+            break;
+        }
+        status = weir_tokenize(call->server->model, json_string_value(value), length, true, false, ids,
+                               capacity, &n, &error);
+        if (status == WEIR_TOO_LONG && n <= capacity) break;
+        guess = n;
+    }
+    in->tokens[in->n++] = (weir_tokens){.ids = ids, .n = n};
+    in->n_tokens += n;
+    return status == WEIR_OK || refuse_error(call, status, &error);
+}
+
+static bool add_ids(serve_call *call, const json_t *list, inputs *in)
+{
+    size_t n = json_array_size(list);
+    int32_t *ids = weir__mem_calloc(n, sizeof *ids);
+    if (n == 0 || ids == NULL) {
+        weir__mem_free(ids);
+        if (n == 0) return refuse_input(call);
+        serve_call_no_memory(call);
+        return false;
+    }
+    in->tokens[in->n++] = (weir_tokens){.ids = ids, .n = n};
+    in->n_tokens += n;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(list, i);
+        json_int_t token = json_integer_value(id);
+        if (!json_is_integer(id)) return refuse_input(call);
+        ids[i] = token >= 0 && token <= INT32_MAX ? (int32_t)token : -1;
+    }
+    return true;
+}
+
+static bool read_input(serve_call *call, const json_t *value, inputs *in)
+{
+    const json_t *first = json_array_get(value, 0);
+    if (json_is_string(value))
+        return json_string_length(value) > 0 ? add_text(call, value, in) : refuse_input(call);
+    if (json_is_integer(first)) return add_ids(call, value, in);
+    if (json_array_size(value) == 0 || json_array_size(value) > INPUTS_MAX) return refuse_input(call);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *one = json_array_get(value, i);
+        bool text = json_is_string(one) && json_string_length(one) > 0;
+        if (!text && !json_is_array(one)) return refuse_input(call);
+        if (text ? !add_text(call, one, in) : !add_ids(call, one, in)) return false;
+    }
+    return true;
+}
+
+static bool read_format(serve_call *call, const char *word, inputs *in)
+{
+    in->base64 = word != NULL && strcmp(word, "base64") == 0;
+    if (in->base64 || (word != NULL && strcmp(word, "float") == 0)) return true;
+    serve_call_refuse(call, 400, "encoding_format", "invalid_value",
+                      "encoding_format must be \"float\" or \"base64\"");
+    return false;
+}
+
+static bool read_model(serve_call *call, const char *name)
+{
+    if (name != NULL && serve_server_has_name(call->server, name)) return true;
+    serve_call_refuse(call, name != NULL ? 404 : 400, "model", "model_not_found",
+                      "there is no such model here");
+    return false;
+}
+
+static bool read_fields(serve_call *call, inputs *in)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(in->json, key, value)
+    {
+        bool ok = true;
+        if (strcmp(key, "input") == 0 || json_is_null(value))
+            continue;
+        else if (strcmp(key, "model") == 0)
+            ok = read_model(call, json_string_value(value));
+        else if (strcmp(key, "encoding_format") == 0)
+            ok = read_format(call, json_string_value(value), in);
+        else if (strcmp(key, "dimensions") == 0 && json_is_integer(value) && json_integer_value(value) > 0)
+            in->dimensions = json_integer_value(value);
+        else if (strcmp(key, "user") != 0 || !json_is_string(value)) {
+            bool known = strcmp(key, "dimensions") == 0 || strcmp(key, "user") == 0;
+            serve_call_refuse(
+                call, 400, strlen(key) < 64 ? key : NULL, known ? "invalid_value" : "unknown_field",
+                known ? "\"%.64s\" has a value that it cannot have" : "there is no field \"%.64s\" here",
+                key);
+            ok = false;
+        }
+        if (!ok) return false;
+    }
+    return read_input(call, json_object_get(in->json, "input"), in);
+}
+
+/* ---- Computing ---- */
+
+/* With a pooled vector for each input, also where the model names no pooling. Under the mutex. */
+static weir_status open_context(serve_call *call, weir_error *error)
+{
+    serve_embedder *embedder = call->server->embedder;
+    weir_context_params params = weir_context_params_default();
+    weir_context_info info = {.size = sizeof info};
+    weir_model_info model = {.size = sizeof model};
+    if (embedder->context != NULL) return WEIR_OK;
+    weir_model_describe(call->server->model, &model);
+    params.embeddings = true;
+    params.pooling = WEIR_POOLING_UNSPECIFIED;
+    params.n_ctx = model.n_ctx_train > 0 && model.n_ctx_train < CELLS_MAX ? model.n_ctx_train : CELLS_MAX;
+    params.n_batch = params.n_ubatch = params.n_ctx;
+    params.n_seq_max = 16;
+    weir_status status = weir_context_create(call->server->model, &params, &embedder->context, error);
+    if (status != WEIR_OK || weir_context_describe(embedder->context, &info) != WEIR_OK ||
+        info.pooling != WEIR_POOLING_NONE)
+        return status;
+    weir_context_destroy(embedder->context);
+    embedder->context = NULL;
+    params.pooling = WEIR_POOLING_MEAN;
+    return weir_context_create(call->server->model, &params, &embedder->context, error);
+}
+
+/* *vectors is [in->n][*width]. */
+static weir_status compute(serve_call *call, const inputs *in, float **vectors, size_t *width,
+                           weir_error *error)
+{
+    serve_embedder *embedder = call->server->embedder;
+    weir_status status = WEIR_OK;
+    for (size_t done = 0; status == WEIR_OK && done < in->n; done += TURN) {
+        size_t n = in->n - done < TURN ? in->n - done : TURN, n_floats;
+        if (atomic_load_explicit(&call->gone, memory_order_acquire)) return WEIR_CANCELLED;
+        pthread_mutex_lock(&embedder->mutex);
+        status = open_context(call, error);
+        if (status == WEIR_OK && *vectors == NULL) {
+            *width = weir_embedding_width(embedder->context);
+            *vectors = weir__mem_calloc(in->n * *width, sizeof **vectors);
+            if (*vectors == NULL) status = WEIR_NO_MEMORY;
+        }
+        if (status == WEIR_OK)
+            status = weir_embed(embedder->context, in->tokens + done, n, WEIR_NORMALIZE_L2,
+                                *vectors + done * *width, n * *width, &n_floats, error);
+        pthread_mutex_unlock(&embedder->mutex);
+    }
+    return status;
+}
+
+/* ---- Writing ---- */
+
+/* 32-bit little-endian floats, as OpenAI's clients ask for them. */
+static void add_base64(serve_text *text, const float *vector, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t n_bytes = n * 4;
+    serve_text_puts(text, "\"");
+    for (size_t i = 0; i < n_bytes; i += 3) {
+        uint32_t three = 0;
+        char four[4];
+        for (size_t k = 0; k < 3; k++) {
+            uint32_t bits = 0;
+            if (i + k < n_bytes) memcpy(&bits, &vector[(i + k) / 4], sizeof bits);
+            three = three << 8 | (bits >> (i + k) % 4 * 8 & 0xFF);
+        }
+        for (int k = 0; k < 4; k++)
+            four[k] = i + (size_t)k > n_bytes ? '=' : digits[three >> (18 - 6 * k) & 63];
+        serve_text_add(text, four, 4);
+    }
+    serve_text_puts(text, "\"");
+}
+
+static void add_floats(serve_text *text, const float *vector, size_t n)
+{
+    serve_text_puts(text, "[");
+    for (size_t i = 0; i < n; i++) serve_text_printf(text, i > 0 ? ",%.9g" : "%.9g", (double)vector[i]);
+    serve_text_puts(text, "]");
+}
+
+static void tell(serve_call *call, const inputs *in, const float *vectors, size_t width)
+{
+    serve_text text = {0};
+    serve_text_puts(&text, "{\"object\":\"list\",\"data\":[");
+    for (size_t i = 0; i < in->n; i++) {
+        serve_text_printf(&text, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i > 0 ? "," : "",
+                          i);
+        if (in->base64)
+            add_base64(&text, vectors + i * width, width);
+        else
+            add_floats(&text, vectors + i * width, width);
+        serve_text_puts(&text, "}");
+    }
+    serve_text_puts(&text, "],\"model\":");
+    serve_text_json_puts(&text, call->server->name);
+    serve_text_printf(&text, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}\n", in->n_tokens,
+                      in->n_tokens);
+    serve_call_answer_text(call, 200, "application/json", &text);
+}
+
+void serve_embeddings(serve_call *call)
+{
+    inputs *in;
+    float *vectors = NULL;
+    size_t width = 0;
+    weir_error error = {0};
+    if (!call->server->params.embeddings) {
+        serve_call_refuse(call, 501, NULL, "not_supported",
+                          "this server computes no embeddings: start it with --embeddings");
+        return;
+    }
+    if ((in = weir__mem_calloc(1, sizeof *in)) == NULL) {
+        serve_call_no_memory(call);
+        return;
+    }
+    if (serve_call_read_json(call, &in->json) && read_fields(call, in)) {
+        weir_status status = compute(call, in, &vectors, &width, &error);
+        if (status != WEIR_OK)
+            refuse_error(call, status, &error);
+        else if (in->dimensions != 0 && (size_t)in->dimensions != width)
+            serve_call_refuse(call, 400, "dimensions", "unsupported_value",
+                              "dimensions must be %zu with this model", width);
+        else
+            tell(call, in, vectors, width);
+    }
+    for (size_t i = 0; i < in->n; i++) weir__mem_free((void *)in->tokens[i].ids);
+    weir__mem_free(vectors);
+    json_decref(in->json);
+    weir__mem_free(in);
+}

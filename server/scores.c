@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scores.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+
+#define PIECE_MAX  512     /* bytes of a token's text */
+#define IMPOSSIBLE -9999.0 /* JSON has no infinity; OpenAI's API gives this */
+
+void serve_scores_fini(serve_scores *scores)
+{
+    weir__mem_free(scores->top);
+    weir__mem_free(scores->logprobs);
+    weir__mem_free(scores->tokens);
+    *scores = (serve_scores){0};
+}
+
+bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk)
+{
+    size_t n = scores->n + chunk->n_tokens, n_top = (size_t)chunk->n_top_logprobs;
+    if (chunk->logprobs == NULL || chunk->n_tokens == 0) return true;
+    if (!weir__mem_grow(&scores->tokens, &scores->tokens_capacity, n, sizeof *scores->tokens) ||
+        !weir__mem_grow(&scores->logprobs, &scores->logprobs_capacity, n, sizeof *scores->logprobs) ||
+        !weir__mem_grow(&scores->top, &scores->top_capacity, n * n_top, sizeof *scores->top))
+        return false;
+    memcpy(scores->tokens + scores->n, chunk->tokens, chunk->n_tokens * sizeof *scores->tokens);
+    memcpy(scores->logprobs + scores->n, chunk->logprobs, chunk->n_tokens * sizeof *scores->logprobs);
+    if (n_top > 0 && chunk->top_logprobs != NULL)
+        memcpy(scores->top + scores->n * n_top, chunk->top_logprobs,
+               chunk->n_tokens * n_top * sizeof *scores->top);
+    scores->n_top = chunk->top_logprobs != NULL ? chunk->n_top_logprobs : 0;
+    scores->n = n;
+    return true;
+}
+
+static size_t piece(const weir_model *model, int32_t token, char bytes[PIECE_MAX])
+{
+    size_t n = 0;
+    return weir_piece(model, token, true, bytes, PIECE_MAX, &n, NULL) == WEIR_OK ? n : 0;
+}
+
+static void add_token(const weir_model *model, int32_t token, serve_text *text)
+{
+    char bytes[PIECE_MAX];
+    size_t n = piece(model, token, bytes);
+    if (weir__utf8_valid(bytes, n)) {
+        serve_text_json(text, bytes, n);
+        return;
+    }
+    serve_text_puts(text, "\"bytes:"); /* a part of a code point */
+    for (size_t i = 0; i < n; i++) serve_text_printf(text, "\\\\x%02x", (unsigned char)bytes[i]);
+    serve_text_puts(text, "\"");
+}
+
+static void add_logprob(float logprob, serve_text *text)
+{
+    serve_text_printf(text, "%.6g", isfinite(logprob) ? (double)logprob : IMPOSSIBLE);
+}
+
+static void add_entry(const weir_model *model, int32_t token, float logprob, serve_text *text)
+{
+    char bytes[PIECE_MAX];
+    size_t n = piece(model, token, bytes);
+    serve_text_puts(text, "{\"token\":");
+    add_token(model, token, text);
+    serve_text_puts(text, ",\"logprob\":");
+    add_logprob(logprob, text);
+    serve_text_puts(text, ",\"bytes\":[");
+    for (size_t i = 0; i < n; i++) serve_text_printf(text, i > 0 ? ",%u" : "%u", (unsigned char)bytes[i]);
+    serve_text_puts(text, "]");
+}
+
+void serve_scores_tell_chat(serve_scores *scores, const weir_model *model, serve_text *text)
+{
+    if (scores->n == 0) {
+        serve_text_puts(text, "null");
+        return;
+    }
+    serve_text_puts(text, "{\"content\":[");
+    for (size_t i = 0; i < scores->n; i++) {
+        if (i > 0) serve_text_puts(text, ",");
+        add_entry(model, scores->tokens[i], scores->logprobs[i], text);
+        serve_text_puts(text, ",\"top_logprobs\":[");
+        for (int32_t k = 0; k < scores->n_top; k++) {
+            const weir_logprob *top = &scores->top[i * (size_t)scores->n_top + (size_t)k];
+            if (k > 0) serve_text_puts(text, ",");
+            add_entry(model, top->token, top->logprob, text);
+            serve_text_puts(text, "}");
+        }
+        serve_text_puts(text, "]}");
+    }
+    serve_text_puts(text, "],\"refusal\":null}");
+    scores->n = 0;
+}
+
+static size_t count_code_points(const weir_model *model, int32_t token)
+{
+    char bytes[PIECE_MAX];
+    size_t n = piece(model, token, bytes), count = 0;
+    for (size_t i = 0; i < n; i++) count += ((unsigned char)bytes[i] & 0xC0) != 0x80;
+    return count;
+}
+
+void serve_scores_tell_completion(serve_scores *scores, const weir_model *model, serve_text *text)
+{
+    if (scores->n == 0) {
+        serve_text_puts(text, "null");
+        return;
+    }
+    serve_text_puts(text, "{\"tokens\":[");
+    for (size_t i = 0; i < scores->n; i++) {
+        if (i > 0) serve_text_puts(text, ",");
+        add_token(model, scores->tokens[i], text);
+    }
+    serve_text_puts(text, "],\"token_logprobs\":[");
+    for (size_t i = 0; i < scores->n; i++) {
+        if (i > 0) serve_text_puts(text, ",");
+        add_logprob(scores->logprobs[i], text);
+    }
+    serve_text_puts(text, "],\"top_logprobs\":");
+    for (size_t i = 0; scores->n_top > 0 && i < scores->n; i++) {
+        serve_text_puts(text, i == 0 ? "[{" : ",{");
+        for (int32_t k = 0; k < scores->n_top; k++) {
+            const weir_logprob *top = &scores->top[i * (size_t)scores->n_top + (size_t)k];
+            if (k > 0) serve_text_puts(text, ",");
+            add_token(model, top->token, text);
+            serve_text_puts(text, ":");
+            add_logprob(top->logprob, text);
+        }
+        serve_text_puts(text, "}");
+    }
+    serve_text_puts(text, scores->n_top > 0 ? "],\"text_offset\":[" : "null,\"text_offset\":[");
+    for (size_t i = 0; i < scores->n; i++) {
+        serve_text_printf(text, i > 0 ? ",%zu" : "%zu", scores->offset);
+        scores->offset += count_code_points(model, scores->tokens[i]);
+    }
+    serve_text_puts(text, "]}");
+    scores->n = 0;
+}

@@ -1,0 +1,29 @@
+/* scores.h: how probable generated tokens were, until they are told. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_SCORES_H
+#define WEIR_SERVER_SCORES_H
+
+#include <weir/weir.h>
+
+#include "text.h"
+
+/* Begins as zeroes. tokens and logprobs are [n], top is [n][n_top]. */
+typedef struct serve_scores {
+    int32_t *tokens;
+    float *logprobs;
+    weir_logprob *top;
+    size_t n, tokens_capacity, logprobs_capacity, top_capacity;
+    int32_t n_top;
+    size_t offset; /* code points of all tokens that were told before */
+} serve_scores;
+
+void serve_scores_fini(serve_scores *scores);
+
+/* What a chunk brings; nothing where it was not asked for. False: out of memory. */
+bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk);
+
+/* The value of "logprobs" in chat's and in completions' form, "null" when there is nothing to tell. What was
+ * told is forgotten. */
+void serve_scores_tell_chat(serve_scores *scores, const weir_model *model, serve_text *text);
+void serve_scores_tell_completion(serve_scores *scores, const weir_model *model, serve_text *text);
+
+#endif

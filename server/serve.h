@@ -1,0 +1,249 @@
+/* serve.h: what the server's files share: the server, and a call, which is one request and its answer.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Threads. The service thread alone calls libwebsockets, but for lws_cancel_service, and owns all calls. A
+ * call is handed to a worker and comes back through the ready list; meanwhile the service thread touches
+ * nothing of it but `wsi` and `gone`. The engine's thread only puts calls on the ready list. */
+#ifndef WEIR_SERVER_SERVE_H
+#define WEIR_SERVER_SERVE_H
+
+#include <libwebsockets.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "log.h"
+#include "server.h"
+#include "text.h"
+
+#define SERVE_WRITE_MAX  ((size_t)16 << 10)  /* of one writable callback: others get their turn */
+#define SERVE_BUFFER_MAX ((size_t)256 << 10) /* unsent bytes of a stream; beyond, the engine merges */
+#define SERVE_SWEEP_US   250000              /* how often deadlines of calls are looked at */
+
+typedef struct serve_call serve_call;
+typedef struct serve_answer serve_answer;
+typedef struct serve_route serve_route;
+typedef struct serve_workers serve_workers;
+typedef struct serve_events serve_events;
+typedef struct serve_keys serve_keys;
+typedef struct serve_embedder serve_embedder;
+
+typedef enum serve_state {
+    SERVE_READING,   /* the body is on its way */
+    SERVE_WORKING,   /* a worker has it */
+    SERVE_ANSWERING, /* what is in `out` goes out, and more may come */
+} serve_state;
+
+/* Invariant: state is WORKING exactly while a worker or the workers' queue has it. */
+struct serve_call {
+    serve_server *server;
+    const serve_route *route; /* NULL: refused before one was found */
+    struct lws *wsi;          /* service thread; NULL: the client has gone */
+    _Atomic bool gone;        /* the same for workers */
+    serve_call *before, *after;
+    serve_call *next_ready; /* under server->mutex, as is is_ready */
+    bool is_ready;
+    serve_call *next_job; /* the workers' queue */
+    void (*job)(serve_call *call);
+
+    serve_state state;
+    uint64_t number;
+    char method[8];
+    char path[256]; /* cut */
+    char origin[128];
+    int32_t key;  /* whose it is, -1 = nobody's */
+    bool counted; /* in the key's requests */
+    bool head_only, http_1_0;
+    bool close;         /* the connection, after the answer */
+    size_t body_length; /* counted in server->n_bodies */
+    size_t n_received;
+    serve_text body;
+
+    serve_text out; /* [out_at .. n) is to be sent */
+    size_t out_at;
+    bool begun; /* the answer's head is in `out`, or was sent */
+    bool ended; /* nothing will be added to `out` */
+    bool chunked, events;
+    int status;
+    int32_t retry_s; /* Retry-After, 0 = none */
+    const char *allow;
+
+    bool left; /* the client went before the answer's end */
+    int64_t began_ns;
+    int64_t deadline_ns; /* of the body */
+    int64_t moved_ns;    /* when bytes last went out */
+    uint64_t n_sent;
+    serve_answer *answer; /* NULL: none is generated */
+};
+
+struct serve_server {
+    serve_params params;
+    struct lws_context *lws;
+    struct lws_vhost *plain, *tls; /* tls NULL = none */
+    pthread_t thread;
+    bool started;
+    char address[320];
+    int64_t created_s; /* wall clock, seconds */
+    int64_t created_ns;
+
+    _Atomic bool loaded; /* model, engine and name are there, for good */
+    weir_model *model;
+    weir_engine *engine;
+    const char *name; /* as answers call the model */
+    const char *file_name;
+    char fingerprint[96];
+
+    pthread_mutex_t mutex; /* the next six; taken last, for a few instructions */
+    pthread_cond_t changed;
+    serve_call *ready_first, *ready_last;
+    bool woken; /* lws_cancel_service was called, and the list not taken since */
+    bool drain_asked, stop_asked, drained;
+
+    serve_workers *workers;
+    serve_keys *keys;
+    serve_embedder *embedder;
+
+    /* The service thread's. */
+    serve_call *calls;
+    int32_t n_calls;
+    uint64_t n_bodies; /* bytes of bodies that are read or worked on */
+    uint64_t next_number;
+    bool draining;
+    int64_t drain_deadline_ns;
+    struct lws *listeners[16];
+    int32_t n_listeners;
+    char *unix_path; /* to be unlinked; NULL = none */
+    lws_sorted_usec_list_t sweep;
+    uint32_t n_sweeps;
+    serve_events *events;
+    uint64_t watched_ticks; /* n_ticks when it last changed */
+    int64_t watched_ns;
+    bool stuck;
+    uint64_t n_answers[6]; /* by hundreds of the status */
+    uint64_t n_left;
+    weir_histogram e2e_seconds;
+    unsigned char scratch[LWS_PRE + SERVE_WRITE_MAX];
+};
+
+/* Who handles what; `work` runs on a worker, else on the service thread. */
+struct serve_route {
+    const char *method;
+    const char *path; /* ends with "/" + "*": whatever follows */
+    void (*handle)(serve_call *call);
+    bool work;
+    bool engine;                /* 503 until the model is there */
+    bool health, metrics, open; /* whether a key is needed */
+};
+
+/* ---- server.c ---- */
+
+/* Puts a call on the ready list and wakes the service thread. Any thread. */
+void serve_server_post(serve_call *call);
+
+/* Takes the list, and what was asked of the service thread. */
+void serve_server_wake(serve_server *server);
+
+/* Takes it from the list again; nobody may be about to put it there. Service thread. */
+void serve_server_unlist(serve_call *call);
+
+bool serve_server_loaded(const serve_server *server);
+
+/* Whether `name` is one of the model's. */
+bool serve_server_has_name(const serve_server *server, const char *name);
+
+/* ---- call.c ---- */
+
+serve_call *serve_call_create(serve_server *server, struct lws *wsi);
+
+/* Service thread; not while WORKING. Cancels what it generates, writes the log. */
+void serve_call_destroy(serve_call *call);
+
+/* The client has gone: destroyed now, or when the worker is done with it. */
+void serve_call_leave(serve_call *call);
+
+/* Whole answers; take the first: later ones for one call are ignored. */
+void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n);
+void serve_call_answer_text(serve_call *call, int status, const char *type,
+                            serve_text *text); /* frees text */
+
+/* `more` are lines of the head, each with its end. */
+void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
+                            const char *bytes, size_t n);
+
+/* In OpenAI's shape; field and code may be NULL. */
+void serve_call_refuse(serve_call *call, int status, const char *field, const char *code, const char *format,
+                       ...) __attribute__((format(printf, 5, 6)));
+void serve_call_refuse_error(serve_call *call, const weir_error *error);
+void serve_call_no_memory(serve_call *call);
+
+/* {"error": …} as an object, without what surrounds it. */
+void serve_call_error_json(serve_text *text, int status, const char *field, const char *code,
+                           const char *message);
+
+/* Begins an answer of unknown length; what follows goes through serve_call_begin_piece/end_piece. */
+void serve_call_begin(serve_call *call, const char *type);
+
+/* Around bytes that are added to call->out, none of them = no piece. */
+size_t serve_call_begin_piece(serve_call *call);
+void serve_call_end_piece(serve_call *call, size_t at);
+void serve_call_end(serve_call *call);
+
+/* Has something for the client: ask for a writable callback. Service thread. */
+void serve_call_send(serve_call *call);
+
+/* Whether the body is JSON; *json is an object that the caller frees, or NULL after an answer. */
+struct json_t;
+bool serve_call_read_json(serve_call *call, struct json_t **json);
+
+/* ---- the others ---- */
+
+int serve_http_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t n);
+int serve_listener_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
+                            size_t n);
+weir_status serve_listener_open(serve_server *server, weir_error *error);
+void serve_listener_close(serve_server *server);
+
+const serve_route *serve_route_find(const char *method, const char *path, const char **allow);
+
+serve_workers *serve_workers_create(int32_t n);
+void serve_workers_destroy(serve_workers *workers); /* waits for the jobs that run; the others are posted */
+void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call));
+
+void serve_log_call(const serve_call *call);
+
+/* Keys, and how much each may ask for. */
+serve_keys *serve_keys_create(const serve_params *params);
+void serve_keys_destroy(serve_keys *keys);
+int32_t serve_keys_find(const serve_keys *keys, const char *given, size_t n); /* -1 = none */
+bool serve_keys_are_wanted(const serve_keys *keys);
+/* What is told apart in the cache: 64 hexadecimal digits, or "" without keys. */
+const char *serve_keys_salt(const serve_keys *keys, int32_t key);
+/* Counts one more request; false: too many, *retry_s tells when to come again. */
+bool serve_keys_enter(serve_keys *keys, int32_t key, int64_t now_ns, int32_t *retry_s, const char **why);
+void serve_keys_leave(serve_keys *keys, int32_t key);
+
+serve_embedder *serve_embedder_create(void);
+void serve_embedder_destroy(serve_embedder *embedder);
+
+/* Handlers, see route.c. */
+void serve_health(serve_call *call);
+void serve_metrics(serve_call *call);
+void serve_models(serve_call *call);
+void serve_slots(serve_call *call);
+void serve_events_begin(serve_call *call);
+void serve_page(serve_call *call);
+bool serve_page_has(const char *path);
+void serve_chat(serve_call *call);
+void serve_completions(serve_call *call);
+void serve_embeddings(serve_call *call);
+void serve_tokenize(serve_call *call);
+void serve_detokenize(serve_call *call);
+void serve_apply_template(serve_call *call);
+void serve_plan(serve_call *call);
+
+/* events.c: the stream of ticks. */
+serve_events *serve_events_create(serve_server *server);
+void serve_events_destroy(serve_events *events);
+void serve_events_leave(serve_events *events, serve_call *call);
+void serve_events_end(serve_events *events);
+
+#endif

@@ -1,0 +1,437 @@
+/* server.c: the server: its thread, its ready list, its life. SPDX-License-Identifier: Apache-2.0 */
+#include "server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "answer.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "serve.h"
+
+#define HEAD_BYTES  16384 /* of a request's first line and header fields */
+#define IDLE_S      75    /* a connection between two requests */
+#define READ_BYTES  65536 /* of a body in one callback */
+#define WATCH_STEPS 4     /* sweeps between two looks at the engine */
+
+static const struct lws_protocols protocols[] = {
+    {.name = "http", .callback = serve_http_callback},
+    {.name = "listener", .callback = serve_listener_callback},
+    {0},
+};
+
+serve_params serve_params_default(void)
+{
+    return (serve_params){
+        .host = "127.0.0.1",
+        .port = 8080,
+        .body_bytes = (int64_t)16 << 20,
+        .n_workers = 2,
+        .head_s = 10,
+        .body_s = 60,
+        .stall_s = 120,
+        .comment_s = 10,
+        .watchdog_s = 30,
+        .drain_s = 30,
+        .log = true,
+        .max_tokens = -1,
+    };
+}
+
+/* ---- The ready list ---- */
+
+void serve_server_post(serve_call *call)
+{
+    serve_server *server = call->server;
+    pthread_mutex_lock(&server->mutex);
+    if (!call->is_ready) {
+        call->is_ready = true;
+        call->next_ready = NULL;
+        if (server->ready_last != NULL)
+            server->ready_last->next_ready = call;
+        else
+            server->ready_first = call;
+        server->ready_last = call;
+    }
+    bool wake = !server->woken;
+    server->woken = true;
+    /* Under the mutex: the service thread that has seen the stop takes it before it destroys the context. */
+    if (wake) lws_cancel_service(server->lws);
+    pthread_mutex_unlock(&server->mutex);
+}
+
+void serve_server_unlist(serve_call *call)
+{
+    serve_server *server = call->server;
+    pthread_mutex_lock(&server->mutex);
+    serve_call *before = NULL;
+    for (serve_call **at = &server->ready_first; call->is_ready && *at != NULL; at = &(*at)->next_ready) {
+        if (*at == call) {
+            *at = call->next_ready;
+            if (server->ready_last == call) server->ready_last = before;
+            break;
+        }
+        before = *at;
+    }
+    call->is_ready = false;
+    pthread_mutex_unlock(&server->mutex);
+}
+
+static serve_call *take_ready(serve_server *server)
+{
+    pthread_mutex_lock(&server->mutex);
+    serve_call *call = server->ready_first;
+    if (call != NULL) {
+        server->ready_first = call->next_ready;
+        if (server->ready_first == NULL) server->ready_last = NULL;
+        call->is_ready = false;
+    } else
+        server->woken = false;
+    pthread_mutex_unlock(&server->mutex);
+    return call;
+}
+
+static void forget_body(serve_call *call)
+{
+    call->server->n_bodies -= call->body_length;
+    call->body_length = 0;
+    if (!call->server->params.log_text) serve_text_fini(&call->body);
+}
+
+static void go_on(serve_call *call)
+{
+    if (call->state != SERVE_WORKING) {
+        if (call->answer != NULL) serve_answer_pump(call->answer);
+        return;
+    }
+    call->state = SERVE_ANSWERING;
+    forget_body(call);
+    if (call->wsi == NULL)
+        serve_call_destroy(call);
+    else if (call->answer != NULL && !call->begun)
+        serve_answer_start(call->answer);
+    else
+        serve_call_send(call);
+}
+
+void serve_server_wake(serve_server *server)
+{
+    serve_call *call;
+    while ((call = take_ready(server)) != NULL) go_on(call);
+    pthread_mutex_lock(&server->mutex);
+    bool drain = server->drain_asked && !server->draining;
+    pthread_mutex_unlock(&server->mutex);
+    if (!drain) return;
+    server->draining = true;
+    server->drain_deadline_ns = weir__clock_deadline_ns((int64_t)server->params.drain_s * 1000);
+    serve_listener_close(server);
+    serve_events_end(server->events);
+    serve_log_event("drain", "%d requests are to end, within %d s", server->n_calls, server->params.drain_s);
+}
+
+/* ---- Deadlines ---- */
+
+static void hang_up(serve_call *call)
+{
+    lws_set_timeout(call->wsi, PENDING_TIMEOUT_USER_OK, LWS_TO_KILL_ASYNC);
+}
+
+static void look_at(serve_call *call, int64_t now_ns)
+{
+    const serve_params *params = &call->server->params;
+    int64_t quiet_ns = now_ns - call->moved_ns;
+    if (call->wsi == NULL || call->state == SERVE_WORKING) return;
+    if (call->state == SERVE_READING) {
+        if (now_ns < call->deadline_ns || call->begun) return;
+        call->close = true;
+        call->state = SERVE_ANSWERING;
+        serve_call_refuse(call, 408, NULL, "request_timeout", "the body did not come within %d s",
+                          params->body_s);
+        serve_call_send(call);
+        call->moved_ns = now_ns;
+    } else if (call->out.n > call->out_at) {
+        if (quiet_ns > (int64_t)params->stall_s * WEIR__NS_PER_S) hang_up(call);
+    } else if (call->answer != NULL && params->comment_s > 0 &&
+               quiet_ns > (int64_t)params->comment_s * WEIR__NS_PER_S && serve_answer_comment(call->answer)) {
+        call->moved_ns = now_ns;
+        serve_call_send(call);
+    }
+}
+
+static void watch_engine(serve_server *server, int64_t now_ns)
+{
+    weir_engine_stats stats = {.size = sizeof stats};
+    if (!serve_server_loaded(server) || weir_engine_get_stats(server->engine, &stats) != WEIR_OK) return;
+    bool works = stats.queue_depth > 0 || stats.n_slots_prefilling + stats.n_slots_generating > 0;
+    if (stats.n_ticks != server->watched_ticks || !works) {
+        server->watched_ticks = stats.n_ticks;
+        server->watched_ns = now_ns;
+    }
+    bool stuck = now_ns - server->watched_ns > (int64_t)server->params.watchdog_s * WEIR__NS_PER_S;
+    if (stuck && !server->stuck)
+        serve_log_event("stuck", "the engine has work and made no tick in %d s", server->params.watchdog_s);
+    server->stuck = stuck;
+}
+
+static void sweep(lws_sorted_usec_list_t *sul)
+{
+    serve_server *server = lws_container_of(sul, serve_server, sweep);
+    int64_t now_ns = weir__clock_now_ns();
+    for (serve_call *call = server->calls, *next; call != NULL; call = next) {
+        next = call->after;
+        look_at(call, now_ns);
+    }
+    if (++server->n_sweeps % WATCH_STEPS == 0) watch_engine(server, now_ns);
+    if (server->draining && (server->n_calls == 0 || now_ns >= server->drain_deadline_ns)) {
+        pthread_mutex_lock(&server->mutex);
+        server->drained = true;
+        pthread_cond_broadcast(&server->changed);
+        pthread_mutex_unlock(&server->mutex);
+    }
+    lws_sul_schedule(server->lws, 0, &server->sweep, sweep, SERVE_SWEEP_US);
+}
+
+/* ---- The service thread ---- */
+
+static bool is_to_stop(serve_server *server)
+{
+    pthread_mutex_lock(&server->mutex);
+    bool stop = server->stop_asked;
+    pthread_mutex_unlock(&server->mutex);
+    return stop;
+}
+
+static void *serve(void *user)
+{
+    serve_server *server = user;
+    serve_call *call;
+    lws_sul_schedule(server->lws, 0, &server->sweep, sweep, SERVE_SWEEP_US);
+    while (!is_to_stop(server) && lws_service(server->lws, 0) >= 0) continue;
+    serve_listener_close(server);
+    serve_workers_destroy(server->workers);
+    server->workers = NULL;
+    while ((call = take_ready(server)) != NULL) {
+        call->state = SERVE_ANSWERING;
+        serve_server_unlist(call);
+    }
+    while ((call = server->calls) != NULL) {
+        if (call->wsi != NULL) lws_set_opaque_user_data(call->wsi, NULL);
+        call->wsi = NULL;
+        call->state = SERVE_ANSWERING;
+        serve_call_destroy(call);
+    }
+    /* No stream has a ready callback now, so nobody calls lws_cancel_service any more. */
+    lws_context_destroy(server->lws);
+    server->lws = NULL;
+    pthread_mutex_lock(&server->mutex);
+    server->drained = true;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->mutex);
+    return NULL;
+}
+
+/* ---- Life ---- */
+
+static void on_lws_log(int level, const char *line)
+{
+    size_t n = strcspn(line, "\n");
+    (void)level;
+    serve_log_event("libwebsockets", "%.*s", (int)n, line);
+}
+
+static weir_status check(const serve_params *params, weir_error *error)
+{
+    static const struct {
+        const char *name;
+        size_t at;
+        int32_t least, most;
+    } ranges[] = {
+        {"port", offsetof(serve_params, port), 0, 65535},
+        {"n_workers", offsetof(serve_params, n_workers), 1, 64},
+        {"head_s", offsetof(serve_params, head_s), 1, 3600},
+        {"body_s", offsetof(serve_params, body_s), 1, 86400},
+        {"stall_s", offsetof(serve_params, stall_s), 1, 86400},
+        {"comment_s", offsetof(serve_params, comment_s), 0, 86400},
+        {"watchdog_s", offsetof(serve_params, watchdog_s), 1, 86400},
+        {"drain_s", offsetof(serve_params, drain_s), 0, 86400},
+        {"key_requests", offsetof(serve_params, key_requests), 0, 1000000},
+        {"key_rate", offsetof(serve_params, key_rate), 0, 1000000},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        int32_t value;
+        memcpy(&value, (const char *)params + ranges[i].at, sizeof value);
+        if (value < ranges[i].least || value > ranges[i].most)
+            return weir__error_set(error, WEIR_INVALID, ranges[i].name, "%s is %d; allowed: %d to %d",
+                                   ranges[i].name, value, ranges[i].least, ranges[i].most);
+    }
+    if (params->body_bytes < 1024 || params->body_bytes > (int64_t)256 << 20)
+        return weir__error_set(error, WEIR_INVALID, "body_bytes",
+                               "body_bytes is %lld; allowed: 1,024 to 268,435,456",
+                               (long long)params->body_bytes);
+    if ((params->tls_cert == NULL) != (params->tls_key == NULL))
+        return weir__error_set(error, WEIR_INVALID, params->tls_cert == NULL ? "tls_cert" : "tls_key",
+                               "TLS needs a certificate and its key; one is missing");
+    for (size_t i = 0; i < params->n_keys; i++)
+        if (params->keys[i][0] == '\0')
+            return weir__error_set(error, WEIR_INVALID, "keys", "an API key is empty");
+    return WEIR_OK;
+}
+
+/* A vhost without a listener of its own: connections are adopted into it. */
+static struct lws_vhost *create_vhost(serve_server *server, bool tls)
+{
+    struct lws_context_creation_info info;
+    memset(&info, 0, sizeof info);
+    info.port = CONTEXT_PORT_NO_LISTEN_SERVER;
+    info.vhost_name = tls ? "tls" : "plain";
+    info.protocols = protocols;
+    info.timeout_secs = (unsigned)server->params.head_s;
+    info.timeout_secs_ah_idle = (unsigned)server->params.head_s; /* of a whole head, however it trickles */
+    info.keepalive_timeout = IDLE_S;
+    info.user = server;
+    info.alpn = "http/1.1"; /* in h2 a reset stream would go unnoticed */
+    if (tls) {
+        info.options = LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
+        info.ssl_cert_filepath = server->params.tls_cert;
+        info.ssl_private_key_filepath = server->params.tls_key;
+    }
+    return lws_create_vhost(server->lws, &info);
+}
+
+static weir_status create_context(serve_server *server, weir_error *error)
+{
+    struct lws_context_creation_info info;
+    const serve_params *params = &server->params;
+    memset(&info, 0, sizeof info);
+    lws_set_log_level(LLL_ERR, on_lws_log);
+    info.options = LWS_SERVER_OPTION_EXPLICIT_VHOSTS;
+    if (params->tls_cert != NULL) info.options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
+    info.max_http_header_data2 = HEAD_BYTES;
+    info.max_http_header_pool2 = 4096; /* as many connections may send a head at a time */
+    info.pt_serv_buf_size = READ_BYTES;
+    info.timeout_secs = (unsigned)params->head_s;
+    info.user = server;
+    server->lws = lws_create_context(&info);
+    if (server->lws == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "libwebsockets could not start");
+    if ((server->plain = create_vhost(server, false)) == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "libwebsockets could not start");
+    if (params->tls_cert != NULL && (server->tls = create_vhost(server, true)) == NULL)
+        return weir__error_set(error, WEIR_IO, "tls_cert", "the certificate %s or its key %s cannot be used",
+                               params->tls_cert, params->tls_key);
+    return WEIR_OK;
+}
+
+weir_status serve_server_create(const serve_params *params, serve_server **out, weir_error *error)
+{
+    weir_status status = check(params, error);
+    serve_server *server;
+    int code;
+    if (status != WEIR_OK) return status;
+    if ((server = weir__mem_calloc(1, sizeof *server)) == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
+    server->params = *params;
+    server->created_s = (int64_t)time(NULL);
+    server->watched_ns = server->created_ns = weir__clock_now_ns();
+    pthread_mutex_init(&server->mutex, NULL);
+    weir__cond_init_monotonic(&server->changed);
+    server->keys = serve_keys_create(params);
+    server->events = serve_events_create(server);
+    server->embedder = serve_embedder_create();
+    server->workers = serve_workers_create(params->n_workers);
+    if (server->keys == NULL || server->workers == NULL || server->events == NULL || server->embedder == NULL)
+        status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
+    if (status == WEIR_OK) status = create_context(server, error);
+    if (status == WEIR_OK) status = serve_listener_open(server, error);
+    if (status == WEIR_OK) {
+        code = weir__thread_start(&server->thread, NULL, serve, server);
+        server->started = code == 0;
+        if (code != 0)
+            status =
+                weir__error_set(error, WEIR_NO_MEMORY, NULL, "no thread for the server: %s", strerror(code));
+    }
+    if (status == WEIR_OK)
+        *out = server;
+    else
+        serve_server_destroy(server);
+    return status;
+}
+
+void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine, const char *name)
+{
+    server->model = model;
+    server->engine = engine;
+    server->name = server->params.n_names > 0 ? server->params.names[0] : name;
+    server->file_name = name;
+    snprintf(server->fingerprint, sizeof server->fingerprint, "weir-%s-%s", weir_version(),
+             weir_backend_version());
+    for (char *c = server->fingerprint; *c != '\0'; c++)
+        if (*c == ' ' || *c == '"' || *c == '\\') *c = '-';
+    atomic_store_explicit(&server->loaded, true, memory_order_release);
+}
+
+bool serve_server_loaded(const serve_server *server)
+{
+    return atomic_load_explicit(&server->loaded, memory_order_acquire);
+}
+
+bool serve_server_has_name(const serve_server *server, const char *name)
+{
+    if (name[0] == '\0' || strcmp(name, "default") == 0 || strcmp(name, server->file_name) == 0) return true;
+    for (size_t i = 0; i < server->params.n_names; i++)
+        if (strcmp(name, server->params.names[i]) == 0) return true;
+    return false;
+}
+
+const char *serve_server_address(const serve_server *server)
+{
+    return server->address;
+}
+
+void serve_server_drain(serve_server *server)
+{
+    pthread_mutex_lock(&server->mutex);
+    server->drain_asked = true;
+    if (!server->drained) lws_cancel_service(server->lws);
+    pthread_mutex_unlock(&server->mutex);
+}
+
+bool serve_server_wait(serve_server *server, int timeout_ms)
+{
+    int64_t deadline_ns = weir__clock_deadline_ns(timeout_ms);
+    int code = 0;
+    pthread_mutex_lock(&server->mutex);
+    while (!server->drained && code == 0)
+        code = weir__cond_timedwait_ns(&server->changed, &server->mutex, deadline_ns);
+    bool drained = server->drained;
+    pthread_mutex_unlock(&server->mutex);
+    return drained;
+}
+
+void serve_server_destroy(serve_server *server)
+{
+    if (server == NULL) return;
+    if (server->started) {
+        pthread_mutex_lock(&server->mutex);
+        server->stop_asked = true;
+        if (server->lws != NULL) lws_cancel_service(server->lws);
+        pthread_mutex_unlock(&server->mutex);
+        pthread_join(server->thread, NULL);
+    } else {
+        serve_listener_close(server);
+        serve_workers_destroy(server->workers);
+        if (server->lws != NULL) lws_context_destroy(server->lws);
+    }
+    serve_embedder_destroy(server->embedder);
+    serve_events_destroy(server->events);
+    serve_keys_destroy(server->keys);
+    pthread_cond_destroy(&server->changed);
+    pthread_mutex_destroy(&server->mutex);
+    weir__mem_free(server->unix_path);
+    weir__mem_free(server);
+}

@@ -1,0 +1,64 @@
+/* server.h: HTTP in front of an engine, as `weir serve` starts it. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_SERVER_H
+#define WEIR_SERVER_SERVER_H
+
+#include <weir/weir.h>
+
+typedef struct serve_server serve_server;
+
+/* Strings and arrays must live as long as the server. */
+typedef struct serve_params {
+    const char *host;               /* "127.0.0.1"; an address or a name; "" = no TCP */
+    int32_t port;                   /* 8080; 0 = a free one */
+    const char *unix_path;          /* NULL = none; a socket file that nobody listens on is replaced */
+    const char *tls_cert, *tls_key; /* PEM files; both or none */
+    const char *const *keys;        /* [n_keys]; none = everybody may ask */
+    size_t n_keys;
+    const char *const *names; /* [n_names] of the model; none = its file's */
+    size_t n_names;
+    const char *const *origins; /* [n_origins] whose pages may ask; "*" = all */
+    size_t n_origins;
+    bool health_needs_key;              /* false */
+    bool metrics_need_no_key;           /* false */
+    int32_t key_requests;               /* of one key at a time; 0 = no limit */
+    int32_t key_rate;                   /* of one key in a minute; 0 = no limit */
+    int64_t body_bytes;                 /* 16 MiB, the most of one body */
+    int32_t n_workers;                  /* 2; 1 … 64 threads that read and render requests */
+    int32_t head_s, body_s;             /* 10, 60: how long a head and a body may take */
+    int32_t stall_s;                    /* 120: a reader that takes nothing for so long is left */
+    int32_t comment_s;                  /* 10: comments in streams that have nothing to say; 0 = none */
+    int32_t watchdog_s;                 /* 30: work without a tick for so long makes /health red */
+    int32_t drain_s;                    /* 30: how long drain waits for what runs */
+    bool embeddings;                    /* false: they take memory of their own */
+    bool log;                           /* true: a line of JSON for each request, on stderr */
+    bool log_text;                      /* false: bodies of requests too */
+    const weir_sampler_params *sampler; /* what requests do not set; NULL = the library's defaults */
+    int32_t max_tokens;                 /* -1; where a request does not say */
+    const char *template_source;        /* NULL = the model's own */
+    bool no_thinking;                   /* where a request does not say */
+} serve_params;
+
+serve_params serve_params_default(void);
+
+/* Opens the sockets, also those that systemd hands over, and starts the service thread: it answers from now
+ * on, with 503 until ready. Errors: INVALID (field), IO (an address that cannot be had, a certificate),
+ * NO_MEMORY. */
+weir_status serve_server_create(const serve_params *params, serve_server **server, weir_error *error);
+
+/* The model is there. Both must live until destroy. Once. */
+void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine, const char *name);
+
+/* Where it listens: "http://127.0.0.1:8080"; valid as long as the server. */
+const char *serve_server_address(const serve_server *server);
+
+/* Stops listening; what runs may end, new requests get 503. Returns at once. Idempotent, any thread. */
+void serve_server_drain(serve_server *server);
+
+/* Waits until all requests have ended after a drain, or drain_s have passed; at most timeout_ms. False: not
+ * yet. */
+bool serve_server_wait(serve_server *server, int timeout_ms);
+
+/* Ends what still runs, and the service thread. NULL is ignored. */
+void serve_server_destroy(serve_server *server);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+void serve_text_fini(serve_text *text)
+{
+    weir__mem_free(text->bytes);
+    *text = (serve_text){0};
+}
+
+bool serve_text_reserve(serve_text *text, size_t n)
+{
+    text->failed = text->failed || !weir__mem_grow(&text->bytes, &text->capacity, text->n + n + 1, 1);
+    return !text->failed;
+}
+
+void serve_text_add(serve_text *text, const char *bytes, size_t n)
+{
+    if (!serve_text_reserve(text, n)) return;
+    if (n > 0) memcpy(text->bytes + text->n, bytes, n);
+    text->n += n;
+    text->bytes[text->n] = '\0';
+}
+
+void serve_text_puts(serve_text *text, const char *string)
+{
+    serve_text_add(text, string, strlen(string));
+}
+
+void serve_text_printf(serve_text *text, const char *format, ...)
+{
+    va_list list;
+    for (size_t room = 128;;) {
+        if (!serve_text_reserve(text, room)) return;
+        va_start(list, format);
+        int n = vsnprintf(text->bytes + text->n, room, format, list);
+        va_end(list);
+        if (n < 0) {
+            text->failed = true;
+            return;
+        }
+        if ((size_t)n < room) {
+            text->n += (size_t)n;
+            return;
+        }
+        room = (size_t)n + 1;
+    }
+}
+
+void serve_text_json(serve_text *text, const char *bytes, size_t n)
+{
+    static const char names[] = "\b\t\n\f\r";
+    static const char letters[] = "btnfr";
+    size_t from = 0;
+    serve_text_add(text, "\"", 1);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)bytes[i];
+        if (c >= 0x20 && c != '"' && c != '\\') continue;
+        serve_text_add(text, bytes + from, i - from);
+        from = i + 1;
+        const char *name = c != '\0' ? strchr(names, c) : NULL;
+        if (name != NULL)
+            serve_text_printf(text, "\\%c", letters[name - names]);
+        else if (c < 0x20)
+            serve_text_printf(text, "\\u%04x", c);
+        else
+            serve_text_printf(text, "\\%c", c);
+    }
+    serve_text_add(text, bytes + from, n - from);
+    serve_text_add(text, "\"", 1);
+}
+
+void serve_text_json_puts(serve_text *text, const char *string)
+{
+    serve_text_json(text, string, strlen(string));
+}
+
+void serve_text_number(serve_text *text, double value, int decimals)
+{
+    char digits[64];
+    int n =
+        snprintf(digits, sizeof digits, "%.*f", decimals, isfinite(value) && fabs(value) < 1e30 ? value : 0);
+    while (decimals > 0 && n > 1 && digits[n - 1] == '0') n--;
+    if (decimals > 0 && digits[n - 1] == '.') n--;
+    serve_text_add(text, digits, (size_t)n);
+}

@@ -1,0 +1,33 @@
+/* text.h: bytes that grow, and JSON written into them. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_TEXT_H
+#define WEIR_SERVER_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* bytes [n], NUL after them where something was added. Once memory is out, `failed` stays and nothing more is
+ * added: writers look at it once, at the end. Begins as zeroes. */
+typedef struct serve_text {
+    char *bytes;
+    size_t n;
+    size_t capacity;
+    bool failed;
+} serve_text;
+
+void serve_text_fini(serve_text *text);
+
+/* Room for n more bytes, without adding them. */
+bool serve_text_reserve(serve_text *text, size_t n);
+
+void serve_text_add(serve_text *text, const char *bytes, size_t n);
+void serve_text_puts(serve_text *text, const char *string);
+void serve_text_printf(serve_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A JSON string with its quotes. bytes are well-formed UTF-8. */
+void serve_text_json(serve_text *text, const char *bytes, size_t n);
+void serve_text_json_puts(serve_text *text, const char *string);
+
+/* A JSON number: as short as `decimals` allows; 0 for what is no finite number. */
+void serve_text_number(serve_text *text, double value, int decimals);
+
+#endif

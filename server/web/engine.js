@@ -1,0 +1,124 @@
+// engine.js: the engine as GET /events tells it: figures, ticks, slots. Ends and comes back with the server, and
+// rests while nobody looks, so that tabs in the background hold no connection.
+// SPDX-License-Identifier: Apache-2.0
+import { byId, setText } from "./dom.js";
+import { request } from "./api.js";
+import { events } from "./sse.js";
+import { makeTicks } from "./ticks.js";
+import { makeSlots } from "./slots.js";
+
+const RETRY_MS = [500, 1000, 2000, 5000]; // then every 5 s
+const SILENCE_MS = 45000; // a connection without events or comments for that long is taken for dead
+
+const count = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const number = (x) => (x == null || !isFinite(x) ? "–" : count.format(x));
+const ms = (x) => (x == null || !isFinite(x) || x <= 0 ? "–" : x < 9.95 ? x.toFixed(1) : count.format(x));
+const rate = (x) => (x == null || !isFinite(x) ? "–" : x > 0 && x < 9.95 ? x.toFixed(1) : count.format(x));
+
+function bytes(n) {
+  for (const unit of ["bytes", "KiB", "MiB"]) {
+    if (n < 1024) return `${n < 10 && unit !== "bytes" ? n.toFixed(1) : Math.round(n)} ${unit}`;
+    n /= 1024;
+  }
+  return `${n.toFixed(1)} GiB`;
+}
+
+const LINKS = {
+  connecting: "Connecting",
+  live: "Live",
+  lost: "Server away, trying again",
+  denied: "Needs a key",
+  paused: "Paused",
+};
+
+function showLink(state, text = LINKS[state]) {
+  const link = byId("link");
+  if (link.dataset.state !== state) link.dataset.state = state;
+  setText(byId("link-text"), text);
+}
+
+function showFigures(now) {
+  setText(byId("rate-decode"), rate(now.rates?.decode));
+  setText(byId("rate-prefill"), rate(now.rates?.prefill));
+  setText(byId("queue"), number(now.queue));
+  setText(byId("suspended"), now.suspended ? `and ${number(now.suspended)} suspended` : "requests");
+  for (const name of ["ttft", "itl"]) {
+    for (const part of ["p50", "p99"]) setText(byId(`${name}-${part}`), ms(now[name + "_ms"]?.[part]));
+  }
+  const cache = now.cache ?? {}, asked = (cache.hits ?? 0) + (cache.misses ?? 0);
+  setText(byId("cache-hits"), asked ? number(cache.cached_tokens) : "–");
+  setText(byId("cache-note"), asked ? `tokens; ${number(cache.hits)} of ${number(asked)} prompts whole` : "");
+  setText(byId("cache-memory"), cache.entries == null ? "" : `Prefix cache: ${number(cache.entries)} texts, ${bytes(cache.bytes ?? 0)} of host memory`);
+  const kv = now.kv ?? {}, meter = byId("kv");
+  meter.max = kv.size || 1;
+  meter.value = kv.used ?? 0;
+  setText(byId("kv-note"), kv.size ? `${number(kv.used)} of ${number(kv.size)}` : "–");
+  const busy = (now.slots ?? []).filter((slot) => slot.state !== "idle").length;
+  showLink("live", `${busy} of ${(now.slots ?? []).length} slots`);
+}
+
+// onModel(name) hears of the model, onDenied() of a key that is missing or wrong.
+export function startEngine({ onModel, onDenied }) {
+  const ticks = makeTicks(byId("ticks"), byId("tick"));
+  const slots = makeSlots(byId("slots"));
+  let controller = null, attempts = 0, retry = 0;
+
+  function take(now) {
+    showFigures(now);
+    ticks.add(now.ticks ?? []);
+    slots.show(now.slots ?? []);
+    if (now.model) onModel(now.model);
+  }
+
+  async function listen() {
+    clearTimeout(retry);
+    const mine = (controller = new AbortController());
+    let watchdog = 0;
+    const alive = () => {
+      clearTimeout(watchdog);
+      watchdog = setTimeout(() => mine.abort(), SILENCE_MS);
+    };
+    try {
+      alive();
+      const response = await request("events", { signal: mine.signal });
+      for await (const { event, data } of events(response, alive)) {
+        alive();
+        attempts = 0;
+        if (event === "tick") take(JSON.parse(data));
+      }
+    } catch (e) {
+      if (e.status === 401) {
+        showLink("denied");
+        onDenied();
+        return; // again when there is a key
+      }
+    } finally {
+      clearTimeout(watchdog);
+    }
+    if (controller !== mine) return; // paused or restarted
+    showLink("lost");
+    slots.lost();
+    // Apart from each other, so that many pages do not meet a server that has just come back at once.
+    const wait = RETRY_MS[Math.min(attempts++, RETRY_MS.length - 1)];
+    retry = setTimeout(listen, wait * (0.75 + Math.random() / 2));
+  }
+
+  function pause() {
+    clearTimeout(retry);
+    const old = controller;
+    controller = null;
+    old?.abort();
+    showLink("paused");
+  }
+  function restart() {
+    pause();
+    showLink("connecting");
+    attempts = 0;
+    listen();
+  }
+
+  document.addEventListener("visibilitychange", () => (document.hidden ? pause() : restart()));
+  if (document.hidden) showLink("paused");
+  else listen();
+  return { restart };
+}

@@ -1,0 +1,142 @@
+/* llama_grammar.c: grammars that a model has compiled, so that the next request with the same text need not.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "backend/llama_internal.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+/* Texts that are remembered, and the bytes that their automata may take together before the least recently
+ * used is forgotten. */
+#define MOST_GRAMMARS 32
+#define MOST_BYTES    ((size_t)64 << 20)
+
+typedef struct known {
+    char *text, *root; /* root NULL = "root" */
+    weir__automaton *automaton;
+} known;
+
+struct weir__llama_grammars {
+    pthread_mutex_t mutex;      /* protects the rest; not held while a grammar is compiled */
+    weir__trie *trie;           /* NULL until the first grammar; constant from then on */
+    known known[MOST_GRAMMARS]; /* [n], the most recently used first */
+    size_t n;
+};
+
+weir__llama_grammars *weir__llama_grammars_create(void)
+{
+    weir__llama_grammars *g = weir__mem_calloc(1, sizeof *g);
+    if (g != NULL && pthread_mutex_init(&g->mutex, NULL) != 0) {
+        weir__mem_free(g);
+        g = NULL;
+    }
+    return g;
+}
+
+static void forget(known *k)
+{
+    weir__automaton_release(k->automaton);
+    weir__mem_free(k->text);
+    weir__mem_free(k->root);
+}
+
+void weir__llama_grammars_destroy(weir__llama_grammars *g)
+{
+    if (g == NULL) return;
+    while (g->n > 0) forget(&g->known[--g->n]);
+    weir__trie_destroy(g->trie);
+    pthread_mutex_destroy(&g->mutex);
+    weir__mem_free(g);
+}
+
+static int32_t piece_of(const void *model, int32_t token, char *bytes, int32_t capacity)
+{
+    return weir__llama_piece(model, token, true, bytes, capacity);
+}
+
+static bool ends(const void *model, int32_t token)
+{
+    return weir__llama_is_eog(model, token);
+}
+
+/* The model's vocabulary as a tree. The mutex is held. */
+static const weir__trie *get_trie(weir__bmodel *model)
+{
+    const weir__trie_source source = {model, model->info.n_vocab, piece_of, ends};
+    if (model->grammars->trie == NULL) model->grammars->trie = weir__trie_create(&source);
+    return model->grammars->trie;
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+/* Moves it to the front. The mutex is held. NULL: it is not known. */
+static weir__automaton *find(weir__llama_grammars *g, const char *text, const char *root)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        known found = g->known[i];
+        if (strcmp(found.text, text) != 0 || !same(found.root, root)) continue;
+        memmove(g->known + 1, g->known, i * sizeof *g->known);
+        g->known[0] = found;
+        return weir__automaton_hold(found.automaton);
+    }
+    return NULL;
+}
+
+/* Remembers it, if there is memory. The mutex is held. */
+static void remember(weir__llama_grammars *g, const char *text, const char *root, weir__automaton *automaton)
+{
+    known made = {weir__mem_strdup(text), root != NULL ? weir__mem_strdup(root) : NULL, automaton};
+    weir__automaton_hold(automaton);
+    if (made.text == NULL || (root != NULL && made.root == NULL)) {
+        forget(&made);
+        return;
+    }
+    if (g->n == MOST_GRAMMARS) forget(&g->known[--g->n]);
+    memmove(g->known + 1, g->known, g->n * sizeof *g->known);
+    g->known[0] = made;
+    g->n++;
+}
+
+/* They grow while they are used; those in use live on with their samplers. */
+static void shrink(weir__llama_grammars *g)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < g->n; i++) sum += weir__automaton_size(g->known[i].automaton);
+    while (sum > MOST_BYTES && g->n > 0) {
+        sum -= weir__automaton_size(g->known[g->n - 1].automaton);
+        forget(&g->known[--g->n]);
+    }
+}
+
+weir_status weir__llama_grammar_get(weir__bmodel *model, const char *text, const char *root,
+                                    weir__automaton **automaton, weir_error *error)
+{
+    weir__llama_grammars *g = model->grammars;
+    if (root != NULL && strcmp(root, "root") == 0) root = NULL;
+    pthread_mutex_lock(&g->mutex);
+    const weir__trie *trie = get_trie(model);
+    *automaton = trie != NULL ? find(g, text, root) : NULL;
+    pthread_mutex_unlock(&g->mutex);
+    if (trie == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the vocabulary's tree");
+    if (*automaton != NULL) return WEIR_OK;
+
+    /* Here also for those that come with a chat, since llama.cpp's parser does not survive every text. */
+    weir_status status = weir_grammar_check(text, root, error);
+    if (status == WEIR_OK)
+        status = weir__shim_grammar_compile(model->vocab, trie, text, root, automaton, error);
+    if (status != WEIR_OK) return status;
+    pthread_mutex_lock(&g->mutex);
+    shrink(g);
+    weir__automaton *meanwhile = find(g, text, root);
+    if (meanwhile == NULL) remember(g, text, root, *automaton);
+    pthread_mutex_unlock(&g->mutex);
+    if (meanwhile != NULL) {
+        weir__automaton_release(*automaton);
+        *automaton = meanwhile;
+    }
+    return WEIR_OK;
+}

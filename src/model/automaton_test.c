@@ -1,0 +1,378 @@
+/* The automaton beside a reader that tries every way, on small vocabularies and grammars. A real vocabulary,
+ * and llama.cpp's verdict, are in backend/llama_automaton_test.c.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "model/automaton.h"
+
+#include <pthread.h>
+
+#include "model/testing.h"
+#include "support/dice.h"
+
+enum { END, ALTERNATIVE, RULE, CHARACTER, NOT_CHARACTER, UPPER, OR_CHARACTER, ANY };
+
+/* ---- Vocabulary ------------------------------------------------------------------------------------ */
+
+#define N_TOKENS 200
+#define EOG      0
+#define NOTHING  1 /* a token without text */
+
+typedef struct vocabulary {
+    char text[N_TOKENS][16];
+    weir__trie *trie;
+} vocabulary;
+
+static int32_t piece_of(const void *model, int32_t token, char *bytes, int32_t capacity)
+{
+    const vocabulary *v = model;
+    int32_t n = (int32_t)strlen(v->text[token]);
+    if (n > capacity) return -n;
+    memcpy(bytes, v->text[token], (size_t)n);
+    return n;
+}
+
+static bool is_eog(const void *model, int32_t token)
+{
+    (void)model;
+    return token == EOG;
+}
+
+static const char *const letters[] = {"a", "b", "c", "d", "é", "日"};
+static const uint32_t codes_of[] = {'a', 'b', 'c', 'd', 0xe9, 0x65e5};
+#define N_LETTERS N_ELEMENTS(letters)
+
+/* Every letter, then words, some of them twice. */
+static void make_vocabulary(vocabulary *v, dice *d)
+{
+    memset(v, 0, sizeof *v);
+    strcpy(v->text[EOG], "end");
+    for (int32_t i = NOTHING + 1; i < N_TOKENS; i++) {
+        size_t at = (size_t)(i - NOTHING - 1);
+        int n = at < N_LETTERS ? 1 : dice_in(d, 1, 4);
+        for (int k = 0; k < n; k++)
+            strcat(v->text[i], letters[at < N_LETTERS ? at : dice_roll(d) % N_LETTERS]);
+    }
+    const weir__trie_source source = {v, N_TOKENS, piece_of, is_eog};
+    v->trie = weir__trie_create(&source);
+    assert_non_null(v->trie);
+}
+
+/* ---- Grammars -------------------------------------------------------------------------------------- */
+
+#define MOST_ELEMENTS 200
+#define MOST_RULES    4
+
+typedef struct grammar {
+    weir__automaton_element elements[MOST_ELEMENTS];
+    uint32_t starts[MOST_RULES];
+    size_t n, n_rules;
+} grammar;
+
+static void put(grammar *g, uint32_t type, uint32_t value)
+{
+    assert_true(g->n < MOST_ELEMENTS);
+    g->elements[g->n++] = (weir__automaton_element){type, value};
+}
+
+static void put_class(grammar *g, dice *d)
+{
+    if (dice_one_in(d, 8)) {
+        put(g, ANY, 0);
+        return;
+    }
+    bool negated = dice_one_in(d, 3);
+    for (int n = dice_in(d, 1, 2), k = 0; k < n; k++) {
+        uint32_t low = codes_of[dice_roll(d) % N_LETTERS];
+        put(g, k > 0 ? OR_CHARACTER : negated ? NOT_CHARACTER : CHARACTER, low);
+        if (dice_one_in(d, 3)) put(g, UPPER, low + (uint32_t)dice_in(d, 0, 300));
+    }
+}
+
+/* Alternatives that begin with a class are never left-recursive; some are empty. */
+static void make_grammar(grammar *g, dice *d)
+{
+    memset(g, 0, sizeof *g);
+    g->n_rules = (size_t)dice_in(d, 1, MOST_RULES);
+    for (size_t r = 0; r < g->n_rules; r++) {
+        g->starts[r] = (uint32_t)g->n;
+        int n = dice_in(d, 1, 3);
+        for (int i = 0; i < n; i++) {
+            if (i > 0) put(g, ALTERNATIVE, 0);
+            if (i > 0 && dice_one_in(d, 4)) continue;
+            put_class(g, d);
+            for (int k = dice_in(d, 0, 3); k > 0; k--) {
+                if (dice_one_in(d, 2))
+                    put_class(g, d);
+                else
+                    put(g, RULE, (uint32_t)(dice_roll(d) % g->n_rules));
+            }
+        }
+        put(g, END, 0);
+    }
+}
+
+/* ---- The reader that tries every way ---------------------------------------------------------------- */
+
+#define MOST_DEPTH 64
+#define MOST_WORK  200000
+
+typedef struct reader {
+    const grammar *g;
+    const uint32_t *codes;
+    size_t n;
+    bool whole;
+    int work;
+} reader;
+
+static size_t after_class(const weir__automaton_element *e)
+{
+    size_t n = 1;
+    while (e[n].type == UPPER || e[n].type == OR_CHARACTER) n++;
+    return n;
+}
+
+static bool matches(const weir__automaton_element *e, uint32_t code)
+{
+    bool in = e->type == ANY;
+    for (size_t i = 0, n = after_class(e); i < n; i++) {
+        if (e[i].type == UPPER) continue;
+        uint32_t high = e[i + 1].type == UPPER ? e[i + 1].value : e[i].value;
+        in |= e->type != ANY && e[i].value <= code && code <= high;
+    }
+    return in != (e->type == NOT_CHARACTER);
+}
+
+/* Whether the codes from `at` on can be read where these elements are to come, the last one first. */
+static bool reads(reader *r, const uint32_t *stack, size_t depth, size_t at)
+{
+    uint32_t next[MOST_DEPTH];
+    if (++r->work > MOST_WORK || depth + 2 > MOST_DEPTH) return false;
+    if (depth == 0) return at == r->n;
+    const weir__automaton_element *e = &r->g->elements[stack[depth - 1]];
+    memcpy(next, stack, depth * sizeof *next);
+    if (e->type == END || e->type == ALTERNATIVE) return reads(r, next, depth - 1, at);
+    if (e->type == RULE) {
+        next[depth - 1]++;
+        for (uint32_t i = r->g->starts[e->value];; i++) {
+            next[depth] = i;
+            if (reads(r, next, depth + 1, at)) return true;
+            while (r->g->elements[i].type != END && r->g->elements[i].type != ALTERNATIVE) i++;
+            if (r->g->elements[i].type == END) return false;
+        }
+    }
+    if (at == r->n) return !r->whole;
+    if (!matches(e, r->codes[at])) return false;
+    next[depth - 1] += (uint32_t)after_class(e);
+    return reads(r, next, depth, at + 1);
+}
+
+static bool naive(reader *r, const uint32_t *codes, size_t n, bool whole)
+{
+    *r = (reader){.g = r->g, .codes = codes, .n = n, .whole = whole, .work = r->work};
+    for (uint32_t i = r->g->starts[0];; i++) {
+        if (reads(r, &i, 1, 0)) return true;
+        while (r->g->elements[i].type != END && r->g->elements[i].type != ALTERNATIVE) i++;
+        if (r->g->elements[i].type == END) return false;
+    }
+}
+
+static size_t codes_in(const char *text, uint32_t *codes)
+{
+    weir__partial partial = {0};
+    int64_t n = weir__trie_decode(text, strlen(text), &partial, codes);
+    assert_true(n >= 0 && partial.n == 0);
+    return (size_t)n;
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------------- */
+
+static void masks_are_what_every_way_reads(void **state)
+{
+    (void)state;
+    dice d = {dice_environment("WEIR_TEST_SEED", 1)};
+    print_message("WEIR_TEST_SEED=%llu\n", (unsigned long long)d.state);
+    static vocabulary v;
+    int n_masks = 0, n_allowed = 0;
+    make_vocabulary(&v, &d);
+    for (int round = 0; round < 300; round++) {
+        static grammar g;
+        weir__automaton *a = NULL;
+        uint32_t codes[256];
+        size_t n = 0;
+        uint64_t mask[WEIR__AUTOMATON_WORDS(N_TOKENS)];
+        make_grammar(&g, &d);
+        weir_status status = weir__automaton_create(g.elements, g.n, g.starts, g.n_rules, 0, v.trie, &a);
+        assert_int_equal(status, WEIR_OK);
+        weir__automaton_place place = weir__automaton_start(a);
+        for (int step = 0; step < 6; step++) {
+            reader r = {.g = &g};
+            int32_t chosen = -1;
+            bool allowed[N_TOKENS] = {false};
+            assert_int_equal(weir__automaton_mask(a, &place, mask), WEIR_OK);
+            for (int32_t i = 0; i < N_TOKENS; i++) {
+                size_t more = i == EOG || i == NOTHING ? 0 : codes_in(v.text[i], codes + n);
+                allowed[i] = i != NOTHING && naive(&r, codes, n + more, i == EOG);
+            }
+            if (r.work > MOST_WORK) break; /* it gave up; what it says counts for nothing */
+            for (int32_t i = 0; i < N_TOKENS; i++) {
+                weir__automaton_place to = place;
+                status = weir__automaton_accept(a, &to, i);
+                if (status == WEIR_GRAMMAR) allowed[i] = false; /* too many ways */
+                assert_int_equal(mask[i / 64] >> (i % 64) & 1, allowed[i]);
+                assert_int_equal(status == WEIR_OK, allowed[i]);
+                n_allowed += allowed[i];
+                if (allowed[i] && i != EOG && (chosen < 0 || dice_one_in(&d, 20))) chosen = i;
+            }
+            n_masks++;
+            if (chosen < 0) break;
+            n += codes_in(v.text[chosen], codes + n);
+            assert_int_equal(weir__automaton_accept(a, &place, chosen), WEIR_OK);
+        }
+        weir__automaton_release(a);
+    }
+    weir__trie_destroy(v.trie);
+    assert_true(n_masks > 500 && n_allowed > 10000);
+}
+
+typedef struct user {
+    weir__automaton *a;
+    uint64_t sum;
+} user;
+
+static void *use(void *argument)
+{
+    user *u = argument;
+    dice d = {7};
+    for (int round = 0; round < 200; round++) {
+        weir__automaton_place place = weir__automaton_start(u->a);
+        for (int step = 0; step < 8; step++) {
+            uint64_t mask[WEIR__AUTOMATON_WORDS(N_TOKENS)];
+            if (weir__automaton_mask(u->a, &place, mask) != WEIR_OK) return NULL;
+            for (size_t i = 0; i < N_ELEMENTS(mask); i++)
+                u->sum = (u->sum ^ mask[i]) * UINT64_C(0x9e3779b97f4a7c15);
+            weir__automaton_accept(u->a, &place, dice_in(&d, 0, N_TOKENS - 1));
+        }
+    }
+    return NULL;
+}
+
+static void threads_share_what_one_has_learned(void **state)
+{
+    (void)state;
+    static vocabulary v;
+    static grammar g;
+    dice d = {5};
+    pthread_t threads[4];
+    user users[4];
+    make_vocabulary(&v, &d);
+    make_grammar(&g, &d);
+    weir__automaton *a = NULL;
+    assert_int_equal(weir__automaton_create(g.elements, g.n, g.starts, g.n_rules, 0, v.trie, &a), WEIR_OK);
+    for (size_t i = 0; i < 4; i++) {
+        users[i] = (user){.a = weir__automaton_hold(a)};
+        assert_int_equal(pthread_create(&threads[i], NULL, use, &users[i]), 0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        weir__automaton_release(users[i].a);
+        assert_true(users[i].sum == users[0].sum);
+    }
+    assert_true(weir__automaton_size(a) > 1000);
+    weir__automaton_release(a);
+    weir__trie_destroy(v.trie);
+}
+
+/* Half a character may come with one token and the rest with the next. */
+static void characters_cut_by_tokens(void **state)
+{
+    (void)state;
+    static vocabulary v;
+    static const char *const texts[] = {"end",
+                                        "",
+                                        "\xc3",
+                                        "\xa9",
+                                        "a\xc3",
+                                        "\xa9"
+                                        "b",
+                                        "\x97",
+                                        "\xe6",
+                                        "\xa5\x97",
+                                        "\xff",
+                                        "\xc3\xa9",
+                                        "\xa9\xa9"};
+    memset(&v, 0, sizeof v);
+    for (size_t i = 0; i < N_ELEMENTS(texts); i++) strcpy(v.text[i], texts[i]);
+    const weir__trie_source source = {&v, (int32_t)N_ELEMENTS(texts), piece_of, is_eog};
+    v.trie = weir__trie_create(&source);
+    assert_non_null(v.trie);
+    /* root ::= [é-ü]* "b" */
+    static const weir__automaton_element elements[] = {{RULE, 1},         {CHARACTER, 'b'}, {END, 0},
+                                                       {CHARACTER, 0xe9}, {UPPER, 0xfc},    {RULE, 1},
+                                                       {ALTERNATIVE, 0},  {END, 0}};
+    static const uint32_t starts[] = {0, 3};
+    weir__automaton *a = NULL;
+    assert_int_equal(weir__automaton_create(elements, N_ELEMENTS(elements), starts, 2, 0, v.trie, &a),
+                     WEIR_OK);
+    weir__automaton_place place = weir__automaton_start(a);
+    uint64_t mask = 0;
+    assert_int_equal(weir__automaton_mask(a, &place, &mask), WEIR_OK);
+    assert_int_equal(mask, 1 << 2 | 1 << 10);
+    assert_int_equal(weir__automaton_accept(a, &place, 2), WEIR_OK);
+    assert_int_equal(weir__automaton_mask(a, &place, &mask), WEIR_OK);
+    assert_int_equal(mask, 1 << 3 | 1 << 5);
+    assert_int_equal(weir__automaton_accept(a, &place, 5), WEIR_OK);
+    assert_int_equal(weir__automaton_mask(a, &place, &mask), WEIR_OK);
+    assert_int_equal(mask, 1 << 0); /* nothing may follow but the end */
+    assert_int_equal(weir__automaton_accept(a, &place, 0), WEIR_OK);
+    weir__automaton_release(a);
+    weir__trie_destroy(v.trie);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    static vocabulary v;
+    static grammar g;
+    dice d = {5};
+    make_vocabulary(&v, &d);
+    make_grammar(&g, &d);
+    const weir__trie_source source = {&v, N_TOKENS, piece_of, is_eog};
+    long live = weir__mem_live();
+    for (long n = 0;; n++) {
+        weir__automaton *a = NULL;
+        uint64_t mask[WEIR__AUTOMATON_WORDS(N_TOKENS)];
+        weir__mem_fail_after(n);
+        weir__trie *trie = weir__trie_create(&source);
+        weir_status status = trie == NULL
+                                 ? WEIR_NO_MEMORY
+                                 : weir__automaton_create(g.elements, g.n, g.starts, g.n_rules, 0, trie, &a);
+        weir__automaton_place place = {0};
+        if (status == WEIR_OK) {
+            place = weir__automaton_start(a);
+            status = weir__automaton_mask(a, &place, mask);
+        }
+        for (int32_t i = 0; status == WEIR_OK && i < N_TOKENS; i++) {
+            weir__automaton_place to = place;
+            status = weir__automaton_accept(a, &to, i);
+            if (status == WEIR_REFUSED) status = WEIR_OK;
+        }
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        assert_int_equal(status, pending ? WEIR_OK : WEIR_NO_MEMORY);
+        weir__automaton_release(a);
+        weir__trie_destroy(trie);
+        assert_int_equal(weir__mem_live(), live);
+        if (pending) break;
+    }
+    weir__trie_destroy(v.trie);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(masks_are_what_every_way_reads),
+        cmocka_unit_test(threads_share_what_one_has_learned),
+        cmocka_unit_test(characters_cut_by_tokens),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

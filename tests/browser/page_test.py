@@ -1,0 +1,756 @@
+"""The server's page in headless Chromium: a real browser, a real server, the real model. Screenshots for people lie in
+WEIR_BUILD_DIR/browser afterwards. Arguments: names of tests, to run only these."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import random
+import sys
+import threading
+import time
+import traceback
+
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(here, os.pardir, "support"))
+from webdriver import Browser, ENTER, ESCAPE, TAB, LEFT, find_browser  # noqa: E402
+from weir_server import WeirServer  # noqa: E402
+
+OUT = os.path.join(os.environ["WEIR_BUILD_DIR"], "browser")
+STORY = "Tell me a long story about a river, a mill and a miller who counts fish."
+ANSWER = ".message.assistant:last-child"
+tests = []
+
+
+def test(f):
+    tests.append(f)
+    return f
+
+
+class Page:
+    """What the tests do with the page."""
+
+    def __init__(self, browser, server):
+        self.b, self.server = browser, server
+
+    def fresh(self, **settings):
+        """A new chat in the only tab, with these settings and a wide screen."""
+        b = self.b
+        b.screen(1280, 800)
+        b.open(self.server.url + "/")
+        b.js("localStorage.clear(); sessionStorage.clear(); if (arguments[0]) localStorage.setItem('weir.settings', arguments[0])", json.dumps(settings))
+        b.js("location.hash = ''")
+        b.open("about:blank")
+        b.log()
+        b.open(self.server.url + "/")
+        self.live()
+
+    def live(self):
+        self.b.wait(lambda: self.b.js("return document.getElementById('link').dataset.state === 'live'"), "the engine's events")
+
+    def ask(self, text):
+        self.b.type("#text", text + ENTER)
+
+    def endless(self):
+        """Until the next reload, answers go on until they are stopped: no test depends on what the model likes to say."""
+        self.b.js("""const real = window.fetch;
+            window.fetch = (path, options) => real(path, options?.body ? { ...options, body: JSON.stringify({ ...JSON.parse(options.body), ignore_eos: true }) } : options);""")
+
+    def answer(self):
+        return self.b.text(ANSWER + " .body") or ""
+
+    def streaming(self):
+        return self.b.js("return !document.getElementById('stop').hidden")
+
+    def growing(self):
+        self.b.wait(lambda: self.streaming() and self.answer(), "the first text")
+
+    def complete(self):
+        """Waits for the answer's end; its text."""
+        self.b.wait(lambda: not self.streaming() and self.b.count(ANSWER), "the end of the answer", 180)
+        assert not self.b.js(f"return !document.querySelector('{ANSWER} .error').hidden"), self.b.text(ANSWER + " .error")
+        return self.answer()
+
+    def idle(self):
+        self.b.wait(lambda: self.server.busy_slots() == 0, "idle slots")
+
+    def shoot(self, name):
+        self.b.screenshot(os.path.join(OUT, name + ".png"))
+
+    def complaints(self):
+        """The browser's errors; what a test provoked on purpose it takes out itself."""
+        return [e["message"] for e in self.b.log() if e["level"] == "SEVERE"]
+
+
+class Load:
+    """Three clients that ask again and again, with prompts of all lengths, while the context lasts."""
+
+    def __init__(self, server):
+        self.server, self.over = server, threading.Event()
+        self.threads = [threading.Thread(target=self.ask, args=(random.Random(i),)) for i in range(3)]
+
+    def ask(self, dice):
+        while not self.over.is_set():
+            words = " ".join(str(dice.random()) for _ in range(dice.choice([1, 10, 40])))
+            body = {"messages": [{"role": "user", "content": words}], "max_tokens": dice.choice([20, 60, 150]), "stream": True}
+            with self.server.post("/v1/chat/completions", body) as answer:
+                for _ in answer:
+                    if self.over.is_set():
+                        break
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+
+    def __exit__(self, *_):
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+
+
+# ---- Chat
+
+@test
+def opens_without_a_word_from_elsewhere(p):
+    p.fresh()
+    status, headers, _ = p.server.get("/")
+    policy = headers["Content-Security-Policy"]
+    assert status == 200 and policy and "unsafe" not in policy, policy
+    assert headers["X-Content-Type-Options"] == "nosniff", headers
+    urls = p.b.js("return performance.getEntriesByType('resource').map((e) => e.name)")
+    assert len(urls) > 10 and all(u.startswith(p.server.url + "/") for u in urls), urls
+    assert p.b.js("return document.activeElement.id") == "text"
+    complaints = p.complaints()
+    assert complaints == [], complaints
+
+
+@test
+def text_grows_while_it_streams(p):
+    p.fresh(max_tokens=160, seed=1)
+    p.endless()
+    p.ask(STORY)
+    lengths = set()
+
+    def ended():
+        lengths.add(len(p.answer()))
+        return not p.streaming() and p.b.count(ANSWER)
+    p.b.wait(ended, "the end of the answer", 180)
+    assert len(lengths) >= 5, lengths
+    figures = p.b.text(ANSWER + " .figures")
+    assert "tokens" in figures and "tok/s" in figures and "first after" in figures and "prompt" in figures, figures
+    # The page's count is the server's, and the engine's pane has seen the ticks.
+    assert int(figures.split(" tokens")[0].split()[-1]) <= 160
+    p.b.wait(lambda: "decode" in p.b.text("#tick") or "prefill" in p.b.text("#tick"), "a tick")
+    complaints = p.complaints()
+    assert complaints == [], complaints
+
+
+@test
+def stop_ends_the_work_too(p):
+    for how in ("click", "escape"):
+        p.fresh(max_tokens=3000)
+        p.endless()
+        p.ask(STORY)
+        p.growing()
+        assert p.server.busy_slots() == 1
+        p.b.click("#stop") if how == "click" else p.b.keys(ESCAPE)
+        text = p.complete()
+        p.idle()
+        assert text and p.answer() == text and "stopped" in p.b.text(ANSWER + " .figures")
+        assert p.b.js("return document.activeElement.id") == "text"
+
+
+@test
+def two_tabs_at_once(p):
+    p.fresh(max_tokens=400, seed=3)
+    first = p.b.tab()
+    p.ask(STORY)
+    p.growing()
+    second = p.b.new_tab()
+    try:
+        p.b.open(p.server.url + "/")
+        assert p.b.count(".message") == 0  # a chat of its own
+        p.endless()
+        p.ask("List the planets, with a sentence about each.")
+        p.growing()
+        p.b.click("#stop")
+        other = p.complete()
+        p.b.switch(first)
+        text = p.complete()
+        assert text and other and text != other
+        assert p.b.count(".message") == 2
+        p.b.click("#open-chats")
+        assert p.b.count("#chat-list li") == 2
+        # The first tab's chat, in the second one.
+        address = p.b.js("return location.href")
+        p.b.switch(second)
+        p.b.js("location.href = arguments[0]", address)
+        p.b.wait(lambda: p.answer() == text, "the other tab's chat")
+        # What one tab adds, the other one shows.
+        p.ask("Thanks.")
+        answer = p.complete()
+        p.b.switch(first)
+        p.b.wait(lambda: p.b.count(".message") == 4 and p.answer() == answer, "what the other tab added")
+    finally:
+        p.b.switch(second)
+        p.b.close_tab()
+        p.b.switch(first)
+
+
+@test
+def a_reload_keeps_the_chat(p):
+    p.fresh(max_tokens=40, seed=4)
+    p.ask("Say hello.")
+    text = p.complete()
+    p.b.reload()
+    assert p.answer() == text and p.b.text(".message.user .plain-text") == "Say hello."
+    # Also in the middle of an answer: what came is there, and the chat goes on.
+    p.b.js("localStorage.setItem('weir.settings', JSON.stringify({max_tokens: 2000}))")
+    p.b.reload()
+    p.endless()
+    p.ask(STORY)
+    p.b.wait(lambda: len(p.answer()) > 100, "some text")
+    p.b.reload()
+    assert len(p.answer()) > 100 and "interrupted" in p.b.text(ANSWER + " .figures")
+    p.idle()
+    assert not p.streaming() and p.b.count(".message") == 4
+
+
+@test
+def edit_and_regenerate(p):
+    p.fresh(max_tokens=24, temperature=0)
+    p.ask("Name a colour.")
+    first = p.complete()
+    p.ask("Name a number.")
+    p.complete()
+    p.b.click(ANSWER + " .actions button")
+    p.b.wait(lambda: p.b.count(".message") == 4, "the answer again")
+    p.complete()
+    p.b.click(".message.user .actions button")
+    assert p.b.js("return document.activeElement.value") == "Name a colour."
+    p.b.keys(ESCAPE)
+    assert p.b.count(".editor") == 0 and p.b.count(".message") == 4
+    p.b.click(".message.user .actions button")
+    p.b.js("document.activeElement.select()")
+    p.b.type(".editor textarea", "Count to three." + ENTER)
+    second = p.complete()
+    assert p.b.count(".message") == 2 and p.b.text(".message.user .plain-text") == "Count to three."
+    # Greedy: the first question asked anew gets the first answer anew.
+    p.b.click(".message.user .actions button")
+    p.b.js("document.activeElement.select()")
+    p.b.type(".editor textarea", "Name a colour." + ENTER)
+    assert p.complete() == first and second != first
+
+
+@test
+def system_prompt_and_sampling_are_sent(p):
+    p.fresh()
+    p.b.click("#open-settings")
+    p.b.type("#set-system", "You are a parrot.")
+    p.b.type("#set-temperature", "0")
+    p.b.type("#set-max_tokens", "7")
+    p.b.type("#set-stop", "first\n\nsecond")
+    p.b.keys(ESCAPE)
+    assert not p.b.js("return document.getElementById('settings').open")
+    p.b.reload()
+    p.live()
+    p.b.js("""window.sent = []; const real = window.fetch;
+        window.fetch = (path, options) => { if (options?.body) window.sent.push(JSON.parse(options.body)); return real(path, options); }""")
+    p.ask("Hello!")
+    p.complete()
+    sent = p.b.js("return window.sent")[0]
+    assert sent["messages"] == [{"role": "system", "content": "You are a parrot."}, {"role": "user", "content": "Hello!"}], sent
+    assert sent["temperature"] == 0 and sent["max_tokens"] == 7 and sent["stop"] == ["first", "second"] and sent["stream"] is True, sent
+    assert "top_p" not in sent and sent["model"] == p.b.text("#model")
+    figures = p.b.text(ANSWER + " .figures")
+    assert figures.startswith("7 tokens") and "cut off" in figures, figures
+    # A setting that the server refuses: its words, and the chat goes on.
+    p.b.js("localStorage.setItem('weir.settings', JSON.stringify({temperature: -7, max_tokens: 4}))")
+    p.b.reload()
+    p.ask("Again?")
+    p.b.wait(lambda: not p.streaming() and "temperature" in (p.b.text(ANSWER + " .error") or ""), "the refusal")
+    p.b.js("localStorage.setItem('weir.settings', JSON.stringify({max_tokens: 4}))")
+    p.b.reload()
+    p.b.click(ANSWER + " .actions button")
+    assert p.complete() and p.b.count(".message") == 4
+
+
+# ---- Hostile answers
+
+# What a model may be made to say. Neither quotes nor backslashes, so that JSON writes it as it is.
+HOSTILE = ("<script>window.hacked=1</script><img src=x onerror=window.hacked=2><svg onload=window.hacked=3></svg>"
+           "<iframe src=javascript:parent.hacked=4></iframe><style>*{display:none}</style>"
+           "[a](javascript:window.hacked=5) [b](data:text/html,<script>parent.hacked=6</script>) ![c](/v1/models) "
+           "<a href=javascript:window.hacked=7>d</a> [e](JaVaScRiPt:window.hacked=8) <javascript:window.hacked=9>")
+FORBIDDEN = "script, img, svg:not(button svg), iframe, style, object, embed, form.x, [onerror], [onload], [onclick], [style], base, meta, link"
+
+
+def spotless(p):
+    """No element in the messages that the text could have brought, no link that runs something, nothing ran."""
+    found = p.b.js("""return [window.hacked ?? null,
+        [...document.querySelectorAll('#messages *')].filter((e) => e.matches(arguments[0])).map((e) => e.outerHTML),
+        [...document.querySelectorAll('#messages a')].map((e) => e.protocol).filter((x) => !['http:', 'https:', 'mailto:'].includes(x))]""", FORBIDDEN)
+    assert found == [None, [], []], found
+
+
+@test
+def a_script_in_an_answer_does_not_run(p):
+    p.fresh(schema=json.dumps({"const": HOSTILE}), max_tokens=1000)
+    p.ask("Say it.")
+    text = p.complete()
+    assert "<script>window.hacked=1</script>" in text and "onerror" in text, text  # it is there to be read
+    spotless(p)
+    # And from a chat that was kept, in every place that shows text.
+    kept = {"id": "abc", "title": HOSTILE, "at": 1, "messages": [
+        {"role": "user", "content": HOSTILE},
+        {"role": "assistant", "content": HOSTILE, "reasoning": HOSTILE, "error": HOSTILE, "finish": HOSTILE, "stats": {"tokens": 2},
+         "calls": [{"id": HOSTILE, "name": HOSTILE, "arguments": HOSTILE}]},
+        {"role": "tool", "call": "1", "name": HOSTILE, "content": HOSTILE}]}
+    p.b.js("localStorage.setItem('weir.chat.abc', arguments[0]); location.hash = 'chat=abc'", json.dumps(kept))
+    p.b.wait(lambda: p.b.count(".message") == 3, "the chat")
+    p.b.click(".reasoning summary")
+    p.b.wait(lambda: "window.hacked" in p.b.text(".thoughts"), "the reasoning")
+    p.b.click("#open-chats")
+    spotless(p)
+    assert p.b.count("#chat-list script, #chat-list img") == 0
+    # If all of that failed, the policy would still hold, in two layers: no text becomes markup or script; and where
+    # someone had allowed that, no script runs that stands in markup.
+    p.b.log()
+    p.b.js("""const ways = (html, script) => {
+          try { const s = document.createElement('script'); s.text = script('window.hacked = 10'); document.body.append(s); } catch {}
+          try { const d = document.createElement('div'); document.body.append(d); d.innerHTML = html('<img src=x onerror=window.hacked=11>'); } catch {}
+          try { const d = document.createElement('div'); d.setAttribute('onclick', script('window.hacked = 12')); document.body.append(d); d.click(); } catch {}
+        };
+        ways(String, String);
+        const careless = trustedTypes.createPolicy('careless', { createHTML: String, createScript: String });
+        ways((s) => careless.createHTML(s), (s) => careless.createScript(s));""")
+    time.sleep(0.5)
+    assert p.b.js("return window.hacked ?? null") is None
+    complaints = p.complaints()
+    assert sum("requires 'Trusted" in m for m in complaints) >= 3, complaints
+    assert sum("Content Security Policy" in m for m in complaints) >= 3, complaints
+
+
+@test
+def no_module_parses_html(p):
+    """What hands text to the HTML parser or runs it does not occur in the page's files."""
+    folder = os.path.join(os.environ["WEIR_SOURCE_DIR"], "server", "web")
+    for name in sorted(os.listdir(folder)):
+        text = open(os.path.join(folder, name), encoding="utf-8").read()
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "DOMParser",
+                     "createContextualFragment", "srcdoc", "javascript:", " style=", "onclick=", "http://", "https://"):
+            if word in ("http://", "https://") and name == "icon.svg":
+                continue  # the name of a namespace
+            assert word not in text, (name, word)
+
+
+# ---- Markdown: source → the nodes, written as HTML for reading only
+
+MARKDOWN = [
+    ("a *b* **c** ***d*** ~~e~~ `f*g*`", "<p>a <em>b</em> <strong>c</strong> <strong><em>d</em></strong> <del>e</del> <code>f*g*</code></p>"),
+    ("2 * 3 * 4, snake_case_name, a_b_", "<p>2 * 3 * 4, snake_case_name, a_b_</p>"),
+    ("**open", "<p>**open</p>"),
+    ("*a **b* c**", "<p><em>a **b</em> c**</p>"),
+    ("``a ` b`` ` c", "<p><code>a ` b</code> ` c</p>"),
+    (r"\*a\* \<b> \q", r"<p>*a* &lt;b&gt; \q</p>"),
+    ("<b>x</b> &amp; &lt;", "<p>&lt;b&gt;x&lt;/b&gt; &amp;amp; &amp;lt;</p>"),
+    ("one\ntwo\n\nthree", "<p>one<br>two</p><p>three</p>"),
+    ("# A #\n### B*c*\n#no", "<h3>A</h3><h5>B<em>c</em></h5><p>#no</p>"),
+    ("- a\n- b\n  - c\n- d", "<ul><li>a</li><li>b<ul><li>c</li></ul></li><li>d</li></ul>"),
+    ("3. a\n4. b", '<ol start="3"><li>a</li><li>b</li></ol>'),
+    ("1. a\n\n2. b", "<ol><li><p>a</p></li><li><p>b</p></li></ol>"),
+    ("1. a\n   ```c\n   int x;\n   ```\n2. b", "<ol><li>a<CODE c>int x;</CODE></li><li>b</li></ol>"),
+    ("> a\n> > b\nc", "<blockquote><p>a</p><blockquote><p>b<br>c</p></blockquote></blockquote>"),
+    ("```js\nlet a = '<b>';\n\n# no\n```\nafter", "<CODE js>let a = '&lt;b&gt;';\n\n# no</CODE><p>after</p>"),
+    ("~~~\n```\n~~~", "<CODE text>```</CODE>"),
+    ("```\nopen", "<CODE text>open</CODE>"),
+    ("    four\n    spaces", "<CODE text>four\nspaces</CODE>"),
+    ("a\n\n---\n\n***", "<p>a</p><hr><hr>"),
+    ("| a | b |\n|---|--:|\n| 1 | `x\\|y` |\n| 2 |", '<TABLE><thead><tr><th>a</th><th class="right">b</th></tr></thead><tbody>'
+     '<tr><td>1</td><td class="right"><code>x|y</code></td></tr><tr><td>2</td><td class="right"></td></tr></tbody></TABLE>'),
+    ("a | b\nno rule", "<p>a | b<br>no rule</p>"),
+    ("[x *y*](https://e.org/a_(b) 'title')", "<p><A https://e.org/a_(b)>x <em>y</em></A></p>"),
+    ("![pic](https://e.org/p.png)", "<p><A https://e.org/p.png>pic</A></p>"),
+    ("[x](javascript:alert(1)) [y](/z) [z]( data:text/html,q)", "<p>[x](javascript:alert(1)) [y](/z) [z]( data:text/html,q)</p>"),
+    ("see https://e.org/x. <https://e.org/y> <mailto:a@e.org>", "<p>see <A https://e.org/x>https://e.org/x</A>. <A https://e.org/y>https://e.org/y</A> <A mailto:a@e.org>mailto:a@e.org</A></p>"),
+    ("[a [b](https://e.org/)", "<p>[a <A https://e.org/>b</A></p>"),
+    ("text\n- item", "<p>text</p><ul><li>item</li></ul>"),
+    ("text\n2020. no list", "<p>text<br>2020. no list</p>"),
+    ("\u202eabc", "<p>\u202eabc</p>"),
+]
+# What every test of it needs; a table, code and links are written shorter.
+RENDER = """const { markdownView } = await import("./markdown.js");
+    const plain = (box) => {
+      const copy = box.cloneNode(true);
+      for (const head of copy.querySelectorAll(".code-head")) head.querySelector("button").remove();
+      return copy.innerHTML
+        .replace(/<div class="code"><div class="code-head"><span>([^<]*)<\\/span><\\/div><pre tabindex="0"><code>([^<]*)<\\/code><\\/pre><\\/div>/g, "<CODE $1>$2</CODE>")
+        .replace(/<div class="table"[^>]*><table>/g, "<TABLE>").replace(/<\\/table><\\/div>/g, "</TABLE>")
+        .replace(/<a href="([^"]*)" target="_blank" rel="noopener noreferrer">/g, "<A $1>").replaceAll("</a>", "</A>");
+    };
+    const render = (text) => { const box = document.createElement("div"); markdownView(box)(text); return box; };
+"""
+
+
+@test
+def markdown_as_it_is_meant(p):
+    p.fresh()
+    found = p.b.js_async(RENDER + "return args[0].map((text) => plain(render(text)))", [source for source, _ in MARKDOWN])
+    wrong = [(source, meant, got) for (source, meant), got in zip(MARKDOWN, found) if meant != got]
+    assert not wrong, "\n".join("%r\n  meant %s\n  got   %s" % w for w in wrong)
+
+
+@test
+def markdown_of_random_texts(p):
+    """However a text comes in pieces, the page ends up the same; only harmless elements; nothing lost but marks."""
+    p.fresh()
+    seed = random.SystemRandom().randrange(1 << 32)
+    dice = random.Random(seed)
+    pieces = ["*", "**", "_", "~~", "`", "```", "\n", "\n\n", "- ", "1. ", "> ", "# ", "|", "|--|", "[", "](", ")", "https://e.org/x", "javascript:x",
+              "<b>", "<script>", "\\", " ", "    ", "word", "wörd", "\U0001f41f", "!", "---", "\r\n", "\t", "&lt;"]
+    texts = ["".join(dice.choice(pieces) for _ in range(dice.randrange(1, 60))) for _ in range(400)]
+    texts.append("- a\n\n\n1. b\n\n")  # where the first list ends is known only later
+    cuts = [sorted(dice.randrange(len(t) + 1) for _ in range(4)) for t in texts]
+    wrong = p.b.js_async(RENDER + """
+        const allowed = new Set("P EM STRONG DEL CODE A BR H3 H4 H5 H6 UL OL LI BLOCKQUOTE PRE DIV SPAN BUTTON TABLE THEAD TBODY TR TH TD HR".split(" "));
+        const wrong = [];
+        args[0].forEach((text, i) => {
+          const box = document.createElement("div"), show = markdownView(box);
+          for (const cut of args[1][i]) show(text.slice(0, cut));
+          show(text);
+          const whole = render(text);
+          if (plain(box) !== plain(whole)) wrong.push(["pieces", text]);
+          for (const e of whole.querySelectorAll("*")) if (!allowed.has(e.nodeName)) wrong.push([e.nodeName, text]);
+          for (const a of whole.querySelectorAll("a")) if (a.protocol !== "https:") wrong.push([a.href, text]);
+          const letters = (s) => s.replace(/https:\\/\\/e.org\\/x|javascript:x/g, "").replace(/[^a-zö\\u{1f41f}]/giu, "");
+          const shown = whole.cloneNode(true);
+          for (const b of shown.querySelectorAll(".code-head")) b.remove();
+          // The word behind a fence is its language.
+          if (!/```|~~~|\\\\/.test(text) && letters(shown.textContent) !== letters(text)) wrong.push(["lost", text, shown.textContent]);
+        });
+        return wrong.slice(0, 5);""", texts, cuts)
+    assert not wrong, f"seed {seed}: {wrong}"
+
+
+@test
+def markdown_of_long_and_wicked_texts(p):
+    """Each of these is long enough that a quadratic reader would not come back within the browser's patience."""
+    p.fresh()
+    units = ["*", "**a ", "_a ", "[", "](", "`", "``a`", "~~a ", "> ", "- ", "  - a\n", "|", "|-", "<", "<http://", "http://", "\\", "# ", "#", " ", " \n",
+             "a\n", "> a\n", "1. a\n", "```\n", "![a](", "*a_b", "((", "|a|\n|-|\n", "&", "a|"]
+    lengths = p.b.js_async(RENDER + """
+        return args[0].map((unit) => render(unit.repeat(Math.ceil(100000 / unit.length)) + " x `").textContent.length)""", units)
+    assert len(lengths) == len(units)
+
+
+@test
+def events_in_any_pieces(p):
+    """The reader of Server-Sent Events gives the same events wherever the bytes are cut."""
+    p.fresh()
+    source = "\ufeff: hello\r\ndata: one\n\nevent: tick\rdata: {\"a\":1}\r\rdata:two\ndata: thrée \U0001f41f\r\n\r\nid: 3\nretry: 9\ndata\n\nevent: x\n\ndata: cut off"
+    meant = [["message", "one"], ["tick", '{"a":1}'], ["message", "two\nthrée \U0001f41f"], ["message", ""]]
+    wrong = p.b.js_async("""const { events } = await import("./sse.js");
+        const bytes = new TextEncoder().encode(args[0]), wrong = [];
+        for (let i = 0; i <= bytes.length; i++) {
+          for (const j of [i, Math.min(bytes.length, i + 1), bytes.length]) {
+            const got = [];
+            const body = new ReadableStream({ start(c) { for (const [a, b] of [[0, i], [i, j], [j, bytes.length]]) c.enqueue(bytes.slice(a, b)); c.close(); } });
+            for await (const { event, data } of events({ body })) got.push([event, data]);
+            if (JSON.stringify(got) !== args[1]) wrong.push([i, j, got]);
+          }
+        }
+        return wrong.slice(0, 3);""", source, json.dumps(meant, ensure_ascii=False, separators=(",", ":")))
+    assert not wrong, wrong
+
+
+# ---- Reasoning, tools
+
+@test
+def reasoning_is_folded(p):
+    p.fresh()
+    kept = {"id": "abc", "title": "t", "at": 1, "messages": [{"role": "user", "content": "?"}, {
+        "role": "assistant", "content": "Answer.", "reasoning": "I **think**.", "finish": "stop", "stats": {"tokens": 9, "decodeMs": 80, "ttftMs": 20, "reasoningMs": 2500}}]}
+    p.b.js("localStorage.setItem('weir.chat.abc', arguments[0]); location.hash = 'chat=abc'", json.dumps(kept))
+    p.b.wait(lambda: p.b.count(".message") == 2, "the chat")
+    assert p.b.text(".reasoning summary") == "Reasoning, 2.5 s" and not p.b.js("return document.querySelector('.reasoning').open")
+    p.b.click(".reasoning summary")
+    p.b.wait(lambda: p.b.text(".thoughts strong") == "think", "the reasoning")
+    assert p.b.text(ANSWER + " .figures").startswith("9 tokens · 100 tok/s · first after 20 ms")
+
+
+TOOL = {"type": "function", "function": {"name": "weather", "description": "the weather of a town", "parameters": {
+    "type": "object", "properties": {"town": {"enum": ["Ulm", "Bonn"]}}, "required": ["town"], "additionalProperties": False}}}
+
+
+@test
+def tool_calls_are_shown_and_answered(p):
+    p.fresh(tools=json.dumps([TOOL]), tool_choice="required", max_tokens=200, seed=5)
+    p.ask("How is the weather in Ulm?")
+    p.complete()
+    assert p.b.text(".call b") == "weather"
+    assert json.loads(p.b.text(".call pre code"))["town"] in ("Ulm", "Bonn")
+    p.b.type(".call-answer textarea", "sunny, 20 degrees")
+    p.b.click(".call-answer button")
+    p.complete()
+    assert p.b.count(".message") == 4 and p.b.text(".message.tool .plain-text") == "sunny, 20 degrees"
+    assert p.b.count(".call-answer:not([hidden])") == p.b.count(ANSWER + " .call")
+    p.b.reload()
+    assert p.b.text(".call b") == "weather" and p.b.count(".message") == 4
+
+
+# ---- The engine
+
+@test
+def the_engine_live(p):
+    p.fresh(max_tokens=300, seed=6)
+    p.endless()
+    n_slots = p.b.count("#slots tr")
+    assert n_slots == 4
+    p.ask(STORY)
+    p.b.wait(lambda: "generating" in p.b.text("#slots"), "a slot that generates")
+    p.b.wait(lambda: p.b.text("#link-text") == "1 of 4 slots", "the number of busy slots")
+    p.b.wait(lambda: p.b.text("#rate-decode") not in ("–", "0"), "a rate")
+    p.b.wait(lambda: p.b.js("return document.getElementById('kv').value") > 0, "cells in use")
+    # The drawings have the colours of what happens.
+    colours = """const c = document.querySelector(arguments[0]), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, found = new Set();
+        for (let i = 0; i < d.length; i += 4) if (d[i + 3] === 255) found.add('#' + [d[i], d[i + 1], d[i + 2]].map((x) => x.toString(16).padStart(2, '0')).join(''));
+        const want = getComputedStyle(document.documentElement).getPropertyValue('--' + arguments[1]).trim();
+        return found.has(want);"""
+    p.b.wait(lambda: p.b.js(colours, "#ticks", "decode") and p.b.js(colours, "#ticks", "prefill"), "bars")
+    p.b.wait(lambda: p.b.js(colours, "tr[data-state=generating] .lane", "decode"), "a lane")
+    p.b.js("document.getElementById('ticks').focus()")
+    p.b.keys(LEFT)
+    p.b.wait(lambda: "back:" in p.b.text("#tick"), "a chosen tick")
+    p.complete()
+    p.b.wait(lambda: p.b.text("#link-text") == "0 of 4 slots", "idle slots")
+    p.b.wait(lambda: p.b.text("#ttft-p50") != "–" and p.b.text("#itl-p50") != "–", "times")
+    # Asking again finds its prefix.
+    p.b.click(ANSWER + " .actions button")
+    p.complete()
+    assert "cached" in p.b.text(ANSWER + " .figures")
+    p.b.wait(lambda: p.b.text("#cache-hits") not in ("–", "0"), "a hit")
+
+
+@test
+def the_server_goes_and_comes_back(p):
+    p.fresh(max_tokens=3000)
+    p.endless()
+    p.ask(STORY)
+    p.growing()
+    p.server.stop(how=9)  # in the middle of an answer
+    p.b.wait(lambda: not p.streaming(), "the end of the answer")
+    assert p.b.text(ANSWER + " .error") and p.answer()
+    p.b.wait(lambda: p.b.js("return document.getElementById('link').dataset.state") == "lost", "the page's word")
+    p.ask("Are you there?")
+    p.b.wait(lambda: "cannot be reached" in (p.b.text(ANSWER + " .error") or ""), "the refusal")
+    p.shoot("server-away")
+    p.server.start()
+    p.live()
+    p.b.js("localStorage.setItem('weir.settings', '{\"max_tokens\": 20}')")
+    p.b.reload()
+    p.b.click(ANSWER + " .actions button")
+    assert p.complete() and p.b.count(".message") == 4
+    p.b.log()  # the failed requests
+
+
+@test
+def a_hidden_page_rests(p):
+    """A browser has six connections to a server; tabs that nobody looks at hold none of them."""
+    p.fresh()
+    first = p.b.tab()
+    p.b.js("""const link = document.getElementById('link'); window.states = [];
+        new MutationObserver(() => window.states.push(link.dataset.state)).observe(link, {attributeFilter: ['data-state']});""")
+    second = p.b.new_tab()
+    try:
+        p.b.open("about:blank")
+        p.b.switch(first)
+    finally:
+        p.b.switch(second)
+        p.b.close_tab()
+        p.b.switch(first)
+    p.live()
+    assert "paused" in p.b.js("return window.states")
+
+
+@test
+def a_key_is_asked_for(p):
+    with open(os.path.join(OUT, "key-server.log"), "w") as log, WeirServer("--api-key", "s3cret", log=log) as server:
+        p.b.screen(1280, 800)
+        p.b.open(server.url + "/")
+        p.b.wait(lambda: p.b.js("return document.getElementById('key').open"), "the question")
+        p.b.type("#key-value", "wrong" + ENTER)
+        p.b.wait(lambda: p.b.js("return document.getElementById('key').open && document.getElementById('key-value').value === ''"), "the question again")
+        p.b.type("#key-value", "s3cret" + ENTER)
+        other = Page(p.b, server)
+        other.live()
+        p.b.js("localStorage.setItem('weir.settings', '{\"max_tokens\": 8}')")
+        p.b.reload()
+        other.live()
+        other.ask("Hello!")
+        assert other.complete()
+
+
+# ---- How it looks, and how it is used without looking
+
+def fits(p, width):
+    """Nothing is wider than the screen, and no text is cut off by it."""
+    too_wide = p.b.js("""const w = innerWidth, bad = [];
+        if (document.documentElement.scrollWidth > w) bad.push('page ' + document.documentElement.scrollWidth);
+        for (const e of document.querySelectorAll('body *')) {
+          const r = e.getBoundingClientRect();
+          if (!r.width || !r.height || e.closest('.quiet, .skip, pre, .table, svg')) continue;
+          if (r.right > w + 0.5 || r.left < -0.5) bad.push(e.nodeName + '.' + e.className + '#' + e.id + ' ' + r.left + ' ' + r.right);
+        }
+        return bad;""")
+    assert not too_wide, (width, too_wide)
+
+
+# The contrast of every text with what lies behind it, by WCAG's formula; disabled and hidden things are exempt.
+CONTRAST = """const parse = (c) => c.match(/[\\d.]+/g).map(Number);
+    const lum = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const bad = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let n; (n = walker.nextNode()); ) {
+      const e = n.parentElement;
+      if (!n.data.trim() || !e.checkVisibility() || e.closest('.quiet, .skip, :disabled, noscript')) continue;
+      let back = e, colour;
+      for (; back; back = back.parentElement) { colour = parse(getComputedStyle(back).backgroundColor); if (colour.length < 4 || colour[3] === 1) break; }
+      if (!back) colour = [255, 255, 255];
+      const [a, b] = [lum(parse(getComputedStyle(e).color)), lum(colour)].sort((x, y) => y - x), ratio = (a + 0.05) / (b + 0.05);
+      if (ratio < 4.5) bad.push(n.data.trim().slice(0, 30) + ' ' + ratio.toFixed(2));
+    }
+    return bad;"""
+
+SAMPLE = """Here is what a *tick* does, in **short**:
+
+1. It takes what the queue has.
+2. It runs **one** forward pass: see `weir_engine_step`.
+
+```c
+weir_status status = weir_engine_step(engine, NULL, &report, &error);
+if (status != WEIR_OK) fprintf(stderr, "weir: %s\\n", error.message); /* a line that is longer than narrow screens */
+```
+
+| slots | tokens/s | first token |
+|---|--:|--:|
+| 1 | 135 | 45 ms |
+| 8 | 412 | 80 ms |
+
+> Decode first, always. More at https://example.org/a/very/long/address/that/has/no/place/to/break/in/it
+"""
+
+
+@test
+def screens(p):
+    """360 and 1600 pixels, light and dark, with an answer that streams: nothing overflows, all text can be read."""
+    kept = {"id": "abc", "title": "Ticks", "at": 1, "messages": [
+        {"role": "user", "content": "What does a tick do?"},
+        {"role": "assistant", "content": SAMPLE, "reasoning": "They ask about ticks.", "finish": "stop",
+         "stats": {"tokens": 212, "decodeMs": 1500, "ttftMs": 48, "prompt": 31, "cached": 12, "reasoningMs": 900}},
+        {"role": "user", "content": "And the weather?"},
+        {"role": "assistant", "content": "", "calls": [{"id": "1", "name": "weather", "arguments": '{"town": "Ulm"}'}], "finish": "tool_calls",
+         "stats": {"tokens": 18, "decodeMs": 120, "ttftMs": 40, "prompt": 280, "cached": 230}}]}
+    p.fresh()
+    p.b.js("localStorage.setItem('weir.chat.abc', arguments[0])", json.dumps(kept))
+    with Load(p.server):
+        for width, height in ((360, 740), (768, 1024), (1600, 900)):
+            for dark in (False, True):
+                name = f"{width}-{'dark' if dark else 'light'}"
+                p.b.screen(width, height, dark)
+                p.b.open(p.server.url + "/#chat=def")
+                p.b.reload()
+                p.live()
+                p.b.wait(lambda: p.b.text("#tick") != "No tick yet.", "ticks")
+                assert p.b.js(CONTRAST) == [], (name, "empty", p.b.js(CONTRAST))
+                fits(p, width)
+                p.shoot(name + "-empty")
+                p.b.js("location.hash = 'chat=abc'")
+                p.b.wait(lambda: p.b.count(".message") == 4, "the chat")
+                time.sleep(1)  # some more ticks, for the picture
+                p.b.js("document.getElementById('log').scrollTop = 0")
+                time.sleep(0.2)
+                fits(p, width)
+                assert p.b.js(CONTRAST) == [], (name, p.b.js(CONTRAST))
+                p.shoot(name)
+                p.b.js("document.getElementById('log').scrollTop = 1e6")
+                time.sleep(0.2)
+                fits(p, width)
+                p.shoot(name + "-end")
+                if width < 960:
+                    p.b.click("#toggle-engine")
+                    time.sleep(0.3)
+                    fits(p, width)
+                    assert p.b.js(CONTRAST) == [], (name, "engine", p.b.js(CONTRAST))
+                    p.shoot(name + "-engine")
+                    p.b.click("#toggle-engine")
+                p.b.click("#open-settings")
+                time.sleep(0.2)
+                fits(p, width)
+                assert p.b.js(CONTRAST) == [], (name, "settings", p.b.js(CONTRAST))
+                p.shoot(name + "-settings")
+                p.b.keys(ESCAPE)
+    p.b.screen(1280, 800)
+    p.idle()
+
+
+@test
+def everything_has_a_name_and_a_key(p):
+    p.fresh(max_tokens=8)
+    p.ask("Hello!")
+    p.complete()
+    p.b.click("#open-settings")
+    nodes = p.b.cdp("Accessibility.getFullAXTree")["nodes"]
+    p.b.keys(ESCAPE)
+    nodes += p.b.cdp("Accessibility.getFullAXTree")["nodes"]
+    needs = {"button", "link", "textbox", "spinbutton", "combobox", "dialog", "img", "image", "region", "log", "table", "progressbar", "navigation", "complementary", "searchbox"}
+    seen, nameless = set(), []
+    for node in nodes:
+        role = node.get("role", {}).get("value")
+        if node.get("ignored") or role not in needs:
+            continue
+        seen.add(role)
+        if not node.get("name", {}).get("value", "").strip():
+            nameless.append((role, node.get("properties")))
+    assert not nameless, nameless
+    assert {"button", "textbox", "spinbutton", "combobox", "table", "progressbar", "navigation"} <= seen, seen
+    # Tab alone reaches every control that is on the screen, and what has the focus shows it.
+    p.b.js("document.activeElement.blur(); getSelection().removeAllRanges(); scrollTo(0, 0)")
+    reached = []
+    for _ in range(80):
+        p.b.keys(TAB)
+        at = p.b.js("""const e = document.activeElement; if (!e || e === document.body) return null;
+            const s = getComputedStyle(e); return [e.id || e.textContent.trim() || e.className, s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) > 0]""")
+        if at is not None:
+            reached.append(at)
+    names = [name for name, _ in reached]
+    for wanted in ("Skip to the message box", "new-chat", "open-chats", "open-settings", "toggle-engine", "log", "Edit", "Copy", "Regenerate", "text", "send", "ticks"):
+        assert wanted in names, (wanted, names)
+    assert all(shown for _, shown in reached), reached
+    assert p.b.js("return [...document.querySelectorAll('[id]')].map((e) => e.id).filter((id, i, all) => all.indexOf(id) !== i)") == []
+
+
+def main():
+    chosen = [t for t in tests if not sys.argv[1:] or t.__name__ in sys.argv[1:]]
+    if not find_browser():
+        print("no browser: chromium and chromedriver are missing (scripts/deps.sh check installs them)")
+        return 1
+    os.makedirs(OUT, exist_ok=True)
+    failed = 0
+    with open(os.path.join(OUT, "driver.log"), "w") as driver_log, open(os.path.join(OUT, "server.log"), "w") as server_log:
+        with WeirServer("-np", "4", "-c", "4096", log=server_log) as server, Browser(driver_log) as browser:
+            page = Page(browser, server)
+            for t in chosen:
+                started = time.monotonic()
+                try:
+                    t(page)
+                    print(f"ok    {t.__name__} ({time.monotonic() - started:.1f} s)", flush=True)
+                except Exception:
+                    failed += 1
+                    print(f"FAIL  {t.__name__}\n" + traceback.format_exc(), flush=True)
+                    try:
+                        page.shoot("failed-" + t.__name__)
+                    except Exception as e:
+                        print("no screenshot:", e, flush=True)
+    print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,249 @@
+"""weir chat: from a pipe, and in tmux at two sizes as a person uses it: typing, watching, Ctrl-C, history, a window that changes."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+WEIR = os.environ["WEIR_BIN"]
+PATIENCE = 60  # seconds; the machine may be busy and the program built with sanitizers
+scratch = tempfile.TemporaryDirectory()
+results = {"passed": 0, "failed": 0}
+
+
+def check(name, condition, *details):
+    results["passed" if condition else "failed"] += 1
+    print(("ok    " if condition else "FAIL  ") + name, flush=True)
+    if not condition:
+        for detail in details:
+            print("      " + str(detail).replace("\n", "\n      ")[:3000], flush=True)
+    return condition
+
+
+def environment(**more):
+    clean = {k: v for k, v in os.environ.items()
+             if not k.startswith(("WEIR_", "XDG_", "TMUX")) and k not in ("NO_COLOR", "LINES", "COLUMNS", "TERM")}
+    clean.update(HOME=scratch.name, WEIR_CONFIG="", LC_ALL="C.UTF-8")
+    clean.update(more)
+    return clean
+
+
+def chat(text, *words, code=0, model="fake:"):
+    done = subprocess.run([WEIR, "chat", "-m", model, *words], input=text.encode(), capture_output=True, env=environment(), timeout=PATIENCE)
+    if done.returncode != code:
+        print("      exit", done.returncode, done.stderr.decode())
+    return done.stdout.decode(), done.stderr.decode(), done.returncode == code
+
+
+# ---- From a pipe ----
+
+def saved(*lines, words=()):
+    """The messages of a conversation that consisted of these lines."""
+    path = os.path.join(scratch.name, "talk.json")
+    if os.path.exists(path):
+        os.remove(path)
+    out, err, well = chat("\n".join([*lines, f"/save {path}"]) + "\n", "-n", "8", "--temp", "0", *words)
+    return json.load(open(path))["messages"] if well and os.path.exists(path) else (out, err)
+
+
+def roles(messages):
+    return [m["role"][0] for m in messages]
+
+
+def test_pipe():
+    out, err, well = chat("Hello\nAgain\n", "-n", "8", "--temp", "0", "--ignore-eos")
+    check("two questions, two answers, nothing else", well and err == "" and "\x1b" not in out and "> " not in out and len(out) > 8, out, err)
+    messages = saved("Hello", "Again")
+    check("both are remembered", roles(messages) == ["u", "a", "u", "a"] and messages[0]["content"] == "Hello", messages)
+    first = saved("Hello")
+    check("the answer depends on what was said before", first == messages[:2], first, messages)
+    check("a system message", roles(saved("Hi", words=("--system", "Be brief."))) == ["s", "u", "a"])
+    check("/system", roles(saved("/system Be brief.", "Hi")) == ["s", "u", "a"])
+    check("/system - removes it", roles(saved("/system Be brief.", "/system -", "Hi")) == ["u", "a"])
+    check("/undo forgets a question with its answer", saved("Hello", "Again", "/undo") == first)
+    check("/clear forgets all", saved("Hello", "/clear", "Again") == saved("Again"))
+    check("/regen of a greedy answer gives it again", saved("Hello", "/regen") == first)
+    check("/set changes what follows", len(saved("/set max_tokens 2", "Hello")[1]["content"]) < len(first[1]["content"]))
+    check("/set with a hyphen and an equals sign", len(saved("/set max-tokens=2", "Hello")[1]["content"]) < len(first[1]["content"]))
+    check("a line that ends with a backslash goes on", saved("one \\", "two")[0]["content"] == "one \ntwo")
+    check("// begins a message with a slash", saved("//etc is a folder")[0]["content"] == "/etc is a folder")
+    check("empty lines are nothing", roles(saved("", "  ", "Hi")) == ["u", "a"])
+    loaded = saved(f"/load {os.path.join(scratch.name, 'talk2.json')}", "Again") if shutil.copy(
+        save_file(first), os.path.join(scratch.name, "talk2.json")) else None
+    check("/load goes on where /save was", loaded == messages, loaded, messages)
+    out, _, _ = chat("Hello\n/stats\n", "-n", "4", "--ignore-eos")
+    check("/stats", "1 answer, 2 messages" in out and "answer 4 tokens" in out, out)
+    out, _, _ = chat("/help\n")
+    check("/help lists the commands", all(c in out for c in ("/system", "/clear", "/regen", "/undo", "/save", "/load", "/stats", "/set")), out)
+    out, _, well = chat("/exit\nHello\n")
+    check("/exit leaves", well and out == "", out)
+    out, err, well = chat("Hello", "-n", "4")
+    check("a last line without its end", well and out != "", out, err)
+
+
+def save_file(messages):
+    path = os.path.join(scratch.name, f"kept{len(os.listdir(scratch.name))}.json")
+    with open(path, "w") as file:
+        json.dump({"messages": messages}, file)
+    return path
+
+
+def test_mistakes():
+    for line, code, part in (("/sytsem x", 2, "did you mean /system"), ("/nothing", 2, "/help"), ("/set tmep 1", 2, "did you mean temp"),
+                             ("/set temp warm", 2, "a number"), ("/set temp 200", 2, "100"), ("/set", 2, "/set temp"), ("/undo", 2, "nothing"),
+                             ("/regen", 2, "no answer"), ("/load /none", 1, "/none"), ("/save /none/at/all", 1, "/none/at/all"),
+                             ("/load " + save_file([{"role": "assistant", "content": "x"}]), 2, "in turn"),
+                             ("/load " + save_file([{"role": "user", "content": 5}]), 2, "role and content")):
+        out, err, well = chat(line + "\nHello\n", code=code)
+        check(f"{line[:30]!r} is told, and a pipe ends there", well and part in err and out == "", out, err)
+    _, err, well = chat("x " * 3000 + "\n", "-c", "64", code=4)
+    check("a conversation that does not fit", well and "/undo" in err, err)
+    _, err, well = chat("", "what", code=2)
+    check("words on the command line", well and "what" in err, err)
+
+
+# ---- In a terminal ----
+
+class Tmux:
+    def __init__(self, columns, rows, command, **env):
+        self.socket = os.path.join(scratch.name, f"tmux{columns}")
+        assignments = [f"{k}={v}" for k, v in environment(TERM="screen-256color", **env).items() if k not in ("PATH",)]
+        self.run("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(rows), "env", "-i", f"PATH={os.environ['PATH']}", *assignments,
+                 "bash", "--norc", "-c", command + "; echo ended with $?; sleep 1000")
+
+    def run(self, *words):
+        return subprocess.run(["tmux", "-S", self.socket, *words], capture_output=True, text=True, env=environment()).stdout
+
+    def keys(self, *keys):
+        self.run("send-keys", *keys)
+
+    def type(self, text):
+        self.run("send-keys", "-l", text)
+
+    def screen(self, styled=False):
+        return self.run("capture-pane", "-p", *(["-e"] if styled else []))
+
+    def wait(self, name, condition):
+        """Until condition(screen) holds."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            screen = self.screen()
+            if condition(screen):
+                return check(name, True)
+            time.sleep(0.05)
+        return check(name, False, self.screen())
+
+    def close(self):
+        self.run("kill-server")
+
+
+def last(screen):
+    lines = [line for line in screen.split("\n") if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def in_tmux(columns, rows):
+    label = f"{columns}x{rows}: "
+    slow = "fake:tick_us=20000,n_ctx_train=100000"
+    terminal = Tmux(columns, rows, f"{WEIR} chat -m {slow} -n 12 --ignore-eos --temp 0 -c 50000")
+    try:
+        if not terminal.wait(label + "a prompt appears", lambda s: last(s) == ">" and "/help lists" in s):
+            return
+        terminal.type("Hellp")
+        terminal.keys("BSpace")
+        terminal.type("o")
+        terminal.wait(label + "what is typed is seen, and can be corrected", lambda s: last(s) == "> Hello")
+        terminal.keys("Enter")
+        terminal.wait(label + "an answer comes, then a prompt", lambda s: last(s) == ">" and "> Hello" in s and "(cut" in s)
+        terminal.keys("Up")
+        terminal.wait(label + "the history has the line", lambda s: last(s) == "> Hello")
+        terminal.keys("C-c")
+        terminal.wait(label + "Ctrl-C forgets what was typed and stays", lambda s: last(s) == ">" and "Ctrl-D leaves" in s)
+        terminal.type("/se")
+        terminal.keys("Tab")
+        terminal.wait(label + "Tab completes commands", lambda s: last(s).startswith("> /set"))
+        terminal.type(" max_tokens 20000")
+        terminal.keys("Enter")
+        terminal.wait(label + "/set is silent", lambda s: last(s) == ">")
+        terminal.type("More")
+        terminal.keys("Enter")
+        terminal.wait(label + "a long answer runs", lambda s: len(s.split("> More")[-1].strip()) > 30)
+        terminal.keys("C-c")
+        terminal.wait(label + "Ctrl-C ends the answer alone", lambda s: last(s) == ">" and "(cancelled)" in s)
+        terminal.type("wörld")
+        terminal.keys("Left", "Left", "BSpace")
+        terminal.wait(label + "characters of two bytes are one", lambda s: last(s) in ("> wöld", "> wrld"))
+        terminal.keys("C-u")
+        terminal.type("x" * (columns + 5))
+        terminal.wait(label + "a line may be longer than the window", lambda s: s.count("x") >= columns + 5)
+        terminal.run("resize-window", "-x", str(columns - 20), "-y", str(rows))
+        terminal.keys("C-u")
+        terminal.type("/undo")
+        terminal.wait(label + "nothing of the long line is left", lambda s: last(s) == "> /undo")
+        terminal.keys("Enter")
+        terminal.wait(label + "it goes on after a change of the window", lambda s: "forgotten" in s and last(s) == ">")
+        terminal.keys("C-d")
+        terminal.wait(label + "Ctrl-D leaves", lambda s: "ended with 0" in s)
+    finally:
+        terminal.close()
+
+
+def test_tmux():
+    if shutil.which("tmux") is None:
+        print("note: no tmux")
+        return
+    for size in ((80, 24), (200, 50)):
+        in_tmux(*size)
+    path = os.path.join(scratch.name, ".local/state/weir/chat_history")
+    check("the history is kept, for its owner alone", os.path.exists(path) and "Hello" in open(path).read() and
+          os.stat(path).st_mode & 0o077 == 0, os.path.exists(path))
+
+
+def test_dumb():
+    if shutil.which("tmux") is None:
+        return
+    terminal = Tmux(70, 20, f"TERM=dumb {WEIR} chat -m fake: -n 6 --temp 0 --ignore-eos")
+    try:
+        terminal.wait("a dumb terminal: a prompt", lambda s: last(s) == ">")
+        terminal.type("Hello")
+        terminal.keys("Enter")
+        terminal.wait("a dumb terminal: an answer, and a prompt", lambda s: last(s) == ">" and s.count("> ") == 1)
+        terminal.keys("C-c")
+        terminal.wait("a dumb terminal: Ctrl-C stays", lambda s: "Ctrl-D leaves" in s)
+        terminal.keys("C-d")
+        terminal.wait("a dumb terminal: Ctrl-D leaves", lambda s: "ended with 0" in s)
+    finally:
+        terminal.close()
+
+
+def test_stream_in_tmux():
+    """weir stream and its lanes, at both sizes."""
+    if shutil.which("tmux") is None:
+        return
+    path = os.path.join(scratch.name, "requests.json")
+    with open(path, "w") as file:
+        json.dump({"max_tokens": 2000, "ignore_eos": True, "requests": [{"name": n, "prompt": n} for n in ("first", "second", "third")]}, file)
+    for columns, rows in ((80, 24), (200, 50)):
+        label = f"weir stream at {columns}x{rows}: "
+        terminal = Tmux(columns, rows, f"{WEIR} stream {path} -m fake:tick_us=20000,n_ctx_train=100000")
+        try:
+            terminal.wait(label + "a lane for each", lambda s: all(n in s for n in ("first", "second", "third")))
+            terminal.keys("s")
+            terminal.wait(label + "s cancels one", lambda s: "cancelled" in s)
+            terminal.run("resize-window", "-x", str(columns - 15), "-y", str(rows - 5))
+            terminal.wait(label + "it redraws in a smaller window", lambda s: all(n in s for n in ("second", "third")))
+            terminal.keys("q")
+            terminal.wait(label + "q ends all", lambda s: "ended with 130" in s)
+        finally:
+            terminal.close()
+
+
+if __name__ == "__main__":
+    for name, test in list(globals().items()):
+        if name.startswith("test_") and (len(sys.argv) < 2 or sys.argv[1] in name):
+            test()
+    print(f"{results['passed']} passed, {results['failed']} failed")
+    sys.exit(1 if results["failed"] else 0)

@@ -1,0 +1,54 @@
+"""Real clients against `weir serve` with the default model: each does its work with its own package, as a user would. Arguments: names
+of the clients, to run only these."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import subprocess
+import sys
+
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(here, os.pardir, "support"))
+from weir_server import WeirServer  # noqa: E402
+
+# By name: the script, and which of install.sh's folders it needs.
+CLIENTS = {
+    "openai_python": ("openai_python.py", "openai"),
+    "openai_node": ("openai_node.mjs", ""),
+    "langchain": ("langchain_openai_test.py", "langchain"),
+    "llm": ("llm_command.py", "llm"),
+    "schemas": ("schemas.py", "openai"),
+}
+
+
+def main():
+    folder = subprocess.run([os.path.join(here, "install.sh")], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    passed = failed = 0
+    out = os.path.join(os.environ["WEIR_BUILD_DIR"], "clients")
+    os.makedirs(out, exist_ok=True)
+    with open(os.path.join(out, "server.log"), "w") as log, WeirServer("-np", "4", "-c", "4096", "--embeddings", log=log) as server, \
+            WeirServer("-np", "1", "-c", "512", "--api-key", "s3cret", log=log) as keyed:
+        model = json.loads(server.get("/v1/models")[2])["data"][0]["id"]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("WEIR_", "OPENAI_", "LLM_")) and not k.lower().endswith("_proxy")}
+        environment.update(WEIR_URL=server.url, WEIR_KEYED_URL=keyed.url, WEIR_MODEL=model, WEIR_CLIENTS=folder,
+                           PYTHONDONTWRITEBYTECODE="1", OPENAI_API_KEY="any", LANGCHAIN_TRACING_V2="false")
+        if "WEIR_SCHEMA_SEED" in os.environ:
+            environment["WEIR_SCHEMA_SEED"] = os.environ["WEIR_SCHEMA_SEED"]
+        for name in sys.argv[1:] or CLIENTS:
+            print("---- " + name, flush=True)
+            script, packages = CLIENTS[name]
+            command = ["node" if script.endswith(".mjs") else sys.executable, os.path.join(here, script)]
+            environment["PYTHONPATH"] = os.path.join(folder, "python", packages)
+            done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            print(done.stdout, end="", flush=True)
+            good, bad = 0, 1
+            last = done.stdout.strip().splitlines()[-1:] or [""]
+            words = last[0].split()
+            if len(words) == 4 and words[1] == "passed," and words[3] == "failed":
+                good, bad = int(words[0]), int(words[2])
+            passed, failed = passed + good, failed + (bad or (1 if done.returncode else 0))
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

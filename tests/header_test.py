@@ -1,0 +1,85 @@
+"""weir.h: compiles as C11, C17 and C++17; its version is the build's; its layout is the kept one; each function is called by a test."""
+# SPDX-License-Identifier: Apache-2.0
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
+HEADER = (ROOT / "include/weir/weir.h").read_text()
+results = {"passed": 0, "failed": 0}
+
+
+def check(name, condition, *details):
+    results["passed" if condition else "failed"] += 1
+    print(("ok    " if condition else "FAIL  ") + name, flush=True)
+    if not condition:
+        for detail in details:
+            print("      " + str(detail).replace("\n", "\n      ")[:4000], flush=True)
+
+
+def test_compiles():
+    program = "#include <weir/weir.h>\nint main(void) { weir_engine_params p = weir_engine_params_default(); return (int)(p.size == 0); }\n"
+    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wconversion", "-fsyntax-only", f"-I{ROOT / 'include'}"]
+    for compilers, standard, suffix in ((("gcc", "clang"), "c11", ".c"), (("gcc", "clang"), "c17", ".c"),
+                                        (("g++", "clang++"), "c++17", ".cpp")):
+        for compiler in compilers:
+            if shutil.which(compiler) is None:
+                print(f"note: no {compiler}")
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                source = pathlib.Path(folder, "header" + suffix)
+                source.write_text(program)
+                done = subprocess.run([compiler, f"-std={standard}", *warnings, source], capture_output=True, text=True)
+            check(f"{compiler} takes weir.h as {standard}", done.returncode == 0, done.stderr)
+
+
+def test_version():
+    header = re.search(r'#define WEIR_VERSION\s+"([^"]+)"', HEADER).group(1)
+    build = re.search(r"project\(weir VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
+    change = re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(), re.M).group(1)
+    check("header, build and changelog have one version", header == build == change, header, build, change)
+
+
+def test_layout():
+    spec = importlib.util.spec_from_file_location("abi", ROOT / "scripts/abi.py")
+    abi = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(abi)
+    structs, constants = abi.read(HEADER)
+    check("the header's structs are found", structs["weir_chunk"][:5] == ["tokens", "n_tokens", "text", "length", "finished"] and
+          structs["weir_strategy"] == ["name", "plan", "user"] and structs["weir_hub_progress"][1:3] == ["shard", "n_shards"] and
+          "WEIR_REASON_DEADLINE" in constants and "WEIR_DENIED" in constants, structs)
+    named = set(re.findall(r"typedef struct (\w+) \{", HEADER))
+    check("all of them", named == set(structs), named ^ set(structs))
+    # What the check is for: a member that moves is seen.
+    moved = HEADER.replace("    size_t n_tokens;\n    const char *text;", "    const char *text;\n    size_t n_tokens;", 1)
+    check("another order is another layout", moved != HEADER and abi.read(moved)[0] != structs)
+    done = subprocess.run([sys.executable, ROOT / "scripts/abi.py"], capture_output=True, text=True)
+    check("layout and values are as kept", done.returncode == 0, done.stdout, done.stderr)
+
+
+def declared():
+    flat = re.sub(r"^#.*$", "", HEADER, flags=re.M).replace("\n", " ")
+    return sorted({re.search(r"(weir_\w+) *\($", match).group(1) for match in re.findall(r"WEIR_API[^;(]*\(", flat)})
+
+
+def test_called():
+    tests = [p for pattern in ("src/**/*_test.c", "cli/**/*_test.c", "server/**/*_test.c", "tests/*_test.c") for p in ROOT.glob(pattern)]
+    text = "\n".join(re.sub(r"/\*.*?\*/|\"(\\.|[^\"\\])*\"", " ", p.read_text(), flags=re.S) for p in tests)
+    names = declared()
+    check("the header's functions are found", len(names) > 100 and "weir_stream_next" in names, names)
+    # weir_x_default() in the header is weir_x_init().
+    missing = [name for name in names if not re.search(rf"\b({name}|{re.sub('_init$', '_default', name)})\s*\(", text)]
+    check("each function is called by a test", not missing, missing)
+
+
+if __name__ == "__main__":
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            test()
+    print(f"{results['passed']} passed, {results['failed']} failed")
+    sys.exit(1 if results["failed"] else 0)

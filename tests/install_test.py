@@ -1,0 +1,155 @@
+"""make install: what is there, and that programs in C, C++ and Python run on the installed copy.
+
+Installs this build into a folder of its own, which is then moved, so that nothing can know where it was made."""
+# SPDX-License-Identifier: Apache-2.0
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
+BUILD = pathlib.Path(os.environ["WEIR_BUILD_DIR"])
+VERSION = re.search(r'#define WEIR_VERSION\s+"([^"]+)"', (ROOT / "include/weir/weir.h").read_text()).group(1)
+results = {"passed": 0, "failed": 0}
+
+
+def check(name, condition, *details):
+    results["passed" if condition else "failed"] += 1
+    print(("ok    " if condition else "FAIL  ") + name, flush=True)
+    if not condition:
+        for detail in details:
+            print("      " + str(detail).replace("\n", "\n      ")[:4000], flush=True)
+    return condition
+
+
+def run(*words, **more):
+    env = dict({k: v for k, v in os.environ.items() if not k.startswith("WEIR_") and k != "LD_LIBRARY_PATH"}, **more.pop("env", {}))
+    return subprocess.run([str(w) for w in words], capture_output=True, text=True, env=env, timeout=600, **more)
+
+
+def symbols(*words):
+    return {line.split()[-1] for line in run(*words).stdout.splitlines() if len(line.split()) == 3}
+
+
+def answer_of(name, done):
+    """The program of the README, on the model without weights."""
+    return check(name, done.returncode == 0 and len(done.stdout) > 0, done.returncode, done.stdout, done.stderr)
+
+
+PYTHON = """
+import ctypes, sys
+weir = ctypes.CDLL(sys.argv[1])
+weir.weir_version.restype = weir.weir_status_name.restype = ctypes.c_char_p
+model, n = ctypes.c_void_p(), ctypes.c_size_t()
+assert weir.weir_model_load(b"fake:", None, ctypes.byref(model), None) == 0
+ids = (ctypes.c_int32 * 64)()
+weir.weir_tokenize.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_bool, ctypes.c_bool, ctypes.c_void_p,
+                               ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
+assert weir.weir_tokenize(model, b"hello", 5, False, False, ids, 64, ctypes.byref(n), None) == 0 and n.value > 0
+weir.weir_model_release.argtypes = [ctypes.c_void_p]
+weir.weir_model_release(model)
+print(weir.weir_version().decode(), weir.weir_status_name(-8).decode())
+"""
+
+CMAKE = """
+cmake_minimum_required(VERSION 3.21)
+project(consumer LANGUAGES C CXX)
+find_package(weir REQUIRED)
+add_executable(c hello.c)
+target_link_libraries(c PRIVATE weir::weir)
+add_executable(cpp hello.cpp)
+target_link_libraries(cpp PRIVATE weir::weir)
+add_executable(c_static hello.c)
+target_link_libraries(c_static PRIVATE weir::static)
+"""
+
+
+def what_is_there(prefix):
+    expected = ["bin/weir", "include/weir/weir.h", "lib/libweir.a", "lib/libweir.so", f"lib/libweir.so.{VERSION}", "lib/pkgconfig/weir.pc",
+                "lib/cmake/weir/weirConfig.cmake", "share/man/man1/weir.1", "share/man/man1/weir-run.1",
+                "share/bash-completion/completions/weir", "share/zsh/site-functions/_weir", "share/fish/vendor_completions.d/weir.fish",
+                "share/doc/weir/LICENSE", "lib/systemd/system/weir.service", "lib/systemd/system/weir.socket"]
+    missing = [path for path in expected if not (prefix / path).exists()]
+    check("everything is installed", not missing, missing, sorted(p.relative_to(prefix) for p in prefix.rglob("*") if p.is_file()))
+    shared, static = prefix / "lib/libweir.so", prefix / "lib/libweir.a"
+    soname = re.search(r"SONAME.*\[(.*)\]", run("readelf", "-d", shared).stdout)
+    minor = ".".join(VERSION.split(".")[:2 if VERSION.startswith("0.") else 1])
+    check("the soname has the version", soname and soname.group(1) == f"libweir.so.{minor}" and (prefix / "lib" / soname.group(1)).exists(), soname)
+    flat = re.sub(r"^#.*$", "", (prefix / "include/weir/weir.h").read_text(), flags=re.M).replace("\n", " ")
+    public = {re.search(r"(weir_\w+) *\($", m).group(1) for m in re.findall(r"WEIR_API[^;(]*\(", flat)}
+    shown = symbols("nm", "-D", "--defined-only", shared)
+    check("the shared library shows the header's functions and nothing else", shown == public, shown ^ public)
+    shown = symbols("nm", "-g", "--defined-only", static)
+    check("so does the archive", shown == public, sorted(shown ^ public)[:40])
+    texts = [p for p in prefix.rglob("*") if p.is_file() and p.suffix in (".pc", ".cmake")]
+    check("no file tells where it was built or first installed", not [p for p in texts if str(BUILD) in p.read_text() or "stage" in p.read_text()])
+    done = run(prefix / "bin/weir", "version")
+    check("the program runs", done.returncode == 0 and VERSION in done.stdout, done.stderr)
+    done = run(prefix / "bin/weir", "run", "-m", "fake:", "-p", "x", "-n", "3")
+    check("it answers", done.returncode == 0, done.stderr)
+
+
+def pkg_config(prefix, work):
+    env = {"PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}
+    check("pkg-config knows the version", run("pkg-config", "--modversion", "weir", env=env).stdout.strip() == VERSION)
+    flags = shlex.split(run("pkg-config", "--cflags", "--libs", "weir", env=env).stdout)
+    for compiler, standard, source in (("cc", "c11", "hello.c"), ("c++", "c++17", "hello.cpp")):
+        done = run(compiler, f"-std={standard}", "-Wall", "-Wextra", work / source, *flags, "-o", work / "program")
+        if check(f"pkg-config: {compiler} compiles and links", done.returncode == 0 and done.stderr == "", flags, done.stderr):
+            answer_of(f"pkg-config: {compiler}'s program runs", run(work / "program", "fake:", env={"LD_LIBRARY_PATH": f"{prefix}/lib"}))
+    # Asked for private libraries, it names all that the archive needs.
+    flags = [f if f != "-lweir" else "-l:libweir.a" for f in shlex.split(run("pkg-config", "--static", "--cflags", "--libs", "weir", env=env).stdout)]
+    done = run("cc", "-std=c11", work / "hello.c", *flags, "-o", work / "program")
+    if check("pkg-config --static: links the archive", done.returncode == 0, flags, done.stderr[:2000]):
+        check("pkg-config --static: no libweir.so in it", "libweir" not in run("readelf", "-d", work / "program").stdout)
+        answer_of("pkg-config --static: runs", run(work / "program", "fake:"))
+
+
+def cmake(prefix, work):
+    (work / "CMakeLists.txt").write_text(CMAKE)
+    done = run("cmake", "-S", work, "-B", work / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    if not check("find_package finds it", done.returncode == 0, done.stdout, done.stderr):
+        return
+    done = run("cmake", "--build", work / "build")
+    if check("find_package: compiles and links", done.returncode == 0, done.stdout[-3000:], done.stderr):
+        for name in ("c", "cpp", "c_static"):
+            answer_of(f"find_package: {name} runs", run(work / "build" / name, "fake:"))
+    other = work / "other"
+    other.mkdir()
+    (other / "CMakeLists.txt").write_text(CMAKE.replace("find_package(weir", "find_package(weir 99"))
+    for name in ("hello.c", "hello.cpp"):
+        shutil.copy(work / name, other)
+    done = run("cmake", "-S", other, "-B", other / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    check("find_package refuses another version", done.returncode != 0 and VERSION in done.stderr, done.stderr)
+
+
+def main():
+    if not (BUILD / "install/weir.pc").exists():
+        print("skipped: this build is not one to install")
+        return 77
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        done = subprocess.run([ROOT / "scripts/install.sh", BUILD.name], capture_output=True, text=True,
+                              env=dict(os.environ, PREFIX="/usr/weird place", DESTDIR=str(work / "stage")))
+        if not check("scripts/install.sh", done.returncode == 0, done.stdout, done.stderr):
+            return 1
+        os.rename(work / "stage/usr/weird place", work / "moved")
+        prefix = work / "moved"
+        program = re.search(r"^```c hello\n(.*?)^```$", (ROOT / "README.md").read_text(), re.S | re.M).group(1)
+        (work / "hello.c").write_text(program)
+        (work / "hello.cpp").write_text(program)
+        what_is_there(prefix)
+        pkg_config(prefix, work)
+        cmake(prefix, work)
+        done = run(sys.executable, "-c", PYTHON, prefix / "lib/libweir.so")
+        check("Python's ctypes", done.returncode == 0 and done.stdout == f"{VERSION} WEIR_BUSY\n", done.stdout, done.stderr)
+    print(f"{results['passed']} passed, {results['failed']} failed")
+    return 1 if results["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,478 @@
+"""weir serve, from outside, on the fake model: every answer and refusal, clients that leave, limits, the end."""
+# SPDX-License-Identifier: Apache-2.0
+import atexit
+import base64
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from serve import Server, environment  # noqa: E402
+
+WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
+SLOW = "fake:tick_us=20000,n_ctx_train=100000"
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+HELLO = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8, "temperature": 0}
+results = {"passed": 0, "failed": 0}
+scratch = tempfile.TemporaryDirectory()
+started = []
+atexit.register(lambda: [server.process.kill() for server in started])
+
+
+def check(name, condition, *details):
+    results["passed" if condition else "failed"] += 1
+    print(("ok    " if condition else "FAIL  ") + name, flush=True)
+    if not condition:
+        for detail in details:
+            print("      " + str(detail).replace("\n", "\n      ")[:2000], flush=True)
+
+
+def start(*words, **more):
+    server = Server(WEIR, *words, **more)
+    started.append(server)
+    return server
+
+
+def end(server):
+    code = server.stop()
+    started.remove(server)
+    check("it ends with 0 and says nothing bad", code == 0 and not [e for e in server.lines if e.get("event") == "text"], code, server.lines[-5:])
+
+
+def refused(name, reply, status, field=None, code=None, word=""):
+    error = reply.error if reply.body else {}
+    check(f"{name}: {status}" + (f", {field}" if field else ""), reply.status == status and error.get("param") == field and
+          (code is None or error.get("code") == code) and word in error.get("message", "") and
+          set(error) == {"message", "type", "param", "code"}, reply.status, reply.body)
+
+
+def idle(metrics):
+    return metrics["weir_slots_prefilling"] + metrics["weir_slots_generating"] + metrics["weir_queue_depth"] == 0
+
+
+if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
+    print("skipped: this weir was built without libwebsockets")
+    sys.exit(77)
+
+# ---- Answers
+
+server = start("--alias", "tiny", "--alias", "other", "-np", "4")
+reply = server.get("/health")
+check("health", reply.status == 200 and reply.json == {"status": "ok"} and reply.headers["content-type"] == "application/json", reply.headers, reply.body)
+reply = server.get("/v1/models")
+check("models", [m["id"] for m in reply.json["data"]] == ["tiny", "other"] and reply.json["object"] == "list", reply.body)
+check("one model", server.get("/v1/models/other").json["id"] == "other")
+refused("an unknown model", server.get("/v1/models/none"), 404, "model", "model_not_found")
+
+whole = server.post(CHAT, HELLO)
+choice = whole.json["choices"][0]
+check("a whole answer", whole.status == 200 and whole.json["object"] == "chat.completion" and whole.json["model"] == "tiny" and
+      choice["message"]["role"] == "assistant" and choice["message"]["content"] and choice["finish_reason"] == "length" and
+      whole.json["usage"]["completion_tokens"] == 8 and whole.json["usage"]["total_tokens"] == 8 + whole.json["usage"]["prompt_tokens"], whole.body)
+events = server.stream(CHAT, dict(HELLO, stream_options={"include_usage": True}))
+check("a stream: role, deltas, finish, usage", events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""} and
+      all(set(e["choices"][0]["delta"]) == {"content"} and e["choices"][0]["finish_reason"] is None for e in events[1:-2]) and
+      events[-2]["choices"][0]["delta"] == {} and events[-2]["choices"][0]["finish_reason"] == "length" and
+      events[-1]["choices"] == [] and events[-1]["usage"]["completion_tokens"] == 8, events)
+check("one id, usage null before the end", len({e["id"] for e in events}) == 1 and all(e["usage"] is None for e in events[:-1]) and
+      all(e["object"] == "chat.completion.chunk" for e in events), events)
+check("the same text in both", "".join(e["choices"][0]["delta"].get("content", "") for e in events if e["choices"]) == choice["message"]["content"])
+check("the second time the prompt is cached", events[-1]["usage"]["prompt_tokens_details"]["cached_tokens"] > 0, events[-1])
+check("no usage unless asked for", all("usage" not in e for e in server.stream(CHAT, HELLO)))
+
+events = server.stream(CHAT, dict(HELLO, n=3, temperature=1, seed=7))
+check("n choices", sorted({e["choices"][0]["index"] for e in events}) == [0, 1, 2] and
+      sorted(e["choices"][0]["index"] for e in events if e["choices"][0]["finish_reason"]) == [0, 1, 2], events)
+texts = [c["message"]["content"] for c in server.post(CHAT, dict(HELLO, n=3, temperature=1, seed=7)).json["choices"]]
+check("that differ, and come again with the seed", len(set(texts)) == 3 and
+      [c["message"]["content"] for c in server.post(CHAT, dict(HELLO, n=3, temperature=1, seed=7)).json["choices"]] == texts, texts)
+
+reply = server.post(TEXT, {"prompt": ["one", "two"], "max_tokens": 4, "temperature": 0, "n": 2, "echo": True})
+check("completions: prompts × n, echo", [c["index"] for c in reply.json["choices"]] == [0, 1, 2, 3] and
+      [c["text"][:3] for c in reply.json["choices"]] == ["one", "one", "two", "two"] and reply.json["object"] == "text_completion" and
+      reply.json["usage"]["prompt_tokens"] == 8 and reply.json["usage"]["completion_tokens"] == 16, reply.body)
+single = server.post(TEXT, {"prompt": "one", "max_tokens": 4, "temperature": 0}).json["choices"][0]["text"]
+check("completions: alone the same text", "one" + single == reply.json["choices"][0]["text"], single)
+events = server.stream(TEXT, {"prompt": "one", "max_tokens": 4, "temperature": 0})
+check("completions: streamed the same text", "".join(e["choices"][0]["text"] for e in events) == single and events[-1]["choices"][0]["finish_reason"] == "length", events)
+tokens = server.post("/tokenize", {"content": "one", "add_special": True}).json["tokens"]
+check("completions: by token ids", server.post(TEXT, {"prompt": tokens, "max_tokens": 4, "temperature": 0}).json["choices"][0]["text"] == single, tokens)
+stop = server.post(TEXT, {"prompt": "one", "max_tokens": 40, "temperature": 0, "stop": [single[1:3]]}).json["choices"][0]
+check("stop", stop["text"] == single[:1] and stop["finish_reason"] == "stop" and stop["finish_detail"] == "stop_words", stop, single)
+reply = server.post(TEXT, {"prompt": "one", "max_tokens": 50000, "temperature": 0, "ignore_eos": True, "deadline_ms": 300})
+check("a deadline ends with what there is", reply.json["choices"][0]["finish_detail"] in ("deadline", "length"), reply.body)
+ONE = {"prompt": "one", "max_tokens": 1, "temperature": 0}
+ids = server.post("/tokenize", {"content": single[0]}).json["tokens"]
+for bias in ({str(ids[0]): -100}, [[ids[0], False]]):
+    check("a banned token does not come", server.post(TEXT, dict(ONE, logit_bias=bias)).json["choices"][0]["text"] != single[0], single, ids)
+check("a favoured one does", server.post(TEXT, dict(ONE, logit_bias={"90": 100})).json["choices"][0]["text"] == "Z")
+
+whole = server.post(CHAT, dict(HELLO, logprobs=True, top_logprobs=3)).json["choices"][0]
+scores = whole["logprobs"]["content"]
+check("logprobs", len(scores) == 8 and all(len(s["top_logprobs"]) == 3 and s["logprob"] <= s["top_logprobs"][0]["logprob"] <= 0 and
+                                           s["top_logprobs"][0]["logprob"] >= s["top_logprobs"][2]["logprob"] for s in scores), scores)
+check("logprobs: greedy takes the likeliest; bytes are the text", all(s["token"] == s["top_logprobs"][0]["token"] for s in scores) and
+      b"".join(bytes(s["bytes"]) for s in scores).decode(errors="replace") == whole["message"]["content"], scores, whole["message"])
+streamed = [s for e in server.stream(CHAT, dict(HELLO, logprobs=True, top_logprobs=3)) for s in (e["choices"][0]["logprobs"] or {"content": []})["content"]]
+check("logprobs: the same in a stream", streamed == scores, streamed)
+reply = server.post(TEXT, {"prompt": "one", "max_tokens": 4, "temperature": 0, "logprobs": 2}).json["choices"][0]["logprobs"]
+check("logprobs: completions", [len(reply[k]) for k in ("tokens", "token_logprobs", "top_logprobs", "text_offset")] == [4, 4, 4, 4] and
+      all(max(top.values()) == score for top, score in zip(reply["top_logprobs"], reply["token_logprobs"])) and reply["text_offset"][0] == 0, reply)
+check("logprobs: none unless asked", server.post(CHAT, HELLO).json["choices"][0]["logprobs"] is None)
+
+content = "né 日本 <|im_end|>"
+tokens = server.post("/tokenize", {"content": content}).json["tokens"]
+check("tokenize and back", server.post("/detokenize", {"tokens": tokens}).json["content"] == content, tokens)
+pieces = server.post("/tokenize", {"content": "né", "with_pieces": True}).json["tokens"]
+check("pieces; bytes where they are no text", [p["piece"] for p in pieces] == ["n", [0xC3], [0xA9]], pieces)
+prompt = server.post("/apply-template", HELLO).json["prompt"]
+check("the rendered prompt", "hello" in prompt and prompt.rstrip().endswith("assistant"), prompt)
+plan = server.post("/v1/plan", HELLO).json
+check("the dry run", plan["fits"] and not plan["busy"] and plan["prompt_tokens"] > plan["cached_tokens"] > 0 and plan["queue_place"] == 0, plan)
+
+refused("embeddings, not asked for at the start", server.post("/v1/embeddings", {"input": "x"}), 501, None, "not_supported")
+
+# ---- Fields
+
+for name, body, field in [
+        ("a number that is a text", {"temperature": "hot"}, "temperature"), ("out of range", {"top_p": 1.5}, "top_p"), ("not whole", {"n": 1.5}, "n"),
+        ("n of 0", {"n": 0}, "n"), ("huge n", {"n": 129}, "n"), ("1e308", {"max_tokens": 1e308}, "max_tokens"), ("negative", {"max_tokens": -2}, "max_tokens"),
+        ("no such field", {"temprature": 1}, "temprature"), ("a flag", {"stream": 1}, "stream"), ("stops", {"stop": [1]}, "stop"), ("65 stops", {"stop": ["a"] * 65}, "stop"),
+        ("bias", {"logit_bias": {"a": 1}}, "logit_bias"), ("bias of 101", {"logit_bias": {"1": 101}}, "logit_bias"), ("seed", {"seed": 1.5}, "seed"),
+        ("format", {"response_format": {"type": "xml"}}, "response_format.type"), ("schema", {"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.schema"),
+        ("logprobs", {"logprobs": "yes"}, "logprobs"), ("21", {"logprobs": True, "top_logprobs": 21}, "top_logprobs"), ("top without", {"top_logprobs": 2}, "top_logprobs"), ("store", {"store": True}, "store"), ("functions", {"functions": []}, "functions"), ("audio", {"audio": {}}, "audio"),
+        ("tier", {"service_tier": "flex"}, "service_tier"), ("modalities", {"modalities": ["audio"]}, "modalities"), ("effort", {"reasoning_effort": "some"}, "reasoning_effort"),
+        ("options", {"stream_options": {"include_usage": True}}, "stream_options"), ("tool choice", {"tool_choice": "required"}, "tool_choice"), ("tools", {"tools": 5}, "tools"),
+        ("kwargs", {"chat_template_kwargs": []}, "chat_template_kwargs"), ("priority", {"priority": 101}, "priority"), ("grammar", {"grammar": "root ::="}, "grammar"),
+        ("messages", {"messages": {}}, "messages"), ("no role", {"messages": [{"content": "x"}]}, "messages[0].role"), ("a picture", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]"),
+        ("no messages", {"messages": []}, "messages"), ("prompt in chat", {"prompt": "x"}, "prompt"), ("metadata", {"metadata": 1}, "metadata")]:
+    refused(name, server.post(CHAT, dict(HELLO, **body)), 400, field)
+refused("another model", server.post(CHAT, dict(HELLO, model="gpt-9")), 404, "model", "model_not_found")
+refused("too long", server.post(TEXT, {"prompt": "x" * 5000}), 400, "prompt", "context_length_exceeded")
+refused("an id out of range", server.post(TEXT, {"prompt": [1, 99999]}), 400, "prompt")
+refused("no prompt", server.post(TEXT, {}), 400, "prompt")
+refused("suffix", server.post(TEXT, {"prompt": "x", "suffix": "y"}), 400, "suffix")
+accepted = dict(HELLO, model="tiny", top_p=1, top_k=-1, min_p=0, typical_p=1, frequency_penalty=0.1, presence_penalty=0.1, repeat_penalty=1.1, repeat_last_n=16, logit_bias={"40": 1.5},
+                seed=-5, stop="zzz", user="u", metadata={"a": "b"}, store=False, service_tier="auto", modalities=["text"], n=None, tools=None, response_format={"type": "text"},
+                dry_multiplier=0.1, dry_base=1.5, dry_allowed_length=2, dry_penalty_last_n=3, dry_sequence_breakers=["\n"], xtc_probability=0.1, xtc_threshold=0.2, mirostat=0,
+                mirostat_tau=5, mirostat_eta=0.1, samplers=["top_k", "temperature"], ignore_eos=True, cache_prompt=False, cache_salt="s", priority=1, deadline_ms=60000,
+                parallel_tool_calls=True, reasoning_effort="low", logprobs=False, top_logprobs=0, max_completion_tokens=3)
+reply = server.post(CHAT, accepted)
+check("what is known is accepted", reply.status == 200, reply.body)
+
+# ---- HTTP
+
+refused("nothing there", server.get("/nothing"), 404)
+refused("above the root", server.get("/../../etc/passwd"), 404)
+refused("above the root, encoded", server.get("/%2e%2e/%2e%2e/etc/passwd"), 404)
+reply = server.get(CHAT)
+check("405 says what is allowed", reply.status == 405 and reply.headers["allow"] == "POST", reply.headers)
+refused("POST where GET is", server.post("/health", {}), 405)
+reply = server.ask("HEAD", "/health")
+check("HEAD", reply.status == 200 and reply.headers["content-length"] == "16", reply.headers)
+for name, body in [("no JSON", b"{oops"), ("nothing", b""), ("an array", b"[]"), ("no UTF-8", b'{"a":"\xff"}'), ("a key twice", b'{"n":1,"n":1}'), ("huge number", b'{"n":1e999}'),
+                   ("a very long number", b'{"n":' + b"9" * 5000 + b"}"), ("cut", b'{"messages":[{"role":'), ("deep", b'{"a":' + b"[" * 200000)]:
+    refused(name, server.post(CHAT, body), 400)
+connection = server.connect()
+for i in range(3):
+    connection.request("POST", CHAT, HELLO)
+    check("the same connection again", connection.reply().status == 200)
+connection.request("GET", "/health")
+check("and for something else", connection.reply().status == 200)
+connection.close()
+
+
+def raw(text, name, *statuses):
+    connection = server.connect(timeout=20)
+    connection.send(text)
+    try:
+        status = connection.head()[0]
+    except ConnectionError:
+        status = 0
+    closed = connection.closed()
+    connection.close()
+    check(f"{name}: {status}, and the connection is closed", status in statuses and closed, status, closed)
+
+
+POST = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\n"
+raw(POST + "\r\n", "no length", 411)
+raw(POST + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", "chunks", 411)
+raw(POST + "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n{}", "chunks and a length", 411)
+raw(POST + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", "two lengths", 400)
+raw(POST + "Content-Length: -1\r\n\r\n", "a negative length", 400)
+raw(POST + "Content-Length: 2x\r\n\r\n{}", "no number", 400)
+raw(POST + "Content-Length: 99999999\r\n\r\n" + "x" * 1000, "too large", 413)
+raw(POST + "Content-Length: 99999999999999999999999\r\n\r\n", "absurdly large", 413, 400)
+raw("GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", "a GET with a body", 400)
+raw("GARBAGE\r\n\r\n", "garbage", 0, 400, 403, 405)
+raw("GET /" + "a" * 40000 + " HTTP/1.1\r\nHost: x\r\n\r\n", "an endless line", 0, 400, 404, 414, 431)
+raw("GET /health HTTP/1.0\r\n\r\n", "HTTP/1.0", 200)
+body = json.dumps(HELLO)
+raw(f"POST {CHAT} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n{body}", "HTTP/1.0 with a body", 200)
+
+connection = server.connect()
+connection.send(POST + f"Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n")
+first = connection.until(b"\r\n\r\n")
+connection.send(body)
+check("100-continue", first == b"HTTP/1.1 100 Continue" and connection.reply().status == 200, first)
+connection.close()
+connection = server.connect()
+connection.send(POST + f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\nContent-Length: {len(body)}\r\n\r\n{body}")
+check("an offered upgrade is ignored", connection.reply().status == 200)
+connection.close()
+connection = server.connect()
+for byte in (POST + f"Content-Length: {len(body)}\r\n\r\n{body}").encode():
+    connection.send(bytes([byte]))
+check("byte by byte", connection.reply().status == 200)
+connection.close()
+reply = server.post(CHAT, HELLO, headers=["Origin: https://evil.example"])
+refused("a page of another origin", reply, 403)
+check("a page of its own", server.post(CHAT, HELLO, headers=["Origin: http://test"]).status == 200)
+reply = server.get("/")
+check("the page, and what it may load", reply.status == 200 and reply.headers["content-type"].startswith("text/html") and
+      "default-src 'self'" in reply.headers["content-security-policy"], reply.headers)
+
+# ---- Ticks
+
+connection = server.connect()
+connection.request("GET", "/events")
+connection.head()
+events = connection.events()
+first = json.loads(next(events))
+server.post(CHAT, dict(HELLO, max_tokens=50, ignore_eos=True))
+seen = []
+while sum(t["decode"] for t in seen) < 40:
+    seen += json.loads(next(events))["ticks"]
+connection.close()
+check("events tell ticks", set(first) == {"ticks", "slots", "queue", "suspended", "kv", "cache", "rates", "ttft_ms", "itl_ms", "model"} and len(first["slots"]) == 4 and
+      any(t["prefill"] > 0 for t in seen) and all(t["ms"] > 0 and t["passes"] >= 1 for t in seen), first, seen[:3])
+check("slots are idle", all(s["state"] == "idle" for s in server.get("/slots").json), server.get("/slots").body)
+metrics = server.wait_for(idle)
+check("metrics count", metrics["weir_submitted_total"] > 20 and metrics["weir_ttft_seconds_count"] > 20 and metrics['weir_http_requests_total{status="4xx"}'] > 50 and
+      metrics['weir_ttft_seconds_bucket{le="+Inf"}'] == metrics["weir_ttft_seconds_count"] and metrics["weir_e2e_seconds_count"] > 20, metrics)
+check("no prompt in the log", not any("hello" in json.dumps(line) for line in server.lines))
+check("a line for each request", server.log(lambda e: e.get("path") == TEXT and e.get("status") == 200 and e["choices"][0]["reason"] == "length") is not None)
+end(server)
+
+# ---- Clients that leave
+
+cert, key = os.path.join(scratch.name, "cert.pem"), os.path.join(scratch.name, "key.pem")
+subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", cert, "-days", "2",
+                "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+unix = os.path.join(scratch.name, "weir.sock")
+LONG = {"messages": [{"role": "user", "content": "tell"}], "max_tokens": 4000, "ignore_eos": True, "stream": True}
+for kind, words in (("tcp", ()), ("tls", ("--tls-cert", cert, "--tls-key", key)), ("unix", ("--unix", unix))):
+    server = start("-np", "1", *words, model=SLOW, kind=kind, cert=cert, unix=unix)
+    for streamed in (True, False):
+        how = "streamed" if streamed else "whole"
+        body = dict(LONG, stream=streamed)
+        before = server.metrics()
+        running = server.connect()
+        running.request("POST", CHAT, body)
+        if streamed:
+            running.head()
+            events = running.events()
+            [next(events) for _ in range(3)]
+        server.wait_for(lambda m: m["weir_slots_generating"] == 1)
+        waiting = server.connect()
+        waiting.request("POST", CHAT, body)
+        server.wait_for(lambda m: m["weir_queue_depth"] == 1)
+        waiting.close()
+        metrics = server.wait_for(lambda m: m["weir_queue_depth"] == 0)
+        queued = 'weir_cancelled_total{state="queued"}'
+        check(f"{kind}, {how}: who leaves the queue is gone, the other one runs on", metrics["weir_queue_depth"] == 0 and
+              metrics[queued] == before[queued] + 1 and metrics["weir_slots_generating"] == 1, metrics)
+        running.close()
+        metrics = server.wait_for(idle)
+        generating = 'weir_cancelled_total{state="generating"}'
+        check(f"{kind}, {how}: who leaves in the middle frees the slot", idle(metrics) and metrics[generating] == before[generating] + 1, metrics)
+        check(f"{kind}, {how}: cells are free or cached", metrics["weir_kv_cells_used"] == metrics["weir_kv_cells_cached"], metrics)
+    check(f"{kind}: the log says so", server.log(lambda e: e.get("left") is True) is not None)
+    if kind == "unix":
+        check("TCP beside it", server.connect(kind="tcp").sock is not None)
+    end(server)
+check("the socket file is gone", not os.path.exists(unix))
+
+# ---- Queue, comments, slow readers
+
+server = start("-np", "1", "--queue", "1", "--sse-ping-interval", "1", "--body-timeout", "1", "--head-timeout", "2", model=SLOW)
+running = server.connect()
+running.request("POST", CHAT, LONG)
+running.head()
+server.wait_for(lambda m: m["weir_slots_generating"] == 1)
+waiting = server.connect()
+waiting.request("POST", CHAT, dict(LONG, max_tokens=3))
+server.wait_for(lambda m: m["weir_queue_depth"] == 1)
+reply = server.post(CHAT, HELLO)
+refused("a full queue", reply, 429, None, "queue_full")
+check("and when to come again", int(reply.headers["retry-after"]) >= 1, reply.headers)
+waiting.head()
+events = waiting.events()
+next(events)
+check("a comment while it waits", next(events).startswith(":"))
+running.close()
+rest = [e for e in events if not e.startswith(":")]
+check("then its turn", rest[-1] == "[DONE]" and len(rest) >= 3, rest)
+waiting.close()
+
+connection = server.connect(timeout=30)
+connection.send(POST + "Content-Length: 100\r\n\r\n{")
+began = time.monotonic()
+status = connection.head()[0]
+check("a body that does not come: 408, closed", status == 408 and connection.closed() and time.monotonic() - began < 20, status)
+connection.close()
+connection = server.connect(timeout=30)
+connection.send(POST)
+check("a head that does not end: closed", connection.closed())
+connection.close()
+connection = server.connect(timeout=30)
+stopping = threading.Event()
+
+
+def trickle():
+    try:
+        for i in range(1000):
+            connection.send(f"X-{i}: y\r\n")
+            if stopping.wait(0.2):
+                break
+    except OSError:
+        pass
+
+
+connection.send(POST)
+thread = threading.Thread(target=trickle)
+thread.start()
+began = time.monotonic()
+closed = connection.closed()
+check("a head that trickles: closed", closed and time.monotonic() - began < 25, time.monotonic() - began)
+stopping.set()
+thread.join()
+connection.close()
+check("it still answers", server.post(CHAT, HELLO).status == 200)
+end(server)
+
+# ---- Keys
+
+keys = os.path.join(scratch.name, "keys")
+with open(keys, "w") as f:
+    f.write("# two more\nsecond\n  third  \n\n")
+server = start("--api-key", "first", "--api-key-file", keys, "--key-requests", "1", "--cors", "https://app.example", "-np", "2", model=SLOW)
+refused("no key", server.post(CHAT, HELLO), 401, None, "invalid_api_key")
+refused("a wrong key", server.post(CHAT, HELLO, key="firs"), 401)
+refused("metrics need one", server.get("/metrics"), 401)
+check("health needs none, nor does the page", server.get("/health").status == 200 and server.get("/").status == 200)
+for key in ("first", "second", "third"):
+    check(f"{key} may ask", server.post(CHAT, HELLO, key=key).status == 200)
+hits = [server.post(CHAT, HELLO, key=k).json["usage"]["prompt_tokens_details"]["cached_tokens"] for k in ("first", "first")]
+fresh = dict(HELLO, messages=[{"role": "user", "content": "a secret of its own"}])
+one = server.post(CHAT, fresh, key="first").json["usage"]["prompt_tokens_details"]["cached_tokens"]
+two = server.post(CHAT, fresh, key="second").json["usage"]["prompt_tokens_details"]["cached_tokens"]
+again = server.post(CHAT, fresh, key="first").json["usage"]["prompt_tokens_details"]["cached_tokens"]
+check("keys share no cache", hits[1] > 0 and two <= one < again, hits, one, two, again)
+running = server.connect()
+running.request("POST", CHAT, LONG, key="first")
+running.head()
+refused("one at a time", server.post(CHAT, HELLO, key="first"), 429, None, "rate_limit_exceeded")
+check("others may", server.post(CHAT, HELLO, key="second").status == 200)
+running.close()
+server.wait_for(idle, key="first")
+check("and then again", server.post(CHAT, HELLO, key="first").status == 200)
+reply = server.ask("OPTIONS", CHAT, headers=["Origin: https://app.example", "Access-Control-Request-Method: POST"])
+check("CORS: asked before", reply.status == 204 and reply.headers["access-control-allow-origin"] == "https://app.example" and
+      "Authorization" in reply.headers["access-control-allow-headers"], reply.headers)
+reply = server.post(CHAT, HELLO, key="second", headers=["Origin: https://app.example"])
+check("CORS: and answered", reply.status == 200 and reply.headers["access-control-allow-origin"] == "https://app.example", reply.headers)
+refused("CORS: not others", server.post(CHAT, HELLO, key="second", headers=["Origin: https://evil.example"]), 403)
+check("keys are not in the log", not any(k in json.dumps(line) for line in server.lines for k in ("first", "second", "third")))
+end(server)
+server = start("--embeddings")
+reply = server.post("/v1/embeddings", {"input": ["one", "two", "one"], "model": "default"})
+vectors = [d["embedding"] for d in reply.json["data"]]
+check("embeddings", vectors[0] == vectors[2] != vectors[1] and [d["index"] for d in reply.json["data"]] == [0, 1, 2] and
+      abs(sum(x * x for x in vectors[0]) - 1) < 1e-5 and reply.json["usage"]["prompt_tokens"] == 12, reply.body)
+coded = server.post("/v1/embeddings", {"input": "two", "encoding_format": "base64"}).json["data"][0]["embedding"]
+bits = base64.b64decode(coded, validate=True)
+check("embeddings as base64", all(abs(a - b) < 1e-7 for a, b in zip(struct.unpack(f"<{len(vectors[1])}f", bits), vectors[1])), coded)
+ids = server.post("/tokenize", {"content": "two", "add_special": True}).json["tokens"]
+check("embeddings of token ids", server.post("/v1/embeddings", {"input": [ids, ids]}).json["data"][1]["embedding"] == vectors[1])
+for name, body, field in [("nothing", {}, "input"), ("an empty text", {"input": ""}, "input"), ("an empty list", {"input": []}, "input"), ("a number", {"input": 5}, "input"),
+                          ("an id out of range", {"input": [999999]}, "input"), ("too long", {"input": "x" * 9000}, "input"), ("format", {"input": "x", "encoding_format": "hex"}, "encoding_format"),
+                          ("dimensions", {"input": "x", "dimensions": 5}, "dimensions"), ("unknown", {"input": "x", "what": 5}, "what")]:
+    refused("embeddings: " + name, server.post("/v1/embeddings", body), 400, field)
+end(server)
+server = start("--key-rate", "2")
+statuses = [server.post(CHAT, HELLO).status for _ in range(3)]
+reply = server.post(CHAT, HELLO)
+check("two in a minute", statuses == [200, 200, 429] and 1 <= int(reply.headers["retry-after"]) <= 61, statuses, reply.headers)
+end(server)
+
+# ---- The end
+
+server = start("-np", "2", "--drain", "60", model=SLOW)
+running = server.connect()
+running.request("POST", CHAT, dict(LONG, max_tokens=40))
+running.head()
+events = running.events()
+next(events)
+idle_connection = server.connect()
+idle_connection.request("GET", "/health")
+idle_connection.reply()
+server.process.send_signal(signal.SIGTERM)
+check("it drains", server.log(lambda e: e["event"] == "drain") is not None)
+idle_connection.request("POST", CHAT, HELLO)
+refused("draining: new requests", idle_connection.reply(), 503, None, "stopping")
+try:
+    server.connect()
+    check("draining: no new connections", False)
+except OSError:
+    check("draining: no new connections", True)
+rest = [e for e in events if not e.startswith(":")]
+check("draining: what runs ends as it would have", rest[-1] == "[DONE]" and json.loads(rest[-2])["choices"][0]["finish_reason"] == "length", rest[-2:])
+check("then it ends with 0", server.wait() == 0)
+started.remove(server)
+
+server = start("-np", "2", "--drain", "1", model=SLOW)
+running = server.connect()
+running.request("POST", CHAT, LONG)
+running.head()
+began = time.monotonic()
+code = server.stop()
+check("what runs for ever is cut after --drain", code == 0 and running.closed(), code)
+started.remove(server)
+
+# ---- Systemd
+
+notify_path = os.path.join(scratch.name, "notify")
+notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+notify.bind(notify_path)
+notify.settimeout(60)
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen()
+script = 'exec 3<&%d; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" serve -m fake: --port 1' % listener.fileno()
+process = subprocess.Popen(["bash", "-c", script, WEIR], pass_fds=[listener.fileno()], env=dict(environment(), NOTIFY_SOCKET=notify_path), stderr=subprocess.PIPE)
+check("systemd: READY=1", notify.recv(100) == b"READY=1")
+with socket.create_connection(listener.getsockname(), 20) as connection:
+    connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+    check("systemd: its socket", connection.recv(100).startswith(b"HTTP/1.1 200"))
+process.send_signal(signal.SIGTERM)
+check("systemd: STOPPING=1", notify.recv(100) == b"STOPPING=1")
+process.communicate()
+check("systemd: ends with 0", process.returncode == 0, process.returncode)
+
+# ---- Wrong starts
+
+for words, word in ((("--port", "70000"), "--port"), (("--tls-cert", "x"), "--tls-key"), (("--tls-cert", keys, "--tls-key", keys), "--tls-cert"), (("--host", ""), "listen"),
+                    (("--unix", "/nowhere/at/all", "--host", ""), "/nowhere"), (("--workers", "0"), "--workers"), (("--api-key", ""), "empty"), (("more",), "more")):
+    done = subprocess.run([WEIR, "serve", "-m", "fake:", *(("--port", "0") if "--port" not in words else ()), *words], capture_output=True, text=True, env=environment(), timeout=60)
+    check("refused to start: " + " ".join(words), done.returncode in (1, 2) and word in done.stderr, done.returncode, done.stderr)
+
+print(f"{results['passed']} passed, {results['failed']} failed")
+sys.exit(1 if results["failed"] else 0)

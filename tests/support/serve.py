@@ -1,0 +1,225 @@
+"""A running `weir serve`, and a client so plain that it can also do wrong."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+
+
+def environment():
+    return {k: v for k, v in os.environ.items() if not k.startswith("WEIR_")}
+
+
+class Reply:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def error(self):
+        return self.json["error"]
+
+
+class Connection:
+    """One connection; requests one after the other."""
+
+    def __init__(self, server, timeout=60, kind=None):
+        kind = kind or server.kind
+        if kind == "unix":
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.connect(server.unix)
+        else:
+            self.sock = socket.create_connection(("127.0.0.1", server.port), timeout)
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.settimeout(timeout)
+        if kind == "tls":
+            context = ssl.create_default_context(cafile=server.cert)
+            context.check_hostname = False
+            self.sock = context.wrap_socket(self.sock)
+        self.buffer = b""
+
+    def send(self, data):
+        self.sock.sendall(data if isinstance(data, bytes) else data.encode())
+
+    def request(self, method, path, body=None, headers=(), key=None):
+        data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        lines = [f"{method} {path} HTTP/1.1", "Host: test"]
+        if body is not None:
+            lines += ["Content-Type: application/json", f"Content-Length: {len(data)}"]
+        if key is not None:
+            lines.append(f"Authorization: Bearer {key}")
+        self.send("\r\n".join(lines + list(headers)).encode() + b"\r\n\r\n" + data)
+
+    def more(self):
+        data = self.sock.recv(65536)
+        self.buffer += data
+        return bool(data)
+
+    def until(self, mark):
+        while mark not in self.buffer:
+            if not self.more():
+                raise ConnectionError("closed: " + repr(self.buffer[:500]))
+        data, self.buffer = self.buffer.split(mark, 1)
+        return data
+
+    def exactly(self, n):
+        while len(self.buffer) < n:
+            if not self.more():
+                raise ConnectionError("closed: " + repr(self.buffer[:500]))
+        data, self.buffer = self.buffer[:n], self.buffer[n:]
+        return data
+
+    def head(self):
+        lines = self.until(b"\r\n\r\n").decode("latin-1").split("\r\n")
+        headers = {}
+        for line in lines[1:]:
+            name, value = line.split(":", 1)
+            assert name.lower() not in headers, line
+            headers[name.lower()] = value.strip()
+        return int(lines[0].split(" ", 2)[1]), headers
+
+    def chunks(self):
+        while True:
+            size = int(self.until(b"\r\n"), 16)
+            data = self.exactly(size)
+            assert self.exactly(2) == b"\r\n"
+            if size == 0:
+                return
+            yield data
+
+    def reply(self, head_only=False):
+        status, headers = self.head()
+        if head_only or status == 204:
+            body = b""
+        elif headers.get("transfer-encoding") == "chunked":
+            body = b"".join(self.chunks())
+        else:
+            body = self.exactly(int(headers["content-length"]))
+        return Reply(status, headers, body)
+
+    def events(self):
+        """Data of events as they come, comments as ":…"."""
+        rest = b""
+        for data in self.chunks():
+            rest += data
+            while b"\n\n" in rest:
+                event, rest = rest.split(b"\n\n", 1)
+                event = event.decode()
+                yield event if event.startswith(":") else "\n".join(line[6:] for line in event.split("\n") if line.startswith("data: "))
+        assert rest == b"", rest
+
+    def closed(self):
+        """Whether the other side closes, after whatever else it sends."""
+        try:
+            while self.more():
+                pass
+            return True
+        except socket.timeout:
+            return False
+        except OSError:
+            return True
+
+    def close(self):
+        self.sock.close()
+
+
+class Server:
+    def __init__(self, weir, *words, model="fake:", kind="tcp", unix=None, cert=None, env=None, patience=60):
+        self.kind, self.unix, self.cert, self.patience = kind, unix, cert, patience
+        self.lines, self.address = [], ""
+        self.process = subprocess.Popen([weir, "serve", "-m", model, "--port", "0", *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                        env=env or environment())
+        self.ready = threading.Event()
+        threading.Thread(target=self.read_log, daemon=True).start()
+        if not self.ready.wait(patience) or not self.address:
+            raise RuntimeError("\n".join(map(str, self.lines)))
+
+    def read_log(self):
+        for line in self.process.stderr:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                entry = {"event": "text", "message": line.decode(errors="replace")}
+            self.lines.append(entry)
+            if entry.get("event") == "ready":
+                self.address = entry["message"].rsplit(" at ", 1)[1]
+                port = re.search(r":(\d+)$", self.address)
+                self.port = int(port.group(1)) if port else 0
+                self.ready.set()
+        self.ready.set()
+
+    def connect(self, **more):
+        return Connection(self, **more)
+
+    def ask(self, method, path, body=None, **more):
+        connection = self.connect()
+        try:
+            connection.request(method, path, body, **more)
+            return connection.reply(head_only=method == "HEAD")
+        finally:
+            connection.close()
+
+    def get(self, path, **more):
+        return self.ask("GET", path, **more)
+
+    def post(self, path, body, **more):
+        return self.ask("POST", path, body, **more)
+
+    def stream(self, path, body, **more):
+        """The events of a stream without [DONE], which must come last; comments left out."""
+        connection = self.connect()
+        connection.request("POST", path, dict(body, stream=True), **more)
+        status, headers = connection.head()
+        if status != 200:
+            raise AssertionError((status, connection.exactly(int(headers["content-length"]))))
+        events = [e for e in connection.events() if not e.startswith(":")]
+        connection.close()
+        assert events[-1] == "[DONE]", events
+        return [json.loads(e) for e in events[:-1]]
+
+    def metrics(self, **more):
+        values = {}
+        for line in self.get("/metrics", **more).body.decode().splitlines():
+            if not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                values[name] = float(value)
+        return values
+
+    def wait_for(self, condition, **more):
+        """The metrics, as soon as the condition holds for them; the last ones when it never does."""
+        end = time.monotonic() + self.patience
+        while True:
+            metrics = self.metrics(**more)
+            if condition(metrics) or time.monotonic() > end:
+                return metrics
+            time.sleep(0.01)
+
+    def log(self, condition):
+        """The log's first line for which the condition holds, waited for."""
+        end = time.monotonic() + self.patience
+        while time.monotonic() < end:
+            for line in list(self.lines):
+                if condition(line):
+                    return line
+            time.sleep(0.01)
+        return None
+
+    def stop(self, sign=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(sign)
+        return self.wait()
+
+    def wait(self):
+        try:
+            return self.process.wait(self.patience)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
