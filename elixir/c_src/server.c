@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nif.h"
 
-#define TICKS_MAX 16 /* of 256 slots: some 0.1 ms */
+#define TICKS_MAX 16
 #define PARTS_MAX 256
 
 static const char *const slot_states[] = {"idle", "prefilling", "generating", "joined"};

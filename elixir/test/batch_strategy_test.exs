@@ -204,6 +204,22 @@ defmodule Weir.BatchStrategyTest do
     end
   end
 
+  test "one that ends the process it runs in ends the server, and its callers learn of it" do
+    defmodule Kills do
+      @behaviour Weir.Server.BatchStrategy
+      @impl true
+      def build_batch(_slots, _budget, _chunk_size, _opts), do: Process.exit(self(), :kill)
+    end
+
+    Process.flag(:trap_exit, true)
+    {:ok, server} = Server.start_link(model_path: "fake:", strategy: Kills)
+
+    capture_log(fn ->
+      assert {:error, "the engine has stopped" <> _} = Server.generate(server, "hello")
+      assert_receive {:EXIT, ^server, :killed}
+    end)
+  end
+
   test "a strategy gets its own options and the engine's" do
     defmodule Nosy do
       @behaviour Weir.Server.BatchStrategy

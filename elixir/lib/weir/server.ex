@@ -11,7 +11,7 @@ defmodule Weir.Server do
   Requests run together, each tick one forward pass; prompts are computed in chunks between the tokens of others, and
   what several prompts have in common is computed once. The engine is C and has a thread of its own. Texts go from
   there to the caller's mailbox, not through this process, and at most 16 chunks before the caller has taken some: what
-  waits becomes one chunk. A caller that dies frees its slot within a tick.
+  waits becomes one chunk. A caller that dies frees its slot within a tick. Callers are on the server's node.
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", n_parallel: 2)
       iex> {:ok, text} = Weir.Server.generate(server, "hello", max_tokens: 8, temp: 0.0)
@@ -592,10 +592,11 @@ defmodule Weir.Server do
   def handle_info({:EXIT, _pid, reason}, state), do: {:stop, reason, state}
   def handle_info(_message, state), do: {:noreply, state}
 
-  # Requests that have begun may end; no other begins.
+  # Requests that have begun may end, unless it ends because something has failed; no other begins.
   @impl true
-  def terminate(_reason, state) do
-    state = drain(state, until(state.options.drain_timeout))
+  def terminate(reason, state) do
+    asked? = reason in [:normal, :shutdown] or match?({:shutdown, _}, reason)
+    state = if asked?, do: drain(state, until(state.options.drain_timeout)), else: state
 
     for {_number, engine} <- state.engines do
       if engine.driver, do: Driver.stop(engine.driver)
