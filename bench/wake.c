@@ -1,5 +1,5 @@
-/* wake.c [N]: how long a thread that is blocked on a pipe takes to be there after another has written to it, ns:
- * p50, p99 of N wake-ups (2,000), a millisecond apart. What elixir/bench/wake.exs compares messages with.
+/* wake.c [N]: how long a thread that is blocked on a pipe takes to be there after another has written to it:
+ * p50, p99 of N wake-ups (2,000), ns, a millisecond apart. What elixir/bench/wake.exs compares messages with.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <pthread.h>

@@ -77,7 +77,7 @@ static cli_exit unknown_setting(const cli_config *config, int line, const char *
 {
     char best[64];
     cli_options_similar_setting(key, best, sizeof best);
-    if (cli_options_by_setting(~0u, key) != NULL)
+    if (command != NULL && cli_options_by_setting(~0u, key) != NULL)
         return cli_fail(CLI_USAGE, "%s:%d: weir %s has no setting %.60s", config->path, line, command->name,
                         key);
     return cli_fail(CLI_USAGE, "%s:%d: there is no setting %.60s%s%s%s", config->path, line, key,

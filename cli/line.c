@@ -75,25 +75,59 @@ static cli_line_what read_plain(const cli_line *line, cli_text *text)
 
 #ifdef WEIR_LIBEDIT
 
-static char *prompt(EditLine *edit)
+static char *prompt_of(EditLine *edit)
 {
     cli_line *line;
     el_get(edit, EL_CLIENTDATA, &line);
     return (char *)line->prompt;
 }
 
+/* Prompt and line anew, in the row of the cursor and below. */
+static void redraw(const cli_line *line)
+{
+    cli_out("\r\033[J", 4);
+    el_set(line->edit, EL_REFRESH);
+}
+
 /* What came besides keys. False: the line is over. */
 static bool on_signal(cli_line *line)
 {
-    if (cli_signals_resized()) el_resize(line->edit);
+    if (cli_signals_resized()) { /* what a narrower window has broken into lines is left above */
+        el_resize(line->edit);
+        redraw(line);
+    }
     if (cli_signals_suspended()) {
         el_set(line->edit, EL_PREP_TERM, 0);
         raise(SIGSTOP);
         el_set(line->edit, EL_PREP_TERM, 1);
-        el_set(line->edit, EL_REFRESH);
+        redraw(line);
     }
     line->interrupted = cli_signals_interrupted();
     return !line->interrupted && cli_signals_ended() == 0;
+}
+
+/* Tab at the end of a line: the rest that all words have in common which begin like it. */
+static void complete(const cli_line *line)
+{
+    const LineInfo *info = el_line(line->edit);
+    const char *found = NULL;
+    size_t typed = (size_t)(info->lastchar - info->buffer), common = 0;
+    if (typed == 0 || info->cursor != info->lastchar) return;
+    for (const char *const *word = line->words; *word != NULL; word++) {
+        if (strncmp(*word, info->buffer, typed) != 0) continue;
+        size_t n = 0;
+        if (found == NULL)
+            n = strlen(*word);
+        else
+            while (n < common && found[n] == (*word)[n]) n++;
+        found = *word;
+        common = n;
+    }
+    if (found == NULL || common <= typed) return;
+    char rest[32];
+    snprintf(rest, sizeof rest, "%.*s", (int)(common - typed), found + typed);
+    el_insertstr(line->edit, rest);
+    redraw(line);
 }
 
 static int read_key(EditLine *edit, wchar_t *key)
@@ -107,36 +141,15 @@ static int read_key(EditLine *edit, wchar_t *key)
         if (got < 0 && on_signal(line)) continue;
         if (got < 0) errno = EINTR;
         if (got <= 0) return got;
+        if (byte == '\t') { /* here, since libedit never frees functions that are bound to keys */
+            complete(line);
+            continue;
+        }
         size_t n = mbrtowc(key, (const char *)&byte, 1, &state);
         if (n == (size_t)-2) continue; /* more bytes of it are to come */
         if (n != (size_t)-1) return 1;
         state = (mbstate_t){0};
     }
-}
-
-/* Tab at the beginning of a line: the words that begin like it. */
-static unsigned char complete(EditLine *edit, int key)
-{
-    cli_line *line;
-    const LineInfo *info = el_line(edit);
-    const char *found = NULL;
-    size_t typed = (size_t)(info->cursor - info->buffer), common = 0;
-    (void)key;
-    el_get(edit, EL_CLIENTDATA, &line);
-    for (const char *const *word = line->words; *word != NULL; word++) {
-        if (typed == 0 || strncmp(*word, info->buffer, typed) != 0) continue;
-        size_t n = 0;
-        if (found == NULL)
-            n = strlen(*word);
-        else
-            while (n < common && found[n] == (*word)[n]) n++;
-        found = *word;
-        common = n;
-    }
-    if (found == NULL || common == typed) return CC_REFRESH_BEEP;
-    char rest[32];
-    snprintf(rest, sizeof rest, "%.*s", (int)(common - typed), found + typed);
-    return el_insertstr(edit, rest) == 0 ? CC_REFRESH : CC_REFRESH_BEEP;
 }
 
 static void edit_begin(cli_line *line)
@@ -148,12 +161,10 @@ static void edit_begin(cli_line *line)
     line->edit = el_init("weir", stdin, stdout, stderr);
     if (line->edit == NULL) return;
     el_set(line->edit, EL_CLIENTDATA, line);
-    el_set(line->edit, EL_PROMPT_ESC, prompt, '\1');
+    el_set(line->edit, EL_PROMPT_ESC, prompt_of, '\1');
     el_set(line->edit, EL_EDITOR, "emacs");
     el_set(line->edit, EL_SIGNAL, 0);
     el_set(line->edit, EL_GETCFN, read_key);
-    el_set(line->edit, EL_ADDFN, "complete", "complete a command", complete);
-    el_set(line->edit, EL_BIND, "^I", "complete", NULL);
     el_set(line->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
     line->history = history_init();
     if (line->history == NULL) return;
@@ -210,9 +221,9 @@ bool cli_line_asks(const cli_line *line)
     return line->asks;
 }
 
-cli_line_what cli_line_read(cli_line *line, const char *shown, cli_text *text)
+cli_line_what cli_line_read(cli_line *line, const char *prompt, cli_text *text)
 {
-    line->prompt = shown;
+    line->prompt = prompt;
     (void)cli_signals_interrupted(); /* what came before is over */
 #ifdef WEIR_LIBEDIT
     if (line->edit != NULL) return read_edited(line, text);

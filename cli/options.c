@@ -664,7 +664,7 @@ void cli_options_similar_key(const char *key, const char *const *more, size_t n,
 
 void cli_options_similar_setting(const char *key, char *best, size_t capacity)
 {
-    char name[64], setting[64];
+    char name[64] = "", setting[64] = "";
     int least = (int)strlen(key) / 3 + 2;
     best[0] = '\0';
     plain_name(key, name, sizeof name);

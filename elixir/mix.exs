@@ -76,14 +76,59 @@ defmodule Weir.MixProject do
       elixirc_paths: if(Mix.env() == :test, do: ["lib", "test/support"], else: ["lib"]),
       compilers: [:weir_nif | Mix.compilers()],
       start_permanent: Mix.env() == :prod,
-      deps: [],
-      description: "A streaming inference engine on llama.cpp",
-      package: [licenses: ["Apache-2.0"], links: %{}],
-      docs: [main: "Weir"]
+      deps: deps(),
+      name: "weir",
+      description:
+        "Language models in the BEAM: llama.cpp behind lazy streams and a server that batches",
+      package: package(),
+      docs: docs()
     ]
   end
 
   def application do
     [extra_applications: [:logger, :crypto]]
+  end
+
+  # None is needed, and none is fetched unless documentation is asked for. :telemetry and Ecto are used where the
+  # application has them.
+  defp deps do
+    if System.get_env("WEIR_DOCS"),
+      do: [{:ex_doc, "~> 0.29", only: :dev, runtime: false}],
+      else: []
+  end
+
+  # The C library is not among the files: who compiles the package from Hex names its source in WEIR_DIR.
+  defp package do
+    [
+      licenses: ["Apache-2.0"],
+      links: %{},
+      files: ~w(lib c_src examples mix.exs .formatter.exs README.md)
+    ]
+  end
+
+  # WEIR_DOCS=1 mix docs
+  defp docs do
+    [
+      main: "readme",
+      extras: ["README.md", "examples/weir.livemd"],
+      groups_for_modules: [
+        "One caller": [
+          Weir,
+          Weir.Chat,
+          Weir.ChatCompletion,
+          Weir.ChatCompletionChunk,
+          Weir.Chunk,
+          Weir.Embedding,
+          Weir.Error,
+          Weir.Model,
+          Weir.Thinking,
+          Weir.Tokenizer
+        ],
+        "Many callers": ~r/^Weir\.Server/,
+        "Structured output": [Weir.Grammar, Weir.Schema],
+        Models: [Weir.Hub],
+        "By hand": [Weir.Context, Weir.Sampler, Weir.NIF]
+      ]
+    ]
   end
 end

@@ -7,7 +7,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$weir_root"
 
-all_steps='gcc clang format lint exports asan tsan tsan-llama browser clients fuzz'
+all_steps='gcc clang format lint exports dialyzer asan tsan tsan-llama browser clients fuzz'
 fuzz_seconds=${FUZZ_SECONDS:-60}
 logs=build/check
 mkdir -p $logs
@@ -103,6 +103,7 @@ for name in ${*:-$all_steps}; do
     format) step "formatting" watch "clang-format" $logs/format.log scripts/format.sh --check ;;
     lint) step "lint" watch "clang-tidy" $logs/lint.log check_lint ;;
     exports) step "exported names" watch "nm libweir.so" $logs/exports.log check_exports ;;
+    dialyzer) step "types of the Elixir package" watch "dialyzer" $logs/dialyzer.log scripts/dialyzer.sh ;;
     asan)
         scripts/model.sh >/dev/null
         step "tests under ASan and UBSan" check_sanitized asan

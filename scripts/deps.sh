@@ -63,6 +63,7 @@ find_missing() {
         have chromedriver || need chromium-driver "drives the browser"
         have node || need nodejs "a client of the server, in its tests"
         have npm || need npm "fetches that client"
+        have dialyzer || need erlang-dialyzer "checks the Elixir package's types"
         have llvm-symbolizer || need llvm "names the functions in sanitizer reports"
     fi
 }

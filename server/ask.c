@@ -621,6 +621,10 @@ static weir_status render_generic(serve_ask *ask, serve_call *call, weir_chat_pa
     char *messages = NULL, *schema = NULL;
     weir_status status = WEIR_NO_MEMORY;
     if (ask->schema != NULL) return WEIR_UNSUPPORTED;
+    if (params.tool_choice == WEIR_TOOLS_NONE) {
+        params.tools_json = NULL; /* not to be called anyway */
+        return weir_chat_create(call->server->model, &params, chat, error);
+    }
     if (serve_tools_describe(ask->messages, tools, params.tool_choice == WEIR_TOOLS_AUTO, &messages,
                              &schema)) {
         params.messages_json = messages;
@@ -677,7 +681,7 @@ weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
     params.enable_thinking = !server->no_thinking;
     if (ask->reasoning_effort != NULL) params.enable_thinking = strcmp(ask->reasoning_effort, "none") != 0;
     weir_status status = weir_chat_create(call->server->model, &params, &chat, &error);
-    if (status == WEIR_UNSUPPORTED && tools != NULL && params.tool_choice != WEIR_TOOLS_NONE)
+    if (status == WEIR_UNSUPPORTED && tools != NULL)
         status = render_generic(ask, call, params, tools, &chat, &error);
     if (status != WEIR_OK) {
         error.code = status;

@@ -258,6 +258,10 @@ static const char *request_field(const char *field, char *name, size_t capacity)
     };
     if (strncmp(field, "requests[", 9) == 0 && strstr(field, "].") != NULL) field = strstr(field, "].") + 2;
     if (strncmp(field, "sampler.", 8) == 0) field += 8;
+    if (field[0] == '/') { /* a place in the tools' schemas */
+        snprintf(name, capacity, "tools%s", field);
+        return name;
+    }
     size_t n = strcspn(field, "[./");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strlen(names[i][0]) != n || memcmp(names[i][0], field, n) != 0) continue;

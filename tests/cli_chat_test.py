@@ -182,6 +182,7 @@ def in_tmux(columns, rows):
         terminal.run("resize-window", "-x", str(columns - 20), "-y", str(rows))
         terminal.keys("C-u")
         terminal.type("/undo")
+        terminal.wait(label + "nothing of the long line is left", lambda s: last(s) == "> /undo")
         terminal.keys("Enter")
         terminal.wait(label + "it goes on after a change of the window", lambda s: "forgotten" in s and last(s) == ">")
         terminal.keys("C-d")

@@ -72,7 +72,7 @@ def what_is_there(prefix):
     expected = ["bin/weir", "include/weir/weir.h", "lib/libweir.a", "lib/libweir.so", f"lib/libweir.so.{VERSION}", "lib/pkgconfig/weir.pc",
                 "lib/cmake/weir/weirConfig.cmake", "share/man/man1/weir.1", "share/man/man1/weir-run.1",
                 "share/bash-completion/completions/weir", "share/zsh/site-functions/_weir", "share/fish/vendor_completions.d/weir.fish",
-                "share/doc/weir/LICENSE"]
+                "share/doc/weir/LICENSE", "lib/systemd/system/weir.service", "lib/systemd/system/weir.socket"]
     missing = [path for path in expected if not (prefix / path).exists()]
     check("everything is installed", not missing, missing, sorted(p.relative_to(prefix) for p in prefix.rglob("*") if p.is_file()))
     shared, static = prefix / "lib/libweir.so", prefix / "lib/libweir.a"

@@ -20,8 +20,11 @@ counter =
   spawn(fn ->
     loop = fn loop, counts ->
       receive do
-        {:monitor, pid, :long_schedule, _info} -> loop.(loop, Map.update(counts, pid, 1, &(&1 + 1)))
-        {:count, pid, from} -> send(from, {:count, Map.get(counts, pid, 0)}) && loop.(loop, counts)
+        {:monitor, pid, :long_schedule, _info} ->
+          loop.(loop, Map.update(counts, pid, 1, &(&1 + 1)))
+
+        {:count, pid, from} ->
+          send(from, {:count, Map.get(counts, pid, 0)}) && loop.(loop, counts)
       end
     end
 
@@ -81,7 +84,10 @@ bench = fn label, path ->
   {:ok, embedder} = NIF.context_create(model, 512, 512, 512, 2, 2, true, 1, 1)
   {:ok, sampler} = NIF.sampler_init(model, 7, 0.8, 40, 0.95, 0.05, 1.1, 0.0, 0.0, nil, nil)
   {:ok, engine} = NIF.engine_create(model, %{n_slots: 8, n_ctx: 512})
-  {:ok, manual} = NIF.engine_create(model, %{n_slots: 2, n_ctx: 4096, queue_limit: 0, manual: true})
+
+  {:ok, manual} =
+    NIF.engine_create(model, %{n_slots: 2, n_ctx: 4096, queue_limit: 0, manual: true})
+
   text = "Why is the sky blue? " |> String.duplicate(100) |> binary_part(0, 1024)
   {:ok, tokens} = NIF.tokenize(model, text, false, true)
   tokens = tokens |> Stream.cycle() |> Enum.take(512)
@@ -99,15 +105,15 @@ bench = fn label, path ->
     {"token_to_piece", nil, fn _ -> NIF.token_to_piece(model, 99) end},
     {"model_desc", nil, fn _ -> NIF.model_desc(model) end},
     {"model_chat_template", nil, fn _ -> NIF.model_chat_template(model) end},
-    {"sampler_init", nil, fn _ -> NIF.sampler_init(model, 7, 0.8, 40, 0.95, 0.05, 1.1, 0.0, 0.0, nil, nil) end},
+    {"sampler_init", nil,
+     fn _ -> NIF.sampler_init(model, 7, 0.8, 40, 0.95, 0.05, 1.1, 0.0, 0.0, nil, nil) end},
     {"sampler_accept", nil, fn _ -> NIF.sampler_accept(sampler, 99) end},
     {"sampler_reset", nil, fn _ -> NIF.sampler_reset(sampler) end},
     {"sampler_sample", nil, fn _ -> true = is_integer(NIF.sampler_sample(sampler, context)) end},
     {"memory_seq_pos_max", nil, fn _ -> NIF.memory_seq_pos_max(context, 0) end},
     {"memory_seq_rm, 65,536 cells", fn -> :ok = NIF.decode(context, [99]) end,
      fn _ -> :ok = NIF.memory_seq_rm(context, 0, 512, -1) end},
-    {"memory_seq_cp, 8 lanes",
-     fn -> :ok = NIF.memory_clear(lanes) && NIF.decode(lanes, few) end,
+    {"memory_seq_cp, 8 lanes", fn -> :ok = NIF.memory_clear(lanes) && NIF.decode(lanes, few) end,
      fn _ -> :ok = NIF.memory_seq_cp(lanes, 0, 1, -1, -1) end},
     {"memory_seq_keep, 8 lanes", nil, fn _ -> :ok = NIF.memory_seq_keep(lanes, 0) end},
     {"get_embeddings", nil, fn _ -> {:ok, _} = NIF.get_embeddings(embedder, 0, 2) end},
@@ -126,7 +132,15 @@ bench = fn label, path ->
   |> Enum.each(&measure.(label, &1))
 end
 
-:io.format("~-6s ~-34s ~10s ~10s ~10s ~10s~n", ["model", "function", "p50 us", "p99 us", "max us", "over 1 ms"])
+:io.format("~-6s ~-34s ~10s ~10s ~10s ~10s~n", [
+  "model",
+  "function",
+  "p50 us",
+  "p99 us",
+  "max us",
+  "over 1 ms"
+])
+
 bench.("fake", "fake:")
 
 case System.get_env("WEIR_TEST_MODEL", "") do

@@ -228,7 +228,15 @@ ERL_NIF_TERM nif_dirty(ErlNifEnv *env, const char *name, nif_fn *fn, int argc, c
     X(engine_step, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(engine_stats, 1, 0)                                                                                    \
     X(engine_drain, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                           \
-    X(engine_stop, 1, ERL_NIF_DIRTY_JOB_IO_BOUND)
+    X(engine_stop, 1, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \
+    X(engine_usage, 1, 0)                                                                                    \
+    X(engine_close, 1, 0)                                                                                    \
+    X(engine_ticks, 2, 0)                                                                                    \
+    X(engine_slots, 1, 0)                                                                                    \
+    X(hub_list, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                               \
+    X(hub_resolve, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \
+    X(hub_get, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                                \
+    X(hub_download, 4, ERL_NIF_DIRTY_JOB_IO_BOUND)
 NIF_TABLE(NIF_DECLARE)
 
 #endif

@@ -17,8 +17,8 @@
 #define STOP_MAX 64 /* as weir_request has it */
 
 /* Sent by no process, on whatever thread this is. By the calling one, a dirty scheduler would wait for that
- * process's lock, which its exit holds while it waits for ours in nif_stream_down(); and would send nothing for
- * a process that was killed, although the message is another's. Besides, one sender keeps the order. */
+ * process's lock, which its exit holds while it waits for ours in nif_stream_down(); and would send nothing
+ * for a process that was killed, although the message is another's. Besides, one sender keeps the order. */
 static void send(nif_stream *s, ErlNifEnv *messages, ERL_NIF_TERM what)
 {
     ERL_NIF_TERM ref = enif_make_resource(messages, s);

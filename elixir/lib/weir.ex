@@ -15,15 +15,14 @@ defmodule Weir do
   alias Weir.{
     Chat,
     ChatCompletion,
-    ChatCompletionChunk,
     Chunk,
+    Completion,
     Context,
     Embedding,
     Generation,
     Model,
     NIF,
     Options,
-    Thinking,
     Tokenizer
   }
 
@@ -63,13 +62,7 @@ defmodule Weir do
     model |> Generation.stream(prompt, o) |> emit(o.emit)
   end
 
-  defp emit(events, :text) do
-    Stream.flat_map(events, fn
-      {:token, _id, ""} -> []
-      {:token, _id, text} -> [text]
-      {:finish, _reason} -> []
-    end)
-  end
+  defp emit(events, :text), do: events |> emit(:chunks) |> Chunk.texts()
 
   defp emit(events, :chunks) do
     Stream.map(events, fn
@@ -82,7 +75,7 @@ defmodule Weir do
   @doc "The answer to a conversation. Options as `generate/3` and `Weir.Chat.apply_template/3`."
   @spec chat(Model.t(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, String.t()}
   def chat(%Model{} = model, messages, opts \\ []) do
-    {template, rest} = split_template(opts)
+    {template, rest} = Chat.split_options(opts)
 
     with {:ok, prompt} <- Chat.apply_template(model, messages, template) do
       generate(model, prompt, rest)
@@ -92,9 +85,9 @@ defmodule Weir do
   @doc "The same as a stream, see `stream/3`."
   @spec stream_chat(Model.t(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat(%Model{} = model, messages, opts \\ []) do
-    {template, rest} = split_template(opts)
+    {template, rest} = Chat.split_options(opts)
     o = Options.read!(rest, Options.stream())
-    model |> chat_events(messages, template, o, nil) |> emit(o.emit)
+    model |> chat_events(messages, template, o) |> emit(o.emit)
   end
 
   @doc """
@@ -110,36 +103,20 @@ defmodule Weir do
           {:ok, ChatCompletion.t()} | {:error, String.t()}
   def chat_completion(%Model{} = model, messages, opts \\ []) do
     {timeout, opts} = Keyword.pop(opts, :timeout, 60_000)
-    {template, rest} = split_template(opts)
+    {template, rest} = Chat.split_options(opts)
     o = Options.read!(rest, Options.generation())
     deadline = deadline!(timeout)
 
     with {:ok, prompt} <- Chat.apply_template(model, messages, template),
          {:ok, tokens} <- Tokenizer.encode(model, prompt) do
-      events = model |> Generation.stream(prompt, o, deadline) |> Enum.to_list()
-      text = for({:token, _id, text} <- events, into: "", do: text)
-      n = Enum.count(events, &match?({:token, id, _text} when id >= 0, &1))
-      {:finish, reason} = List.last(events)
-      {reasoning, content} = Thinking.parse(opened(prompt) <> text)
+      chunks = model |> Generation.stream(prompt, o, deadline) |> emit(:chunks) |> Enum.to_list()
+      text = Enum.map_join(chunks, & &1.text)
 
       {:ok,
-       %ChatCompletion{
-         id: id(),
-         created: System.os_time(:second),
-         model: Model.desc(model),
-         choices: [
-           %{
-             index: 0,
-             message: %{role: "assistant", content: content, reasoning_content: none(reasoning)},
-             finish_reason: finish_reason(reason)
-           }
-         ],
-         usage: %{
-           prompt_tokens: length(tokens),
-           completion_tokens: n,
-           total_tokens: length(tokens) + n
-         }
-       }}
+       Completion.whole(model, prompt, text, List.last(chunks).reason, %{
+         prompt_tokens: length(tokens),
+         completion_tokens: chunks |> Enum.map(&length(&1.ids)) |> Enum.sum()
+       })}
     end
   rescue
     error in Weir.Error -> {:error, error.message}
@@ -158,45 +135,14 @@ defmodule Weir do
   @doc "The answer to a conversation as `Weir.ChatCompletionChunk`s. Options as `chat/3`."
   @spec stream_chat_completion(Model.t(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat_completion(%Model{} = model, messages, opts \\ []) do
-    {template, rest} = split_template(opts)
+    {template, rest} = Chat.split_options(opts)
     o = Options.read!(rest, Options.generation())
 
-    Stream.flat_map([:once], fn :once ->
-      chunk = %ChatCompletionChunk{
-        id: id(),
-        created: System.os_time(:second),
-        model: Model.desc(model),
-        choices: []
-      }
-
-      prompt = prompt!(model, messages, template)
-      parser = Thinking.stream_parser(thinking: opened(prompt) != "")
-
-      deltas =
-        model
-        |> Generation.stream(prompt, o)
-        |> Stream.transform(parser, &deltas/2)
-        |> Stream.map(fn {delta, reason} -> choice(chunk, delta, reason) end)
-
-      Stream.concat([choice(chunk, %{role: "assistant"}, nil)], deltas)
-    end)
-  end
-
-  defp deltas({:token, _id, text}, parser) do
-    {events, parser} = Thinking.feed(parser, text)
-    {Enum.map(events, &{delta(&1), nil}), parser}
-  end
-
-  defp deltas({:finish, reason}, parser) do
-    rest = parser |> Thinking.flush() |> Enum.map(&{delta(&1), nil})
-    {rest ++ [{%{}, finish_reason(reason)}], parser}
-  end
-
-  defp delta({:thinking, text}), do: %{reasoning_content: text}
-  defp delta({:content, text}), do: %{content: text}
-
-  defp choice(chunk, delta, reason) do
-    %{chunk | choices: [%{index: 0, delta: delta, finish_reason: reason}]}
+    Completion.stream(
+      fn -> model end,
+      fn model -> Chat.apply_template(model, messages, template) end,
+      fn model, prompt -> model |> Generation.stream(prompt, o) |> emit(:chunks) end
+    )
   end
 
   @doc "See `Weir.Embedding.embed/3`."
@@ -208,32 +154,11 @@ defmodule Weir do
           {:ok, [[float()]]} | {:error, String.t()}
   def embed_batch(model, texts, opts \\ []), do: Embedding.embed_batch(model, texts, opts)
 
-  defp split_template(opts), do: Keyword.split(opts, Keyword.keys(Options.template()))
-
   # Rendered when the stream is enumerated, as everything else of it is.
-  defp chat_events(model, messages, template, o, deadline) do
+  defp chat_events(model, messages, template, o) do
     Stream.flat_map([:once], fn :once ->
-      Generation.stream(model, prompt!(model, messages, template), o, deadline)
+      prompt = Completion.prompt!(Chat.apply_template(model, messages, template))
+      Generation.stream(model, prompt, o)
     end)
   end
-
-  defp prompt!(model, messages, template) do
-    case Chat.apply_template(model, messages, template) do
-      {:ok, prompt} -> prompt
-      {:error, reason} -> raise Weir.Error, reason
-    end
-  end
-
-  # Some templates open the block of thoughts themselves.
-  defp opened(prompt) do
-    if prompt |> String.trim_trailing() |> String.ends_with?("<think>"), do: "<think>", else: ""
-  end
-
-  defp finish_reason(:end), do: "stop"
-  defp finish_reason(:length), do: "length"
-
-  defp none(""), do: nil
-  defp none(text), do: text
-
-  defp id, do: "chatcmpl-" <> Base.encode16(:crypto.strong_rand_bytes(12), case: :lower)
 end

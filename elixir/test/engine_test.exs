@@ -79,7 +79,7 @@ defmodule Weir.EngineTest do
     all = collect(all)
 
     {:ok, ref} = NIF.engine_submit(engine, request, self(), 0)
-    assert eventually(fn -> idle?(engine) end)
+    assert eventually(fn -> at_rest?(engine) end)
     refute_received _
     :ok = NIF.engine_demand(ref, 1)
     assert_receive {^ref, {:chunk, ids, text}}
@@ -145,7 +145,7 @@ defmodule Weir.EngineTest do
     :ok = NIF.engine_cancel(ref)
     :ok = NIF.engine_cancel(ref)
     assert collect(ref).reason == :cancelled
-    assert eventually(fn -> idle?(engine) end)
+    assert eventually(fn -> at_rest?(engine) end)
     :ok = NIF.engine_cancel(ref)
     :ok = NIF.engine_demand(ref, 1)
     refute_received _
@@ -272,7 +272,7 @@ defmodule Weir.EngineTest do
       end
 
     for pid <- Enum.shuffle(consumers), do: Process.exit(pid, :kill)
-    assert eventually(fn -> idle?(engine) end)
+    assert eventually(fn -> at_rest?(engine) end)
     # what is left are cached prefixes, which no request needs
     assert eventually(fn ->
              stats = NIF.engine_stats(engine)

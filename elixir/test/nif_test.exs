@@ -146,10 +146,36 @@ defmodule Weir.NIFTest do
       engine_stats: [:engine],
       engine_drain: [:spent, fn -> Enum.random([0, 1, -1]) end],
       engine_stop: [:spent],
+      engine_usage: [:stream],
+      engine_close: [:stream],
+      engine_ticks: [:engine, fn -> Enum.random([0, 1, 9_223_372_036_854_775_807]) end],
+      engine_slots: [:engine],
+      # names that are none: no test asks a hub of others' (hub_test.exs has one)
+      hub_list: [fn -> Enum.random([nil, "hf:o", ""]) end, &hub/0],
+      hub_resolve: [fn -> Enum.random(["hf:o", "hf:../..", "x"]) end, &hub/0],
+      hub_get: [fn -> Enum.random(["", "x", "//y"]) end, &hub/0],
+      hub_download: [
+        fn -> Enum.random(["hf:o", "hf:", "x"]) end,
+        &hub/0,
+        fn -> Enum.random([nil, self()]) end,
+        &make_ref/0
+      ],
       backend_init: [],
       backend_free: [],
       backend_version: [],
       live_handles: []
+    }
+  end
+
+  defp hub do
+    %{
+      cache_dir: Path.join(System.tmp_dir!(), "weir-no-such-folder"),
+      offline: true,
+      endpoint: Enum.random(["http://127.0.0.1:1", "ftp://x", nil]),
+      revision: Enum.random(["main", "..", "", nil]),
+      token: Enum.random([nil, "", "t", "a\nb"]),
+      n_retries: Enum.random([0, -1, 101]),
+      timeout_ms: Enum.random([1, 0, 100])
     }
   end
 
@@ -252,11 +278,24 @@ defmodule Weir.NIFTest do
   defp affordable?(:context_create, args),
     do: Enum.at(args, 1) in [-1, 0, 1, 300, 4096] or huge?(Enum.at(args, 1))
 
+  # No test asks a hub of others'.
+  defp affordable?(name, [_, options | _])
+       when name in [:hub_list, :hub_resolve, :hub_get, :hub_download],
+       do: not is_map(options) or Map.get(options, :offline) == true
+
   defp affordable?(_name, _args), do: true
   defp huge?(n), do: not is_integer(n) or n not in 0..0x40000000
 
-  test "every term in every place" do
-    own = resources()
+  test "every term in every place", do: every_term("fake:")
+
+  @tag :model
+  @tag timeout: 600_000
+  test "every term in every place, on a real model",
+    do: every_term(System.fetch_env!("WEIR_TEST_MODEL"))
+
+  defp every_term(path) do
+    Terms.sow("every term, #{path}")
+    own = resources(path)
     {_, _, _, _, engine, _, spent, _} = own
 
     places =
@@ -279,7 +318,7 @@ defmodule Weir.NIFTest do
       flush()
     end
 
-    works_on(own)
+    works_on(own, path)
   end
 
   # With each field set to something that is right, so that all of them are reached.
@@ -356,11 +395,11 @@ defmodule Weir.NIFTest do
     end
   end
 
-  defp works_on({_model, context, _embedder, sampler, _, _, _, _}) do
+  defp works_on({_model, context, _embedder, sampler, _, _, _, _}, path) do
     assert :ok = NIF.memory_clear(context)
     assert :ok = NIF.sampler_reset(sampler)
     assert {:ok, text} = NIF.generate(context, sampler, ~c"hello", 5)
-    {_, fresh_context, _, fresh_sampler, _, _, _, _} = resources()
+    {_, fresh_context, _, fresh_sampler, _, _, _, _} = resources(path)
     assert {:ok, ^text} = NIF.generate(fresh_context, fresh_sampler, ~c"hello", 5)
   end
 
@@ -387,7 +426,7 @@ defmodule Weir.NIFTest do
       if affordable?(name, args), do: call(name, args)
     end
 
-    works_on(own)
+    works_on(own, "fake:")
   end
 
   test "right arguments reach the library" do
@@ -410,7 +449,8 @@ defmodule Weir.NIFTest do
         NIF.backend_version() == "none" and
           name in [:chat_apply_template, :json_schema_to_grammar_nif]
 
-      assert :fine in results or needs_llama, "#{name} never succeeded"
+      needs_hub = name in [:hub_resolve, :hub_get, :hub_download]
+      assert :fine in results or needs_llama or needs_hub, "#{name} never succeeded"
     end
   end
 

@@ -124,7 +124,7 @@ defmodule Weir.RuntimeTest do
       |> Enum.shuffle()
       |> Enum.each(&Process.exit(&1, :kill))
 
-      assert eventually(fn -> idle?(engine) and NIF.live_handles() == before end)
+      assert eventually(fn -> at_rest?(engine) and NIF.live_handles() == before end)
       memory()
     end
 
@@ -332,10 +332,16 @@ defmodule Weir.RuntimeTest do
       NIF.engine_submit(manual, Map.merge(%{prompt: "hi"}, request), self(), 1)
     end
 
+    hub = %{offline: true, cache_dir: "/nowhere"}
+
     io = [
       model_load: fn -> NIF.model_load("fake:", 0, true, 0, 0, [], false, false, false) end,
       engine_drain: fn -> NIF.engine_drain(engine, 0) end,
-      engine_stop: fn -> NIF.engine_stop(engine) end
+      engine_stop: fn -> NIF.engine_stop(engine) end,
+      hub_list: fn -> NIF.hub_list(nil, hub) end,
+      hub_resolve: fn -> NIF.hub_resolve("hf:o/m", hub) end,
+      hub_get: fn -> NIF.hub_get("x", hub) end,
+      hub_download: fn -> NIF.hub_download("hf:o/m", hub, nil, make_ref()) end
     ]
 
     cpu = [
@@ -396,7 +402,11 @@ defmodule Weir.RuntimeTest do
       engine_submit: fn -> {:ok, _} = submit.(%{}) end,
       engine_demand: fn -> NIF.engine_demand(stream, 1) end,
       engine_cancel: fn -> NIF.engine_cancel(stream) end,
-      engine_stats: fn -> NIF.engine_stats(manual) end
+      engine_stats: fn -> NIF.engine_stats(manual) end,
+      engine_usage: fn -> NIF.engine_usage(stream) end,
+      engine_close: fn -> NIF.engine_close(stream) end,
+      engine_ticks: fn -> NIF.engine_ticks(manual, 0) end,
+      engine_slots: fn -> NIF.engine_slots(manual) end
     ]
 
     # The same functions, where they would take longer than a normal scheduler gives.

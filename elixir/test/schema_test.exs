@@ -86,4 +86,82 @@ defmodule Weir.SchemaTest do
     assert_raise ArgumentError, ~r/not an Ecto schema/, fn -> Schema.to_json_schema("x") end
     assert_raise ArgumentError, ~r/Odd.thing.*My.Own.Type/, fn -> Schema.to_json_schema(Odd) end
   end
+
+  describe "load" do
+    test "needs Ecto" do
+      refute Code.ensure_loaded?(Ecto)
+      assert_raise ArgumentError, ~r/Ecto/, fn -> Schema.load(Person, %{"name" => "x"}) end
+      assert_raise ArgumentError, ~r/Ecto/, fn -> Schema.load(Person, "{}") end
+    end
+  end
+end
+
+defmodule Weir.SchemaLoadTest do
+  # Brings Ecto as far as it is used, and takes it away again: nothing may run beside it.
+  use ExUnit.Case, async: false
+  alias Weir.{Schema, SchemaLoadTest.Pet}
+
+  defmodule Pet do
+    defstruct [:name, :age]
+    def __schema__(:fields), do: [:name, :age]
+    def __schema__(:primary_key), do: []
+    def __schema__(:autogenerate_fields), do: []
+    def __schema__(:type, :name), do: :string
+    def __schema__(:type, :age), do: :integer
+  end
+
+  setup do
+    {:module, Ecto, _, _} =
+      Module.create(
+        Ecto,
+        quote do
+          def embedded_load(module, data, :json) do
+            fields =
+              for field <- module.__schema__(:fields) do
+                value = data[Atom.to_string(field)]
+
+                if module.__schema__(:type, field) == :integer and not is_integer(value),
+                  do: raise(ArgumentError, "cannot load `#{inspect(value)}` as type :integer")
+
+                {field, value}
+              end
+
+            struct!(module, fields)
+          end
+        end,
+        Macro.Env.location(__ENV__)
+      )
+
+    on_exit(fn ->
+      :code.purge(Ecto)
+      :code.delete(Ecto)
+      :code.purge(Ecto)
+    end)
+  end
+
+  test "load" do
+    assert Schema.load(Pet, ~S({"name":"Rex","age":3})) == {:ok, %Pet{name: "Rex", age: 3}}
+    assert Schema.load(Pet, %{"name" => "Rex", "age" => 3}) == {:ok, %Pet{name: "Rex", age: 3}}
+    assert {:error, reason} = Schema.load(Pet, ~S({"name":"Rex","age":"old"}))
+    assert reason =~ "integer"
+    assert {:error, _} = Schema.load(Pet, "[]")
+    assert {:error, _} = Schema.load(Pet, ~S({"name":"Re))
+  end
+
+  @tag :model
+  test "an answer as a struct, of a model and of a server" do
+    path = System.fetch_env!("WEIR_TEST_MODEL")
+    {:ok, model} = Weir.load_model(path)
+    server = start_supervised!({Weir.Server, model: model})
+    messages = [%{role: "user", content: "Invent a dog, as JSON."}]
+    opts = [max_tokens: 200, temp: 0.0]
+
+    for from <- [model, server] do
+      assert {:ok, %Pet{name: name, age: age}} = Schema.chat(from, messages, Pet, opts)
+      assert is_binary(name) and is_integer(age)
+    end
+
+    assert {:error, reason} = Schema.chat(model, messages, Pet, max_tokens: 2)
+    assert reason =~ "JSON"
+  end
 end

@@ -284,13 +284,14 @@ function blocks(lines) {
     } else if ((match = ITEM.exec(line))) {
       const ordered = /\d/.test(match[2]), mark = match[2].at(-1);
       const items = [];
-      let loose = false;
+      let loose = false, gap = 0; // empty lines since the last text
       while (i < lines.length) {
         const item = ITEM.exec(lines[i]);
         if (!item || item[2].at(-1) !== mark || /\d/.test(item[2]) !== ordered || RULE.test(lines[i])) break;
         const width = item[1].length + item[2].length + (item[3]?.length ?? 1);
         const own = [lines[i].slice(width)];
-        let gap = 0;
+        if (gap) loose = true;
+        gap = 0;
         for (i++; i < lines.length; i++) {
           if (blank(lines[i])) {
             gap++;
@@ -304,7 +305,6 @@ function blocks(lines) {
         }
         for (; own.length && own.at(-1) === ""; own.pop());
         items.push(own);
-        if (gap && i < lines.length && ITEM.test(lines[i])) loose = true;
       }
       found.push({ kind: "list", ordered, start: ordered ? parseInt(match[2], 10) : 1, loose, items });
     } else if (indentOf(line) >= 4) {

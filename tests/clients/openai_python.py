@@ -211,7 +211,7 @@ def a_key_that_is_wrong():
     assert openai.OpenAI(base_url=keyed, api_key="s3cret", max_retries=0).models.list().data
 
 
-LONG = {"model": MODEL, "messages": [{"role": "user", "content": "Tell a very long story."}], "max_tokens": 3000, "temperature": 1.5, "stream": True}
+LONG = {"model": MODEL, "messages": [{"role": "user", "content": "Tell a very long story."}], "max_tokens": 3000, "stream": True, "extra_body": {"ignore_eos": True}}
 
 
 @test

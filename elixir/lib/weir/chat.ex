@@ -37,6 +37,10 @@ defmodule Weir.Chat do
     end
   end
 
+  @doc false
+  # Options of the template, and the others.
+  def split_options(opts), do: Keyword.split(opts, Keyword.keys(Options.template()))
+
   defp pair(%{role: role, content: content}), do: pair({role, content})
   defp pair(%{"role" => role, "content" => content}), do: pair({role, content})
   defp pair({role, content}) when is_atom(role), do: pair({Atom.to_string(role), content})

@@ -1,8 +1,22 @@
 defmodule Weir.Chunk do
   @moduledoc """
-  A piece of a stream with `emit: :chunks`: token ids, text, and in the last one why it ended (`:end` or `:length`,
-  else `nil`). A chunk's text may be empty; the texts together are the answer.
+  A piece of a stream with `emit: :chunks`: token ids, text, and in the last one why it ended (else `nil`): `:end`,
+  `:length`, and from a `Weir.Server` also `:stop_words`, `:deadline` or `:cancelled`. A chunk's text may be empty; the
+  texts together are the answer.
   """
   defstruct ids: [], text: "", reason: nil
-  @type t :: %__MODULE__{ids: [integer()], text: String.t(), reason: :end | :length | nil}
+
+  @type reason :: :end | :length | :stop_words | :deadline | :cancelled
+  @type t :: %__MODULE__{ids: [integer()], text: String.t(), reason: reason() | nil}
+
+  @doc false
+  # A stream of chunks as texts, none of them empty. A request that was cancelled has no whole answer.
+  @spec texts(Enumerable.t()) :: Enumerable.t()
+  def texts(chunks) do
+    Stream.flat_map(chunks, fn
+      %__MODULE__{reason: :cancelled} -> raise Weir.Error, :cancelled
+      %__MODULE__{text: ""} -> []
+      %__MODULE__{text: text} -> [text]
+    end)
+  end
 end

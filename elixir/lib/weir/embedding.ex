@@ -23,22 +23,40 @@ defmodule Weir.Embedding do
   @spec embed_batch(Model.t(), [String.t()], keyword()) ::
           {:ok, [[float()]]} | {:error, String.t()}
   def embed_batch(%Model{} = model, texts, opts \\ []) when is_list(texts) do
-    o =
-      Options.read!(opts,
-        n_ctx: {:integer, 2048},
-        pooling_type: Options.pooling_type(),
-        normalize: {{:in, [2, 0, -1]}, 2}
-      )
+    o = options!(opts)
 
-    with {:ok, inputs} <- map_ok(texts, &Tokenizer.encode(model, &1)),
-         n_ctx = inputs |> Enum.map(&length/1) |> Enum.max(fn -> 0 end) |> max(o.n_ctx),
-         {:ok, context} <-
-           Context.create(model, n_ctx: n_ctx, embeddings: true, pooling_type: o.pooling_type) do
-      map_ok(inputs, fn tokens ->
-        with :ok <- NIF.embed_decode(context.ref, tokens, 0),
-             do: NIF.get_embeddings(context.ref, 0, o.normalize)
-      end)
+    with {:ok, inputs} <- encode(model, texts),
+         {:ok, context} <- context(model, n_ctx(inputs, o), o) do
+      compute(context, inputs, o.normalize)
     end
+  end
+
+  @doc false
+  def options!(opts) do
+    Options.read!(opts,
+      n_ctx: {:integer, 2048},
+      pooling_type: Options.pooling_type(),
+      normalize: {{:in, [2, 0, -1]}, 2}
+    )
+  end
+
+  @doc false
+  def encode(model, texts), do: map_ok(texts, &Tokenizer.encode(model, &1))
+
+  @doc false
+  def n_ctx(inputs, o), do: inputs |> Enum.map(&length/1) |> Enum.max(fn -> 0 end) |> max(o.n_ctx)
+
+  @doc false
+  def context(model, n_ctx, o) do
+    Context.create(model, n_ctx: n_ctx, embeddings: true, pooling_type: o.pooling_type)
+  end
+
+  @doc false
+  def compute(context, inputs, normalize) do
+    map_ok(inputs, fn tokens ->
+      with :ok <- NIF.embed_decode(context.ref, tokens, 0),
+           do: NIF.get_embeddings(context.ref, 0, normalize)
+    end)
   end
 
   defp map_ok(list, fun) do

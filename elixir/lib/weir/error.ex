@@ -1,5 +1,18 @@
 defmodule Weir.Error do
-  @moduledoc "Raised by streams and by functions whose name ends in `!`."
-  defexception [:message]
-  @type t :: %__MODULE__{message: String.t()}
+  @moduledoc """
+  Raised by streams and by functions whose name ends in `!`. `reason` is what a function would have returned as
+  `{:error, reason}`: a text for people, or an atom such as `:queue_full`.
+  """
+  defexception [:message, :reason]
+  @type t :: %__MODULE__{message: String.t(), reason: term()}
+
+  @impl true
+  def exception(reason), do: %__MODULE__{message: text(reason), reason: reason}
+
+  defp text(reason) when is_binary(reason), do: reason
+  defp text(:queue_full), do: "the queue is full"
+  defp text(:cancelled), do: "the request was cancelled"
+  defp text(:timeout), do: "nothing more came in time"
+  defp text(:stopping), do: "the server is stopping"
+  defp text(reason), do: inspect(reason)
 end

@@ -1,6 +1,8 @@
 defmodule Weir.JSON do
   @moduledoc false
-  # Just enough to hand a JSON Schema over: maps, lists, strings, atoms, numbers.
+  # Maps, lists, strings, atoms and numbers to JSON, and JSON (RFC 8259) to maps, lists, strings and numbers.
+
+  @depth 512
 
   @spec encode!(term()) :: String.t()
   def encode!(term), do: term |> encode() |> IO.iodata_to_binary()
@@ -40,4 +42,140 @@ defmodule Weir.JSON do
     do: ["\\u", String.pad_leading(Integer.to_string(char, 16), 4, "0")]
 
   defp escape(char), do: <<char::utf8>>
+
+  @doc "`{:error, text}` for what is no JSON, and for more than #{@depth} levels of nesting."
+  @spec decode(binary()) :: {:ok, term()} | {:error, String.t()}
+  def decode(json) when is_binary(json) do
+    {value, rest} = value(space(json), @depth)
+
+    case space(rest) do
+      "" -> {:ok, value}
+      more -> no_json(more)
+    end
+  catch
+    {:no_json, rest} -> {:error, "no JSON at byte #{byte_size(json) - byte_size(rest)}"}
+  end
+
+  defp value("null" <> rest, _depth), do: {nil, rest}
+  defp value("true" <> rest, _depth), do: {true, rest}
+  defp value("false" <> rest, _depth), do: {false, rest}
+  defp value("\"" <> rest, _depth), do: text(rest, [])
+
+  defp value("[" <> rest = all, depth) do
+    if depth == 0, do: no_json(all)
+
+    case space(rest) do
+      "]" <> rest -> {[], rest}
+      rest -> elements(rest, [], depth)
+    end
+  end
+
+  defp value("{" <> rest = all, depth) do
+    if depth == 0, do: no_json(all)
+
+    case space(rest) do
+      "}" <> rest -> {%{}, rest}
+      rest -> members(rest, %{}, depth)
+    end
+  end
+
+  defp value(json, _depth), do: number(json)
+
+  defp elements(json, done, depth) do
+    {value, rest} = value(json, depth - 1)
+
+    case space(rest) do
+      "," <> rest -> elements(space(rest), [value | done], depth)
+      "]" <> rest -> {Enum.reverse([value | done]), rest}
+      rest -> no_json(rest)
+    end
+  end
+
+  defp members("\"" <> rest, done, depth) do
+    {key, rest} = text(rest, [])
+
+    with ":" <> rest <- space(rest),
+         {value, rest} = value(space(rest), depth - 1),
+         done = Map.put(done, key, value) do
+      case space(rest) do
+        "," <> rest -> members(space(rest), done, depth)
+        "}" <> rest -> {done, rest}
+        rest -> no_json(rest)
+      end
+    else
+      rest -> no_json(rest)
+    end
+  end
+
+  defp members(json, _done, _depth), do: no_json(json)
+
+  defp text("\"" <> rest, done), do: {done |> Enum.reverse() |> IO.iodata_to_binary(), rest}
+  defp text("\\u" <> rest = all, done), do: unicode(rest, all, done)
+
+  for {letter, char} <-
+        [{?", "\""}, {?\\, "\\"}, {?/, "/"}, {?b, "\b"}, {?f, "\f"}] ++
+          [{?n, "\n"}, {?r, "\r"}, {?t, "\t"}] do
+    defp text(<<?\\, unquote(letter), rest::binary>>, done),
+      do: text(rest, [unquote(char) | done])
+  end
+
+  defp text(<<char::utf8, rest::binary>>, done) when char >= 0x20 and char != ?\\,
+    do: text(rest, [<<char::utf8>> | done])
+
+  defp text(json, _done), do: no_json(json)
+
+  # A lone surrogate is no character.
+  defp unicode(json, all, done) do
+    case hex(json) do
+      {high, "\\u" <> rest} when high in 0xD800..0xDBFF ->
+        case hex(rest) do
+          {low, rest} when low in 0xDC00..0xDFFF ->
+            char = 0x10000 + (high - 0xD800) * 0x400 + (low - 0xDC00)
+            text(rest, [<<char::utf8>> | done])
+
+          _no_low ->
+            no_json(all)
+        end
+
+      {char, rest} when char not in 0xD800..0xDFFF ->
+        text(rest, [<<char::utf8>> | done])
+
+      _none ->
+        no_json(all)
+    end
+  end
+
+  defp hex(<<digits::binary-size(4), rest::binary>>) do
+    with true <- digits =~ ~r/^[0-9a-fA-F]{4}$/,
+         {char, ""} <- Integer.parse(digits, 16),
+         do: {char, rest},
+         else: (_ -> nil)
+  end
+
+  defp hex(_short), do: nil
+
+  defp number(json) do
+    case Regex.run(~r/^-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?/, json) do
+      nil -> no_json(json)
+      [all] -> {String.to_integer(all), after_match(json, all)}
+      [all | _parts] -> {float(all, json), after_match(json, all)}
+    end
+  end
+
+  defp float(text, json) do
+    # Erlang wants a point before the exponent.
+    text = if text =~ ".", do: text, else: String.replace(text, ~r/[eE]/, ".0e")
+    String.to_float(text)
+  rescue
+    ArgumentError -> no_json(json)
+  end
+
+  defp after_match(json, match),
+    do: binary_part(json, byte_size(match), byte_size(json) - byte_size(match))
+
+  defp space(<<char, rest::binary>>) when char in ' \t\n\r', do: space(rest)
+  defp space(json), do: json
+
+  @spec no_json(binary()) :: no_return()
+  defp no_json(rest), do: throw({:no_json, rest})
 end

@@ -286,6 +286,46 @@ defmodule Weir.NIF do
   @spec engine_stop(engine()) :: :ok
   def engine_stop(_engine), do: missing()
 
-  @spec missing() :: no_return()
+  @doc "What a request has cost until now, in the shape of its last message's usage."
+  @spec engine_usage(reference()) :: map()
+  def engine_usage(_ref), do: missing()
+
+  @doc "Cancels the request. When it returns, no further message will be sent, not even the last one."
+  @spec engine_close(reference()) :: :ok
+  def engine_close(_ref), do: missing()
+
+  @doc """
+  Ticks that the engine remembers, from this number on, a few at a time, and the number to ask from next.
+  """
+  @spec engine_ticks(engine(), non_neg_integer()) :: {non_neg_integer(), [map()]}
+  def engine_ticks(_engine, _from), do: missing()
+
+  @doc "The slots that went on after the last tick: what each has done, and how much of its prompt was cached."
+  @spec engine_slots(engine()) :: [map()]
+  def engine_slots(_engine), do: missing()
+
+  @doc """
+  The GGUF files of a repository (`"hf:OWNER/REPO"`), or with `nil` those in the cache. Options of this function and
+  the next three are a map: `cache_dir`, `token`, `endpoint`, `revision`, `proxy`, `no_proxy`, `offline`, `force`,
+  `n_retries`, `timeout_ms`. Dirty, I/O.
+  """
+  @spec hub_list(String.t() | nil, map()) :: result([map()])
+  def hub_list(_name, _options), do: missing()
+  @doc "The file that a name means. Dirty, I/O."
+  @spec hub_resolve(String.t(), map()) :: result(String.t())
+  def hub_resolve(_name, _options), do: missing()
+  @doc "The hub's answer, JSON. Dirty, I/O."
+  @spec hub_get(String.t(), map()) :: result(String.t())
+  def hub_get(_path, _options), do: missing()
+
+  @doc """
+  The path of a model's file, downloaded where it is missing. Some ten times a second `{ref, {:progress, map}}` goes to
+  `pid`. Ends when the calling process, or `pid`, was killed. Dirty, I/O.
+  """
+  @spec hub_download(String.t(), map(), pid() | nil, reference() | nil) :: result(String.t())
+  def hub_download(_name, _options, _pid, _ref), do: missing()
+
+  # The VM replaces each caller. Dialyzer believes their types, unless this one is said not to return.
+  @spec missing() :: term()
   defp missing, do: :erlang.nif_error(:not_loaded)
 end

@@ -7,17 +7,21 @@ defmodule Weir.Options do
   @doc "All options of a group as a map, defaults filled in; `ArgumentError` names what is wrong and what is allowed."
   @spec read!(keyword(), keyword()) :: map()
   def read!(opts, specs) do
+    given = given!(opts, specs)
+    Map.merge(Map.new(specs, fn {name, {_type, default}} -> {name, default} end), given)
+  end
+
+  @doc "The same without defaults: those that are given."
+  @spec given!(keyword(), keyword()) :: map()
+  def given!(opts, specs) do
     if !Keyword.keyword?(opts) do
       raise ArgumentError, "options must be a keyword list, got: #{inspect(opts)}"
     end
 
-    given =
-      Map.new(opts, fn {name, value} ->
-        {type, _default} = specs[name] || unknown!(name, specs)
-        {name, check!(name, type, value)}
-      end)
-
-    Map.merge(Map.new(specs, fn {name, {_type, default}} -> {name, default} end), given)
+    Map.new(opts, fn {name, value} ->
+      {type, _default} = specs[name] || unknown!(name, specs)
+      {name, check!(name, type, value)}
+    end)
   end
 
   defp unknown!(name, specs) do
@@ -25,6 +29,7 @@ defmodule Weir.Options do
     raise ArgumentError, "unknown option #{inspect(name)}; known are #{allowed}"
   end
 
+  defp check!(_name, :any, value), do: value
   defp check!(_name, :boolean, value) when is_boolean(value), do: value
   defp check!(_name, :integer, value) when is_integer(value) and value in @int32, do: value
   defp check!(_name, :number, value) when is_number(value), do: value

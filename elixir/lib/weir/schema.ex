@@ -1,9 +1,22 @@
 defmodule Weir.Schema do
   @moduledoc """
-  JSON Schema from an Ecto schema, by its reflection: this package does not need Ecto.
+  JSON Schema from an Ecto schema, by its reflection, and answers as its structs. This package does not need Ecto.
+
+      defmodule Person do
+        use Ecto.Schema
+
+        embedded_schema do
+          field :name, :string
+          field :born, :date
+        end
+      end
+
+      {:ok, %Person{}} = Weir.Schema.chat(model, [%{role: "user", content: "Invent somebody."}], Person)
 
   All fields are required and none may be added. Primary keys, and fields that Ecto fills in by itself, are left out.
   """
+
+  alias Weir.{Chat, JSON, Model}
 
   @doc "`ArgumentError` when the module is no Ecto schema, or has a type that JSON Schema does not know."
   @spec to_json_schema(module()) :: map()
@@ -23,6 +36,50 @@ defmodule Weir.Schema do
       "required" => Enum.map(fields, &Atom.to_string/1),
       "additionalProperties" => false
     }
+  end
+
+  @doc """
+  A conversation's answer as a struct: held to the schema, then loaded. The model is a `Weir.Model` or a `Weir.Server`;
+  options as `Weir.chat/3` or `Weir.Server.chat/3`. An answer that `max_tokens` has cut is no JSON: `{:error, text}`.
+  """
+  @spec chat(Model.t() | GenServer.server(), [Chat.message()], module(), keyword()) ::
+          {:ok, struct()} | {:error, term()}
+  def chat(model_or_server, messages, module, opts \\ []) do
+    opts = Keyword.put(opts, :json_schema, to_json_schema(module))
+
+    answer =
+      case model_or_server do
+        %Model{} = model -> Weir.chat(model, messages, opts)
+        server -> Weir.Server.chat(server, messages, opts)
+      end
+
+    with {:ok, text} <- answer, do: load(module, text)
+  end
+
+  @doc """
+  JSON, or a map of it, as the schema's struct, by `Ecto.embedded_load/3`. `ArgumentError` where the application has no
+  Ecto.
+  """
+  @spec load(module(), String.t() | map()) :: {:ok, struct()} | {:error, String.t()}
+  def load(module, json) when is_binary(json) do
+    case JSON.decode(json) do
+      {:ok, map} when is_map(map) -> load(module, map)
+      {:ok, other} -> {:error, "no object: #{inspect(other)}"}
+      {:error, reason} -> {:error, reason}
+    end
+  end
+
+  def load(module, map) when is_map(map) do
+    if !(Code.ensure_loaded?(Ecto) and function_exported?(Ecto, :embedded_load, 3)) do
+      raise ArgumentError, "structs are loaded by Ecto, which this application does not have"
+    end
+
+    try do
+      # This package compiles without Ecto.
+      {:ok, apply(Ecto, :embedded_load, [module, map, :json])}
+    rescue
+      error in ArgumentError -> {:error, error.message}
+    end
   end
 
   defp property(module, field) do

@@ -20,7 +20,7 @@ defmodule Weir.Wait do
   end
 
   @doc "Whether an engine has nothing to do: all that was submitted has ended, also what is between queue and slot."
-  def idle?(engine) do
+  def at_rest?(engine) do
     stats = Weir.NIF.engine_stats(engine)
     stats.n_submitted == Enum.sum(Map.values(stats.n_finished))
   end

@@ -1,0 +1,10 @@
+# mix run examples/generation.exs [MODEL.gguf]: whole answers.
+path = List.first(System.argv()) || "fake:"
+{:ok, model} = Weir.load_model(path)
+
+{:ok, text} = Weir.generate(model, "Once upon a time", max_tokens: 40, seed: 1)
+IO.puts("Once upon a time" <> text)
+
+# The likeliest token each time: the same answer each time.
+{:ok, text} = Weir.generate(model, "The capital of France is", max_tokens: 10, temp: 0.0)
+IO.puts("The capital of France is" <> text)

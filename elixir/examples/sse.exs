@@ -1,0 +1,104 @@
+# mix run --no-halt examples/sse.exs [MODEL.gguf [PORT]]: an HTTP endpoint that streams answers as server-sent events,
+# without any package.
+#
+#     curl -N http://127.0.0.1:4000/ -d 'Why is the sky blue?'
+#
+# The body is what the user says; each event is a chunk in OpenAI's shape. Whoever closes the connection cancels the
+# request.
+defmodule SSE do
+  @headers 100
+  @body 1_000_000
+
+  def start_link(server, port) do
+    options = [:binary, packet: :http_bin, active: false, reuseaddr: true, ip: {127, 0, 0, 1}]
+    {:ok, listener} = :gen_tcp.listen(port, options)
+    {:ok, port} = :inet.port(listener)
+    {:ok, tasks} = Task.Supervisor.start_link()
+    pid = spawn_link(fn -> accept(listener, tasks, server) end)
+    :ok = :gen_tcp.controlling_process(listener, pid)
+    {:ok, port}
+  end
+
+  defp accept(listener, tasks, server) do
+    {:ok, socket} = :gen_tcp.accept(listener)
+    {:ok, pid} = Task.Supervisor.start_child(tasks, fn -> serve(socket, server) end)
+    # it may be gone already, and the socket with it
+    _ = :gen_tcp.controlling_process(socket, pid)
+    accept(listener, tasks, server)
+  end
+
+  defp serve(socket, server) do
+    with {:ok, {:http_request, :POST, _path, _version}} <- :gen_tcp.recv(socket, 0, 10_000),
+         {:ok, length} when length in 1..@body <- headers(socket, 0, @headers),
+         :ok <- :inet.setopts(socket, packet: :raw),
+         {:ok, body} <- :gen_tcp.recv(socket, length, 10_000) do
+      answer(socket, server, body)
+    else
+      _other -> respond(socket, "400 Bad Request", "text/plain", "POST what you have to say\n")
+    end
+
+    :gen_tcp.close(socket)
+  end
+
+  defp headers(_socket, _length, 0), do: {:error, :too_many}
+
+  defp headers(socket, length, left) do
+    case :gen_tcp.recv(socket, 0, 10_000) do
+      {:ok, {:http_header, _, :"Content-Length", _, value}} ->
+        case Integer.parse(value) do
+          {length, ""} -> headers(socket, length, left - 1)
+          _none -> {:error, :length}
+        end
+
+      {:ok, {:http_header, _, _name, _, _value}} ->
+        headers(socket, length, left - 1)
+
+      {:ok, :http_eoh} ->
+        {:ok, length}
+
+      other ->
+        other
+    end
+  end
+
+  # The first event is there before the answer's status: what the server refuses has one of its own.
+  defp answer(socket, server, body) do
+    server
+    |> Weir.Server.stream_chat_completion([%{role: "user", content: body}], max_tokens: 200)
+    |> Enum.reduce_while(:begin, fn chunk, state ->
+      if state == :begin, do: respond(socket, "200 OK", "text/event-stream", "")
+
+      case :gen_tcp.send(socket, ["data: ", json(chunk), "\n\n"]) do
+        :ok -> {:cont, :going}
+        # nobody listens: the stream is left, which cancels the request
+        {:error, _closed} -> {:halt, :left}
+      end
+    end)
+
+    :gen_tcp.send(socket, "data: [DONE]\n\n")
+  rescue
+    error in Weir.Error ->
+      status = if error.reason == :queue_full, do: "429 Too Many Requests", else: "500 Failed"
+      respond(socket, status, "text/plain", error.message <> "\n")
+  end
+
+  defp respond(socket, status, type, body) do
+    headers =
+      "HTTP/1.1 #{status}\r\nContent-Type: #{type}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+
+    :gen_tcp.send(socket, [headers, body])
+  end
+
+  defp json(chunk), do: chunk |> Map.from_struct() |> Weir.JSON.encode!()
+end
+
+{path, port} =
+  case System.argv() do
+    [] -> {"fake:tick_us=10000", 4000}
+    [path] -> {path, 4000}
+    [path, port] -> {path, String.to_integer(port)}
+  end
+
+{:ok, server} = Weir.Server.start_link(model_path: path, max_queue: 16)
+{:ok, port} = SSE.start_link(server, port)
+IO.puts("listening on http://127.0.0.1:#{port}/")

@@ -1,0 +1,18 @@
+# mix run examples/streaming.exs [MODEL.gguf]: answers while they are made.
+path = List.first(System.argv()) || "fake:"
+{:ok, model} = Weir.load_model(path)
+
+model
+|> Weir.stream("Once upon a time", max_tokens: 60)
+|> Enum.each(&IO.write/1)
+
+IO.puts("")
+
+# Streams are lazy: what is not asked for is not computed.
+start = model |> Weir.stream("Once upon a time") |> Enum.take(5) |> Enum.join()
+IO.puts("five pieces: #{inspect(start)}")
+
+# With token ids, and why it ended.
+chunks = model |> Weir.stream("Once upon a time", max_tokens: 8, emit: :chunks) |> Enum.to_list()
+ids = Enum.flat_map(chunks, & &1.ids)
+IO.puts("#{length(ids)} tokens, ended by #{List.last(chunks).reason}")

@@ -1,0 +1,333 @@
+defmodule Weir.Hub do
+  @moduledoc """
+  Models by name, from Hugging Face or a hub with its API, in the cache folder that its other clients use as well.
+
+      {:ok, files} = Weir.Hub.list_gguf_files("bartowski/SmolLM2-135M-Instruct-GGUF")
+      {:ok, file} = Weir.Hub.resolve("bartowski/SmolLM2-135M-Instruct-GGUF", "Q4_K_M")
+      {:ok, path} = Weir.Hub.download("bartowski/SmolLM2-135M-Instruct-GGUF", file)
+      {:ok, model} = Weir.load_model(path)
+
+  A file is downloaded once, into a file that gets its name when its size and SHA-256 are what the hub says. What was
+  interrupted goes on where it was. Processes that want the same file download it once. Where the hub cannot be reached
+  and the cache has the model, that is used.
+
+  Options of all functions that reach the hub: `cache_dir`, `token`, `revision` ("main"; a branch, tag or commit),
+  `endpoint`, `proxy`, `no_proxy`, `offline` (false), `force` (false), `n_retries` (5), `timeout` (30_000 ms without a
+  byte).
+
+  The environment that holds where they are not given: `HF_TOKEN` (or the file that other clients keep it in),
+  `LLAMA_CACHE_DIR`, `HF_HUB_CACHE`, `HF_HOME`, `XDG_CACHE_HOME`, `HF_ENDPOINT`, `LLAMA_OFFLINE`, `HF_HUB_OFFLINE`,
+  `https_proxy` and its like, `SSL_CERT_FILE`.
+
+  Errors are `{:error, text}`.
+  """
+
+  alias Weir.{JSON, NIF, Options}
+
+  @endpoint "https://huggingface.co"
+
+  @type file :: %{
+          filename: String.t(),
+          size: non_neg_integer(),
+          repo: String.t(),
+          path: Path.t() | nil,
+          sha256: String.t() | nil,
+          quantization: String.t() | nil,
+          shard: pos_integer(),
+          n_shards: pos_integer()
+        }
+
+  @typedoc "`done` and `total` are bytes of this file, `rate` is bytes per second, 0.0 when unknown."
+  @type progress :: %{
+          file: String.t(),
+          shard: pos_integer(),
+          n_shards: pos_integer(),
+          done: non_neg_integer(),
+          total: non_neg_integer(),
+          rate: float()
+        }
+
+  defp options do
+    [
+      cache_dir: {{:maybe, :string}, nil},
+      token: {{:maybe, :string}, nil},
+      revision: {{:maybe, :string}, "main"},
+      endpoint: {{:maybe, :string}, nil},
+      proxy: {{:maybe, :string}, nil},
+      no_proxy: {{:maybe, :string}, nil},
+      offline: {:boolean, false},
+      force: {:boolean, false},
+      n_retries: {{:range, 0..100}, 5},
+      timeout: {{:range, 1..3_600_000}, 30_000}
+    ]
+  end
+
+  # The library reads the environment that the VM was started with; what System.put_env/2 has changed since is told it
+  # here.
+  defp read!(opts) do
+    o = Options.read!(opts, options())
+
+    %{
+      cache_dir: o.cache_dir || env(["LLAMA_CACHE_DIR", "HF_HUB_CACHE"]),
+      token: o.token || env(["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"]),
+      endpoint: o.endpoint || env(["HF_ENDPOINT"]),
+      offline: o.offline or on?(env(["LLAMA_OFFLINE"])) or on?(env(["HF_HUB_OFFLINE"])),
+      revision: o.revision,
+      proxy: o.proxy,
+      no_proxy: o.no_proxy,
+      force: o.force,
+      n_retries: o.n_retries,
+      timeout_ms: o.timeout
+    }
+  end
+
+  defp env(names), do: Enum.find_value(names, fn name -> present(System.get_env(name)) end)
+  defp present(""), do: nil
+  defp present(value), do: value
+  defp on?(value), do: value != nil and String.downcase(value) in ["1", "on", "yes", "true"]
+
+  @doc """
+  Repositories with GGUF files whose name or description has this, as maps `id`, `downloads`, `likes`, `tags`.
+  Options: `limit` (10), `sort` ("downloads"), `direction` (-1: the most first), and those above.
+  """
+  @spec search(String.t(), keyword()) :: {:ok, [map()]} | {:error, String.t()}
+  def search(query, opts \\ []) when is_binary(query) do
+    {own, rest} = Keyword.split(opts, [:limit, :sort, :direction])
+
+    o =
+      Options.read!(own,
+        limit: {{:range, 1..1000}, 10},
+        sort: {:string, "downloads"},
+        direction: {{:in, [-1, 1]}, -1}
+      )
+
+    query =
+      URI.encode_query(
+        search: query,
+        filter: "gguf",
+        limit: o.limit,
+        sort: o.sort,
+        direction: o.direction
+      )
+
+    with {:ok, found} <- get("/api/models?" <> query, rest) do
+      {:ok,
+       for %{"id" => id} = repo <- List.wrap(found) do
+         %{
+           id: id,
+           downloads: repo["downloads"] || 0,
+           likes: repo["likes"] || 0,
+           tags: repo["tags"] || []
+         }
+       end}
+    end
+  end
+
+  @doc "What the hub says of a repository, its JSON as a map."
+  @spec get_model_info(String.t(), keyword()) :: {:ok, map()} | {:error, String.t()}
+  def get_model_info(repo, opts \\ []) do
+    revision = opts[:revision] || "main"
+
+    with :ok <- check(repo, "a.gguf"),
+         do: get("/api/models/#{repo}/revision/#{URI.encode_www_form(revision)}", opts)
+  end
+
+  defp get(path, opts) do
+    with {:ok, json} <- NIF.hub_get(path, read!(opts)), do: JSON.decode(json)
+  end
+
+  @doc """
+  The GGUF files of a repository, the smallest first; offline those in the cache. With `nil` all in the cache, which
+  needs no network. `path` is where the cache has it, or `nil`.
+  """
+  @spec list_gguf_files(String.t() | nil, keyword()) :: {:ok, [file()]} | {:error, String.t()}
+  def list_gguf_files(repo, opts \\ []) do
+    with {:ok, files} <- NIF.hub_list(repo && "hf:" <> repo, read!(opts)),
+         do: {:ok, Enum.sort_by(files, &{&1.size, &1.filename})}
+  end
+
+  @doc """
+  The file of a repository that a quantization means (`"Q4_K_M"`, in any case), or with `nil` the one that most would
+  take: of a model in several files the first.
+  """
+  @spec resolve(String.t(), String.t() | nil, keyword()) ::
+          {:ok, String.t()} | {:error, String.t()}
+  def resolve(repo, quantization \\ nil, opts \\ []) do
+    NIF.hub_resolve(name(repo, quantization), read!(opts))
+  end
+
+  @doc """
+  The path of a file, downloaded where the cache has it not; of a model in several files the first, once all are there.
+  In place of the file's name a quantization or `nil` may stand, as in `resolve/3`.
+
+  Options above, and `progress`: a function that gets a `t:progress/0` some ten times a second, here. When it returns
+  `:halt`, or raises, the download ends; what came is kept.
+  """
+  @spec download(String.t(), String.t() | nil, keyword()) ::
+          {:ok, Path.t()} | {:error, String.t()}
+  def download(repo, file, opts \\ []) do
+    {progress, opts} = Keyword.pop(opts, :progress, fn _progress -> :ok end)
+
+    if not is_function(progress, 1) do
+      raise ArgumentError,
+            "option :progress must be a function of one argument, got: #{inspect(progress)}"
+    end
+
+    fetch(name(repo, file), read!(opts), progress)
+  end
+
+  # A process of its own: the download is over when it is killed.
+  defp fetch(name, o, progress) do
+    owner = self()
+    ref = make_ref()
+
+    {pid, monitor} = spawn_monitor(fn -> exit({ref, NIF.hub_download(name, o, owner, ref)}) end)
+
+    try do
+      attend(ref, monitor, progress)
+    after
+      Process.exit(pid, :kill)
+      Process.demonitor(monitor, [:flush])
+      flush(ref)
+    end
+  end
+
+  defp attend(ref, monitor, progress) do
+    receive do
+      {^ref, {:progress, told}} ->
+        if progress.(told) == :halt,
+          do: {:error, "the download was stopped; what came is kept"},
+          else: attend(ref, monitor, progress)
+
+      {:DOWN, ^monitor, :process, _pid, {^ref, result}} ->
+        result
+
+      {:DOWN, ^monitor, :process, _pid, reason} ->
+        {:error, "the download ended: #{inspect(reason)}"}
+    end
+  end
+
+  defp flush(ref) do
+    receive do
+      {^ref, {:progress, _}} -> flush(ref)
+    after
+      0 -> :ok
+    end
+  end
+
+  @doc false
+  # The file that a path, or `hf:OWNER/REPO[:QUANTIZATION or FILE]`, means.
+  def file("hf:" <> _ = name), do: NIF.hub_download(name, read!([]), nil, nil)
+  def file(path), do: {:ok, path}
+
+  defp name(repo, nil), do: "hf:" <> repo
+  defp name(repo, what), do: "hf:" <> repo <> ":" <> what
+
+  @doc """
+  The GGUF files among what the hub says of a repository (`"siblings"`), the smallest first.
+
+      iex> Weir.Hub.filter_gguf_files([%{"rfilename" => "m.gguf", "size" => 3}, %{"rfilename" => "README.md"}])
+      [%{filename: "m.gguf", size: 3}]
+  """
+  @spec filter_gguf_files([map()]) :: [%{filename: String.t(), size: non_neg_integer()}]
+  def filter_gguf_files(siblings) do
+    files =
+      for %{"rfilename" => name} = file <- siblings,
+          String.ends_with?(String.downcase(name), ".gguf"),
+          do: %{filename: name, size: file["size"] || 0}
+
+    Enum.sort_by(files, & &1.size)
+  end
+
+  @doc """
+  Where the hub has a file. Options: `revision` ("main"), `endpoint`.
+
+      iex> Weir.Hub.build_download_url("o/m", "m-Q8_0.gguf", endpoint: "https://hub.example")
+      "https://hub.example/o/m/resolve/main/m-Q8_0.gguf"
+  """
+  @spec build_download_url(String.t(), String.t(), keyword()) :: String.t()
+  def build_download_url(repo, file, opts \\ []) do
+    check!(repo, file)
+    endpoint = opts[:endpoint] || env(["HF_ENDPOINT"]) || @endpoint
+
+    path =
+      file
+      |> String.split("/")
+      |> Enum.map_join("/", &URI.encode(&1, fn c -> URI.char_unreserved?(c) end))
+
+    "#{String.trim_trailing(endpoint, "/")}/#{repo}/resolve/#{opts[:revision] || "main"}/#{path}"
+  end
+
+  @doc """
+  The header that a token becomes. Options: `token`.
+
+      iex> Weir.Hub.auth_headers(token: "secret")
+      [{"authorization", "Bearer secret"}]
+  """
+  @spec auth_headers(keyword()) :: [{String.t(), String.t()}]
+  def auth_headers(opts \\ []) do
+    case opts[:token] || env(["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"]) do
+      nil -> []
+      token -> [{"authorization", "Bearer " <> token}]
+    end
+  end
+
+  @doc """
+  Where the cache has a file, or would have it. Options: `cache_dir`, `revision` ("main").
+  """
+  @spec cache_path(String.t(), String.t(), keyword()) :: Path.t()
+  def cache_path(repo, file, opts \\ []) do
+    check!(repo, file)
+    base = Path.join(cache_dir(opts), "models--" <> String.replace(repo, "/", "--"))
+    revision = opts[:revision] || "main"
+
+    # a branch or tag is a file with the commit's number
+    commit =
+      case File.read(Path.join([base, "refs", revision])) do
+        {:ok, commit} -> String.trim(commit)
+        {:error, _reason} -> revision
+      end
+
+    Path.join([base, "snapshots", commit, file])
+  end
+
+  defp cache_dir(opts) do
+    opts[:cache_dir] || env(["LLAMA_CACHE_DIR", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"]) ||
+      Path.join(home(), "hub")
+  end
+
+  defp home do
+    case env(["HF_HOME"]) do
+      nil ->
+        Path.join(
+          env(["XDG_CACHE_HOME"]) || Path.join(System.user_home!(), ".cache"),
+          "huggingface"
+        )
+
+      folder ->
+        Path.expand(folder)
+    end
+  end
+
+  defp check!(repo, file) do
+    case check(repo, file) do
+      :ok -> :ok
+      {:error, reason} -> raise ArgumentError, reason
+    end
+  end
+
+  # What would leave the cache's folder, or be another address.
+  defp check(repo, file) do
+    cond do
+      not (is_binary(repo) and repo =~ ~r/\A[\w-][\w.-]*\/[\w-][\w.-]*\z/) ->
+        {:error, "no repository OWNER/NAME: #{inspect(repo)}"}
+
+      not (is_binary(file) and String.valid?(file) and file =~ ~r/\A[^\\\x00-\x1f\x7f]+\z/) or
+          Enum.any?(String.split(file, "/"), &(&1 == "" or String.starts_with?(&1, "."))) ->
+        {:error, "no file's name in a repository: #{inspect(file)}"}
+
+      true ->
+        :ok
+    end
+  end
+end

@@ -1,0 +1,152 @@
+defmodule Weir.Server.Driver do
+  @moduledoc false
+  # The ticks of an engine whose plans come from Elixir. A process of its own, so that the server answers while a pass
+  # runs. It waits for `:work`, which follows each submit, and goes on while there is any.
+
+  require Logger
+  alias Weir.NIF
+  alias Weir.Server.Telemetry
+
+  @report_ms 1000
+  @int32 -2_147_483_648..2_147_483_647
+
+  defstruct [:engine, :module, :opts, :server, :telemetry, :failures, reported: nil]
+
+  @doc "`failures`: a counter of the plans that were replaced because the strategy gave none."
+  def start_link(engine, {:module, module, opts}, failures, telemetry) do
+    state = %__MODULE__{
+      engine: engine,
+      module: module,
+      opts: opts,
+      server: self(),
+      telemetry: telemetry,
+      failures: failures
+    }
+
+    :proc_lib.spawn_link(fn -> tick(state) end)
+  end
+
+  def work(nil), do: :ok
+  def work(driver), do: send(driver, :work)
+
+  def strategy(driver, {:module, module, opts}), do: send(driver, {:strategy, module, opts})
+  def stop(driver), do: send(driver, :stop)
+
+  # With nothing to do it waits for a message; otherwise it takes what is there.
+  defp wait(state, timeout) do
+    receive do
+      :work -> wait(state, 0)
+      {:strategy, module, opts} -> wait(%{state | module: module, opts: opts}, 0)
+      :stop -> exit(:normal)
+    after
+      timeout -> tick(state)
+    end
+  end
+
+  defp tick(state) do
+    case NIF.engine_view(state.engine) do
+      {:ok, %{slots: [], queue_depth: 0}} -> wait(state, :infinity)
+      {:ok, view} -> state |> step(view) |> wait(0)
+      # stopped by the server, which has no more use for it
+      {:error, _reason} -> wait(state, :infinity)
+    end
+  end
+
+  defp step(state, view) do
+    {plan, state} = plan(state, view)
+
+    case NIF.engine_step(state.engine, plan) do
+      {:ok, %{idle: true}} ->
+        # what waits in the queue cannot begin yet
+        Process.sleep(1)
+        state
+
+      {:ok, %{bad_plan: true}} when plan != nil ->
+        report(state, :error, {:bad_plan, plan}, [])
+
+      {:ok, _report} ->
+        state
+
+      {:error, _reason} ->
+        state
+    end
+  end
+
+  defp plan(state, view) do
+    # The others wait for one of these.
+    case Enum.filter(view.slots, &(&1.state in [:prefilling, :generating])) do
+      [] -> {nil, state}
+      slots -> ask(state, slots, view)
+    end
+  end
+
+  defp ask(state, slots, view) do
+    opts =
+      [
+        queue_depth: view.queue_depth,
+        n_ubatch: view.n_ubatch,
+        itl_target_ns: view.itl_target_ns
+      ] ++ state.opts
+
+    plan = state.module.build_batch(slots, view.budget, view.chunk_size, opts)
+
+    if plan?(plan),
+      do: {plan, state},
+      else: {nil, state |> count() |> report(:error, {:no_plan, plan}, [])}
+  catch
+    kind, reason -> {nil, state |> count() |> report(kind, reason, __STACKTRACE__)}
+  end
+
+  # With work at hand an empty plan would let it wait for ever.
+  defp plan?([_ | _] = plan), do: entries?(plan)
+  defp plan?(_other), do: false
+
+  defp entries?([{slot, n} | rest])
+       when is_integer(slot) and is_integer(n) and slot in @int32 and n in @int32,
+       do: entries?(rest)
+
+  defp entries?([]), do: true
+  defp entries?(_other), do: false
+
+  defp count(state) do
+    :counters.add(state.failures, 1, 1)
+    state
+  end
+
+  # To the log at most once a second: the next tick may bring the same.
+  defp report(state, kind, reason, stacktrace) do
+    if state.telemetry do
+      metadata = %{
+        server: state.server,
+        strategy: state.module,
+        kind: kind,
+        reason: reason,
+        stacktrace: stacktrace
+      }
+
+      Telemetry.execute([:strategy, :exception], %{count: 1}, metadata)
+    end
+
+    now = System.monotonic_time(:millisecond)
+
+    if state.reported == nil or now - state.reported >= @report_ms do
+      Logger.error([
+        "the strategy #{inspect(state.module)} gave no plan that can be used; decode-maximal replaces it\n",
+        describe(kind, reason, stacktrace)
+      ])
+
+      %{state | reported: now}
+    else
+      state
+    end
+  end
+
+  defp describe(:error, {:no_plan, plan}, []),
+    do: "it returned #{inspect(plan)}, which is no list of {slot, n_tokens} with an entry"
+
+  defp describe(:error, {:bad_plan, plan}, []),
+    do:
+      "it returned #{inspect(plan)}: over the budget, or for slots or of tokens that there are not"
+
+  defp describe(kind, reason, stacktrace), do: Exception.format(kind, reason, stacktrace)
+end

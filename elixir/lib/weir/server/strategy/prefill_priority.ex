@@ -1,0 +1,16 @@
+defmodule Weir.Server.Strategy.PrefillPriority do
+  @moduledoc """
+  Prompts first: large passes compute the most tokens a second. One token of the budget is kept for the generating
+  slots, which take turns for it; prompts that follow each other without end would stop them.
+  """
+  @behaviour Weir.Server.BatchStrategy
+  alias Weir.Server.Strategy
+
+  @impl true
+  def build_batch(slots, budget, chunk_size, _opts) do
+    kept = min(Strategy.n_generating(slots), min(budget, 1))
+    {prefills, rest} = Strategy.prefills(slots, budget - kept, chunk_size)
+    {decodes, _rest} = Strategy.decodes(slots, rest + kept)
+    prefills ++ decodes
+  end
+end

@@ -1,0 +1,76 @@
+defmodule Weir.Server.Telemetry do
+  @moduledoc """
+  The events of a `Weir.Server`, for applications that have `:telemetry`. Without it nothing is computed.
+
+  All metadata have `server` (a pid). Rates are tokens per second, `_ms` are milliseconds (floats).
+
+  | event | measurements | metadata |
+  |---|---|---|
+  | `[:weir, :server, :tick]` | `batch_size`, `decode_tokens`, `prefill_tokens`, `active_slots`, `queue_depth` (after it), `eval_ms` (forward passes), `tick_ms` | |
+  | `[:weir, :server, :request, :start]` | `system_time` (native units) | `seq_id`, `mode`, `id` |
+  | `[:weir, :server, :request, :done]` | `prompt_tokens`, `cached_tokens`, `generated_tokens`, `duration_ms`, `queue_ms`, `ttft_ms`, `prompt_eval_rate`, `generation_rate` | the same, and `reason` |
+  | `[:weir, :server, :request, :exception]` | as `:done`; zeroes where nothing was computed | the same, and `kind`, `reason` |
+  | `[:weir, :server, :strategy, :exception]` | `count` | `strategy`, `kind`, `reason`, `stacktrace` |
+
+  `mode` is `:generate` or `:stream`, `seq_id` the number of the request at this server, `id` what the caller gave it.
+  `reason` of `:done` is `:end`, `:length`, `:stop_words`, `:deadline`, `:cancelled`, or `:halted` when a consumer wanted
+  no more of its stream. `:exception` has `kind: :exit` when a consumer died, with its exit reason, else `kind: :error`.
+
+  Requests' events are sent by the server's process; a handler that is slow delays the begin of requests, not
+  generation. Ticks are told some at a time, after they happened.
+  """
+
+  @doc "Whether the application has `:telemetry`."
+  @spec loaded?() :: boolean()
+  def loaded? do
+    Code.ensure_loaded?(:telemetry) and function_exported?(:telemetry, :execute, 3)
+  end
+
+  @doc false
+  def execute(event, measurements, metadata) do
+    # This package does not need :telemetry, and compiles without it.
+    apply(:telemetry, :execute, [[:weir, :server | event], measurements, metadata])
+  end
+
+  @doc false
+  def tick(tick, server) do
+    execute(
+      [:tick],
+      %{
+        batch_size: tick.n_prefill + tick.n_decode,
+        decode_tokens: tick.n_decode,
+        prefill_tokens: tick.n_prefill,
+        active_slots: tick.n_active,
+        queue_depth: tick.queue_depth,
+        eval_ms: tick.decode_ns / 1.0e6,
+        tick_ms: tick.tick_ns / 1.0e6
+      },
+      %{server: server}
+    )
+  end
+
+  @doc false
+  def usage(usage) do
+    computed_ns = usage.ttft_ns - usage.queue_ns
+    generation_ns = usage.total_ns - usage.ttft_ns
+
+    %{
+      prompt_tokens: usage.n_prompt,
+      cached_tokens: usage.n_cached,
+      generated_tokens: usage.n_generated,
+      duration_ms: usage.total_ns / 1.0e6,
+      queue_ms: usage.queue_ns / 1.0e6,
+      ttft_ms: usage.ttft_ns / 1.0e6,
+      prompt_eval_rate: rate(usage.n_prompt - usage.n_cached, usage.ttft_ns, computed_ns),
+      generation_rate: rate(usage.n_generated - 1, usage.ttft_ns, generation_ns)
+    }
+  end
+
+  defp rate(n, ttft_ns, ns) when n > 0 and ttft_ns > 0 and ns > 0, do: n * 1.0e9 / ns
+  defp rate(_n, _ttft_ns, _ns), do: 0.0
+
+  @doc false
+  def no_usage do
+    usage(%{n_prompt: 0, n_cached: 0, n_generated: 0, queue_ns: 0, ttft_ns: 0, total_ns: 0})
+  end
+end

@@ -1,0 +1,80 @@
+defmodule Weir.JSONTest do
+  use ExUnit.Case, async: true
+  alias Weir.{JSON, Terms}
+
+  test "values" do
+    for {json, value} <- [
+          {~s( null ), nil},
+          {~s(true), true},
+          {~s([]), []},
+          {~s({}), %{}},
+          {~s([1, -2,3.5 ,1e2, 1E-2,-0]), [1, -2, 3.5, 100.0, 0.01, 0]},
+          {~s({"a":{"b":[null,false]} , "c":"d"}), %{"a" => %{"b" => [nil, false]}, "c" => "d"}},
+          {~S("\"\\\/\b\f\n\r\tä\u00e4\ud83d\ude00"), "\"\\/\b\f\n\r\tää😀"},
+          {~s(123456789012345678901234567890), 123_456_789_012_345_678_901_234_567_890}
+        ] do
+      assert JSON.decode(json) == {:ok, value}
+    end
+  end
+
+  test "what is none" do
+    for json <- [
+          "",
+          " ",
+          "nul",
+          "truex",
+          "01",
+          "1.",
+          "+1",
+          ".5",
+          "1e999",
+          "[1,]",
+          "[1",
+          "[,]",
+          "{\"a\"}",
+          "{\"a\":1,}",
+          "{a:1}",
+          "\"a",
+          "\"\n\"",
+          ~S("\x"),
+          ~S("\u12"),
+          ~S("\ud800"),
+          ~S("\ud800\u0041"),
+          ~S("\udc00"),
+          <<?", 255, ?">>,
+          "1 2",
+          String.duplicate("[", 100_000)
+        ] do
+      assert {:error, reason} = JSON.decode(json)
+      assert reason =~ "no JSON at byte"
+    end
+  end
+
+  test "what is encoded is decoded" do
+    Terms.sow("JSON")
+
+    for _ <- 1..300 do
+      value = value(4)
+      assert JSON.decode(JSON.encode!(value)) == {:ok, value}
+    end
+  end
+
+  defp value(depth) do
+    case :rand.uniform(if depth > 0, do: 7, else: 5) do
+      1 -> Enum.random([nil, true, false])
+      2 -> :rand.uniform(1_000_000) - 500_000
+      3 -> (:rand.uniform() - 0.5) * :math.pow(10, :rand.uniform(40) - 20)
+      n when n <= 5 -> text()
+      6 -> for(_ <- 1..:rand.uniform(4), do: value(depth - 1))
+      7 -> Map.new(1..:rand.uniform(4), fn _ -> {text(), value(depth - 1)} end)
+    end
+  end
+
+  defp text,
+    do:
+      for(
+        _ <- 0..:rand.uniform(9),
+        into: "",
+        do: Enum.random(["a", "\"", "\\", "\n", "é", "😀", "\0"])
+      )
+end

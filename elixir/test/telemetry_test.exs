@@ -1,0 +1,146 @@
+defmodule Weir.TelemetryTest do
+  # Brings :telemetry as far as it is used, and takes it away again: nothing may run beside it.
+  use ExUnit.Case, async: false
+  import Weir.Wait, only: [eventually: 1]
+  alias Weir.Server
+
+  defp stand_in do
+    {:module, :telemetry, _, _} =
+      Module.create(
+        :telemetry,
+        quote do
+          def execute(event, measurements, metadata) do
+            case Process.whereis(Weir.TelemetryTest) do
+              nil -> :ok
+              pid -> send(pid, {:event, event, measurements, metadata})
+            end
+          end
+        end,
+        Macro.Env.location(__ENV__)
+      )
+
+    Process.register(self(), __MODULE__)
+
+    on_exit(fn ->
+      :code.purge(:telemetry)
+      :code.delete(:telemetry)
+      :code.purge(:telemetry)
+    end)
+  end
+
+  defp request(event) do
+    assert_receive {:event, [:weir, :server, :request, ^event], measurements, metadata}, 5000
+    {measurements, metadata}
+  end
+
+  defp ticks(done \\ []) do
+    receive do
+      {:event, [:weir, :server, :tick], measurements, metadata} ->
+        ticks([{measurements, metadata} | done])
+    after
+      0 -> Enum.reverse(done)
+    end
+  end
+
+  test "without it nothing is told, and nothing is missed" do
+    refute Server.Telemetry.loaded?()
+    server = start_supervised!({Server, model_path: "fake:"})
+    refute :sys.get_state(server).telemetry
+    assert {:ok, _} = Server.generate(server, "hello", max_tokens: 3)
+    refute :sys.get_state(server).polling
+  end
+
+  for strategy <- [:decode_maximal, Server.Strategy.DecodeMaximal] do
+    test "requests and ticks with #{inspect(strategy)}" do
+      stand_in()
+
+      server =
+        start_supervised!(
+          {Server, model_path: "fake:tick_us=200", strategy: unquote(strategy), n_parallel: 2}
+        )
+
+      {:ok, answer} = Server.complete(server, "hello", max_tokens: 10, temp: 0.0, id: :me)
+      {start, metadata} = request(:start)
+      assert is_integer(start.system_time)
+      assert %{server: ^server, seq_id: 1, mode: :generate, id: :me} = metadata
+      {done, metadata} = request(:done)
+      assert done == answer.usage
+      assert %{prompt_tokens: 6, cached_tokens: 0, generated_tokens: 10} = done
+      assert done.duration_ms >= done.ttft_ms and done.ttft_ms >= done.queue_ms
+      assert_in_delta done.generation_rate, 9000 / (done.duration_ms - done.ttft_ms), 1.0
+      assert_in_delta done.prompt_eval_rate, 6000 / (done.ttft_ms - done.queue_ms), 1.0
+      assert %{server: ^server, seq_id: 1, mode: :generate, id: :me, reason: :length} = metadata
+
+      assert eventually(fn -> not :sys.get_state(server).polling end)
+      ticks = ticks()
+      assert Enum.all?(ticks, fn {_, metadata} -> metadata == %{server: server} end)
+      sum = fn key -> ticks |> Enum.map(&elem(&1, 0)[key]) |> Enum.sum() end
+      assert {sum.(:prefill_tokens), sum.(:decode_tokens)} == {6, 9}
+      assert sum.(:batch_size) == 15
+      busy = for {%{batch_size: n} = tick, _} <- ticks, n > 0, do: tick
+      assert length(busy) == 10
+      assert Enum.all?(busy, &(&1.active_slots == 1 and &1.queue_depth == 0))
+      assert Enum.all?(busy, &(&1.eval_ms >= 0.2 and &1.tick_ms >= &1.eval_ms))
+    end
+  end
+
+  test "how streams end, and what fails" do
+    stand_in()
+    server = start_supervised!({Server, model_path: "fake:tick_us=500", n_parallel: 1, temp: 0.0})
+
+    server |> Server.stream("hello", max_tokens: 3) |> Stream.run()
+    assert {%{generated_tokens: 3}, %{mode: :stream, reason: :length}} = request(:done)
+
+    server |> Server.stream("hello", max_tokens: 3000) |> Enum.take(2)
+    assert {%{generated_tokens: n, prompt_tokens: 6}, %{reason: :halted}} = request(:done)
+    assert n >= 2
+
+    {:ok, _} = Server.generate(server, "hello", deadline: 20, max_tokens: 3000)
+    assert {_, %{reason: :deadline}} = request(:done)
+
+    pid = spawn(fn -> Server.generate(server, "hello", max_tokens: 3000) end)
+    assert eventually(fn -> Server.get_stats(server).active_slots == 1 end)
+    task = Task.async(fn -> Server.generate(server, "hello", timeout: 1) end)
+    assert {:error, :timeout} = Task.await(task)
+    assert {%{generated_tokens: 0}, %{kind: :error, reason: :timeout}} = request(:exception)
+    Process.exit(pid, :kill)
+    assert {%{prompt_tokens: 6}, %{kind: :exit, reason: :killed}} = request(:exception)
+
+    assert {:error, _} = Server.generate(server, "hello", top_p: 7)
+
+    assert {%{prompt_tokens: 0, duration_ms: 0.0}, %{kind: :error, reason: reason}} =
+             request(:exception)
+
+    assert reason =~ "top_p"
+
+    assert_raise ArgumentError, fn -> Server.generate(server, "a", json_schema: %{a: self()}) end
+    assert {_, %{kind: :error}} = request(:exception)
+
+    # each that began has ended once
+    assert eventually(fn -> Server.get_stats(server).requests == 0 end)
+    {starts, ends} = counts({0, 0})
+    assert {starts, ends} == {7, 0}
+  end
+
+  # Starts that were not looked at; ends all were.
+  defp counts({starts, ends}) do
+    receive do
+      {:event, [:weir, :server, :request, :start], _, _} -> counts({starts + 1, ends})
+      {:event, [:weir, :server, :request, _], _, _} -> counts({starts, ends + 1})
+      {:event, [:weir, :server, :tick], _, _} -> counts({starts, ends})
+    after
+      0 -> {starts, ends}
+    end
+  end
+
+  @tag :capture_log
+  test "a strategy that fails" do
+    stand_in()
+    defmodule Fails, do: def(build_batch(_, _, _, _), do: raise("never"))
+    server = start_supervised!({Server, model_path: "fake:", strategy: Fails})
+    {:ok, _} = Server.generate(server, "hello", max_tokens: 3)
+    assert_received {:event, [:weir, :server, :strategy, :exception], %{count: 1}, metadata}
+    assert %{server: ^server, strategy: Fails, kind: :error, reason: %RuntimeError{}} = metadata
+    assert [_ | _] = metadata.stacktrace
+  end
+end

@@ -1,0 +1,84 @@
+"""weir serve with the model that $WEIR_TEST_MODEL names: forms of answers, and tools, which its template does not know."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from serve import Server, environment  # noqa: E402
+
+WEIR = os.path.abspath(os.environ["WEIR_BIN"])
+CHAT = "/v1/chat/completions"
+results = {"passed": 0, "failed": 0}
+
+
+def check(name, condition, *details):
+    results["passed" if condition else "failed"] += 1
+    print(("ok    " if condition else "FAIL  ") + name, flush=True)
+    if not condition:
+        for detail in details:
+            print("      " + str(detail)[:2000], flush=True)
+
+
+def tool(name, **properties):
+    return {"type": "function", "function": {"name": name, "description": name.replace("_", " "), "parameters": {
+        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}}}
+
+
+if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
+    print("skipped: this weir was built without libwebsockets")
+    sys.exit(77)
+server = Server(WEIR, "-np", "2", "-c", "1024", model=os.environ["WEIR_TEST_MODEL"], patience=300)
+try:
+    weather, clock = tool("get_weather", city={"type": "string", "maxLength": 20}, days={"type": "integer"}), tool("get_time", zone={"enum": ["UTC", "CET"]})
+    ask = {"messages": [{"role": "user", "content": "What is the weather in Paris for the next 3 days?"}], "tools": [weather, clock], "max_tokens": 100, "temperature": 0}
+
+    def called(message, names):
+        calls = message.get("tool_calls", [])
+        if len(calls) != 1 or calls[0]["function"]["name"] not in names:
+            return False
+        arguments = json.loads(calls[0]["function"]["arguments"])
+        if calls[0]["function"]["name"] == "get_weather":
+            return set(arguments) == {"city", "days"} and isinstance(arguments["city"], str) and isinstance(arguments["days"], int)
+        return set(arguments) == {"zone"} and arguments["zone"] in ("UTC", "CET")
+
+    reply = server.post(CHAT, dict(ask, tool_choice="required"))
+    choice = reply.json["choices"][0]
+    check("required: one of them is called", called(choice["message"], ("get_weather", "get_time")) and choice["finish_reason"] == "tool_calls" and
+          choice["message"]["content"] is None and choice["message"]["tool_calls"][0]["type"] == "function", reply.body)
+    for seed in range(3):
+        reply = server.post(CHAT, dict(ask, tool_choice={"type": "function", "function": {"name": "get_time"}}, temperature=1.5, seed=seed))
+        check(f"a named one, hot, seed {seed}", called(reply.json["choices"][0]["message"], ("get_time",)), reply.body)
+    events = server.stream(CHAT, dict(ask, tool_choice="required"))
+    deltas = [e["choices"][0]["delta"]["tool_calls"][0] for e in events if "tool_calls" in e["choices"][0]["delta"]]
+    check("streamed: the head first, then arguments", deltas[0]["function"]["arguments"] == "" and deltas[0]["id"] and len(deltas) > 2 and
+          all("name" not in d["function"] and "id" not in d for d in deltas[1:]) and all(d["index"] == 0 for d in deltas), deltas)
+    check("streamed: the same call", "".join(d["function"]["arguments"] for d in deltas) == choice["message"]["tool_calls"][0]["function"]["arguments"] and
+          events[-1]["choices"][0]["finish_reason"] == "tool_calls", deltas, choice)
+    for seed in range(3):
+        message = server.post(CHAT, dict(ask, seed=seed, temperature=1, messages=[{"role": "user", "content": "Say hello to me."}])).json["choices"][0]
+        check(f"auto, seed {seed}: a call or words, no form", message["finish_reason"] == "length" or called(message["message"], ("get_weather", "get_time")) or
+              (message["message"]["content"] and not message["message"]["content"].startswith("{")), message)
+    reply = server.post(CHAT, dict(ask, tool_choice="none"))
+    check("none: words", reply.status == 200 and "tool_calls" not in reply.json["choices"][0]["message"], reply.body)
+    history = ask["messages"] + [{"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "get_weather", "arguments": "{\"city\":\"Paris\",\"days\":3}"}}]},
+                                 {"role": "tool", "tool_call_id": "1", "content": "sunny"}]
+    check("a result of a call goes back", server.post(CHAT, dict(ask, messages=history)).status == 200)
+    bad = tool("f", a={"type": "string", "pattern": "(?=x)"})
+    reply = server.post(CHAT, dict(ask, tools=[bad], tool_choice="required"))
+    check("what cannot be enforced is refused, with its place", reply.status == 400 and reply.error["param"].startswith("tools") and "pattern" in reply.error["message"], reply.body)
+
+    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}}, "required": ["name", "age"], "additionalProperties": False}
+    person = {"messages": [{"role": "user", "content": "Invent a person."}], "max_tokens": 100, "temperature": 1}
+    for seed in range(3):
+        reply = server.post(CHAT, dict(person, seed=seed, response_format={"type": "json_schema", "json_schema": {"name": "p", "strict": True, "schema": schema}}))
+        value = json.loads(reply.json["choices"][0]["message"]["content"])
+        check(f"a schema, seed {seed}", set(value) == {"name", "age"} and isinstance(value["age"], int) and len(value["name"]) <= 12, value)
+    reply = server.post(CHAT, dict(person, response_format={"type": "json_schema", "json_schema": {"schema": {"type": "string", "pattern": "(?=x)"}}}))
+    check("a schema that cannot be honoured", reply.status == 400 and "pattern" in reply.error["message"] and reply.error["param"].startswith("response_format"), reply.body)
+    check("it ends with 0", server.stop() == 0)
+finally:
+    server.stop()
+print(f"{results['passed']} passed, {results['failed']} failed")
+sys.exit(1 if results["failed"] else 0)
