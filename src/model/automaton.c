@@ -26,8 +26,9 @@ enum { END, ALTERNATIVE, RULE, CHARACTER, NOT_CHARACTER, UPPER, OR_CHARACTER, AN
 #define MASK_BYTES (2u << 20)
 
 /* States and columns that stand for none. */
-enum { DEAD = 0, TOO_MANY = 1, UNKNOWN = UINT32_MAX };
-#define NONE UINT32_MAX
+enum { DEAD = 0, TOO_MANY = 1 };
+#define UNKNOWN UINT32_MAX
+#define NONE    UINT32_MAX
 
 /* What is still to come: this element, then what `below` says; 0 = nothing. */
 typedef struct frame {
