@@ -28,8 +28,8 @@ json_t *cli_figures_string(const char *string);
 /* [ids]. NULL: out of memory. */
 json_t *cli_figures_tokens(const int32_t *tokens, size_t n);
 
-/* An item for each token of the chunk, [] without logprobs: {"token", "logprob", "top": [{"token", "logprob"}]}.
- * NULL: out of memory. */
+/* An item for each token of the chunk, [] without logprobs: {"token", "logprob", "top": [{"token",
+ * "logprob"}]}. NULL: out of memory. */
 json_t *cli_figures_logprobs(const weir_chunk *chunk);
 
 /* {"code", "field", "message"}; of the library, so the texts are well-formed. NULL: out of memory. */

@@ -51,7 +51,8 @@ typedef struct serve_ask {
     bool reads_calls; /* after render: the answer has the form of tools.h */
 } serve_ask;
 
-/* Reads call->body. False: the call has its answer, a refusal that names the field. Freed with fini always. */
+/* Reads call->body. False: the call has its answer, a refusal that names the field. Freed with fini
+ * always. */
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where);
 void serve_ask_fini(serve_ask *ask);
 

@@ -1,4 +1,5 @@
-/* plan.c: POST /v1/plan: what would become of a request, without starting it. SPDX-License-Identifier: Apache-2.0 */
+/* plan.c: POST /v1/plan: what would become of a request, without starting it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ask.h"
 #include "base/clock.h"
 

@@ -1,6 +1,6 @@
 /* tools.h: calls of tools with models whose templates know none: the tools are described in a system message,
- * the answer is constrained to {"name": …, "arguments": …} or, where words are allowed, {"response": "…"}, and
- * read here. SPDX-License-Identifier: Apache-2.0 */
+ * the answer is constrained to {"name": …, "arguments": …} or, where words are allowed, {"response": "…"},
+ * and read here. SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_TOOLS_H
 #define WEIR_SERVER_TOOLS_H
 

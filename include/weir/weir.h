@@ -1152,9 +1152,8 @@ typedef struct weir_request {
     /* true: what is known of the prompt is not computed again, and prompt and answer are kept for later
      * requests with the same salt */
     bool cache_prompt;
-    bool logprobs; /* chunks and result tell how probable each generated token was */
-    int32_t
-        n_logprobs; /* 0; 0 … 20: so many of the likeliest tokens in its place, too; above 0 implies logprobs */
+    bool logprobs;      /* chunks and result tell how probable each generated token was */
+    int32_t n_logprobs; /* 0; 0 … 20: so many of the likeliest in its place, too; above 0 implies logprobs */
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);

@@ -108,8 +108,8 @@ typedef struct weir__backend {
     weir_status (*context_create)(weir__bmodel *model, const weir_context_params *params,
                                   weir__bcontext **context, weir_context_info *info, weir_error *error);
     void (*context_free)(weir__bcontext *context);
-    /* What context_create would allot, of an outline: fills *info as it does, and bytes. NULL: a context costs
-     * little, so one is made. */
+    /* What context_create would allot, of an outline: fills *info as it does, and bytes. NULL: a context
+     * costs little, so one is made. */
     weir_status (*context_estimate)(weir__bmodel *model, const weir_context_params *params,
                                     weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
                                     weir_error *error);

@@ -34,8 +34,8 @@ uint64_t weir__hook_end(const struct llama_model *model, uint64_t *n_from_file);
 void weir__hook_attach(struct llama_context *context);
 void weir__hook_detach(struct llama_context *context);
 
-/* llama.cpp will copy a lane to this one before the next pass: as far as its cells, as they are now known, are
- * in use. And: it has done so with all. */
+/* llama.cpp will copy a lane to this one before the next pass: as far as its cells, as they are now known,
+ * are in use. And: it has done so with all. */
 void weir__hook_copies(const struct llama_context *context, int32_t to);
 void weir__hook_copied(const struct llama_context *context);
 

@@ -1,9 +1,10 @@
 /* ggml_lanes.cpp: copies between lanes, of what is in use of them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * llama.cpp copies a lane as a whole, every cell that it has room for, layer by layer, before the next pass: by
- * setting the target's tensor to the bytes of the source's. So the buffers of lanes get another set_tensor, which
- * sets the cells that the target was to get and leaves the others as they are: nobody attends to them. */
+ * llama.cpp copies a lane as a whole, every cell that it has room for, layer by layer, before the next pass:
+ * by setting the target's tensor to the bytes of the source's. So the buffers of lanes get another
+ * set_tensor, which sets the cells that the target was to get and leaves the others as they are: nobody
+ * attends to them. */
 #include "backend/ggml_hook.h"
 #include "backend/ggml_parts.h"
 

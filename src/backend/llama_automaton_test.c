@@ -1,5 +1,5 @@
-/* llama_automaton_test.c: weir's automaton beside llama.cpp's own grammar sampler, on a real vocabulary: after
- * each token of random texts of random grammars, the same tokens may follow.
+/* llama_automaton_test.c: weir's automaton beside llama.cpp's own grammar sampler, on a real vocabulary:
+ * after each token of random texts of random grammars, the same tokens may follow.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <time.h>
 
@@ -175,8 +175,8 @@ static bool is_too_ambiguous(const pair *p, int32_t token)
     return weir__automaton_accept(p->ours, &place, token) == WEIR_GRAMMAR;
 }
 
-/* Every token of the vocabulary; and accept says the same as the mask. quirks: theirs allows more where tokens
- * are asked for as such, and then throws. In the middle of a character theirs allows the end. */
+/* Every token of the vocabulary; and accept says the same as the mask. quirks: theirs allows more where
+ * tokens are asked for as such, and then throws. In the middle of a character theirs allows the end. */
 static void compare(pair *p, dice *d, bool quirks)
 {
     compute(p);

@@ -22,14 +22,14 @@ void weir__stream_detach(weir_stream *stream);
 /* What the reader is told of the prefix. */
 void weir__stream_set_miss(weir_stream *stream, const weir_miss_info *info);
 
-/* Puts a copy of the chunk: length > 0 bytes of whole code points, and its tokens; all chunks of a stream have
- * logprobs or none, and one n_top_logprobs. False: out of memory, nothing was put. Wakes the reader; runs the
- * ready callback. Never blocks on the reader. */
+/* Puts a copy of the chunk: length > 0 bytes of whole code points, and its tokens; all chunks of a stream
+ * have logprobs or none, and one n_top_logprobs. False: out of memory, nothing was put. Wakes the reader;
+ * runs the ready callback. Never blocks on the reader. */
 bool weir__stream_push(weir_stream *stream, const weir_chunk *chunk, const weir_usage *usage);
 
 /* Puts the terminal chunk, with its reason, and drops the engine's reference. Cannot fail: out of memory, the
- * chunk comes without its tokens and text, and the reason becomes WEIR_REASON_ERROR with WEIR_NO_MEMORY. error
- * may be NULL. */
+ * chunk comes without its tokens and text, and the reason becomes WEIR_REASON_ERROR with WEIR_NO_MEMORY.
+ * error may be NULL. */
 void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const weir_error *error,
                          const weir_usage *usage);
 

@@ -18,7 +18,8 @@ typedef struct weir__automaton_element {
     uint32_t value; /* a code point, rule or token */
 } weir__automaton_element;
 
-/* Ways to read a text above which a grammar is given up: ambiguous grammars double them with each character. */
+/* Ways to read a text above which a grammar is given up: ambiguous grammars double them with each
+ * character. */
 #define WEIR__AUTOMATON_WAYS_MAX 4096
 
 typedef struct weir__automaton weir__automaton;
@@ -45,8 +46,8 @@ size_t weir__automaton_size(weir__automaton *automaton);
 
 weir__automaton_place weir__automaton_start(const weir__automaton *automaton);
 
-/* Goes on with a token. REFUSED: the grammar does not allow it there; GRAMMAR: there would be too many ways to
- * read the text; NO_MEMORY. *place is unchanged unless OK. */
+/* Goes on with a token. REFUSED: the grammar does not allow it there; GRAMMAR: there would be too many ways
+ * to read the text; NO_MEMORY. *place is unchanged unless OK. */
 weir_status weir__automaton_accept(weir__automaton *automaton, weir__automaton_place *place, int32_t token);
 
 /* The same with bytes [n] in place of the token's own: the end of a token. */

@@ -48,7 +48,8 @@ typedef struct weir__trie {
     size_t n_eog;
 } weir__trie;
 
-/* Where the tokens come from. piece: bytes of the piece, control tokens rendered, or minus the size needed. */
+/* Where the tokens come from. piece: bytes of the piece, control tokens rendered, or minus the size
+ * needed. */
 typedef struct weir__trie_source {
     const void *model;
     int32_t n_vocab;

@@ -121,8 +121,8 @@ static void read_unit(weir__panel_format format, const unsigned char *block, int
 
 /* ---- Panels ---------------------------------------------------------------------------------------- */
 
-/* In an unpacked unit four neighbouring columns of a row stand together, and a quad of one row stands 64 bytes
- * before the same row's next. */
+/* In an unpacked unit four neighbouring columns of a row stand together, and a quad of one row stands 64
+ * bytes before the same row's next. */
 #define QUAD      4
 #define QUAD_STEP (QUAD * WEIR__PANEL_ROWS)
 
