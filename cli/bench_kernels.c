@@ -4,12 +4,13 @@
 #include "options.h"
 #include "out.h"
 
-#ifdef WEIR_NO_LLAMA
-
 void cli_bench_kernels_defaults(cli_args *args)
 {
-    (void)args;
+    args->repeat = 10;
+    args->memory_mb = 256;
 }
+
+#ifdef WEIR_NO_LLAMA
 
 cli_exit cli_bench_kernels(cli_args *args)
 {
@@ -78,12 +79,6 @@ struct bench {
 };
 
 static const char *const sides[TRIAL_N_SIDES] = {"weir", "ggml", "repacked"};
-
-void cli_bench_kernels_defaults(cli_args *args)
-{
-    args->repeat = 10;
-    args->memory_mb = 256;
-}
 
 static const char *kernel_name(int i)
 {

@@ -134,7 +134,7 @@ def test_embed():
 def test_quantize():
     fails("a model without weights", weir("quantize", "-m", "fake:", "-o", path_of("q.gguf")), 1, "no weights")
     fails("no such type", weir("quantize", "-m", "fake:", "--type", "Q4"), 2, "--type", "Q4_K_M")
-    fails("no such file", weir("quantize", "-m", "/none.gguf"), 3, "/none.gguf")
+    fails("no such file", weir("quantize", "-m", "/none.gguf"), 3, "none.gguf")
     if "llama.cpp none" in weir("version").stdout:
         fails("--types without kernels", weir("quantize", "--types"), 1, "no kernels")
         return
