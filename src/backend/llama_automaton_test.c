@@ -115,7 +115,7 @@ static const char *random_grammar(dice *d)
     put(&w, "root ::= ");
     put_choice(&w);
     for (int i = 1; i <= w.n_rules; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "\nr%d ::= ", i);
         put(&w, name);
         put_literal(&w);

@@ -4,6 +4,7 @@
 float weir__largest_bound(const float *x, size_t n_blocks, size_t k)
 {
     float found[WEIR__LARGEST_MOST]; /* [k], descending */
+    if (k == 0) return INFINITY;
     for (size_t i = 0; i < k; i++) found[i] = -INFINITY;
     for (size_t b = 0; b < n_blocks; b++) {
         float max = weir__largest(x + b * WEIR__LARGEST_BLOCK, WEIR__LARGEST_BLOCK);

@@ -27,7 +27,7 @@ static inline float weir__largest(const float *x, size_t n)
 }
 
 /* The k-th largest of the blocks' largest numbers, -INFINITY when there are fewer: at least k numbers are as
- * large. 0 < k <= WEIR__LARGEST_MOST. */
+ * large. k <= WEIR__LARGEST_MOST; 0: INFINITY. */
 float weir__largest_bound(const float *x, size_t n_blocks, size_t k);
 
 #endif

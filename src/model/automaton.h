@@ -54,11 +54,11 @@ weir_status weir__automaton_accept(weir__automaton *automaton, weir__automaton_p
 weir_status weir__automaton_accept_bytes(weir__automaton *automaton, weir__automaton_place *place,
                                          int32_t token, const char *bytes, size_t n);
 
-/* Bit t % 64 of mask[t / 64], for each token t of the vocabulary: whether accept would say OK. mask has
+/* Bit t % 64 of bits[t / 64], for each token t of the vocabulary: whether accept would say OK. bits has
  * WEIR__AUTOMATON_WORDS(n_vocab) words. NO_MEMORY. */
 #define WEIR__AUTOMATON_WORDS(n_vocab) (((size_t)(n_vocab) + 63) / 64)
 weir_status weir__automaton_mask(weir__automaton *automaton, const weir__automaton_place *place,
-                                 uint64_t *mask);
+                                 uint64_t *bits);
 
 #ifdef __cplusplus
 }

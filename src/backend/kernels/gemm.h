@@ -76,8 +76,9 @@ typedef struct weir__gemm_run {
 static inline weir__gemm_run weir__gemm_run_at(int64_t first, int64_t end, int64_t n_units, int64_t rows)
 {
     int64_t row = first / n_units, unit = first % n_units, left = n_units - unit;
-    return (weir__gemm_run){row, unit, end - first < left ? end - first : left, row / rows * n_units + unit,
-                            row % rows};
+    weir__gemm_run run = {row, unit, end - first < left ? end - first : left, row / rows * n_units + unit,
+                          row % rows};
+    return run;
 }
 
 extern const weir__gemm weir__gemm_avx512, weir__gemm_avx2;                    /* for quantized weights */

@@ -279,9 +279,10 @@ INLINE void multiply_tile(const weir__panel_format format, const int n_panels, c
             if (rows > 1) fetch_activations(x + 2, rows);
             /* Past the end of a panel, that of as many panels further. */
             size_t later = AHEAD + (end - unit > AHEAD ? 0 : (size_t)(n_panels - 1) * panel_bytes);
-            if (from_memory)
+            if (from_memory) {
 #pragma GCC unroll 2
                 for (int p = 0; p < n_panels; p++) fetch(unit + (size_t)p * panel_bytes + later, size);
+            }
 #pragma GCC unroll 2
             for (int part = 0; part < n_parts(format); part++) {
                 weights w[PANELS];

@@ -38,7 +38,8 @@ INLINE vector multiply_add(vector a, float b, vector sum)
 /* To the nearest, ties to even, and back; what is no number stays none. */
 INLINE vector to_bf16(vector x)
 {
-    bits all = (bits)x, none = (bits)(x != x), rounded = all + 0x7fff + (all >> 16 & 1);
+    bits none = (bits)(x != x); /* NOLINT(misc-redundant-expression): where it is a NaN */
+    bits all = (bits)x, rounded = all + 0x7fff + (all >> 16 & 1);
     return (vector)(((none & (all | 0x00400000)) | (~none & rounded)) & 0xffff0000);
 }
 
