@@ -12,21 +12,13 @@ import time
 import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, results  # noqa: E402
 from sse_server import Server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 PATIENCE = 120
-results = {"passed": 0, "failed": 0}
 scratch = tempfile.TemporaryDirectory()
 server = Server()
-
-
-def check(name, condition, *details):
-    results["passed" if condition else "failed"] += 1
-    print(("ok    " if condition else "FAIL  ") + name, flush=True)
-    if not condition:
-        for detail in details:
-            print("      " + str(detail).replace("\n", "\n      ")[:2000], flush=True)
 
 
 def environment():

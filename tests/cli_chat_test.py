@@ -8,19 +8,12 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, results  # noqa: E402
+
 WEIR = os.environ["WEIR_BIN"]
 PATIENCE = 60  # seconds; the machine may be busy and the program built with sanitizers
 scratch = tempfile.TemporaryDirectory()
-results = {"passed": 0, "failed": 0}
-
-
-def check(name, condition, *details):
-    results["passed" if condition else "failed"] += 1
-    print(("ok    " if condition else "FAIL  ") + name, flush=True)
-    if not condition:
-        for detail in details:
-            print("      " + str(detail).replace("\n", "\n      ")[:3000], flush=True)
-    return condition
 
 
 def environment(**more):

@@ -18,6 +18,7 @@ import termios
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, environment, results  # noqa: E402
 from terminal import Terminal  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -30,23 +31,6 @@ PATIENCE = 20 if FAKE else 90  # seconds; the machine may be busy and the progra
 
 COMMANDS = ["run", "chat", "stream", "serve", "replay", "info", "tokenize", "embed", "optimize", "quantize", "pull", "list", "rm", "bench engine", "bench kernels", "bench http", "bench schedule", "config", "completion", "version"]
 scratch = tempfile.TemporaryDirectory()
-results = {"passed": 0, "failed": 0}
-
-
-def check(name, condition, *details):
-    results["passed" if condition else "failed"] += 1
-    print(("ok    " if condition else "FAIL  ") + name, flush=True)
-    if not condition:
-        for detail in details:
-            print("      " + str(detail).replace("\n", "\n      ")[:2000], flush=True)
-
-
-def environment(**more):
-    """Ours without what would change the program's defaults."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("WEIR_") and k not in ("NO_COLOR", "LINES", "COLUMNS", "TERM")}
-    clean["WEIR_CONFIG"] = ""
-    clean.update(more)
-    return clean
 
 
 def weir(*words, stdin="", env=None, timeout=None):

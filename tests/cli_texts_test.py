@@ -9,26 +9,11 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, environment, results  # noqa: E402
 from terminal import Terminal  # noqa: E402
 
 WEIR = os.environ["WEIR_BIN"]
 scratch = tempfile.TemporaryDirectory()
-results = {"passed": 0, "failed": 0}
-
-
-def check(name, condition, *details):
-    results["passed" if condition else "failed"] += 1
-    print(("ok    " if condition else "FAIL  ") + name, flush=True)
-    if not condition:
-        for detail in details:
-            print("      " + str(detail).replace("\n", "\n      ")[:2000], flush=True)
-
-
-def environment(**more):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("WEIR_") and k not in ("NO_COLOR", "LINES", "COLUMNS", "TERM")}
-    clean["WEIR_CONFIG"] = ""
-    clean.update(more)
-    return clean
 
 
 def weir(*words, stdin=b""):

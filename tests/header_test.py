@@ -9,17 +9,11 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, results  # noqa: E402
+
 ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
 HEADER = (ROOT / "include/weir/weir.h").read_text()
-results = {"passed": 0, "failed": 0}
-
-
-def check(name, condition, *details):
-    results["passed" if condition else "failed"] += 1
-    print(("ok    " if condition else "FAIL  ") + name, flush=True)
-    if not condition:
-        for detail in details:
-            print("      " + str(detail).replace("\n", "\n      ")[:4000], flush=True)
 
 
 def test_compiles():

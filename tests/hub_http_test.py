@@ -14,27 +14,19 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, results  # noqa: E402
 from hub_server import Hub  # noqa: E402
 from terminal import Terminal  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 PATIENCE = 120
 MB = 1 << 20
-results = {"passed": 0, "failed": 0}
 scratch = tempfile.TemporaryDirectory()
 hub = Hub()
 n_caches = 0
 seed = int.from_bytes(os.urandom(4), "little")
 print("seed", seed)
 dice = random.Random(seed)
-
-
-def check(name, condition, *details):
-    results["passed" if condition else "failed"] += 1
-    print(("ok    " if condition else "FAIL  ") + name, flush=True)
-    if not condition:
-        for detail in details:
-            print("      " + str(detail).replace("\n", "\n      ")[:2000], flush=True)
 
 
 def cache():

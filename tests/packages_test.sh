@@ -25,8 +25,8 @@ for file in ./usr/bin/weir ./usr/lib/libweir.so ./usr/lib/libweir.a ./usr/includ
     expect "$work/files" " $file( |\$)"
 done
 ! grep -vE '^[-dl]\S+ root/root ' "$work/files" || die "files that are not root's"
-dpkg-deb -x "$package" "$work/root"
-"$work/root/usr/bin/weir" version
-[ -n "$("$work/root/usr/bin/weir" run -m fake: -p x -n 8 --ignore-eos -q)" ] || die "the program says nothing"
+dpkg-deb -x "$package" "$work/unpacked"
+"$work/unpacked/usr/bin/weir" version
+[ -n "$("$work/unpacked/usr/bin/weir" run -m fake: -p x -n 8 --ignore-eos -q)" ] || die "the program says nothing"
 if [ "${WEIR_TEST_DEB:-}" = 1 ]; then scripts/deb_check.sh "$package"; fi
 echo "1 passed, 0 failed"

@@ -14,24 +14,16 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, results  # noqa: E402
 from serve import Server, environment  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 SLOW = "fake:tick_us=20000,n_ctx_train=100000"
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8, "temperature": 0}
-results = {"passed": 0, "failed": 0}
 scratch = tempfile.TemporaryDirectory()
 started = []
 atexit.register(lambda: [server.process.kill() for server in started])
-
-
-def check(name, condition, *details):
-    results["passed" if condition else "failed"] += 1
-    print(("ok    " if condition else "FAIL  ") + name, flush=True)
-    if not condition:
-        for detail in details:
-            print("      " + str(detail).replace("\n", "\n      ")[:2000], flush=True)
 
 
 def start(*words, **more):

@@ -11,19 +11,13 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, results  # noqa: E402
+
 SOURCE = os.environ["WEIR_SOURCE_DIR"]
 WEIR = os.environ["WEIR_BIN"]
 GOLDEN = os.path.join(SOURCE, "tests", "golden")
 scratch = tempfile.TemporaryDirectory()
-results = {"passed": 0, "failed": 0}
-
-
-def check(name, condition, *details):
-    results["passed" if condition else "failed"] += 1
-    print(("ok    " if condition else "FAIL  ") + name, flush=True)
-    if not condition:
-        for detail in details:
-            print("      " + str(detail).replace("\n", "\n      ")[:2000], flush=True)
 
 
 def environment(**more):

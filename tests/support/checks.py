@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Named checks of a test that is a program: each prints a line, results has how many passed and failed."""
+import os
+
+results = {"passed": 0, "failed": 0}
+
+
+def check(name, condition, *details):
+    """The details are printed where it fails."""
+    results["passed" if condition else "failed"] += 1
+    print(("ok    " if condition else "FAIL  ") + name, flush=True)
+    if not condition:
+        for detail in details:
+            print("      " + str(detail).replace("\n", "\n      ")[:4000], flush=True)
+    return condition
+
+
+def environment(**more):
+    """Ours without what would change the program's defaults."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("WEIR_") and k not in ("NO_COLOR", "LINES", "COLUMNS", "TERM")}
+    clean["WEIR_CONFIG"] = ""
+    clean.update(more)
+    return clean
