@@ -65,7 +65,8 @@ defmodule Weir.ExamplesTest do
     assert %{"finish_reason" => reason} = List.last(deltas)
     assert reason in ["stop", "length"]
     text = Enum.map_join(deltas, &(&1["delta"]["content"] || ""))
-    assert String.valid?(text) and text != ""
+    # a sampled answer may end before its first word
+    assert String.valid?(text) and (text != "" or reason == "stop")
 
     assert ask(port, "GET / HTTP/1.1\r\n\r\n") =~ "400"
     assert ask(port, "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n") =~ "400"
