@@ -1,6 +1,5 @@
 """weir serve, from outside, on the fake model: every answer and refusal, clients that leave, limits, the end."""
 # SPDX-License-Identifier: Apache-2.0
-import atexit
 import base64
 import json
 import os
@@ -22,19 +21,14 @@ SLOW = "fake:tick_us=20000,n_ctx_train=100000"
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8, "temperature": 0}
 scratch = tempfile.TemporaryDirectory()
-started = []
-atexit.register(lambda: [server.process.kill() for server in started])
 
 
 def start(*words, **more):
-    server = Server(WEIR, *words, **more)
-    started.append(server)
-    return server
+    return Server(WEIR, *words, **more)
 
 
 def end(server):
     code = server.stop()
-    started.remove(server)
     check("it ends with 0 and says nothing bad", code == 0 and not [e for e in server.lines if e.get("event") == "text"], code, server.lines[-5:])
 
 
@@ -428,7 +422,6 @@ except OSError:
 rest = [e for e in events if not e.startswith(":")]
 check("draining: what runs ends as it would have", rest[-1] == "[DONE]" and json.loads(rest[-2])["choices"][0]["finish_reason"] == "length", rest[-2:])
 check("then it ends with 0", server.wait() == 0)
-started.remove(server)
 
 server = start("-np", "2", "--drain", "1", model=SLOW)
 running = server.connect()
@@ -437,7 +430,6 @@ running.head()
 began = time.monotonic()
 code = server.stop()
 check("what runs for ever is cut after --drain", code == 0 and running.closed(), code)
-started.remove(server)
 
 # ---- Systemd
 
