@@ -3,6 +3,8 @@
 import base64
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import struct
@@ -450,6 +452,29 @@ process.send_signal(signal.SIGTERM)
 check("systemd: STOPPING=1", notify.recv(100) == b"STOPPING=1")
 process.communicate()
 check("systemd: ends with 0", process.returncode == 0, process.returncode)
+
+# ---- In an image
+
+with open(os.path.join(os.environ["WEIR_SOURCE_DIR"], "Dockerfile")) as f:
+    image = f.read().rsplit("FROM ", 1)[1]
+check("the image's command", json.loads(image.split("ENTRYPOINT ", 1)[1])[:2] == ["/usr/local/bin/weir", "serve"], image)
+command = json.loads(re.search("HEALTHCHECK.* CMD (.*)", image).group(1))
+server = start("-np", "1", "--watchdog", "1", model="fake:tick_us=60000000")
+probe = [word.replace("/8080", f"/{server.port}") for word in command]
+check("the image's health check: green", probe != command and subprocess.run(probe, timeout=60).returncode == 0)
+running = server.connect()
+running.request("POST", CHAT, LONG)
+until = time.monotonic() + 60
+while server.get("/health").status == 200 and time.monotonic() < until:
+    time.sleep(0.1)
+check("the image's health check: red", subprocess.run(probe, timeout=60).returncode != 0)
+running.close()
+end(server)
+installed = image.split("&& rm", 1)[0].split() + ["libc6", "libgcc-s1"]
+if shutil.which("dpkg") and shutil.which("objdump"):
+    for library in re.findall(r"NEEDED +(\S+)", subprocess.run(["objdump", "-p", WEIR], capture_output=True, text=True).stdout):
+        packages = [line.split(":")[0] for line in subprocess.run(["dpkg", "-S", "*/" + library], capture_output=True, text=True).stdout.splitlines()]
+        check(f"the image has {library}", not packages or any(p in installed for p in packages), packages, installed)
 
 # ---- Wrong starts
 

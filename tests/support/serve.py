@@ -36,17 +36,17 @@ class Reply:
 
 
 class Connection:
-    """One connection; requests one after the other."""
+    """One connection; requests one after the other. room: bytes that the kernel may keep of what is not read yet."""
 
-    def __init__(self, server, timeout=60, kind=None):
+    def __init__(self, server, timeout=60, kind=None, room=None):
         kind = kind or server.kind
-        if kind == "unix":
-            self.sock = socket.socket(socket.AF_UNIX)
-            self.sock.connect(server.unix)
-        else:
-            self.sock = socket.create_connection(("127.0.0.1", server.port), timeout)
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
         self.sock.settimeout(timeout)
+        if room:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        self.sock.connect(server.unix if kind == "unix" else ("127.0.0.1", server.port))
+        if kind != "unix":
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if kind == "tls":
             context = ssl.create_default_context(cafile=server.cert)
             context.check_hostname = False
