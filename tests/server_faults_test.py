@@ -200,7 +200,9 @@ def slow_readers():
     check("the log says so", len(lines) == 3 and all(e["choices"][0]["reason"] == "left" for e in lines), lines)
     for reader in readers:
         reader.close()
+    end(server)
 
+    server = start("-c", "40000", model="fake:n_ctx_train=40000")
     # Who reads after a while gets all of it, merged or not.
     reader = server.connect(room=4096)
     reader.request("POST", CHAT, dict(ENDLESS, max_tokens=30000, temperature=0))
