@@ -55,7 +55,8 @@ static weir_status submit(weir_model *model, weir_engine *engine, weir_stream **
     return status == WEIR_OK ? weir_engine_submit(engine, requests, N_SLOTS, streams, error) : status;
 }
 
-static weir_status start(weir_model *model, bool manual, int32_t n_ctx, weir_engine **engine, weir_error *error)
+static weir_status start(weir_model *model, bool manual, int32_t n_ctx, weir_engine **engine,
+                         weir_error *error)
 {
     weir_engine_params params = weir_engine_params_default();
     params.n_slots = N_SLOTS;

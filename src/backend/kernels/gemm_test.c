@@ -337,6 +337,38 @@ static void what_is_no_number_stays_none(void **state)
             }
 }
 
+/* Where a row's scale, or its weights that have none, lie in a block of the file; -1: a format that has no
+ * number for what is none. */
+static int scale_at(int format)
+{
+    if (format == WEIR__PANEL_MXFP4) return -1;
+    return format == WEIR__PANEL_Q6_K ? 208 : 0;
+}
+
+/* A scale that is no number, as in a damaged file, spoils its own row of weights and no other. */
+static void weights_that_are_no_numbers_spoil_their_row(void **state)
+{
+    (void)state;
+    static const uint16_t odd[] = {0x7e00, 0x7c00, 0xfc00}, odd_bf16[] = {0x7fc0, 0x7f80, 0xff80};
+    for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
+        for (int g = 0; gemm_of(format, g) != NULL && scale_at(format) >= 0; g++)
+            for (int what = 0; what < 3; what++)
+                for (int64_t m = 1; m <= 5; m += 2) {
+                    product p = product_make(gemm_of(format, g), format, 32, 512, m);
+                    const int64_t row = 5 + 16 * (m % 3 == 0);
+                    pack(&p);
+                    size_t at = ggml_row_size(types[format], p.k) * (size_t)row + (size_t)scale_at(format);
+                    memcpy(p.rows + at, format == WEIR__PANEL_BF16 ? &odd_bf16[what] : &odd[what], 2);
+                    weir__panel_pack(p.format, p.k, p.rows, p.panels, 0, p.n / WEIR__PANEL_ROWS);
+                    ggml_get_type_traits(types[format])->to_float(p.rows, p.weights, p.n * p.k);
+                    assert_false(isfinite(p.weights[row * p.k])); /* ggml's */
+                    multiply(&p);
+                    for (int64_t i = 0; i < m * p.n; i++)
+                        assert_int_equal(isfinite(p.out[i]) != 0, i % p.n != row);
+                    product_free(&p);
+                }
+}
+
 static void a_panel_is_hardly_larger_than_the_file(void **state)
 {
     (void)state;
@@ -361,6 +393,7 @@ int main(void)
         cmocka_unit_test(activations_are_rounded_to_the_format_of_the_weights),
         cmocka_unit_test(ends_of_the_ranges),
         cmocka_unit_test(what_is_no_number_stays_none),
+        cmocka_unit_test(weights_that_are_no_numbers_spoil_their_row),
         cmocka_unit_test(a_panel_is_hardly_larger_than_the_file),
     };
     int n = 0;
