@@ -15,9 +15,9 @@
 #include "base/cpu.h"
 
 /* In the second-level cache, weights and activations together. */
-#define CACHED_COLUMNS 2048
-#define CACHED_ROWS    64
-#define CACHED_TOKENS  32
+#define CACHED_COLUMNS 1024
+#define CACHED_ROWS    128
+#define CACHED_TOKENS  64
 #define PASSES         16 /* over them, at once */
 
 /* Matrices that are read from memory. */

@@ -5,7 +5,7 @@ bandwidth of memory.
 
 usage: peak.py ROUNDS
 
-The best of twenty repetitions for each round. Writes bench/results/peak.md. Needs WEIR_BIN and WEIR_BENCH_DIR in the environment;
+The best of ten repetitions for each round. Writes bench/results/peak.md. Needs WEIR_BIN and WEIR_BENCH_DIR in the environment;
 scripts/bench.sh sets them."""
 import datetime
 import json
@@ -22,7 +22,7 @@ RESULTS = pathlib.Path("bench/results")
 def main():
     rounds = int(sys.argv[1])
     weir, programs = (os.environ[name] for name in ("WEIR_BIN", "WEIR_BENCH_DIR"))
-    rows = [json.loads(line) for line in run([f"{programs}/peak", str(20 * rounds)]).splitlines()]
+    rows = [json.loads(line) for line in run([f"{programs}/peak", str(10 * rounds)]).splitlines()]
     if not rows:
         sys.exit("peak: no kernels for this processor")
     counts = sorted({row["threads"] for row in rows})
@@ -30,12 +30,13 @@ def main():
             for n in counts}
 
     def of(row, what):
-        return row[what] / most[row["threads"]][what]
+        return row[what] / row[f"most_{what}"]
 
     lines = ["# CPU kernels alone", "",
              f"`scripts/bench.sh {rounds} peak`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
-             machine() + f". bench/peak.c, the best of {20 * rounds} repetitions, each with a measurement of the limits after it.", "",
-             f"In the caches: 32 rows of activations, rounded before, by 64 rows of 2,048 weights; one thread, so that nothing waits for "
+             machine() + f". bench/peak.c, the best of {10 * rounds} repetitions, each with a measurement of the limits after it; "
+             "parts are of the most that was seen until then.", "",
+             f"In the caches: 64 rows of activations, rounded before, by 128 rows of 1,024 weights; one thread, so that nothing waits for "
              f"another. Peak: {most[1]['gmac_per_second']:.0f} GMAC/s of one thread ({rows[0]['instruction']}, in registers). From memory: "
              "one row of activations by 256 MiB of weights, in matrices of 2,048 × 2,048. What memory gives: "
              + ", ".join(f"{most[n]['gb_per_second']:.1f} GB/s to {n} thread{'s' if n > 1 else ''}" for n in counts) + ".", "",
