@@ -33,6 +33,7 @@ typedef struct unit {
 INLINE uint64_t read_word(const unsigned char *bytes, const int n)
 {
     uint64_t word = 0;
+#pragma GCC unroll 8
     for (int i = 0; i < n; i++) word |= (uint64_t)bytes[i] << 8 * i;
     return word;
 }
