@@ -188,6 +188,33 @@ static void a_row_does_not_depend_on_its_company(void **state)
         }
 }
 
+/* As many as are passed over in several parts, so that they stay in a cache. */
+static void rows_of_a_large_batch_are_those_of_small_ones(void **state)
+{
+    (void)state;
+    static const int64_t from[] = {0, 511, 513, 1024, 2031};
+    for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
+        for (int g = 0; gemm_of(format, g) != NULL; g++) {
+            product all = product_make(gemm_of(format, g), format, 32, 512, 2048);
+            pack(&all);
+            multiply(&all);
+            for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+                product some = all;
+                some.m = 17;
+                some.x += from[i] * all.k;
+                some.rounded = allocate(weir__activations_bytes(all.gemm, some.m, all.k));
+                some.out = allocate((size_t)(some.m * all.n) * sizeof *some.out);
+                multiply(&some);
+                if (i == 0) check(&some);
+                assert_memory_equal(some.out, all.out + from[i] * all.n,
+                                    (size_t)(some.m * all.n) * sizeof *some.out);
+                free(some.rounded);
+                free(some.out);
+            }
+            product_free(&all);
+        }
+}
+
 /* To the bit, however long their vectors are, where activations are rounded alike. */
 static void all_levels_give_the_same(void **state)
 {
@@ -388,6 +415,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_right),
         cmocka_unit_test(a_row_does_not_depend_on_its_company),
+        cmocka_unit_test(rows_of_a_large_batch_are_those_of_small_ones),
         cmocka_unit_test(all_levels_give_the_same),
         cmocka_unit_test(activations_are_rounded_as_ggml_rounds_them),
         cmocka_unit_test(activations_are_rounded_to_the_format_of_the_weights),
