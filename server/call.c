@@ -58,7 +58,7 @@ void serve_call_destroy(serve_call *call)
 void serve_call_leave(serve_call *call)
 {
     call->wsi = NULL;
-    call->left = !call->ended || call->out_at < call->out.n;
+    call->left = call->state == SERVE_WORKING || !call->ended || call->out_at < call->out.n;
     atomic_store_explicit(&call->gone, true, memory_order_release);
     if (call->state != SERVE_WORKING) serve_call_destroy(call);
 }

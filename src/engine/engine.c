@@ -247,6 +247,7 @@ static bool has_work(const weir_engine *engine)
 static void *run(void *argument)
 {
     weir_engine *engine = argument;
+    weir__thread_name("weir-engine");
     for (;;) {
         weir_report report;
         pthread_mutex_lock(&engine->mutex);
