@@ -331,7 +331,7 @@ const cli_option cli_options[] = {
     {"--unix", NULL, CLI_SERVING, CLI_STRING, AT(unix_path), "FILE", "", "WEIR_UNIX", "unix_path", NULL, CLI_SERVE,
      "listen on a Unix socket too"},
     {"--alias", "-a", CLI_SERVING, CLI_LIST, AT(aliases), "NAME", "the file's name", "WEIR_ALIAS", NULL, NULL, CLI_SERVE,
-     "what requests call the model; may be given again"},
+     "what requests call the model; may be given again; * = whatever they say"},
     {"--api-key", NULL, CLI_SERVING, CLI_LIST, AT(api_keys), "KEY", "", "WEIR_API_KEY", "keys", NULL, CLI_SERVE,
      "who may ask (Authorization: Bearer KEY); may be given again; better in the environment or in a file"},
     {"--api-key-file", NULL, CLI_SERVING, CLI_FILE, AT(api_key_file), "FILE", "", "WEIR_API_KEY_FILE", NULL, NULL, CLI_SERVE,

@@ -2,7 +2,7 @@
 # bench.sh [ROUNDS [WHAT...]]: builds the release, llama.cpp's own benchmarks and the model, then runs
 # bench/run.sh, which finds WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR (programs made of bench/*.c), WEIR_LLAMA_SOURCE, LLAMA_TOOLS
 # (llama-bench, llama-batched-bench), STOCK_TOOLS and STOCK_AVX2_TOOLS (the same of the pin as upstream builds it) in its
-# environment; for compare also LLAMA_SERVER. Where compare alone is asked for, the benchmarks are not built.
+# environment; for compare and schema also LLAMA_SERVER. Where only these and overhead are asked for, the benchmarks are not built.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -12,12 +12,12 @@ scripts/deps.sh run
 scripts/build.sh release
 WEIR_MODEL=${MODEL:-$(scripts/model.sh)}
 case " ${*:2} " in
-*" compare "*)
+*" compare "* | *" schema "*)
     LLAMA_SERVER=$(scripts/llama.sh --flavor stock --server | sed -n 's/^server=//p')
     export LLAMA_SERVER
     ;;
 esac
-if [ "${*:2}" != compare ]; then
+if [ $# -lt 2 ] || grep -qvxE 'compare|schema|overhead' <(printf '%s\n' "${@:2}"); then
     tools=$(scripts/llama.sh --tools)
     LLAMA_TOOLS=${tools##*tools=}
     WEIR_LLAMA_SOURCE=$(sed -n 's/^source=//p' <<<"$tools")

@@ -64,12 +64,14 @@ void serve_answer_destroy(serve_answer *answer)
     weir__mem_free(answer);
 }
 
-void serve_answer_read_calls(serve_answer *answer)
+void serve_answer_read_calls(serve_answer *answer, bool form)
 {
     for (int32_t i = 0; i < answer->n; i++) {
         answer->choices[i].calls = true;
-        answer->choices[i].caller = (serve_caller){
-            .number = (uint64_t)answer->created_s << 24 | (answer->call->number & 0xFFFFFF), .index = i};
+        answer->choices[i].caller =
+            (serve_caller){.number = (uint64_t)answer->created_s << 24 | (answer->call->number & 0xFFFFFF),
+                           .index = i,
+                           .form = form};
     }
 }
 

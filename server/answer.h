@@ -61,8 +61,8 @@ struct serve_answer {
 /* n choices with streams; the worker submits to them. NULL: out of memory. */
 serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir_chat *chat, int32_t n);
 
-/* The content has the form of tools.h: calls are read from it. */
-void serve_answer_read_calls(serve_answer *answer);
+/* The content has the form of tools.h: calls are read from it. form: SERVE_TALK_FORM. */
+void serve_answer_read_calls(serve_answer *answer, bool form);
 
 /* Submits one request for all choices, or one for each: all or none. An error becomes the call's answer.
  * Worker. */

@@ -109,7 +109,7 @@ void serve_chat(serve_call *call)
     }
     answer->stream = ask.stream;
     answer->include_usage = ask.include_usage;
-    if (ask.reads_calls) serve_answer_read_calls(answer);
+    if (ask.reads_calls) serve_answer_read_calls(answer, ask.reads_form);
     serve_ask_request(&ask, call, salt, &request);
     request.chat = chat;
     serve_answer_submit(answer, &request, 1);

@@ -67,6 +67,7 @@ struct serve_call {
     int status;
     int32_t retry_s; /* Retry-After, 0 = none */
     const char *allow;
+    const char *schema_field; /* where the answer's schema stands in the request; NULL: there is none */
 
     bool left; /* the client went before the answer's end */
     int64_t began_ns;

@@ -385,8 +385,10 @@ void serve_server_ready(serve_server *server, weir_model *model, weir_engine *en
 {
     server->model = model;
     server->engine = engine;
-    server->name = server->params.n_names > 0 ? server->params.names[0] : name;
-    server->file_name = name;
+    server->name = server->file_name = name;
+    for (size_t i = server->params.n_names; i > 0; i--)
+        if (strcmp(server->params.names[i - 1], SERVE_ANY_NAME) != 0)
+            server->name = server->params.names[i - 1];
     snprintf(server->fingerprint, sizeof server->fingerprint, "weir-%s-%s", weir_version(),
              weir_backend_version());
     for (char *c = server->fingerprint; *c != '\0'; c++)
@@ -403,7 +405,9 @@ bool serve_server_has_name(const serve_server *server, const char *name)
 {
     if (name[0] == '\0' || strcmp(name, "default") == 0 || strcmp(name, server->file_name) == 0) return true;
     for (size_t i = 0; i < server->params.n_names; i++)
-        if (strcmp(name, server->params.names[i]) == 0) return true;
+        if (strcmp(name, server->params.names[i]) == 0 ||
+            strcmp(server->params.names[i], SERVE_ANY_NAME) == 0)
+            return true;
     return false;
 }
 

@@ -733,9 +733,11 @@ typedef struct weir_chat_params {
     size_t n_messages;
     const char *messages_json; /* instead of messages: an array as in OpenAI's API */
     const char *tools_json;    /* an array as in OpenAI's API; NULL = none */
+    /* REQUIRED: the answer is a call. Nothing comes before it but reasoning, and that only with enable_thinking */
     weir_tool_choice tool_choice;
-    bool parallel_tool_calls;
-    const char *json_schema;       /* the answer's form; not together with tools */
+    bool parallel_tool_calls; /* false: one call at most */
+    /* The answer's form; where tools may be called, one or the other; where one must be called, ignored */
+    const char *json_schema;
     const char *template_source;   /* Jinja, at most 256 KiB; NULL = the model's own. A program: one from an
                                     * untrusted source can loop without end or use all memory */
     const weir_template_arg *args; /* [n_args] */
@@ -756,7 +758,9 @@ static inline weir_chat_params weir_chat_params_default(void)
 }
 
 /* Renders with the model's own Jinja template. Errors: INVALID (which message, which field), TEMPLATE (what
- * the template says), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no template). */
+ * the template says), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no template, or with field
+ * "tools_json", "tool_choice" or "json_schema" one that has no form of calls, or none that can be enforced as
+ * these ask for). */
 WEIR_API weir_status weir_chat_create(weir_model *model, const weir_chat_params *params, weir_chat **chat,
                                       weir_error *error);
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
