@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# bench.sh [ROUNDS [engine|kernels|shapes|load|neighbours|accuracy|greedy|invariance|schedule|compare...]]: builds the release, llama.cpp's own benchmarks and the model, then runs
+# bench.sh [ROUNDS [engine|kernels|shapes|load|neighbours|accuracy|greedy|invariance|schedule|compare|elixir...]]: builds the release, llama.cpp's own benchmarks and the model, then runs
 # bench/run.sh, which finds WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR (programs made of bench/*.c), WEIR_LLAMA_SOURCE, LLAMA_TOOLS
 # (llama-bench, llama-batched-bench), STOCK_TOOLS and STOCK_AVX2_TOOLS (the same of the pin as upstream builds it) in its
-# environment; for compare also LLAMA_SERVER. Where compare alone is asked for, the benchmarks are not built.
+# environment; for compare also LLAMA_SERVER. Where compare or elixir alone is asked for, llama.cpp's are not built.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -17,7 +17,7 @@ case " ${*:2} " in
     export LLAMA_SERVER
     ;;
 esac
-if [ "${*:2}" != compare ]; then
+if [ "${*:2}" != compare ] && [ "${*:2}" != elixir ]; then
     tools=$(scripts/llama.sh --tools)
     LLAMA_TOOLS=${tools##*tools=}
     WEIR_LLAMA_SOURCE=$(sed -n 's/^source=//p' <<<"$tools")
