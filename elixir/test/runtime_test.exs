@@ -29,7 +29,7 @@ defmodule Weir.RuntimeTest do
             messages = ~S([{"role": "user", "content": "a"}])
             {:ok, chat} = NIF.chat_create(model.ref, %{messages: messages})
             {:ok, parser} = NIF.chat_parser(chat)
-            {model, context, sampler, engine, ref, NIF.generate_ref(), parser}
+            {model, context, sampler, engine, ref, NIF.generate_ref(), chat, parser}
           end
 
         live = NIF.live_handles()

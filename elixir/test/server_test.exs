@@ -541,10 +541,11 @@ defmodule Weir.ServerTest do
              stats = Server.get_stats(server)
 
              match?(%{active_slots: 2, idle_slots: 0, queue_depth: 1, requests: 3}, stats) and
-               stats.generating_slots == 2 and length(stats.slots) == 2
+               stats.generating_slots == 2 and
+               match?([%{state: :generating}, %{state: :generating}], stats.slots)
            end)
 
-    assert [%{slot: _, state: :generating, n_cached: n}, _] = Server.get_stats(server).slots
+    assert [%{slot: _, n_cached: n}, _] = Server.get_stats(server).slots
     assert n > 0
     for pid <- pids, do: Process.exit(pid, :kill)
     assert eventually(fn -> idle?(server) end)
