@@ -146,7 +146,7 @@ const cli_option cli_options[] = {
 
     {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL,
      CLI_RUN | CLI_STREAM, "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
-    {"--prompt-logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(n_prompt_logprobs), "N", "none", NULL, NULL, NULL, CLI_RUN,
+    {"--prompt-logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(n_prompt_logprobs), "N", "none", NULL, "n_prompt_logprobs", NULL, CLI_RUN,
      "the same of the prompt's tokens"},
     {"--best-of", NULL, CLI_LIMITS, CLI_INT32, AT(best_of), "N", NULL, NULL, NULL, NULL, CLI_RUN,
      "generate N answers and give the one whose tokens are the likeliest in the mean"},

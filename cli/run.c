@@ -339,7 +339,7 @@ cli_exit cli_run(cli_args *args)
         goto done;
     }
     int32_t together = args->best_of < TOGETHER ? args->best_of : TOGETHER;
-    if (args->engine.n_slots < together) args->engine.n_slots = together;
+    if (together > 1 && args->engine.n_slots < together) args->engine.n_slots = together;
     if ((code = read_prompt(&run)) != CLI_OK) goto done;
     code = CLI_NO_MODEL;
     if ((path = cli_load_path(args)) == NULL) goto done;
