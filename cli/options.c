@@ -147,6 +147,10 @@ const cli_option cli_options[] = {
 
     {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL,
      CLI_RUN | CLI_STREAM, "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
+    {"--prompt-logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(n_prompt_logprobs), "N", "none", NULL, "n_prompt_logprobs", NULL, CLI_RUN,
+     "the same of the prompt's tokens"},
+    {"--best-of", NULL, CLI_LIMITS, CLI_INT32, AT(best_of), "N", NULL, NULL, NULL, NULL, CLI_RUN,
+     "generate N answers and give the one whose tokens are the likeliest in the mean"},
 
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "MODEL", "default", "WEIR_MODEL",
      NULL, NULL, (LOADS & ~CLI_HTTP) | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS,
@@ -484,6 +488,8 @@ void cli_args_init(cli_args *args, const cli_command *command)
         .command = command,
         .model = weir_model_params_default(),
         .engine = weir_engine_params_default(),
+        .best_of = 1,
+        .n_prompt_logprobs = -1,
     };
     cli_ask_init(&args->ask);
     if (command->defaults != NULL) command->defaults(args);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "kept.h"
 #include "serve.h"
 
 #define HEAD_BYTES  16384 /* of a request's first line and header fields */
@@ -362,8 +363,10 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     server->keys = serve_keys_create(params);
     server->events = serve_events_create(server);
     server->embedder = serve_embedder_create();
+    server->kept = serve_kept_create();
     server->workers = serve_workers_create(params->n_workers);
-    if (server->keys == NULL || server->workers == NULL || server->events == NULL || server->embedder == NULL)
+    if (server->keys == NULL || server->workers == NULL || server->events == NULL ||
+        server->embedder == NULL || server->kept == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     if (status == WEIR_OK) status = create_context(server, error);
     if (status == WEIR_OK) status = serve_listener_open(server, error);
@@ -450,6 +453,7 @@ void serve_server_destroy(serve_server *server)
         serve_workers_destroy(server->workers);
         if (server->lws != NULL) lws_context_destroy(server->lws);
     }
+    serve_kept_destroy(server->kept);
     serve_embedder_destroy(server->embedder);
     serve_events_destroy(server->events);
     serve_keys_destroy(server->keys);
