@@ -26,6 +26,7 @@ typedef struct serve_workers serve_workers;
 typedef struct serve_events serve_events;
 typedef struct serve_keys serve_keys;
 typedef struct serve_embedder serve_embedder;
+typedef struct serve_kept serve_kept;
 
 typedef enum serve_state {
     SERVE_READING,   /* the body is on its way */
@@ -67,6 +68,7 @@ struct serve_call {
     int status;
     int32_t retry_s; /* Retry-After, 0 = none */
     const char *allow;
+    const char *schema_field; /* where the answer's schema stands in the request; NULL: there is none */
 
     bool left; /* the client went before the answer's end */
     int64_t began_ns;
@@ -102,6 +104,7 @@ struct serve_server {
     serve_workers *workers;
     serve_keys *keys;
     serve_embedder *embedder;
+    serve_kept *kept;
 
     /* The service thread's. */
     serve_call *calls;

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "kept.h"
 #include "serve.h"
 
 #define HEAD_BYTES  16384 /* of a request's first line and header fields */
@@ -378,8 +379,10 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     server->keys = serve_keys_create(params);
     server->events = serve_events_create(server);
     server->embedder = serve_embedder_create();
+    server->kept = serve_kept_create();
     server->workers = serve_workers_create(params->n_workers);
-    if (server->keys == NULL || server->workers == NULL || server->events == NULL || server->embedder == NULL)
+    if (server->keys == NULL || server->workers == NULL || server->events == NULL ||
+        server->embedder == NULL || server->kept == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     if (status == WEIR_OK) status = create_context(server, error);
     if (status == WEIR_OK) status = serve_listener_open(server, error);
@@ -401,8 +404,10 @@ void serve_server_ready(serve_server *server, weir_model *model, weir_engine *en
 {
     server->model = model;
     server->engine = engine;
-    server->name = server->params.n_names > 0 ? server->params.names[0] : name;
-    server->file_name = name;
+    server->name = server->file_name = name;
+    for (size_t i = server->params.n_names; i > 0; i--)
+        if (strcmp(server->params.names[i - 1], SERVE_ANY_NAME) != 0)
+            server->name = server->params.names[i - 1];
     snprintf(server->fingerprint, sizeof server->fingerprint, "weir-%s-%s", weir_version(),
              weir_backend_version());
     for (char *c = server->fingerprint; *c != '\0'; c++)
@@ -419,7 +424,9 @@ bool serve_server_has_name(const serve_server *server, const char *name)
 {
     if (name[0] == '\0' || strcmp(name, "default") == 0 || strcmp(name, server->file_name) == 0) return true;
     for (size_t i = 0; i < server->params.n_names; i++)
-        if (strcmp(name, server->params.names[i]) == 0) return true;
+        if (strcmp(name, server->params.names[i]) == 0 ||
+            strcmp(server->params.names[i], SERVE_ANY_NAME) == 0)
+            return true;
     return false;
 }
 
@@ -462,6 +469,7 @@ void serve_server_destroy(serve_server *server)
         serve_workers_destroy(server->workers);
         if (server->lws != NULL) lws_context_destroy(server->lws);
     }
+    serve_kept_destroy(server->kept);
     serve_embedder_destroy(server->embedder);
     serve_events_destroy(server->events);
     serve_keys_destroy(server->keys);

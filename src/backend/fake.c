@@ -48,6 +48,7 @@ static const struct option {
     OPTION(load_us, 0, 0, 60000000),
     OPTION(exact, 0, 0, 1),
     OPTION(recurrent, 0, 0, 1),
+    OPTION(fail_pass, -1, -1, INT32_MAX),
 #undef OPTION
 };
 #define N_OPTIONS (sizeof options / sizeof options[0])
@@ -285,7 +286,7 @@ static weir_status fake_model_load(const char *path, const weir_model_params *pa
     status = options_parse(&made->options, path + strlen("fake:"), error);
     if (status != WEIR_OK) goto fail;
 
-    atomic_store(&made->hooks.fail_decode_at, -1);
+    atomic_store(&made->hooks.fail_decode_at, made->options.fail_pass);
     atomic_store(&made->hooks.fail_sample_at, -1);
     atomic_store(&made->hooks.fail_decode_status, WEIR_BACKEND);
     atomic_store(&made->hooks.tick_us, made->options.tick_us);

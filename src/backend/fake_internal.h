@@ -15,7 +15,8 @@ typedef struct weir__fake_piece {
 } weir__fake_piece;
 
 typedef struct weir__fake_options {
-    int64_t n_vocab, n_ctx_train, seed, eos_every, any, longest, tick_us, token_us, load_us, exact, recurrent;
+    int64_t n_vocab, n_ctx_train, seed, eos_every, any, longest, tick_us, token_us, load_us, exact, recurrent,
+        fail_pass;
 } weir__fake_options;
 
 #define WEIR__FAKE_N_META 6
