@@ -203,10 +203,10 @@ def slow_readers():
         reader.close()
     end(server)
 
-    server = start("-c", "16000", model="fake:n_ctx_train=16000")
+    server = start("-c", "24000", model="fake:n_ctx_train=24000,tick_us=100")
     # Who reads after a while gets all of it, merged or not.
     reader = server.connect(room=4096)
-    reader.request("POST", CHAT, dict(ENDLESS, max_tokens=12000, temperature=0))
+    reader.request("POST", CHAT, dict(ENDLESS, max_tokens=20000, temperature=0))
     server.wait_for(lambda m: m["weir_slots_generating"] == 0 and m["weir_http_unsent_bytes"] >= 200 << 10)
     reader.head()
     text, most = "", 0
@@ -215,7 +215,7 @@ def slow_readers():
             most = max(most, server.metrics()["weir_http_unsent_bytes"])
         if event != "[DONE]":
             text += json.loads(event)["choices"][0]["delta"].get("content", "")
-    whole = server.post(CHAT, dict(ENDLESS, stream=False, max_tokens=12000, temperature=0)).json["choices"][0]["message"]["content"]
+    whole = server.post(CHAT, dict(ENDLESS, stream=False, max_tokens=20000, temperature=0)).json["choices"][0]["message"]["content"]
     check("who reads late misses nothing", text == whole, len(text), len(whole))
     check("and what is merged comes in pieces", most <= (256 << 10) + 65536, most)
     end(server)
