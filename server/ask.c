@@ -337,6 +337,24 @@ static bool read_logprobs(reader *r, const char *name, const json_t *value)
     return true;
 }
 
+/* vLLM's: how many of the likeliest in each place. */
+static bool read_prompt_logprobs(reader *r, const char *name, const json_t *value)
+{
+    json_int_t n = json_integer_value(value);
+    bool boolean = json_is_boolean(value);
+    if (!boolean && (!json_is_integer(value) || n < 0 || n > LOGPROBS_MAX))
+        return refuse(r, name, "true, false or a whole number from 0 to 20");
+    r->ask->prompt_logprobs = !json_is_false(value);
+    r->ask->n_prompt_logprobs = boolean ? 0 : (int32_t)n;
+    return true;
+}
+
+static bool read_fork(reader *r, const char *name, const json_t *value)
+{
+    r->ask->fork = value;
+    return json_is_object(value) || refuse(r, name, "an object: {\"id\": …, \"index\": 0, \"at\": …}");
+}
+
 static bool read_text_idle(reader *r, const char *name, const json_t *value)
 {
     return json_is_string(value) || refuse(r, name, "a string");
@@ -391,6 +409,8 @@ static const field fields[] = {
     NUMBER("n_predict", BOTH, INT32, AT(max_tokens), -1, MOST),
     HAND("logprobs", BOTH, read_logprobs),
     NUMBER("top_logprobs", SERVE_ASK_CHAT, INT32, AT(n_logprobs), 0, LOGPROBS_MAX),
+    HAND("prompt_logprobs", BOTH, read_prompt_logprobs),
+    HAND("fork", BOTH, read_fork),
     HAND("logit_bias", BOTH, read_logit_bias),
     HAND("seed", BOTH, read_seed),
     NUMBER("temperature", BOTH, FLOAT, FROM(temp), 0, 100),
@@ -524,6 +544,25 @@ static bool read_fields(reader *r, unsigned where)
     return true;
 }
 
+/* A fork's prompt, or messages, and what belongs to them are its source's. */
+static bool check_fork(reader *r)
+{
+    const serve_ask *ask = r->ask;
+    const bool chat = r->where != SERVE_ASK_COMPLETIONS;
+    if (ask->fork == NULL) return true;
+    const char *other = ask->prompt != NULL                      ? "prompt"
+                        : ask->messages != NULL                  ? "messages"
+                        : ask->echo                              ? "echo"
+                        : ask->tools != NULL                     ? "tools"
+                        : ask->tool_choice != SERVE_TOOLS_UNSAID ? "tool_choice"
+                        : ask->kwargs != NULL                    ? "chat_template_kwargs"
+                        : ask->reasoning_effort != NULL          ? "reasoning_effort"
+                        : ask->continue_final                    ? "continue_final_message"
+                        : chat && ask->schema != NULL            ? "response_format"
+                                                                 : NULL;
+    return other == NULL || refuse(r, other, "left out of a fork: it is the source's");
+}
+
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
 {
     const serve_params *params = &call->server->params;
@@ -537,17 +576,13 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     ask->parallel_tool_calls = true;
     if (!serve_call_read_json(call, &ask->json) || !read_fields(&r, where)) return false;
     if (ask->sampler.top_k < 0) ask->sampler.top_k = 0;
-    if (ask->best_of > ask->n) {
-        serve_call_refuse(call, 400, "best_of", "unsupported_value",
-                          "best_of is larger than n; choosing among choices is not supported: ask for n");
-        return false;
-    }
+    if (ask->best_of == 0) ask->best_of = ask->n;
+    if (ask->best_of < ask->n) return refuse(&r, "best_of", "n or more");
+    if (ask->best_of > ask->n && ask->stream)
+        return refuse(&r, "best_of", "left out of a stream: which answers are the best is known in the end");
+    if (ask->prompt_logprobs && ask->stream) return refuse(&r, "prompt_logprobs", "left out of a stream");
+    if (!check_fork(&r)) return false;
     if (ask->n_logprobs > 0 && !ask->logprobs) return refuse(&r, "top_logprobs", "left out without logprobs");
-    if (ask->echo && ask->logprobs) {
-        serve_call_refuse(call, 400, "echo", "unsupported_value",
-                          "echo and logprobs exclude each other: prompts have no log probabilities here");
-        return false;
-    }
     if (ask->include_usage && !ask->stream) return refuse(&r, "stream_options", "left out without stream");
     if (ask->schema != NULL && ask->sampler.grammar != NULL)
         return refuse(&r, "grammar", "left out where the answer has another form");
@@ -577,11 +612,57 @@ void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_
     request->deadline_ms = ask->deadline_ms;
     request->priority = ask->priority;
     request->cache_prompt = ask->cache_prompt;
-    request->logprobs = ask->logprobs;
+    request->logprobs = ask->logprobs || ask->best_of > ask->n;
     request->n_logprobs = ask->n_logprobs;
+    request->prompt_logprobs = ask->prompt_logprobs || (ask->echo && ask->logprobs);
+    request->n_prompt_logprobs = ask->n_prompt_logprobs;
+    if (ask->echo && ask->n_logprobs > ask->n_prompt_logprobs) request->n_prompt_logprobs = ask->n_logprobs;
     snprintf(salt, SERVE_SALT_MAX, "%s%s%s", key, ask->cache_salt != NULL ? "/" : "",
              ask->cache_salt != NULL ? ask->cache_salt : "");
     request->cache_salt = salt;
+}
+
+void serve_ask_scores(const serve_ask *ask, serve_answer *answer)
+{
+    answer->tells_scores = ask->logprobs;
+    answer->echoes_scores = ask->logprobs && ask->echo;
+    answer->tells_prompt = ask->prompt_logprobs;
+    answer->n_top = ask->n_logprobs;
+}
+
+/* ---- Forks ---- */
+
+bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_request *request,
+                    serve_kept_choice *choice)
+{
+    static const char form[] = "an object: {\"id\": a completion's, \"index\": a choice's, \"at\": tokens}";
+    reader r = {ask, call, BOTH};
+    const char *key, *id = NULL;
+    int32_t index = 0;
+    json_t *value;
+    request->source_at = -1;
+    json_object_foreach((json_t *)ask->fork, key, value)
+    {
+        bool is_index = strcmp(key, "index") == 0, number = is_index || strcmp(key, "at") == 0;
+        json_int_t n = json_integer_value(value);
+        if (strcmp(key, "id") == 0 && json_is_string(value))
+            id = json_string_value(value);
+        else if (number && json_is_integer(value) && n >= 0 && n <= INT32_MAX)
+            *(is_index ? &index : &request->source_at) = (int32_t)n;
+        else
+            return refuse(&r, "fork", form);
+    }
+    if (id == NULL) return refuse(&r, "fork", form);
+    if (!serve_kept_find(call->server->kept, id, salt, index, choice)) {
+        serve_call_refuse(
+            call, 404, "fork", "not_found",
+            "there is no choice %d of an answer \"%.64s\" here that this key may fork: the last %d "
+            "answers are kept, but for those of best_of",
+            index, id, SERVE_KEPT_MOST);
+        return false;
+    }
+    request->source = choice->stream;
+    return true;
 }
 
 /* ---- Chat ---- */
