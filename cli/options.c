@@ -147,6 +147,10 @@ const cli_option cli_options[] = {
 
     {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL,
      CLI_RUN | CLI_STREAM, "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
+    {"--prompt-logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(n_prompt_logprobs), "N", "none", NULL, "n_prompt_logprobs", NULL, CLI_RUN,
+     "the same of the prompt's tokens"},
+    {"--best-of", NULL, CLI_LIMITS, CLI_INT32, AT(best_of), "N", NULL, NULL, NULL, NULL, CLI_RUN,
+     "generate N answers and give the one whose tokens are the likeliest in the mean"},
 
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "MODEL", "default", "WEIR_MODEL",
      NULL, NULL, (LOADS & ~CLI_HTTP) | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS,
@@ -206,8 +210,11 @@ const cli_option cli_options[] = {
     {"--cache-type-v", "-ctv", CLI_ENGINE, CLI_CHOICE, AT(engine.type_v), "TYPE", NULL, "WEIR_CACHE_TYPE_V", "type_v",
      cli_kv_types, LOADS, "how values are kept"},
     {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "decode-maximal", "WEIR_STRATEGY",
-     "strategy", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
+     "strategy", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
      "who gets the tokens of a tick: decode-maximal, prefill-priority, balanced, latency-target"},
+    {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "latency-target", "WEIR_STRATEGY",
+     "strategy", NULL, CLI_SERVE,
+     "who gets the tokens of a tick: latency-target, decode-maximal, prefill-priority, balanced"},
     {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "the recorded one", NULL, NULL, NULL,
      CLI_REPLAY, "plan with this one: decode-maximal, prefill-priority, balanced, latency-target"},
     {"--itl-target", NULL, CLI_ENGINE, CLI_INT32, AT(engine.itl_target_ms), "MS", NULL, "WEIR_ITL_TARGET",
@@ -328,7 +335,7 @@ const cli_option cli_options[] = {
     {"--unix", NULL, CLI_SERVING, CLI_STRING, AT(unix_path), "FILE", "", "WEIR_UNIX", "unix_path", NULL, CLI_SERVE,
      "listen on a Unix socket too"},
     {"--alias", "-a", CLI_SERVING, CLI_LIST, AT(aliases), "NAME", "the file's name", "WEIR_ALIAS", NULL, NULL, CLI_SERVE,
-     "what requests call the model; may be given again"},
+     "what requests call the model; may be given again; * = whatever they say"},
     {"--api-key", NULL, CLI_SERVING, CLI_LIST, AT(api_keys), "KEY", "", "WEIR_API_KEY", "keys", NULL, CLI_SERVE,
      "who may ask (Authorization: Bearer KEY); may be given again; better in the environment or in a file"},
     {"--api-key-file", NULL, CLI_SERVING, CLI_FILE, AT(api_key_file), "FILE", "", "WEIR_API_KEY_FILE", NULL, NULL, CLI_SERVE,
@@ -481,6 +488,8 @@ void cli_args_init(cli_args *args, const cli_command *command)
         .command = command,
         .model = weir_model_params_default(),
         .engine = weir_engine_params_default(),
+        .best_of = 1,
+        .n_prompt_logprobs = -1,
     };
     cli_ask_init(&args->ask);
     if (command->defaults != NULL) command->defaults(args);

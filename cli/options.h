@@ -63,6 +63,7 @@ typedef struct cli_args {
     char *model_path, *optimized, *prompt, *prompt_file, *system, *chat_template, *ring_path;
     cli_list words; /* what is no option */
     bool raw, no_thinking;
+    int32_t best_of, n_prompt_logprobs; /* run; n_prompt_logprobs -1 = none */
     bool json, quiet, verbose, help;
     bool check;                          /* optimize */
     cli_origin sources[CLI_OPTIONS_MAX]; /* by position in cli_options */

@@ -14,6 +14,7 @@
 void cli_serve_defaults(cli_args *args)
 {
     args->serve = serve_params_default();
+    args->engine.strategy = weir_strategy_latency_target(); /* others' answers flow on beside a long prompt */
 }
 
 #ifndef WEIR_SERVER
@@ -129,6 +130,7 @@ cli_exit cli_serve(cli_args *args)
     sleep_until_signal();
     stop(server);
     serve_log_event("stopped", "the server has ended");
+    serve_log_flush(1000);
     cli_signals_forget();
 done:
     serve_server_destroy(server);

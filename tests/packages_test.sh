@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # make deb: what is in the package, and that it works unpacked; WEIR_TEST_DEB=1: in a clean Debian, which takes minutes and a mirror.
-# The Homebrew formula: as far as Ruby alone can tell.
+# The Homebrew formula: as far as Ruby alone can tell. systemd's units: as far as it can tell when it does not run.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 cd "$WEIR_SOURCE_DIR"
@@ -18,6 +18,13 @@ for module in $(sed -n 's/^pkg_check_modules([A-Z]* .*IMPORTED_TARGET \([a-z]*\)
     grep -qE "^  (depends_on|uses_from_macos) \"$module\"" $formula || die "the formula does not depend on $module"
 done
 for name in $(grep -oE 'scripts/[a-z]+\.sh' $formula); do [ -x "$name" ] || die "the formula runs $name, which is not there"; done
+if have systemd-analyze; then
+    # The manual page is there once it is installed.
+    bad=$(systemd-analyze verify packaging/weir.service packaging/weir.socket 2>&1 | grep weir | grep -v 'man weir(1)' || true)
+    [ -z "$bad" ] || die "$bad"
+else
+    echo "note: no systemd"
+fi
 [ -f "$WEIR_BUILD_DIR/install/weir.pc" ] && have dpkg-deb && have dpkg-shlibdeps || exit 77
 
 scripts/deb.sh "$(basename "$WEIR_BUILD_DIR")"
