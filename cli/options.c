@@ -11,8 +11,9 @@
 #define TEXTS (CLI_TOKENIZE | CLI_EMBED)
 #define LOADS (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_SERVE | CLI_INFO | CLI_BENCH | CLI_HTTP)
 #define NAMED (CLI_PULL | CLI_LIST_MODELS)
+#define WATCH (CLI_PS | CLI_TOP)
 #define ALL                                                                                                  \
-    (LOADS | NAMED | CLI_RM | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | TEXTS |               \
+    (LOADS | NAMED | WATCH | CLI_RM | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | TEXTS |       \
      CLI_QUANTIZE | CLI_CONFIG | CLI_COMPLETION | CLI_VERSION)
 
 #define AT(member)      offsetof(cli_args, member)
@@ -205,8 +206,11 @@ const cli_option cli_options[] = {
     {"--cache-type-v", "-ctv", CLI_ENGINE, CLI_CHOICE, AT(engine.type_v), "TYPE", NULL, "WEIR_CACHE_TYPE_V", "type_v",
      cli_kv_types, LOADS, "how values are kept"},
     {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "decode-maximal", "WEIR_STRATEGY",
-     "strategy", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
+     "strategy", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
      "who gets the tokens of a tick: decode-maximal, prefill-priority, balanced, latency-target"},
+    {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "latency-target", "WEIR_STRATEGY",
+     "strategy", NULL, CLI_SERVE,
+     "who gets the tokens of a tick: latency-target, decode-maximal, prefill-priority, balanced"},
     {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "the recorded one", NULL, NULL, NULL,
      CLI_REPLAY, "plan with this one: decode-maximal, prefill-priority, balanced, latency-target"},
     {"--itl-target", NULL, CLI_ENGINE, CLI_INT32, AT(engine.itl_target_ms), "MS", NULL, "WEIR_ITL_TARGET",
@@ -316,6 +320,10 @@ const cli_option cli_options[] = {
 
     {"--queue", NULL, CLI_ENGINE, CLI_INT32, AT(engine.queue_limit), "N", NULL, "WEIR_QUEUE", "queue_limit", NULL, CLI_SERVE,
      "requests that may wait; one more is told when to come again; 0 = no limit"},
+    {"--url", NULL, CLI_SERVING, CLI_STRING, AT(url), "URL", CLI_REMOTE_URL, "WEIR_URL", NULL, NULL, WATCH,
+     "the server: http://HOST:PORT, https://HOST, or unix:FILE for what weir serve --unix listens on"},
+    {"--api-key", NULL, CLI_SERVING, CLI_STRING, AT(api_key), "KEY", "", "WEIR_API_KEY", NULL, NULL, WATCH,
+     "what the server wants to see (Authorization: Bearer); better in the environment than on the command line"},
     {"--host", NULL, CLI_SERVING, CLI_STRING, AT(host), "ADDRESS", "127.0.0.1", "WEIR_HOST", NULL, NULL, CLI_SERVE,
      "where to listen; 0.0.0.0 = on all networks (give keys then); \"\" = nowhere but --unix"},
     {"--port", NULL, CLI_SERVING, CLI_INT32, AT(serve.port), "N", NULL, "WEIR_PORT", "port", NULL, CLI_SERVE,
@@ -500,6 +508,7 @@ void cli_args_fini(cli_args *args)
     cli_free(args->answer_span);
     cli_free(args->extra);
     cli_free(args->api_key);
+    cli_free(args->url);
     cli_free(args->streams.items);
     cli_free(args->prompt_lengths.items);
     cli_free(args->answer_lengths.items);

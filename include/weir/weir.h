@@ -296,8 +296,8 @@ WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
  *
  * All block, and may be called from any thread; no two threads need to agree. They read the environment
  * (HF_HOME, HF_HUB_CACHE, XDG_CACHE_HOME, HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HUB_OFFLINE,
- * LLAMA_OFFLINE, https_proxy and its like, SSL_CERT_FILE), so that no other thread may be changing it. In a
- * build without libcurl, what needs the network is UNSUPPORTED. */
+ * LLAMA_OFFLINE, https_proxy and its like, CURL_CA_BUNDLE, SSL_CERT_FILE, SSL_CERT_DIR), so that no other
+ * thread may be changing it. In a build without libcurl, what needs the network is UNSUPPORTED. */
 
 typedef struct weir_hub_progress {
     const char *file;        /* its name in the repository; valid during the call */
