@@ -43,6 +43,7 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
         .cache_bytes = WEIR_AUTO,
         .ageing_ms = 10000,
         .itl_target_ms = 50,
+        .cache_disk_bytes = UINT64_C(4) << 30,
     };
     if (params != NULL) weir__params_default(params, size, &defaults, sizeof defaults);
 }
@@ -254,8 +255,11 @@ static void *run(void *argument)
         pthread_mutex_unlock(&engine->mutex);
         if (stopping) break;
         weir__step_tick(engine, NULL, 0, &report);
-        if (report.idle && !has_work(engine))
-            weir__doorbell_wait(engine->bell, weir__finish_next_deadline(engine));
+        if (report.idle && !has_work(engine)) {
+            int64_t deadline = weir__finish_next_deadline(engine),
+                    due = weir__cache_archive_due(engine->cache);
+            weir__doorbell_wait(engine->bell, due < deadline ? due : deadline);
+        }
     }
     weir__finish_all(engine);
     return NULL;

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/params.h"
 #include "base/utf8.h"
+#include "engine/doctor.h"
 #include "engine/stream.h"
 #include "model/chat.h"
 #include "model/logprob.h"
@@ -267,6 +268,7 @@ static weir_status create(weir_model *model, const weir__limits *limits, const w
     request->n_cached = -1;
     request->cache_prompt = given.cache_prompt;
     request->miss.size = sizeof request->miss;
+    weir__doctor_forget(&request->miss);
     if (given.cache_salt != NULL) {
         request->salt = hash_salt(given.cache_salt, given.cache_salt_length);
         request->salt_length =
