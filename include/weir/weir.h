@@ -1408,6 +1408,34 @@ WEIR_API void weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void 
  * valid until the last release; do not read it. IO: the process has no descriptors left. */
 WEIR_API weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor, weir_error *error);
 
+/* ---- Flight --------------------------------------------------------------------------------------- */
+
+/* One generation that any number of readers read, each from any place on: identical requests that come while it
+ * runs, or later while somebody holds it, need none of their own. It keeps all chunks until its last release. */
+typedef struct weir_flight weir_flight;
+
+/* Submits a request as weir_engine_submit does, or, with share, joins one that was opened here with share, is
+ * still held, has not failed and is identical: the same prompt as it is given, sampler, grammar, limits, stop
+ * strings, salt and all else that a request says. Only requests whose answer is the same each time are shared:
+ * greedy ones (temp 0, and nothing that draws) and those with a seed; and none with a deadline. One reference
+ * for the caller. joined (may be NULL): nothing was submitted. Any thread. Errors: weir_engine_submit's. */
+WEIR_API weir_status weir_flight_open(weir_engine *engine, const weir_request *request, bool share,
+                                      weir_flight **flight, bool *joined, weir_error *error);
+
+/* Counted. The last release cancels what still runs, and frees the chunks. Any thread; not from a callback of the
+ * engine's. It may outlive its engine. */
+WEIR_API weir_flight *weir_flight_hold(weir_flight *flight);
+WEIR_API void weir_flight_release(weir_flight *flight);
+
+/* The chunk with the number *at, counted from 0, which it adds one to; waits up to timeout_ms for it (negative: as
+ * long as it takes). The last one is the terminal chunk; then WEIR_END. WEIR_TIMEOUT: not yet. A chunk stays as it
+ * is, and its pointers valid, while the flight is held. Out of memory for a chunk: it ends with
+ * WEIR_REASON_ERROR. Any number of threads; a manual engine has to be driven by another one. */
+WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk);
+
+/* The stream behind it, for usage, miss, error and status; owned by the flight, which takes its chunks. */
+WEIR_API weir_stream *weir_flight_stream(const weir_flight *flight);
+
 #ifdef __cplusplus
 }
 #endif

@@ -280,6 +280,7 @@ static void free_engine(weir_engine *engine)
     weir__mem_free(engine->sampling);
     weir__mem_free(engine->view_slots);
     weir__mem_free(engine->plan);
+    weir__flights_release(engine->flights);
     weir__doorbell_release(engine->bell);
     weir_model_release(engine->model);
     weir__mem_free(engine);
@@ -310,7 +311,7 @@ static weir_status allocate(weir_engine *engine, weir_error *error)
     if (engine->slots == NULL || engine->lanes == NULL || engine->wanted == NULL ||
         engine->sampling == NULL || engine->view_slots == NULL || engine->plan == NULL ||
         !weir__account_init(&engine->account, engine->params.n_slots) ||
-        weir__doorbell_create(&engine->bell) != WEIR_OK)
+        (engine->flights = weir__flights_create()) == NULL || weir__doorbell_create(&engine->bell) != WEIR_OK)
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
     for (size_t i = 0; i < n; i++) weir__slot_init(&engine->slots[i], (int32_t)i);
     return weir__batch_init(&engine->batch, engine->params.n_batch, error);
