@@ -737,7 +737,8 @@ typedef struct weir_chat_params {
     /* REQUIRED: the answer is a call. Nothing comes before it but reasoning, and that only with enable_thinking */
     weir_tool_choice tool_choice;
     bool parallel_tool_calls; /* false: one call at most */
-    /* The answer's form; where tools may be called, one or the other; where one must be called, ignored */
+    /* The answer's form, after thoughts at most; where tools may be called, one or the other; where one must be
+     * called, ignored */
     const char *json_schema;
     const char *template_source;   /* Jinja, at most 256 KiB; NULL = the model's own. A program: one from an
                                     * untrusted source can loop without end or use all memory */
