@@ -128,7 +128,7 @@ json_t *cli_figures_logprobs(const weir_chunk *chunk)
     json_t *array = json_array();
     for (size_t i = 0; chunk->logprobs != NULL && i < chunk->n_tokens; i++) {
         json_t *one = logprob_json(chunk->tokens[i], chunk->logprobs[i]);
-        if (chunk->n_top_logprobs > 0)
+        if (chunk->n_top_logprobs > 0 && chunk->top_logprobs[i * (size_t)chunk->n_top_logprobs].token >= 0)
             json_object_set_new(
                 one, "top",
                 top_json(chunk->top_logprobs + i * (size_t)chunk->n_top_logprobs, chunk->n_top_logprobs));

@@ -116,6 +116,14 @@ static void add_engine(serve_text *text, const weir_engine_stats *stats)
     add_histogram(text, "batch_tokens", "tokens of each tick", &stats->batch_tokens);
 }
 
+static uint64_t unsent(const serve_server *server)
+{
+    uint64_t n = 0;
+    for (const serve_call *call = server->calls; call != NULL; call = call->after)
+        if (call->state == SERVE_ANSWERING) n += call->out.n - call->out_at;
+    return n;
+}
+
 void serve_metrics(serve_call *call)
 {
     const serve_server *server = call->server;
@@ -131,6 +139,8 @@ void serve_metrics(serve_call *call)
     serve_text_printf(&text, "weir_http_left_total %llu\n", (unsigned long long)server->n_left);
     add_head(&text, "http_live", "gauge", "requests that are read or answered");
     serve_text_printf(&text, "weir_http_live %d\n", server->n_calls);
+    add_head(&text, "http_unsent_bytes", "gauge", "of answers, that clients are yet to take");
+    serve_text_printf(&text, "weir_http_unsent_bytes %llu\n", (unsigned long long)unsent(server));
     add_histogram(&text, "e2e_seconds", "request's head to the last byte of its generated answer",
                   &server->e2e_seconds);
     serve_call_answer_text(call, 200, "text/plain; version=0.0.4; charset=utf-8", &text);

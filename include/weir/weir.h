@@ -297,8 +297,8 @@ WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
  *
  * All block, and may be called from any thread; no two threads need to agree. They read the environment
  * (HF_HOME, HF_HUB_CACHE, XDG_CACHE_HOME, HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HUB_OFFLINE,
- * LLAMA_OFFLINE, https_proxy and its like, SSL_CERT_FILE), so that no other thread may be changing it. In a
- * build without libcurl, what needs the network is UNSUPPORTED. */
+ * LLAMA_OFFLINE, https_proxy and its like, CURL_CA_BUNDLE, SSL_CERT_FILE, SSL_CERT_DIR), so that no other
+ * thread may be changing it. In a build without libcurl, what needs the network is UNSUPPORTED. */
 
 typedef struct weir_hub_progress {
     const char *file;        /* its name in the repository; valid during the call */
@@ -734,9 +734,11 @@ typedef struct weir_chat_params {
     size_t n_messages;
     const char *messages_json; /* instead of messages: an array as in OpenAI's API */
     const char *tools_json;    /* an array as in OpenAI's API; NULL = none */
+    /* REQUIRED: the answer is a call. Nothing comes before it but reasoning, and that only with enable_thinking */
     weir_tool_choice tool_choice;
-    bool parallel_tool_calls;
-    const char *json_schema;       /* the answer's form; not together with tools */
+    bool parallel_tool_calls; /* false: one call at most */
+    /* The answer's form; where tools may be called, one or the other; where one must be called, ignored */
+    const char *json_schema;
     const char *template_source;   /* Jinja, at most 256 KiB; NULL = the model's own. A program: one from an
                                     * untrusted source can loop without end or use all memory */
     const weir_template_arg *args; /* [n_args] */
@@ -757,7 +759,9 @@ static inline weir_chat_params weir_chat_params_default(void)
 }
 
 /* Renders with the model's own Jinja template. Errors: INVALID (which message, which field), TEMPLATE (what
- * the template says), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no template). */
+ * the template says), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no template, or with field
+ * "tools_json", "tool_choice" or "json_schema" one that has no form of calls, or none that can be enforced as
+ * these ask for). */
 WEIR_API weir_status weir_chat_create(weir_model *model, const weir_chat_params *params, weir_chat **chat,
                                       weir_error *error);
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
@@ -827,6 +831,8 @@ typedef struct weir_slot_view {
     int32_t lane;        /* the sequence that holds its cells */
     int64_t idle_ns;     /* since its last token; 0 while prefilling */
     int64_t deadline_ns; /* what is left until its deadline; INT64_MAX = none */
+    int32_t limit; /* no more prompt tokens of it are taken in this tick, whatever the plan says: their rows
+                    * are scored (prompt_logprobs); 0 = no such limit */
 } weir_slot_view;
 
 /* What a tick costs on this machine now, learned from those before: pass_ns for each pass + decode_ns for
@@ -1136,7 +1142,7 @@ typedef struct weir_logprob {
     float logprob;
 } weir_logprob;
 
-/* The prompt is one of: chat, tokens, text. All of it is copied at submit. */
+/* The prompt is one of: chat, tokens, text, source. All of it is copied at submit. */
 typedef struct weir_request {
     size_t size;
     weir_chat *chat; /* rendered; its grammar, stops and form of the answer apply */
@@ -1167,6 +1173,17 @@ typedef struct weir_request {
     bool cache_prompt;
     bool logprobs;      /* chunks and result tell how probable each generated token was */
     int32_t n_logprobs; /* 0; 0 … 20: so many of the likeliest in its place, too; above 0 implies logprobs */
+    /* How probable each token of the prompt was: see weir_stream_prompt_logprobs. All of it is computed then,
+     * at most 64 tokens a tick, whatever is cached; it is kept for others as always */
+    bool prompt_logprobs;
+    int32_t n_prompt_logprobs; /* 0; 0 … 20, as n_logprobs; above 0 implies prompt_logprobs */
+    /* A fork: the request goes on where that stream, which an engine's submit has had, was when its chunks
+     * had carried source_at tokens, 0 … as many as they have until now; -1 (default) = all of those. In
+     * whatever state that is, and without a change to it. Prompt, answer so far, chat and salt are the
+     * source's, the rest is this request's: a grammar and stop strings see the answer from its beginning;
+     * n_prompt counts the answer so far as well, max_tokens what comes. The stream gets what comes after. */
+    weir_stream *source;
+    int32_t source_at;
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -1190,9 +1207,18 @@ WEIR_API weir_status weir_engine_submit(weir_engine *engine, const weir_request 
 /* Queues one request n times, for n answers: all or none. Each has the request's seed plus its index, or with
  * WEIR_SEED_RANDOM one of its own; so the first is what submit would give. Text is tokenized once, and where
  * prompts are cached (cache_prompt, weir_engine_params.cache_sequences) the prompt is computed once, too. The
- * rest is as in submit, errors name requests[0]. */
+ * first answer alone has prompt_logprobs: they are the same for all. The rest is as in submit, errors name
+ * requests[0]. */
 WEIR_API weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *request, size_t n,
                                           weir_stream *const *streams, weir_error *error);
+
+/* Forks a stream: submits *request, of which NULL is the default one, with source and source_at as given. The
+ * cells of what the source has computed are shared as long as it runs or is cached, unless this model's
+ * memory cannot be cut; else they are computed again. Errors: submit's, and INVALID (source: not a stream of
+ * this engine's; source_at: more than its chunks have carried), STATE (source: it was not submitted), REFUSED
+ * (sampler: the grammar does not allow the answer so far). Any thread. */
+WEIR_API weir_status weir_engine_fork(weir_engine *engine, weir_stream *source, int32_t source_at,
+                                      const weir_request *request, weir_stream *stream, weir_error *error);
 
 /* Why the prompt, or a part of it, had to be computed. */
 typedef enum weir_miss {
@@ -1272,7 +1298,12 @@ typedef struct weir_usage {
     int64_t ttft_ns;     /* submit to first token; 0 when there was none */
     int64_t total_ns;    /* submit to end, or to now */
     weir_miss miss;      /* why not more was cached; known from the first chunk on */
+    double logprob; /* sum of the n_generated tokens' logprobs, where the request asked for them; else 0 */
 } weir_usage;
+
+/* The mean logprob of what was generated: what best-of ranks by. 0 without logprobs, -INFINITY where nothing was
+ * generated. Pure. */
+WEIR_API double weir_usage_score(const weir_usage *usage);
 
 typedef struct weir_result {
     weir_reason reason;
@@ -1286,6 +1317,12 @@ typedef struct weir_result {
     float *logprobs;            /* [n_tokens] where the request asked for them; else NULL */
     weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
     int32_t n_top_logprobs;
+    /* As weir_stream_prompt_logprobs; NULL where they were not asked for, or the request ended before. */
+    int32_t *prompt_tokens; /* [n_prompt_tokens] */
+    size_t n_prompt_tokens;
+    float *prompt_logprobs;
+    weir_logprob *prompt_top_logprobs;
+    int32_t n_prompt_top_logprobs;
 } weir_result;
 
 /* Submits n requests, waits until all have ended and fills results, [n] (each to be freed with
@@ -1294,6 +1331,12 @@ typedef struct weir_result {
  * then. A manual engine is driven by this call. Not from a callback. */
 WEIR_API weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
                                    weir_stream *const *streams, weir_result *results, weir_error *error);
+
+/* Best of several: as weir_engine_submit_n for best_of answers, waits for all, and fills results [n] with those
+ * of the highest weir_usage_score, the best first; answers that end with an error come last. They have
+ * logprobs in any case. Errors: submit_n's; INVALID (n: 1 … best_of). The rest is as in weir_generate. */
+WEIR_API weir_status weir_generate_best(weir_engine *engine, const weir_request *request, size_t best_of,
+                                        size_t n, weir_result *results, weir_error *error);
 
 /* Frees what a result owns and zeroes it. */
 WEIR_API void weir_result_fini(weir_result *result);
@@ -1394,6 +1437,18 @@ WEIR_API weir_usage weir_stream_usage(const weir_stream *stream);
 /* Why not more of its prompt was cached; zeroes until it begins to compute. INVALID: size. */
 WEIR_API weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info *info);
 
+/* The prompt's tokens, each with its logprob after those before it, and n_prompt_logprobs of the likeliest, as
+ * a chunk without text. Nothing comes before the first one: its logprob is NAN, its likeliest have the token
+ * -1. Pointers are valid until the last release. Known before the first chunk is; any thread, any number of
+ * times. TIMEOUT: not yet; END: the request has ended before; STATE: it did not ask for them, or there is
+ * none. */
+WEIR_API weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *prompt);
+
+/* Of a fork: the source's text up to there, which the stream's own goes on from; NUL-terminated, valid until
+ * the last release. What was held back there, as it might begin a stop string, or half a character, is in the
+ * stream's. "" for others. length may be NULL. Any thread. */
+WEIR_API const char *weir_stream_before(const weir_stream *stream, size_t *length);
+
 /* Why it ended with WEIR_REASON_ERROR; WEIR_OK in error->code otherwise. */
 WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);
 
@@ -1417,7 +1472,7 @@ typedef struct weir_flight weir_flight;
 /* Submits a request as weir_engine_submit does, or, with share, joins one that was opened here with share, is
  * still held, has not failed and is identical: the same prompt as it is given, sampler, grammar, limits, stop
  * strings, salt and all else that a request says. Only requests whose answer is the same each time are shared:
- * greedy ones (temp 0, and nothing that draws) and those with a seed; and none with a deadline. One reference
+ * greedy ones (temp 0, and nothing that draws) and those with a seed; none with a deadline, and no forks. One reference
  * for the caller. joined (may be NULL): nothing was submitted. Any thread. Errors: weir_engine_submit's. */
 WEIR_API weir_status weir_flight_open(weir_engine *engine, const weir_request *request, bool share,
                                       weir_flight **flight, bool *joined, weir_error *error);

@@ -18,7 +18,8 @@ static bool take_plan(weir_engine *engine, const weir_plan_entry *plan, size_t n
         weir__slot *slot = &engine->slots[plan[i].slot];
         if (plan[i].n_tokens == 0) continue;
         if (slot->n_planned > 0 || plan[i].n_tokens > allowed(engine, slot)) return false;
-        slot->n_planned = weir__prefix_chunk(engine, slot, plan[i].n_tokens);
+        int32_t limit = weir__score_limit(engine, slot), n = plan[i].n_tokens;
+        slot->n_planned = weir__prefix_chunk(engine, slot, limit > 0 && limit < n ? limit : n);
         total += plan[i].n_tokens;
     }
     return total <= engine->params.n_batch;
@@ -29,6 +30,7 @@ bool weir__batch_fill(weir_engine *engine, const weir_plan_entry *plan, size_t n
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         engine->slots[i].n_planned = 0;
         engine->slots[i].row = engine->slots[i].sampled = -1;
+        engine->slots[i].n_scored = 0;
     }
     engine->batch.n = 0;
     if (n_plan > (size_t)engine->params.n_slots || !take_plan(engine, plan, n_plan)) return false;
@@ -40,10 +42,13 @@ bool weir__batch_fill(weir_engine *engine, const weir_plan_entry *plan, size_t n
         const weir__request *request = slot->request;
         for (int32_t i = 0; i < slot->n_planned; i++) {
             int32_t pos = slot->n_past + i;
-            /* Only the row that the next token is sampled from keeps its logits. */
+            /* Only the row that the next token is sampled from keeps its logits, and those that tokens of the
+             * prompt are scored by. */
             bool last = pos == slot->n_tokens - 1 && request->max_tokens > 0;
-            int32_t row = weir__batch_add(&engine->batch, request->tokens[pos], pos, lane, last);
+            bool scored = weir__score_wants(slot, pos);
+            int32_t row = weir__batch_add(&engine->batch, request->tokens[pos], pos, lane, last || scored);
             if (last) slot->row = row;
+            if (scored && slot->n_scored++ == 0) slot->scored_row = row;
         }
     }
     return true;

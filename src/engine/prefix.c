@@ -114,7 +114,7 @@ static void note_start(weir_engine *engine, const weir__slot *slot)
     if (request->n_cached >= 0) return; /* it was suspended since */
     int32_t most = request->n_prompt - 1;
     request->n_cached = slot->n_past < most ? slot->n_past : most;
-    if (!serves(engine, request))
+    if (!serves(engine, request) || request->score != NULL)
         info->miss = WEIR_MISS_OFF;
     else if (request->n_cached == most)
         info->miss = WEIR_MISS_NONE;
@@ -152,12 +152,38 @@ static int32_t last_checkpoint(const weir_engine *engine, const weir__slot *lead
 
 /* ---- Beginning ---- */
 
+/* The slot of a fork's source, while that runs. NULL: it does not, or cannot be cut. */
+static weir__slot *source_of(const weir_engine *engine, const weir__request *request)
+{
+    if (request->source == NULL || engine->exact) return NULL;
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        weir__slot *slot = &engine->slots[i];
+        if (slot->state != WEIR_SLOT_IDLE && slot->lane >= 0 && slot->request->stream == request->source)
+            return slot;
+    }
+    return NULL;
+}
+
 static void look(weir_engine *engine, const weir__slot *slot, weir__cache_hit *hit)
 {
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
-    weir__cache_look(engine->cache, &key, request->tokens, slot->n_tokens, &slot->live, request->serial + 1,
-                     hit);
+    int32_t n = slot->n_tokens;
+    /* Tokens that are still to be scored need the row before them. */
+    if (request->score != NULL && request->score->n_scored < request->score->n) n = request->score->n_scored;
+    *hit = (weir__cache_hit){.miss = WEIR_MISS_OFF};
+    if (serves(engine, request))
+        weir__cache_look(engine->cache, &key, request->tokens, n, &slot->live, request->serial + 1, hit);
+    weir__slot *source = source_of(engine, request);
+    if (source == NULL) return;
+    /* The tree knows prompts of running requests, not their answers. */
+    int32_t there = source->n_past < n - 1 ? source->n_past : n - 1;
+    if (there <= hit->n || there < engine->least ||
+        memcmp(source->request->tokens, request->tokens, (size_t)there * sizeof *request->tokens) != 0)
+        return;
+    hit->n = there;
+    hit->entry = NULL;
+    hit->live = &source->live;
 }
 
 /* Whether the slot does better to wait for the leader. */
@@ -232,13 +258,13 @@ static void settle_in(weir_engine *engine, weir__slot *slot)
         slot->state = fed ? WEIR_SLOT_GENERATING : WEIR_SLOT_PREFILLING;
         note_start(engine, slot);
     }
-    begin(engine, slot);
+    if (serves(engine, slot->request)) begin(engine, slot);
 }
 
 void weir__prefix_start(weir_engine *engine, weir__slot *slot)
 {
     bool saved = slot->request->progress.state != NULL;
-    if (!saved && serves(engine, slot->request)) {
+    if (!saved && (serves(engine, slot->request) || slot->request->source != NULL)) {
         settle_in(engine, slot);
         return;
     }
@@ -303,7 +329,7 @@ int32_t weir__prefix_known(weir_engine *engine, const weir__request *request)
 {
     weir__cache_hit hit;
     weir__prefix_key key = key_of(request);
-    if (!serves(engine, request)) return 0;
+    if (!serves(engine, request) || request->score != NULL) return 0;
     weir__cache_look(engine->cache, &key, request->tokens, request->n_prompt, NULL, UINT64_MAX, &hit);
     return hit.n_leader > hit.n && !engine->exact ? hit.n_leader : hit.n;
 }

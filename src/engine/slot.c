@@ -23,6 +23,8 @@ void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now)
     slot->n_generated = progress->n_generated;
     slot->n_past = slot->n_planned = slot->n_unbilled = slot->n_promised = 0;
     slot->row = slot->sampled = -1;
+    slot->n_scored = 0;
+    slot->logprob_sum = progress->logprob;
     slot->reason = WEIR_REASON_NOT_FINISHED;
     memset(&slot->error, 0, sizeof slot->error);
     slot->sample_ns = 0;
@@ -47,6 +49,7 @@ weir__request *weir__slot_suspend(weir__slot *slot)
     progress->last_ns = slot->last_ns;
     progress->n_sent = slot->n_sent;
     progress->sent_ns = slot->sent_ns;
+    progress->logprob = slot->logprob_sum;
     weir__emit_init(&slot->emit); /* moved */
     slot->state = WEIR_SLOT_IDLE;
     slot->request = NULL;
@@ -105,6 +108,7 @@ weir_usage weir__slot_usage(const weir__slot *slot, int64_t now)
         .ttft_ns = slot->first_ns > 0 ? slot->first_ns - request->submit_ns : 0,
         .total_ns = now - request->submit_ns,
         .miss = request->miss.miss,
+        .logprob = slot->logprob_sum,
     };
 }
 

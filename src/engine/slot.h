@@ -27,6 +27,9 @@ typedef struct weir__slot {
     int32_t sampled;     /* this tick's token, -1 = none */
     float logprob;       /* of it, where the request is scored; so is the next one */
     weir_logprob top[WEIR__LOGPROBS_MAX];
+    double logprob_sum; /* of all that were generated */
+    int32_t scored_row; /* of this batch, n_scored rows for tokens of the prompt */
+    int32_t n_scored;
     weir_reason reason; /* written once, by whoever is first */
     weir_error error;
     int64_t sample_ns; /* what its last sampling took; 0 = none yet */

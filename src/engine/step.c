@@ -47,6 +47,7 @@ void weir__step_view(weir_engine *engine, int64_t now)
             .idle_ns = slot->state == WEIR_SLOT_GENERATING && now > slot->last_ns ? now - slot->last_ns : 0,
             .deadline_ns = slot->request->deadline_ns == WEIR__CLOCK_NEVER ? INT64_MAX
                                                                            : slot->request->deadline_ns - now,
+            .limit = weir__score_limit(engine, slot),
         };
     }
     pthread_mutex_lock(&engine->mutex);
@@ -137,6 +138,7 @@ static void take_token(weir_engine *engine, weir__slot *slot, int64_t now)
     bool stopped = false;
 
     slot->n_generated++;
+    if (request->scored) slot->logprob_sum += (double)slot->logprob;
     if (slot->first_ns == 0) slot->first_ns = now;
     slot->last_ns = now;
     weir__account_token(engine, slot);

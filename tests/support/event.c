@@ -75,7 +75,7 @@ void play_before_decode(void *user, const weir__batch *batch)
 {
     play *p = user;
     place outer = p->place;
-    int32_t highest = 0, n = 0;
+    int32_t highest = 0, n = 0, n_rows = 0;
     p->place = DECODING;
     p->n_decodes++;
     p->turns += p->generating;
@@ -85,13 +85,15 @@ void play_before_decode(void *user, const weir__batch *batch)
     for (int32_t i = 0; i < batch->n; i++) {
         bool last = i + 1 == batch->n || batch->seq[i + 1] != batch->seq[i];
         MUST(p, i == 0 || batch->seq[i - 1] <= batch->seq[i], "rows are not in lane order");
-        MUST(p, last || !batch->logits[i], "logits for a token that is not the last");
+        MUST(p, last || !batch->logits[i] || p->scores, "logits for a token that is not the last");
+        n_rows += batch->logits[i] != 0;
         MUST(p, ++n <= p->params.chunk_size, "a chunk of %d", n);
         if (!last) continue;
         n = 0;
         p->batch_seqs++;
         highest = batch->seq[i];
     }
+    MUST(p, n_rows <= p->params.n_slots + (p->scores ? 64 : 0), "%d rows", n_rows);
     weir_engine_stats s = play_stats(p);
     MUST(p, s.n_kv_used + batch->n <= s.n_kv_reserved, "%d cells in use, %d reserved, a batch of %d",
          s.n_kv_used, s.n_kv_reserved, batch->n);
