@@ -144,6 +144,10 @@ cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **mod
     cli_term_progress_end();
     if (status != WEIR_OK) {
         char *context = cli_format("cannot load %s", path);
+        if (status == WEIR_NOT_FOUND && access(path, F_OK) != 0)
+            snprintf(error.message, sizeof error.message,
+                     "there is no such file; a model is a GGUF file, default, or "
+                     "hf:OWNER/REPO[:QUANTIZATION or FILE]");
         cli_exit code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
         cli_free(context);
         return code;
