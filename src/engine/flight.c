@@ -377,7 +377,7 @@ weir_status weir_flight_open(weir_engine *engine, const weir_request *request, b
     weir_flight *flight = key != NULL ? find(engine->flights, key, n_key, NULL) : NULL;
     bool found = flight != NULL;
     weir_status status = found ? WEIR_OK : create(engine->flights, &flight, error);
-    if (status == WEIR_OK && !found) {
+    if (status == WEIR_OK && !found && flight != NULL) {
         flight->key = key;
         flight->n_key = n_key;
         key = NULL;
