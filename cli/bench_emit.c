@@ -57,6 +57,7 @@ static weir_status start(weir_model *model, bool manual, weir_engine **engine, w
 {
     weir_engine_params params = weir_engine_params_default();
     params.n_slots = N_SLOTS;
+    params.n_draft_max = 0;
     params.n_ctx = N_PROMPT + N_ANSWER + 1;
     params.manual = manual;
     return weir_engine_create(model, &params, engine, error);

@@ -59,7 +59,7 @@ typedef struct cli_args {
     const cli_command *command;
     weir_model_params model;
     weir_engine_params engine;
-    char *model_path, *optimized, *prompt, *prompt_file, *system, *chat_template, *ring_path;
+    char *model_path, *draft_path, *optimized, *prompt, *prompt_file, *system, *chat_template, *ring_path;
     cli_list words; /* what is no option */
     bool raw, no_thinking;
     bool json, quiet, verbose, help;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench.sh [ROUNDS [engine|kernels|shapes|load|neighbours|accuracy|greedy|invariance|schedule|compare...]]: builds the release, llama.cpp's own benchmarks and the model, then runs
+# bench.sh [ROUNDS [engine|kernels|shapes|load|neighbours|accuracy|greedy|invariance|schedule|speculate|compare...]]: builds the release, llama.cpp's own benchmarks and the model, then runs
 # bench/run.sh, which finds WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR (programs made of bench/*.c), WEIR_LLAMA_SOURCE, LLAMA_TOOLS
 # (llama-bench, llama-batched-bench), STOCK_TOOLS and STOCK_AVX2_TOOLS (the same of the pin as upstream builds it) in its
 # environment; for compare also LLAMA_SERVER. Where compare alone is asked for, the benchmarks are not built.

@@ -31,6 +31,7 @@ typedef struct serve_ask {
     int32_t n_logprobs;
     int64_t deadline_ms;
     int32_t priority;
+    int32_t n_draft_max;
     bool cache_prompt;
     const char *cache_salt;
 

@@ -54,7 +54,9 @@ struct weir__request {
     weir_logprob *top; /* [top_capacity], n_top of each */
     size_t top_capacity;
     int32_t n_prompt;
-    int32_t max_tokens; /* resolved: prompt and answer fit into the engine's n_ctx */
+    int32_t max_tokens;  /* resolved: prompt and answer fit into the engine's n_ctx */
+    int32_t n_draft_max; /* -1 = the engine's */
+    int32_t n_drafted, n_accepted;
     int32_t interval;
     bool special;
     weir_sampler *sampler;

@@ -59,6 +59,7 @@ size_t weir__schedule_decodes(const weir_view *view, weir_plan_entry *plan, size
     const weir_slot_view *waiting[WEIR__SCHEDULE_SLOTS];
     int32_t n_waiting = 0;
     bool is_short = weir__schedule_generating(view) > *budget;
+    size_t first = n;
     for (size_t i = 0; i < n_slots(view); i++) {
         const weir_slot_view *slot = &view->slots[i];
         if (slot->state != WEIR_SLOT_GENERATING) continue;
@@ -70,6 +71,13 @@ size_t weir__schedule_decodes(const weir_view *view, weir_plan_entry *plan, size
     for (int32_t i = 0; i<n_waiting && * budget> 0; i++) {
         plan[n++] = (weir_plan_entry){.slot = waiting[i]->slot, .n_tokens = 1};
         --*budget;
+    }
+    /* Nobody's token is given up for a draft. */
+    for (int32_t i = 0; i<n_waiting && * budget> 0; i++) {
+        int32_t n_draft = weir__schedule_least(waiting[i]->n_draft, *budget);
+        if (n_draft < 1) continue;
+        plan[first + (size_t)i].n_tokens += n_draft;
+        *budget -= n_draft;
     }
     return n;
 }
