@@ -4,11 +4,10 @@
 
 usage: compare.py ROUNDS [LOAD...]
 
-llama-server is the pin as upstream builds it, driven over HTTP by `weir bench http`. weir's side is the same load from the same program,
-to an engine in its own process (`weir bench http engine:`): without HTTP. In each round the sides take turns, load by load, each first in
-turn; ratios are taken within a round, and their median counts. Prompts differ from round to round, so that nothing cached helps where
-it should not. Writes bench/results/compare.md, compare.csv and plots. Needs WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR and LLAMA_SERVER in the
-environment; scripts/bench.sh sets them. WEIR_COMPARE_PARTIAL=1: goes on without a strategy or cache that this weir does not have."""
+llama-server is the pin as upstream builds it; both are driven over HTTP by `weir bench http`. In each round the sides take turns, load by
+load, each first in turn; ratios are taken within a round, and their median counts. Prompts differ from round to round, so that nothing
+cached helps where it should not. Writes bench/results/compare.md, compare.csv and plots. Needs WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR and
+LLAMA_SERVER in the environment; scripts/bench.sh sets them."""
 import csv
 import datetime
 import json
@@ -29,6 +28,7 @@ from plot import plot
 
 RESULTS = pathlib.Path("bench/results")
 SLOTS, LANE = 8, 4096
+WIDE_SLOTS, WIDE_LANE = 32, 1024  # of the load that has 32 streams
 STREAMS = [1, 2, 4, 8, 16, 32, 64]
 SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "age", "city", "tags"],
           "properties": {"name": {"type": "string", "maxLength": 24}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
@@ -40,6 +40,7 @@ LOADS = {
     "late": ["--concurrency", "4", "--requests", "4", "--prompt", "40", "--gen", "128", "--late-prompt", "1211", *FULL],
     "prefix": ["--concurrency", "8", "--requests", "8", "--shared-prefix", "609", "--prompt", "16", "--gen", "8", "--repeat", "2", *FULL],
     "eight": ["--concurrency", "8", "--requests", "8", "--prompt", "69", "--gen", "64", *FULL],
+    "wide": ["--concurrency", "32", "--requests", "32", "--prompt", "69", "--gen", "64", *FULL],
     "schema": ["--concurrency", "4", "--requests", "4", "--prompt", "40", "--gen", "96"],
 }
 # What is taken of them: key, load, run, how it is read, what it is, unit, aim of the ratio, whether at most.
@@ -50,6 +51,7 @@ FIGURES = [
     ("prefix new", "prefix", 0, lambda r: r["ttft_ms"]["p50"], "8 simultaneous requests with one new prefix: TTFT p50", "ms", 1 / 8, True),
     ("prefix cached", "prefix", 1, lambda r: r["ttft_ms"]["p50"], "the same again: TTFT p50", "ms", 0.5, True),
     ("eight", "eight", 0, lambda r: r["generated_per_second"], "8 streams of ~100 + 64 tokens: answers' tokens per second of the whole load", "tok/s", 2.2, False),
+    ("wide", "wide", 0, lambda r: r["generated_per_second"], f"32 streams of the same kind, {WIDE_SLOTS} slots: the same", "tok/s", 2.2, False),
     ("schema", "schema", 0, lambda r: r["generated_per_second"], "4 streams with a JSON Schema: the same", "tok/s", None, False),
 ]
 
@@ -61,11 +63,10 @@ MEMORY = {
 
 
 class Server:
-    """llama-server on a free port; stopped at the end of the with."""
+    """A server on a free port; stopped at the end of the with."""
 
-    def __init__(self, program, model, threads, slots, lane):
-        self.command = [program, "-m", model, "-t", threads, "-tb", threads, "-c", str(slots * lane), "-np", str(slots), "--no-ui",
-                        "--host", "127.0.0.1", "--offline"]
+    def __init__(self, name, command):
+        self.name, self.command = name, command
 
     def __enter__(self):
         with socket.socket() as s:
@@ -82,7 +83,7 @@ class Server:
             except (urllib.error.URLError, OSError):
                 time.sleep(0.2)
         self.__exit__()
-        sys.exit(f"compare: llama-server did not start:\n{self.tail}")
+        sys.exit(f"compare: {self.name} did not start:\n{self.tail}")
 
     def __exit__(self, *_):
         self.process.terminate()
@@ -100,58 +101,49 @@ class Server:
         return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) * 1024
 
 
-def available(weir):
-    """The options of what is measured, and what this weir lacks."""
-    known = run([weir, "help", "bench", "http"])
-    lacks = [what for option, what in (("--strategy", "the strategy latency-target (--strategy)"), ("--cache-memory", "the prefix cache (--cache-memory)"))
-             if option not in known]
-    if lacks and os.environ.get("WEIR_COMPARE_PARTIAL") != "1":
-        sys.exit("compare: this weir has no option for " + ", and none for ".join(lacks) + "; WEIR_COMPARE_PARTIAL=1 measures what there is")
-    return (["--strategy", "latency-target"] if "--strategy" in known else []), lacks
-
-
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server stays behind
     rounds, chosen = int(sys.argv[1]), sys.argv[2:] or [*LOADS, "decode", "memory"]
     weir, model, programs, program = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "WEIR_BENCH_DIR", "LLAMA_SERVER"))
     threads = str(os.cpu_count())
-    options, lacks = available(weir)
     samples, timelines, decode, memory, tokens = [], {}, [], {}, {}
 
-    def engine_words(slots, lane):
-        return ["engine:", "-m", path, "-t", threads, "--slots", str(slots), "-c", str(lane), "--kv", str(slots * lane), *options]
+    def servers(slots, lane):
+        common = ["-m", path, "-t", threads, "-tb", threads, "-np", str(slots), "--host", "127.0.0.1", "--offline"]
+        return {"llama-server": Server("llama-server", [program, *common, "-c", str(slots * lane), "--no-ui"]),
+                "weir": Server("weir", [weir, "serve", *common, "-c", str(lane), "--kv", str(slots * lane)])}
 
-    def load(target, name, number):
-        words = [weir, "bench", "http", *target, *LOADS[name], "--seed", str(1000 * number + list(LOADS).index(name)), "--json", "-q"]
-        if name == "schema":
-            words += ["--schema", f"{folder}/schema.json"]
-        out = json.loads(run(words))
-        for r in out["runs"]:
-            if r["late"] is None and name == "late":
-                sys.exit("compare: the late prompt was not sent: the streams were over before it")
-        return out
+    def measure(name, number, sides):
+        for side in sorted(sides, reverse=number % 2 == 0):
+            words = [weir, "bench", "http", sides[side].url, *LOADS[name], "--seed", str(1000 * number + list(LOADS).index(name)), "--json", "-q"]
+            if name == "schema":
+                words += ["--schema", f"{folder}/schema.json"]
+            runs = json.loads(run(words))["runs"]
+            if name == "late":
+                if any(r["late"] is None for r in runs):
+                    sys.exit("compare: the late prompt was not sent: the streams were over before it")
+                timelines[side] = runs[0]
+            tokens.setdefault(name, {})[side] = runs[0]
+            for key, of, n, read, *_ in FIGURES:
+                if of == name:
+                    samples.append({"round": number, "figure": key, "side": side, "value": read(runs[n])})
+            if name == "schema":
+                samples.append({"round": number, "figure": "schema not JSON", "side": side, "value": runs[0]["not_json"]})
 
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/q8_0.gguf"
         pathlib.Path(f"{folder}/schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
         subprocess.run([f"{programs}/requantize", model, path, "q8_0"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        loads = [name for name in LOADS if name in chosen]
-        if loads:
-            with Server(program, path, threads, SLOTS, LANE) as server:
+        for loads, slots, lane in (([n for n in LOADS if n in chosen and n != "wide"], SLOTS, LANE),
+                                   (["wide"] if "wide" in chosen else [], WIDE_SLOTS, WIDE_LANE)):
+            if not loads:
+                continue
+            sides = servers(slots, lane)
+            with sides["llama-server"], sides["weir"]:
                 for i in range(rounds):
                     for name in loads:
                         print(f"round {i + 1} of {rounds}: {name}", file=sys.stderr, flush=True)
-                        sides = {"llama-server": [server.url], "weir": engine_words(SLOTS, LANE)}
-                        for side in sorted(sides, reverse=i % 2 == 1):
-                            runs = load(sides[side], name, i + 1)["runs"]
-                            if name == "late":
-                                timelines[side] = runs[0]
-                            tokens.setdefault(name, {})[side] = runs[0]
-                            for key, of, n, read, *_ in FIGURES:
-                                if of == name:
-                                    samples.append({"round": i + 1, "figure": key, "side": side, "value": read(runs[n])})
-                            if name == "schema":
-                                samples.append({"round": i + 1, "figure": "schema not JSON", "side": side, "value": runs[0]["not_json"]})
+                        measure(name, i + 1, sides)
         if "decode" in chosen:
             for i in range(rounds):
                 print(f"round {i + 1} of {rounds}: decode", file=sys.stderr, flush=True)
@@ -160,24 +152,24 @@ def main():
                 decode.append({row["streams"]: row["weir"]["decode_per_second"] for row in rows})
                 samples += [{"round": i + 1, "figure": f"decode {n}", "side": "weir", "value": v} for n, v in decode[-1].items()]
         if "memory" in chosen:  # the time does not matter
-            with Server(program, path, threads, SLOTS, LANE) as server:
+            sides = servers(SLOTS, LANE)
+            with sides["llama-server"], sides["weir"]:
                 for key, (_, what) in MEMORY.items():
                     print(key, file=sys.stderr, flush=True)
-                    words = [*what, "--timeout", "3000", "--json", "-q"]
-                    theirs = json.loads(run([weir, "bench", "http", server.url, *words]))
-                    ours = json.loads(run([weir, "bench", "http", *engine_words(SLOTS, LANE), *words]))
-                    memory[key] = {"llama-server": server.most_resident(), "weir": ours["most_resident_bytes"]}
-                    tokens[key] = {"llama-server": theirs["runs"][0], "weir": ours["runs"][0]}
+                    for side, server in sides.items():
+                        tokens.setdefault(key, {})[side] = json.loads(
+                            run([weir, "bench", "http", server.url, *what, "--timeout", "3000", "--json", "-q"]))["runs"][0]
+                        memory.setdefault(key, {})[side] = server.most_resident()
                     samples += [{"round": 1, "figure": key, "side": side, "value": v} for side, v in memory[key].items()]
     RESULTS.mkdir(parents=True, exist_ok=True)
     with open(RESULTS / "compare.csv", "w", newline="", encoding="utf-8") as f:
         writer = csv.DictWriter(f, samples[0].keys(), lineterminator="\n")
         writer.writeheader()
         writer.writerows({**s, "value": round(s["value"], 4)} for s in samples)
-    write(rounds, weir, threads, samples, timelines, decode, memory, tokens, lacks, options)
+    write(rounds, weir, threads, samples, timelines, decode, memory, tokens)
 
 
-def write(rounds, weir, threads, samples, timelines, decode, memory, tokens, lacks, options):
+def write(rounds, weir, threads, samples, timelines, decode, memory, tokens):
     def values(key, side):
         return [s["value"] for s in samples if s["figure"] == key and s["side"] == side]
 
@@ -190,15 +182,13 @@ def write(rounds, weir, threads, samples, timelines, decode, memory, tokens, lac
         return f"{'≤' if at_most else '≥'} {aim:.3g}" + ("" if (ratio <= aim if at_most else ratio >= aim) else ", missed")
     lines = ["# Beside llama-server", "",
              f"`scripts/bench.sh {rounds} compare`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
-             machine() + f"; {threads} threads, SmolLM2-135M-Instruct requantized to Q8_0 (bench/requantize.c), {SLOTS} slots of {LANE} tokens; weir's options: "
-             f"{' '.join(options) or 'the defaults'}.", "",
-             "llama-server is the pin as upstream builds it, over HTTP on the loopback interface. **weir's side is the same load from the same program to an "
-             "engine in its own process, without HTTP**, since weir has no server yet: what HTTP and event streams cost is in llama-server's figures only.",
+             machine() + f"; {threads} threads, SmolLM2-135M-Instruct requantized to Q8_0 (bench/requantize.c), {SLOTS} slots of {LANE} tokens; 32 streams "
+             f"have {WIDE_SLOTS} slots of {WIDE_LANE}.", "",
+             "`weir serve` and llama-server, which is the pin as upstream builds it, with their default options besides; both over HTTP on the loopback "
+             "interface, from the same program (`weir bench http`).",
              "",
              f"Medians of {rounds} round{'s' if rounds > 1 else ''}, the sides in turn; the ratio is weir's figure by llama-server's within a round, median "
              "(least to most)."]
-    if lacks:
-        lines += ["", "**Not the whole of it: this weir has no option for " + ", and none for ".join(lacks) + ".**"]
     lines += ["", "| load | llama-server | weir | ratio | aim |", "|---|---|---|---|---|"]
     for key, _, _, _, name, unit, aim, at_most in FIGURES:
         theirs, ours = values(key, "llama-server"), values(key, "weir")

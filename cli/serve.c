@@ -14,6 +14,7 @@
 void cli_serve_defaults(cli_args *args)
 {
     args->serve = serve_params_default();
+    args->engine.strategy = weir_strategy_latency_target(); /* others' answers flow on beside a long prompt */
 }
 
 #ifndef WEIR_SERVER

@@ -86,14 +86,24 @@ fuzz_one() {
         "build/fuzz/fuzz/$name" "${arguments[@]}"
     fi
 }
+export fuzz_seconds logs
+export -f fuzz_one
+# All targets, as many at a time as there are processors; what became of each is told afterwards.
+fuzz_all() {
+    xargs -P "$(job_count)" -I {} bash -c 'fuzz_one {} >$logs/{}.log 2>&1; echo $? >$logs/{}.status; echo "[$(wc -l <$logs/{}.log) lines] {}"' \
+        <build/fuzz/fuzz/targets
+}
+fuzz_ended() {
+    [ "$(cat "$logs/$1.status" 2>/dev/null)" = 0 ] && return
+    tail -n 60 "$logs/$1.log"
+    return 1
+}
 check_fuzz() {
     local name
     step "build the fuzz targets" scripts/build.sh fuzz || true
-    while read -r name; do
-        if [ -n "$name" ]; then
-            step "fuzz $name" watch "$name, $fuzz_seconds s" "$logs/$name.log" fuzz_one "$name"
-        fi
-    done < <(cat build/fuzz/fuzz/targets 2>/dev/null)
+    rm -f $logs/*.status
+    watch "fuzzing, $fuzz_seconds s each" $logs/fuzz.log fuzz_all || true
+    while read -r name; do step "fuzz $name" fuzz_ended "$name"; done < <(cat build/fuzz/fuzz/targets 2>/dev/null)
 }
 
 for name in ${*:-$all_steps}; do

@@ -253,6 +253,28 @@ check("no prompt in the log", not any("hello" in json.dumps(line) for line in se
 check("a line for each request", server.log(lambda e: e.get("path") == TEXT and e.get("status") == 200 and e["choices"][0]["reason"] == "length") is not None)
 end(server)
 
+# ---- Long prompts beside running answers: the default strategy keeps ticks short (50 ms are 100 tokens here)
+
+server = start("-np", "2", "-m", "fake:token_us=500,n_ctx_train=100000", "-c", "8192")
+running = server.connect()
+running.request("POST", TEXT, {"prompt": "on", "max_tokens": 4000, "ignore_eos": True, "stream": True})
+running.head()
+answer = running.events()
+[next(answer) for _ in range(100)]
+connection = server.connect()
+connection.request("GET", "/events")
+connection.head()
+events = connection.events()
+server.post(TEXT, {"prompt": "x" * 2000, "max_tokens": 1, "ignore_eos": True})
+seen = []
+while sum(t["prefill"] for t in seen) < 1900:
+    seen += json.loads(next(events))["ticks"]
+check("a long prompt does not hold up a running answer", max(t["prefill"] for t in seen if t["decode"] > 0) < 500, [t["prefill"] for t in seen if t["prefill"] > 0])
+running.close()
+connection.close()
+server.wait_for(idle)
+end(server)
+
 # ---- Clients that leave
 
 cert, key = os.path.join(scratch.name, "cert.pem"), os.path.join(scratch.name, "key.pem")

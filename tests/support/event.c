@@ -62,6 +62,8 @@ static void check_lanes(play *p, const weir_engine_stats *s, int32_t highest)
 {
     bool same = s->n_suspensions == p->at_decode.n_suspensions &&
                 memcmp(s->n_misses, p->at_decode.n_misses, sizeof s->n_misses) == 0 && /* none began */
+                s->n_cached_tokens ==
+                    p->at_decode.n_cached_tokens && /* nor began again, after a suspension and a wait */
                 play_n_finished(s) == play_n_finished(&p->at_decode) &&
                 s->n_submitted - (uint64_t)s->queue_depth ==
                     p->at_decode.n_submitted - (uint64_t)p->at_decode.queue_depth;
