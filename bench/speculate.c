@@ -19,32 +19,34 @@
 #define N_TRIES  9
 #define N_ANSWER 224
 
+/* What the default model repeats nearly as it stands, which is what this is about. */
 static const char *const code[N_TEXTS] = {
     "int count_words(const char *text)\n{\n    int n = 0, inside = 0;\n    for (const char *c = text; *c != "
     "'\\0'; c++) {\n"
     "        if (isspace((unsigned char)*c)) {\n            inside = 0;\n        } else if (!inside) {\n     "
     "       inside = 1;\n"
     "            n++;\n        }\n    }\n    return n;\n}\n",
-    "def moving_average(values, window):\n    result = []\n    total = 0.0\n    for i, value in "
-    "enumerate(values):\n"
-    "        total += value\n        if i >= window:\n            total -= values[i - window]\n        if i "
-    ">= window - 1:\n"
-    "            result.append(total / window)\n    return result\n",
-    "struct node *insert(struct node *root, int key)\n{\n    if (root == NULL) {\n        struct node *made "
-    "= malloc(sizeof *made);\n"
-    "        made->key = key;\n        made->left = NULL;\n        made->right = NULL;\n        return "
-    "made;\n    }\n"
-    "    if (key < root->key)\n        root->left = insert(root->left, key);\n    else if (key > root->key)\n"
-    "        root->right = insert(root->right, key);\n    return root;\n}\n",
-    "function render(items) {\n  const list = document.createElement('ul');\n  for (const item of items) {\n"
-    "    const entry = document.createElement('li');\n    entry.textContent = item.name;\n"
-    "    entry.addEventListener('click', () => select(item.id));\n    list.appendChild(entry);\n  }\n  "
-    "return list;\n}\n",
+    "import json\nimport os\n\ndef load_config(path):\n    if not os.path.exists(path):\n        raise "
+    "FileNotFoundError(path)\n"
+    "    with open(path) as file:\n        config = json.load(file)\n    config.setdefault('host', "
+    "'localhost')\n"
+    "    config.setdefault('port', 8080)\n    config.setdefault('debug', False)\n    return config\n\n"
+    "if __name__ == '__main__':\n    print(load_config('config.json'))\n",
+    "class Stack {\n  constructor() {\n    this.items = [];\n  }\n\n  push(item) {\n    "
+    "this.items.push(item);\n  }\n\n  pop() {\n"
+    "    if (this.items.length === 0) {\n      throw new Error('empty');\n    }\n    return "
+    "this.items.pop();\n  }\n\n"
+    "  get size() {\n    return this.items.length;\n  }\n}\n",
+    "def find_user(users, name):\n    for user in users:\n        if user['name'] == name:\n            "
+    "return user\n    return None\n\n"
+    "def rename_user(users, old, new):\n    user = find_user(users, old)\n    if user is None:\n        "
+    "raise KeyError(old)\n"
+    "    user['name'] = new\n    return user\n",
 };
 static const char *const rename_to[N_TEXTS][2] = {{"count_words", "number_of_words"},
-                                                  {"moving_average", "rolling_mean"},
-                                                  {"insert", "add_key"},
-                                                  {"render", "draw"}};
+                                                  {"load_config", "read_settings"},
+                                                  {"Stack", "Pile"},
+                                                  {"find_user", "get_user"}};
 
 static const char *const prose[N_TEXTS] = {
     "Write a short story about a lighthouse keeper who finds a letter.",

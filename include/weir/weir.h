@@ -870,7 +870,8 @@ typedef struct weir_strategy {
 } weir_strategy;
 
 /* The strategies that come with weir; static. What they have in common: a generating slot gets one token, the
- * one that has waited longest for it first where the budget is short, then the slots get their drafts. Prompts go by priority and, within it,
+ * one that has waited longest for it first where the budget is short; drafts take what is left, and beside prompts
+ * half of it. Prompts go by priority and, within it,
  * oldest first; a quarter of their tokens is the oldest's whatever its priority, so that none waits for ever.
  * */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "speculate/pace.h"
 
-#define PRIOR  3.0         /* tries that the first guess counts as */
+#define PRIOR  6.0         /* tries that the first guess counts as */
 #define FADE   (31.0 / 32) /* so that some 32 tries are remembered */
 #define MARGIN 1.1         /* what a row costs is known to about a tenth */
 
