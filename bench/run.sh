@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh [ROUNDS [engine|kernels|shapes|load|neighbours|accuracy|greedy|invariance|schedule|speculate|compare...]]: measures and writes bench/results/. Called by `make bench`, which sets
+# run.sh [ROUNDS [WHAT...]]: measures and writes bench/results/. Called by `make bench`, which sets
 # WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR, WEIR_LLAMA_SOURCE, LLAMA_TOOLS, STOCK_TOOLS and
 # STOCK_AVX2_TOOLS.
 # SPDX-License-Identifier: Apache-2.0

@@ -26,6 +26,7 @@ cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *c
 
 #include "answer.h"
 #include "base/utf8.h"
+#include "hub/http.h"
 #include "signals.h"
 #include "sse.h"
 
@@ -236,6 +237,7 @@ static void start(cli_carrier *carrier, cli_flight *flight)
 {
     http_carrier *http = (http_carrier *)carrier;
     transfer *t = cli_alloc(1, sizeof *t);
+    const char *file, *folder;
     t->http = http;
     t->flight = flight;
     t->easy = curl_easy_init();
@@ -254,6 +256,9 @@ static void start(cli_carrier *carrier, cli_flight *flight)
     curl_easy_setopt(t->easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)(http->args->timeout_s * 1000));
     curl_easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+    weir__http_trust(&file, &folder);
+    if (file != NULL) curl_easy_setopt(t->easy, CURLOPT_CAINFO, file);
+    if (folder != NULL) curl_easy_setopt(t->easy, CURLOPT_CAPATH, folder);
 #if LIBCURL_VERSION_NUM >= 0x075500
     curl_easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
 #else

@@ -47,6 +47,8 @@ enum {
     CLI_CONFIG = 16384,
     CLI_COMPLETION = 32768,
     CLI_SERVE = 8192,
+    CLI_PS = 1048576,
+    CLI_TOP = 2097152,
 };
 
 /* Commands whose words may be another command's, with its options. */
@@ -86,6 +88,8 @@ void cli_serve_defaults(struct cli_args *args);
 cli_exit cli_run(struct cli_args *args);
 cli_exit cli_stream(struct cli_args *args);
 cli_exit cli_serve(struct cli_args *args);
+cli_exit cli_ps(struct cli_args *args);
+cli_exit cli_top(struct cli_args *args);
 cli_exit cli_info(struct cli_args *args);
 cli_exit cli_replay(struct cli_args *args);
 cli_exit cli_optimize(struct cli_args *args);

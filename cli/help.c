@@ -72,6 +72,26 @@ const cli_command cli_commands[] = {
      "# ask it\n"
      "curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\":\"Once\",\"max_tokens\":50}'",
      cli_serve_defaults, cli_serve},
+    {CLI_PS, "ps", "[--url URL]", "what a running weir serve does now",
+     "Its slots and the request in each of them, what waits, cells, cache, and what it has done so far; "
+     "once. "
+     "Proxies of the environment are not used.",
+     "weir ps\n"
+     "# of another machine, for a script\n"
+     "WEIR_API_KEY=secret weir ps --url https://example.org --json",
+     NULL, cli_ps},
+    {CLI_TOP, "top", "[--url URL]", "watch a running weir serve",
+     "On a terminal the whole screen: rates, latencies, ticks, cells, cache, and each slot; arrows, Page Up "
+     "and "
+     "Page Down move through the slots, i hides those that are idle, q leaves. Elsewhere a line a second, "
+     "and with "
+     "--json each of the server's events as a line. When the server goes away it is told and tried again "
+     "until it "
+     "is back.",
+     "weir top\n"
+     "# a server that listens on a Unix socket\n"
+     "weir top --url unix:/run/weir.sock",
+     NULL, cli_top},
     {CLI_REPLAY, "replay", "FILE [--strategy NAME]", "a recorded schedule once more, without a model",
      "Takes what weir stream --ring wrote: the requests come when they came, and each tick takes as long as "
      "it took. "

@@ -144,6 +144,10 @@ static cli_exit load(const cli_args *args, const char *path, const char *optimiz
     cli_term_progress_end();
     if (status != WEIR_OK) {
         char *context = cli_format("cannot load %s", path);
+        if (status == WEIR_NOT_FOUND && access(path, F_OK) != 0)
+            snprintf(error.message, sizeof error.message,
+                     "there is no such file; a model is a GGUF file, default, or "
+                     "hf:OWNER/REPO[:QUANTIZATION or FILE]");
         cli_exit code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
         cli_free(context);
         return code;
@@ -172,6 +176,7 @@ cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **
     weir_engine_params params = args->engine;
     cli_exit code = load_draft_model(args, &params.draft_model);
     if (code != CLI_OK) return code;
+    params.cache_dir = args->cache_dir;
     if (!args->quiet) cli_term_progress("preparing the engine");
     weir_status status = weir_engine_create(model, &params, engine, &error);
     weir_model_release(params.draft_model); /* the engine holds it */

@@ -12,8 +12,9 @@
 #define LOADS  (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_SERVE | CLI_INFO | CLI_BENCH | CLI_HTTP)
 #define DRAFTS (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_SERVE | CLI_HTTP)
 #define NAMED  (CLI_PULL | CLI_LIST_MODELS)
+#define WATCH  (CLI_PS | CLI_TOP)
 #define ALL                                                                                                  \
-    (LOADS | NAMED | CLI_RM | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | TEXTS |               \
+    (LOADS | NAMED | WATCH | CLI_RM | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | TEXTS |       \
      CLI_QUANTIZE | CLI_CONFIG | CLI_COMPLETION | CLI_VERSION)
 
 #define AT(member)      offsetof(cli_args, member)
@@ -147,6 +148,13 @@ const cli_option cli_options[] = {
 
     {"--logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(ask.n_logprobs), "N", "none", "WEIR_LOGPROBS", "n_logprobs", NULL,
      CLI_RUN | CLI_STREAM, "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
+    {"--prompt-logprobs", NULL, CLI_OUTPUT, CLI_INT32, AT(n_prompt_logprobs), "N", "none", NULL, "n_prompt_logprobs", NULL, CLI_RUN,
+     "the same of the prompt's tokens"},
+    {"--best-of", NULL, CLI_LIMITS, CLI_INT32, AT(best_of), "N", NULL, NULL, NULL, NULL, CLI_RUN,
+     "generate N answers and give the one whose tokens are the likeliest in the mean"},
+
+    {"--explain-cache", NULL, CLI_OUTPUT, CLI_FLAG, AT(explain_cache), NULL, NULL, "WEIR_EXPLAIN_CACHE", NULL, NULL,
+     CLI_RUN | CLI_STREAM, "tell why a prompt was not cached, and where it differs from what was"},
 
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "MODEL", "default", "WEIR_MODEL",
      NULL, NULL, (LOADS & ~CLI_HTTP) | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS,
@@ -201,6 +209,12 @@ const cli_option cli_options[] = {
     {"--cache-sequences", NULL, CLI_ENGINE, CLI_INT32, AT(engine.cache_sequences), "N", "as many as cost no memory",
      "WEIR_CACHE_SEQUENCES", "cache_sequences", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_HTTP,
      "cached prompts that are kept in KV cells; 0 = cache no prompts"},
+    {"--cache-dir", NULL, CLI_ENGINE, CLI_STRING, AT(cache_dir), "FOLDER", "none", "WEIR_CACHE_DIR", "cache_dir", NULL,
+     CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_HTTP,
+     "keep cached prompts here, for the next start; nobody else may read the folder"},
+    {"--cache-disk", NULL, CLI_ENGINE, CLI_SIZE, AT(engine.cache_disk_bytes), "SIZE", "4G", "WEIR_CACHE_DISK",
+     "cache_disk_bytes", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_HTTP,
+     "the most that they take there; what was used longest ago goes first"},
     {"--cache-type-k", "-ctk", CLI_ENGINE, CLI_CHOICE, AT(engine.type_k), "TYPE", NULL, "WEIR_CACHE_TYPE_K", "type_k",
      cli_kv_types, LOADS, "how keys are kept: f16, f32, bf16, q8_0, q4_0"},
     {"--cache-type-v", "-ctv", CLI_ENGINE, CLI_CHOICE, AT(engine.type_v), "TYPE", NULL, "WEIR_CACHE_TYPE_V", "type_v",
@@ -327,6 +341,10 @@ const cli_option cli_options[] = {
 
     {"--queue", NULL, CLI_ENGINE, CLI_INT32, AT(engine.queue_limit), "N", NULL, "WEIR_QUEUE", "queue_limit", NULL, CLI_SERVE,
      "requests that may wait; one more is told when to come again; 0 = no limit"},
+    {"--url", NULL, CLI_SERVING, CLI_STRING, AT(url), "URL", CLI_REMOTE_URL, "WEIR_URL", NULL, NULL, WATCH,
+     "the server: http://HOST:PORT, https://HOST, or unix:FILE for what weir serve --unix listens on"},
+    {"--api-key", NULL, CLI_SERVING, CLI_STRING, AT(api_key), "KEY", "", "WEIR_API_KEY", NULL, NULL, WATCH,
+     "what the server wants to see (Authorization: Bearer); better in the environment than on the command line"},
     {"--host", NULL, CLI_SERVING, CLI_STRING, AT(host), "ADDRESS", "127.0.0.1", "WEIR_HOST", NULL, NULL, CLI_SERVE,
      "where to listen; 0.0.0.0 = on all networks (give keys then); \"\" = nowhere but --unix"},
     {"--port", NULL, CLI_SERVING, CLI_INT32, AT(serve.port), "N", NULL, "WEIR_PORT", "port", NULL, CLI_SERVE,
@@ -334,7 +352,7 @@ const cli_option cli_options[] = {
     {"--unix", NULL, CLI_SERVING, CLI_STRING, AT(unix_path), "FILE", "", "WEIR_UNIX", "unix_path", NULL, CLI_SERVE,
      "listen on a Unix socket too"},
     {"--alias", "-a", CLI_SERVING, CLI_LIST, AT(aliases), "NAME", "the file's name", "WEIR_ALIAS", NULL, NULL, CLI_SERVE,
-     "what requests call the model; may be given again"},
+     "what requests call the model; may be given again; * = whatever they say"},
     {"--api-key", NULL, CLI_SERVING, CLI_LIST, AT(api_keys), "KEY", "", "WEIR_API_KEY", "keys", NULL, CLI_SERVE,
      "who may ask (Authorization: Bearer KEY); may be given again; better in the environment or in a file"},
     {"--api-key-file", NULL, CLI_SERVING, CLI_FILE, AT(api_key_file), "FILE", "", "WEIR_API_KEY_FILE", NULL, NULL, CLI_SERVE,
@@ -487,6 +505,8 @@ void cli_args_init(cli_args *args, const cli_command *command)
         .command = command,
         .model = weir_model_params_default(),
         .engine = weir_engine_params_default(),
+        .best_of = 1,
+        .n_prompt_logprobs = -1,
     };
     cli_ask_init(&args->ask);
     if (command->defaults != NULL) command->defaults(args);
@@ -498,6 +518,7 @@ void cli_args_fini(cli_args *args)
     cli_free(args->model_path);
     cli_free(args->draft_path);
     cli_free(args->optimized);
+    cli_free(args->cache_dir);
     cli_free(args->revision);
     cli_free(args->prompt);
     cli_free(args->prompt_file);
@@ -512,6 +533,7 @@ void cli_args_fini(cli_args *args)
     cli_free(args->answer_span);
     cli_free(args->extra);
     cli_free(args->api_key);
+    cli_free(args->url);
     cli_free(args->streams.items);
     cli_free(args->prompt_lengths.items);
     cli_free(args->answer_lengths.items);

@@ -7,7 +7,8 @@
 #include "../server/server.h"
 #include "cli.h"
 
-#define CLI_OPTIONS_MAX 256 /* the table is checked against it when it is compiled */
+#define CLI_REMOTE_URL  "http://127.0.0.1:8080" /* where weir serve listens by itself */
+#define CLI_OPTIONS_MAX 256                     /* the table is checked against it when it is compiled */
 
 typedef struct cli_list {
     char **items; /* [n] */
@@ -59,9 +60,10 @@ typedef struct cli_args {
     const cli_command *command;
     weir_model_params model;
     weir_engine_params engine;
-    char *model_path, *draft_path, *optimized, *prompt, *prompt_file, *system, *chat_template, *ring_path;
+    char *model_path, *draft_path, *optimized, *cache_dir, *prompt, *prompt_file, *system, *chat_template, *ring_path;
     cli_list words; /* what is no option */
-    bool raw, no_thinking;
+    bool raw, no_thinking, explain_cache;
+    int32_t best_of, n_prompt_logprobs; /* run; n_prompt_logprobs -1 = none */
     bool json, quiet, verbose, help;
     bool check;                          /* optimize */
     cli_origin sources[CLI_OPTIONS_MAX]; /* by position in cli_options */
@@ -92,6 +94,7 @@ typedef struct cli_args {
     char *prompt_span, *answer_span, *extra, *api_key, *svg_path;
     uint32_t seed;
     bool completions, ignore_eos;
+    char *url; /* ps, top; api_key too */
     /* serve; its strings and lists are put into `serve` when it starts */
     serve_params serve;
     cli_list api_keys, aliases, origins;

@@ -1,6 +1,7 @@
 /* weir run: one prompt, one answer.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +15,8 @@
 #include "signals.h"
 #include "term.h"
 
+#define BEST_OF_MAX 128
+#define TOGETHER    8 /* of --best-of, at most so many answers at a time unless more slots are asked for */
 #define PATIENCE_NS (300 * WEIR__NS_PER_MS) /* how long nothing may happen before a line says why */
 
 struct run {
@@ -23,6 +26,8 @@ struct run {
     weir_chat *chat;          /* NULL: the prompt as it stands */
     weir_chat_parser *parser; /* NULL: the answer is content */
     weir_stream *stream;
+    weir_stream *streams[BEST_OF_MAX]; /* [n_streams] of --best-of, until one of them is `stream` */
+    int32_t n_streams;
     char *prompt;
     size_t prompt_length;
     size_t n_prompt; /* tokens */
@@ -32,7 +37,7 @@ struct run {
     cli_text content, reasoning;
     int32_t *tokens; /* [n_tokens] */
     size_t n_tokens, tokens_capacity;
-    json_t *logprobs; /* NULL: none are wanted */
+    json_t *logprobs, *prompt_logprobs; /* NULL: none are wanted, or there are none yet */
     weir_reason reason;
 };
 
@@ -126,9 +131,16 @@ static cli_exit submit(struct run *run)
     (void)weir_tokenize(run->model, text, length, true, true, NULL, 0, &run->n_prompt,
                         NULL); /* only the number */
     run->submitted_ns = weir__clock_now_ns();
-    if (weir_stream_create(&run->stream, &error) != WEIR_OK)
-        code = cli_fail_error(run->args, CLI_FAILED, NULL, &error);
-    else if (weir_engine_submit(run->engine, &request, 1, &run->stream, &error) != WEIR_OK)
+    request.prompt_logprobs = run->args->n_prompt_logprobs != -1;
+    request.n_prompt_logprobs = request.prompt_logprobs ? run->args->n_prompt_logprobs : 0;
+    request.logprobs |= run->args->best_of > 1;
+    while (code == CLI_OK && run->n_streams < run->args->best_of)
+        if (weir_stream_create(&run->streams[run->n_streams], &error) != WEIR_OK)
+            code = cli_fail_error(run->args, CLI_FAILED, NULL, &error);
+        else
+            run->n_streams++;
+    if (code == CLI_OK &&
+        weir_engine_submit_n(run->engine, &request, (size_t)run->n_streams, run->streams, &error) != WEIR_OK)
         code = cli_fail_error(run->args, CLI_REFUSED, "the request was refused", &error);
     cli_ask_fini(&ask);
     return code;
@@ -210,6 +222,47 @@ static void explain(const struct run *run)
     cli_term_progress(line);
 }
 
+/* Whether all answers are there; until then the best is not known. */
+static bool have_ended(const struct run *run)
+{
+    bool ended = true;
+    for (int32_t i = 0; i < run->n_streams; i++) ended = ended && weir_stream_finished(run->streams[i]);
+    return ended;
+}
+
+static void await_all(const struct run *run)
+{
+    struct pollfd fd = {.fd = cli_signals_descriptor(), .events = POLLIN};
+    while (!have_ended(run)) {
+        if (poll(&fd, 1, 20) > 0) cli_signals_drain();
+        if (cli_signals_ended() == 0 && !cli_out_closed()) continue;
+        for (int32_t i = 0; i < run->n_streams; i++) weir_stream_cancel(run->streams[i]);
+    }
+}
+
+/* Of --best-of the best; the others are let go. */
+static void choose(struct run *run)
+{
+    weir_chunk prompt;
+    int32_t best = 0;
+    double most = -INFINITY;
+    if (run->n_streams > 1) await_all(run);
+    for (int32_t i = 0; i < run->n_streams; i++) {
+        weir_usage usage = weir_stream_usage(run->streams[i]);
+        double score = run->n_streams > 1 ? weir_usage_score(&usage) : 0;
+        if (score <= most || weir_stream_reason(run->streams[i]) == WEIR_REASON_ERROR) continue;
+        best = i;
+        most = score;
+    }
+    /* They are the first one's: the same for all. */
+    if (best > 0 && weir_stream_prompt_logprobs(run->streams[0], &prompt) == WEIR_OK)
+        run->prompt_logprobs = cli_figures_logprobs(&prompt);
+    run->stream = run->streams[best];
+    for (int32_t i = 0; i < run->n_streams; i++)
+        if (i != best) weir_stream_release(run->streams[i]);
+    run->n_streams = 0;
+}
+
 /* Until the terminal chunk, which comes on every path. */
 static cli_exit pump(struct run *run)
 {
@@ -240,7 +293,11 @@ static json_t *as_json(const struct run *run, const weir_usage *usage, const wei
                   weir_reason_name(run->reason), "usage", cli_figures_usage(usage), "timings", timings);
     if (json != NULL && run->reasoning.length > 0)
         json_object_set_new(json, "reasoning", json_stringn(run->reasoning.bytes, run->reasoning.length));
+    weir_miss_info miss = cli_figures_miss_of(run->stream);
+    if (json != NULL && run->args->explain_cache) json_object_set_new(json, "cache", cli_figures_miss(&miss));
     if (json != NULL && run->logprobs != NULL) json_object_set(json, "logprobs", run->logprobs);
+    if (json != NULL && run->prompt_logprobs != NULL)
+        json_object_set(json, "prompt_logprobs", run->prompt_logprobs);
     if (json != NULL && error->code != WEIR_OK) json_object_set_new(json, "error", cli_figures_error(error));
     return json;
 }
@@ -251,6 +308,9 @@ static cli_exit conclude(struct run *run)
     weir_error error = {0};
     cli_text line = {0};
     weir_stream_error(run->stream, &error);
+    weir_chunk prompt;
+    if (run->prompt_logprobs == NULL && weir_stream_prompt_logprobs(run->stream, &prompt) == WEIR_OK)
+        run->prompt_logprobs = cli_figures_logprobs(&prompt);
     if (run->live) {
         if (run->thinking) set_thinking(run, false);
         if (run->content.length > 0 && run->content.bytes[run->content.length - 1] != '\n') cli_out("\n", 1);
@@ -259,7 +319,10 @@ static cli_exit conclude(struct run *run)
     if (!run->args->quiet && !run->args->json && !cli_out_closed()) {
         cli_text_puts(&line, cli_term_style_err(CLI_DIM));
         cli_figures_line(&line, &usage, run->reason);
-        cli_text_printf(&line, "%s\n", cli_term_style_err(CLI_PLAIN));
+        cli_text_puts(&line, "\n");
+        weir_miss_info miss = cli_figures_miss_of(run->stream);
+        if (run->args->explain_cache) cli_figures_miss_line(&line, &miss);
+        cli_text_puts(&line, cli_term_style_err(CLI_PLAIN));
         fputs(line.bytes, stderr);
         cli_text_fini(&line);
     }
@@ -275,8 +338,14 @@ cli_exit cli_run(cli_args *args)
     char *path = NULL;
     int64_t started;
     cli_load_log(args);
-    cli_exit code = read_prompt(&run);
-    if (code != CLI_OK) goto done;
+    cli_exit code = CLI_USAGE;
+    if (args->best_of < 1 || args->best_of > BEST_OF_MAX) {
+        code = cli_fail(CLI_USAGE, "--best-of is %d; allowed: 1 to %d", args->best_of, BEST_OF_MAX);
+        goto done;
+    }
+    int32_t together = args->best_of < TOGETHER ? args->best_of : TOGETHER;
+    if (together > 1 && args->engine.n_slots < together) args->engine.n_slots = together;
+    if ((code = read_prompt(&run)) != CLI_OK) goto done;
     code = CLI_NO_MODEL;
     if ((path = cli_load_path(args)) == NULL) goto done;
     started = weir__clock_now_ns();
@@ -285,11 +354,13 @@ cli_exit cli_run(cli_args *args)
     if ((code = cli_load_engine(args, run.model, &run.engine)) != CLI_OK) goto done;
     run.load_ns = weir__clock_now_ns() - started;
     if ((code = submit(&run)) != CLI_OK) goto done;
+    choose(&run);
     if ((code = pump(&run)) != CLI_OK) goto done;
     code = conclude(&run);
 done:
     weir_engine_destroy(run.engine);
     weir_stream_release(run.stream);
+    for (int32_t i = 0; i < run.n_streams; i++) weir_stream_release(run.streams[i]);
     weir_chat_parser_destroy(run.parser);
     weir_chat_release(run.chat);
     weir_model_release(run.model);
@@ -298,6 +369,7 @@ done:
     cli_text_fini(&run.reasoning);
     cli_free(run.tokens);
     json_decref(run.logprobs);
+    json_decref(run.prompt_logprobs);
     cli_free(run.prompt);
     cli_free(path);
     return code;

@@ -130,6 +130,7 @@ cli_exit cli_serve(cli_args *args)
     sleep_until_signal();
     stop(server);
     serve_log_event("stopped", "the server has ended");
+    serve_log_flush(1000);
     cli_signals_forget();
 done:
     serve_server_destroy(server);

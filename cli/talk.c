@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "figures.h"
 #include "file.h"
 #include "load.h"
 #include "markdown.h"
@@ -56,6 +57,7 @@ struct answer {
     cli_markdown markdown;
     cli_text content;
     bool styled, thinking, thought, finished;
+    bool at_line; /* what was thought ends with a newline */
 };
 
 static cli_exit render(struct answer *answer)
@@ -124,7 +126,7 @@ static void set_thinking(struct answer *answer, bool thinking)
     answer->thinking = thinking;
     cli_term_styled(answer->styled);
     cli_out(style, strlen(style));
-    if (!thinking) cli_out("\n\n", 2);
+    if (!thinking) cli_out("\n\n", answer->at_line ? 1 : 2);
 }
 
 static void deliver(struct answer *answer, const weir_delta *delta)
@@ -136,7 +138,10 @@ static void deliver(struct answer *answer, const weir_delta *delta)
     /* Blanks around thoughts belong to the template. */
     for (; first && n > 0 && (*text == '\n' || *text == ' '); n--) text++;
     if (n == 0) return;
-    if (reasoning) answer->thought = true;
+    if (reasoning) {
+        answer->thought = true;
+        answer->at_line = text[n - 1] == '\n';
+    }
     if (!reasoning) cli_text_add(&answer->content, text, n);
     if (reasoning && !cli_term_out()) return;
     set_thinking(answer, reasoning);
@@ -188,6 +193,7 @@ static cli_exit conclude(struct answer *answer, cli_talk *talk)
     cli_text_fini(&text);
     cli_term_styled(false);
     talk->usage = weir_stream_usage(answer->stream);
+    talk->miss = cli_figures_miss_of(answer->stream);
     talk->reason = weir_stream_reason(answer->stream);
     talk->n_answers++;
     if (n > 0) cli_talk_add(talk, false, answer->content.bytes);

@@ -16,12 +16,14 @@
 
 #define ENTER      "\033[?1049h\033[?25l\033[2J"
 #define LEAVE      "\033[0m\033[?25h\033[?1049l"
+#define KEYS_BACK  "\033[?1l\033>" /* arrows as they were before ncurses */
 #define CLEAR_LINE "\r\033[K"
 
 static bool out_term, err_term, out_colour, err_colour;
 
 /* Read by rescue, in whichever thread a signal comes: written only while that signal could do no harm. */
 static volatile sig_atomic_t entered;
+static volatile sig_atomic_t lent;
 static volatile sig_atomic_t progress_shown;
 static volatile sig_atomic_t style_open;
 static int keys = -1;
@@ -177,6 +179,23 @@ int cli_term_keys(void)
     return keys;
 }
 
+void cli_term_lend(int descriptor)
+{
+    cli_term_progress_end();
+    keys = descriptor;
+    keys_owned = false;
+    if (keys >= 0 && tcgetattr(keys, &before) != 0) keys = -1;
+    cli_signals_screen(true);
+    lent = entered = 1;
+}
+
+void cli_term_take_back(void)
+{
+    lent = entered = 0;
+    cli_signals_screen(false);
+    keys = -1;
+}
+
 void cli_term_suspend(void)
 {
     if (!entered) return;
@@ -200,6 +219,8 @@ void cli_term_rescue(void)
     }
     if (entered) {
         entered = 0;
+        if (lent) write_all(STDOUT_FILENO, KEYS_BACK, sizeof KEYS_BACK - 1);
+        lent = 0;
         write_all(STDOUT_FILENO, LEAVE, sizeof LEAVE - 1);
         if (keys >= 0) tcsetattr(keys, TCSANOW, &before);
     }

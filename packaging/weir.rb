@@ -10,10 +10,12 @@ class Weir < Formula
   depends_on "ninja" => :build
   depends_on "pkgconf" => :build
   depends_on "jansson"
+  depends_on "libwebsockets"
 
   uses_from_macos "python" => :build
   uses_from_macos "curl"
   uses_from_macos "libedit"
+  uses_from_macos "ncurses"
 
   # weir is built from llama.cpp's sources, which it would fetch by itself where a build may.
   resource "llama.cpp" do

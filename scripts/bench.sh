@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# bench.sh [ROUNDS [engine|kernels|shapes|load|neighbours|accuracy|greedy|invariance|schedule|speculate|compare...]]: builds the release, llama.cpp's own benchmarks and the model, then runs
-# bench/run.sh, which finds WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR (programs made of bench/*.c), WEIR_LLAMA_SOURCE, LLAMA_TOOLS
-# (llama-bench, llama-batched-bench), STOCK_TOOLS and STOCK_AVX2_TOOLS (the same of the pin as upstream builds it) in its
-# environment; for compare also LLAMA_SERVER. Where compare alone is asked for, the benchmarks are not built.
+# bench.sh [ROUNDS [WHAT...]]: builds the release and what else a bench needs, then runs bench/run.sh, which calls bench/WHAT.py.
+# Those find WEIR_BIN, WEIR_MODEL and WEIR_BENCH_DIR (programs made of bench/*.c) in their environment, and what they ask for of
+# WEIR_LLAMA_SOURCE, LLAMA_TOOLS (llama-bench, llama-batched-bench), STOCK_TOOLS and STOCK_AVX2_TOOLS (the same of the pin as
+# upstream builds it) and LLAMA_SERVER.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -11,13 +11,18 @@ cd "$weir_root"
 scripts/deps.sh run
 scripts/build.sh release
 WEIR_MODEL=${MODEL:-$(scripts/model.sh)}
-case " ${*:2} " in
-*" compare "*)
+uses() { # uses NAME WHAT...: whether one of the benches, all of run.sh's where none is named, asks for this
+    local name=$1 what
+    shift
+    [ $# -gt 0 ] || return 0
+    for what in "$@"; do if grep -q "$name" "bench/$what.py"; then return 0; fi; done
+    return 1
+}
+if uses LLAMA_SERVER "${@:2}"; then
     LLAMA_SERVER=$(scripts/llama.sh --flavor stock --server | sed -n 's/^server=//p')
     export LLAMA_SERVER
-    ;;
-esac
-if [ "${*:2}" != compare ]; then
+fi
+if uses 'LLAMA_TOOLS\|WEIR_LLAMA_SOURCE\|STOCK_\(AVX2_\)\?TOOLS' "${@:2}"; then
     tools=$(scripts/llama.sh --tools)
     LLAMA_TOOLS=${tools##*tools=}
     WEIR_LLAMA_SOURCE=$(sed -n 's/^source=//p' <<<"$tools")

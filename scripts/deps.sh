@@ -28,6 +28,15 @@ erlang_has_headers() {
     erl -noshell -eval 'halt(case filelib:is_file(code:root_dir() ++ "/usr/include/erl_nif.h") of true -> 0; false -> 1 end).' 2>/dev/null
 }
 
+# The test that needs numpy takes whichever of them has it: Debian's package serves Debian's Python alone.
+python_has_numpy() {
+    local python
+    for python in python3 /usr/bin/python3; do
+        if "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("numpy") is None)' 2>/dev/null; then return 0; fi
+    done
+    return 1
+}
+
 find_missing() {
     missing=()
     have cc || need gcc "the C compiler"
@@ -41,17 +50,22 @@ find_missing() {
     if have pkg-config; then
         pkg-config --exists jansson || need libjansson-dev "JSON"
         pkg-config --exists libedit || need libedit-dev "weir chat's line editing"
+        pkg-config --exists ncursesw || need libncurses-dev "weir top's screen"
         pkg-config --exists 'libwebsockets >= 4.1' || need libwebsockets-dev "weir serve"
-        pkg-config --exists 'libcurl >= 7.66' || need libcurl4-openssl-dev "models by name, weir bench http"
+        pkg-config --exists 'libcurl >= 7.66' || need libcurl4-openssl-dev "models by name, weir bench http, ps and top"
     else
         need libjansson-dev "JSON"
-        need libcurl4-openssl-dev "models by name, weir bench http"
+        need libcurl4-openssl-dev "models by name, weir bench http, ps and top"
         need libedit-dev "weir chat's line editing"
+        need libncurses-dev "weir top's screen"
         need libwebsockets-dev "weir serve"
     fi
     if [ "$level" != run ]; then
         if ! have pkg-config || ! pkg-config --exists cmocka; then need libcmocka-dev "the C tests"; fi
-        have tmux || need tmux "drives weir chat as a person does"
+        have tmux || need tmux "drives weir chat and weir top as a person does"
+        have openssl || need openssl "certificates for the tests of TLS"
+        ! have dpkg || have dpkg-shlibdeps || need dpkg-dev "makes the Debian package"
+        python_has_numpy || need python3-numpy "another opinion on logprobs"
         have mix || need elixir "the Elixir package's tests (1.14 or newer)"
         { have erl && erlang_has_headers; } || need erlang-dev "the Elixir package's native part"
     fi
@@ -100,7 +114,7 @@ if ! have apt-get; then
     say "missing on this machine, which has no apt-get:"
     explain
     if [ "$(uname -s)" = Darwin ]; then
-        say "with Homebrew: brew install cmake ninja pkg-config jansson curl libwebsockets python3 git$([ "$level" = run ] || echo ' cmocka elixir')$([ "$level" = check ] && echo ' llvm clang-format')"
+        say "with Homebrew: brew install cmake ninja pkg-config jansson curl ncurses libwebsockets python3 git$([ "$level" = run ] || echo ' cmocka elixir tmux numpy')$([ "$level" = check ] && echo ' llvm clang-format')"
         say "the compiler comes with: xcode-select --install"
     else
         say "install what provides these, under your system's names for them, and run this again"

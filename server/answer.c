@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "kept.h"
 
 #define PIECE_MAX ((size_t)8 << 10) /* of content in one event; longer ones are cut between code points */
 
@@ -20,7 +21,7 @@ serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir
     answer->chat = weir_chat_hold(chat);
     answer->created_s = (int64_t)time(NULL);
     answer->model = call->server->name;
-    answer->n = answer->n_each = n;
+    answer->n = answer->n_each = answer->n_told = n;
     for (int32_t i = 0; i < n; i++) {
         serve_choice *choice = &answer->choices[i];
         choice->answer = answer;
@@ -46,7 +47,8 @@ void serve_answer_destroy(serve_answer *answer)
     forget_ready(answer);
     for (int32_t i = 0; i < answer->n; i++) {
         serve_choice *choice = &answer->choices[i];
-        weir_stream_release(choice->stream); /* cancels what still runs */
+        weir_stream_cancel(choice->stream); /* it may be kept, and then a release ends nothing */
+        weir_stream_release(choice->stream);
         weir_chat_parser_destroy(choice->parser);
         for (size_t k = 0; choice->tools != NULL && k < choice->n_tools; k++) {
             weir__mem_free(choice->tools[k].id);
@@ -64,12 +66,14 @@ void serve_answer_destroy(serve_answer *answer)
     weir__mem_free(answer);
 }
 
-void serve_answer_read_calls(serve_answer *answer)
+void serve_answer_read_calls(serve_answer *answer, bool form)
 {
     for (int32_t i = 0; i < answer->n; i++) {
         answer->choices[i].calls = true;
-        answer->choices[i].caller = (serve_caller){
-            .number = (uint64_t)answer->created_s << 24 | (answer->call->number & 0xFFFFFF), .index = i};
+        answer->choices[i].caller =
+            (serve_caller){.number = (uint64_t)answer->created_s << 24 | (answer->call->number & 0xFFFFFF),
+                           .index = i,
+                           .form = form};
     }
 }
 
@@ -88,6 +92,8 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
                 ? weir_engine_submit_n(call->server->engine, requests, (size_t)answer->n, streams, &error)
                 : weir_engine_submit(call->server->engine, requests, n_requests, streams, &error);
     weir__mem_free(streams);
+    if (status == WEIR_OK && answer->n_told == answer->n_each)
+        serve_kept_add(call->server->kept, answer, requests[0].cache_salt);
     if (status == WEIR_OK) return true;
     error.code = status;
     serve_call_refuse_error(call, &error);
@@ -119,9 +125,13 @@ static void add_usage(const serve_answer *answer, serve_text *text)
     }
     serve_text_printf(text,
                       "{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
-                      "\"prompt_tokens_details\":{\"cached_tokens\":%lld}",
+                      "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
                       (long long)prompt, (long long)generated, (long long)prompt + (long long)generated,
                       (long long)cached);
+    size_t before = text->n;
+    serve_text_puts(text, ",\"miss\":");
+    if (!serve_miss_tell(answer->choices[0].stream, true, text)) text->n = before;
+    serve_text_puts(text, "}");
     if (drafted > 0) /* where OpenAI counts what a client predicted */
         serve_text_printf(text,
                           ",\"completion_tokens_details\":{\"accepted_prediction_tokens\":%lld,"
@@ -130,11 +140,18 @@ static void add_usage(const serve_answer *answer, serve_text *text)
     serve_text_puts(text, "}");
 }
 
+void serve_answer_id(const serve_answer *answer, char *id)
+{
+    snprintf(id, SERVE_ID_MAX, "%s-%llx%06llx", answer->form->id,
+             (unsigned long long)answer->call->server->created_s, (unsigned long long)answer->call->number);
+}
+
 static void add_head(const serve_answer *answer, const char *object, serve_text *text)
 {
-    serve_text_printf(text, "{\"id\":\"%s-%llx%06llx\",\"object\":\"%s\",\"created\":%lld,\"model\":",
-                      answer->form->id, (unsigned long long)answer->call->server->created_s,
-                      (unsigned long long)answer->call->number, object, (long long)answer->created_s);
+    char id[SERVE_ID_MAX];
+    serve_answer_id(answer, id);
+    serve_text_printf(text, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", id, object,
+                      (long long)answer->created_s);
     serve_text_json_puts(text, answer->model);
     serve_text_printf(text, ",\"system_fingerprint\":\"%s\",\"choices\":[",
                       answer->call->server->fingerprint);
@@ -196,13 +213,35 @@ static bool read_chunk(serve_choice *choice, const weir_chunk *chunk, serve_delt
 {
     weir_delta delta = {
         .kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
-    if (!serve_scores_add(&choice->scores, chunk)) return false;
+    if (choice->answer->tells_scores && !serve_scores_add(&choice->scores, chunk)) return false;
     if (choice->parser == NULL) return read_delta(choice, &delta, take);
     if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
         return false;
     while (weir_chat_parser_next(choice->parser, &delta) == WEIR_OK)
         if (!read_delta(choice, &delta, take)) return false;
     return !chunk->finished || !choice->calls || serve_caller_end(&choice->caller, take, choice);
+}
+
+weir_status serve_answer_prompt(const serve_choice *choice, weir_chunk *prompt)
+{
+    const serve_answer *answer = choice->answer;
+    int32_t at = (int32_t)(choice - answer->choices);
+    at -= at % answer->n_each; /* they are the first one's, and the same for all of a prompt */
+    return weir_stream_prompt_logprobs(answer->choices[at].stream, prompt);
+}
+
+/* What goes before the first chunk: the prompt's scores, and of a fork of a chat the message so far, which the
+ * parser has to see. False: out of memory. */
+static bool begin_choice(serve_choice *choice, serve_delta_fn take)
+{
+    const serve_answer *answer = choice->answer;
+    weir_chunk prompt, before = {0};
+    choice->begun = true;
+    if (answer->echoes_scores && serve_answer_prompt(choice, &prompt) == WEIR_OK &&
+        !serve_scores_add_prompt(&choice->scores, &prompt, answer->n_top))
+        return false;
+    before.text = weir_stream_before(choice->stream, &before.length);
+    return answer->chat == NULL || before.length == 0 || read_chunk(choice, &before, take);
 }
 
 /* ---- Events ---- */
@@ -220,6 +259,13 @@ static void end_event(const serve_answer *answer, size_t at)
 {
     serve_text_puts(&answer->call->out, answer->include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
     serve_call_end_piece(answer->call, at);
+}
+
+static void send_begin(serve_choice *choice)
+{
+    size_t at = begin_event(choice->answer);
+    choice->answer->form->begin(choice, &choice->answer->call->out);
+    end_event(choice->answer, at);
 }
 
 static void send_delta(serve_choice *choice, const weir_delta *delta)
@@ -296,12 +342,22 @@ bool serve_answer_comment(serve_answer *answer)
 
 static void pump_choice(serve_choice *choice)
 {
-    serve_call *call = choice->answer->call;
+    serve_answer *answer = choice->answer;
+    serve_call *call = answer->call;
     weir_chunk chunk;
+    if (!choice->begun && answer->echoes_scores && serve_answer_prompt(choice, &chunk) == WEIR_TIMEOUT)
+        return;
     while (!choice->finished) {
         if (call->out.n - call->out_at >= SERVE_BUFFER_MAX) {
-            choice->answer->starved = true;
+            answer->starved = true;
             return;
+        }
+        if (!choice->begun) {
+            if (!begin_choice(choice, send_one)) {
+                fail_no_memory(choice);
+                continue;
+            }
+            if (answer->echoes_scores) send_begin(choice);
         }
         if (weir_stream_try_next(choice->stream, &chunk) != WEIR_OK) return;
         if (!read_chunk(choice, &chunk, send_one)) {
@@ -344,6 +400,28 @@ static bool keep_one(void *user, const weir_delta *delta)
     return !choice->content.failed && !choice->reasoning.failed;
 }
 
+/* Those of one prompt, in their order where all are told, else the best ones first. */
+static void tell_best(serve_answer *answer, int32_t first, serve_text *text)
+{
+    serve_choice *choices = answer->choices + first;
+    bool told[SERVE_CHOICES_MAX] = {false};
+    bool all = answer->n_told == answer->n_each;
+    for (int32_t k = 0; k < answer->n_told; k++) {
+        int32_t best = k;
+        if (!all) {
+            best = -1;
+            for (int32_t i = 0; i < answer->n_each; i++)
+                if (!told[i] && (best < 0 || weir_usage_score(&choices[i].usage) >
+                                                 weir_usage_score(&choices[best].usage)))
+                    best = i;
+            told[best] = true;
+            choices[best].index = first / answer->n_each * answer->n_told + k;
+        }
+        if (first > 0 || k > 0) serve_text_puts(text, ",");
+        answer->form->whole(&choices[best], text);
+    }
+}
+
 /* A worker's job, once all streams have ended. */
 static void answer_whole(serve_call *call)
 {
@@ -352,6 +430,7 @@ static void answer_whole(serve_call *call)
     for (int32_t i = 0; i < answer->n; i++) {
         serve_choice *choice = &answer->choices[i];
         weir_chunk chunk;
+        if (!begin_choice(choice, keep_one)) fail_no_memory(choice);
         while (!choice->finished && weir_stream_try_next(choice->stream, &chunk) == WEIR_OK) {
             if (!read_chunk(choice, &chunk, keep_one))
                 fail_no_memory(choice);
@@ -366,12 +445,10 @@ static void answer_whole(serve_call *call)
         return;
     }
     add_head(answer, answer->form->object, &text);
-    for (int32_t i = 0; i < answer->n; i++) {
-        if (i > 0) serve_text_puts(&text, ",");
-        answer->form->whole(&answer->choices[i], &text);
-    }
+    for (int32_t i = 0; i < answer->n; i += answer->n_each) tell_best(answer, i, &text);
     serve_text_puts(&text, "],\"usage\":");
     add_usage(answer, &text);
+    if (answer->form->rest != NULL) answer->form->rest(answer, &text);
     serve_text_puts(&text, "}\n");
     serve_call_answer_text(call, 200, "application/json", &text);
 }
@@ -389,11 +466,8 @@ void serve_answer_start(serve_answer *answer)
 {
     if (answer->stream) {
         serve_call_begin(answer->call, "text/event-stream; charset=utf-8");
-        for (int32_t i = 0; i < answer->n && answer->form->begin != NULL; i++) {
-            size_t at = begin_event(answer);
-            answer->form->begin(&answer->choices[i], &answer->call->out);
-            end_event(answer, at);
-        }
+        bool begin = answer->form->begin != NULL && !answer->echoes_scores; /* else with the first chunk */
+        for (int32_t i = 0; i < answer->n && begin; i++) send_begin(&answer->choices[i]);
         serve_call_send(answer->call);
     }
     for (int32_t i = 0; i < answer->n; i++)

@@ -23,6 +23,7 @@ typedef struct serve_choice {
     serve_caller caller;
     char *echo; /* goes before the text; NULL = nothing */
     size_t echo_length;
+    bool begun; /* what goes before the first chunk is told */
     bool finished;
     weir_reason reason;
     weir_usage usage;
@@ -43,6 +44,7 @@ typedef struct serve_form {
     void (*delta)(serve_choice *choice, const weir_delta *delta, serve_text *text);
     void (*end)(serve_choice *choice, serve_text *text);
     void (*whole)(serve_choice *choice, serve_text *text);
+    void (*rest)(const serve_answer *answer, serve_text *text); /* at a whole answer's end; NULL: nothing */
 } serve_form;
 
 struct serve_answer {
@@ -50,19 +52,33 @@ struct serve_answer {
     const serve_form *form;
     weir_chat *chat; /* held; NULL for completions */
     bool stream, include_usage;
-    bool starved; /* chunks wait for room in call->out */
+    bool tells_scores;  /* of generated tokens; best-of needs them even when nobody asked */
+    bool echoes_scores; /* those of the prompt, where its text goes before the answer */
+    bool tells_prompt;  /* its logprobs, as vLLM has them */
+    int32_t n_top;      /* of each score that is told */
+    bool starved;       /* chunks wait for room in call->out */
     int64_t created_s;
     const char *model; /* lives as long as the server */
     int32_t n, n_finished;
     int32_t n_each; /* choices of one prompt: choices[i] is of prompt i / n_each */
+    int32_t n_told; /* of these, the best ones: told in the end; n_each = all, as they are */
     serve_choice choices[];
 };
+
+#define SERVE_CHOICES_MAX 128 /* of one prompt, as OpenAI allows */
+
+/* The id that answers begin with; id is [SERVE_ID_MAX]. */
+#define SERVE_ID_MAX 64
+void serve_answer_id(const serve_answer *answer, char *id);
+
+/* The prompt's logprobs; OK, TIMEOUT: not yet, others: there are none. */
+weir_status serve_answer_prompt(const serve_choice *choice, weir_chunk *prompt);
 
 /* n choices with streams; the worker submits to them. NULL: out of memory. */
 serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir_chat *chat, int32_t n);
 
-/* The content has the form of tools.h: calls are read from it. */
-void serve_answer_read_calls(serve_answer *answer);
+/* The content has the form of tools.h: calls are read from it. form: SERVE_TALK_FORM. */
+void serve_answer_read_calls(serve_answer *answer, bool form);
 
 /* Submits one request for all choices, or one for each: all or none. An error becomes the call's answer.
  * Worker. */
@@ -77,6 +93,10 @@ void serve_answer_pump(serve_answer *answer);
 
 /* A comment, so that nothing between here and the client takes it for dead. False: this call has none. */
 bool serve_answer_comment(serve_answer *answer);
+
+/* Why the prompt was not cached as far as it might have been, as an object, with or without the two texts; false:
+ * there is nothing to tell, and nothing was added. */
+bool serve_miss_tell(const weir_stream *stream, bool texts, serve_text *text);
 
 /* "stop", "length", "tool_calls". */
 const char *serve_answer_finish(const serve_choice *choice);

@@ -59,8 +59,9 @@ static bool read_model(reader *r, const char *name, const json_t *value)
     if (!json_is_string(value)) return refuse(r, name, "a string");
     if (serve_server_has_name(r->call->server, json_string_value(value))) return true;
     serve_call_refuse(r->call, 404, name, "model_not_found",
-                      "there is no model \"%.100s\" here; GET /v1/models tells what there is",
-                      json_string_value(value));
+                      "there is no model \"%.100s\" here; ask for \"%.100s\", or leave model out "
+                      "(GET /v1/models tells all names)",
+                      json_string_value(value), r->call->server->name);
     return false;
 }
 
@@ -73,13 +74,16 @@ static bool read_stream_options(reader *r, const char *name, const json_t *value
     {
         bool usage = strcmp(key, "include_usage") == 0;
         if (!usage && strcmp(key, "include_obfuscation") != 0) {
-            serve_call_refuse(r->call, 400, name, "unknown_field",
+            serve_call_refuse(r->call, 400, name, "unknown_parameter",
                               "stream_options has an unknown field \"%.60s\"; known: include_usage", key);
             return false;
         }
         if (!json_is_boolean(option))
             return refuse(r, usage ? "stream_options.include_usage" : name, "true or false");
-        if (usage) r->ask->include_usage = json_is_true(option);
+        if (usage)
+            r->ask->include_usage = json_is_true(option);
+        else if (json_is_true(option))
+            return refuse(r, "stream_options.include_obfuscation", "false: events are not padded here");
     }
     return true;
 }
@@ -200,22 +204,24 @@ static bool read_samplers(reader *r, const char *name, const json_t *value)
     return text.failed ? no_memory(r) : true;
 }
 
-static bool set_schema(reader *r, const char *name, const json_t *schema)
+/* place: of the schema in the request. */
+static bool set_schema(reader *r, const char *name, const char *place, const json_t *schema)
 {
     if (r->ask->schema != NULL) {
-        serve_call_refuse(r->call, 400, name, "invalid_value", "%s and %s exclude each other; give one", name,
-                          r->ask->schema_field);
+        serve_call_refuse(r->call, 400, name, "invalid_value",
+                          "json_schema and response_format exclude each other; give one");
         return false;
     }
+    r->ask->form = json_incref((json_t *)schema);
     r->ask->schema = weir__json_dump(schema);
-    r->ask->schema_field = name;
+    r->call->schema_field = place;
     return r->ask->schema != NULL || no_memory(r);
 }
 
 static bool read_json_schema(reader *r, const char *name, const json_t *value)
 {
     if (!json_is_object(value)) return refuse(r, name, "a JSON Schema");
-    return set_schema(r, name, value);
+    return set_schema(r, name, "json_schema", value);
 }
 
 static bool read_response_format(reader *r, const char *name, const json_t *value)
@@ -225,7 +231,8 @@ static bool read_response_format(reader *r, const char *name, const json_t *valu
     if (type != NULL && strcmp(type, "json_object") == 0) {
         const json_t *schema = json_object_get(value, "schema"); /* as llama-server has it */
         json_t *any = json_pack("{s:s}", "type", "object");
-        bool ok = any != NULL ? set_schema(r, name, json_is_object(schema) ? schema : any) : no_memory(r);
+        if (!json_is_object(schema)) schema = any;
+        bool ok = any != NULL ? set_schema(r, name, "response_format/schema", schema) : no_memory(r);
         json_decref(any);
         return ok;
     }
@@ -234,18 +241,35 @@ static bool read_response_format(reader *r, const char *name, const json_t *valu
     const json_t *schema = json_object_get(json_object_get(value, "json_schema"), "schema");
     if (!json_is_object(schema))
         return refuse(r, "response_format.json_schema.schema", "an object: a JSON Schema");
-    return set_schema(r, name, schema);
+    return set_schema(r, name, "response_format/json_schema/schema", schema);
+}
+
+/* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [{"type": "function",
+ * "function": {"name": …}}, …]}} */
+static bool read_allowed_tools(reader *r, const json_t *value)
+{
+    const json_t *allowed = json_object_get(value, "allowed_tools");
+    const char *mode = json_string_value(json_object_get(allowed, "mode"));
+    r->ask->tools_allowed = json_object_get(allowed, "tools");
+    if (mode == NULL || (strcmp(mode, "auto") != 0 && strcmp(mode, "required") != 0))
+        return refuse(r, "tool_choice.allowed_tools.mode", "\"auto\" or \"required\"");
+    r->ask->tool_choice = strcmp(mode, "auto") == 0 ? SERVE_TOOLS_AUTO : SERVE_TOOLS_REQUIRED;
+    return json_array_size(r->ask->tools_allowed) > 0 ||
+           refuse(r, "tool_choice.allowed_tools.tools", "an array of at least one function");
 }
 
 static bool read_tool_choice(reader *r, const char *name, const json_t *value)
 {
-    static const char expected[] = "\"auto\", \"none\", \"required\" or an object with a function's name";
+    static const char expected[] =
+        "\"auto\", \"none\", \"required\", or an object that names a function or allowed_tools";
     serve_ask *ask = r->ask;
-    const char *word = json_string_value(value);
+    const char *word = json_string_value(value), *type = json_string_value(json_object_get(value, "type"));
     if (json_is_object(value)) {
+        if (type != NULL && strcmp(type, "allowed_tools") == 0) return read_allowed_tools(r, value);
         ask->tool_choice = SERVE_TOOLS_NAMED;
         ask->tool_name = json_string_value(json_object_get(json_object_get(value, "function"), "name"));
-        return ask->tool_name != NULL || refuse(r, name, expected);
+        return (ask->tool_name != NULL && (type == NULL || strcmp(type, "function") == 0)) ||
+               refuse(r, name, expected);
     }
     if (word == NULL) return refuse(r, name, expected);
     if (strcmp(word, "auto") == 0)
@@ -313,9 +337,33 @@ static bool read_logprobs(reader *r, const char *name, const json_t *value)
     return true;
 }
 
+/* vLLM's: how many of the likeliest in each place. */
+static bool read_prompt_logprobs(reader *r, const char *name, const json_t *value)
+{
+    json_int_t n = json_integer_value(value);
+    bool boolean = json_is_boolean(value);
+    if (!boolean && (!json_is_integer(value) || n < 0 || n > LOGPROBS_MAX))
+        return refuse(r, name, "true, false or a whole number from 0 to 20");
+    r->ask->prompt_logprobs = !json_is_false(value);
+    r->ask->n_prompt_logprobs = boolean ? 0 : (int32_t)n;
+    return true;
+}
+
+static bool read_fork(reader *r, const char *name, const json_t *value)
+{
+    r->ask->fork = value;
+    return json_is_object(value) || refuse(r, name, "an object: {\"id\": …, \"index\": 0, \"at\": …}");
+}
+
 static bool read_text_idle(reader *r, const char *name, const json_t *value)
 {
     return json_is_string(value) || refuse(r, name, "a string");
+}
+
+static bool read_suffix(reader *r, const char *name, const json_t *value)
+{
+    return (json_is_string(value) && json_string_length(value) == 0) ||
+           refuse(r, name, "left out: text is continued at its end only");
 }
 
 static bool read_metadata(reader *r, const char *name, const json_t *value)
@@ -361,6 +409,8 @@ static const field fields[] = {
     NUMBER("n_predict", BOTH, INT32, AT(max_tokens), -1, MOST),
     HAND("logprobs", BOTH, read_logprobs),
     NUMBER("top_logprobs", SERVE_ASK_CHAT, INT32, AT(n_logprobs), 0, LOGPROBS_MAX),
+    HAND("prompt_logprobs", BOTH, read_prompt_logprobs),
+    HAND("fork", BOTH, read_fork),
     HAND("logit_bias", BOTH, read_logit_bias),
     HAND("seed", BOTH, read_seed),
     NUMBER("temperature", BOTH, FLOAT, FROM(temp), 0, 100),
@@ -418,7 +468,7 @@ static const field fields[] = {
     NO("prediction", SERVE_ASK_CHAT, "predicted outputs are not known here"),
     NO("web_search_options", SERVE_ASK_CHAT, "nothing is searched here"),
     NO("prompt_cache_retention", SERVE_ASK_CHAT, "what is cached is decided by the server"),
-    NO("suffix", SERVE_ASK_COMPLETIONS, "text is continued at its end only"),
+    HAND("suffix", SERVE_ASK_COMPLETIONS, read_suffix),
 };
 /* clang-format on */
 
@@ -484,7 +534,7 @@ static bool read_fields(reader *r, unsigned where)
         const field *f = find(key, where);
         if (f == NULL) {
             bool other = find(key, BOTH) != NULL;
-            serve_call_refuse(r->call, 400, strlen(key) < 64 ? key : NULL, "unknown_field",
+            serve_call_refuse(r->call, 400, strlen(key) < 64 ? key : NULL, "unknown_parameter",
                               other ? "\"%.64s\" is a field of another kind of request"
                                     : "there is no field \"%.64s\" in this request",
                               key);
@@ -493,6 +543,25 @@ static bool read_fields(reader *r, unsigned where)
         if (!json_is_null(value) && !read_field(r, f, value)) return false;
     }
     return true;
+}
+
+/* A fork's prompt, or messages, and what belongs to them are its source's. */
+static bool check_fork(reader *r)
+{
+    const serve_ask *ask = r->ask;
+    const bool chat = r->where != SERVE_ASK_COMPLETIONS;
+    if (ask->fork == NULL) return true;
+    const char *other = ask->prompt != NULL                      ? "prompt"
+                        : ask->messages != NULL                  ? "messages"
+                        : ask->echo                              ? "echo"
+                        : ask->tools != NULL                     ? "tools"
+                        : ask->tool_choice != SERVE_TOOLS_UNSAID ? "tool_choice"
+                        : ask->kwargs != NULL                    ? "chat_template_kwargs"
+                        : ask->reasoning_effort != NULL          ? "reasoning_effort"
+                        : ask->continue_final                    ? "continue_final_message"
+                        : chat && ask->schema != NULL            ? "response_format"
+                                                                 : NULL;
+    return other == NULL || refuse(r, other, "left out of a fork: it is the source's");
 }
 
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
@@ -509,17 +578,13 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     ask->parallel_tool_calls = true;
     if (!serve_call_read_json(call, &ask->json) || !read_fields(&r, where)) return false;
     if (ask->sampler.top_k < 0) ask->sampler.top_k = 0;
-    if (ask->best_of > ask->n) {
-        serve_call_refuse(call, 400, "best_of", "unsupported_value",
-                          "best_of is larger than n; choosing among choices is not supported: ask for n");
-        return false;
-    }
+    if (ask->best_of == 0) ask->best_of = ask->n;
+    if (ask->best_of < ask->n) return refuse(&r, "best_of", "n or more");
+    if (ask->best_of > ask->n && ask->stream)
+        return refuse(&r, "best_of", "left out of a stream: which answers are the best is known in the end");
+    if (ask->prompt_logprobs && ask->stream) return refuse(&r, "prompt_logprobs", "left out of a stream");
+    if (!check_fork(&r)) return false;
     if (ask->n_logprobs > 0 && !ask->logprobs) return refuse(&r, "top_logprobs", "left out without logprobs");
-    if (ask->echo && ask->logprobs) {
-        serve_call_refuse(call, 400, "echo", "unsupported_value",
-                          "echo and logprobs exclude each other: prompts have no log probabilities here");
-        return false;
-    }
     if (ask->include_usage && !ask->stream) return refuse(&r, "stream_options", "left out without stream");
     if (ask->schema != NULL && ask->sampler.grammar != NULL)
         return refuse(&r, "grammar", "left out where the answer has another form");
@@ -528,6 +593,7 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
 
 void serve_ask_fini(serve_ask *ask)
 {
+    json_decref(ask->form);
     weir__mem_free(ask->schema);
     weir__mem_free(ask->order);
     weir__mem_free((void *)ask->breakers);
@@ -549,14 +615,74 @@ void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_
     request->priority = ask->priority;
     request->n_draft_max = ask->n_draft_max;
     request->cache_prompt = ask->cache_prompt;
-    request->logprobs = ask->logprobs;
+    request->logprobs = ask->logprobs || ask->best_of > ask->n;
     request->n_logprobs = ask->n_logprobs;
+    request->prompt_logprobs = ask->prompt_logprobs || (ask->echo && ask->logprobs);
+    request->n_prompt_logprobs = ask->n_prompt_logprobs;
+    if (ask->echo && ask->n_logprobs > ask->n_prompt_logprobs) request->n_prompt_logprobs = ask->n_logprobs;
     snprintf(salt, SERVE_SALT_MAX, "%s%s%s", key, ask->cache_salt != NULL ? "/" : "",
              ask->cache_salt != NULL ? ask->cache_salt : "");
     request->cache_salt = salt;
 }
 
+void serve_ask_scores(const serve_ask *ask, serve_answer *answer)
+{
+    answer->tells_scores = ask->logprobs;
+    answer->echoes_scores = ask->logprobs && ask->echo;
+    answer->tells_prompt = ask->prompt_logprobs;
+    answer->n_top = ask->n_logprobs;
+}
+
+/* ---- Forks ---- */
+
+bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_request *request,
+                    serve_kept_choice *choice)
+{
+    static const char form[] = "an object: {\"id\": a completion's, \"index\": a choice's, \"at\": tokens}";
+    reader r = {ask, call, BOTH};
+    const char *key, *id = NULL;
+    int32_t index = 0;
+    json_t *value;
+    request->source_at = -1;
+    json_object_foreach((json_t *)ask->fork, key, value)
+    {
+        bool is_index = strcmp(key, "index") == 0, number = is_index || strcmp(key, "at") == 0;
+        json_int_t n = json_integer_value(value);
+        if (strcmp(key, "id") == 0 && json_is_string(value))
+            id = json_string_value(value);
+        else if (number && json_is_integer(value) && n >= 0 && n <= INT32_MAX)
+            *(is_index ? &index : &request->source_at) = (int32_t)n;
+        else
+            return refuse(&r, "fork", form);
+    }
+    if (id == NULL) return refuse(&r, "fork", form);
+    if (!serve_kept_find(call->server->kept, id, salt, index, choice)) {
+        serve_call_refuse(
+            call, 404, "fork", "not_found",
+            "there is no choice %d of an answer \"%.64s\" here that this key may fork: the last %d "
+            "answers are kept, but for those of best_of",
+            index, id, SERVE_KEPT_MOST);
+        return false;
+    }
+    request->source = choice->stream;
+    return true;
+}
+
 /* ---- Chat ---- */
+
+static const char *tool_name(const json_t *tool)
+{
+    return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+}
+
+static json_t *find_tool(const json_t *tools, const char *name)
+{
+    for (size_t i = 0; name != NULL && i < json_array_size(tools); i++) {
+        const char *one = tool_name(json_array_get(tools, i));
+        if (one != NULL && strcmp(one, name) == 0) return json_array_get(tools, i);
+    }
+    return NULL;
+}
 
 /* The tools that may be called: with a named one, that alone. Freed with json_decref. */
 static bool choose_tools(reader *r, json_t **tools)
@@ -568,20 +694,25 @@ static bool choose_tools(reader *r, json_t **tools)
     if (!any && (ask->tool_choice == SERVE_TOOLS_REQUIRED || ask->tool_choice == SERVE_TOOLS_NAMED))
         return refuse(r, "tool_choice", "left out where there are no tools");
     if (!any) return true;
-    if (ask->tool_choice != SERVE_TOOLS_NAMED) {
+    if (ask->tool_choice != SERVE_TOOLS_NAMED && ask->tools_allowed == NULL) {
         *tools = json_incref((json_t *)ask->tools);
         return true;
     }
-    for (size_t i = 0; i < json_array_size(ask->tools); i++) {
-        json_t *one = json_array_get(ask->tools, i);
-        const char *name = json_string_value(json_object_get(json_object_get(one, "function"), "name"));
-        if (name == NULL || strcmp(name, ask->tool_name) != 0) continue;
-        *tools = json_pack("[O]", one);
-        return *tools != NULL || no_memory(r);
+    size_t n = ask->tools_allowed != NULL ? json_array_size(ask->tools_allowed) : 1;
+    *tools = json_array();
+    for (size_t i = 0; i < n; i++) {
+        const char *name =
+            ask->tools_allowed != NULL ? tool_name(json_array_get(ask->tools_allowed, i)) : ask->tool_name;
+        json_t *one = find_tool(ask->tools, name);
+        if (one == NULL) {
+            serve_call_refuse(r->call, 400, "tool_choice", "invalid_value",
+                              "tool_choice names \"%.64s\", but there is no such tool in tools",
+                              name != NULL ? name : "");
+            return false;
+        }
+        if (json_array_append(*tools, one) != 0) return no_memory(r);
     }
-    serve_call_refuse(r->call, 400, "tool_choice", "invalid_value", "there is no tool \"%.64s\" in tools",
-                      ask->tool_name);
-    return false;
+    return true;
 }
 
 static bool add_arg(weir_template_arg *args, size_t *n, const char *key, const json_t *value)
@@ -616,36 +747,43 @@ static bool collect_args(reader *r, weir_template_arg *args, size_t *n)
     return true;
 }
 
-/* Tools with a template that knows none. */
+/* Tools with a template that knows none, or none that it could be held to. */
 static weir_status render_generic(serve_ask *ask, serve_call *call, weir_chat_params params,
                                   const json_t *tools, weir_chat **chat, weir_error *error)
 {
-    static const char schema_field[] = "json_schema";
     char *messages = NULL, *schema = NULL;
-    weir_status status = WEIR_NO_MEMORY;
-    if (ask->schema != NULL) return WEIR_UNSUPPORTED;
+    weir_status status;
+    serve_talk talk = params.tool_choice == WEIR_TOOLS_REQUIRED ? SERVE_TALK_NONE
+                      : ask->form != NULL                       ? SERVE_TALK_FORM
+                                                                : SERVE_TALK_WORDS;
     if (params.tool_choice == WEIR_TOOLS_NONE) {
         params.tools_json = NULL; /* not to be called anyway */
         return weir_chat_create(call->server->model, &params, chat, error);
     }
-    if (serve_tools_describe(ask->messages, tools, params.tool_choice == WEIR_TOOLS_AUTO, &messages,
-                             &schema)) {
+    const json_t *form = talk == SERVE_TALK_FORM ? ask->form : NULL;
+    if ((status = serve_tools_check(tools, form, call->schema_field, error)) != WEIR_OK) return status;
+    if (!serve_tools_describe(ask->messages, tools, talk, form, &messages, &schema)) {
+        status = WEIR_NO_MEMORY;
+    } else {
         params.messages_json = messages;
         params.tools_json = NULL;
         params.tool_choice = WEIR_TOOLS_AUTO;
         params.json_schema = schema;
         status = weir_chat_create(call->server->model, &params, chat, error);
         ask->reads_calls = status == WEIR_OK;
-        size_t n = sizeof schema_field - 1;
-        if (strncmp(error->field, schema_field, n) == 0) {
-            char rest[sizeof error->field];
-            snprintf(rest, sizeof rest, "%s", error->field + n);
-            snprintf(error->field, sizeof error->field, "tools%.58s", rest);
-        }
+        ask->reads_form = talk == SERVE_TALK_FORM;
+        if (status == WEIR_GRAMMAR) snprintf(error->field, sizeof error->field, "tools");
     }
     weir__mem_free(schema);
     weir__mem_free(messages);
     return status;
+}
+
+/* Whether it is for want of a form of calls that a chat cannot be made. */
+static bool is_of_tools(const char *name)
+{
+    return strcmp(name, "tools_json") == 0 || strcmp(name, "tool_choice") == 0 ||
+           strcmp(name, "json_schema") == 0;
 }
 
 weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
@@ -684,7 +822,7 @@ weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
     params.enable_thinking = !server->no_thinking;
     if (ask->reasoning_effort != NULL) params.enable_thinking = strcmp(ask->reasoning_effort, "none") != 0;
     weir_status status = weir_chat_create(call->server->model, &params, &chat, &error);
-    if (status == WEIR_UNSUPPORTED && tools != NULL)
+    if (status == WEIR_UNSUPPORTED && tools != NULL && is_of_tools(error.field))
         status = render_generic(ask, call, params, tools, &chat, &error);
     if (status != WEIR_OK) {
         error.code = status;

@@ -4,14 +4,15 @@
 
 #include <jansson.h>
 
-#include "serve.h"
+#include "answer.h"
+#include "kept.h"
 
 #define SERVE_ASK_CHAT        1u
 #define SERVE_ASK_COMPLETIONS 2u
 
-#define SERVE_N_MAX    128 /* choices, as OpenAI allows */
-#define SERVE_STOP_MAX 64  /* what the library allows */
-#define SERVE_ARGS_MAX 62  /* variables of a template; the library allows 64 */
+#define SERVE_N_MAX    SERVE_CHOICES_MAX
+#define SERVE_STOP_MAX 64 /* what the library allows */
+#define SERVE_ARGS_MAX 62 /* variables of a template; the library allows 64 */
 
 typedef enum serve_tools {
     SERVE_TOOLS_UNSAID,
@@ -29,6 +30,9 @@ typedef struct serve_ask {
     int32_t n, max_tokens, best_of;
     bool logprobs;
     int32_t n_logprobs;
+    bool prompt_logprobs; /* vLLM's */
+    int32_t n_prompt_logprobs;
+    const json_t *fork; /* NULL = none */
     int64_t deadline_ms;
     int32_t priority;
     int32_t n_draft_max;
@@ -43,13 +47,15 @@ typedef struct serve_ask {
     char *order;             /* owned */
 
     const json_t *prompt, *messages, *tools, *kwargs; /* NULL = not given */
-    char *schema;                                     /* owned: the answer's form; NULL = any */
-    const char *schema_field;                         /* which field gave it */
+    json_t *form;                                     /* owned: the answer's schema; NULL = any */
+    char *schema;                                     /* owned: the same as text */
     serve_tools tool_choice;
     const char *tool_name;
+    const json_t *tools_allowed; /* an array of tools by name; NULL = all */
     bool parallel_tool_calls, continue_final, no_generation_prompt, echo;
     const char *reasoning_effort;
     bool reads_calls; /* after render: the answer has the form of tools.h */
+    bool reads_form;  /* and its response is JSON */
 } serve_ask;
 
 /* Reads call->body. False: the call has its answer, a refusal that names the field. Freed with fini
@@ -60,6 +66,14 @@ void serve_ask_fini(serve_ask *ask);
 /* Fills what all requests of the ask share; borrows from it. salt is [SERVE_SALT_MAX]. */
 #define SERVE_SALT_MAX 512
 void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_request *request);
+
+/* What the answer is to go on from; the request's source, too. False: the call has its answer. Freed with
+ * serve_kept_choice_fini. */
+bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_request *request,
+                    serve_kept_choice *choice);
+
+/* Which scores the answer tells. */
+void serve_ask_scores(const serve_ask *ask, serve_answer *answer);
 
 /* Renders messages; NULL: the call has its answer. */
 weir_chat *serve_ask_render(serve_ask *ask, serve_call *call);

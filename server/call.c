@@ -58,7 +58,7 @@ void serve_call_destroy(serve_call *call)
 void serve_call_leave(serve_call *call)
 {
     call->wsi = NULL;
-    call->left = !call->ended || call->out_at < call->out.n;
+    call->left = call->state == SERVE_WORKING || !call->ended || call->out_at < call->out.n;
     atomic_store_explicit(&call->gone, true, memory_order_release);
     if (call->state != SERVE_WORKING) serve_call_destroy(call);
 }
@@ -231,7 +231,7 @@ void serve_call_no_memory(serve_call *call)
 }
 
 /* What a request calls the fields that the library names. */
-static const char *request_field(const char *field, char *name, size_t capacity)
+static const char *request_field(const serve_call *call, const char *field, char *name, size_t capacity)
 {
     static const char *const names[][2] = {
         {"temp", "temperature"},
@@ -247,7 +247,6 @@ static const char *request_field(const char *field, char *name, size_t capacity)
         {"chat", "messages"},
         {"messages_json", "messages"},
         {"tools_json", "tools"},
-        {"json_schema", "response_format"},
         {"continue_final", "continue_final_message"},
         {"n_stop", "stop"},
         {"args", "chat_template_kwargs"},
@@ -255,6 +254,10 @@ static const char *request_field(const char *field, char *name, size_t capacity)
         {"template_source", "messages"},
         {"n_logit_bias", "logit_bias"},
         {"n_dry_breakers", "dry_sequence_breakers"},
+        {"n_prompt_logprobs", "prompt_logprobs"},
+        {"source", "fork"},
+        {"source_at", "fork"},
+        {"sampler", "grammar"},
     };
     if (strncmp(field, "requests[", 9) == 0 && strstr(field, "].") != NULL) field = strstr(field, "].") + 2;
     if (strncmp(field, "sampler.", 8) == 0) field += 8;
@@ -268,15 +271,20 @@ static const char *request_field(const char *field, char *name, size_t capacity)
         snprintf(name, capacity, "%s%s", names[i][1], field + n);
         return name;
     }
+    if (call->schema_field != NULL && n == 11 && memcmp(field, "json_schema", n) == 0) {
+        snprintf(name, capacity, "%s%s", call->schema_field, field + n);
+        return name;
+    }
     return field;
 }
 
 void serve_call_refuse_error(serve_call *call, const weir_error *error)
 {
     char name[96];
-    const char *field = request_field(error->field, name, sizeof name);
+    const char *field = request_field(call, error->field, name, sizeof name);
     switch (error->code) {
     case WEIR_INVALID:
+    case WEIR_REFUSED:
     case WEIR_GRAMMAR:
     case WEIR_TEMPLATE:
     case WEIR_FORMAT: refuse(call, 400, field, "invalid_value", error->message); return;

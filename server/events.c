@@ -166,8 +166,7 @@ static void add_slots(const serve_events *events, int32_t n, serve_text *text)
 
 static void compose(serve_events *events, const weir_engine_stats *stats, int64_t now_ns, serve_text *text)
 {
-    uint64_t hits = stats->n_misses[WEIR_MISS_NONE], misses = 0;
-    for (int i = 0; i < WEIR_MISS_COUNT; i++) misses += i == WEIR_MISS_NONE ? 0 : stats->n_misses[i];
+    uint64_t cached = stats->n_cached_tokens, prompt = cached + stats->n_prompt_tokens;
     serve_text_puts(text, "event: tick\ndata: ");
     add_ticks(events, text);
     serve_text_puts(text, ",\"slots\":");
@@ -175,10 +174,11 @@ static void compose(serve_events *events, const weir_engine_stats *stats, int64_
     serve_text_printf(
         text,
         ",\"queue\":%d,\"suspended\":%d,\"kv\":{\"used\":%d,\"size\":%d},\"cache\":{\"entries\":%d,"
-        "\"bytes\":%llu,\"hits\":%llu,\"misses\":%llu,\"cached_tokens\":%llu}",
+        "\"bytes\":%llu,\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"hits\":",
         stats->queue_depth, stats->n_suspended, stats->n_kv_used, stats->n_kv, stats->n_cache_entries,
-        (unsigned long long)stats->cache_bytes, (unsigned long long)hits, (unsigned long long)misses,
-        (unsigned long long)stats->n_cached_tokens);
+        (unsigned long long)stats->cache_bytes, (unsigned long long)prompt, (unsigned long long)cached);
+    serve_text_number(text, prompt > 0 ? (double)cached / (double)prompt : 0, 4); /* of all prompt tokens */
+    serve_text_puts(text, "}");
     add_rates(events, stats, now_ns, text);
     serve_text_puts(text, ",\"model\":");
     serve_text_json_puts(text, events->server->name);

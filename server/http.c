@@ -121,6 +121,8 @@ static bool check_length(serve_call *call)
     int64_t most = server->params.body_bytes;
     bool post = strcmp(call->method, "POST") == 0;
     bool none = length != NULL && length[0] == '\0';
+    bool close = call->close;
+    call->close = true; /* what is refused here may be followed by bytes that are no request */
     if (transfer == NULL || transfer[0] != '\0' || (post && none)) {
         serve_call_refuse(call, 411, NULL, "length_required",
                           "send the body with a Content-Length, not in chunks of unknown number");
@@ -148,6 +150,7 @@ static bool check_length(serve_call *call)
     }
     call->body_length = (size_t)n;
     server->n_bodies += (uint64_t)n;
+    call->close = close;
     return true;
 }
 
@@ -232,12 +235,15 @@ static int read_body(serve_call *call, const char *bytes, size_t n)
     return call->body.failed ? -1 : 0;
 }
 
-static void end_body(serve_call *call)
+/* Comes again when the client sends more before it has its answer. Nobody takes that: libwebsockets would offer it for ever, at the
+ * cost of a core, and not see the client leave behind it. */
+static int end_body(serve_call *call)
 {
-    if (call->state == SERVE_READING)
-        handle(call);
-    else
-        call->close = true; /* its next request came too early, and libwebsockets has swallowed it */
+    if (call->body_ended) return -1;
+    call->body_ended = true;
+    lws_http_headers_detach(call->wsi); /* 17 KiB, which nobody reads again */
+    if (call->state == SERVE_READING) handle(call);
+    return 0;
 }
 
 /* ---- Writes ---- */
@@ -248,14 +254,19 @@ static void end_body(serve_call *call)
 static int complete(struct lws *wsi, serve_call *call)
 {
     bool close = call->close || call->server->draining;
-    if (close && lws_partial_buffered(wsi)) {
+    bool more = lws_partial_buffered(wsi);
+    int32_t stall_s = call->server->params.stall_s;
+    if (close && more) {
         lws_callback_on_writable(wsi);
+        lws_set_timeout(wsi, PENDING_TIMEOUT_HTTP_CONTENT, stall_s);
         return 0;
     }
     lws_set_opaque_user_data(wsi, NULL);
     serve_call_destroy(call);
-    if (close) return -1;
-    return lws_http_transaction_completed(wsi) != 0 ? -1 : 0;
+    if (close || lws_http_transaction_completed(wsi) != 0) return -1;
+    /* It sets none while it holds a rest that the client does not take. */
+    if (more) lws_set_timeout(wsi, PENDING_TIMEOUT_HTTP_CONTENT, stall_s);
+    return 0;
 }
 
 static int write_some(struct lws *wsi, serve_call *call)
@@ -294,6 +305,7 @@ static void leave(struct lws *wsi)
 int serve_http_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t n)
 {
     (void)user;
+    server_of(wsi)->n_callbacks += reason != LWS_CALLBACK_GET_THREAD_ID;
     switch (reason) {
     case LWS_CALLBACK_EVENT_WAIT_CANCELLED: serve_server_wake(server_of(wsi)); return 0;
     case LWS_CALLBACK_HTTP: return begin(wsi, in);
@@ -304,8 +316,7 @@ int serve_http_callback(struct lws *wsi, enum lws_callback_reasons reason, void 
         if (call == NULL) return 0;
         if (reason == LWS_CALLBACK_HTTP_WRITEABLE) return write_some(wsi, call);
         if (reason == LWS_CALLBACK_HTTP_BODY) return read_body(call, in, n);
-        end_body(call);
-        return 0;
+        return end_body(call);
     }
     case LWS_CALLBACK_CLOSED_HTTP:
     case LWS_CALLBACK_WSI_DESTROY: leave(wsi); return 0;

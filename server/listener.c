@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "serve.h"
@@ -23,6 +24,7 @@
 #define SYSTEMD_FD  3  /* the first descriptor that systemd hands over */
 #define N_LISTENERS (sizeof((serve_server *)0)->listeners / sizeof(struct lws *))
 #define UNIX_MODE   0660
+#define TELL_NS     (60 * WEIR__NS_PER_S) /* without want of descriptors, after which it is said again */
 
 /* Neither blocks nor is inherited. */
 static void make_quiet(int fd)
@@ -211,6 +213,25 @@ void serve_listener_close(serve_server *server)
 
 /* ---- Connections ---- */
 
+/* Without descriptors the listeners stay readable: they are not looked at for a while, so that the loop neither
+ * spins nor sleeps. Who asks meanwhile waits in the kernel's backlog. */
+static void pause_all(serve_server *server)
+{
+    int64_t now_ns = weir__clock_now_ns();
+    if (server->told_full_ns == 0 || now_ns - server->told_full_ns > TELL_NS)
+        serve_log_event("full", "no descriptor is left for another connection");
+    server->told_full_ns = now_ns;
+    server->full = true;
+    for (int32_t i = 0; i < server->n_listeners; i++) lws_rx_flow_control(server->listeners[i], 0);
+}
+
+void serve_listener_go_on(serve_server *server)
+{
+    if (!server->full) return;
+    server->full = false;
+    for (int32_t i = 0; i < server->n_listeners; i++) lws_rx_flow_control(server->listeners[i], 1);
+}
+
 static void accept_some(serve_server *server, int listener)
 {
     for (int i = 0; i < ACCEPTS_MAX; i++) {
@@ -219,8 +240,7 @@ static void accept_some(serve_server *server, int listener)
         int on = 1;
         int fd = accept(listener, (struct sockaddr *)&from, &n);
         if (fd < 0) {
-            /* Without descriptors the listener stays readable: do not spin on it. */
-            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) usleep(10000);
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) pause_all(server);
             return;
         }
         make_quiet(fd);
@@ -241,6 +261,7 @@ int serve_listener_callback(struct lws *wsi, enum lws_callback_reasons reason, v
     (void)in;
     (void)n;
     if (reason != LWS_CALLBACK_RAW_RX_FILE) return 0;
+    server->n_callbacks++;
     bool known = false;
     for (int32_t i = 0; i < server->n_listeners; i++) known = known || server->listeners[i] == wsi;
     if (!known) return -1;

@@ -1,5 +1,8 @@
 /* log.c: a line of JSON for each request and event, on stderr. No text of prompts or answers, unless asked.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +13,9 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 
-#define TEXT_MAX 65536 /* of a body, with log_text */
+#define TEXT_MAX     65536               /* of a body, with log_text */
+#define BACKLOG_MAX  ((size_t)1 << 20)   /* of lines that nobody reads; beyond, they are counted */
+#define BACKLOG_KEEP ((size_t)64 << 10)  /* of memory, once they are read */
 
 static void begin(serve_text *line, const char *level, const char *event)
 {
@@ -23,16 +28,81 @@ static void begin(serve_text *line, const char *level, const char *event)
                       now.tv_nsec / 1000000, level, event);
 }
 
-/* One write, so that lines of several threads do not mix. */
+/* ---- What is not written yet ---- */
+
+/* Who reads stderr may stand still, and a write would wait for it: nobody here does. */
+static struct {
+    pthread_mutex_t mutex; /* held for no longer than a write that does not wait */
+    serve_text text;       /* [at .. n) is to be written */
+    size_t at;
+    uint64_t n_lost; /* lines, since the last one that was kept */
+} backlog = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* Whether a write of at most PIPE_BUF bytes goes through at once. */
+static bool takes(int timeout_ms)
+{
+    struct pollfd descriptor = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return poll(&descriptor, 1, timeout_ms) == 1;
+}
+
+static void write_some(int timeout_ms)
+{
+    serve_text *text = &backlog.text;
+    while (backlog.at < text->n && takes(timeout_ms)) {
+        size_t left = text->n - backlog.at;
+        ssize_t n = write(STDERR_FILENO, text->bytes + backlog.at, left < PIPE_BUF ? left : PIPE_BUF);
+        if (n < 0 && errno == EINTR) continue;
+        backlog.at = n > 0 ? backlog.at + (size_t)n : text->n; /* nobody to tell if that fails */
+    }
+    if (backlog.at < text->n && backlog.at < BACKLOG_MAX / 2) return;
+    text->n -= backlog.at;
+    if (text->n > 0) memmove(text->bytes, text->bytes + backlog.at, text->n);
+    if (text->n == 0 && text->capacity > BACKLOG_KEEP) serve_text_fini(text);
+    backlog.at = 0;
+}
+
+static void keep(const serve_text *line)
+{
+    if (backlog.text.n - backlog.at + line->n <= BACKLOG_MAX && serve_text_reserve(&backlog.text, line->n))
+        serve_text_add(&backlog.text, line->bytes, line->n);
+    else
+        backlog.n_lost++;
+    backlog.text.failed = false;
+}
+
+static void tell_lost(void)
+{
+    serve_text line = {0};
+    uint64_t n = backlog.n_lost;
+    backlog.n_lost = 0;
+    begin(&line, "warning", "log");
+    serve_text_printf(&line, ",\"message\":\"%llu lines are lost: nobody read them\"}\n", (unsigned long long)n);
+    if (!line.failed) keep(&line);
+    serve_text_fini(&line);
+}
+
 static void end(serve_text *line)
 {
     serve_text_puts(line, "}\n");
-    if (!line->failed) {
-        ssize_t n = write(STDERR_FILENO, line->bytes, line->n); /* nobody to tell if that fails */
-        (void)n;
-    }
+    pthread_mutex_lock(&backlog.mutex);
+    if (backlog.n_lost > 0 && backlog.text.n - backlog.at < BACKLOG_MAX / 2) tell_lost();
+    if (line->failed)
+        backlog.n_lost++;
+    else
+        keep(line);
+    write_some(0);
+    pthread_mutex_unlock(&backlog.mutex);
     serve_text_fini(line);
 }
+
+void serve_log_flush(int timeout_ms)
+{
+    pthread_mutex_lock(&backlog.mutex);
+    write_some(timeout_ms);
+    pthread_mutex_unlock(&backlog.mutex);
+}
+
+/* ---- Lines ---- */
 
 static void add_string(serve_text *line, const char *name, const char *bytes, size_t n)
 {
@@ -79,6 +149,9 @@ static void add_answer(serve_text *line, const serve_answer *answer)
         serve_text_number(line, (double)usage.queue_ns / 1e6, 2);
         serve_text_puts(line, ",\"ttft_ms\":");
         serve_text_number(line, (double)usage.ttft_ns / 1e6, 2);
+        size_t before = line->n;
+        serve_text_puts(line, ",\"miss\":");
+        if (!serve_miss_tell(choice->stream, answer->call->server->params.log_text, line)) line->n = before;
         serve_text_puts(line, "}");
     }
     serve_text_puts(line, "]");

@@ -31,6 +31,9 @@ static const struct {
     {"kv_bytes", "gauge", "memory of all KV cells", U64, STAT(kv_bytes)},
     {"cache_bytes", "gauge", "host memory of saved states", U64, STAT(cache_bytes)},
     {"cache_entries", "gauge", "prefixes that are kept", I32, STAT(n_cache_entries)},
+    {"cache_files", "gauge", "prefixes that are kept on the disk", I32, STAT(n_cache_files)},
+    {"cache_disk_bytes", "gauge", "what their folder takes", U64, STAT(cache_disk_bytes)},
+    {"cache_restored_total", "counter", "how often one was read for a request", U64, STAT(n_cache_restored)},
     {"submitted_total", "counter", "requests that were queued", U64, STAT(n_submitted)},
     {"refused_total", "counter", "requests that found the queue full", U64, STAT(n_refused)},
     {"prompt_tokens_total", "counter", "prompt tokens that were computed", U64, STAT(n_prompt_tokens)},
@@ -115,6 +118,14 @@ static void add_engine(serve_text *text, const weir_engine_stats *stats)
     add_histogram(text, "batch_tokens", "tokens of each tick", &stats->batch_tokens);
 }
 
+static uint64_t unsent(const serve_server *server)
+{
+    uint64_t n = 0;
+    for (const serve_call *call = server->calls; call != NULL; call = call->after)
+        if (call->state == SERVE_ANSWERING) n += call->out.n - call->out_at;
+    return n;
+}
+
 void serve_metrics(serve_call *call)
 {
     const serve_server *server = call->server;
@@ -130,6 +141,8 @@ void serve_metrics(serve_call *call)
     serve_text_printf(&text, "weir_http_left_total %llu\n", (unsigned long long)server->n_left);
     add_head(&text, "http_live", "gauge", "requests that are read or answered");
     serve_text_printf(&text, "weir_http_live %d\n", server->n_calls);
+    add_head(&text, "http_unsent_bytes", "gauge", "of answers, that clients are yet to take");
+    serve_text_printf(&text, "weir_http_unsent_bytes %llu\n", (unsigned long long)unsent(server));
     add_histogram(&text, "e2e_seconds", "request's head to the last byte of its generated answer",
                   &server->e2e_seconds);
     serve_call_answer_text(call, 200, "text/plain; version=0.0.4; charset=utf-8", &text);

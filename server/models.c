@@ -38,9 +38,11 @@ void serve_models(serve_call *call)
     } else {
         serve_text_puts(&text, "{\"object\":\"list\",\"data\":[");
         add_model(server, server->name, &text);
-        for (size_t i = 1; i < server->params.n_names; i++) {
+        for (size_t i = 0; i < server->params.n_names; i++) {
+            const char *name = server->params.names[i];
+            if (name == server->name || strcmp(name, SERVE_ANY_NAME) == 0) continue;
             serve_text_puts(&text, ",");
-            add_model(server, server->params.names[i], &text);
+            add_model(server, name, &text);
         }
         serve_text_puts(&text, "]}");
     }

@@ -83,6 +83,15 @@ static void whole(serve_choice *choice, serve_text *text)
     add_reason(choice, text);
 }
 
+/* vLLM has them beside the choices. */
+static void rest(const serve_answer *answer, serve_text *text)
+{
+    weir_chunk prompt;
+    if (!answer->tells_prompt || serve_answer_prompt(&answer->choices[0], &prompt) != WEIR_OK) return;
+    serve_text_puts(text, ",\"prompt_logprobs\":");
+    serve_scores_tell_prompt(&prompt, answer->call->server->model, text);
+}
+
 static const serve_form form = {
     .id = "chatcmpl",
     .object = "chat.completion",
@@ -91,6 +100,7 @@ static const serve_form form = {
     .delta = delta,
     .end = end,
     .whole = whole,
+    .rest = rest,
 };
 
 void serve_chat(serve_call *call)
@@ -98,9 +108,25 @@ void serve_chat(serve_call *call)
     serve_ask ask;
     weir_chat *chat = NULL;
     weir_request request;
+    serve_kept_choice source = {0};
     char salt[SERVE_SALT_MAX];
     if (!serve_ask_read(&ask, call, SERVE_ASK_CHAT)) goto out;
-    if ((chat = serve_ask_render(&ask, call)) == NULL) goto out;
+    serve_ask_request(&ask, call, salt, &request);
+    if (ask.fork != NULL) {
+        if (!serve_ask_fork(&ask, call, salt, &request, &source)) goto out;
+        if (source.chat == NULL) {
+            serve_call_refuse(call, 400, "fork", "invalid_value",
+                              "this answer is no chat's: fork it with /v1/completions");
+            goto out;
+        }
+        chat = weir_chat_hold(source.chat);
+        ask.reads_calls = source.calls;
+        ask.reads_form = source.form;
+    } else if ((chat = serve_ask_render(&ask, call)) == NULL) {
+        goto out;
+    } else {
+        request.chat = chat;
+    }
     serve_answer *answer = serve_answer_create(call, &form, chat, ask.n);
     call->answer = answer;
     if (answer == NULL) {
@@ -109,11 +135,11 @@ void serve_chat(serve_call *call)
     }
     answer->stream = ask.stream;
     answer->include_usage = ask.include_usage;
-    if (ask.reads_calls) serve_answer_read_calls(answer);
-    serve_ask_request(&ask, call, salt, &request);
-    request.chat = chat;
+    if (ask.reads_calls) serve_answer_read_calls(answer, ask.reads_form);
+    serve_ask_scores(&ask, answer);
     serve_answer_submit(answer, &request, 1);
 out:
+    serve_kept_choice_fini(&source);
     weir_chat_release(chat);
     serve_ask_fini(&ask);
 }

@@ -13,6 +13,15 @@ static void add_logprobs(serve_choice *choice, serve_text *text)
     serve_scores_tell_completion(&choice->scores, choice->answer->call->server->model, text);
 }
 
+/* The prompt's, as vLLM tells them with each choice. */
+static void add_prompt(const serve_choice *choice, serve_text *text)
+{
+    weir_chunk prompt;
+    if (!choice->answer->tells_prompt || serve_answer_prompt(choice, &prompt) != WEIR_OK) return;
+    serve_text_puts(text, ",\"prompt_logprobs\":");
+    serve_scores_tell_prompt(&prompt, choice->answer->call->server->model, text);
+}
+
 static void add_reason(const serve_choice *choice, serve_text *text)
 {
     serve_text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
@@ -23,7 +32,8 @@ static void begin(serve_choice *choice, serve_text *text)
 {
     serve_text_printf(text, "{\"index\":%d,\"text\":", choice->index);
     serve_text_json(text, choice->echo != NULL ? choice->echo : "", choice->echo_length);
-    serve_text_puts(text, ",\"logprobs\":null,\"finish_reason\":null}");
+    add_logprobs(choice, text);
+    serve_text_puts(text, ",\"finish_reason\":null}");
 }
 
 static void delta(serve_choice *choice, const weir_delta *given, serve_text *text)
@@ -49,6 +59,7 @@ static void whole(serve_choice *choice, serve_text *text)
     serve_text_printf(text, "{\"index\":%d,\"text\":", choice->index);
     serve_text_json(text, all.bytes, all.n);
     add_logprobs(choice, text);
+    add_prompt(choice, text);
     add_reason(choice, text);
     text->failed = text->failed || all.failed;
     serve_text_fini(&all);
@@ -129,26 +140,43 @@ static bool read_prompts(serve_call *call, const json_t *value, prompt *prompts,
 
 static bool keep_echo(serve_call *call, serve_choice *choice, const prompt *from)
 {
-    if (from->text == NULL) {
-        serve_call_refuse(call, 400, "echo", "unsupported_value", "echo needs a prompt that is text");
+    weir_model *model = call->server->model;
+    size_t n = from->length;
+    weir_error error = {0};
+    if (from->text == NULL &&
+        weir_detokenize(model, from->tokens, from->n, false, NULL, 0, &n, &error) == WEIR_INVALID) {
+        serve_call_refuse(call, 400, "prompt", "invalid_value", "%s", error.message);
         return false;
     }
-    choice->echo = weir__mem_alloc(from->length + 1);
-    choice->echo_length = from->length;
+    choice->echo = weir__mem_alloc(n + 1);
+    choice->echo_length = n;
     if (choice->echo == NULL) {
         serve_call_no_memory(call);
         return false;
     }
-    memcpy(choice->echo, from->text, from->length);
-    choice->echo[from->length] = '\0';
+    if (from->text != NULL)
+        memcpy(choice->echo, from->text, n);
+    else
+        weir_detokenize(model, from->tokens, from->n, false, choice->echo, n + 1, &n, NULL);
+    choice->echo[n] = '\0';
     return true;
+}
+
+/* Where the request's prompt comes from: a fork has its source already. */
+static void set_prompt(weir_request *request, const prompt *from)
+{
+    request->text = from->text;
+    request->text_length = from->length;
+    request->tokens = from->tokens;
+    request->n_tokens = from->n;
 }
 
 static void submit(serve_call *call, serve_ask *ask, const prompt *prompts, size_t n_prompts)
 {
-    size_t n = n_prompts * (size_t)ask->n;
+    size_t n_each = (size_t)ask->best_of, n = n_prompts * n_each;
     size_t n_requests = n_prompts == 1 ? 1 : n; /* the library itself knows several answers to one prompt */
     char salt[SERVE_SALT_MAX];
+    serve_kept_choice source = {0};
     weir_request *requests = weir__mem_calloc(n_requests, sizeof *requests);
     weir_sampler_params *samplers = weir__mem_calloc(n_requests, sizeof *samplers);
     serve_answer *answer = serve_answer_create(call, ask->echo ? &echoing : &form, NULL, (int32_t)n);
@@ -157,26 +185,32 @@ static void submit(serve_call *call, serve_ask *ask, const prompt *prompts, size
         serve_call_no_memory(call);
         goto out;
     }
-    answer->n_each = ask->n;
+    answer->n_each = ask->best_of;
+    answer->n_told = ask->n;
     answer->stream = ask->stream;
     answer->include_usage = ask->include_usage;
+    serve_ask_scores(ask, answer);
     for (size_t i = 0; ask->echo && i < n; i++)
-        if (!keep_echo(call, &answer->choices[i], &prompts[i / (size_t)ask->n])) goto out;
+        if (!keep_echo(call, &answer->choices[i], &prompts[i / n_each])) goto out;
     for (size_t i = 0; i < n_requests; i++) {
-        const prompt *from = &prompts[i / (size_t)ask->n];
         serve_ask_request(ask, call, salt, &requests[i]);
         samplers[i] = ask->sampler;
         samplers[i].json_schema = ask->schema;
         if (n_requests > 1 && ask->sampler.seed != WEIR_SEED_RANDOM)
-            samplers[i].seed += (uint32_t)(i % (size_t)ask->n); /* choices are to differ */
+            samplers[i].seed += (uint32_t)(i % n_each); /* choices are to differ */
         requests[i].sampler = &samplers[i];
-        requests[i].text = from->text;
-        requests[i].text_length = from->length;
-        requests[i].tokens = from->tokens;
-        requests[i].n_tokens = from->n;
+        if (i % n_each != 0) { /* the first one's are those of all */
+            requests[i].prompt_logprobs = false;
+            requests[i].n_prompt_logprobs = 0;
+        }
+        if (ask->fork == NULL)
+            set_prompt(&requests[i], &prompts[i / n_each]);
+        else if (!serve_ask_fork(ask, call, salt, &requests[i], &source))
+            goto out;
     }
     serve_answer_submit(answer, requests, n_requests);
 out:
+    serve_kept_choice_fini(&source);
     weir__mem_free(samplers);
     weir__mem_free(requests);
 }
@@ -189,6 +223,8 @@ void serve_completions(serve_call *call)
     if (serve_ask_read(&ask, call, SERVE_ASK_COMPLETIONS)) {
         if (prompts == NULL)
             serve_call_no_memory(call);
+        else if (ask.fork != NULL)
+            submit(call, &ask, NULL, 1);
         else if (read_prompts(call, ask.prompt, prompts, &n))
             submit(call, &ask, prompts, n);
     }

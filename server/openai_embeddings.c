@@ -152,7 +152,7 @@ static bool read_fields(serve_call *call, inputs *in)
         else if (strcmp(key, "user") != 0 || !json_is_string(value)) {
             bool known = strcmp(key, "dimensions") == 0 || strcmp(key, "user") == 0;
             serve_call_refuse(
-                call, 400, strlen(key) < 64 ? key : NULL, known ? "invalid_value" : "unknown_field",
+                call, 400, strlen(key) < 64 ? key : NULL, known ? "invalid_value" : "unknown_parameter",
                 known ? "\"%.64s\" has a value that it cannot have" : "there is no field \"%.64s\" here",
                 key);
             ok = false;

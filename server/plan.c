@@ -33,9 +33,12 @@ void serve_plan(serve_call *call)
     weir_error error = {0};
     weir_chat *chat = NULL;
     char salt[SERVE_SALT_MAX];
+    serve_kept_choice source = {0};
     if (!serve_ask_read(&ask, call, SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)) goto out;
     serve_ask_request(&ask, call, salt, &request);
-    if (ask.prompt != NULL && ask.messages == NULL) {
+    if (ask.fork != NULL) {
+        if (!serve_ask_fork(&ask, call, salt, &request, &source)) goto out;
+    } else if (ask.prompt != NULL && ask.messages == NULL) {
         if (!json_is_string(ask.prompt)) {
             serve_call_refuse(call, 400, "prompt", "invalid_value", "prompt must be a string");
             goto out;
@@ -54,6 +57,7 @@ void serve_plan(serve_call *call)
     else
         serve_call_refuse_error(call, &error);
 out:
+    serve_kept_choice_fini(&source);
     weir_chat_release(chat);
     serve_ask_fini(&ask);
 }

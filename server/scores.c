@@ -36,6 +36,24 @@ bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk)
     return true;
 }
 
+bool serve_scores_add_prompt(serve_scores *scores, const weir_chunk *prompt, int32_t n_top)
+{
+    size_t n = prompt->n_tokens,
+           width = (size_t)(n_top < prompt->n_top_logprobs ? n_top : prompt->n_top_logprobs);
+    if (!weir__mem_grow(&scores->tokens, &scores->tokens_capacity, n, sizeof *scores->tokens) ||
+        !weir__mem_grow(&scores->logprobs, &scores->logprobs_capacity, n, sizeof *scores->logprobs) ||
+        !weir__mem_grow(&scores->top, &scores->top_capacity, n * width, sizeof *scores->top))
+        return false;
+    memcpy(scores->tokens, prompt->tokens, n * sizeof *scores->tokens);
+    memcpy(scores->logprobs, prompt->logprobs, n * sizeof *scores->logprobs);
+    for (size_t i = 0; i < n && width > 0; i++)
+        memcpy(scores->top + i * width, prompt->top_logprobs + i * (size_t)prompt->n_top_logprobs,
+               width * sizeof *scores->top);
+    scores->n_top = (int32_t)width;
+    scores->n = n;
+    return true;
+}
+
 static size_t piece(const weir_model *model, int32_t token, char bytes[PIECE_MAX])
 {
     size_t n = 0;
@@ -57,7 +75,10 @@ static void add_token(const weir_model *model, int32_t token, serve_text *text)
 
 static void add_logprob(float logprob, serve_text *text)
 {
-    serve_text_printf(text, "%.6g", isfinite(logprob) ? (double)logprob : IMPOSSIBLE);
+    if (isnan(logprob)) /* nothing comes before the first token */
+        serve_text_puts(text, "null");
+    else
+        serve_text_printf(text, "%.6g", isfinite(logprob) ? (double)logprob : IMPOSSIBLE);
 }
 
 static void add_entry(const weir_model *model, int32_t token, float logprob, serve_text *text)
@@ -122,7 +143,10 @@ void serve_scores_tell_completion(serve_scores *scores, const weir_model *model,
     }
     serve_text_puts(text, "],\"top_logprobs\":");
     for (size_t i = 0; scores->n_top > 0 && i < scores->n; i++) {
-        serve_text_puts(text, i == 0 ? "[{" : ",{");
+        bool none = scores->top[i * (size_t)scores->n_top].token < 0;
+        serve_text_puts(text, i == 0 ? "[" : ",");
+        serve_text_puts(text, none ? "null" : "{");
+        if (none) continue;
         for (int32_t k = 0; k < scores->n_top; k++) {
             const weir_logprob *top = &scores->top[i * (size_t)scores->n_top + (size_t)k];
             if (k > 0) serve_text_puts(text, ",");
@@ -139,4 +163,39 @@ void serve_scores_tell_completion(serve_scores *scores, const weir_model *model,
     }
     serve_text_puts(text, "]}");
     scores->n = 0;
+}
+
+static void add_prompt_entry(const weir_model *model, int32_t token, float logprob, int32_t rank,
+                             serve_text *text)
+{
+    serve_text_printf(text, "\"%d\":{\"logprob\":", token);
+    add_logprob(logprob, text);
+    if (rank > 0)
+        serve_text_printf(text, ",\"rank\":%d", rank);
+    else
+        serve_text_puts(text, ",\"rank\":null");
+    serve_text_puts(text, ",\"decoded_token\":");
+    add_token(model, token, text);
+    serve_text_puts(text, "}");
+}
+
+void serve_scores_tell_prompt(const weir_chunk *prompt, const weir_model *model, serve_text *text)
+{
+    serve_text_puts(text, "[null");
+    for (size_t i = 1; i < prompt->n_tokens; i++) {
+        const weir_logprob *top = prompt->top_logprobs;
+        int32_t n_top = prompt->n_top_logprobs, rank = 0;
+        if (n_top > 0) top += i * (size_t)n_top;
+        for (int32_t k = 0; k < n_top; k++)
+            if (top[k].token == prompt->tokens[i]) rank = k + 1;
+        serve_text_puts(text, ",{");
+        add_prompt_entry(model, prompt->tokens[i], prompt->logprobs[i], rank, text);
+        for (int32_t k = 0; k < n_top; k++) {
+            if (k + 1 == rank) continue;
+            serve_text_puts(text, ",");
+            add_prompt_entry(model, top[k].token, top[k].logprob, k + 1, text);
+        }
+        serve_text_puts(text, "}");
+    }
+    serve_text_puts(text, "]");
 }

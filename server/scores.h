@@ -21,6 +21,12 @@ void serve_scores_fini(serve_scores *scores);
 /* What a chunk brings; nothing where it was not asked for. False: out of memory. */
 bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk);
 
+/* The prompt's, before all others, each with n_top of its likeliest. False: out of memory. */
+bool serve_scores_add_prompt(serve_scores *scores, const weir_chunk *prompt, int32_t n_top);
+
+/* The value of vLLM's "prompt_logprobs". */
+void serve_scores_tell_prompt(const weir_chunk *prompt, const weir_model *model, serve_text *text);
+
 /* The value of "logprobs" in chat's and in completions' form, "null" when there is nothing to tell. What was
  * told is forgotten. */
 void serve_scores_tell_chat(serve_scores *scores, const weir_model *model, serve_text *text);

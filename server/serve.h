@@ -3,7 +3,7 @@
  *
  * Threads. The service thread alone calls libwebsockets, but for lws_cancel_service, and owns all calls. A
  * call is handed to a worker and comes back through the ready list; meanwhile the service thread touches
- * nothing of it but `wsi` and `gone`. The engine's thread only puts calls on the ready list. */
+ * nothing of it but `wsi`, `gone`, `left` and `body_ended`. The engine's thread only puts calls on the ready list. */
 #ifndef WEIR_SERVER_SERVE_H
 #define WEIR_SERVER_SERVE_H
 
@@ -26,6 +26,7 @@ typedef struct serve_workers serve_workers;
 typedef struct serve_events serve_events;
 typedef struct serve_keys serve_keys;
 typedef struct serve_embedder serve_embedder;
+typedef struct serve_kept serve_kept;
 
 typedef enum serve_state {
     SERVE_READING,   /* the body is on its way */
@@ -54,6 +55,7 @@ struct serve_call {
     bool counted; /* in the key's requests */
     bool head_only, http_1_0;
     bool close;         /* the connection, after the answer */
+    bool body_ended;    /* service thread */
     size_t body_length; /* counted in server->n_bodies */
     size_t n_received;
     serve_text body;
@@ -66,6 +68,7 @@ struct serve_call {
     int status;
     int32_t retry_s; /* Retry-After, 0 = none */
     const char *allow;
+    const char *schema_field; /* where the answer's schema stands in the request; NULL: there is none */
 
     bool left; /* the client went before the answer's end */
     int64_t began_ns;
@@ -101,19 +104,23 @@ struct serve_server {
     serve_workers *workers;
     serve_keys *keys;
     serve_embedder *embedder;
+    serve_kept *kept;
 
     /* The service thread's. */
     serve_call *calls;
-    int32_t n_calls;
+    int32_t n_calls, most_calls; /* since memory was last given back */
     uint64_t n_bodies; /* bytes of bodies that are read or worked on */
     uint64_t next_number;
     bool draining;
     int64_t drain_deadline_ns;
     struct lws *listeners[16];
     int32_t n_listeners;
+    bool full; /* no descriptor was left: nothing is accepted until the next sweep */
+    int64_t told_full_ns;
     char *unix_path; /* to be unlinked; NULL = none */
     lws_sorted_usec_list_t sweep;
     uint32_t n_sweeps;
+    uint64_t n_callbacks;
     serve_events *events;
     uint64_t watched_ticks; /* n_ticks when it last changed */
     int64_t watched_ns;
@@ -201,6 +208,7 @@ int serve_listener_callback(struct lws *wsi, enum lws_callback_reasons reason, v
                             size_t n);
 weir_status serve_listener_open(serve_server *server, weir_error *error);
 void serve_listener_close(serve_server *server);
+void serve_listener_go_on(serve_server *server); /* accepts again, if it stopped for want of descriptors */
 
 const serve_route *serve_route_find(const char *method, const char *path, const char **allow);
 

@@ -6,18 +6,25 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "answer.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "kept.h"
 #include "serve.h"
 
 #define HEAD_BYTES  16384 /* of a request's first line and header fields */
 #define IDLE_S      75    /* a connection between two requests */
 #define READ_BYTES  65536 /* of a body in one callback */
 #define WATCH_STEPS 4     /* sweeps between two looks at the engine */
+#define CROWD       32    /* calls at a time */
+#define SPIN_TURNS  32    /* in a row that call nobody */
+#define SPIN_US     2000
 
 static const struct lws_protocols protocols[] = {
     {.name = "http", .callback = serve_http_callback},
@@ -178,6 +185,17 @@ static void watch_engine(serve_server *server, int64_t now_ns)
     server->stuck = stuck;
 }
 
+/* After a crowd: glibc keeps what its calls took, though it is free. */
+static void give_back_memory(serve_server *server)
+{
+    if (server->n_calls > server->most_calls) server->most_calls = server->n_calls;
+    if (server->most_calls < CROWD || server->n_calls > server->most_calls / 8) return;
+    server->most_calls = server->n_calls;
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
 static void sweep(lws_sorted_usec_list_t *sul)
 {
     serve_server *server = lws_container_of(sul, serve_server, sweep);
@@ -187,6 +205,9 @@ static void sweep(lws_sorted_usec_list_t *sul)
         look_at(call, now_ns);
     }
     if (++server->n_sweeps % WATCH_STEPS == 0) watch_engine(server, now_ns);
+    serve_listener_go_on(server);
+    give_back_memory(server);
+    serve_log_flush(0);
     if (server->draining && (server->n_calls == 0 || now_ns >= server->drain_deadline_ns)) {
         pthread_mutex_lock(&server->mutex);
         server->drained = true;
@@ -206,12 +227,27 @@ static bool is_to_stop(serve_server *server)
     return stop;
 }
 
+/* One turn of the loop. The library turns it at full speed while a client has sent more than it may yet and does not read, or
+ * has closed its half: then turns that call nobody become slower. */
+static bool service(serve_server *server, int *n_idle)
+{
+    uint64_t before = server->n_callbacks;
+    if (lws_service(server->lws, 0) < 0) return false;
+    *n_idle = server->n_callbacks == before ? *n_idle + 1 : 0;
+    if (*n_idle < SPIN_TURNS) return true;
+    *n_idle = 0;
+    usleep(SPIN_US);
+    return true;
+}
+
 static void *serve(void *user)
 {
     serve_server *server = user;
     serve_call *call;
+    int n_idle = 0;
+    weir__thread_name("weir-http");
     lws_sul_schedule(server->lws, 0, &server->sweep, sweep, SERVE_SWEEP_US);
-    while (!is_to_stop(server) && lws_service(server->lws, 0) >= 0) continue;
+    while (!is_to_stop(server) && service(server, &n_idle)) continue;
     serve_listener_close(server);
     serve_workers_destroy(server->workers);
     server->workers = NULL;
@@ -343,8 +379,10 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     server->keys = serve_keys_create(params);
     server->events = serve_events_create(server);
     server->embedder = serve_embedder_create();
+    server->kept = serve_kept_create();
     server->workers = serve_workers_create(params->n_workers);
-    if (server->keys == NULL || server->workers == NULL || server->events == NULL || server->embedder == NULL)
+    if (server->keys == NULL || server->workers == NULL || server->events == NULL ||
+        server->embedder == NULL || server->kept == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     if (status == WEIR_OK) status = create_context(server, error);
     if (status == WEIR_OK) status = serve_listener_open(server, error);
@@ -366,8 +404,10 @@ void serve_server_ready(serve_server *server, weir_model *model, weir_engine *en
 {
     server->model = model;
     server->engine = engine;
-    server->name = server->params.n_names > 0 ? server->params.names[0] : name;
-    server->file_name = name;
+    server->name = server->file_name = name;
+    for (size_t i = server->params.n_names; i > 0; i--)
+        if (strcmp(server->params.names[i - 1], SERVE_ANY_NAME) != 0)
+            server->name = server->params.names[i - 1];
     snprintf(server->fingerprint, sizeof server->fingerprint, "weir-%s-%s", weir_version(),
              weir_backend_version());
     for (char *c = server->fingerprint; *c != '\0'; c++)
@@ -384,7 +424,9 @@ bool serve_server_has_name(const serve_server *server, const char *name)
 {
     if (name[0] == '\0' || strcmp(name, "default") == 0 || strcmp(name, server->file_name) == 0) return true;
     for (size_t i = 0; i < server->params.n_names; i++)
-        if (strcmp(name, server->params.names[i]) == 0) return true;
+        if (strcmp(name, server->params.names[i]) == 0 ||
+            strcmp(server->params.names[i], SERVE_ANY_NAME) == 0)
+            return true;
     return false;
 }
 
@@ -427,6 +469,7 @@ void serve_server_destroy(serve_server *server)
         serve_workers_destroy(server->workers);
         if (server->lws != NULL) lws_context_destroy(server->lws);
     }
+    serve_kept_destroy(server->kept);
     serve_embedder_destroy(server->embedder);
     serve_events_destroy(server->events);
     serve_keys_destroy(server->keys);

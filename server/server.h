@@ -14,6 +14,7 @@ typedef struct serve_params {
     const char *tls_cert, *tls_key; /* PEM files; both or none */
     const char *const *keys;        /* [n_keys]; none = everybody may ask */
     size_t n_keys;
+#define SERVE_ANY_NAME "*"    /* among the names: whatever a request calls the model */
     const char *const *names; /* [n_names] of the model; none = its file's */
     size_t n_names;
     const char *const *origins; /* [n_origins] whose pages may ask; "*" = all */

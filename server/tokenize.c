@@ -30,7 +30,7 @@ static bool check_known(serve_call *call, const json_t *json, const char *const 
         bool found = false;
         for (size_t i = 0; known[i] != NULL; i++) found = found || strcmp(known[i], key) == 0;
         if (found) continue;
-        serve_call_refuse(call, 400, strlen(key) < 64 ? key : NULL, "unknown_field",
+        serve_call_refuse(call, 400, strlen(key) < 64 ? key : NULL, "unknown_parameter",
                           "there is no field \"%.64s\" in this request", key);
         return false;
     }

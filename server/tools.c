@@ -30,7 +30,7 @@ static void add_content(serve_text *text, const json_t *content)
     }
 }
 
-static void add_instructions(serve_text *text, const json_t *tools, bool may_talk)
+static void add_instructions(serve_text *text, const json_t *tools, serve_talk talk, const json_t *form)
 {
     serve_text_puts(text, "You can call these functions:\n");
     for (size_t i = 0; i < json_array_size(tools); i++) {
@@ -39,9 +39,15 @@ static void add_instructions(serve_text *text, const json_t *tools, bool may_tal
     }
     serve_text_puts(
         text, "To call one, answer with JSON and nothing else: {\"name\": its name, \"arguments\": {…}}.");
-    if (may_talk)
+    if (talk == SERVE_TALK_WORDS)
         serve_text_puts(text,
                         " To answer in words, answer with {\"response\": \"your answer\"} and nothing else.");
+    if (talk == SERVE_TALK_FORM) {
+        serve_text_puts(text,
+                        " To answer without a call, answer with {\"response\": …} and nothing else, where … "
+                        "follows this JSON Schema:\n");
+        add_json(text, form);
+    }
 }
 
 static void add_message(serve_text *text, const char *role, const serve_text *content)
@@ -93,7 +99,53 @@ static void rewrite(serve_text *text, const json_t *message)
     serve_text_fini(&content);
 }
 
-static void add_schema(serve_text *text, const json_t *tools, bool may_talk)
+/* A schema that stands at `to` in another one: references into it begin there. NULL: out of memory. */
+static json_t *moved(const json_t *schema, const char *to)
+{
+    static const char *const data[] = {"const", "enum", "default", "examples", "example"};
+    json_t *copy, *value;
+    const char *key;
+    size_t i;
+    if (json_is_array(schema)) {
+        copy = json_array();
+        json_array_foreach((json_t *)schema, i, value)
+        {
+            if (json_array_append_new(copy, moved(value, to)) != 0) goto failed;
+        }
+        return copy;
+    }
+    if (!json_is_object(schema)) return json_incref((json_t *)schema);
+    copy = json_object();
+    json_object_foreach((json_t *)schema, key, value)
+    {
+        bool verbatim = false;
+        for (size_t k = 0; k < sizeof data / sizeof *data; k++) verbatim |= strcmp(key, data[k]) == 0;
+        const char *reference = strcmp(key, "$ref") == 0 ? json_string_value(value) : NULL;
+        json_t *one = verbatim                                   ? json_incref(value)
+                      : reference != NULL && reference[0] == '#' ? json_sprintf("%s%s", to, reference + 1)
+                                                                 : moved(value, to);
+        if (json_object_set_new(copy, key, one) != 0) goto failed;
+    }
+    return copy;
+failed:
+    json_decref(copy);
+    return NULL;
+}
+
+static void add_moved(serve_text *text, const json_t *schema, size_t branch, const char *property)
+{
+    char to[64];
+    snprintf(to, sizeof to, "#/anyOf/%zu/properties/%s", branch, property);
+    json_t *copy = moved(schema, to);
+    if (json_is_object(copy)) json_object_del(copy, "$id"); /* names the whole document */
+    if (copy != NULL)
+        add_json(text, copy);
+    else
+        text->failed = true;
+    json_decref(copy);
+}
+
+static void add_schema(serve_text *text, const json_t *tools, serve_talk talk, const json_t *form)
 {
     serve_text_puts(text, "{\"anyOf\":[");
     for (size_t i = 0; i < json_array_size(tools); i++) {
@@ -105,19 +157,52 @@ static void add_schema(serve_text *text, const json_t *tools, bool may_talk)
         serve_text_json_puts(text, name != NULL ? name : "");
         serve_text_puts(text, "},\"arguments\":");
         if (json_is_object(parameters) && json_object_size(parameters) > 0)
-            add_json(text, parameters);
+            add_moved(text, parameters, i, "arguments");
         else
             serve_text_puts(text, "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}");
         serve_text_puts(text, "},\"required\":[\"name\",\"arguments\"],\"additionalProperties\":false}");
     }
-    if (may_talk)
-        serve_text_puts(text, ",{\"type\":\"object\",\"properties\":{\"response\":{\"type\":\"string\"}},"
-                              "\"required\":[\"response\"],\"additionalProperties\":false}");
+    if (talk != SERVE_TALK_NONE) {
+        serve_text_puts(text, ",{\"type\":\"object\",\"properties\":{\"response\":");
+        if (talk == SERVE_TALK_FORM)
+            add_moved(text, form, json_array_size(tools), "response");
+        else
+            serve_text_puts(text, "{\"type\":\"string\"}");
+        serve_text_puts(text, "},\"required\":[\"response\"],\"additionalProperties\":false}");
+    }
     serve_text_puts(text, "]}");
 }
 
-bool serve_tools_describe(const json_t *messages, const json_t *tools, bool may_talk, char **messages_text,
-                          char **schema_text)
+static weir_status check_schema(const json_t *schema, const char *place, weir_error *error)
+{
+    char *text = weir__json_dump(schema), *grammar = NULL, pointer[sizeof error->field];
+    if (text == NULL) return WEIR_NO_MEMORY;
+    weir_status status = weir_grammar_from_json_schema(text, WEIR_NUL, &grammar, error);
+    if (status != WEIR_OK) {
+        snprintf(pointer, sizeof pointer, "%s", error->field);
+        snprintf(error->field, sizeof error->field, "%s%s", place, pointer[0] == '/' ? pointer : "");
+    }
+    weir_free(grammar);
+    weir__mem_free(text);
+    return status;
+}
+
+weir_status serve_tools_check(const json_t *tools, const json_t *form, const char *form_place,
+                              weir_error *error)
+{
+    weir_status status = form != NULL ? check_schema(form, form_place, error) : WEIR_OK;
+    for (size_t i = 0; status == WEIR_OK && i < json_array_size(tools); i++) {
+        const json_t *function = json_object_get(json_array_get(tools, i), "function");
+        const json_t *parameters = json_object_get(function, "parameters");
+        char place[48];
+        snprintf(place, sizeof place, "tools/%zu/function/parameters", i);
+        if (parameters != NULL && !json_is_null(parameters)) status = check_schema(parameters, place, error);
+    }
+    return status;
+}
+
+bool serve_tools_describe(const json_t *messages, const json_t *tools, serve_talk talk, const json_t *form,
+                          char **messages_text, char **schema_text)
 {
     serve_text text = {0}, schema = {0}, system = {0};
     const json_t *first = json_array_get(messages, 0);
@@ -127,13 +212,13 @@ bool serve_tools_describe(const json_t *messages, const json_t *tools, bool may_
         add_content(&system, json_object_get(first, "content"));
         serve_text_puts(&system, "\n\n");
     }
-    add_instructions(&system, tools, may_talk);
+    add_instructions(&system, tools, talk, form);
     serve_text_puts(&text, "[");
     add_message(&text, "system", &system);
     for (size_t i = has_system; i < json_array_size(messages); i++)
         rewrite(&text, json_array_get(messages, i));
     serve_text_puts(&text, "]");
-    add_schema(&schema, tools, may_talk);
+    add_schema(&schema, tools, talk, form);
     serve_text_fini(&system);
     bool ok = !text.failed && !schema.failed;
     if (ok) {
@@ -157,6 +242,7 @@ enum {
     NAME,      /* inside the name */
     ARGUMENTS, /* inside the arguments */
     RESPONSE,  /* inside the text */
+    FORM,      /* inside a response that is JSON */
     DONE,      /* after the end: nothing is expected */
     PLAIN,     /* this is not the form: all is content */
 };
@@ -304,7 +390,37 @@ static size_t scan_arguments(serve_caller *caller, const char *bytes, size_t n)
     return n;
 }
 
-/* Some bytes, at least one: *used. */
+/* How many of these bytes belong to the response's JSON. */
+static size_t scan_form(serve_caller *caller, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char c = bytes[i];
+        bool ends = false;
+        if (caller->escaped) {
+            caller->escaped = false;
+        } else if (caller->quoted) {
+            caller->escaped = c == '\\';
+            caller->quoted = c != '"';
+            ends = c == '"' && caller->depth == 0;
+        } else if (caller->depth == 0 && (c == '}' || c == ',' || is_space(c))) {
+            caller->state = KEYS; /* a number, true, false, null ended before it */
+            return i;
+        } else if (c == '"') {
+            caller->quoted = true;
+        } else if (c == '{' || c == '[') {
+            caller->depth++;
+        } else if (c == '}' || c == ']') {
+            ends = --caller->depth == 0;
+        }
+        if (ends) {
+            caller->state = KEYS;
+            return i + 1;
+        }
+    }
+    return n;
+}
+
+/* Some bytes, none where only the state changes: *used. */
 static bool read_some(serve_caller *caller, const char *bytes, size_t n, size_t *used, const output *out)
 {
     *used = 1;
@@ -319,6 +435,17 @@ static bool read_some(serve_caller *caller, const char *bytes, size_t n, size_t 
     case ARGUMENTS:
         *used = scan_arguments(caller, bytes, n);
         return deliver(out, WEIR_DELTA_ARGUMENTS, 0, bytes, *used, NULL);
+    case FORM:
+        *used = scan_form(caller, bytes, n);
+        return deliver(out, WEIR_DELTA_CONTENT, -1, bytes, *used, NULL);
+    case VALUE:
+        if (caller->key != 'r' || !caller->form || is_space(bytes[0]))
+            return read_frame(caller, bytes[0], out);
+        caller->state = FORM;
+        caller->depth = 0;
+        caller->escaped = caller->quoted = false;
+        caller->seen.n = *used = 0;
+        return true;
     case RESPONSE:
         if (caller->escaped) return read_escape(caller, bytes[0], out);
         if (bytes[0] == '"') {

@@ -20,6 +20,7 @@ typedef struct heard {
     serve_text name, arguments, content, id;
     int n_calls;
     bool refuse; /* as if memory was out */
+    bool form;   /* responses are JSON */
 } heard;
 
 static bool take(void *user, const weir_delta *delta)
@@ -51,7 +52,7 @@ static void heard_fini(heard *h)
 /* In pieces of up to `most` bytes. */
 static void read_in_pieces(dice *d, const char *text, int32_t most, heard *h)
 {
-    serve_caller caller = {.number = 7};
+    serve_caller caller = {.number = 7, .form = h->form};
     size_t n = strlen(text);
     for (size_t at = 0, piece; at < n; at += piece) {
         piece = (size_t)dice_in(d, 1, most);
@@ -139,6 +140,46 @@ static void test_words(void **state)
     }
 }
 
+/* JSON of any form: what comes out is the same JSON. Calls are read as before. */
+static void test_forms(void **state)
+{
+    static const char *const texts[][2] = {
+        {"{\"response\": 5}", "5"},
+        {"{\"response\":true }", "true"},
+        {"{\"response\": [] }", "[]"},
+        {"{\"response\": \"}\"}", "\"}\""},
+        {"{\"response\": {\"a\": [1", "{\"a\": [1"},
+    };
+    dice d = {dice_environment("WEIR_TEST_SEED", 20261124)};
+    (void)state;
+    print_message("seed %llu\n", (unsigned long long)d.state);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        heard h = {.form = true};
+        read_in_pieces(&d, texts[i][0], 1 + (int32_t)i, &h);
+        assert_string_equal(h.content.bytes, texts[i][1]);
+        heard_fini(&h);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        json_t *value = random_value(&d, 3);
+        char *text = dump(&d, json_pack("{sO}", "response", value));
+        heard h = {.form = true};
+        read_in_pieces(&d, text, dice_one_in(&d, 2) ? 1 : 20, &h);
+        assert_int_equal(h.n_calls, 0);
+        json_t *got = json_loadb(h.content.bytes, h.content.n, JSON_DECODE_ANY, NULL);
+        assert_non_null(got);
+        assert_true(json_equal(got, value));
+        json_decref(got);
+        json_decref(value);
+        heard_fini(&h);
+        free(text);
+    }
+    heard h = {.form = true};
+    read_in_pieces(&d, "{\"name\": \"f\", \"arguments\": {\"a\": 1}}", 3, &h);
+    assert_string_equal(h.name.bytes, "f");
+    assert_string_equal(h.arguments.bytes, "{\"a\": 1}");
+    heard_fini(&h);
+}
+
 /* What is no such answer comes out as it was, also when it ends early. */
 static void test_other_texts(void **state)
 {
@@ -204,7 +245,7 @@ static void test_describing(void **state)
     char *text = NULL, *schema = NULL;
     (void)state;
     assert_non_null(messages);
-    assert_true(serve_tools_describe(messages, tools, true, &text, &schema));
+    assert_true(serve_tools_describe(messages, tools, SERVE_TALK_WORDS, NULL, &text, &schema));
     json_t *got = json_loads(text, 0, NULL), *form = json_loads(schema, 0, NULL);
     assert_int_equal(json_array_size(got), 4);
     const char *system = json_string_value(json_object_get(json_array_get(got, 0), "content"));
@@ -219,11 +260,50 @@ static void test_describing(void **state)
     json_decref(got);
     weir__mem_free(schema);
     weir__mem_free(text);
-    assert_true(serve_tools_describe(messages, tools, false, &text, &schema));
+    assert_true(serve_tools_describe(messages, tools, SERVE_TALK_NONE, NULL, &text, &schema));
     assert_null(strstr(schema, "response"));
     weir__mem_free(schema);
     weir__mem_free(text);
     json_decref(tools);
+    json_decref(messages);
+}
+
+/* References in schemas that stand in another one now. */
+static void test_references(void **state)
+{
+    static const char given[] =
+        "{\"$id\":\"x\",\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"$ref\":"
+        "{\"const\":{\"$ref\":\"#\"}}},\"$defs\":{\"b\":{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}}}";
+    static const char *const wanted[] = {
+        "\"$ref\":\"#/anyOf/0/properties/arguments/$defs/b\"", "\"$ref\":\"#/anyOf/0/properties/arguments\"",
+        "\"$ref\":\"#/anyOf/1/properties/response/$defs/b\"", "\"$ref\":\"#/anyOf/1/properties/response\"",
+        "{\"const\":{\"$ref\":\"#\"}}"};
+    json_t *messages = json_loads("[{\"role\":\"user\",\"content\":\"Hi\"}]", 0, NULL);
+    json_t *form = json_loads(given, 0, NULL);
+    json_t *tools = json_pack("[{s:{s:s,s:O}}]", "function", "name", "f", "parameters", form);
+    char *text = NULL, *schema = NULL;
+    (void)state;
+    assert_non_null(tools);
+    assert_true(serve_tools_describe(messages, tools, SERVE_TALK_FORM, form, &text, &schema));
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        if (strstr(schema, wanted[i]) == NULL) fail_msg("%s not in %s", wanted[i], schema);
+    assert_null(strstr(schema, "$id"));
+    assert_non_null(strstr(text, "JSON Schema"));
+    weir__mem_free(schema);
+    weir__mem_free(text);
+    bool done = false;
+    for (long n = 0; !done; n++) {
+        weir__mem_fail_after(n);
+        bool ok = serve_tools_describe(messages, tools, SERVE_TALK_FORM, form, &text, &schema);
+        done = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        assert_true(ok == done);
+        if (!ok) continue;
+        weir__mem_free(schema);
+        weir__mem_free(text);
+    }
+    json_decref(tools);
+    json_decref(form);
     json_decref(messages);
 }
 
@@ -249,8 +329,10 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_calls),      cmocka_unit_test(test_words),   cmocka_unit_test(test_other_texts),
-        cmocka_unit_test(test_a_cut_call), cmocka_unit_test(test_refusal), cmocka_unit_test(test_describing),
+        cmocka_unit_test(test_calls),       cmocka_unit_test(test_words),
+        cmocka_unit_test(test_other_texts), cmocka_unit_test(test_a_cut_call),
+        cmocka_unit_test(test_refusal),     cmocka_unit_test(test_describing),
+        cmocka_unit_test(test_forms),       cmocka_unit_test(test_references),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,6 +30,7 @@ static serve_call *take(serve_workers *workers)
 static void *run(void *user)
 {
     serve_call *call;
+    weir__thread_name("weir-work");
     while ((call = take(user)) != NULL) {
         if (!atomic_load_explicit(&call->gone, memory_order_acquire)) call->job(call);
         serve_server_post(call);

@@ -5,23 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, results  # noqa: E402
+from tmux import PATIENCE, Tmux, environment, last, missing, scratch  # noqa: E402
 
 WEIR = os.environ["WEIR_BIN"]
-PATIENCE = 60  # seconds; the machine may be busy and the program built with sanitizers
-scratch = tempfile.TemporaryDirectory()
-
-
-def environment(**more):
-    clean = {k: v for k, v in os.environ.items()
-             if not k.startswith(("WEIR_", "XDG_", "TMUX")) and k not in ("NO_COLOR", "LINES", "COLUMNS", "TERM")}
-    clean.update(HOME=scratch.name, WEIR_CONFIG="", LC_ALL="C.UTF-8")
-    clean.update(more)
-    return clean
 
 
 def chat(text, *words, code=0, model="fake:"):
@@ -100,44 +89,6 @@ def test_mistakes():
 
 # ---- In a terminal ----
 
-class Tmux:
-    def __init__(self, columns, rows, command, **env):
-        self.socket = os.path.join(scratch.name, f"tmux{columns}")
-        assignments = [f"{k}={v}" for k, v in environment(TERM="screen-256color", **env).items() if k not in ("PATH",)]
-        self.run("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(rows), "env", "-i", f"PATH={os.environ['PATH']}", *assignments,
-                 "bash", "--norc", "-c", command + "; echo ended with $?; sleep 1000")
-
-    def run(self, *words):
-        return subprocess.run(["tmux", "-S", self.socket, *words], capture_output=True, text=True, env=environment()).stdout
-
-    def keys(self, *keys):
-        self.run("send-keys", *keys)
-
-    def type(self, text):
-        self.run("send-keys", "-l", text)
-
-    def screen(self, styled=False):
-        return self.run("capture-pane", "-p", *(["-e"] if styled else []))
-
-    def wait(self, name, condition):
-        """Until condition(screen) holds."""
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            screen = self.screen()
-            if condition(screen):
-                return check(name, True)
-            time.sleep(0.05)
-        return check(name, False, self.screen())
-
-    def close(self):
-        self.run("kill-server")
-
-
-def last(screen):
-    lines = [line for line in screen.split("\n") if line.strip()]
-    return lines[-1] if lines else ""
-
-
 def in_tmux(columns, rows):
     label = f"{columns}x{rows}: "
     slow = "fake:tick_us=20000,n_ctx_train=100000"
@@ -172,21 +123,20 @@ def in_tmux(columns, rows):
         terminal.keys("C-u")
         terminal.type("x" * (columns + 5))
         terminal.wait(label + "a line may be longer than the window", lambda s: s.count("x") >= columns + 5)
-        terminal.run("resize-window", "-x", str(columns - 20), "-y", str(rows))
+        terminal.resize(columns - 20, rows)
         terminal.keys("C-u")
         terminal.type("/undo")
         terminal.wait(label + "nothing of the long line is left", lambda s: last(s) == "> /undo")
         terminal.keys("Enter")
         terminal.wait(label + "it goes on after a change of the window", lambda s: "forgotten" in s and last(s) == ">")
         terminal.keys("C-d")
-        terminal.wait(label + "Ctrl-D leaves", lambda s: "ended with 0" in s)
+        terminal.wait(label + "Ctrl-D leaves", lambda s: "ended with 0" in s and "as before" in s)
     finally:
         terminal.close()
 
 
 def test_tmux():
-    if shutil.which("tmux") is None:
-        print("note: no tmux")
+    if missing():
         return
     for size in ((80, 24), (200, 50)):
         in_tmux(*size)
@@ -196,7 +146,7 @@ def test_tmux():
 
 
 def test_dumb():
-    if shutil.which("tmux") is None:
+    if missing():
         return
     terminal = Tmux(70, 20, f"TERM=dumb {WEIR} chat -m fake: -n 6 --temp 0 --ignore-eos")
     try:
@@ -207,14 +157,14 @@ def test_dumb():
         terminal.keys("C-c")
         terminal.wait("a dumb terminal: Ctrl-C stays", lambda s: "Ctrl-D leaves" in s)
         terminal.keys("C-d")
-        terminal.wait("a dumb terminal: Ctrl-D leaves", lambda s: "ended with 0" in s)
+        terminal.wait("a dumb terminal: Ctrl-D leaves", lambda s: "ended with 0" in s and "as before" in s)
     finally:
         terminal.close()
 
 
 def test_stream_in_tmux():
     """weir stream and its lanes, at both sizes."""
-    if shutil.which("tmux") is None:
+    if missing():
         return
     path = os.path.join(scratch.name, "requests.json")
     with open(path, "w") as file:
@@ -226,10 +176,10 @@ def test_stream_in_tmux():
             terminal.wait(label + "a lane for each", lambda s: all(n in s for n in ("first", "second", "third")))
             terminal.keys("s")
             terminal.wait(label + "s cancels one", lambda s: "cancelled" in s)
-            terminal.run("resize-window", "-x", str(columns - 15), "-y", str(rows - 5))
+            terminal.resize(columns - 15, rows - 5)
             terminal.wait(label + "it redraws in a smaller window", lambda s: all(n in s for n in ("second", "third")))
             terminal.keys("q")
-            terminal.wait(label + "q ends all", lambda s: "ended with 130" in s)
+            terminal.wait(label + "q ends all", lambda s: "ended with 130" in s and "as before" in s)
         finally:
             terminal.close()
 

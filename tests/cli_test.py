@@ -555,6 +555,18 @@ def test_stream_lines():
     check("a stream has the same logprobs", streamed == items, streamed)
     check("and only where they were asked for", not any("logprobs" in line for line in both if line["request"] == 1), both)
     expect("too many logprobs", run("-p", "One", "--logprobs", "21"), 2, "--logprobs", "0 to 20")
+    scored = json.loads(run("-p", "One", "--raw", "--temp", "0", "-n", "9", "--ignore-eos", "--json", "--prompt-logprobs", "2").stdout)
+    items = scored["prompt_logprobs"]
+    check("logprobs of the prompt's tokens, but of the first", len(items) == scored["usage"]["prompt_tokens"] and items[0]["logprob"] is None and "top" not in items[0] and
+          all(x["logprob"] <= x["top"][0]["logprob"] <= 0 and len(x["top"]) == 2 for x in items[1:]) and scored["tokens"] == alone["tokens"], scored)
+    check("and none unless asked for", "prompt_logprobs" not in alone, alone)
+    expect("too many of the prompt's", run("-p", "One", "--prompt-logprobs", "21"), 2, "--prompt-logprobs", "0 to 20")
+    hot = ["-p", "One", "--raw", "--temp", "1.5", "-n", "9", "--ignore-eos", "--json", "--logprobs", "0"]
+    mean = lambda told: sum(x["logprob"] for x in told["logprobs"]) / len(told["logprobs"])  # noqa: E731
+    each = [json.loads(run(*hot, "--seed", str(seed)).stdout) for seed in (5, 6, 7, 8)]
+    best = json.loads(run(*hot, "--seed", "5", "--best-of", "4", "--prompt-logprobs", "0").stdout)
+    check("the best of several answers", best["tokens"] == max(each, key=mean)["tokens"] and len(best["prompt_logprobs"]) == best["usage"]["prompt_tokens"], best, each)
+    expect("best of none", run("-p", "One", "--best-of", "0"), 2, "--best-of", "1 to 128")
     with open(path) as file:
         piped = weir("stream", "-", "-q", stdin=file.read())
     check("the file from stdin", piped.returncode == 0 and piped.stderr == "" and

@@ -1,8 +1,9 @@
 /* logprobs_numpy_helper.c: weir's side of logprobs_numpy.py: logprobs_numpy_helper MODEL ROWS.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Two answers of an engine, greedy and drawn, with logprobs. For each of their tokens a line comes out: the
- * answer, the token, its logprob, then the likeliest tokens and theirs. To the file ROWS go, as native floats
+ * Two answers of an engine, greedy and drawn, with logprobs, and a prompt of a third. For each of their tokens,
+ * but for the prompt's first, a line comes out: the answer, the token, its logprob, then the likeliest tokens and
+ * theirs. To the file ROWS go, as native floats
  * and in the same order, the rows of logits that a context of its own computes at these places. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,6 +14,14 @@
 #define N_ANSWERS 2
 #define N_TOKENS  24
 #define PROMPT    "Once upon a time there was a river, and by the river"
+/* More tokens than a tick scores. */
+#define SCORED                                                                                               \
+    "A weir is a low wall across a river. Water flows over its crest, and above it the level stays the "     \
+    "same "                                                                                                  \
+    "for most of the year: mills used that, and so do boats, which pass through a lock beside it. Who "      \
+    "counts "                                                                                                \
+    "1, 2, 3, 5, 8, 13 gates will find the next two without help; the millers of the 19th century could "    \
+    "not."
 
 static void need(weir_status status, const weir_error *error)
 {
@@ -29,6 +38,22 @@ static void print(int answer, const weir_result *result)
         for (int32_t k = 0; k < result->n_top_logprobs; k++)
             printf(" %" PRId32 " %.9g", top[k].token, (double)top[k].logprob);
         putchar('\n');
+    }
+}
+
+/* The rows before each token of the prompt but the first. */
+static void write_prompt_rows(weir_model *model, weir_context *context, const weir_result *result, FILE *file)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_error error = {0};
+    const float *logits = NULL;
+    int32_t n_past = 0;
+    weir_model_describe(model, &info);
+    need(weir_context_clear(context, &error), &error);
+    for (size_t i = 0; i + 1 < result->n_prompt_tokens; i++) {
+        need(weir_prefill(context, &result->prompt_tokens[i], 1, 0, &n_past, &error), &error);
+        need(weir_logits(context, -1, &logits, &error), &error);
+        fwrite(logits, sizeof *logits, (size_t)info.n_vocab, file);
     }
 }
 
@@ -59,7 +84,7 @@ int main(int argc, char **argv)
     weir_error error = {0};
     weir_request requests[N_ANSWERS];
     weir_sampler_params samplers[N_ANSWERS];
-    weir_result results[N_ANSWERS];
+    weir_result results[N_ANSWERS], scored;
     if (argc != 3) return 2;
     FILE *file = fopen(argv[2], "wb");
     if (file == NULL) return 2;
@@ -82,6 +107,11 @@ int main(int argc, char **argv)
         requests[i].n_logprobs = 20;
     }
     need(weir_generate(engine, requests, N_ANSWERS, NULL, results, &error), &error);
+    weir_request score = weir_request_default();
+    score.text = SCORED;
+    score.max_tokens = 0;
+    score.n_prompt_logprobs = 20;
+    need(weir_generate(engine, &score, 1, NULL, &scored, &error), &error);
     weir_engine_destroy(engine);
     need(weir_context_create(model, NULL, &context, &error), &error);
     for (int i = 0; i < N_ANSWERS; i++) {
@@ -89,6 +119,14 @@ int main(int argc, char **argv)
         write_rows(model, context, &results[i], file);
         weir_result_fini(&results[i]);
     }
+    weir_result prompt = {.tokens = scored.prompt_tokens + 1,
+                          .n_tokens = scored.n_prompt_tokens - 1,
+                          .logprobs = scored.prompt_logprobs + 1,
+                          .top_logprobs = scored.prompt_top_logprobs + 20,
+                          .n_top_logprobs = scored.n_prompt_top_logprobs};
+    print(N_ANSWERS, &prompt);
+    write_prompt_rows(model, context, &scored, file);
+    weir_result_fini(&scored);
     weir_context_destroy(context);
     weir_model_release(model);
     return fclose(file) == 0 && fflush(stdout) == 0 ? 0 : 2;

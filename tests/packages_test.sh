@@ -1,13 +1,30 @@
 #!/usr/bin/env bash
 # make deb: what is in the package, and that it works unpacked; WEIR_TEST_DEB=1: in a clean Debian, which takes minutes and a mirror.
-# The Homebrew formula: as far as Ruby alone can tell.
+# The Homebrew formula: as far as Ruby alone can tell. systemd's units: as far as it can tell when it does not run.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 cd "$WEIR_SOURCE_DIR"
 . scripts/lib.sh
 
-if have ruby; then ruby -c packaging/weir.rb >/dev/null; else echo "note: no ruby"; fi
-for name in $(grep -oE 'scripts/[a-z]+\.sh' packaging/weir.rb); do [ -x "$name" ] || die "the formula runs $name, which is not there"; done
+formula=packaging/weir.rb
+if have ruby; then ruby -c $formula >/dev/null; else echo "note: no ruby"; fi
+field() { sed -n "s/^  $1 \"\([^\"]*\)\".*/\1/p" $formula; }
+for name in desc homepage license head; do [ -n "$(field $name)" ] || die "the formula has no $name"; done
+description=$(field desc) # what `brew audit` asks of it
+[ ${#description} -le 80 ] && [[ $description =~ ^[A-Z] ]] && [[ ! $description =~ ^(A|An|The|[Ww]eir)\  ]] && [[ ! $description =~ \.$ ]] || die "the formula's desc: $description"
+[ "$(field license)" = "$(sed -n 's/.*SPDX-License-Identifier: //p' CMakeLists.txt | head -n 1)" ] || die "the formula has another license"
+for module in $(sed -n 's/^pkg_check_modules([A-Z]* .*IMPORTED_TARGET \([a-z]*\).*/\1/p' CMakeLists.txt); do
+    case $module in libcurl) module=curl ;; ncursesw) module=ncurses ;; esac
+    grep -qE "^  (depends_on|uses_from_macos) \"$module\"" $formula || die "the formula does not depend on $module"
+done
+for name in $(grep -oE 'scripts/[a-z]+\.sh' $formula); do [ -x "$name" ] || die "the formula runs $name, which is not there"; done
+if have systemd-analyze; then
+    # The manual page is there once it is installed.
+    bad=$(systemd-analyze verify packaging/weir.service packaging/weir.socket 2>&1 | grep weir | grep -v 'man weir(1)' || true)
+    [ -z "$bad" ] || die "$bad"
+else
+    echo "note: no systemd"
+fi
 [ -f "$WEIR_BUILD_DIR/install/weir.pc" ] && have dpkg-deb && have dpkg-shlibdeps || exit 77
 
 scripts/deb.sh "$(basename "$WEIR_BUILD_DIR")"
@@ -18,6 +35,18 @@ expect() { grep -qE "$2" "$1" || die "$1 lacks $2: $(cat "$1")"; }
 dpkg-deb -f "$package" >"$work/control"
 expect "$work/control" '^Depends: .*libc6 \(>= '
 expect "$work/control" '^Depends: .*libjansson4'
+# What the program was built with: module of pkg-config|package; names are followed by a version in some releases.
+for pair in 'libcurl|libcurl4' 'libwebsockets|libwebsockets' 'libedit|libedit2' 'ncursesw|libncursesw6'; do
+    ! pkg-config --exists "${pair%|*}" || expect "$work/control" "^Depends: .*${pair#*|}"
+done
+# The image installs the same, by name.
+image=$(sed -n 's/^FROM debian:\([a-z]*\)-slim.*/\1/p' Dockerfile | head -n 1)
+if [ "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" = "$image" ]; then
+    for name in $(sed -n 's/^Depends: //p' "$work/control" | sed 's/([^)]*)//g; s/,/ /g; s/:any//g'); do
+        case $name in libc6 | libgcc-s1) continue ;; esac # in every image
+        tr ' ' '\n' <Dockerfile | grep -qxF "$name" || die "the Dockerfile does not install $name"
+    done
+fi
 dpkg-deb -c "$package" >"$work/files"
 for file in ./usr/bin/weir ./usr/lib/libweir.so ./usr/lib/libweir.a ./usr/include/weir/weir.h ./usr/lib/pkgconfig/weir.pc \
     ./usr/share/man/man1/weir-run.1.gz ./usr/share/bash-completion/completions/weir ./usr/share/zsh/vendor-completions/_weir \

@@ -130,6 +130,52 @@ static void check(weir_model *model, weir_layout layout, weir_kv_type type, cons
     }
 }
 
+static size_t take_all(weir_stream *stream, int32_t *tokens, size_t n)
+{
+    weir_chunk chunk;
+    while (weir_stream_next(stream, 60000, &chunk) == WEIR_OK)
+        for (size_t i = 0; i < chunk.n_tokens && n < ANSWER; i++) tokens[n++] = chunk.tokens[i];
+    return n;
+}
+
+/* Forks of a source that runs, and once more when it has ended, must go on as it does. */
+static void check_forks(weir_model *model, weir_layout layout, weir_kv_type type, const ask *from)
+{
+    enum { FORKS = 3 };
+    static const int32_t at[FORKS] = {0, 3, 7};
+    weir_engine *engine = make_engine(model, layout, type, -1);
+    weir_stream *source = NULL;
+    weir_error error = {0};
+    weir_request request = request_of(from, ANSWER);
+    int32_t want[ANSWER], got[ANSWER];
+    size_t n = 0;
+    assert_int_equal(weir_stream_create(&source, NULL), WEIR_OK);
+    assert_int_equal(weir_engine_submit(engine, &request, 1, &source, &error), WEIR_OK);
+    for (int late = 0; late < 2; late++) {
+        weir_stream *forks[FORKS];
+        weir_chunk chunk;
+        while (n <= (size_t)at[FORKS - 1] && weir_stream_next(source, 60000, &chunk) == WEIR_OK)
+            for (size_t i = 0; i < chunk.n_tokens && n < ANSWER; i++) want[n++] = chunk.tokens[i];
+        for (int i = 0; i < FORKS; i++) {
+            weir_request more = request_of(from, ANSWER - at[i]);
+            more.tokens = NULL;
+            more.n_tokens = 0;
+            assert_int_equal(weir_stream_create(&forks[i], NULL), WEIR_OK);
+            if (weir_engine_fork(engine, source, at[i], &more, forks[i], &error) != WEIR_OK)
+                fail_msg("%s", error.message);
+        }
+        n = take_all(source, want, n);
+        for (int i = 0; i < FORKS; i++) {
+            size_t n_got = take_all(forks[i], got, 0);
+            assert_int_equal(n_got, n - (size_t)at[i]);
+            assert_memory_equal(got, want + at[i], n_got * sizeof *got);
+            weir_stream_release(forks[i]);
+        }
+    }
+    weir_stream_release(source);
+    weir_engine_destroy(engine);
+}
+
 static void texts_of_the_default_model(void **state)
 {
     (void)state;
@@ -160,6 +206,7 @@ static void texts_of_the_default_model(void **state)
             /* in a pool stock attention adds in the order of the cells; weir's serves all but Q4_0 */
             if (pool && (*info.kernels == '\0' || types[t] == WEIR_KV_Q4_0)) continue;
             check(model, layouts[l], types[t], asks, 30, false);
+            check_forks(model, layouts[l], types[t], &asks[1]);
         }
     }
     weir_model_release(model);
@@ -192,7 +239,10 @@ static void texts_of_uncuttable_models(void **state)
             asks[i].tokens[asks[i].n++] = info.token_eos;
             for (int32_t t = 0; t < 12; t++) asks[i].tokens[asks[i].n++] = 30 + (t + (int32_t)i) * 53 % 400;
         }
-        for (size_t l = 0; l < 2; l++) check(model, layouts[l], WEIR_KV_F16, asks, 41, true);
+        for (size_t l = 0; l < 2; l++) {
+            check(model, layouts[l], WEIR_KV_F16, asks, 41, true);
+            check_forks(model, layouts[l], WEIR_KV_F16, &asks[1]);
+        }
         weir_model_release(model);
     }
 }

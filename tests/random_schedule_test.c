@@ -87,8 +87,9 @@ static void open_play(play *p)
     MUST(p, p->first.n_ctx == (q->n_ctx < n_seq ? q->n_ctx : n_seq), "n_ctx is %d", p->first.n_ctx);
     MUST(p, q->n_kv == 0 || lanes || (exact ? p->first.n_kv == q->n_kv : p->first.n_kv >= q->n_kv), "n_kv");
     MUST(p, q->n_kv > 0 || p->first.n_ctx == q->n_ctx, "a context is divided by slots");
-    p->limits = (wish_limits){
-        p->model, p->first.n_ctx, q->max_tokens, dice_in(d, 3, dice_one_in(d, 3) ? 150 : 40), n_vocab, NULL};
+    p->limits =
+        (wish_limits){p->model, p->first.n_ctx, q->max_tokens, dice_in(d, 3, dice_one_in(d, 3) ? 150 : 40),
+                      n_vocab,  NULL,           NULL,          0};
 }
 
 /* Ticks until all have ended; at first things may go on happening. */
@@ -270,8 +271,9 @@ static void test_random_schedules(void **state)
     (void)state;
     uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)weir__clock_now_ns() % 1000000000);
     uint64_t n = dice_environment("WEIR_TEST_SCHEDULES", SCHEDULES);
-    uint64_t reasons[8] = {0}, n_requests = 0, n_suspensions = 0, n_cached = 0, n_joined = 0, n_evicted = 0;
     uint64_t n_drafted = 0, n_right = 0;
+    uint64_t reasons[8] = {0}, n_requests = 0, n_suspensions = 0, n_cached = 0, n_joined = 0, n_evicted = 0,
+             n_forks = 0;
 #ifdef WEIR_DEBUG
     const char *checked = "the engine checks itself each tick";
 #else
@@ -290,10 +292,12 @@ static void test_random_schedules(void **state)
         n_evicted += p.n_evicted;
         n_drafted += p.n_drafted;
         n_right += p.n_drafted_right;
+        n_forks += p.n_forks;
         for (int r = 0; r < 8; r++) reasons[r] += p.seen[r];
     }
     now_playing = NULL;
-    print_message("%llu requests:", (unsigned long long)n_requests);
+    print_message("%llu requests, %llu forks were asked for:", (unsigned long long)n_requests,
+                  (unsigned long long)n_forks);
     for (int r = 1; r <= WEIR_REASON_DEADLINE; r++)
         print_message(" %llu %s", (unsigned long long)reasons[r], weir_reason_name((weir_reason)r));
     print_message(", %llu suspensions\n", (unsigned long long)n_suspensions);
@@ -305,6 +309,7 @@ static void test_random_schedules(void **state)
                   (unsigned long long)n_right);
     assert_true(n < 1000 || (n_right > 4 * n && n_drafted > n_right + n));
     assert_true(n < 1000 || n_suspensions > n / 20);
+    assert_true(n < 1000 || n_forks > n);
     /* A test that no longer meets these proves nothing. */
     for (int r = 1; r <= WEIR_REASON_DEADLINE && n >= 1000; r++) assert_true(reasons[r] > 0);
 }

@@ -1,9 +1,10 @@
 """weir serve, from outside, on the fake model: every answer and refusal, clients that leave, limits, the end."""
 # SPDX-License-Identifier: Apache-2.0
-import atexit
 import base64
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import struct
@@ -22,19 +23,14 @@ SLOW = "fake:tick_us=20000,n_ctx_train=100000"
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8, "temperature": 0}
 scratch = tempfile.TemporaryDirectory()
-started = []
-atexit.register(lambda: [server.process.kill() for server in started])
 
 
 def start(*words, **more):
-    server = Server(WEIR, *words, **more)
-    started.append(server)
-    return server
+    return Server(WEIR, *words, **more)
 
 
 def end(server):
     code = server.stop()
-    started.remove(server)
     check("it ends with 0 and says nothing bad", code == 0 and not [e for e in server.lines if e.get("event") == "text"], code, server.lines[-5:])
 
 
@@ -450,7 +446,6 @@ except OSError:
 rest = [e for e in events if not e.startswith(":")]
 check("draining: what runs ends as it would have", rest[-1] == "[DONE]" and json.loads(rest[-2])["choices"][0]["finish_reason"] == "length", rest[-2:])
 check("then it ends with 0", server.wait() == 0)
-started.remove(server)
 
 server = start("-np", "2", "--drain", "1", model=SLOW)
 running = server.connect()
@@ -459,7 +454,6 @@ running.head()
 began = time.monotonic()
 code = server.stop()
 check("what runs for ever is cut after --drain", code == 0 and running.closed(), code)
-started.remove(server)
 
 # ---- Systemd
 
@@ -480,6 +474,29 @@ process.send_signal(signal.SIGTERM)
 check("systemd: STOPPING=1", notify.recv(100) == b"STOPPING=1")
 process.communicate()
 check("systemd: ends with 0", process.returncode == 0, process.returncode)
+
+# ---- In an image
+
+with open(os.path.join(os.environ["WEIR_SOURCE_DIR"], "Dockerfile")) as f:
+    image = f.read().rsplit("FROM ", 1)[1]
+check("the image's command", json.loads(image.split("ENTRYPOINT ", 1)[1])[:2] == ["/usr/local/bin/weir", "serve"], image)
+command = json.loads(re.search("HEALTHCHECK.* CMD (.*)", image).group(1))
+server = start("-np", "1", "--watchdog", "1", model="fake:tick_us=60000000")
+probe = [word.replace("/8080", f"/{server.port}") for word in command]
+check("the image's health check: green", probe != command and subprocess.run(probe, timeout=60).returncode == 0)
+running = server.connect()
+running.request("POST", CHAT, LONG)
+until = time.monotonic() + 60
+while server.get("/health").status == 200 and time.monotonic() < until:
+    time.sleep(0.1)
+check("the image's health check: red", subprocess.run(probe, timeout=60).returncode != 0)
+running.close()
+end(server)
+installed = image.split("&& rm", 1)[0].split() + ["libc6", "libgcc-s1"]
+if shutil.which("dpkg") and shutil.which("objdump"):
+    for library in re.findall(r"NEEDED +(\S+)", subprocess.run(["objdump", "-p", WEIR], capture_output=True, text=True).stdout):
+        packages = [line.split(":")[0] for line in subprocess.run(["dpkg", "-S", "*/" + library], capture_output=True, text=True).stdout.splitlines()]
+        check(f"the image has {library}", not packages or any(p in installed for p in packages), packages, installed)
 
 # ---- Wrong starts
 

@@ -5,7 +5,8 @@
 #
 # Each call has a timeslice of its own. "over 1 ms" counts what the VM itself reports (long_schedule): a process that
 # held a scheduler for that long, whatever the reason, also when the machine gave the core to somebody else. So compare
-# with the line "nothing".
+# with the line "nothing". At the end: how often that happened to any process while a server on the fake model had eight
+# streams.
 # SPDX-License-Identifier: Apache-2.0
 alias Weir.NIF
 
@@ -25,6 +26,12 @@ counter =
 
         {:count, pid, from} ->
           send(from, {:count, Map.get(counts, pid, 0)}) && loop.(loop, counts)
+
+        {:sum, from} ->
+          send(from, {:sum, Enum.sum(Map.values(counts))}) && loop.(loop, counts)
+
+        _port ->
+          loop.(loop, counts)
       end
     end
 
@@ -97,6 +104,10 @@ bench = fn label, path ->
 
   cancelled = fn {:ok, ref} -> NIF.engine_cancel(ref) end
   request = %{prompt: text, max_tokens: 1, stop: ["a", "b"]}
+  said = String.duplicate("word ", 12_000)
+  messages = Weir.JSON.encode!([%{role: "user", content: said}])
+  {:ok, chat} = NIF.chat_create(model, %{messages: messages})
+  short = %{prompt: "a", max_tokens: 1}
 
   [
     {"nothing", nil, fn _ -> :ok end},
@@ -120,6 +131,12 @@ bench = fn label, path ->
     {"engine_stats", nil, fn _ -> NIF.engine_stats(engine) end},
     {"engine_submit, 1,024 bytes", nil,
      fn _ -> NIF.engine_submit(manual, request, self(), 1) |> cancelled.() end},
+    {"engine_submit_n, 8 answers", nil,
+     fn _ ->
+       {:ok, refs} = NIF.engine_submit_n(manual, short, 8, self(), 1)
+       Enum.each(refs, &NIF.engine_cancel/1)
+     end},
+    {"chat_prompt, 60,000 bytes", nil, fn _ -> NIF.chat_prompt(chat) end},
     {"engine_demand",
      fn ->
        {:ok, ref} = NIF.engine_submit(manual, %{prompt: "a", max_tokens: 1}, self(), 0)
@@ -147,3 +164,22 @@ case System.get_env("WEIR_TEST_MODEL", "") do
   "" -> :ok
   path -> if NIF.backend_version() != "none", do: bench.("real", path)
 end
+
+total = fn ->
+  send(counter, {:sum, self()})
+  receive do: ({:sum, n} -> n)
+end
+
+before = total.()
+{:ok, server} = Weir.Server.start_link(model_path: "fake:tick_us=1000", n_parallel: 8, temp: 0.0)
+
+1..8
+|> Task.async_stream(
+  fn _ -> server |> Weir.Server.stream("hello", max_tokens: 900) |> Stream.run() end,
+  max_concurrency: 8,
+  timeout: :infinity
+)
+|> Stream.run()
+
+ticks = Weir.Server.get_stats(server).n_ticks
+IO.puts("a server with 8 streams: #{total.() - before} times over 1 ms in #{ticks} ticks")

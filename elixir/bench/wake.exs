@@ -1,40 +1,79 @@
-# From the engine's thread, as it sends a request's last message, to the process that waits for it; beside it, in turns,
-# the wake-up of a C thread that is blocked on a pipe (bench/wake.c).
+# From the engine's thread, as it sends a request's last message, to the process that waits for it. Beside it, in turns
+# of the same run, what it can be compared with: the wake-up of a C thread that is blocked on a pipe, and of one that
+# waits for a condition (bench/wake.c), and a bare enif_send from a thread to a process that waits (wake_nif.c).
 #
-#     MIX_ENV=prod mix run bench/wake.exs ../build/release/bench/wake [N]
+#     scripts/build.sh release
+#     cd elixir && MIX_ENV=prod mix run bench/wake.exs [N]
+#
+# A scheduler that spins before it sleeps is woken sooner, and takes a core meanwhile: compare with
+# ERL_FLAGS="+sbwt none" and ERL_FLAGS="+sbwt very_long".
 #
 # SPDX-License-Identifier: Apache-2.0
-alias Weir.NIF
+Code.require_file("support.exs", __DIR__)
 
-{pipe, n} =
-  case System.argv() do
-    [pipe] -> {Path.expand(pipe), 2000}
-    [pipe, n] -> {Path.expand(pipe), String.to_integer(n)}
+defmodule Wake do
+  @on_load :load
+  def load, do: :erlang.load_nif(to_charlist(Bench.program("wake_nif.so") |> Path.rootname()), 0)
+  def start(_pid, _n), do: :erlang.nif_error(:not_loaded)
+
+  def run(n, rounds) do
+    {:ok, model} = Weir.load_model("fake:tick_us=1000")
+    {:ok, engine} = Weir.NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 256})
+
+    ways = [
+      pipe: fn -> thread("pipe", n) end,
+      condition: fn -> thread("condition", n) end,
+      enif_send: fn -> bare(n) end,
+      engine: fn -> for _ <- 1..n, do: message(engine) end
+    ]
+
+    IO.puts("p50 us#{Enum.map_join(ways, fn {name, _} -> String.pad_leading("#{name}", 12) end)}")
+
+    results =
+      for _ <- 1..rounds do
+        medians = Enum.map(ways, fn {name, way} -> {name, Bench.median(way.())} end)
+        IO.puts("      #{Enum.map_join(medians, fn {_, ns} -> Bench.pad(ns / 1000) end)}")
+        medians
+      end
+
+    median = fn name -> Bench.median(for medians <- results, do: medians[name]) end
+    ratio = fn name -> Float.round(median.(:engine) / median.(name), 2) end
+
+    IO.puts(
+      "engine's message over pipe: #{ratio.(:pipe)}, over condition: #{ratio.(:condition)}, over a bare " <>
+        "enif_send: #{ratio.(:enif_send)} (medians of #{rounds} rounds of #{n})"
+    )
   end
 
-{:ok, model} = Weir.load_model("fake:tick_us=1000")
-{:ok, engine} = NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 256})
+  defp thread(way, n) do
+    {out, 0} = System.cmd(Bench.program("wake"), ["#{n}", way])
+    [p50, _p99] = out |> String.split() |> Enum.map(&String.to_integer/1)
+    [p50]
+  end
 
-# Without tokens, the end is the only message.
-wake = fn ->
-  {:ok, ref} = NIF.engine_submit(engine, %{prompt: "a", max_tokens: 0}, self(), :infinity)
+  defp bare(n) do
+    :ok = start(self(), n)
 
-  receive do
-    {^ref, {:done, :length, usage}} -> :os.perf_counter(:nanosecond) - usage.sent_ns
+    for _ <- 1..n do
+      receive do: ({:wake, sent} -> :os.perf_counter(:nanosecond) - sent)
+    end
+  end
+
+  # Without tokens, the end is the only message.
+  defp message(engine) do
+    request = %{prompt: "a", max_tokens: 0}
+    {:ok, ref} = Weir.NIF.engine_submit(engine, request, self(), :infinity)
+
+    receive do
+      {^ref, {:done, :length, usage}} -> :os.perf_counter(:nanosecond) - usage.sent_ns
+    end
   end
 end
 
-median = fn times -> times |> Enum.sort() |> Enum.at(div(length(times), 2)) end
-
-rounds =
-  for _ <- 1..5 do
-    {out, 0} = System.cmd(pipe, ["#{n}"])
-    [p50, _p99] = out |> String.split() |> Enum.map(&String.to_integer/1)
-    times = for _ <- 1..n, do: wake.()
-    IO.puts("pipe p50 #{p50} ns, message p50 #{median.(times)} ns")
-    {p50, median.(times)}
+n =
+  case System.argv() do
+    [] -> 2000
+    [n] -> String.to_integer(n)
   end
 
-{pipes, messages} = Enum.unzip(rounds)
-ratio = Float.round(median.(messages) / median.(pipes), 2)
-IO.puts("message over pipe: #{ratio} (medians of #{length(rounds)} rounds of #{n})")
+Wake.run(n, 5)

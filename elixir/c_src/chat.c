@@ -1,8 +1,10 @@
-/* chat.c: chat templates, and JSON Schema to grammar.
+/* chat.c: conversations: templates, tools, and what answers mean; JSON Schema to grammar.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "nif.h"
+
+#define PROMPT_MAX 65536 /* bytes that a normal scheduler copies */
 
 /* A list of {binary, binary}, as NUL-terminated strings. */
 typedef struct pairs {
@@ -14,6 +16,7 @@ static void pairs_fini(pairs *p)
 {
     for (size_t i = 0; i < 2 * p->n; i++) nif_free(p->texts[i]);
     nif_free(p->texts);
+    *p = (pairs){0};
 }
 
 static bool get_pairs(ErlNifEnv *env, ERL_NIF_TERM list, pairs *p)
@@ -40,6 +43,15 @@ static bool get_pairs(ErlNifEnv *env, ERL_NIF_TERM list, pairs *p)
 error:
     pairs_fini(p);
     return false;
+}
+
+/* A list of {key, value} as the template's arguments: [p->n], to be freed; NULL: no memory. */
+static weir_template_arg *template_args(const pairs *p)
+{
+    weir_template_arg *args = enif_alloc((p->n + 1) * sizeof *args);
+    for (size_t i = 0; args != NULL && i < p->n; i++)
+        args[i] = (weir_template_arg){p->texts[2 * i], p->texts[2 * i + 1]};
+    return args;
 }
 
 static ERL_NIF_TERM render(ErlNifEnv *env, weir_model *model, weir_chat_params *params, const pairs *messages)
@@ -102,13 +114,11 @@ ERL_NIF_TERM nif_chat_apply_template_jinja(ErlNifEnv *env, int argc, const ERL_N
         pairs_fini(&messages);
         return enif_make_badarg(env);
     }
-    weir_template_arg *list = enif_alloc((args.n + 1) * sizeof *list);
+    weir_template_arg *list = template_args(&args);
     if (list == NULL) {
         result = nif_no_memory(env);
         goto end;
     }
-    for (size_t i = 0; i < args.n; i++)
-        list[i] = (weir_template_arg){args.texts[2 * i], args.texts[2 * i + 1]};
     params.args = list;
     params.n_args = args.n;
     result = render(env, nif_model_handle(model), &params, &messages);
@@ -117,6 +127,131 @@ end:
     pairs_fini(&args);
     pairs_fini(&messages);
     return result;
+}
+
+/* chat_create(model, options): {:ok, chat} */
+ERL_NIF_TERM nif_chat_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    static const char *const choices[] = {"auto", "required", "none", NULL};
+    weir_chat_params params = weir_chat_params_default();
+    weir_error error = {0};
+    weir_chat *handle = NULL;
+    weir_template_arg *list = NULL;
+    pairs args = {0};
+    char *messages = NULL, *tools = NULL, *schema = NULL, *source = NULL;
+    nif_map map = {.env = env, .term = argv[1]};
+    ERL_NIF_TERM value, result = 0; /* stays 0: an argument is of the wrong type */
+    const nif_model *model = nif_resource_get(env, argv[0], NIF_MODEL);
+    if (model == NULL || !enif_is_map(env, argv[1])) return enif_make_badarg(env);
+    nif_map_string(&map, "messages", &messages);
+    nif_map_string(&map, "tools", &tools);
+    nif_map_string(&map, "json_schema", &schema);
+    nif_map_string(&map, "template", &source);
+    nif_map_bool(&map, "parallel_tool_calls", &params.parallel_tool_calls);
+    nif_map_bool(&map, "add_assistant", &params.add_generation_prompt);
+    nif_map_bool(&map, "enable_thinking", &params.enable_thinking);
+    nif_map_bool(&map, "continue_final", &params.continue_final);
+    params.tool_choice = (weir_tool_choice)nif_map_choice(&map, "tool_choice", choices, params.tool_choice);
+    if (map.wrong != NULL || (nif_map_term(&map, "args", &value) && !get_pairs(env, value, &args))) goto end;
+    nif_chat *chat = nif_resource_new(NIF_CHAT);
+    list = template_args(&args);
+    if (chat == NULL || list == NULL) {
+        if (chat != NULL) nif_resource_drop(chat);
+        result = nif_no_memory(env);
+        goto end;
+    }
+    params.messages_json = messages != NULL ? messages : "[]";
+    params.tools_json = tools;
+    params.json_schema = schema;
+    params.template_source = source;
+    params.args = list;
+    params.n_args = args.n;
+    weir_status status = weir_chat_create(nif_model_handle(model), &params, &handle, &error);
+    chat->object.handle = handle;
+    if (status == WEIR_OK) {
+        result = nif_ok(env, nif_resource_term(env, chat));
+    } else {
+        nif_resource_drop(chat);
+        result = nif_refused(env, status, &error);
+    }
+end:
+    nif_free(list);
+    pairs_fini(&args);
+    nif_free(source);
+    nif_free(schema);
+    nif_free(tools);
+    nif_free(messages);
+    return result != 0 ? result : enif_make_badarg(env);
+}
+
+/* chat_prompt(chat): the rendered text */
+ERL_NIF_TERM nif_chat_prompt(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    size_t length;
+    const nif_chat *chat = nif_resource_get(env, argv[0], NIF_CHAT);
+    if (chat == NULL) return enif_make_badarg(env);
+    const char *prompt = weir_chat_prompt(chat->object.handle, &length);
+    if (length > PROMPT_MAX && nif_on_normal_scheduler())
+        return nif_dirty(env, "chat_prompt", nif_chat_prompt, argc, argv);
+    return nif_binary(env, prompt, length);
+}
+
+/* chat_parser(chat): {:ok, parser} */
+ERL_NIF_TERM nif_chat_parser(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    weir_error error = {0};
+    weir_chat_parser *handle = NULL;
+    const nif_chat *chat = nif_resource_get(env, argv[0], NIF_CHAT);
+    if (chat == NULL) return enif_make_badarg(env);
+    nif_parser *parser = nif_resource_new(NIF_PARSER);
+    if (parser == NULL) return nif_no_memory(env);
+    weir_status status = weir_chat_parser_create(chat->object.handle, &handle, &error);
+    if (status != WEIR_OK) {
+        nif_resource_drop(parser);
+        return nif_refused(env, status, &error);
+    }
+    parser->object.handle = handle;
+    return nif_ok(env, nif_resource_term(env, parser));
+}
+
+static ERL_NIF_TERM delta_term(ErlNifEnv *env, const weir_delta *delta)
+{
+    ERL_NIF_TERM text = nif_binary(env, delta->text, delta->length);
+    ERL_NIF_TERM index = enif_make_int(env, delta->index);
+    switch (delta->kind) {
+    case WEIR_DELTA_CONTENT: break;
+    case WEIR_DELTA_REASONING: return enif_make_tuple2(env, nif_atom(env, "reasoning"), text);
+    case WEIR_DELTA_TOOL_CALL:
+        return enif_make_tuple4(env, nif_atom(env, "tool_call"), index,
+                                nif_binary(env, delta->id != NULL ? delta->id : "", WEIR_NUL), text);
+    case WEIR_DELTA_ARGUMENTS: return enif_make_tuple3(env, nif_atom(env, "arguments"), index, text);
+    }
+    return enif_make_tuple2(env, nif_atom(env, "content"), text);
+}
+
+/* chat_parser_feed(parser, text, finished): {:ok, deltas} */
+ERL_NIF_TERM nif_chat_parser_feed(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    weir_error error = {0};
+    weir_delta delta;
+    ErlNifBinary text;
+    bool finished;
+    ERL_NIF_TERM list = enif_make_list(env, 0), deltas;
+    nif_parser *parser = nif_resource_get(env, argv[0], NIF_PARSER);
+    if (parser == NULL || !enif_inspect_binary(env, argv[1], &text) || !nif_get_bool(env, argv[2], &finished))
+        return enif_make_badarg(env);
+    enif_mutex_lock(parser->object.lock);
+    weir_status status =
+        weir_chat_parser_feed(parser->object.handle, (const char *)text.data, text.size, finished, &error);
+    while (status == WEIR_OK && weir_chat_parser_next(parser->object.handle, &delta) == WEIR_OK)
+        list = enif_make_list_cell(env, delta_term(env, &delta), list);
+    enif_mutex_unlock(parser->object.lock);
+    if (status != WEIR_OK) return nif_refused(env, status, &error);
+    enif_make_reverse_list(env, list, &deltas);
+    return nif_ok(env, deltas);
 }
 
 /* json_schema_to_grammar_nif(json): {:ok, gbnf} */

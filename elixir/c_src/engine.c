@@ -4,20 +4,9 @@
 
 static const char *const layouts[] = {"auto", "unified", "per_slot", NULL};
 static const char *const kv_types[] = {"f16", "f32", "bf16", "q8_0", "q4_0", NULL};
-static const char *const slot_states[] = {"idle", "prefilling", "generating", "joined"};
+const char *const nif_slot_states[] = {"idle", "prefilling", "generating", "joined"};
 
-static void put_int(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, int64_t value)
-{
-    nif_put(env, map, name, enif_make_int64(env, value));
-}
-static void put_uint(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, uint64_t value)
-{
-    nif_put(env, map, name, enif_make_uint64(env, value));
-}
-static void put_bool(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, bool value)
-{
-    nif_put(env, map, name, nif_atom(env, value ? "true" : "false"));
-}
+#define COUNT(fields) (sizeof(fields) / sizeof *(fields))
 
 /* engine_create(model, options) */
 ERL_NIF_TERM nif_engine_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
@@ -68,19 +57,31 @@ ERL_NIF_TERM nif_engine_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
 
 static ERL_NIF_TERM slot_map(ErlNifEnv *env, const weir_slot_view *slot)
 {
-    ERL_NIF_TERM map = enif_make_new_map(env);
-    put_int(env, &map, "slot", slot->slot);
-    nif_put(env, &map, "state", nif_atom(env, slot_states[slot->state]));
-    put_int(env, &map, "n_prompt_left", slot->n_prompt_left);
-    put_int(env, &map, "n_prompt", slot->n_prompt);
-    put_int(env, &map, "n_generated", slot->n_generated);
-    put_int(env, &map, "n_past", slot->n_past);
-    put_int(env, &map, "waited_ns", slot->waited_ns);
-    put_int(env, &map, "idle_ns", slot->idle_ns);
-    put_int(env, &map, "priority", slot->priority);
+    static const nif_field fields[] = {
+        NIF_FIELD(weir_slot_view, slot),     NIF_FIELD(weir_slot_view, n_prompt_left),
+        NIF_FIELD(weir_slot_view, n_prompt), NIF_FIELD(weir_slot_view, n_generated),
+        NIF_FIELD(weir_slot_view, n_past),   NIF_FIELD(weir_slot_view, waited_ns),
+        NIF_FIELD(weir_slot_view, idle_ns),  NIF_FIELD(weir_slot_view, priority),
+    };
+    ERL_NIF_TERM map = nif_map_of(env, fields, COUNT(fields), slot);
+    nif_put(env, &map, "state", nif_atom(env, nif_slot_states[slot->state]));
     nif_put(env, &map, "deadline_ns",
             slot->deadline_ns == INT64_MAX ? nif_atom(env, "infinity")
                                            : enif_make_int64(env, slot->deadline_ns));
+    return map;
+}
+
+static ERL_NIF_TERM view_map(ErlNifEnv *env, const weir_view *view)
+{
+    static const nif_field fields[] = {
+        NIF_FIELD(weir_view, budget),        NIF_FIELD(weir_view, chunk_size),
+        NIF_FIELD(weir_view, queue_depth),   NIF_FIELD(weir_view, n_ubatch),
+        NIF_FIELD(weir_view, itl_target_ns),
+    };
+    ERL_NIF_TERM map = nif_map_of(env, fields, COUNT(fields), view), slots = enif_make_list(env, 0);
+    for (size_t i = view->n_slots; i-- > 0;)
+        slots = enif_make_list_cell(env, slot_map(env, &view->slots[i]), slots);
+    nif_put(env, &map, "slots", slots);
     return map;
 }
 
@@ -90,25 +91,12 @@ ERL_NIF_TERM nif_engine_view(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
     (void)argc;
     weir_error error = {0};
     const weir_view *view;
-    ERL_NIF_TERM result;
     nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
     if (engine == NULL) return enif_make_badarg(env);
     enif_mutex_lock(engine->object.lock);
     weir_status status = weir_engine_view(engine->object.handle, &view, &error);
-    if (status == WEIR_OK) {
-        ERL_NIF_TERM map = enif_make_new_map(env), slots = enif_make_list(env, 0);
-        for (size_t i = view->n_slots; i-- > 0;)
-            slots = enif_make_list_cell(env, slot_map(env, &view->slots[i]), slots);
-        nif_put(env, &map, "slots", slots);
-        put_int(env, &map, "budget", view->budget);
-        put_int(env, &map, "chunk_size", view->chunk_size);
-        put_int(env, &map, "queue_depth", view->queue_depth);
-        put_int(env, &map, "n_ubatch", view->n_ubatch);
-        put_int(env, &map, "itl_target_ns", view->itl_target_ns);
-        result = nif_ok(env, map);
-    } else {
-        result = nif_refused(env, status, &error);
-    }
+    ERL_NIF_TERM result =
+        status == WEIR_OK ? nif_ok(env, view_map(env, view)) : nif_refused(env, status, &error);
     enif_mutex_unlock(engine->object.lock);
     return result;
 }
@@ -133,13 +121,25 @@ static weir_plan_entry *get_plan(ErlNifEnv *env, ERL_NIF_TERM list, size_t *n)
     return plan;
 }
 
-/* engine_step(engine, plan or nil): one tick of a manual engine */
-ERL_NIF_TERM nif_engine_step(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+static ERL_NIF_TERM report_map(ErlNifEnv *env, const weir_report *report)
 {
-    (void)argc;
+    static const nif_field fields[] = {
+        NIF_FIELD(weir_report, n_prefill), NIF_FIELD(weir_report, n_decode),
+        NIF_FIELD(weir_report, n_active),  NIF_FIELD(weir_report, queue_depth),
+        NIF_FIELD(weir_report, decode_ns), NIF_FIELD(weir_report, tick_ns),
+        NIF_FIELD(weir_report, bad_plan),  NIF_FIELD(weir_report, idle),
+    };
+    return nif_map_of(env, fields, COUNT(fields), report);
+}
+
+/* One tick, and with `turn` what the next plan may hold. */
+static ERL_NIF_TERM step(ErlNifEnv *env, const ERL_NIF_TERM argv[], bool turn)
+{
     weir_error error = {0};
     weir_report report = {.size = sizeof report};
     weir_plan_entry *plan = NULL;
+    const weir_view *view;
+    ERL_NIF_TERM next = 0;
     size_t n = 0;
     nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
     if (engine == NULL) return enif_make_badarg(env);
@@ -149,65 +149,77 @@ ERL_NIF_TERM nif_engine_step(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
     }
     enif_mutex_lock(engine->object.lock);
     weir_status status = weir_engine_step(engine->object.handle, plan, n, &report, &error);
+    if (status == WEIR_OK && turn) status = weir_engine_view(engine->object.handle, &view, &error);
+    if (status == WEIR_OK && turn) next = view_map(env, view);
     enif_mutex_unlock(engine->object.lock);
     nif_free(plan);
     if (status != WEIR_OK) return nif_refused(env, status, &error);
-    ERL_NIF_TERM map = enif_make_new_map(env);
-    put_int(env, &map, "n_prefill", report.n_prefill);
-    put_int(env, &map, "n_decode", report.n_decode);
-    put_int(env, &map, "n_active", report.n_active);
-    put_int(env, &map, "queue_depth", report.queue_depth);
-    put_int(env, &map, "decode_ns", report.decode_ns);
-    put_int(env, &map, "tick_ns", report.tick_ns);
-    put_bool(env, &map, "bad_plan", report.bad_plan);
-    put_bool(env, &map, "idle", report.idle);
-    return nif_ok(env, map);
+    ERL_NIF_TERM told = report_map(env, &report);
+    return turn ? enif_make_tuple3(env, nif_atom(env, "ok"), told, next) : nif_ok(env, told);
+}
+
+/* engine_step(engine, plan or nil): one tick of a manual engine */
+ERL_NIF_TERM nif_engine_step(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    return step(env, argv, false);
+}
+
+/* engine_turn(engine, plan or nil): engine_step and engine_view in one visit: {:ok, report, view} */
+ERL_NIF_TERM nif_engine_turn(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    return step(env, argv, true);
 }
 
 /* engine_stats(engine): a map; never waits for a pass */
 ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
+#define F(name) NIF_FIELD(weir_engine_stats, name)
+    static const nif_field fields[] = {
+        F(n_slots),
+        F(n_slots_prefilling),
+        F(n_slots_generating),
+        F(queue_depth),
+        F(n_ctx),
+        F(n_kv),
+        F(n_kv_used),
+        F(n_kv_cached),
+        F(n_kv_reserved),
+        F(n_cache_entries),
+        F(n_cached_tokens),
+        F(n_evicted),
+        F(n_joined),
+        F(n_batch),
+        F(n_suspended),
+        F(n_submitted),
+        F(n_refused),
+        F(n_prompt_tokens),
+        F(n_generated_tokens),
+        F(n_ticks),
+        F(n_bad_plans),
+        F(n_failed_ticks),
+        F(n_suspensions),
+        F(n_resumes),
+        F(kv_bytes),
+        F(cache_bytes),
+        F(tick_ns),
+        F(decode_ns),
+        F(busy_ns),
+        F(retry_ns),
+    };
+#undef F
     weir_engine_stats stats = {.size = sizeof stats};
     nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
     if (engine == NULL) return enif_make_badarg(env);
     weir_status status = weir_engine_get_stats(engine->object.handle, &stats);
     if (status != WEIR_OK) return nif_refused(env, status, NULL);
-    ERL_NIF_TERM map = enif_make_new_map(env), finished = enif_make_new_map(env);
+    ERL_NIF_TERM map = nif_map_of(env, fields, COUNT(fields), &stats), finished = enif_make_new_map(env);
     for (int i = WEIR_REASON_END; i <= WEIR_REASON_DEADLINE; i++)
-        put_uint(env, &finished, weir_reason_name((weir_reason)i), stats.n_finished[i]);
+        nif_put(env, &finished, weir_reason_name((weir_reason)i), enif_make_uint64(env, stats.n_finished[i]));
     nif_put(env, &map, "n_finished", finished);
     nif_put(env, &map, "layout", nif_atom(env, layouts[stats.layout]));
-    put_int(env, &map, "n_slots", stats.n_slots);
-    put_int(env, &map, "n_slots_prefilling", stats.n_slots_prefilling);
-    put_int(env, &map, "n_slots_generating", stats.n_slots_generating);
-    put_int(env, &map, "queue_depth", stats.queue_depth);
-    put_int(env, &map, "n_ctx", stats.n_ctx);
-    put_int(env, &map, "n_kv", stats.n_kv);
-    put_int(env, &map, "n_kv_used", stats.n_kv_used);
-    put_int(env, &map, "n_kv_cached", stats.n_kv_cached);
-    put_int(env, &map, "n_kv_reserved", stats.n_kv_reserved);
-    put_int(env, &map, "n_cache_entries", stats.n_cache_entries);
-    put_uint(env, &map, "n_cached_tokens", stats.n_cached_tokens);
-    put_uint(env, &map, "n_evicted", stats.n_evicted);
-    put_uint(env, &map, "n_joined", stats.n_joined);
-    put_int(env, &map, "n_batch", stats.n_batch);
-    put_int(env, &map, "n_suspended", stats.n_suspended);
-    put_uint(env, &map, "n_submitted", stats.n_submitted);
-    put_uint(env, &map, "n_refused", stats.n_refused);
-    put_uint(env, &map, "n_prompt_tokens", stats.n_prompt_tokens);
-    put_uint(env, &map, "n_generated_tokens", stats.n_generated_tokens);
-    put_uint(env, &map, "n_ticks", stats.n_ticks);
-    put_uint(env, &map, "n_bad_plans", stats.n_bad_plans);
-    put_uint(env, &map, "n_failed_ticks", stats.n_failed_ticks);
-    put_uint(env, &map, "n_suspensions", stats.n_suspensions);
-    put_uint(env, &map, "n_resumes", stats.n_resumes);
-    put_uint(env, &map, "kv_bytes", stats.kv_bytes);
-    put_uint(env, &map, "cache_bytes", stats.cache_bytes);
-    put_int(env, &map, "tick_ns", stats.tick_ns);
-    put_int(env, &map, "decode_ns", stats.decode_ns);
-    put_int(env, &map, "busy_ns", stats.busy_ns);
-    put_int(env, &map, "retry_ns", stats.retry_ns);
     return map;
 }
 

@@ -123,37 +123,44 @@ end:
     return result != 0 ? result : enif_make_badarg(env);
 }
 
+typedef weir_status ask_fn(const char *name, const weir_hub_params *params, char **text, size_t *length,
+                           weir_error *error);
+
+/* {:ok, text}: what one question to the hub gives */
+static ERL_NIF_TERM ask(ErlNifEnv *env, const ERL_NIF_TERM argv[], ask_fn *fn)
+{
+    session s;
+    weir_error error = {0};
+    char *text = NULL;
+    size_t length = 0;
+    ERL_NIF_TERM result = 0;
+    if (session_init(&s, env, argv[0], false, argv[1])) {
+        weir_status status = fn(s.name, &s.params, &text, &length, &error);
+        result = answer(env, status, text, length, &error);
+    }
+    session_fini(&s);
+    return result != 0 ? result : enif_make_badarg(env);
+}
+
+static weir_status resolve(const char *name, const weir_hub_params *params, char **file, size_t *length,
+                           weir_error *error)
+{
+    *length = WEIR_NUL;
+    return weir_hub_resolve(name, params, file, error);
+}
+
 /* hub_resolve(name, options): {:ok, file} */
 ERL_NIF_TERM nif_hub_resolve(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
-    session s;
-    weir_error error = {0};
-    char *file = NULL;
-    ERL_NIF_TERM result = 0;
-    if (session_init(&s, env, argv[0], false, argv[1])) {
-        weir_status status = weir_hub_resolve(s.name, &s.params, &file, &error);
-        result = answer(env, status, file, WEIR_NUL, &error);
-    }
-    session_fini(&s);
-    return result != 0 ? result : enif_make_badarg(env);
+    return ask(env, argv, resolve);
 }
 
 /* hub_get(path, options): {:ok, json} */
 ERL_NIF_TERM nif_hub_get(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
-    session s;
-    weir_error error = {0};
-    char *json = NULL;
-    size_t length = 0;
-    ERL_NIF_TERM result = 0;
-    if (session_init(&s, env, argv[0], false, argv[1])) {
-        weir_status status = weir_hub_get(s.name, &s.params, &json, &length, &error);
-        result = answer(env, status, json, length, &error);
-    }
-    session_fini(&s);
-    return result != 0 ? result : enif_make_badarg(env);
+    return ask(env, argv, weir_hub_get);
 }
 
 /* hub_download(name, options, pid or nil, ref): {:ok, path}; {ref, {:progress, map}} to pid meanwhile */

@@ -1,4 +1,4 @@
-/* map.c: options and requests as maps of the caller's, field by field.
+/* map.c: options and requests as maps of the caller's, field by field; structs as maps.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -69,6 +69,29 @@ int nif_map_choice(nif_map *map, const char *name, const char *const *names, int
     }
     wrong(map, name);
     return otherwise;
+}
+
+static ERL_NIF_TERM field_value(ErlNifEnv *env, const nif_field *field, const void *from)
+{
+    const char *at = (const char *)from + field->at;
+    switch (field->type) {
+    case NIF_FIELD_I32: return enif_make_int(env, *(const int32_t *)(const void *)at);
+    case NIF_FIELD_I64: return enif_make_int64(env, *(const int64_t *)(const void *)at);
+    case NIF_FIELD_U64: return enif_make_uint64(env, *(const uint64_t *)(const void *)at);
+    case NIF_FIELD_BOOL: break;
+    }
+    return nif_atom(env, *(const bool *)(const void *)at ? "true" : "false");
+}
+
+ERL_NIF_TERM nif_map_of(ErlNifEnv *env, const nif_field *fields, size_t n, const void *from)
+{
+    ERL_NIF_TERM keys[NIF_FIELDS_MAX], values[NIF_FIELDS_MAX], map = enif_make_new_map(env);
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = nif_atom(env, fields[i].name);
+        values[i] = field_value(env, &fields[i], from);
+    }
+    enif_make_map_from_arrays(env, keys, values, n, &map);
+    return map;
 }
 
 bool nif_map_term(nif_map *map, const char *name, ERL_NIF_TERM *value)

@@ -8,6 +8,7 @@
 
 #include <erl_nif.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "weir/weir.h"
@@ -53,7 +54,7 @@ ERL_NIF_TERM nif_no_memory(ErlNifEnv *env);
 ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *error);
 ERL_NIF_TERM nif_status(ErlNifEnv *env, weir_status status, const weir_error *error); /* :ok or the above */
 
-/* ---- map.c: options by name ---- */
+/* ---- map.c: options by name, and structs as maps ---- */
 
 /* Each function writes the value of a key that the map has, and nothing where it has not. */
 typedef struct nif_map {
@@ -72,6 +73,27 @@ bool nif_map_term(nif_map *map, const char *name, ERL_NIF_TERM *value);
 
 /* The place of an atom in a list of names that ends with NULL. */
 int nif_map_choice(nif_map *map, const char *name, const char *const *names, int otherwise);
+
+/* A struct's field that a map shows under the same name. */
+typedef struct nif_field {
+    const char *name;
+    size_t at; /* bytes from the struct's begin */
+    enum { NIF_FIELD_I32, NIF_FIELD_I64, NIF_FIELD_U64, NIF_FIELD_BOOL } type;
+} nif_field;
+
+#define NIF_FIELD(struct_type, field)                                                                        \
+    {                                                                                                        \
+#field, offsetof(struct_type, field),                                                                \
+            _Generic(((struct_type *)0)->field, int32_t                                                      \
+                     : NIF_FIELD_I32, int64_t                                                                \
+                     : NIF_FIELD_I64, uint64_t                                                               \
+                     : NIF_FIELD_U64, bool                                                                   \
+                     : NIF_FIELD_BOOL)                                                                       \
+    }
+#define NIF_FIELDS_MAX 40
+
+/* Fields that have `n` at the front of an array with at most NIF_FIELDS_MAX. */
+ERL_NIF_TERM nif_map_of(ErlNifEnv *env, const nif_field *fields, size_t n, const void *from);
 
 /* ---- resource.c: handles as terms ---- */
 
@@ -112,6 +134,16 @@ typedef struct nif_engine {
     nif_object object;
 } nif_engine;
 
+/* A rendered conversation, and how its answer is read. Immutable. */
+typedef struct nif_chat {
+    nif_object object;
+} nif_chat;
+
+/* Reads one answer; its functions lock. */
+typedef struct nif_parser {
+    nif_object object;
+} nif_parser;
+
 /* One request's stream, whose chunks become messages. The lock protects the handle and what follows `to`: the
  * engine's thread, processes that ask for more, and the end of the consumer meet here. The handle is NULL
  * once the terminal chunk was taken. */
@@ -121,6 +153,7 @@ typedef struct nif_stream {
     ErlNifPid to;
     int64_t credit;   /* messages that may be sent before more are asked for */
     int64_t n_sent;   /* tokens */
+    int64_t width;    /* terms of a message for each token: with its likeliest alternatives */
     bool deaf;        /* the consumer has ended: nothing is sent any more */
     weir_usage usage; /* at the end, when there is no handle to ask */
 } nif_stream;
@@ -132,6 +165,8 @@ typedef enum nif_kind {
     NIF_HALT,
     NIF_ENGINE,
     NIF_STREAM,
+    NIF_CHAT,
+    NIF_PARSER,
     NIF_KINDS,
 } nif_kind;
 
@@ -156,8 +191,12 @@ static inline weir_sampler *nif_sampler_handle(const nif_sampler *sampler)
     return sampler->object.handle;
 }
 
-/* stream.c: what a stream's request has cost until now, also after its end. */
+/* stream.c: what a stream's request has cost until now, also after its end; and as a map. */
 weir_usage nif_stream_usage(nif_stream *stream);
+ERL_NIF_TERM nif_usage_map(ErlNifEnv *env, const weir_usage *usage);
+
+/* engine.c: the names of weir_slot_state. */
+extern const char *const nif_slot_states[];
 
 /* When a monitored process ends. */
 void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonitor *monitor);
@@ -219,13 +258,19 @@ ERL_NIF_TERM nif_dirty(ErlNifEnv *env, const char *name, nif_fn *fn, int argc, c
     X(generate_stop, 1, 0)                                                                                   \
     X(chat_apply_template, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                   \
     X(chat_apply_template_jinja, 5, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                             \
+    X(chat_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
+    X(chat_prompt, 1, 0)                                                                                     \
+    X(chat_parser, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
+    X(chat_parser_feed, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                      \
     X(json_schema_to_grammar_nif, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                            \
     X(engine_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                         \
     X(engine_submit, 4, 0)                                                                                   \
+    X(engine_submit_n, 5, 0)                                                                                 \
     X(engine_demand, 2, 0)                                                                                   \
     X(engine_cancel, 1, 0)                                                                                   \
     X(engine_view, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(engine_step, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
+    X(engine_turn, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(engine_stats, 1, 0)                                                                                    \
     X(engine_drain, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                           \
     X(engine_stop, 1, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \

@@ -35,6 +35,8 @@ static void bury(nif_corpse *corpse)
     case NIF_SAMPLER: weir_sampler_destroy(corpse->handle); break;
     case NIF_ENGINE: weir_engine_destroy(corpse->handle); break;
     case NIF_STREAM: weir_stream_release(corpse->handle); break;
+    case NIF_CHAT: weir_chat_release(corpse->handle); break;
+    case NIF_PARSER: weir_chat_parser_destroy(corpse->handle); break;
     case NIF_HALT:
     case NIF_KINDS: break;
     }
@@ -100,6 +102,8 @@ static const struct {
     [NIF_HALT] = {"weir_halt", sizeof(nif_halt)},
     [NIF_ENGINE] = {"weir_engine", sizeof(nif_engine)},
     [NIF_STREAM] = {"weir_stream", sizeof(nif_stream)},
+    [NIF_CHAT] = {"weir_chat", sizeof(nif_chat)},
+    [NIF_PARSER] = {"weir_chat_parser", sizeof(nif_parser)},
 };
 
 /* A handle belongs to the copy of the library that made it: another build may lay out its memory differently.

@@ -6,13 +6,6 @@
 #define TICKS_MAX 16
 #define PARTS_MAX 256
 
-static const char *const slot_states[] = {"idle", "prefilling", "generating", "joined"};
-
-static void put_int(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, int64_t value)
-{
-    nif_put(env, map, name, enif_make_int64(env, value));
-}
-
 /* engine_usage(ref): counts and times of a request until now */
 ERL_NIF_TERM nif_engine_usage(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
@@ -20,14 +13,7 @@ ERL_NIF_TERM nif_engine_usage(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     nif_stream *s = nif_resource_get(env, argv[0], NIF_STREAM);
     if (s == NULL) return enif_make_badarg(env);
     weir_usage usage = nif_stream_usage(s);
-    ERL_NIF_TERM map = enif_make_new_map(env);
-    put_int(env, &map, "n_prompt", usage.n_prompt);
-    put_int(env, &map, "n_cached", usage.n_cached);
-    put_int(env, &map, "n_generated", usage.n_generated);
-    put_int(env, &map, "queue_ns", usage.queue_ns);
-    put_int(env, &map, "ttft_ns", usage.ttft_ns);
-    put_int(env, &map, "total_ns", usage.total_ns);
-    return map;
+    return nif_usage_map(env, &usage);
 }
 
 /* engine_close(ref): cancels; no message follows */
@@ -59,6 +45,10 @@ static int32_t n_active(const weir_engine *engine, const weir_tick *tick)
 ERL_NIF_TERM nif_engine_ticks(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
+    static const nif_field fields[] = {
+        NIF_FIELD(weir_tick, bad_plan),    NIF_FIELD(weir_tick, n_prefill), NIF_FIELD(weir_tick, n_decode),
+        NIF_FIELD(weir_tick, queue_depth), NIF_FIELD(weir_tick, decode_ns), NIF_FIELD(weir_tick, tick_ns),
+    };
     ErlNifUInt64 from;
     weir_tick ticks[TICKS_MAX];
     size_t n = 0;
@@ -67,16 +57,8 @@ ERL_NIF_TERM nif_engine_ticks(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     if (weir_engine_ticks(engine->object.handle, from, ticks, TICKS_MAX, &n) != WEIR_OK) n = 0;
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (size_t i = n; i-- > 0;) {
-        const weir_tick *tick = &ticks[i];
-        ERL_NIF_TERM map = enif_make_new_map(env);
-        enif_make_map_put(env, map, nif_atom(env, "bad_plan"),
-                          nif_atom(env, tick->bad_plan ? "true" : "false"), &map);
-        put_int(env, &map, "n_prefill", tick->n_prefill);
-        put_int(env, &map, "n_decode", tick->n_decode);
-        put_int(env, &map, "n_active", n_active(engine->object.handle, tick));
-        put_int(env, &map, "queue_depth", tick->queue_depth);
-        put_int(env, &map, "decode_ns", tick->decode_ns);
-        put_int(env, &map, "tick_ns", tick->tick_ns);
+        ERL_NIF_TERM map = nif_map_of(env, fields, sizeof fields / sizeof *fields, &ticks[i]);
+        nif_put(env, &map, "n_active", enif_make_int(env, n_active(engine->object.handle, &ticks[i])));
         list = enif_make_list_cell(env, map, list);
     }
     ERL_NIF_TERM next = enif_make_uint64(env, n > 0 ? ticks[n - 1].serial + 1 : from);
@@ -87,6 +69,11 @@ ERL_NIF_TERM nif_engine_ticks(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
 ERL_NIF_TERM nif_engine_slots(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
+    static const nif_field fields[] = {
+        NIF_FIELD(weir_tick_slot, slot),        NIF_FIELD(weir_tick_slot, n_past),
+        NIF_FIELD(weir_tick_slot, n_prompt),    NIF_FIELD(weir_tick_slot, n_cached),
+        NIF_FIELD(weir_tick_slot, n_generated),
+    };
     weir_engine_stats stats = {.size = sizeof stats};
     weir_tick tick;
     weir_tick_slot parts[PARTS_MAX];
@@ -103,13 +90,8 @@ ERL_NIF_TERM nif_engine_slots(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
         const weir_tick_slot *part = &parts[n];
         if (part->tick != tick.serial || part->slot < 0 || part->end_ns != 0) continue;
         if (part->suspended || part->resumed) continue;
-        ERL_NIF_TERM map = enif_make_new_map(env);
-        nif_put(env, &map, "state", nif_atom(env, slot_states[part->state]));
-        put_int(env, &map, "slot", part->slot);
-        put_int(env, &map, "n_past", part->n_past);
-        put_int(env, &map, "n_prompt", part->n_prompt);
-        put_int(env, &map, "n_cached", part->n_cached);
-        put_int(env, &map, "n_generated", part->n_generated);
+        ERL_NIF_TERM map = nif_map_of(env, fields, sizeof fields / sizeof *fields, part);
+        nif_put(env, &map, "state", nif_atom(env, nif_slot_states[part->state]));
         list = enif_make_list_cell(env, map, list);
     }
     return list;

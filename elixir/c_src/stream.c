@@ -1,11 +1,12 @@
-/* stream.c: an engine's stream as messages: {ref, {:chunk, ids, text}}, then {ref, {:done, reason, usage}} or
- * {ref, {:error, reason}}.
+/* stream.c: an engine's stream as messages: {ref, {:chunk, ids, text}}, with logprobs
+ * {ref, {:chunk, ids, text, scores}}, then {ref, {:done, reason, usage}} or {ref, {:error, reason}}.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A chunk becomes a message when there is credit for it; the end comes with the last one. Without credit
  * chunks stay in the stream, which merges them: the mailbox is bounded by what the consumer asked for. The
  * resource is kept for the engine, from the submit until the terminal chunk was taken. Then the stream itself
  * is let go of: a consumer that lives long may hold many references, which need no memory for text. */
+#include <math.h>
 #include <time.h>
 
 #include "nif.h"
@@ -13,8 +14,12 @@
 /* What a normal scheduler takes. */
 #define TEXT_MAX   1024
 #define TOKENS_MAX 2048 /* that wait, to become one message */
+#define FEW        8    /* answers of one request */
 
-#define STOP_MAX 64 /* as weir_request has it */
+#define STOP_MAX   64 /* as weir_request has it */
+#define ANSWER_MAX 128
+
+#define IMPOSSIBLE (-9999.0) /* Erlang has no infinity; OpenAI's API gives this */
 
 /* Sent by no process, on whatever thread this is. By the calling one, a dirty scheduler would wait for that
  * process's lock, which its exit holds while it waits for ours in nif_stream_down(); and would send nothing
@@ -26,30 +31,58 @@ static void send(nif_stream *s, ErlNifEnv *messages, ERL_NIF_TERM what)
     enif_clear_env(messages);
 }
 
-static ERL_NIF_TERM usage_map(ErlNifEnv *env, const weir_usage *usage)
+ERL_NIF_TERM nif_usage_map(ErlNifEnv *env, const weir_usage *usage)
+{
+    static const nif_field fields[] = {
+        NIF_FIELD(weir_usage, n_prompt), NIF_FIELD(weir_usage, n_cached), NIF_FIELD(weir_usage, n_generated),
+        NIF_FIELD(weir_usage, queue_ns), NIF_FIELD(weir_usage, ttft_ns),  NIF_FIELD(weir_usage, total_ns),
+    };
+    return nif_map_of(env, fields, sizeof fields / sizeof *fields, usage);
+}
+
+static ERL_NIF_TERM last_usage(ErlNifEnv *env, const weir_usage *usage)
 {
     struct timespec now;
-    ERL_NIF_TERM map = enif_make_new_map(env);
-    nif_put(env, &map, "n_prompt", enif_make_int(env, usage->n_prompt));
-    nif_put(env, &map, "n_cached", enif_make_int(env, usage->n_cached));
-    nif_put(env, &map, "n_generated", enif_make_int(env, usage->n_generated));
-    nif_put(env, &map, "queue_ns", enif_make_int64(env, usage->queue_ns));
-    nif_put(env, &map, "ttft_ns", enif_make_int64(env, usage->ttft_ns));
-    nif_put(env, &map, "total_ns", enif_make_int64(env, usage->total_ns));
+    ERL_NIF_TERM map = nif_usage_map(env, usage);
     clock_gettime(CLOCK_MONOTONIC, &now);
     nif_put(env, &map, "sent_ns", enif_make_int64(env, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec));
     return map;
 }
 
+static ERL_NIF_TERM logprob_term(ErlNifEnv *env, float logprob)
+{
+    return enif_make_double(env, isfinite(logprob) ? (double)logprob : IMPOSSIBLE);
+}
+
+/* For each token {logprob, [{id, logprob}]}, the likeliest first. */
+static ERL_NIF_TERM scores(ErlNifEnv *env, const weir_chunk *chunk)
+{
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    size_t n_top = chunk->top_logprobs != NULL ? (size_t)chunk->n_top_logprobs : 0;
+    for (size_t i = chunk->n_tokens; i-- > 0;) {
+        ERL_NIF_TERM top = enif_make_list(env, 0);
+        for (size_t k = n_top; k-- > 0;) {
+            const weir_logprob *one = &chunk->top_logprobs[i * n_top + k];
+            top = enif_make_list_cell(
+                env, enif_make_tuple2(env, enif_make_int(env, one->token), logprob_term(env, one->logprob)),
+                top);
+        }
+        list =
+            enif_make_list_cell(env, enif_make_tuple2(env, logprob_term(env, chunk->logprobs[i]), top), list);
+    }
+    return list;
+}
+
 static void send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chunk)
 {
     if (chunk->n_tokens > 0 || chunk->length > 0) {
-        ERL_NIF_TERM ids = enif_make_list(messages, 0);
+        ERL_NIF_TERM name = nif_atom(messages, "chunk"), ids = enif_make_list(messages, 0);
+        ERL_NIF_TERM text = nif_binary(messages, chunk->text, chunk->length);
         for (size_t i = chunk->n_tokens; i-- > 0;)
             ids = enif_make_list_cell(messages, enif_make_int(messages, chunk->tokens[i]), ids);
         send(s, messages,
-             enif_make_tuple3(messages, nif_atom(messages, "chunk"), ids,
-                              nif_binary(messages, chunk->text, chunk->length)));
+             chunk->logprobs == NULL ? enif_make_tuple3(messages, name, ids, text)
+                                     : enif_make_tuple4(messages, name, ids, text, scores(messages, chunk)));
         s->n_sent += (int64_t)chunk->n_tokens;
     }
     if (!chunk->finished) return;
@@ -62,7 +95,7 @@ static void send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chu
     weir_usage usage = weir_stream_usage(s->object.handle);
     send(s, messages,
          enif_make_tuple3(messages, nif_atom(messages, "done"),
-                          nif_atom(messages, weir_reason_name(chunk->reason)), usage_map(messages, &usage)));
+                          nif_atom(messages, weir_reason_name(chunk->reason)), last_usage(messages, &usage)));
 }
 
 /* Sends what may be sent. The stream, once: that was the end, and the caller lets go of it. */
@@ -193,6 +226,8 @@ static const char *get_submission(ErlNifEnv *env, ERL_NIF_TERM term, submission 
     nif_map_bool(&map, "parse_special", &r->parse_special);
     nif_map_bool(&map, "special", &r->special);
     nif_map_bool(&map, "cache_prompt", &r->cache_prompt);
+    nif_map_bool(&map, "logprobs", &r->logprobs);
+    nif_map_i32(&map, "n_logprobs", &r->n_logprobs);
     nif_map_i32(&map, "max_tokens", &r->max_tokens);
     nif_map_i32(&map, "interval", &r->interval);
     nif_map_i32(&map, "priority", &r->priority);
@@ -208,7 +243,10 @@ static const char *get_submission(ErlNifEnv *env, ERL_NIF_TERM term, submission 
     }
     if (nif_map_term(&map, "stop", &value) && !get_stops(env, value, s)) return "stop";
     if (!nif_map_term(&map, "prompt", &value)) return "prompt";
-    if (enif_inspect_binary(env, value, &s->text)) {
+    const nif_chat *chat = nif_resource_get(env, value, NIF_CHAT);
+    if (chat != NULL) {
+        r->chat = chat->object.handle;
+    } else if (enif_inspect_binary(env, value, &s->text)) {
         r->text = (const char *)s->text.data;
         r->text_length = s->text.size;
     } else if (nif_get_tokens(env, value, &s->tokens)) {
@@ -232,18 +270,21 @@ static bool get_credit(ErlNifEnv *env, ERL_NIF_TERM term, int64_t *credit)
     return true;
 }
 
-/* Long work: something to compile, or much to read: prompt, salt and stops together. */
-static bool is_long(ErlNifEnv *env, ERL_NIF_TERM term)
+/* Long work: something to compile (a conversation may have a grammar), or much to read: prompt, salt and stops
+ * together; or many answers. */
+static bool is_long(ErlNifEnv *env, ERL_NIF_TERM term, int32_t n)
 {
     nif_map map = {.env = env, .term = term};
     ERL_NIF_TERM value, stop;
     size_t n_bytes = 0;
+    if (n > FEW) return true;
     if (nif_map_term(&map, "grammar", &value) || nif_map_term(&map, "grammar_root", &value) ||
         nif_map_term(&map, "json_schema", &value))
         return true;
     if (nif_map_term(&map, "prompt", &value)) {
         n_bytes += nif_size(env, value);
-        if (nif_longer_than(env, value, TOKENS_MAX)) return true;
+        if (nif_resource_get(env, value, NIF_CHAT) != NULL || nif_longer_than(env, value, TOKENS_MAX))
+            return true;
     }
     if (nif_map_term(&map, "cache_salt", &value)) n_bytes += nif_size(env, value);
     if (nif_map_term(&map, "stop", &value)) {
@@ -253,52 +294,109 @@ static bool is_long(ErlNifEnv *env, ERL_NIF_TERM term)
     return n_bytes > TEXT_MAX;
 }
 
-/* engine_submit(engine, request, pid, demand): {:ok, ref} */
-ERL_NIF_TERM nif_engine_submit(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* A stream that was never submitted. */
+static nif_stream *stream_new(nif_engine *engine, const ErlNifPid *to, int64_t credit, int64_t width)
+{
+    weir_stream *handle = NULL;
+    nif_stream *s = nif_resource_new(NIF_STREAM);
+    if (s == NULL) return NULL;
+    if (weir_stream_create(&handle, NULL) != WEIR_OK) {
+        nif_resource_drop(s);
+        return NULL;
+    }
+    s->object.handle = handle;
+    s->engine = engine;
+    s->to = *to;
+    s->credit = credit;
+    s->width = width;
+    return s;
+}
+
+/* The request is queued: its messages may begin. */
+static ERL_NIF_TERM stream_begin(ErlNifEnv *env, nif_stream *s)
+{
+    ErlNifMonitor monitor;
+    ErlNifPid to = s->to;
+    enif_keep_resource(s->engine);
+    enif_keep_resource(s); /* until the terminal chunk was taken */
+    weir_stream_set_ready(s->object.handle, ready, s);
+    /* Watched only now: nothing but serve() may end the callback. It may all be over already. */
+    if (enif_monitor_process(env, s, &to, &monitor) != 0) nif_stream_down(env, s, &to, NULL);
+    return nif_resource_term(env, s);
+}
+
+static bool is_answers(ErlNifEnv *env, ERL_NIF_TERM term, int32_t *n)
+{
+    return nif_get_i32(env, term, n) && *n >= 1 && *n <= ANSWER_MAX;
+}
+
+/* Queues a request n times: all or none. `refs` is a list then. */
+static ERL_NIF_TERM submit(ErlNifEnv *env, nif_engine *engine, ERL_NIF_TERM request, int32_t n,
+                           const ErlNifPid *to, int64_t credit, ERL_NIF_TERM *refs)
 {
     weir_error error = {0};
     submission sub = {.grammar = NULL};
-    weir_stream *handle = NULL;
-    ErlNifMonitor monitor;
+    nif_stream *streams[ANSWER_MAX];
+    weir_stream *handles[ANSWER_MAX];
+    int32_t made = 0;
+    ERL_NIF_TERM result = 0; /* stays 0: an argument is of the wrong type */
+    if (get_submission(env, request, &sub) != NULL) goto end;
+    for (; made < n; made++) {
+        streams[made] = stream_new(engine, to, credit, 2 + (int64_t)sub.request.n_logprobs);
+        if (streams[made] == NULL) {
+            result = nif_no_memory(env);
+            goto drop;
+        }
+        handles[made] = streams[made]->object.handle;
+    }
+    weir_status status =
+        weir_engine_submit_n(engine->object.handle, &sub.request, (size_t)n, handles, &error);
+    if (status == WEIR_OK) {
+        *refs = enif_make_list(env, 0);
+        while (made-- > 0) *refs = enif_make_list_cell(env, stream_begin(env, streams[made]), *refs);
+        result = nif_atom(env, "ok");
+        goto end;
+    }
+    result = status == WEIR_BUSY ? enif_make_tuple2(env, nif_atom(env, "error"), nif_atom(env, "queue_full"))
+                                 : nif_refused(env, status, &error);
+drop:
+    while (made-- > 0) nif_resource_drop(streams[made]);
+end:
+    submission_fini(&sub);
+    return result != 0 ? result : enif_make_badarg(env);
+}
+
+/* engine_submit(engine, request, pid, demand): {:ok, ref} */
+ERL_NIF_TERM nif_engine_submit(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
     ErlNifPid to;
     int64_t credit;
-    ERL_NIF_TERM result = 0; /* stays 0: an argument is of the wrong type */
+    ERL_NIF_TERM refs = 0, ref, rest;
     nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
     if (engine == NULL || !enif_is_map(env, argv[1]) || !enif_get_local_pid(env, argv[2], &to) ||
         !get_credit(env, argv[3], &credit))
         return enif_make_badarg(env);
-    if (nif_on_normal_scheduler() && is_long(env, argv[1]))
+    if (nif_on_normal_scheduler() && is_long(env, argv[1], 1))
         return nif_dirty(env, "engine_submit", nif_engine_submit, argc, argv);
-    if (get_submission(env, argv[1], &sub) != NULL) goto end;
+    ERL_NIF_TERM result = submit(env, engine, argv[1], 1, &to, credit, &refs);
+    return refs != 0 && enif_get_list_cell(env, refs, &ref, &rest) ? nif_ok(env, ref) : result;
+}
 
-    nif_stream *s = nif_resource_new(NIF_STREAM);
-    if (s == NULL) {
-        result = nif_no_memory(env);
-        goto end;
-    }
-    s->to = to;
-    s->credit = credit;
-    weir_status status = weir_stream_create(&handle, &error);
-    s->object.handle = handle;
-    if (status == WEIR_OK)
-        status = weir_engine_submit(engine->object.handle, &sub.request, 1, &handle, &error);
-    if (status != WEIR_OK) {
-        nif_resource_drop(s);
-        result = status == WEIR_BUSY
-                     ? enif_make_tuple2(env, nif_atom(env, "error"), nif_atom(env, "queue_full"))
-                     : nif_refused(env, status, &error);
-        goto end;
-    }
-    s->engine = engine;
-    enif_keep_resource(engine);
-    enif_keep_resource(s); /* until the terminal chunk was taken */
-    weir_stream_set_ready(handle, ready, s);
-    /* Watched only now: nothing but serve() may end the callback. It may all be over already. */
-    if (enif_monitor_process(env, s, &to, &monitor) != 0) nif_stream_down(env, s, &to, NULL);
-    result = nif_ok(env, nif_resource_term(env, s));
-end:
-    submission_fini(&sub);
-    return result != 0 ? result : enif_make_badarg(env);
+/* engine_submit_n(engine, request, n, pid, demand): {:ok, [ref]}, of n answers */
+ERL_NIF_TERM nif_engine_submit_n(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    ErlNifPid to;
+    int32_t n;
+    int64_t credit;
+    ERL_NIF_TERM refs = 0;
+    nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
+    if (engine == NULL || !enif_is_map(env, argv[1]) || !is_answers(env, argv[2], &n) ||
+        !enif_get_local_pid(env, argv[3], &to) || !get_credit(env, argv[4], &credit))
+        return enif_make_badarg(env);
+    if (nif_on_normal_scheduler() && is_long(env, argv[1], n))
+        return nif_dirty(env, "engine_submit_n", nif_engine_submit_n, argc, argv);
+    ERL_NIF_TERM result = submit(env, engine, argv[1], n, &to, credit, &refs);
+    return refs != 0 ? nif_ok(env, refs) : result;
 }
 
 /* engine_demand(ref, n): n more messages may come, or :infinity */
@@ -309,7 +407,7 @@ ERL_NIF_TERM nif_engine_demand(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     if (s == NULL || !get_credit(env, argv[1], &credit)) return enif_make_badarg(env);
     int64_t n_generated = nif_stream_usage(s).n_generated;
     enif_mutex_lock(s->object.lock);
-    bool much = nif_on_normal_scheduler() && n_generated - s->n_sent > TOKENS_MAX;
+    bool much = nif_on_normal_scheduler() && (n_generated - s->n_sent) * s->width > 2 * TOKENS_MAX;
     if (!much) s->credit = credit > INT64_MAX - s->credit ? INT64_MAX : s->credit + credit;
     enif_mutex_unlock(s->object.lock);
     if (much) return nif_dirty(env, "engine_demand", nif_engine_demand, argc, argv);

@@ -23,12 +23,12 @@ end
 # A request may have a name, and anyone may cancel it.
 task =
   Task.async(fn ->
-    Weir.Server.generate(MyApp.LLM, "Count to a million:", id: :counting, max_tokens: 2000)
+    Weir.Server.generate(MyApp.LLM, "Count to a million:", id: :counting, max_tokens: 500)
   end)
 
 Process.sleep(50)
 IO.inspect(Weir.Server.cancel(MyApp.LLM, :counting), label: "cancel")
-IO.inspect(Task.await(task), label: "its caller")
+IO.inspect(Task.await(task, :infinity), label: "its caller")
 
 stats = Weir.Server.get_stats(MyApp.LLM)
 IO.puts("#{stats.n_generated_tokens} tokens in #{stats.n_ticks} ticks")

@@ -26,6 +26,8 @@ defmodule Weir do
     Tokenizer
   }
 
+  alias Weir.Server.Request
+
   @doc "Idempotent, and not needed: kept for programs that call it."
   @spec init() :: :ok
   def init, do: NIF.backend_init()
@@ -91,36 +93,47 @@ defmodule Weir do
   end
 
   @doc """
-  The answer to a conversation in OpenAI's shape. Options as `chat/3`, and `timeout` (60_000 ms).
+  The answer to a conversation in OpenAI's shape. Options as `chat/3`, `timeout` (60_000 ms), and:
+
+    * `n` (1; 1 to 128): so many answers, which run together; each has the seed of the one before, plus 1.
+    * `logprobs` (false), `top_logprobs` (0; 0 to 20): how probable each token was, and the likeliest in its place.
+    * `tools` (a list of maps as in OpenAI's API), `tool_choice` (`:auto`, `:none`, `:required`, or
+      `%{type: "function", function: %{name: _}}`), `parallel_tool_calls` (true). The model's template must know of
+      tools, or a `template` be given that does; other models are an error.
+
+  Reasoning, where the template knows of it or the answer has `<think>` tags, is apart from the content.
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> messages = [%{role: "user", content: "hi"}]
-      iex> {:ok, answer} = Weir.chat_completion(model, messages, max_tokens: 4, temp: 0.0)
+      iex> {:ok, answer} = Weir.chat_completion(model, messages, max_tokens: 4, temp: 0.0, logprobs: true)
       iex> {answer.object, hd(answer.choices).finish_reason, answer.usage.completion_tokens}
       {"chat.completion", "length", 4}
+      iex> length(hd(answer.choices).logprobs.content)
+      4
   """
   @spec chat_completion(Model.t(), [Chat.message()], keyword()) ::
           {:ok, ChatCompletion.t()} | {:error, String.t()}
   def chat_completion(%Model{} = model, messages, opts \\ []) do
     {timeout, opts} = Keyword.pop(opts, :timeout, 60_000)
-    {template, rest} = Chat.split_options(opts)
-    o = Options.read!(rest, Options.generation())
+    o = Options.read!(opts, completion_options())
     deadline = deadline!(timeout)
 
-    with {:ok, prompt} <- Chat.apply_template(model, messages, template),
-         {:ok, tokens} <- Tokenizer.encode(model, prompt) do
-      chunks = model |> Generation.stream(prompt, o, deadline) |> emit(:chunks) |> Enum.to_list()
-      text = Enum.map_join(chunks, & &1.text)
-
-      {:ok,
-       Completion.whole(model, prompt, text, List.last(chunks).reason, %{
-         prompt_tokens: length(tokens),
-         completion_tokens: chunks |> Enum.map(&length(&1.ids)) |> Enum.sum()
-       })}
+    with {:ok, completion} <- open(model, messages, o, :generate),
+         {:ok, answer} <- Completion.whole(completion, fn -> left(deadline) end) do
+      {:ok, answer}
+    else
+      {:error, reason} -> {:error, Exception.message(Weir.Error.exception(reason))}
     end
-  rescue
-    error in Weir.Error -> {:error, error.message}
   end
+
+  defp completion_options,
+    do: Completion.options() ++ Request.logprobs() ++ Options.template() ++ Options.generation()
+
+  defp open(model, messages, o, mode),
+    do: Completion.open(model, messages, o, &Request.alone(model, &1, o, mode, o.n))
+
+  defp left(nil), do: :infinity
+  defp left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
 
   defp deadline!(:infinity), do: nil
 
@@ -132,17 +145,11 @@ defmodule Weir do
           "option :timeout must be milliseconds or :infinity, got: #{inspect(other)}"
   end
 
-  @doc "The answer to a conversation as `Weir.ChatCompletionChunk`s. Options as `chat/3`."
+  @doc "The answer to a conversation as `Weir.ChatCompletionChunk`s. Options as `chat_completion/3`, but `timeout`."
   @spec stream_chat_completion(Model.t(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat_completion(%Model{} = model, messages, opts \\ []) do
-    {template, rest} = Chat.split_options(opts)
-    o = Options.read!(rest, Options.generation())
-
-    Completion.stream(
-      fn -> model end,
-      fn model -> Chat.apply_template(model, messages, template) end,
-      fn model, prompt -> model |> Generation.stream(prompt, o) |> emit(:chunks) end
-    )
+    o = Options.read!(opts, completion_options())
+    Completion.stream(fn -> open(model, messages, o, :stream) end, :infinity)
   end
 
   @doc "See `Weir.Embedding.embed/3`."
@@ -157,8 +164,10 @@ defmodule Weir do
   # Rendered when the stream is enumerated, as everything else of it is.
   defp chat_events(model, messages, template, o) do
     Stream.flat_map([:once], fn :once ->
-      prompt = Completion.prompt!(Chat.apply_template(model, messages, template))
-      Generation.stream(model, prompt, o)
+      case Chat.apply_template(model, messages, template) do
+        {:ok, prompt} -> Generation.stream(model, prompt, o)
+        {:error, reason} -> raise Weir.Error, reason
+      end
     end)
   end
 end

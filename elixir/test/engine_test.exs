@@ -206,19 +206,21 @@ defmodule Weir.EngineTest do
   end
 
   test "a driver that is killed within a tick: nothing is lost" do
-    {model, engine} = engine(%{manual: true}, "fake:tick_us=20000")
-    {:ok, text} = Weir.generate(model, "hello", temp: 0.0, max_tokens: 12)
+    {model, engine} = engine(%{manual: true}, "fake:tick_us=5000")
+    {:ok, text} = Weir.generate(model, "hello", temp: 0.0, max_tokens: 50)
 
     {:ok, ref} =
-      NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0, max_tokens: 12}, self(), :infinity)
+      NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0, max_tokens: 50}, self(), :infinity)
+
+    step = fn -> {:ok, _} = NIF.engine_step(engine, nil) end
 
     for _ <- 1..8 do
-      driver = spawn(fn -> Enum.each(1..20, fn _ -> NIF.engine_step(engine, nil) end) end)
+      driver = spawn(fn -> step |> Stream.repeatedly() |> Stream.run() end)
       until_inside(driver, :engine_step, 2)
       Process.exit(driver, :kill)
     end
 
-    for _ <- 1..20, do: assert({:ok, _} = NIF.engine_step(engine, nil))
+    assert eventually(fn -> step.() && at_rest?(engine) end)
     assert %{text: ^text, reason: :length} = collect(ref)
     refute_received _
   end

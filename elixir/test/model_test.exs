@@ -12,7 +12,7 @@ defmodule Weir.RealModelTest do
     {:ok, text} = Weir.generate(model, "The capital of France is", opts)
     assert text =~ "Paris"
     assert Enum.join(Weir.stream(model, "The capital of France is", opts)) == text
-    assert [_, _] = Enum.take(Weir.stream(model, "The capital of France is"), 2)
+    assert [_, _] = Enum.take(Weir.stream(model, "The capital of France is", opts), 2)
     assert {:messages, []} = Process.info(self(), :messages)
   end
 

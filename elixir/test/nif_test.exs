@@ -14,6 +14,15 @@ defmodule Weir.NIFTest do
     {model, context, embedder, sampler, engine, manual, spent, stream}
   end
 
+  # With a conversation and a reader of its answer.
+  defp all_resources(options \\ "fake:") do
+    own = resources(options)
+    messages = ~S([{"role": "user", "content": "hello"}])
+    {:ok, chat} = NIF.chat_create(elem(own, 0), %{messages: messages})
+    {:ok, parser} = NIF.chat_parser(chat)
+    own |> Tuple.append(chat) |> Tuple.append(parser)
+  end
+
   # How each function's arguments look when they are right, drawn anew each time.
   defp arguments do
     int = &Terms.integer/0
@@ -109,6 +118,24 @@ defmodule Weir.NIFTest do
         bool
       ],
       chat_apply_template_jinja: [:model, pairs, bool, bool, pairs],
+      chat_create: [
+        :model,
+        fn ->
+          Enum.random([
+            %{messages: ~S([{"role": "user", "content": "a"}]), enable_thinking: bool.()},
+            %{
+              messages: ~S([{"role": "user", "content": "a"}]),
+              add_assistant: bool.(),
+              args: pairs.()
+            },
+            %{messages: "[", tools: "[]", tool_choice: :required},
+            %{tools: "x", template: "{% for", json_schema: "{}"}
+          ])
+        end
+      ],
+      chat_prompt: [:chat],
+      chat_parser: [:chat],
+      chat_parser_feed: [fn -> elem(NIF.chat_parser(own_chat()), 1) end, text, bool],
       json_schema_to_grammar_nif: [
         fn -> Enum.random(["{}", "[", "{\"type\":\"boolean\"}", "\xff"]) end
       ],
@@ -133,6 +160,19 @@ defmodule Weir.NIFTest do
         &self/0,
         fn -> Enum.random([0, 1, 5, :infinity]) end
       ],
+      engine_submit_n: [
+        :engine,
+        fn ->
+          %{
+            prompt: Enum.random([text.(), tokens.(), own_chat()]),
+            max_tokens: 2,
+            logprobs: bool.()
+          }
+        end,
+        fn -> Enum.random([1, 2, 3, 128]) end,
+        &self/0,
+        fn -> Enum.random([0, 1, 5, :infinity]) end
+      ],
       engine_demand: [
         :stream,
         fn -> Enum.random([0, 1, 9_223_372_036_854_775_807, :infinity]) end
@@ -140,6 +180,10 @@ defmodule Weir.NIFTest do
       engine_cancel: [:stream],
       engine_view: [:manual],
       engine_step: [
+        :manual,
+        fn -> Enum.random([nil, [], [{0, 1}], [{int.(), int.()}, {1, 3}]]) end
+      ],
+      engine_turn: [
         :manual,
         fn -> Enum.random([nil, [], [{0, 1}], [{int.(), int.()}, {1, 3}]]) end
       ],
@@ -205,9 +249,14 @@ defmodule Weir.NIFTest do
       add_special: bool,
       parse_special: bool,
       special: bool,
-      cache_prompt: bool
+      cache_prompt: bool,
+      logprobs: bool,
+      n_logprobs: fn -> Enum.random([-1, 0, 1, 20, 21]) end
     ]
   end
+
+  # of the process's engine's model: a conversation belongs to one
+  defp own_chat, do: Process.get(:chat)
 
   defp a_batch,
     do: for(i <- 0..Enum.random(0..40), do: {:rand.uniform(256) - 1, i, 0, rem(i, 3) == 0})
@@ -225,6 +274,7 @@ defmodule Weir.NIFTest do
   defp draw(:manual, own), do: elem(own, 5)
   defp draw(:spent, own), do: elem(own, 6)
   defp draw(:stream, own), do: elem(own, 7)
+  defp draw(:chat, own), do: elem(own, 8)
   defp draw(fun, _own), do: fun.()
 
   # What a call may do: give a value, say {:error, text}, or raise ArgumentError.
@@ -295,8 +345,9 @@ defmodule Weir.NIFTest do
 
   defp every_term(path) do
     Terms.sow("every term, #{path}")
-    own = resources(path)
-    {_, _, _, _, engine, _, spent, _} = own
+    own = all_resources(path)
+    Process.put(:chat, elem(own, 8))
+    {engine, spent} = {elem(own, 4), elem(own, 6)}
 
     places =
       for {name, spec} <- Map.merge(arguments(), full()), spec != [] do
@@ -345,7 +396,24 @@ defmodule Weir.NIFTest do
       add_special: true,
       parse_special: true,
       special: true,
-      cache_prompt: true
+      cache_prompt: true,
+      logprobs: true,
+      n_logprobs: 2
+    }
+  end
+
+  defp every_chat_option do
+    %{
+      messages: ~S([{"role": "user", "content": "a"}]),
+      tools: nil,
+      tool_choice: :auto,
+      parallel_tool_calls: true,
+      json_schema: nil,
+      template: nil,
+      args: [{"a", "b"}],
+      add_assistant: true,
+      enable_thinking: true,
+      continue_final: false
     }
   end
 
@@ -379,7 +447,10 @@ defmodule Weir.NIFTest do
     %{
       engine_submit: [:engine, &every_field/0, &self/0, fn -> 1 end],
       engine_create: [:model, &every_option/0],
+      engine_submit_n: [:engine, &every_field/0, fn -> 2 end, &self/0, fn -> 1 end],
+      chat_create: [:model, &every_chat_option/0],
       engine_step: [:manual, fn -> [{0, 1}] end],
+      engine_turn: [:manual, fn -> [{0, 1}] end],
       batch_eval: [:context, fn -> [{97, 0, 0, true}] end],
       decode_batch: [:context, :sampler, fn -> [{97, 0, 0, true}] end],
       chat_apply_template: [fn -> "{{ messages[0].role }}" end, pairs, bool],
@@ -395,7 +466,8 @@ defmodule Weir.NIFTest do
     end
   end
 
-  defp works_on({_model, context, _embedder, sampler, _, _, _, _}, path) do
+  defp works_on(own, path) do
+    {context, sampler} = {elem(own, 1), elem(own, 3)}
     assert :ok = NIF.memory_clear(context)
     assert :ok = NIF.sampler_reset(sampler)
     assert {:ok, text} = NIF.generate(context, sampler, ~c"hello", 5)
@@ -405,7 +477,8 @@ defmodule Weir.NIFTest do
 
   test "no arguments bring the VM down" do
     Terms.sow("arguments")
-    own = resources()
+    own = all_resources()
+    Process.put(:chat, elem(own, 8))
     stray = Tuple.to_list(own) ++ [NIF.generate_ref()]
 
     for {name, spec} <- arguments(), _ <- 1..300 do
@@ -431,7 +504,8 @@ defmodule Weir.NIFTest do
 
   test "right arguments reach the library" do
     Terms.sow("right arguments")
-    own = resources()
+    own = all_resources()
+    Process.put(:chat, elem(own, 8))
 
     for {name, spec} <- arguments(), spec != [] do
       results =

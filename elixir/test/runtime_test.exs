@@ -26,7 +26,10 @@ defmodule Weir.RuntimeTest do
             {:ok, sampler} = Weir.Sampler.create(model)
             {:ok, engine} = NIF.engine_create(model.ref, %{n_slots: 2})
             {:ok, ref} = NIF.engine_submit(engine, %{prompt: "a", temp: 0.0}, self(), 1)
-            {model, context, sampler, engine, ref, NIF.generate_ref()}
+            messages = ~S([{"role": "user", "content": "a"}])
+            {:ok, chat} = NIF.chat_create(model.ref, %{messages: messages})
+            {:ok, parser} = NIF.chat_parser(chat)
+            {model, context, sampler, engine, ref, NIF.generate_ref(), chat, parser}
           end
 
         live = NIF.live_handles()
@@ -296,7 +299,7 @@ defmodule Weir.RuntimeTest do
 
     :erlang.trace(pid, true, [:running, :scheduler_id, {:tracer, me}])
     send(pid, :go)
-    assert_receive {:DOWN, ^monitor, :process, ^pid, :normal}, 5000
+    assert_receive {:DOWN, ^monitor, :process, ^pid, :normal}
     delivered = :erlang.trace_delivered(pid)
     assert_receive {:trace_delivered, ^pid, ^delivered}
     0 in traced(pid)
@@ -325,6 +328,8 @@ defmodule Weir.RuntimeTest do
     {:ok, engine} = NIF.engine_create(model, %{n_slots: 2})
     {:ok, manual} = NIF.engine_create(model, %{n_slots: 2, manual: true})
     {:ok, stream} = NIF.engine_submit(manual, %{prompt: "hello"}, self(), 1)
+    {:ok, chat} = NIF.chat_create(model, %{messages: ~S([{"role": "user", "content": "a"}])})
+    {:ok, parser} = NIF.chat_parser(chat)
     long = String.duplicate("x", 5000)
     many = List.duplicate(?x, 5000)
 
@@ -360,10 +365,14 @@ defmodule Weir.RuntimeTest do
       chat_apply_template_jinja: fn ->
         NIF.chat_apply_template_jinja(model, [{"user", "a"}], true, true, [])
       end,
+      chat_create: fn -> NIF.chat_create(model, %{messages: "[]"}) end,
+      chat_parser: fn -> NIF.chat_parser(chat) end,
+      chat_parser_feed: fn -> {:ok, _} = NIF.chat_parser_feed(parser, "a", false) end,
       json_schema_to_grammar_nif: fn -> NIF.json_schema_to_grammar_nif("{}") end,
       engine_create: fn -> NIF.engine_create(model, %{manual: true}) end,
       engine_view: fn -> NIF.engine_view(manual) end,
-      engine_step: fn -> NIF.engine_step(manual, nil) end
+      engine_step: fn -> NIF.engine_step(manual, nil) end,
+      engine_turn: fn -> NIF.engine_turn(manual, nil) end
     ]
 
     normal = [
@@ -399,7 +408,11 @@ defmodule Weir.RuntimeTest do
       memory_clear: fn -> NIF.memory_clear(context) end,
       generate_ref: fn -> NIF.generate_ref() end,
       generate_stop: fn -> NIF.generate_stop(NIF.generate_ref()) end,
+      chat_prompt: fn -> NIF.chat_prompt(chat) end,
       engine_submit: fn -> {:ok, _} = submit.(%{}) end,
+      engine_submit_n: fn ->
+        {:ok, _} = NIF.engine_submit_n(manual, %{prompt: "a"}, 2, self(), 1)
+      end,
       engine_demand: fn -> NIF.engine_demand(stream, 1) end,
       engine_cancel: fn -> NIF.engine_cancel(stream) end,
       engine_stats: fn -> NIF.engine_stats(manual) end,
@@ -425,7 +438,9 @@ defmodule Weir.RuntimeTest do
       engine_submit: fn -> submit.(%{prompt: many}) end,
       engine_submit: fn -> submit.(%{cache_salt: long}) end,
       engine_submit: fn -> submit.(%{stop: [long]}) end,
-      engine_submit: fn -> submit.(%{grammar: "root ::= \"yes\""}) end
+      engine_submit: fn -> submit.(%{grammar: "root ::= \"yes\""}) end,
+      engine_submit: fn -> {:ok, _} = submit.(%{prompt: chat}) end,
+      engine_submit_n: fn -> NIF.engine_submit_n(manual, %{prompt: "a"}, 20, self(), 1) end
     ]
 
     tried = Keyword.keys(io ++ cpu ++ normal)

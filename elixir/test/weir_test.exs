@@ -36,7 +36,9 @@ defmodule WeirTest do
   end
 
   test "the context grows with prompt and answer", %{model: model} do
-    {:ok, text} = Weir.generate(model, String.duplicate("x", 3000), max_tokens: 300, n_ctx: 512, temp: 0.0)
+    {:ok, text} =
+      Weir.generate(model, String.duplicate("x", 3000), max_tokens: 300, n_ctx: 512, temp: 0.0)
+
     assert text != ""
   end
 
@@ -116,7 +118,10 @@ defmodule WeirTest do
 
   test "a completion that takes too long" do
     {:ok, slow} = Weir.load_model("fake:tick_us=5000")
-    assert {:error, reason} = Weir.chat_completion(slow, [{:user, "hello"}], timeout: 30)
+
+    assert {:error, reason} =
+             Weir.chat_completion(slow, [{:user, "hello"}], timeout: 30, temp: 0.0)
+
     assert reason =~ "in time"
     assert {:messages, []} = Process.info(self(), :messages)
   end

@@ -18,7 +18,8 @@
  *     unless said otherwise. Models are immutable once loaded and are shared freely.
  *   - Nothing given to these functions ends the process: no input reaches an abort. Three limits: a model
  *     file that passes weir's check of header, metadata and tensor table is trusted, so is an optimized file
- *     whose header fits it, and so is a saved state whose checksum holds: load them from people you trust.
+ *     whose header fits it, and so is a saved state whose checksum holds, also one in an engine's cache_dir:
+ *     load them from people you trust.
  *     weir's check and llama.cpp open a model by its path, one after the other: others must not be able to
  *     replace it or to write to it, from the load's begin on. */
 #ifndef WEIR_WEIR_H
@@ -296,8 +297,8 @@ WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
  *
  * All block, and may be called from any thread; no two threads need to agree. They read the environment
  * (HF_HOME, HF_HUB_CACHE, XDG_CACHE_HOME, HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HUB_OFFLINE,
- * LLAMA_OFFLINE, https_proxy and its like, SSL_CERT_FILE), so that no other thread may be changing it. In a
- * build without libcurl, what needs the network is UNSUPPORTED. */
+ * LLAMA_OFFLINE, https_proxy and its like, CURL_CA_BUNDLE, SSL_CERT_FILE, SSL_CERT_DIR), so that no other
+ * thread may be changing it. In a build without libcurl, what needs the network is UNSUPPORTED. */
 
 typedef struct weir_hub_progress {
     const char *file;        /* its name in the repository; valid during the call */
@@ -733,9 +734,11 @@ typedef struct weir_chat_params {
     size_t n_messages;
     const char *messages_json; /* instead of messages: an array as in OpenAI's API */
     const char *tools_json;    /* an array as in OpenAI's API; NULL = none */
+    /* REQUIRED: the answer is a call. Nothing comes before it but reasoning, and that only with enable_thinking */
     weir_tool_choice tool_choice;
-    bool parallel_tool_calls;
-    const char *json_schema;       /* the answer's form; not together with tools */
+    bool parallel_tool_calls; /* false: one call at most */
+    /* The answer's form; where tools may be called, one or the other; where one must be called, ignored */
+    const char *json_schema;
     const char *template_source;   /* Jinja, at most 256 KiB; NULL = the model's own. A program: one from an
                                     * untrusted source can loop without end or use all memory */
     const weir_template_arg *args; /* [n_args] */
@@ -756,7 +759,9 @@ static inline weir_chat_params weir_chat_params_default(void)
 }
 
 /* Renders with the model's own Jinja template. Errors: INVALID (which message, which field), TEMPLATE (what
- * the template says), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no template). */
+ * the template says), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no template, or with field
+ * "tools_json", "tool_choice" or "json_schema" one that has no form of calls, or none that can be enforced as
+ * these ask for). */
 WEIR_API weir_status weir_chat_create(weir_model *model, const weir_chat_params *params, weir_chat **chat,
                                       weir_error *error);
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
@@ -826,6 +831,8 @@ typedef struct weir_slot_view {
     int32_t lane;        /* the sequence that holds its cells */
     int64_t idle_ns;     /* since its last token; 0 while prefilling */
     int64_t deadline_ns; /* what is left until its deadline; INT64_MAX = none */
+    int32_t limit; /* no more prompt tokens of it are taken in this tick, whatever the plan says: their rows
+                    * are scored (prompt_logprobs); 0 = no such limit */
 } weir_slot_view;
 
 /* What a tick costs on this machine now, learned from those before: pass_ns for each pass + decode_ns for
@@ -934,6 +941,14 @@ typedef struct weir_engine_params {
      * highest that waits; 0 = never */
     int32_t ageing_ms;
     int32_t itl_target_ms; /* 50; 1 … 60000; the longest tick that latency-target aims at */
+    /* A folder for cached prompts: what an engine with the same model, layout and KV types had is there again,
+     * read when a request needs it. NULL (default) = none. Made where it is not; else it must be the user's
+     * own, mode 0700 (INVALID): what lies in it is trusted, and holds prompts and salts as they are. Written
+     * when the engine is idle, now and then when it is not, and by weir_engine_destroy, which takes longer for
+     * it; the state that is being written takes host memory besides cache_bytes. Damaged and foreign files are
+     * ignored, and the log says so. Engines may share it */
+    const char *cache_dir;
+    uint64_t cache_disk_bytes; /* 4 GiB; the most that its files take; what was used longest ago goes first */
     /* 16; 0 … 32; the most tokens of an answer that are guessed and computed with the next one, where that is
      * likely to be faster: those that the sampler chooses too come in one chunk. The text is the same. 0 =
      * none. Models whose memory cannot be cut at any token have none */
@@ -973,7 +988,7 @@ WEIR_API weir_status weir_engine_estimate(const char *path, const weir_model_par
                                           weir_error *error);
 
 /* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder; draft_model cannot
- * draft, or this model cannot have drafts), BACKEND. */
+ * draft, or this model cannot have drafts), BACKEND, IO (cache_dir). */
 WEIR_API weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
                                         weir_engine **engine, weir_error *error);
 
@@ -1056,6 +1071,9 @@ typedef struct weir_engine_stats {
     weir_histogram tick_seconds;
     weir_histogram batch_tokens; /* of each tick, also where the backend refused the pass */
     weir_histogram passes; /* forward passes of each tick: what its batch takes with n_ubatch and layout */
+    int32_t n_cache_files; /* prefixes that are kept in cache_dir */
+    uint64_t cache_disk_bytes; /* of all files in it */
+    uint64_t n_cache_restored; /* how often one was read for a request */
     uint64_t n_drafted;    /* tokens that were guessed and computed */
     uint64_t n_accepted;   /* of those, what was an answer's next token */
 } weir_engine_stats;
@@ -1140,7 +1158,7 @@ typedef struct weir_logprob {
     float logprob;
 } weir_logprob;
 
-/* The prompt is one of: chat, tokens, text. All of it is copied at submit. */
+/* The prompt is one of: chat, tokens, text, source. All of it is copied at submit. */
 typedef struct weir_request {
     size_t size;
     weir_chat *chat; /* rendered; its grammar, stops and form of the answer apply */
@@ -1171,6 +1189,17 @@ typedef struct weir_request {
     bool cache_prompt;
     bool logprobs;      /* chunks and result tell how probable each generated token was */
     int32_t n_logprobs; /* 0; 0 … 20: so many of the likeliest in its place, too; above 0 implies logprobs */
+    /* How probable each token of the prompt was: see weir_stream_prompt_logprobs. All of it is computed then,
+     * at most 64 tokens a tick, whatever is cached; it is kept for others as always */
+    bool prompt_logprobs;
+    int32_t n_prompt_logprobs; /* 0; 0 … 20, as n_logprobs; above 0 implies prompt_logprobs */
+    /* A fork: the request goes on where that stream, which an engine's submit has had, was when its chunks
+     * had carried source_at tokens, 0 … as many as they have until now; -1 (default) = all of those. In
+     * whatever state that is, and without a change to it. Prompt, answer so far, chat and salt are the
+     * source's, the rest is this request's: a grammar and stop strings see the answer from its beginning;
+     * n_prompt counts the answer so far as well, max_tokens what comes. The stream gets what comes after. */
+    weir_stream *source;
+    int32_t source_at;
     int32_t n_draft_max; /* -1; -1 … 32; as the engine's, and never above it; -1 = that */
 } weir_request;
 
@@ -1195,9 +1224,18 @@ WEIR_API weir_status weir_engine_submit(weir_engine *engine, const weir_request 
 /* Queues one request n times, for n answers: all or none. Each has the request's seed plus its index, or with
  * WEIR_SEED_RANDOM one of its own; so the first is what submit would give. Text is tokenized once, and where
  * prompts are cached (cache_prompt, weir_engine_params.cache_sequences) the prompt is computed once, too. The
- * rest is as in submit, errors name requests[0]. */
+ * first answer alone has prompt_logprobs: they are the same for all. The rest is as in submit, errors name
+ * requests[0]. */
 WEIR_API weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *request, size_t n,
                                           weir_stream *const *streams, weir_error *error);
+
+/* Forks a stream: submits *request, of which NULL is the default one, with source and source_at as given. The
+ * cells of what the source has computed are shared as long as it runs or is cached, unless this model's
+ * memory cannot be cut; else they are computed again. Errors: submit's, and INVALID (source: not a stream of
+ * this engine's; source_at: more than its chunks have carried), STATE (source: it was not submitted), REFUSED
+ * (sampler: the grammar does not allow the answer so far). Any thread. */
+WEIR_API weir_status weir_engine_fork(weir_engine *engine, weir_stream *source, int32_t source_at,
+                                      const weir_request *request, weir_stream *stream, weir_error *error);
 
 /* Why the prompt, or a part of it, had to be computed. */
 typedef enum weir_miss {
@@ -1214,6 +1252,20 @@ typedef enum weir_miss {
 /* "none", "cold", "evicted", … Static. */
 WEIR_API const char *weir_miss_name(weir_miss miss);
 
+/* What a prompt that diverged looks like, guessed from the two texts. */
+typedef enum weir_cause {
+    WEIR_CAUSE_OTHER = 0,
+    WEIR_CAUSE_TOKENS = 1,     /* the same text in other tokens: an answer, tokenized again */
+    WEIR_CAUSE_TIME = 2,       /* a date or a time */
+    WEIR_CAUSE_TOOLS = 3,      /* other tools, or another order of them or of their members */
+    WEIR_CAUSE_REASONING = 4,  /* reasoning that was generated, and is left out or shown empty now */
+    WEIR_CAUSE_WHITESPACE = 5, /* nothing but white space */
+    WEIR_CAUSE_ID = 6,         /* a number of a request, a session or the like */
+} weir_cause;
+
+/* "other", "tokens", "time", … Static. */
+WEIR_API const char *weir_cause_name(weir_cause cause);
+
 typedef struct weir_miss_info {
     size_t size;
     weir_miss miss;
@@ -1222,7 +1274,18 @@ typedef struct weir_miss_info {
      * cut to fit; else "" */
     char prompt[96];
     char cached[96];
+    weir_cause cause; /* WEIR_MISS_DIVERGED: likely why; so are the next three */
+    /* The chat's message in or before which the token lies: the first one that is not known to stand before it
+     * as a whole. -1 = cannot be told, no chat, or behind the last one */
+    int32_t message;
+    bool
+        in_message; /* in its text; false: in what the template writes before that, tools and dates among it */
+    char role[16];  /* the message's; "" = none */
 } weir_miss_info;
+
+/* The same in a sentence for people, well-formed UTF-8 without newlines, cut to capacity and terminated; "" for
+ * WEIR_MISS_NONE. Returns its length. */
+WEIR_API size_t weir_miss_text(const weir_miss_info *info, char *text, size_t capacity);
 
 /* What would become of a request if it was submitted now. Times are guesses from measured rates, 0 =
  * nothing was measured yet. */
@@ -1252,9 +1315,14 @@ typedef struct weir_usage {
     int64_t ttft_ns;     /* submit to first token; 0 when there was none */
     int64_t total_ns;    /* submit to end, or to now */
     weir_miss miss;      /* why not more was cached; known from the first chunk on */
+    double logprob; /* sum of the n_generated tokens' logprobs, where the request asked for them; else 0 */
     int32_t n_drafted;   /* tokens that were guessed and computed, beside n_generated */
     int32_t n_accepted;  /* of those, what the answer went on with */
 } weir_usage;
+
+/* The mean logprob of what was generated: what best-of ranks by. 0 without logprobs, -INFINITY where nothing was
+ * generated. Pure. */
+WEIR_API double weir_usage_score(const weir_usage *usage);
 
 typedef struct weir_result {
     weir_reason reason;
@@ -1268,6 +1336,12 @@ typedef struct weir_result {
     float *logprobs;            /* [n_tokens] where the request asked for them; else NULL */
     weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
     int32_t n_top_logprobs;
+    /* As weir_stream_prompt_logprobs; NULL where they were not asked for, or the request ended before. */
+    int32_t *prompt_tokens; /* [n_prompt_tokens] */
+    size_t n_prompt_tokens;
+    float *prompt_logprobs;
+    weir_logprob *prompt_top_logprobs;
+    int32_t n_prompt_top_logprobs;
 } weir_result;
 
 /* Submits n requests, waits until all have ended and fills results, [n] (each to be freed with
@@ -1276,6 +1350,12 @@ typedef struct weir_result {
  * then. A manual engine is driven by this call. Not from a callback. */
 WEIR_API weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
                                    weir_stream *const *streams, weir_result *results, weir_error *error);
+
+/* Best of several: as weir_engine_submit_n for best_of answers, waits for all, and fills results [n] with those
+ * of the highest weir_usage_score, the best first; answers that end with an error come last. They have
+ * logprobs in any case. Errors: submit_n's; INVALID (n: 1 … best_of). The rest is as in weir_generate. */
+WEIR_API weir_status weir_generate_best(weir_engine *engine, const weir_request *request, size_t best_of,
+                                        size_t n, weir_result *results, weir_error *error);
 
 /* Frees what a result owns and zeroes it. */
 WEIR_API void weir_result_fini(weir_result *result);
@@ -1377,6 +1457,18 @@ WEIR_API weir_usage weir_stream_usage(const weir_stream *stream);
 /* Why not more of its prompt was cached; zeroes until it begins to compute. INVALID: size. */
 WEIR_API weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info *info);
 
+/* The prompt's tokens, each with its logprob after those before it, and n_prompt_logprobs of the likeliest, as
+ * a chunk without text. Nothing comes before the first one: its logprob is NAN, its likeliest have the token
+ * -1. Pointers are valid until the last release. Known before the first chunk is; any thread, any number of
+ * times. TIMEOUT: not yet; END: the request has ended before; STATE: it did not ask for them, or there is
+ * none. */
+WEIR_API weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *prompt);
+
+/* Of a fork: the source's text up to there, which the stream's own goes on from; NUL-terminated, valid until
+ * the last release. What was held back there, as it might begin a stop string, or half a character, is in the
+ * stream's. "" for others. length may be NULL. Any thread. */
+WEIR_API const char *weir_stream_before(const weir_stream *stream, size_t *length);
+
 /* Why it ended with WEIR_REASON_ERROR; WEIR_OK in error->code otherwise. */
 WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);
 
@@ -1390,6 +1482,34 @@ WEIR_API void weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void 
 /* A descriptor that polls readable while something can be taken. Made on the first call, owned by the stream,
  * valid until the last release; do not read it. IO: the process has no descriptors left. */
 WEIR_API weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor, weir_error *error);
+
+/* ---- Flight --------------------------------------------------------------------------------------- */
+
+/* One generation that any number of readers read, each from any place on: identical requests that come while it
+ * runs, or later while somebody holds it, need none of their own. It keeps all chunks until its last release. */
+typedef struct weir_flight weir_flight;
+
+/* Submits a request as weir_engine_submit does, or, with share, joins one that was opened here with share, is
+ * still held, has not failed and is identical: the same prompt as it is given, sampler, grammar, limits, stop
+ * strings, salt and all else that a request says. Only requests whose answer is the same each time are shared:
+ * greedy ones (temp 0, and nothing that draws) and those with a seed; and none with a deadline. One reference
+ * for the caller. joined (may be NULL): nothing was submitted. Any thread. Errors: weir_engine_submit's. */
+WEIR_API weir_status weir_flight_open(weir_engine *engine, const weir_request *request, bool share,
+                                      weir_flight **flight, bool *joined, weir_error *error);
+
+/* Counted. The last release cancels what still runs, and frees the chunks. Any thread; not from a callback of the
+ * engine's. It may outlive its engine. */
+WEIR_API weir_flight *weir_flight_hold(weir_flight *flight);
+WEIR_API void weir_flight_release(weir_flight *flight);
+
+/* The chunk with the number *at, counted from 0, which it adds one to; waits up to timeout_ms for it (negative: as
+ * long as it takes). The last one is the terminal chunk; then WEIR_END. WEIR_TIMEOUT: not yet. A chunk stays as it
+ * is, and its pointers valid, while the flight is held. Out of memory for a chunk: it ends with
+ * WEIR_REASON_ERROR. Any number of threads; a manual engine has to be driven by another one. */
+WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk);
+
+/* The stream behind it, for usage, miss, error and status; owned by the flight, which takes its chunks. */
+WEIR_API weir_stream *weir_flight_stream(const weir_flight *flight);
 
 #ifdef __cplusplus
 }

@@ -10,9 +10,11 @@
 
 #include "backend/fake_internal.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
 
-#define PIECE_MAX 24 /* bytes of a piece that load makes, with terminator */
+#define PIECE_MAX    24    /* bytes of a piece that load makes, with terminator */
+#define LOAD_STEP_US 10000 /* how often a slow load asks whether to go on */
 
 static const char chat_template[] =
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
@@ -44,8 +46,10 @@ static const struct option {
     OPTION(longest, 0, 0, 1),
     OPTION(tick_us, 0, 0, 60000000),
     OPTION(token_us, 0, 0, 60000000),
+    OPTION(load_us, 0, 0, 60000000),
     OPTION(exact, 0, 0, 1),
     OPTION(recurrent, 0, 0, 1),
+    OPTION(fail_pass, -1, -1, INT32_MAX),
 #undef OPTION
 };
 #define N_OPTIONS (sizeof options / sizeof options[0])
@@ -283,7 +287,7 @@ static weir_status fake_model_load(const char *path, const weir_model_params *pa
     status = options_parse(&made->options, path + strlen("fake:"), error);
     if (status != WEIR_OK) goto fail;
 
-    atomic_store(&made->hooks.fail_decode_at, -1);
+    atomic_store(&made->hooks.fail_decode_at, made->options.fail_pass);
     atomic_store(&made->hooks.fail_sample_at, -1);
     atomic_store(&made->hooks.fail_decode_status, WEIR_BACKEND);
     atomic_store(&made->hooks.tick_us, made->options.tick_us);
@@ -292,16 +296,21 @@ static weir_status fake_model_load(const char *path, const weir_model_params *pa
 
     static const float steps[] = {0.0f, 0.5f, 1.0f};
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-        if (params->progress != NULL && !params->progress(steps[i], params->progress_user)) {
-            status = weir__error_set(error, WEIR_ABORTED, "progress", "the progress callback ended the load");
-            goto fail;
-        }
+        if (params->progress != NULL && !params->progress(steps[i], params->progress_user))
+            goto aborted;
         if (i == 0 && !vocabulary_make(made)) goto no_memory;
+        for (int64_t us = i == 0 ? made->options.load_us : 0; us > 0; us -= LOAD_STEP_US) {
+            if (params->progress != NULL && !params->progress(0.0f, params->progress_user)) goto aborted;
+            weir__fake_wait(us < LOAD_STEP_US ? us : LOAD_STEP_US);
+        }
     }
     meta_make(made);
     *model = made;
     return WEIR_OK;
 
+aborted:
+    status = weir__error_set(error, WEIR_ABORTED, "progress", "the progress callback ended the load");
+    goto fail;
 no_memory:
     status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the fake model");
 fail:
@@ -344,6 +353,11 @@ static int64_t text_give(const char *from, char *text, size_t capacity)
         text[n] = '\0';
     }
     return (int64_t)length;
+}
+
+static uint64_t fake_model_identity(const weir__bmodel *model)
+{
+    return weir__hash(0, &model->options, sizeof model->options);
 }
 
 static int64_t fake_model_meta(const weir__bmodel *model, const char *key, char *text, size_t capacity)
@@ -425,6 +439,7 @@ const weir__backend weir__backend_fake = {
     .model_load = fake_model_load,
     .model_free = fake_model_free,
     .model_describe = fake_model_describe,
+    .model_identity = fake_model_identity,
     .model_meta = fake_model_meta,
     .model_meta_key = fake_model_meta_key,
     .tokenize = fake_tokenize,

@@ -15,7 +15,8 @@ typedef struct weir__fake_piece {
 } weir__fake_piece;
 
 typedef struct weir__fake_options {
-    int64_t n_vocab, n_ctx_train, seed, eos_every, any, longest, tick_us, token_us, exact, recurrent;
+    int64_t n_vocab, n_ctx_train, seed, eos_every, any, longest, tick_us, token_us, load_us, exact, recurrent,
+        fail_pass;
 } weir__fake_options;
 
 #define WEIR__FAKE_N_META 6
@@ -86,6 +87,7 @@ int32_t weir__fake_choose(const weir__bmodel *model, uint64_t hash);
 /* The logit of a token in a row. */
 float weir__fake_logit(uint64_t hash, int32_t chosen, int32_t token);
 /* Whether this call is one that the test wants to fail. */
+void weir__fake_wait(int64_t us);
 bool weir__fake_fails(_Atomic int64_t *at, _Atomic int64_t *more);
 /* The row of a batch entry, -1 = the last kept; NULL and a fault when there is none. */
 weir__fake_row *weir__fake_row_of(weir__bcontext *context, int32_t row);

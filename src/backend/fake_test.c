@@ -33,6 +33,26 @@ static void test_options_are_read_and_bad_ones_named(void **state)
     assert_non_null(strstr(error.message, "token_us"));
 }
 
+static bool give_up(float value, void *user)
+{
+    (void)value;
+    return ++*(int *)user < 5;
+}
+
+static void test_a_load_may_take_its_time(void **state)
+{
+    (void)state;
+    int n = 0;
+    weir_model *model = NULL;
+    weir_model_params params = weir_model_params_default();
+    int64_t began = weir__clock_now_ns();
+    fake_release(fake_load("load_us=20000"));
+    assert_true(weir__clock_now_ns() - began >= 20 * WEIR__NS_PER_MS);
+    params.progress = give_up;
+    params.progress_user = &n;
+    assert_refused(weir_model_load("fake:load_us=60000000", &params, &model, error), WEIR_ABORTED, "progress");
+}
+
 /* Reads the guide as it lies beside the sources; false where there are none. */
 static bool read_guide(char *text, size_t capacity)
 {
@@ -492,6 +512,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_options_are_read_and_bad_ones_named, nothing_left),
+        cmocka_unit_test_teardown(test_a_load_may_take_its_time, nothing_left),
         cmocka_unit_test_teardown(test_the_guide_names_every_option, nothing_left),
         cmocka_unit_test_teardown(test_tokenizer_gives_bytes_and_specials, nothing_left),
         cmocka_unit_test_teardown(test_pieces_can_be_any_bytes, nothing_left),

@@ -262,7 +262,14 @@ static void attend(const attention *a)
             float bias = c > 80 + i || c % 5 == 3 ? -INFINITY : a->max_bias > 0.0f ? -(float)(80 + i - c) : 0;
             ((ggml_fp16_t *)mask->data)[i * CELLS + c] = ggml_fp32_to_fp16(bias);
         }
-    compute(&s, 2);
+    static const int n_threads[] = {1, 2, 3, 5};
+    static float first[SIZE * HEADS * QUERIES];
+    for (size_t n = 0; n < sizeof n_threads / sizeof *n_threads; n++) {
+        memset(out->data, 0xff, sizeof first);
+        compute(&s, n_threads[n]);
+        if (n == 0) memcpy(first, out->data, sizeof first);
+        assert_memory_equal(out->data, first, sizeof first);
+    }
     for (int h = 0; h < HEADS; h++)
         for (int i = 0; i < QUERIES; i++) {
             const int kv = h / (HEADS / KV_HEADS);
@@ -355,8 +362,9 @@ static void make_activations(float *x)
 static void products_are_those_of_ggml(void **state)
 {
     (void)state;
-    static const enum ggml_type types[] = {GGML_TYPE_Q8_0,  GGML_TYPE_Q4_0, GGML_TYPE_Q5_0, GGML_TYPE_IQ4_NL,
-                                           GGML_TYPE_MXFP4, GGML_TYPE_Q4_1, GGML_TYPE_Q5_1};
+    static const enum ggml_type types[] = {GGML_TYPE_Q8_0,   GGML_TYPE_Q4_0,  GGML_TYPE_Q5_0,
+                                           GGML_TYPE_IQ4_NL, GGML_TYPE_MXFP4, GGML_TYPE_Q4_1,
+                                           GGML_TYPE_Q5_1,   GGML_TYPE_BF16,  GGML_TYPE_F16};
     static const int64_t rows[] = {1, 2, 5, 16, MOST};
     static float weights[N * WIDE], x[MOST * WIDE], theirs[MOST * N], ours[MOST * N];
     static unsigned char rounded[sizeof weights];
@@ -398,7 +406,7 @@ static void threads_do_not_change_a_bit(void **state)
     (void)state;
     static const enum ggml_type types[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,   GGML_TYPE_Q4_1,  GGML_TYPE_Q5_0,
                                            GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL, GGML_TYPE_MXFP4, GGML_TYPE_Q4_K,
-                                           GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
+                                           GGML_TYPE_Q5_K, GGML_TYPE_Q6_K,   GGML_TYPE_BF16,  GGML_TYPE_F16};
     static const int64_t rows[] = {1, 4, 5, MOST};
     static const int n_threads[] = {2, 3, 5};
     static float weights[N * WIDE], x[MOST * WIDE], want[MOST * N], got[MOST * N];

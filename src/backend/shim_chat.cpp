@@ -6,12 +6,17 @@
 #include <chat-peg-parser.h>
 #include <chat.h>
 #include <json-schema-to-grammar.h>
+#include <json-schema.h>
 #include <log.h>
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 extern "C" {
@@ -143,20 +148,15 @@ bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool w
     return true;
 }
 
-common_chat_params render(const weir__shim_template *t, const weir__shim_render *in, bool shown)
+/* What of it is asked for, with which tools. */
+common_chat_params render(const weir__shim_template *t, const weir__shim_render *in, const char *tools,
+                          common_chat_tool_choice choice, const char *schema)
 {
     common_chat_templates_inputs inputs;
     inputs.messages = common_chat_msgs_parse_oaicompat(common_json::parse(in->messages));
-    const char *tools = shown ? in->tools : in->enforced_tools;
     if (tools != nullptr) inputs.tools = common_chat_tools_parse_oaicompat(common_json::parse(tools));
-    switch (in->tool_choice) {
-    case WEIR_TOOLS_AUTO: inputs.tool_choice = COMMON_CHAT_TOOL_CHOICE_AUTO; break;
-    case WEIR_TOOLS_REQUIRED: inputs.tool_choice = COMMON_CHAT_TOOL_CHOICE_REQUIRED; break;
-    case WEIR_TOOLS_NONE: inputs.tool_choice = COMMON_CHAT_TOOL_CHOICE_NONE; break;
-    }
-    /* The text is the same whatever the choice, and without it no grammar is made of parameters as given. */
-    if (shown) inputs.tool_choice = COMMON_CHAT_TOOL_CHOICE_NONE;
-    if (in->json_schema != nullptr) inputs.json_schema = in->json_schema;
+    inputs.tool_choice = choice;
+    if (schema != nullptr) inputs.json_schema = schema;
     for (std::size_t i = 0; i < in->n_args; i++)
         inputs.chat_template_kwargs[in->arg_keys[i]] = in->arg_values[i];
     inputs.parallel_tool_calls = in->parallel_tool_calls;
@@ -167,6 +167,234 @@ common_chat_params render(const weir__shim_template *t, const weir__shim_render 
     inputs.reasoning_format =
         in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
     return common_chat_templates_apply(t->templates.get(), inputs);
+}
+
+/* ---- Answers that must be a call, or a call or a text of a given form ----
+ *
+ * llama.cpp's own grammar for required calls allows any text before them, and has no form of a text beside calls. So
+ * its parser is changed (saved, it is JSON: nodes that name each other by number), and the grammar made again. */
+
+/* Nodes with this tag match the empty text alone. A choice of one, because that is the one node whose grammar
+ * gets brackets, and a "?" may follow. */
+void silence(common_json &arena, const char *tag)
+{
+    common_json &parsers = arena.at("parsers");
+    const std::size_t n = parsers.size();
+    parsers.push_back(common_json{{"type", "literal"}, {"literal", ""}});
+    for (std::size_t i = 0; i < n; i++)
+        if (parsers.at(i).at("type").get<std::string>() == "tag" &&
+            parsers.at(i).at("tag").get<std::string>() == tag)
+            parsers.at(i) = common_json{{"type", "choice"}, {"children", std::vector<std::size_t>{n}}};
+}
+
+constexpr int word_max = 32; /* characters of the words that some forms have room for, beside calls */
+
+/* Grammars cannot look ahead, so what they let pass a parser that does may refuse: in some forms, a space before
+ * the end of a call. Where the grammar holds, nothing needs to be looked for. And words have an end. */
+void narrow(common_json &arena)
+{
+    common_json &parsers = arena.at("parsers");
+    for (std::size_t i = 0; i < parsers.size(); i++) {
+        const std::string type = parsers.at(i).at("type").get<std::string>();
+        if (type == "and") parsers.at(i) = common_json{{"type", "literal"}, {"literal", ""}};
+        if (type == "chars" && parsers.at(i).at("max_count").get<int>() < 0)
+            parsers.at(i)["max_count"] = std::max(word_max, parsers.at(i).at("min_count").get<int>());
+    }
+}
+
+const char *const schema_name = "response-format-schema"; /* as most handlers of llama.cpp call it */
+
+/* The content has a schema, also where the template's handler knows none. */
+void give_schema(common_json &arena)
+{
+    common_json &parsers = arena.at("parsers");
+    const std::size_t n = parsers.size();
+    for (std::size_t i = 0; i < n; i++)
+        if (parsers.at(i).at("type").get<std::string>() == "schema") return;
+    for (std::size_t i = 0; i < n; i++) {
+        if (parsers.at(i).at("type").get<std::string>() != "tag" ||
+            parsers.at(i).at("tag").get<std::string>() != common_chat_peg_builder::CONTENT)
+            continue;
+        const std::size_t child = parsers.at(i).at("child").get<std::size_t>();
+        parsers.push_back(
+            common_json{{"type", "schema"}, {"child", child}, {"name", schema_name}, {"raw", false}});
+        parsers.at(i)["child"] = parsers.size() - 1;
+    }
+}
+
+/* What a's parser takes; what it refuses, as b's does. */
+void add_alternative(common_json &a, const common_json &b)
+{
+    const std::string prefix = "answer-";
+    common_json &parsers = a.at("parsers");
+    const std::size_t n = parsers.size();
+    for (std::size_t i = 0; i < b.at("parsers").size(); i++) {
+        common_json p = b.at("parsers").at(i);
+        if (p.contains("child")) p["child"] = p.at("child").get<std::size_t>() + n;
+        if (p.contains("children")) {
+            auto children = p.at("children").get<std::vector<std::size_t>>();
+            for (std::size_t &child : children) child += n;
+            p["children"] = children;
+        }
+        const std::string type = p.at("type").get<std::string>();
+        if (type == "rule" || type == "ref") p["name"] = prefix + p.at("name").get<std::string>();
+        parsers.push_back(p);
+    }
+    for (const auto &rule : b.at("rules").items())
+        a.at("rules")[prefix + rule.key()] = rule.value().get<std::size_t>() + n;
+    const std::vector<std::size_t> both = {a.at("root").get<std::size_t>(),
+                                           b.at("root").get<std::size_t>() + n};
+    parsers.push_back(common_json{{"type", "choice"}, {"children", both}});
+    a["root"] = parsers.size() - 1;
+}
+
+using schema_map =
+    std::map<std::string, std::pair<common_chat_schema_document_ptr, const common_chat_schema *>>;
+
+common_chat_schema_document_ptr read_schema(const common_json &schema)
+{
+    return std::make_shared<const common_chat_schema_document>(common_chat_schema_from_json(schema));
+}
+
+/* Schemas by the names that parsers have for them: saving a parser loses them. */
+schema_map name_schemas(const weir__shim_render *in)
+{
+    schema_map named;
+    const common_json tools = common_json::parse(in->enforced_tools);
+    for (std::size_t i = 0; i < tools.size(); i++) {
+        const common_json &function = tools.at(i).at("function");
+        const std::string tool = "tool-" + function.at("name").get<std::string>();
+        const auto document = read_schema(common_chat_tool_parameters(function));
+        named[tool + "-schema"] = {document, document->root.get()};
+        const auto *object = dynamic_cast<const common_chat_schema_object *>(document->root.get());
+        for (std::size_t k = 0; object != nullptr && k < object->properties.size(); k++)
+            named[tool + "-arg-" + object->properties[k].name + "-schema"] = {
+                document, object->properties[k].schema.get()};
+    }
+    if (in->json_schema != nullptr) {
+        const auto document = read_schema(common_json::parse(in->json_schema));
+        named[schema_name] = named["response-format"] = {document, document->root.get()};
+    }
+    return named;
+}
+
+/* False: one of its schemas is not known by name. */
+bool return_schemas(common_peg_arena &arena, const schema_map &named)
+{
+    for (std::size_t i = 0; i < arena.size(); i++) {
+        auto *schema = std::get_if<common_peg_schema_parser>(&arena.get(i));
+        if (schema == nullptr) continue;
+        const auto found = named.find(schema->name);
+        if (found == named.end()) return false;
+        schema->doc = found->second.first;
+        schema->node = found->second.second;
+    }
+    return true;
+}
+
+/* What a grammar made of these parsers leaves open. Thoughts, ids, and arguments that are texts, may be so. */
+struct openness {
+    bool free_text = false;     /* beside them there is text of any kind */
+    bool sure_argument = false; /* an argument that no call can leave out */
+    bool arguments = false, calls = false;
+};
+
+void look_for_openness(const common_peg_arena &arena, std::size_t id, bool sure,
+                       std::set<std::pair<std::size_t, bool>> &seen, openness &found)
+{
+    if (!seen.insert({id, sure}).second) return;
+    const auto look = [&](std::size_t child, bool still_sure) {
+        look_for_openness(arena, child, still_sure, seen, found);
+    };
+    const common_peg_parser_variant &parser = arena.get(id);
+    if (std::holds_alternative<common_peg_until_parser>(parser) ||
+        std::holds_alternative<common_peg_any_parser>(parser) ||
+        std::holds_alternative<common_peg_string_parser>(parser))
+        found.free_text = true;
+    else if (const auto *tag = std::get_if<common_peg_tag_parser>(&parser)) {
+        const std::string &name = tag->tag;
+        found.calls = found.calls || name == common_chat_peg_builder::TOOL_NAME;
+        if (name == common_chat_peg_builder::TOOL_ARG) {
+            found.arguments = true;
+            found.sure_argument = found.sure_argument || sure;
+        }
+        const bool free_text = found.free_text;
+        look(tag->child, sure);
+        if (name == common_chat_peg_builder::REASONING || name == common_chat_peg_builder::TOOL_ID ||
+            name == common_chat_peg_builder::TOOL_ARG_STRING_VALUE)
+            found.free_text = free_text;
+    } else if (const auto *sequence = std::get_if<common_peg_sequence_parser>(&parser))
+        for (std::size_t child : sequence->children) look(child, sure);
+    else if (const auto *choice = std::get_if<common_peg_choice_parser>(&parser))
+        for (std::size_t child : choice->children) look(child, sure);
+    else if (const auto *repetition = std::get_if<common_peg_repetition_parser>(&parser))
+        look(repetition->child, sure && repetition->min_count > 0);
+    else if (const auto *rule = std::get_if<common_peg_rule_parser>(&parser))
+        look(rule->child, sure);
+    else if (const auto *ref = std::get_if<common_peg_ref_parser>(&parser))
+        look(arena.get_rule(ref->name), sure);
+    else if (const auto *atomic = std::get_if<common_peg_atomic_parser>(&parser))
+        look(atomic->child, sure);
+    else if (const auto *ac = std::get_if<common_peg_ac_parser>(&parser))
+        look(ac->child, sure);
+    /* The rest: literals, classes, what has a schema, and what has a grammar of its own, which is a text's. */
+}
+
+bool have_required(const char *tools_json)
+{
+    const common_json tools = common_json::parse(tools_json);
+    for (std::size_t i = 0; i < tools.size(); i++) {
+        const common_json parameters = common_chat_tool_parameters(tools.at(i).at("function"));
+        if (parameters.contains("required") && parameters.at("required").size() > 0) return true;
+    }
+    return false;
+}
+
+/* Whether an answer that the parser takes is a call, of a tool that there is, with all that it requires. */
+bool holds_to_calls(const common_peg_arena &arena, const weir__shim_render *in)
+{
+    std::set<std::pair<std::size_t, bool>> seen;
+    openness found;
+    look_for_openness(arena, arena.root(), true, seen, found);
+    return found.calls && !found.free_text &&
+           (!found.arguments || found.sure_argument || !have_required(in->enforced_tools));
+}
+
+/* Changes params, those of required calls. False: this template's handler has no form of calls that could be
+ * enforced. */
+bool enforce(const weir__shim_template *t, const weir__shim_render *in, common_chat_params &params)
+{
+    if (params.parser.empty()) return false;
+    const schema_map named = name_schemas(in);
+    common_json calls = common_json::parse(params.parser);
+    common_peg_arena parser;
+    silence(calls, common_chat_peg_builder::CONTENT);
+    narrow(calls);
+    parser.load(calls.dump());
+    if (!return_schemas(parser, named) || !holds_to_calls(parser, in)) return false;
+    if (in->tool_choice != WEIR_TOOLS_REQUIRED) {
+        const common_chat_params words =
+            render(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema);
+        if (words.parser.empty()) return false;
+        common_json other = common_json::parse(words.parser);
+        give_schema(other);
+        add_alternative(calls, other);
+    }
+    common_json quiet_calls = calls;
+    silence(quiet_calls, common_chat_peg_builder::REASONING);
+    params.parser = in->enable_thinking ? calls.dump() : quiet_calls.dump();
+    parser.load(params.parser);
+    common_peg_parse_context begin(params.generation_prompt, COMMON_PEG_PARSE_FLAG_LENIENT);
+    if (!in->enable_thinking && parser.parse(begin).fail()) { /* the prompt itself has begun to think */
+        params.parser = calls.dump();
+        parser.load(params.parser);
+    }
+    if (!return_schemas(parser, named)) return false;
+    params.grammar =
+        build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder); });
+    params.grammar_lazy = false;
+    params.grammar_triggers.clear();
+    return true;
 }
 
 } // namespace
@@ -204,8 +432,22 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
 {
     return guard(error, WEIR_TEMPLATE, "the chat template cannot be rendered", [&] {
         std::unique_ptr<weir__shim_chat> chat(new weir__shim_chat());
-        chat->params = render(t, in, false);
-        if (in->tools != nullptr) chat->params.prompt = render(t, in, true).prompt;
+        /* Their text is the same whatever the choice, and without one no grammar is made of parameters as given. */
+        const bool either = in->tool_choice == WEIR_TOOLS_AUTO && in->json_schema != nullptr;
+        if (in->tools != nullptr && (in->tool_choice == WEIR_TOOLS_REQUIRED || either)) {
+            chat->params = render(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_REQUIRED, nullptr);
+            if (!enforce(t, in, chat->params))
+                return weir__error_set(error, WEIR_UNSUPPORTED, either ? "json_schema" : "tool_choice",
+                                       "the form of calls that this model's template has cannot be enforced");
+        } else {
+            chat->params = render(t, in, in->enforced_tools,
+                                  in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO
+                                                                     : COMMON_CHAT_TOOL_CHOICE_NONE,
+                                  in->json_schema);
+        }
+        if (in->tools != nullptr)
+            chat->params.prompt =
+                render(t, in, in->tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema).prompt;
         chat->parser = common_chat_parser_params(chat->params);
         chat->parser.reasoning_format =
             in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;

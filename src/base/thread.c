@@ -2,6 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/thread.h"
 
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
 void weir__thread_quiet(sigset_t *before)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
@@ -24,6 +28,17 @@ int weir__thread_start(pthread_t *thread, const pthread_attr_t *attributes, void
     int failed = pthread_create(thread, attributes, fn, user); /* it inherits the mask */
     weir__thread_restore(&before);
     return failed;
+}
+
+void weir__thread_name(const char *name)
+{
+#if defined(__linux__)
+    prctl(PR_SET_NAME, name, 0, 0, 0);
+#elif defined(__APPLE__)
+    pthread_setname_np(name);
+#else
+    (void)name;
+#endif
 }
 
 static void *wait_at(void *gate)

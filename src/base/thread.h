@@ -17,6 +17,9 @@ void weir__thread_restore(const sigset_t *before);
 int weir__thread_start(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *user),
                        void *user);
 
+/* What the calling thread is called in lists of threads; cut after 15 bytes. */
+void weir__thread_name(const char *name);
+
 /* Whether n more threads, at most 1024, can be started: ggml aborts when its own cannot. */
 bool weir__thread_room(int32_t n);
 

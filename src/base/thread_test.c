@@ -1,5 +1,6 @@
-/* Which signals reach a thread of the library's own.
+/* Threads of the library's own: which signals reach them, what they are called.
  * SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE /* pthread_getname_np */
 #include "base/thread.h"
 
 #include <setjmp.h>
@@ -34,10 +35,29 @@ static void a_thread_takes_only_what_it_does_wrong_itself(void **state)
         assert_int_equal(sigismember(&inside, open[i]), 0);
 }
 
+static void *be_named(void *name)
+{
+    weir__thread_name("weir-named");
+    return (void *)(intptr_t)pthread_getname_np(pthread_self(), name, 16);
+}
+
+static void a_thread_has_a_name(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    void *failed;
+    char name[16] = "";
+    assert_int_equal(weir__thread_start(&thread, NULL, be_named, name), 0);
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    assert_string_equal(name, "weir-named");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thread_takes_only_what_it_does_wrong_itself),
+        cmocka_unit_test(a_thread_has_a_name),
     };
     return cmocka_run_group_tests_name("thread", tests, NULL, NULL);
 }

@@ -18,7 +18,8 @@ static bool take_plan(weir_engine *engine, const weir_plan_entry *plan, size_t n
         weir__slot *slot = &engine->slots[plan[i].slot];
         if (plan[i].n_tokens == 0) continue;
         if (slot->n_planned > 0 || plan[i].n_tokens > allowed(engine, slot)) return false;
-        slot->n_planned = weir__prefix_chunk(engine, slot, plan[i].n_tokens);
+        int32_t limit = weir__score_limit(engine, slot), n = plan[i].n_tokens;
+        slot->n_planned = weir__prefix_chunk(engine, slot, limit > 0 && limit < n ? limit : n);
         if (slot->state == WEIR_SLOT_GENERATING) slot->n_drafted = slot->n_planned - 1;
         total += plan[i].n_tokens;
     }
@@ -31,6 +32,7 @@ bool weir__batch_fill(weir_engine *engine, const weir_plan_entry *plan, size_t n
         weir__slot *slot = &engine->slots[i];
         slot->n_planned = slot->n_drafted = slot->n_accepted = slot->n_burst = 0;
         slot->row = -1;
+        slot->n_scored = 0;
     }
     engine->batch.n = 0;
     if (n_plan > (size_t)engine->params.n_slots || !take_plan(engine, plan, n_plan)) return false;
@@ -42,11 +44,14 @@ bool weir__batch_fill(weir_engine *engine, const weir_plan_entry *plan, size_t n
         const weir__request *request = slot->request;
         for (int32_t i = 0; i < slot->n_planned; i++) {
             int32_t pos = slot->n_past + i, past = pos - slot->n_tokens;
-            /* Only the rows that tokens are sampled from keep their logits. */
-            bool kept = past >= -1 && request->max_tokens > 0;
+            /* Only the rows that tokens are sampled from keep their logits, and those that tokens of the prompt
+             * are scored by. */
+            bool sampled = past >= -1 && request->max_tokens > 0;
+            bool scored = weir__score_wants(slot, pos);
             int32_t token = past < 0 ? request->tokens[pos] : slot->draft.token[past];
-            int32_t row = weir__batch_add(&engine->batch, token, pos, lane, kept);
-            if (kept && past == -1) slot->row = row;
+            int32_t row = weir__batch_add(&engine->batch, token, pos, lane, sampled || scored);
+            if (sampled && past == -1) slot->row = row;
+            if (scored && slot->n_scored++ == 0) slot->scored_row = row;
         }
     }
     return true;

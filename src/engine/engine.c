@@ -45,6 +45,7 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
         .itl_target_ms = 50,
         .n_draft_max = 16,
         .prompt_lookup = true,
+        .cache_disk_bytes = UINT64_C(4) << 30,
     };
     if (params != NULL) weir__params_default(params, size, &defaults, sizeof defaults);
 }
@@ -251,6 +252,7 @@ static bool has_work(const weir_engine *engine)
 static void *run(void *argument)
 {
     weir_engine *engine = argument;
+    weir__thread_name("weir-engine");
     for (;;) {
         weir_report report;
         pthread_mutex_lock(&engine->mutex);
@@ -258,8 +260,11 @@ static void *run(void *argument)
         pthread_mutex_unlock(&engine->mutex);
         if (stopping) break;
         weir__step_tick(engine, NULL, 0, &report);
-        if (report.idle && !has_work(engine))
-            weir__doorbell_wait(engine->bell, weir__finish_next_deadline(engine));
+        if (report.idle && !has_work(engine)) {
+            int64_t deadline = weir__finish_next_deadline(engine),
+                    due = weir__cache_archive_due(engine->cache);
+            weir__doorbell_wait(engine->bell, due < deadline ? due : deadline);
+        }
     }
     weir__finish_all(engine);
     return NULL;
@@ -281,6 +286,7 @@ static void free_engine(weir_engine *engine)
     weir__mem_free(engine->sampling);
     weir__mem_free(engine->view_slots);
     weir__mem_free(engine->plan);
+    weir__flights_release(engine->flights);
     weir__doorbell_release(engine->bell);
     weir_model_release(engine->model);
     weir__mem_free(engine);
@@ -311,7 +317,7 @@ static weir_status allocate(weir_engine *engine, weir_error *error)
     if (engine->slots == NULL || engine->lanes == NULL || engine->wanted == NULL ||
         engine->sampling == NULL || engine->view_slots == NULL || engine->plan == NULL ||
         !weir__account_init(&engine->account, engine->params.n_slots) ||
-        weir__doorbell_create(&engine->bell) != WEIR_OK)
+        (engine->flights = weir__flights_create()) == NULL || weir__doorbell_create(&engine->bell) != WEIR_OK)
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
     for (size_t i = 0; i < n; i++) weir__slot_init(&engine->slots[i], (int32_t)i);
     return weir__batch_init(&engine->batch, engine->params.n_batch, error);
@@ -441,22 +447,32 @@ weir_status weir_engine_drain(weir_engine *engine, int timeout_ms)
 
 /* ---- Submit ---- */
 
+static void detach_all(weir__request *const *made, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (made[i]->stream != NULL) weir__stream_detach(made[i]->stream);
+}
+
 static weir_status attach_all(weir_engine *engine, weir__request **made, size_t n,
                               weir_stream *const *streams, weir_error *error)
 {
     for (size_t i = 0; i < n; i++) {
         if (streams == NULL || streams[i] == NULL) continue;
-        if (weir__stream_attach(streams[i], (int32_t)i, made[i]->interval, made[i]->n_prompt, engine->bell) !=
-            WEIR_OK) {
-            while (i-- > 0)
-                if (streams[i] != NULL) weir__stream_detach(streams[i]);
-            return weir__error_set(
-                error, WEIR_STATE, "streams",
-                "a stream serves one request, once: streams[%zu] is in use, was cancelled, has ended "
-                "or stands twice in this submit; give a fresh one",
-                i);
+        weir_status status =
+            weir__stream_attach(streams[i], (int32_t)i, made[i]->interval, made[i]->n_prompt, engine->bell);
+        if (status == WEIR_OK) {
+            made[i]->stream = streams[i];
+            if (weir__request_remember(made[i])) continue;
+            status = WEIR_NO_MEMORY;
         }
-        made[i]->stream = streams[i];
+        detach_all(made, n);
+        return status == WEIR_NO_MEMORY
+                   ? weir__error_set(error, status, "streams", "out of memory for streams[%zu]", i)
+                   : weir__error_set(error, status, "streams",
+                                     "a stream serves one request, once: streams[%zu] is in use, was "
+                                     "cancelled, has ended "
+                                     "or stands twice in this submit; give a fresh one",
+                                     i);
     }
     return WEIR_OK;
 }
@@ -533,7 +549,7 @@ static weir_status submit(weir_engine *engine, const weir_request *requests, siz
         status = choices && n_made > 0 ? weir__request_repeat(engine->model, &engine->limits, request,
                                                               made[0], n_made, &made[n_made], error)
                                        : weir__request_create(engine->model, &engine->limits, request, n_made,
-                                                              &made[n_made], error);
+                                                              engine->bell, &made[n_made], error);
         if (status != WEIR_OK) goto fail;
         made[n_made]->ticket = ticket;
         if (results != NULL) made[n_made]->result = &results[n_made];
@@ -544,19 +560,18 @@ static weir_status submit(weir_engine *engine, const weir_request *requests, siz
     return WEIR_OK;
 
 detach:
-    for (size_t i = 0; i < n; i++)
-        if (made[i]->stream != NULL) weir__stream_detach(made[i]->stream);
+    detach_all(made, n);
 fail:
     while (n_made-- > 0) weir__request_destroy(made[n_made]);
     weir__mem_free(made);
     return status;
 }
 
-weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
+weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
                                 weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
                                 weir_error *error)
 {
-    return submit(engine, requests, n, false, streams, results, ticket, error);
+    return submit(engine, requests, n, choices, streams, results, ticket, error);
 }
 
 weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
@@ -569,6 +584,18 @@ weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *reques
                                  weir_stream *const *streams, weir_error *error)
 {
     return submit(engine, request, n, true, streams, NULL, NULL, error);
+}
+
+weir_status weir_engine_fork(weir_engine *engine, weir_stream *source, int32_t source_at,
+                             const weir_request *request, weir_stream *stream, weir_error *error)
+{
+    weir_request full = weir_request_default();
+    weir_status status = weir__params_take(&full, sizeof full, request, "request", error);
+    if (status != WEIR_OK) return status;
+    if (source == NULL) return weir__error_set(error, WEIR_INVALID, "source", "source is NULL");
+    full.source = source;
+    full.source_at = source_at;
+    return submit(engine, &full, 1, false, &stream, NULL, NULL, error);
 }
 
 weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *stats)

@@ -12,6 +12,7 @@
 #include "base/doorbell.h"
 #include "cache/cache.h"
 #include "engine/account.h"
+#include "engine/flight.h"
 #include "engine/forecast.h"
 #include "engine/queue.h"
 #include "engine/slot.h"
@@ -33,6 +34,7 @@ struct weir_engine {
     weir__limits limits;
     weir_strategy strategy;
     weir__doorbell *bell;
+    weir__flights *flights; /* has its own lock */
 
     pthread_mutex_t mutex;
     pthread_cond_t drained; /* n_live became 0 */
@@ -80,8 +82,9 @@ struct weir_engine {
     bool has_thread; /* under stop_mutex */
 };
 
-/* weir_engine_submit, and for weir_generate: results [n] are filled and counted off on the ticket. */
-weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
+/* weir_engine_submit, or with `choices` submit_n, and for weir_generate: results [n] are filled and counted off
+ * on the ticket. */
+weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
                                 weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
                                 weir_error *error);
 

@@ -4,8 +4,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
-#include "base/utf8.h"
+#include "engine/doctor.h"
 #include "engine/engine.h"
 #include "engine/stream.h"
 
@@ -18,6 +19,44 @@
 
 /* ---- Life ---- */
 
+static void ring(void *user)
+{
+    const weir_engine *engine = user;
+    weir__doorbell_ring(engine->bell);
+}
+
+/* What a saved state fits. Lanes count, since llama.cpp wants as many as there were; kernels do not. */
+static uint64_t kind_of(const weir_engine *engine)
+{
+    const weir_context_info *info = &engine->info;
+    const char *version = weir_backend_version();
+    const uint64_t numbers[] = {
+        engine->model->ops->model_identity(engine->model->model),
+        (uint64_t)info->layout,
+        info->layout == WEIR_LAYOUT_UNIFIED ? 1 : (uint64_t)info->n_seq_max,
+        (uint64_t)engine->params.type_k,
+        (uint64_t)engine->params.type_v,
+    };
+    return weir__hash(weir__hash(0, numbers, sizeof numbers), version, strlen(version));
+}
+
+/* Opens cache_dir, where there is one and prefixes are kept at all. */
+static weir_status open_archive(weir_engine *engine, weir__archive **archive, weir_error *error)
+{
+    const weir__archive_params params = {
+        .path = engine->params.cache_dir,
+        .n_bytes = engine->params.cache_disk_bytes,
+        .limits = {.kind = kind_of(engine),
+                   .n_tokens = engine->info.n_ctx_seq,
+                   .n_vocab = engine->model->info.n_vocab},
+        .ring = ring,
+        .user = engine,
+    };
+    engine->params.cache_dir = NULL; /* the caller's */
+    if (params.path == NULL || !engine->caching) return WEIR_OK;
+    return weir__archive_open(&params, archive, error);
+}
+
 weir_status weir__prefix_open(weir_engine *engine, weir_error *error)
 {
     const weir_engine_params *params = &engine->params;
@@ -27,6 +66,8 @@ weir_status weir__prefix_open(weir_engine *engine, weir_error *error)
     engine->least = lanes || engine->exact ? COPY_LEAST : 1;
     weir_status status =
         weir__memory_init(&engine->memory, engine->model->ops, engine->context, &engine->info, error);
+    weir__archive *archive = NULL;
+    if (status == WEIR_OK) status = open_archive(engine, &archive, error);
     if (status != WEIR_OK) return status;
     int32_t beside = engine->info.n_seq_max - params->n_slots;
     weir__cache_params cache = {
@@ -38,6 +79,7 @@ weir_status weir__prefix_open(weir_engine *engine, weir_error *error)
         .n_bytes = params->cache_bytes,
         .least = engine->least,
         .exact = engine->exact,
+        .archive = archive,
     };
     return weir__cache_create(&cache, &engine->cache, error);
 }
@@ -64,36 +106,6 @@ static weir__slot *slot_of(const weir__prefix_end *live)
 
 /* ---- Misses ---- */
 
-/* The text of some tokens around `at`, as much as fits. */
-static void text_around(const weir_model *model, const int32_t *before, int32_t at, const int32_t *tokens,
-                        int32_t n, char *text, size_t capacity)
-{
-    enum { BEFORE = 8 };
-    char bytes[256];
-    int32_t used = 0, first = at > BEFORE ? at - BEFORE : 0;
-    for (int32_t i = first; i < at + n; i++) {
-        int32_t token = i < at ? before[i] : tokens[i - at];
-        int32_t length =
-            model->ops->piece(model->model, token, true, bytes + used, (int32_t)sizeof bytes - used);
-        if (length < 0) break;
-        used += length;
-    }
-    weir__utf8_copy(text, capacity, bytes, (size_t)used);
-}
-
-static void note_miss(const weir_engine *engine, weir__request *request, const weir__cache_hit *hit)
-{
-    weir_miss_info *info = &request->miss;
-    info->miss = hit->miss;
-    info->n_matched = hit->n_matched;
-    if (hit->n_other == 0) return;
-    const int32_t *tokens = request->tokens;
-    int32_t at = hit->n_matched, left = request->n_prompt - at;
-    text_around(engine->model, tokens, at, tokens + at, left < WEIR__CACHE_AROUND ? left : WEIR__CACHE_AROUND,
-                info->prompt, sizeof info->prompt);
-    text_around(engine->model, tokens, at, hit->other, hit->n_other, info->cached, sizeof info->cached);
-}
-
 /* The request begins to compute: what it got is known. */
 static void note_start(weir_engine *engine, const weir__slot *slot)
 {
@@ -102,13 +114,13 @@ static void note_start(weir_engine *engine, const weir__slot *slot)
     if (request->n_cached >= 0) return; /* it was suspended since */
     int32_t most = request->n_prompt - 1;
     request->n_cached = slot->n_past < most ? slot->n_past : most;
-    if (!serves(engine, request))
+    if (!serves(engine, request) || request->score != NULL)
         info->miss = WEIR_MISS_OFF;
     else if (request->n_cached == most)
         info->miss = WEIR_MISS_NONE;
     else if (request->n_cached < slot->n_promised || info->miss == WEIR_MISS_NONE)
         info->miss = WEIR_MISS_EVICTED;
-    if (info->miss != WEIR_MISS_DIVERGED) info->prompt[0] = info->cached[0] = '\0';
+    if (info->miss != WEIR_MISS_DIVERGED) weir__doctor_forget(info);
     engine->counts.n_misses[info->miss]++;
     if (request->stream != NULL) weir__stream_set_miss(request->stream, info);
 }
@@ -140,12 +152,38 @@ static int32_t last_checkpoint(const weir_engine *engine, const weir__slot *lead
 
 /* ---- Beginning ---- */
 
+/* The slot of a fork's source, while that runs. NULL: it does not, or cannot be cut. */
+static weir__slot *source_of(const weir_engine *engine, const weir__request *request)
+{
+    if (request->source == NULL || engine->exact) return NULL;
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        weir__slot *slot = &engine->slots[i];
+        if (slot->state != WEIR_SLOT_IDLE && slot->lane >= 0 && slot->request->stream == request->source)
+            return slot;
+    }
+    return NULL;
+}
+
 static void look(weir_engine *engine, const weir__slot *slot, weir__cache_hit *hit)
 {
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
-    weir__cache_look(engine->cache, &key, request->tokens, slot->n_tokens, &slot->live, request->serial + 1,
-                     hit);
+    int32_t n = slot->n_tokens;
+    /* Tokens that are still to be scored need the row before them. */
+    if (request->score != NULL && request->score->n_scored < request->score->n) n = request->score->n_scored;
+    *hit = (weir__cache_hit){.miss = WEIR_MISS_OFF};
+    if (serves(engine, request))
+        weir__cache_look(engine->cache, &key, request->tokens, n, &slot->live, request->serial + 1, hit);
+    weir__slot *source = source_of(engine, request);
+    if (source == NULL) return;
+    /* The tree knows prompts of running requests, not their answers. */
+    int32_t there = source->n_past < n - 1 ? source->n_past : n - 1;
+    if (there <= hit->n || there < engine->least ||
+        memcmp(source->request->tokens, request->tokens, (size_t)there * sizeof *request->tokens) != 0)
+        return;
+    hit->n = there;
+    hit->entry = NULL;
+    hit->live = &source->live;
 }
 
 /* Whether the slot does better to wait for the leader. */
@@ -184,7 +222,8 @@ static void obtain(weir_engine *engine, weir__slot *slot, weir__cache_hit hit)
             int32_t from = hit.live != NULL ? slot_of(hit.live)->lane : -1;
             weir_status status =
                 hit.n > 0 ? weir__cache_fetch(engine->cache, &hit, from, lane, NULL) : WEIR_OK;
-            if (status != WEIR_NO_SPACE || weir__cache_evict(engine->cache, device) < 0) break;
+            bool gone = status == WEIR_NOT_FOUND; /* what is the next best? */
+            if (!gone && (status != WEIR_NO_SPACE || weir__cache_evict(engine->cache, device) < 0)) break;
         }
         look(engine, slot, &hit);
     }
@@ -211,7 +250,7 @@ static void settle_in(weir_engine *engine, weir__slot *slot)
     look(engine, slot, &hit);
     if (slot->state != WEIR_SLOT_JOINED) {
         slot->n_promised = hit.n;
-        if (slot->request->n_cached < 0) note_miss(engine, slot->request, &hit);
+        if (slot->request->n_cached < 0) weir__doctor_note(engine->model, slot->request, &hit);
     }
     if (!join(engine, slot, &hit)) {
         obtain(engine, slot, hit);
@@ -219,13 +258,13 @@ static void settle_in(weir_engine *engine, weir__slot *slot)
         slot->state = fed ? WEIR_SLOT_GENERATING : WEIR_SLOT_PREFILLING;
         note_start(engine, slot);
     }
-    begin(engine, slot);
+    if (serves(engine, slot->request)) begin(engine, slot);
 }
 
 void weir__prefix_start(weir_engine *engine, weir__slot *slot)
 {
     bool saved = slot->request->progress.state != NULL;
-    if (!saved && serves(engine, slot->request)) {
+    if (!saved && (serves(engine, slot->request) || slot->request->source != NULL)) {
         settle_in(engine, slot);
         return;
     }
@@ -290,7 +329,7 @@ int32_t weir__prefix_known(weir_engine *engine, const weir__request *request)
 {
     weir__cache_hit hit;
     weir__prefix_key key = key_of(request);
-    if (!serves(engine, request)) return 0;
+    if (!serves(engine, request) || request->score != NULL) return 0;
     weir__cache_look(engine->cache, &key, request->tokens, request->n_prompt, NULL, UINT64_MAX, &hit);
     return hit.n_leader > hit.n && !engine->exact ? hit.n_leader : hit.n;
 }

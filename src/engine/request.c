@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/params.h"
 #include "base/utf8.h"
+#include "engine/doctor.h"
 #include "engine/stream.h"
 #include "model/chat.h"
 #include "model/logprob.h"
@@ -33,6 +34,7 @@ void weir_request_init(weir_request *request, size_t size)
         .cache_prompt = true,
         .cache_salt_length = WEIR_NUL,
         .n_draft_max = -1,
+        .source_at = -1,
     };
     if (request != NULL) weir__params_default(request, size, &defaults, sizeof defaults);
 }
@@ -92,6 +94,12 @@ static weir_status read_text(weir__request *request, const weir_model *model, co
     return WEIR_OK;
 }
 
+static void set_chat(weir__request *request, weir_chat *chat)
+{
+    request->chat = weir_chat_hold(chat);
+    if (chat != NULL) request->preserved = weir__chat_preserved(chat, &request->n_preserved);
+}
+
 static weir_status copy_prompt(weir__request *request, const weir__request *first, size_t index,
                                weir_error *error)
 {
@@ -99,19 +107,43 @@ static weir_status copy_prompt(weir__request *request, const weir__request *firs
     if (request->tokens == NULL) return REFUSE(WEIR_NO_MEMORY, "tokens", "out of memory for the prompt");
     request->capacity = (size_t)first->n_prompt;
     request->n_prompt = first->n_prompt;
-    request->chat = weir_chat_hold(first->chat);
-    request->preserved = first->preserved;
-    request->n_preserved = first->n_preserved;
+    request->n_head = first->n_head;
+    request->source = weir__stream_hold(first->source);
+    set_chat(request, first->chat);
+    return WEIR_OK;
+}
+
+/* A fork's: what the source had, and whose it was. The caller's salt is not looked at. */
+static weir_status read_source(weir__request *request, const weir_request *given, const weir__doorbell *bell,
+                               size_t index, weir_error *error)
+{
+    weir__history history = {0};
+    weir_error why = {0};
+    weir_status status = weir__stream_recall(given->source, given->source_at, bell, &history, &why);
+    if (status != WEIR_OK) return REFUSE(status, why.field, "%s", why.message);
+    request->tokens = history.tokens;
+    request->capacity = history.capacity;
+    request->n_prompt = (int32_t)history.n;
+    request->n_head = history.n_head;
+    request->salt_bytes = history.salt;
+    request->salt_length = history.salt_length;
+    request->source = weir__stream_hold(given->source);
+    set_chat(request, history.chat);
+    history.tokens = NULL; /* both passed on */
+    history.salt = NULL;
+    weir__history_fini(&history);
     return WEIR_OK;
 }
 
 static weir_status read_prompt(weir__request *request, weir_model *model, const weir_request *given,
-                               size_t index, weir_error *error)
+                               const weir__doorbell *bell, size_t index, weir_error *error)
 {
-    int given_kinds = (given->chat != NULL) + (given->tokens != NULL) + (given->text != NULL);
+    int given_kinds =
+        (given->chat != NULL) + (given->tokens != NULL) + (given->text != NULL) + (given->source != NULL);
     if (given_kinds != 1)
-        return REFUSE(WEIR_INVALID, "text", "%s; give exactly one of chat, tokens and text",
+        return REFUSE(WEIR_INVALID, "text", "%s; give exactly one of chat, tokens, text and source",
                       given_kinds == 0 ? "the request has no prompt" : "the request has several prompts");
+    if (given->source != NULL) return read_source(request, given, bell, index, error);
     if (given->tokens != NULL) return copy_tokens(request, model, given, index, error);
     if (given->text != NULL)
         return read_text(request, model, given->text, given->text_length, given->add_special,
@@ -120,9 +152,16 @@ static weir_status read_prompt(weir__request *request, weir_model *model, const 
         return REFUSE(WEIR_INVALID, "chat", "the chat was rendered for another model than the engine's");
     size_t length;
     const char *prompt = weir_chat_prompt(given->chat, &length);
-    request->chat = weir_chat_hold(given->chat);
-    request->preserved = weir__chat_preserved(given->chat, &request->n_preserved);
+    set_chat(request, given->chat);
     return read_text(request, model, prompt, length, true, true, index, error);
+}
+
+static const char *prompt_field(const weir_request *given)
+{
+    return given->source != NULL   ? "source_at"
+           : given->tokens != NULL ? "tokens"
+           : given->text != NULL   ? "text"
+                                   : "chat";
 }
 
 static weir_status fit(weir__request *request, const weir__limits *limits, const weir_request *given,
@@ -130,10 +169,7 @@ static weir_status fit(weir__request *request, const weir__limits *limits, const
 {
     int32_t wanted = given->max_tokens;
     if (request->n_prompt == 0)
-        return REFUSE(WEIR_INVALID,
-                      given->tokens ? "tokens"
-                      : given->text ? "text"
-                                    : "chat",
+        return REFUSE(WEIR_INVALID, prompt_field(given),
                       "the prompt is empty, and this model adds no token of its own; give at least one");
     if (wanted < -1)
         return REFUSE(WEIR_INVALID, "max_tokens", "max_tokens is %d; allowed: -1 (as many as fit) and 0 up",
@@ -143,10 +179,7 @@ static weir_status fit(weir__request *request, const weir__limits *limits, const
     int32_t room = limits->n_ctx - request->n_prompt;
     if (room < (wanted > 0))
         return REFUSE(
-            WEIR_TOO_LONG,
-            given->tokens ? "tokens"
-            : given->text ? "text"
-                          : "chat",
+            WEIR_TOO_LONG, prompt_field(given),
             "the prompt has %d tokens; a request holds at most %d with its answer: shorten it, or give the "
             "engine a larger n_ctx or n_kv",
             request->n_prompt, limits->n_ctx);
@@ -192,6 +225,54 @@ static weir_status compile_stops(weir__request *request, const weir_request *giv
     return WEIR_OK;
 }
 
+/* ---- The sampler, and what it has seen ---- */
+
+static weir_status create_sampler(weir__request *request, weir_model *model,
+                                  const weir_sampler_params *params, size_t index, weir_error *error)
+{
+    const weir__grammar *grammar = request->chat ? weir__chat_grammar(request->chat) : NULL;
+    char prefix[48];
+    snprintf(prefix, sizeof prefix, "requests[%zu].sampler.", index);
+    weir_status status = weir__sampler_create(model, params, grammar, prefix, &request->sampler, error);
+    if (status != WEIR_OK) {
+        /* what is wrong with the struct as a whole does not name the request */
+        if (error != NULL && strcmp(error->field, "sampler") == 0)
+            REFUSE(status, "sampler", "%s", error->message);
+        return status;
+    }
+    status = weir_sampler_count(request->sampler, request->tokens, (size_t)request->n_head, error);
+    for (int32_t i = request->n_head; i < request->n_prompt && status == WEIR_OK; i++) {
+        weir_error why = {0};
+        status = weir_sampler_accept(request->sampler, request->tokens[i], &why);
+        if (status != WEIR_OK)
+            REFUSE(status, "sampler", "token %d of the source's answer: %s", i - request->n_head,
+                   why.message);
+    }
+    return status;
+}
+
+/* Brings a fork's text to where the source's was: what half a character, or the beginning of a stop string, is
+ * held back. A stop string that the answer so far has whole is none of the fork's. */
+static weir_status replay(weir__request *request, size_t index, weir_error *error)
+{
+    weir__emit *emit = &request->progress.emit;
+    weir__emit_scratch scratch = {0};
+    weir_status status = WEIR_OK;
+    for (int32_t i = request->n_head; i < request->n_prompt && status == WEIR_OK; i++) {
+        bool stopped = false;
+        status = weir__emit_token(emit, &scratch, request, request->tokens[i], &stopped);
+        if (stopped) weir__stop_state_init(&emit->stop);
+    }
+    weir__emit_scratch_fini(&scratch);
+    if (status != WEIR_OK) return REFUSE(status, "source", "out of memory for the source's text");
+    request->before = emit->text;
+    request->n_before = emit->n_text;
+    if (emit->text != NULL) emit->text[emit->n_text] = '\0'; /* there is room for it */
+    emit->text = NULL;
+    emit->n_text = emit->capacity = 0;
+    return WEIR_OK;
+}
+
 /* ---- Life ---- */
 
 /* Never that of no salt. Two salts of one hash would share their turns, and nothing else. */
@@ -199,6 +280,24 @@ static uint64_t hash_salt(const char *salt, size_t length)
 {
     uint64_t hash = weir__hash(0, salt, length == WEIR_NUL ? strlen(salt) : length);
     return hash != 0 ? hash : 1;
+}
+
+static weir_status set_salt(weir__request *request, const weir_request *given, const weir__request *first,
+                            size_t index, weir_error *error)
+{
+    const char *salt = given->cache_salt;
+    size_t length = given->cache_salt_length;
+    bool there = request->salt_bytes != NULL; /* a source's */
+    if (request->source != NULL) {
+        salt = there ? request->salt_bytes : first != NULL ? first->salt_bytes : NULL;
+        length = there ? request->salt_length : first != NULL ? first->salt_length : 0;
+    }
+    if (salt == NULL) return WEIR_OK;
+    request->salt = hash_salt(salt, length);
+    request->salt_length = length == WEIR_NUL ? strlen(salt) : length;
+    if (!there) request->salt_bytes = weir__mem_dup(salt, request->salt_length);
+    return request->salt_bytes != NULL ? WEIR_OK
+                                       : REFUSE(WEIR_NO_MEMORY, "cache_salt", "out of memory for the salt");
 }
 
 /* The parameters for another answer; the first answer's passed their checks. */
@@ -212,10 +311,16 @@ static const weir_sampler_params *reseed(const weir_sampler_params *given, size_
     return room;
 }
 
+static weir_status check_logprobs(const char *name, int32_t n, size_t index, weir_error *error)
+{
+    if (n >= 0 && n <= WEIR__LOGPROBS_MAX) return WEIR_OK;
+    return REFUSE(WEIR_INVALID, name, "%s is %d; allowed: 0 to %d", name, n, WEIR__LOGPROBS_MAX);
+}
+
 /* first: NULL, or a request of the same *given_request, and the seed is `choice` more. */
 static weir_status create(weir_model *model, const weir__limits *limits, const weir_request *given_request,
-                          size_t index, const weir__request *first, size_t choice, weir__request **out,
-                          weir_error *error)
+                          size_t index, const weir__request *first, size_t choice, const weir__doorbell *bell,
+                          weir__request **out, weir_error *error)
 {
     weir_request given;
     weir_sampler_params sampler;
@@ -237,34 +342,23 @@ static weir_status create(weir_model *model, const weir__limits *limits, const w
                         -PRIORITY_MAX, PRIORITY_MAX);
         goto fail;
     }
-    if (given.n_logprobs < 0 || given.n_logprobs > WEIR__LOGPROBS_MAX) {
-        status = REFUSE(WEIR_INVALID, "n_logprobs", "n_logprobs is %d; allowed: 0 to %d", given.n_logprobs,
-                        WEIR__LOGPROBS_MAX);
+    if ((status = check_logprobs("n_logprobs", given.n_logprobs, index, error)) != WEIR_OK ||
+        (status = check_logprobs("n_prompt_logprobs", given.n_prompt_logprobs, index, error)) != WEIR_OK)
         goto fail;
-    }
     if (given.n_draft_max < -1 || given.n_draft_max > WEIR__DRAFT_MAX) {
         status = REFUSE(WEIR_INVALID, "n_draft_max", "n_draft_max is %d; allowed: -1 (the engine's) to %d",
                         given.n_draft_max, WEIR__DRAFT_MAX);
         goto fail;
     }
     status = first != NULL ? copy_prompt(request, first, index, error)
-                           : read_prompt(request, model, &given, index, error);
+                           : read_prompt(request, model, &given, bell, index, error);
     if (status != WEIR_OK) goto fail;
+    if (request->source == NULL) request->n_head = request->n_prompt;
     if (first != NULL) given.sampler = reseed(given.sampler, choice, &sampler);
     if ((status = fit(request, limits, &given, index, error)) != WEIR_OK) goto fail;
     if ((status = compile_stops(request, &given, index, error)) != WEIR_OK) goto fail;
 
-    const weir__grammar *grammar = request->chat ? weir__chat_grammar(request->chat) : NULL;
-    snprintf(prefix, sizeof prefix, "requests[%zu].sampler.", index);
-    status = weir__sampler_create(model, given.sampler, grammar, prefix, &request->sampler, error);
-    if (status != WEIR_OK) {
-        /* what is wrong with the struct as a whole does not name the request */
-        if (error != NULL && strcmp(error->field, "sampler") == 0)
-            REFUSE(status, "sampler", "%s", error->message);
-        goto fail;
-    }
-    status = weir_sampler_count(request->sampler, request->tokens, (size_t)request->n_prompt, error);
-    if (status != WEIR_OK) goto fail;
+    if ((status = create_sampler(request, model, given.sampler, index, error)) != WEIR_OK) goto fail;
 
     request->scored = given.logprobs || given.n_logprobs > 0;
     request->n_top = given.n_logprobs < model->info.n_vocab ? given.n_logprobs : model->info.n_vocab;
@@ -275,17 +369,19 @@ static weir_status create(weir_model *model, const weir__limits *limits, const w
     request->n_cached = -1;
     request->cache_prompt = given.cache_prompt;
     request->miss.size = sizeof request->miss;
-    if (given.cache_salt != NULL) {
-        request->salt = hash_salt(given.cache_salt, given.cache_salt_length);
-        request->salt_length =
-            given.cache_salt_length == WEIR_NUL ? strlen(given.cache_salt) : given.cache_salt_length;
-        request->salt_bytes = weir__mem_dup(given.cache_salt, request->salt_length);
-        if (request->salt_bytes == NULL) {
-            status = REFUSE(WEIR_NO_MEMORY, "cache_salt", "out of memory for the salt");
+    weir__doctor_forget(&request->miss);
+    if ((status = set_salt(request, &given, first, index, error)) != WEIR_OK) goto fail;
+    weir__emit_init(&request->progress.emit);
+    if ((status = replay(request, index, error)) != WEIR_OK) goto fail;
+    if ((given.prompt_logprobs || given.n_prompt_logprobs > 0) && first == NULL) {
+        int32_t n_top = given.n_prompt_logprobs;
+        request->score = weir__score_create(request->tokens, request->n_prompt,
+                                            n_top < model->info.n_vocab ? n_top : model->info.n_vocab);
+        if (request->score == NULL) {
+            status = REFUSE(WEIR_NO_MEMORY, "prompt_logprobs", "out of memory for the prompt's logprobs");
             goto fail;
         }
     }
-    weir__emit_init(&request->progress.emit);
     request->progress.n_tokens = request->n_prompt;
     request->submit_ns = weir__clock_now_ns();
     request->deadline_ns =
@@ -298,17 +394,34 @@ fail:
 }
 
 weir_status weir__request_create(weir_model *model, const weir__limits *limits,
-                                 const weir_request *given_request, size_t index, weir__request **out,
-                                 weir_error *error)
+                                 const weir_request *given_request, size_t index, const weir__doorbell *bell,
+                                 weir__request **out, weir_error *error)
 {
-    return create(model, limits, given_request, index, NULL, 0, out, error);
+    return create(model, limits, given_request, index, NULL, 0, bell, out, error);
 }
 
 weir_status weir__request_repeat(weir_model *model, const weir__limits *limits,
                                  const weir_request *given_request, const weir__request *first, size_t choice,
                                  weir__request **out, weir_error *error)
 {
-    return create(model, limits, given_request, 0, first, choice, out, error);
+    return create(model, limits, given_request, 0, first, choice, NULL, out, error);
+}
+
+bool weir__request_remember(const weir__request *request)
+{
+    const weir__history history = {
+        .tokens = request->tokens,
+        .n = (size_t)request->n_prompt,
+        .n_prompt = request->n_prompt,
+        .n_head = request->n_head,
+        .salt = request->salt_bytes,
+        .salt_length = request->salt_length,
+        .chat = request->chat,
+        .before = request->before,
+        .n_before = request->n_before,
+        .score = request->score,
+    };
+    return weir__stream_remember(request->stream, &history);
 }
 
 void weir__request_destroy(weir__request *request)
@@ -319,6 +432,9 @@ void weir__request_destroy(weir__request *request)
     weir__mem_free(request->salt_bytes);
     weir_sampler_destroy(request->sampler);
     weir__stop_destroy(request->stop);
+    weir__stream_drop(request->source);
+    weir__score_release(request->score);
+    weir__mem_free(request->before);
     weir_chat_release(request->chat);
     weir__mem_free(request->top);
     weir__mem_free(request->logprob);
@@ -370,6 +486,20 @@ static bool fill_tokens(weir_result *result, const weir_chunk *all)
     return true;
 }
 
+/* The same of the prompt, once it is scored. */
+static bool fill_prompt(weir_result *result, const weir__score *score)
+{
+    if (score == NULL || score->n_scored < score->n) return true;
+    size_t n = (size_t)score->n, n_top = n * (size_t)score->n_top;
+    result->prompt_tokens = weir__mem_dup(score->tokens, n * sizeof *score->tokens);
+    result->prompt_logprobs = weir__mem_dup(score->logprobs, n * sizeof *score->logprobs);
+    if (n_top > 0) result->prompt_top_logprobs = weir__mem_dup(score->top, n_top * sizeof *score->top);
+    result->n_prompt_tokens = n;
+    result->n_prompt_top_logprobs = score->n_top;
+    return result->prompt_tokens != NULL && result->prompt_logprobs != NULL &&
+           (n_top == 0 || result->prompt_top_logprobs != NULL);
+}
+
 static void fill_result(weir_result *result, const weir__request *request, const weir__output *output,
                         const weir_error *error, const weir_usage *usage)
 {
@@ -381,7 +511,7 @@ static void fill_result(weir_result *result, const weir__request *request, const
     result->text = output->text ? output->text : weir__mem_calloc(1, 1);
     result->length = output->text ? output->length : 0;
     weir_chunk all = weir__request_tokens(request, 0, output->n_tokens);
-    if (!fill_tokens(result, &all) || result->text == NULL) {
+    if (!fill_tokens(result, &all) || !fill_prompt(result, request->score) || result->text == NULL) {
         result->reason = WEIR_REASON_ERROR;
         weir__error_set(&result->error, WEIR_NO_MEMORY, "", "out of memory for the result");
     }

@@ -6,7 +6,9 @@
 #include <pthread.h>
 
 #include "backend/backend.h"
+#include "base/doorbell.h"
 #include "engine/emit.h"
+#include "engine/score.h"
 #include "engine/share.h"
 
 /* What weir_generate waits on: its requests count themselves off. In the memory of that call. */
@@ -26,6 +28,7 @@ typedef struct weir__progress {
     int64_t last_ns;
     size_t n_sent;
     int64_t sent_ns;
+    double logprob;
     void *state; /* the sequence as saved, [n_bytes]; NULL = its tokens are computed again */
     size_t n_bytes;
     size_t length;  /* claimed of the cache's budget for it */
@@ -53,8 +56,13 @@ struct weir__request {
     size_t logprob_capacity;
     weir_logprob *top; /* [top_capacity], n_top of each */
     size_t top_capacity;
+    weir__score *score; /* of the prompt; NULL = it is not wanted */
     int32_t n_prompt;
-    int32_t max_tokens;  /* resolved: prompt and answer fit into the engine's n_ctx */
+    int32_t n_head;      /* of these, what is no answer: fewer of a fork alone */
+    weir_stream *source; /* a fork's; a reference of the library's, NULL = none */
+    char *before;        /* [n_before] the text of its answer so far */
+    size_t n_before;
+    int32_t max_tokens; /* resolved: prompt and answer fit into the engine's n_ctx */
     int32_t n_draft_max; /* -1 = the engine's */
     int32_t n_drafted, n_accepted;
     int32_t interval;
@@ -78,17 +86,20 @@ typedef struct weir__limits {
 } weir__limits;
 
 /* Checks and copies *given_request; error fields begin with "requests[index].". The stream is not attached
- * here. */
+ * here. bell: the engine's, by which a source is known to be its own. */
 weir_status weir__request_create(weir_model *model, const weir__limits *limits,
-                                 const weir_request *given_request, size_t index, weir__request **out,
-                                 weir_error *error);
+                                 const weir_request *given_request, size_t index, const weir__doorbell *bell,
+                                 weir__request **out, weir_error *error);
 
 /* The same again, for another answer: `first` was made of *given_request and is not yet queued; the seed is
- * `choice` more. */
+ * `choice` more. The first alone has a score. */
 weir_status weir__request_repeat(weir_model *model, const weir__limits *limits,
                                  const weir_request *given_request, const weir__request *first, size_t choice,
                                  weir__request **out, weir_error *error);
 void weir__request_destroy(weir__request *request);
+
+/* Tells its stream, which is attached, what forks are made of. False: out of memory. */
+bool weir__request_remember(const weir__request *request);
 
 /* Whether the reader has asked for the end. */
 bool weir__request_cancelled(const weir__request *request);

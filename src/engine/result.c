@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/params.h"
 #include "engine/engine.h"
 
 #define DRIVE_POLL_MS 5 /* how soon to look again while another thread drives a manual engine */
@@ -15,6 +17,9 @@ void weir_result_fini(weir_result *result)
     weir__mem_free(result->tokens);
     weir__mem_free(result->logprobs);
     weir__mem_free(result->top_logprobs);
+    weir__mem_free(result->prompt_tokens);
+    weir__mem_free(result->prompt_logprobs);
+    weir__mem_free(result->prompt_top_logprobs);
     memset(result, 0, sizeof *result);
 }
 
@@ -35,8 +40,8 @@ static void wait_for(weir_engine *engine, weir__ticket *ticket)
     pthread_mutex_unlock(&ticket->mutex);
 }
 
-weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
-                          weir_stream *const *streams, weir_result *results, weir_error *error)
+static weir_status generate(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
+                            weir_stream *const *streams, weir_result *results, weir_error *error)
 {
     weir__ticket ticket = {.remaining = n};
     if (results == NULL && n > 0) return weir__error_set(error, WEIR_INVALID, "results", "results is NULL");
@@ -47,10 +52,60 @@ weir_status weir_generate(weir_engine *engine, const weir_request *requests, siz
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory");
     }
     if (n > 0) memset(results, 0, n * sizeof *results);
-    weir_status status = weir__engine_submit(engine, requests, n, streams, results, &ticket, error);
+    weir_status status = weir__engine_submit(engine, requests, n, choices, streams, results, &ticket, error);
     if (status == WEIR_OK && n > 0) wait_for(engine, &ticket);
     pthread_cond_destroy(&ticket.cond);
     pthread_mutex_destroy(&ticket.mutex);
+    return status;
+}
+
+weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
+                          weir_stream *const *streams, weir_result *results, weir_error *error)
+{
+    return generate(engine, requests, n, false, streams, results, error);
+}
+
+/* ---- Best of several ---- */
+
+double weir_usage_score(const weir_usage *usage)
+{
+    return usage->n_generated > 0 ? usage->logprob / usage->n_generated : -INFINITY;
+}
+
+/* Whether a is better than b. */
+static bool is_better(const weir_result *a, const weir_result *b)
+{
+    bool a_failed = a->reason == WEIR_REASON_ERROR, b_failed = b->reason == WEIR_REASON_ERROR;
+    if (a_failed != b_failed) return b_failed;
+    return weir_usage_score(&a->usage) > weir_usage_score(&b->usage);
+}
+
+weir_status weir_generate_best(weir_engine *engine, const weir_request *request, size_t best_of, size_t n,
+                               weir_result *results, weir_error *error)
+{
+    weir_request full = weir_request_default();
+    if (results == NULL) return weir__error_set(error, WEIR_INVALID, "results", "results is NULL");
+    if (n < 1 || n > best_of)
+        return weir__error_set(error, WEIR_INVALID, "n", "n is %zu; allowed: 1 to %zu, best_of", n, best_of);
+    memset(results, 0, n * sizeof *results);
+    if (request == NULL) return weir__error_set(error, WEIR_INVALID, "request", "request is NULL");
+    weir_status status = weir__params_take(&full, sizeof full, request, "request", error);
+    if (status != WEIR_OK) return status;
+    full.logprobs = true;
+    weir_result *all = weir__mem_calloc(best_of, sizeof *all);
+    if (all == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu answers", best_of);
+    status = generate(engine, &full, best_of, true, NULL, all, error);
+    for (size_t i = 0; i < n && status == WEIR_OK; i++) {
+        size_t best = i;
+        for (size_t k = i + 1; k < best_of; k++)
+            if (is_better(&all[k], &all[best])) best = k;
+        results[i] = all[best];
+        for (size_t k = best; k > i; k--) all[k] = all[k - 1]; /* equal ones stay in their order */
+        memset(&all[i], 0, sizeof all[i]);
+    }
+    for (size_t i = 0; i < best_of; i++) weir_result_fini(&all[i]);
+    weir__mem_free(all);
     return status;
 }
 

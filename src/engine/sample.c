@@ -45,7 +45,8 @@ static void sample_slot(void *user, int32_t i)
     weir__slot *slot = engine->sampling[i];
     weir_error error = {0};
     int64_t start = weir__clock_now_ns();
-    weir_status status = sample_rows(engine, slot, &error);
+    weir_status status = weir__score_rows(engine, slot);
+    if (status == WEIR_OK && slot->row >= 0) status = sample_rows(engine, slot, &error);
     slot->sample_ns = weir__clock_now_ns() - start;
     if (status == WEIR_OK) return;
     slot->failed = status; /* the tokens before it are the answer's */
@@ -78,7 +79,8 @@ void weir__sample(weir_engine *engine)
     engine->model->ops->logits_ready(engine->context);
     for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++) {
         weir__slot *slot = engine->lanes[lane];
-        if (slot == NULL || slot->row < 0 || slot->reason != WEIR_REASON_NOT_FINISHED) continue;
+        if (slot == NULL || slot->reason != WEIR_REASON_NOT_FINISHED) continue;
+        if (slot->row < 0 && slot->n_scored == 0) continue;
         engine->sampling[n++] = slot;
     }
     weir__crew *crew = is_worth_sharing(engine, n) ? helpers(engine) : NULL;

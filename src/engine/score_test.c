@@ -224,6 +224,7 @@ static void every_allocation_of_a_scored_request_may_fail(void **state)
         weir_stream *stream = NULL;
         assert_int_equal(weir_stream_create(&stream, NULL), WEIR_OK);
         request.n_logprobs = 4;
+        request.n_prompt_logprobs = 2;
         weir__mem_fail_after(n);
         weir_status status = weir_generate(r->engine, &request, 1, &stream, &result, NULL);
         bool pending = weir__mem_fail_pending();
@@ -238,6 +239,277 @@ static void every_allocation_of_a_scored_request_may_fail(void **state)
             assert_false(failed);
             break;
         }
+    }
+}
+
+/* ---- The prompt's logprobs ------------------------------------------------------------------------- */
+
+#define LONG_PROMPT 200
+
+/* The rows of a context of its own tell what each token of the prompt must have. */
+static void judge_prompt(rig *r, const int32_t *prompt, size_t n, const weir_chunk *got, int32_t n_top)
+{
+    weir_context *context = NULL;
+    weir_model_info info = {.size = sizeof info};
+    assert_int_equal(got->n_tokens, n);
+    assert_memory_equal(got->tokens, prompt, n * sizeof *prompt);
+    assert_int_equal(got->n_top_logprobs, n_top);
+    assert_string_equal(got->text, "");
+    assert_true(isnan(got->logprobs[0]));
+    for (int32_t k = 0; k < n_top; k++) assert_int_equal(got->top_logprobs[k].token, -1);
+    assert_int_equal(weir_model_describe(r->model, &info), WEIR_OK);
+    assert_int_equal(weir_context_create(r->model, NULL, &context, NULL), WEIR_OK);
+    for (size_t i = 1; i < n; i++) {
+        const float *logits = NULL;
+        assert_int_equal(weir_prefill(context, &prompt[i - 1], 1, 0, NULL, NULL), WEIR_OK);
+        assert_int_equal(weir_logits(context, -1, &logits, NULL), WEIR_OK);
+        assert_true(fabs((double)got->logprobs[i] - naive(logits, info.n_vocab, prompt[i])) < 1e-5);
+        for (int32_t k = 0; k < n_top; k++) {
+            const weir_logprob *top = &got->top_logprobs[i * (size_t)n_top + (size_t)k];
+            int32_t n_above = 0;
+            for (int32_t t = 0; t < info.n_vocab; t++)
+                n_above +=
+                    logits[t] > logits[top->token] || (logits[t] == logits[top->token] && t < top->token);
+            assert_int_equal(n_above, k);
+            assert_true(fabs((double)top->logprob - naive(logits, info.n_vocab, top->token)) < 1e-5);
+        }
+    }
+    weir_context_destroy(context);
+}
+
+static void fill_prompt(int32_t *prompt, int first)
+{
+    for (int i = 0; i < LONG_PROMPT; i++) prompt[i] = 'a' + (first + i * i) % 23;
+}
+
+static weir_request ask_tokens(rig *r, const int32_t *prompt, int32_t max_tokens)
+{
+    weir_request request = weir_request_default();
+    request.tokens = prompt;
+    request.n_tokens = LONG_PROMPT;
+    request.sampler = &r->greedy;
+    request.max_tokens = max_tokens;
+    return request;
+}
+
+/* In both layouts, with a part of it cached, beside one that is not scored, and few rows in each tick. */
+static void each_token_of_a_prompt_has_its_logprob(void **state)
+{
+    rig *r = *state;
+    static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
+    static const int32_t n_tops[] = {0, 1, 5, 20};
+    int32_t prompt[LONG_PROMPT];
+    fill_prompt(prompt, 0);
+    rig_load(r, "fake:seed=5,eos_every=0");
+    r->params.cache_sequences = -1;
+    for (size_t l = 0; l < COUNT(layouts); l++) {
+        weir_stream *streams[COUNT(n_tops)];
+        r->params.layout = layouts[l];
+        rig_start(r);
+        weir_request first = ask_tokens(r, prompt, 3);
+        rig_submit(r, &first);
+        rig_run(r);
+        for (size_t i = 0; i < COUNT(n_tops); i++) {
+            weir_request request = ask_tokens(r, prompt, i % 2 == 0 ? 0 : 5);
+            request.prompt_logprobs = true;
+            request.n_prompt_logprobs = n_tops[i];
+            streams[i] = rig_submit(r, &request);
+        }
+        uint64_t rows = atomic_load(&r->fake->n_rows);
+        for (bool idle = false; !idle;) {
+            weir_report report = rig_tick(r);
+            uint64_t now = atomic_load(&r->fake->n_rows);
+            assert_true(now - rows <= 64 + (uint64_t)r->params.n_slots);
+            rows = now;
+            idle = report.n_active == 0;
+        }
+        for (size_t i = 0; i < COUNT(n_tops); i++) {
+            weir_chunk got;
+            assert_int_equal(weir_stream_prompt_logprobs(streams[i], &got), WEIR_OK);
+            judge_prompt(r, prompt, LONG_PROMPT, &got, n_tops[i]);
+            assert_int_equal(weir_stream_usage(streams[i]).n_cached, 0);
+            assert_int_equal(weir_stream_usage(streams[i]).miss, WEIR_MISS_OFF);
+        }
+        /* what they have computed serves others */
+        weir_request last = ask_tokens(r, prompt, 3);
+        weir_stream *stream = rig_submit(r, &last);
+        rig_run(r);
+        assert_int_equal(weir_stream_usage(stream).n_cached, LONG_PROMPT - 1);
+        weir_engine_destroy(r->engine);
+        r->engine = NULL;
+    }
+}
+
+static void a_prompts_logprobs_are_known_before_the_first_chunk(void **state)
+{
+    rig *r = *state;
+    weir_chunk chunk, prompt;
+    rig_script(r, 'A', 100, "abc");
+    rig_start(r);
+    weir_request request = rig_ask(r, 'A');
+    weir_stream *plain = rig_submit(r, &request);
+    request.n_prompt_logprobs = 1; /* implies them */
+    weir_stream *stream = rig_submit(r, &request);
+    request.stop = (const char *[]){"c"};
+    request.n_stop = 1;
+    weir_stream *cancelled = rig_submit(r, &request);
+    assert_int_equal(weir_stream_prompt_logprobs(stream, &prompt), WEIR_TIMEOUT);
+    rig_tick(r);
+    assert_int_equal(weir_stream_prompt_logprobs(stream, &prompt), WEIR_TIMEOUT);
+    weir_stream_cancel(cancelled);
+    while (weir_stream_try_next(stream, &chunk) != WEIR_OK) rig_tick(r);
+    assert_false(chunk.finished);
+    assert_int_equal(weir_stream_prompt_logprobs(stream, &prompt), WEIR_OK);
+    judge_prompt(r, request.tokens, request.n_tokens, &prompt, 1);
+    rig_run(r);
+    assert_int_equal(weir_stream_prompt_logprobs(plain, &prompt), WEIR_STATE);
+    assert_int_equal(weir_stream_prompt_logprobs(cancelled, &prompt), WEIR_END);
+    assert_int_equal(weir_stream_prompt_logprobs(rig_stream(r), &prompt), WEIR_STATE);
+    assert_int_equal(weir_stream_prompt_logprobs(NULL, &prompt), WEIR_INVALID);
+    assert_int_equal(weir_stream_prompt_logprobs(plain, NULL), WEIR_INVALID);
+}
+
+static void a_result_has_the_prompts_logprobs_of_the_first_answer(void **state)
+{
+    rig *r = *state;
+    int32_t prompt[LONG_PROMPT];
+    weir_result results[2];
+    fill_prompt(prompt, 3);
+    rig_load(r, "fake:seed=5,eos_every=0");
+    rig_start(r);
+    weir_request requests[2] = {ask_tokens(r, prompt, 4), ask_tokens(r, prompt, 4)};
+    requests[0].n_prompt_logprobs = 2;
+    requests[1].n_tokens = 1;
+    requests[1].prompt_logprobs = true;
+    assert_int_equal(weir_generate(r->engine, requests, 2, NULL, results, NULL), WEIR_OK);
+    for (int i = 0; i < 2; i++) {
+        const weir_chunk got = {.tokens = results[i].prompt_tokens,
+                                .n_tokens = results[i].n_prompt_tokens,
+                                .text = "",
+                                .logprobs = results[i].prompt_logprobs,
+                                .top_logprobs = results[i].prompt_top_logprobs,
+                                .n_top_logprobs = results[i].n_prompt_top_logprobs};
+        judge_prompt(r, prompt, requests[i].n_tokens, &got, i == 0 ? 2 : 0);
+        weir_result_fini(&results[i]);
+        assert_null(results[i].prompt_logprobs);
+    }
+    weir_stream *streams[2] = {rig_stream(r), rig_stream(r)};
+    weir_chunk chunk;
+    assert_int_equal(weir_engine_submit_n(r->engine, requests, 2, streams, NULL), WEIR_OK);
+    rig_run(r);
+    assert_int_equal(weir_stream_prompt_logprobs(streams[0], &chunk), WEIR_OK);
+    assert_int_equal(weir_stream_prompt_logprobs(streams[1], &chunk), WEIR_STATE);
+    weir_error error = {0};
+    requests[0].n_prompt_logprobs = 21;
+    assert_int_equal(weir_engine_submit(r->engine, requests, 1, NULL, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "requests[0].n_prompt_logprobs");
+}
+
+/* Cells run out in the middle of prompts, and nothing is saved: what was scored is computed again, no more. */
+static void a_suspension_scores_no_token_twice(void **state)
+{
+    rig *r = *state;
+    enum { N_STREAMS = 3 };
+    int32_t prompts[N_STREAMS][LONG_PROMPT];
+    weir_stream *streams[N_STREAMS];
+    rig_load(r, "fake:seed=5,eos_every=0");
+    r->params.layout = WEIR_LAYOUT_UNIFIED;
+    r->params.n_kv = 512;
+    r->params.cache_bytes = 0;
+    rig_start(r);
+    for (int i = 0; i < N_STREAMS; i++) {
+        fill_prompt(prompts[i], i);
+        weir_request request = ask_tokens(r, prompts[i], i == 2 ? 10 : 50);
+        request.n_prompt_logprobs = 3;
+        request.priority = i;
+        streams[i] = rig_submit(r, &request);
+        rig_ticks(r, 2);
+    }
+    rig_run(r);
+    assert_true(rig_stats(r).n_suspensions > 0);
+    assert_int_equal(atomic_load(&r->fake->n_rows),
+                     N_STREAMS * (LONG_PROMPT - 1) + atomic_load(&r->fake->n_samples));
+    for (int i = 0; i < N_STREAMS; i++) {
+        weir_chunk got;
+        assert_int_equal(weir_stream_prompt_logprobs(streams[i], &got), WEIR_OK);
+        judge_prompt(r, prompts[i], LONG_PROMPT, &got, 3);
+    }
+}
+
+/* ---- Best of several ------------------------------------------------------------------------------- */
+
+static weir_sampler_params hot(uint32_t seed);
+
+static void the_best_answers_are_the_likeliest(void **state)
+{
+    rig *r = *state;
+    enum { BEST_OF = 8, KEPT = 3 };
+    weir_result all[BEST_OF], best[KEPT];
+    weir_request requests[BEST_OF];
+    weir_sampler_params samplers[BEST_OF];
+    double means[BEST_OF];
+    rig_load(r, "fake:seed=5,eos_every=20");
+    rig_start(r);
+    for (int i = 0; i < BEST_OF; i++) {
+        samplers[i] = hot(100 + (uint32_t)i);
+        samplers[i].ignore_eos = false;
+        requests[i] = ask(r, "tell me", 30);
+        requests[i].sampler = &samplers[i];
+    }
+    assert_int_equal(weir_generate_best(r->engine, requests, BEST_OF, KEPT, best, NULL), WEIR_OK);
+    for (int i = 0; i < BEST_OF; i++) requests[i].logprobs = true;
+    assert_int_equal(weir_generate(r->engine, requests, BEST_OF, NULL, all, NULL), WEIR_OK);
+    for (int i = 0; i < BEST_OF; i++) {
+        double sum = 0;
+        for (size_t k = 0; k < all[i].n_tokens; k++) sum += (double)all[i].logprobs[k];
+        means[i] = weir_usage_score(&all[i].usage);
+        /* the end token is one of those that were generated */
+        assert_true(all[i].usage.logprob <= sum + 1e-9);
+        if (all[i].reason == WEIR_REASON_LENGTH) assert_true(fabs(all[i].usage.logprob - sum) < 1e-9);
+        assert_true(fabs(means[i] - all[i].usage.logprob / all[i].usage.n_generated) < 1e-12);
+    }
+    for (int k = 0; k < KEPT; k++) {
+        int n_above = 0, of = -1;
+        for (int i = 0; i < BEST_OF; i++)
+            if (means[i] == weir_usage_score(&best[k].usage)) of = i;
+        assert_true(of >= 0);
+        for (int i = 0; i < BEST_OF; i++) n_above += means[i] > means[of];
+        assert_int_equal(n_above, k);
+        assert_string_equal(best[k].text, all[of].text);
+        assert_non_null(best[k].logprobs);
+        weir_result_fini(&best[k]);
+    }
+    for (int i = 0; i < BEST_OF; i++) weir_result_fini(&all[i]);
+    assert_true(weir_usage_score(&(weir_usage){0}) == -INFINITY);
+}
+
+static void best_of_refuses_what_it_cannot_do(void **state)
+{
+    rig *r = *state;
+    weir_error error = {0};
+    weir_result results[4];
+    rig_script(r, 'A', 3, "abc");
+    rig_start(r);
+    weir_request request = rig_ask(r, 'A');
+    assert_int_equal(weir_generate_best(r->engine, &request, 3, 4, results, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "n");
+    assert_int_equal(weir_generate_best(r->engine, &request, 3, 0, results, &error), WEIR_INVALID);
+    assert_int_equal(weir_generate_best(r->engine, &request, 3, 1, NULL, &error), WEIR_INVALID);
+    assert_int_equal(weir_generate_best(r->engine, NULL, 3, 1, results, &error), WEIR_INVALID);
+    assert_int_equal(weir_generate_best(NULL, &request, 3, 1, results, &error), WEIR_INVALID);
+    request.max_tokens = -7;
+    assert_int_equal(weir_generate_best(r->engine, &request, 3, 1, results, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "requests[0].max_tokens");
+    request.max_tokens = -1;
+    for (long n = 0;; n++) {
+        weir__mem_fail_after(n);
+        weir_status status = weir_generate_best(r->engine, &request, 4, 2, results, NULL);
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        assert_true(status == WEIR_OK || status == WEIR_NO_MEMORY);
+        for (int i = 0; i < 2; i++) weir_result_fini(&results[i]);
+        rig_run(r);
+        if (pending) break;
     }
 }
 
@@ -395,6 +667,12 @@ int main(void)
         RIG_TEST(a_suspension_loses_none),
         RIG_TEST(more_logprobs_than_allowed_are_refused),
         RIG_TEST(every_allocation_of_a_scored_request_may_fail),
+        RIG_TEST(each_token_of_a_prompt_has_its_logprob),
+        RIG_TEST(a_prompts_logprobs_are_known_before_the_first_chunk),
+        RIG_TEST(a_result_has_the_prompts_logprobs_of_the_first_answer),
+        RIG_TEST(a_suspension_scores_no_token_twice),
+        RIG_TEST(the_best_answers_are_the_likeliest),
+        RIG_TEST(best_of_refuses_what_it_cannot_do),
         RIG_TEST(each_answer_is_that_of_its_seed),
         RIG_TEST(random_seeds_give_different_answers),
         RIG_TEST(the_prompt_is_computed_once),

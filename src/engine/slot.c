@@ -27,6 +27,8 @@ void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now)
     slot->draft.n = slot->n_drafted = slot->n_accepted = slot->n_burst = 0;
     slot->failed = WEIR_OK;
     slot->draft.text = UINT64_MAX;
+    slot->n_scored = 0;
+    slot->logprob_sum = progress->logprob;
     slot->reason = WEIR_REASON_NOT_FINISHED;
     memset(&slot->error, 0, sizeof slot->error);
     slot->sample_ns = 0;
@@ -51,6 +53,7 @@ weir__request *weir__slot_suspend(weir__slot *slot)
     progress->last_ns = slot->last_ns;
     progress->n_sent = slot->n_sent;
     progress->sent_ns = slot->sent_ns;
+    progress->logprob = slot->logprob_sum;
     weir__emit_init(&slot->emit); /* moved */
     slot->state = WEIR_SLOT_IDLE;
     slot->request = NULL;
@@ -111,6 +114,7 @@ weir_usage weir__slot_usage(const weir__slot *slot, int64_t now)
         .miss = request->miss.miss,
         .n_drafted = request->n_drafted,
         .n_accepted = request->n_accepted,
+        .logprob = slot->logprob_sum,
     };
 }
 

@@ -38,6 +38,10 @@ typedef struct weir__slot {
     int32_t n_burst;     /* tokens that were sampled in this tick */
     weir__sampled burst[WEIR__DRAFT_MAX + 1];
     weir_status failed; /* why there are no more of them; `error` tells more */
+    float logprob;       /* of it, where the request is scored; so is the next one */
+    double logprob_sum; /* of all that were generated */
+    int32_t scored_row; /* of this batch, n_scored rows for tokens of the prompt */
+    int32_t n_scored;
     weir_reason reason; /* written once, by whoever is first */
     weir_error error;
     int64_t sample_ns; /* what its last sampling took; 0 = none yet */

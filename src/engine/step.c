@@ -48,6 +48,7 @@ void weir__step_view(weir_engine *engine, int64_t now)
             .idle_ns = slot->state == WEIR_SLOT_GENERATING && now > slot->last_ns ? now - slot->last_ns : 0,
             .deadline_ns = slot->request->deadline_ns == WEIR__CLOCK_NEVER ? INT64_MAX
                                                                            : slot->request->deadline_ns - now,
+            .limit = weir__score_limit(engine, slot),
         };
     }
     pthread_mutex_lock(&engine->mutex);
@@ -141,6 +142,7 @@ static void take_token(weir_engine *engine, weir__slot *slot, const weir__sample
     bool stopped = false;
 
     slot->n_generated++;
+    if (request->scored) slot->logprob_sum += (double)sampled->logprob;
     if (slot->first_ns == 0) slot->first_ns = now;
     slot->last_ns = now;
     weir__account_token(engine, slot);
@@ -292,4 +294,5 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
         }
     }
     account(engine, report, start, work_ns);
+    if (weir__cache_archive(engine->cache, start, report->idle)) weir__account_publish(engine);
 }

@@ -17,6 +17,7 @@
 #include "base/params.h"
 
 #define DEFAULT_POLL_MS 100
+#define HISTORY_MORE    64 /* tokens of an answer before the history grows */
 
 /* Where one chunk lies in its buffer. Its text is followed by a NUL. */
 typedef struct mark {
@@ -70,6 +71,7 @@ struct weir_stream {
     int interval_before;  /* the attach: what a detach restores */
     weir__doorbell *bell; /* NULL while FRESH; kept to the end, so that cancel may ring late */
     weir_usage usage;     /* as of the newest chunk */
+    weir__history history;
     weir_miss_info miss;
     int64_t attach_ns;
     weir_error error;
@@ -119,18 +121,25 @@ static void free_buffer(buffer *b)
     weir__mem_free(b->text);
 }
 
-static void drop(weir_stream *stream)
+void weir__stream_drop(weir_stream *stream)
 {
-    if (atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) != 1) return;
+    if (stream == NULL || atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) != 1) return;
     if (stream->fds[0] >= 0) close(stream->fds[0]);
     if (stream->fds[1] >= 0 && stream->fds[1] != stream->fds[0]) close(stream->fds[1]);
     weir__doorbell_release(stream->bell);
     free_buffer(&stream->back);
     free_buffer(&stream->front);
+    weir__history_fini(&stream->history);
     pthread_mutex_destroy(&stream->ready_mutex);
     pthread_cond_destroy(&stream->cond);
     pthread_mutex_destroy(&stream->mutex);
     weir__mem_free(stream);
+}
+
+weir_stream *weir__stream_hold(weir_stream *stream)
+{
+    if (stream != NULL) atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed);
+    return stream;
 }
 
 weir_stream *weir_stream_hold(weir_stream *stream)
@@ -144,7 +153,7 @@ void weir_stream_release(weir_stream *stream)
     if (stream == NULL || atomic_fetch_sub_explicit(&stream->holders, 1, memory_order_acq_rel) != 1) return;
     weir_stream_set_ready(stream, NULL, NULL);
     weir_stream_cancel(stream); /* nobody is left to read */
-    drop(stream);
+    weir__stream_drop(stream);
 }
 
 /* ---- The descriptor: set while something can be taken. Called under mutex. ---- */
@@ -236,6 +245,7 @@ void weir__stream_detach(weir_stream *stream)
 {
     pthread_mutex_lock(&stream->mutex);
     weir__doorbell *bell = stream->bell;
+    weir__history_fini(&stream->history);
     stream->phase = FRESH;
     stream->bell = NULL;
     stream->usage.n_prompt = 0;
@@ -244,7 +254,40 @@ void weir__stream_detach(weir_stream *stream)
     pthread_cond_broadcast(&stream->cond); /* whoever has begun to wait for it */
     pthread_mutex_unlock(&stream->mutex);
     weir__doorbell_release(bell);
-    drop(stream);
+    weir__stream_drop(stream);
+}
+
+bool weir__stream_remember(weir_stream *stream, const weir__history *from)
+{
+    weir__history copy;
+    if (!weir__history_copy(&copy, from, from->n, HISTORY_MORE)) return false;
+    pthread_mutex_lock(&stream->mutex);
+    stream->history = copy;
+    pthread_mutex_unlock(&stream->mutex);
+    return true;
+}
+
+weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const weir__doorbell *bell,
+                                weir__history *out, weir_error *error)
+{
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&stream->mutex;
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(mutex);
+    const weir__history *history = &stream->history;
+    size_t n_prompt = (size_t)history->n_prompt, n_out = history->n - n_prompt;
+    if (stream->phase == FRESH || history->tokens == NULL)
+        status = weir__error_set(error, WEIR_STATE, "source",
+                                 "the source was not submitted: a fork needs a stream that was");
+    else if (stream->bell != bell)
+        status = weir__error_set(error, WEIR_INVALID, "source", "the source is another engine's stream");
+    else if (at < -1 || (at >= 0 && (size_t)at > n_out))
+        status = weir__error_set(error, WEIR_INVALID, "source_at",
+                                 "source_at is %d; allowed: 0 to %zu, the tokens that have come, and -1", at,
+                                 n_out);
+    else if (!weir__history_copy(out, history, n_prompt + (at < 0 ? n_out : (size_t)at), 0))
+        status = weir__error_set(error, WEIR_NO_MEMORY, "source", "out of memory for the source's tokens");
+    pthread_mutex_unlock(mutex);
+    return status;
 }
 
 /* Room for the chunk's tokens and what belongs to each. */
@@ -299,6 +342,17 @@ static bool append(buffer *to, const weir_chunk *chunk)
     return true;
 }
 
+/* Puts the chunk, and its tokens into the history. */
+static bool keep(weir_stream *stream, const weir_chunk *chunk)
+{
+    weir__history *history = &stream->history;
+    size_t before = history->n;
+    if (history->tokens != NULL && !weir__history_add(history, chunk->tokens, chunk->n_tokens)) return false;
+    if (append(&stream->back, chunk)) return true;
+    history->n = before;
+    return false;
+}
+
 static void run_ready(weir_stream *stream)
 {
     pthread_mutex_lock(&stream->ready_mutex);
@@ -310,7 +364,7 @@ bool weir__stream_push(weir_stream *stream, const weir_chunk *chunk, const weir_
 {
     pthread_mutex_lock(&stream->mutex);
     bool was_empty = !can_take(stream);
-    bool put = append(&stream->back, chunk);
+    bool put = keep(stream, chunk);
     if (put) {
         stream->usage = *usage;
         fd_raise(stream);
@@ -328,7 +382,7 @@ void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const wei
     weir_reason reason = chunk->reason;
     pthread_mutex_lock(&stream->mutex);
     if (error != NULL) stream->error = *error;
-    if (!append(&stream->back, chunk)) {
+    if (!keep(stream, chunk)) {
         append(&stream->back, &nothing); /* needs no memory */
         reason = WEIR_REASON_ERROR;
         weir__error_set(&stream->error, WEIR_NO_MEMORY, "",
@@ -343,7 +397,7 @@ void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const wei
     pthread_cond_broadcast(&stream->cond);
     pthread_mutex_unlock(&stream->mutex);
     run_ready(stream); /* the end is told also to a reader that has not yet taken what came before */
-    drop(stream);
+    weir__stream_drop(stream);
 }
 
 /* ---- Consumer ---- */
@@ -455,7 +509,7 @@ void weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user)
     pthread_mutex_unlock(&stream->mutex);
     if (fn != NULL && waiting) fn(stream, user);
     pthread_mutex_unlock(&stream->ready_mutex);
-    drop(stream);
+    weir__stream_drop(stream);
 }
 
 void weir_stream_set_interval(weir_stream *stream, int32_t interval)
@@ -505,6 +559,36 @@ weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info *info)
     copy = stream->miss;
     pthread_mutex_unlock(mutex);
     return weir__params_give(info, &copy, sizeof copy, "info", NULL);
+}
+
+weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *prompt)
+{
+    if (stream == NULL || prompt == NULL) return WEIR_INVALID;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&stream->mutex;
+    pthread_mutex_lock(mutex);
+    const weir__score *score = stream->history.score; /* stays until the last release */
+    bool finished = stream->phase == FINISHED;
+    pthread_mutex_unlock(mutex);
+    if (score == NULL) return WEIR_STATE;
+    if (!atomic_load_explicit(&score->done, memory_order_acquire)) return finished ? WEIR_END : WEIR_TIMEOUT;
+    *prompt = weir__score_chunk(score);
+    return WEIR_OK;
+}
+
+const char *weir_stream_before(const weir_stream *stream, size_t *length)
+{
+    const char *text = "";
+    size_t n = 0;
+    if (stream != NULL) {
+        pthread_mutex_lock((pthread_mutex_t *)&stream->mutex);
+        if (stream->history.before != NULL) {
+            text = stream->history.before;
+            n = stream->history.n_before;
+        }
+        pthread_mutex_unlock((pthread_mutex_t *)&stream->mutex);
+    }
+    if (length != NULL) *length = n;
+    return text;
 }
 
 weir_usage weir_stream_usage(const weir_stream *stream)

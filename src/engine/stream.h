@@ -4,6 +4,7 @@
 #define WEIR_ENGINE_STREAM_H
 
 #include "base/doorbell.h"
+#include "engine/history.h"
 #include "weir/weir.h"
 
 /* Chunks that may wait unread before the newest is merged into the one before it. A reader that keeps up has
@@ -18,6 +19,19 @@ weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t inte
 
 /* Undoes an attach of which nothing was seen: a batch submit that fails half way. */
 void weir__stream_detach(weir_stream *stream);
+
+/* After an attach: what forks are made of, copied, the tokens of chunks to be added as they come. False: out of
+ * memory. A stream that is not told has none. */
+bool weir__stream_remember(weir_stream *stream, const weir__history *from);
+
+/* A copy of what an attached stream remembers, as of its chunks' first `at` tokens; -1 = all of them. bell:
+ * the engine's that asks. INVALID: error->field is "source" or "source_at"; STATE; NO_MEMORY. */
+weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const weir__doorbell *bell,
+                                weir__history *out, weir_error *error);
+
+/* A reference that does not keep the request alive. */
+weir_stream *weir__stream_hold(weir_stream *stream);
+void weir__stream_drop(weir_stream *stream);
 
 /* What the reader is told of the prefix. */
 void weir__stream_set_miss(weir_stream *stream, const weir_miss_info *info);

@@ -18,11 +18,26 @@
 #define BACKOFF_MAX_MS    10000
 #define TICK_MS           100
 
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && *value != '\0' ? value : NULL;
+}
+
+void weir__http_trust(const char **file, const char **folder)
+{
+    *file = variable("CURL_CA_BUNDLE");
+    *folder = NULL;
+    if (*file != NULL) return;
+    *file = variable("SSL_CERT_FILE");
+    *folder = variable("SSL_CERT_DIR");
+}
+
 /* ---- What answers mean ---- */
 
 bool weir__http_may_retry(weir_status status, const weir__http_answer *answer)
 {
-    if (status != WEIR_OK) return status == WEIR_IO;
+    if (status != WEIR_OK) return status == WEIR_IO && !answer->distrusted;
     return answer->code == 408 || answer->code == 429 || answer->code >= 500;
 }
 
@@ -68,6 +83,12 @@ weir_status weir__http_explain(const weir__config *config, const weir__http_answ
                                weir_error *error)
 {
     const char *code = answer->error_code;
+    if (answer->distrusted)
+        return weir__error_set(
+            error, WEIR_IO, "name",
+            "%s was not asked for, since %.100s cannot be trusted: %s; where that is meant to "
+            "be, CURL_CA_BUNDLE or SSL_CERT_FILE names a file of certificates to trust",
+            what, config->endpoint, answer->reason);
     if (answer->code == 0 || answer->code == 200 || answer->code == 206)
         return weir__error_set(
             error, WEIR_IO, "name",
@@ -232,8 +253,8 @@ static bool set_up(weir__http *http)
 {
     const weir__config *config = http->config;
     CURL *curl = http->curl;
-    const char *authorities = getenv("CURL_CA_BUNDLE");
-    if (authorities == NULL || *authorities == '\0') authorities = getenv("SSL_CERT_FILE");
+    const char *file, *folder;
+    weir__http_trust(&file, &folder);
     bool ok =
         curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, http->problem) == CURLE_OK &&
         curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
@@ -251,8 +272,8 @@ static bool set_up(weir__http *http)
     if (config->proxy != NULL) ok = ok && curl_easy_setopt(curl, CURLOPT_PROXY, config->proxy) == CURLE_OK;
     if (config->no_proxy != NULL)
         ok = ok && curl_easy_setopt(curl, CURLOPT_NOPROXY, config->no_proxy) == CURLE_OK;
-    if (authorities != NULL && *authorities != '\0')
-        ok = ok && curl_easy_setopt(curl, CURLOPT_CAINFO, authorities) == CURLE_OK;
+    if (file != NULL) ok = ok && curl_easy_setopt(curl, CURLOPT_CAINFO, file) == CURLE_OK;
+    if (folder != NULL) ok = ok && curl_easy_setopt(curl, CURLOPT_CAPATH, folder) == CURLE_OK;
     return ok;
 }
 
@@ -448,6 +469,8 @@ static weir_status fly(struct flight *flight, const char *url)
     if (flight->refused) return WEIR_ABORTED;
     if (result == CURLE_OUT_OF_MEMORY) return WEIR_NO_MEMORY;
     if (result == CURLE_OK || flight->enough) return WEIR_OK;
+    flight->answer->distrusted = result == CURLE_PEER_FAILED_VERIFICATION ||
+                                 result == CURLE_SSL_CACERT_BADFILE || result == CURLE_SSL_ISSUER_ERROR;
     snprintf(flight->answer->reason, sizeof flight->answer->reason, "%.199s",
              flight->http->problem[0] != '\0' ? flight->http->problem : curl_easy_strerror(result));
     return WEIR_IO;

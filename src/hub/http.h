@@ -9,6 +9,10 @@
 
 #include "hub/config.h"
 
+/* Whom curl's command would trust, by CURL_CA_BUNDLE, else SSL_CERT_FILE and SSL_CERT_DIR; libcurl itself looks
+ * at none of them. NULL: what libcurl was built with. */
+void weir__http_trust(const char **file, const char **folder);
+
 /* A connection that is kept between requests. One thread at a time. */
 typedef struct weir__http weir__http;
 
@@ -25,6 +29,7 @@ typedef struct weir__http_answer {
     char linked_etag[160]; /* what the hub, not the store behind it, says of the contents; "" = nothing */
     char error_code[64];   /* X-Error-Code */
     char reason[200];      /* why there is no whole answer */
+    bool distrusted;       /* because the other side's certificate proves nothing */
 } weir__http_answer;
 
 typedef struct weir__http_request {

@@ -38,6 +38,8 @@ struct weir_chat {
     size_t n_stops;
     int32_t *preserved; /* [n_preserved], ascending */
     size_t n_preserved;
+    weir__chat_mark *marks; /* [n_messages] */
+    size_t n_messages;
 };
 
 /* ---- What a chat tells ---- */
@@ -69,6 +71,12 @@ const weir__shim_chat *weir__chat_reader(const weir_chat *chat)
     return chat->plain ? NULL : chat->reader;
 }
 
+const weir__chat_mark *weir__chat_places(const weir_chat *chat, size_t *n)
+{
+    *n = chat->n_messages;
+    return chat->marks;
+}
+
 bool weir__chat_continues(const weir_chat *chat)
 {
     return chat->continues;
@@ -92,6 +100,7 @@ void weir_chat_release(weir_chat *chat)
     for (size_t i = 0; i < chat->grammar.n_triggers; i++) weir__mem_free(chat->triggers[i].value);
     weir__mem_free(chat->triggers);
     weir__mem_free(chat->grammar_text);
+    weir__mem_free(chat->marks);
     weir__mem_free(chat->preserved);
     weir__mem_free((void *)chat->stops);
     weir__mem_free(chat->own_prompt);
@@ -130,9 +139,6 @@ static weir_status check_params(const weir_chat_params *params, const weir__chat
     if (params->tool_choice == WEIR_TOOLS_REQUIRED && tools->shown == NULL)
         return weir__error_set(error, WEIR_INVALID, "tool_choice",
                                "tool_choice asks for a call, but there are no tools in tools_json");
-    if (params->json_schema != NULL && tools->shown != NULL)
-        return weir__error_set(error, WEIR_INVALID, "json_schema",
-                               "json_schema and tools_json exclude each other; give one");
     if (params->n_args > 0 && params->args == NULL)
         return weir__error_set(error, WEIR_INVALID, "args", "args is NULL and n_args is %zu", params->n_args);
     if (params->n_args > ARGS_MAX)
@@ -444,8 +450,8 @@ static weir_status read_triggers(weir_chat *chat, const weir__shim_chat_view *vi
     return WEIR_OK;
 }
 
-static weir_status read_grammar(weir_chat *chat, const weir__shim_chat_view *view,
-                                const weir_chat_params *params, const json_t *schema, weir_error *error)
+static weir_status read_grammar(weir_chat *chat, const weir__shim_chat_view *view, const json_t *schema,
+                                weir_error *error)
 {
     weir_status status;
     bool given = view->grammar[0] != '\0';
@@ -456,9 +462,6 @@ static weir_status read_grammar(weir_chat *chat, const weir__shim_chat_view *vie
         if ((status = weir__grammar_from_schema(schema, &chat->grammar_text, error)) != WEIR_OK)
             return status;
     } else if (!given) {
-        if (params->tool_choice == WEIR_TOOLS_REQUIRED)
-            return weir__error_set(error, WEIR_UNSUPPORTED, "tool_choice",
-                                   "this model's template has no form of calls that could be required");
         return WEIR_OK;
     } else {
         chat->grammar_text = weir__mem_strdup(view->grammar);
@@ -487,7 +490,7 @@ static weir_status check_enforcement(const weir_chat *chat, weir__chat_template 
     if (chat->constrained && !form.loose_arguments) return WEIR_OK;
     if (tools->strict)
         return weir__error_set(
-            error, WEIR_GRAMMAR, "tools_json",
+            error, WEIR_UNSUPPORTED, "tools_json",
             "a tool is \"strict\", but in the form of calls that this model's template has, "
             "parameters cannot be enforced to the letter; leave \"strict\" out");
     if (weir__chat_template_warn_once(t))
@@ -580,7 +583,7 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
     chat->prompt_length = view.prompt_length;
     status = strip_specials(chat, error);
     if (status == WEIR_OK) status = read_lists(chat, &view, error);
-    if (status == WEIR_OK) status = read_grammar(chat, &view, params, schema, error);
+    if (status == WEIR_OK) status = read_grammar(chat, &view, schema, error);
     if (status == WEIR_OK) status = check_enforcement(chat, t, params, tools, error);
 out:
     for (size_t i = 0; i < 4; i++) weir__mem_free(texts[i]);
@@ -618,6 +621,11 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     atomic_init(&chat->refs, 1);
     chat->model = weir_model_hold(model);
     status = render(chat, &params, messages, &tools, error);
+    if (status == WEIR_OK) {
+        chat->n_messages = json_array_size(messages);
+        chat->marks = weir__chat_marks(messages, chat->prompt, chat->prompt_length);
+        if (chat->marks == NULL) status = no_memory(error);
+    }
     if (status == WEIR_OK)
         *out = chat;
     else

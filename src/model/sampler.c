@@ -192,7 +192,9 @@ static weir_status wrap(weir_error *error, weir_status status, const char *prefi
 {
     char field[sizeof error->field];
     if (error == NULL || status == WEIR_NO_MEMORY) return status;
-    snprintf(field, sizeof field, "%s%s", prefix, name != NULL ? name : error->field);
+    bool pointer = error->field[0] == '/'; /* into the schema */
+    snprintf(field, sizeof field, "%s%s%s", prefix, name != NULL ? name : "",
+             name == NULL || pointer ? error->field : "");
     return weir__error_set(error, status, field, "%s", error->message);
 }
 

@@ -95,7 +95,8 @@ size_t weir__schedule_decodes(const weir_view *view, weir_plan_entry *plan, size
 
 static int32_t most_of(const weir_view *view, const weir_slot_view *slot)
 {
-    return weir__schedule_least(slot->n_prompt_left, view->chunk_size);
+    int32_t most = weir__schedule_least(slot->n_prompt_left, view->chunk_size);
+    return slot->limit > 0 ? weir__schedule_least(most, slot->limit) : most;
 }
 
 size_t weir__schedule_prefills(const weir_view *view, const weir__prompts *prompts, weir_plan_entry *plan,

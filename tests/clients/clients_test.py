@@ -1,14 +1,15 @@
 """Real clients against `weir serve` with the default model: each does its work with its own package, as a user would. Arguments: names
 of the clients, to run only these."""
 # SPDX-License-Identifier: Apache-2.0
-import json
 import os
 import subprocess
 import sys
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, os.pardir, "support"))
-from weir_server import WeirServer  # noqa: E402
+from serve import Server  # noqa: E402
+
+PATIENCE = 120  # s, to load a model on a machine that is busy
 
 # By name: the script, and which of install.sh's folders it needs.
 CLIENTS = {
@@ -25,9 +26,11 @@ def main():
     passed = failed = 0
     out = os.path.join(os.environ["WEIR_BUILD_DIR"], "clients")
     os.makedirs(out, exist_ok=True)
-    with open(os.path.join(out, "server.log"), "w") as log, WeirServer("-np", "4", "-c", "4096", "--embeddings", log=log) as server, \
-            WeirServer("-np", "1", "-c", "512", "--api-key", "s3cret", log=log) as keyed:
-        model = json.loads(server.get("/v1/models")[2])["data"][0]["id"]
+    weir, weights = os.environ["WEIR_BIN"], os.environ["WEIR_TEST_MODEL"]
+    with open(os.path.join(out, "server.log"), "w") as log, \
+            Server(weir, "-np", "4", "-c", "4096", "--embeddings", model=weights, log=log, patience=PATIENCE) as server, \
+            Server(weir, "-np", "1", "-c", "512", "--api-key", "s3cret", model=weights, log=log, patience=PATIENCE) as keyed:
+        model = server.get("/v1/models").json["data"][0]["id"]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("WEIR_", "OPENAI_", "LLM_")) and not k.lower().endswith("_proxy")}
         environment.update(WEIR_URL=server.url, WEIR_KEYED_URL=keyed.url, WEIR_MODEL=model, WEIR_CLIENTS=folder,
                            PYTHONDONTWRITEBYTECODE="1", OPENAI_API_KEY="any", LANGCHAIN_TRACING_V2="false")

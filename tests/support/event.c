@@ -87,16 +87,18 @@ void play_before_decode(void *user, const weir__batch *batch)
     for (int32_t i = 0; i < batch->n; i++) {
         bool last = i + 1 == batch->n || batch->seq[i + 1] != batch->seq[i];
         MUST(p, i == 0 || batch->seq[i - 1] <= batch->seq[i], "rows are not in lane order");
-        MUST(p, last || !batch->logits[i] || batch->logits[i + 1], "logits for a token within a prompt");
+        const weir__slot *slot = p->engine->lanes[batch->seq[i]];
+        MUST(p, last || !batch->logits[i] || p->scores || slot->n_drafted > 0, "logits within a prompt");
         n_rows += batch->logits[i] != 0;
-        MUST(p, ++n <= p->params.chunk_size || n == n_rows, "a chunk of %d", n);
+        MUST(p, ++n <= p->params.chunk_size || n <= 1 + slot->n_drafted, "a chunk of %d", n);
         if (!last) continue;
-        MUST(p, n_rows <= 1 || (n == n_rows && n_rows <= 1 + p->params.n_draft_max), "%d rows", n_rows);
-        if (n_rows > 1) p->batch_drafts += n_rows - 1;
-        n = n_rows = 0;
+        MUST(p, slot->n_drafted == 0 || n == 1 + slot->n_drafted, "%d rows", n);
+        p->batch_drafts += slot->n_drafted;
+        n = 0;
         p->batch_seqs++;
         highest = batch->seq[i];
     }
+    MUST(p, n_rows <= p->params.n_slots + p->batch_drafts + (p->scores ? 64 : 0), "%d rows", n_rows);
     weir_engine_stats s = play_stats(p);
     MUST(p, s.n_kv_used + batch->n - p->batch_drafts <= s.n_kv_reserved && s.n_kv_used + batch->n <= s.n_kv,
          "%d of %d cells in use, %d reserved, a batch of %d, %d of them drafts", s.n_kv_used, s.n_kv,

@@ -164,18 +164,23 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 class Hub:
-    def __init__(self):
+    def __init__(self, tls=None):
+        """tls: the context of an https hub"""
         self.lock = threading.Lock()
         self.repos, self.seen = {}, []
         self.listeners = []
         for role in ("hub", "store"):
             listener = Listener(("127.0.0.1", 0), Handler)
             listener.hub, listener.role = self, role
+            if tls is not None:
+                # Each connection shakes hands in its own thread, with the first bytes that are read.
+                listener.socket = tls.wrap_socket(listener.socket, server_side=True, do_handshake_on_connect=False)
             threading.Thread(target=listener.serve_forever, daemon=True).start()
             self.listeners.append(listener)
         # Two names of one machine, so that they are two hosts as well.
-        self.url = f"http://127.0.0.1:{self.listeners[0].server_port}"
-        self.store_url = f"http://localhost:{self.listeners[1].server_port}"
+        scheme = "http" if tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self.listeners[0].server_port}"
+        self.store_url = f"{scheme}://localhost:{self.listeners[1].server_port}"
 
     def repo(self, name, files, **quirks):
         self.repos[name] = Repo(name, files, quirks)

@@ -74,6 +74,20 @@ static void poison_order(play *p, order *o)
     o->streams[last] = other;
 }
 
+/* Some are forks of a job that was accepted, at a token that its reader has seen. */
+static void fork_some(play *p)
+{
+    if (p->n_jobs == 0 || !dice_one_in(&p->d, 4)) return;
+    job *source = &p->jobs[dice_in(&p->d, 0, p->n_jobs - 1)];
+    if (source->stream == NULL) return;
+    if (dice_one_in(&p->d, 2)) job_take(source, 1000);
+    if (source->stream == NULL) return; /* let go of */
+    p->limits.like = &source->w;
+    p->limits.source = source->stream;
+    p->limits.source_at = dice_in(&p->d, 0, (int32_t)source->r.n_tokens);
+    p->n_forks++;
+}
+
 static void make_order(play *p, order *o, int32_t n)
 {
     memset(o, 0, sizeof *o);
@@ -89,14 +103,21 @@ static void make_order(play *p, order *o, int32_t n)
         p->limits.like =
             like != NULL && like->w.want.tokens != NULL && !dice_one_in(&p->d, 3) ? &like->w : NULL;
         if (i > 0 && dice_one_in(&p->d, 2)) p->limits.like = &o->jobs[i - 1].w; /* at the same time */
+        fork_some(p);
         wish_make(&j->w, &p->limits, &p->d);
+        p->limits.source = NULL;
+        p->scores |= j->w.scored;
         if (p->deadlines && dice_one_in(&p->d, 6)) j->w.deadline_ms = dice_in(&p->d, 1, 3);
         if (p->ranked) {
             j->w.priority = dice_one_in(&p->d, 8) ? dice_in(&p->d, -100, 100) : dice_in(&p->d, 0, 2);
-            j->w.salt = (const char *[]){NULL, "a", "b", ""}[dice_in(&p->d, 0, 3)];
+            if (j->w.source == NULL) j->w.salt = (const char *[]){NULL, "a", "b", ""}[dice_in(&p->d, 0, 3)];
         }
         o->too_long |= !j->w.fits;
         o->requests[i] = wish_request(&j->w);
+        if (j->w.source != NULL && dice_one_in(&p->d, 12)) { /* what has not come, and never will */
+            o->requests[i].source_at = (int32_t)p->limits.like->want.n_tokens + dice_in(&p->d, 1, 1000);
+            o->invalid = true;
+        }
         if (o->streamed && !dice_one_in(&p->d, 10)) o->streams[i] = o->own[i] = fresh_stream(p);
         o->before[i] = weir_stream_interval(o->streams[i]);
     }

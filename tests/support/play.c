@@ -103,6 +103,7 @@ static void judge(job *j)
     weir_stream_error(j->stream, &error);
     if (error.code == WEIR_NO_MEMORY) return; /* what was lost is lost */
     const char *wrong = reader_judge(&j->r, &j->w, &usage);
+    if (wrong == NULL) wrong = reader_judge_prompt(&j->w, j->stream);
     MUST(p, wrong == NULL, "job %d: %s; %s after %zu of %zu tokens (%s), \"%.*s\" for \"%s\"", job_number(j),
          wrong, weir_reason_name(j->r.reason), j->r.n_tokens, j->w.want.n_tokens,
          weir_reason_name(j->w.want.reason), (int)j->r.length, j->r.text, j->w.want.text);

@@ -82,6 +82,8 @@ typedef struct play {
     bool strategy_bad; /* the strategy's last plan breaks a rule */
 
     uint64_t n_accepted, n_refused, n_seen_tokens;
+    uint64_t n_forks;
+    bool scores;      /* a prompt may be scored */
     uint64_t seen[8]; /* ends by reason */
     uint64_t n_prefill, n_bad_plans, n_decodes, n_failed, n_suspensions;
     uint64_t n_drafted, n_drafted_right;           /* as the engine counted in the end */

@@ -95,8 +95,40 @@ char *reference_text(const reference *r, const reference_task *task, size_t n, s
     *length = reference_decode(r->raw, r->raw_end[n], true, text);
     size_t stop = find_stop(text, 0, *length, task);
     if (stop != SIZE_MAX) *length = stop;
+    *length -= r->n_shown;
+    memmove(text, text + r->n_shown, *length);
     text[*length] = '\0';
     return text;
+}
+
+/* The text of the answer before as far as it is whole, to be freed; the bytes themselves are in r. */
+static char *text_before(reference *r, const reference_task *task, size_t *length)
+{
+    char piece[256];
+    for (int32_t i = task->n_prompt - task->n_before; i < task->n_prompt; i++) {
+        size_t n = 0;
+        weir_status status =
+            weir_piece(task->model, task->prompt[i], task->special, piece, sizeof piece, &n, NULL);
+        assert(status == WEIR_OK);
+        (void)status;
+        r->raw = grow(r->raw, r->raw_end[0] + n + 1);
+        if (n > 0) memcpy(r->raw + r->raw_end[0], piece, n);
+        r->raw_end[0] += n;
+    }
+    char *text = grow(NULL, 3 * r->raw_end[0] + 1);
+    *length = reference_decode(r->raw, r->raw_end[0], false, text);
+    return text;
+}
+
+bool reference_is_stopped_before(const reference_task *task)
+{
+    size_t raw_end = 0, length;
+    reference r = {.raw = grow(NULL, 1), .raw_end = &raw_end};
+    char *text = text_before(&r, task, &length);
+    bool stopped = find_stop(text, 0, length, task) != SIZE_MAX;
+    free(text);
+    free(r.raw);
+    return stopped;
 }
 
 static void add_piece(reference *r, const reference_task *task, int32_t token)
@@ -122,8 +154,9 @@ void reference_make(reference *r, const reference_task *task)
     r->raw = calloc(1, 1);
     assert(r->raw_end != NULL && r->free_text != NULL && r->raw != NULL);
     r->reason = WEIR_REASON_LENGTH;
-    char *text = NULL;
-    size_t seen = 0; /* bytes in which no stop string has ended */
+    size_t seen; /* bytes in which no stop string has ended */
+    char *text = text_before(r, task, &seen);
+    r->n_shown = seen - held_back(text, seen, task);
 
     while (r->n_tokens < (size_t)task->max_tokens) {
         int32_t n = task->n_prompt + (int32_t)r->n_tokens;
@@ -140,18 +173,18 @@ void reference_make(reference *r, const reference_task *task)
         size_t stop = find_stop(text, seen, length, task);
         if (stop != SIZE_MAX) {
             r->reason = WEIR_REASON_STOP_WORDS;
-            r->free_text[r->n_tokens] = stop;
+            r->free_text[r->n_tokens] = stop - r->n_shown;
             break;
         }
         seen = length;
-        r->free_text[r->n_tokens] = length - held_back(text, length, task);
+        r->free_text[r->n_tokens] = length - held_back(text, length, task) - r->n_shown;
     }
     free(text);
     r->text = reference_text(r, task, r->n_tokens, &r->length);
 
     /* Bytes that never became a character may complete a stop string as U+FFFD. */
     text = grow(NULL, 3 * r->raw_end[r->n_tokens] + 1);
-    if (reference_decode(r->raw, r->raw_end[r->n_tokens], true, text) > r->length)
+    if (reference_decode(r->raw, r->raw_end[r->n_tokens], true, text) > r->n_shown + r->length)
         r->reason = WEIR_REASON_STOP_WORDS;
     free(text);
 

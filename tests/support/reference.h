@@ -4,6 +4,7 @@
 #ifndef WEIR_TESTS_REFERENCE_H
 #define WEIR_TESTS_REFERENCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,7 @@ typedef struct reference_task {
     const weir_model *model;
     const int32_t *prompt; /* [n_prompt] */
     int32_t n_prompt;
+    int32_t n_before;   /* of these, the last ones, which are an answer that this one goes on with */
     int32_t max_tokens; /* resolved: no -1 */
     bool special;
     const reference_stop *stops; /* [n_stops] */
@@ -33,10 +35,14 @@ typedef struct reference {
     weir_reason reason;
     char *text; /* [length], NUL-terminated */
     size_t length;
-    char *raw;         /* the pieces, one after another */
+    char *raw;         /* the pieces, one after another, those of the answer before among them */
     size_t *raw_end;   /* [n_tokens + 1] bytes of raw after so many tokens */
     size_t *free_text; /* [n_tokens + 1] bytes of text that may be shown after so many tokens */
+    size_t n_shown;    /* bytes of text that were shown of the answer before: `text` goes on from there */
 } reference;
+
+/* Whether the answer before has one of the stop strings. */
+bool reference_is_stopped_before(const reference_task *task);
 
 void reference_make(reference *r, const reference_task *task);
 void reference_fini(reference *r);

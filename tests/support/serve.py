@@ -1,5 +1,6 @@
 """A running `weir serve`, and a client so plain that it can also do wrong."""
 # SPDX-License-Identifier: Apache-2.0
+import atexit
 import json
 import os
 import re
@@ -7,8 +8,14 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
+
+# Who ends the test ends its servers too.
+running = set()
+atexit.register(lambda: [server.process.kill() for server in running])
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
 
 def environment():
@@ -29,17 +36,17 @@ class Reply:
 
 
 class Connection:
-    """One connection; requests one after the other."""
+    """One connection; requests one after the other. room: bytes that the kernel may keep of what is not read yet."""
 
-    def __init__(self, server, timeout=60, kind=None):
+    def __init__(self, server, timeout=60, kind=None, room=None):
         kind = kind or server.kind
-        if kind == "unix":
-            self.sock = socket.socket(socket.AF_UNIX)
-            self.sock.connect(server.unix)
-        else:
-            self.sock = socket.create_connection(("127.0.0.1", server.port), timeout)
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
         self.sock.settimeout(timeout)
+        if room:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        self.sock.connect(server.unix if kind == "unix" else ("127.0.0.1", server.port))
+        if kind != "unix":
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if kind == "tls":
             context = ssl.create_default_context(cafile=server.cert)
             context.check_hostname = False
@@ -132,18 +139,37 @@ class Connection:
 
 
 class Server:
-    def __init__(self, weir, *words, model="fake:", kind="tcp", unix=None, cert=None, env=None, patience=60):
+    """`weir serve` on a free port of the loopback interface; `words` are further options. log: a file that gets what it says too;
+    limits: what is set with resource.setrlimit. Also a context manager. With wait=False it may still be loading."""
+
+    def __init__(self, weir, *words, model="fake:", kind="tcp", unix=None, cert=None, env=None, patience=60, log=None, limits=(), wait=True):
+        self.weir, self.words, self.model, self.env, self.log_file, self.limits = weir, words, model, env, log, limits
         self.kind, self.unix, self.cert, self.patience = kind, unix, cert, patience
+        self.port = 0
+        self.start(wait)
+
+    def start(self, wait=True):
+        """Once more, after stop: at the same port."""
         self.lines, self.address = [], ""
-        self.process = subprocess.Popen([weir, "serve", "-m", model, "--port", "0", *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                                        env=env or environment())
         self.ready = threading.Event()
-        threading.Thread(target=self.read_log, daemon=True).start()
-        if not self.ready.wait(patience) or not self.address:
+        self.process = subprocess.Popen([self.weir, "serve", "-m", self.model, "--port", str(self.port), *self.words], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=self.env or environment(), preexec_fn=self.limit if self.limits else None)
+        running.add(self)
+        self.reader = threading.Thread(target=self.read_log, args=(self.process.stderr,), daemon=True)
+        self.reader.start()
+        if wait and (not self.ready.wait(self.patience) or not self.address):
             raise RuntimeError("\n".join(map(str, self.lines)))
 
-    def read_log(self):
-        for line in self.process.stderr:
+    def limit(self):
+        import resource
+        for what, value in self.limits:
+            resource.setrlimit(what, (value, value))
+
+    def read_log(self, stream):
+        for line in stream:
+            if self.log_file:
+                self.log_file.write(line.decode(errors="replace"))
+                self.log_file.flush()
             try:
                 entry = json.loads(line)
             except ValueError:
@@ -155,6 +181,16 @@ class Server:
                 self.port = int(port.group(1)) if port else 0
                 self.ready.set()
         self.ready.set()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
 
     def connect(self, **more):
         return Connection(self, **more)
@@ -202,6 +238,29 @@ class Server:
                 return metrics
             time.sleep(0.01)
 
+    def busy_slots(self, **more):
+        return sum(slot["state"] != "idle" for slot in self.get("/slots", **more).json)
+
+    # What the kernel knows of the process; Linux.
+
+    def resident(self):
+        """Bytes."""
+        with open(f"/proc/{self.process.pid}/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def files(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def cpu(self, name="weir-http"):
+        """Seconds that the threads of this name have run."""
+        ticks = 0
+        for task in os.listdir(f"/proc/{self.process.pid}/task"):
+            with open(f"/proc/{self.process.pid}/task/{task}/stat") as f:
+                head, tail = f.read().rsplit(")", 1)
+            if head.split("(", 1)[1] == name:
+                ticks += sum(map(int, tail.split()[11:13]))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def log(self, condition):
         """The log's first line for which the condition holds, waited for."""
         end = time.monotonic() + self.patience
@@ -223,3 +282,6 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             return self.process.wait()
+        finally:
+            running.discard(self)
+            self.reader.join(10)

@@ -109,6 +109,24 @@ static void make_prompt(wish *w, const wish_limits *limits, dice *d)
     w->task.n_prompt = n;
 }
 
+static void make_fork(wish *w, const wish_limits *limits)
+{
+    const wish *like = limits->like;
+    int32_t n = like->task.n_prompt + limits->source_at;
+    w->prompt = malloc((size_t)n * sizeof *w->prompt);
+    assert(w->prompt != NULL);
+    memcpy(w->prompt, like->prompt, (size_t)like->task.n_prompt * sizeof *w->prompt);
+    if (limits->source_at > 0)
+        memcpy(w->prompt + like->task.n_prompt, like->want.tokens,
+               (size_t)limits->source_at * sizeof *w->prompt);
+    w->source = limits->source;
+    w->source_at = limits->source_at;
+    w->salt = like->salt;
+    w->task.prompt = w->prompt;
+    w->task.n_prompt = n;
+    w->task.n_before = like->task.n_before + limits->source_at;
+}
+
 static void make_length(wish *w, const wish_limits *limits, dice *d)
 {
     int32_t asked = dice_in(d, 1, limits->usual);
@@ -152,7 +170,14 @@ static void make_stops(wish *w, dice *d)
 {
     int32_t n = dice_in(d, 0, WISH_STOPS);
     reference plain;
-    reference_make(&plain, &w->task);
+    reference_task task = w->task;
+    if (task.n_before > 0 && dice_one_in(d, 2)) { /* some begin before the fork */
+        int32_t n_more = dice_in(d, 1, task.n_before < 4 ? task.n_before : 4);
+        task.n_prompt -= n_more;
+        task.n_before -= n_more;
+        task.max_tokens += n_more;
+    }
+    reference_make(&plain, &task);
     while (n-- > 0) {
         char stop[WISH_STOP_BYTES];
         size_t length = 0;
@@ -172,6 +197,7 @@ static void make_stops(wish *w, dice *d)
         add_stop(w, stop, length);
     }
     reference_fini(&plain);
+    if (w->task.n_stops > 0 && reference_is_stopped_before(&w->task)) w->task.n_stops = 0;
 }
 
 void wish_make(wish *w, const wish_limits *limits, dice *d)
@@ -184,7 +210,11 @@ void wish_make(wish *w, const wish_limits *limits, dice *d)
     w->task.special = dice_one_in(d, 4);
     w->caches = !dice_one_in(d, 8);
     w->task.stops = w->stops;
-    make_prompt(w, limits, d);
+    w->scored = dice_one_in(d, 12);
+    if (limits->source != NULL)
+        make_fork(w, limits);
+    else
+        make_prompt(w, limits, d);
     make_length(w, limits, d);
     if (!w->fits) return;
     if (dice_one_in(d, 2)) make_stops(w, d);
@@ -202,7 +232,10 @@ void wish_fini(wish *w)
 weir_request wish_request(const wish *w)
 {
     weir_request request = weir_request_default();
-    if (w->text != NULL) {
+    if (w->source != NULL) {
+        request.source = w->source;
+        request.source_at = w->source_at;
+    } else if (w->text != NULL) {
         request.text = w->text;
         request.text_length = w->text_length;
     } else {
@@ -220,6 +253,7 @@ weir_request wish_request(const wish *w)
     request.priority = w->priority;
     request.cache_salt = w->salt;
     request.cache_prompt = w->caches;
+    request.n_prompt_logprobs = w->scored ? 2 : 0;
     return request;
 }
 
@@ -306,7 +340,8 @@ static const char *judge(const wish *w, const int32_t *tokens, size_t n_tokens, 
     int32_t n_generated = (int32_t)n_tokens + (natural && want->ended);
     if (usage->n_prompt != w->task.n_prompt || usage->n_cached < 0 || usage->n_cached >= w->task.n_prompt)
         return "the prompt is counted wrong";
-    if (!w->caches && usage->n_cached > 0) return "it should not have been cached";
+    if (((!w->caches && w->source == NULL) || w->scored) && usage->n_cached > 0)
+        return "it should not have been cached";
     if (usage->n_generated != n_generated) return "generated tokens are counted wrong";
     if ((usage->ttft_ns > 0) != (n_generated > 0)) return "time to first token without a token";
     if (usage->queue_ns < 0 || usage->queue_ns > usage->total_ns || usage->ttft_ns > usage->total_ns ||
@@ -321,6 +356,36 @@ const char *reader_judge(const reader *r, const wish *w, const weir_usage *usage
 {
     if (!r->finished) return "no terminal chunk";
     return judge(w, r->tokens, r->n_tokens, r->text, r->length, r->reason, usage);
+}
+
+static const char *judge_prompt(const wish *w, const weir_chunk *got)
+{
+    if (got->n_tokens != (size_t)w->task.n_prompt ||
+        memcmp(got->tokens, w->prompt, got->n_tokens * sizeof *w->prompt) != 0)
+        return "logprobs of another prompt";
+    if (got->n_top_logprobs != 2) return "another number of likeliest tokens";
+    for (int32_t i = 1; i < w->task.n_prompt; i++) {
+        const weir_logprob *top = &got->top_logprobs[2 * i];
+        if (top[0].token != weir__fake_next(w->task.model, w->prompt, i))
+            return "another token is the likeliest";
+        if (!(top[0].logprob <= 0 && top[1].logprob <= top[0].logprob && got->logprobs[i] <= top[0].logprob))
+            return "logprobs out of order";
+        if ((got->tokens[i] == top[0].token) != (got->logprobs[i] == top[0].logprob))
+            return "a logprob is another token's";
+    }
+    return NULL;
+}
+
+const char *reader_judge_prompt(const wish *w, const weir_stream *stream)
+{
+    weir_chunk prompt;
+    weir_status status = weir_stream_prompt_logprobs(stream, &prompt);
+    if (!w->scored) return status == WEIR_STATE ? NULL : "logprobs that nobody asked for";
+    if (status == WEIR_OK) return judge_prompt(w, &prompt);
+    weir_reason reason = weir_stream_reason(stream);
+    bool natural =
+        reason == WEIR_REASON_END || reason == WEIR_REASON_LENGTH || reason == WEIR_REASON_STOP_WORDS;
+    return status != WEIR_END || natural ? "the prompt's logprobs are missing" : NULL;
 }
 
 const char *wish_judge_result(const wish *w, const weir_result *result)

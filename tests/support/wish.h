@@ -20,6 +20,9 @@ typedef struct wish {
     int32_t priority;
     const char *salt;
     bool caches;
+    bool scored;         /* the prompt is */
+    weir_stream *source; /* a fork's; NULL = it is none */
+    int32_t source_at;
     char stop_bytes[WISH_STOPS][WISH_STOP_BYTES];
     const char *stop[WISH_STOPS];
     size_t stop_length[WISH_STOPS];
@@ -37,6 +40,9 @@ typedef struct wish_limits {
     int32_t usual;      /* most prompts, and most answers, are no longer */
     int32_t n_vocab;
     const struct wish *like; /* prompts often begin as this one and its answer do; NULL = none */
+    weir_stream *source;     /* `like`'s, of which `source_at` tokens are known to have come: a fork of it; or
+                              * NULL */
+    int32_t source_at;
 } wish_limits;
 
 /* Gives the tokens of a fresh fake model other bytes: a few letters, so that texts repeat themselves, whole
@@ -73,6 +79,9 @@ const char *reader_judge_chunk(const reader *r, const wish *w, const weir_chunk 
 
 /* Whether tokens, text, reason and counts are what the request must give, ended as it says. NULL: yes. */
 const char *reader_judge(const reader *r, const wish *w, const weir_usage *usage);
+
+/* Whether the prompt's logprobs are there, where they must be, and tell the model's choices. NULL: yes. */
+const char *reader_judge_prompt(const wish *w, const weir_stream *stream);
 
 /* The same of weir_generate. */
 const char *wish_judge_result(const wish *w, const weir_result *result);

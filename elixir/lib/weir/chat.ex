@@ -1,9 +1,13 @@
 defmodule Weir.Chat do
   @moduledoc "Conversations as prompts."
 
-  alias Weir.{Model, NIF, Options}
+  alias Weir.{JSON, Model, NIF, Options}
 
-  @typedoc "`%{role: _, content: _}`, with string keys too, or `{role, content}`."
+  @typedoc """
+  `%{role: _, content: _}`, with string keys too, or `{role, content}`. As in OpenAI's API, content may be a list of
+  parts, an assistant's message may have `tool_calls` (and `reasoning_content`) and then no content, and a tool's has
+  `tool_call_id`; other keys are passed over.
+  """
   @type message :: map() | {atom() | String.t(), String.t()}
 
   @doc """
@@ -18,35 +22,106 @@ defmodule Weir.Chat do
   """
   @spec apply_template(Model.t(), [message()], keyword()) ::
           {:ok, String.t()} | {:error, String.t()}
-  def apply_template(%Model{ref: ref}, messages, opts \\ []) do
+  def apply_template(%Model{} = model, messages, opts \\ []) do
     o = Options.read!(opts, Options.template())
-    pairs = Enum.map(messages, &pair/1)
+    with {:ok, chat} <- create(model, messages, o), do: {:ok, NIF.chat_prompt(chat)}
+  end
 
-    case o.template do
+  @doc false
+  # `o` has the template's options, and may have `tools`, `tool_choice` and `parallel_tool_calls`.
+  @spec create(Model.t(), [message()], map()) :: {:ok, NIF.chat()} | {:error, String.t()}
+  def create(%Model{ref: ref}, messages, o) do
+    messages = Enum.map(messages, &message/1)
+    {tools, choice} = tools!(o[:tools] || [], o[:tool_choice] || :auto)
+
+    case Enum.find_index(messages, &(not text?(&1["content"]))) do
       nil ->
-        NIF.chat_apply_template_jinja(
-          ref,
-          pairs,
-          o.add_assistant,
-          o.enable_thinking,
-          o.chat_template_kwargs
-        )
+        NIF.chat_create(ref, %{
+          messages: JSON.encode!(messages),
+          tools: if(tools != [], do: JSON.encode!(tools)),
+          tool_choice: choice,
+          parallel_tool_calls:
+            Map.get(o, :parallel_tool_calls, false) and not named?(o[:tool_choice]),
+          template: o.template,
+          args: o.chat_template_kwargs,
+          add_assistant: o.add_assistant,
+          enable_thinking: o.enable_thinking
+        })
 
-      source ->
-        NIF.chat_apply_template(source, pairs, o.add_assistant)
+      i ->
+        {:error, "messages[#{i}].content is not UTF-8"}
     end
+  end
+
+  defp text?(content), do: not is_binary(content) or String.valid?(content)
+
+  @choices [:auto, :none, :required]
+
+  # Which tools there are, and whether one is to be called.
+  defp tools!(tools, choice) when choice in @choices, do: {tools, choice}
+
+  defp tools!(tools, choice) when choice in ["auto", "none", "required"],
+    do: {tools, String.to_existing_atom(choice)}
+
+  defp tools!(tools, choice) do
+    name = named(choice) || wrong!(choice)
+
+    case Enum.filter(tools, &(function_name(&1) == name)) do
+      [] ->
+        raise ArgumentError, "option :tool_choice: there is no tool #{inspect(name)} in :tools"
+
+      named ->
+        {named, :required}
+    end
+  end
+
+  defp named?(choice), do: is_map(choice)
+  defp named(choice) when is_map(choice), do: function_name(choice)
+  defp named(_choice), do: nil
+
+  # of a tool, and of a choice
+  defp function_name(%{function: function}), do: get(function, :name)
+  defp function_name(%{"function" => function}), do: get(function, :name)
+  defp function_name(_other), do: nil
+
+  defp wrong!(choice) do
+    raise ArgumentError,
+          "option :tool_choice must be :auto, :none, :required or " <>
+            "%{type: \"function\", function: %{name: _}}, got: #{inspect(choice)}"
   end
 
   @doc false
   # Options of the template, and the others.
   def split_options(opts), do: Keyword.split(opts, Keyword.keys(Options.template()))
 
-  defp pair(%{role: role, content: content}), do: pair({role, content})
-  defp pair(%{"role" => role, "content" => content}), do: pair({role, content})
-  defp pair({role, content}) when is_atom(role), do: pair({Atom.to_string(role), content})
-  defp pair({role, content}) when is_binary(role) and is_binary(content), do: {role, content}
+  @keys [:role, :content, :name, :reasoning_content, :tool_calls, :tool_call_id]
 
-  defp pair(other) do
+  defp message({role, content} = pair) do
+    if not (name?(role) and is_binary(content)), do: no_message!(pair)
+    %{"role" => to_string(role), "content" => content}
+  end
+
+  defp message(%{} = message) do
+    known =
+      for key <- @keys, value = get(message, key), value != [], into: %{} do
+        {Atom.to_string(key), value}
+      end
+
+    if not (name?(known["role"]) and content?(known)), do: no_message!(message)
+    %{known | "role" => to_string(known["role"])}
+  end
+
+  defp message(other), do: no_message!(other)
+
+  defp get(map, key) when is_map(map), do: Map.get(map, key) || Map.get(map, Atom.to_string(key))
+  defp get(_other, _key), do: nil
+
+  defp name?(role), do: (is_atom(role) and role != nil) or is_binary(role)
+
+  defp content?(%{"content" => content}), do: is_binary(content) or is_list(content)
+  defp content?(known), do: Map.has_key?(known, "tool_calls")
+
+  defp no_message!(other) do
     raise ArgumentError,
           "a message is %{role: _, content: _} or {role, content}, got: #{inspect(other)}"
   end

@@ -1,8 +1,12 @@
 defmodule Weir.ChatCompletion do
   @moduledoc """
-  An answer in the shape of OpenAI's `chat.completion`. A choice has `index`, `message` (`role`, `content`,
-  `reasoning_content`) and `finish_reason` (`"stop"` or `"length"`); usage has `prompt_tokens`, `completion_tokens`
-  and `total_tokens`.
+  An answer in the shape of OpenAI's `chat.completion`.
+
+  A choice has `index`, `message`, `logprobs` and `finish_reason` (`"stop"`, `"length"` or `"tool_calls"`); there are as
+  many as `n` said. A message has `role`, `content`, `reasoning_content` (`nil` where there is none) and, where tools
+  are called, `tool_calls`: each with `id`, `type` and `function`, which has `name` and `arguments`, a JSON text. Its
+  content may be `nil` then. `logprobs` is `nil`, or has `content`, a list of `t:Weir.Chunk.logprob/0`. Usage has
+  `prompt_tokens`, `completion_tokens` and `total_tokens`; a prompt counts once.
   """
   @enforce_keys [:id, :created, :model, :choices, :usage]
   defstruct [:id, :created, :model, :choices, :usage, object: "chat.completion"]

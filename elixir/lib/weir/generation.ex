@@ -22,11 +22,11 @@ defmodule Weir.Generation do
 
   @doc """
   A lazy stream of events, the last one `{:finish, reason}`. Nothing runs before it is enumerated, and when the
-  enumeration ends, however it does, nothing runs on and no message is left. `deadline`: monotonic milliseconds.
+  enumeration ends, however it does, nothing runs on and no message is left.
   """
-  @spec stream(Model.t(), String.t(), map(), integer() | nil) :: Enumerable.t()
-  def stream(model, prompt, o, deadline \\ nil) do
-    Stream.resource(fn -> start(model, prompt, o) end, &next(&1, deadline), &stop/1)
+  @spec stream(Model.t(), String.t(), map()) :: Enumerable.t()
+  def stream(model, prompt, o) do
+    Stream.resource(fn -> start(model, prompt, o) end, &next/1, &stop/1)
   end
 
   defp start(model, prompt, o) do
@@ -49,9 +49,9 @@ defmodule Weir.Generation do
     end
   end
 
-  defp next(:finished, _deadline), do: {:halt, :finished}
+  defp next(:finished), do: {:halt, :finished}
 
-  defp next({ref, monitor} = state, deadline) do
+  defp next({ref, monitor} = state) do
     receive do
       {^ref, {:token, id, text}} ->
         {[{:token, id, text}], state}
@@ -67,13 +67,8 @@ defmodule Weir.Generation do
 
       {:DOWN, ^monitor, :process, _pid, reason} ->
         fail(state, "the generation ended: #{inspect(reason)}")
-    after
-      left(deadline) -> fail(state, "nothing more came in time")
     end
   end
-
-  defp left(nil), do: :infinity
-  defp left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
 
   defp finish(state) do
     stop(state)

@@ -20,6 +20,8 @@ defmodule Weir.NIF do
   @type context :: reference()
   @type sampler :: reference()
   @type engine :: reference()
+  @type chat :: reference()
+  @type parser :: reference()
   @type token :: integer()
   @type result(value) :: {:ok, value} | {:error, String.t()}
   @type status :: :ok | {:error, String.t()}
@@ -236,6 +238,32 @@ defmodule Weir.NIF do
   def chat_apply_template_jinja(_model, _messages, _add_assistant, _enable_thinking, _kwargs),
     do: missing()
 
+  @typedoc """
+  What a piece of an answer brings: text, or a tool's call: its index, id and name, then pieces of its arguments (JSON).
+  """
+  @type delta ::
+          {:content | :reasoning, String.t()}
+          | {:tool_call, non_neg_integer(), String.t(), String.t()}
+          | {:arguments, non_neg_integer(), String.t()}
+
+  @doc """
+  A rendered conversation, which is a prompt for `engine_submit/4` and knows how its answer is read. Options are a map:
+  `messages` and `tools` (JSON texts, as in OpenAI's API), `tool_choice` (`:auto`, `:required`, `:none`),
+  `parallel_tool_calls`, `json_schema` (JSON text), `template` (Jinja), `args` (`{key, value}` pairs for it),
+  `add_assistant`, `enable_thinking`, `continue_final`. Dirty, CPU.
+  """
+  @spec chat_create(model(), map()) :: result(chat())
+  def chat_create(_model, _options), do: missing()
+  @doc "The rendered text."
+  @spec chat_prompt(chat()) :: String.t()
+  def chat_prompt(_chat), do: missing()
+  @doc "A reader of one answer. Dirty, CPU."
+  @spec chat_parser(chat()) :: result(parser())
+  def chat_parser(_chat), do: missing()
+  @doc "What more of the answer brings; `finished`: no more will come. Dirty, CPU."
+  @spec chat_parser_feed(parser(), binary(), boolean()) :: result([delta()])
+  def chat_parser_feed(_parser, _text, _finished), do: missing()
+
   @doc "Dirty, CPU."
   @spec json_schema_to_grammar_nif(binary()) :: result(String.t())
   def json_schema_to_grammar_nif(_json), do: missing()
@@ -250,18 +278,26 @@ defmodule Weir.NIF do
   def engine_create(_model, _options), do: missing()
 
   @doc """
-  Queues a request, a map: `prompt` (text or token ids), the sampler's options, `json_schema` (JSON text), `max_tokens`,
-  `stop` (texts), `interval`, `deadline_ms`, `priority`, `cache_prompt`, `cache_salt`, `add_special`, `parse_special`,
-  `special`.
+  Queues a request, a map: `prompt` (text, token ids or a `t:chat/0`), the sampler's options, `json_schema` (JSON text),
+  `max_tokens`, `stop` (texts), `interval`, `deadline_ms`, `priority`, `cache_prompt`, `cache_salt`, `add_special`,
+  `parse_special`, `special`, `logprobs`, `n_logprobs`.
 
   From the engine's thread come `{ref, {:chunk, ids, text}}` and at last `{ref, {:done, reason, usage}}` or `{ref,
   {:error, reason}}`; as many chunks as `demand` allows (`:infinity`: all), then more after `engine_demand/2`. What
   waits in between becomes one chunk; the end comes with the last one. When `pid` ends, so does the request. `usage`
   is a map of counts and of durations, ns; `sent_ns` is when it was sent, on the clock of `:os.perf_counter/1`.
+
+  With `logprobs`, or `n_logprobs` (so many of the likeliest, too), chunks are `{:chunk, ids, text, scores}`: for each
+  id `{logprob, [{id, logprob}]}`, natural logarithms of the model's own probabilities, -9999.0 for none at all.
   """
   @spec engine_submit(engine(), map(), pid(), non_neg_integer() | :infinity) ::
           {:ok, reference()} | {:error, :queue_full | String.t()}
   def engine_submit(_engine, _request, _pid, _demand), do: missing()
+
+  @doc "Queues a request for `n` answers, 1 to 128, all or none; each has the seed of the one before, plus 1."
+  @spec engine_submit_n(engine(), map(), pos_integer(), pid(), non_neg_integer() | :infinity) ::
+          {:ok, [reference()]} | {:error, :queue_full | String.t()}
+  def engine_submit_n(_engine, _request, _n, _pid, _demand), do: missing()
   @doc "Allows that many chunks more."
   @spec engine_demand(reference(), non_neg_integer() | :infinity) :: :ok
   def engine_demand(_ref, _n), do: missing()
@@ -275,6 +311,11 @@ defmodule Weir.NIF do
   @doc "One tick of a manual engine, by a plan `[{slot, n_tokens}]` or, with `nil`, its strategy's. Dirty, CPU."
   @spec engine_step(engine(), [{integer(), integer()}] | nil) :: result(map())
   def engine_step(_engine, _plan), do: missing()
+
+  @doc "`engine_step/2` and `engine_view/1` in one visit to a dirty scheduler: `{:ok, report, view}`. Dirty, CPU."
+  @spec engine_turn(engine(), [{integer(), integer()}] | nil) ::
+          {:ok, map(), map()} | {:error, String.t()}
+  def engine_turn(_engine, _plan), do: missing()
   @doc "Never waits for a forward pass."
   @spec engine_stats(engine()) :: map()
   def engine_stats(_engine), do: missing()

@@ -46,7 +46,7 @@ defmodule Weir.Server do
 
   use GenServer
 
-  alias Weir.{Chat, Chunk, Completion, Embedding, Hub, Model, NIF, Options}
+  alias Weir.{Chat, Chunk, Completion, Embedding, Hub, Logprobs, Model, NIF, Options}
   alias Weir.Server.{BatchStrategy, Driver, Embedder, Request, Telemetry}
 
   @type server :: GenServer.server()
@@ -58,7 +58,8 @@ defmodule Weir.Server do
           text: String.t(),
           ids: [integer()],
           reason: :end | :length | :stop_words | :deadline,
-          usage: map()
+          usage: map(),
+          logprobs: [Chunk.logprob()] | nil
         }
 
   # The engine's ticks are told so often while there are any.
@@ -152,7 +153,8 @@ defmodule Weir.Server do
   (0.0), `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (a map), `stop` (texts that end the
   answer, and are not part of it), `priority` (0; -100 to 100: the higher goes first), `deadline` (ms from now; the
   text until then is the answer), `cache_prompt` (true), `cache_salt` (only requests with the same one share prefixes),
-  `id` (any term, for `cancel/2`).
+  `logprobs` (false) and `top_logprobs` (0; 0 to 20), for the functions that can tell them, `id` (any term, for
+  `cancel/2`).
 
   Errors: `:queue_full`, `:timeout`, `:cancelled` (by `cancel/2`), `:stopping`, `{:server_down, reason}`, or a text.
   """
@@ -162,8 +164,9 @@ defmodule Weir.Server do
   end
 
   @doc """
-  The same with token ids, the reason of the end, and usage: `prompt_tokens`, `cached_tokens`, `generated_tokens`,
-  `queue_ms`, `ttft_ms`, `duration_ms`, and the rates of `Weir.Server.Telemetry`.
+  The same with token ids, the reason of the end, usage (`prompt_tokens`, `cached_tokens`, `generated_tokens`, `queue_ms`,
+  `ttft_ms`, `duration_ms`, and the rates of `Weir.Server.Telemetry`), and with `logprobs: true` a `t:Weir.Chunk.logprob/0`
+  for each id.
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:")
       iex> {:ok, answer} = Weir.Server.complete(server, "hello", max_tokens: 3, temp: 0.0)
@@ -175,14 +178,15 @@ defmodule Weir.Server do
     {timeout, id, given} = split!(opts, 60_000)
 
     with {:ok, request} <- Request.start(server, prompt, given, id, :generate) do
-      gather(request, until(timeout), [], [])
+      gather(request, until(timeout), [], [], [])
     end
   end
 
-  defp gather(request, deadline, texts, ids) do
+  defp gather(request, deadline, texts, ids, logprobs) do
     case Request.next(request, left(deadline)) do
-      {:chunk, more, text, request} ->
-        gather(request, deadline, [texts | text], [ids | more])
+      {:chunk, more, text, scores, request} ->
+        entries = Logprobs.entries(request.model, more, scores)
+        gather(request, deadline, [texts | text], [ids | more], [logprobs | entries || []])
 
       {:done, :cancelled, _usage} ->
         {:error, :cancelled}
@@ -193,7 +197,8 @@ defmodule Weir.Server do
            text: IO.iodata_to_binary(texts),
            ids: List.flatten(ids),
            reason: reason,
-           usage: Telemetry.usage(usage)
+           usage: Telemetry.usage(usage),
+           logprobs: if(request.logprobs, do: List.flatten(logprobs))
          }}
 
       {:error, reason} ->
@@ -237,12 +242,15 @@ defmodule Weir.Server do
 
   defp next(request, timeout) do
     case Request.next(request, timeout) do
-      {:chunk, ids, text, request} -> {[%Chunk{ids: ids, text: text}], request}
+      {:chunk, ids, text, scores, request} -> {[chunk(request, ids, text, scores)], request}
       {:done, reason, _usage} -> {[%Chunk{reason: reason}], :over}
       # the stream closes the request, which is over: that does nothing
       {:error, reason} -> raise Weir.Error, reason
     end
   end
+
+  defp chunk(request, ids, text, scores),
+    do: %Chunk{ids: ids, text: text, logprobs: Logprobs.entries(request.model, ids, scores)}
 
   @doc """
   Cancels the requests with this `id`, or those of this process. They end within a tick: with `{:error, :cancelled}`,
@@ -278,33 +286,37 @@ defmodule Weir.Server do
     if emit == :chunks, do: chunks, else: Chunk.texts(chunks)
   end
 
-  @doc "The answer to a conversation in OpenAI's shape. Options as `chat/3`."
+  @doc """
+  The answer to a conversation in OpenAI's shape. Options as `chat/3` and, as `Weir.chat_completion/3` describes them,
+  `n`, `logprobs`, `top_logprobs`, `tools`, `tool_choice`, `parallel_tool_calls`. Each of n answers is a request, with a
+  place in the queue and events of its own.
+  """
   @spec chat_completion(server(), [Chat.message()], keyword()) ::
           {:ok, Weir.ChatCompletion.t()} | {:error, reason()}
   def chat_completion(server, messages, opts \\ []) do
-    {template, rest} = Chat.split_options(opts)
-    model = model(server)
-
-    with {:ok, prompt} <- Chat.apply_template(model, messages, template),
-         {:ok, answer} <- complete(server, prompt, rest) do
-      {:ok,
-       Completion.whole(model, prompt, answer.text, answer.reason, %{
-         prompt_tokens: answer.usage.prompt_tokens,
-         completion_tokens: length(answer.ids)
-       })}
-    end
+    {open, timeout} = completion(server, messages, opts, :generate, 60_000)
+    deadline = until(timeout)
+    with {:ok, completion} <- open.(), do: Completion.whole(completion, fn -> left(deadline) end)
   end
 
-  @doc "The answer to a conversation as `Weir.ChatCompletionChunk`s. Options as `stream/3` and `chat/3`."
+  @doc "The answer to a conversation as `Weir.ChatCompletionChunk`s. Options as `stream/3` and `chat_completion/3`."
   @spec stream_chat_completion(server(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat_completion(server, messages, opts \\ []) do
-    {template, rest} = Chat.split_options(opts)
+    {open, timeout} = completion(server, messages, opts, :stream, 30_000)
+    Completion.stream(open, timeout)
+  end
 
-    Completion.stream(
-      fn -> model(server) end,
-      fn model -> Chat.apply_template(model, messages, template) end,
-      fn _model, prompt -> chunks(server, rest, fn -> {:ok, prompt} end) end
-    )
+  defp completion(server, messages, opts, mode, timeout) do
+    own = Completion.options() ++ Options.template()
+    {own_opts, rest} = Keyword.split(opts, Keyword.keys(own))
+    {timeout, id, given} = split!(rest, timeout)
+    o = Options.read!(own_opts, own)
+
+    {fn ->
+       Completion.open(model(server), messages, o, fn chat ->
+         Request.start_n(server, chat, given, id, mode, o.n)
+       end)
+     end, timeout}
   end
 
   # ---- Embeddings ----
@@ -492,32 +504,19 @@ defmodule Weir.Server do
   end
 
   @impl true
-  def handle_call({:begin, mode, id}, {pid, _tag}, state) do
+  def handle_call({:begin, mode, id, n}, {pid, _tag}, state) do
     engine = state.engines[state.current]
-    key = Process.monitor(pid)
-    seq = state.seq + 1
-
-    request = %{
-      pid: pid,
-      id: id,
-      mode: mode,
-      seq: seq,
-      engine: state.current,
-      ref: nil,
-      cancelled: false
-    }
+    {keys, state} = Enum.map_reduce(1..n, state, fn _, state -> begin(state, mode, id, pid) end)
 
     session = %{
       server: self(),
-      key: key,
+      keys: keys,
+      model: state.model,
       engine: engine.ref,
       driver: engine.driver,
       defaults: Map.take(state.options, Keyword.keys(Request.options()))
     }
 
-    state = %{state | seq: seq, requests: Map.put(state.requests, key, request)}
-    state = put_in(state.engines[state.current].n, engine.n + 1)
-    tell(state, request, [:request, :start], %{system_time: System.system_time()}, %{})
     {:reply, {:ok, session}, poll(state)}
   end
 
@@ -613,7 +612,7 @@ defmodule Weir.Server do
 
   defp drain(state, deadline) do
     receive do
-      {:"$gen_call", from, {:begin, _mode, _id}} ->
+      {:"$gen_call", from, {:begin, _mode, _id, _n}} ->
         GenServer.reply(from, {:error, :stopping})
         drain(state, deadline)
 
@@ -632,6 +631,25 @@ defmodule Weir.Server do
     after
       left(deadline) -> state
     end
+  end
+
+  defp begin(state, mode, id, pid) do
+    key = Process.monitor(pid)
+    seq = state.seq + 1
+
+    request = %{
+      pid: pid,
+      id: id,
+      mode: mode,
+      seq: seq,
+      engine: state.current,
+      ref: nil,
+      cancelled: false
+    }
+
+    tell(state, request, [:request, :start], %{system_time: System.system_time()}, %{})
+    state = %{state | seq: seq, requests: Map.put(state.requests, key, request)}
+    {key, update_in(state.engines[state.current].n, &(&1 + 1))}
   end
 
   defp cancel_request(state, key) do

@@ -30,6 +30,7 @@ defmodule Weir.Tokenizer do
   @spec token_to_piece(Model.t(), integer()) :: binary() | {:error, String.t()}
   def token_to_piece(%Model{ref: ref}, token), do: NIF.token_to_piece(ref, token)
 
+  @doc "How many tokens there are."
   @spec vocab_size(Model.t()) :: integer()
   def vocab_size(%Model{ref: ref}), do: NIF.vocab_n_tokens(ref)
 

@@ -16,8 +16,9 @@
 #define PANELS 2
 #define GROUP  4
 
-/* Bytes ahead to fetch: eight units of Q8_0. */
-#define AHEAD 4352
+/* Bytes ahead to fetch, of each panel: eight units of Q8_0, or sixteen where one row waits for a single
+ * stream. */
+#define AHEAD(n_panels) ((n_panels) == 1 ? 8704 : 4352)
 
 /* Activations that are passed over again and again for each panel; they should stay in the second-level
  * cache. */
@@ -271,6 +272,7 @@ INLINE void multiply_tile(const weir__panel_format format, const int n_panels, c
     const int n_units = weir__panel_layouts[format].columns / WEIR__UNIT;
     const size_t panel_bytes = (size_t)n_blocks * (size_t)(head + n_units * size);
     const unsigned char *end = panels + panel_bytes;
+    const size_t ahead = AHEAD(n_panels);
     __m512 sums[WEIR__TILE][PANELS];
     for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = _mm512_setzero_ps();
     for (int64_t b = 0; b < n_blocks; b++) {
@@ -278,7 +280,7 @@ INLINE void multiply_tile(const weir__panel_format format, const int n_panels, c
         for (int u = 0; u < n_units; u++, unit += size, x++) {
             if (rows > 1) fetch_activations(x + 2, rows);
             /* Past the end of a panel, that of as many panels further. */
-            size_t later = AHEAD + (end - unit > AHEAD ? 0 : (size_t)(n_panels - 1) * panel_bytes);
+            size_t later = ahead + ((size_t)(end - unit) > ahead ? 0 : (size_t)(n_panels - 1) * panel_bytes);
             if (from_memory) {
 #pragma GCC unroll 2
                 for (int p = 0; p < n_panels; p++) fetch(unit + (size_t)p * panel_bytes + later, size);

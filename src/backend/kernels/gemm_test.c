@@ -188,6 +188,33 @@ static void a_row_does_not_depend_on_its_company(void **state)
         }
 }
 
+/* As many as are passed over in several parts, so that they stay in a cache. */
+static void rows_of_a_large_batch_are_those_of_small_ones(void **state)
+{
+    (void)state;
+    static const int64_t from[] = {0, 511, 513, 1024, 2031};
+    for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
+        for (int g = 0; gemm_of(format, g) != NULL; g++) {
+            product all = product_make(gemm_of(format, g), format, 32, 512, 2048);
+            pack(&all);
+            multiply(&all);
+            for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+                product some = all;
+                some.m = 17;
+                some.x += from[i] * all.k;
+                some.rounded = allocate(weir__activations_bytes(all.gemm, some.m, all.k));
+                some.out = allocate((size_t)(some.m * all.n) * sizeof *some.out);
+                multiply(&some);
+                if (i == 0) check(&some);
+                assert_memory_equal(some.out, all.out + from[i] * all.n,
+                                    (size_t)(some.m * all.n) * sizeof *some.out);
+                free(some.rounded);
+                free(some.out);
+            }
+            product_free(&all);
+        }
+}
+
 /* To the bit, however long their vectors are, where activations are rounded alike. */
 static void all_levels_give_the_same(void **state)
 {
@@ -337,6 +364,38 @@ static void what_is_no_number_stays_none(void **state)
             }
 }
 
+/* Where a row's scale, or its weights that have none, lie in a block of the file; -1: a format that has no
+ * number for what is none. */
+static int scale_at(int format)
+{
+    if (format == WEIR__PANEL_MXFP4) return -1;
+    return format == WEIR__PANEL_Q6_K ? 208 : 0;
+}
+
+/* A scale that is no number, as in a damaged file, spoils its own row of weights and no other. */
+static void weights_that_are_no_numbers_spoil_their_row(void **state)
+{
+    (void)state;
+    static const uint16_t odd[] = {0x7e00, 0x7c00, 0xfc00}, odd_bf16[] = {0x7fc0, 0x7f80, 0xff80};
+    for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
+        for (int g = 0; gemm_of(format, g) != NULL && scale_at(format) >= 0; g++)
+            for (int what = 0; what < 3; what++)
+                for (int64_t m = 1; m <= 5; m += 2) {
+                    product p = product_make(gemm_of(format, g), format, 32, 512, m);
+                    const int64_t row = 5 + 16 * (m % 3 == 0);
+                    pack(&p);
+                    size_t at = ggml_row_size(types[format], p.k) * (size_t)row + (size_t)scale_at(format);
+                    memcpy(p.rows + at, format == WEIR__PANEL_BF16 ? &odd_bf16[what] : &odd[what], 2);
+                    weir__panel_pack(p.format, p.k, p.rows, p.panels, 0, p.n / WEIR__PANEL_ROWS);
+                    ggml_get_type_traits(types[format])->to_float(p.rows, p.weights, p.n * p.k);
+                    assert_false(isfinite(p.weights[row * p.k])); /* ggml's */
+                    multiply(&p);
+                    for (int64_t i = 0; i < m * p.n; i++)
+                        assert_int_equal(isfinite(p.out[i]) != 0, i % p.n != row);
+                    product_free(&p);
+                }
+}
+
 static void a_panel_is_hardly_larger_than_the_file(void **state)
 {
     (void)state;
@@ -356,11 +415,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_right),
         cmocka_unit_test(a_row_does_not_depend_on_its_company),
+        cmocka_unit_test(rows_of_a_large_batch_are_those_of_small_ones),
         cmocka_unit_test(all_levels_give_the_same),
         cmocka_unit_test(activations_are_rounded_as_ggml_rounds_them),
         cmocka_unit_test(activations_are_rounded_to_the_format_of_the_weights),
         cmocka_unit_test(ends_of_the_ranges),
         cmocka_unit_test(what_is_no_number_stays_none),
+        cmocka_unit_test(weights_that_are_no_numbers_spoil_their_row),
         cmocka_unit_test(a_panel_is_hardly_larger_than_the_file),
     };
     int n = 0;

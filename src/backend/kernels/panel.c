@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "backend/kernels/inline.h"
+
 const uint8_t weir__panel_iq4_nl[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                         129, 141, 153, 166, 181, 197, 217, 241};
 const uint8_t weir__panel_mxfp4[16] = {128, 129, 130, 131, 132, 134, 136, 140,
@@ -21,27 +23,34 @@ size_t weir__panel_bytes(weir__panel_format format, int64_t rows, int64_t column
 
 /* ---- One row's block ------------------------------------------------------------------------------- */
 
-/* The 32 values of one unit as unsigned numbers, and its scales. */
+/* One row's 32 columns of a unit, taken apart no further than its panel needs. */
 typedef struct unit {
-    uint8_t values[WEIR__UNIT];
-    uint8_t scales[4]; /* what of the file's bytes stands at scales_at, bytes of one row */
+    uint8_t values[WEIR__UNIT]; /* Q8_0: plus 128; else 16 bytes: low four bits of columns k and k + 16 */
+    uint32_t planes[2];         /* the fifth and the sixth bit of column k: bit k */
+    uint8_t scales[4];          /* what of the file's bytes stands at scales_at, bytes of one row */
 } unit;
 
-static void split_nibbles(const unsigned char *packed, uint8_t *values)
+INLINE uint64_t read_word(const unsigned char *bytes, const int n)
 {
-    for (int i = 0; i < 16; i++) {
-        values[i] = packed[i] & 15;
-        values[i + 16] = packed[i] >> 4;
-    }
+    uint64_t word = 0;
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) word |= (uint64_t)bytes[i] << 8 * i;
+    return word;
 }
 
-static void add_high_bits(const unsigned char *bits, uint8_t *values)
+/* One bit of each of 32 bytes. */
+INLINE uint32_t read_plane(const unsigned char *bytes, int bit)
 {
-    for (int i = 0; i < WEIR__UNIT; i++) values[i] |= (uint8_t)((bits[i / 8] >> i % 8 & 1) << 4);
+    uint32_t plane = 0;
+    for (int k = 0; k < WEIR__UNIT; k += 8) {
+        uint64_t bits = read_word(bytes + k, 8) >> bit & 0x0101010101010101;
+        plane |= (uint32_t)(bits * 0x0102040810204080 >> 56) << k; /* byte i's bit moves to bit 56 + i */
+    }
+    return plane;
 }
 
 /* Scale and minimum of a unit, six bits each, packed into 12 bytes for eight units. */
-static void read_scales_k(const unsigned char *packed, int i, uint8_t *scales)
+INLINE void read_scales_k(const unsigned char *packed, int i, uint8_t *scales)
 {
     if (i < 4) {
         scales[0] = packed[i] & 63;
@@ -52,28 +61,19 @@ static void read_scales_k(const unsigned char *packed, int i, uint8_t *scales)
     }
 }
 
-/* Units 2j and 2j + 1 are the low and the high nibbles of the same 32 bytes. */
-static void read_nibbles_k(const unsigned char *packed, int i, uint8_t *values)
+/* Of 32 columns in as many bytes, from bit `shift` on. */
+INLINE void read_nibbles(const unsigned char *bytes, int shift, uint8_t *values)
 {
-    for (int k = 0; k < WEIR__UNIT; k++) {
-        unsigned char byte = packed[i / 2 * 32 + k];
-        values[k] = i % 2 == 0 ? byte & 15 : byte >> 4;
-    }
+    for (int k = 0; k < WEIR__UNIT / 2; k++)
+        values[k] = (uint8_t)((bytes[k] >> shift & 15) | (bytes[k + 16] >> shift & 15) << 4);
 }
 
-/* 128 columns at a time: 64 bytes of low nibbles, 32 of high pairs of bits. */
-static void read_q6_k(const unsigned char *block, int i, uint8_t *values)
-{
-    const unsigned char *low = block + i / 4 * 64 + i % 2 * 32, *high = block + 128 + i / 4 * 32;
-    for (int k = 0; k < WEIR__UNIT; k++) {
-        uint8_t four = i % 4 < 2 ? low[k] & 15 : low[k] >> 4;
-        values[k] = (uint8_t)(four | (high[k] >> 2 * (i % 4) & 3) << 4);
-    }
-}
-
+/* Of Q4_K and Q5_K units 2j and 2j + 1 are the low and the high nibbles of the same 32 bytes. Of Q6_K 128
+ * columns stand together: 64 bytes of low nibbles, 32 of high pairs of bits. */
 /* Unit i of a block. */
-static void read_unit(weir__panel_format format, const unsigned char *block, int i, unit *u)
+INLINE void read_unit(const weir__panel_format format, const unsigned char *block, int i, unit *u)
 {
+    const int half = WEIR__UNIT / 2;
     switch (format) {
     case WEIR__PANEL_Q8_0:
         for (int k = 0; k < WEIR__UNIT; k++) u->values[k] = block[2 + k] ^ 0x80; /* plus 128 */
@@ -81,39 +81,40 @@ static void read_unit(weir__panel_format format, const unsigned char *block, int
         break;
     case WEIR__PANEL_Q4_0:
     case WEIR__PANEL_IQ4_NL:
-        split_nibbles(block + 2, u->values);
+        memcpy(u->values, block + 2, half);
         memcpy(u->scales, block, 2);
         break;
     case WEIR__PANEL_Q4_1:
-        split_nibbles(block + 4, u->values);
+        memcpy(u->values, block + 4, half);
         memcpy(u->scales, block, 4);
         break;
     case WEIR__PANEL_Q5_0:
-        split_nibbles(block + 6, u->values);
-        add_high_bits(block + 2, u->values);
+        memcpy(u->values, block + 6, half);
+        u->planes[0] = (uint32_t)read_word(block + 2, 4);
         memcpy(u->scales, block, 2);
         break;
     case WEIR__PANEL_Q5_1:
-        split_nibbles(block + 8, u->values);
-        add_high_bits(block + 4, u->values);
+        memcpy(u->values, block + 8, half);
+        u->planes[0] = (uint32_t)read_word(block + 4, 4);
         memcpy(u->scales, block, 4);
         break;
     case WEIR__PANEL_MXFP4:
-        split_nibbles(block + 1, u->values);
+        memcpy(u->values, block + 1, half);
         u->scales[0] = block[0];
         break;
     case WEIR__PANEL_Q4_K:
-        read_nibbles_k(block + 16, i, u->values);
+        read_nibbles(block + 16 + i / 2 * 32, i % 2 * 4, u->values);
         read_scales_k(block + 4, i, u->scales);
         break;
     case WEIR__PANEL_Q5_K:
-        read_nibbles_k(block + 48, i, u->values);
-        for (int k = 0; k < WEIR__UNIT; k++) u->values[k] |= (uint8_t)((block[16 + k] >> i & 1) << 4);
+        read_nibbles(block + 48 + i / 2 * 32, i % 2 * 4, u->values);
+        u->planes[0] = read_plane(block + 16, i);
         read_scales_k(block + 4, i, u->scales);
         break;
     case WEIR__PANEL_Q6_K:
     default:
-        read_q6_k(block, i, u->values);
+        read_nibbles(block + i / 4 * 64 + i % 2 * 32, i / 2 % 2 * 4, u->values);
+        for (int p = 0; p < 2; p++) u->planes[p] = read_plane(block + 128 + i / 4 * 32, i % 4 * 2 + p);
         memcpy(u->scales, block + 192 + 2 * i, 2);
         break;
     }
@@ -126,40 +127,26 @@ static void read_unit(weir__panel_format format, const unsigned char *block, int
 #define QUAD      4
 #define QUAD_STEP (QUAD * WEIR__PANEL_ROWS)
 
-static void put_quads(const uint8_t *values, int n, int row, unsigned char *out)
-{
-    for (int q = 0; q < n / QUAD; q++) memcpy(out + q * QUAD_STEP + row * QUAD, values + q * QUAD, QUAD);
-}
-
-/* One bit of each value, a quad of them in half a byte. */
-static void put_plane(const uint8_t *values, int bit, int row, unsigned char *out)
-{
-    uint8_t bits[WEIR__UNIT];
-    for (int k = 0; k < WEIR__UNIT; k++) bits[k] = (uint8_t)((values[k] >> bit & 1) << k % QUAD);
-    for (int q = 0; q < WEIR__UNIT / QUAD; q++) {
-        const uint8_t *b = bits + q * QUAD;
-        out[q * QUAD_STEP / 8 + row / 2] |= (unsigned char)((b[0] | b[1] | b[2] | b[3]) << row % 2 * QUAD);
-    }
-}
-
-static void put_values(weir__panel_format format, const unit *u, int row, unsigned char *out)
+/* Rows come in order: the first of two that share bytes of a plane sets them. */
+INLINE void put_values(const weir__panel_format format, const unit *u, int row, unsigned char *out)
 {
     const weir__panel_layout *l = &weir__panel_layouts[format];
-    int planes = (l->scales_at - WEIR__PANEL_NIBBLES) / WEIR__PANEL_PLANE;
-    uint8_t nibbles[WEIR__UNIT / 2];
-    if (format == WEIR__PANEL_Q8_0) {
-        put_quads(u->values, WEIR__UNIT, row, out);
-        return;
-    }
-    for (int k = 0; k < WEIR__UNIT / 2; k++)
-        nibbles[k] = (uint8_t)((u->values[k] & 15) | u->values[k + 16] << 4);
-    put_quads(nibbles, WEIR__UNIT / 2, row, out);
-    for (int p = 0; p < planes; p++)
-        put_plane(u->values, 4 + p, row, out + WEIR__PANEL_NIBBLES + p * WEIR__PANEL_PLANE);
+    const int n_planes =
+        format == WEIR__PANEL_Q8_0 ? 0 : (l->scales_at - WEIR__PANEL_NIBBLES) / WEIR__PANEL_PLANE;
+    const int n_bytes = format == WEIR__PANEL_Q8_0 ? WEIR__UNIT : WEIR__UNIT / 2;
+    for (int q = 0; q < n_bytes / QUAD; q++)
+        memcpy(out + q * QUAD_STEP + row * QUAD, u->values + q * QUAD, QUAD);
+    for (int p = 0; p < n_planes; p++)
+        for (int q = 0; q < WEIR__UNIT / QUAD; q++) {
+            unsigned char *byte =
+                out + WEIR__PANEL_NIBBLES + p * WEIR__PANEL_PLANE + (q * QUAD_STEP + row * QUAD) / 8;
+            uint32_t bits = u->planes[p] >> q * QUAD & 15;
+            *byte = (unsigned char)(row % 2 == 0 ? bits : *byte | bits << QUAD);
+        }
 }
 
 /* The bytes of one row's scales, each kind in 16 rows' column: `width` bytes each. */
-static void put_scales(weir__panel_format format, const unit *u, int row, unsigned char *out)
+INLINE void put_scales(const weir__panel_format format, const unit *u, int row, unsigned char *out)
 {
     const weir__panel_layout *l = &weir__panel_layouts[format];
     size_t bytes = (size_t)(l->unit_bytes - l->scales_at) / WEIR__PANEL_ROWS;
@@ -169,7 +156,7 @@ static void put_scales(weir__panel_format format, const unit *u, int row, unsign
 }
 
 /* What a block of 256 columns has once: d and dmin, or d alone at the end of the block. */
-static void put_head(weir__panel_format format, const unsigned char *block, int row, unsigned char *out)
+INLINE void put_head(const weir__panel_format format, const unsigned char *block, int row, unsigned char *out)
 {
     if (format == WEIR__PANEL_Q6_K) {
         memcpy(out + row * 2, block + 208, 2);
@@ -180,7 +167,7 @@ static void put_head(weir__panel_format format, const unsigned char *block, int 
 }
 
 /* Values of 16 bits stay as they are, `width` neighbouring columns of a row in one piece. */
-static void pack_floats(const int width, int64_t columns, const unsigned char *rows, unsigned char *panels,
+INLINE void pack_floats(const int width, int64_t columns, const unsigned char *rows, unsigned char *panels,
                         int64_t first, int64_t end)
 {
     const size_t size = (size_t)width * sizeof(uint16_t);
@@ -193,27 +180,17 @@ static void pack_floats(const int width, int64_t columns, const unsigned char *r
                 memcpy(out, from + row * row_bytes + at, size);
 }
 
-void weir__panel_pack(weir__panel_format format, int64_t columns, const void *rows, void *panels,
-                      int64_t first, int64_t end)
+INLINE void pack_units(const weir__panel_format format, int64_t columns, const unsigned char *rows,
+                       unsigned char *panels, int64_t first, int64_t end)
 {
     const weir__panel_layout *l = &weir__panel_layouts[format];
-    if (format == WEIR__PANEL_BF16) {
-        pack_floats(2, columns, rows, panels, first, end);
-        return;
-    }
-    if (format == WEIR__PANEL_F16) {
-        pack_floats(1, columns, rows, panels, first, end);
-        return;
-    }
+    const int n_units = l->columns / WEIR__UNIT;
     int64_t n_blocks = columns / l->columns;
-    int n_units = l->columns / WEIR__UNIT;
     size_t row_bytes = (size_t)n_blocks * (size_t)l->block_bytes;
-    size_t panel_bytes = weir__panel_bytes(format, WEIR__PANEL_ROWS, columns);
-    for (int64_t p = first; p < end; p++) {
-        const unsigned char *from = (const unsigned char *)rows + (size_t)p * WEIR__PANEL_ROWS * row_bytes;
-        unsigned char *out = (unsigned char *)panels + (size_t)p * panel_bytes;
-        memset(out, 0, panel_bytes);
-        for (int64_t b = 0; b < n_blocks; b++) {
+    const unsigned char *from = rows + (size_t)first * WEIR__PANEL_ROWS * row_bytes;
+    unsigned char *out = panels + (size_t)first * weir__panel_bytes(format, WEIR__PANEL_ROWS, columns);
+    for (int64_t p = first; p < end; p++, from += WEIR__PANEL_ROWS * row_bytes)
+        for (int64_t b = 0; b < n_blocks; b++, out += l->head_bytes + n_units * l->unit_bytes)
             for (int row = 0; row < WEIR__PANEL_ROWS; row++) {
                 const unsigned char *block =
                     from + (size_t)row * row_bytes + (size_t)b * (size_t)l->block_bytes;
@@ -226,7 +203,16 @@ void weir__panel_pack(weir__panel_format format, int64_t columns, const void *ro
                     put_scales(format, &u, row, at + l->scales_at);
                 }
             }
-            out += l->head_bytes + n_units * l->unit_bytes;
-        }
+}
+
+void weir__panel_pack(weir__panel_format format, int64_t columns, const void *rows, void *panels,
+                      int64_t first, int64_t end)
+{
+    switch (format) {
+    case WEIR__PANEL_BF16: pack_floats(2, columns, rows, panels, first, end); break;
+    case WEIR__PANEL_F16: pack_floats(1, columns, rows, panels, first, end); break;
+#define PACK(name)                                                                                           \
+    case WEIR__PANEL_##name: pack_units(WEIR__PANEL_##name, columns, rows, panels, first, end); break;
+        WEIR__PANEL_QUANTIZED(PACK)
     }
 }

@@ -32,43 +32,45 @@ defmodule Weir.Server.Driver do
   def strategy(driver, {:module, module, opts}), do: send(driver, {:strategy, module, opts})
   def stop(driver), do: send(driver, :stop)
 
-  # With nothing to do it waits for a message; otherwise it takes what is there.
-  defp wait(state, timeout) do
+  # With nothing to do it waits for a message; otherwise it takes what is there. `view`: what the last tick has left.
+  defp wait(state, timeout, view \\ nil) do
     receive do
       :work -> wait(state, 0)
       {:strategy, module, opts} -> wait(%{state | module: module, opts: opts}, 0)
       :stop -> exit(:normal)
     after
-      timeout -> tick(state)
+      timeout -> if view, do: go_on(state, view), else: tick(state)
     end
   end
 
   defp tick(state) do
     case NIF.engine_view(state.engine) do
-      {:ok, %{slots: [], queue_depth: 0}} -> wait(state, :infinity)
-      {:ok, view} -> state |> step(view) |> wait(0)
+      {:ok, view} -> go_on(state, view)
       # stopped by the server, which has no more use for it
       {:error, _reason} -> wait(state, :infinity)
     end
   end
 
-  defp step(state, view) do
+  defp go_on(state, %{slots: [], queue_depth: 0}), do: wait(state, :infinity)
+
+  # One visit to a dirty scheduler for each tick.
+  defp go_on(state, view) do
     {plan, state} = plan(state, view)
 
-    case NIF.engine_step(state.engine, plan) do
-      {:ok, %{idle: true}} ->
+    case NIF.engine_turn(state.engine, plan) do
+      {:ok, %{idle: true}, _view} ->
         # what waits in the queue cannot begin yet
         Process.sleep(1)
-        state
+        wait(state, 0)
 
-      {:ok, %{bad_plan: true}} when plan != nil ->
-        report(state, :error, {:bad_plan, plan}, [])
+      {:ok, %{bad_plan: true}, view} when plan != nil ->
+        state |> report(:error, {:bad_plan, plan}, []) |> wait(0, view)
 
-      {:ok, _report} ->
-        state
+      {:ok, _report, view} ->
+        wait(state, 0, view)
 
       {:error, _reason} ->
-        state
+        wait(state, 0)
     end
   end
 

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The Elixir package's benchmarks (elixir/bench): what a server gives beside the C engine, what a message's way to a process takes, how
+long native functions hold a scheduler, what one caller pays.
+
+usage: elixir.py ROUNDS
+
+Writes bench/results/elixir.md: what the programs print, with the command of each. Needs WEIR_MODEL and WEIR_BENCH_DIR in the
+environment; scripts/bench.sh sets them."""
+import datetime
+import os
+import pathlib
+import subprocess
+import sys
+
+from engine import machine
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+AIMS = """Aims: `Weir.Server` with a strategy in C at least 0.98 of the C engine, with one in Elixir 0.95; the engine's message at most 1.5 × the
+wake-up of a thread that is blocked on a pipe (docs/adr/0037 tells what of that is the VM's); no native function over 1 ms on a normal
+scheduler more often than doing nothing is."""
+
+
+def main():
+    rounds, model = sys.argv[1], os.environ["WEIR_MODEL"]
+    env = {**os.environ, "MIX_ENV": "prod", "WEIR_TEST_MODEL": model, "LC_ALL": "C.UTF-8"}
+    subprocess.run(["mix", "compile"], cwd=ROOT / "elixir", env=env, check=True, stdout=subprocess.DEVNULL)
+    steps = [
+        ("Many callers", "", ["server.exs", model, rounds]),
+        ("From the engine to a process", "", ["wake.exs"]),
+        ("The same, schedulers that do not spin", "+sbwt none", ["wake.exs"]),
+        ("The same, schedulers that spin for long", "+sbwt very_long", ["wake.exs"]),
+        ("How long native functions hold a scheduler", "", ["schedulers.exs"]),
+        ("One caller, the fake model", "", ["single.exs"]),
+        ("One caller", "", ["single.exs", model]),
+    ]
+    versions = subprocess.run(["elixir", "--short-version"], capture_output=True, text=True, check=True).stdout.strip()
+    lines = ["# The Elixir package", "",
+             f"`scripts/bench.sh {rounds} elixir`, {datetime.date.today()}, Elixir {versions}. {machine()}", "", AIMS]
+    for title, flags, words in steps:
+        shown = " ".join([f'ERL_FLAGS="{flags}"' if flags else "", "mix run", "bench/" + " ".join(pathlib.Path(w).name for w in words)]).strip()
+        print(shown, flush=True)
+        done = subprocess.run(["mix", "run", "bench/" + words[0], *words[1:]], cwd=ROOT / "elixir", env={**env, "ERL_FLAGS": flags},
+                              capture_output=True, text=True, check=True)
+        lines += ["", f"## {title}", "", f"`{shown}`", "", "```", done.stdout.rstrip(), "```"]
+    path = ROOT / "bench/results/elixir.md"
+    path.write_text("\n".join(lines) + "\n")
+    print(path)
+
+
+main()

@@ -1,0 +1,79 @@
+/* weir ps: what a running server does, once.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "base/clock.h"
+#include "out.h"
+#include "remote.h"
+#include "signals.h"
+#include "view.h"
+
+#define PATIENCE_MS 10000
+
+static bool take_event(const char *data, size_t length, void *user)
+{
+    cli_view *view = user;
+    return cli_view_event(view, data, length);
+}
+
+static void take_metrics(const char *text, size_t length, void *user)
+{
+    cli_view_metrics(user, text, length);
+}
+
+/* Until one event and the metrics are there; a server may keep the latter to itself. */
+static cli_exit look(const cli_args *args, cli_remote *remote, cli_view *view)
+{
+    int64_t end_ns = weir__clock_deadline_ns(PATIENCE_MS);
+    cli_remote_listen(remote, take_event, view);
+    cli_remote_ask(remote, "/metrics", take_metrics, view);
+    while (view->event == NULL || cli_remote_asking(remote) == CLI_REMOTE_WAITING) {
+        cli_remote_state state = cli_remote_listening(remote);
+        if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
+        if (view->event == NULL && state >= CLI_REMOTE_LOST)
+            return cli_fail(state == CLI_REMOTE_REFUSED ? CLI_REFUSED : CLI_FAILED, "%s: %s%s",
+                            args->url != NULL ? args->url : CLI_REMOTE_URL, cli_remote_problem(remote),
+                            args->url == NULL ? " (weir serve starts a server, --url names another)" : "");
+        if (weir__clock_now_ns() >= end_ns)
+            return cli_fail(CLI_FAILED, "%s: no answer in %d s",
+                            args->url != NULL ? args->url : CLI_REMOTE_URL, PATIENCE_MS / 1000);
+        cli_remote_wait(remote, -1, 100);
+    }
+    return CLI_OK;
+}
+
+static void print(const cli_args *args, const cli_view *view)
+{
+    const char *url = args->url != NULL ? args->url : CLI_REMOTE_URL;
+    const char *model = json_string_value(json_object_get(view->event, "model"));
+    cli_text marked = {0}, text = {0};
+    cli_view_style(&marked, CLI_BOLD);
+    if (model != NULL) cli_text_add_safe(&marked, model, strlen(model));
+    cli_view_style(&marked, CLI_PLAIN);
+    cli_text_puts(&marked, "  ");
+    cli_text_add_safe(&marked, url, strlen(url));
+    cli_text_puts(&marked, "\n");
+    cli_view_head(view, cli_term_columns(), false, &marked);
+    cli_view_table(view, 0, false, &marked);
+    cli_view_print(&marked, cli_term_out() ? cli_term_columns() : 0, &text);
+    cli_out(text.bytes, text.length);
+    cli_text_fini(&marked);
+    cli_text_fini(&text);
+}
+
+cli_exit cli_ps(cli_args *args)
+{
+    cli_view view = {0};
+    cli_exit code = CLI_OK;
+    if (args->words.n > 0) return cli_fail(CLI_USAGE, "weir ps takes no %.100s", args->words.items[0]);
+    cli_remote *remote = cli_remote_create(args, &code);
+    if (remote == NULL) return code;
+    code = look(args, remote, &view);
+    if (code == CLI_OK && args->json)
+        cli_out_json(cli_view_json(&view));
+    else if (code == CLI_OK)
+        print(args, &view);
+    cli_remote_destroy(remote);
+    cli_view_fini(&view);
+    return code;
+}

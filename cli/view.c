@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+#define MARK      '\1' /* what servers tell has no such character once it is made safe */
+#define LABEL     10   /* columns of what stands before a line's figures */
+#define BAR       20
+#define SLOTS_MAX 4096 /* more than any server has */
+
+/* ---- Marks ---- */
+
+void cli_view_style(cli_text *text, cli_style style)
+{
+    const char mark[] = {MARK, (char)('0' + style)};
+    cli_text_add(text, mark, sizeof mark);
+}
+
+size_t cli_view_piece(const char *bytes, size_t n, cli_style *style)
+{
+    if (n >= 2 && bytes[0] == MARK) {
+        *style = (cli_style)(bytes[1] - '0');
+        return 0;
+    }
+    const char *mark = memchr(bytes, MARK, n);
+    return mark != NULL ? (size_t)(mark - bytes) : n;
+}
+
+static void print_line(const char *line, size_t n, int columns, cli_text *text)
+{
+    int left = columns;
+    bool styled = false;
+    for (size_t i = 0; i < n;) {
+        cli_style style;
+        size_t piece = cli_view_piece(line + i, n - i, &style);
+        if (piece == 0) {
+            cli_text_puts(text, cli_term_style_out(style));
+            styled = style != CLI_PLAIN;
+            i += 2;
+            continue;
+        }
+        if (columns > 0 && left > 0)
+            cli_text_add_cut(text, line + i, piece, left, false);
+        else if (columns == 0)
+            cli_text_add(text, line + i, piece);
+        left -= cli_text_width(line + i, piece);
+        i += piece;
+    }
+    if (styled) cli_text_puts(text, cli_term_style_out(CLI_PLAIN));
+    cli_text_puts(text, "\n");
+}
+
+void cli_view_print(const cli_text *marked, int columns, cli_text *text)
+{
+    for (size_t at = 0; at < marked->length;) {
+        size_t n = strcspn(marked->bytes + at, "\n");
+        print_line(marked->bytes + at, n, columns, text);
+        at += n + 1;
+    }
+}
+
+/* ---- What a server tells ---- */
+
+void cli_view_fini(cli_view *view)
+{
+    json_decref(view->event);
+    json_decref(view->totals);
+    cli_free(view->slots);
+    *view = (cli_view){0};
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* A time; of nothing it is told as 0. */
+static double milliseconds(const json_t *pair, const char *key)
+{
+    double ms = number(pair, key);
+    return ms > 0 ? ms : NAN;
+}
+
+static int64_t whole(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+static void take_slots(cli_view *view, const json_t *slots)
+{
+    size_t n = json_array_size(slots);
+    if (n > SLOTS_MAX) n = SLOTS_MAX;
+    cli_grow(&view->slots, &view->slots_capacity, n, sizeof *view->slots);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *slot = json_array_get(slots, i);
+        const char *state = json_string_value(json_object_get(slot, "state"));
+        view->slots[i] = (cli_view_slot){
+            .id = whole(slot, "id"),
+            .prompt = whole(slot, "prompt"),
+            .done = whole(slot, "done"),
+            .generated = whole(slot, "generated"),
+            .cached = whole(slot, "cached"),
+            .priority = whole(slot, "priority"),
+        };
+        snprintf(view->slots[i].state, sizeof view->slots[i].state, "%s", state != NULL ? state : "");
+        for (char *c = view->slots[i].state; *c != '\0'; c++)
+            if (*c < 'a' || *c > 'z') *c = '?';
+    }
+    view->n_slots = n;
+}
+
+bool cli_view_event(cli_view *view, const char *data, size_t length)
+{
+    json_error_t problem;
+    json_t *event = json_loadb(data, length, 0, &problem);
+    const json_t *slots = json_object_get(event, "slots"), *ticks = json_object_get(event, "ticks");
+    if (!json_is_array(slots) || !json_is_array(ticks)) {
+        json_decref(event);
+        return false;
+    }
+    json_decref(view->event);
+    view->event = event;
+    take_slots(view, slots);
+    for (size_t i = 0; i < json_array_size(ticks); i++) {
+        double ms = number(json_array_get(ticks, i), "ms");
+        view->tick_ms[view->n_ticks++ % CLI_VIEW_TICKS] = (float)(ms >= 0 ? ms : 0);
+    }
+    return true;
+}
+
+/* Notes a counter, or one of those that a label tells apart: weir_NAME_total{LABEL="VALUE"} NUMBER. */
+static void take_line(json_t *totals, const char *line, size_t n)
+{
+    char copy[256], *end = NULL;
+    if (n >= sizeof copy || strncmp(line, "weir_", 5) != 0) return;
+    snprintf(copy, sizeof copy, "%.*s", (int)n - 5, line + 5);
+    char *blank = strrchr(copy, ' '), *label = strchr(copy, '{');
+    if (blank == NULL) return;
+    double value = strtod(blank + 1, &end);
+    if (end == blank + 1 || *end != '\0' || !(value >= 0 && value < 1e18)) return;
+    *blank = '\0';
+    if (label != NULL) *label = '\0';
+    char *suffix = strstr(copy, "_total");
+    if (suffix == NULL || suffix[6] != '\0') return;
+    *suffix = '\0';
+    bool is_time = strstr(copy, "_seconds") != NULL;
+    json_t *json = is_time ? json_real(value) : json_integer((json_int_t)value);
+    if (label == NULL) {
+        json_object_set_new(totals, copy, json);
+        return;
+    }
+    char *name = strchr(label + 1, '"'), *quote = name != NULL ? strchr(name + 1, '"') : NULL;
+    json_t *apart = json_object_get(totals, copy);
+    if (quote == NULL) {
+        json_decref(json);
+        return;
+    }
+    *quote = '\0';
+    if (apart == NULL) {
+        apart = json_object();
+        json_object_set_new(totals, copy, apart);
+    }
+    json_object_set_new(apart, name + 1, json);
+}
+
+void cli_view_metrics(cli_view *view, const char *text, size_t length)
+{
+    json_t *totals = json_object();
+    if (totals == NULL) cli_no_memory();
+    for (size_t at = 0; at < length;) {
+        const char *end = memchr(text + at, '\n', length - at);
+        size_t n = end != NULL ? (size_t)(end - text) - at : length - at;
+        take_line(totals, text + at, n);
+        at += n + 1;
+    }
+    json_decref(view->totals);
+    view->totals = totals;
+}
+
+json_t *cli_view_json(const cli_view *view)
+{
+    static const char *const momentary[] = {"ticks", "rates", "ttft_ms", "itl_ms"};
+    json_t *json = json_copy(view->event);
+    if (json == NULL) cli_no_memory();
+    for (size_t i = 0; i < sizeof momentary / sizeof *momentary; i++) json_object_del(json, momentary[i]);
+    if (view->totals != NULL) json_object_set(json, "total", view->totals);
+    return json;
+}
+
+/* ---- Lines ---- */
+
+static void label(cli_text *text, const char *name)
+{
+    cli_view_style(text, CLI_DIM);
+    cli_text_printf(text, "%-*s", LABEL, name);
+    cli_view_style(text, CLI_PLAIN);
+}
+
+/* A figure of three digits or more: 0.12, 12.3, 123, 1,234. "-": nobody knows. */
+static void figure(cli_text *text, double value)
+{
+    if (!(value >= 0))
+        cli_text_puts(text, "-");
+    else if (value >= 1000)
+        cli_text_add_count(text, (uint64_t)(value + 0.5));
+    else
+        cli_text_printf(text, "%.*f", value >= 100 ? 0 : value >= 10 || value == 0 ? 1 : 2, value);
+}
+
+static void bar(cli_text *text, double part, int width, cli_style style)
+{
+    int full = part > 0 ? (int)(part * width + 0.5) : 0;
+    if (full > width) full = width;
+    cli_view_style(text, style);
+    cli_text_fill(text, "█", full);
+    cli_view_style(text, CLI_DIM);
+    cli_text_fill(text, "░", width - full);
+    cli_view_style(text, CLI_PLAIN);
+}
+
+static size_t count_state(const cli_view *view, const char *state)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < view->n_slots; i++) n += strcmp(view->slots[i].state, state) == 0;
+    return n;
+}
+
+static void requests(const cli_view *view, cli_text *text)
+{
+    size_t idle = count_state(view, "idle"), writing = count_state(view, "generating"),
+           running = view->n_slots - idle;
+    int64_t suspended = whole(view->event, "suspended");
+    label(text, "requests");
+    cli_text_printf(text, "%zu running", running);
+    if (running > 0) cli_text_printf(text, " (%zu reading, %zu writing)", running - writing, writing);
+    cli_text_printf(text, ", %lld waiting", (long long)whole(view->event, "queue"));
+    if (suspended > 0) cli_text_printf(text, " (%lld suspended)", (long long)suspended);
+    cli_text_printf(text, "; %zu slot%s\n", view->n_slots, view->n_slots == 1 ? "" : "s");
+}
+
+static void latency(const cli_view *view, cli_text *text)
+{
+    static const char *const names[] = {"ttft_ms", "itl_ms"}, *const titles[] = {"first token ", ", gaps "};
+    label(text, "latency");
+    for (int i = 0; i < 2; i++) {
+        const json_t *pair = json_object_get(view->event, names[i]);
+        cli_text_puts(text, titles[i]);
+        figure(text, milliseconds(pair, "p50"));
+        cli_text_puts(text, " / ");
+        figure(text, milliseconds(pair, "p99"));
+        cli_text_puts(text, " ms");
+    }
+    cli_text_puts(text, "  (p50 / p99)\n");
+}
+
+static void rates(const cli_view *view, cli_text *text)
+{
+    const json_t *both = json_object_get(view->event, "rates");
+    label(text, "rates");
+    figure(text, number(both, "decode"));
+    cli_text_puts(text, " tok/s written, ");
+    figure(text, number(both, "prefill"));
+    cli_text_puts(text, " tok/s read\n");
+}
+
+static void cells(const cli_view *view, cli_text *text)
+{
+    const json_t *kv = json_object_get(view->event, "kv");
+    int64_t used = whole(kv, "used"), size = whole(kv, "size");
+    double part = size > 0 ? (double)used / (double)size : 0;
+    label(text, "cells");
+    bar(text, part, BAR, part > 0.9 ? CLI_YELLOW : CLI_GREEN);
+    cli_text_puts(text, " ");
+    cli_text_add_count(text, (uint64_t)used);
+    cli_text_puts(text, " of ");
+    cli_text_add_count(text, (uint64_t)size);
+    cli_text_puts(text, "\n");
+}
+
+static void cache(const cli_view *view, cli_text *text)
+{
+    const json_t *kept = json_object_get(view->event, "cache");
+    int64_t entries = whole(kept, "entries");
+    label(text, "cache");
+    cli_text_add_count(text, (uint64_t)entries);
+    cli_text_puts(text, entries == 1 ? " prompt kept, " : " prompts kept, ");
+    cli_text_add_bytes(text, (uint64_t)whole(kept, "bytes"));
+    cli_text_puts(text, " of states; ");
+    cli_text_add_count(text, (uint64_t)whole(kept, "cached_tokens"));
+    cli_text_puts(text, " of ");
+    cli_text_add_count(text, (uint64_t)whole(kept, "prompt_tokens"));
+    cli_text_puts(text, " prompt tokens found there\n");
+}
+
+/* The last ticks as bars as high as they took long, the longest of them the highest. */
+static void ticks(const cli_view *view, int columns, cli_text *text)
+{
+    static const char *const heights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    int room = columns - LABEL - 34;
+    uint64_t n = view->n_ticks < CLI_VIEW_TICKS ? view->n_ticks : CLI_VIEW_TICKS;
+    float most = 0, last = 0;
+    if (room < 8) room = 8;
+    if (n > (uint64_t)room) n = (uint64_t)room;
+    for (uint64_t i = view->n_ticks - n; i < view->n_ticks; i++) {
+        last = view->tick_ms[i % CLI_VIEW_TICKS];
+        if (last > most) most = last;
+    }
+    label(text, "ticks");
+    if (n == 0) {
+        cli_text_puts(text, "none yet\n");
+        return;
+    }
+    cli_view_style(text, CLI_CYAN);
+    for (uint64_t i = view->n_ticks - n; i < view->n_ticks; i++) {
+        int height = most > 0 ? (int)(view->tick_ms[i % CLI_VIEW_TICKS] / most * 7.99F) : 0;
+        cli_text_puts(text, heights[height]);
+    }
+    cli_view_style(text, CLI_PLAIN);
+    cli_text_puts(text, " ");
+    figure(text, (double)last);
+    cli_text_puts(text, " ms, at most ");
+    figure(text, (double)most);
+    cli_text_puts(text, " ms\n");
+}
+
+static void totals(const cli_view *view, cli_text *text)
+{
+    const json_t *all = view->totals, *finished = json_object_get(all, "finished"), *count;
+    const char *reason;
+    json_int_t refused = whole(all, "refused");
+    if (json_object_get(all, "ticks") == NULL) return;
+    label(text, "so far");
+    cli_text_add_count(text, (uint64_t)whole(all, "submitted"));
+    cli_text_puts(text, " requests");
+    const char *comma = " (";
+    json_object_foreach((json_t *)finished, reason, count)
+    {
+        if (json_integer_value(count) == 0) continue;
+        cli_text_puts(text, comma);
+        cli_text_add_count(text, (uint64_t)json_integer_value(count));
+        cli_text_puts(text, " ");
+        cli_text_add_safe(text, reason, strlen(reason));
+        comma = ", ";
+    }
+    if (comma[0] == ',') cli_text_puts(text, ")");
+    if (refused > 0) cli_text_printf(text, ", %lld refused", (long long)refused);
+    cli_text_puts(text, "\n");
+    label(text, "");
+    cli_text_add_count(text, (uint64_t)whole(all, "generated_tokens"));
+    cli_text_puts(text, " tokens written, ");
+    cli_text_add_count(text, (uint64_t)whole(all, "prompt_tokens"));
+    cli_text_puts(text, " read, in ");
+    cli_text_add_count(text, (uint64_t)whole(all, "ticks"));
+    cli_text_puts(text, " ticks of ");
+    cli_text_add_time(text, (int64_t)(number(all, "busy_seconds") * 1e9));
+    cli_text_puts(text, "\n");
+}
+
+void cli_view_head(const cli_view *view, int columns, bool live, cli_text *text)
+{
+    if (view->event == NULL) return;
+    requests(view, text);
+    if (live) rates(view, text);
+    if (live) latency(view, text);
+    cells(view, text);
+    cache(view, text);
+    if (live) ticks(view, columns, text);
+    totals(view, text);
+}
+
+/* ---- Slots ---- */
+
+static cli_style state_style(const char *state)
+{
+    if (strcmp(state, "generating") == 0) return CLI_CYAN;
+    return strcmp(state, "idle") == 0 ? CLI_DIM : CLI_YELLOW;
+}
+
+static void add_slot(const cli_view_slot *slot, bool wide, cli_text *text)
+{
+    char prompt[48];
+    bool idle = strcmp(slot->state, "idle") == 0;
+    cli_text_printf(text, "%4lld  ", (long long)slot->id);
+    cli_view_style(text, state_style(slot->state));
+    cli_text_printf(text, "%-10s", slot->state);
+    cli_view_style(text, CLI_PLAIN);
+    if (!idle) {
+        /* A prompt that is read is a part of it. */
+        if (slot->done < slot->prompt)
+            snprintf(prompt, sizeof prompt, "%lld/%lld", (long long)slot->done, (long long)slot->prompt);
+        else
+            snprintf(prompt, sizeof prompt, "%lld", (long long)slot->prompt);
+        cli_text_printf(text, "  %11s  %6lld  %6lld  %8lld", prompt, (long long)slot->generated,
+                        (long long)slot->cached, (long long)slot->priority);
+        if (wide && slot->prompt > 0) {
+            cli_text_puts(text, "  ");
+            bar(text, (double)slot->done / (double)slot->prompt, BAR, state_style(slot->state));
+        }
+    }
+    cli_text_puts(text, "\n");
+}
+
+void cli_view_table(const cli_view *view, int columns, bool idle, cli_text *text)
+{
+    if (view->event == NULL) return;
+    if (!idle && count_state(view, "idle") == view->n_slots) return;
+    cli_view_style(text, CLI_BOLD);
+    cli_text_printf(text, "%4s  %-10s  %11s  %6s  %6s  %8s", "slot", "state", "prompt", "answer", "cached",
+                    "priority");
+    cli_view_style(text, CLI_PLAIN);
+    cli_text_puts(text, "\n");
+    for (size_t i = 0; i < view->n_slots; i++)
+        if (idle || strcmp(view->slots[i].state, "idle") != 0) add_slot(&view->slots[i], columns >= 80, text);
+}
+
+void cli_view_columns(cli_text *text)
+{
+    cli_text_puts(text, "running  waiting  cells   written/s    read/s  first ms   gap ms\n");
+}
+
+void cli_view_row(const cli_view *view, cli_text *text)
+{
+    const json_t *event = view->event, *kv = json_object_get(event, "kv"),
+                 *both = json_object_get(event, "rates");
+    double size = number(kv, "size"), used = number(kv, "used");
+    const struct {
+        double value;
+        int width, digits;
+    } fields[] = {{(double)(view->n_slots - count_state(view, "idle")), 7, 0},
+                  {number(event, "queue"), 9, 0},
+                  {size > 0 ? used / size * 100 : NAN, 5, 0},
+                  {number(both, "decode"), 10, 1},
+                  {number(both, "prefill"), 10, 1},
+                  {milliseconds(json_object_get(event, "ttft_ms"), "p50"), 10, 1},
+                  {milliseconds(json_object_get(event, "itl_ms"), "p50"), 9, 1}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (fields[i].value >= 0)
+            cli_text_printf(text, "%*.*f", fields[i].width, fields[i].digits, fields[i].value);
+        else
+            cli_text_printf(text, "%*s", fields[i].width, "-");
+        if (i == 2) cli_text_puts(text, " %");
+    }
+    cli_text_puts(text, "\n");
+}

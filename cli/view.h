@@ -1,0 +1,69 @@
+/* view.h: what is known of a running server, from its events and its metrics, and the lines that show it.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ *   requests  2 running (1 reading, 1 writing), 3 waiting; 8 slots
+ *   rates     123.4 tok/s written, 1,234 tok/s read
+ *   latency   first token 45 / 120 ms, gaps 8.1 / 15 ms (p50 / p99 of the last 10 s)
+ *   cells     ██████████░░░░░░░░░░  1,234 of 4,096
+ *   cache     12 prefixes, 3.4 MB; 45 of 60 prompts found something, 12,345 tokens
+ *   ticks     ▁▁▃▇▂▁▁▁▁▂▁  12.3 ms, at most 45.6 ms
+ *
+ *   slot  state                 prompt             answer  cached  priority
+ *      0  generating                              123  45     100         0 */
+#ifndef WEIR_CLI_VIEW_H
+#define WEIR_CLI_VIEW_H
+
+#include <jansson.h>
+
+#include "term.h"
+#include "text.h"
+
+#define CLI_VIEW_TICKS 512
+
+typedef struct cli_view_slot {
+    int64_t id, prompt, done, generated, cached, priority;
+    char state[16];
+} cli_view_slot;
+
+/* Zeroed at the start. */
+typedef struct cli_view {
+    json_t *event;        /* the last one; NULL = none came yet */
+    cli_view_slot *slots; /* [n_slots] */
+    size_t n_slots, slots_capacity;
+    float tick_ms[CLI_VIEW_TICKS]; /* a ring: [n_ticks % CLI_VIEW_TICKS] is the next one's */
+    uint64_t n_ticks;
+    json_t *totals; /* counters since the server's start, by name; NULL = not told */
+} cli_view;
+
+void cli_view_fini(cli_view *view);
+
+/* Takes the data of an event. False: it is no object as a server sends it; nothing has changed. */
+bool cli_view_event(cli_view *view, const char *data, size_t length);
+
+/* Takes what GET /metrics said. */
+void cli_view_metrics(cli_view *view, const char *text, size_t length);
+
+/* All of it, without what belongs to the moment; a new reference. */
+json_t *cli_view_json(const cli_view *view);
+
+/* Lines of at most `columns` where they can be shortened, with marks (cli_view_style). `live`: with rates and
+ * ticks, which one event does not tell. */
+void cli_view_head(const cli_view *view, int columns, bool live, cli_text *text);
+
+/* A headline, and a line for each slot, or for those that are busy. */
+void cli_view_table(const cli_view *view, int columns, bool idle, cli_text *text);
+
+/* The headline and the line of a table that grows downwards, for terminals that only print. */
+void cli_view_columns(cli_text *text);
+void cli_view_row(const cli_view *view, cli_text *text);
+
+/* A mark in the text: from here on it has this style. */
+void cli_view_style(cli_text *text, cli_style style);
+
+/* The length of a piece without a mark at bytes[0 .. n), 0 = there is a mark, of two bytes, and *style. */
+size_t cli_view_piece(const char *bytes, size_t n, cli_style *style);
+
+/* Marks become stdout's styles, or nothing; lines are cut at `columns` (0 = not at all). */
+void cli_view_print(const cli_text *marked, int columns, cli_text *text);
+
+#endif

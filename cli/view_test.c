@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define EVENT                                                                                                \
+    "{\"ticks\":[{\"t_ms\":1,\"ms\":4.0,\"prefill\":0,\"decode\":2},{\"ms\":8.0}],"                          \
+    "\"slots\":[{\"id\":0,\"state\":\"generating\",\"prompt\":120,\"done\":120,\"generated\":45,"            \
+    "\"cached\":100,\"priority\":-1},{\"id\":1,\"state\":\"prefilling\",\"prompt\":200,\"done\":50,"         \
+    "\"generated\":0,\"cached\":0,\"priority\":0},{\"id\":2,\"state\":\"idle\"}],"                           \
+    "\"queue\":3,\"suspended\":1,\"kv\":{\"used\":1234,\"size\":4096},\"cache\":{\"entries\":12,"            \
+    "\"bytes\":3400000,\"prompt_tokens\":18345,\"cached_tokens\":12345,\"hits\":0.6729},"                    \
+    "\"rates\":{\"prefill\":1234.4,\"decode\":12.34},\"ttft_ms\":{\"p50\":45,\"p99\":120},"                  \
+    "\"itl_ms\":{\"p50\":0.0,\"p99\":15},\"model\":\"m.gguf\"}"
+
+#define METRICS                                                                                              \
+    "# HELP weir_submitted_total requests\n# TYPE weir_submitted_total counter\nweir_submitted_total 70\n"   \
+    "weir_refused_total 2\nweir_finished_total{reason=\"end\"} 60\nweir_finished_total{reason=\"error\"} "   \
+    "0\n"                                                                                                    \
+    "weir_generated_tokens_total 5000\nweir_prompt_tokens_total 6000\nweir_ticks_total 900\n"                \
+    "weir_busy_seconds_total 12.5\nweir_slots 3\nweir_ttft_seconds_bucket{le=\"1\"} 4\n"                     \
+    "weir_bad_total\nweir_worse_total x\nother_total 3\nweir_last_total 1"
+
+static char *shown(const cli_text *marked, int columns)
+{
+    static cli_text text;
+    cli_text_clear(&text);
+    cli_view_print(marked, columns, &text);
+    return text.bytes;
+}
+
+static void test_lines(void **state)
+{
+    (void)state;
+    cli_view view = {0};
+    cli_text text = {0};
+    cli_view_head(&view, 80, true, &text); /* nothing is known yet */
+    cli_view_table(&view, 80, true, &text);
+    assert_int_equal(text.length, 0);
+    assert_true(cli_view_event(&view, EVENT, strlen(EVENT)));
+    cli_view_metrics(&view, METRICS, strlen(METRICS));
+    cli_view_head(&view, 80, true, &text);
+    assert_string_equal(
+        shown(&text, 0),
+        "requests  2 running (1 reading, 1 writing), 3 waiting (1 suspended); 3 slots\n"
+        "rates     12.3 tok/s written, 1,234 tok/s read\n"
+        "latency   first token 45.0 / 120 ms, gaps - / 15.0 ms  (p50 / p99)\n"
+        "cells     ██████░░░░░░░░░░░░░░ 1,234 of 4,096\n"
+        "cache     12 prompts kept, 3.4 MB of states; 12,345 of 18,345 prompt tokens found there\n"
+        "ticks     ▄█ 8.00 ms, at most 8.00 ms\n"
+        "so far    70 requests (60 end), 2 refused\n"
+        "          5,000 tokens written, 6,000 read, in 900 ticks of 12.50 s\n");
+    cli_text_clear(&text);
+    cli_view_table(&view, 79, false, &text);
+    assert_string_equal(shown(&text, 0), "slot  state            prompt  answer  cached  priority\n"
+                                         "   0  generating          120      45     100        -1\n"
+                                         "   1  prefilling       50/200       0       0         0\n");
+    cli_text_clear(&text);
+    cli_view_table(&view, 80, true, &text);
+    assert_non_null(strstr(shown(&text, 0), "█████░░░░░░░░░░░░░░░\n   2  idle      \n"));
+    cli_text_clear(&text);
+    cli_view_row(&view, &text);
+    assert_string_equal(text.bytes, "      2        3   30 %      12.3    1234.4      45.0        -\n");
+    cli_text_fini(&text);
+    cli_view_fini(&view);
+}
+
+static void test_cut(void **state)
+{
+    (void)state;
+    cli_view view = {0};
+    cli_text text = {0};
+    assert_true(cli_view_event(&view, EVENT, strlen(EVENT)));
+    cli_view_head(&view, 80, true, &text);
+    cli_view_table(&view, 80, true, &text);
+    for (int columns = 1; columns < 100; columns++)
+        for (const char *line = shown(&text, columns); *line != '\0';) {
+            size_t n = strcspn(line, "\n");
+            assert_true(cli_text_width(line, n) <= columns);
+            assert_null(memchr(line, '\1', n));
+            line += n + 1;
+        }
+    cli_text_fini(&text);
+    cli_view_fini(&view);
+}
+
+static void test_json(void **state)
+{
+    (void)state;
+    cli_view view = {0};
+    assert_true(cli_view_event(&view, EVENT, strlen(EVENT)));
+    json_t *json = cli_view_json(&view);
+    assert_null(json_object_get(json, "total"));
+    json_decref(json);
+    cli_view_metrics(&view, METRICS, strlen(METRICS));
+    json = cli_view_json(&view);
+    json_t *total = json_object_get(json, "total");
+    assert_int_equal(json_integer_value(json_object_get(json, "queue")), 3);
+    assert_null(json_object_get(json, "rates"));
+    assert_null(json_object_get(json, "ticks"));
+    assert_int_equal(json_integer_value(json_object_get(total, "submitted")), 70);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(total, "finished"), "end")), 60);
+    assert_true(json_real_value(json_object_get(total, "busy_seconds")) == 12.5);
+    assert_int_equal(json_integer_value(json_object_get(total, "last")), 1);
+    assert_int_equal(json_object_size(total), 8);
+    json_decref(json);
+    cli_view_fini(&view);
+}
+
+static void test_what_is_none(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",
+                                      "[]",
+                                      "{}",
+                                      "[[",
+                                      "{\"slots\":[]}",
+                                      "{\"slots\":{},\"ticks\":[]}",
+                                      "7",
+                                      "\"x\"",
+                                      "{\"slots\":[],\"ticks\":3}"};
+    cli_view view = {0};
+    cli_text text = {0};
+    assert_true(cli_view_event(&view, EVENT, strlen(EVENT)));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(cli_view_event(&view, bad[i], strlen(bad[i])));
+    assert_int_equal(view.n_slots, 3); /* as before */
+    static const char least[] = "{\"slots\":[],\"ticks\":[]}";
+    assert_true(cli_view_event(&view, least, sizeof least - 1));
+    cli_view_metrics(&view, "", 0);
+    cli_view_head(&view, 80, true, &text);
+    cli_view_table(&view, 80, true, &text);
+    assert_non_null(strstr(shown(&text, 0), "0 running, 0 waiting; 0 slots"));
+    cli_text_fini(&text);
+    cli_view_fini(&view);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_what_is_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

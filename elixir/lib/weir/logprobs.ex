@@ -1,0 +1,33 @@
+defmodule Weir.Logprobs do
+  @moduledoc false
+  # How probable tokens were, as OpenAI's API tells it.
+
+  alias Weir.{Model, NIF}
+
+  @doc "Of a chunk's ids and scores (see `NIF.engine_submit/4`); nil where nobody asked."
+  @spec entries(Model.t(), [integer()], [{float(), [{integer(), float()}]}] | nil) ::
+          [Weir.Chunk.logprob()] | nil
+  def entries(_model, _ids, nil), do: nil
+
+  def entries(model, ids, scores) do
+    Enum.zip_with(ids, scores, fn id, {logprob, top} ->
+      model
+      |> entry(id, logprob)
+      |> Map.put(:top_logprobs, Enum.map(top, fn {id, logprob} -> entry(model, id, logprob) end))
+    end)
+  end
+
+  defp entry(%Model{ref: ref}, id, logprob) do
+    bytes = NIF.token_to_piece(ref, id)
+    %{token: text(bytes), logprob: logprob, bytes: :binary.bin_to_list(bytes)}
+  end
+
+  # a token may be a part of a character
+  defp text(bytes) do
+    if String.valid?(bytes),
+      do: bytes,
+      else:
+        "bytes:" <>
+          for(<<byte <- bytes>>, into: "", do: "\\x" <> Base.encode16(<<byte>>, case: :lower))
+  end
+end

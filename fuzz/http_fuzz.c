@@ -1,0 +1,178 @@
+/* http_fuzz.c: any body at every path that takes one, on the fake model: an answer in the form that it promises.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Input: a byte that chooses the path, one that tells after how many ticks the client leaves (255: never), then the body.
+ * Below the body is the server as it is; above it stands this file in place of connections, threads and their list. */
+#include <jansson.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../server/answer.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+
+#define TICKS_MAX 400 /* the client's patience */
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static serve_server server;
+
+static void require(int holds)
+{
+    if (!holds) abort();
+}
+
+/* ---- In place of server.c, workers.c, events.c ---- */
+
+void serve_server_post(serve_call *call)
+{
+    (void)call; /* it is looked at after every tick */
+}
+
+void serve_server_unlist(serve_call *call)
+{
+    (void)call;
+}
+
+bool serve_server_has_name(const serve_server *of, const char *name)
+{
+    return name[0] == '\0' || strcmp(name, of->name) == 0;
+}
+
+void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call))
+{
+    (void)workers;
+    job(call);
+}
+
+void serve_events_leave(serve_events *events, serve_call *call)
+{
+    (void)events, (void)call;
+}
+
+/* ---- Answers ---- */
+
+static void require_json(const char *bytes, size_t n)
+{
+    json_error_t error;
+    json_t *json = json_loadb(bytes, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    require(json_is_object(json));
+    json_decref(json);
+}
+
+/* Events of one chunk: each is data with an object or the end, or a comment. */
+static void require_events(const char *bytes, size_t n)
+{
+    while (n > 0) {
+        const char *end = strstr(bytes, "\n\n");
+        require(end != NULL && end + 2 <= bytes + n);
+        size_t length = (size_t)(end - bytes);
+        if (bytes[0] != ':') {
+            require(length > 6 && memcmp(bytes, "data: ", 6) == 0 && memchr(bytes, '\n', length) == NULL);
+            if (length != 12 || memcmp(bytes + 6, "[DONE]", 6) != 0) require_json(bytes + 6, length - 6);
+        }
+        n -= length + 2;
+        bytes = end + 2;
+    }
+}
+
+static void require_chunks(const char *bytes, size_t n, bool ended)
+{
+    bool last = false;
+    while (n > 0) {
+        char *end;
+        size_t length = strtoul(bytes, &end, 16);
+        require(!last && end > bytes && end[0] == '\r' && end[1] == '\n');
+        size_t head = (size_t)(end - bytes) + 2;
+        require(head + length + 2 <= n && memcmp(end + 2 + length, "\r\n", 2) == 0);
+        require_events(end + 2, length);
+        last = length == 0;
+        bytes += head + length + 2;
+        n -= head + length + 2;
+    }
+    require(last == ended);
+}
+
+static void require_answer(const serve_call *call)
+{
+    const serve_text *out = &call->out;
+    require(!out->failed && out->n > 12 && strlen(out->bytes) == out->n && memcmp(out->bytes, "HTTP/1.1 ", 9) == 0);
+    require(call->status == 200 || (call->status >= 400 && call->status < 500));
+    require(weir__utf8_valid(out->bytes, out->n));
+    const char *body = strstr(out->bytes, "\r\n\r\n");
+    require(body != NULL);
+    body += 4;
+    size_t n = out->n - (size_t)(body - out->bytes);
+    if (call->chunked)
+        require_chunks(body, n, call->ended);
+    else
+        require_json(body, n);
+}
+
+/* ---- Calls ---- */
+
+static void step(void)
+{
+    weir_error error = {0};
+    require(weir_engine_step(server.engine, NULL, 0, NULL, &error) == WEIR_OK);
+}
+
+static void answer(serve_call *call, int patience)
+{
+    call->state = SERVE_ANSWERING;
+    if (call->begun) return;
+    require(call->answer != NULL);
+    serve_answer_start(call->answer);
+    for (int i = 0; i < patience && !call->ended; i++) {
+        step();
+        if (i % 7 == 3) serve_answer_comment(call->answer);
+        serve_answer_pump(call->answer);
+    }
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    weir_engine_params params = weir_engine_params_default();
+    (void)argc, (void)argv;
+    params.n_slots = 4;
+    params.n_ctx = 128;
+    params.manual = true;
+    params.queue_limit = 64;
+    require(weir_model_load("fake:any=1,eos_every=30", NULL, &server.model, NULL) == WEIR_OK);
+    require(weir_engine_create(server.model, &params, &server.engine, NULL) == WEIR_OK);
+    server.name = server.file_name = "fake";
+    server.params.max_tokens = -1;
+    server.params.embeddings = true;
+    server.keys = serve_keys_create(&server.params);
+    server.embedder = serve_embedder_create();
+    require(server.keys != NULL && server.embedder != NULL);
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static void (*const handlers[])(serve_call * call) = {
+        serve_chat,       serve_completions,    serve_plan,      serve_tokenize,
+        serve_detokenize, serve_apply_template, serve_embeddings,
+    };
+    if (size < 2) return 0;
+    weir_engine_stats stats = {.size = sizeof stats};
+    serve_call *call = serve_call_create(&server, NULL);
+    require(call != NULL);
+    strcpy(call->method, "POST");
+    serve_text_add(&call->body, (const char *)data + 2, size - 2);
+    call->state = SERVE_WORKING;
+    handlers[data[0] % (sizeof handlers / sizeof *handlers)](call);
+    answer(call, data[1] == 255 ? TICKS_MAX : data[1]);
+    if (call->begun) require_answer(call);
+    serve_call_destroy(call);
+    require(server.n_calls == 0 && server.calls == NULL && server.n_bodies == 0);
+    /* What ran has ended with its call. */
+    step();
+    step();
+    require(weir_engine_get_stats(server.engine, &stats) == WEIR_OK);
+    require(stats.queue_depth == 0 && stats.n_slots_prefilling + stats.n_slots_generating == 0);
+    return 0;
+}

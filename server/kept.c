@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kept.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+typedef struct entry {
+    char id[SERVE_ID_MAX];
+    char *salt;
+    weir_chat *chat;
+    bool calls, form; /* of serve_choice, and of its caller */
+    int32_t n;
+    weir_stream *streams[]; /* [n] */
+} entry;
+
+/* Invariant: entries [next] is the one that was added longest ago; NULL = none was. */
+struct serve_kept {
+    pthread_mutex_t mutex; /* all below */
+    entry *entries[SERVE_KEPT_MOST];
+    size_t next;
+};
+
+serve_kept *serve_kept_create(void)
+{
+    serve_kept *kept = weir__mem_calloc(1, sizeof *kept);
+    if (kept != NULL) pthread_mutex_init(&kept->mutex, NULL);
+    return kept;
+}
+
+static void entry_destroy(entry *e)
+{
+    if (e == NULL) return;
+    for (int32_t i = 0; i < e->n; i++) weir_stream_release(e->streams[i]);
+    weir_chat_release(e->chat);
+    weir__mem_free(e->salt);
+    weir__mem_free(e);
+}
+
+void serve_kept_destroy(serve_kept *kept)
+{
+    if (kept == NULL) return;
+    for (size_t i = 0; i < SERVE_KEPT_MOST; i++) entry_destroy(kept->entries[i]);
+    pthread_mutex_destroy(&kept->mutex);
+    weir__mem_free(kept);
+}
+
+void serve_kept_add(serve_kept *kept, const serve_answer *answer, const char *salt)
+{
+    entry *e = weir__mem_calloc(1, sizeof *e + (size_t)answer->n * sizeof(weir_stream *));
+    if (e == NULL) return;
+    e->salt = weir__mem_strdup(salt);
+    if (e->salt == NULL) {
+        weir__mem_free(e);
+        return;
+    }
+    serve_answer_id(answer, e->id);
+    e->chat = weir_chat_hold(answer->chat);
+    e->calls = answer->choices[0].calls;
+    e->form = answer->choices[0].caller.form;
+    e->n = answer->n;
+    for (int32_t i = 0; i < e->n; i++) e->streams[i] = weir_stream_hold(answer->choices[i].stream);
+    pthread_mutex_lock(&kept->mutex);
+    entry *oldest = kept->entries[kept->next];
+    kept->entries[kept->next] = e;
+    kept->next = (kept->next + 1) % SERVE_KEPT_MOST;
+    pthread_mutex_unlock(&kept->mutex);
+    entry_destroy(oldest);
+}
+
+bool serve_kept_find(serve_kept *kept, const char *id, const char *salt, int32_t index,
+                     serve_kept_choice *choice)
+{
+    bool found = false;
+    pthread_mutex_lock(&kept->mutex);
+    for (size_t i = 0; i < SERVE_KEPT_MOST && !found; i++) {
+        const entry *e = kept->entries[i];
+        if (e == NULL || strcmp(e->id, id) != 0 || strcmp(e->salt, salt) != 0) continue;
+        if (index < 0 || index >= e->n) break;
+        *choice = (serve_kept_choice){weir_stream_hold(e->streams[index]), weir_chat_hold(e->chat), e->calls,
+                                      e->form};
+        found = true;
+    }
+    pthread_mutex_unlock(&kept->mutex);
+    return found;
+}
+
+void serve_kept_choice_fini(serve_kept_choice *choice)
+{
+    weir_stream_release(choice->stream);
+    weir_chat_release(choice->chat);
+    *choice = (serve_kept_choice){0};
+}

@@ -1,0 +1,31 @@
+/* kept.h: the last answers by their ids, as long as they can be forked. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_KEPT_H
+#define WEIR_SERVER_KEPT_H
+
+#include <weir/weir.h>
+
+#include "answer.h"
+
+#define SERVE_KEPT_MOST 64 /* each has its tokens, and the text that was not taken */
+
+/* NULL: out of memory. */
+serve_kept *serve_kept_create(void);
+void serve_kept_destroy(serve_kept *kept);
+
+/* Keeps a submitted answer whose requests had this salt; the one that is kept longest makes room. Out of memory,
+ * it is not kept. Any thread. */
+void serve_kept_add(serve_kept *kept, const serve_answer *answer, const char *salt);
+
+/* What a choice of an answer was. */
+typedef struct serve_kept_choice {
+    weir_stream *stream; /* held */
+    weir_chat *chat;     /* held; NULL = a completion */
+    bool calls, form; /* as serve_answer_read_calls has them */
+} serve_kept_choice;
+
+/* False: nothing of this id is kept, or not with this salt, or it has no such choice. Any thread. */
+bool serve_kept_find(serve_kept *kept, const char *id, const char *salt, int32_t index,
+                     serve_kept_choice *choice);
+void serve_kept_choice_fini(serve_kept_choice *choice);
+
+#endif

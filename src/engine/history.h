@@ -1,0 +1,33 @@
+/* history.h: what a stream's request was and has given so far: what a fork begins with.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_HISTORY_H
+#define WEIR_ENGINE_HISTORY_H
+
+#include <stdbool.h>
+
+#include "engine/score.h"
+#include "weir/weir.h"
+
+/* Zeroed at first. Invariant: n_head <= n_prompt <= n. */
+typedef struct weir__history {
+    int32_t *tokens; /* [n] the prompt, then what chunks have carried; NULL = nothing is known */
+    size_t n, capacity;
+    int32_t n_prompt;
+    int32_t n_head; /* of the prompt, what is no answer */
+    char *salt;     /* [salt_length]; NULL = none */
+    size_t salt_length;
+    weir_chat *chat; /* held; NULL = none */
+    char *before;    /* [n_before], NUL-terminated: see weir_stream_before; NULL = "" */
+    size_t n_before;
+    weir__score *score; /* held; NULL = none */
+} weir__history;
+
+/* Fills *to, zeroed, with the first n tokens of `from` and room for `more`. False: out of memory, *to is
+ * zeroed. */
+bool weir__history_copy(weir__history *to, const weir__history *from, size_t n, size_t more);
+void weir__history_fini(weir__history *history);
+
+/* False: out of memory, nothing was added. */
+bool weir__history_add(weir__history *history, const int32_t *tokens, size_t n);
+
+#endif

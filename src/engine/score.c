@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/score.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "model/logprob.h"
+
+/* Rows of logits that a tick keeps for prompts in all: 12 MB with a vocabulary of 49,152. With more slots than
+ * that each has one, as each has one to sample from in any case. */
+#define ROWS_MOST 64
+
+weir__score *weir__score_create(const int32_t *prompt, int32_t n, int32_t n_top)
+{
+    weir__score *score = weir__mem_calloc(1, sizeof *score);
+    if (score == NULL) return NULL;
+    atomic_init(&score->refs, 1);
+    score->n = n;
+    score->n_top = n_top;
+    score->n_scored = 1;
+    score->tokens = weir__mem_dup(prompt, (size_t)n * sizeof *prompt);
+    score->logprobs = weir__mem_calloc((size_t)n, sizeof *score->logprobs);
+    if (n_top > 0) score->top = weir__mem_calloc((size_t)n * (size_t)n_top, sizeof *score->top);
+    if (score->tokens == NULL || score->logprobs == NULL || (n_top > 0 && score->top == NULL)) {
+        weir__score_release(score);
+        return NULL;
+    }
+    score->logprobs[0] = NAN;
+    for (int32_t i = 0; i < n_top; i++) score->top[i] = (weir_logprob){-1, NAN};
+    atomic_init(&score->done, n == 1);
+    return score;
+}
+
+weir__score *weir__score_hold(weir__score *score)
+{
+    if (score != NULL) atomic_fetch_add_explicit(&score->refs, 1, memory_order_relaxed);
+    return score;
+}
+
+void weir__score_release(weir__score *score)
+{
+    if (score == NULL || atomic_fetch_sub_explicit(&score->refs, 1, memory_order_acq_rel) != 1) return;
+    weir__mem_free(score->top);
+    weir__mem_free(score->logprobs);
+    weir__mem_free(score->tokens);
+    weir__mem_free(score);
+}
+
+weir_chunk weir__score_chunk(const weir__score *score)
+{
+    return (weir_chunk){
+        .tokens = score->tokens,
+        .n_tokens = (size_t)score->n,
+        .text = "",
+        .logprobs = score->logprobs,
+        .top_logprobs = score->top,
+        .n_top_logprobs = score->n_top,
+    };
+}
+
+/* ---- The tick ---- */
+
+static bool is_scored(const weir__slot *slot)
+{
+    return slot->state == WEIR_SLOT_PREFILLING && slot->request->score != NULL &&
+           slot->request->score->n_scored < slot->request->score->n;
+}
+
+bool weir__score_wants(const weir__slot *slot, int32_t pos)
+{
+    return is_scored(slot) && pos + 1 >= slot->request->score->n_scored && pos + 1 < slot->request->score->n;
+}
+
+int32_t weir__score_limit(const weir_engine *engine, const weir__slot *slot)
+{
+    int32_t n_scored = 0;
+    if (!is_scored(slot)) return 0;
+    for (int32_t i = 0; i < engine->params.n_slots; i++) n_scored += is_scored(&engine->slots[i]);
+    int32_t each = n_scored < ROWS_MOST ? ROWS_MOST / n_scored : 1;
+    int32_t known = slot->request->score->n_scored - 1 - slot->n_past; /* computed again, not scored again */
+    return known > 0 ? known + each : each;
+}
+
+weir_status weir__score_rows(weir_engine *engine, weir__slot *slot)
+{
+    weir__score *score = slot->request->score;
+    for (int32_t i = 0; i < slot->n_scored; i++) {
+        const float *logits = engine->model->ops->logits(engine->context, slot->scored_row + i);
+        if (logits == NULL) return WEIR_NO_MEMORY; /* the pass kept it */
+        int32_t at = score->n_scored++;
+        score->logprobs[at] = weir__logprob(
+            logits, engine->model->info.n_vocab, score->tokens[at],
+            score->n_top > 0 ? score->top + (size_t)at * (size_t)score->n_top : NULL, score->n_top);
+    }
+    if (slot->n_scored > 0 && score->n_scored == score->n)
+        atomic_store_explicit(&score->done, true, memory_order_release);
+    return WEIR_OK;
+}

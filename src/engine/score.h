@@ -1,0 +1,43 @@
+/* score.h: how probable the tokens of a prompt are.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_SCORE_H
+#define WEIR_ENGINE_SCORE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "weir/weir.h"
+
+typedef struct weir__slot weir__slot;
+
+/* Counted: the request's and its stream's. Invariant: tokens before n_scored have theirs; the first one has
+ * none ever. All but refs and done is the driver's until done. */
+typedef struct weir__score {
+    atomic_int refs;
+    atomic_bool done; /* all are there: release, for the readers' acquire */
+    int32_t n, n_scored;
+    int32_t n_top;
+    int32_t *tokens;   /* [n] */
+    float *logprobs;   /* [n] */
+    weir_logprob *top; /* [n][n_top] */
+} weir__score;
+
+/* For the prompt [n], n >= 1. NULL: out of memory. */
+weir__score *weir__score_create(const int32_t *prompt, int32_t n, int32_t n_top);
+weir__score *weir__score_hold(weir__score *score);
+void weir__score_release(weir__score *score);
+
+/* What is there, as a chunk without text. */
+weir_chunk weir__score_chunk(const weir__score *score);
+
+/* How many of the slot's next tokens a tick may compute: one row of logits is kept for each that is scored,
+ * and a row is as long as the vocabulary. 0 = as many as it likes. */
+int32_t weir__score_limit(const weir_engine *engine, const weir__slot *slot);
+
+/* Whether the row of the slot's token at `pos` is needed, for the one behind it. */
+bool weir__score_wants(const weir__slot *slot, int32_t pos);
+
+/* Scores the tokens whose rows this pass has computed. */
+weir_status weir__score_rows(weir_engine *engine, weir__slot *slot);
+
+#endif

@@ -1,0 +1,135 @@
+"""weir serve as clients of OpenAI's API know it, on the fake model: names of models, how answers end, the order of events, errors after the
+start, comments, embeddings."""
+# SPDX-License-Identifier: Apache-2.0
+import base64
+import json
+import os
+import struct
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, results  # noqa: E402
+from serve import Server, environment  # noqa: E402
+
+WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
+CHAT, TEXT, EMBED = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
+HELLO = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8, "temperature": 0}
+
+
+def refused(name, reply, status, field=None, code=None, word=""):
+    error = reply.error if reply.body else {}
+    check(f"{name}: {status}" + (f", {field}" if field else ""), reply.status == status and error.get("param") == field and
+          (code is None or error.get("code") == code) and word in error.get("message", ""), reply.status, reply.body)
+
+
+def raw_events(server, path, body):
+    """All of them, comments and [DONE] too."""
+    connection = server.connect()
+    connection.request("POST", path, dict(body, stream=True))
+    status, _ = connection.head()
+    events = list(connection.events()) if status == 200 else []
+    connection.close()
+    return status, events
+
+
+if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
+    print("skipped: this weir was built without libwebsockets")
+    sys.exit(77)
+
+# ---- Names
+
+server = Server(WEIR, "--alias", "tiny", "-np", "2")
+refused("another name", server.post(CHAT, dict(HELLO, model="gpt-3.5-turbo")), 404, "model", "model_not_found", '"tiny"')
+refused("another name, completions", server.post(TEXT, {"prompt": "x", "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
+for name in ("tiny", "default", "", None):
+    check(f"the name {name!r}", server.post(CHAT, dict(HELLO, model=name)).status == 200)
+check("no name", server.post(CHAT, HELLO).json["model"] == "tiny")
+server.stop()
+server = Server(WEIR, "--alias", "*", "--alias", "tiny", "--embeddings")
+reply = server.post(CHAT, dict(HELLO, model="gpt-3.5-turbo"))
+check("any name, where that is asked for", reply.status == 200 and reply.json["model"] == "tiny", reply.body)
+check("any name: what there is", [m["id"] for m in server.get("/v1/models").json["data"]] == ["tiny"], server.get("/v1/models").body)
+check("any name: embeddings", server.post(EMBED, {"input": "x", "model": "text-embedding-3-small"}).status == 200)
+
+# ---- Fields
+
+for name, body, field in [("tool_choice of another type", {"tool_choice": {"type": "custom", "custom": {"name": "x"}}}, "tool_choice"),
+                          ("allowed tools, no mode", {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": []}}}, "tool_choice.allowed_tools.mode"),
+                          ("allowed tools, none", {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}}, "tool_choice.allowed_tools.tools"),
+                          ("obfuscation", {"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
+                          ("verbosity", {"verbosity": "low"}, "verbosity"), ("prediction", {"prediction": {"type": "content", "content": "x"}}, "prediction"),
+                          ("web search", {"web_search_options": {}}, "web_search_options"), ("function_call", {"function_call": "auto"}, "function_call"),
+                          ("prompt_cache_retention", {"prompt_cache_retention": "24h"}, "prompt_cache_retention"), ("stop of numbers", {"stop": 5}, "stop"),
+                          ("modalities", {"modalities": ["text", "audio"]}, "modalities"), ("safety_identifier", {"safety_identifier": 5}, "safety_identifier"),
+                          ("two schemas", {"json_schema": {}, "response_format": {"type": "json_object"}}, "response_format")]:
+    refused(name, server.post(CHAT, dict(HELLO, **body)), 400, field)
+refused("suffix", server.post(TEXT, {"prompt": "x", "suffix": "y"}), 400, "suffix")
+check("no suffix", server.post(TEXT, {"prompt": "x", "suffix": "", "max_tokens": 1}).status == 200)
+refused("what there is not", server.post(CHAT, dict(HELLO, temprature=1)), 400, "temprature", "unknown_parameter")
+reply = server.post(CHAT, dict(HELLO, safety_identifier="x", prompt_cache_key="y", verbosity="medium", store=False, metadata={"a": "b"}, service_tier="default",
+                               audio=None, functions=None, web_search_options=None, stop=["", "zzz"], tool_choice="none", reasoning_effort="none",
+                               stream_options=None, max_tokens=None, max_completion_tokens=2))
+check("what is a note, off, or null", reply.status == 200 and reply.json["usage"]["completion_tokens"] == 2, reply.body)
+
+# ---- Embeddings
+
+whole = server.post(EMBED, {"input": "two"}).json["data"][0]["embedding"]
+ids = server.post("/tokenize", {"content": "two", "add_special": True}).json["tokens"]
+check("embeddings of one array of ids", server.post(EMBED, {"input": ids}).json["data"][0]["embedding"] == whole)
+check("embeddings of arrays of ids", [d["embedding"] for d in server.post(EMBED, {"input": [ids, ids]}).json["data"]] == [whole, whole])
+check("dimensions that the model has", server.post(EMBED, {"input": "two", "dimensions": len(whole)}).json["data"][0]["embedding"] == whole)
+refused("fewer dimensions", server.post(EMBED, {"input": "two", "dimensions": len(whole) - 1}), 400, "dimensions", "unsupported_value", str(len(whole)))
+coded = server.post(EMBED, {"input": [ids, "two"], "encoding_format": "base64", "dimensions": len(whole)}).json["data"]
+check("base64: little-endian floats", all(all(abs(a - b) < 1e-7 for a, b in zip(struct.unpack(f"<{len(whole)}f", base64.b64decode(d["embedding"], validate=True)), whole)) for d in coded), coded)
+server.stop()
+
+# ---- How answers end, and the order of events
+
+server = Server(WEIR, "-np", "2", model="fake:eos_every=12")
+ends = {}
+for seed in range(40):
+    choice = server.post(TEXT, {"prompt": f"ask {seed}", "max_tokens": 10, "temperature": 0}).json["choices"][0]
+    ends.setdefault(choice["finish_detail"], choice)
+check("ended by itself, or cut", {name: c["finish_reason"] for name, c in ends.items()} == {"end": "stop", "length": "length"}, ends)
+text = server.post(TEXT, {"prompt": "a b", "max_tokens": 10, "temperature": 0, "ignore_eos": True}).json["choices"][0]["text"]
+for body in ({"stop": text[2:4]}, {"stop": [text[2:4], "zzz"]}):
+    choice = server.post(TEXT, dict(body, prompt="a b", max_tokens=10, temperature=0, ignore_eos=True)).json["choices"][0]
+    check("a stop string", (choice["finish_reason"], choice["finish_detail"], choice["text"]) == ("stop", "stop_words", text[:text.index(text[2:4])]), choice, text)
+for path, body, begins in ((CHAT, dict(HELLO, n=2, ignore_eos=True), True), (TEXT, {"prompt": ["a", "b"], "max_tokens": 8, "ignore_eos": True}, False)):
+    status, events = raw_events(server, path, dict(body, stream_options={"include_usage": True}))
+    parsed = [json.loads(e) for e in events if not e.startswith(":") and e != "[DONE]"]
+    kinds = []
+    for index in (0, 1):
+        mine = [e["choices"][0] for e in parsed if e["choices"] and e["choices"][0]["index"] == index]
+        kinds.append(["role" if "role" in c.get("delta", {}) else "finish" if c["finish_reason"] else "delta" for c in mine])
+    wanted = all(k[-1] == "finish" and k.count("finish") == 1 and set(k[begins:-1]) == {"delta"} and (k[0] == "role") == begins for k in kinds)
+    check(f"{path}: role, deltas, finish of each choice; then usage; then [DONE]", status == 200 and wanted and parsed[-1]["choices"] == [] and
+          parsed[-1]["usage"]["completion_tokens"] == 16 and events[-1] == "[DONE]" and events.count("[DONE]") == 1, kinds, events[-2:])
+server.stop()
+
+# ---- Errors after the start
+
+for path, body in ((CHAT, dict(HELLO, max_tokens=50, ignore_eos=True)), (TEXT, {"prompt": "x", "max_tokens": 50, "ignore_eos": True})):
+    server = Server(WEIR, "-np", "1", model="fake:tick_us=2000,fail_pass=20")
+    status, events = raw_events(server, path, dict(body, stream_options={"include_usage": True}))
+    error = json.loads(events[-2]).get("error", {})
+    check(f"{path}: an error after the start is an event, then the end", status == 200 and len(events) > 5 and events[-1] == "[DONE]" and
+          set(error) == {"message", "type", "param", "code"} and error["type"] == "server_error", status, events[-3:])
+    check(f"{path}: no finish reason before it", all(c["finish_reason"] is None for e in events[:-2] if not e.startswith(":") for c in json.loads(e)["choices"]), events[-3:])
+    check(f"{path}: and the next one is answered", server.post(path, dict(body, max_tokens=3)).status == 200)
+    server.stop()
+    server = Server(WEIR, "-np", "1", model="fake:fail_pass=5")
+    refused(f"{path}: before anything was sent it is a status", server.post(path, body), 500)
+    server.stop()
+
+# ---- Comments
+
+server = Server(WEIR, "-np", "1", "-c", "8192", "-b", "64", "--sse-ping-interval", "1", model="fake:tick_us=40000,n_ctx_train=8192")
+status, events = raw_events(server, CHAT, dict(HELLO, max_tokens=3, messages=[{"role": "user", "content": "x" * 6000}]))
+first = next(i for i, e in enumerate(events) if not e.startswith(":") and e != "[DONE]" and json.loads(e)["choices"][0]["delta"].get("content"))
+check("comments while the prompt is computed", status == 200 and any(e.startswith(":") for e in events[:first]) and events[-1] == "[DONE]", events)
+server.stop()
+
+print(f"{results['passed']} passed, {results['failed']} failed")
+sys.exit(1 if results["failed"] else 0)

@@ -1,0 +1,158 @@
+"""weir serve with a model of random weights, which knows nothing: calls that are required come all the same, and so do answers of a given
+form beside tools, with templates that know tools and with one that does not; and schemas that cannot be honoured are refused by their place."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, results  # noqa: E402
+from serve import Server, environment  # noqa: E402
+
+WEIR = os.path.abspath(os.environ["WEIR_BIN"])
+SOURCE, LLAMA = os.environ["WEIR_SOURCE_DIR"], os.environ.get("WEIR_LLAMA_SOURCE")
+CHAT = "/v1/chat/completions"
+
+
+def tool(name, **properties):
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}}}
+
+
+# Neither texts nor numbers without end: random weights would not end them.
+TOOLS = [tool("set_alarm", days={"type": "integer", "minimum": 1, "maximum": 9}, loud={"type": "boolean"}),
+         {"type": "function", "function": {"name": "stop", "parameters": {
+             "type": "object", "properties": {"count": {"$ref": "#/$defs/few"}}, "required": ["count"], "$defs": {"few": {"type": "integer", "minimum": 0, "maximum": 99}}}}},
+         tool("never", x={"type": "boolean"})]
+SUM = {"type": "object", "properties": {"sum": {"$ref": "#/$defs/n"}}, "required": ["sum"], "additionalProperties": False,
+       "$defs": {"n": {"type": "integer", "minimum": 0, "maximum": 99}}}
+FORM = {"type": "json_schema", "json_schema": {"name": "sum", "strict": True, "schema": SUM}}
+ASK = {"messages": [{"role": "user", "content": "Wake me up."}], "tools": TOOLS, "max_tokens": 600, "temperature": 1, "reasoning_effort": "none"}
+
+# What it is, the keyword that the message names, where it stands in it.
+ODD = [
+    ("not", "not", "", {"not": {"type": "string"}}),
+    ("a look-ahead", "pattern", "", {"type": "string", "pattern": "(?=x)y"}),
+    ("a back reference", "pattern", "", {"type": "string", "pattern": "(a)\\1"}),
+    ("multiples", "multipleOf", "/properties/a", {"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 3}}}),
+    ("bounds of a number", "minimum", "/items", {"type": "array", "items": {"type": "number", "minimum": 0.5}}),
+    ("names by pattern", "patternProperties", "", {"type": "object", "patternProperties": {"^x": {"type": "string"}}}),
+    ("if", "if", "", {"type": "object", "if": {"required": ["a"]}, "then": {"required": ["b"]}}),
+    ("dependencies", "dependentRequired", "", {"type": "object", "dependentRequired": {"a": ["b"]}}),
+    ("another document", "$ref", "", {"$ref": "https://example.com/s.json"}),
+    ("nowhere", "$ref", "/properties/a", {"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}}),
+    ("itself", "$ref", "", {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}),
+    ("different items", "uniqueItems", "", {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}),
+    ("contains", "contains", "", {"type": "array", "contains": {"type": "integer"}}),
+    ("names", "propertyNames", "", {"type": "object", "propertyNames": {"maxLength": 3}}),
+    ("how many properties", "minProperties", "", {"type": "object", "minProperties": 3}),
+    ("either, or both", "oneOf", "", {"oneOf": [{"type": "string"}, {"type": "string", "maxLength": 3}]}),
+    ("a format", "format", "", {"type": "string", "format": "email"}),
+    ("no type", "type", "", {"type": "text"}),
+    ("properties that are none", "properties", "", {"type": "object", "properties": ["a"]}),
+    ("nothing allowed", "enum", "", {"enum": []}),
+    ("what there is not", "minimumLength", "", {"type": "string", "minimumLength": 3}),
+    ("never", "nothing can satisfy", "", {"type": "object", "properties": {"a": False}, "required": ["a"]}),
+    ("bounds the wrong way", "nothing can satisfy", "", {"type": "string", "minLength": 5, "maxLength": 3}),
+    ("required, but not allowed", "nothing can satisfy", "", {"type": "object", "properties": {}, "required": ["a"], "additionalProperties": False}),
+]
+
+
+def is_call(call, names):
+    name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
+    if name not in names or not call["id"] or call["type"] != "function":
+        return False
+    if name == "set_alarm":
+        return set(arguments) == {"days", "loud"} and arguments["days"] in range(1, 10) and isinstance(arguments["loud"], bool)
+    return set(arguments) == {"count"} and arguments["count"] in range(100) if name == "stop" else isinstance(arguments["x"], bool) and len(arguments) == 1
+
+
+def is_sum(content):
+    value = json.loads(content)
+    return set(value) == {"sum"} and value["sum"] in range(100)
+
+
+def ask_all(server, template):
+    def ask(**more):
+        reply = server.post(CHAT, dict(ASK, **more))
+        if reply.status != 200:
+            check(f"{template}: {more}", False, reply.body)
+            return {"message": {}, "finish_reason": None}
+        return reply.json["choices"][0]
+
+    def calls(choice, names, most):
+        message = choice["message"]
+        return choice["finish_reason"] == "tool_calls" and message["content"] is None and 1 <= len(message.get("tool_calls", [])) <= most and \
+            all(is_call(call, names) for call in message["tool_calls"])
+    everything = ("set_alarm", "stop", "never")
+    for seed in range(2):
+        choice = ask(tool_choice="required", parallel_tool_calls=False, seed=seed)
+        check(f"{template}: required, one call, seed {seed}", calls(choice, everything, 1), choice)
+        choice = ask(tool_choice="required", parallel_tool_calls=True, seed=seed)
+        check(f"{template}: required, several allowed, seed {seed}", calls(choice, everything, 100), choice)
+        choice = ask(tool_choice={"type": "function", "function": {"name": "stop"}}, seed=seed)
+        check(f"{template}: a named one, seed {seed}", calls(choice, ("stop",), 1), choice)
+        allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": n}} for n in ("stop", "set_alarm")]}
+        choice = ask(tool_choice={"type": "allowed_tools", "allowed_tools": allowed}, seed=seed, parallel_tool_calls=False)
+        check(f"{template}: one of those allowed, seed {seed}", calls(choice, ("stop", "set_alarm"), 1), choice)
+        choice = ask(response_format=FORM, seed=seed, parallel_tool_calls=False)
+        check(f"{template}: a call, or the form, seed {seed}", calls(choice, everything, 1) or
+              (choice["finish_reason"] == "stop" and "tool_calls" not in choice["message"] and is_sum(choice["message"]["content"])), choice)
+        choice = ask(response_format=FORM, tool_choice="none", seed=seed)
+        check(f"{template}: the form, no calls, seed {seed}", choice["finish_reason"] == "stop" and "tool_calls" not in choice["message"] and is_sum(choice["message"]["content"]), choice)
+        choice = ask(response_format=FORM, tool_choice="required", seed=seed, parallel_tool_calls=False)
+        check(f"{template}: required, a form beside it, seed {seed}", calls(choice, everything, 1), choice)
+    whole = ask(tool_choice="required", parallel_tool_calls=False, temperature=0)["message"]["tool_calls"][0]["function"]
+    events = server.stream(CHAT, dict(ASK, tool_choice="required", parallel_tool_calls=False, temperature=0))
+    deltas = [e["choices"][0]["delta"] for e in events]
+    parts = [d["tool_calls"][0] for d in deltas if "tool_calls" in d]
+    check(f"{template}: streamed: role, head, arguments, finish", deltas[0] == {"role": "assistant", "content": ""} and parts[0]["function"] == {"name": whole["name"], "arguments": ""} and
+          parts[0]["id"] and all("name" not in p["function"] and "id" not in p for p in parts[1:]) and "".join(p["function"]["arguments"] for p in parts) == whole["arguments"] and
+          events[-1]["choices"][0]["finish_reason"] == "tool_calls" and not any(d.get("content") for d in deltas), deltas)
+    name = [{"type": "function", "function": {"name": "none"}}]
+    for choice in ({"type": "function", "function": {"name": "none"}}, {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": name}}):
+        reply = server.post(CHAT, dict(ASK, tool_choice=choice))
+        check(f"{template}: a tool that is not there", reply.status == 400 and reply.error["param"] == "tool_choice" and '"none"' in reply.error["message"], reply.body)
+    strict = json.loads(json.dumps(tool("paint", colour={"enum": ["red", "blue"]})))
+    strict["function"]["strict"] = True
+    choice = ask(tools=[strict], tool_choice="required")
+    check(f"{template}: strict", json.loads(choice["message"]["tool_calls"][0]["function"]["arguments"])["colour"] in ("red", "blue"), choice)
+
+
+def ask_odd(server, template):
+    for name, keyword, place, odd in ODD:
+        reply = server.post(CHAT, {"messages": ASK["messages"], "max_tokens": 1, "response_format": {"type": "json_schema", "json_schema": {"name": "o", "schema": odd}}})
+        check(f"{template}: odd: {name}", reply.status == 400 and reply.error["param"] == "response_format/json_schema/schema" + place and keyword in reply.error["message"], reply.status, reply.body)
+        reply = server.post("/v1/completions", {"prompt": "x", "max_tokens": 1, "json_schema": odd})
+        check(f"{template}: odd: {name}, completions", reply.status == 400 and reply.error["param"] == "json_schema" + place, reply.status, reply.body)
+        inside = json.loads(json.dumps(odd).replace("#/$defs", "#/properties/a/$defs"))
+        tools = [TOOLS[0], tool("f", a=inside)]
+        reply = server.post(CHAT, dict(ASK, max_tokens=1, tools=tools))
+        check(f"{template}: odd: {name}, in a tool", reply.status == 400 and reply.error["param"] == "tools/1/function/parameters" + (
+            "" if keyword.startswith("nothing") else "/properties/a" + place) and keyword in reply.error["message"],
+              reply.status, reply.body)
+        reply = server.post(CHAT, dict(ASK, max_tokens=1, response_format={"type": "json_schema", "json_schema": {"name": "o", "schema": odd}}))
+        check(f"{template}: odd: {name}, beside tools", reply.status == 400 and reply.error["param"] == "response_format/json_schema/schema" + place, reply.status, reply.body)
+
+
+if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
+    print("skipped: this weir was built without libwebsockets")
+    sys.exit(77)
+# A form with JSON between tags, one of JSON alone, one with ids, arguments one by one, a handler without a form of answers, and the model's own, which knows no tools.
+TEMPLATES = ["Qwen-Qwen2.5-7B-Instruct", "meta-llama-Llama-3.1-8B-Instruct", "mistralai-Mistral-Nemo-Instruct-2407", "Qwen3-Coder", "meetkai-functionary-medium-v3.2", None]
+with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "random.gguf")
+    subprocess.run([sys.executable, os.path.join(SOURCE, "scripts", "tiny_gguf.py"), "llama", path], check=True)
+    for template in TEMPLATES if LLAMA else [None]:
+        words = [] if template is None else ["--chat-template-file", os.path.join(LLAMA, "models", "templates", template + ".jinja")]
+        server = Server(WEIR, "-np", "2", "-c", "16384", *words, model=path)
+        try:
+            ask_all(server, template or "ChatML")
+            if template in (TEMPLATES[0], None):
+                ask_odd(server, template or "ChatML")
+            check(f"{template}: it ends with 0", server.stop() == 0)
+        finally:
+            server.stop()
+print(f"{results['passed']} passed, {results['failed']} failed")
+sys.exit(1 if results["failed"] else 0)

@@ -1,0 +1,155 @@
+"""weir serve on the fake model, asked in mutilated HTTP: it stays up, what it says is HTTP, and in the end it is idle and rests.
+WEIR_FUZZ_SECONDS=N (10), WEIR_FUZZ_SEED=N."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import random
+import re
+import select
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, results  # noqa: E402
+from serve import Server, environment  # noqa: E402
+
+WEIR = os.path.abspath(os.environ["WEIR_BIN"])
+SECONDS = float(os.environ.get("WEIR_FUZZ_SECONDS", "10"))
+SEED = int(os.environ.get("WEIR_FUZZ_SEED", str(random.SystemRandom().randrange(1 << 30))))
+AT_ONCE = 8
+MESSAGES = [{"role": "user", "content": "hello"}]
+BODIES = [
+    {"messages": MESSAGES, "max_tokens": 4}, {"messages": MESSAGES, "max_tokens": 40, "stream": True, "n": 2}, {"prompt": "x", "max_tokens": 3, "logprobs": 2},
+    {"prompt": [[1, 2], [3]], "stream": True, "stop": ["a"]}, {"input": ["a", [1, 2]]}, {"content": "né"}, {"tokens": [1, 2, 300]},
+    {"messages": MESSAGES, "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}], "tool_choice": "required"},
+    {"messages": MESSAGES, "max_tokens": 1e308}, {"messages": MESSAGES, "seed": 10 ** 30}, {"messages": MESSAGES, "temperature": -1e-300}, {},
+]
+PATHS = ["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/plan", "/tokenize", "/detokenize", "/apply-template", "/v1/models", "/v1/models/x", "/metrics",
+         "/slots", "/events", "/health", "/", "/../../etc/passwd", "/%2e%2e/%00", "//", "/v1//chat/completions", "/v1/chat/completions?a=b&c", "*", "http://x/health",
+         "/app.js", "/" + "a" * 300, "/" + "%41" * 2000]
+METHODS = ["POST"] * 8 + ["GET"] * 4 + ["HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "PRI", "get", "", "P" * 100]
+FIELDS = ["Host: x", "Connection: close", "Connection: keep-alive", "Connection: Upgrade", "Upgrade: websocket", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQ", "Expect: 100-continue",
+          "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13", "Transfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked", "Content-Encoding: gzip",
+          "Content-Type: application/json", "Authorization: Bearer x", "Authorization: Basic eDp5", "Origin: http://x", "Accept: */*", "Range: bytes=0-",
+          "Cookie: " + "a=b; " * 500, "X: " + "y" * 20000, "X-Empty:", ": no name", "no colon", " folded", "Content-Length: 0", "Content-Length: 5", "Content-Length: -1", "Content-Length: 1e9",
+          "Content-Length: 18446744073709551617", "Content-Length: 0x10", "Content-Length:\t7", "Content-Length: 67108864", "Host: a\0b", "Host: \xff\xfe", "If-None-Match: *"]
+PIECES = [b"\0", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\r\n\r\n", b"\n\n", b"\r", b"\n", b" ", b"%", b"{", b"[" * 3000, b'{"a":' * 500, b'"' * 7, b"\\u0000", b"\\ud800", b"9" * 400,
+          b"1e999", b"-0", b"HTTP/1.1", b"HTTP/2.0", b"0\r\n\r\n", b"ffffffff\r\n"]
+
+
+def request(dice):
+    body = json.dumps(dice.choice(BODIES)).encode() if dice.random() < 0.8 else dice.randbytes(dice.randrange(200))
+    if dice.random() < 0.3:
+        body = mutate(dice, body)
+    fields = [f.encode("latin-1") for f in dice.choices(FIELDS, k=dice.choice([0, 0, 1, 2, 5]))]
+    kind = dice.random()
+    if kind < 0.75:
+        fields.append(b"Content-Length: %d" % (len(body) if dice.random() < 0.9 else dice.randrange(3 * len(body) + 2)))
+    elif kind < 0.9:
+        fields.append(b"Transfer-Encoding: chunked")
+        body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    dice.shuffle(fields)
+    version = dice.choice([b"HTTP/1.1"] * 9 + [b"HTTP/1.0", b"HTTP/0.9", b"HTTP/2.0", b"", b"HTTP/1.1 x"])
+    end = dice.choice([b"\r\n"] * 9 + [b"\n"])
+    return b" ".join([dice.choice(METHODS).encode(), dice.choice(PATHS).encode(), version]) + end + end.join(fields + [b"", b""]) + body
+
+
+def mutate(dice, data):
+    for _ in range(dice.choice([0, 1, 1, 2, 5])):
+        at, length = dice.randrange(len(data) + 1), dice.choice([0, 1, 1, 4, 50])
+        data = data[:at] + dice.choice([dice.choice(PIECES), dice.randbytes(dice.randrange(5)), data[at:at + length] * 2, b""]) + data[at + length:]
+    return data
+
+
+class Client:
+    """Sends its bytes in pieces, and reads what comes, for a while."""
+
+    def __init__(self, server, dice):
+        self.data = b"".join(request(dice) for _ in range(dice.choice([1, 1, 1, 2, 4])))
+        if dice.random() < 0.4:
+            self.data = mutate(dice, self.data)
+        self.sent, self.seen, self.over = 0, b"", False
+        self.step = dice.choice([1 << 20, 1 << 20, 1000, 7])
+        self.until = time.monotonic() + dice.choice([0, 0.01, 0.05, 0.2])
+        self.leave = dice.choice(["close", "reset", "half"])
+        self.sock = socket.socket()
+        self.sock.connect(("127.0.0.1", server.port))
+        self.sock.setblocking(False)
+
+    def fileno(self):
+        return self.sock.fileno()
+
+    def work(self, readable, writable):
+        try:
+            if writable and self.sent < len(self.data):
+                self.sent += self.sock.send(self.data[self.sent:self.sent + self.step])
+                if self.sent == len(self.data) and self.leave == "half":
+                    self.sock.shutdown(socket.SHUT_WR)
+            if readable:
+                piece = self.sock.recv(65536)
+                self.seen += piece
+                self.over = not piece
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.over = True
+        if time.monotonic() > self.until:
+            self.over = True
+
+    def close(self):
+        if self.leave == "reset":
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+
+if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
+    print("skipped: this weir was built without libwebsockets")
+    sys.exit(77)
+print(f"seed {SEED}", flush=True)
+dice = random.Random(SEED)
+server = Server(WEIR, "--embeddings", "-np", "4", "-c", "512", "--no-log", model="fake:tick_us=500")
+files, n, statuses, bad = server.files(), 0, {}, []
+until = time.monotonic() + SECONDS
+clients = []
+while time.monotonic() < until and not bad and server.process.poll() is None:
+    while len(clients) < AT_ONCE:
+        clients.append(Client(server, dice))
+        n += 1
+    waiting = [c for c in clients if c.sent < len(c.data)]
+    readable, writable, _ = select.select(clients, waiting, [], 0.01)
+    for c in list(clients):
+        c.work(c in readable, c in writable)
+        if not c.over:
+            continue
+        c.close()
+        clients.remove(c)
+        if c.seen:
+            match = re.match(rb"HTTP/1\.[01] (\d\d\d) ", c.seen)
+            status = int(match.group(1)) if match else 0
+            statuses[status] = statuses.get(status, 0) + 1
+            if status == 0 or status == 500 or status > 503:
+                bad.append((c.data, c.seen))
+for c in clients:
+    c.close()
+print(f"      {n} connections; first answers by status: {dict(sorted(statuses.items()))}", flush=True)
+check("it is still there", server.process.poll() is None, server.process.poll(), server.lines[-20:])
+if server.process.poll() is None:
+    check("what it says is HTTP, and no failure of its own", not bad, *bad)
+    metrics = server.wait_for(lambda m: m["weir_slots_prefilling"] + m["weir_slots_generating"] + m["weir_queue_depth"] == 0 and m["weir_http_live"] == 1)
+    check("in the end it is idle", metrics["weir_slots_generating"] + metrics["weir_queue_depth"] == 0 and metrics["weir_http_live"] == 1, metrics)
+    check("no failure of its own is counted", metrics['weir_http_requests_total{status="5xx"}'] == 0, metrics)
+    closing = time.monotonic() + 30
+    while server.files() > files and time.monotonic() < closing:
+        time.sleep(0.1)
+    check("no descriptor stays", server.files() <= files, server.files(), files)
+    cpu = server.cpu()
+    time.sleep(1)
+    check("the service thread rests", server.cpu() - cpu < 0.2, server.cpu() - cpu)
+    check("it answers", server.post("/v1/completions", {"prompt": "x", "max_tokens": 2}).status == 200)
+    code = server.stop()
+    check("it ends with 0", code == 0, code)
+print(f"{results['passed']} passed, {results['failed']} failed")
+sys.exit(1 if results["failed"] else 0)
