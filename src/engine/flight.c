@@ -129,8 +129,11 @@ char *weir__flight_key(const weir_request *request, size_t *n)
     if (weir__params_take(&r, sizeof r, request, "request", NULL) != WEIR_OK ||
         weir__params_take(&sampler, sizeof sampler, r.sampler, "sampler", NULL) != WEIR_OK)
         return NULL; /* the submit says what is wrong */
-    if (!is_repeatable(&sampler) || r.deadline_ms != 0) return NULL;
-    _Static_assert(sizeof(void *) != 8 || sizeof(weir_request) == 144,
+    /* What a source carries depends on when; prompts' logprobs are in no chunk. */
+    if (!is_repeatable(&sampler) || r.deadline_ms != 0 || r.source != NULL || r.prompt_logprobs ||
+        r.n_prompt_logprobs > 0)
+        return NULL;
+    _Static_assert(sizeof(void *) != 8 || sizeof(weir_request) == 168,
                    "all that decides what becomes of a request is in the key");
     const bool flags[] = {r.add_special, r.parse_special, r.special,       r.cache_prompt,
                           r.logprobs,    r.chat != NULL,  r.tokens != NULL};
