@@ -1074,8 +1074,8 @@ typedef struct weir_engine_stats {
     int32_t n_cache_files; /* prefixes that are kept in cache_dir */
     uint64_t cache_disk_bytes; /* of all files in it */
     uint64_t n_cache_restored; /* how often one was read for a request */
-    uint64_t n_drafted;    /* tokens that were guessed and computed */
-    uint64_t n_accepted;   /* of those, what was an answer's next token */
+    uint64_t n_drafted;        /* tokens that were guessed and computed */
+    uint64_t n_accepted;       /* of those, what was an answer's next token */
 } weir_engine_stats;
 
 /* A copy, taken between ticks' phases; never waits for a forward pass. */
@@ -1315,9 +1315,9 @@ typedef struct weir_usage {
     int64_t ttft_ns;     /* submit to first token; 0 when there was none */
     int64_t total_ns;    /* submit to end, or to now */
     weir_miss miss;      /* why not more was cached; known from the first chunk on */
-    double logprob; /* sum of the n_generated tokens' logprobs, where the request asked for them; else 0 */
-    int32_t n_drafted;   /* tokens that were guessed and computed, beside n_generated */
-    int32_t n_accepted;  /* of those, what the answer went on with */
+    double logprob;    /* sum of the n_generated tokens' logprobs, where the request asked for them; else 0 */
+    int32_t n_drafted; /* tokens that were guessed and computed, beside n_generated */
+    int32_t n_accepted; /* of those, what the answer went on with */
 } weir_usage;
 
 /* The mean logprob of what was generated: what best-of ranks by. 0 without logprobs, -INFINITY where nothing was

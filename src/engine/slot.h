@@ -38,7 +38,7 @@ typedef struct weir__slot {
     int32_t n_burst;     /* tokens that were sampled in this tick */
     weir__sampled burst[WEIR__DRAFT_MAX + 1];
     weir_status failed; /* why there are no more of them; `error` tells more */
-    float logprob;       /* of it, where the request is scored; so is the next one */
+    float logprob;      /* of it, where the request is scored; so is the next one */
     double logprob_sum; /* of all that were generated */
     int32_t scored_row; /* of this batch, n_scored rows for tokens of the prompt */
     int32_t n_scored;
