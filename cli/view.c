@@ -286,15 +286,16 @@ static void cells(const cli_view *view, cli_text *text)
 static void cache(const cli_view *view, cli_text *text)
 {
     const json_t *kept = json_object_get(view->event, "cache");
-    int64_t hits = whole(kept, "hits"), entries = whole(kept, "entries");
+    int64_t entries = whole(kept, "entries");
     label(text, "cache");
     cli_text_add_count(text, (uint64_t)entries);
     cli_text_puts(text, entries == 1 ? " prompt kept, " : " prompts kept, ");
     cli_text_add_bytes(text, (uint64_t)whole(kept, "bytes"));
     cli_text_puts(text, " of states; ");
     cli_text_add_count(text, (uint64_t)whole(kept, "cached_tokens"));
-    cli_text_printf(text, " tokens found for %lld of %lld requests\n", (long long)hits,
-                    (long long)(hits + whole(kept, "misses")));
+    cli_text_puts(text, " of ");
+    cli_text_add_count(text, (uint64_t)whole(kept, "prompt_tokens"));
+    cli_text_puts(text, " prompt tokens found there\n");
 }
 
 /* The last ticks as bars as high as they took long, the longest of them the highest. */

@@ -14,7 +14,7 @@
     "\"cached\":100,\"priority\":-1},{\"id\":1,\"state\":\"prefilling\",\"prompt\":200,\"done\":50,"         \
     "\"generated\":0,\"cached\":0,\"priority\":0},{\"id\":2,\"state\":\"idle\"}],"                           \
     "\"queue\":3,\"suspended\":1,\"kv\":{\"used\":1234,\"size\":4096},\"cache\":{\"entries\":12,"            \
-    "\"bytes\":3400000,\"hits\":45,\"misses\":15,\"cached_tokens\":12345},"                                  \
+    "\"bytes\":3400000,\"prompt_tokens\":18345,\"cached_tokens\":12345,\"hits\":0.6729},"                    \
     "\"rates\":{\"prefill\":1234.4,\"decode\":12.34},\"ttft_ms\":{\"p50\":45,\"p99\":120},"                  \
     "\"itl_ms\":{\"p50\":0.0,\"p99\":15},\"model\":\"m.gguf\"}"
 
@@ -51,7 +51,7 @@ static void test_lines(void **state)
         "rates     12.3 tok/s written, 1,234 tok/s read\n"
         "latency   first token 45.0 / 120 ms, gaps - / 15.0 ms  (p50 / p99)\n"
         "cells     ██████░░░░░░░░░░░░░░ 1,234 of 4,096\n"
-        "cache     12 prompts kept, 3.4 MB of states; 12,345 tokens found for 45 of 60 requests\n"
+        "cache     12 prompts kept, 3.4 MB of states; 12,345 of 18,345 prompt tokens found there\n"
         "ticks     ▄█ 8.00 ms, at most 8.00 ms\n"
         "so far    70 requests (60 end), 2 refused\n"
         "          5,000 tokens written, 6,000 read, in 900 ticks of 12.50 s\n");

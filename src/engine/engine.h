@@ -12,9 +12,11 @@
 #include "base/doorbell.h"
 #include "cache/cache.h"
 #include "engine/account.h"
+#include "engine/flight.h"
 #include "engine/forecast.h"
 #include "engine/queue.h"
 #include "engine/slot.h"
+#include "engine/speculate.h"
 #include "schedule/schedule.h"
 
 /* Who may touch what:
@@ -32,6 +34,7 @@ struct weir_engine {
     weir__limits limits;
     weir_strategy strategy;
     weir__doorbell *bell;
+    weir__flights *flights; /* has its own lock */
 
     pthread_mutex_t mutex;
     pthread_cond_t drained; /* n_live became 0 */
@@ -72,6 +75,7 @@ struct weir_engine {
     weir_view view;
     weir__cost cost;
     weir__shape shape; /* of this tick's batch */
+    weir__speculate speculate;
 
     pthread_mutex_t stop_mutex; /* held while stop joins the thread; taken before mutex */
     pthread_t thread;
