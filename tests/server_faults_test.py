@@ -478,7 +478,7 @@ def vanishing():
     for connection in long:
         connection.reply()
         connection.close()
-    asyncio.run(crowd(server.port, dice, max(300, N_CLIENTS // 10), 64))
+    asyncio.run(crowd(server.port, dice, max(2000, N_CLIENTS // 10), 64))
     rest(server)
     warm, files, before = server.resident(), server.files(), server.metrics()
     began, cpu = time.monotonic(), server.cpu()
