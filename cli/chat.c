@@ -117,6 +117,7 @@ static cli_exit on_stats(struct chat *chat, const char *rest)
     if (talk->n_answers > 0) {
         cli_figures_line(&text, &talk->usage, talk->reason);
         cli_text_puts(&text, "\n");
+        cli_figures_miss_line(&text, &talk->miss);
     }
     cli_text_printf(&text, "%d answer%s, %zu messages, ", talk->n_answers, talk->n_answers == 1 ? "" : "s",
                     talk->n);

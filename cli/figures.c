@@ -32,6 +32,37 @@ json_t *cli_figures_timings(const weir_usage *usage)
                      cli_figures_answer_rate(usage));
 }
 
+weir_miss_info cli_figures_miss_of(const weir_stream *stream)
+{
+    weir_miss_info miss = {.size = sizeof miss};
+    (void)weir_stream_miss(stream, &miss);
+    return miss;
+}
+
+json_t *cli_figures_miss(const weir_miss_info *miss)
+{
+    json_t *json =
+        json_pack("{s:s, s:i}", "reason", weir_miss_name(miss->miss), "matched_tokens", miss->n_matched);
+    if (json == NULL || miss->miss != WEIR_MISS_DIVERGED) return json;
+    json_object_set_new(json, "cause", json_string(weir_cause_name(miss->cause)));
+    json_object_set_new(json, "prompt", json_string(miss->prompt));
+    json_object_set_new(json, "cached", json_string(miss->cached));
+    if (miss->message < 0) return json;
+    json_object_set_new(json, "message", json_integer(miss->message));
+    json_object_set_new(json, "in_message", json_boolean(miss->in_message));
+    json_object_set_new(json, "role", json_string(miss->role));
+    return json;
+}
+
+void cli_figures_miss_line(cli_text *text, const weir_miss_info *miss)
+{
+    char line[512];
+    if (weir_miss_text(miss, line, sizeof line) == 0) return;
+    cli_text_puts(text, "cache: ");
+    cli_text_add_safe(text, line, strlen(line));
+    cli_text_puts(text, "\n");
+}
+
 static void rate(cli_text *text, double value)
 {
     if (value > 0) cli_text_printf(text, value < 100 ? ", %.1f tok/s" : ", %.0f tok/s", value);

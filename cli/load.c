@@ -144,6 +144,10 @@ cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **mod
     cli_term_progress_end();
     if (status != WEIR_OK) {
         char *context = cli_format("cannot load %s", path);
+        if (status == WEIR_NOT_FOUND && access(path, F_OK) != 0)
+            snprintf(error.message, sizeof error.message,
+                     "there is no such file; a model is a GGUF file, default, or "
+                     "hf:OWNER/REPO[:QUANTIZATION or FILE]");
         cli_exit code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
         cli_free(context);
         return code;
@@ -154,8 +158,10 @@ cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **mod
 cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine)
 {
     weir_error error = {0};
+    weir_engine_params params = args->engine;
+    params.cache_dir = args->cache_dir;
     if (!args->quiet) cli_term_progress("preparing the engine");
-    weir_status status = weir_engine_create(model, &args->engine, engine, &error);
+    weir_status status = weir_engine_create(model, &params, engine, &error);
     cli_term_progress_end();
     if (status != WEIR_OK) return cli_fail_error(args, CLI_FAILED, "cannot start the engine", &error);
     return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());

@@ -152,6 +152,9 @@ const cli_option cli_options[] = {
     {"--best-of", NULL, CLI_LIMITS, CLI_INT32, AT(best_of), "N", NULL, NULL, NULL, NULL, CLI_RUN,
      "generate N answers and give the one whose tokens are the likeliest in the mean"},
 
+    {"--explain-cache", NULL, CLI_OUTPUT, CLI_FLAG, AT(explain_cache), NULL, NULL, "WEIR_EXPLAIN_CACHE", NULL, NULL,
+     CLI_RUN | CLI_STREAM, "tell why a prompt was not cached, and where it differs from what was"},
+
     {"--model", "-m", CLI_MODEL, CLI_STRING, AT(model_path), "MODEL", "default", "WEIR_MODEL",
      NULL, NULL, (LOADS & ~CLI_HTTP) | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS,
      "a GGUF file; default, the one that make run fetched; or hf:OWNER/REPO[:QUANTIZATION or FILE], which is downloaded "
@@ -205,6 +208,12 @@ const cli_option cli_options[] = {
     {"--cache-sequences", NULL, CLI_ENGINE, CLI_INT32, AT(engine.cache_sequences), "N", "as many as cost no memory",
      "WEIR_CACHE_SEQUENCES", "cache_sequences", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_HTTP,
      "cached prompts that are kept in KV cells; 0 = cache no prompts"},
+    {"--cache-dir", NULL, CLI_ENGINE, CLI_STRING, AT(cache_dir), "FOLDER", "none", "WEIR_CACHE_DIR", "cache_dir", NULL,
+     CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_HTTP,
+     "keep cached prompts here, for the next start; nobody else may read the folder"},
+    {"--cache-disk", NULL, CLI_ENGINE, CLI_SIZE, AT(engine.cache_disk_bytes), "SIZE", "4G", "WEIR_CACHE_DISK",
+     "cache_disk_bytes", NULL, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_CHAT | CLI_HTTP,
+     "the most that they take there; what was used longest ago goes first"},
     {"--cache-type-k", "-ctk", CLI_ENGINE, CLI_CHOICE, AT(engine.type_k), "TYPE", NULL, "WEIR_CACHE_TYPE_K", "type_k",
      cli_kv_types, LOADS, "how keys are kept: f16, f32, bf16, q8_0, q4_0"},
     {"--cache-type-v", "-ctv", CLI_ENGINE, CLI_CHOICE, AT(engine.type_v), "TYPE", NULL, "WEIR_CACHE_TYPE_V", "type_v",
@@ -500,6 +509,7 @@ void cli_args_fini(cli_args *args)
     cli_ask_fini(&args->ask);
     cli_free(args->model_path);
     cli_free(args->optimized);
+    cli_free(args->cache_dir);
     cli_free(args->revision);
     cli_free(args->prompt);
     cli_free(args->prompt_file);

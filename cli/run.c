@@ -293,6 +293,8 @@ static json_t *as_json(const struct run *run, const weir_usage *usage, const wei
                   weir_reason_name(run->reason), "usage", cli_figures_usage(usage), "timings", timings);
     if (json != NULL && run->reasoning.length > 0)
         json_object_set_new(json, "reasoning", json_stringn(run->reasoning.bytes, run->reasoning.length));
+    weir_miss_info miss = cli_figures_miss_of(run->stream);
+    if (json != NULL && run->args->explain_cache) json_object_set_new(json, "cache", cli_figures_miss(&miss));
     if (json != NULL && run->logprobs != NULL) json_object_set(json, "logprobs", run->logprobs);
     if (json != NULL && run->prompt_logprobs != NULL)
         json_object_set(json, "prompt_logprobs", run->prompt_logprobs);
@@ -317,7 +319,10 @@ static cli_exit conclude(struct run *run)
     if (!run->args->quiet && !run->args->json && !cli_out_closed()) {
         cli_text_puts(&line, cli_term_style_err(CLI_DIM));
         cli_figures_line(&line, &usage, run->reason);
-        cli_text_printf(&line, "%s\n", cli_term_style_err(CLI_PLAIN));
+        cli_text_puts(&line, "\n");
+        weir_miss_info miss = cli_figures_miss_of(run->stream);
+        if (run->args->explain_cache) cli_figures_miss_line(&line, &miss);
+        cli_text_puts(&line, cli_term_style_err(CLI_PLAIN));
         fputs(line.bytes, stderr);
         cli_text_fini(&line);
     }

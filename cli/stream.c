@@ -128,6 +128,9 @@ static json_t *usage_json(const struct session *session, size_t i)
     json_t *json =
         json_pack("{s:I, s:s, s:o, s:o}", "request", (json_int_t)i, "name", session->batch.items[i].name,
                   "usage", cli_figures_usage(&usage), "timings", cli_figures_timings(&usage));
+    weir_miss_info miss = cli_figures_miss_of(session->answers[i].stream);
+    if (json != NULL && session->args->explain_cache)
+        json_object_set_new(json, "cache", cli_figures_miss(&miss));
     if (json != NULL && error->code != WEIR_OK) json_object_set_new(json, "error", cli_figures_error(error));
     return json;
 }
@@ -315,7 +318,10 @@ static void print_texts(const struct session *session)
         cli_text_puts(&out, dim);
         cli_figures_line(&out, &usage, weir_stream_reason(answer->stream));
         if (answer->error.code != WEIR_OK) cli_text_printf(&out, ": %s", answer->error.message);
-        cli_text_printf(&out, "%s\n\n", plain);
+        cli_text_puts(&out, "\n");
+        weir_miss_info miss = cli_figures_miss_of(answer->stream);
+        if (session->args->explain_cache) cli_figures_miss_line(&out, &miss);
+        cli_text_printf(&out, "%s\n", plain);
         cli_out(out.bytes, out.length);
         cli_text_fini(&out);
     }

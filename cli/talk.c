@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "figures.h"
 #include "file.h"
 #include "load.h"
 #include "markdown.h"
@@ -192,6 +193,7 @@ static cli_exit conclude(struct answer *answer, cli_talk *talk)
     cli_text_fini(&text);
     cli_term_styled(false);
     talk->usage = weir_stream_usage(answer->stream);
+    talk->miss = cli_figures_miss_of(answer->stream);
     talk->reason = weir_stream_reason(answer->stream);
     talk->n_answers++;
     if (n > 0) cli_talk_add(talk, false, answer->content.bytes);

@@ -15,6 +15,7 @@ typedef struct cli_talk {
     weir_message *messages; /* [n] roles are static, contents owned */
     size_t n, capacity;
     weir_usage usage; /* of the last answer */
+    weir_miss_info miss;
     weir_reason reason;
     int n_answers;
 } cli_talk;

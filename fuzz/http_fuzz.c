@@ -57,7 +57,7 @@ void serve_events_leave(serve_events *events, serve_call *call)
 static void require_json(const char *bytes, size_t n)
 {
     json_error_t error;
-    json_t *json = json_loadb(bytes, n, JSON_REJECT_DUPLICATES, &error);
+    json_t *json = json_loadb(bytes, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     require(json_is_object(json));
     json_decref(json);
 }

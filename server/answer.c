@@ -123,9 +123,13 @@ static void add_usage(const serve_answer *answer, serve_text *text)
     }
     serve_text_printf(text,
                       "{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
-                      "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
+                      "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
                       (long long)prompt, (long long)generated, (long long)prompt + (long long)generated,
                       (long long)cached);
+    size_t before = text->n;
+    serve_text_puts(text, ",\"miss\":");
+    if (!serve_miss_tell(answer->choices[0].stream, true, text)) text->n = before;
+    serve_text_puts(text, "}}");
 }
 
 void serve_answer_id(const serve_answer *answer, char *id)

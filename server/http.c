@@ -121,6 +121,8 @@ static bool check_length(serve_call *call)
     int64_t most = server->params.body_bytes;
     bool post = strcmp(call->method, "POST") == 0;
     bool none = length != NULL && length[0] == '\0';
+    bool close = call->close;
+    call->close = true; /* what is refused here may be followed by bytes that are no request */
     if (transfer == NULL || transfer[0] != '\0' || (post && none)) {
         serve_call_refuse(call, 411, NULL, "length_required",
                           "send the body with a Content-Length, not in chunks of unknown number");
@@ -148,6 +150,7 @@ static bool check_length(serve_call *call)
     }
     call->body_length = (size_t)n;
     server->n_bodies += (uint64_t)n;
+    call->close = close;
     return true;
 }
 
@@ -238,6 +241,7 @@ static int end_body(serve_call *call)
 {
     if (call->body_ended) return -1;
     call->body_ended = true;
+    lws_http_headers_detach(call->wsi); /* 17 KiB, which nobody reads again */
     if (call->state == SERVE_READING) handle(call);
     return 0;
 }

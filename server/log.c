@@ -149,6 +149,9 @@ static void add_answer(serve_text *line, const serve_answer *answer)
         serve_text_number(line, (double)usage.queue_ns / 1e6, 2);
         serve_text_puts(line, ",\"ttft_ms\":");
         serve_text_number(line, (double)usage.ttft_ns / 1e6, 2);
+        size_t before = line->n;
+        serve_text_puts(line, ",\"miss\":");
+        if (!serve_miss_tell(choice->stream, answer->call->server->params.log_text, line)) line->n = before;
         serve_text_puts(line, "}");
     }
     serve_text_puts(line, "]");

@@ -6,6 +6,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "answer.h"
 #include "base/clock.h"
@@ -19,6 +22,7 @@
 #define IDLE_S      75    /* a connection between two requests */
 #define READ_BYTES  65536 /* of a body in one callback */
 #define WATCH_STEPS 4     /* sweeps between two looks at the engine */
+#define CROWD       32    /* calls at a time */
 #define SPIN_TURNS  32    /* in a row that call nobody */
 #define SPIN_US     2000
 
@@ -181,6 +185,17 @@ static void watch_engine(serve_server *server, int64_t now_ns)
     server->stuck = stuck;
 }
 
+/* After a crowd: glibc keeps what its calls took, though it is free. */
+static void give_back_memory(serve_server *server)
+{
+    if (server->n_calls > server->most_calls) server->most_calls = server->n_calls;
+    if (server->most_calls < CROWD || server->n_calls > server->most_calls / 8) return;
+    server->most_calls = server->n_calls;
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
 static void sweep(lws_sorted_usec_list_t *sul)
 {
     serve_server *server = lws_container_of(sul, serve_server, sweep);
@@ -191,6 +206,7 @@ static void sweep(lws_sorted_usec_list_t *sul)
     }
     if (++server->n_sweeps % WATCH_STEPS == 0) watch_engine(server, now_ns);
     serve_listener_go_on(server);
+    give_back_memory(server);
     serve_log_flush(0);
     if (server->draining && (server->n_calls == 0 || now_ns >= server->drain_deadline_ns)) {
         pthread_mutex_lock(&server->mutex);

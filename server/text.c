@@ -72,7 +72,7 @@ void serve_text_json(serve_text *text, const char *bytes, size_t n)
         else
             serve_text_printf(text, "\\%c", c);
     }
-    serve_text_add(text, bytes + from, n - from);
+    if (n > from) serve_text_add(text, bytes + from, n - from);
     serve_text_add(text, "\"", 1);
 }
 

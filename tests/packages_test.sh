@@ -44,7 +44,7 @@ image=$(sed -n 's/^FROM debian:\([a-z]*\)-slim.*/\1/p' Dockerfile | head -n 1)
 if [ "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" = "$image" ]; then
     for name in $(sed -n 's/^Depends: //p' "$work/control" | sed 's/([^)]*)//g; s/,/ /g; s/:any//g'); do
         case $name in libc6 | libgcc-s1) continue ;; esac # in every image
-        grep -qE "(^| )$name( |$)" Dockerfile || die "the Dockerfile does not install $name"
+        tr ' ' '\n' <Dockerfile | grep -qxF "$name" || die "the Dockerfile does not install $name"
     done
 fi
 dpkg-deb -c "$package" >"$work/files"

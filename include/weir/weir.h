@@ -18,7 +18,8 @@
  *     unless said otherwise. Models are immutable once loaded and are shared freely.
  *   - Nothing given to these functions ends the process: no input reaches an abort. Three limits: a model
  *     file that passes weir's check of header, metadata and tensor table is trusted, so is an optimized file
- *     whose header fits it, and so is a saved state whose checksum holds: load them from people you trust.
+ *     whose header fits it, and so is a saved state whose checksum holds, also one in an engine's cache_dir:
+ *     load them from people you trust.
  *     weir's check and llama.cpp open a model by its path, one after the other: others must not be able to
  *     replace it or to write to it, from the load's begin on. */
 #ifndef WEIR_WEIR_H
@@ -939,6 +940,14 @@ typedef struct weir_engine_params {
      * highest that waits; 0 = never */
     int32_t ageing_ms;
     int32_t itl_target_ms; /* 50; 1 … 60000; the longest tick that latency-target aims at */
+    /* A folder for cached prompts: what an engine with the same model, layout and KV types had is there again,
+     * read when a request needs it. NULL (default) = none. Made where it is not; else it must be the user's
+     * own, mode 0700 (INVALID): what lies in it is trusted, and holds prompts and salts as they are. Written
+     * when the engine is idle, now and then when it is not, and by weir_engine_destroy, which takes longer for
+     * it; the state that is being written takes host memory besides cache_bytes. Damaged and foreign files are
+     * ignored, and the log says so. Engines may share it */
+    const char *cache_dir;
+    uint64_t cache_disk_bytes; /* 4 GiB; the most that its files take; what was used longest ago goes first */
 } weir_engine_params;
 
 WEIR_API void weir_engine_params_init(weir_engine_params *params, size_t size);
@@ -969,7 +978,8 @@ WEIR_API weir_status weir_engine_estimate(const char *path, const weir_model_par
                                           const weir_engine_params *engine, weir_engine_memory *memory,
                                           weir_error *error);
 
-/* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder), BACKEND. */
+/* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder), BACKEND, IO
+ * (cache_dir). */
 WEIR_API weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
                                         weir_engine **engine, weir_error *error);
 
@@ -1052,6 +1062,9 @@ typedef struct weir_engine_stats {
     weir_histogram tick_seconds;
     weir_histogram batch_tokens; /* of each tick, also where the backend refused the pass */
     weir_histogram passes; /* forward passes of each tick: what its batch takes with n_ubatch and layout */
+    int32_t n_cache_files; /* prefixes that are kept in cache_dir */
+    uint64_t cache_disk_bytes; /* of all files in it */
+    uint64_t n_cache_restored; /* how often one was read for a request */
 } weir_engine_stats;
 
 /* A copy, taken between ticks' phases; never waits for a forward pass. */
@@ -1223,6 +1236,20 @@ typedef enum weir_miss {
 /* "none", "cold", "evicted", … Static. */
 WEIR_API const char *weir_miss_name(weir_miss miss);
 
+/* What a prompt that diverged looks like, guessed from the two texts. */
+typedef enum weir_cause {
+    WEIR_CAUSE_OTHER = 0,
+    WEIR_CAUSE_TOKENS = 1,     /* the same text in other tokens: an answer, tokenized again */
+    WEIR_CAUSE_TIME = 2,       /* a date or a time */
+    WEIR_CAUSE_TOOLS = 3,      /* other tools, or another order of them or of their members */
+    WEIR_CAUSE_REASONING = 4,  /* reasoning that was generated, and is left out or shown empty now */
+    WEIR_CAUSE_WHITESPACE = 5, /* nothing but white space */
+    WEIR_CAUSE_ID = 6,         /* a number of a request, a session or the like */
+} weir_cause;
+
+/* "other", "tokens", "time", … Static. */
+WEIR_API const char *weir_cause_name(weir_cause cause);
+
 typedef struct weir_miss_info {
     size_t size;
     weir_miss miss;
@@ -1231,7 +1258,18 @@ typedef struct weir_miss_info {
      * cut to fit; else "" */
     char prompt[96];
     char cached[96];
+    weir_cause cause; /* WEIR_MISS_DIVERGED: likely why; so are the next three */
+    /* The chat's message in or before which the token lies: the first one that is not known to stand before it
+     * as a whole. -1 = cannot be told, no chat, or behind the last one */
+    int32_t message;
+    bool
+        in_message; /* in its text; false: in what the template writes before that, tools and dates among it */
+    char role[16];  /* the message's; "" = none */
 } weir_miss_info;
+
+/* The same in a sentence for people, well-formed UTF-8 without newlines, cut to capacity and terminated; "" for
+ * WEIR_MISS_NONE. Returns its length. */
+WEIR_API size_t weir_miss_text(const weir_miss_info *info, char *text, size_t capacity);
 
 /* What would become of a request if it was submitted now. Times are guesses from measured rates, 0 =
  * nothing was measured yet. */
@@ -1425,6 +1463,34 @@ WEIR_API void weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void 
 /* A descriptor that polls readable while something can be taken. Made on the first call, owned by the stream,
  * valid until the last release; do not read it. IO: the process has no descriptors left. */
 WEIR_API weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor, weir_error *error);
+
+/* ---- Flight --------------------------------------------------------------------------------------- */
+
+/* One generation that any number of readers read, each from any place on: identical requests that come while it
+ * runs, or later while somebody holds it, need none of their own. It keeps all chunks until its last release. */
+typedef struct weir_flight weir_flight;
+
+/* Submits a request as weir_engine_submit does, or, with share, joins one that was opened here with share, is
+ * still held, has not failed and is identical: the same prompt as it is given, sampler, grammar, limits, stop
+ * strings, salt and all else that a request says. Only requests whose answer is the same each time are shared:
+ * greedy ones (temp 0, and nothing that draws) and those with a seed; and none with a deadline. One reference
+ * for the caller. joined (may be NULL): nothing was submitted. Any thread. Errors: weir_engine_submit's. */
+WEIR_API weir_status weir_flight_open(weir_engine *engine, const weir_request *request, bool share,
+                                      weir_flight **flight, bool *joined, weir_error *error);
+
+/* Counted. The last release cancels what still runs, and frees the chunks. Any thread; not from a callback of the
+ * engine's. It may outlive its engine. */
+WEIR_API weir_flight *weir_flight_hold(weir_flight *flight);
+WEIR_API void weir_flight_release(weir_flight *flight);
+
+/* The chunk with the number *at, counted from 0, which it adds one to; waits up to timeout_ms for it (negative: as
+ * long as it takes). The last one is the terminal chunk; then WEIR_END. WEIR_TIMEOUT: not yet. A chunk stays as it
+ * is, and its pointers valid, while the flight is held. Out of memory for a chunk: it ends with
+ * WEIR_REASON_ERROR. Any number of threads; a manual engine has to be driven by another one. */
+WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk);
+
+/* The stream behind it, for usage, miss, error and status; owned by the flight, which takes its chunks. */
+WEIR_API weir_stream *weir_flight_stream(const weir_flight *flight);
 
 #ifdef __cplusplus
 }

@@ -87,6 +87,8 @@ typedef struct weir__backend {
                                  weir_error *error);
     /* All of *info but `size` and `backend`; strings live as long as the model. */
     void (*model_describe)(const weir__bmodel *model, weir_model_info *info);
+    /* Of the weights, for what is kept in files: those of other weights have another one. */
+    uint64_t (*model_identity)(const weir__bmodel *model);
     /* Length of the value or key, -1 when there is none; cut to capacity and terminated. */
     int64_t (*model_meta)(const weir__bmodel *model, const char *key, char *text, size_t capacity);
     int64_t (*model_meta_key)(const weir__bmodel *model, size_t i, char *key, size_t capacity);

@@ -10,6 +10,7 @@
 
 #include "backend/fake_internal.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
 
 #define PIECE_MAX    24    /* bytes of a piece that load makes, with terminator */
@@ -354,6 +355,11 @@ static int64_t text_give(const char *from, char *text, size_t capacity)
     return (int64_t)length;
 }
 
+static uint64_t fake_model_identity(const weir__bmodel *model)
+{
+    return weir__hash(0, &model->options, sizeof model->options);
+}
+
 static int64_t fake_model_meta(const weir__bmodel *model, const char *key, char *text, size_t capacity)
 {
     for (size_t i = 0; i < WEIR__FAKE_N_META; i++)
@@ -433,6 +439,7 @@ const weir__backend weir__backend_fake = {
     .model_load = fake_model_load,
     .model_free = fake_model_free,
     .model_describe = fake_model_describe,
+    .model_identity = fake_model_identity,
     .model_meta = fake_model_meta,
     .model_meta_key = fake_model_meta_key,
     .tokenize = fake_tokenize,

@@ -12,6 +12,7 @@ const weir__backend weir__backend_llama = {
     .model_quantize = weir__llama_model_quantize,
     .model_outline = weir__llama_model_outline,
     .model_describe = weir__llama_model_describe,
+    .model_identity = weir__llama_model_identity,
     .model_meta = weir__llama_model_meta,
     .model_meta_key = weir__llama_model_meta_key,
     .tokenize = weir__llama_tokenize,

@@ -24,6 +24,7 @@ typedef struct weir__llama_grammars weir__llama_grammars;
 struct weir__bmodel {
     struct llama_model *model;
     const struct llama_vocab *vocab;
+    uint64_t identity; /* weir__gguf_info's */
     bool vocab_only;
     bool offloads;        /* some of it may lie on a GPU */
     bool causal;          /* a token sees those before it only; a pass of others is one micro-batch */
@@ -86,6 +87,7 @@ weir_status weir__llama_model_outline(const char *path, const weir_model_params 
                                       weir_error *error);
 void weir__llama_model_free(weir__bmodel *model);
 void weir__llama_model_describe(const weir__bmodel *model, weir_model_info *info);
+uint64_t weir__llama_model_identity(const weir__bmodel *model);
 int64_t weir__llama_model_meta(const weir__bmodel *model, const char *key, char *text, size_t capacity);
 int64_t weir__llama_model_meta_key(const weir__bmodel *model, size_t i, char *key, size_t capacity);
 weir_status weir__llama_tokenize(const weir__bmodel *model, const char *text, size_t length, bool add_special,

@@ -230,6 +230,7 @@ static weir_status load(const char *path, const weir_model_params *params, bool 
 
     m->vocab = llama_model_get_vocab(m->model);
     m->vocab_only = params->vocab_only;
+    m->identity = file.identity;
     llama_model_meta_val_str(m->model, "general.architecture", m->architecture, sizeof m->architecture);
     classify(m);
     fill_info(m);
@@ -264,6 +265,11 @@ void weir__llama_model_describe(const weir__bmodel *model, weir_model_info *info
     *info = model->info;
     info->size = size;
     info->backend = backend;
+}
+
+uint64_t weir__llama_model_identity(const weir__bmodel *model)
+{
+    return model->identity;
 }
 
 int64_t weir__llama_model_meta(const weir__bmodel *model, const char *key, char *text, size_t capacity)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
 
@@ -68,19 +69,6 @@ struct weir__optimized_file {
     uint64_t next_at;
 };
 
-/* False: the file has become shorter, or errno tells. */
-static bool read_all(int fd, void *bytes, size_t n, uint64_t at)
-{
-    for (size_t done = 0; done < n;) {
-        ssize_t part = pread(fd, (char *)bytes + done, n - done, (off_t)(at + done));
-        if (part < 0 && errno == EINTR) continue;
-        if (part == 0) errno = 0;
-        if (part <= 0) return false;
-        done += (size_t)part;
-    }
-    return true;
-}
-
 static weir_status unreadable(const weir__optimized_file *f, weir_error *error)
 {
     return weir__error_set(error, WEIR_IO, "optimized", "%.200s cannot be read: %s", f->path,
@@ -106,7 +94,7 @@ static weir_status read_head(weir__optimized_file *f, weir_error *error)
     if (!S_ISREG(st.st_mode))
         return weir__error_set(error, WEIR_FORMAT, "optimized", "%.200s is not a file", f->path);
     uint64_t size = (uint64_t)st.st_size;
-    if (size >= sizeof *head && !read_all(f->fd, head, sizeof *head, 0)) return unreadable(f, error);
+    if (size >= sizeof *head && !weir__file_read(f->fd, head, sizeof *head, 0)) return unreadable(f, error);
     if (size < sizeof *head || memcmp(head->magic, magic, sizeof magic) != 0)
         return weir__error_set(error, WEIR_FORMAT, "optimized", "%.200s holds no optimized weights", f->path);
     if (head->version != VERSION)
@@ -120,7 +108,7 @@ static weir_status read_head(weir__optimized_file *f, weir_error *error)
         return damaged(f, "it is not as long as it was written", error);
     f->table = weir__mem_calloc(head->n_tensors, sizeof *f->table);
     if (f->table == NULL) return no_memory(f->path, error);
-    if (!read_all(f->fd, f->table, head->n_tensors * sizeof *f->table, sizeof *head))
+    if (!weir__file_read(f->fd, f->table, head->n_tensors * sizeof *f->table, sizeof *head))
         return unreadable(f, error);
     if (head->checksum != checksum(head, f->table))
         return damaged(f, "the checksum of its header is wrong", error);
@@ -198,7 +186,7 @@ weir_status weir__optimized_file_check(weir__optimized_file *f, weir_progress_fn
     if (bytes == NULL) return no_memory(f->path, error);
     for (uint64_t at = 0; at < size && status == WEIR_OK; at += PIECE) {
         size_t n = size - at < PIECE ? (size_t)(size - at) : PIECE;
-        if (!read_all(f->fd, bytes, n, f->head.payload_at + at))
+        if (!weir__file_read(f->fd, bytes, n, f->head.payload_at + at))
             status = unreadable(f, error);
         else if (progress != NULL && !progress((float)((double)at / (double)size), user))
             status = weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the check");
@@ -309,21 +297,10 @@ bool weir__optimized_writer_tensor(weir__optimized_writer *w, const weir__optimi
     return true;
 }
 
-static bool write_all(int fd, const void *bytes, size_t n, uint64_t at)
-{
-    for (size_t done = 0; done < n;) {
-        ssize_t part = pwrite(fd, (const char *)bytes + done, n - done, (off_t)(at + done));
-        if (part < 0 && errno == EINTR) continue;
-        if (part < 0) return false;
-        done += (size_t)part;
-    }
-    return true;
-}
-
 /* Writes what has come together of the payload. */
 static bool flush(weir__optimized_writer *w)
 {
-    if (!write_all(w->fd, w->piece, w->n_piece, payload_at((uint32_t)w->n) + w->written)) return false;
+    if (!weir__file_write(w->fd, w->piece, w->n_piece, payload_at((uint32_t)w->n) + w->written)) return false;
     w->checksum = weir__hash(w->checksum, w->piece, w->n_piece);
     w->written += w->n_piece;
     w->n_piece = 0;
@@ -391,8 +368,8 @@ weir_status weir__optimized_writer_finish(weir__optimized_writer *w, const weir_
     };
     memcpy(head.magic, magic, sizeof magic);
     head.checksum = checksum(&head, w->table);
-    if (!write_all(w->fd, &head, sizeof head, 0) ||
-        !write_all(w->fd, w->table, w->n * sizeof *w->table, sizeof head) || fsync(w->fd) != 0 ||
+    if (!weir__file_write(w->fd, &head, sizeof head, 0) ||
+        !weir__file_write(w->fd, w->table, w->n * sizeof *w->table, sizeof head) || fsync(w->fd) != 0 ||
         rename(w->temporary, w->path) != 0)
         return unwritable(w, error);
     w->temporary[0] = '\0';

@@ -5,7 +5,9 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 /* Texts that are gone are remembered, so that a miss can say so, while all texts together take less than
@@ -17,13 +19,22 @@
  * than saving all, most of the time for nothing. */
 #define WORTH_PART 8
 
-/* A prefix that is kept. DEVICE: seq >= 0, bytes NULL. HOST: seq -1, bytes set. GHOST: neither. The
- * sequence holds exactly the tokens of its end. */
+/* Fewer tokens than these are not worth a file. */
+#define FILE_LEAST 16
+/* Saving takes the driver's time, so it waits until nothing was kept for a while. Where that never comes, it
+ * takes a little all the same: what was computed before the last so many seconds survives a kill. */
+#define QUIET_NS  (250 * WEIR__NS_PER_MS)
+#define LATEST_NS (10000 * WEIR__NS_PER_MS)
+
+/* A prefix that is kept. DEVICE: seq >= 0. HOST: bytes set. DISK: file set. GHOST: none of them. The sequence
+ * holds exactly the tokens of its end. A file is an entry of its own beside the one whose state it is. */
 typedef struct entry {
-    weir__prefix_end end; /* first: an end of rank DEVICE, HOST or GHOST is an entry */
+    weir__prefix_end end; /* first: an end of any rank but LIVE is an entry */
     int32_t seq;
-    void *bytes; /* [n_bytes] as the backend saved it */
+    void *bytes; /* [n_bytes] as the backend saved it; the archive's writer may be reading them */
     size_t n_bytes;
+    weir__archive_file *file; /* its owner is this */
+    bool offered;             /* to the archive */
 } entry;
 
 /* Invariant: n_saved is the sum of the entries' n_bytes; n_saved + n_claimed <= params.n_bytes; by_seq[s]
@@ -36,6 +47,10 @@ struct weir__cache {
     entry **by_seq; /* [n_seqs] */
     uint64_t n_saved, n_claimed;
     uint64_t n_evicted;
+    uint64_t n_restored;
+    bool unsaved;       /* there may be something for the archive */
+    int64_t kept_ns;    /* the newest entry's time */
+    int64_t offered_ns; /* when the archive last got something */
 };
 
 static entry *entry_of(const weir__prefix_end *end)
@@ -61,6 +76,9 @@ const char *weir_miss_name(weir_miss miss)
 
 /* ---- Life ---- */
 
+static void *index_file(weir__archive_file *file, const weir__snapshot *snapshot, void *user);
+static void save_all(weir__cache *cache);
+
 weir_status weir__cache_create(const weir__cache_params *params, weir__cache **out, weir_error *error)
 {
     weir__cache *cache = weir__mem_calloc(1, sizeof *cache);
@@ -69,12 +87,15 @@ weir_status weir__cache_create(const weir__cache_params *params, weir__cache **o
     cache->by_seq = weir__mem_calloc((size_t)params->memory->n_seqs, sizeof(entry *));
     if (cache->by_seq == NULL || pthread_mutex_init(&cache->mutex, NULL) != 0) goto no_mutex;
     weir__prefix_tree_init(&cache->tree);
+    if (params->archive != NULL) weir__archive_index(params->archive, index_file, cache);
+    cache->offered_ns = weir__clock_now_ns();
     *out = cache;
     return WEIR_OK;
 no_mutex:
     weir__mem_free(cache->by_seq);
     weir__mem_free(cache);
 no_cache:
+    weir__archive_close(params->archive);
     return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the prefix cache");
 }
 
@@ -85,13 +106,16 @@ static void empty(weir__cache *cache, entry *e)
         weir__memory_cut(cache->params.memory, e->seq, 0);
         cache->by_seq[e->seq] = NULL;
     }
-    weir__mem_free(e->bytes);
+    weir__archive *archive = cache->params.archive;
+    if (archive == NULL || !weir__archive_adopt(archive, e->bytes)) weir__mem_free(e->bytes);
+    if (e->file != NULL) weir__archive_remove(archive, e->file);
     lock(cache);
     cache->n_saved -= e->n_bytes;
     unlock(cache);
     e->seq = -1;
     e->bytes = NULL;
     e->n_bytes = 0;
+    e->file = NULL;
 }
 
 static void drop(weir__cache *cache, entry *e)
@@ -106,6 +130,7 @@ static void drop(weir__cache *cache, entry *e)
 void weir__cache_destroy(weir__cache *cache)
 {
     if (cache == NULL) return;
+    save_all(cache);
     for (int rank = 0; rank < WEIR__PREFIX_RANKS; rank++)
         while (rank != WEIR__PREFIX_LIVE && cache->tree.oldest[rank] != NULL)
             drop(cache, entry_of(cache->tree.oldest[rank]));
@@ -188,6 +213,9 @@ weir__cache_counts weir__cache_count(const weir__cache *cache)
         .n_bytes = cache->n_saved + cache->n_claimed,
         .n_device = (int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE],
         .n_host = (int32_t)cache->tree.n_ends[WEIR__PREFIX_HOST],
+        .n_disk = (int32_t)cache->tree.n_ends[WEIR__PREFIX_DISK],
+        .disk_bytes = cache->params.archive != NULL ? weir__archive_bytes(cache->params.archive) : 0,
+        .n_restored = cache->n_restored,
         .n_evicted = cache->n_evicted,
     };
     unlock(cache);
@@ -249,11 +277,12 @@ static void touch(weir__cache *cache, weir__prefix_end *end)
     unlock(cache);
 }
 
-static weir_status load(weir__cache *cache, const entry *e, int32_t n, int32_t to, weir_error *error)
+/* A state of `length` tokens. */
+static weir_status load(weir__cache *cache, const void *bytes, size_t n_bytes, int32_t length, int32_t n,
+                        int32_t to, weir_error *error)
 {
     weir__memory *memory = cache->params.memory;
-    int32_t length = weir__cache_length(&e->end);
-    weir_status status = weir__memory_load(memory, to, e->bytes, e->n_bytes, length, error);
+    weir_status status = weir__memory_load(memory, to, bytes, n_bytes, length, error);
     if (status == WEIR_OK && n < length && !weir__memory_cut(memory, to, n)) {
         weir__memory_cut(memory, to, 0);
         status = weir__error_set(error, WEIR_UNSUPPORTED, "", "this memory cannot be cut at token %d", n);
@@ -261,12 +290,39 @@ static weir_status load(weir__cache *cache, const entry *e, int32_t n, int32_t t
     return status;
 }
 
+/* A file that cannot be read goes; one that is sound and that the backend will not have is left to its age. */
+static weir_status load_file(weir__cache *cache, entry *e, int32_t n, int32_t to, weir_error *error)
+{
+    int32_t length = weir__cache_length(&e->end);
+    void *state = NULL;
+    size_t size = 0;
+    weir_error why = {0};
+    if (!weir__memory_has_room(cache->params.memory, length)) /* before it is read for nothing */
+        return weir__error_set(error, WEIR_NO_SPACE, "", "no KV cells are left for %d tokens", length);
+    weir_status status = weir__archive_read(cache->params.archive, e->file, &state, &size, &why);
+    bool whole = status == WEIR_OK;
+    if (whole) status = load(cache, state, size, length, n, to, &why);
+    weir__mem_free(state);
+    if (status == WEIR_OK) cache->n_restored++;
+    if (status == WEIR_OK || status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY) return status;
+    weir__log(WEIR_LOG_WARN, "The cached prompt %s cannot be used: %s", e->file->name, why.message);
+    if (whole) {
+        e->file->owner = NULL;
+        e->file = NULL;
+    }
+    drop(cache, e);
+    return weir__error_set(error, WEIR_NOT_FOUND, "", "%s", why.message);
+}
+
 weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
                               weir_error *error)
 {
     weir_status status;
-    if (hit->entry != NULL && hit->entry->rank == WEIR__PREFIX_HOST) {
-        status = load(cache, entry_of(hit->entry), hit->n, to, error);
+    if (hit->entry != NULL && hit->entry->rank == WEIR__PREFIX_DISK) {
+        status = load_file(cache, entry_of(hit->entry), hit->n, to, error);
+    } else if (hit->entry != NULL && hit->entry->rank == WEIR__PREFIX_HOST) {
+        const entry *e = entry_of(hit->entry);
+        status = load(cache, e->bytes, e->n_bytes, weir__cache_length(hit->entry), hit->n, to, error);
     } else {
         if (hit->entry != NULL) from = entry_of(hit->entry)->seq;
         status = weir__memory_share(cache->params.memory, from, to, hit->n, error);
@@ -292,12 +348,29 @@ static void haunt(weir__cache *cache, entry *e)
         drop(cache, entry_of(cache->tree.oldest[WEIR__PREFIX_GHOST]));
 }
 
-/* Room for n bytes more; entries that were used longest ago go first. */
+/* There is no room for it any longer. */
+static void leave(weir__cache *cache, entry *e)
+{
+    if (weir__prefix_tree_on_disk(&e->end, cache->params.exact) == weir__cache_length(&e->end))
+        drop(cache, e);
+    else
+        haunt(cache, e);
+}
+
+static bool lacks_file(const weir__cache *cache, const entry *e);
+static bool collect(weir__cache *cache);
+static void offer(weir__cache *cache, entry *e);
+
+/* Room for n bytes more; entries that were used longest ago go first, into a file where that costs nothing. */
 static bool make_room(weir__cache *cache, uint64_t n)
 {
     if (n > cache->params.n_bytes || cache->n_claimed > cache->params.n_bytes - n) return false;
-    while (cache->n_saved + cache->n_claimed > cache->params.n_bytes - n)
-        haunt(cache, entry_of(cache->tree.oldest[WEIR__PREFIX_HOST]));
+    while (cache->n_saved + cache->n_claimed > cache->params.n_bytes - n) {
+        entry *e = entry_of(cache->tree.oldest[WEIR__PREFIX_HOST]);
+        collect(cache);
+        if (lacks_file(cache, e)) offer(cache, e);
+        leave(cache, e);
+    }
     return true;
 }
 
@@ -343,7 +416,7 @@ static void hold_bytes(weir__cache *cache, entry *e, void *bytes, size_t n_bytes
 static void to_host(weir__cache *cache, entry *e, void *bytes, size_t n_bytes)
 {
     if (bytes == NULL) {
-        haunt(cache, e);
+        leave(cache, e);
         return;
     }
     empty(cache, e);
@@ -404,6 +477,13 @@ int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare)
 
 /* ---- Keeping ---- */
 
+static void note_unsaved(weir__cache *cache)
+{
+    if (cache->params.archive == NULL) return;
+    cache->unsaved = true;
+    cache->kept_ns = weir__clock_now_ns();
+}
+
 static entry *entry_new(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                         weir__prefix_rank rank)
 {
@@ -443,6 +523,7 @@ bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int
     drop_above(cache, e);
     while ((int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE] > cache->params.n_sequences)
         weir__cache_evict(cache, &e->end);
+    note_unsaved(cache);
     return true;
 }
 
@@ -470,6 +551,7 @@ bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int
     hold_bytes(cache, e, bytes, n_bytes);
     unlock(cache);
     drop_above(cache, e);
+    note_unsaved(cache);
     return true;
 }
 
@@ -483,6 +565,130 @@ bool weir__cache_move(weir__cache *cache, int32_t from, int32_t to)
     cache->by_seq[to] = e;
     e->seq = to;
     return true;
+}
+
+/* ---- Files ---- */
+
+static entry *entry_of_file(weir__cache *cache, weir__archive_file *file, const weir__snapshot *snapshot)
+{
+    weir__prefix_key key = weir__snapshot_key(snapshot);
+    entry *e = entry_new(cache, &key, snapshot->tokens, (int32_t)snapshot->head.n_tokens, WEIR__PREFIX_DISK);
+    if (e != NULL) e->file = file;
+    return e;
+}
+
+static void *index_file(weir__archive_file *file, const weir__snapshot *snapshot, void *user)
+{
+    return entry_of_file(user, file, snapshot);
+}
+
+/* What the writer has written becomes an entry. */
+static bool collect(weir__cache *cache)
+{
+    weir__archive *archive = cache->params.archive;
+    weir__archive_file *file = NULL;
+    const weir__snapshot *snapshot = archive != NULL ? weir__archive_collect(archive, &file) : NULL;
+    if (snapshot == NULL) return false;
+    entry *e = file != NULL ? entry_of_file(cache, file, snapshot) : NULL;
+    if (e != NULL) {
+        file->owner = e;
+        drop_above(cache, e);
+    } else if (file != NULL) {
+        weir__archive_remove(archive, file);
+    }
+    weir__archive_clear(archive);
+    return e != NULL;
+}
+
+/* A text that differs from a saved one by its end only is computed sooner than it is worth another file, and
+ * a conversation would be written anew with each turn. */
+static bool lacks_file(const weir__cache *cache, const entry *e)
+{
+    bool exact = cache->params.exact;
+    int32_t n = weir__cache_length(&e->end), there = weir__prefix_tree_on_disk(&e->end, exact);
+    if (cache->params.archive == NULL || e->offered || weir__archive_is_busy(cache->params.archive))
+        return false;
+    return n - there >= FILE_LEAST && n - there > n / WORTH_PART;
+}
+
+static void make_room_for_file(weir__cache *cache, const weir__prefix_key *key, int32_t n, uint64_t size)
+{
+    weir__archive_file *file;
+    while ((file = weir__archive_crowded(cache->params.archive, key, n, size)) != NULL)
+        if (file->owner != NULL)
+            haunt(cache, file->owner);
+        else
+            weir__archive_remove(cache->params.archive, file);
+}
+
+/* Gives the writer the entry's state: once, whatever comes of it. */
+static void offer(weir__cache *cache, entry *e)
+{
+    weir__archive *archive = cache->params.archive;
+    weir__memory *memory = cache->params.memory;
+    int32_t n;
+    const int32_t *tokens = weir__prefix_tree_tokens(&e->end, &n);
+    weir__prefix_key key = weir__prefix_tree_key(&e->end);
+    bool owned = e->seq >= 0;
+    size_t size = owned ? weir__memory_state_size(memory, e->seq) : e->n_bytes;
+    e->offered = true;
+    if (size == 0 || !weir__archive_fits(archive, &key, n, size)) return;
+    void *bytes = owned ? weir__mem_alloc(size) : e->bytes;
+    if (owned && bytes != NULL) size = weir__memory_save(memory, e->seq, bytes, size);
+    if (bytes != NULL && size > 0) {
+        make_room_for_file(cache, &key, n, size);
+        tokens = weir__prefix_tree_tokens(&e->end, &n); /* the tree has changed */
+        key = weir__prefix_tree_key(&e->end);
+        if (weir__archive_put(archive, &key, tokens, n, bytes, size, owned)) return;
+    }
+    if (owned) weir__mem_free(bytes);
+}
+
+/* The next entry that should be in a file and is not: what was used longest ago first, so that the files' times
+ * tell the same. */
+static entry *next_unsaved(weir__cache *cache)
+{
+    static const weir__prefix_rank ranks[] = {WEIR__PREFIX_HOST, WEIR__PREFIX_DEVICE};
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
+        for (weir__prefix_end *end = cache->tree.oldest[ranks[i]]; end != NULL; end = end->newer)
+            if (lacks_file(cache, entry_of(end))) return entry_of(end);
+    return NULL;
+}
+
+bool weir__cache_archive(weir__cache *cache, int64_t now, bool idle)
+{
+    if (cache->params.archive == NULL) return false;
+    bool more = collect(cache);
+    if (!cache->unsaved || now < (idle ? cache->kept_ns + QUIET_NS : cache->offered_ns + LATEST_NS) ||
+        weir__archive_is_busy(cache->params.archive))
+        return more;
+    entry *e = next_unsaved(cache);
+    cache->unsaved = e != NULL;
+    cache->offered_ns = now;
+    if (e != NULL) offer(cache, e);
+    return more;
+}
+
+int64_t weir__cache_archive_due(const weir__cache *cache)
+{
+    if (!cache->unsaved || weir__archive_is_busy(cache->params.archive)) return WEIR__CLOCK_NEVER;
+    return cache->kept_ns + QUIET_NS;
+}
+
+static void save_all(weir__cache *cache)
+{
+    weir__archive *archive = cache->params.archive;
+    entry *e;
+    if (archive == NULL) return;
+    do {
+        weir__archive_wait(archive);
+        collect(cache);
+        if ((e = next_unsaved(cache)) != NULL) offer(cache, e);
+    } while (e != NULL);
+    for (weir__prefix_end *end = cache->tree.oldest[WEIR__PREFIX_DISK]; end != NULL; end = end->newer)
+        entry_of(end)->file = NULL; /* the entry goes, the file stays */
+    weir__archive_close(archive);
+    cache->params.archive = NULL;
 }
 
 /* ---- Check ---- */
@@ -499,6 +705,8 @@ void weir__cache_check(const weir__cache *cache)
             const entry *e = entry_of(end);
             assert((e->seq >= 0) == (rank == WEIR__PREFIX_DEVICE));
             assert((e->bytes != NULL) == (rank == WEIR__PREFIX_HOST));
+            assert((e->file != NULL) == (rank == WEIR__PREFIX_DISK));
+            assert(e->file == NULL || e->file->owner == e);
             assert(e->seq < 0 || cache->by_seq[e->seq] == e);
             assert(e->seq < 0 || p->memory->n[e->seq] == weir__cache_length(end));
             n_saved += e->n_bytes;

@@ -1,9 +1,10 @@
 /* cache.h: prefixes that need not be computed again: those of running requests, of finished ones that are
- * still in a sequence, and of saved states in host memory.
+ * still in a sequence, and of saved states in host memory and in files.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CACHE_CACHE_H
 #define WEIR_CACHE_CACHE_H
 
+#include "cache/archive.h"
 #include "cache/memory.h"
 #include "cache/prefix_tree.h"
 
@@ -11,10 +12,11 @@ typedef struct weir__cache weir__cache;
 
 typedef struct weir__cache_params {
     weir__memory *memory;
-    int32_t n_sequences; /* the most that entries take of them; 0 = none */
-    uint64_t n_bytes;    /* the most of host memory for saved states; 0 = none */
-    int32_t least;       /* a hit of fewer tokens is not worth its copy */
-    bool exact;          /* the memory cannot be cut: a state serves at its own length only */
+    int32_t n_sequences;    /* the most that entries take of them; 0 = none */
+    uint64_t n_bytes;       /* the most of host memory for saved states; 0 = none */
+    int32_t least;          /* a hit of fewer tokens is not worth its copy */
+    bool exact;             /* the memory cannot be cut: a state serves at its own length only */
+    weir__archive *archive; /* the cache's from create on, also when that fails; NULL = no files */
 } weir__cache_params;
 
 /* Tokens around the place where a prompt leaves what is known. */
@@ -35,17 +37,20 @@ typedef struct weir__cache_hit {
 } weir__cache_hit;
 
 typedef struct weir__cache_counts {
-    uint64_t n_bytes;   /* of the budget: states, and what was claimed */
-    int32_t n_device;   /* entries in sequences */
-    int32_t n_host;     /* entries in host memory */
-    uint64_t n_evicted; /* entries that are gone for want of room */
+    uint64_t n_bytes;    /* of the budget: states, and what was claimed */
+    int32_t n_device;    /* entries in sequences */
+    int32_t n_host;      /* entries in host memory */
+    int32_t n_disk;      /* entries in files */
+    uint64_t disk_bytes; /* of all files */
+    uint64_t n_restored; /* states that were read from files */
+    uint64_t n_evicted;  /* entries that are gone for want of room */
 } weir__cache_counts;
 
 /* Who may call: `look`, `known` and `counts` any thread, the rest the driver of the context. The cache's
  * own mutex is never held across a call of the backend. */
 weir_status weir__cache_create(const weir__cache_params *params, weir__cache **out, weir_error *error);
 
-/* Frees the entries' sequences too. */
+/* Frees the entries' sequences too; before that, writes what weir__cache_archive still would. */
 void weir__cache_destroy(weir__cache *cache);
 
 /* What of the prompt [n] is there. self: the request's own end when it is known already, or NULL; leaders
@@ -63,7 +68,8 @@ void weir__cache_advance(weir__cache *cache, weir__prefix_end *end, int32_t n_re
 void weir__cache_end(weir__cache *cache, weir__prefix_end *end);
 
 /* Puts the hit's n tokens into the empty sequence `to`. from: the sequence of hit->live. After an error it
- * is empty. NO_SPACE: no cells; others: cannot be had after all. */
+ * is empty. NO_SPACE: no cells; NOT_FOUND: the entry was in a file that is of no use, and is gone: look again;
+ * others: cannot be had after all. Reads a file where the entry is in one: that may take long. */
 weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
                               weir_error *error);
 
@@ -102,6 +108,14 @@ int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare);
 
 /* The same of this very one. */
 void weir__cache_evict_entry(weir__cache *cache, weir__prefix_end *end);
+
+/* Gives the archive's writer what it does not have yet, one entry at a time: when nothing was computed for a
+ * while, and now and then otherwise. Does nothing most of the time. True: there is
+ * another file. */
+bool weir__cache_archive(weir__cache *cache, int64_t now, bool idle);
+
+/* When it wants to be called again though nothing happens; WEIR__CLOCK_NEVER = not. */
+int64_t weir__cache_archive_due(const weir__cache *cache);
 
 /* Takes n bytes out of the budget for somebody else's use, evicting entries in host memory; false: it does
  * not fit. unclaim gives them back. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/fake_internal.h"
 #include "backend/testing.h"
@@ -7,6 +10,7 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 #include "support/dice.h"
+#include "support/temp.h"
 
 #define SEQS 10
 
@@ -22,8 +26,14 @@ typedef struct shelf {
     weir__cache_params params;
 } shelf;
 
-static void shelf_init(shelf *s, const char *options, weir_layout layout, int32_t n_sequences,
-                       uint64_t n_bytes)
+static void ring(void *user)
+{
+    (void)user;
+}
+
+/* path: a folder for files, NULL = none. */
+static void shelf_init_with(shelf *s, const char *options, weir_layout layout, int32_t n_sequences,
+                            uint64_t n_bytes, const char *path, uint64_t disk_bytes)
 {
     rig_init(&s->r, options, 256 * SEQS, SEQS, layout);
     assert_ok(weir__memory_init(&s->memory, s->r.ops, s->r.context, &s->r.info, error));
@@ -34,7 +44,16 @@ static void shelf_init(shelf *s, const char *options, weir_layout layout, int32_
         .least = 1,
         .exact = s->r.model->info.is_recurrent,
     };
+    const weir__archive_params kept = {
+        .path = path, .n_bytes = disk_bytes, .limits = {1, s->r.info.n_ctx_seq, 320}, .ring = ring};
+    if (path != NULL) assert_ok(weir__archive_open(&kept, &s->params.archive, error));
     assert_ok(weir__cache_create(&s->params, &s->cache, error));
+}
+
+static void shelf_init(shelf *s, const char *options, weir_layout layout, int32_t n_sequences,
+                       uint64_t n_bytes)
+{
+    shelf_init_with(s, options, layout, n_sequences, n_bytes, NULL, 0);
 }
 
 static void shelf_fini(shelf *s)
@@ -334,6 +353,100 @@ static void test_entries_move_and_are_handed_over(void **state)
     }
 }
 
+/* ---- Files ---------------------------------------------------------------------------------------- */
+
+#define ONCE  "once upon a time there was "
+#define LATER INT64_C(1000000000000)
+
+/* All that should be in files is. */
+static void settle(shelf *s, int64_t now)
+{
+    for (int i = 0; i < 20; i++) {
+        weir__cache_archive(s->cache, now, true);
+        weir__archive_wait(s->params.archive);
+        weir__cache_check(s->cache);
+    }
+}
+
+static void test_files_are_another_place(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    int64_t now = weir__clock_now_ns() + LATER;
+    temp_path(path, "kept");
+    for (size_t l = 0; l < N_ELEMENTS(layouts); l++) {
+        shelf s;
+        shelf_init_with(&s, "", layouts[l], 4, 0, path, 1 << 20);
+        assert_int_equal(weir__cache_archive_due(s.cache), WEIR__CLOCK_NEVER);
+        assert_true(keep(&s, &open_key, ONCE "a king", 0));
+        assert_true(keep(&s, &open_key, "short", 1));
+        assert_true(weir__cache_archive_due(s.cache) < now);
+        assert_false(weir__cache_archive(s.cache, weir__clock_now_ns(), true)); /* not yet */
+        assert_false(weir__archive_is_busy(s.params.archive));
+        settle(&s, now);
+        weir__cache_counts counts = weir__cache_count(s.cache);
+        assert_int_equal(counts.n_disk, 1); /* five tokens are not worth it */
+        assert_true(counts.disk_bytes > 30 * 12);
+        assert_int_equal(weir__cache_archive_due(s.cache), WEIR__CLOCK_NEVER);
+
+        /* a sequence comes first, then the file; what is in a file is not evicted */
+        assert_fetches(&s, &open_key, ONCE "a king!", 33, WEIR__PREFIX_DEVICE, 7);
+        assert_int_equal(weir__cache_evict(s.cache, weir__cache_entry_of(s.cache, 1)), 0);
+        assert_int_equal(weir__cache_count(s.cache).n_evicted, 0);
+        assert_fetches(&s, &open_key, ONCE "a king!", 33, WEIR__PREFIX_DISK, 7);
+        assert_fetches(&s, &open_key, ONCE "no king", 27, WEIR__PREFIX_DISK, 7);
+        assert_int_equal(weir__cache_count(s.cache).n_restored, 2);
+
+        /* a little more is not written, much more takes the place of its beginning */
+        assert_true(keep(&s, &open_key, ONCE "a king of", 2));
+        settle(&s, now += LATER);
+        assert_int_equal(weir__cache_count(s.cache).n_disk, 1);
+        assert_true(keep(&s, &open_key, ONCE "a king of whom nobody knew the name", 3));
+        settle(&s, now += LATER);
+        assert_int_equal(weir__cache_count(s.cache).n_disk, 1);
+        shelf_fini(&s);
+        shelf_init_with(&s, "", layouts[l], 4, 0, path, 1 << 20);
+        assert_fetches(&s, &open_key, ONCE "a king of whom nobody knew the end", 58, WEIR__PREFIX_DISK, 7);
+        assert_int_equal(look(&s, &open_key, "short").n_matched, 0);
+        shelf_fini(&s);
+        temp_remove();
+        temp_path(path, "kept");
+    }
+}
+
+/* Under load that never pauses one is written now and then; what leaves host memory is handed over. */
+static void test_files_without_a_pause(void **state)
+{
+    (void)state;
+    shelf s;
+    char path[TEMP_PATH_MAX];
+    int64_t now = weir__clock_now_ns();
+    temp_path(path, "busy");
+    shelf_init_with(&s, "", WEIR_LAYOUT_UNIFIED, 1, 560, path, 1 << 20);
+    assert_true(keep(&s, &open_key, ONCE "a king", 0));
+    weir__cache_archive(s.cache, now + LATER / 1000, false); /* one second on */
+    assert_false(weir__archive_is_busy(s.params.archive));
+    weir__cache_archive(s.cache, now + LATER / 50, false);
+    assert_true(weir__archive_is_busy(s.params.archive));
+    weir__archive_wait(s.params.archive);
+    assert_true(
+        keep(&s, &open_key, "twice upon a time there was a king", 1)); /* the first goes to the host */
+    assert_true(keep(&s, &open_key, "never there was such a king again", 2));
+    assert_int_equal(weir__cache_count(s.cache).n_host, 2);
+    assert_true(keep(&s, &open_key, "nor will there be such another one", 3)); /* which is in a file */
+    assert_false(weir__archive_is_busy(s.params.archive));
+    assert_true(keep(&s, &open_key, "but there was a queen, and she was", 4)); /* the second is in none */
+    assert_true(weir__archive_is_busy(s.params.archive));
+    weir__archive_wait(s.params.archive);
+    assert_true(weir__cache_archive(s.cache, now + LATER / 50, false));
+    assert_int_equal(weir__cache_count(s.cache).n_disk, 2);
+    assert_fetches(&s, &open_key, "twice upon a time there was a king!", 34, WEIR__PREFIX_DISK, 9);
+    assert_int_equal(look(&s, &open_key, ONCE "a king!").n, 33);
+    weir__cache_check(s.cache);
+    shelf_fini(&s);
+    temp_remove();
+}
+
 /* ---- Random schedules ----------------------------------------------------------------------------- */
 
 #define RUNNERS 4
@@ -359,6 +472,8 @@ typedef struct world {
     int n_seen;
     uint64_t n_claimed, n_tokens_hit;
     bool faulty;
+    char path[TEMP_PATH_MAX]; /* "": without files */
+    int64_t now;
 } world;
 
 static const weir__prefix_key keys[] = {{0}, {"a", 1, 0}, {"b", 1, 0}};
@@ -494,6 +609,22 @@ static void finish(world *w, runner *r)
     r->key = -1;
 }
 
+static void spoil_file(world *w)
+{
+    char file[2 * TEMP_PATH_MAX];
+    DIR *dir = opendir(w->path);
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        if (e->d_name[0] == '.' || !dice_one_in(&w->d, 3)) continue;
+        snprintf(file, sizeof file, "%s/%s", w->path, e->d_name);
+        if (dice_one_in(&w->d, 2))
+            unlink(file);
+        else
+            assert_true(truncate(file, dice_in(&w->d, 0, 400)) == 0 || access(file, F_OK) != 0);
+    }
+    closedir(dir);
+}
+
 static void step(world *w)
 {
     runner *r = &w->runners[dice_in(&w->d, 0, RUNNERS - 1)];
@@ -514,6 +645,10 @@ static void step(world *w)
         uint64_t n = (uint64_t)dice_in(&w->d, 0, 300);
         weir__cache_unclaim(w->s.cache, w->n_claimed);
         w->n_claimed = weir__cache_claim(w->s.cache, n) ? n : 0;
+    } else if (event < 5 && w->path[0] != '\0') {
+        weir__cache_archive(w->s.cache, w->now += LATER, dice_one_in(&w->d, 2));
+        if (dice_one_in(&w->d, 2)) weir__archive_wait(w->s.params.archive);
+        if (w->faulty && dice_one_in(&w->d, 8)) spoil_file(w);
     } else if (r->key < 0) {
         start(w, r);
     } else if (dice_one_in(&w->d, 3)) {
@@ -525,35 +660,76 @@ static void step(world *w)
     check_world(w);
 }
 
-static uint64_t run_world(uint64_t seed)
+/* What is in files is what was computed, by whoever has the key. */
+static uint64_t check_files(world *w, const char *kind, weir_layout layout)
+{
+    uint64_t n_tokens = 0;
+    shelf_init_with(&w->s, kind, layout, 2, 0, w->path, 1 << 20);
+    for (int i = 0; i < w->n_seen; i++) {
+        weir__cache_hit hit;
+        int32_t most = w->seen[i].n;
+        weir__cache_look(w->s.cache, &keys[w->seen[i].key], w->seen[i].tokens, most, NULL, UINT64_MAX, &hit);
+        if (hit.n == 0) continue;
+        assert_int_equal(hit.entry->rank, WEIR__PREFIX_DISK);
+        weir_status status = weir__cache_fetch(w->s.cache, &hit, -1, 3, NULL);
+        assert_true(status == WEIR_OK || w->faulty);
+        if (status == WEIR_OK) assert_holds(&w->s, 3, w->seen[i].tokens, hit.n);
+        n_tokens += status == WEIR_OK ? (uint64_t)hit.n : 0;
+        weir__memory_cut(&w->s.memory, 3, 0);
+        weir__cache_check(w->s.cache);
+    }
+    shelf_fini(&w->s);
+    return n_tokens;
+}
+
+static uint64_t run_world(uint64_t seed, uint64_t *n_kept)
 {
     static world w;
     memset(&w, 0, sizeof w);
     w.d.state = seed;
     long live = weir__mem_live();
     const char *kinds[] = {"seed=1", "seed=1,exact=1", "seed=1,recurrent=1"};
-    shelf_init(&w.s, kinds[dice_in(&w.d, 0, 2)], layouts[dice_in(&w.d, 0, 1)], dice_in(&w.d, 0, 5),
-               dice_one_in(&w.d, 3) ? 0 : (uint64_t)dice_in(&w.d, 0, 3000));
+    const char *kind = kinds[dice_in(&w.d, 0, 2)];
+    weir_layout layout = layouts[dice_in(&w.d, 0, 1)];
+    int32_t n_sequences = dice_in(&w.d, 0, 5);
+    uint64_t n_bytes = dice_one_in(&w.d, 3) ? 0 : (uint64_t)dice_in(&w.d, 0, 3000);
+    if (dice_one_in(&w.d, 3)) temp_path(w.path, "world");
+    w.now = weir__clock_now_ns();
+    shelf_init_with(&w.s, kind, layout, n_sequences, n_bytes, w.path[0] != '\0' ? w.path : NULL,
+                    (uint64_t)dice_in(&w.d, 0, 6000));
     w.faulty = dice_one_in(&w.d, 3);
     for (int i = 0; i < RUNNERS; i++) w.runners[i].key = -1;
     for (int i = 0; i < 300; i++) step(&w);
     atomic_store(&w.s.r.fake->fail_share, false);
     for (int i = 0; i < RUNNERS; i++)
         if (w.runners[i].key >= 0) finish(&w, &w.runners[i]);
+    atomic_store(&w.s.r.fake->fail_state_save, false);
     shelf_fini(&w.s);
+    if (w.path[0] != '\0') {
+        *n_kept += check_files(&w, kind, layout);
+        temp_remove();
+    }
     assert_int_equal(weir__mem_live(), live);
     return w.n_tokens_hit;
+}
+
+static void quiet(weir_log_level level, const char *message, void *user)
+{
+    (void)level, (void)message, (void)user;
 }
 
 static void test_random_schedules(void **state)
 {
     (void)state;
     uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)weir__clock_now_ns() % 1000000000);
-    uint64_t n = dice_environment("WEIR_TEST_SCHEDULES", 300), n_hit = 0;
+    uint64_t n = dice_environment("WEIR_TEST_SCHEDULES", 300), n_hit = 0, n_kept = 0;
+    weir_log_set(quiet, NULL);
     print_message("%llu worlds from WEIR_TEST_SEED=%llu\n", (unsigned long long)n, (unsigned long long)seed);
-    for (uint64_t i = 0; i < n; i++) n_hit += run_world(seed + i);
-    print_message("%llu tokens came from the cache\n", (unsigned long long)n_hit);
-    assert_true(n < 100 || n_hit > 30 * n);
+    for (uint64_t i = 0; i < n; i++) n_hit += run_world(seed + i, &n_kept);
+    weir_log_set(NULL, NULL);
+    print_message("%llu tokens came from the cache, %llu from files\n", (unsigned long long)n_hit,
+                  (unsigned long long)n_kept);
+    assert_true(n < 100 || (n_hit > 30 * n && n_kept > n));
 }
 
 static void test_misses_have_names(void **state)
@@ -575,6 +751,8 @@ int main(void)
         cmocka_unit_test(test_running_requests_serve_and_lead),
         cmocka_unit_test(test_memory_that_cannot_be_cut),
         cmocka_unit_test(test_entries_move_and_are_handed_over),
+        cmocka_unit_test(test_files_are_another_place),
+        cmocka_unit_test(test_files_without_a_pause),
         cmocka_unit_test(test_random_schedules),
         cmocka_unit_test(test_misses_have_names),
     };

@@ -17,6 +17,7 @@ weir_status weir__memory_init(weir__memory *memory, const weir__backend *ops, we
         .context = context,
         .pooled = info->layout == WEIR_LAYOUT_UNIFIED,
         .n_seqs = info->n_seq_max,
+        .n_cells = info->n_ctx,
         .n = weir__mem_calloc(n_seqs, sizeof *memory->n),
         .last = weir__mem_calloc(n_seqs, sizeof *memory->last),
         .runs = weir__mem_calloc(n_runs, sizeof *memory->runs),
@@ -146,6 +147,11 @@ weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, i
 static weir_status settle(weir__memory *memory, weir_error *error)
 {
     return memory->ops->settle != NULL ? memory->ops->settle(memory->context, error) : WEIR_OK;
+}
+
+bool weir__memory_has_room(const weir__memory *memory, int32_t n)
+{
+    return !memory->pooled || n <= memory->n_cells - memory->n_used;
 }
 
 size_t weir__memory_state_size(weir__memory *memory, int32_t seq)

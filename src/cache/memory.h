@@ -22,6 +22,7 @@ typedef struct weir__memory {
     weir__bcontext *context;
     bool pooled; /* sequences share cells, else each has its own */
     int32_t n_seqs;
+    int32_t n_cells; /* of all */
     int32_t *n;      /* [n_seqs] */
     int32_t *last;   /* [n_seqs] runs, -1 = empty */
     weir__run *runs; /* [2 * n_seqs + 2] */
@@ -43,6 +44,9 @@ bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n);
 
 /* The empty sequence `to` gets the first n tokens of `from`. After an error it is empty. */
 weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, int32_t n, weir_error *error);
+
+/* Whether a state of n tokens may find cells. */
+bool weir__memory_has_room(const weir__memory *memory, int32_t n);
 
 /* Bytes that save needs; 0 = it cannot. */
 size_t weir__memory_state_size(weir__memory *memory, int32_t seq);

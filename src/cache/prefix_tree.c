@@ -14,7 +14,7 @@ typedef struct words {
 } words;
 
 /* What a node's children are sorted by, so that the way down to an entry needs no search. */
-enum { TO_DEVICE, TO_HOST, TO_NOTHING, CLASSES };
+enum { TO_NOTHING = WEIR__PREFIX_KEPT, CLASSES }; /* before it, the best rank below */
 
 struct weir__prefix_node {
     weir__prefix_node *parent; /* NULL: a root */
@@ -25,9 +25,9 @@ struct weir__prefix_node {
     words *text; /* NULL: a root */
     int32_t from, to;
     int32_t n_children;
-    int32_t n_below[2]; /* DEVICE and HOST ends here and below */
-    int32_t first;      /* text->tokens[from] */
-    int32_t met;        /* tokens that a text below has in common with that of the match `stamp` */
+    int32_t n_below[WEIR__PREFIX_KEPT]; /* ends here and below, by rank */
+    int32_t first;                      /* text->tokens[from] */
+    int32_t met; /* tokens that a text below has in common with that of the match `stamp` */
     uint64_t stamp;
     char *salt; /* [salt_length] roots only, as the rest */
     size_t salt_length;
@@ -38,8 +38,9 @@ struct weir__prefix_node {
 
 static int class_of(const weir__prefix_node *node)
 {
-    if (node->n_below[WEIR__PREFIX_DEVICE] > 0) return TO_DEVICE;
-    return node->n_below[WEIR__PREFIX_HOST] > 0 ? TO_HOST : TO_NOTHING;
+    int class = 0;
+    while (class < TO_NOTHING && node->n_below[class] == 0) class ++;
+    return class;
 }
 
 static uint64_t mix(uint64_t x)
@@ -231,7 +232,7 @@ static place walk(const weir__prefix_tree *tree, weir__prefix_node *root, const 
 
 static void count(weir__prefix_node *node, weir__prefix_rank rank, int32_t difference)
 {
-    if (rank > WEIR__PREFIX_HOST) return;
+    if (rank >= WEIR__PREFIX_KEPT) return;
     for (; node != NULL; node = node->parent) {
         int before = class_of(node);
         node->n_below[rank] += difference;
@@ -449,6 +450,13 @@ const int32_t *weir__prefix_tree_tokens(const weir__prefix_end *end, int32_t *n)
     return end->node->text->tokens;
 }
 
+weir__prefix_key weir__prefix_tree_key(const weir__prefix_end *end)
+{
+    const weir__prefix_node *node = end->node;
+    while (node->parent != NULL) node = node->parent;
+    return (weir__prefix_key){node->salt, node->salt_length, node->adapter};
+}
+
 bool weir__prefix_tree_is_covered(const weir__prefix_end *end, bool host, bool here)
 {
     const weir__prefix_node *node = end->node;
@@ -470,6 +478,18 @@ int32_t weir__prefix_tree_own(const weir__prefix_end *end)
     return node != NULL ? n - node->to : n;
 }
 
+int32_t weir__prefix_tree_on_disk(const weir__prefix_end *end, bool whole)
+{
+    const weir__prefix_node *node = end->node;
+    if (whole) {
+        const weir__prefix_end *at = node->ends;
+        while (at != NULL && at->rank != WEIR__PREFIX_DISK) at = at->next;
+        return at != NULL ? node->to : 0;
+    }
+    while (node != NULL && node->n_below[WEIR__PREFIX_DISK] == 0) node = node->parent;
+    return node != NULL ? node->to : 0;
+}
+
 bool weir__prefix_tree_is_alone(const weir__prefix_end *end)
 {
     return end->node->n_children == 0 && end->node->ends == end && end->next == NULL;
@@ -481,7 +501,9 @@ weir__prefix_end *weir__prefix_tree_above(const weir__prefix_end *end, const wei
     weir__prefix_end *at = from != NULL ? from->next : node->ends;
     for (;;) {
         for (; at != NULL; at = at->next)
-            if (at != end && at->rank <= WEIR__PREFIX_HOST) return at;
+            if (at != end && at->rank <= WEIR__PREFIX_DISK &&
+                (at->rank == WEIR__PREFIX_DISK) == (end->rank == WEIR__PREFIX_DISK))
+                return at;
         node = node->parent;
         if (node == NULL) return NULL;
         at = node->ends;
@@ -492,7 +514,7 @@ static weir__prefix_end *best_of(const weir__prefix_node *node)
 {
     weir__prefix_end *best = NULL;
     for (weir__prefix_end *at = node->ends; at != NULL; at = at->next)
-        if (at->rank <= WEIR__PREFIX_HOST && (best == NULL || at->rank < best->rank)) best = at;
+        if (at->rank < WEIR__PREFIX_KEPT && (best == NULL || at->rank < best->rank)) best = at;
     return best;
 }
 
@@ -605,11 +627,11 @@ void weir__prefix_tree_fini(weir__prefix_tree *tree)
 
 static const char *check_node(const weir__prefix_tree *tree, const weir__prefix_node *node, size_t *n_ends)
 {
-    int32_t n_below[2] = {0}, n_children = 0;
+    int32_t n_below[WEIR__PREFIX_KEPT] = {0}, n_children = 0;
     for (const weir__prefix_end *end = node->ends; end != NULL; end = end->next) {
         if (end->node != node) return "an end is not where its node has it";
         if (end->next != NULL && end->next->prev != end) return "a node's ends are not linked";
-        if (end->rank <= WEIR__PREFIX_HOST) n_below[end->rank]++;
+        if (end->rank < WEIR__PREFIX_KEPT) n_below[end->rank]++;
         n_ends[end->rank]++;
     }
     for (int class = 0; class < CLASSES; class ++)
@@ -621,7 +643,7 @@ static const char *check_node(const weir__prefix_tree *tree, const weir__prefix_
             if (child->first != child->text->tokens[child->from] ||
                 find_child(tree, node, child->first) != child)
                 return "a child is not found";
-            for (int i = 0; i < 2; i++) n_below[i] += child->n_below[i];
+            for (int i = 0; i < WEIR__PREFIX_KEPT; i++) n_below[i] += child->n_below[i];
             if (node->parent != NULL && child->text != node->text &&
                 memcmp(child->text->tokens, node->text->tokens, (size_t)node->to * sizeof(int32_t)) != 0)
                 return "a text does not run along its path";

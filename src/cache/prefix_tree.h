@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Texts with different keys have nothing in common. */
+/* Texts with different keys have nothing in common. adapter goes into files: it must be the same in another
+ * process, so a checksum of the adapter's contents and its scale; 0 = none. */
 typedef struct weir__prefix_key {
     const char *salt; /* [salt_length] */
     size_t salt_length;
@@ -19,10 +20,12 @@ typedef struct weir__prefix_key {
 typedef enum weir__prefix_rank {
     WEIR__PREFIX_DEVICE = 0, /* a sequence of the device */
     WEIR__PREFIX_HOST = 1,   /* saved bytes */
-    WEIR__PREFIX_LIVE = 2,   /* a request that is being computed */
-    WEIR__PREFIX_GHOST = 3,  /* nothing any longer */
+    WEIR__PREFIX_DISK = 2,   /* a file of such */
+    WEIR__PREFIX_LIVE = 3,   /* a request that is being computed */
+    WEIR__PREFIX_GHOST = 4,  /* nothing any longer */
 } weir__prefix_rank;
-#define WEIR__PREFIX_RANKS 4
+#define WEIR__PREFIX_RANKS 5
+#define WEIR__PREFIX_KEPT  3 /* the ranks before LIVE: what can be fetched */
 
 typedef struct weir__prefix_node weir__prefix_node;
 
@@ -69,16 +72,22 @@ void weir__prefix_tree_rerank(weir__prefix_tree *tree, weir__prefix_end *end, we
 /* The end's tokens, [*n]; valid until the tree changes. */
 const int32_t *weir__prefix_tree_tokens(const weir__prefix_end *end, int32_t *n);
 
+/* Valid as long as the end is in the tree. */
+weir__prefix_key weir__prefix_tree_key(const weir__prefix_end *end);
+
 /* Whether a DEVICE (and, with `host`, a HOST) end lies further down on the same path, or, with `here`, at
  * the same node. */
 bool weir__prefix_tree_is_covered(const weir__prefix_end *end, bool host, bool here);
 
-/* The next DEVICE or HOST end at the end's own node and on the way to the root, the deepest first; `from`
- * NULL: the first. The end itself is left out. NULL: no more. */
+/* The next DEVICE or HOST end (of a DISK end: DISK end) at the end's own node and on the way to the root, the
+ * deepest first; `from` NULL: the first. The end itself is left out. NULL: no more. */
 weir__prefix_end *weir__prefix_tree_above(const weir__prefix_end *end, const weir__prefix_end *from);
 
 /* How many of a DEVICE or HOST end's tokens no other one has. */
 int32_t weir__prefix_tree_own(const weir__prefix_end *end);
+
+/* How many of the end's tokens a DISK end begins with, too; with `whole`: is exactly. */
+int32_t weir__prefix_tree_on_disk(const weir__prefix_end *end, bool whole);
 
 /* Whether nothing else ends at its node or below. */
 bool weir__prefix_tree_is_alone(const weir__prefix_end *end);
@@ -97,7 +106,7 @@ typedef struct weir__prefix_match {
     int32_t n_leader;
 } weir__prefix_match;
 
-/* Compares tokens [n] themselves. Of what has equally many in common DEVICE comes before HOST. serial:
+/* Compares tokens [n] themselves. Of what has equally many in common the best rank comes first. serial:
  * UINT64_MAX = all; self, which may be NULL, is left out. Allocates nothing; writes into the tree all the
  * same, so that two threads must not do it at once. */
 void weir__prefix_tree_match(weir__prefix_tree *tree, const weir__prefix_key *key, const int32_t *tokens,

@@ -72,6 +72,13 @@ static void check_tree(world *w)
     }
 }
 
+/* Ends that stand for each other: files for files, what is in memory for what is in memory. */
+static bool is_like(const text_of_mine *o, const text_of_mine *t)
+{
+    return o->end.rank < WEIR__PREFIX_KEPT &&
+           (o->end.rank == WEIR__PREFIX_DISK) == (t->end.rank == WEIR__PREFIX_DISK);
+}
+
 static void check_text(world *w, const text_of_mine *t)
 {
     int32_t n;
@@ -109,15 +116,25 @@ static void check_text(world *w, const text_of_mine *t)
     int32_t last = INT32_MAX;
     for (int i = 0; i < TEXTS; i++) {
         const text_of_mine *o = &w->texts[i];
-        n_above += o != t && is_in(o) && o->key == t->key && o->n <= t->n &&
-                   o->end.rank <= WEIR__PREFIX_HOST && common(o->tokens, o->n, t->tokens, t->n) == o->n;
+        n_above += o != t && is_in(o) && o->key == t->key && o->n <= t->n && is_like(o, t) &&
+                   common(o->tokens, o->n, t->tokens, t->n) == o->n;
     }
     for (weir__prefix_end *at = NULL; (at = weir__prefix_tree_above(&t->end, at)) != NULL; n_found++) {
         weir__prefix_tree_tokens(at, &n);
-        assert_true(n <= last && at->rank <= WEIR__PREFIX_HOST && at != &t->end);
+        assert_true(n <= last && at->rank < WEIR__PREFIX_KEPT && at != &t->end);
         last = n;
     }
     assert_int_equal(n_found, n_above);
+    int32_t begun = 0, whole = 0;
+    for (int i = 0; i < TEXTS; i++) {
+        const text_of_mine *o = &w->texts[i];
+        if (!is_in(o) || o->key != t->key || o->end.rank != WEIR__PREFIX_DISK) continue;
+        int32_t met = common(o->tokens, o->n, t->tokens, t->n);
+        if (met > begun) begun = met;
+        if (met == t->n && o->n == t->n) whole = t->n;
+    }
+    assert_int_equal(weir__prefix_tree_on_disk(&t->end, false), begun);
+    assert_int_equal(weir__prefix_tree_on_disk(&t->end, true), whole);
 }
 
 static void check_match(world *w)
@@ -128,7 +145,8 @@ static void check_match(world *w)
     uint64_t serial = dice_one_in(&w->d, 2) ? UINT64_MAX : (uint64_t)dice_in(&w->d, 0, 4);
     weir__prefix_match m;
     int32_t n_known = 0, n_entry = 0, n_exact = 0, n_live = 0, n_leader = 0;
-    bool device = false, diverges = false;
+    int best = WEIR__PREFIX_KEPT;
+    bool diverges = false;
 
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < TEXTS; i++) {
@@ -136,13 +154,13 @@ static void check_match(world *w)
             if (!is_in(t) || t->key != key) continue;
             int32_t met = common(t->tokens, t->n, tokens, n), use = met < most ? met : most;
             if (pass == 1) {
-                device |= t->end.rank == WEIR__PREFIX_DEVICE && use == n_entry;
+                if ((int)t->end.rank < best && use == n_entry) best = (int)t->end.rank;
                 diverges |= met == n_known && t->n > met;
                 continue;
             }
             if (met > n_known) n_known = met;
-            if (t->end.rank <= WEIR__PREFIX_HOST && use > n_entry) n_entry = use;
-            if (t->end.rank <= WEIR__PREFIX_HOST && use == t->n && use > n_exact) n_exact = use;
+            if (t->end.rank < WEIR__PREFIX_KEPT && use > n_entry) n_entry = use;
+            if (t->end.rank < WEIR__PREFIX_KEPT && use == t->n && use > n_exact) n_exact = use;
             if (t->end.rank != WEIR__PREFIX_LIVE || (self != NULL && t == self)) continue;
             int32_t ready = use < t->end.n_ready ? use : t->end.n_ready;
             if (ready > n_live) n_live = ready;
@@ -166,7 +184,7 @@ static void check_match(world *w)
     assert_int_equal(m.exact != NULL, n_exact > 0);
     assert_int_equal(m.live != NULL, n_live > 0);
     assert_int_equal(m.leader != NULL, n_leader > 0);
-    if (n_entry > 0) assert_int_equal(m.entry->rank, device ? WEIR__PREFIX_DEVICE : WEIR__PREFIX_HOST);
+    if (n_entry > 0) assert_int_equal(m.entry->rank, best);
     const weir__prefix_end *found[] = {m.entry, m.exact, m.live, m.leader};
     const int32_t shared[] = {n_entry, n_exact, n_live, n_leader};
     for (int i = 0; i < 4; i++) {
@@ -216,7 +234,8 @@ static void run_world(uint64_t seed, int n_steps)
             weir__prefix_tree_remove(&w.tree, &t->end);
             t->n = 0;
         } else {
-            weir__prefix_tree_rerank(&w.tree, &t->end, (weir__prefix_rank)dice_in(&w.d, 0, 3));
+            weir__prefix_tree_rerank(&w.tree, &t->end,
+                                     (weir__prefix_rank)dice_in(&w.d, 0, WEIR__PREFIX_RANKS - 1));
             t->age = ++w.age;
         }
         check_tree(&w);

@@ -56,6 +56,9 @@ void weir__account_publish(weir_engine *engine)
     counts->cache_bytes = cached.n_bytes;
     counts->n_cache_entries = cached.n_device + cached.n_host;
     counts->n_evicted = cached.n_evicted;
+    counts->n_cache_files = cached.n_disk;
+    counts->cache_disk_bytes = cached.disk_bytes;
+    counts->n_cache_restored = cached.n_restored;
     counts->n_kv_reserved = (int32_t)(wanted < counts->n_kv ? wanted : counts->n_kv);
     counts->retry_ns = weir__rates_retry_ns(&engine->rates, engine->params.n_slots, 1);
     int64_t now = weir__clock_now_ns();

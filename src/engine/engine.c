@@ -43,6 +43,7 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
         .cache_bytes = WEIR_AUTO,
         .ageing_ms = 10000,
         .itl_target_ms = 50,
+        .cache_disk_bytes = UINT64_C(4) << 30,
     };
     if (params != NULL) weir__params_default(params, size, &defaults, sizeof defaults);
 }
@@ -255,8 +256,11 @@ static void *run(void *argument)
         pthread_mutex_unlock(&engine->mutex);
         if (stopping) break;
         weir__step_tick(engine, NULL, 0, &report);
-        if (report.idle && !has_work(engine))
-            weir__doorbell_wait(engine->bell, weir__finish_next_deadline(engine));
+        if (report.idle && !has_work(engine)) {
+            int64_t deadline = weir__finish_next_deadline(engine),
+                    due = weir__cache_archive_due(engine->cache);
+            weir__doorbell_wait(engine->bell, due < deadline ? due : deadline);
+        }
     }
     weir__finish_all(engine);
     return NULL;
@@ -277,6 +281,7 @@ static void free_engine(weir_engine *engine)
     weir__mem_free(engine->sampling);
     weir__mem_free(engine->view_slots);
     weir__mem_free(engine->plan);
+    weir__flights_release(engine->flights);
     weir__doorbell_release(engine->bell);
     weir_model_release(engine->model);
     weir__mem_free(engine);
@@ -307,7 +312,7 @@ static weir_status allocate(weir_engine *engine, weir_error *error)
     if (engine->slots == NULL || engine->lanes == NULL || engine->wanted == NULL ||
         engine->sampling == NULL || engine->view_slots == NULL || engine->plan == NULL ||
         !weir__account_init(&engine->account, engine->params.n_slots) ||
-        weir__doorbell_create(&engine->bell) != WEIR_OK)
+        (engine->flights = weir__flights_create()) == NULL || weir__doorbell_create(&engine->bell) != WEIR_OK)
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
     for (size_t i = 0; i < n; i++) weir__slot_init(&engine->slots[i], (int32_t)i);
     return weir__batch_init(&engine->batch, engine->params.n_batch, error);

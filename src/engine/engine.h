@@ -12,6 +12,7 @@
 #include "base/doorbell.h"
 #include "cache/cache.h"
 #include "engine/account.h"
+#include "engine/flight.h"
 #include "engine/forecast.h"
 #include "engine/queue.h"
 #include "engine/slot.h"
@@ -32,6 +33,7 @@ struct weir_engine {
     weir__limits limits;
     weir_strategy strategy;
     weir__doorbell *bell;
+    weir__flights *flights; /* has its own lock */
 
     pthread_mutex_t mutex;
     pthread_cond_t drained; /* n_live became 0 */

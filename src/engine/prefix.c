@@ -4,8 +4,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
-#include "base/utf8.h"
+#include "engine/doctor.h"
 #include "engine/engine.h"
 #include "engine/stream.h"
 
@@ -18,6 +19,44 @@
 
 /* ---- Life ---- */
 
+static void ring(void *user)
+{
+    const weir_engine *engine = user;
+    weir__doorbell_ring(engine->bell);
+}
+
+/* What a saved state fits. Lanes count, since llama.cpp wants as many as there were; kernels do not. */
+static uint64_t kind_of(const weir_engine *engine)
+{
+    const weir_context_info *info = &engine->info;
+    const char *version = weir_backend_version();
+    const uint64_t numbers[] = {
+        engine->model->ops->model_identity(engine->model->model),
+        (uint64_t)info->layout,
+        info->layout == WEIR_LAYOUT_UNIFIED ? 1 : (uint64_t)info->n_seq_max,
+        (uint64_t)engine->params.type_k,
+        (uint64_t)engine->params.type_v,
+    };
+    return weir__hash(weir__hash(0, numbers, sizeof numbers), version, strlen(version));
+}
+
+/* Opens cache_dir, where there is one and prefixes are kept at all. */
+static weir_status open_archive(weir_engine *engine, weir__archive **archive, weir_error *error)
+{
+    const weir__archive_params params = {
+        .path = engine->params.cache_dir,
+        .n_bytes = engine->params.cache_disk_bytes,
+        .limits = {.kind = kind_of(engine),
+                   .n_tokens = engine->info.n_ctx_seq,
+                   .n_vocab = engine->model->info.n_vocab},
+        .ring = ring,
+        .user = engine,
+    };
+    engine->params.cache_dir = NULL; /* the caller's */
+    if (params.path == NULL || !engine->caching) return WEIR_OK;
+    return weir__archive_open(&params, archive, error);
+}
+
 weir_status weir__prefix_open(weir_engine *engine, weir_error *error)
 {
     const weir_engine_params *params = &engine->params;
@@ -27,6 +66,8 @@ weir_status weir__prefix_open(weir_engine *engine, weir_error *error)
     engine->least = lanes || engine->exact ? COPY_LEAST : 1;
     weir_status status =
         weir__memory_init(&engine->memory, engine->model->ops, engine->context, &engine->info, error);
+    weir__archive *archive = NULL;
+    if (status == WEIR_OK) status = open_archive(engine, &archive, error);
     if (status != WEIR_OK) return status;
     int32_t beside = engine->info.n_seq_max - params->n_slots;
     weir__cache_params cache = {
@@ -38,6 +79,7 @@ weir_status weir__prefix_open(weir_engine *engine, weir_error *error)
         .n_bytes = params->cache_bytes,
         .least = engine->least,
         .exact = engine->exact,
+        .archive = archive,
     };
     return weir__cache_create(&cache, &engine->cache, error);
 }
@@ -64,36 +106,6 @@ static weir__slot *slot_of(const weir__prefix_end *live)
 
 /* ---- Misses ---- */
 
-/* The text of some tokens around `at`, as much as fits. */
-static void text_around(const weir_model *model, const int32_t *before, int32_t at, const int32_t *tokens,
-                        int32_t n, char *text, size_t capacity)
-{
-    enum { BEFORE = 8 };
-    char bytes[256];
-    int32_t used = 0, first = at > BEFORE ? at - BEFORE : 0;
-    for (int32_t i = first; i < at + n; i++) {
-        int32_t token = i < at ? before[i] : tokens[i - at];
-        int32_t length =
-            model->ops->piece(model->model, token, true, bytes + used, (int32_t)sizeof bytes - used);
-        if (length < 0) break;
-        used += length;
-    }
-    weir__utf8_copy(text, capacity, bytes, (size_t)used);
-}
-
-static void note_miss(const weir_engine *engine, weir__request *request, const weir__cache_hit *hit)
-{
-    weir_miss_info *info = &request->miss;
-    info->miss = hit->miss;
-    info->n_matched = hit->n_matched;
-    if (hit->n_other == 0) return;
-    const int32_t *tokens = request->tokens;
-    int32_t at = hit->n_matched, left = request->n_prompt - at;
-    text_around(engine->model, tokens, at, tokens + at, left < WEIR__CACHE_AROUND ? left : WEIR__CACHE_AROUND,
-                info->prompt, sizeof info->prompt);
-    text_around(engine->model, tokens, at, hit->other, hit->n_other, info->cached, sizeof info->cached);
-}
-
 /* The request begins to compute: what it got is known. */
 static void note_start(weir_engine *engine, const weir__slot *slot)
 {
@@ -108,7 +120,7 @@ static void note_start(weir_engine *engine, const weir__slot *slot)
         info->miss = WEIR_MISS_NONE;
     else if (request->n_cached < slot->n_promised || info->miss == WEIR_MISS_NONE)
         info->miss = WEIR_MISS_EVICTED;
-    if (info->miss != WEIR_MISS_DIVERGED) info->prompt[0] = info->cached[0] = '\0';
+    if (info->miss != WEIR_MISS_DIVERGED) weir__doctor_forget(info);
     engine->counts.n_misses[info->miss]++;
     if (request->stream != NULL) weir__stream_set_miss(request->stream, info);
 }
@@ -210,7 +222,8 @@ static void obtain(weir_engine *engine, weir__slot *slot, weir__cache_hit hit)
             int32_t from = hit.live != NULL ? slot_of(hit.live)->lane : -1;
             weir_status status =
                 hit.n > 0 ? weir__cache_fetch(engine->cache, &hit, from, lane, NULL) : WEIR_OK;
-            if (status != WEIR_NO_SPACE || weir__cache_evict(engine->cache, device) < 0) break;
+            bool gone = status == WEIR_NOT_FOUND; /* what is the next best? */
+            if (!gone && (status != WEIR_NO_SPACE || weir__cache_evict(engine->cache, device) < 0)) break;
         }
         look(engine, slot, &hit);
     }
@@ -237,7 +250,7 @@ static void settle_in(weir_engine *engine, weir__slot *slot)
     look(engine, slot, &hit);
     if (slot->state != WEIR_SLOT_JOINED) {
         slot->n_promised = hit.n;
-        if (slot->request->n_cached < 0) note_miss(engine, slot->request, &hit);
+        if (slot->request->n_cached < 0) weir__doctor_note(engine->model, slot->request, &hit);
     }
     if (!join(engine, slot, &hit)) {
         obtain(engine, slot, hit);

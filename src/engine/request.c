@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/params.h"
 #include "base/utf8.h"
+#include "engine/doctor.h"
 #include "engine/stream.h"
 #include "model/chat.h"
 #include "model/logprob.h"
@@ -360,6 +361,7 @@ static weir_status create(weir_model *model, const weir__limits *limits, const w
     request->n_cached = -1;
     request->cache_prompt = given.cache_prompt;
     request->miss.size = sizeof request->miss;
+    weir__doctor_forget(&request->miss);
     if ((status = set_salt(request, &given, first, index, error)) != WEIR_OK) goto fail;
     weir__emit_init(&request->progress.emit);
     if ((status = replay(request, index, error)) != WEIR_OK) goto fail;

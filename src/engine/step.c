@@ -262,4 +262,5 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
         }
     }
     account(engine, report, start, work_ns);
+    if (weir__cache_archive(engine->cache, start, report->idle)) weir__account_publish(engine);
 }

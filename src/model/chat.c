@@ -38,6 +38,8 @@ struct weir_chat {
     size_t n_stops;
     int32_t *preserved; /* [n_preserved], ascending */
     size_t n_preserved;
+    weir__chat_mark *marks; /* [n_messages] */
+    size_t n_messages;
 };
 
 /* ---- What a chat tells ---- */
@@ -69,6 +71,12 @@ const weir__shim_chat *weir__chat_reader(const weir_chat *chat)
     return chat->plain ? NULL : chat->reader;
 }
 
+const weir__chat_mark *weir__chat_places(const weir_chat *chat, size_t *n)
+{
+    *n = chat->n_messages;
+    return chat->marks;
+}
+
 bool weir__chat_continues(const weir_chat *chat)
 {
     return chat->continues;
@@ -92,6 +100,7 @@ void weir_chat_release(weir_chat *chat)
     for (size_t i = 0; i < chat->grammar.n_triggers; i++) weir__mem_free(chat->triggers[i].value);
     weir__mem_free(chat->triggers);
     weir__mem_free(chat->grammar_text);
+    weir__mem_free(chat->marks);
     weir__mem_free(chat->preserved);
     weir__mem_free((void *)chat->stops);
     weir__mem_free(chat->own_prompt);
@@ -612,6 +621,11 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     atomic_init(&chat->refs, 1);
     chat->model = weir_model_hold(model);
     status = render(chat, &params, messages, &tools, error);
+    if (status == WEIR_OK) {
+        chat->n_messages = json_array_size(messages);
+        chat->marks = weir__chat_marks(messages, chat->prompt, chat->prompt_length);
+        if (chat->marks == NULL) status = no_memory(error);
+    }
     if (status == WEIR_OK)
         *out = chat;
     else

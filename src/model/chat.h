@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "backend/shim_chat.h"
+#include "model/chat_marks.h"
 
 weir_model *weir__chat_model(const weir_chat *chat);
 
@@ -19,6 +20,9 @@ const int32_t *weir__chat_preserved(const weir_chat *chat, size_t *n);
 
 /* What reads the answer; NULL: all of it is content. */
 const weir__shim_chat *weir__chat_reader(const weir_chat *chat);
+
+/* Where the messages lie in the prompt, [*n]. */
+const weir__chat_mark *weir__chat_places(const weir_chat *chat, size_t *n);
 
 /* Whether the answer goes on with the last message, whose text is not to be delivered again. */
 bool weir__chat_continues(const weir_chat *chat);

@@ -125,7 +125,7 @@ defmodule Weir.Server.Request do
   end
 
   defp ended(session, outcome) do
-    for key <- session.keys, do: GenServer.cast(session.server, {:ended, key, outcome})
+    Enum.each(session.keys, &GenServer.cast(session.server, {:ended, &1, outcome}))
   end
 
   defp submit_n(engine, prompt, o, mode, n) do

@@ -1,0 +1,14 @@
+/* file.h: all of a piece of a file, or an error.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_BASE_FILE_H
+#define WEIR_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* n bytes from `at` on. False: errno tells why; 0 = the file ends before. */
+bool weir__file_read(int fd, void *bytes, size_t n, uint64_t at);
+bool weir__file_write(int fd, const void *bytes, size_t n, uint64_t at);
+
+#endif

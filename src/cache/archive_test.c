@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/archive.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "support/temp.h"
+
+/* Files' times move on in steps of up to 10 ms. */
+#define TICK_US 12000
+
+static const weir__prefix_key nobody = {0};
+static char path[TEMP_PATH_MAX];
+static _Atomic int n_rung;
+static char said[4096];
+
+static void ring(void *user)
+{
+    (void)user;
+    n_rung++;
+}
+
+static void hear(weir_log_level level, const char *message, void *user)
+{
+    (void)user;
+    size_t n = strlen(said);
+    if (level >= WEIR_LOG_WARN) snprintf(said + n, sizeof said - n, "%s\n", message);
+}
+
+static weir_status try_open(uint64_t kind, uint64_t n_bytes, weir__archive **a, weir_error *error)
+{
+    const weir__archive_params params = {
+        .path = path, .n_bytes = n_bytes, .limits = {kind, 100, 1000}, .ring = ring};
+    return weir__archive_open(&params, a, error);
+}
+
+static weir__archive *open_archive(uint64_t kind, uint64_t n_bytes)
+{
+    weir__archive *a = NULL;
+    weir_error error = {0};
+    if (try_open(kind, n_bytes, &a, &error) != WEIR_OK) fail_msg("%s", error.message);
+    return a;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    temp_remove();
+    temp_path(path, "kept");
+    said[0] = '\0';
+    weir_log_set(hear, NULL);
+    return 0;
+}
+
+/* The text of n tokens that begins with `first`, with a state of 100 bytes. */
+static bool put(weir__archive *a, int32_t first, int32_t n)
+{
+    int32_t tokens[100];
+    char *state = weir__mem_alloc(100);
+    memset(state, first, 100);
+    for (int32_t i = 0; i < n; i++) tokens[i] = first + i;
+    assert_false(weir__archive_is_busy(a));
+    for (weir__archive_file *f; (f = weir__archive_crowded(a, &nobody, n, 100)) != NULL;)
+        weir__archive_remove(a, f);
+    int before = n_rung;
+    assert_true(weir__archive_put(a, &nobody, tokens, n, state, 100, true));
+    assert_true(weir__archive_is_busy(a));
+    weir__archive_wait(a);
+    weir__archive_file *file = NULL;
+    const weir__snapshot *text = weir__archive_collect(a, &file);
+    assert_non_null(text);
+    assert_int_equal(text->head.n_tokens, n);
+    assert_memory_equal(text->tokens, tokens, (size_t)n * sizeof *tokens);
+    weir__archive_clear(a);
+    usleep(TICK_US);
+    assert_null(weir__archive_collect(a, &file));
+    while (n_rung == before) usleep(100);
+    if (file != NULL) file->owner = &n_rung; /* of use */
+    return file != NULL;
+}
+
+typedef struct shown {
+    int n;
+    int32_t first[32];
+    weir__archive_file *file[32];
+} shown;
+
+static void *show(weir__archive_file *file, const weir__snapshot *snapshot, void *user)
+{
+    shown *to = user;
+    assert_true(to->n < 32);
+    to->first[to->n] = snapshot->tokens[0];
+    to->file[to->n++] = file;
+    return to;
+}
+
+static shown index_of(weir__archive *a)
+{
+    shown s = {0};
+    weir__archive_index(a, show, &s);
+    return s;
+}
+
+static void make_file(const char *name, const char *text)
+{
+    char at[2 * TEMP_PATH_MAX];
+    snprintf(at, sizeof at, "%s/%s", path, name);
+    FILE *f = fopen(at, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static int count_files(const char *ending)
+{
+    int n = 0;
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        size_t length = strlen(e->d_name);
+        n += length >= strlen(ending) && strcmp(e->d_name + length - strlen(ending), ending) == 0 &&
+             e->d_name[0] != '.';
+    }
+    closedir(dir);
+    return n;
+}
+
+/* ---- Tests ---- */
+
+static void test_what_was_put_is_there_again(void **state)
+{
+    (void)state;
+    weir__archive *a = open_archive(1, 1 << 20);
+    struct stat is;
+    assert_int_equal(stat(path, &is), 0);
+    assert_int_equal(is.st_mode & 0777, 0700);
+    for (int32_t i = 0; i < 3; i++) assert_true(put(a, 10 * i, 20));
+    assert_int_equal(count_files(".weirkv"), 3);
+    assert_int_equal(count_files(".part"), 0);
+    uint64_t n_bytes = weir__archive_bytes(a);
+    assert_int_equal(n_bytes, 3 * (64 + 20 * 4 + 100));
+    weir__archive_close(a);
+
+    a = open_archive(1, 1 << 20);
+    shown s = index_of(a);
+    assert_int_equal(s.n, 3);
+    assert_int_equal(weir__archive_bytes(a), n_bytes);
+    for (int i = 0; i < 3; i++) { /* in the order in which they were written */
+        void *bytes = NULL;
+        size_t size = 0;
+        assert_int_equal(s.first[i], 10 * i);
+        assert_int_equal(weir__archive_read(a, s.file[i], &bytes, &size, NULL), WEIR_OK);
+        assert_int_equal(size, 100);
+        assert_int_equal(((char *)bytes)[99], 10 * i);
+        weir__mem_free(bytes);
+        usleep(TICK_US);
+    }
+    void *bytes = NULL;
+    size_t size = 0;
+    assert_int_equal(weir__archive_read(a, s.file[0], &bytes, &size, NULL), WEIR_OK); /* is the newest now */
+    weir__mem_free(bytes);
+    weir__archive_close(a);
+    a = open_archive(1, 1 << 20);
+    s = index_of(a);
+    assert_int_equal(s.first[2], 0);
+    weir__archive_close(a);
+    assert_string_equal(said, "");
+}
+
+static void test_the_oldest_go(void **state)
+{
+    (void)state;
+    enum { EACH = 64 + 20 * 4 + 100 };
+    weir__archive *a = open_archive(1, 3 * EACH);
+    assert_true(weir__archive_fits(a, &nobody, 20, 2 * EACH));
+    assert_false(weir__archive_fits(a, &nobody, 20, 3 * EACH));
+    assert_false(weir__archive_fits(a, &nobody, 20, UINT64_MAX));
+    const weir__prefix_key salted = {path, WEIR__SNAPSHOT_SALT_MAX + 1, 0};
+    assert_false(weir__archive_fits(a, &salted, 1, 1));
+    for (int32_t i = 0; i < 5; i++) assert_true(put(a, 10 * i, 20));
+    assert_int_equal(weir__archive_bytes(a), 3 * EACH);
+    weir__archive_close(a); /* what was removed is gone by now */
+    assert_int_equal(count_files(""), 3);
+    a = open_archive(1, 2 * EACH); /* less than there is */
+    shown s = index_of(a);
+    assert_int_equal(s.n, 2);
+    assert_int_equal(s.first[0], 30);
+    assert_int_equal(s.first[1], 40);
+    weir__archive_close(a);
+    assert_int_equal(count_files(""), 2);
+    a = open_archive(2, 2 * EACH); /* those of another kind go by age, too */
+    assert_int_equal(index_of(a).n, 0);
+    assert_true(put(a, 50, 20));
+    weir__archive_close(a);
+    assert_int_equal(count_files(""), 2);
+    a = open_archive(1, 2 * EACH);
+    assert_int_equal(index_of(a).n, 1);
+    weir__archive_close(a);
+    assert_string_equal(said, "");
+}
+
+static void test_only_what_is_ones_own(void **state)
+{
+    (void)state;
+    weir__archive *a = NULL;
+    weir_error error = {0};
+    static const mode_t bad[] = {0755, 0770, 0701, 0777};
+    assert_int_equal(mkdir(path, 0700), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(chmod(path, bad[i]), 0);
+        assert_int_equal(try_open(1, 1000, &a, &error), WEIR_INVALID);
+        assert_string_equal(error.field, "cache_dir");
+        assert_non_null(strstr(error.message, "chmod 700"));
+    }
+    rmdir(path);
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_int_equal(try_open(1, 1000, &a, &error), WEIR_IO);
+    close(fd);
+    unlink(path);
+    temp_path(path, "no/such");
+    assert_int_equal(try_open(1, 1000, &a, &error), WEIR_IO);
+    assert_string_equal(error.field, "cache_dir");
+}
+
+/* What lies in the folder and is none of ours stays, whatever its name. */
+static void test_foreign_and_damaged_files(void **state)
+{
+    (void)state;
+    char at[2 * TEMP_PATH_MAX], to[2 * TEMP_PATH_MAX];
+    weir__archive *a = open_archive(1, 1 << 20);
+    assert_true(put(a, 10, 20));
+    weir__archive_close(a);
+    make_file("notes.txt", "mine");
+    make_file("00000000000000000.weirkv", "one digit too many");
+    make_file("0000000000000000.weirkv", "no snapshot");
+    make_file("0000000000000001.weirkv", "");
+    make_file("0000000000000002.77.part", "left behind");
+    snprintf(at, sizeof at, "%s/0000000000000003.weirkv", path);
+    assert_int_equal(mkfifo(at, 0600), 0);
+    snprintf(at, sizeof at, "%s/0000000000000004.weirkv", path);
+    assert_int_equal(mkdir(at, 0700), 0);
+    snprintf(at, sizeof at, "%s/0000000000000005.weirkv", path);
+    snprintf(to, sizeof to, "%s/notes.txt", path);
+    assert_int_equal(symlink(to, at), 0);
+    make_file("0000000000000006.weirkv", "others may write to it");
+    snprintf(at, sizeof at, "%s/0000000000000006.weirkv", path);
+    assert_int_equal(chmod(at, 0666), 0);
+
+    a = open_archive(1, 1 << 20);
+    assert_int_equal(index_of(a).n, 1);
+    assert_non_null(strstr(said, "0000000000000000.weirkv is ignored: it holds no"));
+    assert_non_null(strstr(said, "0000000000000001.weirkv is ignored: it holds no"));
+    assert_non_null(strstr(said, "0000000000000006.weirkv is ignored: it is not a file that its owner"));
+    assert_null(strstr(said, "notes"));
+    weir__archive_close(a);
+    assert_int_equal(count_files(""), 10);
+
+    a = open_archive(1, 0); /* room for none of ours: they go by age, the others stay */
+    assert_int_equal(index_of(a).n, 0);
+    weir__archive_close(a);
+    assert_int_equal(count_files(".part"), 0);
+    assert_int_equal(count_files("notes.txt"), 1);
+    assert_int_equal(count_files("00000000000000000.weirkv"), 1);
+    assert_int_equal(count_files("3.weirkv") + count_files("4.weirkv") + count_files("5.weirkv"), 3);
+}
+
+static void test_what_changes_meanwhile(void **state)
+{
+    (void)state;
+    char at[2 * TEMP_PATH_MAX];
+    void *bytes = NULL;
+    size_t size = 0;
+    weir_error error = {0};
+    weir__archive *a = open_archive(1, 1 << 20);
+    assert_true(put(a, 10, 20) && put(a, 20, 20) && put(a, 30, 20));
+    weir__archive_close(a);
+    a = open_archive(1, 1 << 20);
+    shown s = index_of(a);
+    assert_int_equal(s.n, 3);
+    snprintf(at, sizeof at, "%s/%s", path, s.file[0]->name);
+    assert_int_equal(unlink(at), 0); /* another process */
+    assert_int_equal(weir__archive_read(a, s.file[0], &bytes, &size, &error), WEIR_NOT_FOUND);
+    snprintf(at, sizeof at, "%s/%s", path, s.file[1]->name);
+    assert_int_equal(truncate(at, 100), 0);
+    assert_int_equal(weir__archive_read(a, s.file[1], &bytes, &size, &error), WEIR_FORMAT);
+    char other[2 * TEMP_PATH_MAX];
+    snprintf(other, sizeof other, "%s/%s", path, s.file[2]->name);
+    assert_int_equal(rename(other, at), 0); /* a sound one in its place */
+    assert_int_equal(weir__archive_read(a, s.file[1], &bytes, &size, &error), WEIR_FORMAT);
+    assert_non_null(strstr(error.message, "something else"));
+    for (int i = 0; i < 3; i++) weir__archive_remove(a, s.file[i]);
+    assert_int_equal(weir__archive_bytes(a), 0);
+    weir__archive_close(a);
+    assert_int_equal(count_files(""), 0);
+}
+
+/* As a full disk does: writes fail in the middle. Nothing is left, the next one is tried, and it is said once. */
+static void test_a_full_disk(void **state)
+{
+    (void)state;
+    struct rlimit before, limit;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    weir__archive *a = open_archive(1, 1 << 20);
+    for (rlim_t n = 0; n < 64 + 20 * 4 + 100; n += 61) {
+        limit = before;
+        limit.rlim_cur = n;
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        bool done = put(a, 10, 20);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_false(done);
+        assert_int_equal(count_files(""), 0);
+        assert_int_equal(weir__archive_bytes(a), 0);
+    }
+    const char *first = strstr(said, "cannot be saved");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "cannot be saved"));
+    assert_true(put(a, 10, 20));
+    assert_int_equal(count_files(".weirkv"), 1);
+    weir__archive_close(a);
+}
+
+/* Whoever lent the writer a state may be done with it earlier. */
+static void test_a_lent_state(void **state)
+{
+    (void)state;
+    static const int32_t tokens[] = {1, 2, 3};
+    weir__archive_file *file;
+    weir__archive *a = open_archive(1, 1 << 20);
+    long live = weir__mem_live();
+    for (int given_up = 0; given_up < 2; given_up++) {
+        char *bytes = weir__mem_alloc(50);
+        memset(bytes, 7, 50);
+        assert_false(weir__archive_adopt(a, bytes));
+        assert_true(weir__archive_put(a, &nobody, tokens, 2 + given_up, bytes, 50, false));
+        if (given_up) assert_true(weir__archive_adopt(a, bytes));
+        assert_false(weir__archive_adopt(a, NULL));
+        assert_false(weir__archive_adopt(a, tokens));
+        weir__archive_wait(a);
+        assert_non_null(weir__archive_collect(a, &file));
+        weir__archive_clear(a);
+        assert_non_null(file);
+        if (!given_up) weir__mem_free(bytes);
+        weir__archive_remove(a, file);
+    }
+    weir__archive_close(a);
+    assert_int_equal(weir__mem_live(), live - 2); /* the archive and its path */
+}
+
+static void test_without_memory(void **state)
+{
+    (void)state;
+    weir__archive *a = open_archive(1, 1 << 20);
+    assert_true(put(a, 10, 20));
+    weir__archive_close(a);
+    long live = weir__mem_live();
+    for (long n = 0;; n++) {
+        weir_error error = {0};
+        weir__mem_fail_after(n);
+        weir_status status = try_open(1, 1 << 20, &a, &error);
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        if (status == WEIR_OK) weir__archive_close(a);
+        assert_int_equal(weir__mem_live(), live);
+        assert_int_equal(status, pending ? WEIR_OK : WEIR_NO_MEMORY);
+        if (pending) break;
+        assert_true(n < 10);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_what_was_put_is_there_again, setup),
+        cmocka_unit_test_setup(test_the_oldest_go, setup),
+        cmocka_unit_test_setup(test_only_what_is_ones_own, setup),
+        cmocka_unit_test_setup(test_foreign_and_damaged_files, setup),
+        cmocka_unit_test_setup(test_what_changes_meanwhile, setup),
+        cmocka_unit_test_setup(test_a_full_disk, setup),
+        cmocka_unit_test_setup(test_a_lent_state, setup),
+        cmocka_unit_test_setup(test_without_memory, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/doctor.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "cache/cause.h"
+#include "model/chat.h"
+
+#define BEFORE    8   /* tokens that are shown before the place */
+#define BYTES_MAX 512 /* of a text around it, for the guess; less of it is shown */
+
+/* ---- Texts ---- */
+
+/* The text of tokens from BEFORE tokens before `at` on; *common: the bytes of those before. */
+static size_t text_around(const weir_model *model, const int32_t *before, int32_t at, const int32_t *tokens,
+                          int32_t n, char bytes[BYTES_MAX], size_t *common)
+{
+    int32_t used = 0, first = at > BEFORE ? at - BEFORE : 0;
+    *common = 0;
+    for (int32_t i = first; i < at + n; i++) {
+        int32_t token = i < at ? before[i] : tokens[i - at];
+        int32_t length = model->ops->piece(model->model, token, true, bytes + used, BYTES_MAX - used);
+        if (length < 0) break;
+        used += length;
+        if (i < at) *common = (size_t)used;
+    }
+    return (size_t)used;
+}
+
+/* ---- Messages ---- */
+
+/* Where the token n begins in the chat's prompt; -1: the tokens' texts are not the prompt's. A token that the
+ * vocabulary puts before the text, and a space that it adds, are no part of that. */
+static int64_t byte_of(const weir__request *request, const weir_model *model, int32_t n)
+{
+    size_t length, at = 0;
+    char piece[BYTES_MAX];
+    const char *prompt = weir_chat_prompt(request->chat, &length);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t size = model->ops->piece(model->model, request->tokens[i], true, piece, BYTES_MAX);
+        const char *text = piece;
+        if (size < 0) return -1;
+        if (at == 0 && i == 0 && request->tokens[0] == model->info.token_bos &&
+            ((size_t)size > length || memcmp(prompt, piece, (size_t)size) != 0))
+            continue;
+        if (at == 0 && size > 0 && *text == ' ' && (length == 0 || *prompt != ' ')) {
+            text++;
+            size--;
+        }
+        if ((size_t)size > length - at || memcmp(prompt + at, text, (size_t)size) != 0) return -1;
+        at += (size_t)size;
+    }
+    return (int64_t)at;
+}
+
+static void find_message(const weir__request *request, const weir_model *model, weir_miss_info *info)
+{
+    size_t n;
+    int64_t at = request->chat != NULL ? byte_of(request, model, info->n_matched) : -1;
+    if (at < 0) return;
+    const weir__chat_mark *marks = weir__chat_places(request->chat, &n);
+    int32_t message = weir__chat_mark_at(marks, n, (size_t)at, &info->in_message);
+    if (message < 0 || (size_t)message >= n) return;
+    info->message = message;
+    memcpy(info->role, marks[message].role, sizeof info->role);
+}
+
+/* ---- Notes ---- */
+
+void weir__doctor_forget(weir_miss_info *info)
+{
+    info->prompt[0] = info->cached[0] = info->role[0] = '\0';
+    info->cause = WEIR_CAUSE_OTHER;
+    info->message = -1;
+    info->in_message = false;
+}
+
+void weir__doctor_note(const weir_model *model, weir__request *request, const weir__cache_hit *hit)
+{
+    weir_miss_info *info = &request->miss;
+    char prompt[BYTES_MAX], cached[BYTES_MAX];
+    size_t common;
+    info->miss = hit->miss;
+    info->n_matched = hit->n_matched;
+    weir__doctor_forget(info);
+    if (hit->n_other == 0) return;
+    const int32_t *tokens = request->tokens;
+    int32_t at = hit->n_matched, left = request->n_prompt - at;
+    if (left > WEIR__CACHE_AROUND) left = WEIR__CACHE_AROUND;
+    size_t n_prompt = text_around(model, tokens, at, tokens + at, left, prompt, &common);
+    size_t n_cached = text_around(model, tokens, at, hit->other, hit->n_other, cached, &common);
+    info->cause = weir__cause_of(prompt, n_prompt, cached, n_cached, common);
+    weir__utf8_copy(info->prompt, sizeof info->prompt, prompt, n_prompt);
+    weir__utf8_copy(info->cached, sizeof info->cached, cached, n_cached);
+    find_message(request, model, info);
+}
+
+/* ---- In words ---- */
+
+typedef struct line {
+    char *text;
+    size_t n, capacity;
+} line;
+
+__attribute__((format(printf, 2, 3))) static void add(line *l, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int n = vsnprintf(l->text + l->n, l->capacity - l->n, format, list);
+    va_end(list);
+    l->n = n < 0 || (size_t)n >= l->capacity - l->n ? l->capacity - 1 : l->n + (size_t)n;
+}
+
+/* In quotes, control characters as spaces. */
+static void add_quoted(line *l, const char *text)
+{
+    char shown[sizeof((weir_miss_info *)NULL)->prompt];
+    snprintf(shown, sizeof shown, "%s", text);
+    for (char *c = shown; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = ' ';
+    add(l, "\"%s\"", shown);
+}
+
+static void add_diverged(line *l, const weir_miss_info *info)
+{
+    static const char *const causes[] = {
+        "",
+        "; the text is the same, in other tokens",
+        "; it looks like a date or a time: put it at the end, or leave it out",
+        "; it looks like tools: give the same, in the same order",
+        "; it looks like reasoning that is not shown again",
+        "; white space differs",
+        "; it looks like a number of a request or a session: leave it out",
+    };
+    add(l, "it goes on differently from token %d on", info->n_matched);
+    if (info->message >= 0)
+        add(l, ", %s message %d%s%s%s", info->in_message ? "in" : "before", info->message,
+            info->role[0] != '\0' ? " (" : "", info->role, info->role[0] != '\0' ? ")" : "");
+    if ((size_t)info->cause < sizeof causes / sizeof *causes) add(l, "%s", causes[info->cause]);
+    add(l, "; now ");
+    add_quoted(l, info->prompt);
+    add(l, ", cached ");
+    add_quoted(l, info->cached);
+}
+
+size_t weir_miss_text(const weir_miss_info *given, char *text, size_t capacity)
+{
+    weir_miss_info info = {.message = -1};
+    line l = {text, 0, capacity};
+    if (given == NULL || text == NULL || capacity == 0 ||
+        given->size < offsetof(weir_miss_info, cause)) /* filled by us: all of it, or none */
+        return 0;
+    memcpy(&info, given, given->size < sizeof info ? given->size : sizeof info);
+    text[0] = '\0';
+    switch (info.miss) {
+    case WEIR_MISS_NONE: break;
+    case WEIR_MISS_COLD:
+        if (info.n_matched > 0)
+            add(&l, "the first %d tokens were there, the rest is new", info.n_matched);
+        else
+            add(&l, "nothing that begins like it was there");
+        break;
+    case WEIR_MISS_EVICTED:
+        add(&l, "more of it was there, and had to make room: give the cache more memory, or KV cells");
+        break;
+    case WEIR_MISS_SALT: add(&l, "more of it is there, but without a salt"); break;
+    case WEIR_MISS_DIVERGED: add_diverged(&l, &info); break;
+    case WEIR_MISS_UNCUTTABLE:
+        add(&l, "%d tokens are known, but this model's memory cannot be cut at every token", info.n_matched);
+        break;
+    case WEIR_MISS_OFF: add(&l, "the request, or the engine, does without a cache"); break;
+    }
+    l.n = weir__utf8_cut(text, strlen(text));
+    text[l.n] = '\0';
+    return l.n;
+}

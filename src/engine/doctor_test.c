@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/testing.h"
+
+/* ---- Asking ---- */
+
+/* The chat of these messages, answered with one token; what its miss was. */
+static weir_miss_info ask(rig *r, const weir_message *messages, size_t n)
+{
+    weir_error error = {0};
+    weir_chat_params params = weir_chat_params_default();
+    weir_chat *chat = NULL;
+    weir_request request = weir_request_default();
+    params.messages = messages;
+    params.n_messages = n;
+    if (weir_chat_create(r->model, &params, &chat, &error) != WEIR_OK) fail_msg("%s", error.message);
+    request.chat = chat;
+    request.sampler = &r->greedy;
+    request.max_tokens = 1;
+    weir_stream *stream = rig_submit(r, &request);
+    weir_miss_info before = {.size = sizeof before}, miss = before;
+    assert_int_equal(weir_stream_miss(stream, &before), WEIR_OK);
+    assert_int_equal(before.miss, WEIR_MISS_NONE);
+    rig_run(r);
+    assert_int_equal(weir_stream_miss(stream, &miss), WEIR_OK);
+    weir_chat_release(chat);
+    return miss;
+}
+
+static void start(rig *r)
+{
+    r->params.n_ctx = 512;
+    r->params.n_slots = 2;
+    r->params.layout = WEIR_LAYOUT_UNIFIED;
+    r->params.cache_sequences = -1;
+    rig_start(r);
+}
+
+#define ASK(r, ...)                                                                                          \
+    ask(r, (const weir_message[]){__VA_ARGS__},                                                              \
+        sizeof((const weir_message[]){__VA_ARGS__}) / sizeof(weir_message))
+
+static void assert_says(const weir_miss_info *miss, const char *part)
+{
+    char text[512];
+    size_t n = weir_miss_text(miss, text, sizeof text);
+    assert_int_equal(n, strlen(text));
+    if (strstr(text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", text, part);
+}
+
+/* ---- Tests ---- */
+
+static void test_which_message_and_why(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_miss_info miss = ASK(r, {"system", "Be kind. Today is 2026-11-21."}, {"user", "What is a weir?"});
+    assert_int_equal(miss.miss, WEIR_MISS_COLD);
+    assert_int_equal(miss.message, -1);
+    assert_string_equal(miss.role, "");
+    assert_says(&miss, "nothing that begins like it");
+
+    miss = ASK(r, {"system", "Be kind. Today is 2026-11-22."}, {"user", "What is a weir?"});
+    assert_int_equal(miss.miss, WEIR_MISS_DIVERGED);
+    assert_int_equal(miss.cause, WEIR_CAUSE_TIME);
+    assert_int_equal(miss.message, 0);
+    assert_true(miss.in_message);
+    assert_string_equal(miss.role, "system");
+    assert_non_null(strstr(miss.prompt, "11-22"));
+    assert_non_null(strstr(miss.cached, "11-21"));
+    assert_says(&miss, "in message 0 (system)");
+    assert_says(&miss, "a date or a time");
+    assert_says(&miss, "11-21");
+
+    miss = ASK(r, {"system", "Be kind. Today is 2026-11-22."}, {"user", "What is a dam?"});
+    assert_int_equal(miss.miss, WEIR_MISS_DIVERGED);
+    assert_int_equal(miss.cause, WEIR_CAUSE_OTHER);
+    assert_int_equal(miss.message, 1);
+    assert_true(miss.in_message);
+    assert_string_equal(miss.role, "user");
+
+    /* another role: before the message's text */
+    miss = ASK(r, {"system", "Be kind. Today is 2026-11-22."}, {"tool", "What is a dam?"});
+    assert_int_equal(miss.miss, WEIR_MISS_DIVERGED);
+    assert_int_equal(miss.message, 1);
+    assert_false(miss.in_message);
+    assert_string_equal(miss.role, "tool");
+    assert_says(&miss, "before message 1 (tool)");
+
+    miss = ASK(r, {"system", "Be kind. Today is 2026-11-22."}, {"user", "What is a dam?"});
+    assert_int_equal(miss.miss, WEIR_MISS_NONE);
+    char text[8];
+    assert_int_equal(weir_miss_text(&miss, text, sizeof text), 0);
+    assert_string_equal(text, "");
+}
+
+/* A prompt that is no chat has no messages. */
+static void test_without_a_chat(void **state)
+{
+    rig *r = *state;
+    start(r);
+    const char *texts[] = {"The time is 10:15 and all is well", "The time is 10:16 and all is well"};
+    for (int i = 0; i < 2; i++) {
+        weir_request request = weir_request_default();
+        request.text = texts[i];
+        request.sampler = &r->greedy;
+        request.max_tokens = 1;
+        weir_stream *stream = rig_submit(r, &request);
+        rig_run(r);
+        weir_miss_info miss = {.size = sizeof miss};
+        assert_int_equal(weir_stream_miss(stream, &miss), WEIR_OK);
+        assert_int_equal(miss.message, -1);
+        assert_int_equal(miss.cause, i == 0 ? WEIR_CAUSE_OTHER : WEIR_CAUSE_TIME);
+    }
+}
+
+/* Each reason has its sentence, and whatever the room is, it is a whole text. */
+static void test_sentences(void **state)
+{
+    (void)state;
+    char text[600];
+    weir_miss_info miss = {.size = sizeof miss, .message = -1};
+    for (int i = 0; i < WEIR_MISS_COUNT; i++) {
+        miss.miss = (weir_miss)i;
+        size_t n = weir_miss_text(&miss, text, sizeof text);
+        assert_int_equal(n, strlen(text));
+        assert_int_equal(n > 10, i != WEIR_MISS_NONE);
+    }
+    miss = (weir_miss_info){.size = sizeof miss, .miss = WEIR_MISS_DIVERGED, .n_matched = 12, .message = 3};
+    strcpy(miss.prompt, "größer\n日本語");
+    strcpy(miss.cached, "tab\there");
+    for (int cause = 0; cause <= WEIR_CAUSE_ID; cause++) {
+        miss.cause = (weir_cause)cause;
+        size_t full = weir_miss_text(&miss, text, sizeof text);
+        assert_null(strpbrk(text, "\n\t"));
+        assert_non_null(strstr(text, "before message 3;"));
+        for (size_t capacity = 1; capacity < full + 2; capacity++) {
+            char cut[600];
+            memset(cut, 'x', sizeof cut);
+            size_t n = weir_miss_text(&miss, cut, capacity);
+            assert_true(n < capacity && cut[n] == '\0' && weir__utf8_valid(cut, n));
+            assert_memory_equal(cut, text, n);
+            assert_int_equal(cut[capacity], 'x');
+        }
+    }
+    assert_int_equal(weir_miss_text(NULL, text, sizeof text), 0);
+    assert_int_equal(weir_miss_text(&miss, NULL, 5), 0);
+    assert_int_equal(weir_miss_text(&miss, text, 0), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(test_which_message_and_why),
+        RIG_TEST(test_without_a_chat),
+        RIG_TEST(test_sentences),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,405 @@
+/* flight.c: one generation for any number of readers. Built on a stream like any other: the flight is its reader,
+ * and keeps what it reads.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/flight.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/params.h"
+#include "engine/engine.h"
+#include "model/chat.h"
+
+/* The mutex protects chunks [n], whose arrays never change or move, and ended; refs, next and in_list are under
+ * flights->mutex; the rest is constant. There is always room for one chunk more, so that the end needs no memory. */
+struct weir_flight {
+    weir__flights *flights;
+    weir_flight *next; /* in flights' list */
+    bool in_list;
+    int refs;
+    char *key; /* [n_key]; NULL = nobody joins it */
+    size_t n_key;
+    weir_stream *stream;
+    pthread_mutex_t mutex;
+    pthread_cond_t more;
+    weir_chunk *chunks;
+    size_t n, capacity;
+    bool ended;
+};
+
+/* ---- Keys ---- */
+
+typedef struct bytes {
+    char *at;
+    size_t n, capacity;
+    bool failed;
+} bytes;
+
+static void add(bytes *key, const void *what, size_t n)
+{
+    key->failed = key->failed || !weir__mem_grow(&key->at, &key->capacity, key->n + n, 1);
+    if (key->failed || n == 0) return;
+    memcpy(key->at + key->n, what, n);
+    key->n += n;
+}
+
+/* Lengths too, so that no two lists of texts look the same. */
+static void add_text(bytes *key, const char *text, size_t length)
+{
+    size_t n = text == NULL ? SIZE_MAX : length == WEIR_NUL ? strlen(text) : length;
+    add(key, &n, sizeof n);
+    if (text != NULL) add(key, text, n);
+}
+
+#define ADD(key, value) add(key, &(value), sizeof(value))
+
+static void add_sampler(bytes *key, const weir_sampler_params *s)
+{
+    /* A member that is added to the struct has to be added here. */
+    _Static_assert(sizeof(void *) != 8 || sizeof(weir_sampler_params) == 184,
+                   "all that decides what is sampled is in the key");
+    const float numbers[] = {
+        s->temp,         s->dynatemp_range,  s->dynatemp_exponent, s->top_p,           s->min_p,
+        s->typical_p,    s->top_n_sigma,     s->xtc_probability,   s->xtc_threshold,   s->dry_multiplier,
+        s->dry_base,     s->penalty_repeat,  s->penalty_freq,      s->penalty_present, s->mirostat_tau,
+        s->mirostat_eta, s->adaptive_target, s->adaptive_decay};
+    const int32_t counts[] = {(int32_t)s->seed,      s->top_k,          s->min_keep, s->dry_allowed_length,
+                              s->dry_penalty_last_n, s->penalty_last_n, s->mirostat, s->ignore_eos};
+    ADD(key, numbers);
+    ADD(key, counts);
+    bool breakers = s->dry_breakers != NULL;
+    ADD(key, breakers);
+    ADD(key, s->n_dry_breakers);
+    for (size_t i = 0; breakers && i < s->n_dry_breakers; i++) add_text(key, s->dry_breakers[i], WEIR_NUL);
+    ADD(key, s->n_logit_bias);
+    for (size_t i = 0; s->logit_bias != NULL && i < s->n_logit_bias; i++) {
+        ADD(key, s->logit_bias[i].token);
+        ADD(key, s->logit_bias[i].bias);
+    }
+    add_text(key, s->order, WEIR_NUL);
+    add_text(key, s->grammar, WEIR_NUL);
+    add_text(key, s->grammar_root, WEIR_NUL);
+    add_text(key, s->json_schema, WEIR_NUL);
+}
+
+/* Of a chat what becomes of it: prompt, grammar, stops and control tokens. */
+static void add_chat(bytes *key, const weir_chat *chat)
+{
+    size_t n;
+    const char *prompt = weir_chat_prompt(chat, &n);
+    add_text(key, prompt, n);
+    const weir__grammar *grammar = weir__chat_grammar(chat);
+    if (grammar != NULL) {
+        add_text(key, grammar->text, WEIR_NUL);
+        add_text(key, grammar->root, WEIR_NUL);
+        add_text(key, grammar->prefill, WEIR_NUL);
+        ADD(key, grammar->lazy);
+        ADD(key, grammar->n_triggers);
+        for (size_t i = 0; i < grammar->n_triggers; i++) {
+            ADD(key, grammar->triggers[i].kind);
+            ADD(key, grammar->triggers[i].token);
+            add_text(key, grammar->triggers[i].value, WEIR_NUL);
+        }
+    }
+    const char *const *stops = weir__chat_stops(chat, &n);
+    ADD(key, n);
+    for (size_t i = 0; i < n; i++) add_text(key, stops[i], WEIR_NUL);
+    const int32_t *preserved = weir__chat_preserved(chat, &n);
+    ADD(key, n);
+    add(key, preserved, n * sizeof *preserved);
+}
+
+/* Whether the same parameters give the same answer each time. */
+static bool is_repeatable(const weir_sampler_params *s)
+{
+    bool greedy = s->temp == 0 && s->mirostat == 0 && s->adaptive_target < 0 && s->order == NULL &&
+                  (s->xtc_probability == 0 || s->xtc_threshold > 0.5f);
+    return greedy || s->seed != WEIR_SEED_RANDOM;
+}
+
+char *weir__flight_key(const weir_request *request, size_t *n)
+{
+    bytes key = {0};
+    weir_request r;
+    weir_sampler_params sampler = weir_sampler_params_default();
+    *n = 0;
+    weir_request_init(&r, sizeof r);
+    if (weir__params_take(&r, sizeof r, request, "request", NULL) != WEIR_OK ||
+        weir__params_take(&sampler, sizeof sampler, r.sampler, "sampler", NULL) != WEIR_OK)
+        return NULL; /* the submit says what is wrong */
+    /* What a source carries depends on when; prompts' logprobs are in no chunk. */
+    if (!is_repeatable(&sampler) || r.deadline_ms != 0 || r.source != NULL || r.prompt_logprobs ||
+        r.n_prompt_logprobs > 0)
+        return NULL;
+    _Static_assert(sizeof(void *) != 8 || sizeof(weir_request) == 168,
+                   "all that decides what becomes of a request is in the key");
+    const bool flags[] = {r.add_special, r.parse_special, r.special,       r.cache_prompt,
+                          r.logprobs,    r.chat != NULL,  r.tokens != NULL};
+    const int32_t counts[] = {r.max_tokens, r.interval, r.priority, r.n_logprobs};
+    ADD(&key, flags);
+    ADD(&key, counts);
+    add_text(&key, r.cache_salt, r.cache_salt_length);
+    add_text(&key, r.text, r.text_length);
+    ADD(&key, r.n_tokens);
+    if (r.tokens != NULL) add(&key, r.tokens, r.n_tokens * sizeof *r.tokens);
+    ADD(&key, r.n_stop);
+    for (size_t i = 0; r.stop != NULL && i < r.n_stop; i++)
+        add_text(&key, r.stop[i], r.stop_length != NULL ? r.stop_length[i] : WEIR_NUL);
+    add_sampler(&key, &sampler);
+    if (r.chat != NULL) add_chat(&key, r.chat);
+    if (!key.failed) {
+        *n = key.n;
+        return key.at;
+    }
+    weir__mem_free(key.at);
+    *n = 1;
+    return NULL;
+}
+
+/* ---- What came ---- */
+
+/* A copy whose arrays lie in one block, which begins with the text's pointer's. False: no memory. */
+static bool copy(weir_chunk *to, const weir_chunk *from)
+{
+    size_t n = from->n_tokens, n_top = n * (size_t)from->n_top_logprobs;
+    size_t scores = from->logprobs != NULL ? n : 0, top = from->top_logprobs != NULL ? n_top : 0;
+    weir_logprob *likeliest = weir__mem_alloc(top * sizeof *likeliest + n * sizeof(int32_t) +
+                                              scores * sizeof(float) + from->length + 1);
+    if (likeliest == NULL) return false;
+    *to = *from;
+    int32_t *tokens = (int32_t *)(likeliest + top);
+    float *logprobs = (float *)(tokens + n);
+    char *text = (char *)(logprobs + scores);
+    if (n > 0) memcpy(tokens, from->tokens, n * sizeof *tokens);
+    if (scores > 0) memcpy(logprobs, from->logprobs, scores * sizeof *logprobs);
+    if (top > 0) memcpy(likeliest, from->top_logprobs, top * sizeof *likeliest);
+    if (from->length > 0) memcpy(text, from->text, from->length);
+    text[from->length] = '\0';
+    to->tokens = tokens;
+    to->text = text;
+    if (scores > 0) to->logprobs = logprobs;
+    if (from->top_logprobs != NULL) to->top_logprobs = likeliest;
+    return true;
+}
+
+/* What copy has allocated. */
+static void *block_of(const weir_chunk *chunk)
+{
+    return chunk->top_logprobs != NULL ? (void *)chunk->top_logprobs : (void *)chunk->tokens;
+}
+
+static void append(weir_flight *flight, const weir_chunk *chunk)
+{
+    pthread_mutex_lock(&flight->mutex);
+    flight->chunks[flight->n++] = *chunk;
+    flight->ended = chunk->finished;
+    pthread_cond_broadcast(&flight->more);
+    pthread_mutex_unlock(&flight->mutex);
+}
+
+/* The stream's ready callback, on the thread that drives the engine. */
+static void take(weir_stream *stream, void *user)
+{
+    weir_flight *flight = user;
+    weir_chunk chunk;
+    while (!flight->ended && weir_stream_try_next(stream, &chunk) == WEIR_OK) { /* only this thread ends it */
+        weir_chunk kept;
+        pthread_mutex_lock(&flight->mutex); /* readers may be reading the chunks that move */
+        bool room = weir__mem_grow(&flight->chunks, &flight->capacity, flight->n + 2, sizeof *flight->chunks);
+        pthread_mutex_unlock(&flight->mutex);
+        if (!room || !copy(&kept, &chunk)) {
+            weir_stream_cancel(stream);
+            kept = (weir_chunk){.text = "", .finished = true, .reason = WEIR_REASON_ERROR};
+        }
+        append(flight, &kept);
+    }
+}
+
+weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk)
+{
+    if (flight == NULL || at == NULL || chunk == NULL) return WEIR_INVALID;
+    weir_status status = WEIR_OK;
+    int64_t deadline = weir__clock_deadline_ns(timeout_ms);
+    pthread_mutex_lock(&flight->mutex);
+    while (*at >= flight->n && !flight->ended && status == WEIR_OK)
+        if (timeout_ms == 0 ||
+            (weir__cond_timedwait_ns(&flight->more, &flight->mutex, deadline) != 0 && *at >= flight->n))
+            status = WEIR_TIMEOUT;
+    if (*at < flight->n) {
+        *chunk = flight->chunks[(*at)++];
+        status = WEIR_OK;
+    } else if (flight->ended) {
+        status = WEIR_END;
+    }
+    pthread_mutex_unlock(&flight->mutex);
+    return status;
+}
+
+weir_stream *weir_flight_stream(const weir_flight *flight)
+{
+    return flight != NULL ? flight->stream : NULL;
+}
+
+/* ---- Life ---- */
+
+weir__flights *weir__flights_create(void)
+{
+    weir__flights *flights = weir__mem_calloc(1, sizeof *flights);
+    if (flights == NULL) return NULL;
+    flights->refs = 1;
+    if (pthread_mutex_init(&flights->mutex, NULL) == 0) return flights;
+    weir__mem_free(flights);
+    return NULL;
+}
+
+/* The mutex is held. */
+static void unlist(weir_flight *flight)
+{
+    weir_flight **at = &flight->flights->first;
+    if (!flight->in_list) return;
+    while (*at != flight) at = &(*at)->next;
+    *at = flight->next;
+    flight->in_list = false;
+}
+
+void weir__flights_release(weir__flights *flights)
+{
+    if (flights == NULL) return;
+    pthread_mutex_lock(&flights->mutex);
+    bool last = --flights->refs == 0;
+    pthread_mutex_unlock(&flights->mutex);
+    if (!last) return;
+    pthread_mutex_destroy(&flights->mutex);
+    weir__mem_free(flights);
+}
+
+static void free_flight(weir_flight *flight)
+{
+    if (flight->stream != NULL) weir_stream_set_ready(flight->stream, NULL, NULL);
+    if (flight->stream != NULL && !flight->ended) weir_stream_cancel(flight->stream); /* whoever holds it */
+    weir_stream_release(flight->stream);
+    for (size_t i = 0; i < flight->n; i++) weir__mem_free(block_of(&flight->chunks[i]));
+    weir__mem_free(flight->chunks);
+    pthread_cond_destroy(&flight->more);
+    pthread_mutex_destroy(&flight->mutex);
+    weir__flights_release(flight->flights);
+    weir__mem_free(flight->key);
+    weir__mem_free(flight);
+}
+
+weir_flight *weir_flight_hold(weir_flight *flight)
+{
+    if (flight == NULL) return NULL;
+    pthread_mutex_lock(&flight->flights->mutex);
+    flight->refs++;
+    pthread_mutex_unlock(&flight->flights->mutex);
+    return flight;
+}
+
+void weir_flight_release(weir_flight *flight)
+{
+    if (flight == NULL) return;
+    pthread_mutex_lock(&flight->flights->mutex);
+    bool last = --flight->refs == 0;
+    if (last) unlist(flight);
+    pthread_mutex_unlock(&flight->flights->mutex);
+    if (last) free_flight(flight);
+}
+
+/* One that goes on, or ended well, with this key, held; else `own`, if any, is listed. The answer of one that
+ * failed is nobody else's. */
+static weir_flight *find(weir__flights *flights, const char *key, size_t n_key, weir_flight *own)
+{
+    pthread_mutex_lock(&flights->mutex);
+    weir_flight *at = flights->first;
+    while (at != NULL) {
+        weir_reason reason = weir_stream_reason(at->stream);
+        if (reason != WEIR_REASON_ERROR && reason != WEIR_REASON_CANCELLED &&
+            !weir_stream_cancelled(at->stream) && at->n_key == n_key && memcmp(at->key, key, n_key) == 0)
+            break;
+        at = at->next;
+    }
+    if (at != NULL) {
+        at->refs++;
+    } else if (own != NULL) {
+        own->next = flights->first;
+        own->in_list = true;
+        flights->first = own;
+    }
+    pthread_mutex_unlock(&flights->mutex);
+    return at;
+}
+
+static weir_status no_memory(weir_error *error)
+{
+    return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a flight");
+}
+
+static weir_status create(weir__flights *flights, weir_flight **out, weir_error *error)
+{
+    weir_flight *flight = weir__mem_calloc(1, sizeof *flight);
+    if (flight == NULL) return no_memory(error);
+    flight->refs = 1;
+    flight->flights = flights;
+    if (pthread_mutex_init(&flight->mutex, NULL) != 0) goto no_mutex;
+    if (weir__cond_init_monotonic(&flight->more) != 0) goto no_cond;
+    pthread_mutex_lock(&flights->mutex);
+    flights->refs++;
+    pthread_mutex_unlock(&flights->mutex);
+    weir_status status = weir_stream_create(&flight->stream, error);
+    if (status == WEIR_OK && !weir__mem_grow(&flight->chunks, &flight->capacity, 1, sizeof *flight->chunks))
+        status = no_memory(error);
+    if (status != WEIR_OK) {
+        free_flight(flight);
+        return status;
+    }
+    weir_stream_set_ready(flight->stream, take, flight);
+    *out = flight;
+    return WEIR_OK;
+no_cond:
+    pthread_mutex_destroy(&flight->mutex);
+no_mutex:
+    weir__mem_free(flight);
+    return no_memory(error);
+}
+
+weir_status weir_flight_open(weir_engine *engine, const weir_request *request, bool share, weir_flight **out,
+                             bool *joined, weir_error *error)
+{
+    size_t n_key = 0;
+    if (engine == NULL || request == NULL || out == NULL)
+        return weir__error_set(error, WEIR_INVALID,
+                               engine == NULL    ? "engine"
+                               : request == NULL ? "request"
+                                                 : "flight",
+                               "a pointer is NULL");
+    char *key = share ? weir__flight_key(request, &n_key) : NULL;
+    if (key == NULL && n_key > 0) return no_memory(error);
+    weir_flight *flight = key != NULL ? find(engine->flights, key, n_key, NULL) : NULL;
+    bool found = flight != NULL;
+    weir_status status = found ? WEIR_OK : create(engine->flights, &flight, error);
+    if (status == WEIR_OK && !found) {
+        flight->key = key;
+        flight->n_key = n_key;
+        key = NULL;
+        status = weir_engine_submit(engine, request, 1, &flight->stream, error);
+        if (status != WEIR_OK) {
+            weir_flight_release(flight);
+            return status;
+        }
+        /* Two that come at once may both submit: the later one gives its own up. */
+        weir_flight *other = flight->key != NULL ? find(engine->flights, flight->key, n_key, flight) : NULL;
+        if (other != NULL) {
+            weir_flight_release(flight);
+            flight = other;
+            found = true;
+        }
+    }
+    weir__mem_free(key);
+    if (status != WEIR_OK) return status;
+    if (joined != NULL) *joined = found;
+    *out = flight;
+    return WEIR_OK;
+}
