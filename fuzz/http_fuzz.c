@@ -98,7 +98,8 @@ static void require_chunks(const char *bytes, size_t n, bool ended)
 static void require_answer(const serve_call *call)
 {
     const serve_text *out = &call->out;
-    require(!out->failed && out->n > 12 && strlen(out->bytes) == out->n && memcmp(out->bytes, "HTTP/1.1 ", 9) == 0);
+    require(!out->failed && out->n > 12 && strlen(out->bytes) == out->n &&
+            memcmp(out->bytes, "HTTP/1.1 ", 9) == 0);
     require(call->status == 200 || (call->status >= 400 && call->status < 500));
     require(weir__utf8_valid(out->bytes, out->n));
     const char *body = strstr(out->bytes, "\r\n\r\n");
@@ -154,7 +155,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const handlers[])(serve_call * call) = {
-        serve_chat,       serve_completions,    serve_plan,      serve_tokenize,
+        serve_chat,       serve_completions,    serve_plan,       serve_tokenize,
         serve_detokenize, serve_apply_template, serve_embeddings,
     };
     if (size < 2) return 0;

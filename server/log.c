@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 
-#define TEXT_MAX     65536               /* of a body, with log_text */
-#define BACKLOG_MAX  ((size_t)1 << 20)   /* of lines that nobody reads; beyond, they are counted */
-#define BACKLOG_KEEP ((size_t)64 << 10)  /* of memory, once they are read */
+#define TEXT_MAX     65536              /* of a body, with log_text */
+#define BACKLOG_MAX  ((size_t)1 << 20)  /* of lines that nobody reads; beyond, they are counted */
+#define BACKLOG_KEEP ((size_t)64 << 10) /* of memory, once they are read */
 
 static void begin(serve_text *line, const char *level, const char *event)
 {
@@ -76,7 +76,8 @@ static void tell_lost(void)
     uint64_t n = backlog.n_lost;
     backlog.n_lost = 0;
     begin(&line, "warning", "log");
-    serve_text_printf(&line, ",\"message\":\"%llu lines are lost: nobody read them\"}\n", (unsigned long long)n);
+    serve_text_printf(&line, ",\"message\":\"%llu lines are lost: nobody read them\"}\n",
+                      (unsigned long long)n);
     if (!line.failed) keep(&line);
     serve_text_fini(&line);
 }

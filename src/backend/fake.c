@@ -296,8 +296,7 @@ static weir_status fake_model_load(const char *path, const weir_model_params *pa
 
     static const float steps[] = {0.0f, 0.5f, 1.0f};
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-        if (params->progress != NULL && !params->progress(steps[i], params->progress_user))
-            goto aborted;
+        if (params->progress != NULL && !params->progress(steps[i], params->progress_user)) goto aborted;
         if (i == 0 && !vocabulary_make(made)) goto no_memory;
         for (int64_t us = i == 0 ? made->options.load_us : 0; us > 0; us -= LOAD_STEP_US) {
             if (params->progress != NULL && !params->progress(0.0f, params->progress_user)) goto aborted;

@@ -276,7 +276,8 @@ weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch,
     }
 
     int64_t us = atomic_load(&hooks->tick_us) + atomic_load(&hooks->token_us) * batch->n;
-    for (; us > 0 && !aborted(context); us -= ABORT_POLL_US) weir__fake_wait(us < ABORT_POLL_US ? us : ABORT_POLL_US);
+    for (; us > 0 && !aborted(context); us -= ABORT_POLL_US)
+        weir__fake_wait(us < ABORT_POLL_US ? us : ABORT_POLL_US);
     for (int32_t i = 0; i < batch->n; i++) {
         if (aborted(context)) return weir__error_set(error, WEIR_ABORTED, NULL, "the pass was interrupted");
         weir__fake_seq *seq = &context->seqs[batch->seq[i]];

@@ -50,7 +50,8 @@ static void test_a_load_may_take_its_time(void **state)
     assert_true(weir__clock_now_ns() - began >= 20 * WEIR__NS_PER_MS);
     params.progress = give_up;
     params.progress_user = &n;
-    assert_refused(weir_model_load("fake:load_us=60000000", &params, &model, error), WEIR_ABORTED, "progress");
+    assert_refused(weir_model_load("fake:load_us=60000000", &params, &model, error), WEIR_ABORTED,
+                   "progress");
 }
 
 /* Reads the guide as it lies beside the sources; false where there are none. */
