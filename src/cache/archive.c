@@ -330,7 +330,7 @@ static bool look_at(weir__archive *a, const char *name, candidate *to)
         return true;
     to->file = weir__mem_calloc(1, sizeof *to->file);
     if (to->file == NULL) return false;
-    snprintf(to->file->name, sizeof to->file->name, "%s", name);
+    memcpy(to->file->name, name, strlen(name) + 1); /* is_ours has looked at its length */
     to->file->n_bytes = is.st_size > 0 ? (uint64_t)is.st_size : 0;
 #ifdef __APPLE__
     to->used = is.st_mtimespec;
