@@ -78,6 +78,7 @@ int main(int argc, char **argv)
     params.n_ctx = params.n_kv = atoi(argv[3]);
     params.n_batch = atoi(argv[4]);
     params.queue_limit = 0;
+    params.n_draft_max = 0; /* each token is to be computed for itself */
     load.max_tokens = atoi(argv[5]);
     if (weir_model_load(argv[1], NULL, &model, &error) != WEIR_OK) goto done;
     if (weir_engine_create(model, &params, &load.engine, &error) != WEIR_OK) goto done;

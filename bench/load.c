@@ -56,6 +56,7 @@ int main(int argc, char **argv)
 
     weir_engine_params params = weir_engine_params_default();
     params.n_slots = 1;
+    params.n_draft_max = 0; /* each token is to be computed for itself */
     params.n_ctx = 256;
     if (weir_engine_create(model, &params, &engine, &error) != WEIR_OK) goto done;
     weir_sampler_params greedy = weir_sampler_params_default();

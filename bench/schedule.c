@@ -51,6 +51,7 @@ static weir_engine *engine_of(const weir_strategy *strategy, weir_layout layout)
     weir_engine *engine = NULL;
     weir_engine_params params = weir_engine_params_default();
     params.n_slots = N_SLOTS;
+    params.n_draft_max = 0; /* each token is to be computed for itself */
     params.n_ctx = 2048;
     params.n_threads = n_threads;
     params.strategy = strategy;

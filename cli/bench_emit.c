@@ -60,6 +60,7 @@ static weir_status start(weir_model *model, bool manual, int32_t n_ctx, weir_eng
 {
     weir_engine_params params = weir_engine_params_default();
     params.n_slots = N_SLOTS;
+    params.n_draft_max = 0;
     params.n_ctx = n_ctx;
     params.manual = manual;
     return weir_engine_create(model, &params, engine, error);

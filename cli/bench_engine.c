@@ -254,6 +254,7 @@ static weir_status start(struct bench *bench, struct row *row, weir_engine **eng
     weir_engine_stats stats = {.size = sizeof stats};
     params.n_slots = row->shape.n_streams;
     params.cache_sequences = 0; /* each prompt is to be computed */
+    params.n_draft_max = 0;     /* and each token of the answers: random texts go round, others do not */
     params.n_ctx = (row->shape.n_prompt + row->shape.n_answer + LANE_CELLS) / LANE_CELLS * LANE_CELLS;
     params.n_kv = 0;
     if (params.n_batch < params.n_slots) params.n_batch = params.n_slots;

@@ -107,6 +107,7 @@ static weir_status measure(struct bench *bench, weir_error *error)
     params.n_ctx = 256;
     params.n_kv = params.n_slots * params.n_ctx;
     params.manual = true;
+    params.n_draft_max = 0; /* the model cannot be guessed */
     bench->strategy = params.strategy != NULL ? params.strategy : weir_strategy_decode_maximal();
     weir_status status = weir_model_load(MODEL, NULL, &bench->model, error);
     if (status == WEIR_OK) status = weir_engine_create(bench->model, &params, &bench->engine, error);

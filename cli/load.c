@@ -131,7 +131,7 @@ cli_progress cli_load_progress_begin(const cli_args *args, const char *verb, con
     return progress;
 }
 
-cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model)
+static cli_exit load(const cli_args *args, const char *path, const char *optimized, weir_model **model)
 {
     weir_model_params params = args->model;
     weir_error error = {0};
@@ -139,7 +139,7 @@ cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **mod
     cli_progress progress = cli_load_progress_begin(args, "loading", path);
     params.progress = cli_load_progress;
     params.progress_user = &progress;
-    params.optimized = args->optimized;
+    params.optimized = optimized;
     weir_status status = weir_model_load(path, &params, model, &error);
     cli_term_progress_end();
     if (status != WEIR_OK) {
@@ -155,13 +155,31 @@ cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **mod
     return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
 }
 
+cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model)
+{
+    return load(args, path, args->optimized, model);
+}
+
+/* *model stays NULL where none is asked for. */
+static cli_exit load_draft_model(const cli_args *args, weir_model **model)
+{
+    if (args->draft_path == NULL || *args->draft_path == '\0') return CLI_OK;
+    char *path = cli_load_named(args, args->draft_path);
+    cli_exit code = path != NULL ? load(args, path, NULL, model) : CLI_NO_MODEL;
+    cli_free(path);
+    return code;
+}
+
 cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine)
 {
     weir_error error = {0};
     weir_engine_params params = args->engine;
+    cli_exit code = load_draft_model(args, &params.draft_model);
+    if (code != CLI_OK) return code;
     params.cache_dir = args->cache_dir;
     if (!args->quiet) cli_term_progress("preparing the engine");
     weir_status status = weir_engine_create(model, &params, engine, &error);
+    weir_model_release(params.draft_model); /* the engine holds it */
     cli_term_progress_end();
     if (status != WEIR_OK) return cli_fail_error(args, CLI_FAILED, "cannot start the engine", &error);
     return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());

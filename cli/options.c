@@ -6,12 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ASK   (CLI_RUN | CLI_STREAM | CLI_CHAT)
-#define SETS  (ASK | CLI_SERVE) /* what requests to a server need not say */
-#define TEXTS (CLI_TOKENIZE | CLI_EMBED)
-#define LOADS (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_SERVE | CLI_INFO | CLI_BENCH | CLI_HTTP)
-#define NAMED (CLI_PULL | CLI_LIST_MODELS)
-#define WATCH (CLI_PS | CLI_TOP)
+#define ASK    (CLI_RUN | CLI_STREAM | CLI_CHAT)
+#define SETS   (ASK | CLI_SERVE) /* what requests to a server need not say */
+#define TEXTS  (CLI_TOKENIZE | CLI_EMBED)
+#define LOADS  (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_SERVE | CLI_INFO | CLI_BENCH | CLI_HTTP)
+#define DRAFTS (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_SERVE | CLI_HTTP)
+#define NAMED  (CLI_PULL | CLI_LIST_MODELS)
+#define WATCH  (CLI_PS | CLI_TOP)
 #define ALL                                                                                                  \
     (LOADS | NAMED | WATCH | CLI_RM | CLI_OPTIMIZE | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | TEXTS |       \
      CLI_QUANTIZE | CLI_CONFIG | CLI_COMPLETION | CLI_VERSION)
@@ -218,6 +219,13 @@ const cli_option cli_options[] = {
      cli_kv_types, LOADS, "how keys are kept: f16, f32, bf16, q8_0, q4_0"},
     {"--cache-type-v", "-ctv", CLI_ENGINE, CLI_CHOICE, AT(engine.type_v), "TYPE", NULL, "WEIR_CACHE_TYPE_V", "type_v",
      cli_kv_types, LOADS, "how values are kept"},
+    {"--draft-max", "--draft --draft-n", CLI_ENGINE, CLI_INT32, AT(engine.n_draft_max), "N", NULL, "WEIR_DRAFT_MAX",
+     "n_draft_max", NULL, DRAFTS,
+     "the most tokens of an answer that are guessed and computed at once, where that is faster; 0 = none"},
+    {"--no-prompt-lookup", NULL, CLI_ENGINE, CLI_FLAG_OFF, AT(engine.prompt_lookup), NULL, NULL, "WEIR_NO_PROMPT_LOOKUP",
+     "prompt_lookup", NULL, DRAFTS, "do not guess from the request's own prompt and answer"},
+    {"--draft-model", "-md --model-draft", CLI_ENGINE, CLI_STRING, AT(draft_path), "MODEL", "none", "WEIR_DRAFT_MODEL",
+     "draft_model", NULL, DRAFTS, "a smaller model of the same vocabulary that guesses, too"},
     {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "decode-maximal", "WEIR_STRATEGY",
      "strategy", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
      "who gets the tokens of a tick: decode-maximal, prefill-priority, balanced, latency-target"},
@@ -508,6 +516,7 @@ void cli_args_fini(cli_args *args)
 {
     cli_ask_fini(&args->ask);
     cli_free(args->model_path);
+    cli_free(args->draft_path);
     cli_free(args->optimized);
     cli_free(args->cache_dir);
     cli_free(args->revision);

@@ -60,7 +60,8 @@ typedef struct cli_args {
     const cli_command *command;
     weir_model_params model;
     weir_engine_params engine;
-    char *model_path, *optimized, *cache_dir, *prompt, *prompt_file, *system, *chat_template, *ring_path;
+    char *model_path, *draft_path, *optimized, *cache_dir, *prompt, *prompt_file, *system, *chat_template,
+        *ring_path;
     cli_list words; /* what is no option */
     bool raw, no_thinking, explain_cache;
     int32_t best_of, n_prompt_logprobs; /* run; n_prompt_logprobs -1 = none */

@@ -1,6 +1,7 @@
 /* weir replay: a recorded schedule once more, on the fake backend and a clock that stands still while weir
  * works. SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "backend/fake.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/engine.h"
 #include "file.h"
 #include "measure.h"
 #include "out.h"
@@ -55,6 +57,7 @@ struct replay {
     weir_engine *engine;
     int64_t now;
     const weir_tick *follow; /* the recorded tick that this one shall be; NULL = none */
+    weir__drafter drafter;   /* of what was drafted in it */
     size_t n_same;           /* ticks with the recorded plan */
     char difference[160];    /* the first; "" = none */
 };
@@ -204,7 +207,7 @@ static struct cost learn(const weir__record *record)
         double rows[3][4] = {{0}};
         for (size_t t = 0; t < record->n_ticks; t++) {
             const weir_tick *tick = &record->ticks[t];
-            const double terms[4] = {out[0] ? 0 : 1, out[1] ? 0 : tick->n_decode,
+            const double terms[4] = {out[0] ? 0 : 1, out[1] ? 0 : tick->n_decode + tick->n_drafted,
                                      out[2] ? 0 : tick->n_prefill, (double)tick->tick_ns};
             if (tick->failed) continue;
             for (int i = 0; i < 3; i++)
@@ -228,6 +231,32 @@ static int32_t next_token(void *user, const int32_t *history, int32_t n)
     const struct replay *replay = user;
     const struct ask *ask = &replay->asks[history[0] - WEIR__FAKE_WORDS];
     return ask->n_answer > 0 && n - ask->n_prompt + 1 >= ask->n_answer ? WEIR__FAKE_EOS : 'a';
+}
+
+/* As much as was drafted in the recorded tick, and as much of it right. Rows without a record have no drafts. */
+static void draft(weir__drafter *drafter, weir__draft *const *drafts, size_t n, weir__drafting *drafting)
+{
+    const struct replay *replay =
+        (const struct replay *)(void *)((char *)drafter - offsetof(struct replay, drafter));
+    const weir_tick *tick = replay->follow;
+    for (size_t d = 0; d < n; d++) {
+        uint64_t number = replay->asks[drafts[d]->text].number;
+        for (int32_t i = 0; tick != NULL && i < tick->n_slots; i++) {
+            const weir_tick_slot *part = &replay->recorded.parts[tick->first_slot + (uint64_t)i];
+            if (part->request != number || part->n_tokens == 0) continue;
+            while (drafts[d]->n < part->n_drafted && drafts[d]->n < drafts[d]->most && drafting->room > 0) {
+                drafts[d]->token[drafts[d]->n] = drafts[d]->n < part->n_accepted ? 'a' : 'b';
+                drafts[d]->n++;
+                drafting->room--;
+                drafting->worth.tokens += WEIR__DRAFT_MAX; /* it was made, so it was worth it */
+            }
+        }
+    }
+}
+
+static void drafter_destroy(weir__drafter *drafter)
+{
+    (void)drafter;
 }
 
 /* What was saved of a suspended request is there again where it was. */
@@ -259,9 +288,12 @@ static void compute(void *user, const weir__batch *batch)
     struct replay *replay = user;
     double ns = replay->cost.tick;
     for (int32_t i = 0; i < batch->n; i++) {
-        bool alone = (i == 0 || batch->seq[i - 1] != batch->seq[i]) &&
-                     (i + 1 == batch->n || batch->seq[i + 1] != batch->seq[i]);
-        ns += alone && batch->pos[i] > 0 ? replay->cost.decode : replay->cost.prefill;
+        bool first = i == 0 || batch->seq[i - 1] != batch->seq[i];
+        bool last = i + 1 == batch->n || batch->seq[i + 1] != batch->seq[i];
+        /* All rows of an answer keep their logits, of a prompt the last one. */
+        bool generated =
+            batch->logits[i] != 0 && (first ? last || batch->logits[i + 1] : batch->logits[i - 1]);
+        ns += generated && batch->pos[i] > 0 ? replay->cost.decode : replay->cost.prefill;
     }
     if (ns > LONGEST) ns = LONGEST;
     const weir_tick *tick = replay->follow;
@@ -303,11 +335,15 @@ static cli_exit start(struct replay *replay, const weir_strategy *strategy)
     params.cache_sequences = 0;     /* what was cached is not in the prompts */
     params.layout = record->layout;
     params.queue_limit = 0;
+    params.n_draft_max = WEIR__DRAFT_MAX;
     params.strategy = strategy;
     params.manual = true;
     status = weir_engine_create(replay->model, &params, &replay->engine, &error);
     if (status != WEIR_OK)
         return cli_fail_error(replay->args, CLI_FAILED, "cannot replay this record", &error);
+    static const weir__drafter_ops ops = {.name = "record", .draft = draft, .destroy = drafter_destroy};
+    replay->drafter = (weir__drafter){.ops = &ops, .target = replay->model};
+    weir__speculate_use(replay->engine, &replay->drafter);
     cli_ring_begin(&replay->played, replay->engine, &params);
     return CLI_OK;
 }

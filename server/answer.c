@@ -113,10 +113,12 @@ const char *serve_answer_finish(const serve_choice *choice)
 
 static void add_usage(const serve_answer *answer, serve_text *text)
 {
-    int64_t prompt = 0, cached = 0, generated = 0;
+    int64_t prompt = 0, cached = 0, generated = 0, drafted = 0, accepted = 0;
     for (int32_t i = 0; i < answer->n; i++) {
         const weir_usage *usage = &answer->choices[i].usage;
         generated += usage->n_generated;
+        drafted += usage->n_drafted;
+        accepted += usage->n_accepted;
         if (i % answer->n_each != 0) continue; /* a prompt counts once, whatever n is */
         prompt += usage->n_prompt;
         cached += usage->n_cached;
@@ -129,7 +131,13 @@ static void add_usage(const serve_answer *answer, serve_text *text)
     size_t before = text->n;
     serve_text_puts(text, ",\"miss\":");
     if (!serve_miss_tell(answer->choices[0].stream, true, text)) text->n = before;
-    serve_text_puts(text, "}}");
+    serve_text_puts(text, "}");
+    if (drafted > 0) /* where OpenAI counts what a client predicted */
+        serve_text_printf(text,
+                          ",\"completion_tokens_details\":{\"accepted_prediction_tokens\":%lld,"
+                          "\"rejected_prediction_tokens\":%lld}",
+                          (long long)accepted, (long long)(drafted - accepted));
+    serve_text_puts(text, "}");
 }
 
 void serve_answer_id(const serve_answer *answer, char *id)

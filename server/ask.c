@@ -446,6 +446,7 @@ static const field fields[] = {
     TAKE("cache_salt", BOTH, STRING, AT(cache_salt)),
     NUMBER("priority", BOTH, INT32, AT(priority), -100, 100),
     NUMBER("deadline_ms", BOTH, INT64, AT(deadline_ms), 0, 1e12),
+    NUMBER("speculative.n_max", BOTH, INT32, AT(n_draft_max), 0, 32), /* as llama-server has it */
     TAKE("tools", SERVE_ASK_CHAT, VALUE, AT(tools)),
     HAND("tool_choice", SERVE_ASK_CHAT, read_tool_choice),
     TAKE("parallel_tool_calls", SERVE_ASK_CHAT, BOOL, AT(parallel_tool_calls)),
@@ -573,8 +574,11 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     ask->n = 1;
     ask->max_tokens = params->max_tokens;
     ask->cache_prompt = standard.cache_prompt;
+    ask->n_draft_max = standard.n_draft_max;
     ask->parallel_tool_calls = true;
     if (!serve_call_read_json(call, &ask->json) || !read_fields(&r, where)) return false;
+    const json_t *newer = json_object_get(ask->json, "max_completion_tokens");
+    if (json_is_number(newer)) ask->max_tokens = (int32_t)json_number_value(newer); /* whichever comes last */
     if (ask->sampler.top_k < 0) ask->sampler.top_k = 0;
     if (ask->best_of == 0) ask->best_of = ask->n;
     if (ask->best_of < ask->n) return refuse(&r, "best_of", "n or more");
@@ -611,6 +615,7 @@ void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_
     request->n_stop = ask->n_stop;
     request->deadline_ms = ask->deadline_ms;
     request->priority = ask->priority;
+    request->n_draft_max = ask->n_draft_max;
     request->cache_prompt = ask->cache_prompt;
     request->logprobs = ask->logprobs || ask->best_of > ask->n;
     request->n_logprobs = ask->n_logprobs;

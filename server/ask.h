@@ -35,6 +35,7 @@ typedef struct serve_ask {
     const json_t *fork; /* NULL = none */
     int64_t deadline_ms;
     int32_t priority;
+    int32_t n_draft_max;
     bool cache_prompt;
     const char *cache_salt;
 

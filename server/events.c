@@ -143,8 +143,8 @@ static void add_ticks(serve_events *events, serve_text *text)
         serve_text_number(text, (double)(tick->start_ns - events->server->created_ns) / 1e6, 2);
         serve_text_puts(text, ",\"ms\":");
         serve_text_number(text, (double)tick->tick_ns / 1e6, 3);
-        serve_text_printf(text, ",\"prefill\":%d,\"decode\":%d,\"draft\":0,\"passes\":%d}", tick->n_prefill,
-                          tick->n_decode, tick->n_passes);
+        serve_text_printf(text, ",\"prefill\":%d,\"decode\":%d,\"draft\":%d,\"passes\":%d}", tick->n_prefill,
+                          tick->n_decode, tick->n_drafted, tick->n_passes);
     }
     serve_text_puts(text, "]");
 }

@@ -39,6 +39,8 @@ static const struct {
     {"prompt_tokens_total", "counter", "prompt tokens that were computed", U64, STAT(n_prompt_tokens)},
     {"cached_tokens_total", "counter", "prompt tokens that were not", U64, STAT(n_cached_tokens)},
     {"generated_tokens_total", "counter", "tokens that were sampled", U64, STAT(n_generated_tokens)},
+    {"drafted_tokens_total", "counter", "tokens that were guessed and computed", U64, STAT(n_drafted)},
+    {"accepted_tokens_total", "counter", "of those, what was an answer's next token", U64, STAT(n_accepted)},
     {"ticks_total", "counter", "forward passes with what surrounds them", U64, STAT(n_ticks)},
     {"bad_plans_total", "counter", "plans that broke a rule", U64, STAT(n_bad_plans)},
     {"failed_ticks_total", "counter", "passes that the backend refused", U64, STAT(n_failed_ticks)},

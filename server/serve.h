@@ -109,7 +109,7 @@ struct serve_server {
     /* The service thread's. */
     serve_call *calls;
     int32_t n_calls, most_calls; /* since memory was last given back */
-    uint64_t n_bodies; /* bytes of bodies that are read or worked on */
+    uint64_t n_bodies;           /* bytes of bodies that are read or worked on */
     uint64_t next_number;
     bool draining;
     int64_t drain_deadline_ns;

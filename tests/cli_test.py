@@ -624,8 +624,8 @@ def test_ring():
         ticks = [json.loads(line) for line in lines if line.startswith('{"tick"')]
         answers = sum(len(x["tokens"]) for x in lines_of(done) if "tokens" in x)
         ended = [p for t in ticks for p in t["slots"] if "reason" in p]
-        check(f"{slots} slots: the ring has the run's tokens", sum(sum(p.get("n_tokens", 0) for p in t["slots"]) == t["n_prefill"] + t["n_decode"]
-              for t in ticks) == len(ticks) and answers <= sum(p.get("n_generated", 0) for p in ended) <= answers + 16, answers)
+        check(f"{slots} slots: the ring has the run's tokens", sum(sum(p.get("n_tokens", 0) for p in t["slots"]) == t["n_prefill"] + t["n_decode"] +
+              t.get("n_drafted", 0) for t in ticks) == len(ticks) and answers <= sum(p.get("n_generated", 0) for p in ended) <= answers + 16, answers)
         middle = path_of("middle.jsonl", "\n".join([lines[0]] + [x for x in lines[1:] if x not in lines[17:17 + len(ticks) // 2]]))
         figures = json.loads(weir("replay", middle, "--json").stdout)
         check(f"{slots} slots: one that begins in the middle, too", figures["reproduced"] and (slots == "1" or figures["begun_before"] > 0), figures)
@@ -651,6 +651,35 @@ def test_ring():
     check("and leaves nothing behind", not left, left)
 
 
+def test_drafts():
+    """On the fake model only: as a draft model for itself it is always right, with another seed never."""
+    right, wrong = "fake:tick_us=300,token_us=10", "fake:seed=5"
+    ring = os.path.join(scratch.name, "drafts.jsonl")
+    requests = path_of("drafts.json", json.dumps({"requests": [{"prompt": "x" * n, "max_tokens": 30 + n, "temp": n % 2} for n in range(1, 13)],
+                                                  "seed": 3}))
+    for slots in ["1", "4"]:
+        options = ["stream", requests, "-m", right, "--slots", slots, "--json", "-q", "--cache-sequences", "0", "--ring", ring]
+        texts = {}
+        for name, more in [("none", ["--draft-max", "0"]), ("right", ["-md", right]), ("wrong", ["--draft-model", wrong, "--no-prompt-lookup"])]:
+            done = weir(*options, *more)
+            tokens = {}
+            for line in lines_of(done):
+                tokens.setdefault(line.get("index"), []).extend(line.get("tokens", []))
+            texts[name] = tokens
+            with open(ring) as file:
+                ticks = [line for line in map(json.loads, file) if "tick" in line]
+            n_accepted = sum(t.get("n_accepted", 0) for t in ticks)
+            check(f"{slots} slots, {name}: drafts are recorded", done.returncode == 0 and
+                  (n_accepted > 30 if name == "right" else n_accepted < 10) and
+                  all(t.get("n_accepted", 0) <= t.get("n_drafted", 0) for t in ticks), n_accepted, done.stderr)
+            figures = json.loads(weir("replay", ring, "--json").stdout)
+            check(f"{slots} slots, {name}: and replayed", figures["reproduced"] and figures["recorded"] == figures["replayed"], figures)
+        check(f"{slots} slots: all answers are the same", texts["right"] == texts["none"] == texts["wrong"] and len(texts["none"]) >= 12, texts)
+    expect("drafts that are too long", run("-p", "x", "--draft-max", "33"), 2, "--draft-max", "0 to 32")
+    expect("another vocabulary", run("-p", "x", "-md", "fake:n_vocab=1000"), 2, "--draft-model", "vocabulary")
+    expect("no draft model", run("-p", "x", "-md", "/nonexistent.gguf"), 3, "/nonexistent.gguf")
+
+
 def test_ring_suspensions():
     """In a pool that is too small, with priorities, under each strategy: what is suspended is suspended again."""
     dice = random.Random(20261122)
@@ -674,7 +703,7 @@ def test_ring_suspensions():
           [x.get("priority", 0) for x in lines if "arrival" in x] == [x["priority"] for x in requests], lines[0])
     moves = [(x["tick"], p) for x in lines if "tick" in x for p in x["slots"] if "suspended" in p or "resumed" in p]
     check("requests were suspended, and resumed", n_suspended > 0 and len(moves) > 1, n_suspended)
-    check("passes are those of the batches", all(x["n_passes"] == -(-(x["n_prefill"] + x["n_decode"]) // 24) for x in lines if "tick" in x))
+    check("passes are those of the batches", all(x["n_passes"] == -(-(x["n_prefill"] + x["n_decode"] + x.get("n_drafted", 0)) // 24) for x in lines if "tick" in x))
     tick, part = next((t, p) for t, p in moves if "resumed" in p and p.get("n_past", 0) > 0)
     part["n_past"] = 0
     done = weir("replay", path_of("lost.jsonl", "\n".join(json.dumps(x) for x in lines)))
@@ -1015,7 +1044,7 @@ def test_example():
 # What says something about a model, and what is the same on every model: on a real one that would only take time.
 WITH_MODEL = [test_run, test_run_json, test_run_limits, test_grammar, test_models, test_info, test_optimize, test_signals, test_random_moments,
               test_pipes, test_stream_lines, test_stream_signals, test_lanes, test_lanes_end, test_terminal_run, test_reasoning, test_bench]
-WITHOUT = [test_help, test_version, test_ring, test_ring_suspensions, test_words, test_bad_files, test_lanes_size, test_lanes_keys, test_lanes_suspend,
+WITHOUT = [test_help, test_version, test_ring, test_ring_suspensions, test_drafts, test_words, test_bad_files, test_lanes_size, test_lanes_keys, test_lanes_suspend,
            test_lanes_stdin, test_no_colour_lanes, test_bench_kernels, test_example]
 
 

@@ -67,17 +67,21 @@ static void open_play(play *p)
     q->queue_limit = dice_one_in(d, 2) ? 0 : dice_in(d, 1, 8);
     q->max_tokens = dice_one_in(d, 4) ? dice_in(d, 1, 40) : 0;
     q->layout = (weir_layout)dice_in(d, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT);
+    q->n_draft_max = dice_one_in(d, 3) ? 0 : dice_in(d, 1, 12);
     p->strategy = (weir_strategy){.name = "random", .plan = play_plan, .user = p};
     if (dice_one_in(d, 4)) q->strategy = &p->strategy;
     weir_error error = {0};
     MUST(p, weir_engine_create(p->model, q, &p->engine, &error) == WEIR_OK, "%s", error.message);
+    if (!dice_one_in(d, 3)) guess_install(&p->guess, p->engine, p->model, -1, -1);
     p->first = p->at_decode = play_stats(p);
     int32_t n_lanes =
         q->n_slots + (q->cache_sequences > 0 && strstr(path, "recurrent=1") == NULL ? q->cache_sequences : 0);
-    say(p, "%s; %d slots, n_ctx %d, n_kv %d (%d), n_batch %d, chunks %d, queue %d, layout %d%s%s%s", path,
-        q->n_slots, p->first.n_ctx, p->first.n_kv, q->n_kv, p->first.n_batch, q->chunk_size, q->queue_limit,
-        (int)p->first.layout, p->disturbed ? ", disturbed" : "", p->scarce ? ", scarce" : "",
-        q->strategy ? ", strategy" : "");
+    say(p,
+        "%s; %d slots, n_ctx %d, n_kv %d (%d), n_batch %d, chunks %d, queue %d, layout %d, drafts of "
+        "%d%s%s%s",
+        path, q->n_slots, p->first.n_ctx, p->first.n_kv, q->n_kv, p->first.n_batch, q->chunk_size,
+        q->queue_limit, (int)p->first.layout, q->n_draft_max, p->disturbed ? ", disturbed" : "",
+        p->scarce ? ", scarce" : "", q->strategy ? ", strategy" : "");
     bool lanes = p->first.layout == WEIR_LAYOUT_PER_SLOT;
     int32_t n_seq = lanes ? p->first.n_kv / n_lanes : p->first.n_kv;
     MUST(p, p->first.n_ctx == (q->n_ctx < n_seq ? q->n_ctx : n_seq), "n_ctx is %d", p->first.n_ctx);
@@ -186,6 +190,8 @@ static void check_counters(play *p, bool stopped)
     p->n_cached_tokens = s.n_cached_tokens;
     p->n_joined = s.n_joined;
     p->n_evicted = s.n_evicted;
+    p->n_drafted = s.n_drafted;
+    p->n_drafted_right = s.n_accepted;
     MUST(p, s.n_resumes <= s.n_suspensions, "%llu resumes", (unsigned long long)s.n_resumes);
     MUST(p,
          s.n_cancelled_queued + s.n_cancelled_prefilling + s.n_cancelled_generating ==
@@ -265,6 +271,7 @@ static void test_random_schedules(void **state)
     (void)state;
     uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)weir__clock_now_ns() % 1000000000);
     uint64_t n = dice_environment("WEIR_TEST_SCHEDULES", SCHEDULES);
+    uint64_t n_drafted = 0, n_right = 0;
     uint64_t reasons[8] = {0}, n_requests = 0, n_suspensions = 0, n_cached = 0, n_joined = 0, n_evicted = 0,
              n_forks = 0;
 #ifdef WEIR_DEBUG
@@ -283,6 +290,8 @@ static void test_random_schedules(void **state)
         n_cached += p.n_cached_tokens;
         n_joined += p.n_joined;
         n_evicted += p.n_evicted;
+        n_drafted += p.n_drafted;
+        n_right += p.n_drafted_right;
         n_forks += p.n_forks;
         for (int r = 0; r < 8; r++) reasons[r] += p.seen[r];
     }
@@ -296,6 +305,9 @@ static void test_random_schedules(void **state)
         "%llu tokens came from the cache, %llu requests joined another, %llu entries were evicted\n",
         (unsigned long long)n_cached, (unsigned long long)n_joined, (unsigned long long)n_evicted);
     assert_true(n < 1000 || (n_cached > 10 * n && n_joined > n / 10 && n_evicted > n / 10));
+    print_message("%llu tokens were drafted, %llu rightly\n", (unsigned long long)n_drafted,
+                  (unsigned long long)n_right);
+    assert_true(n < 1000 || (n_right > 4 * n && n_drafted > n_right + n));
     assert_true(n < 1000 || n_suspensions > n / 20);
     assert_true(n < 1000 || n_forks > n);
     /* A test that no longer meets these proves nothing. */

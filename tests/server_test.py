@@ -138,7 +138,7 @@ for name, body, field in [
         ("logprobs", {"logprobs": "yes"}, "logprobs"), ("21", {"logprobs": True, "top_logprobs": 21}, "top_logprobs"), ("top without", {"top_logprobs": 2}, "top_logprobs"), ("store", {"store": True}, "store"), ("functions", {"functions": []}, "functions"), ("audio", {"audio": {}}, "audio"),
         ("tier", {"service_tier": "flex"}, "service_tier"), ("modalities", {"modalities": ["audio"]}, "modalities"), ("effort", {"reasoning_effort": "some"}, "reasoning_effort"),
         ("options", {"stream_options": {"include_usage": True}}, "stream_options"), ("tool choice", {"tool_choice": "required"}, "tool_choice"), ("tools", {"tools": 5}, "tools"),
-        ("kwargs", {"chat_template_kwargs": []}, "chat_template_kwargs"), ("priority", {"priority": 101}, "priority"), ("grammar", {"grammar": "root ::="}, "grammar"),
+        ("kwargs", {"chat_template_kwargs": []}, "chat_template_kwargs"), ("priority", {"priority": 101}, "priority"), ("drafts", {"speculative.n_max": 33}, "speculative.n_max"), ("grammar", {"grammar": "root ::="}, "grammar"),
         ("messages", {"messages": {}}, "messages"), ("no role", {"messages": [{"content": "x"}]}, "messages[0].role"), ("a picture", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]"),
         ("no messages", {"messages": []}, "messages"), ("prompt in chat", {"prompt": "x"}, "prompt"), ("metadata", {"metadata": 1}, "metadata")]:
     refused(name, server.post(CHAT, dict(HELLO, **body)), 400, field)
@@ -150,7 +150,7 @@ refused("suffix", server.post(TEXT, {"prompt": "x", "suffix": "y"}), 400, "suffi
 accepted = dict(HELLO, model="tiny", top_p=1, top_k=-1, min_p=0, typical_p=1, frequency_penalty=0.1, presence_penalty=0.1, repeat_penalty=1.1, repeat_last_n=16, logit_bias={"40": 1.5},
                 seed=-5, stop="zzz", user="u", metadata={"a": "b"}, store=False, service_tier="auto", modalities=["text"], n=None, tools=None, response_format={"type": "text"},
                 dry_multiplier=0.1, dry_base=1.5, dry_allowed_length=2, dry_penalty_last_n=3, dry_sequence_breakers=["\n"], xtc_probability=0.1, xtc_threshold=0.2, mirostat=0,
-                mirostat_tau=5, mirostat_eta=0.1, samplers=["top_k", "temperature"], ignore_eos=True, cache_prompt=False, cache_salt="s", priority=1, deadline_ms=60000,
+                mirostat_tau=5, mirostat_eta=0.1, samplers=["top_k", "temperature"], ignore_eos=True, cache_prompt=False, cache_salt="s", priority=1, deadline_ms=60000, **{"speculative.n_max": 4},
                 parallel_tool_calls=True, reasoning_effort="low", logprobs=False, top_logprobs=0, max_completion_tokens=3)
 reply = server.post(CHAT, accepted)
 check("what is known is accepted", reply.status == 200, reply.body)
@@ -243,7 +243,7 @@ check("events tell ticks", set(first) == {"ticks", "slots", "queue", "suspended"
       any(t["prefill"] > 0 for t in seen) and all(t["ms"] > 0 and t["passes"] >= 1 for t in seen), first, seen[:3])
 check("slots are idle", all(s["state"] == "idle" for s in server.get("/slots").json), server.get("/slots").body)
 metrics = server.wait_for(idle)
-check("metrics count", metrics["weir_submitted_total"] > 20 and metrics["weir_ttft_seconds_count"] > 20 and metrics['weir_http_requests_total{status="4xx"}'] > 50 and
+check("metrics count", metrics["weir_accepted_tokens_total"] <= metrics["weir_drafted_tokens_total"] and metrics["weir_submitted_total"] > 20 and metrics["weir_ttft_seconds_count"] > 20 and metrics['weir_http_requests_total{status="4xx"}'] > 50 and
       metrics['weir_ttft_seconds_bucket{le="+Inf"}'] == metrics["weir_ttft_seconds_count"] and metrics["weir_e2e_seconds_count"] > 20, metrics)
 check("no prompt in the log", not any("hello" in json.dumps(line) for line in server.lines))
 check("a line for each request", server.log(lambda e: e.get("path") == TEXT and e.get("status") == 200 and e["choices"][0]["reason"] == "length") is not None)

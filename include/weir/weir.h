@@ -737,7 +737,8 @@ typedef struct weir_chat_params {
     /* REQUIRED: the answer is a call. Nothing comes before it but reasoning, and that only with enable_thinking */
     weir_tool_choice tool_choice;
     bool parallel_tool_calls; /* false: one call at most */
-    /* The answer's form; where tools may be called, one or the other; where one must be called, ignored */
+    /* The answer's form, after thoughts at most; where tools may be called, one or the other; where one must be
+     * called, ignored */
     const char *json_schema;
     const char *template_source;   /* Jinja, at most 256 KiB; NULL = the model's own. A program: one from an
                                     * untrusted source can loop without end or use all memory */
@@ -826,7 +827,7 @@ typedef struct weir_slot_view {
     int32_t n_generated;
     int64_t waited_ns;   /* from submit until now */
     int32_t n_past;      /* tokens in the memory: what the next one attends to */
-    int32_t n_draft;     /* 0 */
+    int32_t n_draft;     /* tokens that may follow the next one, to be computed with it; 0 = none */
     int32_t priority;    /* of the request, higher first */
     int32_t lane;        /* the sequence that holds its cells */
     int64_t idle_ns;     /* since its last token; 0 while prefilling */
@@ -861,7 +862,8 @@ typedef struct weir_view {
 
 typedef struct weir_plan_entry {
     int32_t slot;
-    int32_t n_tokens; /* 1 for a generating slot; up to min(n_prompt_left, chunk_size) for a prefilling one */
+    int32_t n_tokens; /* 1 … 1 + n_draft for a generating slot; up to min(n_prompt_left, chunk_size) for a
+                       * prefilling one */
 } weir_plan_entry;
 
 /* How many tokens each slot gets in a tick. plan is [view->n_slots]; returns how many entries were written.
@@ -876,7 +878,8 @@ typedef struct weir_strategy {
 } weir_strategy;
 
 /* The strategies that come with weir; static. What they have in common: a generating slot gets one token, the
- * one that has waited longest for it first where the budget is short. Prompts go by priority and, within it,
+ * one that has waited longest for it first where the budget is short; drafts take what is left, and beside prompts
+ * half of it. Prompts go by priority and, within it,
  * oldest first; a quarter of their tokens is the oldest's whatever its priority, so that none waits for ever.
  * */
 
@@ -947,6 +950,14 @@ typedef struct weir_engine_params {
      * Damaged and foreign files are ignored, and the log says so. Engines may share it */
     const char *cache_dir;
     uint64_t cache_disk_bytes; /* 4 GiB; the most that its files take; what was used longest ago goes first */
+    /* 16; 0 … 32; the most tokens of an answer that are guessed and computed with the next one, where that is
+     * likely to be faster: those that the sampler chooses too come in one chunk. The text is the same. 0 =
+     * none. Models whose memory cannot be cut at any token have none */
+    int32_t n_draft_max;
+    bool prompt_lookup; /* true: they are guessed from the request's own prompt and answer */
+    /* NULL; they are guessed by this smaller model, where prompt_lookup has none; held. Its vocabulary must be
+     * the model's, its memory such that it can be cut at any token. Takes KV cells of its own, as many */
+    weir_model *draft_model;
 } weir_engine_params;
 
 WEIR_API void weir_engine_params_init(weir_engine_params *params, size_t size);
@@ -971,14 +982,14 @@ typedef struct weir_engine_memory {
 } weir_engine_memory;
 
 /* What weir_engine_create would allot for a model with these parameters, told by the model's header: no
- * weights are read and none of it is allotted. Not counted: cached prompts (cache_bytes), on GPUs what their
- * driver takes. Either params may be NULL. Any thread. Errors: weir_model_load's and weir_engine_create's. */
+ * weights are read and none of it is allotted. Not counted: cached prompts (cache_bytes), draft_model, on GPUs
+ * what their driver takes. Either params may be NULL. Any thread. Errors: weir_model_load's and weir_engine_create's. */
 WEIR_API weir_status weir_engine_estimate(const char *path, const weir_model_params *model,
                                           const weir_engine_params *engine, weir_engine_memory *memory,
                                           weir_error *error);
 
-/* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder), BACKEND, IO
- * (cache_dir). */
+/* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder; draft_model cannot
+ * draft, or this model cannot have drafts), BACKEND, IO (cache_dir). */
 WEIR_API weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
                                         weir_engine **engine, weir_error *error);
 
@@ -1064,6 +1075,8 @@ typedef struct weir_engine_stats {
     int32_t n_cache_files; /* prefixes that are kept in cache_dir */
     uint64_t cache_disk_bytes; /* of all files in it */
     uint64_t n_cache_restored; /* how often one was read for a request */
+    uint64_t n_drafted;        /* tokens that were guessed and computed */
+    uint64_t n_accepted;       /* of those, what was an answer's next token */
 } weir_engine_stats;
 
 /* A copy, taken between ticks' phases; never waits for a forward pass. */
@@ -1086,8 +1099,10 @@ typedef struct weir_tick {
     int32_t n_passes;    /* forward passes, as in weir_engine_stats.passes */
     int32_t queue_depth; /* after it; so is the next */
     int32_t n_kv_used;
-    bool bad_plan; /* the strategy's plan was replaced */
-    bool failed;   /* the backend refused the pass */
+    bool bad_plan;      /* the strategy's plan was replaced */
+    bool failed;        /* the backend refused the pass */
+    int32_t n_drafted;  /* guessed tokens computed, not in n_decode */
+    int32_t n_accepted; /* of those, what answers went on with */
 } weir_tick;
 
 /* A slot's part in a tick: one for each slot that had work, in order. Before them stands what happened since
@@ -1108,6 +1123,8 @@ typedef struct weir_tick_slot {
     weir_reason reason;  /* why it ended */
     bool suspended;      /* it lost the slot; n_past is what it had */
     bool resumed;        /* it got this slot again; n_past is what was restored, 0 = all is computed again */
+    int32_t n_drafted;   /* of n_tokens, those that were guessed */
+    int32_t n_accepted;  /* of those, what the answer went on with */
 } weir_tick_slot;
 
 typedef struct weir_arrival {
@@ -1184,6 +1201,7 @@ typedef struct weir_request {
      * n_prompt counts the answer so far as well, max_tokens what comes. The stream gets what comes after. */
     weir_stream *source;
     int32_t source_at;
+    int32_t n_draft_max; /* -1; -1 … 32; as the engine's, and never above it; -1 = that */
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -1298,7 +1316,9 @@ typedef struct weir_usage {
     int64_t ttft_ns;     /* submit to first token; 0 when there was none */
     int64_t total_ns;    /* submit to end, or to now */
     weir_miss miss;      /* why not more was cached; known from the first chunk on */
-    double logprob; /* sum of the n_generated tokens' logprobs, where the request asked for them; else 0 */
+    double logprob;    /* sum of the n_generated tokens' logprobs, where the request asked for them; else 0 */
+    int32_t n_drafted; /* tokens that were guessed and computed, beside n_generated */
+    int32_t n_accepted; /* of those, what the answer went on with */
 } weir_usage;
 
 /* The mean logprob of what was generated: what best-of ranks by. 0 without logprobs, -INFINITY where nothing was
@@ -1346,13 +1366,14 @@ WEIR_API void weir_result_fini(weir_result *result);
 typedef struct weir_report {
     size_t size;
     int32_t n_prefill; /* prompt tokens of this tick */
-    int32_t n_decode;  /* generated tokens fed */
+    int32_t n_decode;  /* generated tokens fed, without those that were guessed */
     int32_t n_active;  /* slots with work after it */
     int32_t queue_depth;
     int64_t decode_ns;
     int64_t tick_ns;
-    bool bad_plan; /* the plan was replaced */
-    bool idle;     /* there was nothing to do */
+    bool bad_plan;     /* the plan was replaced */
+    bool idle;         /* there was nothing to do */
+    int32_t n_drafted; /* guessed tokens computed */
 } weir_report;
 
 /* Collects, finishes and admits (the tick's first three phases), then describes what a plan may hold. The

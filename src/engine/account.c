@@ -157,6 +157,7 @@ static weir_tick_slot part_of(const weir_engine *engine, const weir__slot *slot)
         .n_prompt = slot->request->n_prompt,
         .n_cached = weir__slot_usage(slot, 0).n_cached,
         .n_generated = slot->n_generated,
+        .n_drafted = slot->n_drafted,
     };
 }
 
@@ -186,7 +187,7 @@ static void add_part(weir__account *account, weir_tick_slot *part)
 /* What happened outside of a plan: nothing waits to be joined with it. */
 static void add_event(weir_engine *engine, weir_tick_slot part)
 {
-    part.n_tokens = 0;
+    part.n_tokens = part.n_drafted = part.n_accepted = 0;
     pthread_mutex_lock(&engine->mutex);
     add_part(&engine->account, &part);
     pthread_mutex_unlock(&engine->mutex);
@@ -223,6 +224,7 @@ void weir__account_finish(weir_engine *engine, const weir__slot *slot, int64_t n
          slot->reason == WEIR_REASON_STOP_WORDS))
         weir__histogram_observe(&engine->counts.itl_seconds, seconds(now - slot->sent_ns));
     part.n_generated = slot->n_generated;
+    part.n_accepted = slot->n_accepted;
     part.reason = slot->reason;
     part.end_ns = now;
     if (in_plan)
@@ -240,6 +242,7 @@ static void add_tick(weir_engine *engine, const weir_report *report)
     tick->tick_ns = report->tick_ns;
     tick->n_prefill = report->n_prefill;
     tick->n_decode = report->n_decode;
+    tick->n_drafted = report->n_drafted;
     tick->bad_plan = report->bad_plan;
     tick->failed = engine->counts.n_failed_ticks > account->n_failed;
     tick->queue_depth = engine->counts.queue_depth;
@@ -248,7 +251,11 @@ static void add_tick(weir_engine *engine, const weir_report *report)
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir_tick_slot *part = &account->planned[i];
         if (part->slot < 0) continue;
-        if (part->end_ns == 0) part->n_generated = engine->slots[i].n_generated;
+        if (part->end_ns == 0) {
+            part->n_generated = engine->slots[i].n_generated;
+            part->n_accepted = engine->slots[i].n_accepted;
+        }
+        tick->n_accepted += part->n_accepted;
         add_part(account, part);
         part->slot = -1;
     }

@@ -4,7 +4,7 @@
 /* The most tokens that the slot may get in a tick, 0 when it has no work. */
 static int32_t allowed(const weir_engine *engine, const weir__slot *slot)
 {
-    if (slot->state == WEIR_SLOT_GENERATING) return 1;
+    if (slot->state == WEIR_SLOT_GENERATING) return 1 + slot->draft.n;
     if (slot->state != WEIR_SLOT_PREFILLING) return 0;
     int32_t left = slot->n_tokens - slot->n_past;
     return left < engine->params.chunk_size ? left : engine->params.chunk_size;
@@ -20,6 +20,7 @@ static bool take_plan(weir_engine *engine, const weir_plan_entry *plan, size_t n
         if (slot->n_planned > 0 || plan[i].n_tokens > allowed(engine, slot)) return false;
         int32_t limit = weir__score_limit(engine, slot), n = plan[i].n_tokens;
         slot->n_planned = weir__prefix_chunk(engine, slot, limit > 0 && limit < n ? limit : n);
+        if (slot->state == WEIR_SLOT_GENERATING) slot->n_drafted = slot->n_planned - 1;
         total += plan[i].n_tokens;
     }
     return total <= engine->params.n_batch;
@@ -28,9 +29,10 @@ static bool take_plan(weir_engine *engine, const weir_plan_entry *plan, size_t n
 bool weir__batch_fill(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan)
 {
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        engine->slots[i].n_planned = 0;
-        engine->slots[i].row = engine->slots[i].sampled = -1;
-        engine->slots[i].n_scored = 0;
+        weir__slot *slot = &engine->slots[i];
+        slot->n_planned = slot->n_drafted = slot->n_accepted = slot->n_burst = 0;
+        slot->row = -1;
+        slot->n_scored = 0;
     }
     engine->batch.n = 0;
     if (n_plan > (size_t)engine->params.n_slots || !take_plan(engine, plan, n_plan)) return false;
@@ -41,13 +43,14 @@ bool weir__batch_fill(weir_engine *engine, const weir_plan_entry *plan, size_t n
         if (slot == NULL) continue;
         const weir__request *request = slot->request;
         for (int32_t i = 0; i < slot->n_planned; i++) {
-            int32_t pos = slot->n_past + i;
-            /* Only the row that the next token is sampled from keeps its logits, and those that tokens of the
-             * prompt are scored by. */
-            bool last = pos == slot->n_tokens - 1 && request->max_tokens > 0;
+            int32_t pos = slot->n_past + i, past = pos - slot->n_tokens;
+            /* Only the rows that tokens are sampled from keep their logits, and those that tokens of the prompt
+             * are scored by. */
+            bool sampled = past >= -1 && request->max_tokens > 0;
             bool scored = weir__score_wants(slot, pos);
-            int32_t row = weir__batch_add(&engine->batch, request->tokens[pos], pos, lane, last || scored);
-            if (last) slot->row = row;
+            int32_t token = past < 0 ? request->tokens[pos] : slot->draft.token[past];
+            int32_t row = weir__batch_add(&engine->batch, token, pos, lane, sampled || scored);
+            if (sampled && past == -1) slot->row = row;
             if (scored && slot->n_scored++ == 0) slot->scored_row = row;
         }
     }

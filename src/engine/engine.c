@@ -43,6 +43,8 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
         .cache_bytes = WEIR_AUTO,
         .ageing_ms = 10000,
         .itl_target_ms = 50,
+        .n_draft_max = 16,
+        .prompt_lookup = true,
         .cache_disk_bytes = UINT64_C(4) << 30,
     };
     if (params != NULL) weir__params_default(params, size, &defaults, sizeof defaults);
@@ -81,6 +83,7 @@ static weir_status check_params(const weir_engine_params *params, weir_error *er
         {"cache_sequences", params->cache_sequences, -1, WEIR__SEQ_MAX - params->n_slots},
         {"ageing_ms", params->ageing_ms, 0, 24 * 3600 * 1000},
         {"itl_target_ms", params->itl_target_ms, 1, 60000},
+        {"n_draft_max", params->n_draft_max, 0, WEIR__DRAFT_MAX},
         {"layout", (int32_t)params->layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT},
         {"type_k", (int32_t)params->type_k, WEIR_KV_F16, WEIR_KV_Q4_0},
         {"type_v", (int32_t)params->type_v, WEIR_KV_F16, WEIR_KV_Q4_0},
@@ -198,7 +201,7 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
     weir__cache_counts kept = weir__cache_count(engine->cache); /* from an engine before */
     engine->stats.n_cache_files = engine->counts.n_cache_files = kept.n_disk;
     engine->stats.cache_disk_bytes = engine->counts.cache_disk_bytes = kept.disk_bytes;
-    return WEIR_OK;
+    return weir__speculate_open(engine, error);
 }
 
 weir_status weir_engine_estimate(const char *path, const weir_model_params *model_params,
@@ -273,6 +276,7 @@ static void *run(void *argument)
 static void free_engine(weir_engine *engine)
 {
     weir__crew_destroy(engine->crew);
+    weir__speculate_close(engine);
     weir__cache_destroy(engine->cache);
     weir__memory_fini(&engine->memory);
     if (engine->context != NULL) engine->model->ops->context_free(engine->context);
@@ -618,6 +622,7 @@ weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_e
     if (status != WEIR_OK) return status;
     int64_t now = weir__clock_now_ns();
     weir__step_prepare(engine, now);
+    weir__speculate_draft(engine);
     weir__step_view(engine, now);
     *view = &engine->view;
     leave_wheel(engine);

@@ -16,6 +16,7 @@
 #include "engine/forecast.h"
 #include "engine/queue.h"
 #include "engine/slot.h"
+#include "engine/speculate.h"
 #include "schedule/schedule.h"
 
 /* Who may touch what:
@@ -74,6 +75,7 @@ struct weir_engine {
     weir_view view;
     weir__cost cost;
     weir__shape shape; /* of this tick's batch */
+    weir__speculate speculate;
 
     pthread_mutex_t stop_mutex; /* held while stop joins the thread; taken before mutex */
     pthread_t thread;

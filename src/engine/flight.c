@@ -137,7 +137,7 @@ char *weir__flight_key(const weir_request *request, size_t *n)
                    "all that decides what becomes of a request is in the key");
     const bool flags[] = {r.add_special, r.parse_special, r.special,       r.cache_prompt,
                           r.logprobs,    r.chat != NULL,  r.tokens != NULL};
-    const int32_t counts[] = {r.max_tokens, r.interval, r.priority, r.n_logprobs};
+    const int32_t counts[] = {r.max_tokens, r.interval, r.priority, r.n_logprobs, r.n_draft_max};
     ADD(&key, flags);
     ADD(&key, counts);
     add_text(&key, r.cache_salt, r.cache_salt_length);

@@ -76,6 +76,8 @@ static const column tick_fields[] = {
     AT(weir_tick, n_kv_used, INT32, 0, TOKENS_MAX),
     OPTIONAL(weir_tick, bad_plan, BOOL, 0, 1),
     OPTIONAL(weir_tick, failed, BOOL, 0, 1),
+    OPTIONAL(weir_tick, n_drafted, INT32, 0, 1 << 20),
+    OPTIONAL(weir_tick, n_accepted, INT32, 0, 1 << 20),
     {0},
 };
 
@@ -92,6 +94,8 @@ static const column part_fields[] = {
     OPTIONAL(weir_tick_slot, end_ns, INT64, 0, INT64_MAX / 8),
     OPTIONAL(weir_tick_slot, suspended, BOOL, 0, 1),
     OPTIONAL(weir_tick_slot, resumed, BOOL, 0, 1),
+    OPTIONAL(weir_tick_slot, n_drafted, INT32, 0, 32),
+    OPTIONAL(weir_tick_slot, n_accepted, INT32, 0, 32),
     {0},
 };
 /* clang-format on */

@@ -16,6 +16,7 @@
 #include "model/chat.h"
 #include "model/logprob.h"
 #include "model/sampler.h"
+#include "speculate/drafter.h"
 
 #define STOPS_MAX      64 /* OpenAI's API allows 4; templates bring a few of their own */
 #define PRIORITY_MAX   100
@@ -32,6 +33,7 @@ void weir_request_init(weir_request *request, size_t size)
         .interval = 1,
         .cache_prompt = true,
         .cache_salt_length = WEIR_NUL,
+        .n_draft_max = -1,
         .source_at = -1,
     };
     if (request != NULL) weir__params_default(request, size, &defaults, sizeof defaults);
@@ -343,6 +345,11 @@ static weir_status create(weir_model *model, const weir__limits *limits, const w
     if ((status = check_logprobs("n_logprobs", given.n_logprobs, index, error)) != WEIR_OK ||
         (status = check_logprobs("n_prompt_logprobs", given.n_prompt_logprobs, index, error)) != WEIR_OK)
         goto fail;
+    if (given.n_draft_max < -1 || given.n_draft_max > WEIR__DRAFT_MAX) {
+        status = REFUSE(WEIR_INVALID, "n_draft_max", "n_draft_max is %d; allowed: -1 (the engine's) to %d",
+                        given.n_draft_max, WEIR__DRAFT_MAX);
+        goto fail;
+    }
     status = first != NULL ? copy_prompt(request, first, index, error)
                            : read_prompt(request, model, &given, bell, index, error);
     if (status != WEIR_OK) goto fail;
@@ -356,6 +363,7 @@ static weir_status create(weir_model *model, const weir__limits *limits, const w
     request->scored = given.logprobs || given.n_logprobs > 0;
     request->n_top = given.n_logprobs < model->info.n_vocab ? given.n_logprobs : model->info.n_vocab;
     request->interval = given.interval;
+    request->n_draft_max = given.n_draft_max;
     request->special = given.special;
     request->priority = given.priority;
     request->n_cached = -1;

@@ -62,7 +62,9 @@ struct weir__request {
     weir_stream *source; /* a fork's; a reference of the library's, NULL = none */
     char *before;        /* [n_before] the text of its answer so far */
     size_t n_before;
-    int32_t max_tokens; /* resolved: prompt and answer fit into the engine's n_ctx */
+    int32_t max_tokens;  /* resolved: prompt and answer fit into the engine's n_ctx */
+    int32_t n_draft_max; /* -1 = the engine's */
+    int32_t n_drafted, n_accepted;
     int32_t interval;
     bool special;
     weir_sampler *sampler;

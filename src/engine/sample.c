@@ -11,12 +11,30 @@
  * default. */
 #define MOST_HELPERS 7
 
-static weir_status score(weir_engine *engine, weir__slot *slot)
+static weir_status score(weir_engine *engine, const weir__slot *slot, int32_t row, weir__sampled *sampled)
 {
-    const float *logits = engine->model->ops->logits(engine->context, slot->row);
+    const float *logits = engine->model->ops->logits(engine->context, row);
     if (logits == NULL) return WEIR_NO_MEMORY; /* the row was there to sample from */
-    slot->logprob =
-        weir__logprob(logits, engine->model->info.n_vocab, slot->sampled, slot->top, slot->request->n_top);
+    sampled->logprob = weir__logprob(logits, engine->model->info.n_vocab, sampled->token, sampled->top,
+                                     slot->request->n_top);
+    return WEIR_OK;
+}
+
+/* Row by row as long as the draft says what was sampled: the rows behind a wrong token are of another text. So
+ * sampler and random numbers go on as they would without a draft. */
+static weir_status sample_rows(weir_engine *engine, weir__slot *slot, weir_error *error)
+{
+    const weir__backend *ops = engine->model->ops;
+    for (int32_t i = 0; i <= slot->n_drafted; i++) {
+        weir__sampled *sampled = &slot->burst[i];
+        int32_t row = slot->row + i;
+        weir_status status =
+            ops->sample(slot->request->sampler->chain, engine->context, row, &sampled->token, error);
+        if (status == WEIR_OK && slot->request->scored) status = score(engine, slot, row, sampled);
+        if (status != WEIR_OK) return status;
+        slot->n_burst = i + 1;
+        if (i == slot->n_drafted || sampled->token != slot->draft.token[i]) break;
+    }
     return WEIR_OK;
 }
 
@@ -28,15 +46,11 @@ static void sample_slot(void *user, int32_t i)
     weir_error error = {0};
     int64_t start = weir__clock_now_ns();
     weir_status status = weir__score_rows(engine, slot);
-    if (status == WEIR_OK && slot->row >= 0) {
-        status = engine->model->ops->sample(slot->request->sampler->chain, engine->context, slot->row,
-                                            &slot->sampled, &error);
-        if (status == WEIR_OK && slot->request->scored) status = score(engine, slot);
-    }
+    if (status == WEIR_OK && slot->row >= 0) status = sample_rows(engine, slot, &error);
     slot->sample_ns = weir__clock_now_ns() - start;
     if (status == WEIR_OK) return;
-    slot->sampled = -1;
-    weir__slot_fail(slot, status, &error);
+    slot->failed = status; /* the tokens before it are the answer's */
+    slot->error = error;
 }
 
 /* Whether helpers would bring more than they cost, going by what each slot took last time. */

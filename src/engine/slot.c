@@ -11,7 +11,8 @@ void weir__slot_init(weir__slot *slot, int32_t index)
     memset(slot, 0, sizeof *slot);
     slot->index = index;
     slot->lane = -1;
-    slot->row = slot->sampled = -1;
+    slot->row = -1;
+    slot->draft.text = UINT64_MAX;
 }
 
 void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now)
@@ -22,7 +23,10 @@ void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now)
     slot->n_tokens = progress->n_tokens;
     slot->n_generated = progress->n_generated;
     slot->n_past = slot->n_planned = slot->n_unbilled = slot->n_promised = 0;
-    slot->row = slot->sampled = -1;
+    slot->row = -1;
+    slot->draft.n = slot->n_drafted = slot->n_accepted = slot->n_burst = 0;
+    slot->failed = WEIR_OK;
+    slot->draft.text = UINT64_MAX;
     slot->n_scored = 0;
     slot->logprob_sum = progress->logprob;
     slot->reason = WEIR_REASON_NOT_FINISHED;
@@ -72,28 +76,28 @@ void weir__slot_fail(weir__slot *slot, weir_status status, const weir_error *err
 }
 
 /* For one more token. */
-static bool score(weir__slot *slot)
+static bool score(weir__slot *slot, const weir__sampled *sampled)
 {
     weir__request *request = slot->request;
     size_t at = weir__slot_n_output(slot), n_top = (size_t)request->n_top;
     if (!weir__mem_grow(&request->logprob, &request->logprob_capacity, at + 1, sizeof *request->logprob))
         return false;
-    request->logprob[at] = slot->logprob;
+    request->logprob[at] = sampled->logprob;
     if (n_top == 0) return true;
     if (!weir__mem_grow(&request->top, &request->top_capacity, (at + 1) * n_top, sizeof *request->top))
         return false;
-    memcpy(request->top + at * n_top, slot->top, n_top * sizeof *slot->top);
+    memcpy(request->top + at * n_top, sampled->top, n_top * sizeof *sampled->top);
     return true;
 }
 
-bool weir__slot_append(weir__slot *slot)
+bool weir__slot_append(weir__slot *slot, const weir__sampled *sampled)
 {
     weir__request *request = slot->request;
-    if (request->scored && !score(slot)) return false;
+    if (request->scored && !score(slot, sampled)) return false;
     if (!weir__mem_grow(&request->tokens, &request->capacity, (size_t)slot->n_tokens + 1,
                         sizeof *request->tokens))
         return false;
-    request->tokens[slot->n_tokens++] = slot->sampled;
+    request->tokens[slot->n_tokens++] = sampled->token;
     return true;
 }
 
@@ -108,6 +112,8 @@ weir_usage weir__slot_usage(const weir__slot *slot, int64_t now)
         .ttft_ns = slot->first_ns > 0 ? slot->first_ns - request->submit_ns : 0,
         .total_ns = now - request->submit_ns,
         .miss = request->miss.miss,
+        .n_drafted = request->n_drafted,
+        .n_accepted = request->n_accepted,
         .logprob = slot->logprob_sum,
     };
 }

@@ -6,6 +6,14 @@
 #include "cache/prefix_tree.h"
 #include "engine/request.h"
 #include "model/logprob.h"
+#include "speculate/drafter.h"
+
+/* A token that was sampled in this tick. */
+typedef struct weir__sampled {
+    int32_t token;
+    float logprob; /* where the request is scored; so is the next one */
+    weir_logprob top[WEIR__LOGPROBS_MAX];
+} weir__sampled;
 
 /* Invariants (checked each tick by debug builds):
  *   IDLE: no request, no lane.
@@ -23,10 +31,14 @@ typedef struct weir__slot {
     int32_t n_generated; /* with the token that ended it */
     int32_t n_planned;   /* tokens in this tick's batch */
     int32_t n_unbilled;  /* generated tokens that the salt's share does not know of */
-    int32_t row;         /* the batch row to sample from, -1 = none */
-    int32_t sampled;     /* this tick's token, -1 = none */
-    float logprob;       /* of it, where the request is scored; so is the next one */
-    weir_logprob top[WEIR__LOGPROBS_MAX];
+    int32_t row;         /* the first batch row to sample from, those of the draft follow; -1 = none */
+    weir__draft draft;   /* what may come after its last token */
+    int32_t n_drafted;   /* tokens of the draft in this tick's batch */
+    int32_t n_accepted;  /* of those, the answer's */
+    int32_t n_burst;     /* tokens that were sampled in this tick */
+    weir__sampled burst[WEIR__DRAFT_MAX + 1];
+    weir_status failed; /* why there are no more of them; `error` tells more */
+    float logprob;      /* of it, where the request is scored; so is the next one */
     double logprob_sum; /* of all that were generated */
     int32_t scored_row; /* of this batch, n_scored rows for tokens of the prompt */
     int32_t n_scored;
@@ -57,8 +69,8 @@ weir__request *weir__slot_suspend(weir__slot *slot);
 void weir__slot_latch(weir__slot *slot, weir_reason reason);
 void weir__slot_fail(weir__slot *slot, weir_status status, const weir_error *error);
 
-/* Appends this tick's token to the request's, with its logprobs. False: out of memory. */
-bool weir__slot_append(weir__slot *slot);
+/* Appends a token of this tick's to the request's, with its logprobs. False: out of memory. */
+bool weir__slot_append(weir__slot *slot, const weir__sampled *sampled);
 
 weir_usage weir__slot_usage(const weir__slot *slot, int64_t now);
 

@@ -45,7 +45,8 @@ static void starting_again_forgets_the_former_request(void **state)
     weir__request request = {.n_prompt = 7, .progress.n_tokens = 7};
     weir__slot_init(&slot, 0);
     weir__slot_fail(&slot, WEIR_BACKEND, NULL);
-    slot.n_past = slot.n_generated = slot.n_planned = slot.row = slot.sampled = 5;
+    slot.n_past = slot.n_generated = slot.n_planned = slot.row = slot.n_burst = slot.draft.n = 5;
+    slot.failed = WEIR_BACKEND;
     slot.first_ns = 9;
     weir__slot_start(&slot, &request, 34);
     assert_int_equal(slot.state, WEIR_SLOT_PREFILLING);
@@ -54,7 +55,7 @@ static void starting_again_forgets_the_former_request(void **state)
     assert_int_equal(slot.n_tokens, 7);
     assert_int_equal(slot.n_past + slot.n_generated + slot.n_planned, 0);
     assert_int_equal(slot.row, -1);
-    assert_int_equal(slot.sampled, -1);
+    assert_int_equal(slot.n_burst + slot.draft.n + (int)slot.failed, 0);
     assert_int_equal(slot.first_ns, 0);
     assert_int_equal(slot.admit_ns, 34);
 }
@@ -69,11 +70,11 @@ static void a_token_that_finds_no_memory_changes_nothing(void **state)
     weir__slot_init(&slot, 0);
     weir__slot_start(&slot, &request, 0);
     weir__mem_fail_after(0);
-    slot.sampled = 5;
-    assert_false(weir__slot_append(&slot));
+    const weir__sampled sampled = {.token = 5};
+    assert_false(weir__slot_append(&slot, &sampled));
     assert_int_equal(slot.n_tokens, 2);
     assert_int_equal(weir__slot_n_output(&slot), 0);
-    assert_true(weir__slot_append(&slot));
+    assert_true(weir__slot_append(&slot, &sampled));
     assert_int_equal(weir__slot_n_output(&slot), 1);
     assert_int_equal(request.tokens[2], 5);
     weir__mem_free(request.tokens);

@@ -44,6 +44,7 @@ void weir__step_view(weir_engine *engine, int64_t now)
             .waited_ns = now > slot->request->submit_ns ? now - slot->request->submit_ns : 0,
             .n_past = slot->n_past,
             .lane = slot->lane,
+            .n_draft = slot->state == WEIR_SLOT_GENERATING ? slot->draft.n : 0,
             .idle_ns = slot->state == WEIR_SLOT_GENERATING && now > slot->last_ns ? now - slot->last_ns : 0,
             .deadline_ns = slot->request->deadline_ns == WEIR__CLOCK_NEVER ? INT64_MAX
                                                                            : slot->request->deadline_ns - now,
@@ -95,7 +96,7 @@ static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t 
 static void fail_pass(weir_engine *engine, weir_status status, const weir_error *error)
 {
     if (status != WEIR_ABORTED) engine->counts.n_failed_ticks++;
-    if (status == WEIR_NO_SPACE && weir__suspend_shrink(engine)) return;
+    if (status == WEIR_NO_SPACE && (weir__speculate_shrink(engine) || weir__suspend_shrink(engine))) return;
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir__slot *slot = &engine->slots[i];
         if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0) weir__slot_fail(slot, status, error);
@@ -117,28 +118,31 @@ static void advance(weir_engine *engine, weir_report *report)
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir__slot *slot = &engine->slots[i];
         if (slot->n_planned == 0) continue;
-        slot->n_past += slot->n_planned;
+        slot->n_past += slot->n_planned - slot->n_drafted; /* whether the draft is of use is not known yet */
         weir__memory_append(&engine->memory, slot->lane, slot->n_planned);
         weir__prefix_advance(engine, slot);
         if (slot->state == WEIR_SLOT_PREFILLING)
             report->n_prefill += slot->n_planned;
         else
-            report->n_decode += slot->n_planned;
+            report->n_decode++;
+        report->n_drafted += slot->n_drafted;
+        slot->request->n_drafted += slot->n_drafted;
         slot->n_unbilled += slot->state == WEIR_SLOT_GENERATING;
     }
+    engine->counts.n_drafted += (uint64_t)report->n_drafted;
     engine->counts.n_prompt_tokens += (uint64_t)report->n_prefill;
 }
 
 /* ---- Emit ---- */
 
-static void take_token(weir_engine *engine, weir__slot *slot, int64_t now)
+static void take_token(weir_engine *engine, weir__slot *slot, const weir__sampled *sampled, int64_t now)
 {
     weir__request *request = slot->request;
-    int32_t token = slot->sampled;
+    int32_t token = sampled->token;
     bool stopped = false;
 
     slot->n_generated++;
-    if (request->scored) slot->logprob_sum += (double)slot->logprob;
+    if (request->scored) slot->logprob_sum += (double)sampled->logprob;
     if (slot->first_ns == 0) slot->first_ns = now;
     slot->last_ns = now;
     weir__account_token(engine, slot);
@@ -146,7 +150,7 @@ static void take_token(weir_engine *engine, weir__slot *slot, int64_t now)
         weir__slot_latch(slot, WEIR_REASON_END);
         return;
     }
-    if (!weir__slot_append(slot)) {
+    if (!weir__slot_append(slot, sampled)) {
         weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
         return;
     }
@@ -159,13 +163,40 @@ static void take_token(weir_engine *engine, weir__slot *slot, int64_t now)
     if (slot->n_generated >= request->max_tokens) weir__slot_latch(slot, WEIR_REASON_LENGTH);
 }
 
+/* The tokens of this tick until one ends the answer. Those behind it were never there. */
+static void take_burst(weir_engine *engine, weir__slot *slot, int64_t now)
+{
+    for (int32_t i = 0; i < slot->n_burst && slot->reason == WEIR_REASON_NOT_FINISHED; i++) {
+        if (i > 0) { /* the token before this one was computed with the draft */
+            slot->n_past++;
+            slot->n_unbilled++;
+        }
+        take_token(engine, slot, &slot->burst[i], now);
+        slot->n_accepted += i < slot->n_drafted && slot->burst[i].token == slot->draft.token[i];
+    }
+}
+
+/* After the burst: what was drafted in vain is cut off. */
+static void settle_draft(weir_engine *engine, weir__slot *slot)
+{
+    if (slot->n_drafted == 0) return;
+    slot->request->n_accepted += slot->n_accepted;
+    engine->counts.n_accepted += (uint64_t)slot->n_accepted;
+    if (slot->n_burst > 0) weir__speculate_judge(&slot->draft, slot->n_drafted, slot->n_accepted);
+    if (engine->memory.n[slot->lane] > slot->n_past &&
+        !weir__memory_cut(&engine->memory, slot->lane, slot->n_past))
+        weir__slot_fail(slot, WEIR_BACKEND, NULL);
+}
+
 static void emit(weir_engine *engine)
 {
     int64_t now = weir__clock_now_ns();
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir__slot *slot = &engine->slots[i];
         if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
-        if (slot->reason == WEIR_REASON_NOT_FINISHED && slot->sampled >= 0) take_token(engine, slot, now);
+        take_burst(engine, slot, now);
+        if (slot->failed != WEIR_OK) weir__slot_fail(slot, slot->failed, &slot->error);
+        settle_draft(engine, slot);
         if (slot->n_past == slot->request->n_prompt && slot->request->max_tokens == 0)
             weir__slot_latch(slot, WEIR_REASON_LENGTH); /* prefill was all that was asked for */
         if (slot->reason != WEIR_REASON_NOT_FINISHED) continue;
@@ -237,6 +268,7 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
     *report = (weir_report){.size = sizeof *report};
     weir__account_begin(engine, start);
     weir__step_prepare(engine, start);
+    weir__speculate_draft(engine);
     int64_t prepared = weir__clock_now_ns();
     report->bad_plan = !make_batch(engine, plan, n_plan, start);
     report->idle = engine->batch.n == 0;

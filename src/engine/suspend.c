@@ -89,7 +89,7 @@ weir__slot *weir__suspend_victim(weir_engine *engine, const weir__request *by, i
 }
 
 /* Cells that are taken once the slots' tokens are computed. A pass adds at most one token to each slot, so
- * that no pass lacks cells while this fits. */
+ * that no pass lacks cells while this fits; drafts take what is left. */
 static int64_t cells(const weir_engine *engine, int32_t *n_active)
 {
     int64_t n = engine->memory.n_used;
@@ -136,4 +136,5 @@ bool weir__suspend_shrink(weir_engine *engine)
 void weir__suspend_reset(weir_engine *engine)
 {
     engine->n_room = engine->info.layout == WEIR_LAYOUT_UNIFIED ? engine->info.n_ctx : INT64_MAX;
+    engine->speculate.crowded = false;
 }

@@ -54,11 +54,29 @@ void weir__schedule_prompts(const weir_view *view, weir__prompts *prompts)
     }
 }
 
+/* plan [n] is of the first n slots that wait. Prompts keep half of what is left. */
+static void add_drafts(const weir_view *view, const weir_slot_view *const *waiting, weir_plan_entry *plan,
+                       size_t n, int32_t *budget)
+{
+    int32_t left = *budget;
+    bool prompts = false;
+    for (size_t i = 0; i < n_slots(view); i++) prompts |= view->slots[i].state == WEIR_SLOT_PREFILLING;
+    if (prompts) left /= 2;
+    for (size_t i = 0; i < n && left > 0; i++) {
+        int32_t n_draft = weir__schedule_least(waiting[i]->n_draft, left);
+        if (n_draft < 1) continue;
+        plan[i].n_tokens += n_draft;
+        *budget -= n_draft;
+        left -= n_draft;
+    }
+}
+
 size_t weir__schedule_decodes(const weir_view *view, weir_plan_entry *plan, size_t n, int32_t *budget)
 {
     const weir_slot_view *waiting[WEIR__SCHEDULE_SLOTS];
     int32_t n_waiting = 0;
     bool is_short = weir__schedule_generating(view) > *budget;
+    size_t first = n;
     for (size_t i = 0; i < n_slots(view); i++) {
         const weir_slot_view *slot = &view->slots[i];
         if (slot->state != WEIR_SLOT_GENERATING) continue;
@@ -71,6 +89,7 @@ size_t weir__schedule_decodes(const weir_view *view, weir_plan_entry *plan, size
         plan[n++] = (weir_plan_entry){.slot = waiting[i]->slot, .n_tokens = 1};
         --*budget;
     }
+    add_drafts(view, waiting, plan + first, n - first, budget);
     return n;
 }
 

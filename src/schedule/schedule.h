@@ -20,7 +20,7 @@ void weir__schedule_prompts(const weir_view *view, weir__prompts *prompts);
 int32_t weir__schedule_generating(const weir_view *view);
 
 /* Adds an entry of one token for each generating slot, those that have waited longest where *budget is short,
- * and takes them from it. Returns the entries written so far. */
+ * and their drafts as far as it reaches, and takes them from it. Returns the entries written so far. */
 size_t weir__schedule_decodes(const weir_view *view, weir_plan_entry *plan, size_t n, int32_t *budget);
 
 /* The same for prefill chunks. */

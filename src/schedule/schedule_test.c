@@ -576,6 +576,41 @@ static void strategies_are_found_by_name(void **state)
     assert_ptr_equal(weir_strategy_get(3), weir_strategy_latency_target());
 }
 
+static void drafts_take_what_streams_and_prompts_leave(void **state)
+{
+    (void)state;
+    weir_slot_view slots[] = {
+        {.slot = 0, .state = WEIR_SLOT_GENERATING, .n_draft = 4, .n_past = 10},
+        {.slot = 1, .state = WEIR_SLOT_GENERATING, .n_past = 10, .lane = 1},
+        {.slot = 2, .state = WEIR_SLOT_GENERATING, .n_draft = 4, .n_past = 10, .lane = 2},
+        {.slot = 3, .state = WEIR_SLOT_PREFILLING, .n_prompt_left = 100, .lane = 3},
+    };
+    const struct {
+        size_t n_slots;
+        int32_t budget;
+        int32_t want[3]; /* tokens of the generating slots */
+    } cases[] = {
+        {3, 2, {1, 1, 0}}, {3, 3, {1, 1, 1}}, {3, 5, {3, 1, 1}}, {3, 8, {5, 1, 2}},   {3, 100, {5, 1, 5}},
+        {4, 4, {1, 1, 1}}, {4, 5, {2, 1, 1}}, {4, 9, {4, 1, 1}}, {4, 100, {5, 1, 5}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int32_t got[4] = {0}, sum = 0;
+        weir_plan_entry plan[4];
+        weir_view view = {.slots = slots,
+                          .n_slots = cases[i].n_slots,
+                          .budget = cases[i].budget,
+                          .chunk_size = 512,
+                          .n_ubatch = 512};
+        size_t n = weir_strategy_decode_maximal()->plan(&view, plan, NULL);
+        for (size_t k = 0; k < n; k++) {
+            got[plan[k].slot] = plan[k].n_tokens;
+            sum += plan[k].n_tokens;
+        }
+        assert_memory_equal(got, cases[i].want, sizeof cases[i].want);
+        assert_true(sum <= cases[i].budget && (cases[i].n_slots < 4 || got[3] > 0));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -598,6 +633,7 @@ int main(void)
         cmocka_unit_test(every_plan_keeps_the_rules),
         cmocka_unit_test(nobody_starves),
         cmocka_unit_test(strategies_are_found_by_name),
+        cmocka_unit_test(drafts_take_what_streams_and_prompts_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

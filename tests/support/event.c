@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "engine/engine.h"
 #include "support/order.h"
 #include "support/plan.h"
 
@@ -80,23 +81,28 @@ void play_before_decode(void *user, const weir__batch *batch)
     p->n_decodes++;
     p->turns += p->generating;
     if (p->generating) play_count_generate(p);
-    p->batch_seqs = 0;
+    p->batch_seqs = p->batch_drafts = 0;
+    weir__cost_init(&p->engine->cost); /* ticks cost alike each time that a schedule runs */
     MUST(p, batch->n >= 1 && batch->n <= p->first.n_batch, "a batch of %d", batch->n);
     for (int32_t i = 0; i < batch->n; i++) {
         bool last = i + 1 == batch->n || batch->seq[i + 1] != batch->seq[i];
         MUST(p, i == 0 || batch->seq[i - 1] <= batch->seq[i], "rows are not in lane order");
-        MUST(p, last || !batch->logits[i] || p->scores, "logits for a token that is not the last");
+        const weir__slot *slot = p->engine->lanes[batch->seq[i]];
+        MUST(p, last || !batch->logits[i] || p->scores || slot->n_drafted > 0, "logits within a prompt");
         n_rows += batch->logits[i] != 0;
-        MUST(p, ++n <= p->params.chunk_size, "a chunk of %d", n);
+        MUST(p, ++n <= p->params.chunk_size || n <= 1 + slot->n_drafted, "a chunk of %d", n);
         if (!last) continue;
+        MUST(p, slot->n_drafted == 0 || n == 1 + slot->n_drafted, "%d rows", n);
+        p->batch_drafts += slot->n_drafted;
         n = 0;
         p->batch_seqs++;
         highest = batch->seq[i];
     }
-    MUST(p, n_rows <= p->params.n_slots + (p->scores ? 64 : 0), "%d rows", n_rows);
+    MUST(p, n_rows <= p->params.n_slots + p->batch_drafts + (p->scores ? 64 : 0), "%d rows", n_rows);
     weir_engine_stats s = play_stats(p);
-    MUST(p, s.n_kv_used + batch->n <= s.n_kv_reserved, "%d cells in use, %d reserved, a batch of %d",
-         s.n_kv_used, s.n_kv_reserved, batch->n);
+    MUST(p, s.n_kv_used + batch->n - p->batch_drafts <= s.n_kv_reserved && s.n_kv_used + batch->n <= s.n_kv,
+         "%d of %d cells in use, %d reserved, a batch of %d, %d of them drafts", s.n_kv_used, s.n_kv,
+         s.n_kv_reserved, batch->n, p->batch_drafts);
     check_lanes(p, &s, highest);
     p->at_decode = s;
     if (dice_one_in(&p->d, p->act_rate)) play_act(p);

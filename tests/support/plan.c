@@ -7,7 +7,7 @@ static int32_t most_of(const weir_view *view, int32_t slot)
     for (size_t i = 0; i < view->n_slots; i++) {
         const weir_slot_view *v = &view->slots[i];
         if (v->slot != slot) continue;
-        if (v->state == WEIR_SLOT_GENERATING) return 1;
+        if (v->state == WEIR_SLOT_GENERATING) return 1 + v->n_draft;
         return v->n_prompt_left < view->chunk_size ? v->n_prompt_left : view->chunk_size;
     }
     return 0;

@@ -135,7 +135,7 @@ static void take_chunk(job *j, const weir_chunk *chunk)
          "two chunks of job %d in one tick", job_number(j));
     /* Earlier than that none is merged with another. */
     if (p->turns - j->empty_turn < WEIR__STREAM_MARKS && !p->scarce)
-        wrong = reader_judge_chunk(&j->r, &j->w, chunk, j->least, j->most);
+        wrong = reader_judge_chunk(&j->r, &j->w, chunk, j->least, j->most, p->params.n_draft_max);
     MUST(p, wrong == NULL, "job %d: %s, chunk %zu", job_number(j), wrong, j->r.n_chunks);
     wrong = reader_add(&j->r, chunk);
     MUST(p, wrong == NULL, "job %d: %s", job_number(j), wrong);

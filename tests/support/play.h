@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "backend/fake.h"
+#include "support/guess.h"
 #include "support/wish.h"
 
 #define PLAY_JOBS   40 /* requests of one schedule */
@@ -57,6 +58,7 @@ typedef struct play {
     weir_engine *engine;
     weir_engine_params params;
     weir_strategy strategy;
+    guess guess; /* who drafts; half of the engines that have drafts look them up instead */
     wish_limits limits;
     weir_engine_stats first; /* right after create */
     job jobs[PLAY_JOBS];
@@ -84,12 +86,13 @@ typedef struct play {
     bool scores;      /* a prompt may be scored */
     uint64_t seen[8]; /* ends by reason */
     uint64_t n_prefill, n_bad_plans, n_decodes, n_failed, n_suspensions;
+    uint64_t n_drafted, n_drafted_right;           /* as the engine counted in the end */
     uint64_t n_cached_tokens, n_joined, n_evicted; /* as the engine counted in the end */
 
     /* of the present tick */
     weir_engine_stats at_decode;
-    int32_t batch_seqs;
-    int32_t calm; /* ticks in a row that began with the same requests */
+    int32_t batch_seqs, batch_drafts; /* sequences of the batch, tokens of drafts */
+    int32_t calm;                     /* ticks in a row that began with the same requests */
     bool cancelled_inside;
 
     char trace[PLAY_TRACE];

@@ -299,7 +299,7 @@ void reader_fini(reader *r)
 }
 
 const char *reader_judge_chunk(const reader *r, const wish *w, const weir_chunk *chunk, int32_t least,
-                               int32_t most)
+                               int32_t most, int32_t n_draft)
 {
     const size_t *free_text = w->want.free_text;
     size_t end = r->n_tokens + chunk->n_tokens;
@@ -308,7 +308,8 @@ const char *reader_judge_chunk(const reader *r, const wish *w, const weir_chunk 
     /* With these the last token came in the tick of the terminal chunk, else in one before. */
     bool at_once = chunk->reason == WEIR_REASON_LENGTH || chunk->reason == WEIR_REASON_STOP_WORDS;
     size_t before = chunk->finished && !(at_once && !w->want.ended) ? end + 1 : end;
-    for (size_t n = r->n_tokens + 1; n < before; n++)
+    /* A burst's tokens come together. */
+    for (size_t n = r->n_tokens + 1; n + (size_t)n_draft < before; n++)
         if (free_text[n] > r->length && (first || n - r->n_tokens >= (size_t)most))
             return first ? "the first text came late" : "text came later than the interval says";
     if (chunk->finished) return NULL;

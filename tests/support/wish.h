@@ -72,9 +72,10 @@ void reader_fini(reader *r);
 const char *reader_add(reader *r, const weir_chunk *chunk);
 
 /* Whether the chunk, not yet added and not merged with another, has its right length: all text that was free
- * when it was due, and not later, the stream's interval having been from `least` to `most`. NULL: yes. */
+ * when it was due, and not later, the stream's interval having been from `least` to `most` and drafts at most
+ * n_draft tokens long. NULL: yes. */
 const char *reader_judge_chunk(const reader *r, const wish *w, const weir_chunk *chunk, int32_t least,
-                               int32_t most);
+                               int32_t most, int32_t n_draft);
 
 /* Whether tokens, text, reason and counts are what the request must give, ended as it says. NULL: yes. */
 const char *reader_judge(const reader *r, const wish *w, const weir_usage *usage);

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/speculate.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+
+/* What a tick may take longer for drafts, while a stream that has none waits for its token. */
+#define PATIENCE 1.25
+/* A row takes this part of a pass at least: what was learned from ticks of equal rows may say less. */
+#define ROW_LEAST 0.05
+
+/* ---- Life ---- */
+
+static weir_status open_model(weir_engine *engine, weir__drafter **drafter, weir_error *error)
+{
+    const weir_engine_params *params = &engine->params;
+    weir_context_params context = weir_context_params_default();
+    context.n_ctx = engine->info.n_ctx;
+    context.n_batch = params->n_batch;
+    context.n_ubatch = params->n_ubatch;
+    context.n_seq_max = params->n_slots;
+    context.n_threads = params->n_threads;
+    context.n_threads_batch = params->n_threads_batch;
+    context.layout = WEIR_LAYOUT_UNIFIED; /* texts are caught up with unequally: so it is one pass */
+    context.type_k = params->type_k;
+    context.type_v = params->type_v;
+    return weir__drafter_model(engine->model, params->draft_model, &context, params->n_ctx, drafter, error);
+}
+
+weir_status weir__speculate_open(weir_engine *engine, weir_error *error)
+{
+    weir__speculate *all = &engine->speculate;
+    const weir_engine_params *params = &engine->params;
+    weir_status status = WEIR_OK;
+    if (params->n_draft_max == 0) return WEIR_OK;
+    if (engine->exact && params->draft_model != NULL)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
+                               "this model's memory cannot be cut at any token, which refused drafts need: "
+                               "leave draft_model out");
+    if (engine->exact || (!params->prompt_lookup && params->draft_model == NULL)) return WEIR_OK;
+    all->drafts = weir__mem_calloc((size_t)params->n_slots, sizeof *all->drafts);
+    all->rows = weir__mem_calloc((size_t)engine->info.n_seq_max, sizeof *all->rows);
+    if (all->drafts == NULL || all->rows == NULL) goto no_memory;
+    if (params->prompt_lookup) {
+        all->drafters[all->n] = weir__drafter_lookup(engine->model, params->n_slots);
+        if (all->drafters[all->n] == NULL) goto no_memory;
+        all->n++;
+    }
+    if (params->draft_model != NULL) {
+        status = open_model(engine, &all->drafters[all->n], error);
+        if (status == WEIR_OK) all->n++;
+    }
+    return status;
+no_memory:
+    return weir__error_set(error, WEIR_NO_MEMORY, "n_draft_max", "out of memory for drafts");
+}
+
+static void destroy_drafters(weir__speculate *all)
+{
+    while (all->n > 0) {
+        weir__drafter *drafter = all->drafters[--all->n];
+        drafter->ops->destroy(drafter);
+    }
+}
+
+bool weir__speculate_use(weir_engine *engine, weir__drafter *drafter)
+{
+    weir__speculate *all = &engine->speculate;
+    if (all->n == 0) return false;
+    destroy_drafters(all);
+    all->drafters[all->n++] = drafter;
+    return true;
+}
+
+void weir__speculate_close(weir_engine *engine)
+{
+    weir__speculate *all = &engine->speculate;
+    destroy_drafters(all);
+    weir__mem_free(all->drafts);
+    weir__mem_free(all->rows);
+}
+
+/* ---- The tick so far ---- */
+
+static bool generates(const weir__slot *slot)
+{
+    return slot->state == WEIR_SLOT_GENERATING && slot->reason == WEIR_REASON_NOT_FINISHED;
+}
+
+/* What the generating slots' rows take, with their drafts. */
+static double tick_ns(const weir_engine *engine, const weir_cost *cost)
+{
+    int32_t *rows = engine->speculate.rows, n_rows = 0;
+    double n_context_k = 0;
+    for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++) {
+        const weir__slot *slot = engine->lanes[lane];
+        rows[lane] = slot != NULL && generates(slot) ? 1 + slot->draft.n : 0;
+        n_rows += rows[lane];
+        if (rows[lane] > 0) n_context_k += weir__cost_context_k(slot->n_past, rows[lane]);
+    }
+    int32_t n_passes =
+        weir__cost_passes(rows, engine->info.n_seq_max, engine->info.n_ubatch, engine->info.layout);
+    return weir_cost_tick_ns(cost, n_passes, n_rows, 0, n_context_k);
+}
+
+/* Cells that nobody holds and nobody was promised. */
+static int64_t free_cells(const weir_engine *engine)
+{
+    int64_t n = engine->n_room - engine->memory.n_used;
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        const weir__slot *slot = &engine->slots[i];
+        if (slot->state != WEIR_SLOT_IDLE) n -= slot->n_tokens - weir__slot_n_there(slot);
+    }
+    return n;
+}
+
+/* ---- Drafts ---- */
+
+/* Readies the draft of a slot. False: it gets none, or has one that nobody has used yet. */
+static bool prepare(const weir_engine *engine, weir__slot *slot)
+{
+    weir__draft *draft = &slot->draft;
+    const weir__request *request = slot->request;
+    if (draft->text == request->serial && draft->n_tokens == slot->n_tokens) return false;
+    *draft = (weir__draft){.slot = slot->index,
+                           .text = request->serial,
+                           .tokens = request->tokens,
+                           .n_tokens = slot->n_tokens,
+                           .most = engine->params.n_draft_max};
+    if (request->n_draft_max >= 0 && request->n_draft_max < draft->most) draft->most = request->n_draft_max;
+    /* The row behind the draft gives a token, too. */
+    if (draft->most > request->max_tokens - slot->n_generated - 1)
+        draft->most = request->max_tokens - slot->n_generated - 1;
+    return draft->most > 0;
+}
+
+/* Until the tick is worth it as a whole: with lanes it may take passes more. Streams that get nothing of it
+ * shall not wait much longer for it. */
+static void shorten(weir_engine *engine, const weir_cost *cost, int32_t n_streams, double tokens,
+                    double alone_ns)
+{
+    for (;;) {
+        weir__slot *longest = NULL;
+        int32_t n_without = 0;
+        for (int32_t i = 0; i < engine->params.n_slots; i++) {
+            weir__slot *slot = &engine->slots[i];
+            if (!generates(slot)) continue;
+            n_without += slot->draft.n == 0;
+            if (slot->draft.n > 0 && (longest == NULL || slot->draft.n > longest->draft.n)) longest = slot;
+        }
+        if (longest == NULL) return;
+        double ns = tick_ns(engine, cost);
+        if (n_without == 0 ? tokens * alone_ns > n_streams * ns : ns <= PATIENCE * alone_ns) return;
+        longest->draft.n /= 2;
+    }
+}
+
+void weir__speculate_draft(weir_engine *engine)
+{
+    weir__speculate *all = &engine->speculate;
+    weir_cost cost = weir__cost_get(&engine->cost);
+    size_t n = 0;
+    int32_t n_streams = 0;
+    double n_context_k = 0;
+    if (all->n == 0) return;
+    int64_t room = all->crowded ? 0 : free_cells(engine);
+    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+        weir__slot *slot = &engine->slots[i];
+        if (!generates(slot)) continue;
+        n_streams++;
+        n_context_k += weir__cost_context_k(slot->n_past, 1);
+        if (room > 0 && prepare(engine, slot)) all->drafts[n++] = &slot->draft;
+        if (slot->draft.n > room) slot->draft.n = room > 0 ? (int32_t)room : 0; /* since it was made */
+        room -= slot->draft.n;
+    }
+    if (n == 0) return;
+    double alone_ns = tick_ns(engine, &cost);
+    weir__drafting drafting = {
+        .room = room,
+        .worth = {.tokens = n_streams,
+                  .ns = alone_ns,
+                  .row_ns = cost.decode_ns + cost.context_ns * n_context_k / n_streams},
+    };
+    if (drafting.worth.row_ns < ROW_LEAST * cost.pass_ns) drafting.worth.row_ns = ROW_LEAST * cost.pass_ns;
+    for (int32_t d = 0; d < all->n; d++) {
+        weir__drafter *drafter = all->drafters[d];
+        drafter->ops->draft(drafter, all->drafts, n, &drafting);
+        size_t n_left = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (all->drafts[i]->n > 0)
+                all->drafts[i]->by = drafter;
+            else
+                all->drafts[n_left++] = all->drafts[i];
+        }
+        n = n_left;
+    }
+    shorten(engine, &cost, n_streams, drafting.worth.tokens, alone_ns);
+}
+
+bool weir__speculate_shrink(weir_engine *engine)
+{
+    bool drafted = false;
+    for (int32_t i = 0; i < engine->params.n_slots; i++) drafted |= engine->slots[i].n_drafted > 0;
+    engine->speculate.crowded |= drafted;
+    return drafted;
+}
+
+void weir__speculate_judge(const weir__draft *draft, int32_t n_drafted, int32_t n_right)
+{
+    if (draft->by->ops->judge != NULL) draft->by->ops->judge(draft->by, draft, n_drafted, n_right);
+}

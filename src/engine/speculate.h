@@ -1,0 +1,36 @@
+/* speculate.h: which streams get drafts, and how long they are.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_SPECULATE_H
+#define WEIR_ENGINE_SPECULATE_H
+
+#include "speculate/drafter.h"
+
+#define WEIR__DRAFTERS_MAX 2
+
+/* The driver's. */
+typedef struct weir__speculate {
+    weir__drafter *drafters[WEIR__DRAFTERS_MAX]; /* [n]; the first that has a draft for a stream makes it */
+    int32_t n;                                   /* 0 = there are no drafts */
+    weir__draft **drafts;                        /* [n_slots] scratch */
+    int32_t *rows;                               /* [n_seq_max] scratch */
+    bool crowded; /* the backend found no cells for drafts: none until a request ends */
+} weir__speculate;
+
+/* Makes what the parameters ask for. After prefix_open. Freed with close in any case. */
+weir_status weir__speculate_open(weir_engine *engine, weir_error *error);
+void weir__speculate_close(weir_engine *engine);
+
+/* Only this drafter, which is destroyed with the engine, drafts from now on: for tests and replays. False: this
+ * engine has no drafts, nothing was done. */
+bool weir__speculate_use(weir_engine *engine, weir__drafter *drafter);
+
+/* Before the view: drafts for the generating slots, where they are worth it. They take free cells only. */
+void weir__speculate_draft(weir_engine *engine);
+
+/* A pass found no cells. True: there were drafts in it; there are none until a request ends. */
+bool weir__speculate_shrink(weir_engine *engine);
+
+/* After the sampling: n_drafted tokens of the draft were computed, and the first n_right of them were right. */
+void weir__speculate_judge(const weir__draft *draft, int32_t n_drafted, int32_t n_right);
+
+#endif

@@ -1,0 +1,847 @@
+/* speculate_test.c: drafts change no text, no chunk's rules and nobody's place; with a drafter that knows the
+ * answer, or pretends to, in place of the engine's own.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "engine/testing.h"
+#include "support/dice.h"
+#include "support/guess.h"
+
+/* ---- Rig ---------------------------------------------------------------------------------------------- */
+
+/* Starts the engine with a drafter that is right so often. */
+static void start(rig *r, guess *g, int32_t right, int32_t wrong)
+{
+    rig_start(r);
+    assert_true(guess_install(g, r->engine, r->model, right, wrong));
+}
+
+/* A tick on a machine on which a row takes a fifth of a pass, whatever this one does. */
+static weir_report tick(rig *r)
+{
+    weir__cost_init(&r->engine->cost);
+    return rig_tick(r);
+}
+
+static void run(rig *r)
+{
+    for (int n = 0; n < 100000; n++) {
+        weir_report report = tick(r);
+        if (report.idle && report.n_active == 0 && report.queue_depth == 0) return;
+    }
+    fail_msg("the engine does not come to rest");
+}
+
+/* ---- Bursts ------------------------------------------------------------------------------------------- */
+
+static void a_burst_is_one_chunk(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    sink got = {0};
+    r->params.n_draft_max = 4;
+    rig_script(r, 'A', 6, "abcdefghijklm");
+    start(r, &g, 4, 0);
+    weir_stream *stream = rig_submit_key(r, 'A');
+    tick(r);
+    assert_int_equal(sink_take(&got, stream), 1);
+    assert_string_equal(got.text, "a"); /* no draft before the first token */
+    weir_report report = tick(r);
+    assert_int_equal(report.n_decode, 1);
+    assert_int_equal(report.n_drafted, 4);
+    assert_int_equal(sink_take(&got, stream), 1);
+    assert_int_equal(got.last_tokens, 5);
+    assert_string_equal(got.text, "abcdef");
+    tick(r);
+    assert_int_equal(sink_take(&got, stream), 1);
+    assert_string_equal(got.text, "abcdefghijk");
+    tick(r); /* l, m and the end, which nobody drafts */
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_END, "abcdefghijklm");
+    weir_usage usage = weir_stream_usage(stream);
+    assert_int_equal(usage.n_generated, 14);
+    assert_int_equal(usage.n_drafted, 10);
+    assert_int_equal(usage.n_accepted, 10);
+    weir_engine_stats stats = rig_stats(r);
+    assert_int_equal(stats.n_drafted, 10);
+    assert_int_equal(stats.n_accepted, 10);
+    assert_int_equal(stats.n_generated_tokens, 14);
+    assert_int_equal(stats.n_ticks, 4);
+}
+
+static void what_was_drafted_in_vain_is_cut_off(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    sink got = {0};
+    for (int lanes = 0; lanes < 2; lanes++) {
+        memset(&got, 0, sizeof got);
+        r->params.layout = lanes ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED;
+        rig_script(r, 'A', 6, "abcdefghijklm");
+        start(r, &g, 2, 3);
+        weir_stream *stream = rig_submit_key(r, 'A');
+        tick(r);
+        tick(r);
+        sink_take(&got, stream);
+        assert_string_equal(got.text, "abcd"); /* two were right, and the row behind them gave one */
+        assert_int_equal(rig_stats(r).n_kv_used, 6 + 3);
+        assert_int_equal(atomic_load(&r->fake->n_cells), 6 + 3);
+        assert_int_equal(g.last_drafted, 5);
+        assert_int_equal(g.last_right, 2);
+        run(r);
+        sink_take(&got, stream);
+        assert_sink(got, WEIR_REASON_END, "abcdefghijklm");
+        weir_engine_destroy(r->engine);
+        r->engine = NULL;
+    }
+}
+
+static void drafts_stay_within_the_answers_length(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    rig_script(r, 'A', 6, "abcdefghijklmnopqrstuvwxyz");
+    r->params.n_ctx = 20;
+    r->params.n_kv = 80;
+    rig_load(r, "fake:exact=1");
+    start(r, &g, 16, 0);
+    for (int32_t most = 1; most <= 16; most++) {
+        sink got = {0};
+        weir_request request = rig_ask(r, 'A');
+        request.max_tokens = most == 16 ? -1 : most; /* the context's end comes after 14 */
+        int32_t n = most > 14 ? 14 : most;
+        weir_stream *stream = rig_submit(r, &request);
+        run(r);
+        sink_take(&got, stream);
+        assert_int_equal(got.reason, WEIR_REASON_LENGTH);
+        assert_int_equal(got.n_tokens, n);
+        assert_memory_equal(got.text, "abcdefghijklmnopqrstuvwxyz", (size_t)n);
+        assert_int_equal(weir_stream_usage(stream).n_accepted, n > 2 ? n - 2 : 0);
+        assert_int_equal(weir_stream_usage(stream).n_drafted, n > 2 ? n - 2 : 0);
+    }
+}
+
+static void a_stop_string_within_a_burst_ends_it(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    static const char *const stops[] = {"ef"};
+    r->params.cache_sequences = 2;
+    rig_script(r, 'A', 6, "abcdefghijklm");
+    start(r, &g, 8, 0);
+    for (int round = 0; round < 2; round++) {
+        sink got = {0};
+        weir_request request = rig_ask(r, 'A');
+        request.stop = stops;
+        request.n_stop = 1;
+        weir_stream *stream = rig_submit(r, &request);
+        run(r);
+        sink_take(&got, stream);
+        assert_sink(got, WEIR_REASON_STOP_WORDS, "abcd");
+        assert_int_equal(got.n_tokens, 6);
+        assert_int_equal(weir_stream_usage(stream).n_generated, 6);
+        assert_int_equal(weir_stream_usage(stream).n_accepted, 5);
+    }
+    /* What is cached ends where the answer ended: whoever goes on from there gets what is right. */
+    assert_int_equal(rig_stats(r).n_kv_used, 6 + 5);
+    sink got = {0};
+    weir_request request = rig_ask(r, 'A');
+    int32_t tokens[10];
+    memcpy(tokens, request.tokens, 6 * sizeof *tokens);
+    for (int i = 0; i < 4; i++) tokens[6 + i] = 'a' + i;
+    request.tokens = tokens;
+    request.n_tokens = 10;
+    weir_stream *stream = rig_submit(r, &request);
+    run(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_END, "efghijklm");
+    assert_int_equal(weir_stream_usage(stream).n_cached, 9);
+}
+
+typedef struct cancels {
+    weir_stream *stream;
+    uint64_t at; /* passes */
+    weir__fake *fake;
+} cancels;
+
+static void cancel_in_pass(void *user, const weir__batch *batch)
+{
+    const cancels *c = user;
+    (void)batch;
+    if (atomic_load(&c->fake->n_passes) == c->at) weir_stream_cancel(c->stream);
+}
+
+static void a_cancel_in_a_burst_takes_none_of_it(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    sink got = {0};
+    cancels c = {.at = 2, .fake = r->fake};
+    r->params.cache_sequences = 2;
+    r->fake->before_decode = cancel_in_pass;
+    r->fake->before_decode_user = &c;
+    rig_script(r, 'A', 6, "abcdefghijklm");
+    rig_script(r, 'B', 6, "nopqrstuvwxyz");
+    start(r, &g, 3, 1);
+    c.stream = rig_submit_key(r, 'A');
+    weir_stream *other = rig_submit_key(r, 'B');
+    run(r);
+    sink_take(&got, c.stream);
+    assert_sink(got, WEIR_REASON_CANCELLED, "abcde");
+    assert_int_equal(weir_stream_usage(c.stream).n_accepted, 3);
+    assert_int_equal(g.last_right, 3); /* what was not sampled was not judged either */
+    sink rest = {0};
+    sink_take(&rest, other);
+    assert_sink(rest, WEIR_REASON_END, "nopqrstuvwxyz");
+    /* The prefixes that are left are those of the texts. */
+    sink again = {0};
+    weir_stream *second = rig_submit_key(r, 'A');
+    run(r);
+    sink_take(&again, second);
+    assert_sink(again, WEIR_REASON_END, "abcdefghijklm");
+}
+
+static void a_failure_in_a_burst_comes_after_what_was_sampled(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    sink got = {0};
+    rig_script(r, 'A', 6, "abcdefghijklm");
+    start(r, &g, 4, 0);
+    weir_stream *stream = rig_submit_key(r, 'A');
+    tick(r);
+    atomic_store(&r->fake->fail_sample_at, 2);
+    tick(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_ERROR, "abc");
+    assert_int_equal(rig_stats(r).n_kv_used, 0);
+}
+
+static void a_grammar_refuses_drafts_as_it_refuses_tokens(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    weir_sampler_params sampler = r->greedy;
+    sampler.grammar = "root ::= \"abcdefgh\" | \"abcxyz\"";
+    rig_script(r, 'A', 6, "abcdqqqq"); /* what the model says, and what the drafter expects */
+    start(r, &g, 6, 0);
+    sink got = {0};
+    weir_request request = rig_ask(r, 'A');
+    request.sampler = &sampler;
+    weir_stream *stream = rig_submit(r, &request);
+    run(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_END, "abcdefgh");
+    weir_usage usage = weir_stream_usage(stream);
+    assert_true(usage.n_accepted >= 3 && usage.n_accepted < usage.n_drafted);
+}
+
+/* ---- The same text ------------------------------------------------------------------------------------ */
+
+#define N_TEXTS 12
+
+typedef struct texts {
+    weir_result results[N_TEXTS];
+} texts;
+
+/* Answers of the fake's own to prompts of several lengths, some greedy, some drawn, all scored. */
+static void answer(rig *r, texts *out)
+{
+    static int32_t prompts[N_TEXTS][60];
+    weir_request requests[N_TEXTS];
+    weir_sampler_params samplers[N_TEXTS];
+    for (int i = 0; i < N_TEXTS; i++) {
+        int32_t n = 1 + 5 * i;
+        for (int32_t at = 0; at < n; at++) prompts[i][at] = 'a' + (i + at * at) % 26;
+        samplers[i] = weir_sampler_params_default();
+        samplers[i].temp = i % 3 == 0 ? 0 : 0.3F * (float)(i % 3);
+        samplers[i].seed = (uint32_t)i;
+        requests[i] = weir_request_default();
+        requests[i].sampler = &samplers[i];
+        requests[i].tokens = prompts[i];
+        requests[i].n_tokens = (size_t)n;
+        requests[i].max_tokens = 20 + 7 * i;
+        requests[i].n_logprobs = i % 4;
+        requests[i].logprobs = true;
+        requests[i].priority = i % 2;
+    }
+    assert_int_equal(weir_generate(r->engine, requests, N_TEXTS, NULL, out->results, NULL), WEIR_OK);
+}
+
+static void assert_same(const texts *a, const texts *b)
+{
+    for (int i = 0; i < N_TEXTS; i++) {
+        const weir_result *x = &a->results[i], *y = &b->results[i];
+        assert_int_equal(x->reason, y->reason);
+        assert_string_equal(x->text, y->text);
+        assert_int_equal(x->n_tokens, y->n_tokens);
+        if (x->n_tokens == 0) continue;
+        assert_memory_equal(x->tokens, y->tokens, x->n_tokens * sizeof *x->tokens);
+        assert_memory_equal(x->logprobs, y->logprobs, x->n_tokens * sizeof *x->logprobs);
+        size_t n_top = x->n_tokens * (size_t)x->n_top_logprobs;
+        if (n_top > 0) assert_memory_equal(x->top_logprobs, y->top_logprobs, n_top * sizeof *x->top_logprobs);
+        assert_int_equal(x->usage.n_generated, y->usage.n_generated);
+    }
+}
+
+static void fini(texts *t)
+{
+    for (int i = 0; i < N_TEXTS; i++) weir_result_fini(&t->results[i]);
+}
+
+static void drafts_change_no_text_and_no_probability(void **state)
+{
+    rig *r = *state;
+    uint64_t n_accepted = 0, n_refused = 0;
+    for (int i = 0; i < 12; i++) {
+        texts without, with;
+        static guess g;
+        char path[64];
+        snprintf(path, sizeof path, "fake:exact=1,seed=%d,eos_every=%d", i, i % 2 ? 60 : 0);
+        rig_load(r, path);
+        r->params.layout = i % 3 ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED;
+        r->params.n_slots = 1 + i % 5;
+        r->params.n_kv = i % 3 == 0 ? 260 : 0; /* so few that requests are suspended */
+        r->params.cache_sequences = i % 4 == 0 ? 2 : 0;
+        r->params.n_draft_max = 0;
+        rig_start(r);
+        answer(r, &without);
+        assert_int_equal(rig_stats(r).n_drafted, 0);
+        weir_engine_destroy(r->engine);
+        r->params.n_draft_max = 1 + i;
+        start(r, &g, -1, -1);
+        answer(r, &with);
+        weir_engine_stats stats = rig_stats(r);
+        assert_same(&without, &with);
+        n_accepted += stats.n_accepted;
+        n_refused += stats.n_drafted - stats.n_accepted;
+        fini(&without);
+        fini(&with);
+        weir_engine_destroy(r->engine);
+        r->engine = NULL;
+    }
+    assert_true(n_accepted > 500 && n_refused > 500);
+}
+
+/* One row of the model, by the low level. */
+static void row_after(rig *r, const int32_t *tokens, size_t n, double temp, double *p, int32_t n_vocab)
+{
+    weir_context *context = NULL;
+    const float *logits;
+    double sum = 0;
+    assert_int_equal(weir_context_create(r->model, NULL, &context, NULL), WEIR_OK);
+    assert_int_equal(weir_prefill(context, tokens, n, 0, NULL, NULL), WEIR_OK);
+    assert_int_equal(weir_logits(context, -1, &logits, NULL), WEIR_OK);
+    for (int32_t i = 0; i < n_vocab; i++) sum += p[i] = exp(logits[i] / temp);
+    for (int32_t i = 0; i < n_vocab; i++) p[i] /= sum;
+    weir_context_destroy(context);
+}
+
+/* Pearson's, over cells that expect 5 or more and one for the others, less its mean, by its deviation. */
+static double deviations(const int *seen, const double *p, int32_t n_vocab, int n)
+{
+    double sum = 0, rest_p = 0;
+    int rest = 0, cells = 0;
+    for (int32_t i = 0; i < n_vocab; i++) {
+        double want = p[i] * n;
+        if (want < 5) {
+            rest += seen[i];
+            rest_p += p[i];
+            continue;
+        }
+        sum += (seen[i] - want) * (seen[i] - want) / want;
+        cells++;
+    }
+    if (rest_p * n > 5) {
+        sum += (rest - rest_p * n) * (rest - rest_p * n) / (rest_p * n);
+        cells++;
+    }
+    return (sum - (cells - 1)) / sqrt(2.0 * (cells - 1));
+}
+
+/* Answers of three tokens, a quarter of which begin alike; then the likeliest one is the draft. What is drawn in the draft's
+ * row, and in the one behind it, is distributed as the model says. */
+static void draws_with_drafts_have_the_models_distribution(void **state)
+{
+#ifdef WEIR_SANITIZED
+    enum { N_VOCAB = 260, N = 40000, BATCH = 1000 };
+#else
+    enum { N_VOCAB = 260, N = 400000, BATCH = 1000 };
+#endif
+    rig *r = *state;
+    static weir_request requests[BATCH];
+    static weir_result results[BATCH];
+    static weir_sampler_params samplers[BATCH];
+    static int first[N_VOCAB], behind[N_VOCAB];
+    static double p[N_VOCAB];
+    int32_t prompt[3] = {'p', 'q', 0};
+    static guess g;
+    int n_first = 0, n_behind = 0;
+    rig_load(r, "fake:n_vocab=260,seed=11");
+    r->fake->next = NULL;
+    int32_t t0 = weir__fake_next(r->model, prompt, 2);
+    prompt[2] = t0;
+    int32_t likeliest = weir__fake_next(r->model, prompt, 3);
+    r->params.n_slots = 1;
+    r->params.n_ctx = 16;
+    r->params.queue_limit = 0;
+    start(r, &g, 1, 0);
+    g.token = likeliest;
+    for (int i = 0; i < BATCH; i++) {
+        samplers[i] = weir_sampler_params_default();
+        samplers[i].temp = 0.9F;
+        requests[i] = weir_request_default();
+        requests[i].tokens = prompt;
+        requests[i].n_tokens = 2;
+        requests[i].sampler = &samplers[i];
+        requests[i].max_tokens = 3;
+    }
+    for (int at = 0; at < N; at += BATCH) {
+        for (int i = 0; i < BATCH; i++) samplers[i].seed = (uint32_t)(at + i);
+        assert_int_equal(weir_generate(r->engine, requests, BATCH, NULL, results, NULL), WEIR_OK);
+        for (int i = 0; i < BATCH; i++) {
+            const int32_t *t = results[i].tokens;
+            /* Others wait for their last token, so some ticks are too long for drafts. */
+            if (results[i].usage.n_drafted == 1 && results[i].n_tokens > 1 && t[0] == t0) {
+                first[t[1]]++;
+                n_first++;
+                assert_int_equal(results[i].usage.n_accepted, t[1] == likeliest);
+                if (results[i].n_tokens > 2 && t[1] == likeliest) {
+                    behind[t[2]]++;
+                    n_behind++;
+                }
+            }
+            weir_result_fini(&results[i]);
+        }
+    }
+    assert_true(n_first > N / 5 && n_behind > N / 25);
+    /* An end token is not among an answer's. */
+    row_after(r, prompt, 3, 0.9, p, N_VOCAB);
+    double ends = p[WEIR__FAKE_EOS] + p[WEIR__FAKE_EOT];
+    for (int i = 0; i < N_VOCAB; i++)
+        p[i] = i == WEIR__FAKE_EOS || i == WEIR__FAKE_EOT ? 0 : p[i] / (1 - ends);
+    double off = deviations(first, p, N_VOCAB, n_first);
+    const int32_t longer[4] = {prompt[0], prompt[1], t0, likeliest};
+    row_after(r, longer, 4, 0.9, p, N_VOCAB);
+    ends = p[WEIR__FAKE_EOS] + p[WEIR__FAKE_EOT];
+    for (int i = 0; i < N_VOCAB; i++)
+        p[i] = i == WEIR__FAKE_EOS || i == WEIR__FAKE_EOT ? 0 : p[i] / (1 - ends);
+    double off_behind = deviations(behind, p, N_VOCAB, n_behind);
+    print_message("%d and %d draws: %.1f and %.1f standard deviations off\n", n_first, n_behind, off,
+                  off_behind);
+    assert_true(fabs(off) < 5 && fabs(off_behind) < 5);
+}
+
+/* ---- Nobody's place ----------------------------------------------------------------------------------- */
+
+static void drafts_take_free_cells_only(void **state)
+{
+    rig *r = *state;
+    for (int tight = 0; tight < 2; tight++) {
+        uint64_t n_evicted[2], n_suspensions[2];
+        for (int on = 0; on < 2; on++) {
+            static guess g;
+            rig_load(r, "fake:exact=1");
+            r->params.layout = WEIR_LAYOUT_UNIFIED;
+            r->params.n_kv = tight ? 64 : 100;
+            r->params.n_ctx = 60;
+            r->params.cache_sequences = 4;
+            r->params.n_slots = 2;
+            r->params.n_draft_max = on ? 16 : 0;
+            for (int k = 0; k < 4; k++) rig_script(r, 'A' + k, 12, "abcdefghijklmnopqrstuvwxyz");
+            if (on)
+                start(r, &g, 1, 15);
+            else
+                rig_start(r);
+            /* One after the other, so that what is evicted does not depend on who is ahead. */
+            for (int k = 0; k < 4; k++) {
+                sink got = {0};
+                weir_stream *stream = rig_submit_key(r, 'A' + k);
+                while (!got.finished) {
+                    tick(r);
+                    sink_take(&got, stream);
+                    assert_true(rig_stats(r).n_kv_used <= r->params.n_kv);
+                }
+                assert_sink(got, WEIR_REASON_END, "abcdefghijklmnopqrstuvwxyz");
+            }
+            weir_engine_stats stats = rig_stats(r);
+            n_evicted[on] = stats.n_evicted;
+            n_suspensions[on] = stats.n_suspensions;
+            assert_true(on == (stats.n_drafted > 0));
+            weir_engine_destroy(r->engine);
+            r->engine = NULL;
+        }
+        assert_int_equal(n_evicted[0], n_evicted[1]);
+        assert_int_equal(n_suspensions[0], n_suspensions[1]);
+    }
+}
+
+static void a_pass_without_cells_goes_on_without_drafts(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    sink got = {0};
+    rig_script(r, 'A', 6, "abcdefghijklm");
+    start(r, &g, 4, 0);
+    weir_stream *stream = rig_submit_key(r, 'A');
+    tick(r);
+    atomic_store(&r->fake->fail_decode_status, WEIR_NO_SPACE);
+    atomic_store(&r->fake->fail_decode_at, 0);
+    tick(r);
+    for (int i = 0; i < 3; i++) assert_int_equal(tick(r).n_drafted, 0);
+    run(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_END, "abcdefghijklm"); /* alone it would have failed */
+    sink again = {0};
+    stream = rig_submit_key(r, 'A'); /* a request has ended */
+    run(r);
+    sink_take(&again, stream);
+    assert_true(weir_stream_usage(stream).n_accepted > 0);
+}
+
+static void plans_say_how_much_of_a_draft_is_computed(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    sink got = {0};
+    const weir_view *view;
+    rig_script(r, 'A', 6, "abcdefghijklmnop");
+    start(r, &g, 4, 1);
+    weir_stream *stream = rig_submit_key(r, 'A');
+    tick(r);
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+    assert_int_equal(view->slots[0].n_draft, 5);
+    weir_plan_entry plan = {.slot = 0, .n_tokens = 3};
+    weir_report report = {.size = sizeof report};
+    assert_int_equal(weir_engine_step(r->engine, &plan, 1, &report, NULL), WEIR_OK);
+    assert_int_equal(g.n_calls, 1); /* a view's draft is the step's */
+    assert_false(report.bad_plan);
+    assert_int_equal(report.n_drafted, 2);
+    sink_take(&got, stream);
+    assert_string_equal(got.text, "abcd");
+    plan.n_tokens = 1;
+    assert_int_equal(weir_engine_step(r->engine, &plan, 1, &report, NULL), WEIR_OK);
+    assert_int_equal(report.n_drafted, 0);
+    sink_take(&got, stream);
+    assert_string_equal(got.text, "abcde");
+    plan.n_tokens = 7; /* one more than there is: the standard plan computes all */
+    assert_int_equal(weir_engine_step(r->engine, &plan, 1, &report, NULL), WEIR_OK);
+    assert_true(report.bad_plan);
+    assert_int_equal(report.n_drafted, 5);
+    sink_take(&got, stream);
+    assert_string_equal(got.text, "abcdefghij");
+    run(r);
+}
+
+static void drafts_take_what_the_budget_leaves(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    r->params.n_batch = 5;
+    r->params.n_slots = 3;
+    for (int k = 0; k < 3; k++) rig_script(r, 'A' + k, 1, "abcdefghijklm");
+    start(r, &g, 4, 0);
+    for (int k = 0; k < 3; k++) rig_submit_key(r, 'A' + k);
+    tick(r);
+    assert_int_equal(rig_stats(r).n_slots_generating, 3);
+    weir_report report = tick(r);
+    assert_int_equal(report.n_decode, 3);
+    assert_int_equal(report.n_drafted, 2);
+    assert_false(report.bad_plan);
+    run(r);
+}
+
+static void models_that_cannot_be_cut_have_no_drafts(void **state)
+{
+    rig *r = *state;
+    weir_error error = {0};
+    rig_load(r, "fake:recurrent=1");
+    rig_start(r);
+    assert_int_equal(r->engine->speculate.n, 0);
+    weir_engine_destroy(r->engine);
+    r->engine = NULL;
+    r->params.draft_model = r->model;
+    assert_int_equal(weir_engine_create(r->model, &r->params, &r->engine, &error), WEIR_UNSUPPORTED);
+    assert_string_equal(error.field, "draft_model");
+    r->params.draft_model = NULL;
+}
+
+static void requests_may_do_without_or_with_fewer(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    weir_error error = {0};
+    rig_script(r, 'A', 6, "abcdefghijklm");
+    start(r, &g, 4, 0);
+    for (int32_t most = -1; most < 3; most++) {
+        weir_request request = rig_ask(r, 'A');
+        request.n_draft_max = most;
+        weir_stream *stream = rig_submit(r, &request);
+        tick(r);
+        assert_int_equal(tick(r).n_drafted, most < 0 ? 4 : most);
+        run(r);
+        assert_int_equal(weir_stream_usage(stream).n_generated, 14);
+    }
+    weir_request request = rig_ask(r, 'A');
+    for (int32_t wrong = -2; wrong < 40; wrong += 35) {
+        request.n_draft_max = wrong;
+        assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, &error), WEIR_INVALID);
+        assert_string_equal(error.field, "requests[0].n_draft_max");
+    }
+    weir_engine_destroy(r->engine);
+    r->engine = NULL;
+    r->params.n_draft_max = 33;
+    assert_int_equal(weir_engine_create(r->model, &r->params, &r->engine, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "n_draft_max");
+}
+
+static void ticks_and_parts_tell_of_drafts(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    weir_tick ticks[16];
+    weir_tick_slot parts[16];
+    size_t n;
+    rig_script(r, 'A', 6, "abcdefghijklm");
+    start(r, &g, 2, 3);
+    rig_submit_key(r, 'A');
+    run(r);
+    assert_int_equal(weir_engine_ticks(r->engine, 0, ticks, COUNT(ticks), &n), WEIR_OK);
+    uint64_t n_drafted = 0, n_accepted = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_drafted += (uint64_t)ticks[i].n_drafted;
+        n_accepted += (uint64_t)ticks[i].n_accepted;
+    }
+    assert_int_equal(n_drafted, rig_stats(r).n_drafted);
+    assert_int_equal(n_accepted, rig_stats(r).n_accepted);
+    assert_int_equal(weir_engine_tick_slots(r->engine, 0, parts, COUNT(parts), &n), WEIR_OK);
+    assert_int_equal(parts[1].n_tokens, 6);
+    assert_int_equal(parts[1].n_drafted, 5);
+    assert_int_equal(parts[1].n_accepted, 2);
+    assert_int_equal(parts[1].n_generated, 4);
+    assert_true(parts[n - 1].end_ns > 0);
+    assert_true(parts[n - 1].n_accepted <= parts[n - 1].n_drafted);
+}
+
+/* ---- The drafters ------------------------------------------------------------------------------------- */
+
+static void lookup_finds_what_the_prompt_says(void **state)
+{
+    rig *r = *state;
+    /* The prompt's letters go round, and so does the answer. */
+    char text[120];
+    sink got = {0};
+    rig_script(r, 'A', 80, "");
+    for (int i = 0; i < 119; i++) text[i] = (char)r->scripts[0].prompt[1 + i % 52];
+    text[119] = '\0';
+    rig_script(r, 'A', 80, text);
+    rig_start(r);
+    weir_stream *stream = rig_submit_key(r, 'A');
+    run(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_END, text);
+    weir_engine_stats stats = rig_stats(r);
+    assert_true(stats.n_accepted > 90 && stats.n_ticks < 25);
+    assert_true(stats.n_accepted * 10 > stats.n_drafted * 8);
+}
+
+static void lookup_drafts_nothing_where_it_was_wrong(void **state)
+{
+    rig *r = *state;
+    char text[1200];
+    dice d = {5};
+    /* Pairs come again all the time; what follows them is another token each time. */
+    for (int i = 0; i < 1199; i++) text[i] = (char)('a' + dice_in(&d, 0, 11));
+    text[1199] = '\0';
+    rig_script(r, 'A', 20, text);
+    r->params.n_ctx = 2048;
+    rig_start(r);
+    rig_submit_key(r, 'A');
+    run(r);
+    weir_engine_stats stats = rig_stats(r);
+    print_message("%llu drafted, %llu right\n", (unsigned long long)stats.n_drafted,
+                  (unsigned long long)stats.n_accepted);
+    assert_true(stats.n_drafted < 60);
+}
+
+static void drafts_wait_where_others_would(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    rig_script(r, 'A', 6, "abcdefghijklmnopqrstuvwxyz");
+    rig_script(r, 'B', 6, "abcdefghijklmnopqrstuvwxyz");
+    start(r, &g, 16, 0);
+    rig_submit_key(r, 'A');
+    weir_request request = rig_ask(r, 'B');
+    request.n_draft_max = 0;
+    rig_submit(r, &request);
+    tick(r);
+    weir_report report = tick(r);
+    assert_int_equal(report.n_decode, 2);
+    assert_true(report.n_drafted <= 2); /* 20 + 2 * 5 ms alone, and a quarter of that for drafts */
+    run(r);
+}
+
+/* The engine with a draft model that is another load of the fake. */
+static weir_model *with_draft_model(rig *r, const char *path)
+{
+    weir_model *model = NULL;
+    assert_int_equal(weir_model_load(path, NULL, &model, NULL), WEIR_OK);
+    r->params.prompt_lookup = false;
+    r->params.draft_model = model;
+    r->params.n_draft_max = 6;
+    rig_start(r);
+    return model;
+}
+
+static void a_draft_model_drafts_for_several_streams(void **state)
+{
+    rig *r = *state;
+    static const struct {
+        const char *path;
+        bool right;
+    } drafts[] = {{"fake:seed=3", true}, {"fake:seed=4", false}};
+    for (size_t i = 0; i < 4; i++) {
+        texts without, with;
+        rig_load(r, "fake:seed=3");
+        r->params.layout = i % 2 ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED;
+        r->params.draft_model = NULL;
+        r->params.n_draft_max = 0;
+        rig_start(r);
+        answer(r, &without);
+        weir_engine_destroy(r->engine);
+        weir_model *model = with_draft_model(r, drafts[i / 2].path);
+        weir__fake *fake = weir__fake_of(model);
+        answer(r, &with);
+        assert_same(&without, &with);
+        weir_engine_stats stats = rig_stats(r);
+        if (drafts[i / 2].right)
+            assert_true(stats.n_accepted > 50);
+        else
+            assert_true(stats.n_accepted * 4 < stats.n_drafted + 4);
+        assert_int_equal(atomic_load(&fake->faults), 0);
+        weir_engine_destroy(r->engine);
+        r->engine = NULL;
+        assert_int_equal(atomic_load(&fake->n_contexts), 0);
+        assert_int_equal(atomic_load(&fake->n_samplers), 0);
+        weir_model_release(model);
+        fini(&without);
+        fini(&with);
+    }
+}
+
+/* Its passes fail, or it has too few cells: there are fewer drafts, and that is all. */
+static void a_failing_draft_model_fails_nobody(void **state)
+{
+    rig *r = *state;
+    texts without, with;
+    rig_load(r, "fake:seed=3");
+    r->params.n_draft_max = 0;
+    rig_start(r);
+    answer(r, &without);
+    weir_engine_destroy(r->engine);
+    weir_model *model = with_draft_model(r, "fake:seed=3");
+    weir__fake *fake = weir__fake_of(model);
+    atomic_store(&fake->fail_decode_keep, 1);
+    atomic_store(&fake->fail_decode_at, 5);
+    atomic_store(&fake->fail_decode_more, 20);
+    atomic_store(&fake->fail_sample_at, 30);
+    answer(r, &with);
+    assert_same(&without, &with);
+    assert_true(atomic_load(&fake->fail_decode_at) < 0);
+    assert_true(rig_stats(r).n_accepted > 0);
+    assert_int_equal(atomic_load(&fake->faults), 0);
+    weir_engine_destroy(r->engine);
+    r->engine = NULL;
+    weir_model_release(model);
+    fini(&without);
+    fini(&with);
+}
+
+static void a_draft_model_needs_the_same_vocabulary(void **state)
+{
+    rig *r = *state;
+    static const struct {
+        const char *path;
+        weir_status status;
+    } others[] = {{"fake:n_vocab=1000", WEIR_INVALID}, {"fake:recurrent=1", WEIR_UNSUPPORTED}};
+    weir_error error;
+    for (size_t i = 0; i < COUNT(others) + 1; i++) {
+        weir_model *model = NULL;
+        assert_int_equal(weir_model_load(i < COUNT(others) ? others[i].path : "fake:", NULL, &model, NULL),
+                         WEIR_OK);
+        if (i == COUNT(others)) assert_true(weir__fake_set_piece(model, 300, "x", 1, WEIR__FAKE_TEXT));
+        r->params.draft_model = model;
+        assert_int_equal(weir_engine_create(r->model, &r->params, &r->engine, &error),
+                         i < COUNT(others) ? others[i].status : WEIR_INVALID);
+        assert_string_equal(error.field, "draft_model");
+        weir_model_release(model);
+    }
+    r->params.draft_model = NULL;
+}
+
+/* Allocations of life and of prompts fail one by one: it is refused, or there are no drafts. */
+static void without_memory_there_are_no_drafts(void **state)
+{
+    rig *r = *state;
+    weir_model *model = NULL;
+    assert_int_equal(weir_model_load("fake:", NULL, &model, NULL), WEIR_OK);
+    r->params.draft_model = model;
+    for (long fail = 0; fail < 500; fail++) {
+        weir__mem_fail_after(fail);
+        weir_status status = weir_engine_create(r->model, &r->params, &r->engine, NULL);
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        if (pending) {
+            assert_int_equal(status, WEIR_OK);
+            break;
+        }
+        assert_true(status == WEIR_NO_MEMORY || status == WEIR_OK);
+        weir_engine_destroy(r->engine);
+        r->engine = NULL;
+    }
+    assert_non_null(r->engine);
+    rig_script(r, 'A', 100, "abcdefghijklmabcdefghijklm");
+    weir_stream *stream = rig_submit_key(r, 'A');
+    sink got = {0};
+    tick(r);
+    weir__mem_fail_after(0); /* the room for the prompt's pairs */
+    tick(r);
+    weir__mem_fail_after(-1);
+    run(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_END, "abcdefghijklmabcdefghijklm");
+    weir_engine_destroy(r->engine);
+    r->engine = NULL;
+    weir_model_release(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(a_burst_is_one_chunk),
+        RIG_TEST(what_was_drafted_in_vain_is_cut_off),
+        RIG_TEST(drafts_stay_within_the_answers_length),
+        RIG_TEST(a_stop_string_within_a_burst_ends_it),
+        RIG_TEST(a_cancel_in_a_burst_takes_none_of_it),
+        RIG_TEST(a_failure_in_a_burst_comes_after_what_was_sampled),
+        RIG_TEST(a_grammar_refuses_drafts_as_it_refuses_tokens),
+        RIG_TEST(drafts_change_no_text_and_no_probability),
+        RIG_TEST(draws_with_drafts_have_the_models_distribution),
+        RIG_TEST(drafts_take_free_cells_only),
+        RIG_TEST(a_pass_without_cells_goes_on_without_drafts),
+        RIG_TEST(plans_say_how_much_of_a_draft_is_computed),
+        RIG_TEST(drafts_take_what_the_budget_leaves),
+        RIG_TEST(models_that_cannot_be_cut_have_no_drafts),
+        RIG_TEST(requests_may_do_without_or_with_fewer),
+        RIG_TEST(ticks_and_parts_tell_of_drafts),
+        RIG_TEST(lookup_finds_what_the_prompt_says),
+        RIG_TEST(lookup_drafts_nothing_where_it_was_wrong),
+        RIG_TEST(drafts_wait_where_others_would),
+        RIG_TEST(a_draft_model_drafts_for_several_streams),
+        RIG_TEST(a_failing_draft_model_fails_nobody),
+        RIG_TEST(a_draft_model_needs_the_same_vocabulary),
+        RIG_TEST(without_memory_there_are_no_drafts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

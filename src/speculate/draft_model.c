@@ -1,0 +1,287 @@
+/* draft_model.c: the drafter that asks a smaller model of the same vocabulary.
+ *
+ * It has a context of its own with a sequence for each slot. What a sequence holds is compared with the slot's
+ * text whenever a draft is wanted: what differs is cut off, what is missing is computed. So nothing of what
+ * happens to the target's sequences (moves between lanes, shared prefixes, suspension, refused drafts) needs
+ * to be mirrored here.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "model/sampler.h"
+#include "speculate/drafter.h"
+
+/* Tokens of texts that a tick computes here besides drafts: streams wait for them. What is longer is caught up
+ * with over several ticks, which have no draft. */
+#define CATCH_UP 256
+/* Vocabularies of one family are padded to different lengths. */
+#define PADDING 128
+/* Where drafts do not pay, a token is tried after so many, and each time that it is wrong after twice as many. */
+#define PAUSE_LEAST 16
+#define PAUSE_MOST  1024
+#define NEWEST      0.1 /* what the newest measurement of its own cost counts */
+
+/* By place in the draft: a model that was right so far is likely to be right again. */
+static const double prior[WEIR__PACE_CLASSES] = {0.6, 0.7, 0.7, 0.75, 0.8, 0.8};
+
+/* Invariant: the sequence holds held[0 … n_held - 1], and the first n_same of them are the text's. */
+typedef struct slot {
+    int32_t *held; /* [n_ctx] */
+    int32_t n_held, n_same;
+    uint64_t text; /* whose pace this is */
+    weir__pace pace;
+    int32_t pause, tried_at; /* the next try is when the text has tried_at + pause tokens */
+    bool trial;              /* this draft is one */
+    bool done;               /* it gets no more tokens */
+    int32_t row;             /* of this pass, -1 = none */
+    double probability;
+} slot;
+
+typedef struct draft_model {
+    weir__drafter base;
+    weir_model *model;
+    weir__bcontext *context;
+    weir_context_info info;
+    weir__bsampler *greedy;
+    weir__batch batch;
+    int32_t *tokens; /* the block behind the slots' */
+    int32_t n_ctx;   /* of a slot */
+    double token_ns; /* what a token of a draft takes; 0 = not known */
+    int32_t n_slots;
+    slot slots[]; /* [n_slots] */
+} draft_model;
+
+static int class_of(int32_t place)
+{
+    return place < 3 ? place : place < 5 ? 3 : place < 9 ? 4 : 5;
+}
+
+/* ---- Text ---- */
+
+static void meet(slot *s, const weir__draft *draft)
+{
+    if (s->text == draft->text) return;
+    s->text = draft->text;
+    s->n_same = 0;
+    s->pause = PAUSE_LEAST;
+    s->tried_at = draft->n_tokens;
+    weir__pace_init(&s->pace, prior);
+}
+
+/* Cuts the sequence back to what it has in common with the text, but for the text's last token, whose row is
+ * needed. False: this text cannot be read. */
+static bool align(draft_model *m, slot *s, const weir__draft *draft)
+{
+    const weir__backend *ops = m->model->ops;
+    int32_t most = draft->n_tokens - 1, n = s->n_same < most ? s->n_same : most;
+    if (draft->n_tokens + draft->most > m->n_ctx) return false;
+    while (n < s->n_held && n < most && s->held[n] == draft->tokens[n]) n++;
+    for (int32_t i = n; i < draft->n_tokens; i++)
+        if (draft->tokens[i] >= m->model->info.n_vocab) return false;
+    if (n < s->n_held && !ops->seq_remove(m->context, draft->slot, n, -1)) {
+        ops->seq_remove(m->context, draft->slot, 0, -1);
+        n = 0;
+    }
+    s->n_held = s->n_same = n;
+    return true;
+}
+
+/* Puts what is missing into the batch, as far as there is room. */
+static void feed(draft_model *m, slot *s, const weir__draft *draft, int32_t *room)
+{
+    int32_t n = draft->n_tokens - s->n_held;
+    if (n > *room) n = *room;
+    *room -= n;
+    for (; n > 0; n--) {
+        int32_t pos = s->n_held, token = draft->tokens[pos];
+        bool last = pos == draft->n_tokens - 1;
+        int32_t row = weir__batch_add(&m->batch, token, pos, draft->slot, last);
+        if (last) s->row = row;
+        s->held[s->n_held++] = token;
+    }
+    s->n_same = s->n_held;
+}
+
+/* After a failed pass nobody knows what is there. */
+static void forget(draft_model *m)
+{
+    m->model->ops->clear(m->context);
+    for (int32_t i = 0; i < m->n_slots; i++) m->slots[i].n_held = m->slots[i].n_same = 0;
+}
+
+/* ---- Drafts ---- */
+
+/* Whether one more token is worth a pass for it. */
+static bool pays(const draft_model *m, const slot *s, int32_t place, const weir__drafting *drafting)
+{
+    weir__worth worth = drafting->worth;
+    return weir__worth_take(&worth, s->probability * weir__pace_hope(&s->pace, class_of(place)), m->token_ns);
+}
+
+/* The first pass: the texts. */
+static void begin(draft_model *m, weir__draft *const *drafts, size_t n, const weir__drafting *drafting)
+{
+    int32_t room = m->batch.capacity < CATCH_UP ? m->batch.capacity : CATCH_UP;
+    for (size_t i = 0; i < n; i++) {
+        const weir__draft *draft = drafts[i];
+        slot *s = &m->slots[draft->slot];
+        meet(s, draft);
+        s->row = -1;
+        s->probability = 1;
+        s->trial = !pays(m, s, 0, drafting);
+        s->done = drafting->room < 1 || room < 1 || (s->trial && draft->n_tokens - s->tried_at < s->pause) ||
+                  !align(m, s, draft);
+        if (!s->done) feed(m, s, draft, &room);
+    }
+}
+
+/* The token that the draft's row gives, and its own row for the next pass. */
+static void extend(draft_model *m, slot *s, weir__draft *draft, weir__drafting *drafting)
+{
+    int32_t row = s->row, token;
+    s->row = -1;
+    s->done = true;
+    if (row < 0 || m->model->ops->sample(m->greedy, m->context, row, &token, NULL) != WEIR_OK ||
+        token >= m->base.target->info.n_vocab)
+        return;
+    weir__drafting trial = {.worth = {.ns = 1}, .room = drafting->room};
+    s->probability *= weir__pace_hope(&s->pace, class_of(draft->n));
+    if (!weir__drafter_add(&m->base, draft, token, s->probability, m->token_ns, s->trial ? &trial : drafting))
+        return;
+    if (s->trial) drafting->room--;
+    if (s->trial || draft->n == draft->most || !pays(m, s, draft->n, drafting)) return;
+    s->done = false;
+    s->row = weir__batch_add(&m->batch, token, s->n_held, draft->slot, true);
+    s->held[s->n_held++] = token;
+}
+
+/* What a token takes, from the time of all; one that catches up with its text takes longer. */
+static void measure(draft_model *m, double ns, bool caught_up)
+{
+    if (m->token_ns == 0)
+        m->token_ns = ns;
+    else if (!caught_up || ns < m->token_ns)
+        m->token_ns += NEWEST * (ns - m->token_ns);
+}
+
+static void draft_all(weir__drafter *drafter, weir__draft *const *drafts, size_t n, weir__drafting *drafting)
+{
+    draft_model *m = (draft_model *)drafter;
+    int64_t start = weir__clock_now_ns();
+    int32_t n_drafted = 0;
+    m->batch.n = 0;
+    begin(m, drafts, n, drafting);
+    int32_t n_texts = m->batch.n;
+    while (m->batch.n > 0) {
+        if (m->model->ops->decode(m->context, &m->batch, NULL) != WEIR_OK) {
+            forget(m);
+            break;
+        }
+        m->batch.n = 0;
+        m->model->ops->logits_ready(m->context);
+        for (size_t i = 0; i < n; i++)
+            if (!m->slots[drafts[i]->slot].done) extend(m, &m->slots[drafts[i]->slot], drafts[i], drafting);
+    }
+    for (size_t i = 0; i < n; i++) n_drafted += drafts[i]->n;
+    if (n_drafted > 0)
+        measure(m, (double)(weir__clock_now_ns() - start) / n_drafted, n_texts > 2 * (int32_t)n);
+}
+
+static void judge(weir__drafter *drafter, const weir__draft *draft, int32_t n_drafted, int32_t n_right)
+{
+    slot *s = &((draft_model *)drafter)->slots[draft->slot];
+    if (s->text != draft->text) return;
+    for (int32_t i = 0; i < n_drafted && i <= n_right; i++)
+        weir__pace_note(&s->pace, class_of(i), i < n_right);
+    if (!s->trial) return;
+    s->tried_at = draft->n_tokens;
+    s->pause = n_right > 0 ? PAUSE_LEAST : s->pause < PAUSE_MOST ? 2 * s->pause : PAUSE_MOST;
+}
+
+/* ---- Life ---- */
+
+static bool same_piece(const weir_model *a, const weir_model *b, int32_t token)
+{
+    char x[512], y[sizeof x];
+    int32_t n = a->ops->piece(a->model, token, true, x, (int32_t)sizeof x);
+    int32_t m = b->ops->piece(b->model, token, true, y, (int32_t)sizeof y);
+    return n == m && (n <= 0 || memcmp(x, y, (size_t)n) == 0) &&
+           a->ops->is_eog(a->model, token) == b->ops->is_eog(b->model, token);
+}
+
+weir_status weir__drafter_model_check(const weir_model *target, const weir_model *model, weir_error *error)
+{
+    int32_t n = target->info.n_vocab, other = model->info.n_vocab;
+    if (!model->info.has_decoder)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model", "the draft model cannot generate");
+    if (model->info.is_recurrent || model->info.is_hybrid || model->info.n_swa > 0)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
+                               "the draft model's memory cannot be cut at any token (%s), which drafts need: "
+                               "take one with full attention in all layers",
+                               model->info.architecture);
+    if (n - other > PADDING || other - n > PADDING)
+        return weir__error_set(error, WEIR_INVALID, "draft_model",
+                               "the draft model has %d tokens in its vocabulary and the model %d: they must "
+                               "have the same",
+                               other, n);
+    for (int32_t i = 0; i < n && i < other; i++)
+        if (!same_piece(target, model, i))
+            return weir__error_set(error, WEIR_INVALID, "draft_model",
+                                   "token %d of the draft model is not that of the model: they must have the "
+                                   "same vocabulary",
+                                   i);
+    return WEIR_OK;
+}
+
+static void destroy(weir__drafter *drafter)
+{
+    draft_model *m = (draft_model *)drafter;
+    const weir__backend *ops = m->model->ops;
+    if (m->greedy != NULL) ops->sampler_free(m->greedy);
+    if (m->context != NULL) ops->context_free(m->context);
+    weir__batch_fini(&m->batch);
+    weir__mem_free(m->tokens);
+    weir_model_release(m->model);
+    weir__mem_free(m);
+}
+
+weir_status weir__drafter_model(weir_model *target, weir_model *model, const weir_context_params *params,
+                                int32_t n_ctx, weir__drafter **drafter, weir_error *error)
+{
+    static const weir__drafter_ops ops = {
+        .name = "model", .draft = draft_all, .judge = judge, .destroy = destroy};
+    weir_sampler_params greedy = weir_sampler_params_default();
+    size_t n_slots = (size_t)params->n_seq_max;
+    draft_model *m = weir__mem_calloc(1, sizeof *m + n_slots * sizeof m->slots[0]);
+    if (m == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "draft_model", "out of memory for drafts");
+    m->base = (weir__drafter){.ops = &ops, .target = target};
+    m->model = weir_model_hold(model);
+    m->n_slots = params->n_seq_max;
+    m->n_ctx = n_ctx;
+    m->info.size = sizeof m->info;
+    greedy.temp = 0;
+    weir_status status = weir__drafter_model_check(target, model, error);
+    if (status == WEIR_OK)
+        status = model->ops->context_create(model->model, params, &m->context, &m->info, error);
+    if (status == WEIR_OK) status = weir__sampler_params_check(model, &greedy, "", &greedy, error);
+    if (status == WEIR_OK)
+        status = model->ops->sampler_create(model->model, &greedy, NULL, &m->greedy, error);
+    if (status == WEIR_OK) status = weir__batch_init(&m->batch, m->info.n_batch, error);
+    if (status != WEIR_OK) goto fail;
+    m->tokens = weir__mem_calloc(n_slots * (size_t)n_ctx, sizeof *m->tokens);
+    if (m->tokens == NULL) {
+        status = weir__error_set(error, WEIR_NO_MEMORY, "draft_model", "out of memory for drafts");
+        goto fail;
+    }
+    for (size_t i = 0; i < n_slots; i++) {
+        m->slots[i].held = m->tokens + i * (size_t)n_ctx;
+        m->slots[i].text = UINT64_MAX;
+    }
+    *drafter = &m->base;
+    return WEIR_OK;
+fail:
+    destroy(&m->base);
+    return status;
+}

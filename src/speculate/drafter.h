@@ -1,0 +1,74 @@
+/* drafter.h: what guesses how texts go on, so that several of a stream's tokens are computed in one pass. A
+ * guess changes no text: each token is sampled from its own row by the stream's own sampler, and guesses are
+ * of use as long as they are what was sampled (ADR 0038).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SPECULATE_DRAFTER_H
+#define WEIR_SPECULATE_DRAFTER_H
+
+#include "backend/backend.h"
+#include "speculate/pace.h"
+
+#define WEIR__DRAFT_MAX 32 /* tokens; where so many are right, longer drafts make hardly any faster */
+
+typedef struct weir__drafter weir__drafter;
+
+/* A stream's draft and what it is made of. */
+typedef struct weir__draft {
+    int32_t slot;
+    uint64_t text;         /* a number that no other text of this slot had: tokens of the same only grow */
+    const int32_t *tokens; /* [n_tokens], during the call */
+    int32_t n_tokens;
+    int32_t most; /* 1 … WEIR__DRAFT_MAX */
+    int32_t n;
+    int32_t token[WEIR__DRAFT_MAX]; /* [n]; no token that ends a text is among them */
+    weir__drafter *by;              /* who made it */
+} weir__draft;
+
+/* What the drafts of a tick share. */
+typedef struct weir__drafting {
+    weir__worth worth;
+    int64_t room; /* tokens that all drafts together may still have */
+} weir__drafting;
+
+/* One thread at a time. */
+typedef struct weir__drafter_ops {
+    const char *name;
+    /* Fills drafts, [n] of different slots with n = 0 each, by weir__drafter_add; as many as are worth it,
+     * which may be none. Never fails: without memory there are no drafts. */
+    void (*draft)(weir__drafter *drafter, weir__draft *const *drafts, size_t n, weir__drafting *drafting);
+    /* A draft of its own was computed: its first n_right tokens were right. NULL: it finds out for itself. */
+    void (*judge)(weir__drafter *drafter, const weir__draft *draft, int32_t n_drafted, int32_t n_right);
+    void (*destroy)(weir__drafter *drafter);
+} weir__drafter_ops;
+
+struct weir__drafter {
+    const weir__drafter_ops *ops;
+    weir_model *target; /* whose texts these are; outlives it */
+};
+
+/* Adds a token that is right with this probability, all before it included. False: it is not worth it, or
+ * there may be no more. */
+static inline bool weir__drafter_add(const weir__drafter *drafter, weir__draft *draft, int32_t token,
+                                     double probability, double own_ns, weir__drafting *drafting)
+{
+    const weir_model *target = drafter->target;
+    if (draft->n == draft->most || drafting->room < 1 || target->ops->is_eog(target->model, token) ||
+        !weir__worth_take(&drafting->worth, probability, own_ns))
+        return false;
+    draft->token[draft->n++] = token;
+    drafting->room--;
+    return true;
+}
+
+/* Drafts from a stream's own prompt and answer: lookup.h. NULL: out of memory. */
+weir__drafter *weir__drafter_lookup(weir_model *target, int32_t n_slots);
+
+/* Drafts by a smaller model. params: the context that it gets, one sequence for each slot, of texts of at most
+ * n_ctx tokens. Holds the model. */
+weir_status weir__drafter_model(weir_model *target, weir_model *model, const weir_context_params *params,
+                                int32_t n_ctx, weir__drafter **drafter, weir_error *error);
+
+/* Whether the model's tokens are the target's. Errors: INVALID, UNSUPPORTED, field "draft_model". */
+weir_status weir__drafter_model_check(const weir_model *target, const weir_model *model, weir_error *error);
+
+#endif

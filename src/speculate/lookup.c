@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "speculate/lookup.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+#define CANDIDATES 16 /* looked at for each token: some hundred nanoseconds */
+#define SURE       12 /* tokens alike: no other place is looked for */
+
+/* What followed two tokens that came before is seldom what follows now, in prose; after ten it nearly always
+ * is. Measured over prose and code, bench/results/speculate.md. */
+static const double prior[WEIR__PACE_CLASSES] = {0.3, 0.4, 0.5, 0.75, 0.85, 0.95};
+
+static int class_of(int32_t length)
+{
+    return length <= 2 ? 0 : length == 3 ? 1 : length <= 5 ? 2 : length <= 8 ? 3 : length <= 16 ? 4 : 5;
+}
+
+void weir__lookup_init(weir__lookup *lookup)
+{
+    *lookup = (weir__lookup){.from = -1};
+    weir__pace_init(&lookup->pace, prior);
+}
+
+void weir__lookup_fini(weir__lookup *lookup)
+{
+    weir__mem_free(lookup->head);
+    weir__mem_free(lookup->before);
+    weir__lookup_init(lookup);
+}
+
+void weir__lookup_reset(weir__lookup *lookup)
+{
+    if (lookup->n_heads > 0) memset(lookup->head, 0, lookup->n_heads * sizeof *lookup->head);
+    lookup->n = 0;
+    lookup->from = -1;
+    lookup->length = 0;
+    weir__pace_init(&lookup->pace, prior);
+}
+
+/* ---- Pairs ---- */
+
+static int32_t *head_of(const weir__lookup *lookup, const int32_t *tokens, int32_t at)
+{
+    uint64_t pair = (uint64_t)(uint32_t)tokens[at - 1] << 32 | (uint32_t)tokens[at];
+    uint64_t hash = pair * UINT64_C(0x9e3779b97f4a7c15); /* its upper bits depend on all of the pair's */
+    return &lookup->head[(hash >> 32) & (lookup->n_heads - 1)];
+}
+
+static void add(weir__lookup *lookup, const int32_t *tokens, int32_t at)
+{
+    if (at == 0) return;
+    int32_t *head = head_of(lookup, tokens, at);
+    lookup->before[at] = *head;
+    *head = at + 1;
+}
+
+/* As many heads as tokens that there is room for: a chain is of one pair, mostly. */
+static bool make_room(weir__lookup *lookup, const int32_t *tokens, int32_t n)
+{
+    size_t n_heads = lookup->n_heads > 0 ? lookup->n_heads : 1024;
+    if (!weir__mem_grow(&lookup->before, &lookup->capacity, (size_t)n, sizeof *lookup->before)) return false;
+    while (n_heads < (size_t)n) n_heads *= 2;
+    if (n_heads == lookup->n_heads) return true;
+    int32_t *head = weir__mem_calloc(n_heads, sizeof *head);
+    if (head == NULL) return false;
+    weir__mem_free(lookup->head);
+    lookup->head = head;
+    lookup->n_heads = n_heads;
+    for (int32_t at = 0; at < lookup->n; at++) add(lookup, tokens, at);
+    return true;
+}
+
+/* ---- Matches ---- */
+
+/* How many tokens up to `a` are those up to `b`, b < a. */
+static int32_t alike(const int32_t *tokens, int32_t a, int32_t b)
+{
+    int32_t n = 0;
+    while (n < WEIR__LOOKUP_MOST && n <= b && tokens[a - n] == tokens[b - n]) n++;
+    return n;
+}
+
+/* The place whose past is most like that of the token at `at`; of several the newest. */
+static void find(weir__lookup *lookup, const int32_t *tokens, int32_t at)
+{
+    if (at == 0 || lookup->length >= SURE) return;
+    int32_t next = *head_of(lookup, tokens, at);
+    for (int i = 0; i < CANDIDATES && next > 0; i++) {
+        int32_t candidate = next - 1;
+        int32_t length = alike(tokens, at, candidate);
+        if (length >= WEIR__LOOKUP_LEAST && length > lookup->length) {
+            lookup->length = length;
+            lookup->from = candidate + 1;
+        }
+        next = lookup->before[candidate];
+    }
+}
+
+/* The token at `at` is known now: was it the expected one, and where does that lead? */
+static void follow(weir__lookup *lookup, const int32_t *tokens, int32_t at)
+{
+    if (lookup->from < 0) return;
+    bool right = tokens[at] == tokens[lookup->from];
+    weir__pace_note(&lookup->pace, class_of(lookup->length), right);
+    lookup->from = right ? lookup->from + 1 : -1;
+    if (!right)
+        lookup->length = 0;
+    else if (lookup->length < WEIR__LOOKUP_MOST)
+        lookup->length++;
+}
+
+bool weir__lookup_read(weir__lookup *lookup, const int32_t *tokens, int32_t n)
+{
+    bool first = lookup->n == 0;
+    if (n <= lookup->n) return true;
+    if (!make_room(lookup, tokens, n)) return false;
+    for (; lookup->n < n; lookup->n++) {
+        int32_t at = lookup->n;
+        if (!first) follow(lookup, tokens, at);
+        if (!first || at == n - 1) find(lookup, tokens, at);
+        add(lookup, tokens, at);
+    }
+    return true;
+}
+
+int32_t weir__lookup_draft(const weir__lookup *lookup, const int32_t *tokens, int32_t most, int32_t *draft,
+                           double *hope)
+{
+    if (lookup->from < 0) return 0;
+    for (int32_t i = 0; i < most; i++) {
+        int32_t at = lookup->from + i; /* past the end the draft itself is what the text goes on with */
+        draft[i] = at < lookup->n ? tokens[at] : draft[at - lookup->n];
+        hope[i] = weir__pace_hope(&lookup->pace, class_of(lookup->length + i));
+    }
+    return most;
+}

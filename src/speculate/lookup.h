@@ -1,0 +1,41 @@
+/* lookup.h: drafts from a text itself: what followed the last time that it ended as it ends now. Pure.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SPECULATE_LOOKUP_H
+#define WEIR_SPECULATE_LOOKUP_H
+
+#include <stddef.h>
+
+#include "speculate/pace.h"
+
+#define WEIR__LOOKUP_LEAST 2  /* tokens that must be alike: one alone is right too seldom to pay for a row */
+#define WEIR__LOOKUP_MOST  32 /* more count as so many */
+
+/* Of one text, which only grows. A pair is two neighbouring tokens; its position is the second one's.
+ * Invariants: chains descend; `from` is below n, and the `length` tokens before it are the last ones. */
+typedef struct weir__lookup {
+    int32_t *head;   /* [n_heads], a power of two: position + 1 of the newest pair with this hash, 0 = none */
+    int32_t *before; /* [capacity]: the same of the one before the pair here */
+    size_t n_heads, capacity;
+    int32_t n;      /* tokens seen */
+    int32_t from;   /* where the text is expected to go on as it did; -1 = nowhere */
+    int32_t length; /* how many tokens before it are alike, at most WEIR__LOOKUP_MOST */
+    weir__pace pace;
+} weir__lookup;
+
+void weir__lookup_init(weir__lookup *lookup);
+void weir__lookup_fini(weir__lookup *lookup);
+
+/* Another text begins. */
+void weir__lookup_reset(weir__lookup *lookup);
+
+/* Reads the text, [n], on from where it was read last. Tokens after the first call's are guessed before they
+ * are read, and how often that was right is noted: so it is known without any row being computed for it.
+ * False: out of memory; the next call goes on. */
+bool weir__lookup_read(weir__lookup *lookup, const int32_t *tokens, int32_t n);
+
+/* What comes next, at most `most` tokens; hope[i] is how probably the i-th is right where those before it
+ * are. Returns how many. */
+int32_t weir__lookup_draft(const weir__lookup *lookup, const int32_t *tokens, int32_t most, int32_t *draft,
+                           double *hope);
+
+#endif

@@ -1,0 +1,135 @@
+/* On a real model texts, tokens and logprobs are the same with drafts and without, to the bit: greedy and drawn, with
+ * a grammar and penalties, alone and together, in both layouts, guessed by lookup and by a draft model.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <weir/weir.h>
+
+#include "backend/kernels/kernels.h"
+
+#define N 4
+#ifdef WEIR_SANITIZED
+#define N_ANSWER 24
+#else
+#define N_ANSWER 96
+#endif
+
+static const char *const prompts[N] = {
+    "int sum(const int *v, int n)\n{\n    int s = 0;\n    for (int i = 0; i < n; i++) s += v[i];\n    return "
+    "s;\n}\n\n"
+    "int sum(const int *v, int n)\n{\n    int s = 0;\n    for (",
+    "Once upon a time, in a small village by the sea,",
+    "1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4,",
+    "Name: Ann, age: 31, town: Ulm. Name: Bob, age: 42, town: Bonn. Name:",
+};
+
+static weir_model *model;
+
+/* How the i-th answer is sampled. */
+static weir_sampler_params sampler_of(int i)
+{
+    weir_sampler_params sampler = weir_sampler_params_default();
+    sampler.seed = 7 + (uint32_t)i;
+    sampler.temp = i % 2 ? 0.7F : 0;
+    if (i == 2) sampler.grammar = "root ::= (\" \"? [0-9]+ \",\")+";
+    if (i == 3) {
+        sampler.penalty_repeat = 1.1F;
+        sampler.dry_multiplier = 0.4F;
+    }
+    return sampler;
+}
+
+static weir_engine_stats run(const weir_engine_params *params, bool together, weir_result results[N])
+{
+    weir_engine *engine = NULL;
+    weir_request requests[N];
+    weir_sampler_params samplers[N];
+    weir_error error = {0};
+    weir_engine_stats stats = {.size = sizeof stats};
+    if (weir_engine_create(model, params, &engine, &error) != WEIR_OK) fail_msg("%s", error.message);
+    for (int i = 0; i < N; i++) {
+        samplers[i] = sampler_of(i);
+        requests[i] = weir_request_default();
+        requests[i].text = prompts[i];
+        requests[i].sampler = &samplers[i];
+        requests[i].max_tokens = N_ANSWER;
+        requests[i].logprobs = true;
+        requests[i].n_logprobs = i;
+    }
+    for (int i = 0; i < N; i += together ? N : 1)
+        if (weir_generate(engine, &requests[i], together ? N : 1, NULL, &results[i], &error) != WEIR_OK)
+            fail_msg("%s", error.message);
+    assert_int_equal(weir_engine_get_stats(engine, &stats), WEIR_OK);
+    weir_engine_destroy(engine);
+    return stats;
+}
+
+static void assert_same(const weir_result *a, const weir_result *b, int i)
+{
+    if (strcmp(a->text, b->text) != 0) fail_msg("answer %d:\n%s\nwith drafts:\n%s", i, a->text, b->text);
+    assert_int_equal(a->reason, b->reason);
+    assert_int_equal(a->n_tokens, b->n_tokens);
+    assert_memory_equal(a->tokens, b->tokens, a->n_tokens * sizeof *a->tokens);
+    assert_memory_equal(a->logprobs, b->logprobs, a->n_tokens * sizeof *a->logprobs);
+    size_t n_top = a->n_tokens * (size_t)a->n_top_logprobs;
+    if (n_top > 0) assert_memory_equal(a->top_logprobs, b->top_logprobs, n_top * sizeof *a->top_logprobs);
+}
+
+static void compare(weir_layout layout, bool together, bool by_model)
+{
+    weir_result without[N], with[N];
+    weir_engine_params params = weir_engine_params_default();
+    params.n_slots = N;
+    params.n_ctx = 512;
+    params.layout = layout;
+    params.n_threads = 2;
+    params.n_draft_max = 0;
+    weir_engine_stats stats = run(&params, together, without);
+    assert_int_equal(stats.n_drafted, 0);
+    params.n_draft_max = 12;
+    params.prompt_lookup = !by_model;
+    params.draft_model = by_model ? model : NULL; /* always right where the answer is the likeliest one */
+    stats = run(&params, together, with);
+    printf("layout %d, %s, by %s: %llu drafted, %llu right\n", (int)layout, together ? "together" : "alone",
+           by_model ? "model" : "lookup", (unsigned long long)stats.n_drafted,
+           (unsigned long long)stats.n_accepted);
+    for (int i = 0; i < N; i++) {
+        assert_same(&without[i], &with[i], i);
+        weir_result_fini(&without[i]);
+        weir_result_fini(&with[i]);
+    }
+    if (!by_model && !together) assert_true(stats.n_accepted > 0);
+}
+
+static void drafts_change_nothing(void **state)
+{
+    (void)state;
+    for (int by_model = 0; by_model < 2; by_model++)
+        for (int together = 0; together < 2; together++)
+            for (int layout = WEIR_LAYOUT_UNIFIED; layout <= WEIR_LAYOUT_PER_SLOT; layout++)
+                compare((weir_layout)layout, together != 0, by_model != 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_change_nothing)};
+    const char *path = getenv("WEIR_TEST_MODEL");
+    if (path == NULL || *path == '\0') return 77;
+    if (weir__kernels_attention(0) == NULL ||
+        (getenv("WEIR_KERNELS") != NULL && strcmp(getenv("WEIR_KERNELS"), "off") == 0)) {
+        puts("skipped: no kernels of weir's run here, so rows depend on their company");
+        return 77;
+    }
+    if (weir_model_load(path, NULL, &model, NULL) != WEIR_OK) return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    weir_model_release(model);
+    return failed;
+}
