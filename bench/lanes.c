@@ -1,7 +1,7 @@
-/* lanes.c: what several answers, logprobs and forks cost, in one engine and by turns: lanes MODEL REPEATS.
+/* lanes.c: what several answers, logprobs and forks cost, in one engine and by turns: lanes MODEL REPEATS [cpu].
  * SPDX-License-Identifier: Apache-2.0
  *
- * Each repeat prints one line of numbers, milliseconds: a prompt of 512 tokens and the first token of 1 answer, the
+ * Each repeat prints one line of numbers, milliseconds, with `cpu` of the process's time instead of the clock's: a prompt of 512 tokens and the first token of 1 answer, the
  * same with 8 answers, the same with the prompt's logprobs (top 5); 128 tokens of 1 stream without and with
  * logprobs (top 5), and of 4 streams; the first token of a request with those 512 tokens and 64 more, and of a fork
  * of one that has them. Every prompt is one that the engine has never seen. */
@@ -23,6 +23,7 @@ static weir_engine *engine;
 static weir_sampler_params greedy;
 static uint64_t dice = 1;
 static int32_t n_vocab;
+static clockid_t clock_id = CLOCK_MONOTONIC;
 
 static void need(weir_status status, const weir_error *error)
 {
@@ -34,7 +35,7 @@ static void need(weir_status status, const weir_error *error)
 static double now_ms(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock_id, &now);
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
@@ -126,9 +127,11 @@ int main(int argc, char **argv)
     weir_error error = {0};
     weir_model_info info = {.size = sizeof info};
     weir_engine_params params = weir_engine_params_default();
-    long repeats = argc == 3 ? strtol(argv[2], NULL, 10) : 0;
-    if (repeats < 1) {
-        fputs("usage: lanes MODEL REPEATS\n", stderr);
+    long repeats = argc > 2 ? strtol(argv[2], NULL, 10) : 0;
+    if (argc == 4 && strcmp(argv[3], "cpu") == 0)
+        clock_id = CLOCK_PROCESS_CPUTIME_ID;
+    else if (repeats < 1 || argc > 3) {
+        fputs("usage: lanes MODEL REPEATS [cpu]\n", stderr);
         return 2;
     }
     need(weir_model_load(argv[1], NULL, &model, &error), &error);

@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" 
 from engine import machine, run  # noqa: E402
 from serve import Server  # noqa: E402
 
-STREAMS, REQUESTS, GEN, SLOTS, TICK_US, VANISH = 1000, 2000, 8, 8, 20000, 10000
+STREAMS, REQUESTS, GEN, SLOTS, TICK_US, VANISH = 1000, 1000, 8, 8, 20000, 10000
 SHARE, GROWTH = 0.20, 1.05
 THREADS = ["weir-http", "weir-work", "weir-engine"]
 
@@ -50,6 +50,7 @@ def load(weir, rounds, watched):
             wall = time.monotonic() - began
             shares = [(server.cpu(name) - c) / wall for name, c in zip(THREADS, cpu)]
             after = server.wait_for(lambda m: m["weir_http_live"] == 1 + watched)
+            time.sleep(1)
             rows.append({"watched": watched, "answered": got["answered"], "errors": got["n_errors"], "events": got["itl_ms"]["n"] + got["ttft_ms"]["n"],
                          "tokens": got["generated_tokens"], "counted": after["weir_generated_tokens_total"] - before["weir_generated_tokens_total"],
                          "rate": got["generated_per_second"], "shares": shares, "resident": server.resident(), "idle": after["weir_slots_generating"] + after["weir_queue_depth"] == 0})

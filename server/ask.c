@@ -577,6 +577,8 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     ask->n_draft_max = standard.n_draft_max;
     ask->parallel_tool_calls = true;
     if (!serve_call_read_json(call, &ask->json) || !read_fields(&r, where)) return false;
+    const json_t *newer = json_object_get(ask->json, "max_completion_tokens");
+    if (json_is_number(newer)) ask->max_tokens = (int32_t)json_number_value(newer); /* whichever comes last */
     if (ask->sampler.top_k < 0) ask->sampler.top_k = 0;
     if (ask->best_of == 0) ask->best_of = ask->n;
     if (ask->best_of < ask->n) return refuse(&r, "best_of", "n or more");

@@ -34,6 +34,7 @@ defmodule Weir.CompletionTest do
       assert hd(choices).delta == %{role: "assistant"}
       assert %{delta: %{}, finish_reason: reason} = List.last(choices)
       assert is_binary(reason) and Enum.count(choices, & &1.finish_reason) == 1
+      assert Enum.count(choices, & &1.delta[:role]) == 1
       {index, choices}
     end)
   end
@@ -131,7 +132,7 @@ defmodule Weir.CompletionTest do
     end
 
     test "streams that are left, and consumers that die, leave nothing" do
-      {:ok, slow} = Weir.load_model("fake:tick_us=1000")
+      {:ok, slow} = Weir.load_model("fake:tick_us=20000")
       server = start_supervised!({Server, model: slow, n_parallel: 2}, id: :slow)
       opts = [n: 5, temp: 0.0, max_tokens: 400]
 
@@ -152,11 +153,18 @@ defmodule Weir.CompletionTest do
                stats.active_slots + stats.queue_depth + stats.requests == 0
              end)
 
-      task = Task.async(fn -> whole({Server, server}, [id: :five] ++ opts) end)
+      task = Task.async(fn -> {whole({Server, server}, [id: :five] ++ opts), mailbox()} end)
       assert eventually(fn -> Server.get_stats(server).requests == 5 end)
       assert eventually(fn -> Server.get_stats(server).active_slots == 2 end)
       assert :ok = Server.cancel(server, :five)
-      assert Task.await(task) == {:error, :cancelled}
+      assert Task.await(task, 20_000) == {{:error, :cancelled}, []}
+
+      # an error of one is the error of all
+      task = Task.async(fn -> {whole({Server, server}, opts), mailbox()} end)
+      assert eventually(fn -> Server.get_stats(server).active_slots == 2 end)
+      %{engines: engines} = :sys.get_state(server)
+      for {_number, engine} <- engines, do: NIF.engine_stop(engine.ref)
+      assert {{:error, "the engine has stopped" <> _}, []} = Task.await(task, 20_000)
     end
 
     test "are begun together or not at all", %{model: model} do
@@ -201,9 +209,21 @@ defmodule Weir.CompletionTest do
                }
 
         assert choice.finish_reason == "stop"
-        %{0 => choices} = streamed(way, opts)
+        %{0 => choices} = streamed(way, [logprobs: true] ++ opts)
         assert content(choices) == "two"
+        # the tokens of tags, too, which are in no delta
+        bytes = for %{logprobs: %{content: entries}} <- choices, entry <- entries, do: entry.bytes
+        assert IO.iodata_to_binary(bytes) == "<think>one and one</think>two"
         assert Enum.map_join(choices, &(&1.delta[:reasoning_content] || "")) == "one and one"
+      end
+    end
+
+    test "that is none: what might have been a tag is content", %{ways: ways} do
+      for way <- ways do
+        assert {:ok, %{choices: [%{message: message}]}} = whole(way, says("a < b <thin"))
+        assert message == %{role: "assistant", content: "a < b <thin", reasoning_content: nil}
+        assert %{0 => choices} = streamed(way, says("a < b <thin"))
+        assert content(choices) == "a < b <thin"
       end
     end
 

@@ -339,7 +339,6 @@ defmodule Weir.NIFTest do
   test "every term in every place", do: every_term("fake:")
 
   @tag :model
-  @tag timeout: 600_000
   test "every term in every place, on a real model",
     do: every_term(System.fetch_env!("WEIR_TEST_MODEL"))
 

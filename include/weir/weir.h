@@ -737,7 +737,8 @@ typedef struct weir_chat_params {
     /* REQUIRED: the answer is a call. Nothing comes before it but reasoning, and that only with enable_thinking */
     weir_tool_choice tool_choice;
     bool parallel_tool_calls; /* false: one call at most */
-    /* The answer's form; where tools may be called, one or the other; where one must be called, ignored */
+    /* The answer's form, after thoughts at most; where tools may be called, one or the other; where one must be
+     * called, ignored */
     const char *json_schema;
     const char *template_source;   /* Jinja, at most 256 KiB; NULL = the model's own. A program: one from an
                                     * untrusted source can loop without end or use all memory */
@@ -941,12 +942,12 @@ typedef struct weir_engine_params {
      * highest that waits; 0 = never */
     int32_t ageing_ms;
     int32_t itl_target_ms; /* 50; 1 … 60000; the longest tick that latency-target aims at */
-    /* A folder for cached prompts: what an engine with the same model, layout and KV types had is there again,
-     * read when a request needs it. NULL (default) = none. Made where it is not; else it must be the user's
-     * own, mode 0700 (INVALID): what lies in it is trusted, and holds prompts and salts as they are. Written
-     * when the engine is idle, now and then when it is not, and by weir_engine_destroy, which takes longer for
-     * it; the state that is being written takes host memory besides cache_bytes. Damaged and foreign files are
-     * ignored, and the log says so. Engines may share it */
+    /* A folder for cached prompts: what an engine with the same model, layout and KV types had is there
+     * again, read when a request needs it. NULL (default) or "" = none. Made where it is not; else it must
+     * be the user's own, mode 0700 (INVALID): what lies in it is trusted, and holds prompts and salts as
+     * they are. Written when the engine is idle, now and then when it is not, and by weir_engine_destroy,
+     * which takes longer for it; the state that is being written takes host memory besides cache_bytes.
+     * Damaged and foreign files are ignored, and the log says so. Engines may share it */
     const char *cache_dir;
     uint64_t cache_disk_bytes; /* 4 GiB; the most that its files take; what was used longest ago goes first */
     /* 16; 0 … 32; the most tokens of an answer that are guessed and computed with the next one, where that is
@@ -1492,8 +1493,9 @@ typedef struct weir_flight weir_flight;
 /* Submits a request as weir_engine_submit does, or, with share, joins one that was opened here with share, is
  * still held, has not failed and is identical: the same prompt as it is given, sampler, grammar, limits, stop
  * strings, salt and all else that a request says. Only requests whose answer is the same each time are shared:
- * greedy ones (temp 0, and nothing that draws) and those with a seed; and none with a deadline. One reference
- * for the caller. joined (may be NULL): nothing was submitted. Any thread. Errors: weir_engine_submit's. */
+ * greedy ones (temp 0, and nothing that draws) and those with a seed; none with a deadline, and no forks. One
+ * reference for the caller. joined (may be NULL): nothing was submitted. Any thread. Errors:
+ * weir_engine_submit's. */
 WEIR_API weir_status weir_flight_open(weir_engine *engine, const weir_request *request, bool share,
                                       weir_flight **flight, bool *joined, weir_error *error);
 

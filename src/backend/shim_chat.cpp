@@ -260,7 +260,8 @@ common_chat_schema_document_ptr read_schema(const common_json &schema)
 schema_map name_schemas(const weir__shim_render *in)
 {
     schema_map named;
-    const common_json tools = common_json::parse(in->enforced_tools);
+    const common_json tools =
+        in->enforced_tools != nullptr ? common_json::parse(in->enforced_tools) : common_json::array();
     for (std::size_t i = 0; i < tools.size(); i++) {
         const common_json &function = tools.at(i).at("function");
         const std::string tool = "tool-" + function.at("name").get<std::string>();
@@ -360,6 +361,30 @@ bool holds_to_calls(const common_peg_arena &arena, const weir__shim_render *in)
            (!found.arguments || found.sure_argument || !have_required(in->enforced_tools));
 }
 
+/* Makes params' grammar again, from this parser. With enable_thinking false thoughts are empty, unless the prompt
+ * itself has begun to think. False: one of its schemas is not known. */
+bool constrain(const weir__shim_render *in, const schema_map &named, const common_json &arena,
+               common_chat_params &params)
+{
+    std::string text = arena.dump();
+    common_peg_arena parser;
+    if (!in->enable_thinking) {
+        common_json quick = arena;
+        silence(quick, common_chat_peg_builder::REASONING);
+        parser.load(quick.dump());
+        common_peg_parse_context begin(params.generation_prompt, COMMON_PEG_PARSE_FLAG_LENIENT);
+        if (!parser.parse(begin).fail()) text = quick.dump();
+    }
+    parser.load(text);
+    if (!return_schemas(parser, named)) return false;
+    params.parser = text;
+    params.grammar =
+        build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder); });
+    params.grammar_lazy = false;
+    params.grammar_triggers.clear();
+    return true;
+}
+
 /* Changes params, those of required calls. False: this template's handler has no form of calls that could be
  * enforced. */
 bool enforce(const weir__shim_template *t, const weir__shim_render *in, common_chat_params &params)
@@ -380,21 +405,7 @@ bool enforce(const weir__shim_template *t, const weir__shim_render *in, common_c
         give_schema(other);
         add_alternative(calls, other);
     }
-    common_json quiet_calls = calls;
-    silence(quiet_calls, common_chat_peg_builder::REASONING);
-    params.parser = in->enable_thinking ? calls.dump() : quiet_calls.dump();
-    parser.load(params.parser);
-    common_peg_parse_context begin(params.generation_prompt, COMMON_PEG_PARSE_FLAG_LENIENT);
-    if (!in->enable_thinking && parser.parse(begin).fail()) { /* the prompt itself has begun to think */
-        params.parser = calls.dump();
-        parser.load(params.parser);
-    }
-    if (!return_schemas(parser, named)) return false;
-    params.grammar =
-        build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder); });
-    params.grammar_lazy = false;
-    params.grammar_triggers.clear();
-    return true;
+    return constrain(in, named, calls, params);
 }
 
 } // namespace
@@ -444,6 +455,9 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
                                   in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO
                                                                      : COMMON_CHAT_TOOL_CHOICE_NONE,
                                   in->json_schema);
+            if (in->json_schema != nullptr && !in->enable_thinking && !chat->params.grammar_lazy &&
+                !chat->params.grammar.empty() && !chat->params.parser.empty())
+                constrain(in, name_schemas(in), common_json::parse(chat->params.parser), chat->params);
         }
         if (in->tools != nullptr)
             chat->params.prompt =

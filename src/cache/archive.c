@@ -332,7 +332,11 @@ static bool look_at(weir__archive *a, const char *name, candidate *to)
     if (to->file == NULL) return false;
     memcpy(to->file->name, name, strlen(name) + 1); /* is_ours has looked at its length */
     to->file->n_bytes = is.st_size > 0 ? (uint64_t)is.st_size : 0;
+#ifdef __APPLE__
+    to->used = is.st_mtimespec;
+#else
     to->used = is.st_mtim;
+#endif
     return true;
 }
 

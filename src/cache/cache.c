@@ -626,8 +626,7 @@ static void offer(weir__cache *cache, entry *e)
 {
     weir__archive *archive = cache->params.archive;
     weir__memory *memory = cache->params.memory;
-    int32_t n;
-    const int32_t *tokens = weir__prefix_tree_tokens(&e->end, &n);
+    int32_t n = weir__cache_length(&e->end);
     weir__prefix_key key = weir__prefix_tree_key(&e->end);
     bool owned = e->seq >= 0;
     size_t size = owned ? weir__memory_state_size(memory, e->seq) : e->n_bytes;
@@ -637,8 +636,8 @@ static void offer(weir__cache *cache, entry *e)
     if (owned && bytes != NULL) size = weir__memory_save(memory, e->seq, bytes, size);
     if (bytes != NULL && size > 0) {
         make_room_for_file(cache, &key, n, size);
-        tokens = weir__prefix_tree_tokens(&e->end, &n); /* the tree has changed */
-        key = weir__prefix_tree_key(&e->end);
+        const int32_t *tokens = weir__prefix_tree_tokens(&e->end, &n);
+        key = weir__prefix_tree_key(&e->end); /* again: the tree has changed */
         if (weir__archive_put(archive, &key, tokens, n, bytes, size, owned)) return;
     }
     if (owned) weir__mem_free(bytes);

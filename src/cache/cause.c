@@ -165,6 +165,7 @@ weir_cause weir__cause_of(const char *prompt, size_t n_prompt, const char *cache
                           size_t n_common)
 {
     size_t n = n_prompt < n_cached ? n_prompt : n_cached, at = n_common < n ? n_common : n;
+    if (n == 0) return WEIR_CAUSE_OTHER;
     while (at < n && prompt[at] == cached[at]) at++;
     const text a = {prompt, n_prompt, at}, b = {cached, n_cached, at};
     if (at == n && at >= n_common + SAME_LEAST) return WEIR_CAUSE_TOKENS;

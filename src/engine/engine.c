@@ -197,8 +197,11 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
                     model->ops->cell_bytes(model->model, params->type_k, params->type_v),
     };
     engine->counts = engine->stats;
-    status = weir__prefix_open(engine, error);
-    return status == WEIR_OK ? weir__speculate_open(engine, error) : status;
+    if ((status = weir__prefix_open(engine, error)) != WEIR_OK) return status;
+    weir__cache_counts kept = weir__cache_count(engine->cache); /* from an engine before */
+    engine->stats.n_cache_files = engine->counts.n_cache_files = kept.n_disk;
+    engine->stats.cache_disk_bytes = engine->counts.cache_disk_bytes = kept.disk_bytes;
+    return weir__speculate_open(engine, error);
 }
 
 weir_status weir_engine_estimate(const char *path, const weir_model_params *model_params,

@@ -129,15 +129,12 @@ char *weir__flight_key(const weir_request *request, size_t *n)
     if (weir__params_take(&r, sizeof r, request, "request", NULL) != WEIR_OK ||
         weir__params_take(&sampler, sizeof sampler, r.sampler, "sampler", NULL) != WEIR_OK)
         return NULL; /* the submit says what is wrong */
-    /* What a source carries depends on when; prompts' logprobs are in no chunk. */
-    if (!is_repeatable(&sampler) || r.deadline_ms != 0 || r.source != NULL || r.prompt_logprobs ||
-        r.n_prompt_logprobs > 0)
-        return NULL;
+    if (!is_repeatable(&sampler) || r.deadline_ms != 0 || r.source != NULL) return NULL;
     _Static_assert(sizeof(void *) != 8 || sizeof(weir_request) == 168,
                    "all that decides what becomes of a request is in the key");
-    const bool flags[] = {r.add_special, r.parse_special, r.special,       r.cache_prompt,
-                          r.logprobs,    r.chat != NULL,  r.tokens != NULL};
-    const int32_t counts[] = {r.max_tokens, r.interval, r.priority, r.n_logprobs};
+    const bool flags[] = {r.add_special, r.parse_special, r.special,        r.cache_prompt,
+                          r.logprobs,    r.chat != NULL,  r.tokens != NULL, r.prompt_logprobs};
+    const int32_t counts[] = {r.max_tokens, r.interval, r.priority, r.n_logprobs, r.n_prompt_logprobs};
     ADD(&key, flags);
     ADD(&key, counts);
     add_text(&key, r.cache_salt, r.cache_salt_length);
@@ -380,7 +377,7 @@ weir_status weir_flight_open(weir_engine *engine, const weir_request *request, b
     weir_flight *flight = key != NULL ? find(engine->flights, key, n_key, NULL) : NULL;
     bool found = flight != NULL;
     weir_status status = found ? WEIR_OK : create(engine->flights, &flight, error);
-    if (status == WEIR_OK && !found) {
+    if (status == WEIR_OK && !found && flight != NULL) {
         flight->key = key;
         flight->n_key = n_key;
         key = NULL;

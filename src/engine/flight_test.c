@@ -189,6 +189,8 @@ static void test_what_is_identical(void **state)
         case 25: s.penalty_repeat = 1.5f; break;
         case 26: s.seed = 7, s.order = "top_k"; break;
         case 27: s.grammar = "root ::= \"a\"", s.grammar_root = "x"; break;
+        case 28: q.prompt_logprobs = true; break;
+        case 29: q.n_prompt_logprobs = 2; break;
         default: i = -1; break;
         }
         if (i < 0) break;

@@ -53,7 +53,7 @@ static weir_status open_archive(weir_engine *engine, weir__archive **archive, we
         .user = engine,
     };
     engine->params.cache_dir = NULL; /* the caller's */
-    if (params.path == NULL || !engine->caching) return WEIR_OK;
+    if (params.path == NULL || *params.path == '\0' || !engine->caching) return WEIR_OK;
     return weir__archive_open(&params, archive, error);
 }
 

@@ -126,6 +126,7 @@ static void test_a_restart_computes_nothing_again(void **state)
         start(r, layouts[l]);
         weir_engine_stats stats = rig_stats(r);
         assert_int_equal(stats.n_cache_entries, 0);
+        assert_int_equal(stats.n_cache_files, 2); /* before the first tick */
         uint64_t n_tokens = atomic_load(&r->fake->n_tokens);
         again = first;
         ask(r, &again);

@@ -159,6 +159,11 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
+    def verify_request(self, request, client_address):
+        with self.hub.lock:
+            self.hub.n_connections += 1
+        return True
+
     def handle_error(self, request, client_address):
         pass
 
@@ -168,6 +173,7 @@ class Hub:
         """tls: the context of an https hub"""
         self.lock = threading.Lock()
         self.repos, self.seen = {}, []
+        self.n_connections = 0
         self.listeners = []
         for role in ("hub", "store"):
             listener = Listener(("127.0.0.1", 0), Handler)

@@ -94,17 +94,9 @@ defmodule Weir.Completion do
   def next(%__MODULE__{requests: requests} = t, timeout) do
     case Request.next_of(requests, timeout) do
       {ref, {:chunk, ids, text, scores, request}} ->
-        requests = Request.again(requests, request)
-
-        read(
-          %{t | requests: requests},
-          ref,
-          text,
-          false,
-          Logprobs.entries(t.model, ids, scores),
-          length(ids),
-          nil
-        )
+        entries = Logprobs.entries(t.model, ids, scores) || []
+        t = %{t | requests: Request.again(requests, request)}
+        read(t, ref, text, entries, length(ids), nil)
 
       {ref, {:done, :cancelled, _usage}} ->
         requests |> Request.without(ref) |> Request.close_all()
@@ -112,15 +104,17 @@ defmodule Weir.Completion do
 
       {ref, {:done, reason, usage}} ->
         t = %{t | requests: Request.without(requests, ref), n_prompt: usage.n_prompt}
-        read(t, ref, "", true, nil, 0, reason)
+        read(t, ref, "", [], 0, reason)
 
       {:error, reason} ->
         {:error, reason}
     end
   end
 
-  defp read(t, ref, text, last?, logprobs, n, reason) do
+  # With a reason nothing more will come.
+  defp read(t, ref, text, logprobs, n, reason) do
     choice = t.choices[ref]
+    last? = reason != nil
 
     case NIF.chat_parser_feed(choice.parser, text, last?) do
       {:ok, found} ->
@@ -131,7 +125,7 @@ defmodule Weir.Completion do
 
         n_calls = choice.n_calls + Enum.count(found, &(elem(&1, 0) == :tool_call))
         # the tokens of what is still held back are told with it
-        scores = if logprobs, do: choice.scores ++ logprobs, else: choice.scores
+        scores = choice.scores ++ logprobs
         told? = last? or deltas != []
 
         step = %{

@@ -46,8 +46,10 @@ defmodule Weir.Terms do
     <<131, 89, @node::binary, 1::32, 1::32>>
   ]
 
-  @doc "Terms of every type, and every boundary number."
-  def every do
+  @doc "Terms of every type, and every boundary number; made once in each process."
+  def every, do: Process.get(__MODULE__) || tap(make(), &Process.put(__MODULE__, &1))
+
+  defp make do
     <<_::3, unaligned::binary-size(9), _::5>> = <<1, 2, 3, 4, 5, 6, 7, 8, 9, 10>>
     <<_, sub::binary-size(70), _::binary>> = String.duplicate("sub ", 100)
     long = for(i <- 1..3000, do: rem(i, 256))
