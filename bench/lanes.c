@@ -1,10 +1,12 @@
-/* lanes.c: what several answers, logprobs and forks cost, in one engine and by turns: lanes MODEL REPEATS [cpu].
+/* lanes.c: what several answers, logprobs and forks cost, in one engine and by turns: lanes MODEL REPEATS
+ * [cpu].
  * SPDX-License-Identifier: Apache-2.0
  *
- * Each repeat prints one line of numbers, milliseconds, with `cpu` of the process's time instead of the clock's: a prompt of 512 tokens and the first token of 1 answer, the
- * same with 8 answers, the same with the prompt's logprobs (top 5); 128 tokens of 1 stream without and with
- * logprobs (top 5), and of 4 streams; the first token of a request with those 512 tokens and 64 more, and of a fork
- * of one that has them. Every prompt is one that the engine has never seen. */
+ * Each repeat prints one line of numbers, milliseconds, with `cpu` of the process's time instead of the
+ * clock's: a prompt of 512 tokens and the first token of 1 answer, the same with 8 answers, the same with the
+ * prompt's logprobs (top 5); 128 tokens of 1 stream without and with logprobs (top 5), and of 4 streams; the
+ * first token of a request with those 512 tokens and 64 more, and of a fork of one that has them. Every
+ * prompt is one that the engine has never seen. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
-/* masks.c: what it takes to know which tokens may follow, at each token of answers with a JSON Schema, for masks.py, which
- * measures llguidance on the same answers.
+/* masks.c: what it takes to know which tokens may follow, at each token of answers with a JSON Schema, for
+ * masks.py, which measures llguidance on the same answers.
  *
- * usage: masks MODEL SCHEMA... : a line of JSON with the vocabulary, then one for each schema. Times are those of the
- * thread, ns: `first` on an automaton that knows nothing yet, `again` when it has seen the same answers.
+ * usage: masks MODEL SCHEMA... : a line of JSON with the vocabulary, then one for each schema. Times are
+ * those of the thread, ns: `first` on an automaton that knows nothing yet, `again` when it has seen the same
+ * answers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>

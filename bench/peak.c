@@ -1,9 +1,9 @@
-/* peak.c: weir's kernels alone, beside what the processor can do at the most: products of data that lie in the
- * caches, and of one row with weights that come from memory.
+/* peak.c: weir's kernels alone, beside what the processor can do at the most: products of data that lie in
+ * the caches, and of one row with weights that come from memory.
  * SPDX-License-Identifier: Apache-2.0
  *
- * usage: peak REPETITIONS. One line of JSON for each format and number of threads; the best repetition counts,
- * and what limits it is measured in turn with it. */
+ * usage: peak REPETITIONS. One line of JSON for each format and number of threads; the best repetition
+ * counts, and what limits it is measured in turn with it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,9 +3,10 @@
  *
  * usage: speculate MODEL ROUNDS [DRAFT_MAX [DRAFT_MODEL]]
  *
- * Two engines in one process that differ in n_draft_max only; each group of requests runs on both, one right after the
- * other, each first in turn. Writes a line of JSON for each run, and one with the milliseconds of a pass of 1 to 17 rows
- * of one sequence behind 512 tokens. Ends with 1 where a text is not the same on both. */
+ * Two engines in one process that differ in n_draft_max only; each group of requests runs on both, one right
+ * after the other, each first in turn. Writes a line of JSON for each run, and one with the milliseconds of a
+ * pass of 1 to 17 rows of one sequence behind 512 tokens. Ends with 1 where a text is not the same on
+ * both. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

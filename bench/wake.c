@@ -1,5 +1,5 @@
-/* wake.c [N [pipe|condition]]: how long a thread that is blocked on a pipe takes to be there after another has
- * written to it, or one that waits for a condition after another has signalled it: p50, p99 of N wake-ups
+/* wake.c [N [pipe|condition]]: how long a thread that is blocked on a pipe takes to be there after another
+ * has written to it, or one that waits for a condition after another has signalled it: p50, p99 of N wake-ups
  * (2,000), ns, a millisecond apart. What elixir/bench/wake.exs compares messages with.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>

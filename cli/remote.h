@@ -1,5 +1,5 @@
-/* remote.h: a running weir serve, asked over HTTP or a Unix socket: its events as they come, and a text now and
- * then. All in the caller's thread; nothing blocks but cli_remote_wait.
+/* remote.h: a running weir serve, asked over HTTP or a Unix socket: its events as they come, and a text now
+ * and then. All in the caller's thread; nothing blocks but cli_remote_wait.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_REMOTE_H
 #define WEIR_CLI_REMOTE_H
@@ -37,8 +37,8 @@ cli_remote_state cli_remote_asking(const cli_remote *remote);
 /* Half a sentence about the events: "it is not there: Couldn't connect to server". */
 const char *cli_remote_problem(const cli_remote *remote);
 
-/* Waits up to timeout_ms, or for bytes, a signal, or something to read from the descriptor `keys` (-1 = none),
- * and takes the bytes. */
+/* Waits up to timeout_ms, or for bytes, a signal, or something to read from the descriptor `keys` (-1 =
+ * none), and takes the bytes. */
 void cli_remote_wait(cli_remote *remote, int keys, int timeout_ms);
 
 #endif

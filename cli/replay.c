@@ -233,7 +233,8 @@ static int32_t next_token(void *user, const int32_t *history, int32_t n)
     return ask->n_answer > 0 && n - ask->n_prompt + 1 >= ask->n_answer ? WEIR__FAKE_EOS : 'a';
 }
 
-/* As much as was drafted in the recorded tick, and as much of it right. Rows without a record have no drafts. */
+/* As much as was drafted in the recorded tick, and as much of it right. Rows without a record have no
+ * drafts. */
 static void draft(weir__drafter *drafter, weir__draft *const *drafts, size_t n, weir__drafting *drafting)
 {
     const struct replay *replay =

@@ -47,8 +47,8 @@ bool cli_term_enter(void);
 void cli_term_leave(void);
 bool cli_term_entered(void);
 
-/* Somebody else (ncurses) takes the screen, and keys from this descriptor (-1 = none): as after enter, signals
- * that end the program put it in order first. Undone by take_back once it is in order again. */
+/* Somebody else (ncurses) takes the screen, and keys from this descriptor (-1 = none): as after enter,
+ * signals that end the program put it in order first. Undone by take_back once it is in order again. */
 void cli_term_lend(int descriptor);
 void cli_term_take_back(void);
 

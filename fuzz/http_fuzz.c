@@ -1,8 +1,10 @@
-/* http_fuzz.c: any body at every path that takes one, on the fake model: an answer in the form that it promises.
+/* http_fuzz.c: any body at every path that takes one, on the fake model: an answer in the form that it
+ * promises.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Input: a byte that chooses the path, one that tells after how many ticks the client leaves (255: never), then the body.
- * Below the body is the server as it is; above it stands this file in place of connections, threads and their list. */
+ * Input: a byte that chooses the path, one that tells after how many ticks the client leaves (255: never),
+ * then the body. Below the body is the server as it is; above it stands this file in place of connections,
+ * threads and their list. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -230,8 +230,8 @@ weir_status serve_answer_prompt(const serve_choice *choice, weir_chunk *prompt)
     return weir_stream_prompt_logprobs(answer->choices[at].stream, prompt);
 }
 
-/* What goes before the first chunk: the prompt's scores, and of a fork of a chat the message so far, which the
- * parser has to see. False: out of memory. */
+/* What goes before the first chunk: the prompt's scores, and of a fork of a chat the message so far, which
+ * the parser has to see. False: out of memory. */
 static bool begin_choice(serve_choice *choice, serve_delta_fn take)
 {
     const serve_answer *answer = choice->answer;

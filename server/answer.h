@@ -94,8 +94,8 @@ void serve_answer_pump(serve_answer *answer);
 /* A comment, so that nothing between here and the client takes it for dead. False: this call has none. */
 bool serve_answer_comment(serve_answer *answer);
 
-/* Why the prompt was not cached as far as it might have been, as an object, with or without the two texts; false:
- * there is nothing to tell, and nothing was added. */
+/* Why the prompt was not cached as far as it might have been, as an object, with or without the two texts;
+ * false: there is nothing to tell, and nothing was added. */
 bool serve_miss_tell(const weir_stream *stream, bool texts, serve_text *text);
 
 /* "stop", "length", "tool_calls". */

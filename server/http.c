@@ -235,8 +235,8 @@ static int read_body(serve_call *call, const char *bytes, size_t n)
     return call->body.failed ? -1 : 0;
 }
 
-/* Comes again when the client sends more before it has its answer. Nobody takes that: libwebsockets would offer it for ever, at the
- * cost of a core, and not see the client leave behind it. */
+/* Comes again when the client sends more before it has its answer. Nobody takes that: libwebsockets would
+ * offer it for ever, at the cost of a core, and not see the client leave behind it. */
 static int end_body(serve_call *call)
 {
     if (call->body_ended) return -1;

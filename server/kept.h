@@ -1,4 +1,5 @@
-/* kept.h: the last answers by their ids, as long as they can be forked. SPDX-License-Identifier: Apache-2.0 */
+/* kept.h: the last answers by their ids, as long as they can be forked.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_KEPT_H
 #define WEIR_SERVER_KEPT_H
 
@@ -12,8 +13,8 @@
 serve_kept *serve_kept_create(void);
 void serve_kept_destroy(serve_kept *kept);
 
-/* Keeps a submitted answer whose requests had this salt; the one that is kept longest makes room. Out of memory,
- * it is not kept. Any thread. */
+/* Keeps a submitted answer whose requests had this salt; the one that is kept longest makes room. Out of
+ * memory, it is not kept. Any thread. */
 void serve_kept_add(serve_kept *kept, const serve_answer *answer, const char *salt);
 
 /* What a choice of an answer was. */

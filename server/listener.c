@@ -213,8 +213,8 @@ void serve_listener_close(serve_server *server)
 
 /* ---- Connections ---- */
 
-/* Without descriptors the listeners stay readable: they are not looked at for a while, so that the loop neither
- * spins nor sleeps. Who asks meanwhile waits in the kernel's backlog. */
+/* Without descriptors the listeners stay readable: they are not looked at for a while, so that the loop
+ * neither spins nor sleeps. Who asks meanwhile waits in the kernel's backlog. */
 static void pause_all(serve_server *server)
 {
     int64_t now_ns = weir__clock_now_ns();

@@ -3,7 +3,8 @@
  *
  * Threads. The service thread alone calls libwebsockets, but for lws_cancel_service, and owns all calls. A
  * call is handed to a worker and comes back through the ready list; meanwhile the service thread touches
- * nothing of it but `wsi`, `gone`, `left` and `body_ended`. The engine's thread only puts calls on the ready list. */
+ * nothing of it but `wsi`, `gone`, `left` and `body_ended`. The engine's thread only puts calls on the ready
+ * list. */
 #ifndef WEIR_SERVER_SERVE_H
 #define WEIR_SERVER_SERVE_H
 

@@ -227,8 +227,8 @@ static bool is_to_stop(serve_server *server)
     return stop;
 }
 
-/* One turn of the loop. The library turns it at full speed while a client has sent more than it may yet and does not read, or
- * has closed its half: then turns that call nobody become slower. */
+/* One turn of the loop. The library turns it at full speed while a client has sent more than it may yet and
+ * does not read, or has closed its half: then turns that call nobody become slower. */
 static bool service(serve_server *server, int *n_idle)
 {
     uint64_t before = server->n_callbacks;

@@ -1,6 +1,7 @@
-/* tools.h: calls of tools with models whose templates know none, or in a form that cannot be enforced: the tools
- * are described in a system message, the answer is constrained to {"name": …, "arguments": …} or, where words are
- * allowed, {"response": "…"}, and read here. With a schema of its own the response is any JSON of that form.
+/* tools.h: calls of tools with models whose templates know none, or in a form that cannot be enforced: the
+ * tools are described in a system message, the answer is constrained to {"name": …, "arguments": …} or, where
+ * words are allowed, {"response": "…"}, and read here. With a schema of its own the response is any JSON of
+ * that form.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_TOOLS_H
 #define WEIR_SERVER_TOOLS_H
@@ -21,8 +22,8 @@ typedef enum serve_talk {
 bool serve_tools_describe(const json_t *messages, const json_t *tools, serve_talk talk, const json_t *form,
                           char **messages_text, char **schema_text);
 
-/* Whether all schemas can be honoured, each by itself: together, one that nothing satisfies would be a form that
- * is never taken. error->field: the place in the request; form_place: that of form. Errors: GRAMMAR,
+/* Whether all schemas can be honoured, each by itself: together, one that nothing satisfies would be a form
+ * that is never taken. error->field: the place in the request; form_place: that of form. Errors: GRAMMAR,
  * UNSUPPORTED (a build without llama.cpp), NO_MEMORY. */
 weir_status serve_tools_check(const json_t *tools, const json_t *form, const char *form_place,
                               weir_error *error);

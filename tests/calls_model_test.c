@@ -1,5 +1,6 @@
-/* What is required of an answer, with every template of the pin and a model of random weights, which knows nothing: a
- * call of a tool, or a call or a text of a given form, comes all the same. SPDX-License-Identifier: Apache-2.0 */
+/* What is required of an answer, with every template of the pin and a model of random weights, which knows
+ * nothing: a call of a tool, or a call or a text of a given form, comes all the same.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

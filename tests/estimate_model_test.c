@@ -1,6 +1,6 @@
-/* weir_engine_estimate beside what engines on the real model (WEIR_TEST_MODEL) take: what llama.cpp says of its
- * buffers when it makes them, and what of them is resident once every cell and a whole batch were used. Each
- * case runs in a process of its own, whose memory nothing else was in.
+/* weir_engine_estimate beside what engines on the real model (WEIR_TEST_MODEL) take: what llama.cpp says of
+ * its buffers when it makes them, and what of them is resident once every cell and a whole batch were used.
+ * Each case runs in a process of its own, whose memory nothing else was in.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,8 @@
 
 #define MB 1e6
 
-/* llama.cpp tells hundredths of a MiB; the kernels' own room, which is estimated too, is in none of its buffers. */
+/* llama.cpp tells hundredths of a MiB; the kernels' own room, which is estimated too, is in none of its
+ * buffers. */
 #define WORDS_PART 0.01
 #define WORDS_MB   0.2
 /* What a process has beside what is estimated: threads, queues, texts, the allocator's reserves. */

@@ -1,10 +1,10 @@
 /* logprobs_numpy_helper.c: weir's side of logprobs_numpy.py: logprobs_numpy_helper MODEL ROWS.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Two answers of an engine, greedy and drawn, with logprobs, and a prompt of a third. For each of their tokens,
- * but for the prompt's first, a line comes out: the answer, the token, its logprob, then the likeliest tokens and
- * theirs. To the file ROWS go, as native floats
- * and in the same order, the rows of logits that a context of its own computes at these places. */
+ * Two answers of an engine, greedy and drawn, with logprobs, and a prompt of a third. For each of their
+ * tokens, but for the prompt's first, a line comes out: the answer, the token, its logprob, then the
+ * likeliest tokens and theirs. To the file ROWS go, as native floats and in the same order, the rows of
+ * logits that a context of its own computes at these places. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

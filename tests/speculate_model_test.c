@@ -1,5 +1,6 @@
-/* On a real model texts, tokens and logprobs are the same with drafts and without, to the bit: greedy and drawn, with
- * a grammar and penalties, alone and together, in both layouts, guessed by lookup and by a draft model.
+/* On a real model texts, tokens and logprobs are the same with drafts and without, to the bit: greedy and
+ * drawn, with a grammar and penalties, alone and together, in both layouts, guessed by lookup and by a draft
+ * model.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* wake_nif.c: threads that only send, for wake.exs: what a message from a thread of no scheduler's costs at least.
+/* wake_nif.c: threads that only send, for wake.exs: what a message from a thread of no scheduler's costs at
+ * least.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <erl_nif.h>
 #include <pthread.h>

@@ -271,8 +271,8 @@ static bool get_credit(ErlNifEnv *env, ERL_NIF_TERM term, int64_t *credit)
     return true;
 }
 
-/* Long work: something to compile (a conversation may have a grammar), or much to read: prompt, salt and stops
- * together; or many answers. */
+/* Long work: something to compile (a conversation may have a grammar), or much to read: prompt, salt and
+ * stops together; or many answers. */
 static bool is_long(ErlNifEnv *env, ERL_NIF_TERM term, int32_t n)
 {
     nif_map map = {.env = env, .term = term};

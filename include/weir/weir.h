@@ -734,11 +734,12 @@ typedef struct weir_chat_params {
     size_t n_messages;
     const char *messages_json; /* instead of messages: an array as in OpenAI's API */
     const char *tools_json;    /* an array as in OpenAI's API; NULL = none */
-    /* REQUIRED: the answer is a call. Nothing comes before it but reasoning, and that only with enable_thinking */
+    /* REQUIRED: the answer is a call. Nothing comes before it but reasoning, and that only with
+     * enable_thinking */
     weir_tool_choice tool_choice;
     bool parallel_tool_calls; /* false: one call at most */
-    /* The answer's form, after thoughts at most; where tools may be called, one or the other; where one must be
-     * called, ignored */
+    /* The answer's form, after thoughts at most; where tools may be called, one or the other; where one must
+     * be called, ignored */
     const char *json_schema;
     const char *template_source;   /* Jinja, at most 256 KiB; NULL = the model's own. A program: one from an
                                     * untrusted source can loop without end or use all memory */
@@ -878,9 +879,9 @@ typedef struct weir_strategy {
 } weir_strategy;
 
 /* The strategies that come with weir; static. What they have in common: a generating slot gets one token, the
- * one that has waited longest for it first where the budget is short; drafts take what is left, and beside prompts
- * half of it. Prompts go by priority and, within it,
- * oldest first; a quarter of their tokens is the oldest's whatever its priority, so that none waits for ever.
+ * one that has waited longest for it first where the budget is short; drafts take what is left, and beside
+ * prompts half of it. Prompts go by priority and, within it, oldest first; a quarter of their tokens is the
+ * oldest's whatever its priority, so that none waits for ever.
  * */
 
 /* "decode-maximal": generating slots first, prompts take what is left of the budget. */
@@ -955,8 +956,8 @@ typedef struct weir_engine_params {
      * none. Models whose memory cannot be cut at any token have none */
     int32_t n_draft_max;
     bool prompt_lookup; /* true: they are guessed from the request's own prompt and answer */
-    /* NULL; they are guessed by this smaller model, where prompt_lookup has none; held. Its vocabulary must be
-     * the model's, its memory such that it can be cut at any token. Takes KV cells of its own, as many */
+    /* NULL; they are guessed by this smaller model, where prompt_lookup has none; held. Its vocabulary must
+     * be the model's, its memory such that it can be cut at any token. Takes KV cells of its own, as many */
     weir_model *draft_model;
 } weir_engine_params;
 
@@ -982,14 +983,15 @@ typedef struct weir_engine_memory {
 } weir_engine_memory;
 
 /* What weir_engine_create would allot for a model with these parameters, told by the model's header: no
- * weights are read and none of it is allotted. Not counted: cached prompts (cache_bytes), draft_model, on GPUs
- * what their driver takes. Either params may be NULL. Any thread. Errors: weir_model_load's and weir_engine_create's. */
+ * weights are read and none of it is allotted. Not counted: cached prompts (cache_bytes), draft_model, on
+ * GPUs what their driver takes. Either params may be NULL. Any thread. Errors: weir_model_load's and
+ * weir_engine_create's. */
 WEIR_API weir_status weir_engine_estimate(const char *path, const weir_model_params *model,
                                           const weir_engine_params *engine, weir_engine_memory *memory,
                                           weir_error *error);
 
-/* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder; draft_model cannot
- * draft, or this model cannot have drafts), BACKEND, IO (cache_dir). */
+/* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder; draft_model
+ * cannot draft, or this model cannot have drafts), BACKEND, IO (cache_dir). */
 WEIR_API weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
                                         weir_engine **engine, weir_error *error);
 
@@ -1276,16 +1278,15 @@ typedef struct weir_miss_info {
     char prompt[96];
     char cached[96];
     weir_cause cause; /* WEIR_MISS_DIVERGED: likely why; so are the next three */
-    /* The chat's message in or before which the token lies: the first one that is not known to stand before it
-     * as a whole. -1 = cannot be told, no chat, or behind the last one */
+    /* The chat's message in or before which the token lies: the first one that is not known to stand before
+     * it as a whole. -1 = cannot be told, no chat, or behind the last one */
     int32_t message;
-    bool
-        in_message; /* in its text; false: in what the template writes before that, tools and dates among it */
-    char role[16];  /* the message's; "" = none */
+    bool in_message; /* in its text; false: in what the template writes before that, tools and dates */
+    char role[16];   /* the message's; "" = none */
 } weir_miss_info;
 
-/* The same in a sentence for people, well-formed UTF-8 without newlines, cut to capacity and terminated; "" for
- * WEIR_MISS_NONE. Returns its length. */
+/* The same in a sentence for people, well-formed UTF-8 without newlines, cut to capacity and terminated; ""
+ * for WEIR_MISS_NONE. Returns its length. */
 WEIR_API size_t weir_miss_text(const weir_miss_info *info, char *text, size_t capacity);
 
 /* What would become of a request if it was submitted now. Times are guesses from measured rates, 0 =
@@ -1321,8 +1322,8 @@ typedef struct weir_usage {
     int32_t n_accepted; /* of those, what the answer went on with */
 } weir_usage;
 
-/* The mean logprob of what was generated: what best-of ranks by. 0 without logprobs, -INFINITY where nothing was
- * generated. Pure. */
+/* The mean logprob of what was generated: what best-of ranks by. 0 without logprobs, -INFINITY where nothing
+ * was generated. Pure. */
 WEIR_API double weir_usage_score(const weir_usage *usage);
 
 typedef struct weir_result {
@@ -1352,8 +1353,8 @@ typedef struct weir_result {
 WEIR_API weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
                                    weir_stream *const *streams, weir_result *results, weir_error *error);
 
-/* Best of several: as weir_engine_submit_n for best_of answers, waits for all, and fills results [n] with those
- * of the highest weir_usage_score, the best first; answers that end with an error come last. They have
+/* Best of several: as weir_engine_submit_n for best_of answers, waits for all, and fills results [n] with
+ * those of the highest weir_usage_score, the best first; answers that end with an error come last. They have
  * logprobs in any case. Errors: submit_n's; INVALID (n: 1 … best_of). The rest is as in weir_generate. */
 WEIR_API weir_status weir_generate_best(weir_engine *engine, const weir_request *request, size_t best_of,
                                         size_t n, weir_result *results, weir_error *error);
@@ -1458,11 +1459,11 @@ WEIR_API weir_usage weir_stream_usage(const weir_stream *stream);
 /* Why not more of its prompt was cached; zeroes until it begins to compute. INVALID: size. */
 WEIR_API weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info *info);
 
-/* The prompt's tokens, each with its logprob after those before it, and n_prompt_logprobs of the likeliest, as
- * a chunk without text. Nothing comes before the first one: its logprob is NAN, its likeliest have the token
- * -1. Pointers are valid until the last release. Known before the first chunk is; any thread, any number of
- * times. TIMEOUT: not yet; END: the request has ended before; STATE: it did not ask for them, or there is
- * none. */
+/* The prompt's tokens, each with its logprob after those before it, and n_prompt_logprobs of the likeliest,
+ * as a chunk without text. Nothing comes before the first one: its logprob is NAN, its likeliest have the
+ * token -1. Pointers are valid until the last release. Known before the first chunk is; any thread, any
+ * number of times. TIMEOUT: not yet; END: the request has ended before; STATE: it did not ask for them, or
+ * there is none. */
 WEIR_API weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *prompt);
 
 /* Of a fork: the source's text up to there, which the stream's own goes on from; NUL-terminated, valid until
@@ -1486,28 +1487,29 @@ WEIR_API weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor
 
 /* ---- Flight --------------------------------------------------------------------------------------- */
 
-/* One generation that any number of readers read, each from any place on: identical requests that come while it
- * runs, or later while somebody holds it, need none of their own. It keeps all chunks until its last release. */
+/* One generation that any number of readers read, each from any place on: identical requests that come while
+ * it runs, or later while somebody holds it, need none of their own. It keeps all chunks until its last
+ * release. */
 typedef struct weir_flight weir_flight;
 
 /* Submits a request as weir_engine_submit does, or, with share, joins one that was opened here with share, is
  * still held, has not failed and is identical: the same prompt as it is given, sampler, grammar, limits, stop
- * strings, salt and all else that a request says. Only requests whose answer is the same each time are shared:
- * greedy ones (temp 0, and nothing that draws) and those with a seed; none with a deadline or prompt_logprobs,
- * and no forks. One reference for the caller. joined (may be NULL): nothing was submitted. Any thread. Errors:
- * weir_engine_submit's. */
+ * strings, salt and all else that a request says. Only requests whose answer is the same each time are
+ * shared: greedy ones (temp 0, and nothing that draws) and those with a seed; none with a deadline or
+ * prompt_logprobs, and no forks. One reference for the caller. joined (may be NULL): nothing was submitted.
+ * Any thread. Errors: weir_engine_submit's. */
 WEIR_API weir_status weir_flight_open(weir_engine *engine, const weir_request *request, bool share,
                                       weir_flight **flight, bool *joined, weir_error *error);
 
-/* Counted. The last release cancels what still runs, and frees the chunks. Any thread; not from a callback of the
- * engine's. It may outlive its engine. */
+/* Counted. The last release cancels what still runs, and frees the chunks. Any thread; not from a callback of
+ * the engine's. It may outlive its engine. */
 WEIR_API weir_flight *weir_flight_hold(weir_flight *flight);
 WEIR_API void weir_flight_release(weir_flight *flight);
 
-/* The chunk with the number *at, counted from 0, which it adds one to; waits up to timeout_ms for it (negative: as
- * long as it takes). The last one is the terminal chunk; then WEIR_END. WEIR_TIMEOUT: not yet. A chunk stays as it
- * is, and its pointers valid, while the flight is held. Out of memory for a chunk: it ends with
- * WEIR_REASON_ERROR. Any number of threads; a manual engine has to be driven by another one. */
+/* The chunk with the number *at, counted from 0, which it adds one to; waits up to timeout_ms for it
+ * (negative: as long as it takes). The last one is the terminal chunk; then WEIR_END. WEIR_TIMEOUT: not yet.
+ * A chunk stays as it is, and its pointers valid, while the flight is held. Out of memory for a chunk: it
+ * ends with WEIR_REASON_ERROR. Any number of threads; a manual engine has to be driven by another one. */
 WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk);
 
 /* The stream behind it, for usage, miss, error and status; owned by the flight, which takes its chunks. */

@@ -171,8 +171,9 @@ common_chat_params render(const weir__shim_template *t, const weir__shim_render 
 
 /* ---- Answers that must be a call, or a call or a text of a given form ----
  *
- * llama.cpp's own grammar for required calls allows any text before them, and has no form of a text beside calls. So
- * its parser is changed (saved, it is JSON: nodes that name each other by number), and the grammar made again. */
+ * llama.cpp's own grammar for required calls allows any text before them, and has no form of a text beside
+ * calls. So its parser is changed (saved, it is JSON: nodes that name each other by number), and the grammar
+ * made again. */
 
 /* Nodes with this tag match the empty text alone. A choice of one, because that is the one node whose grammar
  * gets brackets, and a "?" may follow. */
@@ -189,8 +190,9 @@ void silence(common_json &arena, const char *tag)
 
 constexpr int word_max = 32; /* characters of the words that some forms have room for, beside calls */
 
-/* Grammars cannot look ahead, so what they let pass a parser that does may refuse: in some forms, a space before
- * the end of a call. Where the grammar holds, nothing needs to be looked for. And words have an end. */
+/* Grammars cannot look ahead, so what they let pass a parser that does may refuse: in some forms, a space
+ * before the end of a call. Where the grammar holds, nothing needs to be looked for. And words have an
+ * end. */
 void narrow(common_json &arena)
 {
     common_json &parsers = arena.at("parsers");
@@ -293,7 +295,8 @@ bool return_schemas(common_peg_arena &arena, const schema_map &named)
     return true;
 }
 
-/* What a grammar made of these parsers leaves open. Thoughts, ids, and arguments that are texts, may be so. */
+/* What a grammar made of these parsers leaves open. Thoughts, ids, and arguments that are texts, may be
+ * so. */
 struct openness {
     bool free_text = false;     /* beside them there is text of any kind */
     bool sure_argument = false; /* an argument that no call can leave out */
@@ -338,7 +341,8 @@ void look_for_openness(const common_peg_arena &arena, std::size_t id, bool sure,
         look(atomic->child, sure);
     else if (const auto *ac = std::get_if<common_peg_ac_parser>(&parser))
         look(ac->child, sure);
-    /* The rest: literals, classes, what has a schema, and what has a grammar of its own, which is a text's. */
+    /* The rest: literals, classes, what has a schema, and what has a grammar of its own, which is a
+     * text's. */
 }
 
 bool have_required(const char *tools_json)
@@ -361,8 +365,8 @@ bool holds_to_calls(const common_peg_arena &arena, const weir__shim_render *in)
            (!found.arguments || found.sure_argument || !have_required(in->enforced_tools));
 }
 
-/* Makes params' grammar again, from this parser. With enable_thinking false thoughts are empty, unless the prompt
- * itself has begun to think. False: one of its schemas is not known. */
+/* Makes params' grammar again, from this parser. With enable_thinking false thoughts are empty, unless the
+ * prompt itself has begun to think. False: one of its schemas is not known. */
 bool constrain(const weir__shim_render *in, const schema_map &named, const common_json &arena,
                common_chat_params &params)
 {
@@ -443,7 +447,8 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
 {
     return guard(error, WEIR_TEMPLATE, "the chat template cannot be rendered", [&] {
         std::unique_ptr<weir__shim_chat> chat(new weir__shim_chat());
-        /* Their text is the same whatever the choice, and without one no grammar is made of parameters as given. */
+        /* Their text is the same whatever the choice, and without one no grammar is made of parameters as
+         * given. */
         const bool either = in->tool_choice == WEIR_TOOLS_AUTO && in->json_schema != nullptr;
         if (in->tools != nullptr && (in->tool_choice == WEIR_TOOLS_REQUIRED || either)) {
             chat->params = render(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_REQUIRED, nullptr);

@@ -40,9 +40,9 @@ typedef struct weir__shim_render {
 /* A rendered conversation and the parser of its answer. Immutable; any thread. */
 typedef struct weir__shim_chat weir__shim_chat;
 
-/* A required call is enforced: nothing but reasoning comes before it, and with enable_thinking false not even that.
- * Tools with a schema: an answer is one or the other. TEMPLATE: what the template says. UNSUPPORTED: that
- * cannot be enforced with it. */
+/* A required call is enforced: nothing but reasoning comes before it, and with enable_thinking false not even
+ * that. Tools with a schema: an answer is one or the other. TEMPLATE: what the template says. UNSUPPORTED:
+ * that cannot be enforced with it. */
 weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shim_render *in,
                                    weir__shim_chat **out, weir_error *error);
 void weir__shim_chat_destroy(weir__shim_chat *chat);

@@ -47,15 +47,15 @@ void weir__archive_index(weir__archive *archive, weir__archive_fn found, void *u
 /* Whether the writer has something to write, or has just done so. */
 bool weir__archive_is_busy(const weir__archive *archive);
 
-/* Whether a state of so many bytes could be there at all; and then the file that has to go first, NULL = there
- * is room. */
+/* Whether a state of so many bytes could be there at all; and then the file that has to go first, NULL =
+ * there is room. */
 bool weir__archive_fits(const weir__archive *archive, const weir__prefix_key *key, int32_t n_tokens,
                         uint64_t state_size);
 weir__archive_file *weir__archive_crowded(const weir__archive *archive, const weir__prefix_key *key,
                                           int32_t n_tokens, uint64_t state_size);
 
-/* Gives the writer, which is not busy, a state [size] of tokens [n], a block of weir__mem's. It only reads it,
- * and frees it when `owned`. False: no memory, nothing was done. */
+/* Gives the writer, which is not busy, a state [size] of tokens [n], a block of weir__mem's. It only reads
+ * it, and frees it when `owned`. False: no memory, nothing was done. */
 bool weir__archive_put(weir__archive *archive, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                        void *state, size_t size, bool owned);
 
@@ -70,8 +70,8 @@ void weir__archive_clear(weir__archive *archive);
 /* Returns when the writer has written what it has. */
 void weir__archive_wait(weir__archive *archive);
 
-/* The state of a file, which is the newest then. Errors as weir__snapshot_read's, NOT_FOUND; the file is of no
- * use then. */
+/* The state of a file, which is the newest then. Errors as weir__snapshot_read's, NOT_FOUND; the file is of
+ * no use then. */
 weir_status weir__archive_read(weir__archive *archive, weir__archive_file *file, void **state, size_t *size,
                                weir_error *error);
 

@@ -310,7 +310,8 @@ static void test_what_changes_meanwhile(void **state)
     assert_int_equal(count_files(""), 0);
 }
 
-/* As a full disk does: writes fail in the middle. Nothing is left, the next one is tried, and it is said once. */
+/* As a full disk does: writes fail in the middle. Nothing is left, the next one is tried, and it is said
+ * once. */
 static void test_a_full_disk(void **state)
 {
     (void)state;

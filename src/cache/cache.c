@@ -290,7 +290,8 @@ static weir_status load(weir__cache *cache, const void *bytes, size_t n_bytes, i
     return status;
 }
 
-/* A file that cannot be read goes; one that is sound and that the backend will not have is left to its age. */
+/* A file that cannot be read goes; one that is sound and that the backend will not have is left to its
+ * age. */
 static weir_status load_file(weir__cache *cache, entry *e, int32_t n, int32_t to, weir_error *error)
 {
     int32_t length = weir__cache_length(&e->end);
@@ -361,7 +362,8 @@ static bool lacks_file(const weir__cache *cache, const entry *e);
 static bool collect(weir__cache *cache);
 static void offer(weir__cache *cache, entry *e);
 
-/* Room for n bytes more; entries that were used longest ago go first, into a file where that costs nothing. */
+/* Room for n bytes more; entries that were used longest ago go first, into a file where that costs
+ * nothing. */
 static bool make_room(weir__cache *cache, uint64_t n)
 {
     if (n > cache->params.n_bytes || cache->n_claimed > cache->params.n_bytes - n) return false;
@@ -643,8 +645,8 @@ static void offer(weir__cache *cache, entry *e)
     if (owned) weir__mem_free(bytes);
 }
 
-/* The next entry that should be in a file and is not: what was used longest ago first, so that the files' times
- * tell the same. */
+/* The next entry that should be in a file and is not: what was used longest ago first, so that the files'
+ * times tell the same. */
 static entry *next_unsaved(weir__cache *cache)
 {
     static const weir__prefix_rank ranks[] = {WEIR__PREFIX_HOST, WEIR__PREFIX_DEVICE};

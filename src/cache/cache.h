@@ -68,8 +68,8 @@ void weir__cache_advance(weir__cache *cache, weir__prefix_end *end, int32_t n_re
 void weir__cache_end(weir__cache *cache, weir__prefix_end *end);
 
 /* Puts the hit's n tokens into the empty sequence `to`. from: the sequence of hit->live. After an error it
- * is empty. NO_SPACE: no cells; NOT_FOUND: the entry was in a file that is of no use, and is gone: look again;
- * others: cannot be had after all. Reads a file where the entry is in one: that may take long. */
+ * is empty. NO_SPACE: no cells; NOT_FOUND: the entry was in a file that is of no use, and is gone: look
+ * again; others: cannot be had after all. Reads a file where the entry is in one: that may take long. */
 weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
                               weir_error *error);
 

@@ -5,8 +5,9 @@
 
 #include "weir/weir.h"
 
-/* The likely cause. prompt [n_prompt] and cached [n_cached] are the texts around the place, from the same token
- * on: their first n_common bytes are equal, and the first token that differs begins there. Pure; any bytes. */
+/* The likely cause. prompt [n_prompt] and cached [n_cached] are the texts around the place, from the same
+ * token on: their first n_common bytes are equal, and the first token that differs begins there. Pure; any
+ * bytes. */
 weir_cause weir__cause_of(const char *prompt, size_t n_prompt, const char *cached, size_t n_cached,
                           size_t n_common);
 

@@ -44,8 +44,8 @@ bool weir__batch_fill(weir_engine *engine, const weir_plan_entry *plan, size_t n
         const weir__request *request = slot->request;
         for (int32_t i = 0; i < slot->n_planned; i++) {
             int32_t pos = slot->n_past + i, past = pos - slot->n_tokens;
-            /* Only the rows that tokens are sampled from keep their logits, and those that tokens of the prompt
-             * are scored by. */
+            /* Only the rows that tokens are sampled from keep their logits, and those that tokens of the
+             * prompt are scored by. */
             bool sampled = past >= -1 && request->max_tokens > 0;
             bool scored = weir__score_wants(slot, pos);
             int32_t token = past < 0 ? request->tokens[pos] : slot->draft.token[past];

@@ -1,5 +1,5 @@
-/* flight.c: one generation for any number of readers. Built on a stream like any other: the flight is its reader,
- * and keeps what it reads.
+/* flight.c: one generation for any number of readers. Built on a stream like any other: the flight is its
+ * reader, and keeps what it reads.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/flight.h"
 
@@ -12,8 +12,9 @@
 #include "engine/engine.h"
 #include "model/chat.h"
 
-/* The mutex protects chunks [n], whose arrays never change or move, and ended; refs, next and in_list are under
- * flights->mutex; the rest is constant. There is always room for one chunk more, so that the end needs no memory. */
+/* The mutex protects chunks [n], whose arrays never change or move, and ended; refs, next and in_list are
+ * under flights->mutex; the rest is constant. There is always room for one chunk more, so that the end needs
+ * no memory. */
 struct weir_flight {
     weir__flights *flights;
     weir_flight *next; /* in flights' list */

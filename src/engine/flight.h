@@ -18,8 +18,8 @@ typedef struct weir__flights {
 weir__flights *weir__flights_create(void);
 void weir__flights_release(weir__flights *flights);
 
-/* For tests: what two requests have in common if they may share a generation, freed with weir__mem_free. NULL: it
- * may not be shared, or (*n is 1) there is no memory. */
+/* For tests: what two requests have in common if they may share a generation, freed with weir__mem_free.
+ * NULL: it may not be shared, or (*n is 1) there is no memory. */
 char *weir__flight_key(const weir_request *request, size_t *n);
 
 #endif

@@ -146,7 +146,8 @@ static void test_it_outlives_its_engine(void **state)
 
 /* ---- Who shares ---- */
 
-/* Whether a request like this one joins one that has a key; every member that is changed must change the key. */
+/* Whether a request like this one joins one that has a key; every member that is changed must change the
+ * key. */
 static void test_what_is_identical(void **state)
 {
     rig *r = *state;

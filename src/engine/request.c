@@ -251,8 +251,8 @@ static weir_status create_sampler(weir__request *request, weir_model *model,
     return status;
 }
 
-/* Brings a fork's text to where the source's was: what half a character, or the beginning of a stop string, is
- * held back. A stop string that the answer so far has whole is none of the fork's. */
+/* Brings a fork's text to where the source's was: what half a character, or the beginning of a stop string,
+ * is held back. A stop string that the answer so far has whole is none of the fork's. */
 static weir_status replay(weir__request *request, size_t index, weir_error *error)
 {
     weir__emit *emit = &request->progress.emit;

@@ -20,8 +20,8 @@ static weir_status score(weir_engine *engine, const weir__slot *slot, int32_t ro
     return WEIR_OK;
 }
 
-/* Row by row as long as the draft says what was sampled: the rows behind a wrong token are of another text. So
- * sampler and random numbers go on as they would without a draft. */
+/* Row by row as long as the draft says what was sampled: the rows behind a wrong token are of another text.
+ * So sampler and random numbers go on as they would without a draft. */
 static weir_status sample_rows(weir_engine *engine, weir__slot *slot, weir_error *error)
 {
     const weir__backend *ops = engine->model->ops;

@@ -8,8 +8,8 @@
 #include "engine/engine.h"
 #include "model/logprob.h"
 
-/* Rows of logits that a tick keeps for prompts in all: 12 MB with a vocabulary of 49,152. With more slots than
- * that each has one, as each has one to sample from in any case. */
+/* Rows of logits that a tick keeps for prompts in all: 12 MB with a vocabulary of 49,152. With more slots
+ * than that each has one, as each has one to sample from in any case. */
 #define ROWS_MOST 64
 
 weir__score *weir__score_create(const int32_t *prompt, int32_t n, int32_t n_top)

@@ -405,7 +405,8 @@ static void a_result_has_the_prompts_logprobs_of_the_first_answer(void **state)
     assert_string_equal(error.field, "requests[0].n_prompt_logprobs");
 }
 
-/* Cells run out in the middle of prompts, and nothing is saved: what was scored is computed again, no more. */
+/* Cells run out in the middle of prompts, and nothing is saved: what was scored is computed again, no
+ * more. */
 static void a_suspension_scores_no_token_twice(void **state)
 {
     rig *r = *state;

@@ -20,8 +20,8 @@ typedef struct weir__speculate {
 weir_status weir__speculate_open(weir_engine *engine, weir_error *error);
 void weir__speculate_close(weir_engine *engine);
 
-/* Only this drafter, which is destroyed with the engine, drafts from now on: for tests and replays. False: this
- * engine has no drafts, nothing was done. */
+/* Only this drafter, which is destroyed with the engine, drafts from now on: for tests and replays. False:
+ * this engine has no drafts, nothing was done. */
 bool weir__speculate_use(weir_engine *engine, weir__drafter *drafter);
 
 /* Before the view: drafts for the generating slots, where they are worth it. They take free cells only. */
@@ -30,7 +30,8 @@ void weir__speculate_draft(weir_engine *engine);
 /* A pass found no cells. True: there were drafts in it; there are none until a request ends. */
 bool weir__speculate_shrink(weir_engine *engine);
 
-/* After the sampling: n_drafted tokens of the draft were computed, and the first n_right of them were right. */
+/* After the sampling: n_drafted tokens of the draft were computed, and the first n_right of them were
+ * right. */
 void weir__speculate_judge(const weir__draft *draft, int32_t n_drafted, int32_t n_right);
 
 #endif

@@ -368,8 +368,8 @@ static double deviations(const int *seen, const double *p, int32_t n_vocab, int 
     return (sum - (cells - 1)) / sqrt(2.0 * (cells - 1));
 }
 
-/* Answers of three tokens, a quarter of which begin alike; then the likeliest one is the draft. What is drawn in the draft's
- * row, and in the one behind it, is distributed as the model says. */
+/* Answers of three tokens, a quarter of which begin alike; then the likeliest one is the draft. What is drawn
+ * in the draft's row, and in the one behind it, is distributed as the model says. */
 static void draws_with_drafts_have_the_models_distribution(void **state)
 {
 #ifdef WEIR_SANITIZED

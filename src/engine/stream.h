@@ -20,8 +20,8 @@ weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t inte
 /* Undoes an attach of which nothing was seen: a batch submit that fails half way. */
 void weir__stream_detach(weir_stream *stream);
 
-/* After an attach: what forks are made of, copied, the tokens of chunks to be added as they come. False: out of
- * memory. A stream that is not told has none. */
+/* After an attach: what forks are made of, copied, the tokens of chunks to be added as they come. False: out
+ * of memory. A stream that is not told has none. */
 bool weir__stream_remember(weir_stream *stream, const weir__history *from);
 
 /* A copy of what an attached stream remembers, as of its chunks' first `at` tokens; -1 = all of them. bell:

@@ -17,8 +17,8 @@ typedef struct weir__chat_mark {
 /* One for each message, freed with weir__mem_free; NULL: no memory. Takes time in proportion to the texts. */
 weir__chat_mark *weir__chat_marks(const json_t *messages, const char *prompt, size_t length);
 
-/* The message in whose text the byte `at` lies (*within), or the first of n that is not known to lie wholly before
- * it; n: all do. -1: cannot be told. */
+/* The message in whose text the byte `at` lies (*within), or the first of n that is not known to lie wholly
+ * before it; n: all do. -1: cannot be told. */
 int32_t weir__chat_mark_at(const weir__chat_mark *marks, size_t n, size_t at, bool *within);
 
 #endif

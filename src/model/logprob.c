@@ -20,7 +20,8 @@ static const float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
 /* Adding it and taking it away rounds to an integer. */
 static const float rounder = 12582912.0f;
 
-/* What every processor has registers for: of wider ones compilers make many small pieces where it has none. */
+/* What every processor has registers for: of wider ones compilers make many small pieces where it has
+ * none. */
 #define WIDTH 4
 typedef float floats __attribute__((vector_size(WIDTH * sizeof(float))));
 typedef int32_t ints __attribute__((vector_size(WIDTH * sizeof(int32_t))));

@@ -1,9 +1,9 @@
 /* draft_model.c: the drafter that asks a smaller model of the same vocabulary.
  *
- * It has a context of its own with a sequence for each slot. What a sequence holds is compared with the slot's
- * text whenever a draft is wanted: what differs is cut off, what is missing is computed. So nothing of what
- * happens to the target's sequences (moves between lanes, shared prefixes, suspension, refused drafts) needs
- * to be mirrored here.
+ * It has a context of its own with a sequence for each slot. What a sequence holds is compared with the
+ * slot's text whenever a draft is wanted: what differs is cut off, what is missing is computed. So nothing of
+ * what happens to the target's sequences (moves between lanes, shared prefixes, suspension, refused drafts)
+ * needs to be mirrored here.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -13,12 +13,13 @@
 #include "model/sampler.h"
 #include "speculate/drafter.h"
 
-/* Tokens of texts that a tick computes here besides drafts: streams wait for them. What is longer is caught up
- * with over several ticks, which have no draft. */
+/* Tokens of texts that a tick computes here besides drafts: streams wait for them. What is longer is caught
+ * up with over several ticks, which have no draft. */
 #define CATCH_UP 256
 /* Vocabularies of one family are padded to different lengths. */
 #define PADDING 128
-/* Where drafts do not pay, a token is tried after so many, and each time that it is wrong after twice as many. */
+/* Where drafts do not pay, a token is tried after so many, and each time that it is wrong after twice as
+ * many. */
 #define PAUSE_LEAST 16
 #define PAUSE_MOST  1024
 #define NEWEST      0.1 /* what the newest measurement of its own cost counts */

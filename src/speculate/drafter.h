@@ -63,8 +63,8 @@ static inline bool weir__drafter_add(const weir__drafter *drafter, weir__draft *
 /* Drafts from a stream's own prompt and answer: lookup.h. NULL: out of memory. */
 weir__drafter *weir__drafter_lookup(weir_model *target, int32_t n_slots);
 
-/* Drafts by a smaller model. params: the context that it gets, one sequence for each slot, of texts of at most
- * n_ctx tokens. Holds the model. */
+/* Drafts by a smaller model. params: the context that it gets, one sequence for each slot, of texts of at
+ * most n_ctx tokens. Holds the model. */
 weir_status weir__drafter_model(weir_model *target, weir_model *model, const weir_context_params *params,
                                 int32_t n_ctx, weir__drafter **drafter, weir_error *error);
 

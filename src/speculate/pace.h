@@ -9,8 +9,8 @@
 
 #define WEIR__PACE_CLASSES 6
 
-/* Of one stream and one drafter: how often its draft tokens were right, by how sure it could be of them, which
- * is what a class says. Invariant: 0 <= right <= tries of each. */
+/* Of one stream and one drafter: how often its draft tokens were right, by how sure it could be of them,
+ * which is what a class says. Invariant: 0 <= right <= tries of each. */
 typedef struct weir__pace {
     struct {
         double right, tries; /* both fade, so that what was right lately counts most */
@@ -33,8 +33,8 @@ typedef struct weir__worth {
     double row_ns; /* what one more row takes */
 } weir__worth;
 
-/* Whether a draft token that is right with this probability brings the tick's tokens sooner, where drafting it
- * takes own_ns besides. If so it is counted in. */
+/* Whether a draft token that is right with this probability brings the tick's tokens sooner, where drafting
+ * it takes own_ns besides. If so it is counted in. */
 bool weir__worth_take(weir__worth *worth, double probability, double own_ns);
 
 #endif

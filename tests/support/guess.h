@@ -14,7 +14,8 @@ typedef struct guess {
     int32_t last_drafted, last_right;
 } guess;
 
-/* Puts it in place of an engine's drafters. False: the engine has none. It must live as long as the engine. */
+/* Puts it in place of an engine's drafters. False: the engine has none. It must live as long as the
+ * engine. */
 bool guess_install(guess *g, weir_engine *engine, weir_model *model, int32_t right, int32_t wrong);
 
 #endif
