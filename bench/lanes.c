@@ -143,6 +143,7 @@ int main(int argc, char **argv)
     params.manual = true;
     params.n_slots = N_BEST;
     params.n_ctx = 1024;
+    params.n_draft_max = 0; /* a token a tick: what else varies is not what is measured */
     need(weir_engine_create(model, &params, &engine, &error), &error);
     prefill(N_BEST, true); /* warm */
     decode(4, true);

@@ -79,6 +79,7 @@ int main(int argc, char **argv)
     int64_t *times = malloc((size_t)wanted * sizeof *times), sent;
     pthread_t writer;
     if (times == NULL || pipe(fds) != 0 || pthread_create(&writer, NULL, tell_times, &wanted) != 0) {
+        free(times);
         fprintf(stderr, "wake: no memory, no pipe or no thread\n");
         return 1;
     }

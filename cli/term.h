@@ -49,7 +49,7 @@ bool cli_term_entered(void);
 
 /* Somebody else (ncurses) takes the screen, and keys from this descriptor (-1 = none): as after enter, signals
  * that end the program put it in order first. Undone by take_back once it is in order again. */
-void cli_term_lend(int keys);
+void cli_term_lend(int descriptor);
 void cli_term_take_back(void);
 
 /* Where keys come from once entered, -1 = nowhere: stdin is something else and there is no /dev/tty. */

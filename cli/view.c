@@ -36,7 +36,7 @@ static void print_line(const char *line, size_t n, int columns, cli_text *text)
     int left = columns;
     bool styled = false;
     for (size_t i = 0; i < n;) {
-        cli_style style;
+        cli_style style = CLI_PLAIN;
         size_t piece = cli_view_piece(line + i, n - i, &style);
         if (piece == 0) {
             cli_text_puts(text, cli_term_style_out(style));

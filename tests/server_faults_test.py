@@ -2,7 +2,6 @@
 and its memory does not grow. WEIR_FAULTS=N: that many clients that vanish (500); WEIR_FAULTS_SEED=N; arguments: parts, to run only these."""
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
-import fcntl
 import json
 import os
 import random
@@ -15,7 +14,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
@@ -33,7 +31,7 @@ N_CLIENTS = int(os.environ.get("WEIR_FAULTS", "500"))
 SEED = int(os.environ.get("WEIR_FAULTS_SEED", str(random.SystemRandom().randrange(1 << 30))))
 scratch = tempfile.TemporaryDirectory()
 with open(WEIR, "rb") as program:
-    # What sanitizers keep back for themselves says nothing about weir.
+    # What sanitizers take for themselves says nothing about weir.
     SANITIZED = re.search(b"__[at]san_init", program.read()) is not None
 parts = []
 
@@ -196,17 +194,18 @@ def slow_readers():
     check("at most 256 KiB wait for each", (256 << 10) <= most <= 3 * ((256 << 10) + 16384), most)
     metrics = server.wait_for(idle)
     check("who reads nothing is left, and the slot is free", idle(metrics) and ended(metrics) and metrics["weir_http_left_total"] == 3, metrics)
+    eventually(lambda: len([e for e in list(server.lines) if e.get("left")]) == 3)
     lines = [e for e in server.lines if e.get("left")]
     check("the log says so", len(lines) == 3 and all(e["choices"][0]["reason"] == "left" for e in lines), lines)
     for reader in readers:
         reader.close()
     end(server)
 
-    server = start("-c", "40000", model="fake:n_ctx_train=40000")
+    server = start("-c", "24000", model="fake:n_ctx_train=24000,tick_us=100")
     # Who reads after a while gets all of it, merged or not.
     reader = server.connect(room=4096)
-    reader.request("POST", CHAT, dict(ENDLESS, max_tokens=30000, temperature=0))
-    server.wait_for(lambda m: m["weir_slots_generating"] == 0 and m["weir_http_unsent_bytes"] >= 256 << 10)
+    reader.request("POST", CHAT, dict(ENDLESS, max_tokens=20000, temperature=0))
+    server.wait_for(lambda m: m["weir_slots_generating"] == 0 and m["weir_http_unsent_bytes"] >= 200 << 10)
     reader.head()
     text, most = "", 0
     for i, event in enumerate(e for e in reader.events() if not e.startswith(":")):
@@ -214,63 +213,23 @@ def slow_readers():
             most = max(most, server.metrics()["weir_http_unsent_bytes"])
         if event != "[DONE]":
             text += json.loads(event)["choices"][0]["delta"].get("content", "")
-    whole = server.post(CHAT, dict(ENDLESS, stream=False, max_tokens=30000, temperature=0)).json["choices"][0]["message"]["content"]
+    whole = server.post(CHAT, dict(ENDLESS, stream=False, max_tokens=20000, temperature=0)).json["choices"][0]["message"]["content"]
     check("who reads late misses nothing", text == whole, len(text), len(whole))
     check("and what is merged comes in pieces", most <= (256 << 10) + 65536, most)
     end(server)
 
 
-def in_the_kernel(server, connection):
-    """Bytes that the server has written and the client has not read."""
-    port = connection.sock.getsockname()[1]
-    n = struct.unpack("i", fcntl.ioctl(connection.sock, termios.FIONREAD, b"\0" * 4))[0]
-    with open("/proc/net/tcp") as f:
-        for line in f.read().splitlines()[1:]:
-            _, local, other, _, queues = line.split()[:5]
-            if int(local[9:], 16) == server.port and int(other[9:], 16) == port:
-                n += int(queues.split(":")[0], 16)
-    return n
-
-
-def drained(connection, patience=1.0):
-    """Bytes that still come, until a pause or the end."""
-    n = len(connection.buffer)
-    connection.sock.settimeout(patience)
-    try:
-        while True:
-            piece = connection.sock.recv(1 << 20)
-            if not piece:
-                return n
-            n += len(piece)
-    except OSError:
-        return n
-
-
 @part
-def tails():
-    """Answers of sizes about the one that the kernel takes, so that of some only the last piece is left, which is no more the call's."""
+def whole_answers():
+    """A whole answer that nobody takes."""
     server = start("--stall-timeout", "2")
-
-    def ask(n, version="1.1"):
-        connection = server.connect(room=4096)
-        body = json.dumps({"messages": [{"role": "user", "content": "x" * n}]})
-        connection.send(f"POST /apply-template HTTP/{version}\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}")
-        return connection
-
-    first = ask(12 << 20)
+    reader = server.connect(room=4096)
+    reader.request("POST", "/apply-template", {"messages": [{"role": "user", "content": "x" * (12 << 20)}]})
     metrics = server.wait_for(lambda m: m["weir_http_unsent_bytes"] > 0)
-    taken = in_the_kernel(server, first)
-    answers = [ask(n, version) for n in range(taken - (160 << 10), taken + (80 << 10), 8 << 10) for version in ("1.1", "1.0")]
-    metrics = server.wait_for(lambda m: m["weir_http_live"] == 1)
-    check("answers that are not taken are left", metrics["weir_http_live"] == 1 and metrics["weir_http_left_total"] > 1, metrics)
-    time.sleep(3)
-    # Each is with the kernel, whole or not; the server has nothing to add.
-    before = [in_the_kernel(server, c) for c in answers]
-    after = [drained(c) for c in answers]
-    check("and nothing is kept for them", all(a <= b + 1 for a, b in zip(after, before)), taken, [(a, b) for a, b in zip(after, before) if a > b + 1])
-    check("some were whole, some not", len(set(after)) > 20, after)
-    for connection in answers + [first]:
-        connection.close()
+    check("an answer waits for its reader", metrics["weir_http_unsent_bytes"] > 1 << 20, metrics["weir_http_unsent_bytes"])
+    metrics = server.wait_for(lambda m: m["weir_http_left_total"] == 1)
+    check("and is left by the stall timeout", metrics["weir_http_left_total"] == 1 and idle(metrics) and metrics["weir_http_unsent_bytes"] == 0, metrics)
+    reader.close()
     check("it answers", server.post(CHAT, HELLO).status == 200)
     end(server)
 
@@ -345,6 +304,8 @@ def spinning():
 @part
 def descriptors():
     """More connections than descriptors."""
+    if SANITIZED:
+        return  # they need some themselves
     server = start("-np", "2", "--no-log", model=SLOW, limits=[(resource.RLIMIT_NOFILE, 64)])
     running = server.connect()
     running.request("POST", CHAT, ENDLESS)
@@ -517,7 +478,7 @@ def vanishing():
     for connection in long:
         connection.reply()
         connection.close()
-    asyncio.run(crowd(server.port, dice, max(300, N_CLIENTS // 10), 64))
+    asyncio.run(crowd(server.port, dice, max(2000, N_CLIENTS // 10), 64))
     rest(server)
     warm, files, before = server.resident(), server.files(), server.metrics()
     began, cpu = time.monotonic(), server.cpu()

@@ -110,14 +110,17 @@ if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"],
     sys.exit(77)
 print(f"seed {SEED}", flush=True)
 dice = random.Random(SEED)
-server = Server(WEIR, "--embeddings", "-np", "4", "-c", "512", "--no-log", model="fake:tick_us=500")
+server = Server(WEIR, "--embeddings", "-np", "4", "-c", "512", model="fake:tick_us=500")
 files, n, statuses, bad = server.files(), 0, {}, []
 until = time.monotonic() + SECONDS
 clients = []
 while time.monotonic() < until and not bad and server.process.poll() is None:
-    while len(clients) < AT_ONCE:
-        clients.append(Client(server, dice))
-        n += 1
+    try:
+        while len(clients) < AT_ONCE:
+            clients.append(Client(server, dice))
+            n += 1
+    except OSError:
+        break  # is it gone?
     waiting = [c for c in clients if c.sent < len(c.data)]
     readable, writable, _ = select.select(clients, waiting, [], 0.01)
     for c in list(clients):
@@ -135,12 +138,15 @@ while time.monotonic() < until and not bad and server.process.poll() is None:
 for c in clients:
     c.close()
 print(f"      {n} connections; first answers by status: {dict(sorted(statuses.items()))}", flush=True)
-check("it is still there", server.process.poll() is None, server.process.poll(), server.lines[-20:])
+time.sleep(0.2)
+check("it is still there", server.process.poll() is None, server.process.poll(), *[line.get('message') for line in server.lines[-60:]])
 if server.process.poll() is None:
     check("what it says is HTTP, and no failure of its own", not bad, *bad)
     metrics = server.wait_for(lambda m: m["weir_slots_prefilling"] + m["weir_slots_generating"] + m["weir_queue_depth"] == 0 and m["weir_http_live"] == 1)
     check("in the end it is idle", metrics["weir_slots_generating"] + metrics["weir_queue_depth"] == 0 and metrics["weir_http_live"] == 1, metrics)
-    check("no failure of its own is counted", metrics['weir_http_requests_total{status="5xx"}'] == 0, metrics)
+    # A computation that is given up because its client has left fails too, and nobody is told.
+    failed = [e for e in server.lines if e.get("status", 0) >= 500 and not e.get("left")]
+    check("no failure of its own is told", not failed, *failed)
     closing = time.monotonic() + 30
     while server.files() > files and time.monotonic() < closing:
         time.sleep(0.1)

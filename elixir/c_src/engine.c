@@ -33,6 +33,7 @@ ERL_NIF_TERM nif_engine_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     nif_map_i32(&map, "ageing_ms", &params.ageing_ms);
     nif_map_i32(&map, "itl_target_ms", &params.itl_target_ms);
     nif_map_i32(&map, "n_draft_max", &params.n_draft_max);
+    nif_map_i32(&map, "n_draft_max", &params.n_draft_max);
     nif_map_bool(&map, "manual", &params.manual);
     params.layout = (weir_layout)nif_map_choice(&map, "layout", layouts, params.layout);
     params.type_k = (weir_kv_type)nif_map_choice(&map, "type_k", kv_types, params.type_k);
@@ -61,6 +62,7 @@ static ERL_NIF_TERM slot_map(ErlNifEnv *env, const weir_slot_view *slot)
         NIF_FIELD(weir_slot_view, slot),     NIF_FIELD(weir_slot_view, n_prompt_left),
         NIF_FIELD(weir_slot_view, n_prompt), NIF_FIELD(weir_slot_view, n_generated),
         NIF_FIELD(weir_slot_view, n_past),   NIF_FIELD(weir_slot_view, waited_ns),
+        NIF_FIELD(weir_slot_view, n_draft),  NIF_FIELD(weir_slot_view, limit),
         NIF_FIELD(weir_slot_view, idle_ns),  NIF_FIELD(weir_slot_view, priority),
     };
     ERL_NIF_TERM map = nif_map_of(env, fields, COUNT(fields), slot);

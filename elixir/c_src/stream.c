@@ -14,6 +14,7 @@
 /* What a normal scheduler takes. */
 #define TEXT_MAX   1024
 #define TOKENS_MAX 2048 /* that wait, to become one message */
+#define TERMS_MAX  4096 /* of such a message, with alternatives */
 #define FEW        8    /* answers of one request */
 
 #define STOP_MAX   64 /* as weir_request has it */
@@ -407,7 +408,7 @@ ERL_NIF_TERM nif_engine_demand(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     if (s == NULL || !get_credit(env, argv[1], &credit)) return enif_make_badarg(env);
     int64_t n_generated = nif_stream_usage(s).n_generated;
     enif_mutex_lock(s->object.lock);
-    bool much = nif_on_normal_scheduler() && (n_generated - s->n_sent) * s->width > 2 * TOKENS_MAX;
+    bool much = nif_on_normal_scheduler() && (n_generated - s->n_sent) * s->width > TERMS_MAX;
     if (!much) s->credit = credit > INT64_MAX - s->credit ? INT64_MAX : s->credit + credit;
     enif_mutex_unlock(s->object.lock);
     if (much) return nif_dirty(env, "engine_demand", nif_engine_demand, argc, argv);

@@ -7,7 +7,7 @@ messages = [
   %{role: "user", content: "Why is the sky blue?"}
 ]
 
-{:ok, answer} = Weir.chat(model, messages, max_tokens: 60)
+{:ok, answer} = Weir.chat(model, messages, max_tokens: 60, temp: 0.0)
 IO.puts(answer)
 
 messages =

@@ -395,8 +395,11 @@ defmodule Weir.CompletionTest do
         # a template that knows of no tools, or a build without templates
         assert {:error, reason} = whole(way, tools: @tools)
         assert is_binary(reason)
-        assert {:error, reason} = whole(way, messages: [{:user, <<255>>}])
-        assert reason =~ "messages[0].content"
+
+        for content <- [<<255>>, "a\0b"] do
+          assert {:error, reason} = whole(way, messages: [{:user, content}])
+          assert reason =~ "messages[0].content"
+        end
       end
 
       assert mailbox() == []

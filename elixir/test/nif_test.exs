@@ -431,6 +431,7 @@ defmodule Weir.NIFTest do
       cache_sequences: 1,
       ageing_ms: 1,
       itl_target_ms: 1,
+      n_draft_max: 1,
       manual: true,
       layout: :auto,
       type_k: :f16,

@@ -129,12 +129,15 @@ char *weir__flight_key(const weir_request *request, size_t *n)
     if (weir__params_take(&r, sizeof r, request, "request", NULL) != WEIR_OK ||
         weir__params_take(&sampler, sizeof sampler, r.sampler, "sampler", NULL) != WEIR_OK)
         return NULL; /* the submit says what is wrong */
-    if (!is_repeatable(&sampler) || r.deadline_ms != 0 || r.source != NULL) return NULL;
+    /* What a source carries depends on when; prompts' logprobs are in no chunk. */
+    if (!is_repeatable(&sampler) || r.deadline_ms != 0 || r.source != NULL || r.prompt_logprobs ||
+        r.n_prompt_logprobs > 0)
+        return NULL;
     _Static_assert(sizeof(void *) != 8 || sizeof(weir_request) == 168,
                    "all that decides what becomes of a request is in the key");
-    const bool flags[] = {r.add_special, r.parse_special, r.special,        r.cache_prompt,
-                          r.logprobs,    r.chat != NULL,  r.tokens != NULL, r.prompt_logprobs};
-    const int32_t counts[] = {r.max_tokens, r.interval, r.priority, r.n_logprobs, r.n_prompt_logprobs};
+    const bool flags[] = {r.add_special, r.parse_special, r.special,       r.cache_prompt,
+                          r.logprobs,    r.chat != NULL,  r.tokens != NULL};
+    const int32_t counts[] = {r.max_tokens, r.interval, r.priority, r.n_logprobs, r.n_draft_max};
     ADD(&key, flags);
     ADD(&key, counts);
     add_text(&key, r.cache_salt, r.cache_salt_length);

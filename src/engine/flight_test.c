@@ -189,8 +189,7 @@ static void test_what_is_identical(void **state)
         case 25: s.penalty_repeat = 1.5f; break;
         case 26: s.seed = 7, s.order = "top_k"; break;
         case 27: s.grammar = "root ::= \"a\"", s.grammar_root = "x"; break;
-        case 28: q.prompt_logprobs = true; break;
-        case 29: q.n_prompt_logprobs = 2; break;
+        case 28: q.n_draft_max = 3; break;
         default: i = -1; break;
         }
         if (i < 0) break;
@@ -213,7 +212,7 @@ static void test_what_is_not_shared(void **state)
 {
     rig *r = *state;
     start(r);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         weir_sampler_params s = r->greedy;
         weir_request q = rig_ask(r, 'A');
         q.sampler = &s;
@@ -222,7 +221,8 @@ static void test_what_is_not_shared(void **state)
         if (i == 2) s.order = "top_k";
         if (i == 3) q.deadline_ms = 100000;
         if (i == 4) q.sampler = NULL;
-        weir_flight *a = open_flight(r, &q, i < 5, false), *b = open_flight(r, &q, true, false);
+        if (i == 5) q.prompt_logprobs = true;
+        weir_flight *a = open_flight(r, &q, i < 6, false), *b = open_flight(r, &q, true, false);
         rig_run(r);
         weir_flight_release(a);
         weir_flight_release(b);

@@ -9,6 +9,15 @@
 
 /* ---- Rig ---------------------------------------------------------------------------------------------- */
 
+static int setup(void **state)
+{
+    if (rig_setup(state) != 0) return -1;
+    ((rig *)*state)->params.n_draft_max = weir_engine_params_default().n_draft_max;
+    return 0;
+}
+
+#define DRAFT_TEST(name) cmocka_unit_test_setup_teardown(name, setup, rig_teardown)
+
 /* Starts the engine with a drafter that is right so often. */
 static void start(rig *r, guess *g, int32_t right, int32_t wrong)
 {
@@ -819,29 +828,29 @@ static void without_memory_there_are_no_drafts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RIG_TEST(a_burst_is_one_chunk),
-        RIG_TEST(what_was_drafted_in_vain_is_cut_off),
-        RIG_TEST(drafts_stay_within_the_answers_length),
-        RIG_TEST(a_stop_string_within_a_burst_ends_it),
-        RIG_TEST(a_cancel_in_a_burst_takes_none_of_it),
-        RIG_TEST(a_failure_in_a_burst_comes_after_what_was_sampled),
-        RIG_TEST(a_grammar_refuses_drafts_as_it_refuses_tokens),
-        RIG_TEST(drafts_change_no_text_and_no_probability),
-        RIG_TEST(draws_with_drafts_have_the_models_distribution),
-        RIG_TEST(drafts_take_free_cells_only),
-        RIG_TEST(a_pass_without_cells_goes_on_without_drafts),
-        RIG_TEST(plans_say_how_much_of_a_draft_is_computed),
-        RIG_TEST(drafts_take_what_the_budget_leaves),
-        RIG_TEST(models_that_cannot_be_cut_have_no_drafts),
-        RIG_TEST(requests_may_do_without_or_with_fewer),
-        RIG_TEST(ticks_and_parts_tell_of_drafts),
-        RIG_TEST(lookup_finds_what_the_prompt_says),
-        RIG_TEST(lookup_drafts_nothing_where_it_was_wrong),
-        RIG_TEST(drafts_wait_where_others_would),
-        RIG_TEST(a_draft_model_drafts_for_several_streams),
-        RIG_TEST(a_failing_draft_model_fails_nobody),
-        RIG_TEST(a_draft_model_needs_the_same_vocabulary),
-        RIG_TEST(without_memory_there_are_no_drafts),
+        DRAFT_TEST(a_burst_is_one_chunk),
+        DRAFT_TEST(what_was_drafted_in_vain_is_cut_off),
+        DRAFT_TEST(drafts_stay_within_the_answers_length),
+        DRAFT_TEST(a_stop_string_within_a_burst_ends_it),
+        DRAFT_TEST(a_cancel_in_a_burst_takes_none_of_it),
+        DRAFT_TEST(a_failure_in_a_burst_comes_after_what_was_sampled),
+        DRAFT_TEST(a_grammar_refuses_drafts_as_it_refuses_tokens),
+        DRAFT_TEST(drafts_change_no_text_and_no_probability),
+        DRAFT_TEST(draws_with_drafts_have_the_models_distribution),
+        DRAFT_TEST(drafts_take_free_cells_only),
+        DRAFT_TEST(a_pass_without_cells_goes_on_without_drafts),
+        DRAFT_TEST(plans_say_how_much_of_a_draft_is_computed),
+        DRAFT_TEST(drafts_take_what_the_budget_leaves),
+        DRAFT_TEST(models_that_cannot_be_cut_have_no_drafts),
+        DRAFT_TEST(requests_may_do_without_or_with_fewer),
+        DRAFT_TEST(ticks_and_parts_tell_of_drafts),
+        DRAFT_TEST(lookup_finds_what_the_prompt_says),
+        DRAFT_TEST(lookup_drafts_nothing_where_it_was_wrong),
+        DRAFT_TEST(drafts_wait_where_others_would),
+        DRAFT_TEST(a_draft_model_drafts_for_several_streams),
+        DRAFT_TEST(a_failing_draft_model_fails_nobody),
+        DRAFT_TEST(a_draft_model_needs_the_same_vocabulary),
+        DRAFT_TEST(without_memory_there_are_no_drafts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

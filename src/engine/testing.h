@@ -173,6 +173,7 @@ static inline int rig_setup(void **state)
     r->params.n_slots = 4;
     r->params.n_ctx = 256;
     r->params.cache_sequences = 0; /* a test tells when it wants prefixes to be cached */
+    r->params.n_draft_max = 0;     /* and drafts, which depend on what ticks take */
     *state = r;
     rig_load(r, "fake:");
     return 0;

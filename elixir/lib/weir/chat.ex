@@ -49,11 +49,14 @@ defmodule Weir.Chat do
         })
 
       i ->
-        {:error, "messages[#{i}].content is not UTF-8"}
+        {:error, "messages[#{i}].content must be UTF-8 without NUL"}
     end
   end
 
-  defp text?(content), do: not is_binary(content) or String.valid?(content)
+  defp text?(content) when is_binary(content),
+    do: String.valid?(content) and not String.contains?(content, <<0>>)
+
+  defp text?(_parts), do: true
 
   @choices [:auto, :none, :required]
 

@@ -26,9 +26,10 @@ defmodule Weir.Server.BatchStrategy do
   """
 
   @typedoc """
-  A slot with work. A generating one gets one token, a prefilling one up to the least of `n_prompt_left` and the chunk
-  size. `waited_ns` is since its submit, `idle_ns` since its last token; `deadline_ns` is what is left, or `:infinity`.
-  Slots that wait until another one has computed the prompt that they share are not shown.
+  A slot with work. A generating one gets one token and up to `n_draft` more, a prefilling one up to the least of
+  `n_prompt_left`, the chunk size and, where that is not 0, `limit`. `waited_ns` is since its submit, `idle_ns` since its
+  last token; `deadline_ns` is what is left, or `:infinity`. Slots that wait until another one has computed the prompt that
+  they share are not shown.
   """
   @type slot :: %{
           slot: non_neg_integer(),
@@ -40,6 +41,8 @@ defmodule Weir.Server.BatchStrategy do
           waited_ns: non_neg_integer(),
           idle_ns: non_neg_integer(),
           priority: integer(),
+          n_draft: non_neg_integer(),
+          limit: non_neg_integer(),
           deadline_ns: integer() | :infinity
         }
 

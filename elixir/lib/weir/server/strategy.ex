@@ -13,7 +13,7 @@ defmodule Weir.Server.Strategy do
   def n_generating(slots), do: Enum.count(slots, &(&1.state == :generating))
 
   @doc """
-  One token for each generating slot.
+  One token for each generating slot, and its drafts as far as the budget reaches.
 
       iex> slots = [%{slot: 0, state: :generating, idle_ns: 1}, %{slot: 3, state: :generating, idle_ns: 2}]
       iex> Weir.Server.Strategy.decodes(slots, 8)
@@ -30,7 +30,17 @@ defmodule Weir.Server.Strategy do
         do: waiting |> Enum.sort_by(& &1.idle_ns, :desc) |> Enum.take(max(budget, 0)),
         else: waiting
 
-    {Enum.map(chosen, &{&1.slot, 1}), budget - length(chosen)}
+    left = budget - length(chosen)
+    # prompts keep half of what is left
+    room = if Enum.any?(slots, &(&1.state == :prefilling)), do: div(left, 2), else: left
+
+    {plan, rest} =
+      Enum.map_reduce(chosen, room, fn slot, room ->
+        n = slot |> Map.get(:n_draft, 0) |> min(room) |> max(0)
+        {{slot.slot, 1 + n}, room - n}
+      end)
+
+    {plan, left - (room - rest)}
   end
 
   @doc """
@@ -65,6 +75,9 @@ defmodule Weir.Server.Strategy do
         {Enum.reverse(plan), budget}
     end
   end
+
+  defp most(%{limit: limit} = slot, chunk_size) when limit > 0,
+    do: slot.n_prompt_left |> min(chunk_size) |> min(limit)
 
   defp most(slot, chunk_size), do: min(slot.n_prompt_left, chunk_size)
 end

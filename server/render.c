@@ -1,0 +1,183 @@
+/* render.c: the chat of a request: its messages, tools and form. SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "ask.h"
+#include "base/mem.h"
+#include "model/json.h"
+#include "tools.h"
+
+static bool refuse(serve_call *call, const char *name, const char *what)
+{
+    serve_call_refuse(call, 400, name, "invalid_value", "%s must be %s", name, what);
+    return false;
+}
+
+static bool no_memory(serve_call *call)
+{
+    serve_call_no_memory(call);
+    return false;
+}
+
+static const char *tool_name(const json_t *tool)
+{
+    return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+}
+
+static json_t *find_tool(const json_t *tools, const char *name)
+{
+    for (size_t i = 0; name != NULL && i < json_array_size(tools); i++) {
+        const char *one = tool_name(json_array_get(tools, i));
+        if (one != NULL && strcmp(one, name) == 0) return json_array_get(tools, i);
+    }
+    return NULL;
+}
+
+/* The tools that may be called: with a named one, that alone. Freed with json_decref. */
+static bool choose_tools(const serve_ask *ask, serve_call *call, json_t **tools)
+{
+    *tools = NULL;
+    if (ask->tools != NULL && !json_is_array(ask->tools)) return refuse(call, "tools", "an array");
+    bool any = json_array_size(ask->tools) > 0;
+    if (!any && (ask->tool_choice == SERVE_TOOLS_REQUIRED || ask->tool_choice == SERVE_TOOLS_NAMED))
+        return refuse(call, "tool_choice", "left out where there are no tools");
+    if (!any) return true;
+    if (ask->tool_choice != SERVE_TOOLS_NAMED && ask->tools_allowed == NULL) {
+        *tools = json_incref((json_t *)ask->tools);
+        return true;
+    }
+    size_t n = ask->tools_allowed != NULL ? json_array_size(ask->tools_allowed) : 1;
+    *tools = json_array();
+    for (size_t i = 0; i < n; i++) {
+        const char *name =
+            ask->tools_allowed != NULL ? tool_name(json_array_get(ask->tools_allowed, i)) : ask->tool_name;
+        json_t *one = find_tool(ask->tools, name);
+        if (one == NULL) {
+            serve_call_refuse(call, 400, "tool_choice", "invalid_value",
+                              "tool_choice names \"%.64s\", but there is no such tool in tools",
+                              name != NULL ? name : "");
+            return false;
+        }
+        if (json_array_append(*tools, one) != 0) return no_memory(call);
+    }
+    return true;
+}
+
+static bool add_arg(weir_template_arg *args, size_t *n, const char *key, const json_t *value)
+{
+    char *text = weir__json_dump(value);
+    if (text == NULL) return false;
+    args[*n].key = key;
+    args[(*n)++].value = text;
+    return true;
+}
+
+static bool collect_args(const serve_ask *ask, serve_call *call, weir_template_arg *args, size_t *n)
+{
+    const char *key;
+    json_t *value;
+    if (ask->kwargs != NULL &&
+        (!json_is_object(ask->kwargs) || json_object_size(ask->kwargs) > SERVE_ARGS_MAX))
+        return refuse(call, "chat_template_kwargs", "an object of at most 62 members");
+    if (ask->kwargs != NULL) {
+        json_object_foreach((json_t *)ask->kwargs, key, value)
+        {
+            if (!add_arg(args, n, key, value)) return no_memory(call);
+        }
+    }
+    if (ask->reasoning_effort != NULL && json_object_get(ask->kwargs, "reasoning_effort") == NULL) {
+        json_t *effort = json_string(ask->reasoning_effort);
+        bool ok = effort != NULL && add_arg(args, n, "reasoning_effort", effort);
+        json_decref(effort);
+        if (!ok) return no_memory(call);
+    }
+    return true;
+}
+
+/* Tools with a template that knows none, or none that it could be held to. */
+static weir_status render_generic(serve_ask *ask, serve_call *call, weir_chat_params params,
+                                  const json_t *tools, weir_chat **chat, weir_error *error)
+{
+    char *messages = NULL, *schema = NULL;
+    weir_status status;
+    serve_talk talk = params.tool_choice == WEIR_TOOLS_REQUIRED ? SERVE_TALK_NONE
+                      : ask->form != NULL                       ? SERVE_TALK_FORM
+                                                                : SERVE_TALK_WORDS;
+    if (params.tool_choice == WEIR_TOOLS_NONE) {
+        params.tools_json = NULL; /* not to be called anyway */
+        return weir_chat_create(call->server->model, &params, chat, error);
+    }
+    const json_t *form = talk == SERVE_TALK_FORM ? ask->form : NULL;
+    if ((status = serve_tools_check(tools, form, call->schema_field, error)) != WEIR_OK) return status;
+    if (!serve_tools_describe(ask->messages, tools, talk, form, &messages, &schema)) {
+        status = WEIR_NO_MEMORY;
+    } else {
+        params.messages_json = messages;
+        params.tools_json = NULL;
+        params.tool_choice = WEIR_TOOLS_AUTO;
+        params.json_schema = schema;
+        status = weir_chat_create(call->server->model, &params, chat, error);
+        ask->reads_calls = status == WEIR_OK;
+        ask->reads_form = talk == SERVE_TALK_FORM;
+        if (status == WEIR_GRAMMAR) snprintf(error->field, sizeof error->field, "tools");
+    }
+    weir__mem_free(schema);
+    weir__mem_free(messages);
+    return status;
+}
+
+/* Whether it is for want of a form of calls that a chat cannot be made. */
+static bool is_of_tools(const char *name)
+{
+    return strcmp(name, "tools_json") == 0 || strcmp(name, "tool_choice") == 0 ||
+           strcmp(name, "json_schema") == 0;
+}
+
+weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
+{
+    const serve_params *server = &call->server->params;
+    weir_template_arg args[SERVE_ARGS_MAX + 1] = {{0}};
+    weir_chat_params params = weir_chat_params_default();
+    weir_error error = {0};
+    weir_chat *chat = NULL;
+    json_t *tools = NULL;
+    char *messages_text = NULL, *tools_text = NULL;
+
+    if (!json_is_array(ask->messages)) {
+        refuse(call, "messages", "an array of messages");
+        return NULL;
+    }
+    if (!choose_tools(ask, call, &tools) || !collect_args(ask, call, args, &params.n_args)) goto out;
+    messages_text = weir__json_dump(ask->messages);
+    if (tools != NULL) tools_text = weir__json_dump(tools);
+    if (messages_text == NULL || (tools != NULL && tools_text == NULL)) {
+        no_memory(call);
+        goto out;
+    }
+    params.messages_json = messages_text;
+    params.tools_json = tools_text;
+    params.tool_choice = ask->tool_choice == SERVE_TOOLS_NONE ? WEIR_TOOLS_NONE
+                         : ask->tool_choice == SERVE_TOOLS_REQUIRED || ask->tool_choice == SERVE_TOOLS_NAMED
+                             ? WEIR_TOOLS_REQUIRED
+                             : WEIR_TOOLS_AUTO;
+    params.parallel_tool_calls = ask->parallel_tool_calls && ask->tool_choice != SERVE_TOOLS_NAMED;
+    params.json_schema = ask->schema;
+    params.template_source = server->template_source;
+    params.args = args;
+    params.continue_final = ask->continue_final;
+    params.enable_thinking = !server->no_thinking;
+    if (ask->reasoning_effort != NULL) params.enable_thinking = strcmp(ask->reasoning_effort, "none") != 0;
+    weir_status status = weir_chat_create(call->server->model, &params, &chat, &error);
+    if (status == WEIR_UNSUPPORTED && tools != NULL && is_of_tools(error.field))
+        status = render_generic(ask, call, params, tools, &chat, &error);
+    if (status != WEIR_OK) {
+        error.code = status;
+        serve_call_refuse_error(call, &error);
+    }
+out:
+    for (size_t i = 0; i < params.n_args; i++) weir__mem_free((void *)args[i].value);
+    weir__mem_free(tools_text);
+    weir__mem_free(messages_text);
+    json_decref(tools);
+    return chat;
+}
