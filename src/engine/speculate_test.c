@@ -542,7 +542,7 @@ static void plans_say_how_much_of_a_draft_is_computed(void **state)
     run(r);
 }
 
-/* A request that comes between view and step takes cells that the draft would have had: the plan was right. */
+/* A request that comes between view and step takes cells that the draft would have had: still a good plan. */
 static void a_plan_stays_good_when_its_draft_becomes_shorter(void **state)
 {
     rig *r = *state;
