@@ -5,8 +5,8 @@
 static int32_t allowed(const weir_engine *engine, const weir__slot *slot)
 {
     const weir__draft *draft = &slot->draft;
-    if (slot->state == WEIR_SLOT_GENERATING)
-        return 1 + (draft->n_tokens == slot->n_tokens ? draft->n_made : 0); /* what a view has told */
+    bool told = draft->n_tokens == slot->n_tokens && draft->n_told > draft->n;
+    if (slot->state == WEIR_SLOT_GENERATING) return 1 + (told ? draft->n_told : draft->n);
     if (slot->state != WEIR_SLOT_PREFILLING) return 0;
     int32_t left = slot->n_tokens - slot->n_past;
     return left < engine->params.chunk_size ? left : engine->params.chunk_size;

@@ -196,10 +196,12 @@ void weir__speculate_draft(weir_engine *engine)
         n = n_left;
     }
     shorten(engine, &cost, n_streams, drafting.worth.tokens, alone_ns);
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        weir__draft *draft = &engine->slots[i].draft;
-        if (draft->n > draft->n_made) draft->n_made = draft->n;
-    }
+}
+
+void weir__speculate_tell(weir_engine *engine)
+{
+    for (int32_t i = 0; i < engine->params.n_slots; i++)
+        engine->slots[i].draft.n_told = engine->slots[i].draft.n;
 }
 
 bool weir__speculate_shrink(weir_engine *engine)

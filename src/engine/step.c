@@ -83,6 +83,7 @@ static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t 
     weir__step_view(engine, now);
     bool given = plan != NULL;
     if (!given) {
+        weir__speculate_tell(engine);
         n_plan = engine->strategy.plan(&engine->view, engine->plan, engine->strategy.user);
         plan = engine->plan;
     }
