@@ -81,8 +81,8 @@ static weir_request rest(rig *r, int32_t at, const char *const *stop, size_t n_s
 static void a_greedy_fork_goes_on_as_its_source(void **state)
 {
     rig *r = *state;
-    static const char *const stops[] = {"\xf0\x9f\x98\x80"
-                                        "abababab",
+    static const char *const stops[] = {("\xf0\x9f\x98\x80"
+                                         "abababab"),
                                         "bcbcbcbc", "cccc"};
     int32_t prompt[N_PROMPT];
     load_parts(r);
