@@ -543,7 +543,7 @@ static bool read_fields(reader *r, unsigned where)
 static bool check_fork(reader *r)
 {
     const serve_ask *ask = r->ask;
-    const bool chat = r->where != SERVE_ASK_COMPLETIONS;
+    const bool chat = r->where == SERVE_ASK_CHAT; /* a dry run may be of either */
     if (ask->fork == NULL) return true;
     const char *other = ask->prompt != NULL                      ? "prompt"
                         : ask->messages != NULL                  ? "messages"

@@ -124,6 +124,8 @@ reply = server.post(TEXT, {"fork": {"id": three["id"], "index": 2, "at": 4}, "ma
 check("the choice that is meant", reply["usage"]["prompt_tokens"] == len(ids) + 4, reply)
 plan = server.post("/v1/plan", {"fork": {"id": whole["id"], "at": 4}}).json
 check("the dry run of a fork", plan["prompt_tokens"] == len(ids) + 4 and plan["cached_tokens"] == len(ids) + 3, plan)
+reply = server.post("/v1/plan", {"fork": {"id": whole["id"], "at": 4}, "response_format": {"type": "json_object"}})
+check("the dry run of a completion's fork with a form", reply.status == 200, reply.body)
 
 talk = server.post(CHAT, dict(HELLO, max_tokens=16)).json
 message = talk["choices"][0]["message"]["content"]
