@@ -224,7 +224,7 @@ void serve_completions(serve_call *call)
         if (prompts == NULL)
             serve_call_no_memory(call);
         else if (ask.fork != NULL)
-            submit(call, &ask, NULL, 1);
+            submit(call, &ask, prompts, 1);
         else if (read_prompts(call, ask.prompt, prompts, &n))
             submit(call, &ask, prompts, n);
     }

@@ -185,6 +185,19 @@ static bool ask(const char *name, const weir_chat_params *params, said *answers)
     return true;
 }
 
+/* A sanitizer makes it take minutes: every sixth or so is enough then. */
+static bool is_left_out(const char *name)
+{
+#ifdef WEIR_SANITIZED
+    unsigned sum = 0;
+    while (*name != '\0') sum += (unsigned char)*name++;
+    return sum % 6 != 0;
+#else
+    (void)name;
+    return false;
+#endif
+}
+
 /* fn of each template; returns how many it was true for. */
 static size_t each_template(bool (*fn)(const char *name, weir_chat_params *params), size_t *n)
 {
@@ -201,7 +214,7 @@ static size_t each_template(bool (*fn)(const char *name, weir_chat_params *param
     while ((entry = readdir(dir)) != NULL) {
         static char source[1 << 17];
         char file_path[1400];
-        if (strstr(entry->d_name, ".jinja") == NULL) continue;
+        if (strstr(entry->d_name, ".jinja") == NULL || is_left_out(entry->d_name)) continue;
         if (getenv("ONLY") != NULL && strstr(entry->d_name, getenv("ONLY")) == NULL) continue;
         snprintf(file_path, sizeof file_path, "%s/%s", path, entry->d_name);
         FILE *file = fopen(file_path, "rb");
@@ -250,7 +263,7 @@ static void test_required(void **state)
     size_t n, done = each_template(require, &n);
     print_message("%zu of %zu templates; %d answers only think\n", done, n, n_thinking);
     assert_int_equal(n_bad, 0);
-    assert_true(done > 45 && n_thinking <= 2 * 2 * N_SEEDS);
+    assert_true(done * 10 >= n * 6 && n_thinking <= 2 * 2 * N_SEEDS);
 }
 
 static size_t n_called, n_answered;
