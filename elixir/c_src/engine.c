@@ -33,7 +33,6 @@ ERL_NIF_TERM nif_engine_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     nif_map_i32(&map, "ageing_ms", &params.ageing_ms);
     nif_map_i32(&map, "itl_target_ms", &params.itl_target_ms);
     nif_map_i32(&map, "n_draft_max", &params.n_draft_max);
-    nif_map_i32(&map, "n_draft_max", &params.n_draft_max);
     nif_map_bool(&map, "manual", &params.manual);
     params.layout = (weir_layout)nif_map_choice(&map, "layout", layouts, params.layout);
     params.type_k = (weir_kv_type)nif_map_choice(&map, "type_k", kv_types, params.type_k);
