@@ -26,11 +26,10 @@ cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *c
 
 #include "answer.h"
 #include "base/utf8.h"
-#include "hub/http.h"
 #include "signals.h"
 #include "sse.h"
+#include "transfer.h"
 
-#define CONNECT_MS   10000
 #define RETRY_S      1 /* where a server that is busy does not say when */
 #define RETRY_MAX_S  60
 #define ERROR_MAX    4096  /* of an error's body, bytes */
@@ -237,33 +236,14 @@ static void start(cli_carrier *carrier, cli_flight *flight)
 {
     http_carrier *http = (http_carrier *)carrier;
     transfer *t = cli_alloc(1, sizeof *t);
-    const char *file, *folder;
     t->http = http;
     t->flight = flight;
-    t->easy = curl_easy_init();
-    if (t->easy == NULL) cli_no_memory();
+    t->easy = cli_transfer_create(http->url, http->headers, on_bytes, t);
     t->body = body_of(http, flight);
     flight->carried = t;
-    curl_easy_setopt(t->easy, CURLOPT_URL, http->url);
-    curl_easy_setopt(t->easy, CURLOPT_PRIVATE, (char *)t);
-    curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, http->headers);
     curl_easy_setopt(t->easy, CURLOPT_POSTFIELDS, t->body);
     curl_easy_setopt(t->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(t->body));
-    curl_easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_bytes);
-    curl_easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
-    curl_easy_setopt(t->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    curl_easy_setopt(t->easy, CURLOPT_PROXY, ""); /* the server is measured, not a proxy */
-    curl_easy_setopt(t->easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)(http->args->timeout_s * 1000));
-    curl_easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
-    weir__http_trust(&file, &folder);
-    if (file != NULL) curl_easy_setopt(t->easy, CURLOPT_CAINFO, file);
-    if (folder != NULL) curl_easy_setopt(t->easy, CURLOPT_CAPATH, folder);
-#if LIBCURL_VERSION_NUM >= 0x075500
-    curl_easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-#else
-    curl_easy_setopt(t->easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-#endif
     if (curl_multi_add_handle(http->multi, t->easy) != CURLM_OK) cli_no_memory();
 }
 
@@ -342,7 +322,6 @@ static cli_exit add_headers(http_carrier *http)
     add_header(http, "Content-Type: application/json");
     add_header(http, "Accept: text/event-stream");
     add_header(http, "Expect:"); /* not a round trip more for a long prompt */
-    add_header(http, "User-Agent: weir/" WEIR_VERSION);
     if (key == NULL || key[0] == '\0') return CLI_OK;
     if (strpbrk(key, "\r\n") != NULL) return cli_fail(CLI_USAGE, "--api-key has a line break");
     char *header = cli_format("Authorization: Bearer %s", key);

@@ -20,15 +20,13 @@ json_t *cli_figures_usage(const weir_usage *usage);
 json_t *cli_figures_timings(const weir_usage *usage);
 
 /* "prompt 31 tokens, 512 tok/s · answer …", without newline. */
-/* Why the prompt was not cached as far as it might have been. */
-json_t *cli_figures_miss(const weir_miss_info *miss);
-
-/* The same as a line with its newline; nothing where all was cached. */
-void cli_figures_miss_line(cli_text *text, const weir_miss_info *miss);
-
-weir_miss_info cli_figures_miss_of(const weir_stream *stream);
-
 void cli_figures_line(cli_text *text, const weir_usage *usage, weir_reason reason);
+
+/* Why the prompt was not cached as far as it might have been; as JSON (NULL: out of memory), and as a line
+ * with its newline, nothing where all was cached. */
+weir_miss_info cli_figures_miss_of(const weir_stream *stream);
+json_t *cli_figures_miss(const weir_miss_info *miss);
+void cli_figures_miss_line(cli_text *text, const weir_miss_info *miss);
 
 /* A string that may be no UTF-8, such as a path. NULL: out of memory. */
 json_t *cli_figures_string(const char *string);

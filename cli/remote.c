@@ -61,8 +61,8 @@ void cli_remote_wait(cli_remote *remote, int keys, int timeout_ms)
 #include <curl/curl.h>
 
 #include "answer.h"
-#include "hub/http.h"
 #include "text.h"
+#include "transfer.h"
 
 #define CONNECT_MS 5000
 #define ASK_MS     10000
@@ -179,32 +179,13 @@ static void end(call *c, CURLcode result)
 static void begin(call *c, const char *path, long timeout_ms)
 {
     cli_remote *remote = c->remote;
-    const char *file, *folder;
     char *url = cli_format("%s%s", remote->url, path);
     let_go(c);
-    c->easy = curl_easy_init();
-    if (c->easy == NULL) cli_no_memory();
+    c->easy = cli_transfer_create(url, remote->headers, on_bytes, c);
     c->state = CLI_REMOTE_WAITING;
-    curl_easy_setopt(c->easy, CURLOPT_URL, url);
-    curl_easy_setopt(c->easy, CURLOPT_PRIVATE, (char *)c);
-    curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, remote->headers);
-    curl_easy_setopt(c->easy, CURLOPT_WRITEFUNCTION, on_bytes);
-    curl_easy_setopt(c->easy, CURLOPT_WRITEDATA, c);
-    curl_easy_setopt(c->easy, CURLOPT_USERAGENT, "weir/" WEIR_VERSION);
-    curl_easy_setopt(c->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    curl_easy_setopt(c->easy, CURLOPT_PROXY, ""); /* servers are near */
-    curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
     curl_easy_setopt(c->easy, CURLOPT_TIMEOUT_MS, timeout_ms);
     if (remote->path != NULL) curl_easy_setopt(c->easy, CURLOPT_UNIX_SOCKET_PATH, remote->path);
-    weir__http_trust(&file, &folder);
-    if (file != NULL) curl_easy_setopt(c->easy, CURLOPT_CAINFO, file);
-    if (folder != NULL) curl_easy_setopt(c->easy, CURLOPT_CAPATH, folder);
-#if LIBCURL_VERSION_NUM >= 0x075500
-    curl_easy_setopt(c->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-#else
-    curl_easy_setopt(c->easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-#endif
     if (curl_multi_add_handle(remote->multi, c->easy) != CURLM_OK) cli_no_memory();
     cli_free(url);
 }

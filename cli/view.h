@@ -2,14 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  *   requests  2 running (1 reading, 1 writing), 3 waiting; 8 slots
- *   rates     123.4 tok/s written, 1,234 tok/s read
- *   latency   first token 45 / 120 ms, gaps 8.1 / 15 ms (p50 / p99 of the last 10 s)
- *   cells     ██████████░░░░░░░░░░  1,234 of 4,096
- *   cache     12 prefixes, 3.4 MB; 45 of 60 prompts found something, 12,345 tokens
- *   ticks     ▁▁▃▇▂▁▁▁▁▂▁  12.3 ms, at most 45.6 ms
+ *   rates     123 tok/s written, 1,234 tok/s read
+ *   latency   first token 45.0 / 120 ms, gaps 8.10 / 15.0 ms  (p50 / p99)
+ *   cells     ██████░░░░░░░░░░░░░░ 1,234 of 4,096
+ *   cache     12 prompts kept, 3.4 MB of states; 12,345 of 18,345 prompt tokens found there
+ *   ticks     ▁▁▃▇▂▁▁▁▁▂▁ 12.3 ms, at most 45.6 ms
  *
- *   slot  state                 prompt             answer  cached  priority
- *      0  generating                              123  45     100         0 */
+ *   slot  state            prompt  answer  cached  priority
+ *      0  generating          120      45     100         0 */
 #ifndef WEIR_CLI_VIEW_H
 #define WEIR_CLI_VIEW_H
 

@@ -55,13 +55,8 @@ static bool no_memory(reader *r)
 
 static bool read_model(reader *r, const char *name, const json_t *value)
 {
-    if (!json_is_string(value)) return refuse(r, name, "a string");
-    if (serve_server_has_name(r->call->server, json_string_value(value))) return true;
-    serve_call_refuse(r->call, 404, name, "model_not_found",
-                      "there is no model \"%.100s\" here; ask for \"%.100s\", or leave model out "
-                      "(GET /v1/models tells all names)",
-                      json_string_value(value), r->call->server->name);
-    return false;
+    (void)name;
+    return serve_call_check_model(r->call, value);
 }
 
 static bool read_stream_options(reader *r, const char *name, const json_t *value)
@@ -548,7 +543,7 @@ static bool read_fields(reader *r, unsigned where)
 static bool check_fork(reader *r)
 {
     const serve_ask *ask = r->ask;
-    const bool chat = r->where != SERVE_ASK_COMPLETIONS;
+    const bool chat = r->where == SERVE_ASK_CHAT; /* a dry run may be of either */
     if (ask->fork == NULL) return true;
     const char *other = ask->prompt != NULL                      ? "prompt"
                         : ask->messages != NULL                  ? "messages"

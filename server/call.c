@@ -368,3 +368,19 @@ bool serve_call_read_json(serve_call *call, json_t **json)
     }
     return *json != NULL;
 }
+
+bool serve_call_check_model(serve_call *call, const json_t *name)
+{
+    if (name == NULL || json_is_null(name)) return true;
+    const char *word = json_string_value(name);
+    if (word == NULL)
+        serve_call_refuse(call, 400, "model", "invalid_value", "model must be a string");
+    else if (!serve_server_has_name(call->server, word))
+        serve_call_refuse(call, 404, "model", "model_not_found",
+                          "there is no model \"%.100s\" here; ask for \"%.100s\", or leave model out "
+                          "(GET /v1/models tells all names)",
+                          word, call->server->name);
+    else
+        return true;
+    return false;
+}

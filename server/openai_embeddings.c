@@ -126,14 +126,6 @@ static bool read_format(serve_call *call, const char *word, inputs *in)
     return false;
 }
 
-static bool read_model(serve_call *call, const char *name)
-{
-    if (name != NULL && serve_server_has_name(call->server, name)) return true;
-    serve_call_refuse(call, name != NULL ? 404 : 400, "model", "model_not_found",
-                      "there is no such model here");
-    return false;
-}
-
 static bool read_fields(serve_call *call, inputs *in)
 {
     const char *key;
@@ -144,7 +136,7 @@ static bool read_fields(serve_call *call, inputs *in)
         if (strcmp(key, "input") == 0 || json_is_null(value))
             continue;
         else if (strcmp(key, "model") == 0)
-            ok = read_model(call, json_string_value(value));
+            ok = serve_call_check_model(call, value);
         else if (strcmp(key, "encoding_format") == 0)
             ok = read_format(call, json_string_value(value), in);
         else if (strcmp(key, "dimensions") == 0 && json_is_integer(value) && json_integer_value(value) > 0)

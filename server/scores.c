@@ -54,16 +54,17 @@ bool serve_scores_add_prompt(serve_scores *scores, const weir_chunk *prompt, int
     return true;
 }
 
-static size_t piece(const weir_model *model, int32_t token, char bytes[PIECE_MAX])
+/* special: with the names of control tokens. */
+static size_t piece(const weir_model *model, int32_t token, bool special, char bytes[PIECE_MAX])
 {
     size_t n = 0;
-    return weir_piece(model, token, true, bytes, PIECE_MAX, &n, NULL) == WEIR_OK ? n : 0;
+    return weir_piece(model, token, special, bytes, PIECE_MAX, &n, NULL) == WEIR_OK ? n : 0;
 }
 
 static void add_token(const weir_model *model, int32_t token, serve_text *text)
 {
     char bytes[PIECE_MAX];
-    size_t n = piece(model, token, bytes);
+    size_t n = piece(model, token, true, bytes);
     if (weir__utf8_valid(bytes, n)) {
         serve_text_json(text, bytes, n);
         return;
@@ -84,7 +85,7 @@ static void add_logprob(float logprob, serve_text *text)
 static void add_entry(const weir_model *model, int32_t token, float logprob, serve_text *text)
 {
     char bytes[PIECE_MAX];
-    size_t n = piece(model, token, bytes);
+    size_t n = piece(model, token, true, bytes);
     serve_text_puts(text, "{\"token\":");
     add_token(model, token, text);
     serve_text_puts(text, ",\"logprob\":");
@@ -117,10 +118,11 @@ void serve_scores_tell_chat(serve_scores *scores, const weir_model *model, serve
     scores->n = 0;
 }
 
+/* As the token stands in the text, which has no control tokens. */
 static size_t count_code_points(const weir_model *model, int32_t token)
 {
     char bytes[PIECE_MAX];
-    size_t n = piece(model, token, bytes), count = 0;
+    size_t n = piece(model, token, false, bytes), count = 0;
     for (size_t i = 0; i < n; i++) count += ((unsigned char)bytes[i] & 0xC0) != 0x80;
     return count;
 }

@@ -13,7 +13,7 @@ typedef struct serve_scores {
     weir_logprob *top;
     size_t n, tokens_capacity, logprobs_capacity, top_capacity;
     int32_t n_top;
-    size_t offset; /* code points of all tokens that were told before */
+    size_t offset; /* code points of the text of all tokens that were told before */
 } serve_scores;
 
 void serve_scores_fini(serve_scores *scores);

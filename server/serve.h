@@ -202,6 +202,9 @@ void serve_call_send(serve_call *call);
 struct json_t;
 bool serve_call_read_json(serve_call *call, struct json_t **json);
 
+/* Whether `name`, a request's "model", is one of this server's, or NULL. False: the call has its answer. */
+bool serve_call_check_model(serve_call *call, const struct json_t *name);
+
 /* ---- the others ---- */
 
 int serve_http_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t n);

@@ -20,7 +20,7 @@ static bool read_flag(serve_call *call, const json_t *json, const char *name, bo
     return true;
 }
 
-/* Whether there are only fields of `known`, which ends with NULL. */
+/* Whether there are only fields of `known`, which ends with NULL, and the model is this one. */
 static bool check_known(serve_call *call, const json_t *json, const char *const *known)
 {
     const char *key;
@@ -34,7 +34,7 @@ static bool check_known(serve_call *call, const json_t *json, const char *const 
                           "there is no field \"%.64s\" in this request", key);
         return false;
     }
-    return true;
+    return serve_call_check_model(call, json_object_get(json, "model"));
 }
 
 static void add_piece(const serve_call *call, int32_t token, serve_text *text)

@@ -99,10 +99,19 @@ static void rewrite(serve_text *text, const json_t *message)
     serve_text_fini(&content);
 }
 
-/* A schema that stands at `to` in another one: references into it begin there. NULL: out of memory. */
-static json_t *moved(const json_t *schema, const char *to)
+static bool is_among(const char *key, const char *const *keys)
 {
-    static const char *const data[] = {"const", "enum", "default", "examples", "example"};
+    while (*keys != NULL && strcmp(key, *keys) != 0) keys++;
+    return *keys != NULL;
+}
+
+/* A schema that stands at `to` in another one: references into it begin there. named: its keys are the
+ * author's names of schemas, and no keywords. NULL: out of memory. */
+static json_t *moved(const json_t *schema, const char *to, bool named)
+{
+    static const char *const data[] = {"const", "enum", "default", "examples", "example", NULL};
+    static const char *const names[] = {"properties",  "patternProperties", "$defs",
+                                        "definitions", "dependentSchemas",  NULL};
     json_t *copy, *value;
     const char *key;
     size_t i;
@@ -110,7 +119,7 @@ static json_t *moved(const json_t *schema, const char *to)
         copy = json_array();
         json_array_foreach((json_t *)schema, i, value)
         {
-            if (json_array_append_new(copy, moved(value, to)) != 0) goto failed;
+            if (json_array_append_new(copy, moved(value, to, false)) != 0) goto failed;
         }
         return copy;
     }
@@ -118,12 +127,11 @@ static json_t *moved(const json_t *schema, const char *to)
     copy = json_object();
     json_object_foreach((json_t *)schema, key, value)
     {
-        bool verbatim = false;
-        for (size_t k = 0; k < sizeof data / sizeof *data; k++) verbatim |= strcmp(key, data[k]) == 0;
-        const char *reference = strcmp(key, "$ref") == 0 ? json_string_value(value) : NULL;
-        json_t *one = verbatim                                   ? json_incref(value)
-                      : reference != NULL && reference[0] == '#' ? json_sprintf("%s%s", to, reference + 1)
-                                                                 : moved(value, to);
+        const char *reference = !named && strcmp(key, "$ref") == 0 ? json_string_value(value) : NULL;
+        json_t *one = !named && is_among(key, data) ? json_incref(value)
+                      : reference != NULL && reference[0] == '#'
+                          ? json_sprintf("%s%s", to, reference + 1)
+                          : moved(value, to, !named && is_among(key, names));
         if (json_object_set_new(copy, key, one) != 0) goto failed;
     }
     return copy;
@@ -136,7 +144,7 @@ static void add_moved(serve_text *text, const json_t *schema, size_t branch, con
 {
     char to[64];
     snprintf(to, sizeof to, "#/anyOf/%zu/properties/%s", branch, property);
-    json_t *copy = moved(schema, to);
+    json_t *copy = moved(schema, to, false);
     if (json_is_object(copy)) json_object_del(copy, "$id"); /* names the whole document */
     if (copy != NULL)
         add_json(text, copy);

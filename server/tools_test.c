@@ -273,11 +273,15 @@ static void test_references(void **state)
 {
     static const char given[] =
         "{\"$id\":\"x\",\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"$ref\":"
-        "{\"const\":{\"$ref\":\"#\"}}},\"$defs\":{\"b\":{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}}}";
+        "{\"const\":{\"$ref\":\"#\"}},\"default\":{\"$ref\":\"#/$defs/"
+        "enum\"}},\"$defs\":{\"enum\":{},\"b\":{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}}}";
     static const char *const wanted[] = {
-        "\"$ref\":\"#/anyOf/0/properties/arguments/$defs/b\"", "\"$ref\":\"#/anyOf/0/properties/arguments\"",
-        "\"$ref\":\"#/anyOf/1/properties/response/$defs/b\"", "\"$ref\":\"#/anyOf/1/properties/response\"",
-        "{\"const\":{\"$ref\":\"#\"}}"};
+        "\"$ref\":\"#/anyOf/0/properties/arguments/$defs/b\"",
+        "\"$ref\":\"#/anyOf/0/properties/arguments\"",
+        "\"$ref\":\"#/anyOf/1/properties/response/$defs/b\"",
+        "\"$ref\":\"#/anyOf/1/properties/response\"",
+        "{\"const\":{\"$ref\":\"#\"}}",
+        "\"default\":{\"$ref\":\"#/anyOf/0/properties/arguments/$defs/enum\"}"};
     json_t *messages = json_loads("[{\"role\":\"user\",\"content\":\"Hi\"}]", 0, NULL);
     json_t *form = json_loads(given, 0, NULL);
     json_t *tools = json_pack("[{s:{s:s,s:O}}]", "function", "name", "f", "parameters", form);

@@ -42,6 +42,8 @@ if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"],
 server = Server(WEIR, "--alias", "tiny", "-np", "2")
 refused("another name", server.post(CHAT, dict(HELLO, model="gpt-3.5-turbo")), 404, "model", "model_not_found", '"tiny"')
 refused("another name, completions", server.post(TEXT, {"prompt": "x", "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
+refused("another name, tokens", server.post("/tokenize", {"content": "x", "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
+refused("another name, text of tokens", server.post("/detokenize", {"tokens": [], "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
 for name in ("tiny", "default", "", None):
     check(f"the name {name!r}", server.post(CHAT, dict(HELLO, model=name)).status == 200)
 check("no name", server.post(CHAT, HELLO).json["model"] == "tiny")
@@ -51,6 +53,7 @@ reply = server.post(CHAT, dict(HELLO, model="gpt-3.5-turbo"))
 check("any name, where that is asked for", reply.status == 200 and reply.json["model"] == "tiny", reply.body)
 check("any name: what there is", [m["id"] for m in server.get("/v1/models").json["data"]] == ["tiny"], server.get("/v1/models").body)
 check("any name: embeddings", server.post(EMBED, {"input": "x", "model": "text-embedding-3-small"}).status == 200)
+refused("any name, but a name", server.post(EMBED, {"input": "x", "model": 3}), 400, "model", "invalid_value")
 
 # ---- Fields
 

@@ -403,6 +403,7 @@ refused("CORS: not others", server.post(CHAT, HELLO, key="second", headers=["Ori
 check("keys are not in the log", not any(k in json.dumps(line) for line in server.lines for k in ("first", "second", "third")))
 end(server)
 server = start("--embeddings")
+refused("embeddings, another model", server.post("/v1/embeddings", {"input": "x", "model": "gpt-9"}), 404, "model", "model_not_found")
 reply = server.post("/v1/embeddings", {"input": ["one", "two", "one"], "model": "default"})
 vectors = [d["embedding"] for d in reply.json["data"]]
 check("embeddings", vectors[0] == vectors[2] != vectors[1] and [d["index"] for d in reply.json["data"]] == [0, 1, 2] and

@@ -75,9 +75,10 @@ bool weir__score_wants(const weir__slot *slot, int32_t pos)
 
 int32_t weir__score_limit(const weir_engine *engine, const weir__slot *slot)
 {
-    int32_t n_scored = 0;
+    int32_t n_scored = 1;
     if (!is_scored(slot)) return 0;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) n_scored += is_scored(&engine->slots[i]);
+    for (int32_t i = 0; i < engine->params.n_slots; i++)
+        n_scored += &engine->slots[i] != slot && is_scored(&engine->slots[i]);
     int32_t each = n_scored < ROWS_MOST ? ROWS_MOST / n_scored : 1;
     int32_t known = slot->request->score->n_scored - 1 - slot->n_past; /* computed again, not scored again */
     return known > 0 ? known + each : each;

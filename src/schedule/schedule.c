@@ -74,23 +74,23 @@ static void add_drafts(const weir_view *view, const weir_slot_view *const *waiti
 size_t weir__schedule_decodes(const weir_view *view, weir_plan_entry *plan, size_t n, int32_t *budget)
 {
     const weir_slot_view *waiting[WEIR__SCHEDULE_SLOTS];
-    int32_t n_waiting = 0;
+    size_t n_waiting = 0, n_planned = 0;
     bool is_short = weir__schedule_generating(view) > *budget;
-    size_t first = n;
     for (size_t i = 0; i < n_slots(view); i++) {
         const weir_slot_view *slot = &view->slots[i];
         if (slot->state != WEIR_SLOT_GENERATING) continue;
-        int32_t at = n_waiting++;
+        size_t at = n_waiting++;
         for (; is_short && at > 0 && waiting[at - 1]->idle_ns < slot->idle_ns; at--)
             waiting[at] = waiting[at - 1];
         waiting[at] = slot;
     }
-    for (int32_t i = 0; i<n_waiting && * budget> 0; i++) {
-        plan[n++] = (weir_plan_entry){.slot = waiting[i]->slot, .n_tokens = 1};
+    plan += n;
+    for (; n_planned < n_waiting && *budget >= 1; n_planned++) {
+        plan[n_planned] = (weir_plan_entry){.slot = waiting[n_planned]->slot, .n_tokens = 1};
         --*budget;
     }
-    add_drafts(view, waiting, plan + first, n - first, budget);
-    return n;
+    add_drafts(view, waiting, plan, n_planned, budget);
+    return n + n_planned;
 }
 
 static int32_t most_of(const weir_view *view, const weir_slot_view *slot)

@@ -34,8 +34,7 @@ defmodule Weir.Server do
       `itl_target_ms` (50: for `:latency_target`), `n_threads`, `n_threads_batch` (0: the processors), `layout`
       (`:auto`, `:unified`, `:per_slot`), `type_k`, `type_v` (`:f16`, `:f32`, `:bf16`, `:q8_0`, `:q4_0`), `ageing_ms`
       (10_000), `cache_sequences` (-1: as many as there is room for; 0: no prefixes are kept), `n_draft_max` (16: the
-      most tokens of an answer that are guessed from its own text and computed at once; 0: none; strategies in Elixir
-      plan without).
+      most tokens of an answer that are guessed from its own text and computed at once; 0: none).
     * what requests get unless they say otherwise: the options of `generate/3` but `timeout` and `id`.
     * `drain_timeout` (5_000 ms): how long requests may go on after the supervisor has said stop.
 
