@@ -1355,7 +1355,8 @@ WEIR_API weir_status weir_generate(weir_engine *engine, const weir_request *requ
 
 /* Best of several: as weir_engine_submit_n for best_of answers, waits for all, and fills results [n] with
  * those of the highest weir_usage_score, the best first; answers that end with an error come last. They have
- * logprobs in any case. Errors: submit_n's; INVALID (n: 1 … best_of). The rest is as in weir_generate. */
+ * logprobs in any case; results[0] has the prompt's, where the request asked for them. Errors: submit_n's;
+ * INVALID (n: 1 … best_of). The rest is as in weir_generate. */
 WEIR_API weir_status weir_generate_best(weir_engine *engine, const weir_request *request, size_t best_of,
                                         size_t n, weir_result *results, weir_error *error);
 

@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
-/* The most tokens that the slot may get in a tick, 0 when it has no work. */
+/* The most tokens that a plan may give the slot, 0 when it has no work. */
 static int32_t allowed(const weir_engine *engine, const weir__slot *slot)
 {
-    if (slot->state == WEIR_SLOT_GENERATING) return 1 + slot->draft.n;
+    const weir__draft *draft = &slot->draft;
+    bool told = draft->n_tokens == slot->n_tokens && draft->n_told > draft->n;
+    if (slot->state == WEIR_SLOT_GENERATING) return 1 + (told ? draft->n_told : draft->n);
     if (slot->state != WEIR_SLOT_PREFILLING) return 0;
     int32_t left = slot->n_tokens - slot->n_past;
     return left < engine->params.chunk_size ? left : engine->params.chunk_size;
+}
+
+/* The most that is taken of that. */
+static int32_t most(const weir_engine *engine, const weir__slot *slot)
+{
+    if (slot->state == WEIR_SLOT_GENERATING) return 1 + slot->draft.n;
+    int32_t limit = weir__score_limit(engine, slot);
+    return limit > 0 ? limit : INT32_MAX;
 }
 
 static bool take_plan(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan)
@@ -18,8 +28,8 @@ static bool take_plan(weir_engine *engine, const weir_plan_entry *plan, size_t n
         weir__slot *slot = &engine->slots[plan[i].slot];
         if (plan[i].n_tokens == 0) continue;
         if (slot->n_planned > 0 || plan[i].n_tokens > allowed(engine, slot)) return false;
-        int32_t limit = weir__score_limit(engine, slot), n = plan[i].n_tokens;
-        slot->n_planned = weir__prefix_chunk(engine, slot, limit > 0 && limit < n ? limit : n);
+        int32_t n = plan[i].n_tokens, most_n = most(engine, slot);
+        slot->n_planned = weir__prefix_chunk(engine, slot, n < most_n ? n : most_n);
         if (slot->state == WEIR_SLOT_GENERATING) slot->n_drafted = slot->n_planned - 1;
         total += plan[i].n_tokens;
     }

@@ -80,10 +80,26 @@ static bool is_better(const weir_result *a, const weir_result *b)
     return weir_usage_score(&a->usage) > weir_usage_score(&b->usage);
 }
 
+/* The prompt's logprobs from one result to another, which has none. */
+static void pass_prompt(weir_result *from, weir_result *to)
+{
+    to->prompt_tokens = from->prompt_tokens;
+    to->n_prompt_tokens = from->n_prompt_tokens;
+    to->prompt_logprobs = from->prompt_logprobs;
+    to->prompt_top_logprobs = from->prompt_top_logprobs;
+    to->n_prompt_top_logprobs = from->n_prompt_top_logprobs;
+    from->prompt_tokens = NULL;
+    from->prompt_logprobs = NULL;
+    from->prompt_top_logprobs = NULL;
+    from->n_prompt_tokens = 0;
+    from->n_prompt_top_logprobs = 0;
+}
+
 weir_status weir_generate_best(weir_engine *engine, const weir_request *request, size_t best_of, size_t n,
                                weir_result *results, weir_error *error)
 {
     weir_request full = weir_request_default();
+    weir_result prompt = {0};
     if (results == NULL) return weir__error_set(error, WEIR_INVALID, "results", "results is NULL");
     if (n < 1 || n > best_of)
         return weir__error_set(error, WEIR_INVALID, "n", "n is %zu; allowed: 1 to %zu, best_of", n, best_of);
@@ -96,6 +112,7 @@ weir_status weir_generate_best(weir_engine *engine, const weir_request *request,
     if (all == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu answers", best_of);
     status = generate(engine, &full, best_of, true, NULL, all, error);
+    pass_prompt(&all[0], &prompt);
     for (size_t i = 0; i < n && status == WEIR_OK; i++) {
         size_t best = i;
         for (size_t k = i + 1; k < best_of; k++)
@@ -104,6 +121,7 @@ weir_status weir_generate_best(weir_engine *engine, const weir_request *request,
         for (size_t k = best; k > i; k--) all[k] = all[k - 1]; /* equal ones stay in their order */
         memset(&all[i], 0, sizeof all[i]);
     }
+    pass_prompt(&prompt, &results[0]);
     for (size_t i = 0; i < best_of; i++) weir_result_fini(&all[i]);
     weir__mem_free(all);
     return status;

@@ -405,6 +405,31 @@ static void a_result_has_the_prompts_logprobs_of_the_first_answer(void **state)
     assert_string_equal(error.field, "requests[0].n_prompt_logprobs");
 }
 
+/* What a plan gives beyond the limit is not computed: the tick's figures, and what a tick is learned to cost,
+ * know of it as little. */
+static void a_tick_counts_the_tokens_that_it_took(void **state)
+{
+    rig *r = *state;
+    int32_t prompt[LONG_PROMPT];
+    weir_tick tick;
+    size_t n;
+    fill_prompt(prompt, 0);
+    rig_load(r, "fake:seed=5,eos_every=0");
+    r->params.n_ubatch = 64;
+    rig_start(r);
+    weir_request request = ask_tokens(r, prompt, 1);
+    request.prompt_logprobs = true;
+    rig_submit(r, &request);
+    const weir_plan_entry plan = {.slot = 0, .n_tokens = LONG_PROMPT};
+    weir_report report = {.size = sizeof report};
+    assert_int_equal(weir_engine_step(r->engine, &plan, 1, &report, NULL), WEIR_OK);
+    assert_false(report.bad_plan);
+    assert_int_equal(report.n_prefill, 64);
+    assert_int_equal(weir_engine_ticks(r->engine, 0, &tick, 1, &n), WEIR_OK);
+    assert_int_equal(tick.n_passes, 1);
+    rig_run(r);
+}
+
 /* Cells run out in the middle of prompts, and nothing is saved: what was scored is computed again, no
  * more. */
 static void a_suspension_scores_no_token_twice(void **state)
@@ -482,6 +507,41 @@ static void the_best_answers_are_the_likeliest(void **state)
     }
     for (int i = 0; i < BEST_OF; i++) weir_result_fini(&all[i]);
     assert_true(weir_usage_score(&(weir_usage){0}) == -INFINITY);
+}
+
+/* The first answer has them, and is seldom the best. */
+static void the_best_answer_has_the_prompts_logprobs(void **state)
+{
+    rig *r = *state;
+    enum { BEST_OF = 6 };
+    int32_t prompt[LONG_PROMPT];
+    uint32_t n_others = 0;
+    fill_prompt(prompt, 4);
+    rig_load(r, "fake:seed=5,eos_every=0");
+    rig_start(r);
+    for (uint32_t seed = 0; seed < 5; seed++) {
+        weir_result best[2], first;
+        weir_sampler_params sampler = hot(10 * seed);
+        weir_request request = ask_tokens(r, prompt, 10);
+        request.sampler = &sampler;
+        request.n_prompt_logprobs = 2;
+        assert_int_equal(weir_generate_best(r->engine, &request, BEST_OF, 2, best, NULL), WEIR_OK);
+        assert_int_equal(weir_generate(r->engine, &request, 1, NULL, &first, NULL), WEIR_OK);
+        n_others += strcmp(best[0].text, first.text) != 0;
+        const weir_chunk got = {.tokens = best[0].prompt_tokens,
+                                .n_tokens = best[0].n_prompt_tokens,
+                                .text = "",
+                                .logprobs = best[0].prompt_logprobs,
+                                .top_logprobs = best[0].prompt_top_logprobs,
+                                .n_top_logprobs = best[0].n_prompt_top_logprobs};
+        assert_int_equal(best[0].n_prompt_tokens, LONG_PROMPT);
+        judge_prompt(r, prompt, LONG_PROMPT, &got, 2);
+        assert_null(best[1].prompt_logprobs);
+        weir_result_fini(&best[0]);
+        weir_result_fini(&best[1]);
+        weir_result_fini(&first);
+    }
+    assert_true(n_others > 0);
 }
 
 static void best_of_refuses_what_it_cannot_do(void **state)
@@ -671,8 +731,10 @@ int main(void)
         RIG_TEST(each_token_of_a_prompt_has_its_logprob),
         RIG_TEST(a_prompts_logprobs_are_known_before_the_first_chunk),
         RIG_TEST(a_result_has_the_prompts_logprobs_of_the_first_answer),
+        RIG_TEST(a_tick_counts_the_tokens_that_it_took),
         RIG_TEST(a_suspension_scores_no_token_twice),
         RIG_TEST(the_best_answers_are_the_likeliest),
+        RIG_TEST(the_best_answer_has_the_prompts_logprobs),
         RIG_TEST(best_of_refuses_what_it_cannot_do),
         RIG_TEST(each_answer_is_that_of_its_seed),
         RIG_TEST(random_seeds_give_different_answers),

@@ -542,6 +542,41 @@ static void plans_say_how_much_of_a_draft_is_computed(void **state)
     run(r);
 }
 
+/* A request that comes between view and step takes cells that the draft would have had: still a good plan. */
+static void a_plan_stays_good_when_its_draft_becomes_shorter(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    sink got = {0};
+    const weir_view *view;
+    rig_load(r, "fake:exact=1");
+    r->params.layout = WEIR_LAYOUT_UNIFIED;
+    r->params.n_slots = 2;
+    r->params.n_kv = r->params.n_ctx = 64;
+    r->params.n_draft_max = 30;
+    rig_script(r, 'A', 6, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnop");
+    rig_script(r, 'B', 40, "xyz");
+    start(r, &g, 30, 0);
+    weir_stream *stream = rig_submit_key(r, 'A');
+    tick(r);
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+    assert_int_equal(view->n_slots, 1);
+    assert_int_equal(view->slots[0].n_draft, 30);
+    weir_request other = rig_ask(r, 'B');
+    other.max_tokens = 2;
+    rig_submit(r, &other);
+    const weir_plan_entry plan = {.slot = 0, .n_tokens = 31};
+    weir_report report = {.size = sizeof report};
+    assert_int_equal(weir_engine_step(r->engine, &plan, 1, &report, NULL), WEIR_OK);
+    assert_false(report.bad_plan);
+    assert_int_equal(report.n_active, 2);
+    assert_int_equal(report.n_drafted, 64 - 6 - 1 - 40);
+    assert_int_equal(rig_stats(r).n_suspensions, 0);
+    run(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_END, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnop");
+}
+
 static void drafts_take_what_the_budget_leaves(void **state)
 {
     rig *r = *state;
@@ -840,6 +875,7 @@ int main(void)
         DRAFT_TEST(drafts_take_free_cells_only),
         DRAFT_TEST(a_pass_without_cells_goes_on_without_drafts),
         DRAFT_TEST(plans_say_how_much_of_a_draft_is_computed),
+        DRAFT_TEST(a_plan_stays_good_when_its_draft_becomes_shorter),
         DRAFT_TEST(drafts_take_what_the_budget_leaves),
         DRAFT_TEST(models_that_cannot_be_cut_have_no_drafts),
         DRAFT_TEST(requests_may_do_without_or_with_fewer),

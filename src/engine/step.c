@@ -67,12 +67,23 @@ void weir__step_view(weir_engine *engine, int64_t now)
     };
 }
 
+/* What the batch has of the view's slots, for the figures: of prompts it may be less than was planned. */
+static weir__shape shape_of(weir_engine *engine)
+{
+    size_t n = 0;
+    for (int32_t i = 0; i < engine->params.n_slots; i++)
+        if (engine->slots[i].n_planned > 0)
+            engine->plan[n++] = (weir_plan_entry){.slot = i, .n_tokens = engine->slots[i].n_planned};
+    return weir__schedule_shape(&engine->view, engine->plan, n);
+}
+
 /* Fills the batch from the caller's plan or the strategy's; a plan that breaks the rules is replaced. */
 static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan, int64_t now)
 {
     weir__step_view(engine, now);
     bool given = plan != NULL;
     if (!given) {
+        weir__speculate_tell(engine);
         n_plan = engine->strategy.plan(&engine->view, engine->plan, engine->strategy.user);
         plan = engine->plan;
     }
@@ -82,10 +93,9 @@ static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t 
     if (!good) {
         const weir_strategy *standard = weir_strategy_decode_maximal();
         n_plan = standard->plan(&engine->view, engine->plan, NULL);
-        plan = engine->plan;
-        weir__batch_fill(engine, plan, n_plan);
+        weir__batch_fill(engine, engine->plan, n_plan);
     }
-    engine->shape = weir__schedule_shape(&engine->view, plan, n_plan);
+    engine->shape = shape_of(engine);
     return good;
 }
 

@@ -565,14 +565,17 @@ weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *p
 {
     if (stream == NULL || prompt == NULL) return WEIR_INVALID;
     pthread_mutex_t *mutex = (pthread_mutex_t *)&stream->mutex;
-    pthread_mutex_lock(mutex);
-    const weir__score *score = stream->history.score; /* stays until the last release */
-    bool finished = stream->phase == FINISHED;
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(mutex); /* a submit that fails takes it back */
+    const weir__score *score = stream->history.score;
+    if (score == NULL)
+        status = WEIR_STATE;
+    else if (atomic_load_explicit(&score->done, memory_order_acquire))
+        *prompt = weir__score_chunk(score); /* stays until the last release */
+    else
+        status = stream->phase == FINISHED ? WEIR_END : WEIR_TIMEOUT;
     pthread_mutex_unlock(mutex);
-    if (score == NULL) return WEIR_STATE;
-    if (!atomic_load_explicit(&score->done, memory_order_acquire)) return finished ? WEIR_END : WEIR_TIMEOUT;
-    *prompt = weir__score_chunk(score);
-    return WEIR_OK;
+    return status;
 }
 
 const char *weir_stream_before(const weir_stream *stream, size_t *length)
