@@ -495,6 +495,9 @@ running.close()
 end(server)
 installed = image.split("&& rm", 1)[0].split() + ["libc6", "libgcc-s1"]
 if shutil.which("dpkg") and shutil.which("objdump"):
+    # what these bring along, too: compilers differ in what they name of it
+    depends = subprocess.run(["dpkg-query", "-W", "-f", "${Depends},", *[p for p in installed if p.startswith("lib")]], capture_output=True, text=True).stdout
+    installed += re.findall(r"(?:^|[,|]) *([a-z0-9.+-]+)", depends)
     for library in re.findall(r"NEEDED +(\S+)", subprocess.run(["objdump", "-p", WEIR], capture_output=True, text=True).stdout):
         packages = [line.split(":")[0] for line in subprocess.run(["dpkg", "-S", "*/" + library], capture_output=True, text=True).stdout.splitlines()]
         check(f"the image has {library}", not packages or any(p in installed for p in packages), packages, installed)
