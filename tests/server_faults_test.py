@@ -192,7 +192,7 @@ def slow_readers():
             break
     check("others are unaffected", True)
     check("at most 256 KiB wait for each", (256 << 10) <= most <= 3 * ((256 << 10) + 16384), most)
-    metrics = server.wait_for(idle)
+    metrics = server.wait_for(lambda m: idle(m) and ended(m) and m["weir_http_left_total"] == 3)
     check("who reads nothing is left, and the slot is free", idle(metrics) and ended(metrics) and metrics["weir_http_left_total"] == 3, metrics)
     eventually(lambda: len([e for e in list(server.lines) if e.get("left")]) == 3)
     lines = [e for e in server.lines if e.get("left")]
@@ -278,7 +278,7 @@ def spinning():
                 if load > 0.3:
                     check(f"{kind}, {ending}: {name}: the service thread rests", False, load)
                 connection.close()
-    metrics = server.wait_for(idle)
+    metrics = server.wait_for(lambda m: idle(m) and ended(m))
     check("whatever they did, all is idle", idle(metrics) and ended(metrics), metrics)
     # A half-open handshake, and one that is none.
     for first in (b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 100):
@@ -295,7 +295,7 @@ def spinning():
         time.sleep(0.2)
         client.kill()
         client.wait()
-        metrics = server.wait_for(idle)
+        metrics = server.wait_for(lambda m: idle(m) and ended(m))
         load = restful(server, 0.3)
         check("killed clients leave nothing behind", idle(metrics) and ended(metrics) and load < 0.3, load, metrics)
     end(server)
@@ -330,7 +330,7 @@ def descriptors():
         s.close()
     check("then it answers again", server.post(CHAT, HELLO).status == 200)
     running.close()
-    metrics = server.wait_for(idle)
+    metrics = server.wait_for(lambda m: idle(m) and ended(m))
     check("and is idle", idle(metrics) and ended(metrics), metrics)
     load = restful(server)
     check("and rests", load < 0.1, load)
