@@ -131,9 +131,10 @@ defmodule Weir.RuntimeTest do
       memory()
     end
 
-    [_, warm | later] = for _ <- 1..6, do: round.()
-    # each stream has some kilobytes: a leak of one in a hundred would show
-    assert Enum.all?(later, &(&1 - warm < 4_000_000)), inspect([warm | later])
+    [_, _ | rounds] = for _ <- 1..12, do: round.()
+    {first, later} = Enum.split(rounds, 5)
+    # each stream has some kilobytes; what the VM itself takes sways by a few megabytes
+    assert Enum.max(later) - Enum.max(first) < 4_000_000, inspect(rounds)
     assert {:messages, []} = Process.info(self(), :messages)
     {:ok, text} = Weir.generate(model, "hello", temp: 0.0, max_tokens: 10)
 
