@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../server/answer.h"
+#include "../server/kept.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -150,7 +151,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     server.params.embeddings = true;
     server.keys = serve_keys_create(&server.params);
     server.embedder = serve_embedder_create();
-    require(server.keys != NULL && server.embedder != NULL);
+    server.kept = serve_kept_create();
+    require(server.keys != NULL && server.embedder != NULL && server.kept != NULL);
     return 0;
 }
 

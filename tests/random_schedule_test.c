@@ -304,7 +304,7 @@ static void test_random_schedules(void **state)
     print_message(
         "%llu tokens came from the cache, %llu requests joined another, %llu entries were evicted\n",
         (unsigned long long)n_cached, (unsigned long long)n_joined, (unsigned long long)n_evicted);
-    assert_true(n < 1000 || (n_cached > 10 * n && n_joined > n / 10 && n_evicted > n / 10));
+    assert_true(n < 1000 || (n_cached > 10 * n && n_joined > n / 25 && n_evicted > n / 10));
     print_message("%llu tokens were drafted, %llu rightly\n", (unsigned long long)n_drafted,
                   (unsigned long long)n_right);
     assert_true(n < 1000 || (n_right > 4 * n && n_drafted > n_right + n));
