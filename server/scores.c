@@ -149,10 +149,23 @@ void serve_scores_tell_completion(serve_scores *scores, const weir_model *model,
         serve_text_puts(text, i == 0 ? "[" : ",");
         serve_text_puts(text, none ? "null" : "{");
         if (none) continue;
+        size_t keys[32], lengths[32], n_keys = 0; /* 20 are the most */
         for (int32_t k = 0; k < scores->n_top; k++) {
             const weir_logprob *top = &scores->top[i * (size_t)scores->n_top + (size_t)k];
-            if (k > 0) serve_text_puts(text, ",");
+            size_t before = text->n;
+            if (n_keys > 0) serve_text_puts(text, ",");
+            keys[n_keys] = text->n;
             add_token(model, top->token, text);
+            lengths[n_keys] = text->n - keys[n_keys];
+            bool twice = text->failed; /* a less likely token of the same text has no place in an object */
+            for (size_t j = 0; j < n_keys && !twice; j++)
+                twice = lengths[j] == lengths[n_keys] &&
+                        memcmp(text->bytes + keys[j], text->bytes + keys[n_keys], lengths[j]) == 0;
+            if (twice) {
+                text->n = before;
+                continue;
+            }
+            n_keys += n_keys + 1 < sizeof keys / sizeof *keys;
             serve_text_puts(text, ":");
             add_logprob(top->logprob, text);
         }
