@@ -61,6 +61,8 @@ static void require_json(const char *bytes, size_t n)
 {
     json_error_t error;
     json_t *json = json_loadb(bytes, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    /* Valid, but jansson reads no such key: a token may be the byte 0. */
+    if (json == NULL && json_error_code(&error) == json_error_null_byte_in_key) return;
     require(json_is_object(json));
     json_decref(json);
 }
