@@ -3,42 +3,17 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
-#include "engine/testing.h"
+#include "engine/draft_testing.h"
 #include "support/dice.h"
 #include "support/guess.h"
 
 /* ---- Rig ---------------------------------------------------------------------------------------------- */
-
-static int setup(void **state)
-{
-    if (rig_setup(state) != 0) return -1;
-    ((rig *)*state)->params.n_draft_max = weir_engine_params_default().n_draft_max;
-    return 0;
-}
-
-#define DRAFT_TEST(name) cmocka_unit_test_setup_teardown(name, setup, rig_teardown)
 
 /* Starts the engine with a drafter that is right so often. */
 static void start(rig *r, guess *g, int32_t right, int32_t wrong)
 {
     rig_start(r);
     assert_true(guess_install(g, r->engine, r->model, right, wrong));
-}
-
-/* A tick on a machine on which a row takes a fifth of a pass, whatever this one does. */
-static weir_report tick(rig *r)
-{
-    weir__cost_init(&r->engine->cost);
-    return rig_tick(r);
-}
-
-static void run(rig *r)
-{
-    for (int n = 0; n < 100000; n++) {
-        weir_report report = tick(r);
-        if (report.idle && report.n_active == 0 && report.queue_depth == 0) return;
-    }
-    fail_msg("the engine does not come to rest");
 }
 
 /* ---- Bursts ------------------------------------------------------------------------------------------- */
@@ -52,19 +27,19 @@ static void a_burst_is_one_chunk(void **state)
     rig_script(r, 'A', 6, "abcdefghijklm");
     start(r, &g, 4, 0);
     weir_stream *stream = rig_submit_key(r, 'A');
-    tick(r);
+    draft_tick(r);
     assert_int_equal(sink_take(&got, stream), 1);
     assert_string_equal(got.text, "a"); /* no draft before the first token */
-    weir_report report = tick(r);
+    weir_report report = draft_tick(r);
     assert_int_equal(report.n_decode, 1);
     assert_int_equal(report.n_drafted, 4);
     assert_int_equal(sink_take(&got, stream), 1);
     assert_int_equal(got.last_tokens, 5);
     assert_string_equal(got.text, "abcdef");
-    tick(r);
+    draft_tick(r);
     assert_int_equal(sink_take(&got, stream), 1);
     assert_string_equal(got.text, "abcdefghijk");
-    tick(r); /* l, m and the end, which nobody drafts */
+    draft_tick(r); /* l, m and the end, which nobody drafts */
     sink_take(&got, stream);
     assert_sink(got, WEIR_REASON_END, "abcdefghijklm");
     weir_usage usage = weir_stream_usage(stream);
@@ -89,15 +64,15 @@ static void what_was_drafted_in_vain_is_cut_off(void **state)
         rig_script(r, 'A', 6, "abcdefghijklm");
         start(r, &g, 2, 3);
         weir_stream *stream = rig_submit_key(r, 'A');
-        tick(r);
-        tick(r);
+        draft_tick(r);
+        draft_tick(r);
         sink_take(&got, stream);
         assert_string_equal(got.text, "abcd"); /* two were right, and the row behind them gave one */
         assert_int_equal(rig_stats(r).n_kv_used, 6 + 3);
         assert_int_equal(atomic_load(&r->fake->n_cells), 6 + 3);
         assert_int_equal(g.last_drafted, 5);
         assert_int_equal(g.last_right, 2);
-        run(r);
+        draft_run(r);
         sink_take(&got, stream);
         assert_sink(got, WEIR_REASON_END, "abcdefghijklm");
         weir_engine_destroy(r->engine);
@@ -120,7 +95,7 @@ static void drafts_stay_within_the_answers_length(void **state)
         request.max_tokens = most == 16 ? -1 : most; /* the context's end comes after 14 */
         int32_t n = most > 14 ? 14 : most;
         weir_stream *stream = rig_submit(r, &request);
-        run(r);
+        draft_run(r);
         sink_take(&got, stream);
         assert_int_equal(got.reason, WEIR_REASON_LENGTH);
         assert_int_equal(got.n_tokens, n);
@@ -144,7 +119,7 @@ static void a_stop_string_within_a_burst_ends_it(void **state)
         request.stop = stops;
         request.n_stop = 1;
         weir_stream *stream = rig_submit(r, &request);
-        run(r);
+        draft_run(r);
         sink_take(&got, stream);
         assert_sink(got, WEIR_REASON_STOP_WORDS, "abcd");
         assert_int_equal(got.n_tokens, 6);
@@ -161,7 +136,7 @@ static void a_stop_string_within_a_burst_ends_it(void **state)
     request.tokens = tokens;
     request.n_tokens = 10;
     weir_stream *stream = rig_submit(r, &request);
-    run(r);
+    draft_run(r);
     sink_take(&got, stream);
     assert_sink(got, WEIR_REASON_END, "efghijklm");
     assert_int_equal(weir_stream_usage(stream).n_cached, 9);
@@ -194,7 +169,7 @@ static void a_cancel_in_a_burst_takes_none_of_it(void **state)
     start(r, &g, 3, 1);
     c.stream = rig_submit_key(r, 'A');
     weir_stream *other = rig_submit_key(r, 'B');
-    run(r);
+    draft_run(r);
     sink_take(&got, c.stream);
     assert_sink(got, WEIR_REASON_CANCELLED, "abcde");
     assert_int_equal(weir_stream_usage(c.stream).n_accepted, 3);
@@ -205,7 +180,7 @@ static void a_cancel_in_a_burst_takes_none_of_it(void **state)
     /* The prefixes that are left are those of the texts. */
     sink again = {0};
     weir_stream *second = rig_submit_key(r, 'A');
-    run(r);
+    draft_run(r);
     sink_take(&again, second);
     assert_sink(again, WEIR_REASON_END, "abcdefghijklm");
 }
@@ -218,9 +193,9 @@ static void a_failure_in_a_burst_comes_after_what_was_sampled(void **state)
     rig_script(r, 'A', 6, "abcdefghijklm");
     start(r, &g, 4, 0);
     weir_stream *stream = rig_submit_key(r, 'A');
-    tick(r);
+    draft_tick(r);
     atomic_store(&r->fake->fail_sample_at, 2);
-    tick(r);
+    draft_tick(r);
     sink_take(&got, stream);
     assert_sink(got, WEIR_REASON_ERROR, "abc");
     assert_int_equal(rig_stats(r).n_kv_used, 0);
@@ -238,7 +213,7 @@ static void a_grammar_refuses_drafts_as_it_refuses_tokens(void **state)
     weir_request request = rig_ask(r, 'A');
     request.sampler = &sampler;
     weir_stream *stream = rig_submit(r, &request);
-    run(r);
+    draft_run(r);
     sink_take(&got, stream);
     assert_sink(got, WEIR_REASON_END, "abcdefgh");
     weir_usage usage = weir_stream_usage(stream);
@@ -246,57 +221,6 @@ static void a_grammar_refuses_drafts_as_it_refuses_tokens(void **state)
 }
 
 /* ---- The same text ------------------------------------------------------------------------------------ */
-
-#define N_TEXTS 12
-
-typedef struct texts {
-    weir_result results[N_TEXTS];
-} texts;
-
-/* Answers of the fake's own to prompts of several lengths, some greedy, some drawn, all scored. */
-static void answer(rig *r, texts *out)
-{
-    static int32_t prompts[N_TEXTS][60];
-    weir_request requests[N_TEXTS];
-    weir_sampler_params samplers[N_TEXTS];
-    for (int i = 0; i < N_TEXTS; i++) {
-        int32_t n = 1 + 5 * i;
-        for (int32_t at = 0; at < n; at++) prompts[i][at] = 'a' + (i + at * at) % 26;
-        samplers[i] = weir_sampler_params_default();
-        samplers[i].temp = i % 3 == 0 ? 0 : 0.3F * (float)(i % 3);
-        samplers[i].seed = (uint32_t)i;
-        requests[i] = weir_request_default();
-        requests[i].sampler = &samplers[i];
-        requests[i].tokens = prompts[i];
-        requests[i].n_tokens = (size_t)n;
-        requests[i].max_tokens = 20 + 7 * i;
-        requests[i].n_logprobs = i % 4;
-        requests[i].logprobs = true;
-        requests[i].priority = i % 2;
-    }
-    assert_int_equal(weir_generate(r->engine, requests, N_TEXTS, NULL, out->results, NULL), WEIR_OK);
-}
-
-static void assert_same(const texts *a, const texts *b)
-{
-    for (int i = 0; i < N_TEXTS; i++) {
-        const weir_result *x = &a->results[i], *y = &b->results[i];
-        assert_int_equal(x->reason, y->reason);
-        assert_string_equal(x->text, y->text);
-        assert_int_equal(x->n_tokens, y->n_tokens);
-        if (x->n_tokens == 0) continue;
-        assert_memory_equal(x->tokens, y->tokens, x->n_tokens * sizeof *x->tokens);
-        assert_memory_equal(x->logprobs, y->logprobs, x->n_tokens * sizeof *x->logprobs);
-        size_t n_top = x->n_tokens * (size_t)x->n_top_logprobs;
-        if (n_top > 0) assert_memory_equal(x->top_logprobs, y->top_logprobs, n_top * sizeof *x->top_logprobs);
-        assert_int_equal(x->usage.n_generated, y->usage.n_generated);
-    }
-}
-
-static void fini(texts *t)
-{
-    for (int i = 0; i < N_TEXTS; i++) weir_result_fini(&t->results[i]);
-}
 
 static void drafts_change_no_text_and_no_probability(void **state)
 {
@@ -314,18 +238,18 @@ static void drafts_change_no_text_and_no_probability(void **state)
         r->params.cache_sequences = i % 4 == 0 ? 2 : 0;
         r->params.n_draft_max = 0;
         rig_start(r);
-        answer(r, &without);
+        texts_answer(r, &without);
         assert_int_equal(rig_stats(r).n_drafted, 0);
         weir_engine_destroy(r->engine);
         r->params.n_draft_max = 1 + i;
         start(r, &g, -1, -1);
-        answer(r, &with);
+        texts_answer(r, &with);
         weir_engine_stats stats = rig_stats(r);
-        assert_same(&without, &with);
+        texts_assert_same(&without, &with);
         n_accepted += stats.n_accepted;
         n_refused += stats.n_drafted - stats.n_accepted;
-        fini(&without);
-        fini(&with);
+        texts_fini(&without);
+        texts_fini(&with);
         weir_engine_destroy(r->engine);
         r->engine = NULL;
     }
@@ -467,7 +391,7 @@ static void drafts_take_free_cells_only(void **state)
                 sink got = {0};
                 weir_stream *stream = rig_submit_key(r, 'A' + k);
                 while (!got.finished) {
-                    tick(r);
+                    draft_tick(r);
                     sink_take(&got, stream);
                     assert_true(rig_stats(r).n_kv_used <= r->params.n_kv);
                 }
@@ -493,17 +417,17 @@ static void a_pass_without_cells_goes_on_without_drafts(void **state)
     rig_script(r, 'A', 6, "abcdefghijklm");
     start(r, &g, 4, 0);
     weir_stream *stream = rig_submit_key(r, 'A');
-    tick(r);
+    draft_tick(r);
     atomic_store(&r->fake->fail_decode_status, WEIR_NO_SPACE);
     atomic_store(&r->fake->fail_decode_at, 0);
-    tick(r);
-    for (int i = 0; i < 3; i++) assert_int_equal(tick(r).n_drafted, 0);
-    run(r);
+    draft_tick(r);
+    for (int i = 0; i < 3; i++) assert_int_equal(draft_tick(r).n_drafted, 0);
+    draft_run(r);
     sink_take(&got, stream);
     assert_sink(got, WEIR_REASON_END, "abcdefghijklm"); /* alone it would have failed */
     sink again = {0};
     stream = rig_submit_key(r, 'A'); /* a request has ended */
-    run(r);
+    draft_run(r);
     sink_take(&again, stream);
     assert_true(weir_stream_usage(stream).n_accepted > 0);
 }
@@ -517,7 +441,7 @@ static void plans_say_how_much_of_a_draft_is_computed(void **state)
     rig_script(r, 'A', 6, "abcdefghijklmnop");
     start(r, &g, 4, 1);
     weir_stream *stream = rig_submit_key(r, 'A');
-    tick(r);
+    draft_tick(r);
     assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
     assert_int_equal(view->slots[0].n_draft, 5);
     weir_plan_entry plan = {.slot = 0, .n_tokens = 3};
@@ -539,7 +463,7 @@ static void plans_say_how_much_of_a_draft_is_computed(void **state)
     assert_int_equal(report.n_drafted, 5);
     sink_take(&got, stream);
     assert_string_equal(got.text, "abcdefghij");
-    run(r);
+    draft_run(r);
 }
 
 /* A request that comes between view and step takes cells that the draft would have had: still a good plan. */
@@ -558,7 +482,7 @@ static void a_plan_stays_good_when_its_draft_becomes_shorter(void **state)
     rig_script(r, 'B', 40, "xyz");
     start(r, &g, 30, 0);
     weir_stream *stream = rig_submit_key(r, 'A');
-    tick(r);
+    draft_tick(r);
     assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
     assert_int_equal(view->n_slots, 1);
     assert_int_equal(view->slots[0].n_draft, 30);
@@ -572,7 +496,7 @@ static void a_plan_stays_good_when_its_draft_becomes_shorter(void **state)
     assert_int_equal(report.n_active, 2);
     assert_int_equal(report.n_drafted, 64 - 6 - 1 - 40);
     assert_int_equal(rig_stats(r).n_suspensions, 0);
-    run(r);
+    draft_run(r);
     sink_take(&got, stream);
     assert_sink(got, WEIR_REASON_END, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnop");
 }
@@ -586,13 +510,13 @@ static void drafts_take_what_the_budget_leaves(void **state)
     for (int k = 0; k < 3; k++) rig_script(r, 'A' + k, 1, "abcdefghijklm");
     start(r, &g, 4, 0);
     for (int k = 0; k < 3; k++) rig_submit_key(r, 'A' + k);
-    tick(r);
+    draft_tick(r);
     assert_int_equal(rig_stats(r).n_slots_generating, 3);
-    weir_report report = tick(r);
+    weir_report report = draft_tick(r);
     assert_int_equal(report.n_decode, 3);
     assert_int_equal(report.n_drafted, 2);
     assert_false(report.bad_plan);
-    run(r);
+    draft_run(r);
 }
 
 static void models_that_cannot_be_cut_have_no_drafts(void **state)
@@ -621,9 +545,9 @@ static void requests_may_do_without_or_with_fewer(void **state)
         weir_request request = rig_ask(r, 'A');
         request.n_draft_max = most;
         weir_stream *stream = rig_submit(r, &request);
-        tick(r);
-        assert_int_equal(tick(r).n_drafted, most < 0 ? 4 : most);
-        run(r);
+        draft_tick(r);
+        assert_int_equal(draft_tick(r).n_drafted, most < 0 ? 4 : most);
+        draft_run(r);
         assert_int_equal(weir_stream_usage(stream).n_generated, 14);
     }
     weir_request request = rig_ask(r, 'A');
@@ -649,7 +573,7 @@ static void ticks_and_parts_tell_of_drafts(void **state)
     rig_script(r, 'A', 6, "abcdefghijklm");
     start(r, &g, 2, 3);
     rig_submit_key(r, 'A');
-    run(r);
+    draft_run(r);
     assert_int_equal(weir_engine_ticks(r->engine, 0, ticks, COUNT(ticks), &n), WEIR_OK);
     uint64_t n_drafted = 0, n_accepted = 0;
     for (size_t i = 0; i < n; i++) {
@@ -667,47 +591,6 @@ static void ticks_and_parts_tell_of_drafts(void **state)
     assert_true(parts[n - 1].n_accepted <= parts[n - 1].n_drafted);
 }
 
-/* ---- The drafters ------------------------------------------------------------------------------------- */
-
-static void lookup_finds_what_the_prompt_says(void **state)
-{
-    rig *r = *state;
-    /* The prompt's letters go round, and so does the answer. */
-    char text[120];
-    sink got = {0};
-    rig_script(r, 'A', 80, "");
-    for (int i = 0; i < 119; i++) text[i] = (char)r->scripts[0].prompt[1 + i % 52];
-    text[119] = '\0';
-    rig_script(r, 'A', 80, text);
-    rig_start(r);
-    weir_stream *stream = rig_submit_key(r, 'A');
-    run(r);
-    sink_take(&got, stream);
-    assert_sink(got, WEIR_REASON_END, text);
-    weir_engine_stats stats = rig_stats(r);
-    assert_true(stats.n_accepted > 90 && stats.n_ticks < 25);
-    assert_true(stats.n_accepted * 10 > stats.n_drafted * 8);
-}
-
-static void lookup_drafts_nothing_where_it_was_wrong(void **state)
-{
-    rig *r = *state;
-    char text[1200];
-    dice d = {5};
-    /* Pairs come again all the time; what follows them is another token each time. */
-    for (int i = 0; i < 1199; i++) text[i] = (char)('a' + dice_in(&d, 0, 11));
-    text[1199] = '\0';
-    rig_script(r, 'A', 20, text);
-    r->params.n_ctx = 2048;
-    rig_start(r);
-    rig_submit_key(r, 'A');
-    run(r);
-    weir_engine_stats stats = rig_stats(r);
-    print_message("%llu drafted, %llu right\n", (unsigned long long)stats.n_drafted,
-                  (unsigned long long)stats.n_accepted);
-    assert_true(stats.n_drafted < 60);
-}
-
 static void drafts_wait_where_others_would(void **state)
 {
     rig *r = *state;
@@ -719,145 +602,11 @@ static void drafts_wait_where_others_would(void **state)
     weir_request request = rig_ask(r, 'B');
     request.n_draft_max = 0;
     rig_submit(r, &request);
-    tick(r);
-    weir_report report = tick(r);
+    draft_tick(r);
+    weir_report report = draft_tick(r);
     assert_int_equal(report.n_decode, 2);
     assert_true(report.n_drafted <= 2); /* 20 + 2 * 5 ms alone, and a quarter of that for drafts */
-    run(r);
-}
-
-/* The engine with a draft model that is another load of the fake. */
-static weir_model *with_draft_model(rig *r, const char *path)
-{
-    weir_model *model = NULL;
-    assert_int_equal(weir_model_load(path, NULL, &model, NULL), WEIR_OK);
-    r->params.prompt_lookup = false;
-    r->params.draft_model = model;
-    r->params.n_draft_max = 6;
-    rig_start(r);
-    return model;
-}
-
-static void a_draft_model_drafts_for_several_streams(void **state)
-{
-    rig *r = *state;
-    static const struct {
-        const char *path;
-        bool right;
-    } drafts[] = {{"fake:seed=3", true}, {"fake:seed=4", false}};
-    for (size_t i = 0; i < 4; i++) {
-        texts without, with;
-        rig_load(r, "fake:seed=3");
-        r->params.layout = i % 2 ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED;
-        r->params.draft_model = NULL;
-        r->params.n_draft_max = 0;
-        rig_start(r);
-        answer(r, &without);
-        weir_engine_destroy(r->engine);
-        weir_model *model = with_draft_model(r, drafts[i / 2].path);
-        weir__fake *fake = weir__fake_of(model);
-        answer(r, &with);
-        assert_same(&without, &with);
-        weir_engine_stats stats = rig_stats(r);
-        if (drafts[i / 2].right)
-            assert_true(stats.n_accepted > 50);
-        else
-            assert_true(stats.n_accepted * 4 < stats.n_drafted + 4);
-        assert_int_equal(atomic_load(&fake->faults), 0);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
-        assert_int_equal(atomic_load(&fake->n_contexts), 0);
-        assert_int_equal(atomic_load(&fake->n_samplers), 0);
-        weir_model_release(model);
-        fini(&without);
-        fini(&with);
-    }
-}
-
-/* Its passes fail, or it has too few cells: there are fewer drafts, and that is all. */
-static void a_failing_draft_model_fails_nobody(void **state)
-{
-    rig *r = *state;
-    texts without, with;
-    rig_load(r, "fake:seed=3");
-    r->params.n_draft_max = 0;
-    rig_start(r);
-    answer(r, &without);
-    weir_engine_destroy(r->engine);
-    weir_model *model = with_draft_model(r, "fake:seed=3");
-    weir__fake *fake = weir__fake_of(model);
-    atomic_store(&fake->fail_decode_keep, 1);
-    atomic_store(&fake->fail_decode_at, 5);
-    atomic_store(&fake->fail_decode_more, 20);
-    atomic_store(&fake->fail_sample_at, 30);
-    answer(r, &with);
-    assert_same(&without, &with);
-    assert_true(atomic_load(&fake->fail_decode_at) < 0);
-    assert_true(rig_stats(r).n_accepted > 0);
-    assert_int_equal(atomic_load(&fake->faults), 0);
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
-    weir_model_release(model);
-    fini(&without);
-    fini(&with);
-}
-
-static void a_draft_model_needs_the_same_vocabulary(void **state)
-{
-    rig *r = *state;
-    static const struct {
-        const char *path;
-        weir_status status;
-    } others[] = {{"fake:n_vocab=1000", WEIR_INVALID}, {"fake:recurrent=1", WEIR_UNSUPPORTED}};
-    weir_error error;
-    for (size_t i = 0; i < COUNT(others) + 1; i++) {
-        weir_model *model = NULL;
-        assert_int_equal(weir_model_load(i < COUNT(others) ? others[i].path : "fake:", NULL, &model, NULL),
-                         WEIR_OK);
-        if (i == COUNT(others)) assert_true(weir__fake_set_piece(model, 300, "x", 1, WEIR__FAKE_TEXT));
-        r->params.draft_model = model;
-        assert_int_equal(weir_engine_create(r->model, &r->params, &r->engine, &error),
-                         i < COUNT(others) ? others[i].status : WEIR_INVALID);
-        assert_string_equal(error.field, "draft_model");
-        weir_model_release(model);
-    }
-    r->params.draft_model = NULL;
-}
-
-/* Allocations of life and of prompts fail one by one: it is refused, or there are no drafts. */
-static void without_memory_there_are_no_drafts(void **state)
-{
-    rig *r = *state;
-    weir_model *model = NULL;
-    assert_int_equal(weir_model_load("fake:", NULL, &model, NULL), WEIR_OK);
-    r->params.draft_model = model;
-    for (long fail = 0; fail < 500; fail++) {
-        weir__mem_fail_after(fail);
-        weir_status status = weir_engine_create(r->model, &r->params, &r->engine, NULL);
-        bool pending = weir__mem_fail_pending();
-        weir__mem_fail_after(-1);
-        if (pending) {
-            assert_int_equal(status, WEIR_OK);
-            break;
-        }
-        assert_true(status == WEIR_NO_MEMORY || status == WEIR_OK);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
-    }
-    assert_non_null(r->engine);
-    rig_script(r, 'A', 100, "abcdefghijklmabcdefghijklm");
-    weir_stream *stream = rig_submit_key(r, 'A');
-    sink got = {0};
-    tick(r);
-    weir__mem_fail_after(0); /* the room for the prompt's pairs */
-    tick(r);
-    weir__mem_fail_after(-1);
-    run(r);
-    sink_take(&got, stream);
-    assert_sink(got, WEIR_REASON_END, "abcdefghijklmabcdefghijklm");
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
-    weir_model_release(model);
+    draft_run(r);
 }
 
 int main(void)
@@ -880,13 +629,7 @@ int main(void)
         DRAFT_TEST(models_that_cannot_be_cut_have_no_drafts),
         DRAFT_TEST(requests_may_do_without_or_with_fewer),
         DRAFT_TEST(ticks_and_parts_tell_of_drafts),
-        DRAFT_TEST(lookup_finds_what_the_prompt_says),
-        DRAFT_TEST(lookup_drafts_nothing_where_it_was_wrong),
         DRAFT_TEST(drafts_wait_where_others_would),
-        DRAFT_TEST(a_draft_model_drafts_for_several_streams),
-        DRAFT_TEST(a_failing_draft_model_fails_nobody),
-        DRAFT_TEST(a_draft_model_needs_the_same_vocabulary),
-        DRAFT_TEST(without_memory_there_are_no_drafts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
