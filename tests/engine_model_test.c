@@ -17,9 +17,11 @@
 
 #include <weir/weir.h>
 
+#include "support/effort.h"
+
 #define N_STREAMS 8
-#define N_TOKENS  40
-#define N_PLAIN   64
+#define N_TOKENS  EFFORT(40, 20)
+#define N_PLAIN   EFFORT(64, 24)
 
 static const char *const prompts[N_STREAMS] = {
     "The capital of France is",
@@ -161,7 +163,7 @@ static void greedy_stream_equals_a_plain_loop(void **state)
 {
     (void)state;
     static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
-    for (int p = 0; p < 3; p++) {
+    for (int p = 0; p < EFFORT(3, 1); p++) {
         int32_t expected[N_PLAIN];
         size_t n = plain_greedy(prompts[p], expected, N_PLAIN);
         assert_true(n > 4);
@@ -280,29 +282,28 @@ static void cancel_in_each_state_frees_the_cells(void **state)
     weir_engine_destroy(engine);
 }
 
-/* Eight streams of up to 128 tokens in 256 cells, a quarter of what they need; and taking turns in one slot.
- * */
+/* Streams of up to 128 tokens in a quarter of the cells that they need; and taking turns in one slot. */
 static void suspended_streams_say_what_they_would_have_said(void **state)
 {
     (void)state;
-    enum { LONG = 112 };
-    weir_request requests[N_STREAMS];
-    weir_result roomy[N_STREAMS], tight[N_STREAMS];
+    enum { LONG = 112, N = EFFORT(N_STREAMS, 4) };
+    weir_request requests[N];
+    weir_result roomy[N], tight[N];
     weir_engine_params params = weir_engine_params_default();
-    params.n_slots = N_STREAMS;
+    params.n_slots = N;
     params.n_ctx = 128;
     params.n_batch = 60;
     params.chunk_size = 40;
     params.n_threads = 1;
     params.layout = WEIR_LAYOUT_UNIFIED;
-    for (int i = 0; i < N_STREAMS; i++) requests[i] = greedy(prompts[i], LONG);
+    for (int i = 0; i < N; i++) requests[i] = greedy(prompts[i], LONG);
     for (int run = 0; run < 3; run++) {
         weir_engine *engine = NULL;
         weir_result *results = run == 0 ? roomy : tight;
-        params.n_kv = run == 0 ? N_STREAMS * 128 : N_STREAMS * 128 / 4;
+        params.n_kv = run == 0 ? N * 128 : N * 128 / 4;
         params.cache_bytes = run < 2 ? WEIR_AUTO : 0; /* states are restored, then computed again */
         assert_int_equal(weir_engine_create(model, &params, &engine, NULL), WEIR_OK);
-        assert_int_equal(weir_generate(engine, requests, N_STREAMS, NULL, results, NULL), WEIR_OK);
+        assert_int_equal(weir_generate(engine, requests, N, NULL, results, NULL), WEIR_OK);
         weir_engine_stats stats = stats_of(engine);
         print_message("%d cells: %llu suspensions, %llu prompt tokens\n", stats.n_kv,
                       (unsigned long long)stats.n_suspensions, (unsigned long long)stats.n_prompt_tokens);
@@ -310,7 +311,7 @@ static void suspended_streams_say_what_they_would_have_said(void **state)
         assert_int_equal(stats.n_failed_ticks, 0);
         assert_nothing_is_left(engine);
         weir_engine_destroy(engine);
-        for (int i = 0; i < N_STREAMS && run > 0; i++) {
+        for (int i = 0; i < N && run > 0; i++) {
             assert_string_equal(tight[i].text, roomy[i].text);
             assert_int_equal(tight[i].n_tokens, roomy[i].n_tokens);
             assert_memory_equal(tight[i].tokens, roomy[i].tokens, tight[i].n_tokens * sizeof(int32_t));
@@ -338,7 +339,7 @@ static void suspended_streams_say_what_they_would_have_said(void **state)
         weir_stream_release(low);
         weir_engine_destroy(engine);
     }
-    for (int i = 0; i < N_STREAMS; i++) weir_result_fini(&roomy[i]);
+    for (int i = 0; i < N; i++) weir_result_fini(&roomy[i]);
 }
 
 static void stop_strings_and_intervals_on_the_real_text(void **state)

@@ -131,6 +131,21 @@ static void a_greedy_fork_goes_on_as_its_source(void **state)
     }
 }
 
+/* In the first two of four rounds nothing is cached, and each other one has the other layout: an engine, and
+ * a source that has come some tokens far. */
+static weir_stream *run_source(rig *r, const int32_t *prompt, int round, sink *whole)
+{
+    memset(whole, 0, sizeof *whole);
+    r->params.layout = layouts[round % 2];
+    r->params.cache_sequences = round / 2 == 0 ? 0 : -1;
+    rig_start(r);
+    weir_request request = ask(r, prompt);
+    weir_stream *source = rig_submit(r, &request);
+    rig_ticks(r, 12);
+    sink_take(whole, source);
+    return source;
+}
+
 /* Also where prompts are not cached: the source's cells are there. */
 static void a_fork_of_a_running_source_computes_one_token(void **state)
 {
@@ -140,14 +155,7 @@ static void a_fork_of_a_running_source_computes_one_token(void **state)
     rig_load(r, "fake:seed=5,eos_every=0");
     for (int round = 0; round < 4; round++) {
         static sink whole;
-        memset(&whole, 0, sizeof whole);
-        r->params.layout = layouts[round % 2];
-        r->params.cache_sequences = round / 2 == 0 ? 0 : -1;
-        rig_start(r);
-        weir_request request = ask(r, prompt);
-        weir_stream *source = rig_submit(r, &request);
-        rig_ticks(r, 12);
-        sink_take(&whole, source);
+        weir_stream *source = run_source(r, prompt, round, &whole);
         int32_t at = (int32_t)whole.n_tokens;
         assert_true(at > 5);
         weir_request more = rest(r, at, NULL, 0), early = rest(r, 3, NULL, 0);
@@ -231,14 +239,7 @@ static void a_source_that_cannot_be_cut_is_forked(void **state)
     rig_load(r, "fake:seed=5,eos_every=0,recurrent=1");
     for (int round = 0; round < 4; round++) {
         static sink whole;
-        memset(&whole, 0, sizeof whole);
-        r->params.layout = layouts[round % 2];
-        r->params.cache_sequences = round / 2 == 0 ? 0 : -1;
-        rig_start(r);
-        weir_request request = ask(r, prompt);
-        weir_stream *source = rig_submit(r, &request);
-        rig_ticks(r, 12);
-        sink_take(&whole, source);
+        weir_stream *source = run_source(r, prompt, round, &whole);
         weir_request more = rest(r, 4, NULL, 0);
         weir_stream *running = fork_at(r, source, 4, &more);
         rig_run(r);

@@ -15,6 +15,11 @@ def check(name, condition, *details):
     return condition
 
 
+def effort(every, part):
+    """How much a test does of what only repeats: under sanitizers, where that takes minutes, a part."""
+    return part if os.environ.get("WEIR_SANITIZED") else every
+
+
 def environment(**more):
     """Ours without what would change the program's defaults."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("WEIR_") and k not in ("NO_COLOR", "LINES", "COLUMNS", "TERM")}
