@@ -642,11 +642,11 @@ bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_req
     request->source_at = -1;
     json_object_foreach((json_t *)ask->fork, key, value)
     {
-        bool is_index = strcmp(key, "index") == 0, number = is_index || strcmp(key, "at") == 0;
+        bool is_index = strcmp(key, "index") == 0, is_at = strcmp(key, "at") == 0;
         json_int_t n = json_integer_value(value);
         if (strcmp(key, "id") == 0 && json_is_string(value))
             id = json_string_value(value);
-        else if (number && json_is_integer(value) && n >= 0 && n <= INT32_MAX)
+        else if ((is_index || is_at) && json_is_integer(value) && n >= (is_at ? -1 : 0) && n <= INT32_MAX)
             *(is_index ? &index : &request->source_at) = (int32_t)n;
         else
             return refuse(&r, "fork", form);

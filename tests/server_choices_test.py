@@ -111,8 +111,10 @@ for at in (0, 1, 7, 19):
     reply = server.post(TEXT, {"fork": {"id": whole["id"], "at": at}, "max_tokens": 20 - at, "temperature": 0}).json
     check(f"a greedy fork at {at} is the rest", "".join(tokens[:at]) + reply["choices"][0]["text"] == text and
           reply["usage"]["prompt_tokens"] == len(ids) + at and reply["usage"]["prompt_tokens_details"]["cached_tokens"] == len(ids) + at - 1, reply, text)
-reply = server.post(TEXT, {"fork": {"id": whole["id"]}, "max_tokens": 5, "temperature": 0}).json
-check("a fork at the end goes on", text + reply["choices"][0]["text"] == server.post(TEXT, dict(ASK, max_tokens=25)).json["choices"][0]["text"], reply)
+longer = server.post(TEXT, dict(ASK, max_tokens=25)).json["choices"][0]["text"]
+for end in ({}, {"at": -1}):
+    reply = server.post(TEXT, {"fork": {"id": whole["id"], **end}, "max_tokens": 5, "temperature": 0}).json
+    check(f"a fork at the end goes on {end}", text + reply["choices"][0]["text"] == longer, reply)
 again = server.post(TEXT, {"fork": {"id": reply["id"], "at": 2}, "max_tokens": 3, "temperature": 0}).json
 check("a fork is forked", again["choices"][0]["text"] == reply["choices"][0]["text"][2:], again)
 forks = server.post(TEXT, {"fork": {"id": whole["id"], "at": 5}, "max_tokens": 9, "temperature": 2, "seed": 3, "n": 3, "logprobs": 0}).json["choices"]
@@ -139,9 +141,9 @@ check("as a completion it is the rest", message.endswith(reply["choices"][0]["te
 FORK = {"fork": {"id": whole["id"], "at": 2}, "max_tokens": 4}
 refused("nothing of this id", server.post(TEXT, {"fork": {"id": "cmpl-00"}}), 404, "fork")
 refused("no such choice", server.post(TEXT, {"fork": {"id": whole["id"], "index": 1}}), 404, "fork")
-refused("a token that did not come", server.post(TEXT, {"fork": {"id": whole["id"], "at": 21}}), 400, "fork")
+refused("a token that did not come", server.post(TEXT, {"fork": {"id": whole["id"], "at": 21}}), 400, "fork.at", "0 to 20")
 refused("a completion as a chat", server.post(CHAT, FORK), 400, "fork", "completions")
-for name, value in (("a text", "x"), ("no id", {"at": 1}), ("a negative token", {"id": whole["id"], "at": -1}), ("more", {"id": whole["id"], "to": 1})):
+for name, value in (("a text", "x"), ("no id", {"at": 1}), ("a negative token", {"id": whole["id"], "at": -2}), ("a negative choice", {"id": whole["id"], "index": -1}), ("more", {"id": whole["id"], "to": 1})):
     refused(name, server.post(TEXT, {"fork": value}), 400, "fork")
 for field, value in (("prompt", "x"), ("echo", True)):
     refused("a fork with " + field, server.post(TEXT, dict(FORK, **{field: value})), 400, field)
