@@ -149,6 +149,10 @@ for field, value in (("prompt", "x"), ("echo", True)):
     refused("a fork with " + field, server.post(TEXT, dict(FORK, **{field: value})), 400, field)
 for field, value in (("messages", []), ("tools", []), ("response_format", {"type": "json_object"})):
     refused("a fork with " + field, server.post(CHAT, dict(FORK, **{field: value})), 400, field)
+for path, body in ((TEXT, ASK), (CHAT, HELLO)):
+    refused(f"{path}: a fork of what is not to be stored", server.post(path, {"fork": {"id": server.post(path, dict(body, store=False)).json["id"]}}), 404, "fork", "store")
+    kept = server.post(path, dict(body, store=None)).json["id"]
+    check(f"{path}: null is nothing said", server.post(path, {"fork": {"id": kept, "at": 1}, "max_tokens": 1}).status == 200)
 refused("a fork of a best answer", server.post(TEXT, {"fork": {"id": server.post(TEXT, dict(HOT, best_of=2)).json["id"]}}), 404, "fork")
 
 server.stop()
