@@ -111,6 +111,22 @@ const char *serve_answer_finish(const serve_choice *choice)
     }
 }
 
+/* One for each prompt, where there are several. */
+static void add_misses(const serve_answer *answer, serve_text *text)
+{
+    bool many = answer->n > answer->n_each, told = false;
+    size_t before = text->n;
+    serve_text_puts(text, many ? ",\"misses\":[" : ",\"miss\":");
+    for (int32_t i = 0; i < answer->n; i += answer->n_each) {
+        if (i > 0) serve_text_puts(text, ",");
+        bool some = serve_miss_tell(answer->choices[i].stream, true, text);
+        if (many && !some) serve_text_puts(text, "null");
+        told = told || some;
+    }
+    if (many) serve_text_puts(text, "]");
+    if (!told) text->n = before;
+}
+
 static void add_usage(const serve_answer *answer, serve_text *text)
 {
     int64_t prompt = 0, cached = 0, generated = 0, drafted = 0, accepted = 0;
@@ -128,9 +144,7 @@ static void add_usage(const serve_answer *answer, serve_text *text)
                       "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
                       (long long)prompt, (long long)generated, (long long)prompt + (long long)generated,
                       (long long)cached);
-    size_t before = text->n;
-    serve_text_puts(text, ",\"miss\":");
-    if (!serve_miss_tell(answer->choices[0].stream, true, text)) text->n = before;
+    add_misses(answer, text);
     serve_text_puts(text, "}");
     if (drafted > 0) /* where OpenAI counts what a client predicted */
         serve_text_printf(text,

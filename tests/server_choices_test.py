@@ -68,6 +68,15 @@ events = server.stream(TEXT, dict(ASK, n=3, temperature=1, seed=7, echo=True, lo
 first = [[e for e in events if e["choices"][0]["index"] == i][0]["choices"][0] for i in range(3)]
 check("echo: each choice of a stream begins with it", all(c["text"] == PROMPT and len(c["logprobs"]["tokens"]) == len(ids) for c in first), first)
 
+# ---- Misses
+
+reply = server.post(TEXT, dict(ASK, prompt=[PROMPT, PROMPT + " and runs"], n=2)).json["usage"]["prompt_tokens_details"]
+misses = reply.get("misses", [])
+check("what was missed is told of each prompt", len(misses) == 2 and misses[0] is None and misses[1]["reason"] == "diverged" and
+      misses[1]["matched_tokens"] >= len(ids) and "miss" not in reply, reply)
+reply = server.post(TEXT, dict(ASK, prompt=[PROMPT, PROMPT])).json["usage"]["prompt_tokens_details"]
+check("or of none", "misses" not in reply and "miss" not in reply, reply)
+
 # ---- prompt_logprobs
 
 for body in ({}, {"max_tokens": 0}, {"n": 2}):
