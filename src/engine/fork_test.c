@@ -31,6 +31,19 @@ static weir_stream *fork_at(rig *r, weir_stream *source, int32_t at, const weir_
     return stream;
 }
 
+/* What a dry run says of a fork's cached tokens. */
+static int32_t known(rig *r, weir_stream *source, int32_t at)
+{
+    weir_error error = {0};
+    weir_forecast forecast = {.size = sizeof forecast};
+    weir_request request = weir_request_default();
+    request.source = source;
+    request.source_at = at;
+    if (weir_engine_plan_request(r->engine, &request, &forecast, &error) != WEIR_OK)
+        fail_msg("%s: %s", error.field, error.message);
+    return forecast.n_cached;
+}
+
 /* A greedy fork has the rest of the source's tokens and text. */
 static void judge(weir_stream *stream, const sink *whole, int32_t at)
 {
@@ -158,6 +171,8 @@ static void a_fork_of_a_running_source_computes_one_token(void **state)
         weir_stream *source = run_source(r, prompt, round, &whole);
         int32_t at = (int32_t)whole.n_tokens;
         assert_true(at > 5);
+        assert_int_equal(known(r, source, -1), N_PROMPT + at - 1);
+        assert_int_equal(known(r, source, 3), N_PROMPT + 3 - 1);
         weir_request more = rest(r, at, NULL, 0), early = rest(r, 3, NULL, 0);
         weir_stream *newest = fork_at(r, source, -1, &more), *older = fork_at(r, source, 3, &early);
         rig_run(r);
@@ -167,6 +182,7 @@ static void a_fork_of_a_running_source_computes_one_token(void **state)
         assert_int_equal(weir_stream_usage(newest).n_cached, N_PROMPT + at - 1);
         assert_int_equal(weir_stream_usage(older).n_cached, N_PROMPT + 3 - 1);
         assert_int_equal(rig_stats(r).n_prompt_tokens, N_PROMPT + 2);
+        assert_int_equal(known(r, source, 3), round / 2 == 0 ? 0 : N_PROMPT + 3 - 1);
         finish_engine(r);
     }
 }
@@ -220,6 +236,7 @@ static void a_suspended_source_is_forked(void **state)
         sink_take(&whole, source);
         int32_t at = (int32_t)whole.n_tokens;
         assert_true(at > 3 && at < N_ANSWER);
+        assert_true(known(r, source, at) < N_PROMPT);
         weir_request more = rest(r, at, NULL, 0), early = rest(r, 2, NULL, 0);
         weir_stream *late = fork_at(r, source, at, &more), *soon = fork_at(r, source, 2, &early);
         rig_run(r);
@@ -240,6 +257,7 @@ static void a_source_that_cannot_be_cut_is_forked(void **state)
     for (int round = 0; round < 4; round++) {
         static sink whole;
         weir_stream *source = run_source(r, prompt, round, &whole);
+        assert_true(known(r, source, 4) < N_PROMPT + 4 - 1);
         weir_request more = rest(r, 4, NULL, 0);
         weir_stream *running = fork_at(r, source, 4, &more);
         rig_run(r);

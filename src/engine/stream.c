@@ -291,6 +291,15 @@ weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const wei
     return status;
 }
 
+bool weir__stream_flows(const weir_stream *stream)
+{
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&stream->mutex;
+    pthread_mutex_lock(mutex);
+    bool flows = stream->phase == ATTACHED && stream->history.n > (size_t)stream->history.n_prompt;
+    pthread_mutex_unlock(mutex);
+    return flows;
+}
+
 /* Room for the chunk's tokens and what belongs to each. */
 static bool make_room(buffer *to, const weir_chunk *chunk)
 {
