@@ -17,9 +17,9 @@
 #include "base/sha256.h"
 #include "hub/cache.h"
 
-#define PROGRESS_NS (100 * WEIR__NS_PER_MS)
-#define RATE_NS     (500 * WEIR__NS_PER_MS)
-#define FURTHER     ((uint64_t)1 << 20) /* bytes after which failures are counted anew */
+#define PROGRESS_NS (100 * WEIR__NS_PER_MS) /* between two calls of it: what a person sees as moving */
+#define RATE_NS     (500 * WEIR__NS_PER_MS) /* that a rate is of: less would flicker */
+#define FURTHER     ((uint64_t)1 << 20)     /* bytes after which failures are counted anew */
 
 typedef struct fetch {
     const weir__config *config;
