@@ -1,25 +1,15 @@
 """weir serve, on the fake model: echo, prompts' logprobs, best_of and forks."""
 # SPDX-License-Identifier: Apache-2.0
-import atexit
 import json
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, results  # noqa: E402
-from serve import Server, environment  # noqa: E402
+from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
-started = []
-atexit.register(lambda: [server.process.kill() for server in started])
-
-
-def start(*words, **more):
-    server = Server(WEIR, *words, **more)
-    started.append(server)
-    return server
 
 
 def refused(name, reply, status, field, word=""):
@@ -28,11 +18,9 @@ def refused(name, reply, status, field, word=""):
           reply.status, reply.body)
 
 
-if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
-    print("skipped: this weir was built without libwebsockets")
-    sys.exit(77)
+need_server(WEIR)
 
-server = start("-np", "4")
+server = Server(WEIR, "-np", "4")
 PROMPT = "the quick brown fox jumps over the lazy dog"
 ASK = {"prompt": PROMPT, "max_tokens": 6, "temperature": 0}
 ids = server.post("/tokenize", {"content": PROMPT, "add_special": True}).json["tokens"]
@@ -165,11 +153,10 @@ for path, body in ((TEXT, ASK), (CHAT, HELLO)):
 refused("a fork of a best answer", server.post(TEXT, {"fork": {"id": server.post(TEXT, dict(HOT, best_of=2)).json["id"]}}), 404, "fork")
 
 server.stop()
-started.remove(server)
 
 # ---- Forks of what runs, and keys
 
-slow = start("-np", "2", "--api-key", "alice", "--api-key", "bob", model="fake:tick_us=20000")
+slow = Server(WEIR, "-np", "2", "--api-key", "alice", "--api-key", "bob", model="fake:tick_us=20000")
 connection = slow.connect()
 connection.request("POST", TEXT, dict(ASK, max_tokens=60, stream=True), key="alice")
 connection.head()
@@ -193,7 +180,6 @@ check("a client that leaves ends its stream, though it is kept", metrics["weir_s
 reply = slow.post(TEXT, {"fork": {"id": name, "at": 1}, "max_tokens": 2, "temperature": 0}, key="alice").json
 check("and what it had can be forked", text.startswith(seen[0]["choices"][0]["text"] + reply["choices"][0]["text"]), reply, text)
 slow.stop()
-started.remove(slow)
 
 print(f"{results['passed']} passed, {results['failed']} failed")
 sys.exit(results["failed"] > 0)

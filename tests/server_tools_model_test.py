@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, results  # noqa: E402
-from serve import Server, environment  # noqa: E402
+from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 CHAT = "/v1/chat/completions"
@@ -18,9 +17,7 @@ def tool(name, **properties):
         "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}}}
 
 
-if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
-    print("skipped: this weir was built without libwebsockets")
-    sys.exit(77)
+need_server(WEIR)
 server = Server(WEIR, "-np", "2", "-c", "1024", model=os.environ["WEIR_TEST_MODEL"], patience=300)
 try:
     weather, clock = tool("get_weather", city={"type": "string", "maxLength": 20}, days={"type": "integer"}), tool("get_time", zone={"enum": ["UTC", "CET"]})
