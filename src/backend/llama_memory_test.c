@@ -27,12 +27,6 @@ static float *expected(int32_t n, int32_t next, weir_layout layout)
     return row;
 }
 
-static void check_next(rig *r, int32_t seq, int32_t next, const float *want)
-{
-    assert_ok(feed(r, seq, &next, 1, error));
-    assert_row_is(r, -1, want);
-}
-
 static void shared_is_as_computed(void **state)
 {
     (void)state;
