@@ -42,6 +42,9 @@ function(weir_test name label source)
     if(WEIR_SANITIZE)
         list(APPEND environment WEIR_SANITIZED=1) # for checks.effort; C has effort.h
     endif()
+    if(needs_model)
+        set_tests_properties(${name} PROPERTIES COST 100) # the longest begin first, so that none is left alone
+    endif()
     set_tests_properties(${name} PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77 LABELS "${labels}" ENVIRONMENT "${environment}")
 endfunction()
 
