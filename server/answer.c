@@ -92,8 +92,7 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
                 ? weir_engine_submit_n(call->server->engine, requests, (size_t)answer->n, streams, &error)
                 : weir_engine_submit(call->server->engine, requests, n_requests, streams, &error);
     weir__mem_free(streams);
-    if (status == WEIR_OK && answer->kept)
-        serve_kept_add(call->server->kept, answer, requests[0].cache_salt);
+    if (status == WEIR_OK && answer->kept) serve_kept_add(call->server->kept, answer, requests[0].cache_salt);
     if (status == WEIR_OK) return true;
     error.code = status;
     serve_call_refuse_error(call, &error);

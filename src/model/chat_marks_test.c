@@ -126,8 +126,8 @@ static void test_walks_in_vain_have_an_end(void **state)
     for (int n = 10; n <= 1000; n *= 100) {
         json_t *messages = json_array();
         for (int i = 0; i <= n; i++)
-            json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content",
-                                                      i < n ? "nowhere" : "there"));
+            json_array_append_new(
+                messages, json_pack("{s:s, s:s}", "role", "user", "content", i < n ? "nowhere" : "there"));
         weir__chat_mark *marks = weir__chat_marks(messages, prompt, length);
         assert_non_null(marks);
         assert_false(marks[0].found);
