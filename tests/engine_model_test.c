@@ -282,28 +282,29 @@ static void cancel_in_each_state_frees_the_cells(void **state)
     weir_engine_destroy(engine);
 }
 
-/* Streams of up to 128 tokens in a quarter of the cells that they need; and taking turns in one slot. */
+/* Eight streams of up to 128 tokens in 256 cells, a quarter of what they need; and taking turns in one slot.
+ * */
 static void suspended_streams_say_what_they_would_have_said(void **state)
 {
     (void)state;
-    enum { LONG = 112, N = EFFORT(N_STREAMS, 4) };
-    weir_request requests[N];
-    weir_result roomy[N], tight[N];
+    enum { LONG = 112 };
+    weir_request requests[N_STREAMS];
+    weir_result roomy[N_STREAMS], tight[N_STREAMS];
     weir_engine_params params = weir_engine_params_default();
-    params.n_slots = N;
+    params.n_slots = N_STREAMS;
     params.n_ctx = 128;
     params.n_batch = 60;
     params.chunk_size = 40;
     params.n_threads = 1;
     params.layout = WEIR_LAYOUT_UNIFIED;
-    for (int i = 0; i < N; i++) requests[i] = greedy(prompts[i], LONG);
+    for (int i = 0; i < N_STREAMS; i++) requests[i] = greedy(prompts[i], LONG);
     for (int run = 0; run < 3; run++) {
         weir_engine *engine = NULL;
         weir_result *results = run == 0 ? roomy : tight;
-        params.n_kv = run == 0 ? N * 128 : N * 128 / 4;
+        params.n_kv = run == 0 ? N_STREAMS * 128 : N_STREAMS * 128 / 4;
         params.cache_bytes = run < 2 ? WEIR_AUTO : 0; /* states are restored, then computed again */
         assert_int_equal(weir_engine_create(model, &params, &engine, NULL), WEIR_OK);
-        assert_int_equal(weir_generate(engine, requests, N, NULL, results, NULL), WEIR_OK);
+        assert_int_equal(weir_generate(engine, requests, N_STREAMS, NULL, results, NULL), WEIR_OK);
         weir_engine_stats stats = stats_of(engine);
         print_message("%d cells: %llu suspensions, %llu prompt tokens\n", stats.n_kv,
                       (unsigned long long)stats.n_suspensions, (unsigned long long)stats.n_prompt_tokens);
@@ -311,7 +312,7 @@ static void suspended_streams_say_what_they_would_have_said(void **state)
         assert_int_equal(stats.n_failed_ticks, 0);
         assert_nothing_is_left(engine);
         weir_engine_destroy(engine);
-        for (int i = 0; i < N && run > 0; i++) {
+        for (int i = 0; i < N_STREAMS && run > 0; i++) {
             assert_string_equal(tight[i].text, roomy[i].text);
             assert_int_equal(tight[i].n_tokens, roomy[i].n_tokens);
             assert_memory_equal(tight[i].tokens, roomy[i].tokens, tight[i].n_tokens * sizeof(int32_t));
@@ -339,7 +340,7 @@ static void suspended_streams_say_what_they_would_have_said(void **state)
         weir_stream_release(low);
         weir_engine_destroy(engine);
     }
-    for (int i = 0; i < N; i++) weir_result_fini(&roomy[i]);
+    for (int i = 0; i < N_STREAMS; i++) weir_result_fini(&roomy[i]);
 }
 
 static void stop_strings_and_intervals_on_the_real_text(void **state)
