@@ -131,12 +131,12 @@ int main(int argc, char **argv)
     weir_model_info info = {.size = sizeof info};
     weir_engine_params params = weir_engine_params_default();
     long repeats = argc > 2 ? strtol(argv[2], NULL, 10) : 0;
-    if (argc == 4 && strcmp(argv[3], "cpu") == 0)
-        clock_id = CLOCK_PROCESS_CPUTIME_ID;
-    else if (repeats < 1 || argc > 3) {
+    bool cpu = argc == 4 && strcmp(argv[3], "cpu") == 0;
+    if (repeats < 1 || argc > 3 + cpu) {
         fputs("usage: lanes MODEL REPEATS [cpu]\n", stderr);
         return 2;
     }
+    if (cpu) clock_id = CLOCK_PROCESS_CPUTIME_ID;
     need(weir_model_load(argv[1], NULL, &model, &error), &error);
     weir_model_describe(model, &info);
     n_vocab = info.n_vocab;

@@ -92,8 +92,7 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
                 ? weir_engine_submit_n(call->server->engine, requests, (size_t)answer->n, streams, &error)
                 : weir_engine_submit(call->server->engine, requests, n_requests, streams, &error);
     weir__mem_free(streams);
-    if (status == WEIR_OK && answer->n_told == answer->n_each)
-        serve_kept_add(call->server->kept, answer, requests[0].cache_salt);
+    if (status == WEIR_OK && answer->kept) serve_kept_add(call->server->kept, answer, requests[0].cache_salt);
     if (status == WEIR_OK) return true;
     error.code = status;
     serve_call_refuse_error(call, &error);
@@ -109,6 +108,22 @@ const char *serve_answer_finish(const serve_choice *choice)
     case WEIR_REASON_DEADLINE: return "length";
     default: return choice->n_tools > 0 ? "tool_calls" : "stop";
     }
+}
+
+/* One for each prompt, where there are several. */
+static void add_misses(const serve_answer *answer, serve_text *text)
+{
+    bool many = answer->n > answer->n_each, told = false;
+    size_t before = text->n;
+    serve_text_puts(text, many ? ",\"misses\":[" : ",\"miss\":");
+    for (int32_t i = 0; i < answer->n; i += answer->n_each) {
+        if (i > 0) serve_text_puts(text, ",");
+        bool some = serve_miss_tell(answer->choices[i].stream, true, text);
+        if (many && !some) serve_text_puts(text, "null");
+        told = told || some;
+    }
+    if (many) serve_text_puts(text, "]");
+    if (!told) text->n = before;
 }
 
 static void add_usage(const serve_answer *answer, serve_text *text)
@@ -128,9 +143,7 @@ static void add_usage(const serve_answer *answer, serve_text *text)
                       "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
                       (long long)prompt, (long long)generated, (long long)prompt + (long long)generated,
                       (long long)cached);
-    size_t before = text->n;
-    serve_text_puts(text, ",\"miss\":");
-    if (!serve_miss_tell(answer->choices[0].stream, true, text)) text->n = before;
+    add_misses(answer, text);
     serve_text_puts(text, "}");
     if (drafted > 0) /* where OpenAI counts what a client predicted */
         serve_text_printf(text,

@@ -55,6 +55,7 @@ struct serve_answer {
     bool tells_scores;  /* of generated tokens; best-of needs them even when nobody asked */
     bool echoes_scores; /* those of the prompt, where its text goes before the answer */
     bool tells_prompt;  /* its logprobs, as vLLM has them */
+    bool kept;          /* for forks, once it is submitted */
     int32_t n_top;      /* of each score that is told */
     bool starved;       /* chunks wait for room in call->out */
     int64_t created_s;

@@ -33,6 +33,7 @@ typedef struct serve_ask {
     bool prompt_logprobs; /* vLLM's */
     int32_t n_prompt_logprobs;
     const json_t *fork; /* NULL = none */
+    bool unkept;        /* store: false */
     int64_t deadline_ms;
     int32_t priority;
     int32_t n_draft_max;
@@ -72,8 +73,8 @@ void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_
 bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_request *request,
                     serve_kept_choice *choice);
 
-/* Which scores the answer tells. */
-void serve_ask_scores(const serve_ask *ask, serve_answer *answer);
+/* How the answer is told, and whether it is kept. */
+void serve_ask_answer(const serve_ask *ask, serve_answer *answer);
 
 /* Renders messages; NULL: the call has its answer. */
 weir_chat *serve_ask_render(serve_ask *ask, serve_call *call);

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/json.h"
+#include "support/effort.h"
 #include "support/temp.h"
 
 #define N_SEEDS 3
@@ -185,19 +186,6 @@ static bool ask(const char *name, const weir_chat_params *params, said *answers)
     return true;
 }
 
-/* A sanitizer makes it take minutes: every sixth or so is enough then. */
-static bool is_left_out(const char *name)
-{
-#ifdef WEIR_SANITIZED
-    unsigned sum = 0;
-    while (*name != '\0') sum += (unsigned char)*name++;
-    return sum % 6 != 0;
-#else
-    (void)name;
-    return false;
-#endif
-}
-
 /* fn of each template; returns how many it was true for. */
 static size_t each_template(bool (*fn)(const char *name, weir_chat_params *params), size_t *n)
 {
@@ -214,7 +202,7 @@ static size_t each_template(bool (*fn)(const char *name, weir_chat_params *param
     while ((entry = readdir(dir)) != NULL) {
         static char source[1 << 17];
         char file_path[1400];
-        if (strstr(entry->d_name, ".jinja") == NULL || is_left_out(entry->d_name)) continue;
+        if (strstr(entry->d_name, ".jinja") == NULL || effort_skips(entry->d_name)) continue;
         if (getenv("ONLY") != NULL && strstr(entry->d_name, getenv("ONLY")) == NULL) continue;
         snprintf(file_path, sizeof file_path, "%s/%s", path, entry->d_name);
         FILE *file = fopen(file_path, "rb");

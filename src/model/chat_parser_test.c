@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "model/chat.h"
+#include "support/effort.h"
 
 static const char tools[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"description\":\"Weather\","
@@ -351,7 +352,7 @@ static void test_forms(void **state)
             if (k > 0) assert_string_not_equal(whole.calls[k].id, whole.calls[k - 1].id);
         }
         bool ids = e->calls[0][2] != NULL;
-        for (size_t cut = 0; cut < strlen(e->text) + 20; cut++) {
+        for (size_t cut = 0; cut < strlen(e->text) + 20; cut += EFFORT(1, 5)) {
             bool random = cut > strlen(e->text);
             read_answer(chat, e->text, cut, random ? &seed : NULL, &split);
             if (same(&split, &whole, ids)) continue;
@@ -416,7 +417,7 @@ static void test_broken(void **state)
         } else {
             if (strlen(a.content) + strlen(a.reasoning) + a.n_calls == 0) fail_msg("%s vanished", b->text);
         }
-        for (size_t cut = 0; cut < strlen(b->text) + 5; cut++) {
+        for (size_t cut = 0; cut < strlen(b->text) + 5; cut += EFFORT(1, 5)) {
             read_answer(chat, b->text, cut, cut > strlen(b->text) ? &seed : NULL, &a);
             /* The end of the text is the end of something that came out, or a call swallowed it. */
             size_t n = strlen(a.content) + strlen(a.reasoning);
@@ -441,7 +442,7 @@ static void test_damaged(void **state)
         char text[1024];
         weir_chat *chat = chat_with(e->template, e->tools);
         size_t length = strlen(e->text);
-        for (size_t n = 1; n < length; n++) {
+        for (size_t n = 1; n < length; n += EFFORT(1, 5)) {
             memcpy(text, e->text, n);
             text[n] = '\0';
             read_answer(chat, text, n / 2, NULL, &a);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "support/effort.h"
 
 #define QWEN  "Qwen-Qwen2.5-7B-Instruct"
 #define QWEN3 "Qwen-Qwen3-0.6B"
@@ -368,19 +369,6 @@ static void test_json_schema(void **state)
     free(source);
 }
 
-/* A sanitizer makes it take minutes: every sixth or so is enough then. */
-static bool is_left_out(const char *name)
-{
-#ifdef WEIR_SANITIZED
-    unsigned sum = 0;
-    while (*name != '\0') sum += (unsigned char)*name++;
-    return sum % 6 != 0;
-#else
-    (void)name;
-    return false;
-#endif
-}
-
 /* Every template of the pinned source: renders, and constrains what it says it does. */
 static void test_all_templates(void **state)
 {
@@ -396,7 +384,7 @@ static void test_all_templates(void **state)
     while ((entry = readdir(dir)) != NULL) {
         char name[256];
         const char *end = strstr(entry->d_name, ".jinja");
-        if (end == NULL || is_left_out(entry->d_name)) continue;
+        if (end == NULL || effort_skips(entry->d_name)) continue;
         snprintf(name, sizeof name, "%.*s", (int)(end - entry->d_name), entry->d_name);
         char *source = template_of(name);
         weir_error error = {0};
@@ -440,11 +428,7 @@ static void test_all_templates(void **state)
     }
     closedir(dir);
     print_message("%zu templates, %zu with tools\n", n, n_tools);
-#ifndef WEIR_SANITIZED
-    assert_true(n > 40 && n_tools > 30);
-#else
-    assert_true(n > 6 && n_tools > 4);
-#endif
+    assert_true(n > EFFORT(40, 6) && n_tools > EFFORT(30, 4));
 }
 
 /* ---- Memory ---- */
