@@ -133,10 +133,8 @@ void serve_chat(serve_call *call)
         serve_call_no_memory(call);
         goto out;
     }
-    answer->stream = ask.stream;
-    answer->include_usage = ask.include_usage;
     if (ask.reads_calls) serve_answer_read_calls(answer, ask.reads_form);
-    serve_ask_scores(&ask, answer);
+    serve_ask_answer(&ask, answer);
     serve_answer_submit(answer, &request, 1);
 out:
     serve_kept_choice_fini(&source);
