@@ -74,16 +74,9 @@ static bool drop_one(serve_tapes *tapes)
     return true;
 }
 
-/* Forgets its first n events. */
-static void cut(serve_tape *tape, size_t n)
+/* Gives back what its arrays have too much. */
+static void fit(serve_tape *tape)
 {
-    size_t gone = tape->marks[n - 1].end;
-    tape->bytes.n -= gone;
-    tape->n_marks -= n;
-    tape->first += n;
-    memmove(tape->bytes.bytes, tape->bytes.bytes + gone, tape->bytes.n + 1);
-    memmove(tape->marks, tape->marks + n, tape->n_marks * sizeof *tape->marks);
-    for (size_t i = 0; i < tape->n_marks; i++) tape->marks[i].end -= gone;
     char *bytes = weir__mem_realloc(tape->bytes.bytes, tape->bytes.n + 1);
     mark *marks = weir__mem_realloc(tape->marks, tape->n_marks * sizeof *marks);
     if (bytes != NULL) {
@@ -95,6 +88,19 @@ static void cut(serve_tape *tape, size_t n)
         tape->capacity = tape->n_marks;
     }
     count(tape);
+}
+
+/* Forgets its first n events. */
+static void cut(serve_tape *tape, size_t n)
+{
+    size_t gone = tape->marks[n - 1].end;
+    tape->bytes.n -= gone;
+    tape->n_marks -= n;
+    tape->first += n;
+    memmove(tape->bytes.bytes, tape->bytes.bytes + gone, tape->bytes.n + 1);
+    memmove(tape->marks, tape->marks + n, tape->n_marks * sizeof *tape->marks);
+    for (size_t i = 0; i < tape->n_marks; i++) tape->marks[i].end -= gone;
+    fit(tape);
 }
 
 /* Down to what all may have: without those that have ended and are not read, then with the older half of the
@@ -205,6 +211,7 @@ void serve_tape_end(serve_tape *tape)
     if (tape->failed) return;
     tape->ended = true;
     tape->alone_ns = weir__clock_now_ns();
+    fit(tape);
     for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after)
         serve_tape_feed(reader);
 }

@@ -247,6 +247,20 @@ def an_answer_survives_a_reload(p):
 
 
 @test
+def an_event_source_reads_a_stream(p):
+    """The browser's own reader: it takes each event once, comes back after the end, and is told that there is nothing more."""
+    p.fresh()
+    got = p.b.js_async("""const body = { messages: [{ role: 'user', content: 'Hello!' }], max_tokens: 40, ignore_eos: true, seed: 1, stream: true, resume: true };
+        const reply = await fetch('v1/chat/completions', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
+        await reply.body.cancel();
+        const source = new EventSource('v1/streams/' + reply.headers.get('X-Stream-Id') + '?starting_after=1'), got = [];
+        source.onmessage = (event) => got.push([Number(event.lastEventId), event.data]);
+        await new Promise((resolve) => (source.onerror = () => source.readyState === EventSource.CLOSED && resolve()));
+        return got;""")
+    assert [i for i, _ in got] == list(range(2, len(got) + 2)) and got[-1][1] == "[DONE]" and len(got) > 20, got
+
+
+@test
 def stop_works_after_a_reload(p):
     p.fresh(max_tokens=3000)
     p.endless()
