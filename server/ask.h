@@ -26,7 +26,7 @@ typedef enum serve_tools {
 typedef struct serve_ask {
     json_t *json;
     weir_sampler_params sampler;
-    bool stream, include_usage, ignore_eos;
+    bool stream, include_usage, ignore_eos, resume, share;
     int32_t n, max_tokens, best_of;
     bool logprobs;
     int32_t n_logprobs;
@@ -73,7 +73,7 @@ void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_
 bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_request *request,
                     serve_kept_choice *choice);
 
-/* How the answer is told, and whether it is kept. */
+/* How the answer comes, which scores it tells, and whether it is kept. */
 void serve_ask_answer(const serve_ask *ask, serve_answer *answer);
 
 /* Renders messages; NULL: the call has its answer. */

@@ -1513,6 +1513,16 @@ WEIR_API void weir_flight_release(weir_flight *flight);
  * ends with WEIR_REASON_ERROR. Any number of threads; a manual engine has to be driven by another one. */
 WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk);
 
+/* Has fn called whenever a chunk has come, from the thread that drives the engine, and once from within watch
+ * where one is there. It must not block, and may call weir_flight_next without waiting. Any thread, but not
+ * from within fn. Errors: INVALID, NO_MEMORY. */
+typedef void (*weir_flight_fn)(weir_flight *flight, void *user);
+WEIR_API weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user);
+
+/* When it returns, fn is not running with this user, and is not called with it any more; to be done before
+ * the watcher's last release. Nothing happens where it was not watching. Any thread, but not from within fn. */
+WEIR_API void weir_flight_unwatch(weir_flight *flight, weir_flight_fn fn, void *user);
+
 /* The stream behind it, for usage, miss, error and status; owned by the flight, which takes its chunks. */
 WEIR_API weir_stream *weir_flight_stream(const weir_flight *flight);
 
