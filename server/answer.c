@@ -78,7 +78,6 @@ void serve_answer_destroy(serve_answer *answer)
             serve_text_fini(&choice->tools[k].arguments);
         }
         weir__mem_free(choice->tools);
-        serve_caller_fini(&choice->caller);
         serve_scores_fini(&choice->scores);
         serve_text_fini(&choice->reasoning);
         serve_text_fini(&choice->content);
@@ -88,17 +87,6 @@ void serve_answer_destroy(serve_answer *answer)
     serve_text_fini(&answer->event);
     weir_chat_release(answer->chat);
     weir__mem_free(answer);
-}
-
-void serve_answer_read_calls(serve_answer *answer, bool form)
-{
-    for (int32_t i = 0; i < answer->n; i++) {
-        answer->choices[i].calls = true;
-        answer->choices[i].caller =
-            (serve_caller){.number = (uint64_t)answer->created_s << 24 | (answer->call->number & 0xFFFFFF),
-                           .index = i,
-                           .form = form};
-    }
 }
 
 static bool make_token(serve_answer *answer)
@@ -299,25 +287,21 @@ static bool is_complete(const serve_choice *choice)
                                   : weir_stream_finished(choice->stream);
 }
 
-static bool read_delta(serve_choice *choice, const weir_delta *delta, serve_delta_fn take)
-{
-    if (choice->calls && delta->kind == WEIR_DELTA_CONTENT)
-        return serve_caller_feed(&choice->caller, delta->text, delta->length, take, choice);
-    return take(choice, delta);
-}
+/* False: out of memory. */
+typedef bool (*take_fn)(serve_choice *choice, const weir_delta *delta);
 
 /* What a chunk means. False: out of memory. */
-static bool read_chunk(serve_choice *choice, const weir_chunk *chunk, serve_delta_fn take)
+static bool read_chunk(serve_choice *choice, const weir_chunk *chunk, take_fn take)
 {
     weir_delta delta = {
         .kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
     if (choice->answer->tells_scores && !serve_scores_add(&choice->scores, chunk)) return false;
-    if (choice->parser == NULL) return read_delta(choice, &delta, take);
+    if (choice->parser == NULL) return take(choice, &delta);
     if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
         return false;
     while (weir_chat_parser_next(choice->parser, &delta) == WEIR_OK)
-        if (!read_delta(choice, &delta, take)) return false;
-    return !chunk->finished || !choice->calls || serve_caller_end(&choice->caller, take, choice);
+        if (!take(choice, &delta)) return false;
+    return true;
 }
 
 weir_status serve_answer_prompt(const serve_choice *choice, weir_chunk *prompt)
@@ -330,7 +314,7 @@ weir_status serve_answer_prompt(const serve_choice *choice, weir_chunk *prompt)
 
 /* What goes before the first chunk: the prompt's scores, and of a fork of a chat the message so far, which
  * the parser has to see. False: out of memory. */
-static bool begin_choice(serve_choice *choice, serve_delta_fn take)
+static bool begin_choice(serve_choice *choice, take_fn take)
 {
     const serve_answer *answer = choice->answer;
     weir_chunk prompt, before = {0};
@@ -405,9 +389,8 @@ static void send_text(serve_choice *choice, weir_delta delta)
     }
 }
 
-static bool send_one(void *user, const weir_delta *delta)
+static bool send_one(serve_choice *choice, const weir_delta *delta)
 {
-    serve_choice *choice = user;
     if (delta->kind == WEIR_DELTA_TOOL_CALL)
         send_delta(choice, delta);
     else
@@ -492,9 +475,8 @@ static bool keep_tool(serve_choice *choice, const weir_delta *delta)
     return true;
 }
 
-static bool keep_one(void *user, const weir_delta *delta)
+static bool keep_one(serve_choice *choice, const weir_delta *delta)
 {
-    serve_choice *choice = user;
     switch (delta->kind) {
     case WEIR_DELTA_CONTENT: serve_text_add(&choice->content, delta->text, delta->length); break;
     case WEIR_DELTA_REASONING: serve_text_add(&choice->reasoning, delta->text, delta->length); break;

@@ -206,7 +206,6 @@ static bool set_schema(reader *r, const char *name, const char *place, const jso
                           "json_schema and response_format exclude each other; give one");
         return false;
     }
-    r->ask->form = json_incref((json_t *)schema);
     r->ask->schema = weir__json_dump(schema);
     r->call->schema_field = place;
     return r->ask->schema != NULL || no_memory(r);
@@ -596,7 +595,6 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
 
 void serve_ask_fini(serve_ask *ask)
 {
-    json_decref(ask->form);
     weir__mem_free(ask->schema);
     weir__mem_free(ask->order);
     weir__mem_free((void *)ask->breakers);

@@ -48,15 +48,12 @@ typedef struct serve_ask {
     char *order;             /* owned */
 
     const json_t *prompt, *messages, *tools, *kwargs; /* NULL = not given */
-    json_t *form;                                     /* owned: the answer's schema; NULL = any */
-    char *schema;                                     /* owned: the same as text */
+    char *schema;                                     /* owned: the answer's; NULL = any */
     serve_tools tool_choice;
     const char *tool_name;
     const json_t *tools_allowed; /* an array of tools by name; NULL = all */
     bool parallel_tool_calls, continue_final, no_generation_prompt, echo;
     const char *reasoning_effort;
-    bool reads_calls; /* after render: the answer has the form of tools.h */
-    bool reads_form;  /* and its response is JSON */
 } serve_ask;
 
 /* Reads call->body. False: the call has its answer, a refusal that names the field. Freed with fini
