@@ -206,7 +206,6 @@ static bool set_schema(reader *r, const char *name, const char *place, const jso
                           "json_schema and response_format exclude each other; give one");
         return false;
     }
-    r->ask->form = json_incref((json_t *)schema);
     r->ask->schema = weir__json_dump(schema);
     r->call->schema_field = place;
     return r->ask->schema != NULL || no_memory(r);
@@ -397,6 +396,8 @@ static const field fields[] = {
     TAKE("prompt", SERVE_ASK_COMPLETIONS, VALUE, AT(prompt)),
     TAKE("stream", BOTH, BOOL, AT(stream)),
     HAND("stream_options", BOTH, read_stream_options),
+    TAKE("resume", BOTH, BOOL, AT(resume)),
+    TAKE("share", BOTH, BOOL, AT(share)),
     NUMBER("n", BOTH, INT32, AT(n), 1, SERVE_N_MAX),
     NUMBER("best_of", SERVE_ASK_COMPLETIONS, INT32, AT(best_of), 1, SERVE_N_MAX),
     HAND("stop", BOTH, read_stop),
@@ -584,6 +585,9 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     if (!check_fork(&r)) return false;
     if (ask->n_logprobs > 0 && !ask->logprobs) return refuse(&r, "top_logprobs", "left out without logprobs");
     if (ask->include_usage && !ask->stream) return refuse(&r, "stream_options", "left out without stream");
+    if (ask->resume && !ask->stream) return refuse(&r, "resume", "left out without stream");
+    if (ask->resume && params->grace_s == 0)
+        return refuse(&r, "resume", "left out: this server keeps no streams (--resume-grace 0)");
     if (ask->schema != NULL && ask->sampler.grammar != NULL)
         return refuse(&r, "grammar", "left out where the answer has another form");
     return true;
@@ -591,7 +595,6 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
 
 void serve_ask_fini(serve_ask *ask)
 {
-    json_decref(ask->form);
     weir__mem_free(ask->schema);
     weir__mem_free(ask->order);
     weir__mem_free((void *)ask->breakers);
@@ -631,6 +634,8 @@ void serve_ask_answer(const serve_ask *ask, serve_answer *answer)
     answer->n_told = ask->n;
     /* Which choice is which is known only where all are told. */
     answer->kept = !ask->unkept && ask->best_of == ask->n;
+    answer->resume = ask->resume;
+    answer->share = ask->share;
     answer->tells_scores = ask->logprobs;
     answer->echoes_scores = ask->logprobs && ask->echo;
     answer->tells_prompt = ask->prompt_logprobs;

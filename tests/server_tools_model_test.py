@@ -6,6 +6,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, effort, results  # noqa: E402
+from resumed import Reader, whole  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
@@ -45,6 +46,13 @@ try:
           all("name" not in d["function"] and "id" not in d for d in deltas[1:]) and all(d["index"] == 0 for d in deltas), deltas)
     check("streamed: the same call", "".join(d["function"]["arguments"] for d in deltas) == choice["message"]["tool_calls"][0]["function"]["arguments"] and
           events[-1]["choices"][0]["finish_reason"] == "tool_calls", deltas, choice)
+    with Reader(server, CHAT, dict(ask, tool_choice="required")) as first:
+        got = list(first.take(4))
+    with Reader(server, first.id, at=4) as second:
+        got += second.rest()
+    parts = [json.loads(data)["choices"][0]["delta"].get("tool_calls") for _, data in got if data != "[DONE]"]
+    check("streamed, cut and resumed: the same call", whole(got) and "".join(p[0]["function"]["arguments"] for p in parts if p) ==
+          choice["message"]["tool_calls"][0]["function"]["arguments"] and sum("name" in p[0]["function"] for p in parts if p) == 1, got)
     for seed in range(effort(3, 1)):
         message = server.post(CHAT, dict(ask, seed=seed, temperature=1, messages=[{"role": "user", "content": "Say hello to me."}])).json["choices"][0]
         check(f"auto, seed {seed}: a call or words, no form", message["finish_reason"] == "length" or called(message["message"], ("get_weather", "get_time")) or

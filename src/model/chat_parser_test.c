@@ -48,9 +48,11 @@ static weir_chat *chat_with(const char *name, bool with_tools)
     weir_error error = {0};
     weir_chat_params params = weir_chat_params_default();
     weir_message message = {"user", "What is the weather in Paris?"};
+    bool no_llama = strcmp(weir_backend_version(), "none") == 0;
+    if (with_tools && no_llama) return NULL;
     if (name != NULL) {
         const char *root = getenv("WEIR_LLAMA_SOURCE");
-        if (root == NULL || root[0] == '\0' || strcmp(weir_backend_version(), "none") == 0) return NULL;
+        if (root == NULL || root[0] == '\0' || no_llama) return NULL;
         snprintf(path, sizeof path, "%s/models/templates/%s.jinja", root, name);
         FILE *file = fopen(path, "rb");
         if (file == NULL) fail_msg("%s cannot be opened", path);
@@ -316,7 +318,31 @@ static const struct example {
      "plain <think>text</think> \xE2\x82\xAC",
      "",
      {{NULL}}},
+    /* Templates that know no tools. */
+    {NULL,
+     true,
+     "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Par\\\"is\"}}",
+     "",
+     "",
+     {{"get_weather", "{\"city\": \"Par\\\"is\"}", NULL}}},
+    {NULL,
+     true,
+     "{\"response\": \"2 \\u20ac, \xC3\xA9t\xC3\xA9\"}",
+     "2 \xE2\x82\xAC, \xC3\xA9t\xC3\xA9",
+     "",
+     {{NULL}}},
+    {NULL, true, "Sunny, I guess.", "Sunny, I guess.", "", {{NULL}}},
+    {"microsoft-Phi-3.5-mini-instruct",
+     true,
+     "{\"name\": \"get_weather_map\", \"arguments\": {\"layers\": [\"}\"]}}",
+     "",
+     "",
+     {{"get_weather_map", "{\"layers\": [\"}\"]}", NULL}}},
 };
+
+static const struct example described = {
+    NULL, true, "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"\\u20ac\", \"days\": 3}}",
+    "",   "",   {{NULL}}};
 
 static void test_forms(void **state)
 {
@@ -547,10 +573,8 @@ static void test_bytes(void **state)
 }
 
 /* After a feed that ran out of memory the next one goes on, and nothing is lost or given twice. */
-static void test_no_memory(void **state)
+static void no_memory(const struct example *e)
 {
-    (void)state;
-    const struct example *e = &examples[0];
     weir_chat *chat = chat_with(e->template, e->tools);
     static answer whole, a;
     if (chat == NULL) chat = chat_with(NULL, false);
@@ -585,6 +609,13 @@ static void test_no_memory(void **state)
         if (pending) break;
     }
     weir_chat_release(chat);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    no_memory(&examples[0]);
+    no_memory(&described);
 }
 
 int main(void)
