@@ -1522,7 +1522,8 @@ typedef void (*weir_flight_fn)(weir_flight *flight, void *user);
 WEIR_API weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user);
 
 /* When it returns, fn is not running with this user, and is not called with it any more; to be done before
- * the watcher's last release. Nothing happens where it was not watching. Any thread, but not from within fn. */
+ * the watcher's last release. Nothing happens where it was not watching. Any thread, but not from within
+ * fn. */
 WEIR_API void weir_flight_unwatch(weir_flight *flight, weir_flight_fn fn, void *user);
 
 /* The stream behind it, for usage, miss, error and status; owned by the flight, which takes its chunks. */
