@@ -78,7 +78,6 @@ void serve_answer_destroy(serve_answer *answer)
             serve_text_fini(&choice->tools[k].arguments);
         }
         weir__mem_free(choice->tools);
-        serve_caller_fini(&choice->caller);
         serve_scores_fini(&choice->scores);
         serve_text_fini(&choice->reasoning);
         serve_text_fini(&choice->content);
@@ -88,17 +87,6 @@ void serve_answer_destroy(serve_answer *answer)
     serve_text_fini(&answer->event);
     weir_chat_release(answer->chat);
     weir__mem_free(answer);
-}
-
-void serve_answer_read_calls(serve_answer *answer, bool form)
-{
-    for (int32_t i = 0; i < answer->n; i++) {
-        answer->choices[i].calls = true;
-        answer->choices[i].caller =
-            (serve_caller){.number = (uint64_t)answer->created_s << 24 | (answer->call->number & 0xFFFFFF),
-                           .index = i,
-                           .form = form};
-    }
 }
 
 static bool make_token(serve_answer *answer)
@@ -153,7 +141,7 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
     }
     weir_status status = answer->share ? submit_shared(answer, requests, &error)
                                        : submit_own(answer, requests, n_requests, &error);
-    if (status == WEIR_OK && answer->n_told == answer->n_each)
+    if (status == WEIR_OK && answer->kept)
         serve_kept_add(call->server->kept, answer, requests[0].cache_salt);
     if (status == WEIR_OK) return true;
     error.code = status;
@@ -170,6 +158,22 @@ const char *serve_answer_finish(const serve_choice *choice)
     case WEIR_REASON_DEADLINE: return "length";
     default: return choice->n_tools > 0 ? "tool_calls" : "stop";
     }
+}
+
+/* One for each prompt, where there are several. */
+static void add_misses(const serve_answer *answer, serve_text *text)
+{
+    bool many = answer->n > answer->n_each, told = false;
+    size_t before = text->n;
+    serve_text_puts(text, many ? ",\"misses\":[" : ",\"miss\":");
+    for (int32_t i = 0; i < answer->n; i += answer->n_each) {
+        if (i > 0) serve_text_puts(text, ",");
+        bool some = serve_miss_tell(answer->choices[i].stream, true, text);
+        if (many && !some) serve_text_puts(text, "null");
+        told = told || some;
+    }
+    if (many) serve_text_puts(text, "]");
+    if (!told) text->n = before;
 }
 
 static void add_usage(const serve_answer *answer, serve_text *text)
@@ -189,9 +193,7 @@ static void add_usage(const serve_answer *answer, serve_text *text)
                       "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
                       (long long)prompt, (long long)generated, (long long)prompt + (long long)generated,
                       (long long)cached);
-    size_t before = text->n;
-    serve_text_puts(text, ",\"miss\":");
-    if (!serve_miss_tell(answer->choices[0].stream, true, text)) text->n = before;
+    add_misses(answer, text);
     serve_text_puts(text, "}");
     if (drafted > 0) /* where OpenAI counts what a client predicted */
         serve_text_printf(text,
@@ -285,25 +287,21 @@ static bool is_complete(const serve_choice *choice)
                                   : weir_stream_finished(choice->stream);
 }
 
-static bool read_delta(serve_choice *choice, const weir_delta *delta, serve_delta_fn take)
-{
-    if (choice->calls && delta->kind == WEIR_DELTA_CONTENT)
-        return serve_caller_feed(&choice->caller, delta->text, delta->length, take, choice);
-    return take(choice, delta);
-}
+/* False: out of memory. */
+typedef bool (*take_fn)(serve_choice *choice, const weir_delta *delta);
 
 /* What a chunk means. False: out of memory. */
-static bool read_chunk(serve_choice *choice, const weir_chunk *chunk, serve_delta_fn take)
+static bool read_chunk(serve_choice *choice, const weir_chunk *chunk, take_fn take)
 {
     weir_delta delta = {
         .kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
     if (choice->answer->tells_scores && !serve_scores_add(&choice->scores, chunk)) return false;
-    if (choice->parser == NULL) return read_delta(choice, &delta, take);
+    if (choice->parser == NULL) return take(choice, &delta);
     if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
         return false;
     while (weir_chat_parser_next(choice->parser, &delta) == WEIR_OK)
-        if (!read_delta(choice, &delta, take)) return false;
-    return !chunk->finished || !choice->calls || serve_caller_end(&choice->caller, take, choice);
+        if (!take(choice, &delta)) return false;
+    return true;
 }
 
 weir_status serve_answer_prompt(const serve_choice *choice, weir_chunk *prompt)
@@ -316,7 +314,7 @@ weir_status serve_answer_prompt(const serve_choice *choice, weir_chunk *prompt)
 
 /* What goes before the first chunk: the prompt's scores, and of a fork of a chat the message so far, which
  * the parser has to see. False: out of memory. */
-static bool begin_choice(serve_choice *choice, serve_delta_fn take)
+static bool begin_choice(serve_choice *choice, take_fn take)
 {
     const serve_answer *answer = choice->answer;
     weir_chunk prompt, before = {0};
@@ -391,9 +389,8 @@ static void send_text(serve_choice *choice, weir_delta delta)
     }
 }
 
-static bool send_one(void *user, const weir_delta *delta)
+static bool send_one(serve_choice *choice, const weir_delta *delta)
 {
-    serve_choice *choice = user;
     if (delta->kind == WEIR_DELTA_TOOL_CALL)
         send_delta(choice, delta);
     else
@@ -478,9 +475,8 @@ static bool keep_tool(serve_choice *choice, const weir_delta *delta)
     return true;
 }
 
-static bool keep_one(void *user, const weir_delta *delta)
+static bool keep_one(serve_choice *choice, const weir_delta *delta)
 {
-    serve_choice *choice = user;
     switch (delta->kind) {
     case WEIR_DELTA_CONTENT: serve_text_add(&choice->content, delta->text, delta->length); break;
     case WEIR_DELTA_REASONING: serve_text_add(&choice->reasoning, delta->text, delta->length); break;

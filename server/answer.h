@@ -5,7 +5,6 @@
 
 #include "scores.h"
 #include "serve.h"
-#include "tools.h"
 
 /* A tool call of an answer that is not streamed. */
 typedef struct serve_tool {
@@ -21,9 +20,7 @@ typedef struct serve_choice {
     weir_flight *flight;      /* NULL: its chunks are its own, taken from `stream` */
     uint64_t flight_at;       /* of the flight's chunks, the next one */
     weir_chat_parser *parser; /* NULL: its text as it comes */
-    bool calls;               /* its content is read by `caller` */
-    serve_caller caller;
-    char *echo; /* goes before the text; NULL = nothing */
+    char *echo;               /* goes before the text; NULL = nothing */
     size_t echo_length;
     bool begun; /* what goes before the first chunk is told */
     bool finished;
@@ -63,6 +60,7 @@ struct serve_answer {
     bool tells_scores;  /* of generated tokens; best-of needs them even when nobody asked */
     bool echoes_scores; /* those of the prompt, where its text goes before the answer */
     bool tells_prompt;  /* its logprobs, as vLLM has them */
+    bool kept;          /* for forks, once it is submitted */
     int32_t n_top;      /* of each score that is told */
     bool starved;       /* chunks wait for room in call->out */
     int64_t created_s;
@@ -84,9 +82,6 @@ weir_status serve_answer_prompt(const serve_choice *choice, weir_chunk *prompt);
 
 /* n choices with streams; the worker submits to them. NULL: out of memory. */
 serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir_chat *chat, int32_t n);
-
-/* The content has the form of tools.h: calls are read from it. form: SERVE_TALK_FORM. */
-void serve_answer_read_calls(serve_answer *answer, bool form);
 
 /* Submits one request for all choices, or one for each: all or none. An error becomes the call's answer.
  * Worker. */

@@ -33,6 +33,7 @@ typedef struct serve_ask {
     bool prompt_logprobs; /* vLLM's */
     int32_t n_prompt_logprobs;
     const json_t *fork; /* NULL = none */
+    bool unkept;        /* store: false */
     int64_t deadline_ms;
     int32_t priority;
     int32_t n_draft_max;
@@ -47,15 +48,12 @@ typedef struct serve_ask {
     char *order;             /* owned */
 
     const json_t *prompt, *messages, *tools, *kwargs; /* NULL = not given */
-    json_t *form;                                     /* owned: the answer's schema; NULL = any */
-    char *schema;                                     /* owned: the same as text */
+    char *schema;                                     /* owned: the answer's; NULL = any */
     serve_tools tool_choice;
     const char *tool_name;
     const json_t *tools_allowed; /* an array of tools by name; NULL = all */
     bool parallel_tool_calls, continue_final, no_generation_prompt, echo;
     const char *reasoning_effort;
-    bool reads_calls; /* after render: the answer has the form of tools.h */
-    bool reads_form;  /* and its response is JSON */
 } serve_ask;
 
 /* Reads call->body. False: the call has its answer, a refusal that names the field. Freed with fini
@@ -72,7 +70,7 @@ void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_
 bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_request *request,
                     serve_kept_choice *choice);
 
-/* How the answer comes, and which scores it tells. */
+/* How the answer comes, which scores it tells, and whether it is kept. */
 void serve_ask_answer(const serve_ask *ask, serve_answer *answer);
 
 /* Renders messages; NULL: the call has its answer. */

@@ -262,7 +262,7 @@ static const char *request_field(const serve_call *call, const char *field, char
         {"n_dry_breakers", "dry_sequence_breakers"},
         {"n_prompt_logprobs", "prompt_logprobs"},
         {"source", "fork"},
-        {"source_at", "fork"},
+        {"source_at", "fork.at"},
         {"sampler", "grammar"},
     };
     if (strncmp(field, "requests[", 9) == 0 && strstr(field, "].") != NULL) field = strstr(field, "].") + 2;

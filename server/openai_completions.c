@@ -185,8 +185,6 @@ static void submit(serve_call *call, serve_ask *ask, const prompt *prompts, size
         serve_call_no_memory(call);
         goto out;
     }
-    answer->n_each = ask->best_of;
-    answer->n_told = ask->n;
     serve_ask_answer(ask, answer);
     for (size_t i = 0; ask->echo && i < n; i++)
         if (!keep_echo(call, &answer->choices[i], &prompts[i / n_each])) goto out;

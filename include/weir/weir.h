@@ -733,7 +733,10 @@ typedef struct weir_chat_params {
     const weir_message *messages; /* [n_messages] */
     size_t n_messages;
     const char *messages_json; /* instead of messages: an array as in OpenAI's API */
-    const char *tools_json;    /* an array as in OpenAI's API; NULL = none */
+    /* An array as in OpenAI's API; NULL = none. Where the template has no form of calls, or none that can be
+     * enforced as is asked for, they are described in a system message, and the answer is JSON in a form of
+     * weir's own, which the parser reads: one call, or words, or what json_schema wants */
+    const char *tools_json;
     /* REQUIRED: the answer is a call. Nothing comes before it but reasoning, and that only with
      * enable_thinking */
     weir_tool_choice tool_choice;
@@ -761,9 +764,8 @@ static inline weir_chat_params weir_chat_params_default(void)
 }
 
 /* Renders with the model's own Jinja template. Errors: INVALID (which message, which field), TEMPLATE (what
- * the template says), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no template, or with field
- * "tools_json", "tool_choice" or "json_schema" one that has no form of calls, or none that can be enforced as
- * these ask for). */
+ * the template says), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no template; a build without
+ * llama.cpp, which templates, tools and schemas need). */
 WEIR_API weir_status weir_chat_create(weir_model *model, const weir_chat_params *params, weir_chat **chat,
                                       weir_error *error);
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
