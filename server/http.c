@@ -62,7 +62,7 @@ static bool check_origin(serve_call *call)
     return false;
 }
 
-/* Where in a stream the client wants to go on: what it says last, as an EventSource that comes back does,
+/* Where in a stream the client wants to go on. What it says last, as an EventSource that comes back does,
  * goes before what its address says. */
 static void read_position(serve_call *call)
 {
