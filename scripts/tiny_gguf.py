@@ -2,7 +2,8 @@
 # tiny_gguf.py: writes tiny GGUF models with random weights, for tests that need a real model file.
 # SPDX-License-Identifier: Apache-2.0
 """Usage: tiny_gguf.py KIND OUT [--seed N] [--type f32|f16|q8_0] [--pooling mean|cls|last] [--small|--wide]
-       [--chain NOISE] [--guess token|state] [--taps A,B,C] [--d2t whole|bad] [--layers N] [--stripped]
+       [--chain NOISE] [--guess token|state] [--taps A,B,C] [--d2t whole|bad] [--own N] [--layers N]
+       [--stripped]
 
 KIND  llama  dense transformer; byte-level BPE, 512 tokens, ChatML template
       moe    the same with 4 experts, 2 of them used
@@ -25,7 +26,7 @@ quantized format fits.
 before the last token changes some). No token but the special ones comes twice before all others. --guess makes a head
 for those of NOISE 0 that is always right, by the token that it gets alone, or, for one token, by the state alone.
 --stripped: the layer that guesses is announced and not there. --taps: the layers that the EAGLE-3 head reads. --d2t: it
-numbers tokens in its own way; bad: one does not exist.
+numbers tokens in its own way; bad: one does not exist. --own: it has embeddings of its own, of so many tokens.
 """
 import argparse
 import random
@@ -360,7 +361,7 @@ def make_decoder(kind, model, s, chain, noise, guess, stripped):
                 t("nextn.shared_head_head", [s.embd, vocab], numbers=chain.output(2))
 
 
-def make_eagle(model, s, chain, guess, taps, d2t):
+def make_eagle(model, s, chain, guess, taps, d2t, own):
     model.put(".context_length", U32, s.context)
     model.put(".embedding_length", U32, s.embd)
     model.put(".block_count", U32, 1)
@@ -392,6 +393,8 @@ def make_eagle(model, s, chain, guess, taps, d2t):
         t("output", [s.embd, vocab], spread=0.4, numbers=chain.output(2) if guess else None)
     t("blk.0.attn_norm", [s.embd], fill=1.0)
     t("blk.0.attn_norm_2", [s.embd], fill=1.0)
+    if own:
+        t("token_embd", [s.embd, own], spread=1.0)
     # A token attends to itself: nothing is more like it, where its position is the same.
     width = s.head * s.heads
     t("blk.0.attn_q", [2 * s.embd, width], numbers=picks(2 * s.embd, width, 0, 4.0) if guess else None)
@@ -510,6 +513,7 @@ def main():
     parser.add_argument("--stripped", action="store_true")
     parser.add_argument("--guess", choices=["token", "state"])
     parser.add_argument("--taps", default="0,1,1")
+    parser.add_argument("--own", type=int)
     parser.add_argument("--d2t", choices=["whole", "bad"])
     args = parser.parse_args()
 
@@ -525,7 +529,7 @@ def main():
         chain = Chain(args.seed, shape.vocab, shape.embd) if args.chain is not None or args.guess else None
         if args.kind == "eagle":
             taps = [int(layer) for layer in args.taps.split(",")]
-            make_eagle(model, shape, chain, args.guess, taps, args.d2t)
+            make_eagle(model, shape, chain, args.guess, taps, args.d2t, args.own)
         else:
             make_decoder(args.kind, model, shape, chain, args.chain or 0.0, args.guess, args.stripped)
     model.write(args.out)

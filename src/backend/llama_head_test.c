@@ -19,7 +19,7 @@ static const kind kinds[] = {
     {"llama", "eagle"},
     {"hy", NULL},
     {"mla", NULL},
-    {"llama", "eagle --d2t whole --taps 1,0,1"},
+    {"llama", "eagle --d2t whole --taps 1,0,1 --own 512"},
 };
 
 static weir__bmodel *head_model; /* NULL: the target's */
@@ -276,6 +276,7 @@ static void what_does_not_fit_is_refused(void **state)
         {"llama --wide", "eagle", WEIR_INVALID}, /* of another width */
         {"llama", "eagle --wide", WEIR_INVALID},
         {"llama", "eagle --d2t bad", WEIR_FORMAT},
+        {"llama", "eagle --own 500", WEIR_FORMAT},
         {"glm", "eagle", WEIR_UNSUPPORTED},   /* an architecture that does not tell */
         {"llama", "llama", WEIR_UNSUPPORTED}, /* no head */
         {"mamba", "eagle", WEIR_UNSUPPORTED},

@@ -448,6 +448,10 @@ weir_status weir__shim_head_fits(const llama_model *head, const llama_model *tar
         if (llama_model_n_layer(head) != 1 || (borrows && (!target->tok_embd || !target->output)))
             return weir__error_set(error, WEIR_UNSUPPORTED, field, "the head has %d layers; allowed: 1",
                                    llama_model_n_layer(head));
+        if (head->tok_embd != nullptr && head->tok_embd->ne[1] < n_vocab)
+            return weir__error_set(
+                error, WEIR_FORMAT, field, "the head has %lld tokens and embeddings of %lld",
+                static_cast<long long>(n_vocab), static_cast<long long>(head->tok_embd->ne[1]));
         if (head->d2t != nullptr &&
             (head->d2t->type != GGML_TYPE_I64 || head->output == nullptr || !are_tokens(head->d2t, n_vocab)))
             return weir__error_set(error, WEIR_FORMAT, field,
