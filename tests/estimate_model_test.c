@@ -16,6 +16,8 @@
 
 #include <weir/weir.h>
 
+#include "support/effort.h"
+
 #define MB 1e6
 
 /* llama.cpp tells hundredths of a MiB; the kernels' own room, which is estimated too, is in none of its
@@ -92,7 +94,7 @@ static int use(weir_model *model, weir_engine *engine, const weir_engine_stats *
     weir_result results[16];
     static int32_t tokens[16][4096];
     int32_t share = stats->n_kv / stats->n_slots;
-    int32_t n = (share < stats->n_ctx ? share : stats->n_ctx) - 8;
+    int32_t n = EFFORT((share < stats->n_ctx ? share : stats->n_ctx) - 8, 40); /* else nobody counts */
     weir_model_describe(model, &info);
     for (int32_t i = 0; i < stats->n_slots; i++) {
         for (int32_t k = 0; k < n; k++) tokens[i][k] = 100 + (k * 7919 + i * 104729) % (info.n_vocab - 200);
