@@ -9,7 +9,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, results  # noqa: E402
-from serve import Server, environment  # noqa: E402
+from serve import Server, environment, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 SOURCE = os.environ["WEIR_SOURCE_DIR"]
@@ -52,9 +52,7 @@ def check_kind(name, of, more):
         server.stop()
 
 
-if "without libwebsockets" in weir("serve", "--port", "70000").stderr:
-    print("skipped: this weir was built without libwebsockets")
-    sys.exit(77)
+need_server(WEIR)
 llama, glm, eagle = model("llama", "--layers", "12", "--chain", "0"), model("glm", "--layers", "12", "--chain", "0", "--guess", "token"), model("eagle", "--guess", "token")
 check_kind("eagle3", ["-m", llama], ["--draft-model", eagle])
 check_kind("mtp", ["-m", glm], [])
