@@ -533,6 +533,7 @@ defmodule Weir.NIFTest do
       itl_target_ms: 1,
       n_draft_max: 1,
       prompt_lookup: true,
+      mtp: true,
       draft_model: nil,
       cache_bytes: :auto,
       cache_dir: nil,
