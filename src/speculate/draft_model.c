@@ -30,7 +30,8 @@
 /* By place in the draft: a model that was right so far is likely to be right again. */
 static const double prior[WEIR__PACE_CLASSES] = {0.6, 0.7, 0.7, 0.75, 0.8, 0.8};
 
-/* Invariant, of a model: the sequence holds held[0 … n_held - 1], and the first n_same of them are the text's. */
+/* Invariant, of a model: the sequence holds held[0 … n_held - 1], and the first n_same of them are the
+ * text's. */
 typedef struct slot {
     int32_t *held; /* [n_ctx]; a head's: NULL */
     int32_t n_held, n_same;
