@@ -63,6 +63,11 @@ static void print_model(cli_text *text, const char *path, const weir_model *mode
     cli_text_add_count(text, (uint64_t)info->n_vocab);
     cli_text_printf(text, " tokens, begin %d, end %d, end of turn %d%s\n", info->token_bos, info->token_eos,
                     info->token_eot, info->add_bos ? ", begins by itself" : "");
+    if (info->is_draft_head || info->n_layer_mtp > 0) {
+        line(text, "drafts");
+        cli_text_puts(text, info->is_draft_head ? "guesses for another model, as its --draft-model\n"
+                                                : "guesses tokens by a layer of its own (MTP)\n");
+    }
     line(text, "chat template");
     if (info->chat_template != NULL)
         cli_text_printf(text, "yes, %zu bytes\n", strlen(info->chat_template));
@@ -77,6 +82,11 @@ static void print_engine(cli_text *text, const cli_args *args, const weir_engine
     cli_text_add_count(text, (uint64_t)stats->n_ctx);
     cli_text_printf(text, " tokens, %s layout, ticks of %d tokens\n", cli_layouts[stats->layout],
                     stats->n_batch);
+    line(text, "drafts");
+    if (stats->drafters[0] == '\0')
+        cli_text_puts(text, "none\n");
+    else
+        cli_text_printf(text, "up to %d tokens, by %s\n", args->engine.n_draft_max, stats->drafters);
     line(text, "KV memory");
     cli_text_add_bytes(text, stats->kv_bytes);
     cli_text_puts(text, " for ");
@@ -191,7 +201,7 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model 
 {
     json_t *model = json_pack(
         "{s:o, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:b, s:b, "
-        "s:b, s:b, s:s, s:I, s:I, s:o}",
+        "s:b, s:b, s:s, s:I, s:I, s:i, s:b, s:o}",
         "path", cli_figures_string(path), "description", info->description, "architecture",
         info->architecture, "backend", info->backend, "n_params", (json_int_t)info->n_params, "n_bytes",
         (json_int_t)info->n_bytes, "n_vocab", info->n_vocab, "n_ctx_train", info->n_ctx_train, "n_embd",
@@ -200,13 +210,15 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model 
         info->token_eos, "token_eot", info->token_eot, "add_bos", info->add_bos, "has_decoder",
         info->has_decoder, "is_recurrent", info->is_recurrent, "is_hybrid", info->is_hybrid, "kernels",
         info->kernels, "n_bytes_kernels", (json_int_t)info->n_bytes_kernels, "n_bytes_mapped",
-        (json_int_t)info->n_bytes_mapped, "weights", weights_json(loaded));
+        (json_int_t)info->n_bytes_mapped, "n_layer_mtp", info->n_layer_mtp, "is_draft_head",
+        info->is_draft_head, "weights", weights_json(loaded));
     json_t *engine = NULL;
     if (stats != NULL)
-        engine = json_pack("{s:i, s:i, s:i, s:I, s:i, s:s, s:s, s:s}", "n_slots", stats->n_slots, "n_ctx",
-                           stats->n_ctx, "n_kv", stats->n_kv, "kv_bytes", (json_int_t)stats->kv_bytes,
-                           "n_batch", stats->n_batch, "layout", cli_layouts[stats->layout], "type_k",
-                           cli_kv_types[args->engine.type_k], "type_v", cli_kv_types[args->engine.type_v]);
+        engine = json_pack("{s:i, s:i, s:i, s:I, s:i, s:s, s:s, s:s, s:s}", "n_slots", stats->n_slots,
+                           "n_ctx", stats->n_ctx, "n_kv", stats->n_kv, "kv_bytes",
+                           (json_int_t)stats->kv_bytes, "n_batch", stats->n_batch, "layout",
+                           cli_layouts[stats->layout], "type_k", cli_kv_types[args->engine.type_k], "type_v",
+                           cli_kv_types[args->engine.type_v], "drafters", stats->drafters);
     return json_pack("{s:o, s:o?, s:o?, s:o, s:{s:s, s:s}}", "model", model, "engine", engine, "memory",
                      memory != NULL ? memory_json(memory) : NULL, "devices", devices_json(), "build", "weir",
                      weir_version(), "llama.cpp", weir_backend_version());

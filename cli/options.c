@@ -10,7 +10,7 @@
 #define SETS   (ASK | CLI_SERVE) /* what requests to a server need not say */
 #define TEXTS  (CLI_TOKENIZE | CLI_EMBED)
 #define LOADS  (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_SERVE | CLI_INFO | CLI_BENCH | CLI_HTTP)
-#define DRAFTS (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_SERVE | CLI_HTTP)
+#define DRAFTS (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_SERVE | CLI_HTTP | CLI_INFO)
 #define NAMED  (CLI_PULL | CLI_LIST_MODELS)
 #define WATCH  (CLI_PS | CLI_TOP)
 #define ALL                                                                                                  \
@@ -225,7 +225,9 @@ const cli_option cli_options[] = {
     {"--no-prompt-lookup", NULL, CLI_ENGINE, CLI_FLAG_OFF, AT(engine.prompt_lookup), NULL, NULL, "WEIR_NO_PROMPT_LOOKUP",
      "prompt_lookup", NULL, DRAFTS, "do not guess from the request's own prompt and answer"},
     {"--draft-model", "-md --model-draft", CLI_ENGINE, CLI_STRING, AT(draft_path), "MODEL", "none", "WEIR_DRAFT_MODEL",
-     "draft_model", NULL, DRAFTS, "a smaller model of the same vocabulary that guesses, too"},
+     "draft_model", NULL, DRAFTS, "a smaller model of the same vocabulary that guesses, too, or an EAGLE-3 head of the model"},
+    {"--no-mtp", NULL, CLI_ENGINE, CLI_FLAG_OFF, AT(engine.mtp), NULL, NULL, "WEIR_NO_MTP", "mtp", NULL, DRAFTS,
+     "do not guess by the model's own layers for that (MTP), where it has some"},
     {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "decode-maximal", "WEIR_STRATEGY",
      "strategy", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
      "who gets the tokens of a tick: decode-maximal, prefill-priority, balanced, latency-target"},

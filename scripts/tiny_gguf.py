@@ -2,6 +2,8 @@
 # tiny_gguf.py: writes tiny GGUF models with random weights, for tests that need a real model file.
 # SPDX-License-Identifier: Apache-2.0
 """Usage: tiny_gguf.py KIND OUT [--seed N] [--type f32|f16|q8_0] [--pooling mean|cls|last] [--small|--wide]
+       [--chain NOISE] [--guess token|state] [--taps A,B,C] [--d2t whole|bad] [--own N] [--layers N]
+       [--stripped]
 
 KIND  llama  dense transformer; byte-level BPE, 512 tokens, ChatML template
       moe    the same with 4 experts, 2 of them used
@@ -10,10 +12,21 @@ KIND  llama  dense transformer; byte-level BPE, 512 tokens, ChatML template
       jamba  hybrid: one such layer, one with attention
       bert   embeddings; WordPiece vocabulary
       rank   bert with a classifier: one score per text
+      glm    glm4moe, with a layer that guesses one token more (MTP)
+      hy     hy_v3, with such a layer, without experts
+      mla    deepseek2, with such a layer
+      eagle  an EAGLE-3 head for `llama` of the same seed; it has neither embeddings nor, mostly, an output of its own
 
-All have 2 layers and 64 dimensions, so a file is 0.1 to 0.7 MB. The same arguments give the same bytes. --type is
-that of the matrices (vectors are always F32). --small shrinks everything below 4 KB: the model still loads, but has no
-tokens for most texts. --wide makes decoders of 256 dimensions and 8 experts, into which every quantized format fits.
+All have 2 layers (decoders: --layers) and 64 dimensions, so a file is 0.1 to 1.6 MB. The same arguments give the same
+bytes. --type is that of the matrices (vectors are always F32). --small shrinks everything below 4 KB: the model still
+loads, but has no tokens for most texts. --wide makes decoders of 256 dimensions and 8 experts, into which every
+quantized format fits.
+
+--chain makes decoders whose next token is a function of the last one, as far as NOISE allows (0: always; 1: what comes
+before the last token changes some). No token but the special ones comes twice before all others. --guess makes a head
+for those of NOISE 0 that is always right, by the token that it gets alone, or, for one token, by the state alone.
+--stripped: the layer that guesses is announced and not there. --taps: the layers that the EAGLE-3 head reads. --d2t: it
+numbers tokens in its own way; bad: one does not exist. --own: it has embeddings of its own, of so many tokens.
 """
 import argparse
 import random
@@ -22,7 +35,7 @@ import sys
 from collections import Counter
 
 U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
-TYPE_ID = {"f32": 0, "f16": 1, "q8_0": 8}
+TYPE_ID = {"f32": 0, "f16": 1, "q8_0": 8, "i64": 27}
 ALIGNMENT = 32
 
 # What the merges and the word list are learned from: plain English, so that English prompts make short sequences.
@@ -78,13 +91,15 @@ class Model:
             body = struct.pack("<I", kind) + value(kind, item)
         self.kv.append(string(key) + body)
 
-    def tensor(self, name, dims, fill=None, spread=None):
-        """Adds a tensor: filled with one number, or random with the given standard deviation (by default such that a
-        row's product with a unit vector stays near 1)."""
+    def tensor(self, name, dims, fill=None, spread=None, numbers=None, kind=None):
+        """Adds a tensor: of these numbers, filled with one, or random with the given standard deviation (by default such
+        that a row's product with a unit vector stays near 1)."""
         count = 1
         for dim in dims:
             count *= dim
-        if fill is not None:
+        if numbers is not None:
+            assert len(numbers) == count
+        elif fill is not None:
             numbers = [fill] * count
         else:
             spread = spread if spread is not None else dims[0] ** -0.5
@@ -92,7 +107,7 @@ class Model:
         # llama.cpp computes with vectors and convolutions in F32 only; routers of experts are F32 in all files.
         plain = len(dims) == 1 or "ssm_conv" in name or name.endswith(
             ("ssm_a", "norm.weight", "token_types.weight", "ffn_gate_inp.weight"))
-        kind = "f32" if plain else self.matrix_type
+        kind = kind if kind is not None else "f32" if plain else self.matrix_type
         if kind == "q8_0" and dims[0] % 32 != 0:
             kind = "f32"
         self.tensors.append((name, dims, kind, encode(numbers, kind)))
@@ -116,6 +131,8 @@ def pad(data):
 def encode(numbers, kind):
     if kind == "f32":
         return struct.pack("<%df" % len(numbers), *numbers)
+    if kind == "i64":
+        return struct.pack("<%dq" % len(numbers), *numbers)
     if kind == "f16":
         return struct.pack("<%de" % len(numbers), *numbers)
     out = []
@@ -224,52 +241,171 @@ class Shape:
         self.context = 16 if small else 2048
 
 
-def make_decoder(kind, model, s):
-    gemma = kind == "swa"
+class Chain:
+    """Embeddings of tokens, and which follows which: the same for a model and its head."""
+
+    def __init__(self, seed, n_vocab, n_embd):
+        rng = random.Random("chain %d" % seed)
+        self.embd = [[rng.gauss(0.0, 1.0) for _ in range(n_embd)] for _ in range(n_vocab)]
+        order = list(range(3, n_vocab))
+        rng.shuffle(order)
+        self.before = {order[i]: order[i - 1] for i in range(len(order))}
+
+    def embeddings(self):
+        return [x for row in self.embd for x in row]
+
+    def output(self, steps, tokens=None):
+        """Rows that find the token so many steps after the one whose embedding they get."""
+        out = []
+        for token in tokens if tokens is not None else range(len(self.embd)):
+            for _ in range(steps):
+                token = self.before.get(token)
+            out += [0.4 * x for x in self.embd[token]] if token is not None else [0.0] * len(self.embd[0])
+        return out
+
+
+def picks(n_in, n_out, first, factor=1.0):
+    """A matrix whose outputs are its inputs from `first` on."""
+    return [factor if column == first + row else 0.0 for row in range(n_out) for column in range(n_in)]
+
+
+def make_decoder(kind, model, s, chain, noise, guess, stripped):
+    gemma, glm, hy, mla = kind == "swa", kind == "glm", kind == "hy", kind == "mla"
+    mtp, shared = glm or hy or mla, glm or mla
+    rank, rotated, head = (32, 16, 32) if mla else (0, s.head, s.head)  # head: before it is compressed
     model.put(".context_length", U32, s.context)
     model.put(".embedding_length", U32, s.embd)
-    model.put(".block_count", U32, s.layers)
+    model.put(".block_count", U32, s.layers + mtp)
     model.put(".feed_forward_length", U32, s.ff)
     model.put(".attention.head_count", U32, s.heads)
-    model.put(".attention.head_count_kv", U32, s.kv_heads)
+    model.put(".attention.head_count_kv", U32, 1 if mla else s.kv_heads)
+    model.put(".attention.key_length", U32, rank + rotated)
+    model.put(".attention.value_length", U32, rank or s.head)
+    model.put(".attention.layer_norm_rms_epsilon", F32, 1e-5)
+    model.put(".rope.dimension_count", U32, rotated)
+    model.put(".rope.freq_base", F32, 10000.0)
+    if mla:
+        model.put(".attention.key_length_mla", U32, head)
+        model.put(".attention.value_length_mla", U32, s.head)
+        model.put(".attention.q_lora_rank", U32, rank)
+        model.put(".attention.kv_lora_rank", U32, rank)
+    if gemma:
+        model.put(".attention.sliding_window", U32, 32)
+        model.put(".attention.sliding_window_pattern", U32, 2)
+    if kind == "moe" or shared:
+        model.put(".expert_count", U32, s.experts)
+        model.put(".expert_used_count", U32, 2)
+    if shared:
+        model.put(".expert_shared_count", U32, 1)
+        model.put(".expert_gating_func", U32, 2)
+        model.put(".expert_weights_scale", F32, 1.0)
+        model.put(".leading_dense_block_count", U32, 1)
+    if mtp:
+        model.put(".expert_feed_forward_length", U32, s.ff)
+        model.put(".nextn_predict_layers", U32, 1)
+    vocab = put_bpe(model, s.vocab, s.small)
+
+    model.tensor("token_embd.weight", [s.embd, vocab], spread=1.0, numbers=chain and chain.embeddings())
+    if not gemma:
+        model.tensor("output.weight", [s.embd, vocab], spread=0.4, numbers=chain and chain.output(1))
+    model.tensor("output_norm.weight", [s.embd], fill=1.0)
+    for i in range(s.layers + (mtp and not stripped)):
+        ahead = i == s.layers
+        def t(name, dims, **how):
+            model.tensor("blk.%d.%s.weight" % (i, name), dims, **how)
+        def back(name, dims):  # into the residual stream
+            loud = 0.0 if ahead and guess else noise if chain else 1.0
+            t(name, dims, fill=0.0 if loud == 0 else None, spread=loud * dims[0] ** -0.5)
+        t("attn_norm", [s.embd], fill=1.0)
+        if mla:
+            t("attn_q_a", [s.embd, rank])
+            t("attn_q_a_norm", [rank], fill=1.0)
+            t("attn_q_b", [rank, head * s.heads])
+            t("attn_kv_a_mqa", [s.embd, rank + rotated])
+            t("attn_kv_a_norm", [rank], fill=1.0)
+            t("attn_k_b", [head - rotated, rank, s.heads])
+            t("attn_v_b", [rank, s.head, s.heads])
+        else:
+            t("attn_q", [s.embd, s.head * s.heads])
+            t("attn_k", [s.embd, s.head * s.kv_heads])
+            t("attn_v", [s.embd, s.head * s.kv_heads])
+        back("attn_output", [s.head * s.heads, s.embd])
+        t("post_attention_norm" if glm else "ffn_norm", [s.embd], fill=1.0)
+        if gemma or hy:
+            t("attn_q_norm", [s.head], fill=1.0)
+            t("attn_k_norm", [s.head], fill=1.0)
+        if gemma:
+            t("post_attention_norm", [s.embd], fill=1.0)
+            t("post_ffw_norm", [s.embd], fill=1.0)
+        moe = kind == "moe" or (shared and i > 0)
+        experts = [s.experts] if moe else []
+        suffix = "_exps" if moe else ""
+        if moe:
+            t("ffn_gate_inp", [s.embd, s.experts])
+        t("ffn_gate" + suffix, [s.embd, s.ff] + experts)
+        back("ffn_down" + suffix, [s.ff, s.embd] + experts)
+        t("ffn_up" + suffix, [s.embd, s.ff] + experts)
+        if shared and moe:
+            model.tensor("blk.%d.exp_probs_b.bias" % i, [s.experts], fill=0.0)
+            t("ffn_gate_shexp", [s.embd, s.ff])
+            back("ffn_down_shexp", [s.ff, s.embd])
+            t("ffn_up_shexp", [s.embd, s.ff])
+        if ahead:
+            part = {"token": 0, "state": s.embd}.get(guess)
+            t("nextn.eh_proj", [2 * s.embd, s.embd],
+              numbers=picks(2 * s.embd, s.embd, part) if guess else None)
+            t("nextn.enorm", [s.embd], fill=1.0)
+            t("nextn.hnorm", [s.embd], fill=1.0)
+            t("nextn.shared_head_norm", [s.embd], fill=1.0)
+            if guess == "state":
+                t("nextn.shared_head_head", [s.embd, vocab], numbers=chain.output(2))
+
+
+def make_eagle(model, s, chain, guess, taps, d2t, own):
+    model.put(".context_length", U32, s.context)
+    model.put(".embedding_length", U32, s.embd)
+    model.put(".block_count", U32, 1)
+    model.put(".feed_forward_length", U32, s.ff)
+    model.put(".attention.head_count", U32, s.heads)
+    model.put(".attention.head_count_kv", U32, s.heads)
     model.put(".attention.key_length", U32, s.head)
     model.put(".attention.value_length", U32, s.head)
     model.put(".attention.layer_norm_rms_epsilon", F32, 1e-5)
     model.put(".rope.dimension_count", U32, s.head)
     model.put(".rope.freq_base", F32, 10000.0)
-    if gemma:
-        model.put(".attention.sliding_window", U32, 32)
-        model.put(".attention.sliding_window_pattern", U32, 2)
-    if kind == "moe":
-        model.put(".expert_count", U32, s.experts)
-        model.put(".expert_used_count", U32, 2)
+    model.put(".target_layers", I32, taps)
+    model.put(".target_hidden_size", U32, s.embd)
+    model.put(".norm_before_residual", BOOL, 1)
     vocab = put_bpe(model, s.vocab, s.small)
 
-    model.tensor("token_embd.weight", [s.embd, vocab], spread=1.0)
-    if not gemma:
-        model.tensor("output.weight", [s.embd, vocab], spread=0.4)
-    model.tensor("output_norm.weight", [s.embd], fill=1.0)
-    for i in range(s.layers):
-        def t(name, dims, **how):
-            model.tensor("blk.%d.%s.weight" % (i, name), dims, **how)
-        t("attn_norm", [s.embd], fill=1.0)
-        t("attn_q", [s.embd, s.head * s.heads])
-        t("attn_k", [s.embd, s.head * s.kv_heads])
-        t("attn_v", [s.embd, s.head * s.kv_heads])
-        t("attn_output", [s.head * s.heads, s.embd])
-        t("ffn_norm", [s.embd], fill=1.0)
-        if gemma:
-            t("attn_q_norm", [s.head], fill=1.0)
-            t("attn_k_norm", [s.head], fill=1.0)
-            t("post_attention_norm", [s.embd], fill=1.0)
-            t("post_ffw_norm", [s.embd], fill=1.0)
-        experts = [s.experts] if kind == "moe" else []
-        suffix = "_exps" if kind == "moe" else ""
-        if kind == "moe":
-            t("ffn_gate_inp", [s.embd, s.experts])
-        t("ffn_gate" + suffix, [s.embd, s.ff] + experts)
-        t("ffn_down" + suffix, [s.ff, s.embd] + experts)
-        t("ffn_up" + suffix, [s.embd, s.ff] + experts)
+    def t(name, dims, **how):
+        model.tensor(name + ".weight", dims, **how)
+    tokens = list(reversed(range(vocab)))
+    if d2t:
+        if d2t == "bad":
+            tokens[7] = vocab
+        model.tensor("d2t", [vocab], numbers=tokens, kind="i64")
+    t("fc", [3 * s.embd, s.embd], numbers=picks(3 * s.embd, s.embd, 0) if guess else None)
+    t("output_norm", [s.embd], fill=1.0)
+    if d2t and guess:
+        t("output", [s.embd, vocab], numbers=chain.output(1 if guess == "token" else 2, tokens))
+    elif d2t or guess == "state":
+        t("output", [s.embd, vocab], spread=0.4, numbers=chain.output(2) if guess else None)
+    t("blk.0.attn_norm", [s.embd], fill=1.0)
+    t("blk.0.attn_norm_2", [s.embd], fill=1.0)
+    if own:
+        t("token_embd", [s.embd, own], spread=1.0)
+    # A token attends to itself: nothing is more like it, where its position is the same.
+    width = s.head * s.heads
+    t("blk.0.attn_q", [2 * s.embd, width], numbers=picks(2 * s.embd, width, 0, 4.0) if guess else None)
+    t("blk.0.attn_k", [2 * s.embd, width], numbers=picks(2 * s.embd, width, 0, 4.0) if guess else None)
+    loud = 4.0 if guess == "token" else 0.0
+    t("blk.0.attn_v", [2 * s.embd, width], numbers=picks(2 * s.embd, width, 0, loud) if guess else None)
+    t("blk.0.attn_output", [width, s.embd], numbers=picks(width, s.embd, 0) if guess else None)
+    t("blk.0.ffn_norm", [s.embd], fill=1.0)
+    t("blk.0.ffn_gate", [s.embd, s.ff])
+    t("blk.0.ffn_down", [s.ff, s.embd], fill=0.0 if guess else None)
+    t("blk.0.ffn_up", [s.embd, s.ff])
 
 
 def make_mamba(kind, model, s):
@@ -359,7 +495,8 @@ def make_bert(kind, model, s, pooling):
         linear("cls.output", 1, s.embd)
 
 
-ARCH = {"llama": "llama", "moe": "llama", "swa": "gemma3", "mamba": "mamba", "jamba": "jamba", "bert": "bert", "rank": "bert"}
+ARCH = {"llama": "llama", "moe": "llama", "swa": "gemma3", "mamba": "mamba", "jamba": "jamba", "bert": "bert", "rank": "bert",
+        "glm": "glm4moe", "hy": "hy_v3", "mla": "deepseek2", "eagle": "eagle3"}
 
 
 def main():
@@ -367,21 +504,34 @@ def main():
     parser.add_argument("kind", choices=sorted(ARCH))
     parser.add_argument("out")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--type", choices=sorted(TYPE_ID), default="f32")
+    parser.add_argument("--type", choices=["f16", "f32", "q8_0"], default="f32")
     parser.add_argument("--pooling", choices=["mean", "cls", "last"], default="mean")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--wide", action="store_true")
+    parser.add_argument("--chain", type=float)
+    parser.add_argument("--layers", type=int)
+    parser.add_argument("--stripped", action="store_true")
+    parser.add_argument("--guess", choices=["token", "state"])
+    parser.add_argument("--taps", default="0,1,1")
+    parser.add_argument("--own", type=int)
+    parser.add_argument("--d2t", choices=["whole", "bad"])
     args = parser.parse_args()
 
     model = Model(ARCH[args.kind], args.seed, args.type)
     model.put("general.name", STRING, "tiny " + args.kind)
     shape = Shape(args.small, args.wide)
+    shape.layers = args.layers or shape.layers
     if args.kind in ("bert", "rank"):
         make_bert(args.kind, model, shape, args.pooling)
     elif args.kind in ("mamba", "jamba"):
         make_mamba(args.kind, model, shape)
     else:
-        make_decoder(args.kind, model, shape)
+        chain = Chain(args.seed, shape.vocab, shape.embd) if args.chain is not None or args.guess else None
+        if args.kind == "eagle":
+            taps = [int(layer) for layer in args.taps.split(",")]
+            make_eagle(model, shape, chain, args.guess, taps, args.d2t, args.own)
+        else:
+            make_decoder(args.kind, model, shape, chain, args.chain or 0.0, args.guess, args.stripped)
     model.write(args.out)
 
 

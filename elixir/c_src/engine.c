@@ -49,6 +49,7 @@ ERL_NIF_TERM nif_engine_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     nif_map_i32(&map, "n_draft_max", &params.n_draft_max);
     nif_map_bool(&map, "manual", &params.manual);
     nif_map_bool(&map, "prompt_lookup", &params.prompt_lookup);
+    nif_map_bool(&map, "mtp", &params.mtp);
     nif_map_u64(&map, "cache_bytes", &params.cache_bytes);
     nif_map_u64(&map, "cache_disk_bytes", &params.cache_disk_bytes);
     params.layout = (weir_layout)nif_map_choice(&map, "layout", layouts, params.layout);

@@ -245,6 +245,8 @@ typedef struct weir_model_info {
     const char *kernels;      /* weir's own on the CPU, e.g. "avx512bf16"; "" = the backend's alone */
     uint64_t n_bytes_kernels; /* of the tensors that they multiply; the backend multiplies the others */
     uint64_t n_bytes_mapped;  /* of those, what came from a file of weir_model_optimize's */
+    int32_t n_layer_mtp;      /* layers beside n_layer that guess further tokens and can be used for drafts */
+    bool is_draft_head;       /* it guesses for another model (draft_model) and can do nothing alone */
 } weir_model_info;
 
 /* Fills the first info->size bytes. Strings are valid while the model is held. */
@@ -959,8 +961,13 @@ typedef struct weir_engine_params {
     int32_t n_draft_max;
     bool prompt_lookup; /* true: they are guessed from the request's own prompt and answer */
     /* NULL; they are guessed by this smaller model, where prompt_lookup has none; held. Its vocabulary must
-     * be the model's, its memory such that it can be cut at any token. Takes KV cells of its own, as many */
+     * be the model's, its memory such that it can be cut at any token. Takes KV cells of its own, as many.
+     * Or an EAGLE-3 head (its file says so: architecture eagle3), which must have been made for this model;
+     * models of the architectures llama, qwen3, qwen3moe and minimax-m2 can have one */
     weir_model *draft_model;
+    /* true: without draft_model they are guessed by the model's own layers for that, where it has such
+     * (weir_model_info.n_layer_mtp): one more layer of KV cells, and each token computed by it, too */
+    bool mtp;
 } weir_engine_params;
 
 WEIR_API void weir_engine_params_init(weir_engine_params *params, size_t size);
@@ -985,15 +992,15 @@ typedef struct weir_engine_memory {
 } weir_engine_memory;
 
 /* What weir_engine_create would allot for a model with these parameters, told by the model's header: no
- * weights are read and none of it is allotted. Not counted: cached prompts (cache_bytes), draft_model, on
- * GPUs what their driver takes. Either params may be NULL. Any thread. Errors: weir_model_load's and
+ * weights are read and none of it is allotted. Not counted: cached prompts (cache_bytes), draft_model and mtp,
+ * on GPUs what their driver takes. Either params may be NULL. Any thread. Errors: weir_model_load's and
  * weir_engine_create's. */
 WEIR_API weir_status weir_engine_estimate(const char *path, const weir_model_params *model,
                                           const weir_engine_params *engine, weir_engine_memory *memory,
                                           weir_error *error);
 
 /* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder; draft_model
- * cannot draft, or this model cannot have drafts), BACKEND, IO (cache_dir). */
+ * cannot draft, or not for this model, or this model cannot have drafts), BACKEND, IO (cache_dir). */
 WEIR_API weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
                                         weir_engine **engine, weir_error *error);
 
@@ -1081,6 +1088,8 @@ typedef struct weir_engine_stats {
     uint64_t n_cache_restored; /* how often one was read for a request */
     uint64_t n_drafted;        /* tokens that were guessed and computed */
     uint64_t n_accepted;       /* of those, what was an answer's next token */
+    char drafters
+        [24]; /* who guesses: "lookup", "model", "eagle3", "mtp", in this order with '+' between; "" = nobody */
 } weir_engine_stats;
 
 /* A copy, taken between ticks' phases; never waits for a forward pass. */

@@ -129,6 +129,7 @@ bool format_of(const ggml_tensor *k_or_v, weir__attention_format *format)
 bool takes_all(const llama_kv_cache *cache, const llama_hparams &hparams)
 {
     weir__attention_format format;
+    if (hparams.is_mla()) return false; /* the cache has no values: they are a part of its keys */
     for (uint32_t layer : cache->get_layer_ids()) {
         const ggml_tensor *keys = cache->get_k_storage(static_cast<int32_t>(layer));
         if (!format_for(keys->type, keys->ne[0] / std::max(hparams.n_head_kv(layer), 1u), &format) ||

@@ -22,6 +22,7 @@ const weir__backend weir__backend_llama = {
     .device_get = weir__llama_device_get,
     .context_create = weir__llama_context_create,
     .context_estimate = weir__llama_context_estimate,
+    .head_create = weir__llama_head_create,
     .context_free = weir__llama_context_free,
     .decode = weir__llama_decode,
     .set_abort = weir__llama_set_abort,

@@ -65,6 +65,7 @@ static bool asks_abort(void *user)
 void weir__llama_context_free(weir__bcontext *c)
 {
     if (c == NULL) return;
+    weir__llama_head_leave(c);
     if (c->context != NULL) weir__hook_detach(c->context);
     if (c->context != NULL) llama_free(c->context);
     if (c->pool != NULL) ggml_threadpool_free(c->pool);
@@ -86,10 +87,16 @@ static int64_t min64(int64_t a, int64_t b)
 
 /* What llama.cpp would refuse by an assertion. */
 static weir_status check_params(const weir__bmodel *model, const weir_context_params *params,
-                                weir_error *error)
+                                const weir__bcontext *target, weir_error *error)
 {
     if (model->vocab_only)
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "the model was loaded without its weights");
+    if (model->head && target == NULL)
+        return weir__error_set(
+            error, WEIR_UNSUPPORTED, NULL,
+            "the model ('%s') is no language model of its own but guesses for another one: "
+            "give it as draft_model of that",
+            model->architecture);
     if (model->encoder_only && !params->embeddings)
         return weir__error_set(error, WEIR_UNSUPPORTED, "embeddings", "this model computes embeddings only");
     if (model->encoder_decoder && !params->embeddings)
@@ -111,7 +118,8 @@ static weir_status check_params(const weir__bmodel *model, const weir_context_pa
     return WEIR_OK;
 }
 
-static struct llama_context_params complete(weir__bcontext *c, const weir_context_params *params)
+static struct llama_context_params complete(weir__bcontext *c, const weir_context_params *params,
+                                            const weir__bcontext *target)
 {
     const weir__bmodel *model = c->model;
     struct llama_context_params p = llama_context_default_params();
@@ -134,6 +142,8 @@ static struct llama_context_params complete(weir__bcontext *c, const weir_contex
     p.no_perf = true;
     p.abort_callback = asks_abort;
     p.abort_callback_data = c;
+    if (target != NULL) p.ctx_other = target->context;
+    if (target != NULL && target->model == model) p.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
     return p;
 }
 
@@ -154,10 +164,12 @@ static uint64_t scratch_bytes(const weir__bmodel *model, const struct llama_cont
 static weir_status check_memory(const weir__bmodel *model, const weir_context_params *params,
                                 const struct llama_context_params *p, weir_error *error)
 {
+    int32_t n_parts = p->ctx_type == LLAMA_CONTEXT_TYPE_MTP ? model->info.n_layer : 1; /* it has one layer */
     uint64_t lane = p->kv_unified ? p->n_ctx : (p->n_ctx / p->n_seq_max + 255) / 256 * 256;
     uint64_t cells = p->kv_unified ? lane : lane * p->n_seq_max;
     uint64_t each = CELL_BOOK_BYTES +
-                    (model->offloads ? 0 : weir__llama_cell_bytes(model, params->type_k, params->type_v));
+                    (model->offloads ? 0 : weir__llama_cell_bytes(model, params->type_k, params->type_v)) /
+                        (uint64_t)n_parts;
     uint64_t available = weir__cpu_memory_available(), scratch = scratch_bytes(model, p, lane);
     if (available == 0 || (scratch <= available && cells <= (available - scratch) / each)) return WEIR_OK;
     return weir__error_set(
@@ -192,10 +204,11 @@ static weir_status start_pool(weir__bcontext *c, const weir_context_params *para
     return WEIR_OK;
 }
 
-weir_status weir__llama_context_create(weir__bmodel *model, const weir_context_params *params,
-                                       weir__bcontext **out, weir_context_info *info, weir_error *error)
+weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_params *params,
+                                     const weir__bcontext *target, weir__bcontext **out,
+                                     weir_context_info *info, weir_error *error)
 {
-    weir_status status = check_params(model, params, error);
+    weir_status status = check_params(model, params, target, error);
     if (status != WEIR_OK) return status;
     weir__bcontext *c = weir__mem_calloc(1, sizeof *c);
     if (c == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a context");
@@ -203,7 +216,7 @@ weir_status weir__llama_context_create(weir__bmodel *model, const weir_context_p
     c->embeddings = params->embeddings;
     c->unified = params->layout == WEIR_LAYOUT_UNIFIED ||
                  (params->layout == WEIR_LAYOUT_AUTO && params->n_seq_max > 1);
-    struct llama_context_params p = complete(c, params);
+    struct llama_context_params p = complete(c, params, target);
     status = check_memory(model, params, &p, error);
     if (status == WEIR_OK) status = weir__shim_context_create(model->model, p, &c->context, error);
     if (status == WEIR_OK) status = start_pool(c, params, error);
@@ -241,11 +254,17 @@ fail:
     return status;
 }
 
+weir_status weir__llama_context_create(weir__bmodel *model, const weir_context_params *params,
+                                       weir__bcontext **out, weir_context_info *info, weir_error *error)
+{
+    return weir__llama_context_open(model, params, NULL, out, info, error);
+}
+
 weir_status weir__llama_context_estimate(weir__bmodel *model, const weir_context_params *params,
                                          weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
                                          weir_error *error)
 {
-    weir_status status = check_params(model, params, error);
+    weir_status status = check_params(model, params, NULL, error);
     if (status != WEIR_OK) return status;
     weir__bcontext c = {
         .model = model,
@@ -253,7 +272,7 @@ weir_status weir__llama_context_estimate(weir__bmodel *model, const weir_context
         .unified = params->layout == WEIR_LAYOUT_UNIFIED ||
                    (params->layout == WEIR_LAYOUT_AUTO && params->n_seq_max > 1),
     };
-    struct llama_context_params p = complete(&c, params);
+    struct llama_context_params p = complete(&c, params, NULL);
     status = weir__shim_context_create(model->model, p, &c.context, error);
     if (status != WEIR_OK) return status;
     status = weir__shim_context_bytes(c.context, kv_bytes, compute_bytes, error);
@@ -298,14 +317,11 @@ static int64_t run_ns(void)
     return t.tv_sec * WEIR__NS_PER_S + t.tv_nsec;
 }
 
-weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir_error *error)
+weir_status weir__llama_pass(weir__bcontext *c, const weir__batch *batch, float *embd, weir_error *error)
 {
+    int32_t n_rows = 0;
     c->n_entries = c->n_rows = 0;
     c->settled = false;
-    weir_status status = check_batch(c, batch, error);
-    if (status != WEIR_OK) return status;
-
-    int32_t n_rows = 0;
     for (int32_t i = 0; i < batch->n; i++) {
         bool kept = c->embeddings || batch->logits[i] != 0;
         c->row_of[i] = kept ? n_rows : -1;
@@ -315,6 +331,7 @@ weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir
     struct llama_batch b = {
         .n_tokens = batch->n,
         .token = batch->token,
+        .embd = embd,
         .pos = batch->pos,
         .n_seq_id = c->ones,
         .seq_id = c->seqs,
@@ -325,7 +342,7 @@ weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir
     int64_t ns = c->adapts ? -weir__clock_now_ns() : 0, ran_ns = c->adapts ? -run_ns() : 0;
     bool began;
     llama_set_n_threads(c->context, n_threads, n_threads);
-    status =
+    weir_status status =
         weir__shim_decode(c->context, b, c->model->encoder_only || c->model->encoder_decoder, &began, error);
     if (began) copied(c);
     if (status != WEIR_OK) return status;
@@ -337,6 +354,17 @@ weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir
     c->n_entries = batch->n;
     c->n_rows = n_rows;
     return WEIR_OK;
+}
+
+weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir_error *error)
+{
+    weir_status status = check_batch(c, batch, error);
+    if (status != WEIR_OK) c->n_entries = c->n_rows = 0;
+    if (status != WEIR_OK) return status;
+    if (c->following != NULL) return weir__llama_head_decode(c, batch, error);
+    status = weir__llama_pass(c, batch, NULL, error);
+    if (status == WEIR_OK && c->head != NULL) weir__llama_head_note(c->head, batch);
+    return status;
 }
 
 void weir__llama_set_abort(weir__bcontext *c, bool (*fn)(void *user), void *user)
@@ -387,11 +415,14 @@ int32_t weir__llama_embedding_width(const weir__bcontext *c)
 
 int32_t weir__llama_seq_pos_max(const weir__bcontext *c, int32_t seq)
 {
+    if (c->following != NULL) return weir__llama_head_known(c, seq);
     return c->has_memory ? llama_memory_seq_pos_max(llama_get_memory(c->context), seq) : -1;
 }
 
 void weir__llama_clear(weir__bcontext *c)
 {
+    if (c->following != NULL) weir__llama_head_forget(c);
+    if (c->head != NULL) weir__llama_head_forget(c->head);
     weir__shim_clear(c->context);
 }
 
@@ -410,6 +441,11 @@ static bool can_end_at(const weir__bcontext *c, int32_t seq, int32_t n)
 
 bool weir__llama_seq_remove(weir__bcontext *c, int32_t seq, int32_t from, int32_t to)
 {
+    if (c->following != NULL) {
+        weir__llama_head_cut(c, seq, from);
+        return true;
+    }
+    if (c->head != NULL) weir__llama_head_removed(c->head, seq, from); /* it has no holes */
     int32_t last = weir__llama_seq_pos_max(c, seq);
     if (last < 0 || from > last || (to >= 0 && to <= from)) return true;
     bool to_end = to < 0 || to > last;
@@ -450,6 +486,7 @@ weir_status weir__llama_share(weir__bcontext *c, int32_t from, int32_t to, int32
         done = weir__shim_seq_remove(c->context, to, -1, -1);
     else
         done = copy(c, from, to, 0, n > last ? -1 : n);
+    if (done && c->head != NULL) weir__llama_head_shared(c->head, from, to, n);
     if (done) return WEIR_OK;
     return weir__error_set(error, WEIR_BACKEND, NULL, "sequence %d could not be copied to %d", from, to);
 }
@@ -488,13 +525,17 @@ static weir_status flush(weir__bcontext *c, weir_error *error)
 
 size_t weir__llama_state_size(weir__bcontext *c, int32_t seq)
 {
-    return c->has_memory ? weir__shim_state_size(c->context, seq) : 0;
+    size_t head = c->head != NULL ? weir__llama_head_state_size(c->head, seq) : 0;
+    return c->has_memory ? weir__shim_state_size(c->context, seq) + head : 0;
 }
 
 size_t weir__llama_state_save(weir__bcontext *c, int32_t seq, void *bytes, size_t capacity)
 {
     if (!c->has_memory || flush(c, NULL) != WEIR_OK) return 0;
-    return weir__shim_state_save(c->context, seq, bytes, capacity);
+    size_t n = weir__shim_state_save(c->context, seq, bytes, capacity);
+    if (n == 0 || n > capacity || c->head == NULL) return n;
+    size_t head = weir__llama_head_state_save(c->head, seq, (char *)bytes + n, capacity - n);
+    return head > 0 ? n + head : 0;
 }
 
 weir_status weir__llama_state_load(weir__bcontext *c, int32_t seq, const void *bytes, size_t length,
@@ -515,7 +556,9 @@ weir_status weir__llama_state_load(weir__bcontext *c, int32_t seq, const void *b
         }
     }
     status = weir__shim_state_load(c->context, seq, bytes, length, error);
+    if (status == WEIR_OK && c->head != NULL) weir__llama_head_state_load(c->head, seq, bytes, length);
     if (status == WEIR_OK) goto out;
+    if (c->head != NULL) weir__llama_head_removed(c->head, seq, 0);
     weir__shim_seq_remove(c->context, seq, -1, -1);
     if (before != NULL && weir__shim_state_load(c->context, seq, before, n_before, NULL) != WEIR_OK)
         status = weir__error_set(error, WEIR_BACKEND, NULL,

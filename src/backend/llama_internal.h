@@ -18,6 +18,9 @@ typedef struct weir__llama_scratch {
     llama_token_data candidates[];    /* [n_vocab] */
 } weir__llama_scratch;
 
+/* What a head follows (llama_head.c). */
+typedef struct weir__llama_following weir__llama_following;
+
 /* Grammars that a model has compiled (llama_grammar.c). */
 typedef struct weir__llama_grammars weir__llama_grammars;
 
@@ -30,6 +33,7 @@ struct weir__bmodel {
     bool causal;          /* a token sees those before it only; a pass of others is one micro-batch */
     bool encoder_only;    /* embeddings only */
     bool encoder_decoder; /* what is decoded attends to an encoder's output */
+    bool head;            /* guesses for another model, and can do nothing alone */
     bool whole_sequences; /* recurrent: its memory is cut at the end of a sequence or not at all */
     int32_t n_positions;  /* tokens that it has position embeddings for, INT32_MAX = any */
     weir_model_info info;
@@ -76,6 +80,9 @@ struct weir__bcontext {
 
     bool (*abort_fn)(void *user);
     void *abort_user;
+
+    weir__bcontext *head;             /* what guesses for this one, NULL = nothing */
+    weir__llama_following *following; /* of a head */
 };
 
 /* ---- The operations of the table: see weir__backend ----------------------------------------------- */
@@ -119,11 +126,17 @@ int64_t weir__llama_meta_number(const weir__bmodel *model, const char *name, int
 /* llama_context.c */
 weir_status weir__llama_context_create(weir__bmodel *model, const weir_context_params *params,
                                        weir__bcontext **out, weir_context_info *info, weir_error *error);
+/* The same, also for a head: target is what it guesses for, NULL otherwise. */
+weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_params *params,
+                                     const weir__bcontext *target, weir__bcontext **out,
+                                     weir_context_info *info, weir_error *error);
 weir_status weir__llama_context_estimate(weir__bmodel *model, const weir_context_params *params,
                                          weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
                                          weir_error *error);
 void weir__llama_context_free(weir__bcontext *c);
 weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir_error *error);
+/* One pass over a sound batch. embd: [n][width of a head's rows], NULL: the tokens alone. */
+weir_status weir__llama_pass(weir__bcontext *c, const weir__batch *batch, float *embd, weir_error *error);
 void weir__llama_set_abort(weir__bcontext *c, bool (*fn)(void *user), void *user);
 void weir__llama_logits_ready(weir__bcontext *c);
 const float *weir__llama_embedding(weir__bcontext *c, int32_t row, int32_t seq);
@@ -140,6 +153,29 @@ size_t weir__llama_state_save(weir__bcontext *c, int32_t seq, void *bytes, size_
 weir_status weir__llama_state_load(weir__bcontext *c, int32_t seq, const void *bytes, size_t length,
                                    weir_error *error);
 const float *weir__llama_logits(weir__bcontext *context, int32_t row);
+
+/* llama_head.c */
+weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
+                                    const weir_context_params *params, weir__bcontext **out,
+                                    weir_context_info *info, weir_error *error);
+/* A context is freed: whoever it follows or leads is told, and what it had for that is freed. */
+void weir__llama_head_leave(weir__bcontext *c);
+weir_status weir__llama_head_decode(weir__bcontext *head, const weir__batch *batch, weir_error *error);
+/* The newest position of the target that it was told of, -1 = none. */
+int32_t weir__llama_head_known(const weir__bcontext *head, int32_t seq);
+/* Its own rows from this position on go. */
+void weir__llama_head_cut(weir__bcontext *head, int32_t seq, int32_t from);
+void weir__llama_head_forget(weir__bcontext *head);
+/* What has happened to the target: a pass; a sequence that ends before `from`; one that holds the first n
+ * positions of another. */
+void weir__llama_head_note(weir__bcontext *head, const weir__batch *batch);
+void weir__llama_head_removed(weir__bcontext *head, int32_t seq, int32_t from);
+void weir__llama_head_shared(weir__bcontext *head, int32_t from, int32_t to, int32_t n);
+/* What it adds behind the target's state of a sequence. Loading takes the whole; what it cannot read leaves
+ * the head without the sequence. */
+size_t weir__llama_head_state_size(weir__bcontext *head, int32_t seq);
+size_t weir__llama_head_state_save(weir__bcontext *head, int32_t seq, void *bytes, size_t capacity);
+void weir__llama_head_state_load(weir__bcontext *head, int32_t seq, const void *bytes, size_t length);
 
 /* llama_grammar.c */
 weir__llama_grammars *weir__llama_grammars_create(void);

@@ -68,12 +68,14 @@ static void classify(weir__bmodel *m)
 {
     static const char *const without_memory[] = {
         "wavtokenizer-dec", "gemma-embedding", "dream", "llada", "llada-moe", "rnd1"};
+    static const char *const heads[] = {"eagle3", "dflash", "gemma4-assistant"};
     static const char *const with_positions[] = {"bert", "gpt2", "mpt", "starcoder"};
     bool no_memory =
         strstr(m->architecture, "bert") != NULL ||
         is_one_of(m->architecture, without_memory, sizeof without_memory / sizeof without_memory[0]);
+    m->head = is_one_of(m->architecture, heads, sizeof heads / sizeof heads[0]);
     m->encoder_only = no_memory || (llama_model_has_encoder(m->model) && !llama_model_has_decoder(m->model));
-    m->encoder_decoder = llama_model_has_encoder(m->model) && !m->encoder_only;
+    m->encoder_decoder = llama_model_has_encoder(m->model) && !m->encoder_only && !m->head;
     m->causal = !no_memory && !meta_is(m, "attention.causal", "false");
     m->whole_sequences = llama_model_is_recurrent(m->model) || llama_model_is_hybrid(m->model);
     m->n_positions =
@@ -110,7 +112,9 @@ static void fill_info(weir__bmodel *m)
     info->add_bos = llama_vocab_get_add_bos(vocab);
     info->add_eos = llama_vocab_get_add_eos(vocab);
     info->has_encoder = m->encoder_only || m->encoder_decoder;
-    info->has_decoder = !m->encoder_only;
+    info->has_decoder = !m->encoder_only && !m->head;
+    info->is_draft_head = m->head;
+    info->n_layer_mtp = m->vocab_only ? 0 : weir__shim_mtp_layers(model);
     info->is_recurrent = llama_model_is_recurrent(model);
     info->is_hybrid = llama_model_is_hybrid(model);
     info->kernels = weir__hook_kernels();
@@ -151,6 +155,9 @@ void weir__llama_model_free(weir__bmodel *model)
     pthread_mutex_destroy(&model->scratch_lock);
     weir__mem_free(model);
 }
+
+/* Whose layers that guess can be used: weir__shim_mtp_layers. */
+static const char *const with_mtp[] = {"glm4moe", "hy_v3", "deepseek2"};
 
 /* outline: tensors get no memory. */
 static weir_status load(const char *path, const weir_model_params *params, bool outline, weir__bmodel **out,
@@ -202,6 +209,7 @@ static weir_status load(const char *path, const weir_model_params *params, bool 
                   : params->use_mlock                     ? LLAMA_LOAD_MODE_MLOCK
                                                           : LLAMA_LOAD_MODE_NONE;
     p.vocab_only = params->vocab_only;
+    p.load_mtp = is_one_of(file.architecture, with_mtp, sizeof with_mtp / sizeof with_mtp[0]);
     p.progress_callback = on_progress;
     p.progress_callback_user_data = &watch;
     m->offloads = params->n_gpu_layers != 0 && has_gpu();

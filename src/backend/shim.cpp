@@ -4,8 +4,10 @@
 #include "backend/ggml_hook.h"
 #include "backend/shim_guard.h"
 
-/* Not public: llama.h does not carry out pending copies. */
+/* Not public: llama.h does not carry out pending copies, and does not know of hidden states. */
 #include <../src/llama-context.h>
+#include <../src/llama-ext.h>
+#include <../src/llama-model.h>
 
 #include <ggml-cpu.h>
 
@@ -356,6 +358,135 @@ weir_status weir__shim_state_load(llama_context *context, int32_t seq, const voi
         return weir__error_set(error, WEIR_FORMAT, "bytes", "the state cannot be loaded: %s",
                                said.reason("llama.cpp gives no reason"));
     });
+}
+
+/* ---- Heads ---------------------------------------------------------------------------------------- */
+
+int32_t weir__shim_mtp_layers(const llama_model *model)
+{
+    return attempt<int32_t>(0, [&] {
+        /* Each graph asserts on tensors of its own: these are the ones whose needs are known. */
+        const llama_hparams &has = model->hparams;
+        bool glm = model->arch == LLM_ARCH_GLM4_MOE, hy = model->arch == LLM_ARCH_HY_V3,
+             deepseek = model->arch == LLM_ARCH_DEEPSEEK2;
+        if ((!glm && !hy && !deepseek) || has.n_layer_nextn != 1) return 0;
+        const llama_layer &layer = model->layers[has.n_layer()];
+        const llama_layer_nextn &nextn = layer.nextn;
+        bool heads = (layer.wqkv || (layer.wq && layer.wk && layer.wv)) &&
+                     (glm || (layer.attn_q_norm && layer.attn_k_norm));
+        bool low_rank = has.is_mla() && has.f_attn_temp_scale == 0.0f && has.n_lora_q > 0 && layer.wq_a &&
+                        layer.attn_q_a_norm && layer.wq_b && layer.wkv_a_mqa && layer.attn_kv_a_norm &&
+                        layer.wk_b && layer.wv_b;
+        bool experts = layer.ffn_gate_inp && layer.ffn_down_exps &&
+                       (layer.ffn_gate_up_exps || (layer.ffn_up_exps && layer.ffn_gate_exps));
+        bool shared = layer.ffn_gate_shexp && layer.ffn_down_shexp && layer.ffn_up_shexp;
+        bool dense = hy && !layer.ffn_gate_inp && layer.ffn_up && layer.ffn_gate && layer.ffn_down;
+        bool whole = nextn.eh_proj && nextn.enorm && nextn.hnorm && layer.wo && layer.attn_norm &&
+                     (glm ? layer.attn_post_norm : layer.ffn_norm) && (deepseek ? low_rank : heads) &&
+                     ((experts && (glm || shared)) || dense) && has.n_layer() >= has.n_layer_dense_lead;
+        return whole ? 1 : 0;
+    });
+}
+
+namespace
+{
+
+/* The target's graph hands out what goes into its layers. */
+bool tells_layer_inputs(const llama_model *model)
+{
+    return model->arch == LLM_ARCH_LLAMA || model->arch == LLM_ARCH_QWEN3 ||
+           model->arch == LLM_ARCH_QWEN3MOE || model->arch == LLM_ARCH_MINIMAX_M2;
+}
+
+/* The token of each of the head's logits. */
+bool are_tokens(const ggml_tensor *d2t, int64_t n_vocab)
+{
+    std::vector<int64_t> ids(static_cast<std::size_t>(ggml_nelements(d2t)));
+    ggml_backend_tensor_get(d2t, ids.data(), 0, ggml_nbytes(d2t));
+    return std::all_of(ids.begin(), ids.end(), [&](int64_t id) { return id >= 0 && id < n_vocab; });
+}
+
+} // namespace
+
+weir_status weir__shim_head_fits(const llama_model *head, const llama_model *target, weir_error *error)
+{
+    return guard(error, WEIR_BACKEND, "the head cannot be read", [&] {
+        constexpr const char *field = "draft_model";
+        int64_t n_embd = head->hparams.n_embd, n_vocab = head->vocab.n_tokens();
+        int32_t n_layer = llama_model_n_layer(target);
+        if (head->arch != LLM_ARCH_EAGLE3)
+            return weir__error_set(error, WEIR_UNSUPPORTED, field,
+                                   "heads of the kind '%s' are not known; EAGLE-3 is (eagle3)",
+                                   head->arch_name().c_str());
+        if (!tells_layer_inputs(target))
+            return weir__error_set(error, WEIR_UNSUPPORTED, field,
+                                   "EAGLE-3 heads are for models of the architectures llama, qwen3, qwen3moe "
+                                   "and minimax-m2; this one is %s",
+                                   target->arch_name().c_str());
+        if (static_cast<int64_t>(head->hparams.n_embd_inp_enc()) !=
+            static_cast<int64_t>(head->target_layer_ids.size()) * llama_model_n_embd(target))
+            return weir__error_set(
+                error, WEIR_INVALID, field,
+                "the head reads hidden states of %u numbers and the model's have %d: it is for another one",
+                head->hparams.n_embd_inp_enc() / static_cast<uint32_t>(head->target_layer_ids.size()),
+                llama_model_n_embd(target));
+        for (int32_t layer : head->target_layer_ids)
+            if (layer < 0 || layer >= n_layer)
+                return weir__error_set(
+                    error, WEIR_UNSUPPORTED, field,
+                    "the head reads what goes into layer %d, and the model has layers 0 to "
+                    "%d: it is for another one",
+                    layer, n_layer - 1);
+        bool borrows = head->tok_embd == nullptr || head->output == nullptr;
+        if (borrows && (target->hparams.n_embd != n_embd || target->vocab.n_tokens() != n_vocab))
+            return weir__error_set(
+                error, WEIR_INVALID, field,
+                "the head uses the model's embeddings of tokens, which have %u numbers and "
+                "%u tokens instead of %lld and %lld: it is for another one",
+                target->hparams.n_embd, target->vocab.n_tokens(), static_cast<long long>(n_embd),
+                static_cast<long long>(n_vocab));
+        if (llama_model_n_layer(head) != 1 || (borrows && (!target->tok_embd || !target->output)))
+            return weir__error_set(error, WEIR_UNSUPPORTED, field, "the head has %d layers; allowed: 1",
+                                   llama_model_n_layer(head));
+        if (head->tok_embd != nullptr && head->tok_embd->ne[1] < n_vocab)
+            return weir__error_set(
+                error, WEIR_FORMAT, field, "the head has %lld tokens and embeddings of %lld",
+                static_cast<long long>(n_vocab), static_cast<long long>(head->tok_embd->ne[1]));
+        if (head->d2t != nullptr &&
+            (head->d2t->type != GGML_TYPE_I64 || head->output == nullptr || !are_tokens(head->d2t, n_vocab)))
+            return weir__error_set(error, WEIR_FORMAT, field,
+                                   "the head's list of tokens (d2t) names some that do not exist");
+        return WEIR_OK;
+    });
+}
+
+int32_t weir__shim_head_taps(const llama_model *head, int32_t *layers, int32_t capacity)
+{
+    int32_t n = 0;
+    for (int32_t layer : head->target_layer_ids)
+        if (n < capacity) layers[n++] = layer;
+    return n;
+}
+
+void weir__shim_tell_hidden(llama_context *context, bool on, bool masked)
+{
+    llama_set_embeddings_nextn(context, on, masked);
+}
+
+void weir__shim_tell_layer_input(llama_context *context, int32_t layer, bool on)
+{
+    llama_set_embeddings_layer_inp(context, static_cast<uint32_t>(layer), on);
+}
+
+const float *weir__shim_hidden(llama_context *context)
+{
+    return attempt<const float *>(nullptr, [&] { return llama_get_embeddings_nextn(context); });
+}
+
+const float *weir__shim_layer_input(llama_context *context, int32_t layer)
+{
+    return attempt<const float *>(
+        nullptr, [&] { return llama_get_embeddings_layer_inp(context, static_cast<uint32_t>(layer)); });
 }
 
 /* ---- Sampler -------------------------------------------------------------------------------------- */

@@ -77,6 +77,26 @@ size_t weir__shim_state_save(struct llama_context *context, int32_t seq, void *b
 weir_status weir__shim_state_load(struct llama_context *context, int32_t seq, const void *bytes,
                                   size_t length, weir_error *error);
 
+/* ---- Heads (llama_head.c) ------------------------------------------------------------------------- */
+
+/* Layers behind the model's own that guess further tokens and can be computed; 0 = none. */
+int32_t weir__shim_mtp_layers(const struct llama_model *model);
+
+/* Whether an EAGLE-3 head and its target can be computed together, which llama.cpp asserts. */
+weir_status weir__shim_head_fits(const struct llama_model *head, const struct llama_model *target,
+                                 weir_error *error);
+
+/* The layers of the target whose inputs it reads, at most `capacity`; how many. */
+int32_t weir__shim_head_taps(const struct llama_model *head, int32_t *layers, int32_t capacity);
+
+/* From the next pass on the last hidden states are kept, of rows with logits (masked) or of all. */
+void weir__shim_tell_hidden(struct llama_context *context, bool on, bool masked);
+void weir__shim_tell_layer_input(struct llama_context *context, int32_t layer, bool on);
+
+/* What the last pass kept, row after row; NULL when it kept none. */
+const float *weir__shim_hidden(struct llama_context *context);
+const float *weir__shim_layer_input(struct llama_context *context, int32_t layer);
+
 /* ---- Sampler -------------------------------------------------------------------------------------- */
 
 /* Temperatures below it divide logits into infinities; they count as 0. */

@@ -45,6 +45,7 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
         .itl_target_ms = 50,
         .n_draft_max = 16,
         .prompt_lookup = true,
+        .mtp = true,
         .cache_disk_bytes = UINT64_C(4) << 30,
     };
     if (params != NULL) weir__params_default(params, size, &defaults, sizeof defaults);
@@ -137,7 +138,10 @@ static weir_status plan_context(const weir_model *model, weir_engine_params *par
 {
     if (!model->info.has_decoder)
         return weir__error_set(error, WEIR_UNSUPPORTED, "model",
-                               "this model cannot generate: use weir_embed");
+                               model->info.is_draft_head
+                                   ? "this model guesses for another one and cannot generate: give it to "
+                                     "that as draft_model"
+                                   : "this model cannot generate: use weir_embed");
     if (params->n_ctx == 0) params->n_ctx = model->info.n_ctx_train;
     if (params->n_threads == 0) params->n_threads = weir__cpu_count();
     if (params->n_threads_batch == 0) params->n_threads_batch = params->n_threads;
@@ -201,7 +205,10 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
     weir__cache_counts kept = weir__cache_count(engine->cache); /* from an engine before */
     engine->stats.n_cache_files = engine->counts.n_cache_files = kept.n_disk;
     engine->stats.cache_disk_bytes = engine->counts.cache_disk_bytes = kept.disk_bytes;
-    return weir__speculate_open(engine, error);
+    status = weir__speculate_open(engine, error);
+    weir__speculate_name(engine, engine->stats.drafters, sizeof engine->stats.drafters);
+    memcpy(engine->counts.drafters, engine->stats.drafters, sizeof engine->counts.drafters);
+    return status;
 }
 
 weir_status weir_engine_estimate(const char *path, const weir_model_params *model_params,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/speculate.h"
 
+#include <stdio.h>
+
 #include "base/error.h"
 #include "base/mem.h"
 #include "engine/engine.h"
@@ -12,33 +14,42 @@
 
 /* ---- Life ---- */
 
-static weir_status open_model(weir_engine *engine, weir__drafter **drafter, weir_error *error)
+/* By a smaller model, or by a head: one that is such, or the engine's own for layers that guess. */
+static weir_status open_model(weir_engine *engine, weir_model *model, weir__drafter **drafter,
+                              weir_error *error)
 {
     const weir_engine_params *params = &engine->params;
+    bool is_head = params->draft_model == NULL || model->info.is_draft_head;
     weir_context_params context = weir_context_params_default();
     context.n_ctx = engine->info.n_ctx;
-    context.n_batch = params->n_batch;
+    /* A head holds what the engine's context holds, and guesses besides. */
+    if (is_head) context.n_ctx += params->n_slots * (1 + params->n_draft_max);
+    context.n_batch = is_head ? engine->info.n_batch : params->n_batch;
     context.n_ubatch = params->n_ubatch;
-    context.n_seq_max = params->n_slots;
+    context.n_seq_max = is_head ? engine->info.n_seq_max : params->n_slots;
     context.n_threads = params->n_threads;
     context.n_threads_batch = params->n_threads_batch;
     context.layout = WEIR_LAYOUT_UNIFIED; /* texts are caught up with unequally: so it is one pass */
     context.type_k = params->type_k;
     context.type_v = params->type_v;
-    return weir__drafter_model(engine->model, params->draft_model, &context, params->n_ctx, drafter, error);
+    return is_head ? weir__drafter_head(engine->model, engine->context, model, &context, params->n_slots,
+                                        drafter, error)
+                   : weir__drafter_model(engine->model, model, &context, params->n_ctx, drafter, error);
 }
 
 weir_status weir__speculate_open(weir_engine *engine, weir_error *error)
 {
     weir__speculate *all = &engine->speculate;
     const weir_engine_params *params = &engine->params;
+    weir_model *model = params->draft_model;
     weir_status status = WEIR_OK;
     if (params->n_draft_max == 0) return WEIR_OK;
-    if (engine->exact && params->draft_model != NULL)
+    if (engine->exact && model != NULL)
         return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
                                "this model's memory cannot be cut at any token, which refused drafts need: "
                                "leave draft_model out");
-    if (engine->exact || (!params->prompt_lookup && params->draft_model == NULL)) return WEIR_OK;
+    if (model == NULL && params->mtp && engine->model->info.n_layer_mtp > 0) model = engine->model;
+    if (engine->exact || (!params->prompt_lookup && model == NULL)) return WEIR_OK;
     all->drafts = weir__mem_calloc((size_t)params->n_slots, sizeof *all->drafts);
     all->rows = weir__mem_calloc((size_t)engine->info.n_seq_max, sizeof *all->rows);
     if (all->drafts == NULL || all->rows == NULL) goto no_memory;
@@ -47,13 +58,22 @@ weir_status weir__speculate_open(weir_engine *engine, weir_error *error)
         if (all->drafters[all->n] == NULL) goto no_memory;
         all->n++;
     }
-    if (params->draft_model != NULL) {
-        status = open_model(engine, &all->drafters[all->n], error);
+    if (model != NULL) {
+        status = open_model(engine, model, &all->drafters[all->n], error);
         if (status == WEIR_OK) all->n++;
     }
     return status;
 no_memory:
     return weir__error_set(error, WEIR_NO_MEMORY, "n_draft_max", "out of memory for drafts");
+}
+
+void weir__speculate_name(const weir_engine *engine, char *names, size_t capacity)
+{
+    const weir__speculate *all = &engine->speculate;
+    size_t n = 0;
+    names[0] = '\0';
+    for (int32_t i = 0; i < all->n && n < capacity; i++)
+        n += (size_t)snprintf(names + n, capacity - n, "%s%s", i > 0 ? "+" : "", all->drafters[i]->ops->name);
 }
 
 static void destroy_drafters(weir__speculate *all)
@@ -124,6 +144,7 @@ static bool prepare(const weir_engine *engine, weir__slot *slot)
     const weir__request *request = slot->request;
     if (draft->text == request->serial && draft->n_tokens == slot->n_tokens) return false;
     *draft = (weir__draft){.slot = slot->index,
+                           .seq = slot->lane,
                            .text = request->serial,
                            .tokens = request->tokens,
                            .n_tokens = slot->n_tokens,

@@ -20,6 +20,9 @@ typedef struct weir__speculate {
 weir_status weir__speculate_open(weir_engine *engine, weir_error *error);
 void weir__speculate_close(weir_engine *engine);
 
+/* Who drafts, as in weir_engine_stats. */
+void weir__speculate_name(const weir_engine *engine, char *names, size_t capacity);
+
 /* Only this drafter, which is destroyed with the engine, drafts from now on: for tests and replays. False:
  * this engine has no drafts, nothing was done. */
 bool weir__speculate_use(weir_engine *engine, weir__drafter *drafter);

@@ -1,9 +1,12 @@
-/* draft_model.c: the drafter that asks a smaller model of the same vocabulary.
+/* draft_model.c: the drafter that asks a smaller model of the same vocabulary, or a head of the target's.
  *
- * It has a context of its own with a sequence for each slot. What a sequence holds is compared with the
+ * A model has a context of its own with a sequence for each slot. What a sequence holds is compared with the
  * slot's text whenever a draft is wanted: what differs is cut off, what is missing is computed. So nothing of
  * what happens to the target's sequences (moves between lanes, shared prefixes, suspension, refused drafts)
  * needs to be mirrored here.
+ *
+ * A head's context has the target's sequences and follows them by itself: it reads what the target's layers
+ * say of a token, which is there once, when the target computes it. Here it is asked for guesses only.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -27,9 +30,9 @@
 /* By place in the draft: a model that was right so far is likely to be right again. */
 static const double prior[WEIR__PACE_CLASSES] = {0.6, 0.7, 0.7, 0.75, 0.8, 0.8};
 
-/* Invariant: the sequence holds held[0 … n_held - 1], and the first n_same of them are the text's. */
+/* Invariant, of a model: the sequence holds held[0 … n_held - 1], and the first n_same of them are the text's. */
 typedef struct slot {
-    int32_t *held; /* [n_ctx] */
+    int32_t *held; /* [n_ctx]; a head's: NULL */
     int32_t n_held, n_same;
     uint64_t text; /* whose pace this is */
     weir__pace pace;
@@ -44,11 +47,12 @@ typedef struct draft_model {
     weir__drafter base;
     weir_model *model;
     weir__bcontext *context;
+    bool is_head;
     weir_context_info info;
     weir__bsampler *greedy;
     weir__batch batch;
     int32_t *tokens; /* the block behind the slots' */
-    int32_t n_ctx;   /* of a slot */
+    int32_t n_ctx;   /* of a slot; a model's */
     double token_ns; /* what a token of a draft takes; 0 = not known */
     int32_t n_slots;
     slot slots[]; /* [n_slots] */
@@ -105,6 +109,22 @@ static void feed(draft_model *m, slot *s, const weir__draft *draft, int32_t *roo
     s->n_same = s->n_held;
 }
 
+static int32_t seq_of(const draft_model *m, const weir__draft *draft)
+{
+    return m->is_head ? draft->seq : draft->slot;
+}
+
+/* A head needs the row of the text's last token only. False: it was not told of the one before. */
+static bool ask(draft_model *m, slot *s, const weir__draft *draft)
+{
+    int32_t last = draft->n_tokens - 1;
+    if (m->model->ops->seq_pos_max(m->context, draft->seq) != last - 1 ||
+        draft->tokens[last] >= m->model->info.n_vocab || m->batch.n == m->batch.capacity)
+        return false;
+    s->row = weir__batch_add(&m->batch, draft->tokens[last], last, draft->seq, true);
+    return true;
+}
+
 /* After a failed pass nobody knows what is there. */
 static void forget(draft_model *m)
 {
@@ -121,21 +141,24 @@ static bool pays(const draft_model *m, const slot *s, int32_t place, const weir_
     return weir__worth_take(&worth, s->probability * weir__pace_hope(&s->pace, class_of(place)), m->token_ns);
 }
 
-/* The first pass: the texts. */
-static void begin(draft_model *m, weir__draft *const *drafts, size_t n, const weir__drafting *drafting)
+/* The first pass: the texts. Returns whether it takes longer than others: it catches up. */
+static bool begin(draft_model *m, weir__draft *const *drafts, size_t n, const weir__drafting *drafting)
 {
     int32_t room = m->batch.capacity < CATCH_UP ? m->batch.capacity : CATCH_UP;
+    bool catches_up = false;
     for (size_t i = 0; i < n; i++) {
         const weir__draft *draft = drafts[i];
         slot *s = &m->slots[draft->slot];
+        catches_up |= m->is_head && s->text != draft->text; /* with what waits of its prompt */
         meet(s, draft);
         s->row = -1;
         s->probability = 1;
         s->trial = !pays(m, s, 0, drafting);
         s->done = drafting->room < 1 || room < 1 || (s->trial && draft->n_tokens - s->tried_at < s->pause) ||
-                  !align(m, s, draft);
-        if (!s->done) feed(m, s, draft, &room);
+                  !(m->is_head ? ask(m, s, draft) : align(m, s, draft));
+        if (!s->done && !m->is_head) feed(m, s, draft, &room);
     }
+    return catches_up || m->batch.n > 2 * (int32_t)n;
 }
 
 /* The token that the draft's row gives, and its own row for the next pass. */
@@ -154,8 +177,8 @@ static void extend(draft_model *m, slot *s, weir__draft *draft, weir__drafting *
     if (s->trial) drafting->room--;
     if (s->trial || draft->n == draft->most || !pays(m, s, draft->n, drafting)) return;
     s->done = false;
-    s->row = weir__batch_add(&m->batch, token, s->n_held, draft->slot, true);
-    s->held[s->n_held++] = token;
+    s->row = weir__batch_add(&m->batch, token, draft->n_tokens - 1 + draft->n, seq_of(m, draft), true);
+    if (!m->is_head) s->held[s->n_held++] = token;
 }
 
 /* What a token takes, from the time of all; one that catches up with its text takes longer. */
@@ -173,8 +196,7 @@ static void draft_all(weir__drafter *drafter, weir__draft *const *drafts, size_t
     int64_t start = weir__clock_now_ns();
     int32_t n_drafted = 0;
     m->batch.n = 0;
-    begin(m, drafts, n, drafting);
-    int32_t n_texts = m->batch.n;
+    bool catches_up = begin(m, drafts, n, drafting);
     while (m->batch.n > 0) {
         if (m->model->ops->decode(m->context, &m->batch, NULL) != WEIR_OK) {
             forget(m);
@@ -185,9 +207,12 @@ static void draft_all(weir__drafter *drafter, weir__draft *const *drafts, size_t
         for (size_t i = 0; i < n; i++)
             if (!m->slots[drafts[i]->slot].done) extend(m, &m->slots[drafts[i]->slot], drafts[i], drafting);
     }
-    for (size_t i = 0; i < n; i++) n_drafted += drafts[i]->n;
-    if (n_drafted > 0)
-        measure(m, (double)(weir__clock_now_ns() - start) / n_drafted, n_texts > 2 * (int32_t)n);
+    for (size_t i = 0; i < n; i++) {
+        n_drafted += drafts[i]->n;
+        if (m->is_head && drafts[i]->n > 1) /* the target tells of these tokens, if they are right */
+            m->model->ops->seq_remove(m->context, drafts[i]->seq, drafts[i]->n_tokens, -1);
+    }
+    if (n_drafted > 0) measure(m, (double)(weir__clock_now_ns() - start) / n_drafted, catches_up);
 }
 
 static void judge(weir__drafter *drafter, const weir__draft *draft, int32_t n_drafted, int32_t n_right)
@@ -215,7 +240,7 @@ static bool same_piece(const weir_model *a, const weir_model *b, int32_t token)
 weir_status weir__drafter_model_check(const weir_model *target, const weir_model *model, weir_error *error)
 {
     int32_t n = target->info.n_vocab, other = model->info.n_vocab;
-    if (!model->info.has_decoder)
+    if (!model->info.has_decoder && !model->info.is_draft_head)
         return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model", "the draft model cannot generate");
     if (model->info.is_recurrent || model->info.is_hybrid || model->info.n_swa > 0)
         return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
@@ -248,41 +273,61 @@ static void destroy(weir__drafter *drafter)
     weir__mem_free(m);
 }
 
-weir_status weir__drafter_model(weir_model *target, weir_model *model, const weir_context_params *params,
-                                int32_t n_ctx, weir__drafter **drafter, weir_error *error)
+/* target_context: a head's target, NULL of a model. n_ctx: of a model's slots. */
+static weir_status create(weir_model *target, weir__bcontext *target_context, weir_model *model,
+                          const weir_context_params *params, int32_t n_slots, int32_t n_ctx,
+                          weir__drafter **drafter, weir_error *error)
 {
-    static const weir__drafter_ops ops = {
-        .name = "model", .draft = draft_all, .judge = judge, .destroy = destroy};
+    static const weir__drafter_ops kinds[] = {
+        {.name = "model", .draft = draft_all, .judge = judge, .destroy = destroy},
+        {.name = "eagle3", .draft = draft_all, .judge = judge, .destroy = destroy},
+        {.name = "mtp", .draft = draft_all, .judge = judge, .destroy = destroy},
+    };
     weir_sampler_params greedy = weir_sampler_params_default();
-    size_t n_slots = (size_t)params->n_seq_max;
-    draft_model *m = weir__mem_calloc(1, sizeof *m + n_slots * sizeof m->slots[0]);
+    draft_model *m = weir__mem_calloc(1, sizeof *m + (size_t)n_slots * sizeof m->slots[0]);
     if (m == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "draft_model", "out of memory for drafts");
-    m->base = (weir__drafter){.ops = &ops, .target = target};
+    bool own = target_context != NULL && model == target;
+    m->is_head = target_context != NULL;
+    m->base = (weir__drafter){.ops = &kinds[m->is_head + own], .target = target};
     m->model = weir_model_hold(model);
-    m->n_slots = params->n_seq_max;
+    m->n_slots = n_slots;
     m->n_ctx = n_ctx;
     m->info.size = sizeof m->info;
     greedy.temp = 0;
-    weir_status status = weir__drafter_model_check(target, model, error);
+    for (int32_t i = 0; i < n_slots; i++) m->slots[i].text = UINT64_MAX;
+    weir_status status = own ? WEIR_OK : weir__drafter_model_check(target, model, error);
     if (status == WEIR_OK)
-        status = model->ops->context_create(model->model, params, &m->context, &m->info, error);
+        status = m->is_head ? model->ops->head_create(target_context, model->model, params, &m->context,
+                                                      &m->info, error)
+                            : model->ops->context_create(model->model, params, &m->context, &m->info, error);
     if (status == WEIR_OK) status = weir__sampler_params_check(model, &greedy, "", &greedy, error);
     if (status == WEIR_OK)
         status = model->ops->sampler_create(model->model, &greedy, NULL, &m->greedy, error);
     if (status == WEIR_OK) status = weir__batch_init(&m->batch, m->info.n_batch, error);
     if (status != WEIR_OK) goto fail;
-    m->tokens = weir__mem_calloc(n_slots * (size_t)n_ctx, sizeof *m->tokens);
+    *drafter = &m->base;
+    if (m->is_head) return WEIR_OK;
+    m->tokens = weir__mem_calloc((size_t)n_slots * (size_t)n_ctx, sizeof *m->tokens);
     if (m->tokens == NULL) {
         status = weir__error_set(error, WEIR_NO_MEMORY, "draft_model", "out of memory for drafts");
         goto fail;
     }
-    for (size_t i = 0; i < n_slots; i++) {
-        m->slots[i].held = m->tokens + i * (size_t)n_ctx;
-        m->slots[i].text = UINT64_MAX;
-    }
-    *drafter = &m->base;
+    for (int32_t i = 0; i < n_slots; i++) m->slots[i].held = m->tokens + (size_t)i * (size_t)n_ctx;
     return WEIR_OK;
 fail:
     destroy(&m->base);
     return status;
+}
+
+weir_status weir__drafter_model(weir_model *target, weir_model *model, const weir_context_params *params,
+                                int32_t n_ctx, weir__drafter **drafter, weir_error *error)
+{
+    return create(target, NULL, model, params, params->n_seq_max, n_ctx, drafter, error);
+}
+
+weir_status weir__drafter_head(weir_model *target, weir__bcontext *context, weir_model *model,
+                               const weir_context_params *params, int32_t n_slots, weir__drafter **drafter,
+                               weir_error *error)
+{
+    return create(target, context, model, params, n_slots, 0, drafter, error);
 }

@@ -15,6 +15,7 @@ typedef struct weir__drafter weir__drafter;
 /* A stream's draft and what it is made of. */
 typedef struct weir__draft {
     int32_t slot;
+    int32_t seq;           /* of the target's context, which holds all tokens but the last */
     uint64_t text;         /* a number that no other text of this slot had: tokens of the same only grow */
     const int32_t *tokens; /* [n_tokens], during the call */
     int32_t n_tokens;
@@ -68,6 +69,12 @@ weir__drafter *weir__drafter_lookup(weir_model *target, int32_t n_slots);
  * most n_ctx tokens. Holds the model. */
 weir_status weir__drafter_model(weir_model *target, weir_model *model, const weir_context_params *params,
                                 int32_t n_ctx, weir__drafter **drafter, weir_error *error);
+
+/* Drafts by a head of the target's context: a model that is one, or the target itself for layers of its own.
+ * params: the context that it gets, with the target's sequences. Holds the model. The context outlives it. */
+weir_status weir__drafter_head(weir_model *target, weir__bcontext *context, weir_model *model,
+                               const weir_context_params *params, int32_t n_slots, weir__drafter **drafter,
+                               weir_error *error);
 
 /* Whether the model's tokens are the target's. Errors: INVALID, UNSUPPORTED, field "draft_model". */
 weir_status weir__drafter_model_check(const weir_model *target, const weir_model *model, weir_error *error);

@@ -293,8 +293,8 @@ defmodule Weir.NIF do
   An engine: one context, its slots, and the thread that owns both. Options are a map: `n_slots`, `n_ctx`, `n_kv`,
   `max_tokens`, `n_batch`, `n_ubatch`, `chunk_size`, `n_threads`, `n_threads_batch`, `queue_limit`,
   `cache_sequences`, `cache_bytes` (or `:auto`), `cache_dir`, `cache_disk_bytes`, `ageing_ms`, `itl_target_ms`,
-  `n_draft_max`, `prompt_lookup`, `draft_model`, `layout` (`:auto`, `:unified`, `:per_slot`), `type_k` and `type_v` (`:f16`,
-  `:f32`, `:bf16`, `:q8_0`, `:q4_0`), `strategy` (a name), `manual` (driven by `engine_step/2`). Dirty, CPU.
+  `n_draft_max`, `prompt_lookup`, `mtp`, `draft_model`, `layout` (`:auto`, `:unified`, `:per_slot`), `type_k` and `type_v`
+  (`:f16`, `:f32`, `:bf16`, `:q8_0`, `:q4_0`), `strategy` (a name), `manual` (driven by `engine_step/2`). Dirty, CPU.
   """
   @spec engine_create(model(), map()) :: result(engine())
   def engine_create(_model, _options), do: missing()

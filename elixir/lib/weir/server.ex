@@ -37,8 +37,9 @@ defmodule Weir.Server do
       quarter of the free memory; host memory for prefixes without a sequence, and suspended requests), `cache_dir` (a
       folder in which prefixes outlive the server; it must be the user's own, mode 0700) and `cache_disk_bytes` (4 GiB),
       `n_draft_max` (16: the most tokens of an answer that are guessed and computed at once; 0: none), `prompt_lookup`
-      (true: they are guessed from the request's own text) and `draft_model` (a path or a `Weir.Model`, smaller, with the
-      same vocabulary: they are guessed by that as well).
+      (true: they are guessed from the request's own text), `draft_model` (a path or a `Weir.Model`, smaller, with the
+      same vocabulary, or an EAGLE-3 head: they are guessed by that as well) and `mtp` (true: without one, by the model's
+      own layers for that, where it has such).
     * what requests get unless they say otherwise: the options of `generate/3` but `timeout`, `id`, `best_of`, `echo` and
       `share`.
     * `drain_timeout` (5_000 ms): how long requests may go on after the supervisor has said stop.
@@ -123,6 +124,7 @@ defmodule Weir.Server do
     cache_disk_bytes: {:bytes, 4_294_967_296},
     n_draft_max: {:integer, 16},
     prompt_lookup: {:boolean, true},
+    mtp: {:boolean, true},
     draft_model: {{:maybe, :model}, nil}
   ]
 
@@ -605,7 +607,8 @@ defmodule Weir.Server do
         :cache_dir,
         :cache_disk_bytes,
         :n_draft_max,
-        :prompt_lookup
+        :prompt_lookup,
+        :mtp
       ])
       |> Map.merge(%{
         n_slots: o.n_parallel,

@@ -1,0 +1,459 @@
+/* llama_head.c: contexts that guess for another one, their target: layers that read what the target's layers
+ * say of each token (EAGLE-3 from a file of its own, MTP from the target's; ADR 0043).
+ *
+ * A head computes a row at position p from token p and from what the target told of position p - 1. It
+ * follows its target by itself: what happens to the target's sequences happens to its own, of the same
+ * numbers. Rows of the target's last pass wait until they are wanted, so that those of refused drafts are
+ * never computed.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "backend/llama_internal.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+#define TAPS_MAX 8
+/* Rows of the target that may wait; more are of prompts, and taken in with the pass, not with a draft. */
+#define WAIT_MOST 64
+/* Rows that an encoder computes at a time: llama.cpp reserves logits for each of them. */
+#define ENCODE_MOST 64
+
+/* Invariant: of sequence s the head's memory ends at position end[s] - 1. Up to known[s], the newest position
+ * whose telling was taken in, its rows are of the target's tokens; the one behind, if there is one, is of
+ * ahead[s]; more are guesses. */
+struct weir__llama_following {
+    weir__bcontext *target; /* NULL: it has gone */
+    int32_t n_taps;         /* 0: what is told is the target's last hidden state */
+    int32_t taps[TAPS_MAX]; /* else the inputs of these layers, side by side, through an encoder */
+    int32_t n_told;         /* floats that the target tells of a position */
+    int32_t width;          /* floats that a row is made of besides its token */
+    uint64_t identity;      /* the head's, for saved states */
+
+    /* The target's last pass, in its order, but for what was cut off since. */
+    int32_t n;
+    int32_t *token, *pos, *seq; /* [n_batch] */
+    float *told;                /* [n_batch * n_told] */
+    int32_t *order, *out;       /* [n_batch] scratch */
+    float *fused;               /* [n_batch * width] told, encoded; told itself where there is no encoder */
+
+    int32_t *known, *ahead, *end, *guessed; /* [n_seq_max]; -1 = none, of end 0; guessed: where guess is of */
+    float *state;                           /* [n_seq_max * width] what was told of `known` */
+    float *guess;                           /* [n_seq_max * width] what the head's last row says */
+
+    weir__batch rows;
+    float *embd; /* [n_batch * width] */
+};
+
+/* ---- What it knows -------------------------------------------------------------------------------- */
+
+static float *row_of(float *rows, const weir__llama_following *f, int32_t i)
+{
+    return rows + (size_t)i * (size_t)f->width;
+}
+
+static void know(weir__llama_following *f, int32_t seq, int32_t pos, const float *told)
+{
+    memcpy(row_of(f->state, f, seq), told, (size_t)f->width * sizeof *told);
+    f->known[seq] = pos;
+    f->ahead[seq] = -1;
+}
+
+/* The memory's rows from position `from` on go. */
+static void cut_rows(weir__bcontext *head, int32_t seq, int32_t from)
+{
+    weir__llama_following *f = head->following;
+    if (f->end[seq] <= from) return;
+    if (from <= 0 || !weir__shim_seq_remove(head->context, seq, from, -1)) {
+        weir__shim_seq_remove(head->context, seq, -1, -1);
+        from = 0;
+    }
+    f->end[seq] = from;
+    if (from <= f->known[seq] + 1) f->ahead[seq] = -1;
+}
+
+void weir__llama_head_forget(weir__bcontext *head)
+{
+    weir__llama_following *f = head->following;
+    f->n = 0;
+    weir__shim_clear(head->context);
+    for (int32_t s = 0; s < head->n_seq_max; s++) {
+        f->known[s] = f->ahead[s] = f->guessed[s] = -1;
+        f->end[s] = 0;
+    }
+}
+
+int32_t weir__llama_head_known(const weir__bcontext *head, int32_t seq)
+{
+    const weir__llama_following *f = head->following;
+    for (int32_t i = f->n - 1; i >= 0; i--)
+        if (f->seq[i] == seq) return f->pos[i];
+    return f->known[seq];
+}
+
+/* ---- Rows ----------------------------------------------------------------------------------------- */
+
+/* One more for the next pass; told: of the position before, NULL: nothing is known of that. */
+static void add_row(weir__bcontext *head, int32_t seq, int32_t pos, int32_t token, const float *told,
+                    bool logits)
+{
+    weir__llama_following *f = head->following;
+    cut_rows(head, seq, pos);
+    if (f->end[seq] < pos) cut_rows(head, seq, 0); /* it may begin anywhere, but have no gaps */
+    int32_t i = weir__batch_add(&f->rows, token, pos, seq, logits);
+    if (told != NULL)
+        memcpy(row_of(f->embd, f, i), told, (size_t)f->width * sizeof *told);
+    else
+        memset(row_of(f->embd, f, i), 0, (size_t)f->width * sizeof *told);
+    f->end[seq] = pos + 1;
+}
+
+/* What was told of n rows, through the encoder. */
+static bool fuse(weir__bcontext *head, int32_t n)
+{
+    weir__llama_following *f = head->following;
+    for (int32_t i = 0, some; f->n_taps > 0 && i < n; i += some) {
+        some = n - i < ENCODE_MOST ? n - i : ENCODE_MOST;
+        if (some > (int32_t)llama_n_ubatch(head->context)) some = (int32_t)llama_n_ubatch(head->context);
+        struct llama_batch b = {.n_tokens = some, .embd = f->told + (size_t)i * (size_t)f->n_told};
+        bool began;
+        if (weir__shim_decode(head->context, b, true, &began, NULL) != WEIR_OK) return false;
+        const float *fused = weir__shim_hidden(head->context);
+        if (fused == NULL) return false;
+        memcpy(row_of(f->fused, f, i), fused, (size_t)some * (size_t)f->width * sizeof *fused);
+    }
+    return true;
+}
+
+/* Puts the rows that wait into the next pass. */
+static bool gather(weir__bcontext *head, bool logits)
+{
+    weir__llama_following *f = head->following;
+    int32_t n = f->n;
+    f->rows.n = f->n = 0;
+    if (!fuse(head, n)) return false;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t seq = f->seq[i], pos = f->pos[i];
+        bool follows = f->known[seq] >= 0 && f->known[seq] == pos - 1;
+        bool there = follows && f->ahead[seq] == f->token[i];
+        /* EAGLE-3 has no row for a text's first token; MTP has one, of nothing. */
+        if (!there && (pos > 0 || f->n_taps == 0))
+            add_row(head, seq, pos, f->token[i], follows ? row_of(f->state, f, seq) : NULL, logits);
+        know(f, seq, pos, row_of(f->fused, f, i));
+    }
+    return true;
+}
+
+/* Computes the rows that wait. */
+static void take_in(weir__bcontext *head)
+{
+    weir__llama_following *f = head->following;
+    if (f->n == 0) return;
+    if (!gather(head, false) || (f->rows.n > 0 && weir__llama_pass(head, &f->rows, f->embd, NULL) != WEIR_OK))
+        weir__llama_head_forget(head);
+}
+
+/* Adds the rows of guesses to those that wait. */
+static bool add_guesses(weir__bcontext *head, const weir__batch *batch)
+{
+    weir__llama_following *f = head->following;
+    for (int32_t i = 0; i < batch->n; i++) {
+        int32_t seq = batch->seq[i], pos = batch->pos[i];
+        bool first = f->known[seq] >= 0 && pos == f->known[seq] + 1;
+        if (!first && (f->guessed[seq] < 0 || f->guessed[seq] != pos - 1)) return false;
+        add_row(head, seq, pos, batch->token[i], row_of(first ? f->state : f->guess, f, seq), true);
+        if (first) f->ahead[seq] = batch->token[i];
+    }
+    return true;
+}
+
+/* What the rows of the guesses say, for the next ones. Rows are the caller's from here on. */
+static bool read_guesses(weir__bcontext *head, const weir__batch *batch)
+{
+    weir__llama_following *f = head->following;
+    int32_t n_before = f->rows.n - batch->n;
+    const float *said = weir__shim_hidden(head->context);
+    if (said == NULL) return false;
+    for (int32_t i = 0; i < batch->n; i++) {
+        head->row_of[i] = head->row_of[n_before + i];
+        memcpy(row_of(f->guess, f, batch->seq[i]), said + (size_t)head->row_of[i] * (size_t)f->width,
+               (size_t)f->width * sizeof *said);
+        f->guessed[batch->seq[i]] = batch->pos[i];
+    }
+    head->n_entries = batch->n;
+    return true;
+}
+
+weir_status weir__llama_head_decode(weir__bcontext *head, const weir__batch *batch, weir_error *error)
+{
+    weir__llama_following *f = head->following;
+    if (f->n + batch->n > f->rows.capacity) take_in(head);
+    /* The graphs hand out the first states, and EAGLE-3's the first logits, as many as rows want some: so all
+     * rows want them. */
+    bool good = gather(head, true) && add_guesses(head, batch);
+    weir_status status = good ? weir__llama_pass(head, &f->rows, f->embd, error)
+                              : weir__error_set(error, WEIR_INVALID, "pos",
+                                                "nothing is known of what these tokens come after");
+    if (status == WEIR_OK && read_guesses(head, batch)) return WEIR_OK;
+    weir__llama_head_forget(head);
+    return status != WEIR_OK ? status : weir__error_set(error, WEIR_BACKEND, NULL, "the head says nothing");
+}
+
+void weir__llama_head_cut(weir__bcontext *head, int32_t seq, int32_t from)
+{
+    cut_rows(head, seq, from);
+    head->following->guessed[seq] = -1;
+}
+
+/* ---- What happens to the target ------------------------------------------------------------------- */
+
+/* In which order llama.cpp has computed the batch, and hands out what layers say: entry order[i] is the i-th.
+ * In a pool it is the batch's. Between lanes it takes equally many entries of lanes with consecutive numbers
+ * at a time (split_equal), and then swaps rows as if all of them were outputs (output_reorder). */
+static void find_order(const weir__bcontext *target, const weir__batch *batch, int32_t *order, int32_t *out)
+{
+    int32_t n = 0, n_out = 0, n_ubatch = (int32_t)llama_n_ubatch(target->context);
+    int32_t next[WEIR__SEQ_MAX], left[WEIR__SEQ_MAX] = {0}; /* of each lane */
+    if (target->unified || target->n_seq_max == 1) {
+        for (int32_t i = 0; i < batch->n; i++) order[i] = i;
+        return;
+    }
+    for (int32_t i = batch->n - 1; i >= 0; i--) {
+        next[batch->seq[i]] = i;
+        left[batch->seq[i]]++;
+    }
+    while (n < batch->n) {
+        int32_t lanes[WEIR__SEQ_MAX], n_lanes = 0, each = INT32_MAX;
+        for (int32_t i = 0; i < batch->n && n_lanes <= n_ubatch; i++) {
+            int32_t lane = batch->seq[i];
+            if (i < next[lane] || (n_lanes > 0 && lane != lanes[n_lanes - 1] + 1)) continue;
+            lanes[n_lanes++] = lane;
+            if (left[lane] < each) each = left[lane];
+        }
+        if (each > n_ubatch / n_lanes) each = n_ubatch / n_lanes > 1 ? n_ubatch / n_lanes : 1;
+        for (int32_t l = 0; l < n_lanes; l++) {
+            for (int32_t k = 0; k < each; k++) order[n++] = next[lanes[l]]++;
+            left[lanes[l]] -= each;
+        }
+    }
+    /* The outputs' entries in the order of their rows: llama.cpp sorts them, by selection, and swaps rows of
+     * the outputs' numbers. */
+    for (int32_t i = 0; i < n; i++)
+        if (batch->logits[order[i]] != 0) out[n_out++] = order[i];
+    for (int32_t i = 0; i + 1 < n_out; i++) {
+        int32_t least = i;
+        for (int32_t j = i + 1; j < n_out; j++)
+            if (out[j] < out[least]) least = j;
+        if (least == i) continue;
+        int32_t a = out[i], b = order[i];
+        out[i] = out[least];
+        out[least] = a;
+        order[i] = order[least];
+        order[least] = b;
+    }
+}
+
+static const float *told_by(const weir__llama_following *f, int32_t tap)
+{
+    struct llama_context *context = f->target->context;
+    return f->n_taps > 0 ? weir__shim_layer_input(context, f->taps[tap]) : weir__shim_hidden(context);
+}
+
+void weir__llama_head_note(weir__bcontext *head, const weir__batch *batch)
+{
+    weir__llama_following *f = head->following;
+    int32_t n_parts = f->n_taps > 0 ? f->n_taps : 1, n_part = f->n_told / n_parts;
+    take_in(head); /* what waited has been right */
+    find_order(f->target, batch, f->order, f->out);
+    for (int32_t part = 0; part < n_parts; part++) {
+        const float *rows = told_by(f, part);
+        if (rows == NULL) {
+            weir__llama_head_forget(head);
+            return;
+        }
+        for (int32_t i = 0; i < batch->n; i++)
+            memcpy(f->told + (size_t)f->order[i] * (size_t)f->n_told + (size_t)part * (size_t)n_part,
+                   rows + (size_t)i * (size_t)n_part, (size_t)n_part * sizeof *rows);
+    }
+    size_t bytes = (size_t)batch->n * sizeof *f->token;
+    memcpy(f->token, batch->token, bytes);
+    memcpy(f->pos, batch->pos, bytes);
+    memcpy(f->seq, batch->seq, bytes);
+    f->n = batch->n;
+    if (f->n > WAIT_MOST) take_in(head);
+}
+
+void weir__llama_head_removed(weir__bcontext *head, int32_t seq, int32_t from)
+{
+    weir__llama_following *f = head->following;
+    int32_t n = 0;
+    for (int32_t i = 0; i < f->n; i++) {
+        if (f->seq[i] == seq && f->pos[i] >= from) continue;
+        if (n < i) {
+            f->token[n] = f->token[i];
+            f->pos[n] = f->pos[i];
+            f->seq[n] = f->seq[i];
+            memcpy(f->told + (size_t)n * (size_t)f->n_told, f->told + (size_t)i * (size_t)f->n_told,
+                   (size_t)f->n_told * sizeof *f->told);
+        }
+        n++;
+    }
+    f->n = n;
+    cut_rows(head, seq, from);
+    f->guessed[seq] = -1;
+    if (f->known[seq] >= from) f->known[seq] = f->ahead[seq] = -1;
+}
+
+void weir__llama_head_shared(weir__bcontext *head, int32_t from, int32_t to, int32_t n)
+{
+    weir__llama_following *f = head->following;
+    take_in(head);
+    weir__llama_head_removed(head, to, from == to ? n : 0);
+    if (from == to || n == 0 || !weir__shim_seq_copy(head->context, from, to, 0, n)) return;
+    f->end[to] = f->end[from] < n ? f->end[from] : n;
+    if (f->known[from] == n - 1) know(f, to, n - 1, row_of(f->state, f, from));
+}
+
+/* ---- Saved states --------------------------------------------------------------------------------- */
+
+/* Ends what a head adds to a state of its target: what was told of the last position, and its own memory. */
+typedef struct foot {
+    uint64_t magic;
+    uint64_t identity;
+    uint64_t n_state, n_memory; /* bytes */
+} foot;
+
+#define MAGIC UINT64_C(0x6461656872696577) /* "weirhead" */
+
+static size_t state_bytes(const weir__llama_following *f, int32_t seq)
+{
+    return f->known[seq] >= 0 ? (size_t)f->width * sizeof(float) : 0;
+}
+
+size_t weir__llama_head_state_size(weir__bcontext *head, int32_t seq)
+{
+    const weir__llama_following *f = head->following;
+    take_in(head);
+    cut_rows(head, seq, f->known[seq] + 1);
+    return state_bytes(f, seq) + weir__shim_state_size(head->context, seq) + sizeof(foot);
+}
+
+size_t weir__llama_head_state_save(weir__bcontext *head, int32_t seq, void *bytes, size_t capacity)
+{
+    const weir__llama_following *f = head->following;
+    size_t size = weir__llama_head_state_size(head, seq);
+    foot end = {.magic = MAGIC, .identity = f->identity, .n_state = state_bytes(f, seq)};
+    if (size > capacity) return 0;
+    end.n_memory = size - end.n_state - sizeof end;
+    memcpy(bytes, row_of(f->state, f, seq), end.n_state);
+    if (weir__shim_state_save(head->context, seq, (char *)bytes + end.n_state, end.n_memory) != end.n_memory)
+        return 0;
+    memcpy((char *)bytes + size - sizeof end, &end, sizeof end);
+    return size;
+}
+
+void weir__llama_head_state_load(weir__bcontext *head, int32_t seq, const void *bytes, size_t length)
+{
+    weir__llama_following *f = head->following;
+    foot end;
+    weir__llama_head_removed(head, seq, 0);
+    if (length < sizeof end) return;
+    memcpy(&end, (const char *)bytes + length - sizeof end, sizeof end);
+    length -= sizeof end;
+    if (end.magic != MAGIC || end.identity != f->identity || end.n_memory > length ||
+        end.n_state > length - end.n_memory || end.n_state != (size_t)f->width * sizeof(float))
+        return;
+    const char *memory = (const char *)bytes + length - end.n_memory;
+    struct llama_memory_i *of = llama_get_memory(head->context);
+    if (weir__shim_state_load(head->context, seq, memory, end.n_memory, NULL) != WEIR_OK) {
+        weir__shim_seq_remove(head->context, seq, -1, -1);
+        return;
+    }
+    f->end[seq] = llama_memory_seq_pos_max(of, seq) + 1;
+    memcpy(row_of(f->state, f, seq), memory - end.n_state, end.n_state);
+    f->known[seq] = weir__llama_seq_pos_max(f->target, seq);
+}
+
+/* ---- Life ----------------------------------------------------------------------------------------- */
+
+/* The target says what the head reads, from the next pass on. */
+static void listen(const weir__llama_following *f, bool on)
+{
+    for (int32_t i = 0; i < f->n_taps; i++) weir__shim_tell_layer_input(f->target->context, f->taps[i], on);
+    if (f->n_taps == 0) weir__shim_tell_hidden(f->target->context, on, false);
+}
+
+void weir__llama_head_leave(weir__bcontext *c)
+{
+    weir__llama_following *f = c->following;
+    if (c->head != NULL) c->head->following->target = NULL;
+    if (f == NULL) return;
+    if (f->target != NULL && f->target->head == c) {
+        listen(f, false);
+        f->target->head = NULL;
+    }
+    weir__mem_free(f->embd);
+    weir__batch_fini(&f->rows);
+    weir__mem_free(f->guess);
+    weir__mem_free(f->state);
+    weir__mem_free(f->known);
+    if (f->fused != f->told) weir__mem_free(f->fused);
+    weir__mem_free(f->told);
+    weir__mem_free(f->token);
+    weir__mem_free(f);
+}
+
+static bool make_room(weir__bcontext *head, weir__llama_following *f, weir_error *error)
+{
+    size_t n = (size_t)head->n_batch, n_seq = (size_t)head->n_seq_max, width = (size_t)f->width;
+    f->token = weir__mem_calloc(5 * n, sizeof *f->token);
+    f->known = weir__mem_calloc(4 * n_seq, sizeof *f->known);
+    f->told = weir__mem_calloc(n * (size_t)f->n_told, sizeof *f->told);
+    f->fused = f->n_taps > 0 ? weir__mem_calloc(n * width, sizeof *f->fused) : f->told;
+    f->state = weir__mem_calloc(n_seq * width, sizeof *f->state);
+    f->guess = weir__mem_calloc(n_seq * width, sizeof *f->guess);
+    f->embd = weir__mem_calloc(n * width, sizeof *f->embd);
+    if (f->token == NULL || f->known == NULL || f->told == NULL || f->fused == NULL || f->state == NULL ||
+        f->guess == NULL || f->embd == NULL || weir__batch_init(&f->rows, head->n_batch, error) != WEIR_OK)
+        return false;
+    f->pos = f->token + n;
+    f->seq = f->pos + n;
+    f->order = f->seq + n;
+    f->out = f->order + n;
+    f->ahead = f->known + n_seq;
+    f->end = f->ahead + n_seq;
+    f->guessed = f->end + n_seq;
+    return true;
+}
+
+weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
+                                    const weir_context_params *params, weir__bcontext **out,
+                                    weir_context_info *info, weir_error *error)
+{
+    bool mtp = model == target->model;
+    weir__bcontext *head = NULL;
+    if (target->head != NULL)
+        return weir__error_set(error, WEIR_BUSY, "draft_model", "the context has a head already");
+    if (mtp && model->info.n_layer_mtp == 0)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "mtp", "the model has no layers that guess");
+    weir_status status = mtp ? WEIR_OK : weir__shim_head_fits(model->model, target->model->model, error);
+    if (status == WEIR_OK) status = weir__llama_context_open(model, params, target, &head, info, error);
+    if (status != WEIR_OK) return status;
+    weir__llama_following *f = weir__mem_calloc(1, sizeof *f);
+    if (f == NULL) goto no_memory;
+    head->following = f;
+    f->identity = model->identity;
+    f->width = llama_model_n_embd_out(model->model);
+    f->n_taps = mtp ? 0 : weir__shim_head_taps(model->model, f->taps, TAPS_MAX);
+    f->n_told = mtp ? f->width : f->n_taps * llama_model_n_embd(target->model->model);
+    if (!make_room(head, f, error)) goto no_memory;
+    weir__llama_head_forget(head);
+    weir__shim_tell_hidden(head->context, true, true);
+    f->target = target;
+    target->head = head;
+    listen(f, true);
+    *out = head;
+    return WEIR_OK;
+no_memory:
+    weir__llama_context_free(head);
+    return weir__error_set(error, WEIR_NO_MEMORY, "draft_model", "no memory for what a head follows");
+}
