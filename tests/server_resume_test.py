@@ -286,6 +286,50 @@ def failures():
     end(server)
 
 
+@part
+def storm():
+    """Clients that vanish at any moment, from requests of every kind."""
+    print(f"WEIR_RESUME_SEED={SEED}")
+    server = start("-np", "3", "--resume-grace", "1", "--resume-keep", "1", "--queue", "0", model=QUICK)
+    ids, wrong = [], []
+
+    def many(dice):
+        for _ in range(25):
+            connection = server.connect()
+            try:
+                if ids and dice.random() < 0.3:
+                    one = dice.choice(ids)
+                    if dice.random() < 0.3:
+                        connection.request("POST", f"/v1/streams/{one}/cancel", {})
+                    else:
+                        connection.request("GET", f"/v1/streams/{one}?starting_after={dice.randrange(4)}")
+                else:
+                    stream = dice.random() < 0.7
+                    body = dict(HELLO, max_tokens=dice.choice([3, 30, 50000]), n=dice.choice([1, 1, 2]), stream=stream, resume=stream and dice.random() < 0.7)
+                    connection.request("POST", CHAT, dict(body, share=True) if body["n"] == 1 and dice.random() < 0.5 else body)
+                if dice.random() < 0.3:
+                    continue
+                status, headers = connection.head()
+                if status not in (200, 204, 400, 404):
+                    wrong.append(status)
+                if "x-stream-id" in headers:
+                    ids.append(headers["x-stream-id"])
+                time.sleep(dice.random() * 0.02)
+            except TimeoutError as e:
+                wrong.append(e)
+            finally:
+                connection.close()
+    dice = random.Random(SEED)
+    threads = [threading.Thread(target=many, args=(random.Random(dice.random()),)) for _ in range(4)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    metrics = server.wait_for(lambda m: idle(m) and m["weir_http_live"] == 1 and m["weir_streams_kept"] == 0)
+    check(f"100 clients that vanish, {len(ids)} streams: all comes back to idle", idle(metrics) and metrics["weir_http_live"] == 1 and metrics["weir_streams_kept"] == 0 and
+          metrics["weir_streams_bytes"] == 0 and metrics["weir_kv_cells_used"] == metrics["weir_kv_cells_cached"] and not wrong, wrong, metrics)
+    check("each request has its one end", metrics["weir_submitted_total"] == sum(v for k, v in metrics.items() if k.startswith("weir_finished_total")), metrics)
+    end(server)
+
+
 # ---- Who may read
 
 
