@@ -1088,8 +1088,8 @@ typedef struct weir_engine_stats {
     uint64_t n_cache_restored; /* how often one was read for a request */
     uint64_t n_drafted;        /* tokens that were guessed and computed */
     uint64_t n_accepted;       /* of those, what was an answer's next token */
-    char drafters[24]; /* who guesses: "lookup", "model", "eagle3", "mtp", in this order with '+' between; "" =
-                        * nobody */
+    /* Who guesses: "lookup", "model", "eagle3", "mtp", in this order with '+' between; "" = nobody */
+    char drafters[24];
 } weir_engine_stats;
 
 /* A copy, taken between ticks' phases; never waits for a forward pass. */
