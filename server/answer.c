@@ -141,8 +141,7 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
     }
     weir_status status = answer->share ? submit_shared(answer, requests, &error)
                                        : submit_own(answer, requests, n_requests, &error);
-    if (status == WEIR_OK && answer->kept)
-        serve_kept_add(call->server->kept, answer, requests[0].cache_salt);
+    if (status == WEIR_OK && answer->kept) serve_kept_add(call->server->kept, answer, requests[0].cache_salt);
     if (status == WEIR_OK) return true;
     error.code = status;
     serve_call_refuse_error(call, &error);

@@ -62,8 +62,8 @@ static bool check_origin(serve_call *call)
     return false;
 }
 
-/* Where in a stream the client wants to go on: what it says last, as an EventSource that comes back does, goes
- * before what its address says. */
+/* Where in a stream the client wants to go on. What it says last, as an EventSource that comes back does,
+ * goes before what its address says. */
 static void read_position(serve_call *call)
 {
     static const char name[] = "last-event-id:", argument[] = "starting_after=";

@@ -118,8 +118,9 @@ static void go_on(serve_call *call)
 {
     if (call->state != SERVE_WORKING) {
         if (call->answer == NULL) return;
-        serve_answer_pump(call->answer);
-        if (call->ended && call->wsi == NULL) serve_call_destroy(call); /* its events are on tape */
+        bool taped = call->answer->tape != NULL;
+        serve_answer_pump(call->answer); /* others may be a worker's now */
+        if (taped && call->ended) serve_call_destroy(call);
         return;
     }
     call->state = SERVE_ANSWERING;

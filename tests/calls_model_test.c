@@ -151,8 +151,8 @@ static bool is_sum(const char *text)
     return ok;
 }
 
-/* A handler of the pin lets thoughts stand also where they are off, and its parser takes those that do not end
- * for content. */
+/* A handler of the pin lets thoughts stand also where they are off, and its parser takes those that do not
+ * end for content. */
 static bool is_open_thought(const char *text)
 {
     const char *tag = strstr(text, "think>");

@@ -104,7 +104,8 @@ void nif_sampling_fini(nif_sampling *s)
     nif_free(s->schema);
 }
 
-/* What is compiled, what is looked up in the whole vocabulary (DRY's breakers are), and lists of any length. */
+/* What is compiled, what is looked up in the whole vocabulary (DRY's breakers are), and lists of any
+ * length. */
 bool nif_sampling_long(ErlNifEnv *env, ERL_NIF_TERM term)
 {
     static const char *const keys[] = {"grammar",        "grammar_root", "json_schema", "order",

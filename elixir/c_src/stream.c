@@ -1,6 +1,6 @@
 /* stream.c: an engine's stream as messages: {ref, {:chunk, ids, text}}, with logprobs
- * {ref, {:chunk, ids, text, scores}}, then {ref, {:done, reason, usage}} or {ref, {:error, reason}}; first, with
- * the prompt's logprobs, {ref, {:prompt, ids, scores}}.
+ * {ref, {:chunk, ids, text, scores}}, then {ref, {:done, reason, usage}} or {ref, {:error, reason}}; first,
+ * with the prompt's logprobs, {ref, {:prompt, ids, scores}}.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A chunk becomes a message when there is credit for it; the end comes with the last one. Without credit
@@ -101,8 +101,8 @@ static ERL_NIF_TERM last_usage(ErlNifEnv *env, const nif_stream *s)
     return map;
 }
 
-/* For each token {logprob, [{id, logprob}]}, the likeliest first. Before a prompt's first token there is nothing
- * that it could follow: {nil, []}. */
+/* For each token {logprob, [{id, logprob}]}, the likeliest first. Before a prompt's first token there is
+ * nothing that it could follow: {nil, []}. */
 static ERL_NIF_TERM scores(ErlNifEnv *env, const weir_chunk *chunk)
 {
     ERL_NIF_TERM list = enif_make_list(env, 0);

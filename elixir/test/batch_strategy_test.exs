@@ -118,7 +118,8 @@ defmodule Weir.BatchStrategyTest do
       arrivals =
         for _ <- 1..25 do
           request = %{
-            prompt: for(_ <- 1..:rand.uniform(300), do: 96 + :rand.uniform(26)),
+            prompt:
+              for(_ <- 1..:rand.uniform(min(300, 10 * n_batch)), do: 96 + :rand.uniform(26)),
             temp: 0.0,
             max_tokens: :rand.uniform(20),
             priority: :rand.uniform(3),
@@ -130,7 +131,7 @@ defmodule Weir.BatchStrategyTest do
 
       finished = fn -> NIF.engine_stats(elixir).n_finished.length end
 
-      # the smallest batch takes some 600 ticks
+      # the smallest batch takes some 150 ticks
       for tick <- 1..5000, tick < 60 or finished.() < 25 do
         for {^tick, request} <- arrivals, engine <- [c, elixir] do
           {:ok, _ref} = NIF.engine_submit(engine, request, self(), 0)

@@ -389,6 +389,12 @@ defmodule Weir.NIFTest do
        do: not is_map(options) or Map.get(options, :offline) == true
 
   defp affordable?(_name, _args), do: true
+
+  # A real model would answer at length; how numbers are read does not depend on it.
+  defp quick?(name, [_, _, _, n | _]) when name in [:generate, :generate_tokens],
+    do: not is_integer(n) or n in 0..9 or n < -1 or n > 0x7FFFFFFF
+
+  defp quick?(_name, _args), do: true
   defp huge?(n), do: not is_integer(n) or n not in 0..0x40000000
 
   test "every term in every place", do: every_term("fake:")
@@ -417,7 +423,9 @@ defmodule Weir.NIFTest do
     for {name, right} <- places, {arg, i} <- Enum.with_index(right) do
       for term <- replaced(arg, Terms.every() ++ others) do
         args = List.replace_at(right, i, term)
-        if affordable?(name, args), do: call(name, args)
+
+        if affordable?(name, args) and (path == "fake:" or quick?(name, args)),
+          do: call(name, args)
       end
 
       flush()
@@ -608,23 +616,24 @@ defmodule Weir.NIFTest do
     put_shared(own)
 
     for {name, spec} <- arguments(), spec != [] do
-      results =
-        for _ <- 1..300 do
+      # drawn until one of them is right in all
+      reached? =
+        Enum.any?(1..300, fn _ ->
           for i <- 1..2, do: :ok = NIF.memory_clear(elem(own, i))
           :ok = NIF.embed_decode(elem(own, 2), ~c"hello", 0)
 
           if name in [:sampler_sample, :sampler_sample_at],
             do: :ok = NIF.decode(elem(own, 1), ~c"hello")
 
-          call(name, Enum.map(spec, &draw(&1, own)))
-        end
+          call(name, Enum.map(spec, &draw(&1, own))) == :fine
+        end)
 
       needs_llama =
         NIF.backend_version() == "none" and
           name in [:chat_apply_template, :json_schema_to_grammar_nif]
 
       needs_hub = name in [:hub_resolve, :hub_get, :hub_download]
-      assert :fine in results or needs_llama or needs_hub, "#{name} never succeeded"
+      assert reached? or needs_llama or needs_hub, "#{name} never succeeded"
     end
   end
 

@@ -1530,8 +1530,8 @@ WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int tim
 typedef void (*weir_flight_fn)(weir_flight *flight, void *user);
 WEIR_API weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user);
 
-/* When it returns, fn is not running with this user, and is not called with it any more; to be done before
- * the watcher's last release. Nothing happens where it was not watching. Any thread, but not from within fn. */
+/* When it returns, fn is not running with this user, and is not called with it any more: to be done before
+ * the watcher's last release. Does nothing where it was not watching. Any thread, not from within fn. */
 WEIR_API void weir_flight_unwatch(weir_flight *flight, weir_flight_fn fn, void *user);
 
 /* The stream behind it, for usage, miss, error and status; owned by the flight, which takes its chunks. */

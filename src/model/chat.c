@@ -632,6 +632,7 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
     static const weir__chat_tools none = {0};
     json_t *form = NULL, *described = NULL;
     char *schema = NULL;
+    weir_chat *chat = NULL;
     weir_status status = WEIR_OK;
     if (params.tool_choice == WEIR_TOOLS_NONE) /* not to be called anyway */
         return create(model, &params, messages, &none, out, error);
@@ -645,13 +646,14 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
     if (status == WEIR_OK) {
         params.tool_choice = WEIR_TOOLS_AUTO;
         params.json_schema = schema;
-        status = create(model, &params, described, &none, out, error);
+        status = create(model, &params, described, &none, &chat, error);
         if (status == WEIR_GRAMMAR) snprintf(error->field, sizeof error->field, "tools_json");
     }
     if (status == WEIR_UNSUPPORTED) snprintf(error->field, sizeof error->field, "tools_json");
-    if (status == WEIR_OK) {
-        (*out)->calls = true;
-        (*out)->form = talk == WEIR__TALK_FORM;
+    if (chat != NULL) {
+        chat->calls = true;
+        chat->form = talk == WEIR__TALK_FORM;
+        *out = chat;
     }
     weir__mem_free(schema);
     json_decref(described);
@@ -680,7 +682,7 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     status = create(model, &params, messages, &tools, &chat, error);
     if (status == WEIR_UNSUPPORTED && tools.shown != NULL && is_of_tools(error))
         status = create_described(model, params, messages, &tools, &chat, error);
-    if (status != WEIR_OK) goto out;
+    if (chat == NULL) goto out; /* status says why */
     chat->n_messages = json_array_size(messages);
     chat->marks = weir__chat_marks(messages, chat->prompt, chat->prompt_length);
     if (chat->marks == NULL) {

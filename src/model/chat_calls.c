@@ -348,8 +348,8 @@ static bool is_one_of(char c, const char *set)
     return c != '\0' && strchr(set, c) != NULL;
 }
 
-/* One character of an escape; caller->word has those before it, from the backslash on. What is no escape stands
- * for itself, and the character is read once more. */
+/* One character of an escape; caller->word has those before it, from the backslash on. What is no escape
+ * stands for itself, and the character is read once more. */
 static bool read_escape(weir__caller *caller, char c, size_t *used, const output *out)
 {
     static const char letters[] = "bfnrt", values[] = "\b\f\n\r\t";

@@ -42,8 +42,8 @@ typedef struct weir__caller {
 /* Gets deltas without an id: whoever delivers them gives one to the call. */
 typedef bool (*weir__caller_fn)(void *user, const weir_delta *delta);
 
-/* bytes [n] are well-formed UTF-8, and so is each delta's text. False: take said so, or out of memory; then the first *used bytes were read, and the rest can be given once
- * more. */
+/* bytes [n] are well-formed UTF-8, and so is each delta's text. False: take said so, or out of memory; then
+ * the first *used bytes were read, and the rest can be given once more. */
 bool weir__caller_feed(weir__caller *caller, const char *bytes, size_t n, weir__caller_fn take, void *user,
                        size_t *used);
 

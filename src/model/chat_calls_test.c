@@ -245,7 +245,8 @@ static void test_a_cut_call(void **state)
     heard_fini(&h);
 }
 
-/* Whoever takes deltas refuses one after the other: what was read is not read again, and the rest is not lost. */
+/* Whoever takes deltas refuses one after the other: what was read is not read again, and the rest is not
+ * lost. */
 typedef struct unwilling {
     heard heard;
     int n_refused, n_left; /* takes until it refuses */

@@ -10,8 +10,8 @@
 
 #include "base/mem.h"
 
-/* Bytes of the prompt that are walked through in vain: some 20 ms. Each text that is not there takes a walk to
- * the end, and who sends a hundred thousand of them shall not hold up a thread for minutes. */
+/* Bytes of the prompt that are walked through in vain: some 20 ms. Each text that is not there takes a walk
+ * to the end, and who sends a hundred thousand of them shall not hold up a thread for minutes. */
 #define WALK_MOST ((size_t)64 << 20)
 
 /* A message's text, without the white space around it, which many templates strip. */

@@ -1,5 +1,5 @@
-/* effort.h: how much a test does of what only repeats. Under sanitizers, where some things take thirty times as
- * long, it is a part: one of each kind stays. SPDX-License-Identifier: Apache-2.0 */
+/* effort.h: how much a test does of what only repeats. Under sanitizers, where some things take thirty times
+ * as long, it is a part: one of each kind stays. SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_TESTS_EFFORT_H
 #define WEIR_TESTS_EFFORT_H
 
@@ -11,7 +11,8 @@
 #define EFFORT(all, part) (all)
 #endif
 
-/* Of things with names, whether this one is left out: where there is less to do, all but every sixth or so. */
+/* Of things with names, whether this one is left out: where there is less to do, all but every sixth or
+ * so. */
 static inline bool effort_skips(const char *name)
 {
     unsigned sum = 0;
