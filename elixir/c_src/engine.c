@@ -250,6 +250,7 @@ ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     for (int i = 0; i < WEIR_MISS_COUNT; i++)
         nif_put(env, &misses, weir_miss_name((weir_miss)i), enif_make_uint64(env, stats.n_misses[i]));
     nif_put(env, &map, "n_misses", misses);
+    nif_put(env, &map, "drafters", nif_binary(env, stats.drafters, WEIR_NUL));
     nif_put(env, &map, "layout", nif_atom(env, layouts[stats.layout]));
     nif_put(env, &map, "drafters", nif_binary(env, stats.drafters, strlen(stats.drafters)));
     return map;

@@ -195,7 +195,7 @@ defmodule Weir.AnswerTest do
   end
 
   describe "best_of" do
-    test "is the likeliest of as many answers as n gives", %{model: model} do
+    test "is the likeliest of as many answers as n gives", %{model: model, slow: slow} do
       server = server(model: model)
       opts = [temp: 1.0, seed: 7, max_tokens: 12]
 
@@ -224,8 +224,9 @@ defmodule Weir.AnswerTest do
 
       assert length(scored.prompt_logprobs) == 6
 
-      assert {:error, :timeout} =
-               Server.generate(server, "hello", [best_of: 3, timeout: 0] ++ opts)
+      slow = server(model: slow)
+      endless = [best_of: 3, timeout: 0, max_tokens: 2000, temp: 0.0]
+      assert {:error, :timeout} = Server.generate(slow, "hello", endless)
 
       assert_raise ArgumentError, ~r/:best_of/, fn ->
         Server.stream(server, "hello", best_of: 2)
@@ -398,7 +399,8 @@ defmodule Weir.AnswerTest do
     assert plain.text == text and drafted.text == text
     # it is the same model: all that it guesses is right
     assert drafted.usage.accepted_tokens > 0
-    assert %{n_drafted: n, n_accepted: n} = Server.get_stats(drafting)
+    assert %{n_drafted: n, n_accepted: n, drafters: "model"} = Server.get_stats(drafting)
+    assert %{drafters: ""} = Server.get_stats(off)
     {:ok, without} = Server.complete(drafting, "hello", [n_draft_max: 0] ++ opts)
     assert %{drafted_tokens: 0} = without.usage
     # by its path, and another one later
