@@ -154,7 +154,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     server.keys = serve_keys_create(&server.params);
     server.embedder = serve_embedder_create();
     server.kept = serve_kept_create();
-    require(server.keys != NULL && server.embedder != NULL && server.kept != NULL);
+    server.adapters = serve_adapters_create();
+    require(server.keys != NULL && server.embedder != NULL && server.kept != NULL && server.adapters != NULL);
+    weir_adapter *adapter;
+    require(weir_adapter_load(server.model, "fake:1", &adapter, NULL) == WEIR_OK);
+    require(serve_adapters_add(server.adapters, "sql", adapter, 0.5f, NULL) == WEIR_OK);
+    weir_adapter_release(adapter);
     return 0;
 }
 

@@ -35,6 +35,14 @@ serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir
     return answer;
 }
 
+bool serve_answer_call_model(serve_answer *answer, const char *name)
+{
+    if (name == NULL) return true;
+    answer->own_model = weir__mem_strdup(name);
+    if (answer->own_model != NULL) answer->model = answer->own_model;
+    return answer->own_model != NULL;
+}
+
 static void forget_ready(serve_answer *answer)
 {
     for (int32_t i = 0; i < answer->n; i++)
@@ -63,6 +71,7 @@ void serve_answer_destroy(serve_answer *answer)
         weir__mem_free(choice->echo);
     }
     weir_chat_release(answer->chat);
+    weir__mem_free(answer->own_model);
     weir__mem_free(answer);
 }
 

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "adapters.h"
 #include "log.h"
 #include "server.h"
 #include "text.h"
@@ -106,6 +107,7 @@ struct serve_server {
     serve_keys *keys;
     serve_embedder *embedder;
     serve_kept *kept;
+    serve_adapters *adapters;
 
     /* The service thread's. */
     serve_call *calls;
@@ -202,6 +204,9 @@ void serve_call_send(serve_call *call);
 struct json_t;
 bool serve_call_read_json(serve_call *call, struct json_t **json);
 
+/* The same of anything. */
+bool serve_call_read_any(serve_call *call, struct json_t **json);
+
 /* Whether `name`, a request's "model", is one of this server's, or NULL. False: the call has its answer. */
 bool serve_call_check_model(serve_call *call, const struct json_t *name);
 
@@ -251,6 +256,14 @@ void serve_tokenize(serve_call *call);
 void serve_detokenize(serve_call *call);
 void serve_apply_template(serve_call *call);
 void serve_plan(serve_call *call);
+void serve_lora_list(serve_call *call);
+void serve_lora_scale(serve_call *call);
+void serve_lora_load(serve_call *call);
+void serve_lora_unload(serve_call *call);
+
+/* lora.c: adds what a list of ids and scales, a request's `field` or NULL for its body, asks for to an empty
+ * set. False: the call has its answer. */
+bool serve_lora_read(serve_call *call, const char *field, const struct json_t *value, serve_adapter_set *set);
 
 /* events.c: the stream of ticks. */
 serve_events *serve_events_create(serve_server *server);
