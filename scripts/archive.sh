@@ -45,7 +45,7 @@ rm -f "$out"
 object=${out%.a}.o
 if [ "$(uname -s)" = Darwin ]; then
     libtool -static -o "$out" "$weir" "$@"
-elif "${LD:-ld}" -r --force-group-allocation -o "$object" --whole-archive "$weir" --no-whole-archive --start-group "$@" --end-group; then
+elif "${LD:-ld}" -r --wrap=__cxa_atexit --force-group-allocation -o "$object" --whole-archive "$weir" --no-whole-archive --start-group "$@" --end-group; then
     no_unique "$object"
     "${OBJCOPY:-objcopy}" --strip-debug --wildcard --keep-global-symbol='weir_[!_]*' "$object"
     "${AR:-ar}" rcs "$out" "$object"
