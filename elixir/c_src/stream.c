@@ -177,6 +177,7 @@ typedef struct submission {
     size_t stop_lengths[STOP_MAX];
     char *grammar, *root, *schema;
     weir_sampler_params sampler;
+    nif_adapters adapters;
     weir_request request;
 } submission;
 
@@ -241,6 +242,11 @@ static const char *get_submission(ErlNifEnv *env, ERL_NIF_TERM term, submission 
         if (!enif_inspect_binary(env, value, &s->salt)) return "cache_salt";
         r->cache_salt = (const char *)s->salt.data;
         r->cache_salt_length = s->salt.size;
+    }
+    if (nif_map_term(&map, "adapters", &value)) {
+        if (!nif_get_adapters(env, value, &s->adapters)) return "adapters";
+        r->adapters = s->adapters.uses;
+        r->n_adapters = s->adapters.n;
     }
     if (nif_map_term(&map, "stop", &value) && !get_stops(env, value, s)) return "stop";
     if (!nif_map_term(&map, "prompt", &value)) return "prompt";

@@ -130,7 +130,7 @@ defmodule Weir.APITest do
     assert defaults(Options.sampler()) == sampling
 
     assert defaults(Options.generation()) ==
-             Map.merge(%{max_tokens: 256, n_ctx: 2048}, Map.merge(sampling, threads))
+             Map.merge(%{max_tokens: 256, n_ctx: 2048, lora: []}, Map.merge(sampling, threads))
 
     assert defaults(Options.model()) == %{
              n_gpu_layers: -1,

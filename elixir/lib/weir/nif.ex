@@ -22,6 +22,7 @@ defmodule Weir.NIF do
   @type engine :: reference()
   @type chat :: reference()
   @type parser :: reference()
+  @type adapter :: reference()
   @type token :: integer()
   @type result(value) :: {:ok, value} | {:error, String.t()}
   @type status :: :ok | {:error, String.t()}
@@ -95,6 +96,14 @@ defmodule Weir.NIF do
   @doc "The token's own bytes: may be a part of a character."
   @spec token_to_piece(model(), token()) :: binary() | {:error, String.t()}
   def token_to_piece(_model, _token), do: missing()
+
+  @doc "See `Weir.Adapter`. Dirty, I/O."
+  @spec adapter_load(model(), String.t()) :: result(adapter())
+  def adapter_load(_model, _path), do: missing()
+
+  @doc "What passes have from now on, at most eight. Dirty, CPU."
+  @spec context_set_adapters(context(), [{adapter(), number()}]) :: status()
+  def context_set_adapters(_context, _adapters), do: missing()
 
   @doc "`pooling_type`: -1 as the model says, 0 none, 1 mean, 2 cls, 3 last, 4 rank. Dirty, CPU."
   @spec context_create(
@@ -281,7 +290,7 @@ defmodule Weir.NIF do
   @doc """
   Queues a request, a map: `prompt` (text, token ids or a `t:chat/0`), the sampler's options, `json_schema` (JSON text),
   `max_tokens`, `stop` (texts), `interval`, `deadline_ms`, `priority`, `cache_prompt`, `cache_salt`, `add_special`,
-  `parse_special`, `special`, `logprobs`, `n_logprobs`.
+  `parse_special`, `special`, `logprobs`, `n_logprobs`, `adapters` (of `{adapter, scale}`, at most eight).
 
   From the engine's thread come `{ref, {:chunk, ids, text}}` and at last `{ref, {:done, reason, usage}}` or `{ref,
   {:error, reason}}`; as many chunks as `demand` allows (`:infinity`: all), then more after `engine_demand/2`. What

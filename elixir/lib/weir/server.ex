@@ -45,7 +45,7 @@ defmodule Weir.Server do
 
   use GenServer
 
-  alias Weir.{Chat, Chunk, Completion, Embedding, Hub, Logprobs, Model, NIF, Options}
+  alias Weir.{Adapter, Chat, Chunk, Completion, Embedding, Hub, Logprobs, Model, NIF, Options}
   alias Weir.Server.{BatchStrategy, Driver, Embedder, Request, Telemetry}
 
   @type server :: GenServer.server()
@@ -152,7 +152,7 @@ defmodule Weir.Server do
   (0.0), `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (a map), `stop` (texts that end the
   answer, and are not part of it), `priority` (0; -100 to 100: the higher goes first), `deadline` (ms from now; the
   text until then is the answer), `cache_prompt` (true), `cache_salt` (only requests with the same one share prefixes),
-  `logprobs` (false) and `top_logprobs` (0; 0 to 20), for the functions that can tell them, `id` (any term, for
+  `lora` (see `Weir.Adapter`), `logprobs` (false) and `top_logprobs` (0; 0 to 20), for the functions that can tell them, `id` (any term, for
   `cancel/2`).
 
   Errors: `:queue_full`, `:timeout`, `:cancelled` (by `cancel/2`), `:stopping`, `{:server_down, reason}`, or a text.
@@ -426,6 +426,7 @@ defmodule Weir.Server do
     Process.flag(:trap_exit, true)
 
     with {:ok, model} <- load(source, o),
+         {:ok, o} <- with_adapters(model, o),
          state = %__MODULE__{model: model, options: o, telemetry: Telemetry.loaded?()},
          {:ok, state} <- add_engine(state, o) do
       {:ok, state}
@@ -439,6 +440,17 @@ defmodule Weir.Server do
   defp load(path, o) do
     with {:ok, file} <- Hub.file(path),
          do: Model.load(file, o |> Map.take(Keyword.keys(@model_options)) |> Map.to_list())
+  end
+
+  # What the server's own option names is loaded once.
+  defp with_adapters(model, o) do
+    Enum.reduce_while(Enum.reverse(o.lora), {:ok, %{o | lora: []}}, fn {adapter, scale},
+                                                                       {:ok, o} ->
+      case Adapter.loaded(model, adapter) do
+        {:ok, adapter} -> {:cont, {:ok, %{o | lora: [{adapter, scale} | o.lora]}}}
+        {:error, reason} -> {:halt, {:error, reason}}
+      end
+    end)
   end
 
   defp add_engine(state, o) do

@@ -3,7 +3,7 @@ defmodule Weir.Server.Request do
   # The consumer's side of a request. The server only says which engine to ask; prompt, chunks and their back pressure
   # go between the consumer and that. Without a server, an engine of its own.
 
-  alias Weir.{JSON, Model, NIF, Options, Tokenizer}
+  alias Weir.{Adapter, JSON, Model, NIF, Options, Tokenizer}
   alias Weir.Server.Driver
 
   # Chunks that may be in the mailbox; half of them are asked for again when they were taken.
@@ -24,7 +24,8 @@ defmodule Weir.Server.Request do
       priority: {{:range, -100..100}, 0},
       deadline: {{:maybe, {:range, 1..0x7FFFFFFF}}, nil},
       cache_prompt: {:boolean, true},
-      cache_salt: {{:maybe, :string}, nil}
+      cache_salt: {{:maybe, :string}, nil},
+      lora: {:adapters, []}
     ] ++ logprobs() ++ Options.sampler()
   end
 
@@ -95,7 +96,7 @@ defmodule Weir.Server.Request do
   defp submit(session, prompt, given, mode, n) do
     o = merge(session.defaults, given)
 
-    case submit_n(session.engine, prompt, o, mode, n) do
+    case submit_n(session.model, session.engine, prompt, o, mode, n) do
       {:ok, refs} ->
         for {ref, key} <- Enum.zip(refs, session.keys),
             do: GenServer.cast(session.server, {:running, key, ref})
@@ -128,10 +129,13 @@ defmodule Weir.Server.Request do
     Enum.each(session.keys, &GenServer.cast(session.server, {:ended, &1, outcome}))
   end
 
-  defp submit_n(engine, prompt, o, mode, n) do
+  defp submit_n(model, engine, prompt, o, mode, n) do
     {demand, interval} = if mode == :stream, do: {@window, 1}, else: {:infinity, @interval}
-    request = o |> to_engine() |> Map.merge(%{prompt: prompt, interval: interval})
-    NIF.engine_submit_n(engine, request, n, self(), demand)
+
+    with {:ok, adapters} <- Adapter.uses(model, o.lora) do
+      own = %{prompt: prompt, interval: interval, adapters: adapters}
+      NIF.engine_submit_n(engine, Map.merge(to_engine(o), own), n, self(), demand)
+    end
   end
 
   @doc "Submits to an engine that is made for this. `o` has options of `options/0` and `Options.generation/0`."
@@ -140,7 +144,7 @@ defmodule Weir.Server.Request do
 
     with {:ok, tokens} <- Tokenizer.encode(model, NIF.chat_prompt(chat)),
          {:ok, engine} <- NIF.engine_create(model.ref, engine_options(length(tokens), o, n)),
-         {:ok, refs} <- submit_n(engine, chat, o, mode, n) do
+         {:ok, refs} <- submit_n(model, engine, chat, o, mode, n) do
       {:ok, for(ref <- refs, do: %__MODULE__{ref: ref, model: model, logprobs: o.logprobs})}
     end
   end
