@@ -3,6 +3,8 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "backend/ggml_hook.h"
 #include "backend/llama_testing.h"
@@ -261,6 +263,41 @@ static void a_pass_has_what_was_set_last(void **state)
     }
 }
 
+/* One thread loads and frees others while this one computes with its own. */
+static atomic_bool enough;
+
+static void *load_and_free(void *user)
+{
+    const char *path = user;
+    while (!atomic_load(&enough)) ops->adapter_free(adapter_of(path));
+    return NULL;
+}
+
+static void others_come_and_go_meanwhile(void **state)
+{
+    (void)state;
+    char mine[TEMP_PATH_MAX], others[TEMP_PATH_MAX];
+    pthread_t thread;
+    const float one = 1.0f;
+    make("llama --type q8_0");
+    temp_adapter(mine, "a.gguf", base, "--seed 2");
+    temp_adapter(others, "b.gguf", base, "--seed 3");
+    weir__badapter *adapter = adapter_of(mine);
+    answer with = say(&adapter, &one, 1), without = say(NULL, NULL, 0);
+    atomic_store(&enough, false);
+    assert_int_equal(pthread_create(&thread, NULL, load_and_free, others), 0);
+    for (int round = 0; round < 6; round++) {
+        answer got = say(&adapter, &one, round % 2);
+        assert_same(&got, round % 2 != 0 ? &with : &without);
+        answer_fini(&got);
+    }
+    atomic_store(&enough, true);
+    pthread_join(thread, NULL);
+    answer_fini(&with);
+    answer_fini(&without);
+    ops->adapter_free(adapter);
+}
+
 static void it_tells_what_it_is(void **state)
 {
     (void)state;
@@ -424,6 +461,7 @@ int main(void)
         cmocka_unit_test_teardown(two_add_up, drop),
         cmocka_unit_test_teardown(it_is_what_merging_gives, drop),
         cmocka_unit_test_teardown(a_pass_has_what_was_set_last, drop),
+        cmocka_unit_test_teardown(others_come_and_go_meanwhile, drop),
         cmocka_unit_test_teardown(it_tells_what_it_is, drop),
         cmocka_unit_test_teardown(what_is_no_adapter_for_it_is_refused, drop),
         cmocka_unit_test_teardown(embeddings_may_change, drop),

@@ -92,6 +92,7 @@ weir_status weir__shim_set_adapters(llama_context *context, llama_adapter_lora *
     auto *scale = const_cast<float *>(scales);
     weir_status status = guard(error, WEIR_BACKEND, "the adapters cannot be set", [&] {
         capture said;
+        said.mute = true; /* it tells its plans, which would be every few ticks */
         llama_set_adapters_lora(context, set, static_cast<size_t>(n), scale);
         context->sched_reserve(); /* now, not when the next pass begins: this reads the model's list */
         return WEIR_OK;
