@@ -5,9 +5,9 @@
  * Each repeat prints one line of numbers, milliseconds, with `cpu` of the process's time instead of the
  * clock's: a prompt of 512 tokens and the first token of 1 answer, the same with 8 answers, the same with the
  * prompt's logprobs (top 5); 1 answer and 8 in an engine that keeps nothing in host memory, so that only what
- * the answers themselves need is done; 128 tokens of 1 stream without and with logprobs (top 5), and of 4 streams; the
- * first token of a request with those 512 tokens and 64 more, and of a fork of one that has them. Every
- * prompt is one that the engine has never seen. */
+ * the answers themselves need is done; 128 tokens of 1 stream without and with logprobs (top 5), and of 4
+ * streams; the first token of a request with those 512 tokens and 64 more, and of a fork of one that has
+ * them. Every prompt is one that the engine has never seen. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,12 +131,12 @@ int main(int argc, char **argv)
     weir_model_info info = {.size = sizeof info};
     weir_engine_params params = weir_engine_params_default();
     long repeats = argc > 2 ? strtol(argv[2], NULL, 10) : 0;
-    if (argc == 4 && strcmp(argv[3], "cpu") == 0)
-        clock_id = CLOCK_PROCESS_CPUTIME_ID;
-    else if (repeats < 1 || argc > 3) {
+    bool cpu = argc == 4 && strcmp(argv[3], "cpu") == 0;
+    if (repeats < 1 || argc > 3 + cpu) {
         fputs("usage: lanes MODEL REPEATS [cpu]\n", stderr);
         return 2;
     }
+    if (cpu) clock_id = CLOCK_PROCESS_CPUTIME_ID;
     need(weir_model_load(argv[1], NULL, &model, &error), &error);
     weir_model_describe(model, &info);
     n_vocab = info.n_vocab;

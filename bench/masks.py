@@ -20,10 +20,8 @@ import time
 import llguidance
 import llguidance.numpy
 
-PERSON = {"type": "object", "additionalProperties": False, "required": ["name", "age", "city", "tags"],
-          "properties": {"name": {"type": "string", "maxLength": 24}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
-                         "city": {"type": "string", "maxLength": 24},
-                         "tags": {"type": "array", "items": {"type": "string", "maxLength": 12}, "minItems": 3, "maxItems": 3}}}
+from compare import SCHEMA as PERSON
+
 SCHEMAS = {
     "person": PERSON,
     "people": {"type": "array", "items": PERSON, "minItems": 20, "maxItems": 40},

@@ -39,6 +39,12 @@ function(weir_test name label source)
         ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1
         UBSAN_OPTIONS=print_stacktrace=1
         TSAN_OPTIONS=halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp)
+    if(WEIR_SANITIZE)
+        list(APPEND environment WEIR_SANITIZED=1) # for checks.effort; C has effort.h
+    endif()
+    if(needs_model)
+        set_tests_properties(${name} PROPERTIES COST 100) # the longest begin first, so that none is left alone
+    endif()
     set_tests_properties(${name} PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77 LABELS "${labels}" ENVIRONMENT "${environment}")
 endfunction()
 

@@ -1,5 +1,5 @@
 /* http_fuzz.c: any body at every path that takes one, on the fake model: an answer in the form that it
- * promises.
+ * promises; and any place to go on from in what it left on tape.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Input: a byte that chooses the path, one that tells after how many ticks the client leaves (255: never),
@@ -7,11 +7,13 @@
  * threads and their list. */
 #include <jansson.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../server/answer.h"
 #include "../server/kept.h"
+#include "../server/tape.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -71,14 +73,21 @@ static void require_json(const char *bytes, size_t n)
 static void require_events(const char *bytes, size_t n)
 {
     while (n > 0) {
-        const char *end = strstr(bytes, "\n\n");
+        const char *begin = bytes, *end = strstr(bytes, "\n\n");
         require(end != NULL && end + 2 <= bytes + n);
         size_t length = (size_t)(end - bytes);
+        const char *data = bytes;
+        if (strncmp(bytes, "id: ", 4) == 0) {
+            data = strchr(bytes, '\n') + 1;
+            require(data < end && strspn(bytes + 4, "0123456789") == (size_t)(data - bytes) - 5);
+            length -= (size_t)(data - bytes);
+        }
+        bytes = data;
         if (bytes[0] != ':') {
             require(length > 6 && memcmp(bytes, "data: ", 6) == 0 && memchr(bytes, '\n', length) == NULL);
             if (length != 12 || memcmp(bytes + 6, "[DONE]", 6) != 0) require_json(bytes + 6, length - 6);
         }
-        n -= length + 2;
+        n -= (size_t)(end + 2 - begin);
         bytes = end + 2;
     }
 }
@@ -127,15 +136,40 @@ static void step(void)
 
 static void answer(serve_call *call, int patience)
 {
+    serve_answer *answer = call->answer;
     call->state = SERVE_ANSWERING;
     if (call->begun) return;
-    require(call->answer != NULL);
-    serve_answer_start(call->answer);
-    for (int i = 0; i < patience && !call->ended; i++) {
+    require(answer != NULL);
+    serve_answer_start(answer);
+    if (call->answer == NULL && call->tape == NULL) return; /* refused */
+    serve_call *maker = answer->call;                       /* itself, or the one whose events are on tape */
+    for (int i = 0; i < patience && !maker->ended; i++) {
         step();
-        if (i % 7 == 3) serve_answer_comment(call->answer);
-        serve_answer_pump(call->answer);
+        if (i % 7 == 3) serve_call_comment(call);
+        serve_answer_pump(answer);
     }
+    if (maker != call && maker->ended) serve_call_destroy(maker);
+}
+
+/* Another reader, or whoever stops it. */
+static void resume(const char *id, const char *position, bool cancel)
+{
+    serve_call *call = serve_call_create(&server, NULL);
+    require(call != NULL);
+    snprintf(call->path, sizeof call->path, "/v1/streams/%s%s", id, cancel ? "/cancel" : "");
+    snprintf(call->position, sizeof call->position, "%s", position);
+    call->has_position = position[0] != '\0';
+    call->state = SERVE_ANSWERING;
+    if (cancel)
+        serve_stream_cancel(call);
+    else
+        serve_stream_read(call);
+    require(call->begun);
+    if (call->status == 204)
+        require(call->ended);
+    else
+        require_answer(call);
+    serve_call_destroy(call);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -154,9 +188,13 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     server.keys = serve_keys_create(&server.params);
     server.embedder = serve_embedder_create();
     server.kept = serve_kept_create();
+    server.tapes = serve_tapes_create(&server);
+    server.params.grace_s = server.params.keep_s = 1;
+    server.params.resume_bytes = 64 << 10;
+    require(server.keys != NULL && server.embedder != NULL && server.kept != NULL && server.tapes != NULL);
     server.adapters = serve_adapters_create();
-    require(server.keys != NULL && server.embedder != NULL && server.kept != NULL && server.adapters != NULL);
     weir_adapter *adapter;
+    require(server.adapters != NULL);
     require(weir_adapter_load(server.model, "fake:1", &adapter, NULL) == WEIR_OK);
     require(serve_adapters_add(server.adapters, "sql", adapter, 0.5f, NULL) == WEIR_OK);
     weir_adapter_release(adapter);
@@ -179,7 +217,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     handlers[data[0] % (sizeof handlers / sizeof *handlers)](call);
     answer(call, data[1] == 255 ? TICKS_MAX : data[1]);
     if (call->begun) require_answer(call);
+    if (call->tape != NULL) {
+        char position[24] = "", id[SERVE_ID_MAX];
+        size_t n = size - 2 < 2 ? size - 2 : 2;
+        for (size_t i = 0; i < n; i++) snprintf(position + i * 3, 4, "%d", data[size - 1 - i] % 100);
+        strcpy(id, serve_tape_id(call->tape));
+        resume(id, "", false);
+        resume(id, position, false);
+        memcpy(position, data + 2, n);
+        resume(id, position, false);
+        if (data[1] % 2 == 0) resume(id, "", true);
+    }
     serve_call_destroy(call);
+    serve_tapes_sweep(server.tapes, INT64_MAX);
     require(server.n_calls == 0 && server.calls == NULL && server.n_bodies == 0);
     /* What ran has ended with its call. */
     step();

@@ -28,7 +28,7 @@ mount -t proc proc "$root/proc" 2>/dev/null || true # threads are counted there;
 cp -r /etc/apt/apt.conf.d/. "$root/etc/apt/apt.conf.d/" 2>/dev/null || true
 cp /etc/resolv.conf "$root/etc/" 2>/dev/null || true
 cp "$package" "$root/weir.deb"
-inside() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
+inside() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
 
 watch "installing the package there" "$work/apt.log" inside sh -c 'apt-get -q update && apt-get -q install -y --no-install-recommends /weir.deb'
 inside weir version

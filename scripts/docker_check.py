@@ -44,8 +44,8 @@ class Image:
 
     def command(self, words, user=None):
         as_user = [f"--userspec={user}"] if user else []
-        home = "/home/" + user if user else "/root"
-        return ["chroot", *as_user, self.root, "/usr/bin/env", "-i", "PATH=" + PATH, "HOME=" + home, "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8",
+        home = ["HOME=/home/" + user] if user else ["HOME=/", "XDG_CACHE_HOME=/cache"]
+        return ["chroot", *as_user, self.root, "/usr/bin/env", "-i", "PATH=" + PATH, *home, "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8",
                 "sh", "-c", 'cd "$0" && exec "$@"', self.folder, *words]
 
 
@@ -94,7 +94,7 @@ class Build:
             if os.path.exists(os.path.join(ROOT, name)):
                 shutil.copy2(os.path.join(ROOT, name), to)
         # What a build would fetch and compile for minutes.
-        kept = image.inside("/root/.cache/weir/llama")
+        kept = image.inside("/cache/weir/llama")
         os.makedirs(kept, exist_ok=True)
         for name in os.listdir(CACHE) if os.path.isdir(CACHE) else []:
             if name.startswith(("src-", "build-release-")) and os.path.isdir(os.path.join(CACHE, name)):

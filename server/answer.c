@@ -3,10 +3,12 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kept.h"
+#include "tape.h"
 
 #define PIECE_MAX ((size_t)8 << 10) /* of content in one event; longer ones are cut between code points */
 
@@ -43,10 +45,28 @@ bool serve_answer_call_model(serve_answer *answer, const char *name)
     return answer->own_model != NULL;
 }
 
+static void on_ready(weir_stream *stream, void *user)
+{
+    const serve_answer *answer = user;
+    (void)stream;
+    serve_server_post(answer->call);
+}
+
+static void on_flight(weir_flight *flight, void *user)
+{
+    (void)flight;
+    on_ready(NULL, user);
+}
+
 static void forget_ready(serve_answer *answer)
 {
-    for (int32_t i = 0; i < answer->n; i++)
-        if (answer->choices[i].stream != NULL) weir_stream_set_ready(answer->choices[i].stream, NULL, NULL);
+    for (int32_t i = 0; i < answer->n; i++) {
+        serve_choice *choice = &answer->choices[i];
+        if (choice->flight != NULL)
+            weir_flight_unwatch(choice->flight, on_flight, answer);
+        else
+            weir_stream_set_ready(choice->stream, NULL, NULL);
+    }
 }
 
 void serve_answer_destroy(serve_answer *answer)
@@ -55,8 +75,10 @@ void serve_answer_destroy(serve_answer *answer)
     forget_ready(answer);
     for (int32_t i = 0; i < answer->n; i++) {
         serve_choice *choice = &answer->choices[i];
-        weir_stream_cancel(choice->stream); /* it may be kept, and then a release ends nothing */
+        if (choice->flight == NULL)
+            weir_stream_cancel(choice->stream); /* it may be kept, and then a release ends nothing */
         weir_stream_release(choice->stream);
+        weir_flight_release(choice->flight);
         weir_chat_parser_destroy(choice->parser);
         for (size_t k = 0; choice->tools != NULL && k < choice->n_tools; k++) {
             weir__mem_free(choice->tools[k].id);
@@ -64,45 +86,71 @@ void serve_answer_destroy(serve_answer *answer)
             serve_text_fini(&choice->tools[k].arguments);
         }
         weir__mem_free(choice->tools);
-        serve_caller_fini(&choice->caller);
         serve_scores_fini(&choice->scores);
         serve_text_fini(&choice->reasoning);
         serve_text_fini(&choice->content);
         weir__mem_free(choice->echo);
     }
+    if (answer->tape != NULL) serve_tape_orphan(answer->tape);
+    serve_text_fini(&answer->event);
     weir_chat_release(answer->chat);
     weir__mem_free(answer->own_model);
     weir__mem_free(answer);
 }
 
-void serve_answer_read_calls(serve_answer *answer, bool form)
+static bool make_token(serve_answer *answer)
 {
-    for (int32_t i = 0; i < answer->n; i++) {
-        answer->choices[i].calls = true;
-        answer->choices[i].caller =
-            (serve_caller){.number = (uint64_t)answer->created_s << 24 | (answer->call->number & 0xFFFFFF),
-                           .index = i,
-                           .form = form};
-    }
+    unsigned char random[(sizeof answer->token - 1) / 2];
+    if (getentropy(random, sizeof random) != 0) return false;
+    for (size_t i = 0; i < sizeof random; i++) snprintf(answer->token + 2 * i, 3, "%02x", random[i]);
+    return true;
+}
+
+static weir_status submit_own(serve_answer *answer, weir_request *requests, size_t n_requests,
+                              weir_error *error)
+{
+    weir_engine *engine = answer->call->server->engine;
+    weir_stream **streams = weir__mem_calloc((size_t)answer->n, sizeof *streams);
+    if (streams == NULL) return WEIR_NO_MEMORY;
+    for (size_t i = 0; !answer->stream && i < n_requests; i++)
+        requests[i].interval = INT32_MAX; /* nobody sees it grow */
+    for (int32_t i = 0; i < answer->n; i++) streams[i] = answer->choices[i].stream;
+    weir_status status = n_requests == 1
+                             ? weir_engine_submit_n(engine, requests, (size_t)answer->n, streams, error)
+                             : weir_engine_submit(engine, requests, n_requests, streams, error);
+    weir__mem_free(streams);
+    return status;
+}
+
+static weir_status submit_shared(serve_answer *answer, const weir_request *request, weir_error *error)
+{
+    serve_server *server = answer->call->server;
+    serve_choice *choice = &answer->choices[0];
+    bool joined = false;
+    weir_status status = weir_flight_open(server->engine, request, true, &choice->flight, &joined, error);
+    if (status != WEIR_OK) return status;
+    weir_stream_release(choice->stream);
+    choice->stream = weir_stream_hold(weir_flight_stream(choice->flight));
+    if (joined) atomic_fetch_add_explicit(&server->n_shared, 1, memory_order_relaxed);
+    return WEIR_OK;
 }
 
 bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_requests)
 {
     serve_call *call = answer->call;
     weir_error error = {0};
-    weir_stream **streams = weir__mem_calloc((size_t)answer->n, sizeof *streams);
-    weir_status status = WEIR_NO_MEMORY;
-    for (size_t i = 0; !answer->stream && i < n_requests; i++)
-        requests[i].interval = INT32_MAX; /* nobody sees it grow */
-    for (int32_t i = 0; streams != NULL && i < answer->n; i++) streams[i] = answer->choices[i].stream;
-    if (streams != NULL)
-        status =
-            n_requests == 1
-                ? weir_engine_submit_n(call->server->engine, requests, (size_t)answer->n, streams, &error)
-                : weir_engine_submit(call->server->engine, requests, n_requests, streams, &error);
-    weir__mem_free(streams);
-    if (status == WEIR_OK && answer->n_told == answer->n_each)
-        serve_kept_add(call->server->kept, answer, requests[0].cache_salt);
+    if (answer->share && answer->n > 1) {
+        serve_call_refuse(call, 400, "share", "invalid_value",
+                          "share must be left out where there are several answers or prompts");
+        return false;
+    }
+    if (answer->resume && !make_token(answer)) {
+        serve_call_refuse(call, 500, "resume", "no_randomness", "the system gives no random bytes for an id");
+        return false;
+    }
+    weir_status status = answer->share ? submit_shared(answer, requests, &error)
+                                       : submit_own(answer, requests, n_requests, &error);
+    if (status == WEIR_OK && answer->kept) serve_kept_add(call->server->kept, answer, requests[0].cache_salt);
     if (status == WEIR_OK) return true;
     error.code = status;
     serve_call_refuse_error(call, &error);
@@ -118,6 +166,22 @@ const char *serve_answer_finish(const serve_choice *choice)
     case WEIR_REASON_DEADLINE: return "length";
     default: return choice->n_tools > 0 ? "tool_calls" : "stop";
     }
+}
+
+/* One for each prompt, where there are several. */
+static void add_misses(const serve_answer *answer, serve_text *text)
+{
+    bool many = answer->n > answer->n_each, told = false;
+    size_t before = text->n;
+    serve_text_puts(text, many ? ",\"misses\":[" : ",\"miss\":");
+    for (int32_t i = 0; i < answer->n; i += answer->n_each) {
+        if (i > 0) serve_text_puts(text, ",");
+        bool some = serve_miss_tell(answer->choices[i].stream, true, text);
+        if (many && !some) serve_text_puts(text, "null");
+        told = told || some;
+    }
+    if (many) serve_text_puts(text, "]");
+    if (!told) text->n = before;
 }
 
 static void add_usage(const serve_answer *answer, serve_text *text)
@@ -137,9 +201,7 @@ static void add_usage(const serve_answer *answer, serve_text *text)
                       "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
                       (long long)prompt, (long long)generated, (long long)prompt + (long long)generated,
                       (long long)cached);
-    size_t before = text->n;
-    serve_text_puts(text, ",\"miss\":");
-    if (!serve_miss_tell(answer->choices[0].stream, true, text)) text->n = before;
+    add_misses(answer, text);
     serve_text_puts(text, "}");
     if (drafted > 0) /* where OpenAI counts what a client predicted */
         serve_text_printf(text,
@@ -151,8 +213,12 @@ static void add_usage(const serve_answer *answer, serve_text *text)
 
 void serve_answer_id(const serve_answer *answer, char *id)
 {
-    snprintf(id, SERVE_ID_MAX, "%s-%llx%06llx", answer->form->id,
-             (unsigned long long)answer->call->server->created_s, (unsigned long long)answer->call->number);
+    if (answer->token[0] != '\0')
+        snprintf(id, SERVE_ID_MAX, "%s-%s", answer->form->id, answer->token);
+    else
+        snprintf(id, SERVE_ID_MAX, "%s-%llx%06llx", answer->form->id,
+                 (unsigned long long)answer->call->server->created_s,
+                 (unsigned long long)answer->call->number);
 }
 
 static void add_head(const serve_answer *answer, const char *object, serve_text *text)
@@ -166,13 +232,17 @@ static void add_head(const serve_answer *answer, const char *object, serve_text 
                       answer->call->server->fingerprint);
 }
 
+static bool has_failed(const serve_choice *choice)
+{
+    return choice->finished && (choice->reason == WEIR_REASON_ERROR ||
+                                (choice->reason == WEIR_REASON_CANCELLED && !choice->answer->stopped));
+}
+
 /* What ended with an error, or by the server; NULL: all is well. */
 static const serve_choice *failed_choice(const serve_answer *answer)
 {
     for (int32_t i = 0; i < answer->n; i++)
-        if (answer->choices[i].finished && (answer->choices[i].reason == WEIR_REASON_ERROR ||
-                                            answer->choices[i].reason == WEIR_REASON_CANCELLED))
-            return &answer->choices[i];
+        if (has_failed(&answer->choices[i])) return &answer->choices[i];
     return NULL;
 }
 
@@ -204,31 +274,42 @@ static void finish(serve_choice *choice, weir_reason reason)
 static void fail_no_memory(serve_choice *choice)
 {
     choice->error = (weir_error){.code = WEIR_NO_MEMORY, .message = "the server is out of memory"};
-    weir_stream_cancel(choice->stream);
+    if (choice->flight == NULL) weir_stream_cancel(choice->stream);
     finish(choice, WEIR_REASON_ERROR);
 }
 
 /* ---- Chunks ---- */
 
-static bool read_delta(serve_choice *choice, const weir_delta *delta, serve_delta_fn take)
+static bool take_chunk(serve_choice *choice, weir_chunk *chunk)
 {
-    if (choice->calls && delta->kind == WEIR_DELTA_CONTENT)
-        return serve_caller_feed(&choice->caller, delta->text, delta->length, take, choice);
-    return take(choice, delta);
+    return (choice->flight != NULL ? weir_flight_next(choice->flight, &choice->flight_at, 0, chunk)
+                                   : weir_stream_try_next(choice->stream, chunk)) == WEIR_OK;
 }
 
+/* Whether all of it can be taken. */
+static bool is_complete(const serve_choice *choice)
+{
+    uint64_t beyond = UINT64_MAX;
+    weir_chunk chunk;
+    return choice->flight != NULL ? weir_flight_next(choice->flight, &beyond, 0, &chunk) == WEIR_END
+                                  : weir_stream_finished(choice->stream);
+}
+
+/* False: out of memory. */
+typedef bool (*take_fn)(serve_choice *choice, const weir_delta *delta);
+
 /* What a chunk means. False: out of memory. */
-static bool read_chunk(serve_choice *choice, const weir_chunk *chunk, serve_delta_fn take)
+static bool read_chunk(serve_choice *choice, const weir_chunk *chunk, take_fn take)
 {
     weir_delta delta = {
         .kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
     if (choice->answer->tells_scores && !serve_scores_add(&choice->scores, chunk)) return false;
-    if (choice->parser == NULL) return read_delta(choice, &delta, take);
+    if (choice->parser == NULL) return take(choice, &delta);
     if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
         return false;
     while (weir_chat_parser_next(choice->parser, &delta) == WEIR_OK)
-        if (!read_delta(choice, &delta, take)) return false;
-    return !chunk->finished || !choice->calls || serve_caller_end(&choice->caller, take, choice);
+        if (!take(choice, &delta)) return false;
+    return true;
 }
 
 weir_status serve_answer_prompt(const serve_choice *choice, weir_chunk *prompt)
@@ -241,7 +322,7 @@ weir_status serve_answer_prompt(const serve_choice *choice, weir_chunk *prompt)
 
 /* What goes before the first chunk: the prompt's scores, and of a fork of a chat the message so far, which
  * the parser has to see. False: out of memory. */
-static bool begin_choice(serve_choice *choice, serve_delta_fn take)
+static bool begin_choice(serve_choice *choice, take_fn take)
 {
     const serve_answer *answer = choice->answer;
     weir_chunk prompt, before = {0};
@@ -255,33 +336,50 @@ static bool begin_choice(serve_choice *choice, serve_delta_fn take)
 
 /* ---- Events ---- */
 
-static size_t begin_event(const serve_answer *answer)
+/* Around an event's data; what begin gives is written to. */
+static serve_text *begin_data(serve_answer *answer, size_t *at)
 {
-    serve_text *out = &answer->call->out;
-    size_t at = serve_call_begin_piece(answer->call);
+    serve_text *out = answer->tape != NULL ? &answer->event : &answer->call->out;
+    if (answer->tape != NULL) {
+        out->n = 0;
+        return out;
+    }
+    *at = serve_call_begin_piece(answer->call);
     serve_text_puts(out, "data: ");
-    add_head(answer, answer->form->chunk, out);
-    return at;
+    return out;
 }
 
-static void end_event(const serve_answer *answer, size_t at)
+static void end_data(serve_answer *answer, size_t at)
 {
-    serve_text_puts(&answer->call->out, answer->include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
+    if (answer->tape != NULL) {
+        serve_tape_add(answer->tape, &answer->event);
+        return;
+    }
+    serve_text_puts(&answer->call->out, "\n\n");
     serve_call_end_piece(answer->call, at);
 }
 
-static void send_begin(serve_choice *choice)
+typedef enum part { BEGIN, DELTA, END } part;
+
+static void send_part(serve_choice *choice, part what, const weir_delta *delta)
 {
-    size_t at = begin_event(choice->answer);
-    choice->answer->form->begin(choice, &choice->answer->call->out);
-    end_event(choice->answer, at);
+    serve_answer *answer = choice->answer;
+    const serve_form *form = answer->form;
+    size_t at = 0;
+    serve_text *out = begin_data(answer, &at);
+    add_head(answer, form->chunk, out);
+    switch (what) {
+    case BEGIN: form->begin(choice, out); break;
+    case DELTA: form->delta(choice, delta, out); break;
+    case END: form->end(choice, out); break;
+    }
+    serve_text_puts(out, answer->include_usage ? "],\"usage\":null}" : "]}");
+    end_data(answer, at);
 }
 
 static void send_delta(serve_choice *choice, const weir_delta *delta)
 {
-    size_t at = begin_event(choice->answer);
-    choice->answer->form->delta(choice, delta, &choice->answer->call->out);
-    end_event(choice->answer, at);
+    send_part(choice, DELTA, delta);
     if (delta->kind == WEIR_DELTA_TOOL_CALL) choice->n_tools++;
 }
 
@@ -299,9 +397,8 @@ static void send_text(serve_choice *choice, weir_delta delta)
     }
 }
 
-static bool send_one(void *user, const weir_delta *delta)
+static bool send_one(serve_choice *choice, const weir_delta *delta)
 {
-    serve_choice *choice = user;
     if (delta->kind == WEIR_DELTA_TOOL_CALL)
         send_delta(choice, delta);
     else
@@ -311,42 +408,34 @@ static bool send_one(void *user, const weir_delta *delta)
 
 static void end_choice(serve_choice *choice)
 {
-    if (choice->reason == WEIR_REASON_ERROR || choice->reason == WEIR_REASON_CANCELLED) return;
-    size_t at = begin_event(choice->answer);
-    choice->answer->form->end(choice, &choice->answer->call->out);
-    end_event(choice->answer, at);
+    if (!has_failed(choice)) send_part(choice, END, NULL);
 }
 
 static void end_events(serve_answer *answer)
 {
-    serve_call *call = answer->call;
     const serve_choice *failed = failed_choice(answer);
-    size_t at = serve_call_begin_piece(call);
+    serve_text *out;
+    size_t at = 0;
     if (failed != NULL) {
-        serve_text_puts(&call->out, "data: {\"error\":");
-        serve_call_error_json(&call->out, error_status(failed), failed->error.field,
+        out = begin_data(answer, &at);
+        serve_text_puts(out, "{\"error\":");
+        serve_call_error_json(out, error_status(failed), failed->error.field,
                               weir_status_name(failed->error.code), error_message(failed));
-        serve_text_puts(&call->out, "}\n\n");
+        serve_text_puts(out, "}");
+        end_data(answer, at);
     } else if (answer->include_usage) {
-        serve_text_puts(&call->out, "data: ");
-        add_head(answer, answer->form->chunk, &call->out);
-        serve_text_puts(&call->out, "],\"usage\":");
-        add_usage(answer, &call->out);
-        serve_text_puts(&call->out, "}\n\n");
+        out = begin_data(answer, &at);
+        add_head(answer, answer->form->chunk, out);
+        serve_text_puts(out, "],\"usage\":");
+        add_usage(answer, out);
+        serve_text_puts(out, "}");
+        end_data(answer, at);
     }
-    serve_text_puts(&call->out, "data: [DONE]\n\n");
-    serve_call_end_piece(call, at);
-    serve_call_end(call);
-}
-
-bool serve_answer_comment(serve_answer *answer)
-{
-    static const char comment[] = ": still here\n\n";
-    if (!answer->stream || answer->call->ended) return false;
-    size_t at = serve_call_begin_piece(answer->call);
-    serve_text_add(&answer->call->out, comment, sizeof comment - 1);
-    serve_call_end_piece(answer->call, at);
-    return true;
+    out = begin_data(answer, &at);
+    serve_text_puts(out, "[DONE]");
+    end_data(answer, at);
+    if (answer->tape != NULL) serve_tape_end(answer->tape);
+    serve_call_end(answer->call);
 }
 
 static void pump_choice(serve_choice *choice)
@@ -366,9 +455,9 @@ static void pump_choice(serve_choice *choice)
                 fail_no_memory(choice);
                 continue;
             }
-            if (answer->echoes_scores) send_begin(choice);
+            if (answer->echoes_scores) send_part(choice, BEGIN, NULL);
         }
-        if (weir_stream_try_next(choice->stream, &chunk) != WEIR_OK) return;
+        if (!take_chunk(choice, &chunk)) return;
         if (!read_chunk(choice, &chunk, send_one)) {
             fail_no_memory(choice);
         } else if (chunk.finished) {
@@ -394,9 +483,8 @@ static bool keep_tool(serve_choice *choice, const weir_delta *delta)
     return true;
 }
 
-static bool keep_one(void *user, const weir_delta *delta)
+static bool keep_one(serve_choice *choice, const weir_delta *delta)
 {
-    serve_choice *choice = user;
     switch (delta->kind) {
     case WEIR_DELTA_CONTENT: serve_text_add(&choice->content, delta->text, delta->length); break;
     case WEIR_DELTA_REASONING: serve_text_add(&choice->reasoning, delta->text, delta->length); break;
@@ -440,7 +528,7 @@ static void answer_whole(serve_call *call)
         serve_choice *choice = &answer->choices[i];
         weir_chunk chunk;
         if (!begin_choice(choice, keep_one)) fail_no_memory(choice);
-        while (!choice->finished && weir_stream_try_next(choice->stream, &chunk) == WEIR_OK) {
+        while (!choice->finished && take_chunk(choice, &chunk)) {
             if (!read_chunk(choice, &chunk, keep_one))
                 fail_no_memory(choice);
             else if (chunk.finished)
@@ -464,23 +552,44 @@ static void answer_whole(serve_call *call)
 
 /* ---- The service thread ---- */
 
-static void on_ready(weir_stream *stream, void *user)
+static bool start_tape(serve_answer *answer)
 {
-    const serve_answer *answer = user;
-    (void)stream;
-    serve_server_post(answer->call);
+    serve_call *call = answer->call;
+    serve_text head = {0};
+    add_head(answer, answer->form->chunk, &head);
+    bool started = serve_tape_start(answer, &head);
+    serve_text_fini(&head);
+    if (started) return true;
+    call->answer = NULL;
+    serve_answer_destroy(answer);
+    serve_call_send(call);
+    return false;
+}
+
+/* False: out of memory. */
+static bool watch(serve_choice *choice)
+{
+    if (choice->flight != NULL)
+        return weir_flight_watch(choice->flight, on_flight, choice->answer) == WEIR_OK;
+    weir_stream_set_ready(choice->stream, on_ready, choice->answer);
+    return true;
 }
 
 void serve_answer_start(serve_answer *answer)
 {
-    if (answer->stream) {
+    if (answer->resume) {
+        if (!start_tape(answer)) return;
+    } else if (answer->stream) {
         serve_call_begin(answer->call, "text/event-stream; charset=utf-8");
+    }
+    if (answer->stream) {
         bool begin = answer->form->begin != NULL && !answer->echoes_scores; /* else with the first chunk */
-        for (int32_t i = 0; i < answer->n && begin; i++) send_begin(&answer->choices[i]);
+        for (int32_t i = 0; i < answer->n && begin; i++) send_part(&answer->choices[i], BEGIN, NULL);
         serve_call_send(answer->call);
     }
     for (int32_t i = 0; i < answer->n; i++)
-        weir_stream_set_ready(answer->choices[i].stream, on_ready, answer);
+        if (!watch(&answer->choices[i])) fail_no_memory(&answer->choices[i]);
+    if (answer->n_finished > 0) serve_server_post(answer->call);
 }
 
 void serve_answer_pump(serve_answer *answer)
@@ -489,7 +598,7 @@ void serve_answer_pump(serve_answer *answer)
     if (call->ended) return;
     if (!answer->stream) {
         for (int32_t i = 0; i < answer->n; i++)
-            if (!weir_stream_finished(answer->choices[i].stream)) return;
+            if (!answer->choices[i].finished && !is_complete(&answer->choices[i])) return;
         forget_ready(answer);
         serve_server_unlist(call);
         serve_workers_give(call->server->workers, call, answer_whole);
@@ -498,5 +607,23 @@ void serve_answer_pump(serve_answer *answer)
     answer->starved = false;
     for (int32_t i = 0; i < answer->n; i++) pump_choice(&answer->choices[i]);
     if (answer->n_finished == answer->n) end_events(answer);
+    if (answer->tape != NULL && serve_tape_failed(answer->tape)) call->ended = true;
     serve_call_send(call);
+}
+
+void serve_answer_stop(serve_answer *answer)
+{
+    const weir_chunk end = {.text = "", .finished = true, .reason = WEIR_REASON_CANCELLED};
+    serve_answer_pump(answer);
+    if (answer->call->ended) return;
+    answer->stopped = true;
+    for (int32_t i = 0; i < answer->n; i++) {
+        serve_choice *choice = &answer->choices[i];
+        if (choice->finished) continue;
+        if (choice->flight == NULL) weir_stream_cancel(choice->stream);
+        read_chunk(choice, &end, send_one); /* what was held back */
+        finish(choice, end.reason);
+        end_choice(choice);
+    }
+    end_events(answer);
 }

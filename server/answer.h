@@ -5,7 +5,6 @@
 
 #include "scores.h"
 #include "serve.h"
-#include "tools.h"
 
 /* A tool call of an answer that is not streamed. */
 typedef struct serve_tool {
@@ -18,10 +17,10 @@ typedef struct serve_choice {
     serve_answer *answer;
     int32_t index;
     weir_stream *stream;
+    weir_flight *flight;      /* NULL: its chunks are its own, taken from `stream` */
+    uint64_t flight_at;       /* of the flight's chunks, the next one */
     weir_chat_parser *parser; /* NULL: its text as it comes */
-    bool calls;               /* its content is read by `caller` */
-    serve_caller caller;
-    char *echo; /* goes before the text; NULL = nothing */
+    char *echo;               /* goes before the text; NULL = nothing */
     size_t echo_length;
     bool begun; /* what goes before the first chunk is told */
     bool finished;
@@ -52,9 +51,16 @@ struct serve_answer {
     const serve_form *form;
     weir_chat *chat; /* held; NULL for completions */
     bool stream, include_usage;
+    bool resume;        /* its events go on tape, and it outlives its connection */
+    bool share;         /* an identical request's generation will do */
+    bool stopped;       /* at a client's word: to be cancelled is no error */
+    char token[33];     /* of its id, where that is not to be guessed; "" = none */
+    serve_tape *tape;   /* once it has begun; NULL: events go to the call */
+    serve_text event;   /* the one that is being written */
     bool tells_scores;  /* of generated tokens; best-of needs them even when nobody asked */
     bool echoes_scores; /* those of the prompt, where its text goes before the answer */
     bool tells_prompt;  /* its logprobs, as vLLM has them */
+    bool kept;          /* for forks, once it is submitted */
     int32_t n_top;      /* of each score that is told */
     bool starved;       /* chunks wait for room in call->out */
     int64_t created_s;
@@ -81,22 +87,19 @@ serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir
 /* The answer calls its model by this name; NULL: as before. False: out of memory. */
 bool serve_answer_call_model(serve_answer *answer, const char *name);
 
-/* The content has the form of tools.h: calls are read from it. form: SERVE_TALK_FORM. */
-void serve_answer_read_calls(serve_answer *answer, bool form);
-
 /* Submits one request for all choices, or one for each: all or none. An error becomes the call's answer.
  * Worker. */
 bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_requests);
 void serve_answer_destroy(serve_answer *answer);
 
-/* Service thread: the answer was submitted. */
+/* Service thread: the answer was submitted. It may be gone afterwards, and its call refused. */
 void serve_answer_start(serve_answer *answer);
 
 /* Service thread: something can be taken. */
 void serve_answer_pump(serve_answer *answer);
 
-/* A comment, so that nothing between here and the client takes it for dead. False: this call has none. */
-bool serve_answer_comment(serve_answer *answer);
+/* Ends a stream's events with what there is. Service thread. */
+void serve_answer_stop(serve_answer *answer);
 
 /* Why the prompt was not cached as far as it might have been, as an object, with or without the two texts;
  * false: there is nothing to tell, and nothing was added. */

@@ -211,7 +211,6 @@ static bool set_schema(reader *r, const char *name, const char *place, const jso
                           "json_schema and response_format exclude each other; give one");
         return false;
     }
-    r->ask->form = json_incref((json_t *)schema);
     r->ask->schema = weir__json_dump(schema);
     r->call->schema_field = place;
     return r->ask->schema != NULL || no_memory(r);
@@ -294,12 +293,14 @@ static bool read_reasoning_effort(reader *r, const char *name, const json_t *val
     return refuse(r, name, "\"none\", \"minimal\", \"low\", \"medium\", \"high\" or \"xhigh\"");
 }
 
-/* What is accepted because weir does just that, and refused otherwise. */
+/* Where nothing is said, the answer can be forked for a while. */
 static bool read_store(reader *r, const char *name, const json_t *value)
 {
-    return json_is_false(value) || refuse(r, name, "false: nothing is stored here");
+    r->ask->unkept = true;
+    return json_is_false(value) || refuse(r, name, "false or left out: answers are kept for forks only");
 }
 
+/* What is accepted because weir does just that, and refused otherwise. */
 static bool read_tier(reader *r, const char *name, const json_t *value)
 {
     const char *word = json_string_value(value);
@@ -400,6 +401,8 @@ static const field fields[] = {
     TAKE("prompt", SERVE_ASK_COMPLETIONS, VALUE, AT(prompt)),
     TAKE("stream", BOTH, BOOL, AT(stream)),
     HAND("stream_options", BOTH, read_stream_options),
+    TAKE("resume", BOTH, BOOL, AT(resume)),
+    TAKE("share", BOTH, BOOL, AT(share)),
     NUMBER("n", BOTH, INT32, AT(n), 1, SERVE_N_MAX),
     NUMBER("best_of", SERVE_ASK_COMPLETIONS, INT32, AT(best_of), 1, SERVE_N_MAX),
     HAND("stop", BOTH, read_stop),
@@ -410,6 +413,7 @@ static const field fields[] = {
     NUMBER("top_logprobs", SERVE_ASK_CHAT, INT32, AT(n_logprobs), 0, LOGPROBS_MAX),
     HAND("prompt_logprobs", BOTH, read_prompt_logprobs),
     HAND("fork", BOTH, read_fork),
+    HAND("store", BOTH, read_store),
     HAND("logit_bias", BOTH, read_logit_bias),
     HAND("seed", BOTH, read_seed),
     NUMBER("temperature", BOTH, FLOAT, FROM(temp), 0, 100),
@@ -458,7 +462,6 @@ static const field fields[] = {
     HAND("safety_identifier", SERVE_ASK_CHAT, read_text_idle),
     HAND("prompt_cache_key", SERVE_ASK_CHAT, read_text_idle),
     HAND("metadata", SERVE_ASK_CHAT, read_metadata),
-    HAND("store", SERVE_ASK_CHAT, read_store),
     HAND("service_tier", SERVE_ASK_CHAT, read_tier),
     HAND("modalities", SERVE_ASK_CHAT, read_modalities),
     HAND("verbosity", SERVE_ASK_CHAT, read_verbosity),
@@ -606,6 +609,9 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     if (!check_fork(&r)) return false;
     if (ask->n_logprobs > 0 && !ask->logprobs) return refuse(&r, "top_logprobs", "left out without logprobs");
     if (ask->include_usage && !ask->stream) return refuse(&r, "stream_options", "left out without stream");
+    if (ask->resume && !ask->stream) return refuse(&r, "resume", "left out without stream");
+    if (ask->resume && params->grace_s == 0)
+        return refuse(&r, "resume", "left out: this server keeps no streams (--resume-grace 0)");
     if (ask->schema != NULL && ask->sampler.grammar != NULL)
         return refuse(&r, "grammar", "left out where the answer has another form");
     return read_adapters(&r);
@@ -614,7 +620,6 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
 void serve_ask_fini(serve_ask *ask)
 {
     serve_adapter_set_fini(&ask->adapters);
-    json_decref(ask->form);
     weir__mem_free(ask->schema);
     weir__mem_free(ask->order);
     weir__mem_free((void *)ask->breakers);
@@ -648,8 +653,16 @@ void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_
     request->cache_salt = salt;
 }
 
-void serve_ask_scores(const serve_ask *ask, serve_answer *answer)
+void serve_ask_answer(const serve_ask *ask, serve_answer *answer)
 {
+    answer->stream = ask->stream;
+    answer->include_usage = ask->include_usage;
+    answer->n_each = ask->best_of;
+    answer->n_told = ask->n;
+    /* Which choice is which is known only where all are told. */
+    answer->kept = !ask->unkept && ask->best_of == ask->n;
+    answer->resume = ask->resume;
+    answer->share = ask->share;
     answer->tells_scores = ask->logprobs;
     answer->echoes_scores = ask->logprobs && ask->echo;
     answer->tells_prompt = ask->prompt_logprobs;
@@ -669,11 +682,11 @@ bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_req
     request->source_at = -1;
     json_object_foreach((json_t *)ask->fork, key, value)
     {
-        bool is_index = strcmp(key, "index") == 0, number = is_index || strcmp(key, "at") == 0;
+        bool is_index = strcmp(key, "index") == 0, is_at = strcmp(key, "at") == 0;
         json_int_t n = json_integer_value(value);
         if (strcmp(key, "id") == 0 && json_is_string(value))
             id = json_string_value(value);
-        else if (number && json_is_integer(value) && n >= 0 && n <= INT32_MAX)
+        else if ((is_index || is_at) && json_is_integer(value) && n >= (is_at ? -1 : 0) && n <= INT32_MAX)
             *(is_index ? &index : &request->source_at) = (int32_t)n;
         else
             return refuse(&r, "fork", form);
@@ -683,7 +696,7 @@ bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_req
         serve_call_refuse(
             call, 404, "fork", "not_found",
             "there is no choice %d of an answer \"%.64s\" here that this key may fork: the last %d "
-            "answers are kept, but for those of best_of",
+            "answers are kept, but for those of best_of and with store false",
             index, id, SERVE_KEPT_MOST);
         return false;
     }

@@ -26,13 +26,14 @@ typedef enum serve_tools {
 typedef struct serve_ask {
     json_t *json;
     weir_sampler_params sampler;
-    bool stream, include_usage, ignore_eos;
+    bool stream, include_usage, ignore_eos, resume, share;
     int32_t n, max_tokens, best_of;
     bool logprobs;
     int32_t n_logprobs;
     bool prompt_logprobs; /* vLLM's */
     int32_t n_prompt_logprobs;
     const json_t *fork; /* NULL = none */
+    bool unkept;        /* store: false */
     int64_t deadline_ms;
     int32_t priority;
     int32_t n_draft_max;
@@ -50,15 +51,12 @@ typedef struct serve_ask {
     char *order;             /* owned */
 
     const json_t *prompt, *messages, *tools, *kwargs; /* NULL = not given */
-    json_t *form;                                     /* owned: the answer's schema; NULL = any */
-    char *schema;                                     /* owned: the same as text */
+    char *schema;                                     /* owned: the answer's; NULL = any */
     serve_tools tool_choice;
     const char *tool_name;
     const json_t *tools_allowed; /* an array of tools by name; NULL = all */
     bool parallel_tool_calls, continue_final, no_generation_prompt, echo;
     const char *reasoning_effort;
-    bool reads_calls; /* after render: the answer has the form of tools.h */
-    bool reads_form;  /* and its response is JSON */
 } serve_ask;
 
 /* Reads call->body. False: the call has its answer, a refusal that names the field. Freed with fini
@@ -75,8 +73,8 @@ void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_
 bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_request *request,
                     serve_kept_choice *choice);
 
-/* Which scores the answer tells. */
-void serve_ask_scores(const serve_ask *ask, serve_answer *answer);
+/* How the answer comes, which scores it tells, and whether it is kept. */
+void serve_ask_answer(const serve_ask *ask, serve_answer *answer);
 
 /* Renders messages; NULL: the call has its answer. */
 weir_chat *serve_ask_render(serve_ask *ask, serve_call *call);

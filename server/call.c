@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "model/json.h"
 #include "serve.h"
+#include "tape.h"
 
 /* ---- Life ---- */
 
@@ -33,16 +34,18 @@ serve_call *serve_call_create(serve_server *server, struct lws *wsi)
 void serve_call_destroy(serve_call *call)
 {
     serve_server *server = call->server;
+    bool taped = call->answer != NULL && call->answer->tape != NULL; /* its readers are what clients see */
     if (call->events) serve_events_leave(server->events, call);
     serve_log_call(call);
+    if (call->tape != NULL) serve_tape_leave(call);
     if (call->left)
         server->n_left++;
-    else if (call->answer != NULL && call->status == 200)
+    else if (call->answer != NULL && call->status == 200 && (!taped || call->ended))
         weir__histogram_observe(&server->e2e_seconds, (double)(weir__clock_now_ns() - call->began_ns) / 1e9);
     serve_answer_destroy(call->answer); /* from here on nobody puts it on the ready list */
     serve_server_unlist(call);
     if (call->counted) serve_keys_leave(server->keys, call->key);
-    if (call->status >= 100 && call->status < 600) server->n_answers[call->status / 100]++;
+    if (call->status >= 100 && call->status < 600 && !taped) server->n_answers[call->status / 100]++;
     server->n_bodies -= call->body_length;
     if (call->before != NULL)
         call->before->after = call->after;
@@ -84,6 +87,7 @@ static const char *phrase(int status)
         {404, "Not Found"},
         {405, "Method Not Allowed"},
         {408, "Request Timeout"},
+        {410, "Gone"},
         {411, "Length Required"},
         {413, "Content Too Large"},
         {415, "Unsupported Media Type"},
@@ -110,11 +114,12 @@ static void add_cors(serve_call *call)
     if (call->origin[0] == '\0' || !is_allowed(&call->server->params, call->origin)) return;
     serve_text_printf(&call->out,
                       "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
-                      "Access-Control-Expose-Headers: Retry-After, X-Request-Id\r\n",
+                      "Access-Control-Expose-Headers: Retry-After, X-Request-Id, X-Stream-Id\r\n",
                       call->origin);
     if (strcmp(call->method, "OPTIONS") == 0)
         serve_text_puts(&call->out, "Access-Control-Allow-Methods: GET, POST, HEAD, OPTIONS\r\n"
-                                    "Access-Control-Allow-Headers: Authorization, Content-Type\r\n"
+                                    "Access-Control-Allow-Headers: Authorization, Content-Type, "
+                                    "Last-Event-ID\r\n"
                                     "Access-Control-Max-Age: 600\r\n");
 }
 
@@ -135,6 +140,7 @@ static void begin_head(serve_call *call, int status, const char *type)
     if (call->retry_s > 0) serve_text_printf(out, "Retry-After: %d\r\n", call->retry_s);
     if (call->allow != NULL) serve_text_printf(out, "Allow: %s\r\n", call->allow);
     if (status == 401) serve_text_puts(out, "WWW-Authenticate: Bearer\r\n");
+    if (call->tape != NULL) serve_text_printf(out, "X-Stream-Id: %s\r\n", serve_tape_id(call->tape));
     if (call->close) serve_text_puts(out, "Connection: close\r\n");
     add_cors(call);
 }
@@ -256,7 +262,7 @@ static const char *request_field(const serve_call *call, const char *field, char
         {"n_dry_breakers", "dry_sequence_breakers"},
         {"n_prompt_logprobs", "prompt_logprobs"},
         {"source", "fork"},
-        {"source_at", "fork"},
+        {"source_at", "fork.at"},
         {"sampler", "grammar"},
     };
     if (strncmp(field, "requests[", 9) == 0 && strstr(field, "].") != NULL) field = strstr(field, "].") + 2;
@@ -347,6 +353,16 @@ void serve_call_end(serve_call *call)
 {
     if (call->chunked && !call->ended) serve_text_puts(&call->out, "0\r\n\r\n");
     call->ended = true;
+}
+
+bool serve_call_comment(serve_call *call)
+{
+    bool stream = call->tape != NULL || (call->answer != NULL && call->answer->stream);
+    if (!stream || call->ended) return false;
+    size_t at = serve_call_begin_piece(call);
+    serve_text_puts(&call->out, ": still here\n\n");
+    serve_call_end_piece(call, at);
+    return true;
 }
 
 /* ---- Bodies ---- */

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "serve.h"
+#include "tape.h"
 
 #define BODIES_MAX 16 /* × body_bytes: what all bodies together may hold */
 
@@ -59,6 +60,27 @@ static bool check_origin(serve_call *call)
     /* Browsers ask before they send what they may not, but not for plain forms. */
     serve_call_refuse(call, 403, NULL, "origin_not_allowed", "pages of another origin may not ask here");
     return false;
+}
+
+/* Where in a stream the client wants to go on: what it says last, as an EventSource that comes back does,
+ * goes before what its address says. */
+static void read_position(serve_call *call)
+{
+    static const char name[] = "last-event-id:", argument[] = "starting_after=";
+    char value[256];
+    int n = lws_hdr_custom_length(call->wsi, name, sizeof name - 1);
+    const char *given = NULL;
+    if (n >= (int)sizeof call->position)
+        given = "?";
+    else if (n >= 0)
+        given = lws_hdr_custom_copy(call->wsi, value, sizeof value, name, sizeof name - 1) >= 0 ? value : "";
+    else if (lws_hdr_total_length(call->wsi, WSI_TOKEN_HTTP_URI_ARGS) >= (int)sizeof value)
+        given = "?";
+    else
+        given = lws_get_urlarg_by_name(call->wsi, argument, value, sizeof value);
+    call->has_position = given != NULL;
+    if (given != NULL)
+        snprintf(call->position, sizeof call->position, "%.*s", (int)sizeof call->position - 1, given);
 }
 
 static bool check_key(serve_call *call)
@@ -200,6 +222,7 @@ static int begin(struct lws *wsi, const char *uri)
     call->state = SERVE_ANSWERING;
     call->deadline_ns = call->began_ns + (int64_t)server->params.body_s * WEIR__NS_PER_S;
     call->route = serve_route_find(call->method, call->path, &call->allow);
+    read_position(call);
     /* Whatever is refused here may have a body that nobody reads. */
     call->close = strcmp(call->method, "GET") != 0 && strcmp(call->method, "HEAD") != 0;
     if (check_origin(call)) {
@@ -290,6 +313,7 @@ static int write_some(struct lws *wsi, serve_call *call)
         call->out_at = 0;
     }
     if (call->answer != NULL && call->answer->starved) serve_answer_pump(call->answer);
+    if (call->tape != NULL) serve_tape_feed(call);
     if (call->out.n == 0 && call->ended) return complete(wsi, call);
     if (call->out.n > 0) lws_callback_on_writable(wsi);
     return 0;

@@ -10,7 +10,6 @@ typedef struct entry {
     char id[SERVE_ID_MAX];
     char *salt;
     weir_chat *chat;
-    bool calls, form; /* of serve_choice, and of its caller */
     int32_t n;
     weir_stream *streams[]; /* [n] */
 } entry;
@@ -57,8 +56,6 @@ void serve_kept_add(serve_kept *kept, const serve_answer *answer, const char *sa
     }
     serve_answer_id(answer, e->id);
     e->chat = weir_chat_hold(answer->chat);
-    e->calls = answer->choices[0].calls;
-    e->form = answer->choices[0].caller.form;
     e->n = answer->n;
     for (int32_t i = 0; i < e->n; i++) e->streams[i] = weir_stream_hold(answer->choices[i].stream);
     pthread_mutex_lock(&kept->mutex);
@@ -78,8 +75,7 @@ bool serve_kept_find(serve_kept *kept, const char *id, const char *salt, int32_t
         const entry *e = kept->entries[i];
         if (e == NULL || strcmp(e->id, id) != 0 || strcmp(e->salt, salt) != 0) continue;
         if (index < 0 || index >= e->n) break;
-        *choice = (serve_kept_choice){weir_stream_hold(e->streams[index]), weir_chat_hold(e->chat), e->calls,
-                                      e->form};
+        *choice = (serve_kept_choice){weir_stream_hold(e->streams[index]), weir_chat_hold(e->chat)};
         found = true;
     }
     pthread_mutex_unlock(&kept->mutex);

@@ -21,7 +21,6 @@ void serve_kept_add(serve_kept *kept, const serve_answer *answer, const char *sa
 typedef struct serve_kept_choice {
     weir_stream *stream; /* held */
     weir_chat *chat;     /* held; NULL = a completion */
-    bool calls, form;    /* as serve_answer_read_calls has them */
 } serve_kept_choice;
 
 /* False: nothing of this id is kept, or not with this salt, or it has no such choice. Any thread. */

@@ -163,7 +163,8 @@ void serve_log_call(const serve_call *call)
     const serve_params *params = &call->server->params;
     serve_text line = {0};
     if (!params->log) return;
-    begin(&line, call->status >= 500 ? "warning" : "info", "request");
+    bool taped = call->answer != NULL && call->answer->tape != NULL;
+    begin(&line, call->status >= 500 ? "warning" : "info", taped ? "stream" : "request");
     serve_text_printf(&line, ",\"id\":%llu,\"method\":\"%s\"", (unsigned long long)call->number,
                       call->method);
     add_string(&line, "path", call->path, strlen(call->path));

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "serve.h"
+#include "tape.h"
 
 /* Of a histogram's 162 buckets those are told whose bound is a power of two in this range. */
 #define LEAST_EXPONENT (-14)
@@ -120,6 +120,26 @@ static void add_engine(serve_text *text, const weir_engine_stats *stats)
     add_histogram(text, "batch_tokens", "tokens of each tick", &stats->batch_tokens);
 }
 
+static void add_number(serve_text *text, const char *name, const char *kind, const char *help, uint64_t value)
+{
+    add_head(text, name, kind, help);
+    serve_text_printf(text, "weir_%s %llu\n", name, (unsigned long long)value);
+}
+
+static void add_tapes(serve_text *text, const serve_tapes_stats *tapes)
+{
+    add_number(text, "streams_kept", "gauge", "streams that can be resumed", (uint64_t)tapes->n);
+    add_number(text, "streams_running", "gauge", "of those, the ones that still come",
+               (uint64_t)tapes->n_running);
+    add_number(text, "streams_alone", "gauge", "of those, the ones that nobody reads",
+               (uint64_t)tapes->n_alone);
+    add_number(text, "streams_bytes", "gauge", "what is kept of them", tapes->n_bytes);
+    add_number(text, "streams_resumed_total", "counter", "readers that came to one", tapes->n_resumed);
+    add_number(text, "streams_abandoned_total", "counter", "streams whose grace was over before their end",
+               tapes->n_abandoned);
+    add_number(text, "streams_dropped_total", "counter", "ended ones that made room", tapes->n_dropped);
+}
+
 static uint64_t unsent(const serve_server *server)
 {
     uint64_t n = 0;
@@ -131,6 +151,7 @@ static uint64_t unsent(const serve_server *server)
 void serve_metrics(serve_call *call)
 {
     const serve_server *server = call->server;
+    serve_tapes_stats tapes = serve_tapes_tell(server->tapes);
     weir_engine_stats stats = {.size = sizeof stats};
     serve_text text = {0};
     if (serve_server_loaded(server) && weir_engine_get_stats(server->engine, &stats) == WEIR_OK)
@@ -139,12 +160,15 @@ void serve_metrics(serve_call *call)
     for (int i = 1; i < 6; i++)
         serve_text_printf(&text, "weir_http_requests_total{status=\"%dxx\"} %llu\n", i,
                           (unsigned long long)server->n_answers[i]);
-    add_head(&text, "http_left_total", "counter", "clients that left before their answer's end");
-    serve_text_printf(&text, "weir_http_left_total %llu\n", (unsigned long long)server->n_left);
-    add_head(&text, "http_live", "gauge", "requests that are read or answered");
-    serve_text_printf(&text, "weir_http_live %d\n", server->n_calls);
-    add_head(&text, "http_unsent_bytes", "gauge", "of answers, that clients are yet to take");
-    serve_text_printf(&text, "weir_http_unsent_bytes %llu\n", (unsigned long long)unsent(server));
+    add_number(&text, "http_left_total", "counter", "clients that left before their answer's end",
+               server->n_left);
+    add_number(&text, "http_live", "gauge", "requests that are read or answered",
+               (uint64_t)(server->n_calls - tapes.n_running));
+    add_number(&text, "http_unsent_bytes", "gauge", "of answers, that clients are yet to take",
+               unsent(server));
+    add_number(&text, "shared_total", "counter", "requests that joined another one's generation",
+               atomic_load_explicit(&server->n_shared, memory_order_relaxed));
+    add_tapes(&text, &tapes);
     add_histogram(&text, "e2e_seconds", "request's head to the last byte of its generated answer",
                   &server->e2e_seconds);
     serve_call_answer_text(call, 200, "text/plain; version=0.0.4; charset=utf-8", &text);

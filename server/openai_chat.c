@@ -120,8 +120,6 @@ void serve_chat(serve_call *call)
             goto out;
         }
         chat = weir_chat_hold(source.chat);
-        ask.reads_calls = source.calls;
-        ask.reads_form = source.form;
     } else if ((chat = serve_ask_render(&ask, call)) == NULL) {
         goto out;
     } else {
@@ -133,10 +131,7 @@ void serve_chat(serve_call *call)
         serve_call_no_memory(call);
         goto out;
     }
-    answer->stream = ask.stream;
-    answer->include_usage = ask.include_usage;
-    if (ask.reads_calls) serve_answer_read_calls(answer, ask.reads_form);
-    serve_ask_scores(&ask, answer);
+    serve_ask_answer(&ask, answer);
     serve_answer_submit(answer, &request, 1);
 out:
     serve_kept_choice_fini(&source);

@@ -186,11 +186,7 @@ static void submit(serve_call *call, serve_ask *ask, const prompt *prompts, size
         serve_call_no_memory(call);
         goto out;
     }
-    answer->n_each = ask->best_of;
-    answer->n_told = ask->n;
-    answer->stream = ask->stream;
-    answer->include_usage = ask->include_usage;
-    serve_ask_scores(ask, answer);
+    serve_ask_answer(ask, answer);
     for (size_t i = 0; ask->echo && i < n; i++)
         if (!keep_echo(call, &answer->choices[i], &prompts[i / n_each])) goto out;
     for (size_t i = 0; i < n_requests; i++) {

@@ -5,7 +5,6 @@
 #include "ask.h"
 #include "base/mem.h"
 #include "model/json.h"
-#include "tools.h"
 
 static bool refuse(serve_call *call, const char *name, const char *what)
 {
@@ -94,45 +93,6 @@ static bool collect_args(const serve_ask *ask, serve_call *call, weir_template_a
     return true;
 }
 
-/* Tools with a template that knows none, or none that it could be held to. */
-static weir_status render_generic(serve_ask *ask, serve_call *call, weir_chat_params params,
-                                  const json_t *tools, weir_chat **chat, weir_error *error)
-{
-    char *messages = NULL, *schema = NULL;
-    weir_status status;
-    serve_talk talk = params.tool_choice == WEIR_TOOLS_REQUIRED ? SERVE_TALK_NONE
-                      : ask->form != NULL                       ? SERVE_TALK_FORM
-                                                                : SERVE_TALK_WORDS;
-    if (params.tool_choice == WEIR_TOOLS_NONE) {
-        params.tools_json = NULL; /* not to be called anyway */
-        return weir_chat_create(call->server->model, &params, chat, error);
-    }
-    const json_t *form = talk == SERVE_TALK_FORM ? ask->form : NULL;
-    if ((status = serve_tools_check(tools, form, call->schema_field, error)) != WEIR_OK) return status;
-    if (!serve_tools_describe(ask->messages, tools, talk, form, &messages, &schema)) {
-        status = WEIR_NO_MEMORY;
-    } else {
-        params.messages_json = messages;
-        params.tools_json = NULL;
-        params.tool_choice = WEIR_TOOLS_AUTO;
-        params.json_schema = schema;
-        status = weir_chat_create(call->server->model, &params, chat, error);
-        ask->reads_calls = status == WEIR_OK;
-        ask->reads_form = talk == SERVE_TALK_FORM;
-        if (status == WEIR_GRAMMAR) snprintf(error->field, sizeof error->field, "tools");
-    }
-    weir__mem_free(schema);
-    weir__mem_free(messages);
-    return status;
-}
-
-/* Whether it is for want of a form of calls that a chat cannot be made. */
-static bool is_of_tools(const char *name)
-{
-    return strcmp(name, "tools_json") == 0 || strcmp(name, "tool_choice") == 0 ||
-           strcmp(name, "json_schema") == 0;
-}
-
 weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
 {
     const serve_params *server = &call->server->params;
@@ -168,8 +128,6 @@ weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
     params.enable_thinking = !server->no_thinking;
     if (ask->reasoning_effort != NULL) params.enable_thinking = strcmp(ask->reasoning_effort, "none") != 0;
     weir_status status = weir_chat_create(call->server->model, &params, &chat, &error);
-    if (status == WEIR_UNSUPPORTED && tools != NULL && is_of_tools(error.field))
-        status = render_generic(ask, call, params, tools, &chat, &error);
     if (status != WEIR_OK) {
         error.code = status;
         serve_call_refuse_error(call, &error);

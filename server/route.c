@@ -29,6 +29,8 @@ static const serve_route routes[] = {
      .engine = true},
     {.method = "GET", .path = "/v1/models", .handle = serve_models, .engine = true},
     {.method = "GET", .path = "/v1/models/*", .handle = serve_models, .engine = true},
+    {.method = "POST", .path = "/v1/streams/*", .handle = serve_stream_cancel, .engine = true},
+    {.method = "GET", .path = "/v1/streams/*", .handle = serve_stream_read, .engine = true},
     {.method = "GET", .path = "/metrics", .handle = serve_metrics, .metrics = true},
     {.method = "GET", .path = "/slots", .handle = serve_slots, .engine = true},
     {.method = "GET", .path = "/events", .handle = serve_events_begin, .engine = true},
@@ -48,7 +50,10 @@ const serve_route *serve_route_find(const char *method, const char *path, const 
         if (whole ? strcmp(path, routes[i].path) != 0
                   : strncmp(path, routes[i].path, n - 1) != 0 || path[n - 1] == '\0')
             continue;
-        if (strcmp(method, routes[i].method) == 0) return &routes[i];
+        if (strcmp(method, routes[i].method) == 0) {
+            *allow = NULL;
+            return &routes[i];
+        }
         *allow = strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method;
     }
     if (*allow != NULL || !serve_page_has(path)) return NULL;

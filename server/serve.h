@@ -29,6 +29,8 @@ typedef struct serve_events serve_events;
 typedef struct serve_keys serve_keys;
 typedef struct serve_embedder serve_embedder;
 typedef struct serve_kept serve_kept;
+typedef struct serve_tape serve_tape;
+typedef struct serve_tapes serve_tapes;
 
 typedef enum serve_state {
     SERVE_READING,   /* the body is on its way */
@@ -40,7 +42,7 @@ typedef enum serve_state {
 struct serve_call {
     serve_server *server;
     const serve_route *route; /* NULL: refused before one was found */
-    struct lws *wsi;          /* service thread; NULL: the client has gone */
+    struct lws *wsi;          /* service thread; NULL: the client has gone, or a tape has the answer */
     _Atomic bool gone;        /* the same for workers */
     serve_call *before, *after;
     serve_call *next_ready; /* under server->mutex, as is is_ready */
@@ -53,6 +55,8 @@ struct serve_call {
     char method[8];
     char path[256]; /* cut */
     char origin[128];
+    char position[32]; /* Last-Event-ID, or starting_after; cut */
+    bool has_position;
     int32_t key;  /* whose it is, -1 = nobody's */
     bool counted; /* in the key's requests */
     bool head_only, http_1_0;
@@ -78,6 +82,10 @@ struct serve_call {
     int64_t moved_ns;    /* when bytes last went out */
     uint64_t n_sent;
     serve_answer *answer; /* NULL: none is generated */
+
+    serve_tape *tape; /* whose events it reads; NULL: none */
+    uint64_t tape_at; /* the next one */
+    serve_call *reader_before, *reader_after;
 };
 
 struct serve_server {
@@ -108,6 +116,8 @@ struct serve_server {
     serve_embedder *embedder;
     serve_kept *kept;
     serve_adapters *adapters;
+    serve_tapes *tapes;        /* the service thread's */
+    _Atomic uint64_t n_shared; /* requests that joined another one's generation */
 
     /* The service thread's. */
     serve_call *calls;
@@ -197,6 +207,10 @@ size_t serve_call_begin_piece(serve_call *call);
 void serve_call_end_piece(serve_call *call, size_t at);
 void serve_call_end(serve_call *call);
 
+/* A comment, so that nothing between here and the client takes it for dead. False: this is no stream of an
+ * answer's events, or no longer one. */
+bool serve_call_comment(serve_call *call);
+
 /* Has something for the client: ask for a writable callback. Service thread. */
 void serve_call_send(serve_call *call);
 
@@ -256,6 +270,8 @@ void serve_tokenize(serve_call *call);
 void serve_detokenize(serve_call *call);
 void serve_apply_template(serve_call *call);
 void serve_plan(serve_call *call);
+void serve_stream_read(serve_call *call);
+void serve_stream_cancel(serve_call *call);
 void serve_lora_list(serve_call *call);
 void serve_lora_scale(serve_call *call);
 void serve_lora_load(serve_call *call);

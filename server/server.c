@@ -17,6 +17,7 @@
 #include "base/thread.h"
 #include "kept.h"
 #include "serve.h"
+#include "tape.h"
 
 #define HEAD_BYTES  16384 /* of a request's first line and header fields */
 #define IDLE_S      75    /* a connection between two requests */
@@ -45,6 +46,9 @@ serve_params serve_params_default(void)
         .comment_s = 10,
         .watchdog_s = 30,
         .drain_s = 30,
+        .grace_s = 30,
+        .keep_s = 300,
+        .resume_bytes = (int64_t)64 << 20,
         .log = true,
         .max_tokens = -1,
     };
@@ -113,7 +117,9 @@ static void forget_body(serve_call *call)
 static void go_on(serve_call *call)
 {
     if (call->state != SERVE_WORKING) {
-        if (call->answer != NULL) serve_answer_pump(call->answer);
+        if (call->answer == NULL) return;
+        serve_answer_pump(call->answer);
+        if (call->ended && call->wsi == NULL) serve_call_destroy(call); /* its events are on tape */
         return;
     }
     call->state = SERVE_ANSWERING;
@@ -163,8 +169,8 @@ static void look_at(serve_call *call, int64_t now_ns)
         call->moved_ns = now_ns;
     } else if (call->out.n > call->out_at) {
         if (quiet_ns > (int64_t)params->stall_s * WEIR__NS_PER_S) hang_up(call);
-    } else if (call->answer != NULL && params->comment_s > 0 &&
-               quiet_ns > (int64_t)params->comment_s * WEIR__NS_PER_S && serve_answer_comment(call->answer)) {
+    } else if (params->comment_s > 0 && quiet_ns > (int64_t)params->comment_s * WEIR__NS_PER_S &&
+               serve_call_comment(call)) {
         call->moved_ns = now_ns;
         serve_call_send(call);
     }
@@ -204,6 +210,7 @@ static void sweep(lws_sorted_usec_list_t *sul)
         next = call->after;
         look_at(call, now_ns);
     }
+    serve_tapes_sweep(server->tapes, now_ns);
     if (++server->n_sweeps % WATCH_STEPS == 0) watch_engine(server, now_ns);
     serve_listener_go_on(server);
     give_back_memory(server);
@@ -295,6 +302,8 @@ static weir_status check(const serve_params *params, weir_error *error)
         {"comment_s", offsetof(serve_params, comment_s), 0, 86400},
         {"watchdog_s", offsetof(serve_params, watchdog_s), 1, 86400},
         {"drain_s", offsetof(serve_params, drain_s), 0, 86400},
+        {"grace_s", offsetof(serve_params, grace_s), 0, 86400},
+        {"keep_s", offsetof(serve_params, keep_s), 0, 86400},
         {"key_requests", offsetof(serve_params, key_requests), 0, 1000000},
         {"key_rate", offsetof(serve_params, key_rate), 0, 1000000},
     };
@@ -309,6 +318,10 @@ static weir_status check(const serve_params *params, weir_error *error)
         return weir__error_set(error, WEIR_INVALID, "body_bytes",
                                "body_bytes is %lld; allowed: 1,024 to 268,435,456",
                                (long long)params->body_bytes);
+    if (params->resume_bytes < 1 << 20 || params->resume_bytes > (int64_t)1 << 40)
+        return weir__error_set(error, WEIR_INVALID, "resume_bytes",
+                               "resume_bytes is %lld; allowed: 1,048,576 to 1,099,511,627,776",
+                               (long long)params->resume_bytes);
     if ((params->tls_cert == NULL) != (params->tls_key == NULL))
         return weir__error_set(error, WEIR_INVALID, params->tls_cert == NULL ? "tls_cert" : "tls_key",
                                "TLS needs a certificate and its key; one is missing");
@@ -381,9 +394,10 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     server->embedder = serve_embedder_create();
     server->kept = serve_kept_create();
     server->adapters = serve_adapters_create();
+    server->tapes = serve_tapes_create(server);
     server->workers = serve_workers_create(params->n_workers);
     if (server->keys == NULL || server->workers == NULL || server->events == NULL ||
-        server->embedder == NULL || server->kept == NULL || server->adapters == NULL)
+        server->embedder == NULL || server->kept == NULL || server->tapes == NULL || server->adapters == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     if (status == WEIR_OK) status = create_context(server, error);
     if (status == WEIR_OK) status = serve_listener_open(server, error);
@@ -476,6 +490,7 @@ void serve_server_destroy(serve_server *server)
         serve_workers_destroy(server->workers);
         if (server->lws != NULL) lws_context_destroy(server->lws);
     }
+    serve_tapes_destroy(server->tapes);
     serve_kept_destroy(server->kept);
     serve_adapters_destroy(server->adapters);
     serve_embedder_destroy(server->embedder);

@@ -30,6 +30,9 @@ typedef struct serve_params {
     int32_t comment_s;                  /* 10: comments in streams that have nothing to say; 0 = none */
     int32_t watchdog_s;                 /* 30: work without a tick for so long makes /health red */
     int32_t drain_s;                    /* 30: how long drain waits for what runs */
+    int32_t grace_s;                    /* 30: how long a resumable stream runs unread; 0 = there are none */
+    int32_t keep_s;                     /* 300: how long it is kept after its end, or its last reader */
+    int64_t resume_bytes;               /* 64 MiB, of the events that are kept */
     bool embeddings;                    /* false: they take memory of their own */
     bool log;                           /* true: a line of JSON for each request, on stderr */
     bool log_text;                      /* false: bodies of requests too */

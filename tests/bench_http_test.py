@@ -12,7 +12,7 @@ import time
 import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, environment, results  # noqa: E402
 from sse_server import Server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -21,14 +21,11 @@ scratch = tempfile.TemporaryDirectory()
 server = Server()
 
 
-def environment():
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("WEIR_") and k not in ("NO_COLOR", "TERM")}
-    clean["http_proxy"] = "http://127.0.0.1:1"  # is not used
-    return clean
+NO_PROXY = {"http_proxy": "http://127.0.0.1:1"}  # is not used
 
 
 def weir(*words):
-    return subprocess.run([WEIR, "bench", "http", *words], capture_output=True, text=True, env=environment(), timeout=PATIENCE)
+    return subprocess.run([WEIR, "bench", "http", *words], capture_output=True, text=True, env=environment(**NO_PROXY), timeout=PATIENCE)
 
 
 def load(mode, *words, code=0):
@@ -169,7 +166,7 @@ check("repetitions have figures of their own", [r["answered"] for r in json.load
 
 server.reset()
 process = subprocess.Popen([WEIR, "bench", "http", server.url("steady"), "--requests", "1000", "--gen", "1000", "--timeout", "60", "--json"],
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**NO_PROXY))
 deadline = time.monotonic() + PATIENCE
 while len(server.seen) < 8 and time.monotonic() < deadline:
     time.sleep(0.05)

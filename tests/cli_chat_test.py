@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, run_tests  # noqa: E402
 from tmux import PATIENCE, Tmux, environment, last, missing, scratch  # noqa: E402
 
 WEIR = os.environ["WEIR_BIN"]
@@ -185,8 +185,4 @@ def test_stream_in_tmux():
 
 
 if __name__ == "__main__":
-    for name, test in list(globals().items()):
-        if name.startswith("test_") and (len(sys.argv) < 2 or sys.argv[1] in name):
-            test()
-    print(f"{results['passed']} passed, {results['failed']} failed")
-    sys.exit(1 if results["failed"] else 0)
+    run_tests(globals())

@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, environment, results  # noqa: E402
+from checks import check, environment, run_tests  # noqa: E402
 from terminal import Terminal  # noqa: E402
 
 WEIR = os.environ["WEIR_BIN"]
@@ -138,8 +138,4 @@ def test_info():
 
 
 if __name__ == "__main__":
-    for name, test in list(globals().items()):
-        if name.startswith("test_") and (len(sys.argv) < 2 or sys.argv[1] in name):
-            test()
-    print(f"{results['passed']} passed, {results['failed']} failed")
-    sys.exit(1 if results["failed"] else 0)
+    run_tests(globals())

@@ -12,7 +12,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, run_tests  # noqa: E402
 from serve import Server  # noqa: E402
 from tmux import PATIENCE, Tmux, environment, last, missing, scratch  # noqa: E402
 
@@ -368,8 +368,4 @@ if __name__ == "__main__":
     if "without libwebsockets" in weir("serve", "-m", "fake:", "--port", "0", "--host", "x").stderr or "without libcurl" in weir("ps").stderr:
         print("skipped: this weir was built without libwebsockets or libcurl")
         sys.exit(77)
-    for name, test in list(globals().items()):
-        if name.startswith("test_") and (len(sys.argv) < 2 or sys.argv[1] in name):
-            test()
-    print(f"{results['passed']} passed, {results['failed']} failed")
-    sys.exit(1 if results["failed"] else 0)
+    run_tests(globals())

@@ -17,9 +17,11 @@
 
 #include <weir/weir.h>
 
+#include "support/effort.h"
+
 #define N_STREAMS 8
-#define N_TOKENS  40
-#define N_PLAIN   64
+#define N_TOKENS  EFFORT(40, 20)
+#define N_PLAIN   EFFORT(64, 24)
 
 static const char *const prompts[N_STREAMS] = {
     "The capital of France is",
@@ -161,7 +163,7 @@ static void greedy_stream_equals_a_plain_loop(void **state)
 {
     (void)state;
     static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
-    for (int p = 0; p < 3; p++) {
+    for (int p = 0; p < EFFORT(3, 1); p++) {
         int32_t expected[N_PLAIN];
         size_t n = plain_greedy(prompts[p], expected, N_PLAIN);
         assert_true(n > 4);

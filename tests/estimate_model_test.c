@@ -16,7 +16,12 @@
 
 #include <weir/weir.h>
 
+#include "support/effort.h"
+
 #define MB 1e6
+
+/* Tokens; under sanitizers nobody looks at what is resident. */
+#define PROMPT_MOST EFFORT(4096, 40)
 
 /* llama.cpp tells hundredths of a MiB; the kernels' own room, which is estimated too, is in none of its
  * buffers. */
@@ -90,9 +95,10 @@ static int use(weir_model *model, weir_engine *engine, const weir_engine_stats *
     weir_model_info info = {.size = sizeof info};
     weir_request requests[16];
     weir_result results[16];
-    static int32_t tokens[16][4096];
+    static int32_t tokens[16][PROMPT_MOST];
     int32_t share = stats->n_kv / stats->n_slots;
     int32_t n = (share < stats->n_ctx ? share : stats->n_ctx) - 8;
+    if (n > PROMPT_MOST) n = PROMPT_MOST;
     weir_model_describe(model, &info);
     for (int32_t i = 0; i < stats->n_slots; i++) {
         for (int32_t k = 0; k < n; k++) tokens[i][k] = 100 + (k * 7919 + i * 104729) % (info.n_vocab - 200);

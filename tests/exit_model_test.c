@@ -62,7 +62,9 @@ static void *work(void *kind)
         request.text = text;
         request.max_tokens = 16;
         request.sampler = &endless;
-        if (weir_engine_submit(engine, &request, NULL, &stream, NULL) != WEIR_OK) _exit(1);
+        if (weir_stream_create(&stream, NULL) != WEIR_OK ||
+            weir_engine_submit(engine, &request, 1, &stream, NULL) != WEIR_OK)
+            _exit(1);
         weir_chunk chunk;
         while (weir_stream_next(stream, -1, &chunk) == WEIR_OK) {
         }

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, run_tests  # noqa: E402
 
 ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
 HEADER = (ROOT / "include/weir/weir.h").read_text()
@@ -72,8 +72,4 @@ def test_called():
 
 
 if __name__ == "__main__":
-    for name, test in list(globals().items()):
-        if name.startswith("test_"):
-            test()
-    print(f"{results['passed']} passed, {results['failed']} failed")
-    sys.exit(1 if results["failed"] else 0)
+    run_tests(globals())

@@ -23,25 +23,20 @@
 
 #include "backend/kernels/kernels.h"
 #include "support/dice.h"
+#include "support/effort.h"
 #include "support/temp.h"
 
 #define N_PROMPTS 64
 #define N_SHORT   53 /* of them, those up to some 600 tokens */
 #define N_ANSWER  16
-#ifdef WEIR_SANITIZED /* where all is some thirty times slower: a few prompts of up to 60 tokens */
-#define N_TRIED     36
-#define MOST        6
-#define ONE_LONG_IN 0 /* none */
-#define N_SECONDS   5
-#else
-#define N_TRIED     N_SHORT
-#define MOST        33
-#define ONE_LONG_IN 4 /* engines */
-#define N_SECONDS   60
-#endif
-#define N_CONTEXT 4096
-#define LONGEST   (N_CONTEXT - N_ANSWER)
-#define N_TEXT    2000 /* room for the text's tokens */
+/* The part: a few prompts of up to 60 tokens. */
+#define N_TRIED     EFFORT(N_SHORT, 36)
+#define MOST        EFFORT(33, 6)
+#define ONE_LONG_IN EFFORT(4, 0) /* engines; 0 = none */
+#define N_SECONDS   EFFORT(60, 5)
+#define N_CONTEXT   4096
+#define LONGEST     (N_CONTEXT - N_ANSWER)
+#define N_TEXT      2000 /* room for the text's tokens */
 
 static const char text[] =
     "A weir is a low dam built across a river to raise the level of water upstream or to regulate its flow. "

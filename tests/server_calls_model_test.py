@@ -9,7 +9,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, results  # noqa: E402
-from serve import Server, environment  # noqa: E402
+from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 SOURCE, LLAMA = os.environ["WEIR_SOURCE_DIR"], os.environ.get("WEIR_LLAMA_SOURCE")
@@ -136,9 +136,7 @@ def ask_odd(server, template):
         check(f"{template}: odd: {name}, beside tools", reply.status == 400 and reply.error["param"] == "response_format/json_schema/schema" + place, reply.status, reply.body)
 
 
-if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
-    print("skipped: this weir was built without libwebsockets")
-    sys.exit(77)
+need_server(WEIR)
 # A form with JSON between tags, one of JSON alone, one with ids, arguments one by one, a handler without a form of answers, and the model's own, which knows no tools.
 TEMPLATES = ["Qwen-Qwen2.5-7B-Instruct", "meta-llama-Llama-3.1-8B-Instruct", "mistralai-Mistral-Nemo-Instruct-2407", "Qwen3-Coder", "meetkai-functionary-medium-v3.2", None]
 with tempfile.TemporaryDirectory() as folder:

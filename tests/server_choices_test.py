@@ -1,25 +1,15 @@
 """weir serve, on the fake model: echo, prompts' logprobs, best_of and forks."""
 # SPDX-License-Identifier: Apache-2.0
-import atexit
 import json
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, results  # noqa: E402
-from serve import Server, environment  # noqa: E402
+from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
-started = []
-atexit.register(lambda: [server.process.kill() for server in started])
-
-
-def start(*words, **more):
-    server = Server(WEIR, *words, **more)
-    started.append(server)
-    return server
 
 
 def refused(name, reply, status, field, word=""):
@@ -28,11 +18,9 @@ def refused(name, reply, status, field, word=""):
           reply.status, reply.body)
 
 
-if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
-    print("skipped: this weir was built without libwebsockets")
-    sys.exit(77)
+need_server(WEIR)
 
-server = start("-np", "4")
+server = Server(WEIR, "-np", "4")
 PROMPT = "the quick brown fox jumps over the lazy dog"
 ASK = {"prompt": PROMPT, "max_tokens": 6, "temperature": 0}
 ids = server.post("/tokenize", {"content": PROMPT, "add_special": True}).json["tokens"]
@@ -67,6 +55,15 @@ check("echo: with several prompts and choices", [c["text"][:3] for c in reply] =
 events = server.stream(TEXT, dict(ASK, n=3, temperature=1, seed=7, echo=True, logprobs=1))
 first = [[e for e in events if e["choices"][0]["index"] == i][0]["choices"][0] for i in range(3)]
 check("echo: each choice of a stream begins with it", all(c["text"] == PROMPT and len(c["logprobs"]["tokens"]) == len(ids) for c in first), first)
+
+# ---- Misses
+
+reply = server.post(TEXT, dict(ASK, prompt=[PROMPT, PROMPT + " and runs"], n=2)).json["usage"]["prompt_tokens_details"]
+misses = reply.get("misses", [])
+check("what was missed is told of each prompt", len(misses) == 2 and misses[0] is None and misses[1]["reason"] == "diverged" and
+      misses[1]["matched_tokens"] >= len(ids) and "miss" not in reply, reply)
+reply = server.post(TEXT, dict(ASK, prompt=[PROMPT, PROMPT])).json["usage"]["prompt_tokens_details"]
+check("or of none", "misses" not in reply and "miss" not in reply, reply)
 
 # ---- prompt_logprobs
 
@@ -111,8 +108,10 @@ for at in (0, 1, 7, 19):
     reply = server.post(TEXT, {"fork": {"id": whole["id"], "at": at}, "max_tokens": 20 - at, "temperature": 0}).json
     check(f"a greedy fork at {at} is the rest", "".join(tokens[:at]) + reply["choices"][0]["text"] == text and
           reply["usage"]["prompt_tokens"] == len(ids) + at and reply["usage"]["prompt_tokens_details"]["cached_tokens"] == len(ids) + at - 1, reply, text)
-reply = server.post(TEXT, {"fork": {"id": whole["id"]}, "max_tokens": 5, "temperature": 0}).json
-check("a fork at the end goes on", text + reply["choices"][0]["text"] == server.post(TEXT, dict(ASK, max_tokens=25)).json["choices"][0]["text"], reply)
+longer = server.post(TEXT, dict(ASK, max_tokens=25)).json["choices"][0]["text"]
+for end in ({}, {"at": -1}):
+    reply = server.post(TEXT, {"fork": {"id": whole["id"], **end}, "max_tokens": 5, "temperature": 0}).json
+    check(f"a fork at the end goes on {end}", text + reply["choices"][0]["text"] == longer, reply)
 again = server.post(TEXT, {"fork": {"id": reply["id"], "at": 2}, "max_tokens": 3, "temperature": 0}).json
 check("a fork is forked", again["choices"][0]["text"] == reply["choices"][0]["text"][2:], again)
 forks = server.post(TEXT, {"fork": {"id": whole["id"], "at": 5}, "max_tokens": 9, "temperature": 2, "seed": 3, "n": 3, "logprobs": 0}).json["choices"]
@@ -139,22 +138,25 @@ check("as a completion it is the rest", message.endswith(reply["choices"][0]["te
 FORK = {"fork": {"id": whole["id"], "at": 2}, "max_tokens": 4}
 refused("nothing of this id", server.post(TEXT, {"fork": {"id": "cmpl-00"}}), 404, "fork")
 refused("no such choice", server.post(TEXT, {"fork": {"id": whole["id"], "index": 1}}), 404, "fork")
-refused("a token that did not come", server.post(TEXT, {"fork": {"id": whole["id"], "at": 21}}), 400, "fork")
+refused("a token that did not come", server.post(TEXT, {"fork": {"id": whole["id"], "at": 21}}), 400, "fork.at", "0 to 20")
 refused("a completion as a chat", server.post(CHAT, FORK), 400, "fork", "completions")
-for name, value in (("a text", "x"), ("no id", {"at": 1}), ("a negative token", {"id": whole["id"], "at": -1}), ("more", {"id": whole["id"], "to": 1})):
+for name, value in (("a text", "x"), ("no id", {"at": 1}), ("a negative token", {"id": whole["id"], "at": -2}), ("a negative choice", {"id": whole["id"], "index": -1}), ("more", {"id": whole["id"], "to": 1})):
     refused(name, server.post(TEXT, {"fork": value}), 400, "fork")
 for field, value in (("prompt", "x"), ("echo", True)):
     refused("a fork with " + field, server.post(TEXT, dict(FORK, **{field: value})), 400, field)
 for field, value in (("messages", []), ("tools", []), ("response_format", {"type": "json_object"})):
     refused("a fork with " + field, server.post(CHAT, dict(FORK, **{field: value})), 400, field)
+for path, body in ((TEXT, ASK), (CHAT, HELLO)):
+    refused(f"{path}: a fork of what is not to be stored", server.post(path, {"fork": {"id": server.post(path, dict(body, store=False)).json["id"]}}), 404, "fork", "store")
+    kept = server.post(path, dict(body, store=None)).json["id"]
+    check(f"{path}: null is nothing said", server.post(path, {"fork": {"id": kept, "at": 1}, "max_tokens": 1}).status == 200)
 refused("a fork of a best answer", server.post(TEXT, {"fork": {"id": server.post(TEXT, dict(HOT, best_of=2)).json["id"]}}), 404, "fork")
 
 server.stop()
-started.remove(server)
 
 # ---- Forks of what runs, and keys
 
-slow = start("-np", "2", "--api-key", "alice", "--api-key", "bob", model="fake:tick_us=20000")
+slow = Server(WEIR, "-np", "2", "--api-key", "alice", "--api-key", "bob", model="fake:tick_us=20000")
 connection = slow.connect()
 connection.request("POST", TEXT, dict(ASK, max_tokens=60, stream=True), key="alice")
 connection.head()
@@ -178,7 +180,6 @@ check("a client that leaves ends its stream, though it is kept", metrics["weir_s
 reply = slow.post(TEXT, {"fork": {"id": name, "at": 1}, "max_tokens": 2, "temperature": 0}, key="alice").json
 check("and what it had can be forked", text.startswith(seen[0]["choices"][0]["text"] + reply["choices"][0]["text"]), reply, text)
 slow.stop()
-started.remove(slow)
 
 print(f"{results['passed']} passed, {results['failed']} failed")
 sys.exit(results["failed"] > 0)

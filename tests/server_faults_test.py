@@ -18,7 +18,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, results  # noqa: E402
-from serve import Connection, Server, environment  # noqa: E402
+from serve import Connection, Server, environment, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -500,9 +500,7 @@ def vanishing():
     end(server)
 
 
-if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
-    print("skipped: this weir was built without libwebsockets")
-    sys.exit(77)
+need_server(WEIR)
 for one in parts:
     if not sys.argv[1:] or one.__name__ in sys.argv[1:]:
         print("---- " + one.__name__, flush=True)

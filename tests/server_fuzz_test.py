@@ -8,13 +8,12 @@ import re
 import select
 import socket
 import struct
-import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, results  # noqa: E402
-from serve import Server, environment  # noqa: E402
+from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 SECONDS = float(os.environ.get("WEIR_FUZZ_SECONDS", "10"))
@@ -105,9 +104,7 @@ class Client:
         self.sock.close()
 
 
-if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
-    print("skipped: this weir was built without libwebsockets")
-    sys.exit(77)
+need_server(WEIR)
 print(f"seed {SEED}", flush=True)
 dice = random.Random(SEED)
 server = Server(WEIR, "--embeddings", "-np", "4", "-c", "512", model="fake:tick_us=500")

@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, results  # noqa: E402
-from serve import Server, environment  # noqa: E402
+from serve import Server, environment, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 SLOW = "fake:tick_us=20000,n_ctx_train=100000"
@@ -45,9 +45,7 @@ def idle(metrics):
     return metrics["weir_slots_prefilling"] + metrics["weir_slots_generating"] + metrics["weir_queue_depth"] == 0
 
 
-if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
-    print("skipped: this weir was built without libwebsockets")
-    sys.exit(77)
+need_server(WEIR)
 
 # ---- Answers
 

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
-from serve import Server, environment  # noqa: E402
+from checks import check, effort, results  # noqa: E402
+from resumed import Reader, whole  # noqa: E402
+from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 CHAT = "/v1/chat/completions"
@@ -18,9 +18,7 @@ def tool(name, **properties):
         "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}}}
 
 
-if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
-    print("skipped: this weir was built without libwebsockets")
-    sys.exit(77)
+need_server(WEIR)
 server = Server(WEIR, "-np", "2", "-c", "1024", model=os.environ["WEIR_TEST_MODEL"], patience=300)
 try:
     weather, clock = tool("get_weather", city={"type": "string", "maxLength": 20}, days={"type": "integer"}), tool("get_time", zone={"enum": ["UTC", "CET"]})
@@ -39,7 +37,7 @@ try:
     choice = reply.json["choices"][0]
     check("required: one of them is called", called(choice["message"], ("get_weather", "get_time")) and choice["finish_reason"] == "tool_calls" and
           choice["message"]["content"] is None and choice["message"]["tool_calls"][0]["type"] == "function", reply.body)
-    for seed in range(3):
+    for seed in range(effort(3, 1)):
         reply = server.post(CHAT, dict(ask, tool_choice={"type": "function", "function": {"name": "get_time"}}, temperature=1.5, seed=seed))
         check(f"a named one, hot, seed {seed}", called(reply.json["choices"][0]["message"], ("get_time",)), reply.body)
     events = server.stream(CHAT, dict(ask, tool_choice="required"))
@@ -48,7 +46,14 @@ try:
           all("name" not in d["function"] and "id" not in d for d in deltas[1:]) and all(d["index"] == 0 for d in deltas), deltas)
     check("streamed: the same call", "".join(d["function"]["arguments"] for d in deltas) == choice["message"]["tool_calls"][0]["function"]["arguments"] and
           events[-1]["choices"][0]["finish_reason"] == "tool_calls", deltas, choice)
-    for seed in range(3):
+    with Reader(server, CHAT, dict(ask, tool_choice="required")) as first:
+        got = list(first.take(4))
+    with Reader(server, first.id, at=4) as second:
+        got += second.rest()
+    parts = [json.loads(data)["choices"][0]["delta"].get("tool_calls") for _, data in got if data != "[DONE]"]
+    check("streamed, cut and resumed: the same call", whole(got) and "".join(p[0]["function"]["arguments"] for p in parts if p) ==
+          choice["message"]["tool_calls"][0]["function"]["arguments"] and sum("name" in p[0]["function"] for p in parts if p) == 1, got)
+    for seed in range(effort(3, 1)):
         message = server.post(CHAT, dict(ask, seed=seed, temperature=1, messages=[{"role": "user", "content": "Say hello to me."}])).json["choices"][0]
         check(f"auto, seed {seed}: a call or words, no form", message["finish_reason"] == "length" or called(message["message"], ("get_weather", "get_time")) or
               (message["message"]["content"] and not message["message"]["content"].startswith("{")), message)
@@ -63,7 +68,7 @@ try:
 
     schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}}, "required": ["name", "age"], "additionalProperties": False}
     person = {"messages": [{"role": "user", "content": "Invent a person."}], "max_tokens": 100, "temperature": 1}
-    for seed in range(3):
+    for seed in range(effort(3, 1)):
         reply = server.post(CHAT, dict(person, seed=seed, response_format={"type": "json_schema", "json_schema": {"name": "p", "strict": True, "schema": schema}}))
         value = json.loads(reply.json["choices"][0]["message"]["content"])
         check(f"a schema, seed {seed}", set(value) == {"name", "age"} and isinstance(value["age"], int) and len(value["name"]) <= 12, value)

@@ -9,10 +9,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, run_tests  # noqa: E402
 
 SOURCE = os.environ["WEIR_SOURCE_DIR"]
 WEIR = os.environ["WEIR_BIN"]
@@ -251,10 +250,4 @@ def test_write():
 
 
 if __name__ == "__main__":
-    started = time.monotonic()
-    for name, test in list(globals().items()):
-        if name.startswith("test_") and (len(sys.argv) < 2 or sys.argv[1] in name):
-            test()
-    print(f"{time.monotonic() - started:.0f} s")
-    print(f"{results['passed']} passed, {results['failed']} failed")
-    sys.exit(1 if results["failed"] else 0)
+    run_tests(globals())

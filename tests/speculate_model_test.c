@@ -15,13 +15,10 @@
 #include <weir/weir.h>
 
 #include "backend/kernels/kernels.h"
+#include "support/effort.h"
 
-#define N 4
-#ifdef WEIR_SANITIZED
-#define N_ANSWER 24
-#else
-#define N_ANSWER 96
-#endif
+#define N        4
+#define N_ANSWER EFFORT(96, 24)
 
 static const char *const prompts[N] = {
     "int sum(const int *v, int n)\n{\n    int s = 0;\n    for (int i = 0; i < n; i++) s += v[i];\n    return "
@@ -115,8 +112,10 @@ static void drafts_change_nothing(void **state)
     (void)state;
     for (int by_model = 0; by_model < 2; by_model++)
         for (int together = 0; together < 2; together++)
-            for (int layout = WEIR_LAYOUT_UNIFIED; layout <= WEIR_LAYOUT_PER_SLOT; layout++)
+            for (int layout = WEIR_LAYOUT_UNIFIED; layout <= WEIR_LAYOUT_PER_SLOT; layout++) {
+                if (EFFORT(false, (by_model + together + layout) % 2 != 0)) continue; /* each pair of them */
                 compare((weir_layout)layout, together != 0, by_model != 0);
+            }
 }
 
 int main(void)

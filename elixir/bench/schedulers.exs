@@ -118,6 +118,8 @@ bench = fn label, path ->
     {"model_chat_template", nil, fn _ -> NIF.model_chat_template(model) end},
     {"sampler_init", nil,
      fn _ -> NIF.sampler_init(model, 7, 0.8, 40, 0.95, 0.05, 1.1, 0.0, 0.0, nil, nil) end},
+    {"sampler_create", nil,
+     fn _ -> {:ok, _} = NIF.sampler_create(model, %{mirostat: 2, typical_p: 0.5}) end},
     {"sampler_accept", nil, fn _ -> NIF.sampler_accept(sampler, 99) end},
     {"sampler_reset", nil, fn _ -> NIF.sampler_reset(sampler) end},
     {"sampler_sample", nil, fn _ -> true = is_integer(NIF.sampler_sample(sampler, context)) end},

@@ -152,6 +152,8 @@ ERL_NIF_TERM nif_chat_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
     nif_map_bool(&map, "add_assistant", &params.add_generation_prompt);
     nif_map_bool(&map, "enable_thinking", &params.enable_thinking);
     nif_map_bool(&map, "continue_final", &params.continue_final);
+    nif_map_bool(&map, "parse_reasoning", &params.parse_reasoning);
+    nif_map_i64(&map, "now", &params.now);
     params.tool_choice = (weir_tool_choice)nif_map_choice(&map, "tool_choice", choices, params.tool_choice);
     if (map.wrong != NULL || (nif_map_term(&map, "args", &value) && !get_pairs(env, value, &args))) goto end;
     nif_chat *chat = nif_resource_new(NIF_CHAT);

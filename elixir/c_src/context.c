@@ -258,3 +258,50 @@ ERL_NIF_TERM nif_memory_seq_pos_max(ErlNifEnv *env, int argc, const ERL_NIF_TERM
     nif_unlock(context, NULL);
     return enif_make_int(env, pos);
 }
+
+/* state_save(context, seq): {:ok, bytes} */
+ERL_NIF_TERM nif_state_save(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    weir_error error = {0};
+    ErlNifBinary bytes;
+    size_t length = 0;
+    int32_t seq;
+    ERL_NIF_TERM result = 0;
+    nif_context *context = nif_resource_get(env, argv[0], NIF_CONTEXT);
+    if (context == NULL || !nif_get_i32(env, argv[1], &seq)) return enif_make_badarg(env);
+    nif_lock(context, NULL);
+    weir_status status = weir_state_save(nif_context_handle(context), seq, NULL, 0, &length, &error);
+    if (status != WEIR_TOO_LONG) {
+        result = nif_refused(env, status, &error);
+    } else if (!enif_alloc_binary(length, &bytes)) {
+        result = nif_no_memory(env);
+    } else {
+        status = weir_state_save(nif_context_handle(context), seq, bytes.data, bytes.size, &length, &error);
+        if (status == WEIR_OK) {
+            enif_realloc_binary(&bytes, length);
+            result = nif_ok(env, enif_make_binary(env, &bytes));
+        } else {
+            enif_release_binary(&bytes);
+            result = nif_refused(env, status, &error);
+        }
+    }
+    nif_unlock(context, NULL);
+    return result;
+}
+
+/* state_load(context, seq, bytes) */
+ERL_NIF_TERM nif_state_load(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    weir_error error = {0};
+    ErlNifBinary bytes;
+    int32_t seq;
+    nif_context *context = nif_resource_get(env, argv[0], NIF_CONTEXT);
+    if (context == NULL || !nif_get_i32(env, argv[1], &seq) || !enif_inspect_binary(env, argv[2], &bytes))
+        return enif_make_badarg(env);
+    nif_lock(context, NULL);
+    weir_status status = weir_state_load(nif_context_handle(context), seq, bytes.data, bytes.size, &error);
+    nif_unlock(context, NULL);
+    return nif_status(env, status, &error);
+}

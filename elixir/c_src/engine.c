@@ -8,14 +8,28 @@ const char *const nif_slot_states[] = {"idle", "prefilling", "generating", "join
 
 #define COUNT(fields) (sizeof(fields) / sizeof *(fields))
 
+static ERL_NIF_TERM create(ErlNifEnv *env, const nif_model *model, const weir_engine_params *params)
+{
+    weir_error error = {0};
+    weir_engine *handle = NULL;
+    nif_engine *engine = nif_resource_new(NIF_ENGINE);
+    if (engine == NULL) return nif_no_memory(env);
+    weir_status status = weir_engine_create(nif_model_handle(model), params, &handle, &error);
+    if (status != WEIR_OK) {
+        nif_resource_drop(engine);
+        return nif_refused(env, status, &error);
+    }
+    engine->object.handle = handle;
+    return nif_ok(env, nif_resource_term(env, engine));
+}
+
 /* engine_create(model, options) */
 ERL_NIF_TERM nif_engine_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
     weir_engine_params params = weir_engine_params_default();
-    weir_error error = {0};
-    weir_engine *handle = NULL;
-    char *strategy = NULL;
+    char *strategy = NULL, *cache_dir = NULL;
+    ERL_NIF_TERM value;
     nif_map map = {.env = env, .term = argv[1]};
     const nif_model *model = nif_resource_get(env, argv[0], NIF_MODEL);
     if (model == NULL || !enif_is_map(env, argv[1])) return enif_make_badarg(env);
@@ -34,6 +48,9 @@ ERL_NIF_TERM nif_engine_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     nif_map_i32(&map, "itl_target_ms", &params.itl_target_ms);
     nif_map_i32(&map, "n_draft_max", &params.n_draft_max);
     nif_map_bool(&map, "manual", &params.manual);
+    nif_map_bool(&map, "prompt_lookup", &params.prompt_lookup);
+    nif_map_u64(&map, "cache_bytes", &params.cache_bytes);
+    nif_map_u64(&map, "cache_disk_bytes", &params.cache_disk_bytes);
     params.layout = (weir_layout)nif_map_choice(&map, "layout", layouts, params.layout);
     params.type_k = (weir_kv_type)nif_map_choice(&map, "type_k", kv_types, params.type_k);
     params.type_v = (weir_kv_type)nif_map_choice(&map, "type_v", kv_types, params.type_v);
@@ -41,18 +58,18 @@ ERL_NIF_TERM nif_engine_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     if (strategy != NULL) params.strategy = weir_strategy_find(strategy);
     bool unknown = strategy != NULL && params.strategy == NULL;
     nif_free(strategy);
-    if (map.wrong != NULL) return enif_make_badarg(env);
-    if (unknown) return nif_failed(env, "strategy: there is none of this name");
-
-    nif_engine *engine = nif_resource_new(NIF_ENGINE);
-    if (engine == NULL) return nif_no_memory(env);
-    weir_status status = weir_engine_create(nif_model_handle(model), &params, &handle, &error);
-    if (status != WEIR_OK) {
-        nif_resource_drop(engine);
-        return nif_refused(env, status, &error);
+    if (nif_map_given(&map, "draft_model", &value)) {
+        const nif_model *draft = nif_resource_get(env, value, NIF_MODEL);
+        if (draft == NULL) return enif_make_badarg(env);
+        params.draft_model = nif_model_handle(draft);
     }
-    engine->object.handle = handle;
-    return nif_ok(env, nif_resource_term(env, engine));
+    nif_map_string(&map, "cache_dir", &cache_dir);
+    params.cache_dir = cache_dir;
+    ERL_NIF_TERM result = map.wrong != NULL ? enif_make_badarg(env)
+                          : unknown         ? nif_failed(env, "strategy: there is none of this name")
+                                            : create(env, model, &params);
+    nif_free(cache_dir);
+    return result;
 }
 
 static ERL_NIF_TERM slot_map(ErlNifEnv *env, const weir_slot_view *slot)
@@ -209,6 +226,14 @@ ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
         F(decode_ns),
         F(busy_ns),
         F(retry_ns),
+        F(n_cancelled_queued),
+        F(n_cancelled_prefilling),
+        F(n_cancelled_generating),
+        F(n_cache_files),
+        F(cache_disk_bytes),
+        F(n_cache_restored),
+        F(n_drafted),
+        F(n_accepted),
     };
 #undef F
     weir_engine_stats stats = {.size = sizeof stats};
@@ -217,9 +242,13 @@ ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     weir_status status = weir_engine_get_stats(engine->object.handle, &stats);
     if (status != WEIR_OK) return nif_refused(env, status, NULL);
     ERL_NIF_TERM map = nif_map_of(env, fields, COUNT(fields), &stats), finished = enif_make_new_map(env);
+    ERL_NIF_TERM misses = enif_make_new_map(env);
     for (int i = WEIR_REASON_END; i <= WEIR_REASON_DEADLINE; i++)
         nif_put(env, &finished, weir_reason_name((weir_reason)i), enif_make_uint64(env, stats.n_finished[i]));
     nif_put(env, &map, "n_finished", finished);
+    for (int i = 0; i < WEIR_MISS_COUNT; i++)
+        nif_put(env, &misses, weir_miss_name((weir_miss)i), enif_make_uint64(env, stats.n_misses[i]));
+    nif_put(env, &map, "n_misses", misses);
     nif_put(env, &map, "layout", nif_atom(env, layouts[stats.layout]));
     return map;
 }

@@ -42,6 +42,19 @@ void nif_map_u32(nif_map *map, const char *name, uint32_t *value)
         wrong(map, name);
 }
 
+void nif_map_u64(nif_map *map, const char *name, uint64_t *value)
+{
+    ERL_NIF_TERM term;
+    ErlNifUInt64 number;
+    if (!find(map, name, &term)) return;
+    if (enif_get_uint64(map->env, term, &number))
+        *value = number;
+    else if (enif_is_identical(term, enif_make_atom(map->env, "auto")))
+        *value = WEIR_AUTO;
+    else
+        wrong(map, name);
+}
+
 void nif_map_float(nif_map *map, const char *name, float *value)
 {
     ERL_NIF_TERM term;
@@ -97,4 +110,9 @@ ERL_NIF_TERM nif_map_of(ErlNifEnv *env, const nif_field *fields, size_t n, const
 bool nif_map_term(nif_map *map, const char *name, ERL_NIF_TERM *value)
 {
     return find(map, name, value);
+}
+
+bool nif_map_given(nif_map *map, const char *name, ERL_NIF_TERM *value)
+{
+    return find(map, name, value) && !enif_is_identical(*value, enif_make_atom(map->env, "nil"));
 }

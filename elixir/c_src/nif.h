@@ -66,10 +66,14 @@ typedef struct nif_map {
 void nif_map_i32(nif_map *map, const char *name, int32_t *value);
 void nif_map_i64(nif_map *map, const char *name, int64_t *value);
 void nif_map_u32(nif_map *map, const char *name, uint32_t *value);
+void nif_map_u64(nif_map *map, const char *name, uint64_t *value); /* :auto: WEIR_AUTO */
 void nif_map_float(nif_map *map, const char *name, float *value);
 void nif_map_bool(nif_map *map, const char *name, bool *value);
 void nif_map_string(nif_map *map, const char *name, char **value); /* nil: NULL; nif_free */
 bool nif_map_term(nif_map *map, const char *name, ERL_NIF_TERM *value);
+
+/* The same, and nothing for nil. */
+bool nif_map_given(nif_map *map, const char *name, ERL_NIF_TERM *value);
 
 /* The place of an atom in a list of names that ends with NULL. */
 int nif_map_choice(nif_map *map, const char *name, const char *const *names, int otherwise);
@@ -151,11 +155,14 @@ typedef struct nif_stream {
     nif_object object;
     nif_engine *engine; /* kept until then */
     ErlNifPid to;
-    int64_t credit;   /* messages that may be sent before more are asked for */
-    int64_t n_sent;   /* tokens */
-    int64_t width;    /* terms of a message for each token: with its likeliest alternatives */
-    bool deaf;        /* the consumer has ended: nothing is sent any more */
-    weir_usage usage; /* at the end, when there is no handle to ask */
+    int64_t credit;       /* messages that may be sent before more are asked for */
+    int64_t n_sent;       /* tokens */
+    int64_t width;        /* terms of a message for each token: with its likeliest alternatives */
+    int64_t prompt_width; /* the same of the prompt's; 0 = nobody asked, or they were sent */
+    bool fork;
+    bool deaf;         /* the consumer has ended: nothing is sent any more */
+    weir_usage usage;  /* at the end, when there is no handle to ask */
+    weir_stream *kept; /* held for forks, as long as the resource is there; constant; NULL = not wanted */
 } nif_stream;
 
 /* Immutable. */
@@ -204,6 +211,21 @@ static inline weir_sampler *nif_sampler_handle(const nif_sampler *sampler)
 {
     return sampler->object.handle;
 }
+
+/* sampler.c: a sampler's parameters by name, and what they point to. */
+typedef struct nif_sampling {
+    weir_sampler_params params;
+    char *grammar, *root, *schema, *order;
+    char **breakers; /* [params.n_dry_breakers] */
+    weir_logit_bias *biases;
+} nif_sampling;
+
+/* map->wrong tells what could not be read, also for want of memory. fini in any case. */
+void nif_sampling_read(nif_map *map, nif_sampling *sampling);
+void nif_sampling_fini(nif_sampling *sampling);
+
+/* Whether such a sampler takes longer to make than a normal scheduler should give. */
+bool nif_sampling_long(ErlNifEnv *env, ERL_NIF_TERM term);
 
 /* stream.c: what a stream's request has cost until now, also after its end; and as a map. */
 weir_usage nif_stream_usage(nif_stream *stream);
@@ -263,7 +285,10 @@ ERL_NIF_TERM nif_dirty(ErlNifEnv *env, const char *name, nif_fn *fn, int argc, c
     X(memory_seq_pos_max, 2, 0)                                                                              \
     X(embed_decode, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                          \
     X(get_embeddings, 3, 0)                                                                                  \
+    X(state_save, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                            \
+    X(state_load, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                            \
     X(sampler_init, 11, 0)                                                                                   \
+    X(sampler_create, 2, 0)                                                                                  \
     X(sampler_accept, 2, 0)                                                                                  \
     X(sampler_reset, 1, 0)                                                                                   \
     X(sampler_sample, 2, 0)                                                                                  \

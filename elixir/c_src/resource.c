@@ -80,6 +80,7 @@ static void destroy(ErlNifEnv *env, void *resource)
     if (object->lock != NULL) enif_mutex_destroy(object->lock);
     nif_corpse *corpse = object->corpse;
     if (corpse == NULL) return;
+    if (corpse->kind == NIF_STREAM && object->handle == NULL) object->handle = ((nif_stream *)resource)->kept;
     if (object->handle == NULL) {
         atomic_fetch_sub(&live[corpse->kind], 1);
         nif_free(corpse);

@@ -1,5 +1,6 @@
 /* stream.c: an engine's stream as messages: {ref, {:chunk, ids, text}}, with logprobs
- * {ref, {:chunk, ids, text, scores}}, then {ref, {:done, reason, usage}} or {ref, {:error, reason}}.
+ * {ref, {:chunk, ids, text, scores}}, then {ref, {:done, reason, usage}} or {ref, {:error, reason}}; first,
+ * with the prompt's logprobs, {ref, {:prompt, ids, scores}}.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A chunk becomes a message when there is credit for it; the end comes with the last one. Without credit
@@ -32,58 +33,123 @@ static void send(nif_stream *s, ErlNifEnv *messages, ERL_NIF_TERM what)
     enif_clear_env(messages);
 }
 
+static ERL_NIF_TERM logprob_term(ErlNifEnv *env, double logprob)
+{
+    return enif_make_double(env, isfinite(logprob) ? logprob : IMPOSSIBLE);
+}
+
 ERL_NIF_TERM nif_usage_map(ErlNifEnv *env, const weir_usage *usage)
 {
     static const nif_field fields[] = {
-        NIF_FIELD(weir_usage, n_prompt), NIF_FIELD(weir_usage, n_cached), NIF_FIELD(weir_usage, n_generated),
-        NIF_FIELD(weir_usage, queue_ns), NIF_FIELD(weir_usage, ttft_ns),  NIF_FIELD(weir_usage, total_ns),
+        NIF_FIELD(weir_usage, n_prompt),    NIF_FIELD(weir_usage, n_cached),
+        NIF_FIELD(weir_usage, n_generated), NIF_FIELD(weir_usage, queue_ns),
+        NIF_FIELD(weir_usage, ttft_ns),     NIF_FIELD(weir_usage, total_ns),
+        NIF_FIELD(weir_usage, n_drafted),   NIF_FIELD(weir_usage, n_accepted),
     };
-    return nif_map_of(env, fields, sizeof fields / sizeof *fields, usage);
+    ERL_NIF_TERM map = nif_map_of(env, fields, sizeof fields / sizeof *fields, usage);
+    nif_put(env, &map, "miss", nif_atom(env, weir_miss_name(usage->miss)));
+    nif_put(env, &map, "logprob", logprob_term(env, usage->logprob));
+    nif_put(env, &map, "score", logprob_term(env, weir_usage_score(usage)));
+    return map;
 }
 
-static ERL_NIF_TERM last_usage(ErlNifEnv *env, const weir_usage *usage)
+static ERL_NIF_TERM text_or_nil(ErlNifEnv *env, const char *text)
+{
+    return text[0] != '\0' ? nif_binary(env, text, WEIR_NUL) : nif_atom(env, "nil");
+}
+
+/* Why not more of the prompt was cached, where there is more to tell than that. */
+static void put_miss(ErlNifEnv *env, ERL_NIF_TERM *map, const weir_stream *stream)
+{
+    static const nif_field fields[] = {NIF_FIELD(weir_miss_info, n_matched),
+                                       NIF_FIELD(weir_miss_info, in_message)};
+    weir_miss_info info = {.size = sizeof info};
+    char text[1024];
+    if (weir_stream_miss(stream, &info) != WEIR_OK) return;
+    if (info.miss != WEIR_MISS_EVICTED && info.miss != WEIR_MISS_SALT && info.miss != WEIR_MISS_DIVERGED &&
+        info.miss != WEIR_MISS_UNCUTTABLE)
+        return;
+    bool diverged = info.miss == WEIR_MISS_DIVERGED;
+    ERL_NIF_TERM told = nif_map_of(env, fields, sizeof fields / sizeof *fields, &info);
+    ERL_NIF_TERM nil = nif_atom(env, "nil");
+    weir_miss_text(&info, text, sizeof text);
+    nif_put(env, &told, "miss", nif_atom(env, weir_miss_name(info.miss)));
+    nif_put(env, &told, "text", nif_binary(env, text, WEIR_NUL));
+    nif_put(env, &told, "prompt", text_or_nil(env, info.prompt));
+    nif_put(env, &told, "cached", text_or_nil(env, info.cached));
+    nif_put(env, &told, "cause", diverged ? nif_atom(env, weir_cause_name(info.cause)) : nil);
+    nif_put(env, &told, "message", diverged && info.message >= 0 ? enif_make_int(env, info.message) : nil);
+    nif_put(env, &told, "role", text_or_nil(env, info.role));
+    nif_put(env, map, "miss_info", told);
+}
+
+/* Of a stream whose terminal chunk was taken. */
+static ERL_NIF_TERM last_usage(ErlNifEnv *env, const nif_stream *s)
 {
     struct timespec now;
-    ERL_NIF_TERM map = nif_usage_map(env, usage);
+    const weir_stream *stream = s->object.handle;
+    weir_usage usage = weir_stream_usage(stream);
+    ERL_NIF_TERM map = nif_usage_map(env, &usage);
+    put_miss(env, &map, stream);
+    if (s->fork) {
+        size_t length;
+        const char *before = weir_stream_before(stream, &length);
+        nif_put(env, &map, "before", nif_binary(env, before, length));
+    }
     clock_gettime(CLOCK_MONOTONIC, &now);
     nif_put(env, &map, "sent_ns", enif_make_int64(env, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec));
     return map;
 }
 
-static ERL_NIF_TERM logprob_term(ErlNifEnv *env, float logprob)
-{
-    return enif_make_double(env, isfinite(logprob) ? (double)logprob : IMPOSSIBLE);
-}
-
-/* For each token {logprob, [{id, logprob}]}, the likeliest first. */
+/* For each token {logprob, [{id, logprob}]}, the likeliest first. Before a prompt's first token there is
+ * nothing that it could follow: {nil, []}. */
 static ERL_NIF_TERM scores(ErlNifEnv *env, const weir_chunk *chunk)
 {
     ERL_NIF_TERM list = enif_make_list(env, 0);
     size_t n_top = chunk->top_logprobs != NULL ? (size_t)chunk->n_top_logprobs : 0;
     for (size_t i = chunk->n_tokens; i-- > 0;) {
         ERL_NIF_TERM top = enif_make_list(env, 0);
-        for (size_t k = n_top; k-- > 0;) {
+        bool nothing = isnan(chunk->logprobs[i]) != 0;
+        for (size_t k = nothing ? 0 : n_top; k-- > 0;) {
             const weir_logprob *one = &chunk->top_logprobs[i * n_top + k];
             top = enif_make_list_cell(
                 env, enif_make_tuple2(env, enif_make_int(env, one->token), logprob_term(env, one->logprob)),
                 top);
         }
-        list =
-            enif_make_list_cell(env, enif_make_tuple2(env, logprob_term(env, chunk->logprobs[i]), top), list);
+        ERL_NIF_TERM own = nothing ? nif_atom(env, "nil") : logprob_term(env, chunk->logprobs[i]);
+        list = enif_make_list_cell(env, enif_make_tuple2(env, own, top), list);
     }
     return list;
 }
 
+static ERL_NIF_TERM ids(ErlNifEnv *env, const weir_chunk *chunk)
+{
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (size_t i = chunk->n_tokens; i-- > 0;)
+        list = enif_make_list_cell(env, enif_make_int(env, chunk->tokens[i]), list);
+    return list;
+}
+
+static void send_prompt(nif_stream *s, ErlNifEnv *messages)
+{
+    weir_chunk prompt;
+    s->prompt_width = 0;
+    if (weir_stream_prompt_logprobs(s->object.handle, &prompt) != WEIR_OK) return; /* it has ended before */
+    send(s, messages,
+         enif_make_tuple3(messages, nif_atom(messages, "prompt"), ids(messages, &prompt),
+                          scores(messages, &prompt)));
+}
+
 static void send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chunk)
 {
+    if (s->prompt_width > 0) send_prompt(s, messages);
     if (chunk->n_tokens > 0 || chunk->length > 0) {
-        ERL_NIF_TERM name = nif_atom(messages, "chunk"), ids = enif_make_list(messages, 0);
+        ERL_NIF_TERM name = nif_atom(messages, "chunk"), tokens = ids(messages, chunk);
         ERL_NIF_TERM text = nif_binary(messages, chunk->text, chunk->length);
-        for (size_t i = chunk->n_tokens; i-- > 0;)
-            ids = enif_make_list_cell(messages, enif_make_int(messages, chunk->tokens[i]), ids);
         send(s, messages,
-             chunk->logprobs == NULL ? enif_make_tuple3(messages, name, ids, text)
-                                     : enif_make_tuple4(messages, name, ids, text, scores(messages, chunk)));
+             chunk->logprobs == NULL
+                 ? enif_make_tuple3(messages, name, tokens, text)
+                 : enif_make_tuple4(messages, name, tokens, text, scores(messages, chunk)));
         s->n_sent += (int64_t)chunk->n_tokens;
     }
     if (!chunk->finished) return;
@@ -93,10 +159,9 @@ static void send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chu
         send(s, messages, nif_refused(messages, error.code, &error));
         return;
     }
-    weir_usage usage = weir_stream_usage(s->object.handle);
     send(s, messages,
          enif_make_tuple3(messages, nif_atom(messages, "done"),
-                          nif_atom(messages, weir_reason_name(chunk->reason)), last_usage(messages, &usage)));
+                          nif_atom(messages, weir_reason_name(chunk->reason)), last_usage(messages, s)));
 }
 
 /* Sends what may be sent. The stream, once: that was the end, and the caller lets go of it. */
@@ -175,18 +240,27 @@ typedef struct submission {
     ErlNifBinary stop[STOP_MAX];
     const char *stops[STOP_MAX];
     size_t stop_lengths[STOP_MAX];
-    char *grammar, *root, *schema;
-    weir_sampler_params sampler;
     nif_adapters adapters;
+    nif_sampling sampling;
+    bool keep; /* so that it can be forked after its end */
+    bool fork; /* request.source is NULL: of what is no longer there */
     weir_request request;
 } submission;
 
 static void submission_fini(submission *s)
 {
+    weir_stream_release(s->request.source);
     nif_free(s->tokens.ids);
-    nif_free(s->grammar);
-    nif_free(s->root);
-    nif_free(s->schema);
+    nif_sampling_fini(&s->sampling);
+}
+
+/* What a fork goes on from, held; NULL: it has ended, and was not kept. */
+static weir_stream *hold_source(nif_stream *s)
+{
+    enif_mutex_lock(s->object.lock);
+    weir_stream *source = weir_stream_hold(s->kept != NULL ? s->kept : s->object.handle);
+    enif_mutex_unlock(s->object.lock);
+    return source;
 }
 
 static bool get_stops(ErlNifEnv *env, ERL_NIF_TERM list, submission *s)
@@ -204,26 +278,15 @@ static bool get_stops(ErlNifEnv *env, ERL_NIF_TERM list, submission *s)
     return enif_is_empty_list(env, list) != 0;
 }
 
+/* The key that is wrong; NULL: none. */
 static const char *get_submission(ErlNifEnv *env, ERL_NIF_TERM term, submission *s)
 {
     nif_map map = {.env = env, .term = term};
     ERL_NIF_TERM value;
-    weir_sampler_params *p = &s->sampler;
     weir_request *r = &s->request;
-    *p = weir_sampler_params_default();
     *r = weir_request_default();
-    r->sampler = p;
-    nif_map_u32(&map, "seed", &p->seed);
-    nif_map_float(&map, "temp", &p->temp);
-    nif_map_i32(&map, "top_k", &p->top_k);
-    nif_map_float(&map, "top_p", &p->top_p);
-    nif_map_float(&map, "min_p", &p->min_p);
-    nif_map_float(&map, "penalty_repeat", &p->penalty_repeat);
-    nif_map_float(&map, "penalty_freq", &p->penalty_freq);
-    nif_map_float(&map, "penalty_present", &p->penalty_present);
-    nif_map_string(&map, "grammar", &s->grammar);
-    nif_map_string(&map, "grammar_root", &s->root);
-    nif_map_string(&map, "json_schema", &s->schema);
+    nif_sampling_read(&map, &s->sampling);
+    r->sampler = &s->sampling.params;
     nif_map_bool(&map, "add_special", &r->add_special);
     nif_map_bool(&map, "parse_special", &r->parse_special);
     nif_map_bool(&map, "special", &r->special);
@@ -234,9 +297,11 @@ static const char *get_submission(ErlNifEnv *env, ERL_NIF_TERM term, submission 
     nif_map_i32(&map, "interval", &r->interval);
     nif_map_i32(&map, "priority", &r->priority);
     nif_map_i64(&map, "deadline_ms", &r->deadline_ms);
-    p->grammar = s->grammar;
-    p->grammar_root = s->root;
-    p->json_schema = s->schema;
+    nif_map_bool(&map, "prompt_logprobs", &r->prompt_logprobs);
+    nif_map_i32(&map, "n_prompt_logprobs", &r->n_prompt_logprobs);
+    nif_map_i32(&map, "n_draft_max", &r->n_draft_max);
+    nif_map_i32(&map, "source_at", &r->source_at);
+    nif_map_bool(&map, "keep", &s->keep);
     if (map.wrong != NULL) return map.wrong;
     if (nif_map_term(&map, "cache_salt", &value)) {
         if (!enif_inspect_binary(env, value, &s->salt)) return "cache_salt";
@@ -249,6 +314,13 @@ static const char *get_submission(ErlNifEnv *env, ERL_NIF_TERM term, submission 
         r->n_adapters = s->adapters.n;
     }
     if (nif_map_term(&map, "stop", &value) && !get_stops(env, value, s)) return "stop";
+    if (nif_map_term(&map, "source", &value)) {
+        nif_stream *source = nif_resource_get(env, value, NIF_STREAM);
+        if (source == NULL) return "source";
+        r->source = hold_source(source);
+        s->fork = true;
+        return NULL;
+    }
     if (!nif_map_term(&map, "prompt", &value)) return "prompt";
     const nif_chat *chat = nif_resource_get(env, value, NIF_CHAT);
     if (chat != NULL) {
@@ -285,9 +357,8 @@ static bool is_long(ErlNifEnv *env, ERL_NIF_TERM term, int32_t n)
     ERL_NIF_TERM value, stop;
     size_t n_bytes = 0;
     if (n > FEW) return true;
-    if (nif_map_term(&map, "grammar", &value) || nif_map_term(&map, "grammar_root", &value) ||
-        nif_map_term(&map, "json_schema", &value))
-        return true;
+    /* A fork reads the answer so far. */
+    if (nif_sampling_long(env, term) || nif_map_term(&map, "source", &value)) return true;
     if (nif_map_term(&map, "prompt", &value)) {
         n_bytes += nif_size(env, value);
         if (nif_resource_get(env, value, NIF_CHAT) != NULL || nif_longer_than(env, value, TOKENS_MAX))
@@ -302,8 +373,9 @@ static bool is_long(ErlNifEnv *env, ERL_NIF_TERM term, int32_t n)
 }
 
 /* A stream that was never submitted. */
-static nif_stream *stream_new(nif_engine *engine, const ErlNifPid *to, int64_t credit, int64_t width)
+static nif_stream *stream_new(nif_engine *engine, const ErlNifPid *to, int64_t credit, const submission *sub)
 {
+    const weir_request *request = &sub->request;
     weir_stream *handle = NULL;
     nif_stream *s = nif_resource_new(NIF_STREAM);
     if (s == NULL) return NULL;
@@ -315,15 +387,19 @@ static nif_stream *stream_new(nif_engine *engine, const ErlNifPid *to, int64_t c
     s->engine = engine;
     s->to = *to;
     s->credit = credit;
-    s->width = width;
+    s->width = 2 + (int64_t)request->n_logprobs;
+    s->fork = sub->fork;
+    if (request->prompt_logprobs || request->n_prompt_logprobs > 0)
+        s->prompt_width = 2 + (int64_t)request->n_prompt_logprobs;
     return s;
 }
 
 /* The request is queued: its messages may begin. */
-static ERL_NIF_TERM stream_begin(ErlNifEnv *env, nif_stream *s)
+static ERL_NIF_TERM stream_begin(ErlNifEnv *env, nif_stream *s, bool keep)
 {
     ErlNifMonitor monitor;
     ErlNifPid to = s->to;
+    if (keep) s->kept = weir_stream_hold(s->object.handle);
     enif_keep_resource(s->engine);
     enif_keep_resource(s); /* until the terminal chunk was taken */
     weir_stream_set_ready(s->object.handle, ready, s);
@@ -342,14 +418,18 @@ static ERL_NIF_TERM submit(ErlNifEnv *env, nif_engine *engine, ERL_NIF_TERM requ
                            const ErlNifPid *to, int64_t credit, ERL_NIF_TERM *refs)
 {
     weir_error error = {0};
-    submission sub = {.grammar = NULL};
+    submission sub = {.keep = false};
     nif_stream *streams[ANSWER_MAX];
     weir_stream *handles[ANSWER_MAX];
     int32_t made = 0;
     ERL_NIF_TERM result = 0; /* stays 0: an argument is of the wrong type */
     if (get_submission(env, request, &sub) != NULL) goto end;
+    if (sub.fork && sub.request.source == NULL) {
+        result = nif_failed(env, "source: the stream has ended, and was submitted without keep: true");
+        goto end;
+    }
     for (; made < n; made++) {
-        streams[made] = stream_new(engine, to, credit, 2 + (int64_t)sub.request.n_logprobs);
+        streams[made] = stream_new(engine, to, credit, &sub);
         if (streams[made] == NULL) {
             result = nif_no_memory(env);
             goto drop;
@@ -360,7 +440,8 @@ static ERL_NIF_TERM submit(ErlNifEnv *env, nif_engine *engine, ERL_NIF_TERM requ
         weir_engine_submit_n(engine->object.handle, &sub.request, (size_t)n, handles, &error);
     if (status == WEIR_OK) {
         *refs = enif_make_list(env, 0);
-        while (made-- > 0) *refs = enif_make_list_cell(env, stream_begin(env, streams[made]), *refs);
+        while (made-- > 0)
+            *refs = enif_make_list_cell(env, stream_begin(env, streams[made], sub.keep), *refs);
         result = nif_atom(env, "ok");
         goto end;
     }
@@ -412,9 +493,10 @@ ERL_NIF_TERM nif_engine_demand(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     int64_t credit;
     nif_stream *s = nif_resource_get(env, argv[0], NIF_STREAM);
     if (s == NULL || !get_credit(env, argv[1], &credit)) return enif_make_badarg(env);
-    int64_t n_generated = nif_stream_usage(s).n_generated;
+    weir_usage usage = nif_stream_usage(s);
     enif_mutex_lock(s->object.lock);
-    bool much = nif_on_normal_scheduler() && (n_generated - s->n_sent) * s->width > TERMS_MAX;
+    int64_t terms = (usage.n_generated - s->n_sent) * s->width + usage.n_prompt * s->prompt_width;
+    bool much = nif_on_normal_scheduler() && terms > TERMS_MAX;
     if (!much) s->credit = credit > INT64_MAX - s->credit ? INT64_MAX : s->credit + credit;
     enif_mutex_unlock(s->object.lock);
     if (much) return nif_dirty(env, "engine_demand", nif_engine_demand, argc, argv);

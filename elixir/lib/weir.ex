@@ -41,8 +41,8 @@ defmodule Weir do
 
   Options: `max_tokens` (256; -1: as many as fit), `n_ctx` (2048, grown when prompt and answer need more), `temp`
   (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `seed` (random), `penalty_repeat` (1.0), `penalty_freq` (0.0),
-  `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (a map), `n_threads`, `n_threads_batch`,
-  `n_batch`, `n_ubatch`, `lora` (see `Weir.Adapter`).
+  `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (a map), those of `Weir.Sampler.create/2`,
+  `n_threads`, `n_threads_batch`, `n_batch`, `n_ubatch`, `lora` (see `Weir.Adapter`).
   """
   @spec generate(Model.t(), String.t(), keyword()) :: {:ok, String.t()} | {:error, String.t()}
   def generate(%Model{} = model, prompt, opts \\ []) do
@@ -96,10 +96,11 @@ defmodule Weir do
   The answer to a conversation in OpenAI's shape. Options as `chat/3`, `timeout` (60_000 ms), and:
 
     * `n` (1; 1 to 128): so many answers, which run together; each has the seed of the one before, plus 1.
-    * `logprobs` (false), `top_logprobs` (0; 0 to 20): how probable each token was, and the likeliest in its place.
+    * `logprobs` (false), `top_logprobs` (0; 0 to 20): how probable each token was, and the likeliest in its place;
+      `prompt_logprobs` (false), `n_prompt_logprobs` (0; 0 to 20): the same of the prompt, in a whole answer.
     * `tools` (a list of maps as in OpenAI's API), `tool_choice` (`:auto`, `:none`, `:required`, or
-      `%{type: "function", function: %{name: _}}`), `parallel_tool_calls` (true). The model's template must know of
-      tools, or a `template` be given that does; other models are an error.
+      `%{type: "function", function: %{name: _}}`), `parallel_tool_calls` (true). Where the model's template knows of no
+      tools they are described to it in a system message. With a `json_schema` besides, an answer is a call or has its form.
 
   Reasoning, where the template knows of it or the answer has `<think>` tags, is apart from the content.
 
@@ -129,8 +130,10 @@ defmodule Weir do
   defp completion_options,
     do: Completion.options() ++ Request.logprobs() ++ Options.template() ++ Options.generation()
 
-  defp open(model, messages, o, mode),
-    do: Completion.open(model, messages, o, &Request.alone(model, &1, o, mode, o.n))
+  defp open(model, messages, o, mode) do
+    {chat, o} = Completion.form(o, o)
+    Completion.open(model, messages, chat, &Request.alone(model, &1, o, mode, o.n))
+  end
 
   defp left(nil), do: :infinity
   defp left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)

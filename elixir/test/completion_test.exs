@@ -313,7 +313,10 @@ defmodule Weir.CompletionTest do
             parallel_tool_calls: true,
             chat_template_kwargs: [],
             add_assistant: true,
-            enable_thinking: true
+            enable_thinking: true,
+            continue_final: false,
+            parse_reasoning: true,
+            now: 0
           },
           Map.new(opts)
         )
@@ -392,7 +395,7 @@ defmodule Weir.CompletionTest do
           assert_raise ArgumentError, message, fn -> whole(way, opts) end
         end
 
-        # a template that knows of no tools, or a build without templates
+        # the fake model has no grammars of this kind, or the build no templates
         assert {:error, reason} = whole(way, tools: @tools)
         assert is_binary(reason)
 
@@ -403,6 +406,52 @@ defmodule Weir.CompletionTest do
       end
 
       assert mailbox() == []
+    end
+
+    @tag :llama
+    test "are described where the template knows of none", %{model: model} do
+      {:ok, chat} = chat(model, template: nil)
+      assert NIF.chat_prompt(chat) =~ "You can call these functions"
+      {:ok, parser} = NIF.chat_parser(chat)
+      answer = ~S({"name": "get_weather", "arguments": {"city": "Rome"}})
+      {:ok, deltas} = NIF.chat_parser_feed(parser, answer, true)
+      assert [{:tool_call, 0, _id, "get_weather"} | rest] = deltas
+      assert Enum.map_join(rest, fn {:arguments, 0, text} -> text end) == ~S({"city": "Rome"})
+      # a call, or what the schema wants
+      {:ok, chat} = chat(model, template: nil, json_schema: %{enum: ["yes", "no"]})
+      assert NIF.chat_prompt(chat) =~ "JSON Schema"
+      {:ok, parser} = NIF.chat_parser(chat)
+
+      assert {:ok, [{:content, ~S("yes")}]} =
+               NIF.chat_parser_feed(parser, ~S({"response": "yes"}), true)
+    end
+
+    @tag :model
+    test "are called by a model whose template knows of none" do
+      {:ok, model} = Weir.load_model(System.fetch_env!("WEIR_TEST_MODEL"))
+      server = start_supervised!({Server, model: model}, id: :real)
+      schema = %{type: "object", properties: %{sum: %{type: "integer"}}, required: ["sum"]}
+      opts = [tools: @tools, max_tokens: 60, temp: 0.0]
+
+      for way <- [{Weir, model}, {Server, server}] do
+        required = [tool_choice: :required, messages: [{:user, "The weather in Paris?"}]] ++ opts
+        assert {:ok, %{choices: [choice]}} = whole(way, required)
+        assert %{finish_reason: "tool_calls", message: %{tool_calls: [call]}} = choice
+        assert call.function.name in ["get_weather", "get_time"]
+        assert {:ok, %{}} = Weir.JSON.decode(call.function.arguments)
+        %{0 => choices} = streamed(way, required)
+        calls = Enum.flat_map(choices, &(&1.delta[:tool_calls] || []))
+        assert Enum.map_join(calls, & &1.function.arguments) == call.function.arguments
+
+        # with a form besides: a call, or that
+        either = [json_schema: schema, messages: [{:user, "What is 2 + 2?"}]] ++ opts
+        assert {:ok, %{choices: [%{message: message}]}} = whole(way, either)
+
+        case message do
+          %{tool_calls: [_call]} -> :ok
+          %{content: json} -> assert {:ok, %{"sum" => _}} = Weir.JSON.decode(json)
+        end
+      end
     end
 
     @tag :model

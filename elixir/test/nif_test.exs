@@ -106,6 +106,13 @@ defmodule Weir.NIFTest do
         grammar,
         fn -> Enum.random([nil, "root", "x"]) end
       ],
+      state_save: [:context, fn -> Enum.random([0, 1, -1, 3]) end],
+      state_load: [
+        :context,
+        fn -> Enum.random([0, 1, -1, 3]) end,
+        fn -> Enum.random([Process.get(:state), "", "nonsense"]) end
+      ],
+      sampler_create: [:model, fn -> draw_some(sampling()) end],
       sampler_accept: [:sampler, int],
       sampler_reset: [:sampler],
       sampler_sample: [:sampler, :context],
@@ -146,17 +153,16 @@ defmodule Weir.NIFTest do
         fn ->
           Enum.random([
             %{n_slots: 2, n_ctx: 256, manual: true},
-            %{n_ctx: 300, n_slots: 1, layout: :unified},
-            %{n_batch: -1}
+            %{n_ctx: 300, n_slots: 1, layout: :unified, prompt_lookup: bool.()},
+            %{n_ctx: 300, n_slots: 1, cache_bytes: Enum.random([0, 1, :auto])},
+            %{n_batch: -1, cache_dir: "/nowhere/at/all", cache_disk_bytes: 1}
           ])
         end
       ],
       engine_submit: [
         :engine,
         fn ->
-          Map.new(Enum.take_random(request(), :rand.uniform(20)), fn {key, draw} ->
-            {key, draw.()}
-          end)
+          draw_some(request() ++ sampling())
           |> Map.put(:prompt, Enum.random([text.(), tokens.()]))
         end,
         &self/0,
@@ -225,23 +231,57 @@ defmodule Weir.NIFTest do
     }
   end
 
-  defp request do
+  # Some of these keys, each with a value of its own.
+  defp draw_some(draws) do
+    for {key, draw} <- Enum.take_random(draws, :rand.uniform(20)), into: %{}, do: {key, draw.()}
+  end
+
+  defp sampling do
     int = &Terms.integer/0
     num = &Terms.number/0
-    bool = fn -> Enum.random([true, false]) end
+    part = fn -> Enum.random([0, 0.5, 1.0, num.()]) end
 
     [
       seed: int,
       temp: num,
+      dynatemp_range: num,
+      dynatemp_exponent: num,
       top_k: int,
       top_p: num,
       min_p: num,
+      typical_p: part,
+      top_n_sigma: num,
+      xtc_probability: part,
+      xtc_threshold: part,
+      min_keep: fn -> Enum.random([0, 1, 5, int.()]) end,
+      dry_multiplier: part,
+      dry_base: num,
+      dry_allowed_length: fn -> Enum.random([0, 2, int.()]) end,
+      dry_penalty_last_n: fn -> Enum.random([0, 64, int.()]) end,
+      dry_breakers: fn -> Enum.random([nil, [], ["a", ""], ["\xff"]]) end,
+      penalty_last_n: fn -> Enum.random([0, 64, int.()]) end,
       penalty_repeat: num,
       penalty_freq: num,
       penalty_present: num,
+      mirostat: fn -> Enum.random([0, 1, 2, 3]) end,
+      mirostat_tau: num,
+      mirostat_eta: part,
+      adaptive_target: part,
+      adaptive_decay: part,
+      logit_bias: fn -> Enum.random([nil, [], [{1, 0.5}, {2, -1.0e300}], [{int.(), num.()}]]) end,
+      ignore_eos: fn -> Enum.random([true, false]) end,
+      order: fn -> Enum.random([nil, "top_k;temperature", "x", ""]) end,
       grammar: fn -> Enum.random([nil, "root ::= \"yes\"", "x"]) end,
       grammar_root: fn -> Enum.random([nil, "root", "x"]) end,
-      json_schema: fn -> Enum.random([nil, "{}", "["]) end,
+      json_schema: fn -> Enum.random([nil, "{}", "["]) end
+    ]
+  end
+
+  defp request do
+    int = &Terms.integer/0
+    bool = fn -> Enum.random([true, false]) end
+
+    [
       max_tokens: fn -> Enum.random([-2, 0, 1, 5]) end,
       interval: int,
       priority: int,
@@ -254,11 +294,24 @@ defmodule Weir.NIFTest do
       cache_prompt: bool,
       logprobs: bool,
       n_logprobs: fn -> Enum.random([-1, 0, 1, 20, 21]) end,
-      adapters: &adapters/0
+      adapters: &adapters/0,
+      prompt_logprobs: bool,
+      n_prompt_logprobs: fn -> Enum.random([-1, 0, 1, 20, 21]) end,
+      n_draft_max: fn -> Enum.random([-1, 0, 5, 33]) end,
+      keep: bool
     ]
   end
 
-  # of the process's engine's model: a conversation belongs to one
+  # What calls of this process may have: a conversation belongs to one model, a state to one kind of context.
+  defp put_shared(own) do
+    {:ok, _} = NIF.prefill(elem(own, 1), ~c"hello", 0)
+    {:ok, state} = NIF.state_save(elem(own, 1), 0)
+    {:ok, adapter} = NIF.adapter_load(elem(own, 0), "fake:1")
+    Process.put(:adapter, adapter)
+    Process.put(:chat, elem(own, 8))
+    Process.put(:state, state)
+  end
+
   defp own_chat, do: Process.get(:chat)
 
   defp adapters do
@@ -274,12 +327,6 @@ defmodule Weir.NIFTest do
       [{other, 1.0}],
       List.duplicate({own, 1}, 9)
     ])
-  end
-
-  defp keep(own) do
-    Process.put(:chat, elem(own, 8))
-    {:ok, adapter} = NIF.adapter_load(elem(own, 0), "fake:1")
-    Process.put(:adapter, adapter)
   end
 
   defp a_batch,
@@ -352,6 +399,10 @@ defmodule Weir.NIFTest do
   defp affordable?(:context_create, args),
     do: Enum.at(args, 1) in [-1, 0, 1, 300, 4096] or huge?(Enum.at(args, 1))
 
+  # Nor is a cache's folder made wherever a text leads.
+  defp affordable?(:engine_create, [_, %{cache_dir: folder}]) when is_binary(folder),
+    do: folder in ["", "/nowhere/at/all"]
+
   # No test asks a hub of others'.
   defp affordable?(name, [_, options | _])
        when name in [:hub_list, :hub_resolve, :hub_get, :hub_download],
@@ -369,11 +420,11 @@ defmodule Weir.NIFTest do
   defp every_term(path) do
     Terms.sow("every term, #{path}")
     own = all_resources(path)
-    keep(own)
+    put_shared(own)
     {engine, spent} = {elem(own, 4), elem(own, 6)}
 
     places =
-      for {name, spec} <- Map.merge(arguments(), full()), spec != [] do
+      for {name, spec} <- Map.merge(arguments(), full(own)), spec != [] do
         {name, Enum.map(spec, &draw(&1, own))}
       end
 
@@ -399,17 +450,6 @@ defmodule Weir.NIFTest do
   defp every_field do
     %{
       prompt: "hello",
-      grammar: nil,
-      grammar_root: nil,
-      json_schema: nil,
-      seed: 1,
-      temp: 0.5,
-      top_k: 1,
-      top_p: 0.5,
-      min_p: 0.5,
-      penalty_repeat: 1.0,
-      penalty_freq: 0.0,
-      penalty_present: 0.0,
       max_tokens: 1,
       interval: 1,
       priority: 1,
@@ -422,7 +462,53 @@ defmodule Weir.NIFTest do
       cache_prompt: true,
       logprobs: true,
       n_logprobs: 2,
-      adapters: []
+      adapters: [],
+      prompt_logprobs: true,
+      n_prompt_logprobs: 2,
+      n_draft_max: 2,
+      keep: true
+    }
+    |> Map.merge(every_sampling())
+  end
+
+  # In place of a prompt.
+  defp every_source(own), do: %{source: elem(own, 7), source_at: 0, max_tokens: 1}
+
+  defp every_sampling do
+    %{
+      seed: 1,
+      temp: 0.5,
+      dynatemp_range: 0.1,
+      dynatemp_exponent: 1.0,
+      top_k: 1,
+      top_p: 0.5,
+      min_p: 0.5,
+      typical_p: 1.0,
+      top_n_sigma: -1.0,
+      xtc_probability: 0.1,
+      xtc_threshold: 0.1,
+      min_keep: 0,
+      # on, it would look through the vocabulary at each call
+      dry_multiplier: 0.0,
+      dry_base: 1.75,
+      dry_allowed_length: 2,
+      dry_penalty_last_n: 64,
+      dry_breakers: ["\n"],
+      penalty_last_n: 64,
+      penalty_repeat: 1.0,
+      penalty_freq: 0.0,
+      penalty_present: 0.0,
+      mirostat: 0,
+      mirostat_tau: 5.0,
+      mirostat_eta: 0.1,
+      adaptive_target: -1.0,
+      adaptive_decay: 0.9,
+      logit_bias: [{97, 0.5}],
+      ignore_eos: false,
+      order: nil,
+      grammar: nil,
+      grammar_root: nil,
+      json_schema: nil
     }
   end
 
@@ -437,7 +523,9 @@ defmodule Weir.NIFTest do
       args: [{"a", "b"}],
       add_assistant: true,
       enable_thinking: true,
-      continue_final: false
+      continue_final: false,
+      parse_reasoning: true,
+      now: 0
     }
   end
 
@@ -457,6 +545,11 @@ defmodule Weir.NIFTest do
       ageing_ms: 1,
       itl_target_ms: 1,
       n_draft_max: 1,
+      prompt_lookup: true,
+      draft_model: nil,
+      cache_bytes: :auto,
+      cache_dir: nil,
+      cache_disk_bytes: 1_000_000,
       manual: true,
       layout: :auto,
       type_k: :f16,
@@ -465,14 +558,16 @@ defmodule Weir.NIFTest do
     }
   end
 
-  defp full do
+  defp full(own) do
     pairs = fn -> [{"user", "a"}] end
     bool = fn -> true end
 
     %{
       engine_submit: [:engine, &every_field/0, &self/0, fn -> 1 end],
       engine_create: [:model, &every_option/0],
-      engine_submit_n: [:engine, &every_field/0, fn -> 2 end, &self/0, fn -> 1 end],
+      engine_submit_n: [:manual, fn -> every_source(own) end, fn -> 2 end, &self/0, fn -> 1 end],
+      sampler_create: [:model, &every_sampling/0],
+      state_load: [:context, fn -> 0 end, fn -> Process.get(:state) end],
       chat_create: [:model, &every_chat_option/0],
       engine_step: [:manual, fn -> [{0, 1}] end],
       engine_turn: [:manual, fn -> [{0, 1}] end],
@@ -505,7 +600,7 @@ defmodule Weir.NIFTest do
   test "no arguments bring the VM down" do
     Terms.sow("arguments")
     own = all_resources()
-    keep(own)
+    put_shared(own)
     stray = Tuple.to_list(own) ++ [NIF.generate_ref()]
 
     for {name, spec} <- arguments(), _ <- 1..300 do
@@ -532,7 +627,7 @@ defmodule Weir.NIFTest do
   test "right arguments reach the library" do
     Terms.sow("right arguments")
     own = all_resources()
-    keep(own)
+    put_shared(own)
 
     for {name, spec} <- arguments(), spec != [] do
       results =

@@ -329,7 +329,7 @@ defmodule Weir.RuntimeTest do
     {:ok, bound} = init.("root ::= \"yes\"")
     {:ok, engine} = NIF.engine_create(model, %{n_slots: 2})
     {:ok, manual} = NIF.engine_create(model, %{n_slots: 2, manual: true})
-    {:ok, stream} = NIF.engine_submit(manual, %{prompt: "hello"}, self(), 1)
+    {:ok, stream} = NIF.engine_submit(manual, %{prompt: "hello", keep: true}, self(), 1)
     {:ok, chat} = NIF.chat_create(model, %{messages: ~S([{"role": "user", "content": "a"}])})
     {:ok, parser} = NIF.chat_parser(chat)
     long = String.duplicate("x", 5000)
@@ -356,6 +356,8 @@ defmodule Weir.RuntimeTest do
       context_create: fn -> NIF.context_create(model, 512, 0, 64, 1, 1, false, -1, 4) end,
       context_set_adapters: fn -> :ok = NIF.context_set_adapters(context, []) end,
       decode: fn -> :ok = NIF.decode(context, ~c"hello") end,
+      state_save: fn -> {:ok, _} = NIF.state_save(context, 0) end,
+      state_load: fn -> NIF.state_load(context, 0, "x") end,
       generate: fn -> NIF.generate(context, sampler, ~c"hello", 5) end,
       generate_tokens: fn ->
         NIF.generate_tokens(context, sampler, ~c"hello", 5, self(), make_ref())
@@ -400,6 +402,7 @@ defmodule Weir.RuntimeTest do
       context_n_ctx: fn -> NIF.context_n_ctx(context) end,
       context_n_seq_max: fn -> NIF.context_n_seq_max(context) end,
       sampler_init: fn -> init.(nil) end,
+      sampler_create: fn -> {:ok, _} = NIF.sampler_create(model, %{temp: 0.5, mirostat: 1}) end,
       sampler_accept: fn -> :ok = NIF.sampler_accept(sampler, ?a) end,
       sampler_reset: fn -> :ok = NIF.sampler_reset(sampler) end,
       sampler_sample: fn -> NIF.sampler_sample(sampler, context) end,
@@ -431,6 +434,7 @@ defmodule Weir.RuntimeTest do
       tokenize: fn -> NIF.tokenize(model, long, true, true) end,
       detokenize: fn -> NIF.detokenize(model, many) end,
       sampler_init: fn -> init.("root ::= \"yes\"") end,
+      sampler_create: fn -> {:ok, _} = NIF.sampler_create(model, %{dry_multiplier: 0.5}) end,
       sampler_accept: fn -> :ok = NIF.sampler_accept(bound, ?y) end,
       sampler_reset: fn -> :ok = NIF.sampler_reset(bound) end,
       sampler_sample: fn -> NIF.sampler_sample(bound, context) end,
@@ -444,6 +448,8 @@ defmodule Weir.RuntimeTest do
       engine_submit: fn -> submit.(%{stop: [long]}) end,
       engine_submit: fn -> submit.(%{grammar: "root ::= \"yes\""}) end,
       engine_submit: fn -> {:ok, _} = submit.(%{prompt: chat}) end,
+      engine_submit: fn -> {:ok, _} = submit.(%{source: stream}) end,
+      engine_submit: fn -> {:ok, _} = submit.(%{logit_bias: [{1, 0.5}]}) end,
       engine_submit_n: fn -> NIF.engine_submit_n(manual, %{prompt: "a"}, 20, self(), 1) end
     ]
 

@@ -784,7 +784,10 @@ typedef struct weir_chat_params {
     const weir_message *messages; /* [n_messages] */
     size_t n_messages;
     const char *messages_json; /* instead of messages: an array as in OpenAI's API */
-    const char *tools_json;    /* an array as in OpenAI's API; NULL = none */
+    /* An array as in OpenAI's API; NULL = none. Where the template has no form of calls, or none that can be
+     * enforced as is asked for, they are described in a system message, and the answer is JSON in a form of
+     * weir's own, which the parser reads: one call, or words, or what json_schema wants */
+    const char *tools_json;
     /* REQUIRED: the answer is a call. Nothing comes before it but reasoning, and that only with
      * enable_thinking */
     weir_tool_choice tool_choice;
@@ -812,9 +815,8 @@ static inline weir_chat_params weir_chat_params_default(void)
 }
 
 /* Renders with the model's own Jinja template. Errors: INVALID (which message, which field), TEMPLATE (what
- * the template says), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no template, or with field
- * "tools_json", "tool_choice" or "json_schema" one that has no form of calls, or none that can be enforced as
- * these ask for). */
+ * the template says), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no template; a build without
+ * llama.cpp, which templates, tools and schemas need). */
 WEIR_API weir_status weir_chat_create(weir_model *model, const weir_chat_params *params, weir_chat **chat,
                                       weir_error *error);
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
@@ -1572,6 +1574,17 @@ WEIR_API void weir_flight_release(weir_flight *flight);
  * A chunk stays as it is, and its pointers valid, while the flight is held. Out of memory for a chunk: it
  * ends with WEIR_REASON_ERROR. Any number of threads; a manual engine has to be driven by another one. */
 WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk);
+
+/* Has fn called whenever a chunk has come, from the thread that drives the engine, and once from within watch
+ * where one is there. It must not block, and may call weir_flight_next without waiting. Any thread, but not
+ * from within fn. Errors: INVALID, NO_MEMORY. */
+typedef void (*weir_flight_fn)(weir_flight *flight, void *user);
+WEIR_API weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user);
+
+/* When it returns, fn is not running with this user, and is not called with it any more; to be done before
+ * the watcher's last release. Nothing happens where it was not watching. Any thread, but not from within
+ * fn. */
+WEIR_API void weir_flight_unwatch(weir_flight *flight, weir_flight_fn fn, void *user);
 
 /* The stream behind it, for usage, miss, error and status; owned by the flight, which takes its chunks. */
 WEIR_API weir_stream *weir_flight_stream(const weir_flight *flight);

@@ -10,10 +10,11 @@ export function setKey(value) {
 }
 
 export class ApiError extends Error {
-  constructor(status, message, retryAfter) {
+  constructor(status, message, retryAfter, field) {
     super(message);
     this.status = status;
     this.retryAfter = retryAfter; // seconds, or null
+    this.field = field; // of the request, that it is about
   }
 }
 
@@ -25,20 +26,21 @@ export function errorText(error) {
 }
 
 async function failure(response) {
-  let message = `${response.status} ${response.statusText}`.trim();
+  let message = `${response.status} ${response.statusText}`.trim(), field = null;
   try {
     const body = await response.json();
     if (body.error) message = errorText(body.error);
+    field = body.error?.param ?? null;
   } catch {
     // The status has to do.
   }
   const wait = Number(response.headers.get("Retry-After"));
-  return new ApiError(response.status, message, wait > 0 ? wait : null);
+  return new ApiError(response.status, message, wait > 0 ? wait : null, field);
 }
 
 // The response, or an ApiError. Paths are relative, so that a proxy may serve the page below a prefix.
-export async function request(path, { body, signal } = {}) {
-  const headers = {};
+export async function request(path, { body, signal, headers = {} } = {}) {
+  headers = { ...headers };
   const key = sessionStorage.getItem(KEY);
   if (key) headers.Authorization = "Bearer " + key;
   if (body !== undefined) headers["Content-Type"] = "application/json";

@@ -10,15 +10,19 @@ import { newId, loadChat, saveChat, chatKey } from "./store.js";
 const SAVE_MS = 500; // while an answer streams
 const NEAR_END_PX = 60; // who is that close to the end wants to follow it
 
+const RETRY_MS = [100, 500, 1000, 2000, 4000]; // to reach a stream again whose connection was lost
+
 const BROKEN = "The connection ended before the answer did.";
+const GONE = "The server no longer has this answer: it was restarted, or nobody was there for too long.";
 
 let chat = null; // {id, title, at, messages}
 let views = []; // of chat.messages
-let running = null; // {controller, message} while an answer streams
+let running = null; // {controller, message, stopped, left} while an answer streams
 let savedAt = 0;
 let drawing = 0;
 let following = true;
 let leaving = false; // the page goes, and takes its connections with it
+let resumable = true; // until the server says that it keeps no streams
 let onDenied = () => {};
 let model = "";
 
@@ -96,16 +100,18 @@ function save() {
 const chatInAddress = () => new URLSearchParams(location.hash.slice(1)).get("chat");
 
 function open(id) {
-  stop();
+  leave();
   const kept = id ? loadChat(id) : null;
   chat = kept ?? { id: id && /^[0-9a-f]{1,32}$/.test(id) ? id : newId(), title: "", at: 0, messages: [] };
+  const last = chat.messages.at(-1);
   for (const message of chat.messages) {
-    if (message.state === "open") {
+    if (message.state === "open" && (message !== last || !message.stream)) {
       delete message.state;
       message.finish = "interrupted";
     }
   }
   showAll();
+  if (last?.state === "open") receive(last, null);
 }
 
 export function openChat(id) {
@@ -147,47 +153,133 @@ function takeDelta(message, delta) {
   return Boolean(delta.reasoning_content || delta.content || delta.tool_calls);
 }
 
-async function stream(message, body, signal) {
-  const stats = (message.stats = { ttftMs: -1, tokens: 0 });
-  const started = performance.now();
-  let first = 0, usage = null, finished = false;
-  const response = await request("v1/chat/completions", { body, signal });
-  for await (const { data } of events(response)) {
-    if (data === "[DONE]") {
-      finished = true;
-      break;
-    }
+// Takes what comes into the message; whether that was all. started: when it was asked for, 0 where that was before this
+// page was there: then times say nothing.
+async function take(message, response, started) {
+  const stats = message.stats;
+  let first = 0;
+  for await (const { data, id } of events(response)) {
+    if (data === "[DONE]") return true;
     const event = JSON.parse(data);
     if (event.error) throw new ApiError(event.error.code, errorText(event.error), null);
-    if (event.usage) usage = event.usage;
+    if (id) message.event = id;
+    if (event.usage) {
+      stats.tokens = event.usage.completion_tokens;
+      stats.prompt = event.usage.prompt_tokens;
+      stats.cached = event.usage.prompt_tokens_details?.cached_tokens ?? 0;
+    }
     const choice = event.choices?.[0];
     if (!choice) continue;
-    if (choice.finish_reason) message.finish = choice.finish_reason;
-    if (choice.delta && takeDelta(message, choice.delta)) {
-      const now = performance.now();
-      if (!first) {
-        first = now;
-        stats.ttftMs = now - started;
-      }
-      stats.tokens++; // about one a delta, until the usage says it
-      stats.decodeMs = now - first;
-      if (message.reasoning && !message.content) stats.reasoningMs = now - first;
-      updateSoon();
-      if (now - savedAt > SAVE_MS) save();
+    if (choice.finish_reason) message.finish = choice.finish_detail === "cancelled" ? "stopped" : choice.finish_reason;
+    if (!choice.delta || !takeDelta(message, choice.delta)) continue;
+    const now = performance.now();
+    if (!first) {
+      first = now;
+      if (started) stats.ttftMs = now - started;
     }
+    stats.tokens++; // about one a delta, until the usage says it
+    if (started) stats.decodeMs = now - first;
+    if (started && message.reasoning && !message.content) stats.reasoningMs = now - first;
+    updateSoon();
+    if (now - savedAt > SAVE_MS) save();
   }
-  if (usage) {
-    stats.tokens = usage.completion_tokens;
-    stats.prompt = usage.prompt_tokens;
-    stats.cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
-  }
-  if (!finished && !message.finish) throw new Error(BROKEN);
+  return false;
 }
 
-async function run() {
+async function ask(job, body) {
+  const { signal } = job.controller;
+  for (;;) {
+    try {
+      return await request("v1/chat/completions", { body: { ...body, resume: resumable || undefined }, signal });
+    } catch (e) {
+      if (!resumable || e.field !== "resume") throw e;
+      resumable = false;
+    }
+  }
+}
+
+const pause = (ms, signal) => new Promise((resolve) => {
+  const timer = setTimeout(resolve, ms);
+  signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+});
+
+// A response that goes on after the last event that was taken; null: there is nothing more.
+async function again(job) {
+  const { message, controller: { signal } } = job;
+  for (let i = 0; ; i++) {
+    await pause(RETRY_MS[i], signal);
+    try {
+      const response = await request("v1/streams/" + encodeURIComponent(message.stream), { signal, headers: { "Last-Event-ID": message.event ?? "0" } });
+      return response.status === 204 ? null : response;
+    } catch (e) {
+      if (e.status === 404 || e.status === 410) throw new Error(GONE);
+      if (signal.aborted || (e.status && e.status !== 503) || i + 1 === RETRY_MS.length) throw e;
+    }
+  }
+}
+
+// All of an answer, over as many connections as it takes. body: the request; null: it was sent before.
+async function follow(job, body) {
+  const { message } = job, started = body ? performance.now() : 0;
+  let response = null, lost = !body;
+  if (body) {
+    response = await ask(job, body);
+    message.stream = response.headers.get("X-Stream-Id") ?? undefined;
+    if (job.stopped) {
+      job.controller.abort();
+      cancel(message);
+    }
+    save();
+  }
+  for (;;) {
+    if (lost && (response = await again(job)) === null) return;
+    try {
+      if (await take(message, response, lost ? 0 : started)) return;
+    } catch (e) {
+      if (job.controller.signal.aborted || e instanceof ApiError || !message.stream) throw e;
+    }
+    if (!message.stream) {
+      if (message.finish) return;
+      throw new Error(BROKEN);
+    }
+    lost = true;
+  }
+}
+
+// Runs until the answer's end. body as in follow.
+async function receive(message, body) {
+  const job = (running = { controller: new AbortController(), message, stopped: false, left: false });
+  message.stats ??= { ttftMs: -1, tokens: 0 };
+  update();
+  save();
+  byId("announce").textContent = "The model answers.";
+  try {
+    await follow(job, body);
+  } catch (e) {
+    if (!job.stopped && !job.left) {
+      const cut = message.stats.tokens > 0 ? BROKEN : "The server cannot be reached.";
+      message.error = e instanceof TypeError ? cut : e.message;
+      if (e.retryAfter) message.error += ` Try again in ${e.retryAfter} s.`;
+      if (e.status === 401) onDenied();
+    }
+  }
+  if (running === job) running = null;
+  if (leaving || job.left) return; // kept as what has not ended
+  if (job.stopped) message.finish = "stopped";
+  delete message.stream;
+  delete message.event;
+  finish(message);
+}
+
+function finish(message) {
+  delete message.state;
+  save();
+  update();
+  byId("announce").textContent = message.error ? "" : message.finish === "stopped" ? "Stopped." : "The answer is complete.";
+}
+
+function run() {
   const message = { role: "assistant", content: "", state: "open" };
-  const mine = chat, controller = new AbortController();
-  following = true;
   let body;
   try {
     const fields = requestFields();
@@ -197,34 +289,10 @@ async function run() {
   } catch (e) {
     message.error = e.message;
   }
+  following = true;
   append(message);
-  if (body) {
-    const job = (running = { controller, message });
-    update();
-    save();
-    byId("announce").textContent = "The model answers.";
-    try {
-      await stream(message, body, controller.signal);
-    } catch (e) {
-      if (controller.signal.aborted) message.finish = "stopped";
-      else {
-        const cut = message.stats?.tokens > 0 ? BROKEN : "The server cannot be reached.";
-        message.error = e instanceof TypeError ? cut : e.message;
-        if (e.retryAfter) message.error += ` Try again in ${e.retryAfter} s.`;
-        if (e.status === 401) onDenied();
-      }
-    }
-    if (running === job) running = null;
-    if (leaving) return; // kept as what has not ended
-  }
-  delete message.state;
-  if (chat !== mine) {
-    if (loadChat(mine.id)) saveChat(mine); // another one was opened meanwhile; perhaps this one was deleted
-    return;
-  }
-  save();
-  update();
-  byId("announce").textContent = message.error ? "" : message.finish === "stopped" ? "Stopped." : "The answer is complete.";
+  if (body) receive(message, body);
+  else finish(message);
 }
 
 // Cuts the chat at a message, puts another one there (null: none), and asks.
@@ -246,8 +314,27 @@ export function send(text) {
   return true;
 }
 
-export function stop() {
-  running?.controller.abort();
+// The connection's end alone would let it go on for a while.
+function cancel(message) {
+  if (message.stream) request(`v1/streams/${encodeURIComponent(message.stream)}/cancel`, { body: {} }).catch(() => {});
+}
+
+// Where the stream's id is not known yet, it is cancelled when it comes; a second time ends the connection all the same.
+function stop() {
+  const job = running;
+  if (!job) return;
+  if (job.message.stream || job.stopped || !resumable) job.controller.abort();
+  cancel(job.message);
+  job.stopped = true;
+}
+
+// Another chat is shown: this one's answer goes on for as long as the server waits for a reader, unless it was deleted.
+function leave() {
+  if (!running) return;
+  if (loadChat(chat.id)) save();
+  else cancel(running.message);
+  running.left = true;
+  running.controller.abort();
   running = null;
 }
 
@@ -306,10 +393,10 @@ export function startChat({ denied }) {
     }
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && running && !document.querySelector("dialog[open]")) running.controller.abort();
+    if (event.key === "Escape" && running && !document.querySelector("dialog[open]")) stop();
   });
   byId("stop").addEventListener("click", () => {
-    running?.controller.abort();
+    stop();
     text.focus();
   });
 
@@ -330,7 +417,10 @@ export function startChat({ denied }) {
     leaving = true;
     save();
   });
-  addEventListener("pageshow", () => (leaving = false));
+  addEventListener("pageshow", (event) => {
+    leaving = false;
+    if (event.persisted) open(chat.id);
+  });
   addEventListener("visibilitychange", updateSoon);
   // The same chat in another tab: show what that one keeps, unless an answer streams here.
   addEventListener("storage", (event) => {

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A message is what is kept: {role: user|assistant|tool, content}, and for assistants {reasoning, calls: [{id,
-// name, arguments}], state: "open" while it streams, finish, error, stats}; tools have {call, name}.
+// name, arguments}], state: "open" while it streams, stream and event: its id and the last one that was taken, finish,
+// error, stats}; tools have {call, name}.
 import { element, setText, copyButton } from "./dom.js";
 import { markdownView } from "./markdown.js";
 

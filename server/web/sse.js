@@ -1,12 +1,12 @@
 // sse.js: Server-Sent Events out of a fetch response, which unlike EventSource may be a POST and carry a key.
 // SPDX-License-Identifier: Apache-2.0
 
-// Yields {event, data} for each event with data. `onComment` hears of comments: signs of life.
+// Yields {event, data, id} for each event with data; id is the last that was told, as Last-Event-ID wants it. `onComment` hears of comments: signs of life.
 // Ends with the stream; an event that the stream's end cuts off is not one.
 export async function* events(response, onComment = () => {}) {
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
-  let rest = "", event = "", data = [], skipLf = false;
+  let rest = "", event = "", id = "", data = [], skipLf = false;
   try {
     for (;;) {
       const { value, done } = await reader.read();
@@ -20,7 +20,7 @@ export async function* events(response, onComment = () => {}) {
       rest = lines.pop();
       for (const line of lines) {
         if (line === "") {
-          if (data.length) yield { event: event || "message", data: data.join("\n") };
+          if (data.length) yield { event: event || "message", data: data.join("\n"), id };
           event = "";
           data = [];
           continue;
@@ -31,6 +31,7 @@ export async function* events(response, onComment = () => {}) {
         if (content[0] === " ") content = content.slice(1);
         if (field === "data") data.push(content);
         else if (field === "event") event = content;
+        else if (field === "id") id = content;
         else if (field === "") onComment(content);
       }
     }

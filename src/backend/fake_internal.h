@@ -93,8 +93,8 @@ uint64_t weir__fake_hash_next(uint64_t hash, int32_t token, uint64_t adapters);
 int32_t weir__fake_choose(const weir__bmodel *model, uint64_t hash);
 /* The logit of a token in a row. */
 float weir__fake_logit(uint64_t hash, int32_t chosen, int32_t token);
-/* Whether this call is one that the test wants to fail. */
 void weir__fake_wait(int64_t us);
+/* Whether this call is one that the test wants to fail. */
 bool weir__fake_fails(_Atomic int64_t *at, _Atomic int64_t *more);
 /* The row of a batch entry, -1 = the last kept; NULL and a fault when there is none. */
 weir__fake_row *weir__fake_row_of(weir__bcontext *context, int32_t row);

@@ -5,14 +5,11 @@
 
 #include "backend/llama_testing.h"
 #include "support/dice.h"
+#include "support/effort.h"
 
 #define GBNF_MOST   4096
 #define TEXT_TOKENS 24
-#ifdef WEIR_SANITIZED
-#define ROUNDS 3
-#else
-#define ROUNDS 25
-#endif
+#define ROUNDS      EFFORT(25, 3)
 
 /* ---- Grammars -------------------------------------------------------------------------------------- */
 

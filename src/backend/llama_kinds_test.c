@@ -59,12 +59,6 @@ static float *expected(const int32_t *ids, size_t n, int32_t next, weir_layout l
     return row;
 }
 
-static void check_next(rig *r, int32_t seq, int32_t next, const float *want)
-{
-    assert_ok(feed(r, seq, &next, 1, error));
-    assert_row_is(r, -1, want);
-}
-
 /* A refused cut does nothing at all. */
 static void is_not_cut(const char *kind)
 {

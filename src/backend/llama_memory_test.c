@@ -7,6 +7,7 @@
 
 #include "backend/llama_testing.h"
 #include "base/pages.h"
+#include "support/effort.h"
 
 #define TEXT "The river flows through the old town, past the mill and under three bridges."
 
@@ -24,12 +25,6 @@ static float *expected(int32_t n, int32_t next, weir_layout layout)
     float *row = row_copy(&r, -1);
     rig_fini(&r);
     return row;
-}
-
-static void check_next(rig *r, int32_t seq, int32_t next, const float *want)
-{
-    assert_ok(feed(r, seq, &next, 1, error));
-    assert_row_is(r, -1, want);
 }
 
 static void shared_is_as_computed(void **state)
@@ -298,7 +293,7 @@ static void cells_take_memory_as_they_are_used(void **state)
     (void)state;
     for (size_t l = 0; l < 2; l++) {
         rig r;
-        int32_t n_cells = 32768, n_used = 1024;
+        int32_t n_cells = 32768, n_used = EFFORT(1024, 320);
         int64_t cell = (int64_t)ops->cell_bytes(model, WEIR_KV_F16, WEIR_KV_F16), all = cell * n_cells;
         weir_context_params params = rig_params(n_cells, 64, layouts[l]);
         params.n_batch = params.n_ubatch = 64;

@@ -138,6 +138,13 @@ static inline void assert_row_is(rig *r, int32_t row, const float *want)
     assert_memory_equal(logits, want, (size_t)model_is.n_vocab * sizeof *want);
 }
 
+/* Feeds a token and looks at its row. */
+static inline void check_next(rig *r, int32_t seq, int32_t next, const float *want)
+{
+    assert_ok(feed(r, seq, &next, 1, error));
+    assert_row_is(r, -1, want);
+}
+
 /* Greedy tokens after a prompt by llama.h alone, in a context like the rig's. */
 static inline void plain_greedy(const char *prompt, int32_t n_ctx, int32_t n_seq, bool unified,
                                 int32_t n_threads, int32_t *out, size_t n_out)

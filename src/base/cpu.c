@@ -248,7 +248,7 @@ static _Atomic uint32_t hidden;
 
 void weir__cpu_hide(uint32_t features)
 {
-    atomic_store(&hidden, features);
+    atomic_store_explicit(&hidden, features, memory_order_relaxed);
 }
 
 #if defined(__x86_64__)
@@ -279,7 +279,15 @@ static uint32_t executed(void)
 }
 #endif
 
+/* Asked once: on virtual machines the instruction takes microseconds. */
 uint32_t weir__cpu_features(void)
 {
-    return executed() & ~atomic_load(&hidden);
+    const uint32_t asked = UINT32_C(1) << 31;
+    static _Atomic uint32_t known;
+    uint32_t all = atomic_load_explicit(&known, memory_order_relaxed);
+    if (all == 0) {
+        all = asked | executed();
+        atomic_store_explicit(&known, all, memory_order_relaxed);
+    }
+    return all & ~asked & ~atomic_load_explicit(&hidden, memory_order_relaxed);
 }

@@ -21,7 +21,8 @@ bool weir__file_write(int fd, const void *bytes, size_t n, uint64_t at)
     for (size_t done = 0; done < n;) {
         ssize_t part = pwrite(fd, (const char *)bytes + done, n - done, (off_t)(at + done));
         if (part < 0 && errno == EINTR) continue;
-        if (part < 0) return false;
+        if (part == 0) errno = ENOSPC;
+        if (part <= 0) return false;
         done += (size_t)part;
     }
     return true;

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#define WEIR__LARGEST_LANES 16
+#define WEIR__LARGEST_LANES 16 /* compared side by side: one register of AVX-512, four of the smallest */
 
 /* Neighbours whose largest number stands for them all. */
 #define WEIR__LARGEST_BLOCK 64

@@ -46,7 +46,7 @@ typedef struct weir__cache_counts {
     uint64_t n_evicted;  /* entries that are gone for want of room */
 } weir__cache_counts;
 
-/* Who may call: `look`, `known` and `counts` any thread, the rest the driver of the context. The cache's
+/* Who may call: `look` and `count` any thread, the rest the driver of the context. The cache's
  * own mutex is never held across a call of the backend. */
 weir_status weir__cache_create(const weir__cache_params *params, weir__cache **out, weir_error *error);
 

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 
-#define TICKS    4096
+#define TICKS    4096 /* as weir.h promises: a minute or so */
 #define ARRIVALS 4096
 #define PARTS    32  /* of each tick, in the mean: beyond that many slots fewer ticks have theirs */
 #define PIECE    256 /* items that are copied under one lock: a few microseconds */

@@ -12,9 +12,14 @@
 #include "engine/engine.h"
 #include "model/chat.h"
 
+typedef struct watcher {
+    weir_flight_fn fn;
+    void *user;
+} watcher;
+
 /* The mutex protects chunks [n], whose arrays never change or move, and ended; refs, next and in_list are
  * under flights->mutex; the rest is constant. There is always room for one chunk more, so that the end needs
- * no memory. */
+ * no memory. watch_mutex protects watchers and is held while they run; mutex is taken within it. */
 struct weir_flight {
     weir__flights *flights;
     weir_flight *next; /* in flights' list */
@@ -28,6 +33,9 @@ struct weir_flight {
     weir_chunk *chunks;
     size_t n, capacity;
     bool ended;
+    pthread_mutex_t watch_mutex;
+    watcher *watchers; /* [n_watchers] */
+    size_t n_watchers, watchers_capacity;
 };
 
 /* ---- Keys ---- */
@@ -203,6 +211,9 @@ static void append(weir_flight *flight, const weir_chunk *chunk)
     flight->ended = chunk->finished;
     pthread_cond_broadcast(&flight->more);
     pthread_mutex_unlock(&flight->mutex);
+    pthread_mutex_lock(&flight->watch_mutex);
+    for (size_t i = 0; i < flight->n_watchers; i++) flight->watchers[i].fn(flight, flight->watchers[i].user);
+    pthread_mutex_unlock(&flight->watch_mutex);
 }
 
 /* The stream's ready callback, on the thread that drives the engine. */
@@ -241,6 +252,35 @@ weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, 
     }
     pthread_mutex_unlock(&flight->mutex);
     return status;
+}
+
+weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user)
+{
+    if (flight == NULL || fn == NULL) return WEIR_INVALID;
+    pthread_mutex_lock(&flight->watch_mutex);
+    bool room = weir__mem_grow(&flight->watchers, &flight->watchers_capacity, flight->n_watchers + 1,
+                               sizeof *flight->watchers);
+    if (room) {
+        flight->watchers[flight->n_watchers++] = (watcher){fn, user};
+        pthread_mutex_lock(&flight->mutex);
+        bool waiting = flight->n > 0;
+        pthread_mutex_unlock(&flight->mutex);
+        if (waiting) fn(flight, user);
+    }
+    pthread_mutex_unlock(&flight->watch_mutex);
+    return room ? WEIR_OK : WEIR_NO_MEMORY;
+}
+
+void weir_flight_unwatch(weir_flight *flight, weir_flight_fn fn, void *user)
+{
+    if (flight == NULL) return;
+    pthread_mutex_lock(&flight->watch_mutex);
+    for (size_t i = 0; i < flight->n_watchers; i++) {
+        if (flight->watchers[i].fn != fn || flight->watchers[i].user != user) continue;
+        flight->watchers[i] = flight->watchers[--flight->n_watchers];
+        break;
+    }
+    pthread_mutex_unlock(&flight->watch_mutex);
 }
 
 weir_stream *weir_flight_stream(const weir_flight *flight)
@@ -288,6 +328,8 @@ static void free_flight(weir_flight *flight)
     weir_stream_release(flight->stream);
     for (size_t i = 0; i < flight->n; i++) weir__mem_free(block_of(&flight->chunks[i]));
     weir__mem_free(flight->chunks);
+    weir__mem_free(flight->watchers);
+    pthread_mutex_destroy(&flight->watch_mutex);
     pthread_cond_destroy(&flight->more);
     pthread_mutex_destroy(&flight->mutex);
     weir__flights_release(flight->flights);
@@ -350,6 +392,7 @@ static weir_status create(weir__flights *flights, weir_flight **out, weir_error 
     flight->refs = 1;
     flight->flights = flights;
     if (pthread_mutex_init(&flight->mutex, NULL) != 0) goto no_mutex;
+    if (pthread_mutex_init(&flight->watch_mutex, NULL) != 0) goto no_watch_mutex;
     if (weir__cond_init_monotonic(&flight->more) != 0) goto no_cond;
     pthread_mutex_lock(&flights->mutex);
     flights->refs++;
@@ -365,6 +408,8 @@ static weir_status create(weir__flights *flights, weir_flight **out, weir_error 
     *out = flight;
     return WEIR_OK;
 no_cond:
+    pthread_mutex_destroy(&flight->watch_mutex);
+no_watch_mutex:
     pthread_mutex_destroy(&flight->mutex);
 no_mutex:
     weir__mem_free(flight);

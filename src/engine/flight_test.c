@@ -266,6 +266,55 @@ static void test_chats(void **state)
     for (int i = 0; i < 3; i++) weir_flight_release(flights[i]);
 }
 
+/* ---- Watchers ---- */
+
+typedef struct watching {
+    int n_calls;
+    reading seen;
+} watching;
+
+static void watch_on(weir_flight *flight, void *user)
+{
+    watching *w = user;
+    w->n_calls++;
+    read_on(flight, &w->seen);
+}
+
+static void test_watchers(void **state)
+{
+    rig *r = *state;
+    static watching early, late, gone;
+    early = late = gone = (watching){0};
+    start(r);
+    weir_request request = rig_ask(r, 'A');
+    weir_flight *flight = open_flight(r, &request, true, false);
+    assert_int_equal(weir_flight_watch(flight, watch_on, &early), WEIR_OK);
+    assert_int_equal(weir_flight_watch(flight, watch_on, &gone), WEIR_OK);
+    assert_int_equal(early.n_calls, 0);
+    rig_ticks(r, 6);
+    assert_true(early.n_calls > 2);
+    assert_int_equal(early.n_calls, early.seen.at); /* each chunk is told */
+    assert_int_equal(weir_flight_watch(flight, watch_on, &late), WEIR_OK);
+    assert_int_equal(late.n_calls, 1); /* what is there, at once */
+    assert_int_equal(late.seen.at, early.seen.at);
+    weir_flight_unwatch(flight, watch_on, &gone);
+    weir_flight_unwatch(flight, watch_on, &gone);
+    int before = gone.n_calls;
+    rig_run(r);
+    assert_int_equal(gone.n_calls, before);
+    assert_sink(early.seen.got, WEIR_REASON_END, "one two three four five six seven eight");
+    assert_sink(late.seen.got, WEIR_REASON_END, "one two three four five six seven eight");
+    weir_flight_unwatch(flight, watch_on, &early);
+    assert_int_equal(weir_flight_watch(flight, NULL, NULL), WEIR_INVALID);
+    assert_int_equal(weir_flight_watch(NULL, watch_on, NULL), WEIR_INVALID);
+    weir_flight_unwatch(NULL, watch_on, NULL);
+    weir__mem_fail_after(0);
+    weir_status status = weir_flight_watch(flight, watch_on, &early);
+    weir__mem_fail_after(-1);
+    assert_true(status == WEIR_OK || status == WEIR_NO_MEMORY); /* the list may have room */
+    weir_flight_release(flight);
+}
+
 static void test_bad_requests(void **state)
 {
     rig *r = *state;
@@ -389,6 +438,7 @@ int main(void)
         RIG_TEST(test_what_is_identical),
         RIG_TEST(test_what_is_not_shared),
         RIG_TEST(test_chats),
+        RIG_TEST(test_watchers),
         RIG_TEST(test_bad_requests),
         RIG_TEST(test_without_memory),
         RIG_TEST(test_many_at_once),

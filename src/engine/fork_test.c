@@ -31,6 +31,19 @@ static weir_stream *fork_at(rig *r, weir_stream *source, int32_t at, const weir_
     return stream;
 }
 
+/* What a dry run says of a fork's cached tokens. */
+static int32_t known(rig *r, weir_stream *source, int32_t at)
+{
+    weir_error error = {0};
+    weir_forecast forecast = {.size = sizeof forecast};
+    weir_request request = weir_request_default();
+    request.source = source;
+    request.source_at = at;
+    if (weir_engine_plan_request(r->engine, &request, &forecast, &error) != WEIR_OK)
+        fail_msg("%s: %s", error.field, error.message);
+    return forecast.n_cached;
+}
+
 /* A greedy fork has the rest of the source's tokens and text. */
 static void judge(weir_stream *stream, const sink *whole, int32_t at)
 {
@@ -131,6 +144,21 @@ static void a_greedy_fork_goes_on_as_its_source(void **state)
     }
 }
 
+/* In the first two of four rounds nothing is cached, and each other one has the other layout: an engine, and
+ * a source that has come some tokens far. */
+static weir_stream *run_source(rig *r, const int32_t *prompt, int round, sink *whole)
+{
+    memset(whole, 0, sizeof *whole);
+    r->params.layout = layouts[round % 2];
+    r->params.cache_sequences = round / 2 == 0 ? 0 : -1;
+    rig_start(r);
+    weir_request request = ask(r, prompt);
+    weir_stream *source = rig_submit(r, &request);
+    rig_ticks(r, 12);
+    sink_take(whole, source);
+    return source;
+}
+
 /* Also where prompts are not cached: the source's cells are there. */
 static void a_fork_of_a_running_source_computes_one_token(void **state)
 {
@@ -140,16 +168,11 @@ static void a_fork_of_a_running_source_computes_one_token(void **state)
     rig_load(r, "fake:seed=5,eos_every=0");
     for (int round = 0; round < 4; round++) {
         static sink whole;
-        memset(&whole, 0, sizeof whole);
-        r->params.layout = layouts[round % 2];
-        r->params.cache_sequences = round / 2 == 0 ? 0 : -1;
-        rig_start(r);
-        weir_request request = ask(r, prompt);
-        weir_stream *source = rig_submit(r, &request);
-        rig_ticks(r, 12);
-        sink_take(&whole, source);
+        weir_stream *source = run_source(r, prompt, round, &whole);
         int32_t at = (int32_t)whole.n_tokens;
         assert_true(at > 5);
+        assert_int_equal(known(r, source, -1), N_PROMPT + at - 1);
+        assert_int_equal(known(r, source, 3), N_PROMPT + 3 - 1);
         weir_request more = rest(r, at, NULL, 0), early = rest(r, 3, NULL, 0);
         weir_stream *newest = fork_at(r, source, -1, &more), *older = fork_at(r, source, 3, &early);
         rig_run(r);
@@ -159,6 +182,7 @@ static void a_fork_of_a_running_source_computes_one_token(void **state)
         assert_int_equal(weir_stream_usage(newest).n_cached, N_PROMPT + at - 1);
         assert_int_equal(weir_stream_usage(older).n_cached, N_PROMPT + 3 - 1);
         assert_int_equal(rig_stats(r).n_prompt_tokens, N_PROMPT + 2);
+        assert_int_equal(known(r, source, 3), round / 2 == 0 ? 0 : N_PROMPT + 3 - 1);
         finish_engine(r);
     }
 }
@@ -212,6 +236,7 @@ static void a_suspended_source_is_forked(void **state)
         sink_take(&whole, source);
         int32_t at = (int32_t)whole.n_tokens;
         assert_true(at > 3 && at < N_ANSWER);
+        assert_true(known(r, source, at) < N_PROMPT);
         weir_request more = rest(r, at, NULL, 0), early = rest(r, 2, NULL, 0);
         weir_stream *late = fork_at(r, source, at, &more), *soon = fork_at(r, source, 2, &early);
         rig_run(r);
@@ -231,14 +256,8 @@ static void a_source_that_cannot_be_cut_is_forked(void **state)
     rig_load(r, "fake:seed=5,eos_every=0,recurrent=1");
     for (int round = 0; round < 4; round++) {
         static sink whole;
-        memset(&whole, 0, sizeof whole);
-        r->params.layout = layouts[round % 2];
-        r->params.cache_sequences = round / 2 == 0 ? 0 : -1;
-        rig_start(r);
-        weir_request request = ask(r, prompt);
-        weir_stream *source = rig_submit(r, &request);
-        rig_ticks(r, 12);
-        sink_take(&whole, source);
+        weir_stream *source = run_source(r, prompt, round, &whole);
+        assert_true(known(r, source, 4) < N_PROMPT + 4 - 1);
         weir_request more = rest(r, 4, NULL, 0);
         weir_stream *running = fork_at(r, source, 4, &more);
         rig_run(r);

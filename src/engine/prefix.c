@@ -325,11 +325,25 @@ void weir__prefix_keep(weir_engine *engine, weir__slot *slot)
     }
 }
 
+/* Whether a fork's source generates in a slot, as far as another thread can tell: it is suspended where the
+ * queue has it. */
+static bool source_generates(weir_engine *engine, const weir__request *request)
+{
+    if (request->source == NULL || engine->exact || !weir__stream_flows(request->source)) return false;
+    pthread_mutex_lock(&engine->mutex);
+    const weir__request *at = engine->queue.first;
+    while (at != NULL && at->stream != request->source) at = at->next;
+    pthread_mutex_unlock(&engine->mutex);
+    return at == NULL;
+}
+
 int32_t weir__prefix_known(weir_engine *engine, const weir__request *request)
 {
     weir__cache_hit hit;
     weir__prefix_key key = key_of(request);
-    if (!serves(engine, request) || request->score != NULL) return 0;
+    if (request->score != NULL) return 0;
+    if (request->n_prompt > engine->least && source_generates(engine, request)) return request->n_prompt - 1;
+    if (!serves(engine, request)) return 0;
     weir__cache_look(engine->cache, &key, request->tokens, request->n_prompt, NULL, UINT64_MAX, &hit);
     return hit.n_leader > hit.n && !engine->exact ? hit.n_leader : hit.n;
 }

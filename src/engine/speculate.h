@@ -5,7 +5,7 @@
 
 #include "speculate/drafter.h"
 
-#define WEIR__DRAFTERS_MAX 2
+#define WEIR__DRAFTERS_MAX 2 /* a draft model and prompt lookup */
 
 /* The driver's. */
 typedef struct weir__speculate {

@@ -5,6 +5,7 @@
 
 #include "engine/draft_testing.h"
 #include "support/dice.h"
+#include "support/effort.h"
 #include "support/guess.h"
 
 /* ---- Rig ---------------------------------------------------------------------------------------------- */
@@ -296,11 +297,7 @@ static double deviations(const int *seen, const double *p, int32_t n_vocab, int 
  * in the draft's row, and in the one behind it, is distributed as the model says. */
 static void draws_with_drafts_have_the_models_distribution(void **state)
 {
-#ifdef WEIR_SANITIZED
-    enum { N_VOCAB = 260, N = 40000, BATCH = 1000 };
-#else
-    enum { N_VOCAB = 260, N = 400000, BATCH = 1000 };
-#endif
+    enum { N_VOCAB = 260, N = EFFORT(400000, 40000), BATCH = 1000 };
     rig *r = *state;
     static weir_request requests[BATCH];
     static weir_result results[BATCH];

@@ -14,19 +14,16 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "engine/stop.h"
+#include "support/dice.h"
 
 /* ---- Randomness from a printed seed --------------------------------------------------------------- */
 
 static uint64_t seed;
-static uint64_t state_of_random;
+static dice d;
 
 static uint32_t below(uint32_t n)
 {
-    /* xorshift64* */
-    state_of_random ^= state_of_random >> 12;
-    state_of_random ^= state_of_random << 25;
-    state_of_random ^= state_of_random >> 27;
-    return (uint32_t)(state_of_random * UINT64_C(2685821657736338717) >> 32) % n;
+    return (uint32_t)dice_in(&d, 0, (int32_t)n - 1);
 }
 
 /* ---- A reference that searches the whole text ----------------------------------------------------- */
@@ -452,9 +449,8 @@ int main(void)
         cmocka_unit_test(every_allocation_fails_once),
         cmocka_unit_test(feeding_allocates_nothing),
     };
-    const char *given = getenv("WEIR_TEST_SEED");
-    seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)weir__clock_now_ns();
-    state_of_random = seed != 0 ? seed : 1;
+    seed = dice_environment("WEIR_TEST_SEED", (uint64_t)weir__clock_now_ns());
+    d.state = seed;
     printf("WEIR_TEST_SEED=%llu\n", (unsigned long long)seed);
     return cmocka_run_group_tests_name("stop", tests, NULL, NULL);
 }

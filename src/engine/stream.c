@@ -282,12 +282,22 @@ weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const wei
         status = weir__error_set(error, WEIR_INVALID, "source", "the source is another engine's stream");
     else if (at < -1 || (at >= 0 && (size_t)at > n_out))
         status = weir__error_set(error, WEIR_INVALID, "source_at",
-                                 "source_at is %d; allowed: 0 to %zu, the tokens that have come, and -1", at,
-                                 n_out);
+                                 "the source has %zu tokens until now, not %d; allowed: 0 to %zu, and -1 for "
+                                 "all of them",
+                                 n_out, at, n_out);
     else if (!weir__history_copy(out, history, n_prompt + (at < 0 ? n_out : (size_t)at), 0))
         status = weir__error_set(error, WEIR_NO_MEMORY, "source", "out of memory for the source's tokens");
     pthread_mutex_unlock(mutex);
     return status;
+}
+
+bool weir__stream_flows(const weir_stream *stream)
+{
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&stream->mutex;
+    pthread_mutex_lock(mutex);
+    bool flows = stream->phase == ATTACHED && stream->history.n > (size_t)stream->history.n_prompt;
+    pthread_mutex_unlock(mutex);
+    return flows;
 }
 
 /* Room for the chunk's tokens and what belongs to each. */

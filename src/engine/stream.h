@@ -29,6 +29,9 @@ bool weir__stream_remember(weir_stream *stream, const weir__history *from);
 weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const weir__doorbell *bell,
                                 weir__history *out, weir_error *error);
 
+/* Whether it has tokens and has not ended: its request has them in its cells then, unless it is suspended. */
+bool weir__stream_flows(const weir_stream *stream);
+
 /* A reference that does not keep the request alive. */
 weir_stream *weir__stream_hold(weir_stream *stream);
 void weir__stream_drop(weir_stream *stream);

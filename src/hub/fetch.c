@@ -12,14 +12,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "hub/cache.h"
 
-#define PROGRESS_NS (100 * WEIR__NS_PER_MS)
-#define RATE_NS     (500 * WEIR__NS_PER_MS)
-#define FURTHER     ((uint64_t)1 << 20) /* bytes after which failures are counted anew */
+#define PROGRESS_NS (100 * WEIR__NS_PER_MS) /* between two calls of it: what a person sees as moving */
+#define RATE_NS     (500 * WEIR__NS_PER_MS) /* that a rate is of: less would flicker */
+#define FURTHER     ((uint64_t)1 << 20)     /* bytes after which failures are counted anew */
 
 typedef struct fetch {
     const weir__config *config;
@@ -112,14 +113,13 @@ static bool take_up(fetch *f)
     bool ok = true;
     while (ok && f->n_done < (uint64_t)st.st_size) {
         uint64_t left = (uint64_t)st.st_size - f->n_done;
-        ssize_t n = pread(f->descriptor, bytes, left < step ? (size_t)left : step, (off_t)f->n_done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
+        size_t n = left < step ? (size_t)left : step;
+        if (!weir__file_read(f->descriptor, bytes, n, f->n_done)) {
             ok = disk_failed(f, "read");
             break;
         }
-        weir__sha256_feed(&f->sha256, bytes, (size_t)n);
-        f->n_done += (uint64_t)n;
+        weir__sha256_feed(&f->sha256, bytes, n);
+        f->n_done += n;
         ok = show(f, false);
     }
     weir__mem_free(bytes);
@@ -172,20 +172,10 @@ static bool on_begin(const weir__http_answer *answer, void *user)
 static bool on_write(const void *bytes, size_t n, void *user)
 {
     fetch *f = user;
-    const char *at = bytes;
     if (n > f->file->n_bytes - f->n_done) return wrong(f, "is longer than the hub tells");
     weir__sha256_feed(&f->sha256, bytes, n);
-    while (n > 0) {
-        ssize_t written = pwrite(f->descriptor, at, n, (off_t)f->n_done);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) {
-            if (written == 0) errno = ENOSPC;
-            return disk_failed(f, "written");
-        }
-        at += written;
-        n -= (size_t)written;
-        f->n_done += (uint64_t)written;
-    }
+    if (!weir__file_write(f->descriptor, bytes, n, f->n_done)) return disk_failed(f, "written");
+    f->n_done += n;
     return true;
 }
 

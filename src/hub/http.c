@@ -13,10 +13,10 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-#define RETRY_AFTER_MAX_S 60
+#define RETRY_AFTER_MAX_S 60  /* who is told to wait for longer is told so, rather than left waiting */
 #define BACKOFF_MS        200 /* doubles */
 #define BACKOFF_MAX_MS    10000
-#define TICK_MS           100
+#define TICK_MS           100 /* how soon a wait notices that the caller gives up */
 
 static const char *variable(const char *name)
 {
@@ -232,7 +232,7 @@ weir_status weir__http_get(weir__http *http, const weir__http_request *request, 
 
 #include <curl/curl.h>
 
-#define HOPS_MAX       10
+#define HOPS_MAX       10    /* redirects: a hub and its store need two or three */
 #define ERROR_BODY_MAX 65536 /* of what is thrown away anyway */
 
 struct weir__http {

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/params.h"
 #include "base/utf8.h"
+#include "model/chat_calls.h"
 #include "model/chat_message.h"
 #include "model/chat_template.h"
 #include "model/grammar.h"
@@ -27,6 +28,8 @@ struct weir_chat {
     weir__shim_chat *reader; /* NULL in a build without llama.cpp */
     bool plain;              /* the answer is all content: reader is for its texts only */
     bool continues;
+    bool calls;       /* the content has the form of chat_calls.h; so has the next */
+    bool form;        /* and its response is JSON */
     char *own_prompt; /* NULL, or the prompt where reader does not hold it */
     const char *prompt;
     size_t prompt_length;
@@ -80,6 +83,12 @@ const weir__chat_mark *weir__chat_places(const weir_chat *chat, size_t *n)
 bool weir__chat_continues(const weir_chat *chat)
 {
     return chat->continues;
+}
+
+bool weir__chat_calls(const weir_chat *chat, bool *form)
+{
+    *form = chat->form;
+    return chat->calls;
 }
 
 const char *weir_chat_prompt(const weir_chat *chat, size_t *length)
@@ -489,10 +498,8 @@ static weir_status check_enforcement(const weir_chat *chat, weir__chat_template 
     weir__shim_chat_form(chat->reader, &form);
     if (chat->constrained && !form.loose_arguments) return WEIR_OK;
     if (tools->strict)
-        return weir__error_set(
-            error, WEIR_UNSUPPORTED, "tools_json",
-            "a tool is \"strict\", but in the form of calls that this model's template has, "
-            "parameters cannot be enforced to the letter; leave \"strict\" out");
+        return weir__error_set(error, WEIR_UNSUPPORTED, "tools_json",
+                               "the chat template's form of calls cannot be enforced to the letter");
     if (weir__chat_template_warn_once(t))
         weir__log(WEIR_LOG_WARN,
                   "in the form of calls that this chat template has, parameters of tools are not "
@@ -518,9 +525,7 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
         goto out;
     if (tools->shown != NULL && !weir__shim_template_knows_tools(weir__chat_template_parsed(t))) {
         status =
-            weir__error_set(error, WEIR_UNSUPPORTED, "tools_json",
-                            "the chat template does not know tools; use a model that was trained for them, "
-                            "or give template_source");
+            weir__error_set(error, WEIR_UNSUPPORTED, "tools_json", "the chat template does not know tools");
         goto out;
     }
     if (params->now != 0) {
@@ -597,6 +602,63 @@ out:
 
 #endif
 
+/* From messages and tools as they are given here, whatever params says of them. */
+static weir_status create(weir_model *model, const weir_chat_params *params, const json_t *messages,
+                          const weir__chat_tools *tools, weir_chat **out, weir_error *error)
+{
+    weir_chat *chat = weir__mem_calloc(1, sizeof *chat);
+    if (chat == NULL) return no_memory(error);
+    atomic_init(&chat->refs, 1);
+    chat->model = weir_model_hold(model);
+    weir_status status = render(chat, params, messages, tools, error);
+    if (status == WEIR_OK)
+        *out = chat;
+    else
+        weir_chat_release(chat);
+    return status;
+}
+
+/* Whether it is for want of a form of calls that a chat cannot be made. */
+static bool is_of_tools(const weir_error *error)
+{
+    return strcmp(error->field, "tools_json") == 0 || strcmp(error->field, "tool_choice") == 0 ||
+           strcmp(error->field, "json_schema") == 0;
+}
+
+/* Tools with a template that knows none, or none that it could be held to. */
+static weir_status create_described(weir_model *model, weir_chat_params params, const json_t *messages,
+                                    const weir__chat_tools *tools, weir_chat **out, weir_error *error)
+{
+    static const weir__chat_tools none = {0};
+    json_t *form = NULL, *described = NULL;
+    char *schema = NULL;
+    weir_status status = WEIR_OK;
+    if (params.tool_choice == WEIR_TOOLS_NONE) /* not to be called anyway */
+        return create(model, &params, messages, &none, out, error);
+    weir__calls_talk talk = params.tool_choice == WEIR_TOOLS_REQUIRED ? WEIR__TALK_NONE
+                            : params.json_schema != NULL              ? WEIR__TALK_FORM
+                                                                      : WEIR__TALK_WORDS;
+    if (talk == WEIR__TALK_FORM)
+        status = weir__json_parse(params.json_schema, WEIR_NUL, "json_schema", WEIR_GRAMMAR, &form, error);
+    if (status == WEIR_OK)
+        status = weir__calls_describe(messages, tools, talk, form, &described, &schema, error);
+    if (status == WEIR_OK) {
+        params.tool_choice = WEIR_TOOLS_AUTO;
+        params.json_schema = schema;
+        status = create(model, &params, described, &none, out, error);
+        if (status == WEIR_GRAMMAR) snprintf(error->field, sizeof error->field, "tools_json");
+    }
+    if (status == WEIR_UNSUPPORTED) snprintf(error->field, sizeof error->field, "tools_json");
+    if (status == WEIR_OK) {
+        (*out)->calls = true;
+        (*out)->form = talk == WEIR__TALK_FORM;
+    }
+    weir__mem_free(schema);
+    json_decref(described);
+    json_decref(form);
+    return status;
+}
+
 weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, weir_chat **out,
                              weir_error *error)
 {
@@ -604,6 +666,8 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     weir__chat_tools tools = {0};
     json_t *messages = NULL;
     weir_chat *chat = NULL;
+    weir_error own = {0};
+    if (error == NULL) error = &own; /* it is asked for the field */
     weir_chat_params_init(&params, sizeof params);
     if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
     if (out == NULL) return weir__error_set(error, WEIR_INVALID, "chat", "chat is NULL");
@@ -613,23 +677,18 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     if (status == WEIR_OK) status = check_params(&params, &tools, error);
     if (status != WEIR_OK) goto out;
 
-    chat = weir__mem_calloc(1, sizeof *chat);
-    if (chat == NULL) {
+    status = create(model, &params, messages, &tools, &chat, error);
+    if (status == WEIR_UNSUPPORTED && tools.shown != NULL && is_of_tools(error))
+        status = create_described(model, params, messages, &tools, &chat, error);
+    if (status != WEIR_OK) goto out;
+    chat->n_messages = json_array_size(messages);
+    chat->marks = weir__chat_marks(messages, chat->prompt, chat->prompt_length);
+    if (chat->marks == NULL) {
+        weir_chat_release(chat);
         status = no_memory(error);
         goto out;
     }
-    atomic_init(&chat->refs, 1);
-    chat->model = weir_model_hold(model);
-    status = render(chat, &params, messages, &tools, error);
-    if (status == WEIR_OK) {
-        chat->n_messages = json_array_size(messages);
-        chat->marks = weir__chat_marks(messages, chat->prompt, chat->prompt_length);
-        if (chat->marks == NULL) status = no_memory(error);
-    }
-    if (status == WEIR_OK)
-        *out = chat;
-    else
-        weir_chat_release(chat);
+    *out = chat;
 out:
     weir__chat_tools_fini(&tools);
     json_decref(messages);

@@ -27,6 +27,9 @@ const weir__chat_mark *weir__chat_places(const weir_chat *chat, size_t *n);
 /* Whether the answer goes on with the last message, whose text is not to be delivered again. */
 bool weir__chat_continues(const weir_chat *chat);
 
+/* Whether the content has the form of chat_calls.h, and with *form a response that is JSON. */
+bool weir__chat_calls(const weir_chat *chat, bool *form);
+
 /* Frees what model->chat_cache holds; for the model's last release. NULL is fine. */
 void weir__chat_cache_free(void *user);
 

@@ -10,6 +10,10 @@
 
 #include "base/mem.h"
 
+/* Bytes of the prompt that are walked through in vain: some 20 ms. Each text that is not there takes a walk
+ * to the end, and who sends a hundred thousand of them shall not hold up a thread for minutes. */
+#define WALK_MOST ((size_t)64 << 20)
+
 /* A message's text, without the white space around it, which many templates strip. */
 static const char *text_of(const json_t *message, size_t *n)
 {
@@ -57,7 +61,7 @@ static bool find_last(weir__chat_mark *marks, const json_t *messages, const char
 
 weir__chat_mark *weir__chat_marks(const json_t *messages, const char *prompt, size_t length)
 {
-    size_t n_messages = json_array_size(messages), at = 0;
+    size_t n_messages = json_array_size(messages), at = 0, n_walked = 0;
     weir__chat_mark *marks = weir__mem_calloc(n_messages, sizeof *marks);
     if (marks == NULL) return NULL;
     for (size_t i = 0; i < n_messages; i++) {
@@ -67,8 +71,12 @@ weir__chat_mark *weir__chat_marks(const json_t *messages, const char *prompt, si
         const char *text = text_of(message, &n);
         if (role != NULL && strlen(role) < sizeof marks[i].role)
             memcpy(marks[i].role, role, strlen(role) + 1);
-        const char *place = n > 0 ? memmem(prompt + at, length - at, text, n) : NULL;
-        if (place == NULL) continue;
+        if (n == 0 || n_walked > WALK_MOST) continue;
+        const char *place = memmem(prompt + at, length - at, text, n);
+        if (place == NULL) {
+            n_walked += length - at;
+            continue;
+        }
         marks[i].found = true;
         marks[i].from = (size_t)(place - prompt);
         marks[i].to = at = marks[i].from + n;

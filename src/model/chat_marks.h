@@ -10,11 +10,13 @@
 typedef struct weir__chat_mark {
     size_t from, to;           /* bytes of the prompt: the first place */
     size_t last_from, last_to; /* the last */
-    bool found; /* false: not there as it was given, or it has no text; then the rest means nothing */
+    bool found; /* false: not there as it was given, not looked for, or it has no text; then the rest means
+                 * nothing */
     char role[16];
 } weir__chat_mark;
 
-/* One for each message, freed with weir__mem_free; NULL: no memory. Takes time in proportion to the texts. */
+/* One for each message, freed with weir__mem_free; NULL: no memory. Takes time in proportion to the texts:
+ * behind many that are not there no more are looked for. */
 weir__chat_mark *weir__chat_marks(const json_t *messages, const char *prompt, size_t length);
 
 /* The message in whose text the byte `at` lies (*within), or the first of n that is not known to lie wholly

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -113,6 +114,31 @@ static void test_what_is_not_there(void **state)
     weir__mem_free(marks);
 }
 
+/* Texts that are not there take a walk through the prompt each: after many of them nothing is looked for. */
+static void test_walks_in_vain_have_an_end(void **state)
+{
+    (void)state;
+    const size_t length = 1 << 20;
+    char *prompt = malloc(length + 1);
+    assert_non_null(prompt);
+    memset(prompt, '.', length);
+    memcpy(prompt + length - 5, "there", 6);
+    for (int n = 10; n <= 1000; n *= 100) {
+        json_t *messages = json_array();
+        for (int i = 0; i <= n; i++)
+            json_array_append_new(
+                messages, json_pack("{s:s, s:s}", "role", "user", "content", i < n ? "nowhere" : "there"));
+        weir__chat_mark *marks = weir__chat_marks(messages, prompt, length);
+        assert_non_null(marks);
+        assert_false(marks[0].found);
+        assert_int_equal(marks[n].found, n == 10);
+        assert_string_equal(marks[n].role, "user");
+        weir__mem_free(marks);
+        json_decref(messages);
+    }
+    free(prompt);
+}
+
 /* Rendered by us, so that the place of each text is known: what is told is right, or nothing is told. */
 static void test_random_texts(void **state)
 {
@@ -183,7 +209,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts_are_found),   cmocka_unit_test(test_doubt),
         cmocka_unit_test(test_what_is_not_there), cmocka_unit_test(test_random_texts),
-        cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(test_without_memory),    cmocka_unit_test(test_walks_in_vain_have_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

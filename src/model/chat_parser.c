@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "model/chat.h"
+#include "model/chat_calls.h"
 #include "model/chat_template.h"
 
 #define PATIENCE 256 /* longer than any delimiter that a parse may be in the middle of */
@@ -49,7 +50,8 @@ typedef struct call {
 } call;
 
 /* Invariant: content, reasoning and calls are what was delivered (and what a continued message already held);
- * raw[0 .. settled) is the text that they stand for, as far as can be told; settled <= raw.n. */
+ * raw[0 .. settled) is the text that they stand for, as far as can be told; settled <= raw.n. With
+ * reads_calls, content is what `caller` is to read, of which content[0 .. read) was. */
 struct weir_chat_parser {
     weir_chat *chat;               /* held */
     const weir__shim_chat *reader; /* NULL: all is content */
@@ -61,6 +63,9 @@ struct weir_chat_parser {
     size_t failing;  /* raw.n at the first of the parses that now fail, SIZE_MAX = the last one was good */
     size_t brackets; /* in raw */
     buffer content, reasoning;
+    bool reads_calls;
+    weir__caller caller;
+    size_t read;
     call *calls; /* [n_calls] */
     size_t n_calls;
     size_t calls_capacity;
@@ -114,13 +119,14 @@ static bool queue(weir_chat_parser *p, weir_delta_kind kind, int32_t index, cons
     return true;
 }
 
-/* Delivers more content or reasoning. */
+/* Delivers more content or reasoning; content with calls in it is left to read_calls. */
 static bool deliver(weir_chat_parser *p, weir_delta_kind kind, const char *bytes, size_t n)
 {
     buffer *sent = kind == WEIR_DELTA_CONTENT ? &p->content : &p->reasoning;
     size_t before = sent->n;
     if (n == 0) return true;
     if (!append(sent, bytes, n)) return false;
+    if (kind == WEIR_DELTA_CONTENT && p->reads_calls) return true;
     if (queue(p, kind, -1, bytes, n, NULL)) return true;
     sent->n = before;
     return false;
@@ -133,8 +139,6 @@ static bool deliver_rest(weir_chat_parser *p)
     p->plain = true;
     return true;
 }
-
-#ifndef WEIR_NO_LLAMA
 
 /* "call_" and 24 hexadecimal digits: enough to tell calls apart, not a secret. */
 static void make_id(char id[40])
@@ -151,6 +155,26 @@ static void make_id(char id[40])
     }
     snprintf(id, 40, "call_%016llx%08x", (unsigned long long)words[0], (unsigned)(words[1] >> 32));
 }
+
+static bool queue_read(void *user, const weir_delta *delta)
+{
+    char id[40];
+    bool head = delta->kind == WEIR_DELTA_TOOL_CALL;
+    if (head) make_id(id);
+    return queue(user, delta->kind, delta->index, delta->text, delta->length, head ? id : NULL);
+}
+
+/* False: out of memory; what was read stays so. */
+static bool read_calls(weir_chat_parser *p)
+{
+    size_t used;
+    bool ok = weir__caller_feed(&p->caller, p->content.bytes + p->read, p->content.n - p->read, queue_read, p,
+                                &used);
+    p->read += used;
+    return ok && (!p->finished || weir__caller_end(&p->caller, queue_read, p));
+}
+
+#ifndef WEIR_NO_LLAMA
 
 /* The end of the next place after `settled` where these bytes stand, or 0. */
 static size_t find_raw(const weir_chat_parser *p, const char *bytes, size_t n)
@@ -395,11 +419,13 @@ weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, 
     p->reader = weir__chat_reader(chat);
     p->plain = p->reader == NULL;
     p->failing = SIZE_MAX;
-    bool ok = append(&p->raw, "", 0);
+    p->reads_calls = weir__chat_calls(chat, &p->caller.form);
+    bool ok = append(&p->raw, "", 0) && append(&p->content, "", 0);
 #ifndef WEIR_NO_LLAMA
     if (p->reader != NULL) weir__shim_chat_form(p->reader, &p->form);
     if (ok && p->reader != NULL && weir__chat_continues(chat)) ok = read_prefill(p);
 #endif
+    p->read = p->content.n;
     if (!ok) {
         weir_chat_parser_destroy(p);
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for an answer's parser");
@@ -413,6 +439,7 @@ void weir_chat_parser_destroy(weir_chat_parser *parser)
     if (parser == NULL) return;
     for (size_t i = 0; i < parser->n_calls; i++) weir__mem_free(parser->calls[i].arguments.bytes);
     weir__mem_free(parser->calls);
+    weir__caller_fini(&parser->caller);
     weir__mem_free(parser->deltas);
     weir__mem_free(parser->out.bytes);
     weir__mem_free(parser->reasoning.bytes);
@@ -460,6 +487,7 @@ weir_status weir_chat_parser_feed(weir_chat_parser *parser, const char *text, si
         status = read_raw(parser, error);
 #endif
     }
+    if (status == WEIR_OK && parser->reads_calls && !read_calls(parser)) status = no_memory(error);
     parser->kept = status != WEIR_OK;
     return status;
 }

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "model/chat.h"
+#include "support/effort.h"
 
 static const char tools[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"description\":\"Weather\","
@@ -47,9 +48,11 @@ static weir_chat *chat_with(const char *name, bool with_tools)
     weir_error error = {0};
     weir_chat_params params = weir_chat_params_default();
     weir_message message = {"user", "What is the weather in Paris?"};
+    bool no_llama = strcmp(weir_backend_version(), "none") == 0;
+    if (with_tools && no_llama) return NULL;
     if (name != NULL) {
         const char *root = getenv("WEIR_LLAMA_SOURCE");
-        if (root == NULL || root[0] == '\0' || strcmp(weir_backend_version(), "none") == 0) return NULL;
+        if (root == NULL || root[0] == '\0' || no_llama) return NULL;
         snprintf(path, sizeof path, "%s/models/templates/%s.jinja", root, name);
         FILE *file = fopen(path, "rb");
         if (file == NULL) fail_msg("%s cannot be opened", path);
@@ -315,7 +318,31 @@ static const struct example {
      "plain <think>text</think> \xE2\x82\xAC",
      "",
      {{NULL}}},
+    /* Templates that know no tools. */
+    {NULL,
+     true,
+     "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Par\\\"is\"}}",
+     "",
+     "",
+     {{"get_weather", "{\"city\": \"Par\\\"is\"}", NULL}}},
+    {NULL,
+     true,
+     "{\"response\": \"2 \\u20ac, \xC3\xA9t\xC3\xA9\"}",
+     "2 \xE2\x82\xAC, \xC3\xA9t\xC3\xA9",
+     "",
+     {{NULL}}},
+    {NULL, true, "Sunny, I guess.", "Sunny, I guess.", "", {{NULL}}},
+    {"microsoft-Phi-3.5-mini-instruct",
+     true,
+     "{\"name\": \"get_weather_map\", \"arguments\": {\"layers\": [\"}\"]}}",
+     "",
+     "",
+     {{"get_weather_map", "{\"layers\": [\"}\"]}", NULL}}},
 };
+
+static const struct example described = {
+    NULL, true, "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"\\u20ac\", \"days\": 3}}",
+    "",   "",   {{NULL}}};
 
 static void test_forms(void **state)
 {
@@ -351,7 +378,7 @@ static void test_forms(void **state)
             if (k > 0) assert_string_not_equal(whole.calls[k].id, whole.calls[k - 1].id);
         }
         bool ids = e->calls[0][2] != NULL;
-        for (size_t cut = 0; cut < strlen(e->text) + 20; cut++) {
+        for (size_t cut = 0; cut < strlen(e->text) + 20; cut += EFFORT(1, 5)) {
             bool random = cut > strlen(e->text);
             read_answer(chat, e->text, cut, random ? &seed : NULL, &split);
             if (same(&split, &whole, ids)) continue;
@@ -416,7 +443,7 @@ static void test_broken(void **state)
         } else {
             if (strlen(a.content) + strlen(a.reasoning) + a.n_calls == 0) fail_msg("%s vanished", b->text);
         }
-        for (size_t cut = 0; cut < strlen(b->text) + 5; cut++) {
+        for (size_t cut = 0; cut < strlen(b->text) + 5; cut += EFFORT(1, 5)) {
             read_answer(chat, b->text, cut, cut > strlen(b->text) ? &seed : NULL, &a);
             /* The end of the text is the end of something that came out, or a call swallowed it. */
             size_t n = strlen(a.content) + strlen(a.reasoning);
@@ -441,7 +468,7 @@ static void test_damaged(void **state)
         char text[1024];
         weir_chat *chat = chat_with(e->template, e->tools);
         size_t length = strlen(e->text);
-        for (size_t n = 1; n < length; n++) {
+        for (size_t n = 1; n < length; n += EFFORT(1, 5)) {
             memcpy(text, e->text, n);
             text[n] = '\0';
             read_answer(chat, text, n / 2, NULL, &a);
@@ -546,10 +573,8 @@ static void test_bytes(void **state)
 }
 
 /* After a feed that ran out of memory the next one goes on, and nothing is lost or given twice. */
-static void test_no_memory(void **state)
+static void no_memory(const struct example *e)
 {
-    (void)state;
-    const struct example *e = &examples[0];
     weir_chat *chat = chat_with(e->template, e->tools);
     static answer whole, a;
     if (chat == NULL) chat = chat_with(NULL, false);
@@ -584,6 +609,13 @@ static void test_no_memory(void **state)
         if (pending) break;
     }
     weir_chat_release(chat);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    no_memory(&examples[0]);
+    no_memory(&described);
 }
 
 int main(void)

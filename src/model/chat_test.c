@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "support/effort.h"
 
 #define QWEN  "Qwen-Qwen2.5-7B-Instruct"
 #define QWEN3 "Qwen-Qwen3-0.6B"
@@ -45,6 +46,23 @@ static void expect_part(const weir_chat_params *params, const char *part, bool t
     if ((strstr(weir_chat_prompt(chat, NULL), part) != NULL) != there)
         fail_msg("%s in %s", part, weir_chat_prompt(chat, NULL));
     weir_chat_release(chat);
+}
+
+static bool is_described(const weir_chat *chat)
+{
+    bool form;
+    return weir__chat_calls(chat, &form);
+}
+
+/* Tools stand in the prompt, and what answers they may have in the grammar. */
+static void expect_described(const weir_chat_params *params, const char *part)
+{
+    weir_chat *chat = create(params);
+    assert_true(is_described(chat));
+    assert_non_null(weir__chat_grammar(chat));
+    assert_false(weir__chat_grammar(chat)->lazy);
+    weir_chat_release(chat);
+    expect_part(params, part, true);
 }
 
 /* ---- Rendering ---- */
@@ -262,8 +280,7 @@ static void test_bad_tools(void **state)
     expect_error(&params, WEIR_INVALID, "tool_choice", "no tools");
     params = params_of(NULL); /* ChatML */
     params.tools_json = weather;
-    expect_error(&params, WEIR_UNSUPPORTED, "tools_json",
-                 no_llama() ? "no llama.cpp" : "does not know tools");
+    if (no_llama()) expect_error(&params, WEIR_UNSUPPORTED, "tools_json", "no llama.cpp");
     free(source);
 }
 
@@ -322,16 +339,72 @@ static void test_tools(void **state)
     params = params_of(source);
     params.tools_json = "[{\"function\":{\"name\":\"f\",\"strict\":true,\"parameters\":{\"properties\":{"
                         "\"a\":{\"enum\":[\"b\"]}}}}}]";
-    expect_error(&params, WEIR_UNSUPPORTED, "tools_json", "strict");
+    expect_described(&params, "\"enum\":[\"b\"]");
     params.tools_json = weather;
-    weir_chat_release(create(&params));
+    chat = create(&params);
+    assert_false(is_described(chat));
+    weir_chat_release(chat);
     free(source);
 
     source = template_of("microsoft-Phi-3.5-mini-instruct");
     params = params_of(source);
     params.tools_json = weather;
-    expect_error(&params, WEIR_UNSUPPORTED, "tools_json", "does not know tools");
+    expect_described(&params, "get_weather");
     free(source);
+}
+
+/* With ChatML, which knows no tools. */
+static void test_described_tools(void **state)
+{
+    static const char history[] =
+        "[{\"role\":\"user\",\"content\":\"Hi\"},"
+        "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\","
+        "\"function\":{\"name\":\"get_weather\",\"arguments\":\"{}\"}}]},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"rain and wind\"}]";
+    size_t n;
+    bool within;
+    (void)state;
+    if (no_llama()) skip();
+    weir_chat_params params = params_of(NULL);
+    params.tools_json = weather;
+    expect_described(&params, "Be brief.\n\nYou can call these functions:\n{\"name\":\"get_weather\"");
+    expect_part(&params, "To answer in words", true);
+    params.tool_choice = WEIR_TOOLS_REQUIRED;
+    expect_described(&params, "get_weather");
+    expect_part(&params, "To answer in words", false);
+    params.json_schema = "{\"type\":\"object\",\"properties\":{\"sum\":{\"type\":\"integer\"}}}";
+    expect_part(&params, "\"sum\"", false); /* a call must come: there is no other form */
+    params.tool_choice = WEIR_TOOLS_AUTO;
+    expect_described(&params, "\"sum\"");
+
+    /* Not to be called: as if there were none. */
+    params.tool_choice = WEIR_TOOLS_NONE;
+    params.json_schema = NULL;
+    weir_chat *chat = create(&params);
+    assert_null(strstr(weir_chat_prompt(chat, NULL), "get_weather"));
+    assert_null(weir__chat_grammar(chat));
+    assert_false(is_described(chat));
+    weir_chat_release(chat);
+
+    /* Schemas are refused by their places. */
+    params = params_of(NULL);
+    params.tools_json = weather;
+    params.json_schema = "{\"properties\":{\"a\":{\"multipleOf\":2,\"type\":\"integer\"}}}";
+    expect_error(&params, WEIR_GRAMMAR, "json_schema/properties/a", "'multipleOf'");
+
+    /* Marks are of the messages as they were given. */
+    params = weir_chat_params_default();
+    params.messages_json = history;
+    params.tools_json = weather;
+    chat = create(&params);
+    const char *prompt = weir_chat_prompt(chat, NULL), *place = strstr(prompt, "rain and wind");
+    assert_non_null(place);
+    assert_non_null(strstr(prompt, "{\"name\":\"get_weather\",\"arguments\":{}}<|im_end|>"));
+    const weir__chat_mark *marks = weir__chat_places(chat, &n);
+    assert_int_equal(n, 3);
+    assert_int_equal(weir__chat_mark_at(marks, n, (size_t)(place - prompt), &within), 2);
+    assert_true(within);
+    weir_chat_release(chat);
 }
 
 static void test_json_schema(void **state)
@@ -368,19 +441,6 @@ static void test_json_schema(void **state)
     free(source);
 }
 
-/* A sanitizer makes it take minutes: every sixth or so is enough then. */
-static bool is_left_out(const char *name)
-{
-#ifdef WEIR_SANITIZED
-    unsigned sum = 0;
-    while (*name != '\0') sum += (unsigned char)*name++;
-    return sum % 6 != 0;
-#else
-    (void)name;
-    return false;
-#endif
-}
-
 /* Every template of the pinned source: renders, and constrains what it says it does. */
 static void test_all_templates(void **state)
 {
@@ -396,7 +456,7 @@ static void test_all_templates(void **state)
     while ((entry = readdir(dir)) != NULL) {
         char name[256];
         const char *end = strstr(entry->d_name, ".jinja");
-        if (end == NULL || is_left_out(entry->d_name)) continue;
+        if (end == NULL || effort_skips(entry->d_name)) continue;
         snprintf(name, sizeof name, "%.*s", (int)(end - entry->d_name), entry->d_name);
         char *source = template_of(name);
         weir_error error = {0};
@@ -426,10 +486,9 @@ static void test_all_templates(void **state)
             params.parallel_tool_calls = parallel;
             for (int choice = 0; choice <= (parallel ? 0 : 2); choice++) {
                 params.tool_choice = (weir_tool_choice)choice;
-                weir_status status = weir_chat_create(model, &params, &chat, &error);
-                if (status == WEIR_UNSUPPORTED) continue;
-                if (status != WEIR_OK) fail_msg("%s, tool_choice %d: %s", name, choice, error.message);
-                n_tools += choice == 1 && !parallel;
+                if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK)
+                    fail_msg("%s, tool_choice %d: %s", name, choice, error.message);
+                n_tools += choice == 1 && !parallel && !is_described(chat);
                 if (choice == 1) assert_non_null(weir__chat_grammar(chat));
                 assert_true(choice != 1 || !weir__chat_grammar(chat)->lazy);
                 assert_true(choice != 2 || weir__chat_grammar(chat) == NULL);
@@ -440,11 +499,7 @@ static void test_all_templates(void **state)
     }
     closedir(dir);
     print_message("%zu templates, %zu with tools\n", n, n_tools);
-#ifndef WEIR_SANITIZED
-    assert_true(n > 40 && n_tools > 30);
-#else
-    assert_true(n > 6 && n_tools > 4);
-#endif
+    assert_true(n > EFFORT(40, 6) && n_tools > EFFORT(30, 4));
 }
 
 /* ---- Memory ---- */
@@ -475,11 +530,11 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chatml),      cmocka_unit_test(test_continue),
-        cmocka_unit_test(test_history),     cmocka_unit_test(test_bad_messages),
-        cmocka_unit_test(test_bad_tools),   cmocka_unit_test(test_tools),
-        cmocka_unit_test(test_json_schema), cmocka_unit_test(test_all_templates),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_chatml),          cmocka_unit_test(test_continue),
+        cmocka_unit_test(test_history),         cmocka_unit_test(test_bad_messages),
+        cmocka_unit_test(test_bad_tools),       cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_json_schema),     cmocka_unit_test(test_all_templates),
+        cmocka_unit_test(test_described_tools), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

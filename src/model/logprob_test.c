@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cpu.h"
 #include "model/logprob.h"
 
 #include <math.h>
@@ -75,6 +76,19 @@ static void rows_are_as_a_naive_sum_has_them(void **state)
     }
 }
 
+static void rows_are_so_on_a_lesser_processor(void **state)
+{
+    weir__cpu_hide(WEIR__CPU_AVX2);
+    rows_are_as_a_naive_sum_has_them(state);
+}
+
+static int give_back(void **state)
+{
+    (void)state;
+    weir__cpu_hide(0);
+    return 0;
+}
+
 static void a_certain_token_has_logprob_0(void **state)
 {
     (void)state;
@@ -96,6 +110,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_as_a_naive_sum_has_them),
+        cmocka_unit_test_teardown(rows_are_so_on_a_lesser_processor, give_back),
         cmocka_unit_test(a_certain_token_has_logprob_0),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,8 +11,8 @@
  * it cannot read, and lets a quantifier after an escape repeat the whole literal before it. So patterns are
  * parsed here and written again with classes, groups and quantifiers only, in terms of JSON's escapes. */
 
-#define WEIR__PATTERN_BYTES_MAX   4096
-#define WEIR__PATTERN_NESTING_MAX 32
+#define WEIR__PATTERN_BYTES_MAX   4096 /* it becomes rules of a grammar, some of them for each byte */
+#define WEIR__PATTERN_NESTING_MAX 32   /* groups: the parser calls itself */
 #define WEIR__PATTERN_ENDLESS     UINT64_MAX
 #define WEIR__PATTERN_TIMES_MAX   1000000
 

@@ -8,16 +8,15 @@
 
 #include <cmocka.h>
 
+#include "support/dice.h"
+
 #define N_LANES 12
 
-static uint64_t random_state = 20261121;
+static dice d = {20261121};
 
 static int32_t below(int32_t n)
 {
-    random_state ^= random_state >> 12; /* xorshift64* */
-    random_state ^= random_state << 25;
-    random_state ^= random_state >> 27;
-    return (int32_t)((random_state * UINT64_C(2685821657736338717) >> 33) % (uint32_t)n);
+    return dice_in(&d, 0, n - 1);
 }
 
 /* ---- Simulated machines ---- */
@@ -265,7 +264,7 @@ static void anything_may_be_measured(void **state)
 {
     (void)state;
     weir__cost cost;
-    print_message("seed %llu\n", (unsigned long long)random_state);
+    print_message("seed %llu\n", (unsigned long long)d.state);
     for (int round = 0; round < 1000; round++) {
         machine m = {.speed = 1, .noise = 30, .bursts = below(50)};
         m.truth =
@@ -349,7 +348,7 @@ static int32_t reference_passes(int32_t *rows, int32_t n, int32_t n_ubatch)
 static void passes_are_those_of_the_reference(void **state)
 {
     (void)state;
-    print_message("seed %llu\n", (unsigned long long)random_state);
+    print_message("seed %llu\n", (unsigned long long)d.state);
     for (int round = 0; round < 100000; round++) {
         int32_t rows[N_LANES], n = 1 + below(N_LANES), n_ubatch = 1 + below(below(2) == 0 ? 8 : 64);
         int32_t most = below(2) == 0 ? 3 : 100;

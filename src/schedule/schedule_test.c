@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "support/dice.h"
+
 #define N_SLOTS  16
 #define N_RANDOM 100000 /* views */
 #define PROMPT   100    /* the longest, in sequences of plans */
@@ -351,14 +353,11 @@ static void a_plan_costs_what_its_slots_cost(void **state)
     assert_ns(weir_cost_tick_ns(&s.view.cost, 2, 3, 4, 0.5), 10e6 + 3e6 + 2e6 + 512e6);
 }
 
-static uint64_t random_state = 20261121;
+static dice d = {20261121};
 
 static int32_t below(int32_t n)
 {
-    random_state ^= random_state >> 12; /* xorshift64* */
-    random_state ^= random_state << 25;
-    random_state ^= random_state >> 27;
-    return (int32_t)((random_state * UINT64_C(2685821657736338717) >> 33) % (uint32_t)n);
+    return dice_in(&d, 0, n - 1);
 }
 
 static int32_t most_of(const scene *s, const weir_slot_view *slot)
@@ -461,7 +460,7 @@ static void random_scene(scene *s)
 static void every_plan_keeps_the_rules(void **state)
 {
     (void)state;
-    print_message("seed %llu\n", (unsigned long long)random_state);
+    print_message("seed %llu\n", (unsigned long long)d.state);
     for (int round = 0; round < N_RANDOM; round++) {
         scene s;
         int32_t given[N_SLOTS];
@@ -547,7 +546,7 @@ static int32_t longest_hunger(machine *m, int32_t n_ticks)
 static void nobody_starves(void **state)
 {
     (void)state;
-    print_message("seed %llu\n", (unsigned long long)random_state);
+    print_message("seed %llu\n", (unsigned long long)d.state);
     for (int round = 0; round < 400; round++) {
         machine m = {.n_slots = 1 + below(N_SLOTS), .is_mean = round % 2 == 0};
         start(&m.s, m.n_slots + below(100), 1 + below(100));

@@ -211,16 +211,111 @@ def a_reload_keeps_the_chat(p):
     text = p.complete()
     p.b.reload()
     assert p.answer() == text and p.b.text(".message.user .plain-text") == "Say hello."
-    # Also in the middle of an answer: what came is there, and the chat goes on.
-    p.b.js("localStorage.setItem('weir.settings', JSON.stringify({max_tokens: 2000}))")
-    p.b.reload()
+
+
+def kept_text(p):
+    """The last message of the only chat, as it is kept."""
+    return p.b.js("""const chats = Object.keys(localStorage).filter((k) => k.startsWith('weir.chat.')).map((k) => JSON.parse(localStorage.getItem(k)));
+        return chats[0].messages.at(-1)""")
+
+
+@test
+def an_answer_survives_a_reload(p):
+    """It goes on growing, and is the text that the server made, to the byte, though the page was loaded anew several times."""
+    p.fresh(max_tokens=1500, seed=7)
     p.endless()
     p.ask(STORY)
-    p.b.wait(lambda: len(p.answer()) > 100, "some text")
+    p.growing()
+    for _ in range(3):
+        before = len(p.answer())
+        p.b.reload()
+        p.b.wait(lambda: p.streaming() and len(p.answer()) > before, "more of the answer")
+        assert len(kept_text(p)["content"]) > 0 and p.b.count(".message") == 2
+    stream = kept_text(p)["stream"]
+    text = p.complete()
+    message = kept_text(p)
+    assert "cut off" in p.b.text(ANSWER + " .figures") and p.b.text(ANSWER + " .figures").startswith("1500 tokens"), message
+    assert "stream" not in message and "state" not in message, message
+    lines = p.server.get("/v1/streams/" + stream).body.decode().split("\n")
+    made = [json.loads(line[6:])["choices"] for line in lines if line.startswith("data: {")]
+    assert "".join(c[0]["delta"].get("content", "") for c in made if c) == message["content"] and text
     p.b.reload()
-    assert len(p.answer()) > 100 and "interrupted" in p.b.text(ANSWER + " .figures")
+    assert p.answer() == text and not p.streaming()
     p.idle()
-    assert not p.streaming() and p.b.count(".message") == 4
+    complaints = p.complaints()
+    assert complaints == [], complaints
+
+
+@test
+def an_event_source_reads_a_stream(p):
+    """The browser's own reader: it takes each event once, comes back after the end, and is told that there is nothing more."""
+    p.fresh()
+    got = p.b.js_async("""const body = { messages: [{ role: 'user', content: 'Hello!' }], max_tokens: 40, ignore_eos: true, seed: 1, stream: true, resume: true };
+        const reply = await fetch('v1/chat/completions', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
+        await reply.body.cancel();
+        const source = new EventSource('v1/streams/' + reply.headers.get('X-Stream-Id') + '?starting_after=1'), got = [];
+        source.onmessage = (event) => got.push([Number(event.lastEventId), event.data]);
+        await new Promise((resolve) => (source.onerror = () => source.readyState === EventSource.CLOSED && resolve()));
+        return got;""")
+    assert [i for i, _ in got] == list(range(2, len(got) + 2)) and got[-1][1] == "[DONE]" and len(got) > 20, got
+
+
+@test
+def stop_works_after_a_reload(p):
+    p.fresh(max_tokens=3000)
+    p.endless()
+    p.ask(STORY)
+    p.growing()
+    p.b.reload()
+    p.growing()
+    p.b.click("#stop")
+    text = p.complete()
+    p.idle()
+    assert text and "stopped" in p.b.text(ANSWER + " .figures")
+    p.b.reload()
+    assert p.answer() == text and not p.streaming() and "stopped" in p.b.text(ANSWER + " .figures")
+
+
+@test
+def two_tabs_show_one_answer(p):
+    p.fresh(max_tokens=3000)
+    p.endless()
+    first = p.b.tab()
+    p.ask(STORY)
+    p.growing()
+    address = p.b.js("return location.href")
+    second = p.b.new_tab()
+    try:
+        p.b.open(address)
+        p.growing()
+        assert p.server.busy_slots() == 1
+        before = len(p.answer())
+        p.b.wait(lambda: len(p.answer()) > before, "more of the answer, in the second tab")
+        p.b.click("#stop")
+        text = p.complete()
+        p.idle()
+        p.b.switch(first)
+        p.b.wait(lambda: not p.streaming(), "the end in the first tab")
+        assert "stopped" in p.b.text(ANSWER + " .figures") and p.answer()[:100] == text[:100]
+    finally:
+        p.b.switch(second)
+        p.b.close_tab()
+        p.b.switch(first)
+
+
+@test
+def another_chat_meanwhile(p):
+    p.fresh(max_tokens=400, seed=8)
+    p.endless()
+    p.ask(STORY)
+    p.growing()
+    address = p.b.js("return location.hash")
+    p.b.click("#new-chat")
+    p.b.wait(lambda: p.b.count(".message") == 0 and not p.streaming(), "a new chat")
+    p.b.js("location.hash = arguments[0]", address)
+    p.b.wait(lambda: p.b.count(".message") == 2, "the first one")
+    text = p.complete()
+    assert len(text) > 100 and p.b.text(ANSWER + " .figures").startswith("400 tokens"), p.b.text(ANSWER + " .figures")
 
 
 @test
@@ -558,6 +653,34 @@ def the_server_goes_and_comes_back(p):
     p.b.reload()
     p.b.click(ANSWER + " .actions button")
     assert p.complete() and p.b.count(".message") == 4
+    p.b.log()  # the failed requests
+
+
+@test
+def a_server_that_was_restarted_says_so(p):
+    p.fresh(max_tokens=3000)
+    p.endless()
+    p.ask(STORY)
+    p.growing()
+    p.server.stop(9)
+    p.server.start()
+    p.b.wait(lambda: not p.streaming(), "the end of the answer")
+    assert "restarted" in p.b.text(ANSWER + " .error") and p.answer(), p.b.text(ANSWER + " .error")
+    # And when the page is loaded while the server is away.
+    p.b.js("localStorage.setItem('weir.settings', '{\"max_tokens\": 3000}')")
+    p.b.reload()
+    p.live()
+    p.endless()
+    p.b.click(ANSWER + " .actions button")
+    p.growing()
+    p.b.open("about:blank")
+    p.server.stop(9)
+    p.server.start()
+    p.b.open(p.server.url + "/")
+    p.b.click("#open-chats")
+    p.b.click("#chat-list .chat-open")
+    p.b.wait(lambda: "restarted" in (p.b.text(ANSWER + " .error") or ""), "the server's word")
+    assert p.answer() and not p.streaming()
     p.b.log()  # the failed requests
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Named checks of a test that is a program: each prints a line, results has how many passed and failed."""
 import os
+import sys
 
 results = {"passed": 0, "failed": 0}
 
@@ -13,6 +14,20 @@ def check(name, condition, *details):
         for detail in details:
             print("      " + str(detail).replace("\n", "\n      ")[:4000], flush=True)
     return condition
+
+
+def run_tests(names):
+    """The tests among a program's names (globals()), in order, or those with a part of argv[1] in theirs; ends the program."""
+    for name, test in list(names.items()):
+        if name.startswith("test_") and (len(sys.argv) < 2 or sys.argv[1] in name):
+            test()
+    print(f"{results['passed']} passed, {results['failed']} failed")
+    sys.exit(1 if results["failed"] else 0)
+
+
+def effort(every, part):
+    """How much a test does of what only repeats: under sanitizers, where that takes minutes, a part."""
+    return part if os.environ.get("WEIR_SANITIZED") else every
 
 
 def environment(**more):

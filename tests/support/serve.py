@@ -12,14 +12,19 @@ import sys
 import threading
 import time
 
+from checks import environment
+
 # Who ends the test ends its servers too.
 running = set()
 atexit.register(lambda: [server.process.kill() for server in running])
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
 
-def environment():
-    return {k: v for k, v in os.environ.items() if not k.startswith("WEIR_")}
+def need_server(weir):
+    """Ends the test as skipped where the program has no server."""
+    if "without libwebsockets" in subprocess.run([weir, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
+        print("skipped: this weir was built without libwebsockets")
+        sys.exit(77)
 
 
 class Reply:

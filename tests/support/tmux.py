@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import time
 
+import checks
 from checks import check
 
 PATIENCE = 60  # seconds; the machine may be busy and the program built with sanitizers
@@ -14,9 +15,8 @@ n_sockets = 0
 
 
 def environment(**more):
-    clean = {k: v for k, v in os.environ.items()
-             if not k.startswith(("WEIR_", "XDG_", "TMUX")) and k not in ("NO_COLOR", "LINES", "COLUMNS", "TERM", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")}
-    clean.update(HOME=scratch.name, WEIR_CONFIG="", LC_ALL="C.UTF-8")
+    clean = {k: v for k, v in checks.environment(HOME=scratch.name, LC_ALL="C.UTF-8").items()
+             if not k.startswith(("XDG_", "TMUX")) and k not in ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")}
     clean.update(more)
     return clean
 
@@ -35,7 +35,7 @@ class Tmux:
         global n_sockets
         n_sockets += 1
         self.socket = os.path.join(scratch.name, f"tmux{n_sockets}")
-        assignments = [f"{k}={v}" for k, v in environment(TERM="screen-256color", **env).items() if k not in ("PATH",)]
+        assignments = [f"{k}={v}" for k, v in environment(TERM="screen-256color", **env).items() if k != "PATH"]
         script = f'before=$(stty -g); {command}; echo ended with $?; [ "$(stty -g)" = "$before" ] && echo as before; sleep 1000'
         self.run("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(rows), "env", "-i", f"PATH={os.environ['PATH']}", *assignments,
                  "bash", "--norc", "-c", script)

@@ -14,7 +14,9 @@ defmodule Weir.Chat do
   Renders messages with the model's chat template.
 
   Options: `add_assistant` (true): the answer's begin is added; `enable_thinking` (true); `chat_template_kwargs`: a
-  list of `{key, value}` strings for the template, JSON where it is JSON; `template`: a Jinja source of your own.
+  list of `{key, value}` strings for the template, JSON where it is JSON; `template`: a Jinja source of your own;
+  `continue_final` (false): the last message is the assistant's and goes on; `parse_reasoning` (true), for
+  `Weir.chat_completion/3`; `now` (0: the present time), seconds since 1970, for templates that print the date.
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> Weir.Chat.apply_template(model, [%{role: "user", content: "hello"}])
@@ -28,7 +30,7 @@ defmodule Weir.Chat do
   end
 
   @doc false
-  # `o` has the template's options, and may have `tools`, `tool_choice` and `parallel_tool_calls`.
+  # `o` has the template's options, and may have `tools`, `tool_choice`, `parallel_tool_calls` and `json_schema`.
   @spec create(Model.t(), [message()], map()) :: {:ok, NIF.chat()} | {:error, String.t()}
   def create(%Model{ref: ref}, messages, o) do
     messages = Enum.map(messages, &message/1)
@@ -44,8 +46,12 @@ defmodule Weir.Chat do
             Map.get(o, :parallel_tool_calls, false) and not named?(o[:tool_choice]),
           template: o.template,
           args: o.chat_template_kwargs,
+          json_schema: o[:json_schema] && JSON.encode!(o.json_schema),
           add_assistant: o.add_assistant,
-          enable_thinking: o.enable_thinking
+          enable_thinking: o.enable_thinking,
+          continue_final: o.continue_final,
+          parse_reasoning: o.parse_reasoning,
+          now: o.now
         })
 
       i ->

@@ -6,10 +6,12 @@ defmodule Weir.ChatCompletion do
   many as `n` said. A message has `role`, `content`, `reasoning_content` (`nil` where there is none) and, where tools
   are called, `tool_calls`: each with `id`, `type` and `function`, which has `name` and `arguments`, a JSON text. Its
   content may be `nil` then. `logprobs` is `nil`, or has `content`, a list of `t:Weir.Chunk.logprob/0`. Usage has
-  `prompt_tokens`, `completion_tokens` and `total_tokens`; a prompt counts once.
+  `prompt_tokens`, `completion_tokens` and `total_tokens`; a prompt counts once. `prompt_tokens_details` in it has
+  `cached_tokens` and `miss`, why there were not more (`t:Weir.Server.miss/0`). `prompt_logprobs`, where they were asked for,
+  is a list of `t:Weir.Chunk.logprob/0`.
   """
   @enforce_keys [:id, :created, :model, :choices, :usage]
-  defstruct [:id, :created, :model, :choices, :usage, object: "chat.completion"]
+  defstruct [:id, :created, :model, :choices, :usage, :prompt_logprobs, object: "chat.completion"]
 
   @type t :: %__MODULE__{
           id: String.t(),
@@ -17,6 +19,7 @@ defmodule Weir.ChatCompletion do
           created: integer(),
           model: String.t(),
           choices: [map()],
-          usage: map()
+          usage: map(),
+          prompt_logprobs: [Weir.Chunk.logprob()] | nil
         }
 end

@@ -3,17 +3,18 @@ defmodule Weir.Completion do
   # Answers to a conversation in OpenAI's shapes: requests that run together, and a reader for each.
 
   alias Weir.{ChatCompletion, ChatCompletionChunk, Chat, Logprobs, Model, NIF, Thinking}
-  alias Weir.Server.Request
+  alias Weir.Server.{Request, Telemetry}
 
   @enforce_keys [:model, :requests, :choices, :logprobs]
-  defstruct [:model, :requests, :choices, :logprobs, n_prompt: 0]
+  defstruct [:model, :requests, :choices, :logprobs, :prompt_logprobs, :usage]
 
   @type t :: %__MODULE__{
           model: Model.t(),
           requests: map(),
           choices: map(),
           logprobs: boolean(),
-          n_prompt: integer()
+          prompt_logprobs: [Weir.Chunk.logprob()] | nil,
+          usage: map() | nil
         }
 
   # What a step brings to one choice: deltas, the logprobs of tokens since the last delta, how many tokens it had, and in
@@ -36,6 +37,15 @@ defmodule Weir.Completion do
       parallel_tool_calls: {:boolean, true}
     ]
   end
+
+  @doc """
+  Where tools may be called, a schema is not the request's but the conversation's: an answer is a call, or has the form.
+  """
+  @spec form(map(), map()) :: {map(), map()}
+  def form(%{tools: [_ | _]} = o, %{json_schema: schema} = given),
+    do: {Map.put(o, :json_schema, schema), %{given | json_schema: nil}}
+
+  def form(o, given), do: {Map.put(o, :json_schema, nil), given}
 
   @doc "`start` renders and submits: `Request`s, all or none, and the `NIF.chat` they answer."
   @spec open(
@@ -98,12 +108,18 @@ defmodule Weir.Completion do
         t = %{t | requests: Request.again(requests, request)}
         read(t, ref, text, entries, length(ids), nil)
 
+      {_ref, {:prompt, ids, scores}} ->
+        next(%{t | prompt_logprobs: Logprobs.entries(t.model, ids, scores)}, timeout)
+
       {ref, {:done, :cancelled, _usage}} ->
         requests |> Request.without(ref) |> Request.close_all()
         {:error, :cancelled}
 
       {ref, {:done, reason, usage}} ->
-        t = %{t | requests: Request.without(requests, ref), n_prompt: usage.n_prompt}
+        # of several answers the first one's prompt: the others share what it has computed
+        first? = t.choices[ref].index == 0
+        usage = if first? or t.usage == nil, do: usage, else: t.usage
+        t = %{t | requests: Request.without(requests, ref), usage: usage}
         read(t, ref, "", [], 0, reason)
 
       {:error, reason} ->
@@ -199,10 +215,15 @@ defmodule Weir.Completion do
            created: System.os_time(:second),
            model: Model.desc(t.model),
            choices: choices,
+           prompt_logprobs: t.prompt_logprobs,
            usage: %{
-             prompt_tokens: t.n_prompt,
+             prompt_tokens: t.usage.n_prompt,
              completion_tokens: n,
-             total_tokens: t.n_prompt + n
+             total_tokens: t.usage.n_prompt + n,
+             prompt_tokens_details: %{
+               cached_tokens: t.usage.n_cached,
+               miss: Telemetry.miss(t.usage)
+             }
            }
          }}
 

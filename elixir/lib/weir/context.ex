@@ -52,6 +52,26 @@ defmodule Weir.Context do
   @spec clear(t()) :: :ok | {:error, String.t()}
   def clear(%__MODULE__{ref: ref}), do: NIF.memory_clear(ref)
 
+  @doc """
+  The state of a sequence as bytes, which a context of the same model, layout and types can load: what is in it need not
+  be computed again. What is loaded is trusted as the model is.
+
+      iex> {:ok, model} = Weir.load_model("fake:")
+      iex> {:ok, context} = Weir.Context.create(model, n_ctx: 512)
+      iex> :ok = Weir.Context.decode(context, ~c"hello")
+      iex> {:ok, bytes} = Weir.Context.save(context)
+      iex> {:ok, other} = Weir.Context.create(model, n_ctx: 512)
+      iex> :ok = Weir.Context.load(other, bytes)
+      iex> Weir.NIF.memory_seq_pos_max(other.ref, 0)
+      4
+  """
+  @spec save(t(), integer()) :: {:ok, binary()} | {:error, String.t()}
+  def save(%__MODULE__{ref: ref}, seq \\ 0), do: NIF.state_save(ref, seq)
+
+  @doc "Puts a saved state in place of what a sequence held. After an error the sequence is as before, or empty."
+  @spec load(t(), binary(), integer()) :: :ok | {:error, String.t()}
+  def load(%__MODULE__{ref: ref}, bytes, seq \\ 0), do: NIF.state_load(ref, seq, bytes)
+
   @doc "Appends tokens to sequence 0."
   @spec decode(t(), [integer()]) :: :ok | {:error, String.t()}
   def decode(%__MODULE__{ref: ref}, tokens), do: NIF.decode(ref, tokens)

@@ -5,7 +5,7 @@ defmodule Weir.Logprobs do
   alias Weir.{Model, NIF}
 
   @doc "Of a chunk's ids and scores (see `NIF.engine_submit/4`); nil where nobody asked."
-  @spec entries(Model.t(), [integer()], [{float(), [{integer(), float()}]}] | nil) ::
+  @spec entries(Model.t(), [integer()], [{float() | nil, [{integer(), float()}]}] | nil) ::
           [Weir.Chunk.logprob()] | nil
   def entries(_model, _ids, nil), do: nil
 

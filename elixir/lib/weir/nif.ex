@@ -29,6 +29,16 @@ defmodule Weir.NIF do
   @typedoc "Token, position, sequence, and whether to keep its logits."
   @type entry :: {token(), integer(), integer(), boolean()}
 
+  @typedoc """
+  The members of `weir_sampler_params` by their names: `seed`, `temp`, `dynatemp_range`, `dynatemp_exponent`, `top_k`,
+  `top_p`, `min_p`, `typical_p`, `top_n_sigma`, `xtc_probability`, `xtc_threshold`, `min_keep`, `dry_multiplier`,
+  `dry_base`, `dry_allowed_length`, `dry_penalty_last_n`, `dry_breakers` (texts), `penalty_last_n`, `penalty_repeat`,
+  `penalty_freq`, `penalty_present`, `mirostat`, `mirostat_tau`, `mirostat_eta`, `adaptive_target`, `adaptive_decay`,
+  `logit_bias` (`{token, number}`; below -3.0e38: never), `ignore_eos`, `order`, `grammar`, `grammar_root`, `json_schema`
+  (JSON text).
+  """
+  @type sampling :: map()
+
   @doc "Does nothing; kept for programs that call it."
   @spec backend_init() :: :ok
   def backend_init, do: missing()
@@ -172,7 +182,14 @@ defmodule Weir.NIF do
   @spec get_embeddings(context(), integer(), -1 | 0 | 2) :: result([float()])
   def get_embeddings(_context, _seq, _normalize), do: missing()
 
-  @doc "With a grammar, this and the next four run on a dirty scheduler."
+  @doc "The state of a sequence as bytes, for a context of the same model and shape. Dirty, CPU."
+  @spec state_save(context(), integer()) :: result(binary())
+  def state_save(_context, _seq), do: missing()
+  @doc "Puts a saved state in place of what the sequence held. Dirty, CPU."
+  @spec state_load(context(), integer(), binary()) :: status()
+  def state_load(_context, _seq, _bytes), do: missing()
+
+  @doc "With a grammar, this and the next five run on a dirty scheduler."
   @spec sampler_init(
           model(),
           non_neg_integer(),
@@ -200,6 +217,10 @@ defmodule Weir.NIF do
         _grammar_root
       ),
       do: missing()
+
+  @doc "A sampler with any of `t:sampling/0`."
+  @spec sampler_create(model(), map()) :: result(sampler())
+  def sampler_create(_model, _options), do: missing()
 
   @spec sampler_accept(sampler(), token()) :: status()
   def sampler_accept(_sampler, _token), do: missing()
@@ -259,7 +280,7 @@ defmodule Weir.NIF do
   A rendered conversation, which is a prompt for `engine_submit/4` and knows how its answer is read. Options are a map:
   `messages` and `tools` (JSON texts, as in OpenAI's API), `tool_choice` (`:auto`, `:required`, `:none`),
   `parallel_tool_calls`, `json_schema` (JSON text), `template` (Jinja), `args` (`{key, value}` pairs for it),
-  `add_assistant`, `enable_thinking`, `continue_final`. Dirty, CPU.
+  `add_assistant`, `enable_thinking`, `continue_final`, `parse_reasoning`, `now` (seconds since 1970). Dirty, CPU.
   """
   @spec chat_create(model(), map()) :: result(chat())
   def chat_create(_model, _options), do: missing()
@@ -280,17 +301,20 @@ defmodule Weir.NIF do
   @doc """
   An engine: one context, its slots, and the thread that owns both. Options are a map: `n_slots`, `n_ctx`, `n_kv`,
   `max_tokens`, `n_batch`, `n_ubatch`, `chunk_size`, `n_threads`, `n_threads_batch`, `queue_limit`,
-  `cache_sequences`, `ageing_ms`, `itl_target_ms`, `n_draft_max`, `layout` (`:auto`, `:unified`, `:per_slot`), `type_k`
-  and `type_v` (`:f16`, `:f32`, `:bf16`, `:q8_0`, `:q4_0`), `strategy` (a name), `manual` (driven by `engine_step/2`).
-  Dirty, CPU.
+  `cache_sequences`, `cache_bytes` (or `:auto`), `cache_dir`, `cache_disk_bytes`, `ageing_ms`, `itl_target_ms`,
+  `n_draft_max`, `prompt_lookup`, `draft_model`, `layout` (`:auto`, `:unified`, `:per_slot`), `type_k` and `type_v` (`:f16`,
+  `:f32`, `:bf16`, `:q8_0`, `:q4_0`), `strategy` (a name), `manual` (driven by `engine_step/2`). Dirty, CPU.
   """
   @spec engine_create(model(), map()) :: result(engine())
   def engine_create(_model, _options), do: missing()
 
   @doc """
-  Queues a request, a map: `prompt` (text, token ids or a `t:chat/0`), the sampler's options, `json_schema` (JSON text),
-  `max_tokens`, `stop` (texts), `interval`, `deadline_ms`, `priority`, `cache_prompt`, `cache_salt`, `add_special`,
-  `parse_special`, `special`, `logprobs`, `n_logprobs`, `adapters` (of `{adapter, scale}`, at most eight).
+  Queues a request, a map: `prompt` (text, token ids or a `t:chat/0`), what `t:sampling/0` has, `max_tokens`, `stop`
+  (texts), `interval`, `deadline_ms`, `priority`, `cache_prompt`, `cache_salt`, `add_special`, `parse_special`, `special`,
+  `logprobs`, `n_logprobs`, `prompt_logprobs`, `n_prompt_logprobs`, `n_draft_max`, `adapters` (of
+  `{adapter, scale}`, at most eight). In place of `prompt`, `source` (a
+  request's reference) and `source_at` (-1, or how many tokens of its answer): a fork, which goes on from there. A request
+  can be forked until its end was sent, or with `keep` as long as its reference is held.
 
   From the engine's thread come `{ref, {:chunk, ids, text}}` and at last `{ref, {:done, reason, usage}}` or `{ref,
   {:error, reason}}`; as many chunks as `demand` allows (`:infinity`: all), then more after `engine_demand/2`. What
@@ -298,7 +322,13 @@ defmodule Weir.NIF do
   is a map of counts and of durations, ns; `sent_ns` is when it was sent, on the clock of `:os.perf_counter/1`.
 
   With `logprobs`, or `n_logprobs` (so many of the likeliest, too), chunks are `{:chunk, ids, text, scores}`: for each
-  id `{logprob, [{id, logprob}]}`, natural logarithms of the model's own probabilities, -9999.0 for none at all.
+  id `{logprob, [{id, logprob}]}`, natural logarithms of the model's own probabilities, -9999.0 for none at all. With
+  `prompt_logprobs`, or `n_prompt_logprobs`, `{ref, {:prompt, ids, scores}}` comes first, without demand; before the first
+  token there is nothing: `{nil, []}`.
+
+  `usage` has `miss` (why not more of the prompt was cached: `:none`, `:cold`, `:evicted`, `:salt`, `:diverged`,
+  `:uncuttable`, `:off`), at the end where there is more to tell `miss_info`, a map of `weir_miss_info`; `logprob` and
+  `score`, their sum and mean where they were asked for; of a fork `before`, the source's text up to there.
   """
   @spec engine_submit(engine(), map(), pid(), non_neg_integer() | :infinity) ::
           {:ok, reference()} | {:error, :queue_full | String.t()}

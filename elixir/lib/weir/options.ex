@@ -4,6 +4,31 @@ defmodule Weir.Options do
 
   @int32 -2_147_483_648..2_147_483_647
 
+  # Samplers that few ask for; nil is the library's default.
+  @more_sampling [
+    dynatemp_range: :number,
+    dynatemp_exponent: :number,
+    typical_p: :number,
+    top_n_sigma: :number,
+    xtc_probability: :number,
+    xtc_threshold: :number,
+    min_keep: :integer,
+    dry_multiplier: :number,
+    dry_base: :number,
+    dry_allowed_length: :integer,
+    dry_penalty_last_n: :integer,
+    dry_breakers: {:list, :string},
+    penalty_last_n: :integer,
+    mirostat: {:range, 0..2},
+    mirostat_tau: :number,
+    mirostat_eta: :number,
+    adaptive_target: :number,
+    adaptive_decay: :number,
+    logit_bias: {:list, :bias},
+    ignore_eos: :boolean,
+    order: :string
+  ]
+
   @doc "All options of a group as a map, defaults filled in; `ArgumentError` names what is wrong and what is allowed."
   @spec read!(keyword(), keyword()) :: map()
   def read!(opts, specs) do
@@ -39,6 +64,24 @@ defmodule Weir.Options do
   defp check!(_name, {:range, lo..hi}, value)
        when is_integer(value) and value >= lo and value <= hi,
        do: value
+
+  defp check!(_name, :auto_or_bytes, :auto), do: :auto
+  defp check!(name, :auto_or_bytes, value), do: check!(name, :bytes, value)
+
+  defp check!(_name, :bytes, value)
+       when is_integer(value) and value >= 0 and value < 0xFFFFFFFFFFFFFFFF,
+       do: value
+
+  defp check!(_name, :model, %Weir.Model{} = model), do: model
+  defp check!(_name, :model, path) when is_binary(path), do: path
+
+  # the library's minus infinity
+  defp check!(_name, :bias, {token, :never}) when is_integer(token) and token in @int32,
+    do: {token, -1.0e300}
+
+  defp check!(_name, :bias, {token, bias})
+       when is_integer(token) and token in @int32 and is_number(bias),
+       do: {token, bias}
 
   defp check!(_name, {:maybe, _type}, nil), do: nil
   defp check!(name, {:maybe, type}, value), do: check!(name, type, value)
@@ -82,10 +125,14 @@ defmodule Weir.Options do
   defp text(:map), do: "a map"
   defp text(:adapters), do: "a Weir.Adapter or a path, {it, scale}, or a list of these"
   defp text(:pair), do: "a list of {key, value} strings"
+  defp text(:bytes), do: "bytes, an integer of 64 bits that is not negative"
+  defp text(:auto_or_bytes), do: text(:bytes) <> ", or :auto"
+  defp text(:model), do: "a model's path or a Weir.Model"
+  defp text(:bias), do: "a list of {token, number} or {token, :never}"
   defp text({:range, first..last}), do: "an integer in #{first}..#{last}"
   defp text({:maybe, type}), do: text(type) <> " or nil"
   defp text({:in, allowed}), do: "one of #{Enum.map_join(allowed, ", ", &inspect/1)}"
-  defp text({:list, :pair}), do: text(:pair)
+  defp text({:list, type}) when type in [:pair, :bias], do: text(type)
   defp text({:list, type}), do: "a list; each element #{text(type)}"
 
   def model do
@@ -136,7 +183,16 @@ defmodule Weir.Options do
       grammar: {{:maybe, :string}, nil},
       grammar_root: {:string, "root"},
       json_schema: {{:maybe, :map}, nil}
-    ]
+    ] ++ Enum.map(@more_sampling, fn {name, type} -> {name, {{:maybe, type}, nil}} end)
+  end
+
+  @doc "What a sampler of read options is made of, as `NIF.sampler_create/2` wants it."
+  @spec sampling(map()) :: map()
+  def sampling(o) do
+    o
+    |> Map.take(Keyword.keys(sampler()))
+    |> Map.put(:grammar_root, o.grammar && o.grammar_root)
+    |> Map.reject(fn {_name, value} -> value == nil end)
   end
 
   def generation do
@@ -154,7 +210,10 @@ defmodule Weir.Options do
       add_assistant: {:boolean, true},
       enable_thinking: {:boolean, true},
       chat_template_kwargs: {{:list, :pair}, []},
-      template: {{:maybe, :string}, nil}
+      template: {{:maybe, :string}, nil},
+      continue_final: {:boolean, false},
+      parse_reasoning: {:boolean, true},
+      now: {{:range, 0..0xFFFFFFFFFF}, 0}
     ]
   end
 end

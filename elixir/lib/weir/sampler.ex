@@ -17,26 +17,27 @@ defmodule Weir.Sampler do
   @doc """
   Options: `seed` (random), `temp` (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `penalty_repeat` (1.0),
   `penalty_freq` (0.0), `penalty_present` (0.0), `grammar` (GBNF), `grammar_root` ("root"), `json_schema` (a map).
+
+  And, with the library's default where they are left out (`nil`; see `weir_sampler_params` in the C API): `dynatemp_range`,
+  `dynatemp_exponent`, `typical_p`, `top_n_sigma`, `xtc_probability`, `xtc_threshold`, `min_keep`, `dry_multiplier`,
+  `dry_base`, `dry_allowed_length`, `dry_penalty_last_n`, `dry_breakers` (texts), `penalty_last_n`, `mirostat` (0, 1, 2),
+  `mirostat_tau`, `mirostat_eta`, `adaptive_target`, `adaptive_decay`, `logit_bias` (a list of `{token, number}`, added to
+  the token's logit, or `{token, :never}`), `ignore_eos` (a token that ends the answer is never chosen), `order` (the
+  samplers' names, separated by `;`).
+
+      iex> {:ok, model} = Weir.load_model("fake:")
+      iex> {:ok, sampler} = Weir.Sampler.create(model, temp: 0.0, logit_bias: [{?x, 1000.0}])
+      iex> {:ok, context} = Weir.Context.create(model, n_ctx: 512)
+      iex> Weir.Context.generate(context, sampler, ~c"hello", max_tokens: 3)
+      {:ok, "xxx"}
   """
   @spec create(Model.t(), keyword()) :: {:ok, t()} | {:error, String.t()}
   def create(%Model{} = model, opts \\ []) do
     o = Options.read!(opts, Options.sampler())
 
     with {:ok, grammar} <- grammar(o),
-         {:ok, ref} <-
-           NIF.sampler_init(
-             model.ref,
-             o.seed,
-             o.temp,
-             o.top_k,
-             o.top_p,
-             o.min_p,
-             o.penalty_repeat,
-             o.penalty_freq,
-             o.penalty_present,
-             grammar,
-             o.grammar_root
-           ) do
+         sampling = Options.sampling(%{o | grammar: grammar, json_schema: nil}),
+         {:ok, ref} <- NIF.sampler_create(model.ref, sampling) do
       {:ok, %__MODULE__{ref: ref}}
     end
   end

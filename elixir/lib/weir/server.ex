@@ -33,9 +33,14 @@ defmodule Weir.Server do
       `{:error, :queue_full}`), `batch_strategy` or `strategy` (`:decode_maximal`; see `Weir.Server.BatchStrategy`),
       `itl_target_ms` (50: for `:latency_target`), `n_threads`, `n_threads_batch` (0: the processors), `layout`
       (`:auto`, `:unified`, `:per_slot`), `type_k`, `type_v` (`:f16`, `:f32`, `:bf16`, `:q8_0`, `:q4_0`), `ageing_ms`
-      (10_000), `cache_sequences` (-1: as many as there is room for; 0: no prefixes are kept), `n_draft_max` (16: the
-      most tokens of an answer that are guessed from its own text and computed at once; 0: none).
-    * what requests get unless they say otherwise: the options of `generate/3` but `timeout` and `id`.
+      (10_000), `cache_sequences` (-1: as many as there is room for; 0: no prefixes are kept), `cache_bytes` (`:auto`: a
+      quarter of the free memory; host memory for prefixes without a sequence, and suspended requests), `cache_dir` (a
+      folder in which prefixes outlive the server; it must be the user's own, mode 0700) and `cache_disk_bytes` (4 GiB),
+      `n_draft_max` (16: the most tokens of an answer that are guessed and computed at once; 0: none), `prompt_lookup`
+      (true: they are guessed from the request's own text) and `draft_model` (a path or a `Weir.Model`, smaller, with the
+      same vocabulary: they are guessed by that as well).
+    * what requests get unless they say otherwise: the options of `generate/3` but `timeout`, `id`, `best_of`, `echo` and
+      `share`.
     * `drain_timeout` (5_000 ms): how long requests may go on after the supervisor has said stop.
 
   Options of the wrong name or type raise `ArgumentError`.
@@ -45,11 +50,20 @@ defmodule Weir.Server do
 
   use GenServer
 
-  alias Weir.{Adapter, Chat, Chunk, Completion, Embedding, Hub, Logprobs, Model, NIF, Options}
-  alias Weir.Server.{BatchStrategy, Driver, Embedder, Request, Telemetry}
+  alias Weir.{Adapter, Chat, Chunk, Completion, Embedding, Hub}
+  alias Weir.{Logprobs, Model, NIF, Options, Tokenizer}
+  alias Weir.Server.{BatchStrategy, Driver, Embedder, Flight, Request, Telemetry}
 
   @type server :: GenServer.server()
-  @type prompt :: String.t() | [integer()]
+  @typedoc """
+  A text, token ids, or a fork: the answer goes on where that of the request with this `id` is, or was when it had `at`
+  tokens. A request can be forked until its caller has read its end. What comes is what follows there.
+  """
+  @type prompt ::
+          String.t()
+          | [integer()]
+          | {:fork, id :: term()}
+          | {:fork, id :: term(), at :: integer()}
   @type reason :: :queue_full | :timeout | :cancelled | :stopping | String.t() | term()
 
   @typedoc "Counts are tokens, times milliseconds."
@@ -58,8 +72,21 @@ defmodule Weir.Server do
           ids: [integer()],
           reason: :end | :length | :stop_words | :deadline,
           usage: map(),
-          logprobs: [Chunk.logprob()] | nil
+          miss: miss(),
+          logprobs: [Chunk.logprob()] | nil,
+          prompt_logprobs: [Chunk.logprob()] | nil,
+          score: float() | nil,
+          before: String.t() | nil
         }
+
+  @typedoc """
+  Why not more of the prompt was cached. `miss` is `:none`, `:cold` (never seen), `:evicted`, `:salt` (there without one),
+  `:diverged`, `:uncuttable` or `:off`. From `:evicted` to `:uncuttable` there are also `n_matched` (tokens that were known)
+  and `text` (all of it in a sentence), and of a prompt that diverged `prompt` and `cached` (the texts around that place),
+  `cause` (`:other`, `:tokens`, `:time`, `:tools`, `:reasoning`, `:whitespace`, `:id`), and of a conversation `message`,
+  `in_message` and `role`.
+  """
+  @type miss :: %{required(:miss) => atom(), optional(atom()) => term()}
 
   # The engine's ticks are told so often while there are any.
   @ticks_ms 50
@@ -92,7 +119,12 @@ defmodule Weir.Server do
     type_v: {{:in, @kv_types}, :f16},
     ageing_ms: {:integer, 10_000},
     cache_sequences: {:integer, -1},
-    n_draft_max: {:integer, 16}
+    cache_bytes: {:auto_or_bytes, :auto},
+    cache_dir: {{:maybe, :string}, nil},
+    cache_disk_bytes: {:bytes, 4_294_967_296},
+    n_draft_max: {:integer, 16},
+    prompt_lookup: {:boolean, true},
+    draft_model: {{:maybe, :model}, nil}
   ]
 
   # ---- Starting ----
@@ -118,14 +150,16 @@ defmodule Weir.Server do
     o =
       Options.read!(
         opts,
-        [drain_timeout: {{:range, 0..0x7FFFFFFF}, 5_000}] ++
-          @model_options ++ @engine_options ++ Request.options()
+        [drain_timeout: {{:range, 0..0x7FFFFFFF}, 5_000}] ++ @model_options ++ own_options()
       )
 
     _strategy = BatchStrategy.resolve!(o.batch_strategy)
     _request = Request.to_engine(o)
     GenServer.start_link(__MODULE__, {source!(source), o}, name)
   end
+
+  # What an engine and a request call alike is the engine's here: the most that a request may have.
+  defp own_options, do: @engine_options ++ Keyword.drop(Request.options(), [:n_draft_max])
 
   defp renamed(opts) do
     case Keyword.pop(opts, :strategy) do
@@ -152,8 +186,14 @@ defmodule Weir.Server do
   (0.0), `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (a map), `stop` (texts that end the
   answer, and are not part of it), `priority` (0; -100 to 100: the higher goes first), `deadline` (ms from now; the
   text until then is the answer), `cache_prompt` (true), `cache_salt` (only requests with the same one share prefixes),
-  `lora` (see `Weir.Adapter`), `logprobs` (false) and `top_logprobs` (0; 0 to 20), for the functions that can tell them, `id` (any term, for
-  `cancel/2`).
+  `lora` (see `Weir.Adapter`), `logprobs` (false) and `top_logprobs` (0; 0 to 20), `prompt_logprobs` (false) and `n_prompt_logprobs` (0; 0 to 20), for
+  the functions that can tell them, `id` (any term, for `cancel/2` and forks), and those of `Weir.Sampler.create/2`.
+
+  Also `best_of` (1; 1 to 128: so many answers run together, and the one whose tokens are likeliest on the average is the
+  answer), `echo` (false; the prompt stands before the answer), `share` (false; identical requests whose answer is the same
+  each time, greedy or with a `seed`, share one generation while it runs), `interval` (1: a stream has a chunk for every so
+  many tokens), `n_draft_max` (-1: as many as the server's), `add_special` and `parse_special` (true; of the prompt's text),
+  `special` (false; control tokens appear in the answer).
 
   Errors: `:queue_full`, `:timeout`, `:cancelled` (by `cancel/2`), `:stopping`, `{:server_down, reason}`, or a text.
   """
@@ -163,29 +203,84 @@ defmodule Weir.Server do
   end
 
   @doc """
-  The same with token ids, the reason of the end, usage (`prompt_tokens`, `cached_tokens`, `generated_tokens`, `queue_ms`,
-  `ttft_ms`, `duration_ms`, and the rates of `Weir.Server.Telemetry`), and with `logprobs: true` a `t:Weir.Chunk.logprob/0`
-  for each id.
+  The same with token ids, the reason of the end, usage (`prompt_tokens`, `cached_tokens`, `generated_tokens`,
+  `drafted_tokens`, `accepted_tokens`, `queue_ms`, `ttft_ms`, `duration_ms`, and the rates of `Weir.Server.Telemetry`), why
+  not more of the prompt was cached (`t:miss/0`), with `logprobs: true` a `t:Weir.Chunk.logprob/0` for each id and their
+  mean, `score`, with `prompt_logprobs: true` one for each token of the prompt, and of a fork `before`, the text that it goes
+  on from.
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:")
       iex> {:ok, answer} = Weir.Server.complete(server, "hello", max_tokens: 3, temp: 0.0)
-      iex> {answer.reason, length(answer.ids), answer.usage.generated_tokens}
-      {:length, 3, 3}
+      iex> {answer.reason, length(answer.ids), answer.usage.generated_tokens, answer.miss}
+      {:length, 3, 3, %{miss: :cold}}
+      iex> {:ok, answer} = Weir.Server.complete(server, "hello", max_tokens: 1, prompt_logprobs: true)
+      iex> Enum.map(answer.prompt_logprobs, & &1.token)
+      ["<s>", "h", "e", "l", "l", "o"]
+      iex> {:ok, best} = Weir.Server.complete(server, "hello", max_tokens: 3, best_of: 4)
+      iex> best.score <= 0.0
+      true
+
+  A fork answers a running request's question in another way:
+
+      iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", temp: 0.0)
+      iex> stream = Weir.Server.stream(server, "hello", id: :story, emit: :chunks, max_tokens: 20)
+      iex> {:suspended, chunk, _more} = Enumerable.reduce(stream, {:cont, nil}, fn c, _ -> {:suspend, c} end)
+      iex> at = length(chunk.ids)
+      iex> {:ok, answer} = Weir.Server.complete(server, {:fork, :story, at}, max_tokens: 5)
+      iex> answer.before == chunk.text
+      true
   """
   @spec complete(server(), prompt(), keyword()) :: {:ok, answer()} | {:error, reason()}
   def complete(server, prompt, opts \\ []) do
+    {own, opts} = answer_options!(prompt, opts)
     {timeout, id, given} = split!(opts, 60_000)
+    # as weir_generate_best: they are ranked by their logprobs
+    asked = if own.best_of > 1, do: Map.put(given, :logprobs, true), else: given
 
-    with {:ok, request} <- Request.start(server, prompt, given, id, :generate) do
-      gather(request, until(timeout), [], [], [])
+    with {:ok, requests} <-
+           Request.start(server, prompt, asked, id, :generate, own.best_of, own.share),
+         deadline = until(timeout),
+         {:ok, answer} <- best(Enum.map(requests, &gather(&1, deadline, %{}))),
+         {:ok, before} <- echo(own.echo, prompt, hd(requests).model) do
+      wanted? = Map.get(given, :logprobs, own.best_of == 1)
+      logprobs = if wanted?, do: answer.logprobs
+      {:ok, %{answer | text: before <> answer.text, logprobs: logprobs}}
     end
   end
 
-  defp gather(request, deadline, texts, ids, logprobs) do
+  # The likeliest on the average, the first of equals; one that has failed only where all have. The prompt's scores are
+  # told with the first one.
+  defp best([answer]), do: answer
+
+  defp best(answers) do
+    case for {:ok, answer} <- answers, do: answer do
+      [] ->
+        hd(answers)
+
+      whole ->
+        scores = Enum.find_value(whole, & &1.prompt_logprobs)
+        {:ok, %{Enum.max_by(whole, & &1.score) | prompt_logprobs: scores}}
+    end
+  end
+
+  defp echo(false, _prompt, _model), do: {:ok, ""}
+  defp echo(true, prompt, _model) when is_binary(prompt), do: {:ok, prompt}
+  defp echo(true, ids, model), do: Tokenizer.decode(model, ids)
+
+  defp gather(request, deadline, parts) do
     case Request.next(request, left(deadline)) do
       {:chunk, more, text, scores, request} ->
-        entries = Logprobs.entries(request.model, more, scores)
-        gather(request, deadline, [texts | text], [ids | more], [logprobs | entries || []])
+        entries = Logprobs.entries(request.model, more, scores) || []
+
+        gather(request, deadline, %{
+          texts: [Map.get(parts, :texts, []) | text],
+          ids: [Map.get(parts, :ids, []) | more],
+          logprobs: [Map.get(parts, :logprobs, []) | entries],
+          prompt: parts[:prompt]
+        })
+
+      {:prompt, ids, scores} ->
+        gather(request, deadline, %{prompt: Logprobs.entries(request.model, ids, scores)})
 
       {:done, :cancelled, _usage} ->
         {:error, :cancelled}
@@ -193,11 +288,15 @@ defmodule Weir.Server do
       {:done, reason, usage} ->
         {:ok,
          %{
-           text: IO.iodata_to_binary(texts),
-           ids: List.flatten(ids),
+           text: IO.iodata_to_binary(parts[:texts] || []),
+           ids: List.flatten(parts[:ids] || []),
            reason: reason,
            usage: Telemetry.usage(usage),
-           logprobs: if(request.logprobs, do: List.flatten(logprobs))
+           miss: Telemetry.miss(usage),
+           logprobs: if(request.logprobs, do: List.flatten(parts[:logprobs] || [])),
+           prompt_logprobs: parts[:prompt],
+           score: if(request.logprobs, do: usage.score),
+           before: usage[:before]
          }}
 
       {:error, reason} ->
@@ -221,30 +320,56 @@ defmodule Weir.Server do
 
   # `prompt` is computed when the stream is enumerated.
   defp chunks(server, opts, prompt) do
+    {own, opts} = answer_options!(nil, opts)
     {timeout, id, given} = split!(opts, 30_000)
+
+    if own.best_of > 1 do
+      raise ArgumentError, "option :best_of: the best answer is known at the end; see complete/3"
+    end
 
     Stream.resource(
       fn ->
         with {:ok, prompt} <- prompt.(),
-             {:ok, request} <- Request.start(server, prompt, given, id, :stream) do
-          request
+             :ok <- echo!(own.echo, prompt),
+             {:ok, [request]} <- Request.start(server, prompt, given, id, :stream, 1, own.share) do
+          if own.echo, do: {:echo, prompt, request}, else: request
         else
           {:error, reason} -> raise Weir.Error, reason
         end
       end,
       &next(&1, timeout),
-      fn request -> if request != :over, do: Request.close(request) end
+      &close/1
     )
   end
 
+  defp close(:over), do: :ok
+  defp close({:echo, _prompt, request}), do: Request.close(request)
+  defp close(request), do: Request.close(request)
+
   defp next(:over, _timeout), do: {:halt, :over}
+
+  defp next({:echo, prompt, request}, _timeout) do
+    case echo(true, prompt, request.model) do
+      {:ok, text} -> {[%Chunk{text: text}], request}
+      {:error, reason} -> raise Weir.Error, reason
+    end
+  end
 
   defp next(request, timeout) do
     case Request.next(request, timeout) do
-      {:chunk, ids, text, scores, request} -> {[chunk(request, ids, text, scores)], request}
-      {:done, reason, _usage} -> {[%Chunk{reason: reason}], :over}
+      {:chunk, ids, text, scores, request} ->
+        {[chunk(request, ids, text, scores)], request}
+
+      {:prompt, ids, scores} ->
+        {[%Chunk{prompt_logprobs: Logprobs.entries(request.model, ids, scores)}], request}
+
+      {:done, reason, usage} ->
+        {[%Chunk{reason: reason, usage: Telemetry.usage(usage), miss: Telemetry.miss(usage)}],
+         :over}
+
       # the stream closes the request, which is over: that does nothing
-      {:error, reason} -> raise Weir.Error, reason
+      {:error, reason} ->
+        raise Weir.Error, reason
     end
   end
 
@@ -287,8 +412,8 @@ defmodule Weir.Server do
 
   @doc """
   The answer to a conversation in OpenAI's shape. Options as `chat/3` and, as `Weir.chat_completion/3` describes them,
-  `n`, `logprobs`, `top_logprobs`, `tools`, `tool_choice`, `parallel_tool_calls`. Each of n answers is a request, with a
-  place in the queue and events of its own.
+  `n`, `logprobs`, `top_logprobs`, `tools`, `tool_choice`, `parallel_tool_calls`, `prompt_logprobs`. Each of n answers is a
+  request, with a place in the queue and events of its own.
   """
   @spec chat_completion(server(), [Chat.message()], keyword()) ::
           {:ok, Weir.ChatCompletion.t()} | {:error, reason()}
@@ -309,11 +434,11 @@ defmodule Weir.Server do
     own = Completion.options() ++ Options.template()
     {own_opts, rest} = Keyword.split(opts, Keyword.keys(own))
     {timeout, id, given} = split!(rest, timeout)
-    o = Options.read!(own_opts, own)
+    {o, given} = own_opts |> Options.read!(own) |> Completion.form(given)
 
     {fn ->
        Completion.open(model(server), messages, o, fn chat ->
-         Request.start_n(server, chat, given, id, mode, o.n)
+         Request.start(server, chat, given, id, mode, o.n)
        end)
      end, timeout}
   end
@@ -345,7 +470,8 @@ defmodule Weir.Server do
 
   @doc """
   How it stands: `active_slots` (prefilling or generating), `idle_slots`, `prefilling_slots`, `generating_slots`,
-  `queue_depth`, `n_parallel`, `n_batch`, `requests` (begun and not ended), `strategy`, `strategy_failures`, `slots` (what
+  `queue_depth`, `n_parallel`, `n_batch`, `requests` (begun and not ended), `n_shared` (that had another one's generation),
+  `strategy`, `strategy_failures`, `slots` (what
   each active one did in the last tick, and how much of its prompt was cached), and the engine's counts: see
   `weir_engine_stats` in the C API. Never waits for a forward pass.
   """
@@ -361,7 +487,7 @@ defmodule Weir.Server do
   """
   @spec configure(server(), keyword()) :: :ok | {:error, reason()}
   def configure(server, opts) do
-    given = opts |> renamed() |> Options.given!(@engine_options ++ Request.options())
+    given = opts |> renamed() |> Options.given!(own_options())
     _strategy = BatchStrategy.resolve!(Map.get(given, :batch_strategy, :balanced))
     Request.one_grammar!(given)
     GenServer.call(server, {:configure, given}, :infinity)
@@ -393,6 +519,21 @@ defmodule Weir.Server do
     {timeout, id, Options.given!(opts, Request.options())}
   end
 
+  defp answer_options!(prompt, opts) do
+    specs = Request.answer_options()
+    {own, opts} = Keyword.split(opts, Keyword.keys(specs))
+    own = Options.read!(own, specs)
+    :ok = echo!(own.echo, prompt)
+    {own, opts}
+  end
+
+  defp echo!(true, prompt) when is_tuple(prompt) do
+    raise ArgumentError,
+          "option :echo: a fork has no prompt of its own; see :before of complete/3"
+  end
+
+  defp echo!(_echo, _prompt), do: :ok
+
   defp emit!(opts) do
     {emit, opts} = Keyword.pop(opts, :emit, :text)
     %{emit: emit} = Options.read!([emit: emit], emit: {{:in, [:text, :chunks]}, :text})
@@ -408,17 +549,21 @@ defmodule Weir.Server do
   # ---- The process ----
 
   # current: the engine that requests begin on. engines: by number; those before it are there until their last request
-  # has ended. requests: by the monitor of their consumer.
+  # has ended. requests: by the monitor of their consumer. flights: those that more readers may join, by engine and
+  # request. draft: the model that was last loaded from a path, {path, model}.
   defstruct [
     :model,
     :options,
     :current,
     :embedder,
     telemetry: false,
+    draft: nil,
     polling: false,
     seq: 0,
+    n_shared: 0,
     engines: %{},
-    requests: %{}
+    requests: %{},
+    flights: %{}
   ]
 
   @impl true
@@ -469,7 +614,11 @@ defmodule Weir.Server do
         :itl_target_ms,
         :ageing_ms,
         :cache_sequences,
-        :n_draft_max
+        :cache_bytes,
+        :cache_dir,
+        :cache_disk_bytes,
+        :n_draft_max,
+        :prompt_lookup
       ])
       |> Map.merge(%{
         n_slots: o.n_parallel,
@@ -485,7 +634,9 @@ defmodule Weir.Server do
         end
       )
 
-    with {:ok, ref} <- NIF.engine_create(state.model.ref, options) do
+    with {:ok, draft} <- draft(state, o),
+         options = Map.put(options, :draft_model, draft && draft.ref),
+         {:ok, ref} <- NIF.engine_create(state.model.ref, options) do
       number = (state.current || 0) + 1
       failures = :counters.new(1, [])
 
@@ -495,9 +646,14 @@ defmodule Weir.Server do
       engine = %{ref: ref, driver: driver, failures: failures, n: 0, tick: 0}
       former = state.current
       engines = Map.put(state.engines, number, engine)
-      {:ok, retire(%{state | current: number, engines: engines}, former)}
+      loaded = if is_binary(o.draft_model), do: {o.draft_model, draft}
+      {:ok, retire(%{state | current: number, engines: engines, draft: loaded}, former)}
     end
   end
+
+  defp draft(%{draft: {path, model}}, %{draft_model: path}), do: {:ok, model}
+  defp draft(_state, %{draft_model: nil}), do: {:ok, nil}
+  defp draft(_state, o), do: load(o.draft_model, o)
 
   # An engine without requests that is not the current one ends.
   defp retire(state, number) do
@@ -515,20 +671,42 @@ defmodule Weir.Server do
   end
 
   @impl true
-  def handle_call({:begin, mode, id, n}, {pid, _tag}, state) do
-    engine = state.engines[state.current]
-    {keys, state} = Enum.map_reduce(1..n, state, fn _, state -> begin(state, mode, id, pid) end)
+  def handle_call({:begin, mode, id, n}, {pid, _tag}, state),
+    do: begin(state, state.current, mode, id, n, pid, nil)
 
-    session = %{
-      server: self(),
-      keys: keys,
-      model: state.model,
-      engine: engine.ref,
-      driver: engine.driver,
-      defaults: Map.take(state.options, Keyword.keys(Request.options()))
-    }
+  def handle_call({:fork, source, mode, id, n}, {pid, _tag}, state) do
+    found =
+      for {_key, %{id: ^source, ref: ref} = request} when is_reference(ref) <- state.requests,
+          source != nil,
+          do: request
 
-    {:reply, {:ok, session}, poll(state)}
+    case found do
+      [] ->
+        {:reply, {:error, :not_found}, state}
+
+      found ->
+        # of several answers the first
+        request = Enum.min_by(found, & &1.seq)
+        begin(state, request.engine, mode, id, n, pid, request.ref)
+    end
+  end
+
+  def handle_call({:join, number, request, key, ref, demand}, {pid, _tag}, state) do
+    place = {number, request}
+    engine = state.engines[number]
+
+    {flight, state} =
+      case state.flights do
+        %{^place => flight} ->
+          {flight, %{state | n_shared: state.n_shared + 1}}
+
+        flights ->
+          flight = Flight.start_link(engine.ref, engine.driver, place, request)
+          {flight, %{state | flights: Map.put(flights, place, flight)}}
+      end
+
+    Flight.attach(flight, pid, ref, demand)
+    {:reply, flight, running(state, key, {flight, ref})}
   end
 
   def handle_call({:cancel, target}, _from, state) do
@@ -573,14 +751,14 @@ defmodule Weir.Server do
   end
 
   @impl true
-  def handle_cast({:running, key, ref}, state) do
-    case state.requests do
-      %{^key => request} ->
-        if request.cancelled, do: NIF.engine_cancel(ref)
-        {:noreply, put_in(state.requests[key], %{request | ref: ref})}
+  def handle_cast({:running, key, ref}, state), do: {:noreply, running(state, key, ref)}
 
-      _gone ->
-        {:noreply, state}
+  def handle_cast({:deserted, place, flight}, state) do
+    Flight.stop(flight)
+
+    case state.flights do
+      %{^place => ^flight} -> {:noreply, %{state | flights: Map.delete(state.flights, place)}}
+      _another -> {:noreply, state}
     end
   end
 
@@ -623,7 +801,7 @@ defmodule Weir.Server do
 
   defp drain(state, deadline) do
     receive do
-      {:"$gen_call", from, {:begin, _mode, _id, _n}} ->
+      {:"$gen_call", from, begin} when elem(begin, 0) in [:begin, :fork] ->
         GenServer.reply(from, {:error, :stopping})
         drain(state, deadline)
 
@@ -644,7 +822,27 @@ defmodule Weir.Server do
     end
   end
 
-  defp begin(state, mode, id, pid) do
+  defp begin(state, number, mode, id, n, pid, source) do
+    engine = state.engines[number]
+
+    {keys, state} =
+      Enum.map_reduce(1..n, state, fn _, state -> begin_one(state, number, mode, id, pid) end)
+
+    session = %{
+      server: self(),
+      keys: keys,
+      model: state.model,
+      number: number,
+      engine: engine.ref,
+      driver: engine.driver,
+      source: source,
+      defaults: Map.take(state.options, Keyword.keys(Request.options()))
+    }
+
+    {:reply, {:ok, session}, poll(state)}
+  end
+
+  defp begin_one(state, number, mode, id, pid) do
     key = Process.monitor(pid)
     seq = state.seq + 1
 
@@ -653,21 +851,36 @@ defmodule Weir.Server do
       id: id,
       mode: mode,
       seq: seq,
-      engine: state.current,
+      engine: number,
       ref: nil,
       cancelled: false
     }
 
     tell(state, request, [:request, :start], %{system_time: System.system_time()}, %{})
     state = %{state | seq: seq, requests: Map.put(state.requests, key, request)}
-    {key, update_in(state.engines[state.current].n, &(&1 + 1))}
+    {key, update_in(state.engines[number].n, &(&1 + 1))}
+  end
+
+  defp running(state, key, ref) do
+    case state.requests do
+      %{^key => request} ->
+        if request.cancelled, do: cancel_ref(ref)
+        put_in(state.requests[key], %{request | ref: ref})
+
+      _gone ->
+        state
+    end
   end
 
   defp cancel_request(state, key) do
-    request = state.requests[key]
-    if request.ref, do: NIF.engine_cancel(request.ref)
+    cancel_ref(state.requests[key].ref)
     put_in(state.requests[key].cancelled, true)
   end
+
+  # nil: not submitted yet
+  defp cancel_ref(nil), do: :ok
+  defp cancel_ref({flight, ref}), do: Flight.cancel(flight, ref)
+  defp cancel_ref(ref), do: NIF.engine_cancel(ref)
 
   defp ended(state, key, outcome) do
     case Map.pop(state.requests, key) do
@@ -696,6 +909,7 @@ defmodule Weir.Server do
       generating_slots: s.n_slots_generating,
       n_parallel: s.n_slots,
       requests: map_size(state.requests),
+      n_shared: state.n_shared,
       strategy: state.options.batch_strategy,
       strategy_failures: :counters.get(engine.failures, 1),
       slots: if(active > 0, do: NIF.engine_slots(engine.ref), else: [])
@@ -723,7 +937,7 @@ defmodule Weir.Server do
     do:
       tell(state, request, [:request, :exception], usage(request), %{kind: kind, reason: reason})
 
-  defp usage(%{ref: nil}), do: Telemetry.no_usage()
+  defp usage(%{ref: ref}) when not is_reference(ref), do: Telemetry.no_usage()
   defp usage(%{ref: ref}), do: ref |> NIF.engine_usage() |> Telemetry.usage()
 
   # Once more after the last request has ended: its last tick may be told then.

@@ -68,9 +68,8 @@ INLINE void read_nibbles(const unsigned char *bytes, int shift, uint8_t *values)
         values[k] = (uint8_t)((bytes[k] >> shift & 15) | (bytes[k + 16] >> shift & 15) << 4);
 }
 
-/* Of Q4_K and Q5_K units 2j and 2j + 1 are the low and the high nibbles of the same 32 bytes. Of Q6_K 128
- * columns stand together: 64 bytes of low nibbles, 32 of high pairs of bits. */
-/* Unit i of a block. */
+/* Unit i of a block. Of Q4_K and Q5_K units 2j and 2j + 1 are the low and the high nibbles of the same 32
+ * bytes. Of Q6_K 128 columns stand together: 64 bytes of low nibbles, 32 of high pairs of bits. */
 INLINE void read_unit(const weir__panel_format format, const unsigned char *block, int i, unit *u)
 {
     const int half = WEIR__UNIT / 2;

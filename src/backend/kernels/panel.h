@@ -17,7 +17,7 @@
 /* Raised when the order of any format changes: files hold panels (backend/optimized_file.h). */
 #define WEIR__PANEL_VERSION 1
 
-#define WEIR__PANEL_ROWS 16
+#define WEIR__PANEL_ROWS 16 /* of sums, as many as a register of AVX-512 has */
 #define WEIR__UNIT       32 /* columns; also those that share an activation's scale */
 
 /* In the order of the kernels' tables. */

@@ -4,7 +4,7 @@ defmodule Weir.Server.Request do
   # go between the consumer and that. Without a server, an engine of its own.
 
   alias Weir.{Adapter, JSON, Model, NIF, Options, Tokenizer}
-  alias Weir.Server.Driver
+  alias Weir.Server.{Driver, Flight}
 
   # Chunks that may be in the mailbox; half of them are asked for again when they were taken.
   @window 16
@@ -12,9 +12,14 @@ defmodule Weir.Server.Request do
   # Nobody reads before the end: the engine emits the first token and the end only.
   @interval 1_000_000_000
 
-  # server, key and monitor: nil without a server. logprobs: whether chunks have scores.
+  # server, key and monitor: nil without a server. logprobs: whether chunks have scores. flight: who sends them; nil: the
+  # engine.
   @enforce_keys [:ref, :model, :logprobs]
-  defstruct [:ref, :model, :logprobs, :server, :key, :monitor, taken: 0]
+  defstruct [:ref, :model, :logprobs, :server, :key, :monitor, :flight, taken: 0]
+
+  @typedoc "A text, token ids, a `NIF.chat`, or a fork of the request with this id, after so many tokens (-1: all)."
+  @type prompt ::
+          String.t() | [integer()] | NIF.chat() | {:fork, term()} | {:fork, term(), integer()}
 
   @doc "Options of one request, as `{type, default}`."
   def options do
@@ -25,11 +30,32 @@ defmodule Weir.Server.Request do
       deadline: {{:maybe, {:range, 1..0x7FFFFFFF}}, nil},
       cache_prompt: {:boolean, true},
       cache_salt: {{:maybe, :string}, nil},
+      interval: {{:range, 1..0x7FFFFFFF}, 1},
+      add_special: {:boolean, true},
+      parse_special: {:boolean, true},
+      special: {:boolean, false},
+      n_draft_max: {{:range, -1..32}, -1},
       lora: {:adapters, []}
     ] ++ logprobs() ++ Options.sampler()
   end
 
-  def logprobs, do: [logprobs: {:boolean, false}, top_logprobs: {{:range, 0..20}, 0}]
+  @doc "What the caller makes of the request's answers: nothing that an engine knows."
+  def answer_options do
+    [
+      best_of: {{:range, 1..128}, 1},
+      echo: {:boolean, false},
+      share: {:boolean, false}
+    ]
+  end
+
+  def logprobs do
+    [
+      logprobs: {:boolean, false},
+      top_logprobs: {{:range, 0..20}, 0},
+      prompt_logprobs: {:boolean, false},
+      n_prompt_logprobs: {{:range, 0..20}, 0}
+    ]
+  end
 
   @doc "As `NIF.engine_submit/4` wants them. What is nil stays the library's default."
   def to_engine(o) do
@@ -46,22 +72,21 @@ defmodule Weir.Server.Request do
       :priority,
       :cache_prompt,
       :cache_salt,
-      :seed,
-      :temp,
-      :top_k,
-      :top_p,
-      :min_p,
-      :penalty_repeat,
-      :penalty_freq,
-      :penalty_present,
-      :grammar,
-      :json_schema,
-      :logprobs
+      :interval,
+      :add_special,
+      :parse_special,
+      :special,
+      :n_draft_max,
+      :prompt_logprobs,
+      :n_prompt_logprobs,
+      :logprobs,
+      :adapters
     ])
     |> Map.put(:n_logprobs, o.top_logprobs)
     |> Map.put(:deadline_ms, o.deadline)
-    |> Map.put(:grammar_root, o.grammar && o.grammar_root)
-    |> Map.update!(:json_schema, &(&1 && JSON.encode!(&1)))
+    |> Map.merge(
+      Options.sampling(%{o | json_schema: o.json_schema && JSON.encode!(o.json_schema)})
+    )
     |> Map.reject(fn {_name, value} -> value == nil end)
   end
 
@@ -71,49 +96,50 @@ defmodule Weir.Server.Request do
     end
   end
 
-  @doc "Submits. `mode` is `:generate` (one chunk, at the end) or `:stream`."
-  def start(server, prompt, given, id, mode) do
+  @doc """
+  Submits for n answers, all or none. `mode` is `:generate` (one chunk, at the end) or `:stream`. `share`: one answer may
+  be another caller's as well.
+  """
+  def start(server, prompt, given, id, mode, n, share \\ false) do
     prompt!(prompt)
-    with {:ok, [request]} <- start_n(server, prompt, given, id, mode, 1), do: {:ok, request}
-  end
 
-  @doc "The same for n answers, all or none; the prompt may be a `NIF.chat`."
-  def start_n(server, prompt, given, id, mode, n) do
-    case GenServer.call(server, {:begin, mode, id, n}, :infinity) do
-      {:ok, session} -> submit(session, prompt, given, mode, n)
+    case GenServer.call(server, begin(prompt, mode, id, n), :infinity) do
+      {:ok, session} -> submit(session, prompt, given, id, mode, n, share)
       {:error, reason} -> {:error, reason}
     end
   end
 
-  defp prompt!(prompt) when is_binary(prompt), do: :ok
+  defp begin(prompt, mode, id, n) when elem(prompt, 0) == :fork,
+    do: {:fork, elem(prompt, 1), mode, id, n}
+
+  defp begin(_prompt, mode, id, n), do: {:begin, mode, id, n}
+
+  defp prompt!(prompt) when is_binary(prompt) or is_reference(prompt), do: :ok
+  defp prompt!({:fork, _id}), do: :ok
+  defp prompt!({:fork, _id, at}) when is_integer(at) and at >= -1 and at < 0x80000000, do: :ok
 
   defp prompt!(prompt) do
     if not is_list(prompt) or not Enum.all?(prompt, &is_integer/1) do
-      raise ArgumentError, "a prompt is a text or a list of token ids, got: #{inspect(prompt)}"
+      raise ArgumentError,
+            "a prompt is a text, a list of token ids, {:fork, id} or {:fork, id, at}, got: #{inspect(prompt)}"
     end
   end
 
-  defp submit(session, prompt, given, mode, n) do
+  # What the engine is to go on from.
+  defp prompt({:fork, id}, session), do: prompt({:fork, id, -1}, session)
+  defp prompt({:fork, _id, at}, session), do: %{source: session.source, source_at: at}
+  defp prompt(prompt, _session), do: %{prompt: prompt}
+
+  defp submit(session, prompt, given, id, mode, n, share) do
     o = merge(session.defaults, given)
 
-    case submit_n(session.model, session.engine, prompt, o, mode, n) do
-      {:ok, refs} ->
-        for {ref, key} <- Enum.zip(refs, session.keys),
-            do: GenServer.cast(session.server, {:running, key, ref})
-
-        Driver.work(session.driver)
-
-        {:ok,
-         for {ref, key} <- Enum.zip(refs, session.keys) do
-           %__MODULE__{
-             ref: ref,
-             model: session.model,
-             logprobs: o.logprobs,
-             server: session.server,
-             key: key,
-             monitor: Process.monitor(session.server)
-           }
-         end}
+    case adapted(session.model, o) do
+      {:ok, o} ->
+        if share and n == 1 and same_each_time?(prompt, o) do
+          {:ok, [join(session, prompt, o, mode)]}
+        else
+          submit(session, Map.put(prompt(prompt, session), :keep, id != nil), o, mode, n)
+        end
 
       {:error, reason} ->
         ended(session, {:error, reason})
@@ -125,18 +151,69 @@ defmodule Weir.Server.Request do
       reraise error, __STACKTRACE__
   end
 
+  defp submit(session, prompt, o, mode, n) do
+    case submit_n(session.engine, prompt, o, mode, n) do
+      {:ok, refs} ->
+        for {ref, key} <- Enum.zip(refs, session.keys),
+            do: GenServer.cast(session.server, {:running, key, ref})
+
+        Driver.work(session.driver)
+        {:ok, for({ref, key} <- Enum.zip(refs, session.keys), do: request(session, o, ref, key))}
+
+      {:error, reason} ->
+        ended(session, {:error, reason})
+        {:error, reason}
+    end
+  end
+
+  defp request(session, o, ref, key) do
+    %__MODULE__{
+      ref: ref,
+      model: session.model,
+      logprobs: o.logprobs,
+      server: session.server,
+      key: key,
+      monitor: Process.monitor(session.server)
+    }
+  end
+
+  # As weir_flight_open has it: greedy, and nothing that draws, or with a seed; nothing that a clock ends, and nothing
+  # that is told beside chunks.
+  defp same_each_time?(prompt, o) do
+    greedy? =
+      o.temp == 0 and
+        Enum.all?([:mirostat, :adaptive_target, :order, :xtc_probability], &(o[&1] == nil))
+
+    (is_binary(prompt) or is_list(prompt)) and (greedy? or o.seed != 0xFFFFFFFF) and
+      o.deadline == nil and not o.prompt_logprobs and o.n_prompt_logprobs == 0
+  end
+
+  defp join(session, prompt, o, mode) do
+    {demand, _interval} = flow(mode, o)
+    key = o |> to_engine() |> Map.put(:prompt, prompt)
+    ref = make_ref()
+    call = {:join, session.number, key, hd(session.keys), ref, demand}
+    flight = GenServer.call(session.server, call, :infinity)
+    %{request(session, o, ref, hd(session.keys)) | flight: flight}
+  end
+
   defp ended(session, outcome) do
     Enum.each(session.keys, &GenServer.cast(session.server, {:ended, &1, outcome}))
   end
 
-  defp submit_n(model, engine, prompt, o, mode, n) do
-    {demand, interval} = if mode == :stream, do: {@window, 1}, else: {:infinity, @interval}
-
-    with {:ok, adapters} <- Adapter.uses(model, o.lora) do
-      own = %{prompt: prompt, interval: interval, adapters: adapters}
-      NIF.engine_submit_n(engine, Map.merge(to_engine(o), own), n, self(), demand)
-    end
+  # With the native adapters of what :lora names.
+  defp adapted(model, o) do
+    with {:ok, adapters} <- Adapter.uses(model, o.lora), do: {:ok, Map.put(o, :adapters, adapters)}
   end
+
+  defp submit_n(engine, prompt, o, mode, n) do
+    {demand, interval} = flow(mode, o)
+    request = o |> to_engine() |> Map.merge(prompt) |> Map.put(:interval, interval)
+    NIF.engine_submit_n(engine, request, n, self(), demand)
+  end
+
+  defp flow(:stream, o), do: {@window, o.interval}
+  defp flow(:generate, _o), do: {:infinity, @interval}
 
   @doc "Submits to an engine that is made for this. `o` has options of `options/0` and `Options.generation/0`."
   def alone(%Model{} = model, chat, o, mode, n) do
@@ -144,7 +221,8 @@ defmodule Weir.Server.Request do
 
     with {:ok, tokens} <- Tokenizer.encode(model, NIF.chat_prompt(chat)),
          {:ok, engine} <- NIF.engine_create(model.ref, engine_options(length(tokens), o, n)),
-         {:ok, refs} <- submit_n(model, engine, chat, o, mode, n) do
+         {:ok, o} <- adapted(model, o),
+         {:ok, refs} <- submit_n(engine, %{prompt: chat}, o, mode, n) do
       {:ok, for(ref <- refs, do: %__MODULE__{ref: ref, model: model, logprobs: o.logprobs})}
     end
   end
@@ -171,8 +249,9 @@ defmodule Weir.Server.Request do
   def merge(defaults, given), do: Map.merge(defaults, given)
 
   @doc """
-  What comes next: `{:chunk, ids, text, scores, request}`, `{:done, reason, usage}`, or `{:error, reason}`. After the last
-  two the request is over, and has left no message. `scores` are nil where nobody asked for logprobs.
+  What comes next: `{:chunk, ids, text, scores, request}`, `{:prompt, ids, scores}`, `{:done, reason, usage}`, or `{:error,
+  reason}`. After the last two the request is over, and has left no message. `scores` are nil where nobody asked for
+  logprobs.
   """
   def next(%__MODULE__{ref: ref, monitor: monitor} = request, timeout) do
     receive do
@@ -193,6 +272,8 @@ defmodule Weir.Server.Request do
 
   defp took(request, {:chunk, ids, text, scores}),
     do: {:chunk, ids, text, scores, demand(request)}
+
+  defp took(_request, {:prompt, _ids, _scores} = prompt), do: prompt
 
   # {:done, reason, usage} or {:error, reason}
   defp took(request, outcome) do
@@ -248,13 +329,21 @@ defmodule Weir.Server.Request do
     do: %{request | taken: taken + 1}
 
   defp demand(request) do
-    NIF.engine_demand(request.ref, div(@window, 2))
+    n = div(@window, 2)
+
+    if request.flight,
+      do: Flight.demand(request.flight, request.ref, n),
+      else: NIF.engine_demand(request.ref, n)
+
     %{request | taken: 0}
   end
 
   @doc "Ends the request wherever it is. No message is left, and none follows."
   def close(%__MODULE__{} = request, outcome \\ {:done, :halted}) do
-    NIF.engine_close(request.ref)
+    if request.flight,
+      do: Flight.leave(request.flight, request.ref),
+      else: NIF.engine_close(request.ref)
+
     flush(request.ref)
     finish(request, outcome)
   end

@@ -8,7 +8,7 @@ defmodule Weir.Server.Telemetry do
   |---|---|---|
   | `[:weir, :server, :tick]` | `batch_size`, `decode_tokens`, `prefill_tokens`, `active_slots`, `queue_depth` (after it), `eval_ms` (forward passes), `tick_ms` | |
   | `[:weir, :server, :request, :start]` | `system_time` (native units) | `seq_id`, `mode`, `id` |
-  | `[:weir, :server, :request, :done]` | `prompt_tokens`, `cached_tokens`, `generated_tokens`, `duration_ms`, `queue_ms`, `ttft_ms`, `prompt_eval_rate`, `generation_rate` | the same, and `reason` |
+  | `[:weir, :server, :request, :done]` | `prompt_tokens`, `cached_tokens`, `generated_tokens`, `drafted_tokens`, `accepted_tokens`, `duration_ms`, `queue_ms`, `ttft_ms`, `prompt_eval_rate`, `generation_rate` | the same, and `reason` |
   | `[:weir, :server, :request, :exception]` | as `:done`; zeroes where nothing was computed | the same, and `kind`, `reason` |
   | `[:weir, :server, :strategy, :exception]` | `count` | `strategy`, `kind`, `reason`, `stacktrace` |
 
@@ -58,6 +58,8 @@ defmodule Weir.Server.Telemetry do
       prompt_tokens: usage.n_prompt,
       cached_tokens: usage.n_cached,
       generated_tokens: usage.n_generated,
+      drafted_tokens: usage.n_drafted,
+      accepted_tokens: usage.n_accepted,
       duration_ms: usage.total_ns / 1.0e6,
       queue_ms: usage.queue_ns / 1.0e6,
       ttft_ms: usage.ttft_ns / 1.0e6,
@@ -70,7 +72,21 @@ defmodule Weir.Server.Telemetry do
   defp rate(_n, _ttft_ns, _ns), do: 0.0
 
   @doc false
+  # Why not more of the prompt was cached.
+  def miss(%{miss_info: info}), do: info
+  def miss(%{miss: miss}), do: %{miss: miss}
+
+  @doc false
   def no_usage do
-    usage(%{n_prompt: 0, n_cached: 0, n_generated: 0, queue_ns: 0, ttft_ns: 0, total_ns: 0})
+    usage(%{
+      n_prompt: 0,
+      n_cached: 0,
+      n_generated: 0,
+      n_drafted: 0,
+      n_accepted: 0,
+      queue_ns: 0,
+      ttft_ns: 0,
+      total_ns: 0
+    })
   end
 end

@@ -1,0 +1,189 @@
+defmodule Weir.Server.Flight do
+  @moduledoc false
+  # One generation, any number of readers. A process that reads a request as any consumer does, keeps what came, and
+  # sends it to each reader from the begin, in the messages that an engine sends: `{ref, {:chunk, ids, text}}` and its
+  # like, as many as the reader has asked for.
+  #
+  # The server alone lets readers in. Without readers the flight says so, and ends when the server, which gives it to
+  # nobody any more, says stop: a reader that was let in before stands in front of that word.
+
+  alias Weir.NIF
+  alias Weir.Server.Driver
+
+  @enforce_keys [:server, :monitor, :key]
+  defstruct [:server, :monitor, :key, :ref, :last, chunks: %{}, readers: %{}]
+
+  @doc "Submits `request`, which is also the key that the server knows the flight by."
+  def start_link(engine, driver, key, request) do
+    server = self()
+
+    :proc_lib.spawn_link(fn ->
+      flight = %__MODULE__{server: server, monitor: Process.monitor(server), key: key}
+
+      case NIF.engine_submit(engine, request, self(), :infinity) do
+        {:ok, ref} ->
+          Driver.work(driver)
+          loop(%{flight | ref: ref})
+
+        {:error, reason} ->
+          flight |> came({:error, reason}) |> loop()
+      end
+    end)
+  end
+
+  @doc "For the server: messages go to `pid`, `demand` of them until it asks for more."
+  def attach(flight, pid, ref, demand), do: tell(flight, {:attach, pid, ref, demand})
+  @doc "For the server: the reader's end comes now."
+  def cancel(flight, ref), do: tell(flight, {:cancel, ref})
+  @doc "For the server: nobody is let in any more."
+  def stop(flight), do: tell(flight, :stop)
+  @doc "For a reader: so many messages more."
+  def demand(flight, ref, n), do: tell(flight, {:demand, ref, n})
+
+  @doc "For a reader: when it returns, no message follows."
+  def leave(flight, ref) do
+    monitor = Process.monitor(flight)
+    tell(flight, {:leave, self(), ref, monitor})
+
+    receive do
+      {^monitor, :left} -> Process.demonitor(monitor, [:flush])
+      {:DOWN, ^monitor, :process, _pid, _reason} -> true
+    end
+
+    :ok
+  end
+
+  defp tell(pid, message) do
+    send(pid, message)
+    :ok
+  end
+
+  defp loop(%{ref: own, monitor: server} = flight) do
+    receive do
+      {:attach, pid, ref, demand} ->
+        reader = %{pid: pid, monitor: Process.monitor(pid), at: 0, credit: demand}
+        flight |> put(ref, reader) |> serve(ref) |> loop()
+
+      {:demand, ref, n} ->
+        flight |> credit(ref, n) |> serve(ref) |> loop()
+
+      {:cancel, ref} ->
+        flight |> cancelled(ref) |> loop()
+
+      {:leave, pid, ref, tag} ->
+        flight = without(flight, ref)
+        tell(pid, {tag, :left})
+        loop(flight)
+
+      :stop when flight.readers == %{} ->
+        :ok
+
+      :stop ->
+        loop(flight)
+
+      {:DOWN, ^server, :process, _pid, _reason} ->
+        :ok
+
+      {:DOWN, monitor, :process, _pid, _reason} ->
+        case Enum.find(flight.readers, fn {_ref, reader} -> reader.monitor == monitor end) do
+          {ref, _reader} -> flight |> without(ref) |> loop()
+          nil -> loop(flight)
+        end
+
+      {^own, message} when own != nil ->
+        flight = came(flight, message)
+        flight.readers |> Map.keys() |> Enum.reduce(flight, &serve(&2, &1)) |> loop()
+
+      _other ->
+        loop(flight)
+    end
+  end
+
+  defp came(flight, message) when elem(message, 0) == :chunk,
+    do: %{flight | chunks: Map.put(flight.chunks, map_size(flight.chunks), message)}
+
+  # A failure is nobody's who comes later.
+  defp came(flight, last) do
+    if elem(last, 0) == :error, do: deserted(flight), else: :ok
+    %{flight | last: last}
+  end
+
+  defp deserted(flight), do: GenServer.cast(flight.server, {:deserted, flight.key, self()})
+
+  # ---- Readers ----
+
+  defp put(flight, ref, reader), do: %{flight | readers: Map.put(flight.readers, ref, reader)}
+
+  defp without(flight, ref) do
+    case Map.pop(flight.readers, ref) do
+      {nil, _readers} ->
+        flight
+
+      {reader, readers} ->
+        Process.demonitor(reader.monitor, [:flush])
+        if readers == %{}, do: deserted(flight), else: :ok
+        %{flight | readers: readers}
+    end
+  end
+
+  # What a reader asks for after its end is nothing.
+  defp credit(flight, ref, n) do
+    case flight.readers do
+      %{^ref => %{credit: credit} = reader} when credit != :infinity ->
+        put(flight, ref, %{reader | credit: if(n == :infinity, do: n, else: credit + n)})
+
+      _other ->
+        flight
+    end
+  end
+
+  defp cancelled(flight, ref) do
+    case flight do
+      %{readers: %{^ref => reader}, ref: own} when own != nil ->
+        tell(reader.pid, {ref, {:done, :cancelled, NIF.engine_usage(own)}})
+        without(flight, ref)
+
+      _other ->
+        flight
+    end
+  end
+
+  # What may be sent is sent, what a reader has no credit for becomes one message, and the end comes with the last one.
+  defp serve(flight, ref) do
+    n = map_size(flight.chunks)
+
+    case flight.readers[ref] do
+      nil ->
+        flight
+
+      %{at: at} = reader when at == n ->
+        if flight.last do
+          tell(reader.pid, {ref, flight.last})
+          without(flight, ref)
+        else
+          flight
+        end
+
+      %{credit: 0} ->
+        flight
+
+      %{at: at, credit: credit} = reader when n - at > credit ->
+        tell(reader.pid, {ref, joined(for(i <- at..(n - 1), do: flight.chunks[i]))})
+        flight |> put(ref, %{reader | at: n, credit: credit - 1}) |> serve(ref)
+
+      %{at: at, credit: credit} = reader ->
+        tell(reader.pid, {ref, flight.chunks[at]})
+        credit = if credit == :infinity, do: credit, else: credit - 1
+        flight |> put(ref, %{reader | at: at + 1, credit: credit}) |> serve(ref)
+    end
+  end
+
+  defp joined(chunks) do
+    ids = Enum.flat_map(chunks, &elem(&1, 1))
+    text = Enum.map_join(chunks, &elem(&1, 2))
+
+    if tuple_size(hd(chunks)) == 4,
+      do: {:chunk, ids, text, Enum.flat_map(chunks, &elem(&1, 3))},
+      else: {:chunk, ids, text}
+  end
+end

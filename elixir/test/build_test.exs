@@ -1,0 +1,73 @@
+defmodule Weir.BuildTest do
+  # What `mix compile` asks of the C library's build, which here only writes that down, and gives what is there already.
+  use ExUnit.Case, async: false
+  import ExUnit.CaptureIO
+
+  @names ~w(WEIR_DIR WEIR_PRESET LLAMA_BACKEND LLAMA_CMAKE_ARGS)
+
+  setup do
+    before = for name <- @names, do: {name, System.get_env(name)}
+    root = Path.join(System.tmp_dir!(), "weir build #{System.pid()}")
+    File.mkdir_p!(Path.join(root, "scripts"))
+
+    on_exit(fn ->
+      File.rm_rf!(root)
+
+      for {name, value} <- before,
+          do: if(value, do: System.put_env(name, value), else: System.delete_env(name))
+    end)
+
+    %{root: root}
+  end
+
+  defp script(root, lines),
+    do: File.write!(Path.join(root, "scripts/build.sh"), Enum.join(lines, "\n"))
+
+  defp compile(root, environment) do
+    Enum.each(@names, &System.delete_env/1)
+    System.put_env([{"WEIR_DIR", root} | environment])
+    Mix.Tasks.Compile.WeirNif.run([])
+  end
+
+  test "environment and arguments reach the build", %{root: root} do
+    library = Path.join(:code.priv_dir(:weir), "weir_nif.so")
+
+    script(root, [
+      "cd \"$(dirname \"$0\")/..\"",
+      "{ echo \"arguments=$*\"; env; } >asked",
+      "mkdir -p build/$1/elixir/c_src",
+      "cp '#{library}' build/$1/elixir/c_src/"
+    ])
+
+    asked = fn environment ->
+      # it is the same library: nothing is put in its place
+      assert {:noop, []} = compile(root, environment)
+      root |> Path.join("asked") |> File.read!() |> String.split("\n")
+    end
+
+    lines = asked.([{"LLAMA_BACKEND", "vulkan"}, {"LLAMA_CMAKE_ARGS", "-DA=1 -DB=\"x y\""}])
+    assert "arguments=release weir_nif" in lines
+    assert "LLAMA_BACKEND=vulkan" in lines
+    assert "WEIR_LLAMA_FLAGS=-DA=1 -DB=\"x y\"" in lines
+    assert Enum.any?(lines, &String.starts_with?(&1, "WEIR_ERLANG_INCLUDE=/"))
+
+    lines = asked.([{"WEIR_PRESET", "unit"}])
+    assert "arguments=unit weir_nif" in lines
+    refute Enum.any?(lines, &String.starts_with?(&1, "LLAMA_BACKEND="))
+  end
+
+  test "a build that fails shows what it said", %{root: root} do
+    script(root, ["echo 'no compiler here'", "exit 3"])
+
+    output =
+      capture_io(fn ->
+        assert_raise Mix.Error, ~r/status 3/, fn -> compile(root, []) end
+      end)
+
+    assert output =~ "no compiler here"
+  end
+
+  test "a folder that is not the library's is named", %{root: root} do
+    assert_raise Mix.Error, ~r/WEIR_DIR must name/, fn -> compile(root, []) end
+  end
+end

@@ -1,0 +1,200 @@
+defmodule Weir.HeaderTest do
+  # What the C API lets a program say, Elixir lets it say too, under the same name; what it does not is listed, with the
+  # reason. A member that weir.h gains and nobody has looked at fails here.
+  use ExUnit.Case, async: true
+  alias Weir.Server
+
+  @header Path.expand("../../include/weir/weir.h", __DIR__)
+
+  # The members of a struct, in order.
+  defp members(struct) do
+    [_all, body] =
+      Regex.run(~r/typedef struct #{struct} \{(.*?)\n\} #{struct};/s, File.read!(@header))
+
+    body
+    |> String.replace(~r"/\*.*?\*/"s, "")
+    |> String.split(";", trim: true)
+    |> Enum.flat_map(&names/1)
+  end
+
+  # "const char *name", "int32_t a, b", "bool (*fn)(void *user)"
+  defp names(declaration) do
+    if declaration =~ ~r/\(\*\w+\)/ do
+      [_all, name] = Regex.run(~r/\(\*(\w+)\)/, declaration)
+      [name]
+    else
+      for part <- String.split(declaration, ","),
+          name = Regex.run(~r/(\w+)\s*(\[\w+\])?\s*$/, part, capture: :all_but_first),
+          do: hd(name)
+    end
+  end
+
+  # The options of a function, from what it says of one that is none.
+  defp options(fun) do
+    error = assert_raise ArgumentError, fun
+    [_all, known] = Regex.run(~r/known are (.*)$/, error.message)
+    known |> String.split(", ") |> MapSet.new(&String.to_atom/1)
+  end
+
+  # renamed: an option of another name. left_out: none, and why.
+  defp compare(struct, options, renamed, left_out) do
+    members = members(struct)
+    assert length(members) > 3, "#{struct} was not read"
+
+    for name <- members, name != "size" do
+      name = String.to_atom(name)
+      option = Map.get(renamed, name, name)
+
+      assert option in options or Map.has_key?(left_out, name),
+             "#{struct}.#{name} is in weir.h: make it an option (here: #{inspect(option)}), or say here why there is none"
+
+      refute option in options and Map.has_key?(left_out, name),
+             "#{struct}.#{name} is there: it is not left out"
+    end
+
+    for name <- Map.keys(renamed) ++ Map.keys(left_out) do
+      assert Atom.to_string(name) in members, "#{struct} has no #{name}"
+    end
+  end
+
+  test "weir_engine_params: options of a server" do
+    compare(
+      "weir_engine_params",
+      options(fn -> Server.start_link(model_path: "fake:", nonsense: 1) end),
+      %{n_slots: :n_parallel, queue_limit: :max_queue, strategy: :batch_strategy},
+      %{
+        n_kv: "n_ctx is all cells here",
+        manual: "a strategy that is a module makes the engine so"
+      }
+    )
+  end
+
+  test "weir_request: options of a request" do
+    {:ok, server} = Server.start_link(model_path: "fake:")
+
+    compare(
+      "weir_request",
+      options(fn -> Server.generate(server, "hello", nonsense: 1) end),
+      %{n_logprobs: :top_logprobs, deadline_ms: :deadline},
+      Map.merge(
+        Map.new(
+          [:chat, :tokens, :text, :source, :source_at],
+          &{&1, "what the prompt is made of"}
+        ),
+        %{
+          n_tokens: "a list's own",
+          text_length: "a binary's own",
+          sampler: "its members are options themselves",
+          stop_length: "a binary's own",
+          n_stop: "a list's own",
+          cache_salt_length: "a binary's own"
+        }
+      )
+    )
+  end
+
+  @list_lengths %{n_dry_breakers: "a list's own", n_logit_bias: "a list's own"}
+
+  test "weir_sampler_params: options of a sampler, of a request and of one caller" do
+    {:ok, model} = Weir.load_model("fake:")
+    {:ok, server} = Server.start_link(model: model)
+
+    for fun <- [
+          fn -> Weir.Sampler.create(model, nonsense: 1) end,
+          fn -> Server.generate(server, "hello", nonsense: 1) end,
+          fn -> Weir.generate(model, "hello", nonsense: 1) end
+        ] do
+      compare("weir_sampler_params", options(fun), %{}, @list_lengths)
+    end
+  end
+
+  test "weir_model_params: options of a model" do
+    compare(
+      "weir_model_params",
+      options(fn -> Weir.load_model("fake:", nonsense: 1) end),
+      %{},
+      %{
+        n_tensor_split: "a list's own",
+        progress: "a load is a call that returns",
+        progress_user: "of progress",
+        optimized: "a file beside the model's is found by its name"
+      }
+    )
+  end
+
+  test "weir_context_params: options of a context" do
+    {:ok, model} = Weir.load_model("fake:")
+
+    compare(
+      "weir_context_params",
+      options(fn -> Weir.Context.create(model, nonsense: 1) end),
+      %{pooling: :pooling_type},
+      Map.new(
+        [:layout, :type_k, :type_v],
+        &{&1, "a server's: this is the low level, as other packages have it"}
+      )
+    )
+  end
+
+  test "weir_chat_params: options of a conversation" do
+    {:ok, model} = Weir.load_model("fake:")
+    messages = [%{role: "user", content: "a"}]
+
+    compare(
+      "weir_chat_params",
+      options(fn -> Weir.chat_completion(model, messages, nonsense: 1) end),
+      %{
+        tools_json: :tools,
+        template_source: :template,
+        args: :chat_template_kwargs,
+        add_generation_prompt: :add_assistant
+      },
+      %{
+        messages: "an argument",
+        n_messages: "a list's own",
+        messages_json: "an argument",
+        n_args: "a list's own"
+      }
+    )
+  end
+
+  test "weir_hub_params: options of a download" do
+    compare(
+      "weir_hub_params",
+      options(fn -> Weir.Hub.download("o/m", "f.gguf", nonsense: 1) end),
+      %{timeout_ms: :timeout},
+      %{progress: "of download/3 alone, which has it", progress_user: "a closure's own"}
+    )
+  end
+
+  # ---- What comes out ----
+
+  defp compare_keys(struct, keys, left_out) do
+    keys = MapSet.new(keys)
+    compare(struct, keys, %{}, left_out)
+  end
+
+  @histograms "telemetry's handlers make their own"
+
+  test "weir_engine_stats, weir_usage, weir_miss_info: what functions tell" do
+    {:ok, server} = Server.start_link(model_path: "fake:", temp: 0.0)
+    {:ok, _} = Server.generate(server, "It is 10:20 now. Hello there", max_tokens: 3)
+    {:ok, answer} = Server.complete(server, "It is 10:21 now. Hello there", max_tokens: 3)
+    assert answer.miss.miss == :diverged
+    compare_keys("weir_miss_info", Map.keys(answer.miss), %{})
+
+    {:ok, model} = Weir.load_model("fake:")
+    {:ok, engine} = Weir.NIF.engine_create(model.ref, %{})
+    {:ok, ref} = Weir.NIF.engine_submit(engine, %{prompt: "hello"}, self(), 1)
+    compare_keys("weir_usage", Map.keys(Weir.NIF.engine_usage(ref)), %{})
+
+    compare_keys(
+      "weir_engine_stats",
+      Map.keys(Weir.NIF.engine_stats(engine)),
+      Map.new(
+        ~w(queue_seconds ttft_seconds itl_seconds tick_seconds batch_tokens passes)a,
+        &{&1, @histograms}
+      )
+    )
+  end
+end

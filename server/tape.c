@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+/* Where an event ends in the bytes; headed: the tape's head goes before its own. */
+typedef struct mark {
+    size_t end;
+    bool headed;
+} mark;
+
+/* Invariant: bytes hold the events first … first + n_marks - 1, one behind the other. A tape that nobody can
+ * find any more (`lost`) lives as long as its readers and its answer. */
+struct serve_tape {
+    serve_tapes *of;
+    serve_tape *next;
+    char id[SERVE_ID_MAX]; /* zeroes behind it */
+    int32_t key;
+    serve_answer *answer; /* NULL: nothing more will come */
+    serve_call *readers;
+    int32_t n_readers;
+    int64_t alone_ns; /* since when it has no reader, or has ended without one */
+    serve_text head, bytes;
+    mark *marks; /* [n_marks] */
+    size_t n_marks, capacity;
+    uint64_t first; /* the number of the first event that is still here; they count from 1 */
+    bool ended, failed, lost;
+    size_t counted; /* of of->stats.n_bytes */
+};
+
+struct serve_tapes {
+    serve_server *server;
+    serve_tape *newest;
+    serve_tapes_stats stats; /* n, n_bytes and what only grows */
+};
+
+/* ---- Room ---- */
+
+static void count(serve_tape *tape)
+{
+    size_t n = sizeof *tape + tape->head.capacity + tape->bytes.capacity + tape->capacity * sizeof(mark);
+    tape->of->stats.n_bytes += n - tape->counted;
+    tape->counted = n;
+}
+
+static void tape_destroy(serve_tape *tape)
+{
+    serve_tape **at = &tape->of->newest;
+    while (*at != tape) at = &(*at)->next;
+    *at = tape->next;
+    tape->of->stats.n--;
+    tape->of->stats.n_bytes -= tape->counted;
+    serve_text_fini(&tape->head);
+    serve_text_fini(&tape->bytes);
+    weir__mem_free(tape->marks);
+    weir__mem_free(tape);
+}
+
+/* The one that was read longest ago, of those that have ended. */
+static bool drop_one(serve_tapes *tapes)
+{
+    serve_tape *oldest = NULL;
+    for (serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next)
+        if (tape->answer == NULL && tape->n_readers == 0 &&
+            (oldest == NULL || tape->alone_ns < oldest->alone_ns))
+            oldest = tape;
+    if (oldest == NULL) return false;
+    tapes->stats.n_dropped++;
+    tape_destroy(oldest);
+    return true;
+}
+
+/* Gives back what its arrays have too much. */
+static void fit(serve_tape *tape)
+{
+    char *bytes = weir__mem_realloc(tape->bytes.bytes, tape->bytes.n + 1);
+    mark *marks = weir__mem_realloc(tape->marks, tape->n_marks * sizeof *marks);
+    if (bytes != NULL) {
+        tape->bytes.bytes = bytes;
+        tape->bytes.capacity = tape->bytes.n + 1;
+    }
+    if (marks != NULL) {
+        tape->marks = marks;
+        tape->capacity = tape->n_marks;
+    }
+    count(tape);
+}
+
+/* Forgets its first n events. */
+static void cut(serve_tape *tape, size_t n)
+{
+    size_t gone = tape->marks[n - 1].end;
+    tape->bytes.n -= gone;
+    tape->n_marks -= n;
+    tape->first += n;
+    memmove(tape->bytes.bytes, tape->bytes.bytes + gone, tape->bytes.n + 1);
+    memmove(tape->marks, tape->marks + n, tape->n_marks * sizeof *tape->marks);
+    for (size_t i = 0; i < tape->n_marks; i++) tape->marks[i].end -= gone;
+    fit(tape);
+}
+
+/* Down to what all may have: without those that have ended and are not read, then with the older half of the
+ * longest. So none has less than its share. */
+static void make_room(serve_tapes *tapes)
+{
+    while (tapes->stats.n_bytes > (size_t)tapes->server->params.resume_bytes) {
+        if (drop_one(tapes)) continue;
+        serve_tape *longest = tapes->newest;
+        for (serve_tape *tape = longest; tape != NULL; tape = tape->next)
+            if (tape->counted > longest->counted) longest = tape;
+        if (longest == NULL || longest->n_marks < 2) return;
+        cut(longest, longest->n_marks / 2);
+    }
+}
+
+/* ---- Readers ---- */
+
+static uint64_t last(const serve_tape *tape)
+{
+    return tape->first + tape->n_marks - 1;
+}
+
+static void attach(serve_tape *tape, serve_call *reader, uint64_t from)
+{
+    reader->tape = tape;
+    reader->tape_at = from;
+    reader->reader_before = NULL;
+    reader->reader_after = tape->readers;
+    if (tape->readers != NULL) tape->readers->reader_before = reader;
+    tape->readers = reader;
+    tape->n_readers++;
+    serve_call_begin(reader, "text/event-stream; charset=utf-8");
+}
+
+void serve_tape_leave(serve_call *reader)
+{
+    serve_tape *tape = reader->tape;
+    reader->tape = NULL;
+    if (reader->reader_before != NULL)
+        reader->reader_before->reader_after = reader->reader_after;
+    else
+        tape->readers = reader->reader_after;
+    if (reader->reader_after != NULL) reader->reader_after->reader_before = reader->reader_before;
+    if (--tape->n_readers > 0) return;
+    tape->alone_ns = weir__clock_now_ns();
+    if (tape->lost && tape->answer == NULL) tape_destroy(tape);
+}
+
+/* The stream's end, for a reader that cannot have its rest. */
+static void end_reader(serve_call *reader, const char *code, const char *message)
+{
+    size_t at = serve_call_begin_piece(reader);
+    serve_text_puts(&reader->out, "data: {\"error\":");
+    serve_call_error_json(&reader->out, 503, NULL, code, message);
+    serve_text_puts(&reader->out, "}\n\n");
+    serve_call_end_piece(reader, at);
+    serve_call_end(reader);
+    serve_call_send(reader);
+}
+
+static void write_event(const serve_tape *tape, uint64_t number, serve_text *out)
+{
+    size_t i = (size_t)(number - tape->first), begin = i > 0 ? tape->marks[i - 1].end : 0;
+    serve_text_printf(out, "id: %llu\ndata: ", (unsigned long long)number);
+    if (tape->marks[i].headed) serve_text_add(out, tape->head.bytes, tape->head.n);
+    serve_text_add(out, tape->bytes.bytes + begin, tape->marks[i].end - begin);
+    serve_text_puts(out, "\n\n");
+}
+
+void serve_tape_feed(serve_call *reader)
+{
+    const serve_tape *tape = reader->tape;
+    if (reader->ended) return;
+    if (reader->tape_at < tape->first) {
+        end_reader(reader, "events_gone", "the reader was too slow: events that it has not read are gone");
+        return;
+    }
+    size_t at = serve_call_begin_piece(reader);
+    while (reader->tape_at <= last(tape) && reader->out.n - reader->out_at < SERVE_BUFFER_MAX)
+        write_event(tape, reader->tape_at++, &reader->out);
+    serve_call_end_piece(reader, at);
+    if (tape->ended && reader->tape_at > last(tape)) serve_call_end(reader);
+    if (reader->ended || reader->out.n > reader->out_at) serve_call_send(reader);
+}
+
+/* ---- Events ---- */
+
+void serve_tape_add(serve_tape *tape, const serve_text *event)
+{
+    bool headed = event->n >= tape->head.n && memcmp(event->bytes, tape->head.bytes, tape->head.n) == 0;
+    size_t skipped = headed ? tape->head.n : 0;
+    tape->failed = tape->failed || event->failed ||
+                   !weir__mem_grow(&tape->marks, &tape->capacity, tape->n_marks + 1, sizeof *tape->marks);
+    if (tape->failed) return;
+    serve_text_add(&tape->bytes, event->bytes + skipped, event->n - skipped);
+    tape->failed = tape->bytes.failed;
+    if (tape->failed) return;
+    tape->marks[tape->n_marks++] = (mark){.end = tape->bytes.n, .headed = headed};
+    for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after)
+        serve_tape_feed(reader);
+    count(tape);
+    make_room(tape->of);
+}
+
+void serve_tape_end(serve_tape *tape)
+{
+    if (tape->failed) return;
+    tape->ended = true;
+    tape->alone_ns = weir__clock_now_ns();
+    fit(tape);
+    for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after)
+        serve_tape_feed(reader);
+}
+
+bool serve_tape_failed(const serve_tape *tape)
+{
+    return tape->failed;
+}
+
+const char *serve_tape_id(const serve_tape *tape)
+{
+    return tape->id;
+}
+
+/* ---- Answers ---- */
+
+bool serve_tape_start(serve_answer *answer, const serve_text *head)
+{
+    serve_call *call = answer->call, *maker = NULL;
+    serve_tapes *tapes = call->server->tapes;
+    serve_tape *tape = NULL;
+    if (tapes->stats.n >= SERVE_TAPES_MOST && !drop_one(tapes)) {
+        call->retry_s = 1;
+        serve_call_refuse(call, 429, NULL, "too_many_streams",
+                          "%d streams that can be resumed are running or being read, which is the most",
+                          SERVE_TAPES_MOST);
+        return false;
+    }
+    if ((tape = weir__mem_calloc(1, sizeof *tape)) == NULL) goto no_memory;
+    serve_text_add(&tape->head, head->bytes, head->n);
+    if (head->failed || tape->head.failed) goto no_memory;
+    if ((maker = serve_call_create(call->server, NULL)) == NULL) goto no_memory;
+    /* What of the request belongs to the answer: its name in the log, and its place among its key's. */
+    memcpy(maker->method, call->method, sizeof maker->method);
+    memcpy(maker->path, call->path, sizeof maker->path);
+    maker->number = call->number;
+    maker->began_ns = call->began_ns;
+    maker->key = call->key;
+    maker->counted = call->counted;
+    call->counted = false;
+    maker->state = SERVE_ANSWERING;
+    maker->begun = true;
+    maker->status = 200;
+    maker->answer = answer;
+    call->answer = NULL;
+    answer->call = maker;
+    answer->tape = tape;
+    serve_answer_id(answer, tape->id);
+    tape->of = tapes;
+    tape->next = tapes->newest;
+    tapes->newest = tape;
+    tapes->stats.n++;
+    tape->key = call->key;
+    tape->answer = answer;
+    tape->first = 1;
+    count(tape);
+    attach(tape, call, 1);
+    serve_call_send(call);
+    return true;
+no_memory:
+    if (tape != NULL) serve_text_fini(&tape->head);
+    weir__mem_free(tape);
+    serve_call_no_memory(call);
+    return false;
+}
+
+void serve_tape_orphan(serve_tape *tape)
+{
+    tape->answer = NULL;
+    tape->lost = tape->lost || !tape->ended;
+    for (serve_call *reader = tape->readers; reader != NULL && !tape->ended; reader = reader->reader_after)
+        if (!reader->ended)
+            end_reader(reader, "given_up", "the answer was given up: the server has no room for it, or ends");
+    if (tape->lost && tape->n_readers == 0) tape_destroy(tape);
+}
+
+/* ---- GET /v1/streams/ID, POST /v1/streams/ID/cancel ---- */
+
+#define PREFIX "/v1/streams/"
+#define CANCEL "/cancel"
+
+/* n: the id's bytes in the path. Compares all of all ids: the time tells nothing about them. */
+static serve_tape *find(serve_call *call, size_t n)
+{
+    const char *given = call->path + sizeof PREFIX - 1;
+    char id[SERVE_ID_MAX] = {0};
+    serve_tape *found = NULL;
+    if (n < sizeof id) memcpy(id, given, n);
+    for (serve_tape *tape = call->server->tapes->newest; tape != NULL; tape = tape->next) {
+        unsigned char difference = 0;
+        for (size_t i = 0; i < sizeof id; i++) difference |= (unsigned char)(id[i] ^ tape->id[i]);
+        if (difference == 0 && tape->key == call->key && !tape->lost) found = tape;
+    }
+    if (found == NULL)
+        serve_call_refuse(
+            call, 404, NULL, "stream_not_found",
+            "there is no stream \"%.*s\" here that this key may read: without a reader an answer "
+            "goes on for %d s, and is kept for %d s after its end",
+            (int)(n < sizeof id ? n : sizeof id), given, call->server->params.grace_s,
+            call->server->params.keep_s);
+    return found;
+}
+
+/* After which event to go on. False: the call has its answer. */
+static bool read_position(serve_call *call, const serve_tape *tape, uint64_t *after)
+{
+    const char *text = call->position;
+    size_t n = strlen(text);
+    bool number = n > 0 && n <= 18 && strspn(text, "0123456789") == n;
+    *after = number ? strtoull(text, NULL, 10) : 0;
+    if (call->has_position && (!number || *after > last(tape))) {
+        serve_call_refuse(call, 400, "Last-Event-ID", "invalid_value",
+                          "\"%.32s\" is no event of this stream until now; allowed: %llu to %llu", text,
+                          (unsigned long long)tape->first - 1, (unsigned long long)last(tape));
+        return false;
+    }
+    if (*after + 1 < tape->first) {
+        serve_call_refuse(call, 410, "Last-Event-ID", "events_gone",
+                          "the stream's first events are no longer kept; allowed: %llu to %llu",
+                          (unsigned long long)tape->first - 1, (unsigned long long)last(tape));
+        return false;
+    }
+    return true;
+}
+
+void serve_stream_read(serve_call *call)
+{
+    serve_tape *tape = find(call, strlen(call->path + sizeof PREFIX - 1));
+    uint64_t after;
+    if (tape == NULL || !read_position(call, tape, &after)) return;
+    if (tape->ended && after == last(tape)) { /* what makes an EventSource stop asking */
+        serve_call_answer_more(call, 204, NULL, "Cache-Control: no-store\r\n", "", 0);
+        return;
+    }
+    tape->of->stats.n_resumed++;
+    attach(tape, call, after + 1);
+    serve_tape_feed(call);
+}
+
+void serve_stream_cancel(serve_call *call)
+{
+    const size_t n = strlen(call->path + sizeof PREFIX - 1), n_cancel = sizeof CANCEL - 1;
+    serve_tape *tape;
+    if (n < n_cancel || strcmp(call->path + sizeof PREFIX - 1 + n - n_cancel, CANCEL) != 0) {
+        call->allow = "GET, HEAD";
+        serve_call_refuse(
+            call, 405, NULL, "method_not_allowed",
+            "a stream is asked for with GET, and cancelled with POST at its address and " CANCEL);
+        return;
+    }
+    if ((tape = find(call, n - n_cancel)) == NULL) return;
+    if (tape->answer != NULL) {
+        serve_call *maker = tape->answer->call;
+        serve_answer_stop(tape->answer);
+        serve_call_destroy(maker);
+    }
+    serve_call_answer_more(call, 204, NULL, "", "", 0);
+}
+
+/* ---- All of them ---- */
+
+serve_tapes *serve_tapes_create(serve_server *server)
+{
+    serve_tapes *tapes = weir__mem_calloc(1, sizeof *tapes);
+    if (tapes != NULL) tapes->server = server;
+    return tapes;
+}
+
+void serve_tapes_destroy(serve_tapes *tapes)
+{
+    if (tapes == NULL) return;
+    while (tapes->newest != NULL) tape_destroy(tapes->newest);
+    weir__mem_free(tapes);
+}
+
+void serve_tapes_sweep(serve_tapes *tapes, int64_t now_ns)
+{
+    const serve_params *params = &tapes->server->params;
+    for (serve_tape *tape = tapes->newest, *next; tape != NULL; tape = next) {
+        next = tape->next;
+        int64_t patience_s = tapes->server->draining ? 0
+                             : tape->answer != NULL  ? params->grace_s
+                                                     : params->keep_s;
+        if (tape->n_readers > 0 || now_ns - tape->alone_ns < patience_s * WEIR__NS_PER_S) continue;
+        if (tape->answer == NULL) {
+            tape_destroy(tape);
+            continue;
+        }
+        tapes->stats.n_abandoned++;
+        serve_call_destroy(tape->answer->call); /* and with its answer the tape */
+    }
+}
+
+serve_tapes_stats serve_tapes_tell(const serve_tapes *tapes)
+{
+    serve_tapes_stats stats = tapes->stats;
+    for (const serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next) {
+        stats.n_running += tape->answer != NULL;
+        stats.n_alone += tape->answer != NULL && tape->n_readers == 0;
+    }
+    return stats;
+}

@@ -1,0 +1,47 @@
+/* tape.h: streams that outlive their connections: the events by their numbers, kept for readers that come and
+ * go (ADR 0044). The service thread's alone.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_TAPE_H
+#define WEIR_SERVER_TAPE_H
+
+#include "answer.h"
+
+#define SERVE_TAPES_MOST 256
+
+serve_tapes *serve_tapes_create(serve_server *server);
+void serve_tapes_destroy(serve_tapes *tapes); /* no call is left */
+
+/* Moves an answer that was submitted to a call without a connection, which lives until it has ended, and
+ * makes the answer's call the first reader of its events. head: what most of these begin with. False: there
+ * is no room, the call has its refusal and still its answer. */
+bool serve_tape_start(serve_answer *answer, const serve_text *head);
+
+/* The next event: what stands behind "data: ". Readers get it at once, as far as they have room. */
+void serve_tape_add(serve_tape *tape, const serve_text *event);
+void serve_tape_end(serve_tape *tape);
+
+/* An event was lost for want of memory: the answer is to be given up. */
+bool serve_tape_failed(const serve_tape *tape);
+
+/* Its answer goes. Where it had not ended, the readers are told, and nobody finds the tape any more. */
+void serve_tape_orphan(serve_tape *tape);
+
+/* For what it reads the call has room again; it goes. */
+void serve_tape_feed(serve_call *reader);
+void serve_tape_leave(serve_call *reader);
+
+const char *serve_tape_id(const serve_tape *tape);
+
+/* Gives up what nobody has read for too long. */
+void serve_tapes_sweep(serve_tapes *tapes, int64_t now_ns);
+
+typedef struct serve_tapes_stats {
+    int32_t n, n_running, n_alone; /* all; whose answer still comes; of these, those without a reader */
+    size_t n_bytes;
+    uint64_t n_resumed, n_abandoned,
+        n_dropped; /* readers that came; answers given up; tapes, for want of room */
+} serve_tapes_stats;
+
+serve_tapes_stats serve_tapes_tell(const serve_tapes *tapes);
+
+#endif

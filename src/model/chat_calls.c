@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/chat_calls.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "model/grammar.h"
+#include "model/schema.h"
+
+typedef weir__caller_text text;
+
+static bool append(text *t, const char *bytes, size_t n)
+{
+    if (!weir__mem_grow(&t->bytes, &t->capacity, t->n + n + 1, 1)) return false;
+    if (n > 0) memcpy(t->bytes + t->n, bytes, n);
+    t->n += n;
+    t->bytes[t->n] = '\0';
+    return true;
+}
+
+static bool append_string(text *t, const char *string)
+{
+    return append(t, string, strlen(string));
+}
+
+static void text_fini(text *t)
+{
+    weir__mem_free(t->bytes);
+    *t = (text){0};
+}
+
+/* ---- Describing ---- */
+
+static bool append_json(text *t, const json_t *value)
+{
+    char *bytes = weir__json_dump(value);
+    bool ok = bytes != NULL && append_string(t, bytes);
+    weir__mem_free(bytes);
+    return ok;
+}
+
+/* A message's content, a string or parts. */
+static bool append_content(text *t, const json_t *content)
+{
+    bool ok = !json_is_string(content) || append_string(t, json_string_value(content));
+    for (size_t i = 0; ok && i < json_array_size(content); i++) {
+        const char *part = json_string_value(json_object_get(json_array_get(content, i), "text"));
+        if (part != NULL) ok = append_string(t, i > 0 ? "\n" : "") && append_string(t, part);
+    }
+    return ok;
+}
+
+/* What was given of a function: its name, and what else is not empty. */
+static bool append_function(text *t, const json_t *function)
+{
+    static const char *const keys[] = {"name", "description", "parameters"};
+    json_t *told = json_object();
+    bool ok = told != NULL;
+    for (size_t i = 0; ok && i < sizeof keys / sizeof *keys; i++) {
+        json_t *value = json_object_get(function, keys[i]);
+        if (json_string_length(value) > 0 || json_object_size(value) > 0)
+            ok = json_object_set(told, keys[i], value) == 0;
+    }
+    ok = ok && append_json(t, told) && append_string(t, "\n");
+    json_decref(told);
+    return ok;
+}
+
+static bool append_instructions(text *t, const json_t *tools, weir__calls_talk talk, const json_t *form)
+{
+    bool ok = append_string(t, "You can call these functions:\n");
+    for (size_t i = 0; ok && i < json_array_size(tools); i++)
+        ok = append_function(t, json_object_get(json_array_get(tools, i), "function"));
+    ok = ok && append_string(t, "To call one, answer with JSON and nothing else: {\"name\": its name, "
+                                "\"arguments\": {…}}.");
+    if (talk == WEIR__TALK_WORDS)
+        ok = ok && append_string(t, " To answer in words, answer with {\"response\": \"your answer\"} and "
+                                    "nothing else.");
+    if (talk == WEIR__TALK_FORM)
+        ok = ok &&
+             append_string(t,
+                           " To answer without a call, answer with {\"response\": …} and nothing else, where "
+                           "… follows this JSON Schema:\n") &&
+             append_json(t, form);
+    return ok;
+}
+
+/* Calls as the answers that they were. */
+static bool append_calls(text *t, const json_t *calls)
+{
+    bool ok = true;
+    for (size_t i = 0; ok && i < json_array_size(calls); i++) {
+        const json_t *function = json_object_get(json_array_get(calls, i), "function");
+        const json_t *arguments = json_object_get(function, "arguments");
+        ok = append_string(t, i > 0 ? "\n{\"name\":" : "{\"name\":") &&
+             append_json(t, json_object_get(function, "name")) && append_string(t, ",\"arguments\":");
+        if (arguments == NULL)
+            ok = ok && append_string(t, "{}");
+        else
+            ok = ok && (json_is_string(arguments) ? append_string(t, json_string_value(arguments))
+                                                  : append_json(t, arguments));
+        ok = ok && append_string(t, "}");
+    }
+    return ok;
+}
+
+static bool add_message(json_t *list, const char *role, const text *content)
+{
+    json_t *words = json_stringn(content->bytes != NULL ? content->bytes : "", content->n);
+    return json_array_append_new(list, json_pack("{s:s,s:o}", "role", role, "content", words)) == 0;
+}
+
+static bool add_rewritten(json_t *list, json_t *message)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    const json_t *calls = json_object_get(message, "tool_calls");
+    text content = {0};
+    bool ok;
+    if (strcmp(role, "tool") == 0)
+        ok = append_string(&content, "Result of the function: ") &&
+             append_content(&content, json_object_get(message, "content")) &&
+             add_message(list, "user", &content);
+    else if (json_array_size(calls) > 0)
+        ok = append_calls(&content, calls) && add_message(list, "assistant", &content);
+    else
+        ok = json_array_append(list, message) == 0;
+    text_fini(&content);
+    return ok;
+}
+
+/* NULL: out of memory. */
+static json_t *describe_messages(const json_t *messages, const json_t *tools, weir__calls_talk talk,
+                                 const json_t *form)
+{
+    json_t *list = json_array(), *first = json_array_get(messages, 0);
+    text system = {0};
+    size_t i = strcmp(json_string_value(json_object_get(first, "role")), "system") == 0;
+    bool ok = list != NULL;
+    if (i == 1)
+        ok = ok && append_content(&system, json_object_get(first, "content")) &&
+             append_string(&system, "\n\n");
+    ok = ok && append_instructions(&system, tools, talk, form) && add_message(list, "system", &system);
+    for (; ok && i < json_array_size(messages); i++) ok = add_rewritten(list, json_array_get(messages, i));
+    text_fini(&system);
+    if (ok) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static bool is_among(const char *key, const char *const *keys)
+{
+    while (*keys != NULL && strcmp(key, *keys) != 0) keys++;
+    return *keys != NULL;
+}
+
+/* A schema that stands at `to` in another one: references into it begin there. named: its keys are the
+ * author's names of schemas, and no keywords. NULL: out of memory. */
+static json_t *moved(const json_t *schema, const char *to, bool named)
+{
+    static const char *const data[] = {"const", "enum", "default", "examples", "example", NULL};
+    static const char *const names[] = {"properties",  "patternProperties", "$defs",
+                                        "definitions", "dependentSchemas",  NULL};
+    json_t *copy, *value;
+    const char *key;
+    size_t i;
+    if (json_is_array(schema)) {
+        copy = json_array();
+        json_array_foreach((json_t *)schema, i, value)
+        {
+            if (json_array_append_new(copy, moved(value, to, false)) != 0) goto failed;
+        }
+        return copy;
+    }
+    if (!json_is_object(schema)) return json_incref((json_t *)schema);
+    copy = json_object();
+    json_object_foreach((json_t *)schema, key, value)
+    {
+        const char *reference = !named && strcmp(key, "$ref") == 0 ? json_string_value(value) : NULL;
+        json_t *one = !named && is_among(key, data) ? json_incref(value)
+                      : reference != NULL && reference[0] == '#'
+                          ? json_sprintf("%s%s", to, reference + 1)
+                          : moved(value, to, !named && is_among(key, names));
+        if (json_object_set_new(copy, key, one) != 0) goto failed;
+    }
+    return copy;
+failed:
+    json_decref(copy);
+    return NULL;
+}
+
+static json_t *moved_to(const json_t *schema, size_t branch, const char *property)
+{
+    char to[64];
+    snprintf(to, sizeof to, "#/anyOf/%zu/properties/%s", branch, property);
+    json_t *copy = moved(schema, to, false);
+    if (json_is_object(copy)) json_object_del(copy, "$id"); /* names the whole document */
+    return copy;
+}
+
+static json_t *call_schema(const json_t *tool, size_t branch)
+{
+    const json_t *function = json_object_get(tool, "function");
+    const json_t *parameters = json_object_get(function, "parameters");
+    json_t *arguments = json_object_size(parameters) > 0 ? moved_to(parameters, branch, "arguments")
+                                                         : json_pack("{s:s,s:{},s:b}", "type", "object",
+                                                                     "properties", "additionalProperties", 0);
+    return json_pack("{s:s,s:{s:{s:O},s:o},s:[s,s],s:b}", "type", "object", "properties", "name", "const",
+                     json_object_get(function, "name"), "arguments", arguments, "required", "name",
+                     "arguments", "additionalProperties", 0);
+}
+
+/* NULL: out of memory. */
+static char *describe_answer(const json_t *tools, weir__calls_talk talk, const json_t *form)
+{
+    size_t n = json_array_size(tools);
+    json_t *branches = json_array();
+    bool ok = branches != NULL;
+    for (size_t i = 0; ok && i < n; i++)
+        ok = json_array_append_new(branches, call_schema(json_array_get(tools, i), i)) == 0;
+    if (ok && talk != WEIR__TALK_NONE) {
+        json_t *response =
+            talk == WEIR__TALK_FORM ? moved_to(form, n, "response") : json_pack("{s:s}", "type", "string");
+        ok = json_array_append_new(branches, json_pack("{s:s,s:{s:o},s:[s],s:b}", "type", "object",
+                                                       "properties", "response", response, "required",
+                                                       "response", "additionalProperties", 0)) == 0;
+    }
+    json_t *schema = ok ? json_pack("{s:O}", "anyOf", branches) : NULL;
+    char *text = schema != NULL ? weir__json_dump(schema) : NULL;
+    json_decref(schema);
+    json_decref(branches);
+    return text;
+}
+
+/* Whether the schema can be honoured. place: what error->field is where it is nothing more exact. */
+static weir_status try_schema(const json_t *rewritten, const char *place, weir_error *error)
+{
+    char *grammar = NULL;
+    weir_status status = weir__grammar_from_schema(rewritten, &grammar, error);
+    if (status != WEIR_OK && error != NULL) snprintf(error->field, sizeof error->field, "%s", place);
+    weir_free(grammar);
+    return status;
+}
+
+static weir_status try_schemas(const weir__chat_tools *tools, const json_t *form, weir_error *error)
+{
+    json_t *rewritten = NULL;
+    weir_status status = WEIR_OK;
+    if (form != NULL) {
+        status = weir__schema_rewrite(form, "json_schema", "w", false, &rewritten, error);
+        if (status == WEIR_OK) status = try_schema(rewritten, "json_schema", error);
+        json_decref(rewritten);
+    }
+    for (size_t i = 0; status == WEIR_OK && i < json_array_size(tools->enforced); i++) {
+        const json_t *function = json_object_get(json_array_get(tools->enforced, i), "function");
+        const json_t *parameters = json_object_get(function, "parameters");
+        char place[48];
+        snprintf(place, sizeof place, "/%zu/function/parameters", i);
+        if (json_object_size(parameters) > 0) status = try_schema(parameters, place, error);
+    }
+    return status;
+}
+
+weir_status weir__calls_describe(const json_t *messages, const weir__chat_tools *tools, weir__calls_talk talk,
+                                 const json_t *form, json_t **described, char **schema, weir_error *error)
+{
+    weir_status status = try_schemas(tools, form, error);
+    if (status != WEIR_OK) return status;
+    json_t *list = describe_messages(messages, tools->shown, talk, form);
+    char *answer = list != NULL ? describe_answer(tools->shown, talk, form) : NULL;
+    if (answer == NULL) {
+        json_decref(list);
+        return weir__error_set(error, WEIR_NO_MEMORY, "tools_json", "out of memory for the tools");
+    }
+    *described = list;
+    *schema = answer;
+    return WEIR_OK;
+}
+
+/* ---- Reading ---- */
+
+enum {
+    BEFORE,    /* the outer bracket */
+    KEYS,      /* a key, a comma or the end */
+    KEY,       /* inside a key */
+    COLON,     /* after a key */
+    VALUE,     /* before a value */
+    NAME,      /* inside the name */
+    ARGUMENTS, /* inside the arguments */
+    RESPONSE,  /* inside the text */
+    FORM,      /* inside a response that is JSON */
+    DONE,      /* after the end: nothing is expected */
+    PLAIN,     /* this is not the form: all is content */
+};
+
+typedef struct output {
+    weir__caller_fn take;
+    void *user;
+} output;
+
+static bool deliver(const output *out, weir_delta_kind kind, const char *bytes, size_t n)
+{
+    const weir_delta delta = {
+        .kind = kind, .index = kind == WEIR_DELTA_CONTENT ? -1 : 0, .text = bytes, .length = n};
+    return n == 0 || out->take(out->user, &delta);
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* Everything that was not delivered becomes content, and so does what comes. */
+static bool give_up(weir__caller *caller, const output *out)
+{
+    if (!deliver(out, WEIR_DELTA_CONTENT, caller->seen.bytes, caller->seen.n)) return false;
+    caller->state = PLAIN;
+    caller->seen.n = 0;
+    return true;
+}
+
+static bool deliver_code_point(const output *out, uint32_t c)
+{
+    char bytes[4];
+    size_t n = 0;
+    if (c < 0x80) {
+        bytes[n++] = (char)c;
+    } else if (c < 0x800) {
+        bytes[n++] = (char)(0xC0 | c >> 6);
+        bytes[n++] = (char)(0x80 | (c & 0x3F));
+    } else if (c < 0x10000) {
+        bytes[n++] = (char)(0xE0 | c >> 12);
+        bytes[n++] = (char)(0x80 | (c >> 6 & 0x3F));
+        bytes[n++] = (char)(0x80 | (c & 0x3F));
+    } else {
+        bytes[n++] = (char)(0xF0 | c >> 18);
+        bytes[n++] = (char)(0x80 | (c >> 12 & 0x3F));
+        bytes[n++] = (char)(0x80 | (c >> 6 & 0x3F));
+        bytes[n++] = (char)(0x80 | (c & 0x3F));
+    }
+    return deliver(out, WEIR_DELTA_CONTENT, bytes, n);
+}
+
+static bool is_one_of(char c, const char *set)
+{
+    return c != '\0' && strchr(set, c) != NULL;
+}
+
+/* One character of an escape; caller->word has those before it, from the backslash on. What is no escape
+ * stands for itself, and the character is read once more. */
+static bool read_escape(weir__caller *caller, char c, size_t *used, const output *out)
+{
+    static const char letters[] = "bfnrt", values[] = "\b\f\n\r\t";
+    bool first = caller->word.n == 1;
+    if (!is_one_of(c, first ? "\"\\/bfnrtu" : "0123456789abcdefABCDEF")) {
+        *used = 0;
+        caller->escaped = false;
+        return deliver(out, WEIR_DELTA_CONTENT, caller->word.bytes, caller->word.n);
+    }
+    if (!append(&caller->word, &c, 1)) return false;
+    if (first && c != 'u') {
+        const char *letter = strchr(letters, c);
+        caller->escaped = false;
+        return deliver_code_point(out, letter != NULL ? (unsigned char)values[letter - letters]
+                                                      : (unsigned char)c);
+    }
+    if (caller->word.n < 6) return true;
+    uint32_t code = (uint32_t)strtoul(caller->word.bytes + 2, NULL, 16), high = caller->high;
+    caller->escaped = false;
+    caller->high = 0;
+    if (code >= 0xD800 && code < 0xDC00) {
+        caller->high = code;
+        return true;
+    }
+    if (code >= 0xDC00 && code < 0xE000)
+        code = high != 0 ? 0x10000 + ((high - 0xD800) << 10) + (code - 0xDC00) : 0xFFFD;
+    return deliver_code_point(out, code);
+}
+
+/* Whether the frame may go on with this character. */
+static bool goes_on(const weir__caller *caller, char c)
+{
+    switch (caller->state) {
+    case BEFORE: return c == '{' || is_space(c);
+    case KEYS: return c == '"' || c == ',' || c == '}' || is_space(c);
+    case KEY: return true;
+    case COLON: return c == ':' || is_space(c);
+    case VALUE: return c == (caller->key == 'a' ? '{' : '"') || is_space(c);
+    default: return is_space(c); /* DONE */
+    }
+}
+
+/* The frame: one character. One that does not fit is read once more, as content. */
+static bool read_frame(weir__caller *caller, char c, size_t *used, const output *out)
+{
+    if (!goes_on(caller, c)) {
+        *used = 0;
+        return give_up(caller, out);
+    }
+    if (!append(&caller->seen, &c, 1)) return false;
+    if (caller->state != KEY && is_space(c)) return true;
+    switch (caller->state) {
+    case BEFORE: caller->state = KEYS; return true;
+    case KEYS:
+        caller->word.n = 0;
+        if (c != ',') caller->state = c == '}' ? DONE : KEY;
+        return true;
+    case KEY:
+        if (c != '"') return append(&caller->word, &c, 1);
+        caller->key = caller->word.n > 0 ? caller->word.bytes[0] : '\0';
+        caller->state = COLON;
+        return is_one_of(caller->key, "nar") || give_up(caller, out);
+    case COLON: caller->state = VALUE; return true;
+    case VALUE:
+        caller->word.n = 0;
+        caller->escaped = caller->quoted = false;
+        caller->state = caller->key == 'n' ? NAME : caller->key == 'a' ? ARGUMENTS : RESPONSE;
+        caller->seen.n = 0;
+        caller->depth = 1;
+        return true;
+    default: return true;
+    }
+}
+
+/* How many of these bytes belong to the arguments. */
+static size_t scan_arguments(weir__caller *caller, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char c = bytes[i];
+        if (caller->escaped) {
+            caller->escaped = false;
+        } else if (caller->quoted) {
+            caller->escaped = c == '\\';
+            caller->quoted = c != '"';
+        } else if (c == '"') {
+            caller->quoted = true;
+        } else if (c == '{' || c == '[') {
+            caller->depth++;
+        } else if ((c == '}' || c == ']') && --caller->depth == 0) {
+            caller->state = KEYS;
+            return i + 1;
+        }
+    }
+    return n;
+}
+
+/* How many of these bytes belong to the response's JSON. */
+static size_t scan_form(weir__caller *caller, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char c = bytes[i];
+        bool ends = false;
+        if (caller->escaped) {
+            caller->escaped = false;
+        } else if (caller->quoted) {
+            caller->escaped = c == '\\';
+            caller->quoted = c != '"';
+            ends = c == '"' && caller->depth == 0;
+        } else if (caller->depth == 0 && (c == '}' || c == ',' || is_space(c))) {
+            caller->state = KEYS; /* a number, true, false, null ended before it */
+            return i;
+        } else if (c == '"') {
+            caller->quoted = true;
+        } else if (c == '{' || c == '[') {
+            caller->depth++;
+        } else if (c == '}' || c == ']') {
+            ends = --caller->depth == 0;
+        }
+        if (ends) {
+            caller->state = KEYS;
+            return i + 1;
+        }
+    }
+    return n;
+}
+
+/* Some bytes, none where only the state changes: *used. */
+static bool read_some(weir__caller *caller, const char *bytes, size_t n, size_t *used, const output *out)
+{
+    *used = 1;
+    switch (caller->state) {
+    case NAME:
+        if (bytes[0] != '"') return append(&caller->word, bytes, 1);
+        caller->state = KEYS;
+        caller->seen.n = 0;
+        return deliver(out, WEIR_DELTA_TOOL_CALL, caller->word.bytes, caller->word.n);
+    case ARGUMENTS:
+        *used = scan_arguments(caller, bytes, n);
+        return deliver(out, WEIR_DELTA_ARGUMENTS, bytes, *used);
+    case FORM: *used = scan_form(caller, bytes, n); return deliver(out, WEIR_DELTA_CONTENT, bytes, *used);
+    case VALUE:
+        if (caller->key != 'r' || !caller->form || is_space(bytes[0]))
+            return read_frame(caller, bytes[0], used, out);
+        caller->state = FORM;
+        caller->depth = 0;
+        caller->escaped = caller->quoted = false;
+        caller->seen.n = *used = 0;
+        return true;
+    case RESPONSE:
+        if (caller->escaped) return read_escape(caller, bytes[0], used, out);
+        if (bytes[0] == '"') {
+            caller->state = KEYS;
+            return true;
+        }
+        if (bytes[0] == '\\') {
+            caller->escaped = true;
+            caller->word.n = 0;
+            return append(&caller->word, bytes, 1);
+        }
+        while (*used < n && bytes[*used] != '"' && bytes[*used] != '\\') ++*used;
+        return deliver(out, WEIR_DELTA_CONTENT, bytes, *used);
+    case PLAIN: *used = n; return deliver(out, WEIR_DELTA_CONTENT, bytes, n);
+    default: return read_frame(caller, bytes[0], used, out);
+    }
+}
+
+bool weir__caller_feed(weir__caller *caller, const char *bytes, size_t n, weir__caller_fn take, void *user,
+                       size_t *used)
+{
+    const output out = {take, user};
+    for (*used = 0; *used < n;) {
+        const weir__caller before = *caller;
+        size_t some;
+        bool ok = read_some(caller, bytes + *used, n - *used, &some, &out);
+        /* The bracket that opened the arguments belongs to them. */
+        if (before.state == VALUE && caller->state == ARGUMENTS)
+            ok = ok && deliver(&out, WEIR_DELTA_ARGUMENTS, "{", 1);
+        if (!ok) {
+            /* Texts have only grown, or been taken back to nothing, since. */
+            const text seen = {caller->seen.bytes, before.seen.n, caller->seen.capacity};
+            const text word = {caller->word.bytes, before.word.n, caller->word.capacity};
+            *caller = before;
+            caller->seen = seen;
+            caller->word = word;
+            return false;
+        }
+        *used += some;
+    }
+    return true;
+}
+
+bool weir__caller_end(weir__caller *caller, weir__caller_fn take, void *user)
+{
+    const output out = {take, user};
+    if (caller->state == NAME || caller->state >= DONE || caller->key != '\0') return true;
+    return give_up(caller, &out);
+}
+
+void weir__caller_fini(weir__caller *caller)
+{
+    text_fini(&caller->word);
+    text_fini(&caller->seen);
+}
