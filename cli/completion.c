@@ -15,7 +15,7 @@ static enum value value_of(const cli_option *option)
 {
     if (option->kind == CLI_FLAG || option->kind == CLI_FLAG_OFF) return NOTHING;
     if (option->kind == CLI_CHOICE || option->kind == CLI_STRATEGY) return A_CHOICE;
-    if (option->kind == CLI_FILE || strcmp(option->argument, "FILE") == 0 ||
+    if (option->kind == CLI_FILE || strncmp(option->argument, "FILE", 4) == 0 ||
         strcmp(option->argument, "MODEL") == 0)
         return A_FILE;
     return ANYTHING;

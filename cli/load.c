@@ -170,11 +170,45 @@ static cli_exit load_draft_model(const cli_args *args, weir_model **model)
     return code;
 }
 
+/* The scale behind the last =; without a number there it is a part of the name. */
+static float split_scale(char *spec)
+{
+    char *equals = strrchr(spec, '='), *end = NULL;
+    if (equals == NULL || equals[1] == '\0') return 1.0f;
+    float scale = strtof(equals + 1, &end);
+    if (*end != '\0') return 1.0f;
+    *equals = '\0';
+    return scale;
+}
+
+static cli_exit load_adapters(const cli_args *args, weir_model *model)
+{
+    cli_adapters *all = args->adapters;
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < args->lora.n && code == CLI_OK; i++) {
+        char *path = cli_format("%s", args->lora.items[i]);
+        weir_error error = {0};
+        cli_grow(&all->uses, &all->capacity, all->n + 1, sizeof *all->uses);
+        weir_adapter_use *use = &all->uses[all->n];
+        use->scale = split_scale(path);
+        if (weir_adapter_load(model, path, &use->adapter, &error) == WEIR_OK) {
+            all->n++;
+        } else {
+            char *context = cli_format("cannot load the adapter %s", path);
+            code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
+            cli_free(context);
+        }
+        cli_free(path);
+    }
+    return code;
+}
+
 cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine)
 {
     weir_error error = {0};
     weir_engine_params params = args->engine;
-    cli_exit code = load_draft_model(args, &params.draft_model);
+    cli_exit code = load_adapters(args, model);
+    if (code == CLI_OK) code = load_draft_model(args, &params.draft_model);
     if (code != CLI_OK) return code;
     params.cache_dir = args->cache_dir;
     if (!args->quiet) cli_term_progress("preparing the engine");

@@ -37,7 +37,8 @@ bool cli_load_progress(float progress, void *user);
  * The caller releases *model where it is set, whatever was returned. */
 cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model);
 
-/* CLI_OK; a code after a message, or the signal's. The caller destroys *engine where it is set. */
+/* And what --lora names, into args->adapters. CLI_OK; a code after a message, or the signal's. The caller
+ * destroys *engine where it is set. */
 cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine);
 
 /* The last part of a path. */

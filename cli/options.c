@@ -228,6 +228,13 @@ const cli_option cli_options[] = {
      "draft_model", NULL, DRAFTS, "a smaller model of the same vocabulary that guesses, too, or an EAGLE-3 head of the model"},
     {"--no-mtp", NULL, CLI_ENGINE, CLI_FLAG_OFF, AT(engine.mtp), NULL, NULL, "WEIR_NO_MTP", "mtp", NULL, DRAFTS,
      "do not guess by the model's own layers for that (MTP), where it has some"},
+    {"--lora", NULL, CLI_MODEL, CLI_LIST, AT(lora), "FILE[=SCALE]", "none", "WEIR_LORA", NULL, NULL, ASK,
+     "an adapter (GGUF) whose changes are added to the model's weights, times the scale (1); may be given again"},
+    {"--lora", NULL, CLI_MODEL, CLI_LIST, AT(lora), "FILE[=SCALE]", "none", "WEIR_LORA", NULL, NULL, CLI_SERVE,
+     "an adapter (GGUF) that requests may name by its file's name; those that name none have all, at these scales (1); "
+     "may be given again"},
+    {"--lora-dir", NULL, CLI_SERVING, CLI_STRING, AT(lora_dir), "FOLDER", "none", "WEIR_LORA_DIR", "lora_dir", NULL,
+     CLI_SERVE, "let requests load adapters from this folder, unload them and change scales"},
     {"--strategy", NULL, CLI_ENGINE, CLI_STRATEGY, AT(engine.strategy), "NAME", "decode-maximal", "WEIR_STRATEGY",
      "strategy", NULL, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE,
      "who gets the tokens of a tick: decode-maximal, prefill-priority, balanced, latency-target"},
@@ -505,6 +512,9 @@ void cli_ask_request(cli_ask *ask, weir_request *request)
     request->cache_salt = ask->cache_salt;
     request->stop = (const char *const *)ask->stop.items;
     request->n_stop = ask->stop.n;
+    if (ask->adapters == NULL) return;
+    request->adapters = ask->adapters->uses;
+    request->n_adapters = ask->adapters->n;
 }
 
 void cli_args_init(cli_args *args, const cli_command *command)
@@ -517,6 +527,7 @@ void cli_args_init(cli_args *args, const cli_command *command)
         .n_prompt_logprobs = -1,
     };
     cli_ask_init(&args->ask);
+    args->ask.adapters = args->adapters = cli_alloc(1, sizeof *args->adapters);
     if (command->defaults != NULL) command->defaults(args);
 }
 
@@ -558,6 +569,11 @@ void cli_args_fini(cli_args *args)
     cli_free(args->rows.items);
     cli_free(args->thread_counts.items);
     list_fini(&args->words);
+    list_fini(&args->lora);
+    for (size_t i = 0; i < args->adapters->n; i++) weir_adapter_release(args->adapters->uses[i].adapter);
+    cli_free(args->adapters->uses);
+    cli_free(args->adapters);
+    cli_free(args->lora_dir);
     for (size_t i = 0; i < CLI_OPTIONS_MAX; i++) cli_free(args->sources[i].text);
 }
 

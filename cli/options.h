@@ -28,6 +28,13 @@ typedef struct cli_biases {
     size_t capacity;
 } cli_biases;
 
+/* What --lora names, once loaded; held. */
+typedef struct cli_adapters {
+    weir_adapter_use *uses; /* [n] */
+    size_t n;
+    size_t capacity;
+} cli_adapters;
+
 /* What one request may set for itself: on the command line, at the top of a request file, in each request.
  * The strings that sampler points to are owned here; fini frees them. */
 typedef struct cli_ask {
@@ -39,6 +46,7 @@ typedef struct cli_ask {
     int32_t n_logprobs; /* -1 = none, 0 = of the answer's tokens alone */
     int64_t deadline_ms;
     bool special, cache_prompt;
+    const cli_adapters *adapters; /* of the cli_args; NULL = none */
 } cli_ask;
 
 /* Where a value comes from; later ones win. */
@@ -62,7 +70,9 @@ typedef struct cli_args {
     weir_engine_params engine;
     char *model_path, *draft_path, *optimized, *cache_dir, *prompt, *prompt_file, *system, *chat_template,
         *ring_path;
-    cli_list words; /* what is no option */
+    cli_list words;         /* what is no option */
+    cli_list lora;          /* FILE[=SCALE] */
+    cli_adapters *adapters; /* loaded with the engine */
     bool raw, no_thinking, explain_cache;
     int32_t best_of, n_prompt_logprobs; /* run; n_prompt_logprobs -1 = none */
     bool json, quiet, verbose, help;
@@ -99,7 +109,7 @@ typedef struct cli_args {
     /* serve; its strings and lists are put into `serve` when it starts */
     serve_params serve;
     cli_list api_keys, aliases, origins;
-    char *host, *unix_path, *tls_cert, *tls_key, *api_key_file;
+    char *host, *unix_path, *tls_cert, *tls_key, *api_key_file, *lora_dir;
 } cli_args;
 
 typedef enum cli_kind {

@@ -83,7 +83,26 @@ static void complete(cli_args *args)
     params->max_tokens = args->ask.max_tokens;
     params->template_source = args->chat_template;
     params->no_thinking = args->no_thinking;
+    params->lora_dir = args->lora_dir;
     if (args->quiet) params->log = false;
+}
+
+/* By their files' names. */
+static cli_exit add_adapters(const cli_args *args, serve_server *server)
+{
+    for (size_t i = 0; i < args->adapters->n; i++) {
+        const weir_adapter_use *use = &args->adapters->uses[i];
+        weir_adapter_info info = {.size = sizeof info};
+        weir_error error = {0};
+        weir_adapter_describe(use->adapter, &info);
+        char *name = cli_format("%s", cli_load_name(info.path));
+        size_t n = strlen(name);
+        if (n > 5 && strcmp(name + n - 5, ".gguf") == 0) name[n - 5] = '\0';
+        weir_status status = serve_server_add_adapter(server, name, use->adapter, use->scale, &error);
+        cli_free(name);
+        if (status != WEIR_OK) return cli_fail_error(args, CLI_FAILED, info.path, &error);
+    }
+    return CLI_OK;
 }
 
 /* Until a signal comes. */
@@ -123,6 +142,7 @@ cli_exit cli_serve(cli_args *args)
     if ((path = cli_load_path(args)) == NULL) goto done;
     if ((code = cli_load_model(args, path, &model)) != CLI_OK) goto done;
     if ((code = cli_load_engine(args, model, &engine)) != CLI_OK) goto done;
+    if ((code = add_adapters(args, server)) != CLI_OK) goto done;
     weir_log_set(serve_log_library, &args->verbose);
     serve_server_ready(server, model, engine, cli_load_name(path));
     serve_log_event("ready", "%s at %s", cli_load_name(path), serve_server_address(server));

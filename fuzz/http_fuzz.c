@@ -192,6 +192,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     server.params.grace_s = server.params.keep_s = 1;
     server.params.resume_bytes = 64 << 10;
     require(server.keys != NULL && server.embedder != NULL && server.kept != NULL && server.tapes != NULL);
+    server.adapters = serve_adapters_create();
+    weir_adapter *adapter;
+    require(server.adapters != NULL);
+    require(weir_adapter_load(server.model, "fake:1", &adapter, NULL) == WEIR_OK);
+    require(serve_adapters_add(server.adapters, "sql", adapter, 0.5f, NULL) == WEIR_OK);
+    weir_adapter_release(adapter);
     return 0;
 }
 

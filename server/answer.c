@@ -37,6 +37,14 @@ serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir
     return answer;
 }
 
+bool serve_answer_call_model(serve_answer *answer, const char *name)
+{
+    if (name == NULL) return true;
+    answer->own_model = weir__mem_strdup(name);
+    if (answer->own_model != NULL) answer->model = answer->own_model;
+    return answer->own_model != NULL;
+}
+
 static void on_ready(weir_stream *stream, void *user)
 {
     const serve_answer *answer = user;
@@ -86,6 +94,7 @@ void serve_answer_destroy(serve_answer *answer)
     if (answer->tape != NULL) serve_tape_orphan(answer->tape);
     serve_text_fini(&answer->event);
     weir_chat_release(answer->chat);
+    weir__mem_free(answer->own_model);
     weir__mem_free(answer);
 }
 

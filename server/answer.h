@@ -64,7 +64,8 @@ struct serve_answer {
     int32_t n_top;      /* of each score that is told */
     bool starved;       /* chunks wait for room in call->out */
     int64_t created_s;
-    const char *model; /* lives as long as the server */
+    const char *model; /* the server's name for it, or own_model */
+    char *own_model;   /* an adapter's name; NULL = none */
     int32_t n, n_finished;
     int32_t n_each; /* choices of one prompt: choices[i] is of prompt i / n_each */
     int32_t n_told; /* of these, the best ones: told in the end; n_each = all, as they are */
@@ -82,6 +83,9 @@ weir_status serve_answer_prompt(const serve_choice *choice, weir_chunk *prompt);
 
 /* n choices with streams; the worker submits to them. NULL: out of memory. */
 serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir_chat *chat, int32_t n);
+
+/* The answer calls its model by this name; NULL: as before. False: out of memory. */
+bool serve_answer_call_model(serve_answer *answer, const char *name);
 
 /* Submits one request for all choices, or one for each: all or none. An error becomes the call's answer.
  * Worker. */

@@ -56,6 +56,11 @@ static bool no_memory(reader *r)
 static bool read_model(reader *r, const char *name, const json_t *value)
 {
     (void)name;
+    const char *word = json_string_value(value);
+    if (word != NULL && serve_adapters_has(r->call->server->adapters, word)) {
+        r->ask->adapter = word;
+        return true;
+    }
     return serve_call_check_model(r->call, value);
 }
 
@@ -440,6 +445,7 @@ static const field fields[] = {
     HAND("json_schema", BOTH, read_json_schema),
     HAND("response_format", BOTH, read_response_format),
     TAKE("ignore_eos", BOTH, BOOL, FROM(ignore_eos)),
+    TAKE("lora", BOTH, VALUE, AT(lora)), /* as llama-server has it */
     TAKE("cache_prompt", BOTH, BOOL, AT(cache_prompt)),
     TAKE("cache_salt", BOTH, STRING, AT(cache_salt)),
     NUMBER("priority", BOTH, INT32, AT(priority), -100, 100),
@@ -556,9 +562,27 @@ static bool check_fork(reader *r)
                         : ask->kwargs != NULL                    ? "chat_template_kwargs"
                         : ask->reasoning_effort != NULL          ? "reasoning_effort"
                         : ask->continue_final                    ? "continue_final_message"
+                        : ask->lora != NULL                      ? "lora"
                         : chat && ask->schema != NULL            ? "response_format"
                                                                  : NULL;
     return other == NULL || refuse(r, other, "left out of a fork: it is the source's");
+}
+
+/* What the request says, else what its model's name says, else what is the server's standard. */
+static bool read_adapters(reader *r)
+{
+    serve_ask *ask = r->ask;
+    serve_adapters *adapters = r->call->server->adapters;
+    if (ask->fork != NULL) return true;
+    if (ask->lora != NULL) return serve_lora_read(r->call, "lora", ask->lora, &ask->adapters);
+    if (ask->adapter == NULL)
+        serve_adapters_standard(adapters, &ask->adapters);
+    else if (!serve_adapters_named(adapters, ask->adapter, &ask->adapters)) { /* it was unloaded just now */
+        serve_call_refuse(r->call, 404, "model", "model_not_found", "there is no model \"%.100s\" here",
+                          ask->adapter);
+        return false;
+    }
+    return true;
 }
 
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
@@ -590,11 +614,12 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
         return refuse(&r, "resume", "left out: this server keeps no streams (--resume-grace 0)");
     if (ask->schema != NULL && ask->sampler.grammar != NULL)
         return refuse(&r, "grammar", "left out where the answer has another form");
-    return true;
+    return read_adapters(&r);
 }
 
 void serve_ask_fini(serve_ask *ask)
 {
+    serve_adapter_set_fini(&ask->adapters);
     weir__mem_free(ask->schema);
     weir__mem_free(ask->order);
     weir__mem_free((void *)ask->breakers);
@@ -616,6 +641,8 @@ void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_
     request->priority = ask->priority;
     request->n_draft_max = ask->n_draft_max;
     request->cache_prompt = ask->cache_prompt;
+    request->adapters = ask->adapters.uses;
+    request->n_adapters = ask->adapters.n;
     request->logprobs = ask->logprobs || ask->best_of > ask->n;
     request->n_logprobs = ask->n_logprobs;
     request->prompt_logprobs = ask->prompt_logprobs || (ask->echo && ask->logprobs);

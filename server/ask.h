@@ -39,6 +39,9 @@ typedef struct serve_ask {
     int32_t n_draft_max;
     bool cache_prompt;
     const char *cache_salt;
+    const char *adapter; /* the model that was asked for is one; NULL = it is not */
+    const json_t *lora;  /* NULL = not given */
+    serve_adapter_set adapters;
 
     const char *stop[SERVE_STOP_MAX];
     size_t stop_length[SERVE_STOP_MAX];

@@ -367,7 +367,7 @@ bool serve_call_comment(serve_call *call)
 
 /* ---- Bodies ---- */
 
-bool serve_call_read_json(serve_call *call, json_t **json)
+bool serve_call_read_any(serve_call *call, json_t **json)
 {
     weir_error error = {0};
     *json = NULL;
@@ -377,12 +377,18 @@ bool serve_call_read_json(serve_call *call, json_t **json)
         serve_call_no_memory(call);
     } else if (status != WEIR_OK) {
         serve_call_refuse(call, 400, NULL, "invalid_json", "%s", error.message);
-    } else if (!json_is_object(*json)) {
-        json_decref(*json);
-        *json = NULL;
-        serve_call_refuse(call, 400, NULL, "invalid_json", "the body must be a JSON object");
     }
     return *json != NULL;
+}
+
+bool serve_call_read_json(serve_call *call, json_t **json)
+{
+    if (!serve_call_read_any(call, json)) return false;
+    if (json_is_object(*json)) return true;
+    json_decref(*json);
+    *json = NULL;
+    serve_call_refuse(call, 400, NULL, "invalid_json", "the body must be a JSON object");
+    return false;
 }
 
 bool serve_call_check_model(serve_call *call, const json_t *name)

@@ -41,6 +41,8 @@ static const struct {
     {"generated_tokens_total", "counter", "tokens that were sampled", U64, STAT(n_generated_tokens)},
     {"drafted_tokens_total", "counter", "tokens that were guessed and computed", U64, STAT(n_drafted)},
     {"accepted_tokens_total", "counter", "of those, what was an answer's next token", U64, STAT(n_accepted)},
+    {"adapter_changes_total", "counter", "passes with other adapters than the one before", U64,
+     STAT(n_adapter_changes)},
     {"ticks_total", "counter", "forward passes with what surrounds them", U64, STAT(n_ticks)},
     {"bad_plans_total", "counter", "plans that broke a rule", U64, STAT(n_bad_plans)},
     {"failed_ticks_total", "counter", "passes that the backend refused", U64, STAT(n_failed_ticks)},

@@ -29,12 +29,14 @@ void serve_models(serve_call *call)
     serve_text text = {0};
     if (strncmp(call->path, prefix, sizeof prefix - 1) == 0) {
         const char *name = call->path + sizeof prefix - 1;
-        if (!serve_server_has_name(server, name)) {
+        bool adapter =
+            serve_adapters_tell_model(server->adapters, name, server->name, server->created_s, &text);
+        if (!adapter && !serve_server_has_name(server, name)) {
             serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.200s\" here",
                               name);
             return;
         }
-        add_model(server, name, &text);
+        if (!adapter) add_model(server, name, &text);
     } else {
         serve_text_puts(&text, "{\"object\":\"list\",\"data\":[");
         add_model(server, server->name, &text);
@@ -44,6 +46,7 @@ void serve_models(serve_call *call)
             serve_text_puts(&text, ",");
             add_model(server, name, &text);
         }
+        serve_adapters_tell_models(server->adapters, server->name, server->created_s, &text);
         serve_text_puts(&text, "]}");
     }
     serve_text_puts(&text, "\n");

@@ -127,7 +127,7 @@ void serve_chat(serve_call *call)
     }
     serve_answer *answer = serve_answer_create(call, &form, chat, ask.n);
     call->answer = answer;
-    if (answer == NULL) {
+    if (answer == NULL || !serve_answer_call_model(answer, ask.adapter)) {
         serve_call_no_memory(call);
         goto out;
     }

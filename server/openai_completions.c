@@ -181,7 +181,8 @@ static void submit(serve_call *call, serve_ask *ask, const prompt *prompts, size
     weir_sampler_params *samplers = weir__mem_calloc(n_requests, sizeof *samplers);
     serve_answer *answer = serve_answer_create(call, ask->echo ? &echoing : &form, NULL, (int32_t)n);
     call->answer = answer;
-    if (requests == NULL || samplers == NULL || answer == NULL) {
+    if (requests == NULL || samplers == NULL || answer == NULL ||
+        !serve_answer_call_model(answer, ask->adapter)) {
         serve_call_no_memory(call);
         goto out;
     }

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "adapters.h"
 #include "log.h"
 #include "server.h"
 #include "text.h"
@@ -114,6 +115,7 @@ struct serve_server {
     serve_keys *keys;
     serve_embedder *embedder;
     serve_kept *kept;
+    serve_adapters *adapters;
     serve_tapes *tapes;        /* the service thread's */
     _Atomic uint64_t n_shared; /* requests that joined another one's generation */
 
@@ -216,6 +218,9 @@ void serve_call_send(serve_call *call);
 struct json_t;
 bool serve_call_read_json(serve_call *call, struct json_t **json);
 
+/* The same of anything. */
+bool serve_call_read_any(serve_call *call, struct json_t **json);
+
 /* Whether `name`, a request's "model", is one of this server's, or NULL. False: the call has its answer. */
 bool serve_call_check_model(serve_call *call, const struct json_t *name);
 
@@ -267,6 +272,14 @@ void serve_apply_template(serve_call *call);
 void serve_plan(serve_call *call);
 void serve_stream_read(serve_call *call);
 void serve_stream_cancel(serve_call *call);
+void serve_lora_list(serve_call *call);
+void serve_lora_scale(serve_call *call);
+void serve_lora_load(serve_call *call);
+void serve_lora_unload(serve_call *call);
+
+/* lora.c: adds what a list of ids and scales, a request's `field` or NULL for its body, asks for to an empty
+ * set. False: the call has its answer. */
+bool serve_lora_read(serve_call *call, const char *field, const struct json_t *value, serve_adapter_set *set);
 
 /* events.c: the stream of ticks. */
 serve_events *serve_events_create(serve_server *server);

@@ -394,10 +394,11 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     server->events = serve_events_create(server);
     server->embedder = serve_embedder_create();
     server->kept = serve_kept_create();
+    server->adapters = serve_adapters_create();
     server->tapes = serve_tapes_create(server);
     server->workers = serve_workers_create(params->n_workers);
     if (server->keys == NULL || server->workers == NULL || server->events == NULL ||
-        server->embedder == NULL || server->kept == NULL || server->tapes == NULL)
+        server->embedder == NULL || server->kept == NULL || server->tapes == NULL || server->adapters == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     if (status == WEIR_OK) status = create_context(server, error);
     if (status == WEIR_OK) status = serve_listener_open(server, error);
@@ -413,6 +414,12 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     else
         serve_server_destroy(server);
     return status;
+}
+
+weir_status serve_server_add_adapter(serve_server *server, const char *name, weir_adapter *adapter,
+                                     float scale, weir_error *error)
+{
+    return serve_adapters_add(server->adapters, name, adapter, scale, error);
 }
 
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine, const char *name)
@@ -486,6 +493,7 @@ void serve_server_destroy(serve_server *server)
     }
     serve_tapes_destroy(server->tapes);
     serve_kept_destroy(server->kept);
+    serve_adapters_destroy(server->adapters);
     serve_embedder_destroy(server->embedder);
     serve_events_destroy(server->events);
     serve_keys_destroy(server->keys);

@@ -40,6 +40,8 @@ typedef struct serve_params {
     int32_t max_tokens;                 /* -1; where a request does not say */
     const char *template_source;        /* NULL = the model's own */
     bool no_thinking;                   /* where a request does not say */
+    const char
+        *lora_dir; /* requests may load adapters from this folder, and unload them; NULL = they may not */
 } serve_params;
 
 serve_params serve_params_default(void);
@@ -48,6 +50,11 @@ serve_params serve_params_default(void);
  * on, with 503 until ready. Errors: INVALID (field), IO (an address that cannot be had, a certificate),
  * NO_MEMORY. */
 weir_status serve_server_create(const serve_params *params, serve_server **out, weir_error *error);
+
+/* Before ready: an adapter of its model that requests may name. scale: of those that do not say which they
+ * want; 0 = not theirs. Holds it. INVALID, BUSY, NO_MEMORY. */
+weir_status serve_server_add_adapter(serve_server *server, const char *name, weir_adapter *adapter,
+                                     float scale, weir_error *error);
 
 /* The model is there. Both must live until destroy. Once. */
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine, const char *name);

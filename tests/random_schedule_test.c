@@ -29,6 +29,18 @@
 
 /* ---- A schedule ------------------------------------------------------------------------------------ */
 
+/* Four sets, of which the others must not see anything in each other's cells. */
+static void load_adapters(play *p)
+{
+    p->adapted = true;
+    for (int i = 0; i < 2; i++)
+        MUST(p, weir_adapter_load(p->model, i == 0 ? "fake:1" : "fake:2", &p->adapters[i], NULL) == WEIR_OK,
+             "no adapter");
+    p->uses[1][0] = p->uses[3][0] = (weir_adapter_use){p->adapters[0], 1.0f};
+    p->uses[2][0] = (weir_adapter_use){p->adapters[0], 0.5f};
+    p->uses[3][1] = (weir_adapter_use){p->adapters[1], -2.0f};
+}
+
 static void open_play(play *p)
 {
     char path[160];
@@ -87,9 +99,17 @@ static void open_play(play *p)
     MUST(p, p->first.n_ctx == (q->n_ctx < n_seq ? q->n_ctx : n_seq), "n_ctx is %d", p->first.n_ctx);
     MUST(p, q->n_kv == 0 || lanes || (exact ? p->first.n_kv == q->n_kv : p->first.n_kv >= q->n_kv), "n_kv");
     MUST(p, q->n_kv > 0 || p->first.n_ctx == q->n_ctx, "a context is divided by slots");
-    p->limits =
-        (wish_limits){p->model, p->first.n_ctx, q->max_tokens, dice_in(d, 3, dice_one_in(d, 3) ? 150 : 40),
-                      n_vocab,  NULL,           NULL,          0};
+    p->limits = (wish_limits){p->model,
+                              p->first.n_ctx,
+                              q->max_tokens,
+                              dice_in(d, 3, dice_one_in(d, 3) ? 150 : 40),
+                              n_vocab,
+                              NULL,
+                              0,
+                              NULL,
+                              NULL,
+                              0};
+    if (dice_one_in(d, 3)) load_adapters(p);
 }
 
 /* Ticks until all have ended; at first things may go on happening. */
@@ -189,6 +209,7 @@ static void check_counters(play *p, bool stopped)
     MUST(p, s.cache_bytes == 0 || s.n_cache_entries > 0, "%llu bytes", (unsigned long long)s.cache_bytes);
     p->n_cached_tokens = s.n_cached_tokens;
     p->n_joined = s.n_joined;
+    p->n_adapter_changes = s.n_adapter_changes;
     p->n_evicted = s.n_evicted;
     p->n_drafted = s.n_drafted;
     p->n_drafted_right = s.n_accepted;
@@ -220,6 +241,8 @@ static void close_play(play *p)
         wish_fini(&p->jobs[i].w);
     }
     while (p->n_spares > 0) weir_stream_release(p->spares[--p->n_spares]);
+    for (int i = 0; i < 2; i++) weir_adapter_release(p->adapters[i]);
+    MUST(p, atomic_load(&p->fake->n_adapters) == 0, "adapters live on");
     weir_model_release(p->model);
     MUST(p, weir__mem_live() == p->live, "%ld blocks are left", weir__mem_live() - p->live);
 }
@@ -273,7 +296,7 @@ static void test_random_schedules(void **state)
     uint64_t n = dice_environment("WEIR_TEST_SCHEDULES", SCHEDULES);
     uint64_t n_drafted = 0, n_right = 0;
     uint64_t reasons[8] = {0}, n_requests = 0, n_suspensions = 0, n_cached = 0, n_joined = 0, n_evicted = 0,
-             n_forks = 0;
+             n_forks = 0, n_changes = 0;
 #ifdef WEIR_DEBUG
     const char *checked = "the engine checks itself each tick";
 #else
@@ -293,6 +316,7 @@ static void test_random_schedules(void **state)
         n_drafted += p.n_drafted;
         n_right += p.n_drafted_right;
         n_forks += p.n_forks;
+        n_changes += p.n_adapter_changes;
         for (int r = 0; r < 8; r++) reasons[r] += p.seen[r];
     }
     now_playing = NULL;
@@ -310,6 +334,9 @@ static void test_random_schedules(void **state)
     assert_true(n < 1000 || (n_right > 4 * n && n_drafted > n_right + n));
     assert_true(n < 1000 || n_suspensions > n / 20);
     assert_true(n < 1000 || n_forks > n);
+    print_message("%llu times a pass had other adapters than the one before\n",
+                  (unsigned long long)n_changes);
+    assert_true(n < 1000 || n_changes > 2 * n);
     /* A test that no longer meets these proves nothing. */
     for (int r = 1; r <= WEIR_REASON_DEADLINE && n >= 1000; r++) assert_true(reasons[r] > 0);
 }

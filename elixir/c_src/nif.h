@@ -165,6 +165,19 @@ typedef struct nif_stream {
     weir_stream *kept; /* held for forks, as long as the resource is there; constant; NULL = not wanted */
 } nif_stream;
 
+/* Immutable. */
+typedef struct nif_adapter {
+    nif_object object;
+} nif_adapter;
+
+/* A list of {adapter, scale}; handles live as long as the term. */
+typedef struct nif_adapters {
+    weir_adapter_use uses[WEIR_ADAPTERS_MAX];
+    size_t n;
+} nif_adapters;
+
+bool nif_get_adapters(ErlNifEnv *env, ERL_NIF_TERM list, nif_adapters *adapters); /* false: it is none */
+
 typedef enum nif_kind {
     NIF_MODEL,
     NIF_CONTEXT,
@@ -174,6 +187,7 @@ typedef enum nif_kind {
     NIF_STREAM,
     NIF_CHAT,
     NIF_PARSER,
+    NIF_ADAPTER,
     NIF_KINDS,
 } nif_kind;
 
@@ -262,6 +276,8 @@ ERL_NIF_TERM nif_dirty(ErlNifEnv *env, const char *name, nif_fn *fn, int argc, c
     X(decode_token, 4, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                          \
     X(decode_batch, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                          \
     X(batch_eval, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                            \
+    X(adapter_load, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                           \
+    X(context_set_adapters, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                  \
     X(memory_clear, 1, 0)                                                                                    \
     X(memory_seq_rm, 4, 0)                                                                                   \
     X(memory_seq_cp, 5, 0)                                                                                   \

@@ -37,6 +37,7 @@ static void bury(nif_corpse *corpse)
     case NIF_STREAM: weir_stream_release(corpse->handle); break;
     case NIF_CHAT: weir_chat_release(corpse->handle); break;
     case NIF_PARSER: weir_chat_parser_destroy(corpse->handle); break;
+    case NIF_ADAPTER: weir_adapter_release(corpse->handle); break;
     case NIF_HALT:
     case NIF_KINDS: break;
     }
@@ -105,6 +106,7 @@ static const struct {
     [NIF_STREAM] = {"weir_stream", sizeof(nif_stream)},
     [NIF_CHAT] = {"weir_chat", sizeof(nif_chat)},
     [NIF_PARSER] = {"weir_chat_parser", sizeof(nif_parser)},
+    [NIF_ADAPTER] = {"weir_adapter", sizeof(nif_adapter)},
 };
 
 /* A handle belongs to the copy of the library that made it: another build may lay out its memory differently.

@@ -240,6 +240,7 @@ typedef struct submission {
     ErlNifBinary stop[STOP_MAX];
     const char *stops[STOP_MAX];
     size_t stop_lengths[STOP_MAX];
+    nif_adapters adapters;
     nif_sampling sampling;
     bool keep; /* so that it can be forked after its end */
     bool fork; /* request.source is NULL: of what is no longer there */
@@ -306,6 +307,11 @@ static const char *get_submission(ErlNifEnv *env, ERL_NIF_TERM term, submission 
         if (!enif_inspect_binary(env, value, &s->salt)) return "cache_salt";
         r->cache_salt = (const char *)s->salt.data;
         r->cache_salt_length = s->salt.size;
+    }
+    if (nif_map_term(&map, "adapters", &value)) {
+        if (!nif_get_adapters(env, value, &s->adapters)) return "adapters";
+        r->adapters = s->adapters.uses;
+        r->n_adapters = s->adapters.n;
     }
     if (nif_map_term(&map, "stop", &value) && !get_stops(env, value, s)) return "stop";
     if (nif_map_term(&map, "source", &value)) {

@@ -133,7 +133,7 @@ defmodule Weir.APITest do
     assert Enum.all?(more, fn {_name, default} -> default == nil end)
 
     assert Map.drop(defaults(Options.generation()), Map.keys(more)) ==
-             Map.merge(%{max_tokens: 256, n_ctx: 2048}, Map.merge(sampling, threads))
+             Map.merge(%{max_tokens: 256, n_ctx: 2048, lora: []}, Map.merge(sampling, threads))
 
     assert defaults(Options.model()) == %{
              n_gpu_layers: -1,

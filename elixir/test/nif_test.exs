@@ -77,6 +77,8 @@ defmodule Weir.NIFTest do
         few,
         int
       ],
+      adapter_load: [:model, fn -> Enum.random(["fake:1", "fake:", "", "x"]) end],
+      context_set_adapters: [:context, &adapters/0],
       context_n_ctx: [:context],
       context_n_seq_max: [:context],
       decode: [:context, tokens],
@@ -292,6 +294,7 @@ defmodule Weir.NIFTest do
       cache_prompt: bool,
       logprobs: bool,
       n_logprobs: fn -> Enum.random([-1, 0, 1, 20, 21]) end,
+      adapters: &adapters/0,
       prompt_logprobs: bool,
       n_prompt_logprobs: fn -> Enum.random([-1, 0, 1, 20, 21]) end,
       n_draft_max: fn -> Enum.random([-1, 0, 5, 33]) end,
@@ -303,11 +306,28 @@ defmodule Weir.NIFTest do
   defp put_shared(own) do
     {:ok, _} = NIF.prefill(elem(own, 1), ~c"hello", 0)
     {:ok, state} = NIF.state_save(elem(own, 1), 0)
+    {:ok, adapter} = NIF.adapter_load(elem(own, 0), "fake:1")
+    Process.put(:adapter, adapter)
     Process.put(:chat, elem(own, 8))
     Process.put(:state, state)
   end
 
   defp own_chat, do: Process.get(:chat)
+
+  defp adapters do
+    {:ok, model} = NIF.model_load("fake:", 0, true, 0, 0, [], false, false, false)
+    {:ok, other} = NIF.adapter_load(model, "fake:1")
+    own = Process.get(:adapter)
+
+    Enum.random([
+      [],
+      [{own, 1.0}],
+      [{own, Terms.number()}],
+      [{own, 1}, {own, 2}],
+      [{other, 1.0}],
+      List.duplicate({own, 1}, 9)
+    ])
+  end
 
   defp a_batch,
     do: for(i <- 0..Enum.random(0..40), do: {:rand.uniform(256) - 1, i, 0, rem(i, 3) == 0})
@@ -450,6 +470,7 @@ defmodule Weir.NIFTest do
       cache_prompt: true,
       logprobs: true,
       n_logprobs: 2,
+      adapters: [],
       prompt_logprobs: true,
       n_prompt_logprobs: 2,
       n_draft_max: 2,
@@ -559,6 +580,7 @@ defmodule Weir.NIFTest do
       chat_create: [:model, &every_chat_option/0],
       engine_step: [:manual, fn -> [{0, 1}] end],
       engine_turn: [:manual, fn -> [{0, 1}] end],
+      context_set_adapters: [:context, fn -> [{Process.get(:adapter), 0.5}] end],
       batch_eval: [:context, fn -> [{97, 0, 0, true}] end],
       decode_batch: [:context, :sampler, fn -> [{97, 0, 0, true}] end],
       chat_apply_template: [fn -> "{{ messages[0].role }}" end, pairs, bool],
@@ -577,6 +599,7 @@ defmodule Weir.NIFTest do
   defp works_on(own, path) do
     {context, sampler} = {elem(own, 1), elem(own, 3)}
     assert :ok = NIF.memory_clear(context)
+    assert :ok = NIF.context_set_adapters(context, [])
     assert :ok = NIF.sampler_reset(sampler)
     assert {:ok, text} = NIF.generate(context, sampler, ~c"hello", 5)
     {_, fresh_context, _, fresh_sampler, _, _, _, _} = resources(path)

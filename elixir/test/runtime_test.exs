@@ -29,7 +29,8 @@ defmodule Weir.RuntimeTest do
             messages = ~S([{"role": "user", "content": "a"}])
             {:ok, chat} = NIF.chat_create(model.ref, %{messages: messages})
             {:ok, parser} = NIF.chat_parser(chat)
-            {model, context, sampler, engine, ref, NIF.generate_ref(), chat, parser}
+            {:ok, adapter} = Weir.Adapter.load(model, "fake:1")
+            {model, context, sampler, engine, ref, NIF.generate_ref(), chat, parser, adapter}
           end
 
         live = NIF.live_handles()
@@ -342,6 +343,7 @@ defmodule Weir.RuntimeTest do
 
     io = [
       model_load: fn -> NIF.model_load("fake:", 0, true, 0, 0, [], false, false, false) end,
+      adapter_load: fn -> NIF.adapter_load(model, "fake:1") end,
       engine_drain: fn -> NIF.engine_drain(engine, 0) end,
       engine_stop: fn -> NIF.engine_stop(engine) end,
       hub_list: fn -> NIF.hub_list(nil, hub) end,
@@ -352,6 +354,7 @@ defmodule Weir.RuntimeTest do
 
     cpu = [
       context_create: fn -> NIF.context_create(model, 512, 0, 64, 1, 1, false, -1, 4) end,
+      context_set_adapters: fn -> :ok = NIF.context_set_adapters(context, []) end,
       decode: fn -> :ok = NIF.decode(context, ~c"hello") end,
       state_save: fn -> {:ok, _} = NIF.state_save(context, 0) end,
       state_load: fn -> NIF.state_load(context, 0, "x") end,

@@ -68,6 +68,29 @@ defmodule Weir.ServerTest do
       Enum.map_join(chunks, & &1.text)
     end
 
+    test "have their own adapters, or the server's", %{model: model} do
+      {:ok, adapter} = Weir.Adapter.load(model, "fake:2")
+      server = server(model: model, n_parallel: 4, lora: "fake:1")
+      loras = [["fake:1"], [], adapter, {adapter, 0.5}, [adapter, {"fake:1", 2}]]
+
+      alone =
+        for lora <- loras, do: elem(Weir.generate(model, "hello", [lora: lora] ++ @greedy), 1)
+
+      assert length(Enum.uniq(alone)) == 5
+
+      together =
+        [[] | Enum.map(loras, &[lora: &1])]
+        |> Task.async_stream(&elem(Server.generate(server, "hello", &1 ++ @greedy), 1),
+          timeout: 60_000
+        )
+        |> Enum.map(&elem(&1, 1))
+
+      assert together == [hd(alone) | alone]
+      assert {:error, reason} = Server.generate(server, "hello", lora: "/nowhere")
+      assert reason =~ "adapter"
+      assert_raise ArgumentError, fn -> Server.generate(server, "hello", lora: 1) end
+    end
+
     test "have token ids, a reason and usage", %{model: model} do
       server = server(model: model)
       {:ok, text} = Weir.generate(model, "hello", @greedy)

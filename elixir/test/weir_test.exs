@@ -3,6 +3,7 @@ defmodule WeirTest do
 
   doctest Weir
   doctest Weir.Model
+  doctest Weir.Adapter
   doctest Weir.Context
   doctest Weir.Sampler
   doctest Weir.Tokenizer

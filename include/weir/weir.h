@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Sections, in the order in which a program meets them:
- *   status and errors, log, model, hub, vocabulary, sampler, grammar, context (low level), embeddings, chat,
- *   engine, request, stream.
+ *   status and errors, log, model, adapter, hub, vocabulary, sampler, grammar, context (low level),
+ *   embeddings, chat, engine, request, stream.
  *
  * What holds everywhere:
  *   - Handles are opaque. create/destroy own; hold/release count references.
@@ -287,6 +287,50 @@ typedef struct weir_device {
 /* The i-th device that this build can compute on; WEIR_END past the last. UNSUPPORTED: it computes on
  * no processor like this one (weir_model_load). */
 WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
+
+/* ---- Adapter -------------------------------------------------------------------------------------- */
+
+/* Low-rank changes to a model's weights (LoRA): for each matrix that it has, the product of two small ones,
+ * times a scale, is added. Immutable once loaded; any number of requests and contexts, of any engine, use it
+ * at a time, each with a scale of its own. */
+typedef struct weir_adapter weir_adapter;
+
+/* Loads a GGUF file as llama.cpp's convert_lora_to_gguf.py writes it: all of it into memory, where matrices
+ * beside weights that weir's kernels multiply become half precision. Holds the model. With a fake model the
+ * path is "fake:" and a number. The file is checked first, and its names and shapes against the model; it is
+ * not needed afterwards. Any thread; an engine that changes its adapters meanwhile waits for it.
+ * Errors: NOT_FOUND, IO, FORMAT (damaged, or no adapter), UNSUPPORTED (made for another model; what llama.cpp
+ * cannot add), NO_MEMORY, INVALID (path). */
+WEIR_API weir_status weir_adapter_load(weir_model *model, const char *path, weir_adapter **adapter,
+                                       weir_error *error);
+
+/* Counted: requests hold theirs until they have ended, streams that may be forked as long as they are held,
+ * contexts and engines what they computed with last. So a release disturbs nobody, and is all that there is
+ * to unloading: the last one frees the memory. Any thread. NULL is ignored. */
+WEIR_API weir_adapter *weir_adapter_hold(weir_adapter *adapter);
+WEIR_API void weir_adapter_release(weir_adapter *adapter);
+
+typedef struct weir_adapter_info {
+    size_t size;
+    const char *path;  /* as it was loaded */
+    const char *name;  /* general.name of its metadata; "" = none */
+    int32_t n_weights; /* matrices of the model that it changes */
+    int32_t rank;      /* the largest */
+    float alpha;      /* what it was trained with: changes are times scale · alpha / rank; 0 = times scale */
+    uint64_t n_bytes; /* in memory */
+    uint64_t identity; /* a checksum of the file: the same contents, the same adapter to caches */
+} weir_adapter_info;
+
+/* Fills the first info->size bytes. Strings are valid while the adapter is held. */
+WEIR_API weir_status weir_adapter_describe(const weir_adapter *adapter, weir_adapter_info *info);
+
+/* An adapter, and how much of it. */
+typedef struct weir_adapter_use {
+    weir_adapter *adapter;
+    float scale; /* -100 … 100; 1 = as it was trained; 0 = as without it */
+} weir_adapter_use;
+
+#define WEIR_ADAPTERS_MAX 8 /* that add to the same weights */
 
 /* ---- Hub ------------------------------------------------------------------------------------------ */
 
@@ -578,6 +622,13 @@ typedef struct weir_context_info {
     weir_pooling pooling;
 } weir_context_info;
 
+/* Adapters [n] of passes from now on, in place of those before; 0 = none. Cells that are there stay as they
+ * were computed, and saved states do not tell with what. Costs nothing when they are the same. Holds them.
+ * Errors: INVALID (adapters; n: more than WEIR_ADAPTERS_MAX), NO_MEMORY, BACKEND; the next passes have none
+ * then. */
+WEIR_API weir_status weir_context_set_adapters(weir_context *context, const weir_adapter_use *adapters,
+                                               size_t n, weir_error *error);
+
 /* What was really allotted; backends round up. */
 WEIR_API weir_status weir_context_describe(const weir_context *context, weir_context_info *info);
 
@@ -822,7 +873,7 @@ typedef enum weir_slot_state {
     WEIR_SLOT_JOINED = 3,
 } weir_slot_state;
 
-/* What a strategy sees of a slot that has work. */
+/* What a strategy sees of a slot that has work, and may have it in this tick. */
 typedef struct weir_slot_view {
     int32_t slot;
     weir_slot_state state;
@@ -853,6 +904,8 @@ typedef struct weir_cost {
     int32_t n_ticks; /* measured so far; 0 = nothing known */
 } weir_cost;
 
+/* A pass has one set of adapters. Where requests differ in theirs, the sets take turns, one a tick: the view
+ * has the slots whose turn it is, and the others are none that have work. */
 typedef struct weir_view {
     const weir_slot_view *slots; /* [n_slots], oldest request first */
     size_t n_slots;
@@ -861,7 +914,8 @@ typedef struct weir_view {
     int32_t queue_depth;
     int32_t n_ubatch;      /* the most tokens of a pass */
     weir_layout layout;    /* WEIR_LAYOUT_PER_SLOT: lanes with unequal tokens take several passes */
-    int64_t itl_target_ns; /* the longest tick that running streams should see (itl_target_ms) */
+    int64_t itl_target_ns; /* the longest tick that running streams should see (itl_target_ms; of it, where
+                            * sets of adapters take turns, this one's share) */
     weir_cost cost;
 } weir_view;
 
@@ -1084,10 +1138,11 @@ typedef struct weir_engine_stats {
     weir_histogram batch_tokens; /* of each tick, also where the backend refused the pass */
     weir_histogram passes; /* forward passes of each tick: what its batch takes with n_ubatch and layout */
     int32_t n_cache_files; /* prefixes that are kept in cache_dir */
-    uint64_t cache_disk_bytes; /* of all files in it */
-    uint64_t n_cache_restored; /* how often one was read for a request */
-    uint64_t n_drafted;        /* tokens that were guessed and computed */
-    uint64_t n_accepted;       /* of those, what was an answer's next token */
+    uint64_t cache_disk_bytes;  /* of all files in it */
+    uint64_t n_cache_restored;  /* how often one was read for a request */
+    uint64_t n_drafted;         /* tokens that were guessed and computed */
+    uint64_t n_accepted;        /* of those, what was an answer's next token */
+    uint64_t n_adapter_changes; /* passes that had other adapters than the one before */
     /* Who guesses: "lookup", "model", "eagle3", "mtp", in this order with '+' between; "" = nobody */
     char drafters[24];
 } weir_engine_stats;
@@ -1209,12 +1264,17 @@ typedef struct weir_request {
     int32_t n_prompt_logprobs; /* 0; 0 … 20, as n_logprobs; above 0 implies prompt_logprobs */
     /* A fork: the request goes on where that stream, which an engine's submit has had, was when its chunks
      * had carried source_at tokens, 0 … as many as they have until now; -1 (default) = all of those. In
-     * whatever state that is, and without a change to it. Prompt, answer so far, chat and salt are the
-     * source's, the rest is this request's: a grammar and stop strings see the answer from its beginning;
-     * n_prompt counts the answer so far as well, max_tokens what comes. The stream gets what comes after. */
+     * whatever state that is, and without a change to it. Prompt, answer so far, chat, salt and adapters
+     * are the source's, the rest is this request's: a grammar and stop strings see the answer from its
+     * beginning; n_prompt counts the answer so far as well, max_tokens what comes. The stream gets what comes
+     * after. */
     weir_stream *source;
     int32_t source_at;
     int32_t n_draft_max; /* -1; -1 … 32; as the engine's, and never above it; -1 = that */
+    /* [n_adapters], at most WEIR_ADAPTERS_MAX, of the engine's model, none twice. Held. A prompt is shared
+     * with requests of the same adapters and scales only */
+    const weir_adapter_use *adapters;
+    size_t n_adapters;
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -1506,7 +1566,7 @@ typedef struct weir_flight weir_flight;
 
 /* Submits a request as weir_engine_submit does, or, with share, joins one that was opened here with share, is
  * still held, has not failed and is identical: the same prompt as it is given, sampler, grammar, limits, stop
- * strings, salt and all else that a request says. Only requests whose answer is the same each time are
+ * strings, salt, adapters and all else that a request says. Only requests whose answer is the same each time are
  * shared: greedy ones (temp 0, and nothing that draws) and those with a seed; none with a deadline or
  * prompt_logprobs, and no forks. One reference for the caller. joined (may be NULL): nothing was submitted.
  * Any thread. Errors: weir_engine_submit's. */

@@ -18,6 +18,7 @@
 typedef struct weir__bmodel weir__bmodel;     /* a backend's model */
 typedef struct weir__bcontext weir__bcontext; /* a backend's context */
 typedef struct weir__bsampler weir__bsampler; /* a backend's sampler chain */
+typedef struct weir__badapter weir__badapter; /* a backend's adapter */
 
 /* One forward pass, as parallel arrays. Owned by the caller, capacity fixed at init. */
 typedef struct weir__batch {
@@ -104,6 +105,15 @@ typedef struct weir__backend {
     /* The i-th device that this backend computes on: all of *device but `size`. END past the last. */
     weir_status (*device_get)(size_t i, weir_device *device);
 
+    /* -- adapter -- */
+    /* Any thread, as free: also while contexts of the model compute. */
+    weir_status (*adapter_load)(weir__bmodel *model, const char *path, weir__badapter **adapter,
+                                weir_error *error);
+    /* No context has it set. */
+    void (*adapter_free)(weir__badapter *adapter);
+    /* All of *info but `size` and `path`; strings live as long as the adapter. */
+    void (*adapter_describe)(const weir__badapter *adapter, weir_adapter_info *info);
+
     /* -- context -- */
     /* params are complete (no zeros that mean "default", layout decided). Fills what was allotted into *info.
      */
@@ -128,6 +138,10 @@ typedef struct weir__backend {
      * fn.
      */
     weir_status (*decode)(weir__bcontext *context, const weir__batch *batch, weir_error *error);
+    /* What passes from now on have, [n]; on failure they have none. The adapters live until others are set, or
+     * the context is freed. May take as long as a small pass: the caller sees to it that it is a change. */
+    weir_status (*set_adapters)(weir__bcontext *context, weir__badapter *const *adapters, const float *scales,
+                                int32_t n, weir_error *error);
     /* fn is asked now and then during decode, on the thread that decodes; true ends the pass with ABORTED,
      * and what it had computed may stay in the memory. NULL: never. Backends that cannot be interrupted
      * ignore it. */
@@ -183,6 +197,14 @@ extern const weir__backend weir__backend_fake;
 extern const weir__backend weir__backend_llama;
 #endif
 
+/* Adapters that a pass has together. Zeroes: none. */
+typedef struct weir__adapters {
+    uint64_t key; /* of their contents and scales, in this process and others; 0 = none */
+    int32_t n;
+    weir_adapter *adapter[WEIR_ADAPTERS_MAX]; /* [n], held */
+    float scale[WEIR_ADAPTERS_MAX];           /* [n], none 0 */
+} weir__adapters;
+
 /* What a weir_model is inside the library. */
 struct weir_model {
     const weir__backend *ops;
@@ -192,6 +214,15 @@ struct weir_model {
     /* Parsed chat templates, made on first use; NULL at first. The last release hands it to
      * weir__chat_cache_free (model/chat.h), which takes NULL. */
     _Atomic(void *) chat_cache;
+};
+
+/* What a weir_adapter is inside the library. */
+struct weir_adapter {
+    weir_model *model; /* held */
+    weir__badapter *adapter;
+    weir_adapter_info info; /* complete */
+    char *path;
+    _Atomic int refs;
 };
 
 /* As weir_model_load, without weights: to describe, and for context_estimate and cell_bytes alone. */
@@ -216,6 +247,7 @@ struct weir_context {
     weir_context_params params; /* complete; what a saved state's fingerprint is made of */
     weir__batch batch;          /* [n_batch]; the last pass's entries, until the next */
     int32_t n_rows;             /* entries of the last pass; 0 = there is none to read */
+    weir__adapters adapters;    /* that are set */
 };
 
 #endif

@@ -204,9 +204,9 @@ uint64_t weir__fake_hash_start(const weir__bmodel *model)
     return weir__fake_mix((uint64_t)model->options.seed + UINT64_C(0x9e3779b97f4a7c15));
 }
 
-uint64_t weir__fake_hash_next(uint64_t hash, int32_t token)
+uint64_t weir__fake_hash_next(uint64_t hash, int32_t token, uint64_t adapters)
 {
-    return weir__fake_mix(hash + UINT64_C(0x9e3779b97f4a7c15) * ((uint64_t)token + 1));
+    return weir__fake_mix((hash ^ adapters) + UINT64_C(0x9e3779b97f4a7c15) * ((uint64_t)token + 1));
 }
 
 int32_t weir__fake_choose(const weir__bmodel *model, uint64_t hash)
@@ -236,15 +236,44 @@ float weir__fake_logit(uint64_t hash, int32_t chosen, int32_t token)
     return (float)(x >> 40) * (8.0f / 16777216.0f) - 4.0f;
 }
 
+/* Of numbers and scales, in whatever order; 0 = none. */
+static uint64_t of_adapter(uint64_t number, float scale)
+{
+    uint32_t bits;
+    memcpy(&bits, &scale, sizeof bits);
+    return scale == 0.0f ? 0 : weir__fake_mix(weir__fake_mix(number + 1) + bits);
+}
+
+weir_status weir__fake_set_adapters(weir__bcontext *context, weir__badapter *const *adapters,
+                                    const float *scales, int32_t n, weir_error *error)
+{
+    weir__fake *hooks = &context->model->hooks;
+    atomic_fetch_add(&hooks->n_adapter_sets, 1);
+    context->adapters = 0;
+    if (n > 0 && atomic_load(&hooks->fail_adapters))
+        return weir__error_set(error, WEIR_BACKEND, NULL, "the test asked for set_adapters to fail");
+    for (int32_t i = 0; i < n; i++) context->adapters += of_adapter(adapters[i]->number, scales[i]);
+    return WEIR_OK;
+}
+
 int32_t weir__fake_next(const weir_model *model, const int32_t *history, int32_t n)
 {
+    return weir__fake_next_adapted(model, NULL, 0, history, n);
+}
+
+int32_t weir__fake_next_adapted(const weir_model *model, const weir_adapter_use *uses, size_t n_adapters,
+                                const int32_t *history, int32_t n)
+{
+    uint64_t adapters = 0;
     const weir__bmodel *fake = model->model;
     if (fake->hooks.next != NULL) {
         int32_t token = fake->hooks.next(fake->hooks.next_user, history, n);
         if (token >= 0) return token;
     }
+    for (size_t i = 0; i < n_adapters; i++)
+        adapters += of_adapter(uses[i].adapter->adapter->number, uses[i].scale);
     uint64_t hash = weir__fake_hash_start(fake);
-    for (int32_t i = 0; i < n; i++) hash = weir__fake_hash_next(hash, history[i]);
+    for (int32_t i = 0; i < n; i++) hash = weir__fake_hash_next(hash, history[i], adapters);
     return weir__fake_choose(fake, hash);
 }
 
@@ -386,6 +415,46 @@ static weir_status fake_device_get(size_t i, weir_device *device)
     return WEIR_OK;
 }
 
+/* ---- Adapters ------------------------------------------------------------------------------------- */
+
+static weir_status fake_adapter_load(weir__bmodel *model, const char *path, weir__badapter **adapter,
+                                     weir_error *error)
+{
+    char *end = NULL;
+    bool fake = strncmp(path, "fake:", strlen("fake:")) == 0;
+    unsigned long long number = fake ? strtoull(path + strlen("fake:"), &end, 10) : 0;
+    if (!fake || *end != '\0' || end == path + strlen("fake:") || number > INT32_MAX)
+        return weir__error_set(error, WEIR_NOT_FOUND, "path",
+                               "an adapter of the fake model is \"fake:\" and a number from 0 to %d",
+                               INT32_MAX);
+    weir__badapter *made = weir__mem_calloc(1, sizeof *made);
+    if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for an adapter");
+    made->model = model;
+    made->number = number;
+    atomic_fetch_add(&model->hooks.n_adapters, 1);
+    *adapter = made;
+    return WEIR_OK;
+}
+
+static void fake_adapter_free(weir__badapter *adapter)
+{
+    atomic_fetch_sub(&adapter->model->hooks.n_adapters, 1);
+    weir__mem_free(adapter);
+}
+
+static void fake_adapter_describe(const weir__badapter *adapter, weir_adapter_info *info)
+{
+    *info = (weir_adapter_info){
+        .size = info->size,
+        .path = info->path,
+        .name = "",
+        .n_weights = 1,
+        .rank = 1,
+        .n_bytes = sizeof *adapter,
+        .identity = weir__hash(1, &adapter->number, sizeof adapter->number),
+    };
+}
+
 /* ---- For tests ------------------------------------------------------------------------------------ */
 
 weir__fake *weir__fake_of(weir_model *model)
@@ -446,9 +515,13 @@ const weir__backend weir__backend_fake = {
     .is_eog = fake_is_eog,
     .model_weights = fake_model_weights,
     .device_get = fake_device_get,
+    .adapter_load = fake_adapter_load,
+    .adapter_free = fake_adapter_free,
+    .adapter_describe = fake_adapter_describe,
     .context_create = weir__fake_context_create,
     .context_free = weir__fake_context_free,
     .decode = weir__fake_decode,
+    .set_adapters = weir__fake_set_adapters,
     .set_abort = weir__fake_set_abort,
     .logits_ready = weir__fake_logits_ready,
     .logits = weir__fake_logits,

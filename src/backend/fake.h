@@ -3,7 +3,8 @@
  * The path is "fake:" and options, for which see docs/guides/fake.md.
  *
  * The next token is a pure function of the seed and of the tokens that the sequence holds, in the order of
- * their positions: wrong bookkeeping gives a wrong text. Samplers know seed, temp (0 or top_k 1 = greedy,
+ * their positions, and of the adapters that each of them was computed with: wrong bookkeeping gives a wrong
+ * text. Samplers know seed, temp (0 or top_k 1 = greedy,
  * else a draw from the whole distribution), logit_bias, ignore_eos and one form of grammar, `root ::= "abc" |
  * "abd"`; everything else in their parameters is without effect.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -77,10 +78,13 @@ typedef struct weir__fake {
     _Atomic uint64_t n_rows; /* with logits */
     _Atomic uint64_t n_samples;
     _Atomic uint64_t n_shares;
-    _Atomic int64_t n_cells;    /* in use, over all contexts; a shared one counts once */
-    _Atomic int32_t n_contexts; /* alive */
-    _Atomic int32_t n_samplers; /* alive */
-    _Atomic uint64_t n_counted; /* prompt tokens that samplers were told */
+    _Atomic int64_t n_cells;         /* in use, over all contexts; a shared one counts once */
+    _Atomic int32_t n_contexts;      /* alive */
+    _Atomic int32_t n_samplers;      /* alive */
+    _Atomic int32_t n_adapters;      /* alive */
+    _Atomic uint64_t n_adapter_sets; /* calls of set_adapters */
+    _Atomic bool fail_adapters;      /* set_adapters fails */
+    _Atomic uint64_t n_counted;      /* prompt tokens that samplers were told */
 } weir__fake;
 
 /* NULL when the model is no fake. Lives as long as the model. */
@@ -99,6 +103,10 @@ bool weir__fake_set_piece(weir_model *model, int32_t token, const char *bytes, s
 
 /* The token that greedily follows history[n]: what a test's reference computes its expectation with. */
 int32_t weir__fake_next(const weir_model *model, const int32_t *history, int32_t n);
+
+/* The same, computed with adapters [n_adapters]; in any order. */
+int32_t weir__fake_next_adapted(const weir_model *model, const weir_adapter_use *adapters, size_t n_adapters,
+                                const int32_t *history, int32_t n);
 
 /* Keeps every entry of every pass from now on. Call both while no pass runs. */
 void weir__fake_log_start(weir_model *model);

@@ -15,7 +15,7 @@
 #define ROUND 256
 
 /* What a context keeps for each cell of each sequence. */
-#define ENTRY_BYTES 32
+#define ENTRY_BYTES 40
 
 /* ---- Life ----------------------------------------------------------------------------------------- */
 
@@ -93,7 +93,7 @@ weir_status weir__fake_context_create(weir__bmodel *model, const weir_context_pa
     size_t n_batch = (size_t)made->info.n_batch, n_ctx = (size_t)made->info.n_ctx;
     bool unified = made->info.layout == WEIR_LAYOUT_UNIFIED;
     made->ints = weir__mem_calloc(n_seq * cap, 3 * sizeof *made->ints);
-    made->hashes = weir__mem_calloc(n_seq * cap, sizeof *made->hashes);
+    made->hashes = weir__mem_calloc(n_seq * cap, 2 * sizeof *made->hashes);
     made->refs = weir__mem_calloc(unified ? n_ctx : 1, sizeof *made->refs);
     made->unused = weir__mem_calloc(unified ? n_ctx : 1, sizeof *made->unused);
     made->row_of = weir__mem_calloc(n_batch, sizeof *made->row_of);
@@ -112,7 +112,8 @@ weir_status weir__fake_context_create(weir__bmodel *model, const weir_context_pa
         made->seqs[i].token = made->ints + 3 * i * cap;
         made->seqs[i].pos = made->seqs[i].token + cap;
         made->seqs[i].cell = made->seqs[i].pos + cap;
-        made->seqs[i].hash = made->hashes + i * cap;
+        made->seqs[i].hash = made->hashes + 2 * i * cap;
+        made->seqs[i].adapters = made->seqs[i].hash + cap;
     }
     weir__fake_clear(made);
 
@@ -271,7 +272,7 @@ weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch,
         status = (weir_status)atomic_load(&hooks->fail_decode_status);
         int32_t keep = status == WEIR_NO_SPACE ? 0 : atomic_load(&hooks->fail_decode_keep);
         for (int32_t i = 0; i < keep && i < batch->n; i++)
-            weir__fake_seq_append(context, batch->seq[i], batch->token[i], batch->pos[i]);
+            weir__fake_seq_append(context, batch->seq[i], batch->token[i], batch->pos[i], context->adapters);
         return weir__error_set(error, status, NULL, "the test asked for this pass to fail");
     }
 
@@ -281,7 +282,7 @@ weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch,
     for (int32_t i = 0; i < batch->n; i++) {
         if (aborted(context)) return weir__error_set(error, WEIR_ABORTED, NULL, "the pass was interrupted");
         weir__fake_seq *seq = &context->seqs[batch->seq[i]];
-        weir__fake_seq_append(context, batch->seq[i], batch->token[i], batch->pos[i]);
+        weir__fake_seq_append(context, batch->seq[i], batch->token[i], batch->pos[i], context->adapters);
         context->row_of[i] = -1;
         if (!context->embeddings && batch->logits[i] != 0) row_make(context, i, seq);
     }

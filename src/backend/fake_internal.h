@@ -37,6 +37,11 @@ struct weir__bmodel {
     size_t n_log, log_capacity;
 };
 
+struct weir__badapter {
+    weir__bmodel *model;
+    uint64_t number; /* what its path says */
+};
+
 /* A row of the last pass that kept logits. */
 typedef struct weir__fake_row {
     uint64_t hash;  /* of the history up to it */
@@ -51,8 +56,9 @@ typedef struct weir__fake_seq {
     int32_t n;
     int32_t *token, *pos, *cell; /* [n_ctx_seq] each */
     uint64_t *hash;
-    bool pending_to;   /* a copy into this lane waits for the next pass */
-    bool pending_from; /* a copy out of it does */
+    uint64_t *adapters; /* that the token was computed with, as in the context */
+    bool pending_to;    /* a copy into this lane waits for the next pass */
+    bool pending_from;  /* a copy out of it does */
 } weir__fake_seq;
 
 struct weir__bcontext {
@@ -64,7 +70,8 @@ struct weir__bcontext {
     weir__fake_seq seqs[WEIR__SEQ_MAX]; /* [n_seq_max] */
     int32_t *ints;                      /* the blocks behind the sequences' arrays */
     uint64_t *hashes;
-    uint16_t *refs; /* [n_ctx]; sequences that hold a cell of the pool; unified only, as `unused` */
+    uint64_t adapters; /* that are set, as weir__fake_adapters has it */
+    uint16_t *refs;    /* [n_ctx]; sequences that hold a cell of the pool; unified only, as `unused` */
     int32_t *unused;
     int32_t n_unused;
 
@@ -81,7 +88,7 @@ struct weir__bcontext {
 void weir__fake_set_abort(weir__bcontext *context, bool (*fn)(void *user), void *user);
 uint64_t weir__fake_mix(uint64_t x);
 uint64_t weir__fake_hash_start(const weir__bmodel *model);
-uint64_t weir__fake_hash_next(uint64_t hash, int32_t token);
+uint64_t weir__fake_hash_next(uint64_t hash, int32_t token, uint64_t adapters);
 /* By hash alone, without the test's next(). */
 int32_t weir__fake_choose(const weir__bmodel *model, uint64_t hash);
 /* The logit of a token in a row. */
@@ -97,6 +104,8 @@ weir_status weir__fake_context_create(weir__bmodel *model, const weir_context_pa
                                       weir__bcontext **context, weir_context_info *info, weir_error *error);
 void weir__fake_context_free(weir__bcontext *context);
 weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch, weir_error *error);
+weir_status weir__fake_set_adapters(weir__bcontext *context, weir__badapter *const *adapters,
+                                    const float *scales, int32_t n, weir_error *error);
 void weir__fake_logits_ready(weir__bcontext *context);
 const float *weir__fake_logits(weir__bcontext *context, int32_t row);
 const float *weir__fake_embedding(weir__bcontext *context, int32_t row, int32_t seq);
@@ -114,8 +123,10 @@ size_t weir__fake_state_size(weir__bcontext *context, int32_t seq);
 size_t weir__fake_state_save(weir__bcontext *context, int32_t seq, void *bytes, size_t capacity);
 weir_status weir__fake_state_load(weir__bcontext *context, int32_t seq, const void *bytes, size_t length,
                                   weir_error *error);
-/* Adds a token whose position follows. The caller has made sure that there is room. */
-void weir__fake_seq_append(weir__bcontext *context, int32_t seq, int32_t token, int32_t pos);
+/* Adds a token whose position follows, computed with these adapters. The caller has made sure that there is
+ * room. */
+void weir__fake_seq_append(weir__bcontext *context, int32_t seq, int32_t token, int32_t pos,
+                           uint64_t adapters);
 
 weir_status weir__fake_sampler_create(const weir__bmodel *model, const weir_sampler_params *params,
                                       const weir__grammar *grammar, weir__bsampler **sampler,

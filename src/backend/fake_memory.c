@@ -35,9 +35,11 @@ static void entries_remove(weir__bcontext *context, weir__fake_seq *seq, int32_t
     memmove(seq->token + first, seq->token + last, rest * sizeof *seq->token);
     memmove(seq->pos + first, seq->pos + last, rest * sizeof *seq->pos);
     memmove(seq->cell + first, seq->cell + last, rest * sizeof *seq->cell);
+    memmove(seq->adapters + first, seq->adapters + last, rest * sizeof *seq->adapters);
     seq->n -= last - first;
     uint64_t hash = first > 0 ? seq->hash[first - 1] : weir__fake_hash_start(context->model);
-    for (int32_t i = first; i < seq->n; i++) seq->hash[i] = hash = weir__fake_hash_next(hash, seq->token[i]);
+    for (int32_t i = first; i < seq->n; i++)
+        seq->hash[i] = hash = weir__fake_hash_next(hash, seq->token[i], seq->adapters[i]);
 }
 
 /* The first entry with a position of at least pos. */
@@ -54,14 +56,16 @@ static int32_t entry_at(const weir__fake_seq *seq, int32_t pos)
     return low;
 }
 
-void weir__fake_seq_append(weir__bcontext *context, int32_t seq_id, int32_t token, int32_t pos)
+void weir__fake_seq_append(weir__bcontext *context, int32_t seq_id, int32_t token, int32_t pos,
+                           uint64_t adapters)
 {
     weir__fake_seq *seq = &context->seqs[seq_id];
     int32_t i = seq->n++;
     seq->token[i] = token;
     seq->pos[i] = pos;
-    seq->hash[i] =
-        weir__fake_hash_next(i > 0 ? seq->hash[i - 1] : weir__fake_hash_start(context->model), token);
+    seq->adapters[i] = adapters;
+    seq->hash[i] = weir__fake_hash_next(i > 0 ? seq->hash[i - 1] : weir__fake_hash_start(context->model),
+                                        token, adapters);
     if (unified(context)) {
         seq->cell[i] = context->unused[--context->n_unused];
         context->refs[seq->cell[i]] = 1;
@@ -104,10 +108,11 @@ static void entries_copy(weir__bcontext *context, int32_t from_id, int32_t to_id
     memcpy(to->token, from->token + first, n * sizeof *to->token);
     memcpy(to->pos, from->pos + first, n * sizeof *to->pos);
     memcpy(to->cell, from->cell + first, n * sizeof *to->cell);
+    memcpy(to->adapters, from->adapters + first, n * sizeof *to->adapters);
     to->n = (int32_t)n;
     uint64_t hash = weir__fake_hash_start(context->model);
     for (int32_t i = 0; i < to->n; i++) {
-        to->hash[i] = hash = weir__fake_hash_next(hash, to->token[i]);
+        to->hash[i] = hash = weir__fake_hash_next(hash, to->token[i], to->adapters[i]);
         if (unified(context)) context->refs[to->cell[i]]++;
     }
     if (!unified(context)) {
@@ -170,11 +175,21 @@ int32_t weir__fake_seq_pos_max(const weir__bcontext *context, int32_t seq)
     return from->n > 0 ? from->pos[from->n - 1] : -1;
 }
 
-/* ---- State: the count, then the tokens, then the positions, int32 each ---------------------------- */
+/* ---- State: the count, then the tokens, then the positions, int32 each; where there were adapters, those
+ * of each token, uint64 ---- */
+
+static bool is_adapted(const weir__fake_seq *seq)
+{
+    uint64_t any = 0;
+    for (int32_t i = 0; i < seq->n; i++) any |= seq->adapters[i];
+    return any != 0;
+}
 
 size_t weir__fake_state_size(weir__bcontext *context, int32_t seq)
 {
-    return (1 + 2 * (size_t)context->seqs[seq].n) * sizeof(int32_t);
+    const weir__fake_seq *from = &context->seqs[seq];
+    size_t n = (size_t)from->n;
+    return (1 + 2 * n) * sizeof(int32_t) + (is_adapted(from) ? n * sizeof *from->adapters : 0);
 }
 
 size_t weir__fake_state_save(weir__bcontext *context, int32_t seq_id, void *bytes, size_t capacity)
@@ -188,6 +203,7 @@ size_t weir__fake_state_save(weir__bcontext *context, int32_t seq_id, void *byte
     memcpy(out, &seq->n, sizeof seq->n);
     memcpy(out + sizeof seq->n, seq->token, n);
     memcpy(out + sizeof seq->n + n, seq->pos, n);
+    if (is_adapted(seq)) memcpy(out + sizeof seq->n + 2 * n, seq->adapters, 2 * n);
     if (seq->pending_to) {
         /* what a lane held before a copy reached it is of no use to anybody */
         atomic_fetch_or(&hooks->faults, WEIR__FAKE_STALE_READ);
@@ -211,7 +227,9 @@ weir_status weir__fake_state_load(weir__bcontext *context, int32_t seq_id, const
                                "the fake backend was misused: a copy of sequence %d is pending", seq_id);
     }
     if (length >= sizeof n) memcpy(&n, in, sizeof n);
-    if (n < 0 || n > context->info.n_ctx_seq || length != (1 + 2 * (size_t)n) * sizeof n)
+    size_t least = (1 + 2 * (size_t)n) * sizeof n;
+    bool adapted = length != least;
+    if (n < 0 || n > context->info.n_ctx_seq || (adapted && length != least + (size_t)n * sizeof(uint64_t)))
         return weir__error_set(error, WEIR_FORMAT, NULL, "%zu bytes are no state of a sequence", length);
     const char *tokens = in + sizeof n, *positions = tokens + (size_t)n * sizeof n;
     int32_t before = -1;
@@ -235,7 +253,9 @@ weir_status weir__fake_state_load(weir__bcontext *context, int32_t seq_id, const
         int32_t token, pos;
         memcpy(&token, tokens + (size_t)i * sizeof token, sizeof token);
         memcpy(&pos, positions + (size_t)i * sizeof pos, sizeof pos);
-        weir__fake_seq_append(context, seq_id, token, pos);
+        uint64_t adapters = 0;
+        if (adapted) memcpy(&adapters, in + least + (size_t)i * sizeof adapters, sizeof adapters);
+        weir__fake_seq_append(context, seq_id, token, pos, adapters);
     }
     return WEIR_OK;
 }

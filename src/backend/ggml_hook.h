@@ -8,6 +8,7 @@
 
 #include <weir/weir.h>
 
+struct llama_adapter_lora;
 struct llama_context;
 struct llama_model;
 struct weir__optimized_file;
@@ -29,6 +30,10 @@ void weir__hook_install(void);
  * failed. */
 bool weir__hook_begin(bool mapped, struct weir__optimized_file *from, struct weir__optimized_writer *to);
 uint64_t weir__hook_end(const struct llama_model *model, uint64_t *n_from_file);
+
+/* Puts an adapter's matrices that stand beside weights in the kernels' buffers there, too; what they compute
+ * stays the same but for rounding. False: no memory, and nothing has changed. */
+bool weir__hook_adapter(const struct llama_model *model, struct llama_adapter_lora *adapter);
 
 /* Tells the kernels which token each cell of a context's memory holds, while the context lives. */
 void weir__hook_attach(struct llama_context *context);

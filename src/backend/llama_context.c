@@ -218,7 +218,11 @@ weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_par
                  (params->layout == WEIR_LAYOUT_AUTO && params->n_seq_max > 1);
     struct llama_context_params p = complete(c, params, target);
     status = check_memory(model, params, &p, error);
-    if (status == WEIR_OK) status = weir__shim_context_create(model->model, p, &c->context, error);
+    if (status == WEIR_OK) {
+        pthread_mutex_lock(&model->adapter_lock);
+        status = weir__shim_context_create(model->model, p, &c->context, error);
+        pthread_mutex_unlock(&model->adapter_lock);
+    }
     if (status == WEIR_OK) status = start_pool(c, params, error);
     if (status != WEIR_OK) goto fail;
 

@@ -50,6 +50,18 @@ struct weir__bmodel {
     weir__llama_scratch *scratch;
 
     weir__llama_grammars *grammars;
+
+    /* Protects llama.cpp's list of the model's adapters, which it reads when it plans for a context's passes.
+     * Held while an adapter is loaded, a context is made, or gets other adapters; never across a pass. */
+    pthread_mutex_t adapter_lock;
+};
+
+struct weir__badapter {
+    weir__bmodel *model;
+    struct llama_adapter_lora *adapter;
+    weir__shim_adapter shape;
+    uint64_t identity;
+    char name[128];
 };
 
 /* Rows of a pass are numbered by batch entry outside and in order of output inside.
@@ -105,6 +117,14 @@ int32_t weir__llama_piece(const weir__bmodel *model, int32_t token, bool special
 bool weir__llama_is_eog(const weir__bmodel *model, int32_t token);
 weir_status weir__llama_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights);
 weir_status weir__llama_device_get(size_t i, weir_device *device);
+
+/* llama_adapter.c */
+weir_status weir__llama_adapter_load(weir__bmodel *model, const char *path, weir__badapter **out,
+                                     weir_error *error);
+void weir__llama_adapter_free(weir__badapter *adapter);
+void weir__llama_adapter_describe(const weir__badapter *adapter, weir_adapter_info *info);
+weir_status weir__llama_set_adapters(weir__bcontext *c, weir__badapter *const *adapters, const float *scales,
+                                     int32_t n, weir_error *error);
 
 /* llama_quantize.c */
 weir_status weir__llama_model_quantize(const char *path, const char *out, const weir_quantize_params *params,

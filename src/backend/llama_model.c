@@ -152,6 +152,7 @@ void weir__llama_model_free(weir__bmodel *model)
     weir__mem_free(model->banned);
     weir__mem_free(model->eog);
     if (model->model != NULL) llama_model_free(model->model);
+    pthread_mutex_destroy(&model->adapter_lock);
     pthread_mutex_destroy(&model->scratch_lock);
     weir__mem_free(model);
 }
@@ -178,9 +179,10 @@ static weir_status load(const char *path, const weir_model_params *params, bool 
     weir__optimized_file *optimized = NULL;
     weir__bmodel *m = weir__mem_calloc(1, sizeof *m);
     if (m == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
-    if (pthread_mutex_init(&m->scratch_lock, NULL) != 0) {
-        weir__mem_free(m);
-        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a lock");
+    if (pthread_mutex_init(&m->scratch_lock, NULL) != 0) goto no_lock;
+    if (pthread_mutex_init(&m->adapter_lock, NULL) != 0) {
+        pthread_mutex_destroy(&m->scratch_lock);
+        goto no_lock;
     }
     struct llama_model_params p = llama_model_default_params();
     m->grammars = weir__llama_grammars_create();
@@ -252,6 +254,9 @@ out:
     weir__mem_free(split);
     weir__llama_model_free(m);
     return status;
+no_lock:
+    weir__mem_free(m);
+    return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a lock");
 }
 
 weir_status weir__llama_model_load(const char *path, const weir_model_params *params, weir__bmodel **out,

@@ -22,6 +22,12 @@ uint64_t weir__hook_end(const struct llama_model *model, uint64_t *n_from_file)
     return 0;
 }
 
+bool weir__hook_adapter(const struct llama_model *model, struct llama_adapter_lora *adapter)
+{
+    (void)model, (void)adapter;
+    return true;
+}
+
 void weir__hook_attach(struct llama_context *context)
 {
     (void)context;

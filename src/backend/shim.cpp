@@ -78,6 +78,7 @@ void on_log(ggml_log_level level, const char *text, void *user)
     weir_log_level to = WEIR_LOG_INFO;
     if (level == GGML_LOG_LEVEL_DEBUG) to = WEIR_LOG_DEBUG;
     if (current_capture != nullptr) {
+        if (current_capture->mute && level != GGML_LOG_LEVEL_ERROR) return;
         if (level == GGML_LOG_LEVEL_ERROR) current_capture->add(text);
         if (current_capture->watch != nullptr) current_capture->watch(text, current_capture->watch_user);
     } else {

@@ -40,6 +40,29 @@ weir_status weir__shim_tokenize(const struct llama_vocab *vocab, const char *tex
 int32_t weir__shim_piece(const struct llama_vocab *vocab, int32_t token, bool special, char *bytes,
                          int32_t capacity);
 
+/* ---- Adapter -------------------------------------------------------------------------------------- */
+
+typedef struct weir__shim_adapter {
+    int32_t n_weights;
+    int32_t rank; /* the largest */
+    float alpha;  /* as the file has it */
+    uint64_t n_bytes;
+} weir__shim_adapter;
+
+/* A file that has passed weir__gguf_check_adapter. Adds it to the model's list, as llama_adapter_lora_free
+ * removes it from there: nobody else may load, free, make a context of the model or give one adapters
+ * meanwhile. UNSUPPORTED: it is for another model. */
+weir_status weir__shim_adapter_load(struct llama_model *model, const char *path,
+                                    struct llama_adapter_lora **adapter, weir_error *error);
+
+/* Checks what passes would take for granted, and readies it for weir's kernels. UNSUPPORTED, NO_MEMORY. */
+weir_status weir__shim_adapter_ready(struct llama_model *model, struct llama_adapter_lora *adapter,
+                                     weir__shim_adapter *shape, weir_error *error);
+
+/* What passes have from now on; as above. None after an error. */
+weir_status weir__shim_set_adapters(struct llama_context *context, struct llama_adapter_lora *const *adapters,
+                                    const float *scales, int32_t n, weir_error *error);
+
 /* ---- Context -------------------------------------------------------------------------------------- */
 
 weir_status weir__shim_context_create(struct llama_model *model, struct llama_context_params params,

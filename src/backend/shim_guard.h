@@ -25,6 +25,7 @@ struct capture {
     /* Sees each line, of any level, and may throw: that ends what llama.cpp's C++ does. */
     void (*watch)(const char *line, void *user) = nullptr;
     void *watch_user = nullptr;
+    bool mute = false; /* nothing but errors is logged */
 
     capture();
     ~capture();

@@ -51,6 +51,7 @@ static void start(weir_engine *engine, weir__request *request)
     if (!resumed) weir__share_bill(request->share, request->n_prompt, now);
     pthread_mutex_unlock(&engine->mutex);
     weir__slot_start(slot, request, now);
+    weir__turn_enter(&engine->turn, slot);
     weir__prefix_start(engine, slot);
     engine->counts.n_resumes += resumed;
     engine->counts.n_suspended -= resumed;

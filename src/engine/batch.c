@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
-/* The most tokens that a plan may give the slot, 0 when it has no work. */
+/* The most tokens that a plan may give the slot, 0 when it has no work, or not its turn. */
 static int32_t allowed(const weir_engine *engine, const weir__slot *slot)
 {
     const weir__draft *draft = &slot->draft;
+    if (slot->state == WEIR_SLOT_IDLE || !weir__turn_has(&engine->turn, slot)) return 0;
     bool told = draft->n_tokens == slot->n_tokens && draft->n_told > draft->n;
     if (slot->state == WEIR_SLOT_GENERATING) return 1 + (told ? draft->n_told : draft->n);
     if (slot->state != WEIR_SLOT_PREFILLING) return 0;

@@ -287,6 +287,7 @@ static void free_engine(weir_engine *engine)
     weir__cache_destroy(engine->cache);
     weir__memory_fini(&engine->memory);
     if (engine->context != NULL) engine->model->ops->context_free(engine->context);
+    weir__adapters_fini(&engine->turn.adapters);
     weir__batch_fini(&engine->batch);
     weir__account_fini(&engine->account);
     weir__emit_scratch_fini(&engine->scratch);

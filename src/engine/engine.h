@@ -17,6 +17,7 @@
 #include "engine/queue.h"
 #include "engine/slot.h"
 #include "engine/speculate.h"
+#include "engine/turn.h"
 #include "schedule/schedule.h"
 
 /* Who may touch what:
@@ -75,6 +76,7 @@ struct weir_engine {
     weir_view view;
     weir__cost cost;
     weir__shape shape; /* of this tick's batch */
+    weir__turn turn;
     weir__speculate speculate;
 
     pthread_mutex_t stop_mutex; /* held while stop joins the thread; taken before mutex */

@@ -142,7 +142,7 @@ char *weir__flight_key(const weir_request *request, size_t *n)
     if (!is_repeatable(&sampler) || r.deadline_ms != 0 || r.source != NULL || r.prompt_logprobs ||
         r.n_prompt_logprobs > 0)
         return NULL;
-    _Static_assert(sizeof(void *) != 8 || sizeof(weir_request) == 168,
+    _Static_assert(sizeof(void *) != 8 || sizeof(weir_request) == 184,
                    "all that decides what becomes of a request is in the key");
     const bool flags[] = {r.add_special, r.parse_special, r.special,       r.cache_prompt,
                           r.logprobs,    r.chat != NULL,  r.tokens != NULL};
@@ -153,6 +153,11 @@ char *weir__flight_key(const weir_request *request, size_t *n)
     add_text(&key, r.text, r.text_length);
     ADD(&key, r.n_tokens);
     if (r.tokens != NULL) add(&key, r.tokens, r.n_tokens * sizeof *r.tokens);
+    ADD(&key, r.n_adapters);
+    for (size_t i = 0; r.adapters != NULL && i < r.n_adapters; i++) {
+        ADD(&key, r.adapters[i].adapter);
+        ADD(&key, r.adapters[i].scale);
+    }
     ADD(&key, r.n_stop);
     for (size_t i = 0; r.stop != NULL && i < r.n_stop; i++)
         add_text(&key, r.stop[i], r.stop_length != NULL ? r.stop_length[i] : WEIR_NUL);

@@ -11,6 +11,7 @@ void weir__history_fini(weir__history *history)
     weir__mem_free(history->salt);
     weir__mem_free(history->before);
     weir_chat_release(history->chat);
+    weir__adapters_fini(&history->adapters);
     weir__score_release(history->score);
     memset(history, 0, sizeof *history);
 }
@@ -26,6 +27,7 @@ bool weir__history_copy(weir__history *to, const weir__history *from, size_t n, 
         .n_before = from->n_before,
         .score = weir__score_hold(from->score),
     };
+    weir__adapters_copy(&to->adapters, &from->adapters);
     bool done = weir__mem_grow(&to->tokens, &to->capacity, n + more, sizeof *to->tokens);
     if (done) memcpy(to->tokens, from->tokens, n * sizeof *to->tokens);
     if (done && from->salt != NULL) done = (to->salt = weir__mem_dup(from->salt, from->salt_length)) != NULL;

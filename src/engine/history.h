@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "engine/score.h"
+#include "model/adapter.h"
 #include "weir/weir.h"
 
 /* Zeroed at first. Invariant: n_head <= n_prompt <= n. */
@@ -17,7 +18,8 @@ typedef struct weir__history {
     char *salt;     /* [salt_length]; NULL = none */
     size_t salt_length;
     weir_chat *chat; /* held; NULL = none */
-    char *before;    /* [n_before], NUL-terminated: see weir_stream_before; NULL = "" */
+    weir__adapters adapters;
+    char *before; /* [n_before], NUL-terminated: see weir_stream_before; NULL = "" */
     size_t n_before;
     weir__score *score; /* held; NULL = none */
 } weir__history;

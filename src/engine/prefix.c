@@ -96,7 +96,7 @@ static bool serves(const weir_engine *engine, const weir__request *request)
 
 static weir__prefix_key key_of(const weir__request *request)
 {
-    return (weir__prefix_key){request->salt_bytes, request->salt_length, 0};
+    return (weir__prefix_key){request->salt_bytes, request->salt_length, request->adapters.key};
 }
 
 static weir__slot *slot_of(const weir__prefix_end *live)

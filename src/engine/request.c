@@ -109,11 +109,12 @@ static weir_status copy_prompt(weir__request *request, const weir__request *firs
     request->n_prompt = first->n_prompt;
     request->n_head = first->n_head;
     request->source = weir__stream_hold(first->source);
+    weir__adapters_copy(&request->adapters, &first->adapters);
     set_chat(request, first->chat);
     return WEIR_OK;
 }
 
-/* A fork's: what the source had, and whose it was. The caller's salt is not looked at. */
+/* A fork's: what the source had, and whose it was. The caller's salt and adapters are not looked at. */
 static weir_status read_source(weir__request *request, const weir_request *given, const weir__doorbell *bell,
                                size_t index, weir_error *error)
 {
@@ -128,6 +129,7 @@ static weir_status read_source(weir__request *request, const weir_request *given
     request->salt_bytes = history.salt;
     request->salt_length = history.salt_length;
     request->source = weir__stream_hold(given->source);
+    weir__adapters_copy(&request->adapters, &history.adapters);
     set_chat(request, history.chat);
     history.tokens = NULL; /* both passed on */
     history.salt = NULL;
@@ -350,6 +352,12 @@ static weir_status create(weir_model *model, const weir__limits *limits, const w
                         given.n_draft_max, WEIR__DRAFT_MAX);
         goto fail;
     }
+    if (first == NULL && given.source == NULL) {
+        snprintf(prefix, sizeof prefix, "requests[%zu].", index);
+        status =
+            weir__adapters_take(&request->adapters, model, given.adapters, given.n_adapters, prefix, error);
+        if (status != WEIR_OK) goto fail;
+    }
     status = first != NULL ? copy_prompt(request, first, index, error)
                            : read_prompt(request, model, &given, bell, index, error);
     if (status != WEIR_OK) goto fail;
@@ -417,6 +425,7 @@ bool weir__request_remember(const weir__request *request)
         .salt = request->salt_bytes,
         .salt_length = request->salt_length,
         .chat = request->chat,
+        .adapters = request->adapters,
         .before = request->before,
         .n_before = request->n_before,
         .score = request->score,
@@ -436,6 +445,7 @@ void weir__request_destroy(weir__request *request)
     weir__score_release(request->score);
     weir__mem_free(request->before);
     weir_chat_release(request->chat);
+    weir__adapters_fini(&request->adapters);
     weir__mem_free(request->top);
     weir__mem_free(request->logprob);
     weir__mem_free(request->tokens);

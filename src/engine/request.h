@@ -10,6 +10,7 @@
 #include "engine/emit.h"
 #include "engine/score.h"
 #include "engine/share.h"
+#include "model/adapter.h"
 
 /* What weir_generate waits on: its requests count themselves off. In the memory of that call. */
 typedef struct weir__ticket {
@@ -44,6 +45,7 @@ struct weir__request {
     weir__share *share; /* of its salt, while it is live */
     char *salt_bytes;   /* [salt_length] */
     size_t salt_length;
+    weir__adapters adapters;
     bool cache_prompt;
     int32_t n_cached; /* tokens of the prompt that it began with; -1 = it has not begun */
     weir_miss_info miss;

@@ -52,6 +52,7 @@ typedef struct weir__slot {
     int64_t sent_ns;  /* the last of those chunks */
     weir__emit emit;
     weir__prefix_end live; /* its place among known texts */
+    uint64_t turn;         /* when its adapters were served last; smaller is longer ago */
     int32_t n_promised;    /* tokens that it is to get from others */
     int32_t leader;        /* JOINED: the slot that computes them, of the request leader_serial */
     uint64_t leader_serial;

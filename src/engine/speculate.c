@@ -103,9 +103,11 @@ void weir__speculate_close(weir_engine *engine)
 
 /* ---- The tick so far ---- */
 
-static bool generates(const weir__slot *slot)
+/* In this tick. */
+static bool generates(const weir_engine *engine, const weir__slot *slot)
 {
-    return slot->state == WEIR_SLOT_GENERATING && slot->reason == WEIR_REASON_NOT_FINISHED;
+    return slot->state == WEIR_SLOT_GENERATING && slot->reason == WEIR_REASON_NOT_FINISHED &&
+           weir__turn_has(&engine->turn, slot);
 }
 
 /* What the generating slots' rows take, with their drafts. */
@@ -115,7 +117,7 @@ static double tick_ns(const weir_engine *engine, const weir_cost *cost)
     double n_context_k = 0;
     for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++) {
         const weir__slot *slot = engine->lanes[lane];
-        rows[lane] = slot != NULL && generates(slot) ? 1 + slot->draft.n : 0;
+        rows[lane] = slot != NULL && generates(engine, slot) ? 1 + slot->draft.n : 0;
         n_rows += rows[lane];
         if (rows[lane] > 0) n_context_k += weir__cost_context_k(slot->n_past, rows[lane]);
     }
@@ -166,7 +168,7 @@ static void shorten(weir_engine *engine, const weir_cost *cost, int32_t n_stream
         int32_t n_without = 0;
         for (int32_t i = 0; i < engine->params.n_slots; i++) {
             weir__slot *slot = &engine->slots[i];
-            if (!generates(slot)) continue;
+            if (!generates(engine, slot)) continue;
             n_without += slot->draft.n == 0;
             if (slot->draft.n > 0 && (longest == NULL || slot->draft.n > longest->draft.n)) longest = slot;
         }
@@ -188,7 +190,7 @@ void weir__speculate_draft(weir_engine *engine)
     int64_t room = all->crowded ? 0 : free_cells(engine);
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir__slot *slot = &engine->slots[i];
-        if (!generates(slot)) continue;
+        if (!generates(engine, slot)) continue;
         n_streams++;
         n_context_k += weir__cost_context_k(slot->n_past, 1);
         if (room > 0 && prepare(engine, slot)) all->drafts[n++] = &slot->draft;

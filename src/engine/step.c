@@ -17,6 +17,7 @@ void weir__step_prepare(weir_engine *engine, int64_t now)
         weir__prefix_rejoin(engine);
     while (weir__suspend_relieve(engine, now));
     weir__lanes_compact(engine);
+    weir__turn_choose(&engine->turn, engine->slots, engine->params.n_slots);
     if (engine->counts.n_kv_used != engine->memory.n_used) weir__account_publish(engine);
 }
 
@@ -27,7 +28,7 @@ void weir__step_view(weir_engine *engine, int64_t now)
     size_t n = 0;
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         const weir__slot *slot = &engine->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE) continue;
+        if (slot->state == WEIR_SLOT_IDLE || !weir__turn_has(&engine->turn, slot)) continue;
         size_t at = n++;
         while (at > 0 &&
                engine->slots[engine->view_slots[at - 1].slot].request->serial > slot->request->serial) {
@@ -62,7 +63,8 @@ void weir__step_view(weir_engine *engine, int64_t now)
         .queue_depth = depth,
         .n_ubatch = engine->info.n_ubatch,
         .layout = engine->info.layout,
-        .itl_target_ns = (int64_t)engine->params.itl_target_ms * 1000000,
+        .itl_target_ns = (int64_t)engine->params.itl_target_ms * WEIR__NS_PER_MS /
+                         (engine->turn.n_sets > 0 ? engine->turn.n_sets : 1),
         .cost = weir__cost_get(&engine->cost),
     };
 }
@@ -113,10 +115,22 @@ static void fail_pass(weir_engine *engine, weir_status status, const weir_error 
     }
 }
 
+/* The adapters of this tick's slots. */
+static weir_status adapt(weir_engine *engine, weir_error *error)
+{
+    const weir__adapters *wanted = NULL;
+    if (engine->turn.key == engine->turn.adapters.key) return WEIR_OK;
+    for (int32_t i = 0; i < engine->params.n_slots && wanted == NULL; i++)
+        if (engine->slots[i].n_planned > 0) wanted = &engine->slots[i].request->adapters;
+    engine->counts.n_adapter_changes++;
+    return weir__adapters_set(engine->model, engine->context, &engine->turn.adapters, wanted, error);
+}
+
 static weir_status decode(weir_engine *engine, int64_t *decode_ns, weir_error *error)
 {
     int64_t start = weir__clock_now_ns();
-    weir_status status = engine->model->ops->decode(engine->context, &engine->batch, error);
+    weir_status status = adapt(engine, error);
+    if (status == WEIR_OK) status = engine->model->ops->decode(engine->context, &engine->batch, error);
     *decode_ns = weir__clock_now_ns() - start;
     engine->counts.decode_ns += *decode_ns;
     return status;
@@ -303,6 +317,7 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
             weir__finish_latched(engine);
         }
     }
+    weir__turn_pass(&engine->turn, engine->slots, engine->params.n_slots);
     account(engine, report, start, work_ns);
     if (weir__cache_archive(engine->cache, start, report->idle)) weir__account_publish(engine);
 }

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/params.h"
 #include "base/range.h"
+#include "model/adapter.h"
 
 /* Sizes are int32_t in llama.cpp too, and are rounded up: this leaves room for that. */
 #define SIZE_LIMIT (1 << 30)
@@ -103,8 +104,21 @@ void weir_context_destroy(weir_context *context)
     weir_model *model = context->model;
     weir__batch_fini(&context->batch);
     if (context->context != NULL) model->ops->context_free(context->context);
+    weir__adapters_fini(&context->adapters);
     weir__mem_free(context);
     weir_model_release(model);
+}
+
+weir_status weir_context_set_adapters(weir_context *context, const weir_adapter_use *uses, size_t n,
+                                      weir_error *error)
+{
+    weir__adapters wanted;
+    if (context == NULL) return weir__error_set(error, WEIR_INVALID, "context", "context is NULL");
+    weir_status status = weir__adapters_take(&wanted, context->model, uses, n, "", error);
+    if (status != WEIR_OK) return status;
+    status = weir__adapters_set(context->model, context->context, &context->adapters, &wanted, error);
+    weir__adapters_fini(&wanted);
+    return status;
 }
 
 weir_status weir_context_describe(const weir_context *context, weir_context_info *info)

@@ -401,18 +401,23 @@ static void read_header(gguf_check *c)
                         c->info.n_tensors, TENSOR_MAX);
 }
 
-/* Of the first n bytes, and of the file's size and time. */
-static uint64_t identity(gguf_check *c, uint64_t n)
+/* Of the first n bytes. */
+static uint64_t checksum(gguf_check *c, uint64_t h, uint64_t n)
 {
     unsigned char bytes[4096];
-    uint64_t of_file[] = {c->size, c->written_s, c->written_ns};
-    uint64_t h = weir__hash(0, of_file, sizeof of_file);
     c->at = 0;
     while (c->at < n && c->status == WEIR_OK) {
         size_t part = n - c->at < sizeof bytes ? (size_t)(n - c->at) : sizeof bytes;
         if (weir__gguf_take(c, bytes, part)) h = weir__hash(h, bytes, part);
     }
     return h;
+}
+
+/* Of what stands before the weights, and of the file's size and time. */
+static uint64_t identity(gguf_check *c)
+{
+    uint64_t of_file[] = {c->size, c->written_s, c->written_ns};
+    return checksum(c, weir__hash(0, of_file, sizeof of_file), c->at);
 }
 
 /* Checks what c reads, as a file of its own. */
@@ -423,7 +428,7 @@ static void check_file(gguf_check *c)
     read_header(c);
     if (c->status == WEIR_OK) read_entries(c);
     if (c->status == WEIR_OK) read_tensors(c);
-    if (c->status == WEIR_OK) c->info.identity = identity(c, c->at);
+    if (c->status == WEIR_OK) c->info.identity = identity(c);
     c->part = "the metadata";
 }
 
@@ -532,6 +537,23 @@ weir_status weir__gguf_check(const char *path, weir__gguf_info *info, weir_error
     }
     weir_status status = c->status;
     if (status == WEIR_OK && info != NULL) *info = sum;
+    close_file(c);
+    weir__mem_free(c);
+    return status;
+}
+
+weir_status weir__gguf_check_adapter(const char *path, weir__gguf_info *info, weir_error *error)
+{
+    gguf_check *c = weir__mem_calloc(1, sizeof *c);
+    if (c == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "path", "no memory to check %.80s", path);
+    c->error = error;
+    open_file(c, path);
+    if (c->status == WEIR_OK) check_file(c);
+    if (c->status == WEIR_OK) weir__gguf_check_adapter_rules(c);
+    c->part = "the tensors";
+    if (c->status == WEIR_OK) c->info.identity = checksum(c, 0, c->size);
+    weir_status status = c->status;
+    if (status == WEIR_OK && info != NULL) *info = c->info;
     close_file(c);
     weir__mem_free(c);
     return status;

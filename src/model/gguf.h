@@ -33,6 +33,10 @@ typedef struct weir__gguf_info {
  * sound, but nothing this build can run; NO_MEMORY. Messages name the offset, key or tensor. */
 weir_status weir__gguf_check(const char *path, weir__gguf_info *info, weir_error *error);
 
+/* The same for a LoRA adapter, of which llama.cpp takes the types of some keys for granted. identity is a
+ * checksum of the whole file then, and nothing of its time. */
+weir_status weir__gguf_check_adapter(const char *path, weir__gguf_info *info, weir_error *error);
+
 /* The same for one file in memory, which must not be a shard. */
 weir_status weir__gguf_check_memory(const void *data, size_t size, weir__gguf_info *info, weir_error *error);
 

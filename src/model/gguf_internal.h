@@ -93,4 +93,7 @@ bool weir__gguf_dims(gguf_check *c, const char *name, uint64_t dim[4]);
 /* Checks what the first shard, or the only file, says about the model. */
 void weir__gguf_check_rules(gguf_check *c);
 
+/* Checks what an adapter says about itself. */
+void weir__gguf_check_adapter_rules(gguf_check *c);
+
 #endif

@@ -589,3 +589,26 @@ void weir__gguf_check_rules(gguf_check *c)
     uint64_t dim[4];
     if (weir__gguf_dims(c, "position_embd.weight", dim)) c->info.n_positions = dim[1];
 }
+
+/* ---- Adapters ------------------------------------------------------------------------------------- */
+
+void weir__gguf_check_adapter_rules(gguf_check *c)
+{
+    const char *alpha = "adapter.lora.alpha";
+    char kind[32];
+    if (!text(c, "general.type", kind, sizeof kind) || strcmp(kind, "adapter") != 0)
+        weir__gguf_fail(c, WEIR_UNSUPPORTED, "is no adapter: key 'general.type' is '%s', not 'adapter'",
+                        kind);
+    else if (!text(c, "adapter.type", kind, sizeof kind) || strcmp(kind, "lora") != 0)
+        weir__gguf_fail(c, WEIR_UNSUPPORTED, "is no LoRA adapter: key 'adapter.type' is '%s'", kind);
+    else if (!text(c, "general.architecture", c->info.architecture, sizeof c->info.architecture))
+        weir__gguf_fail(c, WEIR_FORMAT, "has no key 'general.architecture', or one that is no short string");
+    else if (weir__gguf_find(c, "adapter.alora.invocation_tokens") != NULL)
+        weir__gguf_fail(c, WEIR_UNSUPPORTED,
+                        "is an activated LoRA, which applies to a part of a text only; weir cannot do that");
+    else if (c->info.n_tensors == 0)
+        weir__gguf_fail(c, WEIR_FORMAT, "has no matrices");
+    const gguf_entry *e = weir__gguf_find(c, alpha);
+    if (e != NULL && (e->type != GGUF_F32 || e->is_array))
+        weir__gguf_fail(c, WEIR_FORMAT, "key '%s' is no number in single precision", alpha);
+}

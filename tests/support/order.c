@@ -103,6 +103,11 @@ static void make_order(play *p, order *o, int32_t n)
         p->limits.like =
             like != NULL && like->w.want.tokens != NULL && !dice_one_in(&p->d, 3) ? &like->w : NULL;
         if (i > 0 && dice_one_in(&p->d, 2)) p->limits.like = &o->jobs[i - 1].w; /* at the same time */
+        if (p->adapted) {
+            int32_t set = dice_in(&p->d, 0, PLAY_SETS - 1);
+            p->limits.adapters = p->uses[set];
+            p->limits.n_adapters = (size_t)(set + 1) / 2;
+        }
         fork_some(p);
         wish_make(&j->w, &p->limits, &p->d);
         p->limits.source = NULL;
@@ -155,9 +160,10 @@ static void judge_status(play *p, const order *o, weir_status status, const weir
 
 static void describe(play *p, const job *j)
 {
-    say(p, "  job %d: %d tokens, %d more, %zu stops, interval %d%s: %s after %zu", job_number(j),
-        j->w.task.n_prompt, j->w.task.max_tokens, j->w.task.n_stops, j->w.interval,
-        j->stream != NULL ? "" : ", unread", weir_reason_name(j->w.want.reason), j->w.want.n_tokens);
+    say(p, "  job %d: %d tokens, %d more, %zu stops, %zu adapters, interval %d%s: %s after %zu",
+        job_number(j), j->w.task.n_prompt, j->w.task.max_tokens, j->w.task.n_stops, j->w.task.n_adapters,
+        j->w.interval, j->stream != NULL ? "" : ", unread", weir_reason_name(j->w.want.reason),
+        j->w.want.n_tokens);
 }
 
 static void refused(play *p, order *o)

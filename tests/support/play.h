@@ -17,6 +17,7 @@
 
 #define PLAY_JOBS   40 /* requests of one schedule */
 #define PLAY_SPARES 4
+#define PLAY_SETS   4 /* of adapters: none, two of one, two together */
 #define PLAY_TRACE  (1 << 16)
 
 /* Where an event happens. What a cancel may still lose against depends on it. */
@@ -58,6 +59,9 @@ typedef struct play {
     weir_engine *engine;
     weir_engine_params params;
     weir_strategy strategy;
+    bool adapted;              /* requests have adapters */
+    weir_adapter *adapters[2]; /* that these are made of */
+    weir_adapter_use uses[PLAY_SETS][2];
     guess guess; /* who drafts; half of the engines that have drafts look them up instead */
     wish_limits limits;
     weir_engine_stats first; /* right after create */
@@ -88,6 +92,7 @@ typedef struct play {
     uint64_t n_prefill, n_bad_plans, n_decodes, n_failed, n_suspensions;
     uint64_t n_drafted, n_drafted_right;           /* as the engine counted in the end */
     uint64_t n_cached_tokens, n_joined, n_evicted; /* as the engine counted in the end */
+    uint64_t n_adapter_changes;                    /* the same */
 
     /* of the present tick */
     weir_engine_stats at_decode;

@@ -160,7 +160,7 @@ void reference_make(reference *r, const reference_task *task)
 
     while (r->n_tokens < (size_t)task->max_tokens) {
         int32_t n = task->n_prompt + (int32_t)r->n_tokens;
-        int32_t token = weir__fake_next(task->model, history, n);
+        int32_t token = weir__fake_next_adapted(task->model, task->adapters, task->n_adapters, history, n);
         if (weir_is_eog(task->model, token)) {
             r->ended = true;
             r->reason = WEIR_REASON_END;

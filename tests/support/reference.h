@@ -25,6 +25,8 @@ typedef struct reference_task {
     bool special;
     const reference_stop *stops; /* [n_stops] */
     size_t n_stops;
+    const weir_adapter_use *adapters; /* [n_adapters] */
+    size_t n_adapters;
 } reference_task;
 
 /* Owned by the caller; all arrays are malloc's. */

@@ -67,3 +67,13 @@ void temp_model(char path[TEMP_PATH_MAX], const char *name, const char *argument
              source != NULL ? source : ".", arguments, path);
     assert_int_equal(system(command), 0);
 }
+
+void temp_adapter(char path[TEMP_PATH_MAX], const char *name, const char *base, const char *arguments)
+{
+    char command[4 * TEMP_PATH_MAX];
+    const char *source = getenv("WEIR_SOURCE_DIR");
+    temp_path(path, name);
+    snprintf(command, sizeof command, "python3 '%s/scripts/tiny_lora.py' '%s' '%s' %s",
+             source != NULL ? source : ".", base, path, arguments);
+    assert_int_equal(system(command), 0);
+}

@@ -18,6 +18,9 @@ void temp_path(char path[TEMP_PATH_MAX], const char *name);
 /* How many names the folder has. */
 int temp_count(void);
 
+/* Makes a file there with scripts/tiny_lora.py for the model at `base`; arguments: options. */
+void temp_adapter(char path[TEMP_PATH_MAX], const char *name, const char *base, const char *arguments);
+
 /* Makes a file there with scripts/tiny_gguf.py; arguments: the model's kind, and options. */
 void temp_model(char path[TEMP_PATH_MAX], const char *name, const char *arguments);
 

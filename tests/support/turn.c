@@ -51,8 +51,9 @@ static void check_ended(play *p, uint64_t turn, int64_t start)
         MUST(p, j->cancel_turn == 0 || j->cancel_turn >= turn, "job %d was cancelled before", i);
         MUST(p, !p->stopped, "job %d outlives the stop", i);
         MUST(p, j->due_ns > start, "the deadline of job %d has passed", i);
-        MUST(p, p->ranked || p->n_good - j->good < j->n_good || j->cancel_turn > 0,
-             "job %d starves: %llu ticks", i, (unsigned long long)j->n_good);
+        uint64_t n_good = j->n_good * (p->adapted ? PLAY_SETS : 1); /* which take turns */
+        MUST(p, p->ranked || p->n_good - j->good < n_good || j->cancel_turn > 0, "job %d starves: %llu ticks",
+             i, (unsigned long long)n_good);
     }
 }
 
@@ -61,7 +62,8 @@ static void check_ended(play *p, uint64_t turn, int64_t start)
 static void check_priorities(play *p, const weir_view *view)
 {
     int32_t lowest = INT32_MAX, n_higher = 0;
-    if (p->params.ageing_ms > 0 || p->first.layout != WEIR_LAYOUT_PER_SLOT || p->disturbed) return;
+    if (p->params.ageing_ms > 0 || p->first.layout != WEIR_LAYOUT_PER_SLOT || p->disturbed || p->adapted)
+        return; /* or the view does not have all */
     for (size_t i = 0; i < view->n_slots; i++)
         if (view->slots[i].priority < lowest) lowest = view->slots[i].priority;
     for (size_t i = 0; i < view->n_slots; i++) n_higher += view->slots[i].priority > lowest;

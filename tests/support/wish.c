@@ -122,6 +122,8 @@ static void make_fork(wish *w, const wish_limits *limits)
     w->source = limits->source;
     w->source_at = limits->source_at;
     w->salt = like->salt;
+    w->task.adapters = like->task.adapters;
+    w->task.n_adapters = like->task.n_adapters;
     w->task.prompt = w->prompt;
     w->task.n_prompt = n;
     w->task.n_before = like->task.n_before + limits->source_at;
@@ -210,6 +212,8 @@ void wish_make(wish *w, const wish_limits *limits, dice *d)
     w->task.special = dice_one_in(d, 4);
     w->caches = !dice_one_in(d, 8);
     w->task.stops = w->stops;
+    w->task.adapters = limits->adapters;
+    w->task.n_adapters = limits->n_adapters;
     w->scored = dice_one_in(d, 12);
     if (limits->source != NULL)
         make_fork(w, limits);
@@ -254,6 +258,8 @@ weir_request wish_request(const wish *w)
     request.cache_salt = w->salt;
     request.cache_prompt = w->caches;
     request.n_prompt_logprobs = w->scored ? 2 : 0;
+    request.adapters = w->task.adapters; /* also of a fork, which has them anyway */
+    request.n_adapters = w->task.n_adapters;
     return request;
 }
 
@@ -366,7 +372,8 @@ static const char *judge_prompt(const wish *w, const weir_chunk *got)
     if (got->n_top_logprobs != 2) return "another number of likeliest tokens";
     for (int32_t i = 1; i < w->task.n_prompt; i++) {
         const weir_logprob *top = &got->top_logprobs[2 * i];
-        if (top[0].token != weir__fake_next(w->task.model, w->prompt, i))
+        if (top[0].token !=
+            weir__fake_next_adapted(w->task.model, w->task.adapters, w->task.n_adapters, w->prompt, i))
             return "another token is the likeliest";
         if (!(top[0].logprob <= 0 && top[1].logprob <= top[0].logprob && got->logprobs[i] <= top[0].logprob))
             return "logprobs out of order";

@@ -39,6 +39,8 @@ typedef struct wish_limits {
     int32_t max_tokens; /* of its parameters */
     int32_t usual;      /* most prompts, and most answers, are no longer */
     int32_t n_vocab;
+    const weir_adapter_use *adapters; /* [n_adapters], for those that are no forks */
+    size_t n_adapters;
     const struct wish *like; /* prompts often begin as this one and its answer do; NULL = none */
     weir_stream *source;     /* `like`'s, of which `source_at` tokens are known to have come: a fork of it; or
                               * NULL */

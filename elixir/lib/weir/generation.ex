@@ -2,7 +2,7 @@ defmodule Weir.Generation do
   @moduledoc false
   # One answer, token by token: a context and a sampler of its own, a process that computes, messages.
 
-  alias Weir.{Context, Model, NIF, Options, Sampler, Tokenizer}
+  alias Weir.{Adapter, Context, Model, NIF, Options, Sampler, Tokenizer}
 
   @type event :: {:token, integer(), String.t()} | {:finish, :end | :length}
 
@@ -15,7 +15,9 @@ defmodule Weir.Generation do
     sampler_opts = Map.take(o, Keyword.keys(Options.sampler()))
 
     with {:ok, sampler} <- Sampler.create(model, Map.to_list(sampler_opts)),
-         {:ok, context} <- Context.create(model, Map.to_list(context_opts)) do
+         {:ok, context} <- Context.create(model, Map.to_list(context_opts)),
+         {:ok, adapters} <- Adapter.uses(model, o.lora),
+         :ok <- NIF.context_set_adapters(context.ref, adapters) do
       {:ok, context, sampler}
     end
   end

@@ -22,6 +22,7 @@ defmodule Weir.NIF do
   @type engine :: reference()
   @type chat :: reference()
   @type parser :: reference()
+  @type adapter :: reference()
   @type token :: integer()
   @type result(value) :: {:ok, value} | {:error, String.t()}
   @type status :: :ok | {:error, String.t()}
@@ -105,6 +106,14 @@ defmodule Weir.NIF do
   @doc "The token's own bytes: may be a part of a character."
   @spec token_to_piece(model(), token()) :: binary() | {:error, String.t()}
   def token_to_piece(_model, _token), do: missing()
+
+  @doc "See `Weir.Adapter`. Dirty, I/O."
+  @spec adapter_load(model(), String.t()) :: result(adapter())
+  def adapter_load(_model, _path), do: missing()
+
+  @doc "What passes have from now on, at most eight. Dirty, CPU."
+  @spec context_set_adapters(context(), [{adapter(), number()}]) :: status()
+  def context_set_adapters(_context, _adapters), do: missing()
 
   @doc "`pooling_type`: -1 as the model says, 0 none, 1 mean, 2 cls, 3 last, 4 rank. Dirty, CPU."
   @spec context_create(
@@ -302,7 +311,8 @@ defmodule Weir.NIF do
   @doc """
   Queues a request, a map: `prompt` (text, token ids or a `t:chat/0`), what `t:sampling/0` has, `max_tokens`, `stop`
   (texts), `interval`, `deadline_ms`, `priority`, `cache_prompt`, `cache_salt`, `add_special`, `parse_special`, `special`,
-  `logprobs`, `n_logprobs`, `prompt_logprobs`, `n_prompt_logprobs`, `n_draft_max`. In place of `prompt`, `source` (a
+  `logprobs`, `n_logprobs`, `prompt_logprobs`, `n_prompt_logprobs`, `n_draft_max`, `adapters` (of
+  `{adapter, scale}`, at most eight). In place of `prompt`, `source` (a
   request's reference) and `source_at` (-1, or how many tokens of its answer): a fork, which goes on from there. A request
   can be forked until its end was sent, or with `keep` as long as its reference is held.
 

@@ -100,7 +100,19 @@ defmodule Weir.Options do
       else: wrong!(name, :pair, {key, value})
   end
 
+  # one, one with its scale, or a list of these
+  defp check!(name, :adapters, value), do: value |> List.wrap() |> Enum.map(&adapter!(name, &1))
+
   defp check!(name, type, value), do: wrong!(name, type, value)
+
+  defp adapter!(name, {adapter, scale}) when is_number(scale) do
+    [{adapter, _one}] = check!(name, :adapters, adapter)
+    {adapter, scale}
+  end
+
+  defp adapter!(_name, %Weir.Adapter{} = adapter), do: {adapter, 1.0}
+  defp adapter!(_name, path) when is_binary(path), do: {path, 1.0}
+  defp adapter!(name, other), do: wrong!(name, :adapters, other)
 
   defp wrong!(name, type, value) do
     raise ArgumentError, "option #{inspect(name)} must be #{text(type)}, got: #{inspect(value)}"
@@ -111,6 +123,7 @@ defmodule Weir.Options do
   defp text(:number), do: "a number"
   defp text(:string), do: "a string"
   defp text(:map), do: "a map"
+  defp text(:adapters), do: "a Weir.Adapter or a path, {it, scale}, or a list of these"
   defp text(:pair), do: "a list of {key, value} strings"
   defp text(:bytes), do: "bytes, an integer of 64 bits that is not negative"
   defp text(:auto_or_bytes), do: text(:bytes) <> ", or :auto"
@@ -185,7 +198,8 @@ defmodule Weir.Options do
   def generation do
     [
       max_tokens: {:integer, 256},
-      n_ctx: {:integer, 2048}
+      n_ctx: {:integer, 2048},
+      lora: {:adapters, []}
     ] ++ threads() ++ sampler()
   end
 

@@ -51,7 +51,8 @@ defmodule Weir.Server do
 
   use GenServer
 
-  alias Weir.{Chat, Chunk, Completion, Embedding, Hub, Logprobs, Model, NIF, Options, Tokenizer}
+  alias Weir.{Adapter, Chat, Chunk, Completion, Embedding, Hub}
+  alias Weir.{Logprobs, Model, NIF, Options, Tokenizer}
   alias Weir.Server.{BatchStrategy, Driver, Embedder, Flight, Request, Telemetry}
 
   @type server :: GenServer.server()
@@ -187,7 +188,7 @@ defmodule Weir.Server do
   (0.0), `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (a map), `stop` (texts that end the
   answer, and are not part of it), `priority` (0; -100 to 100: the higher goes first), `deadline` (ms from now; the
   text until then is the answer), `cache_prompt` (true), `cache_salt` (only requests with the same one share prefixes),
-  `logprobs` (false) and `top_logprobs` (0; 0 to 20), `prompt_logprobs` (false) and `n_prompt_logprobs` (0; 0 to 20), for
+  `lora` (see `Weir.Adapter`), `logprobs` (false) and `top_logprobs` (0; 0 to 20), `prompt_logprobs` (false) and `n_prompt_logprobs` (0; 0 to 20), for
   the functions that can tell them, `id` (any term, for `cancel/2` and forks), and those of `Weir.Sampler.create/2`.
 
   Also `best_of` (1; 1 to 128: so many answers run together, and the one whose tokens are likeliest on the average is the
@@ -572,6 +573,7 @@ defmodule Weir.Server do
     Process.flag(:trap_exit, true)
 
     with {:ok, model} <- load(source, o),
+         {:ok, o} <- with_adapters(model, o),
          state = %__MODULE__{model: model, options: o, telemetry: Telemetry.loaded?()},
          {:ok, state} <- add_engine(state, o) do
       {:ok, state}
@@ -585,6 +587,17 @@ defmodule Weir.Server do
   defp load(path, o) do
     with {:ok, file} <- Hub.file(path),
          do: Model.load(file, o |> Map.take(Keyword.keys(@model_options)) |> Map.to_list())
+  end
+
+  # What the server's own option names is loaded once.
+  defp with_adapters(model, o) do
+    Enum.reduce_while(Enum.reverse(o.lora), {:ok, %{o | lora: []}}, fn {adapter, scale},
+                                                                       {:ok, o} ->
+      case Adapter.loaded(model, adapter) do
+        {:ok, adapter} -> {:cont, {:ok, %{o | lora: [{adapter, scale} | o.lora]}}}
+        {:error, reason} -> {:halt, {:error, reason}}
+      end
+    end)
   end
 
   defp add_engine(state, o) do

@@ -3,7 +3,7 @@ defmodule Weir.Server.Request do
   # The consumer's side of a request. The server only says which engine to ask; prompt, chunks and their back pressure
   # go between the consumer and that. Without a server, an engine of its own.
 
-  alias Weir.{JSON, Model, NIF, Options, Tokenizer}
+  alias Weir.{Adapter, JSON, Model, NIF, Options, Tokenizer}
   alias Weir.Server.{Driver, Flight}
 
   # Chunks that may be in the mailbox; half of them are asked for again when they were taken.
@@ -34,7 +34,8 @@ defmodule Weir.Server.Request do
       add_special: {:boolean, true},
       parse_special: {:boolean, true},
       special: {:boolean, false},
-      n_draft_max: {{:range, -1..32}, -1}
+      n_draft_max: {{:range, -1..32}, -1},
+      lora: {:adapters, []}
     ] ++ logprobs() ++ Options.sampler()
   end
 
@@ -78,7 +79,8 @@ defmodule Weir.Server.Request do
       :n_draft_max,
       :prompt_logprobs,
       :n_prompt_logprobs,
-      :logprobs
+      :logprobs,
+      :adapters
     ])
     |> Map.put(:n_logprobs, o.top_logprobs)
     |> Map.put(:deadline_ms, o.deadline)
@@ -131,10 +133,17 @@ defmodule Weir.Server.Request do
   defp submit(session, prompt, given, id, mode, n, share) do
     o = merge(session.defaults, given)
 
-    if share and n == 1 and same_each_time?(prompt, o) do
-      {:ok, [join(session, prompt, o, mode)]}
-    else
-      submit(session, Map.put(prompt(prompt, session), :keep, id != nil), o, mode, n)
+    case adapted(session.model, o) do
+      {:ok, o} ->
+        if share and n == 1 and same_each_time?(prompt, o) do
+          {:ok, [join(session, prompt, o, mode)]}
+        else
+          submit(session, Map.put(prompt(prompt, session), :keep, id != nil), o, mode, n)
+        end
+
+      {:error, reason} ->
+        ended(session, {:error, reason})
+        {:error, reason}
     end
   rescue
     error ->
@@ -192,6 +201,11 @@ defmodule Weir.Server.Request do
     Enum.each(session.keys, &GenServer.cast(session.server, {:ended, &1, outcome}))
   end
 
+  # With the native adapters of what :lora names.
+  defp adapted(model, o) do
+    with {:ok, adapters} <- Adapter.uses(model, o.lora), do: {:ok, Map.put(o, :adapters, adapters)}
+  end
+
   defp submit_n(engine, prompt, o, mode, n) do
     {demand, interval} = flow(mode, o)
     request = o |> to_engine() |> Map.merge(prompt) |> Map.put(:interval, interval)
@@ -207,6 +221,7 @@ defmodule Weir.Server.Request do
 
     with {:ok, tokens} <- Tokenizer.encode(model, NIF.chat_prompt(chat)),
          {:ok, engine} <- NIF.engine_create(model.ref, engine_options(length(tokens), o, n)),
+         {:ok, o} <- adapted(model, o),
          {:ok, refs} <- submit_n(engine, %{prompt: chat}, o, mode, n) do
       {:ok, for(ref <- refs, do: %__MODULE__{ref: ref, model: model, logprobs: o.logprobs})}
     end

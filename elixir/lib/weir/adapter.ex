@@ -1,0 +1,46 @@
+defmodule Weir.Adapter do
+  @moduledoc """
+  A LoRA adapter of a model: small changes to its weights, in a GGUF file. Immutable, shared freely between processes,
+  freed when nobody uses it any longer.
+
+  The option `lora` names adapters: one, `{adapter, scale}`, or a list of these. In place of an adapter a path may
+  stand; it is loaded each time, for a `Weir.Server` once if it is the server's own option.
+
+      iex> {:ok, model} = Weir.load_model("fake:")
+      iex> {:ok, adapter} = Weir.Adapter.load(model, "fake:1")
+      iex> ask = &Weir.generate(model, "hello", max_tokens: 8, temp: 0.0, lora: &1)
+      iex> {ask.(adapter) == ask.("fake:1"), ask.(adapter) == ask.({adapter, 0.5}), ask.({adapter, 0}) == ask.([])}
+      {true, false, true}
+  """
+
+  alias Weir.{Model, NIF}
+
+  @enforce_keys [:ref]
+  defstruct [:ref]
+  @type t :: %__MODULE__{ref: reference()}
+
+  @doc "Loads a GGUF file as llama.cpp's `convert_lora_to_gguf.py` writes it; for a fake model `\"fake:NUMBER\"`."
+  @spec load(Model.t(), Path.t()) :: {:ok, t()} | {:error, String.t()}
+  def load(%Model{ref: model}, path) do
+    with {:ok, ref} <- NIF.adapter_load(model, IO.chardata_to_string(path)),
+         do: {:ok, %__MODULE__{ref: ref}}
+  end
+
+  @doc false
+  # As the native functions want them.
+  @spec uses(Model.t(), [{t() | Path.t(), number()}]) ::
+          {:ok, [{reference(), number()}]} | {:error, String.t()}
+  def uses(model, wanted) do
+    Enum.reduce_while(Enum.reverse(wanted), {:ok, []}, fn {adapter, scale}, {:ok, uses} ->
+      case loaded(model, adapter) do
+        {:ok, %__MODULE__{ref: ref}} -> {:cont, {:ok, [{ref, scale} | uses]}}
+        {:error, reason} -> {:halt, {:error, reason}}
+      end
+    end)
+  end
+
+  @doc false
+  # Paths become adapters.
+  def loaded(_model, %__MODULE__{} = adapter), do: {:ok, adapter}
+  def loaded(model, path), do: load(model, path)
+end

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "adapters.h"
+
+#include <limits.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+typedef struct entry {
+    int64_t id;
+    char name[SERVE_ADAPTER_NAME];
+    weir_adapter *adapter; /* held */
+    float scale;
+} entry;
+
+/* Invariant: entries [n] have ascending ids, which are never given again. */
+struct serve_adapters {
+    pthread_mutex_t mutex; /* all below */
+    entry entries[SERVE_ADAPTERS_MOST];
+    size_t n;
+    int64_t next_id;
+};
+
+serve_adapters *serve_adapters_create(void)
+{
+    serve_adapters *adapters = weir__mem_calloc(1, sizeof *adapters);
+    if (adapters != NULL) pthread_mutex_init(&adapters->mutex, NULL);
+    return adapters;
+}
+
+void serve_adapters_destroy(serve_adapters *adapters)
+{
+    if (adapters == NULL) return;
+    for (size_t i = 0; i < adapters->n; i++) weir_adapter_release(adapters->entries[i].adapter);
+    pthread_mutex_destroy(&adapters->mutex);
+    weir__mem_free(adapters);
+}
+
+/* The mutex is held. */
+static entry *find(serve_adapters *adapters, const char *name)
+{
+    for (size_t i = 0; i < adapters->n; i++)
+        if (strcmp(adapters->entries[i].name, name) == 0) return &adapters->entries[i];
+    return NULL;
+}
+
+weir_status serve_adapters_add(serve_adapters *adapters, const char *name, weir_adapter *adapter, float scale,
+                               weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    if (*name == '\0' || strlen(name) >= SERVE_ADAPTER_NAME)
+        return weir__error_set(error, WEIR_INVALID, "lora_name", "a name has 1 to %d bytes",
+                               SERVE_ADAPTER_NAME - 1);
+    pthread_mutex_lock(&adapters->mutex);
+    if (find(adapters, name) != NULL) {
+        status = weir__error_set(error, WEIR_INVALID, "lora_name",
+                                 "there is an adapter \"%s\" already; unload it first, or take another name",
+                                 name);
+    } else if (adapters->n == SERVE_ADAPTERS_MOST) {
+        status = weir__error_set(error, WEIR_BUSY, "lora_name",
+                                 "there are %d adapters, as many as there may be; unload one first",
+                                 SERVE_ADAPTERS_MOST);
+    } else {
+        entry *to = &adapters->entries[adapters->n++];
+        *to = (entry){.id = adapters->next_id++, .adapter = weir_adapter_hold(adapter), .scale = scale};
+        snprintf(to->name, sizeof to->name, "%s", name);
+    }
+    pthread_mutex_unlock(&adapters->mutex);
+    return status;
+}
+
+bool serve_adapters_remove(serve_adapters *adapters, const char *name)
+{
+    weir_adapter *gone = NULL;
+    pthread_mutex_lock(&adapters->mutex);
+    entry *from = find(adapters, name);
+    if (from != NULL) {
+        gone = from->adapter;
+        size_t after = adapters->n - (size_t)(from + 1 - adapters->entries);
+        memmove(from, from + 1, after * sizeof *from);
+        adapters->n--;
+    }
+    pthread_mutex_unlock(&adapters->mutex);
+    weir_adapter_release(gone);
+    return gone != NULL;
+}
+
+bool serve_adapters_has(serve_adapters *adapters, const char *name)
+{
+    pthread_mutex_lock(&adapters->mutex);
+    bool found = find(adapters, name) != NULL;
+    pthread_mutex_unlock(&adapters->mutex);
+    return found;
+}
+
+/* ---- Sets ---- */
+
+static bool put(serve_adapter_set *set, const entry *from, float scale)
+{
+    size_t i = 0;
+    while (i < set->n && set->uses[i].adapter != from->adapter) i++;
+    if (i < set->n && scale == 0.0f) {
+        weir_adapter_release(set->uses[i].adapter);
+        set->uses[i] = set->uses[--set->n];
+    } else if (i < set->n) {
+        set->uses[i].scale = scale;
+    } else if (scale != 0.0f) {
+        if (set->n == WEIR_ADAPTERS_MAX) return false;
+        set->uses[set->n++] = (weir_adapter_use){weir_adapter_hold(from->adapter), scale};
+    }
+    return true;
+}
+
+bool serve_adapters_named(serve_adapters *adapters, const char *name, serve_adapter_set *set)
+{
+    pthread_mutex_lock(&adapters->mutex);
+    const entry *from = find(adapters, name);
+    if (from != NULL) {
+        serve_adapter_set_fini(set);
+        put(set, from, from->scale != 0.0f ? from->scale : 1.0f);
+    }
+    pthread_mutex_unlock(&adapters->mutex);
+    return from != NULL;
+}
+
+void serve_adapters_standard(serve_adapters *adapters, serve_adapter_set *set)
+{
+    pthread_mutex_lock(&adapters->mutex);
+    for (size_t i = 0; i < adapters->n; i++) put(set, &adapters->entries[i], adapters->entries[i].scale);
+    pthread_mutex_unlock(&adapters->mutex);
+}
+
+bool serve_adapters_numbered(serve_adapters *adapters, int64_t id, float scale, serve_adapter_set *set)
+{
+    bool done = false;
+    pthread_mutex_lock(&adapters->mutex);
+    for (size_t i = 0; i < adapters->n; i++)
+        if (adapters->entries[i].id == id) done = put(set, &adapters->entries[i], scale);
+    pthread_mutex_unlock(&adapters->mutex);
+    return done;
+}
+
+void serve_adapters_set_standard(serve_adapters *adapters, const serve_adapter_set *set)
+{
+    pthread_mutex_lock(&adapters->mutex);
+    for (size_t i = 0; i < adapters->n; i++) {
+        adapters->entries[i].scale = 0.0f;
+        for (size_t k = 0; k < set->n; k++)
+            if (set->uses[k].adapter == adapters->entries[i].adapter)
+                adapters->entries[i].scale = set->uses[k].scale;
+    }
+    pthread_mutex_unlock(&adapters->mutex);
+}
+
+void serve_adapter_set_fini(serve_adapter_set *set)
+{
+    for (size_t i = 0; i < set->n; i++) weir_adapter_release(set->uses[i].adapter);
+    set->n = 0;
+}
+
+/* ---- Telling ---- */
+
+void serve_adapters_tell(serve_adapters *adapters, serve_text *text)
+{
+    serve_text_puts(text, "[");
+    pthread_mutex_lock(&adapters->mutex);
+    for (size_t i = 0; i < adapters->n; i++) {
+        const entry *from = &adapters->entries[i];
+        weir_adapter_info info = {.size = sizeof info};
+        weir_adapter_describe(from->adapter, &info);
+        serve_text_printf(text, "%s{\"id\":%lld,\"name\":", i > 0 ? "," : "", (long long)from->id);
+        serve_text_json_puts(text, from->name);
+        serve_text_puts(text, ",\"path\":");
+        serve_text_json_puts(text, info.path);
+        serve_text_puts(text, ",\"scale\":");
+        serve_text_number(text, (double)from->scale, 6);
+        serve_text_printf(text, ",\"rank\":%d,\"size\":%llu}", info.rank, (unsigned long long)info.n_bytes);
+    }
+    pthread_mutex_unlock(&adapters->mutex);
+    serve_text_puts(text, "]");
+}
+
+static void tell_model(const entry *from, const char *parent, int64_t created_s, serve_text *text)
+{
+    weir_adapter_info info = {.size = sizeof info};
+    weir_adapter_describe(from->adapter, &info);
+    serve_text_puts(text, "{\"id\":");
+    serve_text_json_puts(text, from->name);
+    serve_text_printf(text, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weir\",\"parent\":",
+                      (long long)created_s);
+    serve_text_json_puts(text, parent);
+    serve_text_puts(text, ",\"meta\":{\"description\":");
+    serve_text_json_puts(text, info.name);
+    serve_text_printf(text, ",\"rank\":%d,\"size\":%llu}}", info.rank, (unsigned long long)info.n_bytes);
+}
+
+void serve_adapters_tell_models(serve_adapters *adapters, const char *parent, int64_t created_s,
+                                serve_text *text)
+{
+    pthread_mutex_lock(&adapters->mutex);
+    for (size_t i = 0; i < adapters->n; i++) {
+        serve_text_puts(text, ",");
+        tell_model(&adapters->entries[i], parent, created_s, text);
+    }
+    pthread_mutex_unlock(&adapters->mutex);
+}
+
+bool serve_adapters_tell_model(serve_adapters *adapters, const char *name, const char *parent,
+                               int64_t created_s, serve_text *text)
+{
+    pthread_mutex_lock(&adapters->mutex);
+    const entry *from = find(adapters, name);
+    if (from != NULL) tell_model(from, parent, created_s, text);
+    pthread_mutex_unlock(&adapters->mutex);
+    return from != NULL;
+}
+
+/* ---- Files ---- */
+
+char *serve_adapters_path(const char *folder, const char *name)
+{
+    char joined[PATH_MAX];
+    bool whole = name[0] == '/';
+    int n = snprintf(joined, sizeof joined, "%s%s%s", whole ? "" : folder, whole ? "" : "/", name);
+    char *path = n > 0 && (size_t)n < sizeof joined ? realpath(joined, NULL) : NULL;
+    char *within = path != NULL ? realpath(folder, NULL) : NULL;
+    size_t length = within != NULL ? strlen(within) : 0;
+    bool inside = within != NULL && strncmp(path, within, length) == 0 &&
+                  (path[length] == '/' || (length == 1 && within[0] == '/'));
+    free(within);
+    if (inside) return path;
+    free(path);
+    return NULL;
+}

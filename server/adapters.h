@@ -1,0 +1,64 @@
+/* adapters.h: the adapters that requests may name. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_ADAPTERS_H
+#define WEIR_SERVER_ADAPTERS_H
+
+#include "text.h"
+#include "weir/weir.h"
+
+#define SERVE_ADAPTERS_MOST 64
+#define SERVE_ADAPTER_NAME  128
+
+typedef struct serve_adapters serve_adapters;
+
+/* What a request has: held; zeroes = none. */
+typedef struct serve_adapter_set {
+    weir_adapter_use uses[WEIR_ADAPTERS_MAX];
+    size_t n;
+} serve_adapter_set;
+
+serve_adapters *serve_adapters_create(void);
+void serve_adapters_destroy(serve_adapters *adapters);
+
+/* All below: any thread. */
+
+/* Holds it. scale: of requests that do not say which adapters they want. INVALID (lora_name: no name, or one
+ * that is taken), BUSY (there are too many), NO_MEMORY. */
+weir_status serve_adapters_add(serve_adapters *adapters, const char *name, weir_adapter *adapter, float scale,
+                               weir_error *error);
+
+/* False: there is none of that name. Requests that have it keep it. */
+bool serve_adapters_remove(serve_adapters *adapters, const char *name);
+
+bool serve_adapters_has(serve_adapters *adapters, const char *name);
+
+/* The one of that name alone, at its scale, or 1 where that is 0. False: there is none. */
+bool serve_adapters_named(serve_adapters *adapters, const char *name, serve_adapter_set *set);
+
+/* Those that requests have which do not say. */
+void serve_adapters_standard(serve_adapters *adapters, serve_adapter_set *set);
+
+/* Adds the one with this number, in place of what the set has of it; at a scale of 0 none. False: there is
+ * none, or the set is full. */
+bool serve_adapters_numbered(serve_adapters *adapters, int64_t id, float scale, serve_adapter_set *set);
+
+/* What the set has becomes the standard; all others have the scale 0. */
+void serve_adapters_set_standard(serve_adapters *adapters, const serve_adapter_set *set);
+
+/* As llama-server has them: an array of objects. */
+void serve_adapters_tell(serve_adapters *adapters, serve_text *text);
+
+/* As models are told, each after a comma. */
+void serve_adapters_tell_models(serve_adapters *adapters, const char *parent, int64_t created_s,
+                                serve_text *text);
+
+/* One of them, without a comma. False: there is none. */
+bool serve_adapters_tell_model(serve_adapters *adapters, const char *name, const char *parent,
+                               int64_t created_s, serve_text *text);
+
+void serve_adapter_set_fini(serve_adapter_set *set);
+
+/* The file that a request names, in the folder that the operator allows: an absolute path, freed with free. NULL:
+ * there is none such in it. */
+char *serve_adapters_path(const char *folder, const char *name);
+
+#endif

@@ -1,0 +1,156 @@
+/* lora.c: which adapters there are, as llama-server and vLLM are asked: GET and POST /lora-adapters, POST
+ * /v1/load_lora_adapter and /v1/unload_lora_adapter. What changes them needs the operator's leave.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ask.h"
+#include "base/error.h"
+
+static bool refuse_list(serve_call *call, const char *field)
+{
+    serve_call_refuse(
+        call, 400, field, "invalid_value",
+        "%s must be an array of objects with an id and a scale from -100 to 100, at most %d of them "
+        "with a scale that is not 0 (GET /lora-adapters tells ids)",
+        field != NULL ? field : "the body", WEIR_ADAPTERS_MAX);
+    return false;
+}
+
+bool serve_lora_read(serve_call *call, const char *field, const json_t *value, serve_adapter_set *set)
+{
+    if (!json_is_array(value)) return refuse_list(call, field);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *one = json_array_get(value, i), *id = json_object_get(one, "id"),
+                     *scale = json_object_get(one, "scale");
+        double number = scale != NULL ? json_number_value(scale) : 1;
+        if (!json_is_integer(id) || (scale != NULL && !json_is_number(scale)) ||
+            !(number >= -100 && number <= 100) || json_object_size(one) != (scale != NULL ? 2 : 1))
+            return refuse_list(call, field);
+        if (!serve_adapters_numbered(call->server->adapters, json_integer_value(id), (float)number, set)) {
+            if (set->n == WEIR_ADAPTERS_MAX) return refuse_list(call, field);
+            serve_call_refuse(call, 404, field, "not_found", "there is no adapter %lld here",
+                              (long long)json_integer_value(id));
+            return false;
+        }
+    }
+    return true;
+}
+
+void serve_lora_list(serve_call *call)
+{
+    serve_text text = {0};
+    serve_adapters_tell(call->server->adapters, &text);
+    serve_text_puts(&text, "\n");
+    serve_call_answer_text(call, 200, "application/json", &text);
+}
+
+static bool is_allowed(serve_call *call)
+{
+    if (call->server->params.lora_dir != NULL) return true;
+    serve_call_refuse(
+        call, 403, NULL, "not_allowed",
+        "adapters cannot be changed by requests here: start weir serve with --lora-dir FOLDER to "
+        "allow it");
+    return false;
+}
+
+void serve_lora_scale(serve_call *call)
+{
+    serve_adapter_set set = {0};
+    json_t *json = NULL;
+    if (!is_allowed(call) || !serve_call_read_any(call, &json)) return;
+    if (serve_lora_read(call, NULL, json, &set)) {
+        serve_adapters_set_standard(call->server->adapters, &set);
+        serve_call_answer(call, 200, "application/json", "{\"success\":true}\n", 17);
+    }
+    serve_adapter_set_fini(&set);
+    json_decref(json);
+}
+
+/* The strings of an object that has no others; optional ones may be missing. */
+static bool read_names(serve_call *call, const json_t *json, const char **name, const char **path)
+{
+    const char *key;
+    json_t *value;
+    *name = NULL;
+    json_object_foreach((json_t *)json, key, value)
+    {
+        const char **to = strcmp(key, "lora_name") == 0                   ? name
+                          : strcmp(key, "lora_path") == 0 && path != NULL ? path
+                                                                          : NULL;
+        if (to == NULL && strcmp(key, "lora_int_id") == 0) continue; /* vLLM's clients may send it */
+        if (to == NULL) {
+            serve_call_refuse(call, 400, strlen(key) < 64 ? key : NULL, "unknown_parameter",
+                              "there is no field \"%.64s\" in this request", key);
+            return false;
+        }
+        if (!json_is_string(value)) {
+            serve_call_refuse(call, 400, key, "invalid_value", "%s must be a string", key);
+            return false;
+        }
+        *to = json_string_value(value);
+    }
+    if (*name != NULL && (path == NULL || *path != NULL)) return true;
+    const char *missing = *name == NULL ? "lora_name" : "lora_path";
+    serve_call_refuse(call, 400, missing, "invalid_value", "%s is missing", missing);
+    return false;
+}
+
+static void load(serve_call *call, const char *name, const char *wanted)
+{
+    serve_server *server = call->server;
+    weir_adapter *adapter = NULL;
+    weir_error error = {0};
+    weir_status status = WEIR_OK;
+    char *path = serve_adapters_path(server->params.lora_dir, wanted);
+    if (path == NULL) {
+        serve_call_refuse(call, 404, "lora_path", "not_found",
+                          "there is no file \"%.100s\" in the folder that adapters may be loaded from",
+                          wanted);
+        return;
+    }
+    if (serve_server_has_name(server, name))
+        status =
+            weir__error_set(&error, WEIR_INVALID, "lora_name", "\"%.100s\" is the model's own name", name);
+    if (status == WEIR_OK) status = weir_adapter_load(server->model, path, &adapter, &error);
+    if (status == WEIR_OK) status = serve_adapters_add(server->adapters, name, adapter, 0.0f, &error);
+    if (status == WEIR_OK) {
+        serve_text text = {0};
+        serve_text_printf(&text, "Success: LoRA adapter '%s' added successfully.", name);
+        serve_call_answer_text(call, 200, "text/plain; charset=utf-8", &text);
+    } else {
+        serve_call_refuse(call, status == WEIR_NO_MEMORY || status == WEIR_IO ? 500 : 400,
+                          strcmp(error.field, "lora_name") == 0 ? "lora_name" : "lora_path", "invalid_value",
+                          "%s", error.message);
+    }
+    weir_adapter_release(adapter);
+    free(path);
+}
+
+void serve_lora_load(serve_call *call)
+{
+    const char *name, *path = NULL;
+    json_t *json = NULL;
+    if (!is_allowed(call) || !serve_call_read_json(call, &json)) return;
+    if (read_names(call, json, &name, &path)) load(call, name, path);
+    json_decref(json);
+}
+
+void serve_lora_unload(serve_call *call)
+{
+    const char *name;
+    json_t *json = NULL;
+    if (!is_allowed(call) || !serve_call_read_json(call, &json)) return;
+    if (read_names(call, json, &name, NULL)) {
+        if (serve_adapters_remove(call->server->adapters, name)) {
+            serve_text text = {0};
+            serve_text_printf(&text, "Success: LoRA adapter '%s' removed successfully.", name);
+            serve_call_answer_text(call, 200, "text/plain; charset=utf-8", &text);
+        } else {
+            serve_call_refuse(call, 404, "lora_name", "not_found", "there is no adapter \"%.100s\" here",
+                              name);
+        }
+    }
+    json_decref(json);
+}

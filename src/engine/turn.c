@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/turn.h"
+
+static bool has_work(const weir__slot *slot)
+{
+    return slot->state == WEIR_SLOT_PREFILLING || slot->state == WEIR_SLOT_GENERATING;
+}
+
+/* Whether no slot before the i-th that has work has its set. */
+static bool is_first(const weir__slot *slots, int32_t i)
+{
+    for (int32_t k = 0; k < i; k++)
+        if (has_work(&slots[k]) && slots[k].request->adapters.key == slots[i].request->adapters.key)
+            return false;
+    return true;
+}
+
+void weir__turn_choose(weir__turn *turn, const weir__slot *slots, int32_t n_slots)
+{
+    const weir__slot *next = NULL;
+    turn->n_sets = 0;
+    for (int32_t i = 0; i < n_slots; i++) {
+        if (!has_work(&slots[i])) continue;
+        turn->n_sets += is_first(slots, i);
+        if (next == NULL || slots[i].turn < next->turn) next = &slots[i];
+    }
+    if (next != NULL) turn->key = next->request->adapters.key;
+}
+
+void weir__turn_pass(weir__turn *turn, weir__slot *slots, int32_t n_slots)
+{
+    for (int32_t i = 0; i < n_slots; i++)
+        if (slots[i].state != WEIR_SLOT_IDLE && weir__turn_has(turn, &slots[i])) slots[i].turn = turn->stamp;
+    turn->stamp++;
+}

@@ -1,0 +1,172 @@
+/* adapter.c: adapters, and sets of them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "model/adapter.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/params.h"
+
+#define SCALE_MAX 100.0f
+
+/* ---- One ---- */
+
+weir_status weir_adapter_load(weir_model *model, const char *path, weir_adapter **out, weir_error *error)
+{
+    if (model == NULL || out == NULL)
+        return weir__error_set(error, WEIR_INVALID, model ? "adapter" : "model", "a pointer is NULL");
+    if (path == NULL || *path == '\0')
+        return weir__error_set(error, WEIR_INVALID, "path", "path is %s; give a GGUF file",
+                               path == NULL ? "NULL" : "empty");
+    weir_adapter *adapter = weir__mem_calloc(1, sizeof *adapter);
+    if (adapter == NULL) goto no_memory;
+    atomic_init(&adapter->refs, 1);
+    adapter->path = weir__mem_strdup(path);
+    if (adapter->path == NULL) goto no_memory;
+    weir_status status = model->ops->adapter_load(model->model, path, &adapter->adapter, error);
+    if (status != WEIR_OK) {
+        weir__mem_free(adapter->path);
+        weir__mem_free(adapter);
+        return status;
+    }
+    adapter->model = weir_model_hold(model);
+    model->ops->adapter_describe(adapter->adapter, &adapter->info);
+    adapter->info.size = sizeof adapter->info;
+    adapter->info.path = adapter->path;
+    *out = adapter;
+    return WEIR_OK;
+no_memory:
+    weir__mem_free(adapter);
+    return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for an adapter");
+}
+
+weir_adapter *weir_adapter_hold(weir_adapter *adapter)
+{
+    if (adapter != NULL) atomic_fetch_add_explicit(&adapter->refs, 1, memory_order_relaxed);
+    return adapter;
+}
+
+void weir_adapter_release(weir_adapter *adapter)
+{
+    if (adapter == NULL || atomic_fetch_sub_explicit(&adapter->refs, 1, memory_order_acq_rel) > 1) return;
+    weir_model *model = adapter->model;
+    model->ops->adapter_free(adapter->adapter);
+    weir__mem_free(adapter->path);
+    weir__mem_free(adapter);
+    weir_model_release(model);
+}
+
+weir_status weir_adapter_describe(const weir_adapter *adapter, weir_adapter_info *info)
+{
+    if (adapter == NULL || info == NULL) return WEIR_INVALID;
+    return weir__params_give(info, &adapter->info, sizeof adapter->info, "info", NULL);
+}
+
+/* ---- Sets ---- */
+
+static weir_status refuse(weir_error *error, const char *prefix, const char *name, const char *message)
+{
+    char field[64];
+    snprintf(field, sizeof field, "%s%s", prefix, name);
+    return weir__error_set(error, WEIR_INVALID, field, "%s", message);
+}
+
+static weir_status check(const weir_model *model, const weir_adapter_use *uses, size_t n, const char *prefix,
+                         weir_error *error)
+{
+    char message[160];
+    if (n > WEIR_ADAPTERS_MAX) {
+        snprintf(message, sizeof message, "%zu adapters; allowed: 0 to %d", n, WEIR_ADAPTERS_MAX);
+        return refuse(error, prefix, "n_adapters", message);
+    }
+    if (n > 0 && uses == NULL) return refuse(error, prefix, "adapters", "adapters is NULL");
+    for (size_t i = 0; i < n; i++) {
+        const weir_adapter_use *use = &uses[i];
+        const char *wrong = use->adapter == NULL           ? "is NULL"
+                            : use->adapter->model != model ? "was loaded for another model"
+                                                           : NULL;
+        for (size_t k = 0; k < i && wrong == NULL; k++)
+            if (uses[k].adapter == use->adapter) wrong = "stands twice; give it once, with the sum of scales";
+        if (wrong != NULL)
+            snprintf(message, sizeof message, "adapters[%zu] %s", i, wrong);
+        else if (!(fabsf(use->scale) <= SCALE_MAX)) /* nor NaN */
+            snprintf(message, sizeof message, "adapters[%zu].scale is %g; allowed: -%g to %g", i,
+                     (double)use->scale, (double)SCALE_MAX, (double)SCALE_MAX);
+        else
+            continue;
+        return refuse(error, prefix, "adapters", message);
+    }
+    return WEIR_OK;
+}
+
+static bool before(const weir_adapter_use *a, const weir__adapters *adapters, int32_t i)
+{
+    uint64_t x = a->adapter->info.identity, y = adapters->adapter[i]->info.identity;
+    return x < y || (x == y && a->scale < adapters->scale[i]);
+}
+
+/* In an order of their own, so that sums and keys do not depend on the caller's. */
+static void insert(weir__adapters *adapters, const weir_adapter_use *use)
+{
+    int32_t at = adapters->n++;
+    for (; at > 0 && before(use, adapters, at - 1); at--) {
+        adapters->adapter[at] = adapters->adapter[at - 1];
+        adapters->scale[at] = adapters->scale[at - 1];
+    }
+    adapters->adapter[at] = weir_adapter_hold(use->adapter);
+    adapters->scale[at] = use->scale;
+}
+
+static uint64_t key_of(const weir__adapters *adapters)
+{
+    uint64_t key = 0;
+    if (adapters->n == 0) return 0;
+    for (int32_t i = 0; i < adapters->n; i++) {
+        key = weir__hash(key, &adapters->adapter[i]->info.identity, sizeof(uint64_t));
+        key = weir__hash(key, &adapters->scale[i], sizeof adapters->scale[i]);
+    }
+    return key != 0 ? key : 1;
+}
+
+weir_status weir__adapters_take(weir__adapters *adapters, const weir_model *model,
+                                const weir_adapter_use *uses, size_t n, const char *prefix, weir_error *error)
+{
+    weir_status status = check(model, uses, n, prefix, error);
+    if (status != WEIR_OK) return status;
+    memset(adapters, 0, sizeof *adapters);
+    for (size_t i = 0; i < n; i++)
+        if (uses[i].scale != 0.0f) insert(adapters, &uses[i]);
+    adapters->key = key_of(adapters);
+    return WEIR_OK;
+}
+
+void weir__adapters_copy(weir__adapters *to, const weir__adapters *from)
+{
+    *to = *from;
+    for (int32_t i = 0; i < to->n; i++) weir_adapter_hold(to->adapter[i]);
+}
+
+void weir__adapters_fini(weir__adapters *adapters)
+{
+    for (int32_t i = 0; i < adapters->n; i++) weir_adapter_release(adapters->adapter[i]);
+    memset(adapters, 0, sizeof *adapters);
+}
+
+weir_status weir__adapters_set(const weir_model *model, weir__bcontext *context, weir__adapters *current,
+                               const weir__adapters *wanted, weir_error *error)
+{
+    if (current->key == wanted->key) return WEIR_OK;
+    weir__badapter *adapters[WEIR_ADAPTERS_MAX];
+    for (int32_t i = 0; i < wanted->n; i++) adapters[i] = wanted->adapter[i]->adapter;
+    weir__adapters former = *current; /* released when the backend has let go of them */
+    weir_status status = model->ops->set_adapters(context, adapters, wanted->scale, wanted->n, error);
+    memset(current, 0, sizeof *current);
+    if (status == WEIR_OK) weir__adapters_copy(current, wanted);
+    weir__adapters_fini(&former);
+    return status;
+}

@@ -1,0 +1,23 @@
+/* adapter.h: sets of adapters: what a pass has together.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_MODEL_ADAPTER_H
+#define WEIR_MODEL_ADAPTER_H
+
+#include "backend/backend.h"
+
+/* Checks and holds what a caller gives; scales of 0 are left out. The order in which they are given makes no
+ * difference. INVALID: fields are prefix + "adapters" and prefix + "n_adapters"; nothing is held then. */
+weir_status weir__adapters_take(weir__adapters *adapters, const weir_model *model,
+                                const weir_adapter_use *uses, size_t n, const char *prefix,
+                                weir_error *error);
+
+/* *to is none, or anything that is not held. */
+void weir__adapters_copy(weir__adapters *to, const weir__adapters *from);
+void weir__adapters_fini(weir__adapters *adapters);
+
+/* Gives a context of the model other adapters than *current, which is what it has, and becomes what it has
+ * then: none after a failure. Equal ones cost nothing. */
+weir_status weir__adapters_set(const weir_model *model, weir__bcontext *context, weir__adapters *current,
+                               const weir__adapters *wanted, weir_error *error);
+
+#endif
