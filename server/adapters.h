@@ -57,8 +57,8 @@ bool serve_adapters_tell_model(serve_adapters *adapters, const char *name, const
 
 void serve_adapter_set_fini(serve_adapter_set *set);
 
-/* The file that a request names, in the folder that the operator allows: an absolute path, freed with free. NULL:
- * there is none such in it. */
+/* The file that a request names, in the folder that the operator allows: an absolute path, freed with free.
+ * NULL: there is none such in it. */
 char *serve_adapters_path(const char *folder, const char *name);
 
 #endif

@@ -1,5 +1,6 @@
-/* Requests with two adapters and with none in one engine, on the model of WEIR_TEST_MODEL: each gets the greedy
- * tokens, and their logprobs, that it gets alone, with weir's kernels, in both layouts, with chunks, cached prefixes and drafts.
+/* Requests with two adapters and with none in one engine, on the model of WEIR_TEST_MODEL: each gets the
+ * greedy tokens, and their logprobs, that it gets alone, with weir's kernels, in both layouts, with chunks,
+ * cached prefixes and drafts.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>

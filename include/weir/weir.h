@@ -1566,8 +1566,8 @@ typedef struct weir_flight weir_flight;
 
 /* Submits a request as weir_engine_submit does, or, with share, joins one that was opened here with share, is
  * still held, has not failed and is identical: the same prompt as it is given, sampler, grammar, limits, stop
- * strings, salt, adapters and all else that a request says. Only requests whose answer is the same each time are
- * shared: greedy ones (temp 0, and nothing that draws) and those with a seed; none with a deadline or
+ * strings, salt, adapters and all else that a request says. Only requests whose answer is the same each time
+ * are shared: greedy ones (temp 0, and nothing that draws) and those with a seed; none with a deadline or
  * prompt_logprobs, and no forks. One reference for the caller. joined (may be NULL): nothing was submitted.
  * Any thread. Errors: weir_engine_submit's. */
 WEIR_API weir_status weir_flight_open(weir_engine *engine, const weir_request *request, bool share,

@@ -138,8 +138,9 @@ typedef struct weir__backend {
      * fn.
      */
     weir_status (*decode)(weir__bcontext *context, const weir__batch *batch, weir_error *error);
-    /* What passes from now on have, [n]; on failure they have none. The adapters live until others are set, or
-     * the context is freed. May take as long as a small pass: the caller sees to it that it is a change. */
+    /* What passes from now on have, [n]; on failure they have none. The adapters live until others are set,
+     * or the context is freed. May take as long as a small pass: the caller sees to it that it is a
+     * change. */
     weir_status (*set_adapters)(weir__bcontext *context, weir__badapter *const *adapters, const float *scales,
                                 int32_t n, weir_error *error);
     /* fn is asked now and then during decode, on the thread that decodes; true ends the pass with ABORTED,

@@ -1,5 +1,5 @@
-/* llama_adapter_test.c: adapters against plain llama.h and against merged weights, and files that nobody should
- * use; made by scripts/tiny_lora.py.
+/* llama_adapter_test.c: adapters against plain llama.h and against merged weights, and files that nobody
+ * should use; made by scripts/tiny_lora.py.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
