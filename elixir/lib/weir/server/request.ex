@@ -203,7 +203,8 @@ defmodule Weir.Server.Request do
 
   # With the native adapters of what :lora names.
   defp adapted(model, o) do
-    with {:ok, adapters} <- Adapter.uses(model, o.lora), do: {:ok, Map.put(o, :adapters, adapters)}
+    with {:ok, adapters} <- Adapter.uses(model, o.lora),
+         do: {:ok, Map.put(o, :adapters, adapters)}
   end
 
   defp submit_n(engine, prompt, o, mode, n) do
