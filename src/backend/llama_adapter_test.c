@@ -426,7 +426,8 @@ static void damaged_files_end_nothing(void **state)
     size_t n = read_all(path, whole, sizeof whole);
     weir__gguf_info info;
     assert_ok(weir__gguf_check_adapter(path, &info, error));
-    /* Other numbers in the matrices are an adapter's right; ggml asserts, where it does, that sums are finite. */
+    /* Other numbers in the matrices are an adapter's right; ggml asserts, where it does, that sums are
+     * finite. */
     int32_t n_head = (int32_t)(n - info.tensor_bytes - 32 * info.n_tensors);
     assert_true(n_head > 400);
     for (size_t length = 0; length < n; length += 1 + length / 40) {
