@@ -26,12 +26,12 @@ static size_t n_uses[SETS] = {0, 1, 1, 2};
 static weir_sampler_params greedy;
 
 static const char *const prompts[EACH] = {
-    "A weir is a low dam built across a river to raise the level of water upstream or to regulate its flow. "
-    "Water usually passes over the top of it, and that is how it differs from a dam, which holds it back. "
-    "Millers used weirs to lead water to their wheels; fishers set traps in the gaps. Today they",
+    ("A weir is a low dam built across a river to raise the level of water upstream or to regulate its flow. "
+     "Water usually passes over the top of it, and that is how it differs from a dam, which holds it back. "
+     "Millers used weirs to lead water to their wheels; fishers set traps in the gaps. Today they"),
     "Once upon a time there was a king who had three daughters, and each of them",
-    "int weir_height(const weir *w) { return w->crest - w->bed; } // both in millimetres above the sea. int "
-    "weir_width(const weir *w) {",
+    ("int weir_height(const weir *w) { return w->crest - w->bed; } // both in millimetres above the sea. int "
+     "weir_width(const weir *w) {"),
 };
 
 static weir_adapter *load(const char *name, const char *arguments)

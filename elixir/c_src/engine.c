@@ -1,5 +1,7 @@
 /* engine.c: engines, driven by their own thread or step by step.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "nif.h"
 
 static const char *const layouts[] = {"auto", "unified", "per_slot", NULL};

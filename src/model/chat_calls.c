@@ -228,10 +228,10 @@ static char *describe_answer(const json_t *tools, weir__calls_talk talk, const j
                                                        "response", "additionalProperties", 0)) == 0;
     }
     json_t *schema = ok ? json_pack("{s:O}", "anyOf", branches) : NULL;
-    char *text = schema != NULL ? weir__json_dump(schema) : NULL;
+    char *dumped = schema != NULL ? weir__json_dump(schema) : NULL;
     json_decref(schema);
     json_decref(branches);
-    return text;
+    return dumped;
 }
 
 /* Whether the schema can be honoured. place: what error->field is where it is nothing more exact. */

@@ -156,12 +156,12 @@ static void make_id(char id[40])
     snprintf(id, 40, "call_%016llx%08x", (unsigned long long)words[0], (unsigned)(words[1] >> 32));
 }
 
-static bool queue_read(void *user, const weir_delta *delta)
+static bool queue_read(void *user, const weir_delta *read)
 {
     char id[40];
-    bool head = delta->kind == WEIR_DELTA_TOOL_CALL;
+    bool head = read->kind == WEIR_DELTA_TOOL_CALL;
     if (head) make_id(id);
-    return queue(user, delta->kind, delta->index, delta->text, delta->length, head ? id : NULL);
+    return queue(user, read->kind, read->index, read->text, read->length, head ? id : NULL);
 }
 
 /* False: out of memory; what was read stays so. */
