@@ -1,7 +1,5 @@
 /* engine.c: engines, driven by their own thread or step by step.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <string.h>
-
 #include "nif.h"
 
 static const char *const layouts[] = {"auto", "unified", "per_slot", NULL};
@@ -237,6 +235,7 @@ ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
         F(n_cache_restored),
         F(n_drafted),
         F(n_accepted),
+        F(n_adapter_changes),
     };
 #undef F
     weir_engine_stats stats = {.size = sizeof stats};
@@ -254,7 +253,6 @@ ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     nif_put(env, &map, "n_misses", misses);
     nif_put(env, &map, "drafters", nif_binary(env, stats.drafters, WEIR_NUL));
     nif_put(env, &map, "layout", nif_atom(env, layouts[stats.layout]));
-    nif_put(env, &map, "drafters", nif_binary(env, stats.drafters, strlen(stats.drafters)));
     return map;
 }
 

@@ -75,7 +75,7 @@ defmodule Weir.HeaderTest do
     compare(
       "weir_request",
       options(fn -> Server.generate(server, "hello", nonsense: 1) end),
-      %{n_logprobs: :top_logprobs, deadline_ms: :deadline},
+      %{n_logprobs: :top_logprobs, deadline_ms: :deadline, adapters: :lora},
       Map.merge(
         Map.new(
           [:chat, :tokens, :text, :source, :source_at],
@@ -87,6 +87,7 @@ defmodule Weir.HeaderTest do
           sampler: "its members are options themselves",
           stop_length: "a binary's own",
           n_stop: "a list's own",
+          n_adapters: "a list's own",
           cache_salt_length: "a binary's own"
         }
       )
