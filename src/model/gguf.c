@@ -344,10 +344,12 @@ static void read_tensors(gguf_check *c)
         weir__gguf_fail(c, WEIR_FORMAT, "key 'general.alignment' is no uint32");
     else if (e != NULL)
         alignment = weir__gguf_take_u32(c);
-    if (alignment < ALIGN_MIN || (alignment & (alignment - 1)) != 0)
+    if (alignment < ALIGN_MIN || (alignment & (alignment - 1)) != 0) {
         weir__gguf_fail(c, WEIR_FORMAT,
                         "key 'general.alignment' is %" PRIu32 "; allowed are powers of two from %d",
                         alignment, ALIGN_MIN);
+        return;
+    }
     c->at = table_at;
     c->part = "the tensor table";
     c->tensors = weir__mem_calloc((size_t)c->info.n_tensors + 1, sizeof *c->tensors);
