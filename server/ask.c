@@ -706,6 +706,9 @@ bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_req
             index, id, SERVE_KEPT_MOST);
         return false;
     }
+    if (ask->adapter != NULL && (choice->adapter == NULL || strcmp(choice->adapter, ask->adapter) != 0))
+        return refuse(&r, "model", "left out of a fork: it is the source's");
+    ask->adapter = choice->adapter;
     request->source = choice->stream;
     return true;
 }
