@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "adapters.h"
 #include "base/mem.h"
 #include "kept.h"
 
@@ -36,8 +37,9 @@ static int set_up(void **state)
     server.name = server.file_name = "fake";
     server.keys = serve_keys_create(&server.params);
     server.kept = serve_kept_create();
+    server.adapters = serve_adapters_create();
     server.tapes = serve_tapes_create(&server);
-    return server.keys == NULL || server.kept == NULL || server.tapes == NULL;
+    return server.keys == NULL || server.kept == NULL || server.adapters == NULL || server.tapes == NULL;
 }
 
 static int tear_down(void **state)
@@ -45,6 +47,7 @@ static int tear_down(void **state)
     (void)state;
     assert_int_equal(server.n_calls, 0);
     serve_tapes_destroy(server.tapes);
+    serve_adapters_destroy(server.adapters);
     serve_kept_destroy(server.kept);
     serve_keys_destroy(server.keys);
     weir_engine_destroy(server.engine);

@@ -104,8 +104,8 @@ bool weir__fake_set_piece(weir_model *model, int32_t token, const char *bytes, s
 /* The token that greedily follows history[n]: what a test's reference computes its expectation with. */
 int32_t weir__fake_next(const weir_model *model, const int32_t *history, int32_t n);
 
-/* The same, computed with adapters [n_adapters]; in any order. */
-int32_t weir__fake_next_adapted(const weir_model *model, const weir_adapter_use *adapters, size_t n_adapters,
+/* The same, computed with adapters: uses [n_adapters], in any order. */
+int32_t weir__fake_next_adapted(const weir_model *model, const weir_adapter_use *uses, size_t n_adapters,
                                 const int32_t *history, int32_t n);
 
 /* Keeps every entry of every pass from now on. Call both while no pass runs. */

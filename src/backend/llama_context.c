@@ -321,6 +321,7 @@ static int64_t run_ns(void)
     return t.tv_sec * WEIR__NS_PER_S + t.tv_nsec;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): llama_batch has no const */
 weir_status weir__llama_pass(weir__bcontext *c, const weir__batch *batch, float *embd, weir_error *error)
 {
     int32_t n_rows = 0;

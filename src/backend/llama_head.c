@@ -229,6 +229,7 @@ static void find_order(const weir__bcontext *target, const weir__batch *batch, i
             lanes[n_lanes++] = lane;
             if (left[lane] < each) each = left[lane];
         }
+        if (n_lanes == 0) break; /* not while an entry is left */
         if (each > n_ubatch / n_lanes) each = n_ubatch / n_lanes > 1 ? n_ubatch / n_lanes : 1;
         for (int32_t l = 0; l < n_lanes; l++) {
             for (int32_t k = 0; k < each; k++) order[n++] = next[lanes[l]]++;
