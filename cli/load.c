@@ -191,7 +191,10 @@ static cli_exit load_adapters(const cli_args *args, weir_model *model)
         cli_grow(&all->uses, &all->capacity, all->n + 1, sizeof *all->uses);
         weir_adapter_use *use = &all->uses[all->n];
         use->scale = split_scale(path);
-        if (weir_adapter_load(model, path, &use->adapter, &error) == WEIR_OK) {
+        if (!(use->scale >= -100 && use->scale <= 100)) {
+            code = cli_fail(CLI_USAGE, "--lora: the scale of %s is %g; allowed: -100 to 100", path,
+                            (double)use->scale);
+        } else if (weir_adapter_load(model, path, &use->adapter, &error) == WEIR_OK) {
             all->n++;
         } else {
             char *context = cli_format("cannot load the adapter %s", path);

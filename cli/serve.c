@@ -83,13 +83,20 @@ static void complete(cli_args *args)
     params->max_tokens = args->ask.max_tokens;
     params->template_source = args->chat_template;
     params->no_thinking = args->no_thinking;
-    params->lora_dir = args->lora_dir;
+    if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
     if (args->quiet) params->log = false;
 }
 
 /* By their files' names. */
 static cli_exit add_adapters(const cli_args *args, serve_server *server)
 {
+    size_t n_used = 0;
+    for (size_t i = 0; i < args->adapters->n; i++) n_used += args->adapters->uses[i].scale != 0.0f;
+    if (n_used > WEIR_ADAPTERS_MAX)
+        return cli_fail(CLI_USAGE,
+                        "--lora: requests that name no adapter would have %zu together; allowed: up to %d; "
+                        "give the others a scale of 0 (FILE=0), for those that name them",
+                        n_used, WEIR_ADAPTERS_MAX);
     for (size_t i = 0; i < args->adapters->n; i++) {
         const weir_adapter_use *use = &args->adapters->uses[i];
         weir_adapter_info info = {.size = sizeof info};

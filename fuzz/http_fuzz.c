@@ -41,9 +41,14 @@ void serve_server_unlist(serve_call *call)
     (void)call;
 }
 
+bool serve_server_is_called(const serve_server *of, const char *name)
+{
+    return strcmp(name, of->name) == 0;
+}
+
 bool serve_server_has_name(const serve_server *of, const char *name)
 {
-    return name[0] == '\0' || strcmp(name, of->name) == 0;
+    return name[0] == '\0' || serve_server_is_called(of, name);
 }
 
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call))

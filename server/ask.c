@@ -349,6 +349,14 @@ static bool read_prompt_logprobs(reader *r, const char *name, const json_t *valu
     return true;
 }
 
+/* Whole, or not at all: one that was cut would be another tenant's. */
+static bool read_cache_salt(reader *r, const char *name, const json_t *value)
+{
+    r->ask->cache_salt = json_string_value(value);
+    return (json_is_string(value) && json_string_length(value) <= SERVE_SALT_OWN) ||
+           refuse(r, name, "a string of at most 256 bytes");
+}
+
 static bool read_fork(reader *r, const char *name, const json_t *value)
 {
     r->ask->fork = value;
@@ -447,7 +455,7 @@ static const field fields[] = {
     TAKE("ignore_eos", BOTH, BOOL, FROM(ignore_eos)),
     TAKE("lora", BOTH, VALUE, AT(lora)), /* as llama-server has it */
     TAKE("cache_prompt", BOTH, BOOL, AT(cache_prompt)),
-    TAKE("cache_salt", BOTH, STRING, AT(cache_salt)),
+    HAND("cache_salt", BOTH, read_cache_salt),
     NUMBER("priority", BOTH, INT32, AT(priority), -100, 100),
     NUMBER("deadline_ms", BOTH, INT64, AT(deadline_ms), 0, 1e12),
     NUMBER("speculative.n_max", BOTH, INT32, AT(n_draft_max), 0, 32), /* as llama-server has it */
@@ -491,9 +499,7 @@ static bool read_number(reader *r, const field *f, const json_t *value)
     bool whole = f->kind != FLOAT;
     if (!json_is_number(value) || !(number >= f->least && number <= f->most) ||
         (whole && number != floor(number))) {
-        serve_call_refuse(r->call, 400, f->name, "invalid_value",
-                          f->most < MOST ? "%s must be a %snumber from %g to %g"
-                                         : "%s must be a %snumber from %g up",
+        serve_call_refuse(r->call, 400, f->name, "invalid_value", "%s must be a %snumber from %g to %.13g",
                           f->name, whole ? "whole " : "", f->least, f->most);
         return false;
     }
@@ -700,6 +706,9 @@ bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_req
             index, id, SERVE_KEPT_MOST);
         return false;
     }
+    if (ask->adapter != NULL && (choice->adapter == NULL || strcmp(choice->adapter, ask->adapter) != 0))
+        return refuse(&r, "model", "left out of a fork: it is the source's");
+    ask->adapter = choice->adapter;
     request->source = choice->stream;
     return true;
 }

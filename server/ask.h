@@ -64,8 +64,10 @@ typedef struct serve_ask {
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where);
 void serve_ask_fini(serve_ask *ask);
 
-/* Fills what all requests of the ask share; borrows from it. salt is [SERVE_SALT_MAX]. */
+/* Fills what all requests of the ask share; borrows from it. salt is [SERVE_SALT_MAX], which holds a key's
+ * digest and what a request adds. */
 #define SERVE_SALT_MAX 512
+#define SERVE_SALT_OWN 256
 void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_request *request);
 
 /* What the answer is to go on from; the request's source, too. False: the call has its answer. Freed with

@@ -9,6 +9,7 @@
 typedef struct entry {
     char id[SERVE_ID_MAX];
     char *salt;
+    char *adapter; /* NULL = the model */
     weir_chat *chat;
     int32_t n;
     weir_stream *streams[]; /* [n] */
@@ -33,6 +34,7 @@ static void entry_destroy(entry *e)
     if (e == NULL) return;
     for (int32_t i = 0; i < e->n; i++) weir_stream_release(e->streams[i]);
     weir_chat_release(e->chat);
+    weir__mem_free(e->adapter);
     weir__mem_free(e->salt);
     weir__mem_free(e);
 }
@@ -50,8 +52,9 @@ void serve_kept_add(serve_kept *kept, const serve_answer *answer, const char *sa
     entry *e = weir__mem_calloc(1, sizeof *e + (size_t)answer->n * sizeof(weir_stream *));
     if (e == NULL) return;
     e->salt = weir__mem_strdup(salt);
-    if (e->salt == NULL) {
-        weir__mem_free(e);
+    if (answer->own_model != NULL) e->adapter = weir__mem_strdup(answer->own_model);
+    if (e->salt == NULL || (answer->own_model != NULL && e->adapter == NULL)) {
+        entry_destroy(e);
         return;
     }
     serve_answer_id(answer, e->id);
@@ -75,7 +78,8 @@ bool serve_kept_find(serve_kept *kept, const char *id, const char *salt, int32_t
         const entry *e = kept->entries[i];
         if (e == NULL || strcmp(e->id, id) != 0 || strcmp(e->salt, salt) != 0) continue;
         if (index < 0 || index >= e->n) break;
-        *choice = (serve_kept_choice){weir_stream_hold(e->streams[index]), weir_chat_hold(e->chat)};
+        *choice = (serve_kept_choice){weir_stream_hold(e->streams[index]), weir_chat_hold(e->chat),
+                                      e->adapter != NULL ? weir__mem_strdup(e->adapter) : NULL};
         found = true;
     }
     pthread_mutex_unlock(&kept->mutex);
@@ -86,5 +90,6 @@ void serve_kept_choice_fini(serve_kept_choice *choice)
 {
     weir_stream_release(choice->stream);
     weir_chat_release(choice->chat);
+    weir__mem_free(choice->adapter);
     *choice = (serve_kept_choice){0};
 }

@@ -21,6 +21,7 @@ void serve_kept_add(serve_kept *kept, const serve_answer *answer, const char *sa
 typedef struct serve_kept_choice {
     weir_stream *stream; /* held */
     weir_chat *chat;     /* held; NULL = a completion */
+    char *adapter;       /* what it was asked of by name; NULL = the model, or out of memory */
 } serve_kept_choice;
 
 /* False: nothing of this id is kept, or not with this salt, or it has no such choice. Any thread. */

@@ -181,8 +181,7 @@ static void submit(serve_call *call, serve_ask *ask, const prompt *prompts, size
     weir_sampler_params *samplers = weir__mem_calloc(n_requests, sizeof *samplers);
     serve_answer *answer = serve_answer_create(call, ask->echo ? &echoing : &form, NULL, (int32_t)n);
     call->answer = answer;
-    if (requests == NULL || samplers == NULL || answer == NULL ||
-        !serve_answer_call_model(answer, ask->adapter)) {
+    if (requests == NULL || samplers == NULL || answer == NULL) {
         serve_call_no_memory(call);
         goto out;
     }
@@ -205,7 +204,10 @@ static void submit(serve_call *call, serve_ask *ask, const prompt *prompts, size
         else if (!serve_ask_fork(ask, call, salt, &requests[i], &source))
             goto out;
     }
-    serve_answer_submit(answer, requests, n_requests);
+    if (serve_answer_call_model(answer, ask->adapter))
+        serve_answer_submit(answer, requests, n_requests);
+    else
+        serve_call_no_memory(call);
 out:
     serve_kept_choice_fini(&source);
     weir__mem_free(samplers);

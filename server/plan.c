@@ -38,7 +38,10 @@ void serve_plan(serve_call *call)
     serve_ask_request(&ask, call, salt, &request);
     if (ask.fork != NULL) {
         if (!serve_ask_fork(&ask, call, salt, &request, &source)) goto out;
-    } else if (ask.prompt != NULL && ask.messages == NULL) {
+    } else if (ask.prompt != NULL && ask.messages != NULL) {
+        serve_call_refuse(call, 400, "prompt", "invalid_value", "prompt must be left out beside messages");
+        goto out;
+    } else if (ask.prompt != NULL) {
         if (!json_is_string(ask.prompt)) {
             serve_call_refuse(call, 400, "prompt", "invalid_value", "prompt must be a string");
             goto out;

@@ -103,8 +103,8 @@ weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
     json_t *tools = NULL;
     char *messages_text = NULL, *tools_text = NULL;
 
-    if (!json_is_array(ask->messages)) {
-        refuse(call, "messages", "an array of messages");
+    if (json_array_size(ask->messages) == 0) {
+        refuse(call, "messages", "an array of at least one message");
         return NULL;
     }
     if (!choose_tools(ask, call, &tools) || !collect_args(ask, call, args, &params.n_args)) goto out;

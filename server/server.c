@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #ifdef __GLIBC__
@@ -323,6 +324,10 @@ static weir_status check(const serve_params *params, weir_error *error)
         return weir__error_set(error, WEIR_INVALID, "resume_bytes",
                                "resume_bytes is %lld; allowed: 1,048,576 to 1,099,511,627,776",
                                (long long)params->resume_bytes);
+    struct stat folder;
+    if (params->lora_dir != NULL && (stat(params->lora_dir, &folder) != 0 || !S_ISDIR(folder.st_mode)))
+        return weir__error_set(error, WEIR_INVALID, "lora_dir", "there is no folder \"%.200s\"",
+                               params->lora_dir);
     if ((params->tls_cert == NULL) != (params->tls_key == NULL))
         return weir__error_set(error, WEIR_INVALID, params->tls_cert == NULL ? "tls_cert" : "tls_key",
                                "TLS needs a certificate and its key; one is missing");
@@ -419,6 +424,10 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
 weir_status serve_server_add_adapter(serve_server *server, const char *name, weir_adapter *adapter,
                                      float scale, weir_error *error)
 {
+    if (serve_server_is_called(server, name))
+        return weir__error_set(error, WEIR_INVALID, "lora",
+                               "\"%.100s\" is the model's own name: rename the file, or give another --alias",
+                               name);
     return serve_adapters_add(server->adapters, name, adapter, scale, error);
 }
 
@@ -442,13 +451,20 @@ bool serve_server_loaded(const serve_server *server)
     return atomic_load_explicit(&server->loaded, memory_order_acquire);
 }
 
+bool serve_server_is_called(const serve_server *server, const char *name)
+{
+    if (strcmp(name, "default") == 0) return true;
+    if (server->file_name != NULL && strcmp(name, server->file_name) == 0) return true;
+    for (size_t i = 0; i < server->params.n_names; i++)
+        if (strcmp(name, server->params.names[i]) == 0) return true;
+    return false;
+}
+
 bool serve_server_has_name(const serve_server *server, const char *name)
 {
-    if (name[0] == '\0' || strcmp(name, "default") == 0 || strcmp(name, server->file_name) == 0) return true;
+    if (name[0] == '\0' || serve_server_is_called(server, name)) return true;
     for (size_t i = 0; i < server->params.n_names; i++)
-        if (strcmp(name, server->params.names[i]) == 0 ||
-            strcmp(server->params.names[i], SERVE_ANY_NAME) == 0)
-            return true;
+        if (strcmp(server->params.names[i], SERVE_ANY_NAME) == 0) return true;
     return false;
 }
 

@@ -96,6 +96,13 @@ with tempfile.TemporaryDirectory() as folder:
     refused("a fork with adapters", server.post(TEXT, {"fork": {"id": source["id"]}, "lora": [], "max_tokens": 1}), 400, "lora", "fork")
     fork = server.post(TEXT, {"fork": {"id": source["id"], "at": 5}, "temperature": 0, "max_tokens": 11}).json
     check("a fork has its source's", prose.endswith(fork["choices"][0]["text"]), prose, fork)
+    check("and its name", fork["model"] == "prose", fork)
+    again = {"fork": {"id": fork["id"], "at": 1}, "max_tokens": 1}
+    check("which a fork of it has", server.post(TEXT, dict(again, model="prose")).json["model"] == "prose")
+    refused("a fork that names another", server.post(TEXT, dict(again, model="sql")), 400, "model", "fork")
+    unnamed = {"fork": {"id": ask(server).json["id"]}, "max_tokens": 1}
+    refused("a fork that names one where its source did not", server.post(TEXT, dict(unnamed, model="sql")), 400, "model", "fork")
+    check("a fork that names the model", server.post(TEXT, dict(unnamed, model="base.gguf")).status == 200)
 
     # ---- Caches and company
 
@@ -142,6 +149,26 @@ with tempfile.TemporaryDirectory() as folder:
     check("changes are counted", b"weir_adapter_changes_total" in server.get("/metrics").body)
     check("it ends with 0", server.stop() == 0)
 
+    # ---- What the server does not begin with
+
+    def begin(*more):
+        return subprocess.run([WEIR, "serve", "-m", base, "--port", "0", *more], capture_output=True, text=True, env=environment(), timeout=20)
+
+    many = [word for i in range(9) for word in ("--lora", os.path.join(folder, f"{i}.gguf"))]
+    for path in many[1::2]:
+        os.symlink(files["sql"], path)
+    for name, words, hint in (("a scale", ["--lora", files["sql"] + "=101"], "-100 to 100"), ("no scale", ["--lora", files["sql"] + "=nan"], "-100 to 100"),
+                              ("more than fit together", many, "up to 8"), ("no folder", ["--lora-dir", outside], "no folder")):
+        done = begin(*words)
+        check(f"serve: {name}", done.returncode == 2 and hint in done.stderr, done.returncode, done.stderr)
+    done = begin("--lora", files["sql"], "--alias", "sql")
+    check("serve: the model's name", done.returncode != 0 and "own name" in done.stderr, done.returncode, done.stderr)
+    server = Server(WEIR, "--alias", "*", "--lora-dir", kept, *many[:-2], "--lora", many[-1] + "=0", model=base)
+    check("eight, and one by name", ask(server).status == 200 and say(server, model="8") == whole)
+    check("any name: load", server.post("/v1/load_lora_adapter", {"lora_name": "mine", "lora_path": "third.gguf"}).status == 200)
+    check("any name: the adapter's", say(server, model="mine") == third and say(server, model="whatever", lora=[]) == nothing)
+    server.stop()
+
     # ---- The command line alone
 
     words = [WEIR, "run", "-m", base, "--raw", "-n", "16", "--temp", "0", "-q", "-p", "Once upon a time"]
@@ -155,6 +182,6 @@ with tempfile.TemporaryDirectory() as folder:
     done = run("--lora", os.path.join(kept, "wrong.gguf"))
     check("run: a wrong one", done.returncode == 3 and "cannot load the adapter" in done.stderr and "shape" in done.stderr, done.returncode, done.stderr)
     done = run("--lora", files["sql"] + "=101")
-    check("run: a wrong scale", done.returncode != 0 and "-100 to 100" in done.stderr, done.stderr)
+    check("run: a wrong scale", done.returncode == 2 and "-100 to 100" in done.stderr, done.stderr)
 print(f"{results['passed']} passed, {results['failed']} failed")
 sys.exit(1 if results["failed"] else 0)

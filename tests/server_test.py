@@ -138,8 +138,17 @@ for name, body, field in [
         ("options", {"stream_options": {"include_usage": True}}, "stream_options"), ("tool choice", {"tool_choice": "required"}, "tool_choice"), ("tools", {"tools": 5}, "tools"),
         ("kwargs", {"chat_template_kwargs": []}, "chat_template_kwargs"), ("priority", {"priority": 101}, "priority"), ("drafts", {"speculative.n_max": 33}, "speculative.n_max"), ("grammar", {"grammar": "root ::="}, "grammar"),
         ("messages", {"messages": {}}, "messages"), ("no role", {"messages": [{"content": "x"}]}, "messages[0].role"), ("a picture", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]"),
-        ("no messages", {"messages": []}, "messages"), ("prompt in chat", {"prompt": "x"}, "prompt"), ("metadata", {"metadata": 1}, "metadata")]:
+        ("no messages", {"messages": []}, "messages"), ("prompt in chat", {"prompt": "x"}, "prompt"), ("metadata", {"metadata": 1}, "metadata"),
+        ("a salt that is too long", {"cache_salt": "s" * 257}, "cache_salt"), ("a salt that is none", {"cache_salt": 5}, "cache_salt")]:
     refused(name, server.post(CHAT, dict(HELLO, **body)), 400, field)
+for name, value, most in (("max_tokens", 3000000000, "-1 to 2147483647"), ("deadline_ms", 1e13, "0 to 1000000000000"), ("repeat_penalty", 0, "0.01 to 100")):
+    reply = server.post(CHAT, dict(HELLO, **{name: value}))
+    check(f"the range of {name} is told", reply.status == 400 and most in reply.error["message"], reply.body)
+check("what is told is called as in the request", "messages_json" not in server.post(CHAT, {"messages": []}).error["message"])
+salted = {"prompt": "of somebody else's " * 5, "max_tokens": 1}
+usages = [server.post(TEXT, dict(salted, cache_salt="s" * 255 + end)).json["usage"]["prompt_tokens_details"] for end in "aba"]
+check("salts count to their ends", [u["cached_tokens"] > 0 for u in usages] == [False, False, True], usages)
+refused("a dry run of two", server.post("/v1/plan", dict(HELLO, prompt="x")), 400, "prompt")
 refused("another model", server.post(CHAT, dict(HELLO, model="gpt-9")), 404, "model", "model_not_found")
 refused("too long", server.post(TEXT, {"prompt": "x" * 5000}), 400, "prompt", "context_length_exceeded")
 refused("an id out of range", server.post(TEXT, {"prompt": [1, 99999]}), 400, "prompt")

@@ -582,7 +582,13 @@ static void check_vocabulary(gguf_check *c)
 void weir__gguf_check_rules(gguf_check *c)
 {
     const char *key = "general.architecture";
-    if (!text(c, key, c->info.architecture, sizeof c->info.architecture) || c->info.architecture[0] == '\0')
+    char kind[32];
+    if (text(c, "general.type", kind, sizeof kind) && strcmp(kind, "adapter") == 0)
+        weir__gguf_fail(
+            c, WEIR_UNSUPPORTED,
+            "is an adapter: load the model that it was made for, and this one beside it (--lora)");
+    else if (!text(c, key, c->info.architecture, sizeof c->info.architecture) ||
+             c->info.architecture[0] == '\0')
         weir__gguf_fail(c, WEIR_FORMAT, "has no key '%s', or one that is no short string", key);
     if (c->status == WEIR_OK) check_hyperparameters(c);
     if (c->status == WEIR_OK) check_vocabulary(c);

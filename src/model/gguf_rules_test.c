@@ -69,6 +69,8 @@ static void faults_of_hyperparameters_are_named(void **state)
     CASE(WEIR_FORMAT, "predicts with 3 of 2", set_u32(m, "llama.nextn_predict_layers", 3));
     CASE(WEIR_FORMAT, "sliding_window_pattern", window(m, 1));
     CASE(WEIR_OK, "", window(m, 2));
+    CASE(WEIR_UNSUPPORTED, "is an adapter", set_text(m, "general.type", "adapter"));
+    CASE(WEIR_OK, "", set_text(m, "general.type", "model"));
     CASE(WEIR_UNSUPPORTED, "images", set_text(m, "general.architecture", "clip"));
     CASE(WEIR_FORMAT, "wkv.head_size", set_text(m, "general.architecture", "rwkv6"));
 }
