@@ -167,7 +167,8 @@ void serve_server_unlist(serve_call *call);
 
 bool serve_server_loaded(const serve_server *server);
 
-/* Whether `name` is one of the model's own; has_name: whether it stands for it, as with any name ("*") or none. */
+/* Whether `name` is one of the model's own; has_name: whether it stands for it, as with any name ("*") or
+ * none. */
 bool serve_server_is_called(const serve_server *server, const char *name);
 bool serve_server_has_name(const serve_server *server, const char *name);
 
