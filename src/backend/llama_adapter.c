@@ -1,6 +1,7 @@
 /* llama_adapter.c: llama.cpp's LoRA adapters.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <string.h>
 
 #include "backend/llama_internal.h"
@@ -31,6 +32,9 @@ weir_status weir__llama_adapter_load(weir__bmodel *model, const char *path, weir
     pthread_mutex_unlock(&model->adapter_lock);
     if (status == WEIR_OK)
         status = weir__shim_adapter_ready(model->model, made->adapter, &made->shape, error);
+    if (status == WEIR_OK && !isfinite(made->shape.alpha))
+        status = weir__error_set(error, WEIR_FORMAT, "path", "its alpha is %f; it must be finite",
+                                 (double)made->shape.alpha);
     if (status != WEIR_OK) {
         weir__llama_adapter_free(made);
         return status;

