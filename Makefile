@@ -30,7 +30,7 @@ test: ## build and run the tests
 	@scripts/model.sh >/dev/null
 	@scripts/test.sh release
 
-check: ## warnings, formatting, lint, exported names, sanitizers, page, clients, fuzzing [FUZZ_SECONDS=60]
+check: ## warnings, formatting, lint, exported names, sanitizers, page, clients, fuzzing [FUZZ_SECONDS=30]
 	@scripts/deps.sh check
 	@scripts/check.sh
 
