@@ -5,15 +5,15 @@ long native functions hold a scheduler, what one caller pays.
 
 usage: elixir.py ROUNDS
 
-Writes bench/results/elixir.md: what the programs print, with the command of each. Needs WEIR_MODEL and WEIR_BENCH_DIR in the
-environment; scripts/bench.sh sets them."""
+Writes bench/results/elixir.md: what the programs print, with the command of each. Needs WEIR_BIN, WEIR_MODEL and WEIR_BENCH_DIR
+in the environment; scripts/bench.sh sets them."""
 import datetime
 import os
 import pathlib
 import subprocess
 import sys
 
-from engine import machine
+from engine import machine, run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 AIMS = """Aims: `Weir.Server` with a strategy in C at least 0.98 of the C engine, with one in Elixir 0.95; the engine's message at most 1.15 × a bare
@@ -36,7 +36,8 @@ def main():
     ]
     versions = subprocess.run(["elixir", "--short-version"], capture_output=True, text=True, check=True).stdout.strip()
     lines = ["# The Elixir package", "",
-             f"`scripts/bench.sh {rounds} elixir`, {datetime.date.today()}, Elixir {versions}. {machine()}", "", AIMS]
+             f"`scripts/bench.sh {rounds} elixir`, {datetime.date.today()}, {run([os.environ['WEIR_BIN'], 'version']).splitlines()[0]}, Elixir {versions}. {machine()}",
+             "", AIMS]
     for title, flags, words in steps:
         shown = " ".join([f'ERL_FLAGS="{flags}"' if flags else "", "mix run", "bench/" + " ".join(pathlib.Path(w).name for w in words)]).strip()
         print(shown, flush=True)

@@ -56,11 +56,13 @@ def eight_pair(weir, model, tools, threads, weir_first):
 
 
 def machine():
-    cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
-    flags = next((line for line in open("/proc/cpuinfo") if line.startswith("flags")), "")
-    best = [f for f in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16") if f" {f}" in flags]
+    lines = [line.split(":", 1) for line in open("/proc/cpuinfo") if ":" in line]
+    cpu = {name.strip(): value.strip() for name, value in reversed(lines)}  # the first processor
+    # In virtual machines the name may be the maker's alone.
+    kind = [f"family {cpu['cpu family']} model {cpu['model']}"] if "cpu family" in cpu else []
+    best = [f for f in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16") if f in cpu.get("flags", "").split()]
     compiler = run(["cc", "--version"]).splitlines()[0]
-    return f"{cpu} ({', '.join(best)}), {os.cpu_count()} cores, {platform.system()} {platform.machine()}; {compiler}"
+    return f"{cpu.get('model name', 'unknown')} ({', '.join(kind + best)}), {os.cpu_count()} cores, {platform.system()} {platform.machine()}; {compiler}"
 
 
 def main():

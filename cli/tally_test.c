@@ -1,5 +1,4 @@
-/* The load's arithmetic: what is planned, what is counted, what is drawn. SPDX-License-Identifier:
- * Apache-2.0
+/* The load's arithmetic: what is planned, what is counted, what is drawn.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <setjmp.h>

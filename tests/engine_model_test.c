@@ -282,8 +282,7 @@ static void cancel_in_each_state_frees_the_cells(void **state)
     weir_engine_destroy(engine);
 }
 
-/* Eight streams of up to 128 tokens in 256 cells, a quarter of what they need; and taking turns in one slot.
- * */
+/* Eight streams of up to 128 tokens in 256 cells, a quarter of what they need; and by turns in one slot. */
 static void suspended_streams_say_what_they_would_have_said(void **state)
 {
     (void)state;

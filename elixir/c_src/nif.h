@@ -1,4 +1,4 @@
-/* nif.h: what the files of the native layer share. Each nif_NAME function is a line in nif.c's table.
+/* nif.h: what the files of the native layer share. Each nif_NAME function is a line in the table at its end.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Arguments of the wrong type are an ArgumentError; values that weir refuses are {:error, message}.

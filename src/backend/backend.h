@@ -3,8 +3,8 @@
  *
  * Rules for both sides:
  *   - Model operations may be called from any thread at once. Operations on one context, and on samplers that
- * read it, run on one thread at a time, except sample(), which may run for several samplers at once after
- * logits_ready().
+ *     read it, run on one thread at a time, except sample(), which may run for several samplers at once after
+ *     logits_ready().
  *   - Tokens, positions, sequence ids and row indexes have been range-checked by the caller; texts have not.
  *   - A failing operation fills *error (which may be NULL) and leaves its object usable.
  * SPDX-License-Identifier: Apache-2.0 */

@@ -4,9 +4,9 @@
  *
  * The next token is a pure function of the seed and of the tokens that the sequence holds, in the order of
  * their positions, and of the adapters that each of them was computed with: wrong bookkeeping gives a wrong
- * text. Samplers know seed, temp (0 or top_k 1 = greedy,
- * else a draw from the whole distribution), logit_bias, ignore_eos and one form of grammar, `root ::= "abc" |
- * "abd"`; everything else in their parameters is without effect.
+ * text. Samplers know seed, temp (0 or top_k 1 = greedy, else a draw from the whole distribution),
+ * logit_bias, ignore_eos and one form of grammar, `root ::= "abc" | "abd"`; everything else in their
+ * parameters is without effect.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_FAKE_H
 #define WEIR_BACKEND_FAKE_H

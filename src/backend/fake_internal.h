@@ -70,7 +70,7 @@ struct weir__bcontext {
     weir__fake_seq seqs[WEIR__SEQ_MAX]; /* [n_seq_max] */
     int32_t *ints;                      /* the blocks behind the sequences' arrays */
     uint64_t *hashes;
-    uint64_t adapters; /* that are set, as weir__fake_adapters has it */
+    uint64_t adapters; /* those that are set, as hashes of cells have them */
     uint16_t *refs;    /* [n_ctx]; sequences that hold a cell of the pool; unified only, as `unused` */
     int32_t *unused;
     int32_t n_unused;

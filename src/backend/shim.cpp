@@ -1,5 +1,6 @@
 /* shim.cpp: models, contexts and samplers of llama.cpp for C. No exception leaves it, nor the other files of
- * the shim: shim_grammar.cpp and shim_chat.cpp. SPDX-License-Identifier: Apache-2.0 */
+ * the shim: shim_grammar.cpp, shim_chat.cpp and shim_adapter.cpp.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/shim.h"
 #include "backend/ggml_hook.h"
 #include "backend/shim_guard.h"

@@ -46,8 +46,8 @@ typedef struct weir__cache_counts {
     uint64_t n_evicted;  /* entries that are gone for want of room */
 } weir__cache_counts;
 
-/* Who may call: `look` and `count` any thread, the rest the driver of the context. The cache's
- * own mutex is never held across a call of the backend. */
+/* Who may call: `look` and `count` any thread, the rest the driver of the context. The cache's own mutex is
+ * never held across a call of the backend; the archive's is taken within it. */
 weir_status weir__cache_create(const weir__cache_params *params, weir__cache **out, weir_error *error);
 
 /* Frees the entries' sequences too; before that, writes what weir__cache_archive still would. */
@@ -110,8 +110,7 @@ int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare);
 void weir__cache_evict_entry(weir__cache *cache, weir__prefix_end *end);
 
 /* Gives the archive's writer what it does not have yet, one entry at a time: when nothing was computed for a
- * while, and now and then otherwise. Does nothing most of the time. True: there is
- * another file. */
+ * while, and now and then otherwise. Does nothing most of the time. True: there is another file. */
 bool weir__cache_archive(weir__cache *cache, int64_t now, bool idle);
 
 /* When it wants to be called again though nothing happens; WEIR__CLOCK_NEVER = not. */

@@ -31,8 +31,7 @@ static size_t read_arrivals(rig *r, uint64_t from, weir_arrival *arrivals, size_
     return n;
 }
 
-/* Two requests, one longer than a chunk: every tick and every part is what the rules of decode-maximal give.
- * */
+/* Two requests, one longer than a chunk: every tick and every part is what decode-maximal's rules give. */
 static void the_record_tells_what_happened(void **state)
 {
     rig *r = *state;
@@ -345,8 +344,7 @@ static void a_replaced_plan_is_marked(void **state)
     assert_int_equal(tick.n_prefill, 3);
 }
 
-/* More ticks than are kept: a reader that lags is told by the first serial, one that keeps up misses nothing.
- * */
+/* More ticks than are kept: a reader that lags sees it by the first serial, one that keeps up misses none. */
 static void a_reader_that_lags_learns_what_it_missed(void **state)
 {
     rig *r = *state;

@@ -22,11 +22,11 @@
 
 /* Who may touch what:
  *   - `mutex` protects queue, shares and what they hold of requests, open, stopping, n_live, serial, stats,
- * told and the account's rings; only the driver takes requests out of the queue. It is held for a few
- * instructions, never across a forward pass, a template, a callback or an allocation that matters. Lock
- * order: it is taken last.
- *   - Everything from `context` to `view` belongs to the driver: the engine's thread, or in a manual engine
- * whoever has set `driven`.
+ *     told and the account's rings; only the driver takes requests out of the queue. It is held for a few
+ *     instructions, never across a forward pass, a template, a callback or an allocation that matters. Lock
+ *     order: it is taken last.
+ *   - Everything from `context` to `speculate` belongs to the driver: the engine's thread, or in a manual
+ *     engine whoever has set `driven`.
  *   - The rest is constant after create. */
 struct weir_engine {
     weir_model *model;
@@ -129,8 +129,7 @@ void weir__suspend_restore(weir_engine *engine, weir__slot *slot);
 /* Forgets what was saved. */
 void weir__suspend_drop(weir_engine *engine, weir__request *request);
 
-/* The slot to suspend first: of those that `by` outranks (NULL: of all) the youngest of the lowest priority.
- * */
+/* The slot to suspend first: of those that `by` outranks (NULL: all) the youngest of the lowest priority. */
 weir__slot *weir__suspend_victim(weir_engine *engine, const weir__request *by, int64_t now);
 
 /* Cells that a request of so many tokens needs to be worth a slot. */

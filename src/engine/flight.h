@@ -9,9 +9,8 @@
 
 /* Counted: the engine's and each flight's, so that a flight may outlive its engine. */
 typedef struct weir__flights {
-    pthread_mutex_t
-        mutex;          /* protects the rest, and the flights' refs and links; streams' are taken within it */
-    weir_flight *first; /* those that may be joined */
+    pthread_mutex_t mutex; /* protects the rest, and the flights' refs and links */
+    weir_flight *first;    /* those that may be joined */
     int refs;
 } weir__flights;
 

@@ -1,6 +1,6 @@
 /* queue_order_test.c: who goes next, against a naive model: one that looks at the rules of ADR 0019 one by
- * one and throws out whoever loses by them. WEIR_TEST_SEED repeats a run. SPDX-License-Identifier: Apache-2.0
- * */
+ * one and throws out whoever loses by them. WEIR_TEST_SEED repeats a run.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/queue.h"
 #include "support/dice.h"
 

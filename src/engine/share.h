@@ -8,8 +8,7 @@
 
 #define WEIR__SHARES 256 /* salts that are told apart; live ones beyond that count as one */
 
-/* Half of what was served is forgotten after so long: whatever a salt had, after some minutes it is nothing.
- * */
+/* Half of what was served is forgotten after so long: whatever it was, after some minutes it is nothing. */
 #define WEIR__SHARE_HALF_NS INT64_C(10000000000)
 
 typedef struct weir__share {
