@@ -9,7 +9,7 @@ cd "$weir_root"
 prompt=${WEIR_RUN_PROMPT:-Tell me in a few sentences what a weir is, and what it is good for.}
 program=build/release/weir
 stamp=build/release/run-stamp # as old as the sources that the program was built from
-sources='include src cli bench cmake scripts CMakeLists.txt CMakePresets.json'
+sources='include src cli server bench cmake scripts CMakeLists.txt CMakePresets.json'
 settings="${WEIR_BACKEND:-} ${LLAMA_BACKEND:-} ${WEIR_LLAMA_DIR:-} ${WEIR_LLAMA_FLAGS:-} ${CC:-} ${CXX:-}"
 
 # A tree in WEIR_LLAMA_DIR may have changed, so with one it is always built anew.
