@@ -4,10 +4,8 @@
 /* The most tokens that a plan may give the slot, 0 when it has no work, or not its turn. */
 static int32_t allowed(const weir_engine *engine, const weir__slot *slot)
 {
-    const weir__draft *draft = &slot->draft;
     if (slot->state == WEIR_SLOT_IDLE || !weir__turn_has(&engine->turn, slot)) return 0;
-    bool told = draft->n_tokens == slot->n_tokens && draft->n_told > draft->n;
-    if (slot->state == WEIR_SLOT_GENERATING) return 1 + (told ? draft->n_told : draft->n);
+    if (slot->state == WEIR_SLOT_GENERATING) return 1 + slot->draft.n;
     if (slot->state != WEIR_SLOT_PREFILLING) return 0;
     int32_t left = slot->n_tokens - slot->n_past;
     return left < engine->params.chunk_size ? left : engine->params.chunk_size;
@@ -16,7 +14,6 @@ static int32_t allowed(const weir_engine *engine, const weir__slot *slot)
 /* The most that is taken of that. */
 static int32_t most(const weir_engine *engine, const weir__slot *slot)
 {
-    if (slot->state == WEIR_SLOT_GENERATING) return 1 + slot->draft.n;
     int32_t limit = weir__score_limit(engine, slot);
     return limit > 0 ? limit : INT32_MAX;
 }

@@ -629,9 +629,8 @@ weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_e
     weir_status status = take_wheel(engine, error);
     if (status != WEIR_OK) return status;
     int64_t now = weir__clock_now_ns();
-    weir__step_prepare(engine, now);
+    weir__step_prepare(engine, true, now);
     weir__speculate_draft(engine);
-    weir__speculate_tell(engine);
     weir__step_view(engine, now);
     *view = &engine->view;
     leave_wheel(engine);

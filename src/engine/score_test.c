@@ -420,6 +420,8 @@ static void a_tick_counts_the_tokens_that_it_took(void **state)
     weir_request request = ask_tokens(r, prompt, 1);
     request.prompt_logprobs = true;
     rig_submit(r, &request);
+    const weir_view *view;
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
     const weir_plan_entry plan = {.slot = 0, .n_tokens = LONG_PROMPT};
     weir_report report = {.size = sizeof report};
     assert_int_equal(weir_engine_step(r->engine, &plan, 1, &report, NULL), WEIR_OK);

@@ -24,7 +24,7 @@ void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now)
     slot->n_generated = progress->n_generated;
     slot->n_past = slot->n_planned = slot->n_unbilled = slot->n_promised = 0;
     slot->row = -1;
-    slot->draft.n = slot->draft.n_told = slot->n_drafted = slot->n_accepted = slot->n_burst = 0;
+    slot->draft.n = slot->n_drafted = slot->n_accepted = slot->n_burst = 0;
     slot->failed = WEIR_OK;
     slot->draft.text = UINT64_MAX;
     slot->n_scored = 0;

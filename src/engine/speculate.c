@@ -221,12 +221,6 @@ void weir__speculate_draft(weir_engine *engine)
     shorten(engine, &cost, n_streams, drafting.worth.tokens, alone_ns);
 }
 
-void weir__speculate_tell(weir_engine *engine)
-{
-    for (int32_t i = 0; i < engine->params.n_slots; i++)
-        engine->slots[i].draft.n_told = engine->slots[i].draft.n;
-}
-
 bool weir__speculate_shrink(weir_engine *engine)
 {
     bool drafted = false;

@@ -30,9 +30,6 @@ bool weir__speculate_use(weir_engine *engine, weir__drafter *drafter);
 /* Before the view: drafts for the generating slots, where they are worth it. They take free cells only. */
 void weir__speculate_draft(weir_engine *engine);
 
-/* A view of the drafts is given out: a plan for it may have as much of them, also if less is left by then. */
-void weir__speculate_tell(weir_engine *engine);
-
 /* A pass found no cells. True: there were drafts in it; there are none until a request ends. */
 bool weir__speculate_shrink(weir_engine *engine);
 

@@ -8,11 +8,11 @@
 
 /* ---- Prepare ---- */
 
-void weir__step_prepare(weir_engine *engine, int64_t now)
+void weir__step_prepare(weir_engine *engine, bool admits, int64_t now)
 {
     weir__finish_collect(engine, now);
     weir__suspend_relieve(engine, now);
-    weir__admit(engine);
+    if (admits) weir__admit(engine);
     do /* one that is suspended may have led others */
         weir__prefix_rejoin(engine);
     while (weir__suspend_relieve(engine, now));
@@ -85,7 +85,6 @@ static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t 
     weir__step_view(engine, now);
     bool given = plan != NULL;
     if (!given) {
-        weir__speculate_tell(engine);
         n_plan = engine->strategy.plan(&engine->view, engine->plan, engine->strategy.user);
         plan = engine->plan;
     }
@@ -291,7 +290,7 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
     int64_t start = weir__clock_now_ns(), work_ns = 0;
     *report = (weir_report){.size = sizeof *report};
     weir__account_begin(engine, start);
-    weir__step_prepare(engine, start);
+    weir__step_prepare(engine, plan == NULL, start); /* a plan knows the view's slots, as they were */
     weir__speculate_draft(engine);
     int64_t prepared = weir__clock_now_ns();
     report->bad_plan = !make_batch(engine, plan, n_plan, start);

@@ -299,6 +299,38 @@ static void equals_never_take_turns_and_what_has_aged_keeps_its_slot(void **stat
     assert_sink(got, WEIR_REASON_END, "abcdefghij");
 }
 
+/* A plan's slots are those of the view before it, however long it took to make. */
+static void nobody_takes_a_slot_that_a_plan_is_for(void **state)
+{
+    rig *r = *state;
+    const weir_view *view;
+    weir_report report = {.size = sizeof report};
+    r->params.n_slots = 1;
+    rig_script(r, 'A', 4, "abcdefgh");
+    rig_script(r, 'B', 3, "xyz");
+    rig_start(r);
+    int64_t ageing = weir__ageing_ns(r->engine);
+    weir_stream *streams[2] = {submit_with(r, 'A', 0), NULL};
+    rig_tick(r);
+    r->engine->slots[0].request->submit_ns -= ageing; /* one level up: what comes now does not outrank it */
+    streams[1] = submit_with(r, 'B', 1);
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+    assert_int_equal(rig_stats(r).n_suspensions, 0);
+    r->engine->queue.first->submit_ns -= ageing; /* now it does */
+    static const weir_plan_entry plan[] = {{0, 1}};
+    assert_int_equal(weir_engine_step(r->engine, plan, 1, &report, NULL), WEIR_OK);
+    assert_int_equal(report.n_decode, 1);
+    assert_int_equal(rig_stats(r).n_suspensions, 0);
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+    assert_int_equal(rig_stats(r).n_suspensions, 1);
+    rig_run(r);
+    for (int i = 0; i < 2; i++) {
+        sink got = {0};
+        sink_take(&got, streams[i]);
+        assert_sink(got, WEIR_REASON_END, i == 0 ? "abcdefgh" : "xyz");
+    }
+}
+
 static void a_high_priority_that_lacks_room_takes_that_too(void **state)
 {
     rig *r = *state;
@@ -539,6 +571,7 @@ int main(void)
         RIG_TEST(only_what_has_no_cells_alone_fails),
         RIG_TEST(a_higher_priority_takes_the_slot_and_gives_it_back),
         RIG_TEST(equals_never_take_turns_and_what_has_aged_keeps_its_slot),
+        RIG_TEST(nobody_takes_a_slot_that_a_plan_is_for),
         RIG_TEST(a_high_priority_that_lacks_room_takes_that_too),
         RIG_TEST(a_prompt_that_is_half_computed_goes_on_there),
         RIG_TEST(samplers_go_on_with_their_draws),

@@ -21,7 +21,6 @@ typedef struct weir__draft {
     int32_t n_tokens;
     int32_t most; /* 1 … WEIR__DRAFT_MAX */
     int32_t n;
-    int32_t n_told;                 /* to whoever plans; n is less where cells became short since */
     int32_t token[WEIR__DRAFT_MAX]; /* [n]; no token that ends a text is among them */
     weir__drafter *by;              /* who made it */
 } weir__draft;
