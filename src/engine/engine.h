@@ -96,7 +96,7 @@ int64_t weir__engine_over(const weir_engine *engine, size_t n);
 /* One tick; docs/architecture.md describes its phases. The caller drives. plan NULL: the strategy's. */
 void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan, weir_report *report);
 
-/* The tick's first three phases: collect, finish, admit; the last one where that may change who has a slot. */
+/* The tick's first three phases: collect, finish, and, where that may change who has a slot, admit. */
 void weir__step_prepare(weir_engine *engine, bool admits, int64_t now);
 
 /* Describes the slots that have work, oldest first, in engine->view. */
