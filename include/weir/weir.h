@@ -1454,7 +1454,7 @@ typedef struct weir_report {
 WEIR_API weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_error *error);
 
 /* One tick. plan [n_plan] as a strategy returns it, for the view before it: the tick admits nobody then.
- * NULL = the engine's strategy. report may be NULL. Failed passes end the streams they concern and are WEIR_OK
+ * NULL = the engine's strategy. report may be NULL. Failed passes end the streams they concern and are OK
  * here. One thread at a time drives; STATE: another one does, or the engine has its own thread. */
 WEIR_API weir_status weir_engine_step(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan,
                                       weir_report *report, weir_error *error);

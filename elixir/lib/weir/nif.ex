@@ -348,7 +348,7 @@ defmodule Weir.NIF do
   @spec engine_view(engine()) :: result(map())
   def engine_view(_engine), do: missing()
 
-  @doc "One tick of a manual engine, by a plan `[{slot, n_tokens}]` or, with `nil`, its strategy's. Dirty, CPU."
+  @doc "One tick of a manual engine, by a plan `[{slot, n_tokens}]` for the view before it or, with `nil`, its strategy's. Dirty, CPU."
   @spec engine_step(engine(), [{integer(), integer()}] | nil) :: result(map())
   def engine_step(_engine, _plan), do: missing()
 
