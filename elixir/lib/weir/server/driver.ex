@@ -30,6 +30,7 @@ defmodule Weir.Server.Driver do
   def work(driver), do: send(driver, :work)
 
   def strategy(driver, {:module, module, opts}), do: send(driver, {:strategy, module, opts})
+  def stop(nil), do: :ok
   def stop(driver), do: send(driver, :stop)
 
   # With nothing to do it waits for a message; otherwise it takes what is there. `view`: what the last tick has left.

@@ -3,7 +3,7 @@ defmodule Weir.Server.Request do
   # The consumer's side of a request. The server only says which engine to ask; prompt, chunks and their back pressure
   # go between the consumer and that. Without a server, an engine of its own.
 
-  alias Weir.{Adapter, JSON, Model, NIF, Options, Tokenizer}
+  alias Weir.{Adapter, Deadline, JSON, Model, NIF, Options, Tokenizer}
   alias Weir.Server.{Driver, Flight}
 
   # Chunks that may be in the mailbox; half of them are asked for again when they were taken.
@@ -39,15 +39,6 @@ defmodule Weir.Server.Request do
     ] ++ logprobs() ++ Options.sampler()
   end
 
-  @doc "What the caller makes of the request's answers: nothing that an engine knows."
-  def answer_options do
-    [
-      best_of: {{:range, 1..128}, 1},
-      echo: {:boolean, false},
-      share: {:boolean, false}
-    ]
-  end
-
   def logprobs do
     [
       logprobs: {:boolean, false},
@@ -55,6 +46,14 @@ defmodule Weir.Server.Request do
       prompt_logprobs: {:boolean, false},
       n_prompt_logprobs: {{:range, 0..20}, 0}
     ]
+  end
+
+  @doc "What a call says of its request: the timeout, an id, and the options that are given."
+  @spec given!(keyword(), timeout()) :: {timeout(), term(), map()}
+  def given!(opts, timeout) do
+    {timeout, opts} = Deadline.pop!(opts, timeout)
+    {id, opts} = Keyword.pop(opts, :id)
+    {timeout, id, Options.given!(opts, options())}
   end
 
   @doc "As `NIF.engine_submit/4` wants them. What is nil stays the library's default."
