@@ -50,7 +50,8 @@ defmodule Weir.RuntimeTest do
 
     {pid, first} =
       spawn_monitor(fn ->
-        {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0}, self(), demand)
+        request = %{prompt: "hello", temp: 0.0, keep: Enum.random([true, false])}
+        {:ok, ref} = NIF.engine_submit(engine, request, self(), demand)
         send(me, {:submitted, self()})
         read(ref)
       end)
@@ -118,7 +119,7 @@ defmodule Weir.RuntimeTest do
       |> Enum.map(fn i ->
         if rem(i, 8) == 0, do: Process.sleep(Enum.random(0..1))
         demand = demand()
-        request = %{prompt: "hello", temp: 0.0}
+        request = %{prompt: "hello", temp: 0.0, keep: Enum.random([true, false])}
 
         pid = spawn(fn -> read(elem(NIF.engine_submit(engine, request, self(), demand), 1)) end)
 
