@@ -23,7 +23,18 @@ defmodule Weir.Server.Driver do
       failures: failures
     }
 
-    :proc_lib.spawn_link(fn -> tick(state) end)
+    driver = :proc_lib.spawn_link(fn -> tick(state) end)
+    spawn(fn -> outlive(driver, engine) end)
+    driver
+  end
+
+  # Killed with its server, it leaves streams that no tick ends any more, and that keep the engine.
+  defp outlive(driver, engine) do
+    monitor = Process.monitor(driver)
+
+    receive do
+      {:DOWN, ^monitor, :process, _pid, _reason} -> NIF.engine_stop(engine)
+    end
   end
 
   def work(nil), do: :ok
