@@ -643,6 +643,14 @@ defmodule Weir.RealServerTest do
       server = start_supervised!({Server, model: model, batch_strategy: strategy}, id: make_ref())
       alone = Enum.map(countries, &ask.(server, &1))
       assert [{:ok, paris} | _] = alone
+  test "embeddings end with their server", %{model: model} do
+    {:ok, server} = Server.start_link(model: model)
+    {:ok, _} = Server.embed(server, "one")
+    monitor = Process.monitor(:sys.get_state(server).embedder)
+    :ok = GenServer.stop(server)
+    assert_receive {:DOWN, ^monitor, :process, _pid, :shutdown}
+  end
+
       assert paris =~ "Paris"
 
       together =

@@ -230,6 +230,9 @@ defmodule Weir.Server.Broker do
     deadline = Deadline.at(state.options.drain_timeout)
     state = if asked?, do: drain(state, deadline), else: state
 
+    # a link does not end it when the reason is :normal
+    if state.embedder, do: Process.exit(state.embedder, :shutdown)
+
     for {_number, engine} <- state.engines do
       _told = tell_ticks(state, engine)
       :ok = Engine.stop(engine)
