@@ -65,6 +65,11 @@ defmodule WeirTest do
     assert Weir.generate(model, "hello", opts) == Weir.generate(model, "hello", opts)
     {:ok, sampler} = Weir.Sampler.create(model, seed: 42, temp: 1.0)
     {:ok, context} = Weir.Context.create(model)
+  test "of an option that is given twice the first one holds", %{model: model} do
+    opts = [add_special: false, add_special: true]
+    assert Weir.Tokenizer.encode(model, "hey", opts) == {:ok, ~c"hey"}
+  end
+
     first = Weir.Context.generate(context, sampler, ~c"hello", max_tokens: 20)
     :ok = Weir.Sampler.reset(sampler)
     assert Weir.Context.generate(context, sampler, ~c"hello", max_tokens: 20) == first

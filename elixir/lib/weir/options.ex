@@ -43,7 +43,10 @@ defmodule Weir.Options do
       raise ArgumentError, "options must be a keyword list, got: #{inspect(opts)}"
     end
 
-    Map.new(opts, fn {name, value} ->
+    # of one that is given twice the first holds, as everywhere
+    opts
+    |> Enum.uniq_by(&elem(&1, 0))
+    |> Map.new(fn {name, value} ->
       {type, _default} = specs[name] || unknown!(name, specs)
       {name, check!(name, type, value)}
     end)
