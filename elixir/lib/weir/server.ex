@@ -134,7 +134,11 @@ defmodule Weir.Server do
   end
 
   defp source!(model: %Model{} = model), do: model
-  defp source!(model_path: path) when is_binary(path), do: path
+
+  defp source!(model_path: path) do
+    %{model_path: path} = Options.read!([model_path: path], model_path: {:string, nil})
+    path
+  end
 
   defp source!(other) do
     raise ArgumentError,
@@ -282,9 +286,9 @@ defmodule Weir.Server do
   @spec embed(server(), String.t() | [String.t()], keyword()) ::
           {:ok, [float()] | [[float()]]} | {:error, reason()}
   def embed(server, text_or_texts, opts \\ []) do
-    {timeout, opts} = Keyword.pop(opts, :timeout, 60_000)
+    {timeout, opts} = Deadline.pop!(opts, 60_000)
     o = Embedding.options!(opts)
-    texts = List.wrap(text_or_texts)
+    texts = if is_list(text_or_texts), do: text_or_texts, else: [text_or_texts]
 
     if not Enum.all?(texts, &is_binary/1) do
       raise ArgumentError, "expected a text or a list of texts, got: #{inspect(text_or_texts)}"

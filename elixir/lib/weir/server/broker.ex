@@ -179,10 +179,10 @@ defmodule Weir.Server.Broker do
   end
 
   def handle_call({:configure, given}, _from, state) do
-    options = Request.merge(state.options, given)
-
-    case configure(state, options) do
-      {:ok, state} -> {:reply, :ok, %{state | options: options}}
+    with {:ok, options} <- with_adapters(state.model, Request.merge(state.options, given)),
+         {:ok, state} <- configure(state, options) do
+      {:reply, :ok, %{state | options: options}}
+    else
       {:error, reason} -> {:reply, {:error, reason}, state}
     end
   end

@@ -25,11 +25,11 @@ defmodule Weir.Server.Request do
   def options do
     [
       max_tokens: {:integer, 256},
-      stop: {{:list, :string}, []},
+      stop: {{:list, :binary, 64}, []},
       priority: {{:range, -100..100}, 0},
       deadline: {{:maybe, {:range, 1..0x7FFFFFFF}}, nil},
       cache_prompt: {:boolean, true},
-      cache_salt: {{:maybe, :string}, nil},
+      cache_salt: {{:maybe, :binary}, nil},
       interval: {{:range, 1..0x7FFFFFFF}, 1},
       add_special: {:boolean, true},
       parse_special: {:boolean, true},
@@ -118,11 +118,16 @@ defmodule Weir.Server.Request do
   defp prompt!({:fork, _id, at}) when is_integer(at) and at >= -1 and at < 0x80000000, do: :ok
 
   defp prompt!(prompt) do
-    if not is_list(prompt) or not Enum.all?(prompt, &is_integer/1) do
+    if not ids?(prompt) do
       raise ArgumentError,
             "a prompt is a text, a list of token ids, {:fork, id} or {:fork, id, at}, got: #{inspect(prompt)}"
     end
   end
+
+  defp ids?(ids) when is_list(ids) and length(ids) >= 0, do: Enum.all?(ids, &id?/1)
+  defp ids?(_other), do: false
+
+  defp id?(id), do: is_integer(id) and id >= -0x80000000 and id < 0x80000000
 
   # What the engine is to go on from.
   defp prompt({:fork, id}, session), do: prompt({:fork, id, -1}, session)
