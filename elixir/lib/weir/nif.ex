@@ -12,7 +12,7 @@ defmodule Weir.NIF do
 
   @doc false
   def load do
-    path = :filename.join(:code.priv_dir(:weir), 'weir_nif')
+    path = :filename.join(:code.priv_dir(:weir), ~c"weir_nif")
     :erlang.load_nif(path, 0)
   end
 

@@ -160,9 +160,9 @@ defmodule Weir.Server do
 
   Also `best_of` (1; 1 to 128: so many answers run together, and the one whose tokens are likeliest on the average is the
   answer), `echo` (false; the prompt stands before the answer), `share` (false; identical requests whose answer is the same
-  each time, greedy or with a `seed`, share one generation while it runs), `interval` (1: a stream has a chunk for every so
-  many tokens), `n_draft_max` (-1: as many as the server's), `add_special` and `parse_special` (true; of the prompt's text),
-  `special` (false; control tokens appear in the answer).
+  each time, greedy or with a `seed`, share one generation while it runs, which cannot be forked), `interval` (1: a stream
+  has a chunk for every so many tokens), `n_draft_max` (-1: as many as the server's), `add_special` and `parse_special`
+  (true; of the prompt's text), `special` (false; control tokens appear in the answer).
 
   Errors: `:queue_full`, `:timeout`, `:cancelled` (by `cancel/2`), `:stopping`, `{:server_down, reason}`, or a text.
   """
