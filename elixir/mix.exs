@@ -114,6 +114,7 @@ defmodule Weir.MixProject do
       groups_for_modules: [
         "One caller": [
           Weir,
+          Weir.Adapter,
           Weir.Chat,
           Weir.ChatCompletion,
           Weir.ChatCompletionChunk,

@@ -7,6 +7,7 @@ static const char *const kv_types[] = {"f16", "f32", "bf16", "q8_0", "q4_0", NUL
 const char *const nif_slot_states[] = {"idle", "prefilling", "generating", "joined"};
 
 #define COUNT(fields) (sizeof(fields) / sizeof *(fields))
+#define SLICE_MS      50 /* of a long wait; between them it is seen whether the caller still lives */
 
 static ERL_NIF_TERM create(ErlNifEnv *env, const nif_model *model, const weir_engine_params *params)
 {
@@ -238,6 +239,7 @@ ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
         F(n_adapter_changes),
     };
 #undef F
+    _Static_assert(COUNT(fields) <= NIF_FIELDS_MAX, "nif_map_of has no room for so many");
     weir_engine_stats stats = {.size = sizeof stats};
     nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
     if (engine == NULL) return enif_make_badarg(env);
@@ -256,14 +258,20 @@ ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     return map;
 }
 
-/* engine_drain(engine, timeout_ms): refuses new requests, waits for the present ones; {:error, :timeout} */
+/* engine_drain(engine, timeout_ms): refuses new requests, waits for the present ones; {:error, :timeout}. A
+ * caller that was killed waits for nothing: its scheduler is another's. */
 ERL_NIF_TERM nif_engine_drain(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
-    int32_t timeout;
+    int32_t timeout, slice;
+    weir_status status;
     nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
     if (engine == NULL || !nif_get_i32(env, argv[1], &timeout)) return enif_make_badarg(env);
-    weir_status status = weir_engine_drain(engine->object.handle, timeout);
+    do {
+        slice = timeout < 0 || timeout > SLICE_MS ? SLICE_MS : timeout;
+        status = weir_engine_drain(engine->object.handle, slice);
+        if (timeout > 0) timeout -= slice;
+    } while (status == WEIR_TIMEOUT && timeout != 0 && enif_is_current_process_alive(env));
     if (status == WEIR_TIMEOUT)
         return enif_make_tuple2(env, nif_atom(env, "error"), nif_atom(env, "timeout"));
     return nif_status(env, status, NULL);

@@ -189,13 +189,15 @@ static weir_stream *pump(nif_stream *s)
 }
 
 /* Sends what may be sent, and lets go at the end. The engine's thread may be about to call ready() although
- * another one has taken the terminal chunk: weir_stream_release waits for that. */
+ * another one has taken the terminal chunk: set_ready waits for that. The release alone would only if it were
+ * the last one, and a fork, or `kept`, may hold the stream as well. */
 static void serve(nif_stream *s)
 {
     weir_stream *ended = pump(s);
     if (ended == NULL) return;
     nif_engine *engine = s->engine; /* nobody else looks at it any more */
     s->engine = NULL;
+    weir_stream_set_ready(ended, NULL, NULL);
     weir_stream_release(ended);
     enif_release_resource(engine);
     enif_release_resource(s);

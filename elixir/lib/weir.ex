@@ -18,6 +18,7 @@ defmodule Weir do
     Chunk,
     Completion,
     Context,
+    Deadline,
     Embedding,
     Generation,
     Model,
@@ -115,12 +116,12 @@ defmodule Weir do
   @spec chat_completion(Model.t(), [Chat.message()], keyword()) ::
           {:ok, ChatCompletion.t()} | {:error, String.t()}
   def chat_completion(%Model{} = model, messages, opts \\ []) do
-    {timeout, opts} = Keyword.pop(opts, :timeout, 60_000)
+    {timeout, opts} = Deadline.pop!(opts, 60_000)
     o = Options.read!(opts, completion_options())
-    deadline = deadline!(timeout)
+    deadline = Deadline.at(timeout)
 
     with {:ok, completion} <- open(model, messages, o, :generate),
-         {:ok, answer} <- Completion.whole(completion, fn -> left(deadline) end) do
+         {:ok, answer} <- Completion.whole(completion, fn -> Deadline.left(deadline) end) do
       {:ok, answer}
     else
       {:error, reason} -> {:error, Exception.message(Weir.Error.exception(reason))}
@@ -133,19 +134,6 @@ defmodule Weir do
   defp open(model, messages, o, mode) do
     {chat, o} = Completion.form(o, o)
     Completion.open(model, messages, chat, &Request.alone(model, &1, o, mode, o.n))
-  end
-
-  defp left(nil), do: :infinity
-  defp left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
-
-  defp deadline!(:infinity), do: nil
-
-  defp deadline!(ms) when is_integer(ms) and ms >= 0,
-    do: System.monotonic_time(:millisecond) + ms
-
-  defp deadline!(other) do
-    raise ArgumentError,
-          "option :timeout must be milliseconds or :infinity, got: #{inspect(other)}"
   end
 
   @doc "The answer to a conversation as `Weir.ChatCompletionChunk`s. Options as `chat_completion/3`, but `timeout`."

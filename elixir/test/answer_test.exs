@@ -326,6 +326,20 @@ defmodule Weir.AnswerTest do
       assert mailbox() == []
     end
 
+    test "of what no engine can read is an error, and the server lives", %{model: model} do
+      server = server(model: model)
+      {:ok, session} = GenServer.call(server, {:begin, :generate, nil, 1})
+      [key] = session.keys
+      ref = make_ref()
+      call = {:join, session.number, %{prompt: :nonsense}, key, ref, :infinity}
+      assert is_pid(GenServer.call(server, call))
+      assert_receive {^ref, {:error, reason}}
+      assert is_binary(reason)
+      GenServer.cast(server, {:ended, key, {:error, reason}})
+      assert {:ok, _} = Server.generate(server, "hello", max_tokens: 2, share: true)
+      assert eventually(fn -> :sys.get_state(server).flights == %{} end)
+    end
+
     test "with readers that are killed at random", %{slow: slow} do
       Terms.sow("killed readers")
       server = server(model: slow, n_parallel: 4)

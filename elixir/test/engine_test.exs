@@ -265,7 +265,8 @@ defmodule Weir.EngineTest do
 
         pid =
           spawn(fn ->
-            {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0}, self(), demand)
+            request = %{prompt: "hello", temp: 0.0, keep: Enum.random([true, false])}
+            {:ok, ref} = NIF.engine_submit(engine, request, self(), demand)
             collect(ref)
           end)
 
@@ -291,6 +292,28 @@ defmodule Weir.EngineTest do
 
     assert collect(ref).reason == :length
   end
+
+  # The reader takes the end as soon as it is there, and goes, while the engine's thread is about to tell of it: a
+  # sanitizer sees what that would touch afterwards.
+  test "a stream that is kept ends together with its reader" do
+    {_model, engine} = engine(%{n_slots: 2})
+
+    for i <- 1..300 do
+      {pid, monitor} =
+        spawn_monitor(fn ->
+          request = %{prompt: "hello", temp: 0.0, max_tokens: 1, keep: rem(i, 4) != 0}
+          {:ok, ref} = NIF.engine_submit(engine, request, self(), 0)
+          first_token(ref)
+          :ok = NIF.engine_demand(ref, :infinity)
+        end)
+
+      assert_receive {:DOWN, ^monitor, :process, ^pid, :normal}
+    end
+
+    assert eventually(fn -> at_rest?(engine) end)
+  end
+
+  defp first_token(ref), do: NIF.engine_usage(ref).n_generated > 0 || first_token(ref)
 
   test "a consumer that is dead already" do
     {_model, engine} = engine(%{}, "fake:tick_us=20000")

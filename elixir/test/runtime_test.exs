@@ -2,7 +2,7 @@ defmodule Weir.RuntimeTest do
   # How the native layer lives with the VM. Counts what is there in all, so nothing else may run beside it.
   use ExUnit.Case, async: false
   import Weir.Wait
-  alias Weir.{NIF, Terms}
+  alias Weir.{NIF, Server, Terms}
 
   # What tests before this one have left is freed when it is collected, by another thread.
   defp settled do
@@ -50,7 +50,8 @@ defmodule Weir.RuntimeTest do
 
     {pid, first} =
       spawn_monitor(fn ->
-        {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0}, self(), demand)
+        request = %{prompt: "hello", temp: 0.0, keep: Enum.random([true, false])}
+        {:ok, ref} = NIF.engine_submit(engine, request, self(), demand)
         send(me, {:submitted, self()})
         read(ref)
       end)
@@ -118,7 +119,7 @@ defmodule Weir.RuntimeTest do
       |> Enum.map(fn i ->
         if rem(i, 8) == 0, do: Process.sleep(Enum.random(0..1))
         demand = demand()
-        request = %{prompt: "hello", temp: 0.0}
+        request = %{prompt: "hello", temp: 0.0, keep: Enum.random([true, false])}
 
         pid = spawn(fn -> read(elem(NIF.engine_submit(engine, request, self(), demand), 1)) end)
 
@@ -152,6 +153,63 @@ defmodule Weir.RuntimeTest do
     case File.read("/proc/self/statm") do
       {:ok, text} -> String.to_integer(Enum.at(String.split(text), 1)) * 4096
       _ -> :erlang.memory(:total)
+    end
+  end
+
+  test "a drain whose caller was killed gives its scheduler back" do
+    # as many ticks as take 80 s
+    {:ok, model} = Weir.load_model("fake:tick_us=20000")
+    {:ok, engine} = NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 4096, prompt_lookup: false})
+    request = %{prompt: "hello", temp: 0.0, max_tokens: 4000}
+    {:ok, ref} = NIF.engine_submit(engine, request, self(), 0)
+
+    drains =
+      for _ <- 1..:erlang.system_info(:dirty_io_schedulers),
+          do: spawn(fn -> NIF.engine_drain(engine, -1) end)
+
+    # needs one that they have
+    task = Task.async(fn -> Weir.load_model("fake:") end)
+    before = Task.yield(task, 500)
+    for pid <- drains, do: Process.exit(pid, :kill)
+    loaded = before || Task.yield(task, 20_000)
+    :ok = NIF.engine_close(ref)
+    assert {:ok, {:ok, _model}} = loaded
+    assert :ok = NIF.engine_drain(engine, 20_000)
+  end
+
+  test "a server that was killed leaves no engine, whoever drives it" do
+    Process.flag(:trap_exit, true)
+    {before, _} = settled()
+
+    for strategy <- [:balanced, Server.Strategy.Balanced] do
+      {:ok, server} =
+        Server.start_link(
+          model_path: "fake:tick_us=2000",
+          temp: 0.0,
+          batch_strategy: strategy
+        )
+
+      consumer =
+        spawn(fn ->
+          {:ok, session} = GenServer.call(server, {:begin, :generate, nil, 1})
+          request = %{prompt: "hello", temp: 0.0, max_tokens: 4000}
+          {:ok, ref} = NIF.engine_submit(session.engine, request, self(), 0)
+          Server.Driver.work(session.driver)
+          GenServer.cast(server, {:running, hd(session.keys), ref})
+          Process.sleep(:infinity)
+        end)
+
+      assert eventually(fn -> Server.get_stats(server).active_slots == 1 end)
+      Process.exit(server, :kill)
+      assert_receive {:EXIT, ^server, :killed}
+      # the tick that ran is over, and no other follows
+      Process.sleep(100)
+      Process.exit(consumer, :kill)
+
+      assert eventually(fn ->
+               Enum.each(Process.list(), &:erlang.garbage_collect/1)
+               NIF.live_handles() == before
+             end)
     end
   end
 

@@ -138,7 +138,15 @@ defmodule Weir.ServerTest do
             {[max_tokens: "many"], ~r/:max_tokens must be/},
             {[priority: 101], ~r/:priority must be/},
             {[timeout: -1], ~r/:timeout must be/},
+            {[timeout: 5_000_000_000], ~r/:timeout must be/},
             {[stop: "x"], ~r/:stop must be/},
+            {[stop: List.duplicate("x", 65)], ~r/:stop must be a list of at most 64/},
+            {[stop: ["x" | "y"]], ~r/:stop must be/},
+            {[temp: Integer.pow(2, 64)], ~r/:temp must be/},
+            {[logit_bias: [{1, Integer.pow(2, 64)}]], ~r/:logit_bias must be/},
+            {[order: "top_k\0"], ~r/:order must be a string without NUL/},
+            {[lora: {[], 1}], ~r/:lora must be/},
+            {[lora: List.duplicate("fake:1", 9)], ~r/:lora must be .* at most 8/},
             {[grammar: "root ::= \"a\"", json_schema: %{}], ~r/either :grammar or/}
           ] do
         assert_raise ArgumentError, message, fn -> Server.generate(server, "a", opts) end
@@ -149,7 +157,12 @@ defmodule Weir.ServerTest do
       end
 
       assert_raise ArgumentError, ~r/emit/, fn -> Server.stream(server, "a", emit: :words) end
-      assert_raise ArgumentError, ~r/prompt/, fn -> Server.generate(server, :hello) end
+
+      for prompt <- [:hello, [1 | 2], [1.0], [0x80000000]], share <- [false, true] do
+        assert_raise ArgumentError, ~r/a prompt is/, fn ->
+          Server.generate(server, prompt, share: share, temp: 0.0)
+        end
+      end
 
       assert_raise ArgumentError, fn ->
         Server.generate(server, "a", json_schema: %{a: self()})
@@ -521,6 +534,25 @@ defmodule Weir.ServerTest do
       assert_raise ArgumentError, fn ->
         Server.configure(server, grammar: "root ::= \"yes\"", json_schema: %{})
       end
+
+      for opts <- [[draft_model: "a\0b"], [cache_dir: "a\0b"], [lora: "a\0b"]] do
+        assert_raise ArgumentError, ~r/must be/, fn -> Server.configure(server, opts) end
+      end
+
+      assert {:ok, "yes"} = Server.generate(server, "hello")
+    end
+
+    test "loads adapters once, or says what is wrong with them", %{model: model} do
+      server = server(model: model)
+      {:ok, text} = Weir.generate(model, "hello", @greedy)
+      assert {:error, reason} = Server.configure(server, lora: "/nowhere")
+      assert reason =~ "adapter"
+      assert {:ok, ^text} = Server.generate(server, "hello", @greedy)
+      assert :ok = Server.configure(server, lora: {"fake:1", 0.5})
+      assert [{%Weir.Adapter{}, 0.5}] = :sys.get_state(server).options.lora
+      {:ok, other} = Weir.generate(model, "hello", [lora: {"fake:1", 0.5}] ++ @greedy)
+      assert {:ok, ^other} = Server.generate(server, "hello", @greedy)
+      assert other != text
     end
 
     test "changes the engine while requests run", %{slow: slow} do
@@ -598,13 +630,25 @@ defmodule Weir.ServerTest do
     for {i, vector} <- Task.await_many(tasks, 20_000),
         do: assert(vector == Weir.embed(model, "text #{i}"))
 
-    assert_raise ArgumentError, fn -> Server.embed(server, :hello) end
+    for bad <- [:hello, nil, [nil]] do
+      assert_raise ArgumentError, ~r/a text or a list/, fn -> Server.embed(server, bad) end
+    end
+
+    assert_raise ArgumentError, ~r/:timeout/, fn -> Server.embed(server, "a", timeout: -1) end
     assert_raise ArgumentError, fn -> Server.embed(server, "hello", normalize: 7) end
     assert {:ok, _} = Task.await(task, 20_000)
     # its end is not the server's
     %{embedder: embedder} = :sys.get_state(server)
     Process.exit(embedder, :kill)
     assert eventually(fn -> match?({:ok, _}, Server.embed(server, "one")) end)
+  end
+
+  test "embeddings end with their server", %{model: model} do
+    {:ok, server} = Server.start_link(model: model)
+    {:ok, _} = Server.embed(server, "one")
+    monitor = Process.monitor(:sys.get_state(server).embedder)
+    :ok = GenServer.stop(server)
+    assert_receive {:DOWN, ^monitor, :process, _pid, :shutdown}
   end
 
   test "conversations", %{model: model} do

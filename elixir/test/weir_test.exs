@@ -57,7 +57,17 @@ defmodule WeirTest do
     assert {:error, reason} = Weir.generate(model, "a", top_p: 1.5)
     assert reason =~ "top_p"
     assert_raise ArgumentError, fn -> Weir.Model.load("fake:", split_mode: :all) end
+
+    assert_raise ArgumentError, ~r/:chat_template_kwargs must be/, fn ->
+      Weir.Chat.apply_template(model, [{:user, "a"}], chat_template_kwargs: [{"a", "\0"}])
+    end
+
     assert_raise ArgumentError, fn -> Weir.Chat.apply_template(model, [:hello]) end
+  end
+
+  test "of an option that is given twice the first one holds", %{model: model} do
+    opts = [add_special: false, add_special: true]
+    assert Weir.Tokenizer.encode(model, "hey", opts) == {:ok, ~c"hey"}
   end
 
   test "a fixed seed gives the same text, also after a reset", %{model: model} do
@@ -124,6 +134,12 @@ defmodule WeirTest do
              Weir.chat_completion(slow, [{:user, "hello"}], timeout: 30, temp: 0.0)
 
     assert reason =~ "in time"
+
+    # longer than the VM can wait
+    assert_raise ArgumentError, ~r/:timeout must be/, fn ->
+      Weir.chat_completion(slow, [{:user, "hello"}], timeout: 5_000_000_000, temp: 0.0)
+    end
+
     assert {:messages, []} = Process.info(self(), :messages)
   end
 

@@ -27,20 +27,27 @@ defmodule Weir.Adapter do
   end
 
   @doc false
-  # As the native functions want them.
-  @spec uses(Model.t(), [{t() | Path.t(), number()}]) ::
-          {:ok, [{reference(), number()}]} | {:error, String.t()}
-  def uses(model, wanted) do
-    Enum.reduce_while(Enum.reverse(wanted), {:ok, []}, fn {adapter, scale}, {:ok, uses} ->
-      case loaded(model, adapter) do
-        {:ok, %__MODULE__{ref: ref}} -> {:cont, {:ok, [{ref, scale} | uses]}}
+  # Paths become adapters.
+  @spec loaded(Model.t(), [{t() | Path.t(), number()}]) ::
+          {:ok, [{t(), number()}]} | {:error, String.t()}
+  def loaded(model, wanted) do
+    Enum.reduce_while(Enum.reverse(wanted), {:ok, []}, fn {adapter, scale}, {:ok, done} ->
+      case one(model, adapter) do
+        {:ok, adapter} -> {:cont, {:ok, [{adapter, scale} | done]}}
         {:error, reason} -> {:halt, {:error, reason}}
       end
     end)
   end
 
+  defp one(_model, %__MODULE__{} = adapter), do: {:ok, adapter}
+  defp one(model, path), do: load(model, path)
+
   @doc false
-  # Paths become adapters.
-  def loaded(_model, %__MODULE__{} = adapter), do: {:ok, adapter}
-  def loaded(model, path), do: load(model, path)
+  # As the native functions want them.
+  @spec uses(Model.t(), [{t() | Path.t(), number()}]) ::
+          {:ok, [{reference(), number()}]} | {:error, String.t()}
+  def uses(model, wanted) do
+    with {:ok, adapters} <- loaded(model, wanted),
+         do: {:ok, for({%__MODULE__{ref: ref}, scale} <- adapters, do: {ref, scale})}
+  end
 end

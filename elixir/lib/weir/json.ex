@@ -173,7 +173,7 @@ defmodule Weir.JSON do
   defp after_match(json, match),
     do: binary_part(json, byte_size(match), byte_size(json) - byte_size(match))
 
-  defp space(<<char, rest::binary>>) when char in ' \t\n\r', do: space(rest)
+  defp space(<<char, rest::binary>>) when char in ~c" \t\n\r", do: space(rest)
   defp space(json), do: json
 
   @spec no_json(binary()) :: no_return()

@@ -12,7 +12,7 @@ defmodule Weir.NIF do
 
   @doc false
   def load do
-    path = :filename.join(:code.priv_dir(:weir), 'weir_nif')
+    path = :filename.join(:code.priv_dir(:weir), ~c"weir_nif")
     :erlang.load_nif(path, 0)
   end
 
@@ -360,7 +360,10 @@ defmodule Weir.NIF do
   @spec engine_stats(engine()) :: map()
   def engine_stats(_engine), do: missing()
 
-  @doc "Refuses new requests and waits for the present ones, ms; negative: as long as it takes. Dirty, I/O."
+  @doc """
+  Refuses new requests and waits for the present ones, ms; negative: as long as it takes. Ends when the calling process
+  was killed. Dirty, I/O.
+  """
   @spec engine_drain(engine(), integer()) :: :ok | {:error, :timeout | String.t()}
   def engine_drain(_engine, _timeout), do: missing()
   @doc "Refuses new requests; every stream ends with an error, within a tick. Dirty, I/O."

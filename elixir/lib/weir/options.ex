@@ -3,6 +3,10 @@ defmodule Weir.Options do
   # What each group of options allows: name, type, default.
 
   @int32 -2_147_483_648..2_147_483_647
+  @int64 -9_223_372_036_854_775_808..9_223_372_036_854_775_807
+
+  # as weir.h has it
+  @adapters_max 8
 
   # Samplers that few ask for; nil is the library's default.
   @more_sampling [
@@ -43,7 +47,10 @@ defmodule Weir.Options do
       raise ArgumentError, "options must be a keyword list, got: #{inspect(opts)}"
     end
 
-    Map.new(opts, fn {name, value} ->
+    # of one that is given twice the first holds, as everywhere
+    opts
+    |> Enum.uniq_by(&elem(&1, 0))
+    |> Map.new(fn {name, value} ->
       {type, _default} = specs[name] || unknown!(name, specs)
       {name, check!(name, type, value)}
     end)
@@ -57,9 +64,14 @@ defmodule Weir.Options do
   defp check!(_name, :any, value), do: value
   defp check!(_name, :boolean, value) when is_boolean(value), do: value
   defp check!(_name, :integer, value) when is_integer(value) and value in @int32, do: value
-  defp check!(_name, :number, value) when is_number(value), do: value
-  defp check!(_name, :string, value) when is_binary(value), do: value
+  defp check!(_name, :number, value) when is_float(value), do: value
+  defp check!(_name, :number, value) when is_integer(value) and value in @int64, do: value
+  defp check!(_name, :binary, value) when is_binary(value), do: value
   defp check!(_name, :map, value) when is_map(value), do: value
+
+  # what becomes a string of C's
+  defp check!(name, :string, value),
+    do: if(text?(value), do: value, else: wrong!(name, :string, value))
 
   defp check!(_name, {:range, lo..hi}, value)
        when is_integer(value) and value >= lo and value <= hi,
@@ -73,14 +85,17 @@ defmodule Weir.Options do
        do: value
 
   defp check!(_name, :model, %Weir.Model{} = model), do: model
-  defp check!(_name, :model, path) when is_binary(path), do: path
+
+  defp check!(name, :model, path),
+    do: if(text?(path), do: path, else: wrong!(name, :model, path))
 
   # the library's minus infinity
   defp check!(_name, :bias, {token, :never}) when is_integer(token) and token in @int32,
     do: {token, -1.0e300}
 
   defp check!(_name, :bias, {token, bias})
-       when is_integer(token) and token in @int32 and is_number(bias),
+       when is_integer(token) and token in @int32 and
+              (is_float(bias) or (is_integer(bias) and bias in @int64)),
        do: {token, bias}
 
   defp check!(_name, {:maybe, _type}, nil), do: nil
@@ -90,29 +105,42 @@ defmodule Weir.Options do
     if value in allowed, do: value, else: wrong!(name, type, value)
   end
 
-  defp check!(name, {:list, element}, value) when is_list(value) do
-    Enum.map(value, &check!(name, element, &1))
-  end
+  # a guard that fails is false: of a list with an improper end, too
+  defp check!(name, {:list, element}, value) when is_list(value) and length(value) >= 0,
+    do: Enum.map(value, &check!(name, element, &1))
 
-  defp check!(name, :pair, {key, value}) when is_binary(value) do
-    if is_binary(key) or is_atom(key),
+  defp check!(name, {:list, element, most}, value) when is_list(value) and length(value) <= most,
+    do: check!(name, {:list, element}, value)
+
+  defp check!(name, :pair, {key, value} = pair) do
+    if (is_binary(key) or is_atom(key)) and text?(to_string(key)) and text?(value),
       do: {to_string(key), value},
-      else: wrong!(name, :pair, {key, value})
+      else: wrong!(name, :pair, pair)
   end
 
   # one, one with its scale, or a list of these
-  defp check!(name, :adapters, value), do: value |> List.wrap() |> Enum.map(&adapter!(name, &1))
+  defp check!(name, :adapters, value) do
+    case List.wrap(value) do
+      adapters when length(adapters) <= @adapters_max -> Enum.map(adapters, &adapter!(name, &1))
+      _more -> wrong!(name, :adapters, value)
+    end
+  end
 
   defp check!(name, type, value), do: wrong!(name, type, value)
 
-  defp adapter!(name, {adapter, scale}) when is_number(scale) do
-    [{adapter, _one}] = check!(name, :adapters, adapter)
-    {adapter, scale}
+  defp adapter!(name, {adapter, scale}) do
+    if adapter?(adapter),
+      do: {adapter, check!(name, :number, scale)},
+      else: wrong!(name, :adapters, {adapter, scale})
   end
 
-  defp adapter!(_name, %Weir.Adapter{} = adapter), do: {adapter, 1.0}
-  defp adapter!(_name, path) when is_binary(path), do: {path, 1.0}
-  defp adapter!(name, other), do: wrong!(name, :adapters, other)
+  defp adapter!(name, adapter),
+    do: if(adapter?(adapter), do: {adapter, 1.0}, else: wrong!(name, :adapters, adapter))
+
+  defp adapter?(%Weir.Adapter{}), do: true
+  defp adapter?(path), do: text?(path)
+
+  defp text?(value), do: is_binary(value) and not String.contains?(value, <<0>>)
 
   defp wrong!(name, type, value) do
     raise ArgumentError, "option #{inspect(name)} must be #{text(type)}, got: #{inspect(value)}"
@@ -120,20 +148,25 @@ defmodule Weir.Options do
 
   defp text(:boolean), do: "true or false"
   defp text(:integer), do: "an integer of 32 bits"
-  defp text(:number), do: "a number"
-  defp text(:string), do: "a string"
+  defp text(:number), do: "a number of 64 bits"
+  defp text(:binary), do: "a string"
+  defp text(:string), do: "a string without NUL"
   defp text(:map), do: "a map"
-  defp text(:adapters), do: "a Weir.Adapter or a path, {it, scale}, or a list of these"
+
+  defp text(:adapters),
+    do: "a Weir.Adapter or a path, {it, scale}, or a list of at most #{@adapters_max} of these"
+
   defp text(:pair), do: "a list of {key, value} strings"
   defp text(:bytes), do: "bytes, an integer of 64 bits that is not negative"
   defp text(:auto_or_bytes), do: text(:bytes) <> ", or :auto"
-  defp text(:model), do: "a model's path or a Weir.Model"
+  defp text(:model), do: "a Weir.Model, or a path without NUL"
   defp text(:bias), do: "a list of {token, number} or {token, :never}"
   defp text({:range, first..last}), do: "an integer in #{first}..#{last}"
   defp text({:maybe, type}), do: text(type) <> " or nil"
   defp text({:in, allowed}), do: "one of #{Enum.map_join(allowed, ", ", &inspect/1)}"
   defp text({:list, type}) when type in [:pair, :bias], do: text(type)
   defp text({:list, type}), do: "a list; each element #{text(type)}"
+  defp text({:list, type, most}), do: "a list of at most #{most}; each element #{text(type)}"
 
   def model do
     [

@@ -23,13 +23,25 @@ defmodule Weir.Server.Driver do
       failures: failures
     }
 
-    :proc_lib.spawn_link(fn -> tick(state) end)
+    driver = :proc_lib.spawn_link(fn -> tick(state) end)
+    spawn(fn -> outlive(driver, engine) end)
+    driver
+  end
+
+  # Killed with its server, it leaves streams that no tick ends any more, and that keep the engine.
+  defp outlive(driver, engine) do
+    monitor = Process.monitor(driver)
+
+    receive do
+      {:DOWN, ^monitor, :process, _pid, _reason} -> NIF.engine_stop(engine)
+    end
   end
 
   def work(nil), do: :ok
   def work(driver), do: send(driver, :work)
 
   def strategy(driver, {:module, module, opts}), do: send(driver, {:strategy, module, opts})
+  def stop(nil), do: :ok
   def stop(driver), do: send(driver, :stop)
 
   # With nothing to do it waits for a message; otherwise it takes what is there. `view`: what the last tick has left.

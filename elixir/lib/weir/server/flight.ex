@@ -20,7 +20,7 @@ defmodule Weir.Server.Flight do
     :proc_lib.spawn_link(fn ->
       flight = %__MODULE__{server: server, monitor: Process.monitor(server), key: key}
 
-      case NIF.engine_submit(engine, request, self(), :infinity) do
+      case submit(engine, request) do
         {:ok, ref} ->
           Driver.work(driver)
           loop(%{flight | ref: ref})
@@ -29,6 +29,13 @@ defmodule Weir.Server.Flight do
           flight |> came({:error, reason}) |> loop()
       end
     end)
+  end
+
+  # It is linked to the server: what it asks for must not end that, whatever it is.
+  defp submit(engine, request) do
+    NIF.engine_submit(engine, request, self(), :infinity)
+  rescue
+    error in ArgumentError -> {:error, Exception.message(error)}
   end
 
   @doc "For the server: messages go to `pid`, `demand` of them until it asks for more."

@@ -3,7 +3,7 @@ defmodule Weir.Server.Request do
   # The consumer's side of a request. The server only says which engine to ask; prompt, chunks and their back pressure
   # go between the consumer and that. Without a server, an engine of its own.
 
-  alias Weir.{Adapter, JSON, Model, NIF, Options, Tokenizer}
+  alias Weir.{Adapter, Deadline, JSON, Model, NIF, Options, Tokenizer}
   alias Weir.Server.{Driver, Flight}
 
   # Chunks that may be in the mailbox; half of them are asked for again when they were taken.
@@ -25,11 +25,11 @@ defmodule Weir.Server.Request do
   def options do
     [
       max_tokens: {:integer, 256},
-      stop: {{:list, :string}, []},
+      stop: {{:list, :binary, 64}, []},
       priority: {{:range, -100..100}, 0},
       deadline: {{:maybe, {:range, 1..0x7FFFFFFF}}, nil},
       cache_prompt: {:boolean, true},
-      cache_salt: {{:maybe, :string}, nil},
+      cache_salt: {{:maybe, :binary}, nil},
       interval: {{:range, 1..0x7FFFFFFF}, 1},
       add_special: {:boolean, true},
       parse_special: {:boolean, true},
@@ -39,15 +39,6 @@ defmodule Weir.Server.Request do
     ] ++ logprobs() ++ Options.sampler()
   end
 
-  @doc "What the caller makes of the request's answers: nothing that an engine knows."
-  def answer_options do
-    [
-      best_of: {{:range, 1..128}, 1},
-      echo: {:boolean, false},
-      share: {:boolean, false}
-    ]
-  end
-
   def logprobs do
     [
       logprobs: {:boolean, false},
@@ -55,6 +46,14 @@ defmodule Weir.Server.Request do
       prompt_logprobs: {:boolean, false},
       n_prompt_logprobs: {{:range, 0..20}, 0}
     ]
+  end
+
+  @doc "What a call says of its request: the timeout, an id, and the options that are given."
+  @spec given!(keyword(), timeout()) :: {timeout(), term(), map()}
+  def given!(opts, timeout) do
+    {timeout, opts} = Deadline.pop!(opts, timeout)
+    {id, opts} = Keyword.pop(opts, :id)
+    {timeout, id, Options.given!(opts, options())}
   end
 
   @doc "As `NIF.engine_submit/4` wants them. What is nil stays the library's default."
@@ -119,11 +118,16 @@ defmodule Weir.Server.Request do
   defp prompt!({:fork, _id, at}) when is_integer(at) and at >= -1 and at < 0x80000000, do: :ok
 
   defp prompt!(prompt) do
-    if not is_list(prompt) or not Enum.all?(prompt, &is_integer/1) do
+    if not ids?(prompt) do
       raise ArgumentError,
             "a prompt is a text, a list of token ids, {:fork, id} or {:fork, id, at}, got: #{inspect(prompt)}"
     end
   end
+
+  defp ids?(ids) when is_list(ids) and length(ids) >= 0, do: Enum.all?(ids, &id?/1)
+  defp ids?(_other), do: false
+
+  defp id?(id), do: is_integer(id) and id >= -0x80000000 and id < 0x80000000
 
   # What the engine is to go on from.
   defp prompt({:fork, id}, session), do: prompt({:fork, id, -1}, session)

@@ -1,0 +1,121 @@
+defmodule Weir.Server.Engine do
+  @moduledoc false
+  # One of a server's engines, with the process that drives it where its plans come from Elixir.
+
+  alias Weir.{Model, NIF}
+  alias Weir.Server.{BatchStrategy, Driver, Telemetry}
+
+  # failures: a counter of the plans that were replaced. n: requests that have begun on it. tick: the first one that was
+  # not told yet.
+  @enforce_keys [:ref, :driver, :failures]
+  defstruct [:ref, :driver, :failures, n: 0, tick: 0]
+
+  @type t :: %__MODULE__{
+          ref: NIF.engine(),
+          driver: pid() | nil,
+          failures: :counters.counters_ref(),
+          n: non_neg_integer(),
+          tick: non_neg_integer()
+        }
+
+  @kv_types [:f16, :f32, :bf16, :q8_0, :q4_0]
+
+  @options [
+    n_ctx: {{:range, 1..0x10000000}, 8192},
+    n_parallel: {{:range, 1..256}, 4},
+    n_batch: {:integer, 0},
+    n_ubatch: {:integer, 512},
+    chunk_size: {:integer, 512},
+    max_queue: {:integer, 0},
+    batch_strategy: {:any, :decode_maximal},
+    itl_target_ms: {:integer, 50},
+    n_threads: {:integer, 0},
+    n_threads_batch: {:integer, 0},
+    layout: {{:in, [:auto, :unified, :per_slot]}, :auto},
+    type_k: {{:in, @kv_types}, :f16},
+    type_v: {{:in, @kv_types}, :f16},
+    ageing_ms: {:integer, 10_000},
+    cache_sequences: {:integer, -1},
+    cache_bytes: {:auto_or_bytes, :auto},
+    cache_dir: {{:maybe, :string}, nil},
+    cache_disk_bytes: {:bytes, 4_294_967_296},
+    n_draft_max: {:integer, 16},
+    prompt_lookup: {:boolean, true},
+    mtp: {:boolean, true},
+    draft_model: {{:maybe, :model}, nil}
+  ]
+
+  # The native functions have another name for them, or another form.
+  @others [:n_parallel, :n_batch, :max_queue, :batch_strategy, :draft_model]
+
+  @doc "As `{type, default}`."
+  def options, do: @options
+
+  @doc "`draft`: the model of the option `draft_model`, or nil."
+  @spec start(Model.t(), Model.t() | nil, map(), boolean()) :: {:ok, t()} | {:error, String.t()}
+  def start(model, draft, o, telemetry) do
+    strategy = BatchStrategy.resolve!(o.batch_strategy)
+
+    options =
+      o
+      |> Map.take(Keyword.keys(@options) -- @others)
+      |> Map.merge(%{
+        n_slots: o.n_parallel,
+        n_kv: o.n_ctx,
+        n_batch: if(o.n_batch == 0, do: max(o.n_ctx, o.n_parallel), else: o.n_batch),
+        queue_limit: o.max_queue,
+        draft_model: draft && draft.ref
+      })
+      |> Map.merge(
+        case strategy do
+          {:c, name} -> %{strategy: name}
+          {:module, _module, _opts} -> %{manual: true}
+        end
+      )
+
+    with {:ok, ref} <- NIF.engine_create(model.ref, options) do
+      failures = :counters.new(1, [])
+
+      driver = if options[:manual], do: Driver.start_link(ref, strategy, failures, telemetry)
+
+      {:ok, %__MODULE__{ref: ref, driver: driver, failures: failures}}
+    end
+  end
+
+  @doc "Waits for the pass that runs. Streams that have not ended get an error."
+  @spec stop(t()) :: :ok
+  def stop(engine) do
+    Driver.stop(engine.driver)
+    NIF.engine_stop(engine.ref)
+  end
+
+  @doc "Its part of `Weir.Server.get_stats/1`."
+  @spec stats(t()) :: map()
+  def stats(engine) do
+    s = NIF.engine_stats(engine.ref)
+    active = s.n_slots_prefilling + s.n_slots_generating
+
+    Map.merge(Map.drop(s, [:n_slots, :n_slots_prefilling, :n_slots_generating]), %{
+      active_slots: active,
+      idle_slots: s.n_slots - active,
+      prefilling_slots: s.n_slots_prefilling,
+      generating_slots: s.n_slots_generating,
+      n_parallel: s.n_slots,
+      strategy_failures: :counters.get(engine.failures, 1),
+      slots: if(active > 0, do: NIF.engine_slots(engine.ref), else: [])
+    })
+  end
+
+  @doc "Events for the ticks since the last call, as the calling server's."
+  @spec tell_ticks(t()) :: t()
+  def tell_ticks(engine) do
+    case NIF.engine_ticks(engine.ref, engine.tick) do
+      {_next, []} ->
+        engine
+
+      {next, ticks} ->
+        Enum.each(ticks, &Telemetry.tick(&1, self()))
+        tell_ticks(%{engine | tick: next})
+    end
+  end
+end
