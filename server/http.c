@@ -200,8 +200,8 @@ static void handle(serve_call *call)
 static void answer_options(serve_call *call)
 {
     call->close = false;
-    serve_call_answer_more(call, 204, NULL,
-                           call->origin[0] == '\0' ? "Allow: GET, HEAD, POST, OPTIONS\r\n" : "", "", 0);
+    call->allow = "GET, HEAD, POST, OPTIONS";
+    serve_call_answer_more(call, 204, NULL, "", "", 0);
 }
 
 static int begin(struct lws *wsi, const char *uri)

@@ -147,7 +147,7 @@ struct serve_server {
 /* Who handles what; `work` runs on a worker, else on the service thread. */
 struct serve_route {
     const char *method;
-    const char *path; /* ends with "/" + "*": whatever follows */
+    const char *path; /* "*": a name without "/"; "**": whatever follows; NULL: one of the page's */
     void (*handle)(serve_call *call);
     bool work;
     bool engine;                /* 503 until the model is there */

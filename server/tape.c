@@ -353,16 +353,8 @@ void serve_stream_read(serve_call *call)
 
 void serve_stream_cancel(serve_call *call)
 {
-    const size_t n = strlen(call->path + sizeof PREFIX - 1), n_cancel = sizeof CANCEL - 1;
-    serve_tape *tape;
-    if (n < n_cancel || strcmp(call->path + sizeof PREFIX - 1 + n - n_cancel, CANCEL) != 0) {
-        call->allow = "GET, HEAD";
-        serve_call_refuse(
-            call, 405, NULL, "method_not_allowed",
-            "a stream is asked for with GET, and cancelled with POST at its address and " CANCEL);
-        return;
-    }
-    if ((tape = find(call, n - n_cancel)) == NULL) return;
+    serve_tape *tape = find(call, strlen(call->path) - (sizeof PREFIX - 1) - (sizeof CANCEL - 1));
+    if (tape == NULL) return;
     if (tape->answer != NULL) {
         serve_call *maker = tape->answer->call;
         serve_answer_stop(tape->answer);

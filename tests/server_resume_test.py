@@ -184,8 +184,8 @@ def positions():
             refused(f"Last-Event-ID {bad[:20]!r}", reply, 400, "Last-Event-ID", "invalid_value", "allowed: 0 to ")
         for bad in ("x", "", "99999", "1" * 300):
             refused(f"starting_after={bad[:20]}", server.get(f"{path}?starting_after={bad}"), 400, "Last-Event-ID", None, "allowed: 0 to ")
-        for reply in (server.post(path, {}), server.ask("DELETE", path)):
-            check("405 says what is allowed", reply.status == 405 and reply.headers["allow"] == "GET, HEAD", reply.headers)
+        for reply, allowed in ((server.post(path, {}), "GET, HEAD"), (server.ask("DELETE", path), "GET, HEAD"), (server.get(path + "/cancel"), "POST")):
+            check("405 says what is allowed", reply.status == 405 and reply.headers["allow"] == allowed, reply.headers)
         for other in (reader.id[:-1], reader.id + "0", reader.id[:-1] + chr(ord(reader.id[-1]) ^ 1), "x", "x" * 200):
             refused(f"no stream {other[-8:]}", server.get("/v1/streams/" + other), 404, None, "stream_not_found")
         with Reader(server, reader.id, at=4, query=1) as other:
