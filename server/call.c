@@ -391,6 +391,35 @@ bool serve_call_read_json(serve_call *call, json_t **json)
     return false;
 }
 
+bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list, int32_t **ids, size_t *n)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(call->server->model, &info);
+    *n = json_array_size(list);
+    *ids = weir__mem_calloc(*n, sizeof **ids);
+    if (*ids == NULL) {
+        serve_call_no_memory(call);
+        return false;
+    }
+    for (size_t i = 0; i < *n; i++) {
+        const json_t *one = json_array_get(list, i);
+        json_int_t id = json_integer_value(one);
+        if (json_is_integer(one) && id >= 0 && id < info.n_vocab) {
+            (*ids)[i] = (int32_t)id;
+            continue;
+        }
+        if (json_is_integer(one))
+            serve_call_refuse(call, 400, field, "invalid_value",
+                              "token %zu in %s is %lld; the vocabulary has 0 to %d", i, field, (long long)id,
+                              info.n_vocab - 1);
+        else
+            serve_call_refuse(call, 400, field, "invalid_value", "token %zu in %s is no whole number", i,
+                              field);
+        return false;
+    }
+    return true;
+}
+
 bool serve_call_check_model(serve_call *call, const json_t *name)
 {
     if (name == NULL || json_is_null(name)) return true;

@@ -223,6 +223,11 @@ bool serve_call_read_json(serve_call *call, struct json_t **json);
 /* The same of anything. */
 bool serve_call_read_any(serve_call *call, struct json_t **json);
 
+/* Token ids, an array in a request's `field`, into *ids, [*n], which the caller frees in any case. False: the
+ * call has its answer. */
+bool serve_call_read_ids(serve_call *call, const char *field, const struct json_t *list, int32_t **ids,
+                         size_t *n);
+
 /* Whether `name`, a request's "model", is one of this server's, or NULL. False: the call has its answer. */
 bool serve_call_check_model(serve_call *call, const struct json_t *name);
 
