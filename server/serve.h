@@ -55,8 +55,8 @@ struct serve_call {
     char method[8];
     char path[256]; /* cut */
     char origin[128];
-    char position[32]; /* Last-Event-ID, or starting_after; cut */
-    bool has_position;
+    char position[32];         /* in a stream, where the client wants to go on; cut */
+    const char *position_from; /* "Last-Event-ID" or "starting_after", which said it; NULL: nothing did */
     int32_t key;  /* whose it is, -1 = nobody's */
     bool counted; /* in the key's requests */
     bool head_only, http_1_0;

@@ -183,7 +183,10 @@ def positions():
             reply = server.get(path, headers=[f"Last-Event-ID: {bad}"])
             refused(f"Last-Event-ID {bad[:20]!r}", reply, 400, "Last-Event-ID", "invalid_value", "allowed: 0 to ")
         for bad in ("x", "", "99999", "1" * 300):
-            refused(f"starting_after={bad[:20]}", server.get(f"{path}?starting_after={bad}"), 400, "Last-Event-ID", None, "allowed: 0 to ")
+            refused(f"starting_after={bad[:20]}", server.get(f"{path}?starting_after={bad}"), 400, "starting_after", None, "allowed: 0 to ")
+        for blanks in ("3 ", " 3", "\t3\t ", "3" + " " * 100):
+            with Reader(server, reader.id, at=blanks) as other:
+                check(f"blanks around a number: {blanks[:5]!r}", other.status == 200 and other.take(1)[0][0] == 4, other.status)
         for reply, allowed in ((server.post(path, {}), "GET, HEAD"), (server.ask("DELETE", path), "GET, HEAD"), (server.get(path + "/cancel"), "POST")):
             check("405 says what is allowed", reply.status == 405 and reply.headers["allow"] == allowed, reply.headers)
         for other in (reader.id[:-1], reader.id + "0", reader.id[:-1] + chr(ord(reader.id[-1]) ^ 1), "x", "x" * 200):
