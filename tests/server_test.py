@@ -148,6 +148,9 @@ check("what is told is called as in the request", "messages_json" not in server.
 salted = {"prompt": "of somebody else's " * 5, "max_tokens": 1}
 usages = [server.post(TEXT, dict(salted, cache_salt="s" * 255 + end)).json["usage"]["prompt_tokens_details"] for end in "aba"]
 check("salts count to their ends", [u["cached_tokens"] > 0 for u in usages] == [False, False, True], usages)
+refused("a dry run of several answers", server.post("/v1/plan", dict(HELLO, n=2)), 400, "n", "invalid_value", "one answer")
+refused("a dry run of the best of several", server.post("/v1/plan", {"prompt": "x", "best_of": 2}), 400, "best_of", "invalid_value", "one answer")
+check("a dry run of one", server.post("/v1/plan", dict(HELLO, n=1)).status == 200)
 refused("a dry run of two", server.post("/v1/plan", dict(HELLO, prompt="x")), 400, "prompt")
 refused("another model", server.post(CHAT, dict(HELLO, model="gpt-9")), 404, "model", "model_not_found")
 refused("too long", server.post(TEXT, {"prompt": "x" * 5000}), 400, "prompt", "context_length_exceeded")
