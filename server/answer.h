@@ -98,8 +98,9 @@ void serve_answer_start(serve_answer *answer);
 /* Service thread: something can be taken. */
 void serve_answer_pump(serve_answer *answer);
 
-/* Ends a stream's events with what there is. Service thread. */
-void serve_answer_stop(serve_answer *answer);
+/* Ends a stream's events with what there is: at a client's word, or with an error, as the server ends.
+ * Service thread. */
+void serve_answer_stop(serve_answer *answer, bool asked);
 
 /* Why the prompt was not cached as far as it might have been, as an object, with or without the two texts;
  * false: there is nothing to tell, and nothing was added. */

@@ -124,7 +124,7 @@ struct serve_server {
     int32_t n_calls, most_calls; /* since memory was last given back */
     uint64_t n_bodies;           /* bytes of bodies that are read or worked on */
     uint64_t next_number;
-    bool draining;
+    bool draining, cut; /* cut: the drain's time is over, and what ran was told */
     int64_t drain_deadline_ns;
     struct lws *listeners[16];
     int32_t n_listeners;

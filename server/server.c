@@ -27,6 +27,7 @@
 #define CROWD       32    /* calls at a time */
 #define SPIN_TURNS  32    /* in a row that call nobody */
 #define SPIN_US     2000
+#define FAREWELL_S  2 /* after a drain: until those who are cut off have taken what tells them */
 
 static const struct lws_protocols protocols[] = {
     {.name = "http", .callback = serve_http_callback},
@@ -204,6 +205,27 @@ static void give_back_memory(serve_server *server)
 #endif
 }
 
+/* The drain's time is over: who still waits is told. Again and again, as workers come back with others. */
+static void cut_off(serve_server *server)
+{
+    if (!server->cut) serve_log_event("cut", "%d requests are cut off", server->n_calls);
+    server->cut = true;
+    for (serve_call *call = server->calls, *next; call != NULL; call = next) {
+        next = call->after;
+        if (call->state == SERVE_WORKING || call->ended) continue;
+        if (!call->begun) {
+            call->close = true;
+            call->state = SERVE_ANSWERING;
+            serve_call_refuse(call, 503, NULL, "stopping", "the server is going down");
+            serve_call_send(call);
+        } else if (call->answer != NULL) {
+            bool taped = call->answer->tape != NULL;
+            serve_answer_stop(call->answer, false);
+            if (taped) serve_call_destroy(call);
+        }
+    }
+}
+
 static void sweep(lws_sorted_usec_list_t *sul)
 {
     serve_server *server = lws_container_of(sul, serve_server, sweep);
@@ -217,7 +239,9 @@ static void sweep(lws_sorted_usec_list_t *sul)
     serve_listener_go_on(server);
     give_back_memory(server);
     serve_log_flush(0);
-    if (server->draining && (server->n_calls == 0 || now_ns >= server->drain_deadline_ns)) {
+    int64_t late_ns = server->draining ? now_ns - server->drain_deadline_ns : -1;
+    if (late_ns >= 0 && server->n_calls > 0) cut_off(server);
+    if (server->draining && (server->n_calls == 0 || late_ns >= FAREWELL_S * WEIR__NS_PER_S)) {
         pthread_mutex_lock(&server->mutex);
         server->drained = true;
         pthread_cond_broadcast(&server->changed);

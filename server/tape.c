@@ -358,7 +358,7 @@ void serve_stream_cancel(serve_call *call)
     if (tape == NULL) return;
     if (tape->answer != NULL) {
         serve_call *maker = tape->answer->call;
-        serve_answer_stop(tape->answer);
+        serve_answer_stop(tape->answer, true);
         serve_call_destroy(maker);
     }
     serve_call_answer_more(call, 204, NULL, "", "", 0);

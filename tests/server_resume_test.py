@@ -275,6 +275,13 @@ def stopping():
         server.process.send_signal(15)
         check("a drain lets a stream with a reader end", whole(reader.rest()), reader.got)
     check("and ends one without", server.wait() == 0 and time.monotonic() - began < 25, server.lines[-3:])
+    server = start("-np", "1", "--drain", "1", model=SLOW)
+    with Reader(server, CHAT, LONG) as reader, Reader(server, reader.id) as other:
+        reader.take(3)
+        code = server.stop()
+        for one in (reader, other):
+            got = one.rest()
+            check("what a drain cuts off ends with an error", code == 0 and whole(got) and events(got)[-1].get("error", {}).get("type") == "unavailable_error", code, got[-3:])
 
 
 @part

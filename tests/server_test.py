@@ -464,12 +464,21 @@ check("draining: what runs ends as it would have", rest[-1] == "[DONE]" and json
 check("then it ends with 0", server.wait() == 0)
 
 server = start("-np", "2", "--drain", "1", model=SLOW)
-running = server.connect()
+running, waiting, queued, reading = (server.connect() for _ in range(4))
 running.request("POST", CHAT, LONG)
 running.head()
-began = time.monotonic()
+for connection in (waiting, queued):
+    connection.request("POST", CHAT, dict(LONG, stream=False))
+reading.send(POST + "Content-Length: 100\r\n\r\n{")
+server.wait_for(lambda m: m["weir_slots_generating"] == 2 and m["weir_queue_depth"] == 1 and m["weir_http_live"] == 5)
 code = server.stop()
-check("what runs for ever is cut after --drain", code == 0 and running.closed(), code)
+events = [e for e in running.events() if not e.startswith(":")]
+error = json.loads(events[-2]).get("error", {})
+check("what runs for ever is cut after --drain: an error, then the end", code == 0 and events[-1] == "[DONE]" and len(events) > 3 and
+      set(error) == {"message", "type", "param", "code"} and error["type"] == "unavailable_error" and error["message"] == "the server is going down" and running.closed(), code, events[-3:])
+for name, connection in (("who waits for a whole answer", waiting), ("who is queued", queued), ("who still sends", reading)):
+    refused(f"{name} is told", connection.reply(), 503, None, "stopping")
+check("the log says so", any(e.get("event") == "cut" for e in server.lines), server.lines[-5:])
 
 # ---- Systemd
 
