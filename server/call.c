@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "model/json.h"
 #include "serve.h"
 #include "tape.h"
@@ -222,12 +223,13 @@ static void refuse(serve_call *call, int status, const char *field, const char *
 void serve_call_refuse(serve_call *call, int status, const char *field, const char *code, const char *format,
                        ...)
 {
-    char message[512];
+    char message[512], clean[512];
     va_list list;
     va_start(list, format);
     vsnprintf(message, sizeof message, format, list);
     va_end(list);
-    refuse(call, status, field, code, message);
+    weir__utf8_copy(clean, sizeof clean, message, strlen(message)); /* paths are any bytes, and others are cut */
+    refuse(call, status, field, code, clean);
 }
 
 void serve_call_no_memory(serve_call *call)

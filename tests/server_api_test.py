@@ -41,6 +41,10 @@ refused("another name", server.post(CHAT, dict(HELLO, model="gpt-3.5-turbo")), 4
 refused("another name, completions", server.post(TEXT, {"prompt": "x", "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
 refused("another name, tokens", server.post("/tokenize", {"content": "x", "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
 refused("another name, text of tokens", server.post("/detokenize", {"tokens": [], "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
+for path in ("/%ff", "/v1/models/x%ff", "/v1/streams/%ff%ff"):
+    refused(f"{path}: told in UTF-8", server.get(path), 404, "model" if "models" in path else None)
+refused("a name that is cut, in UTF-8", server.post(CHAT, dict(HELLO, model="x" + "é" * 200)), 404, "model")
+refused("a field that is cut, in UTF-8", server.post(CHAT, dict(HELLO, **{"x" + "é" * 200: 1})), 400, None, "unknown_parameter")
 for name in ("tiny", "default", "", None):
     check(f"the name {name!r}", server.post(CHAT, dict(HELLO, model=name)).status == 200)
 check("no name", server.post(CHAT, HELLO).json["model"] == "tiny")
@@ -50,6 +54,7 @@ reply = server.post(CHAT, dict(HELLO, model="gpt-3.5-turbo"))
 check("any name, where that is asked for", reply.status == 200 and reply.json["model"] == "tiny", reply.body)
 check("any name: what there is", [m["id"] for m in server.get("/v1/models").json["data"]] == ["tiny"], server.get("/v1/models").body)
 check("any name: embeddings", server.post(EMBED, {"input": "x", "model": "text-embedding-3-small"}).status == 200)
+refused("any name, but UTF-8", server.get("/v1/models/%ff"), 404, "model")
 refused("any name, but a name", server.post(EMBED, {"input": "x", "model": 3}), 400, "model", "invalid_value")
 
 # ---- Fields
