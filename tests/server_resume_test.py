@@ -5,15 +5,15 @@ import json
 import os
 import random
 import re
-import subprocess
 import sys
 import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check  # noqa: E402
+from parts import end, part, run_parts  # noqa: E402
 from resumed import Reader, whole  # noqa: E402
-from serve import Server, environment  # noqa: E402
+from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -22,21 +22,10 @@ ASK = {"prompt": "one two", "max_tokens": 12, "temperature": 0, "ignore_eos": Tr
 LONG = dict(HELLO, max_tokens=50000)
 QUICK, SLOW = "fake:tick_us=2000,n_ctx_train=100000", "fake:tick_us=20000,n_ctx_train=100000"
 SEED = int(os.environ.get("WEIR_RESUME_SEED", str(random.SystemRandom().randrange(1 << 30))))
-parts = []
-
-
-def part(f):
-    parts.append(f)
-    return f
 
 
 def start(*words, **more):
     return Server(WEIR, *words, **more)
-
-
-def end(server):
-    code = server.stop()
-    check("it ends with 0 and says nothing bad", code == 0 and not [e for e in server.lines if e.get("event") in ("text", "libwebsockets")], code, server.lines[-5:])
 
 
 def refused(name, reply, status, field=None, code=None, word=""):
@@ -475,12 +464,5 @@ def sharing():
     end(server)
 
 
-if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
-    print("skipped: this weir was built without libwebsockets")
-    sys.exit(77)
-for f in parts:
-    if not sys.argv[1:] or f.__name__ in sys.argv[1:]:
-        print("----", f.__name__)
-        f()
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+need_server(WEIR)
+run_parts()
