@@ -89,7 +89,7 @@ void serve_answer_destroy(serve_answer *answer)
         serve_scores_fini(&choice->scores);
         serve_text_fini(&choice->reasoning);
         serve_text_fini(&choice->content);
-        weir__mem_free(choice->echo);
+        if (i % answer->n_each == 0) weir__mem_free((void *)choice->echo);
     }
     if (answer->tape != NULL) serve_tape_orphan(answer->tape);
     serve_text_fini(&answer->event);

@@ -122,23 +122,27 @@ static bool read_prompts(serve_call *call, const json_t *value, prompt *prompts,
     return true;
 }
 
-static bool keep_echo(serve_call *call, serve_choice *choice, const prompt *from)
+/* For all choices [n_each] of a prompt. */
+static bool keep_echo(serve_call *call, serve_choice *choices, size_t n_each, const prompt *from)
 {
     weir_model *model = call->server->model;
     size_t n = from->length;
     if (from->text == NULL)
         (void)weir_detokenize(model, from->tokens, from->n, false, NULL, 0, &n, NULL); /* only the length */
-    choice->echo = weir__mem_alloc(n + 1);
-    choice->echo_length = n;
-    if (choice->echo == NULL) {
+    char *echo = weir__mem_alloc(n + 1);
+    if (echo == NULL) {
         serve_call_no_memory(call);
         return false;
     }
     if (from->text != NULL)
-        memcpy(choice->echo, from->text, n);
+        memcpy(echo, from->text, n);
     else
-        weir_detokenize(model, from->tokens, from->n, false, choice->echo, n + 1, &n, NULL);
-    choice->echo[n] = '\0';
+        weir_detokenize(model, from->tokens, from->n, false, echo, n + 1, &n, NULL);
+    echo[n] = '\0';
+    for (size_t i = 0; i < n_each; i++) {
+        choices[i].echo = echo;
+        choices[i].echo_length = n;
+    }
     return true;
 }
 
@@ -166,8 +170,8 @@ static void submit(serve_call *call, serve_ask *ask, const prompt *prompts, size
         goto out;
     }
     serve_ask_answer(ask, answer);
-    for (size_t i = 0; ask->echo && i < n; i++)
-        if (!keep_echo(call, &answer->choices[i], &prompts[i / n_each])) goto out;
+    for (size_t i = 0; ask->echo && i < n_prompts; i++)
+        if (!keep_echo(call, &answer->choices[i * n_each], n_each, &prompts[i])) goto out;
     for (size_t i = 0; i < n_requests; i++) {
         serve_ask_request(ask, call, salt, &requests[i]);
         samplers[i] = ask->sampler;

@@ -445,6 +445,14 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     return status;
 }
 
+void serve_server_name(serve_server *server, const char *file_name)
+{
+    server->name = server->file_name = file_name;
+    for (size_t i = server->params.n_names; i > 0; i--)
+        if (strcmp(server->params.names[i - 1], SERVE_ANY_NAME) != 0)
+            server->name = server->params.names[i - 1];
+}
+
 weir_status serve_server_add_adapter(serve_server *server, const char *name, weir_adapter *adapter,
                                      float scale, weir_error *error)
 {
@@ -455,14 +463,10 @@ weir_status serve_server_add_adapter(serve_server *server, const char *name, wei
     return serve_adapters_add(server->adapters, name, adapter, scale, error);
 }
 
-void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine, const char *name)
+void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine)
 {
     server->model = model;
     server->engine = engine;
-    server->name = server->file_name = name;
-    for (size_t i = server->params.n_names; i > 0; i--)
-        if (strcmp(server->params.names[i - 1], SERVE_ANY_NAME) != 0)
-            server->name = server->params.names[i - 1];
     snprintf(server->fingerprint, sizeof server->fingerprint, "weir-%s-%s", weir_version(),
              weir_backend_version());
     for (char *c = server->fingerprint; *c != '\0'; c++)

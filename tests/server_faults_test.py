@@ -210,8 +210,11 @@ def slow_readers():
 
 @part
 def whole_answers():
-    """A whole answer that nobody takes."""
+    """A prompt that all choices echo, and a whole answer that nobody takes."""
     server = start("--stall-timeout", "2")
+    before = server.resident()
+    reply = server.post(TEXT, {"prompt": "x" * (8 << 20), "echo": True, "n": 128})
+    check("a prompt is kept once for all choices", reply.status == 400 and (SANITIZED or server.peak() - before < 256 << 20), reply.body, before, server.peak())
     reader = server.connect(room=4096)
     reader.request("POST", "/apply-template", {"messages": [{"role": "user", "content": "x" * (12 << 20)}]})
     metrics = server.wait_for(lambda m: m["weir_http_unsent_bytes"] > 0)
