@@ -208,6 +208,7 @@ void serve_call_error_json(serve_text *text, int status, const char *field, cons
 static void refuse(serve_call *call, int status, const char *field, const char *code, const char *message)
 {
     serve_text text = {0};
+    if (!call->begun) call->code = code;
     serve_text_puts(&text, "{\"error\":");
     serve_call_error_json(&text, status, field, code, message);
     serve_text_puts(&text, "}\n");

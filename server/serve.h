@@ -72,7 +72,8 @@ struct serve_call {
     bool ended; /* nothing will be added to `out` */
     bool chunked, events;
     int status;
-    int32_t retry_s; /* Retry-After, 0 = none */
+    int32_t retry_s;  /* Retry-After, 0 = none */
+    const char *code; /* of a refusal, static; NULL: none */
     const char *allow;
     const char *schema_field; /* where the answer's schema stands in the request; NULL: there is none */
 

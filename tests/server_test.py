@@ -261,6 +261,7 @@ metrics = server.wait_for(idle)
 check("metrics count", metrics["weir_accepted_tokens_total"] <= metrics["weir_drafted_tokens_total"] and metrics["weir_submitted_total"] > 20 and metrics["weir_ttft_seconds_count"] > 20 and metrics['weir_http_requests_total{status="4xx"}'] > 50 and
       metrics['weir_ttft_seconds_bucket{le="+Inf"}'] == metrics["weir_ttft_seconds_count"] and metrics["weir_e2e_seconds_count"] > 20, metrics)
 check("no prompt in the log", not any("hello" in json.dumps(line) for line in server.lines))
+check("a refusal's line has its code", server.log(lambda e: e.get("status") == 404 and e.get("code") == "model_not_found") is not None)
 check("a line for each request", server.log(lambda e: e.get("path") == TEXT and e.get("status") == 200 and e["choices"][0]["reason"] == "length") is not None)
 end(server)
 
