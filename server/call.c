@@ -67,6 +67,15 @@ void serve_call_leave(serve_call *call)
     if (call->state != SERVE_WORKING) serve_call_destroy(call);
 }
 
+bool serve_call_is_stalled(serve_call *call, int64_t now_ns)
+{
+    bool waited = call->waits;
+    call->waits = call->out.n > call->out_at;
+    /* What has only just come after a long silence was not offered to the client yet. */
+    if (call->waits && !waited) call->moved_ns = now_ns;
+    return call->waits && now_ns - call->moved_ns > (int64_t)call->server->params.stall_s * WEIR__NS_PER_S;
+}
+
 void serve_call_send(serve_call *call)
 {
     if (call->wsi != NULL) lws_callback_on_writable(call->wsi);

@@ -80,7 +80,8 @@ struct serve_call {
     bool left; /* the client went before the answer's end */
     int64_t began_ns;
     int64_t deadline_ns; /* of the body */
-    int64_t moved_ns;    /* when bytes last went out */
+    int64_t moved_ns;    /* when bytes last went out, or were first seen to wait */
+    bool waits;          /* at the last sweep there were some that the client had not taken */
     uint64_t n_sent;
     serve_answer *answer; /* NULL: none is generated */
 
@@ -213,6 +214,9 @@ void serve_call_end(serve_call *call);
 /* A comment, so that nothing between here and the client takes it for dead. False: this is no stream of an
  * answer's events, or no longer one. */
 bool serve_call_comment(serve_call *call);
+
+/* Whether bytes wait for the client for longer than it may let them. Asked at each sweep. Service thread. */
+bool serve_call_is_stalled(serve_call *call, int64_t now_ns);
 
 /* Has something for the client: ask for a writable callback. Service thread. */
 void serve_call_send(serve_call *call);

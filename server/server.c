@@ -169,10 +169,9 @@ static void look_at(serve_call *call, int64_t now_ns)
         serve_call_refuse(call, 408, NULL, "request_timeout", "the body did not come within %d s",
                           params->body_s);
         serve_call_send(call);
-        call->moved_ns = now_ns;
-    } else if (call->out.n > call->out_at) {
-        if (quiet_ns > (int64_t)params->stall_s * WEIR__NS_PER_S) hang_up(call);
-    } else if (params->comment_s > 0 && quiet_ns > (int64_t)params->comment_s * WEIR__NS_PER_S &&
+    } else if (serve_call_is_stalled(call, now_ns)) {
+        hang_up(call);
+    } else if (!call->waits && params->comment_s > 0 && quiet_ns > (int64_t)params->comment_s * WEIR__NS_PER_S &&
                serve_call_comment(call)) {
         call->moved_ns = now_ns;
         serve_call_send(call);
