@@ -20,7 +20,7 @@ typedef struct serve_choice {
     weir_flight *flight;      /* NULL: its chunks are its own, taken from `stream` */
     uint64_t flight_at;       /* of the flight's chunks, the next one */
     weir_chat_parser *parser; /* NULL: its text as it comes */
-    const char *echo; /* goes before the text, owned by its prompt's first choice; NULL = nothing */
+    const char *echo;         /* goes before the text, owned by its prompt's first choice; NULL = nothing */
     size_t echo_length;
     bool begun; /* what goes before the first chunk is told */
     bool finished;

@@ -238,7 +238,8 @@ void serve_call_refuse(serve_call *call, int status, const char *field, const ch
     va_start(list, format);
     vsnprintf(message, sizeof message, format, list);
     va_end(list);
-    weir__utf8_copy(clean, sizeof clean, message, strlen(message)); /* paths are any bytes, and others are cut */
+    /* A path is any bytes, and what is long is cut. */
+    weir__utf8_copy(clean, sizeof clean, message, strlen(message));
     refuse(call, status, field, code, clean);
 }
 

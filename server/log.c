@@ -177,6 +177,7 @@ void serve_log_call(const serve_call *call)
     if (call->left) serve_text_puts(&line, ",\"left\":true");
     if (call->answer != NULL && call->status == 200) add_answer(&line, call->answer);
     if (params->log_text && call->body.n > 0)
-        add_string(&line, "body", call->body.bytes, call->body.n < TEXT_MAX ? call->body.n : weir__utf8_cut(call->body.bytes, TEXT_MAX));
+        add_string(&line, "body", call->body.bytes,
+                   call->body.n < TEXT_MAX ? call->body.n : weir__utf8_cut(call->body.bytes, TEXT_MAX));
     end(&line);
 }

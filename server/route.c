@@ -60,6 +60,10 @@ const serve_route *serve_route_find(const char *method, const char *path, const 
         post = post || strcmp(route->method, "POST") == 0;
         if (found == NULL && strcmp(method, route->method) == 0) found = route;
     }
-    *allow = found != NULL ? NULL : get && post ? "GET, HEAD, POST" : get ? "GET, HEAD" : post ? "POST" : NULL;
+    *allow = found != NULL ? NULL
+             : get && post ? "GET, HEAD, POST"
+             : get         ? "GET, HEAD"
+             : post        ? "POST"
+                           : NULL;
     return found;
 }

@@ -57,8 +57,8 @@ struct serve_call {
     char origin[128];
     char position[32];         /* in a stream, where the client wants to go on; cut */
     const char *position_from; /* "Last-Event-ID" or "starting_after", which said it; NULL: nothing did */
-    int32_t key;  /* whose it is, -1 = nobody's */
-    bool counted; /* in the key's requests */
+    int32_t key;               /* whose it is, -1 = nobody's */
+    bool counted;              /* in the key's requests */
     bool head_only, http_1_0;
     bool close;         /* the connection, after the answer */
     bool body_ended;    /* service thread */

@@ -171,8 +171,8 @@ static void look_at(serve_call *call, int64_t now_ns)
         serve_call_send(call);
     } else if (serve_call_is_stalled(call, now_ns)) {
         hang_up(call);
-    } else if (!call->waits && params->comment_s > 0 && quiet_ns > (int64_t)params->comment_s * WEIR__NS_PER_S &&
-               serve_call_comment(call)) {
+    } else if (!call->waits && params->comment_s > 0 &&
+               quiet_ns > (int64_t)params->comment_s * WEIR__NS_PER_S && serve_call_comment(call)) {
         call->moved_ns = now_ns;
         serve_call_send(call);
     }

@@ -68,8 +68,8 @@ const char *serve_server_address(const serve_server *server);
 /* Stops listening; what runs may end, new requests get 503. Returns at once. Idempotent, any thread. */
 void serve_server_drain(serve_server *server);
 
-/* Waits until all requests have ended after a drain; what runs after drain_s is told that the server ends, and
- * has a moment to take that. At most timeout_ms. False: not yet. */
+/* Waits until all requests have ended after a drain; what runs after drain_s is told that the server ends,
+ * and has a moment to take that. At most timeout_ms. False: not yet. */
 bool serve_server_wait(serve_server *server, int timeout_ms);
 
 /* Ends what still runs, and the service thread. NULL is ignored. */
