@@ -230,7 +230,6 @@ def test_grammar():
     expect("a grammar file that is a folder", run("-p", "x", "--grammar-file", scratch.name), 1, scratch.name)
     done = run("-p", "x", "--grammar", 'root ::= "a"', "-j", "{}")
     check("a grammar and a schema", done.returncode in (2, 4) and ("schema" in done.stderr or "grammar" in done.stderr), done.returncode, done.stderr)
-    expect("a grammar that cannot be one with a raw prompt", run("-p", "x", "--raw", "--grammar", "root ::="), 2, "--grammar")
     if not FAKE:
         for raw in ((), ("--raw",)):
             expect("a schema that is no JSON", run("-p", "x", "-j", "{nonsense", *raw), 2, "--json-schema")
