@@ -77,7 +77,7 @@ static cli_exit take_integer(const cli_batch *batch, const cli_place *place, con
                              cli_kind kind, void *at)
 {
     long long number = json_integer_value(value);
-    long long min = kind == CLI_SEED ? -1 : kind == CLI_INT32 ? INT32_MIN : INT64_MIN;
+    long long min = kind == CLI_SEED ? -1 : kind == CLI_INT32 ? -INT32_MAX : INT64_MIN;
     long long max = kind == CLI_SEED ? UINT32_MAX : kind == CLI_INT32 ? INT32_MAX : INT64_MAX;
     if (!json_is_integer(value)) return expected(batch, place, value, "a whole number");
     if (number < min || number > max)
@@ -379,7 +379,7 @@ cli_exit cli_batch_refused(const cli_batch *batch, const cli_args *args, size_t 
         error->field[0] != '\0' ? cli_options_by_field(CLI_STREAM, error->field) : NULL;
     const char *key = option != NULL ? member_of(object, option) : NULL;
     const char *top_key = option != NULL && key == NULL ? member_of(batch->root, option) : NULL;
-    cli_exit code = error->code == WEIR_INVALID ? CLI_USAGE : CLI_REFUSED;
+    cli_exit code = cli_error_is_usage(error) ? CLI_USAGE : CLI_REFUSED;
     cli_place place = request;
     if (option != NULL && key == NULL && top_key == NULL)
         return cli_fail_error(args, CLI_REFUSED, NULL, error);
@@ -388,7 +388,7 @@ cli_exit cli_batch_refused(const cli_batch *batch, const cli_args *args, size_t 
     if (key == NULL && top_key == NULL && json_object_get(object, "messages") != NULL &&
         strncmp(error->field, "messages", 8) == 0)
         place = cli_place_member(&request, "messages");
-    bad(batch, code, &place, false, "%s", error->message);
+    bad(batch, code, &place, false, "%s%s", error->message, cli_error_hint(error));
     if (args->json) cli_out_json(json_pack("{s:o}", "error", cli_figures_error(error)));
     return code;
 }

@@ -128,4 +128,11 @@ cli_exit cli_fail(cli_exit code, const char *format, ...) __attribute__((format(
 cli_exit cli_fail_error(const struct cli_args *args, cli_exit code, const char *context,
                         const weir_error *error);
 
+/* Whether what was given is wrong by itself, whatever model and machine: CLI_USAGE. */
+bool cli_error_is_usage(const weir_error *error);
+
+/* What goes behind the library's words where they are of an engine that is too small: which options make it
+ * larger. "" otherwise. */
+const char *cli_error_hint(const weir_error *error);
+
 #endif

@@ -451,7 +451,7 @@ void cli_ask_init(cli_ask *ask)
         .interval = request.interval,
         .deadline_ms = request.deadline_ms,
         .priority = request.priority,
-        .n_logprobs = -1,
+        .n_logprobs = CLI_UNSET,
         .cache_prompt = request.cache_prompt,
     };
 }
@@ -505,8 +505,8 @@ void cli_ask_request(cli_ask *ask, weir_request *request)
     request->interval = ask->interval;
     request->deadline_ms = ask->deadline_ms;
     request->priority = ask->priority;
-    request->logprobs = ask->n_logprobs != -1;
-    request->n_logprobs = ask->n_logprobs == -1 ? 0 : ask->n_logprobs;
+    request->logprobs = ask->n_logprobs != CLI_UNSET;
+    request->n_logprobs = request->logprobs ? ask->n_logprobs : 0;
     request->special = ask->special;
     request->cache_prompt = ask->cache_prompt;
     request->cache_salt = ask->cache_salt;
@@ -524,7 +524,7 @@ void cli_args_init(cli_args *args, const cli_command *command)
         .model = weir_model_params_default(),
         .engine = weir_engine_params_default(),
         .best_of = 1,
-        .n_prompt_logprobs = -1,
+        .n_prompt_logprobs = CLI_UNSET,
     };
     cli_ask_init(&args->ask);
     args->ask.adapters = args->adapters = cli_alloc(1, sizeof *args->adapters);
@@ -599,9 +599,10 @@ const cli_option *cli_options_find(unsigned command, const char *spelling, size_
 
 const cli_option *cli_options_by_field(unsigned command, const char *field)
 {
-    const char *dot = strrchr(field, '.');
-    if (dot != NULL) field = dot + 1;
-    size_t length = strcspn(field, "[");
+    size_t length = strcspn(field, "/"); /* a place in the value follows */
+    while (length > 0 && field[length - 1] != '.') length--;
+    field += length;
+    length = strcspn(field, "[/");
     for (const cli_option *option = cli_options; option->name != NULL; option++)
         if ((option->commands & command) && option->field != NULL && strlen(option->field) == length &&
             memcmp(option->field, field, length) == 0)

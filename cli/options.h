@@ -35,6 +35,9 @@ typedef struct cli_adapters {
     size_t capacity;
 } cli_adapters;
 
+/* Of numbers that an option may set: it has not, and cannot set this one. */
+#define CLI_UNSET INT32_MIN
+
 /* What one request may set for itself: on the command line, at the top of a request file, in each request.
  * The strings that sampler points to are owned here; fini frees them. */
 typedef struct cli_ask {
@@ -43,7 +46,7 @@ typedef struct cli_ask {
     cli_list stop, dry_breakers;
     cli_biases biases;
     int32_t max_tokens, interval, priority;
-    int32_t n_logprobs; /* -1 = none, 0 = of the answer's tokens alone */
+    int32_t n_logprobs; /* CLI_UNSET = none, 0 = of the answer's tokens alone */
     int64_t deadline_ms;
     bool special, cache_prompt;
     const cli_adapters *adapters; /* of the cli_args; NULL = none */
@@ -74,7 +77,7 @@ typedef struct cli_args {
     cli_list lora;          /* FILE[=SCALE] */
     cli_adapters *adapters; /* loaded with the engine */
     bool raw, no_thinking, explain_cache;
-    int32_t best_of, n_prompt_logprobs; /* run; n_prompt_logprobs -1 = none */
+    int32_t best_of, n_prompt_logprobs; /* run; n_prompt_logprobs CLI_UNSET = none */
     bool json, quiet, verbose, help;
     bool check;                          /* optimize */
     cli_origin sources[CLI_OPTIONS_MAX]; /* by position in cli_options */

@@ -28,7 +28,7 @@ static cli_exit set_integer(void *at, const cli_option *option, const char *show
     long long number;
     switch (option->kind) {
     case CLI_INT32:
-        if (!parse_integer(value, INT32_MIN, INT32_MAX, &number))
+        if (!parse_integer(value, -INT32_MAX, INT32_MAX, &number))
             return bad_value(shown, value, "a whole number of at most 31 bits");
         *(int32_t *)at = (int32_t)number;
         return CLI_OK;

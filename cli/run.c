@@ -131,7 +131,7 @@ static cli_exit submit(struct run *run)
     (void)weir_tokenize(run->model, text, length, true, true, NULL, 0, &run->n_prompt,
                         NULL); /* only the number */
     run->submitted_ns = weir__clock_now_ns();
-    request.prompt_logprobs = run->args->n_prompt_logprobs != -1;
+    request.prompt_logprobs = run->args->n_prompt_logprobs != CLI_UNSET;
     request.n_prompt_logprobs = request.prompt_logprobs ? run->args->n_prompt_logprobs : 0;
     request.logprobs |= run->args->best_of > 1;
     while (code == CLI_OK && run->n_streams < run->args->best_of)
@@ -334,7 +334,7 @@ static cli_exit conclude(struct run *run)
 cli_exit cli_run(cli_args *args)
 {
     struct run run = {.args = args, .live = !args->json};
-    if (args->ask.n_logprobs != -1) run.logprobs = json_array();
+    if (args->ask.n_logprobs != CLI_UNSET) run.logprobs = json_array();
     char *path = NULL;
     int64_t started;
     cli_load_log(args);

@@ -149,9 +149,10 @@ cli_exit cli_serve(cli_args *args)
     if ((path = cli_load_path(args)) == NULL) goto done;
     if ((code = cli_load_model(args, path, &model)) != CLI_OK) goto done;
     if ((code = cli_load_engine(args, model, &engine)) != CLI_OK) goto done;
+    serve_server_name(server, cli_load_name(path));
     if ((code = add_adapters(args, server)) != CLI_OK) goto done;
     weir_log_set(serve_log_library, &args->verbose);
-    serve_server_ready(server, model, engine, cli_load_name(path));
+    serve_server_ready(server, model, engine);
     serve_log_event("ready", "%s at %s", cli_load_name(path), serve_server_address(server));
     serve_notify("READY=1");
     sleep_until_signal();

@@ -116,7 +116,7 @@ static json_t *chunk_json(const struct session *session, size_t i, const weir_ch
                              session->batch.items[i].name, "text", chunk->length > 0 ? chunk->text : "",
                              chunk->length, "tokens", cli_figures_tokens(chunk->tokens, chunk->n_tokens),
                              "finished", chunk->finished, "reason", weir_reason_name(chunk->reason));
-    if (json != NULL && session->batch.items[i].ask.n_logprobs != -1)
+    if (json != NULL && session->batch.items[i].ask.n_logprobs != CLI_UNSET)
         json_object_set_new(json, "logprobs", cli_figures_logprobs(chunk));
     return json;
 }

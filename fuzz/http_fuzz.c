@@ -163,7 +163,7 @@ static void resume(const char *id, const char *position, bool cancel)
     require(call != NULL);
     snprintf(call->path, sizeof call->path, "/v1/streams/%s%s", id, cancel ? "/cancel" : "");
     snprintf(call->position, sizeof call->position, "%s", position);
-    call->has_position = position[0] != '\0';
+    if (position[0] != '\0') call->position_from = "Last-Event-ID";
     call->state = SERVE_ANSWERING;
     if (cancel)
         serve_stream_cancel(call);

@@ -89,7 +89,7 @@ void serve_answer_destroy(serve_answer *answer)
         serve_scores_fini(&choice->scores);
         serve_text_fini(&choice->reasoning);
         serve_text_fini(&choice->content);
-        weir__mem_free(choice->echo);
+        if (i % answer->n_each == 0) weir__mem_free((void *)choice->echo);
     }
     if (answer->tape != NULL) serve_tape_orphan(answer->tape);
     serve_text_fini(&answer->event);
@@ -611,17 +611,18 @@ void serve_answer_pump(serve_answer *answer)
     serve_call_send(call);
 }
 
-void serve_answer_stop(serve_answer *answer)
+void serve_answer_stop(serve_answer *answer, bool asked)
 {
     const weir_chunk end = {.text = "", .finished = true, .reason = WEIR_REASON_CANCELLED};
     serve_answer_pump(answer);
     if (answer->call->ended) return;
-    answer->stopped = true;
+    answer->stopped = asked;
     for (int32_t i = 0; i < answer->n; i++) {
         serve_choice *choice = &answer->choices[i];
         if (choice->finished) continue;
         if (choice->flight == NULL) weir_stream_cancel(choice->stream);
         read_chunk(choice, &end, send_one); /* what was held back */
+        if (!asked) choice->error.code = WEIR_STOPPED;
         finish(choice, end.reason);
         end_choice(choice);
     }

@@ -20,7 +20,7 @@ typedef struct serve_choice {
     weir_flight *flight;      /* NULL: its chunks are its own, taken from `stream` */
     uint64_t flight_at;       /* of the flight's chunks, the next one */
     weir_chat_parser *parser; /* NULL: its text as it comes */
-    char *echo;               /* goes before the text; NULL = nothing */
+    const char *echo;         /* goes before the text, owned by its prompt's first choice; NULL = nothing */
     size_t echo_length;
     bool begun; /* what goes before the first chunk is told */
     bool finished;
@@ -98,8 +98,9 @@ void serve_answer_start(serve_answer *answer);
 /* Service thread: something can be taken. */
 void serve_answer_pump(serve_answer *answer);
 
-/* Ends a stream's events with what there is. Service thread. */
-void serve_answer_stop(serve_answer *answer);
+/* Ends a stream's events with what there is: at a client's word, or with an error, as the server ends.
+ * Service thread. */
+void serve_answer_stop(serve_answer *answer, bool asked);
 
 /* Why the prompt was not cached as far as it might have been, as an object, with or without the two texts;
  * false: there is nothing to tell, and nothing was added. */

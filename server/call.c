@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "model/json.h"
 #include "serve.h"
 #include "tape.h"
@@ -64,6 +65,15 @@ void serve_call_leave(serve_call *call)
     call->left = call->state == SERVE_WORKING || !call->ended || call->out_at < call->out.n;
     atomic_store_explicit(&call->gone, true, memory_order_release);
     if (call->state != SERVE_WORKING) serve_call_destroy(call);
+}
+
+bool serve_call_is_stalled(serve_call *call, int64_t now_ns)
+{
+    bool waited = call->waits;
+    call->waits = call->out.n > call->out_at;
+    /* What has only just come after a long silence was not offered to the client yet. */
+    if (call->waits && !waited) call->moved_ns = now_ns;
+    return call->waits && now_ns - call->moved_ns > (int64_t)call->server->params.stall_s * WEIR__NS_PER_S;
 }
 
 void serve_call_send(serve_call *call)
@@ -207,6 +217,7 @@ void serve_call_error_json(serve_text *text, int status, const char *field, cons
 static void refuse(serve_call *call, int status, const char *field, const char *code, const char *message)
 {
     serve_text text = {0};
+    if (!call->begun) call->code = code;
     serve_text_puts(&text, "{\"error\":");
     serve_call_error_json(&text, status, field, code, message);
     serve_text_puts(&text, "}\n");
@@ -222,12 +233,14 @@ static void refuse(serve_call *call, int status, const char *field, const char *
 void serve_call_refuse(serve_call *call, int status, const char *field, const char *code, const char *format,
                        ...)
 {
-    char message[512];
+    char message[512], clean[512];
     va_list list;
     va_start(list, format);
     vsnprintf(message, sizeof message, format, list);
     va_end(list);
-    refuse(call, status, field, code, message);
+    /* A path is any bytes, and what is long is cut. */
+    weir__utf8_copy(clean, sizeof clean, message, strlen(message));
+    refuse(call, status, field, code, clean);
 }
 
 void serve_call_no_memory(serve_call *call)
@@ -389,6 +402,35 @@ bool serve_call_read_json(serve_call *call, json_t **json)
     *json = NULL;
     serve_call_refuse(call, 400, NULL, "invalid_json", "the body must be a JSON object");
     return false;
+}
+
+bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list, int32_t **ids, size_t *n)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(call->server->model, &info);
+    *n = json_array_size(list);
+    *ids = weir__mem_calloc(*n, sizeof **ids);
+    if (*ids == NULL) {
+        serve_call_no_memory(call);
+        return false;
+    }
+    for (size_t i = 0; i < *n; i++) {
+        const json_t *one = json_array_get(list, i);
+        json_int_t id = json_integer_value(one);
+        if (json_is_integer(one) && id >= 0 && id < info.n_vocab) {
+            (*ids)[i] = (int32_t)id;
+            continue;
+        }
+        if (json_is_integer(one))
+            serve_call_refuse(call, 400, field, "invalid_value",
+                              "token %zu in %s is %lld; the vocabulary has 0 to %d", i, field, (long long)id,
+                              info.n_vocab - 1);
+        else
+            serve_call_refuse(call, 400, field, "invalid_value", "token %zu in %s is no whole number", i,
+                              field);
+        return false;
+    }
+    return true;
 }
 
 bool serve_call_check_model(serve_call *call, const json_t *name)

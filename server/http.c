@@ -70,7 +70,7 @@ static void read_position(serve_call *call)
     char value[256];
     int n = lws_hdr_custom_length(call->wsi, name, sizeof name - 1);
     const char *given = NULL;
-    if (n >= (int)sizeof call->position)
+    if (n >= (int)sizeof value)
         given = "?";
     else if (n >= 0)
         given = lws_hdr_custom_copy(call->wsi, value, sizeof value, name, sizeof name - 1) >= 0 ? value : "";
@@ -78,9 +78,13 @@ static void read_position(serve_call *call)
         given = "?";
     else
         given = lws_get_urlarg_by_name(call->wsi, argument, value, sizeof value);
-    call->has_position = given != NULL;
-    if (given != NULL)
-        snprintf(call->position, sizeof call->position, "%.*s", (int)sizeof call->position - 1, given);
+    if (given == NULL) return;
+    call->position_from = n >= 0 ? "Last-Event-ID" : "starting_after";
+    given += strspn(given, " \t");
+    size_t length = strlen(given);
+    while (length > 0 && (given[length - 1] == ' ' || given[length - 1] == '\t')) length--;
+    if (length >= sizeof call->position) length = sizeof call->position - 1;
+    memcpy(call->position, given, length);
 }
 
 static bool check_key(serve_call *call)
@@ -200,8 +204,8 @@ static void handle(serve_call *call)
 static void answer_options(serve_call *call)
 {
     call->close = false;
-    serve_call_answer_more(call, 204, NULL,
-                           call->origin[0] == '\0' ? "Allow: GET, HEAD, POST, OPTIONS\r\n" : "", "", 0);
+    call->allow = "GET, HEAD, POST, OPTIONS";
+    serve_call_answer_more(call, 204, NULL, "", "", 0);
 }
 
 static int begin(struct lws *wsi, const char *uri)

@@ -172,10 +172,12 @@ void serve_log_call(const serve_call *call)
     serve_text_number(&line, (double)(weir__clock_now_ns() - call->began_ns) / 1e6, 2);
     serve_text_printf(&line, ",\"received\":%zu,\"sent\":%llu", call->n_received,
                       (unsigned long long)call->n_sent);
+    if (call->code != NULL) serve_text_printf(&line, ",\"code\":\"%s\"", call->code);
     if (call->key >= 0) serve_text_printf(&line, ",\"key\":%d", call->key);
     if (call->left) serve_text_puts(&line, ",\"left\":true");
     if (call->answer != NULL && call->status == 200) add_answer(&line, call->answer);
     if (params->log_text && call->body.n > 0)
-        add_string(&line, "body", call->body.bytes, call->body.n < TEXT_MAX ? call->body.n : TEXT_MAX);
+        add_string(&line, "body", call->body.bytes,
+                   call->body.n < TEXT_MAX ? call->body.n : weir__utf8_cut(call->body.bytes, TEXT_MAX));
     end(&line);
 }

@@ -1,6 +1,7 @@
 /* models.c: GET /v1/models and /v1/models/ID. SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "serve.h"
 
 static void add_model(const serve_server *server, const char *name, serve_text *text)
@@ -31,7 +32,8 @@ void serve_models(serve_call *call)
         const char *name = call->path + sizeof prefix - 1;
         bool adapter =
             serve_adapters_tell_model(server->adapters, name, server->name, server->created_s, &text);
-        if (!adapter && !serve_server_has_name(server, name)) {
+        bool known = weir__utf8_valid(name, strlen(name)) && serve_server_has_name(server, name);
+        if (!adapter && !known) {
             serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.200s\" here",
                               name);
             return;

@@ -100,26 +100,10 @@ static bool refuse(serve_call *call)
     return false;
 }
 
-static bool read_tokens(serve_call *call, const json_t *ids, prompt *out)
-{
-    out->n = json_array_size(ids);
-    out->tokens = weir__mem_calloc(out->n, sizeof *out->tokens);
-    if (out->tokens == NULL) {
-        serve_call_no_memory(call);
-        return false;
-    }
-    for (size_t i = 0; i < out->n; i++) {
-        const json_t *id = json_array_get(ids, i);
-        json_int_t token = json_integer_value(id);
-        if (!json_is_integer(id)) return refuse(call);
-        out->tokens[i] = token >= 0 && token <= INT32_MAX ? (int32_t)token : -1;
-    }
-    return true;
-}
-
 static bool read_one(serve_call *call, const json_t *value, prompt *out)
 {
-    if (json_is_array(value) && json_array_size(value) > 0) return read_tokens(call, value, out);
+    if (json_is_array(value) && json_array_size(value) > 0)
+        return serve_call_read_ids(call, "prompt", value, &out->tokens, &out->n);
     if (!json_is_string(value)) return refuse(call);
     out->text = json_string_value(value);
     out->length = json_string_length(value);
@@ -138,27 +122,27 @@ static bool read_prompts(serve_call *call, const json_t *value, prompt *prompts,
     return true;
 }
 
-static bool keep_echo(serve_call *call, serve_choice *choice, const prompt *from)
+/* For all choices [n_each] of a prompt. */
+static bool keep_echo(serve_call *call, serve_choice *choices, size_t n_each, const prompt *from)
 {
     weir_model *model = call->server->model;
     size_t n = from->length;
-    weir_error error = {0};
-    if (from->text == NULL &&
-        weir_detokenize(model, from->tokens, from->n, false, NULL, 0, &n, &error) == WEIR_INVALID) {
-        serve_call_refuse(call, 400, "prompt", "invalid_value", "%s", error.message);
-        return false;
-    }
-    choice->echo = weir__mem_alloc(n + 1);
-    choice->echo_length = n;
-    if (choice->echo == NULL) {
+    if (from->text == NULL)
+        (void)weir_detokenize(model, from->tokens, from->n, false, NULL, 0, &n, NULL); /* only the length */
+    char *echo = weir__mem_alloc(n + 1);
+    if (echo == NULL) {
         serve_call_no_memory(call);
         return false;
     }
     if (from->text != NULL)
-        memcpy(choice->echo, from->text, n);
+        memcpy(echo, from->text, n);
     else
-        weir_detokenize(model, from->tokens, from->n, false, choice->echo, n + 1, &n, NULL);
-    choice->echo[n] = '\0';
+        weir_detokenize(model, from->tokens, from->n, false, echo, n + 1, &n, NULL);
+    echo[n] = '\0';
+    for (size_t i = 0; i < n_each; i++) {
+        choices[i].echo = echo;
+        choices[i].echo_length = n;
+    }
     return true;
 }
 
@@ -186,8 +170,8 @@ static void submit(serve_call *call, serve_ask *ask, const prompt *prompts, size
         goto out;
     }
     serve_ask_answer(ask, answer);
-    for (size_t i = 0; ask->echo && i < n; i++)
-        if (!keep_echo(call, &answer->choices[i], &prompts[i / n_each])) goto out;
+    for (size_t i = 0; ask->echo && i < n_prompts; i++)
+        if (!keep_echo(call, &answer->choices[i * n_each], n_each, &prompts[i])) goto out;
     for (size_t i = 0; i < n_requests; i++) {
         serve_ask_request(ask, call, salt, &requests[i]);
         samplers[i] = ask->sampler;

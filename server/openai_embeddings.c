@@ -82,23 +82,22 @@ static bool add_text(serve_call *call, const json_t *value, inputs *in)
 
 static bool add_ids(serve_call *call, const json_t *list, inputs *in)
 {
-    size_t n = json_array_size(list);
-    int32_t *ids = weir__mem_calloc(n, sizeof *ids);
-    if (n == 0 || ids == NULL) {
-        weir__mem_free(ids);
-        if (n == 0) return refuse_input(call);
-        serve_call_no_memory(call);
-        return false;
-    }
+    int32_t *ids = NULL;
+    size_t n = 0;
+    if (json_array_size(list) == 0) return refuse_input(call);
+    bool ok = serve_call_read_ids(call, "input", list, &ids, &n);
     in->tokens[in->n++] = (weir_tokens){.ids = ids, .n = n};
     in->n_tokens += n;
-    for (size_t i = 0; i < n; i++) {
-        const json_t *id = json_array_get(list, i);
-        json_int_t token = json_integer_value(id);
-        if (!json_is_integer(id)) return refuse_input(call);
-        ids[i] = token >= 0 && token <= INT32_MAX ? (int32_t)token : -1;
-    }
-    return true;
+    return ok;
+}
+
+static bool read_dimensions(serve_call *call, const json_t *value, inputs *in)
+{
+    in->dimensions = json_integer_value(value);
+    if (json_is_integer(value) && in->dimensions > 0) return true;
+    serve_call_refuse(call, 400, "dimensions", "invalid_value",
+                      "dimensions must be a whole number above 0: as many as the model has, or left out");
+    return false;
 }
 
 static bool read_input(serve_call *call, const json_t *value, inputs *in)
@@ -139,14 +138,13 @@ static bool read_fields(serve_call *call, inputs *in)
             ok = serve_call_check_model(call, value);
         else if (strcmp(key, "encoding_format") == 0)
             ok = read_format(call, json_string_value(value), in);
-        else if (strcmp(key, "dimensions") == 0 && json_is_integer(value) && json_integer_value(value) > 0)
-            in->dimensions = json_integer_value(value);
+        else if (strcmp(key, "dimensions") == 0)
+            ok = read_dimensions(call, value, in);
         else if (strcmp(key, "user") != 0 || !json_is_string(value)) {
-            bool known = strcmp(key, "dimensions") == 0 || strcmp(key, "user") == 0;
+            bool known = strcmp(key, "user") == 0;
             serve_call_refuse(
                 call, 400, strlen(key) < 64 ? key : NULL, known ? "invalid_value" : "unknown_parameter",
-                known ? "\"%.64s\" has a value that it cannot have" : "there is no field \"%.64s\" here",
-                key);
+                known ? "\"%.64s\" must be a string" : "there is no field \"%.64s\" in this request", key);
             ok = false;
         }
         if (!ok) return false;

@@ -35,6 +35,12 @@ void serve_plan(serve_call *call)
     char salt[SERVE_SALT_MAX];
     serve_kept_choice source = {0};
     if (!serve_ask_read(&ask, call, SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)) goto out;
+    if (ask.best_of > 1) { /* n at the least */
+        const char *field = ask.n > 1 ? "n" : "best_of";
+        serve_call_refuse(call, 400, field, "invalid_value",
+                          "%s must be 1 or left out: a dry run tells of one answer", field);
+        goto out;
+    }
     serve_ask_request(&ask, call, salt, &request);
     if (ask.fork != NULL) {
         if (!serve_ask_fork(&ask, call, salt, &request, &source)) goto out;

@@ -28,36 +28,42 @@ static const serve_route routes[] = {
      .work = true,
      .engine = true},
     {.method = "GET", .path = "/v1/models", .handle = serve_models, .engine = true},
-    {.method = "GET", .path = "/v1/models/*", .handle = serve_models, .engine = true},
-    {.method = "POST", .path = "/v1/streams/*", .handle = serve_stream_cancel, .engine = true},
+    {.method = "GET", .path = "/v1/models/**", .handle = serve_models, .engine = true},
     {.method = "GET", .path = "/v1/streams/*", .handle = serve_stream_read, .engine = true},
+    {.method = "POST", .path = "/v1/streams/*/cancel", .handle = serve_stream_cancel, .engine = true},
     {.method = "GET", .path = "/metrics", .handle = serve_metrics, .metrics = true},
     {.method = "GET", .path = "/slots", .handle = serve_slots, .engine = true},
     {.method = "GET", .path = "/events", .handle = serve_events_begin, .engine = true},
     {.method = "GET", .path = "/health", .handle = serve_health, .health = true},
+    {.method = "GET", .handle = serve_page, .open = true}, /* its files: open, so that it can ask for a key */
 };
 
-/* Its files: open, so that it can ask for a key. */
-static const serve_route page = {.method = "GET", .handle = serve_page, .open = true};
+static bool matches(const char *pattern, const char *path)
+{
+    const char *star = pattern != NULL ? strchr(pattern, '*') : NULL;
+    if (pattern == NULL) return serve_page_has(path);
+    if (star == NULL) return strcmp(path, pattern) == 0;
+    size_t n = (size_t)(star - pattern);
+    if (strncmp(path, pattern, n) != 0 || path[n] == '\0') return false;
+    return star[1] == '*' || strcmp(path + n + strcspn(path + n, "/"), star + 1) == 0;
+}
 
 const serve_route *serve_route_find(const char *method, const char *path, const char **allow)
 {
-    *allow = NULL;
+    const serve_route *found = NULL;
+    bool get = false, post = false;
     if (strcmp(method, "HEAD") == 0) method = "GET";
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-        size_t n = strlen(routes[i].path);
-        bool whole = routes[i].path[n - 1] != '*';
-        if (whole ? strcmp(path, routes[i].path) != 0
-                  : strncmp(path, routes[i].path, n - 1) != 0 || path[n - 1] == '\0')
-            continue;
-        if (strcmp(method, routes[i].method) == 0) {
-            *allow = NULL;
-            return &routes[i];
-        }
-        *allow = strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method;
+        const serve_route *route = &routes[i];
+        if (!matches(route->path, path)) continue;
+        get = get || strcmp(route->method, "GET") == 0;
+        post = post || strcmp(route->method, "POST") == 0;
+        if (found == NULL && strcmp(method, route->method) == 0) found = route;
     }
-    if (*allow != NULL || !serve_page_has(path)) return NULL;
-    if (strcmp(method, page.method) == 0) return &page;
-    *allow = "GET, HEAD";
-    return NULL;
+    *allow = found != NULL ? NULL
+             : get && post ? "GET, HEAD, POST"
+             : get         ? "GET, HEAD"
+             : post        ? "POST"
+                           : NULL;
+    return found;
 }

@@ -55,10 +55,10 @@ struct serve_call {
     char method[8];
     char path[256]; /* cut */
     char origin[128];
-    char position[32]; /* Last-Event-ID, or starting_after; cut */
-    bool has_position;
-    int32_t key;  /* whose it is, -1 = nobody's */
-    bool counted; /* in the key's requests */
+    char position[32];         /* in a stream, where the client wants to go on; cut */
+    const char *position_from; /* "Last-Event-ID" or "starting_after", which said it; NULL: nothing did */
+    int32_t key;               /* whose it is, -1 = nobody's */
+    bool counted;              /* in the key's requests */
     bool head_only, http_1_0;
     bool close;         /* the connection, after the answer */
     bool body_ended;    /* service thread */
@@ -72,14 +72,16 @@ struct serve_call {
     bool ended; /* nothing will be added to `out` */
     bool chunked, events;
     int status;
-    int32_t retry_s; /* Retry-After, 0 = none */
+    int32_t retry_s;  /* Retry-After, 0 = none */
+    const char *code; /* of a refusal, static; NULL: none */
     const char *allow;
     const char *schema_field; /* where the answer's schema stands in the request; NULL: there is none */
 
     bool left; /* the client went before the answer's end */
     int64_t began_ns;
     int64_t deadline_ns; /* of the body */
-    int64_t moved_ns;    /* when bytes last went out */
+    int64_t moved_ns;    /* when bytes last went out, or were first seen to wait */
+    bool waits;          /* at the last sweep there were some that the client had not taken */
     uint64_t n_sent;
     serve_answer *answer; /* NULL: none is generated */
 
@@ -124,7 +126,7 @@ struct serve_server {
     int32_t n_calls, most_calls; /* since memory was last given back */
     uint64_t n_bodies;           /* bytes of bodies that are read or worked on */
     uint64_t next_number;
-    bool draining;
+    bool draining, cut; /* cut: the drain's time is over, and what ran was told */
     int64_t drain_deadline_ns;
     struct lws *listeners[16];
     int32_t n_listeners;
@@ -147,7 +149,7 @@ struct serve_server {
 /* Who handles what; `work` runs on a worker, else on the service thread. */
 struct serve_route {
     const char *method;
-    const char *path; /* ends with "/" + "*": whatever follows */
+    const char *path; /* "*": a name without "/"; "**": whatever follows; NULL: one of the page's */
     void (*handle)(serve_call *call);
     bool work;
     bool engine;                /* 503 until the model is there */
@@ -213,6 +215,9 @@ void serve_call_end(serve_call *call);
  * answer's events, or no longer one. */
 bool serve_call_comment(serve_call *call);
 
+/* Whether bytes wait for the client for longer than it may let them. Asked at each sweep. Service thread. */
+bool serve_call_is_stalled(serve_call *call, int64_t now_ns);
+
 /* Has something for the client: ask for a writable callback. Service thread. */
 void serve_call_send(serve_call *call);
 
@@ -222,6 +227,11 @@ bool serve_call_read_json(serve_call *call, struct json_t **json);
 
 /* The same of anything. */
 bool serve_call_read_any(serve_call *call, struct json_t **json);
+
+/* Token ids, an array in a request's `field`, into *ids, [*n], which the caller frees in any case. False: the
+ * call has its answer. */
+bool serve_call_read_ids(serve_call *call, const char *field, const struct json_t *list, int32_t **ids,
+                         size_t *n);
 
 /* Whether `name`, a request's "model", is one of this server's, or NULL. False: the call has its answer. */
 bool serve_call_check_model(serve_call *call, const struct json_t *name);

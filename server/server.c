@@ -27,6 +27,7 @@
 #define CROWD       32    /* calls at a time */
 #define SPIN_TURNS  32    /* in a row that call nobody */
 #define SPIN_US     2000
+#define FAREWELL_S  2 /* after a drain: until those who are cut off have taken what tells them */
 
 static const struct lws_protocols protocols[] = {
     {.name = "http", .callback = serve_http_callback},
@@ -168,11 +169,10 @@ static void look_at(serve_call *call, int64_t now_ns)
         serve_call_refuse(call, 408, NULL, "request_timeout", "the body did not come within %d s",
                           params->body_s);
         serve_call_send(call);
-        call->moved_ns = now_ns;
-    } else if (call->out.n > call->out_at) {
-        if (quiet_ns > (int64_t)params->stall_s * WEIR__NS_PER_S) hang_up(call);
-    } else if (params->comment_s > 0 && quiet_ns > (int64_t)params->comment_s * WEIR__NS_PER_S &&
-               serve_call_comment(call)) {
+    } else if (serve_call_is_stalled(call, now_ns)) {
+        hang_up(call);
+    } else if (!call->waits && params->comment_s > 0 &&
+               quiet_ns > (int64_t)params->comment_s * WEIR__NS_PER_S && serve_call_comment(call)) {
         call->moved_ns = now_ns;
         serve_call_send(call);
     }
@@ -204,6 +204,27 @@ static void give_back_memory(serve_server *server)
 #endif
 }
 
+/* The drain's time is over: who still waits is told. Again and again, as workers come back with others. */
+static void cut_off(serve_server *server)
+{
+    if (!server->cut) serve_log_event("cut", "%d requests are cut off", server->n_calls);
+    server->cut = true;
+    for (serve_call *call = server->calls, *next; call != NULL; call = next) {
+        next = call->after;
+        if (call->state == SERVE_WORKING || call->ended) continue;
+        if (!call->begun) {
+            call->close = true;
+            call->state = SERVE_ANSWERING;
+            serve_call_refuse(call, 503, NULL, "stopping", "the server is going down");
+            serve_call_send(call);
+        } else if (call->answer != NULL) {
+            bool taped = call->answer->tape != NULL;
+            serve_answer_stop(call->answer, false);
+            if (taped) serve_call_destroy(call);
+        }
+    }
+}
+
 static void sweep(lws_sorted_usec_list_t *sul)
 {
     serve_server *server = lws_container_of(sul, serve_server, sweep);
@@ -217,7 +238,9 @@ static void sweep(lws_sorted_usec_list_t *sul)
     serve_listener_go_on(server);
     give_back_memory(server);
     serve_log_flush(0);
-    if (server->draining && (server->n_calls == 0 || now_ns >= server->drain_deadline_ns)) {
+    int64_t late_ns = server->draining ? now_ns - server->drain_deadline_ns : -1;
+    if (late_ns >= 0 && server->n_calls > 0) cut_off(server);
+    if (server->draining && (server->n_calls == 0 || late_ns >= FAREWELL_S * WEIR__NS_PER_S)) {
         pthread_mutex_lock(&server->mutex);
         server->drained = true;
         pthread_cond_broadcast(&server->changed);
@@ -421,6 +444,14 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     return status;
 }
 
+void serve_server_name(serve_server *server, const char *file_name)
+{
+    server->name = server->file_name = file_name;
+    for (size_t i = server->params.n_names; i > 0; i--)
+        if (strcmp(server->params.names[i - 1], SERVE_ANY_NAME) != 0)
+            server->name = server->params.names[i - 1];
+}
+
 weir_status serve_server_add_adapter(serve_server *server, const char *name, weir_adapter *adapter,
                                      float scale, weir_error *error)
 {
@@ -431,14 +462,10 @@ weir_status serve_server_add_adapter(serve_server *server, const char *name, wei
     return serve_adapters_add(server->adapters, name, adapter, scale, error);
 }
 
-void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine, const char *name)
+void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine)
 {
     server->model = model;
     server->engine = engine;
-    server->name = server->file_name = name;
-    for (size_t i = server->params.n_names; i > 0; i--)
-        if (strcmp(server->params.names[i - 1], SERVE_ANY_NAME) != 0)
-            server->name = server->params.names[i - 1];
     snprintf(server->fingerprint, sizeof server->fingerprint, "weir-%s-%s", weir_version(),
              weir_backend_version());
     for (char *c = server->fingerprint; *c != '\0'; c++)

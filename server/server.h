@@ -51,13 +51,16 @@ serve_params serve_params_default(void);
  * NO_MEMORY. */
 weir_status serve_server_create(const serve_params *params, serve_server **out, weir_error *error);
 
+/* Before adapters and ready: what the model's file is called, for as long as the server lives. */
+void serve_server_name(serve_server *server, const char *file_name);
+
 /* Before ready: an adapter of its model that requests may name. scale: of those that do not say which they
  * want; 0 = not theirs. Holds it. INVALID, BUSY, NO_MEMORY. */
 weir_status serve_server_add_adapter(serve_server *server, const char *name, weir_adapter *adapter,
                                      float scale, weir_error *error);
 
 /* The model is there. Both must live until destroy. Once. */
-void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine, const char *name);
+void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine);
 
 /* Where it listens: "http://127.0.0.1:8080"; valid as long as the server. */
 const char *serve_server_address(const serve_server *server);
@@ -65,8 +68,8 @@ const char *serve_server_address(const serve_server *server);
 /* Stops listening; what runs may end, new requests get 503. Returns at once. Idempotent, any thread. */
 void serve_server_drain(serve_server *server);
 
-/* Waits until all requests have ended after a drain, or drain_s have passed; at most timeout_ms. False: not
- * yet. */
+/* Waits until all requests have ended after a drain; what runs after drain_s is told that the server ends,
+ * and has a moment to take that. At most timeout_ms. False: not yet. */
 bool serve_server_wait(serve_server *server, int timeout_ms);
 
 /* Ends what still runs, and the service thread. NULL is ignored. */

@@ -318,18 +318,19 @@ static serve_tape *find(serve_call *call, size_t n)
 /* After which event to go on. False: the call has its answer. */
 static bool read_position(serve_call *call, const serve_tape *tape, uint64_t *after)
 {
-    const char *text = call->position;
+    const char *text = call->position,
+               *field = call->position_from != NULL ? call->position_from : "Last-Event-ID";
     size_t n = strlen(text);
     bool number = n > 0 && n <= 18 && strspn(text, "0123456789") == n;
     *after = number ? strtoull(text, NULL, 10) : 0;
-    if (call->has_position && (!number || *after > last(tape))) {
-        serve_call_refuse(call, 400, "Last-Event-ID", "invalid_value",
+    if (call->position_from != NULL && (!number || *after > last(tape))) {
+        serve_call_refuse(call, 400, field, "invalid_value",
                           "\"%.32s\" is no event of this stream until now; allowed: %llu to %llu", text,
                           (unsigned long long)tape->first - 1, (unsigned long long)last(tape));
         return false;
     }
     if (*after + 1 < tape->first) {
-        serve_call_refuse(call, 410, "Last-Event-ID", "events_gone",
+        serve_call_refuse(call, 410, field, "events_gone",
                           "the stream's first events are no longer kept; allowed: %llu to %llu",
                           (unsigned long long)tape->first - 1, (unsigned long long)last(tape));
         return false;
@@ -353,19 +354,11 @@ void serve_stream_read(serve_call *call)
 
 void serve_stream_cancel(serve_call *call)
 {
-    const size_t n = strlen(call->path + sizeof PREFIX - 1), n_cancel = sizeof CANCEL - 1;
-    serve_tape *tape;
-    if (n < n_cancel || strcmp(call->path + sizeof PREFIX - 1 + n - n_cancel, CANCEL) != 0) {
-        call->allow = "GET, HEAD";
-        serve_call_refuse(
-            call, 405, NULL, "method_not_allowed",
-            "a stream is asked for with GET, and cancelled with POST at its address and " CANCEL);
-        return;
-    }
-    if ((tape = find(call, n - n_cancel)) == NULL) return;
+    serve_tape *tape = find(call, strlen(call->path) - (sizeof PREFIX - 1) - (sizeof CANCEL - 1));
+    if (tape == NULL) return;
     if (tape->answer != NULL) {
         serve_call *maker = tape->answer->call;
-        serve_answer_stop(tape->answer);
+        serve_answer_stop(tape->answer, true);
         serve_call_destroy(maker);
     }
     serve_call_answer_more(call, 204, NULL, "", "", 0);

@@ -104,8 +104,10 @@ static serve_call *resume(const char *id, int64_t position)
     serve_call *call = create("GET");
     if (call == NULL) return NULL;
     snprintf(call->path, sizeof call->path, "/v1/streams/%s", id);
-    call->has_position = position >= 0;
-    if (position >= 0) snprintf(call->position, sizeof call->position, "%lld", (long long)position);
+    if (position >= 0) {
+        call->position_from = "Last-Event-ID";
+        snprintf(call->position, sizeof call->position, "%lld", (long long)position);
+    }
     call->state = SERVE_ANSWERING;
     serve_stream_read(call);
     return call;

@@ -109,25 +109,6 @@ out:
     json_decref(json);
 }
 
-static bool read_tokens(serve_call *call, const json_t *list, int32_t **tokens, size_t *n)
-{
-    *n = json_array_size(list);
-    *tokens = weir__mem_calloc(*n, sizeof **tokens);
-    if (*tokens == NULL) {
-        serve_call_no_memory(call);
-        return false;
-    }
-    for (size_t i = 0; i < *n; i++) {
-        const json_t *one = json_array_get(list, i);
-        json_int_t id = json_integer_value(one);
-        (*tokens)[i] = id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
-        if (json_is_integer(one)) continue;
-        serve_call_refuse(call, 400, "tokens", "invalid_value", "tokens must be an array of token ids");
-        return false;
-    }
-    return true;
-}
-
 void serve_detokenize(serve_call *call)
 {
     static const char *const known[] = {"tokens", "model", NULL};
@@ -144,7 +125,7 @@ void serve_detokenize(serve_call *call)
         serve_call_refuse(call, 400, "tokens", "invalid_value", "tokens must be an array of token ids");
         goto out;
     }
-    if (!read_tokens(call, list, &tokens, &n)) goto out;
+    if (!serve_call_read_ids(call, "tokens", list, &tokens, &n)) goto out;
     weir_status status = WEIR_TOO_LONG;
     for (size_t need = n * 8 + 16; status == WEIR_TOO_LONG; need = length + 1) {
         status =

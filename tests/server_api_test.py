@@ -41,6 +41,10 @@ refused("another name", server.post(CHAT, dict(HELLO, model="gpt-3.5-turbo")), 4
 refused("another name, completions", server.post(TEXT, {"prompt": "x", "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
 refused("another name, tokens", server.post("/tokenize", {"content": "x", "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
 refused("another name, text of tokens", server.post("/detokenize", {"tokens": [], "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
+for path in ("/%ff", "/v1/models/x%ff", "/v1/streams/%ff%ff"):
+    refused(f"{path}: told in UTF-8", server.get(path), 404, "model" if "models" in path else None)
+refused("a name that is cut, in UTF-8", server.post(CHAT, dict(HELLO, model="x" + "é" * 200)), 404, "model")
+refused("a field that is cut, in UTF-8", server.post(CHAT, dict(HELLO, **{"x" + "é" * 200: 1})), 400, None, "unknown_parameter")
 for name in ("tiny", "default", "", None):
     check(f"the name {name!r}", server.post(CHAT, dict(HELLO, model=name)).status == 200)
 check("no name", server.post(CHAT, HELLO).json["model"] == "tiny")
@@ -50,6 +54,7 @@ reply = server.post(CHAT, dict(HELLO, model="gpt-3.5-turbo"))
 check("any name, where that is asked for", reply.status == 200 and reply.json["model"] == "tiny", reply.body)
 check("any name: what there is", [m["id"] for m in server.get("/v1/models").json["data"]] == ["tiny"], server.get("/v1/models").body)
 check("any name: embeddings", server.post(EMBED, {"input": "x", "model": "text-embedding-3-small"}).status == 200)
+refused("any name, but UTF-8", server.get("/v1/models/%ff"), 404, "model")
 refused("any name, but a name", server.post(EMBED, {"input": "x", "model": 3}), 400, "model", "invalid_value")
 
 # ---- Fields
@@ -82,6 +87,14 @@ ids = server.post("/tokenize", {"content": "two", "add_special": True}).json["to
 check("embeddings of one array of ids", server.post(EMBED, {"input": ids}).json["data"][0]["embedding"] == whole)
 check("embeddings of arrays of ids", [d["embedding"] for d in server.post(EMBED, {"input": [ids, ids]}).json["data"]] == [whole, whole])
 check("dimensions that the model has", server.post(EMBED, {"input": "two", "dimensions": len(whole)}).json["data"][0]["embedding"] == whole)
+for bad in (0, -1, "5", 1.5):
+    refused(f"dimensions {bad!r}", server.post(EMBED, {"input": "two", "dimensions": bad}), 400, "dimensions", "invalid_value", "above 0")
+refused("user", server.post(EMBED, {"input": "two", "user": 5}), 400, "user", "invalid_value", "a string")
+for name, path, body, field in (("prompt", TEXT, {"prompt": [1, 99999999999]}, "prompt"), ("prompts", TEXT, {"prompt": [[1], [1, 99999999999]], "echo": True}, "prompt"),
+                                ("tokens", "/detokenize", {"tokens": [1, 99999999999]}, "tokens"), ("inputs", EMBED, {"input": [[1, 99999999999]]}, "input")):
+    refused(f"{name}: an id that is too large", server.post(path, body), 400, field, "invalid_value", "token 1 in " + field + " is 99999999999; the vocabulary has 0 to ")
+    refused(f"{name}: a negative id", server.post(path, json.loads(json.dumps(body).replace("99999999999", "-7"))), 400, field, "invalid_value", "is -7; ")
+    refused(f"{name}: a text among ids", server.post(path, json.loads(json.dumps(body).replace("99999999999", '"x"'))), 400, field, "invalid_value", "token 1 in")
 refused("fewer dimensions", server.post(EMBED, {"input": "two", "dimensions": len(whole) - 1}), 400, "dimensions", "unsupported_value", str(len(whole)))
 coded = server.post(EMBED, {"input": [ids, "two"], "encoding_format": "base64", "dimensions": len(whole)}).json["data"]
 check("base64: little-endian floats", all(all(abs(a - b) < 1e-7 for a, b in zip(struct.unpack(f"<{len(whole)}f", base64.b64decode(d["embedding"], validate=True)), whole)) for d in coded), coded)

@@ -17,7 +17,8 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check  # noqa: E402
+from parts import end, part, run_parts  # noqa: E402
 from serve import Connection, Server, environment, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
@@ -33,22 +34,10 @@ scratch = tempfile.TemporaryDirectory()
 with open(WEIR, "rb") as program:
     # What sanitizers take for themselves says nothing about weir.
     SANITIZED = re.search(b"__[at]san_init", program.read()) is not None
-parts = []
-
-
-def part(f):
-    parts.append(f)
-    return f
 
 
 def start(*words, **more):
     return Server(WEIR, *words, **more)
-
-
-def end(server, words=()):
-    code = server.stop()
-    bad = [e for e in server.lines if e.get("event") in ("text", "libwebsockets") and not any(w in e.get("message", "") for w in words)]
-    check("it ends with 0 and says nothing bad", code == 0 and not bad, code, bad[:3], server.lines[-5:])
 
 
 def idle(metrics):
@@ -221,8 +210,11 @@ def slow_readers():
 
 @part
 def whole_answers():
-    """A whole answer that nobody takes."""
+    """A prompt that all choices echo, and a whole answer that nobody takes."""
     server = start("--stall-timeout", "2")
+    before = server.resident()
+    reply = server.post(TEXT, {"prompt": "x" * (8 << 20), "echo": True, "n": 128})
+    check("a prompt is kept once for all choices", reply.status == 400 and (SANITIZED or server.peak() - before < 256 << 20), reply.body, before, server.peak())
     reader = server.connect(room=4096)
     reader.request("POST", "/apply-template", {"messages": [{"role": "user", "content": "x" * (12 << 20)}]})
     metrics = server.wait_for(lambda m: m["weir_http_unsent_bytes"] > 0)
@@ -501,11 +493,4 @@ def vanishing():
 
 
 need_server(WEIR)
-for one in parts:
-    if not sys.argv[1:] or one.__name__ in sys.argv[1:]:
-        print("---- " + one.__name__, flush=True)
-        began = time.monotonic()
-        one()
-        print(f"      {time.monotonic() - began:.1f} s", flush=True)
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+run_parts()

@@ -24,15 +24,18 @@ BODIES = [
     {"messages": MESSAGES, "max_tokens": 4}, {"messages": MESSAGES, "max_tokens": 40, "stream": True, "n": 2}, {"prompt": "x", "max_tokens": 3, "logprobs": 2},
     {"prompt": [[1, 2], [3]], "stream": True, "stop": ["a"]}, {"input": ["a", [1, 2]]}, {"content": "né"}, {"tokens": [1, 2, 300]},
     {"messages": MESSAGES, "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}], "tool_choice": "required"},
-    {"messages": MESSAGES, "max_tokens": 1e308}, {"messages": MESSAGES, "seed": 10 ** 30}, {"messages": MESSAGES, "temperature": -1e-300}, {},
+    {"messages": MESSAGES, "max_tokens": 60, "stream": True, "resume": True}, {"prompt": "x", "max_tokens": 60, "stream": True, "resume": True, "share": True, "temperature": 0},
+    {"prompt": "x", "max_tokens": 20, "share": True, "temperature": 0}, {"fork": {"id": "cmpl-1", "index": 0, "at": 3}}, {"lora_name": "a", "lora_path": "../b"}, [{"id": 0, "scale": 1}],
+    {"prompt": "x", "n": 3, "best_of": 5, "echo": True, "max_tokens": 3}, {"messages": MESSAGES, "max_tokens": 1e308}, {"messages": MESSAGES, "seed": 10 ** 30}, {"messages": MESSAGES, "temperature": -1e-300}, {},
 ]
 PATHS = ["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/plan", "/tokenize", "/detokenize", "/apply-template", "/v1/models", "/v1/models/x", "/metrics",
          "/slots", "/events", "/health", "/", "/../../etc/passwd", "/%2e%2e/%00", "//", "/v1//chat/completions", "/v1/chat/completions?a=b&c", "*", "http://x/health",
+         "/v1/streams/x", "/v1/streams/x?starting_after=1", "/v1/streams/x/cancel", "/v1/streams/%ff", "/lora-adapters", "/v1/load_lora_adapter", "/v1/unload_lora_adapter",
          "/app.js", "/" + "a" * 300, "/" + "%41" * 2000]
 METHODS = ["POST"] * 8 + ["GET"] * 4 + ["HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "PRI", "get", "", "P" * 100]
 FIELDS = ["Host: x", "Connection: close", "Connection: keep-alive", "Connection: Upgrade", "Upgrade: websocket", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQ", "Expect: 100-continue",
           "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13", "Transfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked", "Content-Encoding: gzip",
-          "Content-Type: application/json", "Authorization: Bearer x", "Authorization: Basic eDp5", "Origin: http://x", "Accept: */*", "Range: bytes=0-",
+          "Content-Type: application/json", "Authorization: Bearer x", "Authorization: Basic eDp5", "Origin: http://x", "Accept: */*", "Last-Event-ID: 2", "Last-Event-ID:  \xff", "Range: bytes=0-",
           "Cookie: " + "a=b; " * 500, "X: " + "y" * 20000, "X-Empty:", ": no name", "no colon", " folded", "Content-Length: 0", "Content-Length: 5", "Content-Length: -1", "Content-Length: 1e9",
           "Content-Length: 18446744073709551617", "Content-Length: 0x10", "Content-Length:\t7", "Content-Length: 67108864", "Host: a\0b", "Host: \xff\xfe", "If-None-Match: *"]
 PIECES = [b"\0", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\r\n\r\n", b"\n\n", b"\r", b"\n", b" ", b"%", b"{", b"[" * 3000, b'{"a":' * 500, b'"' * 7, b"\\u0000", b"\\ud800", b"9" * 400,
@@ -107,7 +110,7 @@ class Client:
 need_server(WEIR)
 print(f"seed {SEED}", flush=True)
 dice = random.Random(SEED)
-server = Server(WEIR, "--embeddings", "-np", "4", "-c", "512", model="fake:tick_us=500")
+server = Server(WEIR, "--embeddings", "--resume-grace", "1", "--resume-keep", "1", "--lora-dir", os.path.dirname(os.path.abspath(__file__)), "-np", "4", "-c", "512", model="fake:tick_us=500")
 files, n, statuses, bad = server.files(), 0, {}, []
 until = time.monotonic() + SECONDS
 clients = []

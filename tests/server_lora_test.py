@@ -9,7 +9,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, results  # noqa: E402
-from serve import Server, environment  # noqa: E402
+from serve import Server, environment, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 SCRIPTS = os.path.join(os.environ.get("WEIR_SOURCE_DIR", "."), "scripts")
@@ -35,9 +35,7 @@ def refused(name, reply, status, field, word=""):
           reply.status, reply.body)
 
 
-if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
-    print("skipped: this weir was built without libwebsockets")
-    sys.exit(77)
+need_server(WEIR)
 
 with tempfile.TemporaryDirectory() as folder:
     base, kept = os.path.join(folder, "base.gguf"), os.path.join(folder, "kept")
@@ -163,6 +161,9 @@ with tempfile.TemporaryDirectory() as folder:
         check(f"serve: {name}", done.returncode == 2 and hint in done.stderr, done.returncode, done.stderr)
     done = begin("--lora", files["sql"], "--alias", "sql")
     check("serve: the model's name", done.returncode != 0 and "own name" in done.stderr, done.returncode, done.stderr)
+    os.symlink(base, os.path.join(folder, "sql"))
+    done = begin("-m", os.path.join(folder, "sql"), "--lora", files["sql"])
+    check("serve: the model file's name", done.returncode != 0 and "own name" in done.stderr, done.returncode, done.stderr)
     server = Server(WEIR, "--alias", "*", "--lora-dir", kept, *many[:-2], "--lora", many[-1] + "=0", model=base)
     check("eight, and one by name", ask(server).status == 200 and say(server, model="8") == whole)
     check("any name: load", server.post("/v1/load_lora_adapter", {"lora_name": "mine", "lora_path": "third.gguf"}).status == 200)

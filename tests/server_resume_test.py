@@ -5,15 +5,15 @@ import json
 import os
 import random
 import re
-import subprocess
 import sys
 import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check  # noqa: E402
+from parts import end, part, run_parts  # noqa: E402
 from resumed import Reader, whole  # noqa: E402
-from serve import Server, environment  # noqa: E402
+from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -22,21 +22,10 @@ ASK = {"prompt": "one two", "max_tokens": 12, "temperature": 0, "ignore_eos": Tr
 LONG = dict(HELLO, max_tokens=50000)
 QUICK, SLOW = "fake:tick_us=2000,n_ctx_train=100000", "fake:tick_us=20000,n_ctx_train=100000"
 SEED = int(os.environ.get("WEIR_RESUME_SEED", str(random.SystemRandom().randrange(1 << 30))))
-parts = []
-
-
-def part(f):
-    parts.append(f)
-    return f
 
 
 def start(*words, **more):
     return Server(WEIR, *words, **more)
-
-
-def end(server):
-    code = server.stop()
-    check("it ends with 0 and says nothing bad", code == 0 and not [e for e in server.lines if e.get("event") in ("text", "libwebsockets")], code, server.lines[-5:])
 
 
 def refused(name, reply, status, field=None, code=None, word=""):
@@ -183,9 +172,12 @@ def positions():
             reply = server.get(path, headers=[f"Last-Event-ID: {bad}"])
             refused(f"Last-Event-ID {bad[:20]!r}", reply, 400, "Last-Event-ID", "invalid_value", "allowed: 0 to ")
         for bad in ("x", "", "99999", "1" * 300):
-            refused(f"starting_after={bad[:20]}", server.get(f"{path}?starting_after={bad}"), 400, "Last-Event-ID", None, "allowed: 0 to ")
-        for reply in (server.post(path, {}), server.ask("DELETE", path)):
-            check("405 says what is allowed", reply.status == 405 and reply.headers["allow"] == "GET, HEAD", reply.headers)
+            refused(f"starting_after={bad[:20]}", server.get(f"{path}?starting_after={bad}"), 400, "starting_after", None, "allowed: 0 to ")
+        for blanks in ("3 ", " 3", "\t3\t ", "3" + " " * 100):
+            with Reader(server, reader.id, at=blanks) as other:
+                check(f"blanks around a number: {blanks[:5]!r}", other.status == 200 and other.take(1)[0][0] == 4, other.status)
+        for reply, allowed in ((server.post(path, {}), "GET, HEAD"), (server.ask("DELETE", path), "GET, HEAD"), (server.get(path + "/cancel"), "POST")):
+            check("405 says what is allowed", reply.status == 405 and reply.headers["allow"] == allowed, reply.headers)
         for other in (reader.id[:-1], reader.id + "0", reader.id[:-1] + chr(ord(reader.id[-1]) ^ 1), "x", "x" * 200):
             refused(f"no stream {other[-8:]}", server.get("/v1/streams/" + other), 404, None, "stream_not_found")
         with Reader(server, reader.id, at=4, query=1) as other:
@@ -272,6 +264,13 @@ def stopping():
         server.process.send_signal(15)
         check("a drain lets a stream with a reader end", whole(reader.rest()), reader.got)
     check("and ends one without", server.wait() == 0 and time.monotonic() - began < 25, server.lines[-3:])
+    server = start("-np", "1", "--drain", "1", model=SLOW)
+    with Reader(server, CHAT, LONG) as reader, Reader(server, reader.id) as other:
+        reader.take(3)
+        code = server.stop()
+        for one in (reader, other):
+            got = one.rest()
+            check("what a drain cuts off ends with an error", code == 0 and whole(got) and events(got)[-1].get("error", {}).get("type") == "unavailable_error", code, got[-3:])
 
 
 @part
@@ -465,12 +464,5 @@ def sharing():
     end(server)
 
 
-if "without libwebsockets" in subprocess.run([WEIR, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
-    print("skipped: this weir was built without libwebsockets")
-    sys.exit(77)
-for f in parts:
-    if not sys.argv[1:] or f.__name__ in sys.argv[1:]:
-        print("----", f.__name__)
-        f()
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+need_server(WEIR)
+run_parts()

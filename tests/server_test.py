@@ -148,6 +148,9 @@ check("what is told is called as in the request", "messages_json" not in server.
 salted = {"prompt": "of somebody else's " * 5, "max_tokens": 1}
 usages = [server.post(TEXT, dict(salted, cache_salt="s" * 255 + end)).json["usage"]["prompt_tokens_details"] for end in "aba"]
 check("salts count to their ends", [u["cached_tokens"] > 0 for u in usages] == [False, False, True], usages)
+refused("a dry run of several answers", server.post("/v1/plan", dict(HELLO, n=2)), 400, "n", "invalid_value", "one answer")
+refused("a dry run of the best of several", server.post("/v1/plan", {"prompt": "x", "best_of": 2}), 400, "best_of", "invalid_value", "one answer")
+check("a dry run of one", server.post("/v1/plan", dict(HELLO, n=1)).status == 200)
 refused("a dry run of two", server.post("/v1/plan", dict(HELLO, prompt="x")), 400, "prompt")
 refused("another model", server.post(CHAT, dict(HELLO, model="gpt-9")), 404, "model", "model_not_found")
 refused("too long", server.post(TEXT, {"prompt": "x" * 5000}), 400, "prompt", "context_length_exceeded")
@@ -169,6 +172,11 @@ refused("above the root", server.get("/../../etc/passwd"), 404)
 refused("above the root, encoded", server.get("/%2e%2e/%2e%2e/etc/passwd"), 404)
 reply = server.get(CHAT)
 check("405 says what is allowed", reply.status == 405 and reply.headers["allow"] == "POST", reply.headers)
+reply = server.ask("DELETE", "/lora-adapters")
+check("405 says all of it", reply.status == 405 and reply.headers["allow"] == "GET, HEAD, POST" and "GET, HEAD, POST" in reply.error["message"], reply.headers)
+reply = server.ask("OPTIONS", CHAT)
+check("OPTIONS: once", reply.status == 204 and reply.headers["allow"] == "GET, HEAD, POST, OPTIONS", reply.headers)
+check("a name with a slash", server.get("/v1/models/other/one").error["code"] == "model_not_found")
 refused("POST where GET is", server.post("/health", {}), 405)
 reply = server.ask("HEAD", "/health")
 check("HEAD", reply.status == 200 and reply.headers["content-length"] == "16", reply.headers)
@@ -253,6 +261,7 @@ metrics = server.wait_for(idle)
 check("metrics count", metrics["weir_accepted_tokens_total"] <= metrics["weir_drafted_tokens_total"] and metrics["weir_submitted_total"] > 20 and metrics["weir_ttft_seconds_count"] > 20 and metrics['weir_http_requests_total{status="4xx"}'] > 50 and
       metrics['weir_ttft_seconds_bucket{le="+Inf"}'] == metrics["weir_ttft_seconds_count"] and metrics["weir_e2e_seconds_count"] > 20, metrics)
 check("no prompt in the log", not any("hello" in json.dumps(line) for line in server.lines))
+check("a refusal's line has its code", server.log(lambda e: e.get("status") == 404 and e.get("code") == "model_not_found") is not None)
 check("a line for each request", server.log(lambda e: e.get("path") == TEXT and e.get("status") == 200 and e["choices"][0]["reason"] == "length") is not None)
 end(server)
 
@@ -456,12 +465,21 @@ check("draining: what runs ends as it would have", rest[-1] == "[DONE]" and json
 check("then it ends with 0", server.wait() == 0)
 
 server = start("-np", "2", "--drain", "1", model=SLOW)
-running = server.connect()
+running, waiting, queued, reading = (server.connect() for _ in range(4))
 running.request("POST", CHAT, LONG)
 running.head()
-began = time.monotonic()
+for connection in (waiting, queued):
+    connection.request("POST", CHAT, dict(LONG, stream=False))
+reading.send(POST + "Content-Length: 100\r\n\r\n{")
+server.wait_for(lambda m: m["weir_slots_generating"] == 2 and m["weir_queue_depth"] == 1 and m["weir_http_live"] == 5)
 code = server.stop()
-check("what runs for ever is cut after --drain", code == 0 and running.closed(), code)
+events = [e for e in running.events() if not e.startswith(":")]
+error = json.loads(events[-2]).get("error", {})
+check("what runs for ever is cut after --drain: an error, then the end", code == 0 and events[-1] == "[DONE]" and len(events) > 3 and
+      set(error) == {"message", "type", "param", "code"} and error["type"] == "unavailable_error" and error["message"] == "the server is going down" and running.closed(), code, events[-3:])
+for name, connection in (("who waits for a whole answer", waiting), ("who is queued", queued), ("who still sends", reading)):
+    refused(f"{name} is told", connection.reply(), 503, None, "stopping")
+check("the log says so", any(e.get("event") == "cut" for e in server.lines), server.lines[-5:])
 
 # ---- Systemd
 

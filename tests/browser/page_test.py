@@ -1,6 +1,7 @@
 """The server's page in headless Chromium: a real browser, a real server, the real model. Screenshots for people lie in
 WEIR_BUILD_DIR/browser afterwards. Arguments: names of tests, to run only these."""
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import json
 import os
 import random
@@ -167,14 +168,24 @@ def stop_ends_the_work_too(p):
         assert p.b.js("return document.activeElement.id") == "text"
 
 
+@contextlib.contextmanager
+def second_tab(p):
+    """A new tab is the current one; it is closed afterwards. Gives the first one and it."""
+    first, second = p.b.tab(), p.b.new_tab()
+    try:
+        yield first, second
+    finally:
+        p.b.switch(second)
+        p.b.close_tab()
+        p.b.switch(first)
+
+
 @test
 def two_tabs_at_once(p):
     p.fresh(max_tokens=400, seed=3)
-    first = p.b.tab()
     p.ask(STORY)
     p.growing()
-    second = p.b.new_tab()
-    try:
+    with second_tab(p) as (first, second):
         p.b.open(p.server.url + "/")
         assert p.b.count(".message") == 0  # a chat of its own
         p.endless()
@@ -198,10 +209,6 @@ def two_tabs_at_once(p):
         answer = p.complete()
         p.b.switch(first)
         p.b.wait(lambda: p.b.count(".message") == 4 and p.answer() == answer, "what the other tab added")
-    finally:
-        p.b.switch(second)
-        p.b.close_tab()
-        p.b.switch(first)
 
 
 @test
@@ -280,12 +287,10 @@ def stop_works_after_a_reload(p):
 def two_tabs_show_one_answer(p):
     p.fresh(max_tokens=3000)
     p.endless()
-    first = p.b.tab()
     p.ask(STORY)
     p.growing()
     address = p.b.js("return location.href")
-    second = p.b.new_tab()
-    try:
+    with second_tab(p) as (first, second):
         p.b.open(address)
         p.growing()
         assert p.server.busy_slots() == 1
@@ -297,10 +302,6 @@ def two_tabs_show_one_answer(p):
         p.b.switch(first)
         p.b.wait(lambda: not p.streaming(), "the end in the first tab")
         assert "stopped" in p.b.text(ANSWER + " .figures") and p.answer()[:100] == text[:100]
-    finally:
-        p.b.switch(second)
-        p.b.close_tab()
-        p.b.switch(first)
 
 
 @test
@@ -688,16 +689,10 @@ def a_server_that_was_restarted_says_so(p):
 def a_hidden_page_rests(p):
     """A browser has six connections to a server; tabs that nobody looks at hold none of them."""
     p.fresh()
-    first = p.b.tab()
     p.b.js("""const link = document.getElementById('link'); window.states = [];
         new MutationObserver(() => window.states.push(link.dataset.state)).observe(link, {attributeFilter: ['data-state']});""")
-    second = p.b.new_tab()
-    try:
+    with second_tab(p) as (first, second):
         p.b.open("about:blank")
-        p.b.switch(first)
-    finally:
-        p.b.switch(second)
-        p.b.close_tab()
         p.b.switch(first)
     p.live()
     assert "paused" in p.b.js("return window.states")

@@ -253,6 +253,11 @@ class Server:
         with open(f"/proc/{self.process.pid}/statm") as f:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
+    def peak(self):
+        """Bytes, the most that were ever resident."""
+        with open(f"/proc/{self.process.pid}/status") as f:
+            return int(re.search(r"VmHWM:\s+(\d+) kB", f.read()).group(1)) << 10
+
     def files(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 

@@ -1,0 +1,43 @@
+/* call_test.c: when a client counts as gone. SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "serve.h"
+
+#define MS(n) ((int64_t)(n)*WEIR__NS_PER_MS)
+
+/* An answer that took longer than a reader may stall is offered before anybody is hung up on. */
+static void test_an_answer_after_a_long_silence(void **state)
+{
+    static serve_server server;
+    serve_call call = {.server = &server};
+    (void)state;
+    server.params.stall_s = 2;
+    assert_false(serve_call_is_stalled(&call, MS(99000)));
+    serve_text_puts(&call.out, "some bytes");
+    assert_false(serve_call_is_stalled(&call, MS(100000)));
+    assert_false(serve_call_is_stalled(&call, MS(102000)));
+    assert_true(serve_call_is_stalled(&call, MS(102250)));
+    call.out_at = 4; /* it takes some after all */
+    call.moved_ns = MS(102300);
+    assert_false(serve_call_is_stalled(&call, MS(104250)));
+    assert_true(serve_call_is_stalled(&call, MS(104500)));
+    call.out_at = call.out.n; /* and the rest; the next bytes come later */
+    assert_false(serve_call_is_stalled(&call, MS(104750)));
+    serve_text_puts(&call.out, "more");
+    assert_false(serve_call_is_stalled(&call, MS(200000)));
+    assert_true(serve_call_is_stalled(&call, MS(202250)));
+    serve_text_fini(&call.out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_an_answer_after_a_long_silence)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
