@@ -357,6 +357,8 @@ static void what_is_no_adapter_for_it_is_refused(void **state)
         {"llama --wide", "type --rank 32", "neither F32", WEIR_UNSUPPORTED},
         {"swa", "embd", "would change its output", WEIR_UNSUPPORTED},
         {"llama", "order", "incorrect shape", WEIR_UNSUPPORTED},
+        {"llama", "nan", "not finite", WEIR_FORMAT},
+        {"llama --type q8_0", "inf --type f16", "not finite", WEIR_FORMAT},
     };
     for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
         char path[TEMP_PATH_MAX], arguments[64];
