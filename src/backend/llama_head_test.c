@@ -333,6 +333,15 @@ static void one_head_at_a_time(void **state)
     weir_context_info info;
     assert_refused(ops->head_create(p.target.context, model, &params, &another, &info, error), WEIR_BUSY,
                    "draft_model");
+    ops->context_free(p.head);
+    p.head = NULL;
+    weir_context_params smaller[] = {params, params};
+    smaller[0].n_batch--;
+    smaller[1].n_seq_max--;
+    for (size_t i = 0; i < 2; i++)
+        assert_refused(ops->head_create(p.target.context, model, &smaller[i], &another, &info, error),
+                       WEIR_INVALID, "n_batch");
+    assert_ok(ops->head_create(p.target.context, model, &params, &p.head, &info, error));
     /* Behind what it was not told of nothing can be guessed, and it lives on. */
     give(&p, 0, 0, ids, N);
     weir__batch_add(&p.batch, 5, N + 3, 0, true);
@@ -346,6 +355,43 @@ static void one_head_at_a_time(void **state)
     give(&p, 0, N + 2, ids, 1);
     free(guess(&p, 0, N + 3, 5));
     pair_close(&p);
+}
+
+/* Passes take no lock, and planning reads the model's list of adapters: it is done when the head comes and
+ * goes. */
+static int n_plans;
+
+static void count_plans(weir_log_level level, const char *message, void *user)
+{
+    (void)level, (void)user;
+    n_plans += strstr(message, "reserving ...") != NULL;
+}
+
+static void passes_plan_nothing(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < 2; k++) {
+        pair p;
+        int32_t ids[N];
+        some_tokens(ids, 0, N);
+        load_kind(&kinds[k]);
+        weir_log_set(count_plans, NULL);
+        n_plans = 0;
+        assert_ok(pair_open(&p, WEIR_LAYOUT_UNIFIED, error));
+        assert_true(n_plans > 1);
+        n_plans = 0;
+        give(&p, 0, 0, ids, N);
+        free(guess(&p, 0, N, 5));
+        assert_int_equal(n_plans, 0);
+        ops->context_free(p.head);
+        p.head = NULL;
+        n_plans = 0;
+        give(&p, 0, N, ids, 1);
+        assert_int_equal(n_plans, 0);
+        weir_log_set(NULL, NULL);
+        pair_close(&p);
+        drop(NULL);
+    }
 }
 
 static void without_memory(void **state)
@@ -374,6 +420,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test_teardown(a_head_alone_is_refused, drop),
         cmocka_unit_test_teardown(one_head_at_a_time, drop),
+        cmocka_unit_test_teardown(passes_plan_nothing, drop),
         cmocka_unit_test_teardown(without_memory, drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

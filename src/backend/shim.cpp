@@ -479,6 +479,14 @@ void weir__shim_tell_layer_input(llama_context *context, int32_t layer, bool on)
     llama_set_embeddings_layer_inp(context, static_cast<uint32_t>(layer), on);
 }
 
+weir_status weir__shim_plan(llama_context *context, weir_error *error)
+{
+    return guard(error, WEIR_BACKEND, "passes cannot be planned", [&] {
+        context->sched_reserve();
+        return WEIR_OK;
+    });
+}
+
 const float *weir__shim_hidden(llama_context *context)
 {
     return attempt<const float *>(nullptr, [&] { return llama_get_embeddings_nextn(context); });
