@@ -80,8 +80,7 @@ static void a_draft_model_drafts_for_several_streams(void **state)
         else
             assert_true(stats.n_accepted * 4 < stats.n_drafted + 4);
         assert_int_equal(atomic_load(&fake->faults), 0);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
         assert_int_equal(atomic_load(&fake->n_contexts), 0);
         assert_int_equal(atomic_load(&fake->n_samplers), 0);
         weir_model_release(model);
@@ -111,8 +110,7 @@ static void a_failing_draft_model_fails_nobody(void **state)
     assert_true(atomic_load(&fake->fail_decode_at) < 0);
     assert_true(rig_stats(r).n_accepted > 0);
     assert_int_equal(atomic_load(&fake->faults), 0);
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
+    rig_stop(r);
     weir_model_release(model);
     texts_fini(&without);
     texts_fini(&with);
@@ -157,8 +155,7 @@ static void without_memory_there_are_no_drafts(void **state)
             break;
         }
         assert_true(status == WEIR_NO_MEMORY || status == WEIR_OK);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
     assert_non_null(r->engine);
     rig_script(r, 'A', 100, "abcdefghijklmabcdefghijklm");
@@ -171,8 +168,7 @@ static void without_memory_there_are_no_drafts(void **state)
     draft_run(r);
     sink_take(&got, stream);
     assert_sink(got, WEIR_REASON_END, "abcdefghijklmabcdefghijklm");
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
+    rig_stop(r);
     weir_model_release(model);
 }
 
