@@ -2,18 +2,12 @@
  * greedy tokens, and their logprobs, that it gets alone, with weir's kernels, in both layouts, with chunks,
  * cached prefixes and drafts.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include <weir/weir.h>
-
 #include "support/effort.h"
+#include "support/engine.h"
 #include "support/temp.h"
 
 #define SETS   4
@@ -73,16 +67,13 @@ static int end(void **state)
 
 static weir_engine *start(weir_layout layout, int32_t chunk_size)
 {
-    weir_engine *engine = NULL;
-    weir_error error = {0};
     weir_engine_params params = weir_engine_params_default();
     params.n_slots = SETS * EACH;
     params.n_ctx = 512;
     params.layout = layout;
     params.chunk_size = chunk_size;
     params.n_threads = 2;
-    if (weir_engine_create(model, &params, &engine, &error) != WEIR_OK) fail_msg("%s", error.message);
-    return engine;
+    return engine_of(model, &params);
 }
 
 static weir_request ask(int set, int i)
