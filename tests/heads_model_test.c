@@ -1,5 +1,5 @@
 /* heads_model_test.c: drafts by heads, EAGLE-3 and MTP. Texts are those without drafts: alone and together,
- * with cached prompts, forks, suspension and cancels, in both layouts. Heads that are built to be right are
+ * with cached prompts, forks, suspension and cancels, in both layouts, and with adapters. Heads that are built to be right are
  * found right, so what the model tells them is of the right tokens.
  *
  * Models of random weights, made by scripts/tiny_gguf.py. Requests stay inside the region where stock
@@ -51,6 +51,7 @@ static const kind told[] = {
 };
 
 static weir_model *model, *head;
+static weir_adapter_use uses[N]; /* each request's adapter; NULL: none */
 static int32_t prompts[N][64];
 static const size_t n_prompt[N] = {41, 60, 27, 53};
 
@@ -126,6 +127,8 @@ static weir_stream *submit(weir_engine *engine, int i)
     weir_stream *stream = NULL;
     weir_error error = {0};
     weir_request request = greedy_request(prompts[i], n_prompt[i], ANSWER);
+    request.adapters = &uses[i];
+    request.n_adapters = uses[i].adapter != NULL;
     assert_int_equal(weir_stream_create(&stream, NULL), WEIR_OK);
     if (weir_engine_submit(engine, &request, 1, &stream, &error) != WEIR_OK) fail_msg("%s", error.message);
     return stream;
@@ -275,6 +278,35 @@ static void drafts_change_no_text(void **state)
     }
 }
 
+/* Requests with an adapter, with half of it and with none: what the model tells its head is told by all of
+ * them, each in its turn. */
+static void adapters_change_what_is_told(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < 2; k++) {
+        char path[TEMP_PATH_MAX], base[TEMP_PATH_MAX];
+        weir_adapter *adapter = NULL;
+        answer plain[N], adapted[N];
+        begin(&doubtful[k]);
+        temp_path(base, "model.gguf");
+        temp_adapter(path, "adapter.gguf", base, "--strength 0.2");
+        assert_int_equal(weir_adapter_load(model, path, &adapter, NULL), WEIR_OK);
+        weir_engine_params params = params_of(WEIR_LAYOUT_UNIFIED, 0);
+        weir_engine *engine = engine_of(model, &params);
+        generate(engine, true, plain);
+        for (int i = 1; i < N; i++) uses[i] = (weir_adapter_use){adapter, i % 2 != 0 ? 1.0f : 0.5f};
+        generate(engine, true, adapted);
+        assert_memory_equal(adapted[0].tokens, plain[0].tokens, sizeof plain[0].tokens);
+        for (int i = 1; i < N; i++)
+            assert_memory_not_equal(adapted[i].tokens, plain[i].tokens, sizeof plain[i].tokens);
+        weir_engine_destroy(engine);
+        for (size_t l = 0; l < 2; l++) check_texts(&doubtful[k], layouts[l]);
+        memset(uses, 0, sizeof uses);
+        weir_adapter_release(adapter);
+        end();
+    }
+}
+
 static void check_right(const kind *k, weir_layout layout, int32_t n_draft_max)
 {
     weir_engine_params params = params_of(layout, n_draft_max);
@@ -379,6 +411,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_change_no_text),
+        cmocka_unit_test(adapters_change_what_is_told),
         cmocka_unit_test(bursts_come_where_the_head_is_right),
         cmocka_unit_test(the_head_is_told_of_the_right_tokens),
         cmocka_unit_test(heads_that_do_not_fit),

@@ -238,12 +238,12 @@ static void drafts_change_no_text_and_no_probability(void **state)
         r->params.cache_sequences = i % 4 == 0 ? 2 : 0;
         r->params.n_draft_max = 0;
         rig_start(r);
-        texts_answer(r, &without);
+        texts_answer(r, NULL, &without);
         assert_int_equal(rig_stats(r).n_drafted, 0);
         weir_engine_destroy(r->engine);
         r->params.n_draft_max = 1 + i;
         start(r, &g, -1, -1);
-        texts_answer(r, &with);
+        texts_answer(r, NULL, &with);
         weir_engine_stats stats = rig_stats(r);
         texts_assert_same(&without, &with);
         n_accepted += stats.n_accepted;
