@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "engine/engine.h"
 #include "support/effort.h"
 #include "support/engine.h"
@@ -407,6 +408,30 @@ static void who_serves(void **state)
     end();
 }
 
+/* Layers that nobody asked for need memory: who has not enough is told how to do without them. */
+static void what_is_in_the_way_is_named(void **state)
+{
+    (void)state;
+    kind small = {"", "glm", NULL};
+    begin(&small);
+    weir_engine_params params = params_of(WEIR_LAYOUT_UNIFIED, 4);
+    bool named = false, pending = false;
+    for (long n = 0; !pending; n++) {
+        weir_engine *engine = NULL;
+        weir_error error = {0};
+        weir__mem_fail_after(n);
+        weir_status status = weir_engine_create(model, &params, &engine, &error);
+        pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        assert_true(status == WEIR_OK || status == WEIR_NO_MEMORY);
+        assert_int_equal(strcmp(error.field, "mtp") == 0, strstr(error.message, "mtp") != NULL);
+        named |= strcmp(error.field, "mtp") == 0;
+        weir_engine_destroy(engine);
+    }
+    assert_true(named);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -416,6 +441,7 @@ int main(void)
         cmocka_unit_test(the_head_is_told_of_the_right_tokens),
         cmocka_unit_test(heads_that_do_not_fit),
         cmocka_unit_test(who_serves),
+        cmocka_unit_test(what_is_in_the_way_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
