@@ -443,6 +443,9 @@ weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
         return weir__error_set(error, WEIR_BUSY, "draft_model", "the context has a head already");
     if (mtp && model->info.n_layer_mtp == 0)
         return weir__error_set(error, WEIR_UNSUPPORTED, "mtp", "the model has no layers that guess");
+    if (model->vocab_only)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
+                               "the head was loaded without its weights");
     weir_status status = mtp ? WEIR_OK : weir__shim_head_fits(model->model, target->model->model, error);
     if (status == WEIR_OK) status = weir__llama_context_open(model, params, target, &head, info, error);
     if (status != WEIR_OK) return status;

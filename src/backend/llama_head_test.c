@@ -294,6 +294,23 @@ static void what_does_not_fit_is_refused(void **state)
     }
 }
 
+static void a_head_without_weights_is_refused(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    pair p;
+    weir_model_params params = weir_model_params_default();
+    load(&model, "llama");
+    temp_model(path, "head.gguf", "eagle");
+    params.vocab_only = true;
+    assert_ok(ops->model_load(path, &params, &head_model, error));
+    weir_error why = {0};
+    assert_int_equal(pair_open(&p, WEIR_LAYOUT_UNIFIED, &why), WEIR_UNSUPPORTED);
+    assert_string_equal(why.field, "draft_model");
+    assert_non_null(strstr(why.message, "without its weights"));
+    pair_close(&p);
+}
+
 /* A head has nothing to compute with but what its target tells. */
 static void a_head_alone_is_refused(void **state)
 {
@@ -410,6 +427,7 @@ int main(void)
         cmocka_unit_test(rows_are_those_of_the_text),
         cmocka_unit_test(long_prompts_and_several_guesses),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test_teardown(a_head_without_weights_is_refused, drop),
         cmocka_unit_test_teardown(a_head_alone_is_refused, drop),
         cmocka_unit_test_teardown(one_head_at_a_time, drop),
         cmocka_unit_test_teardown(passes_plan_nothing, drop),
