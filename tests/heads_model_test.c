@@ -1,6 +1,6 @@
 /* heads_model_test.c: drafts by heads, EAGLE-3 and MTP. Texts are those without drafts: alone and together,
- * with cached prompts, forks, suspension and cancels, in both layouts, and with adapters. Heads that are built to be right are
- * found right, so what the model tells them is of the right tokens.
+ * with cached prompts, forks, suspension and cancels, in both layouts, with adapters and without. Heads that
+ * are built to be right are found right, so what the model tells them is of the right tokens.
  *
  * Models of random weights, made by scripts/tiny_gguf.py. Requests stay inside the region where stock
  * attention does not depend on the company (docs/adr/0009).

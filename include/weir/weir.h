@@ -299,8 +299,8 @@ typedef struct weir_adapter weir_adapter;
  * beside weights that weir's kernels multiply become half precision. Holds the model. With a fake model the
  * path is "fake:" and a number. The file is checked first, and its names and shapes against the model; it is
  * not needed afterwards. Any thread; an engine that changes its adapters meanwhile waits for it.
- * Errors: NOT_FOUND, IO, FORMAT (damaged; numbers that are not finite), UNSUPPORTED (no LoRA adapter; made for
- * another model; what llama.cpp cannot add), NO_MEMORY, INVALID (path). */
+ * Errors: NOT_FOUND, IO, FORMAT (damaged; numbers that are not finite), UNSUPPORTED (no LoRA adapter; made
+ * for another model; what llama.cpp cannot add), NO_MEMORY, INVALID (path). */
 WEIR_API weir_status weir_adapter_load(weir_model *model, const char *path, weir_adapter **adapter,
                                        weir_error *error);
 

@@ -60,7 +60,16 @@ static inline void texts_answer(rig *r, const weir_adapter_use *use, texts *out)
         requests[i].adapters = use;
         requests[i].n_adapters = use != NULL && i % 3 == 0;
     }
-    assert_int_equal(weir_generate(r->engine, requests, N_TEXTS, NULL, out->results, NULL), WEIR_OK);
+    weir__ticket ticket = {.remaining = N_TEXTS};
+    assert_int_equal(pthread_mutex_init(&ticket.mutex, NULL), 0);
+    assert_int_equal(pthread_cond_init(&ticket.cond, NULL), 0);
+    memset(out, 0, sizeof *out);
+    assert_int_equal(
+        weir__engine_submit(r->engine, requests, N_TEXTS, false, NULL, out->results, &ticket, NULL), WEIR_OK);
+    draft_run(r);
+    assert_int_equal(ticket.remaining, 0);
+    pthread_cond_destroy(&ticket.cond);
+    pthread_mutex_destroy(&ticket.mutex);
 }
 
 static inline void texts_assert_same(const texts *a, const texts *b)

@@ -110,6 +110,8 @@ static void a_draft_model_beside_adapters(void **state)
         texts_answer(r, &use, &with);
         texts_assert_same(&without, &with);
         weir_engine_stats stats = rig_stats(r);
+        print_message("%llu drafted, %llu right, %llu changes\n", (unsigned long long)stats.n_drafted,
+                      (unsigned long long)stats.n_accepted, (unsigned long long)stats.n_adapter_changes);
         assert_true(stats.n_accepted > 50 && stats.n_drafted > stats.n_accepted);
         assert_true(stats.n_adapter_changes > 10);
         rig_stop(r);
