@@ -295,11 +295,11 @@ static void adapters_change_what_is_told(void **state)
         weir_engine_params params = params_of(WEIR_LAYOUT_UNIFIED, 0);
         weir_engine *engine = engine_of(model, &params);
         generate(engine, true, plain);
-        for (int i = 1; i < N; i++) uses[i] = (weir_adapter_use){adapter, i % 2 != 0 ? 1.0f : 0.5f};
+        uses[2] = (weir_adapter_use){adapter, 0.5f};
+        uses[3] = (weir_adapter_use){adapter, 1.0f};
         generate(engine, true, adapted);
-        assert_memory_equal(adapted[0].tokens, plain[0].tokens, sizeof plain[0].tokens);
-        for (int i = 1; i < N; i++)
-            assert_memory_not_equal(adapted[i].tokens, plain[i].tokens, sizeof plain[i].tokens);
+        for (int i = 0; i < N; i++)
+            assert_int_equal(memcmp(adapted[i].tokens, plain[i].tokens, sizeof plain[i].tokens) == 0, i < 2);
         weir_engine_destroy(engine);
         for (size_t l = 0; l < 2; l++) check_texts(&doubtful[k], layouts[l]);
         memset(uses, 0, sizeof uses);
