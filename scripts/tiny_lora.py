@@ -15,6 +15,7 @@ rows     a matrix of another shape            half     one without its other hal
 name     for a weight that there is not       stack    as if it were for experts
 ranks    the two have different ranks         type     matrices of a type that is not for adapters
 embd     for the embeddings, too              order    the halves are the wrong way round
+nan      one number of a half is none         inf      one number of the other is infinite
 """
 import argparse
 import re
@@ -23,7 +24,8 @@ import sys
 
 from tiny_gguf import ARRAY, BOOL, F32, STRING, TYPE_ID, U32, Model
 
-KINDS = ["arch", "general", "kind", "alpha", "alora", "empty", "rows", "half", "name", "stack", "ranks", "type", "embd", "order"]
+KINDS = ["arch", "general", "kind", "alpha", "alora", "empty", "rows", "half", "name", "stack", "ranks", "type", "embd", "order",
+         "nan", "inf"]
 SIZE = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
 
@@ -139,6 +141,17 @@ def add_pair(model, name, dims, rank, args, wrong):
     model.tensor(name + ".lora_a", a, spread=spread[0])
     if wrong != "half":
         model.tensor(name + ".lora_b", b, spread=spread[1])
+    if wrong in ("nan", "inf"):
+        spoil(model, -2 if wrong == "nan" else -1, float(wrong))
+
+
+def spoil(model, i, number):
+    """The tensor's last number but one becomes another."""
+    name, dims, kind, data = model.tensors[i]
+    assert kind in ("f32", "f16")
+    form = "<f" if kind == "f32" else "<e"
+    size = struct.calcsize(form)
+    model.tensors[i] = (name, dims, kind, data[:-2 * size] + struct.pack(form, number) + data[-size:])
 
 
 def main():

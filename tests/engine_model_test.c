@@ -18,6 +18,7 @@
 #include <weir/weir.h>
 
 #include "support/effort.h"
+#include "support/engine.h"
 
 #define N_STREAMS 8
 #define N_TOKENS  EFFORT(40, 20)
@@ -77,17 +78,10 @@ static size_t plain_greedy(const char *prompt, int32_t *out, size_t n_max)
 
 static weir_engine *make_engine(weir_layout layout, int32_t n_slots)
 {
-    weir_error error = {0};
-    weir_engine *engine = NULL;
-    weir_engine_params params = weir_engine_params_default();
-    params.n_slots = n_slots;
+    weir_engine_params params = small_params(n_slots, layout);
     params.n_ctx = 256;
-    params.n_batch = 60;
     params.chunk_size = 40;
-    params.n_threads = 1; /* tests run beside others, and threads that wait for each other then crawl */
-    params.layout = layout;
-    if (weir_engine_create(model, &params, &engine, &error) != WEIR_OK) fail_msg("%s", error.message);
-    return engine;
+    return engine_of(model, &params);
 }
 
 static weir_request greedy(const char *prompt, int32_t max_tokens)
@@ -140,13 +134,6 @@ static weir_stream *submit(weir_engine *engine, const weir_request *request)
     assert_int_equal(weir_stream_create(&stream, &error), WEIR_OK);
     if (weir_engine_submit(engine, request, 1, &stream, &error) != WEIR_OK) fail_msg("%s", error.message);
     return stream;
-}
-
-static weir_engine_stats stats_of(weir_engine *engine)
-{
-    weir_engine_stats stats = {.size = sizeof stats};
-    assert_int_equal(weir_engine_get_stats(engine, &stats), WEIR_OK);
-    return stats;
 }
 
 static void assert_nothing_is_left(weir_engine *engine)
@@ -289,20 +276,14 @@ static void suspended_streams_say_what_they_would_have_said(void **state)
     enum { LONG = 112 };
     weir_request requests[N_STREAMS];
     weir_result roomy[N_STREAMS], tight[N_STREAMS];
-    weir_engine_params params = weir_engine_params_default();
-    params.n_slots = N_STREAMS;
-    params.n_ctx = 128;
-    params.n_batch = 60;
+    weir_engine_params params = small_params(N_STREAMS, WEIR_LAYOUT_UNIFIED);
     params.chunk_size = 40;
-    params.n_threads = 1;
-    params.layout = WEIR_LAYOUT_UNIFIED;
     for (int i = 0; i < N_STREAMS; i++) requests[i] = greedy(prompts[i], LONG);
     for (int run = 0; run < 3; run++) {
-        weir_engine *engine = NULL;
         weir_result *results = run == 0 ? roomy : tight;
         params.n_kv = run == 0 ? N_STREAMS * 128 : N_STREAMS * 128 / 4;
         params.cache_bytes = run < 2 ? WEIR_AUTO : 0; /* states are restored, then computed again */
-        assert_int_equal(weir_engine_create(model, &params, &engine, NULL), WEIR_OK);
+        weir_engine *engine = engine_of(model, &params);
         assert_int_equal(weir_generate(engine, requests, N_STREAMS, NULL, results, NULL), WEIR_OK);
         weir_engine_stats stats = stats_of(engine);
         print_message("%d cells: %llu suspensions, %llu prompt tokens\n", stats.n_kv,

@@ -1,25 +1,19 @@
 /* heads_model_test.c: drafts by heads, EAGLE-3 and MTP. Texts are those without drafts: alone and together,
- * with cached prompts, forks, suspension and cancels, in both layouts. Heads that are built to be right are
- * found right, so what the model tells them is of the right tokens.
+ * with cached prompts, forks, suspension and cancels, in both layouts, with adapters and without. Heads that
+ * are built to be right are found right, so what the model tells them is of the right tokens.
  *
  * Models of random weights, made by scripts/tiny_gguf.py. Requests stay inside the region where stock
  * attention does not depend on the company (docs/adr/0009).
  * SPDX-License-Identifier: Apache-2.0 */
 #include <llama.h> /* this test is for builds with llama.cpp */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include <weir/weir.h>
-
+#include "base/mem.h"
 #include "engine/engine.h"
 #include "support/effort.h"
+#include "support/engine.h"
 #include "support/temp.h"
 
 #define N      4
@@ -58,6 +52,7 @@ static const kind told[] = {
 };
 
 static weir_model *model, *head;
+static weir_adapter_use uses[N]; /* each request's adapter; NULL: none */
 static int32_t prompts[N][64];
 static const size_t n_prompt[N] = {41, 60, 27, 53};
 
@@ -88,46 +83,12 @@ static void end(void)
 
 static weir_engine_params params_of(weir_layout layout, int32_t n_draft_max)
 {
-    weir_engine_params params = weir_engine_params_default();
-    params.n_slots = N;
-    params.n_ctx = 128;
-    params.n_batch = 60;
-    params.chunk_size = 24;
-    params.n_threads = 1;
+    weir_engine_params params = small_params(N, layout);
     params.manual = true;
-    params.layout = layout;
     params.prompt_lookup = false;
     params.n_draft_max = n_draft_max;
     params.draft_model = head;
     return params;
-}
-
-static weir_engine *engine_of(const weir_engine_params *params)
-{
-    weir_engine *engine = NULL;
-    weir_error error = {0};
-    if (weir_engine_create(model, params, &engine, &error) != WEIR_OK) fail_msg("%s", error.message);
-    return engine;
-}
-
-static weir_request request_of(int i, int32_t max_tokens)
-{
-    static weir_sampler_params greedy;
-    weir_request request = weir_request_default();
-    greedy = weir_sampler_params_default();
-    greedy.temp = 0;
-    request.sampler = &greedy;
-    request.tokens = prompts[i];
-    request.n_tokens = n_prompt[i];
-    request.max_tokens = max_tokens;
-    return request;
-}
-
-static weir_engine_stats stats_of(const weir_engine *engine)
-{
-    weir_engine_stats stats = {.size = sizeof stats};
-    assert_int_equal(weir_engine_get_stats(engine, &stats), WEIR_OK);
-    return stats;
 }
 
 /* One tick. Rows cost little beside a pass, whatever the clock says, so that what is guessed is drafted. */
@@ -166,7 +127,9 @@ static weir_stream *submit(weir_engine *engine, int i)
 {
     weir_stream *stream = NULL;
     weir_error error = {0};
-    weir_request request = request_of(i, ANSWER);
+    weir_request request = greedy_request(prompts[i], n_prompt[i], ANSWER);
+    request.adapters = &uses[i];
+    request.n_adapters = uses[i].adapter != NULL;
     assert_int_equal(weir_stream_create(&stream, NULL), WEIR_OK);
     if (weir_engine_submit(engine, &request, 1, &stream, &error) != WEIR_OK) fail_msg("%s", error.message);
     return stream;
@@ -218,9 +181,7 @@ static void check_forks(weir_engine *engine, const answer *want)
         weir_stream *forks[3];
         take(engine, source, &got, 12);
         for (int i = 0; i < 3; i++) {
-            weir_request more = request_of(1, ANSWER - at[i]);
-            more.tokens = NULL;
-            more.n_tokens = 0;
+            weir_request more = greedy_request(NULL, 0, ANSWER - at[i]);
             assert_int_equal(weir_stream_create(&forks[i], NULL), WEIR_OK);
             if (weir_engine_fork(engine, source, at[i], &more, forks[i], &error) != WEIR_OK)
                 fail_msg("%s", error.message);
@@ -264,7 +225,7 @@ static void check_texts(const kind *k, weir_layout layout)
 {
     answer want[N], got[N];
     weir_engine_params params = params_of(layout, 0);
-    weir_engine *engine = engine_of(&params);
+    weir_engine *engine = engine_of(model, &params);
     assert_string_equal(stats_of(engine).drafters, "");
     generate(engine, false, want);
     assert_int_equal(stats_of(engine).n_drafted, 0);
@@ -273,7 +234,7 @@ static void check_texts(const kind *k, weir_layout layout)
     params.n_draft_max = 6;
     for (int together = 0; together < 2; together++) {
         params.cache_sequences = 0;
-        engine = engine_of(&params);
+        engine = engine_of(model, &params);
         assert_string_equal(stats_of(engine).drafters, k->name);
         generate(engine, together != 0, got);
         assert_same(got, want, together ? "together" : "alone");
@@ -283,7 +244,7 @@ static void check_texts(const kind *k, weir_layout layout)
         weir_engine_destroy(engine);
     }
     params.cache_sequences = -1;
-    engine = engine_of(&params);
+    engine = engine_of(model, &params);
     for (int again = 0; again < 3; again++) {
         generate(engine, again != 1, got);
         assert_same(got, want, "cached");
@@ -299,7 +260,7 @@ static void check_texts(const kind *k, weir_layout layout)
     params.n_kv = 256; /* for some of them: the others are suspended */
     for (int saved = 0; saved < 2 && layout == WEIR_LAYOUT_UNIFIED; saved++) {
         params.cache_bytes = saved ? 1 << 26 : 0;
-        engine = engine_of(&params);
+        engine = engine_of(model, &params);
         generate(engine, true, got);
         assert_same(got, want, saved ? "suspended and loaded" : "suspended and computed again");
         print_drafts(k, layout, saved ? "suspended, states kept" : "suspended", engine);
@@ -318,10 +279,39 @@ static void drafts_change_no_text(void **state)
     }
 }
 
+/* Requests with an adapter, with half of it and with none: what the model tells its head is told by all of
+ * them, each in its turn. */
+static void adapters_change_what_is_told(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < 2; k++) {
+        char path[TEMP_PATH_MAX], base[TEMP_PATH_MAX];
+        weir_adapter *adapter = NULL;
+        answer plain[N], adapted[N];
+        begin(&doubtful[k]);
+        temp_path(base, "model.gguf");
+        temp_adapter(path, "adapter.gguf", base, "--strength 0.2");
+        assert_int_equal(weir_adapter_load(model, path, &adapter, NULL), WEIR_OK);
+        weir_engine_params params = params_of(WEIR_LAYOUT_UNIFIED, 0);
+        weir_engine *engine = engine_of(model, &params);
+        generate(engine, true, plain);
+        uses[2] = (weir_adapter_use){adapter, 0.5f};
+        uses[3] = (weir_adapter_use){adapter, 1.0f};
+        generate(engine, true, adapted);
+        for (int i = 0; i < N; i++)
+            assert_int_equal(memcmp(adapted[i].tokens, plain[i].tokens, sizeof plain[i].tokens) == 0, i < 2);
+        weir_engine_destroy(engine);
+        for (size_t l = 0; l < 2; l++) check_texts(&doubtful[k], layouts[l]);
+        memset(uses, 0, sizeof uses);
+        weir_adapter_release(adapter);
+        end();
+    }
+}
+
 static void check_right(const kind *k, weir_layout layout, int32_t n_draft_max)
 {
     weir_engine_params params = params_of(layout, n_draft_max);
-    weir_engine *engine = engine_of(&params);
+    weir_engine *engine = engine_of(model, &params);
     answer answers[N];
     for (int together = 0; together < 2; together++) {
         uint64_t before = stats_of(engine).n_drafted;
@@ -397,24 +387,48 @@ static void who_serves(void **state)
     assert_true(info.n_layer_mtp == 1 && info.n_layer == 12 && !info.is_draft_head);
     weir_engine_params params = params_of(WEIR_LAYOUT_AUTO, 4);
     params.prompt_lookup = true;
-    weir_engine *engine = engine_of(&params);
+    weir_engine *engine = engine_of(model, &params);
     assert_string_equal(stats_of(engine).drafters, "lookup+mtp");
     weir_engine_destroy(engine);
     params.mtp = false;
-    engine = engine_of(&params);
+    engine = engine_of(model, &params);
     assert_string_equal(stats_of(engine).drafters, "lookup");
     weir_engine_destroy(engine);
     params.draft_model = model; /* as a small model of its own */
-    engine = engine_of(&params);
+    engine = engine_of(model, &params);
     assert_string_equal(stats_of(engine).drafters, "lookup+model");
     weir_engine_destroy(engine);
     end();
     kind stripped = {"", "glm --stripped", NULL};
     begin(&stripped);
     params = params_of(WEIR_LAYOUT_AUTO, 4);
-    engine = engine_of(&params);
+    engine = engine_of(model, &params);
     assert_string_equal(stats_of(engine).drafters, "");
     weir_engine_destroy(engine);
+    end();
+}
+
+/* Layers that nobody asked for need memory: who has not enough is told how to do without them. */
+static void what_is_in_the_way_is_named(void **state)
+{
+    (void)state;
+    kind small = {"", "glm", NULL};
+    begin(&small);
+    weir_engine_params params = params_of(WEIR_LAYOUT_UNIFIED, 4);
+    bool named = false, pending = false;
+    for (long n = 0; !pending; n++) {
+        weir_engine *engine = NULL;
+        weir_error error = {0};
+        weir__mem_fail_after(n);
+        weir_status status = weir_engine_create(model, &params, &engine, &error);
+        pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        assert_true(status == WEIR_OK || status == WEIR_NO_MEMORY);
+        assert_int_equal(strcmp(error.field, "mtp") == 0, strstr(error.message, "mtp") != NULL);
+        named |= strcmp(error.field, "mtp") == 0;
+        weir_engine_destroy(engine);
+    }
+    assert_true(named);
     end();
 }
 
@@ -422,10 +436,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_change_no_text),
+        cmocka_unit_test(adapters_change_what_is_told),
         cmocka_unit_test(bursts_come_where_the_head_is_right),
         cmocka_unit_test(the_head_is_told_of_the_right_tokens),
         cmocka_unit_test(heads_that_do_not_fit),
         cmocka_unit_test(who_serves),
+        cmocka_unit_test(what_is_in_the_way_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,19 +4,13 @@
  * Requests stay inside the region where stock attention does not depend on the company (docs/adr/0009).
  * SPDX-License-Identifier: Apache-2.0 */
 #include <llama.h> /* this test is for builds with llama.cpp */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include <weir/weir.h>
-
 #include "support/effort.h"
+#include "support/engine.h"
 
 #define N      4
 #define ANSWER EFFORT(24, 12)
@@ -30,39 +24,17 @@ typedef struct ask {
 
 static weir_engine *make_engine(weir_model *model, weir_layout layout, weir_kv_type type, int32_t sequences)
 {
-    weir_error error = {0};
-    weir_engine *engine = NULL;
-    weir_engine_params params = weir_engine_params_default();
-    params.n_slots = N;
-    params.n_ctx = 128;
-    params.n_batch = 60;
-    params.chunk_size = 24;
-    params.n_threads = 1;
-    params.layout = layout;
+    weir_engine_params params = small_params(N, layout);
     params.type_k = params.type_v = type;
     params.cache_sequences = sequences;
-    if (weir_engine_create(model, &params, &engine, &error) != WEIR_OK) fail_msg("%s", error.message);
-    return engine;
-}
-
-static weir_request request_of(const ask *a, int32_t max_tokens)
-{
-    static weir_sampler_params greedy;
-    weir_request request = weir_request_default();
-    greedy = weir_sampler_params_default();
-    greedy.temp = 0;
-    request.sampler = &greedy;
-    request.tokens = a->tokens;
-    request.n_tokens = a->n;
-    request.max_tokens = max_tokens;
-    return request;
+    return engine_of(model, &params);
 }
 
 static void generate(weir_engine *engine, const ask *asks, size_t n, weir_result *results)
 {
     weir_request requests[N];
     weir_error error = {0};
-    for (size_t i = 0; i < n; i++) requests[i] = request_of(&asks[i], ANSWER);
+    for (size_t i = 0; i < n; i++) requests[i] = greedy_request(asks[i].tokens, asks[i].n, ANSWER);
     if (weir_generate(engine, requests, n, NULL, results, &error) != WEIR_OK) fail_msg("%s", error.message);
 }
 
@@ -72,13 +44,6 @@ static void assert_same(weir_result *got, const weir_result *want, const char *w
         memcmp(got->tokens, want->tokens, got->n_tokens * sizeof *got->tokens) != 0)
         fail_msg("%s %zu: '%s' instead of '%s'", what, i, got->text, want->text);
     weir_result_fini(got);
-}
-
-static weir_engine_stats stats_of(weir_engine *engine)
-{
-    weir_engine_stats stats = {.size = sizeof stats};
-    assert_int_equal(weir_engine_get_stats(engine, &stats), WEIR_OK);
-    return stats;
 }
 
 /* first: N prompts with one beginning; second: they go on after the answers. */
@@ -148,7 +113,7 @@ static void check_forks(weir_model *model, weir_layout layout, weir_kv_type type
     weir_engine *engine = make_engine(model, layout, type, -1);
     weir_stream *source = NULL;
     weir_error error = {0};
-    weir_request request = request_of(from, ANSWER);
+    weir_request request = greedy_request(from->tokens, from->n, ANSWER);
     int32_t want[ANSWER], got[ANSWER];
     size_t n = 0;
     assert_int_equal(weir_stream_create(&source, NULL), WEIR_OK);
@@ -159,9 +124,7 @@ static void check_forks(weir_model *model, weir_layout layout, weir_kv_type type
         while (n <= (size_t)at[FORKS - 1] && weir_stream_next(source, 60000, &chunk) == WEIR_OK)
             for (size_t i = 0; i < chunk.n_tokens && n < ANSWER; i++) want[n++] = chunk.tokens[i];
         for (int i = 0; i < FORKS; i++) {
-            weir_request more = request_of(from, ANSWER - at[i]);
-            more.tokens = NULL;
-            more.n_tokens = 0;
+            weir_request more = greedy_request(NULL, 0, ANSWER - at[i]);
             assert_int_equal(weir_stream_create(&forks[i], NULL), WEIR_OK);
             if (weir_engine_fork(engine, source, at[i], &more, forks[i], &error) != WEIR_OK)
                 fail_msg("%s", error.message);

@@ -2,20 +2,13 @@
  * drawn, with a grammar and penalties, alone and together, in both layouts, guessed by lookup and by a draft
  * model.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include <weir/weir.h>
-
 #include "backend/kernels/kernels.h"
 #include "support/effort.h"
+#include "support/engine.h"
 
 #define N        4
 #define N_ANSWER EFFORT(96, 24)
@@ -47,12 +40,10 @@ static weir_sampler_params sampler_of(int i)
 
 static weir_engine_stats run(const weir_engine_params *params, bool together, weir_result results[N])
 {
-    weir_engine *engine = NULL;
+    weir_engine *engine = engine_of(model, params);
     weir_request requests[N];
     weir_sampler_params samplers[N];
     weir_error error = {0};
-    weir_engine_stats stats = {.size = sizeof stats};
-    if (weir_engine_create(model, params, &engine, &error) != WEIR_OK) fail_msg("%s", error.message);
     for (int i = 0; i < N; i++) {
         samplers[i] = sampler_of(i);
         requests[i] = weir_request_default();
@@ -65,7 +56,7 @@ static weir_engine_stats run(const weir_engine_params *params, bool together, we
     for (int i = 0; i < N; i += together ? N : 1)
         if (weir_generate(engine, &requests[i], together ? N : 1, NULL, &results[i], &error) != WEIR_OK)
             fail_msg("%s", error.message);
-    assert_int_equal(weir_engine_get_stats(engine, &stats), WEIR_OK);
+    weir_engine_stats stats = stats_of(engine);
     weir_engine_destroy(engine);
     return stats;
 }

@@ -299,8 +299,8 @@ typedef struct weir_adapter weir_adapter;
  * beside weights that weir's kernels multiply become half precision. Holds the model. With a fake model the
  * path is "fake:" and a number. The file is checked first, and its names and shapes against the model; it is
  * not needed afterwards. Any thread; an engine that changes its adapters meanwhile waits for it.
- * Errors: NOT_FOUND, IO, FORMAT (damaged, or no adapter), UNSUPPORTED (made for another model; what llama.cpp
- * cannot add), NO_MEMORY, INVALID (path). */
+ * Errors: NOT_FOUND, IO, FORMAT (damaged; numbers that are not finite), UNSUPPORTED (no LoRA adapter; made
+ * for another model; what llama.cpp cannot add), NO_MEMORY, INVALID (path). */
 WEIR_API weir_status weir_adapter_load(weir_model *model, const char *path, weir_adapter **adapter,
                                        weir_error *error);
 
@@ -624,8 +624,8 @@ typedef struct weir_context_info {
 
 /* Adapters [n] of passes from now on, in place of those before; 0 = none. Cells that are there stay as they
  * were computed, and saved states do not tell with what. Costs nothing when they are the same. Holds them.
- * Errors: INVALID (adapters; n: more than WEIR_ADAPTERS_MAX), NO_MEMORY, BACKEND; the next passes have none
- * then. */
+ * Errors: INVALID (adapters; n_adapters: more than WEIR_ADAPTERS_MAX), and nothing has changed; NO_MEMORY,
+ * BACKEND, and the next passes have none. */
 WEIR_API weir_status weir_context_set_adapters(weir_context *context, const weir_adapter_use *adapters,
                                                size_t n, weir_error *error);
 
@@ -1054,7 +1054,8 @@ WEIR_API weir_status weir_engine_estimate(const char *path, const weir_model_par
                                           weir_error *error);
 
 /* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder; draft_model
- * cannot draft, or not for this model, or this model cannot have drafts), BACKEND, IO (cache_dir). */
+ * cannot draft, or not for this model, or this model cannot have drafts), FORMAT (draft_model: a head's
+ * tokens), BACKEND, IO (cache_dir). */
 WEIR_API weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
                                         weir_engine **engine, weir_error *error);
 

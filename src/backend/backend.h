@@ -121,11 +121,12 @@ typedef struct weir__backend {
                                   weir__bcontext **context, weir_context_info *info, weir_error *error);
     /* A head of the target: a context that guesses its next tokens from what the target's layers say of the
      * last one, and follows whatever happens to its sequences (clear, seq_remove, share, state_*; seq_copy
-     * and seq_keep not). model: the head's, or the target's for layers of its own that do so. There may be
-     * one. On it are allowed: decode, of entries behind seq_pos_max, which is the newest position that the
-     * target has told of, or behind its own last one, all of them with logits; sample and logits;
-     * seq_remove of what it has guessed; clear; context_free, before the target's. UNSUPPORTED: it does not
-     * fit the target's model. NULL: there are no such models. */
+     * and seq_keep not). model: the head's, or the target's for layers of its own that do so. params: batches
+     * as long as the target's, and as many sequences, at least. There may be one. On it are allowed: decode,
+     * of entries behind seq_pos_max, which is the newest position that the target has told of, or behind its
+     * own last one, all of them with logits; sample and logits; seq_remove of what it has guessed; clear;
+     * context_free, before the target's. UNSUPPORTED: it does not fit the target's model. NULL: there are no
+     * such models. */
     weir_status (*head_create)(weir__bcontext *target, weir__bmodel *model, const weir_context_params *params,
                                weir__bcontext **head, weir_context_info *info, weir_error *error);
     void (*context_free)(weir__bcontext *context);

@@ -17,29 +17,11 @@
 
 static char base[TEMP_PATH_MAX];
 
-static void load(const char *path)
-{
-    weir_model_params params = weir_model_params_default();
-    ops->model_free(model);
-    model = NULL;
-    assert_ok(ops->model_load(path, &params, &model, error));
-    ops->model_describe(model, &model_is);
-}
-
 /* kind: the generator's arguments. */
 static void make(const char *kind)
 {
     temp_model(base, "base.gguf", kind);
-    load(base);
-}
-
-static int drop(void **state)
-{
-    (void)state;
-    ops->model_free(model);
-    model = NULL;
-    assert_int_equal(weir__mem_live(), 0);
-    return 0;
+    use_model(base);
 }
 
 static weir__badapter *adapter_of(const char *path)
@@ -47,11 +29,6 @@ static weir__badapter *adapter_of(const char *path)
     weir__badapter *adapter = NULL;
     assert_ok(ops->adapter_load(model, path, &adapter, error));
     return adapter;
-}
-
-static void some_tokens(int32_t *ids, size_t n)
-{
-    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)(20 + i * 37 % 400);
 }
 
 /* ---- What a text says ---- */
@@ -72,7 +49,7 @@ static answer say(weir__badapter *const *adapters, const float *scales, int32_t 
     rig r;
     answer a;
     int32_t ids[N_PROMPT];
-    some_tokens(ids, N_PROMPT);
+    some_tokens(ids, 0, N_PROMPT);
     rig_init(&r, 512, 2, WEIR_LAYOUT_UNIFIED);
     assert_ok(ops->set_adapters(r.context, adapters, scales, n, error));
     assert_ok(feed(&r, 0, ids, N_PROMPT, error));
@@ -91,7 +68,7 @@ static answer say_plainly(const char *const *paths, float *scales, size_t n)
     answer a;
     int32_t ids[N_PROMPT];
     struct llama_adapter_lora *adapters[2];
-    some_tokens(ids, N_PROMPT);
+    some_tokens(ids, 0, N_PROMPT);
     for (size_t i = 0; i < n; i++) {
         adapters[i] = llama_adapter_lora_init(model->model, paths[i]);
         assert_non_null(adapters[i]);
@@ -207,7 +184,7 @@ static void it_is_what_merging_gives(void **state)
         weir__badapter *adapter = adapter_of(path);
         answer got = say(&adapter, &one, 1), without = say(NULL, NULL, 0);
         ops->adapter_free(adapter);
-        load(merged);
+        use_model(merged);
         answer want = say(NULL, NULL, 0);
         print_message("%s: off by %.6f\n", models[m], distance(&got, &want));
         assert_true(distance(&got, &want) < 1e-3);
@@ -241,7 +218,7 @@ static void a_pass_has_what_was_set_last(void **state)
         alone = say(NULL, NULL, 0);
         rig r;
         int32_t ids[N_PROMPT];
-        some_tokens(ids, N_PROMPT);
+        some_tokens(ids, 0, N_PROMPT);
         rig_init(&r, 512, 2, WEIR_LAYOUT_UNIFIED);
         for (int round = 0; round < 24; round++) {
             int i = round * 7 % 5;
@@ -357,6 +334,8 @@ static void what_is_no_adapter_for_it_is_refused(void **state)
         {"llama --wide", "type --rank 32", "neither F32", WEIR_UNSUPPORTED},
         {"swa", "embd", "would change its output", WEIR_UNSUPPORTED},
         {"llama", "order", "incorrect shape", WEIR_UNSUPPORTED},
+        {"llama", "nan", "not finite", WEIR_FORMAT},
+        {"llama --type q8_0", "inf --type f16", "not finite", WEIR_FORMAT},
     };
     for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
         char path[TEMP_PATH_MAX], arguments[64];
@@ -468,15 +447,15 @@ int main(void)
 {
     weir_log_set(quiet, NULL); /* llama.cpp is loud about where it puts matrices */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(logits_are_llama_cpps, drop),
-        cmocka_unit_test_teardown(two_add_up, drop),
-        cmocka_unit_test_teardown(it_is_what_merging_gives, drop),
-        cmocka_unit_test_teardown(a_pass_has_what_was_set_last, drop),
-        cmocka_unit_test_teardown(others_come_and_go_meanwhile, drop),
-        cmocka_unit_test_teardown(it_tells_what_it_is, drop),
-        cmocka_unit_test_teardown(what_is_no_adapter_for_it_is_refused, drop),
-        cmocka_unit_test_teardown(embeddings_may_change, drop),
-        cmocka_unit_test_teardown(damaged_files_end_nothing, drop),
+        cmocka_unit_test_teardown(logits_are_llama_cpps, free_model),
+        cmocka_unit_test_teardown(two_add_up, free_model),
+        cmocka_unit_test_teardown(it_is_what_merging_gives, free_model),
+        cmocka_unit_test_teardown(a_pass_has_what_was_set_last, free_model),
+        cmocka_unit_test_teardown(others_come_and_go_meanwhile, free_model),
+        cmocka_unit_test_teardown(it_tells_what_it_is, free_model),
+        cmocka_unit_test_teardown(what_is_no_adapter_for_it_is_refused, free_model),
+        cmocka_unit_test_teardown(embeddings_may_change, free_model),
+        cmocka_unit_test_teardown(damaged_files_end_nothing, free_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

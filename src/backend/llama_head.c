@@ -376,11 +376,17 @@ void weir__llama_head_state_load(weir__bcontext *head, int32_t seq, const void *
 
 /* ---- Life ----------------------------------------------------------------------------------------- */
 
-/* The target says what the head reads, from the next pass on. */
-static void listen(const weir__llama_following *f, bool on)
+/* The target says what the head reads, from the next pass on. What that changes is planned now: planning
+ * reads the model's list of adapters, whose lock passes do not take. */
+static weir_status listen(const weir__llama_following *f, bool on, weir_error *error)
 {
-    for (int32_t i = 0; i < f->n_taps; i++) weir__shim_tell_layer_input(f->target->context, f->taps[i], on);
-    if (f->n_taps == 0) weir__shim_tell_hidden(f->target->context, on, false);
+    const weir__bcontext *target = f->target;
+    for (int32_t i = 0; i < f->n_taps; i++) weir__shim_tell_layer_input(target->context, f->taps[i], on);
+    if (f->n_taps == 0) weir__shim_tell_hidden(target->context, on, false);
+    pthread_mutex_lock(&target->model->adapter_lock);
+    weir_status status = weir__shim_plan(target->context, error);
+    pthread_mutex_unlock(&target->model->adapter_lock);
+    return status;
 }
 
 void weir__llama_head_leave(weir__bcontext *c)
@@ -389,7 +395,7 @@ void weir__llama_head_leave(weir__bcontext *c)
     if (c->head != NULL) c->head->following->target = NULL;
     if (f == NULL) return;
     if (f->target != NULL && f->target->head == c) {
-        listen(f, false);
+        listen(f, false, NULL);
         f->target->head = NULL;
     }
     weir__mem_free(f->embd);
@@ -432,16 +438,25 @@ weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
 {
     bool mtp = model == target->model;
     weir__bcontext *head = NULL;
+    weir__llama_following *f;
     if (target->head != NULL)
         return weir__error_set(error, WEIR_BUSY, "draft_model", "the context has a head already");
     if (mtp && model->info.n_layer_mtp == 0)
         return weir__error_set(error, WEIR_UNSUPPORTED, "mtp", "the model has no layers that guess");
+    if (model->vocab_only)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
+                               "the head was loaded without its weights");
     weir_status status = mtp ? WEIR_OK : weir__shim_head_fits(model->model, target->model->model, error);
     if (status == WEIR_OK) status = weir__llama_context_open(model, params, target, &head, info, error);
     if (status != WEIR_OK) return status;
-    weir__llama_following *f = weir__mem_calloc(1, sizeof *f);
+    if (head->n_batch < target->n_batch || head->n_seq_max < target->n_seq_max) {
+        status = weir__error_set(error, WEIR_INVALID, "n_batch",
+                                 "a head follows its target: %d tokens and %d sequences are allowed at least",
+                                 target->n_batch, target->n_seq_max);
+        goto fail;
+    }
+    head->following = f = weir__mem_calloc(1, sizeof *f);
     if (f == NULL) goto no_memory;
-    head->following = f;
     f->identity = model->identity;
     f->width = llama_model_n_embd_out(model->model);
     f->n_taps = mtp ? 0 : weir__shim_head_taps(model->model, f->taps, TAPS_MAX);
@@ -451,10 +466,13 @@ weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
     weir__shim_tell_hidden(head->context, true, true);
     f->target = target;
     target->head = head;
-    listen(f, true);
+    status = listen(f, true, error);
+    if (status != WEIR_OK) goto fail;
     *out = head;
     return WEIR_OK;
 no_memory:
+    status = weir__error_set(error, WEIR_NO_MEMORY, "draft_model", "no memory for what a head follows");
+fail:
     weir__llama_context_free(head);
-    return weir__error_set(error, WEIR_NO_MEMORY, "draft_model", "no memory for what a head follows");
+    return status;
 }

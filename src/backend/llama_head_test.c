@@ -41,12 +41,9 @@ static void load_kind(const kind *k)
 
 static int drop(void **state)
 {
-    (void)state;
-    ops->model_free(model);
     ops->model_free(head_model);
-    model = head_model = NULL;
-    assert_int_equal(weir__mem_live(), 0);
-    return 0;
+    head_model = NULL;
+    return free_model(state);
 }
 
 typedef struct pair {
@@ -76,11 +73,6 @@ static void pair_close(pair *p)
     if (p->head != NULL) ops->context_free(p->head);
     weir__batch_fini(&p->target.batch);
     if (p->target.context != NULL) ops->context_free(p->target.context);
-}
-
-static void some_tokens(int32_t *ids, int32_t first, int32_t n)
-{
-    for (int32_t i = 0; i < n; i++) ids[i] = 20 + (first + i * 37) % 400;
 }
 
 /* Entries of a sequence for the target's next pass. */
@@ -302,6 +294,23 @@ static void what_does_not_fit_is_refused(void **state)
     }
 }
 
+static void a_head_without_weights_is_refused(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    pair p;
+    weir_model_params params = weir_model_params_default();
+    load(&model, "llama");
+    temp_model(path, "head.gguf", "eagle");
+    params.vocab_only = true;
+    assert_ok(ops->model_load(path, &params, &head_model, error));
+    weir_error why = {0};
+    assert_int_equal(pair_open(&p, WEIR_LAYOUT_UNIFIED, &why), WEIR_UNSUPPORTED);
+    assert_string_equal(why.field, "draft_model");
+    assert_non_null(strstr(why.message, "without its weights"));
+    pair_close(&p);
+}
+
 /* A head has nothing to compute with but what its target tells. */
 static void a_head_alone_is_refused(void **state)
 {
@@ -333,6 +342,15 @@ static void one_head_at_a_time(void **state)
     weir_context_info info;
     assert_refused(ops->head_create(p.target.context, model, &params, &another, &info, error), WEIR_BUSY,
                    "draft_model");
+    ops->context_free(p.head);
+    p.head = NULL;
+    weir_context_params smaller[] = {params, params};
+    smaller[0].n_batch--;
+    smaller[1].n_seq_max--;
+    for (size_t i = 0; i < 2; i++)
+        assert_refused(ops->head_create(p.target.context, model, &smaller[i], &another, &info, error),
+                       WEIR_INVALID, "n_batch");
+    assert_ok(ops->head_create(p.target.context, model, &params, &p.head, &info, error));
     /* Behind what it was not told of nothing can be guessed, and it lives on. */
     give(&p, 0, 0, ids, N);
     weir__batch_add(&p.batch, 5, N + 3, 0, true);
@@ -346,6 +364,43 @@ static void one_head_at_a_time(void **state)
     give(&p, 0, N + 2, ids, 1);
     free(guess(&p, 0, N + 3, 5));
     pair_close(&p);
+}
+
+/* Passes take no lock, and planning reads the model's list of adapters: it is done when the head comes and
+ * goes. */
+static int n_plans;
+
+static void count_plans(weir_log_level level, const char *message, void *user)
+{
+    (void)level, (void)user;
+    n_plans += strstr(message, "reserving ...") != NULL;
+}
+
+static void passes_plan_nothing(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < 2; k++) {
+        pair p;
+        int32_t ids[N];
+        some_tokens(ids, 0, N);
+        load_kind(&kinds[k]);
+        weir_log_set(count_plans, NULL);
+        n_plans = 0;
+        assert_ok(pair_open(&p, WEIR_LAYOUT_UNIFIED, error));
+        assert_true(n_plans > 1);
+        n_plans = 0;
+        give(&p, 0, 0, ids, N);
+        free(guess(&p, 0, N, 5));
+        assert_int_equal(n_plans, 0);
+        ops->context_free(p.head);
+        p.head = NULL;
+        n_plans = 0;
+        give(&p, 0, N, ids, 1);
+        assert_int_equal(n_plans, 0);
+        weir_log_set(NULL, NULL);
+        pair_close(&p);
+        drop(NULL);
+    }
 }
 
 static void without_memory(void **state)
@@ -372,8 +427,10 @@ int main(void)
         cmocka_unit_test(rows_are_those_of_the_text),
         cmocka_unit_test(long_prompts_and_several_guesses),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test_teardown(a_head_without_weights_is_refused, drop),
         cmocka_unit_test_teardown(a_head_alone_is_refused, drop),
         cmocka_unit_test_teardown(one_head_at_a_time, drop),
+        cmocka_unit_test_teardown(passes_plan_nothing, drop),
         cmocka_unit_test_teardown(without_memory, drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,36 +10,15 @@
 #include "backend/llama_testing.h"
 #include "support/temp.h"
 
-static void load(const char *path)
-{
-    weir_model_params params = weir_model_params_default();
-    assert_ok(ops->model_load(path, &params, &model, error));
-    ops->model_describe(model, &model_is);
-}
-
 /* kind: the generator's arguments. */
 static void make(const char *kind)
 {
     char path[TEMP_PATH_MAX];
     temp_model(path, "model.gguf", kind);
-    load(path);
-}
-
-static int drop(void **state)
-{
-    (void)state;
-    ops->model_free(model);
-    model = NULL;
-    assert_int_equal(weir__mem_live(), 0);
-    return 0;
+    use_model(path);
 }
 
 static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
-
-static void some_tokens(int32_t *ids, size_t n)
-{
-    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)(20 + i * 37 % 400);
-}
 
 /* In passes of few rows, so that ggml computes all of them in one way. */
 static void feed_slowly(rig *r, int32_t seq, const int32_t *ids, size_t n)
@@ -66,7 +45,7 @@ static void is_not_cut(const char *kind)
     for (size_t l = 0; l < 2; l++) {
         rig r;
         int32_t ids[12];
-        some_tokens(ids, 12);
+        some_tokens(ids, 0, 12);
         float *want = expected(ids, 12, 3, layouts[l]);
         rig_init(&r, 2048, 4, layouts[l]);
         assert_ok(feed(&r, 0, ids, 12, error));
@@ -118,7 +97,7 @@ static void a_window_that_slid_away(void **state)
         }; /* together under the 512 cells from which on ggml computes in another way */
         rig r;
         int32_t ids[N];
-        some_tokens(ids, N);
+        some_tokens(ids, 0, N);
         float *want = expected(ids, CUT, 3, layouts[l]);
         rig_init(&r, 2048, 4, layouts[l]);
         for (int32_t s = 0; s < 2; s++) feed_slowly(&r, s, ids, N);
@@ -147,7 +126,7 @@ static void saved_on_the_way(const char *kind)
     for (size_t l = 0; l < 2; l++) {
         rig r;
         int32_t ids[N];
-        some_tokens(ids, N);
+        some_tokens(ids, 0, N);
         float *want = expected(ids, N, 3, layouts[l]);
         rig_init(&r, 2048, 4, layouts[l]);
         feed_slowly(&r, 0, ids, CUT);
@@ -215,9 +194,9 @@ static void rows_in_a_child(const char *path, enum llama_ftype type, const char 
         params.nthread = 1;
         llama_log_set(quiet, NULL);
         if (llama_model_quantize(path, quantized, &params) != 0) _exit(1);
-        load(quantized);
+        use_model(quantized);
         rig_init(&r, 256, 1, WEIR_LAYOUT_UNIFIED);
-        some_tokens(ids, N_EXPERT_TOKENS);
+        some_tokens(ids, 0, N_EXPERT_TOKENS);
         r.batch.n = 0;
         for (int32_t i = 0; i < N_EXPERT_TOKENS; i++) weir__batch_add(&r.batch, ids[i], i, 0, true);
         if (ops->decode(r.context, &r.batch, NULL) != WEIR_OK) _exit(1);
@@ -280,7 +259,7 @@ static void experts_do_not_depend_on_the_company(void **state)
     if (*weir__hook_kernels() == '\0') return;
     rig r;
     int32_t ids[N_EXPERT_TOKENS];
-    some_tokens(ids, N_EXPERT_TOKENS);
+    some_tokens(ids, 0, N_EXPERT_TOKENS);
     rig_init(&r, 1024, 4, WEIR_LAYOUT_PER_SLOT);
     for (size_t i = 0; i < N_EXPERT_TOKENS; i++) assert_ok(feed(&r, 0, ids + i, 1, error));
     float *want = row_copy(&r, -1);
@@ -308,7 +287,7 @@ static void threads_change_between_passes(void **state)
     make("moe --wide --type q8_0");
     rig r;
     int32_t ids[640];
-    some_tokens(ids, N_ELEMENTS(ids));
+    some_tokens(ids, 0, N_ELEMENTS(ids));
     weir_context_params params = rig_params(1024, 1, WEIR_LAYOUT_UNIFIED);
     float *want = NULL;
     for (int32_t most = 1; most <= 3; most += 2) {
@@ -365,7 +344,7 @@ static void embeddings_of_an_encoder(void **state)
     for (size_t p = 0; p < N_ELEMENTS(poolings); p++) {
         rig r;
         int32_t ids[40];
-        some_tokens(ids, 40);
+        some_tokens(ids, 0, 40);
         rig_for_embeddings(&r, poolings[p], 512);
         for (int round = 0; round < 2; round++) {
             r.batch.n = 0;
@@ -418,7 +397,7 @@ static void scores_of_a_ranker(void **state)
     make("rank");
     rig r;
     int32_t ids[16];
-    some_tokens(ids, 16);
+    some_tokens(ids, 0, 16);
     rig_for_embeddings(&r, WEIR_POOLING_RANK, 256);
     assert_int_equal(r.info.pooling, WEIR_POOLING_RANK);
     assert_int_equal(ops->embedding_width(r.context), 1);
@@ -434,7 +413,7 @@ static void scores_of_a_ranker(void **state)
     rig_fini(&r);
 }
 
-#define KIND_TEST(test) cmocka_unit_test_teardown(test, drop)
+#define KIND_TEST(test) cmocka_unit_test_teardown(test, free_model)
 
 int main(void)
 {

@@ -12,7 +12,7 @@
 #include "model/testing.h"
 
 static const weir__backend *const ops = &weir__backend_llama;
-static weir__bmodel *model;      /* loaded once for all tests of a program */
+static weir__bmodel *model;      /* that the tests are about; NULL = none is loaded */
 static weir_model_info model_is; /* what it is */
 
 static inline const char *model_path(void)
@@ -21,12 +21,20 @@ static inline const char *model_path(void)
     return path != NULL && *path != '\0' ? path : NULL;
 }
 
+/* In place of the one before. */
+static inline void use_model(const char *path)
+{
+    weir_model_params params = weir_model_params_default();
+    ops->model_free(model);
+    model = NULL;
+    assert_ok(ops->model_load(path, &params, &model, error));
+    ops->model_describe(model, &model_is);
+}
+
 static inline int load_model(void **state)
 {
     (void)state;
-    weir_model_params params = weir_model_params_default();
-    assert_ok(ops->model_load(model_path(), &params, &model, error));
-    ops->model_describe(model, &model_is);
+    use_model(model_path());
     return 0;
 }
 
@@ -34,6 +42,7 @@ static inline int free_model(void **state)
 {
     (void)state;
     ops->model_free(model);
+    model = NULL;
     assert_int_equal(weir__mem_live(), 0);
     return 0;
 }
@@ -79,6 +88,12 @@ static inline void rig_fini(rig *r)
 {
     weir__batch_fini(&r->batch);
     ops->context_free(r->context);
+}
+
+/* Of a text that is another one for each `first`, in any vocabulary of 420 tokens and more. */
+static inline void some_tokens(int32_t *ids, int32_t first, size_t n)
+{
+    for (size_t i = 0; i < n; i++) ids[i] = 20 + (first + (int32_t)i * 37) % 400;
 }
 
 static inline size_t tokens_of(const char *text, bool special, int32_t *tokens, size_t capacity)

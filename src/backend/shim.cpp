@@ -447,7 +447,10 @@ weir_status weir__shim_head_fits(const llama_model *head, const llama_model *tar
                 "%u tokens instead of %lld and %lld: it is for another one",
                 target->hparams.n_embd, target->vocab.n_tokens(), static_cast<long long>(n_embd),
                 static_cast<long long>(n_vocab));
-        if (llama_model_n_layer(head) != 1 || (borrows && (!target->tok_embd || !target->output)))
+        if (borrows && (target->tok_embd == nullptr || target->output == nullptr))
+            return weir__error_set(error, WEIR_UNSUPPORTED, field,
+                                   "the head uses the model's embeddings and output, and it has not both");
+        if (llama_model_n_layer(head) != 1)
             return weir__error_set(error, WEIR_UNSUPPORTED, field, "the head has %d layers; allowed: 1",
                                    llama_model_n_layer(head));
         if (head->tok_embd != nullptr && head->tok_embd->ne[1] < n_vocab)
@@ -478,6 +481,14 @@ void weir__shim_tell_hidden(llama_context *context, bool on, bool masked)
 void weir__shim_tell_layer_input(llama_context *context, int32_t layer, bool on)
 {
     llama_set_embeddings_layer_inp(context, static_cast<uint32_t>(layer), on);
+}
+
+weir_status weir__shim_plan(llama_context *context, weir_error *error)
+{
+    return guard(error, WEIR_BACKEND, "passes cannot be planned", [&] {
+        context->sched_reserve();
+        return WEIR_OK;
+    });
 }
 
 const float *weir__shim_hidden(llama_context *context)

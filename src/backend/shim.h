@@ -116,6 +116,9 @@ int32_t weir__shim_head_taps(const struct llama_model *head, int32_t *layers, in
 void weir__shim_tell_hidden(struct llama_context *context, bool on, bool masked);
 void weir__shim_tell_layer_input(struct llama_context *context, int32_t layer, bool on);
 
+/* Plans passes anew where what is set needs that; as weir__shim_adapter_load. */
+weir_status weir__shim_plan(struct llama_context *context, weir_error *error);
+
 /* What the last pass kept, row after row; NULL when it kept none. */
 const float *weir__shim_hidden(struct llama_context *context);
 const float *weir__shim_layer_input(struct llama_context *context, int32_t layer);

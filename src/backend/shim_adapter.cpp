@@ -1,6 +1,7 @@
 /* shim_adapter.cpp: LoRA adapters of llama.cpp for C. No exception leaves it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/ggml_hook.h"
+#include "backend/numbers.h"
 #include "backend/shim.h"
 #include "backend/shim_guard.h"
 
@@ -10,7 +11,7 @@
 #include <../src/llama-model.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 
 using weir::capture;
 using weir::guard;
@@ -30,6 +31,12 @@ bool is_known(ggml_type type)
     return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16 || type == GGML_TYPE_Q8_0;
 }
 
+bool is_finite(const ggml_tensor *tensor)
+{
+    std::vector<float> numbers = weir::numbers_of(tensor);
+    return std::all_of(numbers.begin(), numbers.end(), [](float x) { return std::isfinite(x); });
+}
+
 /* What llama.cpp asserts, divides by or reads beyond when it builds a graph, and does not look at before. */
 weir_status check(const llama_model &model, const std::string &name, const llama_adapter_lora_weight &pair,
                   weir_error *error)
@@ -40,6 +47,10 @@ weir_status check(const llama_model &model, const std::string &name, const llama
     if (base->type == GGML_TYPE_NVFP4) return unfit(error, name, "stand beside NVFP4 weights");
     if (a->ne[2] != base->ne[2] || b->ne[2] != base->ne[2] || a->ne[3] != 1 || b->ne[3] != 1)
         return unfit(error, name, "are not as many as the weights'");
+    if (!is_finite(a) || !is_finite(b))
+        return weir__error_set(error, WEIR_FORMAT, "path",
+                               "the adapter's matrices for '%s' hold numbers that are not finite",
+                               name.c_str());
     if (name != "token_embd.weight") return WEIR_OK;
     /* A tied output is multiplied by the same tensor, for which these are the wrong way round. */
     if (model.get_tensor("output.weight") == nullptr)

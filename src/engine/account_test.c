@@ -255,8 +255,7 @@ static void a_suspension_is_in_the_record_and_no_second_admission(void **state)
         assert_int_equal(stats.itl_seconds.count, 7 + 2);
         assert_true(stats.itl_seconds.sum == 6 * 1 + 5 + 2 * 1);
         assert_true(weir_histogram_quantile(&stats.itl_seconds, 1) == 5);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
 }
 

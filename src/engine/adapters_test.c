@@ -92,20 +92,18 @@ static void release_sets(sets *s)
     weir_adapter_release(s->b);
 }
 
-static void start(rig *r, weir_layout layout)
+/* An engine, and the sets for it. */
+static void begin(rig *r, sets *s, weir_layout layout)
 {
-    r->params.n_slots = 4;
-    r->params.chunk_size = 16;
-    r->params.layout = layout;
-    r->params.cache_sequences = -1;
-    r->params.cache_bytes = 100000;
-    rig_start(r);
+    load_sets(r, s);
+    rig_start_caching(r, layout, 4);
 }
 
-static void stop(rig *r)
+/* A request with that set. */
+static void say(rig *r, const sets *s, talk *t, int what, int32_t n, int set)
 {
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
+    make(r, t, what, n, s->uses[set], s->n[set]);
+    ask(r, t);
 }
 
 /* ---- In company ---- */
@@ -116,19 +114,15 @@ static void each_gets_its_own_text(void **state)
     for (size_t l = 0; l < COUNT(layouts); l++) {
         static talk talks[2 * SETS];
         sets s;
-        load_sets(r, &s);
-        start(r, layouts[l]);
-        for (int i = 0; i < 2 * SETS; i++) {
-            make(r, &talks[i], i, 10 + 7 * i, s.uses[i % SETS], s.n[i % SETS]);
-            ask(r, &talks[i]);
-        }
+        begin(r, &s, layouts[l]);
+        for (int i = 0; i < 2 * SETS; i++) say(r, &s, &talks[i], i, 10 + 7 * i, i % SETS);
         release_sets(&s); /* requests hold theirs */
         assert_int_equal(atomic_load(&r->fake->n_adapters), 2);
         rig_run(r);
         for (int i = 0; i < 2 * SETS; i++) judge(&talks[i], 0);
         for (int i = 1; i < SETS; i++) /* the test tells them apart */
             assert_memory_not_equal(talks[i].got.tokens, talks[0].got.tokens, sizeof(int32_t));
-        stop(r);
+        rig_stop(r);
         for (int i = 0; i < 2 * SETS; i++) rig_release(r, talks[i].stream);
         assert_int_equal(atomic_load(&r->fake->n_adapters), 0);
     }
@@ -139,12 +133,8 @@ static void what_does_not_change_costs_nothing(void **state)
     rig *r = *state;
     static talk talks[3];
     sets s;
-    load_sets(r, &s);
-    start(r, WEIR_LAYOUT_UNIFIED);
-    for (int i = 0; i < 3; i++) {
-        make(r, &talks[i], i, 20, s.uses[0], 0);
-        ask(r, &talks[i]);
-    }
+    begin(r, &s, WEIR_LAYOUT_UNIFIED);
+    for (int i = 0; i < 3; i++) say(r, &s, &talks[i], i, 20, 0);
     rig_run(r);
     assert_int_equal(atomic_load(&r->fake->n_adapter_sets), 0);
     for (int i = 0; i < 3; i++) {
@@ -168,12 +158,8 @@ static void a_view_has_one_set(void **state)
     rig *r = *state;
     static talk talks[4];
     sets s;
-    load_sets(r, &s);
-    start(r, WEIR_LAYOUT_UNIFIED);
-    for (int i = 0; i < 4; i++) {
-        make(r, &talks[i], i, 8, s.uses[i / 2], s.n[i / 2]);
-        ask(r, &talks[i]);
-    }
+    begin(r, &s, WEIR_LAYOUT_UNIFIED);
+    for (int i = 0; i < 4; i++) say(r, &s, &talks[i], i, 8, i / 2);
     for (int tick = 0; tick < 6; tick++) {
         const weir_view *view = NULL;
         assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
@@ -198,13 +184,10 @@ static void a_set_that_fails_ends_its_own(void **state)
     rig *r = *state;
     static talk with, without;
     sets s;
-    load_sets(r, &s);
-    start(r, WEIR_LAYOUT_UNIFIED);
+    begin(r, &s, WEIR_LAYOUT_UNIFIED);
     atomic_store(&r->fake->fail_adapters, true);
-    make(r, &with, 0, 8, s.uses[1], 1);
-    make(r, &without, 1, 8, s.uses[0], 0);
-    ask(r, &with);
-    ask(r, &without);
+    say(r, &s, &with, 0, 8, 1);
+    say(r, &s, &without, 1, 8, 0);
     rig_run(r);
     judge(&without, 0);
     sink_take(&with.got, with.stream);
@@ -227,8 +210,7 @@ static void prompts_are_shared_by_equal_sets_only(void **state)
     for (size_t l = 0; l < COUNT(layouts); l++) {
         static talk t;
         sets s;
-        load_sets(r, &s);
-        start(r, layouts[l]);
+        begin(r, &s, layouts[l]);
         for (int round = 0; round < 2; round++)
             for (int i = 0; i < SETS; i++) {
                 weir_forecast forecast = {.size = sizeof forecast};
@@ -252,7 +234,7 @@ static void prompts_are_shared_by_equal_sets_only(void **state)
         judge(&t, 39);
         weir_adapter_release(again);
         release_sets(&s);
-        stop(r);
+        rig_stop(r);
     }
 }
 
@@ -261,12 +243,8 @@ static void nobody_waits_for_a_prefill_with_other_adapters(void **state)
     rig *r = *state;
     static talk talks[4];
     sets s;
-    load_sets(r, &s);
-    start(r, WEIR_LAYOUT_UNIFIED);
-    for (int i = 0; i < 4; i++) {
-        make(r, &talks[i], 1, 100, s.uses[i / 2], s.n[i / 2]);
-        ask(r, &talks[i]);
-    }
+    begin(r, &s, WEIR_LAYOUT_UNIFIED);
+    for (int i = 0; i < 4; i++) say(r, &s, &talks[i], 1, 100, i / 2);
     rig_run(r);
     for (int i = 0; i < 4; i++) judge(&talks[i], i % 2 == 0 ? 0 : 99);
     assert_int_equal(rig_stats(r).n_joined, 2);
@@ -284,14 +262,13 @@ static void files_are_of_their_adapters(void **state)
     temp_path(path, "kept");
     for (int round = 0; round < 2; round++) {
         r->params.cache_dir = path;
-        start(r, WEIR_LAYOUT_UNIFIED);
+        rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 4);
         for (int i = 0; i < SETS; i++) {
-            make(r, &t, 1, 40, s.uses[i], s.n[i]);
-            ask(r, &t);
+            say(r, &s, &t, 1, 40, i);
             rig_run(r);
             judge(&t, 39 * round);
         }
-        stop(r);
+        rig_stop(r);
     }
     release_sets(&s);
 }
@@ -302,8 +279,7 @@ static void flights_are_shared_by_equal_sets_only(void **state)
     static talk t;
     weir_flight *flights[SETS];
     sets s;
-    load_sets(r, &s);
-    start(r, WEIR_LAYOUT_UNIFIED);
+    begin(r, &s, WEIR_LAYOUT_UNIFIED);
     for (int i = 0; i < SETS; i++) {
         bool joined = true;
         make(r, &t, 1, 8, s.uses[i], s.n[i]);
@@ -345,7 +321,7 @@ static void a_suspended_request_keeps_its_own(void **state)
         judge(&low, 0);
         judge(&high, 0);
         release_sets(&s);
-        stop(r);
+        rig_stop(r);
     }
 }
 
@@ -355,10 +331,8 @@ static void a_fork_has_its_sources(void **state)
     for (size_t l = 0; l < COUNT(layouts); l++) {
         static talk t;
         sets s;
-        load_sets(r, &s);
-        start(r, layouts[l]);
-        make(r, &t, 1, 20, s.uses[1], 1);
-        ask(r, &t);
+        begin(r, &s, layouts[l]);
+        say(r, &s, &t, 1, 20, 1);
         rig_ticks(r, 6);
         sink_take(&t.got, t.stream);
         int32_t at = (int32_t)t.got.n_tokens;
@@ -380,7 +354,7 @@ static void a_fork_has_its_sources(void **state)
         }
         judge(&t, 0);
         release_sets(&s);
-        stop(r);
+        rig_stop(r);
     }
 }
 
@@ -390,8 +364,7 @@ static void several_answers_have_the_same(void **state)
     static talk t;
     sets s;
     weir_result results[3];
-    load_sets(r, &s);
-    start(r, WEIR_LAYOUT_UNIFIED);
+    begin(r, &s, WEIR_LAYOUT_UNIFIED);
     make(r, &t, 1, 30, s.uses[3], 2);
     weir_request request = request_of(r, &t);
     assert_int_equal(weir_generate_best(r->engine, &request, 3, 3, results, NULL), WEIR_OK);
@@ -428,7 +401,7 @@ static void what_cannot_be_used_is_refused(void **state)
     load_sets(r, &s);
     assert_int_equal(weir_model_load("fake:", NULL, &other, NULL), WEIR_OK);
     assert_int_equal(weir_adapter_load(other, "fake:1", &foreign, NULL), WEIR_OK);
-    start(r, WEIR_LAYOUT_UNIFIED);
+    rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 4);
     const weir_adapter_use none = {NULL, 1}, another = {foreign, 1};
     const weir_adapter_use twice[] = {{s.a, 1}, {s.b, 1}, {s.a, 1}};
     const weir_adapter_use scales[] = {{s.a, NAN}, {s.a, INFINITY}, {s.a, -100.5f}};

@@ -98,8 +98,7 @@ static void bad_plans_are_replaced_and_counted(void **state)
         assert_int_equal(report.n_prefill, 9);
         assert_int_equal(rig_stats(r).n_bad_plans, 1);
         finish_mixed(r, streams);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
 }
 
@@ -208,8 +207,7 @@ static void a_strategy_that_plans_rubbish_or_nothing_stops_nobody(void **state)
         assert_sink(got, WEIR_REASON_END, "ab");
         assert_int_equal(n_ticks, 3);
         assert_int_equal(rig_stats(r).n_bad_plans, 3);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
 }
 
@@ -297,8 +295,7 @@ static void each_strategy_finishes_all(void **state)
         start_mixed(r, streams);
         finish_mixed(r, streams);
         assert_int_equal(rig_stats(r).n_bad_plans, 0);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
 }
 

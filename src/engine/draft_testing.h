@@ -36,8 +36,9 @@ typedef struct texts {
     weir_result results[N_TEXTS];
 } texts;
 
-/* Answers of the fake's own to prompts of several lengths, some greedy, some drawn, all scored. */
-static inline void texts_answer(rig *r, texts *out)
+/* Answers of the fake's own to prompts of several lengths, some greedy, some drawn, all scored. use: every
+ * third has this adapter; NULL: none. */
+static inline void texts_answer(rig *r, const weir_adapter_use *use, texts *out)
 {
     static int32_t prompts[N_TEXTS][60];
     weir_request requests[N_TEXTS];
@@ -56,8 +57,19 @@ static inline void texts_answer(rig *r, texts *out)
         requests[i].n_logprobs = i % 4;
         requests[i].logprobs = true;
         requests[i].priority = i % 2;
+        requests[i].adapters = use;
+        requests[i].n_adapters = use != NULL && i % 3 == 0;
     }
-    assert_int_equal(weir_generate(r->engine, requests, N_TEXTS, NULL, out->results, NULL), WEIR_OK);
+    weir__ticket ticket = {.remaining = N_TEXTS};
+    assert_int_equal(pthread_mutex_init(&ticket.mutex, NULL), 0);
+    assert_int_equal(pthread_cond_init(&ticket.cond, NULL), 0);
+    memset(out, 0, sizeof *out);
+    assert_int_equal(
+        weir__engine_submit(r->engine, requests, N_TEXTS, false, NULL, out->results, &ticket, NULL), WEIR_OK);
+    draft_run(r);
+    assert_int_equal(ticket.remaining, 0);
+    pthread_cond_destroy(&ticket.cond);
+    pthread_mutex_destroy(&ticket.mutex);
 }
 
 static inline void texts_assert_same(const texts *a, const texts *b)

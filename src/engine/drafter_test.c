@@ -68,11 +68,11 @@ static void a_draft_model_drafts_for_several_streams(void **state)
         r->params.draft_model = NULL;
         r->params.n_draft_max = 0;
         rig_start(r);
-        texts_answer(r, &without);
+        texts_answer(r, NULL, &without);
         weir_engine_destroy(r->engine);
         weir_model *model = with_draft_model(r, drafts[i / 2].path);
         weir__fake *fake = weir__fake_of(model);
-        texts_answer(r, &with);
+        texts_answer(r, NULL, &with);
         texts_assert_same(&without, &with);
         weir_engine_stats stats = rig_stats(r);
         if (drafts[i / 2].right)
@@ -80,11 +80,44 @@ static void a_draft_model_drafts_for_several_streams(void **state)
         else
             assert_true(stats.n_accepted * 4 < stats.n_drafted + 4);
         assert_int_equal(atomic_load(&fake->faults), 0);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
         assert_int_equal(atomic_load(&fake->n_contexts), 0);
         assert_int_equal(atomic_load(&fake->n_samplers), 0);
         weir_model_release(model);
+        texts_fini(&without);
+        texts_fini(&with);
+    }
+}
+
+/* It knows no adapters: where a request has one it is wrong, and that is all. */
+static void a_draft_model_beside_adapters(void **state)
+{
+    rig *r = *state;
+    for (int i = 0; i < 2; i++) {
+        texts plain, without, with;
+        weir_adapter_use use = {.scale = 1.0f};
+        rig_load(r, "fake:seed=3");
+        assert_int_equal(weir_adapter_load(r->model, "fake:1", &use.adapter, NULL), WEIR_OK);
+        r->params.layout = i > 0 ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED;
+        r->params.draft_model = NULL;
+        r->params.n_draft_max = 0;
+        rig_start(r);
+        texts_answer(r, NULL, &plain);
+        texts_answer(r, &use, &without);
+        assert_string_not_equal(plain.results[0].text, without.results[0].text);
+        rig_stop(r);
+        weir_model *model = with_draft_model(r, "fake:seed=3");
+        texts_answer(r, &use, &with);
+        texts_assert_same(&without, &with);
+        weir_engine_stats stats = rig_stats(r);
+        print_message("%llu drafted, %llu right, %llu changes\n", (unsigned long long)stats.n_drafted,
+                      (unsigned long long)stats.n_accepted, (unsigned long long)stats.n_adapter_changes);
+        assert_true(stats.n_accepted > 50 && stats.n_drafted > stats.n_accepted);
+        assert_true(stats.n_adapter_changes > 10);
+        rig_stop(r);
+        weir_adapter_release(use.adapter);
+        weir_model_release(model);
+        texts_fini(&plain);
         texts_fini(&without);
         texts_fini(&with);
     }
@@ -98,7 +131,7 @@ static void a_failing_draft_model_fails_nobody(void **state)
     rig_load(r, "fake:seed=3");
     r->params.n_draft_max = 0;
     rig_start(r);
-    texts_answer(r, &without);
+    texts_answer(r, NULL, &without);
     weir_engine_destroy(r->engine);
     weir_model *model = with_draft_model(r, "fake:seed=3");
     weir__fake *fake = weir__fake_of(model);
@@ -106,13 +139,12 @@ static void a_failing_draft_model_fails_nobody(void **state)
     atomic_store(&fake->fail_decode_at, 5);
     atomic_store(&fake->fail_decode_more, 20);
     atomic_store(&fake->fail_sample_at, 30);
-    texts_answer(r, &with);
+    texts_answer(r, NULL, &with);
     texts_assert_same(&without, &with);
     assert_true(atomic_load(&fake->fail_decode_at) < 0);
     assert_true(rig_stats(r).n_accepted > 0);
     assert_int_equal(atomic_load(&fake->faults), 0);
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
+    rig_stop(r);
     weir_model_release(model);
     texts_fini(&without);
     texts_fini(&with);
@@ -157,8 +189,7 @@ static void without_memory_there_are_no_drafts(void **state)
             break;
         }
         assert_true(status == WEIR_NO_MEMORY || status == WEIR_OK);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
     assert_non_null(r->engine);
     rig_script(r, 'A', 100, "abcdefghijklmabcdefghijklm");
@@ -171,8 +202,7 @@ static void without_memory_there_are_no_drafts(void **state)
     draft_run(r);
     sink_take(&got, stream);
     assert_sink(got, WEIR_REASON_END, "abcdefghijklmabcdefghijklm");
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
+    rig_stop(r);
     weir_model_release(model);
 }
 
@@ -182,6 +212,7 @@ int main(void)
         DRAFT_TEST(lookup_finds_what_the_prompt_says),
         DRAFT_TEST(lookup_drafts_nothing_where_it_was_wrong),
         DRAFT_TEST(a_draft_model_drafts_for_several_streams),
+        DRAFT_TEST(a_draft_model_beside_adapters),
         DRAFT_TEST(a_failing_draft_model_fails_nobody),
         DRAFT_TEST(a_draft_model_needs_the_same_vocabulary),
         DRAFT_TEST(without_memory_there_are_no_drafts),

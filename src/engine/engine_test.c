@@ -152,8 +152,7 @@ static void every_allocation_of_create_may_fail(void **state)
             assert_int_equal(error.code, WEIR_NO_MEMORY);
             assert_int_equal(weir__mem_live(), live);
         }
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
 }
 
@@ -203,8 +202,7 @@ static void every_allocation_of_a_run_may_fail(void **state)
         rig_run(r);
         sink_take(&after, next);
         assert_sink(after, WEIR_REASON_END, want[0]);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
         for (int i = 0; i < 2; i++) weir_stream_release(streams[i]);
         weir_stream_release(next);
         r->n_streams = 0;
@@ -293,8 +291,7 @@ static void streams_outlive_their_engine_and_model(void **state)
     rig_start(r);
     weir_stream *done = rig_submit_key(r, 'A'), *cut = rig_submit_key(r, 'B');
     rig_ticks(r, 4);
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
+    rig_stop(r);
     weir_stream_cancel(cut);
     weir_stream_set_interval(cut, 4);
     sink_take(&got[0], done);

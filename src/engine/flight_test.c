@@ -133,8 +133,7 @@ static void test_it_outlives_its_engine(void **state)
     weir_request request = rig_ask(r, 'A');
     weir_flight *flight = open_flight(r, &request, true, false);
     rig_ticks(r, 5);
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
+    rig_stop(r);
     read_on(flight, &all);
     assert_int_equal(all.got.reason, WEIR_REASON_ERROR);
     assert_true(all.got.n_text > 0);

@@ -72,12 +72,6 @@ static void load_parts(rig *r)
                                          WEIR__FAKE_TEXT));
 }
 
-static void finish_engine(rig *r)
-{
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
-}
-
 /* ---- The same text --------------------------------------------------------------------------------- */
 
 static weir_request rest(rig *r, int32_t at, const char *const *stop, size_t n_stop)
@@ -140,7 +134,7 @@ static void a_greedy_fork_goes_on_as_its_source(void **state)
         assert_true(weir_stream_finished(source));
         for (int i = 0; i < r->n_streams; i++) weir_stream_release(r->streams[i]);
         r->n_streams = 0;
-        finish_engine(r);
+        rig_stop(r);
     }
 }
 
@@ -183,7 +177,7 @@ static void a_fork_of_a_running_source_computes_one_token(void **state)
         assert_int_equal(weir_stream_usage(older).n_cached, N_PROMPT + 3 - 1);
         assert_int_equal(rig_stats(r).n_prompt_tokens, N_PROMPT + 2);
         assert_int_equal(known(r, source, 3), round / 2 == 0 ? 0 : N_PROMPT + 3 - 1);
-        finish_engine(r);
+        rig_stop(r);
     }
 }
 
@@ -243,7 +237,7 @@ static void a_suspended_source_is_forked(void **state)
         sink_take(&whole, source);
         judge(late, &whole, at);
         judge(soon, &whole, 2);
-        finish_engine(r);
+        rig_stop(r);
     }
 }
 
@@ -268,7 +262,7 @@ static void a_source_that_cannot_be_cut_is_forked(void **state)
         judge(finished, &whole, 4);
         int32_t n_cached = weir_stream_usage(finished).n_cached;
         assert_true(round / 2 == 0 ? n_cached == 0 : n_cached >= N_PROMPT - 1);
-        finish_engine(r);
+        rig_stop(r);
     }
 }
 

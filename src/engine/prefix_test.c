@@ -57,23 +57,6 @@ static void judge(talk *t, int32_t n_cached, weir_miss miss)
     assert_int_equal(info.miss, miss);
 }
 
-static void start(rig *r, weir_layout layout, int32_t n_slots)
-{
-    r->params.n_slots = n_slots;
-    r->params.n_ctx = 256;
-    r->params.chunk_size = 16;
-    r->params.layout = layout;
-    r->params.cache_sequences = -1;
-    r->params.cache_bytes = 100000;
-    rig_start(r);
-}
-
-static void restart(rig *r)
-{
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
-}
-
 /* ---- What has ended -------------------------------------------------------------------------------- */
 
 static void test_a_conversation_goes_on(void **state)
@@ -82,7 +65,7 @@ static void test_a_conversation_goes_on(void **state)
     for (size_t l = 0; l < COUNT(layouts); l++) {
         static talk first, again, next, other;
         first = again = next = other = (talk){0};
-        start(r, layouts[l], 4);
+        rig_start_caching(r, layouts[l], 4);
         add(&first, 1, 40);
         ask(r, &first);
         rig_run(r);
@@ -115,7 +98,7 @@ static void test_a_conversation_goes_on(void **state)
         assert_int_equal(stats.n_misses[WEIR_MISS_DIVERGED], 1);
         assert_int_equal(stats.n_cache_entries, 2); /* the first two are beginnings of the third */
         assert_true(stats.n_kv_cached > 0 && stats.n_kv_cached == stats.n_kv_used);
-        restart(r);
+        rig_stop(r);
     }
 }
 
@@ -125,7 +108,7 @@ static void test_a_miss_says_where_and_what(void **state)
     static talk t, u;
     t = u = (talk){0};
     weir_miss_info info = {.size = sizeof info};
-    start(r, WEIR_LAYOUT_UNIFIED, 2);
+    rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 2);
     static const char known[] = "you are a helpful one", asked[] = "you are a helpless one";
     for (const char *at = known; *at != '\0'; at++) t.tokens[t.n_prompt++] = *at;
     for (const char *at = asked; *at != '\0'; at++) u.tokens[u.n_prompt++] = *at;
@@ -162,7 +145,7 @@ static void test_who_does_without(void **state)
     static talk t[6];
     memset(t, 0, sizeof t);
     for (size_t i = 0; i < COUNT(t); i++) add(&t[i], 1, 30);
-    start(r, WEIR_LAYOUT_UNIFIED, 2);
+    rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 2);
     weir_request request = request_of(r, &t[0]);
     request.cache_prompt = false; /* neither takes nor gives */
     t[0].stream = rig_submit(r, &request);
@@ -192,7 +175,7 @@ static void test_who_does_without(void **state)
     t[5].stream = rig_submit(r, &request);
     rig_run(r);
     judge(&t[5], 29, WEIR_MISS_NONE);
-    restart(r);
+    rig_stop(r);
 
     static talk u[2];
     memset(u, 0, sizeof u);
@@ -231,7 +214,7 @@ static void test_a_new_prefix_is_computed_once(void **state)
     for (size_t l = 0; l < COUNT(layouts); l++) {
         static talk t[N];
         memset(t, 0, sizeof t);
-        start(r, layouts[l], N);
+        rig_start_caching(r, layouts[l], N);
         for (int i = 0; i < N; i++) {
             add(&t[i], 1, PREFIX);
             t[i].tokens[t[i].n_prompt++] = 'A' + i;
@@ -255,7 +238,7 @@ static void test_a_new_prefix_is_computed_once(void **state)
         weir_engine_stats stats = rig_stats(r);
         assert_int_equal(stats.n_joined, N - 1);
         assert_int_equal(stats.n_prompt_tokens, PREFIX + N * OWN);
-        restart(r);
+        rig_stop(r);
     }
 }
 
@@ -268,7 +251,7 @@ static void test_a_leader_that_leaves(void **state)
         for (size_t l = 0; l < COUNT(layouts); l++) {
             static talk t[N];
             memset(t, 0, sizeof t);
-            start(r, layouts[l], N);
+            rig_start_caching(r, layouts[l], N);
             for (int i = 0; i < N; i++) {
                 add(&t[i], 1, PREFIX);
                 add(&t[i], i, 4);
@@ -297,7 +280,7 @@ static void test_a_leader_that_leaves(void **state)
                 if (i != leader) assert_true(usage.n_cached >= PREFIX);
             }
             assert_int_equal(rig_stats(r).n_prompt_tokens, computed + (N - 1) * 4);
-            restart(r);
+            rig_stop(r);
         }
 }
 
@@ -308,7 +291,7 @@ static void test_from_a_running_request(void **state)
     for (size_t l = 0; l < COUNT(layouts); l++) {
         static talk t[2];
         memset(t, 0, sizeof t);
-        start(r, layouts[l], 2);
+        rig_start_caching(r, layouts[l], 2);
         add(&t[0], 1, 30);
         ask(r, &t[0]);
         rig_ticks(r, 4);
@@ -318,7 +301,7 @@ static void test_from_a_running_request(void **state)
         rig_run(r);
         judge(&t[0], 0, WEIR_MISS_COLD);
         judge(&t[1], 25, WEIR_MISS_DIVERGED);
-        restart(r);
+        rig_stop(r);
     }
 }
 
@@ -335,7 +318,7 @@ static void test_cached_cells_give_way(void **state)
         memset(again, 0, sizeof again);
         rig_load(r, "fake:exact=1");
         r->params.n_kv = layouts[l] == WEIR_LAYOUT_UNIFIED ? 200 : 2 * 128;
-        start(r, layouts[l], 2);
+        rig_start_caching(r, layouts[l], 2);
         for (int i = 0; i < N; i++) {
             add(&t[i], i, 60);
             t[i].tokens[0] = 'A' + i;
@@ -354,11 +337,11 @@ static void test_cached_cells_give_way(void **state)
             rig_run(r);
             judge(&again[i], 59, WEIR_MISS_NONE);
         }
-        restart(r);
+        rig_stop(r);
 
         r->params.n_kv = layouts[l] == WEIR_LAYOUT_UNIFIED ? 200 : 2 * 128;
-        start(r, layouts[l], 2); /* the same without host memory */
-        restart(r);
+        rig_start_caching(r, layouts[l], 2); /* the same without host memory */
+        rig_stop(r);
         r->params.cache_bytes = 0;
         rig_start(r);
         memset(again, 0, sizeof again);
@@ -375,7 +358,7 @@ static void test_cached_cells_give_way(void **state)
         ask(r, &first);
         rig_run(r);
         judge(&first, 0, WEIR_MISS_EVICTED);
-        restart(r);
+        rig_stop(r);
     }
 }
 
@@ -387,7 +370,7 @@ static void test_what_cannot_be_fetched_is_computed(void **state)
         for (int way = 0; way < 3; way++) {
             static talk t, blocker, u;
             t = blocker = u = (talk){0};
-            start(r, layouts[l], 1);
+            rig_start_caching(r, layouts[l], 1);
             add(&t, 1, 40);
             ask(r, &t);
             rig_run(r);
@@ -411,7 +394,7 @@ static void test_what_cannot_be_fetched_is_computed(void **state)
                 judge(&u, 20, WEIR_MISS_DIVERGED);
             else
                 judge(&u, 0, WEIR_MISS_EVICTED);
-            restart(r);
+            rig_stop(r);
         }
 }
 
@@ -424,7 +407,7 @@ static void test_checkpoints_at_message_boundaries(void **state)
         static talk t, u, v, w;
         t = u = v = w = (talk){0};
         rig_load(r, "fake:recurrent=1");
-        start(r, layouts[l], 4);
+        rig_start_caching(r, layouts[l], 4);
         add(&t, 1, 20);
         t.tokens[t.n_prompt++] = WEIR__FAKE_EOT; /* 21 tokens: the system's message */
         u = t;
@@ -453,7 +436,7 @@ static void test_checkpoints_at_message_boundaries(void **state)
         ask(r, &x);
         rig_run(r);
         judge(&x, 0, WEIR_MISS_UNCUTTABLE);
-        restart(r);
+        rig_stop(r);
     }
 }
 
@@ -465,7 +448,7 @@ static void test_the_forecast_knows(void **state)
     static talk t, u;
     t = u = (talk){0};
     weir_forecast forecast = {.size = sizeof forecast};
-    start(r, WEIR_LAYOUT_PER_SLOT, 2);
+    rig_start_caching(r, WEIR_LAYOUT_PER_SLOT, 2);
     add(&t, 1, 40);
     u = t;
     weir_request request = request_of(r, &u);

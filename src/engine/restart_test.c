@@ -67,12 +67,6 @@ static void start(rig *r, weir_layout layout)
     rig_start(r);
 }
 
-static void stop(rig *r)
-{
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
-}
-
 static int setup(void **state)
 {
     temp_remove();
@@ -120,7 +114,7 @@ static void test_a_restart_computes_nothing_again(void **state)
         ask(r, &first);
         ask(r, &other);
         assert_int_equal(first.usage.n_cached, 0);
-        stop(r);
+        rig_stop(r);
         assert_int_equal(each_file(NULL), 2);
 
         start(r, layouts[l]);
@@ -143,7 +137,7 @@ static void test_a_restart_computes_nothing_again(void **state)
         assert_int_equal(stats.n_cache_restored, 2);
         assert_int_equal(stats.n_cache_files, 2);
         assert_true(stats.cache_disk_bytes > (LONG + 100) * 12);
-        stop(r);
+        rig_stop(r);
         assert_int_equal(each_file(NULL), 2); /* nothing new */
         each_file(forget);
     }
@@ -159,18 +153,18 @@ static void test_memory_that_cannot_be_cut(void **state)
         start(r, layouts[l]);
         make(r, &first, 1, 200);
         ask(r, &first);
-        stop(r);
+        rig_stop(r);
         start(r, layouts[l]);
         next = first;
         ask(r, &next);
         assert_int_equal(next.usage.n_cached, 199);
-        stop(r);
+        rig_stop(r);
         start(r, layouts[l]);
         make(r, &next, 1, 150);
         ask(r, &next);
         assert_int_equal(next.usage.n_cached, 0);
         assert_int_equal(next.usage.miss, WEIR_MISS_UNCUTTABLE);
-        stop(r);
+        rig_stop(r);
         each_file(forget);
     }
 }
@@ -182,7 +176,7 @@ static void test_salts_stay_apart(void **state)
     start(r, WEIR_LAYOUT_UNIFIED);
     make(r, &t, 1, 100);
     ask_as(r, &t, "a");
-    stop(r);
+    rig_stop(r);
     start(r, WEIR_LAYOUT_UNIFIED);
     ask_as(r, &t, "b");
     assert_int_equal(t.usage.n_cached, 0);
@@ -198,7 +192,7 @@ static void test_others_states_are_not_used(void **state)
     start(r, WEIR_LAYOUT_PER_SLOT);
     make(r, &t, 1, 100);
     ask(r, &t);
-    stop(r);
+    rig_stop(r);
     for (int other = 0; other < 5; other++) {
         weir_engine_params before = r->params;
         rig_load(r, other == 0 ? "fake:seed=5" : "fake:");
@@ -211,7 +205,7 @@ static void test_others_states_are_not_used(void **state)
         make(r, &t, 1, 100);
         ask(r, &t);
         assert_int_equal(t.usage.n_cached, 0);
-        stop(r);
+        rig_stop(r);
         r->params = before;
     }
     assert_int_equal(each_file(NULL), 6);
@@ -244,7 +238,7 @@ static void test_what_cannot_be_read_is_computed(void **state)
             start(r, layouts[l]);
             make(r, &t, 1, 100);
             ask(r, &t);
-            stop(r);
+            rig_stop(r);
             start(r, layouts[l]);
             if (way == 0) assert_int_equal(each_file(forget), 1);
             if (way == 1) each_file(damage);
@@ -255,11 +249,11 @@ static void test_what_cannot_be_read_is_computed(void **state)
             assert_int_equal(t.usage.miss, WEIR_MISS_EVICTED);
             ask(r, &t);
             assert_int_equal(t.usage.n_cached, 99);
-            stop(r);
+            rig_stop(r);
             start(r, layouts[l]); /* it was written anew, but for what the backend alone refused */
             ask(r, &t);
             assert_int_equal(t.usage.n_cached, 99);
-            stop(r);
+            rig_stop(r);
             assert_int_equal(each_file(forget), 1);
         }
 }
@@ -279,11 +273,11 @@ static void test_what_survives_a_kill(void **state)
     rig_start(r);
     assert_int_equal(rig_stats(r).n_cache_restored, 0);
     r->params.cache_dir = path;
-    stop(r);
+    rig_stop(r);
     rig_start(r);
     ask(r, &t);
     assert_int_equal(t.usage.n_cached, LONG - 1);
-    stop(r);
+    rig_stop(r);
     weir_engine_destroy(killed);
     assert_int_equal(each_file(NULL), 1);
 }
@@ -296,7 +290,7 @@ static void test_turns_that_add_little(void **state)
     start(r, WEIR_LAYOUT_UNIFIED);
     make(r, &t, 1, 1000);
     ask(r, &t);
-    stop(r);
+    rig_stop(r);
     struct stat before, after;
     char file[2 * TEMP_PATH_MAX] = "";
     DIR *dir = opendir(path);
@@ -308,13 +302,13 @@ static void test_turns_that_add_little(void **state)
     make(r, &t, 1, 1100);
     ask(r, &t);
     assert_int_equal(t.usage.n_cached, 1000); /* the first answer is not a part of this prompt */
-    stop(r);
+    rig_stop(r);
     assert_int_equal(stat(file, &after), 0);
     assert_int_equal(before.st_ino, after.st_ino);
     start(r, WEIR_LAYOUT_UNIFIED);
     make(r, &t, 1, 1500);
     ask(r, &t);
-    stop(r);
+    rig_stop(r);
     assert_int_equal(each_file(NULL), 2); /* the answer of the first one is not a beginning of this one */
 }
 
@@ -332,7 +326,7 @@ static void test_a_full_disk(void **state)
     limit = before;
     limit.rlim_cur = 1000;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    stop(r);
+    rig_stop(r);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(each_file(NULL), 0);
 }
@@ -343,7 +337,7 @@ static void test_sizes_and_folders(void **state)
     static talk t;
     weir_error error = {0};
     start(r, WEIR_LAYOUT_UNIFIED);
-    stop(r);
+    rig_stop(r);
     assert_int_equal(chmod(path, 0750), 0);
     r->params.cache_dir = path;
     assert_int_equal(weir_engine_create(r->model, &r->params, &r->engine, &error), WEIR_INVALID);
@@ -356,7 +350,7 @@ static void test_sizes_and_folders(void **state)
         make(r, &t, (int)i, sizes[i]);
         ask(r, &t);
     }
-    stop(r);
+    rig_stop(r);
     assert_int_equal(each_file(NULL), 2);
     start(r, WEIR_LAYOUT_UNIFIED);
     assert_true(rig_stats(r).cache_disk_bytes <= 4000);
@@ -366,7 +360,7 @@ static void test_sizes_and_folders(void **state)
     make(r, &t, 0, 100);
     ask(r, &t);
     assert_int_equal(t.usage.n_cached, 0);
-    stop(r);
+    rig_stop(r);
     r->params.cache_sequences = 0; /* no prefixes, no files: not even the folder is looked at */
     temp_path(path, "never");
     r->params.cache_dir = path;

@@ -45,13 +45,13 @@ static weir_status generate(weir_engine *engine, const weir_request *requests, s
 {
     weir__ticket ticket = {.remaining = n};
     if (results == NULL && n > 0) return weir__error_set(error, WEIR_INVALID, "results", "results is NULL");
+    if (n > 0) memset(results, 0, n * sizeof *results);
     if (pthread_mutex_init(&ticket.mutex, NULL) != 0)
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory");
     if (weir__cond_init_monotonic(&ticket.cond) != 0) {
         pthread_mutex_destroy(&ticket.mutex);
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory");
     }
-    if (n > 0) memset(results, 0, n * sizeof *results);
     weir_status status = weir__engine_submit(engine, requests, n, choices, streams, results, &ticket, error);
     if (status == WEIR_OK && n > 0) wait_for(engine, &ticket);
     pthread_cond_destroy(&ticket.cond);

@@ -90,8 +90,7 @@ static void generated_streamed_and_detokenized_text_are_the_same_bytes(void **st
             rig_release(r, streams[1]);
             r->n_streams = 0;
         }
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
 }
 
@@ -192,8 +191,7 @@ static void every_allocation_of_generate_may_fail(void **state)
         }
         rig_release(r, streams[1]);
         r->n_streams = 0;
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
     assert_true(n > 15);
 }

@@ -31,8 +31,7 @@ static void draw(rig *r, int32_t n_threads, sink *got)
         rig_release(r, streams[i]);
     }
     assert_int_equal(r->engine->crew != NULL, n_threads > 1);
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
+    rig_stop(r);
 }
 
 static void helpers_change_nothing(void **state)

@@ -335,8 +335,7 @@ static void each_token_of_a_prompt_has_its_logprob(void **state)
         weir_stream *stream = rig_submit(r, &last);
         rig_run(r);
         assert_int_equal(weir_stream_usage(stream).n_cached, LONG_PROMPT - 1);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
 }
 
@@ -674,8 +673,7 @@ static void the_prompt_is_computed_once(void **state)
         assert_true(rig_stats(r).n_prompt_tokens <= N_PROMPT + (N_ANSWERS - 1));
         for (int i = 1; i < N_ANSWERS; i++)
             assert_int_equal(weir_stream_usage(streams[i]).n_cached, N_PROMPT - 1);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
 }
 

@@ -171,8 +171,7 @@ static void evict(rig *r, unsigned subset, int n_ticks)
     }
     r->n_streams = 0;
     assert_int_equal(atomic_load(&r->fake->n_cells), 0);
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
+    rig_stop(r);
 }
 
 static void evict_every_subset(rig *r, weir_layout layout, int32_t n_prompt, int32_t chunk_size, int n_ticks)
@@ -417,8 +416,7 @@ static void a_text_is_the_same_alone_and_in_company_however_it_is_chunked(void *
             rig_release(r, streams[i]);
         }
         r->n_streams = 0;
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
 }
 

@@ -59,8 +59,14 @@ weir_status weir__speculate_open(weir_engine *engine, weir_error *error)
         all->n++;
     }
     if (model != NULL) {
-        status = open_model(engine, model, &all->drafters[all->n], error);
-        if (status == WEIR_OK) all->n++;
+        weir_error why = {0};
+        status = open_model(engine, model, &all->drafters[all->n], &why);
+        if (status == WEIR_OK)
+            all->n++;
+        else if (params->draft_model == NULL) /* nobody asked for it */
+            weir__error_set(error, status, "mtp", "%s; or set mtp to false", why.message);
+        else
+            weir__error_copy(error, &why);
     }
     return status;
 no_memory:

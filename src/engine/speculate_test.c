@@ -76,8 +76,7 @@ static void what_was_drafted_in_vain_is_cut_off(void **state)
         draft_run(r);
         sink_take(&got, stream);
         assert_sink(got, WEIR_REASON_END, "abcdefghijklm");
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
 }
 
@@ -239,20 +238,19 @@ static void drafts_change_no_text_and_no_probability(void **state)
         r->params.cache_sequences = i % 4 == 0 ? 2 : 0;
         r->params.n_draft_max = 0;
         rig_start(r);
-        texts_answer(r, &without);
+        texts_answer(r, NULL, &without);
         assert_int_equal(rig_stats(r).n_drafted, 0);
         weir_engine_destroy(r->engine);
         r->params.n_draft_max = 1 + i;
         start(r, &g, -1, -1);
-        texts_answer(r, &with);
+        texts_answer(r, NULL, &with);
         weir_engine_stats stats = rig_stats(r);
         texts_assert_same(&without, &with);
         n_accepted += stats.n_accepted;
         n_refused += stats.n_drafted - stats.n_accepted;
         texts_fini(&without);
         texts_fini(&with);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
     assert_true(n_accepted > 500 && n_refused > 500);
 }
@@ -398,8 +396,7 @@ static void drafts_take_free_cells_only(void **state)
             n_evicted[on] = stats.n_evicted;
             n_suspensions[on] = stats.n_suspensions;
             assert_true(on == (stats.n_drafted > 0));
-            weir_engine_destroy(r->engine);
-            r->engine = NULL;
+            rig_stop(r);
         }
         assert_int_equal(n_evicted[0], n_evicted[1]);
         assert_int_equal(n_suspensions[0], n_suspensions[1]);
@@ -524,8 +521,7 @@ static void models_that_cannot_be_cut_have_no_drafts(void **state)
     rig_load(r, "fake:recurrent=1");
     rig_start(r);
     assert_int_equal(r->engine->speculate.n, 0);
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
+    rig_stop(r);
     r->params.draft_model = r->model;
     assert_int_equal(weir_engine_create(r->model, &r->params, &r->engine, &error), WEIR_UNSUPPORTED);
     assert_string_equal(error.field, "draft_model");
@@ -554,8 +550,7 @@ static void requests_may_do_without_or_with_fewer(void **state)
         assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, &error), WEIR_INVALID);
         assert_string_equal(error.field, "requests[0].n_draft_max");
     }
-    weir_engine_destroy(r->engine);
-    r->engine = NULL;
+    rig_stop(r);
     r->params.n_draft_max = 33;
     assert_int_equal(weir_engine_create(r->model, &r->params, &r->engine, &error), WEIR_INVALID);
     assert_string_equal(error.field, "n_draft_max");

@@ -381,8 +381,7 @@ static void cancel_between_decode_and_sampling_beats_length_and_stop(void **stat
         rig_tick(r);
         sink_take(&got, stream);
         assert_sink(got, WEIR_REASON_CANCELLED, "o");
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
 }
 

@@ -130,8 +130,7 @@ static void a_state_that_finds_no_memory_is_computed_again(void **state)
     weir_stream *streams[2];
     int64_t at = -1; /* the tick that suspends, from a first run that nothing fails */
     for (int run = 0; run < 2; run++) {
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
         start_tight(r, 2, 10, 150, streams);
         int64_t i = 0;
         for (; rig_stats(r).n_suspended == 0; i++) {
@@ -265,8 +264,7 @@ static void a_higher_priority_takes_the_slot_and_gives_it_back(void **state)
         weir_usage usage = weir_stream_usage(a);
         assert_int_equal(usage.n_generated, 9);
         assert_true(usage.queue_ns <= usage.ttft_ns && usage.ttft_ns <= usage.total_ns);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
 }
 
@@ -552,8 +550,7 @@ static void auto_takes_lanes_where_all_of_them_fit(void **state)
         rig_start(r);
         assert_int_equal(rig_stats(r).layout, cases[i].want);
         assert_int_equal(rig_stats(r).n_ctx, 256);
-        weir_engine_destroy(r->engine);
-        r->engine = NULL;
+        rig_stop(r);
     }
 }
 

@@ -211,6 +211,24 @@ static inline void rig_start(rig *r)
         fail_msg("%s", error.message);
 }
 
+/* With prefixes cached in sequences and in host memory, and short chunks. */
+static inline void rig_start_caching(rig *r, weir_layout layout, int32_t n_slots)
+{
+    r->params.n_slots = n_slots;
+    r->params.chunk_size = 16;
+    r->params.layout = layout;
+    r->params.cache_sequences = -1;
+    r->params.cache_bytes = 100000;
+    rig_start(r);
+}
+
+/* Ends the engine before the rig does. */
+static inline void rig_stop(rig *r)
+{
+    weir_engine_destroy(r->engine);
+    r->engine = NULL;
+}
+
 /* The prompt that begins with `key` and has n_prompt tokens is answered with these tokens. */
 static inline void rig_script_ids(rig *r, int32_t key, int32_t n_prompt, const int32_t *answer, size_t n)
 {

@@ -6,10 +6,10 @@ static bool has_work(const weir__slot *slot)
     return slot->state == WEIR_SLOT_PREFILLING || slot->state == WEIR_SLOT_GENERATING;
 }
 
-/* Whether no slot before the i-th that has work has its set. */
-static bool is_first(const weir__slot *slots, int32_t i)
+/* Whether none of slots [from, i) that has work has the i-th's set. */
+static bool is_first(const weir__slot *slots, int32_t from, int32_t i)
 {
-    for (int32_t k = 0; k < i; k++)
+    for (int32_t k = from; k < i; k++)
         if (has_work(&slots[k]) && slots[k].request->adapters.key == slots[i].request->adapters.key)
             return false;
     return true;
@@ -18,10 +18,12 @@ static bool is_first(const weir__slot *slots, int32_t i)
 void weir__turn_choose(weir__turn *turn, const weir__slot *slots, int32_t n_slots)
 {
     const weir__slot *next = NULL;
+    int32_t first = 0; /* that has work */
     turn->n_sets = 0;
     for (int32_t i = 0; i < n_slots; i++) {
         if (!has_work(&slots[i])) continue;
-        turn->n_sets += is_first(slots, i);
+        if (next == NULL) first = i;
+        turn->n_sets += is_first(slots, first, i);
         if (next == NULL || slots[i].turn < next->turn) next = &slots[i];
     }
     if (next != NULL) turn->key = next->request->adapters.key;
