@@ -59,6 +59,8 @@ struct serve_call {
     const char *position_from; /* "Last-Event-ID" or "starting_after", which said it; NULL: nothing did */
     int32_t key;               /* whose it is, -1 = nobody's */
     bool counted;              /* in the key's requests */
+    uint64_t turn;             /* server->n_turns when its head was read */
+    uintptr_t head_frame;      /* and the callback's frame */
     bool head_only, http_1_0;
     bool close;         /* the connection, after the answer */
     bool body_ended;    /* service thread */
@@ -135,7 +137,7 @@ struct serve_server {
     char *unix_path; /* to be unlinked; NULL = none */
     lws_sorted_usec_list_t sweep;
     uint32_t n_sweeps;
-    uint64_t n_callbacks;
+    uint64_t n_callbacks, n_turns; /* of the loop */
     serve_events *events;
     uint64_t watched_ticks; /* n_ticks when it last changed */
     int64_t watched_ns;

@@ -264,6 +264,7 @@ static bool is_to_stop(serve_server *server)
 static bool service(serve_server *server, int *n_idle)
 {
     uint64_t before = server->n_callbacks;
+    server->n_turns++;
     if (lws_service(server->lws, 0) < 0) return false;
     *n_idle = server->n_callbacks == before ? *n_idle + 1 : 0;
     if (*n_idle < SPIN_TURNS) return true;

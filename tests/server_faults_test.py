@@ -140,6 +140,16 @@ def bodies():
         check(f"{name}: 411 before a byte of the body", connection.head()[0] == 411 and connection.closed())
         connection.close()
 
+    # libwebsockets would read the rest from memory that it has freed.
+    connection = server.connect(timeout=30)
+    connection.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n" + POST + "Content-Length: 3000\r\n\r\n" + " " * 100)
+    check("a body behind another request, before its answer: that is answered, then the end", connection.reply().status == 200 and
+          connection.closed() and connection.buffer == b"", connection.buffer)
+    connection.close()
+    connection = server.connect(timeout=30)
+    connection.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+    check("requests without one are answered", [connection.reply().status for _ in range(2)] == [200, 200])
+    connection.close()
     # A byte now and then: each of them in time, all of them not.
     connection = server.connect(timeout=30)
     connection.send(POST + "Content-Length: 1000\r\n\r\n{")
