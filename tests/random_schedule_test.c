@@ -24,7 +24,7 @@
 #ifdef SANITIZED
 #define SCHEDULES 2000 /* sanitizers take five times as long and more */
 #else
-#define SCHEDULES 10000
+#define SCHEDULES 30000
 #endif
 
 /* ---- A schedule ------------------------------------------------------------------------------------ */
