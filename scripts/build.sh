@@ -16,6 +16,7 @@ asan) scripts/llama.sh --flavor asan >/dev/null ;;
 tsan-llama) scripts/llama.sh --flavor tsan >/dev/null ;;
 *) scripts/llama.sh >/dev/null ;;
 esac
+take_build "$preset"
 
 if [ ! -f "$build/CMakeCache.txt" ] && have ninja; then
     export CMAKE_GENERATOR=Ninja # an existing build keeps the generator that it has

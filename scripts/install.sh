@@ -10,6 +10,7 @@ preset=${1:-release}
 build=build/$preset
 prefix=${PREFIX:-/usr/local}
 case $prefix in /*) ;; *) die "PREFIX is \"$prefix\"; expected: an absolute path" ;; esac
+take_build "$preset"
 scripts/build.sh "$preset" weir_install
 libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:[A-Z]*=//p' "$build/CMakeCache.txt")
 if [ "${LIBDIR:-lib}" != "$libdir" ]; then

@@ -48,6 +48,15 @@ take_lock() {
     fi
 }
 
+# take_build PRESET: waits for build/PRESET and holds it, as take_lock does; scripts that are called from here hold it already. Two
+# ninjas in one folder would make the same files at the same time.
+take_build() {
+    [ "${WEIR_HELD_BUILD:-}" != "$1" ] || return 0
+    mkdir -p "$weir_root/build"
+    take_lock "$weir_root/build/$1.lock"
+    export WEIR_HELD_BUILD=$1
+}
+
 # watch LABEL LOG COMMAND...: runs the command with its output in LOG, and shows that it is alive: a line that
 # is rewritten every second on a terminal, else one every 15 s. Shows the end of LOG when the command fails.
 watch() {

@@ -22,7 +22,7 @@ rm -rf "$results" "$build/tmp"
 mkdir -p "$build/tmp"
 # The report below shows what failed, and why, better than the end of the log.
 WEIR_LOG_LINES=0 watch "testing ($preset)" "$build/test.log" ${plain[@]+"${plain[@]}"} \
-    ctest --test-dir "$build" --output-junit "$results" --no-tests=error -j "${WEIR_TEST_JOBS:-2}" \
+    env -u WEIR_LOG_LINES ctest --test-dir "$build" --output-junit "$results" --no-tests=error -j "${WEIR_TEST_JOBS:-2}" \
     --test-output-size-passed 1000000 --test-output-size-failed 1000000 "$@" || true
 
 python3 - "$results" "$build/test.log" <<'PYTHON'

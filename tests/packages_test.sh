@@ -27,10 +27,23 @@ else
 fi
 [ -f "$WEIR_BUILD_DIR/install/weir.pc" ] && have dpkg-deb && have dpkg-shlibdeps || exit 77
 
-scripts/deb.sh "$(basename "$WEIR_BUILD_DIR")"
-package=$(ls -t build/deb/*.deb | head -n 1)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+preset=$(basename "$WEIR_BUILD_DIR")
+# Builds of one folder wait for each other.
+if have flock; then
+    exec 8>"build/$preset.lock"
+    flock 8
+    scripts/build.sh "$preset" weir_install 8>&- 2>"$work/waiting" &
+    build=$!
+    until grep -q 'waiting for it' "$work/waiting" || ! kill -0 $build 2>/dev/null; do sleep 0.1; done
+    grep -q 'waiting for it' "$work/waiting" || die "a build did not wait for another: $(cat "$work/waiting")"
+    exec 8>&-
+    wait $build || die "the build that waited failed: $(cat "$work/waiting")"
+fi
+
+scripts/deb.sh "$preset"
+package=$(ls -t build/deb/*.deb | head -n 1)
 expect() { grep -qE "$2" "$1" || die "$1 lacks $2: $(cat "$1")"; }
 dpkg-deb -f "$package" >"$work/control"
 expect "$work/control" '^Depends: .*libc6 \(>= '
