@@ -235,8 +235,9 @@ bool serve_call_read_any(serve_call *call, struct json_t **json);
 bool serve_call_read_ids(serve_call *call, const char *field, const struct json_t *list, int32_t **ids,
                          size_t *n);
 
-/* Whether `name`, a request's "model", is one of this server's, or NULL. False: the call has its answer. */
-bool serve_call_check_model(serve_call *call, const struct json_t *name);
+/* Whether `name`, a request's "model", is one of this server's, or NULL. *adapter: the same where it is an
+ * adapter's, else NULL; borrowed. False: the call has its answer. */
+bool serve_call_read_model(serve_call *call, const struct json_t *name, const char **adapter);
 
 /* ---- the others ---- */
 
@@ -291,9 +292,10 @@ void serve_lora_scale(serve_call *call);
 void serve_lora_load(serve_call *call);
 void serve_lora_unload(serve_call *call);
 
-/* lora.c: adds what a list of ids and scales, a request's `field` or NULL for its body, asks for to an empty
- * set. False: the call has its answer. */
-bool serve_lora_read(serve_call *call, const char *field, const struct json_t *value, serve_adapter_set *set);
+/* lora.c: into an empty set what a request's "lora" says, else the adapter that its model's name is, else
+ * what is the server's standard; either may be NULL. False: the call has its answer. */
+bool serve_lora_choose(serve_call *call, const char *adapter, const struct json_t *list,
+                       serve_adapter_set *set);
 
 /* events.c: the stream of ticks. */
 serve_events *serve_events_create(serve_server *server);

@@ -433,6 +433,9 @@ for name, body, field in [("nothing", {}, "input"), ("an empty text", {"input": 
                           ("an id out of range", {"input": [999999]}, "input"), ("too long", {"input": "x" * 9000}, "input"), ("format", {"input": "x", "encoding_format": "hex"}, "encoding_format"),
                           ("dimensions", {"input": "x", "dimensions": 5}, "dimensions"), ("unknown", {"input": "x", "what": 5}, "what")]:
     refused("embeddings: " + name, server.post("/v1/embeddings", body), 400, field)
+for name, bad, code, word in (("too long", "x" * 9000, "context_length_exceeded", "input[70] has 900"), ("an id out of range", [1, 999999], "invalid_value", "token 1 in input[70]"),
+                              ("empty", "", "invalid_value", ""), ("without ids", [], "invalid_value", "")):
+    refused(f"embeddings: the one of many that is {name}", server.post("/v1/embeddings", {"input": ["one"] * 70 + [bad, "two"]}), 400, "input[70]", code, word)
 end(server)
 server = start("--key-rate", "2")
 statuses = [server.post(CHAT, HELLO).status for _ in range(3)]
