@@ -254,6 +254,11 @@ def stopping():
     with Reader(server, reader.id) as again:
         check("what came is there for others", again.rest() == reader.got, again.got)
     check("an ended one can be cancelled, and that is all", cancel(server, reader).status == 204)
+    check("as curl -X POST asks for it, without a length", server.ask("POST", f"/v1/streams/{reader.id}/cancel").status == 204)
+    connection = server.connect()
+    connection.send(f"POST /v1/streams/{reader.id}/cancel HTTP/1.1\r\nHost: test\r\n\r\nGET /health HTTP/1.1\r\nHost: test\r\n\r\n")
+    check("what follows such a request is no request", connection.reply().status == 204 and connection.closed() and connection.buffer == b"", connection.buffer)
+    connection.close()
     end(server)
     server = start("-np", "2", model=SLOW)
     with Reader(server, CHAT, LONG) as reader:
