@@ -125,10 +125,11 @@ static bool check_state(serve_call *call)
     serve_server *server = call->server;
     const char *why = NULL;
     if (!call->route->engine) return true;
-    if (server->draining || !serve_server_loaded(server)) {
-        call->retry_s = server->draining ? 5 : 1;
-        serve_call_refuse(call, 503, NULL, server->draining ? "stopping" : "loading",
-                          server->draining ? "the server is going down" : "the model is being loaded");
+    bool stopping = server->draining && !call->route->drain;
+    if (stopping || !serve_server_loaded(server)) {
+        call->retry_s = stopping ? 5 : 1;
+        serve_call_refuse(call, 503, NULL, stopping ? "stopping" : "loading",
+                          stopping ? "the server is going down" : "the model is being loaded");
         return false;
     }
     if (!call->route->work) return true;

@@ -132,7 +132,8 @@ struct serve_server {
     int64_t drain_deadline_ns;
     struct lws *listeners[16];
     int32_t n_listeners;
-    bool full; /* no descriptor was left: nothing is accepted until the next sweep */
+    bool inherited; /* the listeners are systemd's */
+    bool full;      /* no descriptor was left: nothing is accepted until the next sweep */
     int64_t told_full_ns;
     char *unix_path; /* to be unlinked; NULL = none */
     lws_sorted_usec_list_t sweep;
@@ -154,7 +155,8 @@ struct serve_route {
     const char *path; /* "*": a name without "/"; "**": whatever follows; NULL: one of the page's */
     void (*handle)(serve_call *call);
     bool work;
-    bool engine;                /* 503 until the model is there */
+    bool engine;                /* 503 until the model is there, and during a drain */
+    bool drain;                 /* not then: it is about what still runs */
     bool health, metrics, open; /* whether a key is needed */
 };
 

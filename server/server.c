@@ -135,6 +135,13 @@ static void go_on(serve_call *call)
         serve_call_send(call);
 }
 
+/* While a stream runs that can be resumed, its readers may come from anywhere; all else is refused. Who comes
+ * to a socket of systemd's waits there for the next server, though. */
+static void stop_listening(serve_server *server)
+{
+    if (server->inherited || serve_tapes_tell(server->tapes).n_running == 0) serve_listener_close(server);
+}
+
 void serve_server_wake(serve_server *server)
 {
     serve_call *call;
@@ -145,7 +152,7 @@ void serve_server_wake(serve_server *server)
     if (!drain) return;
     server->draining = true;
     server->drain_deadline_ns = weir__clock_deadline_ns((int64_t)server->params.drain_s * 1000);
-    serve_listener_close(server);
+    stop_listening(server);
     serve_events_end(server->events);
     serve_log_event("drain", "%d requests are to end, within %d s", server->n_calls, server->params.drain_s);
 }
@@ -234,6 +241,7 @@ static void sweep(lws_sorted_usec_list_t *sul)
         look_at(call, now_ns);
     }
     serve_tapes_sweep(server->tapes, now_ns);
+    if (server->draining) stop_listening(server);
     if (++server->n_sweeps % WATCH_STEPS == 0) watch_engine(server, now_ns);
     serve_listener_go_on(server);
     give_back_memory(server);

@@ -503,6 +503,30 @@ process.send_signal(signal.SIGTERM)
 check("systemd: STOPPING=1", notify.recv(100) == b"STOPPING=1")
 process.communicate()
 check("systemd: ends with 0", process.returncode == 0, process.returncode)
+process = subprocess.Popen(["bash", "-c", script.replace("fake:", SLOW), WEIR], pass_fds=[listener.fileno()], env=dict(environment(), NOTIFY_SOCKET=notify_path), stderr=subprocess.PIPE)
+notify.recv(100)
+reader, canceller, late = (socket.socket() for _ in range(3))
+for connection in (reader, canceller, late):
+    connection.settimeout(60)
+reader.connect(listener.getsockname())
+body = json.dumps(dict(LONG, max_tokens=50000, resume=True))
+reader.sendall(f"{POST}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+answer = b""
+while b"\nid: 1\n" not in answer and (more := reader.recv(4096)):
+    answer += more
+canceller.connect(listener.getsockname())
+canceller.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+canceller.recv(4096)
+process.send_signal(signal.SIGTERM)
+next((line for line in process.stderr if b'"event":"drain"' in line), None)
+late.connect(listener.getsockname())
+late.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+stream = re.search(rb"X-Stream-Id: (\S+)", answer).group(1)
+canceller.sendall(b"POST /v1/streams/" + stream + b"/cancel HTTP/1.1\r\nHost: x\r\n\r\n")
+process.communicate()
+listener.settimeout(60)
+check("systemd: who comes during a drain waits for the next server", process.returncode == 0 and listener.accept()[0].recv(100).startswith(b"GET /health"), process.returncode)
+notify.recv(100)
 
 # ---- In an image
 
