@@ -105,8 +105,8 @@ struct serve_server {
     _Atomic bool loaded; /* model, engine and name are there, for good */
     weir_model *model;
     weir_engine *engine;
-    const char *name; /* as answers call the model */
-    const char *file_name;
+    const char *name;    /* as answers call the model */
+    char file_name[768]; /* with U+FFFD for what is no UTF-8; "" until it is known */
     char fingerprint[96];
 
     pthread_mutex_t mutex; /* the next six; taken last, for a few instructions */

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "base/utf8.h"
 #include "kept.h"
 #include "serve.h"
 #include "tape.h"
@@ -366,6 +367,9 @@ static weir_status check(const serve_params *params, weir_error *error)
     for (size_t i = 0; i < params->n_keys; i++)
         if (params->keys[i][0] == '\0')
             return weir__error_set(error, WEIR_INVALID, "keys", "an API key is empty");
+    for (size_t i = 0; i < params->n_names; i++)
+        if (!weir__utf8_valid(params->names[i], strlen(params->names[i])))
+            return weir__error_set(error, WEIR_INVALID, "names", "--alias is not UTF-8");
     return WEIR_OK;
 }
 
@@ -455,7 +459,8 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
 
 void serve_server_name(serve_server *server, const char *file_name)
 {
-    server->name = server->file_name = file_name;
+    weir__utf8_copy(server->file_name, sizeof server->file_name, file_name, strlen(file_name));
+    server->name = server->file_name;
     for (size_t i = server->params.n_names; i > 0; i--)
         if (strcmp(server->params.names[i - 1], SERVE_ANY_NAME) != 0)
             server->name = server->params.names[i - 1];
@@ -490,7 +495,7 @@ bool serve_server_loaded(const serve_server *server)
 bool serve_server_is_called(const serve_server *server, const char *name)
 {
     if (strcmp(name, "default") == 0) return true;
-    if (server->file_name != NULL && strcmp(name, server->file_name) == 0) return true;
+    if (name[0] != '\0' && strcmp(name, server->file_name) == 0) return true;
     for (size_t i = 0; i < server->params.n_names; i++)
         if (strcmp(name, server->params.names[i]) == 0) return true;
     return false;

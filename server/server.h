@@ -51,7 +51,7 @@ serve_params serve_params_default(void);
  * NO_MEMORY. */
 weir_status serve_server_create(const serve_params *params, serve_server **out, weir_error *error);
 
-/* Before adapters and ready: what the model's file is called, for as long as the server lives. */
+/* Before adapters and ready: what the model's file is called. */
 void serve_server_name(serve_server *server, const char *file_name);
 
 /* Before ready: an adapter of its model that requests may name. scale: of those that do not say which they

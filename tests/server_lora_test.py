@@ -185,6 +185,27 @@ with tempfile.TemporaryDirectory() as folder:
     check("any name: the adapter's", say(server, model="mine") == third and say(server, model="whatever", lora=[]) == nothing)
     server.stop()
 
+    # ---- Files whose names are no UTF-8
+
+    odd, adapter = (os.path.join(folder, os.fsdecode(name)) for name in (b"caf\xe9.gguf", b"\xfflora.gguf"))
+    os.symlink(base, odd)
+    os.symlink(files["prose"], adapter)
+    server = Server(WEIR, "--lora", adapter + "=0", "--log-text", model=odd)
+    check("odd names: every line of the log is JSON, and tells where", server.address == server.url and not [e for e in server.lines if e["event"] == "text"], server.lines)
+    names = [m["id"] for m in server.get("/v1/models").json["data"]]
+    check("odd names: listed as UTF-8", names == ["caf\ufffd.gguf", "\ufffdlora"], names)
+    check("odd names: and asked for so", [say(server, model=name) for name in names] == [nothing, prose] and ask(server, model=names[0]).json["model"] == names[0])
+    listed = server.get("/lora-adapters").json
+    check("odd names: adapters", [(a["name"], os.path.basename(a["path"])) for a in listed] == [(names[1], "\ufffdlora.gguf")], listed)
+    connection = server.connect()
+    connection.request("GET", "/events")
+    connection.head()
+    check("odd names: events", json.loads(next(connection.events()))["model"] == names[0])
+    connection.close()
+    check("odd names: a body that is none is in the log as UTF-8", server.post(TEXT, b'{"prompt": "\xff"}').status == 400 and
+          server.log(lambda e: "\ufffd" in e.get("body", "")) is not None, server.lines)
+    check("odd names: it ends with 0", server.stop() == 0 and not [e for e in server.lines if e["event"] == "text"], server.lines)
+
     # ---- The command line alone
 
     words = [WEIR, "run", "-m", base, "--raw", "-n", "16", "--temp", "0", "-q", "-p", "Once upon a time"]
