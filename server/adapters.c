@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 typedef struct entry {
     int64_t id;
@@ -52,15 +53,17 @@ static entry *find(serve_adapters *adapters, const char *name)
 weir_status serve_adapters_add(serve_adapters *adapters, const char *name, weir_adapter *adapter, float scale,
                                weir_error *error)
 {
+    char clean[SERVE_ADAPTER_NAME]; /* a file's name may be any bytes, a request's is UTF-8 */
     weir_status status = WEIR_OK;
     if (*name == '\0' || strlen(name) >= SERVE_ADAPTER_NAME)
         return weir__error_set(error, WEIR_INVALID, "lora_name", "a name has 1 to %d bytes",
                                SERVE_ADAPTER_NAME - 1);
+    weir__utf8_copy(clean, sizeof clean, name, strlen(name));
     pthread_mutex_lock(&adapters->mutex);
-    if (find(adapters, name) != NULL) {
+    if (find(adapters, clean) != NULL) {
         status = weir__error_set(error, WEIR_INVALID, "lora_name",
                                  "there is an adapter \"%s\" already; unload it first, or take another name",
-                                 name);
+                                 clean);
     } else if (adapters->n == SERVE_ADAPTERS_MOST) {
         status = weir__error_set(error, WEIR_BUSY, "lora_name",
                                  "there are %d adapters, as many as there may be; unload one first",
@@ -68,7 +71,7 @@ weir_status serve_adapters_add(serve_adapters *adapters, const char *name, weir_
     } else {
         entry *to = &adapters->entries[adapters->n++];
         *to = (entry){.id = adapters->next_id++, .adapter = weir_adapter_hold(adapter), .scale = scale};
-        snprintf(to->name, sizeof to->name, "%s", name);
+        snprintf(to->name, sizeof to->name, "%s", clean);
     }
     pthread_mutex_unlock(&adapters->mutex);
     return status;

@@ -56,12 +56,7 @@ static bool no_memory(reader *r)
 static bool read_model(reader *r, const char *name, const json_t *value)
 {
     (void)name;
-    const char *word = json_string_value(value);
-    if (word != NULL && serve_adapters_has(r->call->server->adapters, word)) {
-        r->ask->adapter = word;
-        return true;
-    }
-    return serve_call_check_model(r->call, value);
+    return serve_call_read_model(r->call, value, &r->ask->adapter);
 }
 
 static bool read_stream_options(reader *r, const char *name, const json_t *value)
@@ -574,23 +569,6 @@ static bool check_fork(reader *r)
     return other == NULL || refuse(r, other, "left out of a fork: it is the source's");
 }
 
-/* What the request says, else what its model's name says, else what is the server's standard. */
-static bool read_adapters(reader *r)
-{
-    serve_ask *ask = r->ask;
-    serve_adapters *adapters = r->call->server->adapters;
-    if (ask->fork != NULL) return true;
-    if (ask->lora != NULL) return serve_lora_read(r->call, "lora", ask->lora, &ask->adapters);
-    if (ask->adapter == NULL)
-        serve_adapters_standard(adapters, &ask->adapters);
-    else if (!serve_adapters_named(adapters, ask->adapter, &ask->adapters)) { /* it was unloaded just now */
-        serve_call_refuse(r->call, 404, "model", "model_not_found", "there is no model \"%.100s\" here",
-                          ask->adapter);
-        return false;
-    }
-    return true;
-}
-
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
 {
     const serve_params *params = &call->server->params;
@@ -620,7 +598,7 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
         return refuse(&r, "resume", "left out: this server keeps no streams (--resume-grace 0)");
     if (ask->schema != NULL && ask->sampler.grammar != NULL)
         return refuse(&r, "grammar", "left out where the answer has another form");
-    return read_adapters(&r);
+    return ask->fork != NULL || serve_lora_choose(call, ask->adapter, ask->lora, &ask->adapters);
 }
 
 void serve_ask_fini(serve_ask *ask)

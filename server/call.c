@@ -433,18 +433,19 @@ bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list
     return true;
 }
 
-bool serve_call_check_model(serve_call *call, const json_t *name)
+bool serve_call_read_model(serve_call *call, const json_t *name, const char **adapter)
 {
+    *adapter = NULL;
     if (name == NULL || json_is_null(name)) return true;
     const char *word = json_string_value(name);
-    if (word == NULL)
+    if (word != NULL && serve_adapters_has(call->server->adapters, word))
+        *adapter = word;
+    else if (word == NULL)
         serve_call_refuse(call, 400, "model", "invalid_value", "model must be a string");
     else if (!serve_server_has_name(call->server, word))
         serve_call_refuse(call, 404, "model", "model_not_found",
                           "there is no model \"%.100s\" here; ask for \"%.100s\", or leave model out "
                           "(GET /v1/models tells all names)",
                           word, call->server->name);
-    else
-        return true;
-    return false;
+    return !call->begun;
 }

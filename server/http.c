@@ -125,10 +125,11 @@ static bool check_state(serve_call *call)
     serve_server *server = call->server;
     const char *why = NULL;
     if (!call->route->engine) return true;
-    if (server->draining || !serve_server_loaded(server)) {
-        call->retry_s = server->draining ? 5 : 1;
-        serve_call_refuse(call, 503, NULL, server->draining ? "stopping" : "loading",
-                          server->draining ? "the server is going down" : "the model is being loaded");
+    bool stopping = server->draining && !call->route->drain;
+    if (stopping || !serve_server_loaded(server)) {
+        call->retry_s = stopping ? 5 : 1;
+        serve_call_refuse(call, 503, NULL, stopping ? "stopping" : "loading",
+                          stopping ? "the server is going down" : "the model is being loaded");
         return false;
     }
     if (!call->route->work) return true;
@@ -137,7 +138,15 @@ static bool check_state(serve_call *call)
     return call->counted;
 }
 
-/* Content-Length as one plain number; anything else is refused, before a byte of the body is read. */
+/* Such a POST has no body, as curl -X POST sends it; libwebsockets takes what follows for one, though. */
+static bool is_unsized(const serve_call *call)
+{
+    return strcmp(call->method, "POST") == 0 &&
+           lws_hdr_total_length(call->wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) == 0;
+}
+
+/* Content-Length as one plain number, or none where no body is read; anything else is refused, before a byte
+ * of the body is read. */
 static bool check_length(serve_call *call)
 {
     serve_server *server = call->server;
@@ -149,7 +158,7 @@ static bool check_length(serve_call *call)
     bool none = length != NULL && length[0] == '\0';
     bool close = call->close;
     call->close = true; /* what is refused here may be followed by bytes that are no request */
-    if (transfer == NULL || transfer[0] != '\0' || (post && none)) {
+    if (transfer == NULL || transfer[0] != '\0' || (is_unsized(call) && call->route->work)) {
         serve_call_refuse(call, 411, NULL, "length_required",
                           "send the body with a Content-Length, not in chunks of unknown number");
         return false;
@@ -235,7 +244,7 @@ static int begin(struct lws *wsi, const char *uri, uintptr_t frame)
         if (strcmp(call->method, "OPTIONS") == 0)
             answer_options(call);
         else if (check_key(call) && check_route(call) && check_length(call) && check_state(call))
-            call->close = false;
+            call->close = is_unsized(call);
     }
     if (server->draining) call->close = true;
     if (call->begun) {

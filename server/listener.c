@@ -188,6 +188,7 @@ weir_status serve_listener_open(serve_server *server, weir_error *error)
     int n = 0;
     weir_status status = take_systemd(server, &n, error);
     if (status == WEIR_OK && n > 0) {
+        server->inherited = true;
         if (server->address[0] == '\0') strcpy(server->address, "sockets from systemd");
         return WEIR_OK;
     }

@@ -108,10 +108,7 @@ void serve_log_flush(int timeout_ms)
 static void add_string(serve_text *line, const char *name, const char *bytes, size_t n)
 {
     serve_text_printf(line, ",\"%s\":", name);
-    if (weir__utf8_valid(bytes, n))
-        serve_text_json(line, bytes, n);
-    else
-        serve_text_puts(line, "\"(not UTF-8)\"");
+    serve_text_json(line, bytes, n);
 }
 
 void serve_log_event(const char *event, const char *format, ...)

@@ -17,7 +17,9 @@ static bool refuse_list(serve_call *call, const char *field)
     return false;
 }
 
-bool serve_lora_read(serve_call *call, const char *field, const json_t *value, serve_adapter_set *set)
+/* Adds what a list of ids and scales, a request's `field` or NULL for its body, asks for to an empty set.
+ * False: the call has its answer. */
+static bool read_list(serve_call *call, const char *field, const json_t *value, serve_adapter_set *set)
 {
     if (!json_is_array(value)) return refuse_list(call, field);
     for (size_t i = 0; i < json_array_size(value); i++) {
@@ -33,6 +35,20 @@ bool serve_lora_read(serve_call *call, const char *field, const json_t *value, s
                               (long long)json_integer_value(id));
             return false;
         }
+    }
+    return true;
+}
+
+bool serve_lora_choose(serve_call *call, const char *adapter, const json_t *list, serve_adapter_set *set)
+{
+    serve_adapters *adapters = call->server->adapters;
+    if (list != NULL) return read_list(call, "lora", list, set);
+    if (adapter == NULL)
+        serve_adapters_standard(adapters, set);
+    else if (!serve_adapters_named(adapters, adapter, set)) { /* it was unloaded just now */
+        serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.100s\" here",
+                          adapter);
+        return false;
     }
     return true;
 }
@@ -60,7 +76,7 @@ void serve_lora_scale(serve_call *call)
     serve_adapter_set set = {0};
     json_t *json = NULL;
     if (!is_allowed(call) || !serve_call_read_any(call, &json)) return;
-    if (serve_lora_read(call, NULL, json, &set)) {
+    if (read_list(call, NULL, json, &set)) {
         serve_adapters_set_standard(call->server->adapters, &set);
         serve_call_answer(call, 200, "application/json", "{\"success\":true}\n", 17);
     }

@@ -1,4 +1,5 @@
 /* openai_completions.c: POST /v1/completions. SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <string.h>
 
 #include "answer.h"
@@ -100,10 +101,11 @@ static bool refuse(serve_call *call)
     return false;
 }
 
-static bool read_one(serve_call *call, const json_t *value, prompt *out)
+/* name: of this one in the request. */
+static bool read_one(serve_call *call, const char *name, const json_t *value, prompt *out)
 {
     if (json_is_array(value) && json_array_size(value) > 0)
-        return serve_call_read_ids(call, "prompt", value, &out->tokens, &out->n);
+        return serve_call_read_ids(call, name, value, &out->tokens, &out->n);
     if (!json_is_string(value)) return refuse(call);
     out->text = json_string_value(value);
     out->length = json_string_length(value);
@@ -117,8 +119,11 @@ static bool read_prompts(serve_call *call, const json_t *value, prompt *prompts,
     bool many = json_is_string(first) || json_is_array(first);
     *n = many ? json_array_size(value) : 1;
     if (value == NULL || *n > PROMPTS_MAX) return refuse(call);
-    for (size_t i = 0; i < *n; i++)
-        if (!read_one(call, many ? json_array_get(value, i) : value, &prompts[i])) return false;
+    for (size_t i = 0; i < *n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, many ? "prompt[%zu]" : "prompt", i);
+        if (!read_one(call, name, many ? json_array_get(value, i) : value, &prompts[i])) return false;
+    }
     return true;
 }
 

@@ -1,8 +1,10 @@
 /* openai_embeddings.c: POST /v1/embeddings. A context of its own, made when it is first asked for; requests
  * take turns with it, on the workers. SPDX-License-Identifier: Apache-2.0 */
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/mem.h"
 #include "serve.h"
 
@@ -37,31 +39,35 @@ typedef struct inputs {
     json_t *json;
     weir_tokens tokens[INPUTS_MAX]; /* [n] */
     size_t n, n_tokens;             /* of all of them */
+    bool many;                      /* `input` is an array of them */
     bool base64;
-    int64_t dimensions; /* 0 = as many as the model has */
+    int64_t dimensions;  /* 0 = as many as the model has */
+    const char *adapter; /* borrowed: the model that was asked for is one; NULL = it is not */
+    serve_adapter_set adapters;
 } inputs;
 
-static bool refuse_input(serve_call *call)
+/* What the request's i-th input is called in it: "input", or "input[3]". Fits into an error's field. */
+static const char *name_input(const inputs *in, size_t i, char *name, size_t capacity)
 {
+    snprintf(name, capacity, in->many ? "input[%zu]" : "input", i);
+    return name;
+}
+
+/* The one that would come next. */
+static bool refuse_input(serve_call *call, const inputs *in)
+{
+    char name[32];
     serve_call_refuse(
-        call, 400, "input", "invalid_value",
+        call, 400, name_input(in, in->n, name, sizeof name), "invalid_value",
         "input must be a string, an array of at most %d strings, an array of token ids, or an array "
         "of arrays of token ids; none may be empty",
         INPUTS_MAX);
     return false;
 }
 
-static bool refuse_error(serve_call *call, weir_status status, weir_error *error)
-{
-    error->code = status;
-    if (status != WEIR_NO_MEMORY && status != WEIR_BACKEND) strcpy(error->field, "input");
-    serve_call_refuse_error(call, error);
-    return false;
-}
-
 static bool add_text(serve_call *call, const json_t *value, inputs *in)
 {
-    size_t length = json_string_length(value), capacity = 0, n = 0, guess = length / 2 + 16;
+    size_t length = json_string_length(value), capacity = 0, n = 0, guess = length / 2 + 16, i = in->n;
     int32_t *ids = NULL;
     weir_error error = {0};
     weir_status status = WEIR_TOO_LONG;
@@ -77,15 +83,20 @@ static bool add_text(serve_call *call, const json_t *value, inputs *in)
     }
     in->tokens[in->n++] = (weir_tokens){.ids = ids, .n = n};
     in->n_tokens += n;
-    return status == WEIR_OK || refuse_error(call, status, &error);
+    if (status == WEIR_OK) return true;
+    error.code = status;
+    if (status != WEIR_NO_MEMORY) name_input(in, i, error.field, sizeof error.field);
+    serve_call_refuse_error(call, &error);
+    return false;
 }
 
 static bool add_ids(serve_call *call, const json_t *list, inputs *in)
 {
     int32_t *ids = NULL;
     size_t n = 0;
-    if (json_array_size(list) == 0) return refuse_input(call);
-    bool ok = serve_call_read_ids(call, "input", list, &ids, &n);
+    char name[32];
+    if (json_array_size(list) == 0) return refuse_input(call, in);
+    bool ok = serve_call_read_ids(call, name_input(in, in->n, name, sizeof name), list, &ids, &n);
     in->tokens[in->n++] = (weir_tokens){.ids = ids, .n = n};
     in->n_tokens += n;
     return ok;
@@ -104,13 +115,14 @@ static bool read_input(serve_call *call, const json_t *value, inputs *in)
 {
     const json_t *first = json_array_get(value, 0);
     if (json_is_string(value))
-        return json_string_length(value) > 0 ? add_text(call, value, in) : refuse_input(call);
+        return json_string_length(value) > 0 ? add_text(call, value, in) : refuse_input(call, in);
     if (json_is_integer(first)) return add_ids(call, value, in);
-    if (json_array_size(value) == 0 || json_array_size(value) > INPUTS_MAX) return refuse_input(call);
+    if (json_array_size(value) == 0 || json_array_size(value) > INPUTS_MAX) return refuse_input(call, in);
+    in->many = true;
     for (size_t i = 0; i < json_array_size(value); i++) {
         const json_t *one = json_array_get(value, i);
         bool text = json_is_string(one) && json_string_length(one) > 0;
-        if (!text && !json_is_array(one)) return refuse_input(call);
+        if (!text && !json_is_array(one)) return refuse_input(call, in);
         if (text ? !add_text(call, one, in) : !add_ids(call, one, in)) return false;
     }
     return true;
@@ -129,13 +141,16 @@ static bool read_fields(serve_call *call, inputs *in)
 {
     const char *key;
     json_t *value;
+    const json_t *lora = NULL;
     json_object_foreach(in->json, key, value)
     {
         bool ok = true;
         if (strcmp(key, "input") == 0 || json_is_null(value))
             continue;
         else if (strcmp(key, "model") == 0)
-            ok = serve_call_check_model(call, value);
+            ok = serve_call_read_model(call, value, &in->adapter);
+        else if (strcmp(key, "lora") == 0)
+            lora = value;
         else if (strcmp(key, "encoding_format") == 0)
             ok = read_format(call, json_string_value(value), in);
         else if (strcmp(key, "dimensions") == 0)
@@ -149,7 +164,8 @@ static bool read_fields(serve_call *call, inputs *in)
         }
         if (!ok) return false;
     }
-    return read_input(call, json_object_get(in->json, "input"), in);
+    return serve_lora_choose(call, in->adapter, lora, &in->adapters) &&
+           read_input(call, json_object_get(in->json, "input"), in);
 }
 
 /* ---- Computing ---- */
@@ -178,6 +194,23 @@ static weir_status open_context(serve_call *call, weir_error *error)
     return weir_context_create(call->server->model, &params, &embedder->context, error);
 }
 
+/* All lengths are known before anything is computed. */
+static weir_status check_lengths(const weir_context *context, const inputs *in, weir_error *error)
+{
+    weir_context_info info = {.size = sizeof info};
+    char name[32];
+    weir_context_describe(context, &info);
+    int32_t most = info.n_batch < info.n_ctx_seq ? info.n_batch : info.n_ctx_seq;
+    for (size_t i = 0; i < in->n; i++) {
+        size_t n = in->tokens[i].n;
+        if (n >= 1 && n <= (size_t)most) continue;
+        return weir__error_set(error, n == 0 ? WEIR_INVALID : WEIR_TOO_LONG,
+                               name_input(in, i, name, sizeof name),
+                               "%s has %zu tokens; a text to embed may have 1 to %d", name, n, most);
+    }
+    return WEIR_OK;
+}
+
 /* *vectors is [in->n][*width]. */
 static weir_status compute(serve_call *call, const inputs *in, float **vectors, size_t *width,
                            weir_error *error)
@@ -189,11 +222,15 @@ static weir_status compute(serve_call *call, const inputs *in, float **vectors, 
         if (atomic_load_explicit(&call->gone, memory_order_acquire)) return WEIR_CANCELLED;
         pthread_mutex_lock(&embedder->mutex);
         status = open_context(call, error);
+        if (status != WEIR_OK) error->field[0] = '\0'; /* of the context, not of the request */
+        if (status == WEIR_OK && done == 0) status = check_lengths(embedder->context, in, error);
         if (status == WEIR_OK && *vectors == NULL) {
             *width = weir_embedding_width(embedder->context);
             *vectors = weir__mem_calloc(in->n * *width, sizeof **vectors);
             if (*vectors == NULL) status = WEIR_NO_MEMORY;
         }
+        if (status == WEIR_OK)
+            status = weir_context_set_adapters(embedder->context, in->adapters.uses, in->adapters.n, error);
         if (status == WEIR_OK)
             status = weir_embed(embedder->context, in->tokens + done, n, WEIR_NORMALIZE_L2,
                                 *vectors + done * *width, n * *width, &n_floats, error);
@@ -246,7 +283,7 @@ static void tell(serve_call *call, const inputs *in, const float *vectors, size_
         serve_text_puts(&text, "}");
     }
     serve_text_puts(&text, "],\"model\":");
-    serve_text_json_puts(&text, call->server->name);
+    serve_text_json_puts(&text, in->adapter != NULL ? in->adapter : call->server->name);
     serve_text_printf(&text, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}\n", in->n_tokens,
                       in->n_tokens);
     serve_call_answer_text(call, 200, "application/json", &text);
@@ -269,8 +306,9 @@ void serve_embeddings(serve_call *call)
     }
     if (serve_call_read_json(call, &in->json) && read_fields(call, in)) {
         weir_status status = compute(call, in, &vectors, &width, &error);
+        error.code = status;
         if (status != WEIR_OK)
-            refuse_error(call, status, &error);
+            serve_call_refuse_error(call, &error);
         else if (in->dimensions != 0 && (size_t)in->dimensions != width)
             serve_call_refuse(call, 400, "dimensions", "unsupported_value",
                               "dimensions must be %zu with this model", width);
@@ -279,6 +317,7 @@ void serve_embeddings(serve_call *call)
     }
     for (size_t i = 0; i < in->n; i++) weir__mem_free((void *)in->tokens[i].ids);
     weir__mem_free(vectors);
+    serve_adapter_set_fini(&in->adapters);
     json_decref(in->json);
     weir__mem_free(in);
 }

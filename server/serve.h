@@ -105,8 +105,8 @@ struct serve_server {
     _Atomic bool loaded; /* model, engine and name are there, for good */
     weir_model *model;
     weir_engine *engine;
-    const char *name; /* as answers call the model */
-    const char *file_name;
+    const char *name;    /* as answers call the model */
+    char file_name[768]; /* with U+FFFD for what is no UTF-8; "" until it is known */
     char fingerprint[96];
 
     pthread_mutex_t mutex; /* the next six; taken last, for a few instructions */
@@ -132,7 +132,8 @@ struct serve_server {
     int64_t drain_deadline_ns;
     struct lws *listeners[16];
     int32_t n_listeners;
-    bool full; /* no descriptor was left: nothing is accepted until the next sweep */
+    bool inherited; /* the listeners are systemd's */
+    bool full;      /* no descriptor was left: nothing is accepted until the next sweep */
     int64_t told_full_ns;
     char *unix_path; /* to be unlinked; NULL = none */
     lws_sorted_usec_list_t sweep;
@@ -154,7 +155,8 @@ struct serve_route {
     const char *path; /* "*": a name without "/"; "**": whatever follows; NULL: one of the page's */
     void (*handle)(serve_call *call);
     bool work;
-    bool engine;                /* 503 until the model is there */
+    bool engine;                /* 503 until the model is there, and during a drain */
+    bool drain;                 /* not then: it is about what still runs */
     bool health, metrics, open; /* whether a key is needed */
 };
 
@@ -235,8 +237,9 @@ bool serve_call_read_any(serve_call *call, struct json_t **json);
 bool serve_call_read_ids(serve_call *call, const char *field, const struct json_t *list, int32_t **ids,
                          size_t *n);
 
-/* Whether `name`, a request's "model", is one of this server's, or NULL. False: the call has its answer. */
-bool serve_call_check_model(serve_call *call, const struct json_t *name);
+/* Whether `name`, a request's "model", is one of this server's, or NULL. *adapter: the same where it is an
+ * adapter's, else NULL; borrowed. False: the call has its answer. */
+bool serve_call_read_model(serve_call *call, const struct json_t *name, const char **adapter);
 
 /* ---- the others ---- */
 
@@ -291,9 +294,10 @@ void serve_lora_scale(serve_call *call);
 void serve_lora_load(serve_call *call);
 void serve_lora_unload(serve_call *call);
 
-/* lora.c: adds what a list of ids and scales, a request's `field` or NULL for its body, asks for to an empty
- * set. False: the call has its answer. */
-bool serve_lora_read(serve_call *call, const char *field, const struct json_t *value, serve_adapter_set *set);
+/* lora.c: into an empty set what a request's "lora" says, else the adapter that its model's name is, else
+ * what is the server's standard; either may be NULL. False: the call has its answer. */
+bool serve_lora_choose(serve_call *call, const char *adapter, const struct json_t *list,
+                       serve_adapter_set *set);
 
 /* events.c: the stream of ticks. */
 serve_events *serve_events_create(serve_server *server);

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "base/utf8.h"
 #include "kept.h"
 #include "serve.h"
 #include "tape.h"
@@ -135,6 +136,13 @@ static void go_on(serve_call *call)
         serve_call_send(call);
 }
 
+/* While a stream runs that can be resumed, its readers may come from anywhere; all else is refused. Who comes
+ * to a socket of systemd's waits there for the next server, though. */
+static void stop_listening(serve_server *server)
+{
+    if (server->inherited || serve_tapes_tell(server->tapes).n_running == 0) serve_listener_close(server);
+}
+
 void serve_server_wake(serve_server *server)
 {
     serve_call *call;
@@ -145,7 +153,7 @@ void serve_server_wake(serve_server *server)
     if (!drain) return;
     server->draining = true;
     server->drain_deadline_ns = weir__clock_deadline_ns((int64_t)server->params.drain_s * 1000);
-    serve_listener_close(server);
+    stop_listening(server);
     serve_events_end(server->events);
     serve_log_event("drain", "%d requests are to end, within %d s", server->n_calls, server->params.drain_s);
 }
@@ -234,6 +242,7 @@ static void sweep(lws_sorted_usec_list_t *sul)
         look_at(call, now_ns);
     }
     serve_tapes_sweep(server->tapes, now_ns);
+    if (server->draining) stop_listening(server);
     if (++server->n_sweeps % WATCH_STEPS == 0) watch_engine(server, now_ns);
     serve_listener_go_on(server);
     give_back_memory(server);
@@ -358,6 +367,9 @@ static weir_status check(const serve_params *params, weir_error *error)
     for (size_t i = 0; i < params->n_keys; i++)
         if (params->keys[i][0] == '\0')
             return weir__error_set(error, WEIR_INVALID, "keys", "an API key is empty");
+    for (size_t i = 0; i < params->n_names; i++)
+        if (!weir__utf8_valid(params->names[i], strlen(params->names[i])))
+            return weir__error_set(error, WEIR_INVALID, "names", "--alias is not UTF-8");
     return WEIR_OK;
 }
 
@@ -447,7 +459,8 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
 
 void serve_server_name(serve_server *server, const char *file_name)
 {
-    server->name = server->file_name = file_name;
+    weir__utf8_copy(server->file_name, sizeof server->file_name, file_name, strlen(file_name));
+    server->name = server->file_name;
     for (size_t i = server->params.n_names; i > 0; i--)
         if (strcmp(server->params.names[i - 1], SERVE_ANY_NAME) != 0)
             server->name = server->params.names[i - 1];
@@ -482,7 +495,7 @@ bool serve_server_loaded(const serve_server *server)
 bool serve_server_is_called(const serve_server *server, const char *name)
 {
     if (strcmp(name, "default") == 0) return true;
-    if (server->file_name != NULL && strcmp(name, server->file_name) == 0) return true;
+    if (name[0] != '\0' && strcmp(name, server->file_name) == 0) return true;
     for (size_t i = 0; i < server->params.n_names; i++)
         if (strcmp(name, server->params.names[i]) == 0) return true;
     return false;

@@ -51,7 +51,7 @@ serve_params serve_params_default(void);
  * NO_MEMORY. */
 weir_status serve_server_create(const serve_params *params, serve_server **out, weir_error *error);
 
-/* Before adapters and ready: what the model's file is called, for as long as the server lives. */
+/* Before adapters and ready: what the model's file is called. */
 void serve_server_name(serve_server *server, const char *file_name);
 
 /* Before ready: an adapter of its model that requests may name. scale: of those that do not say which they
@@ -65,7 +65,8 @@ void serve_server_ready(serve_server *server, weir_model *model, weir_engine *en
 /* Where it listens: "http://127.0.0.1:8080"; valid as long as the server. */
 const char *serve_server_address(const serve_server *server);
 
-/* Stops listening; what runs may end, new requests get 503. Returns at once. Idempotent, any thread. */
+/* What runs may end, new requests get 503; it stops listening once no stream runs that can be resumed.
+ * Returns at once. Idempotent, any thread. */
 void serve_server_drain(serve_server *server);
 
 /* Waits until all requests have ended after a drain; what runs after drain_s is told that the server ends,

@@ -385,9 +385,7 @@ void serve_tapes_sweep(serve_tapes *tapes, int64_t now_ns)
     const serve_params *params = &tapes->server->params;
     for (serve_tape *tape = tapes->newest, *next; tape != NULL; tape = next) {
         next = tape->next;
-        int64_t patience_s = tapes->server->draining ? 0
-                             : tape->answer != NULL  ? params->grace_s
-                                                     : params->keep_s;
+        int64_t patience_s = tape->answer != NULL ? params->grace_s : params->keep_s;
         if (tape->n_readers > 0 || now_ns - tape->alone_ns < patience_s * WEIR__NS_PER_S) continue;
         if (tape->answer == NULL) {
             tape_destroy(tape);

@@ -34,7 +34,7 @@ static int set_up(void **state)
     assert_int_equal(weir_engine_create(server.model, &params, &server.engine, NULL), WEIR_OK);
     pthread_mutex_init(&server.mutex, NULL);
     server.woken = true; /* there is nobody to be woken */
-    server.name = server.file_name = "fake";
+    server.name = "fake";
     server.keys = serve_keys_create(&server.params);
     server.kept = serve_kept_create();
     server.adapters = serve_adapters_create();

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 
 void serve_text_fini(serve_text *text)
 {
@@ -53,11 +54,26 @@ void serve_text_printf(serve_text *text, const char *format, ...)
     }
 }
 
+/* Names of files may be any bytes. */
+static void add_unclean(serve_text *text, const char *bytes, size_t n)
+{
+    char *clean = weir__mem_alloc(WEIR__UTF8_BOUND(n));
+    if (clean != NULL)
+        serve_text_json(text, clean, weir__utf8_sanitize(bytes, n, clean));
+    else
+        text->failed = true;
+    weir__mem_free(clean);
+}
+
 void serve_text_json(serve_text *text, const char *bytes, size_t n)
 {
     static const char names[] = "\b\t\n\f\r";
     static const char letters[] = "btnfr";
     size_t from = 0;
+    if (!weir__utf8_valid(bytes, n)) {
+        add_unclean(text, bytes, n);
+        return;
+    }
     serve_text_add(text, "\"", 1);
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)bytes[i];

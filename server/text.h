@@ -23,7 +23,7 @@ void serve_text_add(serve_text *text, const char *bytes, size_t n);
 void serve_text_puts(serve_text *text, const char *string);
 void serve_text_printf(serve_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A JSON string with its quotes. bytes are well-formed UTF-8; NULL when n is 0. */
+/* A JSON string with its quotes; what is no UTF-8 in it becomes U+FFFD. bytes are NULL when n is 0. */
 void serve_text_json(serve_text *text, const char *bytes, size_t n);
 void serve_text_json_puts(serve_text *text, const char *string);
 

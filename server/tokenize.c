@@ -34,10 +34,8 @@ static bool check_known(serve_call *call, const json_t *json, const char *const 
                           "there is no field \"%.64s\" in this request", key);
         return false;
     }
-    const json_t *model = json_object_get(json, "model");
-    const char *name = json_string_value(model);
-    return (name != NULL && serve_adapters_has(call->server->adapters, name)) ||
-           serve_call_check_model(call, model);
+    const char *adapter; /* has the model's vocabulary */
+    return serve_call_read_model(call, json_object_get(json, "model"), &adapter);
 }
 
 static void add_piece(const serve_call *call, int32_t token, serve_text *text)

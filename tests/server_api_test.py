@@ -90,8 +90,8 @@ check("dimensions that the model has", server.post(EMBED, {"input": "two", "dime
 for bad in (0, -1, "5", 1.5):
     refused(f"dimensions {bad!r}", server.post(EMBED, {"input": "two", "dimensions": bad}), 400, "dimensions", "invalid_value", "above 0")
 refused("user", server.post(EMBED, {"input": "two", "user": 5}), 400, "user", "invalid_value", "a string")
-for name, path, body, field in (("prompt", TEXT, {"prompt": [1, 99999999999]}, "prompt"), ("prompts", TEXT, {"prompt": [[1], [1, 99999999999]], "echo": True}, "prompt"),
-                                ("tokens", "/detokenize", {"tokens": [1, 99999999999]}, "tokens"), ("inputs", EMBED, {"input": [[1, 99999999999]]}, "input")):
+for name, path, body, field in (("prompt", TEXT, {"prompt": [1, 99999999999]}, "prompt"), ("prompts", TEXT, {"prompt": [[1], [1, 99999999999]], "echo": True}, "prompt[1]"),
+                                ("tokens", "/detokenize", {"tokens": [1, 99999999999]}, "tokens"), ("inputs", EMBED, {"input": [[1, 99999999999]]}, "input[0]")):
     refused(f"{name}: an id that is too large", server.post(path, body), 400, field, "invalid_value", "token 1 in " + field + " is 99999999999; the vocabulary has 0 to ")
     refused(f"{name}: a negative id", server.post(path, json.loads(json.dumps(body).replace("99999999999", "-7"))), 400, field, "invalid_value", "is -7; ")
     refused(f"{name}: a text among ids", server.post(path, json.loads(json.dumps(body).replace("99999999999", '"x"'))), 400, field, "invalid_value", "token 1 in")

@@ -13,7 +13,7 @@ from serve import Server, environment, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 SCRIPTS = os.path.join(os.environ.get("WEIR_SOURCE_DIR", "."), "scripts")
-CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+CHAT, TEXT, EMBED = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
 
 
 def make(script, *words):
@@ -27,6 +27,10 @@ def ask(server, **more):
 def say(server, **more):
     reply = ask(server, **more)
     return reply.json["choices"][0]["text"] if reply.status == 200 else reply.body
+
+
+def embed(server, **more):
+    return server.post(EMBED, dict({"input": "Once upon a time"}, **more)).json["data"][0]["embedding"]
 
 
 def refused(name, reply, status, field, word=""):
@@ -51,8 +55,8 @@ with tempfile.TemporaryDirectory() as folder:
 
     # ---- What the command line names
 
-    plain = Server(WEIR, "-np", "4", model=base)
-    nothing = say(plain)
+    plain = Server(WEIR, "-np", "4", "--embeddings", model=base)
+    nothing, unadapted = say(plain), embed(plain)
     refused("no adapters: a name", ask(plain, model="sql"), 404, "model")
     check("no adapters: an empty list", plain.get("/lora-adapters").json == [])
     check("no adapters: an empty wish", say(plain, lora=[]) == nothing)
@@ -61,7 +65,7 @@ with tempfile.TemporaryDirectory() as folder:
         refused(f"not allowed: {path}", plain.post(path, [] if "adapters" in path else {"lora_name": "a", "lora_path": "sql.gguf"}), 403, None, "--lora-dir")
     plain.stop()
 
-    server = Server(WEIR, "-np", "4", "--lora", files["sql"] + "=0.5", "--lora", files["prose"] + "=0", "--lora-dir", kept, model=base)
+    server = Server(WEIR, "-np", "4", "--embeddings", "--lora", files["sql"] + "=0.5", "--lora", files["prose"] + "=0", "--lora-dir", kept, model=base)
     listed = server.get("/lora-adapters").json
     check("the list", [(a["id"], a["name"], a["path"], a["scale"]) for a in listed] ==
           [(0, "sql", files["sql"], 0.5), (1, "prose", files["prose"], 0)], listed)
@@ -84,6 +88,17 @@ with tempfile.TemporaryDirectory() as folder:
     texts = [server.post(CHAT, dict(chat, **more)).json["choices"][0]["message"]["content"] for more in ({"lora": []}, {"model": "sql"}, {"model": "prose"})]
     check("chats", len(set(texts)) == 3, texts)
     check("tokenize knows the name", server.post("/tokenize", {"content": "a", "model": "sql"}).status == 200)
+
+    # ---- Embeddings
+
+    vectors = [embed(server, **more) for more in ({"lora": []}, {"model": "sql"}, {"model": "prose"}, {"lora": [{"id": 0}]})]
+    check("embeddings: who asks for an adapter has it", len({str(v) for v in vectors}) == 4, vectors)
+    check("embeddings: who says nothing has the command line's", embed(server) == embed(server, lora=[{"id": 0, "scale": 0.5}]) == vectors[1])
+    check("embeddings: by number as by name", embed(server, lora=[{"id": 1}]) == vectors[2])
+    check("embeddings: none at all is as without adapters", embed(server, lora=[]) == vectors[0] == unadapted)
+    check("embeddings: the answer tells the adapter's name", server.post(EMBED, {"input": "a", "model": "prose"}).json["model"] == "prose")
+    refused("embeddings: a name that is none", server.post(EMBED, {"input": "a", "model": "third"}), 404, "model")
+    refused("embeddings: a number that there is not", server.post(EMBED, {"input": "a", "lora": [{"id": 7}]}), 404, "lora")
 
     # ---- What is refused
 
@@ -169,6 +184,27 @@ with tempfile.TemporaryDirectory() as folder:
     check("any name: load", server.post("/v1/load_lora_adapter", {"lora_name": "mine", "lora_path": "third.gguf"}).status == 200)
     check("any name: the adapter's", say(server, model="mine") == third and say(server, model="whatever", lora=[]) == nothing)
     server.stop()
+
+    # ---- Files whose names are no UTF-8
+
+    odd, adapter = (os.path.join(folder, os.fsdecode(name)) for name in (b"caf\xe9.gguf", b"\xfflora.gguf"))
+    os.symlink(base, odd)
+    os.symlink(files["prose"], adapter)
+    server = Server(WEIR, "--lora", adapter + "=0", "--log-text", model=odd)
+    check("odd names: every line of the log is JSON, and tells where", server.address == server.url and not [e for e in server.lines if e["event"] == "text"], server.lines)
+    names = [m["id"] for m in server.get("/v1/models").json["data"]]
+    check("odd names: listed as UTF-8", names == ["caf\ufffd.gguf", "\ufffdlora"], names)
+    check("odd names: and asked for so", [say(server, model=name) for name in names] == [nothing, prose] and ask(server, model=names[0]).json["model"] == names[0])
+    listed = server.get("/lora-adapters").json
+    check("odd names: adapters", [(a["name"], os.path.basename(a["path"])) for a in listed] == [(names[1], "\ufffdlora.gguf")], listed)
+    connection = server.connect()
+    connection.request("GET", "/events")
+    connection.head()
+    check("odd names: events", json.loads(next(connection.events()))["model"] == names[0])
+    connection.close()
+    check("odd names: a body that is none is in the log as UTF-8", server.post(TEXT, b'{"prompt": "\xff"}').status == 400 and
+          server.log(lambda e: "\ufffd" in e.get("body", "")) is not None, server.lines)
+    check("odd names: it ends with 0", server.stop() == 0 and not [e for e in server.lines if e["event"] == "text"], server.lines)
 
     # ---- The command line alone
 

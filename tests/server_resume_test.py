@@ -254,16 +254,38 @@ def stopping():
     with Reader(server, reader.id) as again:
         check("what came is there for others", again.rest() == reader.got, again.got)
     check("an ended one can be cancelled, and that is all", cancel(server, reader).status == 204)
+    check("as curl -X POST asks for it, without a length", server.ask("POST", f"/v1/streams/{reader.id}/cancel").status == 204)
+    connection = server.connect()
+    connection.send(f"POST /v1/streams/{reader.id}/cancel HTTP/1.1\r\nHost: test\r\n\r\nGET /health HTTP/1.1\r\nHost: test\r\n\r\n")
+    check("what follows such a request is no request", connection.reply().status == 204 and connection.closed() and connection.buffer == b"", connection.buffer)
+    connection.close()
     end(server)
-    server = start("-np", "2", model=SLOW)
-    with Reader(server, CHAT, LONG) as reader:
-        reader.take(3)
-    with Reader(server, TEXT, dict(ASK, max_tokens=40)) as reader:
-        reader.take(3)
-        began = time.monotonic()
+
+
+@part
+def draining():
+    server = start("-np", "3", "--drain", "600", "--resume-grace", "600", model=SLOW)
+    ahead = server.connect()
+    ahead.request("GET", "/health")
+    ahead.reply()
+    with Reader(server, CHAT, LONG) as reader, Reader(server, TEXT, dict(ASK, max_tokens=50000)) as other, Reader(server, TEXT, dict(ASK, max_tokens=40)) as short:
+        [one.take(3) for one in (reader, other, short)]
         server.process.send_signal(15)
-        check("a drain lets a stream with a reader end", whole(reader.rest()), reader.got)
-    check("and ends one without", server.wait() == 0 and time.monotonic() - began < 25, server.lines[-3:])
+        check("it drains", server.log(lambda e: e["event"] == "drain") is not None)
+        check("a stream with a reader ends as it would have", whole(short.rest()), short.got)
+        reader.leave()
+        with Reader(server, reader.id, at=len(reader.got)) as again:
+            check("who lost its connection reads on, by a new one", again.status == 200 and again.take(3)[0][0] == len(reader.got) + 1, again.status, again.got)
+            refused("which is for nothing else", server.post(CHAT, HELLO), 503, None, "stopping")
+            check("a stream can be cancelled", cancel(server, again).status == 204 and whole(reader.got + again.rest()), again.got)
+        ahead.request("POST", f"/v1/streams/{other.id}/cancel", {})
+        check("also by a connection that was there before", ahead.reply().status == 204)
+        check("and nothing is waited for any more", server.wait() == 0 and whole(other.rest()), server.lines[-3:])
+    server = start("-np", "1", "--drain", "600", "--resume-grace", "1", model=SLOW)
+    with Reader(server, CHAT, dict(LONG, max_tokens=50000)) as reader:
+        reader.take(3)
+        server.process.send_signal(15)
+    check("what nobody comes back for ends after its grace", server.wait() == 0, server.lines[-3:])
     server = start("-np", "1", "--drain", "1", model=SLOW)
     with Reader(server, CHAT, LONG) as reader, Reader(server, reader.id) as other:
         reader.take(3)

@@ -433,6 +433,9 @@ for name, body, field in [("nothing", {}, "input"), ("an empty text", {"input": 
                           ("an id out of range", {"input": [999999]}, "input"), ("too long", {"input": "x" * 9000}, "input"), ("format", {"input": "x", "encoding_format": "hex"}, "encoding_format"),
                           ("dimensions", {"input": "x", "dimensions": 5}, "dimensions"), ("unknown", {"input": "x", "what": 5}, "what")]:
     refused("embeddings: " + name, server.post("/v1/embeddings", body), 400, field)
+for name, bad, code, word in (("too long", "x" * 9000, "context_length_exceeded", "input[70] has 900"), ("an id out of range", [1, 999999], "invalid_value", "token 1 in input[70]"),
+                              ("empty", "", "invalid_value", ""), ("without ids", [], "invalid_value", "")):
+    refused(f"embeddings: the one of many that is {name}", server.post("/v1/embeddings", {"input": ["one"] * 70 + [bad, "two"]}), 400, "input[70]", code, word)
 end(server)
 server = start("--key-rate", "2")
 statuses = [server.post(CHAT, HELLO).status for _ in range(3)]
@@ -500,6 +503,30 @@ process.send_signal(signal.SIGTERM)
 check("systemd: STOPPING=1", notify.recv(100) == b"STOPPING=1")
 process.communicate()
 check("systemd: ends with 0", process.returncode == 0, process.returncode)
+process = subprocess.Popen(["bash", "-c", script.replace("fake:", SLOW), WEIR], pass_fds=[listener.fileno()], env=dict(environment(), NOTIFY_SOCKET=notify_path), stderr=subprocess.PIPE)
+notify.recv(100)
+reader, canceller, late = (socket.socket() for _ in range(3))
+for connection in (reader, canceller, late):
+    connection.settimeout(60)
+reader.connect(listener.getsockname())
+body = json.dumps(dict(LONG, max_tokens=50000, resume=True))
+reader.sendall(f"{POST}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+answer = b""
+while b"\nid: 1\n" not in answer and (more := reader.recv(4096)):
+    answer += more
+canceller.connect(listener.getsockname())
+canceller.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+canceller.recv(4096)
+process.send_signal(signal.SIGTERM)
+next((line for line in process.stderr if b'"event":"drain"' in line), None)
+late.connect(listener.getsockname())
+late.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+stream = re.search(rb"X-Stream-Id: (\S+)", answer).group(1)
+canceller.sendall(b"POST /v1/streams/" + stream + b"/cancel HTTP/1.1\r\nHost: x\r\n\r\n")
+process.communicate()
+listener.settimeout(60)
+check("systemd: who comes during a drain waits for the next server", process.returncode == 0 and listener.accept()[0].recv(100).startswith(b"GET /health"), process.returncode)
+notify.recv(100)
 
 # ---- In an image
 
@@ -530,9 +557,10 @@ if shutil.which("dpkg") and shutil.which("objdump"):
 # ---- Wrong starts
 
 for words, word in ((("--port", "70000"), "--port"), (("--tls-cert", "x"), "--tls-key"), (("--tls-cert", keys, "--tls-key", keys), "--tls-cert"), (("--host", ""), "listen"),
-                    (("--unix", "/nowhere/at/all", "--host", ""), "/nowhere"), (("--workers", "0"), "--workers"), (("--api-key", ""), "empty"), (("more",), "more")):
+                    (("--unix", "/nowhere/at/all", "--host", ""), "/nowhere"), (("--workers", "0"), "--workers"), (("--api-key", ""), "empty"), (("--alias", b"\xff"), "--alias"),
+                    (("--grammar", 'root ::= "a"'), "no option --grammar"), (("--json-schema", "{}"), "no option --json-schema"), (("more",), "more")):
     done = subprocess.run([WEIR, "serve", "-m", "fake:", *(("--port", "0") if "--port" not in words else ()), *words], capture_output=True, text=True, env=environment(), timeout=60)
-    check("refused to start: " + " ".join(words), done.returncode in (1, 2) and word in done.stderr, done.returncode, done.stderr)
+    check("refused to start: " + " ".join(map(str, words)), done.returncode in (1, 2) and word in done.stderr, done.returncode, done.stderr)
 
 print(f"{results['passed']} passed, {results['failed']} failed")
 sys.exit(1 if results["failed"] else 0)

@@ -59,6 +59,12 @@ try:
               (message["message"]["content"] and not message["message"]["content"].startswith("{")), message)
     reply = server.post(CHAT, dict(ask, tool_choice="none"))
     check("none: words", reply.status == 200 and "tool_calls" not in reply.json["choices"][0]["message"], reply.body)
+    own = 'root ::= "abc"'
+    for name, more in (("auto", {}), ("required", {"tool_choice": "required"}), ("a form besides", {"response_format": {"type": "json_object"}})):
+        reply = server.post(CHAT, dict(ask, grammar=own, **more))
+        check(f"a grammar beside tools, {name}: one of them only", reply.status == 400 and reply.error["param"] == "grammar" and "out" in reply.error["message"], reply.body)
+    reply = server.post(CHAT, dict(ask, grammar=own, tool_choice="none"))
+    check("none: the request's grammar", reply.json["choices"][0]["message"]["content"] == "abc", reply.body)
     history = ask["messages"] + [{"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "get_weather", "arguments": "{\"city\":\"Paris\",\"days\":3}"}}]},
                                  {"role": "tool", "tool_call_id": "1", "content": "sunny"}]
     check("a result of a call goes back", server.post(CHAT, dict(ask, messages=history)).status == 200)

@@ -206,3 +206,10 @@ class Terminal:
             self.process.wait()
         os.close(self.slave)
         os.close(self.master)
+
+
+def in_order(terminal):
+    """Whether it is as it was before the program."""
+    screen = terminal.screen
+    return (not screen.alternate and screen.cursor_shown and not screen.styled and terminal.settings_kept() and
+            not screen.unknown)

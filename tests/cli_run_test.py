@@ -1,0 +1,173 @@
+"""weir run, from outside: answers, limits, grammars, a terminal."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, environment, run_tests  # noqa: E402
+from program import FAKE, MODEL, PATIENCE, SLOW, WEIR, expect, path_of, run, scratch, weir  # noqa: E402
+from terminal import Terminal, in_order  # noqa: E402
+
+
+def test_run():
+    done = run("-p", "Name a river.", "-n", "12", "--temp", "0", "--ignore-eos")
+    check("an answer on stdout, figures on stderr", done.returncode == 0 and len(done.stdout.strip()) > 0 and
+          re.search(r"^prompt \d+ tokens?, [\d.]+ tok/s · answer 12 tokens, [\d.]+ tok/s · first token after [\d.]+ m?s", done.stderr),
+          done.stdout, done.stderr)
+    check("one line of figures and nothing else", done.stderr.count("\n") == 1, done.stderr)
+    check("no escape sequences off a terminal", "\x1b" not in done.stdout + done.stderr)
+    again = run("-p", "Name a river.", "-n", "12", "--temp", "0", "--ignore-eos")
+    check("the same greedy answer again", again.stdout == done.stdout, done.stdout, again.stdout)
+    expect("a word is a prompt too", run("Name a river.", "-n", "12", "--temp", "0", "--ignore-eos"), 0, out=done.stdout)
+    for how, words in (("-p -", ["-p", "-"]), ("-", ["-"]), ("a pipe", [])):
+        piped = run(*words, "-n", "12", "--temp", "0", "--ignore-eos", stdin="Name a river.\n")
+        check(f"the prompt from stdin by {how}", piped.returncode == 0 and piped.stdout == done.stdout, piped.stdout, piped.stderr)
+    filed = run("-f", path_of("prompt.txt", "Name a river.\n"), "-n", "12", "--temp", "0", "--ignore-eos")
+    check("the prompt from a file", filed.stdout == done.stdout, filed.stdout, filed.stderr)
+    quiet = run("-p", "Name a river.", "-n", "12", "--temp", "0", "--ignore-eos", "-q")
+    check("--quiet leaves stderr alone", quiet.stdout == done.stdout and quiet.stderr == "", quiet.stderr)
+    raw = run("-p", "Name a river.", "--raw", "-n", "12", "--temp", "0", "--ignore-eos")
+    check("--raw gives another answer than the template", raw.returncode == 0 and raw.stdout != done.stdout, raw.stdout)
+    system = json.loads(run("-p", "Hi", "--system", "Be brief.", "-n", "2", "--json").stdout)
+    plain = json.loads(run("-p", "Hi", "-n", "2", "--json").stdout)
+    check("--system makes the prompt longer", system["usage"]["prompt_tokens"] != plain["usage"]["prompt_tokens"], system)
+    one = run("-p", "Go", "--raw", "-n", "20", "--seed", "7", "--temp", "1", "--top-k", "0", "--min-p", "0", "--ignore-eos").stdout
+    two = run("-p", "Go", "--raw", "-n", "20", "--seed", "7", "--temp", "1", "--top-k", "0", "--min-p", "0", "--ignore-eos").stdout
+    other = run("-p", "Go", "--raw", "-n", "20", "--seed", "8", "--temp", "1", "--top-k", "0", "--min-p", "0", "--ignore-eos").stdout
+    check("a seed repeats its answer, another one does not", one == two and one != other, one, two, other)
+
+
+def test_run_json():
+    done = run("-p", "Name a river.", "-n", "12", "--temp", "0", "--ignore-eos", "--json")
+    answer = json.loads(done.stdout)
+    check("--json prints one object", done.returncode == 0 and done.stdout.count("\n") == 1, done.stdout)
+    check("it has text, tokens, reason, usage, timings", set(answer) == {"text", "tokens", "reason", "usage", "timings"} and
+          len(answer["tokens"]) == 12 and answer["reason"] == "length" and answer["usage"]["generated_tokens"] == 12 and
+          answer["timings"]["ttft_ms"] > 0 and answer["timings"]["total_ms"] >= answer["timings"]["ttft_ms"], answer)
+    text = run("-p", "Name a river.", "-n", "12", "--temp", "0", "--ignore-eos").stdout
+    check("its text is what is printed without it", text in (answer["text"], answer["text"] + "\n"), text, answer["text"])
+    done = run("-p", "x", "--json", "--temp", "-3")
+    check("--json and a refusal: an error object", done.returncode == 2 and
+          json.loads(done.stdout)["error"]["code"] == "WEIR_INVALID", done.stdout)
+
+
+def test_run_limits():
+    whole = json.loads(run("-p", "Count.", "--raw", "-n", "40", "--temp", "0", "--ignore-eos", "--json").stdout)["text"]
+    middle = whole[len(whole) // 2:len(whole) // 2 + 3]
+    done = run("-p", "Count.", "--raw", "-n", "40", "--temp", "0", "--ignore-eos", "--stop", "never in it", "--stop", middle, "--json")
+    stopped = json.loads(done.stdout)
+    check("--stop ends before its text", stopped["reason"] == "stop_words" and
+          stopped["text"] == whole[:whole.index(middle)], repr(middle), repr(whole), stopped)
+    expect("an empty stop text is refused by name", run("-p", "x", "--stop", ""), 2, "--stop")
+    done = run("-p", "x", "--raw", "-n", "0", "--json")
+    check("-n 0 only reads the prompt", done.returncode == 0 and json.loads(done.stdout)["tokens"] == [], done.stdout, done.stderr)
+    done = weir("run", "-m", SLOW, "-p", "x", "--raw", "--ignore-eos", "--deadline-ms", "300", "--json")
+    answer = json.loads(done.stdout)
+    check("--deadline-ms ends with what there is", done.returncode == 0 and answer["reason"] == "deadline" and
+          answer["timings"]["total_ms"] < 10000, answer)
+    expect("a priority out of range", run("-p", "x", "--priority", "101"), 2, "--priority", "-100 to 100")
+    expect("an ageing out of range", run("-p", "x", "--ageing", "-1"), 2, "--ageing")
+    expect("a prompt longer than the context", run("-p", "word " * 3000, "-c", "64"), 4, "-c, --kv")
+    expect("no prompt", run("-p", ""), 2, "the prompt is empty")
+    expect("no prompt in a pipe", run(stdin=""), 2, "the prompt is empty")
+    expect("two prompts", run("-p", "a", "b"), 2, "more than one prompt")
+    expect("--raw with --system", run("-p", "a", "--raw", "--system", "b"), 2, "--system")
+    expect("a NUL byte in a message", run(stdin=b"a\0b"), 2, "NUL", "--raw")
+    expect("a NUL byte in a raw prompt", run("--raw", "-n", "2", stdin=b"a\0b"), 0)
+    expect("a raw prompt that is no UTF-8", run("--raw", "-n", "2", stdin=b"\xff\xfe caf\xe9"), 0)
+    done = run("-n", "2", stdin=b"\xff\xfe caf\xe9")
+    check("a message that is no UTF-8 is answered or refused", done.returncode in (0, 2, 4), done.returncode, done.stderr)
+
+
+def test_grammar():
+    done = run("-p", "x", "--grammar", 'root ::= "abc" | "abd"', "--temp", "0")
+    check("--grammar constrains the answer", done.returncode == 0 and done.stdout in ("abc\n", "abd\n"), done.stdout, done.stderr)
+    done = run("-p", "x", "--grammar-file", path_of("g.gbnf", 'root ::= "abc" | "abd"\n'), "--temp", "0")
+    check("--grammar-file too", done.returncode == 0 and done.stdout in ("abc\n", "abd\n"), done.stdout, done.stderr)
+    expect("a broken grammar names its line", run("-p", "x", "--grammar", 'root ::= ("abc"'), 2, "--grammar", "line 1")
+    expect("a grammar file that is missing", run("-p", "x", "--grammar-file", "/nonexistent/g"), 1, "/nonexistent/g")
+    expect("a grammar file that is a folder", run("-p", "x", "--grammar-file", scratch.name), 1, scratch.name)
+    done = run("-p", "x", "--grammar", 'root ::= "a"', "-j", "{}")
+    check("a grammar and a schema", done.returncode in (2, 4) and ("schema" in done.stderr or "grammar" in done.stderr), done.returncode, done.stderr)
+    if not FAKE:
+        for raw in ((), ("--raw",)):
+            expect("a schema that is no JSON", run("-p", "x", "-j", "{nonsense", *raw), 2, "--json-schema")
+            expect("a schema that is none, far inside", run("-p", "x", "-j", '{"properties":{"a.b":{"type":"none"}}}', *raw), 2, "--json-schema", "a.b")
+        schema = '{"type":"object","properties":{"name":{"type":"string","maxLength":12},"age":{"type":"integer"}},' \
+                 '"required":["name","age"],"additionalProperties":false}'
+        for words in (["-j", schema], ["-jf", path_of("schema.json", schema)], ["-j", schema, "--raw"]):
+            done = run("-p", "Invent a person.", *words, "-n", "200", "--temp", "0.2", "--seed", "1")
+            try:
+                person = json.loads(done.stdout)
+            except ValueError:
+                person = {}
+            check(f"JSON of the given form by {words[0]} {'--raw' if '--raw' in words else ''}",
+                  set(person) == {"name", "age"} and isinstance(person["age"], int), done.stdout, done.stderr)
+
+
+def test_terminal_run():
+    def on_terminal(*words, env=None, model=MODEL):
+        return Terminal([WEIR, "run", "-m", model, *words], env=dict(environment(), **(env or {})))
+
+    terminal = on_terminal("-p", "Name a river.", "-n", "10", "--temp", "0", "--ignore-eos")
+    code = terminal.finish(PATIENCE)
+    check("run on a terminal: answer and figures", code == 0 and "answer 10 tokens" in terminal.screen.text() and in_order(terminal), terminal.output)
+    check("the progress line is gone", "loading" not in terminal.screen.text(), terminal.screen.text())
+    check("loading was shown", "loading" in terminal.output, terminal.output)
+    check("figures are dimmed", terminal.screen.styles > 0)
+    terminal.close()
+    terminal = on_terminal("-p", "Name a river.", "-n", "10", "--temp", "0", env={"NO_COLOR": "1"})
+    terminal.finish(PATIENCE)
+    check("NO_COLOR: no styles", terminal.screen.styles == 0 and "answer" in terminal.screen.text(), repr(terminal.output))
+    terminal.close()
+    terminal = on_terminal("-p", "Name a river.", "-n", "10", "--temp", "0", env={"TERM": "dumb"})
+    terminal.finish(PATIENCE)
+    check("TERM=dumb: no escape sequences", "\x1b" not in terminal.output, repr(terminal.output))
+    terminal.close()
+    terminal = on_terminal()
+    code = terminal.finish(PATIENCE)
+    check("no prompt on a terminal", code == 2 and "there is no prompt" in terminal.screen.text(), code, terminal.output)
+    terminal.close()
+    terminal = on_terminal("-p", "Tell me a long story.", "--ignore-eos", model=SLOW)
+    terminal.wait_for(lambda s: len(s.text().strip()) > 10 and not re.search("loading|preparing|reading", s.text()), PATIENCE)
+    terminal.keys("\x03")
+    code = terminal.finish(PATIENCE)
+    check("Ctrl-C while it answers", code == 130 and "cancelled" in terminal.screen.text() and in_order(terminal), code, terminal.output[-300:])
+    terminal.close()
+    if FAKE:
+        terminal = on_terminal("--raw", "-p", "x" * 3000, "--chunk", "100", model="fake:token_us=1000")
+        check("a long prompt: how far it is read", terminal.wait_for(lambda s: re.search(r"reading the prompt: \d+00 of 30\d\d tokens", s.text()), PATIENCE),
+              terminal.screen.text())
+        terminal.keys("\x03")
+        check("Ctrl-C while it reads", terminal.finish(PATIENCE) == 130 and "reading" not in terminal.screen.text(), terminal.screen.text())
+        terminal.close()
+        terminal = on_terminal("-p", "x", "-n", "300", "--ignore-eos", "--special", model="fake:any=1")
+        terminal.finish(PATIENCE)
+        check("control characters do not reach the terminal", terminal.screen.unknown == [], terminal.screen.unknown[:5])
+        terminal.close()
+
+
+def test_reasoning():
+    if FAKE:  # it has no parser of its own
+        return
+    template = path_of("think.jinja", """{%- for m in messages %}{%- if m.role == 'assistant' and m.reasoning_content -%}
+<think>{{ m.reasoning_content }}</think>{%- endif %}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor %}{%- if add_generation_prompt %}<|im_start|>assistant
+<think>
+{% endif %}""")
+    words = ["--chat-template-file", template, "-p", "x", "--grammar", 'root ::= "Let me see.\\n</think>\\n\\nYes."', "-q"]
+    answer = json.loads(run(*words, "--json").stdout)
+    check("thoughts are told apart", answer["text"] == "Yes." and answer.get("reasoning", "").strip() == "Let me see.", answer)
+    check("off a terminal only the answer is printed", run(*words).stdout == "Yes.\n")
+    terminal = Terminal([WEIR, "run", "-m", MODEL, *words], env=environment())
+    code = terminal.finish(PATIENCE)
+    check("on a terminal thoughts are dimmed", code == 0 and "\x1b[2mLet me see." in terminal.output.replace("\r\n", "\n") and
+          terminal.screen.lines()[:3] == ["Let me see.", "", "Yes."] and in_order(terminal), repr(terminal.output[-300:]), terminal.screen.text())
+    terminal.close()
+
+
+if __name__ == "__main__":
+    run_tests(globals())

@@ -1,0 +1,135 @@
+"""Signals and pipes on the command line, from outside."""
+# SPDX-License-Identifier: Apache-2.0
+import fcntl
+import json
+import os
+import random
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, environment, run_tests  # noqa: E402
+from program import FAKE, MODEL, PATIENCE, SLOW, WEIR, path_of, start, wait_gone, weir  # noqa: E402
+
+
+def wait_full(pipe):
+    """Until a pipe that nobody reads holds all it can."""
+    size, end = -1, time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        before, size = size, struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0]
+        if size > 4096 and size == before:
+            return
+        time.sleep(0.3)
+
+
+def test_signals():
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
+        process = start("run", "-m", SLOW, "-p", "Tell me a long story.", "--ignore-eos")
+        first = process.stdout.read(1)
+        sent = time.monotonic()
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE)
+        took = time.monotonic() - sent
+        text = (first + out).decode()
+        check(f"{number.name} while generating: exit {code}, what came, figures", process.returncode == code and
+              len(text) > 0 and text.endswith("\n") and "cancelled" in err.decode(), process.returncode, text, err.decode())
+        check(f"{number.name} takes effect at once", took < PATIENCE / 4, took)
+    process = start("run", "-m", SLOW, "-p", "Tell me a long story.", "--ignore-eos", "--json")
+    time.sleep(0.5 if FAKE else 3)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    check("SIGINT with --json: the object, cancelled", process.returncode == 130 and out and
+          json.loads(out).get("reason", "") == "cancelled", process.returncode, out, err)
+    if FAKE:
+        # 3000 tokens at 10 ms each, in chunks of 100: the prompt takes 30 s.
+        process = start("run", "-m", "fake:token_us=10000", "--raw", "-p", "x" * 3000, "--chunk", "100")
+    else:
+        process = start("run", "-m", MODEL, "--raw", "-p", "word " * 3500, "--chunk", "128", "-c", "4096")
+    time.sleep(0.7 if FAKE else 3)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=PATIENCE)
+    check("SIGTERM while the prompt is read", process.returncode == 143 and b"answer 0 tokens" in err, process.returncode, out, err)
+    for second in (False, True):
+        process = start("run", "-m", "fake:n_ctx_train=200000", "-c", "200000", "-p", "x", "--ignore-eos")
+        wait_full(process.stdout)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        check("with a reader that is stuck, one SIGINT tries on", process.poll() is None, process.poll())
+        if second:
+            process.send_signal(signal.SIGINT)
+        check("a second SIGINT leaves at once" if second else "and gives up",
+              wait_gone(process, 1.4 if second else 8) == 130, process.returncode)
+    process = start("run", "-m", MODEL, stdin=subprocess.PIPE)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    check("SIGINT while the prompt is awaited", wait_gone(process, 5) == 130, process.returncode)
+    ignoring = subprocess.Popen(["sh", "-c", 'trap "" INT; exec "$0" "$@"', WEIR, "run", "-m", SLOW, "-p", "x", "-n", "40", "-q", "--ignore-eos"],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), bufsize=0)
+    ignoring.stdout.read(1)
+    ignoring.send_signal(signal.SIGINT)
+    ignoring.communicate(timeout=PATIENCE)
+    check("SIGINT that was ignored stays ignored", ignoring.returncode == 0, ignoring.returncode)
+
+
+def batch_file():
+    return path_of("moments.json", json.dumps({"requests": [{"prompt": f"Number {i}", "max_tokens": 20} for i in range(5)]}))
+
+
+def test_random_moments():
+    dice = random.Random(20261121)
+    commands = [["info"], ["run", "-p", "Hello", "--ignore-eos", "-n", "20"], ["stream", batch_file()]]
+    bad, codes = [], set()
+    for command in commands:
+        began = time.monotonic()
+        weir(command[0], "-m", SLOW, *command[1:])
+        whole = time.monotonic() - began
+        for _ in range(20 if FAKE else 5):
+            number = dice.choice([signal.SIGINT, signal.SIGTERM])
+            process = start(command[0], "-m", SLOW, *command[1:])
+            time.sleep(dice.uniform(0, whole))
+            process.send_signal(number)
+            _, err = process.communicate(timeout=PATIENCE)
+            codes.add(process.returncode)
+            # Before the handlers stand the signal does what it always does; when all is done it stops nothing.
+            if process.returncode not in (128 + number, 0, -number) or b"runtime error" in err or b"Sanitizer" in err:
+                bad.append((command[0], number.name, process.returncode, err.decode()[-1500:]))
+    check("SIGINT and SIGTERM at random moments end each command in order", not bad and codes & {130, 143}, bad[:3], codes)
+
+
+def test_pipes():
+    process = start("run", "-m", SLOW, "-p", "Tell me a long story.", "--ignore-eos")
+    process.stdout.read(1)
+    process.stdout.close()
+    code = wait_gone(process, PATIENCE)
+    check("a reader that leaves ends it quietly", code == 0 and process.stderr.read() == b"", code)
+    reader, writer = os.pipe()
+    slow = "fake:token_us=10000" if FAKE else MODEL
+    process = subprocess.Popen([WEIR, "run", "-m", slow, "--raw", "-p", "word " * 700, "--chunk", "100"], stdout=writer,
+                               stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment())
+    os.close(writer)
+    time.sleep(0.5)
+    os.close(reader)
+    code = wait_gone(process, PATIENCE / 2)
+    check("also while nothing is written yet", code == 0, code, process.stderr.read())
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([WEIR, "run", "-m", MODEL, "-p", "x", "-n", "3"], stdout=full, stdin=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, env=environment(), timeout=PATIENCE)
+    check("a full disk is told", done.returncode == 1 and b"No space left" in done.stderr, done.returncode, done.stderr)
+    done = subprocess.run(["sh", "-c", '"$0" run -m "$1" -p x -n 3 -q >&- 2>&-', WEIR, MODEL], env=environment(), timeout=PATIENCE,
+                          stdin=subprocess.DEVNULL)
+    check("closed stdout and stderr harm nothing", done.returncode == 0, done.returncode)
+    process = start("run", "-m", SLOW, "-p", "x", "--ignore-eos", "-n", "3000")
+    select.select([process.stdout], [], [], PATIENCE)
+    time.sleep(1)  # unread
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=PATIENCE)
+    check("a slow reader, then SIGTERM", process.returncode == 143 and len(out.decode()) > 0, process.returncode)
+
+
+if __name__ == "__main__":
+    run_tests(globals())

@@ -1,0 +1,68 @@
+"""The program, from outside: run to its end, or started. Tests that use it run on the fake model, or on the one that $CLI_TEST_MODEL names."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import subprocess
+import tempfile
+
+from checks import check, environment
+
+WEIR = os.environ["WEIR_BIN"]
+MODEL = os.environ.get("CLI_TEST_MODEL", "fake:")
+FAKE = MODEL.startswith("fake:")
+# On the fake model a tick takes this long, so that there is time to interrupt something.
+SLOW = "fake:tick_us=20000,n_ctx_train=100000" if FAKE else MODEL
+STUCK = "fake:tick_us=3000000"  # one tick is longer than a person waits
+PATIENCE = 20 if FAKE else 90  # seconds; the machine may be busy and the program built with sanitizers
+
+scratch = tempfile.TemporaryDirectory()
+
+
+def on_fake(test):
+    """What is the same on every model: on a real one it would only take time."""
+    return test if FAKE else lambda: None
+
+
+def weir(*words, stdin="", env=None, timeout=None):
+    """Runs to the end; texts are decoded strictly: what is printed is UTF-8."""
+    data = stdin if isinstance(stdin, bytes) else stdin.encode()
+    done = subprocess.run([WEIR, *words], input=data, capture_output=True, env=env or environment(),
+                          timeout=timeout or PATIENCE * 2)
+    done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
+    return done
+
+
+def run(*words, **more):
+    return weir("run", "-m", MODEL, *words, **more)
+
+
+def start(*words, stdin=subprocess.DEVNULL):
+    return subprocess.Popen([WEIR, *words], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+                            bufsize=0)  # what was not asked for stays in the pipe
+
+
+def expect(name, done, code, *parts, out=None):
+    """The exit code, and what stderr must contain."""
+    missing = [p for p in parts if p not in done.stderr]
+    check(name, done.returncode == code and not missing and (out is None or out in done.stdout),
+          f"exit {done.returncode}, expected {code}; missing {missing}", done.stdout[-500:], done.stderr)
+
+
+def path_of(name, content):
+    path = os.path.join(scratch.name, name)
+    with open(path, "wb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def lines_of(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def wait_gone(process, seconds):
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return None
