@@ -224,6 +224,22 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model 
                      weir_version(), "llama.cpp", weir_backend_version());
 }
 
+/* What the engine takes with its draft model, which must be loaded for that: what is free is what was free
+ * before. Where that cannot be told, so will the engine, which says why. */
+static cli_exit add_draft_model(const cli_args *args, const char *path, weir_engine_memory *memory)
+{
+    weir_engine_params params = args->engine;
+    weir_engine_memory with = {.size = sizeof with};
+    cli_exit code = cli_load_draft_model(args, &params.draft_model);
+    if (params.draft_model == NULL) return code;
+    if (weir_engine_estimate(path, &args->model, &params, &with, NULL) == WEIR_OK) {
+        with.available_bytes = memory->available_bytes;
+        *memory = with;
+    }
+    weir_model_release(params.draft_model);
+    return code;
+}
+
 cli_exit cli_info(cli_args *args)
 {
     weir_model *model = NULL;
@@ -238,6 +254,7 @@ cli_exit cli_info(cli_args *args)
     if ((code = cli_load_word_path(args, &path)) != CLI_OK) goto done;
     /* Where that fails, so does the load, which says why; or the model does not generate. */
     bool estimated = weir_engine_estimate(path, &args->model, &args->engine, &memory, NULL) == WEIR_OK;
+    if (estimated && fits(&memory) && (code = add_draft_model(args, path, &memory)) != CLI_OK) goto done;
     if (estimated && !fits(&memory)) {
         if (args->json)
             cli_out_json(json_pack("{s:o}", "memory", memory_json(&memory)));

@@ -160,8 +160,7 @@ cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **mod
     return load(args, path, args->optimized, model);
 }
 
-/* *model stays NULL where none is asked for. */
-static cli_exit load_draft_model(const cli_args *args, weir_model **model)
+cli_exit cli_load_draft_model(const cli_args *args, weir_model **model)
 {
     if (args->draft_path == NULL || *args->draft_path == '\0') return CLI_OK;
     char *path = cli_load_named(args, args->draft_path);
@@ -211,7 +210,7 @@ cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **
     weir_error error = {0};
     weir_engine_params params = args->engine;
     cli_exit code = load_adapters(args, model);
-    if (code == CLI_OK) code = load_draft_model(args, &params.draft_model);
+    if (code == CLI_OK) code = cli_load_draft_model(args, &params.draft_model);
     if (code != CLI_OK) return code;
     params.cache_dir = args->cache_dir;
     if (!args->quiet) cli_term_progress("preparing the engine");

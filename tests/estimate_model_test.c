@@ -39,13 +39,15 @@ static const struct a_case {
     int32_t n_slots, n_ctx, n_kv, n_batch;
     weir_layout layout;
     weir_kv_type type;
+    bool draft; /* by the model itself, as if it were a smaller one */
 } cases[] = {
-    {"one slot", 1, 1024, 0, 512, WEIR_LAYOUT_AUTO, WEIR_KV_F16},
-    {"four slots", 4, 512, 0, 512, WEIR_LAYOUT_UNIFIED, WEIR_KV_F16},
-    {"lanes", 4, 512, 0, 512, WEIR_LAYOUT_PER_SLOT, WEIR_KV_F16},
-    {"cells of 8 bits", 2, 1024, 0, 256, WEIR_LAYOUT_UNIFIED, WEIR_KV_Q8_0},
-    {"fewer cells than slots want", 8, 1024, 2048, 128, WEIR_LAYOUT_UNIFIED, WEIR_KV_F16},
-    {"a large batch", 2, 1024, 0, 1024, WEIR_LAYOUT_UNIFIED, WEIR_KV_F32},
+    {"one slot", 1, 1024, 0, 512, WEIR_LAYOUT_AUTO, WEIR_KV_F16, false},
+    {"four slots", 4, 512, 0, 512, WEIR_LAYOUT_UNIFIED, WEIR_KV_F16, false},
+    {"lanes", 4, 512, 0, 512, WEIR_LAYOUT_PER_SLOT, WEIR_KV_F16, false},
+    {"cells of 8 bits", 2, 1024, 0, 256, WEIR_LAYOUT_UNIFIED, WEIR_KV_Q8_0, false},
+    {"fewer cells than slots want", 8, 1024, 2048, 128, WEIR_LAYOUT_UNIFIED, WEIR_KV_F16, false},
+    {"a large batch", 2, 1024, 0, 1024, WEIR_LAYOUT_UNIFIED, WEIR_KV_F32, false},
+    {"a draft model", 2, 1024, 0, 256, WEIR_LAYOUT_PER_SLOT, WEIR_KV_F16, true},
 };
 
 #define N_CASES (sizeof cases / sizeof *cases)
@@ -134,6 +136,10 @@ static int run_case(const struct a_case *c)
     params.cache_sequences = 0;
     if (weir_engine_estimate(model_path(), NULL, &params, &memory, &error) != WEIR_OK) goto failed;
     if (weir_model_load(model_path(), NULL, &model, &error) != WEIR_OK) goto failed;
+    if (c->draft) {
+        params.draft_model = model;
+        if (weir_engine_estimate(model_path(), NULL, &params, &memory, &error) != WEIR_OK) goto failed;
+    }
     double loaded = status_bytes("VmRSS:");
     told = (struct told){0};
     weir_log_set(on_log, NULL);
@@ -180,6 +186,7 @@ static void compare(const struct a_case *c)
     assert_true(loaded <= model + 2 * BESIDE_MB * MB);
     assert_true(made - loaded <= BESIDE_MB * MB);
     assert_true(used - loaded <= kv + compute + BESIDE_MB * MB);
+    if (c->draft) return; /* of whose cells those of the texts that it has guessed at are touched */
     assert_true(used - loaded >= (kv + compute) * TOUCHED_PART);
     assert_true(used - loaded >= kv * TOUCHED_CELLS);
 #else

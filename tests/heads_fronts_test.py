@@ -35,6 +35,8 @@ def check_kind(name, of, more):
     check(f"{name}: info", info.returncode == 0 and f"by lookup+{name}" in info.stdout, info.stdout, info.stderr)
     info = weir("info", "--json", *of, *more)
     check(f"{name}: info as JSON", info.returncode == 0 and json.loads(info.stdout)["engine"]["drafters"] == f"lookup+{name}", info.stdout, info.stderr)
+    memory, alone = (json.loads(weir("info", "--json", *of, *words).stdout)["memory"] for words in (more, ("--draft-max", "0")))
+    check(f"{name}: info counts its memory", memory["kv_bytes"] > alone["kv_bytes"] and memory["compute_bytes"] > alone["compute_bytes"], memory, alone)
     without, guessed = run(*of, "--draft-max", "0"), run(*of, *more)
     a, b = json.loads(without.stdout), json.loads(guessed.stdout)
     check(f"{name}: the same text", a["text"] == b["text"] and len(a["text"]) > 20, a, b)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/llama_internal.h"
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "support/effort.h"
@@ -408,6 +409,53 @@ static void who_serves(void **state)
     end();
 }
 
+/* Within a hundredth, and what kernels have besides, which is in none of llama.cpp's buffers. */
+static void assert_near(uint64_t estimated, uint64_t there)
+{
+    if (estimated + estimated / 100 + 400000 >= there && estimated <= there + there / 100 + 400000) return;
+    fail_msg("%llu bytes are estimated, and there are %llu", (unsigned long long)estimated,
+             (unsigned long long)there);
+}
+
+/* With a batch so long that what the model tells of it is large. */
+static void check_estimate(const kind *k, weir_layout layout)
+{
+    char path[TEMP_PATH_MAX];
+    weir_error error = {0};
+    weir_engine_memory memory = {.size = sizeof memory};
+    weir_model_info info = {.size = sizeof info}, its = {.size = sizeof its};
+    uint64_t kv[2], compute[2], n_told = head != NULL ? 3 : 1;
+    weir_engine_params params = params_of(layout, 16);
+    params.n_ctx = 4096;
+    params.n_batch = params.n_ubatch = 2048;
+    temp_model(path, "model.gguf", k->model);
+    if (weir_engine_estimate(path, NULL, &params, &memory, &error) != WEIR_OK) fail_msg("%s", error.message);
+    weir_engine *engine = engine_of(model, &params);
+    const struct weir__bcontext *target = engine->context, *follower = target->head;
+    assert_int_equal(weir__shim_context_bytes(target->context, &kv[0], &compute[0], NULL), WEIR_OK);
+    assert_int_equal(weir__shim_context_bytes(follower->context, &kv[1], &compute[1], NULL), WEIR_OK);
+    assert_near(memory.kv_bytes, kv[0] + kv[1]);
+    weir_model_describe(model, &info);
+    weir_model_describe(head, &its);
+    /* What is told lies with the target and with the head; there it becomes a row's part of rows. */
+    uint64_t n_rows = 2048 * (2 * n_told + (head != NULL ? 2 : 1)) * (uint64_t)info.n_embd;
+    uint64_t n_logits = 2 * (uint64_t)engine->info.n_seq_max * (uint64_t)info.n_vocab;
+    assert_near(memory.compute_bytes, compute[0] + compute[1] + (n_rows + n_logits) * sizeof(float));
+    assert_true(memory.model_bytes == info.n_bytes + (head != NULL ? its.n_bytes : 0));
+    weir_engine_destroy(engine);
+}
+
+static void estimates_count_heads(void **state)
+{
+    static const kind kinds[] = {{"mtp", "glm --layers 2", NULL}, {"eagle3", "llama --layers 4", "eagle"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        begin(&kinds[i]);
+        for (size_t l = 0; l < 2; l++) check_estimate(&kinds[i], layouts[l]);
+        end();
+    }
+}
+
 /* Layers that nobody asked for need memory: who has not enough is told how to do without them. */
 static void what_is_in_the_way_is_named(void **state)
 {
@@ -441,6 +489,7 @@ int main(void)
         cmocka_unit_test(the_head_is_told_of_the_right_tokens),
         cmocka_unit_test(heads_that_do_not_fit),
         cmocka_unit_test(who_serves),
+        cmocka_unit_test(estimates_count_heads),
         cmocka_unit_test(what_is_in_the_way_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

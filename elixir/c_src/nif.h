@@ -149,8 +149,9 @@ typedef struct nif_parser {
 } nif_parser;
 
 /* One request's stream, whose chunks become messages. The lock protects the handle and what follows `to`: the
- * engine's thread, processes that ask for more, and the end of the consumer meet here. The handle is NULL
- * once the terminal chunk was taken. */
+ * engine's thread, processes that ask for more, and the end of the consumer meet here. It is held for a few
+ * instructions; messages are made without it, by the thread that has set `sending`. The handle is NULL once
+ * the last of them was sent. */
 typedef struct nif_stream {
     nif_object object;
     nif_engine *engine; /* kept until then */
@@ -160,6 +161,7 @@ typedef struct nif_stream {
     int64_t width;        /* terms of a message for each token: with its likeliest alternatives */
     int64_t prompt_width; /* the same of the prompt's; 0 = nobody asked, or they were sent */
     bool fork;
+    bool sending;      /* a thread makes messages of a chunk, whose next one only it may take */
     bool deaf;         /* the consumer has ended: nothing is sent any more */
     weir_usage usage;  /* at the end, when there is no handle to ask */
     weir_stream *kept; /* held for forks, as long as the resource is there; constant; NULL = not wanted */

@@ -23,13 +23,28 @@
 
 #define IMPOSSIBLE (-9999.0) /* Erlang has no infinity; OpenAI's API gives this */
 
-/* Sent by no process, on whatever thread this is. By the calling one, a dirty scheduler would wait for that
+/* The message was made without the lock, since that takes long where it is large. It is sent with it, which
+ * does not, so that none is sent once the stream is deaf.
+ *
+ * Sent by no process, on whatever thread this is. By the calling one, a dirty scheduler would wait for that
  * process's lock, which its exit holds while it waits for ours in nif_stream_down(); and would send nothing
  * for a process that was killed, although the message is another's. Besides, one sender keeps the order. */
+static void send_locked(nif_stream *s, ErlNifEnv *messages, ERL_NIF_TERM message)
+{
+    if (!s->deaf) enif_send(NULL, &s->to, messages, message);
+}
+
+static ERL_NIF_TERM message_of(nif_stream *s, ErlNifEnv *messages, ERL_NIF_TERM what)
+{
+    return enif_make_tuple2(messages, enif_make_resource(messages, s), what);
+}
+
 static void send(nif_stream *s, ErlNifEnv *messages, ERL_NIF_TERM what)
 {
-    ERL_NIF_TERM ref = enif_make_resource(messages, s);
-    enif_send(NULL, &s->to, messages, enif_make_tuple2(messages, ref, what));
+    ERL_NIF_TERM message = message_of(s, messages, what);
+    enif_mutex_lock(s->object.lock);
+    send_locked(s, messages, message);
+    enif_mutex_unlock(s->object.lock);
     enif_clear_env(messages);
 }
 
@@ -84,14 +99,13 @@ static void put_miss(ErlNifEnv *env, ERL_NIF_TERM *map, const weir_stream *strea
 }
 
 /* Of a stream whose terminal chunk was taken. */
-static ERL_NIF_TERM last_usage(ErlNifEnv *env, const nif_stream *s)
+static ERL_NIF_TERM last_usage(ErlNifEnv *env, const weir_stream *stream, bool fork)
 {
     struct timespec now;
-    const weir_stream *stream = s->object.handle;
     weir_usage usage = weir_stream_usage(stream);
     ERL_NIF_TERM map = nif_usage_map(env, &usage);
     put_miss(env, &map, stream);
-    if (s->fork) {
+    if (fork) {
         size_t length;
         const char *before = weir_stream_before(stream, &length);
         nif_put(env, &map, "before", nif_binary(env, before, length));
@@ -130,41 +144,69 @@ static ERL_NIF_TERM ids(ErlNifEnv *env, const weir_chunk *chunk)
     return list;
 }
 
-static void send_prompt(nif_stream *s, ErlNifEnv *messages)
+static void send_prompt(nif_stream *s, const weir_stream *stream, ErlNifEnv *messages)
 {
     weir_chunk prompt;
-    s->prompt_width = 0;
-    if (weir_stream_prompt_logprobs(s->object.handle, &prompt) != WEIR_OK) return; /* it has ended before */
+    if (weir_stream_prompt_logprobs(stream, &prompt) != WEIR_OK) return; /* it has ended before */
     send(s, messages,
          enif_make_tuple3(messages, nif_atom(messages, "prompt"), ids(messages, &prompt),
                           scores(messages, &prompt)));
 }
 
-static void send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chunk)
+static void send_tokens(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chunk)
 {
-    if (s->prompt_width > 0) send_prompt(s, messages);
-    if (chunk->n_tokens > 0 || chunk->length > 0) {
-        ERL_NIF_TERM name = nif_atom(messages, "chunk"), tokens = ids(messages, chunk);
-        ERL_NIF_TERM text = nif_binary(messages, chunk->text, chunk->length);
-        send(s, messages,
-             chunk->logprobs == NULL
-                 ? enif_make_tuple3(messages, name, tokens, text)
-                 : enif_make_tuple4(messages, name, tokens, text, scores(messages, chunk)));
-        s->n_sent += (int64_t)chunk->n_tokens;
-    }
-    if (!chunk->finished) return;
-    if (chunk->reason == WEIR_REASON_ERROR) {
-        weir_error error = {0};
-        weir_stream_error(s->object.handle, &error);
-        send(s, messages, nif_refused(messages, error.code, &error));
-        return;
-    }
+    ERL_NIF_TERM name = nif_atom(messages, "chunk"), tokens = ids(messages, chunk);
+    ERL_NIF_TERM text = nif_binary(messages, chunk->text, chunk->length);
     send(s, messages,
-         enif_make_tuple3(messages, nif_atom(messages, "done"),
-                          nif_atom(messages, weir_reason_name(chunk->reason)), last_usage(messages, s)));
+         chunk->logprobs == NULL ? enif_make_tuple3(messages, name, tokens, text)
+                                 : enif_make_tuple4(messages, name, tokens, text, scores(messages, chunk)));
 }
 
-/* Sends what may be sent. The stream, once: that was the end, and the caller lets go of it. */
+static ERL_NIF_TERM end_of(nif_stream *s, const weir_stream *stream, ErlNifEnv *messages, weir_reason reason)
+{
+    weir_error error = {0};
+    weir_stream_error(stream, &error);
+    ERL_NIF_TERM what = reason == WEIR_REASON_ERROR
+                            ? nif_refused(messages, error.code, &error)
+                            : enif_make_tuple3(messages, nif_atom(messages, "done"),
+                                               nif_atom(messages, weir_reason_name(reason)),
+                                               last_usage(messages, stream, s->fork));
+    return message_of(s, messages, what);
+}
+
+/* With the lock: the next chunk, if it may be sent. */
+static bool take(nif_stream *s, weir_chunk *chunk)
+{
+    if (s->object.handle == NULL || s->sending || (!s->deaf && s->credit < 1)) return false;
+    if (weir_stream_try_next(s->object.handle, chunk) != WEIR_OK) return false;
+    if (!s->deaf) s->credit--;
+    return true;
+}
+
+/* With the lock, which is let go of meanwhile: one chunk's messages. The stream, where they were the last. */
+static weir_stream *send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chunk)
+{
+    weir_stream *stream = s->object.handle;
+    bool deaf = s->deaf, prompt = s->prompt_width > 0;
+    ERL_NIF_TERM end = 0;
+    s->sending = true;
+    s->prompt_width = 0;
+    s->n_sent += (int64_t)chunk->n_tokens;
+    enif_mutex_unlock(s->object.lock);
+    if (!deaf && prompt) send_prompt(s, stream, messages);
+    if (!deaf && (chunk->n_tokens > 0 || chunk->length > 0)) send_tokens(s, messages, chunk);
+    if (!deaf && chunk->finished) end = end_of(s, stream, messages, chunk->reason);
+    enif_mutex_lock(s->object.lock);
+    s->sending = false;
+    if (!chunk->finished) return NULL;
+    if (end != 0) send_locked(s, messages, end);
+    s->usage = weir_stream_usage(stream);
+    s->object.handle = NULL;
+    return stream;
+}
+
+/* Sends what may be sent. One thread at a time does; others that come leave it what there is, and wait for
+ * nothing. The stream, once: that was the end, and the caller lets go of it. */
 static weir_stream *pump(nif_stream *s)
 {
     weir_chunk chunk;
@@ -172,17 +214,7 @@ static weir_stream *pump(nif_stream *s)
     ErlNifEnv *messages = enif_alloc_env();
     if (messages == NULL) return NULL; /* the next chunk, or demand, tries again */
     enif_mutex_lock(s->object.lock);
-    while (s->object.handle != NULL && (s->deaf || s->credit > 0) &&
-           weir_stream_try_next(s->object.handle, &chunk) == WEIR_OK) {
-        if (!s->deaf) {
-            s->credit--;
-            send_chunk(s, messages, &chunk);
-        }
-        if (!chunk.finished) continue;
-        ended = s->object.handle;
-        s->usage = weir_stream_usage(ended);
-        s->object.handle = NULL;
-    }
+    while (take(s, &chunk)) ended = send_chunk(s, messages, &chunk);
     enif_mutex_unlock(s->object.lock);
     enif_free_env(messages);
     return ended;
@@ -219,7 +251,7 @@ weir_usage nif_stream_usage(nif_stream *s)
 
 static void cancel(nif_stream *s, bool deaf)
 {
-    enif_mutex_lock(s->object.lock); /* held for as long as a few messages take to send */
+    enif_mutex_lock(s->object.lock);
     s->deaf |= deaf;
     weir_stream_cancel(s->object.handle); /* NULL: it has ended */
     enif_mutex_unlock(s->object.lock);

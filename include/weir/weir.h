@@ -1046,9 +1046,10 @@ typedef struct weir_engine_memory {
 } weir_engine_memory;
 
 /* What weir_engine_create would allot for a model with these parameters, told by the model's header: no
- * weights are read and none of it is allotted. Not counted: cached prompts (cache_bytes), draft_model and
- * mtp, on GPUs what their driver takes. Either params may be NULL. Any thread. Errors: weir_model_load's and
- * weir_engine_create's. */
+ * weights are read and none of it is allotted. A draft_model counts with its weights, though they are loaded
+ * already, and its header is read again; so do its cells and those of mtp. Not counted: cached prompts
+ * (cache_bytes), on GPUs what their driver takes. Either params may be NULL. Any thread. Errors:
+ * weir_model_load's and weir_engine_create's. */
 WEIR_API weir_status weir_engine_estimate(const char *path, const weir_model_params *model,
                                           const weir_engine_params *engine, weir_engine_memory *memory,
                                           weir_error *error);

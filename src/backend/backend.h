@@ -83,7 +83,7 @@ typedef struct weir__backend {
      * before it is whole. NULL: there are no weights. */
     weir_status (*model_quantize)(const char *path, const char *out, const weir_quantize_params *params,
                                   weir_error *error);
-    /* A load without the weights, for describe, cell_bytes and estimate alone. NULL: loads read none. */
+    /* A load without the weights, for describe, cell_bytes and estimates alone. NULL: loads read none. */
     weir_status (*model_outline)(const char *path, const weir_model_params *params, weir__bmodel **model,
                                  weir_error *error);
     /* All of *info but `size` and `backend`; strings live as long as the model. */
@@ -135,6 +135,11 @@ typedef struct weir__backend {
     weir_status (*context_estimate)(weir__bmodel *model, const weir_context_params *params,
                                     weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
                                     weir_error *error);
+    /* What a context of the target and a head of it, as head_create has it, would allot together, of
+     * outlines. */
+    weir_status (*head_estimate)(weir__bmodel *target, const weir_context_params *target_params,
+                                 weir__bmodel *model, const weir_context_params *params, uint64_t *kv_bytes,
+                                 uint64_t *compute_bytes, weir_error *error);
     /* One forward pass. NO_SPACE: no cells, memory as before. BACKEND: see pos_max. ABORTED: by set_abort's
      * fn.
      */
@@ -212,6 +217,7 @@ struct weir_model {
     const weir__backend *ops;
     weir__bmodel *model;
     weir_model_info info; /* complete */
+    char *path;
     _Atomic int refs;
     /* Parsed chat templates, made on first use; NULL at first. The last release hands it to
      * weir__chat_cache_free (model/chat.h), which takes NULL. */
@@ -227,7 +233,7 @@ struct weir_adapter {
     _Atomic int refs;
 };
 
-/* As weir_model_load, without weights: to describe, and for context_estimate and cell_bytes alone. */
+/* As weir_model_load, without weights: to describe, and for estimates and cell_bytes alone. */
 weir_status weir__model_outline(const char *path, const weir_model_params *params, weir_model **model,
                                 weir_error *error);
 

@@ -26,6 +26,7 @@ const weir__backend weir__backend_llama = {
     .context_create = weir__llama_context_create,
     .context_estimate = weir__llama_context_estimate,
     .head_create = weir__llama_head_create,
+    .head_estimate = weir__llama_head_estimate,
     .context_free = weir__llama_context_free,
     .decode = weir__llama_decode,
     .set_adapters = weir__llama_set_adapters,

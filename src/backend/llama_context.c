@@ -151,12 +151,12 @@ static struct llama_context_params complete(weir__bcontext *c, const weir_contex
 #define CELL_BOOK_BYTES 64
 
 /* Of the kernels that compute attention, with all cells of a lane in use. */
-static uint64_t scratch_bytes(const weir__bmodel *model, const struct llama_context_params *p, uint64_t lane)
+static uint64_t scratch_bytes(const weir__bmodel *model, const weir_context_params *params, uint64_t lane)
 {
     const weir_model_info *info = &model->info;
     if (info->is_recurrent || info->n_head_kv <= 0 || info->n_head < info->n_head_kv) return 0;
     return weir__hook_scratch(lane, info->n_head / info->n_head_kv,
-                              (int32_t)max64(p->n_threads, p->n_threads_batch));
+                              (int32_t)max64(params->n_threads, params->n_threads_batch));
 }
 
 /* Linux promises more memory than there is, and ends a process that uses what it cannot have: so that must be
@@ -170,7 +170,7 @@ static weir_status check_memory(const weir__bmodel *model, const weir_context_pa
     uint64_t each = CELL_BOOK_BYTES +
                     (model->offloads ? 0 : weir__llama_cell_bytes(model, params->type_k, params->type_v)) /
                         (uint64_t)n_parts;
-    uint64_t available = weir__cpu_memory_available(), scratch = scratch_bytes(model, p, lane);
+    uint64_t available = weir__cpu_memory_available(), scratch = scratch_bytes(model, params, lane);
     if (available == 0 || (scratch <= available && cells <= (available - scratch) / each)) return WEIR_OK;
     return weir__error_set(
         error, WEIR_NO_MEMORY, "n_ctx",
@@ -264,28 +264,46 @@ weir_status weir__llama_context_create(weir__bmodel *model, const weir_context_p
     return weir__llama_context_open(model, params, NULL, out, info, error);
 }
 
-weir_status weir__llama_context_estimate(weir__bmodel *model, const weir_context_params *params,
-                                         weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
-                                         weir_error *error)
+weir_status weir__llama_outline_open(weir__bmodel *model, const weir_context_params *params,
+                                     const weir__bcontext *target, weir__bcontext *c, weir_error *error)
 {
-    weir_status status = check_params(model, params, NULL, error);
+    weir_status status = check_params(model, params, target, error);
     if (status != WEIR_OK) return status;
-    weir__bcontext c = {
+    *c = (weir__bcontext){
         .model = model,
         .embeddings = params->embeddings,
         .unified = params->layout == WEIR_LAYOUT_UNIFIED ||
                    (params->layout == WEIR_LAYOUT_AUTO && params->n_seq_max > 1),
     };
-    struct llama_context_params p = complete(&c, params, NULL);
-    status = weir__shim_context_create(model->model, p, &c.context, error);
+    status = weir__shim_context_create(model->model, complete(c, params, target), &c->context, error);
     if (status != WEIR_OK) return status;
-    status = weir__shim_context_bytes(c.context, kv_bytes, compute_bytes, error);
+    c->n_batch = (int32_t)llama_n_batch(c->context);
+    c->n_seq_max = (int32_t)llama_n_seq_max(c->context);
+    return WEIR_OK;
+}
+
+weir_status weir__llama_outline_bytes(const weir__bcontext *c, const weir_context_params *params,
+                                      uint64_t *kv_bytes, uint64_t *compute_bytes, weir_error *error)
+{
+    weir_status status = weir__shim_context_bytes(c->context, kv_bytes, compute_bytes, error);
+    *compute_bytes += scratch_bytes(c->model, params, (uint64_t)llama_n_ctx_seq(c->context));
+    *compute_bytes += (uint64_t)c->n_seq_max * (uint64_t)c->model->info.n_vocab * sizeof(float);
+    return status;
+}
+
+weir_status weir__llama_context_estimate(weir__bmodel *model, const weir_context_params *params,
+                                         weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
+                                         weir_error *error)
+{
+    weir__bcontext c;
+    weir_status status = weir__llama_outline_open(model, params, NULL, &c, error);
+    if (status != WEIR_OK) return status;
+    status = weir__llama_outline_bytes(&c, params, kv_bytes, compute_bytes, error);
     info->n_ctx = (int32_t)llama_n_ctx(c.context);
     info->n_ctx_seq = (int32_t)min64(llama_n_ctx_seq(c.context), model->n_positions);
-    info->n_seq_max = (int32_t)llama_n_seq_max(c.context);
+    info->n_batch = c.n_batch;
+    info->n_seq_max = c.n_seq_max;
     info->layout = c.unified ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
-    *compute_bytes += scratch_bytes(model, &p, (uint64_t)llama_n_ctx_seq(c.context));
-    *compute_bytes += (uint64_t)info->n_seq_max * (uint64_t)model->info.n_vocab * sizeof(float);
     llama_free(c.context);
     return status;
 }

@@ -409,6 +409,25 @@ void weir__llama_head_leave(weir__bcontext *c)
     weir__mem_free(f);
 }
 
+/* Whether the model, which may be the target's own, has a head for it. */
+static weir_status check_model(const weir__bmodel *model, const weir__bmodel *target, weir_error *error)
+{
+    if (model == target && model->info.n_layer_mtp == 0)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "mtp", "the model has no layers that guess");
+    if (model->vocab_only)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
+                               "the head was loaded without its weights");
+    return model == target ? WEIR_OK : weir__shim_head_fits(model->model, target->model, error);
+}
+
+/* What it reads, and how wide. */
+static void find_shape(weir__llama_following *f, const weir__bmodel *model, const weir__bmodel *target)
+{
+    f->width = llama_model_n_embd_out(model->model);
+    f->n_taps = model == target ? 0 : weir__shim_head_taps(model->model, f->taps, TAPS_MAX);
+    f->n_told = model == target ? f->width : f->n_taps * llama_model_n_embd(target->model);
+}
+
 static bool make_room(weir__bcontext *head, weir__llama_following *f, weir_error *error)
 {
     size_t n = (size_t)head->n_batch, n_seq = (size_t)head->n_seq_max, width = (size_t)f->width;
@@ -436,17 +455,11 @@ weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
                                     const weir_context_params *params, weir__bcontext **out,
                                     weir_context_info *info, weir_error *error)
 {
-    bool mtp = model == target->model;
     weir__bcontext *head = NULL;
     weir__llama_following *f;
     if (target->head != NULL)
         return weir__error_set(error, WEIR_BUSY, "draft_model", "the context has a head already");
-    if (mtp && model->info.n_layer_mtp == 0)
-        return weir__error_set(error, WEIR_UNSUPPORTED, "mtp", "the model has no layers that guess");
-    if (model->vocab_only)
-        return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
-                               "the head was loaded without its weights");
-    weir_status status = mtp ? WEIR_OK : weir__shim_head_fits(model->model, target->model->model, error);
+    weir_status status = check_model(model, target->model, error);
     if (status == WEIR_OK) status = weir__llama_context_open(model, params, target, &head, info, error);
     if (status != WEIR_OK) return status;
     if (head->n_batch < target->n_batch || head->n_seq_max < target->n_seq_max) {
@@ -458,9 +471,7 @@ weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
     head->following = f = weir__mem_calloc(1, sizeof *f);
     if (f == NULL) goto no_memory;
     f->identity = model->identity;
-    f->width = llama_model_n_embd_out(model->model);
-    f->n_taps = mtp ? 0 : weir__shim_head_taps(model->model, f->taps, TAPS_MAX);
-    f->n_told = mtp ? f->width : f->n_taps * llama_model_n_embd(target->model->model);
+    find_shape(f, model, target->model);
     if (!make_room(head, f, error)) goto no_memory;
     weir__llama_head_forget(head);
     weir__shim_tell_hidden(head->context, true, true);
@@ -474,5 +485,43 @@ no_memory:
     status = weir__error_set(error, WEIR_NO_MEMORY, "draft_model", "no memory for what a head follows");
 fail:
     weir__llama_context_free(head);
+    return status;
+}
+
+/* What make_room takes, and llama.cpp for what the target tells and the head says. */
+static uint64_t room_bytes(const weir__llama_following *f, const weir__bcontext *head)
+{
+    uint64_t n = (uint64_t)head->n_batch, n_seq = (uint64_t)head->n_seq_max, width = (uint64_t)f->width;
+    uint64_t n_rows = n_seq > WAIT_MOST ? n_seq : WAIT_MOST; /* that have logits */
+    uint64_t n_told = (uint64_t)f->n_told * (uint64_t)f->target->n_batch + (uint64_t)f->n_told * n;
+    uint64_t n_own = (f->n_taps > 0 ? 2 : 1) * n * width + 2 * n_seq * width;
+    uint64_t n_said = (n_rows - n_seq) * (uint64_t)head->model->info.n_vocab + n_rows * width;
+    return (n_told + n_own + n_said) * sizeof(float);
+}
+
+weir_status weir__llama_head_estimate(weir__bmodel *target_model, const weir_context_params *target_params,
+                                      weir__bmodel *model, const weir_context_params *params,
+                                      uint64_t *kv_bytes, uint64_t *compute_bytes, weir_error *error)
+{
+    weir__bcontext target = {0}, head = {0};
+    weir__llama_following f = {.target = &target};
+    uint64_t kv = 0, compute = 0;
+    weir_status status = check_model(model, target_model, error);
+    if (status == WEIR_OK)
+        status = weir__llama_outline_open(target_model, target_params, NULL, &target, error);
+    if (status == WEIR_OK) status = weir__llama_outline_open(model, params, &target, &head, error);
+    if (status == WEIR_OK) {
+        find_shape(&f, model, target_model);
+        status = listen(&f, true, error);
+    }
+    if (status == WEIR_OK)
+        status = weir__llama_outline_bytes(&target, target_params, kv_bytes, compute_bytes, error);
+    if (status == WEIR_OK) status = weir__llama_outline_bytes(&head, params, &kv, &compute, error);
+    if (status == WEIR_OK) {
+        *kv_bytes += kv;
+        *compute_bytes += compute + room_bytes(&f, &head);
+    }
+    if (head.context != NULL) llama_free(head.context);
+    if (target.context != NULL) llama_free(target.context);
     return status;
 }

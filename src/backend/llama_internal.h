@@ -150,6 +150,12 @@ weir_status weir__llama_context_create(weir__bmodel *model, const weir_context_p
 weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_params *params,
                                      const weir__bcontext *target, weir__bcontext **out,
                                      weir_context_info *info, weir_error *error);
+/* Of an outline: the context alone, which no pass can be made with; freed with llama_free. What it, its
+ * attention and its logits would allot. */
+weir_status weir__llama_outline_open(weir__bmodel *model, const weir_context_params *params,
+                                     const weir__bcontext *target, weir__bcontext *c, weir_error *error);
+weir_status weir__llama_outline_bytes(const weir__bcontext *c, const weir_context_params *params,
+                                      uint64_t *kv_bytes, uint64_t *compute_bytes, weir_error *error);
 weir_status weir__llama_context_estimate(weir__bmodel *model, const weir_context_params *params,
                                          weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
                                          weir_error *error);
@@ -178,6 +184,9 @@ const float *weir__llama_logits(weir__bcontext *context, int32_t row);
 weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
                                     const weir_context_params *params, weir__bcontext **out,
                                     weir_context_info *info, weir_error *error);
+weir_status weir__llama_head_estimate(weir__bmodel *target, const weir_context_params *target_params,
+                                      weir__bmodel *model, const weir_context_params *params,
+                                      uint64_t *kv_bytes, uint64_t *compute_bytes, weir_error *error);
 /* A context is freed: whoever it follows or leads is told, and what it had for that is freed. */
 void weir__llama_head_leave(weir__bcontext *c);
 weir_status weir__llama_head_decode(weir__bcontext *head, const weir__batch *batch, weir_error *error);

@@ -168,11 +168,12 @@ static weir_status plan_context(const weir_model *model, weir_engine_params *par
     return WEIR_OK;
 }
 
-/* The longest request, where the context turned out shorter than was asked for. */
-static void fit_longest(weir_engine_params *params, const weir_context_info *info)
+/* The longest request and pass, where the context turned out smaller than was asked for. */
+static void fit_context(weir_engine_params *params, const weir_context_info *info)
 {
     int32_t longest = info->n_ctx_seq < info->n_ctx ? info->n_ctx_seq : info->n_ctx;
     if (params->n_ctx > longest) params->n_ctx = longest;
+    if (params->n_batch > info->n_batch) params->n_batch = info->n_batch;
 }
 
 static weir_status create_context(weir_engine *engine, weir_error *error)
@@ -185,8 +186,7 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
         status = model->ops->context_create(model->model, &context, &engine->context, &engine->info, error);
     if (status != WEIR_OK) return status;
 
-    fit_longest(params, &engine->info);
-    params->n_batch = engine->info.n_batch < params->n_batch ? engine->info.n_batch : params->n_batch;
+    fit_context(params, &engine->info);
     if (params->cache_bytes == WEIR_AUTO) params->cache_bytes = weir__cpu_memory_available() / 4;
     weir__suspend_reset(engine);
     engine->limits = (weir__limits){.n_ctx = params->n_ctx, .max_tokens = params->max_tokens};
@@ -226,19 +226,12 @@ weir_status weir_engine_estimate(const char *path, const weir_model_params *mode
     if (status == WEIR_OK) status = weir__model_outline(path, model_params, &model, error);
     if (status == WEIR_OK) status = plan_context(model, &params, &context, error);
     if (status != WEIR_OK) goto done;
-    if (model->ops->context_estimate != NULL)
-        status = model->ops->context_estimate(model->model, &context, &info, &full.kv_bytes,
-                                              &full.compute_bytes, error);
-    else {
-        weir__bcontext *made = NULL;
-        status = model->ops->context_create(model->model, &context, &made, &info, error);
-        if (made != NULL) model->ops->context_free(made);
-        full.kv_bytes =
-            (uint64_t)info.n_ctx * model->ops->cell_bytes(model->model, context.type_k, context.type_v);
-    }
+    status = weir__context_estimate(model, &context, &info, &full.kv_bytes, &full.compute_bytes, error);
     if (status != WEIR_OK) goto done;
-    fit_longest(&params, &info);
+    fit_context(&params, &info);
     full.model_bytes = model->info.n_bytes;
+    status = weir__speculate_estimate(model, &params, &context, &info, &full, error);
+    if (status != WEIR_OK) goto done;
     full.available_bytes = weir__cpu_memory_available();
     full.n_slots = params.n_slots;
     full.n_ctx = params.n_ctx;

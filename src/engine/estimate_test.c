@@ -49,6 +49,32 @@ static void test_as_allotted(void **state)
     compare("fake:n_ctx_train=1000", params);
 }
 
+/* The fake's cells are all that it has. */
+static void test_draft_model(void **state)
+{
+    (void)state;
+    weir_engine_params params = weir_engine_params_default();
+    weir_engine_memory alone = {.size = sizeof alone}, with = {.size = sizeof with};
+    weir_error error = {0};
+    weir_model *other = NULL;
+    assert_int_equal(weir_engine_estimate("fake:", NULL, &params, &alone, &error), WEIR_OK);
+    assert_int_equal(weir_model_load("fake:seed=3", NULL, &params.draft_model, &error), WEIR_OK);
+    assert_int_equal(weir_engine_estimate("fake:", NULL, &params, &with, &error), WEIR_OK);
+    assert_true(alone.kv_bytes > 0 && with.kv_bytes == 2 * alone.kv_bytes);
+    params.n_draft_max = 0; /* it is not asked then */
+    assert_int_equal(weir_engine_estimate("fake:", NULL, &params, &with, &error), WEIR_OK);
+    assert_true(with.kv_bytes == alone.kv_bytes);
+    params.n_draft_max = 4;
+    assert_int_equal(weir_engine_estimate("fake:recurrent=1", NULL, &params, &with, &error),
+                     WEIR_UNSUPPORTED);
+    assert_int_equal(weir_model_load("fake:n_vocab=900", NULL, &other, &error), WEIR_OK);
+    weir_model_release(params.draft_model);
+    params.draft_model = other;
+    assert_int_equal(weir_engine_estimate("fake:", NULL, &params, &with, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "draft_model");
+    weir_model_release(other);
+}
+
 static void test_errors(void **state)
 {
     (void)state;
@@ -71,6 +97,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_allotted),
+        cmocka_unit_test(test_draft_model),
         cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

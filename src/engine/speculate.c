@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "model/context.h"
 
 /* What a tick may take longer for drafts, while a stream that has none waits for its token. */
 #define PATIENCE 1.25
@@ -14,42 +15,79 @@
 
 /* ---- Life ---- */
 
-/* By a smaller model, or by a head: one that is such, or the engine's own for layers that guess. */
-static weir_status open_model(weir_engine *engine, weir_model *model, weir__drafter **drafter,
+/* Whose model guesses besides prompt lookup: a smaller one, a head, or the target for layers that guess.
+ * NULL: none. */
+static weir_status find_model(weir_model *target, const weir_engine_params *params, weir_model **model,
                               weir_error *error)
 {
-    const weir_engine_params *params = &engine->params;
-    bool is_head = params->draft_model == NULL || model->info.is_draft_head;
+    *model = NULL;
+    if (params->n_draft_max == 0) return WEIR_OK;
+    bool exact = weir__prefix_is_exact(target);
+    if (exact && params->draft_model != NULL)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
+                               "this model's memory cannot be cut at any token, which refused drafts need: "
+                               "leave draft_model out");
+    if (params->draft_model != NULL)
+        *model = params->draft_model;
+    else if (!exact && params->mtp && target->info.n_layer_mtp > 0)
+        *model = target;
+    return WEIR_OK;
+}
+
+static bool is_head(const weir_engine_params *params, const weir_model *model)
+{
+    return params->draft_model == NULL || model->info.is_draft_head;
+}
+
+/* The context that it gets, beside one that has this. */
+static weir_context_params context_of(const weir_engine_params *params, const weir_context_info *info,
+                                      bool head)
+{
     weir_context_params context = weir_context_params_default();
-    context.n_ctx = engine->info.n_ctx;
+    context.n_ctx = info->n_ctx;
     /* A head holds what the engine's context holds, and guesses besides. */
-    if (is_head) context.n_ctx += params->n_slots * (1 + params->n_draft_max);
-    context.n_batch = is_head ? engine->info.n_batch : params->n_batch;
+    if (head) context.n_ctx += params->n_slots * (1 + params->n_draft_max);
+    context.n_batch = head ? info->n_batch : params->n_batch;
     context.n_ubatch = params->n_ubatch;
-    context.n_seq_max = is_head ? engine->info.n_seq_max : params->n_slots;
+    context.n_seq_max = head ? info->n_seq_max : params->n_slots;
     context.n_threads = params->n_threads;
     context.n_threads_batch = params->n_threads_batch;
     context.layout = WEIR_LAYOUT_UNIFIED; /* texts are caught up with unequally: so it is one pass */
     context.type_k = params->type_k;
     context.type_v = params->type_v;
-    return is_head ? weir__drafter_head(engine->model, engine->context, model, &context, params->n_slots,
-                                        drafter, error)
-                   : weir__drafter_model(engine->model, model, &context, params->n_ctx, drafter, error);
+    return context;
+}
+
+static weir_status open_model(weir_engine *engine, weir_model *model, weir__drafter **drafter,
+                              weir_error *error)
+{
+    const weir_engine_params *params = &engine->params;
+    bool head = is_head(params, model);
+    weir_context_params context = context_of(params, &engine->info, head);
+    return head ? weir__drafter_head(engine->model, engine->context, model, &context, params->n_slots,
+                                     drafter, error)
+                : weir__drafter_model(engine->model, model, &context, params->n_ctx, drafter, error);
+}
+
+/* What failed for a model that nobody asked for is told with the parameter that leaves it out. */
+static weir_status blame(const weir_engine_params *params, weir_status status, const weir_error *why,
+                         weir_error *error)
+{
+    if (status != WEIR_OK && params->draft_model == NULL)
+        return weir__error_set(error, status, "mtp", "%s; or set mtp to false", why->message);
+    if (status != WEIR_OK) weir__error_copy(error, why);
+    return status;
 }
 
 weir_status weir__speculate_open(weir_engine *engine, weir_error *error)
 {
     weir__speculate *all = &engine->speculate;
     const weir_engine_params *params = &engine->params;
-    weir_model *model = params->draft_model;
-    weir_status status = WEIR_OK;
-    if (params->n_draft_max == 0) return WEIR_OK;
-    if (engine->exact && model != NULL)
-        return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
-                               "this model's memory cannot be cut at any token, which refused drafts need: "
-                               "leave draft_model out");
-    if (model == NULL && params->mtp && engine->model->info.n_layer_mtp > 0) model = engine->model;
-    if (engine->exact || (!params->prompt_lookup && model == NULL)) return WEIR_OK;
+    weir_model *model;
+    weir_error why = {0};
+    weir_status status = find_model(engine->model, params, &model, error);
+    if (status != WEIR_OK || params->n_draft_max == 0 || engine->exact) return status;
+    if (!params->prompt_lookup && model == NULL) return WEIR_OK;
     all->drafts = weir__mem_calloc((size_t)params->n_slots, sizeof *all->drafts);
     all->rows = weir__mem_calloc((size_t)engine->info.n_seq_max, sizeof *all->rows);
     if (all->drafts == NULL || all->rows == NULL) goto no_memory;
@@ -58,19 +96,52 @@ weir_status weir__speculate_open(weir_engine *engine, weir_error *error)
         if (all->drafters[all->n] == NULL) goto no_memory;
         all->n++;
     }
-    if (model != NULL) {
-        weir_error why = {0};
-        status = open_model(engine, model, &all->drafters[all->n], &why);
-        if (status == WEIR_OK)
-            all->n++;
-        else if (params->draft_model == NULL) /* nobody asked for it */
-            weir__error_set(error, status, "mtp", "%s; or set mtp to false", why.message);
-        else
-            weir__error_copy(error, &why);
-    }
-    return status;
+    if (model == NULL) return WEIR_OK;
+    status = open_model(engine, model, &all->drafters[all->n], &why);
+    all->n += status == WEIR_OK;
+    return blame(params, status, &why, error);
 no_memory:
     return weir__error_set(error, WEIR_NO_MEMORY, "n_draft_max", "out of memory for drafts");
+}
+
+static weir_status estimate(weir_model *target, weir_model *model, const weir_engine_params *params,
+                            const weir_context_params *context, const weir_context_info *info,
+                            weir_engine_memory *memory, weir_error *error)
+{
+    bool head = is_head(params, model);
+    weir_context_params drafts = context_of(params, info, head);
+    weir_context_info its = {.size = sizeof its};
+    uint64_t kv_bytes = 0, compute_bytes = 0;
+    if (head && target->ops->head_estimate == NULL)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model", "models of this kind have no heads");
+    if (head)
+        return target->ops->head_estimate(target->model, context, model->model, &drafts, &memory->kv_bytes,
+                                          &memory->compute_bytes, error);
+    weir_status status = weir__context_estimate(model, &drafts, &its, &kv_bytes, &compute_bytes, error);
+    memory->kv_bytes += kv_bytes;
+    memory->compute_bytes += compute_bytes;
+    return status;
+}
+
+weir_status weir__speculate_estimate(weir_model *target, const weir_engine_params *params,
+                                     const weir_context_params *context, const weir_context_info *info,
+                                     weir_engine_memory *memory, weir_error *error)
+{
+    weir_model *model, *outline = NULL;
+    weir_error why = {0};
+    weir_status status = find_model(target, params, &model, error);
+    if (status != WEIR_OK || model == NULL) return status;
+    if (model == target)
+        outline = weir_model_hold(target);
+    else {
+        memory->model_bytes += model->info.n_bytes;
+        status = weir__drafter_model_check(target, model, error);
+        if (status == WEIR_OK) status = weir__model_outline(model->path, NULL, &outline, error);
+        if (status != WEIR_OK) return status;
+    }
+    status = estimate(target, outline, params, context, info, memory, &why);
+    weir_model_release(outline);
+    return blame(params, status, &why, error);
 }
 
 void weir__speculate_name(const weir_engine *engine, char *names, size_t capacity)

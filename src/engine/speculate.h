@@ -20,6 +20,12 @@ typedef struct weir__speculate {
 weir_status weir__speculate_open(weir_engine *engine, weir_error *error);
 void weir__speculate_close(weir_engine *engine);
 
+/* Adds what that will take to *memory. target: an outline; its context's parameters, and what it will have.
+ * Nothing but prompt lookup's few bytes is left out. */
+weir_status weir__speculate_estimate(weir_model *target, const weir_engine_params *params,
+                                     const weir_context_params *context, const weir_context_info *info,
+                                     weir_engine_memory *memory, weir_error *error);
+
 /* Who drafts, as in weir_engine_stats. */
 void weir__speculate_name(const weir_engine *engine, char *names, size_t capacity);
 

@@ -98,6 +98,21 @@ weir_status weir_context_create(weir_model *model, const weir_context_params *pa
     return WEIR_OK;
 }
 
+weir_status weir__context_estimate(const weir_model *model, const weir_context_params *params,
+                                   weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
+                                   weir_error *error)
+{
+    const weir__backend *ops = model->ops;
+    weir__bcontext *made = NULL;
+    if (ops->context_estimate != NULL)
+        return ops->context_estimate(model->model, params, info, kv_bytes, compute_bytes, error);
+    weir_status status = ops->context_create(model->model, params, &made, info, error);
+    if (made != NULL) ops->context_free(made);
+    *kv_bytes = (uint64_t)info->n_ctx * ops->cell_bytes(model->model, params->type_k, params->type_v);
+    *compute_bytes = 0;
+    return status;
+}
+
 void weir_context_destroy(weir_context *context)
 {
     if (context == NULL) return;

@@ -8,6 +8,11 @@
 /* What WEIR_LAYOUT_AUTO becomes. */
 weir_layout weir__layout_auto(int32_t n_seq_max);
 
+/* What a context of the model, an outline, would have and allot. */
+weir_status weir__context_estimate(const weir_model *model, const weir_context_params *params,
+                                   weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
+                                   weir_error *error);
+
 /* INVALID unless `seq` is a sequence of the context; `field` is its parameter's name. */
 weir_status weir__context_check_seq(const weir_context *context, int32_t seq, const char *field,
                                     weir_error *error);

@@ -96,22 +96,26 @@ static weir_status load(const char *path, const weir_model_params *params, bool 
     if (status != WEIR_OK) return status;
 
     weir_model *made = weir__mem_calloc(1, sizeof *made);
-    if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
+    if (made == NULL || (made->path = weir__mem_strdup(path)) == NULL) {
+        status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
+        goto fail;
+    }
     made->ops = ops;
     atomic_init(&made->refs, 1);
     atomic_init(&made->chat_cache, NULL);
     status = (outline && ops->model_outline != NULL ? ops->model_outline
                                                     : ops->model_load)(path, &full, &made->model, error);
-    if (status != WEIR_OK) {
-        weir__mem_free(made);
-        return status;
-    }
+    if (status != WEIR_OK) goto fail;
     made->info.size = sizeof made->info;
     ops->model_describe(made->model, &made->info);
     made->info.size = sizeof made->info;
     made->info.backend = ops->name;
     *model = made;
     return WEIR_OK;
+fail:
+    if (made != NULL) weir__mem_free(made->path);
+    weir__mem_free(made);
+    return status;
 }
 
 weir_status weir_model_load(const char *path, const weir_model_params *params, weir_model **model,
@@ -168,6 +172,7 @@ void weir_model_release(weir_model *model)
     if (model == NULL || atomic_fetch_sub_explicit(&model->refs, 1, memory_order_acq_rel) > 1) return;
     weir__chat_cache_free(atomic_load(&model->chat_cache));
     model->ops->model_free(model->model);
+    weir__mem_free(model->path);
     weir__mem_free(model);
 }
 
