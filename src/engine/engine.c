@@ -132,6 +132,21 @@ static int32_t sequences_beside(const weir_model *model, const weir_engine_param
     return layout == WEIR_LAYOUT_UNIFIED ? WEIR__SEQ_MAX - params->n_slots : 0;
 }
 
+/* Layout, cells and sequences. AUTO means lanes, which are faster (ADR 0013), as long as each holds what a
+ * request may need: a shorter one serves nobody, while in a pool short requests leave room (ADR 0018). */
+static void decide_layout(const weir_model *model, const weir_engine_params *params,
+                          weir_context_params *context)
+{
+    context->layout = params->layout == WEIR_LAYOUT_AUTO ? WEIR_LAYOUT_PER_SLOT : params->layout;
+    context->n_seq_max = params->n_slots + sequences_beside(model, params, context->layout);
+    context->n_ctx = decide_cells(model, params, context->layout, context->n_seq_max);
+    if (params->layout == WEIR_LAYOUT_AUTO &&
+        (int64_t)context->n_ctx < (int64_t)params->n_ctx * context->n_seq_max) {
+        context->layout = WEIR_LAYOUT_UNIFIED;
+        context->n_seq_max = params->n_slots + sequences_beside(model, params, context->layout);
+    }
+}
+
 /* The context of an engine: completes *params and fills *context. */
 static weir_status plan_context(const weir_model *model, weir_engine_params *params,
                                 weir_context_params *context, weir_error *error)
@@ -147,22 +162,11 @@ static weir_status plan_context(const weir_model *model, weir_engine_params *par
     if (params->n_threads_batch == 0) params->n_threads_batch = params->n_threads;
     if (params->n_ubatch > params->n_batch) params->n_ubatch = params->n_batch;
     *context = weir_context_params_default();
-    weir_layout layout = params->layout;
-    if (layout == WEIR_LAYOUT_AUTO) layout = weir__layout_auto(params->n_slots);
-    int32_t beside = sequences_beside(model, params, layout);
-    context->n_ctx = decide_cells(model, params, layout, params->n_slots + beside);
-    /* Shorter lanes than a request may need are of no use; a pool is, where not all need so much. */
-    if (params->layout == WEIR_LAYOUT_AUTO && layout == WEIR_LAYOUT_PER_SLOT &&
-        (int64_t)context->n_ctx < (int64_t)params->n_ctx * (params->n_slots + beside)) {
-        layout = WEIR_LAYOUT_UNIFIED;
-        beside = sequences_beside(model, params, layout);
-    }
+    decide_layout(model, params, context);
     context->n_batch = params->n_batch;
     context->n_ubatch = params->n_ubatch;
-    context->n_seq_max = params->n_slots + beside;
     context->n_threads = params->n_threads;
     context->n_threads_batch = params->n_threads_batch;
-    context->layout = layout;
     context->type_k = params->type_k;
     context->type_v = params->type_v;
     return WEIR_OK;

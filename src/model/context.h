@@ -5,9 +5,6 @@
 
 #include "backend/backend.h"
 
-/* What WEIR_LAYOUT_AUTO becomes. */
-weir_layout weir__layout_auto(int32_t n_seq_max);
-
 /* INVALID unless `seq` is a sequence of the context; `field` is its parameter's name. */
 weir_status weir__context_check_seq(const weir_context *context, int32_t seq, const char *field,
                                     weir_error *error);
