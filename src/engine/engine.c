@@ -519,7 +519,7 @@ static weir_status enqueue(weir_engine *engine, weir__request **made, size_t n, 
     } else {
         for (size_t i = 0; i < n; i++) {
             made[i]->serial = engine->serial++;
-            made[i]->share = weir__share_hold(&engine->shares, made[i]->salt, made[i]->submit_ns);
+            made[i]->salt = weir__salt_hold(&engine->salts, made[i]->salt_hash, made[i]->submit_ns);
             weir__account_arrive(engine, made[i]);
             weir__queue_push(&engine->queue, made[i]);
         }

@@ -21,7 +21,7 @@
 #include "schedule/schedule.h"
 
 /* Who may touch what:
- *   - `mutex` protects queue, shares and what they hold of requests, open, stopping, n_live, serial, stats,
+ *   - `mutex` protects queue, salts and what they hold of requests, open, stopping, n_live, serial, stats,
  *     told and the account's rings; only the driver takes requests out of the queue. It is held for a few
  *     instructions, never across a forward pass, a template, a callback or an allocation that matters. Lock
  *     order: it is taken last.
@@ -44,7 +44,7 @@ struct weir_engine {
     bool stopping;  /* ends those it has */
     int32_t n_live; /* queued or in a slot */
     weir_engine_stats stats;
-    weir__shares shares;
+    weir__salts salts;
     uint64_t serial;  /* of the next request */
     weir__rates told; /* as of the last tick */
     weir__account account;

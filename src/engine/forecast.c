@@ -35,7 +35,7 @@ static int32_t n_before(weir_engine *engine, weir__request *request, int64_t now
     int32_t n = 0, top = weir__queue_top(&engine->queue);
     if (request->priority > top) top = request->priority;
     request->serial = engine->serial;
-    request->share = (weir__share *)weir__share_find(&engine->shares, request->salt);
+    request->salt = (weir__salt *)weir__salt_find(&engine->salts, request->salt_hash);
     weir__rank own = weir__queue_rank(request, top, weir__ageing_ns(engine), now);
     for (const weir__request *at = engine->queue.first; at != NULL; at = at->next) {
         weir__rank rank = weir__queue_rank(at, top, weir__ageing_ns(engine), now);

@@ -71,7 +71,7 @@ weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t a
 {
     return (weir__rank){
         .level = weir__rank_level(request->priority, now - request->submit_ns, ageing_ns, top),
-        .served = weir__share_served(request->share, now),
+        .served = weir__salt_served(request->salt, now),
         .serial = request->serial,
     };
 }

@@ -73,7 +73,7 @@ static weir_status copy_salt(weir__request *request, const char *salt, size_t le
     if (request->salt_bytes == NULL)
         return REFUSE(WEIR_NO_MEMORY, "cache_salt", "out of memory for the salt");
     request->salt_length = length;
-    request->salt = hash_salt(salt, length);
+    request->salt_hash = hash_salt(salt, length);
     return WEIR_OK;
 }
 
@@ -150,7 +150,7 @@ static weir_status read_source(weir__request *request, const weir_request *given
     request->n_head = history.n_head;
     request->salt_bytes = history.salt;
     request->salt_length = history.salt_length;
-    if (history.salt != NULL) request->salt = hash_salt(history.salt, history.salt_length);
+    if (history.salt != NULL) request->salt_hash = hash_salt(history.salt, history.salt_length);
     request->source = weir__stream_hold(given->source);
     weir__adapters_copy(&request->adapters, &history.adapters);
     set_chat(request, history.chat);
