@@ -199,21 +199,9 @@ static void a_hundred_of_one_salt_do_not_keep_back_the_first_of_another(void **s
     assert_ptr_equal(weir__queue_next(&queue, INT32_MIN, 10000 * MS, now), &requests[0]);
 }
 
-static void levels(void **state)
-{
-    (void)state;
-    assert_int_equal(weir__rank_level(0, 29 * MS, 10 * MS, 100), 2);
-    assert_int_equal(weir__rank_level(0, 29 * MS, 10 * MS, 1), 1);
-    assert_int_equal(weir__rank_level(5, 29 * MS, 10 * MS, 1), 5); /* never less than its own */
-    assert_int_equal(weir__rank_level(0, 29 * MS, 0, 100), 0);
-    assert_int_equal(weir__rank_level(0, -29 * MS, 10 * MS, 100), 0);
-    assert_int_equal(weir__rank_level(-100, INT64_MAX, 1, INT32_MAX), INT32_MAX);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(levels),
         cmocka_unit_test(the_whole_order_is_the_naive_models),
         cmocka_unit_test(nobody_outranks_whom_he_could_lose_to),
         cmocka_unit_test(nobody_starves),
