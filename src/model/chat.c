@@ -672,13 +672,13 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
     weir_status status = WEIR_OK;
     if (params.tool_choice == WEIR_TOOLS_NONE) /* not to be called anyway */
         return create(model, &params, messages, &none, out, error);
-    weir__calls_talk talk = params.tool_choice == WEIR_TOOLS_REQUIRED ? WEIR__TALK_NONE
-                            : params.json_schema != NULL              ? WEIR__TALK_FORM
-                                                                      : WEIR__TALK_WORDS;
+    weir__chat_calls_talk talk = params.tool_choice == WEIR_TOOLS_REQUIRED ? WEIR__TALK_NONE
+                                 : params.json_schema != NULL              ? WEIR__TALK_FORM
+                                                                           : WEIR__TALK_WORDS;
     if (talk == WEIR__TALK_FORM)
         status = weir__json_parse(params.json_schema, WEIR_NUL, "json_schema", WEIR_GRAMMAR, &form, error);
     if (status == WEIR_OK)
-        status = weir__calls_describe(messages, tools, talk, form, &described, &schema, error);
+        status = weir__chat_calls_describe(messages, tools, talk, form, &described, &schema, error);
     if (status == WEIR_OK) {
         params.tool_choice = WEIR_TOOLS_AUTO;
         params.json_schema = schema;

@@ -51,7 +51,7 @@ typedef struct call {
 
 /* Invariant: content, reasoning and calls are what was delivered (and what a continued message already held);
  * raw[0 .. settled) is the text that they stand for, as far as can be told; settled <= raw.n. With
- * reads_calls, content is what `caller` is to read, of which content[0 .. read) was. */
+ * reads_calls, content is what `calls_reader` is to read, of which content[0 .. read) was. */
 struct weir_chat_parser {
     weir_chat *chat;               /* held */
     const weir__shim_chat *reader; /* NULL: all is content */
@@ -64,7 +64,7 @@ struct weir_chat_parser {
     size_t brackets; /* in raw */
     buffer content, reasoning;
     bool reads_calls;
-    weir__caller caller;
+    weir__chat_calls_reader calls_reader;
     size_t read;
     call *calls; /* [n_calls] */
     size_t n_calls;
@@ -168,10 +168,10 @@ static bool queue_read(void *user, const weir_delta *read)
 static bool read_calls(weir_chat_parser *p)
 {
     size_t used;
-    bool ok = weir__caller_feed(&p->caller, p->content.bytes + p->read, p->content.n - p->read, queue_read, p,
-                                &used);
+    bool ok = weir__chat_calls_feed(&p->calls_reader, p->content.bytes + p->read, p->content.n - p->read,
+                                    queue_read, p, &used);
     p->read += used;
-    return ok && (!p->finished || weir__caller_end(&p->caller, queue_read, p));
+    return ok && (!p->finished || weir__chat_calls_end(&p->calls_reader, queue_read, p));
 }
 
 #ifndef WEIR_NO_LLAMA
@@ -419,7 +419,7 @@ weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, 
     p->reader = weir__chat_reader(chat);
     p->plain = p->reader == NULL;
     p->failing = SIZE_MAX;
-    p->reads_calls = weir__chat_calls(chat, &p->caller.form);
+    p->reads_calls = weir__chat_calls(chat, &p->calls_reader.form);
     bool ok = append(&p->raw, "", 0) && append(&p->content, "", 0);
 #ifndef WEIR_NO_LLAMA
     if (p->reader != NULL) weir__shim_chat_form(p->reader, &p->form);
@@ -439,7 +439,7 @@ void weir_chat_parser_destroy(weir_chat_parser *parser)
     if (parser == NULL) return;
     for (size_t i = 0; i < parser->n_calls; i++) weir__mem_free(parser->calls[i].arguments.bytes);
     weir__mem_free(parser->calls);
-    weir__caller_fini(&parser->caller);
+    weir__chat_calls_fini(&parser->calls_reader);
     weir__mem_free(parser->deltas);
     weir__mem_free(parser->out.bytes);
     weir__mem_free(parser->reasoning.bytes);
