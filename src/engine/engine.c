@@ -361,7 +361,7 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
     model->ops->set_abort(engine->context, nobody_waits, engine);
     status = WEIR_NO_MEMORY;
     if (pthread_mutex_init(&engine->mutex, NULL) != 0) goto no_mutex;
-    if (weir__cond_init_monotonic(&engine->drained) != 0) goto no_cond;
+    if (weir__clock_cond_init(&engine->drained) != 0) goto no_cond;
     if (pthread_mutex_init(&engine->stop_mutex, NULL) != 0) goto no_stop_mutex;
     if (!params.manual) {
         if (weir__thread_start(&engine->thread, NULL, run, engine) != 0) goto no_thread;
@@ -452,8 +452,7 @@ weir_status weir_engine_drain(weir_engine *engine, int timeout_ms)
     while (engine->n_live > 0 && status == WEIR_OK) {
         if (engine->params.manual)
             status = WEIR_STATE;
-        else if (weir__cond_timedwait_ns(&engine->drained, &engine->mutex, deadline) != 0 &&
-                 engine->n_live > 0)
+        else if (weir__clock_cond_wait(&engine->drained, &engine->mutex, deadline) != 0 && engine->n_live > 0)
             status = WEIR_TIMEOUT;
     }
     pthread_mutex_unlock(&engine->mutex);
