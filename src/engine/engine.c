@@ -9,7 +9,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/params.h"
+#include "base/range.h"
 #include "base/thread.h"
+#include "engine/bounds.h"
 #include "engine/stream.h"
 #include "model/context.h"
 
@@ -51,45 +53,25 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
     if (params != NULL) weir__params_default(params, size, &defaults, sizeof defaults);
 }
 
-typedef struct range {
-    const char *name;
-    int32_t value, min, max;
-} range;
+#define RANGE(member, min, max) WEIR__RANGE(WEIR__RANGE_INT, weir_engine_params, member, min, max)
 
-static weir_status check_ranges(const range *ranges, size_t n, weir_error *error)
-{
-    for (size_t i = 0; i < n; i++)
-        if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
-            return weir__error_set(error, WEIR_INVALID, ranges[i].name, "%s is %d; allowed: %d to %d",
-                                   ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max);
-    return WEIR_OK;
-}
+static const weir__range ranges[] = {
+    RANGE(n_slots, 1, WEIR__SEQ_MAX),         RANGE(n_ctx, 0, WEIR__TOKENS_MAX),
+    RANGE(n_kv, 0, WEIR__TOKENS_MAX),         RANGE(max_tokens, 0, WEIR__TOKENS_MAX),
+    RANGE(n_batch, 1, WEIR__BATCH_MAX),       RANGE(n_ubatch, 1, WEIR__BATCH_MAX),
+    RANGE(chunk_size, 1, WEIR__BATCH_MAX),    RANGE(n_threads, 0, WEIR__CPU_MAX),
+    RANGE(n_threads_batch, 0, WEIR__CPU_MAX), RANGE(queue_limit, 0, INT32_MAX),
+    RANGE(ageing_ms, 0, WEIR__AGEING_MS_MAX), RANGE(itl_target_ms, 1, WEIR__ITL_MS_MAX),
+    RANGE(n_draft_max, 0, WEIR__DRAFT_MAX),   RANGE(layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT),
+    RANGE(type_k, WEIR_KV_F16, WEIR_KV_Q4_0), RANGE(type_v, WEIR_KV_F16, WEIR_KV_Q4_0),
+};
 
 static weir_status check_params(const weir_engine_params *params, weir_error *error)
 {
-    const int32_t tokens_max = 1 << 28; /* cells are counted in 32 bits, with room for sums */
-    const range slots = {"n_slots", params->n_slots, 1, WEIR__SEQ_MAX};
-    weir_status status = check_ranges(&slots, 1, error);
+    weir_status status = weir__range_check(ranges, sizeof ranges / sizeof *ranges, params, "", error);
     if (status != WEIR_OK) return status;
-    const range ranges[] = {
-        {"n_ctx", params->n_ctx, 0, tokens_max},
-        {"n_kv", params->n_kv, 0, tokens_max},
-        {"max_tokens", params->max_tokens, 0, tokens_max},
-        {"n_batch", params->n_batch, 1, 1 << 20},
-        {"n_ubatch", params->n_ubatch, 1, 1 << 20},
-        {"chunk_size", params->chunk_size, 1, 1 << 20},
-        {"n_threads", params->n_threads, 0, 512},
-        {"n_threads_batch", params->n_threads_batch, 0, 512},
-        {"queue_limit", params->queue_limit, 0, INT32_MAX},
-        {"cache_sequences", params->cache_sequences, -1, WEIR__SEQ_MAX - params->n_slots},
-        {"ageing_ms", params->ageing_ms, 0, 24 * 3600 * 1000},
-        {"itl_target_ms", params->itl_target_ms, 1, 60000},
-        {"n_draft_max", params->n_draft_max, 0, WEIR__DRAFT_MAX},
-        {"layout", (int32_t)params->layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT},
-        {"type_k", (int32_t)params->type_k, WEIR_KV_F16, WEIR_KV_Q4_0},
-        {"type_v", (int32_t)params->type_v, WEIR_KV_F16, WEIR_KV_Q4_0},
-    };
-    status = check_ranges(ranges, sizeof ranges / sizeof *ranges, error);
+    const weir__range beside = RANGE(cache_sequences, -1, WEIR__SEQ_MAX - params->n_slots);
+    status = weir__range_check(&beside, 1, params, "", error);
     if (status != WEIR_OK) return status;
     if (params->n_batch < params->n_slots)
         return weir__error_set(

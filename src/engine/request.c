@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/params.h"
 #include "base/utf8.h"
+#include "engine/bounds.h"
 #include "engine/doctor.h"
 #include "engine/stream.h"
 #include "model/chat.h"
@@ -18,8 +19,7 @@
 #include "model/sampler.h"
 #include "speculate/drafter.h"
 
-#define STOPS_MAX      64 /* OpenAI's API allows 4; templates bring a few of their own */
-#define PRIORITY_MAX   100
+#define STOPS_MAX      64    /* OpenAI's API allows 4; templates bring a few of their own */
 #define STOP_BYTES_MAX 16384 /* a paragraph; bounds what a stream may hold back */
 
 void weir_request_init(weir_request *request, size_t size)
@@ -342,9 +342,9 @@ static weir_status check(const weir_request *given, size_t index, weir_error *er
     if (given->deadline_ms < 0)
         return REFUSE(WEIR_INVALID, "deadline_ms", "deadline_ms is %lld; allowed: 0 (none) and up",
                       (long long)given->deadline_ms);
-    if (given->priority < -PRIORITY_MAX || given->priority > PRIORITY_MAX)
+    if (given->priority < -WEIR__PRIORITY_MAX || given->priority > WEIR__PRIORITY_MAX)
         return REFUSE(WEIR_INVALID, "priority", "priority is %d; allowed: %d to %d", given->priority,
-                      -PRIORITY_MAX, PRIORITY_MAX);
+                      -WEIR__PRIORITY_MAX, WEIR__PRIORITY_MAX);
     weir_status status = check_logprobs("n_logprobs", given->n_logprobs, index, error);
     if (status == WEIR_OK)
         status = check_logprobs("n_prompt_logprobs", given->n_prompt_logprobs, index, error);
