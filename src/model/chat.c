@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/params.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "model/chat_calls.h"
 #include "model/chat_message.h"
@@ -163,33 +164,18 @@ static weir_status check_params(const weir_chat_params *params, const weir__chat
 
 /* ---- Without llama.cpp: ChatML, for the fake model ---- */
 
-typedef struct text {
-    char *bytes;
-    size_t n;
-    size_t capacity;
-} text;
-
-static bool append(text *t, const char *bytes, size_t n)
+static bool add_string(weir__text *t, const json_t *string)
 {
-    if (!weir__mem_grow(&t->bytes, &t->capacity, t->n + n + 1, 1)) return false;
-    memcpy(t->bytes + t->n, bytes, n);
-    t->n += n;
-    t->bytes[t->n] = '\0';
-    return true;
+    return weir__text_add(t, json_string_value(string), json_string_length(string));
 }
 
-static bool append_string(text *t, const json_t *string)
-{
-    return append(t, json_string_value(string), json_string_length(string));
-}
-
-static bool append_content(text *t, const json_t *content)
+static bool add_content(weir__text *t, const json_t *content)
 {
     bool ok = true;
-    if (json_is_string(content)) return append_string(t, content);
+    if (json_is_string(content)) return add_string(t, content);
     for (size_t i = 0; ok && i < json_array_size(content); i++) {
-        if (i > 0) ok = append(t, "\n", 1);
-        ok = ok && append_string(t, json_object_get(json_array_get(content, i), "text"));
+        if (i > 0) ok = weir__text_add(t, "\n", 1);
+        ok = ok && add_string(t, json_object_get(json_array_get(content, i), "text"));
     }
     return ok;
 }
@@ -198,7 +184,7 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
                           const weir__chat_tools *tools, weir_error *error)
 {
     static const char begin[] = "<|im_start|>", end[] = "<|im_end|>\n", answer[] = "<|im_start|>assistant\n";
-    text t = {0};
+    weir__text t = {0};
     bool ok = true;
     if (strcmp(chat->model->ops->name, "fake") != 0 || params->template_source != NULL ||
         tools->shown != NULL || params->json_schema != NULL)
@@ -211,12 +197,13 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
     size_t n = json_array_size(messages);
     for (size_t i = 0; ok && i < n; i++) {
         const json_t *message = json_array_get(messages, i);
-        ok = append(&t, begin, sizeof begin - 1) && append_string(&t, json_object_get(message, "role")) &&
-             append(&t, "\n", 1) && append_content(&t, json_object_get(message, "content")) &&
-             ((params->continue_final && i + 1 == n) || append(&t, end, sizeof end - 1));
+        ok = weir__text_add(&t, begin, sizeof begin - 1) &&
+             add_string(&t, json_object_get(message, "role")) && weir__text_add(&t, "\n", 1) &&
+             add_content(&t, json_object_get(message, "content")) &&
+             ((params->continue_final && i + 1 == n) || weir__text_add(&t, end, sizeof end - 1));
     }
     if (params->add_generation_prompt && !params->continue_final)
-        ok = ok && append(&t, answer, sizeof answer - 1);
+        ok = ok && weir__text_add(&t, answer, sizeof answer - 1);
     chat->own_prompt = t.bytes;
     if (!ok) return no_memory(error);
     chat->prompt = t.bytes;

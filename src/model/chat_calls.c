@@ -10,51 +10,29 @@
 #include "model/grammar.h"
 #include "model/schema.h"
 
-typedef weir__chat_calls_text text;
-
-static bool append(text *t, const char *bytes, size_t n)
-{
-    if (!weir__mem_grow(&t->bytes, &t->capacity, t->n + n + 1, 1)) return false;
-    if (n > 0) memcpy(t->bytes + t->n, bytes, n);
-    t->n += n;
-    t->bytes[t->n] = '\0';
-    return true;
-}
-
-static bool append_string(text *t, const char *string)
-{
-    return append(t, string, strlen(string));
-}
-
-static void text_fini(text *t)
-{
-    weir__mem_free(t->bytes);
-    *t = (text){0};
-}
-
 /* ---- Describing ---- */
 
-static bool append_json(text *t, const json_t *value)
+static bool append_json(weir__text *t, const json_t *value)
 {
     char *bytes = weir__json_dump(value);
-    bool ok = bytes != NULL && append_string(t, bytes);
+    bool ok = bytes != NULL && weir__text_add_string(t, bytes);
     weir__mem_free(bytes);
     return ok;
 }
 
 /* A message's content, a string or parts. */
-static bool append_content(text *t, const json_t *content)
+static bool append_content(weir__text *t, const json_t *content)
 {
-    bool ok = !json_is_string(content) || append_string(t, json_string_value(content));
+    bool ok = !json_is_string(content) || weir__text_add_string(t, json_string_value(content));
     for (size_t i = 0; ok && i < json_array_size(content); i++) {
         const char *part = json_string_value(json_object_get(json_array_get(content, i), "text"));
-        if (part != NULL) ok = append_string(t, i > 0 ? "\n" : "") && append_string(t, part);
+        if (part != NULL) ok = weir__text_add_string(t, i > 0 ? "\n" : "") && weir__text_add_string(t, part);
     }
     return ok;
 }
 
 /* What was given of a function: its name, and what else is not empty. */
-static bool append_function(text *t, const json_t *function)
+static bool append_function(weir__text *t, const json_t *function)
 {
     static const char *const keys[] = {"name", "description", "parameters"};
     json_t *told = json_object();
@@ -64,50 +42,53 @@ static bool append_function(text *t, const json_t *function)
         if (json_string_length(value) > 0 || json_object_size(value) > 0)
             ok = json_object_set(told, keys[i], value) == 0;
     }
-    ok = ok && append_json(t, told) && append_string(t, "\n");
+    ok = ok && append_json(t, told) && weir__text_add_string(t, "\n");
     json_decref(told);
     return ok;
 }
 
-static bool append_instructions(text *t, const json_t *tools, weir__chat_calls_talk talk, const json_t *form)
+static bool append_instructions(weir__text *t, const json_t *tools, weir__chat_calls_talk talk,
+                                const json_t *form)
 {
-    bool ok = append_string(t, "You can call these functions:\n");
+    bool ok = weir__text_add_string(t, "You can call these functions:\n");
     for (size_t i = 0; ok && i < json_array_size(tools); i++)
         ok = append_function(t, json_object_get(json_array_get(tools, i), "function"));
-    ok = ok && append_string(t, "To call one, answer with JSON and nothing else: {\"name\": its name, "
-                                "\"arguments\": {…}}.");
+    ok =
+        ok && weir__text_add_string(t, "To call one, answer with JSON and nothing else: {\"name\": its name, "
+                                       "\"arguments\": {…}}.");
     if (talk == WEIR__TALK_WORDS)
-        ok = ok && append_string(t, " To answer in words, answer with {\"response\": \"your answer\"} and "
-                                    "nothing else.");
+        ok = ok &&
+             weir__text_add_string(t, " To answer in words, answer with {\"response\": \"your answer\"} and "
+                                      "nothing else.");
     if (talk == WEIR__TALK_FORM)
         ok = ok &&
-             append_string(t,
-                           " To answer without a call, answer with {\"response\": …} and nothing else, where "
-                           "… follows this JSON Schema:\n") &&
+             weir__text_add_string(
+                 t, " To answer without a call, answer with {\"response\": …} and nothing else, where "
+                    "… follows this JSON Schema:\n") &&
              append_json(t, form);
     return ok;
 }
 
 /* Calls as the answers that they were. */
-static bool append_calls(text *t, const json_t *calls)
+static bool append_calls(weir__text *t, const json_t *calls)
 {
     bool ok = true;
     for (size_t i = 0; ok && i < json_array_size(calls); i++) {
         const json_t *function = json_object_get(json_array_get(calls, i), "function");
         const json_t *arguments = json_object_get(function, "arguments");
-        ok = append_string(t, i > 0 ? "\n{\"name\":" : "{\"name\":") &&
-             append_json(t, json_object_get(function, "name")) && append_string(t, ",\"arguments\":");
+        ok = weir__text_add_string(t, i > 0 ? "\n{\"name\":" : "{\"name\":") &&
+             append_json(t, json_object_get(function, "name")) && weir__text_add_string(t, ",\"arguments\":");
         if (arguments == NULL)
-            ok = ok && append_string(t, "{}");
+            ok = ok && weir__text_add_string(t, "{}");
         else
-            ok = ok && (json_is_string(arguments) ? append_string(t, json_string_value(arguments))
+            ok = ok && (json_is_string(arguments) ? weir__text_add_string(t, json_string_value(arguments))
                                                   : append_json(t, arguments));
-        ok = ok && append_string(t, "}");
+        ok = ok && weir__text_add_string(t, "}");
     }
     return ok;
 }
 
-static bool add_message(json_t *list, const char *role, const text *content)
+static bool add_message(json_t *list, const char *role, const weir__text *content)
 {
     json_t *words = json_stringn(content->bytes != NULL ? content->bytes : "", content->n);
     return json_array_append_new(list, json_pack("{s:s,s:o}", "role", role, "content", words)) == 0;
@@ -117,17 +98,17 @@ static bool add_rewritten(json_t *list, json_t *message)
 {
     const char *role = json_string_value(json_object_get(message, "role"));
     const json_t *calls = json_object_get(message, "tool_calls");
-    text content = {0};
+    weir__text content = {0};
     bool ok;
     if (strcmp(role, "tool") == 0)
-        ok = append_string(&content, "Result of the function: ") &&
+        ok = weir__text_add_string(&content, "Result of the function: ") &&
              append_content(&content, json_object_get(message, "content")) &&
              add_message(list, "user", &content);
     else if (json_array_size(calls) > 0)
         ok = append_calls(&content, calls) && add_message(list, "assistant", &content);
     else
         ok = json_array_append(list, message) == 0;
-    text_fini(&content);
+    weir__text_fini(&content);
     return ok;
 }
 
@@ -136,15 +117,15 @@ static json_t *describe_messages(const json_t *messages, const json_t *tools, we
                                  const json_t *form)
 {
     json_t *list = json_array(), *first = json_array_get(messages, 0);
-    text system = {0};
+    weir__text system = {0};
     size_t i = strcmp(json_string_value(json_object_get(first, "role")), "system") == 0;
     bool ok = list != NULL;
     if (i == 1)
         ok = ok && append_content(&system, json_object_get(first, "content")) &&
-             append_string(&system, "\n\n");
+             weir__text_add_string(&system, "\n\n");
     ok = ok && append_instructions(&system, tools, talk, form) && add_message(list, "system", &system);
     for (; ok && i < json_array_size(messages); i++) ok = add_rewritten(list, json_array_get(messages, i));
-    text_fini(&system);
+    weir__text_fini(&system);
     if (ok) return list;
     json_decref(list);
     return NULL;
@@ -360,7 +341,7 @@ static bool read_escape(weir__chat_calls_reader *reader, char c, size_t *used, c
         reader->escaped = false;
         return deliver(out, WEIR_DELTA_CONTENT, reader->word.bytes, reader->word.n);
     }
-    if (!append(&reader->word, &c, 1)) return false;
+    if (!weir__text_add(&reader->word, &c, 1)) return false;
     if (first && c != 'u') {
         const char *letter = strchr(letters, c);
         reader->escaped = false;
@@ -400,7 +381,7 @@ static bool read_frame(weir__chat_calls_reader *reader, char c, size_t *used, co
         *used = 0;
         return give_up(reader, out);
     }
-    if (!append(&reader->seen, &c, 1)) return false;
+    if (!weir__text_add(&reader->seen, &c, 1)) return false;
     if (reader->state != KEY && is_space(c)) return true;
     switch (reader->state) {
     case BEFORE: reader->state = KEYS; return true;
@@ -409,7 +390,7 @@ static bool read_frame(weir__chat_calls_reader *reader, char c, size_t *used, co
         if (c != ',') reader->state = c == '}' ? DONE : KEY;
         return true;
     case KEY:
-        if (c != '"') return append(&reader->word, &c, 1);
+        if (c != '"') return weir__text_add(&reader->word, &c, 1);
         reader->key = reader->word.n > 0 ? reader->word.bytes[0] : '\0';
         reader->state = COLON;
         return is_one_of(reader->key, "nar") || give_up(reader, out);
@@ -484,7 +465,7 @@ static bool read_some(weir__chat_calls_reader *reader, const char *bytes, size_t
     *used = 1;
     switch (reader->state) {
     case NAME:
-        if (bytes[0] != '"') return append(&reader->word, bytes, 1);
+        if (bytes[0] != '"') return weir__text_add(&reader->word, bytes, 1);
         reader->state = KEYS;
         reader->seen.n = 0;
         return deliver(out, WEIR_DELTA_TOOL_CALL, reader->word.bytes, reader->word.n);
@@ -509,7 +490,7 @@ static bool read_some(weir__chat_calls_reader *reader, const char *bytes, size_t
         if (bytes[0] == '\\') {
             reader->escaped = true;
             reader->word.n = 0;
-            return append(&reader->word, bytes, 1);
+            return weir__text_add(&reader->word, bytes, 1);
         }
         while (*used < n && bytes[*used] != '"' && bytes[*used] != '\\') ++*used;
         return deliver(out, WEIR_DELTA_CONTENT, bytes, *used);
@@ -531,8 +512,8 @@ bool weir__chat_calls_feed(weir__chat_calls_reader *reader, const char *bytes, s
             ok = ok && deliver(&out, WEIR_DELTA_ARGUMENTS, "{", 1);
         if (!ok) {
             /* Texts have only grown, or been taken back to nothing, since. */
-            const text seen = {reader->seen.bytes, before.seen.n, reader->seen.capacity};
-            const text word = {reader->word.bytes, before.word.n, reader->word.capacity};
+            const weir__text seen = {reader->seen.bytes, before.seen.n, reader->seen.capacity};
+            const weir__text word = {reader->word.bytes, before.word.n, reader->word.capacity};
             *reader = before;
             reader->seen = seen;
             reader->word = word;
@@ -552,6 +533,6 @@ bool weir__chat_calls_end(weir__chat_calls_reader *reader, weir__chat_calls_fn t
 
 void weir__chat_calls_fini(weir__chat_calls_reader *reader)
 {
-    text_fini(&reader->word);
-    text_fini(&reader->seen);
+    weir__text_fini(&reader->word);
+    weir__text_fini(&reader->seen);
 }

@@ -6,6 +6,7 @@
 #ifndef WEIR_MODEL_CHAT_CALLS_H
 #define WEIR_MODEL_CHAT_CALLS_H
 
+#include "base/text.h"
 #include "model/chat_message.h"
 
 typedef enum weir__chat_calls_talk {
@@ -22,20 +23,14 @@ weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_t
                                       weir__chat_calls_talk talk, const json_t *form, json_t **described,
                                       char **schema, weir_error *error);
 
-typedef struct weir__chat_calls_text {
-    char *bytes; /* [n] */
-    size_t n;
-    size_t capacity;
-} weir__chat_calls_text;
-
 /* Reads such an answer piece by piece. What does not have the form comes out as content. Begins as zeroes. */
 typedef struct weir__chat_calls_reader {
     bool form; /* WEIR__TALK_FORM */
     int state;
-    weir__chat_calls_text seen; /* what was read and not delivered: the frame of the answer */
-    weir__chat_calls_text word; /* the key, the name or the escape that is being read */
-    char key;                   /* 'n'ame, 'a'rguments, 'r'esponse, 0 = none */
-    int depth;                  /* brackets that are open in the arguments, or in the response's JSON */
+    weir__text seen; /* what was read and not delivered: the frame of the answer */
+    weir__text word; /* the key, the name or the escape that is being read */
+    char key;        /* 'n'ame, 'a'rguments, 'r'esponse, 0 = none */
+    int depth;       /* brackets that are open in the arguments, or in the response's JSON */
     bool quoted, escaped;
     uint32_t high; /* the first half of a surrogate pair */
 } weir__chat_calls_reader;
