@@ -22,10 +22,10 @@ cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *c
 
 #include <curl/curl.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include "answer.h"
 #include "base/utf8.h"
+#include "descriptors.h"
 #include "signals.h"
 #include "sse.h"
 #include "transfer.h"
@@ -333,16 +333,9 @@ static cli_exit add_headers(http_carrier *http)
 /* As many connections as descriptors are to be had. */
 static int32_t raise_limit(void)
 {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
-    rlim_t wanted = LIMIT + DESCRIPTORS;
-    if (limit.rlim_cur < wanted) {
-        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-        setrlimit(RLIMIT_NOFILE, &limit);
-        getrlimit(RLIMIT_NOFILE, &limit);
-    }
-    if (limit.rlim_cur >= wanted) return LIMIT;
-    return limit.rlim_cur > DESCRIPTORS + SSL_AND_PIPE ? (int32_t)limit.rlim_cur - DESCRIPTORS : SSL_AND_PIPE;
+    size_t n = cli_descriptors_raise(LIMIT + DESCRIPTORS);
+    if (n >= LIMIT + DESCRIPTORS) return LIMIT;
+    return n > DESCRIPTORS + SSL_AND_PIPE ? (int32_t)n - DESCRIPTORS : SSL_AND_PIPE;
 }
 
 cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *code)

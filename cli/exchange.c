@@ -9,8 +9,7 @@
 #include "term.h"
 
 #define ANSWER_MAX (64u << 10)
-#define LATE_AFTER 8   /* pieces that each stream has had when the late prompt comes */
-#define LOOK_MS    100 /* the longest wait */
+#define LATE_AFTER 8 /* pieces that each stream has had when the late prompt comes */
 #define SHOW_NS    (INT64_C(200) * 1000000)
 
 const char cli_exchanges_csv_head[] =
@@ -164,7 +163,7 @@ static void begin_again(cli_exchanges *exchanges)
 
 static int timeout_of(const cli_exchanges *exchanges)
 {
-    int64_t now = now_of(exchanges), next = now + LOOK_MS * WEIR__NS_PER_MS;
+    int64_t now = now_of(exchanges), next = now + CLI_LOOK_MS * WEIR__NS_PER_MS;
     if (exchanges->traffic.rate > 0 && more(exchanges, exchanges->arrival_ns) && exchanges->arrival_ns < next)
         next = exchanges->arrival_ns;
     for (size_t i = 0; exchanges->n_waiting > 0 && i < exchanges->n; i++)

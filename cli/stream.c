@@ -5,11 +5,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "batch.h"
+#include "descriptors.h"
 #include "figures.h"
 #include "load.h"
 #include "out.h"
@@ -18,8 +18,9 @@
 #include "signals.h"
 #include "term.h"
 
-#define FRAME_NS (50 * WEIR__NS_PER_MS) /* twenty pictures a second are enough to look alive */
-#define BLIND_MS 20                     /* how often streams without a descriptor are looked at */
+#define FRAME_NS    (50 * WEIR__NS_PER_MS) /* twenty pictures a second are enough to look alive */
+#define DESCRIPTORS 128                    /* for everything else */
+#define BLIND_MS    20                     /* how often streams without a descriptor are looked at */
 
 struct answer {
     weir_chat *chat; /* NULL: the prompt as it stands */
@@ -52,17 +53,6 @@ void cli_stream_defaults(cli_args *args)
 }
 
 /* ---- Start ---- */
-
-/* Each stream has a descriptor or two; the usual limit of a process is 1024. */
-static void raise_descriptor_limit(size_t n)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-    rlim_t wanted = (rlim_t)(n * 2 + 128);
-    if (limit.rlim_cur >= wanted) return;
-    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 static cli_exit render(struct session *session, size_t i)
 {
@@ -282,7 +272,7 @@ static void pump(struct session *session)
     while (session->n_finished < session->batch.n) {
         draw(session, false);
         size_t n = gather(session, &blind);
-        int ready = poll(session->fds, (nfds_t)n, blind ? BLIND_MS : 100);
+        int ready = poll(session->fds, (nfds_t)n, blind ? BLIND_MS : CLI_LOOK_MS);
         if (ready > 0 && session->fds[0].revents != 0) handle_signals(session);
         if (ready > 0 && session->fds[1].revents != 0) read_keys(session);
         if (!cancelled && (cli_signals_ended() != 0 || cli_out_closed())) {
@@ -408,7 +398,7 @@ cli_exit cli_stream(cli_args *args)
     if (code != CLI_OK) goto done;
     code = CLI_NO_MODEL;
     if ((path = model_path(&session)) == NULL) goto done;
-    raise_descriptor_limit(session.batch.n);
+    cli_descriptors_raise(session.batch.n * 2 + DESCRIPTORS); /* a stream has one or two */
     session.answers = cli_alloc(session.batch.n, sizeof *session.answers);
     if ((code = start(&session, args, path)) != CLI_OK) goto done;
     session.screen = !args->json && cli_term_enter();
