@@ -15,8 +15,8 @@
 #include "svg.h"
 #include "term.h"
 
-#define WORDS_MAX    (1 << 20)
-#define CLIENTS_MAX  16384
+#define WORDS_MAX    (1 << 20) /* of a prompt or an answer */
+#define CLIENTS_MAX  16384     /* as many connections as carrier_http.c has at the most */
 #define REQUESTS_MAX 100000000
 
 struct bench {

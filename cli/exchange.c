@@ -8,9 +8,9 @@
 #include "signals.h"
 #include "term.h"
 
-#define ANSWER_MAX (64u << 10)
-#define LATE_AFTER 8 /* pieces that each stream has had when the late prompt comes */
-#define SHOW_NS    (INT64_C(200) * 1000000)
+#define ANSWER_MAX (64u << 10)             /* bytes that are kept to see whether they are JSON */
+#define LATE_AFTER 8                       /* pieces that each stream has had when the late prompt comes */
+#define SHOW_NS    (200 * WEIR__NS_PER_MS) /* between two texts of the line that shows progress */
 
 const char cli_exchanges_csv_head[] =
     "request,ended,tries,sent_ms,prompt_tokens,cached_tokens,generated_tokens,pieces,ttft_ms,worst_gap_ms,"

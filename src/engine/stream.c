@@ -16,8 +16,8 @@
 #include "base/mem.h"
 #include "base/params.h"
 
-#define DEFAULT_POLL_MS 100
-#define HISTORY_MORE    64 /* tokens of an answer before the history grows */
+#define DEFAULT_POLL_MS 100 /* as weir.h says */
+#define HISTORY_MORE    64  /* tokens of an answer before the history grows */
 
 /* Where one chunk lies in its buffer. Its text is followed by a NUL. */
 typedef struct mark {
