@@ -152,25 +152,23 @@ static bool on_progress(float done, void *user)
     return !l->aborted;
 }
 
-/* A model without weights, as yet. */
-static weir_status create(weir__bmodel **out, weir_error *error)
+/* A model without weights, as yet. NULL: out of memory. */
+static weir__bmodel *create(weir_error *error)
 {
     weir__bmodel *m = weir__mem_calloc(1, sizeof *m);
-    if (m == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
+    if (m == NULL) goto no_model;
     if (pthread_mutex_init(&m->scratch_lock, NULL) != 0) goto no_lock;
     if (pthread_mutex_init(&m->adapter_lock, NULL) != 0) goto one_lock;
     m->grammars = weir__llama_grammars_create();
-    if (m->grammars == NULL) {
-        weir__llama_model_free(m);
-        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model's grammars");
-    }
-    *out = m;
-    return WEIR_OK;
+    if (m->grammars != NULL) return m;
+    pthread_mutex_destroy(&m->adapter_lock);
 one_lock:
     pthread_mutex_destroy(&m->scratch_lock);
 no_lock:
     weir__mem_free(m);
-    return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a lock");
+no_model:
+    weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
+    return NULL;
 }
 
 void weir__llama_model_free(weir__bmodel *model)
@@ -271,7 +269,7 @@ static weir_status load(loading *l, weir__bmodel **out, weir_error *error)
     weir_status status = weir__shim_start(error);
     if (status == WEIR_OK) status = copy_split(l, error);
     if (status == WEIR_OK) status = weir__gguf_check(l->path, &l->file, error);
-    if (status == WEIR_OK) status = create(&m, error);
+    if (status == WEIR_OK && (m = create(error)) == NULL) status = WEIR_NO_MEMORY;
     if (status != WEIR_OK) goto out;
     m->offloads = l->params->n_gpu_layers != 0 && has_gpu();
     decide(l, m->offloads);
