@@ -5,7 +5,7 @@
 
 #define WEIR__TOKENS_MAX    (1 << 28) /* cells are counted in 32 bits, with room for sums */
 #define WEIR__BATCH_MAX     (1 << 20) /* tokens of a tick, and so its passes */
-#define WEIR__AGEING_MS_MAX (24 * 3600 * 1000)
+#define WEIR__AGEING_MS_MAX 86400000  /* a day */
 #define WEIR__ITL_MS_MAX    60000
 #define WEIR__PRIORITY_MAX  100 /* and the least one is as far below 0 */
 
