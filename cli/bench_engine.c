@@ -326,20 +326,13 @@ static cli_exit measure_all(struct bench *bench)
 
 /* ---- The command ---- */
 
-static void complete(cli_numbers *numbers, const int32_t *standard, size_t n)
-{
-    if (numbers->n > 0) return;
-    cli_grow(&numbers->items, &numbers->capacity, n, sizeof *numbers->items);
-    for (size_t i = 0; i < n; i++) numbers->items[numbers->n++] = standard[i];
-}
-
 static cli_exit check(cli_args *args)
 {
     static const int32_t streams[] = {1, 2, 4, 8, 16, 32}, prompt[] = {128}, answer[] = {32};
     if (args->words.n > 0) return cli_fail(CLI_USAGE, "weir bench engine takes no %s", args->words.items[0]);
-    complete(&args->streams, streams, sizeof streams / sizeof *streams);
-    complete(&args->prompt_lengths, prompt, 1);
-    complete(&args->answer_lengths, answer, 1);
+    cli_numbers_default(&args->streams, streams, sizeof streams / sizeof *streams);
+    cli_numbers_default(&args->prompt_lengths, prompt, 1);
+    cli_numbers_default(&args->answer_lengths, answer, 1);
     if (args->repeat < 1 || args->repeat > 64)
         return cli_fail(CLI_USAGE, "--repeat is %d; allowed: 1 to 64", args->repeat);
     for (size_t i = 0; i < args->streams.n; i++)

@@ -1,4 +1,4 @@
-/* weir bench http: the options, and the report. What is sent: traffic.c; sending: flight.c; what came:
+/* weir bench http: the options, and the report. What is sent: traffic.c; sending: exchange.c; what came:
  * tally.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
@@ -7,22 +7,22 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "exchange.h"
 #include "figures.h"
 #include "file.h"
-#include "flight.h"
 #include "out.h"
 #include "signals.h"
 #include "svg.h"
 #include "term.h"
 
-#define WORDS_MAX    (1 << 20)
-#define CLIENTS_MAX  16384
+#define WORDS_MAX    (1 << 20) /* of a prompt or an answer */
+#define CLIENTS_MAX  16384     /* as many connections as carrier_http.c has at the most */
 #define REQUESTS_MAX 100000000
 
 struct bench {
     cli_args *args;
     const char *target;
-    cli_flights flights;
+    cli_exchanges exchanges;
     cli_tally *tally;
     json_t *runs;
 };
@@ -274,19 +274,19 @@ static cli_exit check(cli_args *args, cli_traffic *traffic)
 static void complete(struct bench *bench)
 {
     cli_args *args = bench->args;
-    cli_traffic *traffic = &bench->flights.traffic;
+    cli_traffic *traffic = &bench->exchanges.traffic;
     if (args->seed == WEIR_SEED_RANDOM) args->seed = (uint32_t)weir__clock_now_ns() & INT32_MAX;
     traffic->seed = args->seed;
     traffic->rate = (double)args->rate;
     traffic->n_shared = args->n_shared;
     traffic->n_late = args->n_late;
     traffic->leave = (double)args->leave;
-    bench->flights.args = args;
-    bench->flights.n_clients = args->concurrency;
-    bench->flights.n_planned = args->duration_s > 0 ? UINT64_MAX : (uint64_t)args->n_requests;
-    bench->flights.duration_ns = (int64_t)((double)args->duration_s * 1e9);
-    bench->flights.n_tries = args->n_tries;
-    bench->flights.tally = bench->tally;
+    bench->exchanges.args = args;
+    bench->exchanges.n_clients = args->concurrency;
+    bench->exchanges.n_planned = args->duration_s > 0 ? UINT64_MAX : (uint64_t)args->n_requests;
+    bench->exchanges.duration_ns = (int64_t)((double)args->duration_s * 1e9);
+    bench->exchanges.n_tries = args->n_tries;
+    bench->exchanges.tally = bench->tally;
 }
 
 /* ---- The command ---- */
@@ -295,9 +295,9 @@ static cli_exit measure(struct bench *bench)
 {
     cli_exit code = CLI_OK;
     for (int32_t run = 0; run < bench->args->repeat && cli_signals_ended() == 0 && !cli_out_closed(); run++) {
-        cli_flights flights = bench->flights; /* each run from the beginning */
+        cli_exchanges exchanges = bench->exchanges; /* each run from the beginning */
         cli_tally_init(bench->tally);
-        cli_flights_run(&flights);
+        cli_exchanges_run(&exchanges);
         if (bench->args->json) {
             if (json_array_append_new(bench->runs, cli_tally_json(bench->tally)) != 0) cli_no_memory();
         } else
@@ -310,7 +310,7 @@ static cli_exit measure(struct bench *bench)
 cli_exit cli_bench_http(cli_args *args)
 {
     struct bench bench = {.args = args};
-    cli_exit code = check(args, &bench.flights.traffic), written;
+    cli_exit code = check(args, &bench.exchanges.traffic), written;
     if (code != CLI_OK) return code;
     bench.target = args->words.items[0];
     bench.tally = cli_alloc(1, sizeof *bench.tally);
@@ -321,20 +321,21 @@ cli_exit cli_bench_http(cli_args *args)
         code = cli_fail(CLI_USAGE, "%s is for servers; engine: has none",
                         args->extra != NULL ? "--extra" : "--api-key");
     if (code != CLI_OK) goto done;
-    bench.flights.carrier =
+    bench.exchanges.carrier =
         engine ? cli_carrier_engine(args, &code) : cli_carrier_http(args, bench.target, &code);
-    if (bench.flights.carrier == NULL) goto done;
-    if (args->rate <= 0 && args->concurrency > bench.flights.carrier->limit)
+    if (bench.exchanges.carrier == NULL) goto done;
+    if (args->rate <= 0 && args->concurrency > bench.exchanges.carrier->limit)
         code = cli_fail(CLI_USAGE, "--concurrency is %d; this process may have %d connections (ulimit -n)",
-                        args->concurrency, bench.flights.carrier->limit);
-    if (code == CLI_OK) code = cli_file_csv_open(args->csv_path, cli_flights_csv_head, &bench.flights.csv);
+                        args->concurrency, bench.exchanges.carrier->limit);
+    if (code == CLI_OK)
+        code = cli_file_csv_open(args->csv_path, cli_exchanges_csv_head, &bench.exchanges.csv);
     if (code != CLI_OK) goto done;
     code = measure(&bench);
     if (args->json) cli_out_json(report_json(&bench));
     if (args->svg_path != NULL && (written = write_svg(&bench)) != CLI_OK) code = written;
 done:
-    code = cli_file_csv_close(args->csv_path, bench.flights.csv, code);
-    if (bench.flights.carrier != NULL) bench.flights.carrier->destroy(bench.flights.carrier);
+    code = cli_file_csv_close(args->csv_path, bench.exchanges.csv, code);
+    if (bench.exchanges.carrier != NULL) bench.exchanges.carrier->destroy(bench.exchanges.carrier);
     json_decref(bench.runs);
     cli_free(bench.tally);
     return code;

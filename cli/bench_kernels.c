@@ -390,13 +390,6 @@ static cli_exit start(struct bench *bench)
 
 /* ---- The command ---- */
 
-static void complete(cli_numbers *numbers, const int32_t *standard, size_t n)
-{
-    if (numbers->n > 0) return;
-    cli_grow(&numbers->items, &numbers->capacity, n, sizeof *numbers->items);
-    for (size_t i = 0; i < n; i++) numbers->items[numbers->n++] = standard[i];
-}
-
 static cli_exit choose_kernels(struct bench *bench)
 {
     const cli_list *names = &bench->args->kernels;
@@ -460,8 +453,8 @@ static cli_exit check(cli_args *args)
     if (args->words.n > 0) return cli_fail(CLI_USAGE, "weir bench kernels takes no %s", args->words.items[0]);
     if (args->quick && !cli_options_given(args, "--repeat")) args->repeat = 1;
     if (args->quick && !cli_options_given(args, "--memory")) args->memory_mb = 1;
-    complete(&args->rows, rows, args->quick ? 2 : sizeof rows / sizeof *rows);
-    complete(&args->thread_counts, threads, args->quick || threads[1] == 1 ? 1 : 2);
+    cli_numbers_default(&args->rows, rows, args->quick ? 2 : sizeof rows / sizeof *rows);
+    cli_numbers_default(&args->thread_counts, threads, args->quick || threads[1] == 1 ? 1 : 2);
     if (args->repeat < 1 || args->repeat > MOST_REPEAT)
         return cli_fail(CLI_USAGE, "--repeat is %d; allowed: 1 to %d", args->repeat, MOST_REPEAT);
     if (args->memory_mb < 0 || (available > 0 && (uint64_t)args->memory_mb > room))

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "flight.h"
+#include "exchange.h"
 #include "load.h"
 #include "signals.h"
 
@@ -21,28 +21,29 @@ typedef struct engine_carrier {
     const cli_args *args;
     weir_model *model;
     weir_engine *engine;
-    cli_flight **flights; /* [n], whose `carried` is their call */
-    struct pollfd *fds;   /* [n + 1]: theirs, then the signals' */
+    cli_exchange **exchanges; /* [n], whose `carried` is their call */
+    struct pollfd *fds;       /* [n + 1]: theirs, then the signals' */
     cli_text piece;
     size_t n, capacity, fds_capacity;
 } engine_carrier;
 
 /* What the HTTP API would be told, as the library's request. */
-static weir_status submit(engine_carrier *engine, cli_flight *flight, engine_call *call, weir_error *error)
+static weir_status submit(engine_carrier *engine, cli_exchange *exchange, engine_call *call,
+                          weir_error *error)
 {
     const cli_args *args = engine->args;
     weir_request request = weir_request_default();
     weir_sampler_params sampler = weir_sampler_params_default();
-    const weir_message message = {"user", flight->prompt.bytes};
+    const weir_message message = {"user", exchange->prompt.bytes};
     weir_status status = WEIR_OK;
     sampler.temp = 0;
     sampler.ignore_eos = args->ignore_eos;
     request.sampler = &sampler;
-    request.max_tokens = flight->planned.n_answer;
+    request.max_tokens = exchange->planned.n_answer;
     request.deadline_ms = (int64_t)(args->timeout_s * 1000);
     if (args->completions) {
-        request.text = flight->prompt.bytes;
-        request.text_length = flight->prompt.length;
+        request.text = exchange->prompt.bytes;
+        request.text_length = exchange->prompt.length;
         sampler.json_schema = args->ask.json_schema;
     } else {
         weir_chat_params chat = weir_chat_params_default();
@@ -65,7 +66,7 @@ static void end_call(engine_call *call)
     cli_free(call);
 }
 
-static void start(cli_carrier *carrier, cli_flight *flight)
+static void start(cli_carrier *carrier, cli_exchange *exchange)
 {
     engine_carrier *engine = (engine_carrier *)carrier;
     weir_error error = {0};
@@ -73,34 +74,34 @@ static void start(cli_carrier *carrier, cli_flight *flight)
     int descriptor;
     weir_status status = weir_stream_create(&call->stream, &error);
     if (status == WEIR_OK) status = weir_stream_descriptor(call->stream, &descriptor, &error);
-    if (status == WEIR_OK) status = submit(engine, flight, call, &error);
+    if (status == WEIR_OK) status = submit(engine, exchange, call, &error);
     if (status != WEIR_OK) {
         end_call(call);
-        cli_flight_end(flight, status == WEIR_BUSY ? CLI_FATE_BUSY : CLI_FATE_REFUSED, error.message,
-                       RETRY_MS);
+        cli_exchange_end(exchange, status == WEIR_BUSY ? CLI_FATE_BUSY : CLI_FATE_REFUSED, error.message,
+                         RETRY_MS);
         return;
     }
-    cli_grow(&engine->flights, &engine->capacity, engine->n + 1, sizeof(cli_flight *));
+    cli_grow(&engine->exchanges, &engine->capacity, engine->n + 1, sizeof(cli_exchange *));
     cli_grow(&engine->fds, &engine->fds_capacity, engine->n + 2, sizeof *engine->fds);
-    flight->carried = call;
-    engine->flights[engine->n] = flight;
+    exchange->carried = call;
+    engine->exchanges[engine->n] = exchange;
     engine->fds[engine->n++] = (struct pollfd){.fd = descriptor, .events = POLLIN};
 }
 
 static void drop_at(engine_carrier *engine, size_t i)
 {
-    engine_call *call = engine->flights[i]->carried;
+    engine_call *call = engine->exchanges[i]->carried;
     engine->n--;
-    engine->flights[i] = engine->flights[engine->n];
+    engine->exchanges[i] = engine->exchanges[engine->n];
     engine->fds[i] = engine->fds[engine->n];
     end_call(call);
 }
 
-static void drop(cli_carrier *carrier, cli_flight *flight)
+static void drop(cli_carrier *carrier, cli_exchange *exchange)
 {
     engine_carrier *engine = (engine_carrier *)carrier;
     for (size_t i = 0; i < engine->n; i++) {
-        if (engine->flights[i] != flight) continue;
+        if (engine->exchanges[i] != exchange) continue;
         drop_at(engine, i);
         return;
     }
@@ -108,23 +109,23 @@ static void drop(cli_carrier *carrier, cli_flight *flight)
 
 static void end(engine_carrier *engine, size_t i)
 {
-    cli_flight *flight = engine->flights[i];
-    const engine_call *call = flight->carried;
+    cli_exchange *exchange = engine->exchanges[i];
+    const engine_call *call = exchange->carried;
     weir_error error = {0};
     weir_reason reason = weir_stream_reason(call->stream);
     weir_usage usage = weir_stream_usage(call->stream);
     weir_stream_error(call->stream, &error);
-    flight->record.n_prompt = usage.n_prompt;
-    flight->record.n_cached = usage.n_cached;
-    flight->record.n_generated = usage.n_generated;
-    flight->record.ended_by_itself = reason != WEIR_REASON_LENGTH;
+    exchange->record.n_prompt = usage.n_prompt;
+    exchange->record.n_cached = usage.n_cached;
+    exchange->record.n_generated = usage.n_generated;
+    exchange->record.ended_by_itself = reason != WEIR_REASON_LENGTH;
     drop_at(engine, i);
     if (reason == WEIR_REASON_DEADLINE)
-        cli_flight_end(flight, CLI_FATE_TIMEOUT, "the deadline came", -1);
+        cli_exchange_end(exchange, CLI_FATE_TIMEOUT, "the deadline came", -1);
     else if (reason == WEIR_REASON_ERROR)
-        cli_flight_end(flight, CLI_FATE_FAILED, error.message, -1);
+        cli_exchange_end(exchange, CLI_FATE_FAILED, error.message, -1);
     else
-        cli_flight_end(flight, CLI_FATE_ANSWERED, "", -1);
+        cli_exchange_end(exchange, CLI_FATE_ANSWERED, "", -1);
 }
 
 /* What of a chunk a server would send: parts of a chat's form are no content. */
@@ -142,18 +143,18 @@ static void read_chunk(engine_carrier *engine, const engine_call *call, const we
         cli_text_add(&engine->piece, delta.text, delta.length);
 }
 
-/* Takes what a stream has. Afterwards another flight may stand at i, or none. */
+/* Takes what a stream has. Afterwards another exchange may stand at i, or none. */
 static void take(engine_carrier *engine, size_t i)
 {
-    cli_flight *flight = engine->flights[i];
-    const engine_call *call = flight->carried;
+    cli_exchange *exchange = engine->exchanges[i];
+    const engine_call *call = exchange->carried;
     weir_chunk chunk;
     while (weir_stream_try_next(call->stream, &chunk) == WEIR_OK) {
         read_chunk(engine, call, &chunk);
         if (engine->piece.length > 0 &&
-            !cli_flight_piece(flight, engine->piece.bytes, engine->piece.length)) {
+            !cli_exchange_piece(exchange, engine->piece.bytes, engine->piece.length)) {
             drop_at(engine, i);
-            cli_flight_end(flight, CLI_FATE_LEFT, "", -1);
+            cli_exchange_end(exchange, CLI_FATE_LEFT, "", -1);
             return;
         }
         if (!chunk.finished) continue;
@@ -179,7 +180,7 @@ static void destroy(cli_carrier *carrier)
     weir_engine_destroy(engine->engine);
     weir_model_release(engine->model);
     cli_load_log_flush();
-    cli_free(engine->flights);
+    cli_free(engine->exchanges);
     cli_free(engine->fds);
     cli_text_fini(&engine->piece);
     cli_free(engine);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "flight.h"
+#include "exchange.h"
 
 #ifndef WEIR_CURL
 
@@ -22,10 +22,10 @@ cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *c
 
 #include <curl/curl.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include "answer.h"
 #include "base/utf8.h"
+#include "descriptors.h"
 #include "signals.h"
 #include "sse.h"
 #include "transfer.h"
@@ -49,7 +49,7 @@ typedef struct http_carrier {
 
 typedef struct transfer {
     http_carrier *http;
-    cli_flight *flight;
+    cli_exchange *exchange;
     CURL *easy;
     char *body;
     cli_sse sse;
@@ -62,17 +62,17 @@ typedef struct transfer {
 
 /* ---- What is sent ---- */
 
-static char *body_of(const http_carrier *http, const cli_flight *flight)
+static char *body_of(const http_carrier *http, const cli_exchange *exchange)
 {
     const cli_args *args = http->args;
     json_t *body = json_pack("{s:s, s:i, s:i, s:b, s:{s:b}}", "model", http->model, "max_tokens",
-                             flight->planned.n_answer, "temperature", 0, "stream", 1, "stream_options",
+                             exchange->planned.n_answer, "temperature", 0, "stream", 1, "stream_options",
                              "include_usage", 1);
     if (args->completions)
-        json_object_set_new(body, "prompt", json_string(flight->prompt.bytes));
+        json_object_set_new(body, "prompt", json_string(exchange->prompt.bytes));
     else
         json_object_set_new(body, "messages",
-                            json_pack("[{s:s, s:s}]", "role", "user", "content", flight->prompt.bytes));
+                            json_pack("[{s:s, s:s}]", "role", "user", "content", exchange->prompt.bytes));
     if (args->ignore_eos) json_object_set_new(body, "ignore_eos", json_true());
     if (http->schema != NULL)
         json_object_set_new(body, "response_format",
@@ -96,7 +96,7 @@ static void end_by_us(transfer *t, cli_fate fate, const char *message)
 
 static void take_piece(transfer *t, const cli_answer *answer)
 {
-    cli_record *record = &t->flight->record;
+    cli_record *record = &t->exchange->record;
     if (answer->has_usage) {
         record->n_prompt = answer->n_prompt;
         record->n_generated = answer->n_generated;
@@ -106,7 +106,7 @@ static void take_piece(transfer *t, const cli_answer *answer)
         t->finished = true;
         record->ended_by_itself = strcmp(answer->finish, "length") != 0;
     }
-    if (answer->n_text > 0 && !cli_flight_piece(t->flight, answer->text, answer->n_text))
+    if (answer->n_text > 0 && !cli_exchange_piece(t->exchange, answer->text, answer->n_text))
         end_by_us(t, CLI_FATE_LEFT, "");
 }
 
@@ -208,7 +208,7 @@ static void not_received(transfer *t, CURLcode result)
 
 static void end(transfer *t, CURLcode result)
 {
-    cli_flight *flight = t->flight;
+    cli_exchange *exchange = t->exchange;
     long status = 0;
     int64_t retry_ms = -1;
     curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -227,31 +227,31 @@ static void end(transfer *t, CURLcode result)
     char message[sizeof t->message];
     memcpy(message, t->message, sizeof message);
     let_go(t);
-    cli_flight_end(flight, fate, message, retry_ms);
+    cli_exchange_end(exchange, fate, message, retry_ms);
 }
 
 /* ---- The carrier ---- */
 
-static void start(cli_carrier *carrier, cli_flight *flight)
+static void start(cli_carrier *carrier, cli_exchange *exchange)
 {
     http_carrier *http = (http_carrier *)carrier;
     transfer *t = cli_alloc(1, sizeof *t);
     t->http = http;
-    t->flight = flight;
+    t->exchange = exchange;
     t->easy = cli_transfer_create(http->url, http->headers, on_bytes, t);
-    t->body = body_of(http, flight);
-    flight->carried = t;
+    t->body = body_of(http, exchange);
+    exchange->carried = t;
     curl_easy_setopt(t->easy, CURLOPT_POSTFIELDS, t->body);
     curl_easy_setopt(t->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(t->body));
     curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)(http->args->timeout_s * 1000));
     if (curl_multi_add_handle(http->multi, t->easy) != CURLM_OK) cli_no_memory();
 }
 
-static void drop(cli_carrier *carrier, cli_flight *flight)
+static void drop(cli_carrier *carrier, cli_exchange *exchange)
 {
     (void)carrier;
-    let_go(flight->carried);
-    flight->carried = NULL;
+    let_go(exchange->carried);
+    exchange->carried = NULL;
 }
 
 static void wait_for_bytes(cli_carrier *carrier, int timeout_ms)
@@ -333,16 +333,9 @@ static cli_exit add_headers(http_carrier *http)
 /* As many connections as descriptors are to be had. */
 static int32_t raise_limit(void)
 {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
-    rlim_t wanted = LIMIT + DESCRIPTORS;
-    if (limit.rlim_cur < wanted) {
-        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-        setrlimit(RLIMIT_NOFILE, &limit);
-        getrlimit(RLIMIT_NOFILE, &limit);
-    }
-    if (limit.rlim_cur >= wanted) return LIMIT;
-    return limit.rlim_cur > DESCRIPTORS + SSL_AND_PIPE ? (int32_t)limit.rlim_cur - DESCRIPTORS : SSL_AND_PIPE;
+    size_t n = cli_descriptors_raise(LIMIT + DESCRIPTORS);
+    if (n >= LIMIT + DESCRIPTORS) return LIMIT;
+    return n > DESCRIPTORS + SSL_AND_PIPE ? (int32_t)n - DESCRIPTORS : SSL_AND_PIPE;
 }
 
 cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *code)

@@ -39,8 +39,8 @@ const cli_command cli_commands[] = {
      "# two questions, one conversation\n"
      "printf 'What is a weir?\\nAnd a sluice?\\n' | weir chat",
      cli_chat_defaults, cli_chat},
-    {CLI_STREAM, "stream", "[-m MODEL] FILE.json | -", "run a file of requests at once, a lane for each",
-     "On a terminal each request has a lane: Tab, the arrows, j and k move between them, s skips (cancels) "
+    {CLI_STREAM, "stream", "[-m MODEL] FILE.json | -", "run a file of requests at once, a pane for each",
+     "On a terminal each request has a pane: Tab, the arrows, j and k move between them, s skips (cancels) "
      "the one in "
      "focus, q cancels all; then the whole texts are printed. Elsewhere, and with --json, each chunk is a "
      "line of "

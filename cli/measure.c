@@ -114,7 +114,7 @@ static void read_all(struct reading *reading, size_t each, int64_t *at, int32_t 
 {
     bool cancelled = false;
     while (reading->n_live > 0) {
-        poll(reading->fds, (nfds_t)reading->n, 100);
+        poll(reading->fds, (nfds_t)reading->n, CLI_LOOK_MS);
         for (size_t i = 0; i < reading->n; i++)
             if (reading->fds[i].fd >= 0 && reading->fds[i].revents != 0) take(reading, i, each, at, tokens);
         if (cancelled || cli_signals_ended() == 0) continue;

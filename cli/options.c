@@ -442,6 +442,13 @@ static cli_list list_copy(const cli_list *from)
     return to;
 }
 
+void cli_numbers_default(cli_numbers *numbers, const int32_t *standard, size_t n)
+{
+    if (numbers->n > 0) return;
+    cli_grow(&numbers->items, &numbers->capacity, n, sizeof *numbers->items);
+    for (size_t i = 0; i < n; i++) numbers->items[numbers->n++] = standard[i];
+}
+
 void cli_ask_init(cli_ask *ask)
 {
     weir_request request = weir_request_default();

@@ -177,6 +177,9 @@ void cli_ask_request(cli_ask *ask, weir_request *request);
 void cli_args_init(cli_args *args, const cli_command *command);
 void cli_args_fini(cli_args *args);
 
+/* standard, [n], where none were given. */
+void cli_numbers_default(cli_numbers *numbers, const int32_t *standard, size_t n);
+
 /* The config file, the environment, then words argv[0 .. n): what comes later wins. For commands that take
  * another one's options (CLI_TAKES_ANY) the first word that is no option makes the rest words. CLI_OK, or
  * CLI_USAGE or CLI_FAILED (a file) after a message. */

@@ -10,23 +10,24 @@
 #include "base/clock.h"
 #include "signals.h"
 
-#define PIECE 512 /* POSIX's least PIPE_BUF: a pipe that polls writable takes that without blocking */
+#define PIECE    512  /* POSIX's least PIPE_BUF: a pipe that polls writable takes that without blocking */
+#define GRACE_MS 2000 /* after a signal, for a reader that takes nothing */
 
 static bool closed;      /* the reader has left */
 static int failure;      /* errno of another failure */
-static int64_t given_up; /* when a signal's two seconds are over; 0 = no signal yet */
-static bool abandoned;   /* they are over */
+static int64_t given_up; /* when a signal's grace is over; 0 = no signal yet */
+static bool abandoned;   /* it is over */
 
 /* Whether stdout takes a piece now. */
 static bool writable(void)
 {
     for (;;) {
         struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-        int n = poll(&out, 1, 100);
+        int n = poll(&out, 1, CLI_LOOK_MS);
         if (n > 0) return true; /* also for errors: write() tells which */
         if (n < 0 && errno != EINTR) return true;
         if (cli_signals_ended() == 0) continue;
-        if (given_up == 0) given_up = weir__clock_deadline_ns(2000);
+        if (given_up == 0) given_up = weir__clock_deadline_ns(GRACE_MS);
         if (weir__clock_now_ns() >= given_up) return false;
     }
 }

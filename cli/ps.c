@@ -37,7 +37,7 @@ static cli_exit look(const cli_args *args, cli_remote *remote, cli_view *view)
         if (weir__clock_now_ns() >= end_ns)
             return cli_fail(CLI_FAILED, "%s: no answer in %d s",
                             args->url != NULL ? args->url : CLI_REMOTE_URL, PATIENCE_MS / 1000);
-        cli_remote_wait(remote, -1, 100);
+        cli_remote_wait(remote, -1, CLI_LOOK_MS);
     }
     return CLI_OK;
 }

@@ -18,6 +18,7 @@
 #define BEST_OF_MAX 128
 #define TOGETHER    8 /* of --best-of, at most so many answers at a time unless more slots are asked for */
 #define PATIENCE_NS (300 * WEIR__NS_PER_MS) /* how long nothing may happen before a line says why */
+#define ENDED_MS    20                      /* between looks at several streams, which share no descriptor */
 
 struct run {
     const cli_args *args;
@@ -234,7 +235,7 @@ static void await_all(const struct run *run)
 {
     struct pollfd fd = {.fd = cli_signals_descriptor(), .events = POLLIN};
     while (!have_ended(run)) {
-        if (poll(&fd, 1, 20) > 0) cli_signals_drain();
+        if (poll(&fd, 1, ENDED_MS) > 0) cli_signals_drain();
         if (cli_signals_ended() == 0 && !cli_out_closed()) continue;
         for (int32_t i = 0; i < run->n_streams; i++) weir_stream_cancel(run->streams[i]);
     }
@@ -273,7 +274,7 @@ static cli_exit pump(struct run *run)
     if (weir_stream_descriptor(run->stream, &fds[1].fd, &error) != WEIR_OK)
         return cli_fail_error(run->args, CLI_FAILED, NULL, &error);
     while (status != WEIR_END) {
-        int n = poll(fds, 2, 100);
+        int n = poll(fds, 2, CLI_LOOK_MS);
         if (n > 0 && fds[0].revents != 0) cli_signals_drain();
         if (cli_signals_ended() != 0 || cli_out_closed()) weir_stream_cancel(run->stream);
         while ((status = weir_stream_try_next(run->stream, &chunk)) == WEIR_OK) take(run, &chunk);

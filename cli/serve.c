@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/resource.h>
 
+#include "descriptors.h"
 #include "load.h"
 #include "out.h"
 #include "signals.h"
@@ -36,17 +36,8 @@ cli_exit cli_serve(cli_args *args)
 #include "../server/log.h"
 #include "../server/notify.h"
 
-/* A connection is a descriptor; the usual limit of a process is 1024. */
-static void raise_descriptor_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-    rlim_t wanted = 65536;
-    if (limit.rlim_max != RLIM_INFINITY && limit.rlim_max < wanted) wanted = limit.rlim_max;
-    if (limit.rlim_cur >= wanted) return;
-    limit.rlim_cur = wanted;
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
+#define DESCRIPTORS 65536 /* a connection is one */
+#define FLUSH_MS    1000  /* for whoever reads the log, at the end */
 
 static void add_file_keys(cli_args *args)
 {
@@ -139,7 +130,7 @@ cli_exit cli_serve(cli_args *args)
     if (args->words.n > 0) return cli_fail(CLI_USAGE, "weir serve takes no %s", args->words.items[0]);
     complete(args);
     cli_load_log(args);
-    raise_descriptor_limit();
+    cli_descriptors_raise(DESCRIPTORS);
     cli_exit code = CLI_FAILED;
     if (serve_server_create(&args->serve, &server, &error) != WEIR_OK) {
         code = cli_fail_error(args, CLI_FAILED, NULL, &error);
@@ -158,7 +149,7 @@ cli_exit cli_serve(cli_args *args)
     sleep_until_signal();
     stop(server);
     serve_log_event("stopped", "the server has ended");
-    serve_log_flush(1000);
+    serve_log_flush(FLUSH_MS);
     cli_signals_forget();
 done:
     serve_server_destroy(server);

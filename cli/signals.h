@@ -5,6 +5,10 @@
 
 #include <stdbool.h>
 
+/* How long a loop waits at the most before it looks again for what wakes no poll: a signal where the
+ * descriptor is not polled, and a reader of stdout that has left. */
+#define CLI_LOOK_MS 100
+
 /* SIGINT, SIGTERM and SIGHUP are noted, the first of them; another one ends the program at once, with the
  * terminal in order. Those that were ignored at the start stay ignored. SIGPIPE is ignored: writes fail
  * instead. False: no pipe, and stderr was told. */

@@ -5,21 +5,22 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "batch.h"
+#include "descriptors.h"
 #include "figures.h"
-#include "lanes.h"
 #include "load.h"
 #include "out.h"
+#include "panes.h"
 #include "ring.h"
 #include "signals.h"
 #include "term.h"
 
-#define FRAME_NS (50 * WEIR__NS_PER_MS) /* twenty pictures a second are enough to look alive */
-#define BLIND_MS 20                     /* how often streams without a descriptor are looked at */
+#define FRAME_NS    (50 * WEIR__NS_PER_MS) /* twenty pictures a second are enough to look alive */
+#define DESCRIPTORS 128                    /* for everything else */
+#define BLIND_MS    20                     /* how often streams without a descriptor are looked at */
 
 struct answer {
     weir_chat *chat; /* NULL: the prompt as it stands */
@@ -38,7 +39,7 @@ struct session {
     struct answer *answers; /* [batch.n] */
     size_t n_finished;
     bool screen;
-    cli_lanes lanes;
+    cli_panes panes;
     cli_keys keys;
     int64_t drawn_ns, started_ns;
     struct pollfd *fds; /* signals, keys, then the streams */
@@ -52,17 +53,6 @@ void cli_stream_defaults(cli_args *args)
 }
 
 /* ---- Start ---- */
-
-/* Each stream has a descriptor or two; the usual limit of a process is 1024. */
-static void raise_descriptor_limit(size_t n)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-    rlim_t wanted = (rlim_t)(n * 2 + 128);
-    if (limit.rlim_cur >= wanted) return;
-    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 static cli_exit render(struct session *session, size_t i)
 {
@@ -151,13 +141,13 @@ static void take(struct session *session, size_t i, const weir_chunk *chunk)
         if (chunk->finished) cli_out_json(usage_json(session, i));
         return;
     }
-    cli_lane *lane = &session->lanes.lanes[i];
+    cli_pane *pane = &session->panes.panes[i];
     cli_text_add(&session->answers[i].text, chunk->text, chunk->length);
-    cli_lanes_add(lane, chunk->text, chunk->length);
-    lane->usage = weir_stream_usage(session->answers[i].stream);
-    lane->state = chunk->finished ? CLI_LANE_FINISHED : CLI_LANE_GENERATING;
-    lane->reason = chunk->reason;
-    session->lanes.n_tokens += chunk->n_tokens;
+    cli_panes_add(pane, chunk->text, chunk->length);
+    pane->usage = weir_stream_usage(session->answers[i].stream);
+    pane->state = chunk->finished ? CLI_PANE_FINISHED : CLI_PANE_GENERATING;
+    pane->reason = chunk->reason;
+    session->panes.n_tokens += chunk->n_tokens;
 }
 
 static void take_all(struct session *session, size_t i)
@@ -191,10 +181,10 @@ static void guess_states(struct session *session)
     int32_t queued = stats.queue_depth - stats.n_suspended, priority = 0;
     for (int64_t above = INT64_MIN; next_priority(session, above, &priority); above = priority)
         for (size_t i = session->batch.n; i-- > 0;) {
-            cli_lane *lane = &session->lanes.lanes[i];
-            if (lane->state >= CLI_LANE_GENERATING || session->batch.items[i].ask.priority != priority)
+            cli_pane *pane = &session->panes.panes[i];
+            if (pane->state >= CLI_PANE_GENERATING || session->batch.items[i].ask.priority != priority)
                 continue;
-            lane->state = queued > 0 ? CLI_LANE_QUEUED : CLI_LANE_PREFILLING;
+            pane->state = queued > 0 ? CLI_PANE_QUEUED : CLI_PANE_PREFILLING;
             if (queued > 0) queued--;
         }
 }
@@ -205,17 +195,17 @@ static void draw(struct session *session, bool now)
     if (!session->screen || (!now && time - session->drawn_ns < FRAME_NS)) return;
     session->drawn_ns = time;
     guess_states(session);
-    cli_lanes_draw(&session->lanes);
+    cli_panes_draw(&session->panes);
 }
 
 static void press(struct session *session, int key)
 {
-    size_t focus = session->lanes.focus;
-    if (key == CLI_KEY_NONE || cli_lanes_key(&session->lanes, key)) return;
+    size_t focus = session->panes.focus;
+    if (key == CLI_KEY_NONE || cli_panes_key(&session->panes, key)) return;
     if (key == 'q') cli_signals_end(SIGINT);
     if (key == 's' && !session->answers[focus].finished) {
         weir_stream_cancel(session->answers[focus].stream);
-        session->lanes.lanes[focus].cancelling = true;
+        session->panes.panes[focus].cancelling = true;
     }
 }
 
@@ -235,7 +225,7 @@ static void cancel_all(struct session *session)
     for (size_t i = 0; i < session->batch.n; i++) {
         if (session->answers[i].finished) continue;
         weir_stream_cancel(session->answers[i].stream);
-        if (session->screen) session->lanes.lanes[i].cancelling = true;
+        if (session->screen) session->panes.panes[i].cancelling = true;
     }
 }
 
@@ -245,7 +235,7 @@ static void handle_signals(struct session *session)
     bool suspended = session->screen && cli_signals_suspended();
     if (suspended) cli_term_suspend();
     if ((session->screen && cli_signals_resized()) || suspended) {
-        cli_lanes_resize(&session->lanes);
+        cli_panes_resize(&session->panes);
         draw(session, true);
     }
 }
@@ -282,7 +272,7 @@ static void pump(struct session *session)
     while (session->n_finished < session->batch.n) {
         draw(session, false);
         size_t n = gather(session, &blind);
-        int ready = poll(session->fds, (nfds_t)n, blind ? BLIND_MS : 100);
+        int ready = poll(session->fds, (nfds_t)n, blind ? BLIND_MS : CLI_LOOK_MS);
         if (ready > 0 && session->fds[0].revents != 0) handle_signals(session);
         if (ready > 0 && session->fds[1].revents != 0) read_keys(session);
         if (!cancelled && (cli_signals_ended() != 0 || cli_out_closed())) {
@@ -408,21 +398,21 @@ cli_exit cli_stream(cli_args *args)
     if (code != CLI_OK) goto done;
     code = CLI_NO_MODEL;
     if ((path = model_path(&session)) == NULL) goto done;
-    raise_descriptor_limit(session.batch.n);
+    cli_descriptors_raise(session.batch.n * 2 + DESCRIPTORS); /* a stream has one or two */
     session.answers = cli_alloc(session.batch.n, sizeof *session.answers);
     if ((code = start(&session, args, path)) != CLI_OK) goto done;
     session.screen = !args->json && cli_term_enter();
     if (session.screen) {
-        cli_lanes_init(&session.lanes, cli_load_name(session.batch.path), session.batch.n);
+        cli_panes_init(&session.panes, cli_load_name(session.batch.path), session.batch.n);
         for (size_t i = 0; i < session.batch.n; i++)
-            session.lanes.lanes[i].name = session.batch.items[i].name;
+            session.panes.panes[i].name = session.batch.items[i].name;
     }
     pump(&session);
     code = conclude(&session);
 done:
     code = cli_ring_save(args, session.engine, code);
     weir_engine_destroy(session.engine);
-    if (session.screen) cli_lanes_fini(&session.lanes);
+    if (session.screen) cli_panes_fini(&session.panes);
     free_answers(&session);
     cli_free(session.fds);
     cli_free(session.fd_answer);

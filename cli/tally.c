@@ -7,9 +7,9 @@
 #include "base/utf8.h"
 #include "traffic.h"
 
-#define STEP     1.01
-#define LEAST_MS 1e-3 /* the first bucket ends here; the last one begins after two hours */
-#define STRETCH  (INT64_C(20) * 1000000)
+#define STEP     1.01                    /* from bucket to bucket */
+#define LEAST_MS 1e-3                    /* the first bucket ends here; the last one begins after two hours */
+#define STRETCH  (INT64_C(20) * 1000000) /* ns; doubles as tally.h says */
 
 const char *const cli_fate_keys[CLI_N_FATES] = {
 #define X(name, key, text) key,

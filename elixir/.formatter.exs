@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 [inputs: ["{mix,.formatter}.exs", "{lib,test,examples,bench}/**/*.{ex,exs}"]]

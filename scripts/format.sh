@@ -16,7 +16,8 @@ done
 status=0
 # shellcheck disable=SC2086
 find "${folders[@]}" \( -name '*.c' -o -name '*.h' -o -name '*.cpp' \) -print0 | xargs -0 clang-format $how || status=1
-[ "$how" = -i ] || python3 - "${folders[@]}" scripts cmake CMakeLists.txt Makefile .ci <<'PYTHON' || status=1
+[ "$how" = -i ] || python3 - "${folders[@]}" scripts cmake CMakeLists.txt Makefile .ci \
+    elixir/lib elixir/test elixir/examples elixir/mix.exs elixir/.formatter.exs <<'PYTHON' || status=1
 import pathlib
 import re
 import sys
@@ -25,7 +26,7 @@ failed = False
 for root in map(pathlib.Path, sys.argv[1:]):
     for path in sorted(p for p in [root, *root.rglob("*")] if p.is_file()):
         in_c = path.suffix in (".c", ".h", ".cpp")
-        script = path.suffix in (".py", ".sh", ".cmake") or path.name in ("CMakeLists.txt", "Makefile", "run")
+        script = path.suffix in (".py", ".sh", ".cmake", ".ex", ".exs") or path.name in ("CMakeLists.txt", "Makefile", "run")
         if not in_c and not script:
             continue
         text = path.read_text()

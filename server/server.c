@@ -430,7 +430,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     server->created_s = (int64_t)time(NULL);
     server->watched_ns = server->created_ns = weir__clock_now_ns();
     pthread_mutex_init(&server->mutex, NULL);
-    weir__cond_init_monotonic(&server->changed);
+    weir__clock_cond_init(&server->changed);
     server->keys = serve_keys_create(params);
     server->events = serve_events_create(server);
     server->embedder = serve_embedder_create();
@@ -528,7 +528,7 @@ bool serve_server_wait(serve_server *server, int timeout_ms)
     int code = 0;
     pthread_mutex_lock(&server->mutex);
     while (!server->drained && code == 0)
-        code = weir__cond_timedwait_ns(&server->changed, &server->mutex, deadline_ns);
+        code = weir__clock_cond_wait(&server->changed, &server->mutex, deadline_ns);
     bool drained = server->drained;
     pthread_mutex_unlock(&server->mutex);
     return drained;

@@ -163,7 +163,7 @@ def test_dumb():
 
 
 def test_stream_in_tmux():
-    """weir stream and its lanes, at both sizes."""
+    """weir stream and its panes, at both sizes."""
     if missing():
         return
     path = os.path.join(scratch.name, "requests.json")
@@ -173,7 +173,7 @@ def test_stream_in_tmux():
         label = f"weir stream at {columns}x{rows}: "
         terminal = Tmux(columns, rows, f"{WEIR} stream {path} -m fake:tick_us=20000,n_ctx_train=100000")
         try:
-            terminal.wait(label + "a lane for each", lambda s: all(n in s for n in ("first", "second", "third")))
+            terminal.wait(label + "a pane for each", lambda s: all(n in s for n in ("first", "second", "third")))
             terminal.keys("s")
             terminal.wait(label + "s cancels one", lambda s: "cancelled" in s)
             terminal.resize(columns - 15, rows - 5)

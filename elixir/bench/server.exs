@@ -1,6 +1,7 @@
 # mix run bench/server.exs MODEL.gguf [ROUNDS]: 1 to 16 requests at once through Weir.Server, with a strategy in C and
 # with one in Elixir, and beside them the C engine under the same load, turn by turn. Ratios are medians of pairs of
 # the same round.
+# SPDX-License-Identifier: Apache-2.0
 Code.require_file("support.exs", __DIR__)
 
 defmodule ServerBench do

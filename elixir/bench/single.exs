@@ -1,4 +1,5 @@
 # mix run bench/single.exs [MODEL.gguf]: one caller, and what each way to an answer costs.
+# SPDX-License-Identifier: Apache-2.0
 Code.require_file("support.exs", __DIR__)
 
 path = List.first(System.argv()) || "fake:"

@@ -1,4 +1,5 @@
 # What the benchmarks share.
+# SPDX-License-Identifier: Apache-2.0
 defmodule Bench do
   @doc "The value that a part q of all does not exceed."
   def quantile(values, q) do

@@ -1,4 +1,5 @@
 # mix run examples/generation.exs [MODEL.gguf]: whole answers.
+# SPDX-License-Identifier: Apache-2.0
 path = List.first(System.argv()) || "fake:"
 {:ok, model} = Weir.load_model(path)
 

@@ -1,4 +1,5 @@
 # mix run examples/server.exs [MODEL.gguf]: many callers, one model.
+# SPDX-License-Identifier: Apache-2.0
 path = List.first(System.argv()) || "fake:"
 
 children = [{Weir.Server, name: MyApp.LLM, model_path: path, n_parallel: 4, max_queue: 100}]

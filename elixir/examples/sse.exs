@@ -5,6 +5,7 @@
 #
 # The body is what the user says; each event is a chunk in OpenAI's shape. Whoever closes the connection cancels the
 # request.
+# SPDX-License-Identifier: Apache-2.0
 defmodule SSE do
   @headers 100
   @body 1_000_000

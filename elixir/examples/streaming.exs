@@ -1,4 +1,5 @@
 # mix run examples/streaming.exs [MODEL.gguf]: answers while they are made.
+# SPDX-License-Identifier: Apache-2.0
 path = List.first(System.argv()) || "fake:"
 {:ok, model} = Weir.load_model(path)
 

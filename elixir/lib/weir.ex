@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir do
   @moduledoc """
   Language models in this process: llama.cpp behind streams, samplers, grammars and chats.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.AnswerTest do
   # What a caller of a server may ask for beside a text: forks, prompts' logprobs, the best of several, answers that are
   # shared, drafts, prefixes that outlive the server, and what it is told of misses.

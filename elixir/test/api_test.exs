@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.APITest do
   # The names, options and defaults that programs count on, and that each of them is documented and has a type.
   use ExUnit.Case, async: true

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.BatchStrategyTest do
   # Needs no model: strategies are functions of what they see, and the fake model does for the rest.
   use ExUnit.Case, async: true

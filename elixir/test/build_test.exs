@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.BuildTest do
   # What `mix compile` asks of the C library's build, which here only writes that down, and gives what is there already.
   use ExUnit.Case, async: false

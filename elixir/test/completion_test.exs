@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.CompletionTest do
   # Answers in OpenAI's shape, of a model and of a server: what holds for one holds for the other.
   use ExUnit.Case, async: true

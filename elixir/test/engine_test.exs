@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.EngineTest do
   use ExUnit.Case, async: true
   import Weir.Wait

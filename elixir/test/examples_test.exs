@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.ExamplesTest do
   # Each example runs, on the fake model, and on a real one where there is one. They have the program's arguments.
   use ExUnit.Case, async: false

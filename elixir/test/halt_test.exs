@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.HaltTest do
   # A VM may halt in the middle of anything, while native threads and dirty schedulers work on: it ends with the status
   # that it was given (docs/adr/0024). Each is a process of its own, which ends after a time that is drawn.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.HeaderTest do
   # What the C API lets a program say, Elixir lets it say too, under the same name; what it does not is listed, with the
   # reason. A member that weir.h gains and nobody has looked at fails here.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.HubTest do
   # Against a hub of its own; nothing else is contacted. The environment is this process's own: nothing beside it.
   use ExUnit.Case, async: false

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.JSONTest do
   use ExUnit.Case, async: true
   alias Weir.{JSON, Terms}

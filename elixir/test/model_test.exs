@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.RealModelTest do
   use ExUnit.Case, async: false
   @moduletag :model

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.NIFTest do
   use ExUnit.Case, async: true
   alias Weir.{NIF, Terms, Wait}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.RuntimeTest do
   # How the native layer lives with the VM. Counts what is there in all, so nothing else may run beside it.
   use ExUnit.Case, async: false

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.SchemaTest do
   use ExUnit.Case, async: true
   alias Weir.Schema

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.ServerTest do
   use ExUnit.Case, async: true
   import Weir.Wait, only: [eventually: 1, mailbox: 0]

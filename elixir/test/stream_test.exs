@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.StreamTest do
   use ExUnit.Case, async: true
   alias Weir.{Chunk, NIF, Terms, Wait}

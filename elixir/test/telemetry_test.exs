@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.TelemetryTest do
   # Brings :telemetry as far as it is used, and takes it away again: nothing may run beside it.
   use ExUnit.Case, async: false

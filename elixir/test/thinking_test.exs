@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.ThinkingTest do
   use ExUnit.Case, async: true
   alias Weir.{Terms, Thinking}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule WeirTest do
   use ExUnit.Case, async: true
 

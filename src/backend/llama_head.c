@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-#define TAPS_MAX 8
+#define TAPS_MAX 8 /* layers of the target that a head reads */
 /* Rows of the target that may wait; more are of prompts, and taken in with the pass, not with a draft. */
 #define WAIT_MOST 64
 /* Rows that an encoder computes at a time: llama.cpp reserves logits for each of them. */

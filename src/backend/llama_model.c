@@ -15,29 +15,7 @@
 #include "base/utf8.h"
 #include "model/gguf.h"
 
-/* ---- Load ----------------------------------------------------------------------------------------- */
-
-typedef struct observer {
-    weir_progress_fn fn; /* NULL: none */
-    void *user;
-    bool aborted;
-} observer;
-
-static bool on_progress(float done, void *user)
-{
-    observer *o = user;
-    if (o->fn != NULL && !o->aborted && !o->fn(done, o->user)) o->aborted = true;
-    return !o->aborted;
-}
-
-static bool has_gpu(void)
-{
-    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
-        enum ggml_backend_dev_type type = ggml_backend_dev_type(ggml_backend_dev_get(i));
-        if (type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU) return true;
-    }
-    return false;
-}
+/* ---- What a file says ----------------------------------------------------------------------------- */
 
 static bool is_one_of(const char *name, const char *const *names, size_t n)
 {
@@ -140,6 +118,59 @@ static weir_status list_tokens(weir__bmodel *m, weir_error *error)
     return WEIR_OK;
 }
 
+/* ---- Load ----------------------------------------------------------------------------------------- */
+
+/* Whose layers that guess can be used: weir__shim_mtp_layers. */
+static const char *const with_mtp[] = {"glm4moe", "hy_v3", "deepseek2"};
+
+/* One load. Owns split and optimized; the progress callback sees it. */
+typedef struct loading {
+    const char *path;
+    const weir_model_params *params;
+    bool outline; /* tensors get no memory */
+    bool aborted; /* by the progress callback */
+    weir__gguf_info file;
+    float *split; /* [llama_max_devices()], NULL: as llama.cpp divides */
+    weir__optimized_file *optimized;
+    struct llama_model_params how;
+} loading;
+
+static bool has_gpu(void)
+{
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        enum ggml_backend_dev_type type = ggml_backend_dev_type(ggml_backend_dev_get(i));
+        if (type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU) return true;
+    }
+    return false;
+}
+
+static bool on_progress(float done, void *user)
+{
+    loading *l = user;
+    if (l->params->progress != NULL && !l->aborted && !l->params->progress(done, l->params->progress_user))
+        l->aborted = true;
+    return !l->aborted;
+}
+
+/* A model without weights, as yet. NULL: out of memory. */
+static weir__bmodel *create(weir_error *error)
+{
+    weir__bmodel *m = weir__mem_calloc(1, sizeof *m);
+    if (m == NULL) goto no_model;
+    if (pthread_mutex_init(&m->scratch_lock, NULL) != 0) goto no_lock;
+    if (pthread_mutex_init(&m->adapter_lock, NULL) != 0) goto one_lock;
+    m->grammars = weir__llama_grammars_create();
+    if (m->grammars != NULL) return m;
+    pthread_mutex_destroy(&m->adapter_lock);
+one_lock:
+    pthread_mutex_destroy(&m->scratch_lock);
+no_lock:
+    weir__mem_free(m);
+no_model:
+    weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
+    return NULL;
+}
+
 void weir__llama_model_free(weir__bmodel *model)
 {
     if (model == NULL) return;
@@ -157,119 +188,118 @@ void weir__llama_model_free(weir__bmodel *model)
     weir__mem_free(model);
 }
 
-/* Whose layers that guess can be used: weir__shim_mtp_layers. */
-static const char *const with_mtp[] = {"glm4moe", "hy_v3", "deepseek2"};
-
-/* outline: tensors get no memory. */
-static weir_status load(const char *path, const weir_model_params *params, bool outline, weir__bmodel **out,
-                        weir_error *error)
+static weir_status copy_split(loading *l, weir_error *error)
 {
-    weir_status status = weir__shim_start(error);
-    if (status != WEIR_OK) return status;
-    size_t n_devices = llama_max_devices();
-    if (params->n_tensor_split > n_devices)
+    size_t n = l->params->n_tensor_split, n_devices = llama_max_devices();
+    if (n > n_devices)
         return weir__error_set(error, WEIR_INVALID, "n_tensor_split",
-                               "n_tensor_split is %zu; allowed: up to %zu", params->n_tensor_split,
-                               n_devices);
-    weir__gguf_info file;
-    status = weir__gguf_check(path, &file, error);
-    if (status != WEIR_OK) return status;
+                               "n_tensor_split is %zu; allowed: up to %zu", n, n_devices);
+    if (n == 0) return WEIR_OK;
+    l->split = weir__mem_calloc(n_devices, sizeof *l->split);
+    if (l->split == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the tensor split");
+    memcpy(l->split, l->params->tensor_split, n * sizeof *l->split);
+    return WEIR_OK;
+}
 
-    float *split = NULL;
-    weir__optimized_file *optimized = NULL;
-    weir__bmodel *m = weir__mem_calloc(1, sizeof *m);
-    if (m == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
-    if (pthread_mutex_init(&m->scratch_lock, NULL) != 0) goto no_lock;
-    if (pthread_mutex_init(&m->adapter_lock, NULL) != 0) {
-        pthread_mutex_destroy(&m->scratch_lock);
-        goto no_lock;
+/* Fills l->how. offloads: layers go to a GPU. */
+static void decide(loading *l, bool offloads)
+{
+    const weir_model_params *params = l->params;
+    struct llama_model_params *p = &l->how;
+    *p = llama_model_default_params();
+    p->tensor_split = l->split;
+    p->n_gpu_layers = params->n_gpu_layers;
+    p->main_gpu = params->main_gpu;
+    p->split_mode = params->split_mode == WEIR_SPLIT_NONE    ? LLAMA_SPLIT_MODE_NONE
+                    : params->split_mode == WEIR_SPLIT_LAYER ? LLAMA_SPLIT_MODE_LAYER
+                                                             : LLAMA_SPLIT_MODE_ROW;
+    p->load_mode = params->use_direct_io                   ? LLAMA_LOAD_MODE_DIRECT_IO
+                   : params->use_mmap && params->use_mlock ? LLAMA_LOAD_MODE_MMAP_MLOCK
+                   : params->use_mmap                      ? LLAMA_LOAD_MODE_MMAP
+                   : params->use_mlock                     ? LLAMA_LOAD_MODE_MLOCK
+                                                           : LLAMA_LOAD_MODE_NONE;
+    p->vocab_only = params->vocab_only;
+    p->load_mtp = is_one_of(l->file.architecture, with_mtp, sizeof with_mtp / sizeof with_mtp[0]);
+    p->progress_callback = on_progress;
+    p->progress_callback_user_data = l;
+    p->no_host = !offloads; /* a GPU's host buffers would come before weir's */
+    if (l->outline) {       /* as llama.cpp's own estimates do it: nothing is mapped, no kernels come in */
+        p->no_alloc = true;
+        p->load_mode = LLAMA_LOAD_MODE_NONE;
+        p->use_extra_bufts = false;
     }
-    struct llama_model_params p = llama_model_default_params();
-    m->grammars = weir__llama_grammars_create();
-    if (m->grammars == NULL) {
-        status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model's grammars");
-        goto out;
-    }
-    if (params->n_tensor_split > 0) {
-        split = weir__mem_calloc(n_devices, sizeof *split);
-        if (split == NULL) {
-            status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the tensor split");
-            goto out;
-        }
-        memcpy(split, params->tensor_split, params->n_tensor_split * sizeof *split);
-        p.tensor_split = split;
-    }
-    observer watch = {.fn = params->progress, .user = params->progress_user};
-    p.n_gpu_layers = params->n_gpu_layers;
-    p.main_gpu = params->main_gpu;
-    p.split_mode = params->split_mode == WEIR_SPLIT_NONE    ? LLAMA_SPLIT_MODE_NONE
-                   : params->split_mode == WEIR_SPLIT_LAYER ? LLAMA_SPLIT_MODE_LAYER
-                                                            : LLAMA_SPLIT_MODE_ROW;
-    p.load_mode = params->use_direct_io                   ? LLAMA_LOAD_MODE_DIRECT_IO
-                  : params->use_mmap && params->use_mlock ? LLAMA_LOAD_MODE_MMAP_MLOCK
-                  : params->use_mmap                      ? LLAMA_LOAD_MODE_MMAP
-                  : params->use_mlock                     ? LLAMA_LOAD_MODE_MLOCK
-                                                          : LLAMA_LOAD_MODE_NONE;
-    p.vocab_only = params->vocab_only;
-    p.load_mtp = is_one_of(file.architecture, with_mtp, sizeof with_mtp / sizeof with_mtp[0]);
-    p.progress_callback = on_progress;
-    p.progress_callback_user_data = &watch;
-    m->offloads = params->n_gpu_layers != 0 && has_gpu();
-    p.no_host = !m->offloads; /* a GPU's host buffers would come before weir's */
-    if (outline) {            /* as llama.cpp's own estimates do it: nothing is mapped, no kernels come in */
-        p.no_alloc = true;
-        p.load_mode = LLAMA_LOAD_MODE_NONE;
-        p.use_extra_bufts = false;
-    }
-    if (p.load_mode == LLAMA_LOAD_MODE_MMAP && !p.vocab_only && !m->offloads)
-        optimized = weir__llama_optimized_open(path, params->optimized, file.identity);
-    if (!weir__hook_begin(p.load_mode == LLAMA_LOAD_MODE_MMAP, optimized, NULL)) {
-        status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
-        goto out;
-    }
-    status = weir__shim_model_load(path, p, &m->model, error);
+}
+
+static weir_status read_weights(loading *l, weir__bmodel *m, weir_error *error)
+{
+    bool mapped = l->how.load_mode == LLAMA_LOAD_MODE_MMAP;
+    if (mapped && !l->how.vocab_only && !m->offloads)
+        l->optimized = weir__llama_optimized_open(l->path, l->params->optimized, l->file.identity);
+    if (!weir__hook_begin(mapped, l->optimized, NULL))
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
+    weir_status status = weir__shim_model_load(l->path, l->how, &m->model, error);
     m->info.n_bytes_kernels = weir__hook_end(m->model, &m->info.n_bytes_mapped);
-    if (status != WEIR_OK && watch.aborted)
-        status = weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the load");
-    if (status != WEIR_OK) goto out;
-    if (optimized != NULL && m->info.n_bytes_mapped < m->info.n_bytes_kernels)
+    if (status != WEIR_OK)
+        return l->aborted ? weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the load")
+                          : status;
+    if (l->optimized != NULL && m->info.n_bytes_mapped < m->info.n_bytes_kernels)
         weir__log(WEIR_LOG_WARN,
                   "The optimized file of %.200s was written by another build of weir, and weights are packed "
                   "anew; `weir optimize` writes one that fits",
-                  path);
+                  l->path);
+    return WEIR_OK;
+}
 
+/* What is known of a model once llama.cpp has it. */
+static weir_status describe(const loading *l, weir__bmodel *m, weir_error *error)
+{
     m->vocab = llama_model_get_vocab(m->model);
-    m->vocab_only = params->vocab_only;
-    m->identity = file.identity;
+    m->vocab_only = l->params->vocab_only;
+    m->identity = l->file.identity;
     llama_model_meta_val_str(m->model, "general.architecture", m->architecture, sizeof m->architecture);
     classify(m);
     fill_info(m);
-    status = list_tokens(m, error);
+    return list_tokens(m, error);
+}
+
+static weir_status load(loading *l, weir__bmodel **out, weir_error *error)
+{
+    weir__bmodel *m = NULL;
+    weir_status status = weir__shim_start(error);
+    if (status == WEIR_OK) status = copy_split(l, error);
+    if (status == WEIR_OK) status = weir__gguf_check(l->path, &l->file, error);
+    if (status == WEIR_OK && (m = create(error)) == NULL) status = WEIR_NO_MEMORY;
+    if (status != WEIR_OK) goto out;
+    m->offloads = l->params->n_gpu_layers != 0 && has_gpu();
+    decide(l, m->offloads);
+    status = read_weights(l, m, error);
+    if (status == WEIR_OK) status = describe(l, m, error);
     if (status != WEIR_OK) goto out;
     *out = m;
     m = NULL;
-
 out:
-    weir__optimized_file_close(optimized);
-    weir__mem_free(split);
+    weir__optimized_file_close(l->optimized);
+    weir__mem_free(l->split);
     weir__llama_model_free(m);
     return status;
-no_lock:
-    weir__mem_free(m);
-    return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a lock");
 }
 
 weir_status weir__llama_model_load(const char *path, const weir_model_params *params, weir__bmodel **out,
                                    weir_error *error)
 {
-    return load(path, params, false, out, error);
+    loading l = {.path = path, .params = params};
+    return load(&l, out, error);
 }
 
 weir_status weir__llama_model_outline(const char *path, const weir_model_params *params, weir__bmodel **out,
                                       weir_error *error)
 {
-    return load(path, params, true, out, error);
+    loading l = {.path = path, .params = params, .outline = true};
+    return load(&l, out, error);
 }
+
+/* ---- What it tells -------------------------------------------------------------------------------- */
 
 void weir__llama_model_describe(const weir__bmodel *model, weir_model_info *info)
 {

@@ -38,7 +38,7 @@ struct timespec weir__clock_timespec(int64_t ns)
     return ts;
 }
 
-int weir__cond_init_monotonic(pthread_cond_t *cond)
+int weir__clock_cond_init(pthread_cond_t *cond)
 {
 #ifdef __APPLE__
     return pthread_cond_init(cond, NULL); /* waits are relative there, hence monotonic */
@@ -53,7 +53,7 @@ int weir__cond_init_monotonic(pthread_cond_t *cond)
 #endif
 }
 
-int weir__cond_timedwait_ns(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t deadline_ns)
+int weir__clock_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t deadline_ns)
 {
     if (deadline_ns == WEIR__CLOCK_NEVER) return pthread_cond_wait(cond, mutex);
     if (deadline_ns < 0) return ETIMEDOUT;

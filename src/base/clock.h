@@ -27,13 +27,12 @@ int64_t weir__clock_deadline_ns(int64_t timeout_ms);
 /* ns >= 0 */
 struct timespec weir__clock_timespec(int64_t ns);
 
-/* Makes a condition variable for weir__cond_timedwait_ns; 0 or an errno value. Ended by pthread_cond_destroy.
- */
-int weir__cond_init_monotonic(pthread_cond_t *cond);
+/* Makes a condition variable for weir__clock_cond_wait; 0 or an errno value. pthread_cond_destroy ends it. */
+int weir__clock_cond_init(pthread_cond_t *cond);
 
 /* Waits with mutex locked, which it is again on return: 0 when woken (perhaps for nothing, so test the
  * condition again), ETIMEDOUT when deadline_ns on the clock above has passed. WEIR__CLOCK_NEVER waits without
  * limit. */
-int weir__cond_timedwait_ns(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t deadline_ns);
+int weir__clock_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t deadline_ns);
 
 #endif

@@ -50,16 +50,16 @@ static void wait_ends_at_its_deadline(void **test)
     (void)test;
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t cond;
-    assert_int_equal(weir__cond_init_monotonic(&cond), 0);
+    assert_int_equal(weir__clock_cond_init(&cond), 0);
     pthread_mutex_lock(&mutex);
     int64_t deadline = weir__clock_deadline_ns(20);
     int rc = 0;
-    while (rc == 0) rc = weir__cond_timedwait_ns(&cond, &mutex, deadline);
+    while (rc == 0) rc = weir__clock_cond_wait(&cond, &mutex, deadline);
     assert_int_equal(rc, ETIMEDOUT);
     assert_true(weir__clock_now_ns() >= deadline);
     /* Deadlines that have passed */
-    assert_int_equal(weir__cond_timedwait_ns(&cond, &mutex, 0), ETIMEDOUT);
-    assert_int_equal(weir__cond_timedwait_ns(&cond, &mutex, -1), ETIMEDOUT);
+    assert_int_equal(weir__clock_cond_wait(&cond, &mutex, 0), ETIMEDOUT);
+    assert_int_equal(weir__clock_cond_wait(&cond, &mutex, -1), ETIMEDOUT);
     pthread_mutex_unlock(&mutex);
     pthread_cond_destroy(&cond);
 }
@@ -88,11 +88,11 @@ static void wait_is_woken(void **test)
         struct shared shared = {.mutex = PTHREAD_MUTEX_INITIALIZER};
         pthread_t thread;
         int rc = 0;
-        assert_int_equal(weir__cond_init_monotonic(&shared.cond), 0);
+        assert_int_equal(weir__clock_cond_init(&shared.cond), 0);
         pthread_mutex_lock(&shared.mutex);
         assert_int_equal(pthread_create(&thread, NULL, wake, &shared), 0);
         while (!shared.woken && rc == 0)
-            rc = weir__cond_timedwait_ns(&shared.cond, &shared.mutex, deadlines[i]);
+            rc = weir__clock_cond_wait(&shared.cond, &shared.mutex, deadlines[i]);
         pthread_mutex_unlock(&shared.mutex);
         pthread_join(thread, NULL);
         assert_int_equal(rc, 0);

@@ -22,7 +22,7 @@ weir_status weir__doorbell_create(weir__doorbell **out)
     if (bell == NULL) return WEIR_NO_MEMORY;
     atomic_init(&bell->refs, 1);
     if (pthread_mutex_init(&bell->mutex, NULL) != 0) goto no_mutex;
-    if (weir__cond_init_monotonic(&bell->cond) != 0) goto no_cond;
+    if (weir__clock_cond_init(&bell->cond) != 0) goto no_cond;
     *out = bell;
     return WEIR_OK;
 no_cond:
@@ -69,7 +69,7 @@ void weir__doorbell_wait(weir__doorbell *bell, int64_t deadline_ns)
 {
     pthread_mutex_lock(&bell->mutex);
     while (!bell->rung)
-        if (weir__cond_timedwait_ns(&bell->cond, &bell->mutex, deadline_ns) == ETIMEDOUT) break;
+        if (weir__clock_cond_wait(&bell->cond, &bell->mutex, deadline_ns) == ETIMEDOUT) break;
     bell->rung = false;
     pthread_mutex_unlock(&bell->mutex);
 }

@@ -30,9 +30,9 @@ weir_status weir__range_check(const weir__range *ranges, size_t n, const void *p
 
         char field[64];
         snprintf(field, sizeof field, "%s%s", prefix, range->name);
-        return weir__error_set(error, WEIR_INVALID, field, "%s is %.9g; allowed: %.10g to %.10g%s",
-                               range->name, value, range->min, range->max,
-                               range->or_minus_one ? ", or -1" : "");
+        return weir__error_set(error, WEIR_INVALID, field, "%s is %.*g; allowed: %.10g to %.10g%s",
+                               range->name, range->type == WEIR__RANGE_INT ? 10 : 9, value, range->min,
+                               range->max, range->or_minus_one ? ", or -1" : "");
     }
     return WEIR_OK;
 }

@@ -36,6 +36,7 @@ static void test_what_is_outside_is_named(void **state)
         const char *field, *message;
     } bad[] = {
         {{-1, 0.5f, 0.0f}, "p.count", "count is -1; allowed: 0 to 2147483647"},
+        {{-1234567890, 0.5f, 0.0f}, "p.count", "count is -1234567890; allowed: 0 to 2147483647"},
         {{1, 0.0f, 0.0f}, "p.share", "share is 0; allowed: 0.01 to 0.99"},
         {{1, 1.0f, 0.0f}, "p.share", "share is 1; allowed: 0.01 to 0.99"},
         {{1, NAN, 0.0f}, "p.share", NULL},

@@ -66,7 +66,7 @@ void weir__account_publish(weir_engine *engine)
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir__slot *slot = &engine->slots[i];
         if (slot->state == WEIR_SLOT_IDLE || slot->n_unbilled == 0) continue;
-        weir__share_bill(slot->request->share, slot->n_unbilled, now);
+        weir__salt_bill(slot->request->salt, slot->n_unbilled, now);
         slot->n_unbilled = 0;
     }
     engine->rates.cost = weir__cost_get(&engine->cost);

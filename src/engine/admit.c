@@ -48,7 +48,7 @@ static void start(weir_engine *engine, weir__request *request)
     bool resumed = request->progress.admit_ns != 0;
     pthread_mutex_lock(&engine->mutex);
     weir__queue_remove(&engine->queue, request);
-    if (!resumed) weir__share_bill(request->share, request->n_prompt, now);
+    if (!resumed) weir__salt_bill(request->salt, request->n_prompt, now);
     pthread_mutex_unlock(&engine->mutex);
     weir__slot_start(slot, request, now);
     weir__turn_enter(&engine->turn, slot);

@@ -9,7 +9,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/params.h"
+#include "base/range.h"
 #include "base/thread.h"
+#include "engine/bounds.h"
 #include "engine/stream.h"
 #include "model/context.h"
 
@@ -51,45 +53,25 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
     if (params != NULL) weir__params_default(params, size, &defaults, sizeof defaults);
 }
 
-typedef struct range {
-    const char *name;
-    int32_t value, min, max;
-} range;
+#define RANGE(member, min, max) WEIR__RANGE(WEIR__RANGE_INT, weir_engine_params, member, min, max)
 
-static weir_status check_ranges(const range *ranges, size_t n, weir_error *error)
-{
-    for (size_t i = 0; i < n; i++)
-        if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
-            return weir__error_set(error, WEIR_INVALID, ranges[i].name, "%s is %d; allowed: %d to %d",
-                                   ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max);
-    return WEIR_OK;
-}
+static const weir__range ranges[] = {
+    RANGE(n_slots, 1, WEIR__SEQ_MAX),         RANGE(n_ctx, 0, WEIR__TOKENS_MAX),
+    RANGE(n_kv, 0, WEIR__TOKENS_MAX),         RANGE(max_tokens, 0, WEIR__TOKENS_MAX),
+    RANGE(n_batch, 1, WEIR__BATCH_MAX),       RANGE(n_ubatch, 1, WEIR__BATCH_MAX),
+    RANGE(chunk_size, 1, WEIR__BATCH_MAX),    RANGE(n_threads, 0, WEIR__CPU_MAX),
+    RANGE(n_threads_batch, 0, WEIR__CPU_MAX), RANGE(queue_limit, 0, INT32_MAX),
+    RANGE(ageing_ms, 0, WEIR__AGEING_MS_MAX), RANGE(itl_target_ms, 1, WEIR__ITL_MS_MAX),
+    RANGE(n_draft_max, 0, WEIR__DRAFT_MAX),   RANGE(layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT),
+    RANGE(type_k, WEIR_KV_F16, WEIR_KV_Q4_0), RANGE(type_v, WEIR_KV_F16, WEIR_KV_Q4_0),
+};
 
 static weir_status check_params(const weir_engine_params *params, weir_error *error)
 {
-    const int32_t tokens_max = 1 << 28; /* cells are counted in 32 bits, with room for sums */
-    const range slots = {"n_slots", params->n_slots, 1, WEIR__SEQ_MAX};
-    weir_status status = check_ranges(&slots, 1, error);
+    weir_status status = weir__range_check(ranges, sizeof ranges / sizeof *ranges, params, "", error);
     if (status != WEIR_OK) return status;
-    const range ranges[] = {
-        {"n_ctx", params->n_ctx, 0, tokens_max},
-        {"n_kv", params->n_kv, 0, tokens_max},
-        {"max_tokens", params->max_tokens, 0, tokens_max},
-        {"n_batch", params->n_batch, 1, 1 << 20},
-        {"n_ubatch", params->n_ubatch, 1, 1 << 20},
-        {"chunk_size", params->chunk_size, 1, 1 << 20},
-        {"n_threads", params->n_threads, 0, 512},
-        {"n_threads_batch", params->n_threads_batch, 0, 512},
-        {"queue_limit", params->queue_limit, 0, INT32_MAX},
-        {"cache_sequences", params->cache_sequences, -1, WEIR__SEQ_MAX - params->n_slots},
-        {"ageing_ms", params->ageing_ms, 0, 24 * 3600 * 1000},
-        {"itl_target_ms", params->itl_target_ms, 1, 60000},
-        {"n_draft_max", params->n_draft_max, 0, WEIR__DRAFT_MAX},
-        {"layout", (int32_t)params->layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT},
-        {"type_k", (int32_t)params->type_k, WEIR_KV_F16, WEIR_KV_Q4_0},
-        {"type_v", (int32_t)params->type_v, WEIR_KV_F16, WEIR_KV_Q4_0},
-    };
-    status = check_ranges(ranges, sizeof ranges / sizeof *ranges, error);
+    const weir__range beside = RANGE(cache_sequences, -1, WEIR__SEQ_MAX - params->n_slots);
+    status = weir__range_check(&beside, 1, params, "", error);
     if (status != WEIR_OK) return status;
     if (params->n_batch < params->n_slots)
         return weir__error_set(
@@ -132,6 +114,21 @@ static int32_t sequences_beside(const weir_model *model, const weir_engine_param
     return layout == WEIR_LAYOUT_UNIFIED ? WEIR__SEQ_MAX - params->n_slots : 0;
 }
 
+/* Layout, cells and sequences. AUTO means lanes, which are faster (ADR 0013), as long as each holds what a
+ * request may need: a shorter one serves nobody, while in a pool short requests leave room (ADR 0018). */
+static void decide_layout(const weir_model *model, const weir_engine_params *params,
+                          weir_context_params *context)
+{
+    context->layout = params->layout == WEIR_LAYOUT_AUTO ? WEIR_LAYOUT_PER_SLOT : params->layout;
+    context->n_seq_max = params->n_slots + sequences_beside(model, params, context->layout);
+    context->n_ctx = decide_cells(model, params, context->layout, context->n_seq_max);
+    if (params->layout == WEIR_LAYOUT_AUTO &&
+        (int64_t)context->n_ctx < (int64_t)params->n_ctx * context->n_seq_max) {
+        context->layout = WEIR_LAYOUT_UNIFIED;
+        context->n_seq_max = params->n_slots + sequences_beside(model, params, context->layout);
+    }
+}
+
 /* The context of an engine: completes *params and fills *context. */
 static weir_status plan_context(const weir_model *model, weir_engine_params *params,
                                 weir_context_params *context, weir_error *error)
@@ -147,22 +144,11 @@ static weir_status plan_context(const weir_model *model, weir_engine_params *par
     if (params->n_threads_batch == 0) params->n_threads_batch = params->n_threads;
     if (params->n_ubatch > params->n_batch) params->n_ubatch = params->n_batch;
     *context = weir_context_params_default();
-    weir_layout layout = params->layout;
-    if (layout == WEIR_LAYOUT_AUTO) layout = weir__layout_auto(params->n_slots);
-    int32_t beside = sequences_beside(model, params, layout);
-    context->n_ctx = decide_cells(model, params, layout, params->n_slots + beside);
-    /* Shorter lanes than a request may need are of no use; a pool is, where not all need so much. */
-    if (params->layout == WEIR_LAYOUT_AUTO && layout == WEIR_LAYOUT_PER_SLOT &&
-        (int64_t)context->n_ctx < (int64_t)params->n_ctx * (params->n_slots + beside)) {
-        layout = WEIR_LAYOUT_UNIFIED;
-        beside = sequences_beside(model, params, layout);
-    }
+    decide_layout(model, params, context);
     context->n_batch = params->n_batch;
     context->n_ubatch = params->n_ubatch;
-    context->n_seq_max = params->n_slots + beside;
     context->n_threads = params->n_threads;
     context->n_threads_batch = params->n_threads_batch;
-    context->layout = layout;
     context->type_k = params->type_k;
     context->type_v = params->type_v;
     return WEIR_OK;
@@ -350,7 +336,7 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
     model->ops->set_abort(engine->context, nobody_waits, engine);
     status = WEIR_NO_MEMORY;
     if (pthread_mutex_init(&engine->mutex, NULL) != 0) goto no_mutex;
-    if (weir__cond_init_monotonic(&engine->drained) != 0) goto no_cond;
+    if (weir__clock_cond_init(&engine->drained) != 0) goto no_cond;
     if (pthread_mutex_init(&engine->stop_mutex, NULL) != 0) goto no_stop_mutex;
     if (!params.manual) {
         if (weir__thread_start(&engine->thread, NULL, run, engine) != 0) goto no_thread;
@@ -441,8 +427,7 @@ weir_status weir_engine_drain(weir_engine *engine, int timeout_ms)
     while (engine->n_live > 0 && status == WEIR_OK) {
         if (engine->params.manual)
             status = WEIR_STATE;
-        else if (weir__cond_timedwait_ns(&engine->drained, &engine->mutex, deadline) != 0 &&
-                 engine->n_live > 0)
+        else if (weir__clock_cond_wait(&engine->drained, &engine->mutex, deadline) != 0 && engine->n_live > 0)
             status = WEIR_TIMEOUT;
     }
     pthread_mutex_unlock(&engine->mutex);
@@ -508,7 +493,7 @@ static weir_status enqueue(weir_engine *engine, weir__request **made, size_t n, 
     } else {
         for (size_t i = 0; i < n; i++) {
             made[i]->serial = engine->serial++;
-            made[i]->share = weir__share_hold(&engine->shares, made[i]->salt, made[i]->submit_ns);
+            made[i]->salt = weir__salt_hold(&engine->salts, made[i]->salt_hash, made[i]->submit_ns);
             weir__account_arrive(engine, made[i]);
             weir__queue_push(&engine->queue, made[i]);
         }

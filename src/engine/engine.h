@@ -13,15 +13,15 @@
 #include "cache/cache.h"
 #include "engine/account.h"
 #include "engine/flight.h"
-#include "engine/forecast.h"
 #include "engine/queue.h"
+#include "engine/rates.h"
 #include "engine/slot.h"
 #include "engine/speculate.h"
 #include "engine/turn.h"
 #include "schedule/schedule.h"
 
 /* Who may touch what:
- *   - `mutex` protects queue, shares and what they hold of requests, open, stopping, n_live, serial, stats,
+ *   - `mutex` protects queue, salts and what they hold of requests, open, stopping, n_live, serial, stats,
  *     told and the account's rings; only the driver takes requests out of the queue. It is held for a few
  *     instructions, never across a forward pass, a template, a callback or an allocation that matters. Lock
  *     order: it is taken last.
@@ -44,7 +44,7 @@ struct weir_engine {
     bool stopping;  /* ends those it has */
     int32_t n_live; /* queued or in a slot */
     weir_engine_stats stats;
-    weir__shares shares;
+    weir__salts salts;
     uint64_t serial;  /* of the next request */
     weir__rates told; /* as of the last tick */
     weir__account account;

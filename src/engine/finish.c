@@ -3,10 +3,10 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 
-static void count_down(weir_engine *engine, weir__share *share)
+static void count_down(weir_engine *engine, weir__salt *salt)
 {
     pthread_mutex_lock(&engine->mutex);
-    weir__share_release(share);
+    weir__salt_release(salt);
     if (--engine->n_live == 0) pthread_cond_broadcast(&engine->drained);
     pthread_mutex_unlock(&engine->mutex);
 }
@@ -17,7 +17,7 @@ static void count_down(weir_engine *engine, weir__share *share)
 static void finish(weir_engine *engine, weir__slot *slot)
 {
     int64_t now = weir__clock_now_ns();
-    weir__share *share = slot->request->share;
+    weir__salt *salt = slot->request->salt;
     weir__slot_settle(slot, &engine->scratch);
     weir__account_finish(engine, slot, now);
     weir_slot_state state = slot->state;
@@ -25,7 +25,7 @@ static void finish(weir_engine *engine, weir__slot *slot)
     weir__account_publish(engine);
     slot->state = state;
     weir__slot_finish(slot, now);
-    count_down(engine, share);
+    count_down(engine, salt);
 }
 
 static void finish_slot(weir_engine *engine, weir__slot *slot)

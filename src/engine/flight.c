@@ -242,7 +242,7 @@ weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, 
     pthread_mutex_lock(&flight->mutex);
     while (*at >= flight->n && !flight->ended && status == WEIR_OK)
         if (timeout_ms == 0 ||
-            (weir__cond_timedwait_ns(&flight->more, &flight->mutex, deadline) != 0 && *at >= flight->n))
+            (weir__clock_cond_wait(&flight->more, &flight->mutex, deadline) != 0 && *at >= flight->n))
             status = WEIR_TIMEOUT;
     if (*at < flight->n) {
         *chunk = flight->chunks[(*at)++];
@@ -393,7 +393,7 @@ static weir_status create(weir__flights *flights, weir_flight **out, weir_error 
     flight->flights = flights;
     if (pthread_mutex_init(&flight->mutex, NULL) != 0) goto no_mutex;
     if (pthread_mutex_init(&flight->watch_mutex, NULL) != 0) goto no_watch_mutex;
-    if (weir__cond_init_monotonic(&flight->more) != 0) goto no_cond;
+    if (weir__clock_cond_init(&flight->more) != 0) goto no_cond;
     pthread_mutex_lock(&flights->mutex);
     flights->refs++;
     pthread_mutex_unlock(&flights->mutex);

@@ -1,33 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/forecast.h"
-
+/* forecast.c: what would become of a request: the dry run.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 #include "base/params.h"
 #include "engine/engine.h"
-
-#define NEWEST       0.125               /* what the newest measurement counts */
-#define RETRY_NS     INT64_C(1000000000) /* nothing is known */
-#define RETRY_MAX_NS (3600 * INT64_C(1000000000))
-
-/* ---- Rates ---- */
-
-void weir__rates_finished(weir__rates *rates, int64_t service_ns)
-{
-    if (service_ns <= 0) return;
-    double newest = (double)service_ns;
-    rates->service_ns =
-        rates->service_ns > 0 ? rates->service_ns + NEWEST * (newest - rates->service_ns) : newest;
-}
-
-int64_t weir__rates_retry_ns(const weir__rates *rates, int32_t n_slots, int64_t places)
-{
-    double each = rates->service_ns > 0 ? rates->service_ns / n_slots : (double)RETRY_NS;
-    double ns = each * (double)places;
-    if (ns > (double)RETRY_MAX_NS) return RETRY_MAX_NS;
-    return ns > (double)WEIR__NS_PER_MS ? (int64_t)ns : WEIR__NS_PER_MS;
-}
-
-/* ---- Dry run ---- */
 
 /* How many of those that wait would go before this one. The mutex is held. */
 static int32_t n_before(weir_engine *engine, weir__request *request, int64_t now)
@@ -35,7 +10,7 @@ static int32_t n_before(weir_engine *engine, weir__request *request, int64_t now
     int32_t n = 0, top = weir__queue_top(&engine->queue);
     if (request->priority > top) top = request->priority;
     request->serial = engine->serial;
-    request->share = (weir__share *)weir__share_find(&engine->shares, request->salt);
+    request->salt = (weir__salt *)weir__salt_find(&engine->salts, request->salt_hash);
     weir__rank own = weir__queue_rank(request, top, weir__ageing_ns(engine), now);
     for (const weir__request *at = engine->queue.first; at != NULL; at = at->next) {
         weir__rank rank = weir__queue_rank(at, top, weir__ageing_ns(engine), now);

@@ -1,20 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/testing.h"
 
-static void rates_follow_what_is_measured(void **state)
-{
-    (void)state;
-    weir__rates rates = {0};
-    assert_int_equal(weir__rates_retry_ns(&rates, 4, 1), 1000 * WEIR__NS_PER_MS); /* nothing is known */
-    weir__rates_finished(&rates, 800 * WEIR__NS_PER_MS);
-    assert_int_equal(weir__rates_retry_ns(&rates, 4, 1), 200 * WEIR__NS_PER_MS);
-    assert_int_equal(weir__rates_retry_ns(&rates, 4, 3), 600 * WEIR__NS_PER_MS);
-    for (int i = 0; i < 100; i++) weir__rates_finished(&rates, 400 * WEIR__NS_PER_MS);
-    assert_in_range(weir__rates_retry_ns(&rates, 4, 1), 99 * WEIR__NS_PER_MS, 101 * WEIR__NS_PER_MS);
-    assert_int_equal(weir__rates_retry_ns(&rates, 256, 0), WEIR__NS_PER_MS);
-    assert_int_equal(weir__rates_retry_ns(&rates, 1, INT64_MAX), 3600 * 1000 * WEIR__NS_PER_MS);
-}
-
 static weir_forecast forecast(rig *r, const weir_request *request)
 {
     weir_error error = {0};
@@ -144,7 +130,6 @@ static void what_submit_refuses_a_dry_run_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates_follow_what_is_measured),
         RIG_TEST(a_dry_run_tells_place_and_fit_and_starts_nothing),
         RIG_TEST(times_come_from_what_was_measured),
         RIG_TEST(busy_says_when_to_try_again),

@@ -53,25 +53,11 @@ weir__request *weir__queue_take(weir__queue *queue, bool (*wanted)(const weir__r
 
 /* ---- Who goes next ---- */
 
-int32_t weir__rank_level(int32_t priority, int64_t waited_ns, int64_t ageing_ns, int32_t top)
-{
-    if (ageing_ns <= 0 || waited_ns <= 0 || priority >= top) return priority;
-    int64_t gained = waited_ns / ageing_ns;
-    return gained < (int64_t)top - priority ? priority + (int32_t)gained : top;
-}
-
-bool weir__rank_before(const weir__rank *a, const weir__rank *b)
-{
-    if (a->level != b->level) return a->level > b->level;
-    if (a->served != b->served) return a->served < b->served;
-    return a->serial < b->serial;
-}
-
 weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t ageing_ns, int64_t now)
 {
     return (weir__rank){
         .level = weir__rank_level(request->priority, now - request->submit_ns, ageing_ns, top),
-        .served = weir__share_served(request->share, now),
+        .served = weir__salt_served(request->salt, now),
         .serial = request->serial,
     };
 }

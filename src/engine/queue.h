@@ -3,6 +3,7 @@
 #ifndef WEIR_ENGINE_QUEUE_H
 #define WEIR_ENGINE_QUEUE_H
 
+#include "engine/rank.h"
 #include "engine/request.h"
 
 /* A singly linked list, in no order that matters. Invariant: n is its length; last is NULL exactly when first
@@ -28,21 +29,7 @@ void weir__queue_remove(weir__queue *queue, weir__request *request);
 weir__request *weir__queue_take(weir__queue *queue, bool (*wanted)(const weir__request *request, int64_t now),
                                 int64_t now);
 
-/* ---- Who goes next: pure ---- */
-
-/* What decides it. */
-typedef struct weir__rank {
-    int32_t level;   /* of priority, with what age adds; the higher one first */
-    int64_t served;  /* tokens that its salt had lately; the fewer first */
-    uint64_t serial; /* of submit; the earlier first */
-} weir__rank;
-
-/* Priority and one level more for each whole ageing_ns since submit, 0 = never; at most `top`, but not below
- * the priority. */
-int32_t weir__rank_level(int32_t priority, int64_t waited_ns, int64_t ageing_ns, int32_t top);
-
-/* Whether a goes before b. A strict order wherever serials differ. */
-bool weir__rank_before(const weir__rank *a, const weir__rank *b);
+/* ---- Who goes next ---- */
 
 /* The request's rank among others of priorities up to `top`. */
 weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t ageing_ns, int64_t now);

@@ -17,7 +17,7 @@
 typedef struct scene {
     weir__queue queue;
     weir__request requests[MOST];
-    weir__share shares[5];
+    weir__salt salts[5];
     int n;
     int64_t ageing_ns, now;
 } scene;
@@ -29,8 +29,8 @@ static void make_scene(scene *s, dice *d)
     s->ageing_ns = dice_one_in(d, 4) ? 0 : dice_in(d, 1, 50) * MS;
     s->now = 1000 * MS;
     for (int i = 0; i < 5; i++) {
-        s->shares[i].at_ns = s->now - dice_in(d, 0, 3) * WEIR__SHARE_HALF_NS;
-        s->shares[i].served = dice_in(d, 0, 3) * 64;
+        s->salts[i].at_ns = s->now - dice_in(d, 0, 3) * WEIR__SALT_HALF_NS;
+        s->salts[i].served = dice_in(d, 0, 3) * 64;
     }
     int spread = dice_in(d, 0, 4);
     for (int i = 0; i < s->n; i++) {
@@ -38,7 +38,7 @@ static void make_scene(scene *s, dice *d)
         r->priority = dice_one_in(d, 10) ? dice_in(d, -100, 100) : dice_in(d, -spread, spread);
         r->submit_ns = s->now - dice_in(d, -5, 300) * MS;
         r->serial = (uint64_t)i * 7 % 41; /* suspended ones come in again later */
-        r->share = &s->shares[dice_in(d, 0, 4)];
+        r->salt = &s->salts[dice_in(d, 0, 4)];
         weir__queue_push(&s->queue, r);
     }
 }
@@ -57,8 +57,8 @@ static int naive_level(const scene *s, const weir__request *r, int top)
 /* Tokens that are left of what its salt had: half-lives are whole ones here. */
 static int naive_served(const scene *s, const weir__request *r)
 {
-    int64_t served = (int64_t)r->share->served;
-    for (int64_t at = r->share->at_ns; at < s->now; at += WEIR__SHARE_HALF_NS) served /= 2;
+    int64_t served = (int64_t)r->salt->served;
+    for (int64_t at = r->salt->at_ns; at < s->now; at += WEIR__SALT_HALF_NS) served /= 2;
     return (int)served;
 }
 
@@ -105,7 +105,7 @@ static void the_whole_order_is_the_naive_models(void **state)
             int n = s.queue.n;
             weir__queue_remove(&s.queue, next);
             assert_int_equal(s.queue.n, n - 1);
-            if (dice_one_in(&d, 2)) weir__share_bill(next->share, 64, next->share->at_ns);
+            if (dice_one_in(&d, 2)) weir__salt_bill(next->salt, 64, next->salt->at_ns);
         }
         assert_null(s.queue.first);
         assert_null(s.queue.last);
@@ -141,13 +141,13 @@ static void nobody_starves(void **state)
     (void)state;
     enum { FLOW = 8, STEPS = 4000 };
     static weir__request requests[FLOW + 3];
-    static weir__shares shares;
+    static weir__salts salts;
     weir__queue queue = {0};
     const int64_t step = 100 * MS, ageing = 1000 * MS;
     uint64_t serial = 0, fresh = 100;
     dice d = {.state = seed_of()};
     memset(requests, 0, sizeof requests);
-    memset(&shares, 0, sizeof shares);
+    memset(&salts, 0, sizeof salts);
     int64_t now = 0, worst = 0;
     for (int i = 0; i < FLOW + 3; i++) {
         weir__request *r = &requests[i];
@@ -155,17 +155,17 @@ static void nobody_starves(void **state)
         r->submit_ns = now;
         /* flows: priority 5 of one salt; 0 of ever new salts. Singles: the lowest of a third salt. */
         r->priority = i < FLOW / 2 ? 5 : i < FLOW ? 0 : -3;
-        r->share = weir__share_hold(&shares, i < FLOW / 2 ? 1 : i < FLOW ? fresh++ : 2, now);
+        r->salt = weir__salt_hold(&salts, i < FLOW / 2 ? 1 : i < FLOW ? fresh++ : 2, now);
         weir__queue_push(&queue, r);
     }
     for (int i = 0; i < STEPS; i++) {
         now += step;
         weir__request *r = weir__queue_next(&queue, INT32_MIN, ageing, now);
         weir__queue_remove(&queue, r);
-        weir__share_bill(r->share, dice_in(&d, 50, 2000), now);
+        weir__salt_bill(r->salt, dice_in(&d, 50, 2000), now);
         if (r->priority == -3 && now - r->submit_ns > worst) worst = now - r->submit_ns;
-        weir__share_release(r->share);
-        r->share = weir__share_hold(&shares, r->priority == 5 ? 1 : r->priority == 0 ? fresh++ : 2, now);
+        weir__salt_release(r->salt);
+        r->salt = weir__salt_hold(&salts, r->priority == 5 ? 1 : r->priority == 0 ? fresh++ : 2, now);
         r->serial = serial++;
         r->submit_ns = now;
         weir__queue_push(&queue, r);
@@ -173,47 +173,35 @@ static void nobody_starves(void **state)
     for (const weir__request *r = queue.first; r != NULL; r = r->next)
         if (now - r->submit_ns > worst) worst = now - r->submit_ns;
     /* 8 levels of a second; then what its salt had is forgotten: 2^15 tokens in 15 half-lives */
-    assert_true(worst < 8 * 1000 * MS + 15 * WEIR__SHARE_HALF_NS + 20 * step);
+    assert_true(worst < 8 * 1000 * MS + 15 * WEIR__SALT_HALF_NS + 20 * step);
 }
 
 static void a_hundred_of_one_salt_do_not_keep_back_the_first_of_another(void **state)
 {
     (void)state;
     static weir__request requests[101];
-    static weir__shares shares;
+    static weir__salts salts;
     weir__queue queue = {0};
     memset(requests, 0, sizeof requests);
-    memset(&shares, 0, sizeof shares);
+    memset(&salts, 0, sizeof salts);
     for (int i = 0; i < 100; i++) {
         requests[i].serial = (uint64_t)i;
-        requests[i].share = weir__share_hold(&shares, 1, 0);
+        requests[i].salt = weir__salt_hold(&salts, 1, 0);
         weir__queue_push(&queue, &requests[i]);
     }
     int64_t now = 60000 * MS; /* they are old */
-    weir__share_bill(requests[0].share, 500, now);
+    weir__salt_bill(requests[0].salt, 500, now);
     requests[100] = (weir__request){.serial = 100, .submit_ns = now};
-    requests[100].share = weir__share_hold(&shares, 2, now);
+    requests[100].salt = weir__salt_hold(&salts, 2, now);
     weir__queue_push(&queue, &requests[100]);
     assert_ptr_equal(weir__queue_next(&queue, INT32_MIN, 10000 * MS, now), &requests[100]);
     weir__queue_remove(&queue, &requests[100]);
     assert_ptr_equal(weir__queue_next(&queue, INT32_MIN, 10000 * MS, now), &requests[0]);
 }
 
-static void levels(void **state)
-{
-    (void)state;
-    assert_int_equal(weir__rank_level(0, 29 * MS, 10 * MS, 100), 2);
-    assert_int_equal(weir__rank_level(0, 29 * MS, 10 * MS, 1), 1);
-    assert_int_equal(weir__rank_level(5, 29 * MS, 10 * MS, 1), 5); /* never less than its own */
-    assert_int_equal(weir__rank_level(0, 29 * MS, 0, 100), 0);
-    assert_int_equal(weir__rank_level(0, -29 * MS, 10 * MS, 100), 0);
-    assert_int_equal(weir__rank_level(-100, INT64_MAX, 1, INT32_MAX), INT32_MAX);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(levels),
         cmocka_unit_test(the_whole_order_is_the_naive_models),
         cmocka_unit_test(nobody_outranks_whom_he_could_lose_to),
         cmocka_unit_test(nobody_starves),

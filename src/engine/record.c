@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "engine/bounds.h"
 #include "model/json.h"
 
 #define VERSION     1
-#define TOKENS_MAX  (1 << 28)
 #define NUMBER_MAX  (INT64_C(1) << 52) /* what every JSON reader keeps exactly */
 #define HOUR        INT64_C(3600000000000)
 #define TICKS_MAX   (1 << 20) /* of an hour each their sum is still a time */
@@ -42,13 +42,13 @@ typedef struct column {
 static const column head_fields[] = {
     AT(weir__record, strategy, NAME, 0, 0),
     AT(weir__record, n_slots, INT32, 1, 256),
-    AT(weir__record, n_ctx, INT32, 1, TOKENS_MAX),
-    AT(weir__record, n_kv, INT32, 1, TOKENS_MAX),
-    AT(weir__record, n_batch, INT32, 1, 1 << 20),
-    AT(weir__record, n_ubatch, INT32, 1, 1 << 20),
-    AT(weir__record, chunk_size, INT32, 1, 1 << 20),
-    AT(weir__record, itl_target_ms, INT32, 1, 60000),
-    AT(weir__record, ageing_ms, INT32, 0, 86400000),
+    AT(weir__record, n_ctx, INT32, 1, WEIR__TOKENS_MAX),
+    AT(weir__record, n_kv, INT32, 1, WEIR__TOKENS_MAX),
+    AT(weir__record, n_batch, INT32, 1, WEIR__BATCH_MAX),
+    AT(weir__record, n_ubatch, INT32, 1, WEIR__BATCH_MAX),
+    AT(weir__record, chunk_size, INT32, 1, WEIR__BATCH_MAX),
+    AT(weir__record, itl_target_ms, INT32, 1, WEIR__ITL_MS_MAX),
+    AT(weir__record, ageing_ms, INT32, 0, WEIR__AGEING_MS_MAX),
     AT(weir__record, layout, LAYOUT, WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT),
     {0},
 };
@@ -56,9 +56,9 @@ static const column head_fields[] = {
 static const column arrival_fields[] = {
     {"arrival", INT64, offsetof(weir_arrival, request), 0, NUMBER_MAX, false},
     AT(weir_arrival, submit_ns, INT64, 0, INT64_MAX / 8),
-    AT(weir_arrival, n_prompt, INT32, 1, TOKENS_MAX),
-    AT(weir_arrival, max_tokens, INT32, 0, TOKENS_MAX),
-    OPTIONAL(weir_arrival, priority, INT32, -100, 100),
+    AT(weir_arrival, n_prompt, INT32, 1, WEIR__TOKENS_MAX),
+    AT(weir_arrival, max_tokens, INT32, 0, WEIR__TOKENS_MAX),
+    OPTIONAL(weir_arrival, priority, INT32, -WEIR__PRIORITY_MAX, WEIR__PRIORITY_MAX),
     {0},
 };
 
@@ -69,15 +69,15 @@ static const column tick_fields[] = {
     OPTIONAL(weir_tick, work_ns, INT64, 0, HOUR),
     AT(weir_tick, tick_ns, INT64, 0, HOUR),
     AT(weir_tick, n_arrived, INT64, 0, NUMBER_MAX),
-    AT(weir_tick, n_prefill, INT32, 0, 1 << 20),
-    AT(weir_tick, n_decode, INT32, 0, 1 << 20),
-    AT(weir_tick, n_passes, INT32, 0, 1 << 20),
+    AT(weir_tick, n_prefill, INT32, 0, WEIR__BATCH_MAX),
+    AT(weir_tick, n_decode, INT32, 0, WEIR__BATCH_MAX),
+    AT(weir_tick, n_passes, INT32, 0, WEIR__BATCH_MAX),
     AT(weir_tick, queue_depth, INT32, 0, INT32_MAX),
-    AT(weir_tick, n_kv_used, INT32, 0, TOKENS_MAX),
+    AT(weir_tick, n_kv_used, INT32, 0, WEIR__TOKENS_MAX),
     OPTIONAL(weir_tick, bad_plan, BOOL, 0, 1),
     OPTIONAL(weir_tick, failed, BOOL, 0, 1),
-    OPTIONAL(weir_tick, n_drafted, INT32, 0, 1 << 20),
-    OPTIONAL(weir_tick, n_accepted, INT32, 0, 1 << 20),
+    OPTIONAL(weir_tick, n_drafted, INT32, 0, WEIR__BATCH_MAX),
+    OPTIONAL(weir_tick, n_accepted, INT32, 0, WEIR__BATCH_MAX),
     {0},
 };
 
@@ -85,11 +85,11 @@ static const column part_fields[] = {
     AT(weir_tick_slot, slot, INT32, -1, 255),
     AT(weir_tick_slot, request, INT64, 0, NUMBER_MAX),
     AT(weir_tick_slot, state, STATE, WEIR_SLOT_IDLE, WEIR_SLOT_JOINED),
-    OPTIONAL(weir_tick_slot, n_tokens, INT32, 0, 1 << 20),
-    OPTIONAL(weir_tick_slot, n_past, INT32, 0, TOKENS_MAX),
-    AT(weir_tick_slot, n_prompt, INT32, 1, TOKENS_MAX),
-    OPTIONAL(weir_tick_slot, n_cached, INT32, 0, TOKENS_MAX),
-    OPTIONAL(weir_tick_slot, n_generated, INT32, 0, TOKENS_MAX),
+    OPTIONAL(weir_tick_slot, n_tokens, INT32, 0, WEIR__BATCH_MAX),
+    OPTIONAL(weir_tick_slot, n_past, INT32, 0, WEIR__TOKENS_MAX),
+    AT(weir_tick_slot, n_prompt, INT32, 1, WEIR__TOKENS_MAX),
+    OPTIONAL(weir_tick_slot, n_cached, INT32, 0, WEIR__TOKENS_MAX),
+    OPTIONAL(weir_tick_slot, n_generated, INT32, 0, WEIR__TOKENS_MAX),
     OPTIONAL(weir_tick_slot, reason, REASON, 0, REASON_LAST),
     OPTIONAL(weir_tick_slot, end_ns, INT64, 0, INT64_MAX / 8),
     OPTIONAL(weir_tick_slot, suspended, BOOL, 0, 1),
@@ -337,7 +337,8 @@ static weir_status read_head(reader *r, json_t *object)
             "line 1: this is no record of an engine's ticks of version %d, as --ring writes it", VERSION);
     weir_status status = read_object(r, head_fields, object, "ring", "weir", r->record);
     if (status == WEIR_OK && r->record->n_batch < r->record->n_slots)
-        return refuse(r, "n_batch", "at least n_slots", r->record->n_batch, r->record->n_slots, 1 << 20);
+        return refuse(r, "n_batch", "at least n_slots", r->record->n_batch, r->record->n_slots,
+                      WEIR__BATCH_MAX);
     return status;
 }
 

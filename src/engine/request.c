@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/params.h"
 #include "base/utf8.h"
+#include "engine/bounds.h"
 #include "engine/doctor.h"
 #include "engine/stream.h"
 #include "model/chat.h"
@@ -18,8 +19,7 @@
 #include "model/sampler.h"
 #include "speculate/drafter.h"
 
-#define STOPS_MAX      64 /* OpenAI's API allows 4; templates bring a few of their own */
-#define PRIORITY_MAX   100
+#define STOPS_MAX      64    /* OpenAI's API allows 4; templates bring a few of their own */
 #define STOP_BYTES_MAX 16384 /* a paragraph; bounds what a stream may hold back */
 
 void weir_request_init(weir_request *request, size_t size)
@@ -54,7 +54,28 @@ refuse(weir_error *error, size_t index, weir_status code, const char *name, cons
     return weir__error_set(error, code, field, "%s", message);
 }
 
-/* ---- The prompt ---- */
+/* ---- The prompt, and whose it is ---- */
+
+/* Never that of no salt. Two salts of one hash would share their turns, and nothing else. */
+static uint64_t hash_salt(const char *salt, size_t length)
+{
+    uint64_t hash = weir__hash(0, salt, length);
+    return hash != 0 ? hash : 1;
+}
+
+/* salt: [length], or NULL: none. */
+static weir_status copy_salt(weir__request *request, const char *salt, size_t length, size_t index,
+                             weir_error *error)
+{
+    if (salt == NULL) return WEIR_OK;
+    if (length == WEIR_NUL) length = strlen(salt);
+    request->salt_bytes = weir__mem_dup(salt, length);
+    if (request->salt_bytes == NULL)
+        return REFUSE(WEIR_NO_MEMORY, "cache_salt", "out of memory for the salt");
+    request->salt_length = length;
+    request->salt_hash = hash_salt(salt, length);
+    return WEIR_OK;
+}
 
 static weir_status copy_tokens(weir__request *request, const weir_model *model, const weir_request *given,
                                size_t index, weir_error *error)
@@ -100,8 +121,9 @@ static void set_chat(weir__request *request, weir_chat *chat)
     if (chat != NULL) request->preserved = weir__chat_preserved(chat, &request->n_preserved);
 }
 
-static weir_status copy_prompt(weir__request *request, const weir__request *first, size_t index,
-                               weir_error *error)
+/* Another answer's: what the first has. */
+static weir_status copy_first(weir__request *request, const weir__request *first, size_t index,
+                              weir_error *error)
 {
     request->tokens = weir__mem_dup(first->tokens, (size_t)first->n_prompt * sizeof *first->tokens);
     if (request->tokens == NULL) return REFUSE(WEIR_NO_MEMORY, "tokens", "out of memory for the prompt");
@@ -111,7 +133,7 @@ static weir_status copy_prompt(weir__request *request, const weir__request *firs
     request->source = weir__stream_hold(first->source);
     weir__adapters_copy(&request->adapters, &first->adapters);
     set_chat(request, first->chat);
-    return WEIR_OK;
+    return copy_salt(request, first->salt_bytes, first->salt_length, index, error);
 }
 
 /* A fork's: what the source had, and whose it was. The caller's salt and adapters are not looked at. */
@@ -128,6 +150,7 @@ static weir_status read_source(weir__request *request, const weir_request *given
     request->n_head = history.n_head;
     request->salt_bytes = history.salt;
     request->salt_length = history.salt_length;
+    if (history.salt != NULL) request->salt_hash = hash_salt(history.salt, history.salt_length);
     request->source = weir__stream_hold(given->source);
     weir__adapters_copy(&request->adapters, &history.adapters);
     set_chat(request, history.chat);
@@ -137,25 +160,44 @@ static weir_status read_source(weir__request *request, const weir_request *given
     return WEIR_OK;
 }
 
+static weir_status read_chat(weir__request *request, const weir_model *model, weir_chat *chat, size_t index,
+                             weir_error *error)
+{
+    if (weir__chat_model(chat) != model)
+        return REFUSE(WEIR_INVALID, "chat", "the chat was rendered for another model than the engine's");
+    size_t length;
+    const char *prompt = weir_chat_prompt(chat, &length);
+    set_chat(request, chat);
+    return read_text(request, model, prompt, length, true, true, index, error);
+}
+
 static weir_status read_prompt(weir__request *request, weir_model *model, const weir_request *given,
                                const weir__doorbell *bell, size_t index, weir_error *error)
 {
     int given_kinds =
         (given->chat != NULL) + (given->tokens != NULL) + (given->text != NULL) + (given->source != NULL);
+    if (given->source == NULL) {
+        char prefix[48];
+        snprintf(prefix, sizeof prefix, "requests[%zu].", index);
+        weir_status status =
+            weir__adapters_take(&request->adapters, model, given->adapters, given->n_adapters, prefix, error);
+        if (status != WEIR_OK) return status;
+    }
     if (given_kinds != 1)
         return REFUSE(WEIR_INVALID, "text", "%s; give exactly one of chat, tokens, text and source",
                       given_kinds == 0 ? "the request has no prompt" : "the request has several prompts");
     if (given->source != NULL) return read_source(request, given, bell, index, error);
-    if (given->tokens != NULL) return copy_tokens(request, model, given, index, error);
-    if (given->text != NULL)
-        return read_text(request, model, given->text, given->text_length, given->add_special,
-                         given->parse_special, index, error);
-    if (weir__chat_model(given->chat) != model)
-        return REFUSE(WEIR_INVALID, "chat", "the chat was rendered for another model than the engine's");
-    size_t length;
-    const char *prompt = weir_chat_prompt(given->chat, &length);
-    set_chat(request, given->chat);
-    return read_text(request, model, prompt, length, true, true, index, error);
+    weir_status status;
+    if (given->tokens != NULL)
+        status = copy_tokens(request, model, given, index, error);
+    else if (given->text != NULL)
+        status = read_text(request, model, given->text, given->text_length, given->add_special,
+                           given->parse_special, index, error);
+    else
+        status = read_chat(request, model, given->chat, index, error);
+    if (status != WEIR_OK) return status;
+    request->n_head = request->n_prompt;
+    return copy_salt(request, given->cache_salt, given->cache_salt_length, index, error);
 }
 
 static const char *prompt_field(const weir_request *given)
@@ -277,31 +319,6 @@ static weir_status replay(weir__request *request, size_t index, weir_error *erro
 
 /* ---- Life ---- */
 
-/* Never that of no salt. Two salts of one hash would share their turns, and nothing else. */
-static uint64_t hash_salt(const char *salt, size_t length)
-{
-    uint64_t hash = weir__hash(0, salt, length == WEIR_NUL ? strlen(salt) : length);
-    return hash != 0 ? hash : 1;
-}
-
-static weir_status set_salt(weir__request *request, const weir_request *given, const weir__request *first,
-                            size_t index, weir_error *error)
-{
-    const char *salt = given->cache_salt;
-    size_t length = given->cache_salt_length;
-    bool there = request->salt_bytes != NULL; /* a source's */
-    if (request->source != NULL) {
-        salt = there ? request->salt_bytes : first != NULL ? first->salt_bytes : NULL;
-        length = there ? request->salt_length : first != NULL ? first->salt_length : 0;
-    }
-    if (salt == NULL) return WEIR_OK;
-    request->salt = hash_salt(salt, length);
-    request->salt_length = length == WEIR_NUL ? strlen(salt) : length;
-    if (!there) request->salt_bytes = weir__mem_dup(salt, request->salt_length);
-    return request->salt_bytes != NULL ? WEIR_OK
-                                       : REFUSE(WEIR_NO_MEMORY, "cache_salt", "out of memory for the salt");
-}
-
 /* The parameters for another answer; the first answer's passed their checks. */
 static const weir_sampler_params *reseed(const weir_sampler_params *given, size_t choice,
                                          weir_sampler_params *room)
@@ -319,85 +336,81 @@ static weir_status check_logprobs(const char *name, int32_t n, size_t index, wei
     return REFUSE(WEIR_INVALID, name, "%s is %d; allowed: 0 to %d", name, n, WEIR__LOGPROBS_MAX);
 }
 
-/* first: NULL, or a request of the same *given_request, and the seed is `choice` more. */
-static weir_status create(weir_model *model, const weir__limits *limits, const weir_request *given_request,
-                          size_t index, const weir__request *first, size_t choice, const weir__doorbell *bell,
-                          weir__request **out, weir_error *error)
+/* What can be told without the prompt. */
+static weir_status check(const weir_request *given, size_t index, weir_error *error)
 {
-    weir_request given;
-    weir_sampler_params sampler;
-    char prefix[48];
-    weir_request_init(&given, sizeof given);
-    snprintf(prefix, sizeof prefix, "requests[%zu]", index);
-    weir_status status = weir__params_take(&given, sizeof given, given_request, prefix, error);
+    if (given->deadline_ms < 0)
+        return REFUSE(WEIR_INVALID, "deadline_ms", "deadline_ms is %lld; allowed: 0 (none) and up",
+                      (long long)given->deadline_ms);
+    if (given->priority < -WEIR__PRIORITY_MAX || given->priority > WEIR__PRIORITY_MAX)
+        return REFUSE(WEIR_INVALID, "priority", "priority is %d; allowed: %d to %d", given->priority,
+                      -WEIR__PRIORITY_MAX, WEIR__PRIORITY_MAX);
+    weir_status status = check_logprobs("n_logprobs", given->n_logprobs, index, error);
+    if (status == WEIR_OK)
+        status = check_logprobs("n_prompt_logprobs", given->n_prompt_logprobs, index, error);
     if (status != WEIR_OK) return status;
+    if (given->n_draft_max < -1 || given->n_draft_max > WEIR__DRAFT_MAX)
+        return REFUSE(WEIR_INVALID, "n_draft_max", "n_draft_max is %d; allowed: -1 (the engine's) to %d",
+                      given->n_draft_max, WEIR__DRAFT_MAX);
+    return WEIR_OK;
+}
 
-    weir__request *request = weir__mem_calloc(1, sizeof *request);
-    if (request == NULL) return REFUSE(WEIR_NO_MEMORY, "", "out of memory for a request");
-    if (given.deadline_ms < 0) {
-        status = REFUSE(WEIR_INVALID, "deadline_ms", "deadline_ms is %lld; allowed: 0 (none) and up",
-                        (long long)given.deadline_ms);
-        goto fail;
-    }
-    if (given.priority < -PRIORITY_MAX || given.priority > PRIORITY_MAX) {
-        status = REFUSE(WEIR_INVALID, "priority", "priority is %d; allowed: %d to %d", given.priority,
-                        -PRIORITY_MAX, PRIORITY_MAX);
-        goto fail;
-    }
-    if ((status = check_logprobs("n_logprobs", given.n_logprobs, index, error)) != WEIR_OK ||
-        (status = check_logprobs("n_prompt_logprobs", given.n_prompt_logprobs, index, error)) != WEIR_OK)
-        goto fail;
-    if (given.n_draft_max < -1 || given.n_draft_max > WEIR__DRAFT_MAX) {
-        status = REFUSE(WEIR_INVALID, "n_draft_max", "n_draft_max is %d; allowed: -1 (the engine's) to %d",
-                        given.n_draft_max, WEIR__DRAFT_MAX);
-        goto fail;
-    }
-    if (first == NULL && given.source == NULL) {
-        snprintf(prefix, sizeof prefix, "requests[%zu].", index);
-        status =
-            weir__adapters_take(&request->adapters, model, given.adapters, given.n_adapters, prefix, error);
-        if (status != WEIR_OK) goto fail;
-    }
-    status = first != NULL ? copy_prompt(request, first, index, error)
-                           : read_prompt(request, model, &given, bell, index, error);
-    if (status != WEIR_OK) goto fail;
-    if (request->source == NULL) request->n_head = request->n_prompt;
-    if (first != NULL) given.sampler = reseed(given.sampler, choice, &sampler);
-    if ((status = fit(request, limits, &given, index, error)) != WEIR_OK) goto fail;
-    if ((status = compile_stops(request, &given, index, error)) != WEIR_OK) goto fail;
+/* Takes the caller's struct as *given, checked, and makes an empty request. */
+static weir_status begin(const weir_request *given_request, weir_request *given, size_t index,
+                         weir__request **request, weir_error *error)
+{
+    char field[48];
+    snprintf(field, sizeof field, "requests[%zu]", index);
+    weir_request_init(given, sizeof *given);
+    weir_status status = weir__params_take(given, sizeof *given, given_request, field, error);
+    if (status == WEIR_OK) status = check(given, index, error);
+    if (status != WEIR_OK) return status;
+    *request = weir__mem_calloc(1, sizeof **request);
+    return *request != NULL ? WEIR_OK : REFUSE(WEIR_NO_MEMORY, "", "out of memory for a request");
+}
 
-    if ((status = create_sampler(request, model, given.sampler, index, error)) != WEIR_OK) goto fail;
+static weir_status create_score(weir__request *request, const weir_model *model, const weir_request *given,
+                                size_t index, weir_error *error)
+{
+    if (!given->prompt_logprobs && given->n_prompt_logprobs == 0) return WEIR_OK;
+    int32_t n_vocab = model->info.n_vocab;
+    request->score =
+        weir__score_create(request->tokens, request->n_prompt,
+                           given->n_prompt_logprobs < n_vocab ? given->n_prompt_logprobs : n_vocab);
+    return request->score != NULL
+               ? WEIR_OK
+               : REFUSE(WEIR_NO_MEMORY, "prompt_logprobs", "out of memory for the prompt's logprobs");
+}
 
-    request->scored = given.logprobs || given.n_logprobs > 0;
-    request->n_top = given.n_logprobs < model->info.n_vocab ? given.n_logprobs : model->info.n_vocab;
-    request->interval = given.interval;
-    request->n_draft_max = given.n_draft_max;
-    request->special = given.special;
-    request->priority = given.priority;
+static void set_fields(weir__request *request, const weir_model *model, const weir_request *given)
+{
+    request->scored = given->logprobs || given->n_logprobs > 0;
+    request->n_top = given->n_logprobs < model->info.n_vocab ? given->n_logprobs : model->info.n_vocab;
+    request->interval = given->interval;
+    request->n_draft_max = given->n_draft_max;
+    request->special = given->special;
+    request->priority = given->priority;
     request->n_cached = -1;
-    request->cache_prompt = given.cache_prompt;
+    request->cache_prompt = given->cache_prompt;
     request->miss.size = sizeof request->miss;
     weir__doctor_forget(&request->miss);
-    if ((status = set_salt(request, &given, first, index, error)) != WEIR_OK) goto fail;
     weir__emit_init(&request->progress.emit);
-    if ((status = replay(request, index, error)) != WEIR_OK) goto fail;
-    if ((given.prompt_logprobs || given.n_prompt_logprobs > 0) && first == NULL) {
-        int32_t n_top = given.n_prompt_logprobs;
-        request->score = weir__score_create(request->tokens, request->n_prompt,
-                                            n_top < model->info.n_vocab ? n_top : model->info.n_vocab);
-        if (request->score == NULL) {
-            status = REFUSE(WEIR_NO_MEMORY, "prompt_logprobs", "out of memory for the prompt's logprobs");
-            goto fail;
-        }
-    }
     request->progress.n_tokens = request->n_prompt;
+}
+
+/* What a request has besides its prompt. */
+static weir_status complete(weir__request *request, weir_model *model, const weir__limits *limits,
+                            const weir_request *given, size_t index, weir_error *error)
+{
+    weir_status status = fit(request, limits, given, index, error);
+    if (status == WEIR_OK) status = compile_stops(request, given, index, error);
+    if (status == WEIR_OK) status = create_sampler(request, model, given->sampler, index, error);
+    if (status != WEIR_OK) return status;
+    set_fields(request, model, given);
+    status = replay(request, index, error);
     request->submit_ns = weir__clock_now_ns();
     request->deadline_ns =
-        given.deadline_ms == 0 ? WEIR__CLOCK_NEVER : weir__clock_deadline_ns(given.deadline_ms);
-    *out = request;
-    return WEIR_OK;
-fail:
-    weir__request_destroy(request);
+        given->deadline_ms == 0 ? WEIR__CLOCK_NEVER : weir__clock_deadline_ns(given->deadline_ms);
     return status;
 }
 
@@ -405,14 +418,37 @@ weir_status weir__request_create(weir_model *model, const weir__limits *limits,
                                  const weir_request *given_request, size_t index, const weir__doorbell *bell,
                                  weir__request **out, weir_error *error)
 {
-    return create(model, limits, given_request, index, NULL, 0, bell, out, error);
+    weir_request given;
+    weir__request *request = NULL;
+    weir_status status = begin(given_request, &given, index, &request, error);
+    if (status == WEIR_OK) status = read_prompt(request, model, &given, bell, index, error);
+    if (status == WEIR_OK) status = complete(request, model, limits, &given, index, error);
+    if (status == WEIR_OK) status = create_score(request, model, &given, index, error);
+    if (status == WEIR_OK)
+        *out = request;
+    else
+        weir__request_destroy(request);
+    return status;
 }
 
 weir_status weir__request_repeat(weir_model *model, const weir__limits *limits,
                                  const weir_request *given_request, const weir__request *first, size_t choice,
                                  weir__request **out, weir_error *error)
 {
-    return create(model, limits, given_request, 0, first, choice, NULL, out, error);
+    weir_request given;
+    weir_sampler_params sampler;
+    weir__request *request = NULL;
+    weir_status status = begin(given_request, &given, 0, &request, error);
+    if (status == WEIR_OK) status = copy_first(request, first, 0, error);
+    if (status == WEIR_OK) {
+        given.sampler = reseed(given.sampler, choice, &sampler);
+        status = complete(request, model, limits, &given, 0, error);
+    }
+    if (status == WEIR_OK)
+        *out = request;
+    else
+        weir__request_destroy(request);
+    return status;
 }
 
 bool weir__request_remember(const weir__request *request)

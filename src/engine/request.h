@@ -8,8 +8,8 @@
 #include "backend/backend.h"
 #include "base/doorbell.h"
 #include "engine/emit.h"
+#include "engine/salt.h"
 #include "engine/score.h"
-#include "engine/share.h"
 #include "model/adapter.h"
 
 /* What weir_generate waits on: its requests count themselves off. In the memory of that call. */
@@ -41,8 +41,8 @@ struct weir__request {
     struct weir__request *next; /* in the queue */
     uint64_t serial;            /* order of submit */
     int32_t priority;
-    uint64_t salt;      /* its hash; 0 = none */
-    weir__share *share; /* of its salt, while it is live */
+    uint64_t salt_hash; /* 0 = none */
+    weir__salt *salt;   /* while it is live */
     char *salt_bytes;   /* [salt_length] */
     size_t salt_length;
     weir__adapters adapters;

@@ -34,8 +34,8 @@ static void wait_for(weir_engine *engine, weir__ticket *ticket)
             pthread_mutex_lock(&ticket->mutex);
             if (status == WEIR_OK || ticket->remaining == 0) continue;
         }
-        weir__cond_timedwait_ns(&ticket->cond, &ticket->mutex,
-                                manual ? weir__clock_deadline_ns(DRIVE_POLL_MS) : WEIR__CLOCK_NEVER);
+        weir__clock_cond_wait(&ticket->cond, &ticket->mutex,
+                              manual ? weir__clock_deadline_ns(DRIVE_POLL_MS) : WEIR__CLOCK_NEVER);
     }
     pthread_mutex_unlock(&ticket->mutex);
 }
@@ -48,7 +48,7 @@ static weir_status generate(weir_engine *engine, const weir_request *requests, s
     if (n > 0) memset(results, 0, n * sizeof *results);
     if (pthread_mutex_init(&ticket.mutex, NULL) != 0)
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory");
-    if (weir__cond_init_monotonic(&ticket.cond) != 0) {
+    if (weir__clock_cond_init(&ticket.cond) != 0) {
         pthread_mutex_destroy(&ticket.mutex);
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory");
     }

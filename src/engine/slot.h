@@ -30,7 +30,7 @@ typedef struct weir__slot {
     int32_t n_past;
     int32_t n_generated; /* with the token that ended it */
     int32_t n_planned;   /* tokens in this tick's batch */
-    int32_t n_unbilled;  /* generated tokens that the salt's share does not know of */
+    int32_t n_unbilled;  /* generated tokens that its salt does not know of */
     int32_t row;         /* the first batch row to sample from, those of the draft follow; -1 = none */
     weir__draft draft;   /* what may come after its last token */
     int32_t n_drafted;   /* tokens of the draft in this tick's batch */

@@ -16,8 +16,8 @@
 #include "base/mem.h"
 #include "base/params.h"
 
-#define DEFAULT_POLL_MS 100
-#define HISTORY_MORE    64 /* tokens of an answer before the history grows */
+#define DEFAULT_POLL_MS 100 /* as weir.h says */
+#define HISTORY_MORE    64  /* tokens of an answer before the history grows */
 
 /* Where one chunk lies in its buffer. Its text is followed by a NUL. */
 typedef struct mark {
@@ -90,7 +90,7 @@ weir_status weir_stream_create(weir_stream **out, weir_error *error)
     pthread_mutexattr_t recursive;
     if (stream == NULL) goto no_stream;
     if (pthread_mutex_init(&stream->mutex, NULL) != 0) goto no_mutex;
-    if (weir__cond_init_monotonic(&stream->cond) != 0) goto no_cond;
+    if (weir__clock_cond_init(&stream->cond) != 0) goto no_cond;
     if (pthread_mutexattr_init(&recursive) != 0) goto no_attr;
     pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
     int failed = pthread_mutex_init(&stream->ready_mutex, &recursive);
@@ -466,7 +466,7 @@ weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *ch
             if (expired) status = WEIR_TIMEOUT;
             if (stream->phase == FRESH) status = WEIR_STATE; /* it was not attached after all */
             if (status != WEIR_OK) break;
-            expired = weir__cond_timedwait_ns(&stream->cond, &stream->mutex, deadline) == ETIMEDOUT;
+            expired = weir__clock_cond_wait(&stream->cond, &stream->mutex, deadline) == ETIMEDOUT;
         }
         stream->reading = false;
     }

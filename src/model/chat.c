@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/params.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "model/chat_calls.h"
 #include "model/chat_message.h"
@@ -163,33 +164,18 @@ static weir_status check_params(const weir_chat_params *params, const weir__chat
 
 /* ---- Without llama.cpp: ChatML, for the fake model ---- */
 
-typedef struct text {
-    char *bytes;
-    size_t n;
-    size_t capacity;
-} text;
-
-static bool append(text *t, const char *bytes, size_t n)
+static bool add_string(weir__text *t, const json_t *string)
 {
-    if (!weir__mem_grow(&t->bytes, &t->capacity, t->n + n + 1, 1)) return false;
-    memcpy(t->bytes + t->n, bytes, n);
-    t->n += n;
-    t->bytes[t->n] = '\0';
-    return true;
+    return weir__text_add(t, json_string_value(string), json_string_length(string));
 }
 
-static bool append_string(text *t, const json_t *string)
-{
-    return append(t, json_string_value(string), json_string_length(string));
-}
-
-static bool append_content(text *t, const json_t *content)
+static bool add_content(weir__text *t, const json_t *content)
 {
     bool ok = true;
-    if (json_is_string(content)) return append_string(t, content);
+    if (json_is_string(content)) return add_string(t, content);
     for (size_t i = 0; ok && i < json_array_size(content); i++) {
-        if (i > 0) ok = append(t, "\n", 1);
-        ok = ok && append_string(t, json_object_get(json_array_get(content, i), "text"));
+        if (i > 0) ok = weir__text_add(t, "\n", 1);
+        ok = ok && add_string(t, json_object_get(json_array_get(content, i), "text"));
     }
     return ok;
 }
@@ -198,7 +184,7 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
                           const weir__chat_tools *tools, weir_error *error)
 {
     static const char begin[] = "<|im_start|>", end[] = "<|im_end|>\n", answer[] = "<|im_start|>assistant\n";
-    text t = {0};
+    weir__text t = {0};
     bool ok = true;
     if (strcmp(chat->model->ops->name, "fake") != 0 || params->template_source != NULL ||
         tools->shown != NULL || params->json_schema != NULL)
@@ -211,12 +197,13 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
     size_t n = json_array_size(messages);
     for (size_t i = 0; ok && i < n; i++) {
         const json_t *message = json_array_get(messages, i);
-        ok = append(&t, begin, sizeof begin - 1) && append_string(&t, json_object_get(message, "role")) &&
-             append(&t, "\n", 1) && append_content(&t, json_object_get(message, "content")) &&
-             ((params->continue_final && i + 1 == n) || append(&t, end, sizeof end - 1));
+        ok = weir__text_add(&t, begin, sizeof begin - 1) &&
+             add_string(&t, json_object_get(message, "role")) && weir__text_add(&t, "\n", 1) &&
+             add_content(&t, json_object_get(message, "content")) &&
+             ((params->continue_final && i + 1 == n) || weir__text_add(&t, end, sizeof end - 1));
     }
     if (params->add_generation_prompt && !params->continue_final)
-        ok = ok && append(&t, answer, sizeof answer - 1);
+        ok = ok && weir__text_add(&t, answer, sizeof answer - 1);
     chat->own_prompt = t.bytes;
     if (!ok) return no_memory(error);
     chat->prompt = t.bytes;
@@ -354,18 +341,109 @@ static weir_status date_source(const char *source, time_t now, char **dated, wei
 
 /* ---- Rendering ---- */
 
+enum { MESSAGES, TOOLS, ENFORCED, SCHEMA, N_TEXTS };
+
+/* One rendering: what was given, what is made of it on the way (owned, but for `out`), and what came out. */
 typedef struct rendering {
-    const weir__shim_template *parsed;
-    weir__shim_render in;
-    weir__shim_chat *out;
+    const weir_chat_params *params;
+    const json_t *messages;
+    const weir__chat_tools *tools;
+    time_t now;
+    bool enable_thinking;
+    weir__chat_template *template;
+    json_t *schema;
+    arguments args;
+    char *texts[N_TEXTS]; /* JSON */
+    weir__shim_chat *out; /* NULL unless status is WEIR_OK */
     weir_status status;
     weir_error error;
 } rendering;
 
-static void run_rendering(void *user)
+static void rendering_fini(rendering *r)
+{
+    for (size_t i = 0; i < N_TEXTS; i++) weir__mem_free(r->texts[i]);
+    json_decref(r->schema);
+    arguments_fini(&r->args);
+    weir__chat_template_release(r->template);
+}
+
+/* The template, with the caller's time where it asks for the present one. */
+static weir_status find_template(rendering *r, weir_model *model, weir_error *error)
+{
+    char *dated = NULL;
+    bool with_tools = r->tools->shown != NULL;
+    weir_status status =
+        weir__chat_template_get(model, r->params->template_source, with_tools, &r->template, error);
+    if (status != WEIR_OK) return status;
+    if (with_tools && !weir__shim_template_knows_tools(weir__chat_template_parsed(r->template)))
+        return weir__error_set(error, WEIR_UNSUPPORTED, "tools_json",
+                               "the chat template does not know tools");
+    if (r->params->now == 0) return WEIR_OK;
+    status = date_source(weir__chat_template_source(r->template), r->now, &dated, error);
+    if (status != WEIR_OK || dated == NULL) return status;
+    weir__chat_template_release(r->template);
+    r->template = NULL;
+    status = weir__chat_template_get(model, dated, false, &r->template, error);
+    weir__mem_free(dated);
+    return status;
+}
+
+static weir_status read_schema(rendering *r, weir_error *error)
+{
+    json_t *given = NULL;
+    if (r->params->json_schema == NULL) return WEIR_OK;
+    weir_status status =
+        weir__json_parse(r->params->json_schema, WEIR_NUL, "json_schema", WEIR_GRAMMAR, &given, error);
+    if (status == WEIR_OK) status = weir__schema_rewrite(given, "json_schema", "w", false, &r->schema, error);
+    json_decref(given);
+    return status;
+}
+
+static weir_status read_args(rendering *r, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; status == WEIR_OK && i < r->params->n_args; i++)
+        status = add_given(&r->args, &r->params->args[i], i, &r->enable_thinking, error);
+    if (status == WEIR_OK) status = add_date(&r->args, "datetime", "%b %d %Y", r->now, error);
+    if (status == WEIR_OK) status = add_date(&r->args, "date_string", "%d %b %Y", r->now, error);
+    return status;
+}
+
+static weir_status write_texts(rendering *r, weir_error *error)
+{
+    const json_t *const values[N_TEXTS] = {
+        [MESSAGES] = r->messages,
+        [TOOLS] = r->tools->shown,
+        [ENFORCED] = r->tools->enforced,
+        [SCHEMA] = r->schema,
+    };
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        if (values[i] == NULL) continue;
+        r->texts[i] = weir__json_dump(values[i]);
+        if (r->texts[i] == NULL) return no_memory(error);
+    }
+    return WEIR_OK;
+}
+
+static void run_template(void *user)
 {
     rendering *r = user;
-    r->status = weir__shim_chat_create(r->parsed, &r->in, &r->out, &r->error);
+    const weir__shim_render in = {
+        .messages = r->texts[MESSAGES],
+        .tools = r->texts[TOOLS],
+        .enforced_tools = r->texts[ENFORCED],
+        .json_schema = r->texts[SCHEMA],
+        .tool_choice = r->params->tool_choice,
+        .arg_keys = r->args.keys,
+        .arg_values = (const char *const *)r->args.values,
+        .n_args = r->args.n,
+        .parallel_tool_calls = r->params->parallel_tool_calls,
+        .add_generation_prompt = r->params->add_generation_prompt,
+        .enable_thinking = r->enable_thinking,
+        .continue_final = r->params->continue_final,
+        .parse_reasoning = r->params->parse_reasoning,
+    };
+    r->status = weir__shim_chat_create(weir__chat_template_parsed(r->template), &in, &r->out, &r->error);
 }
 
 /* The tokenizer adds BOS and EOS where the model wants them, so the text must not have them too. */
@@ -489,114 +567,59 @@ static weir_status read_grammar(weir_chat *chat, const weir__shim_chat_view *vie
 
 /* Some templates have calls whose arguments stand one by one and unquoted; their texts are not constrained.
  */
-static weir_status check_enforcement(const weir_chat *chat, weir__chat_template *t,
-                                     const weir_chat_params *params, const weir__chat_tools *tools,
-                                     weir_error *error)
+static weir_status check_enforcement(const weir_chat *chat, const rendering *r, weir_error *error)
 {
     weir__shim_form form;
-    if (tools->shown == NULL || params->tool_choice == WEIR_TOOLS_NONE) return WEIR_OK;
+    if (r->tools->shown == NULL || r->params->tool_choice == WEIR_TOOLS_NONE) return WEIR_OK;
     weir__shim_chat_form(chat->reader, &form);
     if (chat->constrained && !form.loose_arguments) return WEIR_OK;
-    if (tools->strict)
+    if (r->tools->strict)
         return weir__error_set(error, WEIR_UNSUPPORTED, "tools_json",
                                "the chat template's form of calls cannot be enforced to the letter");
-    if (weir__chat_template_warn_once(t))
+    if (weir__chat_template_warn_once(r->template))
         weir__log(WEIR_LOG_WARN,
                   "in the form of calls that this chat template has, parameters of tools are not "
                   "enforced in full; check arguments before use");
     return WEIR_OK;
 }
 
+/* What the chat is, from what the template's handler gave. */
+static weir_status read_chat(weir_chat *chat, const rendering *r, weir_error *error)
+{
+    weir__shim_chat_view view;
+    weir__shim_chat_look(chat->reader, &view);
+    chat->continues = r->params->continue_final;
+    chat->prompt = view.prompt;
+    chat->prompt_length = view.prompt_length;
+    weir_status status = strip_specials(chat, error);
+    if (status == WEIR_OK) status = read_lists(chat, &view, error);
+    if (status == WEIR_OK) status = read_grammar(chat, &view, r->schema, error);
+    if (status == WEIR_OK) status = check_enforcement(chat, r, error);
+    return status;
+}
+
 static weir_status render(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
                           const weir__chat_tools *tools, weir_error *error)
 {
-    arguments args = {.n = 0};
-    rendering r = {.status = WEIR_OK};
-    weir__chat_template *t = NULL;
-    json_t *given_schema = NULL, *schema = NULL;
-    char *texts[4] = {NULL}, *dated = NULL;
-    weir__shim_chat_view view;
-    bool enable_thinking = params->enable_thinking;
-    time_t now = params->now != 0 ? (time_t)params->now : time(NULL);
-    weir_status status;
-
-    if ((status = weir__chat_template_get(chat->model, params->template_source, tools->shown != NULL, &t,
-                                          error)) != WEIR_OK)
-        goto out;
-    if (tools->shown != NULL && !weir__shim_template_knows_tools(weir__chat_template_parsed(t))) {
-        status =
-            weir__error_set(error, WEIR_UNSUPPORTED, "tools_json", "the chat template does not know tools");
-        goto out;
-    }
-    if (params->now != 0) {
-        status = date_source(weir__chat_template_source(t), now, &dated, error);
-        if (status != WEIR_OK) goto out;
-        if (dated != NULL) {
-            weir__chat_template_release(t);
-            t = NULL;
-            status = weir__chat_template_get(chat->model, dated, false, &t, error);
-            if (status != WEIR_OK) goto out;
-        }
-    }
-    if (params->json_schema != NULL) {
-        status = weir__json_parse(params->json_schema, WEIR_NUL, "json_schema", WEIR_GRAMMAR, &given_schema,
-                                  error);
-        if (status == WEIR_OK)
-            status = weir__schema_rewrite(given_schema, "json_schema", "w", false, &schema, error);
-        if (status != WEIR_OK) goto out;
-    }
-    for (size_t i = 0; status == WEIR_OK && i < params->n_args; i++)
-        status = add_given(&args, &params->args[i], i, &enable_thinking, error);
-    if (status == WEIR_OK) status = add_date(&args, "datetime", "%b %d %Y", now, error);
-    if (status == WEIR_OK) status = add_date(&args, "date_string", "%d %b %Y", now, error);
-    if (status != WEIR_OK) goto out;
-
-    const json_t *values[4] = {messages, tools->shown, tools->enforced, schema};
-    for (size_t i = 0; i < 4; i++) {
-        if (values[i] == NULL) continue;
-        texts[i] = weir__json_dump(values[i]);
-        if (texts[i] == NULL) {
-            status = no_memory(error);
-            goto out;
-        }
-    }
-    r.parsed = weir__chat_template_parsed(t);
-    r.in = (weir__shim_render){
-        .messages = texts[0],
-        .tools = texts[1],
-        .enforced_tools = texts[2],
-        .json_schema = texts[3],
-        .tool_choice = params->tool_choice,
-        .arg_keys = args.keys,
-        .arg_values = (const char *const *)args.values,
-        .n_args = args.n,
-        .parallel_tool_calls = params->parallel_tool_calls,
-        .add_generation_prompt = params->add_generation_prompt,
-        .enable_thinking = enable_thinking,
-        .continue_final = params->continue_final,
-        .parse_reasoning = params->parse_reasoning,
+    rendering r = {
+        .params = params,
+        .messages = messages,
+        .tools = tools,
+        .now = params->now != 0 ? (time_t)params->now : time(NULL),
+        .enable_thinking = params->enable_thinking,
     };
-    status = weir__chat_run_deep(run_rendering, &r,
-                                 params->template_source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK,
-                                 error);
+    size_t stack = params->template_source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
+    weir_status status = find_template(&r, chat->model, error);
+    if (status == WEIR_OK) status = read_schema(&r, error);
+    if (status == WEIR_OK) status = read_args(&r, error);
+    if (status == WEIR_OK) status = write_texts(&r, error);
+    if (status == WEIR_OK) status = weir__chat_run_deep(run_template, &r, stack, error);
     if (status == WEIR_OK && r.status != WEIR_OK) status = weir__error_copy(error, &r.error);
-    if (status != WEIR_OK) goto out;
-    chat->reader = r.out;
-    chat->continues = params->continue_final;
-    weir__shim_chat_look(chat->reader, &view);
-    chat->prompt = view.prompt;
-    chat->prompt_length = view.prompt_length;
-    status = strip_specials(chat, error);
-    if (status == WEIR_OK) status = read_lists(chat, &view, error);
-    if (status == WEIR_OK) status = read_grammar(chat, &view, schema, error);
-    if (status == WEIR_OK) status = check_enforcement(chat, t, params, tools, error);
-out:
-    for (size_t i = 0; i < 4; i++) weir__mem_free(texts[i]);
-    json_decref(schema);
-    json_decref(given_schema);
-    arguments_fini(&args);
-    weir__mem_free(dated);
-    weir__chat_template_release(t);
+    if (status == WEIR_OK) {
+        chat->reader = r.out;
+        status = read_chat(chat, &r, error);
+    }
+    rendering_fini(&r);
     return status;
 }
 
@@ -636,13 +659,13 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
     weir_status status = WEIR_OK;
     if (params.tool_choice == WEIR_TOOLS_NONE) /* not to be called anyway */
         return create(model, &params, messages, &none, out, error);
-    weir__calls_talk talk = params.tool_choice == WEIR_TOOLS_REQUIRED ? WEIR__TALK_NONE
-                            : params.json_schema != NULL              ? WEIR__TALK_FORM
-                                                                      : WEIR__TALK_WORDS;
+    weir__chat_calls_talk talk = params.tool_choice == WEIR_TOOLS_REQUIRED ? WEIR__TALK_NONE
+                                 : params.json_schema != NULL              ? WEIR__TALK_FORM
+                                                                           : WEIR__TALK_WORDS;
     if (talk == WEIR__TALK_FORM)
         status = weir__json_parse(params.json_schema, WEIR_NUL, "json_schema", WEIR_GRAMMAR, &form, error);
     if (status == WEIR_OK)
-        status = weir__calls_describe(messages, tools, talk, form, &described, &schema, error);
+        status = weir__chat_calls_describe(messages, tools, talk, form, &described, &schema, error);
     if (status == WEIR_OK) {
         params.tool_choice = WEIR_TOOLS_AUTO;
         params.json_schema = schema;

@@ -10,51 +10,29 @@
 #include "model/grammar.h"
 #include "model/schema.h"
 
-typedef weir__caller_text text;
-
-static bool append(text *t, const char *bytes, size_t n)
-{
-    if (!weir__mem_grow(&t->bytes, &t->capacity, t->n + n + 1, 1)) return false;
-    if (n > 0) memcpy(t->bytes + t->n, bytes, n);
-    t->n += n;
-    t->bytes[t->n] = '\0';
-    return true;
-}
-
-static bool append_string(text *t, const char *string)
-{
-    return append(t, string, strlen(string));
-}
-
-static void text_fini(text *t)
-{
-    weir__mem_free(t->bytes);
-    *t = (text){0};
-}
-
 /* ---- Describing ---- */
 
-static bool append_json(text *t, const json_t *value)
+static bool append_json(weir__text *t, const json_t *value)
 {
     char *bytes = weir__json_dump(value);
-    bool ok = bytes != NULL && append_string(t, bytes);
+    bool ok = bytes != NULL && weir__text_add_string(t, bytes);
     weir__mem_free(bytes);
     return ok;
 }
 
 /* A message's content, a string or parts. */
-static bool append_content(text *t, const json_t *content)
+static bool append_content(weir__text *t, const json_t *content)
 {
-    bool ok = !json_is_string(content) || append_string(t, json_string_value(content));
+    bool ok = !json_is_string(content) || weir__text_add_string(t, json_string_value(content));
     for (size_t i = 0; ok && i < json_array_size(content); i++) {
         const char *part = json_string_value(json_object_get(json_array_get(content, i), "text"));
-        if (part != NULL) ok = append_string(t, i > 0 ? "\n" : "") && append_string(t, part);
+        if (part != NULL) ok = weir__text_add_string(t, i > 0 ? "\n" : "") && weir__text_add_string(t, part);
     }
     return ok;
 }
 
 /* What was given of a function: its name, and what else is not empty. */
-static bool append_function(text *t, const json_t *function)
+static bool append_function(weir__text *t, const json_t *function)
 {
     static const char *const keys[] = {"name", "description", "parameters"};
     json_t *told = json_object();
@@ -64,50 +42,53 @@ static bool append_function(text *t, const json_t *function)
         if (json_string_length(value) > 0 || json_object_size(value) > 0)
             ok = json_object_set(told, keys[i], value) == 0;
     }
-    ok = ok && append_json(t, told) && append_string(t, "\n");
+    ok = ok && append_json(t, told) && weir__text_add_string(t, "\n");
     json_decref(told);
     return ok;
 }
 
-static bool append_instructions(text *t, const json_t *tools, weir__calls_talk talk, const json_t *form)
+static bool append_instructions(weir__text *t, const json_t *tools, weir__chat_calls_talk talk,
+                                const json_t *form)
 {
-    bool ok = append_string(t, "You can call these functions:\n");
+    bool ok = weir__text_add_string(t, "You can call these functions:\n");
     for (size_t i = 0; ok && i < json_array_size(tools); i++)
         ok = append_function(t, json_object_get(json_array_get(tools, i), "function"));
-    ok = ok && append_string(t, "To call one, answer with JSON and nothing else: {\"name\": its name, "
-                                "\"arguments\": {…}}.");
+    ok =
+        ok && weir__text_add_string(t, "To call one, answer with JSON and nothing else: {\"name\": its name, "
+                                       "\"arguments\": {…}}.");
     if (talk == WEIR__TALK_WORDS)
-        ok = ok && append_string(t, " To answer in words, answer with {\"response\": \"your answer\"} and "
-                                    "nothing else.");
+        ok = ok &&
+             weir__text_add_string(t, " To answer in words, answer with {\"response\": \"your answer\"} and "
+                                      "nothing else.");
     if (talk == WEIR__TALK_FORM)
         ok = ok &&
-             append_string(t,
-                           " To answer without a call, answer with {\"response\": …} and nothing else, where "
-                           "… follows this JSON Schema:\n") &&
+             weir__text_add_string(
+                 t, " To answer without a call, answer with {\"response\": …} and nothing else, where "
+                    "… follows this JSON Schema:\n") &&
              append_json(t, form);
     return ok;
 }
 
 /* Calls as the answers that they were. */
-static bool append_calls(text *t, const json_t *calls)
+static bool append_calls(weir__text *t, const json_t *calls)
 {
     bool ok = true;
     for (size_t i = 0; ok && i < json_array_size(calls); i++) {
         const json_t *function = json_object_get(json_array_get(calls, i), "function");
         const json_t *arguments = json_object_get(function, "arguments");
-        ok = append_string(t, i > 0 ? "\n{\"name\":" : "{\"name\":") &&
-             append_json(t, json_object_get(function, "name")) && append_string(t, ",\"arguments\":");
+        ok = weir__text_add_string(t, i > 0 ? "\n{\"name\":" : "{\"name\":") &&
+             append_json(t, json_object_get(function, "name")) && weir__text_add_string(t, ",\"arguments\":");
         if (arguments == NULL)
-            ok = ok && append_string(t, "{}");
+            ok = ok && weir__text_add_string(t, "{}");
         else
-            ok = ok && (json_is_string(arguments) ? append_string(t, json_string_value(arguments))
+            ok = ok && (json_is_string(arguments) ? weir__text_add_string(t, json_string_value(arguments))
                                                   : append_json(t, arguments));
-        ok = ok && append_string(t, "}");
+        ok = ok && weir__text_add_string(t, "}");
     }
     return ok;
 }
 
-static bool add_message(json_t *list, const char *role, const text *content)
+static bool add_message(json_t *list, const char *role, const weir__text *content)
 {
     json_t *words = json_stringn(content->bytes != NULL ? content->bytes : "", content->n);
     return json_array_append_new(list, json_pack("{s:s,s:o}", "role", role, "content", words)) == 0;
@@ -117,34 +98,34 @@ static bool add_rewritten(json_t *list, json_t *message)
 {
     const char *role = json_string_value(json_object_get(message, "role"));
     const json_t *calls = json_object_get(message, "tool_calls");
-    text content = {0};
+    weir__text content = {0};
     bool ok;
     if (strcmp(role, "tool") == 0)
-        ok = append_string(&content, "Result of the function: ") &&
+        ok = weir__text_add_string(&content, "Result of the function: ") &&
              append_content(&content, json_object_get(message, "content")) &&
              add_message(list, "user", &content);
     else if (json_array_size(calls) > 0)
         ok = append_calls(&content, calls) && add_message(list, "assistant", &content);
     else
         ok = json_array_append(list, message) == 0;
-    text_fini(&content);
+    weir__text_fini(&content);
     return ok;
 }
 
 /* NULL: out of memory. */
-static json_t *describe_messages(const json_t *messages, const json_t *tools, weir__calls_talk talk,
+static json_t *describe_messages(const json_t *messages, const json_t *tools, weir__chat_calls_talk talk,
                                  const json_t *form)
 {
     json_t *list = json_array(), *first = json_array_get(messages, 0);
-    text system = {0};
+    weir__text system = {0};
     size_t i = strcmp(json_string_value(json_object_get(first, "role")), "system") == 0;
     bool ok = list != NULL;
     if (i == 1)
         ok = ok && append_content(&system, json_object_get(first, "content")) &&
-             append_string(&system, "\n\n");
+             weir__text_add_string(&system, "\n\n");
     ok = ok && append_instructions(&system, tools, talk, form) && add_message(list, "system", &system);
     for (; ok && i < json_array_size(messages); i++) ok = add_rewritten(list, json_array_get(messages, i));
-    text_fini(&system);
+    weir__text_fini(&system);
     if (ok) return list;
     json_decref(list);
     return NULL;
@@ -213,7 +194,7 @@ static json_t *call_schema(const json_t *tool, size_t branch)
 }
 
 /* NULL: out of memory. */
-static char *describe_answer(const json_t *tools, weir__calls_talk talk, const json_t *form)
+static char *describe_answer(const json_t *tools, weir__chat_calls_talk talk, const json_t *form)
 {
     size_t n = json_array_size(tools);
     json_t *branches = json_array();
@@ -263,8 +244,9 @@ static weir_status try_schemas(const weir__chat_tools *tools, const json_t *form
     return status;
 }
 
-weir_status weir__calls_describe(const json_t *messages, const weir__chat_tools *tools, weir__calls_talk talk,
-                                 const json_t *form, json_t **described, char **schema, weir_error *error)
+weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_tools *tools,
+                                      weir__chat_calls_talk talk, const json_t *form, json_t **described,
+                                      char **schema, weir_error *error)
 {
     weir_status status = try_schemas(tools, form, error);
     if (status != WEIR_OK) return status;
@@ -296,7 +278,7 @@ enum {
 };
 
 typedef struct output {
-    weir__caller_fn take;
+    weir__chat_calls_fn take;
     void *user;
 } output;
 
@@ -313,11 +295,11 @@ static bool is_space(char c)
 }
 
 /* Everything that was not delivered becomes content, and so does what comes. */
-static bool give_up(weir__caller *caller, const output *out)
+static bool give_up(weir__chat_calls_reader *reader, const output *out)
 {
-    if (!deliver(out, WEIR_DELTA_CONTENT, caller->seen.bytes, caller->seen.n)) return false;
-    caller->state = PLAIN;
-    caller->seen.n = 0;
+    if (!deliver(out, WEIR_DELTA_CONTENT, reader->seen.bytes, reader->seen.n)) return false;
+    reader->state = PLAIN;
+    reader->seen.n = 0;
     return true;
 }
 
@@ -348,30 +330,30 @@ static bool is_one_of(char c, const char *set)
     return c != '\0' && strchr(set, c) != NULL;
 }
 
-/* One character of an escape; caller->word has those before it, from the backslash on. What is no escape
+/* One character of an escape; reader->word has those before it, from the backslash on. What is no escape
  * stands for itself, and the character is read once more. */
-static bool read_escape(weir__caller *caller, char c, size_t *used, const output *out)
+static bool read_escape(weir__chat_calls_reader *reader, char c, size_t *used, const output *out)
 {
     static const char letters[] = "bfnrt", values[] = "\b\f\n\r\t";
-    bool first = caller->word.n == 1;
+    bool first = reader->word.n == 1;
     if (!is_one_of(c, first ? "\"\\/bfnrtu" : "0123456789abcdefABCDEF")) {
         *used = 0;
-        caller->escaped = false;
-        return deliver(out, WEIR_DELTA_CONTENT, caller->word.bytes, caller->word.n);
+        reader->escaped = false;
+        return deliver(out, WEIR_DELTA_CONTENT, reader->word.bytes, reader->word.n);
     }
-    if (!append(&caller->word, &c, 1)) return false;
+    if (!weir__text_add(&reader->word, &c, 1)) return false;
     if (first && c != 'u') {
         const char *letter = strchr(letters, c);
-        caller->escaped = false;
+        reader->escaped = false;
         return deliver_code_point(out, letter != NULL ? (unsigned char)values[letter - letters]
                                                       : (unsigned char)c);
     }
-    if (caller->word.n < 6) return true;
-    uint32_t code = (uint32_t)strtoul(caller->word.bytes + 2, NULL, 16), high = caller->high;
-    caller->escaped = false;
-    caller->high = 0;
+    if (reader->word.n < 6) return true;
+    uint32_t code = (uint32_t)strtoul(reader->word.bytes + 2, NULL, 16), high = reader->high;
+    reader->escaped = false;
+    reader->high = 0;
     if (code >= 0xD800 && code < 0xDC00) {
-        caller->high = code;
+        reader->high = code;
         return true;
     }
     if (code >= 0xDC00 && code < 0xE000)
@@ -380,66 +362,66 @@ static bool read_escape(weir__caller *caller, char c, size_t *used, const output
 }
 
 /* Whether the frame may go on with this character. */
-static bool goes_on(const weir__caller *caller, char c)
+static bool goes_on(const weir__chat_calls_reader *reader, char c)
 {
-    switch (caller->state) {
+    switch (reader->state) {
     case BEFORE: return c == '{' || is_space(c);
     case KEYS: return c == '"' || c == ',' || c == '}' || is_space(c);
     case KEY: return true;
     case COLON: return c == ':' || is_space(c);
-    case VALUE: return c == (caller->key == 'a' ? '{' : '"') || is_space(c);
+    case VALUE: return c == (reader->key == 'a' ? '{' : '"') || is_space(c);
     default: return is_space(c); /* DONE */
     }
 }
 
 /* The frame: one character. One that does not fit is read once more, as content. */
-static bool read_frame(weir__caller *caller, char c, size_t *used, const output *out)
+static bool read_frame(weir__chat_calls_reader *reader, char c, size_t *used, const output *out)
 {
-    if (!goes_on(caller, c)) {
+    if (!goes_on(reader, c)) {
         *used = 0;
-        return give_up(caller, out);
+        return give_up(reader, out);
     }
-    if (!append(&caller->seen, &c, 1)) return false;
-    if (caller->state != KEY && is_space(c)) return true;
-    switch (caller->state) {
-    case BEFORE: caller->state = KEYS; return true;
+    if (!weir__text_add(&reader->seen, &c, 1)) return false;
+    if (reader->state != KEY && is_space(c)) return true;
+    switch (reader->state) {
+    case BEFORE: reader->state = KEYS; return true;
     case KEYS:
-        caller->word.n = 0;
-        if (c != ',') caller->state = c == '}' ? DONE : KEY;
+        reader->word.n = 0;
+        if (c != ',') reader->state = c == '}' ? DONE : KEY;
         return true;
     case KEY:
-        if (c != '"') return append(&caller->word, &c, 1);
-        caller->key = caller->word.n > 0 ? caller->word.bytes[0] : '\0';
-        caller->state = COLON;
-        return is_one_of(caller->key, "nar") || give_up(caller, out);
-    case COLON: caller->state = VALUE; return true;
+        if (c != '"') return weir__text_add(&reader->word, &c, 1);
+        reader->key = reader->word.n > 0 ? reader->word.bytes[0] : '\0';
+        reader->state = COLON;
+        return is_one_of(reader->key, "nar") || give_up(reader, out);
+    case COLON: reader->state = VALUE; return true;
     case VALUE:
-        caller->word.n = 0;
-        caller->escaped = caller->quoted = false;
-        caller->state = caller->key == 'n' ? NAME : caller->key == 'a' ? ARGUMENTS : RESPONSE;
-        caller->seen.n = 0;
-        caller->depth = 1;
+        reader->word.n = 0;
+        reader->escaped = reader->quoted = false;
+        reader->state = reader->key == 'n' ? NAME : reader->key == 'a' ? ARGUMENTS : RESPONSE;
+        reader->seen.n = 0;
+        reader->depth = 1;
         return true;
     default: return true;
     }
 }
 
 /* How many of these bytes belong to the arguments. */
-static size_t scan_arguments(weir__caller *caller, const char *bytes, size_t n)
+static size_t scan_arguments(weir__chat_calls_reader *reader, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         char c = bytes[i];
-        if (caller->escaped) {
-            caller->escaped = false;
-        } else if (caller->quoted) {
-            caller->escaped = c == '\\';
-            caller->quoted = c != '"';
+        if (reader->escaped) {
+            reader->escaped = false;
+        } else if (reader->quoted) {
+            reader->escaped = c == '\\';
+            reader->quoted = c != '"';
         } else if (c == '"') {
-            caller->quoted = true;
+            reader->quoted = true;
         } else if (c == '{' || c == '[') {
-            caller->depth++;
-        } else if ((c == '}' || c == ']') && --caller->depth == 0) {
-            caller->state = KEYS;
+            reader->depth++;
+        } else if ((c == '}' || c == ']') && --reader->depth == 0) {
+            reader->state = KEYS;
             return i + 1;
         }
     }
@@ -447,29 +429,29 @@ static size_t scan_arguments(weir__caller *caller, const char *bytes, size_t n)
 }
 
 /* How many of these bytes belong to the response's JSON. */
-static size_t scan_form(weir__caller *caller, const char *bytes, size_t n)
+static size_t scan_form(weir__chat_calls_reader *reader, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         char c = bytes[i];
         bool ends = false;
-        if (caller->escaped) {
-            caller->escaped = false;
-        } else if (caller->quoted) {
-            caller->escaped = c == '\\';
-            caller->quoted = c != '"';
-            ends = c == '"' && caller->depth == 0;
-        } else if (caller->depth == 0 && (c == '}' || c == ',' || is_space(c))) {
-            caller->state = KEYS; /* a number, true, false, null ended before it */
+        if (reader->escaped) {
+            reader->escaped = false;
+        } else if (reader->quoted) {
+            reader->escaped = c == '\\';
+            reader->quoted = c != '"';
+            ends = c == '"' && reader->depth == 0;
+        } else if (reader->depth == 0 && (c == '}' || c == ',' || is_space(c))) {
+            reader->state = KEYS; /* a number, true, false, null ended before it */
             return i;
         } else if (c == '"') {
-            caller->quoted = true;
+            reader->quoted = true;
         } else if (c == '{' || c == '[') {
-            caller->depth++;
+            reader->depth++;
         } else if (c == '}' || c == ']') {
-            ends = --caller->depth == 0;
+            ends = --reader->depth == 0;
         }
         if (ends) {
-            caller->state = KEYS;
+            reader->state = KEYS;
             return i + 1;
         }
     }
@@ -477,63 +459,64 @@ static size_t scan_form(weir__caller *caller, const char *bytes, size_t n)
 }
 
 /* Some bytes, none where only the state changes: *used. */
-static bool read_some(weir__caller *caller, const char *bytes, size_t n, size_t *used, const output *out)
+static bool read_some(weir__chat_calls_reader *reader, const char *bytes, size_t n, size_t *used,
+                      const output *out)
 {
     *used = 1;
-    switch (caller->state) {
+    switch (reader->state) {
     case NAME:
-        if (bytes[0] != '"') return append(&caller->word, bytes, 1);
-        caller->state = KEYS;
-        caller->seen.n = 0;
-        return deliver(out, WEIR_DELTA_TOOL_CALL, caller->word.bytes, caller->word.n);
+        if (bytes[0] != '"') return weir__text_add(&reader->word, bytes, 1);
+        reader->state = KEYS;
+        reader->seen.n = 0;
+        return deliver(out, WEIR_DELTA_TOOL_CALL, reader->word.bytes, reader->word.n);
     case ARGUMENTS:
-        *used = scan_arguments(caller, bytes, n);
+        *used = scan_arguments(reader, bytes, n);
         return deliver(out, WEIR_DELTA_ARGUMENTS, bytes, *used);
-    case FORM: *used = scan_form(caller, bytes, n); return deliver(out, WEIR_DELTA_CONTENT, bytes, *used);
+    case FORM: *used = scan_form(reader, bytes, n); return deliver(out, WEIR_DELTA_CONTENT, bytes, *used);
     case VALUE:
-        if (caller->key != 'r' || !caller->form || is_space(bytes[0]))
-            return read_frame(caller, bytes[0], used, out);
-        caller->state = FORM;
-        caller->depth = 0;
-        caller->escaped = caller->quoted = false;
-        caller->seen.n = *used = 0;
+        if (reader->key != 'r' || !reader->form || is_space(bytes[0]))
+            return read_frame(reader, bytes[0], used, out);
+        reader->state = FORM;
+        reader->depth = 0;
+        reader->escaped = reader->quoted = false;
+        reader->seen.n = *used = 0;
         return true;
     case RESPONSE:
-        if (caller->escaped) return read_escape(caller, bytes[0], used, out);
+        if (reader->escaped) return read_escape(reader, bytes[0], used, out);
         if (bytes[0] == '"') {
-            caller->state = KEYS;
+            reader->state = KEYS;
             return true;
         }
         if (bytes[0] == '\\') {
-            caller->escaped = true;
-            caller->word.n = 0;
-            return append(&caller->word, bytes, 1);
+            reader->escaped = true;
+            reader->word.n = 0;
+            return weir__text_add(&reader->word, bytes, 1);
         }
         while (*used < n && bytes[*used] != '"' && bytes[*used] != '\\') ++*used;
         return deliver(out, WEIR_DELTA_CONTENT, bytes, *used);
     case PLAIN: *used = n; return deliver(out, WEIR_DELTA_CONTENT, bytes, n);
-    default: return read_frame(caller, bytes[0], used, out);
+    default: return read_frame(reader, bytes[0], used, out);
     }
 }
 
-bool weir__caller_feed(weir__caller *caller, const char *bytes, size_t n, weir__caller_fn take, void *user,
-                       size_t *used)
+bool weir__chat_calls_feed(weir__chat_calls_reader *reader, const char *bytes, size_t n,
+                           weir__chat_calls_fn take, void *user, size_t *used)
 {
     const output out = {take, user};
     for (*used = 0; *used < n;) {
-        const weir__caller before = *caller;
+        const weir__chat_calls_reader before = *reader;
         size_t some;
-        bool ok = read_some(caller, bytes + *used, n - *used, &some, &out);
+        bool ok = read_some(reader, bytes + *used, n - *used, &some, &out);
         /* The bracket that opened the arguments belongs to them. */
-        if (before.state == VALUE && caller->state == ARGUMENTS)
+        if (before.state == VALUE && reader->state == ARGUMENTS)
             ok = ok && deliver(&out, WEIR_DELTA_ARGUMENTS, "{", 1);
         if (!ok) {
             /* Texts have only grown, or been taken back to nothing, since. */
-            const text seen = {caller->seen.bytes, before.seen.n, caller->seen.capacity};
-            const text word = {caller->word.bytes, before.word.n, caller->word.capacity};
-            *caller = before;
-            caller->seen = seen;
-            caller->word = word;
+            const weir__text seen = {reader->seen.bytes, before.seen.n, reader->seen.capacity};
+            const weir__text word = {reader->word.bytes, before.word.n, reader->word.capacity};
+            *reader = before;
+            reader->seen = seen;
+            reader->word = word;
             return false;
         }
         *used += some;
@@ -541,15 +524,15 @@ bool weir__caller_feed(weir__caller *caller, const char *bytes, size_t n, weir__
     return true;
 }
 
-bool weir__caller_end(weir__caller *caller, weir__caller_fn take, void *user)
+bool weir__chat_calls_end(weir__chat_calls_reader *reader, weir__chat_calls_fn take, void *user)
 {
     const output out = {take, user};
-    if (caller->state == NAME || caller->state >= DONE || caller->key != '\0') return true;
-    return give_up(caller, &out);
+    if (reader->state == NAME || reader->state >= DONE || reader->key != '\0') return true;
+    return give_up(reader, &out);
 }
 
-void weir__caller_fini(weir__caller *caller)
+void weir__chat_calls_fini(weir__chat_calls_reader *reader)
 {
-    text_fini(&caller->word);
-    text_fini(&caller->seen);
+    weir__text_fini(&reader->word);
+    weir__text_fini(&reader->seen);
 }

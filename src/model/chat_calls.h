@@ -6,49 +6,45 @@
 #ifndef WEIR_MODEL_CHAT_CALLS_H
 #define WEIR_MODEL_CHAT_CALLS_H
 
+#include "base/text.h"
 #include "model/chat_message.h"
 
-typedef enum weir__calls_talk {
+typedef enum weir__chat_calls_talk {
     WEIR__TALK_NONE, /* a call must come */
     WEIR__TALK_WORDS,
     WEIR__TALK_FORM, /* JSON that has the form */
-} weir__calls_talk;
+} weir__chat_calls_talk;
 
 /* What to render instead (json_decref), and the schema of the answer (weir__mem_free). form: for
  * WEIR__TALK_FORM. All schemas are tried each by itself: together, one that nothing satisfies would be a form
  * that is never taken. Errors: GRAMMAR (field: as weir__chat_tools_init has it, or "json_schema" and the
  * pointer), UNSUPPORTED (a build without llama.cpp), NO_MEMORY. */
-weir_status weir__calls_describe(const json_t *messages, const weir__chat_tools *tools, weir__calls_talk talk,
-                                 const json_t *form, json_t **described, char **schema, weir_error *error);
-
-typedef struct weir__caller_text {
-    char *bytes; /* [n] */
-    size_t n;
-    size_t capacity;
-} weir__caller_text;
+weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_tools *tools,
+                                      weir__chat_calls_talk talk, const json_t *form, json_t **described,
+                                      char **schema, weir_error *error);
 
 /* Reads such an answer piece by piece. What does not have the form comes out as content. Begins as zeroes. */
-typedef struct weir__caller {
+typedef struct weir__chat_calls_reader {
     bool form; /* WEIR__TALK_FORM */
     int state;
-    weir__caller_text seen; /* what was read and not delivered: the frame of the answer */
-    weir__caller_text word; /* the key, the name or the escape that is being read */
-    char key;               /* 'n'ame, 'a'rguments, 'r'esponse, 0 = none */
-    int depth;              /* brackets that are open in the arguments, or in the response's JSON */
+    weir__text seen; /* what was read and not delivered: the frame of the answer */
+    weir__text word; /* the key, the name or the escape that is being read */
+    char key;        /* 'n'ame, 'a'rguments, 'r'esponse, 0 = none */
+    int depth;       /* brackets that are open in the arguments, or in the response's JSON */
     bool quoted, escaped;
     uint32_t high; /* the first half of a surrogate pair */
-} weir__caller;
+} weir__chat_calls_reader;
 
 /* Gets deltas without an id: whoever delivers them gives one to the call. */
-typedef bool (*weir__caller_fn)(void *user, const weir_delta *delta);
+typedef bool (*weir__chat_calls_fn)(void *user, const weir_delta *delta);
 
 /* bytes [n] are well-formed UTF-8, and so is each delta's text. False: take said so, or out of memory; then
  * the first *used bytes were read, and the rest can be given once more. */
-bool weir__caller_feed(weir__caller *caller, const char *bytes, size_t n, weir__caller_fn take, void *user,
-                       size_t *used);
+bool weir__chat_calls_feed(weir__chat_calls_reader *reader, const char *bytes, size_t n,
+                           weir__chat_calls_fn take, void *user, size_t *used);
 
 /* No more will come: what was held back. False: as above, to be repeated. */
-bool weir__caller_end(weir__caller *caller, weir__caller_fn take, void *user);
-void weir__caller_fini(weir__caller *caller);
+bool weir__chat_calls_end(weir__chat_calls_reader *reader, weir__chat_calls_fn take, void *user);
+void weir__chat_calls_fini(weir__chat_calls_reader *reader);
 
 #endif

@@ -68,17 +68,17 @@ static void heard_fini(heard *h)
 /* In pieces of up to `most` bytes, and what is left of a character. */
 static void read_in_pieces(dice *d, const char *text, int32_t most, heard *h)
 {
-    weir__caller caller = {.form = h->form};
+    weir__chat_calls_reader reader = {.form = h->form};
     size_t n = strlen(text), used;
     for (size_t at = 0, piece; at < n; at += piece) {
         piece = (size_t)dice_in(d, 1, most);
         if (piece > n - at) piece = n - at;
         while (((unsigned char)text[at + piece] & 0xC0) == 0x80) piece++;
-        assert_true(weir__caller_feed(&caller, text + at, piece, take, h, &used));
+        assert_true(weir__chat_calls_feed(&reader, text + at, piece, take, h, &used));
         assert_int_equal(used, piece);
     }
-    assert_true(weir__caller_end(&caller, take, h));
-    weir__caller_fini(&caller);
+    assert_true(weir__chat_calls_end(&reader, take, h));
+    weir__chat_calls_fini(&reader);
 }
 
 static json_t *random_string(dice *d)
@@ -275,17 +275,17 @@ static void test_refusal(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         unwilling u = {.n_left = 0};
-        weir__caller caller = {0};
+        weir__chat_calls_reader reader = {0};
         size_t n = strlen(texts[i][0]), at = 0, used;
-        while (!weir__caller_feed(&caller, texts[i][0] + at, n - at, take_some, &u, &used)) at += used;
+        while (!weir__chat_calls_feed(&reader, texts[i][0] + at, n - at, take_some, &u, &used)) at += used;
         assert_int_equal(at + used, n);
-        while (!weir__caller_end(&caller, take_some, &u)) {
+        while (!weir__chat_calls_end(&reader, take_some, &u)) {
         }
         assert_true(u.n_refused > 0);
         assert_string_equal(u.heard.name.n > 0 ? u.heard.name.bytes : "", texts[i][1]);
         assert_string_equal(u.heard.arguments.n > 0 ? u.heard.arguments.bytes : "", texts[i][2]);
         assert_string_equal(u.heard.content.n > 0 ? u.heard.content.bytes : "", texts[i][3]);
-        weir__caller_fini(&caller);
+        weir__chat_calls_fini(&reader);
         heard_fini(&u.heard);
     }
 }
@@ -293,7 +293,7 @@ static void test_refusal(void **state)
 /* ---- Describing ---- */
 
 /* What the library's own reader has made of tools_json; it is built without llama.cpp, too. */
-static weir_status describe(const char *messages, const char *tools_json, weir__calls_talk talk,
+static weir_status describe(const char *messages, const char *tools_json, weir__chat_calls_talk talk,
                             const char *form, json_t **described, char **schema, weir_error *error)
 {
     weir__chat_tools tools;
@@ -303,7 +303,7 @@ static weir_status describe(const char *messages, const char *tools_json, weir__
     if (status != WEIR_OK) goto out;
     status = weir__chat_tools_init(tools_json, &tools, error);
     if (status == WEIR_OK)
-        status = weir__calls_describe(list, &tools, talk, form_json, described, schema, error);
+        status = weir__chat_calls_describe(list, &tools, talk, form_json, described, schema, error);
     weir__chat_tools_fini(&tools);
 out:
     json_decref(form_json);
@@ -427,18 +427,19 @@ static void test_no_memory(void **state)
     (void)state;
     for (long n = 0; !done; n++) {
         heard h = {0};
-        weir__caller caller = {0};
+        weir__chat_calls_reader reader = {0};
         size_t at = 0, used;
         weir__mem_fail_after(n);
-        bool ok = weir__caller_feed(&caller, text, sizeof text - 1, take, &h, &used);
+        bool ok = weir__chat_calls_feed(&reader, text, sizeof text - 1, take, &h, &used);
         done = weir__mem_fail_pending();
         weir__mem_fail_after(-1);
         assert_true(ok == done);
         at = used;
-        if (!ok) assert_true(weir__caller_feed(&caller, text + at, sizeof text - 1 - at, take, &h, &used));
+        if (!ok)
+            assert_true(weir__chat_calls_feed(&reader, text + at, sizeof text - 1 - at, take, &h, &used));
         assert_string_equal(h.name.bytes, "f");
         assert_string_equal(h.arguments.bytes, "{\"a\": \"\\n\"}");
-        weir__caller_fini(&caller);
+        weir__chat_calls_fini(&reader);
         heard_fini(&h);
     }
 }

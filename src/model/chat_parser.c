@@ -30,12 +30,6 @@
 #define BRACKETS_MAX  20000 /* on one with more stack */
 #define DEEP_STACK    ((size_t)64 << 20)
 
-typedef struct buffer {
-    char *bytes; /* [n] */
-    size_t n;
-    size_t capacity;
-} buffer;
-
 /* A delta to be taken; its texts lie in the parser's `out`. */
 typedef struct delta {
     weir_delta_kind kind;
@@ -46,25 +40,25 @@ typedef struct delta {
 
 typedef struct call {
     bool begun; /* its head was delivered */
-    buffer arguments;
+    weir__text arguments;
 } call;
 
 /* Invariant: content, reasoning and calls are what was delivered (and what a continued message already held);
  * raw[0 .. settled) is the text that they stand for, as far as can be told; settled <= raw.n. With
- * reads_calls, content is what `caller` is to read, of which content[0 .. read) was. */
+ * reads_calls, content is what `calls_reader` is to read, of which content[0 .. read) was. */
 struct weir_chat_parser {
     weir_chat *chat;               /* held */
     const weir__shim_chat *reader; /* NULL: all is content */
     weir__shim_form form;
     weir__utf8 utf8;
-    buffer raw;
+    weir__text raw;
     size_t settled;
     size_t parsed;   /* raw.n at the last parse */
     size_t failing;  /* raw.n at the first of the parses that now fail, SIZE_MAX = the last one was good */
     size_t brackets; /* in raw */
-    buffer content, reasoning;
+    weir__text content, reasoning;
     bool reads_calls;
-    weir__caller caller;
+    weir__chat_calls_reader calls_reader;
     size_t read;
     call *calls; /* [n_calls] */
     size_t n_calls;
@@ -74,23 +68,12 @@ struct weir_chat_parser {
     bool plain; /* what comes is content, without parsing */
     bool finished;
     bool kept; /* by a feed that failed afterwards: the text of the call that repeats it is in raw already */
-    buffer out;
+    weir__text out;
     delta *deltas; /* [n_deltas], those before `next` were taken */
     size_t n_deltas;
     size_t deltas_capacity;
     size_t next;
 };
-
-/* ---- Texts ---- */
-
-static bool append(buffer *t, const char *bytes, size_t n)
-{
-    if (!weir__mem_grow(&t->bytes, &t->capacity, t->n + n + 1, 1)) return false;
-    if (n > 0) memcpy(t->bytes + t->n, bytes, n);
-    t->n += n;
-    t->bytes[t->n] = '\0';
-    return true;
-}
 
 static weir_status no_memory(weir_error *error)
 {
@@ -106,10 +89,10 @@ static bool queue(weir_chat_parser *p, weir_delta_kind kind, int32_t index, cons
 {
     size_t at = p->out.n, id_at = 0;
     if (!weir__mem_grow(&p->deltas, &p->deltas_capacity, p->n_deltas + 1, sizeof *p->deltas)) return false;
-    bool ok = append(&p->out, bytes, n) && append(&p->out, "", 1);
+    bool ok = weir__text_add(&p->out, bytes, n) && weir__text_add(&p->out, "", 1);
     if (ok && id != NULL) {
         id_at = p->out.n;
-        ok = append(&p->out, id, strlen(id) + 1);
+        ok = weir__text_add(&p->out, id, strlen(id) + 1);
     }
     if (!ok) {
         p->out.n = at;
@@ -122,10 +105,10 @@ static bool queue(weir_chat_parser *p, weir_delta_kind kind, int32_t index, cons
 /* Delivers more content or reasoning; content with calls in it is left to read_calls. */
 static bool deliver(weir_chat_parser *p, weir_delta_kind kind, const char *bytes, size_t n)
 {
-    buffer *sent = kind == WEIR_DELTA_CONTENT ? &p->content : &p->reasoning;
+    weir__text *sent = kind == WEIR_DELTA_CONTENT ? &p->content : &p->reasoning;
     size_t before = sent->n;
     if (n == 0) return true;
-    if (!append(sent, bytes, n)) return false;
+    if (!weir__text_add(sent, bytes, n)) return false;
     if (kind == WEIR_DELTA_CONTENT && p->reads_calls) return true;
     if (queue(p, kind, -1, bytes, n, NULL)) return true;
     sent->n = before;
@@ -168,10 +151,10 @@ static bool queue_read(void *user, const weir_delta *read)
 static bool read_calls(weir_chat_parser *p)
 {
     size_t used;
-    bool ok = weir__caller_feed(&p->caller, p->content.bytes + p->read, p->content.n - p->read, queue_read, p,
-                                &used);
+    bool ok = weir__chat_calls_feed(&p->calls_reader, p->content.bytes + p->read, p->content.n - p->read,
+                                    queue_read, p, &used);
     p->read += used;
-    return ok && (!p->finished || weir__caller_end(&p->caller, queue_read, p));
+    return ok && (!p->finished || weir__chat_calls_end(&p->calls_reader, queue_read, p));
 }
 
 #ifndef WEIR_NO_LLAMA
@@ -207,7 +190,7 @@ static bool settle(weir_chat_parser *p, const char *bytes, size_t n)
 /* ---- Messages ---- */
 
 /* Whether `now` goes on from what was sent; a text that has become shorter brings nothing new. */
-static bool goes_on(const buffer *sent, const char *now, size_t n)
+static bool goes_on(const weir__text *sent, const char *now, size_t n)
 {
     size_t common = n < sent->n ? n : sent->n;
     return common == 0 || memcmp(sent->bytes, now, common) == 0;
@@ -264,7 +247,7 @@ static bool deliver_call(weir_chat_parser *p, const weir__shim_call *c, size_t i
     if (c->arguments_length <= sent->arguments.n) return true;
     const char *more = c->arguments + sent->arguments.n;
     size_t n = c->arguments_length - sent->arguments.n, before = sent->arguments.n;
-    if (!append(&sent->arguments, more, n)) return false;
+    if (!weir__text_add(&sent->arguments, more, n)) return false;
     if (!queue(p, WEIR_DELTA_ARGUMENTS, (int32_t)i, more, n, NULL)) {
         sent->arguments.n = before;
         return false;
@@ -397,8 +380,8 @@ static bool read_prefill(weir_chat_parser *p)
     weir__shim_message m;
     weir_status status = parse_raw(p, false, &m);
     if (status != WEIR_OK) return status != WEIR_NO_MEMORY;
-    bool ok = append(&p->content, m.content, m.content_length) &&
-              append(&p->reasoning, m.reasoning, m.reasoning_length);
+    bool ok = weir__text_add(&p->content, m.content, m.content_length) &&
+              weir__text_add(&p->reasoning, m.reasoning, m.reasoning_length);
     weir__shim_message_fini(&m);
     return ok;
 }
@@ -419,8 +402,8 @@ weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, 
     p->reader = weir__chat_reader(chat);
     p->plain = p->reader == NULL;
     p->failing = SIZE_MAX;
-    p->reads_calls = weir__chat_calls(chat, &p->caller.form);
-    bool ok = append(&p->raw, "", 0) && append(&p->content, "", 0);
+    p->reads_calls = weir__chat_calls(chat, &p->calls_reader.form);
+    bool ok = weir__text_add(&p->raw, "", 0) && weir__text_add(&p->content, "", 0);
 #ifndef WEIR_NO_LLAMA
     if (p->reader != NULL) weir__shim_chat_form(p->reader, &p->form);
     if (ok && p->reader != NULL && weir__chat_continues(chat)) ok = read_prefill(p);
@@ -437,14 +420,14 @@ weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, 
 void weir_chat_parser_destroy(weir_chat_parser *parser)
 {
     if (parser == NULL) return;
-    for (size_t i = 0; i < parser->n_calls; i++) weir__mem_free(parser->calls[i].arguments.bytes);
+    for (size_t i = 0; i < parser->n_calls; i++) weir__text_fini(&parser->calls[i].arguments);
     weir__mem_free(parser->calls);
-    weir__caller_fini(&parser->caller);
+    weir__chat_calls_fini(&parser->calls_reader);
     weir__mem_free(parser->deltas);
-    weir__mem_free(parser->out.bytes);
-    weir__mem_free(parser->reasoning.bytes);
-    weir__mem_free(parser->content.bytes);
-    weir__mem_free(parser->raw.bytes);
+    weir__text_fini(&parser->out);
+    weir__text_fini(&parser->reasoning);
+    weir__text_fini(&parser->content);
+    weir__text_fini(&parser->raw);
     weir_chat_release(parser->chat);
     weir__mem_free(parser);
 }

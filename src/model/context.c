@@ -47,13 +47,6 @@ void weir_context_params_init(weir_context_params *params, size_t size)
 
 /* ---- Life ----------------------------------------------------------------------------------------- */
 
-weir_layout weir__layout_auto(int32_t n_seq_max)
-{
-    /* a lane each: with stock kernels attention in a pool walks everybody's cells */
-    (void)n_seq_max;
-    return WEIR_LAYOUT_PER_SLOT;
-}
-
 /* Replaces what means "default". */
 static void complete(const weir_model *model, weir_context_params *params)
 {
@@ -64,8 +57,9 @@ static void complete(const weir_model *model, weir_context_params *params)
     if (params->n_ubatch > params->n_batch || params->embeddings) params->n_ubatch = params->n_batch;
     if (params->n_threads == 0) params->n_threads = weir__cpu_count();
     if (params->n_threads_batch == 0) params->n_threads_batch = params->n_threads;
+    /* lanes are faster (ADR 0013), but texts to embed share a pass over them only if they are equally long */
     if (params->layout == WEIR_LAYOUT_AUTO)
-        params->layout = params->embeddings ? WEIR_LAYOUT_UNIFIED : weir__layout_auto(params->n_seq_max);
+        params->layout = params->embeddings ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
 }
 
 weir_status weir_context_create(weir_model *model, const weir_context_params *params, weir_context **context,

@@ -5,9 +5,6 @@
 
 #include "backend/backend.h"
 
-/* What WEIR_LAYOUT_AUTO becomes. */
-weir_layout weir__layout_auto(int32_t n_seq_max);
-
 /* What a context of the model, an outline, would have and allot. */
 weir_status weir__context_estimate(const weir_model *model, const weir_context_params *params,
                                    weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,

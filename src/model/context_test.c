@@ -38,8 +38,7 @@ static void test_defaults_are_completed(void **state)
     assert_int_equal(info.n_ubatch, 512);
     assert_int_equal(info.n_seq_max, 1);
     assert_int_equal(info.n_threads, weir__cpu_count());
-    assert_int_equal(info.layout, weir__layout_auto(1));
-    assert_int_not_equal(info.layout, WEIR_LAYOUT_AUTO);
+    assert_int_equal(info.layout, WEIR_LAYOUT_PER_SLOT);
     weir_context_destroy(context);
 
     weir_context_params params = weir_context_params_default();

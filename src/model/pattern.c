@@ -12,8 +12,8 @@ const char weir__pattern_no_memory[] = "out of memory";
 
 /* A repetition above this is written as one of blocks: GBNF allows 2,000, and each costs a rule. */
 #define BLOCKS_MAX 1000
-#define RANGES_MAX 128
-#define OUTPUT_MAX 262144
+#define RANGES_MAX 128    /* of one class; sets of them lie on the stack */
+#define OUTPUT_MAX 262144 /* bytes */
 
 /* A set of code points. Invariant: ranges are ascending and do not touch after normalize(). */
 typedef struct charset {

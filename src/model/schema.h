@@ -44,7 +44,7 @@
 #define WEIR__SCHEMA_PROPERTIES_MAX 256  /* of one object: the converter's work grows with their cube */
 /* bytes of a property's name: a regex of the converter recurses over it */
 #define WEIR__SCHEMA_NAME_MAX  256
-#define WEIR__SCHEMA_ITEMS_MAX 2000
+#define WEIR__SCHEMA_ITEMS_MAX 2000 /* of an array: GBNF allows as many repetitions */
 
 /* Rewrites `schema` to *rewritten, freed with json_decref. where: what error->field says before the JSON
  * pointer, e.g. "/0/function/parameters". tag: letters and digits; different for schemas whose rules meet in

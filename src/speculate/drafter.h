@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "speculate/pace.h"
+#include "speculate/worth.h"
 
 #define WEIR__DRAFT_MAX 32 /* tokens; where so many are right, longer drafts make hardly any faster */
 

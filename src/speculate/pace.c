@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "speculate/pace.h"
 
-#define PRIOR  6.0         /* tries that the first guess counts as */
-#define FADE   (31.0 / 32) /* so that some 32 tries are remembered */
-#define MARGIN 1.1         /* what a row costs is known to about a tenth */
+#define PRIOR 6.0         /* tries that the first guess counts as */
+#define FADE  (31.0 / 32) /* so that some 32 tries are remembered */
 
 void weir__pace_init(weir__pace *pace, const double prior[WEIR__PACE_CLASSES])
 {
@@ -22,13 +21,4 @@ void weir__pace_note(weir__pace *pace, int class_, bool right)
 double weir__pace_hope(const weir__pace *pace, int class_)
 {
     return pace->of[class_].right / pace->of[class_].tries;
-}
-
-bool weir__worth_take(weir__worth *worth, double probability, double own_ns)
-{
-    double ns = worth->row_ns + own_ns;
-    if (probability * worth->ns <= MARGIN * ns * worth->tokens) return false;
-    worth->tokens += probability;
-    worth->ns += ns;
-    return true;
 }

@@ -1,5 +1,5 @@
-/* pace.h: how long a draft should be: how often drafts like it were right in this stream, and what one more
- * row costs. Pure: numbers in, numbers out.
+/* pace.h: how likely a draft is right: how often drafts like it were, in this stream. Pure: numbers in,
+ * numbers out.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SPECULATE_PACE_H
 #define WEIR_SPECULATE_PACE_H
@@ -25,16 +25,5 @@ void weir__pace_note(weir__pace *pace, int class_, bool right);
 
 /* The probability that a draft token of this class is right, where all before it are. */
 double weir__pace_hope(const weir__pace *pace, int class_);
-
-/* What a tick brings and takes as it is planned so far. */
-typedef struct weir__worth {
-    double tokens; /* expected */
-    double ns;
-    double row_ns; /* what one more row takes */
-} weir__worth;
-
-/* Whether a draft token that is right with this probability brings the tick's tokens sooner, where drafting
- * it takes own_ns besides. If so it is counted in. */
-bool weir__worth_take(weir__worth *worth, double probability, double own_ns);
 
 #endif

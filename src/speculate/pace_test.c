@@ -26,57 +26,10 @@ static void hopes_begin_at_the_prior_and_follow_what_is_seen(void **state)
     assert_true(weir__pace_hope(&pace, 1) >= 0 && weir__pace_hope(&pace, 1) < 1e-3);
 }
 
-/* Tokens by time of a draft of d tokens, each right with probability p. */
-static double rate(double p, int d, double tick, double row, double others)
-{
-    double tokens = 1 + others, q = 1;
-    for (int i = 0; i < d; i++) tokens += q *= p;
-    return tokens / (tick + d * row);
-}
-
-/* Beside all lengths tried one by one. */
-static void drafts_are_as_long_as_makes_them_fastest(void **state)
-{
-    (void)state;
-    int n_drafts = 0;
-    for (double p = 0.02; p < 1; p += 0.02)
-        for (double row = 0.02; row < 1; row *= 1.5)
-            for (int others = 0; others < 9; others += 4) {
-                weir__worth worth = {.tokens = 1 + others, .ns = 1 + others * row, .row_ns = row};
-                double q = 1, best = 0;
-                int d = 0;
-                while (d < 32 && weir__worth_take(&worth, q * p, 0)) {
-                    d++;
-                    q *= p;
-                }
-                for (int i = 0; i <= 32; i++) {
-                    double r = rate(p, i, 1 + others * row, row, others);
-                    if (r > best) best = r;
-                }
-                double got = rate(p, d, 1 + others * row, row, others);
-                assert_true(got >= 0.94 * best && got >= rate(p, 0, 1 + others * row, row, others));
-                assert_float_equal(worth.tokens / worth.ns, got, 1e-9);
-                n_drafts += d > 0;
-            }
-    assert_true(n_drafts > 100);
-}
-
-static void own_cost_counts(void **state)
-{
-    (void)state;
-    weir__worth worth = {.tokens = 1, .ns = 100, .row_ns = 10}, same = worth;
-    assert_false(weir__worth_take(&worth, 0.5, 60));
-    assert_memory_equal(&worth, &same, sizeof worth);
-    assert_true(weir__worth_take(&worth, 0.5, 20));
-    assert_float_equal(worth.ns, 130, 1e-9);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hopes_begin_at_the_prior_and_follow_what_is_seen),
-        cmocka_unit_test(drafts_are_as_long_as_makes_them_fastest),
-        cmocka_unit_test(own_cost_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Adapter do
   @moduledoc """
   A LoRA adapter of a model: small changes to its weights, in a GGUF file. Immutable, shared freely between processes,

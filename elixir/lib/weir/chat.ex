@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Chat do
   @moduledoc "Conversations as prompts."
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.ChatCompletion do
   @moduledoc """
   An answer in the shape of OpenAI's `chat.completion`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.ChatCompletionChunk do
   @moduledoc """
   A piece of an answer in the shape of OpenAI's `chat.completion.chunk`.

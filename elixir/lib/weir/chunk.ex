@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Chunk do
   @moduledoc """
   A piece of a stream with `emit: :chunks`: token ids, text, and in the last one why it ended (else `nil`): `:end`,

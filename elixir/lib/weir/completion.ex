@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Completion do
   @moduledoc false
   # Answers to a conversation in OpenAI's shapes: requests that run together, and a reader for each.

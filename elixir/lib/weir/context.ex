@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Context do
   @moduledoc """
   The memory of one or more sequences, driven by hand.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Deadline do
   @moduledoc false
   # How long functions wait: their option `:timeout`, in milliseconds or `:infinity`, and the time that it ends at.

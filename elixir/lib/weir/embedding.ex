@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Embedding do
   @moduledoc """
   Texts as vectors.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Error do
   @moduledoc """
   Raised by streams and by functions whose name ends in `!`. `reason` is what a function would have returned as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Generation do
   @moduledoc false
   # One answer, token by token: a context and a sampler of its own, a process that computes, messages.

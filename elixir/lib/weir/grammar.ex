@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Grammar do
   @moduledoc "JSON Schema as a grammar (GBNF) that answers are held to."
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Hub do
   @moduledoc """
   Models by name, from Hugging Face or a hub with its API, in the cache folder that its other clients use as well.

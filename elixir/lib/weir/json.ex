@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.JSON do
   @moduledoc false
   # Maps, lists, strings, atoms and numbers to JSON, and JSON (RFC 8259) to maps, lists, strings and numbers.

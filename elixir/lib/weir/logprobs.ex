@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Logprobs do
   @moduledoc false
   # How probable tokens were, as OpenAI's API tells it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Model do
   @moduledoc """
   A loaded model. Immutable, shared freely between processes, freed when nobody refers to it any longer.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.NIF do
   @moduledoc """
   The native functions, one to one with the C library's low level.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Options do
   @moduledoc false
   # What each group of options allows: name, type, default.

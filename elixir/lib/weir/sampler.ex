@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Sampler do
   @moduledoc """
   How tokens are chosen: a chain with its own history, random numbers and grammar. One for each sequence.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Schema do
   @moduledoc """
   JSON Schema from an Ecto schema, by its reflection, and answers as its structs. This package does not need Ecto.

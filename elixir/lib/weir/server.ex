@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server do
   @moduledoc """
   One model for many callers: continuous batching behind a `GenServer`.

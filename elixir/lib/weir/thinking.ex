@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Thinking do
   @moduledoc """
   Tells `<think>…</think>` from the answer, in whole texts and piece by piece.

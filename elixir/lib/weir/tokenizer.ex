@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Tokenizer do
   @moduledoc """
   Text to token ids and back.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Amid do
   @moduledoc false
   # What a VM is in the middle of when it is halted; test/halt_test.exs runs it in VMs of their own.

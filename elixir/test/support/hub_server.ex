@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.HubServer do
   @moduledoc """
   A small hub of models on this machine. A repository is `%{files: %{name => content}}`, and where a test asks for it:

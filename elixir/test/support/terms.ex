@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Terms do
   @moduledoc "Terms of every type that Erlang has, and numbers at the bounds of C's."
 

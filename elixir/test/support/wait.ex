@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Wait do
   @moduledoc "For tests that wait for what comes: no time decides, long ones only end what hangs."
 

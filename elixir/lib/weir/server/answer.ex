@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Answer do
   @moduledoc false
   # What comes of a request at a server: the whole answer, the best of several, or a stream.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.BatchStrategy do
   @moduledoc """
   How many tokens each slot gets in a tick, said in Elixir.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Broker do
   @moduledoc false
   # The process of a server. It says which engine to ask, and keeps account of who is being answered where; what is asked

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Driver do
   @moduledoc false
   # The ticks of an engine whose plans come from Elixir. A process of its own, so that the server answers while a pass

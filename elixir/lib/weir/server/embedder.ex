@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Embedder do
   @moduledoc false
   # Embeddings beside a server's generation: one context, which grows with the texts, and one call after the other.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Engine do
   @moduledoc false
   # One of a server's engines, with the process that drives it where its plans come from Elixir.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Flight do
   @moduledoc false
   # One generation, any number of readers. A process that reads a request as any consumer does, keeps what came, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Request do
   @moduledoc false
   # The consumer's side of a request. The server only says which engine to ask; prompt, chunks and their back pressure

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Strategy do
   @moduledoc """
   Parts of plans that strategies share. Each takes from a budget and returns what it planned, and the budget's rest.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Telemetry do
   @moduledoc """
   The events of a `Weir.Server`, for applications that have `:telemetry`. Without it nothing is computed.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Strategy.Balanced do
   @moduledoc "Half of the budget for each side; what one does not use passes over to the other."
   @behaviour Weir.Server.BatchStrategy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Strategy.DecodeMaximal do
   @moduledoc "Generating slots first: someone waits for each of their tokens. Prompts take what is left."
   @behaviour Weir.Server.BatchStrategy

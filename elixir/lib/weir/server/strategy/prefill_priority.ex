@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Strategy.PrefillPriority do
   @moduledoc """
   Prompts first: large passes compute the most tokens a second. One token of the budget is kept for the generating

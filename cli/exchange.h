@@ -1,7 +1,8 @@
-/* flight.h: requests under way, what carries them, and the loop that sends them when the traffic says so. One
- * thread; a flight is a few hundred bytes and what its carrier needs. SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_CLI_FLIGHT_H
-#define WEIR_CLI_FLIGHT_H
+/* exchange.h: requests under way, what carries them, and the loop that sends them when the traffic says so.
+ * One thread; an exchange is a few hundred bytes and what its carrier needs.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CLI_EXCHANGE_H
+#define WEIR_CLI_EXCHANGE_H
 
 #include <stdio.h>
 
@@ -10,39 +11,39 @@
 #include "text.h"
 #include "traffic.h"
 
-typedef struct cli_flights cli_flights;
+typedef struct cli_exchanges cli_exchanges;
 
-typedef struct cli_flight {
-    cli_flights *flights;
-    size_t place; /* in flights->all */
+typedef struct cli_exchange {
+    cli_exchanges *exchanges;
+    size_t place; /* in exchanges->all */
     cli_record record;
     cli_planned planned;
     cli_text prompt;
     cli_text answer;     /* with a schema: its text, as far as ANSWER_MAX */
     int64_t retry_at_ns; /* since the load began; 0 = it is being carried */
     void *carried;       /* the carrier's */
-} cli_flight;
+} cli_exchange;
 
 /* Brings requests to a server or an engine, and what comes back to the functions below. */
 typedef struct cli_carrier cli_carrier;
 struct cli_carrier {
-    int32_t limit; /* flights that it can carry at a time */
+    int32_t limit; /* exchanges that it can carry at a time */
     /* Sends it. May end it at once. */
-    void (*start)(cli_carrier *carrier, cli_flight *flight);
+    void (*start)(cli_carrier *carrier, cli_exchange *exchange);
     /* Takes what has come, waiting for it, or for a signal, up to timeout_ms. */
     void (*wait)(cli_carrier *carrier, int timeout_ms);
-    /* Lets go of a flight that is being carried; it is not ended by this. */
-    void (*drop)(cli_carrier *carrier, cli_flight *flight);
+    /* Lets go of an exchange that is being carried; it is not ended by this. */
+    void (*drop)(cli_carrier *carrier, cli_exchange *exchange);
     void (*destroy)(cli_carrier *carrier);
 };
 
-/* For the carriers: text came. False: the client leaves now; let go of the flight and end it as LEFT. */
-bool cli_flight_piece(cli_flight *flight, const char *text, size_t n);
+/* For the carriers: text came. False: the client leaves now; let go of the exchange and end it as LEFT. */
+bool cli_exchange_piece(cli_exchange *exchange, const char *text, size_t n);
 
-/* It ended; the flight is gone when this returns. retry_ms >= 0: with BUSY, when to try again. */
-void cli_flight_end(cli_flight *flight, cli_fate fate, const char *message, int64_t retry_ms);
+/* It ended; the exchange is gone when this returns. retry_ms >= 0: with BUSY, when to try again. */
+void cli_exchange_end(cli_exchange *exchange, cli_fate fate, const char *message, int64_t retry_ms);
 
-struct cli_flights {
+struct cli_exchanges {
     const cli_args *args;
     cli_traffic traffic;
     cli_carrier *carrier;
@@ -53,7 +54,7 @@ struct cli_flights {
     int64_t duration_ns;
     int32_t n_tries;
     /* The loop's own. */
-    cli_flight **all; /* [n] */
+    cli_exchange **all; /* [n] */
     size_t n, capacity;
     size_t n_waiting; /* to be sent again */
     uint64_t next;
@@ -61,10 +62,10 @@ struct cli_flights {
     bool late_sent;
 };
 
-extern const char cli_flights_csv_head[];
+extern const char cli_exchanges_csv_head[];
 
 /* Until all have ended, or a signal comes: then those under way are STOPPED. */
-void cli_flights_run(cli_flights *flights);
+void cli_exchanges_run(cli_exchanges *exchanges);
 
 /* To a server. NULL after a message: no libcurl in this build, or something is wrong with URL or options
  * (*code). */

@@ -1,4 +1,4 @@
-/* lanes.h: the screen of weir stream: a lane of fixed height for each request, one of them in focus.
+/* panes.h: the screen of weir stream: a pane of fixed height for each request, one of them in focus.
  * SPDX-License-Identifier: Apache-2.0
  *
  *   weir stream  requests.json  2 running, 1 queued, 1 done             96.4 tok/s
@@ -7,23 +7,23 @@
  *     2 lakes ───────────────────────────────────────────────────────── prefilling
  *
  *   Tab ↓ j next   ↑ k back   s skip   q cancel all */
-#ifndef WEIR_CLI_LANES_H
-#define WEIR_CLI_LANES_H
+#ifndef WEIR_CLI_PANES_H
+#define WEIR_CLI_PANES_H
 
 #include "text.h"
 
 #include <weir/weir.h>
 
-typedef enum cli_lane_state {
-    CLI_LANE_QUEUED,
-    CLI_LANE_PREFILLING,
-    CLI_LANE_GENERATING,
-    CLI_LANE_FINISHED,
-} cli_lane_state;
+typedef enum cli_pane_state {
+    CLI_PANE_QUEUED,
+    CLI_PANE_PREFILLING,
+    CLI_PANE_GENERATING,
+    CLI_PANE_FINISHED,
+} cli_pane_state;
 
-typedef struct cli_lane {
+typedef struct cli_pane {
     const char *name; /* the caller's */
-    cli_lane_state state;
+    cli_pane_state state;
     weir_reason reason; /* when finished */
     weir_usage usage;
     bool cancelling;
@@ -34,35 +34,35 @@ typedef struct cli_lane {
     size_t n_lines, lines_capacity;
     size_t laid, blank; /* blank: after the last blank of the last line, 0 = none */
     int column, width;
-} cli_lane;
+} cli_pane;
 
-typedef struct cli_lanes {
+typedef struct cli_panes {
     const char *title;
-    cli_lane *lanes; /* [n] */
+    cli_pane *panes; /* [n] */
     size_t n;
-    size_t focus, first; /* first: the topmost lane on the screen */
+    size_t focus, first; /* first: the topmost pane on the screen */
     int columns, rows;
     char **drawn; /* [n_drawn] what each row of the screen holds */
     int n_drawn;
-    uint64_t n_tokens; /* generated so far, all lanes */
+    uint64_t n_tokens; /* generated so far, all panes */
     double rate;
     int64_t measured_ns;
     uint64_t measured_tokens;
-} cli_lanes;
+} cli_panes;
 
-void cli_lanes_init(cli_lanes *lanes, const char *title, size_t n);
-void cli_lanes_fini(cli_lanes *lanes);
+void cli_panes_init(cli_panes *panes, const char *title, size_t n);
+void cli_panes_fini(cli_panes *panes);
 
-/* Adds text to a lane. */
-void cli_lanes_add(cli_lane *lane, const char *text, size_t length);
+/* Adds text to a pane. */
+void cli_panes_add(cli_pane *pane, const char *text, size_t length);
 
 /* Moves the focus. Returns whether the key was one for that. */
-bool cli_lanes_key(cli_lanes *lanes, int key);
+bool cli_panes_key(cli_panes *panes, int key);
 
 /* The window has another size, or its contents are lost. */
-void cli_lanes_resize(cli_lanes *lanes);
+void cli_panes_resize(cli_panes *panes);
 
 /* Brings the screen up to date: rows that changed are written. */
-void cli_lanes_draw(cli_lanes *lanes);
+void cli_panes_draw(cli_panes *panes);
 
 #endif

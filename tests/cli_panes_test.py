@@ -1,4 +1,4 @@
-"""weir stream on a terminal, from outside: lanes, keys, sizes, ends."""
+"""weir stream on a terminal, from outside: panes, keys, sizes, ends."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
@@ -13,9 +13,9 @@ from program import PATIENCE, SLOW, STUCK, WEIR, on_fake, path_of  # noqa: E402
 from terminal import Terminal, in_order  # noqa: E402
 
 
-def lanes(n=3, model=None, columns=80, rows=24, env=None, words=(), **fields):
-    request = {"ignore_eos": True, "requests": [dict({"name": f"lane{i}", "prompt": f"Story {i}"}, **fields) for i in range(n)]}
-    path = path_of(f"lanes{n}.json", json.dumps(request))
+def panes(n=3, model=None, columns=80, rows=24, env=None, words=(), **fields):
+    request = {"ignore_eos": True, "requests": [dict({"name": f"pane{i}", "prompt": f"Story {i}"}, **fields) for i in range(n)]}
+    path = path_of(f"panes{n}.json", json.dumps(request))
     return Terminal([WEIR, "stream", "-m", model or SLOW, path, *words], columns, rows, dict(environment(), **(env or {})))
 
 
@@ -24,16 +24,16 @@ def focus(screen):
     return marked[0].split()[1] if len(marked) == 1 else None
 
 
-def test_lanes():
-    terminal = lanes()
+def test_panes():
+    terminal = panes()
     shown = terminal.wait_for(lambda s: s.alternate and s.text().count("generating") == 3, PATIENCE)
-    check("a lane for each request", shown and all(f"lane{i}" in terminal.screen.text() for i in range(3)), terminal.screen.text())
+    check("a pane for each request", shown and all(f"pane{i}" in terminal.screen.text() for i in range(3)), terminal.screen.text())
     check("title and keys", "weir stream" in terminal.screen.lines()[0] and "running" in terminal.screen.lines()[0] and
           "s skip" in terminal.screen.lines()[-1], terminal.screen.text())
     check("the cursor is hidden and keys are not echoed", not terminal.screen.cursor_shown and not terminal.settings_kept())
-    check("lanes show tokens, rate and text", terminal.wait_for(
+    check("panes show tokens, rate and text", terminal.wait_for(
         lambda s: all(re.search(r"\d+ tokens +[\d.]+ tok/s", line) for line in s.lines() if "generating" in line) and
-        len([l for l in s.lines()[1:-1] if l.strip() and "lane" not in l]) >= 3, PATIENCE), terminal.screen.text())
+        len([l for l in s.lines()[1:-1] if l.strip() and "pane" not in l]) >= 3, PATIENCE), terminal.screen.text())
     moves = []
     for key in ("\t", "j", "\x1b[B", "k", "\x1b[A", "\x1b[Z", "\x1bOB", "g", "G"):
         terminal.keys(key)
@@ -43,32 +43,32 @@ def test_lanes():
     # down, down, (end of the list: stays), up, up, around to the last, stays, first, last
     check("Tab, arrows, j, k, g and G move the focus", moves == ["2", "3", "3", "2", "1", "3", "3", "1", "3"], moves)
     terminal.keys("s")
-    check("s cancels the lane in focus only", terminal.wait_for(lambda s: s.text().count("cancelled") == 1 and
-          any("lane2" in l and "cancelled" in l for l in s.lines()), PATIENCE), terminal.screen.text())
+    check("s cancels the pane in focus only", terminal.wait_for(lambda s: s.text().count("cancelled") == 1 and
+          any("pane2" in l and "cancelled" in l for l in s.lines()), PATIENCE), terminal.screen.text())
     check("the others go on", terminal.wait_for(lambda s: s.text().count("generating") == 2, PATIENCE), terminal.screen.text())
     terminal.keys("q")
     code = terminal.finish(PATIENCE)
     check("q cancels all and exits with 130", code == 130, code)
     check("the terminal is as before", in_order(terminal), terminal.screen.unknown, terminal.screen.styled)
     text = terminal.output[terminal.output.rindex("\x1b[?1049l"):]
-    check("then the whole texts are printed", all(f"lane{i}" in text for i in range(3)) and text.count("cancelled") == 3 and
+    check("then the whole texts are printed", all(f"pane{i}" in text for i in range(3)) and text.count("cancelled") == 3 and
           "3 requests" in text, text)
     check("no row was longer than the screen", terminal.screen.overflows == 0 or not terminal.screen.alternate)
     terminal.close()
 
 
-def test_lanes_end():
-    terminal = lanes(4, max_tokens=12)
+def test_panes_end():
+    terminal = panes(4, max_tokens=12)
     code = terminal.finish(PATIENCE)
     check("a batch that ends by itself", code == 0 and in_order(terminal) and "\x1b[?1049h" in terminal.output, code, terminal.output[-800:])
     terminal.close()
-    terminal = lanes(2)
+    terminal = panes(2)
     terminal.wait_for(lambda s: "generating" in s.text(), PATIENCE)
     terminal.keys("\x03")
     check("Ctrl-C", terminal.finish(PATIENCE) == 130 and in_order(terminal), terminal.output[-500:])
     terminal.close()
     for number, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGSEGV, -signal.SIGSEGV)):
-        terminal = lanes(2)
+        terminal = panes(2)
         terminal.wait_for(lambda s: "generating" in s.text(), PATIENCE)
         terminal.process.send_signal(number)
         got = terminal.finish(PATIENCE)
@@ -78,8 +78,8 @@ def test_lanes_end():
 
 
 @on_fake
-def test_lanes_size():
-    terminal = lanes(30, words=("--slots", "4"))
+def test_panes_size():
+    terminal = panes(30, words=("--slots", "4"))
     terminal.wait_for(lambda s: s.text().count("generating") >= 4 and "queued" in s.text(), PATIENCE)
     check("some wait", "26 queued" in terminal.screen.lines()[0] and "19 below" in terminal.screen.text(), terminal.screen.text())
     seen = []
@@ -87,7 +87,7 @@ def test_lanes_size():
         terminal.keys("j")
         terminal.wait_for(lambda s: focus(s) == str(i + 2), 2)
         seen.append(focus(terminal.screen))
-    check("lanes scroll with the focus", seen == [str(i + 2) for i in range(29)], seen)
+    check("panes scroll with the focus", seen == [str(i + 2) for i in range(29)], seen)
     check("what is above and below is told", "19 above" in terminal.screen.text(), terminal.screen.text())
     for columns, rows in ((50, 10), (120, 40), (20, 4), (10, 1), (80, 24)):
         terminal.screen.overflows = 0
@@ -104,8 +104,8 @@ def test_lanes_size():
 
 
 @on_fake
-def test_lanes_keys():
-    terminal = lanes(3, model=STUCK)
+def test_panes_keys():
+    terminal = panes(3, model=STUCK)
     terminal.wait_for(lambda s: s.alternate and focus(s) == "1", PATIENCE)
     started = time.monotonic()
     terminal.keys("\t")
@@ -123,14 +123,14 @@ def test_lanes_keys():
 
 
 @on_fake
-def test_lanes_suspend():
+def test_panes_suspend():
     def state():
         with open(f"/proc/{terminal.process.pid}/stat") as file:
             return file.read().rsplit(")", 1)[1].split()[0]
 
     if not os.path.exists("/proc/self/stat"):
         return
-    terminal = lanes(2)
+    terminal = panes(2)
     terminal.wait_for(lambda s: "generating" in s.text(), PATIENCE)
     terminal.keys("\x1a")
     end = time.monotonic() + 5
@@ -147,7 +147,7 @@ def test_lanes_suspend():
 
 
 @on_fake
-def test_lanes_stdin():
+def test_panes_stdin():
     path = path_of("piped.json", json.dumps({"ignore_eos": True, "requests": [{"prompt": "a"}, {"prompt": "b"}]}))
     terminal = Terminal(["sh", "-c", 'cat "$2" | "$0" stream -m "$1" -', WEIR, SLOW, path], env=environment())
     terminal.wait_for(lambda s: s.text().count("generating") == 2, PATIENCE)
@@ -159,10 +159,10 @@ def test_lanes_stdin():
 
 
 @on_fake
-def test_no_colour_lanes():
-    terminal = lanes(2, env={"NO_COLOR": "1"})
+def test_no_colour_panes():
+    terminal = panes(2, env={"NO_COLOR": "1"})
     terminal.wait_for(lambda s: "generating" in s.text(), PATIENCE)
-    check("NO_COLOR: lanes without styles, the focus is still seen", focus(terminal.screen) == "1" and terminal.screen.styles == 0, terminal.screen.text())
+    check("NO_COLOR: panes without styles, the focus is still seen", focus(terminal.screen) == "1" and terminal.screen.styles == 0, terminal.screen.text())
     terminal.keys("q")
     terminal.finish(PATIENCE)
     terminal.close()

@@ -1,7 +1,7 @@
-/* forecast.h: what requests cost lately, and what the next one would.
+/* rates.h: what requests and ticks cost lately.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_ENGINE_FORECAST_H
-#define WEIR_ENGINE_FORECAST_H
+#ifndef WEIR_ENGINE_RATES_H
+#define WEIR_ENGINE_RATES_H
 
 #include "weir/weir.h"
 
