@@ -187,7 +187,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     params.queue_limit = 64;
     require(weir_model_load("fake:any=1,eos_every=30", NULL, &server.model, NULL) == WEIR_OK);
     require(weir_engine_create(server.model, &params, &server.engine, NULL) == WEIR_OK);
-    server.name = server.file_name = "fake";
+    server.name = "fake";
     server.params.max_tokens = -1;
     server.params.embeddings = true;
     server.keys = serve_keys_create(&server.params);
