@@ -214,8 +214,7 @@ weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_par
     if (c == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a context");
     c->model = model;
     c->embeddings = params->embeddings;
-    c->unified = params->layout == WEIR_LAYOUT_UNIFIED ||
-                 (params->layout == WEIR_LAYOUT_AUTO && params->n_seq_max > 1);
+    c->unified = params->layout == WEIR_LAYOUT_UNIFIED;
     struct llama_context_params p = complete(c, params, target);
     status = check_memory(model, params, &p, error);
     if (status == WEIR_OK) {
@@ -272,8 +271,7 @@ weir_status weir__llama_outline_open(weir__bmodel *model, const weir_context_par
     *c = (weir__bcontext){
         .model = model,
         .embeddings = params->embeddings,
-        .unified = params->layout == WEIR_LAYOUT_UNIFIED ||
-                   (params->layout == WEIR_LAYOUT_AUTO && params->n_seq_max > 1),
+        .unified = params->layout == WEIR_LAYOUT_UNIFIED,
     };
     status = weir__shim_context_create(model->model, complete(c, params, target), &c->context, error);
     if (status != WEIR_OK) return status;
