@@ -205,6 +205,7 @@ def slow_readers():
     reader = server.connect(room=4096)
     reader.request("POST", CHAT, dict(ENDLESS, max_tokens=20000, temperature=0))
     server.wait_for(lambda m: m["weir_slots_generating"] == 0 and m["weir_http_unsent_bytes"] >= 200 << 10)
+    reader.hurry()
     reader.head()
     text, most = "", 0
     for i, event in enumerate(e for e in reader.events() if not e.startswith(":")):

@@ -392,6 +392,7 @@ def slow_readers():
     unsent = server.metrics()["weir_http_unsent_bytes"]
     event = max(len(data) for _, data in model) + 64  # what the engine had merged when the server was slow is one event
     check("slow readers of a kept stream stay bounded", 0 < unsent <= 3 * ((256 << 10) + event), unsent, kept, event)
+    [r.connection.hurry() for r in slow]
     check("and get all of it", all(r.rest() == model for r in slow))
     [r.leave() for r in slow + [quick]]
     end(server)
