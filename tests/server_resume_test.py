@@ -418,7 +418,7 @@ def room():
         with Reader(server, reader.id, at=least) as again:
             check("its first place", again.rest() == model[least:])
     end(server)
-    server = start("-np", "2", "--queue", "0", model=SLOW)
+    server = start("-np", "2", "--queue", "0", "--drain", "1", model=SLOW)
     streams = [Reader(server, TEXT, dict(ASK, max_tokens=50000)) for _ in range(256)]
     refused("one too many", server.post(TEXT, dict(ASK, stream=True, resume=True)), 429, None, "too_many_streams")
     check("others are answered", server.get("/health").status == 200)
