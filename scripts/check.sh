@@ -118,7 +118,7 @@ for name in ${*:-$all_steps}; do
         scripts/model.sh >/dev/null
         # What computes most on the default model takes minutes each there; tiny models lead through the same code.
         step "tests under ASan and UBSan" check_sanitized asan \
-            -E '^(adapter|cache_dir|calls|cli|engine|estimate|heads|hub|invariance|speculate)_model_test$'
+            -E '^(adapter|cache_dir|calls|cli|engine|estimate|heads|hub|invariance|low_level|prefix|speculate)_model_test$'
         ;;
     tsan) step "threaded tests under TSan" check_sanitized tsan -L threads ;;
     tsan-llama)
