@@ -6,7 +6,8 @@
 
 #include "engine/testing.h"
 
-#define N 8
+#define N       8
+#define AGES_US (INT64_C(1800) * 1000000) /* a pass that is not broken off outlasts the test programs' time */
 
 static char answers[N][200];
 
@@ -191,13 +192,11 @@ static void a_pass_that_nobody_waits_for_is_broken_off(void **state)
     rig *r = *state;
     sink got = {0};
     start(r, 2);
-    atomic_store(&r->fake->tick_us, 30 * 1000000);
+    atomic_store(&r->fake->tick_us, AGES_US);
     weir_stream *stream = rig_submit_key(r, 'A');
     while (rig_stats(r).queue_depth > 0) sched_yield();
     weir_stream_cancel(stream);
-    int64_t start_ns = weir__clock_now_ns();
     sink_wait(&got, stream);
-    assert_true(weir__clock_now_ns() - start_ns < 15 * WEIR__NS_PER_S);
     assert_sink(got, WEIR_REASON_CANCELLED, "");
     atomic_store(&r->fake->tick_us, 0);
     got = (sink){0};
@@ -212,7 +211,7 @@ static void stop_breaks_off_the_pass_and_wakes_every_reader(void **state)
     static reader readers[4];
     memset(readers, 0, sizeof readers);
     start(r, 2);
-    atomic_store(&r->fake->tick_us, 30 * 1000000);
+    atomic_store(&r->fake->tick_us, AGES_US);
     weir_request requests[4];
     weir_stream *streams[4];
     for (int i = 0; i < 4; i++) {
@@ -222,9 +221,7 @@ static void stop_breaks_off_the_pass_and_wakes_every_reader(void **state)
     assert_int_equal(weir_engine_submit(r->engine, requests, 4, streams, NULL), WEIR_OK);
     for (int i = 0; i < 4; i++) start_reader(&readers[i], streams[i]); /* two of them are queued */
     while (rig_stats(r).queue_depth > 2) sched_yield();
-    int64_t start_ns = weir__clock_now_ns();
     weir_engine_stop(r->engine);
-    assert_true(weir__clock_now_ns() - start_ns < 15 * WEIR__NS_PER_S);
     for (int i = 0; i < 4; i++) {
         weir_error error;
         pthread_join(readers[i].thread, NULL);
