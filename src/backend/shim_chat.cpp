@@ -3,6 +3,7 @@
 #include "backend/shim_chat.h"
 #include "backend/shim_guard.h"
 
+#include <chat-auto-parser.h>
 #include <chat-peg-parser.h>
 #include <chat.h>
 #include <json-schema-to-grammar.h>
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,8 +27,20 @@ extern "C" {
 
 using weir::guard;
 
+/* What llama.cpp found in a template for prompts that end like this. */
+struct weir__shim_found {
+    std::string generation_prompt;
+    bool parse_reasoning;
+    common_chat_params params; /* without the prompt */
+};
+
 struct weir__shim_template {
     common_chat_templates_ptr templates;
+    /* llama.cpp has no handler for it: how it marks thoughts and calls is found out by rendering examples, anew
+     * for each prompt. */
+    bool analyzed;
+    mutable std::mutex mutex; /* the next */
+    mutable std::vector<weir__shim_found> found;
 };
 
 struct weir__shim_chat {
@@ -148,6 +162,51 @@ bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool w
     return true;
 }
 
+/* A template has few ways to end a prompt: with and without room for thoughts, say, which are parsed or not. */
+constexpr std::size_t found_max = 8;
+
+bool is_analyzed(const common_chat_templates *templates, const char *bos, const char *eos)
+{
+    try {
+        const common_chat_template parsed(common_chat_templates_source(templates), bos, eos);
+        autoparser::generation_params params;
+        params.messages = common_json::parse("[{\"role\": \"user\", \"content\": \"x\"}]");
+        params.add_generation_prompt = true;
+        return !common_chat_try_specialized_template(parsed, parsed.source(), params).has_value();
+    } catch (const std::exception &) { /* its handler's */
+        return false;
+    }
+}
+
+/* What is found in a template that is analyzed depends on nothing of the messages but how the prompt ends, as
+ * long as there are no tools, no schema and no message to go on with. So the prompt is rendered for itself, and
+ * the rest is what was found for another one. */
+common_chat_params apply_analyzed(const weir__shim_template *t, common_chat_templates_inputs &inputs)
+{
+    const bool parse_reasoning = inputs.reasoning_format != COMMON_REASONING_FORMAT_NONE;
+    inputs.force_pure_content = true;
+    common_chat_params rendered = common_chat_templates_apply(t->templates.get(), inputs);
+    {
+        const std::lock_guard<std::mutex> lock(t->mutex);
+        for (const weir__shim_found &found : t->found) {
+            if (found.generation_prompt != rendered.generation_prompt ||
+                found.parse_reasoning != parse_reasoning)
+                continue;
+            common_chat_params params = found.params;
+            params.prompt = std::move(rendered.prompt);
+            return params;
+        }
+    }
+    inputs.force_pure_content = false;
+    common_chat_params params = common_chat_templates_apply(t->templates.get(), inputs);
+    weir__shim_found found = {params.generation_prompt, parse_reasoning, params};
+    found.params.prompt.clear();
+    const std::lock_guard<std::mutex> lock(t->mutex);
+    if (t->found.size() == found_max) t->found.erase(t->found.begin());
+    t->found.push_back(std::move(found));
+    return params;
+}
+
 /* What of it is asked for, with which tools. */
 common_chat_params render(const weir__shim_template *t, const weir__shim_render *in, const char *tools,
                           common_chat_tool_choice choice, const char *schema)
@@ -166,6 +225,8 @@ common_chat_params render(const weir__shim_template *t, const weir__shim_render 
         in->continue_final ? COMMON_CHAT_CONTINUATION_AUTO : COMMON_CHAT_CONTINUATION_NONE;
     inputs.reasoning_format =
         in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
+    if (t->analyzed && tools == nullptr && schema == nullptr && !in->continue_final)
+        return apply_analyzed(t, inputs);
     return common_chat_templates_apply(t->templates.get(), inputs);
 }
 
@@ -421,6 +482,7 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
     return guard(error, WEIR_TEMPLATE, "the chat template cannot be parsed", [&] {
         std::unique_ptr<weir__shim_template> t(new weir__shim_template());
         t->templates = common_chat_templates_init(nullptr, source, bos, eos);
+        t->analyzed = is_analyzed(t->templates.get(), bos, eos);
         *out = t.release();
         return WEIR_OK;
     });

@@ -1,0 +1,182 @@
+/* shim_chat_test.c: what was found in a template for one conversation is what is found for another: each of the
+ * pin's templates, used before, beside one that is new.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/shim_chat.h"
+#include "support/effort.h"
+
+#define N_ELEMENTS(a) (sizeof(a) / sizeof *(a))
+#define TOOLS         4 /* the first way that has them */
+#define WAYS          8
+
+static const char weather[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"description\":\"Weather\",\"parameters\":{"
+    "\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":[\"city\"]}}}]";
+
+static const char *const conversations[] = {
+    "[{\"role\":\"user\",\"content\":\"What is 2 + 2?\"}]",
+    "[{\"role\":\"user\",\"content\":\" Hi \"},{\"role\":\"assistant\",\"content\":\"Hello.\"},"
+    "{\"role\":\"user\",\"content\":\"<think>\\n\\nWhat is 3?\"}]",
+    "[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":\"\\u00e9\\n\"}]",
+    "[{\"role\":\"user\",\"content\":\"Rain?\"},{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{"
+    "\"type\":\"function\",\"id\":\"call12345\",\"function\":{\"name\":\"weather\",\"arguments\":\"{"
+    "\\\"city\\\":"
+    "\\\"Rome\\\"}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"call12345\",\"content\":\"no\"}]",
+};
+
+static const char *const answers[] = {
+    "It is 4.",
+    " \n4",
+    "<think>\nsum</think>\n\n4",
+    "sum</think>4",
+    "<think>sum",
+    "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>",
+    "",
+};
+
+static weir__shim_template *template_of(const char *source)
+{
+    weir__shim_template *t = NULL;
+    weir_error error = {0};
+    if (weir__shim_template_create(source, "<s>", "</s>", &t, &error) != WEIR_OK)
+        fail_msg("%s", error.message);
+    return t;
+}
+
+/* Four ways, each with tools or without. */
+static weir_status create(const weir__shim_template *t, const char *messages, int way, weir__shim_chat **chat)
+{
+    weir_error error = {0};
+    weir__shim_render in = {
+        .messages = messages,
+        .tool_choice = WEIR_TOOLS_AUTO,
+        .tools = way >= TOOLS ? weather : NULL,
+        .enforced_tools = way >= TOOLS ? weather : NULL,
+        .add_generation_prompt = true,
+        .enable_thinking = (way & 1) != 0,
+        .parse_reasoning = (way & 2) != 0,
+    };
+    *chat = NULL;
+    return weir__shim_chat_create(t, &in, chat, &error);
+}
+
+static void expect_same_answers(const weir__shim_chat *a, const weir__shim_chat *b)
+{
+    for (size_t i = 0; i < N_ELEMENTS(answers); i++) {
+        for (int whole = 0; whole <= 1; whole++) {
+            weir__shim_message x = {0}, y = {0};
+            weir_error error = {0};
+            size_t n = strlen(answers[i]);
+            weir_status status = weir__shim_chat_parse(a, answers[i], n, whole, &x, &error);
+            assert_int_equal(weir__shim_chat_parse(b, answers[i], n, whole, &y, &error), status);
+            if (status == WEIR_OK) {
+                assert_int_equal(x.content_length, y.content_length);
+                assert_memory_equal(x.content, y.content, x.content_length);
+                assert_int_equal(x.reasoning_length, y.reasoning_length);
+                assert_memory_equal(x.reasoning, y.reasoning, x.reasoning_length);
+                assert_int_equal(x.n_calls, y.n_calls);
+                assert_int_equal(x.broken, y.broken);
+            }
+            weir__shim_message_fini(&x);
+            weir__shim_message_fini(&y);
+        }
+    }
+}
+
+static void expect_same(const weir__shim_chat *a, const weir__shim_chat *b)
+{
+    weir__shim_chat_view x, y;
+    weir__shim_form f = {0}, g = {0};
+    weir__shim_chat_look(a, &x);
+    weir__shim_chat_look(b, &y);
+    assert_string_equal(x.prompt, y.prompt);
+    assert_string_equal(x.generation_prompt, y.generation_prompt);
+    assert_string_equal(x.grammar, y.grammar);
+    assert_int_equal(x.lazy, y.lazy);
+    assert_int_equal(x.n_triggers, y.n_triggers);
+    assert_int_equal(x.n_stops, y.n_stops);
+    assert_int_equal(x.n_preserved, y.n_preserved);
+    for (size_t i = 0; i < x.n_stops; i++)
+        assert_string_equal(weir__shim_chat_stop(a, i), weir__shim_chat_stop(b, i));
+    for (size_t i = 0; i < x.n_preserved; i++)
+        assert_string_equal(weir__shim_chat_preserved(a, i), weir__shim_chat_preserved(b, i));
+    weir__shim_chat_form(a, &f);
+    weir__shim_chat_form(b, &g);
+    assert_int_equal(f.plain_tail, g.plain_tail);
+    assert_memory_equal(f.breaks, g.breaks, sizeof f.breaks);
+    assert_int_equal(f.loose_arguments, g.loose_arguments);
+    assert_int_equal(f.has_ids, g.has_ids);
+    assert_int_equal(f.has_breaks, g.has_breaks);
+    expect_same_answers(a, b);
+}
+
+static char *read_all(const char *path)
+{
+    char *source = calloc(1, 1 << 18);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(source);
+    if (file == NULL) fail_msg("%s cannot be opened", path);
+    assert_true(fread(source, 1, (1 << 18) - 1, file) > 0);
+    fclose(file);
+    return source;
+}
+
+static void test_what_was_found_before(void **state)
+{
+    char folder[1024];
+    size_t n = 0, n_compared = 0;
+    struct dirent *entry;
+    (void)state;
+    const char *root = getenv("WEIR_LLAMA_SOURCE");
+    if (root == NULL || root[0] == '\0') skip();
+    snprintf(folder, sizeof folder, "%s/models/templates", root);
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL) {
+        char path[2048];
+        if (strstr(entry->d_name, ".jinja") == NULL || effort_skips(entry->d_name)) continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        char *source = read_all(path);
+        weir__shim_template *used = template_of(source);
+        for (int way = 0; way < WAYS; way++) {
+            weir__shim_chat *chat;
+            create(used, conversations[0], way, &chat);
+            weir__shim_chat_destroy(chat);
+        }
+        for (size_t i = 1; i < N_ELEMENTS(conversations); i++) {
+            for (int way = 0; way < TOOLS; way++) {
+                weir__shim_template *fresh = template_of(source);
+                weir__shim_chat *a, *b;
+                weir_status status = create(used, conversations[i], way, &a);
+                assert_int_equal(create(fresh, conversations[i], way, &b), status);
+                if (status == WEIR_OK) expect_same(a, b);
+                n_compared += status == WEIR_OK;
+                weir__shim_chat_destroy(a);
+                weir__shim_chat_destroy(b);
+                weir__shim_template_destroy(fresh);
+            }
+        }
+        weir__shim_template_destroy(used);
+        free(source);
+        n++;
+    }
+    closedir(dir);
+    print_message("%zu templates, %zu conversations\n", n, n_compared);
+    assert_true(n > EFFORT(40, 6) && n_compared > n * 2 * TOOLS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_was_found_before)};
+    return cmocka_run_group_tests_name("shim_chat", tests, NULL, NULL);
+}
