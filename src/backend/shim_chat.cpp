@@ -36,8 +36,8 @@ struct weir__shim_found {
 
 struct weir__shim_template {
     common_chat_templates_ptr templates;
-    /* llama.cpp has no handler for it: how it marks thoughts and calls is found out by rendering examples, anew
-     * for each prompt. */
+    /* llama.cpp has no handler for it: how it marks thoughts and calls is found out by rendering examples,
+     * anew for each prompt. */
     bool analyzed;
     mutable std::mutex mutex; /* the next */
     mutable std::vector<weir__shim_found> found;
@@ -162,7 +162,7 @@ bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool w
     return true;
 }
 
-/* A template has few ways to end a prompt: with and without room for thoughts, say, which are parsed or not. */
+/* A template has few ways to end a prompt: with room for thoughts or without, which are parsed or not. */
 constexpr std::size_t found_max = 8;
 
 bool is_analyzed(const common_chat_templates *templates, const char *bos, const char *eos)
@@ -178,9 +178,9 @@ bool is_analyzed(const common_chat_templates *templates, const char *bos, const 
     }
 }
 
-/* What is found in a template that is analyzed depends on nothing of the messages but how the prompt ends, as
- * long as there are no tools, no schema and no message to go on with. So the prompt is rendered for itself, and
- * the rest is what was found for another one. */
+/* What is found in a template that is analyzed depends on nothing of the messages but how the prompt ends,
+ * as long as there are no tools, no schema and no message to go on with. So the prompt is rendered for
+ * itself, and the rest is what was found for another one. */
 common_chat_params apply_analyzed(const weir__shim_template *t, common_chat_templates_inputs &inputs)
 {
     const bool parse_reasoning = inputs.reasoning_format != COMMON_REASONING_FORMAT_NONE;
