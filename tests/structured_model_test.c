@@ -11,6 +11,7 @@
 
 #include "model/chat.h"
 #include "model/sampler.h"
+#include "support/pin.h"
 
 static weir_model *model;
 static weir_model_info info = {.size = sizeof info};
@@ -104,19 +105,12 @@ static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"ge
 
 static weir_chat *tool_chat(const char *name, weir_tool_choice choice)
 {
-    char path[1024];
-    static char source[1 << 17];
     static const weir_message question = {"user", "Weather?"};
     weir_chat *chat = NULL;
     weir_error error = {0};
     weir_chat_params params = weir_chat_params_default();
-    const char *root = getenv("WEIR_LLAMA_SOURCE");
-    if (root == NULL || root[0] == '\0') return NULL;
-    snprintf(path, sizeof path, "%s/models/templates/%s.jinja", root, name);
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) fail_msg("%s cannot be opened", path);
-    source[fread(source, 1, sizeof source - 1, file)] = '\0';
-    fclose(file);
+    char *source = pin_template(name);
+    if (source == NULL) return NULL;
     params.messages = &question;
     params.n_messages = 1;
     params.template_source = source;
@@ -124,6 +118,7 @@ static weir_chat *tool_chat(const char *name, weir_tool_choice choice)
     params.tool_choice = choice;
     params.parallel_tool_calls = true;
     if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK) fail_msg("%s: %s", name, error.message);
+    free(source);
     return chat;
 }
 

@@ -23,14 +23,13 @@
 #include "base/mem.h"
 #include "support/wish.h"
 
-#define SECONDS    15
-#define TASKS      600 /* of one round */
-#define SUBMITTERS 8
-#define CONSUMERS  4
-#define CANCELLERS 2
-#define BATCH      3
-#define PATIENCE_MS                                                                                          \
-    300000 /* nothing here takes that long, on a machine that stood still for a while included */
+#define SECONDS     15
+#define TASKS       600 /* of one round */
+#define SUBMITTERS  8
+#define CONSUMERS   4
+#define CANCELLERS  2
+#define BATCH       3
+#define PATIENCE_MS 300000 /* nothing takes that long, also where the machine stands still for a while */
 
 /* Who reads a task's stream. */
 typedef enum style { BLOCK, POLL, CONSUME, LAZY, CALLBACK, ABANDON, STYLES } style;

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* A parsed template. Immutable; any thread. */
+/* A parsed template. It remembers what was found in it, and is the same for all that. Any thread. */
 typedef struct weir__shim_template weir__shim_template;
 
 /* TEMPLATE: the source does not parse. bos, eos: their texts, or "". */

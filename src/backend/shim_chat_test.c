@@ -14,6 +14,7 @@
 
 #include "backend/shim_chat.h"
 #include "support/effort.h"
+#include "support/pin.h"
 
 #define N_ELEMENTS(a) (sizeof(a) / sizeof *(a))
 #define TOOLS         4 /* the first way that has them */
@@ -120,17 +121,6 @@ static void expect_same(const weir__shim_chat *a, const weir__shim_chat *b)
     expect_same_answers(a, b);
 }
 
-static char *read_all(const char *path)
-{
-    char *source = calloc(1, 1 << 18);
-    FILE *file = fopen(path, "rb");
-    assert_non_null(source);
-    if (file == NULL) fail_msg("%s cannot be opened", path);
-    assert_true(fread(source, 1, (1 << 18) - 1, file) > 0);
-    fclose(file);
-    return source;
-}
-
 static void test_what_was_found_before(void **state)
 {
     char folder[1024];
@@ -143,10 +133,11 @@ static void test_what_was_found_before(void **state)
     DIR *dir = opendir(folder);
     assert_non_null(dir);
     while ((entry = readdir(dir)) != NULL) {
-        char path[2048];
-        if (strstr(entry->d_name, ".jinja") == NULL || effort_skips(entry->d_name)) continue;
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        char *source = read_all(path);
+        char name[256];
+        const char *end = strstr(entry->d_name, ".jinja");
+        if (end == NULL || effort_skips(entry->d_name)) continue;
+        snprintf(name, sizeof name, "%.*s", (int)(end - entry->d_name), entry->d_name);
+        char *source = pin_template(name);
         weir__shim_template *used = template_of(source);
         for (int way = 0; way < WAYS; way++) {
             weir__shim_chat *chat;

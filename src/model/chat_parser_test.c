@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "model/chat.h"
 #include "support/effort.h"
+#include "support/pin.h"
 
 static const char tools[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"description\":\"Weather\","
@@ -43,7 +44,7 @@ static int unload(void **state)
  */
 static weir_chat *chat_with(const char *name, bool with_tools)
 {
-    char path[1024], *source = NULL;
+    char *source = NULL;
     weir_chat *chat = NULL;
     weir_error error = {0};
     weir_chat_params params = weir_chat_params_default();
@@ -51,15 +52,8 @@ static weir_chat *chat_with(const char *name, bool with_tools)
     bool no_llama = strcmp(weir_backend_version(), "none") == 0;
     if (with_tools && no_llama) return NULL;
     if (name != NULL) {
-        const char *root = getenv("WEIR_LLAMA_SOURCE");
-        if (root == NULL || root[0] == '\0' || no_llama) return NULL;
-        snprintf(path, sizeof path, "%s/models/templates/%s.jinja", root, name);
-        FILE *file = fopen(path, "rb");
-        if (file == NULL) fail_msg("%s cannot be opened", path);
-        source = calloc(1, 1 << 18);
-        assert_non_null(source);
-        assert_true(fread(source, 1, (1 << 18) - 1, file) > 0);
-        fclose(file);
+        source = no_llama ? NULL : pin_template(name);
+        if (source == NULL) return NULL;
     }
     params.messages = &message;
     params.n_messages = 1;

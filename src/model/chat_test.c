@@ -14,6 +14,7 @@
 
 #include "base/mem.h"
 #include "support/effort.h"
+#include "support/pin.h"
 
 #define QWEN  "Qwen-Qwen2.5-7B-Instruct"
 #define QWEN3 "Qwen-Qwen3-0.6B"
@@ -24,20 +25,10 @@ static const char weather[] = "[{\"type\":\"function\",\"function\":{\"name\":\"
                               "\"Rome\"]},\"days\":{\"type\":\"integer\","
                               "\"minimum\":105}},\"required\":[\"city\"]}}}]";
 
-/* A template of the pinned source, to be freed; NULL where there is none. */
+/* To be freed; NULL where there is none. */
 static char *template_of(const char *name)
 {
-    char path[1024];
-    const char *root = getenv("WEIR_LLAMA_SOURCE");
-    if (root == NULL || root[0] == '\0' || no_llama()) return NULL;
-    snprintf(path, sizeof path, "%s/models/templates/%s.jinja", root, name);
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) fail_msg("%s cannot be opened", path);
-    char *source = calloc(1, 1 << 18);
-    assert_non_null(source);
-    assert_true(fread(source, 1, (1 << 18) - 1, file) > 0);
-    fclose(file);
-    return source;
+    return no_llama() ? NULL : pin_template(name);
 }
 
 static void expect_part(const weir_chat_params *params, const char *part, bool there)
