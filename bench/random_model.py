@@ -28,9 +28,9 @@ class Wide(tiny_gguf.Shape):
 class Quick(tiny_gguf.Model):
     """Matrices get whole blocks of random bytes and one scale, which is what makes it quick."""
 
-    def tensor(self, name, dims, fill=None, spread=None):
-        if fill is not None or len(dims) == 1:
-            return super().tensor(name, dims, fill, spread)
+    def tensor(self, name, dims, fill=None, spread=None, numbers=None):
+        if fill is not None or numbers is not None or len(dims) == 1:
+            return super().tensor(name, dims, fill, spread, numbers)
         rows = dims[0] * dims[1] // BLOCK
         blocks = bytearray(self.random.randbytes(rows * (2 + BLOCK)))
         scale = struct.pack("<e", (dims[0] ** -0.5 if spread is None else spread) / DEVIATION)

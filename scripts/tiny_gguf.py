@@ -269,7 +269,7 @@ def picks(n_in, n_out, first, factor=1.0):
     return [factor if column == first + row else 0.0 for row in range(n_out) for column in range(n_in)]
 
 
-def make_decoder(kind, model, s, chain, noise, guess, stripped):
+def make_decoder(kind, model, s, chain=None, noise=0.0, guess=None, stripped=False):
     gemma, glm, hy, mla = kind == "swa", kind == "glm", kind == "hy", kind == "mla"
     mtp, shared = glm or hy or mla, glm or mla
     rank, rotated, head = (32, 16, 32) if mla else (0, s.head, s.head)  # head: before it is compressed
