@@ -116,7 +116,7 @@ WEIR_API void weir_log_set(weir_log_fn fn, void *user);
 typedef struct weir_model weir_model;
 
 /* Called during a load with 0.0 to 1.0, from the loading thread; false ends the load with WEIR_ABORTED. It
- * must not load or optimize a model itself. */
+ * must not load or optimize a model, nor load an adapter, itself. */
 typedef bool (*weir_progress_fn)(float progress, void *user);
 
 typedef enum weir_split_mode {

@@ -24,11 +24,13 @@ extern "C" {
 void weir__hook_install(void);
 
 /* Around a load on this thread. mapped: the model is a mapped file, and its weights' pages are given back
- * once they are packed. from: packed weights that are mapped where they are what is loaded. to: gets what is
- * packed. Either may be NULL. False: no memory, and there is nothing to end. What the kernels took over, in
+ * once they are packed. n_bytes: of weights that may be packed; memory for so many is made ready from now on,
+ * 0: none. from: packed weights that are mapped where they are what is loaded. to: gets what is packed.
+ * Either may be NULL. False: no memory, and there is nothing to end. What the kernels took over, in
  * bytes of the model's file, and how much of that came from the optimized file. model: NULL when the load
  * failed. */
-bool weir__hook_begin(bool mapped, struct weir__optimized_file *from, struct weir__optimized_writer *to);
+bool weir__hook_begin(bool mapped, uint64_t n_bytes, struct weir__optimized_file *from,
+                      struct weir__optimized_writer *to);
 uint64_t weir__hook_end(const struct llama_model *model, uint64_t *n_from_file);
 
 /* Puts an adapter's matrices that stand beside weights in the kernels' buffers there, too; what they compute

@@ -287,7 +287,7 @@ struct dots : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {
         const ggml_tensor *weights = op->src[0], *x = op->src[1];
-        return op->op == GGML_OP_MUL_MAT && ggml_get_op_params_i32(op, 1) == 0 &&
+        return op->op == GGML_OP_MUL_MAT && ggml_get_op_params_i32(op, 1) == GGML_HINT_NONE &&
                weights->type == GGML_TYPE_F32 && x->type == GGML_TYPE_F32 && weights->buffer != nullptr &&
                weights->buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS && weights->ne[1] <= most_dots &&
                ggml_nrows(weights) == weights->ne[1] && weights->nb[0] == sizeof(float) &&

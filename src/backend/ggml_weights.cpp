@@ -21,6 +21,7 @@ extern "C" {
 #include "backend/optimized_file.h"
 #include "base/cpu.h"
 #include "base/crew.h"
+#include "base/fresh.h"
 }
 
 namespace weir
@@ -68,6 +69,11 @@ constexpr int64_t pack_panels = 8;
 /* Threads that pack; with this many, memory is the limit. */
 constexpr int32_t most_packers = 16;
 
+/* Memory that is made ready while llama.cpp reads the vocabulary; in more there is not time for. Less where
+ * memory is short, since no kernels may fit the weights after all. */
+constexpr uint64_t most_ahead = 512U << 20;
+constexpr uint64_t part_ahead = 4; /* of what is available */
+
 /* A matrix that is packed, in parts that may run at the same time. */
 struct packing {
     weir__panel_format format;
@@ -90,9 +96,20 @@ struct loading {
     weir__optimized_writer *to; /* nullptr: none */
     bool unread;                /* the model was not read ahead, because there was an optimized file */
     uint64_t n_packed, n_from_file;
-    weir__crew *crew; /* nullptr: outside a load, the thread packs alone */
+    weir__fresh *fresh; /* nullptr: none, or it has been taken */
+    weir__crew *crew;   /* nullptr: outside a load, the thread packs alone */
 };
 thread_local loading load;
+
+/* nullptr: none, or there is no processor or no memory to spare for it. */
+weir__fresh *make_ready(uint64_t n_bytes)
+{
+    if (n_bytes == 0 || weir__cpu_count() == 1) return nullptr;
+    uint64_t available = weir__cpu_memory_available();
+    uint64_t ahead = available > 0 ? std::min(most_ahead, available / part_ahead) : most_ahead;
+    /* Panels are larger than the file's rows, by a 32nd at the most (kernels/gemm_test.c). */
+    return weir__fresh_begin(n_bytes + n_bytes / 32, std::min(ahead, n_bytes));
+}
 
 /* For the whole pages of a mapping. */
 void advise(const void *data, size_t size, int advice)
@@ -200,14 +217,23 @@ const char *name(ggml_backend_buffer_type_t)
     return "CPU_WEIR";
 }
 
+ggml_backend_buffer_t allocate_fresh(size_t size)
+{
+    void *at = weir__fresh_take(load.fresh, size);
+    load.fresh = nullptr;
+    if (at == nullptr) at = weir__fresh_take(weir__fresh_begin(size, 0), size);
+    if (at == nullptr) return nullptr;
+    ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(at, size);
+    buffer->iface.free_buffer = unmap;
+    return buffer;
+}
+
 ggml_backend_buffer_t allocate(ggml_backend_buffer_type_t type, size_t size)
 {
     ggml_backend_buffer_t buffer = allocate_mapped(size);
     if (buffer == nullptr) {
-        buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size);
+        buffer = allocate_fresh(size);
         if (buffer == nullptr) return nullptr;
-        /* A fifth of a load went into faults. */
-        advise(ggml_backend_buffer_get_base(buffer), size, MADV_HUGEPAGE);
         buffer->iface.init_tensor = init_tensor;
         buffer->iface.set_tensor = set_tensor;
         if (load.to != nullptr) weir__optimized_writer_buffer(load.to, size);
@@ -336,17 +362,22 @@ weir_status weir__hook_weights(const llama_model *model, size_t i, weir_model_we
 
 /* ---- A load ---- */
 
-bool weir__hook_begin(bool mapped, weir__optimized_file *from, weir__optimized_writer *to)
+bool weir__hook_begin(bool mapped, uint64_t n_bytes, weir__optimized_file *from, weir__optimized_writer *to)
 {
-    weir::load = {mapped, from, to, from != nullptr, 0, 0, nullptr};
+    weir::load = {mapped, from, to, from != nullptr, 0, 0, nullptr, nullptr};
     if (!weir::installed()) return true;
+    weir::load.fresh = weir::make_ready(n_bytes);
     weir::load.crew = weir__crew_create(std::min(weir__cpu_count(), weir::most_packers) - 1);
-    return weir::load.crew != nullptr;
+    if (weir::load.crew != nullptr) return true;
+    weir__fresh_take(weir::load.fresh, 0);
+    weir::load = {};
+    return false;
 }
 
 uint64_t weir__hook_end(const llama_model *model, uint64_t *n_from_file)
 {
     if (model != nullptr && weir::load.unread) weir::read_rest(model);
+    weir__fresh_take(weir::load.fresh, 0);
     weir__crew_destroy(weir::load.crew);
     *n_from_file = weir::load.n_from_file;
     uint64_t n_packed = weir::load.n_packed;

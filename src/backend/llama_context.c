@@ -368,9 +368,10 @@ weir_status weir__llama_pass(weir__bcontext *c, const weir__batch *batch, float 
     if (began) copied(c);
     if (status != WEIR_OK) return status;
     if (c->adapts) {
+        int64_t now_ns = run_ns();
+        bool known = ran_ns != 0 && now_ns != 0;
         ns += weir__clock_now_ns();
-        ran_ns += run_ns();
-        weir__team_took(team, batch->n, ns, max64(ns - ran_ns, 0));
+        weir__team_took(team, batch->n, ns, known ? max64(ns - (ran_ns + now_ns), 0) : 0);
     }
     c->n_entries = batch->n;
     c->n_rows = n_rows;

@@ -236,7 +236,8 @@ static weir_status read_weights(loading *l, weir__bmodel *m, weir_error *error)
     bool mapped = l->how.load_mode == LLAMA_LOAD_MODE_MMAP;
     if (mapped && !l->how.vocab_only && !m->offloads)
         l->optimized = weir__llama_optimized_open(l->path, l->params->optimized, l->file.identity);
-    if (!weir__hook_begin(mapped, l->optimized, NULL))
+    bool packs = l->optimized == NULL && l->how.use_extra_bufts && !l->how.vocab_only && !m->offloads;
+    if (!weir__hook_begin(mapped, packs ? l->file.tensor_bytes : 0, l->optimized, NULL))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
     weir_status status = weir__shim_model_load(l->path, l->how, &m->model, error);
     m->info.n_bytes_kernels = weir__hook_end(m->model, &m->info.n_bytes_mapped);

@@ -83,7 +83,7 @@ static weir_status pack(const char *path, uint64_t identity, weir__optimized_wri
     params.load_mode = LLAMA_LOAD_MODE_MMAP;
     params.progress_callback = on_progress;
     params.progress_callback_user_data = watch;
-    if (!weir__hook_begin(true, NULL, writer))
+    if (!weir__hook_begin(true, 0, NULL, writer))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
     weir_status status = weir__shim_model_load(path, params, &model, error);
     uint64_t packed = weir__hook_end(model, &from_file);
