@@ -30,12 +30,12 @@ def main():
             for n in counts}
 
     def of(row, what):
-        return row[what] / row[f"most_{what}"]
+        return row[what] / most[row["threads"]][what]
 
     lines = ["# CPU kernels alone", "",
              f"`scripts/bench.sh {rounds} peak`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
              machine() + f". bench/peak.c, the best of {10 * rounds} repetitions, each with a measurement of the limits after it; "
-             "parts are of the most that was seen until then.", "",
+             "parts are of the most that was seen at all.", "",
              f"In the caches: 64 rows of activations, rounded before, by 128 rows of 1,024 weights; one thread, so that nothing waits for "
              f"another. Peak: {most[1]['gmac_per_second']:.0f} GMAC/s of one thread ({rows[0]['instruction']}, in registers). From memory: "
              "one row of activations by 256 MiB of weights, in matrices of 2,048 × 2,048. What memory gives: "

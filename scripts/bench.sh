@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench.sh [ROUNDS [WHAT...]]: builds the release and what else a bench needs, then runs bench/run.sh, which calls bench/WHAT.py.
+# bench.sh [ROUNDS [WHAT...]]: builds the release and what else a bench needs, then runs bench/WHAT.py, which write bench/results/.
 # Those find WEIR_BIN, WEIR_MODEL and WEIR_BENCH_DIR (programs made of bench/*.c) in their environment, and what they ask for of
 # WEIR_LLAMA_SOURCE, LLAMA_TOOLS (llama-bench, llama-batched-bench), STOCK_TOOLS and STOCK_AVX2_TOOLS (the same of the pin as
 # upstream builds it) and LLAMA_SERVER.
@@ -11,18 +11,19 @@ cd "$weir_root"
 scripts/deps.sh run
 scripts/build.sh release
 WEIR_MODEL=${MODEL:-$(scripts/model.sh)}
-uses() { # uses NAME WHAT...: whether one of the benches, all of run.sh's where none is named, asks for this
-    local name=$1 what
-    shift
-    [ $# -gt 0 ] || return 0
-    for what in "$@"; do if grep -q "$name" "bench/$what.py"; then return 0; fi; done
+rounds=${1:-3}
+benches=(engine kernels shapes load neighbours accuracy greedy)
+[ $# -lt 2 ] || benches=("${@:2}")
+uses() { # uses NAME: whether one of the benches asks for this
+    local what
+    for what in "${benches[@]}"; do if grep -q "$1" "bench/$what.py"; then return 0; fi; done
     return 1
 }
-if uses LLAMA_SERVER "${@:2}"; then
+if uses LLAMA_SERVER; then
     LLAMA_SERVER=$(scripts/llama.sh --flavor stock --server | sed -n 's/^server=//p')
     export LLAMA_SERVER
 fi
-if uses 'LLAMA_TOOLS\|WEIR_LLAMA_SOURCE\|STOCK_\(AVX2_\)\?TOOLS' "${@:2}"; then
+if uses 'LLAMA_TOOLS\|WEIR_LLAMA_SOURCE\|STOCK_\(AVX2_\)\?TOOLS'; then
     tools=$(scripts/llama.sh --tools)
     LLAMA_TOOLS=${tools##*tools=}
     WEIR_LLAMA_SOURCE=$(sed -n 's/^source=//p' <<<"$tools")
@@ -33,4 +34,4 @@ fi
 WEIR_BIN=$weir_root/build/release/weir
 WEIR_BENCH_DIR=$weir_root/build/release/bench
 export WEIR_MODEL WEIR_BIN WEIR_BENCH_DIR
-exec bash bench/run.sh "$@"
+for what in "${benches[@]}"; do python3 "bench/$what.py" "$rounds"; done

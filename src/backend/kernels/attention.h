@@ -4,8 +4,9 @@
  * Sums run over the visible cells in their order, in blocks counted from the first visible one. So a query's
  * result depends on its own cells only: not on the queries computed with it, on where the cells lie, on those
  * of other sequences between them, or on threads. One exception: queries computed together share blocks of
- * cells, and values that are no finite numbers spoil all of them, with the weight 0 too. Scores and sums are in single precision. The running
- * maximum and sum are those of online softmax (Milakov and Gimelshein, arXiv 1805.02867). */
+ * cells, and values that are no finite numbers spoil all of them, with the weight 0 too. Scores and sums are
+ * in single precision. The running maximum and sum are those of online softmax (Milakov and Gimelshein, arXiv
+ * 1805.02867). */
 #ifndef WEIR_BACKEND_KERNELS_ATTENTION_H
 #define WEIR_BACKEND_KERNELS_ATTENTION_H
 

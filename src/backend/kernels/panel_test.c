@@ -25,11 +25,13 @@ static const struct {
     {WEIR__PANEL_Q5_1, 0xdbacd36b452c8ea3},  {WEIR__PANEL_IQ4_NL, 0x85194b98d68c0628},
     {WEIR__PANEL_MXFP4, 0x39a007449d373300}, {WEIR__PANEL_Q4_K, 0xe442a091bc55853b},
     {WEIR__PANEL_Q5_K, 0x5c104757c9e6f7cf},  {WEIR__PANEL_Q6_K, 0xeecbab27b2642cb8},
+    {WEIR__PANEL_BF16, 0x13fcb56ee64e7d4e},  {WEIR__PANEL_F16, 0x8d6e103f77ee460b},
 };
 
 static void the_order_is_that_of_the_version(void **state)
 {
     (void)state;
+    assert_int_equal(sizeof known / sizeof *known, WEIR__PANEL_N_FORMATS);
     assert_int_equal(WEIR__PANEL_VERSION, 1); /* with another one, write down anew what this test prints */
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const weir__panel_layout *layout = &weir__panel_layouts[known[i].format];
