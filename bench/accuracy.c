@@ -135,7 +135,7 @@ int main(int argc, char **argv)
     params.n_threads = params.n_threads_batch = 1;
     params.flash_attn_type = f.writes ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_ENABLED;
     if (f.writes) params.type_k = params.type_v = GGML_TYPE_F32;
-    if (!weir__hook_begin(false, 0, NULL, NULL)) return fail("no memory");
+    if (!weir__hook_begin(&(weir__hook_load){.mapped = false})) return fail("no memory");
     weir_status status = weir__shim_model_load(argv[1], model_params, &model, &error);
     uint64_t from_file;
     unsigned long long packed = weir__hook_end(model, &from_file);

@@ -44,7 +44,9 @@ cli_exit cli_optimize(cli_args *args)
     cli_text_add_safe(&text, file, strlen(file));
     cli_text_puts(&text, args->check ? " is whole: " : ": ");
     cli_text_add_bytes(&text, size_of(file));
-    cli_text_puts(&text, args->check ? "\n" : ", used by later starts\n");
+    cli_text_puts(&text, args->check               ? "\n"
+                         : args->optimized != NULL ? ", used by starts with --optimized\n"
+                                                   : ", used by later starts\n");
     cli_out(text.bytes, text.length);
 done:
     cli_load_log_flush();

@@ -87,6 +87,7 @@ bool cli_signals_init(void)
             handle(ends[i], on_end, 0);
     }
     handle(SIGPIPE, SIG_IGN, 0);
+    handle(SIGXFSZ, SIG_IGN, 0); /* a file that becomes too large is an error of the write */
     return true;
 }
 

@@ -23,14 +23,19 @@ extern "C" {
  * is used. Once, before the first model. */
 void weir__hook_install(void);
 
-/* Around a load on this thread. mapped: the model is a mapped file, and its weights' pages are given back
- * once they are packed. n_bytes: of weights that may be packed; memory for so many is made ready from now on,
- * 0: none. from: packed weights that are mapped where they are what is loaded. to: gets what is packed.
- * Either may be NULL. False: no memory, and there is nothing to end. What the kernels took over, in
+/* A load. */
+typedef struct weir__hook_load {
+    bool mapped;      /* the model is a mapped file: its weights' pages are given back once they are packed */
+    bool locked;      /* what is packed is kept from being swapped out, or a warning tells that it is not */
+    uint64_t n_bytes; /* of weights that may be packed: memory for so many is made ready ahead; 0: none */
+    struct weir__optimized_file *from; /* NULL, or packed weights, mapped where they are what is loaded */
+    struct weir__optimized_writer *to; /* NULL, or it gets what is packed */
+} weir__hook_load;
+
+/* Around a load on this thread. False: no memory, and there is nothing to end. What the kernels took over, in
  * bytes of the model's file, and how much of that came from the optimized file. model: NULL when the load
  * failed. */
-bool weir__hook_begin(bool mapped, uint64_t n_bytes, struct weir__optimized_file *from,
-                      struct weir__optimized_writer *to);
+bool weir__hook_begin(const weir__hook_load *how);
 uint64_t weir__hook_end(const struct llama_model *model, uint64_t *n_from_file);
 
 /* Puts an adapter's matrices that stand beside weights in the kernels' buffers there, too; what they compute

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -22,6 +23,7 @@ extern "C" {
 #include "base/cpu.h"
 #include "base/crew.h"
 #include "base/fresh.h"
+#include "base/log.h"
 }
 
 namespace weir
@@ -91,7 +93,7 @@ void pack(void *user, int32_t i)
 
 /* The load on this thread. */
 struct loading {
-    bool mapped;
+    bool mapped, locked;
     weir__optimized_file *from; /* nullptr: none, or it does not hold what is loaded */
     weir__optimized_writer *to; /* nullptr: none */
     bool unread;                /* the model was not read ahead, because there was an optimized file */
@@ -223,6 +225,10 @@ ggml_backend_buffer_t allocate_fresh(size_t size)
     load.fresh = nullptr;
     if (at == nullptr) at = weir__fresh_take(weir__fresh_begin(size, 0), size);
     if (at == nullptr) return nullptr;
+    if (load.locked && mlock(at, size) != 0)
+        weir__log(WEIR_LOG_WARN,
+                  "%zu MB of weights cannot be locked in memory: %s; `ulimit -l` tells how much may be",
+                  size / 1000000, std::strerror(errno));
     ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(at, size);
     buffer->iface.free_buffer = unmap;
     return buffer;
@@ -362,11 +368,11 @@ weir_status weir__hook_weights(const llama_model *model, size_t i, weir_model_we
 
 /* ---- A load ---- */
 
-bool weir__hook_begin(bool mapped, uint64_t n_bytes, weir__optimized_file *from, weir__optimized_writer *to)
+bool weir__hook_begin(const weir__hook_load *how)
 {
-    weir::load = {mapped, from, to, from != nullptr, 0, 0, nullptr, nullptr};
+    weir::load = {how->mapped, how->locked, how->from, how->to, how->from != nullptr, 0, 0, nullptr, nullptr};
     if (!weir::installed()) return true;
-    weir::load.fresh = weir::make_ready(n_bytes);
+    weir::load.fresh = weir::make_ready(how->n_bytes);
     weir::load.crew = weir__crew_create(std::min(weir__cpu_count(), weir::most_packers) - 1);
     if (weir::load.crew != nullptr) return true;
     weir__fresh_take(weir::load.fresh, 0);

@@ -186,6 +186,8 @@ static bool may_adapt(const weir__bcontext *c)
 {
     const char *wanted = getenv("WEIR_ADAPT");
     if (wanted != NULL && strcmp(wanted, "off") == 0) return false;
+    if (wanted != NULL && *wanted != '\0' && strcmp(wanted, "on") != 0)
+        weir__log(WEIR_LOG_WARN, "WEIR_ADAPT is '%.40s'; expected: on or off. It is on", wanted);
     return !c->model->offloads && weir__hook_attends(c->context);
 }
 

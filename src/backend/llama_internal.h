@@ -100,6 +100,8 @@ struct weir__bcontext {
 /* ---- The operations of the table: see weir__backend ----------------------------------------------- */
 
 /* llama_model.c */
+/* Whether the layers of such models that guess tokens are loaded: also by those who pack weights. */
+bool weir__llama_guesses(const char *architecture);
 weir_status weir__llama_model_load(const char *path, const weir_model_params *params, weir__bmodel **out,
                                    weir_error *error);
 weir_status weir__llama_model_outline(const char *path, const weir_model_params *params, weir__bmodel **out,

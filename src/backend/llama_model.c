@@ -123,6 +123,11 @@ static weir_status list_tokens(weir__bmodel *m, weir_error *error)
 /* Whose layers that guess can be used: weir__shim_mtp_layers. */
 static const char *const with_mtp[] = {"glm4moe", "hy_v3", "deepseek2"};
 
+bool weir__llama_guesses(const char *architecture)
+{
+    return is_one_of(architecture, with_mtp, sizeof with_mtp / sizeof with_mtp[0]);
+}
+
 /* One load. Owns split and optimized; the progress callback sees it. */
 typedef struct loading {
     const char *path;
@@ -220,7 +225,7 @@ static void decide(loading *l, bool offloads)
                    : params->use_mlock                     ? LLAMA_LOAD_MODE_MLOCK
                                                            : LLAMA_LOAD_MODE_NONE;
     p->vocab_only = params->vocab_only;
-    p->load_mtp = is_one_of(l->file.architecture, with_mtp, sizeof with_mtp / sizeof with_mtp[0]);
+    p->load_mtp = weir__llama_guesses(l->file.architecture);
     p->progress_callback = on_progress;
     p->progress_callback_user_data = l;
     p->no_host = !offloads; /* a GPU's host buffers would come before weir's */
@@ -237,7 +242,11 @@ static weir_status read_weights(loading *l, weir__bmodel *m, weir_error *error)
     if (mapped && !l->how.vocab_only && !m->offloads)
         l->optimized = weir__llama_optimized_open(l->path, l->params->optimized, l->file.identity);
     bool packs = l->optimized == NULL && l->how.use_extra_bufts && !l->how.vocab_only && !m->offloads;
-    if (!weir__hook_begin(mapped, packs ? l->file.tensor_bytes : 0, l->optimized, NULL))
+    weir__hook_load how = {.mapped = mapped,
+                           .locked = l->params->use_mlock,
+                           .n_bytes = packs ? l->file.tensor_bytes : 0,
+                           .from = l->optimized};
+    if (!weir__hook_begin(&how))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
     weir_status status = weir__shim_model_load(l->path, l->how, &m->model, error);
     m->info.n_bytes_kernels = weir__hook_end(m->model, &m->info.n_bytes_mapped);

@@ -71,19 +71,21 @@ static weir_status no_kernels(weir_error *error)
 }
 
 /* Loads the model into the writer's hands, and has it write. */
-static weir_status pack(const char *path, uint64_t identity, weir__optimized_writer *writer, halves *watch,
-                        weir_error *error)
+static weir_status pack(const char *path, const weir__gguf_info *file, weir__optimized_writer *writer,
+                        halves *watch, weir_error *error)
 {
     struct llama_model_params params = llama_model_default_params();
     struct llama_model *model = NULL;
-    weir__optimized_kind kind = kind_of(identity);
+    weir__optimized_kind kind = kind_of(file->identity);
+    weir__hook_load how = {.mapped = true, .to = writer};
     uint64_t from_file;
     params.n_gpu_layers = 0;
     params.no_host = true; /* as in a load */
     params.load_mode = LLAMA_LOAD_MODE_MMAP;
+    params.load_mtp = weir__llama_guesses(file->architecture);
     params.progress_callback = on_progress;
     params.progress_callback_user_data = watch;
-    if (!weir__hook_begin(true, 0, NULL, writer))
+    if (!weir__hook_begin(&how))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
     weir_status status = weir__shim_model_load(path, params, &model, error);
     uint64_t packed = weir__hook_end(model, &from_file);
@@ -95,8 +97,8 @@ static weir_status pack(const char *path, uint64_t identity, weir__optimized_wri
         status = weir__optimized_writer_finish(writer, &kind, on_progress, watch, error);
     else
         status = weir__error_set(error, WEIR_UNSUPPORTED, NULL,
-                                 "%.200s has no weights of a format that weir's kernels multiply; nothing is "
-                                 "packed",
+                                 "%.200s has no weights of a format and shape that weir's kernels multiply; "
+                                 "nothing is packed, and `weir info` tells why",
                                  path);
     llama_model_free(model);
     return status;
@@ -125,10 +127,13 @@ weir_status weir__llama_model_optimize(const char *path, const char *out, weir_p
     if (same_file(path, file))
         status = weir__error_set(error, WEIR_INVALID, "optimized", "%.200s is the model itself", file);
     else if (!weir__optimized_file_may_replace(file))
-        status = weir__error_set(error, WEIR_INVALID, "optimized",
-                                 "%.200s is there and no optimized file; it is not replaced", file);
+        status =
+            weir__error_set(error, WEIR_INVALID, "optimized",
+                            "%.200s is there and no optimized file; it is not replaced: move it away, or "
+                            "name another place",
+                            file);
     if (status == WEIR_OK) status = weir__optimized_writer_open(file, &writer, error);
-    if (status == WEIR_OK) status = pack(path, info.identity, writer, &watch, error);
+    if (status == WEIR_OK) status = pack(path, &info, writer, &watch, error);
     weir__optimized_writer_close(writer);
     weir__mem_free(file);
     return status;

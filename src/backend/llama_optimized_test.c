@@ -137,6 +137,57 @@ static void loads_map_what_was_packed(void **state)
     assert_int_equal(n_warnings, 0);
 }
 
+static void layers_that_guess_are_packed_too(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"glm", "hy", "mla"};
+    for (size_t i = 0; i < N_ELEMENTS(kinds); i++) {
+        char path[TEMP_PATH_MAX], beside[TEMP_PATH_MAX], options[64];
+        weir__bmodel *m = NULL;
+        weir_model_params params = weir_model_params_default();
+        weir_model_info is = {.size = sizeof is};
+        snprintf(options, sizeof options, "%s --type q8_0", kinds[i]);
+        temp_model(path, "guesses.gguf", options);
+        temp_path(beside, "guesses.gguf.weir");
+        assert_ok(ops->model_optimize(path, NULL, NULL, NULL, error));
+        assert_ok(ops->model_load(path, &params, &m, error));
+        ops->model_describe(m, &is);
+        assert_true(is.n_bytes_kernels > 0);
+        assert_int_equal(is.n_bytes_mapped, is.n_bytes_kernels);
+        ops->model_free(m);
+        assert_int_equal(unlink(beside), 0);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(n_warnings, 0);
+}
+
+/* Bytes that the system keeps in memory for this process; -1 where it does not tell. */
+static int64_t locked_bytes(void)
+{
+    long long kb = -1;
+    char line[128];
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "VmLck: %lld", &kb) == 1) break;
+    if (f != NULL) fclose(f);
+    return kb < 0 ? -1 : (int64_t)kb * 1024;
+}
+
+static void packed_weights_are_locked_too(void **state)
+{
+    (void)state;
+    weir_model_params params = weir_model_params_default();
+    int64_t before = locked_bytes();
+    params.use_mlock = true;
+    params.use_mmap = false; /* else the model's file is locked, too */
+    assert_ok(ops->model_load(gguf, &params, &model, error));
+    ops->model_describe(model, &model_is);
+    int64_t weights = (int64_t)model_is.n_bytes_kernels, now = locked_bytes();
+    if (before >= 0) assert_true(now - before >= weights);
+    ops->model_free(model);
+    if (before >= 0) assert_true(now - locked_bytes() >= weights);
+}
+
 /* Whether a part of the model's mapping is marked as read here and there (rr), and whether a part is not. */
 static void look_at_mappings(bool *random, bool *ahead)
 {
@@ -355,6 +406,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(loads_map_what_was_packed, optimize, forget),
+        cmocka_unit_test(layers_that_guess_are_packed_too),
+        cmocka_unit_test(packed_weights_are_locked_too),
         cmocka_unit_test_setup_teardown(what_is_not_packed_is_read_ahead, optimize, forget),
         cmocka_unit_test_setup_teardown(memory_for_attention_is_counted, load_tiny, unload),
         cmocka_unit_test_setup_teardown(a_file_that_is_named_and_missing, optimize, forget),

@@ -9,10 +9,9 @@ void weir__hook_install(void)
     weir__log(WEIR_LOG_WARN, "weir's CPU kernels do not fit this version of llama.cpp; ggml's own are used");
 }
 
-bool weir__hook_begin(bool mapped, uint64_t n_bytes, struct weir__optimized_file *from,
-                      struct weir__optimized_writer *to)
+bool weir__hook_begin(const weir__hook_load *how)
 {
-    (void)mapped, (void)n_bytes, (void)from, (void)to;
+    (void)how;
     return true;
 }
 
