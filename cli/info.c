@@ -23,8 +23,8 @@ static void print_kernels(cli_text *text, const weir_model *model, const weir_mo
         cli_text_puts(text, "the backend's own\n");
         return;
     }
-    cli_text_printf(text, "weir's own (%s), also for attention%s\n", info->kernels,
-                    info->n_bytes_mapped > 0 ? "; weights mapped from an optimized file" : "");
+    cli_text_printf(text, "weir's own (%s), also for attention to f16 and q8_0 keys and values%s\n",
+                    info->kernels, info->n_bytes_mapped > 0 ? "; weights mapped from an optimized file" : "");
     weir_model_weights w = {.size = sizeof w};
     for (size_t i = 0; weir_model_weights_get(model, i, &w) == WEIR_OK; i++) {
         line(text, "");

@@ -319,6 +319,7 @@ const char *reason(const ggml_tensor *tensor)
     if (ggml_n_dims(tensor) == 1) return "vectors: nothing to multiply";
     if (!installed()) return "no kernels for this processor, or turned off";
     if (format_of(tensor, &format)) return "looked up, not multiplied";
+    if (tensor->type == GGML_TYPE_F32) return "in single precision";
     if (tensor->ne[1] % WEIR__PANEL_ROWS != 0) return "rows are no multiple of 16";
     if (tensor->ne[0] % WEIR__UNIT != 0) return "columns are no multiple of 32";
     return "no kernels for this type";
