@@ -25,9 +25,8 @@ void weir__hook_install(void);
 
 /* A load. */
 typedef struct weir__hook_load {
-    bool mapped;      /* the model is a mapped file: its weights' pages are given back once they are packed */
-    bool locked;      /* what is packed is kept from being swapped out, or a warning tells that it is not */
-    uint64_t n_bytes; /* of weights that may be packed: memory for so many is made ready ahead; 0: none */
+    bool mapped; /* the model is a mapped file: its weights' pages are given back once they are packed */
+    bool locked; /* what is packed is kept from being swapped out, or a warning tells that it is not */
     struct weir__optimized_file *from; /* NULL, or packed weights, mapped where they are what is loaded */
     struct weir__optimized_writer *to; /* NULL, or it gets what is packed */
 } weir__hook_load;

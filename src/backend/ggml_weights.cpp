@@ -22,7 +22,6 @@ extern "C" {
 #include "backend/optimized_file.h"
 #include "base/cpu.h"
 #include "base/crew.h"
-#include "base/fresh.h"
 #include "base/log.h"
 }
 
@@ -71,11 +70,6 @@ constexpr int64_t pack_panels = 8;
 /* Threads that pack; with this many, memory is the limit. */
 constexpr int32_t most_packers = 16;
 
-/* Memory that is made ready while llama.cpp reads the vocabulary; in more there is not time for. Less where
- * memory is short, since no kernels may fit the weights after all. */
-constexpr uint64_t most_ahead = 512U << 20;
-constexpr uint64_t part_ahead = 4; /* of what is available */
-
 /* A matrix that is packed, in parts that may run at the same time. */
 struct packing {
     weir__panel_format format;
@@ -98,20 +92,9 @@ struct loading {
     weir__optimized_writer *to; /* nullptr: none */
     bool unread;                /* the model was not read ahead, because there was an optimized file */
     uint64_t n_packed, n_from_file;
-    weir__fresh *fresh; /* nullptr: none, or it has been taken */
-    weir__crew *crew;   /* nullptr: outside a load, the thread packs alone */
+    weir__crew *crew; /* nullptr: outside a load, the thread packs alone */
 };
 thread_local loading load;
-
-/* nullptr: none, or there is no processor or no memory to spare for it. */
-weir__fresh *make_ready(uint64_t n_bytes)
-{
-    if (n_bytes == 0 || weir__cpu_count() == 1) return nullptr;
-    uint64_t available = weir__cpu_memory_available();
-    uint64_t ahead = available > 0 ? std::min(most_ahead, available / part_ahead) : most_ahead;
-    /* Panels are larger than the file's rows, by a 32nd at the most (kernels/gemm_test.c). */
-    return weir__fresh_begin(n_bytes + n_bytes / 32, std::min(ahead, n_bytes));
-}
 
 /* For the whole pages of a mapping. */
 void advise(const void *data, size_t size, int advice)
@@ -219,13 +202,12 @@ const char *name(ggml_backend_buffer_type_t)
     return "CPU_WEIR";
 }
 
-ggml_backend_buffer_t allocate_fresh(size_t size)
+/* In pages of its own, so that they are unlocked with the buffer. */
+ggml_backend_buffer_t allocate_locked(size_t size)
 {
-    void *at = weir__fresh_take(load.fresh, size);
-    load.fresh = nullptr;
-    if (at == nullptr) at = weir__fresh_take(weir__fresh_begin(size, 0), size);
-    if (at == nullptr) return nullptr;
-    if (load.locked && mlock(at, size) != 0)
+    void *at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return nullptr;
+    if (mlock(at, size) != 0)
         weir__log(WEIR_LOG_WARN,
                   "%zu MB of weights cannot be locked in memory: %s; `ulimit -l` tells how much may be",
                   size / 1000000, std::strerror(errno));
@@ -238,8 +220,11 @@ ggml_backend_buffer_t allocate(ggml_backend_buffer_type_t type, size_t size)
 {
     ggml_backend_buffer_t buffer = allocate_mapped(size);
     if (buffer == nullptr) {
-        buffer = allocate_fresh(size);
+        buffer = load.locked ? allocate_locked(size)
+                             : ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size);
         if (buffer == nullptr) return nullptr;
+        /* A fifth of a load went into faults. */
+        advise(ggml_backend_buffer_get_base(buffer), size, MADV_HUGEPAGE);
         buffer->iface.init_tensor = init_tensor;
         buffer->iface.set_tensor = set_tensor;
         if (load.to != nullptr) weir__optimized_writer_buffer(load.to, size);
@@ -371,12 +356,10 @@ weir_status weir__hook_weights(const llama_model *model, size_t i, weir_model_we
 
 bool weir__hook_begin(const weir__hook_load *how)
 {
-    weir::load = {how->mapped, how->locked, how->from, how->to, how->from != nullptr, 0, 0, nullptr, nullptr};
+    weir::load = {how->mapped, how->locked, how->from, how->to, how->from != nullptr, 0, 0, nullptr};
     if (!weir::installed()) return true;
-    weir::load.fresh = weir::make_ready(how->n_bytes);
     weir::load.crew = weir__crew_create(std::min(weir__cpu_count(), weir::most_packers) - 1);
     if (weir::load.crew != nullptr) return true;
-    weir__fresh_take(weir::load.fresh, 0);
     weir::load = {};
     return false;
 }
@@ -384,7 +367,6 @@ bool weir__hook_begin(const weir__hook_load *how)
 uint64_t weir__hook_end(const llama_model *model, uint64_t *n_from_file)
 {
     if (model != nullptr && weir::load.unread) weir::read_rest(model);
-    weir__fresh_take(weir::load.fresh, 0);
     weir__crew_destroy(weir::load.crew);
     *n_from_file = weir::load.n_from_file;
     uint64_t n_packed = weir::load.n_packed;

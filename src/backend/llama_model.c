@@ -241,11 +241,7 @@ static weir_status read_weights(loading *l, weir__bmodel *m, weir_error *error)
     bool mapped = l->how.load_mode == LLAMA_LOAD_MODE_MMAP;
     if (mapped && !l->how.vocab_only && !m->offloads)
         l->optimized = weir__llama_optimized_open(l->path, l->params->optimized, l->file.identity);
-    bool packs = l->optimized == NULL && l->how.use_extra_bufts && !l->how.vocab_only && !m->offloads;
-    weir__hook_load how = {.mapped = mapped,
-                           .locked = l->params->use_mlock,
-                           .n_bytes = packs ? l->file.tensor_bytes : 0,
-                           .from = l->optimized};
+    weir__hook_load how = {.mapped = mapped, .locked = l->params->use_mlock, .from = l->optimized};
     if (!weir__hook_begin(&how))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
     weir_status status = weir__shim_model_load(l->path, l->how, &m->model, error);
