@@ -62,7 +62,7 @@ def test_pipe():
     check("/help lists the commands", all(c in out for c in ("/system", "/clear", "/regen", "/undo", "/save", "/load", "/stats", "/set")), out)
     out, _, well = chat("/exit\nHello\n")
     check("/exit leaves", well and out == "", out)
-    out, err, well = chat("Hello", "-n", "4")
+    out, err, well = chat("Hello", "-n", "4", "--temp", "0", "--ignore-eos")
     check("a last line without its end", well and out != "", out, err)
 
 
