@@ -1,4 +1,4 @@
-"""The random model of the benches: the same bytes each time, and weir computes with it."""
+"""The random model of the benches, of scripts/tiny_gguf.py's parts: the same bytes each time, and weir computes with it."""
 # SPDX-License-Identifier: Apache-2.0
 import hashlib
 import json

@@ -117,7 +117,7 @@ def test_pipes():
     code = wait_gone(process, PATIENCE / 2)
     check("also while nothing is written yet", code == 0, code, process.stderr.read())
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([WEIR, "run", "-m", MODEL, "-p", "x", "-n", "3"], stdout=full, stdin=subprocess.DEVNULL,
+        done = subprocess.run([WEIR, "run", "-m", MODEL, "-p", "x", "-n", "3", "--ignore-eos"], stdout=full, stdin=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, env=environment(), timeout=PATIENCE)
     check("a full disk is told", done.returncode == 1 and b"No space left" in done.stderr, done.returncode, done.stderr)
     done = subprocess.run(["sh", "-c", '"$0" run -m "$1" -p x -n 3 -q >&- 2>&-', WEIR, MODEL], env=environment(), timeout=PATIENCE,

@@ -69,7 +69,7 @@ for name, body, field in [("tool_choice of another type", {"tool_choice": {"type
                           ("modalities", {"modalities": ["text", "audio"]}, "modalities"), ("safety_identifier", {"safety_identifier": 5}, "safety_identifier"),
                           ("two schemas", {"json_schema": {}, "response_format": {"type": "json_object"}}, "response_format")]:
     refused(name, server.post(CHAT, dict(HELLO, **body)), 400, field)
-for body in ('{"max_completion_tokens": 2, "max_tokens": 5, %s', '{"max_tokens": 5, "max_completion_tokens": 2, %s'):
+for body in ('{"max_completion_tokens": 2, "max_tokens": 5, "ignore_eos": true, %s', '{"max_tokens": 5, "max_completion_tokens": 2, "ignore_eos": true, %s'):
     reply = server.post(CHAT, (body % json.dumps({"messages": HELLO["messages"]})[1:]).encode())
     check("the newer name of max_tokens counts", reply.json["usage"]["completion_tokens"] == 2, reply.body)
 refused("suffix", server.post(TEXT, {"prompt": "x", "suffix": "y"}), 400, "suffix")
