@@ -203,28 +203,34 @@ const char *name(ggml_backend_buffer_type_t)
 }
 
 /* In pages of its own, so that they are unlocked with the buffer. */
-ggml_backend_buffer_t allocate_locked(size_t size)
+ggml_backend_buffer_t allocate_pages(size_t size)
 {
     void *at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return nullptr;
-    if (mlock(at, size) != 0)
-        weir__log(WEIR_LOG_WARN,
-                  "%zu MB of weights cannot be locked in memory: %s; `ulimit -l` tells how much may be",
-                  size / 1000000, std::strerror(errno));
     ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(at, size);
     buffer->iface.free_buffer = unmap;
     return buffer;
+}
+
+/* Makes all of it present. */
+void lock(ggml_backend_buffer_t buffer)
+{
+    if (mlock(ggml_backend_buffer_get_base(buffer), buffer->size) != 0)
+        weir__log(WEIR_LOG_WARN,
+                  "%zu MB of weights cannot be locked in memory: %s; `ulimit -l` tells how much may be",
+                  buffer->size / 1000000, std::strerror(errno));
 }
 
 ggml_backend_buffer_t allocate(ggml_backend_buffer_type_t type, size_t size)
 {
     ggml_backend_buffer_t buffer = allocate_mapped(size);
     if (buffer == nullptr) {
-        buffer = load.locked ? allocate_locked(size)
+        buffer = load.locked ? allocate_pages(size)
                              : ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size);
         if (buffer == nullptr) return nullptr;
         /* A fifth of a load went into faults. */
         advise(ggml_backend_buffer_get_base(buffer), size, MADV_HUGEPAGE);
+        if (load.locked) lock(buffer);
         buffer->iface.init_tensor = init_tensor;
         buffer->iface.set_tensor = set_tensor;
         if (load.to != nullptr) weir__optimized_writer_buffer(load.to, size);
