@@ -132,7 +132,7 @@ typedef struct weir_model_params {
     weir_split_mode split_mode; /* WEIR_SPLIT_LAYER */
     const float *tensor_split;  /* [n_tensor_split] shares of the GPUs; NULL = by free memory */
     size_t n_tensor_split;
-    bool use_mmap; /* true */
+    bool use_mmap;  /* true */
     bool use_mlock; /* false; a warning tells what the system does not lock, and the load goes on */
     bool use_direct_io;
     bool vocab_only; /* no weights: tokenizing and templates only */
