@@ -47,7 +47,7 @@ typedef struct buffer {
 
 typedef enum phase { FRESH, ATTACHED, FINISHED } phase;
 
-/* Lock order: ready_mutex, then mutex. The bell's own lock is taken under neither.
+/* Nothing else is locked under mutex, and a ready callback runs without it.
  *
  * The producer fills `back`; when the consumer has read `front` to its end the two change places. So the
  * consumer's pointers stay valid without a copy, and the producer never waits for the consumer. */
@@ -60,7 +60,7 @@ struct weir_stream {
     atomic_int reason;   /* weir_reason, written once by finish */
     atomic_int finished; /* the terminal chunk has been put; release pairs with the readers' acquire */
 
-    pthread_mutex_t mutex; /* protects all that follows up to ready_mutex */
+    pthread_mutex_t mutex; /* protects all that follows */
     pthread_cond_t cond;
     phase phase;
     bool reading; /* a consumer is inside next */
@@ -78,24 +78,21 @@ struct weir_stream {
     int fds[2]; /* [0] polls readable while something can be taken; -1 = none yet */
     bool fd_set;
 
-    pthread_mutex_t ready_mutex; /* recursive; held while ready runs, so that set_ready can wait for it */
     weir_ready_fn ready;
     void *ready_user;
+    pthread_t caller;    /* of ready, while n_inside > 0 */
+    int n_inside;        /* calls of ready, each from within the one before */
+    pthread_cond_t left; /* n_inside is 0 again */
 };
 
 weir_status weir_stream_create(weir_stream **out, weir_error *error)
 {
     if (out == NULL) return weir__error_set(error, WEIR_INVALID, "stream", "stream is NULL");
     weir_stream *stream = weir__mem_calloc(1, sizeof *stream);
-    pthread_mutexattr_t recursive;
     if (stream == NULL) goto no_stream;
     if (pthread_mutex_init(&stream->mutex, NULL) != 0) goto no_mutex;
     if (weir__clock_cond_init(&stream->cond) != 0) goto no_cond;
-    if (pthread_mutexattr_init(&recursive) != 0) goto no_attr;
-    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-    int failed = pthread_mutex_init(&stream->ready_mutex, &recursive);
-    pthread_mutexattr_destroy(&recursive);
-    if (failed) goto no_attr;
+    if (pthread_cond_init(&stream->left, NULL) != 0) goto no_left;
     atomic_init(&stream->holders, 1);
     atomic_init(&stream->refs, 1);
     atomic_init(&stream->interval, 1);
@@ -103,7 +100,7 @@ weir_status weir_stream_create(weir_stream **out, weir_error *error)
     stream->fds[0] = stream->fds[1] = -1;
     *out = stream;
     return WEIR_OK;
-no_attr:
+no_left:
     pthread_cond_destroy(&stream->cond);
 no_cond:
     pthread_mutex_destroy(&stream->mutex);
@@ -130,7 +127,7 @@ void weir__stream_drop(weir_stream *stream)
     free_buffer(&stream->back);
     free_buffer(&stream->front);
     weir__history_fini(&stream->history);
-    pthread_mutex_destroy(&stream->ready_mutex);
+    pthread_cond_destroy(&stream->left);
     pthread_cond_destroy(&stream->cond);
     pthread_mutex_destroy(&stream->mutex);
     weir__mem_free(stream);
@@ -363,11 +360,27 @@ static bool keep(weir_stream *stream, const weir_chunk *chunk)
     return false;
 }
 
+/* Called under mutex: waits until no other thread is inside ready. */
+static void wait_for_ready(weir_stream *stream)
+{
+    while (stream->n_inside > 0 && !pthread_equal(stream->caller, pthread_self()))
+        pthread_cond_wait(&stream->left, &stream->mutex);
+}
+
+/* Called under mutex, which it gives up meanwhile. */
 static void run_ready(weir_stream *stream)
 {
-    pthread_mutex_lock(&stream->ready_mutex);
-    if (stream->ready != NULL) stream->ready(stream, stream->ready_user);
-    pthread_mutex_unlock(&stream->ready_mutex);
+    if (stream->ready == NULL) return;
+    wait_for_ready(stream);
+    weir_ready_fn fn = stream->ready; /* it may have changed */
+    void *user = stream->ready_user;
+    if (fn == NULL) return;
+    stream->caller = pthread_self();
+    stream->n_inside++;
+    pthread_mutex_unlock(&stream->mutex);
+    fn(stream, user);
+    pthread_mutex_lock(&stream->mutex);
+    if (--stream->n_inside == 0) pthread_cond_broadcast(&stream->left);
 }
 
 bool weir__stream_push(weir_stream *stream, const weir_chunk *chunk, const weir_usage *usage)
@@ -379,9 +392,9 @@ bool weir__stream_push(weir_stream *stream, const weir_chunk *chunk, const weir_
         stream->usage = *usage;
         fd_raise(stream);
         pthread_cond_signal(&stream->cond);
+        if (was_empty) run_ready(stream);
     }
     pthread_mutex_unlock(&stream->mutex);
-    if (put && was_empty) run_ready(stream);
     return put;
 }
 
@@ -405,8 +418,8 @@ void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const wei
     atomic_store_explicit(&stream->finished, 1, memory_order_release);
     fd_raise(stream);
     pthread_cond_broadcast(&stream->cond);
-    pthread_mutex_unlock(&stream->mutex);
     run_ready(stream); /* the end is told also to a reader that has not yet taken what came before */
+    pthread_mutex_unlock(&stream->mutex);
     weir__stream_drop(stream);
 }
 
@@ -511,14 +524,12 @@ void weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user)
 {
     if (stream == NULL) return;
     atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed); /* fn may release the stream */
-    pthread_mutex_lock(&stream->ready_mutex);
+    pthread_mutex_lock(&stream->mutex);
+    wait_for_ready(stream);
     stream->ready = fn;
     stream->ready_user = user;
-    pthread_mutex_lock(&stream->mutex);
-    bool waiting = can_take(stream);
+    if (can_take(stream)) run_ready(stream);
     pthread_mutex_unlock(&stream->mutex);
-    if (fn != NULL && waiting) fn(stream, user);
-    pthread_mutex_unlock(&stream->ready_mutex);
     weir__stream_drop(stream);
 }
 

@@ -175,6 +175,40 @@ static void ready_does_not_run_for_a_put_that_failed(void **state)
     assert_int_equal(r.calls, 1); /* the failed one left nothing behind */
 }
 
+/* What one callback does to another stream, and that one's to this. */
+typedef struct pair {
+    weir_stream *streams[2];
+    int calls;
+} pair;
+
+static void silence_both(weir_stream *stream, void *user)
+{
+    pair *p = user;
+    p->calls++;
+    weir_stream_set_ready(p->streams[stream == p->streams[0]], NULL, NULL);
+    weir_stream_set_ready(stream, NULL, NULL);
+}
+
+/* One thread drives them, so that neither waits for the other: nor may TSan see locks in two orders. */
+static void ready_may_silence_other_streams(void **state)
+{
+    bench *b = *state;
+    weir_usage usage = {0};
+    const weir_chunk x = {.text = "x", .length = 1}, end = {.text = "", .finished = true};
+    pair p = {.streams = {b->stream}};
+    assert_int_equal(weir_stream_create(&p.streams[1], NULL), WEIR_OK);
+    assert_int_equal(weir__stream_attach(p.streams[1], 1, 1, 3, b->bell), WEIR_OK);
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < 2; k++) weir_stream_set_ready(p.streams[k], silence_both, &p);
+        for (int k = 0; k < 2; k++) assert_true(weir__stream_push(p.streams[k ^ i], &x, &usage));
+        assert_int_equal(p.calls, i + 1); /* the first took both away */
+        weir_chunk chunk;
+        for (int k = 0; k < 2; k++) assert_int_equal(weir_stream_try_next(p.streams[k], &chunk), WEIR_OK);
+    }
+    weir__stream_finish(p.streams[1], &end, NULL, &usage);
+    weir_stream_release(p.streams[1]);
+}
+
 static void the_last_release_may_come_from_within_ready(void **state)
 {
     bench *b = *state;
@@ -488,6 +522,7 @@ int main(void)
         BENCH_TEST(ready_may_take_everything_itself),
         BENCH_TEST(ready_is_not_called_once_it_was_taken_away),
         BENCH_TEST(ready_does_not_run_for_a_put_that_failed),
+        BENCH_TEST(ready_may_silence_other_streams),
         BENCH_TEST(the_last_release_may_come_from_within_ready),
         BENCH_TEST(the_last_release_may_come_from_within_the_final_ready),
         BENCH_TEST(the_last_release_may_come_from_within_set_ready),
