@@ -486,6 +486,11 @@ cli_exit cli_bench_kernels(cli_args *args)
     if (code == CLI_OK) code = start(&bench);
     if (code == CLI_OK) code = measure_all(&bench);
     cli_term_progress_end();
+    if (code == CLI_OK && bench.n_done == 0 && !cli_out_closed())
+        code =
+            cli_fail(CLI_USAGE, "nothing to measure: none of these kernels can have such a shape, or so many "
+                                "rows; blocks of K-quants have 256 columns, attention no more rows than "
+                                "cells");
     if (args->json && bench.threads[args->thread_counts.n - 1] != NULL) print_json(&bench);
     if (!args->json && bench.n_done > 0) print_limits(&bench);
     for (size_t i = 0; i < args->thread_counts.n; i++) {

@@ -142,10 +142,10 @@ static cli_exit set_numbers(cli_numbers *numbers, const char *shown, const char 
     numbers->n = 0;
     for (;;) {
         char *end;
-        errno = 0;
         long number = strtol(rest, &end, 10);
-        if (end == rest || (*end != ',' && *end != '\0') || errno != 0 || number < 1 || number > 1 << 20)
-            return bad_value(shown, value, "numbers from 1 to 1048576, apart by commas");
+        if (end == rest || (*end != ',' && *end != '\0') || number < 1)
+            return bad_value(shown, value, "numbers from 1 on, apart by commas");
+        if (number > 1 << 20) return bad_value(shown, value, "numbers of at most 1048576");
         cli_grow(&numbers->items, &numbers->capacity, numbers->n + 1, sizeof *numbers->items);
         numbers->items[numbers->n++] = (int32_t)number;
         if (*end == '\0') return CLI_OK;

@@ -71,6 +71,7 @@ def test_bench_kernels():
     lines = [line for line in done.stdout.splitlines() if line.startswith("q4_K")]
     check("bench kernels: blocks that do not fit are left out", done.returncode == 0 and len(lines) == 1 and "512x32" in lines[0],
           done.stdout, done.stderr)
+    expect("bench kernels: nothing left", weir("bench", "kernels", "--quick", "--kernel", "q4_k", "--shape", "64x32"), 2, "256 columns")
     expect("bench kernels: an unknown one", weir("bench", "kernels", "--kernel", "q9"), 2, "--kernel", "q9", "mxfp4")
     for shape in ("", "512", "512x", "x512", "512x17", "33x16", "512x512x", "32x999999999999"):
         expect(f"bench kernels --shape '{shape}'", weir("bench", "kernels", f"--shape={shape}"), 2, "--shape")
