@@ -1551,8 +1551,8 @@ WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);
 /* Called when the stream goes from "nothing to take" to "something to take", and at the end, from the thread
  * that drives the engine; once from within set_ready where something waits already. It must not block, and
  * may call try_next. When set_ready returns, the former callback is no longer running (unless called from
- * within it): it may wait for that, so callbacks on two threads must not do this, or the last release, to
- * each other's streams. */
+ * within it). set_ready and the last release may wait for a callback on another thread: hold no lock then
+ * that the callback takes, and let no callbacks wait for each other. */
 typedef void (*weir_ready_fn)(weir_stream *stream, void *user);
 WEIR_API void weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user);
 

@@ -360,7 +360,7 @@ static bool keep(weir_stream *stream, const weir_chunk *chunk)
     return false;
 }
 
-/* Called under mutex: waits until no other thread is inside ready. */
+/* Called under mutex, which it gives up while it waits: no other thread is inside ready when it returns. */
 static void wait_for_ready(weir_stream *stream)
 {
     while (stream->n_inside > 0 && !pthread_equal(stream->caller, pthread_self()))
