@@ -5,8 +5,8 @@
  *
  * Takes the first N tokens of the text in windows of 512 that begin anew. `write` keeps the logits of all
  * positions in a file, computed with keys and values in F32 and attention as plain products: what other runs
- * are compared with. `compare` computes them as an engine does and prints, for each file, the root of the
- * mean square of the differences, as far as the file goes. Both print the losses: negative log-likelihoods
+ * are compared with. `compare` computes them as an engine does and prints, for each file, the mean square of
+ * the differences at each position, as far as the file goes. Both print the losses: negative log-likelihoods
  * of a window's tokens after its first. */
 #include <math.h>
 #include <stdio.h>
@@ -27,9 +27,9 @@ typedef struct figures {
     int n_files;
     bool writes;
     int32_t n_vocab;
-    float *row;                 /* [n_vocab] of a file */
-    double squares[MOST_FILES]; /* the sum of the differences' squares */
-    double n_squares[MOST_FILES];
+    float *row;                  /* [n_vocab] of a file */
+    double *squares[MOST_FILES]; /* [n_squares]: mean squares of the differences, by position */
+    size_t n_squares[MOST_FILES];
     int64_t n_losses; /* printed */
 } figures;
 
@@ -57,11 +57,12 @@ static bool take_row(figures *f, const float *logits)
         size_t got = fread(f->row, sizeof *f->row, n, f->files[i]);
         if (got == 0 && feof(f->files[i])) continue;
         if (got != n) return false;
+        double sum = 0;
         for (size_t j = 0; j < n; j++) {
             double difference = (double)logits[j] - (double)f->row[j];
-            f->squares[i] += difference * difference;
+            sum += difference * difference;
         }
-        f->n_squares[i] += f->n_vocab;
+        f->squares[i][f->n_squares[i]++] = sum / (double)n;
     }
     return true;
 }
@@ -109,10 +110,13 @@ static bool pass(struct llama_context *context, const int32_t *tokens, figures *
     return done;
 }
 
-static bool open_files(figures *f, char **paths, int n)
+static bool open_files(figures *f, char **paths, int n, int32_t n_tokens)
 {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        f->squares[i] = malloc((size_t)n_tokens * sizeof *f->squares[i]);
+        if (f->squares[i] == NULL) return false;
         if ((f->files[f->n_files++] = fopen(paths[i], f->writes ? "wb" : "rb")) == NULL) return false;
+    }
     f->row = malloc((size_t)f->n_vocab * sizeof *f->row);
     return f->row != NULL;
 }
@@ -145,15 +149,19 @@ int main(int argc, char **argv)
     int32_t *tokens = read_tokens(vocab, argv[2], n);
     f.n_vocab = llama_vocab_n_tokens(vocab);
     if (tokens == NULL) return fail("the text cannot be read, or is too short");
-    if (!open_files(&f, argv + 5, argc - 5)) return fail("a file of logits cannot be opened");
+    if (!open_files(&f, argv + 5, argc - 5, n)) return fail("a file of logits cannot be opened");
     printf("{\"kernels\": \"%s\", \"bytes_packed\": %llu, \"losses\": [", weir__hook_kernels(), packed);
     for (int32_t i = 0; i < n; i += WINDOW)
         if (!pass(context, tokens + i, &f)) return fail("a pass, or a file of logits, failed");
     for (int i = 0; i < f.n_files; i++)
         if (fclose(f.files[i]) != 0) return fail("the file of logits cannot be written");
-    printf("], \"rms\": [");
-    for (int i = 0; !f.writes && i < f.n_files; i++)
-        printf("%s%.9g", i > 0 ? ", " : "", sqrt(f.squares[i] / f.n_squares[i]));
+    printf("], \"squares\": [");
+    for (int i = 0; i < f.n_files; i++) {
+        printf("%s[", i > 0 ? ", " : "");
+        for (size_t k = 0; k < f.n_squares[i]; k++) printf("%s%.6g", k > 0 ? ", " : "", f.squares[i][k]);
+        printf("]");
+        free(f.squares[i]);
+    }
     puts("]}");
     free(f.row);
     free(tokens);

@@ -4,10 +4,10 @@
 
 usage: accuracy.py [ROUNDS], which does not matter: the figures are the same in each
 
-The model is written anew in each format, and in F32 (bench/requantize.c); bench/accuracy.c computes logits of weir's and llama.cpp's
-own documentation. Two distances are taken: from the source's weights in F32, which is what a format costs in all, and from the
-format's own weights in F32, which is what its arithmetic costs. Writes bench/results/accuracy.md and accuracy.csv; ends with an
-error where a bound is broken. Needs WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR and WEIR_LLAMA_SOURCE in the environment;
+The model is written anew in each format, and in F32 (bench/requantize.c); bench/accuracy.c computes logits of the pinned
+llama.cpp's documentation, which stays the same. Two distances are taken: from the source's weights in F32, which is what a format
+costs in all, and from the format's own weights in F32, which is what its arithmetic costs. Writes bench/results/accuracy.md and
+accuracy.csv; ends with an error where a bound is broken. Needs WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR and WEIR_LLAMA_SOURCE in the environment;
 scripts/bench.sh sets them."""
 import concurrent.futures
 import csv
@@ -22,28 +22,22 @@ import tempfile
 
 from engine import machine, run
 
-FORMATS = ["q8_0", "q4_0", "q4_1", "q5_0", "q4_k_m", "q6_k"]
+FORMATS = ["q8_0", "q4_0", "q4_1", "q5_0", "q4_k_m", "q6_k", "bf16", "f16"]
 WIDE = ["q4_k_m", "q6_k"]  # whose blocks of 256 do not divide the model's 576 columns: with random weights too
-TOKENS, MORE = 4096, 16384  # for distances, and for perplexities, which need more
-RMS, PERPLEXITY = 1.02, 0.003  # weir's rms / ggml's at the most; how far the ratio of perplexities is from 1 at the most
+TOKENS, MORE = 4096, 16384  # the error of the ratios is as large as their bounds on 4,096
+RMS, PERPLEXITY = 1.02, 0.003  # weir's rms / ggml's at the most; by how much its perplexity may be higher
+COUNTS = {"model": MORE, "random": TOKENS}
 AT_ONCE = 2  # programs of one thread each
 RESULTS = pathlib.Path("bench/results")
-OURS = ["README.md", "docs/architecture.md"]
-THEIRS = ["README.md", "docs/multi-gpu.md", "docs/speculative.md", "docs/build.md", "docs/docker.md", "docs/function-calling.md"]
-HALF = 8000  # characters of ours, about half of the first TOKENS; theirs follow
-
-
-def text(llama):
-    def read(folder, names):
-        return "".join((pathlib.Path(folder) / name).read_text(encoding="utf-8") for name in names)
-    return read(".", OURS)[:HALF] + read(llama, THEIRS)
+PAGES = ["README.md", "docs/multi-gpu.md", "docs/speculative.md", "docs/build.md", "docs/docker.md", "docs/function-calling.md"]
 
 
 def main():
     weir, model, programs, llama = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "WEIR_BENCH_DIR", "WEIR_LLAMA_SOURCE"))
     with tempfile.TemporaryDirectory() as folder:
         page = f"{folder}/text"
-        pathlib.Path(page).write_text(text(llama), encoding="utf-8")
+        text = "".join((pathlib.Path(llama) / name).read_text(encoding="utf-8") for name in PAGES)
+        pathlib.Path(page).write_text(text, encoding="utf-8")
 
         sources = {"model": model, "random": f"{folder}/random.gguf"}
         run([sys.executable, "bench/random_model.py", sources["random"]])
@@ -55,27 +49,31 @@ def main():
         def logits(path, n, how, files, kernels="off"):
             return json.loads(run(["env", f"WEIR_KERNELS={kernels}", f"{programs}/accuracy", path, page, str(n), how, *files]))
 
-        def in_f32(path, to):
+        def in_f32(path, to, n):
             plain = write(path, "f32", f"{to}.gguf")
-            losses = logits(plain, TOKENS, "write", [to])["losses"]
+            losses = logits(plain, n, "write", [to])["losses"]
             os.unlink(plain)
             return math.exp(statistics.mean(losses))
 
         def compare(weights, name):
             path = write(sources[weights], name, f"{folder}/{weights}-{name}.gguf")
             own = f"{folder}/{weights}-{name}.f32"
-            in_f32(path, own)
+            in_f32(path, own, TOKENS)
             got = {}
             for side, kernels in (("ggml", "off"), ("weir", "auto")):
-                n = MORE if weights == "model" else TOKENS
+                n = COUNTS[weights]
                 got[side] = logits(path, n, "compare", [f"{folder}/{weights}.f32", own], kernels)
                 if (side == "weir") != (got[side]["bytes_packed"] > 0):
                     sys.exit(f"{name}: {got[side]['bytes_packed']} bytes were packed with WEIR_KERNELS={kernels}")
             os.unlink(own)
             row = {"weights": weights, "format": name, "kernels": got["weir"]["kernels"]}
             for i, figure in enumerate(("rms", "own_rms")):
-                row |= {f"{side}_{figure}": got[side]["rms"][i] for side in got}
+                squares = {side: got[side]["squares"][i] for side in got}
+                means = {side: statistics.mean(squares[side]) for side in got}
+                row |= {f"{side}_{figure}": means[side] ** 0.5 for side in got}
                 row[f"{figure}_ratio"] = row[f"weir_{figure}"] / row[f"ggml_{figure}"]
+                apart = [w / means["weir"] - g / means["ggml"] for w, g in zip(squares["weir"], squares["ggml"])]
+                row[f"{figure}_error"] = row[f"{figure}_ratio"] / 2 * statistics.stdev(apart) / len(apart) ** 0.5
             n = len(got["ggml"]["losses"])
             for figure, end in (("perplexity", n * TOKENS // MORE), ("long_perplexity", n)) if weights == "model" else ():
                 more = [w - g for w, g in zip(got["weir"]["losses"][:end], got["ggml"]["losses"])]
@@ -84,7 +82,7 @@ def main():
             print(row, file=sys.stderr, flush=True)
             return row
 
-        oracle = {weights: in_f32(path, f"{folder}/{weights}.f32") for weights, path in sources.items()}
+        oracle = {weights: in_f32(path, f"{folder}/{weights}.f32", COUNTS[weights]) for weights, path in sources.items()}
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             rows = list(pool.map(compare, ["model"] * len(FORMATS) + ["random"] * len(WIDE), FORMATS + WIDE))
     RESULTS.mkdir(parents=True, exist_ok=True)
@@ -99,21 +97,23 @@ def main():
         error = f" ± {row[f'{figure}_error']:.4f}" if f"{figure}_error" in row else ""
         return f"{row[f'ggml_{figure}']:.4f} → {row[f'weir_{figure}']:.4f} | {row[f'{figure}_ratio']:.4f}{error}"
 
-    broken = [row["format"] for row in rows if row["rms_ratio"] > RMS or abs(row.get("long_perplexity_ratio", 1) - 1) > PERPLEXITY]
+    broken = [row["format"] for row in rows if row["rms_ratio"] > RMS or row.get("long_perplexity_ratio", 1) > 1 + PERPLEXITY]
+    better = [row["format"] for row in rows if row.get("long_perplexity_ratio", 1) < 1 - PERPLEXITY]
     lines = ["# Accuracy of the CPU kernels", "",
              f"`scripts/bench.sh 1 accuracy`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}, kernels "
              f"{rows[0]['kernels']}.", "",
              machine() + "; one thread. SmolLM2-135M-Instruct, whose Q4_1 file is the source of all formats (bench/requantize.c). Its 576 columns "
              "are no multiple of the K formats' 256, and most of their matrices are Q5_0 or Q8_0 instead; so these formats appear once more, "
              "with the random weights of bench/random_model.py, 2,048 wide, where a perplexity says nothing.", "",
-             f"Logits at all positions of {TOKENS:,} tokens in windows of 512: the beginning of weir's own documentation and that of the "
-             "pinned llama.cpp. rms: root of the mean square of the differences from the logits of the source's weights in F32, computed by "
-             "ggml with keys and values in F32; own rms: from those of the format's own weights in F32, so without what rounding the "
-             "weights costs. ggml's (WEIR_KERNELS=off) → weir's.", "",
-             f"Bounds: rms ≤ {RMS} × ggml's; perplexity within {100 * PERPLEXITY:.1f} % of ggml's, on {MORE:,} tokens, because the standard error "
-             f"of the ratio (±, from the differences token by token) is half of that bound on {TOKENS:,}. "
+             f"Logits at all positions of {MORE:,} tokens ({TOKENS:,} with random weights) in windows of 512 of the pinned llama.cpp's "
+             "documentation. rms: root of the mean square of the differences from the logits of the source's weights in F32, computed by "
+             f"ggml with keys and values in F32; own rms, of the first {TOKENS:,} tokens: from those of the format's own weights in F32, so "
+             "without what rounding the weights costs. ggml's (WEIR_KERNELS=off) → weir's. ±: the ratio's standard error, from the "
+             "differences token by token.", "",
+             f"Bounds: rms ≤ {RMS} × ggml's; perplexity at most {100 * PERPLEXITY:.1f} % above ggml's on {MORE:,} tokens. "
              + (f"Broken by {', '.join(broken)}." if broken else "All are kept.")
-             + f" Perplexity of {TOKENS:,} tokens in F32: {oracle['model']:.4f}.", "",
+             + (f" More than {100 * PERPLEXITY:.1f} % below ggml's: {', '.join(better)}." if better else "")
+             + f" Perplexity of {MORE:,} tokens in F32: {oracle['model']:.4f}.", "",
              f"| format | rms | ratio | own rms | ratio | perplexity, {TOKENS:,} tokens | ratio | {MORE:,} tokens | ratio |",
              "|---" * 9 + "|"]
     for row in rows:

@@ -6,7 +6,7 @@ usage: greedy.py ROUNDS, which does not matter
 
 ggml (WEIR_KERNELS=off) answers every prompt alone, in company with small chunks, and in one pool. Where the three agree, weir's answer is
 compared with them; where it is another one, the gap tells how much likelier ggml found its own token at the first difference. Writes
-bench/results/greedy.md. Needs WEIR_BIN, WEIR_MODEL and WEIR_BENCH_DIR in the environment; scripts/bench.sh sets them."""
+bench/results/greedy.md. Needs WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR and WEIR_LLAMA_SOURCE in the environment; scripts/bench.sh sets them."""
 import datetime
 import json
 import os
@@ -40,9 +40,9 @@ def gaps(program, path, lines):
 
 
 def main():
-    weir, model, programs = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "WEIR_BENCH_DIR"))
+    weir, model, programs, llama = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "WEIR_BENCH_DIR", "WEIR_LLAMA_SOURCE"))
     dice = random.Random(SEED)
-    words = pathlib.Path("docs/architecture.md").read_text(encoding="utf-8").split()
+    words = (pathlib.Path(llama) / "docs/speculative.md").read_text(encoding="utf-8").split()
     starts = [dice.randrange(len(words) - 60) for _ in range(PROMPTS)]
     prompts = [" ".join(words[at:at + dice.randrange(5, 50)]) for at in starts]
     rows = []
@@ -63,9 +63,10 @@ def main():
 
     lines = ["# Greedy answers beside ggml's", "",
              f"`scripts/bench.sh 1 greedy`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
-             machine() + f"; {PROMPTS} prompts of 5 to 49 words (seed {SEED}), answers of {ANSWER} tokens. ggml's kernels (WEIR_KERNELS=off) answer "
-             "each alone, among 8 with chunks of 32, and among 16 in one pool; prompts whose three answers are the same are compared with "
-             "weir's. Gap: by how much ggml's logit of its own token lay above that of weir's at the first difference; logits lie "
+             machine() + f"; {PROMPTS} prompts of 5 to 49 words of the pinned llama.cpp's documentation (seed {SEED}), "
+             f"answers of {ANSWER} tokens. ggml's kernels (WEIR_KERNELS=off) answer each alone, among 8 with chunks of 32, and among 16 in "
+             "one pool; prompts whose three answers are the same are compared with weir's. Gap: by how much ggml's logit of its own token lay above that of weir's at the first difference (below 0: "
+             "with the prompt and the answer until there in one pass ggml prefers weir's); logits lie "
              "0.2 (root mean square) from those of F32 with either's kernels (accuracy.md).", "",
              "| format | ggml equal to itself | weir equal to it | gaps of the others |", "|---|---|---|---|"]
     for name, same, other, found in rows:

@@ -23,13 +23,15 @@ if uses LLAMA_SERVER; then
     LLAMA_SERVER=$(scripts/llama.sh --flavor stock --server | sed -n 's/^server=//p')
     export LLAMA_SERVER
 fi
-if uses 'LLAMA_TOOLS\|WEIR_LLAMA_SOURCE\|STOCK_\(AVX2_\)\?TOOLS'; then
-    tools=$(scripts/llama.sh --tools)
-    LLAMA_TOOLS=${tools##*tools=}
-    WEIR_LLAMA_SOURCE=$(sed -n 's/^source=//p' <<<"$tools")
+if uses WEIR_LLAMA_SOURCE; then
+    WEIR_LLAMA_SOURCE=$(scripts/llama.sh | sed -n 's/^source=//p')
+    export WEIR_LLAMA_SOURCE
+fi
+if uses 'LLAMA_TOOLS\|STOCK_\(AVX2_\)\?TOOLS'; then
+    LLAMA_TOOLS=$(scripts/llama.sh --tools | sed -n 's/^tools=//p')
     STOCK_TOOLS=$(scripts/llama.sh --flavor stock --tools | sed -n 's/^tools=//p')
     STOCK_AVX2_TOOLS=$(scripts/llama.sh --flavor stock-avx2 --tools | sed -n 's/^tools=//p')
-    export LLAMA_TOOLS STOCK_TOOLS STOCK_AVX2_TOOLS WEIR_LLAMA_SOURCE
+    export LLAMA_TOOLS STOCK_TOOLS STOCK_AVX2_TOOLS
 fi
 WEIR_BIN=$weir_root/build/release/weir
 WEIR_BENCH_DIR=$weir_root/build/release/bench
