@@ -20,7 +20,8 @@ if(NOT llama_status EQUAL 0 OR NOT llama_answer MATCHES "build=([^\n]+)")
 endif()
 set(llama_link ${CMAKE_MATCH_1}/weir-link.cmake)
 include(${llama_link})
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${llama_link} scripts/llama.sh scripts/llama.patch)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${llama_link} scripts/llama.sh scripts/llama.patch
+    scripts/llama_common.cmake)
 message(STATUS "llama.cpp: ${WEIR_LLAMA_BUILD} (${WEIR_LLAMA_BACKEND})")
 
 foreach(package ${WEIR_LLAMA_PACKAGES})

@@ -26,6 +26,7 @@ upstream=${WEIR_LLAMA_UPSTREAM:-https://github.com/ggml-org/llama.cpp}
 upstream_tag=v0.5.0
 manifest=$weir_root/scripts/llama.manifest
 patch=$weir_root/scripts/llama.patch # ggml's threads sleep when they wait for long: docs/adr/0013
+trim=$weir_root/scripts/llama_common.cmake
 built_paths='include src ggml common vendor cmake tools CMakeLists.txt' # what a build reads
 
 flavor=release tools=no server=no print_only=no
@@ -182,6 +183,7 @@ key() { # key SOURCE-ID
         "$cc" --version 2>/dev/null | head -n 1
         "$cxx" --version 2>/dev/null | head -n 1
         cpu_flags
+        if [ $pinned_content = TRUE ]; then cat "$trim"; fi
     } | digest
 }
 
@@ -378,7 +380,7 @@ log=$build/weir-build.log
 write_link_file() {
     local libs="" name path
     # A static link needs users before what they use; what is not named here is a GPU backend of ggml's.
-    for name in llama-common llama-common-base cpp-httplib llama ggml; do
+    for name in $common llama ggml; do
         path=$(find "$build" -name "lib$name.a" -not -path '*/CMakeFiles/*')
         [ -n "$path" ] || die "the build made no lib$name.a; see $log"
         libs+="    \"$path\""$'\n'
@@ -413,8 +415,16 @@ write_link_file() {
     fi
 }
 
-further=() # flags that change no library, only what there is to build
-configure() { cmake -S "$source" -B "$build" -G "$generator" "${flags[@]}" ${further[@]+"${further[@]}"}; }
+# Another tree than the pin may need other files of llama-common's: it gets them all.
+common='llama-common llama-common-base cpp-httplib' further=() # flags that change no library, only what there is to build
+if [ $pinned_content = TRUE ]; then
+    common='weir-common llama-common-base'
+    further=("-DCMAKE_PROJECT_llama.cpp_INCLUDE=$build/weir-common.cmake")
+fi
+configure() {
+    if [ $pinned_content = TRUE ]; then cp "$trim" "$build/weir-common.cmake"; fi
+    cmake -S "$source" -B "$build" -G "$generator" "${flags[@]}" ${further[@]+"${further[@]}"}
+}
 compile() { cmake --build "$build" -j "$(job_count)" --target "$@"; }
 
 # run STAMP LABEL TARGET...: builds unless the stamp tells that this content was built.
@@ -434,13 +444,13 @@ ensure_built() {
 }
 
 minutes="a few minutes; once, then it stays in $weir_cache"
-ensure_built weir-stamp "building llama.cpp with $(job_count) jobs ($minutes)" llama llama-common
+ensure_built weir-stamp "building llama.cpp with $(job_count) jobs ($minutes)" llama ${common%% *}
 write_link_file
 if [ $tools = yes ]; then
     ensure_built weir-stamp-tools "building llama.cpp's benchmarks" llama-batched-bench llama-bench
 fi
 if [ $server = yes ]; then
-    further=(-DLLAMA_BUILD_SERVER=ON)
+    further+=(-DLLAMA_BUILD_SERVER=ON)
     ensure_built weir-stamp-server "building llama-server ($minutes)" llama-server
 fi
 
