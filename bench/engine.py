@@ -55,6 +55,13 @@ def eight_pair(weir, model, tools, threads, weir_first):
     return (first if weir_first else ours()) / theirs
 
 
+def limits():
+    """The two limits that every figure depends on: how fast all processors together multiply, and how fast they read memory."""
+    measured = json.loads(run(["env", "-u", "WEIR_KERNELS", os.environ["WEIR_BIN"], "bench", "kernels", "--kernel", "q8_0", "--shape",
+                               "2048x2048", "--rows", "1", "--threads", str(os.cpu_count()), "--json", "-q"]))["limits"][0]
+    return f"{measured['gmac_per_second']:.0f} GMAC/s, {measured['gb_per_second']:.1f} GB/s from memory ({os.cpu_count()} threads)"
+
+
 def machine():
     lines = [line.split(":", 1) for line in open("/proc/cpuinfo") if ":" in line]
     cpu = {name.strip(): value.strip() for name, value in reversed(lines)}  # the first processor
@@ -62,7 +69,8 @@ def machine():
     kind = [f"family {cpu['cpu family']} model {cpu['model']}"] if "cpu family" in cpu else []
     best = [f for f in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16") if f in cpu.get("flags", "").split()]
     compiler = run(["cc", "--version"]).splitlines()[0]
-    return f"{cpu.get('model name', 'unknown')} ({', '.join(kind + best)}), {os.cpu_count()} cores, {platform.system()} {platform.machine()}; {compiler}"
+    return (f"{cpu.get('model name', 'unknown')} ({', '.join(kind + best)}), {os.cpu_count()} cores, {limits()}, "
+            f"{platform.system()} {platform.machine()}; {compiler}")
 
 
 def main():
