@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Sections, in the order in which a program meets them:
- *   status and errors, log, model, adapter, hub, vocabulary, sampler, grammar, context (low level),
- *   embeddings, chat, engine, request, stream.
+ *   status and errors, log, interrupts, model, adapter, hub, vocabulary, sampler, grammar,
+ *   context (low level), embeddings, chat, engine, request, stream.
  *
  * What holds everywhere:
  *   - Handles are opaque. create/destroy own; hold/release count references.
@@ -110,6 +110,19 @@ typedef void (*weir_log_fn)(weir_log_level level, const char *message, void *use
 /* Sends the log of weir and of llama.cpp to fn; NULL restores the default: warnings and errors to stderr.
  * When it returns, the former function is no longer running: it may wait for that. Any thread. */
 WEIR_API void weir_log_set(weir_log_fn fn, void *user);
+
+/* ---- Interrupts ----------------------------------------------------------------------------------- */
+
+/* Whether the call in progress shall end. It must be quick and must not call the library. */
+typedef bool (*weir_interrupt_fn)(void *user);
+
+/* Lets the calling thread end its own calls: those that may take long ask fn every few thousand steps, and
+ * end with WEIR_ABORTED once it has said true; then all is as after any other error of theirs. These are
+ * tokenizing, chats and their parsers, schemas, grammars and samplers made with them, submits,
+ * weir_context_generate and weir_generate. fn runs during calls of this thread only, one at a time, but
+ * perhaps on a thread of the library's that works for this one. NULL, as at a thread's start: nothing is
+ * asked. Limits of their own end such calls anyway, whatever their input is. */
+WEIR_API void weir_interrupt_set(weir_interrupt_fn fn, void *user);
 
 /* ---- Model ---------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,101 @@
+/* budget.h: what a piece of work may take, so that it ends by itself and when its caller wants it to end.
+ *
+ * A function that a caller's input can keep busy makes a budget and hands it down. What loops or recurses
+ * pays for that; once something was refused, everything is, so that callers may go on to the next convenient
+ * place to leave:
+ *
+ *     weir__budget budget;
+ *     weir__budget_init(&budget, 10000000, (uint64_t)64 << 20, 500);
+ *     ...
+ *     if (!weir__budget_step(budget, 1)) return false;        each turn of a loop; n at once where n is known
+ *     if (!weir__budget_grow(budget, n_bytes)) return false;  before memory is taken as the input says
+ *     if (!weir__budget_enter(budget)) return false;          around what recurses, with
+ *     weir__budget_leave(budget);                             where enter said true
+ *     ...
+ *     if (weir__budget_over(&budget))
+ *         return weir__budget_error(&budget, WEIR_GRAMMAR, "json_schema", "json_schema", error);
+ *
+ * A budget also asks the function of weir_interrupt_set, once in WEIR__BUDGET_TURNS steps; so work without
+ * limits of its own has a budget of UINT64_MAX steps. One thread at a time; it may be another one than made
+ * it, if what that thread calls has weir__interrupt_put before.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_BASE_BUDGET_H
+#define WEIR_BASE_BUDGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "weir/weir.h"
+
+/* Steps between two questions. A step is some nanoseconds to a microsecond of work. */
+#define WEIR__BUDGET_TURNS 4096
+
+/* What a thread has set with weir_interrupt_set; fn NULL = nothing. */
+typedef struct weir__interrupt {
+    weir_interrupt_fn fn;
+    void *user;
+} weir__interrupt;
+
+/* The calling thread's: a thread that works for another one puts the other's before it begins. */
+weir__interrupt weir__interrupt_get(void);
+void weir__interrupt_put(weir__interrupt interrupt);
+
+/* Asks the calling thread's now: true when the work shall end. For work whose steps take long. */
+bool weir__interrupt_asked(void);
+
+/* ABORTED, with a message that says who asked. */
+weir_status weir__interrupt_error(weir_error *error);
+
+typedef enum weir__limit {
+    WEIR__LIMIT_NONE = 0,
+    WEIR__LIMIT_STEPS,
+    WEIR__LIMIT_BYTES,
+    WEIR__LIMIT_DEPTH,
+    WEIR__LIMIT_INTERRUPT,
+} weir__limit;
+
+/* over is the first limit that was hit, and stays. */
+typedef struct weir__budget {
+    uint64_t max_steps, max_bytes;
+    uint64_t steps, bytes; /* left */
+    uint32_t max_depth, depth;
+    uint32_t turns; /* steps until the next question */
+    weir__limit over;
+    weir__interrupt interrupt; /* of the thread that made it */
+} weir__budget;
+
+/* UINT64_MAX and UINT32_MAX: no limit. Asks nothing yet. */
+void weir__budget_init(weir__budget *budget, uint64_t max_steps, uint64_t max_bytes, uint32_t max_depth);
+
+/* The slow half of the next. */
+bool weir__budget_step_far(weir__budget *budget, uint64_t n);
+
+/* Whether n further steps are within the budget; false also once anything was refused before. */
+static inline bool weir__budget_step(weir__budget *budget, uint64_t n)
+{
+    if (n >= budget->turns || n > budget->steps || budget->over != WEIR__LIMIT_NONE)
+        return weir__budget_step_far(budget, n);
+    budget->turns -= (uint32_t)n;
+    budget->steps -= n;
+    return true;
+}
+
+/* The same for n further bytes. They are what the work takes in all: nothing gives any back. */
+bool weir__budget_grow(weir__budget *budget, uint64_t n);
+
+/* The same for one level of nesting; each enter that said true has its leave. */
+bool weir__budget_enter(weir__budget *budget);
+void weir__budget_leave(weir__budget *budget);
+
+static inline bool weir__budget_over(const weir__budget *budget)
+{
+    return budget->over != WEIR__LIMIT_NONE;
+}
+
+/* Says what a budget that is over ran out of and returns code, or ABORTED where the caller asked for the end.
+ * what begins the sentence: "the template", "json_schema". */
+weir_status weir__budget_error(const weir__budget *budget, weir_status code, const char *field,
+                               const char *what, weir_error *error);
+
+#endif
