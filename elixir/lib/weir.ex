@@ -18,14 +18,12 @@ defmodule Weir do
     ChatCompletion,
     Chunk,
     Completion,
-    Context,
     Deadline,
     Embedding,
     Generation,
     Model,
     NIF,
-    Options,
-    Tokenizer
+    Options
   }
 
   alias Weir.Server.Request
@@ -50,10 +48,7 @@ defmodule Weir do
   def generate(%Model{} = model, prompt, opts \\ []) do
     o = Options.read!(opts, Options.generation())
 
-    with {:ok, tokens} <- Tokenizer.encode(model, prompt),
-         {:ok, context, sampler} <- Generation.prepare(model, tokens, o) do
-      Context.generate(context, sampler, tokens, max_tokens: o.max_tokens)
-    end
+    Generation.whole(model, prompt, o)
   end
 
   @doc """
@@ -63,18 +58,11 @@ defmodule Weir do
   @spec stream(Model.t(), String.t(), keyword()) :: Enumerable.t()
   def stream(%Model{} = model, prompt, opts \\ []) do
     o = Options.read!(opts, Options.stream())
-    model |> Generation.stream(prompt, o) |> emit(o.emit)
+    model |> Generation.stream(fn -> {:ok, prompt} end, o) |> emit(o.emit)
   end
 
-  defp emit(events, :text), do: events |> emit(:chunks) |> Chunk.texts()
-
-  defp emit(events, :chunks) do
-    Stream.map(events, fn
-      {:token, -1, text} -> %Chunk{text: text}
-      {:token, id, text} -> %Chunk{ids: [id], text: text}
-      {:finish, reason} -> %Chunk{reason: reason}
-    end)
-  end
+  defp emit(chunks, :chunks), do: chunks
+  defp emit(chunks, :text), do: Chunk.texts(chunks)
 
   @doc "The answer to a conversation. Options as `generate/3` and `Weir.Chat.apply_template/3`."
   @spec chat(Model.t(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, String.t()}
@@ -91,7 +79,9 @@ defmodule Weir do
   def stream_chat(%Model{} = model, messages, opts \\ []) do
     {template, rest} = Chat.split_options(opts)
     o = Options.read!(rest, Options.stream())
-    model |> chat_events(messages, template, o) |> emit(o.emit)
+    # rendered when the stream is enumerated, as everything else of it is
+    prompt = fn -> Chat.apply_template(model, messages, template) end
+    model |> Generation.stream(prompt, o) |> emit(o.emit)
   end
 
   @doc """
@@ -134,7 +124,7 @@ defmodule Weir do
 
   defp open(model, messages, o, mode) do
     {chat, o} = Completion.form(o, o)
-    Completion.open(model, messages, chat, &Request.alone(model, &1, o, mode, o.n))
+    Completion.open(model, messages, chat, &Generation.open(model, &1, o, mode, o.n))
   end
 
   @doc "The answer to a conversation as `Weir.ChatCompletionChunk`s. Options as `chat_completion/3`, but `timeout`."
@@ -152,14 +142,4 @@ defmodule Weir do
   @spec embed_batch(Model.t(), [String.t()], keyword()) ::
           {:ok, [[float()]]} | {:error, String.t()}
   def embed_batch(model, texts, opts \\ []), do: Embedding.embed_batch(model, texts, opts)
-
-  # Rendered when the stream is enumerated, as everything else of it is.
-  defp chat_events(model, messages, template, o) do
-    Stream.flat_map([:once], fn :once ->
-      case Chat.apply_template(model, messages, template) do
-        {:ok, prompt} -> Generation.stream(model, prompt, o)
-        {:error, reason} -> raise Weir.Error, reason
-      end
-    end)
-  end
 end

@@ -77,7 +77,10 @@ defmodule Weir.Context do
   @spec decode(t(), [integer()]) :: :ok | {:error, String.t()}
   def decode(%__MODULE__{ref: ref}, tokens), do: NIF.decode(ref, tokens)
 
-  @doc "Clears sequence 0, computes the prompt and generates. Option: `max_tokens` (256)."
+  @doc """
+  Clears sequence 0, computes the prompt and generates. Option: `max_tokens` (256). It holds one of the VM's dirty CPU
+  schedulers until the end; `Weir.generate/3` and `Weir.Server` hold none.
+  """
   @spec generate(t(), Sampler.t(), [integer()], keyword()) ::
           {:ok, String.t()} | {:error, String.t()}
   def generate(%__MODULE__{ref: ref}, %Sampler{} = sampler, tokens, opts \\ []) do

@@ -1,52 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Generation do
   @moduledoc false
-  # One answer, token by token: a context and a sampler of its own, a process that computes, messages.
+  # Answers for one caller: requests to an engine that is made for them. It computes on a thread of its own, so that no
+  # scheduler is held, and goes when they have ended and nobody holds them.
 
-  alias Weir.{Adapter, Context, Model, NIF, Options, Sampler, Tokenizer}
+  alias Weir.{Chunk, Model, NIF, Options, Tokenizer}
+  alias Weir.Server.Request
 
-  @type event :: {:token, integer(), String.t()} | {:finish, :end | :length}
+  @doc """
+  Submits a text or a `NIF.chat` for n answers. `o` has options of `Request.options/0` and `Options.generation/0`; the
+  engine's context grows where prompt and answer need more.
+  """
+  @spec open(Model.t(), String.t() | NIF.chat(), map(), :generate | :stream, pos_integer()) ::
+          {:ok, [struct()]} | {:error, term()}
+  def open(%Model{} = model, prompt, o, mode, n \\ 1) do
+    o = Map.merge(Options.read!([], Request.options()), o)
+    Request.one_grammar!(o)
 
-  @doc "The context and sampler for one prompt; the context grows where prompt and answer need more."
-  @spec prepare(Model.t(), [integer()], map()) ::
-          {:ok, Context.t(), Sampler.t()} | {:error, String.t()}
-  def prepare(model, tokens, o) do
-    n_ctx = max(o.n_ctx, length(tokens) + max(o.max_tokens, 0))
-    context_opts = o |> Map.take(Keyword.keys(Options.threads())) |> Map.put(:n_ctx, n_ctx)
-    sampler_opts = Map.take(o, Keyword.keys(Options.sampler()))
+    with {:ok, tokens} <- Tokenizer.encode(model, text(prompt)),
+         {:ok, engine} <- NIF.engine_create(model.ref, engine_options(length(tokens), o, n)),
+         {:ok, o} <- Request.adapted(model, o),
+         {:ok, refs} <- Request.submit_n(engine, %{prompt: prompt}, o, mode, n) do
+      {:ok, for(ref <- refs, do: %Request{ref: ref, model: model, logprobs: o.logprobs})}
+    end
+  end
 
-    with {:ok, sampler} <- Sampler.create(model, Map.to_list(sampler_opts)),
-         {:ok, context} <- Context.create(model, Map.to_list(context_opts)),
-         {:ok, adapters} <- Adapter.uses(model, o.lora),
-         :ok <- NIF.context_set_adapters(context.ref, adapters) do
-      {:ok, context, sampler}
+  defp text(prompt) when is_binary(prompt), do: prompt
+  defp text(chat), do: NIF.chat_prompt(chat)
+
+  defp engine_options(n_prompt, o, n) do
+    n_ctx = max(o.n_ctx, n_prompt + max(o.max_tokens, 0))
+
+    o
+    |> Map.take([:n_ubatch, :n_threads, :n_threads_batch])
+    |> Map.merge(%{
+      n_slots: n,
+      n_ctx: n_ctx,
+      n_batch: n_batch(o.n_batch, n_ctx, n)
+    })
+  end
+
+  # each slot adds a token to a pass; what is negative the library refuses
+  defp n_batch(0, n_ctx, n), do: max(n_ctx, n)
+  defp n_batch(given, _n_ctx, n), do: if(given > 0, do: max(given, n), else: given)
+
+  @doc "The whole answer."
+  @spec whole(Model.t(), String.t(), map()) :: {:ok, String.t()} | {:error, term()}
+  def whole(model, prompt, o) do
+    with {:ok, [request]} <- open(model, prompt, o, :generate), do: gather(request, [])
+  end
+
+  defp gather(request, texts) do
+    case Request.next(request, :infinity) do
+      {:chunk, _ids, text, _scores, request} -> gather(request, [texts | text])
+      {:done, _reason, _usage} -> {:ok, IO.iodata_to_binary(texts)}
+      {:error, reason} -> {:error, reason}
     end
   end
 
   @doc """
-  A lazy stream of events, the last one `{:finish, reason}`. Nothing runs before it is enumerated, and when the
+  A lazy stream of `Weir.Chunk`s, the last one with the reason. Nothing runs before it is enumerated, and when the
   enumeration ends, however it does, nothing runs on and no message is left.
   """
-  @spec stream(Model.t(), String.t(), map()) :: Enumerable.t()
+  @spec stream(Model.t(), (() -> {:ok, String.t()} | {:error, term()}), map()) :: Enumerable.t()
   def stream(model, prompt, o) do
     Stream.resource(fn -> start(model, prompt, o) end, &next/1, &stop/1)
   end
 
   defp start(model, prompt, o) do
-    with {:ok, tokens} <- Tokenizer.encode(model, prompt),
-         {:ok, context, sampler} <- prepare(model, tokens, o) do
-      ref = NIF.generate_ref()
-      owner = self()
-
-      {_pid, monitor} =
-        spawn_monitor(fn ->
-          case NIF.generate_tokens(context.ref, sampler.ref, tokens, o.max_tokens, owner, ref) do
-            :ok -> :ok
-            {:error, reason} -> exit({:weir, reason})
-          end
-        end)
-
-      {ref, monitor}
+    with {:ok, text} <- prompt.(),
+         {:ok, [request]} <- open(model, text, o, :stream) do
+      request
     else
       {:error, reason} -> raise Weir.Error, reason
     end
@@ -54,52 +78,17 @@ defmodule Weir.Generation do
 
   defp next(:finished), do: {:halt, :finished}
 
-  defp next({ref, monitor} = state) do
-    receive do
-      {^ref, {:token, id, text}} ->
-        {[{:token, id, text}], state}
-
-      {^ref, :eog} ->
-        {[{:finish, :end}], finish(state)}
-
-      {^ref, :done} ->
-        {[{:finish, :length}], finish(state)}
-
-      {^ref, {:error, reason}} ->
-        fail(state, reason)
-
-      {:DOWN, ^monitor, :process, _pid, reason} ->
-        fail(state, "the generation ended: #{inspect(reason)}")
+  defp next(request) do
+    case Request.next(request, :infinity) do
+      {:chunk, ids, text, _scores, request} -> {[%Chunk{ids: ids, text: text}], request}
+      {:done, reason, _usage} -> {[%Chunk{reason: reason}], :finished}
+      {:error, reason} -> raise Weir.Error, reason
     end
+  rescue
+    # its handle is refused: it sends what it may, and cannot be asked for more
+    ArgumentError -> raise Weir.Error, "the native library was replaced by another file's"
   end
-
-  defp finish(state) do
-    stop(state)
-    :finished
-  end
-
-  # Stream.resource/3 calls stop/1 after an exception.
-  defp fail(_state, reason), do: raise(Weir.Error, reason)
 
   defp stop(:finished), do: :ok
-
-  defp stop({ref, monitor}) do
-    try do
-      NIF.generate_stop(ref)
-    rescue
-      # Of a native library that was purged since: with it went the process that generates.
-      ArgumentError -> :ok
-    end
-
-    Process.demonitor(monitor, [:flush])
-    flush(ref)
-  end
-
-  defp flush(ref) do
-    receive do
-      {^ref, _} -> flush(ref)
-    after
-      0 -> :ok
-    end
-  end
+  defp stop(request), do: Request.close(request)
 end

@@ -234,14 +234,15 @@ defmodule Weir.NIF do
   @spec sampler_sample_at(sampler(), context(), integer()) :: token() | {:error, String.t()}
   def sampler_sample_at(_sampler, _context, _index), do: missing()
 
-  @doc "Dirty, CPU."
+  @doc "Dirty, CPU, until the end."
   @spec generate(context(), sampler(), [token()], integer()) :: result(String.t())
   def generate(_context, _sampler, _prompt, _max_tokens), do: missing()
 
   @doc """
   Generates and sends to `pid`: `{ref, {:token, id, text}}` for each token (`id` -1: held-back text at the end), then
   `{ref, :eog}`, `{ref, :done}` (as many as allowed) or `{ref, {:error, reason}}`. Texts are whole characters, or
-  empty. It ends when the calling process was killed, when `pid` is dead, and after `generate_stop/1`. Dirty, CPU.
+  empty. It ends when the calling process was killed, when `pid` is dead, and after `generate_stop/1`. Dirty, CPU,
+  until the end.
   """
   @spec generate_tokens(context(), sampler(), [token()], integer(), pid(), reference()) ::
           status()

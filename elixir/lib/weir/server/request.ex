@@ -4,7 +4,7 @@ defmodule Weir.Server.Request do
   # The consumer's side of a request. The server only says which engine to ask; prompt, chunks and their back pressure
   # go between the consumer and that. Without a server, an engine of its own.
 
-  alias Weir.{Adapter, Deadline, JSON, Model, NIF, Options, Tokenizer}
+  alias Weir.{Adapter, Deadline, JSON, NIF, Options}
   alias Weir.Server.{Driver, Flight}
 
   # Chunks that may be in the mailbox; half of them are asked for again when they were taken.
@@ -206,13 +206,14 @@ defmodule Weir.Server.Request do
     Enum.each(session.keys, &GenServer.cast(session.server, {:ended, &1, outcome}))
   end
 
-  # With the native adapters of what :lora names.
-  defp adapted(model, o) do
+  @doc "With the native adapters of what :lora names."
+  def adapted(model, o) do
     with {:ok, adapters} <- Adapter.uses(model, o.lora),
          do: {:ok, Map.put(o, :adapters, adapters)}
   end
 
-  defp submit_n(engine, prompt, o, mode, n) do
+  @doc "Submits `%{prompt: _}` or a fork's source to an engine, for the calling process."
+  def submit_n(engine, prompt, o, mode, n) do
     {demand, interval} = flow(mode, o)
     request = o |> to_engine() |> Map.merge(prompt) |> Map.put(:interval, interval)
     NIF.engine_submit_n(engine, request, n, self(), demand)
@@ -220,30 +221,6 @@ defmodule Weir.Server.Request do
 
   defp flow(:stream, o), do: {@window, o.interval}
   defp flow(:generate, _o), do: {:infinity, @interval}
-
-  @doc "Submits to an engine that is made for this. `o` has options of `options/0` and `Options.generation/0`."
-  def alone(%Model{} = model, chat, o, mode, n) do
-    o = Map.merge(Options.read!([], options()), o)
-
-    with {:ok, tokens} <- Tokenizer.encode(model, NIF.chat_prompt(chat)),
-         {:ok, engine} <- NIF.engine_create(model.ref, engine_options(length(tokens), o, n)),
-         {:ok, o} <- adapted(model, o),
-         {:ok, refs} <- submit_n(engine, %{prompt: chat}, o, mode, n) do
-      {:ok, for(ref <- refs, do: %__MODULE__{ref: ref, model: model, logprobs: o.logprobs})}
-    end
-  end
-
-  defp engine_options(n_prompt, o, n) do
-    n_ctx = max(o.n_ctx, n_prompt + max(o.max_tokens, 0))
-
-    o
-    |> Map.take([:n_ubatch, :n_threads, :n_threads_batch])
-    |> Map.merge(%{
-      n_slots: n,
-      n_ctx: n_ctx,
-      n_batch: max(if(o.n_batch == 0, do: n_ctx, else: o.n_batch), n)
-    })
-  end
 
   @doc "What is given replaces the server's; a grammar replaces a schema, and the other way round."
   def merge(defaults, %{grammar: grammar} = given) when grammar != nil,
@@ -348,10 +325,17 @@ defmodule Weir.Server.Request do
   def close(%__MODULE__{} = request, outcome \\ {:done, :halted}) do
     if request.flight,
       do: Flight.leave(request.flight, request.ref),
-      else: NIF.engine_close(request.ref)
+      else: native_close(request.ref)
 
     flush(request.ref)
     finish(request, outcome)
+  end
+
+  # A handle of a native library that another file has replaced since: nothing can be said to it any more.
+  defp native_close(ref) do
+    NIF.engine_close(ref)
+  rescue
+    ArgumentError -> :ok
   end
 
   defp flush(ref) do

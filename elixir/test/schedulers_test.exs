@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+defmodule Weir.SchedulersTest do
+  # What one caller computes holds up nothing of another's. It takes all dirty schedulers, so nothing may run beside it.
+  use ExUnit.Case, async: false
+  import Weir.Wait
+  alias Weir.{NIF, Server}
+
+  @messages [%{role: "user", content: "hello"}]
+  # at 20 ms a token, far longer than what the test does meanwhile
+  @long [temp: 0.0, ignore_eos: true, max_tokens: 400]
+
+  setup_all do
+    {:ok, slow} = Weir.load_model("fake:tick_us=20000")
+    {:ok, fast} = Weir.load_model("fake:")
+    %{slow: slow, fast: fast}
+  end
+
+  # As many processes as there are dirty CPU schedulers, once all of them generate.
+  defp occupy(fun) do
+    me = self()
+
+    generators =
+      for _ <- 1..:erlang.system_info(:dirty_cpu_schedulers) do
+        spawn_monitor(fn ->
+          fun.(fn -> send(me, {:generates, self()}) end)
+          exit(:finished)
+        end)
+      end
+
+    for {pid, _} <- generators, do: assert_receive({:generates, ^pid}, 20_000)
+    generators
+  end
+
+  # None of them has come to its end while the others' work was done.
+  defp release(generators) do
+    for {pid, monitor} <- generators do
+      refute_received {:DOWN, ^monitor, :process, ^pid, _}
+      Process.exit(pid, :kill)
+      assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}
+    end
+  end
+
+  # One of each that runs on a dirty scheduler.
+  defp work_of_others(fast, server) do
+    assert {:ok, _} = Weir.Chat.apply_template(fast, @messages)
+    {:ok, chat} = NIF.chat_create(fast.ref, %{messages: Weir.JSON.encode!(@messages)})
+    {:ok, parser} = NIF.chat_parser(chat)
+    assert {:ok, _} = NIF.chat_parser_feed(parser, "hello", true)
+    assert {:ok, _} = Weir.Tokenizer.encode(fast, String.duplicate("long ", 1000))
+    assert {:ok, _} = Server.chat(server, @messages, temp: 0.0, max_tokens: 4)
+    assert {:ok, _} = Server.chat_completion(server, @messages, temp: 0.0, max_tokens: 4)
+  end
+
+  for {name, index} <- Enum.with_index(~w(stream stream_chat stream_chat_completion)a) do
+    test "as many #{name} as there are dirty schedulers leave these to others", c do
+      server = start_supervised!({Server, model: c.fast, n_parallel: 2})
+      input = if unquote(index) == 0, do: "hello", else: @messages
+
+      generators =
+        occupy(fn begun ->
+          apply(Weir, unquote(name), [c.slow, input, @long]) |> Enum.each(fn _ -> begun.() end)
+        end)
+
+      work_of_others(c.fast, server)
+      release(generators)
+    end
+  end
+
+  for {name, index} <- Enum.with_index(~w(generate chat chat_completion)a) do
+    test "as many #{name} as there are dirty schedulers, too", c do
+      server = start_supervised!({Server, model: c.fast, n_parallel: 2})
+      input = if unquote(index) == 0, do: "hello", else: @messages
+
+      generators =
+        occupy(fn begun ->
+          begun.()
+          apply(Weir, unquote(name), [c.slow, input, @long])
+        end)
+
+      # until each has got to its tokens, wherever it computes them
+      for {pid, _} <- generators, do: assert(eventually(fn -> computes?(pid) end))
+      work_of_others(c.fast, server)
+      release(generators)
+    end
+  end
+
+  # It waits for what is computed on a thread, or computes by itself.
+  defp computes?(pid) do
+    info = Process.info(pid, [:status, :current_function])
+    info[:status] == :waiting or match?({Weir.NIF, :generate, _}, info[:current_function])
+  end
+end
