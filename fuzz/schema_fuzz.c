@@ -13,11 +13,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     weir_error error = {0};
     json_t *schema = NULL, *rewritten = NULL;
     if (size == 0) return 0;
-    bool inline_root = data[0] & 1;
+    const weir__schema_terms terms = {.where = "", .tag = "w", .inline_root = data[0] & 1};
     if (weir__json_parse((const char *)data + 1, size - 1, "schema", WEIR_GRAMMAR, &schema, &error) !=
         WEIR_OK)
         return 0;
-    weir_status status = weir__schema_rewrite(schema, "", "w", inline_root, &rewritten, &error);
+    weir_status status = weir__schema_rewrite(schema, &terms, &rewritten, &error);
     if ((status == WEIR_OK) != (rewritten != NULL)) abort();
     if (status != WEIR_OK && error.message[0] == '\0') abort();
     json_decref(rewritten);

@@ -390,11 +390,12 @@ static weir_status find_template(rendering *r, weir_model *model, weir_error *er
 
 static weir_status read_schema(rendering *r, weir_error *error)
 {
+    static const weir__schema_terms terms = {.where = "json_schema", .tag = "w"};
     json_t *given = NULL;
     if (r->params->json_schema == NULL) return WEIR_OK;
     weir_status status =
         weir__json_parse(r->params->json_schema, WEIR_NUL, "json_schema", WEIR_GRAMMAR, &given, error);
-    if (status == WEIR_OK) status = weir__schema_rewrite(given, "json_schema", "w", false, &r->schema, error);
+    if (status == WEIR_OK) status = weir__schema_rewrite(given, &terms, &r->schema, error);
     json_decref(given);
     return status;
 }

@@ -227,10 +227,11 @@ static weir_status try_schema(const json_t *rewritten, const char *place, weir_e
 
 static weir_status try_schemas(const weir__chat_tools *tools, const json_t *form, weir_error *error)
 {
+    static const weir__schema_terms terms = {.where = "json_schema", .tag = "w"};
     json_t *rewritten = NULL;
     weir_status status = WEIR_OK;
     if (form != NULL) {
-        status = weir__schema_rewrite(form, "json_schema", "w", false, &rewritten, error);
+        status = weir__schema_rewrite(form, &terms, &rewritten, error);
         if (status == WEIR_OK) status = try_schema(rewritten, "json_schema", error);
         json_decref(rewritten);
     }

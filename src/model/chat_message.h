@@ -14,6 +14,7 @@ typedef struct weir__chat_tools {
     json_t *shown;    /* as given, for the prompt; NULL: there are none */
     json_t *enforced; /* the same with rewritten parameters, for the grammar */
     bool strict;      /* one of them asks to be enforced to the letter */
+    size_t steps;     /* left for their schemas */
 } weir__chat_tools;
 
 /* tools_json may be NULL. Errors: INVALID (field "tools[1].function.name" and the like), GRAMMAR (field: the

@@ -613,9 +613,10 @@ weir_status weir__grammar_from_schema(const json_t *rewritten, char **grammar, w
 weir_status weir_grammar_from_json_schema(const char *schema, size_t length, char **grammar,
                                           weir_error *error)
 {
+    static const weir__schema_terms terms = {.where = "", .tag = "w"};
     json_t *given = NULL, *rewritten = NULL;
     weir_status status = weir__json_parse(schema, length, "schema", WEIR_GRAMMAR, &given, error);
-    if (status == WEIR_OK) status = weir__schema_rewrite(given, "", "w", false, &rewritten, error);
+    if (status == WEIR_OK) status = weir__schema_rewrite(given, &terms, &rewritten, error);
     if (status == WEIR_OK) status = weir__grammar_from_schema(rewritten, grammar, error);
     json_decref(rewritten);
     json_decref(given);

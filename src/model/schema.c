@@ -40,6 +40,15 @@ json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const cha
     return NULL;
 }
 
+bool weir__schema_spend(weir__schema_walk *w, size_t n)
+{
+    if (w->status != WEIR_OK) return false;
+    if (n > *w->steps)
+        return weir__schema_refuse(w, NULL, "the schema asks for too much work; make it simpler") != NULL;
+    *w->steps -= n;
+    return true;
+}
+
 /* Appends a reference token to the path; the caller restores path_length with leave. */
 static size_t enter(weir__schema_walk *w, const char *token)
 {
@@ -293,14 +302,17 @@ static json_t *flat_node(weir__schema_walk *w, const json_t *schema)
     return mask == 0 ? NULL : of_types(w, schema, mask);
 }
 
-/* What templates that print parameters may rely on, beside what the converter reads. */
+/* What templates that print parameters may rely on, beside what the converter reads. Not long texts: those
+ * that stand beside anyOf come into each of its branches. */
 static bool keep_annotations(const json_t *schema, json_t *result)
 {
     static const char *const kept[] = {"type", "title", "description"};
     if (!json_is_object(schema) || !json_is_object(result)) return true;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         json_t *value = json_object_get(schema, kept[i]);
-        if (value == NULL || json_object_get(result, kept[i]) != NULL) continue;
+        if (value == NULL || json_string_length(value) > 1024 || json_array_size(value) > 16 ||
+            json_object_get(result, kept[i]) != NULL)
+            continue;
         if (json_object_set(result, kept[i], value) != 0) return false;
     }
     return true;
@@ -322,7 +334,7 @@ json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema)
         return weir__schema_refuse(w, NULL, "the schema has more than %d parts", WEIR__SCHEMA_NODES_MAX);
     if (++w->depth > WEIR__SCHEMA_DEPTH_MAX)
         return weir__schema_refuse(w, NULL, "schemas are nested deeper than %d", WEIR__SCHEMA_DEPTH_MAX);
-    if (!weir__schema_check_keywords(w, schema)) return NULL;
+    if (!weir__schema_spend(w, 16) || !weir__schema_check_keywords(w, schema)) return NULL;
     if (json_object_get(schema, "$ref") != NULL) {
         const char *other = weir__schema_other_constraint(schema, allowed);
         if (other != NULL)
@@ -348,43 +360,60 @@ json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema)
     return weir__schema_no_memory(w);
 }
 
-weir_status weir__schema_rewrite(const json_t *schema, const char *where, const char *tag, bool inline_root,
-                                 json_t **rewritten, weir_error *error)
+/* The root as it is: an object. */
+static json_t *inline_root(weir__schema_walk *w)
 {
-    weir__schema_walk w = {.root = schema, .where = where, .tag = tag, .error = error, .status = WEIR_OK};
+    if (json_is_object(w->root) && weir__schema_possible_types(w, w->root) != TYPE_OBJECT &&
+        !weir__schema_has_any(w->root, weir__schema_named_properties))
+        return weir__schema_refuse(w, "type", "the arguments of a function must be an object");
+    const json_t *target = weir__schema_dereference(w, w->root);
+    json_t *result = target != NULL ? weir__schema_node(w, target) : NULL;
+    if (result == NULL || json_is_false(result) ||
+        weir__schema_type_mask(json_string_value(json_object_get(result, "type"))) == TYPE_OBJECT)
+        return result;
+    json_decref(result);
+    return weir__schema_refuse(w, NULL, "the arguments of a function must be one object with properties");
+}
+
+static void walk_fini(weir__schema_walk *w)
+{
+    for (size_t i = 0; i < w->n_flats; i++) {
+        json_decref(w->flats[i].schema);
+        json_decref(w->flats[i].flat);
+    }
+    weir__mem_free(w->flats);
+    weir__mem_free(w->definitions);
+    json_decref(w->defs);
+}
+
+weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms *terms, json_t **rewritten,
+                                 weir_error *error)
+{
+    size_t steps = WEIR__SCHEMA_STEPS_MAX;
+    weir__schema_walk w = {
+        .root = schema,
+        .where = terms->where,
+        .tag = terms->tag,
+        .steps = terms->steps != NULL ? terms->steps : &steps,
+        .error = error,
+        .status = WEIR_OK,
+    };
     json_t *result = NULL;
     w.defs = json_object();
-    if (w.defs == NULL) {
+    if (w.defs == NULL)
         weir__schema_no_memory(&w);
-        goto out;
-    }
-    if (inline_root) {
-        if (json_is_object(schema) && weir__schema_possible_types(&w, schema, 0) != TYPE_OBJECT &&
-            !weir__schema_has_any(schema, weir__schema_named_properties)) {
-            weir__schema_refuse(&w, "type", "the arguments of a function must be an object");
-            goto out;
-        }
-        const json_t *target = weir__schema_dereference(&w, schema);
-        result = target != NULL ? weir__schema_node(&w, target) : NULL;
-        if (result != NULL && !json_is_false(result) &&
-            weir__schema_type_mask(json_string_value(json_object_get(result, "type"))) != TYPE_OBJECT) {
-            json_decref(result);
-            result = weir__schema_refuse(&w, NULL,
-                                         "the arguments of a function must be one object with properties");
-        }
-    } else {
+    else if (terms->inline_root)
+        result = inline_root(&w);
+    else
         /* Through a reference even here: then the converter names every rule after it, and none by chance
          * like one of its own (a property "date_time" would be that). */
         result = json_is_boolean(schema) ? weir__schema_node(&w, schema) : refer(&w, schema);
-    }
     if (json_is_false(result)) result = weir__schema_refuse(&w, NULL, "nothing can satisfy this schema");
     if (result != NULL && json_object_size(w.defs) > 0 && json_object_set(result, "$defs", w.defs) != 0) {
         json_decref(result);
         result = weir__schema_no_memory(&w);
     }
-out:
-    json_decref(w.defs);
-    weir__mem_free(w.definitions);
+    walk_fini(&w);
     if (result != NULL) *rewritten = result;
     return w.status;
 }

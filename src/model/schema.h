@@ -46,13 +46,21 @@
 #define WEIR__SCHEMA_NAME_MAX  256
 #define WEIR__SCHEMA_ITEMS_MAX 2000 /* of an array: GBNF allows as many repetitions */
 
-/* Rewrites `schema` to *rewritten, freed with json_decref. where: what error->field says before the JSON
- * pointer, e.g. "/0/function/parameters". tag: letters and digits; different for schemas whose rules meet in
- * one grammar, where the converter tells references apart by their names only. inline_root: the result is an
- * object schema itself and no reference to one, as tools need it; then anything but an object is refused.
- * Errors: GRAMMAR (field: the pointer, cut in its middle when it is long; message: keyword and reason),
- * NO_MEMORY. */
-weir_status weir__schema_rewrite(const json_t *schema, const char *where, const char *tag, bool inline_root,
-                                 json_t **rewritten, weir_error *error);
+/* Steps of work for all schemas of a request, about one for each value or name that is looked at. */
+#define WEIR__SCHEMA_STEPS_MAX 4000000
+
+typedef struct weir__schema_terms {
+    const char *where; /* what error->field says before the JSON pointer, e.g. "/0/function/parameters" */
+    const char *tag;   /* letters and digits; different for schemas whose rules meet in one grammar, where the
+                        * converter tells references apart by their names only */
+    bool inline_root; /* the result is an object schema itself and no reference to one, as tools need it; then
+                        * anything but an object is refused */
+    size_t *steps;    /* what is left of the steps, for several schemas; NULL: the whole for this one */
+} weir__schema_terms;
+
+/* Rewrites `schema` to *rewritten, freed with json_decref. Errors: GRAMMAR (field: the pointer, cut in its
+ * middle when it is long; message: keyword and reason), NO_MEMORY. */
+weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms *terms, json_t **rewritten,
+                                 weir_error *error);
 
 #endif

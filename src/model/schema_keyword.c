@@ -98,6 +98,7 @@ bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema)
 {
     const char *name;
     json_t *value;
+    if (!weir__schema_spend(w, json_object_size(schema))) return false;
     json_object_foreach((json_t *)schema, name, value)
     {
         const struct keyword *k = find_keyword(name);

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/mem.h"
+
 /* ---- allOf, and what stands beside anyOf ---- */
 
 static const char *const array_items[] = {"items", "prefixItems", "additionalItems", NULL};
@@ -17,6 +19,34 @@ static bool is_closing(const json_t *schema)
            (unevaluated != NULL && !json_is_true(unevaluated));
 }
 
+/* Values in a JSON value, and the length of its texts; counted no further than `most`. */
+static size_t weight(const json_t *value, size_t most)
+{
+    size_t n = 1 + json_string_length(value) / 8, i;
+    const char *name;
+    json_t *part;
+    if (json_is_object(value)) {
+        json_object_foreach((json_t *)value, name, part)
+        {
+            if (n > most) break;
+            n += weight(part, most - n);
+        }
+    }
+    json_array_foreach((json_t *)value, i, part)
+    {
+        if (n > most) break;
+        n += weight(part, most - n);
+    }
+    return n;
+}
+
+/* False after a refusal too. */
+static bool equal(weir__schema_walk *w, const json_t *a, const json_t *b)
+{
+    if (a == b) return true;
+    return weir__schema_spend(w, weight(a, WEIR__SCHEMA_STEPS_MAX)) && json_equal(a, b);
+}
+
 /* Adds the members of src, which dst must hold or not know. */
 static bool merge_members(weir__schema_walk *w, json_t *dst, json_t *src, const char *keyword)
 {
@@ -25,7 +55,7 @@ static bool merge_members(weir__schema_walk *w, json_t *dst, json_t *src, const 
     json_object_foreach(src, name, value)
     {
         const json_t *known = json_object_get(dst, name);
-        if (known != NULL && !json_equal(known, value))
+        if (known != NULL && !equal(w, known, value))
             return weir__schema_refuse(w, "allOf",
                                        "the schemas that meet here give '%.60s' in '%s' in different ways",
                                        name, keyword) != NULL;
@@ -34,8 +64,10 @@ static bool merge_members(weir__schema_walk *w, json_t *dst, json_t *src, const 
     return true;
 }
 
+/* The same for names of required properties, which dst and src list. */
 static bool merge_required(weir__schema_walk *w, json_t *dst, const json_t *src)
 {
+    if (!weir__schema_spend(w, (json_array_size(dst) + 1) * json_array_size(src))) return false;
     for (size_t i = 0; i < json_array_size(src); i++) {
         json_t *name = json_array_get(src, i);
         size_t k = 0;
@@ -59,7 +91,32 @@ static bool merge_types(weir__schema_walk *w, json_t *dst, const json_t *src)
     return json_object_set_new(dst, "type", types) == 0 || weir__schema_no_memory(w) != NULL;
 }
 
-/* dst, a copy of the walk's own, becomes the conjunction of dst and src. */
+/* A keyword that both have. What dst holds may be shared with others, so it is replaced and not changed. */
+static bool merge_keyword(weir__schema_walk *w, json_t *dst, const json_t *src, const char *name)
+{
+    const json_t *known = json_object_get(dst, name);
+    json_t *value = json_object_get(src, name);
+    bool properties = strcmp(name, "properties") == 0 && json_is_object(known) && json_is_object(value);
+    bool required = strcmp(name, "required") == 0 && json_is_array(known) && json_is_array(value);
+    if (strcmp(name, "type") == 0) return merge_types(w, dst, src);
+    if (properties || required) {
+        if (known == value) return true;
+        if (!weir__schema_spend(w, json_object_size(known) + json_object_size(value))) return false;
+        json_t *both = json_copy((json_t *)known);
+        if (both == NULL) return weir__schema_no_memory(w) != NULL;
+        bool ok = properties ? merge_members(w, both, value, name) : merge_required(w, both, value);
+        if (!ok) {
+            json_decref(both);
+            return false;
+        }
+        return json_object_set_new(dst, name, both) == 0 || weir__schema_no_memory(w) != NULL;
+    }
+    return equal(w, known, value) ||
+           weir__schema_refuse(
+               w, name, "the schemas that meet here, by allOf or anyOf, give it different values") != NULL;
+}
+
+/* dst, an object of the walk's own, becomes the conjunction of dst and src. */
 static bool merge(weir__schema_walk *w, json_t *dst, const json_t *src)
 {
     const char *name;
@@ -71,113 +128,128 @@ static bool merge(weir__schema_walk *w, json_t *dst, const json_t *src)
                                    "which it does not know") != NULL;
     if (weir__schema_has_any(dst, array_items) && weir__schema_has_any(src, array_items))
         return weir__schema_refuse(w, "items", "several schemas of an allOf or anyOf have it") != NULL;
+    if (!weir__schema_spend(w, json_object_size(src))) return false;
     json_object_foreach((json_t *)src, name, value)
     {
-        json_t *known = json_object_get(dst, name);
+        const json_t *known = json_object_get(dst, name);
         if (weir__schema_family_of(name) == ANNOTATION) continue;
         if (strncmp(name, "exclusive", 9) == 0 && json_is_boolean(value))
             return weir__schema_refuse(w, name, "it must be a number in a schema of an allOf or anyOf") !=
                    NULL;
-        bool ok = true;
         if (known == NULL) {
-            json_t *copy = json_deep_copy(value);
-            ok = copy != NULL && json_object_set_new(dst, name, copy) == 0;
-            if (!ok) return weir__schema_no_memory(w) != NULL;
-        } else if (strcmp(name, "type") == 0) {
-            ok = merge_types(w, dst, src);
-        } else if (strcmp(name, "properties") == 0 && json_is_object(known) && json_is_object(value)) {
-            ok = merge_members(w, known, value, name);
-        } else if (strcmp(name, "required") == 0 && json_is_array(known) && json_is_array(value)) {
-            ok = merge_required(w, known, value);
-        } else if (!json_equal(known, value)) {
-            return weir__schema_refuse(
-                       w, name, "the schemas that meet here, by allOf or anyOf, give it different values") !=
-                   NULL;
+            if (json_object_set(dst, name, value) != 0) return weir__schema_no_memory(w) != NULL;
+        } else if (!merge_keyword(w, dst, src, name)) {
+            return false;
         }
-        if (!ok) return false;
     }
     return true;
 }
 
-/* The schema without its allOf, whose members are merged into it; `false` when one of them is that. */
-json_t *weir__schema_flatten(weir__schema_walk *w, const json_t *schema)
+/* The members of the schema's allOf, merged into flat. False after a refusal, or when nothing satisfies one
+ * of them (*impossible). */
+static bool merge_all(weir__schema_walk *w, const json_t *all, json_t *flat, bool *impossible)
 {
-    const json_t *all = json_object_get(schema, "allOf");
-    json_t *flat = NULL;
-    if (++w->depth > WEIR__SCHEMA_DEPTH_MAX)
-        return weir__schema_refuse(w, "allOf", "schemas are nested deeper than %d", WEIR__SCHEMA_DEPTH_MAX);
-    flat = json_deep_copy(schema);
-    if (flat == NULL) return weir__schema_no_memory(w);
-    json_object_del(flat, "allOf");
-    if (all != NULL && (!json_is_array(all) || json_array_size(all) == 0)) {
-        weir__schema_refuse(w, "allOf", "it must be an array of schemas, and not empty");
-        goto fail;
-    }
     for (size_t i = 0; i < json_array_size(all); i++) {
         const json_t *member = weir__schema_dereference(w, json_array_get(all, i));
-        if (member == NULL) goto fail;
+        if (member == NULL || !weir__schema_spend(w, 1)) return false;
         if (json_is_true(member)) continue;
         if (json_is_false(member)) {
-            json_decref(flat);
-            w->depth--;
-            return json_false();
+            *impossible = true;
+            return false;
         }
         size_t before = weir__schema_enter_index(w, "allOf", i);
         bool ok = json_is_object(member) ||
                   weir__schema_refuse(w, NULL, "a schema must be an object or a boolean") != NULL;
         ok = ok && weir__schema_check_keywords(w, member);
         json_t *part = ok ? weir__schema_flatten(w, member) : NULL;
-        ok = part != NULL && (json_is_false(part) || merge(w, flat, part));
-        bool impossible = json_is_false(part);
+        *impossible = json_is_false(part);
+        ok = part != NULL && !*impossible && merge(w, flat, part);
         json_decref(part);
         weir__schema_leave(w, before);
-        if (!ok) goto fail;
-        if (impossible) {
-            json_decref(flat);
-            w->depth--;
-            return json_false();
-        }
+        if (!ok) return false;
+    }
+    return true;
+}
+
+/* Remembers what a schema was flattened to. Both are held, so that no other schema gets the same address. */
+static bool remember(weir__schema_walk *w, const json_t *schema, json_t *flat)
+{
+    if (!weir__mem_grow(&w->flats, &w->flats_capacity, w->n_flats + 1, sizeof *w->flats))
+        return weir__schema_no_memory(w) != NULL;
+    w->flats[w->n_flats++] = (weir__schema_flat){json_incref((json_t *)schema), json_incref(flat)};
+    return true;
+}
+
+json_t *weir__schema_flatten(weir__schema_walk *w, const json_t *schema)
+{
+    const json_t *all = json_object_get(schema, "allOf");
+    bool impossible = false;
+    if (all == NULL) return json_incref((json_t *)schema);
+    if (!weir__schema_spend(w, w->n_flats / 8 + 1)) return NULL;
+    for (size_t i = 0; i < w->n_flats; i++)
+        if (w->flats[i].schema == schema) return json_incref(w->flats[i].flat);
+    if (!json_is_array(all) || json_array_size(all) == 0)
+        return weir__schema_refuse(w, "allOf", "it must be an array of schemas, and not empty");
+    if (++w->depth > WEIR__SCHEMA_DEPTH_MAX)
+        return weir__schema_refuse(w, "allOf", "schemas are nested deeper than %d", WEIR__SCHEMA_DEPTH_MAX);
+    json_t *flat = json_copy((json_t *)schema);
+    if (flat == NULL) return weir__schema_no_memory(w);
+    json_object_del(flat, "allOf");
+    if (!merge_all(w, all, flat, &impossible)) {
+        json_decref(flat);
+        flat = impossible ? json_false() : NULL;
     }
     w->depth--;
-    return flat;
-fail:
+    if (flat == NULL || remember(w, schema, flat)) return flat;
     json_decref(flat);
     return NULL;
 }
 
 /* ---- anyOf and oneOf ---- */
 
-/* A superset of the types of what satisfies the schema. Asks for no refusals: what cannot be read allows all.
- */
-unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema, int depth)
+/* How far one look at types goes: alternatives of alternatives can be without end. */
+#define LOOKS_MAX 1000
+
+static unsigned types_of_values(const json_t *list, int *looks)
+{
+    unsigned mask = 0;
+    *looks -= (int)(json_array_size(list) / 64 < LOOKS_MAX ? json_array_size(list) / 64 : LOOKS_MAX);
+    for (size_t i = 0; i < json_array_size(list); i++) mask |= weir__schema_type_of(json_array_get(list, i));
+    return mask;
+}
+
+static unsigned look_at_types(weir__schema_walk *w, const json_t *schema, int depth, int *looks)
 {
     if (json_is_false(schema)) return 0;
-    if (!json_is_object(schema) || depth > 16) return TYPE_ANY;
-    const json_t *list = json_object_get(schema, "enum");
+    if (!json_is_object(schema) || depth > 16 || --*looks <= 0) return TYPE_ANY;
     unsigned mask = TYPE_ANY;
     if (json_object_get(schema, "type") != NULL && w->status == WEIR_OK)
         mask = weir__schema_declared_types(w, schema);
     if (json_object_get(schema, "const") != NULL)
         mask &= weir__schema_type_of(json_object_get(schema, "const"));
-    if (json_is_array(list)) {
-        unsigned of_values = 0;
-        for (size_t i = 0; i < json_array_size(list); i++)
-            of_values |= weir__schema_type_of(json_array_get(list, i));
-        mask &= of_values;
-    }
+    const json_t *list = json_object_get(schema, "enum");
+    if (json_is_array(list)) mask &= types_of_values(list, looks);
     const json_t *reference = json_object_get(schema, "$ref");
     if (reference != NULL && w->status == WEIR_OK) {
         const json_t *target = weir__schema_resolve(w, reference);
-        if (target != NULL) mask &= weir__schema_possible_types(w, target, depth + 1);
+        if (target != NULL) mask &= look_at_types(w, target, depth + 1, looks);
     }
     for (int k = 0; k < 2; k++) {
         const json_t *branches = json_object_get(schema, k == 0 ? "anyOf" : "oneOf");
         if (!json_is_array(branches)) continue;
         unsigned any = 0;
-        for (size_t i = 0; i < json_array_size(branches); i++)
-            any |= weir__schema_possible_types(w, json_array_get(branches, i), depth + 1);
+        for (size_t i = 0; i < json_array_size(branches) && any != TYPE_ANY; i++)
+            any |= look_at_types(w, json_array_get(branches, i), depth + 1, looks);
         mask &= any;
     }
+    return mask;
+}
+
+unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema)
+{
+    int looks = LOOKS_MAX;
+    unsigned mask = look_at_types(w, schema, 0, &looks);
+    weir__schema_spend(w, (size_t)(LOOKS_MAX - looks));
     return mask;
 }
 
@@ -197,10 +269,11 @@ static bool same_value(const json_t *a, const json_t *b)
     return json_equal(a, b) || (json_typeof(a) == json_typeof(b) && (json_is_array(a) || json_is_object(a)));
 }
 
-static bool values_differ(const json_t *a, const json_t *b)
+static bool values_differ(weir__schema_walk *w, const json_t *a, const json_t *b)
 {
     json_t *first = listed_values(a), *second = listed_values(b);
-    bool differ = first != NULL && second != NULL;
+    bool differ = first != NULL && second != NULL &&
+                  weir__schema_spend(w, json_array_size(first) * json_array_size(second));
     for (size_t i = 0; differ && i < json_array_size(first); i++)
         for (size_t k = 0; differ && k < json_array_size(second); k++)
             differ = !same_value(json_array_get(first, i), json_array_get(second, k));
@@ -228,23 +301,26 @@ static bool lacks_required(const json_t *a, const json_t *b)
 /* Whether no text that is made for one of the two satisfies the other. */
 static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json_t *b)
 {
-    unsigned types_a = weir__schema_possible_types(w, a, 0), types_b = weir__schema_possible_types(w, b, 0);
+    unsigned types_a = weir__schema_possible_types(w, a), types_b = weir__schema_possible_types(w, b);
     if ((types_a & types_b) == 0) return true;
     a = weir__schema_dereference(w, a);
     b = weir__schema_dereference(w, b);
     if (!json_is_object(a) || !json_is_object(b)) return false;
-    if (values_differ(a, b)) return true;
+    if (values_differ(w, a, b)) return true;
     if (types_a != TYPE_OBJECT || types_b != TYPE_OBJECT) return false;
     const char *name;
     json_t *property;
+    size_t asked =
+        json_array_size(json_object_get(a, "required")) + json_array_size(json_object_get(b, "required"));
     json_object_foreach(json_object_get(a, "properties"), name, property)
     {
+        if (!weir__schema_spend(w, asked / 4 + 1)) return false;
         const json_t *other = json_object_get(json_object_get(b, "properties"), name);
         if (other == NULL || !weir__schema_is_required(a, name) || !weir__schema_is_required(b, name))
             continue;
         const json_t *one = weir__schema_dereference(w, property);
         other = one != NULL ? weir__schema_dereference(w, other) : NULL;
-        if (json_is_object(one) && json_is_object(other) && values_differ(one, other)) return true;
+        if (json_is_object(one) && json_is_object(other) && values_differ(w, one, other)) return true;
     }
     return lacks_required(a, b) && lacks_required(b, a);
 }
@@ -263,7 +339,8 @@ static json_t *merged_branches(weir__schema_walk *w, const json_t *schema, const
         } else {
             size_t before = weir__schema_enter_index(w, keyword, i);
             const json_t *target = weir__schema_dereference(w, branch);
-            whole = json_deep_copy(schema);
+            bool affordable = weir__schema_spend(w, json_object_size(schema));
+            whole = affordable ? json_copy((json_t *)schema) : NULL;
             bool ok = target != NULL && whole != NULL && json_object_del(whole, keyword) == 0;
             if (ok && json_is_false(target)) {
                 json_decref(whole);
@@ -282,7 +359,7 @@ static json_t *merged_branches(weir__schema_walk *w, const json_t *schema, const
             }
             weir__schema_leave(w, before);
             if (!ok) {
-                if (target != NULL) weir__schema_no_memory(w);
+                weir__schema_no_memory(w); /* unless it was refused */
                 json_decref(whole);
                 json_decref(result);
                 return NULL;

@@ -622,10 +622,98 @@ static void test_limits(void **state)
     free(text);
 }
 
+/* Schemas whose parts meet often. */
+
+/* Every definition asks twice for the next. */
+static void write_doubling(char *text, int n)
+{
+    char *end = text + sprintf(text,
+                               "{\"allOf\":[{\"$ref\":\"#/$defs/d0\"},{\"$ref\":\"#/$defs/d0\"}],\"$defs\":"
+                               "{\"d%d\":{\"type\":\"null\"}",
+                               n);
+    for (int i = 0; i < n; i++)
+        end += sprintf(end, ",\"d%d\":{\"allOf\":[{\"$ref\":\"#/$defs/d%d\"},{\"$ref\":\"#/$defs/d%d\"}]}", i,
+                       i + 1, i + 1);
+    strcpy(end, "}}");
+}
+
+/* Alternatives of alternatives, each of them `breadth` times the next, 16 deep; told apart by nothing. */
+static void write_branching(char *text, int breadth)
+{
+    char *end =
+        text + sprintf(text, "{\"oneOf\":[{\"$ref\":\"#/$defs/d0\"},{\"$ref\":\"#/$defs/d0\"}],\"$defs\":"
+                             "{\"d16\":{\"type\":\"null\"}");
+    for (int i = 0; i < 16; i++) {
+        end += sprintf(end, ",\"d%d\":{\"anyOf\":[", i);
+        for (int k = 0; k < breadth; k++)
+            end += sprintf(end, "%s{\"$ref\":\"#/$defs/d%d\"}", k > 0 ? "," : "", i + 1);
+        end += sprintf(end, "]}");
+    }
+    strcpy(end, "}}");
+}
+
+/* Two long lists that are alike, asked for in turn. */
+static void write_alternating(char *text, int n)
+{
+    char *end = text + sprintf(text, "{\"$defs\":{");
+    for (int k = 0; k < 2; k++) {
+        end += sprintf(end, "%s\"%c\":{\"enum\":[0", k > 0 ? "," : "", 'a' + k);
+        for (int i = 1; i < n; i++) end += sprintf(end, ",%d", i);
+        end += sprintf(end, "]}");
+    }
+    end += sprintf(end, "},\"allOf\":[{}");
+    for (int i = 0; i < n; i++) end += sprintf(end, ",{\"$ref\":\"#/$defs/%c\"}", 'a' + i % 2);
+    strcpy(end, "]}");
+}
+
+static weir_status rewrite(const char *text, size_t *steps, weir_error *error)
+{
+    const weir__schema_terms terms = {.where = "", .tag = "w", .steps = steps};
+    json_t *schema = NULL, *rewritten = NULL;
+    assert_int_equal(weir__json_parse(text, WEIR_NUL, "schema", WEIR_GRAMMAR, &schema, error), WEIR_OK);
+    weir_status status = weir__schema_rewrite(schema, &terms, &rewritten, error);
+    json_decref(rewritten);
+    json_decref(schema);
+    return status;
+}
+
+static void test_work(void **state)
+{
+    (void)state;
+    char *text = malloc(1 << 20);
+    weir_error error = {0};
+    size_t steps = WEIR__SCHEMA_STEPS_MAX;
+    assert_non_null(text);
+    write_doubling(text, 60);
+    assert_int_equal(rewrite(text, &steps, &error), WEIR_OK);
+    assert_true(WEIR__SCHEMA_STEPS_MAX - steps < 10000);
+
+    /* Each further schema of a request has what is left. */
+    size_t first = WEIR__SCHEMA_STEPS_MAX - steps;
+    assert_int_equal(rewrite(text, &steps, &error), WEIR_OK);
+    assert_int_equal(WEIR__SCHEMA_STEPS_MAX - steps, 2 * first);
+    steps = first - 1;
+    assert_int_equal(rewrite(text, &steps, &error), WEIR_GRAMMAR);
+    assert_non_null(strstr(error.message, "too much work"));
+
+    write_branching(text, 10);
+    steps = WEIR__SCHEMA_STEPS_MAX;
+    assert_int_equal(rewrite(text, &steps, &error), WEIR_GRAMMAR);
+    assert_non_null(strstr(error.message, "'oneOf'"));
+    assert_true(WEIR__SCHEMA_STEPS_MAX - steps < 10000);
+
+    write_alternating(text, 5000);
+    steps = WEIR__SCHEMA_STEPS_MAX;
+    assert_int_equal(rewrite(text, &steps, &error), WEIR_GRAMMAR);
+    assert_non_null(strstr(error.message, "too much work"));
+    free(text);
+}
+
 static void test_no_memory(void **state)
 {
     static const char schema[] =
-        "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/n\"},\"b\":{\"type\":"
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"allOf\":[{\"$ref\":\"#/$defs/"
+        "n\"},{\"maximum\":9}]},\"b\":{\"type\":"
         "\"string\",\"pattern\":\"^[a-z]{1,2000}$\"},\"c\":{\"type\":\"string\",\"maxLength\":9}},"
         "\"$defs\":{\"n\":{\"type\":\"integer\",\"minimum\":3}}}";
     (void)state;
@@ -650,7 +738,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_honoured),       cmocka_unit_test(test_refused),
         cmocka_unit_test(test_integer_bounds), cmocka_unit_test(test_never_weaker),
-        cmocka_unit_test(test_limits),         cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_limits),         cmocka_unit_test(test_work),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,8 +27,9 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
             given != NULL ? "enum" : "const");
     if (given != NULL && (!json_is_array(given) || json_array_size(given) == 0))
         return weir__schema_refuse(w, "enum", "it must be an array of values, and not empty");
-    json_t *list = json_array();
     size_t n = given != NULL ? json_array_size(given) : 1;
+    if (!weir__schema_spend(w, n)) return NULL;
+    json_t *list = json_array();
     for (size_t i = 0; list != NULL && i < n; i++) {
         json_t *value = given != NULL ? json_array_get(given, i) : (json_t *)only;
         if ((weir__schema_type_of(value) & types) == 0 ||
@@ -322,6 +323,7 @@ static json_t *closed_object(weir__schema_walk *w, const json_t *schema, const j
         weir__schema_no_memory(w);
         goto out;
     }
+    if (!weir__schema_spend(w, json_array_size(json_object_get(schema, "required")))) goto out;
     if ((properties = all_properties(w, schema, others)) == NULL) goto out;
     if (json_object_size(properties) > WEIR__SCHEMA_PROPERTIES_MAX) {
         weir__schema_refuse(w, "properties", "an object can have at most %d", WEIR__SCHEMA_PROPERTIES_MAX);
@@ -336,6 +338,7 @@ static json_t *closed_object(weir__schema_walk *w, const json_t *schema, const j
                                 name);
             goto out;
         }
+        if (!weir__schema_spend(w, json_array_size(json_object_get(schema, "required")) / 2)) goto out;
         json_t *one = weir__schema_below(w, "properties", name, property, true);
         if (one == NULL) goto out;
         if (json_is_false(one)) {

@@ -33,6 +33,11 @@ typedef struct weir__schema_definition {
     bool impossible;      /* nothing satisfies it */
 } weir__schema_definition;
 
+/* What an allOf was merged to; both are held. */
+typedef struct weir__schema_flat {
+    json_t *schema, *flat;
+} weir__schema_flat;
+
 #define WEIR__SCHEMA_PATH_MAX 512
 
 typedef struct weir__schema_walk {
@@ -43,11 +48,14 @@ typedef struct weir__schema_walk {
     weir__schema_definition *definitions; /* [n_definitions] */
     size_t n_definitions;
     size_t capacity;
+    weir__schema_flat *flats; /* [n_flats] */
+    size_t n_flats, flats_capacity;
     char path[WEIR__SCHEMA_PATH_MAX]; /* the JSON pointer of the schema at hand, cut when it does not fit */
     size_t path_length;               /* uncut */
     int depth;
     int level; /* how many properties and items the walk stands in: text comes before what is deeper */
     size_t n_nodes;
+    size_t *steps; /* left */
     weir_error *error;
     weir_status status;
 } weir__schema_walk;
@@ -70,6 +78,9 @@ void weir__schema_leave(weir__schema_walk *w, size_t before);
 json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 json_t *weir__schema_no_memory(weir__schema_walk *w);
+
+/* Counts n steps of work, about one for each value or name that is looked at. False: there were too many. */
+bool weir__schema_spend(weir__schema_walk *w, size_t n);
 
 /* What a $ref names, in the given document. dereference follows until something else comes. */
 const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference);
@@ -104,12 +115,13 @@ json_t *weir__schema_type_array(unsigned mask);
 
 /* -- schema_merge.c: several schemas that meet -- */
 
-/* The schema without its allOf, whose members are merged into it. */
+/* The schema without its allOf, whose members are merged into it; `false` when one of them is that. The
+ * result may be the schema itself or known to others: it must not be changed. */
 json_t *weir__schema_flatten(weir__schema_walk *w, const json_t *schema);
 json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema); /* anyOf, oneOf */
 
-/* A superset of the types of what satisfies the schema. */
-unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema, int depth);
+/* A superset of the types of what satisfies the schema: what cannot be read allows all. */
+unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema);
 
 /* -- schema_type.c: what each type can be restricted to -- */
 
