@@ -9,6 +9,7 @@ FROM debian:bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends \
     ca-certificates libcurl4 libedit2 libjansson4 libncursesw6 libstdc++6 libtinfo6 libwebsockets17 && rm -rf /var/lib/apt/lists/* && useradd -m weir
 COPY --from=build /weir/build/release/weir /usr/local/bin/weir
+COPY --from=build /weir/build/release/licenses/LICENSES.txt /usr/local/share/doc/weir/LICENSES.txt
 USER weir
 EXPOSE 8080
 HEALTHCHECK --start-period=120s CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8080 && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3 && head -n 1 <&3 | grep -q ' 200 '"]

@@ -265,8 +265,8 @@ const cli_command cli_commands[] = {
      "# for this bash\n"
      "source <(weir completion bash)",
      NULL, cli_completion},
-    {CLI_VERSION, "version", "", "the versions of weir and of the llama.cpp in it", "", "weir version --json",
-     NULL, cli_version},
+    {CLI_VERSION, "version", "", "the versions of weir and of the llama.cpp in it", "",
+     "weir version --licenses", NULL, cli_version},
     {0},
 };
 

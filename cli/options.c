@@ -409,6 +409,8 @@ const cli_option cli_options[] = {
     {"--log-text", NULL, CLI_SERVING, CLI_FLAG, AT(serve.log_text), NULL, NULL, "WEIR_LOG_TEXT", NULL, NULL, CLI_SERVE,
      "put what clients ask into these lines"},
 
+    {"--licenses", NULL, CLI_OUTPUT, CLI_FLAG, AT(licenses), NULL, NULL, NULL, NULL, NULL, CLI_VERSION,
+     "print the license of weir, and the notices of llama.cpp and the other code in it"},
     {"--json", NULL, CLI_OUTPUT, CLI_FLAG, AT(json), NULL, NULL, NULL, NULL, NULL,
      ALL & ~(CLI_COMPLETION | CLI_EMBED | CLI_CHAT), "print JSON for machines"},
     {"--quiet", "-q", CLI_OUTPUT, CLI_FLAG, AT(quiet), NULL, NULL, "WEIR_QUIET", NULL, NULL,

@@ -78,7 +78,7 @@ typedef struct cli_args {
     cli_adapters *adapters; /* loaded with the engine */
     bool raw, no_thinking, explain_cache;
     int32_t best_of, n_prompt_logprobs; /* run; n_prompt_logprobs CLI_UNSET = none */
-    bool json, quiet, verbose, help;
+    bool json, quiet, verbose, help, licenses;
     bool check;                          /* optimize */
     cli_origin sources[CLI_OPTIONS_MAX]; /* by position in cli_options */
     /* tokenize; embed */

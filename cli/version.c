@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "licenses.h"
 #include "options.h"
 #include "out.h"
 #include "text.h"
@@ -10,6 +11,10 @@ cli_exit cli_version(cli_args *args)
 {
     cli_text text = {0};
     if (args->words.n > 0) return cli_fail(CLI_USAGE, "weir version takes no %s", args->words.items[0]);
+    if (args->licenses) {
+        cli_out(cli_licenses, strlen(cli_licenses));
+        return CLI_OK;
+    }
     if (args->json) {
         cli_out_json(json_pack("{s:s, s:s, s:s}", "weir", weir_version(), "header", WEIR_VERSION, "backend",
                                weir_backend_version()));

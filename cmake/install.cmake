@@ -53,7 +53,7 @@ install(FILES ${files}/weir.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${files}/weirConfig.cmake ${files}/weirConfigVersion.cmake
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/weir)
 install(DIRECTORY ${files}/share/ DESTINATION ${CMAKE_INSTALL_DATAROOTDIR})
-install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE ${licenses_file} README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 file(GLOB units CONFIGURE_DEPENDS packaging/*.service packaging/*.socket)
 if(units)
     install(FILES ${units} DESTINATION lib/systemd/system)

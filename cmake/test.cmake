@@ -36,6 +36,7 @@ function(weir_test name label source)
         WEIR_CONFIG= # the user's own config file is no test's business
         TMPDIR=${WEIR_TEST_TMP}
         WEIR_LLAMA_SOURCE=${WEIR_LLAMA_SOURCE}
+        WEIR_LLAMA_BUILD=${WEIR_LLAMA_BUILD}
         ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1
         UBSAN_OPTIONS=print_stacktrace=1
         TSAN_OPTIONS=halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp)

@@ -32,7 +32,12 @@ defmodule Mix.Tasks.Compile.WeirNif do
            stderr_to_stdout: true
          ) do
       {_, 0} ->
-        install(Path.join([root, "build", preset, "elixir", "c_src", "weir_nif.so"]), target)
+        build = Path.join([root, "build", preset])
+        # What is inside the library asks for its notices to be beside it.
+        licenses = Path.join(Path.dirname(target), "LICENSES.txt")
+
+        with {_, []} <- install(Path.join([build, "licenses", "LICENSES.txt"]), licenses),
+             do: install(Path.join([build, "elixir", "c_src", "weir_nif.so"]), target)
 
       {output, status} ->
         if is_binary(output), do: IO.write(output)

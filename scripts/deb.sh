@@ -19,7 +19,8 @@ mkdir -p "$root/DEBIAN" "$out/debian"
 PREFIX=/usr LIBDIR=lib DESTDIR=$root scripts/install.sh "$preset"
 strip --strip-unneeded "$root/usr/bin/weir" "$root"/usr/lib/libweir.so.*.*.*
 gzip -9n "$root"/usr/share/man/man1/*.1 "$root/usr/share/doc/weir/CHANGELOG.md"
-mv "$root/usr/share/doc/weir/LICENSE" "$root/usr/share/doc/weir/copyright"
+mv "$root/usr/share/doc/weir/LICENSES.txt" "$root/usr/share/doc/weir/copyright" # which has what LICENSE has
+rm "$root/usr/share/doc/weir/LICENSE"
 # zsh in Debian looks here.
 mkdir -p "$root/usr/share/zsh/vendor-completions"
 mv "$root/usr/share/zsh/site-functions/_weir" "$root/usr/share/zsh/vendor-completions/"

@@ -53,6 +53,8 @@ def test_version():
     check("weir --version is the same", weir("--version").stdout == done.stdout)
     parsed = json.loads(weir("version", "--json").stdout)
     check("weir version --json", parsed["weir"] in done.stdout and parsed["backend"] in done.stdout, parsed)
+    done = weir("version", "--licenses")
+    check("weir version --licenses begins with its own", "Apache License" in done.stdout[:400] and done.stdout.endswith("\n"), done.stdout[:400])
     expect("weir version takes nothing", weir("version", "please"), 2, "please")
 
 

@@ -69,7 +69,7 @@ def what_is_there(prefix):
     expected = ["bin/weir", "include/weir/weir.h", "lib/libweir.a", "lib/libweir.so", f"lib/libweir.so.{VERSION}", "lib/pkgconfig/weir.pc",
                 "lib/cmake/weir/weirConfig.cmake", "share/man/man1/weir.1", "share/man/man1/weir-run.1",
                 "share/bash-completion/completions/weir", "share/zsh/site-functions/_weir", "share/fish/vendor_completions.d/weir.fish",
-                "share/doc/weir/LICENSE", "lib/systemd/system/weir.service", "lib/systemd/system/weir.socket"]
+                "share/doc/weir/LICENSE", "share/doc/weir/LICENSES.txt", "lib/systemd/system/weir.service", "lib/systemd/system/weir.socket"]
     missing = [path for path in expected if not (prefix / path).exists()]
     check("everything is installed", not missing, missing, sorted(p.relative_to(prefix) for p in prefix.rglob("*") if p.is_file()))
     shared, static = prefix / "lib/libweir.so", prefix / "lib/libweir.a"
@@ -88,6 +88,48 @@ def what_is_there(prefix):
     check("the program runs", done.returncode == 0 and VERSION in done.stdout, done.stderr)
     done = run(prefix / "bin/weir", "run", "-m", "fake:", "-p", "x", "-n", "3")
     check("it answers", done.returncode == 0, done.stderr)
+
+
+def words_of(text):
+    return " ".join(text.split())
+
+
+def compiled_from():
+    """The files of llama.cpp's tree that the linked objects were compiled from, as ninja has it from the compilers."""
+    build, source = os.environ.get("WEIR_LLAMA_BUILD", ""), os.path.realpath(os.environ.get("WEIR_LLAMA_SOURCE", "/nowhere")) + "/"
+    files, linked = set(), False
+    for line in run("ninja", "-C", build, "-t", "deps").stdout.splitlines():
+        if not line.startswith(" "):
+            linked = re.search(r"CMakeFiles/(llama|ggml[a-z-]*|weir-common|llama-common-base)\.dir/", line) is not None
+        elif linked:
+            path = os.path.realpath(os.path.join(build, line.strip()))
+            if path.startswith(source):
+                files.add(path)
+    return sorted(files)
+
+
+def licenses(prefix):
+    text = (prefix / "share/doc/weir/LICENSES.txt").read_text()
+    told = words_of(text)
+    check("LICENSES.txt has weir's license", words_of((ROOT / "LICENSE").read_text()) in told)
+    done = run(prefix / "bin/weir", "version", "--licenses")
+    check("weir version --licenses prints it", done.stdout == text, done.stdout[:300], done.stderr)
+    source = pathlib.Path(os.environ.get("WEIR_LLAMA_SOURCE") or "/nowhere")
+    if not source.exists():
+        return
+    for name in ("LICENSE", "licenses/LICENSE-jsonhpp"):
+        check(f"LICENSES.txt has llama.cpp's {name}", words_of((source / name).read_text()) in told)
+    if not (pathlib.Path(os.environ.get("WEIR_LLAMA_BUILD") or "/nowhere") / "build.ninja").exists():
+        return
+    files = compiled_from()
+    check("ninja knows what llama.cpp was compiled from", any(f.endswith("vendor/nlohmann/json.hpp") for f in files), len(files))
+    untold = set()
+    for file in files:
+        for line in open(file, errors="replace"):
+            held = re.search(r"(?:SPDX-FileCopyrightText: *|\b[Cc]opyright )(?:\([cC]\) *)?([0-9].*)", line)
+            if held and words_of(held.group(1)).rstrip("\",;. */") not in told:
+                untold.add(f"{os.path.basename(file)}: {line.strip()}")
+    check("it names every holder whom a compiled file names", not untold, *sorted(untold))
 
 
 def pkg_config(prefix, work):
@@ -140,6 +182,7 @@ def main():
         (work / "hello.c").write_text(program)
         (work / "hello.cpp").write_text(program)
         what_is_there(prefix)
+        licenses(prefix)
         pkg_config(prefix, work)
         cmake(prefix, work)
         done = run(sys.executable, "-c", PYTHON, prefix / "lib/libweir.so")

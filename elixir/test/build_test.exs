@@ -32,12 +32,14 @@ defmodule Weir.BuildTest do
 
   test "environment and arguments reach the build", %{root: root} do
     library = Path.join(:code.priv_dir(:weir), "weir_nif.so")
+    licenses = Path.join(:code.priv_dir(:weir), "LICENSES.txt")
 
     script(root, [
       "cd \"$(dirname \"$0\")/..\"",
       "{ echo \"arguments=$*\"; env; } >asked",
-      "mkdir -p build/$1/elixir/c_src",
-      "cp '#{library}' build/$1/elixir/c_src/"
+      "mkdir -p build/$1/elixir/c_src build/$1/licenses",
+      "cp '#{library}' build/$1/elixir/c_src/",
+      "cp '#{licenses}' build/$1/licenses/"
     ])
 
     asked = fn environment ->
@@ -55,6 +57,12 @@ defmodule Weir.BuildTest do
     lines = asked.([{"WEIR_PRESET", "unit"}])
     assert "arguments=unit weir_nif" in lines
     refute Enum.any?(lines, &String.starts_with?(&1, "LLAMA_BACKEND="))
+  end
+
+  test "the license and the notices of what is inside lie beside the library" do
+    notices = File.read!(Path.join(:code.priv_dir(:weir), "LICENSES.txt"))
+    assert notices =~ "Apache License"
+    if Weir.NIF.backend_version() != "none", do: assert(notices =~ "The ggml authors")
   end
 
   test "a build that fails shows what it said", %{root: root} do

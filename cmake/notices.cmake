@@ -1,0 +1,114 @@
+# LICENSES.txt: weir's license, and the notices of the code that is inside the program and the libraries. It is written when CMake
+# configures, out of the sources that are compiled: a pin without one of these texts is an error. It is installed, lies beside
+# the Elixir package's native part, and `weir version --licenses` prints it (the target weir_licenses, from LICENSES.txt.c).
+# Libraries that are linked dynamically (jansson, libcurl, …) come with their own.
+# SPDX-License-Identifier: Apache-2.0
+set(licenses_file ${PROJECT_BINARY_DIR}/licenses/LICENSES.txt)
+set(licenses_parts "")
+set(licenses_text "")
+
+function(weir_license title why text)
+    string(REGEX REPLACE "^\n+|\n+$" "" text "${text}")
+    string(REPEAT "=" 80 rule)
+    set(licenses_parts "${licenses_parts}  ${title}: ${why}\n" PARENT_SCOPE)
+    set(licenses_text "${licenses_text}\n${rule}\n${title}\n${rule}\n\n${text}\n" PARENT_SCOPE)
+endfunction()
+
+# read_license(RESULT FILE): the file's text; empty where a tree that is not the pin has no such file.
+function(read_license result file)
+    set(text "")
+    if(EXISTS ${file})
+        set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+        file(READ ${file} text)
+    elseif(WEIR_LLAMA_PINNED)
+        message(FATAL_ERROR "${file} is missing: cmake/notices.cmake must say where this pin has its licenses")
+    endif()
+    set(${result} "${text}" PARENT_SCOPE)
+endfunction()
+
+# read_lines(RESULT FILE REGEX): the file's lines that match, each once, without the comment's signs.
+function(read_lines result file regex)
+    set(text "")
+    if(EXISTS ${file})
+        file(STRINGS ${file} lines REGEX "${regex}" ENCODING UTF-8)
+        list(REMOVE_DUPLICATES lines)
+        foreach(line IN LISTS lines)
+            string(REGEX REPLACE "^[/* ]+" "" line "${line}")
+            string(APPEND text "${line}\n")
+        endforeach()
+    endif()
+    if(WEIR_LLAMA_PINNED AND text STREQUAL "")
+        message(FATAL_ERROR "${file} has no line like ${regex}: cmake/notices.cmake must be made to fit this pin")
+    endif()
+    set(${result} "${text}" PARENT_SCOPE)
+endfunction()
+
+if(WEIR_WITH_LLAMA)
+    set(llama ${WEIR_LLAMA_SOURCE})
+    read_license(text ${llama}/LICENSE)
+    weir_license("llama.cpp and ggml" "compute the models" "${text}")
+
+    # The MIT license's words, for parts whose file names only the holder.
+    string(FIND "${text}" "Permission is hereby granted" at)
+    string(SUBSTRING "${text}" ${at} -1 mit)
+
+    read_license(text ${llama}/licenses/LICENSE-jsonhpp)
+    read_lines(holders ${llama}/vendor/nlohmann/json.hpp "SPDX-FileCopyrightText:|@copyright")
+    string(REPLACE "SPDX-FileCopyrightText:" "Copyright" holders "${holders}")
+    string(REPLACE "@copyright " "" holders "${holders}")
+    weir_license("nlohmann/json" "JSON in llama.cpp's chat templates"
+        "${text}\nIts file json.hpp names these holders, all under the MIT license but for the Abseil Authors' integer sequences, which are under the Apache License 2.0:\n\n${holders}")
+
+    read_license(text ${llama}/ggml/src/ggml-cpu/llamafile/sgemm.cpp)
+    string(REGEX MATCH "^(//[^\n]*\n)+" text "${text}")
+    string(REGEX REPLACE "(^|\n)// ?" "\\1" text "${text}")
+    weir_license("llamafile" "matrix products in ggml" "${text}")
+
+    read_lines(text ${llama}/ggml/src/ggml-cpu/ops.cpp "^// YaRN algorithm based on|Copyright .* Quesnelle")
+    weir_license("YaRN" "long contexts in ggml" "${text}\n${mit}")
+
+    read_lines(text ${llama}/src/llama-vocab.cpp "adapted from https://github.com/cmp-nct/ggllm.cpp")
+    weir_license("ggllm.cpp" "byte pairs in llama.cpp" "${text}\n${mit}")
+
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(arm|aarch)")
+        weir_license("Arm Optimized Routines" "the exponential function in ggml, for ARM" "Copyright (c) Arm Limited\n\n${mit}")
+        weir_license("OpenVINO" "the exponential function in ggml, for ARM with SVE"
+            "Copyright (c) Intel Corporation\n\nUnder the Apache License 2.0, whose text stands above.")
+    endif()
+    # Another tree than the pin links all of llama-common, and with it more of what upstream has taken in.
+    if(NOT WEIR_LLAMA_PINNED)
+        file(GLOB_RECURSE vendored ${llama}/vendor/*LICENSE*)
+        foreach(file IN LISTS vendored)
+            read_license(text ${file})
+            get_filename_component(name ${file} DIRECTORY)
+            file(RELATIVE_PATH name ${llama} ${name})
+            weir_license("${name}" "in llama.cpp" "${text}")
+        endforeach()
+    endif()
+endif()
+
+file(READ ${PROJECT_SOURCE_DIR}/LICENSE text)
+string(REGEX REPLACE "^\n+|\n+$" "" text "${text}")
+string(CONCAT text "weir is under the Apache License 2.0, which follows.\n"
+    "Programs and libraries that were built with this file contain these parts, whose notices follow it:\n\n"
+    "${licenses_parts}\n${text}\n${licenses_text}")
+if(licenses_parts STREQUAL "")
+    string(REGEX REPLACE "Programs and[^\n]*\n\n" "" text "${text}")
+endif()
+set(before "")
+if(EXISTS ${licenses_file})
+    file(READ ${licenses_file} before)
+endif()
+if(NOT before STREQUAL text) # only what changed is made anew
+    file(WRITE ${licenses_file} "${text}")
+    file(READ ${licenses_file} hex HEX)
+    string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
+    string(REGEX REPLACE "(................................................................................)" "\\1\n    " hex "${hex}")
+    # Numbers, because a string literal of this length is not C11.
+    file(WRITE ${licenses_file}.c "/* Made by cmake/notices.cmake. */\n#include \"licenses.h\"\n\n"
+        "const char cli_licenses[] = {\n    ${hex}0};\n")
+endif()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/LICENSE)
+add_library(weir_licenses OBJECT ${licenses_file}.c)
+target_include_directories(weir_licenses PRIVATE ${PROJECT_SOURCE_DIR}/cli)
+target_link_libraries(weir_licenses PRIVATE weir_options)
