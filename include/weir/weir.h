@@ -16,6 +16,12 @@
  *   - Pointers given to a call are read during the call only, unless said otherwise.
  *   - Functions may be called from any thread, and two threads must not use one handle at the same time,
  *     unless said otherwise. Models are immutable once loaded and are shared freely.
+ *   - A callback is a function of the caller's that the library calls: ready, watch and plan functions run on
+ *     the thread that drives the engine. What would wait there for the same engine is refused with
+ *     WEIR_STATE.
+ *   - fork() leaves the library's threads in the parent. In a child, calls that need an engine of the
+ *     parent's (submit and what submits, drain, destroy, step, reads that would wait) are WEIR_STATE. Make no
+ *     others there: it is for exec or _exit.
  *   - Nothing given to these functions ends the process: no input reaches an abort. Three limits: a model
  *     file that passes weir's check of header, metadata and tensor table is trusted, so is an optimized file
  *     whose header fits it, and so is a saved state whose checksum holds, also one in an engine's cache_dir:
@@ -1073,19 +1079,19 @@ WEIR_API weir_status weir_engine_estimate(const char *path, const weir_model_par
 WEIR_API weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
                                         weir_engine **engine, weir_error *error);
 
-/* Stops, waits for the thread, frees. No other call on the engine may be running; streams live on. Not from a
- * callback of the engine's or its streams'. */
-WEIR_API void weir_engine_destroy(weir_engine *engine);
+/* Stops, waits for the thread, frees. No other call on the engine may be running; streams live on. STATE: the
+ * call comes from a callback, or this process is a child of the one that made the engine; nothing was done,
+ * and the log says why. NULL is OK. */
+WEIR_API weir_status weir_engine_destroy(weir_engine *engine);
 
 /* Refuses new requests; every live stream gets its terminal chunk (WEIR_REASON_ERROR, with WEIR_STOPPED in
  * weir_stream_error). Returns when that is done: within one tick. Idempotent. From a
- * callback on the driver's thread it returns at once, and the end of the tick does it; not from within
- * weir_stream_set_ready. */
+ * callback it returns at once, and the end of the tick does it. Does nothing in a child of fork(). */
 WEIR_API void weir_engine_stop(weir_engine *engine);
 
 /* Refuses new requests and waits until the present ones have ended, up to timeout_ms (negative: as long as it
- * takes). TIMEOUT: some still run; they go on. STATE: the engine is manual and has work. Submits stay refused
- * whatever it returns. Not from a callback. */
+ * takes). TIMEOUT: some still run; they go on. STATE: there is work, and the engine is manual or the call
+ * comes from a callback. Submits stay refused whatever it returns. */
 WEIR_API weir_status weir_engine_drain(weir_engine *engine, int timeout_ms);
 
 /* How often values of each size came: seconds or counts. The same bounds for all, so that histograms can be
@@ -1435,7 +1441,7 @@ typedef struct weir_result {
 /* Submits n requests, waits until all have ended and fills results, [n] (each to be freed with
  * weir_result_fini). streams as in submit: those requests stream as well, to readers on other threads.
  * WEIR_OK even when a request ends with an error: see its result. Errors are submit's; results are zeroes
- * then. A manual engine is driven by this call. Not from a callback. */
+ * then. A manual engine is driven by this call. STATE: it comes from a callback. */
 WEIR_API weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
                                    weir_stream *const *streams, weir_result *results, weir_error *error);
 
@@ -1503,12 +1509,12 @@ WEIR_API weir_status weir_stream_create(weir_stream **stream, weir_error *error)
 WEIR_API weir_stream *weir_stream_hold(weir_stream *stream);
 WEIR_API void weir_stream_release(weir_stream *stream);
 
-/* Takes the next chunk, waiting up to timeout_ms (negative: as long as it takes).
- * WEIR_OK fills *chunk; WEIR_TIMEOUT: none came in time; WEIR_CANCELLED: another thread cancelled while this
- * call waited (the terminal chunk is still to come); WEIR_END: the terminal chunk was taken before;
- * WEIR_STATE: not attached, or another thread is inside. The chunk's pointers stay valid until the next take
- * on this stream. Any thread, one at a time. Wakes on chunk, cancel and finish; never waits for a tick to
- * end. */
+/* Takes the next chunk, waiting up to timeout_ms (negative: as long as it takes). WEIR_OK fills *chunk;
+ * WEIR_TIMEOUT: none came in time; WEIR_CANCELLED: another thread cancelled while this call waited (the
+ * terminal chunk is still to come); WEIR_END: the terminal chunk was taken before; WEIR_STATE: not attached,
+ * another thread is inside, the stream is a flight's, or the call would have to wait and comes from a
+ * callback. The chunk's pointers stay valid until the next take on this stream. Any thread, one at a time.
+ * Wakes on chunk, cancel and finish; never waits for a tick to end. */
 WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk);
 
 /* The same without waiting: WEIR_TIMEOUT when none is there now. What is queued can be taken after the end or
@@ -1520,8 +1526,7 @@ WEIR_API weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk
 typedef bool (*weir_chunk_fn)(const weir_chunk *chunk, void *user);
 
 /* Takes chunks until the terminal one was handled. poll_ms below 1 counts as 100. WEIR_OK: all handled (also
- * when they were already); WEIR_ABORTED: fn said so; WEIR_STATE: not attached, or another thread is
- * inside. */
+ * when they were already); WEIR_ABORTED: fn said so; WEIR_STATE: as weir_stream_next. */
 WEIR_API weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_ms, void *user);
 
 /* Asks the request to end. Any state, any number of times; does nothing when it has ended. Before submit: the
@@ -1563,14 +1568,16 @@ WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);
 
 /* Called when the stream goes from "nothing to take" to "something to take", and at the end, from the thread
  * that drives the engine; once from within set_ready where something waits already. It must not block, and
- * may call try_next. When set_ready returns, the former callback is no longer running (unless called from
- * within it). set_ready and the last release may wait for a callback on another thread: hold no lock then
- * that the callback takes, and let no callbacks wait for each other. */
+ * may call try_next. STATE: the stream is a flight's, see weir_flight_watch. When set_ready returns, the
+ * former callback is no longer running (unless called from within it). set_ready and the last release may
+ * wait for a callback on another thread: hold no lock then that the callback takes, and let no callbacks wait
+ * for each other. */
 typedef void (*weir_ready_fn)(weir_stream *stream, void *user);
-WEIR_API void weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user);
+WEIR_API weir_status weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user);
 
 /* A descriptor that polls readable while something can be taken. Made on the first call, owned by the stream,
- * valid until the last release; do not read it. IO: the process has no descriptors left. */
+ * valid until the last release; do not read it. IO: the process has no descriptors left. STATE: the stream is
+ * a flight's. */
 WEIR_API weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor, weir_error *error);
 
 /* ---- Flight --------------------------------------------------------------------------------------- */
@@ -1589,28 +1596,31 @@ typedef struct weir_flight weir_flight;
 WEIR_API weir_status weir_flight_open(weir_engine *engine, const weir_request *request, bool share,
                                       weir_flight **flight, bool *joined, weir_error *error);
 
-/* Counted. The last release cancels what still runs, and frees the chunks. Any thread; not from a callback of
- * the engine's. It may outlive its engine. */
+/* Counted. The last release cancels what still runs, and frees the chunks. Any thread. It may outlive its
+ * engine. */
 WEIR_API weir_flight *weir_flight_hold(weir_flight *flight);
 WEIR_API void weir_flight_release(weir_flight *flight);
 
 /* The chunk with the number *at, counted from 0, which it adds one to; waits up to timeout_ms for it
  * (negative: as long as it takes). The last one is the terminal chunk; then WEIR_END. WEIR_TIMEOUT: not yet.
  * A chunk stays as it is, and its pointers valid, while the flight is held. Out of memory for a chunk: it
- * ends with WEIR_REASON_ERROR. Any number of threads; a manual engine has to be driven by another one. */
+ * ends with WEIR_REASON_ERROR. Any number of threads; a manual engine has to be driven by another one. STATE:
+ * the call would have to wait and comes from a callback. */
 WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk);
 
 /* Has fn called whenever a chunk has come, from the thread that drives the engine, and once from within watch
- * where one is there. It must not block, and may call weir_flight_next without waiting. Any thread, but not
- * from within fn. Errors: INVALID, NO_MEMORY. */
+ * where one is there. It must not block, and may call weir_flight_next without waiting. Any thread. Errors:
+ * INVALID, NO_MEMORY, STATE (the call comes from within a watcher of this flight). */
 typedef void (*weir_flight_fn)(weir_flight *flight, void *user);
 WEIR_API weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user);
 
-/* When it returns, fn is not running with this user, and is not called with it any more: to be done before
- * the watcher's last release. Does nothing where it was not watching. Any thread, not from within fn. */
+/* When it returns, fn is not running with this user (unless called from within it), and is not called with it
+ * any more: to be done before the watcher's last release. Does nothing where it was not watching. Any
+ * thread. */
 WEIR_API void weir_flight_unwatch(weir_flight *flight, weir_flight_fn fn, void *user);
 
-/* The stream behind it, for usage, miss, error and status; owned by the flight, which takes its chunks. */
+/* The stream behind it, for usage, miss, error and status, and as the source of forks; owned by the flight,
+ * which takes its chunks: whoever would read it is told WEIR_STATE. */
 WEIR_API weir_stream *weir_flight_stream(const weir_flight *flight);
 
 #ifdef __cplusplus

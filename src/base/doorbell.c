@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -14,6 +15,7 @@ struct weir__doorbell {
     pthread_mutex_t mutex; /* protects rung; nothing else is ever locked under it */
     pthread_cond_t cond;
     bool rung;
+    pid_t process; /* that made it */
 };
 
 weir_status weir__doorbell_create(weir__doorbell **out)
@@ -21,6 +23,7 @@ weir_status weir__doorbell_create(weir__doorbell **out)
     weir__doorbell *bell = weir__mem_calloc(1, sizeof *bell);
     if (bell == NULL) return WEIR_NO_MEMORY;
     atomic_init(&bell->refs, 1);
+    bell->process = getpid();
     if (pthread_mutex_init(&bell->mutex, NULL) != 0) goto no_mutex;
     if (weir__clock_cond_init(&bell->cond) != 0) goto no_cond;
     *out = bell;
@@ -63,6 +66,11 @@ void weir__doorbell_cancel(weir__doorbell *bell)
 uint32_t weir__doorbell_cancels(const weir__doorbell *bell)
 {
     return atomic_load_explicit(&bell->cancels, memory_order_acquire);
+}
+
+bool weir__doorbell_is_inherited(const weir__doorbell *bell)
+{
+    return bell->process != getpid();
 }
 
 void weir__doorbell_wait(weir__doorbell *bell, int64_t deadline_ns)

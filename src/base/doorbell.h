@@ -3,6 +3,7 @@
 #ifndef WEIR_BASE_DOORBELL_H
 #define WEIR_BASE_DOORBELL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "weir/weir.h"
@@ -22,6 +23,10 @@ void weir__doorbell_ring(weir__doorbell *bell);
  * moved. */
 void weir__doorbell_cancel(weir__doorbell *bell);
 uint32_t weir__doorbell_cancels(const weir__doorbell *bell);
+
+/* Whether this process is a child of fork() and its parent made the doorbell: whoever answered it is not
+ * here. */
+bool weir__doorbell_is_inherited(const weir__doorbell *bell);
 
 /* Returns once rung since the last wait, or when deadline_ns has passed. One waiter. */
 void weir__doorbell_wait(weir__doorbell *bell, int64_t deadline_ns);

@@ -19,14 +19,13 @@
 
 _Static_assert(WEIR__SEQ_MAX <= WEIR__SCHEDULE_SLOTS, "strategies plan all slots");
 
-/* The manual engine that this thread drives, innermost first: callbacks of its tick run here. */
-static _Thread_local weir_engine *driving;
-
-static bool is_driving(const weir_engine *engine)
+/* What a call that has no other words for it says in a child of fork(). */
+static weir_status check_process(const weir_engine *engine, weir_error *error)
 {
-    const weir_engine *at = driving;
-    while (at != NULL && at != engine) at = at->outer;
-    return at != NULL;
+    if (engine == NULL || !weir__doorbell_is_inherited(engine->bell)) return WEIR_OK;
+    return weir__error_set(error, WEIR_STATE, "engine",
+                           "this process is a child of the one that made the engine, and fork() left its "
+                           "threads there: use the engine in the parent, or make another one here");
 }
 
 /* ---- Parameters ---- */
@@ -238,16 +237,22 @@ static bool has_work(const weir_engine *engine)
     return false;
 }
 
+static bool is_stopping(weir_engine *engine)
+{
+    pthread_mutex_lock(&engine->mutex);
+    bool stopping = engine->stopping;
+    pthread_mutex_unlock(&engine->mutex);
+    return stopping;
+}
+
 static void *run(void *argument)
 {
     weir_engine *engine = argument;
     weir__thread_name("weir-engine");
+    weir__wheel_take(&engine->wheel, engine->bell);
     for (;;) {
         weir_report report;
-        pthread_mutex_lock(&engine->mutex);
-        bool stopping = engine->stopping;
-        pthread_mutex_unlock(&engine->mutex);
-        if (stopping) break;
+        if (is_stopping(engine)) break;
         weir__step_tick(engine, NULL, 0, &report);
         if (report.idle && !has_work(engine)) {
             int64_t deadline = weir__finish_next_deadline(engine),
@@ -256,6 +261,7 @@ static void *run(void *argument)
         }
     }
     weir__finish_all(engine);
+    weir__wheel_leave(&engine->wheel);
     return NULL;
 }
 
@@ -358,43 +364,52 @@ no_context:
     return status;
 }
 
+weir_status weir__engine_check_caller(const weir_engine *engine, weir_error *error)
+{
+    if (engine == NULL) return WEIR_OK;
+    if (!weir__wheel_held(engine->bell)) return check_process(engine, error);
+    return weir__error_set(error, WEIR_STATE, "engine",
+                           "this thread runs a callback of the engine or of one of its streams, and the call "
+                           "would wait for it to return: make it from another thread, or after the callback");
+}
+
 static weir_status take_wheel(weir_engine *engine, weir_error *error)
 {
     if (engine == NULL) return weir__error_set(error, WEIR_INVALID, "engine", "engine is NULL");
+    if (check_process(engine, error) != WEIR_OK) return WEIR_STATE;
     if (!engine->params.manual)
         return weir__error_set(error, WEIR_STATE, "engine",
                                "the engine has a thread of its own; set params.manual to drive it");
     if (atomic_exchange(&engine->driven, true))
         return weir__error_set(error, WEIR_STATE, "engine",
-                               "another thread drives the engine at this moment");
-    engine->outer = driving;
-    driving = engine;
+                               weir__wheel_held(engine->bell)
+                                   ? "the engine is in a tick on this thread, which runs this callback"
+                                   : "another thread drives the engine at this moment");
+    weir__wheel_take(&engine->wheel, engine->bell);
     return WEIR_OK;
 }
 
 /* Also does what a stop from within the tick has left to its end. */
 static void leave_wheel(weir_engine *engine)
 {
-    pthread_mutex_lock(&engine->mutex);
-    bool stopping = engine->stopping;
-    pthread_mutex_unlock(&engine->mutex);
-    if (stopping) weir__finish_all(engine);
-    driving = engine->outer;
+    if (is_stopping(engine)) weir__finish_all(engine);
+    weir__wheel_leave(&engine->wheel);
     atomic_store(&engine->driven, false);
 }
 
 void weir_engine_stop(weir_engine *engine)
 {
-    if (engine == NULL) return;
+    if (engine == NULL || weir__doorbell_is_inherited(engine->bell)) return;
     pthread_mutex_lock(&engine->mutex);
     engine->open = false;
     engine->stopping = true;
     atomic_store(&engine->abandon, true);
     pthread_mutex_unlock(&engine->mutex);
     weir__doorbell_ring(engine->bell);
-    if (is_driving(engine) || (!engine->params.manual && pthread_equal(pthread_self(), engine->thread)))
-        return; /* from a ready callback: the end of the tick does the rest */
-
+    if (weir__wheel_held(engine->bell)) { /* from a callback: the end of the tick, where there is one */
+        if (engine->params.manual && take_wheel(engine, NULL) == WEIR_OK) leave_wheel(engine);
+        return;
+    }
     pthread_mutex_lock(&engine->stop_mutex);
     if (engine->has_thread) {
         pthread_join(engine->thread, NULL);
@@ -407,25 +422,33 @@ void weir_engine_stop(weir_engine *engine)
     pthread_mutex_unlock(&engine->stop_mutex);
 }
 
-void weir_engine_destroy(weir_engine *engine)
+weir_status weir_engine_destroy(weir_engine *engine)
 {
-    if (engine == NULL) return;
+    weir_error error;
+    if (engine == NULL) return WEIR_OK;
+    if (weir__engine_check_caller(engine, &error) != WEIR_OK) {
+        weir__log(WEIR_LOG_ERROR, "weir_engine_destroy did nothing: %s", error.message);
+        return WEIR_STATE;
+    }
     weir_engine_stop(engine);
     pthread_mutex_destroy(&engine->stop_mutex);
     pthread_cond_destroy(&engine->drained);
     pthread_mutex_destroy(&engine->mutex);
     free_engine(engine);
+    return WEIR_OK;
 }
 
 weir_status weir_engine_drain(weir_engine *engine, int timeout_ms)
 {
     if (engine == NULL) return WEIR_INVALID;
+    if (check_process(engine, NULL) != WEIR_OK) return WEIR_STATE;
+    bool may_wait = !engine->params.manual && !weir__wheel_held(engine->bell);
     int64_t deadline = weir__clock_deadline_ns(timeout_ms);
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&engine->mutex);
     engine->open = false;
     while (engine->n_live > 0 && status == WEIR_OK) {
-        if (engine->params.manual)
+        if (!may_wait)
             status = WEIR_STATE;
         else if (weir__clock_cond_wait(&engine->drained, &engine->mutex, deadline) != 0 && engine->n_live > 0)
             status = WEIR_TIMEOUT;
@@ -522,6 +545,7 @@ static weir_status submit(weir_engine *engine, const weir_request *requests, siz
     if (engine == NULL || (requests == NULL && n > 0))
         return weir__error_set(error, WEIR_INVALID, engine ? "requests" : "engine", "a pointer is NULL");
     if (n > INT32_MAX / 2) return weir__error_set(error, WEIR_INVALID, "n", "%zu requests at once", n);
+    if ((status = check_process(engine, error)) != WEIR_OK) return status;
     if (n == 0) return WEIR_OK;
     int64_t most = (int64_t)engine->params.queue_limit + engine->params.n_slots;
     if (engine->params.queue_limit > 0 && (int64_t)n > most)

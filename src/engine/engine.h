@@ -18,6 +18,7 @@
 #include "engine/slot.h"
 #include "engine/speculate.h"
 #include "engine/turn.h"
+#include "engine/wheel.h"
 #include "schedule/schedule.h"
 
 /* Who may touch what:
@@ -50,8 +51,8 @@ struct weir_engine {
     weir__account account;
 
     atomic_bool driven;
-    struct weir_engine *outer; /* of whoever has set driven: what that thread drives besides */
-    atomic_bool abandon;       /* stopping, as the abort callback sees it during a pass */
+    weir__wheel wheel;   /* of whoever has set driven */
+    atomic_bool abandon; /* stopping, as the abort callback sees it during a pass */
 
     weir__bcontext *context;
     weir__memory memory; /* what its sequences hold */
@@ -89,6 +90,10 @@ struct weir_engine {
 weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
                                 weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
                                 weir_error *error);
+
+/* For calls that wait for the engine. STATE: on this thread it would be for ever, as it runs one of the
+ * engine's callbacks, or is in a child of fork(). */
+weir_status weir__engine_check_caller(const weir_engine *engine, weir_error *error);
 
 /* How many of n more requests slots and queue have no place for. The mutex is held. */
 int64_t weir__engine_over(const weir_engine *engine, size_t n);

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/params.h"
 #include "engine/engine.h"
+#include "engine/stream.h"
 #include "model/chat.h"
 
 typedef struct watcher {
@@ -17,9 +18,9 @@ typedef struct watcher {
     void *user;
 } watcher;
 
-/* The mutex protects chunks [n], whose arrays never change or move, and ended; refs, next and in_list are
- * under flights->mutex; the rest is constant. There is always room for one chunk more, so that the end needs
- * no memory. watch_mutex protects watchers and is held while they run; mutex is taken within it. */
+/* The mutex protects chunks [n], whose arrays never change or move, ended and runner; refs, next and in_list
+ * are under flights->mutex; the rest is constant. There is always room for one chunk more, so that the end
+ * needs no memory. watch_mutex protects watchers and is held while they run; mutex is taken within it. */
 struct weir_flight {
     weir__flights *flights;
     weir_flight *next; /* in flights' list */
@@ -28,13 +29,16 @@ struct weir_flight {
     char *key; /* [n_key]; NULL = nobody joins it */
     size_t n_key;
     weir_stream *stream;
+    const weir__doorbell *bell; /* the engine's, which the stream holds */
     pthread_mutex_t mutex;
     pthread_cond_t more;
     weir_chunk *chunks;
     size_t n, capacity;
     bool ended;
+    bool running; /* watchers, on the thread `runner` */
+    pthread_t runner;
     pthread_mutex_t watch_mutex;
-    watcher *watchers; /* [n_watchers] */
+    watcher *watchers; /* [n_watchers]; fn NULL: left while they ran */
     size_t n_watchers, watchers_capacity;
 };
 
@@ -204,6 +208,49 @@ static void *block_of(const weir_chunk *chunk)
     return chunk->top_logprobs != NULL ? (void *)chunk->top_logprobs : (void *)chunk->tokens;
 }
 
+/* One reference more, unless the last one is gone. */
+static bool hold_live(weir_flight *flight)
+{
+    pthread_mutex_lock(&flight->flights->mutex);
+    bool live = flight->refs > 0;
+    flight->refs += live;
+    pthread_mutex_unlock(&flight->flights->mutex);
+    return live;
+}
+
+/* Whether this call comes from one of its watchers, so that this thread has watch_mutex. */
+static bool in_watcher(weir_flight *flight)
+{
+    pthread_mutex_lock(&flight->mutex);
+    bool is = flight->running && pthread_equal(flight->runner, pthread_self());
+    pthread_mutex_unlock(&flight->mutex);
+    return is;
+}
+
+static void set_running(weir_flight *flight, bool running)
+{
+    pthread_mutex_lock(&flight->mutex);
+    flight->running = running;
+    flight->runner = pthread_self();
+    pthread_mutex_unlock(&flight->mutex);
+}
+
+/* Those from this one on. watch_mutex is held, and the flight. */
+static void run_watchers(weir_flight *flight, size_t first)
+{
+    weir__wheel wheel;
+    size_t n = 0;
+    set_running(flight, true);
+    weir__wheel_take(&wheel, flight->bell); /* the driver waits for them on whichever thread they run */
+    for (size_t i = first; i < flight->n_watchers; i++)
+        if (flight->watchers[i].fn != NULL) flight->watchers[i].fn(flight, flight->watchers[i].user);
+    weir__wheel_leave(&wheel);
+    set_running(flight, false);
+    for (size_t i = 0; i < flight->n_watchers; i++)
+        if (flight->watchers[i].fn != NULL) flight->watchers[n++] = flight->watchers[i];
+    flight->n_watchers = n;
+}
+
 static void append(weir_flight *flight, const weir_chunk *chunk)
 {
     pthread_mutex_lock(&flight->mutex);
@@ -212,7 +259,7 @@ static void append(weir_flight *flight, const weir_chunk *chunk)
     pthread_cond_broadcast(&flight->more);
     pthread_mutex_unlock(&flight->mutex);
     pthread_mutex_lock(&flight->watch_mutex);
-    for (size_t i = 0; i < flight->n_watchers; i++) flight->watchers[i].fn(flight, flight->watchers[i].user);
+    run_watchers(flight, 0);
     pthread_mutex_unlock(&flight->watch_mutex);
 }
 
@@ -221,7 +268,8 @@ static void take(weir_stream *stream, void *user)
 {
     weir_flight *flight = user;
     weir_chunk chunk;
-    while (!flight->ended && weir_stream_try_next(stream, &chunk) == WEIR_OK) { /* only this thread ends it */
+    if (!hold_live(flight)) return;                                          /* a watcher may release it */
+    while (!flight->ended && weir__stream_take(stream, &chunk) == WEIR_OK) { /* only this thread ends it */
         weir_chunk kept;
         pthread_mutex_lock(&flight->mutex); /* readers may be reading the chunks that move */
         bool room = weir__mem_grow(&flight->chunks, &flight->capacity, flight->n + 2, sizeof *flight->chunks);
@@ -232,6 +280,7 @@ static void take(weir_stream *stream, void *user)
         }
         append(flight, &kept);
     }
+    weir_flight_release(flight);
 }
 
 weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk)
@@ -241,8 +290,10 @@ weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, 
     int64_t deadline = weir__clock_deadline_ns(timeout_ms);
     pthread_mutex_lock(&flight->mutex);
     while (*at >= flight->n && !flight->ended && status == WEIR_OK)
-        if (timeout_ms == 0 ||
-            (weir__clock_cond_wait(&flight->more, &flight->mutex, deadline) != 0 && *at >= flight->n))
+        if (timeout_ms != 0 && !weir__wheel_may_wait(flight->bell))
+            status = WEIR_STATE;
+        else if (timeout_ms == 0 ||
+                 (weir__clock_cond_wait(&flight->more, &flight->mutex, deadline) != 0 && *at >= flight->n))
             status = WEIR_TIMEOUT;
     if (*at < flight->n) {
         *chunk = flight->chunks[(*at)++];
@@ -257,6 +308,8 @@ weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, 
 weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user)
 {
     if (flight == NULL || fn == NULL) return WEIR_INVALID;
+    if (in_watcher(flight)) return WEIR_STATE;
+    weir_flight_hold(flight); /* fn may release it */
     pthread_mutex_lock(&flight->watch_mutex);
     bool room = weir__mem_grow(&flight->watchers, &flight->watchers_capacity, flight->n_watchers + 1,
                                sizeof *flight->watchers);
@@ -265,22 +318,27 @@ weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user
         pthread_mutex_lock(&flight->mutex);
         bool waiting = flight->n > 0;
         pthread_mutex_unlock(&flight->mutex);
-        if (waiting) fn(flight, user);
+        if (waiting) run_watchers(flight, flight->n_watchers - 1);
     }
     pthread_mutex_unlock(&flight->watch_mutex);
+    weir_flight_release(flight);
     return room ? WEIR_OK : WEIR_NO_MEMORY;
 }
 
 void weir_flight_unwatch(weir_flight *flight, weir_flight_fn fn, void *user)
 {
     if (flight == NULL) return;
-    pthread_mutex_lock(&flight->watch_mutex);
+    bool within = in_watcher(flight);
+    if (!within) pthread_mutex_lock(&flight->watch_mutex);
     for (size_t i = 0; i < flight->n_watchers; i++) {
         if (flight->watchers[i].fn != fn || flight->watchers[i].user != user) continue;
-        flight->watchers[i] = flight->watchers[--flight->n_watchers];
+        if (within)
+            flight->watchers[i].fn = NULL; /* their places are being gone through */
+        else
+            flight->watchers[i] = flight->watchers[--flight->n_watchers];
         break;
     }
-    pthread_mutex_unlock(&flight->watch_mutex);
+    if (!within) pthread_mutex_unlock(&flight->watch_mutex);
 }
 
 weir_stream *weir_flight_stream(const weir_flight *flight)
@@ -323,7 +381,7 @@ void weir__flights_release(weir__flights *flights)
 
 static void free_flight(weir_flight *flight)
 {
-    if (flight->stream != NULL) weir_stream_set_ready(flight->stream, NULL, NULL);
+    if (flight->stream != NULL) weir__stream_reserve(flight->stream, NULL, NULL);
     if (flight->stream != NULL && !flight->ended) weir_stream_cancel(flight->stream); /* whoever holds it */
     weir_stream_release(flight->stream);
     for (size_t i = 0; i < flight->n; i++) weir__mem_free(block_of(&flight->chunks[i]));
@@ -385,12 +443,14 @@ static weir_status no_memory(weir_error *error)
     return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a flight");
 }
 
-static weir_status create(weir__flights *flights, weir_flight **out, weir_error *error)
+static weir_status create(const weir_engine *engine, weir_flight **out, weir_error *error)
 {
+    weir__flights *flights = engine->flights;
     weir_flight *flight = weir__mem_calloc(1, sizeof *flight);
     if (flight == NULL) return no_memory(error);
     flight->refs = 1;
     flight->flights = flights;
+    flight->bell = engine->bell;
     if (pthread_mutex_init(&flight->mutex, NULL) != 0) goto no_mutex;
     if (pthread_mutex_init(&flight->watch_mutex, NULL) != 0) goto no_watch_mutex;
     if (weir__clock_cond_init(&flight->more) != 0) goto no_cond;
@@ -404,7 +464,7 @@ static weir_status create(weir__flights *flights, weir_flight **out, weir_error 
         free_flight(flight);
         return status;
     }
-    weir_stream_set_ready(flight->stream, take, flight);
+    weir__stream_reserve(flight->stream, take, flight);
     *out = flight;
     return WEIR_OK;
 no_cond:
@@ -430,7 +490,7 @@ weir_status weir_flight_open(weir_engine *engine, const weir_request *request, b
     if (key == NULL && n_key > 0) return no_memory(error);
     weir_flight *flight = key != NULL ? find(engine->flights, key, n_key, NULL) : NULL;
     bool found = flight != NULL;
-    weir_status status = found ? WEIR_OK : create(engine->flights, &flight, error);
+    weir_status status = found ? WEIR_OK : create(engine, &flight, error);
     if (status == WEIR_OK && !found && flight != NULL) {
         flight->key = key;
         flight->n_key = n_key;

@@ -124,6 +124,103 @@ static void test_one_that_failed_is_not_joined(void **state)
     r->dirty = true; /* the failed pass */
 }
 
+static void ignore(weir_stream *stream, void *user)
+{
+    (void)stream, (void)user;
+}
+
+/* Whoever takes its chunks, or its ready callback, takes them from all readers. */
+static void test_its_stream_is_its_own(void **state)
+{
+    rig *r = *state;
+    static reading all;
+    weir_chunk chunk;
+    weir_error error = {0};
+    int fd = 7;
+    all = (reading){0};
+    start(r);
+    weir_request request = rig_ask(r, 'A');
+    weir_flight *flight = open_flight(r, &request, true, false);
+    weir_stream *stream = weir_stream_hold(weir_flight_stream(flight));
+    assert_int_equal(weir_stream_set_ready(stream, ignore, NULL), WEIR_STATE);
+    assert_int_equal(weir_stream_set_ready(stream, NULL, NULL), WEIR_STATE);
+    assert_int_equal(weir_stream_try_next(stream, &chunk), WEIR_STATE);
+    assert_int_equal(weir_stream_next(stream, -1, &chunk), WEIR_STATE);
+    assert_int_equal(weir_stream_descriptor(stream, &fd, &error), WEIR_STATE);
+    assert_non_null(strstr(error.message, "weir_flight_watch"));
+    assert_int_equal(fd, 7);
+    rig_run(r);
+    read_on(flight, &all);
+    assert_sink(all.got, WEIR_REASON_END, "one two three four five six seven eight");
+    weir_flight_release(flight);
+    assert_int_equal(weir_stream_set_ready(stream, ignore, NULL), WEIR_STATE);
+    weir_stream_release(stream);
+}
+
+/* What a watcher does to its flight. */
+typedef struct guest {
+    int n;
+    weir_status watch, next;
+    bool leaves, releases;
+} guest;
+
+static void be_a_guest(weir_flight *flight, void *user)
+{
+    guest *g = user;
+    weir_chunk chunk;
+    uint64_t at = UINT64_C(1) << 40;
+    g->n++;
+    g->watch = weir_flight_watch(flight, be_a_guest, g);
+    g->next = weir_flight_next(flight, &at, -1, &chunk); /* would wait for this tick */
+    if (g->leaves) weir_flight_unwatch(flight, be_a_guest, g);
+    if (g->releases) weir_flight_release(flight);
+}
+
+static void test_what_a_watcher_may_do(void **state)
+{
+    rig *r = *state;
+    guest leaver = {.leaves = true}, stays = {0};
+    start(r);
+    weir_request request = rig_ask(r, 'A');
+    weir_flight *flight = open_flight(r, &request, true, false);
+    assert_int_equal(weir_flight_watch(flight, be_a_guest, &leaver), WEIR_OK);
+    assert_int_equal(weir_flight_watch(flight, be_a_guest, &stays), WEIR_OK);
+    rig_ticks(r, 6);
+    assert_int_equal(leaver.n, 1);
+    assert_true(stays.n > 1);
+    assert_int_equal(stays.watch, WEIR_STATE);
+    assert_int_equal(stays.next, WEIR_STATE);
+    guest late = {.leaves = true}; /* called from within watch */
+    assert_int_equal(weir_flight_watch(flight, be_a_guest, &late), WEIR_OK);
+    assert_int_equal(late.n, 1);
+    assert_int_equal(late.next, WEIR_STATE);
+    rig_run(r);
+    assert_int_equal(late.n, 1);
+    assert_int_equal(leaver.n, 1);
+    weir_flight_unwatch(flight, be_a_guest, &stays);
+    weir_flight_release(flight);
+}
+
+static void test_a_watcher_may_be_the_last_one_out(void **state)
+{
+    rig *r = *state;
+    guest last = {.leaves = true, .releases = true};
+    start(r);
+    weir_request request = rig_ask(r, 'A');
+    weir_flight *flight = open_flight(r, &request, true, false);
+    assert_int_equal(weir_flight_watch(flight, be_a_guest, &last), WEIR_OK);
+    rig_run(r);
+    assert_int_equal(last.n, 1);
+    assert_int_equal(rig_stats(r).n_finished[WEIR_REASON_CANCELLED], 1);
+    flight = open_flight(r, &request, true, false);
+    rig_ticks(r, 6);
+    last.n = 0;
+    assert_int_equal(weir_flight_watch(flight, be_a_guest, &last), WEIR_OK); /* within it */
+    assert_int_equal(last.n, 1);
+    rig_run(r);
+    assert_int_equal(rig_stats(r).n_finished[WEIR_REASON_CANCELLED], 2);
+}
+
 static void test_it_outlives_its_engine(void **state)
 {
     rig *r = *state;
@@ -433,6 +530,9 @@ int main(void)
         RIG_TEST(test_readers_from_any_place),
         RIG_TEST(test_the_last_one_out_cancels),
         RIG_TEST(test_one_that_failed_is_not_joined),
+        RIG_TEST(test_its_stream_is_its_own),
+        RIG_TEST(test_what_a_watcher_may_do),
+        RIG_TEST(test_a_watcher_may_be_the_last_one_out),
         RIG_TEST(test_it_outlives_its_engine),
         RIG_TEST(test_what_is_identical),
         RIG_TEST(test_what_is_not_shared),

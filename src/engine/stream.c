@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/params.h"
+#include "engine/wheel.h"
 
 #define DEFAULT_POLL_MS 100 /* as weir.h says */
 #define HISTORY_MORE    64  /* tokens of an answer before the history grows */
@@ -63,7 +64,8 @@ struct weir_stream {
     pthread_mutex_t mutex; /* protects all that follows */
     pthread_cond_t cond;
     phase phase;
-    bool reading; /* a consumer is inside next */
+    bool reserved; /* for a flight, which alone reads it */
+    bool reading;  /* a consumer is inside next */
     bool terminal_taken;
     buffer back;
     buffer front;         /* of the consumer: changes only inside next */
@@ -145,10 +147,62 @@ weir_stream *weir_stream_hold(weir_stream *stream)
     return stream;
 }
 
+/* ---- The ready callback ---- */
+
+static bool can_take(const weir_stream *stream)
+{
+    return stream->front_mark < stream->front.n_marks || stream->back.n_marks > 0;
+}
+
+/* Called under mutex, which it gives up while it waits: no other thread is inside ready when it returns. */
+static void wait_for_ready(weir_stream *stream)
+{
+    while (stream->n_inside > 0 && !pthread_equal(stream->caller, pthread_self()) &&
+           !(stream->bell != NULL && weir__doorbell_is_inherited(stream->bell)))
+        pthread_cond_wait(&stream->left, &stream->mutex);
+}
+
+/* Called under mutex, which it gives up meanwhile; the stream is attached. */
+static void run_ready(weir_stream *stream)
+{
+    if (stream->ready == NULL) return;
+    wait_for_ready(stream);
+    weir_ready_fn fn = stream->ready; /* it may have changed */
+    void *user = stream->ready_user;
+    if (fn == NULL) return;
+    weir__wheel wheel;
+    weir__wheel_take(&wheel, stream->bell); /* the driver waits for it on whichever thread it runs */
+    stream->caller = pthread_self();
+    stream->n_inside++;
+    pthread_mutex_unlock(&stream->mutex);
+    fn(stream, user);
+    pthread_mutex_lock(&stream->mutex);
+    weir__wheel_leave(&wheel);
+    if (--stream->n_inside == 0) pthread_cond_broadcast(&stream->left);
+}
+
+/* by_flight: the stream is the caller's alone from now on. */
+static weir_status set_ready(weir_stream *stream, weir_ready_fn fn, void *user, bool by_flight)
+{
+    atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed); /* fn may release the stream */
+    pthread_mutex_lock(&stream->mutex);
+    bool refused = stream->reserved && !by_flight;
+    if (!refused) {
+        wait_for_ready(stream);
+        stream->reserved = by_flight;
+        stream->ready = fn;
+        stream->ready_user = user;
+        if (can_take(stream)) run_ready(stream);
+    }
+    pthread_mutex_unlock(&stream->mutex);
+    weir__stream_drop(stream);
+    return refused ? WEIR_STATE : WEIR_OK;
+}
+
 void weir_stream_release(weir_stream *stream)
 {
     if (stream == NULL || atomic_fetch_sub_explicit(&stream->holders, 1, memory_order_acq_rel) != 1) return;
-    weir_stream_set_ready(stream, NULL, NULL);
+    set_ready(stream, NULL, NULL, stream->reserved);
     weir_stream_cancel(stream); /* nobody is left to read */
     weir__stream_drop(stream);
 }
@@ -177,11 +231,6 @@ static void fd_lower(weir_stream *stream)
     (void)n;
 }
 
-static bool can_take(const weir_stream *stream)
-{
-    return stream->front_mark < stream->front.n_marks || stream->back.n_marks > 0;
-}
-
 static bool open_descriptor(int fds[2])
 {
 #ifdef __linux__
@@ -203,14 +252,18 @@ weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor, weir_er
     if (stream == NULL || descriptor == NULL)
         return weir__error_set(error, WEIR_INVALID, stream ? "descriptor" : "stream", "a pointer is NULL");
     pthread_mutex_lock(&stream->mutex);
-    if (stream->fds[0] < 0 && !open_descriptor(stream->fds)) {
+    bool reserved = stream->reserved;
+    if (!reserved && stream->fds[0] < 0 && !open_descriptor(stream->fds)) {
         failed = errno;
         stream->fds[0] = stream->fds[1] = -1;
-    } else {
+    } else if (!reserved) {
         if (can_take(stream)) fd_raise(stream);
         *descriptor = stream->fds[0];
     }
     pthread_mutex_unlock(&stream->mutex);
+    if (reserved)
+        return weir__error_set(error, WEIR_STATE, "stream",
+                               "the stream is a flight's, which takes its chunks: use weir_flight_watch");
     if (failed)
         return weir__error_set(error, WEIR_IO, "", "no descriptor for the stream: %s", strerror(failed));
     return WEIR_OK;
@@ -360,29 +413,6 @@ static bool keep(weir_stream *stream, const weir_chunk *chunk)
     return false;
 }
 
-/* Called under mutex, which it gives up while it waits: no other thread is inside ready when it returns. */
-static void wait_for_ready(weir_stream *stream)
-{
-    while (stream->n_inside > 0 && !pthread_equal(stream->caller, pthread_self()))
-        pthread_cond_wait(&stream->left, &stream->mutex);
-}
-
-/* Called under mutex, which it gives up meanwhile. */
-static void run_ready(weir_stream *stream)
-{
-    if (stream->ready == NULL) return;
-    wait_for_ready(stream);
-    weir_ready_fn fn = stream->ready; /* it may have changed */
-    void *user = stream->ready_user;
-    if (fn == NULL) return;
-    stream->caller = pthread_self();
-    stream->n_inside++;
-    pthread_mutex_unlock(&stream->mutex);
-    fn(stream, user);
-    pthread_mutex_lock(&stream->mutex);
-    if (--stream->n_inside == 0) pthread_cond_broadcast(&stream->left);
-}
-
 bool weir__stream_push(weir_stream *stream, const weir_chunk *chunk, const weir_usage *usage)
 {
     pthread_mutex_lock(&stream->mutex);
@@ -459,15 +489,15 @@ static bool take(weir_stream *stream, weir_chunk *chunk)
     return true;
 }
 
-weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk)
+/* by_flight: the caller has reserved the stream. */
+static weir_status next(weir_stream *stream, int timeout_ms, bool by_flight, weir_chunk *chunk)
 {
-    if (stream == NULL || chunk == NULL) return WEIR_INVALID;
     int64_t deadline = weir__clock_deadline_ns(timeout_ms);
     bool expired = timeout_ms == 0;
     weir_status status = WEIR_OK;
 
     pthread_mutex_lock(&stream->mutex);
-    if (stream->phase == FRESH || stream->reading) {
+    if (stream->phase == FRESH || stream->reading || stream->reserved != by_flight) {
         status = WEIR_STATE;
     } else if (stream->terminal_taken) {
         status = WEIR_END;
@@ -478,6 +508,7 @@ weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *ch
             if (!cancelled_before && atomic_load(&stream->cancelled)) status = WEIR_CANCELLED;
             if (expired) status = WEIR_TIMEOUT;
             if (stream->phase == FRESH) status = WEIR_STATE; /* it was not attached after all */
+            if (status == WEIR_OK && !weir__wheel_may_wait(stream->bell)) status = WEIR_STATE;
             if (status != WEIR_OK) break;
             expired = weir__clock_cond_wait(&stream->cond, &stream->mutex, deadline) == ETIMEDOUT;
         }
@@ -485,6 +516,17 @@ weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *ch
     }
     pthread_mutex_unlock(&stream->mutex);
     return status;
+}
+
+weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk)
+{
+    if (stream == NULL || chunk == NULL) return WEIR_INVALID;
+    return next(stream, timeout_ms, false, chunk);
+}
+
+weir_status weir__stream_take(weir_stream *stream, weir_chunk *chunk)
+{
+    return next(stream, 0, true, chunk);
 }
 
 weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk)
@@ -520,17 +562,15 @@ void weir_stream_cancel(weir_stream *stream)
     weir__doorbell_release(bell);
 }
 
-void weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user)
+weir_status weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user)
 {
-    if (stream == NULL) return;
-    atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed); /* fn may release the stream */
-    pthread_mutex_lock(&stream->mutex);
-    wait_for_ready(stream);
-    stream->ready = fn;
-    stream->ready_user = user;
-    if (can_take(stream)) run_ready(stream);
-    pthread_mutex_unlock(&stream->mutex);
-    weir__stream_drop(stream);
+    if (stream == NULL) return WEIR_INVALID;
+    return set_ready(stream, fn, user, false);
+}
+
+void weir__stream_reserve(weir_stream *stream, weir_ready_fn fn, void *user)
+{
+    set_ready(stream, fn, user, true);
 }
 
 void weir_stream_set_interval(weir_stream *stream, int32_t interval)

@@ -36,6 +36,13 @@ bool weir__stream_flows(const weir_stream *stream);
 weir_stream *weir__stream_hold(weir_stream *stream);
 void weir__stream_drop(weir_stream *stream);
 
+/* Has fn called as weir_stream_set_ready does, and from then on refuses that and all reading by others: for a
+ * flight, which is the stream's reader. fn NULL: no longer called, as by set_ready. */
+void weir__stream_reserve(weir_stream *stream, weir_ready_fn fn, void *user);
+
+/* weir_stream_try_next for whoever has reserved it. */
+weir_status weir__stream_take(weir_stream *stream, weir_chunk *chunk);
+
 /* What the reader is told of the prefix. */
 void weir__stream_set_miss(weir_stream *stream, const weir_miss_info *info);
 
