@@ -195,7 +195,7 @@ ERL_NIF_TERM nif_chat_prompt(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
     if (chat == NULL) return enif_make_badarg(env);
     const char *prompt = weir_chat_prompt(chat->object.handle, &length);
     if (length > PROMPT_MAX && nif_on_normal_scheduler())
-        return nif_dirty(env, "chat_prompt", nif_chat_prompt, argc, argv);
+        return nif_dirty(env, "chat_prompt", nif_run_chat_prompt, argc, argv);
     return nif_binary(env, prompt, length);
 }
 

@@ -198,7 +198,7 @@ ERL_NIF_TERM nif_memory_clear(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     weir_error error = {0};
     nif_context *context = nif_resource_get(env, argv[0], NIF_CONTEXT);
     if (context == NULL) return enif_make_badarg(env);
-    if (!enter(context)) return nif_dirty(env, "memory_clear", nif_memory_clear, argc, argv);
+    if (!enter(context)) return nif_dirty(env, "memory_clear", nif_run_memory_clear, argc, argv);
     weir_status status = weir_context_clear(nif_context_handle(context), &error);
     nif_unlock(context, NULL);
     return nif_status(env, status, &error);
@@ -213,7 +213,7 @@ ERL_NIF_TERM nif_memory_seq_rm(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     if (context == NULL || !nif_get_i32(env, argv[1], &seq) || !nif_get_i32(env, argv[2], &from) ||
         !nif_get_i32(env, argv[3], &to))
         return enif_make_badarg(env);
-    if (!enter(context)) return nif_dirty(env, "memory_seq_rm", nif_memory_seq_rm, argc, argv);
+    if (!enter(context)) return nif_dirty(env, "memory_seq_rm", nif_run_memory_seq_rm, argc, argv);
     weir_status status = weir_sequence_remove(nif_context_handle(context), seq, from, to, &error);
     nif_unlock(context, NULL);
     return nif_status(env, status, &error);
@@ -228,7 +228,7 @@ ERL_NIF_TERM nif_memory_seq_cp(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     if (context == NULL || !nif_get_i32(env, argv[1], &seq) || !nif_get_i32(env, argv[2], &to_seq) ||
         !nif_get_i32(env, argv[3], &from) || !nif_get_i32(env, argv[4], &to))
         return enif_make_badarg(env);
-    if (!enter(context)) return nif_dirty(env, "memory_seq_cp", nif_memory_seq_cp, argc, argv);
+    if (!enter(context)) return nif_dirty(env, "memory_seq_cp", nif_run_memory_seq_cp, argc, argv);
     weir_status status = weir_sequence_copy(nif_context_handle(context), seq, to_seq, from, to, &error);
     nif_unlock(context, NULL);
     return nif_status(env, status, &error);
@@ -241,7 +241,7 @@ ERL_NIF_TERM nif_memory_seq_keep(ErlNifEnv *env, int argc, const ERL_NIF_TERM ar
     int32_t seq;
     nif_context *context = nif_resource_get(env, argv[0], NIF_CONTEXT);
     if (context == NULL || !nif_get_i32(env, argv[1], &seq)) return enif_make_badarg(env);
-    if (!enter(context)) return nif_dirty(env, "memory_seq_keep", nif_memory_seq_keep, argc, argv);
+    if (!enter(context)) return nif_dirty(env, "memory_seq_keep", nif_run_memory_seq_keep, argc, argv);
     weir_status status = weir_sequence_keep(nif_context_handle(context), seq, &error);
     nif_unlock(context, NULL);
     return nif_status(env, status, &error);
@@ -253,7 +253,7 @@ ERL_NIF_TERM nif_memory_seq_pos_max(ErlNifEnv *env, int argc, const ERL_NIF_TERM
     int32_t seq;
     nif_context *context = nif_resource_get(env, argv[0], NIF_CONTEXT);
     if (context == NULL || !nif_get_i32(env, argv[1], &seq)) return enif_make_badarg(env);
-    if (!enter(context)) return nif_dirty(env, "memory_seq_pos_max", nif_memory_seq_pos_max, argc, argv);
+    if (!enter(context)) return nif_dirty(env, "memory_seq_pos_max", nif_run_memory_seq_pos_max, argc, argv);
     int32_t pos = weir_sequence_pos_max(nif_context_handle(context), seq);
     nif_unlock(context, NULL);
     return enif_make_int(env, pos);

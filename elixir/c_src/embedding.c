@@ -34,7 +34,7 @@ ERL_NIF_TERM nif_get_embeddings(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
         normalize != WEIR_NORMALIZE_L2)
         return nif_failed(env, "normalize is -1 (none), 0 (max-abs) or 2 (L2)");
     if ((context->width > WIDTH_MAX && nif_on_normal_scheduler()) || !nif_lock(context, NULL))
-        return nif_dirty(env, "get_embeddings", nif_get_embeddings, argc, argv);
+        return nif_dirty(env, "get_embeddings", nif_run_get_embeddings, argc, argv);
     float *values = enif_alloc((context->width + 1) * sizeof *values);
     weir_status status = WEIR_NO_MEMORY;
     if (values != NULL)

@@ -113,6 +113,7 @@ ERL_NIF_TERM nif_engine_view(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
     const weir_view *view;
     nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
     if (engine == NULL) return enif_make_badarg(env);
+    nif_uninterrupted();
     enif_mutex_lock(engine->object.lock);
     weir_status status = weir_engine_view(engine->object.handle, &view, &error);
     ERL_NIF_TERM result =
@@ -167,6 +168,7 @@ static ERL_NIF_TERM step(ErlNifEnv *env, const ERL_NIF_TERM argv[], bool turn)
         plan = get_plan(env, argv[1], &n);
         if (plan == NULL) return enif_make_badarg(env);
     }
+    nif_uninterrupted();
     enif_mutex_lock(engine->object.lock);
     weir_status status = weir_engine_step(engine->object.handle, plan, n, &report, &error);
     if (status == WEIR_OK && turn) status = weir_engine_view(engine->object.handle, &view, &error);

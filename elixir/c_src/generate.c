@@ -4,6 +4,8 @@
 
 #include "nif.h"
 
+#define ASKED 8 /* questions of the library's for a look at the processes */
+
 /* ---- generate: the whole text ---- */
 
 typedef struct answer {
@@ -68,6 +70,8 @@ typedef struct sender {
     ErlNifPid to;
     ERL_NIF_TERM ref; /* in env */
     nif_halt *halt;   /* NULL: the ref is none */
+    ErlNifPid self;   /* who generates */
+    unsigned n_asked; /* how often unwanted() was called */
 } sender;
 
 /* Sends {ref, what}; false when nobody wants it. `what` is a term of s->messages. */
@@ -91,7 +95,14 @@ static bool wanted(sender *s)
         stopped = s->halt->stopped;
         enif_mutex_unlock(s->halt->object.lock);
     }
-    return !stopped && enif_is_current_process_alive(s->env) && enif_is_process_alive(s->env, &s->to);
+    return !stopped && enif_is_process_alive(NULL, &s->self) && enif_is_process_alive(NULL, &s->to);
+}
+
+/* Asked for each node of a pass's graph, so not always looked at. */
+static bool unwanted(void *user)
+{
+    sender *s = user;
+    return s->n_asked++ % ASKED == 0 && !wanted(s);
 }
 
 static bool deliver(int32_t token, const char *text, size_t length, void *user)
@@ -116,8 +127,8 @@ ERL_NIF_TERM nif_generate_tokens(ErlNifEnv *env, int argc, const ERL_NIF_TERM ar
     nif_context *context = nif_resource_get(env, argv[0], NIF_CONTEXT);
     nif_sampler *sampler = nif_resource_get(env, argv[1], NIF_SAMPLER);
     if (context == NULL || sampler == NULL || !nif_get_i32(env, argv[3], &max_tokens) ||
-        !enif_get_local_pid(env, argv[4], &s.to) || !enif_is_ref(env, argv[5]) ||
-        !nif_get_tokens(env, argv[2], &prompt))
+        !enif_get_local_pid(env, argv[4], &s.to) || enif_self(env, &s.self) == NULL ||
+        !enif_is_ref(env, argv[5]) || !nif_get_tokens(env, argv[2], &prompt))
         return enif_make_badarg(env);
     s.halt = nif_resource_get(env, argv[5], NIF_HALT);
     s.messages = enif_alloc_env();
@@ -127,12 +138,14 @@ ERL_NIF_TERM nif_generate_tokens(ErlNifEnv *env, int argc, const ERL_NIF_TERM ar
     }
     nif_lock(context, sampler);
     weir_status status = WEIR_OK;
+    weir_interrupt_set(unwanted, &s);
     if (wanted(&s))
         status = weir_context_generate(nif_context_handle(context), nif_sampler_handle(sampler), prompt.ids,
                                        prompt.n, max_tokens, deliver, &s, &reason, &error);
     nif_unlock(context, sampler);
+    nif_uninterrupted();
     nif_free(prompt.ids);
-    if (status != WEIR_OK)
+    if (status != WEIR_OK && status != WEIR_ABORTED)
         send(&s, nif_refused(s.messages, status, &error));
     else if (reason == WEIR_REASON_END)
         send(&s, nif_atom(s.messages, "eog"));

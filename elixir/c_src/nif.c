@@ -43,10 +43,32 @@ static int upgrade(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)
     return load(env, priv, info);
 }
 
+/* Asked by the library during long calls, on this thread or one that works for it. */
+static bool caller_is_gone(void *user)
+{
+    return !enif_is_process_alive(NULL, user);
+}
+
+void nif_uninterrupted(void)
+{
+    weir_interrupt_set(NULL, NULL);
+}
+
+/* A process that is killed inside a native function does not end it; the VM goes on without it, and the
+ * scheduler is held. So the library ends the call. */
+static ERL_NIF_TERM run_dirty(nif_fn *fn, ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    ErlNifPid self;
+    if (enif_self(env, &self) != NULL) weir_interrupt_set(caller_is_gone, &self);
+    ERL_NIF_TERM result = fn(env, argc, argv);
+    weir_interrupt_set(NULL, NULL);
+    return result;
+}
+
 /* Tells the VM which part of a timeslice (1 ms) a call took: many short ones in a row are long, too. */
 static ERL_NIF_TERM run(nif_fn *fn, ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
-    if (!nif_on_normal_scheduler()) return fn(env, argc, argv);
+    if (!nif_on_normal_scheduler()) return run_dirty(fn, env, argc, argv);
     ErlNifTime start = enif_monotonic_time(ERL_NIF_USEC);
     ERL_NIF_TERM result = fn(env, argc, argv);
     ErlNifTime percent = (enif_monotonic_time(ERL_NIF_USEC) - start) / 10;
@@ -55,13 +77,13 @@ static ERL_NIF_TERM run(nif_fn *fn, ErlNifEnv *env, int argc, const ERL_NIF_TERM
 }
 
 #define RUN(name, arity, flags)                                                                              \
-    static ERL_NIF_TERM run_##name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])                      \
+    ERL_NIF_TERM nif_run_##name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])                         \
     {                                                                                                        \
         return run(nif_##name, env, argc, argv);                                                             \
     }
 NIF_TABLE(RUN)
 
-#define ENTRY(name, arity, flags) {#name, arity, run_##name, flags},
+#define ENTRY(name, arity, flags) {#name, arity, nif_run_##name, flags},
 static ErlNifFunc functions[] = {NIF_TABLE(ENTRY)};
 
 ERL_NIF_INIT(Elixir.Weir.NIF, functions, load, NULL, upgrade, NULL)

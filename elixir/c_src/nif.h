@@ -247,10 +247,14 @@ void nif_unlock(nif_context *context, nif_sampler *sampler);
 
 bool nif_on_normal_scheduler(void);
 
-/* Calls fn again on a dirty scheduler, with the same arguments. */
+/* Calls fn, a nif_run_NAME, on a dirty scheduler, with the same arguments. */
 ERL_NIF_TERM nif_dirty(ErlNifEnv *env, const char *name, nif_fn *fn, int argc, const ERL_NIF_TERM argv[]);
 
-#define NIF_DECLARE(name, arity, flags) nif_fn nif_##name;
+/* For what is not to end when its caller does, on a dirty scheduler: what it computes is others'. */
+void nif_uninterrupted(void);
+
+/* nif_run_NAME is nif_NAME as the VM calls it. */
+#define NIF_DECLARE(name, arity, flags) nif_fn nif_##name, nif_run_##name;
 #define NIF_TABLE(X)                                                                                         \
     X(backend_init, 0, 0)                                                                                    \
     X(backend_free, 0, 0)                                                                                    \

@@ -147,7 +147,7 @@ ERL_NIF_TERM nif_sampler_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
     if (model == NULL || !enif_is_map(env, argv[1])) return enif_make_badarg(env);
     bool slow = nif_sampling_long(env, argv[1]);
     if (slow && nif_on_normal_scheduler())
-        return nif_dirty(env, "sampler_create", nif_sampler_create, argc, argv);
+        return nif_dirty(env, "sampler_create", nif_run_sampler_create, argc, argv);
     nif_sampling_read(&map, &sampling);
     ERL_NIF_TERM result = map.wrong == NULL ? create(env, model, &sampling.params, slow) : 0;
     nif_sampling_fini(&sampling);
@@ -171,7 +171,7 @@ ERL_NIF_TERM nif_sampler_init(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
         return enif_make_badarg(env);
     /* A grammar is compiled here. */
     if ((enif_is_binary(env, argv[9]) || nif_size(env, argv[10]) > ROOT_MAX) && nif_on_normal_scheduler())
-        return nif_dirty(env, "sampler_init", nif_sampler_init, argc, argv);
+        return nif_dirty(env, "sampler_init", nif_run_sampler_init, argc, argv);
     if (!nif_get_string(env, argv[9], true, &grammar) || !nif_get_string(env, argv[10], true, &root))
         goto end;
     params.seed = seed;
@@ -197,7 +197,7 @@ ERL_NIF_TERM nif_sampler_accept(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
     int32_t token;
     nif_sampler *sampler = nif_resource_get(env, argv[0], NIF_SAMPLER);
     if (sampler == NULL || !nif_get_i32(env, argv[1], &token)) return enif_make_badarg(env);
-    if (!enter(NULL, sampler)) return nif_dirty(env, "sampler_accept", nif_sampler_accept, argc, argv);
+    if (!enter(NULL, sampler)) return nif_dirty(env, "sampler_accept", nif_run_sampler_accept, argc, argv);
     weir_status status = weir_sampler_accept(nif_sampler_handle(sampler), token, &error);
     nif_unlock(NULL, sampler);
     return nif_status(env, status, &error);
@@ -208,7 +208,7 @@ ERL_NIF_TERM nif_sampler_reset(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     weir_error error = {0};
     nif_sampler *sampler = nif_resource_get(env, argv[0], NIF_SAMPLER);
     if (sampler == NULL) return enif_make_badarg(env);
-    if (!enter(NULL, sampler)) return nif_dirty(env, "sampler_reset", nif_sampler_reset, argc, argv);
+    if (!enter(NULL, sampler)) return nif_dirty(env, "sampler_reset", nif_run_sampler_reset, argc, argv);
     weir_status status = weir_sampler_reset(nif_sampler_handle(sampler), &error);
     nif_unlock(NULL, sampler);
     return nif_status(env, status, &error);
@@ -224,7 +224,7 @@ ERL_NIF_TERM nif_sampler_sample_at(ErlNifEnv *env, int argc, const ERL_NIF_TERM 
     if (sampler == NULL || context == NULL || !nif_get_i32(env, argv[2], &index))
         return enif_make_badarg(env);
     if (!enter(context, sampler))
-        return nif_dirty(env, "sampler_sample_at", nif_sampler_sample_at, argc, argv);
+        return nif_dirty(env, "sampler_sample_at", nif_run_sampler_sample_at, argc, argv);
     weir_status status =
         weir_sample_at(nif_sampler_handle(sampler), nif_context_handle(context), index, &token, &error);
     nif_unlock(context, sampler);

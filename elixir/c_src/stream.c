@@ -499,7 +499,7 @@ ERL_NIF_TERM nif_engine_submit(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
         !get_credit(env, argv[3], &credit))
         return enif_make_badarg(env);
     if (nif_on_normal_scheduler() && is_long(env, argv[1], 1))
-        return nif_dirty(env, "engine_submit", nif_engine_submit, argc, argv);
+        return nif_dirty(env, "engine_submit", nif_run_engine_submit, argc, argv);
     ERL_NIF_TERM result = submit(env, engine, argv[1], 1, &to, credit, &refs);
     return refs != 0 && enif_get_list_cell(env, refs, &ref, &rest) ? nif_ok(env, ref) : result;
 }
@@ -516,7 +516,7 @@ ERL_NIF_TERM nif_engine_submit_n(ErlNifEnv *env, int argc, const ERL_NIF_TERM ar
         !enif_get_local_pid(env, argv[3], &to) || !get_credit(env, argv[4], &credit))
         return enif_make_badarg(env);
     if (nif_on_normal_scheduler() && is_long(env, argv[1], n))
-        return nif_dirty(env, "engine_submit_n", nif_engine_submit_n, argc, argv);
+        return nif_dirty(env, "engine_submit_n", nif_run_engine_submit_n, argc, argv);
     ERL_NIF_TERM result = submit(env, engine, argv[1], n, &to, credit, &refs);
     return refs != 0 ? nif_ok(env, refs) : result;
 }
@@ -533,7 +533,7 @@ ERL_NIF_TERM nif_engine_demand(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     bool much = nif_on_normal_scheduler() && terms > TERMS_MAX;
     if (!much) s->credit = credit > INT64_MAX - s->credit ? INT64_MAX : s->credit + credit;
     enif_mutex_unlock(s->object.lock);
-    if (much) return nif_dirty(env, "engine_demand", nif_engine_demand, argc, argv);
+    if (much) return nif_dirty(env, "engine_demand", nif_run_engine_demand, argc, argv);
     serve(s);
     return nif_atom(env, "ok");
 }

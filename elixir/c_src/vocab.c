@@ -34,7 +34,7 @@ ERL_NIF_TERM nif_tokenize(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
         !nif_get_bool(env, argv[2], &add_special) || !nif_get_bool(env, argv[3], &parse_special))
         return enif_make_badarg(env);
     if (text.size > TEXT_MAX && nif_on_normal_scheduler())
-        return nif_dirty(env, "tokenize", nif_tokenize, argc, argv);
+        return nif_dirty(env, "tokenize", nif_run_tokenize, argc, argv);
 
     size_t n = text.size + 4, capacity; /* most tokens have a byte or more */
     int32_t *tokens = NULL;
@@ -61,7 +61,7 @@ ERL_NIF_TERM nif_detokenize(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
     const nif_model *model = nif_resource_get(env, argv[0], NIF_MODEL);
     if (model == NULL) return enif_make_badarg(env);
     if (nif_on_normal_scheduler() && nif_longer_than(env, argv[1], TOKENS_MAX))
-        return nif_dirty(env, "detokenize", nif_detokenize, argc, argv);
+        return nif_dirty(env, "detokenize", nif_run_detokenize, argc, argv);
     if (!nif_get_tokens(env, argv[1], &tokens)) return enif_make_badarg(env);
 
     size_t length = tokens.n * 8 + 64, capacity;

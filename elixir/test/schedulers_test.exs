@@ -84,6 +84,48 @@ defmodule Weir.SchedulersTest do
     end
   end
 
+  # As many killed callers as there are dirty schedulers, each amid a pass of a minute: what they were in ends.
+  test "what a killed caller was in the middle of ends", c do
+    {:ok, slow} = Weir.load_model("fake:tick_us=60000000")
+    tokens = for _ <- 1..400, do: ?a
+    entries = for i <- 0..399, do: {?a, i, 0, i == 399}
+
+    calls = [
+      decode: &NIF.decode(&1, tokens),
+      prefill: &NIF.prefill(&1, tokens, 0),
+      decode_token: &NIF.decode_token(&1, ?a, 0, 0),
+      batch_eval: &NIF.batch_eval(&1, entries),
+      decode_batch: &NIF.decode_batch(&1, greedy(slow), entries),
+      generate: &NIF.generate(&1, greedy(slow), tokens, 5),
+      embed_decode: &NIF.embed_decode(&1, tokens, 0)
+    ]
+
+    for {name, call} <- calls do
+      embeds = name == :embed_decode
+      arity = arity(name)
+
+      contexts =
+        for _ <- 1..:erlang.system_info(:dirty_cpu_schedulers) do
+          {:ok, context} = NIF.context_create(slow.ref, 512, 512, 512, 1, 1, embeds, -1, 1)
+          pid = spawn(fn -> call.(context) end)
+          until_inside(pid, name, arity)
+          Process.exit(pid, :kill)
+          context
+        end
+
+      assert {:ok, _} = Weir.Chat.apply_template(c.fast, @messages)
+      # waits for the context
+      for context <- contexts, do: assert(NIF.memory_seq_pos_max(context, 0) == -1)
+    end
+  end
+
+  defp greedy(model) do
+    {:ok, sampler} = NIF.sampler_create(model.ref, %{temp: 0.0})
+    sampler
+  end
+
+  defp arity(name), do: NIF.__info__(:functions) |> Keyword.fetch!(name)
+
   # It waits for what is computed on a thread, or computes by itself.
   defp computes?(pid) do
     info = Process.info(pid, [:status, :current_function])

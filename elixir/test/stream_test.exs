@@ -163,6 +163,32 @@ defmodule Weir.StreamTest do
       end
     end
 
+    test "a stop, and the end of either process, within a pass" do
+      # one pass, of a minute
+      {:ok, %{ref: model}} = Weir.load_model("fake:tick_us=60000000")
+      {:ok, context} = NIF.context_create(model, 512, 512, 512, 1, 1, false, -1, 1)
+      {:ok, sampler} = NIF.sampler_init(model, 7, 0.0, 40, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil)
+      prompt = for _ <- 1..500, do: ?a
+      me = self()
+
+      for way <- [:stop, :generator, :receiver] do
+        ref = NIF.generate_ref()
+        to = if way == :receiver, do: spawn(fn -> Process.sleep(:infinity) end), else: me
+        pid = spawn(fn -> NIF.generate_tokens(context, sampler, prompt, 1, to, ref) end)
+        Wait.until_inside(pid, :generate_tokens, 6)
+
+        case way do
+          :stop -> :ok = NIF.generate_stop(ref)
+          :generator -> Process.exit(pid, :kill)
+          :receiver -> Process.exit(to, :kill)
+        end
+
+        # waits for the context, which has nothing of the prompt
+        assert NIF.memory_seq_pos_max(context, 0) == -1
+        refute_received {^ref, _}
+      end
+    end
+
     test "a receiver that is dead ends it" do
       {context, sampler} = slow(20_000)
       ref = make_ref()

@@ -124,10 +124,11 @@ typedef bool (*weir_interrupt_fn)(void *user);
 
 /* Lets the calling thread end its own calls: those that may take long ask fn every few thousand steps, and
  * end with WEIR_ABORTED once it has said true; then all is as after any other error of theirs. These are
- * tokenizing, chats and their parsers, schemas, grammars and samplers made with them, submits,
- * weir_context_generate and weir_generate. fn runs during calls of this thread only, one at a time, but
- * perhaps on a thread of the library's that works for this one. NULL, as at a thread's start: nothing is
- * asked. Limits of their own end such calls anyway, whatever their input is. */
+ * tokenizing, chats and their parsers, schemas, grammars and samplers made with them, submits, the passes of
+ * contexts (also within one, where the backend can be interrupted), weir_context_generate, weir_embed and
+ * weir_generate. fn runs during calls of this thread only, one at a time, but perhaps on a thread of the
+ * library's that works for this one. NULL, as at a thread's start: nothing is asked. Limits of their own end
+ * such calls anyway, whatever their input is. */
 WEIR_API void weir_interrupt_set(weir_interrupt_fn fn, void *user);
 
 /* ---- Model ---------------------------------------------------------------------------------------- */
@@ -655,8 +656,9 @@ WEIR_API weir_status weir_context_describe(const weir_context *context, weir_con
 WEIR_API weir_status weir_context_clear(weir_context *context, weir_error *error);
 
 /* Appends tokens to a sequence, in passes of n_batch; the last token's logits are row -1. *n_past (may be
- * NULL) is the sequence's length after. TOO_LONG: they do not fit, nothing was done. NO_SPACE, BACKEND: the
- * sequence is cut back to its length before the call, or is empty where its memory cannot be cut. */
+ * NULL) is the sequence's length after. TOO_LONG: they do not fit, nothing was done. NO_SPACE, BACKEND,
+ * ABORTED (weir_interrupt_set): the sequence is cut back to its length before the call, or is empty where its
+ * memory cannot be cut. */
 WEIR_API weir_status weir_prefill(weir_context *context, const int32_t *tokens, size_t n_tokens, int32_t seq,
                                   int32_t *n_past, weir_error *error);
 
@@ -673,7 +675,7 @@ typedef struct weir_batch_entry {
 
 /* One forward pass over at most n_batch entries, of any sequences. Each sequence's positions must continue
  * it. Rows are then addressed by the entry's index. On failure the memory is as before where the backend can
- * (NO_SPACE, INVALID); after BACKEND, ask weir_sequence_pos_max. */
+ * (NO_SPACE, INVALID); after BACKEND and ABORTED, ask weir_sequence_pos_max. */
 WEIR_API weir_status weir_batch_eval(weir_context *context, const weir_batch_entry *entries, size_t n_entries,
                                      weir_error *error);
 
@@ -713,7 +715,7 @@ WEIR_API const char *weir_reason_name(weir_reason reason);
 
 /* Sees each token of weir_context_generate with its text (well-formed UTF-8, whole code points, may be
  * empty); token is -1 when only held-back text is delivered at the end, and between the passes of the prompt,
- * without text. False ends with WEIR_REASON_CANCELLED. */
+ * without text. False ends with WEIR_REASON_CANCELLED. To end it within a pass: weir_interrupt_set. */
 typedef bool (*weir_token_fn)(int32_t token, const char *text, size_t length, void *user);
 
 /* Clears sequence 0, prefills and counts the prompt, and generates until the model ends, max_tokens, or fn

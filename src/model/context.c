@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/budget.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/mem.h"
@@ -62,6 +63,13 @@ static void complete(const weir_model *model, weir_context_params *params)
         params->layout = params->embeddings ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
 }
 
+/* Asked during passes, on the thread that computes. */
+static bool interrupted(void *user)
+{
+    (void)user;
+    return weir__interrupt_asked();
+}
+
 weir_status weir_context_create(weir_model *model, const weir_context_params *params, weir_context **context,
                                 weir_error *error)
 {
@@ -88,6 +96,7 @@ weir_status weir_context_create(weir_model *model, const weir_context_params *pa
         weir_context_destroy(made);
         return status;
     }
+    model->ops->set_abort(made->context, interrupted, NULL);
     *context = made;
     return WEIR_OK;
 }
@@ -222,6 +231,7 @@ weir_status weir__context_decode(weir_context *context, weir_error *error)
     const weir__backend *ops = context->model->ops;
     context->n_rows = 0;
     weir_status status = ops->decode(context->context, &context->batch, error);
+    if (status == WEIR_ABORTED) return weir__interrupt_error(error);
     if (status != WEIR_OK) return status;
     ops->logits_ready(context->context);
     context->n_rows = context->batch.n;

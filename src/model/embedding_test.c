@@ -245,6 +245,31 @@ static void test_a_pass_that_fails(void **state)
 }
 
 /* Embedding allocates nothing: what it needs came with the context. */
+static bool at_once(void *user)
+{
+    return ++*(int *)user >= 2;
+}
+
+static void test_an_interrupt_ends_a_pass(void **state)
+{
+    (void)state;
+    float before[5 * WIDTH], after[5 * WIDTH];
+    int asked = 0;
+    weir_model *model = fake_load("");
+    weir_context *context = make(model, 64, 8, WEIR_POOLING_MEAN);
+    assert_ok(weir_embed(context, inputs, 5, WEIR_NORMALIZE_L2, before, 5 * WIDTH, NULL, error));
+    weir_interrupt_set(at_once, &asked);
+    assert_refused(weir_embed(context, inputs, 5, WEIR_NORMALIZE_L2, after, 5 * WIDTH, NULL, error),
+                   WEIR_ABORTED, "");
+    weir_interrupt_set(NULL, NULL);
+    assert_int_equal(asked, 2);
+    assert_int_equal(atomic_load(&weir__fake_of(model)->n_passes), 1);
+    assert_ok(weir_embed(context, inputs, 5, WEIR_NORMALIZE_L2, after, 5 * WIDTH, NULL, error));
+    assert_memory_equal(before, after, sizeof before);
+    weir_context_destroy(context);
+    fake_release(model);
+}
+
 static void test_it_needs_no_allocation(void **state)
 {
     (void)state;
@@ -270,6 +295,7 @@ int main(void)
         cmocka_unit_test_teardown(test_an_embedding_is_of_the_last_pass, nothing_left),
         cmocka_unit_test_teardown(test_bad_arguments_are_named, nothing_left),
         cmocka_unit_test_teardown(test_a_pass_that_fails, nothing_left),
+        cmocka_unit_test_teardown(test_an_interrupt_ends_a_pass, nothing_left),
         cmocka_unit_test_teardown(test_it_needs_no_allocation, nothing_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

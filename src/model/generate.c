@@ -16,6 +16,7 @@ typedef struct output {
     weir__utf8 utf8;
     char *bytes, *text; /* [capacity] and [WEIR__UTF8_BOUND(capacity)] */
     int32_t capacity;
+    bool enough; /* the caller's fn said so */
 } output;
 
 static bool reserve(output *out, int32_t capacity)
@@ -29,7 +30,7 @@ static bool reserve(output *out, int32_t capacity)
     return true;
 }
 
-/* ABORTED: the caller has seen enough. */
+/* Sets out->enough when the caller has seen enough. */
 static weir_status deliver(output *out, int32_t token, weir_error *error)
 {
     if (out->fn == NULL) return WEIR_OK;
@@ -41,7 +42,8 @@ static weir_status deliver(output *out, int32_t token, weir_error *error)
         n = model->ops->piece(model->model, token, false, out->bytes, out->capacity);
     }
     size_t length = weir__utf8_feed(&out->utf8, out->bytes, (size_t)n, out->text);
-    return out->fn(token, out->text, length, out->user) ? WEIR_OK : WEIR_ABORTED;
+    out->enough = !out->fn(token, out->text, length, out->user);
+    return WEIR_OK;
 }
 
 static weir_status generate(weir_context *context, weir_sampler *sampler, int32_t n_past, int32_t max_tokens,
@@ -59,11 +61,11 @@ static weir_status generate(weir_context *context, weir_sampler *sampler, int32_
             return WEIR_OK;
         }
         status = deliver(out, token, error);
-        if (status == WEIR_ABORTED) {
+        if (status != WEIR_OK) return status;
+        if (out->enough) {
             *reason = WEIR_REASON_CANCELLED;
             return WEIR_OK;
         }
-        if (status != WEIR_OK) return status;
         if (n + 1 == max_tokens || n_past == context->info.n_ctx_seq) return WEIR_OK;
         status = weir_decode_token(context, token, n_past, 0, error);
         if (status != WEIR_OK) return status;
@@ -71,7 +73,7 @@ static weir_status generate(weir_context *context, weir_sampler *sampler, int32_
     }
 }
 
-/* Pass by pass, for the caller to end it in between. ABORTED: it did. */
+/* Pass by pass, for the caller to end it in between. */
 static weir_status prefill(weir_context *context, const int32_t *prompt, size_t n_prompt, output *out,
                            int32_t *n_past, weir_error *error)
 {
@@ -79,7 +81,8 @@ static weir_status prefill(weir_context *context, const int32_t *prompt, size_t 
     while (n_prompt > n_batch) {
         weir_status status = weir_prefill(context, prompt, n_batch, 0, n_past, error);
         if (status != WEIR_OK) return status;
-        if (out->fn != NULL && !out->fn(-1, "", 0, out->user)) return WEIR_ABORTED;
+        out->enough = out->fn != NULL && !out->fn(-1, "", 0, out->user);
+        if (out->enough) return WEIR_OK;
         prompt += n_batch;
         n_prompt -= n_batch;
     }
@@ -115,9 +118,8 @@ weir_status weir_context_generate(weir_context *context, weir_sampler *sampler, 
     }
     status = weir_sequence_remove(context, 0, -1, -1, error);
     if (status == WEIR_OK) status = prefill(context, prompt, n_prompt, &out, &n_past, error);
-    if (status == WEIR_ABORTED) {
+    if (out.enough) {
         ended = WEIR_REASON_CANCELLED;
-        status = WEIR_OK;
         goto told;
     }
     if (status == WEIR_OK) status = weir_sampler_count(sampler, prompt, n_prompt, error);

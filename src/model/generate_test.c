@@ -343,6 +343,51 @@ static void test_a_pass_that_fails(void **state)
     fake_release(model);
 }
 
+/* An interrupt function that says true at the `last`-th question. */
+typedef struct patience {
+    int asked, last;
+} patience;
+
+static bool lose_patience(void *user)
+{
+    patience *p = user;
+    return ++p->asked >= p->last;
+}
+
+/* The fake asks before each token of a pass: a prompt that is one pass is left in its middle. */
+static void test_an_interrupt_ends_it_within_a_pass(void **state)
+{
+    (void)state;
+    static int32_t prompt[400];
+    static seen s;
+    weir_reason reason = WEIR_REASON_DEADLINE;
+    weir_model *model = fake_load("any=1");
+    weir_context *context = fake_context(model, 512, 1, WEIR_LAYOUT_AUTO);
+    weir_sampler *sampler = fake_greedy(model);
+    for (int i = 0; i < 400; i++) prompt[i] = 'a';
+    static const int lasts[] = {1, 2, 100, 400, 401, 405};
+    for (size_t i = 0; i < N_ELEMENTS(lasts); i++) {
+        patience p = {.last = lasts[i]};
+        memset(&s, 0, sizeof s);
+        s.stop_after = -1;
+        weir_interrupt_set(lose_patience, &p);
+        assert_refused(weir_context_generate(context, sampler, prompt, 400, 100, see, &s, &reason, error),
+                       WEIR_ABORTED, "");
+        weir_interrupt_set(NULL, NULL);
+        assert_int_equal(p.asked, p.last);
+        assert_int_equal(reason, WEIR_REASON_DEADLINE);
+        assert_int_equal(s.n, lasts[i] <= 400 ? 0 : lasts[i] - 400);
+        /* of the prompt nothing is left, of the answer what had been computed */
+        assert_int_equal(weir_sequence_pos_max(context, 0), lasts[i] <= 400 ? -1 : lasts[i] - 2);
+    }
+    memset(&s, 0, sizeof s);
+    assert_int_equal(run(context, sampler, 20, &s), WEIR_REASON_LENGTH);
+    assert_chain(model, &s);
+    weir_sampler_destroy(sampler);
+    weir_context_destroy(context);
+    fake_release(model);
+}
+
 static void test_it_survives_each_failing_allocation(void **state)
 {
     (void)state;
@@ -392,6 +437,7 @@ int main(void)
         cmocka_unit_test_teardown(test_a_grammar_holds, nothing_left),
         cmocka_unit_test_teardown(test_bad_arguments_are_named, nothing_left),
         cmocka_unit_test_teardown(test_a_pass_that_fails, nothing_left),
+        cmocka_unit_test_teardown(test_an_interrupt_ends_it_within_a_pass, nothing_left),
         cmocka_unit_test_teardown(test_it_survives_each_failing_allocation, nothing_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
