@@ -329,11 +329,11 @@ defmodule Weir.AnswerTest do
 
     test "of what no engine can read is an error, and the server lives", %{model: model} do
       server = server(model: model)
-      {:ok, session} = GenServer.call(server, {:begin, :generate, nil, 1})
+      {:ok, session} = GenServer.call(server, {:begin, :generate, nil, 1, make_ref()})
       [key] = session.keys
-      ref = make_ref()
+      ref = Server.Flight.ref()
       call = {:join, session.number, %{prompt: :nonsense}, key, ref, :infinity}
-      assert is_pid(GenServer.call(server, call))
+      assert {:ok, _flight} = GenServer.call(server, call)
       assert_receive {^ref, {:error, reason}}
       assert is_binary(reason)
       GenServer.cast(server, {:ended, key, {:error, reason}})

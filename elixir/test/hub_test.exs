@@ -232,11 +232,17 @@ defmodule Weir.HubTest do
       System.put_env("HF_ENDPOINT", hub.url)
       System.put_env("HF_HUB_CACHE", dir)
       Process.flag(:trap_exit, true)
-      # it has come, and is no model
-      assert {:error, reason} = Weir.Server.start_link(model_path: "hf:o/small:Q8_0")
-      assert reason =~ "m-Q8_0.gguf"
-      assert File.exists?(Hub.cache_path("o/small", "m-Q8_0.gguf"))
-      assert {:error, _} = Weir.Server.start_link(model_path: "hf:o/nothing")
+
+      ExUnit.CaptureLog.capture_log(fn ->
+        # it has come, and is no model
+        assert {:ok, server} = Weir.Server.start_link(model_path: "hf:o/small:Q8_0")
+        assert_receive {:EXIT, ^server, reason}
+        assert reason =~ "m-Q8_0.gguf"
+        assert File.exists?(Hub.cache_path("o/small", "m-Q8_0.gguf"))
+        assert {:ok, server} = Weir.Server.start_link(model_path: "hf:o/nothing")
+        assert_receive {:EXIT, ^server, reason}
+        assert reason =~ "o/nothing"
+      end)
     end
   end
 end

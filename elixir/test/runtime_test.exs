@@ -192,7 +192,7 @@ defmodule Weir.RuntimeTest do
 
       consumer =
         spawn(fn ->
-          {:ok, session} = GenServer.call(server, {:begin, :generate, nil, 1})
+          {:ok, session} = GenServer.call(server, {:begin, :generate, nil, 1, make_ref()})
           request = %{prompt: "hello", temp: 0.0, max_tokens: 4000}
           {:ok, ref} = NIF.engine_submit(session.engine, request, self(), 0)
           Server.Driver.work(session.driver)
@@ -211,6 +211,58 @@ defmodule Weir.RuntimeTest do
                Enum.each(Process.list(), &:erlang.garbage_collect/1)
                NIF.live_handles() == before
              end)
+    end
+  end
+
+  test "a server whose modules are loaded anew twice lives on, and so do its answers" do
+    modules = [
+      Server,
+      Server.Broker,
+      Server.Driver,
+      Server.Guard,
+      Server.Flight,
+      Server.Request,
+      Server.Answer,
+      Server.Strategy,
+      Server.Strategy.Balanced
+    ]
+
+    for strategy <- [:balanced, Server.Strategy.Balanced] do
+      server =
+        start_supervised!(
+          {Server, model_path: "fake:tick_us=2000", temp: 0.0, batch_strategy: strategy},
+          id: make_ref()
+        )
+
+      {:ok, text} = Server.generate(server, "hello", max_tokens: 400)
+      # two that run amid it, in C's engine and in a flight's process
+      tasks =
+        for share <- [false, true],
+            do: {share, Server.stream(server, "hello", max_tokens: 400, share: share)}
+
+      tasks =
+        for {_share, stream} <- tasks do
+          {:suspended, first, rest} =
+            Enumerable.reduce(stream, {:cont, ""}, fn text, _ -> {:suspend, text} end)
+
+          {first, rest}
+        end
+
+      for _ <- 1..2, module <- modules do
+        :code.purge(module)
+        {:module, _} = :code.load_file(module)
+      end
+
+      for {first, rest} <- tasks, do: assert(first <> all(rest) == text)
+      assert {:ok, ^text} = Server.generate(server, "hello", max_tokens: 400)
+      assert eventually(fn -> Server.get_stats(server).requests == 0 end)
+    end
+  end
+
+  defp all(rest) do
+    case rest.({:cont, ""}) do
+      {:suspended, text, rest} -> text <> all(rest)
+      {_done_or_halted, ""} -> ""
     end
   end
 

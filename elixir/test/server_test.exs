@@ -368,7 +368,7 @@ defmodule Weir.ServerTest do
 
     test "before the request was submitted" do
       server = server([])
-      {:ok, session} = GenServer.call(server, {:begin, :generate, :early, 1})
+      {:ok, session} = GenServer.call(server, {:begin, :generate, :early, 1, make_ref()})
       assert :ok = Server.cancel(server, :early)
       request = %{prompt: "hello", temp: 0.0, max_tokens: 4000}
       {:ok, ref} = Weir.NIF.engine_submit(session.engine, request, self(), 0)
@@ -383,12 +383,12 @@ defmodule Weir.ServerTest do
       %{engines: %{1 => %{driver: driver}}} = :sys.get_state(server)
       # it waits for work
       waits =
-        &(Process.info(&1, :current_function) == {:current_function, {Server.Driver, :wait, 3}})
+        &match?({:current_function, {:gen_server, :loop, _}}, Process.info(&1, :current_function))
 
       assert eventually(fn -> waits.(driver) end)
 
       spawn(fn ->
-        {:ok, session} = GenServer.call(server, {:begin, :generate, nil, 1})
+        {:ok, session} = GenServer.call(server, {:begin, :generate, nil, 1, make_ref()})
         request = %{prompt: "hello", temp: 0.0, max_tokens: 4000}
         {:ok, _ref} = Weir.NIF.engine_submit(session.engine, request, self(), 0)
       end)
@@ -444,6 +444,85 @@ defmodule Weir.ServerTest do
         assert {{:error, {:server_down, :killed}}, []} = Task.await(task, 20_000)
         assert_receive {:EXIT, ^server, :killed}
       end
+    end
+  end
+
+  describe "a server that is not there" do
+    test "is the same error everywhere", %{model: model} do
+      {:ok, dead} = Server.start_link(model: model)
+      :ok = GenServer.stop(dead)
+      messages = [{:user, "hello"}]
+
+      for server <- [dead, :nobody_of_this_name, {:global, :nobody}] do
+        for answer <- [
+              Server.generate(server, "hello"),
+              Server.generate(server, "hello", share: true, temp: 0.0),
+              Server.generate(server, {:fork, :id}),
+              Server.complete(server, [1, 2]),
+              Server.chat(server, messages),
+              Server.chat_completion(server, messages),
+              Server.embed(server, "hello"),
+              Server.cancel(server, self()),
+              Server.configure(server, max_tokens: 3)
+            ],
+            do: assert({:error, {:server_down, :noproc}} = answer)
+
+        for fun <- [
+              fn -> Server.model(server) end,
+              fn -> Server.get_stats(server) end,
+              fn -> Enum.to_list(Server.stream(server, "hello")) end,
+              fn -> Enum.to_list(Server.stream_chat(server, messages)) end,
+              fn -> Enum.to_list(Server.stream_chat_completion(server, messages)) end
+            ],
+            do: assert(assert_raise(Weir.Error, fun).reason == {:server_down, :noproc})
+      end
+
+      assert mailbox() == []
+    end
+
+    test "because it is on another node, says which" do
+      # of no node that there is
+      pid = :erlang.binary_to_term(<<131, 88, 119, 3, "a@b", 1::32, 0::32, 1::32>>)
+      messages = [{:user, "hello"}]
+
+      for server <- [pid, {:llm, :a@b}],
+          fun <- [
+            fn -> Server.generate(server, "hello") end,
+            fn -> Server.chat(server, messages) end,
+            fn -> Server.chat_completion(server, messages) end,
+            fn -> Server.model(server) end,
+            fn -> Enum.to_list(Server.stream(server, "hello")) end
+          ],
+          do: assert_raise(ArgumentError, ~r/is on the node a@b/, fun)
+    end
+  end
+
+  test "messages that nobody sends end nothing", %{model: model} do
+    for strategy <- [:balanced, Server.Strategy.Balanced] do
+      server = server(model: model, batch_strategy: strategy)
+      {:ok, _} = Server.embed(server, "hello")
+      state = :sys.get_state(server)
+
+      log =
+        ExUnit.CaptureLog.capture_log(fn ->
+          for stray <- [:hello, {}, {:begin}, {:ended, 1}, {:join, 1}, "text", %{a: 1}] do
+            GenServer.cast(server, stray)
+            send(server, stray)
+            assert {:error, :unknown_call} = GenServer.call(server, stray)
+          end
+        end)
+
+      assert log =~ "a call that no server knows: :hello"
+      assert log =~ "a cast that no server knows: :hello"
+
+      for driver <- [state.engines[1].driver], driver != nil do
+        GenServer.cast(driver, :hello)
+        send(driver, :hello)
+        assert {:error, :unknown_call} = GenServer.call(driver, :hello)
+      end
+
+      assert {:ok, _} = Server.generate(server, "hello", max_tokens: 3)
+      assert eventually(fn -> Process.info(server, :messages) == {:messages, []} end)
     end
   end
 
@@ -607,13 +686,6 @@ defmodule Weir.ServerTest do
     assert eventually(fn -> idle?(server) end)
   end
 
-  test "common_prefix_length" do
-    assert Server.common_prefix_length([], [1]) == 0
-    assert Server.common_prefix_length([1, 2], [1, 2]) == 2
-    assert Server.common_prefix_length([1, 2, 3], [1, 2]) == 2
-    assert Server.common_prefix_length([2], [1]) == 0
-  end
-
   test "embeddings beside generation", %{model: model} do
     server = server(model: model)
     task = Task.async(fn -> Server.generate(server, "hello", max_tokens: 2000) end)
@@ -670,6 +742,15 @@ defmodule Weir.ServerTest do
     assert %{finish_reason: "length", delta: %{}} = List.last(deltas)
     assert Enum.map_join(deltas, &(&1.delta[:content] || "")) == text
     assert_raise ArgumentError, fn -> Server.chat(server, [:hello]) end
+
+    for wrong <- [nil, "hello", %{role: "user", content: "hello"}, [{:user, "hello"} | :end]] do
+      assert_raise ArgumentError, ~r/messages must be a list/, fn ->
+        Server.chat(server, wrong)
+      end
+
+      assert_raise ArgumentError, ~r/messages must be a list/, fn -> Weir.chat(model, wrong) end
+    end
+
     assert mailbox() == []
   end
 end

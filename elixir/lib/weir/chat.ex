@@ -34,6 +34,10 @@ defmodule Weir.Chat do
   # `o` has the template's options, and may have `tools`, `tool_choice`, `parallel_tool_calls` and `json_schema`.
   @spec create(Model.t(), [message()], map()) :: {:ok, NIF.chat()} | {:error, String.t()}
   def create(%Model{ref: ref}, messages, o) do
+    if not is_list(messages) or List.improper?(messages) do
+      raise ArgumentError, "messages must be a list, got: #{inspect(messages)}"
+    end
+
     messages = Enum.map(messages, &message/1)
     {tools, choice} = tools!(o[:tools] || [], o[:tool_choice] || :auto)
 

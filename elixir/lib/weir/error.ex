@@ -15,5 +15,6 @@ defmodule Weir.Error do
   defp text(:cancelled), do: "the request was cancelled"
   defp text(:timeout), do: "nothing more came in time"
   defp text(:stopping), do: "the server is stopping"
+  defp text({:server_down, reason}), do: "the server is down: " <> Exception.format_exit(reason)
   defp text(reason), do: inspect(reason)
 end

@@ -217,6 +217,11 @@ defmodule Weir.Hub do
   end
 
   @doc false
+  # Whether it is `hf:OWNER/REPO` and the like, which may have to be downloaded.
+  def name?("hf:" <> _), do: true
+  def name?(_path_or_model), do: false
+
+  @doc false
   # The file that a path, or `hf:OWNER/REPO[:QUANTIZATION or FILE]`, means.
   def file("hf:" <> _ = name), do: NIF.hub_download(name, read!([]), nil, nil)
   def file(path), do: {:ok, path}

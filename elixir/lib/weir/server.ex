@@ -12,7 +12,7 @@ defmodule Weir.Server do
   Requests run together, each tick one forward pass; prompts are computed in chunks between the tokens of others, and
   what several prompts have in common is computed once. The engine is C and has a thread of its own. Texts go from
   there to the caller's mailbox, not through this process, and at most 16 chunks before the caller has taken some: what
-  waits becomes one chunk. A caller that dies frees its slot within a tick. Callers are on the server's node.
+  waits becomes one chunk. A caller that dies frees its slot within a tick.
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", n_parallel: 2)
       iex> {:ok, text} = Weir.Server.generate(server, "hello", max_tokens: 8, temp: 0.0)
@@ -24,7 +24,10 @@ defmodule Weir.Server do
   ## Options of `start_link/1`
 
     * `model_path` (a file, or `hf:OWNER/REPO[:QUANTIZATION]`, see `Weir.Hub`), or `model`, a `Weir.Model`. One of them
-      is required.
+      is required. A file is loaded before `start_link/1` returns. A model by name, which may have to be downloaded, is
+      loaded afterwards: requests wait for it within their `timeout`, `model/1` without one, and `get_stats/1` has
+      `state: :loading`. When it cannot be loaded, those who wait get the reason, and the server exits with it. The end
+      of the server, or of its supervisor, ends the download.
     * `name`: as `GenServer`'s. It is the id in `child_spec/1` too.
     * of the model: `n_gpu_layers` (99), and `use_mmap`, `main_gpu`, `split_mode`, `tensor_split`, `use_mlock`,
       `use_direct_io` as `Weir.Model.load/2` has them.
@@ -45,7 +48,11 @@ defmodule Weir.Server do
       `share`.
     * `drain_timeout` (5_000 ms): how long requests may go on after the supervisor has said stop.
 
-  Options of the wrong name or type raise `ArgumentError`.
+  Options of the wrong name or type raise `ArgumentError`, and so does a server on another node: texts go from the engine
+  to a mailbox of its own node, so requests begin there.
+
+  A server that is not there, or that ends meanwhile, is `{:error, {:server_down, reason}}`. Functions without
+  `{:error, _}` (streams, `model/1`, `get_stats/1`) raise it as a `Weir.Error`.
 
   Events for monitoring are in `Weir.Server.Telemetry`.
   """
@@ -151,7 +158,8 @@ defmodule Weir.Server do
   @doc """
   The whole answer to a prompt, a text or token ids.
 
-  Options: `max_tokens` (256; -1: as many as fit), `timeout` (60_000 ms, or `:infinity`; then `{:error, :timeout}`),
+  Options: `max_tokens` (256; -1: as many as fit), `timeout` (60_000 ms from the call to the answer's end, or `:infinity`; then
+  `{:error, :timeout}`),
   `temp` (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `seed` (random), `penalty_repeat` (1.0), `penalty_freq`
   (0.0), `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (a map), `stop` (texts that end the
   answer, and are not part of it), `priority` (0; -100 to 100: the higher goes first), `deadline` (ms from now; the
@@ -201,46 +209,60 @@ defmodule Weir.Server do
       true
   """
   @spec complete(server(), prompt(), keyword()) :: {:ok, answer()} | {:error, reason()}
-  def complete(server, prompt, opts \\ []), do: Answer.whole(server, prompt, opts)
+  def complete(server, prompt, opts \\ []),
+    do: Answer.whole(server, opts, fn _deadline -> {:ok, prompt} end)
 
   @doc """
   The answer as a lazy stream of texts, none of them empty. Options as `generate/3`, but `timeout` (30_000 ms) is
-  between chunks; and `emit: :chunks` for `Weir.Chunk`s.
+  how long the request's begin may take, and then the time between chunks; and `emit: :chunks` for `Weir.Chunk`s.
 
   Nothing is asked for before the stream is enumerated. Errors are raised as `Weir.Error`, with their reason. Ending
   early cancels the request and leaves no message.
   """
   @spec stream(server(), prompt(), keyword()) :: Enumerable.t()
   def stream(server, prompt, opts \\ []),
-    do: Answer.stream(server, opts, fn -> {:ok, prompt} end)
+    do: Answer.stream(server, opts, fn _deadline -> {:ok, prompt} end)
 
   @doc """
   Cancels the requests with this `id`, or those of this process. They end within a tick: with `{:error, :cancelled}`,
   in a stream of texts as an exception, in one of chunks as the last chunk's reason.
   """
-  @spec cancel(server(), pid() | term()) :: :ok | {:error, :not_found}
-  def cancel(server, pid_or_id), do: GenServer.call(server, {:cancel, pid_or_id}, :infinity)
+  @spec cancel(server(), pid() | term()) :: :ok | {:error, :not_found | reason()}
+  def cancel(server, pid_or_id), do: Broker.ask(server, {:cancel, pid_or_id}, :infinity)
 
   # ---- Conversations ----
 
-  @doc "The model, for `Weir.Tokenizer`, `Weir.Chat` and others."
+  @doc "The model, for `Weir.Tokenizer`, `Weir.Chat` and others. Waits until it is loaded."
   @spec model(server()) :: Model.t()
-  def model(server), do: GenServer.call(server, :model, :infinity)
+  def model(server), do: server |> loaded(:infinity) |> ok!()
+
+  defp loaded(server, deadline) do
+    Broker.here!(server)
+    Broker.ask(server, :model, Deadline.left(deadline))
+  end
+
+  defp ok!({:ok, value}), do: value
+  defp ok!({:error, reason}), do: raise(Weir.Error, reason)
 
   @doc "The answer to a conversation. Options as `generate/3` and `Weir.Chat.apply_template/3`."
   @spec chat(server(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
   def chat(server, messages, opts \\ []) do
     {template, rest} = Chat.split_options(opts)
 
-    with {:ok, prompt} <- Chat.apply_template(model(server), messages, template),
-         do: generate(server, prompt, rest)
+    with {:ok, answer} <- Answer.whole(server, rest, &rendered(server, messages, template, &1)),
+         do: {:ok, answer.text}
+  end
+
+  defp rendered(server, messages, template, deadline) do
+    with {:ok, model} <- loaded(server, deadline),
+         do: Chat.apply_template(model, messages, template)
   end
 
   @doc "The same as a stream, see `stream/3`."
   @spec stream_chat(server(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat(server, messages, opts \\ []) do
     {template, rest} = Chat.split_options(opts)
-    Answer.stream(server, rest, fn -> Chat.apply_template(model(server), messages, template) end)
+    Answer.stream(server, rest, &rendered(server, messages, template, &1))
   end
 
   @doc """
@@ -254,7 +276,7 @@ defmodule Weir.Server do
     {open, timeout} = completion(server, messages, opts, :generate, 60_000)
     deadline = Deadline.at(timeout)
 
-    with {:ok, completion} <- open.(),
+    with {:ok, completion} <- open.(deadline),
          do: Completion.whole(completion, fn -> Deadline.left(deadline) end)
   end
 
@@ -262,7 +284,7 @@ defmodule Weir.Server do
   @spec stream_chat_completion(server(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat_completion(server, messages, opts \\ []) do
     {open, timeout} = completion(server, messages, opts, :stream, 30_000)
-    Completion.stream(open, timeout)
+    Completion.stream(fn -> timeout |> Deadline.at() |> open.() end, timeout)
   end
 
   defp completion(server, messages, opts, mode, timeout) do
@@ -271,10 +293,11 @@ defmodule Weir.Server do
     {timeout, id, given} = Request.given!(rest, timeout)
     {o, given} = own_opts |> Options.read!(own) |> Completion.form(given)
 
-    {fn ->
-       Completion.open(model(server), messages, o, fn chat ->
-         Request.start(server, chat, given, id, mode, o.n)
-       end)
+    {fn deadline ->
+       how = %{id: id, mode: mode, n: o.n, share: false, deadline: deadline}
+
+       with {:ok, model} <- loaded(server, deadline),
+            do: Completion.open(model, messages, o, &Request.start(server, &1, given, how))
      end, timeout}
   end
 
@@ -295,8 +318,10 @@ defmodule Weir.Server do
       raise ArgumentError, "expected a text or a list of texts, got: #{inspect(text_or_texts)}"
     end
 
-    with {:ok, embedder} <- GenServer.call(server, :embedder, :infinity),
-         {:ok, vectors} <- Embedder.embed(embedder, texts, o, timeout) do
+    deadline = Deadline.at(timeout)
+
+    with {:ok, embedder} <- Broker.ask(server, :embedder, timeout),
+         {:ok, vectors} <- Embedder.embed(embedder, texts, o, Deadline.left(deadline)) do
       {:ok, if(is_list(text_or_texts), do: vectors, else: hd(vectors))}
     end
   end
@@ -304,13 +329,19 @@ defmodule Weir.Server do
   # ---- The server itself ----
 
   @doc """
-  How it stands: `active_slots` (prefilling or generating), `idle_slots`, `prefilling_slots`, `generating_slots`,
+  How it stands: `state` (`:loading`, `:running`, `:stopping`), `active_slots` (prefilling or generating), `idle_slots`, `prefilling_slots`, `generating_slots`,
   `queue_depth`, `n_parallel`, `n_batch`, `requests` (begun and not ended), `n_shared` (that had another one's generation),
   `strategy`, `strategy_failures`, `slots` (what each active one did in the last tick, and how much of its prompt was
-  cached), and the engine's counts: see `weir_engine_stats` in the C API. Never waits for a forward pass.
+  cached), and, once the model is loaded, the engine's counts: see `weir_engine_stats` in the C API. Never waits for a
+  forward pass.
   """
   @spec get_stats(server()) :: map()
-  def get_stats(server), do: GenServer.call(server, :get_stats, :infinity)
+  def get_stats(server) do
+    case Broker.ask(server, :get_stats, :infinity) do
+      {:error, reason} -> raise Weir.Error, reason
+      stats -> stats
+    end
+  end
 
   @doc """
   Changes options while requests run: those that requests get by default, and those of the engine.
@@ -318,24 +349,16 @@ defmodule Weir.Server do
   Defaults, and one Elixir strategy for another, hold at once. For what else changes the engine a new one is made:
   requests that have begun end on the former, which is then freed, with the prefixes it knew; until then both take their
   memory. After an error everything is as before.
+
+  What has to be loaded is loaded beside the server, which goes on meanwhile; changes are made one after the other.
+  `timeout` (`:infinity`) is how long to wait. The change is made even if nobody waits any more.
   """
   @spec configure(server(), keyword()) :: :ok | {:error, reason()}
   def configure(server, opts) do
+    {timeout, opts} = Deadline.pop!(opts, :infinity)
     given = opts |> renamed() |> Options.given!(own_options())
     _strategy = BatchStrategy.resolve!(Map.get(given, :batch_strategy, :balanced))
     Request.one_grammar!(given)
-    GenServer.call(server, {:configure, given}, :infinity)
+    Broker.ask(server, {:configure, given}, timeout)
   end
-
-  @doc """
-  How many tokens two lists begin with alike: what a cached prompt saves.
-
-      iex> Weir.Server.common_prefix_length([1, 2, 3], [1, 2, 4, 5])
-      2
-  """
-  @spec common_prefix_length([integer()], [integer()]) :: non_neg_integer()
-  def common_prefix_length(a, b), do: common(a, b, 0)
-
-  defp common([token | a], [token | b], n), do: common(a, b, n + 1)
-  defp common(_a, _b, n), do: n
 end

@@ -17,7 +17,7 @@ defmodule Weir.HubServer do
       ])
 
     {:ok, port} = :inet.port(listener)
-    {:ok, state} = Agent.start_link(fn -> %{repos: repos, seen: [], served: %{}} end)
+    {:ok, state} = Agent.start_link(fn -> %{repos: repos, seen: [], served: %{}, open: 0} end)
     pid = spawn_link(fn -> accept(listener, state) end)
     :ok = :gen_tcp.controlling_process(listener, pid)
     %{url: "http://127.0.0.1:#{port}", state: state}
@@ -29,6 +29,9 @@ defmodule Weir.HubServer do
         path =~ part,
         do: {path, headers}
   end
+
+  @doc "How many files are being sent."
+  def n_open(hub), do: Agent.get(hub.state, & &1.open)
 
   def commit(name), do: :crypto.hash(:sha, name) |> Base.encode16(case: :lower)
   def sha256(content), do: :crypto.hash(:sha256, content) |> Base.encode16(case: :lower)
@@ -91,7 +94,9 @@ defmodule Weir.HubServer do
     allowed(socket, headers, repos["#{owner}/#{name}"], fn repo ->
       content = repo.files[Enum.join(file, "/")]
       n = Agent.get_and_update(state, &served(&1, name))
+      Agent.update(state, &%{&1 | open: &1.open + 1})
       send_file(socket, headers, content, if(n == 1, do: repo[:cut]), repo[:delay] || 0)
+      Agent.update(state, &%{&1 | open: &1.open - 1})
     end)
   end
 

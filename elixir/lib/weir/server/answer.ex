@@ -22,19 +22,23 @@ defmodule Weir.Server.Answer do
 
   # ---- Whole ----
 
+  @typedoc "A prompt that may have to be rendered first, until the deadline."
+  @type prompt :: (Deadline.t() -> {:ok, Request.prompt()} | {:error, term()})
+
   @doc "See `Weir.Server.complete/3`."
-  @spec whole(GenServer.server(), Request.prompt(), keyword()) ::
+  @spec whole(GenServer.server(), keyword(), prompt()) ::
           {:ok, Weir.Server.answer()} | {:error, Weir.Server.reason()}
-  def whole(server, prompt, opts) do
+  def whole(server, opts, prompt) do
     {own, opts} = own!(opts, @options)
-    :ok = echo!(own.echo, prompt)
     {timeout, id, given} = Request.given!(opts, 60_000)
+    deadline = Deadline.at(timeout)
+    how = %{id: id, mode: :generate, n: own.best_of, share: own.share, deadline: deadline}
     # as weir_generate_best: they are ranked by their logprobs
     asked = if own.best_of > 1, do: Map.put(given, :logprobs, true), else: given
 
-    with {:ok, requests} <-
-           Request.start(server, prompt, asked, id, :generate, own.best_of, own.share),
-         deadline = Deadline.at(timeout),
+    with {:ok, prompt} <- prompt.(deadline),
+         :ok <- echo!(own.echo, prompt),
+         {:ok, requests} <- Request.start(server, prompt, asked, how),
          {:ok, answer} <- best(Enum.map(requests, &gather(&1, deadline, %{}))),
          {:ok, before} <- echo(own.echo, prompt, hd(requests).model) do
       wanted? = Map.get(given, :logprobs, own.best_of == 1)
@@ -98,11 +102,7 @@ defmodule Weir.Server.Answer do
   # ---- Streams ----
 
   @doc "See `Weir.Server.stream/3`. `prompt` is computed when the stream is enumerated."
-  @spec stream(
-          GenServer.server(),
-          keyword(),
-          (() -> {:ok, Request.prompt()} | {:error, term()})
-        ) :: Enumerable.t()
+  @spec stream(GenServer.server(), keyword(), prompt()) :: Enumerable.t()
   def stream(server, opts, prompt) do
     {own, opts} = own!(opts, @options ++ @emit)
     {timeout, id, given} = Request.given!(opts, 30_000)
@@ -114,10 +114,12 @@ defmodule Weir.Server.Answer do
     chunks =
       Stream.resource(
         fn ->
-          with {:ok, prompt} <- prompt.(),
+          deadline = Deadline.at(timeout)
+          how = %{id: id, mode: :stream, n: 1, share: own.share, deadline: deadline}
+
+          with {:ok, prompt} <- prompt.(deadline),
                :ok <- echo!(own.echo, prompt),
-               {:ok, [request]} <-
-                 Request.start(server, prompt, given, id, :stream, 1, own.share) do
+               {:ok, [request]} <- Request.start(server, prompt, given, how) do
             if own.echo, do: {:echo, prompt, request}, else: request
           else
             {:error, reason} -> raise Weir.Error, reason

@@ -5,77 +5,147 @@ defmodule Weir.Server.Broker do
   # and what is answered go another way, between the callers and the engine.
 
   use GenServer
+  require Logger
 
-  alias Weir.{Adapter, Deadline, Hub, Model, NIF, Options}
-  alias Weir.Server.{BatchStrategy, Driver, Embedder, Engine, Flight, Request, Telemetry}
+  alias Weir.{Deadline, Model, NIF}
+  alias Weir.Server.{BatchStrategy, Driver, Embedder, Engine, Flight, Loader, Request, Telemetry}
 
   # The engine's ticks are told so often while there are any.
   @ticks_ms 50
 
   # current: the engine that requests begin on. engines: by number; those before it are there until their last request
   # has ended. requests: by the monitor of their consumer. flights: those that more readers may join, by engine and
-  # request. draft: the model that was last loaded from a path, {path, model}.
+  # request. draft: the model that was last loaded from a path, {path, model}. loading: {loader, :start}, or {loader,
+  # from} of a change of options. waiting: {from, call} until the model is loaded, the last one first. changes: {from,
+  # given} that come after the one that is being made.
   defstruct [
     :model,
     :options,
     :current,
     :embedder,
+    :loading,
     telemetry: false,
+    stopping: false,
     draft: nil,
     polling: false,
     seq: 0,
     n_shared: 0,
     engines: %{},
     requests: %{},
-    flights: %{}
+    flights: %{},
+    waiting: [],
+    changes: :queue.new()
   ]
 
   @doc "`source`: a `Weir.Model`, or a path. `o`: all options of a server but its name, which is in `opts`."
   @spec start_link(Model.t() | Path.t(), map(), keyword()) :: GenServer.on_start()
   def start_link(source, o, opts), do: GenServer.start_link(__MODULE__, {source, o}, opts)
 
-  @impl true
-  def init({source, o}) do
-    Process.flag(:trap_exit, true)
+  @doc "What the server answers, or `{:error, reason}`: `:timeout`, or `{:server_down, reason}`."
+  @spec ask(GenServer.server(), term(), timeout()) :: term()
+  def ask(server, call, timeout) do
+    GenServer.call(server, call, timeout)
+  catch
+    :exit, {:timeout, {GenServer, :call, _}} -> {:error, :timeout}
+    :exit, {reason, {GenServer, :call, _}} -> {:error, {:server_down, reason}}
+  end
 
-    with {:ok, model} <- load(source, o),
-         {:ok, o} <- with_adapters(model, o),
-         state = %__MODULE__{model: model, options: o, telemetry: Telemetry.loaded?()},
-         {:ok, state} <- add_engine(state, o) do
-      {:ok, state}
-    else
-      {:error, reason} -> {:stop, reason}
+  @doc "Raises where models and streams, which are this node's, cannot be had of the server."
+  @spec here!(GenServer.server()) :: :ok
+  def here!(server) do
+    case GenServer.whereis(server) do
+      nil -> :ok
+      pid when is_pid(pid) and node(pid) == node() -> :ok
+      pid when is_pid(pid) -> elsewhere!(server, node(pid))
+      {_name, node} -> elsewhere!(server, node)
     end
   end
 
-  defp load(%Model{} = model, _o), do: {:ok, model}
-
-  defp load(path, o) do
-    with {:ok, file} <- Hub.file(path),
-         do: Model.load(file, o |> Map.take(Keyword.keys(Options.model())) |> Map.to_list())
+  defp elsewhere!(server, node) do
+    raise ArgumentError,
+          "the server #{inspect(server)} is on the node #{node}, and its requests begin there; call this function on " <>
+            "that node, for example by :erpc.call/4"
   end
 
-  # What the server's own option names is loaded once.
-  defp with_adapters(model, o) do
-    with {:ok, adapters} <- Adapter.loaded(model, o.lora), do: {:ok, %{o | lora: adapters}}
+  # ---- Starting ----
+
+  @impl true
+  def init({source, o}) do
+    Process.flag(:trap_exit, true)
+    loader = Loader.start_link(fn -> Loader.first(source, o) end)
+    state = %__MODULE__{options: o, telemetry: Telemetry.loaded?(), loading: {loader, :start}}
+    if Loader.remote?(source, o), do: {:ok, state}, else: await(loader, state)
+  end
+
+  # Files are read before start_link/1 returns: so it tells what is wrong with them.
+  defp await(loader, state) do
+    receive do
+      {:loaded, ^loader, {:ok, loaded}} ->
+        {:ok, begun(state, loaded)}
+
+      {:loaded, ^loader, {:error, reason}} ->
+        {:stop, reason}
+
+      {:EXIT, ^loader, reason} ->
+        {:stop, reason}
+
+      # of whom this process is linked to: its parent
+      {:EXIT, _pid, reason} ->
+        Process.exit(loader, :kill)
+        {:stop, reason}
+    end
+  end
+
+  defp begun(state, loaded),
+    do: adopt(%{state | model: loaded.model, loading: nil}, loaded)
+
+  # All that waited for the model, the first one first.
+  defp resume(state) do
+    Enum.reduce(Enum.reverse(state.waiting), %{state | waiting: []}, fn {from, call}, state ->
+      {:reply, reply, state} = handle_call(call, from, state)
+      GenServer.reply(from, reply)
+      state
+    end)
+  end
+
+  defp refuse(state, reason) do
+    for {from, _call} <- state.waiting, do: GenServer.reply(from, {:error, reason})
+
+    for {from, _given} <- :queue.to_list(state.changes),
+        do: GenServer.reply(from, {:error, reason})
+
+    %{state | waiting: [], changes: :queue.new()}
+  end
+
+  defp abandon(%{loading: nil} = state), do: refuse(state, :stopping)
+
+  defp abandon(%{loading: {loader, from}} = state) do
+    Process.exit(loader, :kill)
+    if from != :start, do: GenServer.reply(from, {:error, :stopping})
+    refuse(%{state | loading: nil}, :stopping)
   end
 
   # ---- Engines ----
 
-  defp add_engine(state, o) do
-    with {:ok, draft} <- draft(state, o),
-         {:ok, engine} <- Engine.start(state.model, draft, o, state.telemetry) do
-      former = state.current
-      number = (former || 0) + 1
-      engines = Map.put(state.engines, number, engine)
-      loaded = if is_binary(o.draft_model), do: {o.draft_model, draft}
-      {:ok, retire(%{state | current: number, engines: engines, draft: loaded}, former)}
-    end
-  end
+  # What the loader has brought is in force.
+  defp adopt(state, %{engine: nil} = loaded), do: %{state | options: loaded.options}
 
-  defp draft(%{draft: {path, model}}, %{draft_model: path}), do: {:ok, model}
-  defp draft(_state, %{draft_model: nil}), do: {:ok, nil}
-  defp draft(_state, o), do: load(o.draft_model, o)
+  defp adopt(state, loaded) do
+    former = state.current
+    number = (former || 0) + 1
+    engine = Engine.start(loaded.engine, loaded.options, state.telemetry)
+
+    retire(
+      %{
+        state
+        | current: number,
+          engines: Map.put(state.engines, number, engine),
+          options: loaded.options,
+          draft: loaded.draft
+      },
+      former
+    )
+  end
 
   # An engine without requests that is not the current one ends.
   defp retire(state, number) do
@@ -91,30 +161,86 @@ defmodule Weir.Server.Broker do
     end
   end
 
-  defp configure(state, options) do
-    engine = state.engines[state.current]
-    changed = for {name, _} <- Engine.options(), options[name] != state.options[name], do: name
+  # One change of options after the other, each made by a process of its own.
+  defp change(%{loading: nil} = state) do
+    case :queue.out(state.changes) do
+      {{:value, {from, given}}, changes} ->
+        %{model: model, draft: draft, options: options} = state
+        engine? = &(engine_options(options, &1) != [])
 
-    case {changed, BatchStrategy.resolve!(options.batch_strategy)} do
-      {[], _strategy} ->
-        {:ok, state}
+        loader =
+          Loader.start_link(fn -> Loader.changed(model, draft, options, given, engine?) end)
 
-      {[:batch_strategy], {:module, _module, _opts} = strategy} when engine.driver != nil ->
-        Driver.strategy(engine.driver, strategy)
-        {:ok, state}
+        %{state | loading: {loader, from}, changes: changes}
 
-      _engine ->
-        add_engine(state, options)
+      {:empty, _changes} ->
+        state
     end
+  end
+
+  defp change(state), do: state
+
+  # Which of an engine's options differ, such that they need a new one.
+  defp engine_options(former, options) do
+    changed = for {name, _} <- Engine.options(), options[name] != former[name], do: name
+
+    if changed == [:batch_strategy] and module(former) != nil and module(options) != nil,
+      do: [],
+      else: changed
+  end
+
+  defp module(o) do
+    case BatchStrategy.resolve!(o.batch_strategy) do
+      {:module, _module, _opts} = strategy -> strategy
+      {:c, _name} -> nil
+    end
+  end
+
+  defp changed(state, {:ok, loaded}) do
+    driver = state.engines[state.current].driver
+
+    if loaded.engine == nil and loaded.options.batch_strategy != state.options.batch_strategy,
+      do: Driver.strategy(driver, module(loaded.options))
+
+    {:ok, adopt(state, loaded)}
+  end
+
+  defp changed(state, {:error, reason}), do: {{:error, reason}, state}
+
+  defp loaded(%{loading: {_loader, :start}} = state, {:ok, loaded}),
+    do: {:noreply, state |> begun(loaded) |> resume() |> change()}
+
+  defp loaded(%{loading: {_loader, :start}} = state, {:error, reason}),
+    do: {:stop, reason, refuse(%{state | loading: nil}, reason)}
+
+  defp loaded(%{loading: {_loader, from}} = state, result) do
+    {reply, state} = changed(%{state | loading: nil}, result)
+    GenServer.reply(from, reply)
+    {:noreply, change(state)}
   end
 
   # ---- Messages ----
 
-  @impl true
-  def handle_call({:begin, mode, id, n}, {pid, _tag}, state),
-    do: begin(state, state.current, mode, id, n, pid, nil)
+  @begin [:begin, :fork]
 
-  def handle_call({:fork, source, mode, id, n}, {pid, _tag}, state) do
+  @impl true
+  def handle_call(call, _from, %{stopping: true} = state)
+      when is_tuple(call) and elem(call, 0) in [:configure | @begin],
+      do: {:reply, {:error, :stopping}, state}
+
+  def handle_call({:begin, _mode, _id, n, _tag} = call, from, %{model: nil} = state) do
+    if state.options.max_queue > 0 and n_waiting(state) + n > state.options.max_queue,
+      do: {:reply, {:error, :queue_full}, state},
+      else: {:noreply, %{state | waiting: [{from, call} | state.waiting]}}
+  end
+
+  def handle_call(call, from, %{model: nil} = state) when call in [:model, :embedder],
+    do: {:noreply, %{state | waiting: [{from, call} | state.waiting]}}
+
+  def handle_call({:begin, mode, id, n, tag}, {pid, _}, state),
+    do: begin(state, state.current, {mode, id, n, tag}, pid, nil)
+
+  def handle_call({:fork, source, mode, id, n, tag}, {pid, _}, state) do
     found =
       for {_key, %{id: ^source, ref: ref} = request} when is_reference(ref) <- state.requests,
           source != nil,
@@ -127,7 +253,7 @@ defmodule Weir.Server.Broker do
       found ->
         # of several answers the first
         request = Enum.min_by(found, & &1.seq)
-        begin(state, request.engine, mode, id, n, pid, request.ref)
+        begin(state, request.engine, {mode, id, n, tag}, pid, request.ref)
     end
   end
 
@@ -146,7 +272,7 @@ defmodule Weir.Server.Broker do
       end
 
     Flight.attach(flight, pid, ref, demand)
-    {:reply, flight, running(state, key, {flight, ref})}
+    {:reply, {:ok, flight}, running(state, key, {flight, ref})}
   end
 
   def handle_call({:cancel, target}, _from, state) do
@@ -156,10 +282,11 @@ defmodule Weir.Server.Broker do
           do: key
 
     state = Enum.reduce(found, state, &cancel_request(&2, &1))
-    {:reply, if(found == [], do: {:error, :not_found}, else: :ok), state}
+    {n, state} = cancel_waiting(state, target)
+    {:reply, if(found == [] and n == 0, do: {:error, :not_found}, else: :ok), state}
   end
 
-  def handle_call(:model, _from, state), do: {:reply, state.model, state}
+  def handle_call(:model, _from, state), do: {:reply, {:ok, state.model}, state}
 
   def handle_call(:embedder, _from, %{embedder: nil} = state) do
     {:ok, embedder} = Embedder.start_link(state.model)
@@ -167,25 +294,14 @@ defmodule Weir.Server.Broker do
   end
 
   def handle_call(:embedder, _from, state), do: {:reply, {:ok, state.embedder}, state}
+  def handle_call(:get_stats, _from, state), do: {:reply, stats(state), state}
 
-  def handle_call(:get_stats, _from, state) do
-    stats =
-      Map.merge(Engine.stats(state.engines[state.current]), %{
-        requests: map_size(state.requests),
-        n_shared: state.n_shared,
-        strategy: state.options.batch_strategy
-      })
+  def handle_call({:configure, given}, from, state),
+    do: {:noreply, change(%{state | changes: :queue.in({from, given}, state.changes)})}
 
-    {:reply, stats, state}
-  end
-
-  def handle_call({:configure, given}, _from, state) do
-    with {:ok, options} <- with_adapters(state.model, Request.merge(state.options, given)),
-         {:ok, state} <- configure(state, options) do
-      {:reply, :ok, %{state | options: options}}
-    else
-      {:error, reason} -> {:reply, {:error, reason}, state}
-    end
+  def handle_call(call, _from, state) do
+    unknown(:call, call)
+    {:reply, {:error, :unknown_call}, state}
   end
 
   @impl true
@@ -205,7 +321,27 @@ defmodule Weir.Server.Broker do
     {:noreply, ended(state, key, outcome)}
   end
 
+  # The caller of this begin has given up; it may have begun, and may be waiting.
+  def handle_cast({:forget, tag}, state) do
+    keys = for {key, %{tag: ^tag}} <- state.requests, do: key
+    waiting = Enum.reject(state.waiting, fn {_from, call} -> tag(call) == tag end)
+    state = Enum.reduce(keys, %{state | waiting: waiting}, &ended(&2, &1, {:error, :timeout}))
+    Enum.each(keys, &Process.demonitor(&1, [:flush]))
+    {:noreply, state}
+  end
+
+  def handle_cast(cast, state) do
+    unknown(:cast, cast)
+    {:noreply, state}
+  end
+
   @impl true
+  def handle_info({:loaded, loader, result}, %{loading: {loader, _for}} = state),
+    do: loaded(state, result)
+
+  def handle_info({:EXIT, loader, reason}, %{loading: {loader, _for}} = state),
+    do: loaded(state, {:error, "the loading has failed: " <> Exception.format_exit(reason)})
+
   def handle_info({:DOWN, key, :process, _pid, reason}, state),
     do: {:noreply, ended(state, key, {:exit, reason})}
 
@@ -227,9 +363,9 @@ defmodule Weir.Server.Broker do
   # Requests that have begun may end, unless it ends because something has failed; no other begins.
   @impl true
   def terminate(reason, state) do
+    state = abandon(%{state | stopping: true})
     asked? = reason in [:normal, :shutdown] or match?({:shutdown, _}, reason)
-    deadline = Deadline.at(state.options.drain_timeout)
-    state = if asked?, do: drain(state, deadline), else: state
+    state = if asked?, do: drain(state, Deadline.at(state.options.drain_timeout)), else: state
 
     # a link does not end it when the reason is :normal
     if state.embedder, do: Process.exit(state.embedder, :shutdown)
@@ -244,12 +380,8 @@ defmodule Weir.Server.Broker do
 
   defp drain(state, deadline) do
     receive do
-      {:"$gen_call", from, begin} when elem(begin, 0) in [:begin, :fork] ->
-        GenServer.reply(from, {:error, :stopping})
-        drain(state, deadline)
-
-      {:"$gen_call", from, message} ->
-        {:reply, reply, state} = handle_call(message, from, state)
+      {:"$gen_call", from, call} ->
+        {:reply, reply, state} = handle_call(call, from, state)
         GenServer.reply(from, reply)
         drain(state, deadline)
 
@@ -267,11 +399,11 @@ defmodule Weir.Server.Broker do
 
   # ---- Requests ----
 
-  defp begin(state, number, mode, id, n, pid, source) do
+  defp begin(state, number, {_mode, _id, n, _tag} = asked, pid, source) do
     engine = state.engines[number]
 
     {keys, state} =
-      Enum.map_reduce(1..n, state, fn _, state -> begin_one(state, number, mode, id, pid) end)
+      Enum.map_reduce(1..n, state, fn _, state -> begin_one(state, number, asked, pid) end)
 
     session = %{
       server: self(),
@@ -287,7 +419,7 @@ defmodule Weir.Server.Broker do
     {:reply, {:ok, session}, poll(state)}
   end
 
-  defp begin_one(state, number, mode, id, pid) do
+  defp begin_one(state, number, {mode, id, _n, tag}, pid) do
     key = Process.monitor(pid)
     seq = state.seq + 1
 
@@ -296,6 +428,7 @@ defmodule Weir.Server.Broker do
       id: id,
       mode: mode,
       seq: seq,
+      tag: tag,
       engine: number,
       ref: nil,
       cancelled: false
@@ -322,6 +455,23 @@ defmodule Weir.Server.Broker do
     put_in(state.requests[key].cancelled, true)
   end
 
+  defp cancel_waiting(state, target) do
+    {cancelled, waiting} =
+      Enum.split_with(state.waiting, fn
+        {{pid, _}, {:begin, _mode, id, _n, _tag}} -> pid == target or (id != nil and id == target)
+        _other -> false
+      end)
+
+    for {from, _call} <- cancelled, do: GenServer.reply(from, {:error, :cancelled})
+    {length(cancelled), %{state | waiting: waiting}}
+  end
+
+  defp n_waiting(state),
+    do: Enum.sum(for {_from, {:begin, _mode, _id, n, _tag}} <- state.waiting, do: n)
+
+  defp tag({:begin, _mode, _id, _n, tag}), do: tag
+  defp tag(_call), do: nil
+
   # nil: not submitted yet
   defp cancel_ref(nil), do: :ok
   defp cancel_ref({flight, ref}), do: Flight.cancel(flight, ref)
@@ -334,6 +484,7 @@ defmodule Weir.Server.Broker do
 
       {request, requests} ->
         tell_end(state, request, outcome)
+        with {flight, ref} <- request.ref, do: Flight.leave(flight, ref)
         engine = state.engines[request.engine]
         # what a dead consumer has submitted, or was about to, is to be seen
         Driver.work(engine.driver)
@@ -342,7 +493,25 @@ defmodule Weir.Server.Broker do
     end
   end
 
-  # ---- Events ----
+  # ---- What is told ----
+
+  defp stats(state) do
+    {known, engine} =
+      if state.model,
+        do: {:running, Engine.stats(state.engines[state.current])},
+        else: {:loading, %{Engine.no_stats(state.options) | queue_depth: n_waiting(state)}}
+
+    Map.merge(engine, %{
+      state: if(state.stopping, do: :stopping, else: known),
+      requests: map_size(state.requests),
+      n_shared: state.n_shared,
+      strategy: state.options.batch_strategy
+    })
+  end
+
+  defp unknown(kind, message) do
+    Logger.warning("#{inspect(self())} got a #{kind} that no server knows: #{inspect(message)}")
+  end
 
   defp tell(%{telemetry: false}, _request, _event, _measurements, _metadata), do: :ok
 

@@ -4,14 +4,17 @@ defmodule Weir.Server.Driver do
   # The ticks of an engine whose plans come from Elixir. A process of its own, so that the server answers while a pass
   # runs. It waits for `:work`, which follows each submit, and goes on while there is any.
 
+  # between two ticks it is in OTP's code: this module may be loaded anew at any time
+  use GenServer
   require Logger
   alias Weir.NIF
-  alias Weir.Server.Telemetry
+  alias Weir.Server.{Guard, Telemetry}
 
   @report_ms 1000
   @int32 -2_147_483_648..2_147_483_647
 
-  defstruct [:engine, :module, :opts, :server, :telemetry, :failures, reported: nil]
+  # view: what the last tick has left.
+  defstruct [:engine, :module, :opts, :server, :telemetry, :failures, :view, :reported]
 
   @doc "`failures`: a counter of the plans that were replaced because the strategy gave none."
   def start_link(engine, {:module, module, opts}, failures, telemetry) do
@@ -24,18 +27,9 @@ defmodule Weir.Server.Driver do
       failures: failures
     }
 
-    driver = :proc_lib.spawn_link(fn -> tick(state) end)
-    spawn(fn -> outlive(driver, engine) end)
+    {:ok, driver} = GenServer.start_link(__MODULE__, state)
+    :ok = Guard.start(driver, engine)
     driver
-  end
-
-  # Killed with its server, it leaves streams that no tick ends any more, and that keep the engine.
-  defp outlive(driver, engine) do
-    monitor = Process.monitor(driver)
-
-    receive do
-      {:DOWN, ^monitor, :process, _pid, _reason} -> NIF.engine_stop(engine)
-    end
   end
 
   def work(nil), do: :ok
@@ -45,26 +39,36 @@ defmodule Weir.Server.Driver do
   def stop(nil), do: :ok
   def stop(driver), do: send(driver, :stop)
 
-  # With nothing to do it waits for a message; otherwise it takes what is there. `view`: what the last tick has left.
-  defp wait(state, timeout, view \\ nil) do
-    receive do
-      :work -> wait(state, 0)
-      {:strategy, module, opts} -> wait(%{state | module: module, opts: opts}, 0)
-      :stop -> exit(:normal)
-    after
-      timeout -> if view, do: go_on(state, view), else: tick(state)
-    end
-  end
+  @impl true
+  def init(state), do: {:ok, state, 0}
+
+  # What is in the mailbox comes before the next tick, which is a timeout of 0.
+  @impl true
+  def handle_info(:timeout, %{view: nil} = state), do: tick(state)
+  def handle_info(:timeout, state), do: go_on(%{state | view: nil}, state.view)
+  def handle_info(:work, state), do: {:noreply, %{state | view: nil}, 0}
+
+  def handle_info({:strategy, module, opts}, state),
+    do: {:noreply, %{state | module: module, opts: opts, view: nil}, 0}
+
+  def handle_info(:stop, state), do: {:stop, :normal, state}
+  def handle_info(_other, state), do: {:noreply, state, 0}
+
+  @impl true
+  def handle_call(_other, _from, state), do: {:reply, {:error, :unknown_call}, state, 0}
+
+  @impl true
+  def handle_cast(_other, state), do: {:noreply, state, 0}
 
   defp tick(state) do
     case NIF.engine_view(state.engine) do
       {:ok, view} -> go_on(state, view)
       # stopped by the server, which has no more use for it
-      {:error, _reason} -> wait(state, :infinity)
+      {:error, _reason} -> {:noreply, state}
     end
   end
 
-  defp go_on(state, %{slots: [], queue_depth: 0}), do: wait(state, :infinity)
+  defp go_on(state, %{slots: [], queue_depth: 0}), do: {:noreply, state}
 
   # One visit to a dirty scheduler for each tick.
   defp go_on(state, view) do
@@ -73,17 +77,16 @@ defmodule Weir.Server.Driver do
     case NIF.engine_turn(state.engine, plan) do
       {:ok, %{idle: true}, _view} ->
         # what waits in the queue cannot begin yet
-        Process.sleep(1)
-        wait(state, 0)
+        {:noreply, state, 1}
 
       {:ok, %{bad_plan: true}, view} when plan != nil ->
-        state |> report(:error, {:bad_plan, plan}, []) |> wait(0, view)
+        {:noreply, report(%{state | view: view}, :error, {:bad_plan, plan}, []), 0}
 
       {:ok, _report, view} ->
-        wait(state, 0, view)
+        {:noreply, %{state | view: view}, 0}
 
       {:error, _reason} ->
-        wait(state, 0)
+        {:noreply, state, 0}
     end
   end
 

@@ -53,34 +53,41 @@ defmodule Weir.Server.Engine do
   def options, do: @options
 
   @doc "`draft`: the model of the option `draft_model`, or nil."
-  @spec start(Model.t(), Model.t() | nil, map(), boolean()) :: {:ok, t()} | {:error, String.t()}
-  def start(model, draft, o, telemetry) do
-    strategy = BatchStrategy.resolve!(o.batch_strategy)
+  @spec create(Model.t(), Model.t() | nil, map()) :: {:ok, NIF.engine()} | {:error, String.t()}
+  def create(model, draft, o) do
+    o
+    |> Map.take(Keyword.keys(@options) -- @others)
+    |> Map.merge(%{
+      n_slots: o.n_parallel,
+      n_kv: o.n_ctx,
+      n_batch: n_batch(o),
+      queue_limit: o.max_queue,
+      draft_model: draft && draft.ref
+    })
+    |> Map.merge(
+      case BatchStrategy.resolve!(o.batch_strategy) do
+        {:c, name} -> %{strategy: name}
+        {:module, _module, _opts} -> %{manual: true}
+      end
+    )
+    |> then(&NIF.engine_create(model.ref, &1))
+  end
 
-    options =
-      o
-      |> Map.take(Keyword.keys(@options) -- @others)
-      |> Map.merge(%{
-        n_slots: o.n_parallel,
-        n_kv: o.n_ctx,
-        n_batch: if(o.n_batch == 0, do: max(o.n_ctx, o.n_parallel), else: o.n_batch),
-        queue_limit: o.max_queue,
-        draft_model: draft && draft.ref
-      })
-      |> Map.merge(
-        case strategy do
-          {:c, name} -> %{strategy: name}
-          {:module, _module, _opts} -> %{manual: true}
-        end
-      )
+  defp n_batch(%{n_batch: 0} = o), do: max(o.n_ctx, o.n_parallel)
+  defp n_batch(o), do: o.n_batch
 
-    with {:ok, ref} <- NIF.engine_create(model.ref, options) do
-      failures = :counters.new(1, [])
+  @doc "For the server's process: with a process that drives it where its plans come from Elixir."
+  @spec start(NIF.engine(), map(), boolean()) :: t()
+  def start(ref, o, telemetry) do
+    failures = :counters.new(1, [])
 
-      driver = if options[:manual], do: Driver.start_link(ref, strategy, failures, telemetry)
+    driver =
+      case BatchStrategy.resolve!(o.batch_strategy) do
+        {:c, _name} -> nil
+        strategy -> Driver.start_link(ref, strategy, failures, telemetry)
+      end
 
-      {:ok, %__MODULE__{ref: ref, driver: driver, failures: failures}}
-    end
+    %__MODULE__{ref: ref, driver: driver, failures: failures}
   end
 
   @doc "Waits for the pass that runs. Streams that have not ended get an error."
@@ -105,6 +112,22 @@ defmodule Weir.Server.Engine do
       strategy_failures: :counters.get(engine.failures, 1),
       slots: if(active > 0, do: NIF.engine_slots(engine.ref), else: [])
     })
+  end
+
+  @doc "The same before there is an engine."
+  @spec no_stats(map()) :: map()
+  def no_stats(o) do
+    %{
+      active_slots: 0,
+      idle_slots: 0,
+      prefilling_slots: 0,
+      generating_slots: 0,
+      queue_depth: 0,
+      n_parallel: o.n_parallel,
+      n_batch: n_batch(o),
+      strategy_failures: 0,
+      slots: []
+    }
   end
 
   @doc "Events for the ticks since the last call, as the calling server's."

@@ -5,9 +5,13 @@ defmodule Weir.Server.Flight do
   # sends it to each reader from the begin, in the messages that an engine sends: `{ref, {:chunk, ids, text}}` and its
   # like, as many as the reader has asked for.
   #
+  # A reader's reference is an alias of its process: who has taken it back gets no message any more.
+  #
   # The server alone lets readers in. Without readers the flight says so, and ends when the server, which gives it to
   # nobody any more, says stop: a reader that was let in before stands in front of that word.
 
+  # between two messages it is in OTP's code: this module may be loaded anew at any time
+  use GenServer
   alias Weir.NIF
   alias Weir.Server.Driver
 
@@ -15,21 +19,28 @@ defmodule Weir.Server.Flight do
   defstruct [:server, :monitor, :key, :ref, :last, chunks: %{}, readers: %{}]
 
   @doc "Submits `request`, which is also the key that the server knows the flight by."
+  @spec start_link(NIF.engine(), pid() | nil, term(), map()) :: pid()
   def start_link(engine, driver, key, request) do
-    server = self()
+    {:ok, flight} = GenServer.start_link(__MODULE__, {self(), engine, driver, key, request})
+    flight
+  end
 
-    :proc_lib.spawn_link(fn ->
-      flight = %__MODULE__{server: server, monitor: Process.monitor(server), key: key}
+  @impl true
+  def init({server, engine, driver, key, request}) do
+    flight = %__MODULE__{server: server, monitor: Process.monitor(server), key: key}
+    {:ok, flight, {:continue, {engine, driver, request}}}
+  end
 
-      case submit(engine, request) do
-        {:ok, ref} ->
-          Driver.work(driver)
-          loop(%{flight | ref: ref})
+  @impl true
+  def handle_continue({engine, driver, request}, flight) do
+    case submit(engine, request) do
+      {:ok, ref} ->
+        Driver.work(driver)
+        {:noreply, %{flight | ref: ref}}
 
-        {:error, reason} ->
-          flight |> came({:error, reason}) |> loop()
-      end
-    end)
+      {:error, reason} ->
+        {:noreply, came(flight, {:error, reason})}
+    end
   end
 
   # It is linked to the server: what it asks for must not end that, whatever it is.
@@ -39,73 +50,69 @@ defmodule Weir.Server.Flight do
     error in ArgumentError -> {:error, Exception.message(error)}
   end
 
-  @doc "For the server: messages go to `pid`, `demand` of them until it asks for more."
+  @doc "For the server: messages go to `ref`, an alias of `pid`'s, `demand` of them until it asks for more."
   def attach(flight, pid, ref, demand), do: tell(flight, {:attach, pid, ref, demand})
   @doc "For the server: the reader's end comes now."
   def cancel(flight, ref), do: tell(flight, {:cancel, ref})
+  @doc "For the server: this reader wants no more."
+  def leave(flight, ref), do: tell(flight, {:leave, ref})
   @doc "For the server: nobody is let in any more."
   def stop(flight), do: tell(flight, :stop)
   @doc "For a reader: so many messages more."
   def demand(flight, ref, n), do: tell(flight, {:demand, ref, n})
 
+  @doc "For a reader: what to join with."
+  @spec ref() :: reference()
+  def ref, do: :erlang.alias()
+
   @doc "For a reader: when it returns, no message follows."
-  def leave(flight, ref) do
-    monitor = Process.monitor(flight)
-    tell(flight, {:leave, self(), ref, monitor})
-
-    receive do
-      {^monitor, :left} -> Process.demonitor(monitor, [:flush])
-      {:DOWN, ^monitor, :process, _pid, _reason} -> true
-    end
-
+  def close(ref) do
+    :erlang.unalias(ref)
     :ok
   end
 
-  defp tell(pid, message) do
-    send(pid, message)
+  defp tell(to, message) do
+    :erlang.send(to, message)
     :ok
   end
 
-  defp loop(%{ref: own, monitor: server} = flight) do
-    receive do
-      {:attach, pid, ref, demand} ->
-        reader = %{pid: pid, monitor: Process.monitor(pid), at: 0, credit: demand}
-        flight |> put(ref, reader) |> serve(ref) |> loop()
+  @impl true
+  def handle_info({:attach, pid, ref, demand}, flight) do
+    reader = %{pid: pid, monitor: Process.monitor(pid), at: 0, credit: demand}
+    {:noreply, flight |> put(ref, reader) |> serve(ref)}
+  end
 
-      {:demand, ref, n} ->
-        flight |> credit(ref, n) |> serve(ref) |> loop()
+  def handle_info({:demand, ref, n}, flight),
+    do: {:noreply, flight |> credit(ref, n) |> serve(ref)}
 
-      {:cancel, ref} ->
-        flight |> cancelled(ref) |> loop()
+  def handle_info({:cancel, ref}, flight), do: {:noreply, cancelled(flight, ref)}
+  def handle_info({:leave, ref}, flight), do: {:noreply, without(flight, ref)}
 
-      {:leave, pid, ref, tag} ->
-        flight = without(flight, ref)
-        tell(pid, {tag, :left})
-        loop(flight)
+  def handle_info(:stop, %{readers: readers} = flight) when readers == %{},
+    do: {:stop, :normal, flight}
 
-      :stop when flight.readers == %{} ->
-        :ok
+  def handle_info({:DOWN, monitor, :process, _pid, _reason}, %{monitor: monitor} = flight),
+    do: {:stop, :normal, flight}
 
-      :stop ->
-        loop(flight)
-
-      {:DOWN, ^server, :process, _pid, _reason} ->
-        :ok
-
-      {:DOWN, monitor, :process, _pid, _reason} ->
-        case Enum.find(flight.readers, fn {_ref, reader} -> reader.monitor == monitor end) do
-          {ref, _reader} -> flight |> without(ref) |> loop()
-          nil -> loop(flight)
-        end
-
-      {^own, message} when own != nil ->
-        flight = came(flight, message)
-        flight.readers |> Map.keys() |> Enum.reduce(flight, &serve(&2, &1)) |> loop()
-
-      _other ->
-        loop(flight)
+  def handle_info({:DOWN, monitor, :process, _pid, _reason}, flight) do
+    case Enum.find(flight.readers, fn {_ref, reader} -> reader.monitor == monitor end) do
+      {ref, _reader} -> {:noreply, without(flight, ref)}
+      nil -> {:noreply, flight}
     end
   end
+
+  def handle_info({own, message}, %{ref: own} = flight) when own != nil do
+    flight = came(flight, message)
+    {:noreply, flight.readers |> Map.keys() |> Enum.reduce(flight, &serve(&2, &1))}
+  end
+
+  def handle_info(_other, flight), do: {:noreply, flight}
+
+  @impl true
+  def handle_call(_other, _from, flight), do: {:reply, {:error, :unknown_call}, flight}
+
+  @impl true
+  def handle_cast(_other, flight), do: {:noreply, flight}
 
   defp came(flight, message) when elem(message, 0) == :chunk,
     do: %{flight | chunks: Map.put(flight.chunks, map_size(flight.chunks), message)}
@@ -147,8 +154,8 @@ defmodule Weir.Server.Flight do
 
   defp cancelled(flight, ref) do
     case flight do
-      %{readers: %{^ref => reader}, ref: own} when own != nil ->
-        tell(reader.pid, {ref, {:done, :cancelled, NIF.engine_usage(own)}})
+      %{readers: %{^ref => _reader}, ref: own} when own != nil ->
+        tell(ref, {ref, {:done, :cancelled, NIF.engine_usage(own)}})
         without(flight, ref)
 
       _other ->
@@ -164,9 +171,9 @@ defmodule Weir.Server.Flight do
       nil ->
         flight
 
-      %{at: at} = reader when at == n ->
+      %{at: at} when at == n ->
         if flight.last do
-          tell(reader.pid, {ref, flight.last})
+          tell(ref, {ref, flight.last})
           without(flight, ref)
         else
           flight
@@ -176,11 +183,11 @@ defmodule Weir.Server.Flight do
         flight
 
       %{at: at, credit: credit} = reader when n - at > credit ->
-        tell(reader.pid, {ref, joined(for(i <- at..(n - 1), do: flight.chunks[i]))})
+        tell(ref, {ref, joined(for(i <- at..(n - 1), do: flight.chunks[i]))})
         flight |> put(ref, %{reader | at: n, credit: credit - 1}) |> serve(ref)
 
       %{at: at, credit: credit} = reader ->
-        tell(reader.pid, {ref, flight.chunks[at]})
+        tell(ref, {ref, flight.chunks[at]})
         credit = if credit == :infinity, do: credit, else: credit - 1
         flight |> put(ref, %{reader | at: at + 1, credit: credit}) |> serve(ref)
     end

@@ -5,7 +5,7 @@ defmodule Weir.Server.Request do
   # go between the consumer and that. Without a server, an engine of its own.
 
   alias Weir.{Adapter, Deadline, JSON, NIF, Options}
-  alias Weir.Server.{Driver, Flight}
+  alias Weir.Server.{Broker, Driver, Flight}
 
   # Chunks that may be in the mailbox; half of them are asked for again when they were taken.
   @window 16
@@ -48,6 +48,18 @@ defmodule Weir.Server.Request do
       n_prompt_logprobs: {{:range, 0..20}, 0}
     ]
   end
+
+  @typedoc """
+  How an answer is wanted: `mode` is `:generate` (one chunk, at the end) or `:stream`, `n` how many there are, all or
+  none; `share`: one answer may be another caller's as well; `deadline`: until when a request must have begun.
+  """
+  @type how :: %{
+          id: term(),
+          mode: :generate | :stream,
+          n: pos_integer(),
+          share: boolean(),
+          deadline: Deadline.t()
+        }
 
   @doc "What a call says of its request: the timeout, an id, and the options that are given."
   @spec given!(keyword(), timeout()) :: {timeout(), term(), map()}
@@ -96,23 +108,30 @@ defmodule Weir.Server.Request do
     end
   end
 
-  @doc """
-  Submits for n answers, all or none. `mode` is `:generate` (one chunk, at the end) or `:stream`. `share`: one answer may
-  be another caller's as well.
-  """
-  def start(server, prompt, given, id, mode, n, share \\ false) do
+  @doc "Submits."
+  @spec start(GenServer.server(), prompt(), map(), how()) :: {:ok, [struct()]} | {:error, term()}
+  def start(server, prompt, given, how) do
     prompt!(prompt)
+    Broker.here!(server)
+    tag = make_ref()
 
-    case GenServer.call(server, begin(prompt, mode, id, n), :infinity) do
-      {:ok, session} -> submit(session, prompt, given, id, mode, n, share)
-      {:error, reason} -> {:error, reason}
+    case Broker.ask(server, begin(prompt, how, tag), Deadline.left(how.deadline)) do
+      {:ok, session} ->
+        submit(session, prompt, given, how)
+
+      {:error, :timeout} ->
+        GenServer.cast(server, {:forget, tag})
+        {:error, :timeout}
+
+      {:error, reason} ->
+        {:error, reason}
     end
   end
 
-  defp begin(prompt, mode, id, n) when elem(prompt, 0) == :fork,
-    do: {:fork, elem(prompt, 1), mode, id, n}
+  defp begin(prompt, how, tag) when elem(prompt, 0) == :fork,
+    do: {:fork, elem(prompt, 1), how.mode, how.id, how.n, tag}
 
-  defp begin(_prompt, mode, id, n), do: {:begin, mode, id, n}
+  defp begin(_prompt, how, tag), do: {:begin, how.mode, how.id, how.n, tag}
 
   defp prompt!(prompt) when is_binary(prompt) or is_reference(prompt), do: :ok
   defp prompt!({:fork, _id}), do: :ok
@@ -135,17 +154,13 @@ defmodule Weir.Server.Request do
   defp prompt({:fork, _id, at}, session), do: %{source: session.source, source_at: at}
   defp prompt(prompt, _session), do: %{prompt: prompt}
 
-  defp submit(session, prompt, given, id, mode, n, share) do
+  defp submit(session, prompt, given, how) do
     o = merge(session.defaults, given)
 
-    case adapted(session.model, o) do
-      {:ok, o} ->
-        if share and n == 1 and same_each_time?(prompt, o) do
-          {:ok, [join(session, prompt, o, mode)]}
-        else
-          submit(session, Map.put(prompt(prompt, session), :keep, id != nil), o, mode, n)
-        end
-
+    with {:ok, o} <- adapted(session.model, o),
+         {:ok, requests} <- submit_or_join(session, prompt, o, how) do
+      {:ok, requests}
+    else
       {:error, reason} ->
         ended(session, {:error, reason})
         {:error, reason}
@@ -156,18 +171,23 @@ defmodule Weir.Server.Request do
       reraise error, __STACKTRACE__
   end
 
-  defp submit(session, prompt, o, mode, n) do
-    case submit_n(session.engine, prompt, o, mode, n) do
-      {:ok, refs} ->
-        for {ref, key} <- Enum.zip(refs, session.keys),
-            do: GenServer.cast(session.server, {:running, key, ref})
+  defp submit_or_join(session, prompt, o, %{share: true, n: 1} = how) do
+    if same_each_time?(prompt, o),
+      do: join(session, prompt, o, how),
+      else: submit_alone(session, prompt, o, how)
+  end
 
-        Driver.work(session.driver)
-        {:ok, for({ref, key} <- Enum.zip(refs, session.keys), do: request(session, o, ref, key))}
+  defp submit_or_join(session, prompt, o, how), do: submit_alone(session, prompt, o, how)
 
-      {:error, reason} ->
-        ended(session, {:error, reason})
-        {:error, reason}
+  defp submit_alone(session, prompt, o, how) do
+    prompt = Map.put(prompt(prompt, session), :keep, how.id != nil)
+
+    with {:ok, refs} <- submit_n(session.engine, prompt, o, how.mode, how.n) do
+      for {ref, key} <- Enum.zip(refs, session.keys),
+          do: GenServer.cast(session.server, {:running, key, ref})
+
+      Driver.work(session.driver)
+      {:ok, for({ref, key} <- Enum.zip(refs, session.keys), do: request(session, o, ref, key))}
     end
   end
 
@@ -193,13 +213,22 @@ defmodule Weir.Server.Request do
       o.deadline == nil and not o.prompt_logprobs and o.n_prompt_logprobs == 0
   end
 
-  defp join(session, prompt, o, mode) do
-    {demand, _interval} = flow(mode, o)
-    key = o |> to_engine() |> Map.put(:prompt, prompt)
-    ref = make_ref()
-    call = {:join, session.number, key, hd(session.keys), ref, demand}
-    flight = GenServer.call(session.server, call, :infinity)
-    %{request(session, o, ref, hd(session.keys)) | flight: flight}
+  defp join(session, prompt, o, how) do
+    {demand, _interval} = flow(how.mode, o)
+    request = o |> to_engine() |> Map.put(:prompt, prompt)
+    [key] = session.keys
+    ref = Flight.ref()
+    call = {:join, session.number, request, key, ref, demand}
+
+    case Broker.ask(session.server, call, Deadline.left(how.deadline)) do
+      {:ok, flight} ->
+        {:ok, [%{request(session, o, ref, key) | flight: flight}]}
+
+      {:error, reason} ->
+        Flight.close(ref)
+        flush(ref)
+        {:error, reason}
+    end
   end
 
   defp ended(session, outcome) do
@@ -260,6 +289,7 @@ defmodule Weir.Server.Request do
 
   # {:done, reason, usage} or {:error, reason}
   defp took(request, outcome) do
+    if request.flight, do: Flight.close(request.ref)
     finish(request, outcome)
     outcome
   end
@@ -324,7 +354,7 @@ defmodule Weir.Server.Request do
   @doc "Ends the request wherever it is. No message is left, and none follows."
   def close(%__MODULE__{} = request, outcome \\ {:done, :halted}) do
     if request.flight,
-      do: Flight.leave(request.flight, request.ref),
+      do: Flight.close(request.ref),
       else: native_close(request.ref)
 
     flush(request.ref)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+defmodule Weir.Server.Loader do
+  @moduledoc false
+  # What takes long before requests can begin: models, adapters, engines. A process of its own does it, so that the
+  # server answers meanwhile. It ends with its server, and a download ends with it.
+
+  alias Weir.{Adapter, Hub, Model, NIF, Options}
+  alias Weir.Server.{Engine, Request}
+
+  @typedoc "`draft`: `{path, model}` where the option is a path. `engine`: nil where the one that runs does."
+  @type loaded :: %{
+          model: Model.t(),
+          options: map(),
+          draft: {Path.t(), Model.t()} | nil,
+          engine: NIF.engine() | nil
+        }
+
+  @doc "The calling process gets `{:loaded, pid, result}` once, or an exit signal."
+  @spec start_link((() -> result)) :: pid() when result: {:ok, loaded()} | {:error, term()}
+  def start_link(fun) do
+    server = self()
+    spawn_link(fn -> send(server, {:loaded, self(), fun.()}) end)
+  end
+
+  @doc "Whether a server's options name something that may have to be downloaded."
+  @spec remote?(Model.t() | Path.t(), map()) :: boolean()
+  def remote?(source, o), do: Hub.name?(source) or Hub.name?(o.draft_model)
+
+  @doc "What a server begins with."
+  @spec first(Model.t() | Path.t(), map()) :: {:ok, loaded()} | {:error, term()}
+  def first(source, o) do
+    with {:ok, model} <- model(source, o),
+         {:ok, o} <- with_adapters(model, o),
+         do: engine(model, nil, o)
+  end
+
+  @doc "What a server goes on with after `given` options; `draft` as in `t:loaded/0`, `engine?` says who needs a new one."
+  @spec changed(Model.t(), {Path.t(), Model.t()} | nil, map(), map(), (map() -> boolean())) ::
+          {:ok, loaded()} | {:error, term()}
+  def changed(model, draft, options, given, engine?) do
+    with {:ok, o} <- with_adapters(model, Request.merge(options, given)) do
+      if engine?.(o),
+        do: engine(model, draft, o),
+        else: {:ok, %{model: model, options: o, draft: draft, engine: nil}}
+    end
+  end
+
+  defp engine(model, draft, o) do
+    with {:ok, guesses} <- draft(draft, o),
+         {:ok, ref} <- Engine.create(model, guesses, o) do
+      draft = if is_binary(o.draft_model), do: {o.draft_model, guesses}
+      {:ok, %{model: model, options: o, draft: draft, engine: ref}}
+    end
+  end
+
+  defp model(%Model{} = model, _o), do: {:ok, model}
+
+  defp model(path, o) do
+    with {:ok, file} <- Hub.file(path),
+         do: Model.load(file, o |> Map.take(Keyword.keys(Options.model())) |> Map.to_list())
+  end
+
+  defp draft({path, model}, %{draft_model: path}), do: {:ok, model}
+  defp draft(_draft, %{draft_model: nil}), do: {:ok, nil}
+  defp draft(_draft, o), do: model(o.draft_model, o)
+
+  # What the server's own option names is loaded once.
+  defp with_adapters(model, o) do
+    with {:ok, adapters} <- Adapter.loaded(model, o.lora), do: {:ok, %{o | lora: adapters}}
+  end
+end
