@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # test.sh [PRESET [CTEST-ARGUMENT...]]: runs a built preset's tests, shows the output of those that fail, and ends
-# with `N passed, N failed`. Counted are test cases: what cmocka and ExUnit report, and one for any other program.
+# with `N passed, N failed`. Counted are test cases: what cmocka and ExUnit report, and one for any other program. What was
+# skipped is told in the line before.
 # Logs: build/PRESET/test.log, results: build/PRESET/test.xml. WEIR_TEST_JOBS tests run at once (2).
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -44,6 +45,7 @@ for case in cases:
     status = case.get("status")
     good = sum(map(int, re.findall(r"^\[  PASSED  \] (\d+) test", output, re.M)))
     bad = sum(map(int, re.findall(r"^\[  FAILED  \] (\d+) test", output, re.M)))
+    skipped += sum(map(int, re.findall(r"^\[  SKIPPED \] (\d+) test", output, re.M)))
     # ExUnit's: "9 doctests, 40 tests, 1 failure, 3 excluded"; the last are among the tests.
     for line in re.findall(r"^(?:\d+ \w+, )*\d+ failures?(?:, \d+ \w+)*$", output, re.M):
         counts = {kind.rstrip("s"): int(n) for n, kind in re.findall(r"(\d+) (\w+)", line)}
@@ -70,7 +72,7 @@ for case in cases:
     if len(lines) > 80:
         print("    ... %d lines more in %s" % (len(lines) - 80, sys.argv[1]))
     print("\n".join("    " + l for l in lines[-80:]))
-print("%d test programs%s" % (len(cases), ", %d skipped" % skipped if skipped else ""))
+print("%d test programs%s" % (len(cases), "; skipped, of programs and of their tests: %d" % skipped if skipped else ""))
 print("%d passed, %d failed" % (passed, failed))
 sys.exit(1 if failed or not cases else 0)
 PYTHON

@@ -238,6 +238,77 @@ static void test_only_what_is_ones_own(void **state)
     assert_string_equal(error.field, "cache_dir");
 }
 
+/* The tokens of all files stand in memory, so there are at most 16,384 however small they are. */
+static void test_no_more_files_than_allowed(void **state)
+{
+    (void)state;
+    enum { MOST = 16384 };
+    char name[64];
+    assert_int_equal(mkdir(path, 0700), 0);
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(folder >= 0);
+    for (int i = 0; i < MOST + 3; i++) { /* left by a writer that was killed: nothing is said of them */
+        snprintf(name, sizeof name, "%016x.1.part", i);
+        int fd = openat(folder, name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        assert_true(fd >= 0);
+        if (i < 3) { /* the three that were used longest ago */
+            const struct timespec old[] = {{1000 + i, 0}, {1000 + i, 0}};
+            assert_int_equal(futimens(fd, old), 0);
+        }
+        close(fd);
+    }
+    weir__archive *a = open_archive(1, 1 << 20);
+    assert_int_equal(index_of(a).n, 0);
+    weir__archive_file *first = weir__archive_crowded(a, &nobody, 20, 100);
+    assert_non_null(first); /* there are bytes, and no place in the list */
+    assert_string_equal(first->name, "0000000000000003.1.part");
+    assert_true(put(a, 0, 20)); /* which removes that one */
+    assert_non_null(weir__archive_crowded(a, &nobody, 20, 100));
+    weir__archive_remove(a, weir__archive_crowded(a, &nobody, 20, 100));
+    assert_null(weir__archive_crowded(a, &nobody, 20, 100));
+    weir__archive_close(a);
+    assert_int_equal(count_files(""), MOST - 1);
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "%016x.1.part", i);
+        assert_int_equal(faccessat(folder, name, F_OK, 0), -1);
+    }
+    close(folder);
+}
+
+/* What another user owns may be changed by another user at any time, whatever its mode says. */
+static void test_another_users_files(void **state)
+{
+    (void)state;
+    char at[2 * TEMP_PATH_MAX];
+    weir_error error = {0};
+    if (geteuid() != 0) skip(); /* nobody else can give a file away */
+    weir__archive *a = open_archive(1, 1 << 20);
+    assert_true(put(a, 0, 20));
+    assert_true(put(a, 10, 20));
+    weir__archive_close(a);
+    a = open_archive(1, 1 << 20);
+    shown s = index_of(a);
+    assert_int_equal(s.n, 2);
+    snprintf(at, sizeof at, "%s/%s", path, s.file[0]->name);
+    assert_int_equal(chown(at, 12345, (gid_t)-1), 0);
+    void *bytes = NULL;
+    size_t size = 0;
+    assert_int_equal(weir__archive_read(a, s.file[0], &bytes, &size, &error), WEIR_IO);
+    assert_null(bytes);
+    assert_non_null(strstr(error.message, "its owner alone"));
+    weir__archive_close(a);
+    a = open_archive(1, 1 << 20);
+    s = index_of(a);
+    assert_int_equal(s.n, 1);
+    assert_int_equal(s.first[0], 10);
+    weir__archive_close(a);
+    assert_non_null(strstr(said, "its owner alone"));
+    assert_int_equal(chown(path, 12345, (gid_t)-1), 0); /* and a folder */
+    assert_int_equal(try_open(1, 1 << 20, &a, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "cache_dir");
+    assert_non_null(strstr(error.message, "belongs to user 12345"));
+}
+
 /* What lies in the folder and is none of ours stays, whatever its name. */
 static void test_foreign_and_damaged_files(void **state)
 {
@@ -391,6 +462,8 @@ int main(void)
         cmocka_unit_test_setup(test_what_was_put_is_there_again, setup),
         cmocka_unit_test_setup(test_the_oldest_go, setup),
         cmocka_unit_test_setup(test_only_what_is_ones_own, setup),
+        cmocka_unit_test_setup(test_no_more_files_than_allowed, setup),
+        cmocka_unit_test_setup(test_another_users_files, setup),
         cmocka_unit_test_setup(test_foreign_and_damaged_files, setup),
         cmocka_unit_test_setup(test_what_changes_meanwhile, setup),
         cmocka_unit_test_setup(test_a_full_disk, setup),

@@ -32,10 +32,10 @@ static void ring(void *user)
 }
 
 /* path: a folder for files, NULL = none. */
-static void shelf_init_with(shelf *s, const char *options, weir_layout layout, int32_t n_sequences,
-                            uint64_t n_bytes, const char *path, uint64_t disk_bytes)
+static void shelf_init_sized(shelf *s, const char *options, int32_t n_ctx, weir_layout layout,
+                             int32_t n_sequences, uint64_t n_bytes, const char *path, uint64_t disk_bytes)
 {
-    rig_init(&s->r, options, 256 * SEQS, SEQS, layout);
+    rig_init(&s->r, options, n_ctx, SEQS, layout);
     assert_ok(weir__memory_init(&s->memory, s->r.ops, s->r.context, &s->r.info, error));
     s->params = (weir__cache_params){
         .memory = &s->memory,
@@ -48,6 +48,12 @@ static void shelf_init_with(shelf *s, const char *options, weir_layout layout, i
         .path = path, .n_bytes = disk_bytes, .limits = {1, s->r.info.n_ctx_seq, 320}, .ring = ring};
     if (path != NULL) assert_ok(weir__archive_open(&kept, &s->params.archive, error));
     assert_ok(weir__cache_create(&s->params, &s->cache, error));
+}
+
+static void shelf_init_with(shelf *s, const char *options, weir_layout layout, int32_t n_sequences,
+                            uint64_t n_bytes, const char *path, uint64_t disk_bytes)
+{
+    shelf_init_sized(s, options, 256 * SEQS, layout, n_sequences, n_bytes, path, disk_bytes);
 }
 
 static void shelf_init(shelf *s, const char *options, weir_layout layout, int32_t n_sequences,
@@ -297,6 +303,52 @@ static void test_running_requests_serve_and_lead(void **state)
     weir__memory_cut(&s.memory, 3, 0);
     weir__memory_cut(&s.memory, 4, 0);
     shelf_fini(&s);
+}
+
+/* A text of n tokens that shares none with another number's; it comes and goes at once. */
+static void pass_by(shelf *s, int32_t number, int32_t *tokens, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) tokens[i] = number;
+    weir__memory_append(&s->memory, 0, n);
+    assert_true(weir__cache_keep(s->cache, &open_key, tokens, n, 0));
+    assert_int_equal(weir__cache_evict(s->cache, NULL), 0);
+}
+
+/* How many of the texts of numbers 0 to most are remembered; those must be the last ones. */
+static int32_t remembered(shelf *s, int32_t most, int32_t *tokens, int32_t n)
+{
+    int32_t count = 0;
+    for (int32_t number = 0; number < most; number++) {
+        weir__cache_hit hit;
+        for (int32_t i = 0; i < n; i++) tokens[i] = number;
+        weir__cache_look(s->cache, &open_key, tokens, n, NULL, UINT64_MAX, &hit);
+        assert_int_equal(hit.n, 0);
+        assert_true(hit.miss == WEIR_MISS_EVICTED || hit.miss == WEIR_MISS_COLD);
+        assert_false(count > 0 && hit.miss == WEIR_MISS_COLD);
+        count += hit.miss == WEIR_MISS_EVICTED;
+    }
+    return count;
+}
+
+/* What is gone is remembered for the sake of a word in a report: no more than 4,096 texts, nor 16 MiB. */
+static void test_what_is_gone_is_not_remembered_for_ever(void **state)
+{
+    (void)state;
+    enum { SHORT = 3, LONG = 20000 };
+    int32_t *tokens = weir__mem_alloc(LONG * sizeof *tokens);
+    shelf s;
+    shelf_init_sized(&s, "n_ctx_train=100000", LONG * SEQS, WEIR_LAYOUT_UNIFIED, 2, 0, NULL, 0);
+    for (int32_t i = 0; i < 5000; i++) pass_by(&s, i, tokens, SHORT);
+    assert_int_equal(remembered(&s, 5000, tokens, SHORT), 4096);
+    weir__cache_check(s.cache);
+    shelf_fini(&s);
+    shelf_init_sized(&s, "n_ctx_train=100000", LONG * SEQS, WEIR_LAYOUT_UNIFIED, 2, 0, NULL, 0);
+    for (int32_t i = 0; i < 300; i++) pass_by(&s, i, tokens, LONG);
+    int32_t n = remembered(&s, 300, tokens, LONG), fit = (16 << 20) / (LONG * (int32_t)sizeof *tokens);
+    assert_in_range(n, fit / 2, fit);
+    weir__cache_check(s.cache);
+    shelf_fini(&s);
+    weir__mem_free(tokens);
 }
 
 static void test_memory_that_cannot_be_cut(void **state)
@@ -749,6 +801,7 @@ int main(void)
         cmocka_unit_test(test_somebody_elses_bytes_come_first),
         cmocka_unit_test(test_salts_and_adapters_are_apart),
         cmocka_unit_test(test_running_requests_serve_and_lead),
+        cmocka_unit_test(test_what_is_gone_is_not_remembered_for_ever),
         cmocka_unit_test(test_memory_that_cannot_be_cut),
         cmocka_unit_test(test_entries_move_and_are_handed_over),
         cmocka_unit_test(test_files_are_another_place),

@@ -490,7 +490,7 @@ static void check_tokens(gguf_check *c, const gguf_entry *e, const char *model)
     for (uint64_t i = 0; i < e->n && c->status == WEIR_OK; i++) {
         marks[i].at = c->at;
         uint64_t n = weir__gguf_take_u64(c);
-        squares += n < TOKEN_LEN_MAX ? n * n : 0;
+        squares += n <= TOKEN_LEN_MAX ? n * n : 0; /* a longer one is refused, and its square may not fit */
         if (n > TOKEN_LEN_MAX || squares > TOKEN_SQUARES_MAX) {
             weir__gguf_fail(c, WEIR_FORMAT,
                             "token %" PRIu64 " at byte %" PRIu64 " has %" PRIu64 " bytes; too long", i,

@@ -14,6 +14,7 @@
 #include <ggml.h>
 
 #include "backend/kernels/kernels.h"
+#include "backend/kernels/levels_testing.h"
 
 #define CELLS 700
 
@@ -308,8 +309,11 @@ static void hidden_cells_are_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_is_what_it_says), cmocka_unit_test(a_query_does_not_depend_on_its_company),
-        cmocka_unit_test(all_levels_give_the_same),  cmocka_unit_test(what_is_no_number_stays_none),
+        LEVEL_TESTS,
+        cmocka_unit_test(attention_is_what_it_says),
+        cmocka_unit_test(a_query_does_not_depend_on_its_company),
+        cmocka_unit_test(all_levels_give_the_same),
+        cmocka_unit_test(what_is_no_number_stays_none),
         cmocka_unit_test(hidden_cells_are_left_out),
     };
     if (weir__kernels_attention(0) == NULL) return 77; /* none runs here */

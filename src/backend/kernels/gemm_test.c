@@ -15,6 +15,7 @@
 #include <ggml.h>
 
 #include "backend/kernels/kernels.h"
+#include "backend/kernels/levels_testing.h"
 
 static const enum ggml_type types[WEIR__PANEL_N_FORMATS] = {
     GGML_TYPE_Q8_0,  GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL,
@@ -354,11 +355,16 @@ static void what_is_no_number_stays_none(void **state)
                 static const float odd[] = {NAN, INFINITY, -INFINITY};
                 product p = product_make(gemm_of(format, g), format, 16, 256, 3);
                 pack(&p);
-                p.x[p.k + 37] = odd[what];
-                multiply(&p);
-                for (int64_t n = 0; n < p.n; n++) {
-                    assert_true(isfinite(p.out[n]) && isfinite(p.out[2 * p.n + n]));
-                    assert_false(isfinite(p.out[p.n + n]));
+                for (int column = 0; column < 2 * WEIR__UNIT;
+                     column++) { /* each kernel looks at a unit in parts */
+                    float was = p.x[p.k + column];
+                    p.x[p.k + column] = odd[what];
+                    multiply(&p);
+                    for (int64_t n = 0; n < p.n; n++) {
+                        assert_true(isfinite(p.out[n]) && isfinite(p.out[2 * p.n + n]));
+                        assert_false(isfinite(p.out[p.n + n]));
+                    }
+                    p.x[p.k + column] = was;
                 }
                 product_free(&p);
             }
@@ -413,6 +419,7 @@ static void a_panel_is_hardly_larger_than_the_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        LEVEL_TESTS,
         cmocka_unit_test(products_are_right),
         cmocka_unit_test(a_row_does_not_depend_on_its_company),
         cmocka_unit_test(rows_of_a_large_batch_are_those_of_small_ones),
