@@ -8,7 +8,6 @@
 static bool show(const weir_chunk *chunk, void *user)
 {
     (void)user;
-    if (chunk == NULL) return true; /* nothing came for 100 ms */
     fputs(chunk->text, stdout);
     fflush(stdout);
     return true;

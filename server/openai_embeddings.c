@@ -219,7 +219,7 @@ static weir_status compute(serve_call *call, const inputs *in, float **vectors, 
     weir_status status = WEIR_OK;
     for (size_t done = 0; status == WEIR_OK && done < in->n; done += TURN) {
         size_t n = in->n - done < TURN ? in->n - done : TURN, n_floats;
-        if (atomic_load_explicit(&call->gone, memory_order_acquire)) return WEIR_CANCELLED;
+        if (atomic_load_explicit(&call->gone, memory_order_acquire)) return WEIR_ABORTED;
         pthread_mutex_lock(&embedder->mutex);
         status = open_context(call, error);
         if (status != WEIR_OK) error->field[0] = '\0'; /* of the context, not of the request */

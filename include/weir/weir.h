@@ -64,7 +64,6 @@ WEIR_API const char *weir_backend_version(void);
     X(OK, 0, "ok")                                                                                           \
     X(TIMEOUT, 1, "nothing came in time")                                                                    \
     X(END, 2, "the end was reached before")                                                                  \
-    X(CANCELLED, 3, "the stream was cancelled while the call waited")                                        \
     X(INVALID, -1, "an argument is out of its range")                                                        \
     X(NO_MEMORY, -2, "out of memory")                                                                        \
     X(NOT_FOUND, -3, "no such file")                                                                         \
@@ -1512,19 +1511,18 @@ WEIR_API weir_stream *weir_stream_hold(weir_stream *stream);
 WEIR_API void weir_stream_release(weir_stream *stream);
 
 /* Takes the next chunk, waiting up to timeout_ms (negative: as long as it takes). WEIR_OK fills *chunk;
- * WEIR_TIMEOUT: none came in time; WEIR_CANCELLED: another thread cancelled while this call waited (the
- * terminal chunk is still to come); WEIR_END: the terminal chunk was taken before; WEIR_STATE: not attached,
+ * WEIR_TIMEOUT: none came in time; WEIR_END: the terminal chunk was taken before; WEIR_STATE: not attached,
  * another thread is inside, the stream is a flight's, or the call would have to wait and comes from a
  * callback. The chunk's pointers stay valid until the next take on this stream. Any thread, one at a time.
- * Wakes on chunk, cancel and finish; never waits for a tick to end. */
+ * After a cancel the terminal chunk comes within a tick: a call that waits then waits for that. */
 WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk);
 
 /* The same without waiting: WEIR_TIMEOUT when none is there now. What is queued can be taken after the end or
  * a cancel, then WEIR_END. */
 WEIR_API weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk);
 
-/* Called with each chunk, and with NULL whenever poll_ms passed without one or a cancel came; false leaves
- * (the stream runs on). */
+/* Called with each chunk, and with an empty one, which is not the last, whenever poll_ms passed without one
+ * and as soon as another thread cancels; false leaves (the stream runs on). */
 typedef bool (*weir_chunk_fn)(const weir_chunk *chunk, void *user);
 
 /* Takes chunks until the terminal one was handled. poll_ms below 1 counts as 100. WEIR_OK: all handled (also

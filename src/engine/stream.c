@@ -489,24 +489,26 @@ static bool take(weir_stream *stream, weir_chunk *chunk)
     return true;
 }
 
-/* by_flight: the caller has reserved the stream. */
-static weir_status next(weir_stream *stream, int timeout_ms, bool by_flight, weir_chunk *chunk)
+/* Who reads: a consumer's loop returns to its caller when a cancel comes (TIMEOUT), where others wait for the
+ * terminal chunk; a flight has reserved the stream. */
+typedef enum reader { READER, CONSUMER, FLIGHT } reader;
+
+static weir_status next(weir_stream *stream, int timeout_ms, reader who, weir_chunk *chunk)
 {
     int64_t deadline = weir__clock_deadline_ns(timeout_ms);
     bool expired = timeout_ms == 0;
     weir_status status = WEIR_OK;
 
     pthread_mutex_lock(&stream->mutex);
-    if (stream->phase == FRESH || stream->reading || stream->reserved != by_flight) {
+    if (stream->phase == FRESH || stream->reading || stream->reserved != (who == FLIGHT)) {
         status = WEIR_STATE;
     } else if (stream->terminal_taken) {
         status = WEIR_END;
     } else {
-        bool cancelled_before = atomic_load(&stream->cancelled);
+        bool wakes = who == CONSUMER && !atomic_load(&stream->cancelled);
         stream->reading = true;
         while (!take(stream, chunk)) {
-            if (!cancelled_before && atomic_load(&stream->cancelled)) status = WEIR_CANCELLED;
-            if (expired) status = WEIR_TIMEOUT;
+            if (expired || (wakes && atomic_load(&stream->cancelled))) status = WEIR_TIMEOUT;
             if (stream->phase == FRESH) status = WEIR_STATE; /* it was not attached after all */
             if (status == WEIR_OK && !weir__wheel_may_wait(stream->bell)) status = WEIR_STATE;
             if (status != WEIR_OK) break;
@@ -521,12 +523,12 @@ static weir_status next(weir_stream *stream, int timeout_ms, bool by_flight, wei
 weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk)
 {
     if (stream == NULL || chunk == NULL) return WEIR_INVALID;
-    return next(stream, timeout_ms, false, chunk);
+    return next(stream, timeout_ms, READER, chunk);
 }
 
 weir_status weir__stream_take(weir_stream *stream, weir_chunk *chunk)
 {
-    return next(stream, 0, true, chunk);
+    return next(stream, 0, FLIGHT, chunk);
 }
 
 weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk)
@@ -536,14 +538,15 @@ weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk)
 
 weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_ms, void *user)
 {
+    static const weir_chunk nothing = {.text = ""};
     if (stream == NULL || fn == NULL) return WEIR_INVALID;
     if (poll_ms < 1) poll_ms = DEFAULT_POLL_MS;
     for (;;) {
         weir_chunk chunk;
-        weir_status status = weir_stream_next(stream, poll_ms, &chunk);
+        weir_status status = next(stream, poll_ms, CONSUMER, &chunk);
         if (status == WEIR_END) return WEIR_OK;
         if (status < 0) return status;
-        if (!fn(status == WEIR_OK ? &chunk : NULL, user)) return WEIR_ABORTED;
+        if (!fn(status == WEIR_OK ? &chunk : &nothing, user)) return WEIR_ABORTED;
         if (status == WEIR_OK && chunk.finished) return WEIR_OK;
     }
 }

@@ -510,7 +510,9 @@ typedef struct handler {
 static bool handle(const weir_chunk *chunk, void *user)
 {
     handler *h = user;
-    if (chunk == NULL) {
+    if (chunk->length == 0 && !chunk->finished) {
+        assert_non_null(chunk->text);
+        assert_int_equal(chunk->n_tokens, 0);
         h->nothing++;
         if (h->b != NULL && h->nothing == 3) bench_end(h->b, WEIR_REASON_END, "!");
     } else {

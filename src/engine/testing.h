@@ -89,7 +89,7 @@ static inline void sink_wait(sink *to, weir_stream *stream)
         status = weir_stream_next(stream, 20000, &chunk);
         if (status == WEIR_OK)
             sink_add(to, &chunk);
-        else if (status != WEIR_CANCELLED)
+        else
             to->wrong = weir_status_name(status);
     }
     if (to->wrong == NULL && weir_stream_try_next(stream, &chunk) != WEIR_END)
