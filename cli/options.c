@@ -365,11 +365,13 @@ const cli_option cli_options[] = {
     {"--api-key", NULL, CLI_SERVING, CLI_LIST, AT(api_keys), "KEY", "", "WEIR_API_KEY", "keys", NULL, CLI_SERVE,
      "who may ask (Authorization: Bearer KEY); may be given again; better in the environment or in a file"},
     {"--api-key-file", NULL, CLI_SERVING, CLI_FILE, AT(api_key_file), "FILE", "", "WEIR_API_KEY_FILE", NULL, NULL, CLI_SERVE,
-     "keys, one a line; lines that begin with # are skipped"},
+     "keys, one a line: KEY [priority=N] [requests=N] [rate=N]; lines that begin with # are skipped"},
     {"--key-requests", NULL, CLI_SERVING, CLI_INT32, AT(serve.key_requests), "N", "no limit", "WEIR_KEY_REQUESTS",
-     "key_requests", NULL, CLI_SERVE, "the most requests of one key at a time; 0 = no limit"},
+     "key_requests", NULL, CLI_SERVE, "the most answers of one key at a time; n and several prompts count; 0 = no limit"},
     {"--key-rate", NULL, CLI_SERVING, CLI_INT32, AT(serve.key_rate), "N", "no limit", "WEIR_KEY_RATE", "key_rate", NULL,
      CLI_SERVE, "the most requests of one key in a minute; 0 = no limit"},
+    {"--max-priority", NULL, CLI_SERVING, CLI_INT32, AT(serve.max_priority), "N", "0 with keys, else 100",
+     "WEIR_MAX_PRIORITY", "max_priority", NULL, CLI_SERVE, "the highest priority that requests may have; -100 to 100"},
     {"--health-needs-key", NULL, CLI_SERVING, CLI_FLAG, AT(serve.health_needs_key), NULL, NULL, "WEIR_HEALTH_NEEDS_KEY",
      NULL, NULL, CLI_SERVE, "/health answers with a key only"},
     {"--metrics-need-no-key", NULL, CLI_SERVING, CLI_FLAG, AT(serve.metrics_need_no_key), NULL, NULL,
@@ -570,6 +572,7 @@ void cli_args_fini(cli_args *args)
     cli_free(args->tls_cert);
     cli_free(args->tls_key);
     cli_free(args->api_key_file);
+    cli_free(args->keys);
     list_fini(&args->api_keys);
     list_fini(&args->aliases);
     list_fini(&args->origins);

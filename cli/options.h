@@ -108,9 +108,12 @@ typedef struct cli_args {
     char *prompt_span, *answer_span, *extra, *api_key, *svg_path;
     uint32_t seed;
     bool completions, ignore_eos;
-    char *url; /* ps, top; api_key too */
+    char *url;  /* ps, top; api_key too */
+    int n_line; /* the command's words, as they were given */
+    char **line;
     /* serve; its strings and lists are put into `serve` when it starts */
     serve_params serve;
+    serve_key *keys; /* api_keys and what is in api_key_file */
     cli_list api_keys, aliases, origins;
     char *host, *unix_path, *tls_cert, *tls_key, *api_key_file, *lora_dir;
 } cli_args;

@@ -337,6 +337,8 @@ static cli_exit take_defaults(cli_args *args)
 
 cli_exit cli_options_parse(cli_args *args, int n, char **argv)
 {
+    args->n_line = n;
+    args->line = argv;
     cli_exit code = take_defaults(args);
     bool only_words = false;
     for (int i = 0, used; i < n && code == CLI_OK; i += used) {

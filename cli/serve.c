@@ -33,38 +33,41 @@ cli_exit cli_serve(cli_args *args)
 
 #else
 
+#include "../server/key_file.h"
 #include "../server/log.h"
 #include "../server/notify.h"
+#include "base/mem.h"
 
 #define DESCRIPTORS 65536 /* a connection is one */
 #define FLUSH_MS    1000  /* for whoever reads the log, at the end */
 
-static void add_file_keys(cli_args *args)
+/* Those of the file, then those of the command line. */
+static cli_exit collect_keys(cli_args *args)
 {
-    char *rest = NULL;
-    if (args->api_key_file == NULL) return;
-    for (char *line = strtok_r(args->api_key_file, "\r\n", &rest); line != NULL;
-         line = strtok_r(NULL, "\r\n", &rest)) {
-        line += strspn(line, " \t");
-        size_t n = strlen(line);
-        while (n > 0 && (line[n - 1] == ' ' || line[n - 1] == '\t')) line[--n] = '\0';
-        if (n == 0 || line[0] == '#') continue;
-        cli_grow(&args->api_keys.items, &args->api_keys.capacity, args->api_keys.n + 1,
-                 sizeof *args->api_keys.items);
-        args->api_keys.items[args->api_keys.n++] = cli_format("%s", line);
-    }
+    serve_key *from_file = NULL;
+    size_t n = 0;
+    weir_error error = {0};
+    cli_exit code = CLI_OK;
+    if (args->api_key_file != NULL && args->api_key_file[0] != '\0' &&
+        serve_key_file_read(args->api_key_file, &from_file, &n, &error) != WEIR_OK)
+        code = cli_fail(CLI_USAGE, "--api-key-file: %s", error.message);
+    args->keys = cli_alloc(n + args->api_keys.n + 1, sizeof *args->keys);
+    if (code == CLI_OK && n > 0) memcpy(args->keys, from_file, n * sizeof *from_file);
+    for (size_t i = 0; i < args->api_keys.n; i++)
+        args->keys[n + i] = (serve_key){args->api_keys.items[i], SERVE_UNSAID, SERVE_UNSAID, SERVE_UNSAID};
+    args->serve.keys = args->keys;
+    args->serve.n_keys = n + args->api_keys.n;
+    weir__mem_free(from_file);
+    return code;
 }
 
-static void complete(cli_args *args)
+static cli_exit complete(cli_args *args)
 {
     serve_params *params = &args->serve;
-    add_file_keys(args);
     if (args->host != NULL) params->host = args->host;
     params->unix_path = args->unix_path;
     params->tls_cert = args->tls_cert;
     params->tls_key = args->tls_key;
-    params->keys = (const char *const *)args->api_keys.items;
-    params->n_keys = args->api_keys.n;
     params->names = (const char *const *)args->aliases.items;
     params->n_names = args->aliases.n;
     params->origins = (const char *const *)args->origins.items;
@@ -76,6 +79,29 @@ static void complete(cli_args *args)
     params->no_thinking = args->no_thinking;
     if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
     if (args->quiet) params->log = false;
+    return collect_keys(args);
+}
+
+/* What the options say now, in place of what they said. Only some of it can change while the server runs. */
+static void reload(cli_args *args, serve_server *server, cli_args **now)
+{
+    cli_args *fresh = cli_alloc(1, sizeof *fresh);
+    weir_error error = {0};
+    cli_args_init(fresh, args->command);
+    bool ok = cli_options_parse(fresh, args->n_line, args->line) == CLI_OK && complete(fresh) == CLI_OK;
+    if (ok && serve_server_reload(server, &fresh->serve, &error) != WEIR_OK) {
+        cli_fail_error(fresh, CLI_USAGE, NULL, &error);
+        ok = false;
+    }
+    cli_args *old = ok ? *now : fresh;
+    if (ok) {
+        *now = fresh;
+        serve_log_event("reload", "%zu keys; all that may change while the server runs is read anew",
+                        fresh->serve.n_keys);
+    } else
+        serve_log_warning("reload", "the options have an error: everything stays as it was");
+    if (old != NULL) cli_args_fini(old);
+    cli_free(old);
 }
 
 /* By their files' names. */
@@ -103,11 +129,12 @@ static cli_exit add_adapters(const cli_args *args, serve_server *server)
     return CLI_OK;
 }
 
-/* Until a signal comes. */
-static void sleep_until_signal(void)
+/* Until a signal comes that ends it. */
+static void serve_until_signal(cli_args *args, serve_server *server, cli_args **now)
 {
     struct pollfd descriptor = {.fd = cli_signals_descriptor(), .events = POLLIN};
     while (cli_signals_ended() == 0) {
+        if (cli_signals_hung_up()) reload(args, server, now);
         if (poll(&descriptor, 1, -1) < 0 && errno != EINTR) break;
         cli_signals_drain();
     }
@@ -127,11 +154,14 @@ cli_exit cli_serve(cli_args *args)
     weir_engine *engine = NULL;
     weir_error error = {0};
     char *path = NULL;
+    cli_args *now = NULL; /* what the last reload read */
+    cli_exit code;
     if (args->words.n > 0) return cli_fail(CLI_USAGE, "weir serve takes no %s", args->words.items[0]);
-    complete(args);
+    if ((code = complete(args)) != CLI_OK) return code;
+    cli_signals_hangups();
     cli_load_log(args);
     cli_descriptors_raise(DESCRIPTORS);
-    cli_exit code = CLI_FAILED;
+    code = CLI_FAILED;
     if (serve_server_create(&args->serve, &server, &error) != WEIR_OK) {
         code = cli_fail_error(args, CLI_FAILED, NULL, &error);
         goto done;
@@ -146,7 +176,7 @@ cli_exit cli_serve(cli_args *args)
     serve_server_ready(server, model, engine);
     serve_log_event("ready", "%s at %s", cli_load_name(path), serve_server_address(server));
     serve_notify("READY=1");
-    sleep_until_signal();
+    serve_until_signal(args, server, &now);
     stop(server);
     serve_log_event("stopped", "the server has ended");
     serve_log_flush(FLUSH_MS);
@@ -156,6 +186,8 @@ done:
     weir_engine_destroy(engine);
     weir_model_release(model);
     cli_load_log_flush();
+    if (now != NULL) cli_args_fini(now);
+    cli_free(now);
     cli_free(path);
     return code;
 }

@@ -15,6 +15,8 @@ static volatile sig_atomic_t ended;
 static volatile sig_atomic_t resized;
 static volatile sig_atomic_t suspended;
 static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t hung_up;
+static bool had_terminal;
 
 static void ring(void)
 {
@@ -53,6 +55,25 @@ static void on_interrupt(int signal)
     (void)signal;
     interrupted = 1;
     ring();
+}
+
+static bool has_terminal(void)
+{
+    int fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0) close(fd);
+    return fd >= 0;
+}
+
+static void on_hangup(int signal)
+{
+    int error = errno;
+    if (had_terminal && !has_terminal()) { /* it was closed */
+        on_end(signal);
+    } else {
+        hung_up = 1;
+        ring();
+    }
+    errno = error;
 }
 
 /* SA_RESETHAND has restored the default: raised again, it ends the program as it would have. */
@@ -145,6 +166,20 @@ bool cli_signals_interrupted(void)
 {
     bool was = interrupted != 0;
     interrupted = 0;
+    return was;
+}
+
+void cli_signals_hangups(void)
+{
+    struct sigaction before;
+    had_terminal = has_terminal();
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) handle(SIGHUP, on_hangup, 0);
+}
+
+bool cli_signals_hung_up(void)
+{
+    bool was = hung_up != 0;
+    hung_up = 0;
     return was;
 }
 

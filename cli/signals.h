@@ -44,6 +44,13 @@ bool cli_signals_interrupted(void);
 /* The same for all three, without forgetting it. */
 bool cli_signals_noted(void);
 
+/* SIGHUP is noted apart and ends nothing (weir serve), but where the terminal that the program was started
+ * from is gone. */
+void cli_signals_hangups(void);
+
+/* Whether SIGHUP came since the last call. */
+bool cli_signals_hung_up(void);
+
 /* From true to false, also the signals of a crash put the terminal in order first. */
 void cli_signals_screen(bool on);
 

@@ -3,11 +3,11 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kept.h"
+#include "keys.h"
 #include "tape.h"
 
 #define PIECE_MAX ((size_t)8 << 10) /* of content in one event; longer ones are cut between code points */
@@ -17,7 +17,12 @@
 serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir_chat *chat, int32_t n)
 {
     serve_answer *answer = weir__mem_calloc(1, sizeof *answer + (size_t)n * sizeof *answer->choices);
-    if (answer == NULL) return NULL;
+    char token[SERVE_TOKEN + 1];
+    if (answer == NULL || !serve_text_random(token, SERVE_TOKEN)) {
+        weir__mem_free(answer);
+        return NULL;
+    }
+    snprintf(answer->id, sizeof answer->id, "%s-%s", form->id, token);
     answer->call = call;
     answer->form = form;
     answer->chat = weir_chat_hold(chat);
@@ -98,14 +103,6 @@ void serve_answer_destroy(serve_answer *answer)
     weir__mem_free(answer);
 }
 
-static bool make_token(serve_answer *answer)
-{
-    unsigned char random[(sizeof answer->token - 1) / 2];
-    if (getentropy(random, sizeof random) != 0) return false;
-    for (size_t i = 0; i < sizeof random; i++) snprintf(answer->token + 2 * i, 3, "%02x", random[i]);
-    return true;
-}
-
 static weir_status submit_own(serve_answer *answer, weir_request *requests, size_t n_requests,
                               weir_error *error)
 {
@@ -135,6 +132,27 @@ static weir_status submit_shared(serve_answer *answer, const weir_request *reque
     return WEIR_OK;
 }
 
+/* Each answer of a request is one among its key's. */
+static bool count_answers(serve_answer *answer)
+{
+    serve_call *call = answer->call;
+    int32_t more = answer->n - 1, most;
+    if (serve_keys_more(call->server->keys, call->key, more, &most)) {
+        call->counted += more;
+        return true;
+    }
+    if (answer->n > most) {
+        serve_call_refuse(call, 400, answer->n_each > 1 ? "n" : "prompt", "invalid_value",
+                          "this request wants %d answers; this key may have %d at a time", answer->n, most);
+        return false;
+    }
+    call->retry_s = 1;
+    serve_call_refuse(call, 429, NULL, "rate_limit_exceeded",
+                      "with the %d answers of this request too many of this key run at the moment",
+                      answer->n);
+    return false;
+}
+
 bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_requests)
 {
     serve_call *call = answer->call;
@@ -144,10 +162,7 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
                           "share must be left out where there are several answers or prompts");
         return false;
     }
-    if (answer->resume && !make_token(answer)) {
-        serve_call_refuse(call, 500, "resume", "no_randomness", "the system gives no random bytes for an id");
-        return false;
-    }
+    if (!count_answers(answer)) return false;
     weir_status status = answer->share ? submit_shared(answer, requests, &error)
                                        : submit_own(answer, requests, n_requests, &error);
     if (status == WEIR_OK && answer->kept) serve_kept_add(call->server->kept, answer, requests[0].cache_salt);
@@ -176,7 +191,8 @@ static void add_misses(const serve_answer *answer, serve_text *text)
     serve_text_puts(text, many ? ",\"misses\":[" : ",\"miss\":");
     for (int32_t i = 0; i < answer->n; i += answer->n_each) {
         if (i > 0) serve_text_puts(text, ",");
-        bool some = serve_miss_tell(answer->choices[i].stream, true, text);
+        bool some =
+            serve_miss_tell(answer->choices[i].stream, answer->shows_prompt, answer->shows_cached, text);
         if (many && !some) serve_text_puts(text, "null");
         told = told || some;
     }
@@ -211,22 +227,10 @@ static void add_usage(const serve_answer *answer, serve_text *text)
     serve_text_puts(text, "}");
 }
 
-void serve_answer_id(const serve_answer *answer, char *id)
-{
-    if (answer->token[0] != '\0')
-        snprintf(id, SERVE_ID_MAX, "%s-%s", answer->form->id, answer->token);
-    else
-        snprintf(id, SERVE_ID_MAX, "%s-%llx%06llx", answer->form->id,
-                 (unsigned long long)answer->call->server->created_s,
-                 (unsigned long long)answer->call->number);
-}
-
 static void add_head(const serve_answer *answer, const char *object, serve_text *text)
 {
-    char id[SERVE_ID_MAX];
-    serve_answer_id(answer, id);
-    serve_text_printf(text, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", id, object,
-                      (long long)answer->created_s);
+    serve_text_printf(text, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", answer->id,
+                      object, (long long)answer->created_s);
     serve_text_json_puts(text, answer->model);
     serve_text_printf(text, ",\"system_fingerprint\":\"%s\",\"choices\":[",
                       answer->call->server->fingerprint);

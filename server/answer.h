@@ -46,21 +46,24 @@ typedef struct serve_form {
     void (*rest)(const serve_answer *answer, serve_text *text); /* at a whole answer's end; NULL: nothing */
 } serve_form;
 
+#define SERVE_ID_MAX 64
 struct serve_answer {
     serve_call *call;
+    char id[SERVE_ID_MAX]; /* not to be guessed: whoever has it may fork the answer, or resume it */
     const serve_form *form;
     weir_chat *chat; /* held; NULL for completions */
     bool stream, include_usage;
     bool resume;        /* its events go on tape, and it outlives its connection */
     bool share;         /* an identical request's generation will do */
     bool stopped;       /* at a client's word: to be cancelled is no error */
-    char token[33];     /* of its id, where that is not to be guessed; "" = none */
     serve_tape *tape;   /* once it has begun; NULL: events go to the call */
     serve_text event;   /* the one that is being written */
     bool tells_scores;  /* of generated tokens; best-of needs them even when nobody asked */
     bool echoes_scores; /* those of the prompt, where its text goes before the answer */
     bool tells_prompt;  /* its logprobs, as vLLM has them */
     bool kept;          /* for forks, once it is submitted */
+    bool shows_prompt;  /* its words, where the cache missed: the client sent them */
+    bool shows_cached;  /* the cache's, which are no stranger's */
     int32_t n_top;      /* of each score that is told */
     bool starved;       /* chunks wait for room in call->out */
     int64_t created_s;
@@ -73,10 +76,6 @@ struct serve_answer {
 };
 
 #define SERVE_CHOICES_MAX 128 /* of one prompt, as OpenAI allows */
-
-/* The id that answers begin with; id is [SERVE_ID_MAX]. */
-#define SERVE_ID_MAX 64
-void serve_answer_id(const serve_answer *answer, char *id);
 
 /* The prompt's logprobs; OK, TIMEOUT: not yet, others: there are none. */
 weir_status serve_answer_prompt(const serve_choice *choice, weir_chunk *prompt);
@@ -102,9 +101,9 @@ void serve_answer_pump(serve_answer *answer);
  * Service thread. */
 void serve_answer_stop(serve_answer *answer, bool asked);
 
-/* Why the prompt was not cached as far as it might have been, as an object, with or without the two texts;
- * false: there is nothing to tell, and nothing was added. */
-bool serve_miss_tell(const weir_stream *stream, bool texts, serve_text *text);
+/* Why the prompt was not cached as far as it might have been, as an object, with a few words of the prompt
+ * and of the cached text if these are to be told; false: there is nothing to tell, and nothing was added. */
+bool serve_miss_tell(const weir_stream *stream, bool prompt, bool cached, serve_text *text);
 
 /* "stop", "length", "tool_calls". */
 const char *serve_answer_finish(const serve_choice *choice);

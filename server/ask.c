@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "keys.h"
 #include "model/json.h"
 
-#define LOGPROBS_MAX 20 /* as OpenAI's API */
-#define BOTH         (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
+#define LOGPROBS_MAX   20 /* as OpenAI's API */
+#define PRIORITY_LEAST (-100)
+#define BOTH           (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
 
 typedef struct reader {
     serve_ask *ask;
@@ -358,6 +360,21 @@ static bool read_fork(reader *r, const char *name, const json_t *value)
     return json_is_object(value) || refuse(r, name, "an object: {\"id\": …, \"index\": 0, \"at\": …}");
 }
 
+static bool read_priority(reader *r, const char *name, const json_t *value)
+{
+    const serve_call *call = r->call;
+    int32_t most = serve_keys_priority(call->server->keys, call->key);
+    json_int_t n = json_integer_value(value);
+    if (json_is_integer(value) && n >= PRIORITY_LEAST && n <= most) {
+        r->ask->priority = (int32_t)n;
+        return true;
+    }
+    serve_call_refuse(r->call, 400, name, "invalid_value", "priority must be a whole number from %d to %d%s",
+                      PRIORITY_LEAST, most,
+                      most < -PRIORITY_LEAST ? "; the operator of this server allows no more" : "");
+    return false;
+}
+
 static bool read_text_idle(reader *r, const char *name, const json_t *value)
 {
     return json_is_string(value) || refuse(r, name, "a string");
@@ -451,7 +468,7 @@ static const field fields[] = {
     TAKE("lora", BOTH, VALUE, AT(lora)), /* as llama-server has it */
     TAKE("cache_prompt", BOTH, BOOL, AT(cache_prompt)),
     HAND("cache_salt", BOTH, read_cache_salt),
-    NUMBER("priority", BOTH, INT32, AT(priority), -100, 100),
+    HAND("priority", BOTH, read_priority),
     NUMBER("deadline_ms", BOTH, INT64, AT(deadline_ms), 0, 1e12),
     NUMBER("speculative.n_max", BOTH, INT32, AT(n_draft_max), 0, 32), /* as llama-server has it */
     TAKE("tools", SERVE_ASK_CHAT, VALUE, AT(tools)),
@@ -563,10 +580,11 @@ static bool check_fork(reader *r)
                         : ask->kwargs != NULL                    ? "chat_template_kwargs"
                         : ask->reasoning_effort != NULL          ? "reasoning_effort"
                         : ask->continue_final                    ? "continue_final_message"
+                        : ask->prompt_logprobs                   ? "prompt_logprobs"
                         : ask->lora != NULL                      ? "lora"
                         : chat && ask->schema != NULL            ? "response_format"
                                                                  : NULL;
-    return other == NULL || refuse(r, other, "left out of a fork: it is the source's");
+    return other == NULL || refuse(r, other, "left out of a fork: the prompt is the source's");
 }
 
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
@@ -650,6 +668,9 @@ void serve_ask_answer(const serve_ask *ask, serve_answer *answer)
     answer->tells_scores = ask->logprobs;
     answer->echoes_scores = ask->logprobs && ask->echo;
     answer->tells_prompt = ask->prompt_logprobs;
+    answer->shows_prompt = ask->fork == NULL;
+    answer->shows_cached =
+        ask->fork == NULL && (ask->cache_salt != NULL || !serve_server_is_open(answer->call->server));
     answer->n_top = ask->n_logprobs;
 }
 

@@ -10,6 +10,7 @@
 #include "base/histogram.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "keys.h"
 #include "model/json.h"
 #include "serve.h"
 #include "tape.h"
@@ -19,11 +20,13 @@
 serve_call *serve_call_create(serve_server *server, struct lws *wsi)
 {
     serve_call *call = weir__mem_calloc(1, sizeof *call);
-    if (call == NULL) return NULL;
+    if (call == NULL || !serve_text_random(call->id, SERVE_TOKEN)) {
+        weir__mem_free(call);
+        return NULL;
+    }
     call->server = server;
     call->wsi = wsi;
     call->key = -1;
-    call->number = ++server->next_number;
     call->began_ns = call->moved_ns = weir__clock_now_ns();
     call->after = server->calls;
     if (server->calls != NULL) server->calls->before = call;
@@ -45,7 +48,7 @@ void serve_call_destroy(serve_call *call)
         weir__histogram_observe(&server->e2e_seconds, (double)(weir__clock_now_ns() - call->began_ns) / 1e9);
     serve_answer_destroy(call->answer); /* from here on nobody puts it on the ready list */
     serve_server_unlist(call);
-    if (call->counted) serve_keys_leave(server->keys, call->key);
+    if (call->counted > 0) serve_keys_leave(server->keys, call->key, call->counted);
     if (call->status >= 100 && call->status < 600 && !taped) server->n_answers[call->status / 100]++;
     server->n_bodies -= call->body_length;
     if (call->before != NULL)
@@ -144,8 +147,8 @@ static void begin_head(serve_call *call, int status, const char *type)
     call->status = status;
     if (call->http_1_0) call->close = true;
     if (gmtime_r(&now, &utc) != NULL) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
-    serve_text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %llu\r\n", status, phrase(status),
-                      date, (unsigned long long)call->number);
+    serve_text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %s\r\n", status, phrase(status), date,
+                      call->id);
     if (type != NULL) serve_text_printf(out, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
     if (call->retry_s > 0) serve_text_printf(out, "Retry-After: %d\r\n", call->retry_s);
     if (call->allow != NULL) serve_text_printf(out, "Allow: %s\r\n", call->allow);

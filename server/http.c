@@ -7,6 +7,7 @@
 #include "answer.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "keys.h"
 #include "serve.h"
 #include "tape.h"
 

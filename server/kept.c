@@ -57,7 +57,7 @@ void serve_kept_add(serve_kept *kept, const serve_answer *answer, const char *sa
         entry_destroy(e);
         return;
     }
-    serve_answer_id(answer, e->id);
+    memcpy(e->id, answer->id, sizeof e->id);
     e->chat = weir_chat_hold(answer->chat);
     e->n = answer->n;
     for (int32_t i = 0; i < e->n; i++) e->streams[i] = weir_stream_hold(answer->choices[i].stream);
@@ -73,10 +73,12 @@ bool serve_kept_find(serve_kept *kept, const char *id, const char *salt, int32_t
                      serve_kept_choice *choice)
 {
     bool found = false;
+    char given[SERVE_ID_MAX] = {0};
+    if (strlen(id) < sizeof given) memcpy(given, id, strlen(id));
     pthread_mutex_lock(&kept->mutex);
     for (size_t i = 0; i < SERVE_KEPT_MOST && !found; i++) {
         const entry *e = kept->entries[i];
-        if (e == NULL || strcmp(e->id, id) != 0 || strcmp(e->salt, salt) != 0) continue;
+        if (e == NULL || !serve_text_same(e->id, given, sizeof given) || strcmp(e->salt, salt) != 0) continue;
         if (index < 0 || index >= e->n) break;
         *choice = (serve_kept_choice){weir_stream_hold(e->streams[index]), weir_chat_hold(e->chat),
                                       e->adapter != NULL ? weir__mem_strdup(e->adapter) : NULL};

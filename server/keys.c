@@ -1,28 +1,34 @@
 /* keys.c: API keys, and how much each may ask for. SPDX-License-Identifier: Apache-2.0 */
-#include <stdint.h>
-#include <stdio.h>
+#include "keys.h"
+
+#include <pthread.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/sha256.h"
-#include "serve.h"
 
-#define DIGEST 64 /* hexadecimal digits */
+#define DIGEST        64 /* hexadecimal digits */
+#define PRIORITY_MOST 100
 
-/* One for each key; without keys one for everybody. */
+/* One for each key, and one for everybody where there are none. Its digest and place never change, and it
+ * lives as long as the table: calls and tapes know it by its number. */
 typedef struct owner {
     char digest[DIGEST + 1];
+    bool revoked;
+    int32_t limit, rate, priority;
     int32_t n_live;
-    double tokens; /* of the bucket that `key_rate` fills, up to a minute's worth */
+    double tokens; /* of the bucket that `rate` fills, up to a minute's worth */
     int64_t filled_ns;
 } owner;
 
 struct serve_keys {
-    int32_t limit, rate;
+    pthread_mutex_t mutex; /* all below */
     bool wanted;
+    owner everybody;
     int32_t n;
-    owner owners[];
+    size_t capacity;
+    owner **owners; /* [n] */
 };
 
 static void digest(const char *bytes, size_t n, char hex[DIGEST + 1])
@@ -34,81 +40,170 @@ static void digest(const char *bytes, size_t n, char hex[DIGEST + 1])
     weir__sha256_hex(&state, hex);
 }
 
+/* Compares digests, and all of them to the end: the time tells nothing about a key. */
+static int32_t find(const serve_keys *keys, const char *hex)
+{
+    int32_t found = -1;
+    for (int32_t i = 0; i < keys->n; i++)
+        if (serve_text_same(hex, keys->owners[i]->digest, DIGEST)) found = i;
+    return found;
+}
+
+static int32_t or_else(int32_t value, int32_t standard)
+{
+    return value != SERVE_UNSAID ? value : standard;
+}
+
+static void set_limits(owner *o, const serve_params *params, const serve_key *key, bool wanted)
+{
+    const serve_key unsaid = {.priority = SERVE_UNSAID, .requests = SERVE_UNSAID, .rate = SERVE_UNSAID};
+    if (key == NULL) key = &unsaid;
+    o->limit = or_else(key->requests, params->key_requests);
+    o->rate = or_else(key->rate, params->key_rate);
+    o->priority = or_else(key->priority, or_else(params->max_priority, wanted ? 0 : PRIORITY_MOST));
+}
+
+static owner *add(serve_keys *keys, const char *hex)
+{
+    owner *o = weir__mem_calloc(1, sizeof *o);
+    if (o == NULL || !weir__mem_grow(&keys->owners, &keys->capacity, (size_t)keys->n + 1, sizeof(owner *))) {
+        weir__mem_free(o);
+        return NULL;
+    }
+    memcpy(o->digest, hex, sizeof o->digest);
+    o->revoked = true; /* until all are there */
+    keys->owners[keys->n++] = o;
+    return o;
+}
+
+bool serve_keys_set(serve_keys *keys, const serve_params *params)
+{
+    char hex[DIGEST + 1];
+    pthread_mutex_lock(&keys->mutex);
+    bool ok = true;
+    for (size_t i = 0; i < params->n_keys && ok; i++) {
+        digest(params->keys[i].text, strlen(params->keys[i].text), hex);
+        ok = find(keys, hex) >= 0 || add(keys, hex) != NULL;
+    }
+    if (ok) {
+        keys->wanted = params->n_keys > 0;
+        for (int32_t i = 0; i < keys->n; i++) keys->owners[i]->revoked = true;
+        for (size_t i = 0; i < params->n_keys; i++) {
+            digest(params->keys[i].text, strlen(params->keys[i].text), hex);
+            owner *o = keys->owners[find(keys, hex)];
+            o->revoked = false;
+            set_limits(o, params, &params->keys[i], true);
+        }
+        set_limits(&keys->everybody, params, NULL, keys->wanted);
+    }
+    pthread_mutex_unlock(&keys->mutex);
+    return ok;
+}
+
 serve_keys *serve_keys_create(const serve_params *params)
 {
-    size_t n = params->n_keys > 0 ? params->n_keys : 1;
-    serve_keys *keys = weir__mem_calloc(1, sizeof *keys + n * sizeof *keys->owners);
+    serve_keys *keys = weir__mem_calloc(1, sizeof *keys);
     if (keys == NULL) return NULL;
-    keys->n = (int32_t)n;
-    keys->wanted = params->n_keys > 0;
-    keys->limit = params->key_requests;
-    keys->rate = params->key_rate;
-    for (size_t i = 0; i < n; i++) {
-        keys->owners[i].tokens = params->key_rate;
-        if (keys->wanted) digest(params->keys[i], strlen(params->keys[i]), keys->owners[i].digest);
-    }
-    return keys;
+    pthread_mutex_init(&keys->mutex, NULL);
+    if (serve_keys_set(keys, params)) return keys;
+    serve_keys_destroy(keys);
+    return NULL;
 }
 
 void serve_keys_destroy(serve_keys *keys)
 {
+    if (keys == NULL) return;
+    for (int32_t i = 0; i < keys->n; i++) weir__mem_free(keys->owners[i]);
+    weir__mem_free(keys->owners);
+    pthread_mutex_destroy(&keys->mutex);
     weir__mem_free(keys);
 }
 
-bool serve_keys_are_wanted(const serve_keys *keys)
+bool serve_keys_are_wanted(serve_keys *keys)
 {
-    return keys->wanted;
+    pthread_mutex_lock(&keys->mutex);
+    bool wanted = keys->wanted;
+    pthread_mutex_unlock(&keys->mutex);
+    return wanted;
 }
 
-/* Compares digests, and all of them to the end: the time tells nothing about a key. */
-int32_t serve_keys_find(const serve_keys *keys, const char *given, size_t n)
+int32_t serve_keys_find(serve_keys *keys, const char *given, size_t n)
 {
     char hex[DIGEST + 1];
-    int32_t found = -1;
     digest(given, n, hex);
-    for (int32_t i = 0; keys->wanted && i < keys->n; i++) {
-        unsigned char difference = 0;
-        for (int k = 0; k < DIGEST; k++) difference |= (unsigned char)(hex[k] ^ keys->owners[i].digest[k]);
-        found = difference == 0 ? i : found;
-    }
+    pthread_mutex_lock(&keys->mutex);
+    int32_t found = find(keys, hex);
+    if (found >= 0 && keys->owners[found]->revoked) found = -1;
+    pthread_mutex_unlock(&keys->mutex);
     return found;
 }
 
-const char *serve_keys_salt(const serve_keys *keys, int32_t key)
-{
-    return key >= 0 && keys->wanted ? keys->owners[key].digest : "";
-}
-
+/* Under the mutex. */
 static owner *of(serve_keys *keys, int32_t key)
 {
-    return &keys->owners[key >= 0 ? key : 0];
+    return key >= 0 ? keys->owners[key] : &keys->everybody;
+}
+
+const char *serve_keys_salt(serve_keys *keys, int32_t key)
+{
+    pthread_mutex_lock(&keys->mutex);
+    const char *salt = of(keys, key)->digest;
+    pthread_mutex_unlock(&keys->mutex);
+    return salt;
+}
+
+int32_t serve_keys_priority(serve_keys *keys, int32_t key)
+{
+    pthread_mutex_lock(&keys->mutex);
+    int32_t priority = of(keys, key)->priority;
+    pthread_mutex_unlock(&keys->mutex);
+    return priority;
+}
+
+/* Fills the bucket, and takes one out of it. */
+static bool take_token(owner *o, int64_t now_ns, int32_t *retry_s)
+{
+    double per_ns = o->rate / (60.0 * (double)WEIR__NS_PER_S);
+    o->tokens += (double)(now_ns - o->filled_ns) * per_ns;
+    if (o->tokens > o->rate || o->filled_ns == 0) o->tokens = o->rate;
+    o->filled_ns = now_ns;
+    if (o->tokens < 1) {
+        *retry_s = (int32_t)((1 - o->tokens) * 60 / o->rate) + 1;
+        return false;
+    }
+    o->tokens -= 1;
+    return true;
 }
 
 bool serve_keys_enter(serve_keys *keys, int32_t key, int64_t now_ns, int32_t *retry_s, const char **why)
 {
+    pthread_mutex_lock(&keys->mutex);
     owner *o = of(keys, key);
-    if (keys->limit > 0 && o->n_live >= keys->limit) {
-        *retry_s = 1;
-        *why = "too many requests of this key run at the moment";
-        return false;
-    }
-    if (keys->rate > 0) {
-        double per_ns = keys->rate / (60.0 * (double)WEIR__NS_PER_S);
-        o->tokens += (double)(now_ns - o->filled_ns) * per_ns;
-        if (o->tokens > keys->rate || o->filled_ns == 0) o->tokens = keys->rate;
-        o->filled_ns = now_ns;
-        if (o->tokens < 1) {
-            *retry_s = (int32_t)((1 - o->tokens) * 60 / keys->rate) + 1;
-            *why = "this key has asked too often in the last minute";
-            return false;
-        }
-        o->tokens -= 1;
-    }
-    o->n_live++;
-    return true;
+    bool crowded = o->limit > 0 && o->n_live >= o->limit;
+    bool ok = !crowded && (o->rate == 0 || take_token(o, now_ns, retry_s));
+    if (crowded) *retry_s = 1;
+    if (!ok)
+        *why = crowded ? "too many requests of this key run at the moment"
+                       : "this key has asked too often in the last minute";
+    o->n_live += ok;
+    pthread_mutex_unlock(&keys->mutex);
+    return ok;
 }
 
-void serve_keys_leave(serve_keys *keys, int32_t key)
+bool serve_keys_more(serve_keys *keys, int32_t key, int32_t n, int32_t *most)
 {
-    of(keys, key)->n_live--;
+    pthread_mutex_lock(&keys->mutex);
+    owner *o = of(keys, key);
+    bool ok = o->limit == 0 || n <= o->limit - o->n_live;
+    if (ok) o->n_live += n;
+    *most = o->limit;
+    pthread_mutex_unlock(&keys->mutex);
+    return ok;
+}
+
+void serve_keys_leave(serve_keys *keys, int32_t key, int32_t n)
+{
+    pthread_mutex_lock(&keys->mutex);
+    of(keys, key)->n_live -= n;
+    pthread_mutex_unlock(&keys->mutex);
 }

@@ -51,6 +51,7 @@ static weir_status adopt(serve_server *server, int fd, weir_error *error)
         lws_adopt_descriptor_vhost(server->plain, LWS_ADOPT_RAW_FILE_DESC, handle, "listener", NULL);
     if (wsi == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "libwebsockets refuses a listener");
     server->listeners[server->n_listeners++] = wsi;
+    server->reachable = server->reachable || !serve_reach_is_local(fd);
     return WEIR_OK;
 }
 

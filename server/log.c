@@ -111,17 +111,30 @@ static void add_string(serve_text *line, const char *name, const char *bytes, si
     serve_text_json(line, bytes, n);
 }
 
-void serve_log_event(const char *event, const char *format, ...)
+static void tell_event(const char *level, const char *event, const char *format, va_list list)
 {
     serve_text line = {0};
-    va_list list;
     char text[512];
-    va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
-    va_end(list);
-    begin(&line, "info", event);
+    begin(&line, level, event);
     add_string(&line, "message", text, strlen(text));
     end(&line);
+}
+
+void serve_log_event(const char *event, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    tell_event("info", event, format, list);
+    va_end(list);
+}
+
+void serve_log_warning(const char *event, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    tell_event("warning", event, format, list);
+    va_end(list);
 }
 
 void serve_log_library(weir_log_level level, const char *message, void *user)
@@ -149,7 +162,9 @@ static void add_answer(serve_text *line, const serve_answer *answer)
         serve_text_number(line, (double)usage.ttft_ns / 1e6, 2);
         size_t before = line->n;
         serve_text_puts(line, ",\"miss\":");
-        if (!serve_miss_tell(choice->stream, answer->call->server->params.log_text, line)) line->n = before;
+        if (!serve_miss_tell(choice->stream, answer->call->server->params.log_text,
+                             answer->call->server->params.log_text, line))
+            line->n = before;
         serve_text_puts(line, "}");
     }
     serve_text_puts(line, "]");
@@ -162,8 +177,7 @@ void serve_log_call(const serve_call *call)
     if (!params->log) return;
     bool taped = call->answer != NULL && call->answer->tape != NULL;
     begin(&line, call->status >= 500 ? "warning" : "info", taped ? "stream" : "request");
-    serve_text_printf(&line, ",\"id\":%llu,\"method\":\"%s\"", (unsigned long long)call->number,
-                      call->method);
+    serve_text_printf(&line, ",\"id\":\"%s\",\"method\":\"%s\"", call->id, call->method);
     add_string(&line, "path", call->path, strlen(call->path));
     serve_text_printf(&line, ",\"status\":%d,\"ms\":", call->status);
     serve_text_number(&line, (double)(weir__clock_now_ns() - call->began_ns) / 1e6, 2);

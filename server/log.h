@@ -9,6 +9,8 @@
 
 void serve_log_event(const char *event, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+void serve_log_warning(const char *event, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Writes what could not be written when it was said. Waits at most so long for somebody who reads, each
  * time. */
 void serve_log_flush(int timeout_ms);

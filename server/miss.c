@@ -1,7 +1,7 @@
 /* miss.c: why a prompt was not cached as far as it might have been. SPDX-License-Identifier: Apache-2.0 */
 #include "answer.h"
 
-bool serve_miss_tell(const weir_stream *stream, bool texts, serve_text *text)
+bool serve_miss_tell(const weir_stream *stream, bool prompt, bool cached, serve_text *text)
 {
     weir_miss_info info = {.size = sizeof info};
     if (weir_stream_miss(stream, &info) != WEIR_OK || info.miss == WEIR_MISS_NONE ||
@@ -17,9 +17,11 @@ bool serve_miss_tell(const weir_stream *stream, bool texts, serve_text *text)
             serve_text_json_puts(text, info.role);
         }
     }
-    if (texts && info.miss == WEIR_MISS_DIVERGED) {
+    if (prompt && info.miss == WEIR_MISS_DIVERGED) {
         serve_text_puts(text, ",\"prompt\":");
         serve_text_json_puts(text, info.prompt);
+    }
+    if (cached && info.miss == WEIR_MISS_DIVERGED) {
         serve_text_puts(text, ",\"cached\":");
         serve_text_json_puts(text, info.cached);
     }

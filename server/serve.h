@@ -20,6 +20,7 @@
 #define SERVE_WRITE_MAX  ((size_t)16 << 10)  /* of one writable callback: others get their turn */
 #define SERVE_BUFFER_MAX ((size_t)256 << 10) /* unsent bytes of a stream; beyond, the engine merges */
 #define SERVE_SWEEP_US   250000              /* how often deadlines of calls are looked at */
+#define SERVE_TOKEN      32                  /* hexadecimal digits of an id: 128 bits that nobody can guess */
 
 typedef struct serve_call serve_call;
 typedef struct serve_answer serve_answer;
@@ -51,14 +52,14 @@ struct serve_call {
     void (*job)(serve_call *call);
 
     serve_state state;
-    uint64_t number;
+    char id[SERVE_TOKEN + 1]; /* X-Request-Id */
     char method[8];
     char path[256]; /* cut */
     char origin[128];
     char position[32];         /* in a stream, where the client wants to go on; cut */
     const char *position_from; /* "Last-Event-ID" or "starting_after", which said it; NULL: nothing did */
     int32_t key;               /* whose it is, -1 = nobody's */
-    bool counted;              /* in the key's requests */
+    int32_t counted;           /* among the key's requests: one, and one for each further answer */
     uint64_t turn;             /* server->n_turns when its head was read */
     uintptr_t head_frame;      /* and the callback's frame */
     bool head_only, http_1_0;
@@ -109,11 +110,12 @@ struct serve_server {
     char file_name[768]; /* with U+FFFD for what is no UTF-8; "" until it is known */
     char fingerprint[96];
 
-    pthread_mutex_t mutex; /* the next six; taken last, for a few instructions */
+    pthread_mutex_t mutex; /* the next seven; taken last, for a few instructions */
     pthread_cond_t changed;
     serve_call *ready_first, *ready_last;
     bool woken; /* lws_cancel_service was called, and the list not taken since */
     bool drain_asked, stop_asked, drained;
+    const serve_params *reload; /* what the service thread is to take over; NULL = nothing */
 
     serve_workers *workers;
     serve_keys *keys;
@@ -127,12 +129,12 @@ struct serve_server {
     serve_call *calls;
     int32_t n_calls, most_calls; /* since memory was last given back */
     uint64_t n_bodies;           /* bytes of bodies that are read or worked on */
-    uint64_t next_number;
-    bool draining, cut; /* cut: the drain's time is over, and what ran was told */
+    bool draining, cut;          /* cut: the drain's time is over, and what ran was told */
     int64_t drain_deadline_ns;
     struct lws *listeners[16];
     int32_t n_listeners;
     bool inherited; /* the listeners are systemd's */
+    bool reachable; /* one of them from other machines; since create */
     bool full;      /* no descriptor was left: nothing is accepted until the next sweep */
     int64_t told_full_ns;
     char *unix_path; /* to be unlinked; NULL = none */
@@ -165,6 +167,11 @@ struct serve_route {
 /* Puts a call on the ready list and wakes the service thread. Any thread. */
 void serve_server_post(serve_call *call);
 
+/* Wakes the service thread, under the mutex. Any thread. */
+void serve_server_ring(serve_server *server);
+
+weir_status serve_server_check(const serve_params *params, weir_error *error);
+
 /* Takes the list, and what was asked of the service thread. */
 void serve_server_wake(serve_server *server);
 
@@ -172,6 +179,9 @@ void serve_server_wake(serve_server *server);
 void serve_server_unlist(serve_call *call);
 
 bool serve_server_loaded(const serve_server *server);
+
+/* Whether strangers may ask: other machines reach it, and it has no keys. Any thread. */
+bool serve_server_is_open(const serve_server *server);
 
 /* Whether `name` is one of the model's own; has_name: whether it stands for it, as with any name ("*") or
  * none. */
@@ -250,6 +260,9 @@ weir_status serve_listener_open(serve_server *server, weir_error *error);
 void serve_listener_close(serve_server *server);
 void serve_listener_go_on(serve_server *server); /* accepts again, if it stopped for want of descriptors */
 
+/* Whether only this machine reaches what listens there. */
+bool serve_reach_is_local(int fd);
+
 const serve_route *serve_route_find(const char *method, const char *path, const char **allow);
 
 serve_workers *serve_workers_create(int32_t n);
@@ -257,17 +270,6 @@ void serve_workers_destroy(serve_workers *workers); /* waits for the jobs that r
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call));
 
 void serve_log_call(const serve_call *call);
-
-/* Keys, and how much each may ask for. */
-serve_keys *serve_keys_create(const serve_params *params);
-void serve_keys_destroy(serve_keys *keys);
-int32_t serve_keys_find(const serve_keys *keys, const char *given, size_t n); /* -1 = none */
-bool serve_keys_are_wanted(const serve_keys *keys);
-/* What is told apart in the cache: 64 hexadecimal digits, or "" without keys. */
-const char *serve_keys_salt(const serve_keys *keys, int32_t key);
-/* Counts one more request; false: too many, *retry_s tells when to come again. */
-bool serve_keys_enter(serve_keys *keys, int32_t key, int64_t now_ns, int32_t *retry_s, const char **why);
-void serve_keys_leave(serve_keys *keys, int32_t key);
 
 serve_embedder *serve_embedder_create(void);
 void serve_embedder_destroy(serve_embedder *embedder);

@@ -18,6 +18,8 @@
 #include "base/thread.h"
 #include "base/utf8.h"
 #include "kept.h"
+#include "keys.h"
+#include "reload.h"
 #include "serve.h"
 #include "tape.h"
 
@@ -41,6 +43,7 @@ serve_params serve_params_default(void)
     return (serve_params){
         .host = "127.0.0.1",
         .port = 8080,
+        .max_priority = SERVE_UNSAID,
         .body_bytes = (int64_t)16 << 20,
         .n_workers = 2,
         .head_s = 10,
@@ -77,6 +80,11 @@ void serve_server_post(serve_call *call)
     /* Under the mutex: the service thread that has seen the stop takes it before it destroys the context. */
     if (wake) lws_cancel_service(server->lws);
     pthread_mutex_unlock(&server->mutex);
+}
+
+void serve_server_ring(serve_server *server)
+{
+    if (!server->drained) lws_cancel_service(server->lws);
 }
 
 void serve_server_unlist(serve_call *call)
@@ -147,6 +155,7 @@ void serve_server_wake(serve_server *server)
 {
     serve_call *call;
     while ((call = take_ready(server)) != NULL) go_on(call);
+    serve_reload_take(server);
     pthread_mutex_lock(&server->mutex);
     bool drain = server->drain_asked && !server->draining;
     pthread_mutex_unlock(&server->mutex);
@@ -322,7 +331,7 @@ static void on_lws_log(int level, const char *line)
     serve_log_event("libwebsockets", "%.*s", (int)n, line);
 }
 
-static weir_status check(const serve_params *params, weir_error *error)
+weir_status serve_server_check(const serve_params *params, weir_error *error)
 {
     static const struct {
         const char *name;
@@ -349,6 +358,9 @@ static weir_status check(const serve_params *params, weir_error *error)
             return weir__error_set(error, WEIR_INVALID, ranges[i].name, "%s is %d; allowed: %d to %d",
                                    ranges[i].name, value, ranges[i].least, ranges[i].most);
     }
+    if (params->max_priority != SERVE_UNSAID && (params->max_priority < -100 || params->max_priority > 100))
+        return weir__error_set(error, WEIR_INVALID, "max_priority",
+                               "max_priority is %d; allowed: -100 to 100", params->max_priority);
     if (params->body_bytes < 1024 || params->body_bytes > (int64_t)256 << 20)
         return weir__error_set(error, WEIR_INVALID, "body_bytes",
                                "body_bytes is %lld; allowed: 1,024 to 268,435,456",
@@ -365,7 +377,7 @@ static weir_status check(const serve_params *params, weir_error *error)
         return weir__error_set(error, WEIR_INVALID, params->tls_cert == NULL ? "tls_cert" : "tls_key",
                                "TLS needs a certificate and its key; one is missing");
     for (size_t i = 0; i < params->n_keys; i++)
-        if (params->keys[i][0] == '\0')
+        if (params->keys[i].text[0] == '\0')
             return weir__error_set(error, WEIR_INVALID, "keys", "an API key is empty");
     for (size_t i = 0; i < params->n_names; i++)
         if (!weir__utf8_valid(params->names[i], strlen(params->names[i])))
@@ -420,7 +432,7 @@ static weir_status create_context(serve_server *server, weir_error *error)
 
 weir_status serve_server_create(const serve_params *params, serve_server **out, weir_error *error)
 {
-    weir_status status = check(params, error);
+    weir_status status = serve_server_check(params, error);
     serve_server *server;
     int code;
     if (status != WEIR_OK) return status;
@@ -443,6 +455,9 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     if (status == WEIR_OK) status = create_context(server, error);
     if (status == WEIR_OK) status = serve_listener_open(server, error);
+    if (status == WEIR_OK && serve_server_is_open(server))
+        serve_log_warning("open", "%s has no API key: whoever reaches it may use it; give --api-key-file",
+                          server->address);
     if (status == WEIR_OK) {
         code = weir__thread_start(&server->thread, NULL, serve, server);
         server->started = code == 0;
@@ -490,6 +505,11 @@ void serve_server_ready(serve_server *server, weir_model *model, weir_engine *en
 bool serve_server_loaded(const serve_server *server)
 {
     return atomic_load_explicit(&server->loaded, memory_order_acquire);
+}
+
+bool serve_server_is_open(const serve_server *server)
+{
+    return server->reachable && !serve_keys_are_wanted(server->keys);
 }
 
 bool serve_server_is_called(const serve_server *server, const char *name)

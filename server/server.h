@@ -6,13 +6,20 @@
 
 typedef struct serve_server serve_server;
 
+/* A key, and what its requests may ask for; SERVE_UNSAID: what the server's parameters say. */
+typedef struct serve_key {
+    const char *text;
+    int32_t priority, requests, rate; /* as max_priority, key_requests and key_rate below */
+#define SERVE_UNSAID INT32_MIN
+} serve_key;
+
 /* Strings and arrays must live as long as the server. */
 typedef struct serve_params {
     const char *host;               /* "127.0.0.1"; an address or a name; "" = no TCP */
     int32_t port;                   /* 8080; 0 = a free one */
     const char *unix_path;          /* NULL = none; a socket file that nobody listens on is replaced */
     const char *tls_cert, *tls_key; /* PEM files; both or none */
-    const char *const *keys;        /* [n_keys]; none = everybody may ask */
+    const serve_key *keys;          /* [n_keys]; none = everybody may ask */
     size_t n_keys;
 #define SERVE_ANY_NAME "*"    /* among the names: whatever a request calls the model */
     const char *const *names; /* [n_names] of the model; none = its file's */
@@ -21,8 +28,9 @@ typedef struct serve_params {
     size_t n_origins;
     bool health_needs_key;              /* false */
     bool metrics_need_no_key;           /* false */
-    int32_t key_requests;               /* of one key at a time; 0 = no limit */
+    int32_t key_requests;               /* answers of one key at a time; 0 = no limit */
     int32_t key_rate;                   /* of one key in a minute; 0 = no limit */
+    int32_t max_priority;               /* of requests; SERVE_UNSAID = 0 where there are keys, else 100 */
     int64_t body_bytes;                 /* 16 MiB, the most of one body */
     int32_t n_workers;                  /* 2; 1 … 64 threads that read and render requests */
     int32_t head_s, body_s;             /* 10, 60: how long a head and a body may take */
@@ -61,6 +69,11 @@ weir_status serve_server_add_adapter(serve_server *server, const char *name, wei
 
 /* The model is there. Both must live until destroy. Once. */
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine);
+
+/* Other keys, limits of keys, origins, timeouts; what else the parameters say has no effect. They must live
+ * until the next reload, or as long as the server. Waits for the service thread; not after destroy. INVALID:
+ * also no keys where there were some; NO_MEMORY; nothing has changed then. */
+weir_status serve_server_reload(serve_server *server, const serve_params *params, weir_error *error);
 
 /* Where it listens: "http://127.0.0.1:8080"; valid as long as the server. */
 const char *serve_server_address(const serve_server *server);

@@ -247,11 +247,11 @@ bool serve_tape_start(serve_answer *answer, const serve_text *head)
     /* What of the request belongs to the answer: its name in the log, and its place among its key's. */
     memcpy(maker->method, call->method, sizeof maker->method);
     memcpy(maker->path, call->path, sizeof maker->path);
-    maker->number = call->number;
+    memcpy(maker->id, call->id, sizeof maker->id);
     maker->began_ns = call->began_ns;
     maker->key = call->key;
     maker->counted = call->counted;
-    call->counted = false;
+    call->counted = 0;
     maker->state = SERVE_ANSWERING;
     maker->begun = true;
     maker->status = 200;
@@ -259,7 +259,7 @@ bool serve_tape_start(serve_answer *answer, const serve_text *head)
     call->answer = NULL;
     answer->call = maker;
     answer->tape = tape;
-    serve_answer_id(answer, tape->id);
+    memcpy(tape->id, answer->id, sizeof tape->id);
     tape->of = tapes;
     tape->next = tapes->newest;
     tapes->newest = tape;
@@ -301,9 +301,7 @@ static serve_tape *find(serve_call *call, size_t n)
     serve_tape *found = NULL;
     if (n < sizeof id) memcpy(id, given, n);
     for (serve_tape *tape = call->server->tapes->newest; tape != NULL; tape = tape->next) {
-        unsigned char difference = 0;
-        for (size_t i = 0; i < sizeof id; i++) difference |= (unsigned char)(id[i] ^ tape->id[i]);
-        if (difference == 0 && tape->key == call->key && !tape->lost) found = tape;
+        if (serve_text_same(id, tape->id, sizeof id) && tape->key == call->key && !tape->lost) found = tape;
     }
     if (found == NULL)
         serve_call_refuse(

@@ -16,6 +16,7 @@
 #include "adapters.h"
 #include "base/mem.h"
 #include "kept.h"
+#include "keys.h"
 
 static serve_server server;
 

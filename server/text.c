@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -105,4 +106,22 @@ void serve_text_number(serve_text *text, double value, int decimals)
     while (decimals > 0 && n > 1 && digits[n - 1] == '0') n--;
     if (decimals > 0 && digits[n - 1] == '.') n--;
     serve_text_add(text, digits, (size_t)n);
+}
+
+bool serve_text_random(char *hex, size_t n)
+{
+    static const char digits[] = "0123456789abcdef";
+    unsigned char random[256];
+    hex[0] = '\0';
+    if (getentropy(random, n / 2) != 0) return false;
+    for (size_t i = 0; i < n; i++) hex[i] = digits[random[i / 2] >> (i % 2 == 0 ? 4 : 0) & 15];
+    hex[n] = '\0';
+    return true;
+}
+
+bool serve_text_same(const char *a, const char *b, size_t capacity)
+{
+    unsigned char difference = 0;
+    for (size_t i = 0; i < capacity; i++) difference |= (unsigned char)(a[i] ^ b[i]);
+    return difference == 0;
 }

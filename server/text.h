@@ -30,4 +30,12 @@ void serve_text_json_puts(serve_text *text, const char *string);
 /* A JSON number: as short as `decimals` allows; 0 for what is no finite number. */
 void serve_text_number(serve_text *text, double value, int decimals);
 
+/* Random hexadecimal digits, n of them (even, at most 512), and a zero. False: the system gives no random
+ * bytes. */
+bool serve_text_random(char *hex, size_t n);
+
+/* Whether two ids of the same capacity, filled up with zeroes, are the same; the time tells nothing about
+ * them. */
+bool serve_text_same(const char *a, const char *b, size_t capacity);
+
 #endif

@@ -1,0 +1,57 @@
+/* reload.c: what a running server reads anew: keys, limits, whose pages may ask, how long things may take.
+ * Sockets, threads and what belongs to the model stay. SPDX-License-Identifier: Apache-2.0 */
+#include "reload.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "keys.h"
+
+/* Members that the service thread alone reads. */
+static void take_params(serve_params *to, const serve_params *from)
+{
+    to->keys = from->keys;
+    to->n_keys = from->n_keys;
+    to->key_requests = from->key_requests;
+    to->key_rate = from->key_rate;
+    to->max_priority = from->max_priority;
+    to->origins = from->origins;
+    to->n_origins = from->n_origins;
+    to->health_needs_key = from->health_needs_key;
+    to->metrics_need_no_key = from->metrics_need_no_key;
+    to->body_bytes = from->body_bytes;
+    to->body_s = from->body_s;
+    to->stall_s = from->stall_s;
+    to->comment_s = from->comment_s;
+    to->watchdog_s = from->watchdog_s;
+    to->drain_s = from->drain_s;
+    to->keep_s = from->keep_s;
+    to->log = from->log;
+}
+
+void serve_reload_take(serve_server *server)
+{
+    pthread_mutex_lock(&server->mutex);
+    if (server->reload != NULL) take_params(&server->params, server->reload);
+    server->reload = NULL;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->mutex);
+}
+
+weir_status serve_server_reload(serve_server *server, const serve_params *params, weir_error *error)
+{
+    weir_status status = serve_server_check(params, error);
+    if (status != WEIR_OK) return status;
+    if (serve_keys_are_wanted(server->keys) && params->n_keys == 0)
+        return weir__error_set(error, WEIR_INVALID, "keys",
+                               "there are no keys any more; to let everybody ask, start the server again");
+    if (!serve_keys_set(server->keys, params))
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the keys");
+    pthread_mutex_lock(&server->mutex);
+    server->reload = params;
+    serve_server_ring(server);
+    while (server->reload != NULL && !server->drained)
+        weir__clock_cond_wait(&server->changed, &server->mutex, weir__clock_deadline_ns(-1));
+    server->reload = NULL;
+    pthread_mutex_unlock(&server->mutex);
+    return WEIR_OK;
+}

@@ -1,0 +1,258 @@
+"""weir serve, on the fake model: keys and what each may ask for, what of one client another one learns, keys that change while the server runs."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, environment  # noqa: E402
+from parts import end, part, run_parts  # noqa: E402
+from serve import Server, need_server  # noqa: E402
+
+WEIR = os.path.abspath(os.environ["WEIR_BIN"])
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+HELLO = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8, "temperature": 0}
+ENDLESS = {"prompt": "tell", "max_tokens": 100000, "ignore_eos": True, "stream": True}
+SLOW = "fake:tick_us=20000,n_ctx_train=100000"
+scratch = tempfile.TemporaryDirectory()
+
+
+def refused(name, reply, status, field=None, code=None, word=""):
+    error = reply.error if reply.body else {}
+    check(f"{name}: {status}" + (f", {field}" if field else ""), reply.status == status and error.get("param") == field and
+          (code is None or error.get("code") == code) and word in error.get("message", ""), reply.status, reply.body)
+
+
+def write(name, text):
+    path = os.path.join(scratch.name, name)
+    with open(path, "w") as f:
+        f.write(text)
+    return path
+
+
+def open_stream(server, body, **more):
+    """A stream that has begun, and its id."""
+    connection = server.connect()
+    connection.request("POST", TEXT, dict(body, stream=True), **more)
+    status, headers = connection.head()
+    assert status == 200, connection.exactly(int(headers["content-length"]))
+    return connection, json.loads(next(connection.events()))["id"]
+
+
+# ---- What of one client another one learns
+
+
+@part
+def ids():
+    server = Server(WEIR)
+    given = [server.post(path, body).json["id"] for _ in range(4) for path, body in ((CHAT, HELLO), (TEXT, {"prompt": "x", "max_tokens": 1}))]
+    events = [server.stream(CHAT, dict(HELLO, resume=resume))[0]["id"] for resume in (True, False)]
+    given += events
+    digits = [i.split("-", 1)[1] for i in given]
+    check("ids are 128 bits", all(re.fullmatch("(chat)?cmpl-[0-9a-f]{32}", i) for i in given), given)
+    # Of 10 × 32 random digits hardly any two neighbours are alike in half of their places; of numbers that count up, all are.
+    alike = max(sum(a == b for a, b in zip(x, y)) for i, x in enumerate(digits) for y in digits[:i])
+    check("that do not count up", len(set(digits)) == len(digits) and alike < 16, digits)
+    replies = [server.get("/health").headers["x-request-id"] for _ in range(4)]
+    check("the same of X-Request-Id", all(re.fullmatch("[0-9a-f]{32}", r) for r in replies) and len(set(replies)) == 4 and
+          max(sum(a == b for a, b in zip(x, y)) for i, x in enumerate(replies) for y in replies[:i]) < 16, replies)
+    reply = server.post(CHAT, HELLO)
+    line = server.log(lambda e: e.get("id") == reply.headers["x-request-id"])
+    check("the log tells a request's id, and not the answer's", line is not None and line["path"] == CHAT and
+          reply.json["id"].split("-")[1] not in json.dumps(server.lines), line)
+    end(server)
+
+
+@part
+def forks():
+    """A fork is not a way to read a prompt that somebody else sent."""
+    server = Server(WEIR, "--api-key", "alice", "--api-key", "bob")
+    answer = server.post(TEXT, {"prompt": "alice's secret", "max_tokens": 8, "temperature": 0}, key="alice").json
+    fork = {"fork": {"id": answer["id"], "at": 2}, "max_tokens": 2}
+    for body in (fork, dict(fork, cache_salt="")):
+        refused(f"another key's fork {sorted(body)}", server.post(TEXT, body, key="bob"), 404, "fork")
+    refused("another key's prompt", server.post(TEXT, dict(fork, prompt_logprobs=0), key="bob"), 400, "prompt_logprobs")
+    check("its own key's fork", server.post(TEXT, fork, key="alice").status == 200)
+    for value in (0, 3, True):
+        refused(f"a fork with prompt_logprobs {value}", server.post(TEXT, dict(fork, prompt_logprobs=value), key="alice"), 400, "prompt_logprobs", word="source")
+    check("false is nothing said", server.post(TEXT, dict(fork, prompt_logprobs=False), key="alice").status == 200)
+    end(server)
+    server = Server(WEIR)
+    answer = server.post(TEXT, {"prompt": "a secret", "max_tokens": 8, "temperature": 0}).json["id"]
+    for wrong in (answer[:-1], answer + "0", answer[:-1] + ("0" if answer[-1] != "0" else "1"), answer.upper(), "", answer.split("-")[1], "x" * 200):
+        refused(f"a fork of {wrong!r}", server.post(TEXT, {"fork": {"id": wrong}, "max_tokens": 1}), 404, "fork")
+    refused("another cache_salt's", server.post(TEXT, {"fork": {"id": answer}, "cache_salt": "x", "max_tokens": 1}), 404, "fork")
+    check("who has the id may fork it", server.post(TEXT, {"fork": {"id": answer}, "max_tokens": 1}).status == 200)
+    end(server)
+
+
+def misses(server, **more):
+    """What the second of two prompts that part is told about the first."""
+    name = more.get("cache_salt", "Alpha")
+    first, second = f"{name} beta gamma delta: the password is swordfish.", f"{name} beta gamma delta: the weather is fine."
+    server.post(TEXT, dict(more, prompt=first, max_tokens=1))
+    return server.post(TEXT, dict(more, prompt=second, max_tokens=1)).json["usage"]["prompt_tokens_details"].get("miss", {})
+
+
+@part
+def open_ports():
+    server = Server(WEIR)
+    check("on the loopback interface alone there is no warning", not [e for e in server.lines if e["event"] == "open"], server.lines)
+    miss = misses(server)
+    check("there a miss tells both texts", "swordfish" in miss.get("cached", "") and "weather" in miss.get("prompt", ""), miss)
+    end(server)
+    for host in ("0.0.0.0", "::", "*"):
+        if ":" in host:
+            try:
+                socket.socket(socket.AF_INET6).bind(("::1", 0))
+            except OSError:
+                continue
+        server = Server(WEIR, "--host", host)
+        line = server.log(lambda e: e["event"] == "open")
+        check(f"{host} without keys: a warning", line is not None and line["level"] == "warning" and "key" in line["message"], server.lines)
+        if host == "0.0.0.0":
+            miss = misses(server)
+            check("a stranger's text is not told there", miss.get("reason") == "diverged" and "cached" not in miss and "weather" in miss.get("prompt", ""), miss)
+            miss = misses(server, cache_salt="mine")
+            check("but one's own", "swordfish" in miss.get("cached", ""), miss)
+        end(server)
+    server = Server(WEIR, "--host", "0.0.0.0", "--api-key", "k")
+    check("with keys there is none", not [e for e in server.lines if e["event"] == "open"], server.lines)
+    end(server)
+
+
+# ---- What a key may ask for
+
+
+@part
+def priorities():
+    server = Server(WEIR, "--api-key", "plain", "--api-key-file", write("priorities", "boss priority=50\nlow priority=-10\n"))
+    for key, most in (("plain", 0), ("boss", 50), ("low", -10)):
+        for path, body in ((TEXT, {"prompt": "x", "max_tokens": 1}), (CHAT, HELLO), ("/v1/plan", {"prompt": "x"})):
+            check(f"{key}, {path}: up to {most}", all(server.post(path, dict(body, priority=p), key=key).status == 200 for p in (-100, most)))
+            refused(f"{key}, {path}: no more", server.post(path, dict(body, priority=most + 1), key=key), 400, "priority", word=f"-100 to {most}")
+    refused("100", server.post(TEXT, {"prompt": "x", "priority": 100}, key="plain"), 400, "priority", word="operator")
+    for bad in (-101, 1.5, "0", True):
+        refused(f"{bad!r}", server.post(TEXT, {"prompt": "x", "priority": bad}, key="boss"), 400, "priority")
+    end(server)
+    for words, most in (((), 100), (("--max-priority", "3"), 3), (("--max-priority", "3", "--api-key", "k"), 3), (("--max-priority", "-100"), -100)):
+        server = Server(WEIR, *words)
+        key = "k" if "k" in words else None
+        check(f"{words}: {most}", server.post(TEXT, {"prompt": "x", "max_tokens": 1, "priority": most}, key=key).status == 200)
+        refused(f"{words}: no more", server.post(TEXT, {"prompt": "x", "priority": most + 1}, key=key), 400, "priority")
+        end(server)
+
+
+@part
+def places():
+    """Several answers and prompts take several of a key's places."""
+    server = Server(WEIR, "-np", "8", "--api-key", "alice", "--api-key", "bob", "--key-requests", "4", model=SLOW)
+    for body, field in (({"prompt": "x", "n": 5}, "n"), ({"prompt": ["x"] * 5}, "prompt"), ({"prompt": ["x"] * 2, "n": 3}, "n"), ({"prompt": "x", "best_of": 5}, "n")):
+        refused(f"{body}: never", server.post(TEXT, dict(body, max_tokens=1), key="alice"), 400, field, word="4")
+    refused("chat: never", server.post(CHAT, dict(HELLO, n=5), key="alice"), 400, "n", word="4")
+    check("as many as it may have", server.post(TEXT, {"prompt": ["x", "y"], "n": 2, "max_tokens": 1}, key="alice").status == 200)
+    running, _ = open_stream(server, dict(ENDLESS, n=3), key="alice")
+    refused("two more than it has left", server.post(TEXT, {"prompt": "x", "n": 2, "max_tokens": 1}, key="alice"), 429, None, "rate_limit_exceeded")
+    refused("two prompts", server.post(TEXT, {"prompt": ["x", "y"], "max_tokens": 1}, key="alice"), 429, None, "rate_limit_exceeded")
+    check("one is left", server.post(TEXT, {"prompt": "x", "max_tokens": 1}, key="alice").status == 200)
+    check("another key has its own", server.post(TEXT, {"prompt": "x", "n": 4, "max_tokens": 1}, key="bob").status == 200)
+    running.close()
+    server.wait_for(lambda m: m["weir_slots_generating"] == 0, key="alice")
+    check("all are free again", server.post(TEXT, {"prompt": "x", "n": 4, "max_tokens": 1}, key="alice").status == 200)
+    end(server)
+
+
+# ---- Other keys
+
+
+@part
+def reloads():
+    path = write("keys", "alice\nbob\n")
+    server = Server(WEIR, "-np", "4", "--api-key-file", path, model=SLOW)
+    kept, stream = open_stream(server, dict(ENDLESS, resume=True), key="alice")
+    running, _ = open_stream(server, ENDLESS, key="bob")
+    before = server.post(TEXT, {"prompt": "the same words", "max_tokens": 1}, key="bob").json["usage"]["prompt_tokens"]
+
+    def again(text, event="info"):
+        write("keys", text)
+        n = len([e for e in server.lines if e["event"] == "reload"])
+        server.process.send_signal(signal.SIGHUP)
+        return server.log(lambda e: e["event"] == "reload" and len([x for x in server.lines if x["event"] == "reload"]) > n and e is [x for x in server.lines if x["event"] == "reload"][-1])
+
+    line = again("carol priority=5\nbob\n")
+    check("SIGHUP reads the keys anew", line is not None and line["level"] == "info" and "2 keys" in line["message"], server.lines[-3:])
+    refused("a key that is gone", server.post(TEXT, {"prompt": "x", "max_tokens": 1}, key="alice"), 401)
+    refused("nor reads it its stream", server.get(f"/v1/streams/{stream}", key="alice"), 401)
+    refused("nor does the one that came", server.get(f"/v1/streams/{stream}", key="carol"), 404)
+    check("a key that came, with what it may", server.post(TEXT, {"prompt": "x", "max_tokens": 1, "priority": 5}, key="carol").status == 200)
+    reply = server.post(TEXT, {"prompt": "the same words", "max_tokens": 1}, key="bob")
+    check("a key that stayed has its cache", reply.json["usage"]["prompt_tokens_details"]["cached_tokens"] == before - 1, reply.body)
+    check("and its stream", next(running.events()))
+    for bad, word in (("", "no key"), ("carol\nbob x=1\n", "line 2")):
+        line = again(bad)
+        check(f"{bad!r}: everything stays", line is not None and line["level"] == "warning" and server.post(TEXT, {"prompt": "x", "max_tokens": 1}, key="bob").status == 200 and
+              server.post(TEXT, {"prompt": "x", "max_tokens": 1}, key="alice").status == 401, server.lines[-3:])
+        check("and why", server.log(lambda e: e["event"] == "text" and word in e["message"]) is not None, server.lines[-3:])
+    line = again("alice\n")
+    check("a key that comes back has its stream", line["level"] == "info" and server.post(f"/v1/streams/{stream}/cancel", None, key="alice").status in (200, 204), server.lines[-3:])
+    for connection in (kept, running):
+        connection.close()
+    check("SIGTERM ends it", server.stop() == 0, server.lines[-3:])
+
+
+@part
+def configuration():
+    """What the file of settings says, and what nothing can change."""
+    path = write("config", "[serve]\ncors = https://a.example\nmax-body = 4K\n")
+    env = dict(os.environ, WEIR_CONFIG=path)
+    server = Server(WEIR, env={k: v for k, v in env.items() if k == "WEIR_CONFIG" or not k.startswith("WEIR_")})
+    big = json.dumps(dict(HELLO, user="x" * 5000)).encode()
+    check("before", server.get("/v1/models", headers=["Origin: https://a.example"]).status == 200 and server.get("/v1/models", headers=["Origin: https://b.example"]).status == 403 and
+          server.post(CHAT, big).status == 413)
+    write("config", "[serve]\ncors = https://b.example\nmax-body = 1M\n")
+    server.process.send_signal(signal.SIGHUP)
+    check("it is read", server.log(lambda e: e["event"] == "reload") is not None, server.lines)
+    check("and holds", server.get("/v1/models", headers=["Origin: https://a.example"]).status == 403 and server.get("/v1/models", headers=["Origin: https://b.example"]).status == 200 and
+          server.post(CHAT, big).status == 200)
+    end(server)
+
+
+@part
+def terminals():
+    """In a terminal SIGHUP reads anew as well, unless the terminal has gone: that ends the server."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execve(WEIR, [WEIR, "serve", "-m", "fake:", "--port", "0"], environment())
+    said = b""
+
+    def says(word):
+        nonlocal said
+        until = time.monotonic() + 60
+        while word not in said and time.monotonic() < until:
+            if select.select([master], [], [], 1)[0]:
+                said += os.read(master, 65536)
+        return word in said
+
+    check("it starts", says(b'"ready"'), said)
+    os.kill(pid, signal.SIGHUP)
+    check("SIGHUP reads anew", says(b'"reload"'), said)
+    os.close(master)
+    until, ended = time.monotonic() + 60, 0
+    while not ended and time.monotonic() < until:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.05)
+    check("a closed terminal ends it", ended == pid and os.waitstatus_to_exitcode(status) == 0)
+    if not ended:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+need_server(WEIR)
+run_parts()
