@@ -291,6 +291,7 @@ void nif_uninterrupted(void);
     X(memory_seq_pos_max, 2, 0)                                                                              \
     X(embed_decode, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                          \
     X(get_embeddings, 3, 0)                                                                                  \
+    X(embed, 4, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                                 \
     X(state_save, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                            \
     X(state_load, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                            \
     X(sampler_init, 11, 0)                                                                                   \

@@ -94,6 +94,12 @@ defmodule Weir.NIFTest do
       memory_seq_pos_max: [:context, int],
       embed_decode: [:context, tokens, int],
       get_embeddings: [:context, int, few],
+      embed: [
+        :context,
+        fn -> Enum.random([[~c"hello"], [~c"a", ~c"b"], [Terms.tokens()], []]) end,
+        fn -> Enum.random([2, 2, 0, -1, 5]) end,
+        fn -> Enum.random([0, 1000, :infinity, -1]) end
+      ],
       sampler_init: [
         :model,
         int,

@@ -475,6 +475,7 @@ defmodule Weir.RuntimeTest do
       end,
       prefill: fn -> NIF.prefill(context, ~c"hello", 1) end,
       embed_decode: fn -> :ok = NIF.embed_decode(wide, ~c"hello", 0) end,
+      embed: fn -> {:ok, [_]} = NIF.embed(wide, [~c"hello"], 2, :infinity) end,
       batch_eval: fn -> NIF.batch_eval(context, [{?a, 0, 2, true}]) end,
       decode_token: fn -> NIF.decode_token(context, ?a, 0, 3) end,
       decode_batch: fn -> NIF.decode_batch(context, sampler, [{?a, 1, 2, true}]) end,

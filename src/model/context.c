@@ -230,6 +230,8 @@ weir_status weir__context_decode(weir_context *context, weir_error *error)
 {
     const weir__backend *ops = context->model->ops;
     context->n_rows = 0;
+    /* not every backend asks within a pass */
+    if (weir__interrupt_asked()) return weir__interrupt_error(error);
     weir_status status = ops->decode(context->context, &context->batch, error);
     if (status == WEIR_ABORTED) return weir__interrupt_error(error);
     if (status != WEIR_OK) return status;

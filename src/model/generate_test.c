@@ -354,7 +354,7 @@ static bool lose_patience(void *user)
     return ++p->asked >= p->last;
 }
 
-/* The fake asks before each token of a pass: a prompt that is one pass is left in its middle. */
+/* Also in the middle of a prompt that is one pass. */
 static void test_an_interrupt_ends_it_within_a_pass(void **state)
 {
     (void)state;
@@ -365,9 +365,13 @@ static void test_an_interrupt_ends_it_within_a_pass(void **state)
     weir_context *context = fake_context(model, 512, 1, WEIR_LAYOUT_AUTO);
     weir_sampler *sampler = fake_greedy(model);
     for (int i = 0; i < 400; i++) prompt[i] = 'a';
-    static const int lasts[] = {1, 2, 100, 400, 401, 405};
-    for (size_t i = 0; i < N_ELEMENTS(lasts); i++) {
-        patience p = {.last = lasts[i]};
+    /* one question before a pass, and one before each of its tokens */
+    static const struct {
+        int last, n_tokens, pos_max;
+    } ends[] = {{1, 0, -1},    {2, 0, -1},    {100, 0, -1},  {401, 0, -1},
+                {402, 1, 399}, {403, 1, 399}, {404, 2, 400}, {410, 5, 403}};
+    for (size_t i = 0; i < N_ELEMENTS(ends); i++) {
+        patience p = {.last = ends[i].last};
         memset(&s, 0, sizeof s);
         s.stop_after = -1;
         weir_interrupt_set(lose_patience, &p);
@@ -376,9 +380,9 @@ static void test_an_interrupt_ends_it_within_a_pass(void **state)
         weir_interrupt_set(NULL, NULL);
         assert_int_equal(p.asked, p.last);
         assert_int_equal(reason, WEIR_REASON_DEADLINE);
-        assert_int_equal(s.n, lasts[i] <= 400 ? 0 : lasts[i] - 400);
+        assert_int_equal(s.n, ends[i].n_tokens);
         /* of the prompt nothing is left, of the answer what had been computed */
-        assert_int_equal(weir_sequence_pos_max(context, 0), lasts[i] <= 400 ? -1 : lasts[i] - 2);
+        assert_int_equal(weir_sequence_pos_max(context, 0), ends[i].pos_max);
     }
     memset(&s, 0, sizeof s);
     assert_int_equal(run(context, sampler, 20, &s), WEIR_REASON_LENGTH);

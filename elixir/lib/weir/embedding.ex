@@ -20,15 +20,15 @@ defmodule Weir.Embedding do
     with {:ok, [vector]} <- embed_batch(model, [text], opts), do: {:ok, vector}
   end
 
-  @doc "One vector for each text, in their order."
+  @doc "One vector for each text, in their order. As many texts are computed together as fit into `n_ctx`, at most 32."
   @spec embed_batch(Model.t(), [String.t()], keyword()) ::
           {:ok, [[float()]]} | {:error, String.t()}
   def embed_batch(%Model{} = model, texts, opts \\ []) when is_list(texts) do
     o = options!(opts)
 
     with {:ok, inputs} <- encode(model, texts),
-         {:ok, context} <- context(model, n_ctx(inputs, o), o) do
-      compute(context, inputs, o.normalize)
+         {:ok, context} <- context(model, inputs, o) do
+      compute(context, inputs, o.normalize, :infinity)
     end
   end
 
@@ -44,21 +44,37 @@ defmodule Weir.Embedding do
   @doc false
   def encode(model, texts), do: map_ok(texts, &Tokenizer.encode(model, &1))
 
-  @doc false
-  def n_ctx(inputs, o), do: inputs |> Enum.map(&length/1) |> Enum.max(fn -> 0 end) |> max(o.n_ctx)
+  # Texts that share a pass. Of a model that keeps a state for each sequence it is that many states.
+  @together 32
 
   @doc false
-  def context(model, n_ctx, o) do
-    Context.create(model, n_ctx: n_ctx, embeddings: true, pooling_type: o.pooling_type)
+  # The tokens and the sequences that a context for these texts holds.
+  def size(inputs, o) do
+    longest = inputs |> Enum.map(&length/1) |> Enum.max(fn -> 0 end)
+    {max(longest, o.n_ctx), inputs |> length() |> max(1) |> min(@together)}
+  end
+
+  defp context(model, inputs, o) do
+    {n_ctx, n_seq} = size(inputs, o)
+    context(model, n_ctx, n_seq, o.pooling_type)
   end
 
   @doc false
-  def compute(context, inputs, normalize) do
-    map_ok(inputs, fn tokens ->
-      with :ok <- NIF.embed_decode(context.ref, tokens, 0),
-           do: NIF.get_embeddings(context.ref, 0, normalize)
-    end)
+  def context(model, n_ctx, n_seq, pooling) do
+    Context.create(model,
+      n_ctx: n_ctx,
+      n_seq_max: n_seq,
+      embeddings: true,
+      pooling_type: pooling
+    )
   end
+
+  @doc false
+  # As many texts in one pass as fit.
+  def compute(_context, [], _normalize, _timeout), do: {:ok, []}
+
+  def compute(context, inputs, normalize, timeout),
+    do: NIF.embed(context.ref, inputs, normalize, timeout)
 
   defp map_ok(list, fun) do
     result =

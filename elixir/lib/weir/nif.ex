@@ -183,6 +183,14 @@ defmodule Weir.NIF do
   @spec get_embeddings(context(), integer(), -1 | 0 | 2) :: result([float()])
   def get_embeddings(_context, _seq, _normalize), do: missing()
 
+  @doc """
+  Vectors of several texts, as many of them in one pass as fit into the context's `n_batch` and `n_seq_max`, whose
+  sequences are overwritten. `{:error, :timeout}` after so many ms, also within a pass. Dirty, CPU.
+  """
+  @spec embed(context(), [[token()]], integer(), timeout()) ::
+          {:ok, [[float()]]} | {:error, String.t() | :timeout}
+  def embed(_context, _inputs, _normalize, _timeout), do: missing()
+
   @doc "The state of a sequence as bytes, for a context of the same model and shape. Dirty, CPU."
   @spec state_save(context(), integer()) :: result(binary())
   def state_save(_context, _seq), do: missing()

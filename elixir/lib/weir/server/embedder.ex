@@ -1,40 +1,114 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Embedder do
   @moduledoc false
-  # Embeddings beside a server's generation: one context, which grows with the texts, and one call after the other.
+  # Embeddings beside a server's generation. One context, which grows with the texts, goes from caller to caller in the
+  # order in which they ask. Each computes by itself: so what it asked for ends with it, or with its time.
   use GenServer
-  alias Weir.Embedding
+  alias Weir.{Context, Deadline, Embedding}
+
+  # context: nil before the first texts. turn: whose it is. waiting: a queue of turns.
+  defstruct [:model, :context, :pooling, :turn, waiting: :queue.new()]
 
   def start_link(model), do: GenServer.start_link(__MODULE__, model)
 
   def embed(embedder, texts, o, timeout) do
-    GenServer.call(embedder, {:embed, texts, o}, timeout)
+    deadline = Deadline.at(timeout)
+
+    with {:ok, model} <- call(embedder, :model, deadline),
+         {:ok, [_ | _] = inputs} <- Embedding.encode(model, texts) do
+      in_turn(embedder, inputs, o, deadline)
+    end
+  end
+
+  defp in_turn(embedder, inputs, o, deadline) do
+    turn = make_ref()
+
+    try do
+      with {:ok, context} <-
+             call(embedder, {:begin, turn, Embedding.size(inputs, o), o.pooling_type}, deadline) do
+        Embedding.compute(context, inputs, o.normalize, Deadline.left(deadline))
+      end
+    after
+      GenServer.cast(embedder, {:end, turn})
+    end
+  end
+
+  defp call(embedder, message, deadline) do
+    GenServer.call(embedder, message, Deadline.left(deadline))
   catch
     :exit, {:timeout, _call} -> {:error, :timeout}
     :exit, {reason, _call} -> {:error, {:server_down, reason}}
   end
 
   @impl true
-  def init(model), do: {:ok, %{model: model, context: nil, pooling: nil}}
+  def init(model), do: {:ok, %__MODULE__{model: model}}
 
   @impl true
-  def handle_call({:embed, texts, o}, _from, state) do
-    with {:ok, inputs} <- Embedding.encode(state.model, texts),
-         {:ok, state} <- fit(state, inputs, o) do
-      {:reply, Embedding.compute(state.context, inputs, o.normalize), state}
+  def handle_call(:model, _from, state), do: {:reply, {:ok, state.model}, state}
+
+  def handle_call({:begin, ref, size, pooling}, {pid, _} = from, state) do
+    turn = %{ref: ref, from: from, monitor: Process.monitor(pid), size: size, pooling: pooling}
+    {:noreply, next(%{state | waiting: :queue.in(turn, state.waiting)})}
+  end
+
+  @impl true
+  def handle_cast({:end, ref}, state), do: {:noreply, leave(state, &(&1.ref == ref))}
+
+  @impl true
+  def handle_info({:DOWN, monitor, :process, _pid, _reason}, state),
+    do: {:noreply, leave(state, &(&1.monitor == monitor))}
+
+  def handle_info(_stray, state), do: {:noreply, state}
+
+  # A caller that has ended, or given up, may still be on its way out of its pass: the native layer lets the next one in
+  # when that is over.
+  defp leave(%{turn: turn} = state, who?) do
+    if turn != nil and who?.(turn) do
+      Process.demonitor(turn.monitor, [:flush])
+      next(%{state | turn: nil})
     else
-      {:error, reason} -> {:reply, {:error, reason}, state}
+      {gone, waiting} = state.waiting |> :queue.to_list() |> Enum.split_with(who?)
+      for turn <- gone, do: Process.demonitor(turn.monitor, [:flush])
+      %{state | waiting: :queue.from_list(waiting)}
     end
   end
 
-  defp fit(%{context: context} = state, inputs, o) do
-    n_ctx = Embedding.n_ctx(inputs, o)
-
-    if context != nil and state.pooling == o.pooling_type and Weir.Context.n_ctx(context) >= n_ctx do
-      {:ok, state}
-    else
-      with {:ok, context} <- Embedding.context(state.model, n_ctx, o),
-           do: {:ok, %{state | context: context, pooling: o.pooling_type}}
+  defp next(%{turn: nil} = state) do
+    case :queue.out(state.waiting) do
+      {:empty, _} -> state
+      {{:value, turn}, waiting} -> give(turn, %{state | waiting: waiting})
     end
+  end
+
+  defp next(state), do: state
+
+  defp give(turn, state) do
+    case fit(state, turn) do
+      {:ok, state} ->
+        GenServer.reply(turn.from, {:ok, state.context})
+        %{state | turn: turn}
+
+      {:error, reason} ->
+        Process.demonitor(turn.monitor, [:flush])
+        GenServer.reply(turn.from, {:error, reason})
+        next(state)
+    end
+  end
+
+  # A context for other pooling takes the place of the one that is there; one for more grows from it.
+  defp fit(%{pooling: pooling} = state, %{pooling: pooling} = turn) when state.context != nil do
+    present = {Context.n_ctx(state.context), Context.n_seq_max(state.context)}
+    {n_ctx, n_seq} = size = most(present, turn.size)
+    if size == present, do: {:ok, state}, else: make(state, n_ctx, n_seq, pooling)
+  end
+
+  defp fit(state, %{size: {n_ctx, n_seq}, pooling: pooling}),
+    do: make(state, n_ctx, n_seq, pooling)
+
+  defp most({a, b}, {c, d}), do: {max(a, c), max(b, d)}
+
+  defp make(state, n_ctx, n_seq, pooling) do
+    with {:ok, context} <- Embedding.context(state.model, n_ctx, n_seq, pooling),
+         do: {:ok, %{state | context: context, pooling: pooling}}
   end
 end

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+defmodule Weir.EmbeddingTest do
+  use ExUnit.Case, async: true
+  import Weir.Wait
+  alias Weir.{NIF, Server}
+
+  @texts for i <- 1..8, do: "text number #{i}"
+  # 150 of them take the fake 50 minutes, where each token takes it 0.1 s
+  @many for i <- 1..150, do: String.duplicate("text #{i} ", 25)
+  @slow "fake:token_us=100000"
+
+  # The vector of each text in a pass of its own: another way through the library.
+  defp alone(model, texts, pooling) do
+    {:ok, context} =
+      Weir.Context.create(model, n_ctx: 2048, embeddings: true, pooling_type: pooling)
+
+    for text <- texts do
+      {:ok, tokens} = Weir.Tokenizer.encode(model, text)
+      :ok = NIF.embed_decode(context.ref, tokens, 0)
+      {:ok, vector} = NIF.get_embeddings(context.ref, 0, 2)
+      vector
+    end
+  end
+
+  defp server(path) do
+    {:ok, model} = Weir.load_model(path)
+    start_supervised!({Server, model: model}, id: path)
+  end
+
+  describe "texts that fit into one pass share it" do
+    # of the model's passes the first one succeeds, and no other
+    @one_pass "fake:fail_pass=1"
+
+    test "in embed_batch, with the vectors that each has alone" do
+      {:ok, model} = Weir.load_model("fake:")
+
+      for pooling <- [:unspecified, :none, :mean, :cls, :last] do
+        {:ok, one_pass} = Weir.load_model(@one_pass)
+        assert {:ok, vectors} = Weir.embed_batch(one_pass, @texts, pooling_type: pooling)
+        assert vectors == alone(model, @texts, pooling)
+        assert {:error, _second_pass} = Weir.embed(one_pass, "text")
+      end
+    end
+
+    test "on a server" do
+      {:ok, model} = Weir.load_model("fake:")
+      server = server(@one_pass)
+      assert {:ok, vectors} = Server.embed(server, @texts)
+      assert vectors == alone(model, @texts, :unspecified)
+    end
+
+    test "and those that do not take as many as they need" do
+      {:ok, model} = Weir.load_model("fake:")
+      long = for i <- 1..5, do: String.duplicate("long text #{i} ", 100)
+      texts = Enum.intersperse(Enum.concat([@texts, long, @many]), "")
+      assert {:ok, vectors} = Weir.embed_batch(model, texts)
+      assert vectors == alone(model, texts, :unspecified)
+      assert Weir.embed_batch(model, []) == {:ok, []}
+    end
+  end
+
+  describe "what nobody waits for any more is not computed" do
+    test "after a timeout, in a pass and before it" do
+      server = server(@slow)
+
+      others = for _ <- 1..5, do: Task.async(fn -> Server.embed(server, @many, timeout: 300) end)
+
+      assert Task.await_many(others, 20_000) == List.duplicate({:error, :timeout}, 5)
+      assert {:ok, vector} = Server.embed(server, "short")
+      {:ok, model} = Weir.load_model("fake:")
+      assert [vector] == alone(model, ["short"], :unspecified)
+      assert mailbox() == []
+    end
+
+    test "after the end of a caller, in a pass and before it" do
+      server = server(@slow)
+
+      callers =
+        for _ <- 1..5, do: spawn(fn -> Server.embed(server, @many, timeout: :infinity) end)
+
+      assert eventually(fn -> Enum.any?(callers, &inside?/1) end)
+      for pid <- callers, do: Process.exit(pid, :kill)
+      assert {:ok, _vector} = Server.embed(server, "short", timeout: 20_000)
+    end
+
+    test "nor without a server" do
+      {:ok, slow} = Weir.load_model(@slow)
+
+      callers =
+        for _ <- 1..:erlang.system_info(:dirty_cpu_schedulers) do
+          pid = spawn(fn -> Weir.embed_batch(slow, @many) end)
+          assert eventually(fn -> inside?(pid) end)
+          pid
+        end
+
+      for pid <- callers, do: Process.exit(pid, :kill)
+      assert {:ok, _vector} = Weir.embed(slow, "short")
+    end
+  end
+
+  defp inside?(pid),
+    do: Process.info(pid, :current_function) == {:current_function, {NIF, :embed, 4}}
+
+  test "callers take turns, of every size and pooling" do
+    {:ok, model} = Weir.load_model("fake:")
+    server = server("fake:")
+
+    tasks =
+      for i <- 1..40 do
+        texts = for k <- 1..rem(i, 5)//1, do: String.duplicate("text #{k} ", 1 + rem(i * k, 400))
+        pooling = Enum.at([:mean, :cls, :last], rem(i, 3))
+
+        {texts, pooling, Task.async(fn -> Server.embed(server, texts, pooling_type: pooling) end)}
+      end
+
+    for {texts, pooling, task} <- tasks do
+      assert {:ok, vectors} = Task.await(task, 20_000)
+      {:ok, expected} = Weir.embed_batch(model, texts, pooling_type: pooling)
+      assert vectors == expected
+    end
+  end
+
+  test "embed refuses what it cannot do" do
+    {:ok, model} = Weir.load_model("fake:")
+    {:ok, generates} = Weir.Context.create(model)
+    {:ok, context} = Weir.Context.create(model, embeddings: true, n_ctx: 256)
+    assert {:error, _} = NIF.embed(generates.ref, [~c"a"], 2, 1000)
+    assert {:error, reason} = NIF.embed(context.ref, [~c"a", []], 2, 1000)
+    assert reason =~ "inputs[1]"
+    assert {:error, _} = NIF.embed(context.ref, [], 2, 1000)
+    assert {:error, _} = NIF.embed(context.ref, [~c"a"], 1, 1000)
+    assert NIF.embed(context.ref, [~c"a"], 2, 0) == {:error, :timeout}
+
+    for wrong <- [[~c"a", :b], ~c"a", [["a"]], :a],
+        do: assert_raise(ArgumentError, fn -> NIF.embed(context.ref, wrong, 2, 1000) end)
+
+    for wrong <- [-1, 0x100000000, nil, 1.0],
+        do: assert_raise(ArgumentError, fn -> NIF.embed(context.ref, [~c"a"], 2, wrong) end)
+  end
+end
