@@ -1475,7 +1475,8 @@ typedef struct weir_report {
  * view is valid until the next view or step. For the thread that drives a manual engine; STATE otherwise. */
 WEIR_API weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_error *error);
 
-/* One tick. plan [n_plan] as a strategy returns it, for the view before it: the tick admits nobody then.
+/* One tick. plan [n_plan] as a strategy returns it, for the view before it: the tick admits nobody then. What
+ * it has for slots that ended or lost drafts since that view is left out, and is no fault of the plan's.
  * NULL = the engine's strategy. report may be NULL. Failed passes end the streams they concern and are OK
  * here. One thread at a time drives; STATE: another one does, or the engine has its own thread. */
 WEIR_API weir_status weir_engine_step(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan,

@@ -11,6 +11,20 @@ static int32_t allowed(const weir_engine *engine, const weir__slot *slot)
     return left < engine->params.chunk_size ? left : engine->params.chunk_size;
 }
 
+void weir__batch_show(weir_engine *engine)
+{
+    for (int32_t i = 0; i < engine->params.n_slots; i++)
+        engine->shown[i] = allowed(engine, &engine->slots[i]);
+    engine->shows = true;
+}
+
+/* What a plan may give it without a mistake: since the view a cancel may have ended it, or have taken its
+ * drafts. */
+static int32_t right(const weir_engine *engine, int32_t i, int32_t n_allowed)
+{
+    return engine->shows && engine->shown[i] > n_allowed ? engine->shown[i] : n_allowed;
+}
+
 /* The most that is taken of that. */
 static int32_t most(const weir_engine *engine, const weir__slot *slot)
 {
@@ -25,11 +39,14 @@ static bool take_plan(weir_engine *engine, const weir_plan_entry *plan, size_t n
         if (plan[i].slot < 0 || plan[i].slot >= engine->params.n_slots || plan[i].n_tokens < 0) return false;
         weir__slot *slot = &engine->slots[plan[i].slot];
         if (plan[i].n_tokens == 0) continue;
-        if (slot->n_planned > 0 || plan[i].n_tokens > allowed(engine, slot)) return false;
-        int32_t n = plan[i].n_tokens, most_n = most(engine, slot);
+        int32_t n = plan[i].n_tokens, n_allowed = allowed(engine, slot);
+        if (slot->n_planned > 0 || n > right(engine, plan[i].slot, n_allowed)) return false;
+        total += n;
+        if (n_allowed == 0) continue;
+        if (n > n_allowed) n = n_allowed;
+        int32_t most_n = most(engine, slot);
         slot->n_planned = weir__prefix_chunk(engine, slot, n < most_n ? n : most_n);
         if (slot->state == WEIR_SLOT_GENERATING) slot->n_drafted = slot->n_planned - 1;
-        total += plan[i].n_tokens;
     }
     return total <= engine->params.n_batch;
 }

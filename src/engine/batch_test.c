@@ -114,6 +114,56 @@ static void more_prompt_than_is_left_is_a_bad_plan(void **state)
     finish_mixed(r, streams);
 }
 
+/* It was right when it was made: nobody's mistake. */
+static void what_has_ended_since_the_view_is_left_out(void **state)
+{
+    rig *r = *state;
+    weir_stream *streams[3];
+    const weir_view *view;
+    static const weir_plan_entry plan[] = {{0, 1}, {1, 1}, {2, 9}}, one[] = {{0, 1}};
+    start_mixed(r, streams);
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+    weir_stream_cancel(streams[0]);
+    weir_report report = step(r, plan, 3);
+    assert_false(report.bad_plan || report.idle);
+    assert_int_equal(report.n_decode, 1);
+    assert_int_equal(report.n_prefill, 9);
+    assert_int_equal(rig_stats(r).n_bad_plans, 0);
+
+    assert_true(step(r, one, 1).bad_plan); /* the view held for one tick */
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+    assert_true(step(r, one, 1).bad_plan); /* this view does not have it */
+    assert_int_equal(rig_stats(r).n_bad_plans, 2);
+
+    streams[0] = rig_submit_key(r, 'A');
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+    assert_int_equal(view->n_slots, 3);
+    weir_stream_cancel(streams[0]);
+    assert_true(step(r, (weir_plan_entry[]){{0, 3}}, 1).bad_plan); /* too much even for what it was */
+    rig_run(r);
+    sink got[3] = {{0}};
+    for (int i = 0; i < 3; i++) sink_take(&got[i], streams[i]);
+    assert_int_equal(got[0].reason, WEIR_REASON_CANCELLED);
+    assert_sink(got[1], WEIR_REASON_END, "bbbbbbbb");
+    assert_sink(got[2], WEIR_REASON_END, "cccc");
+}
+
+/* All that the view had. */
+static void a_plan_for_what_is_gone_lets_the_tick_pass(void **state)
+{
+    rig *r = *state;
+    weir_stream *streams[3];
+    const weir_view *view;
+    static const weir_plan_entry plan[] = {{0, 1}, {1, 1}, {2, 9}};
+    start_mixed(r, streams);
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+    for (int i = 0; i < 3; i++) weir_stream_cancel(streams[i]);
+    weir_report report = step(r, plan, 3);
+    assert_true(report.idle);
+    assert_false(report.bad_plan);
+    assert_int_equal(report.n_active, 0);
+}
+
 static void an_empty_plan_lets_the_tick_pass(void **state)
 {
     rig *r = *state;
@@ -418,6 +468,8 @@ int main(void)
         RIG_TEST(a_plan_of_the_whole_budget_is_good_and_one_more_token_is_not),
         RIG_TEST(bad_plans_are_replaced_and_counted),
         RIG_TEST(more_prompt_than_is_left_is_a_bad_plan),
+        RIG_TEST(what_has_ended_since_the_view_is_left_out),
+        RIG_TEST(a_plan_for_what_is_gone_lets_the_tick_pass),
         RIG_TEST(an_empty_plan_lets_the_tick_pass),
         RIG_TEST(a_failed_pass_does_not_concern_who_was_left_out_of_the_plan),
         RIG_TEST(a_strategy_of_the_callers_makes_the_plans),

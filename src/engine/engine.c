@@ -281,6 +281,7 @@ static void free_engine(weir_engine *engine)
     weir__mem_free(engine->wanted);
     weir__mem_free(engine->sampling);
     weir__mem_free(engine->view_slots);
+    weir__mem_free(engine->shown);
     weir__mem_free(engine->plan);
     weir__flights_release(engine->flights);
     weir__doorbell_release(engine->bell);
@@ -309,10 +310,11 @@ static weir_status allocate(weir_engine *engine, weir_error *error)
     engine->wanted = weir__mem_calloc(n_lanes, sizeof *engine->wanted);
     engine->sampling = weir__mem_calloc(n, sizeof *engine->sampling);
     engine->view_slots = weir__mem_calloc(n, sizeof *engine->view_slots);
+    engine->shown = weir__mem_calloc(n, sizeof *engine->shown);
     engine->plan = weir__mem_calloc(n, sizeof *engine->plan);
     if (engine->slots == NULL || engine->lanes == NULL || engine->wanted == NULL ||
-        engine->sampling == NULL || engine->view_slots == NULL || engine->plan == NULL ||
-        !weir__account_init(&engine->account, engine->params.n_slots) ||
+        engine->sampling == NULL || engine->view_slots == NULL || engine->shown == NULL ||
+        engine->plan == NULL || !weir__account_init(&engine->account, engine->params.n_slots) ||
         (engine->flights = weir__flights_create()) == NULL || weir__doorbell_create(&engine->bell) != WEIR_OK)
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
     for (size_t i = 0; i < n; i++) weir__slot_init(&engine->slots[i], (int32_t)i);
@@ -634,6 +636,7 @@ weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_e
     weir__step_prepare(engine, true, now);
     weir__speculate_draft(engine);
     weir__step_view(engine, now);
+    weir__batch_show(engine);
     *view = &engine->view;
     leave_wheel(engine);
     return WEIR_OK;

@@ -73,7 +73,10 @@ struct weir_engine {
     weir__emit_scratch scratch;
     weir_engine_stats counts;   /* the driver's own; published into stats */
     weir_slot_view *view_slots; /* [n_slots] */
-    weir_plan_entry *plan;      /* [n_slots] */
+    /* [n_slots]; the most that weir_engine_view has said a plan may give each; shows: no tick was since */
+    int32_t *shown;
+    bool shows;
+    weir_plan_entry *plan; /* [n_slots] */
     weir_view view;
     weir__cost cost;
     weir__shape shape; /* of this tick's batch */
@@ -193,8 +196,11 @@ static inline int64_t weir__ageing_ns(const weir_engine *engine)
 /* Samples the slots that have a row; each slot's token or failure is then in the slot. */
 void weir__sample(weir_engine *engine);
 
+/* The caller was shown the view as it is: a plan is judged by that. */
+void weir__batch_show(weir_engine *engine);
+
 /* Writes the plan into the batch: rows in lane order. False: the plan breaks a rule (see weir_strategy),
- * nothing was written. */
+ * nothing was written. What the plan has of the view, and what is not there any more, is left out. */
 bool weir__batch_fill(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan);
 
 #endif

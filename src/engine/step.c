@@ -85,6 +85,7 @@ static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t 
     weir__step_view(engine, now);
     bool given = plan != NULL;
     if (!given) {
+        engine->shows = false;
         n_plan = engine->strategy.plan(&engine->view, engine->plan, engine->strategy.user);
         plan = engine->plan;
     }
@@ -94,8 +95,10 @@ static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t 
     if (!good) {
         const weir_strategy *standard = weir_strategy_decode_maximal();
         n_plan = standard->plan(&engine->view, engine->plan, NULL);
+        engine->shows = false;
         weir__batch_fill(engine, engine->plan, n_plan);
     }
+    engine->shows = false;
     engine->shape = shape_of(engine);
     return good;
 }
