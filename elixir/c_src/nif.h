@@ -124,7 +124,8 @@ typedef struct nif_context {
 
 typedef struct nif_sampler {
     nif_object object;
-    bool slow; /* its draws may take more than a normal scheduler should give */
+    bool slow;  /* all that it does may take more than a normal scheduler should give */
+    bool sorts; /* its draws may */
 } nif_sampler;
 
 /* Says to one generation that nobody wants more of it. */

@@ -5,6 +5,10 @@
 /* Above it, a look at each logit takes longer than a normal scheduler should give. */
 #define VOCAB_MAX 65536
 
+/* The same where candidates are sorted, or more of them than this are left to draw from. */
+#define SORTED_MAX 4096
+#define KEPT_MAX   1024
+
 #define ROOT_MAX 256 /* bytes, of a grammar's rule */
 
 /* ---- Parameters by name ---- */
@@ -120,6 +124,16 @@ bool nif_sampling_long(ErlNifEnv *env, ERL_NIF_TERM term)
 
 /* ---- Samplers ---- */
 
+/* Whether a draw may sort all of the vocabulary: what begins without a cut by top_k does. Where weir.h's own
+ * order is not the chain's, the sampler is slow anyway. */
+static bool sorts_all(const weir_sampler_params *p)
+{
+    bool sorts = p->typical_p < 1.0f || p->xtc_probability > 0.0f;
+    bool cut = p->top_k > 0 && p->top_k <= KEPT_MAX;
+    if (p->temp > 0.0f) return p->mirostat != 0 || !cut;
+    return sorts && !cut;
+}
+
 /* What both ways to make one have in common. */
 static ERL_NIF_TERM create(ErlNifEnv *env, const nif_model *model, const weir_sampler_params *params,
                            bool slow)
@@ -135,6 +149,7 @@ static ERL_NIF_TERM create(ErlNifEnv *env, const nif_model *model, const weir_sa
     }
     sampler->object.handle = handle;
     sampler->slow = slow || model->info.n_vocab > VOCAB_MAX;
+    sampler->sorts = model->info.n_vocab > SORTED_MAX && sorts_all(params);
     return nif_ok(env, nif_resource_term(env, sampler));
 }
 
@@ -223,7 +238,7 @@ ERL_NIF_TERM nif_sampler_sample_at(ErlNifEnv *env, int argc, const ERL_NIF_TERM 
     nif_context *context = nif_resource_get(env, argv[1], NIF_CONTEXT);
     if (sampler == NULL || context == NULL || !nif_get_i32(env, argv[2], &index))
         return enif_make_badarg(env);
-    if (!enter(context, sampler))
+    if ((sampler->sorts && nif_on_normal_scheduler()) || !enter(context, sampler))
         return nif_dirty(env, "sampler_sample_at", nif_run_sampler_sample_at, argc, argv);
     weir_status status =
         weir_sample_at(nif_sampler_handle(sampler), nif_context_handle(context), index, &token, &error);

@@ -580,6 +580,62 @@ defmodule Weir.RuntimeTest do
     :erlang.system_flag(:microstate_accounting, false)
   end
 
+  # Of the vocabularies the first one is small enough for any chain.
+  test "a draw runs where its chain's cost allows" do
+    for {n_vocab, large?} <- [{320, false}, {49_152, true}] do
+      {:ok, %{ref: model}} = Weir.load_model("fake:n_vocab=#{n_vocab}")
+      {:ok, context} = NIF.context_create(model, 512, 0, 64, 1, 1, false, -1, 4)
+      :ok = NIF.decode(context, ~c"hello")
+
+      # what comes before the chain has cut the candidates down, or needs no candidates
+      few = [
+        %{},
+        %{temp: 0.0, top_k: 0},
+        %{temp: 0.0, mirostat: 1},
+        %{top_k: 1024},
+        %{typical_p: 0.9},
+        %{xtc_probability: 0.5},
+        %{dynatemp_range: 0.5},
+        %{adaptive_target: 0.5},
+        %{penalty_repeat: 1.1},
+        %{top_k: 0, temp: 0.0, typical_p: 1.0}
+      ]
+
+      # what sorts all of them
+      all = [
+        %{top_k: 0},
+        %{top_k: 1025},
+        %{top_k: 0, typical_p: 0.9},
+        %{top_k: 0, xtc_probability: 0.5},
+        %{top_k: 0, dynatemp_range: 0.5},
+        %{top_k: 0, adaptive_target: 0.5},
+        %{mirostat: 1},
+        %{mirostat: 2},
+        %{temp: 0.0, top_k: 0, typical_p: 0.9},
+        %{temp: 0.0, top_k: 0, xtc_probability: 0.5}
+      ]
+
+      for {sort?, chains} <- [{false, few}, {large?, all}], chain <- chains do
+        {:ok, sampler} = NIF.sampler_create(model, chain)
+        sample = fn -> NIF.sampler_sample(sampler, context) end
+        assert {chain, dirty?(sample)} == {chain, sort?}
+        sample_at = fn -> NIF.sampler_sample_at(sampler, context, -1) end
+        assert {chain, dirty?(sample_at)} == {chain, sort?}
+        refute dirty?(fn -> NIF.sampler_accept(sampler, ?a) end)
+        refute dirty?(fn -> NIF.sampler_reset(sampler) end)
+      end
+
+      init = fn temp, top_k ->
+        {:ok, sampler} =
+          NIF.sampler_init(model, 1, temp, top_k, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil)
+
+        dirty?(fn -> NIF.sampler_sample(sampler, context) end)
+      end
+
+      assert {init.(0.8, 40), init.(0.8, 0), init.(0.0, 0)} == {false, large?, false}
+    end
+  end
+
   defp worked(kind) do
     :erlang.system_flag(:microstate_accounting, true)
 
