@@ -93,6 +93,11 @@ static void print_engine(cli_text *text, const cli_args *args, const weir_engine
     cli_text_add_count(text, (uint64_t)stats->n_kv);
     cli_text_printf(text, " cells (%s keys, %s values)\n", cli_kv_types[args->engine.type_k],
                     cli_kv_types[args->engine.type_v]);
+    line(text, "same answers");
+    cli_text_puts(text,
+                  stats->batch_invariant
+                      ? "yes: company, drafts and cached prompts change no token\n"
+                      : "nearly: with company, drafts or cached prompts a near-tie may fall otherwise\n");
     int64_t wanted = (int64_t)stats->n_slots * stats->n_ctx;
     if (stats->n_kv < wanted) {
         line(text, "");
@@ -214,11 +219,12 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model 
         info->is_draft_head, "weights", weights_json(loaded));
     json_t *engine = NULL;
     if (stats != NULL)
-        engine = json_pack("{s:i, s:i, s:i, s:I, s:i, s:s, s:s, s:s, s:s}", "n_slots", stats->n_slots,
-                           "n_ctx", stats->n_ctx, "n_kv", stats->n_kv, "kv_bytes",
-                           (json_int_t)stats->kv_bytes, "n_batch", stats->n_batch, "layout",
-                           cli_layouts[stats->layout], "type_k", cli_kv_types[args->engine.type_k], "type_v",
-                           cli_kv_types[args->engine.type_v], "drafters", stats->drafters);
+        engine =
+            json_pack("{s:i, s:i, s:i, s:I, s:i, s:s, s:s, s:s, s:s, s:b}", "n_slots", stats->n_slots,
+                      "n_ctx", stats->n_ctx, "n_kv", stats->n_kv, "kv_bytes", (json_int_t)stats->kv_bytes,
+                      "n_batch", stats->n_batch, "layout", cli_layouts[stats->layout], "type_k",
+                      cli_kv_types[args->engine.type_k], "type_v", cli_kv_types[args->engine.type_v],
+                      "drafters", stats->drafters, "batch_invariant", stats->batch_invariant);
     return json_pack("{s:o, s:o?, s:o?, s:o, s:{s:s, s:s}}", "model", model, "engine", engine, "memory",
                      memory != NULL ? memory_json(memory) : NULL, "devices", devices_json(), "build", "weir",
                      weir_version(), "llama.cpp", weir_backend_version());

@@ -43,6 +43,9 @@ def test_info():
     check("weir info --json: who multiplies which weights", (weights == []) == FAKE and
           sum(w["n_bytes"] for w in weights if w["kernels"]) == info["model"]["n_bytes_kernels"] and
           all(w["n_tensors"] > 0 and (w["reason"] == "") == w["kernels"] for w in weights), info)
+    check("weir info --json: whether answers depend on company", info["engine"]["batch_invariant"] == (FAKE or info["model"]["kernels"] != ""), info)
+    off = weir("info", "-m", MODEL, "-np", "1", "-c", "512", env=environment(WEIR_KERNELS="off")).stdout
+    check("weir info: the same without the kernels", ("same answers    yes" if FAKE else "same answers    nearly") in off, off)
     half = json.loads(weir("info", "-m", MODEL, "-np", "2", "-c", "512", "--json").stdout)
     check("half the slots, half the memory", half["engine"]["kv_bytes"] * 2 == info["engine"]["kv_bytes"], half, info)
     small = json.loads(weir("info", "-m", MODEL, "-np", "4", "-c", "512", "--kv", "1024", "--json").stdout)

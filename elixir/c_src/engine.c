@@ -256,6 +256,7 @@ ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
         nif_put(env, &misses, weir_miss_name((weir_miss)i), enif_make_uint64(env, stats.n_misses[i]));
     nif_put(env, &map, "n_misses", misses);
     nif_put(env, &map, "drafters", nif_binary(env, stats.drafters, WEIR_NUL));
+    nif_put(env, &map, "batch_invariant", nif_atom(env, stats.batch_invariant ? "true" : "false"));
     nif_put(env, &map, "layout", nif_atom(env, layouts[stats.layout]));
     return map;
 }

@@ -639,6 +639,12 @@ typedef struct weir_context_info {
     int32_t n_threads;
     weir_layout layout;
     weir_pooling pooling;
+    /* What is computed of a token is the same to the last bit whatever else is in the pass, and however the
+     * text before it was cut into passes. So it is where weir's kernels do all the work that could differ:
+     * on an x86-64 processor, without GPU layers, for the weights that weir_model_weights_get tells, with
+     * F16 or Q8_0 keys and values, in models that are not recurrent. Elsewhere an answer may take another
+     * turn where two tokens are nearly as likely as each other */
+    bool batch_invariant;
 } weir_context_info;
 
 /* Adapters [n] of passes from now on, in place of those before; 0 = none. Cells that are there stay as they
@@ -1030,8 +1036,9 @@ typedef struct weir_engine_params {
     const char *cache_dir;
     uint64_t cache_disk_bytes; /* 4 GiB; the most that its files take; what was used longest ago goes first */
     /* 16; 0 … 32; the most tokens of an answer that are guessed and computed with the next one, where that is
-     * likely to be faster: those that the sampler chooses too come in one chunk. The text is the same. 0 =
-     * none. Models whose memory cannot be cut at any token have none */
+     * likely to be faster: those that the sampler chooses too come in one chunk. The text is the same where
+     * weir_engine_stats.batch_invariant is true; elsewhere it is another one that the model could have given.
+     * 0 = none. Models whose memory cannot be cut at any token have none */
     int32_t n_draft_max;
     bool prompt_lookup; /* true: they are guessed from the request's own prompt and answer */
     /* NULL; they are guessed by this smaller model, where prompt_lookup has none; held. Its vocabulary must
@@ -1167,6 +1174,7 @@ typedef struct weir_engine_stats {
     uint64_t n_adapter_changes; /* passes that had other adapters than the one before */
     /* Who guesses: "lookup", "model", "eagle3", "mtp", in this order with '+' between; "" = nobody */
     char drafters[24];
+    bool batch_invariant; /* as in weir_context_info: answers do not depend on company, drafts and cache */
 } weir_engine_stats;
 
 /* A copy, taken between ticks' phases; never waits for a forward pass. */

@@ -36,6 +36,7 @@ static void sizes(const weir__bmodel *model, const weir_context_params *params, 
     info->n_seq_max = params->n_seq_max;
     info->n_threads = params->n_threads;
     info->layout = params->layout;
+    info->batch_invariant = true;
     info->pooling = params->pooling == WEIR_POOLING_UNSPECIFIED ? WEIR_POOLING_MEAN : params->pooling;
 }
 

@@ -53,6 +53,9 @@ void weir__hook_copied(const struct llama_context *context);
 /* Whether all of a context's attention runs on weir's kernels. */
 bool weir__hook_attends(const struct llama_context *context);
 
+/* Whether each row of a product with these weights is the same whatever the others are. */
+bool weir__hook_multiplies(const struct llama_model *model);
+
 /* The i-th kind of a model's weights. END past the last; NO_MEMORY. */
 weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_model_weights *weights);
 

@@ -33,6 +33,10 @@ inline bool installed()
 /* Of a matrix, or of one for each expert behind one another. False: ggml's own. */
 bool format_of(const ggml_tensor *weights, weir__panel_format *format);
 
+/* Most rows of a matrix in single precision that is taken over where it lies; beyond, ggml's products are
+ * faster. */
+constexpr int64_t most_dots = 512;
+
 /* Weights in weir's own buffers, as panels. */
 bool is_ours(const ggml_tensor *tensor);
 bool is_on_host(const ggml_tensor *tensor);

@@ -277,9 +277,6 @@ experts the_experts;
 /* Rows of activations that stay in the first-level cache while weights pass by. */
 constexpr int64_t dot_rows = 4;
 
-/* Most rows of weights; beyond, ggml's are faster. */
-constexpr int64_t most_dots = 512;
-
 /* What chooses experts is in single precision in all files. ggml adds the products of one row of activations
  * in another order than those of several; here each is a scalar product of its own, ggml's. The weights stay
  * where they are. */

@@ -316,6 +316,17 @@ const char *reason(const ggml_tensor *tensor)
     return "no kernels for this type";
 }
 
+/* Whether a product with it has the same rows in any company. What is no matrix is used row by row, and small
+ * ones in single precision are taken over where they lie. */
+bool multiplies_evenly(const ggml_tensor *tensor)
+{
+    weir__panel_format format;
+    if (is_ours(tensor)) return true;
+    if (!installed() || !is_on_host(tensor)) return false;
+    return ggml_n_dims(tensor) == 1 || format_of(tensor, &format) ||
+           (tensor->type == GGML_TYPE_F32 && tensor->ne[1] <= most_dots && ggml_n_dims(tensor) == 2);
+}
+
 std::vector<weir_model_weights> list_weights(const llama_model *model)
 {
     std::vector<weir_model_weights> kinds;
@@ -344,6 +355,13 @@ std::vector<weir_model_weights> list_weights(const llama_model *model)
 } // namespace
 
 } // namespace weir
+
+bool weir__hook_multiplies(const llama_model *model)
+{
+    const auto &tensors = llama_internal_get_tensor_map(model);
+    return std::all_of(tensors.begin(), tensors.end(),
+                       [](const auto &entry) { return weir::multiplies_evenly(entry.second); });
+}
 
 weir_status weir__hook_weights(const llama_model *model, size_t i, weir_model_weights *weights)
 {

@@ -192,6 +192,14 @@ static bool may_adapt(const weir__bcontext *c)
     return !c->model->offloads && weir__hook_attends(c->context);
 }
 
+/* Recurrent layers are left out: nobody has compared them. */
+static bool is_invariant(const weir__bcontext *c)
+{
+    const weir__bmodel *model = c->model;
+    return !model->offloads && !model->info.is_recurrent && !model->info.is_hybrid &&
+           weir__hook_attends(c->context) && weir__hook_multiplies(model->model);
+}
+
 static weir_status start_pool(weir__bcontext *c, const weir_context_params *params, weir_error *error)
 {
     int32_t n = (int32_t)max64(params->n_threads, params->n_threads_batch);
@@ -252,6 +260,7 @@ weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_par
     info->n_threads = params->n_threads;
     info->layout = c->unified ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
     info->pooling = (weir_pooling)c->pooling;
+    info->batch_invariant = is_invariant(c);
     *out = c;
     return WEIR_OK;
 

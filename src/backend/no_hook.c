@@ -54,6 +54,12 @@ bool weir__hook_attends(const struct llama_context *context)
     return false;
 }
 
+bool weir__hook_multiplies(const struct llama_model *model)
+{
+    (void)model;
+    return false;
+}
+
 weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_model_weights *weights)
 {
     (void)model, (void)i, (void)weights;

@@ -182,6 +182,7 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
         .n_kv = engine->info.n_ctx,
         .n_batch = params->n_batch,
         .layout = engine->info.layout,
+        .batch_invariant = engine->info.batch_invariant,
         .kv_bytes = (uint64_t)engine->info.n_ctx *
                     model->ops->cell_bytes(model->model, params->type_k, params->type_v),
     };
