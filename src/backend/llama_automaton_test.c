@@ -165,11 +165,10 @@ static void compute(pair *p)
     p->n++;
 }
 
-/* Whether the token would make more ways to read the text than weir keeps; llama.cpp has no limit. */
-static bool is_too_ambiguous(const pair *p, int32_t token)
+/* Whether there were more ways to read a text than weir follows; llama.cpp has no limit. */
+static bool is_cut(const pair *p)
 {
-    weir__automaton_place place = p->place;
-    return weir__automaton_accept(p->ours, &place, token) == WEIR_GRAMMAR;
+    return weir__automaton_n_cuts(p->ours) > 0;
 }
 
 /* Every token of the vocabulary; and accept says the same as the mask. quirks: theirs allows more where
@@ -181,7 +180,7 @@ static void compare(pair *p, dice *d, bool quirks)
         bool ours = ours_allows(p, i), theirs = theirs_allows(p, i);
         if (ours == theirs || (quirks && theirs)) continue;
         if (theirs && p->place.partial.n > 0 && ops->is_eog(model, i)) continue;
-        if (theirs && is_too_ambiguous(p, i)) continue;
+        if (theirs && is_cut(p)) continue;
         char piece[256];
         int32_t n = ops->piece(model, i, true, piece, sizeof piece);
         fail_msg("token %d '%.*s': weir %s it; the grammar:\n%s", i, n, piece, ours ? "allows" : "refuses",
@@ -252,7 +251,7 @@ static void follow(pair *p, dice *d, bool quirks)
         compare(p, d, quirks);
         int32_t token = draw(p, d);
         if (token < 0) return;
-        if (weir__automaton_accept(p->ours, &p->place, token) != WEIR_OK) return; /* too ambiguous */
+        if (weir__automaton_accept(p->ours, &p->place, token) != WEIR_OK) fail_msg("%s", p->text);
         llama_sampler_accept(p->theirs, token);
     }
 }

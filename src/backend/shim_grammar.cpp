@@ -87,10 +87,6 @@ static weir_status told(weir_status status, int32_t token, weir_error *error)
     case WEIR_OK: return WEIR_OK;
     case WEIR_REFUSED:
         return weir__error_set(error, status, "token", "the grammar does not allow token %d here", token);
-    case WEIR_GRAMMAR:
-        return weir__error_set(error, status, "grammar",
-                               "the grammar is too ambiguous: there are more than %d ways to read the text",
-                               WEIR__AUTOMATON_WAYS_MAX);
     default: return weir__error_set(error, status, nullptr, "no memory for the grammar");
     }
 }

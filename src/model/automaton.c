@@ -14,19 +14,21 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "model/automaton_rules.h"
 
-/* llama_gretype of the pin; automaton's users check that. */
-enum { END, ALTERNATIVE, RULE, CHARACTER, NOT_CHARACTER, UPPER, OR_CHARACTER, ANY, TOKEN, NOT_TOKEN };
-
-/* Frames that one step may look at: far above what MOST ways need, and soon done. */
+/* Frames that one step may look at: far above what so many ways need, and soon done. */
 #define MOST_FRAMES 65536
+
+/* Ways that are followed on where there were too many: few, so that it takes a while until there are too many
+ * again, and the work for a mask stays what it is with other grammars. */
+#define KEPT 64
 
 /* Masks of some states are kept, those of the others are computed again: a vocabulary of 150,000 has masks of
  * 19 kB, and an answer comes to some dozen states that refuse what was sampled. */
 #define MASK_BYTES (2u << 20)
 
-/* States and columns that stand for none. */
-enum { DEAD = 0, TOO_MANY = 1 };
+/* The state without ways. */
+enum { DEAD = 0 };
 #define UNKNOWN UINT32_MAX
 #define NONE    UINT32_MAX
 
@@ -58,11 +60,11 @@ typedef struct table {
 struct weir__automaton {
     atomic_int refs;
     const weir__trie *trie;
-    weir__automaton_element *elements; /* [n_elements] */
+    weir__automaton_rules rules;
+    const weir__automaton_element *elements; /* rules.elements, [n_elements] */
     size_t n_elements;
-    uint32_t *starts; /* [n_rules] */
-    size_t n_rules;
-    uint32_t *lows; /* [n_columns] the first code point of each column, ascending; lows[0] == 0 */
+    const uint32_t *starts; /* rules.starts */
+    uint32_t *lows;         /* [n_columns] the first code point of each column, ascending; lows[0] == 0 */
     size_t n_columns;
     uint32_t start;
 
@@ -86,6 +88,10 @@ struct weir__automaton {
     size_t n_todo, todo_capacity;
     uint32_t *found; /* [n_found] ways of the state that is being made; scratch */
     size_t n_found, found_capacity;
+    uint32_t *order; /* frames in their order; scratch */
+    size_t order_capacity;
+    uint8_t *empty; /* [rules.n_rules] which can match nothing; NULL until it is asked */
+    uint64_t n_cuts;
     uint32_t *path; /* [most_depth + 1] scratch */
     uint32_t *codes;
     size_t codes_capacity;
@@ -317,17 +323,79 @@ static bool open_rule(weir__automaton *a, uint32_t id)
     }
 }
 
-/* Replaces references by what their rules begin with, until all ways have a terminal on top. */
-static bool end_step(weir__automaton *a, uint32_t *to)
+/* Which of two frames comes first: by what they say, not by when they were made, which is chance. */
+static int compare_frames(const weir__automaton *a, uint32_t x, uint32_t y)
 {
-    for (size_t i = 0; i < a->n_todo; i++) {
+    for (; x != y; x = a->frames[x].below, y = a->frames[y].below) {
+        if (x == 0 || y == 0) return x == 0 ? -1 : 1;
+        if (a->frames[x].element != a->frames[y].element)
+            return a->frames[x].element < a->frames[y].element ? -1 : 1;
+    }
+    return 0;
+}
+
+/* Sorts ids [n] by merging; spare [n]. */
+static void sort_frames(const weir__automaton *a, uint32_t *ids, uint32_t *spare, size_t n)
+{
+    for (size_t width = 1; width < n; width *= 2) {
+        for (size_t from = 0; from < n; from += 2 * width) {
+            size_t middle = from + width < n ? from + width : n;
+            size_t end = middle + width < n ? middle + width : n;
+            size_t left = from, right = middle;
+            for (size_t i = from; i < end; i++) {
+                bool first = right == end || (left < middle && compare_frames(a, ids[left], ids[right]) <= 0);
+                spare[i] = ids[first ? left++ : right++];
+            }
+        }
+        memcpy(ids, spare, n * sizeof *ids);
+    }
+}
+
+/* Replaces references by what their rules begin with, until all ways have a terminal on top. False: out of
+ * memory. *cut: there were more ways than are followed. */
+static bool open_all(weir__automaton *a, size_t most, bool *cut)
+{
+    *cut = false;
+    for (size_t i = 0; i < a->n_todo && !*cut; i++) {
         uint32_t id = a->todo[i];
         bool reference = id != 0 && a->elements[a->frames[id].element].type == RULE;
+        *cut = !reference && a->n_found == most;
+        if (*cut) break;
         if (!(reference ? open_rule(a, id) : add_way(a, id))) return false;
-        if (a->n_todo > MOST_FRAMES || a->n_found > WEIR__AUTOMATON_WAYS_MAX) {
-            *to = TOO_MANY;
-            return true;
-        }
+        *cut = a->n_todo > MOST_FRAMES;
+    }
+    return true;
+}
+
+/* Whether nothing need come any more. */
+static bool may_end(const weir__automaton *a, uint32_t id)
+{
+    for (; id != 0; id = a->frames[id].below)
+        for (const weir__automaton_element *e = &a->elements[a->frames[id].element]; !is_end(e); e++)
+            if (e->type != RULE || !a->empty[e->value]) return false;
+    return true;
+}
+
+/* The state of all frames that were added. Where they are too many ways, they are opened once more, in an
+ * order that does not depend on what the automaton has computed before: the end of the text first. */
+static bool end_step(weir__automaton *a, uint32_t *to)
+{
+    size_t n = a->n_todo;
+    bool cut;
+    if (!open_all(a, WEIR__AUTOMATON_WAYS_MAX, &cut)) return false;
+    if (cut) {
+        if (!weir__mem_grow(&a->order, &a->order_capacity, 2 * n, sizeof *a->order)) return false;
+        memcpy(a->order, a->todo, n * sizeof *a->order);
+        sort_frames(a, a->order, a->order + n, n);
+        if (a->empty == NULL) a->empty = weir__automaton_find_empty(&a->rules);
+        if (a->empty == NULL) return false;
+        begin_step(a);
+        for (size_t i = 0; i < n && a->n_todo == 0; i++)
+            if (may_end(a, a->order[i]) && !add_frame(a, 0)) return false;
+        for (size_t i = 0; i < n; i++)
+            if (!add_frame(a, a->order[i])) return false;
+        if (!open_all(a, KEPT, &cut)) return false;
+        a->n_cuts++;
     }
     return find_state(a, to);
 }
@@ -335,8 +403,8 @@ static bool end_step(weir__automaton *a, uint32_t *to)
 /* Where a state goes with a character. */
 static bool go(weir__automaton *a, uint32_t from, uint32_t column, uint32_t *to)
 {
-    if (from == DEAD || from == TOO_MANY) {
-        *to = from;
+    if (from == DEAD) {
+        *to = DEAD;
         return true;
     }
     if (a->states[from].row == NULL) {
@@ -416,7 +484,6 @@ static weir_status accept(weir__automaton *a, weir__automaton_place *place, int3
         if (a->codes[i] == 0) return WEIR_REFUSED;
         if (!go(a, to, column_of(a, a->codes[i]), &to)) return WEIR_NO_MEMORY;
     }
-    if (to == TOO_MANY) return WEIR_GRAMMAR;
     if (partial.n > 0 && to != DEAD) {
         if (!may_go(a, to, partial))
             to = DEAD;
@@ -426,7 +493,6 @@ static weir_status accept(weir__automaton *a, weir__automaton_place *place, int3
     if (a->states[place->state].tokens && n_codes > 0 && !go_token(a, place->state, token, to, &to))
         return WEIR_NO_MEMORY;
     if (to == DEAD) return WEIR_REFUSED;
-    if (to == TOO_MANY) return WEIR_GRAMMAR;
     *place = (weir__automaton_place){to, partial};
     return WEIR_OK;
 }
@@ -497,7 +563,7 @@ static bool walk(weir__automaton *a, uint32_t from, uint64_t *bits)
         const weir__trie_node *node = &trie->nodes[i];
         uint32_t to;
         if (!go(a, a->path[node->depth - 1], a->columns[i], &to)) return false;
-        if (to == DEAD || to == TOO_MANY) {
+        if (to == DEAD) {
             i = node->end;
             continue;
         }
@@ -594,6 +660,8 @@ static void destroy(weir__automaton *a)
     for (size_t i = 0; a->masks != NULL && i < a->n_masks; i++) weir__mem_free(a->masks[i].bits);
     weir__mem_free(a->masks);
     weir__mem_free(a->codes);
+    weir__mem_free(a->empty);
+    weir__mem_free(a->order);
     weir__mem_free(a->path);
     weir__mem_free(a->found);
     weir__mem_free(a->todo);
@@ -605,22 +673,21 @@ static void destroy(weir__automaton *a)
     weir__mem_free(a->frames);
     weir__mem_free(a->columns);
     weir__mem_free(a->lows);
-    weir__mem_free(a->starts);
-    weir__mem_free(a->elements);
+    weir__automaton_rules_fini(&a->rules);
     weir__mem_free(a);
 }
 
-/* The frame that is nothing, and the states that are no places. */
+/* The frame that is nothing, and the state that is no place. */
 static bool add_fixed(weir__automaton *a)
 {
     if (!weir__mem_grow(&a->frames, &a->frames_capacity, 1, sizeof *a->frames) ||
         !weir__mem_grow(&a->seen, &a->seen_capacity, 1, sizeof *a->seen) ||
-        !weir__mem_grow(&a->states, &a->states_capacity, TOO_MANY + 1, sizeof *a->states))
+        !weir__mem_grow(&a->states, &a->states_capacity, DEAD + 1, sizeof *a->states))
         return false;
     a->frames[0] = (frame){0};
     a->seen[0] = 0;
     a->n_frames = 1;
-    for (; a->n_states <= TOO_MANY; a->n_states++) a->states[a->n_states] = (state){.mask = NONE};
+    for (; a->n_states <= DEAD; a->n_states++) a->states[a->n_states] = (state){.mask = NONE};
     return true;
 }
 
@@ -647,18 +714,18 @@ weir_status weir__automaton_create(const weir__automaton_element *rules, size_t 
     weir_status status = WEIR_NO_MEMORY;
     atomic_init(&a->refs, 1);
     a->trie = trie;
-    a->n_elements = n_elements;
-    a->n_rules = n_rules;
     a->n_masks = mask_bytes < MASK_BYTES / 8 ? MASK_BYTES / mask_bytes : 8;
-    a->elements = weir__mem_dup(rules, n_elements * sizeof *rules);
-    a->starts = weir__mem_dup(starts, n_rules * sizeof *starts);
+    if (!weir__automaton_share(rules, n_elements, starts, n_rules, &a->rules)) goto fail;
+    a->elements = a->rules.elements;
+    a->starts = a->rules.starts;
+    a->n_elements = a->rules.n_elements;
     a->masks = weir__mem_calloc(a->n_masks, sizeof *a->masks);
     a->path = weir__mem_calloc(trie->most_depth + 1, sizeof *a->path);
-    if (a->elements == NULL || a->starts == NULL || a->masks == NULL || a->path == NULL) goto fail;
+    if (a->masks == NULL || a->path == NULL) goto fail;
     for (size_t i = 0; i < a->n_masks; i++) a->masks[i].state = NONE;
     if (!make_columns(a) || !add_fixed(a) || !find_start(a, root)) goto fail;
     status = WEIR_GRAMMAR;
-    if (a->start == DEAD || a->start == TOO_MANY) goto fail;
+    if (a->start == DEAD) goto fail;
     status = WEIR_NO_MEMORY;
     if (pthread_mutex_init(&a->mutex, NULL) != 0) goto fail;
     *automaton = a;
@@ -692,6 +759,14 @@ size_t weir__automaton_size(weir__automaton *a)
                a->n_rows * a->n_columns * sizeof(uint32_t);
     for (size_t i = 0; i < a->n_masks; i++)
         if (a->masks[i].bits != NULL) n += WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *a->masks[i].bits;
+    pthread_mutex_unlock(&a->mutex);
+    return n;
+}
+
+uint64_t weir__automaton_n_cuts(weir__automaton *a)
+{
+    pthread_mutex_lock(&a->mutex);
+    uint64_t n = a->n_cuts;
     pthread_mutex_unlock(&a->mutex);
     return n;
 }

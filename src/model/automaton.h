@@ -18,8 +18,10 @@ typedef struct weir__automaton_element {
     uint32_t value; /* a code point, rule or token */
 } weir__automaton_element;
 
-/* Ways to read a text above which a grammar is given up: ambiguous grammars double them with each
- * character. */
+/* Ways to read a text above which only some are followed on. Ambiguous grammars double them with each
+ * character; where there are more, most are left out, always the same ones. Then some texts of the grammar
+ * cannot be made, but whatever was begun can be ended. Alternatives that share a beginning are one way while
+ * they share it. */
 #define WEIR__AUTOMATON_WAYS_MAX 4096
 
 typedef struct weir__automaton weir__automaton;
@@ -44,10 +46,13 @@ void weir__automaton_release(weir__automaton *automaton);
 /* Bytes that it takes; grows with the places that texts come to. */
 size_t weir__automaton_size(weir__automaton *automaton);
 
+/* How often ways were left out, in all that the automaton has computed so far. */
+uint64_t weir__automaton_n_cuts(weir__automaton *automaton);
+
 weir__automaton_place weir__automaton_start(const weir__automaton *automaton);
 
-/* Goes on with a token. REFUSED: the grammar does not allow it there; GRAMMAR: there would be too many ways
- * to read the text; NO_MEMORY. *place is unchanged unless OK. */
+/* Goes on with a token. REFUSED: the grammar does not allow it there; NO_MEMORY. *place is unchanged unless
+ * OK. */
 weir_status weir__automaton_accept(weir__automaton *automaton, weir__automaton_place *place, int32_t token);
 
 /* The same with bytes [n] in place of the token's own: the end of a token. */

@@ -58,7 +58,7 @@ static void make_vocabulary(vocabulary *v, dice *d)
 
 /* ---- Grammars -------------------------------------------------------------------------------------- */
 
-#define MOST_ELEMENTS 200
+#define MOST_ELEMENTS 2000
 #define MOST_RULES    4
 
 typedef struct grammar {
@@ -92,9 +92,10 @@ static void make_grammar(grammar *g, dice *d)
 {
     memset(g, 0, sizeof *g);
     g->n_rules = (size_t)dice_in(d, 1, MOST_RULES);
+    bool many = dice_one_in(d, 4); /* so many alternatives that they are made to share their beginnings */
     for (size_t r = 0; r < g->n_rules; r++) {
         g->starts[r] = (uint32_t)g->n;
-        int n = dice_in(d, 1, 3);
+        int n = many && r == 0 ? dice_in(d, 60, 120) : dice_in(d, 1, 3);
         for (int i = 0; i < n; i++) {
             if (i > 0) put(g, ALTERNATIVE, 0);
             if (i > 0 && dice_one_in(d, 4)) continue;
@@ -216,12 +217,13 @@ static void masks_are_what_every_way_reads(void **state)
             for (int32_t i = 0; i < N_TOKENS; i++) {
                 weir__automaton_place to = place;
                 status = weir__automaton_accept(a, &to, i);
-                if (status == WEIR_GRAMMAR) allowed[i] = false; /* too many ways */
+                if (weir__automaton_n_cuts(a) > 0) break;
                 assert_int_equal(mask[i / 64] >> (i % 64) & 1, allowed[i]);
                 assert_int_equal(status == WEIR_OK, allowed[i]);
                 n_allowed += allowed[i];
                 if (allowed[i] && i != EOG && (chosen < 0 || dice_one_in(&d, 20))) chosen = i;
             }
+            if (weir__automaton_n_cuts(a) > 0) break; /* what was left out, the reader knows */
             n_masks++;
             if (chosen < 0) break;
             n += codes_in(v.text[chosen], codes + n);
@@ -231,6 +233,149 @@ static void masks_are_what_every_way_reads(void **state)
     }
     weir__trie_destroy(v.trie);
     assert_true(n_masks > 500 && n_allowed > 10000);
+}
+
+/* Words [n] of eight letters as alternatives. */
+static void put_words(weir__automaton_element *elements, size_t *n_elements, size_t n)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0) elements[at++] = (weir__automaton_element){ALTERNATIVE, 0};
+        for (size_t k = 0, rest = i; k < 8; k++, rest /= 4)
+            elements[at++] = (weir__automaton_element){CHARACTER, codes_of[rest % 4]};
+    }
+    elements[at++] = (weir__automaton_element){END, 0};
+    *n_elements = at;
+}
+
+/* A list of words is one way to read each of them, however many begin alike. */
+static void many_alternatives_are_one_way(void **state)
+{
+    (void)state;
+    enum { WORDS = 20000 };
+    static vocabulary v;
+    static const uint32_t start = 0;
+    static weir__automaton_element elements[WORDS * 9 + 1];
+    size_t n_elements;
+    weir__automaton *a = NULL;
+    dice d = {3};
+    make_vocabulary(&v, &d);
+    put_words(elements, &n_elements, WORDS);
+    assert_int_equal(weir__automaton_create(elements, n_elements, &start, 1, 0, v.trie, &a), WEIR_OK);
+    for (size_t i = 0; i < WORDS + 1000; i += 97) {
+        weir__automaton_place place = weir__automaton_start(a);
+        weir_status status = WEIR_OK;
+        for (size_t k = 0, rest = i; k < 8; k++, rest /= 4) {
+            assert_int_equal(status, WEIR_OK);
+            assert_int_equal(weir__automaton_accept(a, &place, EOG), WEIR_REFUSED);
+            status = weir__automaton_accept(a, &place, NOTHING + 1 + (int32_t)(rest % 4));
+        }
+        assert_int_equal(status, i < WORDS ? WEIR_OK : WEIR_REFUSED);
+        if (status == WEIR_OK) assert_int_equal(weir__automaton_accept(a, &place, EOG), WEIR_OK);
+    }
+    assert_int_equal(weir__automaton_n_cuts(a), 0);
+    weir__automaton_release(a);
+    weir__trie_destroy(v.trie);
+}
+
+/* root ::= "a" root "b" | "a" root "c" | "d": each a doubles the ways. Whatever was begun can be ended, and what
+ * is left out does not depend on what was asked before. */
+static void ways_above_the_limit_are_left_out(void **state)
+{
+    (void)state;
+    enum { A = NOTHING + 1, B, C, D, DEPTH = 20 };
+    static const weir__automaton_element elements[] = {
+        {CHARACTER, 'a'}, {RULE, 0},        {CHARACTER, 'b'}, {ALTERNATIVE, 0}, {CHARACTER, 'a'},
+        {RULE, 0},        {CHARACTER, 'c'}, {ALTERNATIVE, 0}, {CHARACTER, 'd'}, {END, 0}};
+    static const uint32_t start = 0;
+    static vocabulary v;
+    dice d = {3};
+    make_vocabulary(&v, &d);
+    char first[DEPTH + 1] = "";
+    for (int round = 0; round < 5; round++) {
+        weir__automaton *a = NULL;
+        assert_int_equal(weir__automaton_create(elements, N_ELEMENTS(elements), &start, 1, 0, v.trie, &a),
+                         WEIR_OK);
+        /* Another history each time, in which nothing is left out. */
+        weir__automaton_place place = weir__automaton_start(a);
+        for (int i = 0; i < 2 * round; i++) assert_int_equal(weir__automaton_accept(a, &place, A), WEIR_OK);
+        assert_int_equal(weir__automaton_accept(a, &place, D), WEIR_OK);
+        for (int i = 0; i < 2 * round; i++)
+            assert_int_equal(weir__automaton_accept(a, &place, i * round % 3 == 0 ? B : C), WEIR_OK);
+        assert_int_equal(weir__automaton_n_cuts(a), 0);
+
+        place = weir__automaton_start(a);
+        for (int i = 0; i < DEPTH; i++) assert_int_equal(weir__automaton_accept(a, &place, A), WEIR_OK);
+        assert_true(weir__automaton_n_cuts(a) > 0);
+        assert_int_equal(weir__automaton_accept(a, &place, D), WEIR_OK);
+        char allowed[DEPTH + 1] = "";
+        for (int i = 0; i < DEPTH; i++) {
+            weir__automaton_place to = place;
+            bool b = weir__automaton_accept(a, &to, B) == WEIR_OK;
+            to = place;
+            bool c = weir__automaton_accept(a, &to, C) == WEIR_OK;
+            assert_true(b || c);
+            allowed[i] = b && c ? '2' : b ? 'b' : 'c';
+            assert_int_equal(weir__automaton_accept(a, &place, b ? B : C), WEIR_OK);
+        }
+        assert_int_equal(weir__automaton_accept(a, &place, EOG), WEIR_OK);
+        if (round == 0) strcpy(first, allowed);
+        assert_string_equal(allowed, first);
+        weir__automaton_release(a);
+    }
+    weir__trie_destroy(v.trie);
+}
+
+/* With a large vocabulary few masks are kept; one that is computed again in another's place is the same. */
+#define WIDE 2200000
+
+static int32_t wide_piece_of(const void *model, int32_t token, char *bytes, int32_t capacity)
+{
+    return token < N_TOKENS ? piece_of(model, token, bytes, capacity) : 0;
+}
+
+static void masks_that_are_used_again(void **state)
+{
+    (void)state;
+    /* root ::= "a" "a" "a" ... each with other letters that may follow: 26 states. */
+    enum { STATES = 26 };
+    static vocabulary v;
+    static weir__automaton_element elements[STATES * 4 + 1];
+    static const uint32_t start = 0;
+    dice d = {11};
+    make_vocabulary(&v, &d);
+    weir__trie_destroy(v.trie);
+    const weir__trie_source source = {&v, WIDE, wide_piece_of, is_eog};
+    v.trie = weir__trie_create(&source);
+    assert_non_null(v.trie);
+    size_t n = 0;
+    for (size_t i = 0; i < STATES; i++) {
+        elements[n++] = (weir__automaton_element){CHARACTER, 'a'};
+        elements[n++] = (weir__automaton_element){OR_CHARACTER, codes_of[1 + i % 2]};
+        elements[n++] = (weir__automaton_element){OR_CHARACTER, codes_of[3 + i % 3]};
+    }
+    elements[n++] = (weir__automaton_element){END, 0};
+    weir__automaton *a = NULL;
+    assert_int_equal(weir__automaton_create(elements, n, &start, 1, 0, v.trie, &a), WEIR_OK);
+    uint64_t *mask = calloc(WEIR__AUTOMATON_WORDS(WIDE), sizeof *mask);
+    assert_non_null(mask);
+    for (int round = 0; round < 3; round++) {
+        weir__automaton_place place = weir__automaton_start(a);
+        for (size_t s = 0; s <= STATES; s++) {
+            assert_int_equal(weir__automaton_mask(a, &place, mask), WEIR_OK);
+            for (int32_t token = 0; token < N_TOKENS; token++) {
+                weir__automaton_place to = place;
+                weir_status status = weir__automaton_accept(a, &to, token);
+                assert_int_equal(mask[token / 64] >> (token % 64) & 1, status == WEIR_OK);
+            }
+            for (size_t k = N_TOKENS / 64 + 1; k < WEIR__AUTOMATON_WORDS(WIDE); k++)
+                assert_int_equal(mask[k], 0);
+            if (s < STATES) assert_int_equal(weir__automaton_accept(a, &place, NOTHING + 1), WEIR_OK);
+        }
+    }
+    free(mask);
+    weir__automaton_release(a);
+    weir__trie_destroy(v.trie);
 }
 
 typedef struct user {
@@ -332,7 +477,11 @@ static void every_allocation_may_fail(void **state)
     static grammar g;
     dice d = {5};
     make_vocabulary(&v, &d);
-    make_grammar(&g, &d);
+    weir__trie_destroy(v.trie);
+    for (size_t n_elements = 0; n_elements < 300;) { /* one that shares beginnings */
+        make_grammar(&g, &d);
+        n_elements = g.n;
+    }
     const weir__trie_source source = {&v, N_TOKENS, piece_of, is_eog};
     long live = weir__mem_live();
     for (long n = 0;; n++) {
@@ -361,15 +510,14 @@ static void every_allocation_may_fail(void **state)
         assert_int_equal(weir__mem_live(), live);
         if (pending) break;
     }
-    weir__trie_destroy(v.trie);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(masks_are_what_every_way_reads),
-        cmocka_unit_test(threads_share_what_one_has_learned),
-        cmocka_unit_test(characters_cut_by_tokens),
+        cmocka_unit_test(masks_are_what_every_way_reads),     cmocka_unit_test(many_alternatives_are_one_way),
+        cmocka_unit_test(ways_above_the_limit_are_left_out),  cmocka_unit_test(masks_that_are_used_again),
+        cmocka_unit_test(threads_share_what_one_has_learned), cmocka_unit_test(characters_cut_by_tokens),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

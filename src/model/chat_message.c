@@ -256,8 +256,7 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t
     json_t *parameters = json_object_get(function, "parameters"), *rewritten = NULL;
     const char *name = json_string_value(json_object_get(function, "name"));
     char where[48], tag[24];
-    const weir__schema_terms terms = {
-        .where = where, .tag = tag, .inline_root = true, .steps = &tools->steps};
+    const weir__schema_terms terms = {.where = where, .tag = tag, .inline_root = true, .work = &tools->work};
     weir_status status;
 
     if (type != NULL && (json_string_value(type) == NULL || strcmp(json_string_value(type), "function") != 0))
@@ -315,7 +314,7 @@ weir_status weir__chat_tools_init(const char *tools_json, weir__chat_tools *tool
         goto out;
     }
     if (n == 0) goto out;
-    tools->steps = WEIR__SCHEMA_STEPS_MAX;
+    weir__schema_work_init(&tools->work);
     tools->shown = json_array();
     tools->enforced = json_array();
     if (tools->shown == NULL || tools->enforced == NULL) status = no_memory(error);

@@ -3,7 +3,7 @@
 #ifndef WEIR_MODEL_CHAT_MESSAGE_H
 #define WEIR_MODEL_CHAT_MESSAGE_H
 
-#include "model/json.h"
+#include "model/schema.h"
 
 /* The conversation of params as the array that llama.cpp's common reads. Errors: INVALID and UNSUPPORTED,
  * field "messages[2].content" and the like whichever way they were given; NO_MEMORY. *messages is freed with
@@ -11,10 +11,10 @@
 weir_status weir__chat_messages(const weir_chat_params *params, json_t **messages, weir_error *error);
 
 typedef struct weir__chat_tools {
-    json_t *shown;    /* as given, for the prompt; NULL: there are none */
-    json_t *enforced; /* the same with rewritten parameters, for the grammar */
-    bool strict;      /* one of them asks to be enforced to the letter */
-    size_t steps;     /* left for their schemas */
+    json_t *shown;          /* as given, for the prompt; NULL: there are none */
+    json_t *enforced;       /* the same with rewritten parameters, for the grammar */
+    bool strict;            /* one of them asks to be enforced to the letter */
+    weir__schema_work work; /* left for their schemas */
 } weir__chat_tools;
 
 /* tools_json may be NULL. Errors: INVALID (field "tools[1].function.name" and the like), GRAMMAR (field: the

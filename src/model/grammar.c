@@ -233,6 +233,8 @@ static bool read_hex(parser *p, int n_digits, uint32_t *value)
             return refuse(p, begin, "\\%c needs %d hexadecimal digits", begin[1], n_digits);
     }
     if (*value > 0x10FFFF) return refuse(p, begin, "U+%X is no code point: they end at U+10FFFF", *value);
+    if (*value >= 0xD800 && *value <= 0xDFFF)
+        return refuse(p, begin, "U+%X is half of a surrogate pair, which no text can hold", *value);
     return true;
 }
 

@@ -565,3 +565,22 @@ const char *weir__pattern_of_length(uint64_t least, uint64_t most, char **rewrit
     ok = ok && add(&r, &all, 0, 0x10FFFF) && put_set(&r, &all) && put_repeated(&r, from, least, most);
     return finish(&r, ok, rewritten);
 }
+
+uint64_t weir__pattern_elements(const char *rewritten)
+{
+    uint64_t n = 0;
+    size_t length = 0;
+    for (const char *c = rewritten; *c != '\0'; c++, length++) {
+        if (*c != '{') continue;
+        uint64_t least = 0, most = 0, *count = &least;
+        for (c++; *c != '}' && *c != '\0'; c++) {
+            if (*c == ',')
+                count = &most;
+            else
+                *count = *count * 10 + (uint64_t)(*c - '0');
+        }
+        n += 4 * (most > least ? most : least);
+        if (*c == '\0') break;
+    }
+    return n + length / 6; /* the shortest way to write a character is \uXXXX */
+}

@@ -27,6 +27,9 @@ const char *weir__pattern_rewrite(const char *pattern, size_t length, char **rew
  * above WEIR__PATTERN_TIMES_MAX are lowered to it (most) or refused (least). */
 const char *weir__pattern_of_length(uint64_t least, uint64_t most, char **rewritten);
 
+/* Elements of a grammar that a rewritten pattern makes, about. */
+uint64_t weir__pattern_elements(const char *rewritten);
+
 extern const char weir__pattern_no_memory[];
 
 #endif

@@ -43,10 +43,29 @@ json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const cha
 bool weir__schema_spend(weir__schema_walk *w, size_t n)
 {
     if (w->status != WEIR_OK) return false;
-    if (n > *w->steps)
-        return weir__schema_refuse(w, NULL, "the schema asks for too much work; make it simpler") != NULL;
-    *w->steps -= n;
+    if (weir__budget_step(&w->work->budget, n)) return true;
+    if (w->work->budget.over == WEIR__LIMIT_INTERRUPT)
+        w->status = weir__interrupt_error(w->error);
+    else
+        weir__schema_refuse(w, NULL, "the schema asks for too much work; make it simpler");
+    return false;
+}
+
+bool weir__schema_take(weir__schema_walk *w, const char *keyword, uint64_t n)
+{
+    if (w->status != WEIR_OK) return false;
+    if (n > w->work->elements)
+        return weir__schema_refuse(w, keyword,
+                                   "it makes the grammar too large: more than %d characters and items in all",
+                                   WEIR__SCHEMA_ELEMENTS_MAX) != NULL;
+    w->work->elements -= (size_t)n;
     return true;
+}
+
+void weir__schema_work_init(weir__schema_work *work)
+{
+    weir__budget_init(&work->budget, WEIR__SCHEMA_STEPS_MAX, UINT64_MAX, UINT32_MAX);
+    work->elements = WEIR__SCHEMA_ELEMENTS_MAX;
 }
 
 /* Appends a reference token to the path; the caller restores path_length with leave. */
@@ -389,16 +408,17 @@ static void walk_fini(weir__schema_walk *w)
 weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms *terms, json_t **rewritten,
                                  weir_error *error)
 {
-    size_t steps = WEIR__SCHEMA_STEPS_MAX;
+    weir__schema_work own;
     weir__schema_walk w = {
         .root = schema,
         .where = terms->where,
         .tag = terms->tag,
-        .steps = terms->steps != NULL ? terms->steps : &steps,
+        .work = terms->work != NULL ? terms->work : &own,
         .error = error,
         .status = WEIR_OK,
     };
     json_t *result = NULL;
+    weir__schema_work_init(&own);
     w.defs = json_object();
     if (w.defs == NULL)
         weir__schema_no_memory(&w);

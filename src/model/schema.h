@@ -25,7 +25,7 @@
  *     those required first;
  *   - an array with prefixItems holds exactly these;
  *   - integers have at most 16 digits;
- *   - maxItems is lowered to 2,000, maxLength to 1,000,000 (and by up to a thousandth above 1,000);
+ *   - maxItems is lowered to 1,999, maxLength to 1,000,000 (and by up to a thousandth above 1,000);
  *   - strings with pattern or lengths use no \u escapes.
  *
  * Read over are annotations: title, description, default, examples, $schema, $comment, deprecated, readOnly,
@@ -37,6 +37,7 @@
 
 #include <stdbool.h>
 
+#include "base/budget.h"
 #include "model/json.h"
 
 #define WEIR__SCHEMA_DEPTH_MAX      64   /* schemas in each other, references followed */
@@ -44,10 +45,21 @@
 #define WEIR__SCHEMA_PROPERTIES_MAX 256  /* of one object: the converter's work grows with their cube */
 /* bytes of a property's name: a regex of the converter recurses over it */
 #define WEIR__SCHEMA_NAME_MAX  256
-#define WEIR__SCHEMA_ITEMS_MAX 2000 /* of an array: GBNF allows as many repetitions */
+#define WEIR__SCHEMA_ITEMS_MAX 1999 /* of an array: GBNF allows 2,000 rules in what is repeated */
+#define WEIR__SCHEMA_FORKS_MAX                                                                               \
+    4000 /* values of an enum that go on differently at one place: see automaton.h */
 
-/* Steps of work for all schemas of a request, about one for each value or name that is looked at. */
-#define WEIR__SCHEMA_STEPS_MAX 4000000
+/* For all schemas of a request: steps of work, about one for each value or name that is looked at, and
+ * elements of their grammar, about one for each character that is given and each item that is counted. */
+#define WEIR__SCHEMA_STEPS_MAX    4000000
+#define WEIR__SCHEMA_ELEMENTS_MAX 390000 /* WEIR__GRAMMAR_ELEMENTS_MAX, less the form around them */
+
+typedef struct weir__schema_work {
+    weir__budget budget;
+    size_t elements; /* left */
+} weir__schema_work;
+
+void weir__schema_work_init(weir__schema_work *work);
 
 typedef struct weir__schema_terms {
     const char *where; /* what error->field says before the JSON pointer, e.g. "/0/function/parameters" */
@@ -55,7 +67,7 @@ typedef struct weir__schema_terms {
                         * converter tells references apart by their names only */
     bool inline_root; /* the result is an object schema itself and no reference to one, as tools need it; then
                         * anything but an object is refused */
-    size_t *steps;    /* what is left of the steps, for several schemas; NULL: the whole for this one */
+    weir__schema_work *work; /* what is left, for several schemas; NULL: the whole for this one */
 } weir__schema_terms;
 
 /* Rewrites `schema` to *rewritten, freed with json_decref. Errors: GRAMMAR (field: the pointer, cut in its

@@ -43,6 +43,15 @@ static const struct example {
      "\"required\":[\"a\"],\"additionalProperties\":false}",
      {"{\"a\":1}", "{\"a\":-20,\"b\":\"x\"}", "{ \"a\": 0, \"b\": \"\\u00e9\\n\"}"},
      {"{}", "{\"b\":\"x\"}", "{\"a\":1.5}", "{\"a\":\"1\"}", "{\"a\":1,\"c\":2}", "{\"a\":01}", "[]"}},
+    /* ~0, ~1 and %: names that a pointer must escape, one of which looks like another one escaped */
+    {"{\"type\":\"array\",\"prefixItems\":[{\"$ref\":\"#/$defs/a~1b\"},{\"$ref\":\"#/$defs/a~0b\"},"
+     "{\"$ref\":\"#/$defs/a~01b\"},{\"$ref\":\"#/$defs/a%25b\"}],\"minItems\":4,\"$defs\":{\"a/"
+     "b\":{\"const\":1},"
+     "\"a~b\":{\"const\":2},\"a~1b\":{\"const\":3},\"a%b\":{\"const\":4}}}",
+     {"[1,2,3,4]"},
+     {"[2,1,3,4]", "[1,2,1,4]", "[1,2,3]"}},
+    {"{\"const\":2,\"enum\":[1,2,3]}", {"2"}, {"1", "3"}},
+    {"{\"enum\":[1,\"a\",2.5],\"type\":[\"string\",\"integer\"]}", {"1", "\"a\""}, {"2.5"}},
     {"{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}",
      {"{}", "{ }"},
      {"{\"a\":1}", "[]"}},
@@ -178,6 +187,13 @@ static const struct refusal {
     {"{\"type\":\"text\"}", "", "'type'"},
     {"{\"type\":[]}", "", "'type'"},
     {"{\"enum\":[]}", "", "'enum'"},
+    {"{\"const\":4,\"enum\":[1,2,3]}", "", "nothing can satisfy"},
+    {"{\"$ref\":\"#/$defs/a~2b\",\"$defs\":{\"a~2b\":{}}}", "", "no JSON pointer"},
+    {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"$ref\":\"#/$defs/a\"}}}", "",
+     "itself"},
+    {"{\"allOf\":[{\"$ref\":\"#/$defs/a\"},{}],\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"$ref\":\"#/"
+     "$defs/a\"}}}",
+     "", "without end"},
     {"{\"not\":{}}", "", "'not'"},
     {"{\"type\":\"object\",\"properties\":{\"a/b~c\":{\"type\":\"number\",\"minimum\":0}}}",
      "/properties/a~1b~0c", "'minimum'"},
@@ -608,6 +624,49 @@ static void test_limits(void **state)
     assert_int_equal(weir_grammar_from_json_schema(text, WEIR_NUL, &grammar, &error), WEIR_GRAMMAR);
     assert_non_null(strstr(error.message, "256 bytes"));
 
+    /* What would make too large a grammar is refused where it stands. */
+    static const struct {
+        const char *schema, *pointer, *word;
+    } large[] = {
+        {"{\"properties\":{\"a\":{\"type\":\"array\",\"items\":{\"type\":\"null\"},\"minItems\":2000}}}",
+         "/properties/a", "'minItems'"},
+        {"{\"type\":\"array\",\"maxItems\":90,\"items\":{\"type\":\"array\",\"prefixItems\":["
+         "{\"pattern\":\"^(a{900}b{900}c{900}d{900}e{900}f{900}g{900}h{900}i{900}j{900}k{900}l{900}m{900})$"
+         "\"},"
+         "{\"pattern\":\"^(a{900}b{900}c{900}d{900}e{900}f{900}g{900}h{900}i{900}j{900}k{900}l{900}m{900})*$"
+         "\"},"
+         "{\"pattern\":\"^(a{900}b{900}c{900}d{900}e{900}f{900}g{900}h{900}i{900}j{900}k{900}l{900}m{900})+$"
+         "\"},"
+         "{\"pattern\":\"^(a{900}b{900}c{900}d{900}e{900}f{900}g{900}h{900}i{900}j{900}k{900}l{900}m{900})?$"
+         "\"},"
+         "{\"pattern\":\"^(a{900}b{900}c{900}d{900}e{900}f{900}g{900}h{900}i{900}j{900}k{900}l{900}m{900}){1,"
+         "2}$\"},"
+         "{\"pattern\":\"^(a{900}b{900}c{900}d{900}e{900}f{900}g{900}h{900}i{900}j{900}k{900}l{900}m{900}){2}"
+         "$\"},"
+         "{\"pattern\":\"^(a{900}b{900}c{900}d{900}e{900}f{900}g{900}h{900}i{900}j{900}k{900}l{900}m{900}){3}"
+         "$\"},"
+         "{\"pattern\":\"^(a{900}b{900}c{900}d{900}e{900}f{900}g{900}h{900}i{900}j{900}k{900}l{900}m{900}){4}"
+         "$\"},"
+         "{\"pattern\":\"^(a{900}b{900}c{900}d{900}e{900}f{900}g{900}h{900}i{900}j{900}k{900}l{900}m{900}){5}"
+         "$\"}]}}",
+         "/items/prefixItems/8", "'pattern'"},
+    };
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        assert_int_equal(weir_grammar_from_json_schema(large[i].schema, WEIR_NUL, &grammar, &error),
+                         WEIR_GRAMMAR);
+        assert_string_equal(error.field, large[i].pointer);
+        assert_non_null(strstr(error.message, large[i].word));
+    }
+    /* As many items as there may be, and more. */
+    for (int n = 1998; n <= 2001; n++) {
+        sprintf(text, "{\"type\":\"array\",\"items\":{\"type\":\"null\"},\"maxItems\":%d%s}", n,
+                n % 2 ? ",\"minItems\":1998" : "");
+        status = weir_grammar_from_json_schema(text, WEIR_NUL, &grammar, &error);
+        assert_int_equal(status, no_llama() ? WEIR_UNSUPPORTED : WEIR_OK);
+        weir_free(grammar);
+        grammar = NULL;
+    }
+
     /* Every definition refers twice to the next: 2^60 schemas, if each reference were followed. */
     end = text + sprintf(text, "{\"$ref\":\"#/$defs/d0\",\"$defs\":{\"d60\":{\"type\":\"null\"}");
     for (int i = 0; i < 60; i++)
@@ -666,9 +725,9 @@ static void write_alternating(char *text, int n)
     strcpy(end, "]}");
 }
 
-static weir_status rewrite(const char *text, size_t *steps, weir_error *error)
+static weir_status rewrite(const char *text, weir__schema_work *work, weir_error *error)
 {
-    const weir__schema_terms terms = {.where = "", .tag = "w", .steps = steps};
+    const weir__schema_terms terms = {.where = "", .tag = "w", .work = work};
     json_t *schema = NULL, *rewritten = NULL;
     assert_int_equal(weir__json_parse(text, WEIR_NUL, "schema", WEIR_GRAMMAR, &schema, error), WEIR_OK);
     weir_status status = weir__schema_rewrite(schema, &terms, &rewritten, error);
@@ -677,35 +736,89 @@ static weir_status rewrite(const char *text, size_t *steps, weir_error *error)
     return status;
 }
 
+static bool ask(void *user)
+{
+    (void)user;
+    return true;
+}
+
+/* {"properties":{"a":{"enum":[...]}}} of n values that differ in their first character, or in their last. */
+static char *write_enum(int n, bool at_once)
+{
+    char *text = malloc((size_t)n * 16 + 100), *end = text;
+    assert_non_null(text);
+    end += sprintf(end, "{\"properties\":{\"a\":{\"enum\":[");
+    for (int i = 0; i < n; i++) {
+        int code = 0x4E00 + i; /* CJK */
+        end += at_once ? sprintf(end, "%s\"%c%c%c\"", i > 0 ? "," : "", 0xE0 | code >> 12,
+                                 0x80 | (code >> 6 & 63), 0x80 | (code & 63))
+                       : sprintf(end, "%s\"value%d\"", i > 0 ? "," : "", i);
+    }
+    strcpy(end, "]}},\"required\":[\"a\"]}");
+    return text;
+}
+
+static void test_large_enums(void **state)
+{
+    (void)state;
+    static const struct {
+        int n;
+        bool at_once;
+        const char *word; /* of the refusal, or NULL */
+    } cases[] = {{10000, false, NULL},
+                 {4000, true, NULL},
+                 {4001, true, "4001 of its values"},
+                 {60000, false, "makes the grammar too large"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text = write_enum(cases[i].n, cases[i].at_once);
+        weir_error error = {0};
+        weir_status status = rewrite(text, NULL, &error);
+        assert_int_equal(status, cases[i].word != NULL ? WEIR_GRAMMAR : WEIR_OK);
+        if (cases[i].word != NULL) {
+            assert_string_equal(error.field, "/properties/a");
+            assert_non_null(strstr(error.message, "'enum'"));
+            assert_non_null(strstr(error.message, cases[i].word));
+        }
+        free(text);
+    }
+}
+
 static void test_work(void **state)
 {
     (void)state;
     char *text = malloc(1 << 20);
     weir_error error = {0};
-    size_t steps = WEIR__SCHEMA_STEPS_MAX;
+    weir__schema_work work;
     assert_non_null(text);
+    weir__schema_work_init(&work);
     write_doubling(text, 60);
-    assert_int_equal(rewrite(text, &steps, &error), WEIR_OK);
-    assert_true(WEIR__SCHEMA_STEPS_MAX - steps < 10000);
+    assert_int_equal(rewrite(text, &work, &error), WEIR_OK);
+    uint64_t first = WEIR__SCHEMA_STEPS_MAX - work.budget.steps;
+    assert_true(first > 0 && first < 10000);
 
     /* Each further schema of a request has what is left. */
-    size_t first = WEIR__SCHEMA_STEPS_MAX - steps;
-    assert_int_equal(rewrite(text, &steps, &error), WEIR_OK);
-    assert_int_equal(WEIR__SCHEMA_STEPS_MAX - steps, 2 * first);
-    steps = first - 1;
-    assert_int_equal(rewrite(text, &steps, &error), WEIR_GRAMMAR);
+    assert_int_equal(rewrite(text, &work, &error), WEIR_OK);
+    assert_int_equal(WEIR__SCHEMA_STEPS_MAX - work.budget.steps, 2 * first);
+    work.budget.steps = first - 1;
+    assert_int_equal(rewrite(text, &work, &error), WEIR_GRAMMAR);
     assert_non_null(strstr(error.message, "too much work"));
 
+    weir__schema_work_init(&work);
     write_branching(text, 10);
-    steps = WEIR__SCHEMA_STEPS_MAX;
-    assert_int_equal(rewrite(text, &steps, &error), WEIR_GRAMMAR);
+    assert_int_equal(rewrite(text, &work, &error), WEIR_GRAMMAR);
     assert_non_null(strstr(error.message, "'oneOf'"));
-    assert_true(WEIR__SCHEMA_STEPS_MAX - steps < 10000);
+    assert_true(WEIR__SCHEMA_STEPS_MAX - work.budget.steps < 10000);
 
+    weir__schema_work_init(&work);
     write_alternating(text, 5000);
-    steps = WEIR__SCHEMA_STEPS_MAX;
-    assert_int_equal(rewrite(text, &steps, &error), WEIR_GRAMMAR);
+    assert_int_equal(rewrite(text, &work, &error), WEIR_GRAMMAR);
     assert_non_null(strstr(error.message, "too much work"));
+
+    /* A caller that has gone away ends it. */
+    weir_interrupt_set(ask, NULL);
+    weir__schema_work_init(&work);
+    assert_int_equal(rewrite(text, &work, &error), WEIR_ABORTED);
+    weir_interrupt_set(NULL, NULL);
     free(text);
 }
 
@@ -739,7 +852,7 @@ int main(void)
         cmocka_unit_test(test_honoured),       cmocka_unit_test(test_refused),
         cmocka_unit_test(test_integer_bounds), cmocka_unit_test(test_never_weaker),
         cmocka_unit_test(test_limits),         cmocka_unit_test(test_work),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_large_enums),    cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

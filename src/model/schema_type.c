@@ -3,6 +3,7 @@
 #include "model/schema_walk.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -12,6 +13,58 @@
 #define INTEGER_MAX INT64_C(9999999999999999)
 
 /* ---- Values ---- */
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The most of the texts [n], sorted, that go on differently after the same beginning. Beginnings are told
+ * apart by their length, since in this order one ends before the next of its length begins. */
+static size_t most_forks(const char *const *texts, size_t n, size_t *forks, size_t longest)
+{
+    size_t most = 1;
+    for (size_t i = 0; i <= longest; i++) forks[i] = 1;
+    for (size_t i = 1; i < n; i++) {
+        size_t alike = 0;
+        while (texts[i][alike] != '\0' && texts[i][alike] == texts[i - 1][alike]) alike++;
+        /* to the beginning of a character */
+        while (alike > 0 && ((unsigned char)texts[i][alike] & 0xC0) == 0x80) alike--;
+        for (size_t k = alike + 1; k <= strlen(texts[i - 1]); k++) forks[k] = 1;
+        if (++forks[alike] > most) most = forks[alike];
+    }
+    return most;
+}
+
+/* Whether so many values go on differently at one place that not all of them could be followed. */
+static bool check_forks(weir__schema_walk *w, const json_t *list)
+{
+    size_t n = json_array_size(list), longest = 0, n_texts = 0;
+    if (n <= WEIR__SCHEMA_FORKS_MAX) return true;
+    char **texts = weir__mem_calloc(n, sizeof *texts);
+    while (texts != NULL && n_texts < n) {
+        texts[n_texts] = weir__json_dump(json_array_get(list, n_texts));
+        if (texts[n_texts] == NULL) break;
+        size_t length = strlen(texts[n_texts++]);
+        if (length > longest) longest = length;
+    }
+    size_t *forks = n_texts == n ? weir__mem_calloc(longest + 1, sizeof *forks) : NULL;
+    bool ok = forks != NULL || weir__schema_no_memory(w) != NULL;
+    if (ok) {
+        qsort(texts, n, sizeof *texts, compare_texts);
+        size_t most = most_forks((const char *const *)texts, n, forks, longest);
+        ok = most <= WEIR__SCHEMA_FORKS_MAX ||
+             weir__schema_refuse(
+                 w, "enum",
+                 "%zu of its values go on differently after the same beginning; at most %d can "
+                 "be told apart at one place",
+                 most, WEIR__SCHEMA_FORKS_MAX) != NULL;
+    }
+    weir__mem_free(forks);
+    while (n_texts > 0) weir__mem_free(texts[--n_texts]);
+    weir__mem_free(texts);
+    return ok;
+}
 
 /* const and enum: the values that `type` allows. */
 json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
@@ -35,15 +88,20 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
         if ((weir__schema_type_of(value) & types) == 0 ||
             (given != NULL && only != NULL && !json_equal(value, only)))
             continue;
+        if (!weir__schema_take(w, given != NULL ? "enum" : "const",
+                               json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) + 2)) {
+            json_decref(list);
+            return NULL;
+        }
         if (json_array_append(list, value) != 0) {
             json_decref(list);
             list = NULL;
         }
     }
     if (list == NULL) return weir__schema_no_memory(w);
-    if (json_array_size(list) == 0) {
+    if (json_array_size(list) == 0 || !check_forks(w, list)) {
         json_decref(list);
-        return json_false();
+        return w->status == WEIR_OK ? json_false() : NULL;
     }
     json_t *result = json_pack("{s:o}", "enum", list);
     return result != NULL ? result : weir__schema_no_memory(w);
@@ -146,8 +204,12 @@ static bool count(weir__schema_walk *w, const json_t *schema, const char *keywor
     return true;
 }
 
-static json_t *pattern_schema(weir__schema_walk *w, char *pattern)
+static json_t *pattern_schema(weir__schema_walk *w, char *pattern, const char *keyword)
 {
+    if (!weir__schema_take(w, keyword, weir__pattern_elements(pattern))) {
+        weir__mem_free(pattern);
+        return NULL;
+    }
     json_t *result = json_pack("{s:s,s:s}", "type", "string", "pattern", pattern);
     weir__mem_free(pattern);
     return result != NULL ? result : weir__schema_no_memory(w);
@@ -164,7 +226,7 @@ static json_t *string_of_length(weir__schema_walk *w, uint64_t least, uint64_t m
     const char *why = weir__pattern_of_length(least, most, &pattern);
     if (why == weir__pattern_no_memory) return weir__schema_no_memory(w);
     if (why != NULL) return weir__schema_refuse(w, "minLength", "%s", why);
-    return pattern_schema(w, pattern);
+    return pattern_schema(w, pattern, most != WEIR__PATTERN_ENDLESS ? "maxLength" : "minLength");
 }
 
 json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
@@ -207,7 +269,7 @@ json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
                 "it stands beside pattern, which matches %s strings; write the length into the pattern",
                 shortest < least ? "shorter" : "longer");
         }
-        return pattern_schema(w, rewritten);
+        return pattern_schema(w, rewritten, "pattern");
     }
     if (least > 0 || most != WEIR__PATTERN_ENDLESS) return string_of_length(w, least, most);
     json_t *result = json_pack("{s:s}", "type", "string");
@@ -277,9 +339,14 @@ json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
         return weir__schema_refuse(w, "minItems", "at most %d items can be asked for",
                                    WEIR__SCHEMA_ITEMS_MAX);
     }
+    if (most != UINT64_MAX && most > WEIR__SCHEMA_ITEMS_MAX) most = WEIR__SCHEMA_ITEMS_MAX;
+    if (!weir__schema_take(w, most != UINT64_MAX ? "maxItems" : "minItems",
+                           4 * (most != UINT64_MAX ? most : least) + 4)) {
+        json_decref(item);
+        return NULL;
+    }
     result = json_pack("{s:s,s:o}", "type", "array", "items", item);
     bool ok = result != NULL;
-    if (most != UINT64_MAX && most > WEIR__SCHEMA_ITEMS_MAX) most = WEIR__SCHEMA_ITEMS_MAX;
     if (ok && least > 0) ok = json_object_set_new(result, "minItems", json_integer((json_int_t)least)) == 0;
     if (ok && most != UINT64_MAX)
         ok = json_object_set_new(result, "maxItems", json_integer((json_int_t)most)) == 0;
@@ -338,7 +405,9 @@ static json_t *closed_object(weir__schema_walk *w, const json_t *schema, const j
                                 name);
             goto out;
         }
-        if (!weir__schema_spend(w, json_array_size(json_object_get(schema, "required")) / 2)) goto out;
+        if (!weir__schema_spend(w, json_array_size(json_object_get(schema, "required")) / 2) ||
+            !weir__schema_take(w, "properties", strlen(name) + 20))
+            goto out;
         json_t *one = weir__schema_below(w, "properties", name, property, true);
         if (one == NULL) goto out;
         if (json_is_false(one)) {

@@ -55,7 +55,7 @@ typedef struct weir__schema_walk {
     int depth;
     int level; /* how many properties and items the walk stands in: text comes before what is deeper */
     size_t n_nodes;
-    size_t *steps; /* left */
+    weir__schema_work *work;
     weir_error *error;
     weir_status status;
 } weir__schema_walk;
@@ -81,6 +81,9 @@ json_t *weir__schema_no_memory(weir__schema_walk *w);
 
 /* Counts n steps of work, about one for each value or name that is looked at. False: there were too many. */
 bool weir__schema_spend(weir__schema_walk *w, size_t n);
+
+/* Counts n elements of the grammar that the keyword makes. */
+bool weir__schema_take(weir__schema_walk *w, const char *keyword, uint64_t n);
 
 /* What a $ref names, in the given document. dereference follows until something else comes. */
 const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference);
