@@ -1,5 +1,7 @@
 /* context.c: contexts, forward passes, the memory of sequences.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
 #include "nif.h"
 
 /* Above it, a walk over all cells takes longer than a normal scheduler should give. */
@@ -143,44 +145,102 @@ ERL_NIF_TERM nif_batch_eval(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
     return nif_status(env, status, &error);
 }
 
-/* decode_batch(context, sampler, entries): {:ok, [token or nil]}, one for each entry */
+/* What decode_batch calls the library with: a row's sampler, or NULL, at its entry's place. */
+typedef struct rows {
+    weir_batch_entry *entries; /* [n] */
+    nif_sampler **samplers;    /* [n] of the entries */
+    nif_sampler **locked;      /* [n_locked] each once, by address: two callers take them in one order */
+    weir_sampler **handles;    /* [n] */
+    int32_t *sampled;          /* [n] */
+    size_t n, n_locked;
+} rows;
+
+static void rows_fini(rows *r)
+{
+    nif_free(r->entries);
+    nif_free(r->samplers);
+    nif_free(r->locked);
+    nif_free(r->handles);
+    nif_free(r->sampled);
+}
+
+/* One sampler for all entries that have logits, or a list with a sampler or nil for each entry. */
+static bool get_samplers(ErlNifEnv *env, ERL_NIF_TERM term, rows *r)
+{
+    nif_sampler *one = nif_resource_get(env, term, NIF_SAMPLER);
+    ERL_NIF_TERM head;
+    for (size_t i = 0; i < r->n; i++) {
+        r->samplers[i] = one;
+        if (one == NULL) {
+            if (!enif_get_list_cell(env, term, &head, &term)) return false;
+            r->samplers[i] = nif_resource_get(env, head, NIF_SAMPLER);
+            if (r->samplers[i] == NULL && !enif_is_identical(head, nif_atom(env, "nil"))) return false;
+        }
+        if (!r->entries[i].logits) r->samplers[i] = NULL;
+        r->handles[i] = r->samplers[i] != NULL ? nif_sampler_handle(r->samplers[i]) : NULL;
+    }
+    return one != NULL || enif_is_empty_list(env, term) != 0;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t) * (nif_sampler *const *)a, y = (uintptr_t) * (nif_sampler *const *)b;
+    return (x > y) - (x < y);
+}
+
+static void lock_rows(nif_context *context, rows *r)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->n; i++)
+        if (r->samplers[i] != NULL) r->locked[n++] = r->samplers[i];
+    if (n > 0) qsort(r->locked, n, sizeof(nif_sampler *), by_address);
+    nif_lock(context, NULL);
+    for (size_t i = 0; i < n; i++) {
+        if (r->n_locked > 0 && r->locked[r->n_locked - 1] == r->locked[i]) continue;
+        r->locked[r->n_locked++] = r->locked[i];
+        nif_lock(NULL, r->locked[i]);
+    }
+}
+
+static void unlock_rows(nif_context *context, const rows *r)
+{
+    for (size_t i = r->n_locked; i-- > 0;) nif_unlock(NULL, r->locked[i]);
+    nif_unlock(context, NULL);
+}
+
+static ERL_NIF_TERM decode_rows(ErlNifEnv *env, nif_context *context, rows *r)
+{
+    weir_error error = {0};
+    lock_rows(context, r);
+    weir_status status =
+        weir_decode_batch(nif_context_handle(context), r->entries, r->n, r->handles, r->sampled, &error);
+    unlock_rows(context, r);
+    if (status != WEIR_OK) return nif_refused(env, status, &error);
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    for (size_t i = r->n; i-- > 0;) {
+        ERL_NIF_TERM token = r->sampled[i] < 0 ? nif_atom(env, "nil") : enif_make_int(env, r->sampled[i]);
+        list = enif_make_list_cell(env, token, list);
+    }
+    return nif_ok(env, list);
+}
+
+/* decode_batch(context, sampler or [sampler or nil], entries): {:ok, [token or nil]}, one for each entry */
 ERL_NIF_TERM nif_decode_batch(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
-    weir_error error = {0};
-    size_t n;
-    weir_batch_entry *entries;
+    rows r = {0};
     nif_context *context = nif_resource_get(env, argv[0], NIF_CONTEXT);
-    nif_sampler *sampler = nif_resource_get(env, argv[1], NIF_SAMPLER);
-    if (context == NULL || sampler == NULL || (entries = get_entries(env, argv[2], &n)) == NULL)
+    if (context == NULL || (r.entries = get_entries(env, argv[2], &r.n)) == NULL)
         return enif_make_badarg(env);
-
-    ERL_NIF_TERM result;
-    weir_sampler **samplers = enif_alloc((n + 1) * sizeof(weir_sampler *));
-    int32_t *sampled = enif_alloc((n + 1) * sizeof *sampled);
-    if (samplers == NULL || sampled == NULL) {
-        result = nif_no_memory(env);
-        goto end;
-    }
-    for (size_t i = 0; i < n; i++) samplers[i] = entries[i].logits ? nif_sampler_handle(sampler) : NULL;
-    nif_lock(context, sampler);
-    weir_status status =
-        weir_decode_batch(nif_context_handle(context), entries, n, samplers, sampled, &error);
-    nif_unlock(context, sampler);
-    if (status != WEIR_OK) {
-        result = nif_refused(env, status, &error);
-        goto end;
-    }
-    ERL_NIF_TERM list = enif_make_list(env, 0);
-    for (size_t i = n; i-- > 0;) {
-        ERL_NIF_TERM token = sampled[i] < 0 ? nif_atom(env, "nil") : enif_make_int(env, sampled[i]);
-        list = enif_make_list_cell(env, token, list);
-    }
-    result = nif_ok(env, list);
-end:
-    nif_free(sampled);
-    nif_free(samplers);
-    nif_free(entries);
+    r.samplers = enif_alloc((r.n + 1) * sizeof(nif_sampler *));
+    r.locked = enif_alloc((r.n + 1) * sizeof(nif_sampler *));
+    r.handles = enif_alloc((r.n + 1) * sizeof(weir_sampler *));
+    r.sampled = enif_alloc((r.n + 1) * sizeof *r.sampled);
+    bool memory = r.samplers != NULL && r.locked != NULL && r.handles != NULL && r.sampled != NULL;
+    ERL_NIF_TERM result = !memory                          ? nif_no_memory(env)
+                          : get_samplers(env, argv[1], &r) ? decode_rows(env, context, &r)
+                                                           : enif_make_badarg(env);
+    rows_fini(&r);
     return result;
 }
 

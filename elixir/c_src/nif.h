@@ -104,7 +104,8 @@ ERL_NIF_TERM nif_map_of(ErlNifEnv *env, const nif_field *fields, size_t n, const
 typedef struct nif_corpse nif_corpse;
 
 /* How every resource begins. What `handle` is depends on its type. `lock` keeps two processes from using one
- * handle at the same time; models need none. Order where two are taken: context, then sampler. */
+ * handle at the same time; models need none. Order where several are taken: context, then samplers by
+ * their addresses. */
 typedef struct nif_object {
     void *handle;
     ErlNifMutex *lock;

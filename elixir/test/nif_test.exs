@@ -85,7 +85,11 @@ defmodule Weir.NIFTest do
       decode: [:context, tokens],
       prefill: [:context, tokens, int],
       decode_token: [:context, &Terms.token/0, int, int],
-      decode_batch: [:context, :sampler, entries],
+      decode_batch: [
+        :context,
+        :sampler,
+        entries
+      ],
       batch_eval: [:context, entries],
       memory_clear: [:context],
       memory_seq_rm: [:context, int, int, int],
@@ -754,6 +758,88 @@ defmodule Weir.NIFTest do
     assert {:ok, sampled} = NIF.decode_batch(context, sampler.(), entries)
     assert Enum.reject(sampled, &is_nil/1) == alone
     assert {:ok, 5} = NIF.prefill(context, ~c"er", 1)
+  end
+
+  describe "decode_batch with a sampler for each entry" do
+    setup do
+      {:ok, %{ref: model}} = Weir.load_model("fake:any=1")
+      {:ok, context} = NIF.context_create(model, 1024, 64, 64, 1, 1, false, -1, 4)
+      %{model: model, context: context}
+    end
+
+    defp drawing(model, seed) do
+      {:ok, sampler} = NIF.sampler_create(model, %{seed: seed, temp: 1.5, top_k: 0})
+      sampler
+    end
+
+    # Sequences of one token each, which differ.
+    defp entries(n), do: for(i <- 0..(n - 1), do: {?a + i, 0, i, true})
+
+    test "draws for each sequence what that sampler draws alone", c do
+      for seed <- 1..30 do
+        alone =
+          for {token, pos, _seq, logits} <- entries(4) do
+            {:ok, context} = NIF.context_create(c.model, 512, 64, 64, 1, 1, false, -1, 1)
+            sampler = drawing(c.model, seed + token)
+            {:ok, [first]} = NIF.decode_batch(context, sampler, [{token, pos, 0, logits}])
+            {:ok, [next]} = NIF.decode_batch(context, [sampler], [{first, 1, 0, true}])
+            {first, next}
+          end
+
+        :ok = NIF.memory_clear(c.context)
+        samplers = for {token, _, _, _} <- entries(4), do: drawing(c.model, seed + token)
+        assert {:ok, first} = NIF.decode_batch(c.context, samplers, entries(4))
+        more = for {token, seq} <- Enum.with_index(first), do: {token, 1, seq, true}
+        assert {:ok, next} = NIF.decode_batch(c.context, samplers, more)
+        assert Enum.zip(first, next) == alone
+      end
+    end
+
+    test "leaves out entries without one, or without logits", c do
+      sampler = drawing(c.model, 1)
+      entries = [{?a, 0, 0, true}, {?b, 0, 1, false}, {?c, 0, 2, true}]
+
+      assert {:ok, [nil, nil, token]} =
+               NIF.decode_batch(c.context, [nil, sampler, sampler], entries)
+
+      assert is_integer(token)
+      # as with one sampler
+      assert NIF.decode_batch(c.context, [], []) == NIF.decode_batch(c.context, sampler, [])
+    end
+
+    test "wants as many as there are entries", c do
+      sampler = drawing(c.model, 1)
+
+      for wrong <- [
+            [],
+            [sampler],
+            [sampler, sampler, sampler],
+            [sampler | sampler],
+            [sampler, :no],
+            nil
+          ] do
+        assert_raise ArgumentError, fn -> NIF.decode_batch(c.context, wrong, entries(2)) end
+      end
+
+      assert NIF.memory_seq_pos_max(c.context, 0) == -1
+    end
+
+    # Each order of two samplers' locks meets the other one.
+    test "callers that share samplers do not wait for each other for ever", c do
+      samplers = for seed <- 1..4, do: drawing(c.model, seed)
+
+      1..200
+      |> Task.async_stream(
+        fn i ->
+          {:ok, context} = NIF.context_create(c.model, 256, 64, 64, 1, 1, false, -1, 4)
+          mine = Enum.at([samplers, Enum.reverse(samplers)], rem(i, 2))
+          assert {:ok, [_, _, _, _]} = NIF.decode_batch(context, mine, entries(4))
+        end,
+        max_concurrency: 16,
+        timeout: 20_000
+      )
+      |> Enum.each(&assert match?({:ok, _}, &1))
+    end
   end
 
   test "the memory of sequences" do

@@ -156,8 +156,12 @@ defmodule Weir.NIF do
   @spec decode_token(context(), token(), integer(), integer()) :: status()
   def decode_token(_context, _token, _pos, _seq), do: missing()
 
-  @doc "One forward pass, then a token for each entry that keeps logits, `nil` for the others. Dirty, CPU."
-  @spec decode_batch(context(), sampler(), [entry()]) :: result([token() | nil])
+  @doc """
+  One forward pass, then a token for each entry that keeps logits, `nil` for the others. A list has a sampler for each
+  entry, or `nil`: sequences with samplers of their own. Dirty, CPU.
+  """
+  @spec decode_batch(context(), sampler() | [sampler() | nil], [entry()]) ::
+          result([token() | nil])
   def decode_batch(_context, _sampler, _entries), do: missing()
   @doc "One forward pass. Dirty, CPU."
   @spec batch_eval(context(), [entry()]) :: status()
