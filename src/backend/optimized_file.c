@@ -16,7 +16,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-#define VERSION     1
+#define VERSION     2
 #define TENSORS_MAX 65536             /* twice what a model's file may have */
 #define PIECE       ((size_t)1 << 20) /* bytes that are read, written and hashed at once */
 

@@ -6,9 +6,9 @@ static void test_kept_hashes_stay_what_they_are(void **state)
 {
     (void)state;
     assert_true(weir__hash(0, "", 0) == 0);
-    assert_true(weir__hash(7, "", 0) == 7);
-    assert_true(weir__hash(0, "weir", 4) == UINT64_C(0xd611f81225f46915));
-    assert_true(weir__hash(1, "a longer text", 13) == UINT64_C(0x4636b062960380df));
+    assert_true(weir__hash(7, "", 0) == UINT64_C(0x740729cbe468d1dd));
+    assert_true(weir__hash(0, "weir", 4) == UINT64_C(0x6fe045df2adf2c72));
+    assert_true(weir__hash(1, "a longer text", 13) == UINT64_C(0x103011330a534e30));
 }
 
 static void test_every_change_of_a_byte_shows(void **state)
@@ -25,11 +25,60 @@ static void test_every_change_of_a_byte_shows(void **state)
     for (size_t n = 0; n < sizeof bytes; n++) assert_true(weir__hash(0, bytes, n) != before);
 }
 
+/* Of a table with n_slots places, a power of two, those that the hashes take. */
+static size_t places(const uint64_t *hashes, size_t n, size_t n_slots)
+{
+    static bool taken[1 << 16];
+    size_t count = 0;
+    memset(taken, 0, sizeof taken);
+    for (size_t i = 0; i < n; i++) {
+        bool *place = &taken[hashes[i] & (n_slots - 1)];
+        count += !*place;
+        *place = true;
+    }
+    return count;
+}
+
+/* As a table does: by the lowest bits. 256 values in 65,536 places leave 255.5 on average. */
+static void test_every_byte_reaches_the_lowest_bits(void **state)
+{
+    (void)state;
+    unsigned char bytes[24] = {0};
+    uint64_t hashes[256];
+    for (size_t n = 1; n <= sizeof bytes; n++)
+        for (size_t i = 0; i < n; i++) {
+            for (int value = 0; value < 256; value++) {
+                bytes[i] = (unsigned char)value;
+                hashes[value] = weir__hash(0, bytes, n);
+            }
+            bytes[i] = 0;
+            assert_true(places(hashes, 256, 1 << 16) >= 250);
+        }
+}
+
+/* Names that differ at their ends: 800 at random would take 555 of 1,024 places. */
+static void test_names_spread(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {"user%03d", "user-%03d", "tenant/%05d", "%d", "customer number %04d"};
+    uint64_t hashes[800];
+    char name[64];
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+        for (int i = 0; i < 800; i++) {
+            int n = snprintf(name, sizeof name, forms[f], i);
+            hashes[i] = weir__hash(0, name, (size_t)n);
+        }
+        assert_in_range(places(hashes, 800, 1024), 500, 610);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kept_hashes_stay_what_they_are),
         cmocka_unit_test(test_every_change_of_a_byte_shows),
+        cmocka_unit_test(test_every_byte_reaches_the_lowest_bits),
+        cmocka_unit_test(test_names_spread),
     };
     return cmocka_run_group_tests_name("hash", tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -315,6 +316,45 @@ static void test_keys_have_nothing_in_common(void **state)
     weir__prefix_tree_fini(&tree);
 }
 
+/* Nobody sees a text of another key: the salts are as long as each other and share their buckets, and so are
+ * the adapters. */
+static void test_strangers_see_nothing(void **state)
+{
+    (void)state;
+    enum { TENANTS = 20, STRANGERS = 780 };
+    static weir__prefix_end ends[2 * TENANTS];
+    static char salts[TENANTS + STRANGERS][12];
+    const int32_t tokens[6] = {1, 2, 3, 4, 5, 6};
+    weir__prefix_tree tree;
+    weir__prefix_match match;
+    weir__prefix_tree_init(&tree);
+    for (int i = 0; i < TENANTS + STRANGERS; i++) snprintf(salts[i], sizeof salts[i], "tenant-%03d", i);
+    for (int i = 0; i < TENANTS; i++) {
+        const weir__prefix_key salted = {salts[i], 10, 0}, adapted = {NULL, 0, (uint64_t)i + 1};
+        assert_true(weir__prefix_tree_insert(&tree, &salted, tokens, 6, &ends[2 * i], WEIR__PREFIX_HOST));
+        assert_true(
+            weir__prefix_tree_insert(&tree, &adapted, tokens, 6, &ends[2 * i + 1], WEIR__PREFIX_LIVE));
+    }
+    for (int i = TENANTS; i < TENANTS + STRANGERS; i++) {
+        const weir__prefix_key strange[] = {{salts[i], 10, 0},
+                                            {NULL, 0, (uint64_t)i + 1},
+                                            {salts[i % TENANTS], 10, 5},
+                                            {salts[i % TENANTS], 9, 0}};
+        for (size_t k = 0; k < sizeof strange / sizeof *strange; k++) {
+            assert_int_equal(weir__prefix_tree_known(&tree, &strange[k], tokens, 6), 0);
+            weir__prefix_tree_match(&tree, &strange[k], tokens, 6, 6, NULL, UINT64_MAX, &match);
+            assert_true(match.n_known == 0 && match.n_other == 0 && match.entry == NULL &&
+                        match.exact == NULL && match.live == NULL && match.leader == NULL);
+        }
+    }
+    for (int i = 0; i < TENANTS; i++) { /* and each sees its own */
+        const weir__prefix_key salted = {salts[i], 10, 0};
+        weir__prefix_tree_match(&tree, &salted, tokens, 6, 6, NULL, UINT64_MAX, &match);
+        assert_ptr_equal(match.entry, &ends[2 * i]);
+    }
+    weir__prefix_tree_fini(&tree);
+}
+
 /* How long a look-up takes among many: told, not judged. */
 static void test_many_nodes(void **state)
 {
@@ -357,6 +397,7 @@ int main(void)
         cmocka_unit_test(test_random_texts_against_arrays),
         cmocka_unit_test(test_memory_of_what_has_gone),
         cmocka_unit_test(test_keys_have_nothing_in_common),
+        cmocka_unit_test(test_strangers_see_nothing),
         cmocka_unit_test(test_many_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

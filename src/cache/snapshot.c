@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-#define VERSION 1
+#define VERSION 2
 
 static const char magic[8] = {'w', 'e', 'i', 'r', 's', 'n', 'a', 'p'};
 

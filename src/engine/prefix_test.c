@@ -139,6 +139,34 @@ static void test_a_miss_says_where_and_what(void **state)
     weir_result_fini(&result);
 }
 
+/* Salts of one length, whose hashes share buckets, and texts that say the same. */
+static void test_no_tenant_sees_another(void **state)
+{
+    rig *r = *state;
+    enum { TENANTS = 20, STRANGERS = 780 };
+    static talk tenants[TENANTS];
+    char salt[16];
+    memset(tenants, 0, sizeof tenants);
+    rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 4);
+    for (int i = 0; i < TENANTS + STRANGERS; i++) {
+        talk stranger = {0}, *t = i < TENANTS ? &tenants[i] : &stranger;
+        weir_forecast forecast = {.size = sizeof forecast};
+        add(t, 1, 60);
+        weir_request request = request_of(r, t);
+        snprintf(salt, sizeof salt, "tenant-%03d", i);
+        request.cache_salt = salt;
+        assert_int_equal(weir_engine_plan_request(r->engine, &request, &forecast, NULL), WEIR_OK);
+        assert_int_equal(forecast.n_cached, 0);
+        if (i >= TENANTS) continue;
+        t->stream = rig_submit(r, &request);
+        rig_run(r);
+        judge(t, 0, WEIR_MISS_COLD);
+        assert_int_equal(weir_engine_plan_request(r->engine, &request, &forecast, NULL), WEIR_OK);
+        assert_int_equal(forecast.n_cached, 59); /* its own */
+    }
+    assert_int_equal(rig_stats(r).n_cached_tokens, 0);
+}
+
 static void test_who_does_without(void **state)
 {
     rig *r = *state;
@@ -469,6 +497,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RIG_TEST(test_a_conversation_goes_on),
         RIG_TEST(test_a_miss_says_where_and_what),
+        RIG_TEST(test_no_tenant_sees_another),
         RIG_TEST(test_who_does_without),
         RIG_TEST(test_parameters),
         RIG_TEST(test_a_new_prefix_is_computed_once),

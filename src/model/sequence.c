@@ -70,7 +70,7 @@ typedef struct header {
 } header;
 
 #define MAGIC   UINT32_C(0x53726557) /* "WerS" */
-#define VERSION 1
+#define VERSION 2
 
 /* Longer metadata values count by their beginning and their length. */
 #define META_BYTES 512
