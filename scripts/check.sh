@@ -127,6 +127,7 @@ for name in ${*:-$all_steps}; do
         ;;
     browser)
         step "the page in a browser" watch "chromium" $logs/browser.log check_server tests/browser/page_test.py
+        step "other origins' pages in a browser" watch "chromium" $logs/cors.log check_server tests/browser/cors_test.py
         ;;
     clients)
         step "real clients" watch "openai, langchain, llm, 200 schemas" $logs/clients.log check_server tests/clients/clients_test.py

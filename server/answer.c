@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "kept.h"
 #include "keys.h"
+#include "names.h"
 #include "tape.h"
 
 #define PIECE_MAX ((size_t)8 << 10) /* of content in one event; longer ones are cut between code points */
@@ -258,11 +259,15 @@ static int error_status(const serve_choice *choice)
                : 500;
 }
 
-static const char *error_message(const serve_choice *choice)
+/* text: as long as an error's message; may be what is given back. */
+static const char *error_message(const serve_choice *choice, char *text)
 {
     if (choice->reason == WEIR_REASON_CANCELLED || choice->error.code == WEIR_STOPPED)
         return "the server is going down";
-    return choice->error.message[0] != '\0' ? choice->error.message : weir_status_text(choice->error.code);
+    if (choice->error.message[0] == '\0') return weir_status_text(choice->error.code);
+    serve_names_message(&choice->error, choice->answer->call->schema_field, text,
+                        sizeof choice->error.message);
+    return text;
 }
 
 static void finish(serve_choice *choice, weir_reason reason)
@@ -417,14 +422,15 @@ static void end_choice(serve_choice *choice)
 
 static void end_events(serve_answer *answer)
 {
+    char text[sizeof((weir_error *)0)->message];
     const serve_choice *failed = failed_choice(answer);
     serve_text *out;
     size_t at = 0;
     if (failed != NULL) {
         out = begin_data(answer, &at);
         serve_text_puts(out, "{\"error\":");
-        serve_call_error_json(out, error_status(failed), failed->error.field,
-                              weir_status_name(failed->error.code), error_message(failed));
+        serve_call_error_json(out, error_status(failed), NULL, weir_status_name(failed->error.code),
+                              error_message(failed, text));
         serve_text_puts(out, "}");
         end_data(answer, at);
     } else if (answer->include_usage) {
@@ -528,6 +534,7 @@ static void answer_whole(serve_call *call)
 {
     serve_answer *answer = call->answer;
     serve_text text = {0};
+    char message[sizeof((weir_error *)0)->message];
     for (int32_t i = 0; i < answer->n; i++) {
         serve_choice *choice = &answer->choices[i];
         weir_chunk chunk;
@@ -541,8 +548,8 @@ static void answer_whole(serve_call *call)
     }
     const serve_choice *failed = failed_choice(answer);
     if (failed != NULL) {
-        serve_call_refuse(call, error_status(failed), failed->error.field,
-                          weir_status_name(failed->error.code), "%s", error_message(failed));
+        serve_call_refuse(call, error_status(failed), NULL, weir_status_name(failed->error.code), "%s",
+                          error_message(failed, message));
         return;
     }
     add_head(answer, answer->form->object, &text);

@@ -94,6 +94,8 @@ static bool read_stop(reader *r, const char *name, const json_t *value)
     for (size_t i = 0; i < n; i++) {
         const json_t *one = many ? json_array_get(value, i) : value;
         if (!json_is_string(one)) return refuse(r, name, "a string or an array of at most 64 strings");
+        if (json_string_length(one) == 0 && many)
+            return refuse(r, name, "without empty strings: one would end every answer before it begins");
         if (json_string_length(one) == 0) continue; /* some clients send "" for none */
         ask->stop[ask->n_stop] = json_string_value(one);
         ask->stop_length[ask->n_stop++] = json_string_length(one);
@@ -226,6 +228,10 @@ static bool read_response_format(reader *r, const char *name, const json_t *valu
     if (type != NULL && strcmp(type, "json_object") == 0) {
         const json_t *schema = json_object_get(value, "schema"); /* as llama-server has it */
         json_t *any = json_pack("{s:s}", "type", "object");
+        if (schema != NULL && !json_is_null(schema) && !json_is_object(schema)) {
+            json_decref(any);
+            return refuse(r, "response_format.schema", "an object, a JSON Schema, or left out");
+        }
         if (!json_is_object(schema)) schema = any;
         bool ok = any != NULL ? set_schema(r, name, "response_format/schema", schema) : no_memory(r);
         json_decref(any);
@@ -360,6 +366,13 @@ static bool read_fork(reader *r, const char *name, const json_t *value)
     return json_is_object(value) || refuse(r, name, "an object: {\"id\": …, \"index\": 0, \"at\": …}");
 }
 
+static bool read_generation_prompt(reader *r, const char *name, const json_t *value)
+{
+    if (!json_is_boolean(value)) return refuse(r, name, "true or false");
+    r->ask->generation_prompt = json_is_true(value) ? SERVE_PROMPT_WANTED : SERVE_PROMPT_UNWANTED;
+    return true;
+}
+
 static bool read_priority(reader *r, const char *name, const json_t *value)
 {
     const serve_call *call = r->call;
@@ -477,6 +490,7 @@ static const field fields[] = {
     HAND("reasoning_effort", SERVE_ASK_CHAT, read_reasoning_effort),
     TAKE("chat_template_kwargs", SERVE_ASK_CHAT, VALUE, AT(kwargs)),
     TAKE("continue_final_message", SERVE_ASK_CHAT, BOOL, AT(continue_final)),
+    HAND("add_generation_prompt", SERVE_ASK_CHAT, read_generation_prompt), /* as vLLM has it */
     TAKE("echo", SERVE_ASK_COMPLETIONS, BOOL, AT(echo)),
     HAND("user", BOTH, read_text_idle),
     HAND("safety_identifier", SERVE_ASK_CHAT, read_text_idle),
@@ -580,6 +594,7 @@ static bool check_fork(reader *r)
                         : ask->kwargs != NULL                    ? "chat_template_kwargs"
                         : ask->reasoning_effort != NULL          ? "reasoning_effort"
                         : ask->continue_final                    ? "continue_final_message"
+                        : ask->generation_prompt != 0            ? "add_generation_prompt"
                         : ask->prompt_logprobs                   ? "prompt_logprobs"
                         : ask->lora != NULL                      ? "lora"
                         : chat && ask->schema != NULL            ? "response_format"
@@ -609,6 +624,8 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
         return refuse(&r, "best_of", "left out of a stream: which answers are the best is known in the end");
     if (ask->prompt_logprobs && ask->stream) return refuse(&r, "prompt_logprobs", "left out of a stream");
     if (!check_fork(&r)) return false;
+    if (ask->continue_final && ask->generation_prompt == SERVE_PROMPT_WANTED)
+        return refuse(&r, "add_generation_prompt", "false or left out beside continue_final_message");
     if (ask->n_logprobs > 0 && !ask->logprobs) return refuse(&r, "top_logprobs", "left out without logprobs");
     if (ask->include_usage && !ask->stream) return refuse(&r, "stream_options", "left out without stream");
     if (ask->resume && !ask->stream) return refuse(&r, "resume", "left out without stream");

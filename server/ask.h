@@ -22,6 +22,13 @@ typedef enum serve_tools {
     SERVE_TOOLS_NAMED, /* tool_name */
 } serve_tools;
 
+/* Whether the assistant's turn is begun; with UNSAID it is, unless the last message goes on. */
+typedef enum serve_generation_prompt {
+    SERVE_PROMPT_UNSAID,
+    SERVE_PROMPT_WANTED,
+    SERVE_PROMPT_UNWANTED,
+} serve_generation_prompt;
+
 /* Values borrow from `json`, which is owned. */
 typedef struct serve_ask {
     json_t *json;
@@ -55,7 +62,8 @@ typedef struct serve_ask {
     serve_tools tool_choice;
     const char *tool_name;
     const json_t *tools_allowed; /* an array of tools by name; NULL = all */
-    bool parallel_tool_calls, continue_final, no_generation_prompt, echo;
+    bool parallel_tool_calls, continue_final, echo;
+    serve_generation_prompt generation_prompt;
     const char *reasoning_effort;
 } serve_ask;
 

@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "keys.h"
 #include "model/json.h"
+#include "names.h"
 #include "serve.h"
 #include "tape.h"
 
@@ -131,8 +132,8 @@ static void add_cors(serve_call *call)
                       call->origin);
     if (strcmp(call->method, "OPTIONS") == 0)
         serve_text_puts(&call->out, "Access-Control-Allow-Methods: GET, POST, HEAD, OPTIONS\r\n"
-                                    "Access-Control-Allow-Headers: Authorization, Content-Type, "
-                                    "Last-Event-ID\r\n"
+                                    "Access-Control-Allow-Headers: Authorization, X-Api-Key, "
+                                    "Content-Type, Last-Event-ID, *\r\n"
                                     "Access-Control-Max-Age: 600\r\n");
 }
 
@@ -252,73 +253,26 @@ void serve_call_no_memory(serve_call *call)
     refuse(call, 503, NULL, "out_of_memory", "the server is out of memory for this request");
 }
 
-/* What a request calls the fields that the library names. */
-static const char *request_field(const serve_call *call, const char *field, char *name, size_t capacity)
-{
-    static const char *const names[][2] = {
-        {"temp", "temperature"},
-        {"penalty_repeat", "repeat_penalty"},
-        {"penalty_last_n", "repeat_last_n"},
-        {"penalty_freq", "frequency_penalty"},
-        {"penalty_present", "presence_penalty"},
-        {"dry_breakers", "dry_sequence_breakers"},
-        {"order", "samplers"},
-        {"text", "prompt"},
-        {"tokens", "prompt"},
-        {"n_tokens", "prompt"},
-        {"chat", "messages"},
-        {"messages_json", "messages"},
-        {"tools_json", "tools"},
-        {"continue_final", "continue_final_message"},
-        {"n_stop", "stop"},
-        {"args", "chat_template_kwargs"},
-        {"n_args", "chat_template_kwargs"},
-        {"template_source", "messages"},
-        {"n_logit_bias", "logit_bias"},
-        {"n_dry_breakers", "dry_sequence_breakers"},
-        {"n_prompt_logprobs", "prompt_logprobs"},
-        {"source", "fork"},
-        {"source_at", "fork.at"},
-        {"sampler", "grammar"},
-    };
-    if (strncmp(field, "requests[", 9) == 0 && strstr(field, "].") != NULL) field = strstr(field, "].") + 2;
-    if (strncmp(field, "sampler.", 8) == 0) field += 8;
-    if (field[0] == '/') { /* a place in the tools' schemas */
-        snprintf(name, capacity, "tools%s", field);
-        return name;
-    }
-    size_t n = strcspn(field, "[./");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strlen(names[i][0]) != n || memcmp(names[i][0], field, n) != 0) continue;
-        snprintf(name, capacity, "%s%s", names[i][1], field + n);
-        return name;
-    }
-    if (call->schema_field != NULL && n == 11 && memcmp(field, "json_schema", n) == 0) {
-        snprintf(name, capacity, "%s%s", call->schema_field, field + n);
-        return name;
-    }
-    return field;
-}
-
 void serve_call_refuse_error(serve_call *call, const weir_error *error)
 {
-    char name[96];
-    const char *field = request_field(call, error->field, name, sizeof name);
+    char field[96], message[sizeof error->message];
+    serve_names_field(error->field, call->schema_field, field, sizeof field);
+    serve_names_message(error, call->schema_field, message, sizeof message);
     switch (error->code) {
     case WEIR_INVALID:
     case WEIR_REFUSED:
     case WEIR_GRAMMAR:
     case WEIR_TEMPLATE:
-    case WEIR_FORMAT: refuse(call, 400, field, "invalid_value", error->message); return;
-    case WEIR_UNSUPPORTED: refuse(call, 400, field, "unsupported_value", error->message); return;
-    case WEIR_TOO_LONG: refuse(call, 400, field, "context_length_exceeded", error->message); return;
+    case WEIR_FORMAT: refuse(call, 400, field, "invalid_value", message); return;
+    case WEIR_UNSUPPORTED: refuse(call, 400, field, "unsupported_value", message); return;
+    case WEIR_TOO_LONG: refuse(call, 400, field, "context_length_exceeded", message); return;
     case WEIR_BUSY: {
         weir_engine_stats stats = {.size = sizeof stats};
         int64_t wait = 0;
         if (weir_engine_get_stats(call->server->engine, &stats) == WEIR_OK)
             wait = stats.retry_ns / WEIR__NS_PER_S;
         call->retry_s = wait < 1 ? 1 : wait > 600 ? 600 : (int32_t)wait + 1;
-        refuse(call, 429, NULL, "queue_full", error->message);
+        refuse(call, 429, NULL, "queue_full", message);
         return;
     }
     case WEIR_NO_MEMORY: serve_call_no_memory(call); return;
@@ -326,7 +280,7 @@ void serve_call_refuse_error(serve_call *call, const weir_error *error)
         call->retry_s = 5;
         refuse(call, 503, NULL, "stopping", "the server is going down");
         return;
-    default: refuse(call, 500, NULL, weir_status_name(error->code), error->message); return;
+    default: refuse(call, 500, NULL, weir_status_name(error->code), message); return;
     }
 }
 

@@ -95,17 +95,22 @@ static bool check_key(serve_call *call)
     char value[1024];
     if (!serve_keys_are_wanted(server->keys)) return true;
     const char *given = header(call->wsi, WSI_TOKEN_HTTP_AUTHORIZATION, value, sizeof value);
-    if (given != NULL && strncasecmp(given, "Bearer ", 7) == 0) {
-        given += 7 + strspn(given + 7, " ");
-        call->key = serve_keys_find(server->keys, given, strlen(given));
+    bool bearer = given != NULL && strncasecmp(given, "Bearer ", 7) == 0;
+    if (bearer) given += 7 + strspn(given + 7, " ");
+    if (given != NULL && given[0] == '\0') { /* none, as Anthropic's and Azure's clients have it */
+        static const char name[] = "x-api-key:";
+        int n = lws_hdr_custom_length(call->wsi, name, sizeof name - 1);
+        bearer = n > 0 && n < (int)sizeof value &&
+                 lws_hdr_custom_copy(call->wsi, value, sizeof value, name, sizeof name - 1) > 0;
     }
+    if (bearer) call->key = serve_keys_find(server->keys, given, strlen(given));
     if (call->key >= 0 || (route != NULL && route->open) ||
         (route != NULL && route->health && !server->params.health_needs_key) ||
         (route != NULL && route->metrics && server->params.metrics_need_no_key))
         return true;
     serve_call_refuse(call, 401, NULL, "invalid_api_key",
                       given == NULL || given[0] == '\0'
-                          ? "no API key was given: send it as Authorization: Bearer KEY"
+                          ? "no API key was given: send it as Authorization: Bearer KEY, or as X-Api-Key: KEY"
                           : "the API key is not one of this server's");
     return false;
 }

@@ -25,11 +25,12 @@ static void add_model(const serve_server *server, const char *name, serve_text *
 
 void serve_models(serve_call *call)
 {
-    static const char prefix[] = "/v1/models/";
+    static const char prefix[] = "/models/";
+    const char *path = serve_route_path(call->path);
     const serve_server *server = call->server;
     serve_text text = {0};
-    if (strncmp(call->path, prefix, sizeof prefix - 1) == 0) {
-        const char *name = call->path + sizeof prefix - 1;
+    if (strncmp(path, prefix, sizeof prefix - 1) == 0) {
+        const char *name = path + sizeof prefix - 1;
         bool adapter =
             serve_adapters_tell_model(server->adapters, name, server->name, server->created_s, &text);
         bool known = weir__utf8_valid(name, strlen(name)) && serve_server_has_name(server, name);

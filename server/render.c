@@ -93,6 +93,27 @@ static bool collect_args(const serve_ask *ask, serve_call *call, weir_template_a
     return true;
 }
 
+/* Templates know these; what they make of another one is a matter of chance. The rest of a message the
+ * library checks. */
+static bool check_roles(const serve_ask *ask, serve_call *call)
+{
+    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
+    for (size_t i = 0; i < json_array_size(ask->messages); i++) {
+        const char *role = json_string_value(json_object_get(json_array_get(ask->messages, i), "role"));
+        bool known = role == NULL;
+        for (size_t k = 0; k < sizeof roles / sizeof *roles && !known; k++)
+            known = strcmp(role, roles[k]) == 0;
+        if (known) continue;
+        char field[48];
+        snprintf(field, sizeof field, "messages[%zu].role", i);
+        serve_call_refuse(call, 400, field, "invalid_value",
+                          "%s is \"%.40s\"; known: system, developer, user, assistant, tool, function", field,
+                          role);
+        return false;
+    }
+    return true;
+}
+
 weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
 {
     const serve_params *server = &call->server->params;
@@ -107,6 +128,7 @@ weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
         refuse(call, "messages", "an array of at least one message");
         return NULL;
     }
+    if (!check_roles(ask, call)) return NULL;
     if (!choose_tools(ask, call, &tools) || !collect_args(ask, call, args, &params.n_args)) goto out;
     messages_text = weir__json_dump(ask->messages);
     if (tools != NULL) tools_text = weir__json_dump(tools);
@@ -125,6 +147,7 @@ weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
     params.template_source = server->template_source;
     params.args = args;
     params.continue_final = ask->continue_final;
+    params.add_generation_prompt = ask->generation_prompt != SERVE_PROMPT_UNWANTED;
     params.enable_thinking = !server->no_thinking;
     if (ask->reasoning_effort != NULL) params.enable_thinking = strcmp(ask->reasoning_effort, "none") != 0;
     weir_status status = weir_chat_create(call->server->model, &params, &chat, &error);

@@ -42,10 +42,17 @@ static const serve_route routes[] = {
     {.method = "GET", .handle = serve_page, .open = true}, /* its files: open, so that it can ask for a key */
 };
 
+const char *serve_route_path(const char *path)
+{
+    return strncmp(path, "/v1/", 4) == 0 ? path + 3 : path;
+}
+
 static bool matches(const char *pattern, const char *path)
 {
-    const char *star = pattern != NULL ? strchr(pattern, '*') : NULL;
     if (pattern == NULL) return serve_page_has(path);
+    pattern = serve_route_path(pattern);
+    path = serve_route_path(path);
+    const char *star = strchr(pattern, '*');
     if (star == NULL) return strcmp(path, pattern) == 0;
     size_t n = (size_t)(star - pattern);
     if (strncmp(path, pattern, n) != 0 || path[n] == '\0') return false;

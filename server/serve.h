@@ -263,6 +263,9 @@ void serve_listener_go_on(serve_server *server); /* accepts again, if it stopped
 /* Whether only this machine reaches what listens there. */
 bool serve_reach_is_local(int fd);
 
+/* The path without the "/v1" that it may begin with: a client's base_url has it or has not. */
+const char *serve_route_path(const char *path);
+
 const serve_route *serve_route_find(const char *method, const char *path, const char **allow);
 
 serve_workers *serve_workers_create(int32_t n);

@@ -290,13 +290,13 @@ void serve_tape_orphan(serve_tape *tape)
 
 /* ---- GET /v1/streams/ID, POST /v1/streams/ID/cancel ---- */
 
-#define PREFIX "/v1/streams/"
+#define PREFIX "/streams/" /* behind "/v1" */
 #define CANCEL "/cancel"
 
 /* n: the id's bytes in the path. Compares all of all ids: the time tells nothing about them. */
 static serve_tape *find(serve_call *call, size_t n)
 {
-    const char *given = call->path + sizeof PREFIX - 1;
+    const char *given = serve_route_path(call->path) + sizeof PREFIX - 1;
     char id[SERVE_ID_MAX] = {0};
     serve_tape *found = NULL;
     if (n < sizeof id) memcpy(id, given, n);
@@ -338,7 +338,7 @@ static bool read_position(serve_call *call, const serve_tape *tape, uint64_t *af
 
 void serve_stream_read(serve_call *call)
 {
-    serve_tape *tape = find(call, strlen(call->path + sizeof PREFIX - 1));
+    serve_tape *tape = find(call, strlen(serve_route_path(call->path) + sizeof PREFIX - 1));
     uint64_t after;
     if (tape == NULL || !read_position(call, tape, &after)) return;
     if (tape->ended && after == last(tape)) { /* what makes an EventSource stop asking */
@@ -352,7 +352,8 @@ void serve_stream_read(serve_call *call)
 
 void serve_stream_cancel(serve_call *call)
 {
-    serve_tape *tape = find(call, strlen(call->path) - (sizeof PREFIX - 1) - (sizeof CANCEL - 1));
+    serve_tape *tape =
+        find(call, strlen(serve_route_path(call->path)) - (sizeof PREFIX - 1) - (sizeof CANCEL - 1));
     if (tape == NULL) return;
     if (tape->answer != NULL) {
         serve_call *maker = tape->answer->call;

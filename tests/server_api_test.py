@@ -76,7 +76,7 @@ refused("suffix", server.post(TEXT, {"prompt": "x", "suffix": "y"}), 400, "suffi
 check("no suffix", server.post(TEXT, {"prompt": "x", "suffix": "", "max_tokens": 1}).status == 200)
 refused("what there is not", server.post(CHAT, dict(HELLO, temprature=1)), 400, "temprature", "unknown_parameter")
 reply = server.post(CHAT, dict(HELLO, safety_identifier="x", prompt_cache_key="y", verbosity="medium", store=False, metadata={"a": "b"}, service_tier="default",
-                               audio=None, functions=None, web_search_options=None, stop=["", "zzz"], tool_choice="none", reasoning_effort="none",
+                               audio=None, functions=None, web_search_options=None, stop="", tool_choice="none", reasoning_effort="none",
                                stream_options=None, max_tokens=None, max_completion_tokens=2))
 check("what is a note, off, or null", reply.status == 200 and reply.json["usage"]["completion_tokens"] == 2, reply.body)
 

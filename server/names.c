@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "names.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+/* The library's name, and the field of a request or the option of the server. */
+static const char *const names[][2] = {
+    /* weir_request */
+    {"text", "prompt"},
+    {"tokens", "prompt"},
+    {"n_tokens", "prompt"},
+    {"chat", "messages"},
+    {"n_stop", "stop"},
+    {"stop_length", "stop"},
+    {"n_logprobs", "top_logprobs"},
+    {"n_prompt_logprobs", "prompt_logprobs"},
+    {"n_draft_max", "speculative.n_max"},
+    {"source", "fork"},
+    {"source_at", "fork.at"},
+    {"adapters", "lora"},
+    {"n_adapters", "lora"},
+    /* weir_sampler_params */
+    {"sampler", "grammar"},
+    {"temp", "temperature"},
+    {"penalty_repeat", "repeat_penalty"},
+    {"penalty_last_n", "repeat_last_n"},
+    {"penalty_freq", "frequency_penalty"},
+    {"penalty_present", "presence_penalty"},
+    {"dry_breakers", "dry_sequence_breakers"},
+    {"n_dry_breakers", "dry_sequence_breakers"},
+    {"n_logit_bias", "logit_bias"},
+    {"order", "samplers"},
+    {"grammar_root", "grammar"},
+    /* weir_chat_params */
+    {"messages_json", "messages"},
+    {"n_messages", "messages"},
+    {"tools_json", "tools"},
+    {"continue_final", "continue_final_message"},
+    {"args", "chat_template_kwargs"},
+    {"n_args", "chat_template_kwargs"},
+    {"template_source", "messages"}, /* the server's template does not know these */
+    {"enable_thinking", "reasoning_effort"},
+    /* weir_engine_params, as options of weir serve */
+    {"n_ctx", "--ctx"},
+    {"n_kv", "--kv"},
+    {"n_batch", "--batch-size"},
+    {"n_slots", "--slots"},
+    {"queue_limit", "--queue"},
+    {"draft_model", "--draft-model"},
+};
+
+static const char *find(const char *name, size_t n)
+{
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i][0]) == n && memcmp(names[i][0], name, n) == 0) return names[i][1];
+    return NULL;
+}
+
+/* Behind what says which request, and which part of it. */
+static const char *skip_prefix(const char *field)
+{
+    const char *dot = strncmp(field, "requests[", 9) == 0 ? strstr(field, "].") : NULL;
+    if (dot != NULL) field = dot + 2;
+    return strncmp(field, "sampler.", 8) == 0 ? field + 8 : field;
+}
+
+void serve_names_field(const char *field, const char *schema_field, char *out, size_t capacity)
+{
+    field = skip_prefix(field);
+    size_t n = strcspn(field, "[./");
+    const char *name = find(field, n);
+    if (field[0] == '/') /* a place in the tools' schemas */
+        snprintf(out, capacity, "tools%s", field);
+    else if (name != NULL)
+        snprintf(out, capacity, "%s%s", name, field + n);
+    else if (schema_field != NULL && n == 11 && memcmp(field, "json_schema", n) == 0)
+        snprintf(out, capacity, "%s%s", schema_field, field + n);
+    else
+        snprintf(out, capacity, "%s", field);
+}
+
+static bool is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* Plain words, such as "text" and "order", are names only where the message begins with the field's. */
+static const char *other_name(const char *word, size_t n, bool first, const char *field)
+{
+    bool named = first && strncmp(field, word, n) == 0 && !is_word(field[n]);
+    return named || memchr(word, '_', n) != NULL ? find(word, n) : NULL;
+}
+
+void serve_names_message(const weir_error *error, const char *schema_field, char *out, size_t capacity)
+{
+    const char *at = error->message, *field = skip_prefix(error->field);
+    size_t used = 0;
+    char quote = '\0';
+    out[0] = '\0';
+    while (*at != '\0' && used + 1 < capacity) {
+        size_t n = 0;
+        while (is_word(at[n])) n++;
+        const char *name = n > 0 && quote == '\0' ? other_name(at, n, at == error->message, field) : NULL;
+        if (name == NULL && quote == '\0' && at == error->message && n == 11 && schema_field != NULL &&
+            memcmp(at, "json_schema", n) == 0)
+            name = schema_field;
+        if (n == 0) {
+            bool apostrophe = *at == '\'' && at > error->message && is_word(at[-1]) && quote == '\0';
+            if (quote == *at)
+                quote = '\0';
+            else if (quote == '\0' && (*at == '"' || *at == '\'') && !apostrophe)
+                quote = *at;
+            n = 1;
+        }
+        used += (size_t)snprintf(out + used, capacity - used, "%.*s", (int)(name != NULL ? strlen(name) : n),
+                                 name != NULL ? name : at);
+        at += n;
+    }
+    if (used >= capacity) out[weir__utf8_cut(out, capacity - 1)] = '\0';
+}
