@@ -17,8 +17,8 @@ uint64_t weir__hash(uint64_t seed, const void *bytes, size_t n)
         at += part;
         n -= part;
     }
-    /* A multiplication carries upwards alone; what the last word's upper bytes say must come down, since tables
-     * look at the lowest bits. As MurmurHash3 ends. */
+    /* A multiplication carries upwards alone; what the last word's upper bytes say must come down, since
+     * tables look at the lowest bits. As MurmurHash3 ends. */
     h = (h ^ h >> 33) * UINT64_C(0xff51afd7ed558ccd);
     h = (h ^ h >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
     return h ^ h >> 33;

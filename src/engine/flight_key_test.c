@@ -1,0 +1,353 @@
+/* What parts two flights: every member of a request and of a sampler's parameters, told by tests/abi.txt, and
+ * all that a chat brings. SPDX-License-Identifier: Apache-2.0 */
+#include "engine/testing.h"
+#include "model/chat.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ---- A chat that needs no template ---- */
+
+typedef struct form {
+    const char *prompt;
+    weir__grammar grammar; /* text NULL = none */
+    weir__trigger triggers[2];
+    const char *stops[2];
+    size_t n_stops;
+    int32_t preserved[2];
+    size_t n_preserved;
+} form;
+
+static const char *form_prompt(const weir_chat *chat, size_t *length)
+{
+    const form *f = (const void *)chat;
+    *length = strlen(f->prompt);
+    return f->prompt;
+}
+
+static const weir__grammar *form_grammar(const weir_chat *chat)
+{
+    const form *f = (const void *)chat;
+    return f->grammar.text != NULL ? &f->grammar : NULL;
+}
+
+static const char *const *form_stops(const weir_chat *chat, size_t *n)
+{
+    const form *f = (const void *)chat;
+    *n = f->n_stops;
+    return f->stops;
+}
+
+static const int32_t *form_preserved(const weir_chat *chat, size_t *n)
+{
+    const form *f = (const void *)chat;
+    *n = f->n_preserved;
+    return f->preserved;
+}
+
+/* The file itself, with such chats. */
+#define weir_chat_prompt     form_prompt
+#define weir__chat_grammar   form_grammar
+#define weir__chat_stops     form_stops
+#define weir__chat_preserved form_preserved
+#include "engine/flight.c" /* NOLINT(bugprone-suspicious-include) */
+
+/* ---- Keys ---- */
+
+typedef struct keys {
+    char *key[128];
+    size_t length[128];
+    size_t n;
+} keys;
+
+/* One more, which must not be any of those before. */
+static void add_key(keys *all, const weir_request *request)
+{
+    size_t i = all->n++, again;
+    assert_true(all->n <= COUNT_OF(all->key));
+    all->key[i] = weir__flight_key(request, &all->length[i]);
+    assert_non_null(all->key[i]);
+    for (size_t k = 0; k < i; k++)
+        if (all->length[k] == all->length[i] && memcmp(all->key[k], all->key[i], all->length[i]) == 0)
+            fail_msg("%zu and %zu have one key", k, i);
+    char *same = weir__flight_key(request, &again);
+    assert_int_equal(again, all->length[i]);
+    assert_memory_equal(same, all->key[i], again);
+    weir__mem_free(same);
+}
+
+static void keys_fini(keys *all)
+{
+    while (all->n > 0) weir__mem_free(all->key[--all->n]);
+}
+
+/* ---- Members ---- */
+
+typedef struct member {
+    char name[48];
+    size_t offset, size;
+} member;
+
+/* The members of a struct, as tests/abi.txt has them. */
+static size_t members_of(const char *type, member *members, size_t capacity)
+{
+    char path[512], line[160], begin[64];
+    size_t n = 0;
+    snprintf(path, sizeof path, "%s/tests/abi.txt", getenv("WEIR_SOURCE_DIR"));
+    snprintf(begin, sizeof begin, "%s.", type);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, begin, strlen(begin)) != 0) continue;
+        assert_true(n < capacity);
+        member *m = &members[n++];
+        assert_int_equal(sscanf(line + strlen(begin), "%47s %zu %zu", m->name, &m->offset, &m->size), 3);
+    }
+    fclose(file);
+    assert_true(n > 20);
+    return n;
+}
+
+static bool is_one_of(const char *name, const char *const *names)
+{
+    while (*names != NULL && strcmp(name, *names) != 0) names++;
+    return *names != NULL;
+}
+
+/* Each byte of each member but these changes the key, or lets nobody share. bytes [size] is what request
+ * points to or is. */
+static void flip_members(const char *type, const char *const *others, unsigned char *bytes,
+                         const weir_request *request)
+{
+    member members[64];
+    size_t n = members_of(type, members, COUNT_OF(members)), n_before, n_key;
+    char *before = weir__flight_key(request, &n_before);
+    assert_non_null(before);
+    for (size_t i = 0; i < n; i++) {
+        const member *m = &members[i];
+        if (is_one_of(m->name, others)) continue;
+        for (size_t at = m->offset; at < m->offset + m->size; at++) {
+            bytes[at] ^= 1;
+            char *key = weir__flight_key(request, &n_key);
+            if (key != NULL && n_key == n_before && memcmp(key, before, n_key) == 0)
+                fail_msg("%s.%s is not in the key", type, m->name);
+            weir__mem_free(key);
+            bytes[at] ^= 1;
+        }
+    }
+    weir__mem_free(before);
+}
+
+static void every_number_of_the_sampler_counts(void **state)
+{
+    (void)state;
+    /* pointers, which have tests of their own */
+    static const char *const others[] = {"size",         "dry_breakers", "logit_bias",
+                                         "n_logit_bias", "order",        "grammar",
+                                         "grammar_root", "json_schema",  NULL};
+    weir_sampler_params sampler = weir_sampler_params_default();
+    weir_request request = weir_request_default();
+    sampler.seed = 7; /* whatever else is set, it can be shared */
+    request.text = "hello";
+    request.sampler = &sampler;
+    flip_members("weir_sampler_params", others, (unsigned char *)&sampler, &request);
+}
+
+static void every_number_of_the_request_counts(void **state)
+{
+    (void)state;
+    /* pointers and their lengths; and source_at says nothing without a source */
+    static const char *const others[] = {
+        "size",        "chat",      "tokens",     "n_tokens", "text",
+        "text_length", "sampler",   "stop",       "n_stop",   "stop_length",
+        "source",      "source_at", "cache_salt", "adapters", "cache_salt_length",
+        NULL};
+    weir_sampler_params sampler = weir_sampler_params_default();
+    weir_request request = weir_request_default();
+    sampler.temp = 0;
+    request.text = "hello";
+    request.sampler = &sampler;
+    flip_members("weir_request", others, (unsigned char *)&request, &request);
+}
+
+/* ---- Texts and lists ---- */
+
+static void every_text_and_list_counts(void **state)
+{
+    (void)state;
+    static const weir_logit_bias biases[] = {{5, 1}, {6, 1}, {5, 2}};
+    static const char *const breakers[] = {"|", ";", "|;"};
+    keys all = {0};
+    for (int i = 0; i < 17; i++) {
+        weir_sampler_params s = weir_sampler_params_default();
+        weir_request request = weir_request_default();
+        s.seed = 7;
+        request.text = "hello";
+        request.sampler = &s;
+        switch (i) {
+        case 1: s.logit_bias = biases, s.n_logit_bias = 1; break;
+        case 2: s.logit_bias = biases + 1, s.n_logit_bias = 1; break;
+        case 3: s.logit_bias = biases + 2, s.n_logit_bias = 1; break;
+        case 4: s.logit_bias = biases, s.n_logit_bias = 2; break;
+        case 5: s.dry_breakers = breakers, s.n_dry_breakers = 0; break;
+        case 6: s.dry_breakers = breakers, s.n_dry_breakers = 1; break;
+        case 7: s.dry_breakers = breakers, s.n_dry_breakers = 2; break;
+        case 8: s.dry_breakers = breakers + 2, s.n_dry_breakers = 1; break;
+        case 9: s.order = "top_k"; break;
+        case 10: s.grammar = "top_k"; break;
+        case 11: s.grammar_root = "top_k"; break;
+        case 12: s.json_schema = "top_k"; break;
+        case 13: request.text_length = 4; break;
+        case 14: request.cache_salt = "ab"; break;
+        case 15: request.cache_salt = "ab", request.cache_salt_length = 1; break;
+        case 16: request.cache_salt = "abhello", request.text = ""; break;
+        default: break;
+        }
+        add_key(&all, &request);
+    }
+    keys_fini(&all);
+}
+
+static void every_stop_and_token_counts(void **state)
+{
+    (void)state;
+    static const char *const stops[] = {"xy", "z", "xyz"};
+    static const size_t lengths[] = {1, 1};
+    static const int32_t tokens[] = {5, 6, 5};
+    weir_sampler_params greedy = weir_sampler_params_default();
+    keys all = {0};
+    greedy.temp = 0;
+    for (int i = 0; i < 9; i++) {
+        weir_request request = weir_request_default();
+        request.sampler = &greedy;
+        request.text = i < 6 ? "hello" : NULL;
+        switch (i) {
+        case 1: request.stop = stops, request.n_stop = 1; break;
+        case 2: request.stop = stops, request.n_stop = 2; break;
+        case 3: request.stop = stops + 2, request.n_stop = 1; break;
+        case 4: request.stop = stops, request.n_stop = 1, request.stop_length = lengths; break;
+        case 5: request.stop = stops, request.n_stop = 2, request.stop_length = lengths; break;
+        case 6: request.tokens = tokens, request.n_tokens = 1; break;
+        case 7: request.tokens = tokens, request.n_tokens = 2; break;
+        case 8: request.tokens = tokens + 1, request.n_tokens = 2; break;
+        default: break;
+        }
+        add_key(&all, &request);
+    }
+    keys_fini(&all);
+}
+
+static void every_adapter_counts(void **state)
+{
+    (void)state;
+    weir_model *model = NULL;
+    weir_adapter *a = NULL, *b = NULL, *c = NULL;
+    assert_int_equal(weir_model_load("fake:", NULL, &model, NULL), WEIR_OK);
+    assert_int_equal(weir_adapter_load(model, "fake:1", &a, NULL), WEIR_OK);
+    assert_int_equal(weir_adapter_load(model, "fake:2", &b, NULL), WEIR_OK);
+    assert_int_equal(weir_adapter_load(model, "fake:3", &c, NULL), WEIR_OK);
+    const weir_adapter_use uses[][2] = {{{a, 1}},         {{b, 1}},         {{a, 0.5f}},
+                                        {{a, 1}, {b, 1}}, {{a, 1}, {c, 1}}, {{a, 1}, {b, 0.5f}},
+                                        {{b, 1}, {a, 1}}};
+    weir_sampler_params greedy = weir_sampler_params_default();
+    keys all = {0};
+    greedy.temp = 0;
+    for (size_t i = 0; i <= COUNT_OF(uses); i++) {
+        weir_request request = weir_request_default();
+        request.sampler = &greedy;
+        request.text = "hello";
+        if (i < COUNT_OF(uses)) {
+            request.adapters = uses[i];
+            request.n_adapters = uses[i][1].adapter != NULL ? 2 : 1;
+        }
+        add_key(&all, &request);
+    }
+    keys_fini(&all);
+    weir_adapter_release(a);
+    weir_adapter_release(b);
+    weir_adapter_release(c);
+    weir_model_release(model);
+}
+
+static void all_of_a_chat_counts(void **state)
+{
+    (void)state;
+    keys all = {0};
+    weir_sampler_params greedy = weir_sampler_params_default();
+    greedy.temp = 0;
+    for (int i = 0; i < 20; i++) {
+        form f = {.prompt = "hello"};
+        weir_request request = weir_request_default();
+        request.sampler = &greedy;
+        request.chat = (void *)&f;
+        if (i >= 2) f.grammar = (weir__grammar){.text = "root ::= \"a\"", .triggers = f.triggers};
+        if (i >= 7 && i < 14) f.grammar.n_triggers = 1, f.triggers[0].value = "call";
+        switch (i) {
+        case 1: f.prompt = "hello "; break;
+        case 3: f.grammar.text = "root ::= \"b\""; break;
+        case 4: f.grammar.root = "a"; break;
+        case 5: f.grammar.prefill = "a"; break;
+        case 6: f.grammar.lazy = true; break;
+        case 8: f.triggers[0].kind ^= 1; break;
+        case 9: f.triggers[0].token = 7; break;
+        case 10: f.triggers[0].value = "other"; break;
+        case 11: f.grammar.n_triggers = 2, f.triggers[1].value = "more"; break;
+        case 12: f.grammar.n_triggers = 2, f.triggers[1].value = "most"; break;
+        case 13: f.grammar.n_triggers = 2, f.triggers[1].value = "most", f.triggers[1].token = 1; break;
+        case 14: f.stops[0] = "x", f.n_stops = 1; break;
+        case 15: f.stops[0] = "y", f.n_stops = 1; break;
+        case 16: f.stops[0] = "x", f.stops[1] = "y", f.n_stops = 2; break;
+        case 17: f.preserved[0] = 3, f.n_preserved = 1; break;
+        case 18: f.preserved[0] = 4, f.n_preserved = 1; break;
+        case 19: f.preserved[0] = 3, f.preserved[1] = 4, f.n_preserved = 2; break;
+        default: break;
+        }
+        add_key(&all, &request);
+    }
+    keys_fini(&all);
+}
+
+/* ---- What draws ---- */
+
+/* Without a seed only what is the same each time is shared. */
+static void what_draws_is_not_shared(void **state)
+{
+    (void)state;
+    static const struct {
+        float probability, threshold;
+        bool shared;
+    } cases[] = {
+        {0, 0.1f, true}, {0.5f, 0.1f, false}, {0.5f, 0.5f, false}, {0.5f, 0.51f, true}, {0.5f, 1, true}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        for (int seeded = 0; seeded < 2; seeded++) {
+            size_t n;
+            weir_sampler_params s = weir_sampler_params_default();
+            weir_request request = weir_request_default();
+            s.temp = 0;
+            s.xtc_probability = cases[i].probability;
+            s.xtc_threshold = cases[i].threshold;
+            if (seeded) s.seed = 7;
+            request.text = "hello";
+            request.sampler = &s;
+            char *key = weir__flight_key(&request, &n);
+            assert_int_equal(key != NULL, cases[i].shared || seeded);
+            weir__mem_free(key);
+            s.adaptive_target = 0;
+            key = weir__flight_key(&request, &n);
+            assert_int_equal(key != NULL, seeded);
+            weir__mem_free(key);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_number_of_the_sampler_counts),
+        cmocka_unit_test(every_number_of_the_request_counts),
+        cmocka_unit_test(every_text_and_list_counts),
+        cmocka_unit_test(every_stop_and_token_counts),
+        cmocka_unit_test(every_adapter_counts),
+        cmocka_unit_test(all_of_a_chat_counts),
+        cmocka_unit_test(what_draws_is_not_shared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
