@@ -267,7 +267,7 @@ static weir_status start(struct bench *bench, struct row *row, weir_engine **eng
         .n_streams = params.n_slots,
         .n_ctx = stats.n_kv,
         .n_batch = stats.n_batch,
-        .n_ubatch = params.n_ubatch < stats.n_batch ? params.n_ubatch : stats.n_batch,
+        .n_ubatch = stats.n_ubatch,
         .n_threads = bench->n_threads,
         .n_threads_batch = bench->n_threads_batch,
         .unified = stats.layout == WEIR_LAYOUT_UNIFIED,

@@ -22,7 +22,7 @@ void cli_ring_begin(weir__record *record, const weir_engine *engine, const weir_
         .n_ctx = stats.n_ctx,
         .n_kv = stats.n_kv,
         .n_batch = stats.n_batch,
-        .n_ubatch = params->n_ubatch < stats.n_batch ? params->n_ubatch : stats.n_batch,
+        .n_ubatch = stats.n_ubatch,
         .chunk_size = params->chunk_size,
         .itl_target_ms = params->itl_target_ms,
         .ageing_ms = params->ageing_ms,

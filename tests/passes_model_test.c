@@ -87,6 +87,17 @@ static void passes_are_those_that_llama_cpp_makes(void **state)
     compare(model, &d, true);
 }
 
+/* What an engine's n_ubatch is by default: a prompt's chunk and a token of each other. */
+static void a_chunk_and_a_token_of_each_slot_are_one_pass_in_a_pool(void **state)
+{
+    const int32_t rows[N_LANES] = {1, 1, 1, 1, 1, 512};
+    for (int32_t beside = 0; beside <= N_LANES; beside += N_LANES) {
+        struct llama_context *context = context_of(*state, 512 + beside, true);
+        assert_int_equal(passes_made(context, rows), beside > 0 ? 1 : 2);
+        llama_free(context);
+    }
+}
+
 static void be_quiet(enum ggml_log_level level, const char *text, void *user)
 {
     (void)level, (void)text, (void)user;
@@ -108,7 +119,10 @@ static int release(void **state)
 int main(void)
 {
     const char *path = getenv("WEIR_TEST_MODEL");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_those_that_llama_cpp_makes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(passes_are_those_that_llama_cpp_makes),
+        cmocka_unit_test(a_chunk_and_a_token_of_each_slot_are_one_pass_in_a_pool),
+    };
     if (path == NULL || *path == '\0') return 77;
     return cmocka_run_group_tests(tests, load, release);
 }

@@ -214,6 +214,7 @@ ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
         F(n_evicted),
         F(n_joined),
         F(n_batch),
+        F(n_ubatch),
         F(n_suspended),
         F(n_submitted),
         F(n_refused),

@@ -1003,9 +1003,12 @@ typedef struct weir_engine_params {
     int32_t n_ctx; /* 4096; 0 … 2^28; the longest prompt and answer of one request, tokens; 0 = the model's
                       * training length. Never more than n_kv, or with lanes than n_kv / n_slots */
     int32_t n_kv;  /* 0 … 2^28 KV cells in all; 0 = n_slots × n_ctx as far as memory allows */
-    int32_t max_tokens;      /* 0 … 2^28, the most that one request may generate; 0 = no limit but n_ctx */
-    int32_t n_batch;         /* 2048; n_slots … 2^20; the most tokens of a tick */
-    int32_t n_ubatch;        /* 512; 1 … 2^20; tokens computed together within it */
+    int32_t max_tokens; /* 0 … 2^28, the most that one request may generate; 0 = no limit but n_ctx */
+    int32_t n_batch;    /* 2048; n_slots … 2^20; the most tokens of a tick */
+    /* 0 … 2^20; tokens that are computed together, in one pass, within n_batch; 0 (default) = 512 + n_slots:
+     * a chunk of the default length and a token of each slot are one pass in a pool. With lanes a pass takes
+     * equally many tokens of each of its lanes, so that a tick of both is at least two */
+    int32_t n_ubatch;
     int32_t chunk_size;      /* 512; 1 … 2^20; the most prompt tokens of one slot in a tick */
     int32_t n_threads;       /* 0 … 512, the most of a pass; 0 = the processors that this process may use */
     int32_t n_threads_batch; /* 0 … 512; for passes with prompt tokens; 0 = n_threads */
@@ -1132,6 +1135,7 @@ typedef struct weir_engine_stats {
     int32_t n_kv_cached;   /* of those, what no request needs: given up when one does */
     int32_t n_kv_reserved; /* n_kv_used, and what the slots' next tokens soon will take; at most n_kv */
     int32_t n_batch;
+    int32_t n_ubatch;
     weir_layout layout;
     uint64_t n_submitted;
     uint64_t n_refused;          /* by a full queue */

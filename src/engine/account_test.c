@@ -282,6 +282,38 @@ static void a_cancel_of_a_suspended_request_finds_it_in_the_queue(void **state)
     rig_run(r);
 }
 
+/* A prompt's chunk beside a token of every other slot. */
+static void defaults_are_one_pass_in_a_pool_and_two_with_lanes(void **state)
+{
+    rig *r = *state;
+    const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
+    for (int l = 0; l < 2; l++) {
+        weir_tick tick;
+        weir_engine_params_init(&r->params, sizeof r->params);
+        r->params.manual = true;
+        r->params.n_ctx = 1024;
+        r->params.layout = layouts[l];
+        r->params.n_draft_max = 0;
+        rig_start(r);
+        int32_t n_slots = rig_stats(r).n_slots;
+        assert_int_equal(rig_stats(r).n_ubatch, 512 + n_slots);
+        for (int32_t i = 0; i + 1 < n_slots; i++) {
+            rig_script(r, (char)('A' + i), 2, "aaaaaaaa");
+            rig_submit_key(r, (char)('A' + i));
+        }
+        rig_tick(r);
+        rig_script(r, 'Z', 512, "zz");
+        rig_submit_key(r, 'Z');
+        rig_tick(r);
+        assert_int_equal(read_ticks(r, 1, &tick, 1), 1);
+        assert_int_equal(tick.n_decode, n_slots - 1);
+        assert_int_equal(tick.n_prefill, 512);
+        assert_int_equal(tick.n_passes, l == 0 ? 1 : 2);
+        rig_run(r);
+        rig_stop(r);
+    }
+}
+
 static void passes_are_counted_as_the_batch_is_cut(void **state)
 {
     rig *r = *state;
@@ -405,6 +437,7 @@ int main(void)
         RIG_TEST(histograms_have_what_happened),
         RIG_TEST(a_suspension_is_in_the_record_and_no_second_admission),
         RIG_TEST(a_cancel_of_a_suspended_request_finds_it_in_the_queue),
+        RIG_TEST(defaults_are_one_pass_in_a_pool_and_two_with_lanes),
         RIG_TEST(passes_are_counted_as_the_batch_is_cut),
         RIG_TEST(a_failed_pass_is_marked),
         RIG_TEST(a_replaced_plan_is_marked),

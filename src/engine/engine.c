@@ -30,6 +30,9 @@ static weir_status check_process(const weir_engine *engine, weir_error *error)
 
 /* ---- Parameters ---- */
 
+/* Of the default n_ubatch, beside a token of each slot: a prompt's chunk, as long as it is by default. */
+#define UBATCH_PROMPT 512
+
 void weir_engine_params_init(weir_engine_params *params, size_t size)
 {
     static const weir_engine_params defaults = {
@@ -37,8 +40,7 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
         .n_slots = 8,
         .n_ctx = 4096,
         .n_batch = 2048,
-        .n_ubatch = 512,
-        .chunk_size = 512,
+        .chunk_size = UBATCH_PROMPT,
         .queue_limit = 256,
         .cache_sequences = -1,
         .cache_bytes = WEIR_AUTO,
@@ -57,7 +59,7 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
 static const weir__range ranges[] = {
     RANGE(n_slots, 1, WEIR__SEQ_MAX),         RANGE(n_ctx, 0, WEIR__TOKENS_MAX),
     RANGE(n_kv, 0, WEIR__TOKENS_MAX),         RANGE(max_tokens, 0, WEIR__TOKENS_MAX),
-    RANGE(n_batch, 1, WEIR__BATCH_MAX),       RANGE(n_ubatch, 1, WEIR__BATCH_MAX),
+    RANGE(n_batch, 1, WEIR__BATCH_MAX),       RANGE(n_ubatch, 0, WEIR__BATCH_MAX),
     RANGE(chunk_size, 1, WEIR__BATCH_MAX),    RANGE(n_threads, 0, WEIR__CPU_MAX),
     RANGE(n_threads_batch, 0, WEIR__CPU_MAX), RANGE(queue_limit, 0, INT32_MAX),
     RANGE(ageing_ms, 0, WEIR__AGEING_MS_MAX), RANGE(itl_target_ms, 1, WEIR__ITL_MS_MAX),
@@ -141,6 +143,7 @@ static weir_status plan_context(const weir_model *model, weir_engine_params *par
     if (params->n_ctx == 0) params->n_ctx = model->info.n_ctx_train;
     if (params->n_threads == 0) params->n_threads = weir__cpu_count();
     if (params->n_threads_batch == 0) params->n_threads_batch = params->n_threads;
+    if (params->n_ubatch == 0) params->n_ubatch = UBATCH_PROMPT + params->n_slots;
     if (params->n_ubatch > params->n_batch) params->n_ubatch = params->n_batch;
     *context = weir_context_params_default();
     decide_layout(model, params, context);
@@ -181,6 +184,7 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
         .n_ctx = params->n_ctx,
         .n_kv = engine->info.n_ctx,
         .n_batch = params->n_batch,
+        .n_ubatch = engine->info.n_ubatch,
         .layout = engine->info.layout,
         .batch_invariant = engine->info.batch_invariant,
         .kv_bytes = (uint64_t)engine->info.n_ctx *

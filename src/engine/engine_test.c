@@ -42,7 +42,7 @@ static void parameters_out_of_range_are_named(void **state)
     REFUSED(max_tokens, -1);
     REFUSED(n_batch, 0);
     REFUSED(n_batch, r->params.n_slots - 1); /* each slot needs a token in a tick */
-    REFUSED(n_ubatch, 0);
+    REFUSED(n_ubatch, -1);
     REFUSED(chunk_size, 0);
     REFUSED(chunk_size, INT32_MIN);
     REFUSED(n_threads, -1);

@@ -9,8 +9,9 @@ defmodule Weir.Server do
       {:ok, text} = Weir.Server.generate(MyApp.LLM, "Once upon a time", max_tokens: 100)
       MyApp.LLM |> Weir.Server.stream("Once upon a time") |> Enum.each(&IO.write/1)
 
-  Requests run together, each tick one forward pass; prompts are computed in chunks between the tokens of others, and
-  what several prompts have in common is computed once. The engine is C and has a thread of its own. Texts go from
+  Requests run together: each tick computes one batch, with a token of each running answer and chunks of prompts. In a
+  pool of cells, which is the default, that is one forward pass up to `n_ubatch` tokens; with the layout `:per_slot` a tick
+  with prompts takes two or more. What several prompts have in common is computed once. The engine is C and has a thread of its own. Texts go from
   there to the caller's mailbox, not through this process, and at most 16 chunks before the caller has taken some: what
   waits becomes one chunk. A caller that dies frees its slot within a tick.
 
@@ -32,7 +33,8 @@ defmodule Weir.Server do
     * of the model: `n_gpu_layers` (99), and `use_mmap`, `main_gpu`, `split_mode`, `tensor_split`, `use_mlock`,
       `use_direct_io` as `Weir.Model.load/2` has them.
     * of the engine: `n_ctx` (8192: tokens of all requests together; with the layout `:per_slot` each has its part),
-      `n_parallel` (4 requests at a time), `n_batch` (n_ctx: the most tokens of a tick), `n_ubatch` (512), `chunk_size`
+      `n_parallel` (4 requests at a time), `n_batch` (n_ctx: the most tokens of a tick), `n_ubatch` (0: 512 and one
+      for each slot; the most tokens of a forward pass), `chunk_size`
       (512: the most prompt tokens of one request in a tick), `max_queue` (0: no limit; beyond it
       `{:error, :queue_full}`), `batch_strategy` or `strategy` (`:decode_maximal`; see `Weir.Server.BatchStrategy`),
       `itl_target_ms` (50: for `:latency_target`), `n_threads`, `n_threads_batch` (0: the processors), `layout`

@@ -25,7 +25,7 @@ defmodule Weir.Server.Engine do
     n_ctx: {{:range, 1..0x10000000}, 8192},
     n_parallel: {{:range, 1..256}, 4},
     n_batch: {:integer, 0},
-    n_ubatch: {:integer, 512},
+    n_ubatch: {:integer, 0},
     chunk_size: {:integer, 512},
     max_queue: {:integer, 0},
     batch_strategy: {:any, :decode_maximal},
