@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "term.h"
 
 static int pipe_ends[2] = {-1, -1};
@@ -17,6 +20,7 @@ static volatile sig_atomic_t suspended;
 static volatile sig_atomic_t interrupted;
 static volatile sig_atomic_t hung_up;
 static bool had_terminal;
+static atomic_flag dying = ATOMIC_FLAG_INIT;
 
 static void ring(void)
 {
@@ -76,6 +80,102 @@ static void on_hangup(int signal)
     errno = error;
 }
 
+static void handle(int signal, void (*handler)(int), int flags)
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    sigemptyset(&action.sa_mask);
+    sigaction(signal, &action, NULL);
+}
+
+/* ---- A file that becomes shorter while it is mapped ---- */
+
+/* Only what may be called from a handler. */
+static void say(const char *text, size_t n)
+{
+    while (n > 0) {
+        ssize_t written = write(STDERR_FILENO, text, n);
+        if (written <= 0) return;
+        text += written;
+        n -= (size_t)written;
+    }
+}
+
+/* A hexadecimal number, and the position behind it. */
+static uintptr_t read_hex(const char **at)
+{
+    uintptr_t value = 0;
+    for (;; ++*at) {
+        char c = **at;
+        if (c >= '0' && c <= '9')
+            value = value << 4 | (uintptr_t)(c - '0');
+        else if (c >= 'a' && c <= 'f')
+            value = value << 4 | (uintptr_t)(c - 'a' + 10);
+        else
+            return value;
+    }
+}
+
+/* The file's path in a line of /proc/self/maps that has the address; NULL: it has not, or there is no
+ * file. */
+static const char *mapped_file(const char *line, uintptr_t address)
+{
+    uintptr_t from = read_hex(&line);
+    if (*line++ != '-' || address < from || address >= read_hex(&line)) return NULL;
+    return strchr(line, '/');
+}
+
+/* Tells which file is mapped at the address, where the system says so. */
+static void say_file(uintptr_t address)
+{
+    char line[1024], piece[4096];
+    size_t n = 0;
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    const char *path = NULL;
+    for (ssize_t got; fd >= 0 && path == NULL && (got = read(fd, piece, sizeof piece)) > 0;) {
+        for (ssize_t i = 0; i < got && path == NULL; i++) {
+            if (piece[i] != '\n') {
+                if (n + 1 < sizeof line) line[n++] = piece[i];
+                continue;
+            }
+            line[n] = '\0';
+            n = 0;
+            path = mapped_file(line, address);
+        }
+    }
+    if (fd >= 0) close(fd);
+    if (path != NULL)
+        say(path, strlen(path));
+    else
+        say("a file", 6);
+}
+
+/* Pages that a file lost, or that its disk does not give, cannot be computed with. */
+static void on_bus(int signal, siginfo_t *info, void *context)
+{
+    static const char after[] =
+        " became shorter while it was in use, or cannot be read: the program ends. To "
+        "replace a model, rename the new file to the old one's name.\n";
+    (void)context;
+    while (atomic_flag_test_and_set(&dying)) pause(); /* another thread found it, too: the first one tells */
+    cli_term_rescue();
+    if (info->si_code != BUS_ADRERR) {
+        handle(SIGBUS, SIG_DFL, 0);
+        raise(signal);
+        return;
+    }
+    say("weir: ", 6);
+    say_file((uintptr_t)info->si_addr);
+    say(after, sizeof after - 1);
+    _exit(CLI_FAILED);
+}
+
+static void handle_bus(void)
+{
+    struct sigaction action = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, NULL);
+}
+
 /* SA_RESETHAND has restored the default: raised again, it ends the program as it would have. */
 static void on_crash(int signal)
 {
@@ -83,12 +183,7 @@ static void on_crash(int signal)
     raise(signal);
 }
 
-static void handle(int signal, void (*handler)(int), int flags)
-{
-    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
-    sigemptyset(&action.sa_mask);
-    sigaction(signal, &action, NULL);
-}
+/* ---- Functions of signals.h ---- */
 
 bool cli_signals_init(void)
 {
@@ -108,6 +203,7 @@ bool cli_signals_init(void)
             handle(ends[i], on_end, 0);
     }
     handle(SIGPIPE, SIG_IGN, 0);
+    handle_bus();
     handle(SIGXFSZ, SIG_IGN, 0); /* a file that becomes too large is an error of the write */
     return true;
 }
@@ -190,7 +286,7 @@ bool cli_signals_noted(void)
 
 void cli_signals_screen(bool on)
 {
-    static const int crashes[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    static const int crashes[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGFPE, SIGILL}; /* SIGBUS does so by itself */
     handle(SIGWINCH, on ? on_resize : SIG_DFL, SA_RESTART);
     handle(SIGTSTP, on ? on_suspend : SIG_DFL, SA_RESTART);
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)

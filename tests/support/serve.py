@@ -269,8 +269,11 @@ class Server:
         """Seconds that the threads of this name have run."""
         ticks = 0
         for task in os.listdir(f"/proc/{self.process.pid}/task"):
-            with open(f"/proc/{self.process.pid}/task/{task}/stat") as f:
-                head, tail = f.read().rsplit(")", 1)
+            try:
+                with open(f"/proc/{self.process.pid}/task/{task}/stat") as f:
+                    head, tail = f.read().rsplit(")", 1)
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has ended since the folder was read
             if head.split("(", 1)[1] == name:
                 ticks += sum(map(int, tail.split()[11:13]))
         return ticks / os.sysconf("SC_CLK_TCK")
