@@ -41,7 +41,7 @@ defmodule Weir do
 
   Options: `max_tokens` (256; -1: as many as fit), `n_ctx` (2048, grown when prompt and answer need more), `temp`
   (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `seed` (random), `penalty_repeat` (1.0), `penalty_freq` (0.0),
-  `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (a map), those of `Weir.Sampler.create/2`,
+  `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (see `Weir.Grammar.from_json_schema/1`), those of `Weir.Sampler.create/2`,
   `n_threads`, `n_threads_batch`, `n_batch`, `n_ubatch`, `lora` (see `Weir.Adapter`).
   """
   @spec generate(Model.t(), String.t(), keyword()) :: {:ok, String.t()} | {:error, String.t()}

@@ -51,6 +51,24 @@ defmodule Weir.JSONTest do
     end
   end
 
+  test "pairs are objects, whose members keep their order" do
+    pairs = for i <- 40..1//-1, do: {"key#{i}", i}
+    expected = "{" <> Enum.map_join(pairs, ",", fn {key, i} -> ~s("#{key}":#{i}) end) <> "}"
+    assert JSON.encode!(pairs) == expected
+
+    assert JSON.encode!(z: [b: 1, a: [[y: 2, x: nil]]]) ==
+             ~s({"z":{"b":1,"a":[{"y":2,"x":null}]}})
+
+    assert JSON.encode!([]) == "[]"
+
+    for wrong <- [[{"a", 1}, :b], [{"a", 1}, {"b", 2, 3}], [{1, 2}], [{"a"}]],
+        do: assert_raise(ArgumentError, fn -> JSON.encode!(wrong) end)
+
+    assert JSON.schema!(~s({"b": 1, "a": 2})) == ~s({"b": 1, "a": 2})
+    assert JSON.schema!(b: 1, a: 2) == ~s({"b":1,"a":2})
+    assert JSON.schema!(nil) == nil
+  end
+
   test "what is encoded is decoded" do
     Terms.sow("JSON")
 

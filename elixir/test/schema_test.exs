@@ -82,6 +82,90 @@ defmodule Weir.SchemaTest do
     assert gbnf =~ "green"
   end
 
+  # more fields than a map keeps in any order
+  defmodule Wide do
+    @fields for i <- 1..40, do: :"field#{rem(i * 17, 41)}"
+    def fields, do: @fields
+    def __schema__(:fields), do: @fields
+    def __schema__(:primary_key), do: []
+    def __schema__(:autogenerate_fields), do: []
+
+    def __schema__(:type, :field17),
+      do: {:parameterized, {Ecto.Embedded, %{cardinality: :many, related: Weir.SchemaTest.Pair}}}
+
+    def __schema__(:type, _field), do: :boolean
+  end
+
+  defmodule Pair do
+    def __schema__(:fields), do: [:reasoning, :answer]
+    def __schema__(:primary_key), do: []
+    def __schema__(:autogenerate_fields), do: []
+    def __schema__(:type, _field), do: :string
+  end
+
+  test "fields in their order" do
+    ordered = Schema.to_json_schema(Wide, ordered: true)
+    assert Enum.map(ordered["properties"], &elem(&1, 0)) == Enum.map(Wide.fields(), &to_string/1)
+    {"field17", many} = List.keyfind(ordered["properties"], "field17", 0)
+    assert Enum.map(many["items"]["properties"], &elem(&1, 0)) == ["reasoning", "answer"]
+    assert {:ok, plain} = Weir.JSON.decode(Weir.JSON.encode!(ordered))
+    assert plain == Schema.to_json_schema(Wide)
+
+    assert_raise ArgumentError, ~r/:ordered must be/, fn ->
+      Schema.to_json_schema(Wide, ordered: 1)
+    end
+  end
+
+  # The rule of an object names its properties one after the other.
+  defp order(schema) do
+    {:ok, gbnf} = Weir.Grammar.from_json_schema(schema)
+    Regex.scan(~r/field\d+|reasoning|answer/, gbnf) |> List.flatten() |> Enum.uniq()
+  end
+
+  @tag :llama
+  test "answers have properties in the schema's order, of pairs and of text" do
+    pairs = [
+      type: "object",
+      properties: [reasoning: %{type: "boolean"}, answer: %{type: "boolean"}],
+      required: ["answer", "reasoning"],
+      additionalProperties: false
+    ]
+
+    for schema <- [pairs, Weir.JSON.encode!(pairs)],
+        do: assert(order(schema) == ["reasoning", "answer"])
+
+    turned = Keyword.update!(pairs, :properties, &Enum.reverse/1)
+    assert order(turned) == ["answer", "reasoning"]
+
+    {:ok, model} = Weir.load_model("fake:")
+    assert {:error, _} = Weir.Grammar.from_json_schema("{")
+
+    for wrong <- [1, :map, [:a], "nul \0"] do
+      assert_raise ArgumentError, ~r/:json_schema must be/, fn ->
+        Weir.generate(model, "a", json_schema: wrong)
+      end
+    end
+  end
+
+  @tag :model
+  test "a model's answer has them in that order" do
+    {:ok, model} = Weir.load_model(System.fetch_env!("WEIR_TEST_MODEL"))
+
+    schema = [
+      type: "object",
+      properties: [reasoning: %{enum: ["a"]}, answer: %{enum: ["b"]}],
+      required: ["answer", "reasoning"]
+    ]
+
+    expected = ~r/"reasoning".*"answer"/s
+    opts = [json_schema: schema, max_tokens: 60, temp: 0.0]
+    {:ok, text} = Weir.generate(model, "Answer:", opts)
+    assert text =~ expected
+    {:ok, server} = Weir.Server.start_link(model: model, n_ctx: 512, n_parallel: 1)
+    {:ok, text} = Weir.Server.chat(server, [{:user, "Answer."}], opts)
+    assert text =~ expected
+  end
+
   test "what is no schema" do
     assert_raise ArgumentError, ~r/not an Ecto schema/, fn -> Schema.to_json_schema(Enum) end
     assert_raise ArgumentError, ~r/not an Ecto schema/, fn -> Schema.to_json_schema("x") end

@@ -51,7 +51,7 @@ defmodule Weir.Chat do
             Map.get(o, :parallel_tool_calls, false) and not named?(o[:tool_choice]),
           template: o.template,
           args: o.chat_template_kwargs,
-          json_schema: o[:json_schema] && JSON.encode!(o.json_schema),
+          json_schema: JSON.schema!(o[:json_schema]),
           add_assistant: o.add_assistant,
           enable_thinking: o.enable_thinking,
           continue_final: o.continue_final,

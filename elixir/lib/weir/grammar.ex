@@ -5,20 +5,22 @@ defmodule Weir.Grammar do
   alias Weir.{JSON, NIF}
 
   @doc """
-  Keys and values may be strings or atoms. What cannot be honoured is an error: the grammar is never weaker than the
+  Keys and values may be strings or atoms. Answers have properties in the schema's order, which a map does not keep: give
+  a keyword list, or JSON text, where it matters (`reasoning` before `answer`). What cannot be honoured is an error: the grammar is never weaker than the
   schema.
 
       iex> {:ok, gbnf} = Weir.Grammar.from_json_schema(%{type: "boolean"})
       iex> gbnf =~ "true"
       true
   """
-  @spec from_json_schema(map()) :: {:ok, String.t()} | {:error, String.t()}
-  def from_json_schema(schema) when is_map(schema) do
-    schema |> JSON.encode!() |> NIF.json_schema_to_grammar_nif()
+  @spec from_json_schema(map() | keyword() | String.t()) ::
+          {:ok, String.t()} | {:error, String.t()}
+  def from_json_schema(schema) when is_map(schema) or is_list(schema) or is_binary(schema) do
+    schema |> JSON.schema!() |> NIF.json_schema_to_grammar_nif()
   end
 
   @doc "The same, or `Weir.Error`."
-  @spec from_json_schema!(map()) :: String.t()
+  @spec from_json_schema!(map() | keyword() | String.t()) :: String.t()
   def from_json_schema!(schema) do
     case from_json_schema(schema) do
       {:ok, grammar} -> grammar

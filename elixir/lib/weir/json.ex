@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.JSON do
   @moduledoc false
-  # Maps, lists, strings, atoms and numbers to JSON, and JSON (RFC 8259) to maps, lists, strings and numbers.
+  # Maps, lists, strings, atoms and numbers to JSON (lists of pairs are objects whose members keep their order), and JSON (RFC 8259) to maps, lists, strings and numbers.
 
   @depth 512
+
+  @doc "A schema, a map or pairs, as JSON; JSON text as it is; nil."
+  @spec schema!(map() | [{atom() | String.t(), term()}] | String.t() | nil) :: String.t() | nil
+  def schema!(nil), do: nil
+  def schema!(text) when is_binary(text), do: text
+  def schema!(schema), do: encode!(schema)
 
   @spec encode!(term()) :: String.t()
   def encode!(term), do: term |> encode() |> IO.iodata_to_binary()
@@ -16,16 +22,25 @@ defmodule Weir.JSON do
   defp encode(number) when is_integer(number), do: Integer.to_string(number)
   defp encode(number) when is_float(number), do: Float.to_string(number)
 
+  defp encode([pair | _] = pairs) when is_tuple(pair), do: object(pairs)
+
   defp encode(list) when is_list(list) do
     [?[, list |> Enum.map(&encode/1) |> Enum.intersperse(?,), ?]]
   end
 
-  defp encode(map) when is_map(map) and not is_struct(map) do
-    members = Enum.map(map, fn {key, value} -> [string(key(key)), ?:, encode(value)] end)
-    [?{, Enum.intersperse(members, ?,), ?}]
-  end
+  defp encode(map) when is_map(map) and not is_struct(map), do: object(map)
 
   defp encode(term), do: raise(ArgumentError, "no JSON for #{inspect(term)}")
+
+  defp object(members) do
+    members =
+      Enum.map(members, fn
+        {key, value} -> [string(key(key)), ?:, encode(value)]
+        other -> raise ArgumentError, "no member of a JSON object: #{inspect(other)}"
+      end)
+
+    [?{, Enum.intersperse(members, ?,), ?}]
+  end
 
   defp key(key) when is_binary(key), do: key
   defp key(key) when is_atom(key), do: Atom.to_string(key)

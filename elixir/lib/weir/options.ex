@@ -70,6 +70,13 @@ defmodule Weir.Options do
   defp check!(_name, :binary, value) when is_binary(value), do: value
   defp check!(_name, :map, value) when is_map(value), do: value
 
+  # pairs keep the order of properties, and so does text
+  defp check!(_name, :schema, value) when is_map(value), do: value
+  defp check!(_name, :schema, [{_, _} | _] = pairs), do: pairs
+
+  defp check!(name, :schema, value),
+    do: if(text?(value), do: value, else: wrong!(name, :schema, value))
+
   # what becomes a string of C's
   defp check!(name, :string, value),
     do: if(text?(value), do: value, else: wrong!(name, :string, value))
@@ -153,6 +160,7 @@ defmodule Weir.Options do
   defp text(:binary), do: "a string"
   defp text(:string), do: "a string without NUL"
   defp text(:map), do: "a map"
+  defp text(:schema), do: "a map, a list of {key, value} pairs, or JSON text without NUL"
 
   defp text(:adapters),
     do: "a Weir.Adapter or a path, {it, scale}, or a list of at most #{@adapters_max} of these"
@@ -216,7 +224,7 @@ defmodule Weir.Options do
       penalty_present: {:number, 0.0},
       grammar: {{:maybe, :string}, nil},
       grammar_root: {:string, "root"},
-      json_schema: {{:maybe, :map}, nil}
+      json_schema: {{:maybe, :schema}, nil}
     ] ++ Enum.map(@more_sampling, fn {name, type} -> {name, {{:maybe, type}, nil}} end)
   end
 

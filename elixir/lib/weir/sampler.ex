@@ -17,7 +17,7 @@ defmodule Weir.Sampler do
 
   @doc """
   Options: `seed` (random), `temp` (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `penalty_repeat` (1.0),
-  `penalty_freq` (0.0), `penalty_present` (0.0), `grammar` (GBNF), `grammar_root` ("root"), `json_schema` (a map).
+  `penalty_freq` (0.0), `penalty_present` (0.0), `grammar` (GBNF), `grammar_root` ("root"), `json_schema` (see `Weir.Grammar.from_json_schema/1`).
 
   And, with the library's default where they are left out (`nil`; see `weir_sampler_params` in the C API): `dynatemp_range`,
   `dynatemp_exponent`, `typical_p`, `top_n_sigma`, `xtc_probability`, `xtc_threshold`, `min_keep`, `dry_multiplier`,

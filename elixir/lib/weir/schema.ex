@@ -17,11 +17,27 @@ defmodule Weir.Schema do
   All fields are required and none may be added. Primary keys, and fields that Ecto fills in by itself, are left out.
   """
 
-  alias Weir.{Chat, JSON, Model}
+  alias Weir.{Chat, JSON, Model, Options}
 
-  @doc "`ArgumentError` when the module is no Ecto schema, or has a type that JSON Schema does not know."
-  @spec to_json_schema(module()) :: map()
-  def to_json_schema(module) do
+  @doc """
+  `ArgumentError` when the module is no Ecto schema, or has a type that JSON Schema does not know. A map does not keep the
+  order of the fields; with `ordered: true` the properties are lists of pairs, which every option `json_schema` takes.
+  """
+  @spec to_json_schema(module(), keyword()) :: map()
+  def to_json_schema(module, opts \\ []) do
+    o = Options.read!(opts, ordered: {:boolean, false})
+    if o.ordered, do: schema(module), else: module |> schema() |> unordered()
+  end
+
+  defp unordered([{_, _} | _] = pairs), do: pairs |> Map.new() |> unordered()
+  defp unordered(list) when is_list(list), do: Enum.map(list, &unordered/1)
+
+  defp unordered(map) when is_map(map),
+    do: Map.new(map, fn {key, value} -> {key, unordered(value)} end)
+
+  defp unordered(other), do: other
+
+  defp schema(module) do
     if !(is_atom(module) and Code.ensure_loaded?(module) and
            function_exported?(module, :__schema__, 1) and
            function_exported?(module, :__schema__, 2)) do
@@ -33,20 +49,21 @@ defmodule Weir.Schema do
 
     %{
       "type" => "object",
-      "properties" => Map.new(fields, &{Atom.to_string(&1), property(module, &1)}),
+      "properties" =>
+        fields |> Enum.map(&{Atom.to_string(&1), property(module, &1)}) |> members(),
       "required" => Enum.map(fields, &Atom.to_string/1),
       "additionalProperties" => false
     }
   end
 
   @doc """
-  A conversation's answer as a struct: held to the schema, then loaded. The model is a `Weir.Model` or a `Weir.Server`;
-  options as `Weir.chat/3` or `Weir.Server.chat/3`. An answer that `max_tokens` has cut is no JSON: `{:error, text}`.
+  A conversation's answer as a struct: held to the schema, its fields in their order, then loaded. The model is a
+  `Weir.Model` or a `Weir.Server`; options as `Weir.chat/3` or `Weir.Server.chat/3`. An answer that `max_tokens` has cut is no JSON: `{:error, text}`.
   """
   @spec chat(Model.t() | GenServer.server(), [Chat.message()], module(), keyword()) ::
           {:ok, struct()} | {:error, term()}
   def chat(model_or_server, messages, module, opts \\ []) do
-    opts = Keyword.put(opts, :json_schema, to_json_schema(module))
+    opts = Keyword.put(opts, :json_schema, to_json_schema(module, ordered: true))
 
     answer =
       case model_or_server do
@@ -82,6 +99,10 @@ defmodule Weir.Schema do
       error in ArgumentError -> {:error, error.message}
     end
   end
+
+  # an empty list would be an array
+  defp members([]), do: %{}
+  defp members(pairs), do: pairs
 
   defp property(module, field) do
     type = module.__schema__(:type, field)
@@ -119,11 +140,11 @@ defmodule Weir.Schema do
   end
 
   defp parameterized(Ecto.Embedded, %{cardinality: :one, related: module}) do
-    to_json_schema(module)
+    schema(module)
   end
 
   defp parameterized(Ecto.Embedded, %{cardinality: :many, related: module}) do
-    %{"type" => "array", "items" => to_json_schema(module)}
+    %{"type" => "array", "items" => schema(module)}
   end
 
   defp parameterized(_module, _params), do: nil

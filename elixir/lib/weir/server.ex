@@ -163,7 +163,7 @@ defmodule Weir.Server do
   Options: `max_tokens` (256; -1: as many as fit), `timeout` (60_000 ms from the call to the answer's end, or `:infinity`; then
   `{:error, :timeout}`),
   `temp` (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `seed` (random), `penalty_repeat` (1.0), `penalty_freq`
-  (0.0), `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (a map), `stop` (texts that end the
+  (0.0), `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (see `Weir.Grammar.from_json_schema/1`), `stop` (texts that end the
   answer, and are not part of it), `priority` (0; -100 to 100: the higher goes first), `deadline` (ms from now; the
   text until then is the answer), `cache_prompt` (true), `cache_salt` (only requests with the same one share prefixes),
   `lora` (see `Weir.Adapter`), `logprobs` (false) and `top_logprobs` (0; 0 to 20), `prompt_logprobs` (false) and `n_prompt_logprobs` (0; 0 to 20), for

@@ -96,9 +96,7 @@ defmodule Weir.Server.Request do
     ])
     |> Map.put(:n_logprobs, o.top_logprobs)
     |> Map.put(:deadline_ms, o.deadline)
-    |> Map.merge(
-      Options.sampling(%{o | json_schema: o.json_schema && JSON.encode!(o.json_schema)})
-    )
+    |> Map.merge(Options.sampling(%{o | json_schema: JSON.schema!(o.json_schema)}))
     |> Map.reject(fn {_name, value} -> value == nil end)
   end
 
