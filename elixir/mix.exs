@@ -91,7 +91,7 @@ defmodule Weir.MixProject do
   end
 
   def application do
-    [extra_applications: [:logger, :crypto]]
+    [mod: {Weir.Application, []}, extra_applications: [:logger, :crypto]]
   end
 
   # None is needed, and none is fetched unless documentation is asked for. :telemetry and Ecto are used where the

@@ -93,6 +93,60 @@ defmodule Weir.EngineTest do
     refute_received _
   end
 
+  test "demand that adds up to more than a number holds is without an end" do
+    {_model, engine} = engine(%{manual: true})
+    request = %{prompt: "hello", temp: 0.0, max_tokens: 20}
+    most = 0x7FFFFFFFFFFFFFFF
+
+    for {first, more} <- [
+          {1, [most, most, 3]},
+          {:infinity, [:infinity, 1]},
+          {most, [1]},
+          {most, [:infinity, most]},
+          {0, [most - 1, 2, most]}
+        ] do
+      {:ok, ref} = NIF.engine_submit(engine, request, self(), first)
+      for n <- more, do: :ok = NIF.engine_demand(ref, n)
+      for _ <- 1..25, do: {:ok, _} = NIF.engine_step(engine, nil)
+      # a chunk for each tick, and none that waited for demand
+      assert %{reason: :length, n: n, ids: ids} = collect(ref)
+      assert length(ids) == 20 and n > 1
+    end
+
+    {:ok, ref} = NIF.engine_submit(engine, request, self(), 0)
+
+    for wrong <- [-1, most + 1, nil, 1.0],
+        do: assert_raise(ArgumentError, fn -> NIF.engine_demand(ref, wrong) end)
+  end
+
+  test "as many stops as a request may have, and no more" do
+    {_model, engine} = engine()
+    stops = for i <- 1..64, do: "stop #{i}"
+
+    submit =
+      &NIF.engine_submit(
+        engine,
+        %{prompt: "hello", temp: 0.0, max_tokens: 3, stop: &1},
+        self(),
+        :infinity
+      )
+
+    assert {:ok, ref} = submit.(stops)
+    assert %{reason: :length} = collect(ref)
+
+    # the last of them counts, and one more is refused, however many there are
+    {:ok, full} = submit.([])
+    text = collect(full).text
+    {:ok, ref} = submit.(Enum.drop(stops, 1) ++ [String.first(text)])
+    assert %{reason: :stop_words, text: ""} = collect(ref)
+
+    for n <- [65, 66, 1000, 100_000] do
+      assert_raise ArgumentError, fn -> submit.(for i <- 1..n, do: "stop #{i}") end
+    end
+
+    assert_raise ArgumentError, fn -> submit.(stops ++ ["a" | "b"]) end
+  end
+
   test "a mailbox holds what was asked for" do
     Terms.sow("demand")
     {_model, engine} = engine()

@@ -54,6 +54,10 @@ defmodule Weir.NIFTest do
         bool
       ],
       model_n_ctx_train: [:model],
+      log_to: [
+        fn -> Process.whereis(Weir.Log) end,
+        fn -> Enum.random([:warning, :none, :bad]) end
+      ],
       model_n_embd: [:model],
       model_desc: [:model],
       model_size: [:model],

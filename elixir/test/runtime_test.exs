@@ -157,6 +157,85 @@ defmodule Weir.RuntimeTest do
     end
   end
 
+  # 30 forks a round, each of a source of its own whose history is 0.4 MB: what a fork holds would show.
+  @tag :memory
+  test "forks let go of what they went on from, refused or not" do
+    {:ok, model} = Weir.load_model("fake:")
+
+    {:ok, engine} =
+      NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 100_000, cache_sequences: 0})
+
+    prompt = String.duplicate("x", 90_000)
+    {before, _} = settled()
+
+    fork = fn ->
+      request = %{prompt: prompt, temp: 0.0, max_tokens: 2, keep: true}
+      {:ok, source} = NIF.engine_submit(engine, request, self(), :infinity)
+      assert_receive {^source, {:done, :length, _}}
+      assert {:error, _} = NIF.engine_submit(engine, %{source: source, priority: 1000}, self(), 1)
+
+      assert_raise ArgumentError, fn ->
+        NIF.engine_submit(engine, %{source: source, stop: :no}, self(), 1)
+      end
+
+      {:ok, ref} = NIF.engine_submit(engine, %{source: source, max_tokens: 1}, self(), :infinity)
+      assert_receive {^ref, {:done, _, _}}
+    end
+
+    round = fn ->
+      for _ <- 1..30, do: Task.await(Task.async(fork), 60_000)
+      assert eventually(fn -> at_rest?(engine) and settled() |> elem(0) == before end)
+      memory()
+    end
+
+    [_, first | rounds] = for _ <- 1..5, do: round.()
+    # one for each of them would be 36 MB
+    assert Enum.max(rounds) - first < 12_000_000, inspect([first | rounds])
+  end
+
+  test "streams that were refused are freed" do
+    {:ok, model} = Weir.load_model("fake:")
+
+    {:ok, engine} =
+      NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 256, manual: true, queue_limit: 3})
+
+    {:ok, stopped} = NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 256})
+    :ok = NIF.engine_stop(stopped)
+    # of four places two are taken
+    {:ok, [_, _] = queued} = NIF.engine_submit_n(engine, %{prompt: "a"}, 2, self(), 1)
+    {before, _} = settled()
+
+    refused = fn ->
+      assert {:error, _} = NIF.engine_submit(engine, %{prompt: "a", top_p: 2.0}, self(), 1)
+
+      assert {:error, _} =
+               NIF.engine_submit_n(engine, %{prompt: "a", priority: 101}, 100, self(), 1)
+
+      assert {:error, :queue_full} = NIF.engine_submit_n(engine, %{prompt: "a"}, 3, self(), 1)
+
+      assert {:error, _} =
+               NIF.engine_submit(engine, %{prompt: String.duplicate("a", 300)}, self(), 1)
+
+      assert {:error, _} =
+               NIF.engine_submit(engine, %{grammar: "root ::= [", prompt: "a"}, self(), 1)
+
+      assert {:error, _} = NIF.engine_submit(stopped, %{prompt: "a"}, self(), 1)
+
+      for wrong <- [
+            %{},
+            %{prompt: :a},
+            %{prompt: "a", stop: "b"},
+            %{prompt: "a", temp: "b"},
+            %{source: "a"}
+          ],
+          do: assert_raise(ArgumentError, fn -> NIF.engine_submit(engine, wrong, self(), 1) end)
+    end
+
+    Task.await(Task.async(fn -> for(_ <- 1..20, do: refused.()) end))
+    assert eventually(fn -> NIF.live_handles() == before end)
+    assert NIF.engine_stats(engine).queue_depth == length(queued)
+  end
+
   test "a drain whose caller was killed gives its scheduler back" do
     # as many ticks as take 80 s
     {:ok, model} = Weir.load_model("fake:tick_us=20000")
@@ -498,6 +577,7 @@ defmodule Weir.RuntimeTest do
       backend_free: fn -> NIF.backend_free() end,
       backend_version: fn -> NIF.backend_version() end,
       live_handles: fn -> NIF.live_handles() end,
+      log_to: fn -> :ok = NIF.log_to(Process.whereis(Weir.Log), :warning) end,
       model_n_ctx_train: fn -> NIF.model_n_ctx_train(model) end,
       model_n_embd: fn -> NIF.model_n_embd(model) end,
       model_desc: fn -> NIF.model_desc(model) end,

@@ -53,6 +53,13 @@ defmodule Weir.NIF do
   @spec live_handles() :: %{atom() => non_neg_integer()}
   def live_handles, do: missing()
 
+  @doc """
+  Sends what the library logs, of this level and above (`:debug`, `:info`, `:warning`, `:error`, `:none`), to a process:
+  `{:weir_log, level, text}`. With `nil` warnings and errors go to the standard error. See `Weir.Log`.
+  """
+  @spec log_to(pid() | nil, :debug | :info | :warning | :error | :none) :: :ok
+  def log_to(_pid, _level), do: missing()
+
   @doc "Loads a GGUF file. Dirty, I/O. `split_mode`: 0 none, 1 layer, 2 row."
   @spec model_load(
           String.t(),
