@@ -149,6 +149,7 @@ static ERL_NIF_TERM report_map(ErlNifEnv *env, const weir_report *report)
         NIF_FIELD(weir_report, n_active),  NIF_FIELD(weir_report, queue_depth),
         NIF_FIELD(weir_report, decode_ns), NIF_FIELD(weir_report, tick_ns),
         NIF_FIELD(weir_report, bad_plan),  NIF_FIELD(weir_report, idle),
+        NIF_FIELD(weir_report, n_drafted),
     };
     return nif_map_of(env, fields, COUNT(fields), report);
 }

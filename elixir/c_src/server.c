@@ -48,7 +48,7 @@ ERL_NIF_TERM nif_engine_ticks(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     static const nif_field fields[] = {
         NIF_FIELD(weir_tick, bad_plan),    NIF_FIELD(weir_tick, n_prefill),  NIF_FIELD(weir_tick, n_decode),
         NIF_FIELD(weir_tick, queue_depth), NIF_FIELD(weir_tick, decode_ns),  NIF_FIELD(weir_tick, tick_ns),
-        NIF_FIELD(weir_tick, n_drafted),   NIF_FIELD(weir_tick, n_accepted),
+        NIF_FIELD(weir_tick, n_drafted),   NIF_FIELD(weir_tick, n_accepted), NIF_FIELD(weir_tick, n_passes),
     };
     ErlNifUInt64 from;
     weir_tick ticks[TICKS_MAX];

@@ -85,6 +85,27 @@ defmodule Weir.TelemetryTest do
     end
   end
 
+  test "ticks tell of drafts, too: what is told adds up to what was computed" do
+    stand_in()
+    # its drafts are always right, and a pass costs much more than a token
+    {:ok, model} = Weir.load_model("fake:tick_us=2000,token_us=10")
+    server = start_supervised!({Server, model: model, draft_model: "fake:", prompt_lookup: false})
+    {:ok, answer} = Server.complete(server, "hello", max_tokens: 200, temp: 0.0)
+    assert eventually(fn -> not :sys.get_state(server).polling end)
+    ticks = Enum.map(ticks(), &elem(&1, 0))
+    sum = fn key -> ticks |> Enum.map(& &1[key]) |> Enum.sum() end
+    stats = Server.get_stats(server)
+
+    assert sum.(:drafted_tokens) > 0
+    assert sum.(:drafted_tokens) == stats.n_drafted
+    assert sum.(:accepted_tokens) == stats.n_accepted
+    assert answer.usage.drafted_tokens == stats.n_drafted
+    # each token of the answer but the last one was fed, or accepted
+    assert sum.(:decode_tokens) + sum.(:accepted_tokens) == 199
+    assert sum.(:batch_size) == 6 + sum.(:decode_tokens) + sum.(:drafted_tokens)
+    assert sum.(:passes) == Enum.count(ticks, &(&1.batch_size > 0))
+  end
+
   test "how streams end, and what fails" do
     stand_in()
     # 3,000 tokens take 15 s: nothing of that size ends by itself before it was looked at

@@ -7,7 +7,7 @@ defmodule Weir.Server.Telemetry do
 
   | event | measurements | metadata |
   |---|---|---|
-  | `[:weir, :server, :tick]` | `batch_size`, `decode_tokens`, `prefill_tokens`, `active_slots`, `queue_depth` (after it), `eval_ms` (forward passes), `tick_ms` | |
+  | `[:weir, :server, :tick]` | `batch_size` (tokens computed: the next three together), `decode_tokens`, `prefill_tokens`, `drafted_tokens` (guessed ones), `accepted_tokens` (of those, what answers went on with), `passes` (forward passes), `active_slots`, `queue_depth` (after it), `eval_ms` (forward passes), `tick_ms` | |
   | `[:weir, :server, :request, :start]` | `system_time` (native units) | `seq_id`, `mode`, `id` |
   | `[:weir, :server, :request, :done]` | `prompt_tokens`, `cached_tokens`, `generated_tokens`, `drafted_tokens`, `accepted_tokens`, `duration_ms`, `queue_ms`, `ttft_ms`, `prompt_eval_rate`, `generation_rate` | the same, and `reason` |
   | `[:weir, :server, :request, :exception]` | as `:done`; zeroes where nothing was computed | the same, and `kind`, `reason` |
@@ -38,9 +38,12 @@ defmodule Weir.Server.Telemetry do
     execute(
       [:tick],
       %{
-        batch_size: tick.n_prefill + tick.n_decode,
+        batch_size: tick.n_prefill + tick.n_decode + tick.n_drafted,
         decode_tokens: tick.n_decode,
         prefill_tokens: tick.n_prefill,
+        drafted_tokens: tick.n_drafted,
+        accepted_tokens: tick.n_accepted,
+        passes: tick.n_passes,
         active_slots: tick.n_active,
         queue_depth: tick.queue_depth,
         eval_ms: tick.decode_ns / 1.0e6,
