@@ -129,22 +129,32 @@ static cli_exit add_adapters(const cli_args *args, serve_server *server)
     return CLI_OK;
 }
 
+/* Tells systemd that all is well, where it wants to hear that. What is not well it starts again. */
+static void tell_well(serve_server *server, int every_ms)
+{
+    if (every_ms > 0 && serve_server_is_well(server, every_ms)) serve_notify("WATCHDOG=1");
+}
+
 /* Until a signal comes that ends it. */
 static void serve_until_signal(cli_args *args, serve_server *server, cli_args **now)
 {
     struct pollfd descriptor = {.fd = cli_signals_descriptor(), .events = POLLIN};
+    int watchdog_ms = serve_notify_watchdog_ms();
     while (cli_signals_ended() == 0) {
         if (cli_signals_hung_up()) reload(args, server, now);
-        if (poll(&descriptor, 1, -1) < 0 && errno != EINTR) break;
+        int n = poll(&descriptor, 1, watchdog_ms > 0 ? watchdog_ms : -1);
+        if (n < 0 && errno != EINTR) break;
+        if (n == 0) tell_well(server, watchdog_ms);
         cli_signals_drain();
     }
 }
 
 static void stop(serve_server *server)
 {
+    int watchdog_ms = serve_notify_watchdog_ms();
     serve_notify("STOPPING=1");
     serve_server_drain(server);
-    while (!serve_server_wait(server, 60000)) continue;
+    while (!serve_server_wait(server, watchdog_ms > 0 ? watchdog_ms : 60000)) tell_well(server, watchdog_ms);
 }
 
 cli_exit cli_serve(cli_args *args)

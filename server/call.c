@@ -50,7 +50,10 @@ void serve_call_destroy(serve_call *call)
     serve_answer_destroy(call->answer); /* from here on nobody puts it on the ready list */
     serve_server_unlist(call);
     if (call->counted > 0) serve_keys_leave(server->keys, call->key, call->counted);
-    if (call->status >= 100 && call->status < 600 && !taped) server->n_answers[call->status / 100]++;
+    if (call->status >= 100 && call->status < 600 && !taped) {
+        server->n_answers[call->status / 100]++;
+        server->n_codes[call->status]++;
+    }
     server->n_bodies -= call->body_length;
     if (call->before != NULL)
         call->before->after = call->after;

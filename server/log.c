@@ -185,6 +185,7 @@ void serve_log_call(const serve_call *call)
                       (unsigned long long)call->n_sent);
     if (call->code != NULL) serve_text_printf(&line, ",\"code\":\"%s\"", call->code);
     if (call->key >= 0) serve_text_printf(&line, ",\"key\":%d", call->key);
+    if (call->answer != NULL) add_string(&line, "model", call->answer->model, strlen(call->answer->model));
     if (call->left) serve_text_puts(&line, ",\"left\":true");
     if (call->answer != NULL && call->status == 200) add_answer(&line, call->answer);
     if (params->log_text && call->body.n > 0)

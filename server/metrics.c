@@ -160,6 +160,11 @@ void serve_metrics(serve_call *call)
     for (int i = 1; i < 6; i++)
         serve_text_printf(&text, "weir_http_requests_total{status=\"%dxx\"} %llu\n", i,
                           (unsigned long long)server->n_answers[i]);
+    add_head(&text, "http_responses_total", "counter", "answers, by status in full");
+    for (int i = 100; i < 600; i++)
+        if (server->n_codes[i] > 0)
+            serve_text_printf(&text, "weir_http_responses_total{code=\"%d\"} %llu\n", i,
+                              (unsigned long long)server->n_codes[i]);
     add_number(&text, "http_left_total", "counter", "clients that left before their answer's end",
                server->n_left);
     add_number(&text, "http_live", "gauge", "requests that are read or answered",
@@ -171,5 +176,6 @@ void serve_metrics(serve_call *call)
     add_tapes(&text, &tapes);
     add_histogram(&text, "e2e_seconds", "request's head to the last byte of its generated answer",
                   &server->e2e_seconds);
+    serve_process_metrics(server, &text);
     serve_call_answer_text(call, 200, "text/plain; version=0.0.4; charset=utf-8", &text);
 }

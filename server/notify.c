@@ -21,3 +21,12 @@ void serve_notify(const char *state)
            (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
     close(fd);
 }
+
+int serve_notify_watchdog_ms(void)
+{
+    const char *limit = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+    if (limit == NULL || (pid != NULL && strtol(pid, NULL, 10) != (long)getpid())) return 0;
+    long long usec = strtoll(limit, NULL, 10);
+    if (usec <= 0) return 0;
+    return usec > 7200000000LL ? 3600000 : usec < 2000 ? 1 : (int)(usec / 2000);
+}

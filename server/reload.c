@@ -1,5 +1,6 @@
-/* reload.c: what a running server reads anew: keys, limits, whose pages may ask, how long things may take.
- * Sockets, threads and what belongs to the model stay. SPDX-License-Identifier: Apache-2.0 */
+/* reload.c: what others ask of the service thread: to read anew keys, limits, whose pages may ask and how
+ * long things may take, and whether it is well. Sockets, threads and what belongs to the model stay.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "reload.h"
 
 #include "base/clock.h"
@@ -33,6 +34,8 @@ void serve_reload_take(serve_server *server)
     pthread_mutex_lock(&server->mutex);
     if (server->reload != NULL) take_params(&server->params, server->reload);
     server->reload = NULL;
+    if (server->pinged) server->well = !server->stuck;
+    server->pinged = false;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->mutex);
 }
@@ -54,4 +57,19 @@ weir_status serve_server_reload(serve_server *server, const serve_params *params
     server->reload = NULL;
     pthread_mutex_unlock(&server->mutex);
     return WEIR_OK;
+}
+
+bool serve_server_is_well(serve_server *server, int timeout_ms)
+{
+    int64_t deadline_ns = weir__clock_deadline_ns(timeout_ms);
+    int code = 0;
+    pthread_mutex_lock(&server->mutex);
+    server->pinged = true;
+    serve_server_ring(server);
+    while (server->pinged && !server->drained && code == 0)
+        code = weir__clock_cond_wait(&server->changed, &server->mutex, deadline_ns);
+    bool well = server->drained || (!server->pinged && server->well);
+    server->pinged = false;
+    pthread_mutex_unlock(&server->mutex);
+    return well;
 }

@@ -110,11 +110,13 @@ struct serve_server {
     char file_name[768]; /* with U+FFFD for what is no UTF-8; "" until it is known */
     char fingerprint[96];
 
-    pthread_mutex_t mutex; /* the next seven; taken last, for a few instructions */
+    pthread_mutex_t mutex; /* the next nine; taken last, for a few instructions */
     pthread_cond_t changed;
     serve_call *ready_first, *ready_last;
     bool woken; /* lws_cancel_service was called, and the list not taken since */
     bool drain_asked, stop_asked, drained;
+    bool pinged;                /* serve_server_is_well waits for the service thread */
+    bool well;                  /* what that said */
     const serve_params *reload; /* what the service thread is to take over; NULL = nothing */
 
     serve_workers *workers;
@@ -146,6 +148,7 @@ struct serve_server {
     int64_t watched_ns;
     bool stuck;
     uint64_t n_answers[6]; /* by hundreds of the status */
+    uint64_t n_codes[600]; /* and by the status */
     uint64_t n_left;
     weir_histogram e2e_seconds;
     unsigned char scratch[LWS_PRE + SERVE_WRITE_MAX];
@@ -276,6 +279,9 @@ void serve_log_call(const serve_call *call);
 
 serve_embedder *serve_embedder_create(void);
 void serve_embedder_destroy(serve_embedder *embedder);
+
+/* What the kernel knows of the process, and what it was made of, as metrics. */
+void serve_process_metrics(const serve_server *server, serve_text *text);
 
 /* Handlers, see route.c. */
 void serve_health(serve_call *call);

@@ -22,6 +22,12 @@ if have systemd-analyze; then
     # The manual page is there once it is installed.
     bad=$(systemd-analyze verify packaging/weir.service packaging/weir.socket 2>&1 | grep weir | grep -v 'man weir(1)' || true)
     [ -z "$bad" ] || die "$bad"
+    # In tenths: what the unit leaves open, of 10.
+    if systemd-analyze security --help | grep -q -- --offline; then
+        systemd-analyze security --no-pager --offline=true --threshold=20 packaging/weir.service >"${TMPDIR:-/tmp}/weir-exposure.$$" 2>&1 ||
+            die "the unit leaves too much open: $(grep -v '✓' "${TMPDIR:-/tmp}/weir-exposure.$$")"
+        rm -f "${TMPDIR:-/tmp}/weir-exposure.$$"
+    fi
 else
     echo "note: no systemd"
 fi

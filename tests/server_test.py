@@ -260,6 +260,19 @@ check("slots are idle", all(s["state"] == "idle" for s in server.get("/slots").j
 metrics = server.wait_for(idle)
 check("metrics count", metrics["weir_accepted_tokens_total"] <= metrics["weir_drafted_tokens_total"] and metrics["weir_submitted_total"] > 20 and metrics["weir_ttft_seconds_count"] > 20 and metrics['weir_http_requests_total{status="4xx"}'] > 50 and
       metrics['weir_ttft_seconds_bucket{le="+Inf"}'] == metrics["weir_ttft_seconds_count"] and metrics["weir_e2e_seconds_count"] > 20, metrics)
+codes = {k.split('"')[1]: v for k, v in metrics.items() if k.startswith("weir_http_responses_total")}
+check("answers by status, and by its hundreds", {"200", "400", "404"} <= set(codes) and
+      all(sum(v for k, v in codes.items() if k[0] == h) == metrics['weir_http_requests_total{status="%sxx"}' % h] for h in "12345"), codes, metrics)
+before = codes.get("405", 0)
+server.post("/health", {})
+check("one more", server.metrics().get('weir_http_responses_total{code="405"}') == before + 1)
+told = {k: v for k, v in metrics.items() if k.startswith("process_")}
+check("the process, as the kernel tells it", abs(told["process_resident_memory_bytes"] - server.resident()) < 32 << 20 and told["process_open_fds"] in range(server.files() - 2, server.files() + 3) and
+      told["process_threads"] == len(os.listdir(f"/proc/{server.process.pid}/task")) and 0 < told["process_cpu_seconds_total"] < 1000 and
+      abs(told["process_start_time_seconds"] - time.time()) < 3600 and told["process_max_fds"] >= told["process_open_fds"] and
+      told["process_virtual_memory_bytes"] > told["process_resident_memory_bytes"], told)
+version = subprocess.run([WEIR, "version"], capture_output=True, text=True).stdout.split()[1].rstrip(",")
+check("and what it was made of", [v for k, v in metrics.items() if k.startswith("weir_build_info{") and f'version="{version}"' in k] == [1], version, [k for k in metrics if "build" in k])
 check("no prompt in the log", not any("hello" in json.dumps(line) for line in server.lines))
 check("a refusal's line has its code", server.log(lambda e: e.get("status") == 404 and e.get("code") == "model_not_found") is not None)
 check("a line for each request", server.log(lambda e: e.get("path") == TEXT and e.get("status") == 200 and e["choices"][0]["reason"] == "length") is not None)
@@ -500,7 +513,7 @@ with socket.create_connection(listener.getsockname(), 20) as connection:
     connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
     check("systemd: its socket", connection.recv(100).startswith(b"HTTP/1.1 200"))
 process.send_signal(signal.SIGTERM)
-check("systemd: STOPPING=1", notify.recv(100) == b"STOPPING=1")
+check("systemd: without WatchdogSec it says no more; STOPPING=1", notify.recv(100) == b"STOPPING=1")
 process.communicate()
 check("systemd: ends with 0", process.returncode == 0, process.returncode)
 process = subprocess.Popen(["bash", "-c", script.replace("fake:", SLOW), WEIR], pass_fds=[listener.fileno()], env=dict(environment(), NOTIFY_SOCKET=notify_path), stderr=subprocess.PIPE)
@@ -527,6 +540,45 @@ process.communicate()
 listener.settimeout(60)
 check("systemd: who comes during a drain waits for the next server", process.returncode == 0 and listener.accept()[0].recv(100).startswith(b"GET /health"), process.returncode)
 notify.recv(100)
+
+# Half a second each: well, then an engine that stands still, then well again.
+watched = dict(environment(), NOTIFY_SOCKET=notify_path, WATCHDOG_USEC="1000000")
+process = subprocess.Popen([WEIR, "serve", "-m", "fake:tick_us=60000000", "-np", "1", "--watchdog", "1", "--host", "", "--unix", os.path.join(scratch.name, "watched")], env=watched, stderr=subprocess.PIPE)
+check("systemd: WATCHDOG=1, again and again", [notify.recv(100) for _ in range(4)] == [b"READY=1"] + [b"WATCHDOG=1"] * 3)
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(os.path.join(scratch.name, "watched"))
+body = json.dumps(LONG)
+connection.sendall(f"{POST}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+next((line for line in process.stderr if b'"event":"stuck"' in line), None)
+notify.setblocking(False)
+time.sleep(1)  # what was on its way
+try:
+    while True:
+        notify.recv(100)
+except BlockingIOError:
+    pass
+notify.settimeout(3)  # six times of half a second
+try:
+    said = notify.recv(100)
+except socket.timeout:
+    said = None
+check("systemd: none while the engine stands still", said is None, said)
+connection.close()
+notify.settimeout(60)
+check("systemd: and again", notify.recv(100) == b"WATCHDOG=1")
+process.send_signal(signal.SIGTERM)
+said = [notify.recv(100)]
+while said[-1] == b"WATCHDOG=1":
+    said.append(notify.recv(100))
+check("systemd: STOPPING=1 behind it", said[-1] == b"STOPPING=1")
+process.communicate()
+for other in ({"WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "0"}, {"WATCHDOG_USEC": "x"}):
+    process = subprocess.Popen([WEIR, "serve", "-m", "fake:", "--port", "0"], env=dict(watched, **other), stderr=subprocess.PIPE)
+    notify.recv(100)
+    time.sleep(1.2)
+    process.send_signal(signal.SIGTERM)
+    check(f"systemd: nothing with {other}", notify.recv(100) == b"STOPPING=1")
+    process.communicate()
 
 # ---- In an image
 

@@ -1,0 +1,72 @@
+/* process.c: what the kernel knows of the process, and what it was made of, under the names that Prometheus'
+ * client libraries give them. SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "serve.h"
+
+static void add(serve_text *text, const char *name, const char *kind, const char *help, double value)
+{
+    serve_text_printf(text, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, kind, name, value);
+}
+
+/* Pages of the address space and of memory; false: this system does not tell. */
+static bool read_pages(double *all, double *resident)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    bool ok = file != NULL && fscanf(file, "%lf %lf", all, resident) == 2;
+    if (file != NULL) fclose(file);
+    return ok;
+}
+
+/* Entries of a folder of the process; -1: this system has none. */
+static int count_entries(const char *path)
+{
+    DIR *folder = opendir(path);
+    int n = 0;
+    if (folder == NULL) return -1;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) n += entry->d_name[0] != '.';
+    closedir(folder);
+    return n;
+}
+
+static void add_files(serve_text *text)
+{
+    struct rlimit limit;
+    int n = count_entries("/proc/self/fd");
+    if (n > 0)
+        add(text, "process_open_fds", "gauge", "open descriptors", n - 1); /* without the folder's own */
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        add(text, "process_max_fds", "gauge", "the most descriptors", (double)limit.rlim_cur);
+}
+
+static double seconds(struct timeval time)
+{
+    return (double)time.tv_sec + (double)time.tv_usec / 1e6;
+}
+
+void serve_process_metrics(const serve_server *server, serve_text *text)
+{
+    struct rusage usage;
+    double page = (double)sysconf(_SC_PAGESIZE), all, resident;
+    int n_threads = count_entries("/proc/self/task");
+    serve_text_puts(text,
+                    "# HELP weir_build_info what this server was made of\n# TYPE weir_build_info gauge\n");
+    serve_text_printf(text, "weir_build_info{version=\"%s\",llama_cpp=\"%s\"} 1\n", weir_version(),
+                      weir_backend_version());
+    add(text, "process_start_time_seconds", "gauge", "when the server was started, in Unix time",
+        (double)server->created_s);
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        add(text, "process_cpu_seconds_total", "counter", "processor time of all threads",
+            seconds(usage.ru_utime) + seconds(usage.ru_stime));
+    if (read_pages(&all, &resident)) {
+        add(text, "process_virtual_memory_bytes", "gauge", "address space", all * page);
+        add(text, "process_resident_memory_bytes", "gauge", "memory, mapped files included", resident * page);
+    }
+    if (n_threads > 0) add(text, "process_threads", "gauge", "threads", n_threads);
+    add_files(text);
+}
