@@ -106,8 +106,12 @@ defmodule Weir.MixProject do
   defp package do
     [
       licenses: ["Apache-2.0"],
-      links: %{},
-      files: ~w(lib c_src examples mix.exs .formatter.exs README.md)
+      # where the sources are published
+      links: %{
+        "weir" => "https://example.org/weir",
+        "llama.cpp" => "https://github.com/ggml-org/llama.cpp"
+      },
+      files: ~w(lib c_src examples guides mix.exs .formatter.exs README.md)
     ]
   end
 
@@ -115,7 +119,7 @@ defmodule Weir.MixProject do
   defp docs do
     [
       main: "readme",
-      extras: ["README.md", "examples/weir.livemd"],
+      extras: ["README.md", "guides/coming_from_llama_cpp_ex.md", "examples/weir.livemd"],
       groups_for_modules: [
         "One caller": [
           Weir,

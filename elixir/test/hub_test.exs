@@ -59,6 +59,18 @@ defmodule Weir.HubTest do
       System.put_env("HF_TOKEN", "new")
       assert Hub.auth_headers() == [{"authorization", "Bearer new"}]
       assert Hub.auth_headers(token: "mine") == [{"authorization", "Bearer mine"}]
+
+      for wrong <- [%URI{}, %{token: "mine"}, "mine", [1]],
+          fun <- [
+            &Hub.auth_headers/1,
+            &Hub.cache_path("o/m", "a.gguf", &1),
+            &Hub.build_download_url("o/m", "a.gguf", &1),
+            &Hub.get_model_info("o/m", &1),
+            &Hub.search("m", &1),
+            &Hub.download("o/m", "a.gguf", &1)
+          ],
+          do:
+            assert_raise(ArgumentError, ~r/options must be a keyword list/, fn -> fun.(wrong) end)
     end
 
     test "places in the cache" do

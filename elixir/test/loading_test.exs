@@ -51,6 +51,7 @@ defmodule Weir.LoadingTest do
     assert {:error, :timeout} = Server.chat(server, messages, short)
     assert {:error, :timeout} = Server.chat_completion(server, messages, [n: 2] ++ short)
     assert {:error, :timeout} = Server.embed(server, "hello", short)
+    assert {:error, :timeout} = Server.fetch_model(server, 20)
     assert {:error, :timeout} = Server.configure(server, [max_tokens: 3] ++ short)
 
     for stream <- [

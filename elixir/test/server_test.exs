@@ -102,6 +102,8 @@ defmodule Weir.ServerTest do
       assert answer.usage.duration_ms >= answer.usage.ttft_ms and answer.usage.ttft_ms > 0
       {:ok, tokens} = Weir.Tokenizer.encode(model, "hello")
       assert {:ok, ^text} = Server.generate(server, tokens, @greedy)
+      assert {:ok, ^text} = Server.generate_tokens(server, tokens, @greedy)
+      assert server |> Server.stream_tokens(tokens, @greedy) |> Enum.join() == text
       # what two prompts have in common is not computed twice
       {:ok, again} = Server.complete(server, "hello" <> text, @greedy)
       assert again.usage.cached_tokens > 6
@@ -464,6 +466,7 @@ defmodule Weir.ServerTest do
               Server.chat(server, messages),
               Server.chat_completion(server, messages),
               Server.embed(server, "hello"),
+              Server.fetch_model(server),
               Server.cancel(server, self()),
               Server.configure(server, max_tokens: 3)
             ],
@@ -497,6 +500,30 @@ defmodule Weir.ServerTest do
           ],
           do: assert_raise(ArgumentError, ~r/is on the node a@b/, fun)
     end
+  end
+
+  test "options that are no keyword list", %{model: model} do
+    server = server(model: model)
+    messages = [{:user, "hello"}]
+
+    for wrong <- [%{max_tokens: 1}, %URI{}, [1], [{"max_tokens", 1}], nil],
+        fun <- [
+          &Server.generate(server, "hello", &1),
+          &Server.complete(server, "hello", &1),
+          &Server.stream(server, "hello", &1),
+          &Server.chat(server, messages, &1),
+          &Server.stream_chat(server, messages, &1),
+          &Server.chat_completion(server, messages, &1),
+          &Server.stream_chat_completion(server, messages, &1),
+          &Server.embed(server, "hello", &1),
+          &Server.configure(server, &1),
+          &Server.start_link/1,
+          &Weir.generate(model, "hello", &1),
+          &Weir.chat(model, messages, &1),
+          &Weir.stream_chat(model, messages, &1),
+          &Weir.chat_completion(model, messages, &1)
+        ],
+        do: assert_raise(ArgumentError, ~r/options must be a keyword list/, fn -> fun.(wrong) end)
   end
 
   test "messages that nobody sends end nothing", %{model: model} do
@@ -729,6 +756,8 @@ defmodule Weir.ServerTest do
   test "conversations", %{model: model} do
     server = server(model: model, temp: 0.0, max_tokens: 20)
     assert Server.model(server) == model
+    assert Server.get_model(server) == model
+    assert Server.fetch_model(server) == {:ok, model}
     messages = [{:user, "hello"}]
     {:ok, text} = Weir.chat(model, messages, temp: 0.0, max_tokens: 20)
     assert {:ok, ^text} = Server.chat(server, messages)

@@ -106,7 +106,8 @@ defmodule Weir.Chat do
 
   @doc false
   # Options of the template, and the others.
-  def split_options(opts), do: Keyword.split(opts, Keyword.keys(Options.template()))
+  def split_options(opts),
+    do: opts |> Options.keywords!() |> Keyword.split(Keyword.keys(Options.template()))
 
   @keys [:role, :content, :name, :reasoning_content, :tool_calls, :tool_call_id]
 

@@ -11,7 +11,7 @@ defmodule Weir.Deadline do
   @doc "The option `:timeout`, and the other options."
   @spec pop!(keyword(), timeout()) :: {timeout(), keyword()}
   def pop!(opts, default) do
-    {timeout, opts} = Keyword.pop(opts, :timeout, default)
+    {timeout, opts} = opts |> Weir.Options.keywords!() |> Keyword.pop(:timeout, default)
 
     if timeout != :infinity and
          not (is_integer(timeout) and timeout >= 0 and timeout <= @longest) do

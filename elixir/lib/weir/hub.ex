@@ -93,7 +93,7 @@ defmodule Weir.Hub do
   """
   @spec search(String.t(), keyword()) :: {:ok, [map()]} | {:error, String.t()}
   def search(query, opts \\ []) when is_binary(query) do
-    {own, rest} = Keyword.split(opts, [:limit, :sort, :direction])
+    {own, rest} = opts |> Options.keywords!() |> Keyword.split([:limit, :sort, :direction])
 
     o =
       Options.read!(own,
@@ -127,6 +127,7 @@ defmodule Weir.Hub do
   @doc "What the hub says of a repository, its JSON as a map."
   @spec get_model_info(String.t(), keyword()) :: {:ok, map()} | {:error, String.t()}
   def get_model_info(repo, opts \\ []) do
+    Options.keywords!(opts)
     revision = opts[:revision] || "main"
 
     with :ok <- check(repo, "a.gguf"),
@@ -167,7 +168,8 @@ defmodule Weir.Hub do
   @spec download(String.t(), String.t() | nil, keyword()) ::
           {:ok, Path.t()} | {:error, String.t()}
   def download(repo, file, opts \\ []) do
-    {progress, opts} = Keyword.pop(opts, :progress, fn _progress -> :ok end)
+    {progress, opts} =
+      opts |> Options.keywords!() |> Keyword.pop(:progress, fn _progress -> :ok end)
 
     if not is_function(progress, 1) do
       raise ArgumentError,
@@ -254,6 +256,7 @@ defmodule Weir.Hub do
   @spec build_download_url(String.t(), String.t(), keyword()) :: String.t()
   def build_download_url(repo, file, opts \\ []) do
     check!(repo, file)
+    Options.keywords!(opts)
     endpoint = opts[:endpoint] || env(["HF_ENDPOINT"]) || @endpoint
 
     path =
@@ -272,6 +275,8 @@ defmodule Weir.Hub do
   """
   @spec auth_headers(keyword()) :: [{String.t(), String.t()}]
   def auth_headers(opts \\ []) do
+    Options.keywords!(opts)
+
     case opts[:token] || env(["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"]) do
       nil -> []
       token -> [{"authorization", "Bearer " <> token}]
@@ -284,6 +289,7 @@ defmodule Weir.Hub do
   @spec cache_path(String.t(), String.t(), keyword()) :: Path.t()
   def cache_path(repo, file, opts \\ []) do
     check!(repo, file)
+    Options.keywords!(opts)
     base = Path.join(cache_dir(opts), "models--" <> String.replace(repo, "/", "--"))
     revision = opts[:revision] || "main"
 

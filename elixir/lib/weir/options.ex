@@ -41,12 +41,18 @@ defmodule Weir.Options do
     Map.merge(Map.new(specs, fn {name, {_type, default}} -> {name, default} end), given)
   end
 
+  @doc "For those who take some of the options out before `read!/2` sees the others."
+  @spec keywords!(term()) :: keyword()
+  def keywords!(opts) do
+    if Keyword.keyword?(opts),
+      do: opts,
+      else: raise(ArgumentError, "options must be a keyword list, got: #{inspect(opts)}")
+  end
+
   @doc "The same without defaults: those that are given."
   @spec given!(keyword(), keyword()) :: map()
   def given!(opts, specs) do
-    if !Keyword.keyword?(opts) do
-      raise ArgumentError, "options must be a keyword list, got: #{inspect(opts)}"
-    end
+    keywords!(opts)
 
     # of one that is given twice the first holds, as everywhere
     opts

@@ -100,7 +100,7 @@ defmodule Weir.Server do
 
   @doc false
   def child_spec(opts) do
-    drain = Keyword.get(opts, :drain_timeout, 5_000)
+    drain = opts |> Options.keywords!() |> Keyword.get(:drain_timeout, 5_000)
 
     %{
       id: Keyword.get(opts, :name) || __MODULE__,
@@ -114,7 +114,7 @@ defmodule Weir.Server do
   @doc "Loads the model and starts. Options above."
   @spec start_link(keyword()) :: GenServer.on_start()
   def start_link(opts) do
-    {name, opts} = opts |> renamed() |> Keyword.split([:name])
+    {name, opts} = opts |> Options.keywords!() |> renamed() |> Keyword.split([:name])
     {source, opts} = Keyword.split(opts, [:model_path, :model])
 
     o =
@@ -225,6 +225,15 @@ defmodule Weir.Server do
   def stream(server, prompt, opts \\ []),
     do: Answer.stream(server, opts, fn _deadline -> {:ok, prompt} end)
 
+  @doc "`generate/3` under the name that LlamaCppEx has for token ids."
+  @spec generate_tokens(server(), [integer()], keyword()) ::
+          {:ok, String.t()} | {:error, reason()}
+  def generate_tokens(server, ids, opts \\ []), do: generate(server, ids, opts)
+
+  @doc "`stream/3` under the name that LlamaCppEx has for token ids."
+  @spec stream_tokens(server(), [integer()], keyword()) :: Enumerable.t()
+  def stream_tokens(server, ids, opts \\ []), do: stream(server, ids, opts)
+
   @doc """
   Cancels the requests with this `id`, or those of this process. They end within a tick: with `{:error, :cancelled}`,
   in a stream of texts as an exception, in one of chunks as the last chunk's reason.
@@ -236,7 +245,15 @@ defmodule Weir.Server do
 
   @doc "The model, for `Weir.Tokenizer`, `Weir.Chat` and others. Waits until it is loaded."
   @spec model(server()) :: Model.t()
-  def model(server), do: server |> loaded(:infinity) |> ok!()
+  def model(server), do: server |> fetch_model() |> ok!()
+
+  @doc "The same as `{:ok, model}` or `{:error, reason}`."
+  @spec fetch_model(server(), timeout()) :: {:ok, Model.t()} | {:error, reason()}
+  def fetch_model(server, timeout \\ :infinity), do: loaded(server, Deadline.at(timeout))
+
+  @doc "`model/1` under LlamaCppEx's name."
+  @spec get_model(server()) :: Model.t()
+  def get_model(server), do: model(server)
 
   defp loaded(server, deadline) do
     Broker.here!(server)
@@ -291,7 +308,7 @@ defmodule Weir.Server do
 
   defp completion(server, messages, opts, mode, timeout) do
     own = Completion.options() ++ Options.template()
-    {own_opts, rest} = Keyword.split(opts, Keyword.keys(own))
+    {own_opts, rest} = opts |> Options.keywords!() |> Keyword.split(Keyword.keys(own))
     {timeout, id, given} = Request.given!(rest, timeout)
     {o, given} = own_opts |> Options.read!(own) |> Completion.form(given)
 

@@ -16,7 +16,7 @@ defmodule Weir.Server.Answer do
   @emit [emit: {{:in, [:text, :chunks]}, :text}]
 
   defp own!(opts, specs) do
-    {own, opts} = Keyword.split(opts, Keyword.keys(specs))
+    {own, opts} = opts |> Options.keywords!() |> Keyword.split(Keyword.keys(specs))
     {Options.read!(own, specs), opts}
   end
 
