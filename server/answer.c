@@ -376,13 +376,13 @@ static void send_part(serve_choice *choice, part what, const weir_delta *delta)
     const serve_form *form = answer->form;
     size_t at = 0;
     serve_text *out = begin_data(answer, &at);
-    add_head(answer, form->chunk, out);
+    if (!form->bare) add_head(answer, form->chunk, out);
     switch (what) {
     case BEGIN: form->begin(choice, out); break;
     case DELTA: form->delta(choice, delta, out); break;
     case END: form->end(choice, out); break;
     }
-    serve_text_puts(out, answer->include_usage ? "],\"usage\":null}" : "]}");
+    if (!form->bare) serve_text_puts(out, answer->include_usage ? "],\"usage\":null}" : "]}");
     end_data(answer, at);
 }
 
@@ -433,7 +433,7 @@ static void end_events(serve_answer *answer)
                               error_message(failed, text));
         serve_text_puts(out, "}");
         end_data(answer, at);
-    } else if (answer->include_usage) {
+    } else if (answer->include_usage && !answer->form->bare) {
         out = begin_data(answer, &at);
         add_head(answer, answer->form->chunk, out);
         serve_text_puts(out, "],\"usage\":");
@@ -441,9 +441,11 @@ static void end_events(serve_answer *answer)
         serve_text_puts(out, "}");
         end_data(answer, at);
     }
-    out = begin_data(answer, &at);
-    serve_text_puts(out, "[DONE]");
-    end_data(answer, at);
+    if (!answer->form->bare) {
+        out = begin_data(answer, &at);
+        serve_text_puts(out, "[DONE]");
+        end_data(answer, at);
+    }
     if (answer->tape != NULL) serve_tape_end(answer->tape);
     serve_call_end(answer->call);
 }
@@ -529,6 +531,23 @@ static void tell_best(serve_answer *answer, int32_t first, serve_text *text)
     }
 }
 
+static void add_all(serve_answer *answer, serve_text *text)
+{
+    const serve_form *form = answer->form;
+    bool list = form->bare && answer->n / answer->n_each * answer->n_told > 1;
+    if (!form->bare) add_head(answer, form->object, text);
+    if (list) serve_text_puts(text, "[");
+    for (int32_t i = 0; i < answer->n; i += answer->n_each) tell_best(answer, i, text);
+    if (list) serve_text_puts(text, "]");
+    if (!form->bare) {
+        serve_text_puts(text, "],\"usage\":");
+        add_usage(answer, text);
+        if (form->rest != NULL) form->rest(answer, text);
+        serve_text_puts(text, "}");
+    }
+    serve_text_puts(text, "\n");
+}
+
 /* A worker's job, once all streams have ended. */
 static void answer_whole(serve_call *call)
 {
@@ -552,12 +571,7 @@ static void answer_whole(serve_call *call)
                           error_message(failed, message));
         return;
     }
-    add_head(answer, answer->form->object, &text);
-    for (int32_t i = 0; i < answer->n; i += answer->n_each) tell_best(answer, i, &text);
-    serve_text_puts(&text, "],\"usage\":");
-    add_usage(answer, &text);
-    if (answer->form->rest != NULL) answer->form->rest(answer, &text);
-    serve_text_puts(&text, "}\n");
+    add_all(answer, &text);
     serve_call_answer_text(call, 200, "application/json", &text);
 }
 

@@ -36,9 +36,10 @@ typedef struct serve_choice {
 
 /* What chat and completions write differently. All write JSON objects, without what surrounds them. */
 typedef struct serve_form {
-    const char *id;                                        /* "chatcmpl" */
-    const char *object;                                    /* of a whole answer */
-    const char *chunk;                                     /* of an event */
+    const char *id;     /* "chatcmpl" */
+    const char *object; /* of a whole answer */
+    const char *chunk;  /* of an event */
+    bool bare; /* the objects stand alone: no frame around them, no [DONE] (llama-server's own form) */
     void (*begin)(serve_choice *choice, serve_text *text); /* NULL: nothing comes first */
     void (*delta)(serve_choice *choice, const weir_delta *delta, serve_text *text);
     void (*end)(serve_choice *choice, serve_text *text);

@@ -388,6 +388,18 @@ static bool read_priority(reader *r, const char *name, const json_t *value)
     return false;
 }
 
+/* llama-server's, where they ask for what happens anyway: off, nothing, any slot. */
+static bool read_native(reader *r, const char *name, const json_t *value)
+{
+    double number = json_number_value(value);
+    bool off = json_is_false(value) || (json_is_number(value) && (number == 0 || number == -1));
+    if (off) return true;
+    if (strcmp(name, "n_probs") == 0) return refuse(r, name, "0: /v1/completions has logprobs");
+    if (strcmp(name, "t_max_predict_ms") == 0)
+        return refuse(r, name, "0: deadline_ms bounds the whole request");
+    return refuse(r, name, "left out: it is not done here");
+}
+
 static bool read_text_idle(reader *r, const char *name, const json_t *value)
 {
     return json_is_string(value) || refuse(r, name, "a string");
@@ -492,6 +504,18 @@ static const field fields[] = {
     TAKE("continue_final_message", SERVE_ASK_CHAT, BOOL, AT(continue_final)),
     HAND("add_generation_prompt", SERVE_ASK_CHAT, read_generation_prompt), /* as vLLM has it */
     TAKE("echo", SERVE_ASK_COMPLETIONS, BOOL, AT(echo)),
+    NUMBER("n_cmpl", SERVE_ASK_NATIVE, INT32, AT(n), 1, SERVE_N_MAX),
+    HAND("n_probs", SERVE_ASK_NATIVE, read_native),
+    HAND("post_sampling_probs", SERVE_ASK_NATIVE, read_native),
+    HAND("return_tokens", SERVE_ASK_NATIVE, read_native),
+    HAND("timings_per_token", SERVE_ASK_NATIVE, read_native),
+    HAND("return_progress", SERVE_ASK_NATIVE, read_native),
+    HAND("id_slot", SERVE_ASK_NATIVE, read_native),
+    HAND("n_keep", SERVE_ASK_NATIVE, read_native),
+    HAND("n_discard", SERVE_ASK_NATIVE, read_native),
+    HAND("n_indent", SERVE_ASK_NATIVE, read_native),
+    HAND("n_cache_reuse", SERVE_ASK_NATIVE, read_native),
+    HAND("t_max_predict_ms", SERVE_ASK_NATIVE, read_native),
     HAND("user", BOTH, read_text_idle),
     HAND("safety_identifier", SERVE_ASK_CHAT, read_text_idle),
     HAND("prompt_cache_key", SERVE_ASK_CHAT, read_text_idle),
@@ -568,7 +592,7 @@ static bool read_fields(reader *r, unsigned where)
     {
         const field *f = find(key, where);
         if (f == NULL) {
-            bool other = find(key, BOTH) != NULL;
+            bool other = find(key, BOTH | SERVE_ASK_NATIVE) != NULL;
             serve_call_refuse(r->call, 400, strlen(key) < 64 ? key : NULL, "unknown_parameter",
                               other ? "\"%.64s\" is a field of another kind of request"
                                     : "there is no field \"%.64s\" in this request",
@@ -624,6 +648,10 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
         return refuse(&r, "best_of", "left out of a stream: which answers are the best is known in the end");
     if (ask->prompt_logprobs && ask->stream) return refuse(&r, "prompt_logprobs", "left out of a stream");
     if (!check_fork(&r)) return false;
+    if ((where & SERVE_ASK_NATIVE) != 0 && (ask->logprobs || ask->prompt_logprobs))
+        return refuse(&r, ask->logprobs ? "logprobs" : "prompt_logprobs", "left out: /v1/completions has it");
+    if ((where & SERVE_ASK_NATIVE) != 0 && (ask->echo || ask->resume))
+        return refuse(&r, ask->echo ? "echo" : "resume", "left out: /v1/completions has it");
     if (ask->continue_final && ask->generation_prompt == SERVE_PROMPT_WANTED)
         return refuse(&r, "add_generation_prompt", "false or left out beside continue_final_message");
     if (ask->n_logprobs > 0 && !ask->logprobs) return refuse(&r, "top_logprobs", "left out without logprobs");

@@ -9,6 +9,7 @@
 
 #define SERVE_ASK_CHAT        1u
 #define SERVE_ASK_COMPLETIONS 2u
+#define SERVE_ASK_NATIVE      4u /* beside COMPLETIONS: llama-server's own */
 
 #define SERVE_N_MAX    SERVE_CHOICES_MAX
 #define SERVE_STOP_MAX 64 /* what the library allows */
@@ -85,6 +86,10 @@ bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_req
 
 /* How the answer comes, which scores it tells, and whether it is kept. */
 void serve_ask_answer(const serve_ask *ask, serve_answer *answer);
+
+/* Answers a request with a prompt in the form that is written; where: SERVE_ASK_COMPLETIONS and more.
+ * Worker. */
+void serve_complete(serve_call *call, unsigned where, const serve_form *written);
 
 /* Renders messages; NULL: the call has its answer. */
 weir_chat *serve_ask_render(serve_ask *ask, serve_call *call);

@@ -160,7 +160,8 @@ static void set_prompt(weir_request *request, const prompt *from)
     request->n_tokens = from->n;
 }
 
-static void submit(serve_call *call, serve_ask *ask, const prompt *prompts, size_t n_prompts)
+static void submit(serve_call *call, serve_ask *ask, const serve_form *written, const prompt *prompts,
+                   size_t n_prompts)
 {
     size_t n_each = (size_t)ask->best_of, n = n_prompts * n_each;
     size_t n_requests = n_prompts == 1 ? 1 : n; /* the library itself knows several answers to one prompt */
@@ -168,7 +169,7 @@ static void submit(serve_call *call, serve_ask *ask, const prompt *prompts, size
     serve_kept_choice source = {0};
     weir_request *requests = weir__mem_calloc(n_requests, sizeof *requests);
     weir_sampler_params *samplers = weir__mem_calloc(n_requests, sizeof *samplers);
-    serve_answer *answer = serve_answer_create(call, ask->echo ? &echoing : &form, NULL, (int32_t)n);
+    serve_answer *answer = serve_answer_create(call, ask->echo ? &echoing : written, NULL, (int32_t)n);
     call->answer = answer;
     if (requests == NULL || samplers == NULL || answer == NULL) {
         serve_call_no_memory(call);
@@ -203,20 +204,25 @@ out:
     weir__mem_free(requests);
 }
 
-void serve_completions(serve_call *call)
+void serve_complete(serve_call *call, unsigned where, const serve_form *written)
 {
     serve_ask ask;
     prompt *prompts = weir__mem_calloc(PROMPTS_MAX, sizeof *prompts);
     size_t n = 0;
-    if (serve_ask_read(&ask, call, SERVE_ASK_COMPLETIONS)) {
+    if (serve_ask_read(&ask, call, where)) {
         if (prompts == NULL)
             serve_call_no_memory(call);
         else if (ask.fork != NULL)
-            submit(call, &ask, prompts, 1);
+            submit(call, &ask, written, prompts, 1);
         else if (read_prompts(call, ask.prompt, prompts, &n))
-            submit(call, &ask, prompts, n);
+            submit(call, &ask, written, prompts, n);
     }
     for (size_t i = 0; prompts != NULL && i < PROMPTS_MAX; i++) weir__mem_free(prompts[i].tokens);
     weir__mem_free(prompts);
     serve_ask_fini(&ask);
+}
+
+void serve_completions(serve_call *call)
+{
+    serve_complete(call, SERVE_ASK_COMPLETIONS, &form);
 }

@@ -6,6 +6,8 @@
 static const serve_route routes[] = {
     {.method = "POST", .path = "/v1/chat/completions", .handle = serve_chat, .work = true, .engine = true},
     {.method = "POST", .path = "/v1/completions", .handle = serve_completions, .work = true, .engine = true},
+    {.method = "POST", .path = "/completion", .handle = serve_native, .work = true, .engine = true},
+    {.method = "GET", .path = "/props", .handle = serve_props, .engine = true},
     {.method = "POST", .path = "/v1/embeddings", .handle = serve_embeddings, .work = true, .engine = true},
     {.method = "POST", .path = "/v1/plan", .handle = serve_plan, .work = true, .engine = true},
     {.method = "POST", .path = "/tokenize", .handle = serve_tokenize, .work = true, .engine = true},

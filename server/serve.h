@@ -293,6 +293,8 @@ void serve_page(serve_call *call);
 bool serve_page_has(const char *path);
 void serve_chat(serve_call *call);
 void serve_completions(serve_call *call);
+void serve_native(serve_call *call);
+void serve_props(serve_call *call);
 void serve_embeddings(serve_call *call);
 void serve_tokenize(serve_call *call);
 void serve_detokenize(serve_call *call);

@@ -1,0 +1,169 @@
+/* native.c: POST /completion and GET /props, as llama-server's own clients know them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "answer.h"
+#include "ask.h"
+
+#define PIECE_MAX 512 /* bytes of a token's text */
+
+/* ---- POST /completion ---- */
+
+static const char *stop_type(weir_reason reason)
+{
+    switch (reason) {
+    case WEIR_REASON_END: return "eos";
+    case WEIR_REASON_STOP_WORDS: return "word";
+    case WEIR_REASON_LENGTH:
+    case WEIR_REASON_DEADLINE: return "limit";
+    default: return "none";
+    }
+}
+
+static void begin_object(const serve_choice *choice, const char *content, size_t n, bool last,
+                         const weir_usage *usage, serve_text *text)
+{
+    serve_text_printf(text, "{\"index\":%d,\"content\":", choice->index);
+    serve_text_json(text, content != NULL ? content : "", n);
+    serve_text_printf(text,
+                      ",\"tokens\":[],\"stop\":%s,\"id_slot\":-1,\"tokens_predicted\":%d,"
+                      "\"tokens_evaluated\":%d",
+                      last ? "true" : "false", usage->n_generated, usage->n_prompt);
+}
+
+static void add_time(serve_text *text, const char *name, int n, double ms)
+{
+    serve_text_printf(text, "\"%s_n\":%d,\"%s_ms\":", name, n, name);
+    serve_text_number(text, ms, 3);
+    serve_text_printf(text, ",\"%s_per_token_ms\":", name);
+    serve_text_number(text, n > 0 ? ms / n : 0, 3);
+    serve_text_printf(text, ",\"%s_per_second\":", name);
+    serve_text_number(text, ms > 0 ? n * 1e3 / ms : 0, 3);
+}
+
+/* What stands behind the content of the last object. */
+static void end_object(const serve_choice *choice, serve_text *text)
+{
+    const weir_usage *usage = &choice->usage;
+    double first_ms = (double)(usage->ttft_ns - usage->queue_ns) / 1e6;
+    double rest_ms = (double)(usage->total_ns - usage->ttft_ns) / 1e6;
+    serve_text_puts(text, ",\"model\":");
+    serve_text_json_puts(text, choice->answer->model);
+    serve_text_printf(text,
+                      ",\"truncated\":false,\"stop_type\":\"%s\",\"stop_detail\":\"%s\",\"tokens_cached\":%d,"
+                      "\"timings\":{\"cache_n\":%d,",
+                      stop_type(choice->reason), weir_reason_name(choice->reason), usage->n_cached,
+                      usage->n_cached);
+    add_time(text, "prompt", usage->n_prompt - usage->n_cached, usage->ttft_ns > 0 ? first_ms : 0);
+    serve_text_puts(text, ",");
+    add_time(text, "predicted", usage->n_generated, usage->ttft_ns > 0 ? rest_ms : 0);
+    serve_text_puts(text, "}}");
+}
+
+static void delta(serve_choice *choice, const weir_delta *given, serve_text *text)
+{
+    weir_usage usage = weir_stream_usage(choice->stream);
+    begin_object(choice, given->text, given->length, false, &usage, text);
+    serve_text_puts(text, "}");
+}
+
+static void end(serve_choice *choice, serve_text *text)
+{
+    begin_object(choice, "", 0, true, &choice->usage, text);
+    end_object(choice, text);
+}
+
+static void whole(serve_choice *choice, serve_text *text)
+{
+    begin_object(choice, choice->content.bytes, choice->content.n, true, &choice->usage, text);
+    end_object(choice, text);
+}
+
+static const serve_form form = {
+    .id = "cmpl",
+    .object = "",
+    .chunk = "",
+    .bare = true,
+    .delta = delta,
+    .end = end,
+    .whole = whole,
+};
+
+void serve_native(serve_call *call)
+{
+    serve_complete(call, SERVE_ASK_COMPLETIONS | SERVE_ASK_NATIVE, &form);
+}
+
+/* ---- GET /props ---- */
+
+static void add_float(serve_text *text, const char *name, double value)
+{
+    serve_text_printf(text, ",\"%s\":", name);
+    serve_text_number(text, value, 6);
+}
+
+static void add_settings(const serve_server *server, serve_text *text)
+{
+    weir_sampler_params standard = weir_sampler_params_default();
+    const weir_sampler_params *s = server->params.sampler != NULL ? server->params.sampler : &standard;
+    serve_text_printf(text, "{\"n_predict\":%d,\"max_tokens\":%d,\"seed\":%u", server->params.max_tokens,
+                      server->params.max_tokens, s->seed);
+    add_float(text, "temperature", s->temp);
+    add_float(text, "dynatemp_range", s->dynatemp_range);
+    add_float(text, "dynatemp_exponent", s->dynatemp_exponent);
+    serve_text_printf(text, ",\"top_k\":%d,\"min_keep\":%d", s->top_k, s->min_keep);
+    add_float(text, "top_p", s->top_p);
+    add_float(text, "min_p", s->min_p);
+    add_float(text, "top_n_sigma", s->top_n_sigma);
+    add_float(text, "typical_p", s->typical_p);
+    add_float(text, "xtc_probability", s->xtc_probability);
+    add_float(text, "xtc_threshold", s->xtc_threshold);
+    serve_text_printf(text, ",\"repeat_last_n\":%d", s->penalty_last_n);
+    add_float(text, "repeat_penalty", s->penalty_repeat);
+    add_float(text, "presence_penalty", s->penalty_present);
+    add_float(text, "frequency_penalty", s->penalty_freq);
+    add_float(text, "dry_multiplier", s->dry_multiplier);
+    add_float(text, "dry_base", s->dry_base);
+    serve_text_printf(text, ",\"dry_allowed_length\":%d,\"dry_penalty_last_n\":%d,\"mirostat\":%d",
+                      s->dry_allowed_length, s->dry_penalty_last_n, s->mirostat);
+    add_float(text, "mirostat_tau", s->mirostat_tau);
+    add_float(text, "mirostat_eta", s->mirostat_eta);
+    serve_text_printf(text, ",\"ignore_eos\":%s}", s->ignore_eos ? "true" : "false");
+}
+
+static void add_token(const serve_server *server, const char *name, int32_t token, serve_text *text)
+{
+    char bytes[PIECE_MAX];
+    size_t n = 0;
+    if (token < 0 || weir_piece(server->model, token, true, bytes, sizeof bytes, &n, NULL) != WEIR_OK) n = 0;
+    serve_text_printf(text, ",\"%s\":", name);
+    serve_text_json(text, bytes, n);
+}
+
+/* Without the file's path: where a model lies is the operator's. */
+void serve_props(serve_call *call)
+{
+    const serve_server *server = call->server;
+    weir_model_info info = {.size = sizeof info};
+    weir_engine_stats stats = {.size = sizeof stats};
+    const char *source = server->params.template_source;
+    serve_text text = {0};
+    weir_model_describe(server->model, &info);
+    weir_engine_get_stats(server->engine, &stats);
+    if (source == NULL) source = info.chat_template != NULL ? info.chat_template : "";
+    serve_text_printf(&text, "{\"default_generation_settings\":{\"n_ctx\":%d,\"params\":", stats.n_ctx);
+    add_settings(server, &text);
+    serve_text_printf(&text, "},\"total_slots\":%d,\"model_alias\":", stats.n_slots);
+    serve_text_json_puts(&text, server->name);
+    serve_text_puts(&text, ",\"model_path\":");
+    serve_text_json_puts(&text, server->file_name);
+    serve_text_puts(&text, ",\"chat_template\":");
+    serve_text_json_puts(&text, source);
+    add_token(server, "bos_token", info.token_bos, &text);
+    add_token(server, "eos_token", info.token_eos, &text);
+    serve_text_printf(&text,
+                      ",\"modalities\":{\"vision\":false,\"audio\":false},\"build_info\":\"%s\","
+                      "\"is_sleeping\":false}\n",
+                      server->fingerprint);
+    serve_call_answer_text(call, 200, "application/json", &text);
+}
