@@ -193,6 +193,33 @@ defmodule Weir.RuntimeTest do
     assert Enum.max(rounds) - first < 12_000_000, inspect([first | rounds])
   end
 
+  test "what answers for one caller have computed with goes with their end" do
+    # so that whoever ends beside it would show in the mailbox
+    Process.flag(:trap_exit, true)
+    {:ok, model} = Weir.load_model("fake:")
+    {before, before_threads} = settled()
+    messages = [{:user, "hello"}]
+    opts = [temp: 0.0, max_tokens: 3]
+
+    ways = [
+      fn -> {:ok, _} = Weir.generate(model, "hello", opts) end,
+      fn -> model |> Weir.stream("hello", opts) |> Stream.run() end,
+      fn -> model |> Weir.stream("hello", opts) |> Enum.take(1) end,
+      fn -> {:ok, _} = Weir.chat_completion(model, messages, [n: 3] ++ opts) end,
+      fn -> model |> Weir.stream_chat_completion(messages, opts) |> Stream.run() end,
+      fn -> {:error, _} = Weir.generate(model, "hello", [top_p: 2.0] ++ opts) end
+    ]
+
+    # this process's heap is not collected for it
+    for way <- ways, _ <- 1..10 do
+      way.()
+      assert eventually(fn -> NIF.live_handles().weir_engine == before.weir_engine end)
+    end
+
+    assert eventually(fn -> threads() <= before_threads end)
+    assert mailbox() == []
+  end
+
   test "streams that were refused are freed" do
     {:ok, model} = Weir.load_model("fake:")
 

@@ -17,12 +17,52 @@ defmodule Weir.Generation do
     o = Map.merge(Options.read!([], Request.options()), o)
     Request.one_grammar!(o)
 
-    with {:ok, tokens} <- Tokenizer.encode(model, text(prompt)),
-         {:ok, engine} <- NIF.engine_create(model.ref, engine_options(length(tokens), o, n)),
-         {:ok, o} <- Request.adapted(model, o),
-         {:ok, refs} <- Request.submit_n(engine, %{prompt: prompt}, o, mode, n) do
+    to = self()
+
+    with {:ok, refs} <- elsewhere(fn -> submit(model, prompt, o, mode, n, to) end) do
       {:ok, for(ref <- refs, do: %Request{ref: ref, model: model, logprobs: o.logprobs})}
     end
+  end
+
+  defp submit(model, prompt, o, mode, n, to) do
+    with {:ok, tokens} <- Tokenizer.encode(model, text(prompt)),
+         {:ok, engine} <- NIF.engine_create(model.ref, engine_options(length(tokens), o, n)),
+         {:ok, o} <- Request.adapted(model, o) do
+      Request.submit_n(engine, %{prompt: prompt}, o, mode, n, to)
+    end
+  end
+
+  # In a process that ends with it: so nobody but the streams holds the engine, whose memory goes with their end, and not
+  # when the caller's heap is collected. It ends with its caller.
+  defp elsewhere(fun) do
+    caller = self()
+
+    {pid, monitor} =
+      :erlang.spawn_opt(
+        fn ->
+          outcome = outcome(fun)
+          Process.unlink(caller)
+          exit({:shutdown, outcome})
+        end,
+        [:link, :monitor]
+      )
+
+    receive do
+      {:DOWN, ^monitor, :process, ^pid, {:shutdown, {:raised, error, stack}}} ->
+        reraise error, stack
+
+      {:DOWN, ^monitor, :process, ^pid, {:shutdown, {:returned, value}}} ->
+        value
+
+      {:DOWN, ^monitor, :process, ^pid, reason} ->
+        {:error, "the request could not be made: #{inspect(reason)}"}
+    end
+  end
+
+  defp outcome(fun) do
+    {:returned, fun.()}
+  rescue
+    error -> {:raised, error, __STACKTRACE__}
   end
 
   defp text(prompt) when is_binary(prompt), do: prompt

@@ -239,11 +239,11 @@ defmodule Weir.Server.Request do
          do: {:ok, Map.put(o, :adapters, adapters)}
   end
 
-  @doc "Submits `%{prompt: _}` or a fork's source to an engine, for the calling process."
-  def submit_n(engine, prompt, o, mode, n) do
+  @doc "Submits `%{prompt: _}` or a fork's source to an engine, for the process `to`."
+  def submit_n(engine, prompt, o, mode, n, to \\ self()) do
     {demand, interval} = flow(mode, o)
     request = o |> to_engine() |> Map.merge(prompt) |> Map.put(:interval, interval)
-    NIF.engine_submit_n(engine, request, n, self(), demand)
+    NIF.engine_submit_n(engine, request, n, to, demand)
   end
 
   defp flow(:stream, o), do: {@window, o.interval}
