@@ -238,6 +238,27 @@ static void test_only_what_is_ones_own(void **state)
     assert_string_equal(error.field, "cache_dir");
 }
 
+static void test_nothing_stays_open(void **state)
+{
+    (void)state;
+    int lowest = dup(STDIN_FILENO); /* the lowest number that is free */
+    assert_true(lowest >= 0);
+    close(lowest);
+    for (int i = 0; i < 3; i++) {
+        weir__archive *a = open_archive(1, 1 << 20);
+        if (i == 0) assert_true(put(a, 0, 20));
+        shown s = index_of(a);
+        void *bytes = NULL;
+        size_t size = 0;
+        if (i > 0) assert_int_equal(weir__archive_read(a, s.file[0], &bytes, &size, NULL), WEIR_OK);
+        weir__mem_free(bytes);
+        weir__archive_close(a);
+    }
+    int now = dup(STDIN_FILENO);
+    close(now);
+    assert_int_equal(now, lowest);
+}
+
 /* The tokens of all files stand in memory, so there are at most 16,384 however small they are. */
 static void test_no_more_files_than_allowed(void **state)
 {
@@ -462,6 +483,7 @@ int main(void)
         cmocka_unit_test_setup(test_what_was_put_is_there_again, setup),
         cmocka_unit_test_setup(test_the_oldest_go, setup),
         cmocka_unit_test_setup(test_only_what_is_ones_own, setup),
+        cmocka_unit_test_setup(test_nothing_stays_open, setup),
         cmocka_unit_test_setup(test_no_more_files_than_allowed, setup),
         cmocka_unit_test_setup(test_another_users_files, setup),
         cmocka_unit_test_setup(test_foreign_and_damaged_files, setup),

@@ -466,6 +466,54 @@ static void test_files_are_another_place(void **state)
     }
 }
 
+/* Overwrites the state's last byte in the only file of the folder, or counts the files. */
+static int damage(const char *path, bool really)
+{
+    int n = 0;
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        char at[2 * TEMP_PATH_MAX + 256];
+        if (strstr(e->d_name, ".weirkv") == NULL) continue;
+        n++;
+        snprintf(at, sizeof at, "%s/%s", path, e->d_name);
+        FILE *f = really ? fopen(at, "r+") : NULL;
+        if (f == NULL) continue;
+        fseek(f, -1, SEEK_END);
+        int last = fgetc(f);
+        fseek(f, -1, SEEK_END);
+        fputc(last ^ 1, f);
+        fclose(f);
+    }
+    closedir(dir);
+    return n;
+}
+
+/* It is found out when it is read, and goes. */
+static void test_a_damaged_file_goes(void **state)
+{
+    (void)state;
+    shelf s;
+    char path[TEMP_PATH_MAX];
+    int32_t tokens[256], n = ids(ONCE "a king!", tokens);
+    temp_path(path, "damaged");
+    shelf_init_with(&s, "", WEIR_LAYOUT_UNIFIED, 4, 0, path, 1 << 20);
+    assert_true(keep(&s, &open_key, ONCE "a king", 0));
+    settle(&s, weir__clock_now_ns() + LATER);
+    shelf_fini(&s);
+    assert_int_equal(damage(path, true), 1);
+    shelf_init_with(&s, "", WEIR_LAYOUT_UNIFIED, 4, 0, path, 1 << 20);
+    weir__cache_hit hit;
+    weir__cache_look(s.cache, &open_key, tokens, n, NULL, UINT64_MAX, &hit);
+    assert_int_equal(hit.n, n - 1);
+    assert_int_equal(weir__cache_fetch(s.cache, &hit, -1, 5, NULL), WEIR_NOT_FOUND);
+    assert_int_equal(look(&s, &open_key, ONCE "a king!").n, 0);
+    assert_int_equal(weir__cache_count(s.cache).n_disk, 0);
+    shelf_fini(&s);
+    assert_int_equal(damage(path, false), 0);
+    temp_remove();
+}
+
 /* Under load that never pauses one is written now and then; what leaves host memory is handed over. */
 static void test_files_without_a_pause(void **state)
 {
@@ -805,6 +853,7 @@ int main(void)
         cmocka_unit_test(test_memory_that_cannot_be_cut),
         cmocka_unit_test(test_entries_move_and_are_handed_over),
         cmocka_unit_test(test_files_are_another_place),
+        cmocka_unit_test(test_a_damaged_file_goes),
         cmocka_unit_test(test_files_without_a_pause),
         cmocka_unit_test(test_random_schedules),
         cmocka_unit_test(test_misses_have_names),

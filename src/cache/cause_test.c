@@ -38,6 +38,7 @@ static const struct {
     {WEIR_CAUSE_OTHER, "Today is 2026-11-22", "Today is the day of days", 0},
     {WEIR_CAUSE_OTHER, "What is money for?", "What is marble for?", 0},
     {WEIR_CAUSE_OTHER, "What is a weir?", "What is a lock?", 0},
+    {WEIR_CAUSE_OTHER, "on May : yes", "on May / yes", 0}, /* no digits */
     {WEIR_CAUSE_OTHER, "", "", 0},
     /* reasoning: shown when it was generated, left out or empty in what is sent back */
     {WEIR_CAUSE_REASONING, "<|im_start|>assistant\nThe answer is 4.",
