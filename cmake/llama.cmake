@@ -21,7 +21,7 @@ endif()
 set(llama_link ${CMAKE_MATCH_1}/weir-link.cmake)
 include(${llama_link})
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${llama_link} scripts/llama.sh scripts/llama.patch
-    scripts/llama_common.cmake)
+    scripts/llama_vulkan.patch scripts/llama_common.cmake)
 message(STATUS "llama.cpp: ${WEIR_LLAMA_BUILD} (${WEIR_LLAMA_BACKEND})")
 
 foreach(package ${WEIR_LLAMA_PACKAGES})

@@ -9,6 +9,8 @@ preset=${1:-release}
 [ $# -eq 0 ] || shift
 build=build/$preset
 
+# Not only while CMake configures by its preset: make and ninja may do it again.
+if [ "$preset" = vulkan ]; then export WEIR_BACKEND=vulkan; fi
 # Ahead of CMake, which would ask for the same thing but hide its progress in the log.
 case $preset in
 unit | tsan | fuzz) ;;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # check.sh [STEP...]: what `make check` does beyond the tests: warnings, formatting, lint, exported names,
 # sanitizers, the server's page in a browser, real clients, fuzzing. Every step counts once in the last line, `N passed,
-# N failed`. FUZZ_SECONDS for each fuzz target (30). By name only, since it needs a llama.cpp of its own: tsan-llama.
+# N failed`. FUZZ_SECONDS for each fuzz target (30). By name only, since each needs a llama.cpp of its own:
+# tsan-llama, and vulkan, which computes on Mesa's lavapipe (Debian: glslc libvulkan-dev spirv-headers mesa-vulkan-drivers).
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -45,12 +46,20 @@ for e in json.load(open("build/clang-werror/compile_commands.json")):
     return $status
 }
 
+# CI's release build has been made with -Werror already (.ci/run): with gcc, it is this step's.
+check_gcc() {
+    local cache=build/release/CMakeCache.txt
+    if grep -qx 'WEIR_WERROR:BOOL=ON' $cache 2>/dev/null && grep -q 'CMAKE_C_COMPILER_ID "GNU"' build/release/CMakeFiles/*/CMakeCCompiler.cmake; then
+        scripts/build.sh release
+    else
+        scripts/build.sh gcc-werror
+    fi
+}
+
 # libweir.so shows the functions that weir.h declares: all of them, and nothing else.
 check_exports() {
     local library declared shown
-    for library in build/gcc-werror/libweir.so build/release/libweir.so; do
-        [ ! -f $library ] || break
-    done
+    library=$(ls -t build/gcc-werror/libweir.so build/release/libweir.so 2>/dev/null | head -n 1)
     shown=$(nm -D --defined-only $library | awk '{ print $NF }' | sort -u)
     declared=$(cat include/weir/*.h | tr '\n' ' ' | grep -oE 'WEIR_API[^;(]*\(' | grep -oE 'weir_[a-z0-9_]+ *\($' | tr -d ' (' | sort -u)
     [ -n "$declared" ] || { echo "found no WEIR_API function in include/weir"; return 1; }
@@ -70,6 +79,14 @@ check_server() {
     model=$(scripts/model.sh) && scripts/build.sh release weir_cli || return 1
     WEIR_TEST_MODEL=$model WEIR_SOURCE_DIR=$weir_root WEIR_BUILD_DIR=$weir_root/build/release \
         WEIR_BIN=$weir_root/build/release/weir python3 "$1"
+}
+
+# On the processor, by a driver that needs no GPU; what must come out is what the CPU backend computes.
+check_vulkan() {
+    local model
+    model=$(scripts/model.sh) && scripts/build.sh release weir_cli && scripts/build.sh vulkan weir_cli || return 1
+    WEIR_TEST_MODEL=$model WEIR_SOURCE_DIR=$weir_root WEIR_BIN=$weir_root/build/vulkan/weir WEIR_CPU_BIN=$weir_root/build/release/weir \
+        watch "texts on Vulkan and on the CPU" $logs/vulkan.log python3 tests/vulkan/vulkan_test.py
 }
 
 fuzz_one() {
@@ -108,7 +125,7 @@ check_fuzz() {
 
 for name in ${*:-$all_steps}; do
     case $name in
-    gcc) step "no warning from gcc" scripts/build.sh gcc-werror ;;
+    gcc) step "no warning from gcc" check_gcc ;;
     clang) step "no warning from clang" scripts/build.sh clang-werror ;;
     format) step "formatting" watch "clang-format" $logs/format.log scripts/format.sh --check ;;
     lint) step "lint" watch "clang-tidy" $logs/lint.log check_lint ;;
@@ -120,11 +137,12 @@ for name in ${*:-$all_steps}; do
         step "tests under ASan and UBSan" check_sanitized asan \
             -E '^(adapter|cache_dir|calls|cli|engine|estimate|heads|hub|invariance|low_level|prefix|speculate)_model_test$'
         ;;
-    tsan) step "threaded tests under TSan" check_sanitized tsan -L threads ;;
+    tsan) step "threaded tests, the server and the commands that run an engine, under TSan" check_sanitized tsan -L threads ;;
     tsan-llama)
         scripts/model.sh >/dev/null
         step "the engine on the real model under TSan" check_sanitized tsan-llama -R '^engine_model_test$'
         ;;
+    vulkan) step "tiny models and the default model on Vulkan" check_vulkan ;;
     browser)
         step "the page in a browser" watch "chromium" $logs/browser.log check_server tests/browser/page_test.py
         step "other origins' pages in a browser" watch "chromium" $logs/cors.log check_server tests/browser/cors_test.py
@@ -133,7 +151,7 @@ for name in ${*:-$all_steps}; do
         step "real clients" watch "openai, langchain, llm, 200 schemas" $logs/clients.log check_server tests/clients/clients_test.py
         ;;
     fuzz) check_fuzz ;;
-    *) die "no step $name; there are: $all_steps tsan-llama" ;;
+    *) die "no step $name; there are: $all_steps tsan-llama vulkan" ;;
     esac
 done
 [ -z "$failures" ] || say "failed:$failures"

