@@ -17,8 +17,11 @@ file(MAKE_DIRECTORY ${WEIR_TEST_TMP})
 # source it learns two further labels: `threads` (what runs under TSan) and `model` (needs the real model).
 function(weir_test name label source)
     set(labels ${label})
-    file(STRINGS ${source} threads REGEX "pthread|thrd_|weir_engine_create" LIMIT_COUNT 1)
-    if(threads)
+    # In Python: what asks a server, and the commands that run an engine. Not what looks at a terminal: those tests wait for
+    # pictures, which a slow program draws late.
+    file(STRINGS ${source} threads REGEX "pthread|thrd_|weir_engine_create|^from serve import" LIMIT_COUNT 1)
+    file(STRINGS ${source} terminal REGEX "^from (terminal|tmux) import" LIMIT_COUNT 1)
+    if((threads AND NOT terminal) OR name MATCHES "^cli_(run|stream|replay|bench)_test$")
         list(APPEND labels threads)
     endif()
     file(STRINGS ${source} needs_model REGEX "WEIR_TEST_MODEL" LIMIT_COUNT 1)

@@ -99,7 +99,8 @@ def test_panes_size():
               (columns < 40 or terminal.screen.overflows == 0) and (rows < 10 or "s skip" in lines[-1]),
               terminal.screen.overflows, terminal.screen.text())
     terminal.keys("q")
-    check("q ends it", terminal.finish(PATIENCE) == 130 and in_order(terminal))
+    code = terminal.finish(PATIENCE)
+    check("q ends it", code == 130 and in_order(terminal), code, terminal.screen.text())
     terminal.close()
 
 

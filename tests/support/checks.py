@@ -16,6 +16,17 @@ def check(name, condition, *details):
     return condition
 
 
+# How the reports of the sanitizers begin; a process that wrote one may have ended as if nothing were wrong with it.
+REPORTS = ("WARNING: ThreadSanitizer", "ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:")
+
+
+def check_reports(text):
+    """Fails where a program's stderr has a sanitizer's report."""
+    at = min((text.find(report) for report in REPORTS if report in text), default=-1)
+    if at >= 0:
+        check("no sanitizer reports anything", False, text[at:])
+
+
 def run_tests(names):
     """The tests among a program's names (globals()), in order, or those with a part of argv[1] in theirs; ends the program."""
     for name, test in list(names.items()):

@@ -5,7 +5,7 @@ import os
 import subprocess
 import tempfile
 
-from checks import check, environment
+from checks import check, check_reports, environment
 
 WEIR = os.environ["WEIR_BIN"]
 MODEL = os.environ.get("CLI_TEST_MODEL", "fake:")
@@ -29,6 +29,7 @@ def weir(*words, stdin="", env=None, timeout=None):
     done = subprocess.run([WEIR, *words], input=data, capture_output=True, env=env or environment(),
                           timeout=timeout or PATIENCE * 2)
     done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
+    check_reports(done.stderr)
     return done
 
 

@@ -12,11 +12,19 @@ import sys
 import threading
 import time
 
-from checks import environment
+from checks import check_reports, environment
 
 # Who ends the test ends its servers too.
 running = set()
-atexit.register(lambda: [server.process.kill() for server in running])
+
+
+@atexit.register
+def end_all():
+    for server in list(running):
+        server.process.kill()
+        server.wait()  # and tell what a sanitizer reported
+
+
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
 
@@ -159,7 +167,7 @@ class Server:
 
     def start(self, wait=True):
         """Once more, after stop: at the same port."""
-        self.lines, self.address = [], ""
+        self.lines, self.address, self.said = [], "", ""
         self.ready = threading.Event()
         self.process = subprocess.Popen([self.weir, "serve", "-m", self.model, "--port", str(self.port), *self.words], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=self.env or environment(), preexec_fn=self.limit if self.limits else None)
@@ -184,6 +192,7 @@ class Server:
             except ValueError:
                 entry = {"event": "text", "message": line.decode(errors="replace")}
             self.lines.append(entry)
+            self.said += entry["message"] if entry.get("event") == "text" else ""
             if entry.get("event") == "ready":
                 self.address = entry["message"].rsplit(" at ", 1)[1]
                 port = re.search(r":(\d+)$", self.address)
@@ -302,3 +311,5 @@ class Server:
         finally:
             running.discard(self)
             self.reader.join(10)
+            check_reports(self.said)
+            self.said = ""
