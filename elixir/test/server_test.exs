@@ -379,6 +379,67 @@ defmodule Weir.ServerTest do
     end
   end
 
+  describe "what a cancelled stream has" do
+    test "is all that was generated, held back or not", %{model: model} do
+      {:ok, %{ids: ids}} = Server.complete(server(model: model), "hello", max_tokens: 10)
+
+      [{:ok, shown}, {:ok, all}] =
+        for n <- [8, 10], do: Weir.Tokenizer.decode(model, Enum.take(ids, n))
+
+      held = String.replace_prefix(all, shown, "")
+      assert held != "" and held != all
+
+      {:ok, engine} =
+        Weir.NIF.engine_create(model.ref, %{manual: true, n_ctx: 256, n_draft_max: 0})
+
+      # its begin comes, and its end never does
+      request = %{prompt: "hello", temp: 0.0, max_tokens: 30, stop: [held <> "\u2603"]}
+      {:ok, ref} = Weir.NIF.engine_submit(engine, request, self(), :infinity)
+      # one token each
+      for _ <- 1..10, do: {:ok, _report} = Weir.NIF.engine_step(engine, nil)
+      assert told(ref) == shown
+      :ok = Weir.NIF.engine_cancel(ref)
+      {:ok, _report} = Weir.NIF.engine_step(engine, nil)
+      assert told(ref) == held
+      assert_received {^ref, {:done, :cancelled, %{n_generated: 10}}}
+      assert mailbox() == []
+    end
+
+    # the text of the chunks that have come
+    defp told(ref) do
+      receive do
+        {^ref, {:chunk, _ids, text}} -> text <> told(ref)
+      after
+        0 -> ""
+      end
+    end
+
+    test "ends with the reason, whoever cancels and whenever", %{slow: slow} do
+      server = server(model: slow)
+      {:ok, text} = Server.generate(server, "hello", max_tokens: 400)
+      stop = String.slice(text, 200, 3) <> "\u2603"
+
+      for n <- 1..20 do
+        opts = [id: n, emit: :chunks, max_tokens: 400, stop: [stop]]
+
+        chunks =
+          server
+          |> Server.stream("hello", opts)
+          |> Stream.with_index()
+          |> Enum.map(fn {chunk, i} ->
+            if i == n, do: spawn(fn -> Server.cancel(server, n) end)
+            chunk
+          end)
+
+        assert %Chunk{reason: :cancelled} = List.last(chunks)
+        assert Enum.count(chunks, & &1.reason) == 1
+        assert {:ok, said} = Weir.Tokenizer.decode(slow, Enum.flat_map(chunks, & &1.ids))
+        assert said == Enum.map_join(chunks, & &1.text)
+        assert String.starts_with?(text, said)
+      end
+    end
+  end
+
   describe "consumers" do
     test "that die before the strategy's process has heard of their request", %{slow: slow} do
       server = server(model: slow, batch_strategy: Server.Strategy.Balanced)
