@@ -87,6 +87,11 @@ if(WEIR_WITH_LLAMA)
     endif()
 endif()
 
+if(DEFINED WEIR_LLHTTP_LICENSE) # where it is compiled in, not the system's
+    read_license(text ${WEIR_LLHTTP_LICENSE})
+    weir_license("llhttp" "reads HTTP in weir serve" "${text}")
+endif()
+
 file(READ ${PROJECT_SOURCE_DIR}/LICENSE text)
 string(REGEX REPLACE "^\n+|\n+$" "" text "${text}")
 string(CONCAT text "weir is under the Apache License 2.0, which follows.\n"

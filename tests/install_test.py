@@ -114,6 +114,8 @@ def licenses(prefix):
     check("LICENSES.txt has weir's license", words_of((ROOT / "LICENSE").read_text()) in told)
     done = run(prefix / "bin/weir", "version", "--licenses")
     check("weir version --licenses prints it", done.stdout == text, done.stdout[:300], done.stderr)
+    if (BUILD / "libweir_llhttp_pinned.a").exists():
+        check("LICENSES.txt has llhttp's", "Fedor Indutny" in text)
     source = pathlib.Path(os.environ.get("WEIR_LLAMA_SOURCE") or "/nowhere")
     if not source.exists():
         return

@@ -278,8 +278,8 @@ static void many_alternatives_are_one_way(void **state)
     weir__trie_destroy(v.trie);
 }
 
-/* root ::= "a" root "b" | "a" root "c" | "d": each a doubles the ways. Whatever was begun can be ended, and what
- * is left out does not depend on what was asked before. */
+/* root ::= "a" root "b" | "a" root "c" | "d": each a doubles the ways. Whatever was begun can be ended, and
+ * what is left out does not depend on what was asked before. */
 static void ways_above_the_limit_are_left_out(void **state)
 {
     (void)state;
