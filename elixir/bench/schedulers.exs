@@ -90,6 +90,7 @@ bench = fn label, path ->
   {:ok, lanes} = NIF.context_create(model, 2048, 512, 512, 2, 2, false, -1, 8)
   {:ok, embedder} = NIF.context_create(model, 512, 512, 512, 2, 2, true, 1, 1)
   {:ok, sampler} = NIF.sampler_init(model, 7, 0.8, 40, 0.95, 0.05, 1.1, 0.0, 0.0, nil, nil)
+  {:ok, wide} = NIF.sampler_create(model, %{seed: 7, top_k: 1024, penalty_repeat: 1.1})
   {:ok, engine} = NIF.engine_create(model, %{n_slots: 8, n_ctx: 512})
 
   {:ok, manual} =
@@ -123,6 +124,8 @@ bench = fn label, path ->
     {"sampler_accept", nil, fn _ -> NIF.sampler_accept(sampler, 99) end},
     {"sampler_reset", nil, fn _ -> NIF.sampler_reset(sampler) end},
     {"sampler_sample", nil, fn _ -> true = is_integer(NIF.sampler_sample(sampler, context)) end},
+    {"sampler_sample, top_k 1,024", nil,
+     fn _ -> true = is_integer(NIF.sampler_sample(wide, context)) end},
     {"memory_seq_pos_max", nil, fn _ -> NIF.memory_seq_pos_max(context, 0) end},
     {"memory_seq_rm, 65,536 cells", fn -> :ok = NIF.decode(context, [99]) end,
      fn _ -> :ok = NIF.memory_seq_rm(context, 0, 512, -1) end},

@@ -60,6 +60,8 @@ defmodule Weir.JSONTest do
              ~s({"z":{"b":1,"a":[{"y":2,"x":null}]}})
 
     assert JSON.encode!([]) == "[]"
+    tool = %{function: %{parameters: [type: "object", properties: [b: 1, a: 2]]}}
+    assert JSON.encode!([tool]) =~ ~s({"type":"object","properties":{"b":1,"a":2}})
 
     for wrong <- [[{"a", 1}, :b], [{"a", 1}, {"b", 2, 3}], [{1, 2}], [{"a"}]],
         do: assert_raise(ArgumentError, fn -> JSON.encode!(wrong) end)
