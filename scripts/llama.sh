@@ -102,7 +102,7 @@ fi
 
 # A patch for one backend is a file of its own, so that it does not make the others build anew.
 patches=()
-if [ $patched = yes ]; then patches+=("$weir_root/scripts/llama.patch"); fi # ggml's threads sleep when they wait for long: docs/adr/0013
+if [ $patched = yes ]; then patches+=("$weir_root/scripts/llama.patch"); fi # docs/adr/0013 and 0046
 if [ "$backend" = vulkan ]; then patches+=("$weir_root/scripts/llama_vulkan.patch"); fi
 
 onoff() { if [ "$backend" = "$1" ]; then echo ON; else echo OFF; fi; }
@@ -372,7 +372,7 @@ apply_patches() {
 find_source
 version=$upstream_tag pinned_content=TRUE
 [ "$content" = "$pin_tree" ] || version="tree ${content:0:8}" pinned_content=FALSE
-unpatched="ggml's threads spin while they wait"
+unpatched="ggml's threads spin while they wait, and chat templates have no limits"
 if [ "$backend" = vulkan ]; then unpatched="$unpatched, and an older glslc may not compile the shaders"; fi
 if [ -n "${WEIR_LLAMA_DIR:-}" ]; then
     say "WEIR_LLAMA_DIR is used as it is, without the patches in scripts: $unpatched"

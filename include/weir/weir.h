@@ -823,8 +823,7 @@ typedef struct weir_chat_params {
     /* The answer's form, after thoughts at most; where tools may be called, one or the other; where one must
      * be called, ignored */
     const char *json_schema;
-    const char *template_source;   /* Jinja, at most 256 KiB; NULL = the model's own. A program: one from an
-                                    * untrusted source can loop without end or use all memory */
+    const char *template_source;   /* Jinja, at most 256 KiB; NULL = the model's own */
     const weir_template_arg *args; /* [n_args] */
     size_t n_args;
     bool add_generation_prompt; /* true */
@@ -842,9 +841,11 @@ static inline weir_chat_params weir_chat_params_default(void)
     return params;
 }
 
-/* Renders with the model's own Jinja template. Errors: INVALID (which message, which field), TEMPLATE (what
- * the template says), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no template; a build without
- * llama.cpp, which templates, tools and schemas need). */
+/* Renders with the model's own Jinja template. It is a program, and has limits: of steps, memory and text,
+ * each growing with messages and tools, and of depth. Only with a llama.cpp that is not the pinned one there
+ * are none. Errors: INVALID (which message, which field), TEMPLATE (what the template says, or which limit it
+ * exceeds), ABORTED (weir_interrupt_set), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no
+ * template; a build without llama.cpp, which templates, tools and schemas need). */
 WEIR_API weir_status weir_chat_create(weir_model *model, const weir_chat_params *params, weir_chat **chat,
                                       weir_error *error);
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);

@@ -100,6 +100,8 @@ typedef struct weir__backend {
     /* Bytes of the piece, or minus the size needed. Allocates nothing. */
     int32_t (*piece)(const weir__bmodel *model, int32_t token, bool special, char *bytes, int32_t capacity);
     bool (*is_eog)(const weir__bmodel *model, int32_t token);
+    /* The most bytes of a text that become one token; 0 = unknown. */
+    int32_t (*longest_piece)(const weir__bmodel *model);
     /* The i-th kind of the model's weights: all of *weights but `size`. END past the last. */
     weir_status (*model_weights)(const weir__bmodel *model, size_t i, weir_model_weights *weights);
     /* The i-th device that this backend computes on: all of *device but `size`. END past the last. */

@@ -142,6 +142,14 @@ static bool fake_is_eog(const weir__bmodel *model, int32_t token)
     return model->pieces[token].kind == WEIR__FAKE_END;
 }
 
+static int32_t fake_longest_piece(const weir__bmodel *model)
+{
+    int32_t longest = 1;
+    for (int32_t i = 0; i < model->options.n_vocab; i++)
+        if (model->pieces[i].length > longest) longest = model->pieces[i].length;
+    return longest;
+}
+
 /* The longest piece from `first` on that text begins with, of the wanted sort; -1 when there is none. Looks
  * at the whole vocabulary: for tests. */
 static int32_t match(const weir__bmodel *model, const char *text, size_t length, bool control)
@@ -512,6 +520,7 @@ const weir__backend weir__backend_fake = {
     .model_meta_key = fake_model_meta_key,
     .tokenize = fake_tokenize,
     .piece = fake_piece,
+    .longest_piece = fake_longest_piece,
     .is_eog = fake_is_eog,
     .model_weights = fake_model_weights,
     .device_get = fake_device_get,

@@ -43,6 +43,7 @@ struct weir__bmodel {
     size_t n_banned;
     int32_t *eog; /* [n_eog] tokens that end a generation */
     size_t n_eog;
+    int32_t longest_piece; /* bytes of a text that become one token, at the most; 0 = unknown */
 
     /* Free rooms for candidates. One is made when all are in use, so there come to be as many as threads that
      * sample at once, not one for each sampler. */
@@ -117,6 +118,7 @@ weir_status weir__llama_tokenize(const weir__bmodel *model, const char *text, si
 int32_t weir__llama_piece(const weir__bmodel *model, int32_t token, bool special, char *bytes,
                           int32_t capacity);
 bool weir__llama_is_eog(const weir__bmodel *model, int32_t token);
+int32_t weir__llama_longest_piece(const weir__bmodel *model);
 weir_status weir__llama_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights);
 weir_status weir__llama_device_get(size_t i, weir_device *device);
 

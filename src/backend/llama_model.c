@@ -8,10 +8,10 @@
 
 #include "backend/ggml_hook.h"
 #include "backend/llama_internal.h"
+#include "base/deep.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
 #include "base/utf8.h"
 #include "model/gguf.h"
 
@@ -98,6 +98,26 @@ static void fill_info(weir__bmodel *m)
     info->kernels = weir__hook_kernels();
 }
 
+/* For the kinds whose tokens have each byte of a text. Others leave some out, or take a whole word for one
+ * unknown token, and have no such length. */
+static int32_t measure_pieces(const weir__bmodel *m)
+{
+    char kind[16];
+    int32_t longest = 0;
+    if (llama_model_meta_val_str(m->model, "tokenizer.ggml.model", kind, sizeof kind) <= 0) return 0;
+    if (strcmp(kind, "gpt2") != 0 && strcmp(kind, "llama") != 0) return 0;
+    for (int32_t id = 0; id < m->info.n_vocab; id++) {
+        int attributes = (int)llama_vocab_get_attr(m->vocab, id);
+        if ((attributes & (LLAMA_TOKEN_ATTR_LSTRIP | LLAMA_TOKEN_ATTR_RSTRIP)) != 0) return 0;
+        /* The vocabulary's own text, where it is longer: with some, other spaces count as spaces. */
+        int32_t n = (int32_t)strlen(llama_vocab_get_text(m->vocab, id));
+        int32_t n_piece = -weir__shim_piece(m->vocab, id, true, NULL, 0);
+        if (n_piece > n) n = n_piece;
+        if (n > longest) longest = n;
+    }
+    return longest;
+}
+
 /* Makes the lists that samplers need. */
 static weir_status list_tokens(weir__bmodel *m, weir_error *error)
 {
@@ -112,6 +132,7 @@ static weir_status list_tokens(weir__bmodel *m, weir_error *error)
     size_t n = 0;
     for (int32_t id = 0; id < n_vocab; id++)
         if (llama_vocab_is_eog(m->vocab, id)) m->eog[n++] = id;
+    m->longest_piece = measure_pieces(m);
     for (int32_t i = 0; i < n_suppress; i++)
         if (suppress[i] >= 0 && suppress[i] < n_vocab)
             m->banned[m->n_banned++] = (weir_logit_bias){suppress[i], -INFINITY};
@@ -368,7 +389,7 @@ weir_status weir__llama_device_get(size_t i, weir_device *device)
  * grows with them. Its pages are touched only where that happens. */
 #define SHORT_TEXT     256
 #define STACK_BASE     ((size_t)512 << 10)
-#define STACK_PER_BYTE 2048 /* about 300 are needed at -O2, more with sanitizers */
+#define STACK_PER_BYTE 1024 /* about 300 are needed at -O2 */
 
 typedef struct tokenizing {
     const weir__bmodel *model;
@@ -383,38 +404,20 @@ typedef struct tokenizing {
     weir_error *error;
 } tokenizing;
 
-static void *tokenize_now(void *user)
+static void tokenize_now(void *user)
 {
     tokenizing *t = user;
     t->status = weir__shim_tokenize(t->model->vocab, t->text, t->length, t->add_special, t->parse_special,
                                     t->tokens, t->capacity, &t->n_tokens, t->error);
-    return NULL;
-}
-
-/* On a thread of its own. */
-static weir_status tokenize_apart(tokenizing *t)
-{
-    pthread_attr_t attributes;
-    pthread_t thread;
-    if (pthread_attr_init(&attributes) != 0)
-        return weir__error_set(t->error, WEIR_NO_MEMORY, NULL, "no memory to tokenize a long text");
-    size_t stack =
-        (STACK_BASE + (size_t)t->length * STACK_PER_BYTE + 0xffff) & ~(size_t)0xffff; /* whole pages */
-    int failed = pthread_attr_setstacksize(&attributes, stack);
-    if (failed == 0) failed = weir__thread_start(&thread, &attributes, tokenize_now, t);
-    pthread_attr_destroy(&attributes);
-    if (failed != 0)
-        return weir__error_set(t->error, WEIR_NO_MEMORY, "text",
-                               "no stack for a thread that tokenizes %d bytes; split the text", t->length);
-    pthread_join(thread, NULL);
-    return t->status;
 }
 
 static void tokenize_safely(tokenizing *t)
 {
-    if (llama_vocab_type(t->model->vocab) == LLAMA_VOCAB_TYPE_BPE && t->length > SHORT_TEXT)
-        t->status = tokenize_apart(t);
-    else
+    if (llama_vocab_type(t->model->vocab) == LLAMA_VOCAB_TYPE_BPE && t->length > SHORT_TEXT) {
+        size_t stack = STACK_BASE + (size_t)t->length * STACK_PER_BYTE;
+        weir_status status = weir__deep_run(tokenize_now, t, stack, t->error);
+        if (status != WEIR_OK) t->status = status;
+    } else
         tokenize_now(t);
 }
 
@@ -462,6 +465,11 @@ int32_t weir__llama_piece(const weir__bmodel *model, int32_t token, bool special
 {
     if (llama_vocab_type(model->vocab) == LLAMA_VOCAB_TYPE_NONE) return 0;
     return weir__shim_piece(model->vocab, token, special, bytes, capacity);
+}
+
+int32_t weir__llama_longest_piece(const weir__bmodel *model)
+{
+    return model->longest_piece;
 }
 
 bool weir__llama_is_eog(const weir__bmodel *model, int32_t token)

@@ -24,10 +24,15 @@
 #include <vector>
 
 extern "C" {
+#include "base/budget.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/log.h"
 }
+
+#if WEIR_PATCHED
+extern "C" void (*llama_tokenize_step)(void);
+#endif
 
 using weir::attempt;
 using weir::capture;
@@ -89,6 +94,43 @@ void on_log(ggml_log_level level, const char *text, void *user)
     weir__log(to, "%s", text);
 }
 
+/* Lets the interrupt function end a long text's tokenizing on this thread, while it lives. */
+struct tokenizing {
+    weir__budget budget;
+
+    tokenizing();
+    ~tokenizing();
+    tokenizing(const tokenizing &) = delete;
+    tokenizing &operator=(const tokenizing &) = delete;
+
+    bool is_over() const
+    {
+        return weir__budget_over(&budget);
+    }
+};
+
+thread_local tokenizing *current_tokenizing = nullptr;
+
+tokenizing::tokenizing()
+{
+    weir__budget_init(&budget, UINT64_MAX, UINT64_MAX, UINT32_MAX);
+    current_tokenizing = this;
+}
+
+tokenizing::~tokenizing()
+{
+    current_tokenizing = nullptr;
+}
+
+#if WEIR_PATCHED
+/* Loads of vocabularies tokenize as well, without one. */
+void tokenize_step(void)
+{
+    if (current_tokenizing != nullptr && !weir__budget_step(&current_tokenizing->budget, 4))
+        throw weir::over();
+}
+#endif
+
 pthread_once_t started = PTHREAD_ONCE_INIT;
 
 void start(void)
@@ -96,6 +138,9 @@ void start(void)
     llama_log_set(on_log, nullptr);
     llama_backend_init();
     weir__hook_install();
+#if WEIR_PATCHED
+    llama_tokenize_step = tokenize_step;
+#endif
 }
 
 /* What ggml was compiled for, and so must run on; each function tells what its compiler was told. */
@@ -204,7 +249,8 @@ weir_status weir__shim_tokenize(const llama_vocab *vocab, const char *text, int3
                                 bool parse_special, int32_t *tokens, int32_t capacity, int32_t *n_tokens,
                                 weir_error *error)
 {
-    return guard(error, WEIR_BACKEND, "the text cannot be tokenized", [&] {
+    tokenizing limits;
+    const weir_status status = guard(error, WEIR_BACKEND, "the text cannot be tokenized", [&] {
         int32_t n = llama_tokenize(vocab, text, length, tokens, capacity, add_special, parse_special);
         if (n == INT32_MIN)
             return weir__error_set(error, WEIR_TOO_LONG, "text",
@@ -214,6 +260,7 @@ weir_status weir__shim_tokenize(const llama_vocab *vocab, const char *text, int3
         return weir__error_set(error, WEIR_TOO_LONG, "tokens", "the text has %d tokens, there is room for %d",
                                -n, capacity);
     });
+    return limits.is_over() ? weir__interrupt_error(error) : status;
 }
 
 int32_t weir__shim_piece(const llama_vocab *vocab, int32_t token, bool special, char *bytes, int32_t capacity)

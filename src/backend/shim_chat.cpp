@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/shim_chat.h"
 #include "backend/shim_guard.h"
+#include "backend/shim_limits.h"
 
 #include <chat-auto-parser.h>
 #include <chat-peg-parser.h>
@@ -450,6 +451,18 @@ bool constrain(const weir__shim_render *in, const schema_map &named, const commo
     return true;
 }
 
+const char *const cannot_render = "the chat template cannot be rendered";
+
+/* What a template is given to render. */
+std::size_t text_bytes(const weir__shim_render *in)
+{
+    std::size_t n = std::strlen(in->messages);
+    if (in->tools != nullptr) n += std::strlen(in->tools);
+    if (in->json_schema != nullptr) n += std::strlen(in->json_schema);
+    for (std::size_t i = 0; i < in->n_args; i++) n += std::strlen(in->arg_values[i]);
+    return n;
+}
+
 /* Changes params, those of required calls. False: this template's handler has no form of calls that could be
  * enforced. */
 bool enforce(const weir__shim_template *t, const weir__shim_render *in, common_chat_params &params)
@@ -478,14 +491,17 @@ bool enforce(const weir__shim_template *t, const weir__shim_render *in, common_c
 weir_status weir__shim_template_create(const char *source, const char *bos, const char *eos,
                                        weir__shim_template **out, weir_error *error)
 {
+    std::unique_ptr<weir__shim_template> t;
     quiet();
-    return guard(error, WEIR_TEMPLATE, "the chat template cannot be parsed", [&] {
-        std::unique_ptr<weir__shim_template> t(new weir__shim_template());
-        t->templates = common_chat_templates_init(nullptr, source, bos, eos);
-        t->analyzed = is_analyzed(t->templates.get(), bos, eos);
-        *out = t.release();
-        return WEIR_OK;
-    });
+    const weir_status status =
+        weir::limited(0, error, WEIR_TEMPLATE, "the chat template cannot be parsed", [&] {
+            t.reset(new weir__shim_template());
+            t->templates = common_chat_templates_init(nullptr, source, bos, eos);
+            t->analyzed = is_analyzed(t->templates.get(), bos, eos);
+            return WEIR_OK;
+        });
+    if (status == WEIR_OK) *out = t.release();
+    return status;
 }
 
 void weir__shim_template_destroy(weir__shim_template *t)
@@ -507,8 +523,10 @@ bool weir__shim_template_knows_tools(const weir__shim_template *t)
 weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shim_render *in,
                                    weir__shim_chat **out, weir_error *error)
 {
-    return guard(error, WEIR_TEMPLATE, "the chat template cannot be rendered", [&] {
-        std::unique_ptr<weir__shim_chat> chat(new weir__shim_chat());
+    std::unique_ptr<weir__shim_chat> chat;
+    const std::size_t n = text_bytes(in);
+    const weir_status status = weir::limited(n, error, WEIR_TEMPLATE, cannot_render, [&] {
+        chat.reset(new weir__shim_chat());
         /* Their text is the same whatever the choice, and without one no grammar is made of parameters as
          * given. */
         const bool either = in->tool_choice == WEIR_TOOLS_AUTO && in->json_schema != nullptr;
@@ -534,9 +552,10 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
             in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
         if (!chat->params.parser.empty()) chat->parser.parser.load(chat->params.parser);
         read_form(chat->params.parser, chat->form);
-        *out = chat.release();
         return WEIR_OK;
     });
+    if (status == WEIR_OK) *out = chat.release();
+    return status;
 }
 
 void weir__shim_chat_destroy(weir__shim_chat *chat)

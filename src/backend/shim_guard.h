@@ -12,8 +12,20 @@ extern "C" {
 #include "base/error.h"
 }
 
+/* Whether scripts/llama.patch is in the tree: templates and tokenizers then say what they do. */
+#if __has_include(<jinja/limits.h>)
+#define WEIR_PATCHED 1
+#else
+#define WEIR_PATCHED 0
+#endif
+
 namespace weir
 {
+
+/* Thrown into llama.cpp's work where a budget is over. It is no std::exception, so that nothing there catches
+ * it. */
+struct over {
+};
 
 /* What llama.cpp says at error level on this thread while a capture stands: the reason that its return values
  * leave out. The text is cut at its capacity; the first lines name the cause. Such lines are logged as

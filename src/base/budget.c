@@ -76,10 +76,20 @@ bool weir__budget_grow(weir__budget *budget, uint64_t n)
     return true;
 }
 
+void weir__budget_shrink(weir__budget *budget, uint64_t n)
+{
+    if (budget->max_bytes != UINT64_MAX) budget->bytes += n;
+}
+
+bool weir__budget_too_deep(weir__budget *budget)
+{
+    return refuse(budget, WEIR__LIMIT_DEPTH);
+}
+
 bool weir__budget_enter(weir__budget *budget)
 {
     if (budget->over != WEIR__LIMIT_NONE) return false;
-    if (budget->depth == budget->max_depth) return refuse(budget, WEIR__LIMIT_DEPTH);
+    if (budget->depth == budget->max_depth) return weir__budget_too_deep(budget);
     budget->depth++;
     return true;
 }
@@ -102,6 +112,8 @@ weir_status weir__budget_error(const weir__budget *budget, weir_status code, con
                                "%s takes more than %" PRIu64 " KiB of memory; make it smaller or simpler",
                                what, budget->max_bytes >> 10);
     case WEIR__LIMIT_DEPTH:
+        if (budget->max_depth == UINT32_MAX)
+            return weir__error_set(error, code, field, "%s is nested, or calls itself, too deep", what);
         return weir__error_set(error, code, field, "%s is nested more than %" PRIu32 " levels deep", what,
                                budget->max_depth);
     case WEIR__LIMIT_INTERRUPT: return weir__interrupt_error(error);

@@ -81,11 +81,17 @@ static inline bool weir__budget_step(weir__budget *budget, uint64_t n)
     return true;
 }
 
-/* The same for n further bytes. They are what the work takes in all: nothing gives any back. */
+/* The same for n further bytes. */
 bool weir__budget_grow(weir__budget *budget, uint64_t n);
+
+/* n bytes that it granted are free again; work that never says so has a limit on what it takes in all. */
+void weir__budget_shrink(weir__budget *budget, uint64_t n);
 
 /* The same for one level of nesting; each enter that said true has its leave. */
 bool weir__budget_enter(weir__budget *budget);
+
+/* What enter does at its limit, for those who see otherwise that they are too deep (base/deep.h). */
+bool weir__budget_too_deep(weir__budget *budget);
 void weir__budget_leave(weir__budget *budget);
 
 static inline bool weir__budget_over(const weir__budget *budget)

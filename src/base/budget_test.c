@@ -69,6 +69,13 @@ static void test_bytes_are_counted(void **state)
 
     weir__budget_init(&b, UINT64_MAX, 100, UINT32_MAX);
     assert_false(weir__budget_grow(&b, UINT64_MAX));
+
+    weir__budget_init(&b, UINT64_MAX, 100, UINT32_MAX);
+    for (int i = 0; i < 10; i++) {
+        assert_true(weir__budget_grow(&b, 100));
+        weir__budget_shrink(&b, 100);
+    }
+    assert_false(weir__budget_grow(&b, 101));
 }
 
 static void test_depth_is_what_is_entered_and_not_left(void **state)
@@ -183,6 +190,9 @@ static void test_errors_name_the_limit(void **state)
     weir__budget_enter(&b);
     weir__budget_enter(&b);
     assert_says(&b, WEIR_GRAMMAR, "json_schema", "the schema is nested more than 1 levels deep");
+    weir__budget_init(&b, 5, 2048, UINT32_MAX);
+    assert_false(weir__budget_too_deep(&b));
+    assert_says(&b, WEIR_GRAMMAR, "json_schema", "the schema is nested, or calls itself, too deep");
     patience p = {0, 1};
     weir_interrupt_set(ask, &p);
     weir__budget_init(&b, UINT64_MAX, 2048, 1);

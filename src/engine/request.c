@@ -92,13 +92,21 @@ static weir_status copy_tokens(weir__request *request, const weir_model *model, 
     return WEIR_OK;
 }
 
-static weir_status read_text(weir__request *request, const weir_model *model, const char *text, size_t length,
-                             bool add_special, bool parse_special, size_t index, weir_error *error)
+static weir_status read_text(weir__request *request, const weir_model *model, const weir__limits *limits,
+                             const char *text, size_t length, bool add_special, bool parse_special,
+                             size_t index, weir_error *error)
 {
     if (length == WEIR_NUL) length = strlen(text);
     if (length > WEIR__TEXT_MAX)
         return REFUSE(WEIR_TOO_LONG, "text", "the prompt has %zu bytes; allowed: at most %d", length,
                       WEIR__TEXT_MAX);
+    size_t longest = (size_t)model->ops->longest_piece(model->model);
+    if (longest > 0 && length / longest > (size_t)limits->n_ctx)
+        return REFUSE(
+            WEIR_TOO_LONG, request->chat != NULL ? "chat" : "text",
+            "the prompt has %zu bytes, which are at least %zu tokens; a request holds at most %d with its "
+            "answer: shorten it, or give the engine a larger n_ctx or n_kv",
+            length, length / longest, limits->n_ctx);
     size_t n = 0;
     size_t guess = length / 2 + 16; /* most text has a token for three to four bytes */
     for (;;) {
@@ -160,19 +168,20 @@ static weir_status read_source(weir__request *request, const weir_request *given
     return WEIR_OK;
 }
 
-static weir_status read_chat(weir__request *request, const weir_model *model, weir_chat *chat, size_t index,
-                             weir_error *error)
+static weir_status read_chat(weir__request *request, const weir_model *model, const weir__limits *limits,
+                             weir_chat *chat, size_t index, weir_error *error)
 {
     if (weir__chat_model(chat) != model)
         return REFUSE(WEIR_INVALID, "chat", "the chat was rendered for another model than the engine's");
     size_t length;
     const char *prompt = weir_chat_prompt(chat, &length);
     set_chat(request, chat);
-    return read_text(request, model, prompt, length, true, true, index, error);
+    return read_text(request, model, limits, prompt, length, true, true, index, error);
 }
 
-static weir_status read_prompt(weir__request *request, weir_model *model, const weir_request *given,
-                               const weir__doorbell *bell, size_t index, weir_error *error)
+static weir_status read_prompt(weir__request *request, weir_model *model, const weir__limits *limits,
+                               const weir_request *given, const weir__doorbell *bell, size_t index,
+                               weir_error *error)
 {
     int given_kinds =
         (given->chat != NULL) + (given->tokens != NULL) + (given->text != NULL) + (given->source != NULL);
@@ -191,10 +200,10 @@ static weir_status read_prompt(weir__request *request, weir_model *model, const 
     if (given->tokens != NULL)
         status = copy_tokens(request, model, given, index, error);
     else if (given->text != NULL)
-        status = read_text(request, model, given->text, given->text_length, given->add_special,
+        status = read_text(request, model, limits, given->text, given->text_length, given->add_special,
                            given->parse_special, index, error);
     else
-        status = read_chat(request, model, given->chat, index, error);
+        status = read_chat(request, model, limits, given->chat, index, error);
     if (status != WEIR_OK) return status;
     request->n_head = request->n_prompt;
     return copy_salt(request, given->cache_salt, given->cache_salt_length, index, error);
@@ -421,7 +430,7 @@ weir_status weir__request_create(weir_model *model, const weir__limits *limits,
     weir_request given;
     weir__request *request = NULL;
     weir_status status = begin(given_request, &given, index, &request, error);
-    if (status == WEIR_OK) status = read_prompt(request, model, &given, bell, index, error);
+    if (status == WEIR_OK) status = read_prompt(request, model, limits, &given, bell, index, error);
     if (status == WEIR_OK) status = complete(request, model, limits, &given, index, error);
     if (status == WEIR_OK) status = create_score(request, model, &given, index, error);
     if (status == WEIR_OK)

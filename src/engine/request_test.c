@@ -196,6 +196,31 @@ static void what_can_never_fit_is_refused_at_submit(void **state)
     refused(r, &request, WEIR_TOO_LONG, "requests[0].text");
 }
 
+/* Whatever its tokens are, so that nobody has to look for them. */
+static void a_text_that_is_hopelessly_long_is_refused_by_its_bytes(void **state)
+{
+    rig *r = *state;
+    weir_error why = {0};
+    start(r);
+    weir_stream *stream = rig_stream(r);
+    size_t longest = (size_t)r->model->ops->longest_piece(r->model->model);
+    size_t n = longest * 257;
+    char *text = malloc(n);
+    assert_non_null(text);
+    memset(text, 'x', n);
+    weir_request request = weir_request_default();
+    request.text = text;
+    request.text_length = n;
+    assert_int_equal(weir_engine_submit(r->engine, &request, 1, &stream, &why), WEIR_TOO_LONG);
+    assert_string_equal(why.field, "requests[0].text");
+    assert_non_null(strstr(why.message, "bytes, which are at least 257 tokens"));
+    request.text_length = n - 1; /* might be 256 tokens, so they are counted */
+    assert_int_equal(weir_engine_submit(r->engine, &request, 1, &stream, &why), WEIR_TOO_LONG);
+    assert_null(strstr(why.message, "at least"));
+    free(text);
+    rig_release(r, stream);
+}
+
 static void a_prompt_may_fill_the_context_when_no_answer_is_wanted(void **state)
 {
     rig *r = *state;
@@ -662,6 +687,7 @@ int main(void)
         RIG_TEST(a_text_of_many_short_tokens_is_read_whole),
         RIG_TEST(special_tokens_in_a_text_are_read_when_asked_for),
         RIG_TEST(what_can_never_fit_is_refused_at_submit),
+        RIG_TEST(a_text_that_is_hopelessly_long_is_refused_by_its_bytes),
         RIG_TEST(a_prompt_may_fill_the_context_when_no_answer_is_wanted),
         RIG_TEST(an_answer_without_limit_fills_the_context),
         RIG_TEST(the_engine_limits_the_tokens_of_a_request),

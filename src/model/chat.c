@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/deep.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -614,7 +615,7 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
     if (status == WEIR_OK) status = read_schema(&r, error);
     if (status == WEIR_OK) status = read_args(&r, error);
     if (status == WEIR_OK) status = write_texts(&r, error);
-    if (status == WEIR_OK) status = weir__chat_run_deep(run_template, &r, stack, error);
+    if (status == WEIR_OK) status = weir__deep_run(run_template, &r, stack, error);
     if (status == WEIR_OK && r.status != WEIR_OK) status = weir__error_copy(error, &r.error);
     if (status == WEIR_OK) {
         chat->reader = r.out;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/deep.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -301,7 +302,7 @@ static weir_status parse_raw(const weir_chat_parser *p, bool whole, weir__shim_m
     if (p->brackets > BRACKETS_MAX) return WEIR_BACKEND;
     if (p->brackets <= BRACKETS_HERE)
         run_parse(&a);
-    else if (weir__chat_run_deep(run_parse, &a, DEEP_STACK, NULL) != WEIR_OK)
+    else if (weir__deep_run(run_parse, &a, DEEP_STACK, NULL) != WEIR_OK)
         return WEIR_NO_MEMORY;
     if (a.status != WEIR_OK) return a.status;
     if (message_goes_on(p, m)) return WEIR_OK;

@@ -6,13 +6,16 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/deep.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/thread.h"
 #include "base/utf8.h"
 #include "model/chat.h"
 
 #ifndef WEIR_NO_LLAMA
+
+/* Bytes of a source whose nesting fits on any stack. */
+#define SHORT_SOURCE 1024
 
 /* The model's two, and some that callers gave. */
 #define N_CACHED 8
@@ -31,57 +34,21 @@ typedef struct cache {
     size_t n;
 } cache;
 
-/* ---- Stack ---- */
-
-/* Frames of code that is built with sanitizers are several times as large. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define STACK_FACTOR 8
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define STACK_FACTOR 8
-#endif
-#ifndef STACK_FACTOR
-#define STACK_FACTOR 1
-#endif
-
-typedef struct deep {
-    void (*fn)(void *);
-    void *user;
-} deep;
-
-static void *run(void *user)
-{
-    deep *d = user;
-    d->fn(d->user);
-    return NULL;
-}
-
-weir_status weir__chat_run_deep(void (*fn)(void *), void *user, size_t stack, weir_error *error)
-{
-    deep d = {fn, user};
-    stack *= STACK_FACTOR;
-    pthread_attr_t attributes;
-    pthread_t thread;
-    int failed = pthread_attr_init(&attributes);
-    if (failed == 0) {
-        failed = pthread_attr_setstacksize(&attributes, stack);
-        if (failed == 0) failed = weir__thread_start(&thread, &attributes, run, &d);
-        pthread_attr_destroy(&attributes);
-    }
-    if (failed != 0)
-        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no thread with %zu MiB of stack can be made: %s",
-                               stack >> 20, strerror(failed));
-    pthread_join(thread, NULL);
-    return WEIR_OK;
-}
-
 /* ---- Templates ---- */
+
+static void run_destroy(void *parsed)
+{
+    weir__shim_template_destroy(parsed);
+}
 
 void weir__chat_template_release(weir__chat_template *t)
 {
     if (t == NULL || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) > 1) return;
-    weir__shim_template_destroy(t->parsed);
+    /* Freed by calls as deep as its expressions are. Where there is no such stack to be had it stays. */
+    if (strlen(t->source) <= SHORT_SOURCE)
+        weir__shim_template_destroy(t->parsed);
+    else
+        (void)weir__deep_run(run_destroy, t->parsed, WEIR__CHAT_STACK_GIVEN, NULL);
     weir__mem_free(t->source);
     weir__mem_free(t);
 }
@@ -142,7 +109,7 @@ static weir_status create(const weir_model *model, char *source, size_t stack, w
     if (status == WEIR_OK) {
         p.bos = bos;
         p.eos = eos;
-        status = weir__chat_run_deep(run_parse, &p, stack, error);
+        status = weir__deep_run(run_parse, &p, stack, error);
         if (status == WEIR_OK && p.status != WEIR_OK) status = weir__error_copy(error, &p.error);
     }
     weir__mem_free(eos);

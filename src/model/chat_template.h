@@ -6,18 +6,14 @@
 #include "backend/backend.h"
 #include "backend/shim_chat.h"
 
-/* Limits of a template. llama.cpp's Jinja has none: it recurses over nesting and over long expressions. What
- * a template does when it runs is not limited: it is a program, to be trusted like the model it comes with.
- */
+/* Limits of a template's source. What it does when it runs is limited by the shim. */
 #define WEIR__CHAT_TEMPLATE_BYTES_MAX    262144
 #define WEIR__CHAT_TEMPLATE_BRACKETS_MAX 16384
 
-/* Runs fn with this much stack, on a thread of its own: values nested 100 deep in a recursive macro, or a
- * template at the limits above, need more than some callers' threads have. NO_MEMORY when there is no thread
- * to be had. */
+/* llama.cpp's Jinja recurses over nesting and over long expressions: values nested 100 deep in a recursive
+ * macro, or a template at the limits above, need more stack than some callers' threads have. */
 #define WEIR__CHAT_STACK       ((size_t)16 << 20)
 #define WEIR__CHAT_STACK_GIVEN ((size_t)256 << 20) /* for templates of callers */
-weir_status weir__chat_run_deep(void (*fn)(void *), void *user, size_t stack, weir_error *error);
 
 /* A counted, parsed template. */
 typedef struct weir__chat_template weir__chat_template;

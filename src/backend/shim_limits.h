@@ -1,0 +1,145 @@
+/* shim_limits.h: what a chat template may take when it runs, and its analysis with it. For the shim only.
+ *
+ * A template is a program. llama.patch lets llama.cpp's Jinja pay for its work; with another tree than the
+ * pinned one there are no limits, and the interrupt function is asked at the end only.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_BACKEND_SHIM_LIMITS_H
+#define WEIR_BACKEND_SHIM_LIMITS_H
+
+#include <jinja/value.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "backend/shim_guard.h"
+
+extern "C" {
+#include "base/budget.h"
+#include "base/deep.h"
+}
+
+namespace weir
+{
+
+/* For a chat of n bytes of messages and tools; a conversation takes some hundred steps a message, and the
+ * analysis of a template some hundred thousand. */
+constexpr uint64_t template_steps = 10000000, template_steps_byte = 256;
+constexpr uint64_t template_bytes = UINT64_C(256) << 20, template_bytes_byte = 64; /* memory */
+constexpr uint64_t template_output = UINT64_C(4) << 20,
+                   template_output_byte = 256; /* a text that comes out */
+
+#if WEIR_PATCHED
+
+/* While it lives, templates that run on this thread pay for what they take from its budget. */
+class template_limits final : public jinja::limits
+{
+  public:
+    explicit template_limits(std::size_t n) : max_output(template_output + template_output_byte * n)
+    {
+        weir__budget_init(&budget, template_steps + template_steps_byte * n,
+                          template_bytes + template_bytes_byte * n, UINT32_MAX);
+        current = this;
+    }
+    ~template_limits()
+    {
+        /* Values that contain themselves would stay for ever. */
+        for (const std::weak_ptr<jinja::value_t> &v : changed)
+            if (const std::shared_ptr<jinja::value_t> value = v.lock()) value->let_go();
+        current = nullptr;
+    }
+    template_limits(const template_limits &) = delete;
+    template_limits &operator=(const template_limits &) = delete;
+
+    void step(std::size_t n) override
+    {
+        if (weir__deep_low()) weir__budget_too_deep(&budget);
+        if (!weir__budget_step(&budget, n)) throw over();
+    }
+    void grow(std::size_t n) override
+    {
+        if (!weir__budget_grow(&budget, n)) throw over();
+    }
+    void output(std::size_t n) override
+    {
+        if (n <= max_output) return;
+        too_long = true;
+        weir__budget_grow(&budget, UINT64_MAX); /* nothing goes on */
+        throw over();
+    }
+    void make() override
+    {
+        if (!weir__budget_grow(&budget, value_bytes)) throw over();
+    }
+    void unmake() noexcept override
+    {
+        weir__budget_shrink(&budget, value_bytes);
+    }
+    void change(const std::shared_ptr<jinja::value_t> &v) override
+    {
+        if (changed.size() >= many) {
+            std::vector<std::weak_ptr<jinja::value_t>> alive;
+            for (const std::weak_ptr<jinja::value_t> &c : changed)
+                if (!c.expired() && (alive.empty() || alive.back().lock() != c.lock())) alive.push_back(c);
+            changed = std::move(alive);
+            many = 1024 + 2 * changed.size();
+        }
+        if (changed.empty() || changed.back().lock() != v) changed.push_back(v);
+    }
+
+    bool is_over() const
+    {
+        return weir__budget_over(&budget);
+    }
+    weir_status tell(weir_error *error) const
+    {
+        if (too_long)
+            return weir__error_set(error, WEIR_TEMPLATE, nullptr,
+                                   "the chat template's text is longer than %zu KiB, which is too much for "
+                                   "these messages",
+                                   max_output >> 10);
+        return weir__budget_error(&budget, WEIR_TEMPLATE, nullptr, "the chat template", error);
+    }
+
+  private:
+    static constexpr std::size_t value_bytes = sizeof(jinja::value_object_t) + 64;
+
+    weir__budget budget;
+    std::size_t max_output;
+    bool too_long = false;
+    std::vector<std::weak_ptr<jinja::value_t>> changed;
+    std::size_t many = 1024;
+};
+
+#else
+
+class template_limits final
+{
+  public:
+    explicit template_limits(std::size_t)
+    {
+    }
+    bool is_over() const
+    {
+        return weir__interrupt_asked();
+    }
+    weir_status tell(weir_error *error) const
+    {
+        return weir__interrupt_error(error);
+    }
+};
+
+#endif
+
+/* guard() for what runs templates, for a chat of n bytes. What fn made may be there after an error, too. */
+template <typename F>
+weir_status limited(std::size_t n, weir_error *error, weir_status code, const char *what, F fn)
+{
+    template_limits limits(n);
+    weir_status status = guard(error, code, what, fn);
+    return limits.is_over() ? limits.tell(error) : status;
+}
+
+} // namespace weir
+
+#endif
