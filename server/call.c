@@ -279,6 +279,10 @@ void serve_call_refuse_error(serve_call *call, const weir_error *error)
         return;
     }
     case WEIR_NO_MEMORY: serve_call_no_memory(call); return;
+    case WEIR_ABORTED: /* its client has gone, the server is going down, or: */
+        refuse(call, 503, NULL, "work_timeout",
+               "reading this request took longer than the server may; make it smaller or simpler");
+        return;
     case WEIR_STOPPED:
         call->retry_s = 5;
         refuse(call, 503, NULL, "stopping", "the server is going down");

@@ -13,6 +13,9 @@ void serve_health(serve_call *call)
     } else if (server->stuck) {
         serve_call_refuse(call, 503, NULL, "stuck", "the engine has work and has made no tick for %d s",
                           server->params.watchdog_s);
+    } else if (server->n_stuck_workers > 0) {
+        serve_call_refuse(call, 503, NULL, "stuck", "%d of %d workers are stuck with a request",
+                          server->n_stuck_workers, server->params.n_workers);
     } else {
         call->retry_s = 0;
         serve_call_answer(call, 200, "application/json", good, sizeof good - 1);

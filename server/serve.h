@@ -147,6 +147,7 @@ struct serve_server {
     uint64_t watched_ticks; /* n_ticks when it last changed */
     int64_t watched_ns;
     bool stuck;
+    int32_t n_stuck_workers;
     uint64_t n_answers[6]; /* by hundreds of the status */
     uint64_t n_codes[600]; /* and by the status */
     uint64_t n_left;
@@ -160,6 +161,7 @@ struct serve_route {
     const char *path; /* "*": a name without "/"; "**": whatever follows; NULL: one of the page's */
     void (*handle)(serve_call *call);
     bool work;
+    bool slow;                  /* it computes: on a worker apart, for as long as its client waits */
     bool engine;                /* 503 until the model is there, and during a drain */
     bool drain;                 /* not then: it is about what still runs */
     bool health, metrics, open; /* whether a key is needed */
@@ -271,9 +273,18 @@ const char *serve_route_path(const char *path);
 
 const serve_route *serve_route_find(const char *method, const char *path, const char **allow);
 
-serve_workers *serve_workers_create(int32_t n);
-void serve_workers_destroy(serve_workers *workers); /* waits for the jobs that run; the others are posted */
+/* n threads for jobs, and one for slow ones. done: gets each call back, on its worker. While a job runs, the
+ * library's interrupt says that it is to end once its client has gone, the workers are destroyed, or, unless
+ * it is slow, most_s seconds are over. */
+serve_workers *serve_workers_create(int32_t n, int32_t most_s, void (*done)(serve_call *call));
+
+/* Ends the jobs that run and waits for that; the others are given back. False: one did not end in time
+ * (negative: however long it takes), and nothing of the workers may be freed. */
+bool serve_workers_destroy(serve_workers *workers, int timeout_ms);
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call));
+
+/* How many jobs go on although their time has been over for long; *n_new: those not counted there before. */
+int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t *n_new);
 
 void serve_log_call(const serve_call *call);
 

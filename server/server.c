@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -30,7 +31,9 @@
 #define CROWD       32    /* calls at a time */
 #define SPIN_TURNS  32    /* in a row that call nobody */
 #define SPIN_US     2000
-#define FAREWELL_S  2 /* after a drain: until those who are cut off have taken what tells them */
+#define WORK_S      30 /* of one request, before it is in the engine's queue and after its answer */
+#define LAST_WORK_S 10 /* what ends the process may take */
+#define FAREWELL_S  2  /* after a drain: until those who are cut off have taken what tells them */
 
 static const struct lws_protocols protocols[] = {
     {.name = "http", .callback = serve_http_callback},
@@ -210,6 +213,15 @@ static void watch_engine(serve_server *server, int64_t now_ns)
     server->stuck = stuck;
 }
 
+static void watch_workers(serve_server *server, int64_t now_ns)
+{
+    int32_t n_new;
+    server->n_stuck_workers = serve_workers_stuck(server->workers, now_ns, &n_new);
+    if (n_new > 0)
+        serve_log_event("stuck", "%d of %d workers have been at one request for more than %d s",
+                        server->n_stuck_workers, server->params.n_workers, WORK_S);
+}
+
 /* After a crowd: glibc keeps what its calls took, though it is free. */
 static void give_back_memory(serve_server *server)
 {
@@ -252,7 +264,10 @@ static void sweep(lws_sorted_usec_list_t *sul)
     }
     serve_tapes_sweep(server->tapes, now_ns);
     if (server->draining) stop_listening(server);
-    if (++server->n_sweeps % WATCH_STEPS == 0) watch_engine(server, now_ns);
+    if (++server->n_sweeps % WATCH_STEPS == 0) {
+        watch_engine(server, now_ns);
+        watch_workers(server, now_ns);
+    }
     serve_listener_go_on(server);
     give_back_memory(server);
     serve_log_flush(0);
@@ -291,6 +306,18 @@ static bool service(serve_server *server, int *n_idle)
     return true;
 }
 
+/* Jobs end when they are told to. One that does not holds the model and the engine: the process ends without
+ * giving them back, rather than not at all. */
+static void end_workers(serve_server *server)
+{
+    if (!serve_workers_destroy(server->workers, LAST_WORK_S * 1000)) {
+        serve_log_event("stuck", "a worker did not end within %d s; the process does", LAST_WORK_S);
+        serve_log_flush(1000);
+        _exit(EXIT_FAILURE);
+    }
+    server->workers = NULL;
+}
+
 static void *serve(void *user)
 {
     serve_server *server = user;
@@ -300,8 +327,7 @@ static void *serve(void *user)
     lws_sul_schedule(server->lws, 0, &server->sweep, sweep, SERVE_SWEEP_US);
     while (!is_to_stop(server) && service(server, &n_idle)) continue;
     serve_listener_close(server);
-    serve_workers_destroy(server->workers);
-    server->workers = NULL;
+    end_workers(server);
     while ((call = take_ready(server)) != NULL) {
         call->state = SERVE_ANSWERING;
         serve_server_unlist(call);
@@ -449,7 +475,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     server->kept = serve_kept_create();
     server->adapters = serve_adapters_create();
     server->tapes = serve_tapes_create(server);
-    server->workers = serve_workers_create(params->n_workers);
+    server->workers = serve_workers_create(params->n_workers, WORK_S, serve_server_post);
     if (server->keys == NULL || server->workers == NULL || server->events == NULL ||
         server->embedder == NULL || server->kept == NULL || server->tapes == NULL || server->adapters == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
@@ -565,7 +591,7 @@ void serve_server_destroy(serve_server *server)
         pthread_join(server->thread, NULL);
     } else {
         serve_listener_close(server);
-        serve_workers_destroy(server->workers);
+        serve_workers_destroy(server->workers, -1);
         if (server->lws != NULL) lws_context_destroy(server->lws);
     }
     serve_tapes_destroy(server->tapes);

@@ -1,84 +1,177 @@
 /* workers.c: threads that read, render and write what would keep the service thread too long.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "serve.h"
 
-struct serve_workers {
-    pthread_mutex_t mutex; /* all below but n and threads */
-    pthread_cond_t work;
+/* What a job that was told that its time is over may take to end. */
+#define GRACE_NS (5 * WEIR__NS_PER_S)
+
+/* Jobs that wait. */
+typedef struct queue {
     serve_call *first, *last;
-    bool stopping;
+} queue;
+
+/* One thread and what it is at. */
+typedef struct worker {
+    serve_workers *workers;
+    pthread_t thread;
+    queue *queue;     /* whose jobs it takes */
+    serve_call *call; /* this thread's; NULL: none */
+    bool late;        /* this thread's: the job was told that its time is over */
+    /* The next two under the mutex. */
+    int64_t began_ns; /* 0: no job */
+    bool told;        /* that it is stuck */
+} worker;
+
+struct serve_workers {
+    void (*done)(serve_call *call);
+    int64_t most_ns; /* of a job */
+    _Atomic bool stopping;
+    pthread_mutex_t mutex; /* the next three, and what is said above */
+    pthread_cond_t changed;
+    queue quick, slow;
+    int32_t n_ended; /* threads */
     int32_t n;
-    pthread_t threads[];
+    worker all[]; /* the first for slow jobs, so that these never keep all */
 };
 
-static serve_call *take(serve_workers *workers)
+/* ---- A job's end before its time ---- */
+
+static bool is_to_end(void *user)
 {
-    serve_call *call = NULL;
+    worker *w = user;
+    if (w->call == NULL) return false;
+    if (atomic_load_explicit(&w->call->gone, memory_order_acquire)) return true;
+    if (atomic_load_explicit(&w->workers->stopping, memory_order_relaxed)) return true;
+    /* Read without the mutex: this thread wrote it. */
+    if (w->queue == &w->workers->slow) return false;
+    w->late = w->late || weir__clock_now_ns() - w->began_ns > w->workers->most_ns;
+    return w->late;
+}
+
+/* ---- The threads ---- */
+
+/* The next job; NULL: there will be none. Ends the one before. */
+static serve_call *take(worker *w)
+{
+    serve_workers *workers = w->workers;
     pthread_mutex_lock(&workers->mutex);
-    while (workers->first == NULL && !workers->stopping) pthread_cond_wait(&workers->work, &workers->mutex);
-    if (!workers->stopping) {
-        call = workers->first;
-        workers->first = call->next_job;
-        if (workers->first == NULL) workers->last = NULL;
+    w->call = NULL;
+    w->late = w->told = false;
+    w->began_ns = 0;
+    while (w->queue->first == NULL && !workers->stopping)
+        pthread_cond_wait(&workers->changed, &workers->mutex);
+    if (workers->stopping) {
+        workers->n_ended++;
+        pthread_cond_broadcast(&workers->changed);
+    } else {
+        w->call = w->queue->first;
+        w->began_ns = weir__clock_now_ns();
+        w->queue->first = w->call->next_job;
+        if (w->queue->first == NULL) w->queue->last = NULL;
     }
     pthread_mutex_unlock(&workers->mutex);
-    return call;
+    return w->call;
 }
 
 static void *run(void *user)
 {
+    worker *w = user;
     serve_call *call;
     weir__thread_name("weir-work");
-    while ((call = take(user)) != NULL) {
+    weir_interrupt_set(is_to_end, w);
+    while ((call = take(w)) != NULL) {
         if (!atomic_load_explicit(&call->gone, memory_order_acquire)) call->job(call);
-        serve_server_post(call);
+        w->workers->done(call);
     }
     return NULL;
 }
 
-serve_workers *serve_workers_create(int32_t n)
+/* ---- Life ---- */
+
+serve_workers *serve_workers_create(int32_t n, int32_t most_s, void (*done)(serve_call *call))
 {
-    serve_workers *workers = weir__mem_calloc(1, sizeof *workers + (size_t)n * sizeof *workers->threads);
+    serve_workers *workers = weir__mem_calloc(1, sizeof *workers + ((size_t)n + 1) * sizeof *workers->all);
     if (workers == NULL) return NULL;
+    workers->done = done;
+    workers->most_ns = most_s * WEIR__NS_PER_S;
     pthread_mutex_init(&workers->mutex, NULL);
-    pthread_cond_init(&workers->work, NULL);
-    while (workers->n < n && weir__thread_start(&workers->threads[workers->n], NULL, run, workers) == 0)
-        workers->n++;
-    if (workers->n > 0) return workers;
-    serve_workers_destroy(workers);
+    weir__clock_cond_init(&workers->changed);
+    for (; workers->n < n + 1; workers->n++) {
+        worker *w = &workers->all[workers->n];
+        w->workers = workers;
+        w->queue = workers->n == 0 ? &workers->slow : &workers->quick;
+        if (weir__thread_start(&w->thread, NULL, run, w) != 0) break;
+    }
+    if (workers->n > 1) return workers;
+    serve_workers_destroy(workers, -1);
     return NULL;
 }
 
-void serve_workers_destroy(serve_workers *workers)
+static void give_back(serve_workers *workers, queue *queue)
 {
-    if (workers == NULL) return;
+    for (serve_call *call = queue->first, *next; call != NULL; call = next) {
+        next = call->next_job;
+        workers->done(call);
+    }
+}
+
+bool serve_workers_destroy(serve_workers *workers, int timeout_ms)
+{
+    if (workers == NULL) return true;
+    int64_t deadline_ns = weir__clock_deadline_ns(timeout_ms);
+    int code = 0;
     pthread_mutex_lock(&workers->mutex);
     workers->stopping = true;
-    pthread_cond_broadcast(&workers->work);
+    pthread_cond_broadcast(&workers->changed);
+    while (workers->n_ended < workers->n && code == 0)
+        code = weir__clock_cond_wait(&workers->changed, &workers->mutex, deadline_ns);
+    bool ended = workers->n_ended == workers->n;
     pthread_mutex_unlock(&workers->mutex);
-    for (int32_t i = 0; i < workers->n; i++) pthread_join(workers->threads[i], NULL);
-    for (serve_call *call = workers->first, *next; call != NULL; call = next) {
-        next = call->next_job;
-        serve_server_post(call);
-    }
-    pthread_cond_destroy(&workers->work);
+    if (!ended) return false;
+    for (int32_t i = 0; i < workers->n; i++) pthread_join(workers->all[i].thread, NULL);
+    give_back(workers, &workers->quick);
+    give_back(workers, &workers->slow);
+    pthread_cond_destroy(&workers->changed);
     pthread_mutex_destroy(&workers->mutex);
     weir__mem_free(workers);
+    return true;
+}
+
+/* ---- Watching ---- */
+
+int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t *n_new)
+{
+    int32_t n = 0;
+    *n_new = 0;
+    pthread_mutex_lock(&workers->mutex);
+    for (int32_t i = 0; i < workers->n; i++) {
+        worker *w = &workers->all[i];
+        if (w->queue == &workers->slow || w->began_ns == 0 ||
+            now_ns - w->began_ns <= workers->most_ns + GRACE_NS)
+            continue;
+        n++;
+        *n_new += !w->told;
+        w->told = true;
+    }
+    pthread_mutex_unlock(&workers->mutex);
+    return n;
 }
 
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call))
 {
+    queue *queue = call->route != NULL && call->route->slow ? &workers->slow : &workers->quick;
     call->state = SERVE_WORKING;
     call->job = job;
     call->next_job = NULL;
     pthread_mutex_lock(&workers->mutex);
-    if (workers->last != NULL)
-        workers->last->next_job = call;
+    if (queue->last != NULL)
+        queue->last->next_job = call;
     else
-        workers->first = call;
-    workers->last = call;
-    pthread_cond_signal(&workers->work);
+        queue->first = call;
+    queue->last = call;
+    pthread_cond_broadcast(&workers->changed);
     pthread_mutex_unlock(&workers->mutex);
 }
