@@ -127,7 +127,7 @@ defmodule Weir.Hub do
   @doc "What the hub says of a repository, its JSON as a map."
   @spec get_model_info(String.t(), keyword()) :: {:ok, map()} | {:error, String.t()}
   def get_model_info(repo, opts \\ []) do
-    Options.keywords!(opts)
+    opts = Options.keywords!(opts)
     revision = opts[:revision] || "main"
 
     with :ok <- check(repo, "a.gguf"),
@@ -256,7 +256,7 @@ defmodule Weir.Hub do
   @spec build_download_url(String.t(), String.t(), keyword()) :: String.t()
   def build_download_url(repo, file, opts \\ []) do
     check!(repo, file)
-    Options.keywords!(opts)
+    opts = Options.keywords!(opts)
     endpoint = opts[:endpoint] || env(["HF_ENDPOINT"]) || @endpoint
 
     path =
@@ -275,7 +275,7 @@ defmodule Weir.Hub do
   """
   @spec auth_headers(keyword()) :: [{String.t(), String.t()}]
   def auth_headers(opts \\ []) do
-    Options.keywords!(opts)
+    opts = Options.keywords!(opts)
 
     case opts[:token] || env(["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"]) do
       nil -> []
@@ -289,7 +289,7 @@ defmodule Weir.Hub do
   @spec cache_path(String.t(), String.t(), keyword()) :: Path.t()
   def cache_path(repo, file, opts \\ []) do
     check!(repo, file)
-    Options.keywords!(opts)
+    opts = Options.keywords!(opts)
     base = Path.join(cache_dir(opts), "models--" <> String.replace(repo, "/", "--"))
     revision = opts[:revision] || "main"
 

@@ -52,7 +52,7 @@ defmodule Weir.Options do
   @doc "The same without defaults: those that are given."
   @spec given!(keyword(), keyword()) :: map()
   def given!(opts, specs) do
-    keywords!(opts)
+    opts = keywords!(opts)
 
     # of one that is given twice the first holds, as everywhere
     opts
