@@ -123,11 +123,11 @@ typedef bool (*weir_interrupt_fn)(void *user);
 
 /* Lets the calling thread end its own calls: those that may take long ask fn every few thousand steps, and
  * end with WEIR_ABORTED once it has said true; then all is as after any other error of theirs. These are
- * tokenizing, chats and their parsers, schemas, grammars and samplers made with them, submits, the passes of
- * contexts (also within one, where the backend can be interrupted), weir_context_generate, weir_embed and
- * weir_generate. fn runs during calls of this thread only, one at a time, but perhaps on a thread of the
- * library's that works for this one. NULL, as at a thread's start: nothing is asked. Limits of their own end
- * such calls anyway, whatever their input is. */
+ * tokenizing, weir_chat_create, schemas and samplers made with them, submits, the passes of contexts (also
+ * within one, where the backend can be interrupted), weir_context_generate and weir_embed. Waiting for an
+ * engine asks nothing: weir_stream_cancel ends that. fn runs during calls of this thread only, one at a time,
+ * but perhaps on a thread of the library's that works for this one. NULL, as at a thread's start: nothing is
+ * asked. */
 WEIR_API void weir_interrupt_set(weir_interrupt_fn fn, void *user);
 
 /* ---- Model ---------------------------------------------------------------------------------------- */
@@ -851,8 +851,9 @@ WEIR_API weir_status weir_chat_create(weir_model *model, const weir_chat_params 
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
 WEIR_API void weir_chat_release(weir_chat *chat);
 
-/* The rendered text, NUL-terminated; valid while the chat is held. length may be NULL. Without the tokens
- * that begin and end texts: to tokenize it yourself, set add_special and parse_special, as a request does. */
+/* The rendered text, NUL-terminated; valid while the chat is held; "" for NULL. length may be NULL. Without
+ * the tokens that begin and end texts: to tokenize it yourself, set add_special and parse_special, as a
+ * request does. */
 WEIR_API const char *weir_chat_prompt(const weir_chat *chat, size_t *length);
 
 /* Reads an answer piece by piece. Text given once is never taken back; an answer that does not have the form

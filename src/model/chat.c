@@ -95,8 +95,8 @@ bool weir__chat_calls(const weir_chat *chat, bool *form)
 
 const char *weir_chat_prompt(const weir_chat *chat, size_t *length)
 {
-    if (length != NULL) *length = chat->prompt_length;
-    return chat->prompt;
+    if (length != NULL) *length = chat != NULL ? chat->prompt_length : 0;
+    return chat != NULL ? chat->prompt : "";
 }
 
 weir_chat *weir_chat_hold(weir_chat *chat)

@@ -110,6 +110,7 @@ weir_cost weir__cost_get(const weir__cost *cost)
 double weir_cost_tick_ns(const weir_cost *cost, int32_t n_passes, int32_t n_decode, int32_t n_prefill,
                          double n_context_k)
 {
+    if (cost == NULL) return 0;
     return cost->pass_ns * n_passes + cost->decode_ns * n_decode + cost->prefill_ns * n_prefill +
            cost->context_ns * n_context_k;
 }

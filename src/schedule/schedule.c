@@ -145,6 +145,7 @@ weir__shape weir__schedule_shape(const weir_view *view, const weir_plan_entry *p
 
 double weir_plan_tick_ns(const weir_view *view, const weir_plan_entry *plan, size_t n_plan)
 {
+    if (view == NULL) return 0;
     weir__shape shape = weir__schedule_shape(view, plan, n_plan);
     return weir_cost_tick_ns(&view->cost, shape.n_passes, shape.n_decode, shape.n_prefill, shape.n_context_k);
 }

@@ -569,6 +569,8 @@ static void strategies_are_found_by_name(void **state)
     assert_null(weir_strategy_find("balance"));
     assert_null(weir_strategy_find(""));
     assert_null(weir_strategy_find(NULL));
+    assert_true(weir_plan_tick_ns(NULL, NULL, 0) == 0);
+    assert_true(weir_cost_tick_ns(NULL, 1, 1, 1, 1) == 0);
     assert_ptr_equal(weir_strategy_get(0), weir_strategy_decode_maximal());
     assert_ptr_equal(weir_strategy_get(1), weir_strategy_prefill_priority());
     assert_ptr_equal(weir_strategy_get(2), weir_strategy_balanced());
