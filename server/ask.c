@@ -239,9 +239,13 @@ static bool read_response_format(reader *r, const char *name, const json_t *valu
     }
     if (type == NULL || strcmp(type, "json_schema") != 0)
         return refuse(r, "response_format.type", "\"text\", \"json_object\" or \"json_schema\"");
-    const json_t *schema = json_object_get(json_object_get(value, "json_schema"), "schema");
+    const json_t *given = json_object_get(value, "json_schema"), *schema = json_object_get(given, "schema");
+    const json_t *strict = json_object_get(given, "strict");
     if (!json_is_object(schema))
         return refuse(r, "response_format.json_schema.schema", "an object: a JSON Schema");
+    if (strict != NULL && !json_is_boolean(strict) && !json_is_null(strict))
+        return refuse(r, "response_format.json_schema.strict", "true or false");
+    r->ask->strict_schema = json_is_true(strict);
     return set_schema(r, name, "response_format/json_schema/schema", schema);
 }
 

@@ -60,6 +60,7 @@ typedef struct serve_ask {
 
     const json_t *prompt, *messages, *tools, *kwargs; /* NULL = not given */
     char *schema;                                     /* owned: the answer's; NULL = any */
+    bool strict_schema; /* what of it cannot be enforced is an error in chats too */
     serve_tools tool_choice;
     const char *tool_name;
     const json_t *tools_allowed; /* an array of tools by name; NULL = all */

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "keys.h"
+#include "log.h"
 #include "model/json.h"
 #include "names.h"
 #include "serve.h"
@@ -63,6 +64,7 @@ void serve_call_destroy(serve_call *call)
     server->n_calls--;
     serve_text_fini(&call->out);
     serve_text_fini(&call->body);
+    weir__mem_free(call->relaxed);
     weir__mem_free(call);
 }
 
@@ -129,10 +131,11 @@ static bool is_allowed(const serve_params *params, const char *origin)
 static void add_cors(serve_call *call)
 {
     if (call->origin[0] == '\0' || !is_allowed(&call->server->params, call->origin)) return;
-    serve_text_printf(&call->out,
-                      "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
-                      "Access-Control-Expose-Headers: Retry-After, X-Request-Id, X-Stream-Id\r\n",
-                      call->origin);
+    serve_text_printf(
+        &call->out,
+        "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
+        "Access-Control-Expose-Headers: Retry-After, X-Request-Id, X-Stream-Id, X-Weir-Relaxed\r\n",
+        call->origin);
     if (strcmp(call->method, "OPTIONS") == 0)
         serve_text_puts(&call->out, "Access-Control-Allow-Methods: GET, POST, HEAD, OPTIONS\r\n"
                                     "Access-Control-Allow-Headers: Authorization, X-Api-Key, "
@@ -157,6 +160,7 @@ static void begin_head(serve_call *call, int status, const char *type)
     if (call->retry_s > 0) serve_text_printf(out, "Retry-After: %d\r\n", call->retry_s);
     if (call->allow != NULL) serve_text_printf(out, "Allow: %s\r\n", call->allow);
     if (status == 401) serve_text_puts(out, "WWW-Authenticate: Bearer\r\n");
+    if (call->relaxed != NULL) serve_text_printf(out, "X-Weir-Relaxed: %s\r\n", call->relaxed);
     if (call->tape != NULL) serve_text_printf(out, "X-Stream-Id: %s\r\n", serve_tape_id(call->tape));
     if (call->close) serve_text_puts(out, "Connection: close\r\n");
     add_cors(call);
@@ -254,6 +258,28 @@ void serve_call_no_memory(serve_call *call)
 {
     call->retry_s = 1;
     refuse(call, 503, NULL, "out_of_memory", "the server is out of memory for this request");
+}
+
+#define RELAXED_MAX 2048 /* of the header's value */
+
+void serve_call_relaxed(serve_call *call, const char *lines)
+{
+    serve_text header = {0};
+    char line[1024], place[1024];
+    while (*lines != '\0') {
+        size_t n = strcspn(lines, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)n, lines);
+        serve_names_field(line, call->schema_field, place, sizeof place);
+        serve_log_event("relaxed", "request %s: %s is not enforced", call->id, place);
+        if (header.n + strlen(place) < RELAXED_MAX) {
+            if (header.n > 0) serve_text_puts(&header, "; ");
+            for (const char *c = place; *c != '\0'; c++) /* a header holds ASCII */
+                serve_text_printf(&header, (unsigned char)*c < 0x80 ? "%c" : "%%%02X", (unsigned char)*c);
+        }
+        lines += n + (lines[n] == '\n');
+    }
+    weir__mem_free(call->relaxed);
+    call->relaxed = header.bytes;
 }
 
 void serve_call_refuse_error(serve_call *call, const weir_error *error)

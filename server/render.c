@@ -144,6 +144,7 @@ weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
                              : WEIR_TOOLS_AUTO;
     params.parallel_tool_calls = ask->parallel_tool_calls && ask->tool_choice != SERVE_TOOLS_NAMED;
     params.json_schema = ask->schema;
+    params.strict_schema = ask->strict_schema;
     params.template_source = server->template_source;
     params.args = args;
     params.continue_final = ask->continue_final;
@@ -154,6 +155,8 @@ weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
     if (status != WEIR_OK) {
         error.code = status;
         serve_call_refuse_error(call, &error);
+    } else {
+        serve_call_relaxed(call, weir_chat_relaxed(chat));
     }
 out:
     for (size_t i = 0; i < params.n_args; i++) weir__mem_free((void *)args[i].value);

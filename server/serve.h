@@ -78,6 +78,7 @@ struct serve_call {
     int32_t retry_s;  /* Retry-After, 0 = none */
     const char *code; /* of a refusal, static; NULL: none */
     const char *allow;
+    char *relaxed;            /* owned: for a header; NULL: all that was asked for is enforced */
     const char *schema_field; /* where the answer's schema stands in the request; NULL: there is none */
 
     bool left; /* the client went before the answer's end */
@@ -216,6 +217,9 @@ void serve_call_answer_more(serve_call *call, int status, const char *type, cons
 void serve_call_refuse(serve_call *call, int status, const char *field, const char *code, const char *format,
                        ...) __attribute__((format(printf, 5, 6)));
 void serve_call_refuse_error(serve_call *call, const weir_error *error);
+
+/* Tells the client, in a header of the answer, and the log what is not enforced: weir_chat_relaxed's lines. */
+void serve_call_relaxed(serve_call *call, const char *lines);
 void serve_call_no_memory(serve_call *call);
 
 /* {"error": …} as an object, without what surrounds it. */

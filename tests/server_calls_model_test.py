@@ -32,7 +32,7 @@ ASK = {"messages": [{"role": "user", "content": "Wake me up."}], "tools": TOOLS,
 
 # What it is, the keyword that the message names, where it stands in it.
 ODD = [
-    ("not", "not", "", {"not": {"type": "string"}}),
+    ("not", "not", "", {"type": "string", "not": {"minLength": 3}}),
     ("a look-ahead", "pattern", "", {"type": "string", "pattern": "(?=x)y"}),
     ("a back reference", "pattern", "", {"type": "string", "pattern": "(a)\\1"}),
     ("multiples", "multipleOf", "/properties/a", {"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 3}}}),
@@ -48,7 +48,7 @@ ODD = [
     ("names", "propertyNames", "", {"type": "object", "propertyNames": {"maxLength": 3}}),
     ("how many properties", "minProperties", "", {"type": "object", "minProperties": 3}),
     ("either, or both", "oneOf", "", {"oneOf": [{"type": "string"}, {"type": "string", "maxLength": 3}]}),
-    ("a format", "format", "", {"type": "string", "format": "email"}),
+    ("a format", "format", "", {"type": "string", "format": "color"}),
     ("no type", "type", "", {"type": "text"}),
     ("properties that are none", "properties", "", {"type": "object", "properties": ["a"]}),
     ("nothing allowed", "enum", "", {"enum": []}),
@@ -122,17 +122,18 @@ def ask_all(server, template):
 
 def ask_odd(server, template):
     for name, keyword, place, odd in ODD:
-        reply = server.post(CHAT, {"messages": ASK["messages"], "max_tokens": 1, "response_format": {"type": "json_schema", "json_schema": {"name": "o", "schema": odd}}})
+        reply = server.post(CHAT, {"messages": ASK["messages"], "max_tokens": 1, "response_format": {"type": "json_schema", "json_schema": {"name": "o", "strict": True, "schema": odd}}})
         check(f"{template}: odd: {name}", reply.status == 400 and reply.error["param"] == "response_format/json_schema/schema" + place and keyword in reply.error["message"], reply.status, reply.body)
         reply = server.post("/v1/completions", {"prompt": "x", "max_tokens": 1, "json_schema": odd})
         check(f"{template}: odd: {name}, completions", reply.status == 400 and reply.error["param"] == "json_schema" + place, reply.status, reply.body)
         inside = json.loads(json.dumps(odd).replace("#/$defs", "#/properties/a/$defs"))
         tools = [TOOLS[0], tool("f", a=inside)]
+        tools[1]["function"]["strict"] = True
         reply = server.post(CHAT, dict(ASK, max_tokens=1, tools=tools))
         check(f"{template}: odd: {name}, in a tool", reply.status == 400 and reply.error["param"] == "tools/1/function/parameters" + (
             "" if keyword.startswith("nothing") else "/properties/a" + place) and keyword in reply.error["message"],
               reply.status, reply.body)
-        reply = server.post(CHAT, dict(ASK, max_tokens=1, response_format={"type": "json_schema", "json_schema": {"name": "o", "schema": odd}}))
+        reply = server.post(CHAT, dict(ASK, max_tokens=1, response_format={"type": "json_schema", "json_schema": {"name": "o", "strict": True, "schema": odd}}))
         check(f"{template}: odd: {name}, beside tools", reply.status == 400 and reply.error["param"] == "response_format/json_schema/schema" + place, reply.status, reply.body)
 
 

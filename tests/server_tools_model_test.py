@@ -68,9 +68,19 @@ try:
     history = ask["messages"] + [{"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "get_weather", "arguments": "{\"city\":\"Paris\",\"days\":3}"}}]},
                                  {"role": "tool", "tool_call_id": "1", "content": "sunny"}]
     check("a result of a call goes back", server.post(CHAT, dict(ask, messages=history)).status == 200)
-    bad = tool("f", a={"type": "string", "pattern": "(?=x)"})
+    bad = tool("f", a={"type": "string", "pattern": "(?=x)"}, b={"type": "boolean"})
+    strict = json.loads(json.dumps(bad))
+    strict["function"]["strict"] = True
+    reply = server.post(CHAT, dict(ask, tools=[strict], tool_choice="required"))
+    check("strict: what cannot be enforced is refused, with its place", reply.status == 400 and reply.error["param"].startswith("tools") and
+          "pattern" in reply.error["message"], reply.body)
+    for name, more in (("a strict one, not to be called", {"tools": [strict], "tool_choice": "none"}), ("one that is not strict, not to be called", {"tools": [bad], "tool_choice": "none"}),
+                       ("all enforced", {"tools": [weather]})):
+        reply = server.post(CHAT, dict(ask, max_tokens=3, **more))
+        check(f"{name}: nothing to tell", reply.status == 200 and "x-weir-relaxed" not in reply.headers, reply.status, reply.headers)
     reply = server.post(CHAT, dict(ask, tools=[bad], tool_choice="required"))
-    check("what cannot be enforced is refused, with its place", reply.status == 400 and reply.error["param"].startswith("tools") and "pattern" in reply.error["message"], reply.body)
+    check("not strict: the rest is enforced, and a header tells", reply.status == 200 and reply.headers.get("x-weir-relaxed") == "tools/0/function/parameters/properties/a: pattern" and
+          isinstance(json.loads(reply.json["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"])["b"], bool), reply.status, reply.headers, reply.body)
 
     schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}}, "required": ["name", "age"], "additionalProperties": False}
     person = {"messages": [{"role": "user", "content": "Invent a person."}], "max_tokens": 100, "temperature": 1}
@@ -78,8 +88,12 @@ try:
         reply = server.post(CHAT, dict(person, seed=seed, response_format={"type": "json_schema", "json_schema": {"name": "p", "strict": True, "schema": schema}}))
         value = json.loads(reply.json["choices"][0]["message"]["content"])
         check(f"a schema, seed {seed}", set(value) == {"name", "age"} and isinstance(value["age"], int) and len(value["name"]) <= 12, value)
-    reply = server.post(CHAT, dict(person, response_format={"type": "json_schema", "json_schema": {"schema": {"type": "string", "pattern": "(?=x)"}}}))
+    reply = server.post(CHAT, dict(person, response_format={"type": "json_schema", "json_schema": {"strict": True, "schema": {"type": "string", "pattern": "(?=x)"}}}))
     check("a schema that cannot be honoured", reply.status == 400 and "pattern" in reply.error["message"] and reply.error["param"].startswith("response_format"), reply.body)
+    form = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}, "required": ["n"]}
+    reply = server.post(CHAT, dict(person, response_format={"type": "json_schema", "json_schema": {"schema": form}}))
+    check("a schema that is not strict: the rest is enforced", reply.status == 200 and isinstance(json.loads(reply.json["choices"][0]["message"]["content"])["n"], int) and
+          reply.headers.get("x-weir-relaxed") == "response_format/json_schema/schema/properties/n: multipleOf", reply.status, reply.headers, reply.body)
     check("it ends with 0", server.stop() == 0)
 finally:
     server.stop()

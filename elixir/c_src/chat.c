@@ -153,6 +153,7 @@ ERL_NIF_TERM nif_chat_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
     nif_map_bool(&map, "enable_thinking", &params.enable_thinking);
     nif_map_bool(&map, "continue_final", &params.continue_final);
     nif_map_bool(&map, "parse_reasoning", &params.parse_reasoning);
+    nif_map_bool(&map, "strict_schema", &params.strict_schema);
     nif_map_i64(&map, "now", &params.now);
     params.tool_choice = (weir_tool_choice)nif_map_choice(&map, "tool_choice", choices, params.tool_choice);
     if (map.wrong != NULL || (nif_map_term(&map, "args", &value) && !get_pairs(env, value, &args))) goto end;
@@ -185,6 +186,16 @@ end:
     nif_free(tools);
     nif_free(messages);
     return result != 0 ? result : enif_make_badarg(env);
+}
+
+/* chat_relaxed(chat): what is not enforced, at most some KB */
+ERL_NIF_TERM nif_chat_relaxed(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    const nif_chat *chat = nif_resource_get(env, argv[0], NIF_CHAT);
+    if (chat == NULL) return enif_make_badarg(env);
+    const char *lines = weir_chat_relaxed(chat->object.handle);
+    return nif_binary(env, lines, strlen(lines));
 }
 
 /* chat_prompt(chat): the rendered text */

@@ -310,6 +310,7 @@ void nif_uninterrupted(void);
     X(chat_apply_template, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                   \
     X(chat_apply_template_jinja, 5, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                             \
     X(chat_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
+    X(chat_relaxed, 1, 0)                                                                                    \
     X(chat_prompt, 1, 0)                                                                                     \
     X(chat_parser, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(chat_parser_feed, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                      \

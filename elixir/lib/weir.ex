@@ -92,7 +92,9 @@ defmodule Weir do
       `prompt_logprobs` (false), `n_prompt_logprobs` (0; 0 to 20): the same of the prompt, in a whole answer.
     * `tools` (a list of maps as in OpenAI's API; their `parameters` may be keyword lists, which keep the order),
       `tool_choice` (`:auto`, `:none`, `:required`, or `%{type: "function", function: %{name: _}}`), `parallel_tool_calls`
-      (true). Where the model's template knows of no tools they are described to it in a system message. With a `json_schema` besides, an answer is a call or has its form.
+      (true). Where the model's template knows of no tools they are described to it in a system message. With a
+      `json_schema` besides, an answer is a call or has its form. What the tools' schemas have that cannot be enforced is
+      a warning, and an error where a function is `strict`.
 
   Reasoning, where the template knows of it or the answer has `<think>` tags, is apart from the content.
 

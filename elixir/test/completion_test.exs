@@ -427,6 +427,34 @@ defmodule Weir.CompletionTest do
                NIF.chat_parser_feed(parser, ~S({"response": "yes"}), true)
     end
 
+    @tag :llama
+    test "that cannot be enforced in full are a warning, and an error where they are strict", %{
+      model: model
+    } do
+      schema = %{type: "object", properties: %{n: %{type: "array", uniqueItems: true}}}
+      function = %{name: "f", parameters: schema}
+      tools = fn function -> [%{type: "function", function: function}] end
+
+      for opts <- [[], [template: nil], [tools: [], json_schema: schema, strict_schema: false]] do
+        log =
+          ExUnit.CaptureLog.capture_log(fn ->
+            assert {:ok, _chat} = chat(model, [tools: tools.(function)] ++ opts)
+          end)
+
+        assert log =~ "/properties/n: uniqueItems"
+      end
+
+      strict = tools.(Map.put(function, :strict, true))
+      assert {:error, reason} = chat(model, tools: strict)
+      assert reason =~ "uniqueItems"
+      assert {:error, reason} = chat(model, tools: [], json_schema: schema)
+      assert reason =~ "uniqueItems"
+      # what is not to be called needs no grammar
+      assert ExUnit.CaptureLog.capture_log(fn ->
+               assert {:ok, _chat} = chat(model, tools: strict, tool_choice: :none)
+             end) == ""
+    end
+
     @tag :model
     test "are called by a model whose template knows of none" do
       {:ok, model} = Weir.load_model(System.fetch_env!("WEIR_TEST_MODEL"))

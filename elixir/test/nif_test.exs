@@ -158,6 +158,7 @@ defmodule Weir.NIFTest do
         end
       ],
       chat_prompt: [:chat],
+      chat_relaxed: [:chat],
       chat_parser: [:chat],
       chat_parser_feed: [fn -> elem(NIF.chat_parser(own_chat()), 1) end, text, bool],
       json_schema_to_grammar_nif: [

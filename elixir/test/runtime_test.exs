@@ -635,6 +635,7 @@ defmodule Weir.RuntimeTest do
       generate_ref: fn -> NIF.generate_ref() end,
       generate_stop: fn -> NIF.generate_stop(NIF.generate_ref()) end,
       chat_prompt: fn -> NIF.chat_prompt(chat) end,
+      chat_relaxed: fn -> NIF.chat_relaxed(chat) end,
       engine_submit: fn -> {:ok, _} = submit.(%{}) end,
       engine_submit_n: fn ->
         {:ok, _} = NIF.engine_submit_n(manual, %{prompt: "a"}, 2, self(), 1)

@@ -814,7 +814,9 @@ typedef struct weir_chat_params {
     const char *messages_json; /* instead of messages: an array as in OpenAI's API */
     /* An array as in OpenAI's API; NULL = none. Where the template has no form of calls, or none that can be
      * enforced as is asked for, they are described in a system message, and the answer is JSON in a form of
-     * weir's own, which the parser reads: one call, or words, or what json_schema wants */
+     * weir's own, which the parser reads: one call, or words, or what json_schema wants. What their schemas
+     * have that cannot be enforced is left out and told by weir_chat_relaxed; that of a function with
+     * "strict": true is an error, unless tool_choice is NONE */
     const char *tools_json;
     /* REQUIRED: the answer is a call. Nothing comes before it but reasoning, and that only with
      * enable_thinking */
@@ -831,6 +833,9 @@ typedef struct weir_chat_params {
     bool continue_final;        /* the last message is the assistant's and goes on */
     bool parse_reasoning;       /* true: reasoning is told apart from content */
     int64_t now;                /* seconds since 1970 for templates that print the date; 0 = now */
+    bool
+        strict_schema; /* true: what json_schema has that cannot be enforced is an error; false: it is left out
+                         * and told by weir_chat_relaxed */
 } weir_chat_params;
 
 WEIR_API void weir_chat_params_init(weir_chat_params *params, size_t size);
@@ -855,6 +860,11 @@ WEIR_API void weir_chat_release(weir_chat *chat);
  * the tokens that begin and end texts: to tokenize it yourself, set add_special and parse_special, as a
  * request does. */
 WEIR_API const char *weir_chat_prompt(const weir_chat *chat, size_t *length);
+
+/* What of the tools and of json_schema the grammar does not enforce: a line for each, with the JSON pointer
+ * into tools_json or, after "json_schema", into that, and the keyword: "/0/function/parameters/properties/n:
+ * multipleOf"; after about 4,000 bytes a last line "...". "" = all is enforced. Valid while the chat is held. */
+WEIR_API const char *weir_chat_relaxed(const weir_chat *chat);
 
 /* Reads an answer piece by piece. Text given once is never taken back; an answer that does not have the form
  * that the template promises comes out as content. One parser for each answer. Holds the chat. */

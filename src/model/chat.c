@@ -45,6 +45,7 @@ struct weir_chat {
     size_t n_preserved;
     weir__chat_mark *marks; /* [n_messages] */
     size_t n_messages;
+    char *relaxed; /* NULL or lines */
 };
 
 /* ---- What a chat tells ---- */
@@ -93,6 +94,11 @@ bool weir__chat_calls(const weir_chat *chat, bool *form)
     return chat->calls;
 }
 
+const char *weir_chat_relaxed(const weir_chat *chat)
+{
+    return chat->relaxed != NULL ? chat->relaxed : "";
+}
+
 const char *weir_chat_prompt(const weir_chat *chat, size_t *length)
 {
     if (length != NULL) *length = chat != NULL ? chat->prompt_length : 0;
@@ -111,6 +117,7 @@ void weir_chat_release(weir_chat *chat)
     for (size_t i = 0; i < chat->grammar.n_triggers; i++) weir__mem_free(chat->triggers[i].value);
     weir__mem_free(chat->triggers);
     weir__mem_free(chat->grammar_text);
+    weir__mem_free(chat->relaxed);
     weir__mem_free(chat->marks);
     weir__mem_free(chat->preserved);
     weir__mem_free((void *)chat->stops);
@@ -130,6 +137,7 @@ void weir_chat_params_init(weir_chat_params *params, size_t size)
         .add_generation_prompt = true,
         .enable_thinking = true,
         .parse_reasoning = true,
+        .strict_schema = true,
     };
     weir__params_default(params, size, &defaults, sizeof defaults);
 }
@@ -161,6 +169,13 @@ static weir_status check_params(const weir_chat_params *params, const weir__chat
     return WEIR_OK;
 }
 
+/* Of json_schema. */
+static weir__schema_terms schema_terms(const weir_chat_params *params, weir__text *relaxed)
+{
+    return (weir__schema_terms){
+        .where = "json_schema", .tag = "w", .relax = !params->strict_schema, .relaxed = relaxed};
+}
+
 #ifdef WEIR_NO_LLAMA
 
 /* ---- Without llama.cpp: ChatML, for the fake model ---- */
@@ -182,8 +197,9 @@ static bool add_content(weir__text *t, const json_t *content)
 }
 
 static weir_status render(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
-                          const weir__chat_tools *tools, weir_error *error)
+                          const weir__chat_tools *tools, weir__text *relaxed, weir_error *error)
 {
+    (void)relaxed;
     static const char begin[] = "<|im_start|>", end[] = "<|im_end|>\n", answer[] = "<|im_start|>assistant\n";
     weir__text t = {0};
     bool ok = true;
@@ -349,6 +365,7 @@ typedef struct rendering {
     const weir_chat_params *params;
     const json_t *messages;
     const weir__chat_tools *tools;
+    weir__text *relaxed; /* lines about the schema; may be NULL */
     time_t now;
     bool enable_thinking;
     weir__chat_template *template;
@@ -391,7 +408,7 @@ static weir_status find_template(rendering *r, weir_model *model, weir_error *er
 
 static weir_status read_schema(rendering *r, weir_error *error)
 {
-    static const weir__schema_terms terms = {.where = "json_schema", .tag = "w"};
+    const weir__schema_terms terms = schema_terms(r->params, r->relaxed);
     json_t *given = NULL;
     if (r->params->json_schema == NULL) return WEIR_OK;
     weir_status status =
@@ -601,12 +618,13 @@ static weir_status read_chat(weir_chat *chat, const rendering *r, weir_error *er
 }
 
 static weir_status render(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
-                          const weir__chat_tools *tools, weir_error *error)
+                          const weir__chat_tools *tools, weir__text *relaxed, weir_error *error)
 {
     rendering r = {
         .params = params,
         .messages = messages,
         .tools = tools,
+        .relaxed = relaxed,
         .now = params->now != 0 ? (time_t)params->now : time(NULL),
         .enable_thinking = params->enable_thinking,
     };
@@ -629,13 +647,14 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
 
 /* From messages and tools as they are given here, whatever params says of them. */
 static weir_status create(weir_model *model, const weir_chat_params *params, const json_t *messages,
-                          const weir__chat_tools *tools, weir_chat **out, weir_error *error)
+                          const weir__chat_tools *tools, weir__text *relaxed, weir_chat **out,
+                          weir_error *error)
 {
     weir_chat *chat = weir__mem_calloc(1, sizeof *chat);
     if (chat == NULL) return no_memory(error);
     atomic_init(&chat->refs, 1);
     chat->model = weir_model_hold(model);
-    weir_status status = render(chat, params, messages, tools, error);
+    weir_status status = render(chat, params, messages, tools, relaxed, error);
     if (status == WEIR_OK)
         *out = chat;
     else
@@ -652,7 +671,7 @@ static bool is_of_tools(const weir_error *error)
 
 /* Tools with a template that knows none, or none that it could be held to. */
 static weir_status create_described(weir_model *model, weir_chat_params params, const json_t *messages,
-                                    const weir__chat_tools *tools, weir_chat **out, weir_error *error)
+                                    weir__chat_tools *tools, weir_chat **out, weir_error *error)
 {
     static const weir__chat_tools none = {0};
     json_t *form = NULL, *described = NULL;
@@ -660,18 +679,21 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
     weir_chat *chat = NULL;
     weir_status status = WEIR_OK;
     if (params.tool_choice == WEIR_TOOLS_NONE) /* not to be called anyway */
-        return create(model, &params, messages, &none, out, error);
+        return create(model, &params, messages, &none, &tools->relaxed, out, error);
     weir__chat_calls_talk talk = params.tool_choice == WEIR_TOOLS_REQUIRED ? WEIR__TALK_NONE
                                  : params.json_schema != NULL              ? WEIR__TALK_FORM
                                                                            : WEIR__TALK_WORDS;
     if (talk == WEIR__TALK_FORM)
         status = weir__json_parse(params.json_schema, WEIR_NUL, "json_schema", WEIR_GRAMMAR, &form, error);
-    if (status == WEIR_OK)
-        status = weir__chat_calls_describe(messages, tools, talk, form, &described, &schema, error);
+    if (status == WEIR_OK) {
+        const weir__schema_terms terms = schema_terms(&params, &tools->relaxed);
+        status = weir__chat_calls_describe(messages, tools, talk, form, &terms, &described, &schema, error);
+    }
     if (status == WEIR_OK) {
         params.tool_choice = WEIR_TOOLS_AUTO;
         params.json_schema = schema;
-        status = create(model, &params, described, &none, &chat, error);
+        params.strict_schema = false; /* what is to be refused was; what is left out has been told */
+        status = create(model, &params, described, &none, NULL, &chat, error);
         if (status == WEIR_GRAMMAR) snprintf(error->field, sizeof error->field, "tools_json");
     }
     if (status == WEIR_UNSUPPORTED) snprintf(error->field, sizeof error->field, "tools_json");
@@ -700,14 +722,18 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     if (out == NULL) return weir__error_set(error, WEIR_INVALID, "chat", "chat is NULL");
     weir_status status = weir__params_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = weir__chat_messages(&params, &messages, error);
-    if (status == WEIR_OK) status = weir__chat_tools_init(params.tools_json, &tools, error);
+    if (status == WEIR_OK)
+        status =
+            weir__chat_tools_init(params.tools_json, params.tool_choice != WEIR_TOOLS_NONE, &tools, error);
     if (status == WEIR_OK) status = check_params(&params, &tools, error);
     if (status != WEIR_OK) goto out;
 
-    status = create(model, &params, messages, &tools, &chat, error);
+    status = create(model, &params, messages, &tools, &tools.relaxed, &chat, error);
     if (status == WEIR_UNSUPPORTED && tools.shown != NULL && is_of_tools(error))
         status = create_described(model, params, messages, &tools, &chat, error);
     if (chat == NULL) goto out; /* status says why */
+    chat->relaxed = tools.relaxed.bytes;
+    tools.relaxed = (weir__text){0};
     chat->n_messages = json_array_size(messages);
     chat->marks = weir__chat_marks(messages, chat->prompt, chat->prompt_length);
     if (chat->marks == NULL) {

@@ -225,13 +225,13 @@ static weir_status try_schema(const json_t *rewritten, const char *place, weir_e
     return status;
 }
 
-static weir_status try_schemas(const weir__chat_tools *tools, const json_t *form, weir_error *error)
+static weir_status try_schemas(const weir__chat_tools *tools, const json_t *form,
+                               const weir__schema_terms *terms, weir_error *error)
 {
-    static const weir__schema_terms terms = {.where = "json_schema", .tag = "w"};
     json_t *rewritten = NULL;
     weir_status status = WEIR_OK;
     if (form != NULL) {
-        status = weir__schema_rewrite(form, &terms, &rewritten, error);
+        status = weir__schema_rewrite(form, terms, &rewritten, error);
         if (status == WEIR_OK) status = try_schema(rewritten, "json_schema", error);
         json_decref(rewritten);
     }
@@ -246,10 +246,11 @@ static weir_status try_schemas(const weir__chat_tools *tools, const json_t *form
 }
 
 weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_tools *tools,
-                                      weir__chat_calls_talk talk, const json_t *form, json_t **described,
-                                      char **schema, weir_error *error)
+                                      weir__chat_calls_talk talk, const json_t *form,
+                                      const weir__schema_terms *terms, json_t **described, char **schema,
+                                      weir_error *error)
 {
-    weir_status status = try_schemas(tools, form, error);
+    weir_status status = try_schemas(tools, form, terms, error);
     if (status != WEIR_OK) return status;
     json_t *list = describe_messages(messages, tools->shown, talk, form);
     char *answer = list != NULL ? describe_answer(tools->shown, talk, form) : NULL;

@@ -296,14 +296,15 @@ static void test_refusal(void **state)
 static weir_status describe(const char *messages, const char *tools_json, weir__chat_calls_talk talk,
                             const char *form, json_t **described, char **schema, weir_error *error)
 {
+    static const weir__schema_terms terms = {.where = "json_schema", .tag = "w"};
     weir__chat_tools tools;
     json_t *list = NULL, *form_json = form != NULL ? json_loads(form, 0, NULL) : NULL;
     const weir_chat_params params = {.messages_json = messages};
     weir_status status = weir__chat_messages(&params, &list, error);
     if (status != WEIR_OK) goto out;
-    status = weir__chat_tools_init(tools_json, &tools, error);
+    status = weir__chat_tools_init(tools_json, true, &tools, error);
     if (status == WEIR_OK)
-        status = weir__chat_calls_describe(list, &tools, talk, form_json, described, schema, error);
+        status = weir__chat_calls_describe(list, &tools, talk, form_json, &terms, described, schema, error);
     weir__chat_tools_fini(&tools);
 out:
     json_decref(form_json);

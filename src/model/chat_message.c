@@ -256,7 +256,15 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t
     json_t *parameters = json_object_get(function, "parameters"), *rewritten = NULL;
     const char *name = json_string_value(json_object_get(function, "name"));
     char where[48], tag[24];
-    const weir__schema_terms terms = {.where = where, .tag = tag, .inline_root = true, .work = &tools->work};
+    const json_t *strict = json_object_get(function, "strict");
+    const weir__schema_terms terms = {
+        .where = where,
+        .tag = tag,
+        .inline_root = true,
+        .relax = !tools->called || !json_is_true(strict),
+        .relaxed = tools->called ? &tools->relaxed : NULL,
+        .work = &tools->work,
+    };
     weir_status status;
 
     if (type != NULL && (json_string_value(type) == NULL || strcmp(json_string_value(type), "function") != 0))
@@ -277,7 +285,9 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t
                 "grammar would mix them up; rename one",
                 other_name, name, k, i);
     }
-    tools->strict |= json_is_true(json_object_get(function, "strict"));
+    if (strict != NULL && !json_is_boolean(strict) && !json_is_null(strict))
+        return must_be(error, at("tools", i, ".function.strict"), "true or false");
+    tools->strict |= json_is_true(strict);
     snprintf(where, sizeof where, "/%zu/function/parameters", i);
     snprintf(tag, sizeof tag, "t%zuw", i);
     if (parameters == NULL || json_is_null(parameters) ||
@@ -300,10 +310,12 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t
     return WEIR_OK;
 }
 
-weir_status weir__chat_tools_init(const char *tools_json, weir__chat_tools *tools, weir_error *error)
+weir_status weir__chat_tools_init(const char *tools_json, bool called, weir__chat_tools *tools,
+                                  weir_error *error)
 {
     json_t *given = NULL;
     memset(tools, 0, sizeof *tools);
+    tools->called = called;
     if (tools_json == NULL) return WEIR_OK;
     weir_status status = weir__json_parse(tools_json, WEIR_NUL, "tools_json", WEIR_INVALID, &given, error);
     if (status != WEIR_OK) return status;
@@ -328,6 +340,7 @@ out:
 
 void weir__chat_tools_fini(weir__chat_tools *tools)
 {
+    weir__text_fini(&tools->relaxed);
     json_decref(tools->enforced);
     json_decref(tools->shown);
     memset(tools, 0, sizeof *tools);

@@ -14,12 +14,15 @@ typedef struct weir__chat_tools {
     json_t *shown;          /* as given, for the prompt; NULL: there are none */
     json_t *enforced;       /* the same with rewritten parameters, for the grammar */
     bool strict;            /* one of them asks to be enforced to the letter */
+    bool called;            /* they may be: else nothing of their schemas is needed */
+    weir__text relaxed;     /* lines about what of them is not enforced */
     weir__schema_work work; /* left for their schemas */
 } weir__chat_tools;
 
-/* tools_json may be NULL. Errors: INVALID (field "tools[1].function.name" and the like), GRAMMAR (field: the
+/* tools_json may be NULL. What a schema has that cannot be enforced is left out, unless its tool is strict. Errors: INVALID (field "tools[1].function.name" and the like), GRAMMAR (field: the
  * JSON pointer into tools_json), NO_MEMORY. Freed with fini; a zeroed one is fine too. */
-weir_status weir__chat_tools_init(const char *tools_json, weir__chat_tools *tools, weir_error *error);
+weir_status weir__chat_tools_init(const char *tools_json, bool called, weir__chat_tools *tools,
+                                  weir_error *error);
 void weir__chat_tools_fini(weir__chat_tools *tools);
 
 #endif

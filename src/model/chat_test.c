@@ -235,6 +235,10 @@ static void test_bad_messages(void **state)
 #define TOOL(name, parameters)                                                                               \
     "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"parameters\":" parameters "}}"
 
+#define STRICT(name, parameters)                                                                             \
+    "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"strict\":true,\"parameters\":" parameters  \
+    "}}"
+
 static void test_bad_tools(void **state)
 {
     static const struct {
@@ -254,9 +258,11 @@ static void test_bad_tools(void **state)
         {"[" TOOL("get", "{}") "," TOOL("get_schema", "{}") "]", WEIR_INVALID, "tools[1].function.name",
          "alike"},
         {"[" TOOL("a", "3") "]", WEIR_GRAMMAR, "/0/function/parameters", "object"},
-        {"[" TOOL("a", "{\"type\":\"string\"}") "]", WEIR_GRAMMAR, "/0/function/parameters", "object"},
-        {"[" TOOL("a", "{}") "," TOOL("b", "{\"type\":\"object\",\"properties\":{\"p\":{\"not\":{}}}}") "]",
-         WEIR_GRAMMAR, "/1/function/parameters/properties/p", "'not'"},
+        {"[" STRICT("a", "{\"type\":\"string\"}") "]", WEIR_GRAMMAR, "/0/function/parameters", "object"},
+        {"[" TOOL("a", "{}") "," STRICT("b", "{\"type\":\"object\",\"properties\":{\"p\":{\"if\":{}}}}") "]",
+         WEIR_GRAMMAR, "/1/function/parameters/properties/p", "'if'"},
+        {"[{\"function\":{\"name\":\"a\",\"strict\":1}}]", WEIR_INVALID, "tools[0].function.strict",
+         "true or false"},
     };
     (void)state;
     char *source = template_of(QWEN);
@@ -275,6 +281,52 @@ static void test_bad_tools(void **state)
     params = params_of(NULL); /* ChatML */
     params.tools_json = weather;
     if (no_llama()) expect_error(&params, WEIR_UNSUPPORTED, "tools_json", "no llama.cpp");
+    free(source);
+}
+
+/* ---- What is not enforced ---- */
+
+#define ODD                                                                                                  \
+    "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\",\"multipleOf\":3}},\"required\":["     \
+    "\"n\"]}"
+
+static void expect_relaxed(const weir_chat_params *params, const char *lines)
+{
+    weir_chat *chat = create(params);
+    assert_string_equal(weir_chat_relaxed(chat), lines);
+    weir_chat_release(chat);
+}
+
+static void test_relaxed(void **state)
+{
+    static const char tools[] = "[" TOOL("a", ODD) "," TOOL("b", "{}") "]",
+                      strict[] = "[" STRICT("a", ODD) "]";
+    static const char place[] = "/0/function/parameters/properties/n: multipleOf\n";
+    (void)state;
+    if (no_llama()) skip();
+    char *source = template_of(QWEN);
+    const char *const sources[] = {NULL, source}; /* described in a message, and by a template */
+    for (size_t i = 0; i < (source != NULL ? 2 : 1); i++) {
+        weir_chat_params params = params_of(sources[i]);
+        expect_relaxed(&params, "");
+        params.tools_json = tools;
+        expect_relaxed(&params, place);
+        params.tool_choice = WEIR_TOOLS_REQUIRED;
+        expect_relaxed(&params, place);
+        params.tool_choice = WEIR_TOOLS_NONE;
+        expect_relaxed(&params, "");
+        params.tools_json = strict;
+        expect_relaxed(&params, "");
+        params.tool_choice = WEIR_TOOLS_AUTO;
+        expect_error(&params, WEIR_GRAMMAR, "/0/function/parameters/properties/n", "'multipleOf'");
+        params.tools_json = NULL;
+        params.json_schema = ODD;
+        expect_error(&params, WEIR_GRAMMAR, "json_schema/properties/n", "'multipleOf'");
+        params.strict_schema = false;
+        expect_relaxed(&params, "json_schema/properties/n: multipleOf\n");
+        params.tools_json = weather;
+        expect_relaxed(&params, "json_schema/properties/n: multipleOf\n");
+    }
     free(source);
 }
 
@@ -524,11 +576,12 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chatml),          cmocka_unit_test(test_continue),
-        cmocka_unit_test(test_history),         cmocka_unit_test(test_bad_messages),
-        cmocka_unit_test(test_bad_tools),       cmocka_unit_test(test_tools),
-        cmocka_unit_test(test_json_schema),     cmocka_unit_test(test_all_templates),
-        cmocka_unit_test(test_described_tools), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_chatml),        cmocka_unit_test(test_continue),
+        cmocka_unit_test(test_history),       cmocka_unit_test(test_bad_messages),
+        cmocka_unit_test(test_relaxed),       cmocka_unit_test(test_bad_tools),
+        cmocka_unit_test(test_tools),         cmocka_unit_test(test_json_schema),
+        cmocka_unit_test(test_all_templates), cmocka_unit_test(test_described_tools),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

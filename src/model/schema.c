@@ -28,6 +28,8 @@ json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const cha
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     snprintf(pointer, sizeof pointer, "%s%s", w->where, w->path);
+    snprintf(w->refused, sizeof w->refused, "%s", keyword != NULL ? keyword : "");
+    w->refused_at = w->path_length;
     size_t n = strlen(pointer);
     if (n < sizeof field)
         memcpy(field, pointer, n + 1);
@@ -40,6 +42,12 @@ json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const cha
     return NULL;
 }
 
+json_t *weir__schema_refuse_finally(weir__schema_walk *w, const char *what)
+{
+    w->final = true;
+    return weir__schema_refuse(w, NULL, "%s", what);
+}
+
 bool weir__schema_spend(weir__schema_walk *w, size_t n)
 {
     if (w->status != WEIR_OK) return false;
@@ -47,7 +55,7 @@ bool weir__schema_spend(weir__schema_walk *w, size_t n)
     if (w->work->budget.over == WEIR__LIMIT_INTERRUPT)
         w->status = weir__interrupt_error(w->error);
     else
-        weir__schema_refuse(w, NULL, "the schema asks for too much work; make it simpler");
+        weir__schema_refuse_finally(w, "the schema asks for too much work; make it simpler");
     return false;
 }
 
@@ -225,8 +233,10 @@ static json_t *refer(weir__schema_walk *w, const json_t *target)
         if (body == NULL) return NULL;
         if (json_is_false(body)) {
             json_decref(body);
-            if (w->definitions[i].used_open)
+            if (w->definitions[i].used_open) {
+                w->final = true;
                 return weir__schema_refuse(w, "$ref", "nothing satisfies the schema that it refers to");
+            }
             w->definitions[i].impossible = true;
         } else {
             name = definition_name(w, i);
@@ -312,6 +322,12 @@ static json_t *untyped(weir__schema_walk *w, const json_t *schema)
 
 static json_t *flat_node(weir__schema_walk *w, const json_t *schema)
 {
+    if (json_object_get(schema, "not") != NULL) {
+        json_t *less = weir__schema_without_not(w, schema);
+        json_t *result = less == NULL || json_is_false(less) ? json_incref(less) : flat_node(w, less);
+        json_decref(less);
+        return result;
+    }
     if (json_object_get(schema, "anyOf") != NULL || json_object_get(schema, "oneOf") != NULL)
         return weir__schema_alternatives(w, schema);
     if (json_object_get(schema, "enum") != NULL || json_object_get(schema, "const") != NULL)
@@ -339,6 +355,11 @@ static bool keep_annotations(const json_t *schema, json_t *result)
 
 json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema)
 {
+    return w->relax ? weir__schema_relax(w, schema) : weir__schema_enforce(w, schema);
+}
+
+json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
+{
     static const char *const allowed[] = {"$ref", NULL};
     static const char *const only_all[] = {"allOf", NULL};
     json_t *result = NULL;
@@ -349,8 +370,10 @@ json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema)
     }
     if (!json_is_object(schema))
         return weir__schema_refuse(w, NULL, "a schema must be an object or a boolean");
-    if (++w->n_nodes > WEIR__SCHEMA_NODES_MAX)
+    if (++w->n_nodes > WEIR__SCHEMA_NODES_MAX) {
+        w->final = true;
         return weir__schema_refuse(w, NULL, "the schema has more than %d parts", WEIR__SCHEMA_NODES_MAX);
+    }
     if (++w->depth > WEIR__SCHEMA_DEPTH_MAX)
         return weir__schema_refuse(w, NULL, "schemas are nested deeper than %d", WEIR__SCHEMA_DEPTH_MAX);
     if (!weir__schema_spend(w, 16) || !weir__schema_check_keywords(w, schema)) return NULL;
@@ -382,6 +405,7 @@ json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema)
 /* The root as it is: an object. */
 static json_t *inline_root(weir__schema_walk *w)
 {
+    if (w->relax) return weir__schema_relax_object(w, w->root);
     if (json_is_object(w->root) && weir__schema_possible_types(w, w->root) != TYPE_OBJECT &&
         !weir__schema_has_any(w->root, weir__schema_named_properties))
         return weir__schema_refuse(w, "type", "the arguments of a function must be an object");
@@ -409,12 +433,15 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
                                  weir_error *error)
 {
     weir__schema_work own;
+    weir_error why = {0}; /* apart: what was refused may have been left out */
     weir__schema_walk w = {
         .root = schema,
         .where = terms->where,
         .tag = terms->tag,
         .work = terms->work != NULL ? terms->work : &own,
-        .error = error,
+        .relax = terms->relax,
+        .relaxed = terms->relaxed,
+        .error = &why,
         .status = WEIR_OK,
     };
     json_t *result = NULL;
@@ -422,6 +449,8 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
     w.defs = json_object();
     if (w.defs == NULL)
         weir__schema_no_memory(&w);
+    else if (!json_is_object(schema) && !json_is_boolean(schema))
+        weir__schema_refuse(&w, NULL, "a schema must be an object or a boolean");
     else if (terms->inline_root)
         result = inline_root(&w);
     else
@@ -435,5 +464,5 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
     }
     walk_fini(&w);
     if (result != NULL) *rewritten = result;
-    return w.status;
+    return w.status == WEIR_OK ? WEIR_OK : weir__error_copy(error, &why);
 }

@@ -234,6 +234,9 @@ static unsigned look_at_types(weir__schema_walk *w, const json_t *schema, int de
         const json_t *target = weir__schema_resolve(w, reference);
         if (target != NULL) mask &= look_at_types(w, target, depth + 1, looks);
     }
+    const json_t *all = json_object_get(schema, "allOf");
+    for (size_t i = 0; i < json_array_size(all); i++)
+        mask &= look_at_types(w, json_array_get(all, i), depth + 1, looks);
     for (int k = 0; k < 2; k++) {
         const json_t *branches = json_object_get(schema, k == 0 ? "anyOf" : "oneOf");
         if (!json_is_array(branches)) continue;

@@ -2,6 +2,7 @@
  * they make by a validator of the tests' own. SPDX-License-Identifier: Apache-2.0 */
 #include "model/schema.h"
 
+#include <arpa/inet.h>
 #include <locale.h>
 #include <math.h>
 #include <regex.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -116,7 +118,69 @@ static const struct example {
     {"{\"type\":\"string\",\"format\":\"uuid\"}",
      {"\"123e4567-e89b-12d3-a456-426614174000\""},
      {"\"123e4567\"", "\"\""}},
-    {"{\"type\":\"string\",\"format\":\"date\"}", {"\"2024-02-29\""}, {"\"2024-13-01\"", "\"24-01-01\""}},
+    {"{\"type\":\"string\",\"format\":\"date\"}",
+     {"\"2024-02-29\"", "\"2000-02-29\"", "\"1999-12-31\"", "\"0001-01-01\""},
+     {"\"2024-13-01\"", "\"24-01-01\"", "\"2023-02-29\"", "\"1900-02-29\"", "\"2024-02-30\"",
+      "\"2024-04-31\"", "\"0000-01-01\""}},
+    {"{\"type\":\"string\",\"format\":\"date-time\"}",
+     {"\"2024-02-29T23:59:59Z\"", "\"2024-01-01T00:00:00.123+02:00\""},
+     {"\"2024-02-30T00:00:00Z\"", "\"2024-01-01 00:00:00Z\"", "\"2024-01-01T24:00:00Z\"",
+      "\"2024-01-01T00:00:00\""}},
+    {"{\"type\":\"string\",\"format\":\"email\",\"maxLength\":254,\"minLength\":3}",
+     {"\"ada@example.org\"", "\"a.b+c@mail.ex-ample.co.uk\""},
+     {"\"ada\"", "\"@x.org\"", "\"a..b@x.org\"", "\"a@x\"", "\"a@-x.org\"", "\"a b@x.org\""}},
+    {"{\"type\":\"string\",\"format\":\"hostname\"}",
+     {"\"example.org\"", "\"localhost\"", "\"a-b.c\""},
+     {"\"\"", "\"-a\"", "\"a-\"", "\"a..b\"", "\"a b\"", "\"a_b\""}},
+    {"{\"type\":\"string\",\"format\":\"ipv4\"}",
+     {"\"127.0.0.1\"", "\"255.255.255.255\""},
+     {"\"256.0.0.1\"", "\"1.2.3\"", "\"01.2.3.4\""}},
+    {"{\"type\":\"string\",\"format\":\"ipv6\"}",
+     {"\"::1\"", "\"2001:db8::ff00:42:8329\"", "\"fe80::\"", "\"1:2:3:4:5:6:7:8\""},
+     {"\":1\"", "\"1:2:3\"", "\"12345::\"", "\"1:2:3:4:5:6:7:8:9\""}},
+    {"{\"type\":\"string\",\"format\":\"uri\"}",
+     {"\"https://example.org/a/b?c=d#e\"", "\"mailto:ada@example.org\"", "\"http://localhost:8080/%20\"",
+      "\"file:///tmp/x\""},
+     {"\"example.org\"", "\"/a\"", "\"http://a b\"", "\"http://x/%2\"", "\"\""}},
+    {"{\"type\":\"string\",\"format\":\"uri-reference\"}",
+     {"\"/a/b\"", "\"a?b#c\"", "\"https://x.org\"", "\"\""},
+     {"\"a b\"", "\"\\\\\""}},
+    {"{\"type\":\"string\",\"format\":\"duration\"}",
+     {"\"P3D\"", "\"PT1H30M\"", "\"P1Y2M3DT4H5M6S\"", "\"P2W\""},
+     {"\"P\"", "\"PT\"", "\"3D\"", "\"P1DT\"", "\"P1D2M\"", "\"P1S\""}},
+    {"{\"type\":\"number\",\"minimum\":0,\"maximum\":1}",
+     {"0", "1", "0.5", "0.07", "0.001"},
+     {"-0.1", "1.1", "2", "10", "0.0001"}},
+    {"{\"type\":\"number\",\"exclusiveMinimum\":-2.5,\"maximum\":97.5,\"exclusiveMaximum\":97}",
+     {"-2.4", "0", "96.9"},
+     {"-2.5", "97", "97.5", "-3"}},
+    {"{\"type\":\"number\",\"minimum\":1,\"exclusiveMinimum\":true,\"maximum\":3}",
+     {"3", "1.01"},
+     {"1", "3.1"}},
+    {"{\"type\":\"number\",\"multipleOf\":1,\"minimum\":1}", {"1", "20"}, {"0", "1.5"}},
+    {"{\"type\":\"integer\",\"multipleOf\":15,\"minimum\":-20,\"exclusiveMaximum\":60}",
+     {"-15", "0", "15", "45"},
+     {"60", "-30", "5", "7"}},
+    {"{\"not\":{\"type\":[\"string\",\"object\",\"array\"]}}", {"null", "1", "true"}, {"\"a\"", "{}", "[]"}},
+    {"{\"type\":\"integer\",\"not\":false}", {"1"}, {"null"}},
+    {"{\"type\":[\"string\",\"null\"],\"not\":{\"type\":\"null\"}}", {"\"a\""}, {"null"}},
+    {"{\"enum\":[1,2,\"a\"],\"not\":{\"enum\":[2.0,\"a\"]}}", {"1"}, {"2", "\"a\""}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"not\":{}},\"b\":{}}}",
+     {"{}", "{\"b\":1}"},
+     {"{\"a\":1}"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"type\":\"string\"},\"additionalProperties\":{\"type\":"
+     "\"integer\"}}",
+     {"{}", "{\"a\":1}"},
+     {"{\"a\":\"b\"}"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"a\",\"b\"]},\"additionalProperties\":{\"type\":"
+     "\"integer\"}}",
+     {"{}", "{\"a\":1}", "{\"a\":1,\"b\":2}"},
+     {"{\"c\":1}", "{\"a\":\"b\"}"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"a\",\"b\"]},\"properties\":{\"a\":{\"type\":"
+     "\"null\"},\"c\":{}},"
+     "\"required\":[\"a\"]}",
+     {"{\"a\":null}"},
+     {"{}", "{\"a\":1}", "{\"a\":null,\"c\":1}", "{\"a\":null,\"b\":1}"}},
     {"{\"type\":[\"integer\",\"null\"],\"minimum\":5,\"maximum\":12}",
      {"5", "12", "null"},
      {"4", "13", "05", "-5"}},
@@ -194,7 +258,17 @@ static const struct refusal {
     {"{\"allOf\":[{\"$ref\":\"#/$defs/a\"},{}],\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"$ref\":\"#/"
      "$defs/a\"}}}",
      "", "without end"},
-    {"{\"not\":{}}", "", "'not'"},
+    {"{\"not\":{}}", "", "nothing can satisfy"},
+    {"{\"type\":\"number\",\"not\":{\"type\":\"integer\"}}", "", "'not'"},
+    {"{\"type\":\"string\",\"not\":{\"const\":\"a\"}}", "", "'not'"},
+    {"{\"enum\":[1,2],\"not\":{\"enum\":[2,1.0]}}", "", "nothing can satisfy"},
+    {"{\"type\":\"number\",\"minimum\":0,\"maximum\":101}", "", "'minimum'"},
+    {"{\"type\":\"number\",\"minimum\":2,\"maximum\":1}", "", "nothing can satisfy"},
+    {"{\"type\":\"number\",\"multipleOf\":0.5}", "", "'multipleOf'"},
+    {"{\"type\":\"integer\",\"multipleOf\":0}", "", "'multipleOf'"},
+    {"{\"type\":\"integer\",\"multipleOf\":2,\"minimum\":0,\"maximum\":2002}", "", "'multipleOf'"},
+    {"{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":1,\"maximum\":6}", "", "nothing can satisfy"},
+    {"{\"type\":\"string\",\"format\":\"date\",\"pattern\":\"^2\"}", "", "'pattern'"},
     {"{\"type\":\"object\",\"properties\":{\"a/b~c\":{\"type\":\"number\",\"minimum\":0}}}",
      "/properties/a~1b~0c", "'minimum'"},
     {"{\"type\":\"number\",\"exclusiveMaximum\":0}", "", "'exclusiveMaximum'"},
@@ -203,8 +277,8 @@ static const struct refusal {
     {"{\"type\":\"integer\",\"minimum\":\"1\"}", "", "'minimum'"},
     {"{\"minimum\":3}", "", "'minimum'"},
     {"{\"minLength\":1,\"minItems\":1}", "", "'minItems'"},
-    {"{\"type\":\"array\",\"items\":{\"type\":\"string\",\"format\":\"email\"}}", "/items", "'format'"},
-    {"{\"type\":\"string\",\"format\":\"date\",\"maxLength\":3}", "", "'format'"},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"string\",\"format\":\"color\"}}", "/items", "'format'"},
+    {"{\"type\":\"string\",\"format\":\"date\",\"maxLength\":3}", "", "'maxLength'"},
     {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"maxLength\":3}", "", "'maxLength'"},
     {"{\"type\":\"string\",\"pattern\":\"^a*$\",\"minLength\":3}", "", "'minLength'"},
     {"{\"type\":\"string\",\"pattern\":\"(?=a)\"}", "", "lookaround"},
@@ -223,7 +297,7 @@ static const struct refusal {
     {"{\"type\":\"array\",\"contains\":{}}", "", "'contains'"},
     {"{\"type\":\"array\",\"prefixItems\":[true],\"minItems\":2}", "", "'minItems'"},
     {"{\"type\":\"object\",\"patternProperties\":{}}", "", "'patternProperties'"},
-    {"{\"type\":\"object\",\"propertyNames\":{}}", "", "'propertyNames'"},
+    {"{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^a\"}}", "", "'propertyNames'"},
     {"{\"type\":\"object\",\"minProperties\":1}", "", "'minProperties'"},
     {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"minProperties\":1}", "", "'minProperties'"},
     {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}},\"maxProperties\":1}", "", "'maxProperties'"},
@@ -239,7 +313,7 @@ static const struct refusal {
     {"{\"oneOf\":[{\"properties\":{\"a\":{}}},{\"type\":\"string\"}]}", "", "'oneOf'"},
     {"{\"oneOf\":[{\"type\":\"null\"}],\"anyOf\":[{\"type\":\"null\"}]}", "", "'oneOf'"},
     {"{\"anyOf\":[]}", "", "'anyOf'"},
-    {"{\"anyOf\":[{\"type\":\"null\"},{\"not\":{}}]}", "/anyOf/1", "'not'"},
+    {"{\"anyOf\":[{\"type\":\"null\"},{\"not\":{\"minLength\":1}}]}", "/anyOf/1", "'not'"},
     {"{\"allOf\":[{\"type\":\"null\"},{\"type\":\"string\"}]}", "/allOf/1", "'type'"},
     {"{\"allOf\":[{\"type\":\"integer\",\"minimum\":1},{\"minimum\":2}]}", "/allOf/1", "'minimum'"},
     {"{\"allOf\":[{\"properties\":{\"a\":{}},\"additionalProperties\":false},{\"properties\":{\"b\":{}}}]}",
@@ -583,6 +657,44 @@ static void test_never_weaker(void **state)
     assert_true(n_texts > 10 * SCHEMAS);
 }
 
+/* ---- Formats: what is made, read by others ---- */
+
+static bool is_day(const char *text)
+{
+    struct tm given = {0};
+    int n = 0;
+    if (sscanf(text, "%4d-%2d-%2d%n", &given.tm_year, &given.tm_mon, &given.tm_mday, &n) != 3 || n != 10)
+        return false;
+    given.tm_year -= 1900;
+    given.tm_mon -= 1;
+    struct tm same = given;
+    timegm(&same); /* moves what is no day to one that is */
+    return same.tm_mday == given.tm_mday && same.tm_mon == given.tm_mon && same.tm_year == given.tm_year;
+}
+
+static void test_formats(void **state)
+{
+    (void)state;
+    static const char *const formats[] = {"date", "date-time", "ipv4", "ipv6"};
+    if (no_llama()) skip();
+    uint64_t seed = 5;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        char schema[80], sample[512], to[16];
+        snprintf(schema, sizeof schema, "{\"type\":\"string\",\"format\":\"%s\"}", formats[i]);
+        gbnf *g = grammar_of(schema);
+        for (int k = 0; k < 2000; k++) {
+            assert_true(gbnf_sample(g, &seed, sample, sizeof sample));
+            size_t n = strlen(sample);
+            assert_true(n > 2 && sample[0] == '"' && sample[n - 1] == '"');
+            sample[n - 1] = '\0';
+            bool good =
+                i < 2 ? is_day(sample + 1) : inet_pton(i == 2 ? AF_INET : AF_INET6, sample + 1, to) == 1;
+            if (!good) fail_msg("%s: %s", formats[i], sample);
+        }
+        gbnf_free(g);
+    }
+}
+
 /* ---- Limits, memory ---- */
 
 static void test_limits(void **state)
@@ -851,8 +963,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_honoured),       cmocka_unit_test(test_refused),
         cmocka_unit_test(test_integer_bounds), cmocka_unit_test(test_never_weaker),
-        cmocka_unit_test(test_limits),         cmocka_unit_test(test_work),
-        cmocka_unit_test(test_large_enums),    cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_formats),        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_work),           cmocka_unit_test(test_large_enums),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,6 @@
 #include "base/mem.h"
 #include "model/pattern.h"
 
-/* The converter's integers have at most 16 digits. */
-#define INTEGER_MAX INT64_C(9999999999999999)
-
 /* ---- Values ---- */
 
 static int compare_texts(const void *a, const void *b)
@@ -107,93 +104,9 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
     return result != NULL ? result : weir__schema_no_memory(w);
 }
 
-/* ---- Numbers ---- */
-
-/* Reads one bound into *bound when it is tighter. sign: +1 for a lower bound, -1 for an upper one. */
-static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char *keyword, bool exclusive,
-                          int sign, int64_t *bound)
-{
-    const json_t *value = json_object_get(schema, keyword);
-    if (value == NULL) return true;
-    if (!json_is_number(value)) return weir__schema_refuse(w, keyword, "it must be a number") != NULL;
-    /* Mirrored for upper bounds, so that both are "at least". */
-    double d = sign * json_number_value(value);
-    int64_t least;
-    if (fabs(d) > (double)INTEGER_MAX)
-        least = d > 0 ? INTEGER_MAX + 1 : -INTEGER_MAX;
-    else if (json_is_integer(value))
-        least = sign * (int64_t)json_integer_value(value) + exclusive;
-    else
-        least = (int64_t)(exclusive ? floor(d) + 1 : ceil(d));
-    if (least > sign * *bound) *bound = sign * least;
-    return true;
-}
-
-json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
-{
-    static const char *const bounds[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", NULL};
-    const json_t *multiple = json_object_get(schema, "multipleOf");
-    const json_t *below_minimum = json_object_get(schema, "exclusiveMinimum");
-    const json_t *above_maximum = json_object_get(schema, "exclusiveMaximum");
-    const char *format = json_string_value(json_object_get(schema, "format"));
-    int64_t low = -INTEGER_MAX, high = INTEGER_MAX;
-    bool bounded = weir__schema_has_any(schema, bounds);
-
-    if (multiple != NULL && !(json_is_number(multiple) && json_number_value(multiple) == 1))
-        return weir__schema_refuse(w, "multipleOf", "a grammar cannot divide; only 1 is honoured");
-    if (format != NULL && strcmp(format, "int32") == 0) {
-        bounded = true;
-        low = INT32_MIN;
-        high = INT32_MAX;
-    } else if (format != NULL && strcmp(format, "int64") != 0) {
-        return weir__schema_refuse(w, "format", "'%.40s' is not known for integers; honoured: int32, int64",
-                                   format);
-    }
-    /* Draft 4 says with a boolean that the other bound is exclusive. */
-    if (!integer_bound(w, schema, "minimum", json_is_true(below_minimum), 1, &low) ||
-        !integer_bound(w, schema, "maximum", json_is_true(above_maximum), -1, &high))
-        return NULL;
-    if (!json_is_boolean(below_minimum) && !integer_bound(w, schema, "exclusiveMinimum", true, 1, &low))
-        return NULL;
-    if (!json_is_boolean(above_maximum) && !integer_bound(w, schema, "exclusiveMaximum", true, -1, &high))
-        return NULL;
-    if (low > INTEGER_MAX || high < -INTEGER_MAX)
-        return weir__schema_refuse(w, low > INTEGER_MAX ? "minimum" : "maximum",
-                                   "integers of more than 16 digits cannot be made");
-    if (low > high) return json_false();
-    /* The converter is right about two bounds, about a lower one up to 9 and about an upper one from 0; about
-     * others it is not, and a lower bound of 105 lets it make 15. */
-    json_t *result = json_pack("{s:s}", "type", "integer");
-    bool ok = result != NULL;
-    bool lower = bounded && (low > -INTEGER_MAX || high < 0);
-    bool upper = bounded && (high < INTEGER_MAX || low > 9);
-    if (ok && lower) ok = json_object_set_new(result, "minimum", json_integer(low)) == 0;
-    if (ok && upper) ok = json_object_set_new(result, "maximum", json_integer(high)) == 0;
-    if (ok) return result;
-    json_decref(result);
-    return weir__schema_no_memory(w);
-}
-
-json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema)
-{
-    static const char *const bounds[] = {"minimum",          "maximum",    "exclusiveMinimum",
-                                         "exclusiveMaximum", "multipleOf", NULL};
-    const char *format = json_string_value(json_object_get(schema, "format"));
-    for (size_t i = 0; bounds[i] != NULL; i++)
-        if (json_object_get(schema, bounds[i]) != NULL)
-            return weir__schema_refuse(w, bounds[i],
-                                       "a grammar cannot compare fractions; type integer can have bounds");
-    if (format != NULL && strcmp(format, "float") != 0 && strcmp(format, "double") != 0)
-        return weir__schema_refuse(w, "format", "'%.40s' is not known for numbers; honoured: float, double",
-                                   format);
-    json_t *result = json_pack("{s:s}", "type", "number");
-    return result != NULL ? result : weir__schema_no_memory(w);
-}
-
 /* ---- Strings ---- */
 
-/* A count such as minItems. False after a refusal. */
-static bool count(weir__schema_walk *w, const json_t *schema, const char *keyword, uint64_t *value)
+bool weir__schema_count(weir__schema_walk *w, const json_t *schema, const char *keyword, uint64_t *value)
 {
     const json_t *given = json_object_get(schema, keyword);
     if (given == NULL) return true;
@@ -229,51 +142,54 @@ static json_t *string_of_length(weir__schema_walk *w, uint64_t least, uint64_t m
     return pattern_schema(w, pattern, most != WEIR__PATTERN_ENDLESS ? "maxLength" : "minLength");
 }
 
+/* The pattern that the schema asks for: its own, or its format's. False after a refusal. */
+static bool find_pattern(weir__schema_walk *w, const json_t *schema, const char **pattern)
+{
+    const json_t *own = json_object_get(schema, "pattern"), *format = json_object_get(schema, "format");
+    *pattern = json_string_value(own);
+    if (own != NULL && *pattern == NULL)
+        return weir__schema_refuse(w, "pattern", "it must be a string") != NULL;
+    if (format == NULL) return true;
+    const char *name = json_string_value(format);
+    const char *known = name != NULL ? weir__schema_format_pattern(name) : NULL;
+    if (known == NULL)
+        return weir__schema_refuse(
+                   w, "format",
+                   "'%.40s' is not known for strings; honoured: date, time, date-time, duration, email, "
+                   "hostname, ipv4, ipv6, uri, uri-reference, uuid; write others as a pattern",
+                   name != NULL ? name : "(no string)") != NULL;
+    if (own != NULL)
+        return weir__schema_refuse(w, "pattern",
+                                   "it stands beside format; only one of them can be honoured") != NULL;
+    *pattern = known;
+    return true;
+}
+
 json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
 {
-    static const char *const formats[] = {"date", "time", "date-time", "uuid"};
-    static const char *const lengths[] = {"minLength", "maxLength", NULL};
-    const json_t *pattern = json_object_get(schema, "pattern"), *format = json_object_get(schema, "format");
-    uint64_t least = 0, most = WEIR__PATTERN_ENDLESS;
-
-    if (!count(w, schema, "minLength", &least) || !count(w, schema, "maxLength", &most)) return NULL;
-    if (format != NULL) {
-        const char *name = json_string_value(format);
-        size_t i = 0;
-        while (name != NULL && i < sizeof formats / sizeof *formats && strcmp(formats[i], name) != 0) i++;
-        if (name == NULL || i == sizeof formats / sizeof *formats)
-            return weir__schema_refuse(
-                w, "format",
-                "'%.40s' is not known for strings; honoured: date, time, date-time, uuid; "
-                "write others as a pattern",
-                name != NULL ? name : "(no string)");
-        if (pattern != NULL || weir__schema_has_any(schema, lengths))
-            return weir__schema_refuse(w, "format", "it stands beside %s; only one of them can be honoured",
-                                       pattern != NULL ? "pattern" : "a length");
-        json_t *result = json_pack("{s:s,s:s}", "type", "string", "format", name);
+    uint64_t least = 0, most = WEIR__PATTERN_ENDLESS, shortest = 0, longest = 0;
+    const char *pattern;
+    char *rewritten = NULL;
+    if (!weir__schema_count(w, schema, "minLength", &least) ||
+        !weir__schema_count(w, schema, "maxLength", &most) || !find_pattern(w, schema, &pattern))
+        return NULL;
+    if (pattern == NULL) {
+        if (least > 0 || most != WEIR__PATTERN_ENDLESS) return string_of_length(w, least, most);
+        json_t *result = json_pack("{s:s}", "type", "string");
         return result != NULL ? result : weir__schema_no_memory(w);
     }
-    if (pattern != NULL) {
-        char *rewritten = NULL;
-        uint64_t shortest = 0, longest = 0;
-        if (!json_is_string(pattern)) return weir__schema_refuse(w, "pattern", "it must be a string");
-        const char *why = weir__pattern_rewrite(json_string_value(pattern), json_string_length(pattern),
-                                                &rewritten, &shortest, &longest);
-        if (why == weir__pattern_no_memory) return weir__schema_no_memory(w);
-        if (why != NULL)
-            return weir__schema_refuse(w, "pattern", "'%.80s': %s", json_string_value(pattern), why);
-        if (shortest < least || longest > most) {
-            weir__mem_free(rewritten);
-            return weir__schema_refuse(
-                w, shortest < least ? "minLength" : "maxLength",
-                "it stands beside pattern, which matches %s strings; write the length into the pattern",
-                shortest < least ? "shorter" : "longer");
-        }
-        return pattern_schema(w, rewritten, "pattern");
+    const char *keyword = json_object_get(schema, "pattern") != NULL ? "pattern" : "format";
+    const char *why = weir__pattern_rewrite(pattern, strlen(pattern), &rewritten, &shortest, &longest);
+    if (why == weir__pattern_no_memory) return weir__schema_no_memory(w);
+    if (why != NULL) return weir__schema_refuse(w, keyword, "'%.80s': %s", pattern, why);
+    if (shortest < least || longest > most) {
+        weir__mem_free(rewritten);
+        return weir__schema_refuse(
+            w, shortest < least ? "minLength" : "maxLength",
+            "it stands beside %s, which has %s strings; write the length into a pattern", keyword,
+            shortest < least ? "shorter" : "longer");
     }
-    if (least > 0 || most != WEIR__PATTERN_ENDLESS) return string_of_length(w, least, most);
-    json_t *result = json_pack("{s:s}", "type", "string");
-    return result != NULL ? result : weir__schema_no_memory(w);
+    return pattern_schema(w, rewritten, keyword);
 }
 
 /* ---- Arrays ---- */
@@ -311,7 +227,9 @@ json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
     uint64_t least = 0, most = UINT64_MAX;
     json_t *item, *result;
 
-    if (!count(w, schema, "minItems", &least) || !count(w, schema, "maxItems", &most)) return NULL;
+    if (!weir__schema_count(w, schema, "minItems", &least) ||
+        !weir__schema_count(w, schema, "maxItems", &most))
+        return NULL;
     if (least > most) return json_false();
     if (prefix != NULL && !json_is_array(prefix))
         return weir__schema_refuse(w, "prefixItems", "it must be an array of schemas");
@@ -353,138 +271,4 @@ json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
     if (ok) return result;
     json_decref(result);
     return weir__schema_no_memory(w);
-}
-
-/* ---- Objects ---- */
-
-/* Properties that are required but not listed join the listed ones, with the schema of the others. */
-static json_t *all_properties(weir__schema_walk *w, const json_t *schema, const json_t *others)
-{
-    const json_t *given = json_object_get(schema, "properties"),
-                 *required = json_object_get(schema, "required");
-    json_t *properties = given != NULL ? json_copy((json_t *)given) : json_object();
-    if (properties == NULL) return weir__schema_no_memory(w);
-    for (size_t i = 0; i < json_array_size(required); i++) {
-        const char *name = json_string_value(json_array_get(required, i));
-        if (json_object_get(properties, name) != NULL) continue;
-        int failed = others != NULL ? json_object_set(properties, name, (json_t *)others)
-                                    : json_object_set_new(properties, name, json_true());
-        if (failed) {
-            json_decref(properties);
-            return weir__schema_no_memory(w);
-        }
-    }
-    return properties;
-}
-
-/* An object that holds these properties and no others. */
-static json_t *closed_object(weir__schema_walk *w, const json_t *schema, const json_t *others)
-{
-    json_t *properties = NULL, *listed = json_object(), *required = json_array(), *result = NULL;
-    uint64_t least = 0, most = UINT64_MAX;
-    bool impossible = false;
-    const char *name;
-    json_t *property;
-
-    if (listed == NULL || required == NULL) {
-        weir__schema_no_memory(w);
-        goto out;
-    }
-    if (!weir__schema_spend(w, json_array_size(json_object_get(schema, "required")))) goto out;
-    if ((properties = all_properties(w, schema, others)) == NULL) goto out;
-    if (json_object_size(properties) > WEIR__SCHEMA_PROPERTIES_MAX) {
-        weir__schema_refuse(w, "properties", "an object can have at most %d", WEIR__SCHEMA_PROPERTIES_MAX);
-        goto out;
-    }
-    json_object_foreach(properties, name, property)
-    {
-        if (strlen(name) > WEIR__SCHEMA_NAME_MAX || strcmp(name, "*") == 0) {
-            weir__schema_refuse(w, "properties",
-                                strcmp(name, "*") == 0 ? "a property cannot be named '%s'"
-                                                       : "the name '%.40s...' has more than 256 bytes",
-                                name);
-            goto out;
-        }
-        if (!weir__schema_spend(w, json_array_size(json_object_get(schema, "required")) / 2) ||
-            !weir__schema_take(w, "properties", strlen(name) + 20))
-            goto out;
-        json_t *one = weir__schema_below(w, "properties", name, property, true);
-        if (one == NULL) goto out;
-        if (json_is_false(one)) {
-            impossible |= weir__schema_is_required(schema, name);
-            continue;
-        }
-        if (json_object_set_new(listed, name, one) != 0 ||
-            (weir__schema_is_required(schema, name) &&
-             json_array_append_new(required, json_string(name)) != 0)) {
-            weir__schema_no_memory(w);
-            goto out;
-        }
-    }
-    if (!count(w, schema, "minProperties", &least) || !count(w, schema, "maxProperties", &most)) goto out;
-    if (least > json_array_size(required)) {
-        weir__schema_refuse(w, "minProperties",
-                            "fewer properties than that are required; list them in required");
-    } else if (most < json_object_size(listed)) {
-        weir__schema_refuse(w, "maxProperties", "more properties than that are listed");
-    } else if (impossible) {
-        result = json_false();
-    } else {
-        result = json_pack("{s:s,s:O,s:O,s:b}", "type", "object", "properties", listed, "required", required,
-                           "additionalProperties", 0);
-        if (result == NULL) weir__schema_no_memory(w);
-    }
-out:
-    json_decref(required);
-    json_decref(listed);
-    json_decref(properties);
-    return result;
-}
-
-/* An object with any properties whose values satisfy `others` (NULL: any). */
-static json_t *open_object(weir__schema_walk *w, const json_t *schema, const json_t *others)
-{
-    static const char *const counts[] = {"minProperties", "maxProperties", NULL};
-    json_t *value, *result;
-    for (size_t i = 0; counts[i] != NULL; i++)
-        if (json_object_get(schema, counts[i]) != NULL)
-            return weir__schema_refuse(w, counts[i],
-                                       "a grammar cannot count properties that are not listed in properties");
-    value =
-        others == NULL ? json_object() : weir__schema_below(w, "additionalProperties", NULL, others, true);
-    if (value == NULL) return others == NULL ? weir__schema_no_memory(w) : NULL;
-    if (json_is_false(value)) return closed_object(w, schema, NULL);
-    bool any = json_object_size(value) == 0;
-    if (any) json_decref(value);
-    result = any ? json_pack("{s:s}", "type", "object")
-                 : json_pack("{s:s,s:o}", "type", "object", "additionalProperties", value);
-    return result != NULL ? result : weir__schema_no_memory(w);
-}
-
-json_t *weir__schema_object(weir__schema_walk *w, const json_t *schema)
-{
-    const json_t *others = json_object_get(schema, "additionalProperties");
-    const json_t *properties = json_object_get(schema, "properties");
-    const json_t *required = json_object_get(schema, "required");
-    const json_t *unevaluated = json_object_get(schema, "unevaluatedProperties");
-    if (properties != NULL && !json_is_object(properties))
-        return weir__schema_refuse(w, "properties", "it must be an object");
-    if (required != NULL && !json_is_array(required))
-        return weir__schema_refuse(w, "required", "it must be an array of names");
-    for (size_t i = 0; i < json_array_size(required); i++) {
-        const json_t *name = json_array_get(required, i);
-        if (!json_is_string(name) || strlen(json_string_value(name)) != json_string_length(name))
-            return weir__schema_refuse(w, "required", "it must be an array of names");
-    }
-    if (others != NULL && !json_is_object(others) && !json_is_boolean(others))
-        return weir__schema_refuse(w, "additionalProperties", "it must be a schema or a boolean");
-    if (unevaluated != NULL && !json_is_true(unevaluated)) {
-        if (!json_is_false(unevaluated) || (others != NULL && !json_is_false(others)))
-            return weir__schema_refuse(w, "unevaluatedProperties",
-                                       "only false is honoured, without additionalProperties");
-        others = unevaluated;
-    }
-    bool listed = properties != NULL || json_array_size(required) > 0;
-    if (!listed && !json_is_false(others)) return open_object(w, schema, others);
-    return closed_object(w, schema, others);
 }

@@ -56,6 +56,11 @@ typedef struct weir__schema_walk {
     int level; /* how many properties and items the walk stands in: text comes before what is deeper */
     size_t n_nodes;
     weir__schema_work *work;
+    bool relax;
+    weir__text *relaxed; /* may be NULL */
+    char refused[64];    /* the keyword of the last refusal, "" = none */
+    size_t refused_at;   /* path_length at that place */
+    bool final;          /* the refusal is not one that relax can leave out */
     weir_error *error;
     weir_status status;
 } weir__schema_walk;
@@ -79,6 +84,9 @@ json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const cha
     __attribute__((format(printf, 3, 4)));
 json_t *weir__schema_no_memory(weir__schema_walk *w);
 
+/* The same for what is refused with relax too. */
+json_t *weir__schema_refuse_finally(weir__schema_walk *w, const char *what);
+
 /* Counts n steps of work, about one for each value or name that is looked at. False: there were too many. */
 bool weir__schema_spend(weir__schema_walk *w, size_t n);
 
@@ -88,6 +96,17 @@ bool weir__schema_take(weir__schema_walk *w, const char *keyword, uint64_t n);
 /* What a $ref names, in the given document. dereference follows until something else comes. */
 const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference);
 const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema);
+
+/* The schema as it can be honoured; refusals as below. */
+json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema);
+
+/* -- schema_relax.c: what is left out where the caller allows it -- */
+
+/* weir__schema_enforce of the schema without what that refuses. */
+json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema);
+
+/* The same for the arguments of a function, which are to be an object. */
+json_t *weir__schema_relax_object(weir__schema_walk *w, const json_t *schema);
 
 /* -- schema_keyword.c: keywords and types -- */
 
@@ -126,7 +145,20 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema); /
 /* A superset of the types of what satisfies the schema: what cannot be read allows all. */
 unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema);
 
-/* -- schema_type.c: what each type can be restricted to -- */
+/* -- schema_not.c: what is excluded -- */
+
+/* The schema without its `not`, which restricts its types or values instead; `false` when nothing remains. */
+json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema);
+
+/* -- schema_format.c: formats of strings -- */
+
+/* An ECMA pattern of texts that have the format, or NULL. */
+const char *weir__schema_format_pattern(const char *name);
+
+/* -- schema_object.c, schema_number.c and schema_type.c: what each type can be restricted to -- */
+
+/* A count such as minItems into *value, unchanged when there is none. False after a refusal. */
+bool weir__schema_count(weir__schema_walk *w, const json_t *schema, const char *keyword, uint64_t *value);
 
 json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema); /* const, enum */
 json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema);

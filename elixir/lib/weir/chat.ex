@@ -3,6 +3,7 @@ defmodule Weir.Chat do
   @moduledoc "Conversations as prompts."
 
   alias Weir.{JSON, Model, NIF, Options}
+  require Logger
 
   @typedoc """
   `%{role: _, content: _}`, with string keys too, or `{role, content}`. As in OpenAI's API, content may be a list of
@@ -17,7 +18,8 @@ defmodule Weir.Chat do
   Options: `add_assistant` (true): the answer's begin is added; `enable_thinking` (true); `chat_template_kwargs`: a
   list of `{key, value}` strings for the template, JSON where it is JSON; `template`: a Jinja source of your own;
   `continue_final` (false): the last message is the assistant's and goes on; `parse_reasoning` (true), for
-  `Weir.chat_completion/3`; `now` (0: the present time), seconds since 1970, for templates that print the date.
+  `Weir.chat_completion/3`; `strict_schema` (true), for its `json_schema`: what cannot be enforced is an error, and with
+  false a warning; `now` (0: the present time), seconds since 1970, for templates that print the date.
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> Weir.Chat.apply_template(model, [%{role: "user", content: "hello"}])
@@ -56,13 +58,32 @@ defmodule Weir.Chat do
           enable_thinking: o.enable_thinking,
           continue_final: o.continue_final,
           parse_reasoning: o.parse_reasoning,
+          strict_schema: Map.get(o, :strict_schema, true),
           now: o.now
         })
+        |> tell_relaxed()
 
       i ->
         {:error, "messages[#{i}].content must be UTF-8 without NUL"}
     end
   end
+
+  # What tools and schema have that is not enforced, is told where a program's warnings are.
+  defp tell_relaxed({:ok, chat} = created) do
+    case NIF.chat_relaxed(chat) do
+      "" ->
+        created
+
+      lines ->
+        Logger.warning(
+          "not enforced: " <> (lines |> String.split("\n", trim: true) |> Enum.join("; "))
+        )
+
+        created
+    end
+  end
+
+  defp tell_relaxed(failed), do: failed
 
   defp text?(content) when is_binary(content),
     do: String.valid?(content) and not String.contains?(content, <<0>>)

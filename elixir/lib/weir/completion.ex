@@ -41,9 +41,13 @@ defmodule Weir.Completion do
 
   @doc """
   Where tools may be called, a schema is not the request's but the conversation's: an answer is a call, or has the form.
+  So is one that need not be enforced in full.
   """
   @spec form(map(), map()) :: {map(), map()}
   def form(%{tools: [_ | _]} = o, %{json_schema: schema} = given),
+    do: {Map.put(o, :json_schema, schema), %{given | json_schema: nil}}
+
+  def form(%{strict_schema: false} = o, %{json_schema: schema} = given) when schema != nil,
     do: {Map.put(o, :json_schema, schema), %{given | json_schema: nil}}
 
   def form(o, given), do: {Map.put(o, :json_schema, nil), given}

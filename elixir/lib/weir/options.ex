@@ -261,6 +261,7 @@ defmodule Weir.Options do
       template: {{:maybe, :string}, nil},
       continue_final: {:boolean, false},
       parse_reasoning: {:boolean, true},
+      strict_schema: {:boolean, true},
       now: {{:range, 0..0xFFFFFFFFFF}, 0}
     ]
   end
