@@ -216,7 +216,7 @@ static void measure_rows(weir_model *model)
             for (int32_t i = 0; i < n; i++) rows[i] = (weir_batch_entry){tokens[i], N_PAST + i, 0, true};
             clock_gettime(CLOCK_MONOTONIC, &before);
             if (weir_batch_eval(context, rows, (size_t)n, &error) != WEIR_OK) die("pass", &error);
-            weir_logits(context, n - 1, &logits, NULL);
+            if (weir_logits(context, n - 1, &logits, &error) != WEIR_OK) die("logits", &error);
             clock_gettime(CLOCK_MONOTONIC, &after);
             ms[n][try] = 1e3 * (double)(after.tv_sec - before.tv_sec) +
                          1e-6 * (double)(after.tv_nsec - before.tv_nsec);

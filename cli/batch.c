@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "figures.h"
 #include "file.h"
 #include "out.h"
@@ -335,7 +336,8 @@ cli_exit cli_batch_read(cli_batch *batch, const cli_args *args, const char *path
                              JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
     if (batch->root == NULL)
         return cli_fail(CLI_USAGE, "%s:%d:%d: %s", strcmp(path, "-") == 0 ? "stdin" : path,
-                        error.line < 1 ? 1 : error.line, error.column < 1 ? 1 : error.column, error.text);
+                        error.line < 1 ? 1 : error.line, error.column < 1 ? 1 : error.column,
+                        weir__json_problem(&error).text);
     return take_root(batch, args);
 }
 

@@ -24,6 +24,7 @@ cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *c
 #include <stdlib.h>
 
 #include "answer.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "descriptors.h"
 #include "signals.h"
@@ -306,7 +307,7 @@ static cli_exit read_object(const char *text, const char *option, json_t **objec
     *object = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (json_is_object(*object)) return CLI_OK;
     return cli_fail(CLI_USAGE, "%s is no JSON object%s%s", option, *object == NULL ? ": " : "",
-                    *object == NULL ? error.text : "");
+                    *object == NULL ? weir__json_problem(&error).text : "");
 }
 
 static void add_header(http_carrier *http, const char *header)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "figures.h"
 #include "file.h"
 #include "load.h"
@@ -53,7 +54,7 @@ static cli_exit add_json(struct embed *embed, const char *line, size_t n, size_t
         string = json_object_get(json, names[i]);
     cli_exit code = CLI_OK;
     if (json == NULL)
-        code = cli_fail(CLI_USAGE, "line %zu is no JSON: %s", number, why.text);
+        code = cli_fail(CLI_USAGE, "line %zu is no JSON: %s", number, weir__json_problem(&why).text);
     else if (!json_is_string(string))
         code =
             cli_fail(CLI_USAGE,

@@ -459,7 +459,7 @@ void cli_ask_init(cli_ask *ask)
     *ask = (cli_ask){
         .sampler = weir_sampler_params_default(),
         .max_tokens = request.max_tokens,
-        .interval = request.interval,
+        .interval = 1,
         .deadline_ms = request.deadline_ms,
         .priority = request.priority,
         .n_logprobs = CLI_UNSET,

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "figures.h"
 #include "file.h"
 #include "load.h"
@@ -265,12 +266,13 @@ cli_exit cli_talk_load(cli_talk *talk, const char *path)
 {
     char *bytes = NULL;
     size_t length = 0;
-    json_error_t why;
+    json_error_t why = {0};
     cli_talk read = {0};
     cli_exit code = cli_file_read(path, "a conversation", &bytes, &length);
     if (code != CLI_OK) return code;
     json_t *json = json_loadb(bytes, length, 0, &why);
-    const char *wrong = json == NULL ? why.text : take_messages(&read, json_object_get(json, "messages"));
+    weir__json_words words = weir__json_problem(&why); /* of nothing, where it was read */
+    const char *wrong = json == NULL ? words.text : take_messages(&read, json_object_get(json, "messages"));
     if (wrong != NULL)
         code = cli_fail(CLI_USAGE, "cannot load %s: %s", path, wrong);
     else {

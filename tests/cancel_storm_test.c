@@ -187,7 +187,7 @@ static void open_storm(storm *s, weir_layout layout)
     params.ageing_ms = 0;
     params.layout = layout;
     if (weir_engine_create(s->model, &params, &s->engine, &error) != WEIR_OK) fail_msg("%s", error.message);
-    s->limits = (wish_limits){.model = s->model, .n_ctx = 130, .usual = 60, .n_vocab = 280};
+    s->limits = (wish_limits){.model = s->model, .n_ctx = 130, .max_tokens = -1, .usual = 60, .n_vocab = 280};
 }
 
 /* All have ended. */

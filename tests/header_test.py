@@ -33,9 +33,11 @@ def test_compiles():
 
 
 def test_version():
+    numbers = [re.search(rf"#define WEIR_VERSION_{part}\s+(\d+)", HEADER).group(1) for part in ("MAJOR", "MINOR", "PATCH")]
     header = re.search(r'#define WEIR_VERSION\s+"([^"]+)"', HEADER).group(1)
     build = re.search(r"project\(weir VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
     change = re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(), re.M).group(1)
+    check("its numbers are those of the version", ".".join(numbers) == header, numbers, header)
     check("header, build and changelog have one version", header == build == change, header, build, change)
 
 

@@ -77,7 +77,7 @@ static void open_play(play *p)
     q->n_batch = dice_in(d, q->n_slots, dice_one_in(d, 2) ? q->n_slots + 4 : 80);
     q->chunk_size = dice_in(d, 1, dice_one_in(d, 2) ? 6 : 64);
     q->queue_limit = dice_one_in(d, 2) ? 0 : dice_in(d, 1, 8);
-    q->max_tokens = dice_one_in(d, 4) ? dice_in(d, 1, 40) : 0;
+    q->max_tokens = dice_one_in(d, 4) ? dice_in(d, 0, 40) : -1;
     q->layout = (weir_layout)dice_in(d, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT);
     q->n_draft_max = dice_one_in(d, 3) ? 0 : dice_in(d, 1, 12);
     p->strategy = (weir_strategy){.name = "random", .plan = play_plan, .user = p};

@@ -540,8 +540,11 @@ static void open_round(bout *r, dice *d)
     assert_int_equal(weir_engine_create(r->model, p, &r->engine, NULL), WEIR_OK);
     weir_engine_stats s = {.size = sizeof s};
     assert_int_equal(weir_engine_get_stats(r->engine, &s), WEIR_OK);
-    r->limits =
-        (wish_limits){.model = r->model, .n_ctx = s.n_ctx, .usual = dice_in(d, 3, 40), .n_vocab = n_vocab};
+    r->limits = (wish_limits){.model = r->model,
+                              .n_ctx = s.n_ctx,
+                              .max_tokens = -1,
+                              .usual = dice_in(d, 3, 40),
+                              .n_vocab = n_vocab};
     r->stop_inside = !p->manual && dice_one_in(d, 6);
     assert_int_equal(pthread_mutex_init(&r->mutex, NULL), 0);
     assert_int_equal(pthread_cond_init(&r->cond, NULL), 0);

@@ -8,10 +8,12 @@
  * What holds everywhere:
  *   - Handles are opaque. create/destroy own; hold/release count references.
  *   - Functions that can fail return a weir_status; results leave through out-parameters, which are written
- *     on WEIR_OK only, unless said otherwise. Detail goes to an optional weir_error of the caller.
+ *     on WEIR_OK only, unless said otherwise. Detail goes to an optional weir_error of the caller, which is
+ *     written on failure only: what is in it after a success is what was in it before, so ask the status.
  *   - Structs that begin with `size` come from their _default() function (parameters) or have `size` set by
  *     the caller to sizeof (results). So a program that was compiled against an older header keeps working;
- *     before version 1.0 that holds for these structs only, not for those that the library alone fills.
+ *     before version 1.0 that holds for these structs only. From then on the others (chunks, results, usage,
+ *     items of lists) stay as they are: what is to be told besides gets a function of its own.
  *   - Text is a pointer and a length in bytes. A length of WEIR_NUL means "up to the terminating NUL".
  *   - Pointers given to a call are read during the call only, unless said otherwise.
  *   - Functions may be called from any thread, and two threads must not use one handle at the same time,
@@ -40,12 +42,21 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)
-#define WEIR_API __attribute__((visibility("default")))
+#define WEIR_API     __attribute__((visibility("default")))
+#define WEIR_CHECKED __attribute__((warn_unused_result)) /* without a look at the status nothing is known */
 #else
 #define WEIR_API
+#define WEIR_CHECKED
 #endif
 
-#define WEIR_VERSION     "0.1.0"
+/* The version of this header, which the library may be newer than. Before 1.0 another minor version may break
+ * programs, and its library has another name (libweir.so.0.1); from then on a major one. */
+#define WEIR_VERSION_MAJOR 0
+#define WEIR_VERSION_MINOR 1
+#define WEIR_VERSION_PATCH 0
+#define WEIR_VERSION_NUM   (WEIR_VERSION_MAJOR * 10000 + WEIR_VERSION_MINOR * 100 + WEIR_VERSION_PATCH)
+#define WEIR_VERSION       "0.1.0"
+
 #define WEIR_NUL         SIZE_MAX
 #define WEIR_SEED_RANDOM UINT32_MAX
 #define WEIR_AUTO        UINT64_MAX
@@ -174,8 +185,8 @@ static inline weir_model_params weir_model_params_default(void)
  * (docs/guides/fake.md). Blocks for as long as the disk takes.
  * Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture; or this processor: a build for x86-64
  * needs AVX2, FMA, F16C and BMI2), NO_MEMORY, ABORTED, INVALID. */
-WEIR_API weir_status weir_model_load(const char *path, const weir_model_params *params, weir_model **model,
-                                     weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_model_load(const char *path, const weir_model_params *params,
+                                                  weir_model **model, weir_error *error);
 
 /* Writes a model's weights in the order in which weir's CPU kernels read them, so that loads need not put
  * them into that order: they map the file, and processes share its memory. out NULL: path + ".weir", where
@@ -188,8 +199,9 @@ WEIR_API weir_status weir_model_load(const char *path, const weir_model_params *
  * replaced: INVALID. progress may be NULL; as in a load. Any thread. Errors: weir_model_load's; IO (also no
  * space, no permission); UNSUPPORTED: the kernels are off or have nothing to do with this model. After an
  * error there is what was there before. */
-WEIR_API weir_status weir_model_optimize(const char *path, const char *out, weir_progress_fn progress,
-                                         void *progress_user, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_model_optimize(const char *path, const char *out,
+                                                      weir_progress_fn progress, void *progress_user,
+                                                      weir_error *error);
 
 /* Whether such a file belongs to this model, version and processor, and all of it is as it was written: loads
  * look at its beginning only. optimized NULL: path + ".weir". Reads the whole file. Any thread. Errors:
@@ -227,8 +239,8 @@ WEIR_API const char *weir_quantize_type(size_t i);
  * becomes one. Memory: that of the largest tensor, several times. Blocks for minutes with large models. Any
  * thread. params may be NULL. Errors: weir_model_load's; INVALID (type; out is the model itself), IO (also no
  * space), UNSUPPORTED (see requantize; fake models). After an error there is what was there before. */
-WEIR_API weir_status weir_model_quantize(const char *path, const char *out,
-                                         const weir_quantize_params *params, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_model_quantize(const char *path, const char *out,
+                                                      const weir_quantize_params *params, weir_error *error);
 
 /* Counted: whoever keeps a model holds it. Contexts, samplers, chats and engines hold theirs. Any thread.
  * The last release frees the weights. NULL is ignored. */
@@ -320,8 +332,8 @@ typedef struct weir_adapter weir_adapter;
  * not needed afterwards. Any thread; an engine that changes its adapters meanwhile waits for it.
  * Errors: NOT_FOUND, IO, FORMAT (damaged; numbers that are not finite), UNSUPPORTED (no LoRA adapter; made
  * for another model; what llama.cpp cannot add), NO_MEMORY, INVALID (path). */
-WEIR_API weir_status weir_adapter_load(weir_model *model, const char *path, weir_adapter **adapter,
-                                       weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_adapter_load(weir_model *model, const char *path,
+                                                    weir_adapter **adapter, weir_error *error);
 
 /* Counted: requests hold theirs until they have ended, streams that may be forked as long as they are held,
  * contexts and engines what they computed with last. So a release disturbs nobody, and is all that there is
@@ -411,13 +423,13 @@ static inline weir_hub_params weir_hub_params_default(void)
  * repository, revision or file, or offline and not in the cache); DENIED (the repository is gated or
  * private); IO (network, or disk, also a full one); FORMAT (what came is not what the hub says it is; nothing
  * is kept); UNSUPPORTED; NO_MEMORY; ABORTED. */
-WEIR_API weir_status weir_hub_download(const char *name, const weir_hub_params *params, char **path,
-                                       weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_hub_download(const char *name, const weir_hub_params *params,
+                                                    char **path, weir_error *error);
 
 /* Which file of its repository a name means, without downloading it. *file is freed with weir_free. Errors as
  * above. */
-WEIR_API weir_status weir_hub_resolve(const char *name, const weir_hub_params *params, char **file,
-                                      weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_hub_resolve(const char *name, const weir_hub_params *params,
+                                                   char **file, weir_error *error);
 
 typedef struct weir_hub_files weir_hub_files;
 
@@ -436,8 +448,8 @@ typedef struct weir_hub_file {
 /* The GGUF files of a repository, by name; what the name says after the repository counts for nothing.
  * Offline those in the cache. name NULL: all in the cache, of every repository and revision; that needs no
  * network. Errors: weir_hub_download's. */
-WEIR_API weir_status weir_hub_list(const char *name, const weir_hub_params *params, weir_hub_files **files,
-                                   weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_hub_list(const char *name, const weir_hub_params *params,
+                                                weir_hub_files **files, weir_error *error);
 
 /* The i-th file: all of *file but `size`. WEIR_END past the last. */
 WEIR_API weir_status weir_hub_files_get(const weir_hub_files *files, size_t i, weir_hub_file *file);
@@ -453,8 +465,8 @@ WEIR_API weir_status weir_hub_remove(const char *name, const weir_hub_params *pa
 /* What the hub answers to GET `path` ("/api/models?search=smol&limit=5"), JSON as it came; *json is
  * NUL-terminated, of *length bytes, and is freed with weir_free. length may be NULL. For what weir has no
  * function for. Errors: weir_hub_download's; TOO_LONG: it is more than 32 MB. */
-WEIR_API weir_status weir_hub_get(const char *path, const weir_hub_params *params, char **json,
-                                  size_t *length, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_hub_get(const char *path, const weir_hub_params *params, char **json,
+                                               size_t *length, weir_error *error);
 
 /* ---- Vocabulary ----------------------------------------------------------------------------------- */
 
@@ -542,8 +554,8 @@ static inline weir_sampler_params weir_sampler_params_default(void)
 /* A chain with its own state (history, random numbers, grammar). params may be NULL. Holds the model.
  * Errors: INVALID (field and range), GRAMMAR (line of a GBNF text; JSON pointer and keyword of a schema),
  * UNSUPPORTED (the vocabulary lacks what a sampler of the order needs), NO_MEMORY, BACKEND. */
-WEIR_API weir_status weir_sampler_create(weir_model *model, const weir_sampler_params *params,
-                                         weir_sampler **sampler, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_sampler_create(weir_model *model, const weir_sampler_params *params,
+                                                      weir_sampler **sampler, weir_error *error);
 WEIR_API void weir_sampler_destroy(weir_sampler *sampler);
 
 /* Back to the state after create; a fixed seed gives the same draws again. */
@@ -566,8 +578,8 @@ WEIR_API weir_status weir_grammar_check(const char *grammar, const char *root, w
 
 /* JSON Schema to GBNF. What cannot be honoured is an error that names JSON pointer and keyword; the result is
  * never weaker than the schema. *grammar is freed with weir_free. */
-WEIR_API weir_status weir_grammar_from_json_schema(const char *schema, size_t length, char **grammar,
-                                                   weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_grammar_from_json_schema(const char *schema, size_t length,
+                                                                char **grammar, weir_error *error);
 
 /* Frees what the library gave to the caller where a contract says so. NULL is ignored. */
 WEIR_API void weir_free(void *memory);
@@ -625,8 +637,8 @@ static inline weir_context_params weir_context_params_default(void)
 }
 
 /* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED, BACKEND. */
-WEIR_API weir_status weir_context_create(weir_model *model, const weir_context_params *params,
-                                         weir_context **context, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_context_create(weir_model *model, const weir_context_params *params,
+                                                      weir_context **context, weir_error *error);
 WEIR_API void weir_context_destroy(weir_context *context);
 
 typedef struct weir_context_info {
@@ -664,12 +676,12 @@ WEIR_API weir_status weir_context_clear(weir_context *context, weir_error *error
  * NULL) is the sequence's length after. TOO_LONG: they do not fit, nothing was done. NO_SPACE, BACKEND,
  * ABORTED (weir_interrupt_set): the sequence is cut back to its length before the call, or is empty where its
  * memory cannot be cut. */
-WEIR_API weir_status weir_prefill(weir_context *context, const int32_t *tokens, size_t n_tokens, int32_t seq,
-                                  int32_t *n_past, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_prefill(weir_context *context, const int32_t *tokens, size_t n_tokens,
+                                               int32_t seq, int32_t *n_past, weir_error *error);
 
 /* One token at a position; its logits are row 0. */
-WEIR_API weir_status weir_decode_token(weir_context *context, int32_t token, int32_t pos, int32_t seq,
-                                       weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_decode_token(weir_context *context, int32_t token, int32_t pos,
+                                                    int32_t seq, weir_error *error);
 
 typedef struct weir_batch_entry {
     int32_t token;
@@ -681,29 +693,29 @@ typedef struct weir_batch_entry {
 /* One forward pass over at most n_batch entries, of any sequences. Each sequence's positions must continue
  * it. Rows are then addressed by the entry's index. On failure the memory is as before where the backend can
  * (NO_SPACE, INVALID); after BACKEND and ABORTED, ask weir_sequence_pos_max. */
-WEIR_API weir_status weir_batch_eval(weir_context *context, const weir_batch_entry *entries, size_t n_entries,
-                                     weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_batch_eval(weir_context *context, const weir_batch_entry *entries,
+                                                  size_t n_entries, weir_error *error);
 
 /* The same, then samples each entry that has `logits`, with samplers[i] of its own (NULL: none). sampled[i]
  * is the token, or -1. All samplers accept their token. When one fails, the pass stands, the samplers before
  * it have accepted theirs, and the others' sampled are -1. */
-WEIR_API weir_status weir_decode_batch(weir_context *context, const weir_batch_entry *entries,
-                                       size_t n_entries, weir_sampler *const *samplers, int32_t *sampled,
-                                       weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_decode_batch(weir_context *context, const weir_batch_entry *entries,
+                                                    size_t n_entries, weir_sampler *const *samplers,
+                                                    int32_t *sampled, weir_error *error);
 
 /* The logits of a row of the last pass, [n_vocab]; index -1 is the last row. Valid until the next pass.
  * INVALID: that entry kept no logits. */
-WEIR_API weir_status weir_logits(weir_context *context, int32_t index, const float **logits,
-                                 weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_logits(weir_context *context, int32_t index, const float **logits,
+                                              weir_error *error);
 
 /* Chooses a token from the last row, or from row `index`, and accepts it, once. INVALID: the row kept no
  * logits, or the sampler is another model's. STATE: the context embeds. GRAMMAR: the grammar allows nothing
  * here. BACKEND: all logits are NaN or minus infinity. NO_MEMORY. After an error nothing was accepted, but
  * random numbers may have been drawn. */
-WEIR_API weir_status weir_sample(weir_sampler *sampler, weir_context *context, int32_t *token,
-                                 weir_error *error);
-WEIR_API weir_status weir_sample_at(weir_sampler *sampler, weir_context *context, int32_t index,
-                                    int32_t *token, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_sample(weir_sampler *sampler, weir_context *context, int32_t *token,
+                                              weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_sample_at(weir_sampler *sampler, weir_context *context, int32_t index,
+                                                 int32_t *token, weir_error *error);
 
 typedef enum weir_reason {
     WEIR_REASON_NOT_FINISHED = 0,
@@ -727,10 +739,10 @@ typedef bool (*weir_token_fn)(int32_t token, const char *text, size_t length, vo
  * says so. max_tokens -1: as many as fit; 0: only the prompt. The token that ends is accepted but not
  * delivered. *reason may be NULL. TOO_LONG: the prompt does not fit, nothing was done. After another failure
  * sequence 0 and the sampler are where the generation had come to. */
-WEIR_API weir_status weir_context_generate(weir_context *context, weir_sampler *sampler,
-                                           const int32_t *prompt, size_t n_prompt, int32_t max_tokens,
-                                           weir_token_fn fn, void *user, weir_reason *reason,
-                                           weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_context_generate(weir_context *context, weir_sampler *sampler,
+                                                        const int32_t *prompt, size_t n_prompt,
+                                                        int32_t max_tokens, weir_token_fn fn, void *user,
+                                                        weir_reason *reason, weir_error *error);
 
 /* Sequence memory. Positions [from, to); negative from = 0, negative to = the end. UNSUPPORTED: this model's
  * memory cannot be cut there (recurrent, sliding window); nothing was done. copy replaces what `to` held. */
@@ -747,10 +759,10 @@ WEIR_API int32_t weir_sequence_pos_max(const weir_context *context, int32_t seq)
  * is the size needed, also with TOO_LONG (capacity too small). load replaces the sequence: FORMAT when the
  * bytes are damaged or of another context, NO_SPACE when no cells are left, NO_MEMORY; the sequence is then
  * as before. BACKEND: neither they nor what it held could be put into the sequence: it is empty. */
-WEIR_API weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, size_t capacity,
-                                     size_t *length, weir_error *error);
-WEIR_API weir_status weir_state_load(weir_context *context, int32_t seq, const void *bytes, size_t length,
-                                     weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes,
+                                                  size_t capacity, size_t *length, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_state_load(weir_context *context, int32_t seq, const void *bytes,
+                                                  size_t length, weir_error *error);
 
 /* ---- Embeddings ----------------------------------------------------------------------------------- */
 
@@ -773,17 +785,18 @@ WEIR_API size_t weir_embedding_width(const weir_context *context);
  * `embeddings`; its sequences are overwritten. out is [n_inputs][width], or with WEIR_POOLING_NONE the rows
  * of all tokens in order; capacity in floats (TOO_LONG: too small; *n_floats is what is needed). INVALID: an
  * input is empty or longer than n_batch. Scores (rank) are not normalized. */
-WEIR_API weir_status weir_embed(weir_context *context, const weir_tokens *inputs, size_t n_inputs,
-                                weir_normalize normalize, float *out, size_t capacity, size_t *n_floats,
-                                weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_embed(weir_context *context, const weir_tokens *inputs,
+                                             size_t n_inputs, weir_normalize normalize, float *out,
+                                             size_t capacity, size_t *n_floats, weir_error *error);
 
 /* One text of at most n_batch tokens into one sequence, in place of what it held, and its embedding
  * afterwards, [width]: the pooled one, or with WEIR_POOLING_NONE the last token's. STATE: the sequence was
  * not in the last pass. */
-WEIR_API weir_status weir_embed_decode(weir_context *context, const int32_t *tokens, size_t n_tokens,
-                                       int32_t seq, weir_error *error);
-WEIR_API weir_status weir_embeddings(weir_context *context, int32_t seq, weir_normalize normalize, float *out,
-                                     size_t capacity, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_embed_decode(weir_context *context, const int32_t *tokens,
+                                                    size_t n_tokens, int32_t seq, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_embeddings(weir_context *context, int32_t seq,
+                                                  weir_normalize normalize, float *out, size_t capacity,
+                                                  weir_error *error);
 
 /* ---- Chat ----------------------------------------------------------------------------------------- */
 
@@ -851,8 +864,8 @@ static inline weir_chat_params weir_chat_params_default(void)
  * are none. Errors: INVALID (which message, which field), TEMPLATE (what the template says, or which limit it
  * exceeds), ABORTED (weir_interrupt_set), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no
  * template; a build without llama.cpp, which templates, tools and schemas need). */
-WEIR_API weir_status weir_chat_create(weir_model *model, const weir_chat_params *params, weir_chat **chat,
-                                      weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_chat_create(weir_model *model, const weir_chat_params *params,
+                                                   weir_chat **chat, weir_error *error);
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
 WEIR_API void weir_chat_release(weir_chat *chat);
 
@@ -886,7 +899,8 @@ typedef struct weir_delta {
 } weir_delta;
 
 /* Errors: INVALID, NO_MEMORY. */
-WEIR_API weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser,
+                                                          weir_error *error);
 WEIR_API void weir_chat_parser_destroy(weir_chat_parser *parser);
 
 /* Adds text; finished: no more will come (once). Then call next until WEIR_END. NO_MEMORY: repeat the same
@@ -1015,7 +1029,7 @@ typedef struct weir_engine_params {
     int32_t n_ctx; /* 4096; 0 … 2^28; the longest prompt and answer of one request, tokens; 0 = the model's
                       * training length. Never more than n_kv, or with lanes than n_kv / n_slots */
     int32_t n_kv;  /* 0 … 2^28 KV cells in all; 0 = n_slots × n_ctx as far as memory allows */
-    int32_t max_tokens; /* 0 … 2^28, the most that one request may generate; 0 = no limit but n_ctx */
+    int32_t max_tokens; /* -1; -1 … 2^28, the most that one request may generate; -1 = no limit but n_ctx */
     int32_t n_batch;    /* 2048; n_slots … 2^20; the most tokens of a tick */
     /* 0 … 2^20; tokens that are computed together, in one pass, within n_batch; 0 (default) = 512 + n_slots:
      * a chunk of the default length and a token of each slot are one pass in a pool. With lanes a pass takes
@@ -1092,15 +1106,15 @@ typedef struct weir_engine_memory {
  * already, and its header is read again; so do its cells and those of mtp. Not counted: cached prompts
  * (cache_bytes), on GPUs what their driver takes. Either params may be NULL. Any thread. Errors:
  * weir_model_load's and weir_engine_create's. */
-WEIR_API weir_status weir_engine_estimate(const char *path, const weir_model_params *model,
-                                          const weir_engine_params *engine, weir_engine_memory *memory,
-                                          weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_engine_estimate(const char *path, const weir_model_params *model,
+                                                       const weir_engine_params *engine,
+                                                       weir_engine_memory *memory, weir_error *error);
 
 /* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder; draft_model
  * cannot draft, or not for this model, or this model cannot have drafts), FORMAT (draft_model: a head's
  * tokens), BACKEND, IO (cache_dir). */
-WEIR_API weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
-                                        weir_engine **engine, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
+                                                     weir_engine **engine, weir_error *error);
 
 /* Stops, waits for the thread, frees. No other call on the engine may be running; streams live on. STATE: the
  * call comes from a callback, or this process is a child of the one that made the engine; nothing was done,
@@ -1289,7 +1303,7 @@ typedef struct weir_request {
     const char *const *stop;            /* [n_stop], at most 64 of at most 16,384 bytes each, none empty */
     const size_t *stop_length;          /* [n_stop]; NULL = NUL-terminated */
     size_t n_stop;
-    int32_t interval;    /* 1; emit every n tokens; above 1 it replaces the stream's own (set_interval) */
+    int32_t interval;    /* 0; emit every n tokens, in place of the stream's own (set_interval); 0 = that */
     int64_t deadline_ms; /* from submit: queue, prefill and decode; 0 = none. Then the text so far and
                           * WEIR_REASON_DEADLINE */
     int32_t
@@ -1338,24 +1352,27 @@ static inline weir_request weir_request_default(void)
  * to try again), STATE (a stream is attached, cancelled or finished), STOPPED, NO_MEMORY. After an error
  * nothing was started and no stream has changed.
  * Tokenizes and compiles on the caller's thread; never waits for a tick. */
-WEIR_API weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
-                                        weir_stream *const *streams, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests,
+                                                     size_t n, weir_stream *const *streams,
+                                                     weir_error *error);
 
 /* Queues one request n times, for n answers: all or none. Each has the request's seed plus its index, or with
  * WEIR_SEED_RANDOM one of its own; so the first is what submit would give. Text is tokenized once, and where
  * prompts are cached (cache_prompt, weir_engine_params.cache_sequences) the prompt is computed once, too. The
  * first answer alone has prompt_logprobs: they are the same for all. The rest is as in submit, errors name
  * requests[0]. */
-WEIR_API weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *request, size_t n,
-                                          weir_stream *const *streams, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *request,
+                                                       size_t n, weir_stream *const *streams,
+                                                       weir_error *error);
 
 /* Forks a stream: submits *request, of which NULL is the default one, with source and source_at as given. The
  * cells of what the source has computed are shared as long as it runs or is cached, unless this model's
  * memory cannot be cut; else they are computed again. Errors: submit's, and INVALID (source: not a stream of
  * this engine's; source_at: more than its chunks have carried), STATE (source: it was not submitted), REFUSED
  * (sampler: the grammar does not allow the answer so far). Any thread. */
-WEIR_API weir_status weir_engine_fork(weir_engine *engine, weir_stream *source, int32_t source_at,
-                                      const weir_request *request, weir_stream *stream, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_engine_fork(weir_engine *engine, weir_stream *source,
+                                                   int32_t source_at, const weir_request *request,
+                                                   weir_stream *stream, weir_error *error);
 
 /* Why the prompt, or a part of it, had to be computed. */
 typedef enum weir_miss {
@@ -1423,13 +1440,13 @@ typedef struct weir_forecast {
 /* A dry run of submit for one request: checks it as submit does, with the same errors but for TOO_LONG and
  * BUSY, which are told in *forecast. Nothing is started. Any thread; never waits for a tick. STOPPED: as
  * submit. */
-WEIR_API weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *request,
-                                              weir_forecast *forecast, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *request,
+                                                           weir_forecast *forecast, weir_error *error);
 
 typedef struct weir_usage {
     int32_t n_prompt;
     int32_t n_cached;    /* prompt tokens that were not computed again */
-    int32_t n_generated; /* with the token that ended it */
+    int32_t n_generated; /* sampled: the tokens of its chunks, and the one that ended it, which none has */
     int64_t queue_ns;    /* submit to its first slot */
     int64_t ttft_ns;     /* submit to first token; 0 when there was none */
     int64_t total_ns;    /* submit to end, or to now */
@@ -1467,15 +1484,17 @@ typedef struct weir_result {
  * weir_result_fini). streams as in submit: those requests stream as well, to readers on other threads.
  * WEIR_OK even when a request ends with an error: see its result. Errors are submit's; results are zeroes
  * then. A manual engine is driven by this call. STATE: it comes from a callback. */
-WEIR_API weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
-                                   weir_stream *const *streams, weir_result *results, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
+                                                weir_stream *const *streams, weir_result *results,
+                                                weir_error *error);
 
 /* Best of several: as weir_engine_submit_n for best_of answers, waits for all, and fills results [n] with
  * those of the highest weir_usage_score, the best first; answers that end with an error come last. They have
  * logprobs in any case; results[0] has the prompt's, where the request asked for them. Errors: submit_n's;
  * INVALID (n: 1 … best_of). The rest is as in weir_generate. */
-WEIR_API weir_status weir_generate_best(weir_engine *engine, const weir_request *request, size_t best_of,
-                                        size_t n, weir_result *results, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_generate_best(weir_engine *engine, const weir_request *request,
+                                                     size_t best_of, size_t n, weir_result *results,
+                                                     weir_error *error);
 
 /* Frees what a result owns and zeroes it. */
 WEIR_API void weir_result_fini(weir_result *result);
@@ -1528,7 +1547,7 @@ typedef struct weir_chunk {
     int32_t n_top_logprobs;           /* the request's n_logprobs, or the vocabulary's size if that is less */
 } weir_chunk;
 
-WEIR_API weir_status weir_stream_create(weir_stream **stream, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_stream_create(weir_stream **stream, weir_error *error);
 
 /* Counted. When the last holder releases a stream that still runs, its request is cancelled. The last release
  * waits for a ready callback that runs on another thread. */
@@ -1603,7 +1622,8 @@ WEIR_API weir_status weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn
 /* A descriptor that polls readable while something can be taken. Made on the first call, owned by the stream,
  * valid until the last release; do not read it. IO: the process has no descriptors left. STATE: the stream is
  * a flight's. */
-WEIR_API weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor,
+                                                         weir_error *error);
 
 /* ---- Flight --------------------------------------------------------------------------------------- */
 
@@ -1618,8 +1638,9 @@ typedef struct weir_flight weir_flight;
  * are shared: greedy ones (temp 0, and nothing that draws) and those with a seed; none with a deadline or
  * prompt_logprobs, and no forks. One reference for the caller. joined (may be NULL): nothing was submitted.
  * Any thread. Errors: weir_engine_submit's. */
-WEIR_API weir_status weir_flight_open(weir_engine *engine, const weir_request *request, bool share,
-                                      weir_flight **flight, bool *joined, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_flight_open(weir_engine *engine, const weir_request *request,
+                                                   bool share, weir_flight **flight, bool *joined,
+                                                   weir_error *error);
 
 /* Counted. The last release cancels what still runs, and frees the chunks. Any thread. It may outlive its
  * engine. */

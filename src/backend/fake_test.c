@@ -28,7 +28,7 @@ static void test_options_are_read_and_bad_ones_named(void **state)
         assert_refused(weir_model_load(bad[i], NULL, &model, error), WEIR_INVALID, "path");
 
     weir_error error;
-    weir_model_load("fake:nosuch=1", NULL, &model, &error);
+    assert_int_equal(weir_model_load("fake:nosuch=1", NULL, &model, &error), WEIR_INVALID);
     assert_non_null(strstr(error.message, "nosuch"));
     assert_non_null(strstr(error.message, "token_us"));
 }

@@ -39,6 +39,7 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
         .size = sizeof defaults,
         .n_slots = 8,
         .n_ctx = 4096,
+        .max_tokens = -1,
         .n_batch = 2048,
         .chunk_size = UBATCH_PROMPT,
         .queue_limit = 256,
@@ -58,7 +59,7 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
 
 static const weir__range ranges[] = {
     RANGE(n_slots, 1, WEIR__SEQ_MAX),         RANGE(n_ctx, 0, WEIR__TOKENS_MAX),
-    RANGE(n_kv, 0, WEIR__TOKENS_MAX),         RANGE(max_tokens, 0, WEIR__TOKENS_MAX),
+    RANGE(n_kv, 0, WEIR__TOKENS_MAX),         RANGE(max_tokens, -1, WEIR__TOKENS_MAX),
     RANGE(n_batch, 1, WEIR__BATCH_MAX),       RANGE(n_ubatch, 0, WEIR__BATCH_MAX),
     RANGE(chunk_size, 1, WEIR__BATCH_MAX),    RANGE(n_threads, 0, WEIR__CPU_MAX),
     RANGE(n_threads_batch, 0, WEIR__CPU_MAX), RANGE(queue_limit, 0, INT32_MAX),

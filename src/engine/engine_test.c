@@ -39,7 +39,7 @@ static void parameters_out_of_range_are_named(void **state)
     REFUSED(n_ctx, -1);
     REFUSED(n_ctx, INT32_MAX);
     REFUSED(n_kv, -1);
-    REFUSED(max_tokens, -1);
+    REFUSED(max_tokens, -2);
     REFUSED(n_batch, 0);
     REFUSED(n_batch, r->params.n_slots - 1); /* each slot needs a token in a tick */
     REFUSED(n_ubatch, -1);

@@ -30,7 +30,6 @@ void weir_request_init(weir_request *request, size_t size)
         .add_special = true,
         .parse_special = true,
         .max_tokens = -1,
-        .interval = 1,
         .cache_prompt = true,
         .cache_salt_length = WEIR_NUL,
         .n_draft_max = -1,
@@ -227,8 +226,8 @@ static weir_status fit(weir__request *request, const weir__limits *limits, const
     if (wanted < -1)
         return REFUSE(WEIR_INVALID, "max_tokens", "max_tokens is %d; allowed: -1 (as many as fit) and 0 up",
                       wanted);
-    if (wanted < 0 || (limits->max_tokens > 0 && wanted > limits->max_tokens))
-        wanted = limits->max_tokens > 0 ? limits->max_tokens : INT32_MAX;
+    if (wanted < 0) wanted = INT32_MAX;
+    if (limits->max_tokens >= 0 && wanted > limits->max_tokens) wanted = limits->max_tokens;
     int32_t room = limits->n_ctx - request->n_prompt;
     if (room < (wanted > 0))
         return REFUSE(
@@ -354,6 +353,9 @@ static weir_status check(const weir_request *given, size_t index, weir_error *er
     if (given->priority < -WEIR__PRIORITY_MAX || given->priority > WEIR__PRIORITY_MAX)
         return REFUSE(WEIR_INVALID, "priority", "priority is %d; allowed: %d to %d", given->priority,
                       -WEIR__PRIORITY_MAX, WEIR__PRIORITY_MAX);
+    if (given->interval < 0)
+        return REFUSE(WEIR_INVALID, "interval", "interval is %d; allowed: 0 (the stream's own) and 1 up",
+                      given->interval);
     weir_status status = check_logprobs("n_logprobs", given->n_logprobs, index, error);
     if (status == WEIR_OK)
         status = check_logprobs("n_prompt_logprobs", given->n_prompt_logprobs, index, error);

@@ -275,6 +275,21 @@ static void the_engine_limits_the_tokens_of_a_request(void **state)
     }
 }
 
+/* -1 is no limit and 0 is none, for the engine as for a request. */
+static void a_limit_of_no_tokens_is_one(void **state)
+{
+    rig *r = *state;
+    assert_int_equal(weir_engine_params_default().max_tokens, -1);
+    r->params.max_tokens = 0;
+    start(r);
+    sink got = {0};
+    weir_stream *stream = rig_submit_key(r, 'A');
+    rig_run(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_LENGTH, "");
+    assert_int_equal(weir_stream_usage(stream).n_generated, 0);
+}
+
 static void a_negative_number_of_tokens_is_refused(void **state)
 {
     rig *r = *state;
@@ -320,7 +335,7 @@ static void stop_strings_have_bounds(void **state)
     texts[1] = "";
     refused(r, &request, WEIR_INVALID, "requests[0].stop");
     weir_error error;
-    weir_engine_submit(r->engine, &request, 1, NULL, &error);
+    assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, &error), WEIR_INVALID);
     assert_non_null(strstr(error.message, "stop[1] has 0 bytes; allowed: 1 to 16384"));
     texts[1] = huge;
     refused(r, &request, WEIR_INVALID, "requests[0].stop");
@@ -638,8 +653,20 @@ static void the_requests_interval_reaches_the_stream(void **state)
     weir_request request = rig_ask(r, 'A');
     request.interval = 4;
     assert_int_equal(weir_stream_interval(rig_submit(r, &request)), 4);
-    request.interval = -3;
-    assert_int_equal(weir_stream_interval(rig_submit(r, &request)), 1);
+    weir_stream *slow = rig_stream(r), *same = rig_stream(r);
+    weir_stream_set_interval(slow, 8);
+    weir_stream_set_interval(same, 8);
+    request.interval = 1;
+    assert_int_equal(weir_engine_submit(r->engine, &request, 1, &slow, NULL), WEIR_OK);
+    assert_int_equal(weir_stream_interval(slow), 1);
+    request.interval = 0;
+    assert_int_equal(weir_engine_submit(r->engine, &request, 1, &same, NULL), WEIR_OK);
+    assert_int_equal(weir_stream_interval(same), 8);
+    weir_error error = {0};
+    weir_stream *refused = rig_stream(r);
+    request.interval = -1;
+    assert_int_equal(weir_engine_submit(r->engine, &request, 1, &refused, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "requests[0].interval");
 }
 
 static void every_allocation_of_a_submit_may_fail(void **state)
@@ -691,6 +718,7 @@ int main(void)
         RIG_TEST(a_prompt_may_fill_the_context_when_no_answer_is_wanted),
         RIG_TEST(an_answer_without_limit_fills_the_context),
         RIG_TEST(the_engine_limits_the_tokens_of_a_request),
+        RIG_TEST(a_limit_of_no_tokens_is_one),
         RIG_TEST(a_negative_number_of_tokens_is_refused),
         cmocka_unit_test(the_cells_of_a_request_leave_out_the_last_token),
         RIG_TEST(stop_strings_have_bounds),

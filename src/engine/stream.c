@@ -284,7 +284,7 @@ weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t inte
         stream->usage.n_prompt = n_prompt;
         stream->attach_ns = weir__clock_now_ns();
         stream->interval_before = atomic_load(&stream->interval);
-        if (interval > 1) atomic_store(&stream->interval, interval);
+        if (interval > 0) atomic_store(&stream->interval, interval);
         status = WEIR_OK;
     }
     pthread_mutex_unlock(&stream->mutex);

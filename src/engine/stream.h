@@ -11,9 +11,9 @@
  * one or two; this many last for a second at 32 tokens per second. */
 #define WEIR__STREAM_MARKS 32
 
-/* Attaches a fresh stream to a request of n_prompt tokens: index is its place in the submit, cancels ring
- * `bell` (held). The engine has a reference from here to weir__stream_finish. STATE: attached before, or
- * cancelled. */
+/* Attaches a fresh stream to a request of n_prompt tokens: index is its place in the submit, interval 0
+ * leaves the stream its own, cancels ring `bell` (held). The engine has a reference from here to
+ * weir__stream_finish. STATE: attached before, or cancelled. */
 weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t interval, int32_t n_prompt,
                                 weir__doorbell *bell);
 

@@ -101,13 +101,17 @@ static void the_interval_is_never_below_one(void **state)
     assert_int_equal(weir_stream_interval(b->stream), 1);
 }
 
-static void the_requests_interval_counts_unless_it_is_the_default(void **state)
+static void the_requests_interval_counts_unless_it_is_0(void **state)
 {
     bench *b = *state;
     weir_stream_set_interval(b->stream, 3);
-    assert_int_equal(weir__stream_attach(b->stream, 0, 1, 6, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(b->stream, 0, 0, 6, b->bell), WEIR_OK);
     assert_int_equal(weir_stream_interval(b->stream), 3);
     weir__stream_detach(b->stream);
+    assert_int_equal(weir__stream_attach(b->stream, 0, 1, 6, b->bell), WEIR_OK);
+    assert_int_equal(weir_stream_interval(b->stream), 1);
+    weir__stream_detach(b->stream);
+    assert_int_equal(weir_stream_interval(b->stream), 3);
     assert_int_equal(weir__stream_attach(b->stream, 0, 8, 6, b->bell), WEIR_OK);
     b->attached = true;
     assert_int_equal(weir_stream_interval(b->stream), 8);
@@ -584,7 +588,7 @@ int main(void)
         BENCH_TEST(a_second_attachment_is_refused_while_running_and_after),
         BENCH_FRESH(detaching_leaves_the_stream_as_it_was),
         BENCH_FRESH(the_interval_is_never_below_one),
-        BENCH_FRESH(the_requests_interval_counts_unless_it_is_the_default),
+        BENCH_FRESH(the_requests_interval_counts_unless_it_is_0),
         BENCH_FRESH(no_stream_is_not_an_abort),
         BENCH_TEST(a_missing_out_pointer_is_invalid),
         BENCH_FRESH(creating_a_stream_without_memory_says_so),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -33,21 +34,6 @@ static bool is_shallow(const char *text, size_t length)
     return true;
 }
 
-/* In the reader's words, not in those of who calls jansson. */
-static const char *problem(const json_error_t *what)
-{
-    switch (json_error_code(what)) {
-    case json_error_premature_end_of_input: return "it ends too early";
-    case json_error_end_of_input_expected: return "something follows behind its end";
-    case json_error_null_character:
-    case json_error_null_byte_in_key: return "the character U+0000 is not allowed";
-    case json_error_duplicate_key: return "duplicate key in an object";
-    case json_error_numeric_overflow: return "the number is too large";
-    case json_error_stack_overflow: return "it is nested too deep";
-    default: return "this is no value, key or sign that may stand here";
-    }
-}
-
 weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
                              json_t **value, weir_error *error)
 {
@@ -67,7 +53,7 @@ weir_status weir__json_parse(const char *text, size_t length, const char *field,
         if (json_error_code(&what) == json_error_out_of_memory)
             return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for %s", field);
         return weir__error_set(error, code, field, "%s is not JSON: line %d, column %d: %s", field, what.line,
-                               what.column, problem(&what));
+                               what.column, weir__json_problem(&what).text);
     }
     *value = parsed;
     return WEIR_OK;

@@ -184,7 +184,7 @@ void job_accept(job *j, int32_t before, int64_t now)
         if (k->accepted && (k->stream == NULL || !ended))
             j->n_good += (uint64_t)k->w.task.n_prompt + (uint64_t)k->w.task.max_tokens;
     }
-    j->least = j->most = j->w.interval > 1 ? j->w.interval : before;
+    j->least = j->most = j->w.interval > 0 ? j->w.interval : before;
     j->empty_turn = p->turns - (p->place != BETWEEN);
     j->due_ns = j->w.deadline_ms > 0 ? now + j->w.deadline_ms * WEIR__NS_PER_MS : INT64_MAX;
     j->slow = (int32_t[]){1, 1, 3, 40, 1000}[dice_in(&p->d, 0, 4)];

@@ -142,10 +142,10 @@ static void make_length(wish *w, const wish_limits *limits, dice *d)
     }
     int32_t room = limits->n_ctx - w->task.n_prompt;
     int32_t most = asked < 0 ? INT32_MAX : asked;
-    if (limits->max_tokens > 0 && most > limits->max_tokens) most = limits->max_tokens;
+    if (limits->max_tokens >= 0 && most > limits->max_tokens) most = limits->max_tokens;
     w->max_tokens = asked;
     w->task.max_tokens = most < room ? most : room;
-    w->fits = room >= (asked == 0 ? 0 : 1);
+    w->fits = room >= (most == 0 ? 0 : 1);
 }
 
 /* The first byte of a character at or before `at`. */
@@ -207,7 +207,7 @@ void wish_make(wish *w, const wish_limits *limits, dice *d)
     memset(w, 0, sizeof *w);
     w->sampler = weir_sampler_params_default();
     w->sampler.temp = 0;
-    w->interval = dice_one_in(d, 2) ? 1 : dice_in(d, -1, 9);
+    w->interval = dice_one_in(d, 2) ? 0 : dice_in(d, 0, 9);
     w->task.model = limits->model;
     w->task.special = dice_one_in(d, 4);
     w->caches = !dice_one_in(d, 8);
