@@ -65,7 +65,7 @@ void weir__account_publish(weir_engine *engine)
     pthread_mutex_lock(&engine->mutex);
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir__slot *slot = &engine->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE || slot->n_unbilled == 0) continue;
+        if (slot->request == NULL || slot->n_unbilled == 0) continue; /* also one that is about to end */
         weir__salt_bill(slot->request->salt, slot->n_unbilled, now);
         slot->n_unbilled = 0;
     }

@@ -1,5 +1,8 @@
 /* account_test.c: what is counted and remembered, beside what a test knows of its own requests.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "engine/engine.h"
 #include "engine/testing.h"
 
 #define TICKS 4096
@@ -259,6 +262,118 @@ static void a_suspension_is_in_the_record_and_no_second_admission(void **state)
     }
 }
 
+/* Tokens that requests without a salt have been billed; the clock stands. */
+static int64_t billed(const rig *r, int64_t now)
+{
+    return weir__salt_served(weir__salt_find(&r->engine->salts, 0), now);
+}
+
+/* The prompt when it gets a slot, then each generated token once it is fed, which the last one never is. */
+static void a_salt_pays_for_prompt_and_answer(void **state)
+{
+    rig *r = *state;
+    r->params.n_slots = 1;
+    rig_script(r, 'A', 20, "abcdefghijklmnopqrstuvwxyz");
+    rig_start(r);
+    int64_t now = weir__clock_now_ns();
+    weir__clock_stand(now);
+    weir_request request = rig_ask(r, 'A');
+    request.max_tokens = 10;
+    rig_submit(r, &request);
+    rig_tick(r);
+    int64_t at_first = billed(r, now);
+    rig_run(r);
+    int64_t at_end = billed(r, now);
+    weir__clock_stand(-1);
+    assert_int_equal(at_first, 20);
+    assert_int_equal(at_end, 20 + 9);
+}
+
+/* Whatever was computed again: who was suspended pays as who was not. */
+static void a_suspension_costs_a_salt_nothing(void **state)
+{
+    rig *r = *state;
+    for (int saved = 0; saved < 2; saved++) {
+        r->params.cache_bytes = saved ? 1 << 20 : 0;
+        r->params.n_slots = 1;
+        rig_script(r, 'A', 100, "abcdefgh");
+        rig_script(r, 'B', 3, "xyz");
+        rig_start(r);
+        int64_t now = weir__clock_now_ns();
+        weir__clock_stand(now);
+        rig_submit_key(r, 'A');
+        rig_ticks(r, 3);
+        weir_request request = rig_ask(r, 'B');
+        request.priority = 7;
+        request.cache_salt = "another";
+        rig_submit(r, &request);
+        rig_tick(r);
+        assert_int_equal(rig_stats(r).n_suspended, 1);
+        rig_run(r);
+        int64_t paid = billed(r, now);
+        weir__clock_stand(-1);
+        assert_int_equal(rig_stats(r).n_resumes, 1);
+        assert_true(paid >= 100 + 8 - 1 &&
+                    paid <= 100 + 8); /* one may be fed in the pass that the resume makes */
+        rig_stop(r);
+    }
+}
+
+/* What best_of ranks by: the sum over all tokens, whichever slot they were sampled in. */
+static void a_sum_of_logprobs_goes_through_a_suspension(void **state)
+{
+    rig *r = *state;
+    double sums[2];
+    for (int suspended = 0; suspended < 2; suspended++) {
+        r->params.n_slots = 1;
+        rig_script(r, 'A', 20, "abcdefgh");
+        rig_script(r, 'B', 3, "xyz");
+        rig_start(r);
+        weir_request request = rig_ask(r, 'A');
+        request.logprobs = true;
+        request.max_tokens = 8;
+        weir_stream *stream = rig_submit(r, &request);
+        rig_ticks(r, 3);
+        if (suspended) {
+            request = rig_ask(r, 'B');
+            request.priority = 7;
+            rig_submit(r, &request);
+        }
+        rig_run(r);
+        assert_int_equal(rig_stats(r).n_resumes, suspended);
+        weir_chunk chunk;
+        double sum = 0;
+        while (weir_stream_try_next(stream, &chunk) == WEIR_OK)
+            for (size_t i = 0; i < chunk.n_tokens; i++) sum += (double)chunk.logprobs[i];
+        sums[suspended] = weir_stream_usage(stream).logprob;
+        assert_true(sum < 0 && fabs(sums[suspended] - sum) < 1e-6);
+        rig_stop(r);
+    }
+    assert_true(sums[0] == sums[1]);
+}
+
+/* A slot waits from its last token on, also from its first. */
+static void idle_is_since_the_last_token(void **state)
+{
+    rig *r = *state;
+    const weir_view *view;
+    rig_script(r, 'A', 4, "abcdefgh");
+    rig_start(r);
+    int64_t now = weir__clock_now_ns();
+    weir__clock_stand(now);
+    rig_submit_key(r, 'A');
+    for (int tick = 0; tick < 3; tick++) {
+        rig_tick(r);
+        for (int ms = 0; ms <= 7; ms += 7) {
+            weir__clock_stand(now += ms * WEIR__NS_PER_MS);
+            assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+            assert_int_equal(view->n_slots, 1);
+            assert_int_equal(view->slots[0].idle_ns, ms * WEIR__NS_PER_MS);
+        }
+    }
+    weir__clock_stand(-1);
+}
+
 static void a_cancel_of_a_suspended_request_finds_it_in_the_queue(void **state)
 {
     rig *r = *state;
@@ -436,6 +551,10 @@ int main(void)
         RIG_TEST(cancels_are_counted_by_where_they_come),
         RIG_TEST(histograms_have_what_happened),
         RIG_TEST(a_suspension_is_in_the_record_and_no_second_admission),
+        RIG_TEST(a_salt_pays_for_prompt_and_answer),
+        RIG_TEST(a_suspension_costs_a_salt_nothing),
+        RIG_TEST(a_sum_of_logprobs_goes_through_a_suspension),
+        RIG_TEST(idle_is_since_the_last_token),
         RIG_TEST(a_cancel_of_a_suspended_request_finds_it_in_the_queue),
         RIG_TEST(defaults_are_one_pass_in_a_pool_and_two_with_lanes),
         RIG_TEST(passes_are_counted_as_the_batch_is_cut),
