@@ -96,7 +96,7 @@ bool weir__chat_calls(const weir_chat *chat, bool *form)
 
 const char *weir_chat_relaxed(const weir_chat *chat)
 {
-    return chat->relaxed != NULL ? chat->relaxed : "";
+    return chat != NULL && chat->relaxed != NULL ? chat->relaxed : "";
 }
 
 const char *weir_chat_prompt(const weir_chat *chat, size_t *length)

@@ -227,6 +227,7 @@ static void test_bad_messages(void **state)
     assert_int_equal(weir_chat_create(NULL, NULL, &chat, NULL), WEIR_INVALID);
     size_t length = 1;
     assert_string_equal(weir_chat_prompt(NULL, &length), "");
+    assert_string_equal(weir_chat_relaxed(NULL), "");
     assert_int_equal(length, 0);
     assert_int_equal(weir_chat_create(model, NULL, NULL, NULL), WEIR_INVALID);
     assert_int_equal(weir_chat_create(model, NULL, &chat, NULL), WEIR_INVALID);
