@@ -37,6 +37,14 @@ defmodule Weir.RealModelTest do
     assert {:error, _} = Weir.Sampler.accept(sampler, Weir.Tokenizer.eos_token(model))
   end
 
+  test "any number of texts of any size, with each pooling", %{model: model} do
+    for n <- [2, 3, 5], pooling <- [:mean, :cls, :last], n_ctx <- [100, 1001] do
+      texts = for i <- 1..n, do: "text number #{i}"
+      {:ok, vectors} = Weir.embed_batch(model, texts, pooling_type: pooling, n_ctx: n_ctx)
+      assert length(vectors) == n
+    end
+  end
+
   test "embeddings of like texts are near each other", %{model: model} do
     texts = ["A cat sat on the mat.", "A cat is sitting on a mat.", "Interest rates rose in May."]
     {:ok, [a, b, c]} = Weir.embed_batch(model, texts, pooling_type: :mean)

@@ -47,11 +47,15 @@ defmodule Weir.Embedding do
   # Texts that share a pass. Of a model that keeps a state for each sequence it is that many states.
   @together 32
 
+  # llama.cpp shares a pass's tokens out evenly among all sequences, and aborts where that leaves a rest with mean pooling.
+  @multiple 256
+
   @doc false
   # The tokens and the sequences that a context for these texts holds.
   def size(inputs, o) do
-    longest = inputs |> Enum.map(&length/1) |> Enum.max(fn -> 0 end)
-    {max(longest, o.n_ctx), inputs |> length() |> max(1) |> min(@together)}
+    longest = inputs |> Enum.map(&length/1) |> Enum.max(fn -> 0 end) |> max(o.n_ctx)
+    n_ctx = if longest > 0, do: div(longest + @multiple - 1, @multiple) * @multiple, else: longest
+    {n_ctx, if(match?([_, _ | _], inputs), do: @together, else: 1)}
   end
 
   defp context(model, inputs, o) do
