@@ -382,6 +382,8 @@ const cli_option cli_options[] = {
      CLI_SERVE, "the certificate's private key (PEM)"},
     {"--cors", NULL, CLI_SERVING, CLI_LIST, AT(origins), "ORIGIN", "none", "WEIR_CORS", NULL, NULL, CLI_SERVE,
      "whose pages may ask from a browser, such as https://example.org; * = all; may be given again"},
+    {"--allowed-hosts", NULL, CLI_SERVING, CLI_LIST, AT(hosts), "NAME", "none", "WEIR_ALLOWED_HOSTS", "hosts", NULL, CLI_SERVE,
+     "names of this server beside localhost, this machine's and all addresses; * = any; may be given again"},
     {"--embeddings", "--embedding", CLI_SERVING, CLI_FLAG, AT(serve.embeddings), NULL, NULL, "WEIR_EMBEDDINGS", NULL, NULL,
      CLI_SERVE, "answer /v1/embeddings; that takes memory of its own"},
     {"--workers", NULL, CLI_SERVING, CLI_INT32, AT(serve.n_workers), "N", NULL, "WEIR_WORKERS", "n_workers", NULL,
@@ -576,6 +578,7 @@ void cli_args_fini(cli_args *args)
     list_fini(&args->api_keys);
     list_fini(&args->aliases);
     list_fini(&args->origins);
+    list_fini(&args->hosts);
     list_fini(&args->kernels);
     list_fini(&args->shapes);
     cli_free(args->rows.items);

@@ -27,7 +27,7 @@ serve_params serve_params_default(void)
 cli_exit cli_serve(cli_args *args)
 {
     (void)args;
-    return cli_fail(CLI_FAILED, "this weir was built without libwebsockets, which weir serve needs: run "
+    return cli_fail(CLI_FAILED, "this weir was built without llhttp and OpenSSL, which weir serve needs: run "
                                 "scripts/deps.sh and build again");
 }
 
@@ -72,6 +72,8 @@ static cli_exit complete(cli_args *args)
     params->n_names = args->aliases.n;
     params->origins = (const char *const *)args->origins.items;
     params->n_origins = args->origins.n;
+    params->hosts = (const char *const *)args->hosts.items;
+    params->n_hosts = args->hosts.n;
     args->ask.sampler.order = args->ask.order;
     params->sampler = &args->ask.sampler;
     params->max_tokens = args->ask.max_tokens;

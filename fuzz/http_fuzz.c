@@ -13,6 +13,7 @@
 
 #include "../server/answer.h"
 #include "../server/kept.h"
+#include "../server/keys.h"
 #include "../server/tape.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -29,7 +30,7 @@ static void require(int holds)
     if (!holds) abort();
 }
 
-/* ---- In place of server.c, workers.c, events.c ---- */
+/* ---- In place of server.c, connection.c, route.c, workers.c, events.c ---- */
 
 void serve_server_post(serve_call *call)
 {
@@ -46,6 +47,12 @@ bool serve_server_is_called(const serve_server *of, const char *name)
     return strcmp(name, of->name) == 0;
 }
 
+bool serve_server_is_open(const serve_server *of)
+{
+    (void)of;
+    return false;
+}
+
 bool serve_server_has_name(const serve_server *of, const char *name)
 {
     return name[0] == '\0' || serve_server_is_called(of, name);
@@ -55,6 +62,16 @@ void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(se
 {
     (void)workers;
     job(call);
+}
+
+const char *serve_route_path(const char *path)
+{
+    return path;
+}
+
+void serve_connection_due(serve_connection *connection)
+{
+    (void)connection;
 }
 
 void serve_events_leave(serve_events *events, serve_call *call)

@@ -10,7 +10,8 @@ class Weir < Formula
   depends_on "ninja" => :build
   depends_on "pkgconf" => :build
   depends_on "jansson"
-  depends_on "libwebsockets"
+  depends_on "llhttp"
+  depends_on "openssl@3"
 
   uses_from_macos "python" => :build
   uses_from_macos "curl"

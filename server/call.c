@@ -19,7 +19,7 @@
 
 /* ---- Life ---- */
 
-serve_call *serve_call_create(serve_server *server, struct lws *wsi)
+serve_call *serve_call_create(serve_server *server, serve_connection *connection)
 {
     serve_call *call = weir__mem_calloc(1, sizeof *call);
     if (call == NULL || !serve_text_random(call->id, SERVE_TOKEN)) {
@@ -27,7 +27,7 @@ serve_call *serve_call_create(serve_server *server, struct lws *wsi)
         return NULL;
     }
     call->server = server;
-    call->wsi = wsi;
+    call->connection = connection;
     call->key = -1;
     call->began_ns = call->moved_ns = weir__clock_now_ns();
     call->after = server->calls;
@@ -70,7 +70,7 @@ void serve_call_destroy(serve_call *call)
 
 void serve_call_leave(serve_call *call)
 {
-    call->wsi = NULL;
+    call->connection = NULL;
     call->left = call->state == SERVE_WORKING || !call->ended || call->out_at < call->out.n;
     atomic_store_explicit(&call->gone, true, memory_order_release);
     if (call->state != SERVE_WORKING) serve_call_destroy(call);
@@ -87,7 +87,7 @@ bool serve_call_is_stalled(serve_call *call, int64_t now_ns)
 
 void serve_call_send(serve_call *call)
 {
-    if (call->wsi != NULL) lws_callback_on_writable(call->wsi);
+    if (call->connection != NULL) serve_connection_due(call->connection);
 }
 
 /* ---- Heads ---- */
@@ -107,14 +107,15 @@ static const char *phrase(int status)
         {405, "Method Not Allowed"},
         {408, "Request Timeout"},
         {410, "Gone"},
-        {411, "Length Required"},
         {413, "Content Too Large"},
         {415, "Unsupported Media Type"},
+        {417, "Expectation Failed"},
         {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},
         {500, "Internal Server Error"},
         {501, "Not Implemented"},
         {503, "Service Unavailable"},
+        {505, "HTTP Version Not Supported"},
     };
     for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
         if (phrases[i].status == status) return phrases[i].text;

@@ -27,7 +27,8 @@ typedef struct snap {
 
 struct serve_events {
     serve_server *server;
-    lws_sorted_usec_list_t timer;
+    serve_timer timer;
+    bool timed; /* the timer is set */
     int32_t n_readers;
     int64_t sent_ns;
     uint64_t next_tick, next_part, next_arrival;
@@ -198,9 +199,9 @@ static void send_all(serve_events *events, const serve_text *text)
     }
 }
 
-static void tell(lws_sorted_usec_list_t *timer)
+static void tell(serve_timer *timer)
 {
-    serve_events *events = lws_container_of(timer, serve_events, timer);
+    serve_events *events = (serve_events *)(void *)((char *)timer - offsetof(serve_events, timer));
     int64_t now_ns = weir__clock_now_ns();
     weir_engine_stats stats = {.size = sizeof stats};
     read_engine(events);
@@ -213,7 +214,8 @@ static void tell(lws_sorted_usec_list_t *timer)
         if (!text.failed) send_all(events, &text);
         serve_text_fini(&text);
     }
-    if (events->n_readers > 0) lws_sul_schedule(events->server->lws, 0, &events->timer, tell, PERIOD_US);
+    events->timed = events->n_readers > 0;
+    if (events->timed) serve_loop_set(events->server->loop, &events->timer, PERIOD_US);
 }
 
 void serve_events_begin(serve_call *call)
@@ -226,7 +228,8 @@ void serve_events_begin(serve_call *call)
         read_engine(events);
         events->n_told = events->n_ticks; /* what was before is not told at once */
         events->sent_ns = 0;
-        lws_sul_schedule(call->server->lws, 0, &events->timer, tell, 1);
+        if (!events->timed) serve_loop_set(call->server->loop, &events->timer, 0);
+        events->timed = true;
     }
 }
 
@@ -260,7 +263,9 @@ void serve_slots(serve_call *call)
 serve_events *serve_events_create(serve_server *server)
 {
     serve_events *events = weir__mem_calloc(1, sizeof *events);
-    if (events != NULL) events->server = server;
+    if (events == NULL) return NULL;
+    events->server = server;
+    events->timer.fire = tell;
     return events;
 }
 

@@ -1,6 +1,5 @@
-/* listener.c: the sockets that the server listens on: TCP, a Unix socket, what systemd hands over. They are
- * its own, adopted into libwebsockets as plain descriptors, so that they can be closed while connections live
- * on. SPDX-License-Identifier: Apache-2.0 */
+/* listener.c: the sockets that the server listens on: TCP, a Unix socket, what systemd hands over; and how
+ * many may come. SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -9,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -17,12 +17,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "serve.h"
+#include "connection.h"
 
 #define BACKLOG     1024
 #define ACCEPTS_MAX 64 /* of one callback: others get their turn */
 #define SYSTEMD_FD  3  /* the first descriptor that systemd hands over */
-#define N_LISTENERS (sizeof((serve_server *)0)->listeners / sizeof(struct lws *))
+#define N_LISTENERS (sizeof((serve_server *)0)->listeners / sizeof(serve_listener))
+#define FILES       64 /* descriptors for all else: the model, adapters, files */
+#define PROBES      16 /* connections that may only ask /health and /metrics, where there are too many */
 #define UNIX_MODE   0660
 #define TELL_NS     (60 * WEIR__NS_PER_S) /* without want of descriptors, after which it is said again */
 
@@ -38,19 +40,24 @@ static weir_status fail(weir_error *error, const char *field, const char *what, 
     return weir__error_set(error, WEIR_IO, field, "%s %s: %s", what, where, strerror(errno));
 }
 
+static void on_ready(serve_watch *watch, unsigned what);
+
 /* Takes the socket, also when it fails. */
 static weir_status adopt(serve_server *server, int fd, weir_error *error)
 {
-    lws_sock_file_fd_type handle = {.filefd = fd};
     if (server->n_listeners == (int32_t)N_LISTENERS) {
         close(fd);
         return weir__error_set(error, WEIR_INVALID, "host", "there are more than %d addresses to listen on",
                                (int)N_LISTENERS);
     }
-    struct lws *wsi =
-        lws_adopt_descriptor_vhost(server->plain, LWS_ADOPT_RAW_FILE_DESC, handle, "listener", NULL);
-    if (wsi == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "libwebsockets refuses a listener");
-    server->listeners[server->n_listeners++] = wsi;
+    serve_listener *listener = &server->listeners[server->n_listeners];
+    *listener =
+        (serve_listener){.watch = {.fd = fd, .want = SERVE_LOOP_READ, .ready = on_ready}, .server = server};
+    if (!serve_loop_watch(server->loop, &listener->watch)) {
+        close(fd);
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
+    }
+    server->n_listeners++;
     server->reachable = server->reachable || !serve_reach_is_local(fd);
     return WEIR_OK;
 }
@@ -184,9 +191,20 @@ static weir_status take_systemd(serve_server *server, int *n, weir_error *error)
     return status;
 }
 
+static int32_t most_connections(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur > INT32_MAX)
+        return INT32_MAX;
+    int32_t all = (int32_t)limit.rlim_cur, others = all / 2 < FILES + PROBES ? all / 2 : FILES + PROBES;
+    return all - others;
+}
+
 weir_status serve_listener_open(serve_server *server, weir_error *error)
 {
     int n = 0;
+    server->most_connections = most_connections();
     weir_status status = take_systemd(server, &n, error);
     if (status == WEIR_OK && n > 0) {
         server->inherited = true;
@@ -203,9 +221,9 @@ weir_status serve_listener_open(serve_server *server, weir_error *error)
 void serve_listener_close(serve_server *server)
 {
     for (int32_t i = 0; i < server->n_listeners; i++) {
-        if (server->listeners[i] == NULL) continue;
-        lws_set_timeout(server->listeners[i], PENDING_TIMEOUT_USER_OK, LWS_TO_KILL_ASYNC);
-        server->listeners[i] = NULL;
+        int fd = server->listeners[i].watch.fd;
+        serve_loop_forget(server->loop, &server->listeners[i].watch);
+        close(fd);
     }
     server->n_listeners = 0;
     if (server->unix_path != NULL) unlink(server->unix_path);
@@ -215,58 +233,100 @@ void serve_listener_close(serve_server *server)
 
 /* ---- Connections ---- */
 
-/* Without descriptors the listeners stay readable: they are not looked at for a while, so that the loop
- * neither spins nor sleeps. Who asks meanwhile waits in the kernel's backlog. */
+/* Without descriptors the listeners stay readable: they are not looked at for a while, so that the loop does
+ * not spin. Who asks meanwhile waits in the kernel's backlog. */
 static void pause_all(serve_server *server)
 {
-    int64_t now_ns = weir__clock_now_ns();
-    if (server->told_full_ns == 0 || now_ns - server->told_full_ns > TELL_NS)
-        serve_log_event("full", "no descriptor is left for another connection");
-    server->told_full_ns = now_ns;
     server->full = true;
-    for (int32_t i = 0; i < server->n_listeners; i++) lws_rx_flow_control(server->listeners[i], 0);
+    for (int32_t i = 0; i < server->n_listeners; i++)
+        serve_loop_want(server->loop, &server->listeners[i].watch, 0);
 }
 
 void serve_listener_go_on(serve_server *server)
 {
     if (!server->full) return;
     server->full = false;
-    for (int32_t i = 0; i < server->n_listeners; i++) lws_rx_flow_control(server->listeners[i], 1);
+    for (int32_t i = 0; i < server->n_listeners; i++)
+        serve_loop_want(server->loop, &server->listeners[i].watch, SERVE_LOOP_READ);
 }
 
-static void accept_some(serve_server *server, int listener)
+static void tell_full(serve_server *server)
 {
-    for (int i = 0; i < ACCEPTS_MAX; i++) {
+    int64_t now_ns = weir__clock_now_ns();
+    if (server->told_full_ns == 0 || now_ns - server->told_full_ns > TELL_NS)
+        serve_log_event("full", "%d connections are open, and there is no descriptor for more",
+                        server->n_connections);
+    server->told_full_ns = now_ns;
+}
+
+/* The oldest connection that waits for a request, or for the rest of one's head; from this address, unless
+ * that is NULL. It has had the most time. */
+static serve_connection *oldest_waiting(serve_server *server, const char *address)
+{
+    serve_connection *found = NULL;
+    for (serve_connection *c = server->connections; c != NULL; c = c->after)
+        if (c->call == NULL && (address == NULL || strcmp(c->address, address) == 0)) found = c;
+    return found;
+}
+
+/* Of those that are there one address has half at most, where others cannot have come by a proxy's. */
+static bool has_its_share(const serve_server *server, const char *address)
+{
+    int32_t n = 0;
+    if (server->n_connections < server->most_connections / 2 || address[0] == '\0' ||
+        strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0)
+        return false;
+    for (const serve_connection *c = server->connections; c != NULL; c = c->after)
+        n += strcmp(c->address, address) == 0;
+    return n >= server->most_connections / 2;
+}
+
+/* Makes room for one more. False: there is none, but what is kept for probes. */
+static bool make_room(serve_server *server, const char *address)
+{
+    bool share = has_its_share(server, address);
+    if (!share && server->n_connections < server->most_connections) return true;
+    serve_connection *victim = oldest_waiting(server, share ? address : NULL);
+    if (victim != NULL) serve_connection_close(victim);
+    if (!share) tell_full(server);
+    return victim != NULL;
+}
+
+static void welcome(serve_server *server, int fd, const struct sockaddr *from, socklen_t n)
+{
+    char address[46] = "";
+    int on = 1;
+    bool local = from->sa_family == AF_UNIX;
+    make_quiet(fd);
+    if (!local) {
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* an event is to leave at once */
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+        if (getnameinfo(from, n, address, sizeof address, NULL, 0, NI_NUMERICHOST) != 0) strcpy(address, "?");
+    }
+    bool crowded = !make_room(server, address);
+    if (crowded && server->n_connections >= server->most_connections + PROBES) {
+        close(fd);
+        return;
+    }
+    serve_connection_open(server, fd, address, local, crowded);
+}
+
+static void on_ready(serve_watch *watch, unsigned what)
+{
+    serve_server *server = ((serve_listener *)(void *)watch)->server; /* its first member */
+    (void)what;
+    for (int i = 0; i < ACCEPTS_MAX && watch->fd >= 0; i++) {
         struct sockaddr_storage from;
         socklen_t n = sizeof from;
-        int on = 1;
-        int fd = accept(listener, (struct sockaddr *)&from, &n);
-        if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) pause_all(server);
-            return;
+        int fd = accept(watch->fd, (struct sockaddr *)&from, &n);
+        if (fd >= 0) {
+            welcome(server, fd, (struct sockaddr *)&from, n);
+            continue;
         }
-        make_quiet(fd);
-        if (from.ss_family != AF_UNIX) {
-            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* an event is to leave at once */
-            setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            tell_full(server);
+            pause_all(server);
         }
-        /* It closes what it does not take. */
-        lws_adopt_socket_vhost(server->tls != NULL && from.ss_family != AF_UNIX ? server->tls : server->plain,
-                               fd);
+        return;
     }
-}
-
-int serve_listener_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t n)
-{
-    serve_server *server = lws_context_user(lws_get_context(wsi));
-    (void)user;
-    (void)in;
-    (void)n;
-    if (reason != LWS_CALLBACK_RAW_RX_FILE) return 0;
-    server->n_callbacks++;
-    bool known = false;
-    for (int32_t i = 0; i < server->n_listeners; i++) known = known || server->listeners[i] == wsi;
-    if (!known) return -1;
-    accept_some(server, lws_get_socket_fd(wsi));
-    return 0;
 }

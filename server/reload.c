@@ -17,9 +17,12 @@ static void take_params(serve_params *to, const serve_params *from)
     to->max_priority = from->max_priority;
     to->origins = from->origins;
     to->n_origins = from->n_origins;
+    to->hosts = from->hosts;
+    to->n_hosts = from->n_hosts;
     to->health_needs_key = from->health_needs_key;
     to->metrics_need_no_key = from->metrics_need_no_key;
     to->body_bytes = from->body_bytes;
+    to->head_s = from->head_s;
     to->body_s = from->body_s;
     to->stall_s = from->stall_s;
     to->comment_s = from->comment_s;
@@ -47,6 +50,7 @@ weir_status serve_server_reload(serve_server *server, const serve_params *params
     if (serve_keys_are_wanted(server->keys) && params->n_keys == 0)
         return weir__error_set(error, WEIR_INVALID, "keys",
                                "there are no keys any more; to let everybody ask, start the server again");
+    if ((status = serve_server_read_tls(server, error)) != WEIR_OK) return status;
     if (!serve_keys_set(server->keys, params))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the keys");
     pthread_mutex_lock(&server->mutex);

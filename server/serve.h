@@ -1,28 +1,28 @@
 /* serve.h: what the server's files share: the server, and a call, which is one request and its answer.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Threads. The service thread alone calls libwebsockets, but for lws_cancel_service, and owns all calls. A
- * call is handed to a worker and comes back through the ready list; meanwhile the service thread touches
- * nothing of it but `wsi`, `gone`, `left` and `body_ended`. The engine's thread only puts calls on the ready
- * list. */
+ * Threads. The service thread owns the connections and all calls. A call is handed to a worker and comes back
+ * through the ready list; meanwhile the service thread touches nothing of it but `connection`, `gone` and
+ * `left`. The engine's thread only puts calls on the ready list. */
 #ifndef WEIR_SERVER_SERVE_H
 #define WEIR_SERVER_SERVE_H
 
-#include <libwebsockets.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "adapters.h"
+#include "event_loop.h"
 #include "log.h"
 #include "server.h"
 #include "text.h"
 
-#define SERVE_WRITE_MAX  ((size_t)16 << 10)  /* of one writable callback: others get their turn */
+#define SERVE_WRITE_MAX  ((size_t)16 << 10)  /* of one turn: others get their turn */
 #define SERVE_BUFFER_MAX ((size_t)256 << 10) /* unsent bytes of a stream; beyond, the engine merges */
 #define SERVE_SWEEP_US   250000              /* how often deadlines of calls are looked at */
 #define SERVE_TOKEN      32                  /* hexadecimal digits of an id: 128 bits that nobody can guess */
 
 typedef struct serve_call serve_call;
+typedef struct serve_connection serve_connection;
 typedef struct serve_answer serve_answer;
 typedef struct serve_route serve_route;
 typedef struct serve_workers serve_workers;
@@ -42,9 +42,9 @@ typedef enum serve_state {
 /* Invariant: state is WORKING exactly while a worker or the workers' queue has it. */
 struct serve_call {
     serve_server *server;
-    const serve_route *route; /* NULL: refused before one was found */
-    struct lws *wsi;          /* service thread; NULL: the client has gone, or a tape has the answer */
-    _Atomic bool gone;        /* the same for workers */
+    const serve_route *route;     /* NULL: refused before one was found */
+    serve_connection *connection; /* service thread; NULL: the client has gone, or a tape has the answer */
+    _Atomic bool gone;            /* the same for workers */
     serve_call *before, *after;
     serve_call *next_ready; /* under server->mutex, as is is_ready */
     bool is_ready;
@@ -60,11 +60,9 @@ struct serve_call {
     const char *position_from; /* "Last-Event-ID" or "starting_after", which said it; NULL: nothing did */
     int32_t key;               /* whose it is, -1 = nobody's */
     int32_t counted;           /* among the key's requests: one, and one for each further answer */
-    uint64_t turn;             /* server->n_turns when its head was read */
-    uintptr_t head_frame;      /* and the callback's frame */
     bool head_only, http_1_0;
-    bool close;         /* the connection, after the answer */
-    bool body_ended;    /* service thread */
+    bool close; /* the connection, after the answer */
+    bool has_body;
     size_t body_length; /* counted in server->n_bodies */
     size_t n_received;
     serve_text body;
@@ -94,10 +92,15 @@ struct serve_call {
     serve_call *reader_before, *reader_after;
 };
 
+typedef struct serve_listener {
+    serve_watch watch;
+    serve_server *server;
+} serve_listener;
+
 struct serve_server {
     serve_params params;
-    struct lws_context *lws;
-    struct lws_vhost *plain, *tls; /* tls NULL = none */
+    serve_loop *loop;
+    struct ssl_ctx_st *tls; /* of new connections, under mutex; NULL = none */
     pthread_t thread;
     bool started;
     char address[320];
@@ -114,7 +117,7 @@ struct serve_server {
     pthread_mutex_t mutex; /* the next nine; taken last, for a few instructions */
     pthread_cond_t changed;
     serve_call *ready_first, *ready_last;
-    bool woken; /* lws_cancel_service was called, and the list not taken since */
+    bool woken; /* the loop was woken, and the list not taken since */
     bool drain_asked, stop_asked, drained;
     bool pinged;                /* serve_server_is_well waits for the service thread */
     bool well;                  /* what that said */
@@ -134,16 +137,17 @@ struct serve_server {
     uint64_t n_bodies;           /* bytes of bodies that are read or worked on */
     bool draining, cut;          /* cut: the drain's time is over, and what ran was told */
     int64_t drain_deadline_ns;
-    struct lws *listeners[16];
+    serve_connection *connections, *due;
+    int32_t n_connections, most_connections; /* the most that there may be, without those for probes */
+    serve_listener listeners[16];
     int32_t n_listeners;
     bool inherited; /* the listeners are systemd's */
     bool reachable; /* one of them from other machines; since create */
     bool full;      /* no descriptor was left: nothing is accepted until the next sweep */
     int64_t told_full_ns;
     char *unix_path; /* to be unlinked; NULL = none */
-    lws_sorted_usec_list_t sweep;
+    serve_timer sweep;
     uint32_t n_sweeps;
-    uint64_t n_callbacks, n_turns; /* of the loop */
     serve_events *events;
     uint64_t watched_ticks; /* n_ticks when it last changed */
     int64_t watched_ns;
@@ -153,7 +157,7 @@ struct serve_server {
     uint64_t n_codes[600]; /* and by the status */
     uint64_t n_left;
     weir_histogram e2e_seconds;
-    unsigned char scratch[LWS_PRE + SERVE_WRITE_MAX];
+    char scratch[SERVE_WRITE_MAX]; /* of what is dropped */
 };
 
 /* Who handles what; `work` runs on a worker, else on the service thread. */
@@ -176,6 +180,10 @@ void serve_server_post(serve_call *call);
 /* Wakes the service thread, under the mutex. Any thread. */
 void serve_server_ring(serve_server *server);
 
+/* Reads the certificate and its key again, for connections that come from now on; an error changes nothing.
+ * Without TLS there is nothing to do. Any thread. IO (tls_cert), NO_MEMORY. */
+weir_status serve_server_read_tls(serve_server *server, weir_error *error);
+
 weir_status serve_server_check(const serve_params *params, weir_error *error);
 
 /* Takes the list, and what was asked of the service thread. */
@@ -196,7 +204,7 @@ bool serve_server_has_name(const serve_server *server, const char *name);
 
 /* ---- call.c ---- */
 
-serve_call *serve_call_create(serve_server *server, struct lws *wsi);
+serve_call *serve_call_create(serve_server *server, serve_connection *connection);
 
 /* Service thread; not while WORKING. Cancels what it generates, writes the log. */
 void serve_call_destroy(serve_call *call);
@@ -241,7 +249,7 @@ bool serve_call_comment(serve_call *call);
 /* Whether bytes wait for the client for longer than it may let them. Asked at each sweep. Service thread. */
 bool serve_call_is_stalled(serve_call *call, int64_t now_ns);
 
-/* Has something for the client: ask for a writable callback. Service thread. */
+/* Has something for the client. Service thread. */
 void serve_call_send(serve_call *call);
 
 /* Whether the body is JSON; *json is an object that the caller frees, or NULL after an answer. */
@@ -262,9 +270,9 @@ bool serve_call_read_model(serve_call *call, const struct json_t *name, const ch
 
 /* ---- the others ---- */
 
-int serve_http_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t n);
-int serve_listener_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
-                            size_t n);
+/* It is looked at in this turn: something is to be read, or can be sent. Service thread. */
+void serve_connection_due(serve_connection *connection);
+
 weir_status serve_listener_open(serve_server *server, weir_error *error);
 void serve_listener_close(serve_server *server);
 void serve_listener_go_on(serve_server *server); /* accepts again, if it stopped for want of descriptors */

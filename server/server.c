@@ -2,6 +2,7 @@
 #include "server.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,28 +19,17 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/utf8.h"
+#include "connection.h"
 #include "kept.h"
 #include "keys.h"
 #include "reload.h"
-#include "serve.h"
 #include "tape.h"
 
-#define HEAD_BYTES  16384 /* of a request's first line and header fields */
-#define IDLE_S      75    /* a connection between two requests */
-#define READ_BYTES  65536 /* of a body in one callback */
-#define WATCH_STEPS 4     /* sweeps between two looks at the engine */
-#define CROWD       32    /* calls at a time */
-#define SPIN_TURNS  32    /* in a row that call nobody */
-#define SPIN_US     2000
+#define WATCH_STEPS 4  /* sweeps between two looks at the engine */
+#define CROWD       32 /* calls at a time */
 #define WORK_S      30 /* of one request, before it is in the engine's queue and after its answer */
 #define LAST_WORK_S 10 /* what ends the process may take */
 #define FAREWELL_S  2  /* after a drain: until those who are cut off have taken what tells them */
-
-static const struct lws_protocols protocols[] = {
-    {.name = "http", .callback = serve_http_callback},
-    {.name = "listener", .callback = serve_listener_callback},
-    {0},
-};
 
 serve_params serve_params_default(void)
 {
@@ -80,14 +70,13 @@ void serve_server_post(serve_call *call)
     }
     bool wake = !server->woken;
     server->woken = true;
-    /* Under the mutex: the service thread that has seen the stop takes it before it destroys the context. */
-    if (wake) lws_cancel_service(server->lws);
+    if (wake) serve_loop_wake(server->loop);
     pthread_mutex_unlock(&server->mutex);
 }
 
 void serve_server_ring(serve_server *server)
 {
-    if (!server->drained) lws_cancel_service(server->lws);
+    serve_loop_wake(server->loop);
 }
 
 void serve_server_unlist(serve_call *call)
@@ -139,19 +128,12 @@ static void go_on(serve_call *call)
     }
     call->state = SERVE_ANSWERING;
     forget_body(call);
-    if (call->wsi == NULL)
+    if (call->connection == NULL)
         serve_call_destroy(call);
     else if (call->answer != NULL && !call->begun)
         serve_answer_start(call->answer);
     else
         serve_call_send(call);
-}
-
-/* While a stream runs that can be resumed, its readers may come from anywhere; all else is refused. Who comes
- * to a socket of systemd's waits there for the next server, though. */
-static void stop_listening(serve_server *server)
-{
-    if (server->inherited || serve_tapes_tell(server->tapes).n_running == 0) serve_listener_close(server);
 }
 
 void serve_server_wake(serve_server *server)
@@ -165,23 +147,18 @@ void serve_server_wake(serve_server *server)
     if (!drain) return;
     server->draining = true;
     server->drain_deadline_ns = weir__clock_deadline_ns((int64_t)server->params.drain_s * 1000);
-    stop_listening(server);
+    if (server->inherited) serve_listener_close(server); /* who comes now waits there for the next server */
     serve_events_end(server->events);
     serve_log_event("drain", "%d requests are to end, within %d s", server->n_calls, server->params.drain_s);
 }
 
 /* ---- Deadlines ---- */
 
-static void hang_up(serve_call *call)
-{
-    lws_set_timeout(call->wsi, PENDING_TIMEOUT_USER_OK, LWS_TO_KILL_ASYNC);
-}
-
 static void look_at(serve_call *call, int64_t now_ns)
 {
     const serve_params *params = &call->server->params;
     int64_t quiet_ns = now_ns - call->moved_ns;
-    if (call->wsi == NULL || call->state == SERVE_WORKING) return;
+    if (call->connection == NULL || call->state == SERVE_WORKING) return;
     if (call->state == SERVE_READING) {
         if (now_ns < call->deadline_ns || call->begun) return;
         call->close = true;
@@ -190,7 +167,7 @@ static void look_at(serve_call *call, int64_t now_ns)
                           params->body_s);
         serve_call_send(call);
     } else if (serve_call_is_stalled(call, now_ns)) {
-        hang_up(call);
+        serve_connection_close(call->connection);
     } else if (!call->waits && params->comment_s > 0 &&
                quiet_ns > (int64_t)params->comment_s * WEIR__NS_PER_S && serve_call_comment(call)) {
         call->moved_ns = now_ns;
@@ -254,16 +231,16 @@ static void cut_off(serve_server *server)
     }
 }
 
-static void sweep(lws_sorted_usec_list_t *sul)
+static void sweep(serve_timer *timer)
 {
-    serve_server *server = lws_container_of(sul, serve_server, sweep);
+    serve_server *server = (serve_server *)(void *)((char *)timer - offsetof(serve_server, sweep));
     int64_t now_ns = weir__clock_now_ns();
     for (serve_call *call = server->calls, *next; call != NULL; call = next) {
         next = call->after;
         look_at(call, now_ns);
     }
+    serve_connections_sweep(server, now_ns);
     serve_tapes_sweep(server->tapes, now_ns);
-    if (server->draining) stop_listening(server);
     if (++server->n_sweeps % WATCH_STEPS == 0) {
         watch_engine(server, now_ns);
         watch_workers(server, now_ns);
@@ -279,7 +256,7 @@ static void sweep(lws_sorted_usec_list_t *sul)
         pthread_cond_broadcast(&server->changed);
         pthread_mutex_unlock(&server->mutex);
     }
-    lws_sul_schedule(server->lws, 0, &server->sweep, sweep, SERVE_SWEEP_US);
+    serve_loop_set(server->loop, &server->sweep, SERVE_SWEEP_US);
 }
 
 /* ---- The service thread ---- */
@@ -292,18 +269,22 @@ static bool is_to_stop(serve_server *server)
     return stop;
 }
 
-/* One turn of the loop. The library turns it at full speed while a client has sent more than it may yet and
- * does not read, or has closed its half: then turns that call nobody become slower. */
-static bool service(serve_server *server, int *n_idle)
+/* Writes to clients that have gone fail, and do not end the process. */
+static void block_sigpipe(void)
 {
-    uint64_t before = server->n_callbacks;
-    server->n_turns++;
-    if (lws_service(server->lws, 0) < 0) return false;
-    *n_idle = server->n_callbacks == before ? *n_idle + 1 : 0;
-    if (*n_idle < SPIN_TURNS) return true;
-    *n_idle = 0;
-    usleep(SPIN_US);
-    return true;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static void end_calls(serve_server *server)
+{
+    serve_call *call;
+    while ((call = take_ready(server)) != NULL) call->state = SERVE_ANSWERING;
+    for (call = server->calls; call != NULL; call = call->after) call->state = SERVE_ANSWERING;
+    serve_connections_close(server);
+    while (server->calls != NULL) serve_call_destroy(server->calls);
 }
 
 /* Jobs end when they are told to. One that does not holds the model and the engine: the process ends without
@@ -321,26 +302,19 @@ static void end_workers(serve_server *server)
 static void *serve(void *user)
 {
     serve_server *server = user;
-    serve_call *call;
-    int n_idle = 0;
+    bool hurry = false;
     weir__thread_name("weir-http");
-    lws_sul_schedule(server->lws, 0, &server->sweep, sweep, SERVE_SWEEP_US);
-    while (!is_to_stop(server) && service(server, &n_idle)) continue;
+    block_sigpipe();
+    server->sweep.fire = sweep;
+    serve_loop_set(server->loop, &server->sweep, SERVE_SWEEP_US);
+    while (!is_to_stop(server)) {
+        serve_loop_turn(server->loop, hurry);
+        serve_server_wake(server);
+        hurry = serve_connections_work(server);
+    }
     serve_listener_close(server);
     end_workers(server);
-    while ((call = take_ready(server)) != NULL) {
-        call->state = SERVE_ANSWERING;
-        serve_server_unlist(call);
-    }
-    while ((call = server->calls) != NULL) {
-        if (call->wsi != NULL) lws_set_opaque_user_data(call->wsi, NULL);
-        call->wsi = NULL;
-        call->state = SERVE_ANSWERING;
-        serve_call_destroy(call);
-    }
-    /* No stream has a ready callback now, so nobody calls lws_cancel_service any more. */
-    lws_context_destroy(server->lws);
-    server->lws = NULL;
+    end_calls(server);
     pthread_mutex_lock(&server->mutex);
     server->drained = true;
     pthread_cond_broadcast(&server->changed);
@@ -349,13 +323,6 @@ static void *serve(void *user)
 }
 
 /* ---- Life ---- */
-
-static void on_lws_log(int level, const char *line)
-{
-    size_t n = strcspn(line, "\n");
-    (void)level;
-    serve_log_event("libwebsockets", "%.*s", (int)n, line);
-}
 
 weir_status serve_server_check(const serve_params *params, weir_error *error)
 {
@@ -405,54 +372,29 @@ weir_status serve_server_check(const serve_params *params, weir_error *error)
     for (size_t i = 0; i < params->n_keys; i++)
         if (params->keys[i].text[0] == '\0')
             return weir__error_set(error, WEIR_INVALID, "keys", "an API key is empty");
+    for (size_t i = 0; i < params->n_hosts; i++)
+        if (params->hosts[i][0] == '\0' || strpbrk(params->hosts[i], ":/ ") != NULL)
+            return weir__error_set(
+                error, WEIR_INVALID, "hosts",
+                "\"%.100s\" is no name of a host; allowed: a name without scheme and port, or *",
+                params->hosts[i]);
     for (size_t i = 0; i < params->n_names; i++)
         if (!weir__utf8_valid(params->names[i], strlen(params->names[i])))
             return weir__error_set(error, WEIR_INVALID, "names", "--alias is not UTF-8");
     return WEIR_OK;
 }
 
-/* A vhost without a listener of its own: connections are adopted into it. */
-static struct lws_vhost *create_vhost(serve_server *server, bool tls)
+weir_status serve_server_read_tls(serve_server *server, weir_error *error)
 {
-    struct lws_context_creation_info info;
-    memset(&info, 0, sizeof info);
-    info.port = CONTEXT_PORT_NO_LISTEN_SERVER;
-    info.vhost_name = tls ? "tls" : "plain";
-    info.protocols = protocols;
-    info.timeout_secs = (unsigned)server->params.head_s;
-    info.timeout_secs_ah_idle = (unsigned)server->params.head_s; /* of a whole head, however it trickles */
-    info.keepalive_timeout = IDLE_S;
-    info.user = server;
-    info.alpn = "http/1.1"; /* in h2 a reset stream would go unnoticed */
-    if (tls) {
-        info.options = LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
-        info.ssl_cert_filepath = server->params.tls_cert;
-        info.ssl_private_key_filepath = server->params.tls_key;
-    }
-    return lws_create_vhost(server->lws, &info);
-}
-
-static weir_status create_context(serve_server *server, weir_error *error)
-{
-    struct lws_context_creation_info info;
-    const serve_params *params = &server->params;
-    memset(&info, 0, sizeof info);
-    lws_set_log_level(LLL_ERR, on_lws_log);
-    info.options = LWS_SERVER_OPTION_EXPLICIT_VHOSTS;
-    if (params->tls_cert != NULL) info.options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
-    info.max_http_header_data2 = HEAD_BYTES;
-    info.max_http_header_pool2 = 4096; /* as many connections may send a head at a time */
-    info.pt_serv_buf_size = READ_BYTES;
-    info.timeout_secs = (unsigned)params->head_s;
-    info.user = server;
-    server->lws = lws_create_context(&info);
-    if (server->lws == NULL)
-        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "libwebsockets could not start");
-    if ((server->plain = create_vhost(server, false)) == NULL)
-        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "libwebsockets could not start");
-    if (params->tls_cert != NULL && (server->tls = create_vhost(server, true)) == NULL)
-        return weir__error_set(error, WEIR_IO, "tls_cert", "the certificate %s or its key %s cannot be used",
-                               params->tls_cert, params->tls_key);
+    SSL_CTX *tls = NULL;
+    if (server->params.tls_cert == NULL) return WEIR_OK;
+    weir_status status = serve_tls_create(server->params.tls_cert, server->params.tls_key, &tls, error);
+    if (status != WEIR_OK) return status;
+    pthread_mutex_lock(&server->mutex);
+    SSL_CTX *before = server->tls;
+    server->tls = tls;
+    pthread_mutex_unlock(&server->mutex);
+    SSL_CTX_free(before);
     return WEIR_OK;
 }
 
@@ -479,7 +421,10 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     if (server->keys == NULL || server->workers == NULL || server->events == NULL ||
         server->embedder == NULL || server->kept == NULL || server->tapes == NULL || server->adapters == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
-    if (status == WEIR_OK) status = create_context(server, error);
+    if (status == WEIR_OK && (server->loop = serve_loop_create(false)) == NULL)
+        status =
+            weir__error_set(error, WEIR_NO_MEMORY, NULL, "no descriptors or memory for the server's loop");
+    if (status == WEIR_OK) status = serve_server_read_tls(server, error);
     if (status == WEIR_OK) status = serve_listener_open(server, error);
     if (status == WEIR_OK && serve_server_is_open(server))
         serve_log_warning("open", "%s has no API key: whoever reaches it may use it; give --api-key-file",
@@ -564,7 +509,7 @@ void serve_server_drain(serve_server *server)
 {
     pthread_mutex_lock(&server->mutex);
     server->drain_asked = true;
-    if (!server->drained) lws_cancel_service(server->lws);
+    serve_loop_wake(server->loop);
     pthread_mutex_unlock(&server->mutex);
 }
 
@@ -586,14 +531,15 @@ void serve_server_destroy(serve_server *server)
     if (server->started) {
         pthread_mutex_lock(&server->mutex);
         server->stop_asked = true;
-        if (server->lws != NULL) lws_cancel_service(server->lws);
+        serve_loop_wake(server->loop);
         pthread_mutex_unlock(&server->mutex);
         pthread_join(server->thread, NULL);
     } else {
         serve_listener_close(server);
         serve_workers_destroy(server->workers, -1);
-        if (server->lws != NULL) lws_context_destroy(server->lws);
     }
+    serve_loop_destroy(server->loop);
+    SSL_CTX_free(server->tls);
     serve_tapes_destroy(server->tapes);
     serve_kept_destroy(server->kept);
     serve_adapters_destroy(server->adapters);

@@ -26,6 +26,8 @@ typedef struct serve_params {
     size_t n_names;
     const char *const *origins; /* [n_origins] whose pages may ask; "*" = all */
     size_t n_origins;
+    const char *const *hosts; /* [n_hosts] names that requests may ask for, beside its own; "*" = all */
+    size_t n_hosts;
     bool health_needs_key;              /* false */
     bool metrics_need_no_key;           /* false */
     int32_t key_requests;               /* answers of one key at a time; 0 = no limit */
@@ -70,9 +72,10 @@ weir_status serve_server_add_adapter(serve_server *server, const char *name, wei
 /* The model is there. Both must live until destroy. Once. */
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine);
 
-/* Other keys, limits of keys, origins, timeouts; what else the parameters say has no effect. They must live
- * until the next reload, or as long as the server. Waits for the service thread; not after destroy. INVALID:
- * also no keys where there were some; NO_MEMORY; nothing has changed then. */
+/* Other keys, limits of keys, origins, hosts, timeouts, and the certificate's files read again; what else the
+ * parameters say has no effect. They must live until the next reload, or as long as the server. Waits for the
+ * service thread; not after destroy. INVALID: also no keys where there were some; IO (tls_cert); NO_MEMORY;
+ * nothing has changed then. */
 weir_status serve_server_reload(serve_server *server, const serve_params *params, weir_error *error);
 
 /* Whether the service thread answers within timeout_ms, and says that the engine works. Any thread. */
@@ -81,8 +84,8 @@ bool serve_server_is_well(serve_server *server, int timeout_ms);
 /* Where it listens: "http://127.0.0.1:8080"; valid as long as the server. */
 const char *serve_server_address(const serve_server *server);
 
-/* What runs may end, new requests get 503; it stops listening once no stream runs that can be resumed.
- * Returns at once. Idempotent, any thread. */
+/* What runs may end, new requests get 503, but those about what still runs. What systemd handed over is
+ * closed at once: who comes there waits for the next server. Returns at once. Idempotent, any thread. */
 void serve_server_drain(serve_server *server);
 
 /* Waits until all requests have ended after a drain; what runs after drain_s is told that the server ends,

@@ -109,7 +109,7 @@ def serve():
     check("with the same answer", second.json["choices"][0]["message"] == first.json["choices"][0]["message"])
     check("it ends well", server.stop() == 0)
 
-if "without libwebsockets" not in weir("serve", "--port", "70000").stderr:
+if "without llhttp" not in weir("serve", "--port", "70000").stderr:
     serve()
 print(f"{results['passed']} passed, {results['failed']} failed")
 sys.exit(results["failed"] > 0)

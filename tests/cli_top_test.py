@@ -365,7 +365,7 @@ def test_colours_and_deaths():
 
 
 if __name__ == "__main__":
-    if "without libwebsockets" in weir("serve", "-m", "fake:", "--port", "0", "--host", "x").stderr or "without libcurl" in weir("ps").stderr:
-        print("skipped: this weir was built without libwebsockets or libcurl")
+    if "without llhttp" in weir("serve", "-m", "fake:", "--port", "0", "--host", "x").stderr or "without libcurl" in weir("ps").stderr:
+        print("skipped: this weir was built without llhttp or libcurl")
         sys.exit(77)
     run_tests(globals())

@@ -26,7 +26,7 @@ CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8, "temperature": 0}
 ENDLESS = {"messages": [{"role": "user", "content": "tell"}], "max_tokens": 100000, "ignore_eos": True, "stream": True}
 SLOW = "fake:tick_us=20000,n_ctx_train=100000"
-POST = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\n"
+POST = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\n"
 RESET = struct.pack("ii", 1, 0)
 N_CLIENTS = int(os.environ.get("WEIR_FAULTS", "500"))
 SEED = int(os.environ.get("WEIR_FAULTS_SEED", str(random.SystemRandom().randrange(1 << 30))))
@@ -134,21 +134,9 @@ def bodies():
     check("64 MB, sent all the same: not taken", sent < size and status in (413, None), sent, status)
     connection.close()
     check("64 MB: none of it was kept", server.resident() - before < 8 << 20, before, server.resident())
-    for name, head in (("no length", ""), ("chunks", "Transfer-Encoding: chunked\r\n")):
-        connection = server.connect(timeout=30)
-        connection.send(POST + head + "\r\n")
-        check(f"{name}: 411 before a byte of the body", connection.head()[0] == 411 and connection.closed())
-        connection.close()
-
-    # libwebsockets would read the rest from memory that it has freed.
     connection = server.connect(timeout=30)
-    connection.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n" + POST + "Content-Length: 3000\r\n\r\n" + " " * 100)
-    check("a body behind another request, before its answer: that is answered, then the end", connection.reply().status == 200 and
-          connection.closed() and connection.buffer == b"", connection.buffer)
-    connection.close()
-    connection = server.connect(timeout=30)
-    connection.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
-    check("requests without one are answered", [connection.reply().status for _ in range(2)] == [200, 200])
+    connection.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+    check("requests that come at once are answered", [connection.reply().status for _ in range(2)] == [200, 200])
     connection.close()
     # A byte now and then: each of them in time, all of them not.
     connection = server.connect(timeout=30)
@@ -242,15 +230,15 @@ def whole_answers():
 
 @part
 def spinning():
-    """Connections in every state that the library was seen to trip over. The service thread has nothing to do with them."""
+    """Connections in every state. The service thread has nothing to do with them."""
     cert, key = os.path.join(scratch.name, "cert.pem"), os.path.join(scratch.name, "key.pem")
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", cert, "-days", "2",
                     "-subj", "/CN=localhost"], check=True, capture_output=True)
     stream, whole = json.dumps(ENDLESS), json.dumps(dict(ENDLESS, stream=False))
     streamed = POST + f"Content-Length: {len(stream)}\r\n\r\n{stream}"
     waited = POST + f"Content-Length: {len(whole)}\r\n\r\n{whole}"
-    more = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
-    events = "GET /events HTTP/1.1\r\nHost: x\r\n\r\n"
+    more = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    events = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n"
     plain = {
         "nothing is sent": [""], "half a head": [POST], "a head without its body": [POST + "Content-Length: 5\r\n\r\n"],
         "a stream": [streamed], "a stream, and more in one piece": [streamed + more], "a stream, and more afterwards": [streamed, more],
@@ -321,23 +309,42 @@ def descriptors():
         s.setblocking(False)
         s.connect_ex(("127.0.0.1", server.port))
         crowd.append(s)
-    check("the table is full", eventually(lambda: server.files() >= 63), server.files())
+    check("who says nothing makes room for who does", all(server.post(CHAT, dict(HELLO, max_tokens=1)).status == 200 for _ in range(5)))
+    for s in crowd:
+        try:
+            s.send(b"GET /health HTTP/1.1\r\nHos")
+        except OSError:
+            pass
+    check("so does who goes on for ever with its head", all(server.post(CHAT, dict(HELLO, max_tokens=1)).status == 200 for _ in range(5)))
+    check("the log says so, once", server.log(lambda e: e["event"] == "full") is not None and len([e for e in server.lines if e["event"] == "full"]) == 1, server.lines[-3:])
     load = restful(server)
-    check("full: the service thread neither spins", load < 0.3, load)
-    began = time.monotonic()
+    check("full: the service thread does not spin", load < 0.3, load)
     for _ in range(20):
         next(events)
-    check("nor keeps a stream waiting", True, time.monotonic() - began)
-    check("the log says so, once", server.log(lambda e: e["event"] == "full") is not None and len([e for e in server.lines if e["event"] == "full"]) == 1, server.lines[-3:])
+    check("and keeps no stream waiting", True)
     for s in crowd:
         s.close()
-    check("then it answers again", server.post(CHAT, HELLO).status == 200)
+    # Requests that wait for their answers are not sent away: then the last connections are for probes.
+    busy = []
+    for _ in range(40):
+        connection = server.connect()
+        busy.append(connection)
+        connection.request("POST", CHAT, ENDLESS)
+        if select.select([connection.sock], [], [], 0.2)[0] and connection.head()[0] == 503:
+            break
+    check("beyond what it has room for, a request is refused", len(busy) < 40 and server.wait_for(lambda m: m["weir_http_live"] > 20)["weir_http_live"] > 20, len(busy))
+    reply = server.post(CHAT, HELLO)
+    check("with when to come again", reply.status == 503 and reply.error["code"] == "too_many_connections" and int(reply.headers["retry-after"]) >= 1, reply.body)
+    check("and who asks whether it lives is answered", server.get("/health").status == 200 and server.get("/metrics").status == 200)
+    for connection in busy:
+        connection.close()
+    check("then it answers again", eventually(lambda: server.post(CHAT, dict(HELLO, max_tokens=1)).status == 200))
     running.close()
     metrics = server.wait_for(lambda m: idle(m) and ended(m))
     check("and is idle", idle(metrics) and ended(metrics), metrics)
     load = restful(server)
     check("and rests", load < 0.1, load)
-    end(server, words=("Too many fds", "no space for new conn"))
+    end(server)
 
 
 @part
@@ -414,9 +421,9 @@ async def client(port, dice):
     words = " ".join(str(dice.random()) for _ in range(dice.choice([1, 5, 40])))
     body = {"messages": [{"role": "user", "content": words}], "max_tokens": dice.choice([1, 10, 60]), "stream": where != "whole", "n": dice.choice([1, 1, 1, 3])}
     data = json.dumps(body).encode()
-    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n".encode()
     if where == "events":
-        head, data = b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n", b""
+        head, data = b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n", b""
     sock = socket.socket()
     sock.setblocking(False)
     try:

@@ -204,18 +204,16 @@ def raw(text, name, *statuses):
     check(f"{name}: {status}, and the connection is closed", status in statuses and closed, status, closed)
 
 
-POST = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\n"
-raw(POST + "\r\n", "no length", 411)
-raw(POST + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", "chunks", 411)
-raw(POST + "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n{}", "chunks and a length", 411)
+POST = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\n"
+raw(POST + "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n{}", "chunks and a length", 400)
 raw(POST + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", "two lengths", 400)
 raw(POST + "Content-Length: -1\r\n\r\n", "a negative length", 400)
 raw(POST + "Content-Length: 2x\r\n\r\n{}", "no number", 400)
 raw(POST + "Content-Length: 99999999\r\n\r\n" + "x" * 1000, "too large", 413)
 raw(POST + "Content-Length: 99999999999999999999999\r\n\r\n", "absurdly large", 413, 400)
-raw("GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", "a GET with a body", 400)
-raw("GARBAGE\r\n\r\n", "garbage", 0, 400, 403, 405)
-raw("GET /" + "a" * 40000 + " HTTP/1.1\r\nHost: x\r\n\r\n", "an endless line", 0, 400, 404, 414, 431)
+raw("GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello", "a GET with a body", 400)
+raw("GARBAGE\r\n\r\n", "garbage", 400)
+raw("GET /" + "a" * 40000 + " HTTP/1.1\r\nHost: localhost\r\n\r\n", "an endless line", 431)
 raw("GET /health HTTP/1.0\r\n\r\n", "HTTP/1.0", 200)
 body = json.dumps(HELLO)
 raw(f"POST {CHAT} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n{body}", "HTTP/1.0 with a body", 200)
@@ -237,7 +235,7 @@ check("byte by byte", connection.reply().status == 200)
 connection.close()
 reply = server.post(CHAT, HELLO, headers=["Origin: https://evil.example"])
 refused("a page of another origin", reply, 403)
-check("a page of its own", server.post(CHAT, HELLO, headers=["Origin: http://test"]).status == 200)
+check("a page of its own", server.post(CHAT, HELLO, headers=["Origin: http://localhost"]).status == 200)
 reply = server.get("/")
 check("the page, and what it may load", reply.status == 200 and reply.headers["content-type"].startswith("text/html") and
       "default-src 'self'" in reply.headers["content-security-policy"], reply.headers)
@@ -471,11 +469,8 @@ server.process.send_signal(signal.SIGTERM)
 check("it drains", server.log(lambda e: e["event"] == "drain") is not None)
 idle_connection.request("POST", CHAT, HELLO)
 refused("draining: new requests", idle_connection.reply(), 503, None, "stopping")
-try:
-    server.connect()
-    check("draining: no new connections", False)
-except OSError:
-    check("draining: no new connections", True)
+refused("draining: new connections too", server.post(CHAT, HELLO), 503, None, "stopping")
+refused("draining: /health is red", server.get("/health"), 503, None, "stopping")
 rest = [e for e in events if not e.startswith(":")]
 check("draining: what runs ends as it would have", rest[-1] == "[DONE]" and json.loads(rest[-2])["choices"][0]["finish_reason"] == "length", rest[-2:])
 check("then it ends with 0", server.wait() == 0)
@@ -510,7 +505,7 @@ script = 'exec 3<&%d; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" serve -m fake
 process = subprocess.Popen(["bash", "-c", script, WEIR], pass_fds=[listener.fileno()], env=dict(environment(), NOTIFY_SOCKET=notify_path), stderr=subprocess.PIPE)
 check("systemd: READY=1", notify.recv(100) == b"READY=1")
 with socket.create_connection(listener.getsockname(), 20) as connection:
-    connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+    connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     check("systemd: its socket", connection.recv(100).startswith(b"HTTP/1.1 200"))
 process.send_signal(signal.SIGTERM)
 check("systemd: without WatchdogSec it says no more; STOPPING=1", notify.recv(100) == b"STOPPING=1")
@@ -528,14 +523,14 @@ answer = b""
 while b"\nid: 1\n" not in answer and (more := reader.recv(4096)):
     answer += more
 canceller.connect(listener.getsockname())
-canceller.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+canceller.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
 canceller.recv(4096)
 process.send_signal(signal.SIGTERM)
 next((line for line in process.stderr if b'"event":"drain"' in line), None)
 late.connect(listener.getsockname())
-late.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+late.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
 stream = re.search(rb"X-Stream-Id: (\S+)", answer).group(1)
-canceller.sendall(b"POST /v1/streams/" + stream + b"/cancel HTTP/1.1\r\nHost: x\r\n\r\n")
+canceller.sendall(b"POST /v1/streams/" + stream + b"/cancel HTTP/1.1\r\nHost: localhost\r\n\r\n")
 process.communicate()
 listener.settimeout(60)
 check("systemd: who comes during a drain waits for the next server", process.returncode == 0 and listener.accept()[0].recv(100).startswith(b"GET /health"), process.returncode)

@@ -30,8 +30,8 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
 def need_server(weir):
     """Ends the test as skipped where the program has no server."""
-    if "without libwebsockets" in subprocess.run([weir, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
-        print("skipped: this weir was built without libwebsockets")
+    if "without llhttp" in subprocess.run([weir, "serve", "--port", "70000"], capture_output=True, text=True, env=environment()).stderr:
+        print("skipped: this weir was built without llhttp")
         sys.exit(77)
 
 
@@ -71,7 +71,7 @@ class Connection:
 
     def request(self, method, path, body=None, headers=(), key=None):
         data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        lines = [f"{method} {path} HTTP/1.1", "Host: test"]
+        lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
         if body is not None:
             lines += ["Content-Type: application/json", f"Content-Length: {len(data)}"]
         if key is not None:

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "connection.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "answer.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "tape.h"
+
+#define READ_BYTES ((size_t)16 << 10) /* in one turn: others get theirs */
+#define IDLE_S     75                 /* between two requests */
+#define PARTING_S  2
+#define AGAIN      SERVE_TLS_AGAIN
+#define GONE       SERVE_TLS_GONE
+
+static const char beginning[] = "HTTP/1.1 "; /* of every answer */
+#define N_BEGINNING (sizeof beginning - 1)
+
+/* ---- Bytes ---- */
+
+static int receive_bytes(serve_connection *connection, void *bytes, size_t n)
+{
+    if (connection->tls != NULL) return serve_tls_read(connection->tls, bytes, n);
+    ssize_t got = recv(connection->watch.fd, bytes, n, 0);
+    if (got >= 0) return (int)got;
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? AGAIN : GONE;
+}
+
+static int send_bytes(serve_connection *connection, const void *bytes, size_t n)
+{
+    if (connection->tls != NULL) return serve_tls_write(connection->tls, bytes, n);
+    ssize_t sent = send(connection->watch.fd, bytes, n, 0);
+    if (sent >= 0) return (int)sent;
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? AGAIN : GONE;
+}
+
+static size_t unread(const serve_connection *connection)
+{
+    return connection->in.n - connection->in_at;
+}
+
+/* ---- Life ---- */
+
+static void set_deadline(serve_connection *connection, int32_t seconds)
+{
+    connection->deadline_ns = weir__clock_deadline_ns((int64_t)seconds * 1000);
+}
+
+void serve_connection_due(serve_connection *connection)
+{
+    serve_server *server = connection->server;
+    if (connection->due || connection->dead) return;
+    connection->due = true;
+    connection->next_due = server->due;
+    server->due = connection;
+}
+
+void serve_connection_close(serve_connection *connection)
+{
+    serve_server *server = connection->server;
+    serve_call *call = connection->call;
+    int fd = connection->watch.fd;
+    if (connection->dead) return;
+    serve_loop_forget(server->loop, &connection->watch);
+    connection->call = NULL;
+    if (call != NULL) serve_call_leave(call);
+    SSL_free(connection->tls);
+    connection->tls = NULL;
+    close(fd);
+    if (connection->before != NULL)
+        connection->before->after = connection->after;
+    else
+        server->connections = connection->after;
+    if (connection->after != NULL) connection->after->before = connection->before;
+    server->n_connections--;
+    serve_text_fini(&connection->in);
+    serve_text_fini(&connection->head.bytes);
+    serve_connection_due(connection);
+    connection->dead = true;
+}
+
+/* Says that nothing more will come, and drops what the client still sends for a moment: to close at once
+ * would take the end of the answer from it. */
+static void part(serve_connection *connection)
+{
+    if (connection->ended) {
+        serve_connection_close(connection);
+        return;
+    }
+    if (connection->tls != NULL) SSL_shutdown(connection->tls);
+    shutdown(connection->watch.fd, SHUT_WR);
+    connection->stage = SERVE_PARTING;
+    connection->n_dropped = unread(connection);
+    connection->blocked = false;
+    serve_text_fini(&connection->in);
+    connection->in_at = 0;
+    set_deadline(connection, PARTING_S);
+}
+
+/* ---- Who leaves ---- */
+
+/* The client has closed its side: it may wait for its answer, or be gone. If it is gone, its system says so
+ * when something is sent to it: what every answer begins with, or a comment. */
+static void probe(serve_connection *connection)
+{
+    serve_call *call = connection->call;
+    if (connection->doubted) return;
+    connection->doubted = true;
+    if (call->state != SERVE_WORKING && call->begun) {
+        if (call->out.n == call->out_at && serve_call_comment(call)) serve_call_send(call);
+    } else {
+        connection->probed = serve_connection_say(connection, beginning, N_BEGINNING);
+    }
+}
+
+bool serve_connection_say(serve_connection *connection, const char *bytes, size_t n)
+{
+    int sent = send_bytes(connection, bytes, n);
+    if (sent == (int)n) return true;
+    if (sent != AGAIN) serve_connection_close(connection);
+    return false;
+}
+
+/* ---- Reading ---- */
+
+static bool is_read(const serve_connection *connection)
+{
+    return !connection->ended && unread(connection) < SERVE_AHEAD_BYTES;
+}
+
+static void end_input(serve_connection *connection)
+{
+    connection->ended = true;
+    if (connection->stage == SERVE_BUSY)
+        probe(connection);
+    else if (unread(connection) == 0 || connection->stage == SERVE_PARTING)
+        serve_connection_close(connection);
+}
+
+static void drop(serve_connection *connection)
+{
+    serve_server *server = connection->server;
+    int n = receive_bytes(connection, server->scratch, sizeof server->scratch);
+    if (n > 0) connection->n_dropped += (size_t)n;
+    if (n == 0 || n == GONE || connection->n_dropped > (size_t)server->params.body_bytes)
+        serve_connection_close(connection);
+}
+
+/* As much as one turn may bring. */
+static void receive(serve_connection *connection)
+{
+    serve_text *in = &connection->in;
+    if (connection->stage == SERVE_PARTING) {
+        drop(connection);
+        return;
+    }
+    if (!is_read(connection)) return;
+    if (!serve_text_reserve(in, READ_BYTES)) {
+        serve_connection_close(connection);
+        return;
+    }
+    int n = receive_bytes(connection, in->bytes + in->n, READ_BYTES);
+    if (n > 0) in->n += (size_t)n;
+    if (n == 0) end_input(connection);
+    if (n == GONE) serve_connection_close(connection);
+}
+
+static void forget_read(serve_connection *connection)
+{
+    if (unread(connection) == 0) {
+        serve_text_fini(&connection->in);
+        connection->in_at = 0;
+    } else if (connection->in_at > READ_BYTES) {
+        memmove(connection->in.bytes, connection->in.bytes + connection->in_at, unread(connection));
+        connection->in.n -= connection->in_at;
+        connection->in_at = 0;
+    }
+}
+
+/* Of one request, as far as it is there. */
+static void read_request(serve_connection *connection)
+{
+    if (connection->stage == SERVE_IDLE && unread(connection) > 0) {
+        connection->stage = SERVE_REQUEST;
+        set_deadline(connection, connection->server->params.head_s);
+    }
+    if (connection->stage == SERVE_REQUEST) serve_http_read(connection);
+    if (connection->dead) return;
+    forget_read(connection);
+    if (connection->stage == SERVE_REQUEST && connection->call != NULL &&
+        (connection->head.ended || connection->call->begun))
+        connection->stage = SERVE_BUSY;
+    if (!connection->ended) return;
+    if (connection->stage == SERVE_REQUEST || connection->stage == SERVE_IDLE)
+        serve_connection_close(connection); /* the rest will not come */
+    else if (connection->stage == SERVE_BUSY)
+        probe(connection);
+}
+
+/* ---- Writing ---- */
+
+static void complete(serve_connection *connection)
+{
+    serve_call *call = connection->call;
+    bool close = call->close || connection->server->draining;
+    connection->call = NULL;
+    serve_call_destroy(call);
+    connection->probed = connection->doubted = false;
+    if (close || (connection->ended && unread(connection) == 0)) {
+        part(connection);
+        return;
+    }
+    connection->stage = SERVE_IDLE;
+    serve_http_reset(connection);
+    set_deadline(connection, IDLE_S);
+    if (unread(connection) > 0 || (connection->tls != NULL && SSL_pending(connection->tls) > 0))
+        serve_connection_due(connection);
+}
+
+static void forget_sent(serve_call *call)
+{
+    if (call->out_at == call->out.n) {
+        call->out.n = call->out_at = 0;
+    } else if (call->out_at > SERVE_BUFFER_MAX / 2) {
+        memmove(call->out.bytes, call->out.bytes + call->out_at, call->out.n - call->out_at);
+        call->out.n -= call->out_at;
+        call->out_at = 0;
+    }
+}
+
+/* False: nothing more goes out at the moment. */
+static bool send_some(serve_connection *connection)
+{
+    serve_call *call = connection->call;
+    if (connection->probed && call->n_sent == 0) call->out_at = call->n_sent = N_BEGINNING;
+    size_t n = call->out.n - call->out_at;
+    if (n > SERVE_WRITE_MAX) n = SERVE_WRITE_MAX;
+    int sent = n > 0 ? send_bytes(connection, call->out.bytes + call->out_at, n) : 0;
+    if (sent == GONE) serve_connection_close(connection);
+    connection->blocked = sent == AGAIN;
+    if (sent < 0) return false;
+    call->out_at += (size_t)sent;
+    call->n_sent += (uint64_t)sent;
+    if (sent > 0) call->moved_ns = weir__clock_now_ns();
+    return true;
+}
+
+static void answer(serve_connection *connection)
+{
+    serve_call *call = connection->call;
+    if (call == NULL || call->state != SERVE_ANSWERING || connection->blocked) return;
+    if (call->out.failed) {
+        serve_connection_close(connection);
+        return;
+    }
+    if (call->out.n > call->out_at) {
+        if (!send_some(connection)) return;
+        forget_sent(call);
+        if (call->answer != NULL && call->answer->starved) serve_answer_pump(call->answer);
+        if (connection->call != call) return; /* refused, and gone */
+        if (call->tape != NULL) serve_tape_feed(call);
+    }
+    if (call->out.n > call->out_at)
+        serve_connection_due(connection);
+    else if (call->ended)
+        complete(connection);
+}
+
+/* ---- Turns ---- */
+
+static void shake(serve_connection *connection)
+{
+    int result = serve_tls_shake(connection->tls);
+    if (result == GONE) serve_connection_close(connection);
+    if (result > 0) connection->stage = SERVE_IDLE;
+}
+
+static void watch_for(serve_connection *connection)
+{
+    unsigned want = 0;
+    if (connection->stage == SERVE_SHAKING)
+        want = SSL_want_write(connection->tls) ? SERVE_LOOP_WRITE : SERVE_LOOP_READ;
+    else if (is_read(connection))
+        want |= SERVE_LOOP_READ;
+    if (connection->blocked) want |= SERVE_LOOP_WRITE;
+    serve_loop_want(connection->server->loop, &connection->watch, want);
+}
+
+static void work(serve_connection *connection, bool readable)
+{
+    bool more =
+        connection->tls != NULL && connection->stage != SERVE_SHAKING && SSL_pending(connection->tls) > 0;
+    if (connection->stage == SERVE_SHAKING) shake(connection);
+    if (!connection->dead && connection->stage != SERVE_SHAKING && (readable || more)) receive(connection);
+    if (!connection->dead && connection->stage != SERVE_PARTING && connection->stage != SERVE_SHAKING)
+        read_request(connection);
+    if (!connection->dead && connection->stage == SERVE_BUSY) answer(connection);
+    if (connection->dead) return;
+    if (connection->tls != NULL && SSL_pending(connection->tls) > 0 && is_read(connection))
+        serve_connection_due(connection);
+    watch_for(connection);
+}
+
+static void on_ready(serve_watch *watch, unsigned what)
+{
+    serve_connection *connection = (serve_connection *)(void *)watch; /* its first member */
+    if ((what & SERVE_LOOP_GONE) != 0) {
+        serve_connection_close(connection);
+        return;
+    }
+    if ((what & SERVE_LOOP_WRITE) != 0) connection->blocked = false;
+    work(connection, (what & SERVE_LOOP_READ) != 0);
+}
+
+bool serve_connections_work(serve_server *server)
+{
+    serve_connection *connection = server->due, *next;
+    server->due = NULL;
+    for (; connection != NULL; connection = next) {
+        next = connection->next_due;
+        connection->due = false;
+        if (connection->dead)
+            weir__mem_free(connection);
+        else
+            work(connection, false);
+    }
+    return server->due != NULL;
+}
+
+void serve_connection_open(serve_server *server, int fd, const char *address, bool local, bool crowded)
+{
+    serve_connection *connection = weir__mem_calloc(1, sizeof *connection);
+    if (connection == NULL) {
+        close(fd);
+        return;
+    }
+    connection->watch = (serve_watch){.fd = fd, .want = SERVE_LOOP_READ, .ready = on_ready};
+    connection->server = server;
+    connection->local = local;
+    connection->crowded = crowded;
+    snprintf(connection->address, sizeof connection->address, "%s", address);
+    bool tls = server->tls != NULL && !local;
+    if (tls) {
+        pthread_mutex_lock(&server->mutex);
+        connection->tls = serve_tls_accept(server->tls, fd);
+        pthread_mutex_unlock(&server->mutex);
+    }
+    if ((tls && connection->tls == NULL) || !serve_loop_watch(server->loop, &connection->watch)) {
+        SSL_free(connection->tls);
+        close(fd);
+        weir__mem_free(connection);
+        return;
+    }
+    connection->stage = tls ? SERVE_SHAKING : SERVE_IDLE;
+    set_deadline(connection, server->params.head_s);
+    serve_http_reset(connection);
+    connection->after = server->connections;
+    if (server->connections != NULL) server->connections->before = connection;
+    server->connections = connection;
+    server->n_connections++;
+}
+
+void serve_connections_sweep(serve_server *server, int64_t now_ns)
+{
+    for (serve_connection *connection = server->connections, *next; connection != NULL; connection = next) {
+        next = connection->after;
+        if (connection->stage == SERVE_BUSY || connection->call != NULL || now_ns < connection->deadline_ns)
+            continue;
+        if (connection->stage == SERVE_REQUEST)
+            serve_http_late(connection);
+        else
+            serve_connection_close(connection);
+    }
+}
+
+void serve_connections_close(serve_server *server)
+{
+    while (server->connections != NULL) serve_connection_close(server->connections);
+    while (serve_connections_work(server)) continue;
+}

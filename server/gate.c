@@ -1,0 +1,266 @@
+/* gate.c: who may ask what, by a request's head. SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "connection.h"
+#include "hosts.h"
+#include "keys.h"
+
+/* What of a head is looked at for longer than a moment: it goes when the gate is passed. */
+typedef struct visit {
+    serve_call *call;
+    serve_connection *connection;
+    const char *target;
+    const char *host; /* "": HTTP/1.0 without one */
+} visit;
+
+static bool refuse(serve_call *call, int status, const char *code, const char *message)
+{
+    serve_call_refuse(call, status, NULL, code, "%s", message);
+    return false;
+}
+
+/* A field that is given once at most; *value NULL: not at all. */
+static bool read_once(visit *v, const char *name, const char **value)
+{
+    int n;
+    *value = serve_http_field(v->connection, name, &n);
+    if (n <= 1) return true;
+    serve_call_refuse(v->call, 400, NULL, "bad_request", "%s is given %d times; allowed: once", name, n);
+    return false;
+}
+
+/* ---- Framing ---- */
+
+static bool check_framing(visit *v)
+{
+    const llhttp_t *parser = &v->connection->head.parser;
+    const char *coding;
+    if (parser->http_major != 1 || parser->http_minor > 1)
+        return refuse(v->call, 505, "http_version", "this server speaks HTTP/1.1 and HTTP/1.0");
+    if (!read_once(v, "Transfer-Encoding", &coding)) return false;
+    if (coding == NULL) return true;
+    if (v->call->http_1_0) return refuse(v->call, 400, "bad_request", "HTTP/1.0 has no Transfer-Encoding");
+    if (strcasecmp(coding, "chunked") == 0) return true;
+    size_t n = strlen(coding);
+    if (n < 8 || strcasecmp(coding + n - 7, "chunked") != 0 || strchr(", \t", coding[n - 8]) == NULL)
+        return refuse(v->call, 400, "bad_request", "a request's Transfer-Encoding ends with chunked");
+    return refuse(v->call, 501, "not_implemented", "Transfer-Encoding may be chunked and nothing else");
+}
+
+/* ---- Where to ---- */
+
+/* The host of "http://host/path", which then begins at its path; NULL: the target is no such one. */
+static bool read_absolute(visit *v, char *host, size_t capacity)
+{
+    size_t scheme = strncasecmp(v->target, "http://", 7) == 0    ? 7
+                    : strncasecmp(v->target, "https://", 8) == 0 ? 8
+                                                                 : 0;
+    if (scheme == 0) return true;
+    const char *begin = v->target + scheme;
+    size_t n = strcspn(begin, "/?");
+    if (n == 0 || n >= capacity)
+        return refuse(v->call, 400, "bad_request", "the request's target names no host");
+    memcpy(host, begin, n);
+    host[n] = '\0';
+    if (strcasecmp(host, v->host) != 0)
+        return refuse(v->call, 400, "bad_request", "the request's target and its Host name different hosts");
+    v->target = begin[n] == '/' ? begin + n : "/";
+    return true;
+}
+
+static int digit(char c)
+{
+    const char *digits = "0123456789abcdef",
+               *at = c != '\0' ? strchr(digits, c | (c >= 'A' ? 0x20 : 0)) : NULL;
+    return at != NULL ? (int)(at - digits) : -1;
+}
+
+/* The target's path with its %XX as bytes. */
+static bool read_path(visit *v)
+{
+    serve_call *call = v->call;
+    size_t n = strcspn(v->target, "?"), length = 0;
+    if (v->target[0] != '/' || strchr(v->target, '#') != NULL)
+        return refuse(call, 400, "bad_request", "the request's target is no path");
+    for (size_t i = 0; i < n; i++) {
+        int c = (unsigned char)v->target[i];
+        if (c == '%') {
+            int high = digit(v->target[i + 1]), low = high < 0 ? -1 : digit(v->target[i + 2]);
+            c = low < 0 ? 0 : high * 16 + low;
+            i += 2;
+        }
+        if (c == 0) return refuse(call, 400, "bad_request", "the request's path is wrongly encoded");
+        if (length + 1 < sizeof call->path) call->path[length++] = (char)c;
+    }
+    call->path[length] = '\0';
+    return true;
+}
+
+static bool check_host(visit *v)
+{
+    const char *given;
+    char host[256];
+    if (!read_once(v, "Host", &given)) return false;
+    if (given == NULL && !v->call->http_1_0)
+        return refuse(v->call, 400, "bad_request", "a request of HTTP/1.1 names its Host");
+    v->host = given != NULL ? given : "";
+    if (!read_absolute(v, host, sizeof host)) return false;
+    if (given == NULL) return true;
+    switch (serve_hosts_find(&v->call->server->params, given)) {
+    case SERVE_HOST_OWN: return true;
+    case SERVE_HOST_NONE:
+        return refuse(v->call, 400, "bad_request", "Host is no host, with or without a port");
+    default: break;
+    }
+    if (v->connection->local) return true; /* no page gets there */
+    serve_call_refuse(
+        v->call, 403, NULL, "host_not_allowed",
+        "this server is not asked for as \"%.100s\"; allowed: addresses, localhost, this machine's name, "
+        "and what --allowed-hosts names",
+        given);
+    return false;
+}
+
+/* ---- Who ---- */
+
+/* A page of this server's own names the host that it was asked for, which is one of this server's. */
+static bool check_origin(visit *v)
+{
+    serve_call *call = v->call;
+    const serve_params *params = &call->server->params;
+    const char *origin;
+    if (!read_once(v, "Origin", &origin)) return false;
+    if (origin == NULL || origin[0] == '\0') return true;
+    const char *site = strstr(origin, "://");
+    for (size_t i = 0; i < params->n_origins; i++) {
+        if (strcmp(params->origins[i], "*") != 0 && strcmp(params->origins[i], origin) != 0) continue;
+        if (strlen(origin) < sizeof call->origin) memcpy(call->origin, origin, strlen(origin) + 1);
+        return true;
+    }
+    if (site != NULL && v->host[0] != '\0' && strcasecmp(site + 3, v->host) == 0) return true;
+    /* Browsers ask before they send what they may not, but not for plain forms. */
+    return refuse(call, 403, "origin_not_allowed", "pages of another origin may not ask here");
+}
+
+/* The key that was given; NULL: none, or in a form that is not known. */
+static bool read_key(visit *v, const char **key, bool *any)
+{
+    const char *bearer, *other;
+    if (!read_once(v, "Authorization", &bearer) || !read_once(v, "X-Api-Key", &other)) return false;
+    bool none = bearer == NULL || bearer[0] == '\0'; /* then as Anthropic's and Azure's clients have it */
+    *any = !none || (other != NULL && other[0] != '\0');
+    *key = none ? other : NULL;
+    if (!none && strncasecmp(bearer, "Bearer ", 7) == 0) *key = bearer + 7 + strspn(bearer + 7, " ");
+    return true;
+}
+
+static bool check_key(visit *v)
+{
+    serve_call *call = v->call;
+    const serve_server *server = call->server;
+    const serve_route *route = call->route;
+    const char *key;
+    bool any;
+    if (!serve_keys_are_wanted(server->keys)) return true;
+    if (!read_key(v, &key, &any)) return false;
+    if (key != NULL) call->key = serve_keys_find(server->keys, key, strlen(key));
+    if (call->key >= 0 || (route != NULL && route->open) ||
+        (route != NULL && route->health && !server->params.health_needs_key) ||
+        (route != NULL && route->metrics && server->params.metrics_need_no_key))
+        return true;
+    return refuse(call, 401, "invalid_api_key",
+                  any ? "the API key is not one of this server's"
+                      : "no API key was given: send it as Authorization: Bearer KEY, or as X-Api-Key: KEY");
+}
+
+/* ---- What ---- */
+
+/* Where in a stream the client wants to go on. What it says last, as an EventSource that comes back does,
+ * goes before what its address says. */
+static bool read_position(visit *v)
+{
+    static const char argument[] = "starting_after=";
+    serve_call *call = v->call;
+    const char *given;
+    size_t n;
+    if (!read_once(v, "Last-Event-ID", &given)) return false;
+    if (given != NULL) {
+        call->position_from = "Last-Event-ID";
+        n = strlen(given);
+    } else {
+        const char *at = strchr(v->target, '?');
+        while (at != NULL && strncmp(at + 1, argument, sizeof argument - 1) != 0) at = strchr(at + 1, '&');
+        if (at == NULL) return true;
+        call->position_from = "starting_after";
+        given = at + sizeof argument;
+        n = strcspn(given, "&");
+    }
+    if (n >= sizeof call->position) n = sizeof call->position - 1;
+    memcpy(call->position, given, n);
+    call->position[n] = '\0';
+    return true;
+}
+
+static bool check_route(serve_call *call)
+{
+    if (call->route == NULL && call->allow != NULL)
+        serve_call_refuse(call, 405, NULL, "method_not_allowed", "%s is asked for with %s, not with %s",
+                          call->path, call->allow, call->method);
+    else if (call->route == NULL)
+        serve_call_refuse(call, 404, NULL, "not_found", "there is nothing at %.200s", call->path);
+    else if (call->has_body && strcmp(call->method, "POST") != 0)
+        serve_call_refuse(call, 400, NULL, "unexpected_body", "a %s has no body here", call->method);
+    return !call->begun;
+}
+
+/* Where connections are scarce the last ones are for those who look whether the server lives. */
+static bool check_room(visit *v)
+{
+    const serve_route *route = v->call->route;
+    if (!v->connection->crowded || route->health || route->metrics) return true;
+    v->call->retry_s = 1;
+    v->call->close = true;
+    return refuse(v->call, 503, "too_many_connections", "there are too many connections");
+}
+
+static bool check_state(serve_call *call)
+{
+    serve_server *server = call->server;
+    const char *why = NULL;
+    if (!call->route->engine) return true;
+    bool stopping = server->draining && !call->route->drain;
+    if (stopping || !serve_server_loaded(server)) {
+        call->retry_s = stopping ? 5 : 1;
+        return refuse(call, 503, stopping ? "stopping" : "loading",
+                      stopping ? "the server is going down" : "the model is being loaded");
+    }
+    if (!call->route->work) return true;
+    call->counted = serve_keys_enter(server->keys, call->key, call->began_ns, &call->retry_s, &why);
+    if (call->counted == 0) serve_call_refuse(call, 429, NULL, "rate_limit_exceeded", "%s", why);
+    return call->counted > 0;
+}
+
+/* "OPTIONS *" asks about the server, others about a path. */
+static bool answer_options(serve_call *call)
+{
+    if (strcmp(call->method, "OPTIONS") != 0) return false;
+    call->allow = "GET, HEAD, POST, OPTIONS";
+    serve_call_answer_more(call, 204, NULL, "", "", 0);
+    return true;
+}
+
+bool serve_gate_pass(serve_call *call, bool close)
+{
+    visit v = {.call = call, .connection = call->connection};
+    v.target = v.connection->head.bytes.bytes;
+    bool whole = strcmp(v.target, "*") == 0 && strcmp(call->method, "OPTIONS") == 0;
+    snprintf(call->path, sizeof call->path, "%s", v.target); /* for the log, where it cannot be read */
+    call->close = true; /* what reads as two things is not followed by another request */
+    if (!check_framing(&v) || !check_host(&v) || (!whole && !read_path(&v))) return false;
+    call->close = close || call->has_body; /* which nobody reads, if it is refused now */
+    if (!check_origin(&v) || answer_options(call)) return false;
+    call->route = serve_route_find(call->method, call->path, &call->allow);
+    return read_position(&v) && check_key(&v) && check_route(call) && check_room(&v) && check_state(call);
+}

@@ -1,0 +1,58 @@
+/* hosts.c: by which names the server may be asked. A page of another site can give its own name this server's
+ * address (DNS rebinding), and its requests then look like those of one origin; but they carry that name.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "hosts.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+/* The name in "name", "name:port", "[address]:port". False: it is none of these. */
+static bool read_name(const char *authority, char *name, size_t capacity)
+{
+    bool bracketed = authority[0] == '[';
+    const char *begin = authority + bracketed;
+    size_t n = strcspn(begin, bracketed ? "]" : ":");
+    const char *rest = begin + n;
+    if (bracketed && *rest++ != ']') return false;
+    if (n == 0 || n >= capacity || (*rest != '\0' && *rest != ':')) return false;
+    if (*rest == ':' && (rest[1 + strspn(rest + 1, "0123456789")] != '\0' || strlen(rest) > 6)) return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)begin[i]) && strchr(bracketed ? ":.%" : "-._", begin[i]) == NULL)
+            return false;
+    memcpy(name, begin, n);
+    name[n] = '\0';
+    if (name[n - 1] == '.') name[n - 1] = '\0'; /* the root's */
+    return name[0] != '\0';
+}
+
+/* No name that somebody else could point here. */
+static bool is_address(const char *name)
+{
+    struct in6_addr address;
+    return inet_pton(AF_INET, name, &address) == 1 || inet_pton(AF_INET6, name, &address) == 1;
+}
+
+static bool is_own(const serve_params *params, const char *name)
+{
+    char host[256];
+    size_t n = strlen(name);
+    if (is_address(name) || strcasecmp(name, "localhost") == 0) return true;
+    if (n > 10 && strcasecmp(name + n - 10, ".localhost") == 0) return true;
+    if (params->host != NULL && strcasecmp(params->host, name) == 0) return true;
+    host[sizeof host - 1] = '\0';
+    return gethostname(host, sizeof host - 1) == 0 && strcasecmp(host, name) == 0;
+}
+
+serve_host serve_hosts_find(const serve_params *params, const char *authority)
+{
+    char name[256];
+    if (!read_name(authority, name, sizeof name)) return SERVE_HOST_NONE;
+    if (is_own(params, name)) return SERVE_HOST_OWN;
+    for (size_t i = 0; i < params->n_hosts; i++)
+        if (strcmp(params->hosts[i], "*") == 0 || strcasecmp(params->hosts[i], name) == 0)
+            return SERVE_HOST_OWN;
+    return SERVE_HOST_OTHER;
+}
