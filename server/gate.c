@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/utf8.h"
 #include "connection.h"
 #include "hosts.h"
 #include "keys.h"
@@ -251,12 +252,27 @@ static bool answer_options(serve_call *call)
     return true;
 }
 
+/* For the log. */
+static void describe(visit *v)
+{
+    serve_call *call = v->call;
+    int n;
+    const char *agent = serve_http_field(v->connection, "User-Agent", &n);
+    const char *id = serve_http_field(v->connection, "X-Request-Id", &n);
+    snprintf(call->client, sizeof call->client, "%s", v->connection->address);
+    weir__utf8_copy(call->agent, sizeof call->agent, agent != NULL ? agent : "",
+                    agent != NULL ? strlen(agent) : 0);
+    weir__utf8_copy(call->request_id, sizeof call->request_id, id != NULL ? id : "",
+                    id != NULL ? strlen(id) : 0);
+}
+
 bool serve_gate_pass(serve_call *call, bool close)
 {
     visit v = {.call = call, .connection = call->connection};
     v.target = v.connection->head.bytes.bytes;
     bool whole = strcmp(v.target, "*") == 0 && strcmp(call->method, "OPTIONS") == 0;
     snprintf(call->path, sizeof call->path, "%s", v.target); /* for the log, where it cannot be read */
+    describe(&v);
     call->close = true; /* what reads as two things is not followed by another request */
     if (!check_framing(&v) || !check_host(&v) || (!whole && !read_path(&v))) return false;
     call->close = close || call->has_body; /* which nobody reads, if it is refused now */

@@ -170,6 +170,11 @@ static void add_answer(serve_text *line, const serve_answer *answer)
     serve_text_puts(line, "]");
 }
 
+static void add_known(serve_text *line, const char *name, const char *string)
+{
+    if (string[0] != '\0') add_string(line, name, string, strlen(string));
+}
+
 void serve_log_call(const serve_call *call)
 {
     const serve_params *params = &call->server->params;
@@ -183,6 +188,9 @@ void serve_log_call(const serve_call *call)
     serve_text_number(&line, (double)(weir__clock_now_ns() - call->began_ns) / 1e6, 2);
     serve_text_printf(&line, ",\"received\":%zu,\"sent\":%llu", call->n_received,
                       (unsigned long long)call->n_sent);
+    add_known(&line, "client", call->client);
+    add_known(&line, "agent", call->agent);
+    add_known(&line, "request_id", call->request_id);
     if (call->code != NULL) serve_text_printf(&line, ",\"code\":\"%s\"", call->code);
     if (call->key >= 0) serve_text_printf(&line, ",\"key\":%d", call->key);
     if (call->answer != NULL) add_string(&line, "model", call->answer->model, strlen(call->answer->model));

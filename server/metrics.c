@@ -154,6 +154,7 @@ void serve_metrics(serve_call *call)
     serve_tapes_stats tapes = serve_tapes_tell(server->tapes);
     weir_engine_stats stats = {.size = sizeof stats};
     serve_text text = {0};
+    int32_t n_workers, n_busy, n_queued;
     if (serve_server_loaded(server) && weir_engine_get_stats(server->engine, &stats) == WEIR_OK)
         add_engine(&text, &stats);
     add_head(&text, "http_requests_total", "counter", "answers, by status");
@@ -165,6 +166,10 @@ void serve_metrics(serve_call *call)
         if (server->n_codes[i] > 0)
             serve_text_printf(&text, "weir_http_responses_total{code=\"%d\"} %llu\n", i,
                               (unsigned long long)server->n_codes[i]);
+    serve_workers_tell(server->workers, &n_workers, &n_busy, &n_queued);
+    add_number(&text, "workers", "gauge", "threads that read and render requests", (uint64_t)n_workers);
+    add_number(&text, "workers_busy", "gauge", "of these, those at work", (uint64_t)n_busy);
+    add_number(&text, "workers_queue_depth", "gauge", "requests that wait for one", (uint64_t)n_queued);
     add_number(&text, "http_left_total", "counter", "clients that left before their answer's end",
                server->n_left);
     add_number(&text, "http_live", "gauge", "requests that are read or answered",

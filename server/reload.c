@@ -37,7 +37,7 @@ void serve_reload_take(serve_server *server)
     pthread_mutex_lock(&server->mutex);
     if (server->reload != NULL) take_params(&server->params, server->reload);
     server->reload = NULL;
-    if (server->pinged) server->well = !server->stuck;
+    if (server->pinged) server->well = !server->stuck && server->n_stuck_workers == 0;
     server->pinged = false;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->mutex);

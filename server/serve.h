@@ -56,6 +56,9 @@ struct serve_call {
     char method[8];
     char path[256]; /* cut */
     char origin[128];
+    char client[46]; /* its address; "" = a Unix socket */
+    char agent[128]; /* User-Agent and X-Request-Id as the client said them, cut; for the log */
+    char request_id[128];
     char position[32];         /* in a stream, where the client wants to go on; cut */
     const char *position_from; /* "Last-Event-ID" or "starting_after", which said it; NULL: nothing did */
     int32_t key;               /* whose it is, -1 = nobody's */
@@ -297,6 +300,9 @@ void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(se
 
 /* How many jobs go on although their time has been over for long; *n_new: those not counted there before. */
 int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t *n_new);
+
+/* How many there are, how many of these work, and how many calls wait for one. */
+void serve_workers_tell(serve_workers *workers, int32_t *n, int32_t *n_busy, int32_t *n_queued);
 
 void serve_log_call(const serve_call *call);
 

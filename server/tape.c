@@ -248,6 +248,9 @@ bool serve_tape_start(serve_answer *answer, const serve_text *head)
     memcpy(maker->method, call->method, sizeof maker->method);
     memcpy(maker->path, call->path, sizeof maker->path);
     memcpy(maker->id, call->id, sizeof maker->id);
+    memcpy(maker->client, call->client, sizeof maker->client);
+    memcpy(maker->agent, call->agent, sizeof maker->agent);
+    memcpy(maker->request_id, call->request_id, sizeof maker->request_id);
     maker->began_ns = call->began_ns;
     maker->key = call->key;
     maker->counted = call->counted;

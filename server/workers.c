@@ -110,9 +110,9 @@ serve_workers *serve_workers_create(int32_t n, int32_t most_s, void (*done)(serv
     return NULL;
 }
 
-static void give_back(serve_workers *workers, queue *queue)
+static void give_back(serve_workers *workers, queue *jobs)
 {
-    for (serve_call *call = queue->first, *next; call != NULL; call = next) {
+    for (serve_call *call = jobs->first, *next; call != NULL; call = next) {
         next = call->next_job;
         workers->done(call);
     }
@@ -162,16 +162,33 @@ int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t *n_n
 
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call))
 {
-    queue *queue = call->route != NULL && call->route->slow ? &workers->slow : &workers->quick;
+    queue *jobs = call->route != NULL && call->route->slow ? &workers->slow : &workers->quick;
     call->state = SERVE_WORKING;
     call->job = job;
     call->next_job = NULL;
     pthread_mutex_lock(&workers->mutex);
-    if (queue->last != NULL)
-        queue->last->next_job = call;
+    if (jobs->last != NULL)
+        jobs->last->next_job = call;
     else
-        queue->first = call;
-    queue->last = call;
+        jobs->first = call;
+    jobs->last = call;
     pthread_cond_broadcast(&workers->changed);
+    pthread_mutex_unlock(&workers->mutex);
+}
+
+static int32_t length(const queue *jobs)
+{
+    int32_t n = 0;
+    for (const serve_call *call = jobs->first; call != NULL; call = call->next_job) n++;
+    return n;
+}
+
+void serve_workers_tell(serve_workers *workers, int32_t *n, int32_t *n_busy, int32_t *n_queued)
+{
+    pthread_mutex_lock(&workers->mutex);
+    *n = workers->n;
+    *n_busy = 0;
+    for (int32_t i = 0; i < workers->n; i++) *n_busy += workers->all[i].began_ns != 0;
+    *n_queued = length(&workers->quick) + length(&workers->slow);
     pthread_mutex_unlock(&workers->mutex);
 }

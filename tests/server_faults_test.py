@@ -319,9 +319,11 @@ def descriptors():
     check("the log says so, once", server.log(lambda e: e["event"] == "full") is not None and len([e for e in server.lines if e["event"] == "full"]) == 1, server.lines[-3:])
     load = restful(server)
     check("full: the service thread does not spin", load < 0.3, load)
+    before = server.metrics()["weir_ticks_total"]
+    metrics = server.wait_for(lambda m: m["weir_ticks_total"] >= before + 20 and m["weir_http_unsent_bytes"] == 0)
+    check("and keeps no stream waiting: what was generated is on its way", metrics["weir_ticks_total"] >= before + 20 and metrics["weir_http_unsent_bytes"] == 0, metrics)
     for _ in range(20):
         next(events)
-    check("and keeps no stream waiting", True)
     for s in crowd:
         s.close()
     # Requests that wait for their answers are not sent away: then the last connections are for probes.

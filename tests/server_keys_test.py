@@ -128,6 +128,36 @@ def open_ports():
     end(server)
 
 
+@part
+def log_lines():
+    """Who asked for what."""
+    server = Server(WEIR, "--alias", "tiny", "--unix", os.path.join(scratch.name, "log.sock"), unix=os.path.join(scratch.name, "log.sock"))
+
+    def line(path, word, **more):
+        id = server.post(path, HELLO, **more).headers["x-request-id"]
+        told = server.log(lambda e: e.get("id") == id)
+        check(f"{word}: its line", told is not None, server.lines[-2:])
+        return told or {}
+
+    told = line(CHAT, "all", headers=["User-Agent: my client/1.0 (x; y)", "X-Request-Id: abc-123"])
+    check("address, agent, request id, model", (told.get("client"), told.get("agent"), told.get("request_id"), told.get("model")) == ("127.0.0.1", "my client/1.0 (x; y)", "abc-123", "tiny"), told)
+    told = line(CHAT, "nothing said")
+    check("what is not said is left out", told.get("client") == "127.0.0.1" and "agent" not in told and "request_id" not in told, told)
+    told = line("/nowhere", "refused", headers=["User-Agent: x"])
+    check("a refusal, too", told.get("status") == 404 and told.get("agent") == "x" and told.get("client") == "127.0.0.1", told)
+    told = line(CHAT, "long", headers=["User-Agent: " + "é" * 500, 'X-Request-Id: "\\'])
+    check("cut, in UTF-8, and as JSON", len(told.get("agent", "").encode()) <= 127 and set(told["agent"]) == {"é"} and told.get("request_id") == '"\\', told)
+    connection = server.connect(kind="unix")
+    connection.request("GET", "/health", headers=["User-Agent: here"])
+    id = connection.reply().headers["x-request-id"]
+    connection.close()
+    told = server.log(lambda e: e.get("id") == id)
+    check("a Unix socket has no address", told is not None and "client" not in told and told["agent"] == "here", told)
+    metrics = server.metrics()
+    check("workers", metrics["weir_workers"] == 3 and metrics["weir_workers_busy"] == 0 and metrics["weir_workers_queue_depth"] == 0, metrics)
+    end(server)
+
+
 # ---- What a key may ask for
 
 
