@@ -229,7 +229,8 @@ void serve_call_refuse(serve_call *call, int status, const char *field, const ch
                        ...) __attribute__((format(printf, 5, 6)));
 void serve_call_refuse_error(serve_call *call, const weir_error *error);
 
-/* Tells the client, in a header of the answer, and the log what is not enforced: weir_chat_relaxed's lines. */
+/* Tells the client, in a header of the answer, and the log what is not enforced: weir_chat_relaxed's
+ * lines. */
 void serve_call_relaxed(serve_call *call, const char *lines);
 void serve_call_no_memory(serve_call *call);
 
