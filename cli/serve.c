@@ -173,7 +173,6 @@ cli_exit cli_serve(cli_args *args)
     cli_signals_hangups();
     cli_load_log(args);
     cli_descriptors_raise(DESCRIPTORS);
-    code = CLI_FAILED;
     if (serve_server_create(&args->serve, &server, &error) != WEIR_OK) {
         code = cli_fail_error(args, CLI_FAILED, NULL, &error);
         goto done;

@@ -74,7 +74,7 @@ bool serve_kept_find(serve_kept *kept, const char *id, const char *salt, int32_t
 {
     bool found = false;
     char given[SERVE_ID_MAX] = {0};
-    if (strlen(id) < sizeof given) memcpy(given, id, strlen(id));
+    if (strlen(id) < sizeof given) memcpy(given, id, strlen(id) + 1);
     pthread_mutex_lock(&kept->mutex);
     for (size_t i = 0; i < SERVE_KEPT_MOST && !found; i++) {
         const entry *e = kept->entries[i];

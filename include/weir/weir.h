@@ -875,8 +875,9 @@ WEIR_API void weir_chat_release(weir_chat *chat);
 WEIR_API const char *weir_chat_prompt(const weir_chat *chat, size_t *length);
 
 /* What of the tools and of json_schema the grammar does not enforce: a line for each, with the JSON pointer
- * into tools_json or, after "json_schema", into that, and the keyword: "/0/function/parameters/properties/n:
- * multipleOf"; after about 4,000 bytes a last line "...". "" = all is enforced. Valid while the chat is held. */
+ * into tools_json or, after "json_schema", into that, and the keyword:
+ * "/0/function/parameters/properties/n: multipleOf". After about 4,000 bytes a last line "...". "" = all is
+ * enforced. Valid while the chat is held. */
 WEIR_API const char *weir_chat_relaxed(const weir_chat *chat);
 
 /* Reads an answer piece by piece. Text given once is never taken back; an answer that does not have the form

@@ -19,8 +19,9 @@ typedef struct weir__chat_tools {
     weir__schema_work work; /* left for their schemas */
 } weir__chat_tools;
 
-/* tools_json may be NULL. What a schema has that cannot be enforced is left out, unless its tool is strict. Errors: INVALID (field "tools[1].function.name" and the like), GRAMMAR (field: the
- * JSON pointer into tools_json), NO_MEMORY. Freed with fini; a zeroed one is fine too. */
+/* tools_json may be NULL. What a schema has that cannot be enforced is left out, unless its tool is strict.
+ * Errors: INVALID (field "tools[1].function.name" and the like), GRAMMAR (field: the JSON pointer into
+ * tools_json), NO_MEMORY. Freed with fini; a zeroed one is fine too. */
 weir_status weir__chat_tools_init(const char *tools_json, bool called, weir__chat_tools *tools,
                                   weir_error *error);
 void weir__chat_tools_fini(weir__chat_tools *tools);

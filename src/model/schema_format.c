@@ -1,5 +1,5 @@
-/* schema_format.c: formats of strings, as patterns. What a pattern matches has the format; not all that has the
- * format is matched, as long as what is usual is.
+/* schema_format.c: formats of strings, as patterns. What a pattern matches has the format; not all that has
+ * the format is matched, as long as what is usual is.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
