@@ -846,9 +846,8 @@ typedef struct weir_chat_params {
     bool continue_final;        /* the last message is the assistant's and goes on */
     bool parse_reasoning;       /* true: reasoning is told apart from content */
     int64_t now;                /* seconds since 1970 for templates that print the date; 0 = now */
-    bool
-        strict_schema; /* true: what json_schema has that cannot be enforced is an error; false: it is left out
-                         * and told by weir_chat_relaxed */
+    bool strict_schema; /* true: a keyword of json_schema that cannot be enforced is an error; false: it is
+                         * left out, and weir_chat_relaxed names it */
 } weir_chat_params;
 
 WEIR_API void weir_chat_params_init(weir_chat_params *params, size_t size);
