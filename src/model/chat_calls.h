@@ -17,8 +17,8 @@ typedef enum weir__chat_calls_talk {
 
 /* What to render instead (json_decref), and the schema of the answer (weir__mem_free). form: for
  * WEIR__TALK_FORM, and read on these terms. All schemas are tried each by itself: together, one that nothing
- * satisfies would be a form that is never taken. Errors: GRAMMAR (field: as
- * weir__chat_tools_init has it, or "json_schema" and the pointer), UNSUPPORTED (a build without llama.cpp), NO_MEMORY. */
+ * satisfies would be a form that is never taken. Errors: GRAMMAR (field: as weir__chat_tools_init has it, or
+ * "json_schema" and the pointer), UNSUPPORTED (a build without llama.cpp), NO_MEMORY. */
 weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_tools *tools,
                                       weir__chat_calls_talk talk, const json_t *form,
                                       const weir__schema_terms *terms, json_t **described, char **schema,
