@@ -98,6 +98,7 @@ typedef struct play {
     weir_engine_stats at_decode;
     int32_t batch_seqs, batch_drafts; /* sequences of the batch, tokens of drafts */
     int32_t calm;                     /* ticks in a row that began with the same requests */
+    int32_t n_led;                    /* of the last tick's, those that waited for another one's prefix */
     bool cancelled_inside;
 
     char trace[PLAY_TRACE];
