@@ -3,6 +3,6 @@
 #ifndef WEIR_CLI_LICENSES_H
 #define WEIR_CLI_LICENSES_H
 
-extern const char cli_licenses[]; /* cmake/notices.cmake makes it; ends with a newline and a zero */
+extern const unsigned char cli_licenses[]; /* cmake/notices.cmake makes it; ends with a newline and a zero */
 
 #endif

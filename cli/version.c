@@ -12,7 +12,8 @@ cli_exit cli_version(cli_args *args)
     cli_text text = {0};
     if (args->words.n > 0) return cli_fail(CLI_USAGE, "weir version takes no %s", args->words.items[0]);
     if (args->licenses) {
-        cli_out(cli_licenses, strlen(cli_licenses));
+        const char *notices = (const char *)cli_licenses;
+        cli_out(notices, strlen(notices));
         return CLI_OK;
     }
     if (args->json) {

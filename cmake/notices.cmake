@@ -100,19 +100,17 @@ string(CONCAT text "weir is under the Apache License 2.0, which follows.\n"
 if(licenses_parts STREQUAL "")
     string(REGEX REPLACE "Programs and[^\n]*\n\n" "" text "${text}")
 endif()
-set(before "")
-if(EXISTS ${licenses_file})
-    file(READ ${licenses_file} before)
-endif()
-if(NOT before STREQUAL text) # only what changed is made anew
-    file(WRITE ${licenses_file} "${text}")
-    file(READ ${licenses_file} hex HEX)
-    string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
-    string(REGEX REPLACE "(................................................................................)" "\\1\n    " hex "${hex}")
-    # Numbers, because a string literal of this length is not C11.
-    file(WRITE ${licenses_file}.c "/* Made by cmake/notices.cmake. */\n#include \"licenses.h\"\n\n"
-        "const char cli_licenses[] = {\n    ${hex}0};\n")
-endif()
+# Numbers, because a string literal of this length is not C11. Files that stay the same are not written.
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/licenses)
+file(WRITE ${licenses_file}.new "${text}")
+file(READ ${licenses_file}.new hex HEX)
+string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
+string(REGEX REPLACE "(................................................................................)" "\\1\n    " hex "${hex}")
+file(WRITE ${licenses_file}.c.new "/* Made by cmake/notices.cmake. */\n#include \"licenses.h\"\n\n"
+    "const unsigned char cli_licenses[] = {\n    ${hex}0};\n")
+foreach(file ${licenses_file} ${licenses_file}.c)
+    configure_file(${file}.new ${file} COPYONLY)
+endforeach()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/LICENSE)
 add_library(weir_licenses OBJECT ${licenses_file}.c)
 target_include_directories(weir_licenses PRIVATE ${PROJECT_SOURCE_DIR}/cli)
