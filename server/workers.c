@@ -57,13 +57,14 @@ static bool is_to_end(void *user)
 static serve_call *take(worker *w)
 {
     serve_workers *workers = w->workers;
+    bool stopping;
     pthread_mutex_lock(&workers->mutex);
     w->call = NULL;
     w->late = w->told = false;
     w->began_ns = 0;
-    while (w->queue->first == NULL && !workers->stopping)
+    while (!(stopping = workers->stopping) && w->queue->first == NULL)
         pthread_cond_wait(&workers->changed, &workers->mutex);
-    if (workers->stopping) {
+    if (stopping) {
         workers->n_ended++;
         pthread_cond_broadcast(&workers->changed);
     } else {

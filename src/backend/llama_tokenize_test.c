@@ -29,8 +29,8 @@ static size_t ids_of(const char *text, int32_t *ids, size_t capacity)
 static void test_marks_cut_a_text(void **state)
 {
     (void)state;
-    static const char *const parts[] = {MARK, "hello",  MARK MARK, " two  words",
-                                        "\n", MARK "x", "y" MARK,  "é"};
+    static const char *const parts[] = {MARK, "hello",  MARK MARK,  " two  words",
+                                        "\n", MARK "x", ("y" MARK), "é"};
     int32_t whole[256], part[64];
     uint32_t random = 1;
     for (int round = 0; round < 200; round++) {

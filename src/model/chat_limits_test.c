@@ -79,8 +79,8 @@ static void test_bytes(void **state)
         "{% set s = 'x' * 1000000 %}{{ s|replace('', s)|length }}",
         "{{ 'x\ny\nz'|indent(1000000000000)|length }}",
         "{{ [[[1]]]|tojson(separators=['x' * 1000000, ('y' * 1000000) * 1000]) }}",
-        "{% set s = 'x' * 1000000 %}{% set a = namespace(l=[s]) %}{% for i in range(40) %}"
-        "{% set a.l = a.l + a.l %}{% endfor %}{{ a.l|tojson|length }}",
+        ("{% set s = 'x' * 1000000 %}{% set a = namespace(l=[s]) %}{% for i in range(40) %}"
+         "{% set a.l = a.l + a.l %}{% endfor %}{{ a.l|tojson|length }}"),
         "{% for i in range(100000) %}{{ 'x' * 1000 }}{% endfor %}",
         "{{ 'x' * 8000000 }}",
     };

@@ -171,8 +171,8 @@ static void test_edges(void **state)
         "{\"enum\":[1]}",
         "false",
         "{\"type\":\"object\",\"properties\":[]}",
-        "{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}}},{\"type\":\"object\",\"properties\":{"
-        "\"b\":{}}}]}",
+        ("{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}}},"
+         "{\"type\":\"object\",\"properties\":{\"b\":{}}}]}"),
         "{\"type\":\"object\",\"properties\":{\"a\":false},\"required\":[\"a\"]}"};
     weir_error error = {0};
     json_t *rewritten = NULL;
