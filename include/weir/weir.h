@@ -616,7 +616,8 @@ typedef enum weir_pooling {
 typedef struct weir_context_params {
     size_t size;
     int32_t n_ctx;           /* cells in all, tokens; 2048; 0 = the model's training length */
-    int32_t n_batch;         /* most tokens of one forward pass; 0 = n_ctx */
+    int32_t n_batch;         /* most tokens of one forward pass; 0 = n_ctx. With embeddings it is rounded to a
+                              * multiple of n_seq_max; weir_context_info has the result */
     int32_t n_ubatch;        /* 512; physical batch */
     int32_t n_seq_max;       /* 1 … 256 sequences */
     int32_t n_threads;       /* 0 = the processors that this process may use */

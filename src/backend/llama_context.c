@@ -119,6 +119,14 @@ static weir_status check_params(const weir__bmodel *model, const weir_context_pa
     return WEIR_OK;
 }
 
+/* When it plans its memory, llama.cpp rounds a pass of all sequences up to equal shares, but not the rows
+ * that pooling reads, and aborts where the two differ. So the batch is rounded before: up, where it fits. */
+static int64_t equal_shares(int64_t n_batch, int64_t n_seq_max, int64_t n_ctx)
+{
+    int64_t up = (n_batch + n_seq_max - 1) / n_seq_max * n_seq_max;
+    return up <= n_ctx ? up : n_batch / n_seq_max * n_seq_max;
+}
+
 static struct llama_context_params complete(weir__bcontext *c, const weir_context_params *params,
                                             const weir__bcontext *target)
 {
@@ -129,6 +137,7 @@ static struct llama_context_params complete(weir__bcontext *c, const weir_contex
     int64_t n_ctx = (max64(params->n_ctx, params->n_seq_max) + 255) / 256 * 256;
     int64_t n_batch = max64(min64(params->n_batch, n_ctx), params->n_seq_max);
     bool at_once = params->embeddings || !model->causal;
+    if (at_once) n_batch = equal_shares(n_batch, params->n_seq_max, n_ctx);
     p.n_ctx = (uint32_t)min64(n_ctx, INT32_MAX - 255);
     p.n_batch = (uint32_t)n_batch;
     p.n_ubatch = (uint32_t)(at_once ? n_batch : max64(params->n_ubatch, 1));

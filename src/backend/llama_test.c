@@ -727,6 +727,29 @@ static void pooled_embeddings(void **state)
     rig_fini(&r);
 }
 
+/* Sequences that do not divide the batch made llama.cpp abort. */
+static void any_sequences_and_batches(void **state)
+{
+    (void)state;
+    static const int32_t batches[] = {7, 61, 255, 256, 300, 511, 512};
+    static const weir_pooling poolings[] = {WEIR_POOLING_MEAN, WEIR_POOLING_CLS, WEIR_POOLING_LAST,
+                                            WEIR_POOLING_NONE};
+    for (size_t p = 0; p < N_ELEMENTS(poolings); p++)
+        for (size_t b = 0; b < N_ELEMENTS(batches); b++)
+            for (int32_t n = 1; n <= 7; n++) {
+                weir_context_params params =
+                    rig_params(500, n, n % 2 ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT);
+                params.embeddings = true;
+                params.pooling = poolings[p];
+                params.n_batch = batches[b];
+                rig r;
+                rig_init_with(&r, &params);
+                assert_in_range(r.info.n_batch, batches[b] - n, batches[b] + n);
+                feed_text(&r, n - 1, "one two");
+                rig_fini(&r);
+            }
+}
+
 static void token_embeddings(void **state)
 {
     (void)state;
@@ -778,6 +801,7 @@ int main(void)
         cmocka_unit_test(a_pass_is_aborted),
         cmocka_unit_test(two_contexts_at_once),
         cmocka_unit_test(pooled_embeddings),
+        cmocka_unit_test(any_sequences_and_batches),
         cmocka_unit_test(token_embeddings),
     };
     return RUN_MODEL_TESTS(tests);
