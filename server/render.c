@@ -114,6 +114,21 @@ static bool check_roles(const serve_ask *ask, serve_call *call)
     return true;
 }
 
+#define MESSAGES_FEW 1024 /* rendering them costs little, whether they fit or not */
+
+/* A message is at least a token: more messages than the context has tokens need not be rendered. */
+static bool check_count(const serve_ask *ask, serve_call *call)
+{
+    weir_engine_stats stats = {.size = sizeof stats};
+    size_t n = json_array_size(ask->messages);
+    if (n == 0) return refuse(call, "messages", "an array of at least one message");
+    if (n <= MESSAGES_FEW || weir_engine_get_stats(call->server->engine, &stats) != WEIR_OK) return true;
+    if (n <= (size_t)stats.n_ctx) return true;
+    serve_call_refuse(call, 400, "messages", "context_length_exceeded",
+                      "there are %zu messages, and a request has room for %d tokens", n, stats.n_ctx);
+    return false;
+}
+
 weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
 {
     const serve_params *server = &call->server->params;
@@ -124,11 +139,7 @@ weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
     json_t *tools = NULL;
     char *messages_text = NULL, *tools_text = NULL;
 
-    if (json_array_size(ask->messages) == 0) {
-        refuse(call, "messages", "an array of at least one message");
-        return NULL;
-    }
-    if (!check_roles(ask, call)) return NULL;
+    if (!check_count(ask, call) || !check_roles(ask, call)) return NULL;
     if (!choose_tools(ask, call, &tools) || !collect_args(ask, call, args, &params.n_args)) goto out;
     messages_text = weir__json_dump(ask->messages);
     if (tools != NULL) tools_text = weir__json_dump(tools);
