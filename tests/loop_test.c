@@ -107,7 +107,9 @@ static weir_status look_at_next(weir_stream *stream, int timeout_ms, weir_chunk 
 #define weir_model_load    load_fake
 #define weir_engine_submit submit_and_cancel
 #define weir_stream_next   look_at_next
-#define main               readme_main
+int readme_main(int argc, char **argv);
+int guide_main(int argc, char **argv);
+#define main readme_main
 #include "docs/hello.c"
 #undef main
 #define main guide_main

@@ -113,9 +113,9 @@ static bool is_one_of(const char *name, const char *const *names)
     return *names != NULL;
 }
 
-/* Each byte of each member but these changes the key, or lets nobody share. bytes [size] is what request
+/* Each byte of each member but these changes the key, or lets nobody share. given [size] is what request
  * points to or is. */
-static void flip_members(const char *type, const char *const *others, unsigned char *bytes,
+static void flip_members(const char *type, const char *const *others, unsigned char *given,
                          const weir_request *request)
 {
     member members[64];
@@ -126,12 +126,12 @@ static void flip_members(const char *type, const char *const *others, unsigned c
         const member *m = &members[i];
         if (is_one_of(m->name, others)) continue;
         for (size_t at = m->offset; at < m->offset + m->size; at++) {
-            bytes[at] ^= 1;
+            given[at] ^= 1;
             char *key = weir__flight_key(request, &n_key);
             if (key != NULL && n_key == n_before && memcmp(key, before, n_key) == 0)
                 fail_msg("%s.%s is not in the key", type, m->name);
             weir__mem_free(key);
-            bytes[at] ^= 1;
+            given[at] ^= 1;
         }
     }
     weir__mem_free(before);
