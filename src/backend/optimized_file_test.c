@@ -108,6 +108,27 @@ static void what_is_written_is_mapped(void **state)
     assert_int_equal(temp_count(), 1);
 }
 
+/* Weights are read and written in pieces of 1 MiB. */
+static void weights_may_end_with_a_piece(void **state)
+{
+    (void)state;
+    char other[TEMP_PATH_MAX];
+    temp_path(other, "pieces.weir");
+    for (int k = -1; k <= 1; k++) {
+        weir__optimized_writer *writer = NULL;
+        weir__optimized_file *file = NULL;
+        assert_ok(weir__optimized_writer_open(other, &writer, error));
+        weir__optimized_writer_buffer(writer, ((size_t)1 << 20) + (size_t)(k * WEIR__OPTIMIZED_STEP));
+        assert_true(weir__optimized_writer_tensor(writer, &tensors[0], panels));
+        assert_ok(weir__optimized_writer_finish(writer, &kind, NULL, NULL, error));
+        weir__optimized_writer_close(writer);
+        assert_ok(weir__optimized_file_open(other, &kind, &file, error));
+        assert_ok(weir__optimized_file_check(file, NULL, NULL, error));
+        weir__optimized_file_close(file);
+    }
+    assert_int_equal(unlink(other), 0);
+}
+
 static void another_tensor_is_not_next(void **state)
 {
     (void)state;
@@ -329,6 +350,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_mapped),
+        cmocka_unit_test(weights_may_end_with_a_piece),
         cmocka_unit_test(another_tensor_is_not_next),
         cmocka_unit_test(other_kinds_are_refused),
         cmocka_unit_test(every_flipped_bit_of_the_head_is_seen),

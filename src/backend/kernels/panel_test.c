@@ -20,12 +20,12 @@ static const struct {
     weir__panel_format format;
     uint64_t hash;
 } known[] = {
-    {WEIR__PANEL_Q8_0, 0xcb7b25da60f3d372},  {WEIR__PANEL_Q4_0, 0x85194b98d68c0628},
-    {WEIR__PANEL_Q4_1, 0x1613376dc186e409},  {WEIR__PANEL_Q5_0, 0x2bc8a2f34dfc3987},
-    {WEIR__PANEL_Q5_1, 0xdbacd36b452c8ea3},  {WEIR__PANEL_IQ4_NL, 0x85194b98d68c0628},
-    {WEIR__PANEL_MXFP4, 0x39a007449d373300}, {WEIR__PANEL_Q4_K, 0xe442a091bc55853b},
-    {WEIR__PANEL_Q5_K, 0x5c104757c9e6f7cf},  {WEIR__PANEL_Q6_K, 0xeecbab27b2642cb8},
-    {WEIR__PANEL_BF16, 0x13fcb56ee64e7d4e},  {WEIR__PANEL_F16, 0x8d6e103f77ee460b},
+    {WEIR__PANEL_Q8_0, 0x70301e02b69d0cb7},  {WEIR__PANEL_Q4_0, 0x25ca86c697ea72a0},
+    {WEIR__PANEL_Q4_1, 0x069801d808c1c61a},  {WEIR__PANEL_Q5_0, 0x956f2104bb97b38b},
+    {WEIR__PANEL_Q5_1, 0xf3f8fcff9407f06d},  {WEIR__PANEL_IQ4_NL, 0x25ca86c697ea72a0},
+    {WEIR__PANEL_MXFP4, 0x4e5324c87e1fa288}, {WEIR__PANEL_Q4_K, 0xb853dfee29d15ea8},
+    {WEIR__PANEL_Q5_K, 0x3a450b6470fd1cc0},  {WEIR__PANEL_Q6_K, 0x48105c33dccad81d},
+    {WEIR__PANEL_BF16, 0x97e52985281df071},  {WEIR__PANEL_F16, 0x77f28fcbf3b53b72},
 };
 
 static void the_order_is_that_of_the_version(void **state)
