@@ -83,6 +83,18 @@ check("prompt_logprobs: none unless asked for", "prompt_logprobs" not in json.du
 refused("prompt_logprobs in a stream", server.post(TEXT, dict(ASK, prompt_logprobs=1, stream=True)), 400, "prompt_logprobs")
 refused("21 prompt_logprobs", server.post(TEXT, dict(ASK, prompt_logprobs=21)), 400, "prompt_logprobs")
 
+# ---- Seeds
+
+DRAWN = dict(ASK, temperature=1.5, max_tokens=12)
+for seed in (0, 1, -2, -5, 7 + (1 << 32), (1 << 32) - 1, (1 << 63) - 1):
+    texts = [server.post(TEXT, dict(DRAWN, seed=seed, n=2)).json["choices"] for _ in range(2)]
+    check(f"seed {seed}: the same answers again", [c["text"] for c in texts[0]] == [c["text"] for c in texts[1]] and
+          texts[0][0]["text"] != texts[0][1]["text"], texts)
+texts = {seed: server.post(TEXT, dict(DRAWN, seed=seed)).json["choices"][0]["text"] for seed in (7, 8, -7, 7 + (5 << 32), (1 << 32) - 1)}
+check("each seed draws another answer", len(set(texts.values())) == len(texts), texts)
+texts = [server.post(TEXT, dict(DRAWN, **seed)).json["choices"][0]["text"] for seed in ({"seed": -1}, {"seed": -1}, {"seed": None}, {})]
+check("no seed, or -1: another answer each time", len(set(texts)) == len(texts), texts)
+
 # ---- best_of
 
 HOT = dict(ASK, temperature=1.5, seed=11, max_tokens=12)
