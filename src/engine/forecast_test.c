@@ -64,6 +64,82 @@ static void times_come_from_what_was_measured(void **state)
     rig_run(r);
 }
 
+/* A pass 1 ms, a token of an answer 10 us, of a prompt 1 us, 1,024 cells that are looked at another 1 us. */
+static void known_costs(rig *r)
+{
+    r->engine->told = (weir__rates){
+        .service_ns = 8e9,
+        .cost = {.pass_ns = 1e6, .decode_ns = 1e4, .prefill_ns = 1e3, .context_ns = 1e3 * 1024, .n_ticks = 5},
+    };
+}
+
+static void assert_times(rig *r, const weir_request *request, int64_t ttft_ns, int64_t rest_ns)
+{
+    known_costs(r);
+    weir_forecast f = forecast(r, request);
+    assert_true(f.fits);
+    assert_int_equal(f.ttft_ns, ttft_ns);
+    assert_int_equal(f.finish_ns, ttft_ns + rest_ns);
+}
+
+static void times_are_sums_of_what_ticks_cost(void **state)
+{
+    rig *r = *state;
+    const int64_t pass = 1000000, decode = 10000, prefill = 1000, cell = 1000;
+    /* Ten tokens in chunks of four look at 1 + 2 + ... + 10 cells, five more at 11 + ... + 15. */
+    const int64_t prompt = 3 * pass + 10 * prefill + 55 * cell, rest = 5 * (pass + decode) + 65 * cell;
+    r->params.n_slots = 2;
+    r->params.chunk_size = 4;
+    rig_script(r, 'A', 10, "abcdef");
+    rig_script(r, 'B', 5, "abcdefghijklm");
+    rig_start(r);
+    weir_request request = rig_ask(r, 'A');
+    request.max_tokens = 6;
+    assert_times(r, &request, prompt, rest);
+    request.max_tokens = 2;
+    assert_times(r, &request, prompt, pass + decode + 11 * cell);
+    request.max_tokens = 1;
+    assert_times(r, &request, prompt, 0);
+    request.max_tokens = 0;
+    assert_times(r, &request, prompt, 0);
+    request.max_tokens = 6;
+    rig_submit_key(r, 'B'); /* one that generates beside it: a token more in each tick */
+    rig_tick(r);
+    rig_tick(r);
+    assert_times(r, &request, prompt + 3 * decode, rest + 5 * decode);
+    rig_submit_key(r, 'B'); /* and one before it, whose slot it gets: half of what an answer takes */
+    rig_tick(r);
+    assert_times(r, &request, prompt + 3 * decode + 4000 * WEIR__NS_PER_MS, rest + 5 * decode);
+    rig_run(r);
+}
+
+static void what_fits_ends_with_the_context(void **state)
+{
+    rig *r = *state;
+    r->params.n_slots = 1;
+    r->params.n_ctx = 20;
+    rig_script(r, 'A', 18, "ab");
+    rig_script(r, 'B', 20, "");
+    rig_script(r, 'C', 21, "");
+    rig_start(r);
+    known_costs(r);
+    int32_t n_ctx = r->engine->limits.n_ctx;
+    assert_int_equal(n_ctx, 20);
+    weir_request request = rig_ask(r, 'A');
+    request.max_tokens = 100; /* there is room for two: one after the first */
+    weir_forecast f = forecast(r, &request);
+    assert_true(f.fits);
+    assert_int_equal(f.finish_ns - f.ttft_ns, 1000000 + 10000 + 19 * 1000);
+    request = rig_ask(r, 'B');
+    request.max_tokens = 0;
+    assert_true(forecast(r, &request).fits);
+    request.max_tokens = 1;
+    assert_false(forecast(r, &request).fits);
+    request = rig_ask(r, 'C');
+    request.max_tokens = 0;
+    assert_false(forecast(r, &request).fits);
+}
+
 static void busy_says_when_to_try_again(void **state)
 {
     rig *r = *state;
@@ -132,6 +208,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RIG_TEST(a_dry_run_tells_place_and_fit_and_starts_nothing),
         RIG_TEST(times_come_from_what_was_measured),
+        RIG_TEST(times_are_sums_of_what_ticks_cost),
+        RIG_TEST(what_fits_ends_with_the_context),
         RIG_TEST(busy_says_when_to_try_again),
         RIG_TEST(what_submit_refuses_a_dry_run_refuses),
     };
