@@ -15,13 +15,13 @@
 /* Frames of code that is built with sanitizers are several times as large. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define STACK_FACTOR 8
+#define STACK_FACTOR ((size_t)8)
 #endif
 #elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define STACK_FACTOR 8
+#define STACK_FACTOR ((size_t)8)
 #endif
 #ifndef STACK_FACTOR
-#define STACK_FACTOR 1
+#define STACK_FACTOR ((size_t)1)
 #endif
 
 /* What is kept for the way back, thrown exceptions, and calls that do not recurse. */
