@@ -306,12 +306,11 @@ defmodule Weir.NIF do
   @spec chat_create(model(), map()) :: result(chat())
   def chat_create(_model, _options), do: missing()
   @doc "The rendered text."
+  @spec chat_prompt(chat()) :: String.t()
+  def chat_prompt(_chat), do: missing()
   @doc "What of tools and schema the grammar does not enforce, a line each."
   @spec chat_relaxed(chat()) :: String.t()
   def chat_relaxed(_chat), do: missing()
-
-  @spec chat_prompt(chat()) :: String.t()
-  def chat_prompt(_chat), do: missing()
   @doc "A reader of one answer. Dirty, CPU."
   @spec chat_parser(chat()) :: result(parser())
   def chat_parser(_chat), do: missing()
