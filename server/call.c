@@ -122,16 +122,9 @@ static const char *phrase(int status)
     return "Unknown";
 }
 
-static bool is_allowed(const serve_params *params, const char *origin)
-{
-    for (size_t i = 0; i < params->n_origins; i++)
-        if (strcmp(params->origins[i], "*") == 0 || strcmp(params->origins[i], origin) == 0) return true;
-    return false;
-}
-
 static void add_cors(serve_call *call)
 {
-    if (call->origin[0] == '\0' || !is_allowed(&call->server->params, call->origin)) return;
+    if (call->origin[0] == '\0') return;
     serve_text_printf(
         &call->out,
         "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"

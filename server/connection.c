@@ -12,11 +12,12 @@
 #include "base/mem.h"
 #include "tape.h"
 
-#define READ_BYTES ((size_t)16 << 10) /* in one turn: others get theirs */
-#define IDLE_S     75                 /* between two requests */
-#define PARTING_S  2
-#define AGAIN      SERVE_TLS_AGAIN
-#define GONE       SERVE_TLS_GONE
+#define READ_BYTES        ((size_t)16 << 10) /* in one turn: others get theirs */
+#define IDLE_S            75                 /* between two requests */
+#define EMPTY_LINES_BYTES 64                 /* of them */
+#define PARTING_S         2
+#define AGAIN             SERVE_TLS_AGAIN
+#define GONE              SERVE_TLS_GONE
 
 static const char beginning[] = "HTTP/1.1 "; /* of every answer */
 #define N_BEGINNING (sizeof beginning - 1)
@@ -122,7 +123,8 @@ bool serve_connection_say(serve_connection *connection, const char *bytes, size_
 {
     int sent = send_bytes(connection, bytes, n);
     if (sent == (int)n) return true;
-    if (sent != AGAIN) serve_connection_close(connection);
+    /* TLS has taken what did not go out, and would send it before the answer. */
+    if (sent != AGAIN || connection->tls != NULL) serve_connection_close(connection);
     return false;
 }
 
@@ -182,9 +184,22 @@ static void forget_read(serve_connection *connection)
     }
 }
 
+/* Empty lines before a request are no beginning of one (RFC 9112, 2.2); they count as a part of its head. */
+static void skip_empty_lines(serve_connection *connection)
+{
+    while (connection->stage == SERVE_IDLE && unread(connection) > 0 &&
+           connection->head.n_read < EMPTY_LINES_BYTES) {
+        char byte = connection->in.bytes[connection->in_at];
+        if (byte != '\r' && byte != '\n') break;
+        connection->in_at++;
+        connection->head.n_read++;
+    }
+}
+
 /* Of one request, as far as it is there. */
 static void read_request(serve_connection *connection)
 {
+    skip_empty_lines(connection);
     if (connection->stage == SERVE_IDLE && unread(connection) > 0) {
         connection->stage = SERVE_REQUEST;
         set_deadline(connection, connection->server->params.head_s);
@@ -226,7 +241,8 @@ static void forget_sent(serve_call *call)
 {
     if (call->out_at == call->out.n) {
         call->out.n = call->out_at = 0;
-    } else if (call->out_at > SERVE_BUFFER_MAX / 2) {
+    } else if (call->out_at > SERVE_BUFFER_MAX / 2 && call->out_at >= call->out.n - call->out_at) {
+        /* Moved only once half of it is gone, so that a long answer is not moved again for each piece. */
         memmove(call->out.bytes, call->out.bytes + call->out_at, call->out.n - call->out_at);
         call->out.n -= call->out_at;
         call->out_at = 0;

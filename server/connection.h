@@ -65,8 +65,8 @@ bool serve_connections_work(serve_server *server);
 void serve_connections_sweep(serve_server *server, int64_t now_ns);
 void serve_connections_close(serve_server *server);
 
-/* Writes these few bytes at once. False: they did not go out, and nothing of them, unless the connection
- * failed. */
+/* Writes these few bytes at once. False: nothing of them went out, or the connection is closed: it failed, or
+ * its TLS keeps what could not be sent. */
 bool serve_connection_say(serve_connection *connection, const char *bytes, size_t n);
 
 /* ---- http.c ---- */

@@ -8,8 +8,9 @@
 #include "base/clock.h"
 #include "connection.h"
 
-#define BODIES_MAX 16               /* × body_bytes: what all bodies together may hold */
-#define EXTRA_MAX  SERVE_HEAD_BYTES /* of chunks' extensions and of fields behind them */
+#define BODIES_MAX 16                   /* × body_bytes: what all bodies together may hold */
+#define SMALL_BODY ((uint64_t)64 << 10) /* always has room, so that announced large ones keep nobody out */
+#define EXTRA_MAX  SERVE_HEAD_BYTES     /* of chunks' extensions and of fields behind them */
 
 static serve_connection *connection_of(const llhttp_t *parser)
 {
@@ -97,12 +98,13 @@ static bool admit_body(serve_call *call, uint64_t n)
 {
     serve_server *server = call->server;
     uint64_t most = (uint64_t)server->params.body_bytes;
+    uint64_t small = most / 16 < SMALL_BODY ? most / 16 : SMALL_BODY;
     bool close = call->close;
     call->close = true; /* if it is refused: the rest of the body is not read */
     if (call->body_length + n > most || n > most) {
         serve_call_refuse(call, 413, NULL, "body_too_large",
                           "the body has more than %llu bytes, which is the most", (unsigned long long)most);
-    } else if (server->n_bodies + n > most * BODIES_MAX) {
+    } else if (call->body_length + n > small && server->n_bodies + n > most * BODIES_MAX) {
         call->retry_s = 1;
         serve_call_refuse(call, 503, NULL, "too_many_bodies", "too many large requests are being read");
     } else {

@@ -182,8 +182,8 @@ static void submit(serve_call *call, serve_ask *ask, const serve_form *written, 
         serve_ask_request(ask, call, salt, &requests[i]);
         samplers[i] = ask->sampler;
         samplers[i].json_schema = ask->schema;
-        if (n_requests > 1 && ask->sampler.seed != WEIR_SEED_RANDOM)
-            samplers[i].seed += (uint32_t)(i % n_each); /* choices are to differ */
+        if (n_requests > 1 && ask->sampler.seed != WEIR_SEED_RANDOM) /* Choices are to differ. */
+            samplers[i].seed = (uint32_t)((samplers[i].seed + (uint64_t)(i % n_each)) % WEIR_SEED_RANDOM);
         requests[i].sampler = &samplers[i];
         if (i % n_each != 0) { /* the first one's are those of all */
             requests[i].prompt_logprobs = false;

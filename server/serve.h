@@ -54,10 +54,10 @@ struct serve_call {
     serve_state state;
     char id[SERVE_TOKEN + 1]; /* X-Request-Id */
     char method[8];
-    char path[256]; /* cut */
-    char origin[128];
-    char client[46]; /* its address; "" = a Unix socket */
-    char agent[128]; /* User-Agent and X-Request-Id as the client said them, cut; for the log */
+    char path[256];   /* cut */
+    char origin[128]; /* that --cors admits; "" = none, or the server's own */
+    char client[46];  /* its address; "" = a Unix socket */
+    char agent[128];  /* User-Agent and X-Request-Id as the client said them, cut; for the log */
     char request_id[128];
     char position[32];         /* in a stream, where the client wants to go on; cut */
     const char *position_from; /* "Last-Event-ID" or "starting_after", which said it; NULL: nothing did */

@@ -202,9 +202,10 @@ def bodies():
     # What all bodies hold together: sixteen times what one may. They are reserved by their length, before they come.
     waiting = [say(server, POST + f"Content-Length: {most}\r\n\r\n") for _ in range(16)]
     server.wait_for(lambda m: m["weir_http_live"] == 17)
-    reply = say(server, POST + "Content-Length: 1\r\n\r\n").reply()
+    reply = say(server, POST + f"Content-Length: {most // 16 + 1}\r\n\r\n").reply()
     check("the sum of all bodies is bounded", reply.status == 503 and reply.error["code"] == "too_many_bodies" and int(reply.headers["retry-after"]) == 1, reply.body)
     check("without a body one may ask", server.get("/health").status == 200)
+    check("with a small one, too", server.post("/tokenize", {"content": ""}).status == 200)
     check("in time", all(w.reply().status == 408 and w.closed() for w in waiting))
     check("then there is room again", server.post("/tokenize", {"content": "abc"}).status == 200)
     # In pieces of a byte, each in a segment of its own.
@@ -307,6 +308,12 @@ def patience():
     reply = slow.reply()
     check("a head that trickles: 408", reply.status == 408 and reply.error["code"] == "request_timeout" and slow.closed(), reply.body)
     check("who says nothing hears nothing", quiet.closed() and quiet.buffer == b"")
+    connection = say(server, GET + "\r\n" + "\r\n\n\r\n")
+    first = connection.reply()
+    time.sleep(2.5)
+    connection.send("\r\n" + GET + "\r\n")
+    check("empty lines between requests begin none", first.status == 200 and connection.reply().status == 200)
+    connection.close()
     end(server)
 
 
