@@ -188,7 +188,7 @@ end:
     return result != 0 ? result : enif_make_badarg(env);
 }
 
-/* chat_relaxed(chat): what is not enforced, at most some KB */
+/* chat_relaxed(chat): the keywords that the grammar does not enforce; a few KB at most */
 ERL_NIF_TERM nif_chat_relaxed(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;

@@ -252,7 +252,7 @@ bool nif_on_normal_scheduler(void);
 /* Calls fn, a nif_run_NAME, on a dirty scheduler, with the same arguments. */
 ERL_NIF_TERM nif_dirty(ErlNifEnv *env, const char *name, nif_fn *fn, int argc, const ERL_NIF_TERM argv[]);
 
-/* For what is not to end when its caller does, on a dirty scheduler: what it computes is others'. */
+/* Called on a dirty scheduler by work that must go on when its caller dies, because other callers need it. */
 void nif_uninterrupted(void);
 
 /* nif_run_NAME is nif_NAME as the VM calls it. */
