@@ -360,7 +360,7 @@ void serve_connection_open(serve_server *server, int fd, const char *address, bo
     connection->local = local;
     connection->crowded = crowded;
     snprintf(connection->address, sizeof connection->address, "%s", address);
-    bool tls = server->tls != NULL && !local;
+    bool tls = server->params.tls_cert != NULL && !local;
     if (tls) {
         pthread_mutex_lock(&server->mutex);
         connection->tls = serve_tls_accept(server->tls, fd);
