@@ -41,7 +41,7 @@ static json_t *multiples(weir__schema_walk *w, int64_t low, int64_t high, int64_
                                    "it is honoured between bounds that leave at most %d values", LISTED_MAX);
     json_t *list = json_array();
     for (int64_t i = first; list != NULL && i <= last; i++) {
-        if (json_array_append_new(list, json_integer((json_int_t)(i * step))) == 0) continue;
+        if (json_array_append_new(list, json_integer(i * step)) == 0) continue;
         json_decref(list);
         list = NULL;
     }
@@ -145,8 +145,9 @@ static json_t *decimals(weir__schema_walk *w, const bounds *b, const char *keywo
                                    "both are given and at most 100 apart");
     json_t *list = json_array();
     if (list == NULL) return weir__schema_no_memory(w);
-    for (double i = ceil(b->low * power) - 1; i <= floor(b->high * power) + 1; i++) {
-        double d = i / power;
+    int64_t first = (int64_t)ceil(b->low * power) - 1, last = (int64_t)floor(b->high * power) + 1;
+    for (int64_t i = first; i <= last; i++) {
+        double d = (double)i / power;
         if (d < b->low || d > b->high || (d == b->low && b->low_out) || (d == b->high && b->high_out))
             continue;
         json_t *value = floor(d) == d ? json_integer((json_int_t)d) : json_real(d);

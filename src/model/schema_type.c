@@ -46,8 +46,10 @@ static bool check_forks(weir__schema_walk *w, const json_t *list)
         if (length > longest) longest = length;
     }
     size_t *forks = n_texts == n ? weir__mem_calloc(longest + 1, sizeof *forks) : NULL;
-    bool ok = forks != NULL || weir__schema_no_memory(w) != NULL;
-    if (ok) {
+    bool ok = false;
+    if (forks == NULL) {
+        weir__schema_no_memory(w);
+    } else {
         qsort(texts, n, sizeof *texts, compare_texts);
         size_t most = most_forks((const char *const *)texts, n, forks, longest);
         ok = most <= WEIR__SCHEMA_FORKS_MAX ||
