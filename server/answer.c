@@ -75,6 +75,21 @@ static void forget_ready(serve_answer *answer)
     }
 }
 
+/* What came for a whole answer. */
+static void forget_whole(serve_choice *choice)
+{
+    for (size_t i = 0; choice->tools != NULL && i < choice->n_tools; i++) {
+        weir__mem_free(choice->tools[i].id);
+        weir__mem_free(choice->tools[i].name);
+        serve_text_fini(&choice->tools[i].arguments);
+    }
+    weir__mem_free(choice->tools);
+    choice->tools = NULL;
+    serve_scores_fini(&choice->scores);
+    serve_text_fini(&choice->reasoning);
+    serve_text_fini(&choice->content);
+}
+
 void serve_answer_destroy(serve_answer *answer)
 {
     if (answer == NULL) return;
@@ -86,15 +101,7 @@ void serve_answer_destroy(serve_answer *answer)
         weir_stream_release(choice->stream);
         weir_flight_release(choice->flight);
         weir_chat_parser_destroy(choice->parser);
-        for (size_t k = 0; choice->tools != NULL && k < choice->n_tools; k++) {
-            weir__mem_free(choice->tools[k].id);
-            weir__mem_free(choice->tools[k].name);
-            serve_text_fini(&choice->tools[k].arguments);
-        }
-        weir__mem_free(choice->tools);
-        serve_scores_fini(&choice->scores);
-        serve_text_fini(&choice->reasoning);
-        serve_text_fini(&choice->content);
+        forget_whole(choice);
         if (i % answer->n_each == 0) weir__mem_free((void *)choice->echo);
     }
     if (answer->tape != NULL) serve_tape_orphan(answer->tape);
@@ -147,7 +154,6 @@ static bool count_answers(serve_answer *answer)
                           "this request wants %d answers; this key may have %d at a time", answer->n, most);
         return false;
     }
-    call->retry_s = 1;
     serve_call_refuse(call, 429, NULL, "rate_limit_exceeded",
                       "with the %d answers of this request too many of this key run at the moment",
                       answer->n);
@@ -552,7 +558,7 @@ static void add_all(serve_answer *answer, serve_text *text)
 static void answer_whole(serve_call *call)
 {
     serve_answer *answer = call->answer;
-    serve_text text = {0};
+    serve_text text = {.quota = &call->server->answers};
     char message[sizeof((weir_error *)0)->message];
     for (int32_t i = 0; i < answer->n; i++) {
         serve_choice *choice = &answer->choices[i];
@@ -572,6 +578,7 @@ static void answer_whole(serve_call *call)
         return;
     }
     add_all(answer, &text);
+    for (int32_t i = 0; i < answer->n; i++) forget_whole(&answer->choices[i]);
     serve_call_answer_text(call, 200, "application/json", &text);
 }
 

@@ -17,6 +17,9 @@
 #include "serve.h"
 #include "tape.h"
 
+#define HEAD_MAX      8192 /* bytes of an answer's head */
+#define NEXT_SERVER_S 5    /* after this one */
+
 /* ---- Life ---- */
 
 serve_call *serve_call_create(serve_server *server, serve_connection *connection)
@@ -146,6 +149,7 @@ static void begin_head(serve_call *call, int status, const char *type)
     struct tm utc;
     call->begun = true;
     call->status = status;
+    if ((status == 429 || status == 503) && call->retry_s == 0) call->retry_s = 1;
     if (call->http_1_0) call->close = true;
     if (gmtime_r(&now, &utc) != NULL) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
     serve_text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %s\r\n", status, phrase(status), date,
@@ -160,31 +164,58 @@ static void begin_head(serve_call *call, int status, const char *type)
     add_cors(call);
 }
 
-void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
-                            const char *bytes, size_t n)
+static const char uncached[] = "Cache-Control: no-store\r\n";
+
+/* All of it; the body has n bytes. */
+static void whole_head(serve_call *call, int status, const char *type, const char *more, size_t n)
 {
-    if (call->begun) return;
     begin_head(call, status, type);
     serve_text_puts(&call->out, more);
     if (status == 204)
         serve_text_puts(&call->out, "\r\n");
     else
         serve_text_printf(&call->out, "Content-Length: %zu\r\n\r\n", n);
-    if (!call->head_only) serve_text_add(&call->out, bytes, n);
     call->ended = true;
+}
+
+void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
+                            const char *bytes, size_t n)
+{
+    if (call->begun) return;
+    whole_head(call, status, type, more, n);
+    if (!call->head_only) serve_text_add(&call->out, bytes, n);
 }
 
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n)
 {
-    serve_call_answer_more(call, status, type, "Cache-Control: no-store\r\n", bytes, n);
+    serve_call_answer_more(call, status, type, uncached, bytes, n);
+}
+
+/* The text becomes the answer, without a copy of it. */
+static void answer_with(serve_call *call, int status, const char *type, serve_text *text)
+{
+    whole_head(call, status, type, uncached, text->n);
+    if (call->head_only || call->out.failed) return;
+    serve_text head = call->out;
+    serve_text_close(text, head.bytes, head.n);
+    call->out = *text;
+    *text = head;
 }
 
 void serve_call_answer_text(serve_call *call, int status, const char *type, serve_text *text)
 {
-    if (text->failed)
+    (void)serve_text_reserve(text, HEAD_MAX);
+    if (text->too_long)
+        serve_call_refuse(call, 400, NULL, "answer_too_long",
+                          "the answer has more than %zu MiB, which is the most; ask for less at a time",
+                          text->quota->most >> 20);
+    else if (text->over)
+        serve_call_refuse(call, 503, NULL, "too_many_answers",
+                          "too many large answers wait for clients that do not read them");
+    else if (text->failed)
         serve_call_no_memory(call);
-    else
-        serve_call_answer(call, status, type, text->bytes != NULL ? text->bytes : "", text->n);
+    else if (!call->begun)
+        answer_with(call, status, type, text);
     serve_text_fini(text);
 }
 
@@ -248,9 +279,14 @@ void serve_call_refuse(serve_call *call, int status, const char *field, const ch
     refuse(call, status, field, code, clean);
 }
 
+void serve_call_stopping(serve_call *call)
+{
+    call->retry_s = NEXT_SERVER_S;
+    refuse(call, 503, NULL, "stopping", "the server is going down");
+}
+
 void serve_call_no_memory(serve_call *call)
 {
-    call->retry_s = 1;
     refuse(call, 503, NULL, "out_of_memory", "the server is out of memory for this request");
 }
 
@@ -303,10 +339,7 @@ void serve_call_refuse_error(serve_call *call, const weir_error *error)
         refuse(call, 503, NULL, "work_timeout",
                "reading this request took longer than the server may; make it smaller or simpler");
         return;
-    case WEIR_STOPPED:
-        call->retry_s = 5;
-        refuse(call, 503, NULL, "stopping", "the server is going down");
-        return;
+    case WEIR_STOPPED: serve_call_stopping(call); return;
     default: refuse(call, 500, NULL, weir_status_name(error->code), message); return;
     }
 }

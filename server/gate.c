@@ -221,7 +221,6 @@ static bool check_room(visit *v)
 {
     const serve_route *route = v->call->route;
     if (!v->connection->crowded || route->health || route->metrics) return true;
-    v->call->retry_s = 1;
     v->call->close = true;
     return refuse(v->call, 503, "too_many_connections", "there are too many connections");
 }
@@ -231,12 +230,11 @@ static bool check_state(serve_call *call)
     serve_server *server = call->server;
     const char *why = NULL;
     if (!call->route->engine) return true;
-    bool stopping = server->draining && !call->route->drain;
-    if (stopping || !serve_server_loaded(server)) {
-        call->retry_s = stopping ? 5 : 1;
-        return refuse(call, 503, stopping ? "stopping" : "loading",
-                      stopping ? "the server is going down" : "the model is being loaded");
+    if (server->draining && !call->route->drain) {
+        serve_call_stopping(call);
+        return false;
     }
+    if (!serve_server_loaded(server)) return refuse(call, 503, "loading", "the model is being loaded");
     if (!call->route->work) return true;
     call->counted = serve_keys_enter(server->keys, call->key, call->began_ns, &call->retry_s, &why);
     if (call->counted == 0) serve_call_refuse(call, 429, NULL, "rate_limit_exceeded", "%s", why);

@@ -5,11 +5,10 @@ void serve_health(serve_call *call)
 {
     static const char good[] = "{\"status\":\"ok\"}\n";
     const serve_server *server = call->server;
-    call->retry_s = 1;
     if (!serve_server_loaded(server)) {
         serve_call_refuse(call, 503, NULL, "loading", "the model is being loaded");
     } else if (server->draining) {
-        serve_call_refuse(call, 503, NULL, "stopping", "the server is going down");
+        serve_call_stopping(call);
     } else if (server->stuck) {
         serve_call_refuse(call, 503, NULL, "stuck", "the engine has work and has made no tick for %d s",
                           server->params.watchdog_s);
@@ -17,7 +16,6 @@ void serve_health(serve_call *call)
         serve_call_refuse(call, 503, NULL, "stuck", "%d of %d workers are stuck with a request",
                           server->n_stuck_workers, server->params.n_workers);
     } else {
-        call->retry_s = 0;
         serve_call_answer(call, 200, "application/json", good, sizeof good - 1);
     }
 }

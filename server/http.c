@@ -105,7 +105,6 @@ static bool admit_body(serve_call *call, uint64_t n)
         serve_call_refuse(call, 413, NULL, "body_too_large",
                           "the body has more than %llu bytes, which is the most", (unsigned long long)most);
     } else if (call->body_length + n > small && server->n_bodies + n > most * BODIES_MAX) {
-        call->retry_s = 1;
         serve_call_refuse(call, 503, NULL, "too_many_bodies", "too many large requests are being read");
     } else {
         call->body_length += (size_t)n;

@@ -271,9 +271,9 @@ static void add_floats(serve_text *text, const float *vector, size_t n)
 
 static void tell(serve_call *call, const inputs *in, const float *vectors, size_t width)
 {
-    serve_text text = {0};
+    serve_text text = {.quota = &call->server->answers};
     serve_text_puts(&text, "{\"object\":\"list\",\"data\":[");
-    for (size_t i = 0; i < in->n; i++) {
+    for (size_t i = 0; i < in->n && !text.failed; i++) {
         serve_text_printf(&text, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i > 0 ? "," : "",
                           i);
         if (in->base64)

@@ -16,10 +16,12 @@
 #include "server.h"
 #include "text.h"
 
-#define SERVE_WRITE_MAX  ((size_t)16 << 10)  /* of one turn: others get their turn */
-#define SERVE_BUFFER_MAX ((size_t)256 << 10) /* unsent bytes of a stream; beyond, the engine merges */
-#define SERVE_SWEEP_US   250000              /* how often deadlines of calls are looked at */
-#define SERVE_TOKEN      32                  /* hexadecimal digits of an id: 128 bits that nobody can guess */
+#define SERVE_WRITE_MAX    ((size_t)16 << 10)  /* of one turn: others get their turn */
+#define SERVE_BUFFER_MAX   ((size_t)256 << 10) /* unsent bytes of a stream; beyond, the engine merges */
+#define SERVE_ANSWERS_MAX  ((size_t)256 << 20) /* bytes of all whole answers that are not sent yet */
+#define SERVE_ANSWER_SMALL ((size_t)64 << 10)  /* those that always have room */
+#define SERVE_SWEEP_US     250000              /* how often deadlines of calls are looked at */
+#define SERVE_TOKEN        32 /* hexadecimal digits of an id: 128 bits that nobody can guess */
 
 typedef struct serve_call serve_call;
 typedef struct serve_connection serve_connection;
@@ -133,6 +135,7 @@ struct serve_server {
     serve_adapters *adapters;
     serve_tapes *tapes;        /* the service thread's */
     _Atomic uint64_t n_shared; /* requests that joined another one's generation */
+    serve_quota answers;       /* of whole answers, from their first byte to their client's last one */
 
     /* The service thread's. */
     serve_call *calls;
@@ -215,10 +218,11 @@ void serve_call_destroy(serve_call *call);
 /* The client has gone: destroyed now, or when the worker is done with it. */
 void serve_call_leave(serve_call *call);
 
-/* Whole answers; take the first: later ones for one call are ignored. */
+/* Whole answers; take the first: later ones for one call are ignored. 429 and 503 say when to come again. */
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n);
-void serve_call_answer_text(serve_call *call, int status, const char *type,
-                            serve_text *text); /* frees text */
+
+/* The same of a text, which is freed; with the answers' quota if what is asked for decides its length. */
+void serve_call_answer_text(serve_call *call, int status, const char *type, serve_text *text);
 
 /* `more` are lines of the head, each with its end. */
 void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
@@ -233,6 +237,7 @@ void serve_call_refuse_error(serve_call *call, const weir_error *error);
  * lines. */
 void serve_call_relaxed(serve_call *call, const char *lines);
 void serve_call_no_memory(serve_call *call);
+void serve_call_stopping(serve_call *call);
 
 /* {"error": …} as an object, without what surrounds it. */
 void serve_call_error_json(serve_text *text, int status, const char *field, const char *code,

@@ -221,7 +221,7 @@ static void cut_off(serve_server *server)
         if (!call->begun) {
             call->close = true;
             call->state = SERVE_ANSWERING;
-            serve_call_refuse(call, 503, NULL, "stopping", "the server is going down");
+            serve_call_stopping(call);
             serve_call_send(call);
         } else if (call->answer != NULL) {
             bool taped = call->answer->tape != NULL;
@@ -407,6 +407,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     if ((server = weir__mem_calloc(1, sizeof *server)) == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     server->params = *params;
+    server->answers = (serve_quota){.most = SERVE_ANSWERS_MAX, .small = SERVE_ANSWER_SMALL};
     server->created_s = (int64_t)time(NULL);
     server->watched_ns = server->created_ns = weir__clock_now_ns();
     pthread_mutex_init(&server->mutex, NULL);

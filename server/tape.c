@@ -234,7 +234,6 @@ bool serve_tape_start(serve_answer *answer, const serve_text *head)
     serve_tapes *tapes = call->server->tapes;
     serve_tape *tape = NULL;
     if (tapes->stats.n >= SERVE_TAPES_MOST && !drop_one(tapes)) {
-        call->retry_s = 1;
         serve_call_refuse(call, 429, NULL, "too_many_streams",
                           "%d streams that can be resumed are running or being read, which is the most",
                           SERVE_TAPES_MOST);

@@ -10,16 +10,72 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
+#define LEAST 64 /* bytes of capacity */
+
+/* Takes from the quota what a capacity counts, or gives back what it counts no more. */
+static bool count(serve_text *text, size_t capacity)
+{
+    serve_quota *quota = text->quota;
+    if (quota == NULL) return true;
+    size_t counted = capacity > quota->small ? capacity : 0;
+    if (counted <= text->counted) {
+        atomic_fetch_sub_explicit(&quota->used, text->counted - counted, memory_order_relaxed);
+    } else {
+        size_t more = counted - text->counted,
+               used = atomic_load_explicit(&quota->used, memory_order_relaxed);
+        do {
+            if (more > quota->most - used) return false;
+        } while (!atomic_compare_exchange_weak_explicit(&quota->used, &used, used + more,
+                                                        memory_order_relaxed, memory_order_relaxed));
+    }
+    text->counted = counted;
+    return true;
+}
+
+static void resize(serve_text *text, size_t capacity)
+{
+    char *bytes = weir__mem_realloc(text->bytes, capacity);
+    text->failed = bytes == NULL;
+    if (text->failed) return;
+    text->bytes = bytes;
+    text->capacity = capacity;
+}
+
 void serve_text_fini(serve_text *text)
 {
+    (void)count(text, 0);
     weir__mem_free(text->bytes);
-    *text = (serve_text){0};
+    *text = (serve_text){.quota = text->quota};
 }
 
 bool serve_text_reserve(serve_text *text, size_t n)
 {
-    text->failed = text->failed || !weir__mem_grow(&text->bytes, &text->capacity, text->n + n + 1, 1);
+    const serve_quota *quota = text->quota;
+    size_t need = text->n + n + 1, wanted = text->capacity < LEAST / 2 ? LEAST : 2 * text->capacity;
+    if (text->failed || need <= text->capacity) return !text->failed;
+    if (quota != NULL && wanted > quota->most) wanted = quota->most;
+    if (wanted < need) wanted = need;
+    if (count(text, wanted)) {
+        resize(text, wanted);
+    } else {
+        text->failed = text->over = true;
+        text->too_long = quota != NULL && need > quota->most;
+    }
     return !text->failed;
+}
+
+void serve_text_close(serve_text *text, const char *before, size_t n)
+{
+    if (!serve_text_reserve(text, n)) return;
+    memmove(text->bytes + n, text->bytes, text->n);
+    memcpy(text->bytes, before, n);
+    text->n += n;
+    text->bytes[text->n] = '\0';
+    char *bytes = weir__mem_realloc(text->bytes, text->n + 1);
+    if (bytes == NULL) return; /* it is as it was */
+    text->bytes = bytes;
+    text->capacity = text->n + 1;
+    (void)count(text, text->capacity);
 }
 
 void serve_text_add(serve_text *text, const char *bytes, size_t n)

@@ -73,7 +73,7 @@ void serve_tokenize(serve_call *call)
                                         "with_pieces", "model",       NULL};
     bool special = false, parse = true, pieces = false;
     weir_error error = {0};
-    serve_text text = {0};
+    serve_text text = {.quota = &call->server->answers};
     int32_t *tokens = NULL;
     json_t *json;
     size_t n = 0;
@@ -93,7 +93,7 @@ void serve_tokenize(serve_call *call)
         goto out;
     }
     serve_text_puts(&text, "{\"tokens\":[");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && !text.failed; i++) {
         if (i > 0) serve_text_puts(&text, ",");
         if (pieces)
             add_piece(call, tokens[i], &text);
@@ -111,7 +111,7 @@ void serve_detokenize(serve_call *call)
 {
     static const char *const known[] = {"tokens", "model", NULL};
     weir_error error = {0};
-    serve_text text = {0};
+    serve_text text = {.quota = &call->server->answers};
     int32_t *tokens = NULL;
     char *content = NULL;
     size_t n = 0, length = 0, capacity = 0;
@@ -150,7 +150,7 @@ out:
 void serve_apply_template(serve_call *call)
 {
     serve_ask ask;
-    serve_text text = {0};
+    serve_text text = {.quota = &call->server->answers};
     weir_chat *chat = NULL;
     if (serve_ask_read(&ask, call, SERVE_ASK_CHAT) && (chat = serve_ask_render(&ask, call)) != NULL) {
         size_t n;
