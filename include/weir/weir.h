@@ -110,6 +110,46 @@ typedef struct weir_error {
 WEIR_API const char *weir_status_name(weir_status status);
 WEIR_API const char *weir_status_text(weir_status status);
 
+/* ---- Members of structs ---------------------------------------------------------------------------- */
+
+typedef enum weir_member_type {
+    WEIR_MEMBER_BOOL = 0,
+    WEIR_MEMBER_INT32 = 1,
+    WEIR_MEMBER_UINT32 = 2,
+    WEIR_MEMBER_INT64 = 3,
+    WEIR_MEMBER_UINT64 = 4,
+    WEIR_MEMBER_FLOAT = 5,
+    WEIR_MEMBER_DOUBLE = 6,
+    WEIR_MEMBER_CHOICE = 7,  /* an enum of 4 bytes: choices[value - min] is its name */
+    WEIR_MEMBER_STRING = 8,  /* const char *, NUL-terminated, or NULL */
+    WEIR_MEMBER_STRINGS = 9, /* const char *const *, of the size_t at n_offset */
+    WEIR_MEMBER_BIASES = 10, /* const weir_logit_bias *, of the size_t at n_offset */
+    WEIR_MEMBER_OTHER = 11,  /* a handle or a pointer, as this header describes it */
+} weir_member_type;
+
+/* A member of a struct as data, for bindings, option lists and forms. */
+typedef struct weir_member {
+    const char *name; /* as in the struct */
+    weir_member_type type;
+    size_t offset;              /* in the struct, bytes */
+    size_t n_offset;            /* of a list's length */
+    double min, max;            /* allowed, inclusive; for parameters of a number's type, and choices */
+    bool or_minus_one;          /* -1 is allowed, too: "off", "all" */
+    double initial;             /* the default; strings, lists and others are NULL */
+    const char *const *choices; /* NULL-terminated; NULL for other types */
+    const char *unit;           /* "tokens", "ms", "bytes" …; "" = none */
+    const char *help;           /* one line */
+} weir_member;
+
+/* The members of a struct, by its name without "weir_" and "_params": "model", "quantize", "context",
+ * "sampler", "chat", "request", "engine" and "hub" are parameters, "usage", "report", "view", "slot_view",
+ * "engine_stats", "miss_info" results. *n (may be NULL) is how many there are; they come in the struct's
+ * order, without `size` and the lengths of lists. NULL: there is no such struct. Static. */
+WEIR_API const weir_member *weir_members(const char *of, size_t *n);
+
+/* One of them by its name; NULL: there is none. */
+WEIR_API const weir_member *weir_member_find(const char *of, const char *name);
+
 /* ---- Log ------------------------------------------------------------------------------------------ */
 
 typedef enum weir_log_level {

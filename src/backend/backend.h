@@ -13,7 +13,7 @@
 
 #include <weir/weir.h>
 
-#define WEIR__SEQ_MAX 256 /* LLAMA_MAX_SEQ of the pin: a compile-time array bound there */
+#include "params/bounds.h"
 
 typedef struct weir__bmodel weir__bmodel;     /* a backend's model */
 typedef struct weir__bcontext weir__bcontext; /* a backend's context */

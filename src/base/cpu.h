@@ -6,8 +6,7 @@
 
 #include <stdint.h>
 
-/* ggml's limit on the threads of one context. */
-#define WEIR__CPU_MAX 512
+#define WEIR__CPU_MAX 512 /* ggml's limit on the threads of one context */
 
 /* Processors that this process may use, 1 … WEIR__CPU_MAX: its affinity mask, and the CPU quota of its cgroup
  * and of those above it, rounded to whole processors. Reads a few small files; any thread. */

@@ -8,12 +8,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/params.h"
-#include "base/range.h"
+#include "base/sized.h"
 #include "base/thread.h"
-#include "engine/bounds.h"
 #include "engine/stream.h"
 #include "model/context.h"
+#include "params/bounds.h"
+#include "params/members.h"
 
 #define LANE_CELLS 256 /* llama.cpp rounds the length of a lane up to this */
 
@@ -35,45 +35,16 @@ static weir_status check_process(const weir_engine *engine, weir_error *error)
 
 void weir_engine_params_init(weir_engine_params *params, size_t size)
 {
-    static const weir_engine_params defaults = {
-        .size = sizeof defaults,
-        .n_slots = 8,
-        .n_ctx = 4096,
-        .max_tokens = -1,
-        .n_batch = 2048,
-        .chunk_size = UBATCH_PROMPT,
-        .queue_limit = 256,
-        .cache_sequences = -1,
-        .cache_bytes = WEIR_AUTO,
-        .ageing_ms = 10000,
-        .itl_target_ms = 50,
-        .n_draft_max = 16,
-        .prompt_lookup = true,
-        .mtp = true,
-        .cache_disk_bytes = UINT64_C(4) << 30,
-    };
-    if (params != NULL) weir__params_default(params, size, &defaults, sizeof defaults);
+    weir__members_init(&weir__engine_members, params, size);
 }
-
-#define RANGE(member, min, max) WEIR__RANGE(WEIR__RANGE_INT, weir_engine_params, member, min, max)
-
-static const weir__range ranges[] = {
-    RANGE(n_slots, 1, WEIR__SEQ_MAX),         RANGE(n_ctx, 0, WEIR__TOKENS_MAX),
-    RANGE(n_kv, 0, WEIR__TOKENS_MAX),         RANGE(max_tokens, -1, WEIR__TOKENS_MAX),
-    RANGE(n_batch, 1, WEIR__BATCH_MAX),       RANGE(n_ubatch, 0, WEIR__BATCH_MAX),
-    RANGE(chunk_size, 1, WEIR__BATCH_MAX),    RANGE(n_threads, 0, WEIR__CPU_MAX),
-    RANGE(n_threads_batch, 0, WEIR__CPU_MAX), RANGE(queue_limit, 0, INT32_MAX),
-    RANGE(ageing_ms, 0, WEIR__AGEING_MS_MAX), RANGE(itl_target_ms, 1, WEIR__ITL_MS_MAX),
-    RANGE(n_draft_max, 0, WEIR__DRAFT_MAX),   RANGE(layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT),
-    RANGE(type_k, WEIR_KV_F16, WEIR_KV_Q4_0), RANGE(type_v, WEIR_KV_F16, WEIR_KV_Q4_0),
-};
 
 static weir_status check_params(const weir_engine_params *params, weir_error *error)
 {
-    weir_status status = weir__range_check(ranges, sizeof ranges / sizeof *ranges, params, "", error);
+    weir_status status = weir__members_check(&weir__engine_members, params, "", error);
     if (status != WEIR_OK) return status;
-    const weir__range beside = RANGE(cache_sequences, -1, WEIR__SEQ_MAX - params->n_slots);
-    status = weir__range_check(&beside, 1, params, "", error);
+    weir_member beside = *weir_member_find("engine", "cache_sequences");
+    beside.max -= params->n_slots;
+    status = weir__member_check(&beside, params, "", error);
     if (status != WEIR_OK) return status;
     if (params->n_batch < params->n_slots)
         return weir__error_set(
@@ -212,7 +183,7 @@ weir_status weir_engine_estimate(const char *path, const weir_model_params *mode
     weir_context_info info = {.size = sizeof info};
     weir_model *model = NULL;
     if (memory == NULL) return weir__error_set(error, WEIR_INVALID, "memory", "memory is NULL");
-    weir_status status = weir__params_take(&params, sizeof params, given, "params", error);
+    weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = check_params(&params, error);
     if (status == WEIR_OK) status = weir__model_outline(path, model_params, &model, error);
     if (status == WEIR_OK) status = plan_context(model, &params, &context, error);
@@ -228,7 +199,7 @@ weir_status weir_engine_estimate(const char *path, const weir_model_params *mode
     full.n_ctx = params.n_ctx;
     full.n_kv = info.n_ctx;
     full.layout = info.layout;
-    status = weir__params_give(memory, &full, sizeof full, "memory", error);
+    status = weir__sized_give(memory, &full, sizeof full, "memory", error);
 done:
     weir_model_release(model);
     return status;
@@ -333,7 +304,7 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
     weir_engine_params params = weir_engine_params_default();
     if (model == NULL || out == NULL)
         return weir__error_set(error, WEIR_INVALID, model ? "engine" : "model", "a pointer is NULL");
-    weir_status status = weir__params_take(&params, sizeof params, given, "params", error);
+    weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = check_params(&params, error);
     if (status != WEIR_OK) return status;
 
@@ -611,7 +582,7 @@ weir_status weir_engine_fork(weir_engine *engine, weir_stream *source, int32_t s
                              const weir_request *request, weir_stream *stream, weir_error *error)
 {
     weir_request full = weir_request_default();
-    weir_status status = weir__params_take(&full, sizeof full, request, "request", error);
+    weir_status status = weir__sized_take(&full, sizeof full, request, "request", error);
     if (status != WEIR_OK) return status;
     if (source == NULL) return weir__error_set(error, WEIR_INVALID, "source", "source is NULL");
     full.source = source;
@@ -628,7 +599,7 @@ weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *
     copy = engine->stats;
     copy.queue_depth = engine->queue.n;
     pthread_mutex_unlock(mutex);
-    return weir__params_give(stats, &copy, sizeof copy, "stats", NULL);
+    return weir__sized_give(stats, &copy, sizeof copy, "stats", NULL);
 }
 
 /* ---- Driving by hand ---- */
@@ -654,10 +625,10 @@ weir_status weir_engine_step(weir_engine *engine, const weir_plan_entry *plan, s
     weir_report full = {.size = sizeof full};
     weir_status status = take_wheel(engine, error);
     if (status != WEIR_OK) return status;
-    if (report != NULL) status = weir__params_give(report, &full, sizeof full, "report", error);
+    if (report != NULL) status = weir__sized_give(report, &full, sizeof full, "report", error);
     if (status == WEIR_OK) weir__step_tick(engine, plan, n_plan, &full);
     leave_wheel(engine);
     if (report != NULL && status == WEIR_OK)
-        status = weir__params_give(report, &full, sizeof full, "report", error);
+        status = weir__sized_give(report, &full, sizeof full, "report", error);
     return status;
 }

@@ -8,10 +8,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/params.h"
+#include "base/sized.h"
+#include "base/text.h"
 #include "engine/engine.h"
 #include "engine/stream.h"
 #include "model/chat.h"
+#include "params/members.h"
 
 typedef struct watcher {
     weir_flight_fn fn;
@@ -45,17 +47,18 @@ struct weir_flight {
 /* ---- Keys ---- */
 
 typedef struct bytes {
-    char *at;
-    size_t n, capacity;
+    weir__text text;
     bool failed;
 } bytes;
 
 static void add(bytes *key, const void *what, size_t n)
 {
-    key->failed = key->failed || !weir__mem_grow(&key->at, &key->capacity, key->n + n, 1);
-    if (key->failed || n == 0) return;
-    memcpy(key->at + key->n, what, n);
-    key->n += n;
+    key->failed = key->failed || (n > 0 && !weir__text_add(&key->text, what, n));
+}
+
+static void add_members(bytes *key, const weir__members *members, const void *params)
+{
+    key->failed = key->failed || !weir__members_key(members, params, &key->text);
 }
 
 /* Lengths too, so that no two lists of texts look the same. */
@@ -67,35 +70,6 @@ static void add_text(bytes *key, const char *text, size_t length)
 }
 
 #define ADD(key, value) add(key, &(value), sizeof(value))
-
-static void add_sampler(bytes *key, const weir_sampler_params *s)
-{
-    /* A member that is added to the struct has to be added here. */
-    _Static_assert(sizeof(void *) != 8 || sizeof(weir_sampler_params) == 184,
-                   "all that decides what is sampled is in the key");
-    const float numbers[] = {
-        s->temp,         s->dynatemp_range,  s->dynatemp_exponent, s->top_p,           s->min_p,
-        s->typical_p,    s->top_n_sigma,     s->xtc_probability,   s->xtc_threshold,   s->dry_multiplier,
-        s->dry_base,     s->penalty_repeat,  s->penalty_freq,      s->penalty_present, s->mirostat_tau,
-        s->mirostat_eta, s->adaptive_target, s->adaptive_decay};
-    const int32_t counts[] = {(int32_t)s->seed,      s->top_k,          s->min_keep, s->dry_allowed_length,
-                              s->dry_penalty_last_n, s->penalty_last_n, s->mirostat, s->ignore_eos};
-    ADD(key, numbers);
-    ADD(key, counts);
-    bool breakers = s->dry_breakers != NULL;
-    ADD(key, breakers);
-    ADD(key, s->n_dry_breakers);
-    for (size_t i = 0; breakers && i < s->n_dry_breakers; i++) add_text(key, s->dry_breakers[i], WEIR_NUL);
-    ADD(key, s->n_logit_bias);
-    for (size_t i = 0; s->logit_bias != NULL && i < s->n_logit_bias; i++) {
-        ADD(key, s->logit_bias[i].token);
-        ADD(key, s->logit_bias[i].bias);
-    }
-    add_text(key, s->order, WEIR_NUL);
-    add_text(key, s->grammar, WEIR_NUL);
-    add_text(key, s->grammar_root, WEIR_NUL);
-    add_text(key, s->json_schema, WEIR_NUL);
-}
 
 /* Of a chat what becomes of it: prompt, grammar, stops and control tokens. */
 static void add_chat(bytes *key, const weir_chat *chat)
@@ -139,20 +113,17 @@ char *weir__flight_key(const weir_request *request, size_t *n)
     weir_sampler_params sampler = weir_sampler_params_default();
     *n = 0;
     weir_request_init(&r, sizeof r);
-    if (weir__params_take(&r, sizeof r, request, "request", NULL) != WEIR_OK ||
-        weir__params_take(&sampler, sizeof sampler, r.sampler, "sampler", NULL) != WEIR_OK)
+    if (weir__sized_take(&r, sizeof r, request, "request", NULL) != WEIR_OK ||
+        weir__sized_take(&sampler, sizeof sampler, r.sampler, "sampler", NULL) != WEIR_OK)
         return NULL; /* the submit says what is wrong */
     /* What a source carries depends on when; prompts' logprobs are in no chunk. */
     if (!is_repeatable(&sampler) || r.deadline_ms != 0 || r.source != NULL || r.prompt_logprobs ||
         r.n_prompt_logprobs > 0)
         return NULL;
-    _Static_assert(sizeof(void *) != 8 || sizeof(weir_request) == 184,
-                   "all that decides what becomes of a request is in the key");
-    const bool flags[] = {r.add_special, r.parse_special, r.special,       r.cache_prompt,
-                          r.logprobs,    r.chat != NULL,  r.tokens != NULL};
-    const int32_t counts[] = {r.max_tokens, r.interval, r.priority, r.n_logprobs, r.n_draft_max};
-    ADD(&key, flags);
-    ADD(&key, counts);
+    const bool prompts[] = {r.chat != NULL, r.tokens != NULL};
+    ADD(&key, prompts);
+    add_members(&key, &weir__request_members, &r);
+    add_members(&key, &weir__sampler_members, &sampler);
     add_text(&key, r.cache_salt, r.cache_salt_length);
     add_text(&key, r.text, r.text_length);
     ADD(&key, r.n_tokens);
@@ -165,13 +136,12 @@ char *weir__flight_key(const weir_request *request, size_t *n)
     ADD(&key, r.n_stop);
     for (size_t i = 0; r.stop != NULL && i < r.n_stop; i++)
         add_text(&key, r.stop[i], r.stop_length != NULL ? r.stop_length[i] : WEIR_NUL);
-    add_sampler(&key, &sampler);
     if (r.chat != NULL) add_chat(&key, r.chat);
     if (!key.failed) {
-        *n = key.n;
-        return key.at;
+        *n = key.text.n;
+        return key.text.bytes;
     }
-    weir__mem_free(key.at);
+    weir__text_fini(&key.text);
     *n = 1;
     return NULL;
 }

@@ -140,10 +140,10 @@ static void flip_members(const char *type, const char *const *others, unsigned c
 static void every_number_of_the_sampler_counts(void **state)
 {
     (void)state;
-    /* pointers, which have tests of their own */
-    static const char *const others[] = {"size",         "dry_breakers", "logit_bias",
-                                         "n_logit_bias", "order",        "grammar",
-                                         "grammar_root", "json_schema",  NULL};
+    /* pointers, which have tests of their own; a list that is NULL has no length */
+    static const char *const others[] = {
+        "size",  "dry_breakers", "n_dry_breakers", "logit_bias",  "n_logit_bias",
+        "order", "grammar",      "grammar_root",   "json_schema", NULL};
     weir_sampler_params sampler = weir_sampler_params_default();
     weir_request request = weir_request_default();
     sampler.seed = 7; /* whatever else is set, it can be shared */

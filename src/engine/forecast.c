@@ -1,7 +1,7 @@
 /* forecast.c: what would become of a request: the dry run.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
-#include "base/params.h"
+#include "base/sized.h"
 #include "engine/engine.h"
 
 /* How many of those that wait would go before this one. The mutex is held. */
@@ -76,7 +76,7 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
                                : given == NULL ? "request"
                                                : "forecast",
                                "a pointer is NULL");
-    weir_status status = weir__params_give(forecast, &full, sizeof full, "forecast", error);
+    weir_status status = weir__sized_give(forecast, &full, sizeof full, "forecast", error);
     /* Without the engine's limit: how long a prompt is that does not fit is worth telling. */
     weir__limits limits = {.n_ctx = INT32_MAX, .max_tokens = engine->limits.max_tokens};
     if (status == WEIR_OK)
@@ -91,5 +91,5 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
         status = look(engine, request, &full, error);
     }
     weir__request_destroy(request);
-    return status == WEIR_OK ? weir__params_give(forecast, &full, sizeof full, "forecast", error) : status;
+    return status == WEIR_OK ? weir__sized_give(forecast, &full, sizeof full, "forecast", error) : status;
 }

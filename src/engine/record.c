@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "engine/bounds.h"
 #include "model/json.h"
+#include "params/bounds.h"
 
 #define VERSION     1
 #define NUMBER_MAX  (INT64_C(1) << 52) /* what every JSON reader keeps exactly */

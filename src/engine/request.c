@@ -9,14 +9,15 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "base/params.h"
+#include "base/sized.h"
 #include "base/utf8.h"
-#include "engine/bounds.h"
 #include "engine/doctor.h"
 #include "engine/stream.h"
 #include "model/chat.h"
 #include "model/logprob.h"
 #include "model/sampler.h"
+#include "params/bounds.h"
+#include "params/members.h"
 #include "speculate/drafter.h"
 
 #define STOPS_MAX      64    /* OpenAI's API allows 4; templates bring a few of their own */
@@ -24,18 +25,10 @@
 
 void weir_request_init(weir_request *request, size_t size)
 {
-    static const weir_request defaults = {
-        .size = sizeof defaults,
-        .text_length = WEIR_NUL,
-        .add_special = true,
-        .parse_special = true,
-        .max_tokens = -1,
-        .cache_prompt = true,
-        .cache_salt_length = WEIR_NUL,
-        .n_draft_max = -1,
-        .source_at = -1,
-    };
-    if (request != NULL) weir__params_default(request, size, &defaults, sizeof defaults);
+    weir__members_init(&weir__request_members, request, size);
+    if (request == NULL) return;
+    if (size > offsetof(weir_request, text_length)) request->text_length = WEIR_NUL;
+    if (size > offsetof(weir_request, cache_salt_length)) request->cache_salt_length = WEIR_NUL;
 }
 
 /* An error whose field is "requests[index].name". */
@@ -332,49 +325,22 @@ static const weir_sampler_params *reseed(const weir_sampler_params *given, size_
                                          weir_sampler_params *room)
 {
     weir_sampler_params_init(room, sizeof *room);
-    weir__params_take(room, sizeof *room, given, "sampler", NULL);
+    weir__sized_take(room, sizeof *room, given, "sampler", NULL);
     if (room->seed != WEIR_SEED_RANDOM)
         room->seed = (uint32_t)((room->seed + (uint64_t)choice) % WEIR_SEED_RANDOM);
     return room;
-}
-
-static weir_status check_logprobs(const char *name, int32_t n, size_t index, weir_error *error)
-{
-    if (n >= 0 && n <= WEIR__LOGPROBS_MAX) return WEIR_OK;
-    return REFUSE(WEIR_INVALID, name, "%s is %d; allowed: 0 to %d", name, n, WEIR__LOGPROBS_MAX);
-}
-
-/* What can be told without the prompt. */
-static weir_status check(const weir_request *given, size_t index, weir_error *error)
-{
-    if (given->deadline_ms < 0)
-        return REFUSE(WEIR_INVALID, "deadline_ms", "deadline_ms is %lld; allowed: 0 (none) and up",
-                      (long long)given->deadline_ms);
-    if (given->priority < -WEIR__PRIORITY_MAX || given->priority > WEIR__PRIORITY_MAX)
-        return REFUSE(WEIR_INVALID, "priority", "priority is %d; allowed: %d to %d", given->priority,
-                      -WEIR__PRIORITY_MAX, WEIR__PRIORITY_MAX);
-    if (given->interval < 0)
-        return REFUSE(WEIR_INVALID, "interval", "interval is %d; allowed: 0 (the stream's own) and 1 up",
-                      given->interval);
-    weir_status status = check_logprobs("n_logprobs", given->n_logprobs, index, error);
-    if (status == WEIR_OK)
-        status = check_logprobs("n_prompt_logprobs", given->n_prompt_logprobs, index, error);
-    if (status != WEIR_OK) return status;
-    if (given->n_draft_max < -1 || given->n_draft_max > WEIR__DRAFT_MAX)
-        return REFUSE(WEIR_INVALID, "n_draft_max", "n_draft_max is %d; allowed: -1 (the engine's) to %d",
-                      given->n_draft_max, WEIR__DRAFT_MAX);
-    return WEIR_OK;
 }
 
 /* Takes the caller's struct as *given, checked, and makes an empty request. */
 static weir_status begin(const weir_request *given_request, weir_request *given, size_t index,
                          weir__request **request, weir_error *error)
 {
-    char field[48];
+    char field[48], prefix[48];
     snprintf(field, sizeof field, "requests[%zu]", index);
+    snprintf(prefix, sizeof prefix, "requests[%zu].", index);
     weir_request_init(given, sizeof *given);
-    weir_status status = weir__params_take(given, sizeof *given, given_request, field, error);
-    if (status == WEIR_OK) status = check(given, index, error);
+    weir_status status = weir__sized_take(given, sizeof *given, given_request, field, error);
+    if (status == WEIR_OK) status = weir__members_check(&weir__request_members, given, prefix, error);
     if (status != WEIR_OK) return status;
     *request = weir__mem_calloc(1, sizeof **request);
     return *request != NULL ? WEIR_OK : REFUSE(WEIR_NO_MEMORY, "", "out of memory for a request");

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/params.h"
+#include "base/sized.h"
 #include "engine/engine.h"
 
 #define DRIVE_POLL_MS 5 /* how soon to look again while another thread drives a manual engine */
@@ -107,7 +107,7 @@ weir_status weir_generate_best(weir_engine *engine, const weir_request *request,
         return weir__error_set(error, WEIR_INVALID, "n", "n is %zu; allowed: 1 to %zu, best_of", n, best_of);
     memset(results, 0, n * sizeof *results);
     if (request == NULL) return weir__error_set(error, WEIR_INVALID, "request", "request is NULL");
-    weir_status status = weir__params_take(&full, sizeof full, request, "request", error);
+    weir_status status = weir__sized_take(&full, sizeof full, request, "request", error);
     if (status != WEIR_OK) return status;
     full.logprobs = true;
     weir_result *all = weir__mem_calloc(best_of, sizeof *all);

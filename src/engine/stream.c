@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/params.h"
+#include "base/sized.h"
 #include "engine/wheel.h"
 
 #define DEFAULT_POLL_MS 100 /* as weir.h says */
@@ -622,7 +622,7 @@ weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info *info)
     pthread_mutex_lock(mutex);
     copy = stream->miss;
     pthread_mutex_unlock(mutex);
-    return weir__params_give(info, &copy, sizeof copy, "info", NULL);
+    return weir__sized_give(info, &copy, sizeof copy, "info", NULL);
 }
 
 weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *prompt)

@@ -10,15 +10,15 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/params.h"
+#include "base/sized.h"
 #include "hub/name.h"
+#include "params/members.h"
 
 #define ENDPOINT "https://huggingface.co"
 
 void weir_hub_params_init(weir_hub_params *params, size_t size)
 {
-    const weir_hub_params standard = {.size = sizeof standard, .n_retries = 5, .timeout_ms = 30000};
-    weir__params_default(params, size, &standard, sizeof standard);
+    weir__members_init(&weir__hub_members, params, size);
 }
 
 char *weir__config_format(const char *format, ...)
@@ -126,12 +126,6 @@ static weir_status check(const weir__config *config, weir_error *error)
             "%.150s is no revision; allowed: a branch, a tag or a commit's 40 digits, of letters, "
             "digits, '.', '_', '-' and '/'",
             config->revision);
-    if (config->n_retries < 0 || config->n_retries > 100)
-        return weir__error_set(error, WEIR_INVALID, "n_retries", "n_retries is %d; allowed: 0 to 100",
-                               (int)config->n_retries);
-    if (config->timeout_ms < 1 || config->timeout_ms > 3600000)
-        return weir__error_set(error, WEIR_INVALID, "timeout_ms", "timeout_ms is %d; allowed: 1 to 3600000",
-                               (int)config->timeout_ms);
     if (config->cache[0] == '\0')
         return weir__error_set(error, WEIR_INVALID, "cache_dir",
                                "no folder for models: set HF_HUB_CACHE, HF_HOME or HOME");
@@ -150,7 +144,8 @@ weir_status weir__config_read(const weir_hub_params *params, weir__config *confi
     weir_hub_params p = weir_hub_params_default();
     bool failed = false;
     *config = (weir__config){0};
-    weir_status status = weir__params_take(&p, sizeof p, params, "params", error);
+    weir_status status = weir__sized_take(&p, sizeof p, params, "params", error);
+    if (status == WEIR_OK) status = weir__members_check(&weir__hub_members, &p, "", error);
     if (status != WEIR_OK) return status;
     const char *endpoint =
         p.endpoint != NULL ? p.endpoint : environment((const char *const[]){"HF_ENDPOINT", NULL});

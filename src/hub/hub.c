@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/params.h"
+#include "base/sized.h"
 #include "hub/cache.h"
 #include "hub/config.h"
 #include "hub/fetch.h"
@@ -290,7 +290,7 @@ weir_status weir_hub_files_get(const weir_hub_files *files, size_t i, weir_hub_f
     memcpy(full.sha256, from->sha256, sizeof full.sha256);
     weir__name_quantization(from->name, full.quantization);
     weir__name_shard(from->name, &full.shard, &full.n_shards);
-    return weir__params_give(file, &full, sizeof full, "file", NULL);
+    return weir__sized_give(file, &full, sizeof full, "file", NULL);
 }
 
 void weir_hub_files_destroy(weir_hub_files *files)

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "base/params.h"
+#include "base/sized.h"
 
 #define SCALE_MAX 100.0f
 
@@ -64,7 +64,7 @@ void weir_adapter_release(weir_adapter *adapter)
 weir_status weir_adapter_describe(const weir_adapter *adapter, weir_adapter_info *info)
 {
     if (adapter == NULL || info == NULL) return WEIR_INVALID;
-    return weir__params_give(info, &adapter->info, sizeof adapter->info, "info", NULL);
+    return weir__sized_give(info, &adapter->info, sizeof adapter->info, "info", NULL);
 }
 
 /* ---- Sets ---- */

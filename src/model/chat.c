@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/params.h"
+#include "base/sized.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "model/chat_calls.h"
@@ -20,6 +20,7 @@
 #include "model/chat_template.h"
 #include "model/grammar.h"
 #include "model/schema.h"
+#include "params/members.h"
 
 #define ARGS_MAX 64 /* templates know a handful of variables; each is copied for each rendering */
 
@@ -133,13 +134,7 @@ void weir_chat_release(weir_chat *chat)
 
 void weir_chat_params_init(weir_chat_params *params, size_t size)
 {
-    static const weir_chat_params defaults = {
-        .add_generation_prompt = true,
-        .enable_thinking = true,
-        .parse_reasoning = true,
-        .strict_schema = true,
-    };
-    weir__params_default(params, size, &defaults, sizeof defaults);
+    weir__members_init(&weir__chat_members, params, size);
 }
 
 static weir_status no_memory(weir_error *error)
@@ -720,7 +715,7 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     weir_chat_params_init(&params, sizeof params);
     if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
     if (out == NULL) return weir__error_set(error, WEIR_INVALID, "chat", "chat is NULL");
-    weir_status status = weir__params_take(&params, sizeof params, given, "params", error);
+    weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = weir__chat_messages(&params, &messages, error);
     if (status == WEIR_OK)
         status =

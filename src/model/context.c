@@ -9,9 +9,9 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/params.h"
-#include "base/range.h"
+#include "base/sized.h"
 #include "model/adapter.h"
+#include "params/members.h"
 
 /* Sizes are int32_t in llama.cpp too, and are rounded up: this leaves room for that. */
 #define SIZE_LIMIT (1 << 30)
@@ -19,31 +19,9 @@
 /* For a model that does not tell its training length. */
 #define CTX_DEFAULT 2048
 
-static const weir_context_params defaults = {
-    .size = sizeof defaults,
-    .n_ctx = 2048,
-    .n_ubatch = 512,
-    .n_seq_max = 1,
-    .pooling = WEIR_POOLING_UNSPECIFIED,
-};
-
-#define RANGE(member, min, max) WEIR__RANGE(WEIR__RANGE_INT, weir_context_params, member, min, max)
-static const weir__range ranges[] = {
-    RANGE(n_ctx, 0, SIZE_LIMIT),
-    RANGE(n_batch, 0, SIZE_LIMIT),
-    RANGE(n_ubatch, 1, SIZE_LIMIT),
-    RANGE(n_seq_max, 1, WEIR__SEQ_MAX),
-    RANGE(n_threads, 0, WEIR__CPU_MAX),
-    RANGE(n_threads_batch, 0, WEIR__CPU_MAX),
-    RANGE(layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT),
-    RANGE(type_k, WEIR_KV_F16, WEIR_KV_Q4_0),
-    RANGE(type_v, WEIR_KV_F16, WEIR_KV_Q4_0),
-    RANGE(pooling, WEIR_POOLING_UNSPECIFIED, WEIR_POOLING_RANK),
-};
-
 void weir_context_params_init(weir_context_params *params, size_t size)
 {
-    weir__params_default(params, size, &defaults, sizeof defaults);
+    weir__members_init(&weir__context_members, params, size);
 }
 
 /* ---- Life ----------------------------------------------------------------------------------------- */
@@ -73,12 +51,11 @@ static bool interrupted(void *user)
 weir_status weir_context_create(weir_model *model, const weir_context_params *params, weir_context **context,
                                 weir_error *error)
 {
-    weir_context_params full = defaults;
+    weir_context_params full = weir_context_params_default();
     if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
     if (context == NULL) return weir__error_set(error, WEIR_INVALID, "context", "context is NULL");
-    weir_status status = weir__params_take(&full, sizeof full, params, "params", error);
-    if (status == WEIR_OK)
-        status = weir__range_check(ranges, sizeof ranges / sizeof ranges[0], &full, "", error);
+    weir_status status = weir__sized_take(&full, sizeof full, params, "params", error);
+    if (status == WEIR_OK) status = weir__members_check(&weir__context_members, &full, "", error);
     if (status != WEIR_OK) return status;
     if (!full.embeddings && !model->info.has_decoder)
         return weir__error_set(error, WEIR_UNSUPPORTED, "embeddings",
@@ -142,7 +119,7 @@ weir_status weir_context_set_adapters(weir_context *context, const weir_adapter_
 weir_status weir_context_describe(const weir_context *context, weir_context_info *info)
 {
     if (context == NULL || info == NULL) return WEIR_INVALID;
-    return weir__params_give(info, &context->info, sizeof context->info, "info", NULL);
+    return weir__sized_give(info, &context->info, sizeof context->info, "info", NULL);
 }
 
 void weir__context_clear(weir_context *context)

@@ -5,7 +5,7 @@
 
 #include <weir/weir.h>
 
-#define WEIR__LOGPROBS_MAX 20 /* alternatives; OpenAI's limit */
+#include "params/bounds.h"
 
 /* The logarithm of `token`'s probability, and the n_top likeliest tokens, equal ones by id; n_top <=
  * WEIR__LOGPROBS_MAX and <= n_vocab. logits [n_vocab]; one that is NaN counts as -INFINITY. Sums in float64,

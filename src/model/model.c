@@ -7,27 +7,13 @@
 #include "backend/backend.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/params.h"
-#include "base/range.h"
+#include "base/sized.h"
 #include "model/chat.h"
+#include "params/members.h"
 
 /* ggml's limit on the devices of one model. */
-#define DEVICES_MAX 16
 
 static const char fake_prefix[] = "fake:";
-
-static const weir_model_params defaults = {
-    .size = sizeof defaults,
-    .n_gpu_layers = -1,
-    .split_mode = WEIR_SPLIT_LAYER,
-    .use_mmap = true,
-};
-
-static const weir__range ranges[] = {
-    WEIR__RANGE_OR_OFF(WEIR__RANGE_INT, weir_model_params, n_gpu_layers, 0, INT32_MAX),
-    WEIR__RANGE(WEIR__RANGE_INT, weir_model_params, main_gpu, 0, DEVICES_MAX - 1),
-    WEIR__RANGE(WEIR__RANGE_INT, weir_model_params, split_mode, WEIR_SPLIT_NONE, WEIR_SPLIT_ROW),
-};
 
 const char *weir_version(void)
 {
@@ -36,17 +22,17 @@ const char *weir_version(void)
 
 void weir_model_params_init(weir_model_params *params, size_t size)
 {
-    weir__params_default(params, size, &defaults, sizeof defaults);
+    weir__members_init(&weir__model_members, params, size);
 }
 
 static weir_status check_params(const weir_model_params *params, weir_error *error)
 {
-    weir_status status = weir__range_check(ranges, sizeof ranges / sizeof ranges[0], params, "", error);
+    weir_status status = weir__members_check(&weir__model_members, params, "", error);
     if (status != WEIR_OK) return status;
-    if (params->n_tensor_split > DEVICES_MAX)
+    if (params->n_tensor_split > WEIR__DEVICES_MAX)
         return weir__error_set(error, WEIR_INVALID, "n_tensor_split",
                                "n_tensor_split is %zu; allowed: 0 to %d", params->n_tensor_split,
-                               DEVICES_MAX);
+                               WEIR__DEVICES_MAX);
     if (params->tensor_split == NULL && params->n_tensor_split > 0)
         return weir__error_set(error, WEIR_INVALID, "tensor_split",
                                "tensor_split is NULL and n_tensor_split is %zu", params->n_tensor_split);
@@ -84,10 +70,10 @@ weir_status weir__model_backend(const char *path, const weir__backend **ops, wei
 static weir_status load(const char *path, const weir_model_params *params, bool outline, weir_model **model,
                         weir_error *error)
 {
-    weir_model_params full = defaults;
+    weir_model_params full = weir_model_params_default();
     weir_status status;
     if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
-    status = weir__params_take(&full, sizeof full, params, "params", error);
+    status = weir__sized_take(&full, sizeof full, params, "params", error);
     if (status == WEIR_OK) status = check_params(&full, error);
     if (status != WEIR_OK) return status;
 
@@ -179,7 +165,7 @@ void weir_model_release(weir_model *model)
 weir_status weir_model_describe(const weir_model *model, weir_model_info *info)
 {
     if (model == NULL || info == NULL) return WEIR_INVALID;
-    return weir__params_give(info, &model->info, sizeof model->info, "info", NULL);
+    return weir__sized_give(info, &model->info, sizeof model->info, "info", NULL);
 }
 
 weir_status weir_model_meta(const weir_model *model, const char *key, char *text, size_t capacity,
@@ -206,7 +192,7 @@ weir_status weir_model_weights_get(const weir_model *model, size_t i, weir_model
     weir_model_weights full = {.size = sizeof full};
     if (model == NULL || weights == NULL) return WEIR_INVALID;
     weir_status status = model->ops->model_weights(model->model, i, &full);
-    return status == WEIR_OK ? weir__params_give(weights, &full, sizeof full, "weights", NULL) : status;
+    return status == WEIR_OK ? weir__sized_give(weights, &full, sizeof full, "weights", NULL) : status;
 }
 
 weir_status weir_device_get(size_t i, weir_device *device)
@@ -219,5 +205,5 @@ weir_status weir_device_get(size_t i, weir_device *device)
     weir_device full = {.size = sizeof full};
     if (device == NULL) return WEIR_INVALID;
     weir_status status = ops->device_get(i, &full);
-    return status == WEIR_OK ? weir__params_give(device, &full, sizeof full, "device", NULL) : status;
+    return status == WEIR_OK ? weir__sized_give(device, &full, sizeof full, "device", NULL) : status;
 }

@@ -11,9 +11,10 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/params.h"
+#include "base/sized.h"
+#include "params/members.h"
 
-static const weir_quantize_params defaults = {.size = sizeof defaults, .type = "Q8_0"};
+#define TYPE_DEFAULT "Q8_0"
 
 /* What needs no measurement of its own (importance matrix). */
 static const char *const types[] = {
@@ -23,7 +24,7 @@ static const char *const types[] = {
 
 void weir_quantize_params_init(weir_quantize_params *params, size_t size)
 {
-    weir__params_default(params, size, &defaults, sizeof defaults);
+    weir__members_init(&weir__quantize_members, params, size);
 }
 
 const char *weir_quantize_type(size_t i)
@@ -34,13 +35,12 @@ const char *weir_quantize_type(size_t i)
 static weir_status check(const char *path, const char *out, weir_quantize_params *params, weir_error *error)
 {
     struct stat from, to;
-    const char *type = NULL, *wanted = params->type != NULL ? params->type : defaults.type;
+    const char *type = NULL, *wanted = params->type != NULL ? params->type : TYPE_DEFAULT;
     if (out == NULL || *out == '\0')
         return weir__error_set(error, WEIR_INVALID, "out", "out is %s; give the file to write",
                                out == NULL ? "NULL" : "empty");
-    if (params->n_threads < 0 || params->n_threads > WEIR__CPU_MAX)
-        return weir__error_set(error, WEIR_INVALID, "n_threads", "n_threads is %d; allowed: 0 to %d",
-                               params->n_threads, WEIR__CPU_MAX);
+    weir_status status = weir__members_check(&weir__quantize_members, params, "", error);
+    if (status != WEIR_OK) return status;
     for (size_t i = 0; weir_quantize_type(i) != NULL && type == NULL; i++)
         if (strcasecmp(weir_quantize_type(i), wanted) == 0) type = weir_quantize_type(i);
     if (type == NULL)
@@ -57,9 +57,9 @@ static weir_status check(const char *path, const char *out, weir_quantize_params
 weir_status weir_model_quantize(const char *path, const char *out, const weir_quantize_params *given,
                                 weir_error *error)
 {
-    weir_quantize_params params = defaults;
+    weir_quantize_params params = weir_quantize_params_default();
     const weir__backend *ops;
-    weir_status status = weir__params_take(&params, sizeof params, given, "params", error);
+    weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = weir__model_backend(path, &ops, error);
     if (status == WEIR_OK) status = check(path, out, &params, error);
     if (status != WEIR_OK) return status;

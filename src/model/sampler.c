@@ -10,11 +10,10 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/params.h"
-#include "base/range.h"
+#include "base/sized.h"
+#include "params/members.h"
 
 /* Windows, breakers and biases that nobody needs more of; llama.cpp allocates by these numbers. */
-#define WINDOW_MAX   1000000
 #define BREAKERS_MAX 256
 #define BIASES_MAX   (1 << 20)
 
@@ -28,62 +27,9 @@ static const char *const order_names[] = {
 
 static const char *const breakers_default[] = {"\n", ":", "\"", "*"};
 
-static const weir_sampler_params defaults = {
-    .size = sizeof defaults,
-    .seed = WEIR_SEED_RANDOM,
-    .temp = 0.8f,
-    .dynatemp_exponent = 1.0f,
-    .top_k = 40,
-    .top_p = 0.95f,
-    .min_p = 0.05f,
-    .typical_p = 1.0f,
-    .top_n_sigma = -1.0f,
-    .xtc_threshold = 0.1f,
-    .dry_base = 1.75f,
-    .dry_allowed_length = 2,
-    .dry_penalty_last_n = 64,
-    .penalty_last_n = 64,
-    .penalty_repeat = 1.0f,
-    .mirostat_tau = 5.0f,
-    .mirostat_eta = 0.1f,
-    .adaptive_target = -1.0f,
-    .adaptive_decay = 0.9f,
-};
-
-#define INT(member, min, max)   WEIR__RANGE(WEIR__RANGE_INT, weir_sampler_params, member, min, max)
-#define FLOAT(member, min, max) WEIR__RANGE(WEIR__RANGE_FLOAT, weir_sampler_params, member, min, max)
-#define FLOAT_OR_OFF(member, min, max)                                                                       \
-    WEIR__RANGE_OR_OFF(WEIR__RANGE_FLOAT, weir_sampler_params, member, min, max)
-static const weir__range ranges[] = {
-    FLOAT(temp, 0, 100),
-    FLOAT(dynatemp_range, 0, 100),
-    FLOAT(dynatemp_exponent, 0, 100),
-    INT(top_k, 0, INT32_MAX),
-    FLOAT(top_p, 0, 1),
-    FLOAT(min_p, 0, 1),
-    FLOAT(typical_p, 0, 1),
-    FLOAT_OR_OFF(top_n_sigma, 0, 100),
-    FLOAT(xtc_probability, 0, 1),
-    FLOAT(xtc_threshold, 0, 1),
-    INT(min_keep, 0, INT32_MAX),
-    FLOAT(dry_multiplier, 0, 100),
-    FLOAT(dry_base, 0, 100),
-    INT(dry_allowed_length, 0, WINDOW_MAX),
-    INT(dry_penalty_last_n, 0, WINDOW_MAX),
-    INT(penalty_last_n, 0, WINDOW_MAX),
-    FLOAT(penalty_repeat, 0.01, 100),
-    FLOAT(penalty_freq, -100, 100),
-    FLOAT(penalty_present, -100, 100),
-    INT(mirostat, 0, 2),
-    FLOAT(mirostat_tau, 0, 100),
-    FLOAT(mirostat_eta, 0, 1),
-    FLOAT_OR_OFF(adaptive_target, 0, 1),
-    FLOAT(adaptive_decay, 0, 0.99),
-};
-
 void weir_sampler_params_init(weir_sampler_params *params, size_t size)
 {
-    weir__params_default(params, size, &defaults, sizeof defaults);
+    weir__members_init(&weir__sampler_members, params, size);
 }
 
 /* ---- Checks --------------------------------------------------------------------------------------- */
@@ -166,10 +112,9 @@ static weir_status check_breakers(const weir_sampler_params *params, const char 
 weir_status weir__sampler_params_check(const weir_model *model, const weir_sampler_params *given,
                                        const char *prefix, weir_sampler_params *full, weir_error *error)
 {
-    weir_sampler_params params = defaults;
-    weir_status status = weir__params_take(&params, sizeof params, given, "sampler", error);
-    if (status == WEIR_OK)
-        status = weir__range_check(ranges, sizeof ranges / sizeof ranges[0], &params, prefix, error);
+    weir_sampler_params params = weir_sampler_params_default();
+    weir_status status = weir__sized_take(&params, sizeof params, given, "sampler", error);
+    if (status == WEIR_OK) status = weir__members_check(&weir__sampler_members, &params, prefix, error);
     if (status == WEIR_OK) status = check_biases(model, &params, prefix, error);
     if (status == WEIR_OK) status = check_breakers(&params, prefix, error);
     if (status == WEIR_OK && params.order != NULL) status = check_order(params.order, prefix, error);
@@ -202,7 +147,7 @@ weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *p
                                  const weir__grammar *grammar, const char *prefix, weir_sampler **sampler,
                                  weir_error *error)
 {
-    weir_sampler_params full = defaults;
+    weir_sampler_params full = weir_sampler_params_default();
     char *converted = NULL;
     weir_sampler *made = NULL;
     weir_status status = weir__sampler_params_check(model, params, prefix, &full, error);

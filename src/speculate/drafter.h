@@ -6,10 +6,9 @@
 #define WEIR_SPECULATE_DRAFTER_H
 
 #include "backend/backend.h"
+#include "params/bounds.h"
 #include "speculate/pace.h"
 #include "speculate/worth.h"
-
-#define WEIR__DRAFT_MAX 32 /* tokens; where so many are right, longer drafts make hardly any faster */
 
 typedef struct weir__drafter weir__drafter;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/params.h"
+#include "base/sized.h"
 
 #include <string.h>
 
@@ -18,8 +18,8 @@ static weir_status given_size(const void *given, size_t full_size, const char *n
     return WEIR_OK;
 }
 
-weir_status weir__params_take(void *full, size_t full_size, const void *given, const char *name,
-                              weir_error *error)
+weir_status weir__sized_take(void *full, size_t full_size, const void *given, const char *name,
+                             weir_error *error)
 {
     size_t size;
     if (given == NULL) return WEIR_OK;
@@ -31,21 +31,12 @@ weir_status weir__params_take(void *full, size_t full_size, const void *given, c
     return status;
 }
 
-weir_status weir__params_give(void *given, const void *full, size_t full_size, const char *name,
-                              weir_error *error)
+weir_status weir__sized_give(void *given, const void *full, size_t full_size, const char *name,
+                             weir_error *error)
 {
     size_t size;
     weir_status status = given_size(given, full_size, name, &size, error);
     if (status == WEIR_OK)
         memcpy((char *)given + sizeof size, (const char *)full + sizeof size, size - sizeof size);
     return status;
-}
-
-void weir__params_default(void *params, size_t size, const void *full, size_t full_size)
-{
-    size_t known = size < full_size ? size : full_size;
-    if (size < sizeof size) return;
-    memset(params, 0, size);
-    memcpy(params, full, known);
-    memcpy(params, &known, sizeof known);
 }

@@ -1,0 +1,39 @@
+/* members.h: every parameter described once. Defaults, checks, comparison and access by name read these
+ * tables, and so do the command line, the server and the Elixir package.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_PARAMS_MEMBERS_H
+#define WEIR_PARAMS_MEMBERS_H
+
+#include <weir/weir.h>
+
+#include "base/text.h"
+
+typedef struct weir__members {
+    const char *of;
+    const weir_member *member; /* [n], in the struct's order */
+    size_t n;
+    size_t size; /* of the struct */
+} weir__members;
+
+extern const weir__members weir__model_members, weir__quantize_members, weir__context_members,
+    weir__sampler_members, weir__chat_members, weir__request_members, weir__engine_members, weir__hub_members;
+
+/* What a public _init(params, size) does: the defaults, as far as the caller knows the struct, whose size
+ * field tells how far. params NULL is ignored. */
+void weir__members_init(const weir__members *members, void *params, size_t size);
+
+/* INVALID for the first number out of its range, "temp is -1; allowed: 0 to 100", with prefix and name as the
+ * field. */
+weir_status weir__members_check(const weir__members *members, const void *params, const char *prefix,
+                                weir_error *error);
+weir_status weir__member_check(const weir_member *member, const void *params, const char *prefix,
+                               weir_error *error);
+
+/* A number or choice of the struct. 64-bit values beyond 2^53 are rounded. */
+double weir__member_number(const weir_member *member, const void *params);
+
+/* Appends the values of all members but those of WEIR_MEMBER_OTHER, such that two structs give the same bytes
+ * only if they are equal. Texts count by content. False: out of memory. */
+bool weir__members_key(const weir__members *members, const void *params, weir__text *key);
+
+#endif
