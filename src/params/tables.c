@@ -32,7 +32,7 @@
 #define OTHER(m, h) /* of texts with a length, too */ \
     {MEMBER(m), .type = WEIR_MEMBER_OTHER, .unit = "", .help = (h)}
 #define TABLE(name) \
-    const weir__members weir__##name##_members = {#name, name, sizeof name / sizeof *name, sizeof(OF)}
+    const weir__members weir__##name##_members = {#name, (name), sizeof(name) / sizeof *(name), sizeof(OF)}
 /* clang-format on */
 
 static const char *const layouts[] = {"auto", "unified", "per_slot", NULL};
