@@ -119,6 +119,27 @@ defmodule Weir.SchedulersTest do
     end
   end
 
+  # A template may take the more steps, the longer its messages are: these would be hours of work.
+  @tag :llama
+  test "templates of callers that have died leave the schedulers to others", c do
+    endless = %{
+      messages: ~s([{"role": "user", "content": "#{String.duplicate("a", 8_000_000)}"}]),
+      template: """
+      {% for m in messages %}{% if m.content|length > 1000000 %}
+      {% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}
+      {% endif %}{% endfor %}
+      """
+    }
+
+    for _ <- 1..:erlang.system_info(:dirty_cpu_schedulers) do
+      pid = spawn(fn -> NIF.chat_create(c.fast.ref, endless) end)
+      until_inside(pid, :chat_create, 2)
+      Process.exit(pid, :kill)
+    end
+
+    assert {:ok, _} = Weir.Chat.apply_template(c.fast, @messages)
+  end
+
   defp greedy(model) do
     {:ok, sampler} = NIF.sampler_create(model.ref, %{temp: 0.0})
     sampler

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.StreamTest do
   use ExUnit.Case, async: true
-  alias Weir.{Chunk, NIF, Terms, Wait}
+  import Weir.Wait
+  alias Weir.{Chunk, NIF, Terms}
+
+  @greedy [temp: 0.0]
 
   setup_all do
     {:ok, model} = Weir.load_model("fake:")
@@ -11,7 +14,7 @@ defmodule Weir.StreamTest do
     %{model: model, slow: slow, ends: ends, bytes: bytes}
   end
 
-  defp mailbox, do: elem(Process.info(self(), :messages), 1)
+  defp texts(model, opts), do: Enum.to_list(Weir.stream(model, "hello", opts))
 
   test "the texts together are generate's", %{model: model, ends: ends, bytes: bytes} do
     Terms.sow("texts")
@@ -19,10 +22,10 @@ defmodule Weir.StreamTest do
     for model <- [model, ends, bytes], _ <- 1..30 do
       opts = [seed: :rand.uniform(1_000_000), max_tokens: :rand.uniform(60)]
       {:ok, text} = Weir.generate(model, "hello", opts)
-      texts = Enum.to_list(Weir.stream(model, "hello", opts))
+      texts = texts(model, opts)
       assert Enum.join(texts) == text
       assert Enum.all?(texts, &(String.valid?(&1) and &1 != ""))
-      chunks = Enum.to_list(Weir.stream(model, "hello", [emit: :chunks] ++ opts))
+      chunks = texts(model, [emit: :chunks] ++ opts)
       assert Enum.map_join(chunks, & &1.text) == text
       {:ok, decoded} = Weir.Tokenizer.decode(model, Enum.flat_map(chunks, & &1.ids))
       assert decoded == text
@@ -36,15 +39,14 @@ defmodule Weir.StreamTest do
   end
 
   test "nothing runs before it is enumerated, and it can be enumerated again", %{model: model} do
-    stream = Weir.stream(model, "hello", temp: 0.0, max_tokens: 5)
+    stream = Weir.stream(model, "hello", [max_tokens: 5] ++ @greedy)
     assert Enum.to_list(stream) == Enum.to_list(stream)
   end
 
   test "an early end leaves no message and nothing that runs", %{slow: slow, model: model} do
     for model <- [slow, model], n <- [1, 2, 5, 1, 1, 3, 1, 2, 4, 1] do
-      assert length(model |> Weir.stream("hello", temp: 0.0, max_tokens: 400) |> Enum.take(n)) ==
-               n
-
+      stream = Weir.stream(model, "hello", [max_tokens: 400] ++ @greedy)
+      assert length(Enum.take(stream, n)) == n
       assert mailbox() == []
     end
 
@@ -54,14 +56,14 @@ defmodule Weir.StreamTest do
 
   test "an exception of the consumer's, too", %{slow: slow} do
     assert_raise RuntimeError, fn ->
-      slow |> Weir.stream("hello", temp: 0.0) |> Enum.each(fn _ -> raise "enough" end)
+      slow |> Weir.stream("hello", @greedy) |> Enum.each(fn _ -> raise "enough" end)
     end
 
     assert mailbox() == []
   end
 
   test "streams of one process do not meet", %{model: model} do
-    opts = [temp: 0.0, max_tokens: 30]
+    opts = [max_tokens: 30] ++ @greedy
     one = Weir.stream(model, "one", opts)
     other = Weir.stream(model, "other", opts)
     {ones, others} = one |> Enum.zip(other) |> Enum.unzip()
@@ -71,29 +73,58 @@ defmodule Weir.StreamTest do
   end
 
   test "errors are raised", %{model: model} do
-    assert_raise Weir.Error, fn -> Enum.to_list(Weir.stream(model, "hello", temp: -1.0)) end
-
-    assert_raise Weir.Error, fn ->
-      Enum.to_list(Weir.stream(model, "hello", grammar: "root ::= ["))
-    end
-
-    assert_raise ArgumentError, fn -> Weir.stream(model, "hello", tmep: 1.0) end
     both = [grammar: "root ::= \"a\"", json_schema: %{}]
-    assert_raise ArgumentError, fn -> Enum.to_list(Weir.stream(model, "hello", both)) end
+    assert_raise Weir.Error, fn -> texts(model, temp: -1.0) end
+    assert_raise Weir.Error, fn -> texts(model, grammar: "root ::= [") end
+    assert_raise ArgumentError, fn -> Weir.stream(model, "hello", tmep: 1.0) end
+    assert_raise ArgumentError, fn -> texts(model, both) end
     assert mailbox() == []
   end
 
   describe "generate_tokens" do
     setup do
-      {:ok, %{ref: model}} = Weir.load_model("fake:tick_us=1000")
-      {:ok, context} = NIF.context_create(model, 512, 32, 32, 1, 1, false, -1, 1)
+      generation(1000)
+    end
+
+    # A context and a sampler of a model whose passes take so long; a pass has at most so many tokens.
+    defp generation(tick_us, per_pass \\ 32) do
+      {:ok, %{ref: model}} = Weir.load_model("fake:tick_us=#{tick_us}")
+      {:ok, context} = NIF.context_create(model, 512, per_pass, per_pass, 1, 1, false, -1, 1)
       {:ok, sampler} = NIF.sampler_init(model, 7, 0.0, 40, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil)
       %{context: context, sampler: sampler}
     end
 
+    # At most so many tokens, sent to `to` with the reference.
+    defp generate(c, ref, to, n, prompt \\ ~c"hi"),
+      do: NIF.generate_tokens(c.context, c.sampler, prompt, n, to, ref)
+
+    # Waits until nothing generates in the context.
+    defp last_position(c), do: NIF.memory_seq_pos_max(c.context, 0)
+
+    # Ends a generation from a prompt of 500 tokens in one of three ways, so many ms after it has begun.
+    # Nothing of it is sent.
+    defp end_amid_prompt(c, way, ms) do
+      me = self()
+      ref = NIF.generate_ref()
+      to = if way == :receiver, do: spawn(fn -> Process.sleep(:infinity) end), else: me
+      pid = spawn(fn -> generate(c, ref, to, 1, List.duplicate(?a, 500)) end)
+      until_inside(pid, :generate_tokens, 6)
+      Process.sleep(ms)
+
+      case way do
+        :stop -> :ok = NIF.generate_stop(ref)
+        :generator -> Process.exit(pid, :kill)
+        :receiver -> Process.exit(to, :kill)
+      end
+
+      last = last_position(c)
+      refute_received {^ref, _}
+      last
+    end
+
     test "sends the messages of ADR 0023 to any process, with any reference", c do
       ref = make_ref()
-      assert :ok = NIF.generate_tokens(c.context, c.sampler, ~c"hi", 3, self(), ref)
+      assert :ok = generate(c, ref, self(), 3)
 
       for _ <- 1..3,
           do: assert_received({^ref, {:token, id, text}} when is_integer(id) and is_binary(text))
@@ -101,7 +132,7 @@ defmodule Weir.StreamTest do
       assert_received {^ref, :done}
       refute_received _
 
-      assert :ok = NIF.generate_tokens(c.context, c.sampler, [], 3, self(), ref)
+      assert :ok = generate(c, ref, self(), 3, [])
       assert_received {^ref, {:error, reason}} when is_binary(reason)
       refute_received _
     end
@@ -111,9 +142,7 @@ defmodule Weir.StreamTest do
         ref = NIF.generate_ref()
         me = self()
 
-        {pid, monitor} =
-          spawn_monitor(fn -> NIF.generate_tokens(c.context, c.sampler, ~c"hi", 400, me, ref) end)
-
+        {pid, monitor} = spawn_monitor(fn -> generate(c, ref, me, 400) end)
         assert_receive {^ref, {:token, _, _}}
         :ok = NIF.generate_stop(ref)
         while_received(ref)
@@ -125,92 +154,39 @@ defmodule Weir.StreamTest do
     test "a stop before the begin", c do
       ref = NIF.generate_ref()
       :ok = NIF.generate_stop(ref)
-      assert :ok = NIF.generate_tokens(c.context, c.sampler, ~c"hi", 3, self(), ref)
+      assert :ok = generate(c, ref, self(), 3)
       refute_received _
-      assert NIF.memory_seq_pos_max(c.context, 0) == -1
+      assert last_position(c) == -1
     end
 
-    # A generation that has to be ended early: its 16 passes of prompt, or its 400 tokens, take so long that
-    # there is always time for that.
-    defp slow(tick_us) do
-      {:ok, %{ref: model}} = Weir.load_model("fake:tick_us=#{tick_us}")
-      {:ok, context} = NIF.context_create(model, 512, 32, 32, 1, 1, false, -1, 1)
-      {:ok, sampler} = NIF.sampler_init(model, 7, 0.0, 40, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil)
-      {context, sampler}
-    end
-
+    # Generations that have to be ended early: 16 passes of prompt, one pass of a minute, or 400 tokens take so
+    # long that there is always time for that.
     test "a stop, and the end of either process, between the passes of a prompt" do
-      {context, sampler} = slow(200_000)
-      prompt = for _ <- 1..500, do: ?a
-      me = self()
-
-      for way <- [:stop, :generator, :receiver] do
-        ref = NIF.generate_ref()
-        to = if way == :receiver, do: spawn(fn -> Process.sleep(:infinity) end), else: me
-        pid = spawn(fn -> NIF.generate_tokens(context, sampler, prompt, 1, to, ref) end)
-        Wait.until_inside(pid, :generate_tokens, 6)
-        Process.sleep(20)
-
-        case way do
-          :stop -> :ok = NIF.generate_stop(ref)
-          :generator -> Process.exit(pid, :kill)
-          :receiver -> Process.exit(to, :kill)
-        end
-
-        # waits for the context
-        assert NIF.memory_seq_pos_max(context, 0) < 499
-        refute_received {^ref, _}
-      end
+      c = generation(200_000)
+      for way <- [:stop, :generator, :receiver], do: assert(end_amid_prompt(c, way, 20) < 499)
     end
 
     test "a stop, and the end of either process, within a pass" do
-      # one pass, of a minute
-      {:ok, %{ref: model}} = Weir.load_model("fake:tick_us=60000000")
-      {:ok, context} = NIF.context_create(model, 512, 512, 512, 1, 1, false, -1, 1)
-      {:ok, sampler} = NIF.sampler_init(model, 7, 0.0, 40, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil)
-      prompt = for _ <- 1..500, do: ?a
-      me = self()
-
-      for way <- [:stop, :generator, :receiver] do
-        ref = NIF.generate_ref()
-        to = if way == :receiver, do: spawn(fn -> Process.sleep(:infinity) end), else: me
-        pid = spawn(fn -> NIF.generate_tokens(context, sampler, prompt, 1, to, ref) end)
-        Wait.until_inside(pid, :generate_tokens, 6)
-
-        case way do
-          :stop -> :ok = NIF.generate_stop(ref)
-          :generator -> Process.exit(pid, :kill)
-          :receiver -> Process.exit(to, :kill)
-        end
-
-        # waits for the context, which has nothing of the prompt
-        assert NIF.memory_seq_pos_max(context, 0) == -1
-        refute_received {^ref, _}
-      end
+      c = generation(60_000_000, 512)
+      for way <- [:stop, :generator, :receiver], do: assert(end_amid_prompt(c, way, 0) == -1)
     end
 
     test "a receiver that is dead ends it" do
-      {context, sampler} = slow(20_000)
+      c = generation(20_000)
       ref = make_ref()
-
-      consumer =
-        spawn(fn ->
-          receive do: ({^ref, {:token, _, _}} -> :ok)
-        end)
-
-      :ok = NIF.generate_tokens(context, sampler, ~c"hi", 400, consumer, ref)
-      assert NIF.memory_seq_pos_max(context, 0) in 1..300
+      consumer = spawn(fn -> receive do: ({^ref, {:token, _, _}} -> :ok) end)
+      :ok = generate(c, ref, consumer, 400)
+      assert last_position(c) in 1..300
     end
 
     test "a generator that is killed ends it" do
-      {context, sampler} = slow(20_000)
+      c = generation(20_000)
       me = self()
       ref = make_ref()
-      pid = spawn(fn -> NIF.generate_tokens(context, sampler, ~c"hi", 400, me, ref) end)
+      pid = spawn(fn -> generate(c, ref, me, 400) end)
       assert_receive {^ref, {:token, _, _}}
       Process.exit(pid, :kill)
-      # waits for the context
-      assert NIF.memory_seq_pos_max(context, 0) in 1..300
+      assert last_position(c) in 1..300
     end
   end
 
@@ -228,7 +204,7 @@ defmodule Weir.StreamTest do
     for _ <- 1..100 do
       {pid, monitor} =
         spawn_monitor(fn ->
-          slow |> Weir.stream("hello", temp: 0.0, max_tokens: 300) |> Stream.run()
+          slow |> Weir.stream("hello", [max_tokens: 300] ++ @greedy) |> Stream.run()
         end)
 
       Process.sleep(:rand.uniform(6) - 1)
