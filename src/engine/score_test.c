@@ -132,6 +132,23 @@ static void each_token_of_a_stream_has_its_logprobs(void **state)
     }
 }
 
+static void a_last_chunk_without_tokens_has_none(void **state)
+{
+    rig *r = *state;
+    static scores got;
+    rig_script(r, 'A', 3, "abcdef");
+    rig_start(r);
+    weir_request request = rig_ask(r, 'A');
+    request.n_logprobs = 2;
+    weir_stream *stream = rig_submit(r, &request);
+    for (int tick = 0; tick < 10; tick++) {
+        rig_tick(r);
+        take(&got, stream, 2);
+    }
+    assert_true(got.finished);
+    assert_int_equal(got.n, 6);
+}
+
 static void a_request_without_logprobs_has_none(void **state)
 {
     rig *r = *state;
@@ -231,6 +248,11 @@ static void every_allocation_of_a_scored_request_may_fail(void **state)
         weir__mem_fail_after(-1);
         bool failed = status != WEIR_OK || result.reason == WEIR_REASON_ERROR;
         if (failed && status == WEIR_OK) assert_int_equal(result.error.code, WEIR_NO_MEMORY);
+        if (!failed) {
+            assert_int_equal(result.n_prompt_tokens, 5);
+            assert_true(result.prompt_tokens != NULL && result.prompt_logprobs != NULL);
+            assert_true(result.prompt_top_logprobs != NULL && result.top_logprobs != NULL);
+        }
         if (status != WEIR_OK) assert_int_equal(status, WEIR_NO_MEMORY);
         weir_result_fini(&result);
         weir_stream_release(stream);
@@ -723,6 +745,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RIG_TEST(each_token_of_a_stream_has_its_logprobs),
+        RIG_TEST(a_last_chunk_without_tokens_has_none),
         RIG_TEST(a_request_without_logprobs_has_none),
         RIG_TEST(a_result_has_them_and_n_logprobs_implies_them),
         RIG_TEST(a_suspension_loses_none),
