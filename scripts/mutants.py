@@ -325,7 +325,7 @@ class Bench:
         """None when all pass, else the first that does not. Those that take long come last."""
         quick = [t for t in tests if self.seconds.get(t, 0) < 2]
         for some in filter(None, (quick, [t for t in tests if t not in quick])):
-            limit = 40 + 5 * sum(self.seconds.get(t, 600) for t in some)
+            limit = 30 + 3 * sum(self.seconds.get(t, 600) for t in some)
             status, output = run(["ctest", "--test-dir", str(self.build), "--stop-on-failure", "-R", "^(" + "|".join(some) + ")$"], limit)
             for name, seconds in re.findall(r"Test +#\d+: (\S+) .*Passed +([\d.]+) sec", output):
                 self.seconds.setdefault(name, float(seconds))
