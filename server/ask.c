@@ -746,7 +746,12 @@ bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_req
             return refuse(&r, "fork", form);
     }
     if (id == NULL) return refuse(&r, "fork", form);
-    if (!serve_kept_find(call->server->kept, id, salt, index, choice)) {
+    weir_status status = serve_kept_find(call->server->kept, id, salt, index, choice);
+    if (status == WEIR_NO_MEMORY) {
+        serve_call_no_memory(call);
+        return false;
+    }
+    if (status != WEIR_OK) {
         serve_call_refuse(
             call, 404, "fork", "not_found",
             "there is no choice %d of an answer \"%.64s\" here that this key may fork: the last %d "

@@ -89,11 +89,11 @@ void serve_connection_close(serve_connection *connection)
  * would take the end of the answer from it. */
 static void part(serve_connection *connection)
 {
+    if (connection->tls != NULL) SSL_shutdown(connection->tls);
     if (connection->ended) {
         serve_connection_close(connection);
         return;
     }
-    if (connection->tls != NULL) SSL_shutdown(connection->tls);
     shutdown(connection->watch.fd, SHUT_WR);
     connection->stage = SERVE_PARTING;
     connection->n_dropped = unread(connection);

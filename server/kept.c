@@ -69,23 +69,33 @@ void serve_kept_add(serve_kept *kept, const serve_answer *answer, const char *sa
     entry_destroy(oldest);
 }
 
-bool serve_kept_find(serve_kept *kept, const char *id, const char *salt, int32_t index,
-                     serve_kept_choice *choice)
+/* Under the mutex. */
+static weir_status choose(const entry *e, int32_t index, serve_kept_choice *choice)
 {
-    bool found = false;
+    if (index < 0 || index >= e->n) return WEIR_INVALID;
+    choice->adapter = e->adapter != NULL ? weir__mem_strdup(e->adapter) : NULL;
+    if (e->adapter != NULL && choice->adapter == NULL) return WEIR_NO_MEMORY;
+    choice->stream = weir_stream_hold(e->streams[index]);
+    choice->chat = weir_chat_hold(e->chat);
+    return WEIR_OK;
+}
+
+weir_status serve_kept_find(serve_kept *kept, const char *id, const char *salt, int32_t index,
+                            serve_kept_choice *choice)
+{
+    weir_status status = WEIR_INVALID;
     char given[SERVE_ID_MAX] = {0};
     if (strlen(id) < sizeof given) memcpy(given, id, strlen(id) + 1);
+    *choice = (serve_kept_choice){0};
     pthread_mutex_lock(&kept->mutex);
-    for (size_t i = 0; i < SERVE_KEPT_MOST && !found; i++) {
+    for (size_t i = 0; i < SERVE_KEPT_MOST; i++) {
         const entry *e = kept->entries[i];
         if (e == NULL || !serve_text_same(e->id, given, sizeof given) || strcmp(e->salt, salt) != 0) continue;
-        if (index < 0 || index >= e->n) break;
-        *choice = (serve_kept_choice){weir_stream_hold(e->streams[index]), weir_chat_hold(e->chat),
-                                      e->adapter != NULL ? weir__mem_strdup(e->adapter) : NULL};
-        found = true;
+        status = choose(e, index, choice);
+        break;
     }
     pthread_mutex_unlock(&kept->mutex);
-    return found;
+    return status;
 }
 
 void serve_kept_choice_fini(serve_kept_choice *choice)

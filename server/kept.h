@@ -21,12 +21,13 @@ void serve_kept_add(serve_kept *kept, const serve_answer *answer, const char *sa
 typedef struct serve_kept_choice {
     weir_stream *stream; /* held */
     weir_chat *chat;     /* held; NULL = a completion */
-    char *adapter;       /* what it was asked of by name; NULL = the model, or out of memory */
+    char *adapter;       /* what it was asked of by name; NULL = the model */
 } serve_kept_choice;
 
-/* False: nothing of this id is kept, or not with this salt, or it has no such choice. Any thread. */
-bool serve_kept_find(serve_kept *kept, const char *id, const char *salt, int32_t index,
-                     serve_kept_choice *choice);
+/* INVALID: nothing of this id is kept, or not with this salt, or it has no such choice. NO_MEMORY. *choice is
+ * zeroes then. Any thread. */
+weir_status serve_kept_find(serve_kept *kept, const char *id, const char *salt, int32_t index,
+                            serve_kept_choice *choice);
 void serve_kept_choice_fini(serve_kept_choice *choice);
 
 #endif

@@ -27,6 +27,9 @@ weir_status serve_tls_create(const char *cert, const char *key, SSL_CTX **tls, w
     SSL_CTX_set_min_proto_version(made, TLS1_2_VERSION);
     SSL_CTX_set_options(made,
                         SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+#ifdef SSL_OP_IGNORE_UNEXPECTED_EOF
+    SSL_CTX_set_options(made, SSL_OP_IGNORE_UNEXPECTED_EOF); /* see serve_tls_read */
+#endif
     SSL_CTX_set_mode(made, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_alpn_select_cb(made, choose_protocol, NULL);
@@ -77,6 +80,8 @@ int serve_tls_shake(SSL *ssl)
     return meaning(ssl, SSL_do_handshake(ssl), SERVE_TLS_GONE);
 }
 
+/* The end of TCP without close_notify is an end as well: a request says its length, so that a part of one is
+ * never taken for all of it, and what is complete is answered (RFC 9112, 9.8). */
 int serve_tls_read(SSL *ssl, void *bytes, size_t n)
 {
     ERR_clear_error();
