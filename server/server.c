@@ -27,7 +27,6 @@
 
 #define WATCH_STEPS 4  /* sweeps between two looks at the engine */
 #define CROWD       32 /* calls at a time */
-#define WORK_S      30 /* of one request, before it is in the engine's queue and after its answer */
 #define LAST_WORK_S 10 /* what ends the process may take */
 #define FAREWELL_S  2  /* after a drain: until those who are cut off have taken what tells them */
 
@@ -42,6 +41,7 @@ serve_params serve_params_default(void)
         .head_s = 10,
         .body_s = 60,
         .stall_s = 120,
+        .work_s = 30,
         .comment_s = 10,
         .watchdog_s = 30,
         .drain_s = 30,
@@ -192,11 +192,12 @@ static void watch_engine(serve_server *server, int64_t now_ns)
 
 static void watch_workers(serve_server *server, int64_t now_ns)
 {
+    const serve_params *params = &server->params;
     int32_t n_new;
-    server->n_stuck_workers = serve_workers_stuck(server->workers, now_ns, &n_new);
+    server->n_stuck_workers = serve_workers_stuck(server->workers, now_ns, params->watchdog_s, &n_new);
     if (n_new > 0)
         serve_log_event("stuck", "%d of %d workers have been at one request for more than %d s",
-                        server->n_stuck_workers, server->params.n_workers, WORK_S);
+                        server->n_stuck_workers, params->n_workers, params->work_s + params->watchdog_s);
 }
 
 /* After a crowd: glibc keeps what its calls took, though it is free. */
@@ -336,6 +337,7 @@ weir_status serve_server_check(const serve_params *params, weir_error *error)
         {"head_s", offsetof(serve_params, head_s), 1, 3600},
         {"body_s", offsetof(serve_params, body_s), 1, 86400},
         {"stall_s", offsetof(serve_params, stall_s), 1, 86400},
+        {"work_s", offsetof(serve_params, work_s), 1, 86400},
         {"comment_s", offsetof(serve_params, comment_s), 0, 86400},
         {"watchdog_s", offsetof(serve_params, watchdog_s), 1, 86400},
         {"drain_s", offsetof(serve_params, drain_s), 0, 86400},
@@ -418,7 +420,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     server->kept = serve_kept_create();
     server->adapters = serve_adapters_create();
     server->tapes = serve_tapes_create(server);
-    server->workers = serve_workers_create(params->n_workers, WORK_S, serve_server_post);
+    server->workers = serve_workers_create(params->n_workers, params->work_s, serve_server_post);
     if (server->keys == NULL || server->workers == NULL || server->events == NULL ||
         server->embedder == NULL || server->kept == NULL || server->tapes == NULL || server->adapters == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");

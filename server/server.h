@@ -37,8 +37,10 @@ typedef struct serve_params {
     int32_t n_workers;                  /* 2; 1 … 64 threads that read and render requests */
     int32_t head_s, body_s;             /* 10, 60: how long a head and a body may take */
     int32_t stall_s;                    /* 120: a reader that takes nothing for so long is left */
+    int32_t work_s;                     /* 30: what a worker may take for a request, and for its answer */
     int32_t comment_s;                  /* 10: comments in streams that have nothing to say; 0 = none */
-    int32_t watchdog_s;                 /* 30: work without a tick for so long makes /health red */
+    int32_t watchdog_s;                 /* 30: /health is red after so long of work without a tick, or of a
+                                         * worker that does not end when it is to */
     int32_t drain_s;                    /* 30: how long drain waits for what runs */
     int32_t grace_s;                    /* 30: how long a resumable stream runs unread; 0 = there are none */
     int32_t keep_s;                     /* 300: how long it is kept after its end, or its last reader */

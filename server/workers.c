@@ -5,9 +5,6 @@
 #include "base/thread.h"
 #include "serve.h"
 
-/* What a job that was told that its time is over may take to end. */
-#define GRACE_NS (5 * WEIR__NS_PER_S)
-
 /* Jobs that wait. */
 typedef struct queue {
     serve_call *first, *last;
@@ -143,7 +140,7 @@ bool serve_workers_destroy(serve_workers *workers, int timeout_ms)
 
 /* ---- Watching ---- */
 
-int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t *n_new)
+int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t late_s, int32_t *n_new)
 {
     int32_t n = 0;
     *n_new = 0;
@@ -151,7 +148,7 @@ int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t *n_n
     for (int32_t i = 0; i < workers->n; i++) {
         worker *w = &workers->all[i];
         if (w->queue == &workers->slow || w->began_ns == 0 ||
-            now_ns - w->began_ns <= workers->most_ns + GRACE_NS)
+            now_ns - w->began_ns <= workers->most_ns + late_s * WEIR__NS_PER_S)
             continue;
         n++;
         *n_new += !w->told;

@@ -117,7 +117,7 @@ static void test_slow_jobs_leave_room_and_have_time(void **state)
     serve_workers_give(workers, &calls[1], endless);
     await(&n_begun, 1);
     assert_int_equal(
-        serve_workers_stuck(workers, weir__clock_now_ns() + INT64_C(3600) * WEIR__NS_PER_S, &n_new), 0);
+        serve_workers_stuck(workers, weir__clock_now_ns() + INT64_C(3600) * WEIR__NS_PER_S, 5, &n_new), 0);
     serve_workers_give(workers, &calls[2], quick);
     await(&n_done, 1);
     atomic_store(&calls[0].gone, true);
@@ -134,13 +134,14 @@ static void test_a_job_that_does_not_end_is_seen(void **state)
     int64_t later_ns = weir__clock_now_ns() + INT64_C(3600) * WEIR__NS_PER_S;
     (void)state;
     serve_workers *workers = serve_workers_create(2, 30, done);
-    assert_int_equal(serve_workers_stuck(workers, later_ns, &n_new), 0);
+    assert_int_equal(serve_workers_stuck(workers, later_ns, 3500, &n_new), 0);
     serve_workers_give(workers, &call, deaf);
     await(&n_begun, 1);
-    assert_int_equal(serve_workers_stuck(workers, weir__clock_now_ns(), &n_new), 0);
-    assert_int_equal(serve_workers_stuck(workers, later_ns, &n_new), 1);
+    assert_int_equal(serve_workers_stuck(workers, weir__clock_now_ns(), 0, &n_new), 0);
+    assert_int_equal(serve_workers_stuck(workers, later_ns, 3600, &n_new), 0); /* it may take 30 s more */
+    assert_int_equal(serve_workers_stuck(workers, later_ns, 3500, &n_new), 1);
     assert_int_equal(n_new, 1);
-    assert_int_equal(serve_workers_stuck(workers, later_ns, &n_new), 1);
+    assert_int_equal(serve_workers_stuck(workers, later_ns, 3500, &n_new), 1);
     assert_int_equal(n_new, 0); /* told once */
     assert_false(serve_workers_destroy(workers, 10));
     released = true;

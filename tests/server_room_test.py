@@ -9,6 +9,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check  # noqa: E402
+from hold import Held, may_hold  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
@@ -68,6 +69,41 @@ def stopping():
         reply = connection.reply()
         check(f"{name}: 503, and when to come again", reply.status == 503 and reply.error["code"] == "stopping" and int(reply.headers.get("retry-after", 0)) >= 1, reply.headers, reply.body)
     check("it ends with 0", server.wait() == 0)
+
+
+@part
+def stuck_workers():
+    """A worker that stands still in the middle of a request, and goes on."""
+    server = Server(WEIR, "--workers", "1", "--work-timeout", "1", "--watchdog", "1")
+    if not may_hold(server.process.pid, "weir-work"):
+        print("skipped: this system lets no process hold another one's threads", flush=True)
+        end(server)
+        return
+    check("green at first", server.get("/health").status == 200)
+    body = json.dumps({"content": "x" * (4 << 20), "with_pieces": True}).encode()
+    held = None
+    while held is None:
+        connection = server.connect(room=4096)
+        connection.request("POST", "/tokenize", body)
+        server.wait_for(lambda m: m["weir_workers_busy"] == 1)
+        held = Held(server.process.pid, "weir-work")
+        if server.metrics()["weir_workers_busy"] == 0:  # it was quicker
+            held.release()
+            held = None
+    line = server.log(lambda e: e["event"] == "stuck")
+    check("the log says which", line is not None and "1 of 1 workers" in line["message"] and "2 s" in line["message"], line)
+    reply = server.get("/health")
+    check("then /health is red", reply.status == 503 and reply.error["code"] == "stuck" and "1 of 1" in reply.error["message"] and int(reply.headers["retry-after"]) >= 1, reply.body)
+    check("what needs no worker is answered", server.get("/slots").status == 200 and server.metrics()["weir_workers_busy"] == 1)
+    held.release()
+    until = time.monotonic() + 60
+    while server.get("/health").status != 200 and time.monotonic() < until:
+        time.sleep(0.05)
+    check("once it goes on, /health is green", server.get("/health").status == 200)
+    check("its request has an answer", connection.head()[0] in (200, 503))
+    check("and others, too", server.post("/tokenize", {"content": "x"}).status == 200 and len([e for e in server.lines if e["event"] == "stuck"]) == 1)
+    connection.close()
+    end(server)
 
 
 need_server(WEIR)
