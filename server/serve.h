@@ -304,7 +304,8 @@ serve_workers *serve_workers_create(int32_t n, int32_t most_s, void (*done)(serv
 bool serve_workers_destroy(serve_workers *workers, int timeout_ms);
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call));
 
-/* How many jobs go on although their time has been over for late_s; *n_new: those not counted there before. */
+/* How many jobs go on although their time has been over for late_s; *n_new: those not counted there
+ * before. */
 int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t late_s, int32_t *n_new);
 
 /* How many there are, how many of these work, and how many calls wait for one. */
