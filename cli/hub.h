@@ -3,6 +3,8 @@
 #ifndef WEIR_CLI_HUB_H
 #define WEIR_CLI_HUB_H
 
+#include <weir/hub.h>
+
 #include "options.h"
 
 /* What the options say to the hub. */

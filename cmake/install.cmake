@@ -48,7 +48,7 @@ add_dependencies(weir_install weir_cli weir_shared)
 
 install(TARGETS weir_cli weir_shared)
 install(FILES ${files}/libweir.a DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES include/weir/weir.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weir)
+install(FILES include/weir/weir.h include/weir/hub.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weir)
 install(FILES ${files}/weir.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${files}/weirConfig.cmake ${files}/weirConfigVersion.cmake
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/weir)

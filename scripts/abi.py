@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-HEADER = ROOT / "include" / "weir" / "weir.h"
+HEADERS = [ROOT / "include" / "weir" / name for name in ("weir.h", "hub.h")]
 KEPT = ROOT / "tests" / "abi.txt"
 
 
@@ -50,7 +50,7 @@ def read(header):
 
 
 def measure(structs, constants):
-    lines = ['#include <stdio.h>', '#include <weir/weir.h>', "int main(void) {"]
+    lines = ['#include <stdio.h>', '#include <weir/hub.h>', "int main(void) {"]
     for struct, names in structs.items():
         lines.append(f'    printf("{struct} %zu\\n", sizeof({struct}));')
         for name in names:
@@ -72,7 +72,7 @@ def main():
     if sys.maxsize < 2**32:
         print("the kept list is one for 64 bits")
         return 0
-    header = HEADER.read_text()
+    header = "\n".join(path.read_text() for path in HEADERS)
     version = re.search(r'#define WEIR_VERSION\s+"([^"]+)"', header).group(1)
     now = [f"version {version}"] + measure(*read(header))
     kept = KEPT.read_text().splitlines() if KEPT.exists() else ["version none"]

@@ -13,11 +13,12 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "sup
 from checks import check, run_tests  # noqa: E402
 
 ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
-HEADER = (ROOT / "include/weir/weir.h").read_text()
+HEADERS = [ROOT / "include/weir" / name for name in ("weir.h", "hub.h")]
+HEADER = "\n".join(path.read_text() for path in HEADERS)
 
 
 def test_compiles():
-    program = "#include <weir/weir.h>\nint main(void) { weir_engine_params p = weir_engine_params_default(); return (int)(p.size == 0); }\n"
+    program = "#include <weir/hub.h>\nint main(void) { weir_engine_params p = weir_engine_params_default(); return (int)(p.size == 0); }\n"
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wconversion", "-fsyntax-only", f"-I{ROOT / 'include'}"]
     for compilers, standard, suffix in ((("gcc", "clang"), "c11", ".c"), (("gcc", "clang"), "c17", ".c"),
                                         (("g++", "clang++"), "c++17", ".cpp")):

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "weir/hub.h"
 #include "weir/weir.h"
 
 typedef ERL_NIF_TERM nif_fn(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);

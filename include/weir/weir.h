@@ -68,7 +68,7 @@ WEIR_API const char *weir_version(void);
  * pinned one, or "none" for a build without it. Static. */
 WEIR_API const char *weir_backend_version(void);
 
-/* ---- Status and errors ---------------------------------------------------------------------------- */
+/* ---- Status and errors ----------------------------------------------------------------------------- */
 
 /* Every status: name, value, what it says. */
 #define WEIR_STATUS_MAP(X)                                                                                   \
@@ -110,78 +110,10 @@ typedef struct weir_error {
 WEIR_API const char *weir_status_name(weir_status status);
 WEIR_API const char *weir_status_text(weir_status status);
 
-/* ---- Members of structs ---------------------------------------------------------------------------- */
+/* Frees what the library gave to the caller where a contract says so. NULL is ignored. */
+WEIR_API void weir_free(void *memory);
 
-typedef enum weir_member_type {
-    WEIR_MEMBER_BOOL = 0,
-    WEIR_MEMBER_INT32 = 1,
-    WEIR_MEMBER_UINT32 = 2,
-    WEIR_MEMBER_INT64 = 3,
-    WEIR_MEMBER_UINT64 = 4,
-    WEIR_MEMBER_FLOAT = 5,
-    WEIR_MEMBER_DOUBLE = 6,
-    WEIR_MEMBER_CHOICE = 7,  /* an enum of 4 bytes: choices[value - min] is its name */
-    WEIR_MEMBER_STRING = 8,  /* const char *, NUL-terminated, or NULL */
-    WEIR_MEMBER_STRINGS = 9, /* const char *const *, of the size_t at n_offset */
-    WEIR_MEMBER_BIASES = 10, /* const weir_logit_bias *, of the size_t at n_offset */
-    WEIR_MEMBER_OTHER = 11,  /* a handle or a pointer, as this header describes it */
-} weir_member_type;
-
-/* A member of a struct as data, for bindings, option lists and forms. */
-typedef struct weir_member {
-    const char *name; /* as in the struct */
-    weir_member_type type;
-    size_t offset;              /* in the struct, bytes */
-    size_t n_offset;            /* of a list's length */
-    double min, max;            /* allowed, inclusive; for parameters of a number's type, and choices */
-    bool or_minus_one;          /* -1 is allowed, too: "off", "all" */
-    double initial;             /* the default; strings, lists and others are NULL */
-    const char *const *choices; /* NULL-terminated; NULL for other types */
-    const char *unit;           /* "tokens", "ms", "bytes" …; "" = none */
-    const char *help;           /* one line */
-} weir_member;
-
-/* The members of a struct, by its name without "weir_" and "_params": "model", "quantize", "context",
- * "sampler", "chat", "request", "engine" and "hub" are parameters, "usage", "report", "view", "slot_view",
- * "engine_stats", "miss_info" results. *n (may be NULL) is how many there are; they come in the struct's
- * order, without `size` and the lengths of lists. NULL: there is no such struct. Static. */
-WEIR_API const weir_member *weir_members(const char *of, size_t *n);
-
-/* One of them by its name; NULL: there is none. */
-WEIR_API const weir_member *weir_member_find(const char *of, const char *name);
-
-/* ---- Log ------------------------------------------------------------------------------------------ */
-
-typedef enum weir_log_level {
-    WEIR_LOG_DEBUG = 0,
-    WEIR_LOG_INFO = 1,
-    WEIR_LOG_WARN = 2,
-    WEIR_LOG_ERROR = 3,
-} weir_log_level;
-
-/* Receives one line without its newline. Called from whichever thread logs, one call at a time; must not call
- * weir_log_set. */
-typedef void (*weir_log_fn)(weir_log_level level, const char *message, void *user);
-
-/* Sends the log of weir and of llama.cpp to fn; NULL restores the default: warnings and errors to stderr.
- * When it returns, the former function is no longer running: it may wait for that. Any thread. */
-WEIR_API void weir_log_set(weir_log_fn fn, void *user);
-
-/* ---- Interrupts ----------------------------------------------------------------------------------- */
-
-/* Whether the call in progress shall end. It must be quick and must not call the library. */
-typedef bool (*weir_interrupt_fn)(void *user);
-
-/* Lets the calling thread end its own calls: those that may take long ask fn every few thousand steps, and
- * end with WEIR_ABORTED once it has said true; then all is as after any other error of theirs. These are
- * tokenizing, weir_chat_create, schemas and samplers made with them, submits, the passes of contexts (also
- * within one, where the backend can be interrupted), weir_context_generate and weir_embed. Waiting for an
- * engine asks nothing: weir_stream_cancel ends that. fn runs during calls of this thread only, one at a time,
- * but perhaps on a thread of the library's that works for this one. NULL, as at a thread's start: nothing is
- * asked. */
-WEIR_API void weir_interrupt_set(weir_interrupt_fn fn, void *user);
-
-/* ---- Model ---------------------------------------------------------------------------------------- */
+/* ---- Model ----------------------------------------------------------------------------------------- */
 
 typedef struct weir_model weir_model;
 
@@ -228,60 +160,6 @@ static inline weir_model_params weir_model_params_default(void)
 WEIR_API WEIR_CHECKED weir_status weir_model_load(const char *path, const weir_model_params *params,
                                                   weir_model **model, weir_error *error);
 
-/* Writes a model's weights in the order in which weir's CPU kernels read them, so that loads need not put
- * them into that order: they map the file, and processes share its memory. out NULL: path + ".weir", where
- * loads look for it (weir_model_params.optimized). Needs as much memory as a load, and blocks for longer. A
- * file that was there is replaced when the new one is whole; models that are loaded keep the old one. Loads
- * use such a file with use_mmap and without use_mlock, when no layer is on a GPU. One that is damaged, or
- * does not belong to this model, version and processor, is not used: the log says why. It belongs to the
- * model as long as that is not written to, or copied without its time. It must stay unchanged while a model
- * lives, and is trusted as the model is. A file that is there and was not written by this function is not
- * replaced: INVALID. progress may be NULL; as in a load. Any thread. Errors: weir_model_load's; IO (also no
- * space, no permission); UNSUPPORTED: the kernels are off or have nothing to do with this model. After an
- * error there is what was there before. */
-WEIR_API WEIR_CHECKED weir_status weir_model_optimize(const char *path, const char *out,
-                                                      weir_progress_fn progress, void *progress_user,
-                                                      weir_error *error);
-
-/* Whether such a file belongs to this model, version and processor, and all of it is as it was written: loads
- * look at its beginning only. optimized NULL: path + ".weir". Reads the whole file. Any thread. Errors:
- * NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (of another model, version or processor), NO_MEMORY, ABORTED,
- * INVALID. */
-WEIR_API weir_status weir_model_optimize_check(const char *path, const char *optimized,
-                                               weir_progress_fn progress, void *progress_user,
-                                               weir_error *error);
-
-typedef struct weir_quantize_params {
-    size_t size;
-    const char *type;  /* one of weir_quantize_type's, in any case; NULL = "Q8_0" */
-    int32_t n_threads; /* 0 … 512; 0 = the processors that this process may use */
-    bool requantize;   /* also weights that are quantized already: worse than from the original. Else they
-                           * are UNSUPPORTED */
-    weir_progress_fn progress; /* as in a load */
-    void *progress_user;
-} weir_quantize_params;
-
-/* As weir_model_params_init. */
-WEIR_API void weir_quantize_params_init(weir_quantize_params *params, size_t size);
-static inline weir_quantize_params weir_quantize_params_default(void)
-{
-    weir_quantize_params params;
-    weir_quantize_params_init(&params, sizeof params);
-    return params;
-}
-
-/* The i-th type that weights can be given, the largest first: "F32", "BF16", "F16", "Q8_0" … NULL past the
- * last. Static. */
-WEIR_API const char *weir_quantize_type(size_t i);
-
-/* Writes a model with its weights in another type; norms and what else is small stays as it is. The name is
- * given to the new file when it is whole; a file that was there is replaced then. A model in several files
- * becomes one. Memory: that of the largest tensor, several times. Blocks for minutes with large models. Any
- * thread. params may be NULL. Errors: weir_model_load's; INVALID (type; out is the model itself), IO (also no
- * space), UNSUPPORTED (see requantize; fake models). After an error there is what was there before. */
-WEIR_API WEIR_CHECKED weir_status weir_model_quantize(const char *path, const char *out,
-                                                      const weir_quantize_params *params, weir_error *error);
-
 /* Counted: whoever keeps a model holds it. Contexts, samplers, chats and engines hold theirs. Any thread.
  * The last release frees the weights. NULL is ignored. */
 WEIR_API weir_model *weir_model_hold(weir_model *model);
@@ -323,523 +201,7 @@ typedef struct weir_model_info {
 /* Fills the first info->size bytes. Strings are valid while the model is held. */
 WEIR_API weir_status weir_model_describe(const weir_model *model, weir_model_info *info);
 
-/* The weights of a model that have one type and are multiplied by the same kernels. */
-typedef struct weir_model_weights {
-    size_t size;
-    char type[16]; /* as ggml names it, such as "q4_K" */
-    int32_t n_tensors;
-    uint64_t n_bytes;
-    bool kernels;    /* weir's own multiply them */
-    char reason[64]; /* why they do not; "" = they do */
-} weir_model_weights;
-
-/* The i-th kind of weights, the largest first: all of *weights but `size`. WEIR_END past the last, and where
- * nothing is known of weights: vocab_only, fake models. */
-WEIR_API weir_status weir_model_weights_get(const weir_model *model, size_t i, weir_model_weights *weights);
-
-/* Copies the value of a metadata key (scalars and strings) as text, cut to capacity and NUL-terminated.
- * *length is the full length. NOT_FOUND: no such key. */
-WEIR_API weir_status weir_model_meta(const weir_model *model, const char *key, char *text, size_t capacity,
-                                     size_t *length);
-
-/* The i-th metadata key, as above; WEIR_END past the last. */
-WEIR_API weir_status weir_model_meta_key(const weir_model *model, size_t i, char *key, size_t capacity,
-                                         size_t *length);
-
-typedef struct weir_device {
-    size_t size;
-    char name[64];
-    char description[128];
-    char type[16];         /* "cpu", "gpu", "igpu", "accel" */
-    uint64_t memory_free;  /* bytes, 0 = unknown */
-    uint64_t memory_total; /* bytes, 0 = unknown */
-} weir_device;
-
-/* The i-th device that this build can compute on; WEIR_END past the last. UNSUPPORTED: it computes on
- * no processor like this one (weir_model_load). */
-WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
-
-/* ---- Adapter -------------------------------------------------------------------------------------- */
-
-/* Low-rank changes to a model's weights (LoRA): for each matrix that it has, the product of two small ones,
- * times a scale, is added. Immutable once loaded; any number of requests and contexts, of any engine, use it
- * at a time, each with a scale of its own. */
-typedef struct weir_adapter weir_adapter;
-
-/* Loads a GGUF file as llama.cpp's convert_lora_to_gguf.py writes it: all of it into memory, where matrices
- * beside weights that weir's kernels multiply become half precision. Holds the model. With a fake model the
- * path is "fake:" and a number. The file is checked first, and its names and shapes against the model; it is
- * not needed afterwards. Any thread; an engine that changes its adapters meanwhile waits for it.
- * Errors: NOT_FOUND, IO, FORMAT (damaged; numbers that are not finite), UNSUPPORTED (no LoRA adapter; made
- * for another model; what llama.cpp cannot add), NO_MEMORY, INVALID (path). */
-WEIR_API WEIR_CHECKED weir_status weir_adapter_load(weir_model *model, const char *path,
-                                                    weir_adapter **adapter, weir_error *error);
-
-/* Counted: requests hold theirs until they have ended, streams that may be forked as long as they are held,
- * contexts and engines what they computed with last. So a release disturbs nobody, and is all that there is
- * to unloading: the last one frees the memory. Any thread. NULL is ignored. */
-WEIR_API weir_adapter *weir_adapter_hold(weir_adapter *adapter);
-WEIR_API void weir_adapter_release(weir_adapter *adapter);
-
-typedef struct weir_adapter_info {
-    size_t size;
-    const char *path;  /* as it was loaded */
-    const char *name;  /* general.name of its metadata; "" = none */
-    int32_t n_weights; /* matrices of the model that it changes */
-    int32_t rank;      /* the largest */
-    float alpha;      /* what it was trained with: changes are times scale · alpha / rank; 0 = times scale */
-    uint64_t n_bytes; /* in memory */
-    uint64_t identity; /* a checksum of the file: the same contents, the same adapter to caches */
-} weir_adapter_info;
-
-/* Fills the first info->size bytes. Strings are valid while the adapter is held. */
-WEIR_API weir_status weir_adapter_describe(const weir_adapter *adapter, weir_adapter_info *info);
-
-/* An adapter, and how much of it. */
-typedef struct weir_adapter_use {
-    weir_adapter *adapter;
-    float scale; /* -100 … 100; 1 = as it was trained; 0 = as without it */
-} weir_adapter_use;
-
-#define WEIR_ADAPTERS_MAX 8 /* that add to the same weights */
-
-/* ---- Hub ------------------------------------------------------------------------------------------ */
-
-/* Models by name, from a hub with Hugging Face's API, in the cache folder that its other clients use as well.
- * A name is "hf:OWNER/REPO", "hf:OWNER/REPO:QUANTIZATION" or "hf:OWNER/REPO:FILE.gguf". A quantization is
- * what a file's or its folder's name ends with ("Q4_K_M", "UD-Q4_K_XL", in any case); of several files the
- * one with the shortest name is taken. Without one the first of these that there is: Q4_K_M, Q4_K_S, Q4_0,
- * Q4_1, IQ4_NL, IQ4_XS, Q5_K_M, Q5_K_S, Q5_0, Q6_K, Q8_0, MXFP4, Q3_K_L, Q3_K_M, Q3_K_S, BF16, F16, F32,
- * IQ3_M, Q2_K, any.
- *
- * All block, and may be called from any thread; no two threads need to agree. They read the environment
- * (HF_HOME, HF_HUB_CACHE, XDG_CACHE_HOME, HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HUB_OFFLINE,
- * LLAMA_OFFLINE, https_proxy and its like, CURL_CA_BUNDLE, SSL_CERT_FILE, SSL_CERT_DIR), so that no other
- * thread may be changing it. In a build without libcurl, what needs the network is UNSUPPORTED. */
-
-typedef struct weir_hub_progress {
-    const char *file;        /* its name in the repository; valid during the call */
-    int32_t shard, n_shards; /* 1 and 1 where the model is one file */
-    uint64_t n_done;         /* bytes of this file that are there */
-    uint64_t n_bytes;        /* its size */
-    double rate;             /* bytes per second lately; 0 = unknown, or waiting */
-} weir_hub_progress;
-
-/* Called some ten times a second during a download, also while it waits (for another process, or for a hub
- * that asked to), on the caller's thread; false ends it with WEIR_ABORTED. What was downloaded is kept, and a
- * later download goes on from there. */
-typedef bool (*weir_hub_progress_fn)(const weir_hub_progress *progress, void *user);
-
-typedef struct weir_hub_params {
-    size_t size;
-    const char *cache_dir; /* NULL = HF_HUB_CACHE, HF_HOME/hub, or huggingface/hub among the user's caches */
-    const char *token;     /* NULL = HF_TOKEN, or the file that other clients keep it in; "" = none */
-    const char *endpoint;  /* NULL = HF_ENDPOINT, or Hugging Face */
-    const char *revision;  /* branch, tag or commit; NULL = "main" */
-    const char *proxy;     /* NULL = the environment's; "" = none */
-    const char *no_proxy;  /* hosts, apart by commas; NULL = the environment's */
-    bool offline;          /* use what is in the cache; also by HF_HUB_OFFLINE=1 */
-    bool force;            /* download files that are there */
-    int32_t n_retries;     /* in a row, without getting further: 0 to 100 (5) */
-    int32_t timeout_ms;    /* without a connection, or without a byte (30000) */
-    weir_hub_progress_fn progress;
-    void *progress_user;
-} weir_hub_params;
-
-/* As weir_model_params_init. */
-WEIR_API void weir_hub_params_init(weir_hub_params *params, size_t size);
-static inline weir_hub_params weir_hub_params_default(void)
-{
-    weir_hub_params params;
-    weir_hub_params_init(&params, sizeof params);
-    return params;
-}
-
-/* The path of a model's file, for weir_model_load; of a model in several files the first, once all are there.
- * Downloads what is missing, into a file that gets its name when its size and SHA-256 are what the hub says;
- * an interrupted download goes on where it was. Processes that want the same file download it once. The token
- * goes to the endpoint's host only. When the hub cannot be reached and the cache has the model, that is used
- * and the log says so. *path is freed with weir_free. params may be NULL. Errors: INVALID; NOT_FOUND (no such
- * repository, revision or file, or offline and not in the cache); DENIED (the repository is gated or
- * private); IO (network, or disk, also a full one); FORMAT (what came is not what the hub says it is; nothing
- * is kept); UNSUPPORTED; NO_MEMORY; ABORTED. */
-WEIR_API WEIR_CHECKED weir_status weir_hub_download(const char *name, const weir_hub_params *params,
-                                                    char **path, weir_error *error);
-
-/* Which file of its repository a name means, without downloading it. *file is freed with weir_free. Errors as
- * above. */
-WEIR_API WEIR_CHECKED weir_status weir_hub_resolve(const char *name, const weir_hub_params *params,
-                                                   char **file, weir_error *error);
-
-typedef struct weir_hub_files weir_hub_files;
-
-/* A GGUF file; strings are valid until its list is destroyed. */
-typedef struct weir_hub_file {
-    size_t size;
-    const char *repo; /* "OWNER/REPO" */
-    const char *name; /* in the repository */
-    const char *path; /* in the cache; NULL = it is not there, or not as it is at the hub now */
-    uint64_t n_bytes;
-    char sha256[65];         /* hexadecimal; "" = unknown */
-    char quantization[16];   /* by its name, e.g. "Q4_K_M"; "" = unknown */
-    int32_t shard, n_shards; /* 1 and 1 where the model is one file */
-} weir_hub_file;
-
-/* The GGUF files of a repository, by name; what the name says after the repository counts for nothing.
- * Offline those in the cache. name NULL: all in the cache, of every repository and revision; that needs no
- * network. Errors: weir_hub_download's. */
-WEIR_API WEIR_CHECKED weir_status weir_hub_list(const char *name, const weir_hub_params *params,
-                                                weir_hub_files **files, weir_error *error);
-
-/* The i-th file: all of *file but `size`. WEIR_END past the last. */
-WEIR_API weir_status weir_hub_files_get(const weir_hub_files *files, size_t i, weir_hub_file *file);
-WEIR_API void weir_hub_files_destroy(weir_hub_files *files);
-
-/* Removes from the cache what a name means there, in all revisions: the whole repository where it names
- * nothing else, or a file, or the files of a quantization with all their shards. *n_bytes (may be NULL) is
- * what that frees. A model that is loaded stays usable. Errors: INVALID, NOT_FOUND, IO, NO_MEMORY, STATE (it
- * is being downloaded). */
-WEIR_API weir_status weir_hub_remove(const char *name, const weir_hub_params *params, uint64_t *n_bytes,
-                                     weir_error *error);
-
-/* What the hub answers to GET `path` ("/api/models?search=smol&limit=5"), JSON as it came; *json is
- * NUL-terminated, of *length bytes, and is freed with weir_free. length may be NULL. For what weir has no
- * function for. Errors: weir_hub_download's; TOO_LONG: it is more than 32 MB. */
-WEIR_API WEIR_CHECKED weir_status weir_hub_get(const char *path, const weir_hub_params *params, char **json,
-                                               size_t *length, weir_error *error);
-
-/* ---- Vocabulary ----------------------------------------------------------------------------------- */
-
-/* Any thread, also many on one model. Token ids are int32_t; an id outside 0 … n_vocab - 1 is INVALID. */
-
-/* Text to ids. add_special adds BOS/EOS as the model wants them; parse_special reads "<|im_end|>" and the
- * like as one token. *n_tokens is the number of ids, also when capacity is too small (TOO_LONG, nothing
- * usable written). Invalid UTF-8 and NUL bytes are text like any other. tokens may be NULL when capacity is
- * 0. */
-WEIR_API weir_status weir_tokenize(const weir_model *model, const char *text, size_t length, bool add_special,
-                                   bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
-                                   weir_error *error);
-
-/* Ids to well-formed UTF-8, the same bytes as a stream of these ids gives (but for control tokens that a
- * chat's form has: its streams show those). special: render control tokens too. *length as n_tokens above;
- * the text is NUL-terminated when there is room. */
-WEIR_API weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size_t n_tokens,
-                                     bool special, char *text, size_t capacity, size_t *length,
-                                     weir_error *error);
-
-/* The raw bytes of one token: may be a part of a code point. */
-WEIR_API weir_status weir_piece(const weir_model *model, int32_t token, bool special, char *bytes,
-                                size_t capacity, size_t *length, weir_error *error);
-
-/* Whether the token ends a generation (EOS, EOT, …). False for ids outside the vocabulary. */
-WEIR_API bool weir_is_eog(const weir_model *model, int32_t token);
-
-/* ---- Sampler -------------------------------------------------------------------------------------- */
-
-typedef struct weir_sampler weir_sampler;
-
-typedef struct weir_logit_bias {
-    int32_t token;
-    float bias; /* added to the logit; -INFINITY forbids the token */
-} weir_logit_bias;
-
-/* llama.cpp's whole chain. A value out of range is INVALID and the error names field and range. */
-typedef struct weir_sampler_params {
-    size_t size;
-    uint32_t seed;                   /* WEIR_SEED_RANDOM: another each time */
-    float temp;                      /* 0.8; 0 … 100; 0 = greedy */
-    float dynatemp_range;            /* 0 = off; 0 … 100. Dynamic temperature, arXiv 2309.02772 */
-    float dynatemp_exponent;         /* 1; 0 … 100 */
-    int32_t top_k;                   /* 40; 0 = off */
-    float top_p;                     /* 0.95; 0 … 1; 1 = off */
-    float min_p;                     /* 0.05; 0 … 1; 0 = off */
-    float typical_p;                 /* 1 = off; 0 … 1. Locally typical sampling, arXiv 2202.00666 */
-    float top_n_sigma;               /* -1 = off; else 0 … 100. arXiv 2411.07641 */
-    float xtc_probability;           /* 0 = off; 0 … 1 */
-    float xtc_threshold;             /* 0.1; 0 … 1; above 0.5 = off */
-    int32_t min_keep;                /* 0; the least candidates that top_p, min_p, typical_p and XTC leave */
-    float dry_multiplier;            /* 0 = off; 0 … 100 */
-    float dry_base;                  /* 1.75; 0 … 100 */
-    int32_t dry_allowed_length;      /* 2 */
-    int32_t dry_penalty_last_n;      /* 64; 0 = off; at most 1,000,000 */
-    const char *const *dry_breakers; /* [n_dry_breakers]; NULL = "\n", ":", "\"", "*" */
-    size_t n_dry_breakers;
-    int32_t penalty_last_n;            /* 64; tokens looked back on; 0 = off; at most 1,000,000 */
-    float penalty_repeat;              /* 1 = off; 0.01 … 100 */
-    float penalty_freq;                /* 0 = off; -100 … 100 */
-    float penalty_present;             /* 0 = off; -100 … 100 */
-    int32_t mirostat;                  /* 0 = off; 1, 2. arXiv 2007.14966 */
-    float mirostat_tau;                /* 5; 0 … 100 */
-    float mirostat_eta;                /* 0.1; 0 … 1 */
-    float adaptive_target;             /* adaptive-p: -1 = off; else 0 … 1 */
-    float adaptive_decay;              /* 0.9; 0 … 0.99 */
-    const weir_logit_bias *logit_bias; /* [n_logit_bias] */
-    size_t n_logit_bias;
-    bool ignore_eos;     /* never choose a token that ends the generation */
-    const char *order;   /* NULL = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"; also
-                          * "infill" and "adaptive_p" */
-    const char *grammar; /* GBNF; NULL = none */
-    const char *grammar_root; /* NULL = "root" */
-    const char *json_schema;  /* JSON Schema; not together with grammar */
-} weir_sampler_params;
-
-WEIR_API void weir_sampler_params_init(weir_sampler_params *params, size_t size);
-static inline weir_sampler_params weir_sampler_params_default(void)
-{
-    weir_sampler_params params;
-    weir_sampler_params_init(&params, sizeof params);
-    return params;
-}
-
-/* A chain with its own state (history, random numbers, grammar). params may be NULL. Holds the model.
- * Errors: INVALID (field and range), GRAMMAR (line of a GBNF text; JSON pointer and keyword of a schema),
- * UNSUPPORTED (the vocabulary lacks what a sampler of the order needs), NO_MEMORY, BACKEND. */
-WEIR_API WEIR_CHECKED weir_status weir_sampler_create(weir_model *model, const weir_sampler_params *params,
-                                                      weir_sampler **sampler, weir_error *error);
-WEIR_API void weir_sampler_destroy(weir_sampler *sampler);
-
-/* Back to the state after create; a fixed seed gives the same draws again. */
-WEIR_API weir_status weir_sampler_reset(weir_sampler *sampler, weir_error *error);
-
-/* Counts a token that was chosen elsewhere: history, penalties, grammar. REFUSED: the grammar does not allow
- * it here; the sampler is unchanged. */
-WEIR_API weir_status weir_sampler_accept(weir_sampler *sampler, int32_t token, weir_error *error);
-
-/* Counts tokens [n] of the prompt: penalties and DRY look back on them as on the answer's own; the grammar,
- * which describes the answer alone, does not see them. Engines do this for each request. INVALID: a token
- * outside the vocabulary; nothing was counted. */
-WEIR_API weir_status weir_sampler_count(weir_sampler *sampler, const int32_t *tokens, size_t n,
-                                        weir_error *error);
-
-/* ---- Grammar -------------------------------------------------------------------------------------- */
-
-/* Whether a GBNF text can be used, without a model. root NULL = "root". GRAMMAR: message names the line. */
-WEIR_API weir_status weir_grammar_check(const char *grammar, const char *root, weir_error *error);
-
-/* JSON Schema to GBNF. What cannot be honoured is an error that names JSON pointer and keyword; the result is
- * never weaker than the schema. *grammar is freed with weir_free. */
-WEIR_API WEIR_CHECKED weir_status weir_grammar_from_json_schema(const char *schema, size_t length,
-                                                                char **grammar, weir_error *error);
-
-/* Frees what the library gave to the caller where a contract says so. NULL is ignored. */
-WEIR_API void weir_free(void *memory);
-
-/* ---- Context: the low level ----------------------------------------------------------------------- */
-
-/* One KV memory and its logits, driven by hand: no scheduler, no queue. Calls on one context run one at a
- * time; those that compute block for a forward pass or more. */
-typedef struct weir_context weir_context;
-
-typedef enum weir_layout {
-    WEIR_LAYOUT_AUTO = 0,
-    WEIR_LAYOUT_UNIFIED = 1,  /* one pool of cells for all sequences */
-    WEIR_LAYOUT_PER_SLOT = 2, /* a lane of its own for each sequence */
-} weir_layout;
-
-typedef enum weir_kv_type {
-    WEIR_KV_F16 = 0,
-    WEIR_KV_F32 = 1,
-    WEIR_KV_BF16 = 2,
-    WEIR_KV_Q8_0 = 3,
-    WEIR_KV_Q4_0 = 4,
-} weir_kv_type;
-
-typedef enum weir_pooling {
-    WEIR_POOLING_UNSPECIFIED = -1, /* as the model says */
-    WEIR_POOLING_NONE = 0,         /* an embedding for each token */
-    WEIR_POOLING_MEAN = 1,
-    WEIR_POOLING_CLS = 2,
-    WEIR_POOLING_LAST = 3,
-    WEIR_POOLING_RANK = 4, /* scores of a reranking model */
-} weir_pooling;
-
-typedef struct weir_context_params {
-    size_t size;
-    int32_t n_ctx;           /* cells in all, tokens; 2048; 0 = the model's training length */
-    int32_t n_batch;         /* most tokens of one forward pass; 0 = n_ctx. With embeddings it is rounded to a
-                              * multiple of n_seq_max; weir_context_info has the result */
-    int32_t n_ubatch;        /* 512; physical batch */
-    int32_t n_seq_max;       /* 1 … 256 sequences */
-    int32_t n_threads;       /* 0 = the processors that this process may use */
-    int32_t n_threads_batch; /* 0 = n_threads */
-    weir_layout layout;      /* WEIR_LAYOUT_AUTO */
-    weir_kv_type type_k;
-    weir_kv_type type_v;
-    bool embeddings; /* for the functions of the next section; their logits are not computed */
-    weir_pooling pooling;
-} weir_context_params;
-
-WEIR_API void weir_context_params_init(weir_context_params *params, size_t size);
-static inline weir_context_params weir_context_params_default(void)
-{
-    weir_context_params params;
-    weir_context_params_init(&params, sizeof params);
-    return params;
-}
-
-/* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED, BACKEND. */
-WEIR_API WEIR_CHECKED weir_status weir_context_create(weir_model *model, const weir_context_params *params,
-                                                      weir_context **context, weir_error *error);
-WEIR_API void weir_context_destroy(weir_context *context);
-
-typedef struct weir_context_info {
-    size_t size;
-    int32_t n_ctx;     /* cells really allotted */
-    int32_t n_ctx_seq; /* the most of one sequence */
-    int32_t n_batch;
-    int32_t n_ubatch;
-    int32_t n_seq_max;
-    int32_t n_threads;
-    weir_layout layout;
-    weir_pooling pooling;
-    /* What is computed of a token is the same to the last bit whatever else is in the pass, and however the
-     * text before it was cut into passes. So it is where weir's kernels do all the work that could differ:
-     * on an x86-64 processor, without GPU layers, for the weights that weir_model_weights_get tells, with
-     * F16 or Q8_0 keys and values, in models that are not recurrent. Elsewhere an answer may take another
-     * turn where two tokens are nearly as likely as each other */
-    bool batch_invariant;
-} weir_context_info;
-
-/* Adapters [n] of passes from now on, in place of those before; 0 = none. Cells that are there stay as they
- * were computed, and saved states do not tell with what. Costs nothing when they are the same. Holds them.
- * Errors: INVALID (adapters; n_adapters: more than WEIR_ADAPTERS_MAX), and nothing has changed; NO_MEMORY,
- * BACKEND, and the next passes have none. */
-WEIR_API weir_status weir_context_set_adapters(weir_context *context, const weir_adapter_use *adapters,
-                                               size_t n, weir_error *error);
-
-/* What was really allotted; backends round up. */
-WEIR_API weir_status weir_context_describe(const weir_context *context, weir_context_info *info);
-
-/* Forgets all sequences. */
-WEIR_API weir_status weir_context_clear(weir_context *context, weir_error *error);
-
-/* Appends tokens to a sequence, in passes of n_batch; the last token's logits are row -1. *n_past (may be
- * NULL) is the sequence's length after. TOO_LONG: they do not fit, nothing was done. NO_SPACE, BACKEND,
- * ABORTED (weir_interrupt_set): the sequence is cut back to its length before the call, or is empty where its
- * memory cannot be cut. */
-WEIR_API WEIR_CHECKED weir_status weir_prefill(weir_context *context, const int32_t *tokens, size_t n_tokens,
-                                               int32_t seq, int32_t *n_past, weir_error *error);
-
-/* One token at a position; its logits are row 0. */
-WEIR_API WEIR_CHECKED weir_status weir_decode_token(weir_context *context, int32_t token, int32_t pos,
-                                                    int32_t seq, weir_error *error);
-
-typedef struct weir_batch_entry {
-    int32_t token;
-    int32_t pos;
-    int32_t seq;
-    bool logits; /* keep this row */
-} weir_batch_entry;
-
-/* One forward pass over at most n_batch entries, of any sequences. Each sequence's positions must continue
- * it. Rows are then addressed by the entry's index. On failure the memory is as before where the backend can
- * (NO_SPACE, INVALID); after BACKEND and ABORTED, ask weir_sequence_pos_max. */
-WEIR_API WEIR_CHECKED weir_status weir_batch_eval(weir_context *context, const weir_batch_entry *entries,
-                                                  size_t n_entries, weir_error *error);
-
-/* The same, then samples each entry that has `logits`, with samplers[i] of its own (NULL: none). sampled[i]
- * is the token, or -1. All samplers accept their token. When one fails, the pass stands, the samplers before
- * it have accepted theirs, and the others' sampled are -1. */
-WEIR_API WEIR_CHECKED weir_status weir_decode_batch(weir_context *context, const weir_batch_entry *entries,
-                                                    size_t n_entries, weir_sampler *const *samplers,
-                                                    int32_t *sampled, weir_error *error);
-
-/* The logits of a row of the last pass, [n_vocab]; index -1 is the last row. Valid until the next pass.
- * INVALID: that entry kept no logits. */
-WEIR_API WEIR_CHECKED weir_status weir_logits(weir_context *context, int32_t index, const float **logits,
-                                              weir_error *error);
-
-/* Chooses a token from the last row, or from row `index`, and accepts it, once. INVALID: the row kept no
- * logits, or the sampler is another model's. STATE: the context embeds. GRAMMAR: the grammar allows nothing
- * here. BACKEND: all logits are NaN or minus infinity. NO_MEMORY. After an error nothing was accepted, but
- * random numbers may have been drawn. */
-WEIR_API WEIR_CHECKED weir_status weir_sample(weir_sampler *sampler, weir_context *context, int32_t *token,
-                                              weir_error *error);
-WEIR_API WEIR_CHECKED weir_status weir_sample_at(weir_sampler *sampler, weir_context *context, int32_t index,
-                                                 int32_t *token, weir_error *error);
-
-typedef enum weir_reason {
-    WEIR_REASON_NOT_FINISHED = 0,
-    WEIR_REASON_END = 1,    /* the model ended it */
-    WEIR_REASON_LENGTH = 2, /* max_tokens, or the context is full */
-    WEIR_REASON_CANCELLED = 3,
-    WEIR_REASON_ERROR = 4,
-    WEIR_REASON_STOP_WORDS = 5,
-    WEIR_REASON_DEADLINE = 6,
-} weir_reason;
-
-/* "not_finished", "end", "length", … Static. */
-WEIR_API const char *weir_reason_name(weir_reason reason);
-
-/* Sees each token of weir_context_generate with its text (well-formed UTF-8, whole code points, may be
- * empty); token is -1 when only held-back text is delivered at the end, and between the passes of the prompt,
- * without text. False ends with WEIR_REASON_CANCELLED. To end it within a pass: weir_interrupt_set. */
-typedef bool (*weir_token_fn)(int32_t token, const char *text, size_t length, void *user);
-
-/* Clears sequence 0, prefills and counts the prompt, and generates until the model ends, max_tokens, or fn
- * says so. max_tokens -1: as many as fit; 0: only the prompt. The token that ends is accepted but not
- * delivered. *reason may be NULL. TOO_LONG: the prompt does not fit, nothing was done. After another failure
- * sequence 0 and the sampler are where the generation had come to. */
-WEIR_API WEIR_CHECKED weir_status weir_context_generate(weir_context *context, weir_sampler *sampler,
-                                                        const int32_t *prompt, size_t n_prompt,
-                                                        int32_t max_tokens, weir_token_fn fn, void *user,
-                                                        weir_reason *reason, weir_error *error);
-
-/* Sequence memory. Positions [from, to); negative from = 0, negative to = the end. UNSUPPORTED: this model's
- * memory cannot be cut there (recurrent, sliding window); nothing was done. copy replaces what `to` held. */
-WEIR_API weir_status weir_sequence_remove(weir_context *context, int32_t seq, int32_t from, int32_t to,
-                                          weir_error *error);
-WEIR_API weir_status weir_sequence_copy(weir_context *context, int32_t seq, int32_t to_seq, int32_t from,
-                                        int32_t to, weir_error *error);
-WEIR_API weir_status weir_sequence_keep(weir_context *context, int32_t seq, weir_error *error);
-
-/* The largest position that the sequence holds, -1 when it is empty or no sequence. */
-WEIR_API int32_t weir_sequence_pos_max(const weir_context *context, int32_t seq);
-
-/* The state of a sequence as bytes, with a checksum and a fingerprint of model, layout and KV types. *length
- * is the size needed, also with TOO_LONG (capacity too small). load replaces the sequence: FORMAT when the
- * bytes are damaged or of another context, NO_SPACE when no cells are left, NO_MEMORY; the sequence is then
- * as before. BACKEND: neither they nor what it held could be put into the sequence: it is empty. */
-WEIR_API WEIR_CHECKED weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes,
-                                                  size_t capacity, size_t *length, weir_error *error);
-WEIR_API WEIR_CHECKED weir_status weir_state_load(weir_context *context, int32_t seq, const void *bytes,
-                                                  size_t length, weir_error *error);
-
-/* ---- Embeddings ----------------------------------------------------------------------------------- */
-
-typedef enum weir_normalize {
-    WEIR_NORMALIZE_NONE = -1,
-    WEIR_NORMALIZE_MAX_ABS = 0, /* the largest absolute value becomes 1 */
-    WEIR_NORMALIZE_L2 = 2,      /* length 1 */
-} weir_normalize;
-
-typedef struct weir_tokens {
-    const int32_t *ids;
-    size_t n;
-} weir_tokens;
-
-/* Floats that one input gives: n_embd_out, or 1 … labels with WEIR_POOLING_RANK; with WEIR_POOLING_NONE that
- * many for each of its tokens. */
-WEIR_API size_t weir_embedding_width(const weir_context *context);
-
-/* Embeds several texts, as many in one pass as fit into n_batch and n_seq_max. The context was made with
- * `embeddings`; its sequences are overwritten. out is [n_inputs][width], or with WEIR_POOLING_NONE the rows
- * of all tokens in order; capacity in floats (TOO_LONG: too small; *n_floats is what is needed). INVALID: an
- * input is empty or longer than n_batch. Scores (rank) are not normalized. */
-WEIR_API WEIR_CHECKED weir_status weir_embed(weir_context *context, const weir_tokens *inputs,
-                                             size_t n_inputs, weir_normalize normalize, float *out,
-                                             size_t capacity, size_t *n_floats, weir_error *error);
-
-/* One text of at most n_batch tokens into one sequence, in place of what it held, and its embedding
- * afterwards, [width]: the pooled one, or with WEIR_POOLING_NONE the last token's. STATE: the sequence was
- * not in the last pass. */
-WEIR_API WEIR_CHECKED weir_status weir_embed_decode(weir_context *context, const int32_t *tokens,
-                                                    size_t n_tokens, int32_t seq, weir_error *error);
-WEIR_API WEIR_CHECKED weir_status weir_embeddings(weir_context *context, int32_t seq,
-                                                  weir_normalize normalize, float *out, size_t capacity,
-                                                  weir_error *error);
-
-/* ---- Chat ----------------------------------------------------------------------------------------- */
+/* ---- Chat ------------------------------------------------------------------------------------------ */
 
 /* A rendered conversation: the prompt, and how the answer to it is to be constrained and read. Immutable;
  * counted. */
@@ -952,11 +314,850 @@ WEIR_API weir_status weir_chat_parser_feed(weir_chat_parser *parser, const char 
 /* The next delta, WEIR_END when there is none for now. Pointers are valid until the next feed or destroy. */
 WEIR_API weir_status weir_chat_parser_next(weir_chat_parser *parser, weir_delta *delta);
 
-/* ---- Engine --------------------------------------------------------------------------------------- */
+/* ---- Engine ---------------------------------------------------------------------------------------- */
 
 /* One context, its slots, and the thread that owns both: requests in, streams out. All functions on an engine
  * may be called from any thread, many at a time, except where one is said to drive it. */
 typedef struct weir_engine weir_engine;
+
+typedef enum weir_layout {
+    WEIR_LAYOUT_AUTO = 0,
+    WEIR_LAYOUT_UNIFIED = 1,  /* one pool of cells for all sequences */
+    WEIR_LAYOUT_PER_SLOT = 2, /* a lane of its own for each sequence */
+} weir_layout;
+
+typedef enum weir_kv_type {
+    WEIR_KV_F16 = 0,
+    WEIR_KV_F32 = 1,
+    WEIR_KV_BF16 = 2,
+    WEIR_KV_Q8_0 = 3,
+    WEIR_KV_Q4_0 = 4,
+} weir_kv_type;
+
+typedef struct weir_strategy weir_strategy; /* below: who gets the tokens of a tick */
+
+typedef struct weir_engine_params {
+    size_t size;
+    int32_t n_slots; /* 8; 1 … 256 requests at a time */
+    int32_t n_ctx; /* 4096; 0 … 2^28; the longest prompt and answer of one request, tokens; 0 = the model's
+                      * training length. Never more than n_kv, or with lanes than n_kv / n_slots */
+    int32_t n_kv;  /* 0 … 2^28 KV cells in all; 0 = n_slots × n_ctx as far as memory allows */
+    int32_t max_tokens; /* -1; -1 … 2^28, the most that one request may generate; -1 = no limit but n_ctx */
+    int32_t n_batch;    /* 2048; n_slots … 2^20; the most tokens of a tick */
+    /* 0 … 2^20; tokens that are computed together, in one pass, within n_batch; 0 (default) = 512 + n_slots:
+     * a chunk of the default length and a token of each slot are one pass in a pool. With lanes a pass takes
+     * equally many tokens of each of its lanes, so that a tick of both is at least two */
+    int32_t n_ubatch;
+    int32_t chunk_size;      /* 512; 1 … 2^20; the most prompt tokens of one slot in a tick */
+    int32_t n_threads;       /* 0 … 512, the most of a pass; 0 = the processors that this process may use */
+    int32_t n_threads_batch; /* 0 … 512; for passes with prompt tokens; 0 = n_threads */
+    int32_t queue_limit;     /* 256 waiting requests; 0 = no limit */
+    weir_layout layout;      /* AUTO: see weir_engine_stats for what was chosen */
+    weir_kv_type type_k;
+    weir_kv_type type_v;
+    const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
+    bool manual;                   /* no thread of its own: the caller drives it with weir_engine_step */
+    /* Host memory for saved states: of cached prefixes that have no sequence, and of suspended requests;
+     * beyond it they are computed again. WEIR_AUTO (default) = a quarter of what is available at create; 0
+     * = none */
+    uint64_t cache_bytes;
+    /* -1 … 256 - n_slots; sequences for cached prefixes beside the slots'. With lanes each takes n_ctx
+     * cells more, and -1 (default) = those of idle slots only; in a pool -1 = all up to 256. 0 = prefixes
+     * are not cached */
+    int32_t cache_sequences;
+    /* 10000; 0 … 86400000; a waiting request gains one level of priority each so many ms, up to the
+     * highest that waits; 0 = never */
+    int32_t ageing_ms;
+    int32_t itl_target_ms; /* 50; 1 … 60000; the longest tick that latency-target aims at */
+    /* A folder for cached prompts: what an engine with the same model, layout and KV types had is there
+     * again, read when a request needs it. NULL (default) or "" = none. Made where it is not; else it must
+     * be the user's own, mode 0700 (INVALID): what lies in it is trusted, and holds prompts and salts as
+     * they are. Written when the engine is idle, now and then when it is not, and by weir_engine_destroy,
+     * which takes longer for it; the state that is being written takes host memory besides cache_bytes.
+     * Damaged and foreign files are ignored, and the log says so. Engines may share it */
+    const char *cache_dir;
+    uint64_t cache_disk_bytes; /* 4 GiB; the most that its files take; what was used longest ago goes first */
+    /* 16; 0 … 32; the most tokens of an answer that are guessed and computed with the next one, where that is
+     * likely to be faster: those that the sampler chooses too come in one chunk. The text is the same where
+     * weir_engine_stats.batch_invariant is true; elsewhere it is another one that the model could have given.
+     * 0 = none. Models whose memory cannot be cut at any token have none */
+    int32_t n_draft_max;
+    bool prompt_lookup; /* true: they are guessed from the request's own prompt and answer */
+    /* NULL; they are guessed by this smaller model, where prompt_lookup has none; held. Its vocabulary must
+     * be the model's, its memory such that it can be cut at any token. Takes KV cells of its own, as many.
+     * Or an EAGLE-3 head (its file says so: architecture eagle3), which must have been made for this model;
+     * models of the architectures llama, qwen3, qwen3moe and minimax-m2 can have one */
+    weir_model *draft_model;
+    /* true: without draft_model they are guessed by the model's own layers for that, where it has such
+     * (weir_model_info.n_layer_mtp): one more layer of KV cells, and each token computed by it, too */
+    bool mtp;
+} weir_engine_params;
+
+WEIR_API void weir_engine_params_init(weir_engine_params *params, size_t size);
+static inline weir_engine_params weir_engine_params_default(void)
+{
+    weir_engine_params params;
+    weir_engine_params_init(&params, sizeof params);
+    return params;
+}
+
+/* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder; draft_model
+ * cannot draft, or not for this model, or this model cannot have drafts), FORMAT (draft_model: a head's
+ * tokens), BACKEND, IO (cache_dir). */
+WEIR_API WEIR_CHECKED weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
+                                                     weir_engine **engine, weir_error *error);
+
+/* Stops, waits for the thread, frees. No other call on the engine may be running; streams live on. STATE: the
+ * call comes from a callback, or this process is a child of the one that made the engine; nothing was done,
+ * and the log says why. NULL is OK. */
+WEIR_API weir_status weir_engine_destroy(weir_engine *engine);
+
+/* Refuses new requests; every live stream gets its terminal chunk (WEIR_REASON_ERROR, with WEIR_STOPPED in
+ * weir_stream_error). Returns when that is done: within one tick. Idempotent. From a
+ * callback it returns at once, and the end of the tick does it. Does nothing in a child of fork(). */
+WEIR_API void weir_engine_stop(weir_engine *engine);
+
+/* Refuses new requests and waits until the present ones have ended, up to timeout_ms (negative: as long as it
+ * takes). TIMEOUT: some still run; they go on. STATE: there is work, and the engine is manual or the call
+ * comes from a callback. Submits stay refused whatever it returns. */
+WEIR_API weir_status weir_engine_drain(weir_engine *engine, int timeout_ms);
+
+/* ---- Request --------------------------------------------------------------------------------------- */
+
+typedef struct weir_stream weir_stream;
+
+typedef struct weir_sampler_params weir_sampler_params; /* below: how tokens are chosen */
+typedef struct weir_adapter_use weir_adapter_use;       /* below: LoRA adapters */
+
+/* The prompt is one of: chat, tokens, text, source. All of it is copied at submit. */
+typedef struct weir_request {
+    size_t size;
+    weir_chat *chat; /* rendered; its grammar, stops and form of the answer apply */
+    const int32_t *tokens;
+    size_t n_tokens;
+    const char *text;
+    size_t text_length;                 /* WEIR_NUL (default) */
+    bool add_special;                   /* true: for text */
+    bool parse_special;                 /* true: for text */
+    bool special;                       /* control tokens appear in the output's text */
+    const weir_sampler_params *sampler; /* NULL = defaults */
+    int32_t max_tokens;                 /* -1 = as many as the context holds (default); 0 = prefill only */
+    const char *const *stop;            /* [n_stop], at most 64 of at most 16,384 bytes each, none empty */
+    const size_t *stop_length;          /* [n_stop]; NULL = NUL-terminated */
+    size_t n_stop;
+    int32_t interval;    /* 0; emit every n tokens, in place of the stream's own (set_interval); 0 = that */
+    int64_t deadline_ms; /* from submit: queue, prefill and decode; 0 = none. Then the text so far and
+                          * WEIR_REASON_DEADLINE */
+    int32_t
+        priority; /* 0; -100 … 100; the higher one goes first, and takes a slot from a lower one when none is
+                          * free: that one waits, and its reader notices a pause only. Equal ones never do */
+    /* Whose request it is, any bytes; NULL or empty = nobody's. Only requests with the same salt share
+     * prefixes. Salts share slots fairly: by the tokens that each had lately */
+    const char *cache_salt;
+    size_t cache_salt_length; /* WEIR_NUL (default) */
+    /* true: what is known of the prompt is not computed again, and prompt and answer are kept for later
+     * requests with the same salt */
+    bool cache_prompt;
+    bool logprobs;      /* chunks and result tell how probable each generated token was */
+    int32_t n_logprobs; /* 0; 0 … 20: so many of the likeliest in its place, too; above 0 implies logprobs */
+    /* How probable each token of the prompt was: see weir_stream_prompt_logprobs. All of it is computed then,
+     * at most 64 tokens a tick, whatever is cached; it is kept for others as always */
+    bool prompt_logprobs;
+    int32_t n_prompt_logprobs; /* 0; 0 … 20, as n_logprobs; above 0 implies prompt_logprobs */
+    /* A fork: the request goes on where that stream, which an engine's submit has had, was when its chunks
+     * had carried source_at tokens, 0 … as many as they have until now; -1 (default) = all of those. In
+     * whatever state that is, and without a change to it. Prompt, answer so far, chat, salt and adapters
+     * are the source's, the rest is this request's: a grammar and stop strings see the answer from its
+     * beginning; n_prompt counts the answer so far as well, max_tokens what comes. The stream gets what comes
+     * after. */
+    weir_stream *source;
+    int32_t source_at;
+    int32_t n_draft_max; /* -1; -1 … 32; as the engine's, and never above it; -1 = that */
+    /* [n_adapters], at most WEIR_ADAPTERS_MAX, of the engine's model, none twice. Held. A prompt is shared
+     * with requests of the same adapters and scales only */
+    const weir_adapter_use *adapters;
+    size_t n_adapters;
+} weir_request;
+
+WEIR_API void weir_request_init(weir_request *request, size_t size);
+static inline weir_request weir_request_default(void)
+{
+    weir_request request;
+    weir_request_init(&request, sizeof request);
+    return request;
+}
+
+/* Queues n requests: all or none. requests[0].size tells how far apart they lie. streams is [n] of fresh
+ * streams, each at most once; NULL, or a NULL entry, is a request that nobody reads (it runs and counts).
+ * streams[i] gets index i. Errors: INVALID (requests[i].field; n: more than slots and queue hold), TOO_LONG
+ * (it could never fit), GRAMMAR, UNSUPPORTED, BUSY (the queue is full; the message tells when
+ * to try again), STATE (a stream is attached, cancelled or finished), STOPPED, NO_MEMORY. After an error
+ * nothing was started and no stream has changed.
+ * Tokenizes and compiles on the caller's thread; never waits for a tick. */
+WEIR_API WEIR_CHECKED weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests,
+                                                     size_t n, weir_stream *const *streams,
+                                                     weir_error *error);
+
+/* Queues one request n times, for n answers: all or none. Each has the request's seed plus its index, or with
+ * WEIR_SEED_RANDOM one of its own; so the first is what submit would give. Text is tokenized once, and where
+ * prompts are cached (cache_prompt, weir_engine_params.cache_sequences) the prompt is computed once, too. The
+ * first answer alone has prompt_logprobs: they are the same for all. The rest is as in submit, errors name
+ * requests[0]. */
+WEIR_API WEIR_CHECKED weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *request,
+                                                       size_t n, weir_stream *const *streams,
+                                                       weir_error *error);
+
+/* ---- Stream ---------------------------------------------------------------------------------------- */
+
+/* The output of one request. Made by the caller, attached by submit, read by one consumer at a time (it may
+ * be handed between threads). Status reads, cancel and set_interval: any thread, any time.
+ *
+ * What always holds: exactly one terminal chunk (finished) once a submit succeeded, and nothing after it; the
+ * text of all chunks together is well-formed UTF-8 and so is each chunk's; stop strings never appear; unread
+ * chunks merge when more than a few wait, and nothing is lost by that. */
+
+typedef enum weir_reason {
+    WEIR_REASON_NOT_FINISHED = 0,
+    WEIR_REASON_END = 1,    /* the model ended it */
+    WEIR_REASON_LENGTH = 2, /* max_tokens, or the context is full */
+    WEIR_REASON_CANCELLED = 3,
+    WEIR_REASON_ERROR = 4,
+    WEIR_REASON_STOP_WORDS = 5,
+    WEIR_REASON_DEADLINE = 6,
+} weir_reason;
+
+/* "not_finished", "end", "length", … Static. */
+WEIR_API const char *weir_reason_name(weir_reason reason);
+
+/* A token and the natural logarithm of its probability, as the model gives it: over the whole vocabulary and
+ * before everything that a sampler does, biases and grammar included. -INFINITY: impossible. */
+typedef struct weir_logprob {
+    int32_t token;
+    float logprob;
+} weir_logprob;
+
+typedef struct weir_chunk {
+    const int32_t
+        *tokens; /* [n_tokens] since the last chunk; generated tokens only, the end token not among them */
+    size_t n_tokens;
+    const char *text; /* NUL-terminated; never empty in a chunk that is not the last */
+    size_t length;
+    bool finished; /* the terminal chunk */
+    weir_reason reason;
+    const float *logprobs;            /* [n_tokens], where the request asked for them; else NULL */
+    const weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
+    int32_t n_top_logprobs;           /* the request's n_logprobs, or the vocabulary's size if that is less */
+} weir_chunk;
+
+WEIR_API WEIR_CHECKED weir_status weir_stream_create(weir_stream **stream, weir_error *error);
+
+/* Counted. When the last holder releases a stream that still runs, its request is cancelled. The last release
+ * waits for a ready callback that runs on another thread. */
+WEIR_API weir_stream *weir_stream_hold(weir_stream *stream);
+WEIR_API void weir_stream_release(weir_stream *stream);
+
+/* Takes the next chunk, waiting up to timeout_ms (negative: as long as it takes). WEIR_OK fills *chunk;
+ * WEIR_TIMEOUT: none came in time; WEIR_END: the terminal chunk was taken before; WEIR_STATE: not attached,
+ * another thread is inside, the stream is a flight's, or the call would have to wait and comes from a
+ * callback. The chunk's pointers stay valid until the next take on this stream. Any thread, one at a time.
+ * After a cancel the terminal chunk comes within a tick: a call that waits then waits for that. */
+WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk);
+
+/* The same without waiting: WEIR_TIMEOUT when none is there now. What is queued can be taken after the end or
+ * a cancel, then WEIR_END. */
+WEIR_API weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk);
+
+/* Called with each chunk, and with an empty one, which is not the last, whenever poll_ms passed without one
+ * and as soon as another thread cancels; false leaves (the stream runs on). */
+typedef bool (*weir_chunk_fn)(const weir_chunk *chunk, void *user);
+
+/* Takes chunks until the terminal one was handled. poll_ms below 1 counts as 100. WEIR_OK: all handled (also
+ * when they were already); WEIR_ABORTED: fn said so; WEIR_STATE: as weir_stream_next. */
+WEIR_API weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_ms, void *user);
+
+/* Asks the request to end. Any state, any number of times; does nothing when it has ended. Before submit: the
+ * submit is refused (STATE). Never blocks on a tick; takes effect within one. Safe in a signal handler: no;
+ * use the descriptor of the program's own. */
+WEIR_API void weir_stream_cancel(weir_stream *stream);
+
+/* Emit every n tokens; below 1 counts as 1. The first token and the end are never delayed by it. */
+WEIR_API void weir_stream_set_interval(weir_stream *stream, int32_t interval);
+
+WEIR_API int32_t weir_stream_interval(const weir_stream *stream);
+WEIR_API bool weir_stream_finished(const weir_stream *stream);
+WEIR_API bool weir_stream_cancelled(const weir_stream *stream);
+WEIR_API weir_reason weir_stream_reason(const weir_stream *stream);
+
+/* The request's position in its submit, -1 before. */
+WEIR_API int32_t weir_stream_index(const weir_stream *stream);
+
+/* Why it ended with WEIR_REASON_ERROR; WEIR_OK in error->code otherwise. */
+WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);
+
+/* ---- Usage and whole answers ----------------------------------------------------------------------- */
+
+/* Why the prompt, or a part of it, had to be computed. */
+typedef enum weir_miss {
+    WEIR_MISS_NONE = 0,       /* all but its last token was there */
+    WEIR_MISS_COLD = 1,       /* the rest was never seen */
+    WEIR_MISS_EVICTED = 2,    /* more of it was there once */
+    WEIR_MISS_SALT = 3,       /* more of it is there, without a salt */
+    WEIR_MISS_DIVERGED = 4,   /* what is there goes on with other tokens */
+    WEIR_MISS_UNCUTTABLE = 5, /* more of it is there, but this model's memory cannot be cut at that token */
+    WEIR_MISS_OFF = 6,        /* the request, or the engine, does without */
+} weir_miss;
+#define WEIR_MISS_COUNT 7
+
+/* "none", "cold", "evicted", … Static. */
+WEIR_API const char *weir_miss_name(weir_miss miss);
+
+/* What a prompt that diverged looks like, guessed from the two texts. */
+typedef enum weir_cause {
+    WEIR_CAUSE_OTHER = 0,
+    WEIR_CAUSE_TOKENS = 1,     /* the same text in other tokens: an answer, tokenized again */
+    WEIR_CAUSE_TIME = 2,       /* a date or a time */
+    WEIR_CAUSE_TOOLS = 3,      /* other tools, or another order of them or of their members */
+    WEIR_CAUSE_REASONING = 4,  /* reasoning that was generated, and is left out or shown empty now */
+    WEIR_CAUSE_WHITESPACE = 5, /* nothing but white space */
+    WEIR_CAUSE_ID = 6,         /* a number of a request, a session or the like */
+} weir_cause;
+
+/* "other", "tokens", "time", … Static. */
+WEIR_API const char *weir_cause_name(weir_cause cause);
+
+typedef struct weir_miss_info {
+    size_t size;
+    weir_miss miss;
+    int32_t n_matched; /* tokens of the prompt that were known */
+    /* WEIR_MISS_DIVERGED: the prompt's text around that token, and the cached one's; well-formed UTF-8,
+     * cut to fit; else "" */
+    char prompt[96];
+    char cached[96];
+    weir_cause cause; /* WEIR_MISS_DIVERGED: likely why; so are the next three */
+    /* The chat's message in or before which the token lies: the first one that is not known to stand before
+     * it as a whole. -1 = cannot be told, no chat, or behind the last one */
+    int32_t message;
+    bool in_message; /* in its text; false: in what the template writes before that, tools and dates */
+    char role[16];   /* the message's; "" = none */
+} weir_miss_info;
+
+/* The same in a sentence for people, well-formed UTF-8 without newlines, cut to capacity and terminated; ""
+ * for WEIR_MISS_NONE. Returns its length. */
+WEIR_API size_t weir_miss_text(const weir_miss_info *info, char *text, size_t capacity);
+
+/* Why not more of its prompt was cached; zeroes until it begins to compute. INVALID: size. */
+WEIR_API weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info *info);
+
+typedef struct weir_usage {
+    int32_t n_prompt;
+    int32_t n_cached;    /* prompt tokens that were not computed again */
+    int32_t n_generated; /* sampled: the tokens of its chunks, and the one that ended it, which none has */
+    int64_t queue_ns;    /* submit to its first slot */
+    int64_t ttft_ns;     /* submit to first token; 0 when there was none */
+    int64_t total_ns;    /* submit to end, or to now */
+    weir_miss miss;      /* why not more was cached; known from the first chunk on */
+    double logprob;    /* sum of the n_generated tokens' logprobs, where the request asked for them; else 0 */
+    int32_t n_drafted; /* tokens that were guessed and computed, beside n_generated */
+    int32_t n_accepted; /* of those, what the answer went on with */
+} weir_usage;
+
+/* The mean logprob of what was generated: what best-of ranks by. 0 without logprobs, -INFINITY where nothing
+ * was generated. Pure. */
+WEIR_API double weir_usage_score(const weir_usage *usage);
+
+/* Counts and times as of the newest chunk; final once finished. */
+WEIR_API weir_usage weir_stream_usage(const weir_stream *stream);
+
+typedef struct weir_result {
+    weir_reason reason;
+    weir_error error; /* for WEIR_REASON_ERROR */
+    char *text;       /* well-formed UTF-8, NUL-terminated */
+    size_t length;
+    int32_t *tokens; /* [n_tokens], the end token not among them */
+    size_t n_tokens;
+    weir_usage usage;
+    weir_miss_info miss;
+    float *logprobs;            /* [n_tokens] where the request asked for them; else NULL */
+    weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
+    int32_t n_top_logprobs;
+    /* As weir_stream_prompt_logprobs; NULL where they were not asked for, or the request ended before. */
+    int32_t *prompt_tokens; /* [n_prompt_tokens] */
+    size_t n_prompt_tokens;
+    float *prompt_logprobs;
+    weir_logprob *prompt_top_logprobs;
+    int32_t n_prompt_top_logprobs;
+} weir_result;
+
+/* Submits n requests, waits until all have ended and fills results, [n] (each to be freed with
+ * weir_result_fini). streams as in submit: those requests stream as well, to readers on other threads.
+ * WEIR_OK even when a request ends with an error: see its result. Errors are submit's; results are zeroes
+ * then. A manual engine is driven by this call. STATE: it comes from a callback. */
+WEIR_API WEIR_CHECKED weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
+                                                weir_stream *const *streams, weir_result *results,
+                                                weir_error *error);
+
+/* Best of several: as weir_engine_submit_n for best_of answers, waits for all, and fills results [n] with
+ * those of the highest weir_usage_score, the best first; answers that end with an error come last. They have
+ * logprobs in any case; results[0] has the prompt's, where the request asked for them. Errors: submit_n's;
+ * INVALID (n: 1 … best_of). The rest is as in weir_generate. */
+WEIR_API WEIR_CHECKED weir_status weir_generate_best(weir_engine *engine, const weir_request *request,
+                                                     size_t best_of, size_t n, weir_result *results,
+                                                     weir_error *error);
+
+/* Frees what a result owns and zeroes it. */
+WEIR_API void weir_result_fini(weir_result *result);
+
+/* ==================================================================================================== *
+ * What follows is needed rarely.
+ * ==================================================================================================== */
+
+/* ---- Log ------------------------------------------------------------------------------------------- */
+
+typedef enum weir_log_level {
+    WEIR_LOG_DEBUG = 0,
+    WEIR_LOG_INFO = 1,
+    WEIR_LOG_WARN = 2,
+    WEIR_LOG_ERROR = 3,
+} weir_log_level;
+
+/* Receives one line without its newline. Called from whichever thread logs, one call at a time; must not call
+ * weir_log_set. */
+typedef void (*weir_log_fn)(weir_log_level level, const char *message, void *user);
+
+/* Sends the log of weir and of llama.cpp to fn; NULL restores the default: warnings and errors to stderr.
+ * When it returns, the former function is no longer running: it may wait for that. Any thread. */
+WEIR_API void weir_log_set(weir_log_fn fn, void *user);
+
+/* ---- Interrupts ------------------------------------------------------------------------------------ */
+
+/* Whether the call in progress shall end. It must be quick and must not call the library. */
+typedef bool (*weir_interrupt_fn)(void *user);
+
+/* Lets the calling thread end its own calls: those that may take long ask fn every few thousand steps, and
+ * end with WEIR_ABORTED once it has said true; then all is as after any other error of theirs. These are
+ * tokenizing, weir_chat_create, schemas and samplers made with them, submits, the passes of contexts (also
+ * within one, where the backend can be interrupted), weir_context_generate and weir_embed. Waiting for an
+ * engine asks nothing: weir_stream_cancel ends that. fn runs during calls of this thread only, one at a time,
+ * but perhaps on a thread of the library's that works for this one. NULL, as at a thread's start: nothing is
+ * asked. */
+WEIR_API void weir_interrupt_set(weir_interrupt_fn fn, void *user);
+
+/* ---- Members of structs ---------------------------------------------------------------------------- */
+
+typedef enum weir_member_type {
+    WEIR_MEMBER_BOOL = 0,
+    WEIR_MEMBER_INT32 = 1,
+    WEIR_MEMBER_UINT32 = 2,
+    WEIR_MEMBER_INT64 = 3,
+    WEIR_MEMBER_UINT64 = 4,
+    WEIR_MEMBER_FLOAT = 5,
+    WEIR_MEMBER_DOUBLE = 6,
+    WEIR_MEMBER_CHOICE = 7,  /* an enum of 4 bytes: choices[value - min] is its name */
+    WEIR_MEMBER_STRING = 8,  /* const char *, NUL-terminated, or NULL */
+    WEIR_MEMBER_STRINGS = 9, /* const char *const *, of the size_t at n_offset */
+    WEIR_MEMBER_BIASES = 10, /* const weir_logit_bias *, of the size_t at n_offset */
+    WEIR_MEMBER_OTHER = 11,  /* a handle or a pointer, as this header describes it */
+} weir_member_type;
+
+/* A member of a struct as data, for bindings, option lists and forms. */
+typedef struct weir_member {
+    const char *name; /* as in the struct */
+    weir_member_type type;
+    size_t offset;              /* in the struct, bytes */
+    size_t n_offset;            /* of a list's length */
+    double min, max;            /* allowed, inclusive; for parameters of a number's type, and choices */
+    bool or_minus_one;          /* -1 is allowed, too: "off", "all" */
+    double initial;             /* the default; strings, lists and others are NULL */
+    const char *const *choices; /* NULL-terminated; NULL for other types */
+    const char *unit;           /* "tokens", "ms", "bytes" …; "" = none */
+    const char *help;           /* one line */
+} weir_member;
+
+/* The members of a struct, by its name without "weir_" and "_params": "model", "quantize", "context",
+ * "sampler", "chat", "request", "engine" and "hub" are parameters, "usage", "report", "view", "slot_view",
+ * "engine_stats", "miss_info" results. *n (may be NULL) is how many there are; they come in the struct's
+ * order, without `size` and the lengths of lists. NULL: there is no such struct. Static. */
+WEIR_API const weir_member *weir_members(const char *of, size_t *n);
+
+/* One of them by its name; NULL: there is none. */
+WEIR_API const weir_member *weir_member_find(const char *of, const char *name);
+
+/* ---- Sampler --------------------------------------------------------------------------------------- */
+
+typedef struct weir_sampler weir_sampler;
+
+typedef struct weir_logit_bias {
+    int32_t token;
+    float bias; /* added to the logit; -INFINITY forbids the token */
+} weir_logit_bias;
+
+/* llama.cpp's whole chain. A value out of range is INVALID and the error names field and range. */
+typedef struct weir_sampler_params {
+    size_t size;
+    uint32_t seed;                   /* WEIR_SEED_RANDOM: another each time */
+    float temp;                      /* 0.8; 0 … 100; 0 = greedy */
+    float dynatemp_range;            /* 0 = off; 0 … 100. Dynamic temperature, arXiv 2309.02772 */
+    float dynatemp_exponent;         /* 1; 0 … 100 */
+    int32_t top_k;                   /* 40; 0 = off */
+    float top_p;                     /* 0.95; 0 … 1; 1 = off */
+    float min_p;                     /* 0.05; 0 … 1; 0 = off */
+    float typical_p;                 /* 1 = off; 0 … 1. Locally typical sampling, arXiv 2202.00666 */
+    float top_n_sigma;               /* -1 = off; else 0 … 100. arXiv 2411.07641 */
+    float xtc_probability;           /* 0 = off; 0 … 1 */
+    float xtc_threshold;             /* 0.1; 0 … 1; above 0.5 = off */
+    int32_t min_keep;                /* 0; the least candidates that top_p, min_p, typical_p and XTC leave */
+    float dry_multiplier;            /* 0 = off; 0 … 100 */
+    float dry_base;                  /* 1.75; 0 … 100 */
+    int32_t dry_allowed_length;      /* 2 */
+    int32_t dry_penalty_last_n;      /* 64; 0 = off; at most 1,000,000 */
+    const char *const *dry_breakers; /* [n_dry_breakers]; NULL = "\n", ":", "\"", "*" */
+    size_t n_dry_breakers;
+    int32_t penalty_last_n;            /* 64; tokens looked back on; 0 = off; at most 1,000,000 */
+    float penalty_repeat;              /* 1 = off; 0.01 … 100 */
+    float penalty_freq;                /* 0 = off; -100 … 100 */
+    float penalty_present;             /* 0 = off; -100 … 100 */
+    int32_t mirostat;                  /* 0 = off; 1, 2. arXiv 2007.14966 */
+    float mirostat_tau;                /* 5; 0 … 100 */
+    float mirostat_eta;                /* 0.1; 0 … 1 */
+    float adaptive_target;             /* adaptive-p: -1 = off; else 0 … 1 */
+    float adaptive_decay;              /* 0.9; 0 … 0.99 */
+    const weir_logit_bias *logit_bias; /* [n_logit_bias] */
+    size_t n_logit_bias;
+    bool ignore_eos;     /* never choose a token that ends the generation */
+    const char *order;   /* NULL = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"; also
+                          * "infill" and "adaptive_p" */
+    const char *grammar; /* GBNF; NULL = none */
+    const char *grammar_root; /* NULL = "root" */
+    const char *json_schema;  /* JSON Schema; not together with grammar */
+} weir_sampler_params;
+
+WEIR_API void weir_sampler_params_init(weir_sampler_params *params, size_t size);
+static inline weir_sampler_params weir_sampler_params_default(void)
+{
+    weir_sampler_params params;
+    weir_sampler_params_init(&params, sizeof params);
+    return params;
+}
+
+/* A chain with its own state (history, random numbers, grammar). params may be NULL. Holds the model.
+ * Errors: INVALID (field and range), GRAMMAR (line of a GBNF text; JSON pointer and keyword of a schema),
+ * UNSUPPORTED (the vocabulary lacks what a sampler of the order needs), NO_MEMORY, BACKEND. */
+WEIR_API WEIR_CHECKED weir_status weir_sampler_create(weir_model *model, const weir_sampler_params *params,
+                                                      weir_sampler **sampler, weir_error *error);
+WEIR_API void weir_sampler_destroy(weir_sampler *sampler);
+
+/* Back to the state after create; a fixed seed gives the same draws again. */
+WEIR_API weir_status weir_sampler_reset(weir_sampler *sampler, weir_error *error);
+
+/* Counts a token that was chosen elsewhere: history, penalties, grammar. REFUSED: the grammar does not allow
+ * it here; the sampler is unchanged. */
+WEIR_API weir_status weir_sampler_accept(weir_sampler *sampler, int32_t token, weir_error *error);
+
+/* Counts tokens [n] of the prompt: penalties and DRY look back on them as on the answer's own; the grammar,
+ * which describes the answer alone, does not see them. Engines do this for each request. INVALID: a token
+ * outside the vocabulary; nothing was counted. */
+WEIR_API weir_status weir_sampler_count(weir_sampler *sampler, const int32_t *tokens, size_t n,
+                                        weir_error *error);
+
+/* ---- Grammar --------------------------------------------------------------------------------------- */
+
+/* Whether a GBNF text can be used, without a model. root NULL = "root". GRAMMAR: message names the line. */
+WEIR_API weir_status weir_grammar_check(const char *grammar, const char *root, weir_error *error);
+
+/* JSON Schema to GBNF. What cannot be honoured is an error that names JSON pointer and keyword; the result is
+ * never weaker than the schema. *grammar is freed with weir_free. */
+WEIR_API WEIR_CHECKED weir_status weir_grammar_from_json_schema(const char *schema, size_t length,
+                                                                char **grammar, weir_error *error);
+
+/* ---- Vocabulary ------------------------------------------------------------------------------------ */
+
+/* Any thread, also many on one model. Token ids are int32_t; an id outside 0 … n_vocab - 1 is INVALID. */
+
+/* Text to ids. add_special adds BOS/EOS as the model wants them; parse_special reads "<|im_end|>" and the
+ * like as one token. *n_tokens is the number of ids, also when capacity is too small (TOO_LONG, nothing
+ * usable written). Invalid UTF-8 and NUL bytes are text like any other. tokens may be NULL when capacity is
+ * 0. */
+WEIR_API weir_status weir_tokenize(const weir_model *model, const char *text, size_t length, bool add_special,
+                                   bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                                   weir_error *error);
+
+/* Ids to well-formed UTF-8, the same bytes as a stream of these ids gives (but for control tokens that a
+ * chat's form has: its streams show those). special: render control tokens too. *length as n_tokens above;
+ * the text is NUL-terminated when there is room. */
+WEIR_API weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size_t n_tokens,
+                                     bool special, char *text, size_t capacity, size_t *length,
+                                     weir_error *error);
+
+/* The raw bytes of one token: may be a part of a code point. */
+WEIR_API weir_status weir_piece(const weir_model *model, int32_t token, bool special, char *bytes,
+                                size_t capacity, size_t *length, weir_error *error);
+
+/* Whether the token ends a generation (EOS, EOT, …). False for ids outside the vocabulary. */
+WEIR_API bool weir_is_eog(const weir_model *model, int32_t token);
+
+/* ---- Adapter --------------------------------------------------------------------------------------- */
+
+/* Low-rank changes to a model's weights (LoRA): for each matrix that it has, the product of two small ones,
+ * times a scale, is added. Immutable once loaded; any number of requests and contexts, of any engine, use it
+ * at a time, each with a scale of its own. */
+typedef struct weir_adapter weir_adapter;
+
+/* Loads a GGUF file as llama.cpp's convert_lora_to_gguf.py writes it: all of it into memory, where matrices
+ * beside weights that weir's kernels multiply become half precision. Holds the model. With a fake model the
+ * path is "fake:" and a number. The file is checked first, and its names and shapes against the model; it is
+ * not needed afterwards. Any thread; an engine that changes its adapters meanwhile waits for it.
+ * Errors: NOT_FOUND, IO, FORMAT (damaged; numbers that are not finite), UNSUPPORTED (no LoRA adapter; made
+ * for another model; what llama.cpp cannot add), NO_MEMORY, INVALID (path). */
+WEIR_API WEIR_CHECKED weir_status weir_adapter_load(weir_model *model, const char *path,
+                                                    weir_adapter **adapter, weir_error *error);
+
+/* Counted: requests hold theirs until they have ended, streams that may be forked as long as they are held,
+ * contexts and engines what they computed with last. So a release disturbs nobody, and is all that there is
+ * to unloading: the last one frees the memory. Any thread. NULL is ignored. */
+WEIR_API weir_adapter *weir_adapter_hold(weir_adapter *adapter);
+WEIR_API void weir_adapter_release(weir_adapter *adapter);
+
+typedef struct weir_adapter_info {
+    size_t size;
+    const char *path;  /* as it was loaded */
+    const char *name;  /* general.name of its metadata; "" = none */
+    int32_t n_weights; /* matrices of the model that it changes */
+    int32_t rank;      /* the largest */
+    float alpha;      /* what it was trained with: changes are times scale · alpha / rank; 0 = times scale */
+    uint64_t n_bytes; /* in memory */
+    uint64_t identity; /* a checksum of the file: the same contents, the same adapter to caches */
+} weir_adapter_info;
+
+/* Fills the first info->size bytes. Strings are valid while the adapter is held. */
+WEIR_API weir_status weir_adapter_describe(const weir_adapter *adapter, weir_adapter_info *info);
+
+/* An adapter, and how much of it. */
+typedef struct weir_adapter_use {
+    weir_adapter *adapter;
+    float scale; /* -100 … 100; 1 = as it was trained; 0 = as without it */
+} weir_adapter_use;
+
+#define WEIR_ADAPTERS_MAX 8 /* that add to the same weights */
+
+/* ---- Model files and devices ----------------------------------------------------------------------- */
+
+/* Writes a model's weights in the order in which weir's CPU kernels read them, so that loads need not put
+ * them into that order: they map the file, and processes share its memory. out NULL: path + ".weir", where
+ * loads look for it (weir_model_params.optimized). Needs as much memory as a load, and blocks for longer. A
+ * file that was there is replaced when the new one is whole; models that are loaded keep the old one. Loads
+ * use such a file with use_mmap and without use_mlock, when no layer is on a GPU. One that is damaged, or
+ * does not belong to this model, version and processor, is not used: the log says why. It belongs to the
+ * model as long as that is not written to, or copied without its time. It must stay unchanged while a model
+ * lives, and is trusted as the model is. A file that is there and was not written by this function is not
+ * replaced: INVALID. progress may be NULL; as in a load. Any thread. Errors: weir_model_load's; IO (also no
+ * space, no permission); UNSUPPORTED: the kernels are off or have nothing to do with this model. After an
+ * error there is what was there before. */
+WEIR_API WEIR_CHECKED weir_status weir_model_optimize(const char *path, const char *out,
+                                                      weir_progress_fn progress, void *progress_user,
+                                                      weir_error *error);
+
+/* Whether such a file belongs to this model, version and processor, and all of it is as it was written: loads
+ * look at its beginning only. optimized NULL: path + ".weir". Reads the whole file. Any thread. Errors:
+ * NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (of another model, version or processor), NO_MEMORY, ABORTED,
+ * INVALID. */
+WEIR_API weir_status weir_model_optimize_check(const char *path, const char *optimized,
+                                               weir_progress_fn progress, void *progress_user,
+                                               weir_error *error);
+
+typedef struct weir_quantize_params {
+    size_t size;
+    const char *type;  /* one of weir_quantize_type's, in any case; NULL = "Q8_0" */
+    int32_t n_threads; /* 0 … 512; 0 = the processors that this process may use */
+    bool requantize;   /* also weights that are quantized already: worse than from the original. Else they
+                           * are UNSUPPORTED */
+    weir_progress_fn progress; /* as in a load */
+    void *progress_user;
+} weir_quantize_params;
+
+/* As weir_model_params_init. */
+WEIR_API void weir_quantize_params_init(weir_quantize_params *params, size_t size);
+static inline weir_quantize_params weir_quantize_params_default(void)
+{
+    weir_quantize_params params;
+    weir_quantize_params_init(&params, sizeof params);
+    return params;
+}
+
+/* The i-th type that weights can be given, the largest first: "F32", "BF16", "F16", "Q8_0" … NULL past the
+ * last. Static. */
+WEIR_API const char *weir_quantize_type(size_t i);
+
+/* Writes a model with its weights in another type; norms and what else is small stays as it is. The name is
+ * given to the new file when it is whole; a file that was there is replaced then. A model in several files
+ * becomes one. Memory: that of the largest tensor, several times. Blocks for minutes with large models. Any
+ * thread. params may be NULL. Errors: weir_model_load's; INVALID (type; out is the model itself), IO (also no
+ * space), UNSUPPORTED (see requantize; fake models). After an error there is what was there before. */
+WEIR_API WEIR_CHECKED weir_status weir_model_quantize(const char *path, const char *out,
+                                                      const weir_quantize_params *params, weir_error *error);
+
+/* The weights of a model that have one type and are multiplied by the same kernels. */
+typedef struct weir_model_weights {
+    size_t size;
+    char type[16]; /* as ggml names it, such as "q4_K" */
+    int32_t n_tensors;
+    uint64_t n_bytes;
+    bool kernels;    /* weir's own multiply them */
+    char reason[64]; /* why they do not; "" = they do */
+} weir_model_weights;
+
+/* The i-th kind of weights, the largest first: all of *weights but `size`. WEIR_END past the last, and where
+ * nothing is known of weights: vocab_only, fake models. */
+WEIR_API weir_status weir_model_weights_get(const weir_model *model, size_t i, weir_model_weights *weights);
+
+/* Copies the value of a metadata key (scalars and strings) as text, cut to capacity and NUL-terminated.
+ * *length is the full length. NOT_FOUND: no such key. */
+WEIR_API weir_status weir_model_meta(const weir_model *model, const char *key, char *text, size_t capacity,
+                                     size_t *length);
+
+/* The i-th metadata key, as above; WEIR_END past the last. */
+WEIR_API weir_status weir_model_meta_key(const weir_model *model, size_t i, char *key, size_t capacity,
+                                         size_t *length);
+
+typedef struct weir_device {
+    size_t size;
+    char name[64];
+    char description[128];
+    char type[16];         /* "cpu", "gpu", "igpu", "accel" */
+    uint64_t memory_free;  /* bytes, 0 = unknown */
+    uint64_t memory_total; /* bytes, 0 = unknown */
+} weir_device;
+
+/* The i-th device that this build can compute on; WEIR_END past the last. UNSUPPORTED: it computes on
+ * no processor like this one (weir_model_load). */
+WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
+
+/* ---- More about streams ---------------------------------------------------------------------------- */
+
+/* Called when the stream goes from "nothing to take" to "something to take", and at the end, from the thread
+ * that drives the engine; once from within set_ready where something waits already. It must not block, and
+ * may call try_next. STATE: the stream is a flight's, see weir_flight_watch. When set_ready returns, the
+ * former callback is no longer running (unless called from within it). set_ready and the last release may
+ * wait for a callback on another thread: hold no lock then that the callback takes, and let no callbacks wait
+ * for each other. */
+typedef void (*weir_ready_fn)(weir_stream *stream, void *user);
+WEIR_API weir_status weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user);
+
+/* A descriptor that polls readable while something can be taken. Made on the first call, owned by the stream,
+ * valid until the last release; do not read it. IO: the process has no descriptors left. STATE: the stream is
+ * a flight's. */
+WEIR_API WEIR_CHECKED weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor,
+                                                         weir_error *error);
+
+/* The prompt's tokens, each with its logprob after those before it, and n_prompt_logprobs of the likeliest,
+ * as a chunk without text. Nothing comes before the first one: its logprob is NAN, its likeliest have the
+ * token -1. Pointers are valid until the last release. Known before the first chunk is; any thread, any
+ * number of times. TIMEOUT: not yet; END: the request has ended before; STATE: it did not ask for them, or
+ * there is none. */
+WEIR_API weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *prompt);
+
+/* Forks a stream: submits *request, of which NULL is the default one, with source and source_at as given. The
+ * cells of what the source has computed are shared as long as it runs or is cached, unless this model's
+ * memory cannot be cut; else they are computed again. Errors: submit's, and INVALID (source: not a stream of
+ * this engine's; source_at: more than its chunks have carried), STATE (source: it was not submitted), REFUSED
+ * (sampler: the grammar does not allow the answer so far). Any thread. */
+WEIR_API WEIR_CHECKED weir_status weir_engine_fork(weir_engine *engine, weir_stream *source,
+                                                   int32_t source_at, const weir_request *request,
+                                                   weir_stream *stream, weir_error *error);
+
+/* Of a fork: the source's text up to there, which the stream's own goes on from; NUL-terminated, valid until
+ * the last release. What was held back there, as it might begin a stop string, or half a character, is in the
+ * stream's. "" for others. length may be NULL. Any thread. */
+WEIR_API const char *weir_stream_before(const weir_stream *stream, size_t *length);
+
+/* ---- Flight: one generation, many readers ---------------------------------------------------------- */
+
+/* One generation that any number of readers read, each from any place on: identical requests that come while
+ * it runs, or later while somebody holds it, need none of their own. It keeps all chunks until its last
+ * release. */
+typedef struct weir_flight weir_flight;
+
+/* Submits a request as weir_engine_submit does, or, with share, joins one that was opened here with share, is
+ * still held, has not failed and is identical: the same prompt as it is given, sampler, grammar, limits, stop
+ * strings, salt, adapters and all else that a request says. Only requests whose answer is the same each time
+ * are shared: greedy ones (temp 0, and nothing that draws) and those with a seed; none with a deadline or
+ * prompt_logprobs, and no forks. One reference for the caller. joined (may be NULL): nothing was submitted.
+ * Any thread. Errors: weir_engine_submit's. */
+WEIR_API WEIR_CHECKED weir_status weir_flight_open(weir_engine *engine, const weir_request *request,
+                                                   bool share, weir_flight **flight, bool *joined,
+                                                   weir_error *error);
+
+/* Counted. The last release cancels what still runs, and frees the chunks. Any thread. It may outlive its
+ * engine. */
+WEIR_API weir_flight *weir_flight_hold(weir_flight *flight);
+WEIR_API void weir_flight_release(weir_flight *flight);
+
+/* The chunk with the number *at, counted from 0, which it adds one to; waits up to timeout_ms for it
+ * (negative: as long as it takes). The last one is the terminal chunk; then WEIR_END. WEIR_TIMEOUT: not yet.
+ * A chunk stays as it is, and its pointers valid, while the flight is held. Out of memory for a chunk: it
+ * ends with WEIR_REASON_ERROR. Any number of threads; a manual engine has to be driven by another one. STATE:
+ * the call would have to wait and comes from a callback. */
+WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk);
+
+/* Has fn called whenever a chunk has come, from the thread that drives the engine, and once from within watch
+ * where one is there. It must not block, and may call weir_flight_next without waiting. Any thread. Errors:
+ * INVALID, NO_MEMORY, STATE (the call comes from within a watcher of this flight). */
+typedef void (*weir_flight_fn)(weir_flight *flight, void *user);
+WEIR_API weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user);
+
+/* When it returns, fn is not running with this user (unless called from within it), and is not called with it
+ * any more: to be done before the watcher's last release. Does nothing where it was not watching. Any
+ * thread. */
+WEIR_API void weir_flight_unwatch(weir_flight *flight, weir_flight_fn fn, void *user);
+
+/* The stream behind it, for usage, miss, error and status, and as the source of forks; owned by the flight,
+ * which takes its chunks: whoever would read it is told WEIR_STATE. */
+WEIR_API weir_stream *weir_flight_stream(const weir_flight *flight);
+
+/* ---- Forecasts and estimates ----------------------------------------------------------------------- */
+
+/* What would become of a request if it was submitted now. Times are guesses from measured rates, 0 =
+ * nothing was measured yet. */
+typedef struct weir_forecast {
+    size_t size;
+    int32_t n_prompt;    /* tokens */
+    int32_t n_cached;    /* of those, what would not be computed again */
+    int32_t queue_place; /* 0 = a slot is free now, 1 = the next one is */
+    int64_t ttft_ns;     /* from now to the first token */
+    int64_t finish_ns;   /* from now to the end, if it generates all of max_tokens */
+    bool fits;           /* false: submit would say TOO_LONG; the rest but n_prompt is 0 */
+    bool busy;           /* submit would say BUSY */
+    int64_t retry_ns;    /* when to try again then; 0 = now */
+} weir_forecast;
+
+/* A dry run of submit for one request: checks it as submit does, with the same errors but for TOO_LONG and
+ * BUSY, which are told in *forecast. Nothing is started. Any thread; never waits for a tick. STOPPED: as
+ * submit. */
+WEIR_API WEIR_CHECKED weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *request,
+                                                           weir_forecast *forecast, weir_error *error);
+
+/* What an engine takes, in bytes. */
+typedef struct weir_engine_memory {
+    size_t size;
+    uint64_t model_bytes;     /* weights; where they are mapped, memory that can be had back at any time */
+    uint64_t kv_bytes;        /* KV cells */
+    uint64_t compute_bytes;   /* what a pass works in, and the logits that it gives */
+    uint64_t available_bytes; /* on this machine now; 0 = unknown */
+    int32_t n_slots;
+    int32_t n_ctx; /* the longest request, tokens */
+    int32_t n_kv;  /* cells in all: fewer than asked for where they do not fit into half of what is free */
+    weir_layout layout;
+} weir_engine_memory;
+
+/* What weir_engine_create would allot for a model with these parameters, told by the model's header: no
+ * weights are read and none of it is allotted. A draft_model counts with its weights, though they are loaded
+ * already, and its header is read again; so do its cells and those of mtp. Not counted: cached prompts
+ * (cache_bytes), on GPUs what their driver takes. Either params may be NULL. Any thread. Errors:
+ * weir_model_load's and weir_engine_create's. */
+WEIR_API WEIR_CHECKED weir_status weir_engine_estimate(const char *path, const weir_model_params *model,
+                                                       const weir_engine_params *engine,
+                                                       weir_engine_memory *memory, weir_error *error);
+
+/* ---- Strategies ------------------------------------------------------------------------------------ */
 
 typedef enum weir_slot_state {
     WEIR_SLOT_IDLE = 0,
@@ -1064,113 +1265,7 @@ WEIR_API double weir_cost_tick_ns(const weir_cost *cost, int32_t n_passes, int32
  * not have count nothing. Any thread. */
 WEIR_API double weir_plan_tick_ns(const weir_view *view, const weir_plan_entry *plan, size_t n_plan);
 
-typedef struct weir_engine_params {
-    size_t size;
-    int32_t n_slots; /* 8; 1 … 256 requests at a time */
-    int32_t n_ctx; /* 4096; 0 … 2^28; the longest prompt and answer of one request, tokens; 0 = the model's
-                      * training length. Never more than n_kv, or with lanes than n_kv / n_slots */
-    int32_t n_kv;  /* 0 … 2^28 KV cells in all; 0 = n_slots × n_ctx as far as memory allows */
-    int32_t max_tokens; /* -1; -1 … 2^28, the most that one request may generate; -1 = no limit but n_ctx */
-    int32_t n_batch;    /* 2048; n_slots … 2^20; the most tokens of a tick */
-    /* 0 … 2^20; tokens that are computed together, in one pass, within n_batch; 0 (default) = 512 + n_slots:
-     * a chunk of the default length and a token of each slot are one pass in a pool. With lanes a pass takes
-     * equally many tokens of each of its lanes, so that a tick of both is at least two */
-    int32_t n_ubatch;
-    int32_t chunk_size;      /* 512; 1 … 2^20; the most prompt tokens of one slot in a tick */
-    int32_t n_threads;       /* 0 … 512, the most of a pass; 0 = the processors that this process may use */
-    int32_t n_threads_batch; /* 0 … 512; for passes with prompt tokens; 0 = n_threads */
-    int32_t queue_limit;     /* 256 waiting requests; 0 = no limit */
-    weir_layout layout;      /* AUTO: see weir_engine_stats for what was chosen */
-    weir_kv_type type_k;
-    weir_kv_type type_v;
-    const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
-    bool manual;                   /* no thread of its own: the caller drives it with weir_engine_step */
-    /* Host memory for saved states: of cached prefixes that have no sequence, and of suspended requests;
-     * beyond it they are computed again. WEIR_AUTO (default) = a quarter of what is available at create; 0
-     * = none */
-    uint64_t cache_bytes;
-    /* -1 … 256 - n_slots; sequences for cached prefixes beside the slots'. With lanes each takes n_ctx
-     * cells more, and -1 (default) = those of idle slots only; in a pool -1 = all up to 256. 0 = prefixes
-     * are not cached */
-    int32_t cache_sequences;
-    /* 10000; 0 … 86400000; a waiting request gains one level of priority each so many ms, up to the
-     * highest that waits; 0 = never */
-    int32_t ageing_ms;
-    int32_t itl_target_ms; /* 50; 1 … 60000; the longest tick that latency-target aims at */
-    /* A folder for cached prompts: what an engine with the same model, layout and KV types had is there
-     * again, read when a request needs it. NULL (default) or "" = none. Made where it is not; else it must
-     * be the user's own, mode 0700 (INVALID): what lies in it is trusted, and holds prompts and salts as
-     * they are. Written when the engine is idle, now and then when it is not, and by weir_engine_destroy,
-     * which takes longer for it; the state that is being written takes host memory besides cache_bytes.
-     * Damaged and foreign files are ignored, and the log says so. Engines may share it */
-    const char *cache_dir;
-    uint64_t cache_disk_bytes; /* 4 GiB; the most that its files take; what was used longest ago goes first */
-    /* 16; 0 … 32; the most tokens of an answer that are guessed and computed with the next one, where that is
-     * likely to be faster: those that the sampler chooses too come in one chunk. The text is the same where
-     * weir_engine_stats.batch_invariant is true; elsewhere it is another one that the model could have given.
-     * 0 = none. Models whose memory cannot be cut at any token have none */
-    int32_t n_draft_max;
-    bool prompt_lookup; /* true: they are guessed from the request's own prompt and answer */
-    /* NULL; they are guessed by this smaller model, where prompt_lookup has none; held. Its vocabulary must
-     * be the model's, its memory such that it can be cut at any token. Takes KV cells of its own, as many.
-     * Or an EAGLE-3 head (its file says so: architecture eagle3), which must have been made for this model;
-     * models of the architectures llama, qwen3, qwen3moe and minimax-m2 can have one */
-    weir_model *draft_model;
-    /* true: without draft_model they are guessed by the model's own layers for that, where it has such
-     * (weir_model_info.n_layer_mtp): one more layer of KV cells, and each token computed by it, too */
-    bool mtp;
-} weir_engine_params;
-
-WEIR_API void weir_engine_params_init(weir_engine_params *params, size_t size);
-static inline weir_engine_params weir_engine_params_default(void)
-{
-    weir_engine_params params;
-    weir_engine_params_init(&params, sizeof params);
-    return params;
-}
-
-/* What an engine takes, in bytes. */
-typedef struct weir_engine_memory {
-    size_t size;
-    uint64_t model_bytes;     /* weights; where they are mapped, memory that can be had back at any time */
-    uint64_t kv_bytes;        /* KV cells */
-    uint64_t compute_bytes;   /* what a pass works in, and the logits that it gives */
-    uint64_t available_bytes; /* on this machine now; 0 = unknown */
-    int32_t n_slots;
-    int32_t n_ctx; /* the longest request, tokens */
-    int32_t n_kv;  /* cells in all: fewer than asked for where they do not fit into half of what is free */
-    weir_layout layout;
-} weir_engine_memory;
-
-/* What weir_engine_create would allot for a model with these parameters, told by the model's header: no
- * weights are read and none of it is allotted. A draft_model counts with its weights, though they are loaded
- * already, and its header is read again; so do its cells and those of mtp. Not counted: cached prompts
- * (cache_bytes), on GPUs what their driver takes. Either params may be NULL. Any thread. Errors:
- * weir_model_load's and weir_engine_create's. */
-WEIR_API WEIR_CHECKED weir_status weir_engine_estimate(const char *path, const weir_model_params *model,
-                                                       const weir_engine_params *engine,
-                                                       weir_engine_memory *memory, weir_error *error);
-
-/* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED (no decoder; draft_model
- * cannot draft, or not for this model, or this model cannot have drafts), FORMAT (draft_model: a head's
- * tokens), BACKEND, IO (cache_dir). */
-WEIR_API WEIR_CHECKED weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
-                                                     weir_engine **engine, weir_error *error);
-
-/* Stops, waits for the thread, frees. No other call on the engine may be running; streams live on. STATE: the
- * call comes from a callback, or this process is a child of the one that made the engine; nothing was done,
- * and the log says why. NULL is OK. */
-WEIR_API weir_status weir_engine_destroy(weir_engine *engine);
-
-/* Refuses new requests; every live stream gets its terminal chunk (WEIR_REASON_ERROR, with WEIR_STOPPED in
- * weir_stream_error). Returns when that is done: within one tick. Idempotent. From a
- * callback it returns at once, and the end of the tick does it. Does nothing in a child of fork(). */
-WEIR_API void weir_engine_stop(weir_engine *engine);
-
-/* Refuses new requests and waits until the present ones have ended, up to timeout_ms (negative: as long as it
- * takes). TIMEOUT: some still run; they go on. STATE: there is work, and the engine is manual or the call
- * comes from a callback. Submits stay refused whatever it returns. */
-WEIR_API weir_status weir_engine_drain(weir_engine *engine, int timeout_ms);
+/* ---- Statistics and ticks -------------------------------------------------------------------------- */
 
 /* How often values of each size came: seconds or counts. The same bounds for all, so that histograms can be
  * added and, for what happened in between, subtracted bucket by bucket. */
@@ -1317,230 +1412,7 @@ WEIR_API weir_status weir_engine_tick_slots(const weir_engine *engine, uint64_t 
 WEIR_API weir_status weir_engine_arrivals(const weir_engine *engine, uint64_t from, weir_arrival *arrivals,
                                           size_t capacity, size_t *n);
 
-/* ---- Request -------------------------------------------------------------------------------------- */
-
-typedef struct weir_stream weir_stream;
-
-/* A token and the natural logarithm of its probability, as the model gives it: over the whole vocabulary and
- * before everything that a sampler does, biases and grammar included. -INFINITY: impossible. */
-typedef struct weir_logprob {
-    int32_t token;
-    float logprob;
-} weir_logprob;
-
-/* The prompt is one of: chat, tokens, text, source. All of it is copied at submit. */
-typedef struct weir_request {
-    size_t size;
-    weir_chat *chat; /* rendered; its grammar, stops and form of the answer apply */
-    const int32_t *tokens;
-    size_t n_tokens;
-    const char *text;
-    size_t text_length;                 /* WEIR_NUL (default) */
-    bool add_special;                   /* true: for text */
-    bool parse_special;                 /* true: for text */
-    bool special;                       /* control tokens appear in the output's text */
-    const weir_sampler_params *sampler; /* NULL = defaults */
-    int32_t max_tokens;                 /* -1 = as many as the context holds (default); 0 = prefill only */
-    const char *const *stop;            /* [n_stop], at most 64 of at most 16,384 bytes each, none empty */
-    const size_t *stop_length;          /* [n_stop]; NULL = NUL-terminated */
-    size_t n_stop;
-    int32_t interval;    /* 0; emit every n tokens, in place of the stream's own (set_interval); 0 = that */
-    int64_t deadline_ms; /* from submit: queue, prefill and decode; 0 = none. Then the text so far and
-                          * WEIR_REASON_DEADLINE */
-    int32_t
-        priority; /* 0; -100 … 100; the higher one goes first, and takes a slot from a lower one when none is
-                          * free: that one waits, and its reader notices a pause only. Equal ones never do */
-    /* Whose request it is, any bytes; NULL or empty = nobody's. Only requests with the same salt share
-     * prefixes. Salts share slots fairly: by the tokens that each had lately */
-    const char *cache_salt;
-    size_t cache_salt_length; /* WEIR_NUL (default) */
-    /* true: what is known of the prompt is not computed again, and prompt and answer are kept for later
-     * requests with the same salt */
-    bool cache_prompt;
-    bool logprobs;      /* chunks and result tell how probable each generated token was */
-    int32_t n_logprobs; /* 0; 0 … 20: so many of the likeliest in its place, too; above 0 implies logprobs */
-    /* How probable each token of the prompt was: see weir_stream_prompt_logprobs. All of it is computed then,
-     * at most 64 tokens a tick, whatever is cached; it is kept for others as always */
-    bool prompt_logprobs;
-    int32_t n_prompt_logprobs; /* 0; 0 … 20, as n_logprobs; above 0 implies prompt_logprobs */
-    /* A fork: the request goes on where that stream, which an engine's submit has had, was when its chunks
-     * had carried source_at tokens, 0 … as many as they have until now; -1 (default) = all of those. In
-     * whatever state that is, and without a change to it. Prompt, answer so far, chat, salt and adapters
-     * are the source's, the rest is this request's: a grammar and stop strings see the answer from its
-     * beginning; n_prompt counts the answer so far as well, max_tokens what comes. The stream gets what comes
-     * after. */
-    weir_stream *source;
-    int32_t source_at;
-    int32_t n_draft_max; /* -1; -1 … 32; as the engine's, and never above it; -1 = that */
-    /* [n_adapters], at most WEIR_ADAPTERS_MAX, of the engine's model, none twice. Held. A prompt is shared
-     * with requests of the same adapters and scales only */
-    const weir_adapter_use *adapters;
-    size_t n_adapters;
-} weir_request;
-
-WEIR_API void weir_request_init(weir_request *request, size_t size);
-static inline weir_request weir_request_default(void)
-{
-    weir_request request;
-    weir_request_init(&request, sizeof request);
-    return request;
-}
-
-/* Queues n requests: all or none. requests[0].size tells how far apart they lie. streams is [n] of fresh
- * streams, each at most once; NULL, or a NULL entry, is a request that nobody reads (it runs and counts).
- * streams[i] gets index i. Errors: INVALID (requests[i].field; n: more than slots and queue hold), TOO_LONG
- * (it could never fit), GRAMMAR, UNSUPPORTED, BUSY (the queue is full; the message tells when
- * to try again), STATE (a stream is attached, cancelled or finished), STOPPED, NO_MEMORY. After an error
- * nothing was started and no stream has changed.
- * Tokenizes and compiles on the caller's thread; never waits for a tick. */
-WEIR_API WEIR_CHECKED weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests,
-                                                     size_t n, weir_stream *const *streams,
-                                                     weir_error *error);
-
-/* Queues one request n times, for n answers: all or none. Each has the request's seed plus its index, or with
- * WEIR_SEED_RANDOM one of its own; so the first is what submit would give. Text is tokenized once, and where
- * prompts are cached (cache_prompt, weir_engine_params.cache_sequences) the prompt is computed once, too. The
- * first answer alone has prompt_logprobs: they are the same for all. The rest is as in submit, errors name
- * requests[0]. */
-WEIR_API WEIR_CHECKED weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *request,
-                                                       size_t n, weir_stream *const *streams,
-                                                       weir_error *error);
-
-/* Forks a stream: submits *request, of which NULL is the default one, with source and source_at as given. The
- * cells of what the source has computed are shared as long as it runs or is cached, unless this model's
- * memory cannot be cut; else they are computed again. Errors: submit's, and INVALID (source: not a stream of
- * this engine's; source_at: more than its chunks have carried), STATE (source: it was not submitted), REFUSED
- * (sampler: the grammar does not allow the answer so far). Any thread. */
-WEIR_API WEIR_CHECKED weir_status weir_engine_fork(weir_engine *engine, weir_stream *source,
-                                                   int32_t source_at, const weir_request *request,
-                                                   weir_stream *stream, weir_error *error);
-
-/* Why the prompt, or a part of it, had to be computed. */
-typedef enum weir_miss {
-    WEIR_MISS_NONE = 0,       /* all but its last token was there */
-    WEIR_MISS_COLD = 1,       /* the rest was never seen */
-    WEIR_MISS_EVICTED = 2,    /* more of it was there once */
-    WEIR_MISS_SALT = 3,       /* more of it is there, without a salt */
-    WEIR_MISS_DIVERGED = 4,   /* what is there goes on with other tokens */
-    WEIR_MISS_UNCUTTABLE = 5, /* more of it is there, but this model's memory cannot be cut at that token */
-    WEIR_MISS_OFF = 6,        /* the request, or the engine, does without */
-} weir_miss;
-#define WEIR_MISS_COUNT 7
-
-/* "none", "cold", "evicted", … Static. */
-WEIR_API const char *weir_miss_name(weir_miss miss);
-
-/* What a prompt that diverged looks like, guessed from the two texts. */
-typedef enum weir_cause {
-    WEIR_CAUSE_OTHER = 0,
-    WEIR_CAUSE_TOKENS = 1,     /* the same text in other tokens: an answer, tokenized again */
-    WEIR_CAUSE_TIME = 2,       /* a date or a time */
-    WEIR_CAUSE_TOOLS = 3,      /* other tools, or another order of them or of their members */
-    WEIR_CAUSE_REASONING = 4,  /* reasoning that was generated, and is left out or shown empty now */
-    WEIR_CAUSE_WHITESPACE = 5, /* nothing but white space */
-    WEIR_CAUSE_ID = 6,         /* a number of a request, a session or the like */
-} weir_cause;
-
-/* "other", "tokens", "time", … Static. */
-WEIR_API const char *weir_cause_name(weir_cause cause);
-
-typedef struct weir_miss_info {
-    size_t size;
-    weir_miss miss;
-    int32_t n_matched; /* tokens of the prompt that were known */
-    /* WEIR_MISS_DIVERGED: the prompt's text around that token, and the cached one's; well-formed UTF-8,
-     * cut to fit; else "" */
-    char prompt[96];
-    char cached[96];
-    weir_cause cause; /* WEIR_MISS_DIVERGED: likely why; so are the next three */
-    /* The chat's message in or before which the token lies: the first one that is not known to stand before
-     * it as a whole. -1 = cannot be told, no chat, or behind the last one */
-    int32_t message;
-    bool in_message; /* in its text; false: in what the template writes before that, tools and dates */
-    char role[16];   /* the message's; "" = none */
-} weir_miss_info;
-
-/* The same in a sentence for people, well-formed UTF-8 without newlines, cut to capacity and terminated; ""
- * for WEIR_MISS_NONE. Returns its length. */
-WEIR_API size_t weir_miss_text(const weir_miss_info *info, char *text, size_t capacity);
-
-/* What would become of a request if it was submitted now. Times are guesses from measured rates, 0 =
- * nothing was measured yet. */
-typedef struct weir_forecast {
-    size_t size;
-    int32_t n_prompt;    /* tokens */
-    int32_t n_cached;    /* of those, what would not be computed again */
-    int32_t queue_place; /* 0 = a slot is free now, 1 = the next one is */
-    int64_t ttft_ns;     /* from now to the first token */
-    int64_t finish_ns;   /* from now to the end, if it generates all of max_tokens */
-    bool fits;           /* false: submit would say TOO_LONG; the rest but n_prompt is 0 */
-    bool busy;           /* submit would say BUSY */
-    int64_t retry_ns;    /* when to try again then; 0 = now */
-} weir_forecast;
-
-/* A dry run of submit for one request: checks it as submit does, with the same errors but for TOO_LONG and
- * BUSY, which are told in *forecast. Nothing is started. Any thread; never waits for a tick. STOPPED: as
- * submit. */
-WEIR_API WEIR_CHECKED weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *request,
-                                                           weir_forecast *forecast, weir_error *error);
-
-typedef struct weir_usage {
-    int32_t n_prompt;
-    int32_t n_cached;    /* prompt tokens that were not computed again */
-    int32_t n_generated; /* sampled: the tokens of its chunks, and the one that ended it, which none has */
-    int64_t queue_ns;    /* submit to its first slot */
-    int64_t ttft_ns;     /* submit to first token; 0 when there was none */
-    int64_t total_ns;    /* submit to end, or to now */
-    weir_miss miss;      /* why not more was cached; known from the first chunk on */
-    double logprob;    /* sum of the n_generated tokens' logprobs, where the request asked for them; else 0 */
-    int32_t n_drafted; /* tokens that were guessed and computed, beside n_generated */
-    int32_t n_accepted; /* of those, what the answer went on with */
-} weir_usage;
-
-/* The mean logprob of what was generated: what best-of ranks by. 0 without logprobs, -INFINITY where nothing
- * was generated. Pure. */
-WEIR_API double weir_usage_score(const weir_usage *usage);
-
-typedef struct weir_result {
-    weir_reason reason;
-    weir_error error; /* for WEIR_REASON_ERROR */
-    char *text;       /* well-formed UTF-8, NUL-terminated */
-    size_t length;
-    int32_t *tokens; /* [n_tokens], the end token not among them */
-    size_t n_tokens;
-    weir_usage usage;
-    weir_miss_info miss;
-    float *logprobs;            /* [n_tokens] where the request asked for them; else NULL */
-    weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
-    int32_t n_top_logprobs;
-    /* As weir_stream_prompt_logprobs; NULL where they were not asked for, or the request ended before. */
-    int32_t *prompt_tokens; /* [n_prompt_tokens] */
-    size_t n_prompt_tokens;
-    float *prompt_logprobs;
-    weir_logprob *prompt_top_logprobs;
-    int32_t n_prompt_top_logprobs;
-} weir_result;
-
-/* Submits n requests, waits until all have ended and fills results, [n] (each to be freed with
- * weir_result_fini). streams as in submit: those requests stream as well, to readers on other threads.
- * WEIR_OK even when a request ends with an error: see its result. Errors are submit's; results are zeroes
- * then. A manual engine is driven by this call. STATE: it comes from a callback. */
-WEIR_API WEIR_CHECKED weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
-                                                weir_stream *const *streams, weir_result *results,
-                                                weir_error *error);
-
-/* Best of several: as weir_engine_submit_n for best_of answers, waits for all, and fills results [n] with
- * those of the highest weir_usage_score, the best first; answers that end with an error come last. They have
- * logprobs in any case; results[0] has the prompt's, where the request asked for them. Errors: submit_n's;
- * INVALID (n: 1 … best_of). The rest is as in weir_generate. */
-WEIR_API WEIR_CHECKED weir_status weir_generate_best(weir_engine *engine, const weir_request *request,
-                                                     size_t best_of, size_t n, weir_result *results,
-                                                     weir_error *error);
-
-/* Frees what a result owns and zeroes it. */
-WEIR_API void weir_result_fini(weir_result *result);
-
-/* ---- Driving the engine by hand ------------------------------------------------------------------- */
+/* ---- Driving the engine by hand -------------------------------------------------------------------- */
 
 typedef struct weir_report {
     size_t size;
@@ -1566,149 +1438,193 @@ WEIR_API weir_status weir_engine_view(weir_engine *engine, const weir_view **vie
 WEIR_API weir_status weir_engine_step(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan,
                                       weir_report *report, weir_error *error);
 
-/* ---- Stream --------------------------------------------------------------------------------------- */
+/* ---- Context: the low level ------------------------------------------------------------------------ */
 
-/* The output of one request. Made by the caller, attached by submit, read by one consumer at a time (it may
- * be handed between threads). Status reads, cancel and set_interval: any thread, any time.
- *
- * What always holds: exactly one terminal chunk (finished) once a submit succeeded, and nothing after it; the
- * text of all chunks together is well-formed UTF-8 and so is each chunk's; stop strings never appear; unread
- * chunks merge when more than a few wait, and nothing is lost by that. */
+/* One KV memory and its logits, driven by hand: no scheduler, no queue. Calls on one context run one at a
+ * time; those that compute block for a forward pass or more. */
+typedef struct weir_context weir_context;
 
-typedef struct weir_chunk {
-    const int32_t
-        *tokens; /* [n_tokens] since the last chunk; generated tokens only, the end token not among them */
-    size_t n_tokens;
-    const char *text; /* NUL-terminated; never empty in a chunk that is not the last */
-    size_t length;
-    bool finished; /* the terminal chunk */
-    weir_reason reason;
-    const float *logprobs;            /* [n_tokens], where the request asked for them; else NULL */
-    const weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
-    int32_t n_top_logprobs;           /* the request's n_logprobs, or the vocabulary's size if that is less */
-} weir_chunk;
+typedef enum weir_pooling {
+    WEIR_POOLING_UNSPECIFIED = -1, /* as the model says */
+    WEIR_POOLING_NONE = 0,         /* an embedding for each token */
+    WEIR_POOLING_MEAN = 1,
+    WEIR_POOLING_CLS = 2,
+    WEIR_POOLING_LAST = 3,
+    WEIR_POOLING_RANK = 4, /* scores of a reranking model */
+} weir_pooling;
 
-WEIR_API WEIR_CHECKED weir_status weir_stream_create(weir_stream **stream, weir_error *error);
+typedef struct weir_context_params {
+    size_t size;
+    int32_t n_ctx;           /* cells in all, tokens; 2048; 0 = the model's training length */
+    int32_t n_batch;         /* most tokens of one forward pass; 0 = n_ctx. With embeddings it is rounded to a
+                              * multiple of n_seq_max; weir_context_info has the result */
+    int32_t n_ubatch;        /* 512; physical batch */
+    int32_t n_seq_max;       /* 1 … 256 sequences */
+    int32_t n_threads;       /* 0 = the processors that this process may use */
+    int32_t n_threads_batch; /* 0 = n_threads */
+    weir_layout layout;      /* WEIR_LAYOUT_AUTO */
+    weir_kv_type type_k;
+    weir_kv_type type_v;
+    bool embeddings; /* for the functions of the next section; their logits are not computed */
+    weir_pooling pooling;
+} weir_context_params;
 
-/* Counted. When the last holder releases a stream that still runs, its request is cancelled. The last release
- * waits for a ready callback that runs on another thread. */
-WEIR_API weir_stream *weir_stream_hold(weir_stream *stream);
-WEIR_API void weir_stream_release(weir_stream *stream);
+WEIR_API void weir_context_params_init(weir_context_params *params, size_t size);
+static inline weir_context_params weir_context_params_default(void)
+{
+    weir_context_params params;
+    weir_context_params_init(&params, sizeof params);
+    return params;
+}
 
-/* Takes the next chunk, waiting up to timeout_ms (negative: as long as it takes). WEIR_OK fills *chunk;
- * WEIR_TIMEOUT: none came in time; WEIR_END: the terminal chunk was taken before; WEIR_STATE: not attached,
- * another thread is inside, the stream is a flight's, or the call would have to wait and comes from a
- * callback. The chunk's pointers stay valid until the next take on this stream. Any thread, one at a time.
- * After a cancel the terminal chunk comes within a tick: a call that waits then waits for that. */
-WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk);
+/* Holds the model. params may be NULL. Errors: INVALID, NO_MEMORY, UNSUPPORTED, BACKEND. */
+WEIR_API WEIR_CHECKED weir_status weir_context_create(weir_model *model, const weir_context_params *params,
+                                                      weir_context **context, weir_error *error);
+WEIR_API void weir_context_destroy(weir_context *context);
 
-/* The same without waiting: WEIR_TIMEOUT when none is there now. What is queued can be taken after the end or
- * a cancel, then WEIR_END. */
-WEIR_API weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk);
+typedef struct weir_context_info {
+    size_t size;
+    int32_t n_ctx;     /* cells really allotted */
+    int32_t n_ctx_seq; /* the most of one sequence */
+    int32_t n_batch;
+    int32_t n_ubatch;
+    int32_t n_seq_max;
+    int32_t n_threads;
+    weir_layout layout;
+    weir_pooling pooling;
+    /* What is computed of a token is the same to the last bit whatever else is in the pass, and however the
+     * text before it was cut into passes. So it is where weir's kernels do all the work that could differ:
+     * on an x86-64 processor, without GPU layers, for the weights that weir_model_weights_get tells, with
+     * F16 or Q8_0 keys and values, in models that are not recurrent. Elsewhere an answer may take another
+     * turn where two tokens are nearly as likely as each other */
+    bool batch_invariant;
+} weir_context_info;
 
-/* Called with each chunk, and with an empty one, which is not the last, whenever poll_ms passed without one
- * and as soon as another thread cancels; false leaves (the stream runs on). */
-typedef bool (*weir_chunk_fn)(const weir_chunk *chunk, void *user);
+/* Adapters [n] of passes from now on, in place of those before; 0 = none. Cells that are there stay as they
+ * were computed, and saved states do not tell with what. Costs nothing when they are the same. Holds them.
+ * Errors: INVALID (adapters; n_adapters: more than WEIR_ADAPTERS_MAX), and nothing has changed; NO_MEMORY,
+ * BACKEND, and the next passes have none. */
+WEIR_API weir_status weir_context_set_adapters(weir_context *context, const weir_adapter_use *adapters,
+                                               size_t n, weir_error *error);
 
-/* Takes chunks until the terminal one was handled. poll_ms below 1 counts as 100. WEIR_OK: all handled (also
- * when they were already); WEIR_ABORTED: fn said so; WEIR_STATE: as weir_stream_next. */
-WEIR_API weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_ms, void *user);
+/* What was really allotted; backends round up. */
+WEIR_API weir_status weir_context_describe(const weir_context *context, weir_context_info *info);
 
-/* Asks the request to end. Any state, any number of times; does nothing when it has ended. Before submit: the
- * submit is refused (STATE). Never blocks on a tick; takes effect within one. Safe in a signal handler: no;
- * use the descriptor of the program's own. */
-WEIR_API void weir_stream_cancel(weir_stream *stream);
+/* Forgets all sequences. */
+WEIR_API weir_status weir_context_clear(weir_context *context, weir_error *error);
 
-/* Emit every n tokens; below 1 counts as 1. The first token and the end are never delayed by it. */
-WEIR_API void weir_stream_set_interval(weir_stream *stream, int32_t interval);
+/* Appends tokens to a sequence, in passes of n_batch; the last token's logits are row -1. *n_past (may be
+ * NULL) is the sequence's length after. TOO_LONG: they do not fit, nothing was done. NO_SPACE, BACKEND,
+ * ABORTED (weir_interrupt_set): the sequence is cut back to its length before the call, or is empty where its
+ * memory cannot be cut. */
+WEIR_API WEIR_CHECKED weir_status weir_prefill(weir_context *context, const int32_t *tokens, size_t n_tokens,
+                                               int32_t seq, int32_t *n_past, weir_error *error);
 
-WEIR_API int32_t weir_stream_interval(const weir_stream *stream);
-WEIR_API bool weir_stream_finished(const weir_stream *stream);
-WEIR_API bool weir_stream_cancelled(const weir_stream *stream);
-WEIR_API weir_reason weir_stream_reason(const weir_stream *stream);
+/* One token at a position; its logits are row 0. */
+WEIR_API WEIR_CHECKED weir_status weir_decode_token(weir_context *context, int32_t token, int32_t pos,
+                                                    int32_t seq, weir_error *error);
 
-/* The request's position in its submit, -1 before. */
-WEIR_API int32_t weir_stream_index(const weir_stream *stream);
+typedef struct weir_batch_entry {
+    int32_t token;
+    int32_t pos;
+    int32_t seq;
+    bool logits; /* keep this row */
+} weir_batch_entry;
 
-/* Counts and times as of the newest chunk; final once finished. */
-WEIR_API weir_usage weir_stream_usage(const weir_stream *stream);
+/* One forward pass over at most n_batch entries, of any sequences. Each sequence's positions must continue
+ * it. Rows are then addressed by the entry's index. On failure the memory is as before where the backend can
+ * (NO_SPACE, INVALID); after BACKEND and ABORTED, ask weir_sequence_pos_max. */
+WEIR_API WEIR_CHECKED weir_status weir_batch_eval(weir_context *context, const weir_batch_entry *entries,
+                                                  size_t n_entries, weir_error *error);
 
-/* Why not more of its prompt was cached; zeroes until it begins to compute. INVALID: size. */
-WEIR_API weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info *info);
+/* The same, then samples each entry that has `logits`, with samplers[i] of its own (NULL: none). sampled[i]
+ * is the token, or -1. All samplers accept their token. When one fails, the pass stands, the samplers before
+ * it have accepted theirs, and the others' sampled are -1. */
+WEIR_API WEIR_CHECKED weir_status weir_decode_batch(weir_context *context, const weir_batch_entry *entries,
+                                                    size_t n_entries, weir_sampler *const *samplers,
+                                                    int32_t *sampled, weir_error *error);
 
-/* The prompt's tokens, each with its logprob after those before it, and n_prompt_logprobs of the likeliest,
- * as a chunk without text. Nothing comes before the first one: its logprob is NAN, its likeliest have the
- * token -1. Pointers are valid until the last release. Known before the first chunk is; any thread, any
- * number of times. TIMEOUT: not yet; END: the request has ended before; STATE: it did not ask for them, or
- * there is none. */
-WEIR_API weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *prompt);
+/* The logits of a row of the last pass, [n_vocab]; index -1 is the last row. Valid until the next pass.
+ * INVALID: that entry kept no logits. */
+WEIR_API WEIR_CHECKED weir_status weir_logits(weir_context *context, int32_t index, const float **logits,
+                                              weir_error *error);
 
-/* Of a fork: the source's text up to there, which the stream's own goes on from; NUL-terminated, valid until
- * the last release. What was held back there, as it might begin a stop string, or half a character, is in the
- * stream's. "" for others. length may be NULL. Any thread. */
-WEIR_API const char *weir_stream_before(const weir_stream *stream, size_t *length);
+/* Chooses a token from the last row, or from row `index`, and accepts it, once. INVALID: the row kept no
+ * logits, or the sampler is another model's. STATE: the context embeds. GRAMMAR: the grammar allows nothing
+ * here. BACKEND: all logits are NaN or minus infinity. NO_MEMORY. After an error nothing was accepted, but
+ * random numbers may have been drawn. */
+WEIR_API WEIR_CHECKED weir_status weir_sample(weir_sampler *sampler, weir_context *context, int32_t *token,
+                                              weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_sample_at(weir_sampler *sampler, weir_context *context, int32_t index,
+                                                 int32_t *token, weir_error *error);
 
-/* Why it ended with WEIR_REASON_ERROR; WEIR_OK in error->code otherwise. */
-WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);
+/* Sees each token of weir_context_generate with its text (well-formed UTF-8, whole code points, may be
+ * empty); token is -1 when only held-back text is delivered at the end, and between the passes of the prompt,
+ * without text. False ends with WEIR_REASON_CANCELLED. To end it within a pass: weir_interrupt_set. */
+typedef bool (*weir_token_fn)(int32_t token, const char *text, size_t length, void *user);
 
-/* Called when the stream goes from "nothing to take" to "something to take", and at the end, from the thread
- * that drives the engine; once from within set_ready where something waits already. It must not block, and
- * may call try_next. STATE: the stream is a flight's, see weir_flight_watch. When set_ready returns, the
- * former callback is no longer running (unless called from within it). set_ready and the last release may
- * wait for a callback on another thread: hold no lock then that the callback takes, and let no callbacks wait
- * for each other. */
-typedef void (*weir_ready_fn)(weir_stream *stream, void *user);
-WEIR_API weir_status weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user);
+/* Clears sequence 0, prefills and counts the prompt, and generates until the model ends, max_tokens, or fn
+ * says so. max_tokens -1: as many as fit; 0: only the prompt. The token that ends is accepted but not
+ * delivered. *reason may be NULL. TOO_LONG: the prompt does not fit, nothing was done. After another failure
+ * sequence 0 and the sampler are where the generation had come to. */
+WEIR_API WEIR_CHECKED weir_status weir_context_generate(weir_context *context, weir_sampler *sampler,
+                                                        const int32_t *prompt, size_t n_prompt,
+                                                        int32_t max_tokens, weir_token_fn fn, void *user,
+                                                        weir_reason *reason, weir_error *error);
 
-/* A descriptor that polls readable while something can be taken. Made on the first call, owned by the stream,
- * valid until the last release; do not read it. IO: the process has no descriptors left. STATE: the stream is
- * a flight's. */
-WEIR_API WEIR_CHECKED weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor,
-                                                         weir_error *error);
+/* Sequence memory. Positions [from, to); negative from = 0, negative to = the end. UNSUPPORTED: this model's
+ * memory cannot be cut there (recurrent, sliding window); nothing was done. copy replaces what `to` held. */
+WEIR_API weir_status weir_sequence_remove(weir_context *context, int32_t seq, int32_t from, int32_t to,
+                                          weir_error *error);
+WEIR_API weir_status weir_sequence_copy(weir_context *context, int32_t seq, int32_t to_seq, int32_t from,
+                                        int32_t to, weir_error *error);
+WEIR_API weir_status weir_sequence_keep(weir_context *context, int32_t seq, weir_error *error);
 
-/* ---- Flight --------------------------------------------------------------------------------------- */
+/* The largest position that the sequence holds, -1 when it is empty or no sequence. */
+WEIR_API int32_t weir_sequence_pos_max(const weir_context *context, int32_t seq);
 
-/* One generation that any number of readers read, each from any place on: identical requests that come while
- * it runs, or later while somebody holds it, need none of their own. It keeps all chunks until its last
- * release. */
-typedef struct weir_flight weir_flight;
+/* The state of a sequence as bytes, with a checksum and a fingerprint of model, layout and KV types. *length
+ * is the size needed, also with TOO_LONG (capacity too small). load replaces the sequence: FORMAT when the
+ * bytes are damaged or of another context, NO_SPACE when no cells are left, NO_MEMORY; the sequence is then
+ * as before. BACKEND: neither they nor what it held could be put into the sequence: it is empty. */
+WEIR_API WEIR_CHECKED weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes,
+                                                  size_t capacity, size_t *length, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_state_load(weir_context *context, int32_t seq, const void *bytes,
+                                                  size_t length, weir_error *error);
 
-/* Submits a request as weir_engine_submit does, or, with share, joins one that was opened here with share, is
- * still held, has not failed and is identical: the same prompt as it is given, sampler, grammar, limits, stop
- * strings, salt, adapters and all else that a request says. Only requests whose answer is the same each time
- * are shared: greedy ones (temp 0, and nothing that draws) and those with a seed; none with a deadline or
- * prompt_logprobs, and no forks. One reference for the caller. joined (may be NULL): nothing was submitted.
- * Any thread. Errors: weir_engine_submit's. */
-WEIR_API WEIR_CHECKED weir_status weir_flight_open(weir_engine *engine, const weir_request *request,
-                                                   bool share, weir_flight **flight, bool *joined,
-                                                   weir_error *error);
+/* ---- Embeddings ------------------------------------------------------------------------------------ */
 
-/* Counted. The last release cancels what still runs, and frees the chunks. Any thread. It may outlive its
- * engine. */
-WEIR_API weir_flight *weir_flight_hold(weir_flight *flight);
-WEIR_API void weir_flight_release(weir_flight *flight);
+typedef enum weir_normalize {
+    WEIR_NORMALIZE_NONE = -1,
+    WEIR_NORMALIZE_MAX_ABS = 0, /* the largest absolute value becomes 1 */
+    WEIR_NORMALIZE_L2 = 2,      /* length 1 */
+} weir_normalize;
 
-/* The chunk with the number *at, counted from 0, which it adds one to; waits up to timeout_ms for it
- * (negative: as long as it takes). The last one is the terminal chunk; then WEIR_END. WEIR_TIMEOUT: not yet.
- * A chunk stays as it is, and its pointers valid, while the flight is held. Out of memory for a chunk: it
- * ends with WEIR_REASON_ERROR. Any number of threads; a manual engine has to be driven by another one. STATE:
- * the call would have to wait and comes from a callback. */
-WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk);
+typedef struct weir_tokens {
+    const int32_t *ids;
+    size_t n;
+} weir_tokens;
 
-/* Has fn called whenever a chunk has come, from the thread that drives the engine, and once from within watch
- * where one is there. It must not block, and may call weir_flight_next without waiting. Any thread. Errors:
- * INVALID, NO_MEMORY, STATE (the call comes from within a watcher of this flight). */
-typedef void (*weir_flight_fn)(weir_flight *flight, void *user);
-WEIR_API weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user);
+/* Floats that one input gives: n_embd_out, or 1 … labels with WEIR_POOLING_RANK; with WEIR_POOLING_NONE that
+ * many for each of its tokens. */
+WEIR_API size_t weir_embedding_width(const weir_context *context);
 
-/* When it returns, fn is not running with this user (unless called from within it), and is not called with it
- * any more: to be done before the watcher's last release. Does nothing where it was not watching. Any
- * thread. */
-WEIR_API void weir_flight_unwatch(weir_flight *flight, weir_flight_fn fn, void *user);
+/* Embeds several texts, as many in one pass as fit into n_batch and n_seq_max. The context was made with
+ * `embeddings`; its sequences are overwritten. out is [n_inputs][width], or with WEIR_POOLING_NONE the rows
+ * of all tokens in order; capacity in floats (TOO_LONG: too small; *n_floats is what is needed). INVALID: an
+ * input is empty or longer than n_batch. Scores (rank) are not normalized. */
+WEIR_API WEIR_CHECKED weir_status weir_embed(weir_context *context, const weir_tokens *inputs,
+                                             size_t n_inputs, weir_normalize normalize, float *out,
+                                             size_t capacity, size_t *n_floats, weir_error *error);
 
-/* The stream behind it, for usage, miss, error and status, and as the source of forks; owned by the flight,
- * which takes its chunks: whoever would read it is told WEIR_STATE. */
-WEIR_API weir_stream *weir_flight_stream(const weir_flight *flight);
+/* One text of at most n_batch tokens into one sequence, in place of what it held, and its embedding
+ * afterwards, [width]: the pooled one, or with WEIR_POOLING_NONE the last token's. STATE: the sequence was
+ * not in the last pass. */
+WEIR_API WEIR_CHECKED weir_status weir_embed_decode(weir_context *context, const int32_t *tokens,
+                                                    size_t n_tokens, int32_t seq, weir_error *error);
+WEIR_API WEIR_CHECKED weir_status weir_embeddings(weir_context *context, int32_t seq,
+                                                  weir_normalize normalize, float *out, size_t capacity,
+                                                  weir_error *error);
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,7 @@
 #ifndef WEIR_HUB_CONFIG_H
 #define WEIR_HUB_CONFIG_H
 
-#include "weir/weir.h"
+#include "weir/hub.h"
 
 /* Everything is owned; weir__config_fini frees it. */
 typedef struct weir__config {

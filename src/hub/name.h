@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "weir/weir.h"
+#include "weir/hub.h"
 
 #define WEIR__NAME_REPO_MAX 200 /* bytes with the terminator */
 #define WEIR__NAME_FILE_MAX 1024

@@ -3,6 +3,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include <weir/hub.h>
+
 #include "params/bounds.h"
 #include "params/members.h"
 
