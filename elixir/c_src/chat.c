@@ -133,29 +133,22 @@ end:
 ERL_NIF_TERM nif_chat_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
-    static const char *const choices[] = {"auto", "required", "none", NULL};
+    static const nif_rename renames[] = {{"messages_json", "messages"},
+                                         {"tools_json", "tools"},
+                                         {"template_source", "template"},
+                                         {"add_generation_prompt", "add_assistant"},
+                                         {NULL, NULL}};
     weir_chat_params params = weir_chat_params_default();
     weir_error error = {0};
     weir_chat *handle = NULL;
     weir_template_arg *list = NULL;
     pairs args = {0};
-    char *messages = NULL, *tools = NULL, *schema = NULL, *source = NULL;
-    nif_map map = {.env = env, .term = argv[1]};
+    nif_map map = {.env = env, .term = argv[1], .renames = renames};
     ERL_NIF_TERM value, result = 0; /* stays 0: an argument is of the wrong type */
     const nif_model *model = nif_resource_get(env, argv[0], NIF_MODEL);
     if (model == NULL || !enif_is_map(env, argv[1])) return enif_make_badarg(env);
-    nif_map_string(&map, "messages", &messages);
-    nif_map_string(&map, "tools", &tools);
-    nif_map_string(&map, "json_schema", &schema);
-    nif_map_string(&map, "template", &source);
-    nif_map_bool(&map, "parallel_tool_calls", &params.parallel_tool_calls);
-    nif_map_bool(&map, "add_assistant", &params.add_generation_prompt);
-    nif_map_bool(&map, "enable_thinking", &params.enable_thinking);
-    nif_map_bool(&map, "continue_final", &params.continue_final);
-    nif_map_bool(&map, "parse_reasoning", &params.parse_reasoning);
-    nif_map_bool(&map, "strict_schema", &params.strict_schema);
-    nif_map_i64(&map, "now", &params.now);
-    params.tool_choice = (weir_tool_choice)nif_map_choice(&map, "tool_choice", choices, params.tool_choice);
+    params.messages_json = "[]";
+    nif_map_members(&map, "chat", &params);
     if (map.wrong != NULL || (nif_map_term(&map, "args", &value) && !get_pairs(env, value, &args))) goto end;
     nif_chat *chat = nif_resource_new(NIF_CHAT);
     list = template_args(&args);
@@ -164,10 +157,6 @@ ERL_NIF_TERM nif_chat_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
         result = nif_no_memory(env);
         goto end;
     }
-    params.messages_json = messages != NULL ? messages : "[]";
-    params.tools_json = tools;
-    params.json_schema = schema;
-    params.template_source = source;
     params.args = list;
     params.n_args = args.n;
     weir_status status = weir_chat_create(nif_model_handle(model), &params, &handle, &error);
@@ -181,10 +170,7 @@ ERL_NIF_TERM nif_chat_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
 end:
     nif_free(list);
     pairs_fini(&args);
-    nif_free(source);
-    nif_free(schema);
-    nif_free(tools);
-    nif_free(messages);
+    nif_map_fini(&map);
     return result != 0 ? result : enif_make_badarg(env);
 }
 

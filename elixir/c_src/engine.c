@@ -3,7 +3,6 @@
 #include "nif.h"
 
 static const char *const layouts[] = {"auto", "unified", "per_slot", NULL};
-static const char *const kv_types[] = {"f16", "f32", "bf16", "q8_0", "q4_0", NULL};
 const char *const nif_slot_states[] = {"idle", "prefilling", "generating", "joined"};
 
 #define COUNT(fields) (sizeof(fields) / sizeof *(fields))
@@ -24,53 +23,41 @@ static ERL_NIF_TERM create(ErlNifEnv *env, const nif_model *model, const weir_en
     return nif_ok(env, nif_resource_term(env, engine));
 }
 
+/* What is no number, choice or text of the parameters. False: it is of the wrong type. */
+static bool get_handles(nif_map *map, weir_engine_params *params, bool *unknown)
+{
+    ERL_NIF_TERM value;
+    char *name;
+    *unknown = false;
+    if (nif_map_given(map, "strategy", &value)) {
+        if (!nif_get_string(map->env, value, false, &name)) return false;
+        params->strategy = weir_strategy_find(name);
+        *unknown = params->strategy == NULL;
+        nif_free(name);
+    }
+    if (nif_map_given(map, "draft_model", &value)) {
+        const nif_model *draft = nif_resource_get(map->env, value, NIF_MODEL);
+        if (draft == NULL) return false;
+        params->draft_model = nif_model_handle(draft);
+    }
+    return true;
+}
+
 /* engine_create(model, options) */
 ERL_NIF_TERM nif_engine_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
     weir_engine_params params = weir_engine_params_default();
-    char *strategy = NULL, *cache_dir = NULL;
-    ERL_NIF_TERM value;
     nif_map map = {.env = env, .term = argv[1]};
+    bool unknown;
     const nif_model *model = nif_resource_get(env, argv[0], NIF_MODEL);
     if (model == NULL || !enif_is_map(env, argv[1])) return enif_make_badarg(env);
-    nif_map_i32(&map, "n_slots", &params.n_slots);
-    nif_map_i32(&map, "n_ctx", &params.n_ctx);
-    nif_map_i32(&map, "n_kv", &params.n_kv);
-    nif_map_i32(&map, "max_tokens", &params.max_tokens);
-    nif_map_i32(&map, "n_batch", &params.n_batch);
-    nif_map_i32(&map, "n_ubatch", &params.n_ubatch);
-    nif_map_i32(&map, "chunk_size", &params.chunk_size);
-    nif_map_i32(&map, "n_threads", &params.n_threads);
-    nif_map_i32(&map, "n_threads_batch", &params.n_threads_batch);
-    nif_map_i32(&map, "queue_limit", &params.queue_limit);
-    nif_map_i32(&map, "cache_sequences", &params.cache_sequences);
-    nif_map_i32(&map, "ageing_ms", &params.ageing_ms);
-    nif_map_i32(&map, "itl_target_ms", &params.itl_target_ms);
-    nif_map_i32(&map, "n_draft_max", &params.n_draft_max);
-    nif_map_bool(&map, "manual", &params.manual);
-    nif_map_bool(&map, "prompt_lookup", &params.prompt_lookup);
-    nif_map_bool(&map, "mtp", &params.mtp);
-    nif_map_u64(&map, "cache_bytes", &params.cache_bytes);
-    nif_map_u64(&map, "cache_disk_bytes", &params.cache_disk_bytes);
-    params.layout = (weir_layout)nif_map_choice(&map, "layout", layouts, params.layout);
-    params.type_k = (weir_kv_type)nif_map_choice(&map, "type_k", kv_types, params.type_k);
-    params.type_v = (weir_kv_type)nif_map_choice(&map, "type_v", kv_types, params.type_v);
-    nif_map_string(&map, "strategy", &strategy);
-    if (strategy != NULL) params.strategy = weir_strategy_find(strategy);
-    bool unknown = strategy != NULL && params.strategy == NULL;
-    nif_free(strategy);
-    if (nif_map_given(&map, "draft_model", &value)) {
-        const nif_model *draft = nif_resource_get(env, value, NIF_MODEL);
-        if (draft == NULL) return enif_make_badarg(env);
-        params.draft_model = nif_model_handle(draft);
-    }
-    nif_map_string(&map, "cache_dir", &cache_dir);
-    params.cache_dir = cache_dir;
-    ERL_NIF_TERM result = map.wrong != NULL ? enif_make_badarg(env)
-                          : unknown         ? nif_failed(env, "strategy: there is none of this name")
-                                            : create(env, model, &params);
-    nif_free(cache_dir);
+    nif_map_members(&map, "engine", &params);
+    bool right = get_handles(&map, &params, &unknown) && map.wrong == NULL;
+    ERL_NIF_TERM result = !right    ? enif_make_badarg(env)
+                          : unknown ? nif_failed(env, "strategy: there is none of this name")
+                                    : create(env, model, &params);
+    nif_map_fini(&map);
     return result;
 }
 

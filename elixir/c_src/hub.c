@@ -9,15 +9,14 @@ typedef struct session {
     ErlNifPid to;
     ERL_NIF_TERM ref;
     char *name;
-    char *cache_dir, *token, *endpoint, *revision, *proxy, *no_proxy;
+    nif_map options;
     weir_hub_params params;
 } session;
 
 static void session_fini(session *s)
 {
-    char *const strings[] = {s->name,     s->cache_dir, s->token,   s->endpoint,
-                             s->revision, s->proxy,     s->no_proxy};
-    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) nif_free(strings[i]);
+    nif_free(s->name);
+    nif_map_fini(&s->options);
     if (s->messages != NULL) enif_free_env(s->messages);
 }
 
@@ -48,28 +47,12 @@ static bool progress(const weir_hub_progress *p, void *user)
 /* False: an argument is of the wrong type. Ends with session_fini() either way. */
 static bool session_init(session *s, ErlNifEnv *env, ERL_NIF_TERM name, bool nil, ERL_NIF_TERM options)
 {
-    nif_map map = {.env = env, .term = options};
-    *s = (session){.env = env, .params = weir_hub_params_default()};
+    *s = (session){.env = env, .params = weir_hub_params_default(), .options = {.env = env, .term = options}};
     if (!enif_is_map(env, options) || !nif_get_string(env, name, nil, &s->name)) return false;
-    nif_map_string(&map, "cache_dir", &s->cache_dir);
-    nif_map_string(&map, "token", &s->token);
-    nif_map_string(&map, "endpoint", &s->endpoint);
-    nif_map_string(&map, "revision", &s->revision);
-    nif_map_string(&map, "proxy", &s->proxy);
-    nif_map_string(&map, "no_proxy", &s->no_proxy);
-    nif_map_bool(&map, "offline", &s->params.offline);
-    nif_map_bool(&map, "force", &s->params.force);
-    nif_map_i32(&map, "n_retries", &s->params.n_retries);
-    nif_map_i32(&map, "timeout_ms", &s->params.timeout_ms);
-    s->params.cache_dir = s->cache_dir;
-    s->params.token = s->token;
-    s->params.endpoint = s->endpoint;
-    s->params.revision = s->revision;
-    s->params.proxy = s->proxy;
-    s->params.no_proxy = s->no_proxy;
+    nif_map_members(&s->options, "hub", &s->params);
     s->params.progress = progress;
     s->params.progress_user = s;
-    return map.wrong == NULL;
+    return s->options.wrong == NULL;
 }
 
 /* {:ok, text}, of a string that the library allotted */

@@ -35,7 +35,10 @@ bool nif_get_i32(ErlNifEnv *env, ERL_NIF_TERM term, int32_t *value);
 bool nif_get_float(ErlNifEnv *env, ERL_NIF_TERM term, float *value); /* too large: infinite */
 bool nif_get_tokens(ErlNifEnv *env, ERL_NIF_TERM term, nif_tokens *tokens);
 
-/* A binary without NUL bytes as a C string, to be freed with nif_free; nil gives NULL where `nil` allows. */
+/* A binary without NUL bytes. */
+bool nif_get_text(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifBinary *text);
+
+/* The same as a C string, to be freed with nif_free; nil gives NULL where `nil` allows. */
 bool nif_get_string(ErlNifEnv *env, ERL_NIF_TERM term, bool nil, char **text);
 
 /* Bytes of a binary, 0 of what is none. */
@@ -57,27 +60,34 @@ ERL_NIF_TERM nif_status(ErlNifEnv *env, weir_status status, const weir_error *er
 
 /* ---- map.c: options by name, and structs as maps ---- */
 
-/* Each function writes the value of a key that the map has, and nothing where it has not. */
+/* A member that the map has under another key. */
+typedef struct nif_rename {
+    const char *member, *key;
+} nif_rename;
+
+typedef struct nif_block nif_block;
+
 typedef struct nif_map {
     ErlNifEnv *env;
     ERL_NIF_TERM term;
-    const char *wrong; /* the first key whose value is of the wrong type; NULL = none */
+    const nif_rename *renames; /* ends with a member that is NULL; NULL = none */
+    const char *wrong;         /* the first key whose value is of the wrong type; NULL = none */
+    nif_block *blocks;         /* what the members that were read point to */
 } nif_map;
 
-void nif_map_i32(nif_map *map, const char *name, int32_t *value);
-void nif_map_i64(nif_map *map, const char *name, int64_t *value);
-void nif_map_u32(nif_map *map, const char *name, uint32_t *value);
-void nif_map_u64(nif_map *map, const char *name, uint64_t *value); /* :auto: WEIR_AUTO */
-void nif_map_float(nif_map *map, const char *name, float *value);
-void nif_map_bool(nif_map *map, const char *name, bool *value);
-void nif_map_string(nif_map *map, const char *name, char **value); /* nil: NULL; nif_free */
+/* Writes the members of a parameter struct, `of` as in weir_members(), that the map has, and nothing where it
+ * has not. Those of WEIR_MEMBER_OTHER are the caller's to read. map->wrong names what could not be read, also
+ * for want of memory. For a text or a list nil is as if the key was not there; for a 64-bit number :auto is
+ * WEIR_AUTO. */
+void nif_map_members(nif_map *map, const char *of, void *params);
+
+/* Frees the texts and lists that members point to. */
+void nif_map_fini(nif_map *map);
+
 bool nif_map_term(nif_map *map, const char *name, ERL_NIF_TERM *value);
 
 /* The same, and nothing for nil. */
 bool nif_map_given(nif_map *map, const char *name, ERL_NIF_TERM *value);
-
-/* The place of an atom in a list of names that ends with NULL. */
-int nif_map_choice(nif_map *map, const char *name, const char *const *names, int otherwise);
 
 /* A struct's field that a map shows under the same name. */
 typedef struct nif_field {
@@ -217,19 +227,7 @@ static inline weir_sampler *nif_sampler_handle(const nif_sampler *sampler)
     return sampler->object.handle;
 }
 
-/* sampler.c: a sampler's parameters by name, and what they point to. */
-typedef struct nif_sampling {
-    weir_sampler_params params;
-    char *grammar, *root, *schema, *order;
-    char **breakers; /* [params.n_dry_breakers] */
-    weir_logit_bias *biases;
-} nif_sampling;
-
-/* map->wrong tells what could not be read, also for want of memory. fini in any case. */
-void nif_sampling_read(nif_map *map, nif_sampling *sampling);
-void nif_sampling_fini(nif_sampling *sampling);
-
-/* Whether such a sampler takes longer to make than a normal scheduler should give. */
+/* sampler.c: whether a sampler of these options takes longer to make than a normal scheduler should give. */
 bool nif_sampling_long(ErlNifEnv *env, ERL_NIF_TERM term);
 
 /* stream.c: what a stream's request has cost until now, also after its end; and as a map. */

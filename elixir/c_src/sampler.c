@@ -11,103 +11,6 @@
 
 #define ROOT_MAX 256 /* bytes, of a grammar's rule */
 
-/* ---- Parameters by name ---- */
-
-static void read_breakers(nif_map *map, nif_sampling *s)
-{
-    ERL_NIF_TERM list, head;
-    unsigned n;
-    if (!nif_map_given(map, "dry_breakers", &list)) return;
-    map->wrong = "dry_breakers";
-    if (!enif_get_list_length(map->env, list, &n)) return;
-    s->breakers = enif_alloc((n + 1) * sizeof *s->breakers);
-    if (s->breakers == NULL) return;
-    s->params.dry_breakers = (const char *const *)s->breakers;
-    while (enif_get_list_cell(map->env, list, &head, &list)) {
-        if (!nif_get_string(map->env, head, false, &s->breakers[s->params.n_dry_breakers])) return;
-        s->params.n_dry_breakers++;
-    }
-    map->wrong = NULL;
-}
-
-static void read_biases(nif_map *map, nif_sampling *s)
-{
-    ERL_NIF_TERM list, head;
-    const ERL_NIF_TERM *pair;
-    unsigned n;
-    int arity;
-    if (!nif_map_given(map, "logit_bias", &list)) return;
-    map->wrong = "logit_bias";
-    if (!enif_get_list_length(map->env, list, &n)) return;
-    s->biases = enif_alloc((n + 1) * sizeof *s->biases);
-    if (s->biases == NULL) return;
-    s->params.logit_bias = s->biases;
-    for (; enif_get_list_cell(map->env, list, &head, &list); s->params.n_logit_bias++) {
-        weir_logit_bias *bias = &s->biases[s->params.n_logit_bias];
-        if (!enif_get_tuple(map->env, head, &arity, &pair) || arity != 2 ||
-            !nif_get_i32(map->env, pair[0], &bias->token) || !nif_get_float(map->env, pair[1], &bias->bias))
-            return;
-    }
-    map->wrong = NULL;
-}
-
-void nif_sampling_read(nif_map *map, nif_sampling *s)
-{
-    weir_sampler_params *p = &s->params;
-    *s = (nif_sampling){.params = weir_sampler_params_default()};
-#define FLOAT(name) nif_map_float(map, #name, &p->name)
-#define INT(name)   nif_map_i32(map, #name, &p->name)
-    nif_map_u32(map, "seed", &p->seed);
-    FLOAT(temp);
-    FLOAT(dynatemp_range);
-    FLOAT(dynatemp_exponent);
-    INT(top_k);
-    FLOAT(top_p);
-    FLOAT(min_p);
-    FLOAT(typical_p);
-    FLOAT(top_n_sigma);
-    FLOAT(xtc_probability);
-    FLOAT(xtc_threshold);
-    INT(min_keep);
-    FLOAT(dry_multiplier);
-    FLOAT(dry_base);
-    INT(dry_allowed_length);
-    INT(dry_penalty_last_n);
-    INT(penalty_last_n);
-    FLOAT(penalty_repeat);
-    FLOAT(penalty_freq);
-    FLOAT(penalty_present);
-    INT(mirostat);
-    FLOAT(mirostat_tau);
-    FLOAT(mirostat_eta);
-    FLOAT(adaptive_target);
-    FLOAT(adaptive_decay);
-    nif_map_bool(map, "ignore_eos", &p->ignore_eos);
-    nif_map_string(map, "order", &s->order);
-    nif_map_string(map, "grammar", &s->grammar);
-    nif_map_string(map, "grammar_root", &s->root);
-    nif_map_string(map, "json_schema", &s->schema);
-    if (map->wrong == NULL) read_breakers(map, s);
-    if (map->wrong == NULL) read_biases(map, s);
-#undef FLOAT
-#undef INT
-    p->order = s->order;
-    p->grammar = s->grammar;
-    p->grammar_root = s->root;
-    p->json_schema = s->schema;
-}
-
-void nif_sampling_fini(nif_sampling *s)
-{
-    for (size_t i = 0; s->breakers != NULL && i < s->params.n_dry_breakers; i++) nif_free(s->breakers[i]);
-    nif_free(s->breakers);
-    nif_free(s->biases);
-    nif_free(s->order);
-    nif_free(s->grammar);
-    nif_free(s->root);
-    nif_free(s->schema);
-}
-
 /* What is compiled, what is looked up in the whole vocabulary (DRY's breakers are), and lists of any
  * length. */
 bool nif_sampling_long(ErlNifEnv *env, ERL_NIF_TERM term)
@@ -156,17 +59,17 @@ static ERL_NIF_TERM create(ErlNifEnv *env, const nif_model *model, const weir_sa
 /* sampler_create(model, options): all of weir_sampler_params, by their names */
 ERL_NIF_TERM nif_sampler_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
-    nif_sampling sampling;
+    weir_sampler_params params = weir_sampler_params_default();
     nif_map map = {.env = env, .term = argv[1]};
     const nif_model *model = nif_resource_get(env, argv[0], NIF_MODEL);
     if (model == NULL || !enif_is_map(env, argv[1])) return enif_make_badarg(env);
     bool slow = nif_sampling_long(env, argv[1]);
     if (slow && nif_on_normal_scheduler())
         return nif_dirty(env, "sampler_create", nif_run_sampler_create, argc, argv);
-    nif_sampling_read(&map, &sampling);
-    ERL_NIF_TERM result = map.wrong == NULL ? create(env, model, &sampling.params, slow) : 0;
-    nif_sampling_fini(&sampling);
-    return result != 0 ? result : enif_make_badarg(env);
+    nif_map_members(&map, "sampler", &params);
+    ERL_NIF_TERM result = map.wrong == NULL ? create(env, model, &params, slow) : enif_make_badarg(env);
+    nif_map_fini(&map);
+    return result;
 }
 
 /* sampler_init(model, seed, temp, top_k, top_p, min_p, penalty_repeat, penalty_freq, penalty_present,

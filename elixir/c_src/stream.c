@@ -275,7 +275,8 @@ typedef struct submission {
     const char *stops[STOP_MAX];
     size_t stop_lengths[STOP_MAX];
     nif_adapters adapters;
-    nif_sampling sampling;
+    nif_map map;
+    weir_sampler_params sampler;
     bool keep; /* so that it can be forked after its end */
     bool fork; /* request.source is NULL: of what is no longer there */
     weir_request request;
@@ -285,7 +286,7 @@ static void submission_fini(submission *s)
 {
     weir_stream_release(s->request.source);
     nif_free(s->tokens.ids);
-    nif_sampling_fini(&s->sampling);
+    nif_map_fini(&s->map);
 }
 
 /* What a fork goes on from, held; NULL: it has ended, and was not kept. */
@@ -315,47 +316,36 @@ static bool get_stops(ErlNifEnv *env, ERL_NIF_TERM list, submission *s)
 /* The key that is wrong; NULL: none. */
 static const char *get_submission(ErlNifEnv *env, ERL_NIF_TERM term, submission *s)
 {
-    nif_map map = {.env = env, .term = term};
+    nif_map *map = &s->map;
     ERL_NIF_TERM value;
     weir_request *r = &s->request;
+    *map = (nif_map){.env = env, .term = term};
     *r = weir_request_default();
-    nif_sampling_read(&map, &s->sampling);
-    r->sampler = &s->sampling.params;
-    nif_map_bool(&map, "add_special", &r->add_special);
-    nif_map_bool(&map, "parse_special", &r->parse_special);
-    nif_map_bool(&map, "special", &r->special);
-    nif_map_bool(&map, "cache_prompt", &r->cache_prompt);
-    nif_map_bool(&map, "logprobs", &r->logprobs);
-    nif_map_i32(&map, "n_logprobs", &r->n_logprobs);
-    nif_map_i32(&map, "max_tokens", &r->max_tokens);
-    nif_map_i32(&map, "interval", &r->interval);
-    nif_map_i32(&map, "priority", &r->priority);
-    nif_map_i64(&map, "deadline_ms", &r->deadline_ms);
-    nif_map_bool(&map, "prompt_logprobs", &r->prompt_logprobs);
-    nif_map_i32(&map, "n_prompt_logprobs", &r->n_prompt_logprobs);
-    nif_map_i32(&map, "n_draft_max", &r->n_draft_max);
-    nif_map_i32(&map, "source_at", &r->source_at);
-    nif_map_bool(&map, "keep", &s->keep);
-    if (map.wrong != NULL) return map.wrong;
-    if (nif_map_term(&map, "cache_salt", &value)) {
+    s->sampler = weir_sampler_params_default();
+    r->sampler = &s->sampler;
+    nif_map_members(map, "sampler", &s->sampler);
+    nif_map_members(map, "request", r);
+    if (map->wrong != NULL) return map->wrong;
+    if (nif_map_term(map, "keep", &value) && !nif_get_bool(env, value, &s->keep)) return "keep";
+    if (nif_map_term(map, "cache_salt", &value)) {
         if (!enif_inspect_binary(env, value, &s->salt)) return "cache_salt";
         r->cache_salt = (const char *)s->salt.data;
         r->cache_salt_length = s->salt.size;
     }
-    if (nif_map_term(&map, "adapters", &value)) {
+    if (nif_map_term(map, "adapters", &value)) {
         if (!nif_get_adapters(env, value, &s->adapters)) return "adapters";
         r->adapters = s->adapters.uses;
         r->n_adapters = s->adapters.n;
     }
-    if (nif_map_term(&map, "stop", &value) && !get_stops(env, value, s)) return "stop";
-    if (nif_map_term(&map, "source", &value)) {
+    if (nif_map_term(map, "stop", &value) && !get_stops(env, value, s)) return "stop";
+    if (nif_map_term(map, "source", &value)) {
         nif_stream *source = nif_resource_get(env, value, NIF_STREAM);
         if (source == NULL) return "source";
         r->source = hold_source(source);
         s->fork = true;
         return NULL;
     }
-    if (!nif_map_term(&map, "prompt", &value)) return "prompt";
+    if (!nif_map_term(map, "prompt", &value)) return "prompt";
     const nif_chat *chat = nif_resource_get(env, value, NIF_CHAT);
     if (chat != NULL) {
         r->chat = chat->object.handle;

@@ -52,13 +52,18 @@ bool nif_get_tokens(ErlNifEnv *env, ERL_NIF_TERM term, nif_tokens *tokens)
     return true;
 }
 
+bool nif_get_text(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifBinary *text)
+{
+    if (!enif_inspect_binary(env, term, text)) return false;
+    return text->size == 0 || memchr(text->data, 0, text->size) == NULL;
+}
+
 bool nif_get_string(ErlNifEnv *env, ERL_NIF_TERM term, bool nil, char **text)
 {
     ErlNifBinary binary;
     *text = NULL;
     if (nil && enif_is_identical(term, enif_make_atom(env, "nil"))) return true;
-    if (!enif_inspect_binary(env, term, &binary)) return false;
-    if (binary.size > 0 && memchr(binary.data, 0, binary.size) != NULL) return false;
+    if (!nif_get_text(env, term, &binary)) return false;
     *text = enif_alloc(binary.size + 1);
     if (*text == NULL) return false;
     if (binary.size > 0) memcpy(*text, binary.data, binary.size);
