@@ -5,12 +5,12 @@ defmodule Weir.HeaderTest do
   use ExUnit.Case, async: true
   alias Weir.Server
 
-  @header Path.expand("../../include/weir/weir.h", __DIR__)
+  @headers Path.wildcard(Path.expand("../../include/weir/*.h", __DIR__))
 
   # The members of a struct, in order.
   defp members(struct) do
-    [_all, body] =
-      Regex.run(~r/typedef struct #{struct} \{(.*?)\n\} #{struct};/s, File.read!(@header))
+    text = Enum.map_join(@headers, &File.read!/1)
+    [_all, body] = Regex.run(~r/typedef struct #{struct} \{(.*?)\n\} #{struct};/s, text)
 
     body
     |> String.replace(~r"/\*.*?\*/"s, "")
