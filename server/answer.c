@@ -181,13 +181,22 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
 
 /* ---- Shared by whole answers and events ---- */
 
-const char *serve_answer_finish(const serve_choice *choice)
+void serve_answer_tell_reason(const serve_choice *choice, serve_text *text)
 {
-    switch (choice->reason) {
-    case WEIR_REASON_LENGTH:
-    case WEIR_REASON_DEADLINE: return "length";
-    default: return choice->n_tools > 0 ? "tool_calls" : "stop";
-    }
+    bool cut = choice->reason == WEIR_REASON_LENGTH || choice->reason == WEIR_REASON_DEADLINE;
+    serve_text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
+                      cut                   ? "length"
+                      : choice->n_tools > 0 ? "tool_calls"
+                                            : "stop",
+                      weir_reason_name(choice->reason));
+}
+
+void serve_answer_tell_prompt(const serve_choice *choice, serve_text *text)
+{
+    weir_chunk prompt;
+    if (!choice->answer->tells_prompt || serve_answer_prompt(choice, &prompt) != WEIR_OK) return;
+    serve_text_puts(text, ",\"prompt_logprobs\":");
+    serve_scores_tell_prompt(&prompt, choice->answer->call->server->model, text);
 }
 
 /* One for each prompt, where there are several. */

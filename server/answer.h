@@ -106,7 +106,9 @@ void serve_answer_stop(serve_answer *answer, bool asked);
  * and of the cached text if these are to be told; false: there is nothing to tell, and nothing was added. */
 bool serve_miss_tell(const weir_stream *stream, bool prompt, bool cached, serve_text *text);
 
-/* "stop", "length", "tool_calls". */
-const char *serve_answer_finish(const serve_choice *choice);
+/* What OpenAI's forms share: the members that end a choice's object, and its end; the prompt's logprobs as
+ * vLLM has them, where they were asked for. */
+void serve_answer_tell_reason(const serve_choice *choice, serve_text *text);
+void serve_answer_tell_prompt(const serve_choice *choice, serve_text *text);
 
 #endif

@@ -5,7 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
-#include <string.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -20,7 +20,7 @@ static void keep(serve_kept *kept, const char *id, char *adapter)
     answer->call = &call;
     answer->n = 1;
     answer->own_model = adapter;
-    strcpy(answer->id, id);
+    snprintf(answer->id, sizeof answer->id, "%s", id);
     assert_int_equal(weir_stream_create(&answer->choices[0].stream, NULL), WEIR_OK);
     serve_kept_add(kept, answer, "salt");
     weir_stream_release(answer->choices[0].stream);

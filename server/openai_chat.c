@@ -8,12 +8,6 @@ static void add_logprobs(serve_choice *choice, serve_text *text)
     serve_scores_tell_chat(&choice->scores, choice->answer->call->server->model, text);
 }
 
-static void add_reason(const serve_choice *choice, serve_text *text)
-{
-    serve_text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
-                      serve_answer_finish(choice), weir_reason_name(choice->reason));
-}
-
 static void begin(serve_choice *choice, serve_text *text)
 {
     serve_text_printf(text,
@@ -53,7 +47,7 @@ static void end(serve_choice *choice, serve_text *text)
 {
     serve_text_printf(text, "{\"index\":%d,\"delta\":{}", choice->index);
     add_logprobs(choice, text);
-    add_reason(choice, text);
+    serve_answer_tell_reason(choice, text);
 }
 
 static void whole(serve_choice *choice, serve_text *text)
@@ -80,16 +74,13 @@ static void whole(serve_choice *choice, serve_text *text)
     }
     serve_text_puts(text, ",\"refusal\":null}");
     add_logprobs(choice, text);
-    add_reason(choice, text);
+    serve_answer_tell_reason(choice, text);
 }
 
 /* vLLM has them beside the choices. */
 static void rest(const serve_answer *answer, serve_text *text)
 {
-    weir_chunk prompt;
-    if (!answer->tells_prompt || serve_answer_prompt(&answer->choices[0], &prompt) != WEIR_OK) return;
-    serve_text_puts(text, ",\"prompt_logprobs\":");
-    serve_scores_tell_prompt(&prompt, answer->call->server->model, text);
+    serve_answer_tell_prompt(&answer->choices[0], text);
 }
 
 static const serve_form form = {

@@ -14,42 +14,33 @@ static void add_logprobs(serve_choice *choice, serve_text *text)
     serve_scores_tell_completion(&choice->scores, choice->answer->call->server->model, text);
 }
 
-/* The prompt's, as vLLM tells them with each choice. */
-static void add_prompt(const serve_choice *choice, serve_text *text)
+static void begin_object(serve_choice *choice, const char *bytes, size_t n, serve_text *text)
 {
-    weir_chunk prompt;
-    if (!choice->answer->tells_prompt || serve_answer_prompt(choice, &prompt) != WEIR_OK) return;
-    serve_text_puts(text, ",\"prompt_logprobs\":");
-    serve_scores_tell_prompt(&prompt, choice->answer->call->server->model, text);
+    serve_text_printf(text, "{\"index\":%d,\"text\":", choice->index);
+    serve_text_json(text, bytes, n);
+    add_logprobs(choice, text);
 }
 
-static void add_reason(const serve_choice *choice, serve_text *text)
+static void add_part(serve_choice *choice, const char *bytes, size_t n, serve_text *text)
 {
-    serve_text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
-                      serve_answer_finish(choice), weir_reason_name(choice->reason));
+    begin_object(choice, bytes, n, text);
+    serve_text_puts(text, ",\"finish_reason\":null}");
 }
 
 static void begin(serve_choice *choice, serve_text *text)
 {
-    serve_text_printf(text, "{\"index\":%d,\"text\":", choice->index);
-    serve_text_json(text, choice->echo != NULL ? choice->echo : "", choice->echo_length);
-    add_logprobs(choice, text);
-    serve_text_puts(text, ",\"finish_reason\":null}");
+    add_part(choice, choice->echo != NULL ? choice->echo : "", choice->echo_length, text);
 }
 
 static void delta(serve_choice *choice, const weir_delta *given, serve_text *text)
 {
-    serve_text_printf(text, "{\"index\":%d,\"text\":", choice->index);
-    serve_text_json(text, given->text, given->length);
-    add_logprobs(choice, text);
-    serve_text_puts(text, ",\"finish_reason\":null}");
+    add_part(choice, given->text, given->length, text);
 }
 
 static void end(serve_choice *choice, serve_text *text)
 {
-    serve_text_printf(text, "{\"index\":%d,\"text\":\"\"", choice->index);
-    add_logprobs(choice, text);
-    add_reason(choice, text);
+    begin_object(choice, "", 0, text);
+    serve_answer_tell_reason(choice, text);
 }
 
 static void whole(serve_choice *choice, serve_text *text)
@@ -57,11 +48,9 @@ static void whole(serve_choice *choice, serve_text *text)
     serve_text all = {0};
     serve_text_add(&all, choice->echo != NULL ? choice->echo : "", choice->echo_length);
     serve_text_add(&all, choice->content.bytes, choice->content.n);
-    serve_text_printf(text, "{\"index\":%d,\"text\":", choice->index);
-    serve_text_json(text, all.bytes, all.n);
-    add_logprobs(choice, text);
-    add_prompt(choice, text);
-    add_reason(choice, text);
+    begin_object(choice, all.bytes, all.n, text);
+    serve_answer_tell_prompt(choice, text); /* vLLM has them with each choice */
+    serve_answer_tell_reason(choice, text);
     text->failed = text->failed || all.failed;
     serve_text_fini(&all);
 }
