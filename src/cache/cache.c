@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "params/members.h"
 
 /* Texts that are gone are remembered, so that a miss can say so, while all texts together take less than
  * this. */
@@ -70,8 +71,7 @@ static void unlock(const weir__cache *cache)
 
 const char *weir_miss_name(weir_miss miss)
 {
-    static const char *const names[] = {"none", "cold", "evicted", "salt", "diverged", "uncuttable", "off"};
-    return (size_t)miss < sizeof names / sizeof *names ? names[miss] : "unknown";
+    return (size_t)miss < WEIR_MISS_COUNT ? weir__miss_names[miss] : "unknown";
 }
 
 /* ---- Life ---- */

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "params/members.h"
+
 #define SAME_LEAST 3 /* bytes of the same text that were cut into other tokens */
 #define ID_LEAST   8 /* characters of what looks like a number of a request or a session */
 
@@ -16,8 +18,7 @@ typedef struct text {
 
 const char *weir_cause_name(weir_cause cause)
 {
-    static const char *const names[] = {"other", "tokens", "time", "tools", "reasoning", "whitespace", "id"};
-    return (size_t)cause < sizeof names / sizeof *names ? names[cause] : "unknown";
+    return (size_t)cause <= WEIR_CAUSE_ID ? weir__cause_names[cause] : "unknown";
 }
 
 static bool is_digit(char c)

@@ -9,15 +9,13 @@
 #include "base/mem.h"
 #include "model/json.h"
 #include "params/bounds.h"
+#include "params/members.h"
 
 #define VERSION     1
 #define NUMBER_MAX  (INT64_C(1) << 52) /* what every JSON reader keeps exactly */
 #define HOUR        INT64_C(3600000000000)
 #define TICKS_MAX   (1 << 20) /* of an hour each their sum is still a time */
 #define REASON_LAST WEIR_REASON_DEADLINE
-
-static const char *const states[] = {"idle", "prefilling", "generating", "joined"};
-static const char *const layouts[] = {"auto", "unified", "per_slot"};
 
 typedef enum kind { INT32, INT64, BOOL, STATE, LAYOUT, REASON, NAME } kind;
 
@@ -112,8 +110,8 @@ void weir__record_fini(weir__record *record)
 static const char *choice(kind of, int64_t value)
 {
     switch (of) {
-    case STATE: return states[value];
-    case LAYOUT: return layouts[value];
+    case STATE: return weir__slot_state_names[value];
+    case LAYOUT: return weir__layout_names[value];
     case REASON: return weir_reason_name((weir_reason)value);
     default: return NULL;
     }

@@ -1,5 +1,5 @@
-/* members.h: every parameter described once. Defaults, checks, comparison and access by name read these
- * tables, and so do the command line, the server and the Elixir package.
+/* members.h: every parameter, and every number of a result, described once. Defaults, checks, comparison and
+ * access by name read these tables, and so do the command line, the server and the Elixir package.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_PARAMS_MEMBERS_H
 #define WEIR_PARAMS_MEMBERS_H
@@ -17,6 +17,14 @@ typedef struct weir__members {
 
 extern const weir__members weir__model_members, weir__quantize_members, weir__context_members,
     weir__sampler_members, weir__chat_members, weir__request_members, weir__engine_members, weir__hub_members;
+
+/* Results: rows have no range, and arrays, texts and structs have no row. */
+extern const weir__members weir__engine_stats_members, weir__usage_members, weir__report_members,
+    weir__view_members, weir__slot_view_members, weir__miss_info_members;
+
+/* The names of an enum's values from 0 on, then NULL. */
+extern const char *const weir__layout_names[], *const weir__slot_state_names[],
+                                                   *const weir__miss_names[], *const weir__cause_names[];
 
 /* What a public _init(params, size) does: the defaults, as far as the caller knows the struct, whose size
  * field tells how far. params NULL is ignored. */

@@ -42,6 +42,8 @@ static const weir__members *const structs[] = {
     &weir__chat_members,  &weir__request_members,  &weir__engine_members,  &weir__hub_members,
 };
 
+static const char *const results[] = {"engine_stats", "usage", "report", "view", "slot_view", "miss_info"};
+
 /* ---- Ranges ---- */
 
 static void test_limits_belong_to_the_range(void **state)
@@ -109,14 +111,14 @@ static void test_defaults_stop_where_the_caller_does(void **state)
 
 /* ---- Completeness ---- */
 
-static bool has_row(const weir__members *members, size_t offset, size_t size)
+static const weir_member *row_at(const weir__members *members, size_t offset, size_t size)
 {
     for (size_t i = 0; i < members->n; i++) {
         const weir_member *m = &members->member[i];
-        if (m->offset == offset) return true;
-        if (size == sizeof(size_t) && m->n_offset == offset) return true; /* a list's length */
+        if (m->offset == offset) return m;
+        if (size == sizeof(size_t) && m->n_offset == offset) return m; /* a list's length */
     }
-    return false;
+    return NULL;
 }
 
 /* Lengths and callbacks, which have no row. */
@@ -131,11 +133,52 @@ static bool has_no_row(const char *name)
     return false;
 }
 
+/* Of results, rows are what is one number: no text, no array, no struct. */
+static bool is_scalar(const char *of, const char *name, size_t size)
+{
+    bool slots = strcmp(of, "view") == 0 && (strcmp(name, "slots") == 0 || strcmp(name, "n_slots") == 0);
+    return size <= sizeof(int64_t) && strcmp(name, "size") != 0 && !slots;
+}
+
+static size_t size_of_number(weir_member_type type)
+{
+    if (type == WEIR_MEMBER_BOOL) return sizeof(bool);
+    return type == WEIR_MEMBER_INT64 || type == WEIR_MEMBER_UINT64 || type == WEIR_MEMBER_DOUBLE ? 8 : 4;
+}
+
+static size_t check_param(const char *of, const char *name, size_t offset, size_t size)
+{
+    for (size_t i = 0; i < N_ELEMENTS(structs); i++) {
+        if (strcmp(structs[i]->of, of) != 0 || has_no_row(name)) continue;
+        if (row_at(structs[i], offset, size) == NULL) fail_msg("%s.%s has no row", of, name);
+        return 1;
+    }
+    return 0;
+}
+
+static size_t check_result(const char *of, const char *name, size_t offset, size_t size)
+{
+    for (size_t i = 0; i < N_ELEMENTS(results); i++) {
+        if (strcmp(results[i], of) != 0 || !is_scalar(of, name, size)) continue;
+        const weir_member *row = weir_member_find(of, name);
+        if (row == NULL) {
+            fail_msg("%s.%s has no row", of, name);
+            return 0;
+        }
+        assert_true(row->type <= WEIR_MEMBER_CHOICE);
+        assert_int_equal(row->offset, offset);
+        assert_int_equal(size_of_number(row->type), size);
+        assert_true(row->help[0] != '\0' && strchr(row->help, '\n') == NULL);
+        return 1;
+    }
+    return 0;
+}
+
 /* tests/abi.txt lists every member of every struct as the compiler lays it out. */
 static void test_every_member_has_a_row(void **state)
 {
     (void)state;
-    size_t n_seen = 0;
+    size_t n_params = 0, n_results = 0, n_rows = 0;
     char path[1024], line[256], of[64], name[64];
     const char *source = getenv("WEIR_SOURCE_DIR");
     unsigned long offset, size;
@@ -145,16 +188,31 @@ static void test_every_member_has_a_row(void **state)
     assert_non_null(file);
     while (fgets(line, sizeof line, file) != NULL) {
         if (sscanf(line, "weir_%63[a-z_].%63s %lu %lu", of, name, &offset, &size) != 4) continue;
+        n_results += check_result(of, name, offset, size);
         char *suffix = strstr(of, "_params");
         if (suffix != NULL) *suffix = '\0';
-        for (size_t i = 0; i < N_ELEMENTS(structs); i++) {
-            if (strcmp(structs[i]->of, of) != 0 || has_no_row(name)) continue;
-            if (!has_row(structs[i], offset, size)) fail_msg("%s.%s has no row", of, name);
-            n_seen++;
-        }
+        n_params += check_param(of, name, offset, size);
     }
     fclose(file);
-    assert_true(n_seen > 120);
+    assert_true(n_params > 120);
+    for (size_t i = 0; i < N_ELEMENTS(results); i++) {
+        size_t n;
+        assert_non_null(weir_members(results[i], &n));
+        n_rows += n;
+    }
+    assert_int_equal(n_results, n_rows);
+}
+
+static void test_choices_are_named(void **state)
+{
+    (void)state;
+    for (int i = 0; i < WEIR_MISS_COUNT; i++)
+        assert_string_equal(weir_member_find("usage", "miss")->choices[i], weir_miss_name((weir_miss)i));
+    for (int i = 0; i <= WEIR_CAUSE_ID; i++)
+        assert_string_equal(weir_member_find("miss_info", "cause")->choices[i],
+                            weir_cause_name((weir_cause)i));
+    assert_string_equal(weir_member_find("slot_view", "state")->choices[WEIR_SLOT_JOINED], "joined");
+    assert_string_equal(weir_member_find("view", "layout")->choices[WEIR_LAYOUT_PER_SLOT], "per_slot");
 }
 
 static void test_members_by_name(void **state)
@@ -180,7 +238,9 @@ static void assert_keys(const weir__members *members, const void *a, const void 
 {
     weir__text left = {0}, right = {0};
     assert_true(weir__members_key(members, a, &left) && weir__members_key(members, b, &right));
-    assert_int_equal(left.n == right.n && memcmp(left.bytes, right.bytes, left.n) == 0, same);
+    bool written = left.bytes != NULL && right.bytes != NULL;
+    assert_true(written);
+    assert_int_equal(written && left.n == right.n && memcmp(left.bytes, right.bytes, left.n) == 0, same);
     weir__text_fini(&left);
     weir__text_fini(&right);
 }
@@ -251,6 +311,7 @@ int main(void)
         cmocka_unit_test(test_defaults_are_allowed),
         cmocka_unit_test(test_defaults_stop_where_the_caller_does),
         cmocka_unit_test(test_every_member_has_a_row),
+        cmocka_unit_test(test_choices_are_named),
         cmocka_unit_test(test_members_by_name),
         cmocka_unit_test(test_every_number_is_in_the_key),
         cmocka_unit_test(test_texts_count_by_content),

@@ -6,38 +6,10 @@
 #include <weir/hub.h>
 
 #include "params/bounds.h"
-#include "params/members.h"
+#include "params/rows.h"
 
-/* The struct of the rows that follow is OF. A row's type is its member's. */
-#define MEMBER(m) .name = #m, .offset = offsetof(OF, m)
-#define TYPED(m)                                                                                             \
-    MEMBER(m), .type = _Generic(((OF *)0)->m, bool: WEIR_MEMBER_BOOL, int32_t: WEIR_MEMBER_INT32,            \
-                                uint32_t: WEIR_MEMBER_UINT32, int64_t: WEIR_MEMBER_INT64,                    \
-                                uint64_t: WEIR_MEMBER_UINT64, float: WEIR_MEMBER_FLOAT,                      \
-                                double: WEIR_MEMBER_DOUBLE, const char *: WEIR_MEMBER_STRING,                \
-                                const char *const *: WEIR_MEMBER_STRINGS,                                    \
-                                const weir_logit_bias *: WEIR_MEMBER_BIASES, default: WEIR_MEMBER_OTHER)
+const char *const weir__layout_names[] = {"auto", "unified", "per_slot", NULL};
 
-/* clang-format off */
-#define NUMBER(m, least, most, first, u, h) \
-    {TYPED(m), .min = (least), .max = (most), .initial = (first), .unit = (u), .help = (h)}
-#define OR_OFF(m, least, most, first, u, h) /* -1 as well */ \
-    {TYPED(m), .min = (least), .max = (most), .or_minus_one = true, .initial = (first), .unit = (u), .help = (h)}
-#define FLAG(m, first, h) \
-    {TYPED(m), .max = 1, .initial = (first), .unit = "", .help = (h)}
-#define CHOICE(m, least, most, first, names, h) \
-    {MEMBER(m), .type = WEIR_MEMBER_CHOICE, .min = (least), .max = (most), .initial = (first), .choices = (names), .unit = "", .help = (h)}
-#define TEXT(m, h) \
-    {TYPED(m), .unit = "", .help = (h)}
-#define LIST(m, n, h) \
-    {TYPED(m), .n_offset = offsetof(OF, n), .unit = "", .help = (h)}
-#define OTHER(m, h) /* of texts with a length, too */ \
-    {MEMBER(m), .type = WEIR_MEMBER_OTHER, .unit = "", .help = (h)}
-#define TABLE(name) \
-    const weir__members weir__##name##_members = {#name, (name), sizeof(name) / sizeof *(name), sizeof(OF)}
-/* clang-format on */
-
-static const char *const layouts[] = {"auto", "unified", "per_slot", NULL};
 static const char *const kv_types[] = {"f16", "f32", "bf16", "q8_0", "q4_0", NULL};
 static const char *const split_modes[] = {"none", "layer", "row", NULL};
 static const char *const poolings[] = {"unspecified", "none", "mean", "cls", "last", "rank", NULL};
@@ -81,7 +53,7 @@ static const weir_member context[] = {
     NUMBER(n_seq_max, 1, WEIR__SEQ_MAX, 1, "sequences", "sequences"),
     NUMBER(n_threads, 0, WEIR__CPU_MAX, 0, "threads", "threads that compute; 0 = as many as processors"),
     NUMBER(n_threads_batch, 0, WEIR__CPU_MAX, 0, "threads", "the same for prompts; 0 = n_threads"),
-    CHOICE(layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT, WEIR_LAYOUT_AUTO, layouts, "one pool of KV cells, or a lane for each sequence"),
+    CHOICE(layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT, WEIR_LAYOUT_AUTO, weir__layout_names, "one pool of KV cells, or a lane for each sequence"),
     CHOICE(type_k, WEIR_KV_F16, WEIR_KV_Q4_0, WEIR_KV_F16, kv_types, "how keys are kept"),
     CHOICE(type_v, WEIR_KV_F16, WEIR_KV_Q4_0, WEIR_KV_F16, kv_types, "how values are kept"),
     FLAG(embeddings, false, "compute embeddings, and no logits"),
@@ -146,7 +118,7 @@ static const weir_member chat[] = {
     FLAG(enable_thinking, true, "let a model that reasons do so"),
     FLAG(continue_final, false, "the last message is the assistant's, and goes on"),
     FLAG(parse_reasoning, true, "separate reasoning from content"),
-    NUMBER(now, INT64_MIN, INT64_MAX, 0, "s", "the time that templates print; 0 = now"),
+    NUMBER(now, INT64_MIN, (double)INT64_MAX, 0, "s", "the time that templates print; 0 = now"),
     FLAG(strict_schema, true, "refuse a schema that cannot be enforced in full"),
 };
 TABLE(chat);
@@ -166,7 +138,7 @@ static const weir_member request[] = {
     NUMBER(max_tokens, -1, INT32_MAX, -1, "tokens", "the longest answer; -1 = no limit"),
     OTHER(stop, "end before this text; may be given again"),
     NUMBER(interval, 0, INT32_MAX, 0, "tokens", "bring text every N tokens"),
-    NUMBER(deadline_ms, 0, INT64_MAX, 0, "ms", "end after this time, with what there is"),
+    NUMBER(deadline_ms, 0, (double)INT64_MAX, 0, "ms", "end after this time, with what there is"),
     NUMBER(priority, -WEIR__PRIORITY_MAX, WEIR__PRIORITY_MAX, 0, "", "-100 to 100; the higher one goes first, and takes a slot from a lower one"),
     OTHER(cache_salt, "share cached prompts only with requests that give the same"),
     FLAG(cache_prompt, true, "reuse cached prefixes, and keep this one"),
@@ -196,7 +168,7 @@ static const weir_member engine[] = {
     NUMBER(n_threads, 0, WEIR__CPU_MAX, 0, "threads", "threads that compute"),
     NUMBER(n_threads_batch, 0, WEIR__CPU_MAX, 0, "threads", "the same for prompts"),
     NUMBER(queue_limit, 0, INT32_MAX, 256, "requests", "requests that may wait; one more is told when to come again; 0 = no limit"),
-    CHOICE(layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT, WEIR_LAYOUT_AUTO, layouts, "one pool of KV cells, or a lane for each slot: auto, unified, per_slot"),
+    CHOICE(layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT, WEIR_LAYOUT_AUTO, weir__layout_names, "one pool of KV cells, or a lane for each slot: auto, unified, per_slot"),
     CHOICE(type_k, WEIR_KV_F16, WEIR_KV_Q4_0, WEIR_KV_F16, kv_types, "how keys are kept: f16, f32, bf16, q8_0, q4_0"),
     CHOICE(type_v, WEIR_KV_F16, WEIR_KV_Q4_0, WEIR_KV_F16, kv_types, "how values are kept"),
     TEXT(strategy, "who gets the tokens of a tick: decode-maximal, prefill-priority, balanced, latency-target"),
@@ -236,8 +208,10 @@ TABLE(hub);
 /* ---- By name ---- */
 
 static const weir__members *const all[] = {
-    &weir__model_members, &weir__quantize_members, &weir__context_members, &weir__sampler_members,
-    &weir__chat_members,  &weir__request_members,  &weir__engine_members,  &weir__hub_members,
+    &weir__model_members,        &weir__quantize_members,  &weir__context_members, &weir__sampler_members,
+    &weir__chat_members,         &weir__request_members,   &weir__engine_members,  &weir__hub_members,
+    &weir__usage_members,        &weir__report_members,    &weir__view_members,    &weir__slot_view_members,
+    &weir__engine_stats_members, &weir__miss_info_members,
 };
 
 const weir_member *weir_members(const char *of, size_t *n)
