@@ -231,11 +231,39 @@ static void test_only_what_is_ones_own(void **state)
     rmdir(path);
     int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     assert_int_equal(try_open(1, 1000, &a, &error), WEIR_IO);
+    assert_non_null(strstr(error.message, "cannot be opened"));
     close(fd);
     unlink(path);
     temp_path(path, "no/such");
     assert_int_equal(try_open(1, 1000, &a, &error), WEIR_IO);
     assert_string_equal(error.field, "cache_dir");
+}
+
+/* The thread of the archive removes files when it gets to run. */
+static void expect_files_in_time(int n)
+{
+    for (int i = 0; i < 100000 && count_files("") != n; i++) usleep(100);
+    assert_int_equal(count_files(""), n);
+}
+
+/* Any file, not only the oldest, and at once. */
+static void test_only_what_is_removed_goes(void **state)
+{
+    (void)state;
+    weir__archive *a = open_archive(1, 1 << 20);
+    for (int32_t i = 0; i < 4; i++) assert_true(put(a, 10 * i, 20));
+    shown s = index_of(a);
+    assert_int_equal(s.n, 4);
+    weir__archive_remove(a, s.file[2]);
+    expect_files_in_time(3);
+    weir__archive_remove(a, s.file[3]);
+    weir__archive_remove(a, s.file[1]);
+    expect_files_in_time(1);
+    s = index_of(a);
+    assert_int_equal(s.n, 1);
+    assert_int_equal(s.first[0], 0);
+    weir__archive_close(a);
+    assert_int_equal(count_files(""), 1);
 }
 
 static void test_nothing_stays_open(void **state)
@@ -248,6 +276,7 @@ static void test_nothing_stays_open(void **state)
         weir__archive *a = open_archive(1, 1 << 20);
         if (i == 0) assert_true(put(a, 0, 20));
         shown s = index_of(a);
+        assert_true(fcntl(lowest, F_GETFD) & FD_CLOEXEC); /* nor for programs that are started */
         void *bytes = NULL;
         size_t size = 0;
         if (i > 0) assert_int_equal(weir__archive_read(a, s.file[0], &bytes, &size, NULL), WEIR_OK);
@@ -483,6 +512,7 @@ int main(void)
         cmocka_unit_test_setup(test_what_was_put_is_there_again, setup),
         cmocka_unit_test_setup(test_the_oldest_go, setup),
         cmocka_unit_test_setup(test_only_what_is_ones_own, setup),
+        cmocka_unit_test_setup(test_only_what_is_removed_goes, setup),
         cmocka_unit_test_setup(test_nothing_stays_open, setup),
         cmocka_unit_test_setup(test_no_more_files_than_allowed, setup),
         cmocka_unit_test_setup(test_another_users_files, setup),

@@ -148,6 +148,9 @@ static void test_running_requests_serve_and_lead(void **state)
     assert_int_equal(hit.n, 0);
     assert_ptr_equal(hit.leader, &first);
     assert_int_equal(hit.n_leader, 8);
+    hit = look(&s, &open_key, "one two three"); /* the same: all but its last token */
+    assert_int_equal(hit.n_leader, 12);
+    assert_int_equal(hit.miss, WEIR_MISS_COLD);
 
     feed(&s, 3, "one t");
     weir__cache_advance(s.cache, &first, 5, 0);
@@ -284,6 +287,36 @@ static void test_entries_move_and_are_handed_over(void **state)
         assert_int_equal(look(&s, &open_key, "one two").n_matched, 0);
         weir__memory_cut(&s.memory, 6, 0);
         weir__cache_check(s.cache);
+        shelf_fini(&s);
+    }
+}
+
+/* A request that takes an entry's sequence and needs less of it leaves the whole in host memory, unless other
+ * entries have all of it or nearly all. */
+static void test_what_is_taken_over_is_saved_where_others_lack_it(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *other;
+        int32_t n, n_host, n_evicted;
+    } cases[] = {
+        {"something else!!", 15, 2, 0}, {"something else!!", 16, 1, 0},  {"sixteen token???", 15, 2, 0},
+        {"sixteen tokens??", 15, 1, 1}, {"sixteen tokens!!!", 15, 1, 0},
+    };
+    for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
+        shelf s;
+        shelf_init(&s, "", WEIR_LAYOUT_UNIFIED, 4, 1000);
+        assert_true(keep(&s, &open_key, cases[i].other, 1));
+        assert_int_equal(weir__cache_evict(s.cache, NULL), 1); /* into host memory */
+        assert_true(keep(&s, &open_key, "sixteen tokens!!", 0));
+        assert_int_equal(weir__cache_adopt(s.cache, weir__cache_entry_of(s.cache, 0), cases[i].n), 0);
+        assert_int_equal(s.r.context->seqs[0].n, cases[i].n);
+        weir__cache_counts counts = weir__cache_count(s.cache);
+        assert_int_equal(counts.n_device, 0);
+        assert_int_equal(counts.n_host, cases[i].n_host);
+        assert_int_equal(counts.n_evicted, cases[i].n_evicted);
+        weir__cache_check(s.cache);
+        weir__memory_cut(&s.memory, 0, 0);
         shelf_fini(&s);
     }
 }
@@ -449,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_what_is_gone_is_not_remembered_for_ever),
         cmocka_unit_test(test_memory_that_cannot_be_cut),
         cmocka_unit_test(test_entries_move_and_are_handed_over),
+        cmocka_unit_test(test_what_is_taken_over_is_saved_where_others_lack_it),
         cmocka_unit_test(test_files_are_another_place),
         cmocka_unit_test(test_a_damaged_file_goes),
         cmocka_unit_test(test_files_without_a_pause),

@@ -391,6 +391,43 @@ static void test_many_nodes(void **state)
     weir__prefix_tree_fini(&tree);
 }
 
+static void expect_wrong(const weir__prefix_tree *tree, const char *what)
+{
+    const char *wrong = weir__prefix_tree_check(tree);
+    assert_non_null(wrong);
+    assert_string_equal(wrong, what);
+}
+
+/* The check that debug builds rely on sees what an owner of ends may spoil, of whatever rank. */
+static void test_what_is_wrong_is_seen(void **state)
+{
+    (void)state;
+    static const int32_t tokens[] = {1, 2, 3};
+    for (int rank = 0; rank < WEIR__PREFIX_RANKS; rank++) {
+        weir__prefix_tree tree;
+        weir__prefix_end a = {0}, b = {0};
+        weir__prefix_tree_init(&tree);
+        assert_true(weir__prefix_tree_insert(&tree, &keys[0], tokens, 3, &a, (weir__prefix_rank)rank));
+        assert_true(weir__prefix_tree_insert(&tree, &keys[0], tokens, 2, &b, (weir__prefix_rank)rank));
+        assert_null(weir__prefix_tree_check(&tree));
+        tree.n_nodes++;
+        expect_wrong(&tree, "nodes are miscounted");
+        tree.n_nodes--;
+        tree.n_ends[rank]++;
+        expect_wrong(&tree, "ends are miscounted");
+        tree.n_ends[rank]--;
+        tree.oldest[rank] = &b;
+        expect_wrong(&tree, "ends are miscounted");
+        tree.oldest[rank] = &a;
+        a.newer = NULL;
+        expect_wrong(&tree, "the order by age is broken");
+        a.newer = &b;
+        a.node = b.node;
+        expect_wrong(&tree, "an end is not where its node has it");
+        weir__prefix_tree_fini(&tree);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_keys_have_nothing_in_common),
         cmocka_unit_test(test_strangers_see_nothing),
         cmocka_unit_test(test_many_nodes),
+        cmocka_unit_test(test_what_is_wrong_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
