@@ -235,14 +235,16 @@ static void masks_are_what_every_way_reads(void **state)
     assert_true(n_masks > 500 && n_allowed > 10000);
 }
 
-/* Words [n] of eight letters as alternatives. */
+/* Words [n] of eight letters as alternatives, each letter a class. */
 static void put_words(weir__automaton_element *elements, size_t *n_elements, size_t n)
 {
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
         if (i > 0) elements[at++] = (weir__automaton_element){ALTERNATIVE, 0};
-        for (size_t k = 0, rest = i; k < 8; k++, rest /= 4)
+        for (size_t k = 0, rest = i; k < 8; k++, rest /= 4) {
             elements[at++] = (weir__automaton_element){CHARACTER, codes_of[rest % 4]};
+            elements[at++] = (weir__automaton_element){UPPER, codes_of[rest % 4]};
+        }
     }
     elements[at++] = (weir__automaton_element){END, 0};
     *n_elements = at;
@@ -255,7 +257,7 @@ static void many_alternatives_are_one_way(void **state)
     enum { WORDS = 20000 };
     static vocabulary v;
     static const uint32_t start = 0;
-    static weir__automaton_element elements[WORDS * 9 + 1];
+    static weir__automaton_element elements[WORDS * 17 + 1];
     size_t n_elements;
     weir__automaton *a = NULL;
     dice d = {3};
@@ -274,6 +276,41 @@ static void many_alternatives_are_one_way(void **state)
         if (status == WEIR_OK) assert_int_equal(weir__automaton_accept(a, &place, EOG), WEIR_OK);
     }
     assert_int_equal(weir__automaton_n_cuts(a), 0);
+    weir__automaton_release(a);
+    weir__trie_destroy(v.trie);
+}
+
+/* Classes are the same only where all of their characters are, whatever stands before them. */
+static void classes_that_differ_are_kept_apart(void **state)
+{
+    (void)state;
+    enum { A = NOTHING + 1, B, C, D };
+    static const uint32_t seconds[][2] = {{'c', 'a'}, {'c', 'b'}, {'d', 'b'}}, start = 0;
+    static vocabulary v;
+    static grammar g;
+    weir__automaton *a = NULL;
+    dice d = {3};
+    make_vocabulary(&v, &d);
+    for (int i = 0; i < 90; i++) {
+        if (i > 0) put(&g, ALTERNATIVE, 0);
+        put(&g, CHARACTER, 'b');
+        put(&g, CHARACTER, seconds[i % 3][0]);
+        put(&g, OR_CHARACTER, seconds[i % 3][1]);
+        put(&g, CHARACTER, 'a' + (uint32_t)i % 3);
+    }
+    put(&g, END, 0);
+    assert_int_equal(weir__automaton_create(g.elements, g.n, &start, 1, 0, v.trie, &a), WEIR_OK);
+    for (int32_t first = A; first <= D; first++)
+        for (int32_t second = A; second <= D; second++)
+            for (int32_t third = A; third <= C; third++) {
+                weir__automaton_place place = weir__automaton_start(a);
+                const uint32_t *in = seconds[third - A], code = codes_of[second - A];
+                bool wanted = first == B && (code == in[0] || code == in[1]);
+                bool read = weir__automaton_accept(a, &place, first) == WEIR_OK &&
+                            weir__automaton_accept(a, &place, second) == WEIR_OK &&
+                            weir__automaton_accept(a, &place, third) == WEIR_OK;
+                assert_int_equal(read, wanted);
+            }
     weir__automaton_release(a);
     weir__trie_destroy(v.trie);
 }
@@ -515,9 +552,13 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(masks_are_what_every_way_reads),     cmocka_unit_test(many_alternatives_are_one_way),
-        cmocka_unit_test(ways_above_the_limit_are_left_out),  cmocka_unit_test(masks_that_are_used_again),
-        cmocka_unit_test(threads_share_what_one_has_learned), cmocka_unit_test(characters_cut_by_tokens),
+        cmocka_unit_test(masks_are_what_every_way_reads),
+        cmocka_unit_test(many_alternatives_are_one_way),
+        cmocka_unit_test(classes_that_differ_are_kept_apart),
+        cmocka_unit_test(ways_above_the_limit_are_left_out),
+        cmocka_unit_test(masks_that_are_used_again),
+        cmocka_unit_test(threads_share_what_one_has_learned),
+        cmocka_unit_test(characters_cut_by_tokens),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

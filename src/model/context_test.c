@@ -347,8 +347,13 @@ static void test_a_batch_of_several_sequences(void **state)
         assert_int_equal(said(context, 3), weir__fake_next(model, xy, 2));
         assert_int_equal(said(context, -1), said(context, 3));
         assert_refused(weir_logits(context, 1, &logits, error), WEIR_INVALID, "index");
-        assert_refused(weir_logits(context, 4, &logits, error), WEIR_INVALID, "index");
-        assert_refused(weir_logits(context, -2, &logits, error), WEIR_INVALID, "index");
+        assert_ok(weir_batch_eval(context, &(weir_batch_entry){'a', 2, 0, true}, 1, error));
+        static const int32_t outside[] = {-2, 1, 3, INT32_MAX, INT32_MIN}; /* 3: of the pass before */
+        for (size_t k = 0; k < N_ELEMENTS(outside); k++) {
+            weir_error error = {0};
+            assert_int_equal(weir_logits(context, outside[k], &logits, &error), WEIR_INVALID);
+            assert_non_null(strstr(error.message, "entries 0 to 0"));
+        }
         assert_refused(weir_logits(context, 0, NULL, error), WEIR_INVALID, "logits");
         assert_refused(weir_logits(NULL, 0, &logits, error), WEIR_INVALID, "context");
         weir_context_destroy(context);

@@ -330,6 +330,14 @@ static void save_shard(const char *stem, int no, int count, int named, uint32_t 
     fini_model(&m);
 }
 
+/* What lies in memory is the whole model. */
+static void memory_holds_no_shards(void **state)
+{
+    (void)state;
+    CASE(WEIR_OK, "", set_u16(m, "split.count", 1));
+    CASE(WEIR_UNSUPPORTED, "one of 2 files", set_u16(m, "split.count", 2));
+}
+
 static void shards_are_checked_each(void **state)
 {
     (void)state;
@@ -451,6 +459,7 @@ int main(void)
         cmocka_unit_test(faults_of_the_header_are_named),
         cmocka_unit_test(faults_of_keys_are_named),
         cmocka_unit_test(faults_of_tensors_are_named),
+        cmocka_unit_test(memory_holds_no_shards),
         cmocka_unit_test(shards_are_checked_each),
         cmocka_unit_test(each_failed_allocation_is_reported),
     };

@@ -27,6 +27,8 @@ static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char
         least = sign * (int64_t)json_integer_value(value) + exclusive;
     else
         least = (int64_t)(exclusive ? floor(d) + 1 : ceil(d));
+    if (least > INTEGER_MAX)
+        return weir__schema_refuse(w, keyword, "integers of more than 16 digits cannot be made") != NULL;
     if (least > sign * *bound) *bound = sign * least;
     return true;
 }
@@ -81,9 +83,6 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
         return NULL;
     if (!json_is_boolean(above_maximum) && !integer_bound(w, schema, "exclusiveMaximum", true, -1, &high))
         return NULL;
-    if (low > INTEGER_MAX || high < -INTEGER_MAX)
-        return weir__schema_refuse(w, low > INTEGER_MAX ? "minimum" : "maximum",
-                                   "integers of more than 16 digits cannot be made");
     if (low > high) return json_false();
     if (step > 1) return multiples(w, low, high, (int64_t)step);
     /* The converter is right about two bounds, about a lower one up to 9 and about an upper one from 0; about

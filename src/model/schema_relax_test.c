@@ -137,6 +137,15 @@ static void test_left_out(void **state)
         {"{\"type\":\"object\",\"properties\":{\"a\":3}}", "/properties/a: all of it\n", "{}"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,5],\"minimum\":2}}}",
          "/properties/a: minimum\n", "{\"enum\":[1,5]}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"title\":\"T\",\"description\":"
+         "\"D\",\"pattern\":\"(?=x)\"}}}",
+         "/properties/a: pattern\n", "{\"type\":\"string\",\"title\":\"T\",\"description\":\"D\"}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":[\"integer\",\"null\"],"
+         "\"exclusiveMinimum\":9999999999999999}}}",
+         "/properties/a: exclusiveMinimum\n", NULL},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"maximum\":-1e30,\"minimum\":-5}}"
+         "}",
+         "/properties/a: maximum\n", "{\"type\":\"integer\",\"minimum\":-5}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *schema = json_loads(cases[i].schema, 0, NULL), *rewritten = NULL;
@@ -208,6 +217,32 @@ static void test_edges(void **state)
     weir__text_fini(&relaxed);
 }
 
+/* Of what lies too deep the types are left. */
+static void test_too_deep(void **state)
+{
+    (void)state;
+    for (int n = WEIR__SCHEMA_DEPTH_MAX; n <= WEIR__SCHEMA_DEPTH_MAX + 1; n++) {
+        weir__text relaxed = {0};
+        weir_error error = {0};
+        json_t *schema = json_pack("{s:[s,s],s:i}", "type", "integer", "null", "minimum", 3),
+               *rewritten = NULL;
+        for (int depth = 2; depth < n; depth++)
+            schema = json_pack("{s:s,s:o}", "type", "array", "items", schema);
+        schema = json_pack("{s:s,s:{s:o}}", "type", "object", "properties", "a", schema);
+        assert_int_equal(rewrite(schema, true, &relaxed, &rewritten, &error), WEIR_OK);
+        bool cut = n > WEIR__SCHEMA_DEPTH_MAX;
+        char *text = json_dumps(rewritten, JSON_COMPACT);
+        assert_int_equal(relaxed.n > 0, cut);
+        if (cut) assert_non_null(strstr(relaxed.bytes, "/items: all of it\n"));
+        assert_non_null(strstr(text, "{\"type\":\"integer\""));
+        assert_int_equal(strstr(text, "minimum") == NULL, cut);
+        free(text);
+        json_decref(rewritten);
+        json_decref(schema);
+        weir__text_fini(&relaxed);
+    }
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -236,10 +271,8 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tools),
-        cmocka_unit_test(test_left_out),
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_tools),    cmocka_unit_test(test_left_out),  cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_too_deep), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
