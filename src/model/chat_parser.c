@@ -95,10 +95,7 @@ static bool queue(weir_chat_parser *p, weir_delta_kind kind, int32_t index, cons
         id_at = p->out.n;
         ok = weir__text_add(&p->out, id, strlen(id) + 1);
     }
-    if (!ok) {
-        p->out.n = at;
-        return false;
-    }
+    if (!ok) return false;
     p->deltas[p->n_deltas++] = (delta){kind, index, at, n, id_at};
     return true;
 }
