@@ -1,0 +1,31 @@
+# weir_unhidden (libweir_test.so): the objects of the library, the command (without main) and the server with all their names, and
+# llama.cpp. Tests and benchmarks link it, so that a changed source file means one link, and not one for each of them.
+# SPDX-License-Identifier: Apache-2.0
+add_library(weir_unhidden SHARED ${weir_objects})
+set_target_properties(weir_unhidden PROPERTIES OUTPUT_NAME weir_test)
+target_include_directories(weir_unhidden PUBLIC include)
+target_link_libraries(weir_unhidden PUBLIC PkgConfig::JANSSON Threads::Threads m PRIVATE weir_options ${weir_curl})
+if(TARGET weir_cli_parts)
+    target_link_libraries(weir_unhidden PRIVATE weir_cli_parts)
+endif()
+if(WEIR_WITH_LLAMA)
+    target_link_libraries(weir_unhidden PRIVATE weir_llama)
+    # Some call llama.cpp themselves: functions that weir does not use are there too.
+    set(whole ${WEIR_LLAMA_LIBS})
+    list(FILTER whole INCLUDE REGEX "/lib(llama|ggml[^/]*)\\.a$")
+    if(APPLE)
+        list(TRANSFORM whole PREPEND "LINKER:-force_load,")
+        target_link_options(weir_unhidden PRIVATE ${whole})
+    else()
+        list(JOIN whole "," whole)
+        target_link_options(weir_unhidden PRIVATE "LINKER:--whole-archive,${whole},--no-whole-archive" -Wl,--wrap=__cxa_atexit)
+    endif()
+endif()
+
+# weir_links(PROGRAM LIBRARY): a sanitizer's runtime for C++, which llama.cpp needs, comes with the C++ compiler's link alone.
+function(weir_links program library)
+    target_link_libraries(${program} PRIVATE ${library})
+    if(WEIR_WITH_LLAMA)
+        set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
+    endif()
+endfunction()
