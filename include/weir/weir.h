@@ -1,35 +1,31 @@
 /* weir.h: a streaming inference engine on llama.cpp.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Sections, in the order in which a program meets them:
- *   status and errors, log, interrupts, model, adapter, hub, vocabulary, sampler, grammar,
- *   context (low level), embeddings, chat, engine, request, stream.
+ * Sections in order of use: status, model, chat, engine, request, stream, whole answers. Below the ruled
+ * line is what most programs never need. Models by name are in <weir/hub.h>.
  *
- * What holds everywhere:
- *   - Handles are opaque. create/destroy own; hold/release count references.
- *   - Functions that can fail return a weir_status; results leave through out-parameters, which are written
- *     on WEIR_OK only, unless said otherwise. Detail goes to an optional weir_error of the caller, which is
- *     written on failure only: what is in it after a success is what was in it before, so ask the status.
- *   - Structs that begin with `size` come from their _default() function (parameters) or have `size` set by
- *     the caller to sizeof (results). So a program that was compiled against an older header keeps working;
- *     before version 1.0 that holds for these structs only. From then on the others (chunks, results, usage,
- *     items of lists) stay as they are: what is to be told besides gets a function of its own.
- *   - Text is a pointer and a length in bytes. A length of WEIR_NUL means "up to the terminating NUL".
- *   - Pointers given to a call are read during the call only, unless said otherwise.
- *   - Functions may be called from any thread, and two threads must not use one handle at the same time,
- *     unless said otherwise. Models are immutable once loaded and are shared freely.
- *   - A callback is a function of the caller's that the library calls: ready, watch and plan functions run on
- *     the thread that drives the engine. What would wait there for the same engine is refused with
- *     WEIR_STATE.
- *   - fork() leaves the library's threads in the parent. In a child, calls that need an engine of the
- *     parent's (submit and what submits, drain, destroy, step, reads that would wait) are WEIR_STATE. Make no
- *     others there: it is for exec or _exit.
- *   - Nothing given to these functions ends the process: no input reaches an abort. Three limits: a model
- *     file that passes weir's check of header, metadata and tensor table is trusted, so is an optimized file
- *     whose header fits it, and so is a saved state whose checksum holds, also one in an engine's cache_dir:
- *     load them from people you trust.
- *     weir's check and llama.cpp open a model by its path, one after the other: others must not be able to
- *     replace it or to write to it, from the load's begin on. */
+ * Conventions:
+ *   - Handles are opaque. create and destroy own a handle; hold and release count references.
+ *   - Functions that can fail return a weir_status. Results are returned through out-parameters, which are
+ *     written on WEIR_OK only, unless stated otherwise. An optional weir_error of the caller receives the
+ *     details; it is written on failure only, so check the status and not the error.
+ *   - Structs that begin with `size` come from their _default() function (parameters), or the caller sets
+ *     `size` to sizeof (results). A program compiled against an older header therefore keeps working; before
+ *     version 1.0 this holds for these structs only. From 1.0 on the other structs (chunks, results, usage,
+ *     list items) never change: anything new gets a function.
+ *   - Text is a pointer and a length in bytes. The length WEIR_NUL means "up to the terminating NUL".
+ *   - The library reads pointers during the call only, unless stated otherwise.
+ *   - Any thread may call any function, but two threads must not use one handle at the same time, unless
+ *     stated otherwise. Models are immutable once loaded and are shared freely.
+ *   - The library calls callbacks: ready, watch and plan functions run on the thread that drives the engine.
+ *     A call there that would wait for the same engine returns WEIR_STATE.
+ *   - fork() leaves the library's threads in the parent. In the child, calls that need an engine of the parent
+ *     (submit and everything that submits, drain, destroy, step, reads that would wait) return WEIR_STATE.
+ *     Make no other calls there: the child may exec or _exit.
+ *   - No input reaches an abort. Three kinds of files are trusted after a check, so load them from people you
+ *     trust: a model whose header, metadata and tensor table pass; an optimized file whose header matches; a
+ *     saved state whose checksum matches, also in an engine's cache_dir. The check and llama.cpp open a model
+ *     by its path, one after the other: no one may replace or modify the file once loading starts. */
 #ifndef WEIR_WEIR_H
 #define WEIR_WEIR_H
 
@@ -43,7 +39,7 @@ extern "C" {
 
 #if defined(__GNUC__) || defined(__clang__)
 #define WEIR_API     __attribute__((visibility("default")))
-#define WEIR_CHECKED __attribute__((warn_unused_result)) /* without a look at the status nothing is known */
+#define WEIR_CHECKED __attribute__((warn_unused_result))
 #else
 #define WEIR_API
 #define WEIR_CHECKED
@@ -70,7 +66,7 @@ WEIR_API const char *weir_backend_version(void);
 
 /* ---- Status and errors ----------------------------------------------------------------------------- */
 
-/* Every status: name, value, what it says. */
+/* Every status: name, value, text. */
 #define WEIR_STATUS_MAP(X)                                                                                   \
     X(OK, 0, "ok")                                                                                           \
     X(TIMEOUT, 1, "nothing came in time")                                                                    \
@@ -99,26 +95,25 @@ typedef enum weir_status {
 #undef X
 } weir_status;
 
-/* What went wrong, in memory of the caller. Functions that take a weir_error accept NULL. */
+/* Details of a failure, in the caller's memory. Functions that take a weir_error accept NULL. */
 typedef struct weir_error {
     weir_status code;
-    char field[64];    /* the offending parameter, "" when there is none */
-    char message[448]; /* a sentence or two: what was given, what is allowed, what to do; UTF-8 */
+    char field[64];    /* the offending parameter; "" = none */
+    char message[448]; /* one or two sentences: the value, the allowed range, what to do; UTF-8 */
 } weir_error;
 
-/* "WEIR_OK" and "ok" for WEIR_OK; "unknown status" for a value that is none. Static. */
+/* "WEIR_OK" and "ok" for WEIR_OK; "unknown status" for an unknown value. Static. */
 WEIR_API const char *weir_status_name(weir_status status);
 WEIR_API const char *weir_status_text(weir_status status);
 
-/* Frees what the library gave to the caller where a contract says so. NULL is ignored. */
+/* Frees memory that the library returned, where the contract says so. NULL is ignored. */
 WEIR_API void weir_free(void *memory);
 
 /* ---- Model ----------------------------------------------------------------------------------------- */
 
 typedef struct weir_model weir_model;
 
-/* Called during a load with 0.0 to 1.0, from the loading thread; false ends the load with WEIR_ABORTED. It
- * must not load or optimize a model, nor load an adapter, itself. */
+/* Called on the loading thread with 0.0 to 1.0; false ends the load with WEIR_ABORTED. It must not load or optimize a model or load an adapter. */
 typedef bool (*weir_progress_fn)(float progress, void *user);
 
 typedef enum weir_split_mode {
@@ -129,21 +124,22 @@ typedef enum weir_split_mode {
 
 typedef struct weir_model_params {
     size_t size;
-    int32_t n_gpu_layers; /* layers kept on the GPU; -1 = all (default) */
+    int32_t n_gpu_layers; /* layers on the GPU; -1 = all (default) */
     int32_t main_gpu;
     weir_split_mode split_mode; /* WEIR_SPLIT_LAYER */
     const float *tensor_split;  /* [n_tensor_split] shares of the GPUs; NULL = by free memory */
     size_t n_tensor_split;
     bool use_mmap;  /* true */
-    bool use_mlock; /* false; a warning tells what the system does not lock, and the load goes on */
+    bool use_mlock; /* false; when the system refuses, the load continues and the log has a warning */
     bool use_direct_io;
     bool vocab_only; /* no weights: tokenizing and templates only */
     weir_progress_fn progress;
     void *progress_user;
-    const char *optimized; /* a file of weir_model_optimize's; NULL = path + ".weir" where it is; "" = none */
+    const char
+        *optimized; /* a file made by weir_model_optimize; NULL = path + ".weir" if it exists; "" = none */
 } weir_model_params;
 
-/* Fills the first `size` bytes with defaults: what _default() below calls; for other languages. */
+/* Fills the first `size` bytes with defaults. C calls _default() below; other languages call this. */
 WEIR_API void weir_model_params_init(weir_model_params *params, size_t size);
 static inline weir_model_params weir_model_params_default(void)
 {
@@ -152,16 +148,13 @@ static inline weir_model_params weir_model_params_default(void)
     return params;
 }
 
-/* Loads a GGUF file. params may be NULL. The file must stay unchanged while the model lives (it is mapped).
- * A path that begins with "fake:" gives the deterministic model without weights that weir's own tests use
- * (docs/guides/fake.md). Blocks for as long as the disk takes.
+/* Loads a GGUF file. params may be NULL. The file is mapped and must stay unchanged while the model lives. A path that begins with "fake:" loads a deterministic model without weights, for tests (docs/guides/fake.md). Blocks for as long as the disk takes.
  * Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture; or this processor: a build for x86-64
  * needs AVX2, FMA, F16C and BMI2), NO_MEMORY, ABORTED, INVALID. */
 WEIR_API WEIR_CHECKED weir_status weir_model_load(const char *path, const weir_model_params *params,
                                                   weir_model **model, weir_error *error);
 
-/* Counted: whoever keeps a model holds it. Contexts, samplers, chats and engines hold theirs. Any thread.
- * The last release frees the weights. NULL is ignored. */
+/* Reference counts. Contexts, samplers, chats and engines hold their model. The last release frees the weights. Any thread. NULL is ignored. */
 WEIR_API weir_model *weir_model_hold(weir_model *model);
 WEIR_API void weir_model_release(weir_model *model);
 
@@ -181,40 +174,40 @@ typedef struct weir_model_info {
     int32_t n_head;
     int32_t n_head_kv;
     int32_t n_swa;     /* sliding window in tokens, 0 = none */
-    int32_t token_bos; /* -1 when the vocabulary has none; so are the next three */
+    int32_t token_bos; /* -1 = the vocabulary has none; likewise the next three */
     int32_t token_eos;
     int32_t token_eot;
     int32_t token_nl;
-    bool add_bos; /* the tokenizer adds it when special tokens are asked for */
+    bool add_bos; /* the tokenizer adds it when add_special is set */
     bool add_eos;
     bool has_encoder;
     bool has_decoder;
-    bool is_recurrent; /* its memory cannot be cut at any position */
+    bool is_recurrent; /* its memory cannot be truncated at any position */
     bool is_hybrid;
-    const char *kernels;      /* weir's own on the CPU, e.g. "avx512bf16"; "" = the backend's alone */
-    uint64_t n_bytes_kernels; /* of the tensors that they multiply; the backend multiplies the others */
-    uint64_t n_bytes_mapped;  /* of those, what came from a file of weir_model_optimize's */
-    int32_t n_layer_mtp;      /* layers beside n_layer that guess further tokens and can be used for drafts */
-    bool is_draft_head;       /* it guesses for another model (draft_model) and can do nothing alone */
+    const char *kernels; /* weir's CPU kernels in use, e.g. "avx512bf16"; "" = none */
+    uint64_t
+        n_bytes_kernels; /* of the tensors that these kernels multiply; the backend multiplies the others */
+    uint64_t n_bytes_mapped; /* of those, the bytes mapped from an optimized file */
+    int32_t n_layer_mtp;     /* additional layers that predict further tokens (MTP), usable for drafts */
+    bool is_draft_head;      /* an EAGLE-3 head: usable as draft_model only */
 } weir_model_info;
 
-/* Fills the first info->size bytes. Strings are valid while the model is held. */
+/* Fills the first info->size bytes. Strings stay valid while the model is held. */
 WEIR_API weir_status weir_model_describe(const weir_model *model, weir_model_info *info);
 
 /* ---- Chat ------------------------------------------------------------------------------------------ */
 
-/* A rendered conversation: the prompt, and how the answer to it is to be constrained and read. Immutable;
- * counted. */
+/* A rendered conversation: the prompt, and how to constrain and parse the answer. Immutable, reference-counted. */
 typedef struct weir_chat weir_chat;
 
 typedef struct weir_message {
-    const char *role;    /* "system", "user", "assistant", "tool", or what the template knows */
+    const char *role;    /* "system", "user", "assistant", "tool", or another role of the template */
     const char *content; /* NUL-terminated */
 } weir_message;
 
 typedef struct weir_template_arg {
     const char *key;
-    const char *value; /* JSON; text that is not JSON counts as a string */
+    const char *value; /* JSON; any other text is taken as a string */
 } weir_template_arg;
 
 typedef enum weir_tool_choice {
@@ -227,30 +220,24 @@ typedef struct weir_chat_params {
     size_t size;
     const weir_message *messages; /* [n_messages] */
     size_t n_messages;
-    const char *messages_json; /* instead of messages: an array as in OpenAI's API */
-    /* An array as in OpenAI's API; NULL = none. Where the template has no form of calls, or none that can be
-     * enforced as is asked for, they are described in a system message, and the answer is JSON in a form of
-     * weir's own, which the parser reads: one call, or words, or what json_schema wants. What their schemas
-     * have that cannot be enforced is left out and told by weir_chat_relaxed; that of a function with
-     * "strict": true is an error, unless tool_choice is NONE */
+    const char *messages_json; /* instead of messages: an array in the format of OpenAI's API */
+    /* An array in the format of OpenAI's API; NULL = none. Where the template has no syntax for calls, or none that can be enforced, a system message describes the tools and the answer is JSON in weir's own format, which the parser reads: one call, or text, or what json_schema requires. Schema keywords that cannot be enforced are left out and listed by weir_chat_relaxed; for a function with "strict": true they are an error, unless tool_choice is NONE */
     const char *tools_json;
-    /* REQUIRED: the answer is a call. Nothing comes before it but reasoning, and that only with
-     * enable_thinking */
+    /* REQUIRED: the answer is a call. Only reasoning may precede it, and only with enable_thinking */
     weir_tool_choice tool_choice;
-    bool parallel_tool_calls; /* false: one call at most */
-    /* The answer's form, after thoughts at most; where tools may be called, one or the other; where one must
-     * be called, ignored */
+    bool parallel_tool_calls; /* false: at most one call */
+    /* The format of the answer, after optional reasoning. With tool_choice AUTO the answer is either a call or this; with REQUIRED it is ignored */
     const char *json_schema;
     const char *template_source;   /* Jinja, at most 256 KiB; NULL = the model's own */
     const weir_template_arg *args; /* [n_args] */
     size_t n_args;
     bool add_generation_prompt; /* true */
     bool enable_thinking;       /* true */
-    bool continue_final;        /* the last message is the assistant's and goes on */
-    bool parse_reasoning;       /* true: reasoning is told apart from content */
-    int64_t now;                /* seconds since 1970 for templates that print the date; 0 = now */
-    bool strict_schema; /* true: a keyword of json_schema that cannot be enforced is an error; false: it is
-                         * left out, and weir_chat_relaxed names it */
+    bool continue_final;        /* the answer continues the last message, which is the assistant's */
+    bool parse_reasoning;       /* true: reasoning is separated from content */
+    int64_t now;                /* the time for templates that print the date, seconds since 1970; 0 = now */
+    bool
+        strict_schema; /* true: a keyword of json_schema that cannot be enforced is an error; false: it is left out and listed by weir_chat_relaxed */
 } weir_chat_params;
 
 WEIR_API void weir_chat_params_init(weir_chat_params *params, size_t size);
@@ -261,42 +248,32 @@ static inline weir_chat_params weir_chat_params_default(void)
     return params;
 }
 
-/* Renders with the model's own Jinja template. It is a program, and has limits: of steps, memory and text,
- * each growing with messages and tools, and of depth. Only with a llama.cpp that is not the pinned one there
- * are none. Errors: INVALID (which message, which field), TEMPLATE (what the template says, or which limit it
- * exceeds), ABORTED (weir_interrupt_set), GRAMMAR (tools or schema cannot be honoured), UNSUPPORTED (no
- * template; a build without llama.cpp, which templates, tools and schemas need). */
+/* Renders with the model's Jinja template. A template is a program and runs within limits: steps, memory and output grow with messages and tools, depth is fixed. A llama.cpp other than the pinned one has no limits. Errors: INVALID (names message and field), TEMPLATE (the template's own error, or the limit exceeded), ABORTED (weir_interrupt_set), GRAMMAR (tools or schema cannot be enforced), UNSUPPORTED (no template; a build without llama.cpp). */
 WEIR_API WEIR_CHECKED weir_status weir_chat_create(weir_model *model, const weir_chat_params *params,
                                                    weir_chat **chat, weir_error *error);
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
 WEIR_API void weir_chat_release(weir_chat *chat);
 
-/* The rendered text, NUL-terminated; valid while the chat is held; "" for NULL. length may be NULL. Without
- * the tokens that begin and end texts: to tokenize it yourself, set add_special and parse_special, as a
- * request does. */
+/* The rendered text, NUL-terminated; valid while the chat is held; "" for NULL. length may be NULL. BOS and EOS are not included: to tokenize it yourself, set add_special and parse_special, as a request does. */
 WEIR_API const char *weir_chat_prompt(const weir_chat *chat, size_t *length);
 
-/* What of the tools and of json_schema the grammar does not enforce: a line for each, with the JSON pointer
- * into tools_json or, after "json_schema", into that, and the keyword:
- * "/0/function/parameters/properties/n: multipleOf". After about 4,000 bytes a last line "...". "" = all is
- * enforced. Valid while the chat is held. */
+/* The keywords of tools and json_schema that the grammar does not enforce, one a line: a JSON pointer into tools_json or, after "json_schema", into that, and the keyword: "/0/function/parameters/properties/n: multipleOf". The list ends with "..." after about 4,000 bytes. "" = everything is enforced. Valid while the chat is held. */
 WEIR_API const char *weir_chat_relaxed(const weir_chat *chat);
 
-/* Reads an answer piece by piece. Text given once is never taken back; an answer that does not have the form
- * that the template promises comes out as content. One parser for each answer. Holds the chat. */
+/* Parses an answer incrementally. A delta is never withdrawn; an answer that does not follow the template's syntax is returned as content. Use one parser per answer. Holds the chat. */
 typedef struct weir_chat_parser weir_chat_parser;
 
 typedef enum weir_delta_kind {
     WEIR_DELTA_CONTENT = 0,
     WEIR_DELTA_REASONING = 1,
-    WEIR_DELTA_TOOL_CALL = 2, /* a call begins: index, id, name */
-    WEIR_DELTA_ARGUMENTS = 3, /* more of the arguments (JSON text) of call `index` */
+    WEIR_DELTA_TOOL_CALL = 2, /* a call starts: index, id, name */
+    WEIR_DELTA_ARGUMENTS = 3, /* the next part of the arguments (JSON text) of call `index` */
 } weir_delta_kind;
 
 typedef struct weir_delta {
     weir_delta_kind kind;
     int32_t index;    /* of the tool call; -1 for text */
-    const char *text; /* content, reasoning or a fragment of arguments; the name for WEIR_DELTA_TOOL_CALL */
+    const char *text; /* content, reasoning or part of the arguments; the name for WEIR_DELTA_TOOL_CALL */
     size_t length;
     const char *id; /* WEIR_DELTA_TOOL_CALL only, else NULL */
 } weir_delta;
@@ -306,24 +283,22 @@ WEIR_API WEIR_CHECKED weir_status weir_chat_parser_create(weir_chat *chat, weir_
                                                           weir_error *error);
 WEIR_API void weir_chat_parser_destroy(weir_chat_parser *parser);
 
-/* Adds text; finished: no more will come (once). Then call next until WEIR_END. NO_MEMORY: repeat the same
- * call later, nothing is lost; deltas found so far can be taken before. STATE: it was finished before. */
+/* Adds text; finished marks the last piece. Then call weir_chat_parser_next until WEIR_END. NO_MEMORY: nothing is lost, take the deltas found so far and repeat the call. STATE: already finished. */
 WEIR_API weir_status weir_chat_parser_feed(weir_chat_parser *parser, const char *text, size_t length,
                                            bool finished, weir_error *error);
 
-/* The next delta, WEIR_END when there is none for now. Pointers are valid until the next feed or destroy. */
+/* The next delta; WEIR_END when there is none yet. Pointers stay valid until the next feed or destroy. */
 WEIR_API weir_status weir_chat_parser_next(weir_chat_parser *parser, weir_delta *delta);
 
 /* ---- Engine ---------------------------------------------------------------------------------------- */
 
-/* One context, its slots, and the thread that owns both: requests in, streams out. All functions on an engine
- * may be called from any thread, many at a time, except where one is said to drive it. */
+/* One context, its slots, and the thread that owns both: requests in, streams out. Any number of threads may call functions on one engine at the same time, except for those that drive it. */
 typedef struct weir_engine weir_engine;
 
 typedef enum weir_layout {
     WEIR_LAYOUT_AUTO = 0,
     WEIR_LAYOUT_UNIFIED = 1,  /* one pool of cells for all sequences */
-    WEIR_LAYOUT_PER_SLOT = 2, /* a lane of its own for each sequence */
+    WEIR_LAYOUT_PER_SLOT = 2, /* a separate lane for each sequence */
 } weir_layout;
 
 typedef enum weir_kv_type {
@@ -338,58 +313,40 @@ typedef struct weir_strategy weir_strategy; /* below: who gets the tokens of a t
 
 typedef struct weir_engine_params {
     size_t size;
-    int32_t n_slots; /* 8; 1 … 256 requests at a time */
-    int32_t n_ctx; /* 4096; 0 … 2^28; the longest prompt and answer of one request, tokens; 0 = the model's
-                      * training length. Never more than n_kv, or with lanes than n_kv / n_slots */
-    int32_t n_kv;  /* 0 … 2^28 KV cells in all; 0 = n_slots × n_ctx as far as memory allows */
-    int32_t max_tokens; /* -1; -1 … 2^28, the most that one request may generate; -1 = no limit but n_ctx */
-    int32_t n_batch;    /* 2048; n_slots … 2^20; the most tokens of a tick */
-    /* 0 … 2^20; tokens that are computed together, in one pass, within n_batch; 0 (default) = 512 + n_slots:
-     * a chunk of the default length and a token of each slot are one pass in a pool. With lanes a pass takes
-     * equally many tokens of each of its lanes, so that a tick of both is at least two */
+    int32_t n_slots; /* 8; 1 … 256; requests that run at the same time */
+    int32_t
+        n_ctx; /* 4096; 0 … 2^28; the longest prompt plus answer of a request, tokens; 0 = the model's training length. At most n_kv, or with lanes n_kv / n_slots */
+    int32_t n_kv;       /* 0 … 2^28; KV cells in total; 0 = n_slots × n_ctx, as far as memory allows */
+    int32_t max_tokens; /* -1; -1 … 2^28; the limit on max_tokens of every request; -1 = n_ctx only */
+    int32_t n_batch;    /* 2048; n_slots … 2^20; tokens per tick, at most */
+    /* 0 … 2^20; tokens per forward pass, at most; 0 (default) = 512 + n_slots: with one pool of cells, a chunk of the default size and a token for each slot share a pass. With lanes a pass has the same number of tokens in each lane, so such a tick takes at least two */
     int32_t n_ubatch;
-    int32_t chunk_size;      /* 512; 1 … 2^20; the most prompt tokens of one slot in a tick */
-    int32_t n_threads;       /* 0 … 512, the most of a pass; 0 = the processors that this process may use */
-    int32_t n_threads_batch; /* 0 … 512; for passes with prompt tokens; 0 = n_threads */
-    int32_t queue_limit;     /* 256 waiting requests; 0 = no limit */
-    weir_layout layout;      /* AUTO: see weir_engine_stats for what was chosen */
+    int32_t chunk_size; /* 512; 1 … 2^20; prompt tokens of one slot per tick, at most */
+    int32_t n_threads; /* 0 … 512; threads of a pass, at most; 0 = the processors available to the process */
+    int32_t n_threads_batch; /* 0 … 512; likewise for passes with prompt tokens; 0 = n_threads */
+    int32_t queue_limit;     /* 256; requests that may wait; 0 = no limit */
+    weir_layout layout;      /* AUTO; weir_engine_stats has the choice */
     weir_kv_type type_k;
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
-    bool manual;                   /* no thread of its own: the caller drives it with weir_engine_step */
-    /* Host memory for saved states: of cached prefixes that have no sequence, and of suspended requests;
-     * beyond it they are computed again. WEIR_AUTO (default) = a quarter of what is available at create; 0
-     * = none */
+    bool manual;                   /* the caller drives the engine with weir_engine_step; it has no thread */
+    /* Host memory for the states of cached prefixes without a sequence and of suspended requests. What does not fit is computed again. WEIR_AUTO (default) = a quarter of the memory available at create; 0 = none */
     uint64_t cache_bytes;
-    /* -1 … 256 - n_slots; sequences for cached prefixes beside the slots'. With lanes each takes n_ctx
-     * cells more, and -1 (default) = those of idle slots only; in a pool -1 = all up to 256. 0 = prefixes
-     * are not cached */
+    /* -1 … 256 - n_slots; additional sequences for cached prefixes. With lanes each costs n_ctx cells, and -1 (default) = use idle slots only; with one pool -1 = all up to 256. 0 = do not cache prefixes */
     int32_t cache_sequences;
-    /* 10000; 0 … 86400000; a waiting request gains one level of priority each so many ms, up to the
-     * highest that waits; 0 = never */
+    /* 10000; 0 … 86400000; a waiting request gains one priority level every ageing_ms, up to the highest level that waits; 0 = never */
     int32_t ageing_ms;
-    int32_t itl_target_ms; /* 50; 1 … 60000; the longest tick that latency-target aims at */
-    /* A folder for cached prompts: what an engine with the same model, layout and KV types had is there
-     * again, read when a request needs it. NULL (default) or "" = none. Made where it is not; else it must
-     * be the user's own, mode 0700 (INVALID): what lies in it is trusted, and holds prompts and salts as
-     * they are. Written when the engine is idle, now and then when it is not, and by weir_engine_destroy,
-     * which takes longer for it; the state that is being written takes host memory besides cache_bytes.
-     * Damaged and foreign files are ignored, and the log says so. Engines may share it */
+    int32_t itl_target_ms; /* 50; 1 … 60000; target of the strategy latency-target for the length of a tick */
+    /* A folder for cached prompts, which survive a restart with the same model, layout and KV types and are read when a request needs them. NULL (default) or "" = none. It is created if it does not exist; otherwise it must belong to the user, with mode 0700 (else INVALID): its files are trusted and contain prompts and salts in clear. The engine writes when it is idle, now and then when it is not, and in weir_engine_destroy, which therefore takes longer; the state being written takes host memory in addition to cache_bytes. Damaged and foreign files are ignored and logged. Engines may share the folder */
     const char *cache_dir;
-    uint64_t cache_disk_bytes; /* 4 GiB; the most that its files take; what was used longest ago goes first */
-    /* 16; 0 … 32; the most tokens of an answer that are guessed and computed with the next one, where that is
-     * likely to be faster: those that the sampler chooses too come in one chunk. The text is the same where
-     * weir_engine_stats.batch_invariant is true; elsewhere it is another one that the model could have given.
-     * 0 = none. Models whose memory cannot be cut at any token have none */
+    uint64_t
+        cache_disk_bytes; /* 4 GiB; the size of the folder, at most; the least recently used files are removed */
+    /* 16; 0 … 32; speculative decoding: draft tokens verified in one pass, at most, used when it is likely to be faster. Accepted tokens arrive in one chunk. The text does not change where weir_engine_stats.batch_invariant is true; elsewhere it may be another one that the model could have generated. 0 = off. Models whose memory cannot be truncated at any token have no drafts */
     int32_t n_draft_max;
-    bool prompt_lookup; /* true: they are guessed from the request's own prompt and answer */
-    /* NULL; they are guessed by this smaller model, where prompt_lookup has none; held. Its vocabulary must
-     * be the model's, its memory such that it can be cut at any token. Takes KV cells of its own, as many.
-     * Or an EAGLE-3 head (its file says so: architecture eagle3), which must have been made for this model;
-     * models of the architectures llama, qwen3, qwen3moe and minimax-m2 can have one */
+    bool prompt_lookup; /* true; drafts come from the request's own prompt and answer */
+    /* NULL; a smaller model that drafts where prompt_lookup finds nothing; held. It must have the model's vocabulary, and its memory must be truncatable at any token. It needs as many KV cells again. Or an EAGLE-3 head (a file of the architecture eagle3) made for this model, which must be of the architecture llama, qwen3, qwen3moe or minimax-m2 */
     weir_model *draft_model;
-    /* true: without draft_model they are guessed by the model's own layers for that, where it has such
-     * (weir_model_info.n_layer_mtp): one more layer of KV cells, and each token computed by it, too */
+    /* true; without draft_model, the model's own MTP layers draft if it has any (weir_model_info.n_layer_mtp). This costs one more layer of KV cells and of computation per token */
     bool mtp;
 } weir_engine_params;
 
@@ -407,19 +364,13 @@ static inline weir_engine_params weir_engine_params_default(void)
 WEIR_API WEIR_CHECKED weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
                                                      weir_engine **engine, weir_error *error);
 
-/* Stops, waits for the thread, frees. No other call on the engine may be running; streams live on. STATE: the
- * call comes from a callback, or this process is a child of the one that made the engine; nothing was done,
- * and the log says why. NULL is OK. */
+/* Stops the engine, waits for its thread and frees it. No other call on the engine may be running; streams stay valid. STATE: called from a callback, or in a child of the process that created the engine; nothing was done, and the log has the reason. NULL is OK. */
 WEIR_API weir_status weir_engine_destroy(weir_engine *engine);
 
-/* Refuses new requests; every live stream gets its terminal chunk (WEIR_REASON_ERROR, with WEIR_STOPPED in
- * weir_stream_error). Returns when that is done: within one tick. Idempotent. From a
- * callback it returns at once, and the end of the tick does it. Does nothing in a child of fork(). */
+/* Refuses new requests and ends every live stream with WEIR_REASON_ERROR (WEIR_STOPPED in weir_stream_error). Returns when that is done, within one tick; from a callback it returns at once, and the streams end after the tick. Idempotent. Does nothing in a child of fork(). */
 WEIR_API void weir_engine_stop(weir_engine *engine);
 
-/* Refuses new requests and waits until the present ones have ended, up to timeout_ms (negative: as long as it
- * takes). TIMEOUT: some still run; they go on. STATE: there is work, and the engine is manual or the call
- * comes from a callback. Submits stay refused whatever it returns. */
+/* Refuses new requests and waits up to timeout_ms for the present ones to end (negative: no limit). TIMEOUT: some still run, and continue. STATE: there is work, and the engine is manual or the call comes from a callback. Whatever it returns, new requests remain refused. */
 WEIR_API weir_status weir_engine_drain(weir_engine *engine, int timeout_ms);
 
 /* ---- Request --------------------------------------------------------------------------------------- */
@@ -429,52 +380,43 @@ typedef struct weir_stream weir_stream;
 typedef struct weir_sampler_params weir_sampler_params; /* below: how tokens are chosen */
 typedef struct weir_adapter_use weir_adapter_use;       /* below: LoRA adapters */
 
-/* The prompt is one of: chat, tokens, text, source. All of it is copied at submit. */
+/* Exactly one of chat, tokens, text and source is the prompt. Everything is copied at submit. */
 typedef struct weir_request {
     size_t size;
-    weir_chat *chat; /* rendered; its grammar, stops and form of the answer apply */
+    weir_chat *chat; /* its grammar, stop strings and answer format apply */
     const int32_t *tokens;
     size_t n_tokens;
     const char *text;
     size_t text_length;                 /* WEIR_NUL (default) */
     bool add_special;                   /* true: for text */
     bool parse_special;                 /* true: for text */
-    bool special;                       /* control tokens appear in the output's text */
+    bool special;                       /* show control tokens in the output text */
     const weir_sampler_params *sampler; /* NULL = defaults */
     int32_t max_tokens;                 /* -1 = as many as the context holds (default); 0 = prefill only */
-    const char *const *stop;            /* [n_stop], at most 64 of at most 16,384 bytes each, none empty */
+    const char *const *stop;            /* [n_stop]; at most 64, none empty, each at most 16,384 bytes */
     const size_t *stop_length;          /* [n_stop]; NULL = NUL-terminated */
     size_t n_stop;
-    int32_t interval;    /* 0; emit every n tokens, in place of the stream's own (set_interval); 0 = that */
-    int64_t deadline_ms; /* from submit: queue, prefill and decode; 0 = none. Then the text so far and
-                          * WEIR_REASON_DEADLINE */
+    int32_t interval; /* 0; emit every n tokens; 0 = the stream's interval (weir_stream_set_interval) */
+    int64_t
+        deadline_ms; /* time limit from submit, including the queue; 0 = none. At the limit the stream ends with the text so far and WEIR_REASON_DEADLINE */
     int32_t
-        priority; /* 0; -100 … 100; the higher one goes first, and takes a slot from a lower one when none is
-                          * free: that one waits, and its reader notices a pause only. Equal ones never do */
-    /* Whose request it is, any bytes; NULL or empty = nobody's. Only requests with the same salt share
-     * prefixes. Salts share slots fairly: by the tokens that each had lately */
+        priority; /* 0; -100 … 100; higher priorities go first, and preempt a lower one when no slot is free. The preempted request is suspended and resumes later. Equal priorities never preempt each other */
+    /* The tenant, any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes. Slots are shared fairly between salts, by the tokens that each has had recently */
     const char *cache_salt;
     size_t cache_salt_length; /* WEIR_NUL (default) */
-    /* true: what is known of the prompt is not computed again, and prompt and answer are kept for later
-     * requests with the same salt */
+    /* true: reuse cached prefixes, and cache prompt and answer for later requests with the same salt */
     bool cache_prompt;
-    bool logprobs;      /* chunks and result tell how probable each generated token was */
-    int32_t n_logprobs; /* 0; 0 … 20: so many of the likeliest in its place, too; above 0 implies logprobs */
-    /* How probable each token of the prompt was: see weir_stream_prompt_logprobs. All of it is computed then,
-     * at most 64 tokens a tick, whatever is cached; it is kept for others as always */
+    bool logprobs; /* return the logprob of each generated token in chunks and result */
+    int32_t
+        n_logprobs; /* 0; 0 … 20; also return the n likeliest tokens at each position; > 0 implies logprobs */
+    /* Return the logprob of each prompt token (weir_stream_prompt_logprobs). The whole prompt is then computed, at most 64 tokens per tick, even if it is cached; it is cached as usual */
     bool prompt_logprobs;
-    int32_t n_prompt_logprobs; /* 0; 0 … 20, as n_logprobs; above 0 implies prompt_logprobs */
-    /* A fork: the request goes on where that stream, which an engine's submit has had, was when its chunks
-     * had carried source_at tokens, 0 … as many as they have until now; -1 (default) = all of those. In
-     * whatever state that is, and without a change to it. Prompt, answer so far, chat, salt and adapters
-     * are the source's, the rest is this request's: a grammar and stop strings see the answer from its
-     * beginning; n_prompt counts the answer so far as well, max_tokens what comes. The stream gets what comes
-     * after. */
+    int32_t n_prompt_logprobs; /* 0; 0 … 20; as n_logprobs; > 0 implies prompt_logprobs */
+    /* A fork: the request continues from another submitted stream, in any state, at the point where its chunks had carried source_at tokens (0 … as many as so far; -1 (default) = all). The source does not change. Prompt, answer so far, chat, salt and adapters are the source's, everything else is this request's: grammar and stop strings see the answer from its start, n_prompt includes the answer so far, max_tokens counts new tokens. The stream receives new text only */
     weir_stream *source;
     int32_t source_at;
-    int32_t n_draft_max; /* -1; -1 … 32; as the engine's, and never above it; -1 = that */
-    /* [n_adapters], at most WEIR_ADAPTERS_MAX, of the engine's model, none twice. Held. A prompt is shared
-     * with requests of the same adapters and scales only */
+    int32_t n_draft_max; /* -1; -1 … 32; as the engine's parameter, which is the limit; -1 = the engine's */
+    /* [n_adapters]; at most WEIR_ADAPTERS_MAX, of the engine's model, none twice; held. Cached prefixes are shared only between requests with the same adapters and scales */
     const weir_adapter_use *adapters;
     size_t n_adapters;
 } weir_request;
@@ -487,39 +429,26 @@ static inline weir_request weir_request_default(void)
     return request;
 }
 
-/* Queues n requests: all or none. requests[0].size tells how far apart they lie. streams is [n] of fresh
- * streams, each at most once; NULL, or a NULL entry, is a request that nobody reads (it runs and counts).
- * streams[i] gets index i. Errors: INVALID (requests[i].field; n: more than slots and queue hold), TOO_LONG
- * (it could never fit), GRAMMAR, UNSUPPORTED, BUSY (the queue is full; the message tells when
- * to try again), STATE (a stream is attached, cancelled or finished), STOPPED, NO_MEMORY. After an error
- * nothing was started and no stream has changed.
- * Tokenizes and compiles on the caller's thread; never waits for a tick. */
+/* Queues n requests, all or none. requests[0].size is the stride of the array. streams is [n] fresh streams, each used once; NULL, or a NULL entry, is a request that nobody reads (it runs and is counted). streams[i] gets index i. Tokenizes and compiles on the calling thread; never waits for a tick. Errors: INVALID (requests[i].field; n: more than slots and queue hold), TOO_LONG (it can never fit), GRAMMAR, UNSUPPORTED, BUSY (the queue is full; the message says when to retry), STATE (a stream is attached, cancelled or finished), STOPPED, NO_MEMORY. After an error nothing was started and no stream has changed. */
 WEIR_API WEIR_CHECKED weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests,
                                                      size_t n, weir_stream *const *streams,
                                                      weir_error *error);
 
-/* Queues one request n times, for n answers: all or none. Each has the request's seed plus its index, or with
- * WEIR_SEED_RANDOM one of its own; so the first is what submit would give. Text is tokenized once, and where
- * prompts are cached (cache_prompt, weir_engine_params.cache_sequences) the prompt is computed once, too. The
- * first answer alone has prompt_logprobs: they are the same for all. The rest is as in submit, errors name
- * requests[0]. */
+/* Queues one request n times, for n answers, all or none. Answer i has the request's seed plus i, or with WEIR_SEED_RANDOM a random one; the first answer is the one that submit would give. Text is tokenized once, and the prompt is computed once where prompts are cached (cache_prompt, weir_engine_params.cache_sequences). Only the first answer has prompt_logprobs, since all are equal. Otherwise as weir_engine_submit; errors name requests[0]. */
 WEIR_API WEIR_CHECKED weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *request,
                                                        size_t n, weir_stream *const *streams,
                                                        weir_error *error);
 
 /* ---- Stream ---------------------------------------------------------------------------------------- */
 
-/* The output of one request. Made by the caller, attached by submit, read by one consumer at a time (it may
- * be handed between threads). Status reads, cancel and set_interval: any thread, any time.
+/* The output of one request. The caller creates it, submit attaches it, and one consumer at a time reads it (threads may hand it over). Status reads, cancel and set_interval: any thread, any time.
  *
- * What always holds: exactly one terminal chunk (finished) once a submit succeeded, and nothing after it; the
- * text of all chunks together is well-formed UTF-8 and so is each chunk's; stop strings never appear; unread
- * chunks merge when more than a few wait, and nothing is lost by that. */
+ * Guarantees: after a successful submit there is exactly one terminal chunk (finished) and nothing follows it; the text of each chunk, and so of all of them, is well-formed UTF-8; stop strings never appear; unread chunks merge when more than a few wait, without loss. */
 
 typedef enum weir_reason {
     WEIR_REASON_NOT_FINISHED = 0,
-    WEIR_REASON_END = 1,    /* the model ended it */
-    WEIR_REASON_LENGTH = 2, /* max_tokens, or the context is full */
+    WEIR_REASON_END = 1,    /* the model ended the answer */
+    WEIR_REASON_LENGTH = 2, /* max_tokens reached, or the context is full */
     WEIR_REASON_CANCELLED = 3,
     WEIR_REASON_ERROR = 4,
     WEIR_REASON_STOP_WORDS = 5,
@@ -529,58 +458,46 @@ typedef enum weir_reason {
 /* "not_finished", "end", "length", … Static. */
 WEIR_API const char *weir_reason_name(weir_reason reason);
 
-/* A token and the natural logarithm of its probability, as the model gives it: over the whole vocabulary and
- * before everything that a sampler does, biases and grammar included. -INFINITY: impossible. */
+/* A token and the natural logarithm of its probability: the model's log-softmax over the whole vocabulary, before any sampler, bias or grammar. -INFINITY: impossible. */
 typedef struct weir_logprob {
     int32_t token;
     float logprob;
 } weir_logprob;
 
 typedef struct weir_chunk {
-    const int32_t
-        *tokens; /* [n_tokens] since the last chunk; generated tokens only, the end token not among them */
+    const int32_t *tokens; /* [n_tokens] generated since the last chunk, without the end token */
     size_t n_tokens;
-    const char *text; /* NUL-terminated; never empty in a chunk that is not the last */
+    const char *text; /* NUL-terminated; empty in the terminal chunk only */
     size_t length;
     bool finished; /* the terminal chunk */
     weir_reason reason;
-    const float *logprobs;            /* [n_tokens], where the request asked for them; else NULL */
-    const weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
-    int32_t n_top_logprobs;           /* the request's n_logprobs, or the vocabulary's size if that is less */
+    const float *logprobs;            /* [n_tokens] if requested, else NULL */
+    const weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], the likeliest first; or NULL */
+    int32_t n_top_logprobs;           /* the request's n_logprobs, or the vocabulary's size if smaller */
 } weir_chunk;
 
 WEIR_API WEIR_CHECKED weir_status weir_stream_create(weir_stream **stream, weir_error *error);
 
-/* Counted. When the last holder releases a stream that still runs, its request is cancelled. The last release
- * waits for a ready callback that runs on another thread. */
+/* Reference counts. The last release of a stream that still runs cancels its request, and waits for a ready callback that runs on another thread. */
 WEIR_API weir_stream *weir_stream_hold(weir_stream *stream);
 WEIR_API void weir_stream_release(weir_stream *stream);
 
-/* Takes the next chunk, waiting up to timeout_ms (negative: as long as it takes). WEIR_OK fills *chunk;
- * WEIR_TIMEOUT: none came in time; WEIR_END: the terminal chunk was taken before; WEIR_STATE: not attached,
- * another thread is inside, the stream is a flight's, or the call would have to wait and comes from a
- * callback. The chunk's pointers stay valid until the next take on this stream. Any thread, one at a time.
- * After a cancel the terminal chunk comes within a tick: a call that waits then waits for that. */
+/* Takes the next chunk and waits up to timeout_ms for it (negative: no limit). OK: *chunk is filled; its pointers stay valid until the next take on this stream. TIMEOUT: none came in time. END: the terminal chunk was taken before. STATE: not attached, another thread is reading, the stream belongs to a flight, or the call would wait and comes from a callback. Any thread, one at a time. After a cancel the terminal chunk arrives within a tick, and a waiting call waits for it. */
 WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk);
 
-/* The same without waiting: WEIR_TIMEOUT when none is there now. What is queued can be taken after the end or
- * a cancel, then WEIR_END. */
+/* The same without waiting: TIMEOUT when there is none now. Queued chunks can still be taken after the end or a cancel, then END. */
 WEIR_API weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk);
 
-/* Called with each chunk, and with an empty one, which is not the last, whenever poll_ms passed without one
- * and as soon as another thread cancels; false leaves (the stream runs on). */
+/* Called with each chunk, and with an empty one (not finished) whenever poll_ms passed without a chunk and as soon as another thread cancels. False stops reading; the stream runs on. */
 typedef bool (*weir_chunk_fn)(const weir_chunk *chunk, void *user);
 
-/* Takes chunks until the terminal one was handled. poll_ms below 1 counts as 100. WEIR_OK: all handled (also
- * when they were already); WEIR_ABORTED: fn said so; WEIR_STATE: as weir_stream_next. */
+/* Passes chunks to fn, up to and including the terminal one. poll_ms below 1 counts as 100. OK: the terminal chunk was handled, now or before. ABORTED: fn returned false. STATE: as weir_stream_next. */
 WEIR_API weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_ms, void *user);
 
-/* Asks the request to end. Any state, any number of times; does nothing when it has ended. Before submit: the
- * submit is refused (STATE). Never blocks on a tick; takes effect within one. Safe in a signal handler: no;
- * use the descriptor of the program's own. */
+/* Asks the request to end. Any state, any number of times; does nothing after the end. A stream cancelled before submit is refused there (STATE). Never waits for a tick; takes effect within one. Not safe in a signal handler. */
 WEIR_API void weir_stream_cancel(weir_stream *stream);
 
-/* Emit every n tokens; below 1 counts as 1. The first token and the end are never delayed by it. */
+/* Emit every n tokens; below 1 counts as 1. The first token and the end are never delayed. */
 WEIR_API void weir_stream_set_interval(weir_stream *stream, int32_t interval);
 
 WEIR_API int32_t weir_stream_interval(const weir_stream *stream);
@@ -588,38 +505,39 @@ WEIR_API bool weir_stream_finished(const weir_stream *stream);
 WEIR_API bool weir_stream_cancelled(const weir_stream *stream);
 WEIR_API weir_reason weir_stream_reason(const weir_stream *stream);
 
-/* The request's position in its submit, -1 before. */
+/* The index of the request in its submit; -1 before. */
 WEIR_API int32_t weir_stream_index(const weir_stream *stream);
 
-/* Why it ended with WEIR_REASON_ERROR; WEIR_OK in error->code otherwise. */
+/* The error behind WEIR_REASON_ERROR; otherwise error->code is WEIR_OK. */
 WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);
 
 /* ---- Usage and whole answers ----------------------------------------------------------------------- */
 
-/* Why the prompt, or a part of it, had to be computed. */
+/* Why the prompt, or part of it, was not cached. */
 typedef enum weir_miss {
-    WEIR_MISS_NONE = 0,       /* all but its last token was there */
-    WEIR_MISS_COLD = 1,       /* the rest was never seen */
-    WEIR_MISS_EVICTED = 2,    /* more of it was there once */
-    WEIR_MISS_SALT = 3,       /* more of it is there, without a salt */
-    WEIR_MISS_DIVERGED = 4,   /* what is there goes on with other tokens */
-    WEIR_MISS_UNCUTTABLE = 5, /* more of it is there, but this model's memory cannot be cut at that token */
-    WEIR_MISS_OFF = 6,        /* the request, or the engine, does without */
+    WEIR_MISS_NONE = 0,     /* everything but the last token was cached */
+    WEIR_MISS_COLD = 1,     /* the rest has never been seen */
+    WEIR_MISS_EVICTED = 2,  /* more of it was cached earlier */
+    WEIR_MISS_SALT = 3,     /* more of it is cached without a salt */
+    WEIR_MISS_DIVERGED = 4, /* the cached text continues with other tokens */
+    WEIR_MISS_UNCUTTABLE =
+        5,             /* more of it is cached, but this model's memory cannot be truncated at that token */
+    WEIR_MISS_OFF = 6, /* caching is off for the request or the engine */
 } weir_miss;
 #define WEIR_MISS_COUNT 7
 
 /* "none", "cold", "evicted", … Static. */
 WEIR_API const char *weir_miss_name(weir_miss miss);
 
-/* What a prompt that diverged looks like, guessed from the two texts. */
+/* The likely cause of a divergence, inferred from the two texts. */
 typedef enum weir_cause {
     WEIR_CAUSE_OTHER = 0,
-    WEIR_CAUSE_TOKENS = 1,     /* the same text in other tokens: an answer, tokenized again */
+    WEIR_CAUSE_TOKENS = 1,     /* the same text in other tokens: an answer that was tokenized again */
     WEIR_CAUSE_TIME = 2,       /* a date or a time */
-    WEIR_CAUSE_TOOLS = 3,      /* other tools, or another order of them or of their members */
-    WEIR_CAUSE_REASONING = 4,  /* reasoning that was generated, and is left out or shown empty now */
-    WEIR_CAUSE_WHITESPACE = 5, /* nothing but white space */
-    WEIR_CAUSE_ID = 6,         /* a number of a request, a session or the like */
+    WEIR_CAUSE_TOOLS = 3,      /* other tools, or another order of tools or of their members */
+    WEIR_CAUSE_REASONING = 4,  /* generated reasoning that the prompt now omits or shows empty */
+    WEIR_CAUSE_WHITESPACE = 5, /* white space only */
+    WEIR_CAUSE_ID = 6,         /* an id of a request, a session or the like */
 } weir_cause;
 
 /* "other", "tokens", "time", … Static. */
@@ -628,21 +546,18 @@ WEIR_API const char *weir_cause_name(weir_cause cause);
 typedef struct weir_miss_info {
     size_t size;
     weir_miss miss;
-    int32_t n_matched; /* tokens of the prompt that were known */
-    /* WEIR_MISS_DIVERGED: the prompt's text around that token, and the cached one's; well-formed UTF-8,
-     * cut to fit; else "" */
+    int32_t n_matched; /* prompt tokens that matched */
+    /* WEIR_MISS_DIVERGED: the text around the first different token, in the prompt and in the cache; well-formed UTF-8, truncated; else "" */
     char prompt[96];
     char cached[96];
-    weir_cause cause; /* WEIR_MISS_DIVERGED: likely why; so are the next three */
-    /* The chat's message in or before which the token lies: the first one that is not known to stand before
-     * it as a whole. -1 = cannot be told, no chat, or behind the last one */
+    weir_cause cause; /* WEIR_MISS_DIVERGED only; likewise the next three */
+    /* The chat message in or before which the token lies. -1 = unknown, no chat, or after the last message */
     int32_t message;
-    bool in_message; /* in its text; false: in what the template writes before that, tools and dates */
-    char role[16];   /* the message's; "" = none */
+    bool in_message; /* in its text; false: in the template's text before it, such as tools and dates */
+    char role[16];   /* of the message; "" = none */
 } weir_miss_info;
 
-/* The same in a sentence for people, well-formed UTF-8 without newlines, cut to capacity and terminated; ""
- * for WEIR_MISS_NONE. Returns its length. */
+/* The same as a sentence, well-formed UTF-8 without newlines, truncated to capacity and NUL-terminated; "" for WEIR_MISS_NONE. Returns its length. */
 WEIR_API size_t weir_miss_text(const weir_miss_info *info, char *text, size_t capacity);
 
 /* Why not more of its prompt was cached; zeroes until it begins to compute. INVALID: size. */
@@ -650,19 +565,18 @@ WEIR_API weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info 
 
 typedef struct weir_usage {
     int32_t n_prompt;
-    int32_t n_cached;    /* prompt tokens that were not computed again */
-    int32_t n_generated; /* sampled: the tokens of its chunks, and the one that ended it, which none has */
-    int64_t queue_ns;    /* submit to its first slot */
-    int64_t ttft_ns;     /* submit to first token; 0 when there was none */
-    int64_t total_ns;    /* submit to end, or to now */
-    weir_miss miss;      /* why not more was cached; known from the first chunk on */
-    double logprob;    /* sum of the n_generated tokens' logprobs, where the request asked for them; else 0 */
-    int32_t n_drafted; /* tokens that were guessed and computed, beside n_generated */
-    int32_t n_accepted; /* of those, what the answer went on with */
+    int32_t n_cached;    /* prompt tokens taken from the cache */
+    int32_t n_generated; /* sampled tokens: those in chunks, plus the end token */
+    int64_t queue_ns;    /* submit to first slot */
+    int64_t ttft_ns;     /* submit to first token; 0 = none yet */
+    int64_t total_ns;    /* submit to end, or until now */
+    weir_miss miss;      /* known from the first chunk on */
+    double logprob;      /* sum over the n_generated tokens if logprobs were requested; else 0 */
+    int32_t n_drafted;   /* draft tokens that were verified, not in n_generated */
+    int32_t n_accepted;  /* of those, the accepted ones */
 } weir_usage;
 
-/* The mean logprob of what was generated: what best-of ranks by. 0 without logprobs, -INFINITY where nothing
- * was generated. Pure. */
+/* The mean logprob of the generated tokens, by which best-of ranks. 0 without logprobs, -INFINITY if nothing was generated. Pure. */
 WEIR_API double weir_usage_score(const weir_usage *usage);
 
 /* Counts and times as of the newest chunk; final once finished. */
@@ -673,14 +587,14 @@ typedef struct weir_result {
     weir_error error; /* for WEIR_REASON_ERROR */
     char *text;       /* well-formed UTF-8, NUL-terminated */
     size_t length;
-    int32_t *tokens; /* [n_tokens], the end token not among them */
+    int32_t *tokens; /* [n_tokens], without the end token */
     size_t n_tokens;
     weir_usage usage;
     weir_miss_info miss;
-    float *logprobs;            /* [n_tokens] where the request asked for them; else NULL */
-    weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], each the likeliest first; or NULL */
+    float *logprobs;            /* [n_tokens] if requested, else NULL */
+    weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], the likeliest first; or NULL */
     int32_t n_top_logprobs;
-    /* As weir_stream_prompt_logprobs; NULL where they were not asked for, or the request ended before. */
+    /* As weir_stream_prompt_logprobs; NULL if not requested, or if the request ended before. */
     int32_t *prompt_tokens; /* [n_prompt_tokens] */
     size_t n_prompt_tokens;
     float *prompt_logprobs;
@@ -688,18 +602,12 @@ typedef struct weir_result {
     int32_t n_prompt_top_logprobs;
 } weir_result;
 
-/* Submits n requests, waits until all have ended and fills results, [n] (each to be freed with
- * weir_result_fini). streams as in submit: those requests stream as well, to readers on other threads.
- * WEIR_OK even when a request ends with an error: see its result. Errors are submit's; results are zeroes
- * then. A manual engine is driven by this call. STATE: it comes from a callback. */
+/* Submits n requests, waits until all have ended and fills results [n]; free each with weir_result_fini. streams as in submit: readers on other threads may stream these requests meanwhile. OK even when a request ends with an error, which is in its result. Errors: as submit, results are then zeroes; STATE: called from a callback. Drives a manual engine. */
 WEIR_API WEIR_CHECKED weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
                                                 weir_stream *const *streams, weir_result *results,
                                                 weir_error *error);
 
-/* Best of several: as weir_engine_submit_n for best_of answers, waits for all, and fills results [n] with
- * those of the highest weir_usage_score, the best first; answers that end with an error come last. They have
- * logprobs in any case; results[0] has the prompt's, where the request asked for them. Errors: submit_n's;
- * INVALID (n: 1 … best_of). The rest is as in weir_generate. */
+/* Generates best_of answers as weir_engine_submit_n does, waits for all, and fills results [n] with the n highest by weir_usage_score, the best first; answers that ended with an error come last. All have logprobs; results[0] has the prompt's if requested. Errors: as submit_n; INVALID (n: 1 … best_of). Otherwise as weir_generate. */
 WEIR_API WEIR_CHECKED weir_status weir_generate_best(weir_engine *engine, const weir_request *request,
                                                      size_t best_of, size_t n, weir_result *results,
                                                      weir_error *error);
