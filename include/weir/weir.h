@@ -113,7 +113,8 @@ WEIR_API void weir_free(void *memory);
 
 typedef struct weir_model weir_model;
 
-/* Called on the loading thread with 0.0 to 1.0; false ends the load with WEIR_ABORTED. It must not load or optimize a model or load an adapter. */
+/* Called on the loading thread with 0.0 to 1.0; false ends the load with WEIR_ABORTED. It must not load or
+ * optimize a model or load an adapter. */
 typedef bool (*weir_progress_fn)(float progress, void *user);
 
 typedef enum weir_split_mode {
@@ -148,13 +149,15 @@ static inline weir_model_params weir_model_params_default(void)
     return params;
 }
 
-/* Loads a GGUF file. params may be NULL. The file is mapped and must stay unchanged while the model lives. A path that begins with "fake:" loads a deterministic model without weights, for tests (docs/guides/fake.md). Blocks for as long as the disk takes.
- * Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture; or this processor: a build for x86-64
- * needs AVX2, FMA, F16C and BMI2), NO_MEMORY, ABORTED, INVALID. */
+/* Loads a GGUF file. params may be NULL. The file is mapped and must stay unchanged while the model lives. A
+ * path that begins with "fake:" loads a deterministic model without weights, for tests (docs/guides/fake.md).
+ * Blocks for as long as the disk takes. Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture;
+ * or this processor: a build for x86-64 needs AVX2, FMA, F16C and BMI2), NO_MEMORY, ABORTED, INVALID. */
 WEIR_API WEIR_CHECKED weir_status weir_model_load(const char *path, const weir_model_params *params,
                                                   weir_model **model, weir_error *error);
 
-/* Reference counts. Contexts, samplers, chats and engines hold their model. The last release frees the weights. Any thread. NULL is ignored. */
+/* Reference counts. Contexts, samplers, chats and engines hold their model. The last release frees the
+ * weights. Any thread. NULL is ignored. */
 WEIR_API weir_model *weir_model_hold(weir_model *model);
 WEIR_API void weir_model_release(weir_model *model);
 
@@ -197,7 +200,8 @@ WEIR_API weir_status weir_model_describe(const weir_model *model, weir_model_inf
 
 /* ---- Chat ------------------------------------------------------------------------------------------ */
 
-/* A rendered conversation: the prompt, and how to constrain and parse the answer. Immutable, reference-counted. */
+/* A rendered conversation: the prompt, and how to constrain and parse the answer. Immutable,
+ * reference-counted. */
 typedef struct weir_chat weir_chat;
 
 typedef struct weir_message {
@@ -221,12 +225,17 @@ typedef struct weir_chat_params {
     const weir_message *messages; /* [n_messages] */
     size_t n_messages;
     const char *messages_json; /* instead of messages: an array in the format of OpenAI's API */
-    /* An array in the format of OpenAI's API; NULL = none. Where the template has no syntax for calls, or none that can be enforced, a system message describes the tools and the answer is JSON in weir's own format, which the parser reads: one call, or text, or what json_schema requires. Schema keywords that cannot be enforced are left out and listed by weir_chat_relaxed; for a function with "strict": true they are an error, unless tool_choice is NONE */
+    /* An array in the format of OpenAI's API; NULL = none. Where the template has no syntax for calls, or
+     * none that can be enforced, a system message describes the tools and the answer is JSON in weir's own
+     * format, which the parser reads: one call, or text, or what json_schema requires. Schema keywords that
+     * cannot be enforced are left out and listed by weir_chat_relaxed; for a function with "strict": true
+     * they are an error, unless tool_choice is NONE */
     const char *tools_json;
     /* REQUIRED: the answer is a call. Only reasoning may precede it, and only with enable_thinking */
     weir_tool_choice tool_choice;
     bool parallel_tool_calls; /* false: at most one call */
-    /* The format of the answer, after optional reasoning. With tool_choice AUTO the answer is either a call or this; with REQUIRED it is ignored */
+    /* The format of the answer, after optional reasoning. With tool_choice AUTO the answer is either a call
+     * or this; with REQUIRED it is ignored */
     const char *json_schema;
     const char *template_source;   /* Jinja, at most 256 KiB; NULL = the model's own */
     const weir_template_arg *args; /* [n_args] */
@@ -237,7 +246,9 @@ typedef struct weir_chat_params {
     bool parse_reasoning;       /* true: reasoning is separated from content */
     int64_t now;                /* the time for templates that print the date, seconds since 1970; 0 = now */
     bool
-        strict_schema; /* true: a keyword of json_schema that cannot be enforced is an error; false: it is left out and listed by weir_chat_relaxed */
+        /* true: a keyword of json_schema that cannot be enforced is an error; false: it is left out and
+         * listed by weir_chat_relaxed */
+        strict_schema;
 } weir_chat_params;
 
 WEIR_API void weir_chat_params_init(weir_chat_params *params, size_t size);
@@ -248,19 +259,28 @@ static inline weir_chat_params weir_chat_params_default(void)
     return params;
 }
 
-/* Renders with the model's Jinja template. A template is a program and runs within limits: steps, memory and output grow with messages and tools, depth is fixed. A llama.cpp other than the pinned one has no limits. Errors: INVALID (names message and field), TEMPLATE (the template's own error, or the limit exceeded), ABORTED (weir_interrupt_set), GRAMMAR (tools or schema cannot be enforced), UNSUPPORTED (no template; a build without llama.cpp). */
+/* Renders with the model's Jinja template. A template is a program and runs within limits: steps, memory and
+ * output grow with messages and tools, depth is fixed. A llama.cpp other than the pinned one has no limits.
+ * Errors: INVALID (names message and field), TEMPLATE (the template's own error, or the limit exceeded),
+ * ABORTED (weir_interrupt_set), GRAMMAR (tools or schema cannot be enforced), UNSUPPORTED (no template; a
+ * build without llama.cpp). */
 WEIR_API WEIR_CHECKED weir_status weir_chat_create(weir_model *model, const weir_chat_params *params,
                                                    weir_chat **chat, weir_error *error);
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
 WEIR_API void weir_chat_release(weir_chat *chat);
 
-/* The rendered text, NUL-terminated; valid while the chat is held; "" for NULL. length may be NULL. BOS and EOS are not included: to tokenize it yourself, set add_special and parse_special, as a request does. */
+/* The rendered text, NUL-terminated; valid while the chat is held; "" for NULL. length may be NULL. BOS and
+ * EOS are not included: to tokenize it yourself, set add_special and parse_special, as a request does. */
 WEIR_API const char *weir_chat_prompt(const weir_chat *chat, size_t *length);
 
-/* The keywords of tools and json_schema that the grammar does not enforce, one a line: a JSON pointer into tools_json or, after "json_schema", into that, and the keyword: "/0/function/parameters/properties/n: multipleOf". The list ends with "..." after about 4,000 bytes. "" = everything is enforced. Valid while the chat is held. */
+/* The keywords of tools and json_schema that the grammar does not enforce, one a line: a JSON pointer into
+ * tools_json or, after "json_schema", into that, and the keyword: "/0/function/parameters/properties/n:
+ * multipleOf". The list ends with "..." after about 4,000 bytes. "" = everything is enforced. Valid while the
+ * chat is held. */
 WEIR_API const char *weir_chat_relaxed(const weir_chat *chat);
 
-/* Parses an answer incrementally. A delta is never withdrawn; an answer that does not follow the template's syntax is returned as content. Use one parser per answer. Holds the chat. */
+/* Parses an answer incrementally. A delta is never withdrawn; an answer that does not follow the template's
+ * syntax is returned as content. Use one parser per answer. Holds the chat. */
 typedef struct weir_chat_parser weir_chat_parser;
 
 typedef enum weir_delta_kind {
@@ -283,7 +303,8 @@ WEIR_API WEIR_CHECKED weir_status weir_chat_parser_create(weir_chat *chat, weir_
                                                           weir_error *error);
 WEIR_API void weir_chat_parser_destroy(weir_chat_parser *parser);
 
-/* Adds text; finished marks the last piece. Then call weir_chat_parser_next until WEIR_END. NO_MEMORY: nothing is lost, take the deltas found so far and repeat the call. STATE: already finished. */
+/* Adds text; finished marks the last piece. Then call weir_chat_parser_next until WEIR_END. NO_MEMORY:
+ * nothing is lost, take the deltas found so far and repeat the call. STATE: already finished. */
 WEIR_API weir_status weir_chat_parser_feed(weir_chat_parser *parser, const char *text, size_t length,
                                            bool finished, weir_error *error);
 
@@ -292,7 +313,8 @@ WEIR_API weir_status weir_chat_parser_next(weir_chat_parser *parser, weir_delta 
 
 /* ---- Engine ---------------------------------------------------------------------------------------- */
 
-/* One context, its slots, and the thread that owns both: requests in, streams out. Any number of threads may call functions on one engine at the same time, except for those that drive it. */
+/* One context, its slots, and the thread that owns both: requests in, streams out. Any number of threads may
+ * call functions on one engine at the same time, except for those that drive it. */
 typedef struct weir_engine weir_engine;
 
 typedef enum weir_layout {
@@ -315,11 +337,15 @@ typedef struct weir_engine_params {
     size_t size;
     int32_t n_slots; /* 8; 1 … 256; requests that run at the same time */
     int32_t
-        n_ctx; /* 4096; 0 … 2^28; the longest prompt plus answer of a request, tokens; 0 = the model's training length. At most n_kv, or with lanes n_kv / n_slots */
+        /* 4096; 0 … 2^28; the longest prompt plus answer of a request, tokens; 0 = the model's training
+         * length. At most n_kv, or with lanes n_kv / n_slots */
+        n_ctx;
     int32_t n_kv;       /* 0 … 2^28; KV cells in total; 0 = n_slots × n_ctx, as far as memory allows */
     int32_t max_tokens; /* -1; -1 … 2^28; the limit on max_tokens of every request; -1 = n_ctx only */
     int32_t n_batch;    /* 2048; n_slots … 2^20; tokens per tick, at most */
-    /* 0 … 2^20; tokens per forward pass, at most; 0 (default) = 512 + n_slots: with one pool of cells, a chunk of the default size and a token for each slot share a pass. With lanes a pass has the same number of tokens in each lane, so such a tick takes at least two */
+    /* 0 … 2^20; tokens per forward pass, at most; 0 (default) = 512 + n_slots: with one pool of cells, a
+     * chunk of the default size and a token for each slot share a pass. With lanes a pass has the same number
+     * of tokens in each lane, so such a tick takes at least two */
     int32_t n_ubatch;
     int32_t chunk_size; /* 512; 1 … 2^20; prompt tokens of one slot per tick, at most */
     int32_t n_threads; /* 0 … 512; threads of a pass, at most; 0 = the processors available to the process */
@@ -330,23 +356,41 @@ typedef struct weir_engine_params {
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
     bool manual;                   /* the caller drives the engine with weir_engine_step; it has no thread */
-    /* Host memory for the states of cached prefixes without a sequence and of suspended requests. What does not fit is computed again. WEIR_AUTO (default) = a quarter of the memory available at create; 0 = none */
+    /* Host memory for the states of cached prefixes without a sequence and of suspended requests. What does
+     * not fit is computed again. WEIR_AUTO (default) = a quarter of the memory available at create; 0 =
+     * none */
     uint64_t cache_bytes;
-    /* -1 … 256 - n_slots; additional sequences for cached prefixes. With lanes each costs n_ctx cells, and -1 (default) = use idle slots only; with one pool -1 = all up to 256. 0 = do not cache prefixes */
+    /* -1 … 256 - n_slots; additional sequences for cached prefixes. With lanes each costs n_ctx cells, and -1
+     * (default) = use idle slots only; with one pool -1 = all up to 256. 0 = do not cache prefixes */
     int32_t cache_sequences;
-    /* 10000; 0 … 86400000; a waiting request gains one priority level every ageing_ms, up to the highest level that waits; 0 = never */
+    /* 10000; 0 … 86400000; a waiting request gains one priority level every ageing_ms, up to the highest
+     * level that waits; 0 = never */
     int32_t ageing_ms;
     int32_t itl_target_ms; /* 50; 1 … 60000; target of the strategy latency-target for the length of a tick */
-    /* A folder for cached prompts, which survive a restart with the same model, layout and KV types and are read when a request needs them. NULL (default) or "" = none. It is created if it does not exist; otherwise it must belong to the user, with mode 0700 (else INVALID): its files are trusted and contain prompts and salts in clear. The engine writes when it is idle, now and then when it is not, and in weir_engine_destroy, which therefore takes longer; the state being written takes host memory in addition to cache_bytes. Damaged and foreign files are ignored and logged. Engines may share the folder */
+    /* A folder for cached prompts, which survive a restart with the same model, layout and KV types and are
+     * read when a request needs them. NULL (default) or "" = none. It is created if it does not exist;
+     * otherwise it must belong to the user, with mode 0700 (else INVALID): its files are trusted and contain
+     * prompts and salts in clear. The engine writes when it is idle, now and then when it is not, and in
+     * weir_engine_destroy, which therefore takes longer; the state being written takes host memory in
+     * addition to cache_bytes. Damaged and foreign files are ignored and logged. Engines may share the
+     * folder */
     const char *cache_dir;
     uint64_t
-        cache_disk_bytes; /* 4 GiB; the size of the folder, at most; the least recently used files are removed */
-    /* 16; 0 … 32; speculative decoding: draft tokens verified in one pass, at most, used when it is likely to be faster. Accepted tokens arrive in one chunk. The text does not change where weir_engine_stats.batch_invariant is true; elsewhere it may be another one that the model could have generated. 0 = off. Models whose memory cannot be truncated at any token have no drafts */
+        /* 4 GiB; the size of the folder, at most; the least recently used files are removed */
+        cache_disk_bytes;
+    /* 16; 0 … 32; speculative decoding: draft tokens verified in one pass, at most, used when it is likely to
+     * be faster. Accepted tokens arrive in one chunk. The text does not change where
+     * weir_engine_stats.batch_invariant is true; elsewhere it may be another one that the model could have
+     * generated. 0 = off. Models whose memory cannot be truncated at any token have no drafts */
     int32_t n_draft_max;
     bool prompt_lookup; /* true; drafts come from the request's own prompt and answer */
-    /* NULL; a smaller model that drafts where prompt_lookup finds nothing; held. It must have the model's vocabulary, and its memory must be truncatable at any token. It needs as many KV cells again. Or an EAGLE-3 head (a file of the architecture eagle3) made for this model, which must be of the architecture llama, qwen3, qwen3moe or minimax-m2 */
+    /* NULL; a smaller model that drafts where prompt_lookup finds nothing; held. It must have the model's
+     * vocabulary, and its memory must be truncatable at any token. It needs as many KV cells again. Or an
+     * EAGLE-3 head (a file of the architecture eagle3) made for this model, which must be of the architecture
+     * llama, qwen3, qwen3moe or minimax-m2 */
     weir_model *draft_model;
-    /* true; without draft_model, the model's own MTP layers draft if it has any (weir_model_info.n_layer_mtp). This costs one more layer of KV cells and of computation per token */
+    /* true; without draft_model, the model's own MTP layers draft if it has any
+     * (weir_model_info.n_layer_mtp). This costs one more layer of KV cells and of computation per token */
     bool mtp;
 } weir_engine_params;
 
@@ -364,13 +408,19 @@ static inline weir_engine_params weir_engine_params_default(void)
 WEIR_API WEIR_CHECKED weir_status weir_engine_create(weir_model *model, const weir_engine_params *params,
                                                      weir_engine **engine, weir_error *error);
 
-/* Stops the engine, waits for its thread and frees it. No other call on the engine may be running; streams stay valid. STATE: called from a callback, or in a child of the process that created the engine; nothing was done, and the log has the reason. NULL is OK. */
+/* Stops the engine, waits for its thread and frees it. No other call on the engine may be running; streams
+ * stay valid. STATE: called from a callback, or in a child of the process that created the engine; nothing
+ * was done, and the log has the reason. NULL is OK. */
 WEIR_API weir_status weir_engine_destroy(weir_engine *engine);
 
-/* Refuses new requests and ends every live stream with WEIR_REASON_ERROR (WEIR_STOPPED in weir_stream_error). Returns when that is done, within one tick; from a callback it returns at once, and the streams end after the tick. Idempotent. Does nothing in a child of fork(). */
+/* Refuses new requests and ends every live stream with WEIR_REASON_ERROR (WEIR_STOPPED in weir_stream_error).
+ * Returns when that is done, within one tick; from a callback it returns at once, and the streams end after
+ * the tick. Idempotent. Does nothing in a child of fork(). */
 WEIR_API void weir_engine_stop(weir_engine *engine);
 
-/* Refuses new requests and waits up to timeout_ms for the present ones to end (negative: no limit). TIMEOUT: some still run, and continue. STATE: there is work, and the engine is manual or the call comes from a callback. Whatever it returns, new requests remain refused. */
+/* Refuses new requests and waits up to timeout_ms for the present ones to end (negative: no limit). TIMEOUT:
+ * some still run, and continue. STATE: there is work, and the engine is manual or the call comes from a
+ * callback. Whatever it returns, new requests remain refused. */
 WEIR_API weir_status weir_engine_drain(weir_engine *engine, int timeout_ms);
 
 /* ---- Request --------------------------------------------------------------------------------------- */
@@ -398,10 +448,15 @@ typedef struct weir_request {
     size_t n_stop;
     int32_t interval; /* 0; emit every n tokens; 0 = the stream's interval (weir_stream_set_interval) */
     int64_t
-        deadline_ms; /* time limit from submit, including the queue; 0 = none. At the limit the stream ends with the text so far and WEIR_REASON_DEADLINE */
+        /* time limit from submit, including the queue; 0 = none. At the limit the stream ends with the text
+         * so far and WEIR_REASON_DEADLINE */
+        deadline_ms;
     int32_t
-        priority; /* 0; -100 … 100; higher priorities go first, and preempt a lower one when no slot is free. The preempted request is suspended and resumes later. Equal priorities never preempt each other */
-    /* The tenant, any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes. Slots are shared fairly between salts, by the tokens that each has had recently */
+        /* 0; -100 … 100; higher priorities go first, and preempt a lower one when no slot is free. The
+         * preempted request is suspended and resumes later. Equal priorities never preempt each other */
+        priority;
+    /* The tenant, any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes.
+     * Slots are shared fairly between salts, by the tokens that each has had recently */
     const char *cache_salt;
     size_t cache_salt_length; /* WEIR_NUL (default) */
     /* true: reuse cached prefixes, and cache prompt and answer for later requests with the same salt */
@@ -409,14 +464,20 @@ typedef struct weir_request {
     bool logprobs; /* return the logprob of each generated token in chunks and result */
     int32_t
         n_logprobs; /* 0; 0 … 20; also return the n likeliest tokens at each position; > 0 implies logprobs */
-    /* Return the logprob of each prompt token (weir_stream_prompt_logprobs). The whole prompt is then computed, at most 64 tokens per tick, even if it is cached; it is cached as usual */
+    /* Return the logprob of each prompt token (weir_stream_prompt_logprobs). The whole prompt is then
+     * computed, at most 64 tokens per tick, even if it is cached; it is cached as usual */
     bool prompt_logprobs;
     int32_t n_prompt_logprobs; /* 0; 0 … 20; as n_logprobs; > 0 implies prompt_logprobs */
-    /* A fork: the request continues from another submitted stream, in any state, at the point where its chunks had carried source_at tokens (0 … as many as so far; -1 (default) = all). The source does not change. Prompt, answer so far, chat, salt and adapters are the source's, everything else is this request's: grammar and stop strings see the answer from its start, n_prompt includes the answer so far, max_tokens counts new tokens. The stream receives new text only */
+    /* A fork: the request continues from another submitted stream, in any state, at the point where its
+     * chunks had carried source_at tokens (0 … as many as so far; -1 (default) = all). The source does not
+     * change. Prompt, answer so far, chat, salt and adapters are the source's, everything else is this
+     * request's: grammar and stop strings see the answer from its start, n_prompt includes the answer so far,
+     * max_tokens counts new tokens. The stream receives new text only */
     weir_stream *source;
     int32_t source_at;
     int32_t n_draft_max; /* -1; -1 … 32; as the engine's parameter, which is the limit; -1 = the engine's */
-    /* [n_adapters]; at most WEIR_ADAPTERS_MAX, of the engine's model, none twice; held. Cached prefixes are shared only between requests with the same adapters and scales */
+    /* [n_adapters]; at most WEIR_ADAPTERS_MAX, of the engine's model, none twice; held. Cached prefixes are
+     * shared only between requests with the same adapters and scales */
     const weir_adapter_use *adapters;
     size_t n_adapters;
 } weir_request;
@@ -429,21 +490,33 @@ static inline weir_request weir_request_default(void)
     return request;
 }
 
-/* Queues n requests, all or none. requests[0].size is the stride of the array. streams is [n] fresh streams, each used once; NULL, or a NULL entry, is a request that nobody reads (it runs and is counted). streams[i] gets index i. Tokenizes and compiles on the calling thread; never waits for a tick. Errors: INVALID (requests[i].field; n: more than slots and queue hold), TOO_LONG (it can never fit), GRAMMAR, UNSUPPORTED, BUSY (the queue is full; the message says when to retry), STATE (a stream is attached, cancelled or finished), STOPPED, NO_MEMORY. After an error nothing was started and no stream has changed. */
+/* Queues n requests, all or none. requests[0].size is the stride of the array. streams is [n] fresh streams,
+ * each used once; NULL, or a NULL entry, is a request that nobody reads (it runs and is counted). streams[i]
+ * gets index i. Tokenizes and compiles on the calling thread; never waits for a tick. Errors: INVALID
+ * (requests[i].field; n: more than slots and queue hold), TOO_LONG (it can never fit), GRAMMAR, UNSUPPORTED,
+ * BUSY (the queue is full; the message says when to retry), STATE (a stream is attached, cancelled or
+ * finished), STOPPED, NO_MEMORY. After an error nothing was started and no stream has changed. */
 WEIR_API WEIR_CHECKED weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests,
                                                      size_t n, weir_stream *const *streams,
                                                      weir_error *error);
 
-/* Queues one request n times, for n answers, all or none. Answer i has the request's seed plus i, or with WEIR_SEED_RANDOM a random one; the first answer is the one that submit would give. Text is tokenized once, and the prompt is computed once where prompts are cached (cache_prompt, weir_engine_params.cache_sequences). Only the first answer has prompt_logprobs, since all are equal. Otherwise as weir_engine_submit; errors name requests[0]. */
+/* Queues one request n times, for n answers, all or none. Answer i has the request's seed plus i, or with
+ * WEIR_SEED_RANDOM a random one; the first answer is the one that submit would give. Text is tokenized once,
+ * and the prompt is computed once where prompts are cached (cache_prompt,
+ * weir_engine_params.cache_sequences). Only the first answer has prompt_logprobs, since all are equal.
+ * Otherwise as weir_engine_submit; errors name requests[0]. */
 WEIR_API WEIR_CHECKED weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *request,
                                                        size_t n, weir_stream *const *streams,
                                                        weir_error *error);
 
 /* ---- Stream ---------------------------------------------------------------------------------------- */
 
-/* The output of one request. The caller creates it, submit attaches it, and one consumer at a time reads it (threads may hand it over). Status reads, cancel and set_interval: any thread, any time.
+/* The output of one request. The caller creates it, submit attaches it, and one consumer at a time reads it
+ * (threads may hand it over). Status reads, cancel and set_interval: any thread, any time.
  *
- * Guarantees: after a successful submit there is exactly one terminal chunk (finished) and nothing follows it; the text of each chunk, and so of all of them, is well-formed UTF-8; stop strings never appear; unread chunks merge when more than a few wait, without loss. */
+ * Guarantees: after a successful submit there is exactly one terminal chunk (finished) and nothing follows
+ * it; the text of each chunk, and so of all of them, is well-formed UTF-8; stop strings never appear; unread
+ * chunks merge when more than a few wait, without loss. */
 
 typedef enum weir_reason {
     WEIR_REASON_NOT_FINISHED = 0,
@@ -458,7 +531,8 @@ typedef enum weir_reason {
 /* "not_finished", "end", "length", … Static. */
 WEIR_API const char *weir_reason_name(weir_reason reason);
 
-/* A token and the natural logarithm of its probability: the model's log-softmax over the whole vocabulary, before any sampler, bias or grammar. -INFINITY: impossible. */
+/* A token and the natural logarithm of its probability: the model's log-softmax over the whole vocabulary,
+ * before any sampler, bias or grammar. -INFINITY: impossible. */
 typedef struct weir_logprob {
     int32_t token;
     float logprob;
@@ -478,23 +552,33 @@ typedef struct weir_chunk {
 
 WEIR_API WEIR_CHECKED weir_status weir_stream_create(weir_stream **stream, weir_error *error);
 
-/* Reference counts. The last release of a stream that still runs cancels its request, and waits for a ready callback that runs on another thread. */
+/* Reference counts. The last release of a stream that still runs cancels its request, and waits for a ready
+ * callback that runs on another thread. */
 WEIR_API weir_stream *weir_stream_hold(weir_stream *stream);
 WEIR_API void weir_stream_release(weir_stream *stream);
 
-/* Takes the next chunk and waits up to timeout_ms for it (negative: no limit). OK: *chunk is filled; its pointers stay valid until the next take on this stream. TIMEOUT: none came in time. END: the terminal chunk was taken before. STATE: not attached, another thread is reading, the stream belongs to a flight, or the call would wait and comes from a callback. Any thread, one at a time. After a cancel the terminal chunk arrives within a tick, and a waiting call waits for it. */
+/* Takes the next chunk and waits up to timeout_ms for it (negative: no limit). OK: *chunk is filled; its
+ * pointers stay valid until the next take on this stream. TIMEOUT: none came in time. END: the terminal chunk
+ * was taken before. STATE: not attached, another thread is reading, the stream belongs to a flight, or the
+ * call would wait and comes from a callback. Any thread, one at a time. After a cancel the terminal chunk
+ * arrives within a tick, and a waiting call waits for it. */
 WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk);
 
-/* The same without waiting: TIMEOUT when there is none now. Queued chunks can still be taken after the end or a cancel, then END. */
+/* The same without waiting: TIMEOUT when there is none now. Queued chunks can still be taken after the end or
+ * a cancel, then END. */
 WEIR_API weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk);
 
-/* Called with each chunk, and with an empty one (not finished) whenever poll_ms passed without a chunk and as soon as another thread cancels. False stops reading; the stream runs on. */
+/* Called with each chunk, and with an empty one (not finished) whenever poll_ms passed without a chunk and as
+ * soon as another thread cancels. False stops reading; the stream runs on. */
 typedef bool (*weir_chunk_fn)(const weir_chunk *chunk, void *user);
 
-/* Passes chunks to fn, up to and including the terminal one. poll_ms below 1 counts as 100. OK: the terminal chunk was handled, now or before. ABORTED: fn returned false. STATE: as weir_stream_next. */
+/* Passes chunks to fn, up to and including the terminal one. poll_ms below 1 counts as 100. OK: the terminal
+ * chunk was handled, now or before. ABORTED: fn returned false. STATE: as weir_stream_next. */
 WEIR_API weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_ms, void *user);
 
-/* Asks the request to end. Any state, any number of times; does nothing after the end. A stream cancelled before submit is refused there (STATE). Never waits for a tick; takes effect within one. Not safe in a signal handler. */
+/* Asks the request to end. Any state, any number of times; does nothing after the end. A stream cancelled
+ * before submit is refused there (STATE). Never waits for a tick; takes effect within one. Not safe in a
+ * signal handler. */
 WEIR_API void weir_stream_cancel(weir_stream *stream);
 
 /* Emit every n tokens; below 1 counts as 1. The first token and the end are never delayed. */
@@ -547,7 +631,8 @@ typedef struct weir_miss_info {
     size_t size;
     weir_miss miss;
     int32_t n_matched; /* prompt tokens that matched */
-    /* WEIR_MISS_DIVERGED: the text around the first different token, in the prompt and in the cache; well-formed UTF-8, truncated; else "" */
+    /* WEIR_MISS_DIVERGED: the text around the first different token, in the prompt and in the cache;
+     * well-formed UTF-8, truncated; else "" */
     char prompt[96];
     char cached[96];
     weir_cause cause; /* WEIR_MISS_DIVERGED only; likewise the next three */
@@ -557,7 +642,8 @@ typedef struct weir_miss_info {
     char role[16];   /* of the message; "" = none */
 } weir_miss_info;
 
-/* The same as a sentence, well-formed UTF-8 without newlines, truncated to capacity and NUL-terminated; "" for WEIR_MISS_NONE. Returns its length. */
+/* The same as a sentence, well-formed UTF-8 without newlines, truncated to capacity and NUL-terminated; ""
+ * for WEIR_MISS_NONE. Returns its length. */
 WEIR_API size_t weir_miss_text(const weir_miss_info *info, char *text, size_t capacity);
 
 /* Why not more of its prompt was cached; zeroes until it begins to compute. INVALID: size. */
@@ -576,7 +662,8 @@ typedef struct weir_usage {
     int32_t n_accepted;  /* of those, the accepted ones */
 } weir_usage;
 
-/* The mean logprob of the generated tokens, by which best-of ranks. 0 without logprobs, -INFINITY if nothing was generated. Pure. */
+/* The mean logprob of the generated tokens, by which best-of ranks. 0 without logprobs, -INFINITY if nothing
+ * was generated. Pure. */
 WEIR_API double weir_usage_score(const weir_usage *usage);
 
 /* Counts and times as of the newest chunk; final once finished. */
@@ -602,12 +689,18 @@ typedef struct weir_result {
     int32_t n_prompt_top_logprobs;
 } weir_result;
 
-/* Submits n requests, waits until all have ended and fills results [n]; free each with weir_result_fini. streams as in submit: readers on other threads may stream these requests meanwhile. OK even when a request ends with an error, which is in its result. Errors: as submit, results are then zeroes; STATE: called from a callback. Drives a manual engine. */
+/* Submits n requests, waits until all have ended and fills results [n]; free each with weir_result_fini.
+ * streams as in submit: readers on other threads may stream these requests meanwhile. OK even when a request
+ * ends with an error, which is in its result. Errors: as submit, results are then zeroes; STATE: called from
+ * a callback. Drives a manual engine. */
 WEIR_API WEIR_CHECKED weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
                                                 weir_stream *const *streams, weir_result *results,
                                                 weir_error *error);
 
-/* Generates best_of answers as weir_engine_submit_n does, waits for all, and fills results [n] with the n highest by weir_usage_score, the best first; answers that ended with an error come last. All have logprobs; results[0] has the prompt's if requested. Errors: as submit_n; INVALID (n: 1 … best_of). Otherwise as weir_generate. */
+/* Generates best_of answers as weir_engine_submit_n does, waits for all, and fills results [n] with the n
+ * highest by weir_usage_score, the best first; answers that ended with an error come last. All have logprobs;
+ * results[0] has the prompt's if requested. Errors: as submit_n; INVALID (n: 1 … best_of). Otherwise as
+ * weir_generate. */
 WEIR_API WEIR_CHECKED weir_status weir_generate_best(weir_engine *engine, const weir_request *request,
                                                      size_t best_of, size_t n, weir_result *results,
                                                      weir_error *error);
