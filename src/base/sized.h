@@ -1,5 +1,5 @@
-/* sized.h: structs that begin with their own size: how the library reads those of a caller that was compiled against
- * another version of the header.
+/* sized.h: structs that begin with their own size: how the library reads those of a caller that was compiled
+ * against another version of the header.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_SIZED_H
 #define WEIR_BASE_SIZED_H
