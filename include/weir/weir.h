@@ -1035,126 +1035,121 @@ WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
 
 /* ---- More about streams ---------------------------------------------------------------------------- */
 
-/* Called when the stream goes from "nothing to take" to "something to take", and at the end, from the thread
- * that drives the engine; once from within set_ready where something waits already. It must not block, and
- * may call try_next. STATE: the stream is a flight's, see weir_flight_watch. When set_ready returns, the
- * former callback is no longer running (unless called from within it). set_ready and the last release may
- * wait for a callback on another thread: hold no lock then that the callback takes, and let no callbacks wait
- * for each other. */
+/* Called on the thread that drives the engine when the stream becomes readable and at its end, and once from
+ * set_ready itself if a chunk already waits. It must not block, and may call weir_stream_try_next. When
+ * set_ready returns, the former callback is no longer running (unless set_ready was called from within it).
+ * set_ready and the last release may wait for a callback on another thread: do not hold a lock that the
+ * callback takes, and let no two callbacks wait for each other. STATE: the stream belongs to a flight; see
+ * weir_flight_watch. */
 typedef void (*weir_ready_fn)(weir_stream *stream, void *user);
 WEIR_API weir_status weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user);
 
-/* A descriptor that polls readable while something can be taken. Made on the first call, owned by the stream,
- * valid until the last release; do not read it. IO: the process has no descriptors left. STATE: the stream is
- * a flight's. */
+/* A descriptor that polls readable while a chunk can be taken. Created on the first call, owned by the
+ * stream, valid until the last release; do not read from it. IO: the process has no descriptors left. STATE:
+ * the stream belongs to a flight. */
 WEIR_API WEIR_CHECKED weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor,
                                                          weir_error *error);
 
-/* The prompt's tokens, each with its logprob after those before it, and n_prompt_logprobs of the likeliest,
- * as a chunk without text. Nothing comes before the first one: its logprob is NAN, its likeliest have the
- * token -1. Pointers are valid until the last release. Known before the first chunk is; any thread, any
- * number of times. TIMEOUT: not yet; END: the request has ended before; STATE: it did not ask for them, or
- * there is none. */
+/* The prompt's tokens with their logprobs and the n_prompt_logprobs likeliest alternatives, as a chunk
+ * without text. The first token has no context: its logprob is NAN, and its alternatives have the token -1.
+ * Pointers stay valid until the last release. Available before the first chunk; any thread, any number of
+ * times. TIMEOUT: not yet. END: the request ended before. STATE: not requested, or no request. */
 WEIR_API weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *prompt);
 
-/* Forks a stream: submits *request, of which NULL is the default one, with source and source_at as given. The
- * cells of what the source has computed are shared as long as it runs or is cached, unless this model's
- * memory cannot be cut; else they are computed again. Errors: submit's, and INVALID (source: not a stream of
- * this engine's; source_at: more than its chunks have carried), STATE (source: it was not submitted), REFUSED
- * (sampler: the grammar does not allow the answer so far). Any thread. */
+/* Forks a stream: submits *request (NULL = defaults) with the given source and source_at. The source's KV
+ * cells are shared while it runs or is cached, unless this model's memory cannot be truncated; otherwise they
+ * are computed again. Any thread. Errors: as submit, and INVALID (source: not a stream of this engine;
+ * source_at: beyond its chunks), STATE (source: not submitted), REFUSED (sampler: the grammar does not allow
+ * the answer so far). */
 WEIR_API WEIR_CHECKED weir_status weir_engine_fork(weir_engine *engine, weir_stream *source,
                                                    int32_t source_at, const weir_request *request,
                                                    weir_stream *stream, weir_error *error);
 
-/* Of a fork: the source's text up to there, which the stream's own goes on from; NUL-terminated, valid until
- * the last release. What was held back there, as it might begin a stop string, or half a character, is in the
- * stream's. "" for others. length may be NULL. Any thread. */
+/* Of a fork: the source's text up to the fork, which the stream's own text continues; NUL-terminated, valid
+ * until the last release. Text that was held back there (the start of a possible stop string, part of a
+ * character) is in the stream's. "" for other streams. length may be NULL. Any thread. */
 WEIR_API const char *weir_stream_before(const weir_stream *stream, size_t *length);
 
 /* ---- Flight: one generation, many readers ---------------------------------------------------------- */
 
-/* One generation that any number of readers read, each from any place on: identical requests that come while
- * it runs, or later while somebody holds it, need none of their own. It keeps all chunks until its last
+/* Request coalescing: one generation with any number of readers, each at any position. Identical requests
+ * that arrive while it runs, or while someone holds it, share it. It keeps all chunks until its last
  * release. */
 typedef struct weir_flight weir_flight;
 
-/* Submits a request as weir_engine_submit does, or, with share, joins one that was opened here with share, is
- * still held, has not failed and is identical: the same prompt as it is given, sampler, grammar, limits, stop
- * strings, salt, adapters and all else that a request says. Only requests whose answer is the same each time
- * are shared: greedy ones (temp 0, and nothing that draws) and those with a seed; none with a deadline or
- * prompt_logprobs, and no forks. One reference for the caller. joined (may be NULL): nothing was submitted.
- * Any thread. Errors: weir_engine_submit's. */
+/* Submits a request as weir_engine_submit does. With share, joins instead an identical request (every field
+ * equal, texts by content) that was opened with share, is still held and has not failed. Only reproducible
+ * requests are shared: greedy ones (temp 0 and no random sampler) and those with a seed, without a deadline
+ * or prompt_logprobs, and no forks. The caller gets one reference. *joined (joined may be NULL) is true when
+ * nothing was submitted. Any thread. Errors: as weir_engine_submit. */
 WEIR_API WEIR_CHECKED weir_status weir_flight_open(weir_engine *engine, const weir_request *request,
                                                    bool share, weir_flight **flight, bool *joined,
                                                    weir_error *error);
 
-/* Counted. The last release cancels what still runs, and frees the chunks. Any thread. It may outlive its
- * engine. */
+/* Reference counts. The last release cancels a generation that still runs and frees the chunks. A flight may
+ * outlive its engine. Any thread. */
 WEIR_API weir_flight *weir_flight_hold(weir_flight *flight);
 WEIR_API void weir_flight_release(weir_flight *flight);
 
-/* The chunk with the number *at, counted from 0, which it adds one to; waits up to timeout_ms for it
- * (negative: as long as it takes). The last one is the terminal chunk; then WEIR_END. WEIR_TIMEOUT: not yet.
- * A chunk stays as it is, and its pointers valid, while the flight is held. Out of memory for a chunk: it
- * ends with WEIR_REASON_ERROR. Any number of threads; a manual engine has to be driven by another one. STATE:
- * the call would have to wait and comes from a callback. */
+/* Returns chunk number *at, counted from 0, and increments *at; waits up to timeout_ms for it (negative: no
+ * limit). The last chunk is the terminal one; then END. TIMEOUT: not yet. Chunks and their pointers stay
+ * valid while the flight is held. If there is no memory for a chunk, the flight ends with WEIR_REASON_ERROR.
+ * Any number of threads; another thread must drive a manual engine. STATE: the call would wait and comes from
+ * a callback. */
 WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk);
 
-/* Has fn called whenever a chunk has come, from the thread that drives the engine, and once from within watch
- * where one is there. It must not block, and may call weir_flight_next without waiting. Any thread. Errors:
- * INVALID, NO_MEMORY, STATE (the call comes from within a watcher of this flight). */
+/* Calls fn for each new chunk, on the thread that drives the engine, and once from within watch if a chunk
+ * exists. fn must not block, and may call weir_flight_next with timeout 0. Any thread. Errors: INVALID,
+ * NO_MEMORY, STATE (called from a watcher of this flight). */
 typedef void (*weir_flight_fn)(weir_flight *flight, void *user);
 WEIR_API weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user);
 
-/* When it returns, fn is not running with this user (unless called from within it), and is not called with it
- * any more: to be done before the watcher's last release. Does nothing where it was not watching. Any
- * thread. */
+/* When it returns, fn is not running with this user (unless called from within it) and will not be called
+ * again. Call it before the watcher's last release. Does nothing if fn was not watching. Any thread. */
 WEIR_API void weir_flight_unwatch(weir_flight *flight, weir_flight_fn fn, void *user);
 
-/* The stream behind it, for usage, miss, error and status, and as the source of forks; owned by the flight,
- * which takes its chunks: whoever would read it is told WEIR_STATE. */
+/* The flight's stream, for usage, miss, error and status, and as the source of forks. The flight owns it and
+ * takes its chunks: reads return STATE. */
 WEIR_API weir_stream *weir_flight_stream(const weir_flight *flight);
 
 /* ---- Forecasts and estimates ----------------------------------------------------------------------- */
 
-/* What would become of a request if it was submitted now. Times are guesses from measured rates, 0 =
- * nothing was measured yet. */
+/* A forecast for a request submitted now. Times are estimates from measured rates; 0 = nothing measured
+ * yet. */
 typedef struct weir_forecast {
     size_t size;
     int32_t n_prompt;    /* tokens */
-    int32_t n_cached;    /* of those, what would not be computed again */
-    int32_t queue_place; /* 0 = a slot is free now, 1 = the next one is */
+    int32_t n_cached;    /* of those, the cached ones */
+    int32_t queue_place; /* 0 = a slot is free now, 1 = first in the queue */
     int64_t ttft_ns;     /* from now to the first token */
-    int64_t finish_ns;   /* from now to the end, if it generates all of max_tokens */
-    bool fits;           /* false: submit would say TOO_LONG; the rest but n_prompt is 0 */
-    bool busy;           /* submit would say BUSY */
-    int64_t retry_ns;    /* when to try again then; 0 = now */
+    int64_t finish_ns;   /* from now to the end, if it generates max_tokens */
+    bool fits;           /* false: submit would return TOO_LONG; everything but n_prompt is 0 */
+    bool busy;           /* submit would return BUSY */
+    int64_t retry_ns;    /* if busy, when to retry; 0 = now */
 } weir_forecast;
 
-/* A dry run of submit for one request: checks it as submit does, with the same errors but for TOO_LONG and
- * BUSY, which are told in *forecast. Nothing is started. Any thread; never waits for a tick. STOPPED: as
- * submit. */
+/* A dry run of submit for one request, with the same checks and errors; TOO_LONG and BUSY are reported in
+ * *forecast instead. Nothing is started. Any thread; never waits for a tick. */
 WEIR_API WEIR_CHECKED weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *request,
                                                            weir_forecast *forecast, weir_error *error);
 
-/* What an engine takes, in bytes. */
+/* The memory of an engine, in bytes. */
 typedef struct weir_engine_memory {
     size_t size;
-    uint64_t model_bytes;     /* weights; where they are mapped, memory that can be had back at any time */
+    uint64_t model_bytes;     /* weights; if mapped, the system can reclaim them at any time */
     uint64_t kv_bytes;        /* KV cells */
-    uint64_t compute_bytes;   /* what a pass works in, and the logits that it gives */
+    uint64_t compute_bytes;   /* buffers of a forward pass, with its logits */
     uint64_t available_bytes; /* on this machine now; 0 = unknown */
     int32_t n_slots;
     int32_t n_ctx; /* the longest request, tokens */
-    int32_t n_kv;  /* cells in all: fewer than asked for where they do not fit into half of what is free */
+    int32_t n_kv;  /* cells in total: fewer than requested if they do not fit into half of the free memory */
     weir_layout layout;
 } weir_engine_memory;
 
-/* What weir_engine_create would allot for a model with these parameters, told by the model's header: no
- * weights are read and none of it is allotted. A draft_model counts with its weights, though they are loaded
- * already, and its header is read again; so do its cells and those of mtp. Not counted: cached prompts
- * (cache_bytes), on GPUs what their driver takes. Either params may be NULL. Any thread. Errors:
- * weir_model_load's and weir_engine_create's. */
+/* The memory that weir_engine_create would allocate for a model with these parameters, computed from the
+ * model's header: no weights are read and nothing is allocated. Includes the weights (though already loaded)
+ * and cells of draft_model, and the cells of mtp. Excludes cached prompts (cache_bytes) and a GPU driver's
+ * own memory. Either params may be NULL. Any thread. Errors: as weir_model_load and weir_engine_create. */
 WEIR_API WEIR_CHECKED weir_status weir_engine_estimate(const char *path, const weir_model_params *model,
                                                        const weir_engine_params *engine,
                                                        weir_engine_memory *memory, weir_error *error);
@@ -1169,49 +1164,52 @@ typedef enum weir_slot_state {
     WEIR_SLOT_JOINED = 3,
 } weir_slot_state;
 
-/* What a strategy sees of a slot that has work, and may have it in this tick. */
+/* A slot that has work and may run in this tick, as a strategy sees it. */
 typedef struct weir_slot_view {
     int32_t slot;
     weir_slot_state state;
-    int32_t n_prompt_left; /* tokens to compute before one is sampled: the prompt's, and after a suspension
-                            * those generated before too; 0 when generating */
+    /* tokens to compute before the next is sampled: of the prompt, and after a suspension also the tokens
+     * generated before; 0 while generating */
+    int32_t n_prompt_left;
     int32_t n_prompt;
     int32_t n_generated;
-    int64_t waited_ns;   /* from submit until now */
-    int32_t n_past;      /* tokens in the memory: what the next one attends to */
-    int32_t n_draft;     /* tokens that may follow the next one, to be computed with it; 0 = none */
-    int32_t priority;    /* of the request, higher first */
+    int64_t waited_ns;   /* since submit */
+    int32_t n_past;      /* tokens in the KV cache, to which the next one attends */
+    int32_t n_draft;     /* draft tokens that may be verified with the next token */
+    int32_t priority;    /* of the request; higher first */
     int32_t lane;        /* the sequence that holds its cells */
     int64_t idle_ns;     /* since its last token; 0 while prefilling */
-    int64_t deadline_ns; /* what is left until its deadline; INT64_MAX = none */
-    int32_t limit; /* no more prompt tokens of it are taken in this tick, whatever the plan says: their rows
-                    * are scored (prompt_logprobs); 0 = no such limit */
+    int64_t deadline_ns; /* time left until its deadline; INT64_MAX = none */
+    /* prompt tokens in this tick, at most, whatever the plan says, because their rows are scored
+     * (prompt_logprobs); 0 = no limit */
+    int32_t limit;
 } weir_slot_view;
 
-/* What a tick costs on this machine now, learned from those before: pass_ns for each pass + decode_ns for
- * each generated token that is fed + prefill_ns for each prompt token + context_ns for each 1,024 tokens that
- * one of them attends to. None is negative. Before there is data it is a guess for a slow machine. */
+/* The cost of a tick on this machine, learned from previous ticks: pass_ns per forward pass + decode_ns per
+ * decoded token + prefill_ns per prompt token + context_ns per 1,024 tokens that one of them attends to. None
+ * is negative. Before there is data it is an estimate for a slow machine. */
 typedef struct weir_cost {
     double pass_ns;
     double decode_ns;
     double prefill_ns;
     double context_ns;
-    double spread;   /* how far ticks lie from that lately, by it: a standard deviation, 0.1 = a tenth */
-    int32_t n_ticks; /* measured so far; 0 = nothing known */
+    double spread;   /* relative standard deviation of recent ticks from this model; 0.1 = 10 % */
+    int32_t n_ticks; /* ticks measured; 0 = no data */
 } weir_cost;
 
-/* A pass has one set of adapters. Where requests differ in theirs, the sets take turns, one a tick: the view
- * has the slots whose turn it is, and the others are none that have work. */
+/* A pass has one set of adapters. If requests use different sets, the sets take turns, one per tick, and the
+ * view contains only the slots whose turn it is. */
 typedef struct weir_view {
     const weir_slot_view *slots; /* [n_slots], oldest request first */
     size_t n_slots;
-    int32_t budget;     /* the most tokens of a tick (n_batch) */
-    int32_t chunk_size; /* the most prompt tokens of one slot in a tick */
+    int32_t budget;     /* tokens per tick, at most (n_batch) */
+    int32_t chunk_size; /* prompt tokens of one slot per tick, at most */
     int32_t queue_depth;
-    int32_t n_ubatch;      /* the most tokens of a pass */
-    weir_layout layout;    /* WEIR_LAYOUT_PER_SLOT: lanes with unequal tokens take several passes */
-    int64_t itl_target_ns; /* the longest tick that running streams should see (itl_target_ms; of it, where
-                            * sets of adapters take turns, this one's share) */
+    int32_t n_ubatch; /* tokens per pass, at most */
+    /* WEIR_LAYOUT_PER_SLOT: lanes with unequal numbers of tokens take several passes */
+    weir_layout layout;
+    /* the target for the length of a tick (itl_target_ms, or its share while sets of adapters take turns) */
+    int64_t itl_target_ns;
     weir_cost cost;
 } weir_view;
 
@@ -1221,50 +1219,48 @@ typedef struct weir_plan_entry {
                        * prefilling one */
 } weir_plan_entry;
 
-/* How many tokens each slot gets in a tick. plan is [view->n_slots]; returns how many entries were written.
- * Pure: state in, plan out; runs on the driver's thread and must not block. A plan is replaced by
- * decode-maximal's for that tick, and counted in the stats, when it is over budget, names a slot twice or one
- * that has no work, gives one more tokens than its entry allows or fewer than 1, has more entries than
- * view->n_slots, or is empty although there is work. */
+/* Decides how many tokens each slot gets in a tick. plan is [view->n_slots]; returns the number of entries
+ * written. A pure function that runs on the engine's thread and must not block. An invalid plan is replaced
+ * by decode-maximal's for that tick and counted (n_bad_plans): over budget, a slot named twice or without
+ * work, an entry outside its limits, more entries than view->n_slots, or no entry although there is work. */
 typedef struct weir_strategy {
     const char *name;
     size_t (*plan)(const weir_view *view, weir_plan_entry *plan, void *user);
     void *user;
 } weir_strategy;
 
-/* The strategies that come with weir; static. What they have in common: a generating slot gets one token, the
- * one that has waited longest for it first where the budget is short; drafts take what is left, and beside
- * prompts half of it. Prompts go by priority and, within it, oldest first; a quarter of their tokens is the
- * oldest's whatever its priority, so that none waits for ever.
- * */
+/* Built-in strategies; static. In all of them a generating slot gets one token, the one that has waited
+ * longest first if the budget is short. Drafts use the remaining budget, or half of it if there are prompts.
+ * Prompts go by priority and then by age; a quarter of their tokens goes to the oldest whatever its priority,
+ * so that none starves. */
 
-/* "decode-maximal": generating slots first, prompts take what is left of the budget. */
+/* "decode-maximal": generating slots first; prompts share the remaining budget. */
 WEIR_API const weir_strategy *weir_strategy_decode_maximal(void);
 
-/* "prefill-priority": prompts first. One token of the budget is kept for the generating slots. */
+/* "prefill-priority": prompts first; one token of the budget is reserved for generating slots. */
 WEIR_API const weir_strategy *weir_strategy_prefill_priority(void);
 
-/* "balanced": half of the budget for each, and what one does not use passes over to the other. */
+/* "balanced": half of the budget each; either may use what the other leaves. */
 WEIR_API const weir_strategy *weir_strategy_balanced(void);
 
 /* "latency-target": generating slots first, then as many prompt tokens as keep 19 of 20 ticks within
- * itl_target_ns, by the learned cost and its spread; at least 16 in a tick even when that takes longer, so
- * that prompts get on. Without generating slots prompts have the whole budget. */
+ * itl_target_ns according to the learned cost and its spread, but at least 16, so that prompts progress.
+ * Without generating slots, prompts have the whole budget. */
 WEIR_API const weir_strategy *weir_strategy_latency_target(void);
 
-/* The strategy of this name; NULL: there is none, or name is NULL. */
+/* The strategy with this name; NULL = none, or name is NULL. */
 WEIR_API const weir_strategy *weir_strategy_find(const char *name);
 
-/* The i-th strategy; NULL past the last. */
+/* The i-th strategy; NULL after the last. */
 WEIR_API const weir_strategy *weir_strategy_get(size_t i);
 
-/* What a tick would take, ns: for strategies of the caller's own. n_context_k: the sum over all rows of the
- * tokens that each attends to, in 1,024s. Any thread. */
+/* The cost of a tick in ns, for custom strategies. n_context_k: the sum over all rows of the tokens that each
+ * attends to, in units of 1,024. Any thread. */
 WEIR_API double weir_cost_tick_ns(const weir_cost *cost, int32_t n_passes, int32_t n_decode,
                                   int32_t n_prefill, double n_context_k);
 
-/* The same for a plan: counts its passes, rows and context in the view. Entries for slots that the view does
- * not have count nothing. Any thread. */
+/* The same for a plan, whose passes, rows and context follow from the view. Entries for slots that are not in
+ * the view are ignored. Any thread. */
 WEIR_API double weir_plan_tick_ns(const weir_view *view, const weir_plan_entry *plan, size_t n_plan);
 
 /* ---- Statistics and ticks -------------------------------------------------------------------------- */
