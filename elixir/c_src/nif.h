@@ -261,6 +261,7 @@ void nif_uninterrupted(void);
     X(backend_free, 0, 0)                                                                                    \
     X(backend_version, 0, 0)                                                                                 \
     X(live_handles, 0, 0)                                                                                    \
+    X(members, 1, 0)                                                                                         \
     X(log_to, 2, 0)                                                                                          \
     X(model_load, 9, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                             \
     X(model_n_ctx_train, 1, 0)                                                                               \

@@ -53,6 +53,41 @@ defmodule Weir.NIF do
   @spec live_handles() :: %{atom() => non_neg_integer()}
   def live_handles, do: missing()
 
+  @typedoc """
+  A member of one of the library's structs. `min` and `max` are of numbers and of choices, whose first name stands for
+  `min`; `or_minus_one`: -1 is allowed, too; `initial` is the default, `nil` for texts, lists and others.
+  """
+  @type member :: %{
+          name: atom(),
+          type:
+            :bool
+            | :int32
+            | :uint32
+            | :int64
+            | :uint64
+            | :float
+            | :double
+            | :choice
+            | :string
+            | :strings
+            | :biases
+            | :other,
+          min: number() | nil,
+          max: number() | nil,
+          or_minus_one: boolean(),
+          initial: term(),
+          choices: [atom()] | nil,
+          unit: String.t(),
+          help: String.t()
+        }
+
+  @doc """
+  The members of a struct by its name in `weir_members()`: `"model"`, `"context"`, `"sampler"`, `"chat"`, `"request"`,
+  `"engine"`, `"hub"` and more.
+  """
+  @spec members(String.t()) :: [member()]
+  def members(_struct), do: missing()
+
   @doc """
   Sends what the library logs, of this level and above (`:debug`, `:info`, `:warning`, `:error`, `:none`), to a process:
   `{:weir_log, level, text}`. With `nil` warnings and errors go to the standard error. See `Weir.Log`.
