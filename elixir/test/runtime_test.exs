@@ -472,7 +472,9 @@ defmodule Weir.RuntimeTest do
       ebin = to_charlist(Path.join(there, "ebin"))
       true = :code.add_patha(ebin)
       :code.purge(NIF)
+      :persistent_term.put({NIF, "of the former one"}, [])
       assert {:module, NIF} = :code.load_file(NIF)
+      assert :persistent_term.get({NIF, "of the former one"}, nil) == nil
       assert_raise ArgumentError, fn -> NIF.engine_stats(s.engine) end
       assert_raise ArgumentError, fn -> NIF.engine_demand(s.one, 1) end
       assert NIF.live_handles().weir_engine == 0
@@ -604,6 +606,7 @@ defmodule Weir.RuntimeTest do
       backend_free: fn -> NIF.backend_free() end,
       backend_version: fn -> NIF.backend_version() end,
       live_handles: fn -> NIF.live_handles() end,
+      members: fn -> NIF.members("sampler") end,
       log_to: fn -> :ok = NIF.log_to(Process.whereis(Weir.Log), :warning) end,
       model_n_ctx_train: fn -> NIF.model_n_ctx_train(model) end,
       model_n_embd: fn -> NIF.model_n_embd(model) end,

@@ -15,8 +15,6 @@ defmodule Weir.Context do
   defstruct [:ref, :model]
   @type t :: %__MODULE__{ref: reference(), model: Model.t()}
 
-  @pooling %{unspecified: -1, none: 0, mean: 1, cls: 2, last: 3, rank: 4}
-
   @doc """
   Options: `n_ctx` (2048), `n_batch` (n_ctx), `n_ubatch` (512), `n_threads`, `n_threads_batch`, `embeddings` (false),
   `pooling_type` (`:unspecified`), `n_seq_max` (1).
@@ -34,7 +32,7 @@ defmodule Weir.Context do
              o.n_threads,
              o.n_threads_batch,
              o.embeddings,
-             @pooling[o.pooling_type],
+             Options.number("context", :pooling, o.pooling_type),
              o.n_seq_max
            ) do
       {:ok, %__MODULE__{ref: ref, model: model}}

@@ -49,18 +49,11 @@ defmodule Weir.Hub do
         }
 
   defp options do
-    [
-      cache_dir: {{:maybe, :string}, nil},
-      token: {{:maybe, :string}, nil},
-      revision: {{:maybe, :string}, "main"},
-      endpoint: {{:maybe, :string}, nil},
-      proxy: {{:maybe, :string}, nil},
-      no_proxy: {{:maybe, :string}, nil},
-      offline: {:boolean, false},
-      force: {:boolean, false},
-      n_retries: {{:range, 0..100}, 5},
-      timeout: {{:range, 1..3_600_000}, 30_000}
-    ]
+    Options.from("hub",
+      ranges: [:n_retries, :timeout_ms],
+      renamed: [timeout_ms: :timeout],
+      defaults: [revision: "main"]
+    )
   end
 
   # The library reads the environment that the VM was started with; what System.put_env/2 has changed since is told it

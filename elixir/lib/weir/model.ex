@@ -27,7 +27,7 @@ defmodule Weir.Model do
   @spec load(Path.t(), keyword()) :: {:ok, t()} | {:error, String.t()}
   def load(path, opts \\ []) do
     o = Options.read!(opts, Options.model())
-    split_mode = %{none: 0, layer: 1, row: 2}[o.split_mode]
+    split_mode = Options.number("model", :split_mode, o.split_mode)
 
     with {:ok, ref} <-
            NIF.model_load(

@@ -14,6 +14,8 @@ defmodule Weir.NIF do
   @doc false
   def load do
     path = :filename.join(:code.priv_dir(:weir), ~c"weir_nif")
+    # what Weir.Options keeps of members/1: another library may have others
+    for {{__MODULE__, _} = key, _} <- :persistent_term.get(), do: :persistent_term.erase(key)
     :erlang.load_nif(path, 0)
   end
 

@@ -1,38 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Options do
   @moduledoc false
-  # What each group of options allows: name, type, default.
+  # What each group of options allows: name, type, default. The library describes its parameters; here stands what Elixir
+  # does differently.
+
+  alias Weir.NIF
 
   @int32 -2_147_483_648..2_147_483_647
   @int64 -9_223_372_036_854_775_808..9_223_372_036_854_775_807
 
   # as weir.h has it
   @adapters_max 8
-
-  # Samplers that few ask for; nil is the library's default.
-  @more_sampling [
-    dynatemp_range: :number,
-    dynatemp_exponent: :number,
-    typical_p: :number,
-    top_n_sigma: :number,
-    xtc_probability: :number,
-    xtc_threshold: :number,
-    min_keep: :integer,
-    dry_multiplier: :number,
-    dry_base: :number,
-    dry_allowed_length: :integer,
-    dry_penalty_last_n: :integer,
-    dry_breakers: {:list, :string},
-    penalty_last_n: :integer,
-    mirostat: {:range, 0..2},
-    mirostat_tau: :number,
-    mirostat_eta: :number,
-    adaptive_target: :number,
-    adaptive_decay: :number,
-    logit_bias: {:list, :bias},
-    ignore_eos: :boolean,
-    order: :string
-  ]
 
   @doc "All options of a group as a map, defaults filled in; `ArgumentError` names what is wrong and what is allowed."
   @spec read!(keyword(), keyword()) :: map()
@@ -183,56 +161,117 @@ defmodule Weir.Options do
   defp text({:list, type}), do: "a list; each element #{text(type)}"
   defp text({:list, type, most}), do: "a list of at most #{most}; each element #{text(type)}"
 
+  @doc """
+  Options from the library's description of a parameter struct, as `{type, default}`: those of its members that are
+  numbers, choices, texts or lists of these.
+
+    * `only`, `except` – names of members
+    * `ranges` – members whose range is checked here; the library checks the others
+    * `renamed` – members whose options have another name
+    * `defaults` – by the option's name, where they differ
+    * `own` – options that replace these, or are not among them
+  """
+  @spec from(String.t(), keyword()) :: keyword()
+  def from(struct, how \\ []) do
+    ranges = how[:ranges] || []
+    renamed = how[:renamed] || []
+
+    options =
+      for %{name: name} = member <- members(struct),
+          member.type != :other and wanted?(name, how),
+          do: {renamed[name] || name, {type(member, name in ranges), member.initial}}
+
+    defaults =
+      for {name, default} <- how[:defaults] || [], do: {name, {elem(options[name], 0), default}}
+
+    options |> Keyword.merge(defaults) |> Keyword.merge(how[:own] || [])
+  end
+
+  defp wanted?(name, how) do
+    if how[:only], do: name in how[:only], else: name not in (how[:except] || [])
+  end
+
+  @doc "The members that are options, by the library's names."
+  @spec names(String.t()) :: [atom()]
+  def names(struct), do: Keyword.keys(from(struct))
+
+  @doc "The number that stands for a choice."
+  @spec number(String.t(), atom(), atom()) :: integer()
+  def number(struct, name, choice) do
+    member = Enum.find(members(struct), &(&1.name == name))
+    member.min + Enum.find_index(member.choices, &(&1 == choice))
+  end
+
+  # Kept until the native library is loaded anew: each request asks for them.
+  defp members(struct) do
+    key = {NIF, struct}
+
+    with nil <- :persistent_term.get(key, nil) do
+      members = NIF.members(struct)
+      :persistent_term.put(key, members)
+      members
+    end
+  end
+
+  defp type(%{type: :int32, or_minus_one: true} = member, true), do: {:range, -1..member.max}
+  defp type(%{type: :int32} = member, true), do: {:range, member.min..member.max}
+  defp type(%{type: :int32}, false), do: :integer
+  defp type(%{type: :uint32} = member, _ranged), do: {:range, member.min..member.max}
+  defp type(%{type: :int64} = member, _ranged), do: {:range, member.min..member.max}
+  defp type(%{type: :uint64}, _ranged), do: :bytes
+  defp type(%{type: :float}, _ranged), do: :number
+  defp type(%{type: :bool}, _ranged), do: :boolean
+  defp type(%{type: :choice} = member, _ranged), do: {:in, member.choices}
+  defp type(%{type: :string}, _ranged), do: {:maybe, :string}
+  defp type(%{type: :strings}, _ranged), do: {:maybe, {:list, :string}}
+  defp type(%{type: :biases}, _ranged), do: {:maybe, {:list, :bias}}
+
+  # The library finds optimized weights beside the file.
   def model do
-    [
-      n_gpu_layers: {:integer, -1},
-      use_mmap: {:boolean, true},
-      main_gpu: {:integer, 0},
-      split_mode: {{:in, [:none, :layer, :row]}, :none},
-      tensor_split: {{:list, :number}, []},
-      use_mlock: {:boolean, false},
-      use_direct_io: {:boolean, false},
-      vocab_only: {:boolean, false}
-    ]
+    from("model",
+      except: [:optimized],
+      defaults: [split_mode: :none],
+      own: [tensor_split: {{:list, :number}, []}]
+    )
   end
 
   # 0: as the library chooses, and for n_batch as many as n_ctx
-  def threads do
-    [
-      n_threads: {:integer, 0},
-      n_threads_batch: {:integer, 0},
-      n_batch: {:integer, 0},
-      n_ubatch: {:integer, 512}
-    ]
-  end
+  @threads [:n_threads, :n_threads_batch, :n_batch, :n_ubatch]
 
+  def threads, do: from("context", only: @threads)
+
+  # The others are a server's: this is the low level.
   def context do
-    [
-      n_ctx: {:integer, 2048},
-      embeddings: {:boolean, false},
-      pooling_type: pooling_type(),
-      n_seq_max: {:integer, 1}
-    ] ++ threads()
+    from("context",
+      only: [:n_ctx, :embeddings, :pooling, :n_seq_max | @threads],
+      renamed: [pooling: :pooling_type]
+    )
   end
 
-  def pooling_type, do: {{:in, [:unspecified, :none, :mean, :cls, :last, :rank]}, :unspecified}
+  def pooling_type, do: context()[:pooling_type]
+
+  # Of the others nil is the default: the library's.
+  @with_defaults [
+    :seed,
+    :temp,
+    :top_k,
+    :top_p,
+    :min_p,
+    :penalty_repeat,
+    :penalty_freq,
+    :penalty_present
+  ]
 
   def sampler do
-    [
-      # the largest seed means: another each time
-      seed: {{:range, 0..0xFFFFFFFF}, 0xFFFFFFFF},
-      temp: {:number, 0.8},
-      top_k: {:integer, 40},
-      top_p: {:number, 0.95},
-      min_p: {:number, 0.05},
-      penalty_repeat: {:number, 1.0},
-      penalty_freq: {:number, 0.0},
-      penalty_present: {:number, 0.0},
-      grammar: {{:maybe, :string}, nil},
-      grammar_root: {:string, "root"},
-      json_schema: {{:maybe, :schema}, nil}
-    ] ++ Enum.map(@more_sampling, fn {name, type} -> {name, {{:maybe, type}, nil}} end)
+    options =
+      for {name, {type, default}} <- from("sampler", ranges: [:mirostat]),
+          do: {name, if(name in @with_defaults, do: {type, default}, else: {maybe(type), nil})}
+
+    Keyword.merge(options, grammar_root: {:string, "root"}, json_schema: {{:maybe, :schema}, nil})
   end
+
+  defp maybe({:maybe, _type} = maybe), do: maybe
+  defp maybe(type), do: {:maybe, type}
 
   @doc "What a sampler of read options is made of, as `NIF.sampler_create/2` wants it."
   @spec sampling(map()) :: map()
@@ -244,25 +283,27 @@ defmodule Weir.Options do
   end
 
   def generation do
-    [
-      max_tokens: {:integer, 256},
-      n_ctx: {:integer, 2048},
-      lora: {:adapters, []}
-    ] ++ threads() ++ sampler()
+    [max_tokens: {:integer, 256}, lora: {:adapters, []}] ++
+      from("context", only: [:n_ctx | @threads]) ++ sampler()
   end
 
   def stream, do: [emit: {{:in, [:text, :chunks]}, :text}] ++ generation()
 
   def template do
-    [
-      add_assistant: {:boolean, true},
-      enable_thinking: {:boolean, true},
-      chat_template_kwargs: {{:list, :pair}, []},
-      template: {{:maybe, :string}, nil},
-      continue_final: {:boolean, false},
-      parse_reasoning: {:boolean, true},
-      strict_schema: {:boolean, true},
-      now: {{:range, 0..0xFFFFFFFFFF}, 0}
-    ]
+    from("chat",
+      only: [
+        :add_generation_prompt,
+        :enable_thinking,
+        :template_source,
+        :continue_final,
+        :parse_reasoning,
+        :strict_schema
+      ],
+      renamed: [add_generation_prompt: :add_assistant, template_source: :template],
+      own: [
+        chat_template_kwargs: {{:list, :pair}, []},
+        now: {{:range, 0..0xFFFFFFFFFF}, 0}
+      ]
+    )
   end
 end

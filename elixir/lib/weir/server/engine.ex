@@ -3,7 +3,7 @@ defmodule Weir.Server.Engine do
   @moduledoc false
   # One of a server's engines, with the process that drives it where its plans come from Elixir.
 
-  alias Weir.{Model, NIF}
+  alias Weir.{Model, NIF, Options}
   alias Weir.Server.{BatchStrategy, Driver, Telemetry}
 
   # failures: a counter of the plans that were replaced. n: requests that have begun on it. tick: the first one that was
@@ -19,44 +19,31 @@ defmodule Weir.Server.Engine do
           tick: non_neg_integer()
         }
 
-  @kv_types [:f16, :f32, :bf16, :q8_0, :q4_0]
-
-  @options [
-    n_ctx: {{:range, 1..0x10000000}, 8192},
-    n_parallel: {{:range, 1..256}, 4},
-    n_batch: {:integer, 0},
-    n_ubatch: {:integer, 0},
-    chunk_size: {:integer, 512},
-    max_queue: {:integer, 0},
-    batch_strategy: {:any, :decode_maximal},
-    itl_target_ms: {:integer, 50},
-    n_threads: {:integer, 0},
-    n_threads_batch: {:integer, 0},
-    layout: {{:in, [:auto, :unified, :per_slot]}, :auto},
-    type_k: {{:in, @kv_types}, :f16},
-    type_v: {{:in, @kv_types}, :f16},
-    ageing_ms: {:integer, 10_000},
-    cache_sequences: {:integer, -1},
-    cache_bytes: {:auto_or_bytes, :auto},
-    cache_dir: {{:maybe, :string}, nil},
-    cache_disk_bytes: {:bytes, 4_294_967_296},
-    n_draft_max: {:integer, 16},
-    prompt_lookup: {:boolean, true},
-    mtp: {:boolean, true},
-    draft_model: {{:maybe, :model}, nil}
-  ]
-
   # The native functions have another name for them, or another form.
   @others [:n_parallel, :n_batch, :max_queue, :batch_strategy, :draft_model]
 
+  # For all callers together, n_ctx is all KV cells, and nobody is refused.
   @doc "As `{type, default}`."
-  def options, do: @options
+  def options do
+    Options.from("engine",
+      except: [:n_kv, :max_tokens, :manual],
+      ranges: [:n_slots],
+      renamed: [n_slots: :n_parallel, queue_limit: :max_queue],
+      defaults: [n_parallel: 4, n_batch: 0, max_queue: 0],
+      own: [
+        n_ctx: {{:range, 1..0x10000000}, 8192},
+        cache_bytes: {:auto_or_bytes, :auto},
+        batch_strategy: {:any, :decode_maximal},
+        draft_model: {{:maybe, :model}, nil}
+      ]
+    )
+  end
 
   @doc "`draft`: the model of the option `draft_model`, or nil."
   @spec create(Model.t(), Model.t() | nil, map()) :: {:ok, NIF.engine()} | {:error, String.t()}
   def create(model, draft, o) do
     o
-    |> Map.take(Keyword.keys(@options) -- @others)
+    |> Map.take(Keyword.keys(options()) -- @others)
     |> Map.merge(%{
       n_slots: o.n_parallel,
       n_kv: o.n_ctx,

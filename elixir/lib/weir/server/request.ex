@@ -22,31 +22,31 @@ defmodule Weir.Server.Request do
   @type prompt ::
           String.t() | [integer()] | NIF.chat() | {:fork, term()} | {:fork, term(), integer()}
 
+  @logprobs [:logprobs, :prompt_logprobs, :n_prompt_logprobs]
+
   @doc "Options of one request, as `{type, default}`."
   def options do
-    [
-      max_tokens: {:integer, 256},
-      stop: {{:list, :binary, 64}, []},
-      priority: {{:range, -100..100}, 0},
-      deadline: {{:maybe, {:range, 1..0x7FFFFFFF}}, nil},
-      cache_prompt: {:boolean, true},
-      cache_salt: {{:maybe, :binary}, nil},
-      interval: {{:range, 1..0x7FFFFFFF}, 1},
-      add_special: {:boolean, true},
-      parse_special: {:boolean, true},
-      special: {:boolean, false},
-      n_draft_max: {{:range, -1..32}, -1},
-      lora: {:adapters, []}
-    ] ++ logprobs() ++ Options.sampler()
+    Options.from("request",
+      except: [:source_at, :n_logprobs | @logprobs],
+      ranges: [:priority, :n_draft_max],
+      renamed: [deadline_ms: :deadline],
+      defaults: [max_tokens: 256],
+      own: [
+        deadline: {{:maybe, {:range, 1..0x7FFFFFFF}}, nil},
+        interval: {{:range, 1..0x7FFFFFFF}, 1},
+        stop: {{:list, :binary, 64}, []},
+        cache_salt: {{:maybe, :binary}, nil},
+        lora: {:adapters, []}
+      ]
+    ) ++ logprobs() ++ Options.sampler()
   end
 
   def logprobs do
-    [
-      logprobs: {:boolean, false},
-      top_logprobs: {{:range, 0..20}, 0},
-      prompt_logprobs: {:boolean, false},
-      n_prompt_logprobs: {{:range, 0..20}, 0}
-    ]
+    Options.from("request",
+      only: [:n_logprobs | @logprobs],
+      ranges: [:n_logprobs, :n_prompt_logprobs],
+      renamed: [n_logprobs: :top_logprobs]
+    )
   end
 
   @typedoc """
@@ -78,22 +78,7 @@ defmodule Weir.Server.Request do
     end
 
     o
-    |> Map.take([
-      :max_tokens,
-      :stop,
-      :priority,
-      :cache_prompt,
-      :cache_salt,
-      :interval,
-      :add_special,
-      :parse_special,
-      :special,
-      :n_draft_max,
-      :prompt_logprobs,
-      :n_prompt_logprobs,
-      :logprobs,
-      :adapters
-    ])
+    |> Map.take([:stop, :cache_salt, :adapters | Options.names("request")])
     |> Map.put(:n_logprobs, o.top_logprobs)
     |> Map.put(:deadline_ms, o.deadline)
     |> Map.merge(Options.sampling(%{o | json_schema: JSON.schema!(o.json_schema)}))
