@@ -236,14 +236,15 @@ defmodule Weir.NIFTest do
     }
   end
 
+  # Mostly right in each place, so that a few hundred draws surely have one that is right in all.
   defp hub do
     %{
       cache_dir: Path.join(System.tmp_dir!(), "weir-no-such-folder"),
       offline: true,
       endpoint: Enum.random(["http://127.0.0.1:1", "ftp://x", nil]),
-      revision: Enum.random(["main", "..", "", nil]),
+      revision: Enum.random(["main", "main", nil, nil, "..", ""]),
       token: Enum.random([nil, "", "t", "a\nb"]),
-      n_retries: Enum.random([0, -1, 101]),
+      n_retries: Enum.random([0, 1, 5, -1, 101]),
       timeout_ms: Enum.random([1, 0, 100])
     }
   end
