@@ -33,6 +33,7 @@ const char *const cli_group_titles[CLI_N_GROUPS] = {
 
 const char *const cli_layouts[] = {"auto", "unified", "per_slot", NULL};
 static const char *const poolings[] = {"model", "mean", "cls", "last", NULL};
+static const char *const special_contents[] = {"trusted", "none", "all", NULL};
 static const char *const normalizations[] = {"l2", "max", "none", NULL};
 const char *const cli_kv_types[] = {"f16", "f32", "bf16", "q8_0", "q4_0", NULL};
 
@@ -58,6 +59,8 @@ const cli_option cli_options[] = {
      SETS, "a Jinja template in place of the model's"},
     {"--no-thinking", NULL, CLI_ASKING, CLI_FLAG, AT(no_thinking), NULL, NULL, "WEIR_NO_THINKING", NULL, NULL, SETS,
      "ask a model that reasons to answer at once"},
+    {"--special-content", NULL, CLI_ASKING, CLI_CHOICE, AT(special_content), "WHOSE", NULL, "WEIR_SPECIAL_CONTENT", NULL,
+     special_contents, SETS, "in whose messages <|im_end|> and its like are no text: trusted (all but users' and tools'), none, all"},
 
     {"--temp", "--temperature", CLI_SAMPLING, CLI_FLOAT, SAMPLER(temp), "T", NULL, "WEIR_TEMP", "temp", NULL, SETS,
      "temperature; 0 = always the likeliest token"},

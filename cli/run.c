@@ -104,6 +104,7 @@ static cli_exit render(struct run *run)
     params.json_schema = args->ask.json_schema;
     params.template_source = args->chat_template;
     params.enable_thinking = !args->no_thinking;
+    params.special_content = (weir_special_content)args->special_content;
     if (weir_chat_create(run->model, &params, &run->chat, &error) != WEIR_OK)
         return cli_fail_error(args, CLI_REFUSED, "cannot render the prompt", &error);
     if (weir_chat_parser_create(run->chat, &run->parser, &error) != WEIR_OK)
@@ -117,20 +118,19 @@ static cli_exit submit(struct run *run)
     weir_error error = {0};
     weir_request request = weir_request_default();
     cli_exit code = CLI_OK;
-    const char *text = run->prompt;
-    size_t length = run->prompt_length;
     cli_ask_copy(&ask, &run->args->ask);
     cli_ask_request(&ask, &request);
+    /* Of the tokens, only the number. */
     if (run->chat != NULL) {
         request.chat = run->chat;
-        text = weir_chat_prompt(run->chat, &length);
+        (void)weir_chat_tokenize(run->chat, NULL, 0, &run->n_prompt, NULL);
         ask.sampler.json_schema = NULL; /* the chat has it */
     } else {
-        request.text = text;
-        request.text_length = length;
+        request.text = run->prompt;
+        request.text_length = run->prompt_length;
+        (void)weir_tokenize(run->model, run->prompt, run->prompt_length, true, true, NULL, 0, &run->n_prompt,
+                            NULL);
     }
-    (void)weir_tokenize(run->model, text, length, true, true, NULL, 0, &run->n_prompt,
-                        NULL); /* only the number */
     run->submitted_ns = weir__clock_now_ns();
     request.prompt_logprobs = run->args->n_prompt_logprobs != CLI_UNSET;
     request.n_prompt_logprobs = request.prompt_logprobs ? run->args->n_prompt_logprobs : 0;

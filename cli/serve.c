@@ -79,6 +79,7 @@ static cli_exit complete(cli_args *args)
     params->max_tokens = args->ask.max_tokens;
     params->template_source = args->chat_template;
     params->no_thinking = args->no_thinking;
+    params->special_content = (weir_special_content)args->special_content;
     if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
     if (args->quiet) params->log = false;
     return collect_keys(args);

@@ -63,6 +63,7 @@ static cli_exit render(struct session *session, size_t i)
     params.json_schema = item->ask.json_schema;
     params.template_source = session->args->chat_template;
     params.enable_thinking = !session->args->no_thinking;
+    params.special_content = (weir_special_content)session->args->special_content;
     if (weir_chat_create(session->model, &params, &session->answers[i].chat, &error) == WEIR_OK)
         return CLI_OK;
     return cli_batch_refused(&session->batch, session->args, i, &error);

@@ -75,6 +75,7 @@ static cli_exit render(struct answer *answer)
     params.json_schema = talk->ask.json_schema;
     params.template_source = talk->args->chat_template;
     params.enable_thinking = !talk->args->no_thinking;
+    params.special_content = (weir_special_content)talk->args->special_content;
     weir_status status = weir_chat_create(talk->model, &params, &answer->chat, &error);
     if (status == WEIR_OK) status = weir_chat_parser_create(answer->chat, &answer->parser, &error);
     cli_free(messages);

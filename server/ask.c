@@ -300,6 +300,18 @@ static bool read_reasoning_effort(reader *r, const char *name, const json_t *val
     return refuse(r, name, "\"none\", \"minimal\", \"low\", \"medium\", \"high\" or \"xhigh\"");
 }
 
+static bool read_special_content(reader *r, const char *name, const json_t *value)
+{
+    static const char *const words[] = {"trusted", "none", "all"};
+    const char *word = json_string_value(value);
+    for (int i = 0; word != NULL && i < 3; i++) {
+        if (strcmp(word, words[i]) != 0) continue;
+        r->ask->special_content = (weir_special_content)i;
+        return true;
+    }
+    return refuse(r, name, "\"trusted\", \"none\" or \"all\"");
+}
+
 /* Where nothing is said, the answer can be forked for a while. */
 static bool read_store(reader *r, const char *name, const json_t *value)
 {
@@ -505,6 +517,7 @@ static const field fields[] = {
     TAKE("parallel_tool_calls", SERVE_ASK_CHAT, BOOL, AT(parallel_tool_calls)),
     HAND("reasoning_effort", SERVE_ASK_CHAT, read_reasoning_effort),
     TAKE("chat_template_kwargs", SERVE_ASK_CHAT, VALUE, AT(kwargs)),
+    HAND("special_content", SERVE_ASK_CHAT, read_special_content),
     TAKE("continue_final_message", SERVE_ASK_CHAT, BOOL, AT(continue_final)),
     HAND("add_generation_prompt", SERVE_ASK_CHAT, read_generation_prompt), /* as vLLM has it */
     TAKE("echo", SERVE_ASK_COMPLETIONS, BOOL, AT(echo)),
@@ -637,6 +650,7 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     reader r = {ask, call, where};
     memset(ask, 0, sizeof *ask);
     ask->sampler = params->sampler != NULL ? *params->sampler : weir_sampler_params_default();
+    ask->special_content = params->special_content;
     ask->n = 1;
     ask->max_tokens = params->max_tokens;
     ask->cache_prompt = standard.cache_prompt;

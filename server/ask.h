@@ -67,6 +67,7 @@ typedef struct serve_ask {
     bool parallel_tool_calls, continue_final, echo;
     serve_generation_prompt generation_prompt;
     const char *reasoning_effort;
+    weir_special_content special_content;
 } serve_ask;
 
 /* Reads call->body. False: the call has its answer, a refusal that names the field. Freed with fini

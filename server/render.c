@@ -129,6 +129,18 @@ static bool check_count(const serve_ask *ask, serve_call *call)
     return false;
 }
 
+/* What the chat is not held to. */
+static void tell_relaxed(serve_call *call, const weir_chat *chat, weir_special_content asked)
+{
+    static const char line[] = "special_content\n";
+    serve_text lines = {0};
+    bool held = weir_chat_special_content(chat) == asked;
+    if (!held) serve_text_puts(&lines, line);
+    serve_text_puts(&lines, weir_chat_relaxed(chat));
+    serve_call_relaxed(call, !lines.failed ? lines.bytes : held ? weir_chat_relaxed(chat) : line);
+    serve_text_fini(&lines);
+}
+
 weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
 {
     const serve_params *server = &call->server->params;
@@ -157,6 +169,7 @@ weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
     params.json_schema = ask->schema;
     params.strict_schema = ask->strict_schema;
     params.template_source = server->template_source;
+    params.special_content = ask->special_content;
     params.args = args;
     params.continue_final = ask->continue_final;
     params.add_generation_prompt = ask->generation_prompt != SERVE_PROMPT_UNWANTED;
@@ -167,7 +180,7 @@ weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)
         error.code = status;
         serve_call_refuse_error(call, &error);
     } else {
-        serve_call_relaxed(call, weir_chat_relaxed(chat));
+        tell_relaxed(call, chat, ask->special_content);
     }
 out:
     for (size_t i = 0; i < params.n_args; i++) weir__mem_free((void *)args[i].value);

@@ -52,6 +52,7 @@ typedef struct serve_params {
     int32_t max_tokens;                 /* -1; where a request does not say */
     const char *template_source;        /* NULL = the model's own */
     bool no_thinking;                   /* where a request does not say */
+    weir_special_content special_content; /* likewise */
     const char
         *lora_dir; /* requests may load adapters from this folder, and unload them; NULL = they may not */
 } serve_params;

@@ -147,19 +147,46 @@ out:
     json_decref(json);
 }
 
+/* The ids that a request for chat would have. */
+static weir_status chat_ids(const weir_chat *chat, int32_t **tokens, size_t *n, weir_error *error)
+{
+    size_t capacity = 0, length;
+    (void)weir_chat_prompt(chat, &length);
+    for (size_t guess = length / 2 + 16;; guess = *n) {
+        if (!weir__mem_grow(tokens, &capacity, guess, sizeof **tokens)) return WEIR_NO_MEMORY;
+        weir_status status = weir_chat_tokenize(chat, *tokens, capacity, n, error);
+        if (status != WEIR_TOO_LONG || *n <= capacity) return status;
+    }
+}
+
+static void tell_chat(serve_call *call, const weir_chat *chat)
+{
+    weir_error error = {0};
+    serve_text text = {.quota = &call->server->answers};
+    int32_t *tokens = NULL;
+    size_t length, n = 0;
+    const char *prompt = weir_chat_prompt(chat, &length);
+    error.code = chat_ids(chat, &tokens, &n, &error);
+    if (error.code != WEIR_OK) {
+        serve_call_refuse_error(call, &error);
+        goto out;
+    }
+    serve_text_puts(&text, "{\"prompt\":");
+    serve_text_json(&text, prompt, length);
+    serve_text_puts(&text, ",\"tokens\":[");
+    for (size_t i = 0; i < n; i++) serve_text_printf(&text, i > 0 ? ",%d" : "%d", tokens[i]);
+    serve_text_puts(&text, "]}\n");
+    serve_call_answer_text(call, 200, "application/json", &text);
+out:
+    weir__mem_free(tokens);
+}
+
 void serve_apply_template(serve_call *call)
 {
     serve_ask ask;
-    serve_text text = {.quota = &call->server->answers};
     weir_chat *chat = NULL;
-    if (serve_ask_read(&ask, call, SERVE_ASK_CHAT) && (chat = serve_ask_render(&ask, call)) != NULL) {
-        size_t n;
-        const char *prompt = weir_chat_prompt(chat, &n);
-        serve_text_puts(&text, "{\"prompt\":");
-        serve_text_json(&text, prompt, n);
-        serve_text_puts(&text, "}\n");
-        serve_call_answer_text(call, 200, "application/json", &text);
-    }
+    if (serve_ask_read(&ask, call, SERVE_ASK_CHAT) && (chat = serve_ask_render(&ask, call)) != NULL)
+        tell_chat(call, chat);
     weir_chat_release(chat);
     serve_ask_fini(&ask);
 }

@@ -220,6 +220,14 @@ typedef enum weir_tool_choice {
     WEIR_TOOLS_NONE = 2,
 } weir_tool_choice;
 
+/* The roles in whose content the text of a control token ("<|im_end|>") becomes that token. In all other
+ * content it stays text, so that it cannot end a message or begin one. */
+typedef enum weir_special_content {
+    WEIR_SPECIAL_TRUSTED = 0, /* "system", "developer" and "assistant" */
+    WEIR_SPECIAL_NONE = 1,    /* nobody's */
+    WEIR_SPECIAL_ALL = 2,     /* everybody's */
+} weir_special_content;
+
 typedef struct weir_chat_params {
     size_t size;
     const weir_message *messages; /* [n_messages] */
@@ -249,6 +257,7 @@ typedef struct weir_chat_params {
         /* true: a keyword of json_schema that cannot be enforced is an error; false: it is left out and
          * listed by weir_chat_relaxed */
         strict_schema;
+    weir_special_content special_content;
 } weir_chat_params;
 
 WEIR_API void weir_chat_params_init(weir_chat_params *params, size_t size);
@@ -270,8 +279,18 @@ WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
 WEIR_API void weir_chat_release(weir_chat *chat);
 
 /* The rendered text, NUL-terminated; valid while the chat is held; "" for NULL. length may be NULL. BOS and
- * EOS are not included: to tokenize it yourself, set add_special and parse_special, as a request does. */
+ * EOS are not included. */
 WEIR_API const char *weir_chat_prompt(const weir_chat *chat, size_t *length);
+
+/* The prompt's ids, as a request with this chat has them: those of weir_tokenize with add_special and
+ * parse_special, unless a content has the text of a control token. Arguments and errors are those of
+ * weir_tokenize. */
+WEIR_API weir_status weir_chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t capacity,
+                                        size_t *n_tokens, weir_error *error);
+
+/* The special_content in force: WEIR_SPECIAL_ALL where the template changes contents that have texts of
+ * control tokens so that they cannot be located in the prompt. WEIR_SPECIAL_TRUSTED for NULL. */
+WEIR_API weir_special_content weir_chat_special_content(const weir_chat *chat);
 
 /* The keywords of tools and json_schema that the grammar does not enforce, one a line: a JSON pointer into
  * tools_json or, after "json_schema", into that, and the keyword: "/0/function/parameters/properties/n:

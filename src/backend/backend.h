@@ -66,6 +66,10 @@ typedef struct weir__grammar {
     const char *prefill; /* text the prompt already holds of the answer; NULL = none */
 } weir__grammar;
 
+/* White space that goes with a control token. */
+#define WEIR__STRIP_LEFT  1 /* before it */
+#define WEIR__STRIP_RIGHT 2 /* behind it */
+
 typedef struct weir__backend {
     const char *name;
 
@@ -100,6 +104,9 @@ typedef struct weir__backend {
     /* Bytes of the piece, or minus the size needed. Allocates nothing. */
     int32_t (*piece)(const weir__bmodel *model, int32_t token, bool special, char *bytes, int32_t capacity);
     bool (*is_eog)(const weir__bmodel *model, int32_t token);
+    /* [*n]: the text that is this token where special tokens are parsed, and text like any other where they
+     * are not; NULL for tokens of other kinds. *strip: bits of WEIR__STRIP_*. Lives as long as the model. */
+    const char *(*control_text)(const weir__bmodel *model, int32_t token, size_t *n, int *strip);
     /* The most bytes of a text that become one token; 0 = unknown. */
     int32_t (*longest_piece)(const weir__bmodel *model);
     /* The i-th kind of the model's weights: all of *weights but `size`. END past the last. */
@@ -224,6 +231,9 @@ struct weir_model {
     /* Parsed chat templates, made on first use; NULL at first. The last release hands it to
      * weir__chat_cache_free (model/chat.h), which takes NULL. */
     _Atomic(void *) chat_cache;
+    /* Texts of control tokens, made on first use; NULL at first. Likewise with weir__controls_free
+     * (model/control.h). */
+    _Atomic(void *) controls;
 };
 
 /* What a weir_adapter is inside the library. */

@@ -142,6 +142,15 @@ static bool fake_is_eog(const weir__bmodel *model, int32_t token)
     return model->pieces[token].kind == WEIR__FAKE_END;
 }
 
+/* As the tokenizer below: "<" begins each of them. */
+static const char *fake_control_text(const weir__bmodel *model, int32_t token, size_t *n, int *strip)
+{
+    const weir__fake_piece *piece = &model->pieces[token];
+    *n = (size_t)piece->length;
+    *strip = 0;
+    return piece->kind != WEIR__FAKE_TEXT && piece->length > 0 && piece->bytes[0] == '<' ? piece->bytes : NULL;
+}
+
 static int32_t fake_longest_piece(const weir__bmodel *model)
 {
     int32_t longest = 1;
@@ -522,6 +531,7 @@ const weir__backend weir__backend_fake = {
     .piece = fake_piece,
     .longest_piece = fake_longest_piece,
     .is_eog = fake_is_eog,
+    .control_text = fake_control_text,
     .model_weights = fake_model_weights,
     .device_get = fake_device_get,
     .adapter_load = fake_adapter_load,

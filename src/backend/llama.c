@@ -18,6 +18,7 @@ const weir__backend weir__backend_llama = {
     .tokenize = weir__llama_tokenize,
     .piece = weir__llama_piece,
     .is_eog = weir__llama_is_eog,
+    .control_text = weir__llama_control_text,
     .longest_piece = weir__llama_longest_piece,
     .model_weights = weir__llama_model_weights,
     .device_get = weir__llama_device_get,

@@ -118,6 +118,7 @@ weir_status weir__llama_tokenize(const weir__bmodel *model, const char *text, si
 int32_t weir__llama_piece(const weir__bmodel *model, int32_t token, bool special, char *bytes,
                           int32_t capacity);
 bool weir__llama_is_eog(const weir__bmodel *model, int32_t token);
+const char *weir__llama_control_text(const weir__bmodel *model, int32_t token, size_t *n, int *strip);
 int32_t weir__llama_longest_piece(const weir__bmodel *model);
 weir_status weir__llama_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights);
 weir_status weir__llama_device_get(size_t i, weir_device *device);

@@ -476,3 +476,15 @@ bool weir__llama_is_eog(const weir__bmodel *model, int32_t token)
 {
     return llama_vocab_is_eog(model->vocab, token);
 }
+
+const char *weir__llama_control_text(const weir__bmodel *model, int32_t token, size_t *n, int *strip)
+{
+    if (llama_vocab_type(model->vocab) == LLAMA_VOCAB_TYPE_NONE) return NULL;
+    const unsigned attr = (unsigned)llama_vocab_get_attr(model->vocab, token);
+    if ((attr & (LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_UNKNOWN)) == 0) return NULL;
+    const char *text = llama_vocab_get_text(model->vocab, token);
+    *n = strlen(text);
+    *strip = ((attr & LLAMA_TOKEN_ATTR_LSTRIP) != 0 ? WEIR__STRIP_LEFT : 0) |
+             ((attr & LLAMA_TOKEN_ATTR_RSTRIP) != 0 ? WEIR__STRIP_RIGHT : 0);
+    return text;
+}

@@ -451,6 +451,12 @@ bool constrain(const weir__shim_render *in, const schema_map &named, const commo
     return true;
 }
 
+/* Without calls, tools are shown as they were given. */
+common_chat_params render_tools(const weir__shim_template *t, const weir__shim_render *in)
+{
+    return render(t, in, in->tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema);
+}
+
 const char *const cannot_render = "the chat template cannot be rendered";
 
 /* What a template is given to render. */
@@ -544,9 +550,7 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
                 !chat->params.grammar.empty() && !chat->params.parser.empty())
                 constrain(in, name_schemas(in), common_json::parse(chat->params.parser), chat->params);
         }
-        if (in->tools != nullptr)
-            chat->params.prompt =
-                render(t, in, in->tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema).prompt;
+        if (in->tools != nullptr) chat->params.prompt = render_tools(t, in).prompt;
         chat->parser = common_chat_parser_params(chat->params);
         chat->parser.reasoning_format =
             in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
@@ -556,6 +560,22 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
     });
     if (status == WEIR_OK) *out = chat.release();
     return status;
+}
+
+weir_status weir__shim_chat_prompt(const weir__shim_template *t, const weir__shim_render *in,
+                                   bool (*add)(void *user, const char *prompt, std::size_t n), void *user,
+                                   weir_error *error)
+{
+    return weir::limited(text_bytes(in), error, WEIR_TEMPLATE, cannot_render, [&] {
+        const common_chat_params params =
+            in->tools != nullptr ? render_tools(t, in)
+                                 : render(t, in, nullptr,
+                                          in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO
+                                                                             : COMMON_CHAT_TOOL_CHOICE_NONE,
+                                          in->json_schema);
+        if (!add(user, params.prompt.data(), params.prompt.size())) throw std::bad_alloc();
+        return WEIR_OK;
+    });
 }
 
 void weir__shim_chat_destroy(weir__shim_chat *chat)

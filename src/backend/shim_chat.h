@@ -47,6 +47,11 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
                                    weir__shim_chat **out, weir_error *error);
 void weir__shim_chat_destroy(weir__shim_chat *chat);
 
+/* The prompt alone, as weir__shim_chat_create has it: add gets it once, and false from it is NO_MEMORY. */
+weir_status weir__shim_chat_prompt(const weir__shim_template *t, const weir__shim_render *in,
+                                   bool (*add)(void *user, const char *prompt, size_t n), void *user,
+                                   weir_error *error);
+
 /* Pointers live as long as the chat. */
 typedef struct weir__shim_chat_view {
     const char *prompt;

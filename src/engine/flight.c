@@ -77,6 +77,13 @@ static void add_chat(bytes *key, const weir_chat *chat)
     size_t n;
     const char *prompt = weir_chat_prompt(chat, &n);
     add_text(key, prompt, n);
+    const weir__parts *parts = weir__chat_parts(chat);
+    ADD(key, parts->n);
+    for (size_t i = 0; i < parts->n; i++) {
+        ADD(key, parts->at[i].from);
+        ADD(key, parts->at[i].to);
+        ADD(key, parts->at[i].plain);
+    }
     const weir__grammar *grammar = weir__chat_grammar(chat);
     if (grammar != NULL) {
         add_text(key, grammar->text, WEIR_NUL);

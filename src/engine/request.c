@@ -104,8 +104,11 @@ static weir_status read_text(weir__request *request, const weir_model *model, co
     for (;;) {
         if (!weir__mem_grow(&request->tokens, &request->capacity, guess, sizeof *request->tokens))
             return REFUSE(WEIR_NO_MEMORY, "text", "out of memory for the prompt");
-        weir_status status = model->ops->tokenize(model->model, text, length, add_special, parse_special,
-                                                  request->tokens, request->capacity, &n, error);
+        weir_status status =
+            request->chat != NULL
+                ? weir_chat_tokenize(request->chat, request->tokens, request->capacity, &n, error)
+                : model->ops->tokenize(model->model, text, length, add_special, parse_special,
+                                       request->tokens, request->capacity, &n, error);
         if (status == WEIR_OK) break;
         if (status != WEIR_TOO_LONG || n <= request->capacity)
             return error != NULL ? REFUSE(status, "text", "%s", error->message) : status;

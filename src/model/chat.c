@@ -47,6 +47,9 @@ struct weir_chat {
     weir__chat_mark *marks; /* [n_messages] */
     size_t n_messages;
     char *relaxed; /* NULL or lines */
+    weir_special_content special; /* what holds */
+    weir__spans spans;            /* of contents in the prompt, while it is made */
+    weir__parts parts;            /* of the prompt */
 };
 
 /* ---- What a chat tells ---- */
@@ -84,6 +87,11 @@ const weir__chat_mark *weir__chat_places(const weir_chat *chat, size_t *n)
     return chat->marks;
 }
 
+const weir__parts *weir__chat_parts(const weir_chat *chat)
+{
+    return &chat->parts;
+}
+
 bool weir__chat_continues(const weir_chat *chat)
 {
     return chat->continues;
@@ -106,6 +114,25 @@ const char *weir_chat_prompt(const weir_chat *chat, size_t *length)
     return chat != NULL ? chat->prompt : "";
 }
 
+weir_special_content weir_chat_special_content(const weir_chat *chat)
+{
+    return chat != NULL ? chat->special : WEIR_SPECIAL_TRUSTED;
+}
+
+weir_status weir_chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                               weir_error *error)
+{
+    if (chat == NULL) return weir__error_set(error, WEIR_INVALID, "chat", "chat is NULL");
+    if (tokens == NULL && capacity > 0)
+        return weir__error_set(error, WEIR_INVALID, "tokens", "tokens is NULL and capacity is %zu", capacity);
+    if (n_tokens == NULL) return weir__error_set(error, WEIR_INVALID, "n_tokens", "n_tokens is NULL");
+    if (chat->prompt_length > WEIR__TEXT_MAX)
+        return weir__error_set(error, WEIR_INVALID, "chat", "the prompt has %zu bytes; allowed: 0 to %d",
+                               chat->prompt_length, WEIR__TEXT_MAX);
+    return weir__chat_tokens(chat->model, chat->prompt, chat->prompt_length, &chat->parts, tokens, capacity,
+                             n_tokens, error);
+}
+
 weir_chat *weir_chat_hold(weir_chat *chat)
 {
     if (chat != NULL) atomic_fetch_add_explicit(&chat->refs, 1, memory_order_relaxed);
@@ -120,6 +147,8 @@ void weir_chat_release(weir_chat *chat)
     weir__mem_free(chat->grammar_text);
     weir__mem_free(chat->relaxed);
     weir__mem_free(chat->marks);
+    weir__mem_free(chat->parts.at);
+    weir__spans_fini(&chat->spans);
     weir__mem_free(chat->preserved);
     weir__mem_free((void *)chat->stops);
     weir__mem_free(chat->own_prompt);
@@ -150,6 +179,11 @@ static weir_status check_params(const weir_chat_params *params, const weir__chat
         return weir__error_set(error, WEIR_INVALID, "tool_choice",
                                "tool_choice is %d; allowed: 0 (auto), 1 (required), 2 (none)",
                                (int)params->tool_choice);
+    if (params->special_content != WEIR_SPECIAL_TRUSTED && params->special_content != WEIR_SPECIAL_NONE &&
+        params->special_content != WEIR_SPECIAL_ALL)
+        return weir__error_set(error, WEIR_INVALID, "special_content",
+                               "special_content is %d; allowed: 0 (trusted), 1 (none), 2 (all)",
+                               (int)params->special_content);
     if (params->tool_choice == WEIR_TOOLS_REQUIRED && tools->shown == NULL)
         return weir__error_set(error, WEIR_INVALID, "tool_choice",
                                "tool_choice asks for a call, but there are no tools in tools_json");
@@ -169,6 +203,21 @@ static weir__schema_terms schema_terms(const weir_chat_params *params, weir__tex
 {
     return (weir__schema_terms){
         .where = "json_schema", .tag = "w", .relax = !params->strict_schema, .relaxed = relaxed};
+}
+
+/* Which of the prompt [length] are contents that are to stay text, and what of special_content that
+ * leaves. */
+static weir_status find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
+                                bool deletes, const char *prompt, size_t length, weir__chat_render_fn again,
+                                void *user, weir_error *error)
+{
+    const weir__controls *controls;
+    weir_status status = weir__controls_get(chat->model, &controls, error);
+    if (status == WEIR_OK)
+        status = weir__chat_content_find(controls, messages, params->special_content, deletes, prompt, length,
+                                         again, user, &chat->spans, error);
+    chat->special = chat->spans.known ? params->special_content : WEIR_SPECIAL_ALL;
+    return status;
 }
 
 #ifdef WEIR_NO_LLAMA
@@ -191,13 +240,33 @@ static bool add_content(weir__text *t, const json_t *content)
     return ok;
 }
 
+static bool add_messages(weir__text *t, const weir_chat_params *params, const json_t *messages)
+{
+    static const char begin[] = "<|im_start|>", end[] = "<|im_end|>\n", answer[] = "<|im_start|>assistant\n";
+    bool ok = true;
+    size_t n = json_array_size(messages);
+    for (size_t i = 0; ok && i < n; i++) {
+        const json_t *message = json_array_get(messages, i);
+        ok = weir__text_add(t, begin, sizeof begin - 1) &&
+             add_string(t, json_object_get(message, "role")) && weir__text_add(t, "\n", 1) &&
+             add_content(t, json_object_get(message, "content")) &&
+             ((params->continue_final && i + 1 == n) || weir__text_add(t, end, sizeof end - 1));
+    }
+    if (params->add_generation_prompt && !params->continue_final)
+        ok = ok && weir__text_add(t, answer, sizeof answer - 1);
+    return ok;
+}
+
+static weir_status render_again(void *user, const json_t *messages, weir__text *prompt, weir_error *error)
+{
+    return add_messages(prompt, user, messages) ? WEIR_OK : no_memory(error);
+}
+
 static weir_status render(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
                           const weir__chat_tools *tools, weir__text *relaxed, weir_error *error)
 {
     (void)relaxed;
-    static const char begin[] = "<|im_start|>", end[] = "<|im_end|>\n", answer[] = "<|im_start|>assistant\n";
     weir__text t = {0};
-    bool ok = true;
     if (strcmp(chat->model->ops->name, "fake") != 0 || params->template_source != NULL ||
         tools->shown != NULL || params->json_schema != NULL)
         return weir__error_set(error, WEIR_UNSUPPORTED,
@@ -206,22 +275,13 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
                                : params->json_schema   ? "json_schema"
                                                        : NULL,
                                "this build has no llama.cpp, which templates, tools and schemas need");
-    size_t n = json_array_size(messages);
-    for (size_t i = 0; ok && i < n; i++) {
-        const json_t *message = json_array_get(messages, i);
-        ok = weir__text_add(&t, begin, sizeof begin - 1) &&
-             add_string(&t, json_object_get(message, "role")) && weir__text_add(&t, "\n", 1) &&
-             add_content(&t, json_object_get(message, "content")) &&
-             ((params->continue_final && i + 1 == n) || weir__text_add(&t, end, sizeof end - 1));
-    }
-    if (params->add_generation_prompt && !params->continue_final)
-        ok = ok && weir__text_add(&t, answer, sizeof answer - 1);
+    bool ok = add_messages(&t, params, messages);
     chat->own_prompt = t.bytes;
     if (!ok) return no_memory(error);
     chat->prompt = t.bytes;
     chat->prompt_length = t.n;
     chat->plain = true;
-    return WEIR_OK;
+    return find_content(chat, params, messages, false, t.bytes, t.n, render_again, (void *)params, error);
 }
 
 #else
@@ -368,6 +428,7 @@ typedef struct rendering {
     arguments args;
     char *texts[N_TEXTS]; /* JSON */
     weir__shim_chat *out; /* NULL unless status is WEIR_OK */
+    weir__text *text;     /* where a prompt goes that is rendered alone */
     weir_status status;
     weir_error error;
 } rendering;
@@ -439,10 +500,9 @@ static weir_status write_texts(rendering *r, weir_error *error)
     return WEIR_OK;
 }
 
-static void run_template(void *user)
+static weir__shim_render shim_render(const rendering *r)
 {
-    rendering *r = user;
-    const weir__shim_render in = {
+    return (weir__shim_render){
         .messages = r->texts[MESSAGES],
         .tools = r->texts[TOOLS],
         .enforced_tools = r->texts[ENFORCED],
@@ -457,7 +517,85 @@ static void run_template(void *user)
         .continue_final = r->params->continue_final,
         .parse_reasoning = r->params->parse_reasoning,
     };
+}
+
+static void run_template(void *user)
+{
+    rendering *r = user;
+    const weir__shim_render in = shim_render(r);
     r->status = weir__shim_chat_create(weir__chat_template_parsed(r->template), &in, &r->out, &r->error);
+}
+
+static bool add_prompt(void *user, const char *prompt, size_t n)
+{
+    return weir__text_add(user, prompt, n);
+}
+
+static void run_prompt(void *user)
+{
+    rendering *r = user;
+    const weir__shim_render in = shim_render(r);
+    r->status =
+        weir__shim_chat_prompt(weir__chat_template_parsed(r->template), &in, add_prompt, r->text, &r->error);
+}
+
+/* Templates recurse. */
+static weir_status run(rendering *r, void (*fn)(void *user), weir_error *error)
+{
+    size_t stack = r->params->template_source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
+    weir_status status = weir__deep_run(fn, r, stack, error);
+    return status == WEIR_OK && r->status != WEIR_OK ? weir__error_copy(error, &r->error) : status;
+}
+
+static weir_status render_again(void *user, const json_t *messages, weir__text *prompt, weir_error *error)
+{
+    rendering *r = user;
+    char *text = weir__json_dump(messages);
+    if (text == NULL) return no_memory(error);
+    weir__mem_free(r->texts[MESSAGES]);
+    r->texts[MESSAGES] = text;
+    r->text = prompt;
+    return run(r, run_prompt, error);
+}
+
+/* Whether the template has words with which text is taken out of a text. */
+static bool deletes(const rendering *r)
+{
+    static const char *const words[] = {"replace", "split", "join"};
+    const char *source = weir__chat_template_source(r->template);
+    bool found = false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) found |= strstr(source, words[i]) != NULL;
+    return found;
+}
+
+/* Whether bytes from..to of the prompt have a byte of a content. */
+static bool is_content(const weir_chat *chat, size_t from, size_t to)
+{
+    for (size_t i = 0; i < chat->spans.n; i++)
+        if (chat->spans.at[i].from < to && from < chat->spans.at[i].to) return true;
+    return false;
+}
+
+/* What begins the prompt is taken off; so all spans begin earlier. */
+static void cut_front(weir_chat *chat, size_t n)
+{
+    chat->prompt += n;
+    chat->prompt_length -= n;
+    for (size_t i = 0; i < chat->spans.n; i++) {
+        chat->spans.at[i].from -= n;
+        chat->spans.at[i].to -= n;
+    }
+}
+
+static weir_status cut_back(weir_chat *chat, size_t n, weir_error *error)
+{
+    size_t length = chat->prompt_length - n;
+    char *prompt = weir__mem_calloc(length + 1, 1);
+    if (prompt == NULL) return no_memory(error);
+    memcpy(prompt, chat->prompt, length);
+    chat->prompt = chat->own_prompt = prompt;
+    chat->prompt_length = length;
+    return WEIR_OK;
 }
 
 /* The tokenizer adds BOS and EOS where the model wants them, so the text must not have them too. */
@@ -468,19 +606,15 @@ static weir_status strip_specials(weir_chat *chat, weir_error *error)
                                model->info.add_eos ? model->info.token_eos : -1};
     for (int i = 0; i < 2; i++) {
         char piece[128];
-        int32_t n = tokens[i] < 0 ? 0 : model->ops->piece(model->model, tokens[i], true, piece, sizeof piece);
-        if (n <= 0 || (size_t)n > chat->prompt_length) continue;
-        const char *place = i == 0 ? chat->prompt : chat->prompt + chat->prompt_length - n;
-        if (memcmp(place, piece, (size_t)n) != 0) continue;
-        chat->prompt_length -= (size_t)n;
-        if (i == 0) {
-            chat->prompt += n;
-        } else {
-            chat->own_prompt = weir__mem_calloc(chat->prompt_length + 1, 1);
-            if (chat->own_prompt == NULL) return no_memory(error);
-            memcpy(chat->own_prompt, chat->prompt, chat->prompt_length);
-            chat->prompt = chat->own_prompt;
-        }
+        int32_t size =
+            tokens[i] < 0 ? 0 : model->ops->piece(model->model, tokens[i], true, piece, sizeof piece);
+        if (size <= 0 || (size_t)size > chat->prompt_length) continue;
+        size_t n = (size_t)size, at = i == 0 ? 0 : chat->prompt_length - n;
+        if (memcmp(chat->prompt + at, piece, n) != 0 || is_content(chat, at, at + n)) continue;
+        if (i == 0)
+            cut_front(chat, n);
+        else if (cut_back(chat, n, error) != WEIR_OK)
+            return WEIR_NO_MEMORY;
     }
     return WEIR_OK;
 }
@@ -598,14 +732,16 @@ static weir_status check_enforcement(const weir_chat *chat, const rendering *r, 
 }
 
 /* What the chat is, from what the template's handler gave. */
-static weir_status read_chat(weir_chat *chat, const rendering *r, weir_error *error)
+static weir_status read_chat(weir_chat *chat, rendering *r, weir_error *error)
 {
     weir__shim_chat_view view;
     weir__shim_chat_look(chat->reader, &view);
     chat->continues = r->params->continue_final;
     chat->prompt = view.prompt;
     chat->prompt_length = view.prompt_length;
-    weir_status status = strip_specials(chat, error);
+    weir_status status = find_content(chat, r->params, r->messages, deletes(r), view.prompt,
+                                      view.prompt_length, render_again, r, error);
+    if (status == WEIR_OK) status = strip_specials(chat, error);
     if (status == WEIR_OK) status = read_lists(chat, &view, error);
     if (status == WEIR_OK) status = read_grammar(chat, &view, r->schema, error);
     if (status == WEIR_OK) status = check_enforcement(chat, r, error);
@@ -623,13 +759,11 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
         .now = params->now != 0 ? (time_t)params->now : time(NULL),
         .enable_thinking = params->enable_thinking,
     };
-    size_t stack = params->template_source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
     weir_status status = find_template(&r, chat->model, error);
     if (status == WEIR_OK) status = read_schema(&r, error);
     if (status == WEIR_OK) status = read_args(&r, error);
     if (status == WEIR_OK) status = write_texts(&r, error);
-    if (status == WEIR_OK) status = weir__deep_run(run_template, &r, stack, error);
-    if (status == WEIR_OK && r.status != WEIR_OK) status = weir__error_copy(error, &r.error);
+    if (status == WEIR_OK) status = run(&r, run_template, error);
     if (status == WEIR_OK) {
         chat->reader = r.out;
         status = read_chat(chat, &r, error);
@@ -639,6 +773,17 @@ static weir_status render(weir_chat *chat, const weir_chat_params *params, const
 }
 
 #endif
+
+/* The prompt is complete: how it is tokenized. */
+static weir_status cut(weir_chat *chat, weir_error *error)
+{
+    const weir__controls *controls;
+    weir_status status = weir__controls_get(chat->model, &controls, error);
+    if (status == WEIR_OK)
+        status = weir__chat_cut(controls, chat->prompt, chat->prompt_length, &chat->spans, &chat->parts, error);
+    weir__spans_fini(&chat->spans);
+    return status;
+}
 
 /* From messages and tools as they are given here, whatever params says of them. */
 static weir_status create(weir_model *model, const weir_chat_params *params, const json_t *messages,
@@ -650,6 +795,7 @@ static weir_status create(weir_model *model, const weir_chat_params *params, con
     atomic_init(&chat->refs, 1);
     chat->model = weir_model_hold(model);
     weir_status status = render(chat, params, messages, tools, relaxed, error);
+    if (status == WEIR_OK) status = cut(chat, error);
     if (status == WEIR_OK)
         *out = chat;
     else

@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/shim_chat.h"
 #include "model/chat_marks.h"
+#include "model/chat_parts.h"
 
 weir_model *weir__chat_model(const weir_chat *chat);
 
@@ -23,6 +24,9 @@ const weir__shim_chat *weir__chat_reader(const weir_chat *chat);
 
 /* Where the messages lie in the prompt, [*n]. */
 const weir__chat_mark *weir__chat_places(const weir_chat *chat, size_t *n);
+
+/* How the prompt is tokenized. */
+const weir__parts *weir__chat_parts(const weir_chat *chat);
 
 /* Whether the answer goes on with the last message, whose text is not to be delivered again. */
 bool weir__chat_continues(const weir_chat *chat);

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/sized.h"
 #include "model/chat.h"
+#include "model/control.h"
 #include "params/members.h"
 
 /* ggml's limit on the devices of one model. */
@@ -89,6 +90,7 @@ static weir_status load(const char *path, const weir_model_params *params, bool 
     made->ops = ops;
     atomic_init(&made->refs, 1);
     atomic_init(&made->chat_cache, NULL);
+    atomic_init(&made->controls, NULL);
     status = (outline && ops->model_outline != NULL ? ops->model_outline
                                                     : ops->model_load)(path, &full, &made->model, error);
     if (status != WEIR_OK) goto fail;
@@ -157,6 +159,7 @@ void weir_model_release(weir_model *model)
     /* what other threads did with the model happens before the last one frees it */
     if (model == NULL || atomic_fetch_sub_explicit(&model->refs, 1, memory_order_acq_rel) > 1) return;
     weir__chat_cache_free(atomic_load(&model->chat_cache));
+    weir__controls_free(atomic_load(&model->controls));
     model->ops->model_free(model->model);
     weir__mem_free(model->path);
     weir__mem_free(model);
