@@ -77,7 +77,7 @@ typedef struct cli_args {
     cli_list lora;          /* FILE[=SCALE] */
     cli_adapters *adapters; /* loaded with the engine */
     bool raw, no_thinking, explain_cache;
-    int special_content; /* position in its choices, a weir_special_content */
+    int special_content;                /* position in its choices, a weir_special_content */
     int32_t best_of, n_prompt_logprobs; /* run; n_prompt_logprobs CLI_UNSET = none */
     bool json, quiet, verbose, help, licenses;
     bool check;                          /* optimize */

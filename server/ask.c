@@ -633,13 +633,14 @@ static bool check_fork(reader *r)
                         : ask->tools != NULL                     ? "tools"
                         : ask->tool_choice != SERVE_TOOLS_UNSAID ? "tool_choice"
                         : ask->kwargs != NULL                    ? "chat_template_kwargs"
-                        : ask->reasoning_effort != NULL          ? "reasoning_effort"
-                        : ask->continue_final                    ? "continue_final_message"
-                        : ask->generation_prompt != 0            ? "add_generation_prompt"
-                        : ask->prompt_logprobs                   ? "prompt_logprobs"
-                        : ask->lora != NULL                      ? "lora"
-                        : chat && ask->schema != NULL            ? "response_format"
-                                                                 : NULL;
+                        : json_is_string(json_object_get(ask->json, "special_content")) ? "special_content"
+                        : ask->reasoning_effort != NULL                                 ? "reasoning_effort"
+                        : ask->continue_final         ? "continue_final_message"
+                        : ask->generation_prompt != 0 ? "add_generation_prompt"
+                        : ask->prompt_logprobs        ? "prompt_logprobs"
+                        : ask->lora != NULL           ? "lora"
+                        : chat && ask->schema != NULL ? "response_format"
+                                                      : NULL;
     return other == NULL || refuse(r, other, "left out of a fork: the prompt is the source's");
 }
 

@@ -196,6 +196,41 @@ ERL_NIF_TERM nif_chat_prompt(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
     return nif_binary(env, prompt, length);
 }
 
+/* chat_tokens(chat): {:ok, ids} */
+ERL_NIF_TERM nif_chat_tokens(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    weir_error error = {0};
+    const nif_chat *chat = nif_resource_get(env, argv[0], NIF_CHAT);
+    if (chat == NULL) return enif_make_badarg(env);
+    size_t n, capacity;
+    (void)weir_chat_prompt(chat->object.handle, &n);
+    n += 4; /* most tokens have a byte or more */
+    int32_t *tokens = NULL;
+    weir_status status;
+    do {
+        capacity = n;
+        nif_free(tokens);
+        tokens = enif_alloc(capacity * sizeof *tokens);
+        if (tokens == NULL) return nif_no_memory(env);
+        status = weir_chat_tokenize(chat->object.handle, tokens, capacity, &n, &error);
+    } while (status == WEIR_TOO_LONG && n > capacity);
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    while (status == WEIR_OK && n > 0) list = enif_make_list_cell(env, enif_make_int(env, tokens[--n]), list);
+    nif_free(tokens);
+    return status == WEIR_OK ? nif_ok(env, list) : nif_refused(env, status, &error);
+}
+
+/* chat_special_content(chat): :trusted, :none or :all */
+ERL_NIF_TERM nif_chat_special_content(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    static const char *const whose[] = {"trusted", "none", "all"};
+    const nif_chat *chat = nif_resource_get(env, argv[0], NIF_CHAT);
+    if (chat == NULL) return enif_make_badarg(env);
+    return nif_atom(env, whose[weir_chat_special_content(chat->object.handle)]);
+}
+
 /* chat_parser(chat): {:ok, parser} */
 ERL_NIF_TERM nif_chat_parser(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {

@@ -312,6 +312,8 @@ void nif_uninterrupted(void);
     X(chat_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(chat_relaxed, 1, 0)                                                                                    \
     X(chat_prompt, 1, 0)                                                                                     \
+    X(chat_tokens, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
+    X(chat_special_content, 1, 0)                                                                            \
     X(chat_parser, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(chat_parser_feed, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                      \
     X(json_schema_to_grammar_nif, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                            \

@@ -69,7 +69,7 @@ defmodule Weir do
   def chat(%Model{} = model, messages, opts \\ []) do
     {template, rest} = Chat.split_options(opts)
 
-    with {:ok, prompt} <- Chat.apply_template(model, messages, template) do
+    with {:ok, prompt} <- Chat.tokens(model, messages, template) do
       generate(model, prompt, rest)
     end
   end
@@ -80,7 +80,7 @@ defmodule Weir do
     {template, rest} = Chat.split_options(opts)
     o = Options.read!(rest, Options.stream())
     # rendered when the stream is enumerated, as everything else of it is
-    prompt = fn -> Chat.apply_template(model, messages, template) end
+    prompt = fn -> Chat.tokens(model, messages, template) end
     model |> Generation.stream(prompt, o) |> emit(o.emit)
   end
 

@@ -160,6 +160,8 @@ defmodule Weir.NIFTest do
       ],
       chat_prompt: [:chat],
       chat_relaxed: [:chat],
+      chat_special_content: [:chat],
+      chat_tokens: [:chat],
       chat_parser: [:chat],
       chat_parser_feed: [fn -> elem(NIF.chat_parser(own_chat()), 1) end, text, bool],
       json_schema_to_grammar_nif: [
@@ -563,6 +565,7 @@ defmodule Weir.NIFTest do
       enable_thinking: true,
       continue_final: false,
       parse_reasoning: true,
+      special_content: :trusted,
       now: 0
     }
   end

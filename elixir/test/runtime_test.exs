@@ -592,6 +592,7 @@ defmodule Weir.RuntimeTest do
         NIF.chat_apply_template_jinja(model, [{"user", "a"}], true, true, [])
       end,
       chat_create: fn -> NIF.chat_create(model, %{messages: "[]"}) end,
+      chat_tokens: fn -> {:ok, _} = NIF.chat_tokens(chat) end,
       chat_parser: fn -> NIF.chat_parser(chat) end,
       chat_parser_feed: fn -> {:ok, _} = NIF.chat_parser_feed(parser, "a", false) end,
       json_schema_to_grammar_nif: fn -> NIF.json_schema_to_grammar_nif("{}") end,
@@ -639,6 +640,7 @@ defmodule Weir.RuntimeTest do
       generate_stop: fn -> NIF.generate_stop(NIF.generate_ref()) end,
       chat_prompt: fn -> NIF.chat_prompt(chat) end,
       chat_relaxed: fn -> NIF.chat_relaxed(chat) end,
+      chat_special_content: fn -> NIF.chat_special_content(chat) end,
       engine_submit: fn -> {:ok, _} = submit.(%{}) end,
       engine_submit_n: fn ->
         {:ok, _} = NIF.engine_submit_n(manual, %{prompt: "a"}, 2, self(), 1)

@@ -148,7 +148,8 @@ static const char *fake_control_text(const weir__bmodel *model, int32_t token, s
     const weir__fake_piece *piece = &model->pieces[token];
     *n = (size_t)piece->length;
     *strip = 0;
-    return piece->kind != WEIR__FAKE_TEXT && piece->length > 0 && piece->bytes[0] == '<' ? piece->bytes : NULL;
+    return piece->kind != WEIR__FAKE_TEXT && piece->length > 0 && piece->bytes[0] == '<' ? piece->bytes
+                                                                                         : NULL;
 }
 
 static int32_t fake_longest_piece(const weir__bmodel *model)

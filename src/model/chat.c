@@ -46,7 +46,7 @@ struct weir_chat {
     size_t n_preserved;
     weir__chat_mark *marks; /* [n_messages] */
     size_t n_messages;
-    char *relaxed; /* NULL or lines */
+    char *relaxed;                /* NULL or lines */
     weir_special_content special; /* what holds */
     weir__spans spans;            /* of contents in the prompt, while it is made */
     weir__parts parts;            /* of the prompt */
@@ -247,9 +247,8 @@ static bool add_messages(weir__text *t, const weir_chat_params *params, const js
     size_t n = json_array_size(messages);
     for (size_t i = 0; ok && i < n; i++) {
         const json_t *message = json_array_get(messages, i);
-        ok = weir__text_add(t, begin, sizeof begin - 1) &&
-             add_string(t, json_object_get(message, "role")) && weir__text_add(t, "\n", 1) &&
-             add_content(t, json_object_get(message, "content")) &&
+        ok = weir__text_add(t, begin, sizeof begin - 1) && add_string(t, json_object_get(message, "role")) &&
+             weir__text_add(t, "\n", 1) && add_content(t, json_object_get(message, "content")) &&
              ((params->continue_final && i + 1 == n) || weir__text_add(t, end, sizeof end - 1));
     }
     if (params->add_generation_prompt && !params->continue_final)
@@ -780,7 +779,8 @@ static weir_status cut(weir_chat *chat, weir_error *error)
     const weir__controls *controls;
     weir_status status = weir__controls_get(chat->model, &controls, error);
     if (status == WEIR_OK)
-        status = weir__chat_cut(controls, chat->prompt, chat->prompt_length, &chat->spans, &chat->parts, error);
+        status =
+            weir__chat_cut(controls, chat->prompt, chat->prompt_length, &chat->spans, &chat->parts, error);
     weir__spans_fini(&chat->spans);
     return status;
 }

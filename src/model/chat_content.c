@@ -35,7 +35,7 @@ typedef struct finding {
     size_t length;
     char stem[MARK_STEM + 1];
     way way;
-    bool deletes; /* the template may take text out of contents: what is left may be a control text */
+    bool deletes;        /* the template may take text out of contents: what is left may be a control text */
     weir__budget budget; /* asks for the interrupt only */
     bool no_memory;
 } finding;
@@ -99,8 +99,8 @@ static char behind(char byte)
     return (char)('A' + ((unsigned char)byte & 15));
 }
 
-/* The core with marks behind each first character of what may be a control text, and before its last character
- * where that may begin one. So what templates look for at its ends stays. */
+/* The core with marks behind each first character of what may be a control text, and before its last
+ * character where that may begin one. So what templates look for at its ends stays. */
 static bool mark_inside(finding *f, weir__text *out, const char *core, size_t n)
 {
     const bool open = weir__controls_open(f->controls, core, n),

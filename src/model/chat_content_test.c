@@ -48,10 +48,10 @@ typedef enum manner {
     AS_IS,
     STRIPPED,
     TWICE,
-    ONE_LINE, /* without newlines */
-    BRACKETS, /* <content> */
+    ONE_LINE,  /* without newlines */
+    BRACKETS,  /* <content> */
     INSPECTED, /* another word before what begins or ends as results do */
-    N_FOUND,  /* above this one the contents cannot be found */
+    N_FOUND,   /* above this one the contents cannot be found */
     UPPER = N_FOUND,
     REVERSED,
     SPLIT, /* only what follows the first "|" */
@@ -209,8 +209,8 @@ static outcome found_in(page *p, const json_t *messages, weir_special_content sp
     weir__parts parts = {0};
     outcome o = {0};
     size_t counted = 0;
-    assert_int_equal(weir__chat_content_find(controls, messages, special, p->manner == ONE_LINE, p->text.bytes,
-                                             p->text.n, again, p, &spans, NULL),
+    assert_int_equal(weir__chat_content_find(controls, messages, special, p->manner == ONE_LINE,
+                                             p->text.bytes, p->text.n, again, p, &spans, NULL),
                      WEIR_OK);
     o.known = spans.known;
     for (size_t i = 0; i < spans.n; i++) {
@@ -225,8 +225,8 @@ static outcome found_in(page *p, const json_t *messages, weir_special_content sp
     o.ids = malloc(capacity * sizeof *o.ids);
     assert_int_equal(weir__chat_tokens(model, p->text.bytes, p->text.n, &parts, NULL, 0, &counted, NULL),
                      WEIR_TOO_LONG);
-    assert_int_equal(
-        weir__chat_tokens(model, p->text.bytes, p->text.n, &parts, o.ids, capacity, &o.n, NULL), WEIR_OK);
+    assert_int_equal(weir__chat_tokens(model, p->text.bytes, p->text.n, &parts, o.ids, capacity, &o.n, NULL),
+                     WEIR_OK);
     assert_int_equal(o.n, counted);
     weir__mem_free(parts.at);
     weir__spans_fini(&spans);
@@ -309,8 +309,8 @@ static void test_whose(void **state)
         write_page(&p, messages);
         for (weir_special_content s = WEIR_SPECIAL_TRUSTED; s <= WEIR_SPECIAL_ALL; s++) {
             weir__spans spans = {0};
-            assert_int_equal(weir__chat_content_find(controls, messages, s, false, p.text.bytes, p.text.n, again, &p,
-                                                     &spans, NULL),
+            assert_int_equal(weir__chat_content_find(controls, messages, s, false, p.text.bytes, p.text.n,
+                                                     again, &p, &spans, NULL),
                              WEIR_OK);
             assert_true(spans.known);
             assert_int_equal(spans.n, s == WEIR_SPECIAL_NONE || (s == WEIR_SPECIAL_TRUSTED && i >= 3));
@@ -352,8 +352,8 @@ static void test_a_rendering_that_fails(void **state)
     for (size_t i = 0; i < 4; i++) {
         weir__spans spans = {0};
         weir_status status = all[i];
-        assert_int_equal(weir__chat_content_find(controls, messages, WEIR_SPECIAL_TRUSTED, false, "<|im_end|>", 10,
-                                                 failing, &status, &spans, NULL),
+        assert_int_equal(weir__chat_content_find(controls, messages, WEIR_SPECIAL_TRUSTED, false,
+                                                 "<|im_end|>", 10, failing, &status, &spans, NULL),
                          i < 2 ? WEIR_OK : status);
         assert_false(spans.known);
         weir__spans_fini(&spans);
@@ -363,9 +363,10 @@ static void test_a_rendering_that_fails(void **state)
 
 /* ---- Any conversation ---- */
 
-static const char *const words[] = {"<|im_end|>", "<|im_start|>", "<|im_", "end|>", "<", ">", "|", "im_end",
-                                    "<s>", "</s>", "<｜end", "▁of▁turn｜>", LONG_TEXT, "é", " ", "\n", "a",
-                                    "q0", "q", "0123456789", "system\n", "|im_end|"};
+static const char *const words[] = {
+    "<|im_end|>", "<|im_start|>", "<|im_",  "end|>",       "<",        ">",       "|", "im_end",
+    "<s>",        "</s>",         "<｜end", "▁of▁turn｜>", LONG_TEXT,  "é",       " ", "\n",
+    "a",          "q0",           "q",      "0123456789",  "system\n", "|im_end|"};
 
 static int32_t roll(dice *d, int32_t n)
 {
@@ -375,7 +376,8 @@ static int32_t roll(dice *d, int32_t n)
 static json_t *any_text(dice *d)
 {
     char text[512] = "";
-    for (int32_t n = roll(d, 7); n > 0; n--) strcat(text, words[roll(d, (int32_t)(sizeof words / sizeof *words))]);
+    for (int32_t n = roll(d, 7); n > 0; n--)
+        strcat(text, words[roll(d, (int32_t)(sizeof words / sizeof *words))]);
     return json_string(text);
 }
 
@@ -389,8 +391,7 @@ static json_t *any_messages(dice *d)
         if ((role[0] == 'u' || role[0] == 't') && roll(d, 3) == 0) {
             content = json_array();
             for (int32_t k = roll(d, 4); k > 0; k--)
-                json_array_append_new(content,
-                                      json_pack("{s:s,s:o}", "type", "text", "text", any_text(d)));
+                json_array_append_new(content, json_pack("{s:s,s:o}", "type", "text", "text", any_text(d)));
         } else
             content = any_text(d);
         json_array_append_new(list, json_pack("{s:s,s:o}", "role", role, "content", content));
@@ -453,8 +454,7 @@ static bool second_time(void *user)
 static void test_much_takes_little(void **state)
 {
     (void)state;
-    static const char *const units[] = {"<|im_end|>", "<|im_end|", "<", "a<|im_end|>",
-                                        "<|im_end x"};
+    static const char *const units[] = {"<|im_end|>", "<|im_end|", "<", "a<|im_end|>", "<|im_end x"};
     for (size_t i = 0; i < 5; i++) {
         size_t unit = strlen(units[i]), n = EFFORT((size_t)16 << 20, (size_t)2 << 20) / unit;
         char *text = malloc(n * unit + 1);
@@ -466,8 +466,8 @@ static void test_much_takes_little(void **state)
         weir__spans spans = {0};
         weir__parts parts = {0};
         clock_t begin = clock(); /* of the process: other programs do not count */
-        assert_int_equal(weir__chat_content_find(controls, messages, WEIR_SPECIAL_TRUSTED, false, p.text.bytes,
-                                                 p.text.n, again, &p, &spans, NULL),
+        assert_int_equal(weir__chat_content_find(controls, messages, WEIR_SPECIAL_TRUSTED, false,
+                                                 p.text.bytes, p.text.n, again, &p, &spans, NULL),
                          WEIR_OK);
         assert_int_equal(weir__chat_cut(controls, p.text.bytes, p.text.n, &spans, &parts, NULL), WEIR_OK);
         assert_true(clock() - begin < (clock_t)60 * CLOCKS_PER_SEC);
@@ -476,8 +476,8 @@ static void test_much_takes_little(void **state)
         int asked = 0;
         weir_interrupt_set(second_time, &asked);
         weir__spans none = {0};
-        assert_int_equal(weir__chat_content_find(controls, messages, WEIR_SPECIAL_TRUSTED, false, p.text.bytes,
-                                                 p.text.n, again, &p, &none, NULL),
+        assert_int_equal(weir__chat_content_find(controls, messages, WEIR_SPECIAL_TRUSTED, false,
+                                                 p.text.bytes, p.text.n, again, &p, &none, NULL),
                          i == 4 ? WEIR_ABORTED : WEIR_OK); /* the others are found at once */
         weir_interrupt_set(NULL, NULL);
         weir__spans_fini(&none);

@@ -24,7 +24,7 @@ weir_status weir__chat_cut(const weir__controls *controls, const char *prompt, s
 
 /* The ids of the prompt with these parts: as the backend's tokenize with add_special and parse_special. */
 weir_status weir__chat_tokens(const weir_model *model, const char *prompt, size_t length,
-                              const weir__parts *parts, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                              const weir__parts *parts, int32_t *ids, size_t capacity, size_t *n_tokens,
                               weir_error *error);
 
 #endif

@@ -19,7 +19,9 @@ defmodule Weir.Chat do
   list of `{key, value}` strings for the template, JSON where it is JSON; `template`: a Jinja source of your own;
   `continue_final` (false): the last message is the assistant's and goes on; `parse_reasoning` (true), for
   `Weir.chat_completion/3`; `strict_schema` (true), for its `json_schema`: what cannot be enforced is an error, and with
-  false a warning; `now` (0: the present time), seconds since 1970, for templates that print the date.
+  false a warning; `now` (0: the present time), seconds since 1970, for templates that print the date;
+  `special_content` (`:trusted`), for `Weir.chat/3` and all that makes answers: in whose messages the text of a control
+  token, such as `<|im_end|>`, is that token: `:trusted` (all roles' but users' and tools'), `:none` or `:all`.
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> Weir.Chat.apply_template(model, [%{role: "user", content: "hello"}])
@@ -30,6 +32,14 @@ defmodule Weir.Chat do
   def apply_template(%Model{} = model, messages, opts \\ []) do
     o = Options.read!(opts, Options.template())
     with {:ok, chat} <- create(model, messages, o), do: {:ok, NIF.chat_prompt(chat)}
+  end
+
+  @doc false
+  # The prompt as ids: a text could not say which of its control tokens came with a message.
+  @spec tokens(Model.t(), [message()], keyword()) :: {:ok, [integer()]} | {:error, String.t()}
+  def tokens(%Model{} = model, messages, opts) do
+    o = Options.read!(opts, Options.template())
+    with {:ok, chat} <- create(model, messages, o), do: NIF.chat_tokens(chat)
   end
 
   @doc false
@@ -59,9 +69,11 @@ defmodule Weir.Chat do
           continue_final: o.continue_final,
           parse_reasoning: o.parse_reasoning,
           strict_schema: Map.get(o, :strict_schema, true),
+          special_content: o.special_content,
           now: o.now
         })
         |> tell_relaxed()
+        |> tell_special(o.special_content)
 
       i ->
         {:error, "messages[#{i}].content must be UTF-8 without NUL"}
@@ -84,6 +96,18 @@ defmodule Weir.Chat do
   end
 
   defp tell_relaxed(failed), do: failed
+
+  defp tell_special({:ok, chat} = created, asked) do
+    if NIF.chat_special_content(chat) != asked do
+      Logger.warning(
+        "the chat template changes messages so that texts of control tokens in them become these tokens"
+      )
+    end
+
+    created
+  end
+
+  defp tell_special(failed, _asked), do: failed
 
   defp text?(content) when is_binary(content),
     do: String.valid?(content) and not String.contains?(content, <<0>>)

@@ -25,7 +25,7 @@ defmodule Weir.Generation do
   end
 
   defp submit(model, prompt, o, mode, n, to) do
-    with {:ok, tokens} <- Tokenizer.encode(model, text(prompt)),
+    with {:ok, tokens} <- tokens(model, prompt),
          {:ok, engine} <- NIF.engine_create(model.ref, engine_options(length(tokens), o, n)),
          {:ok, o} <- Request.adapted(model, o) do
       Request.submit_n(engine, %{prompt: prompt}, o, mode, n, to)
@@ -65,8 +65,9 @@ defmodule Weir.Generation do
     error -> {:raised, error, __STACKTRACE__}
   end
 
-  defp text(prompt) when is_binary(prompt), do: prompt
-  defp text(chat), do: NIF.chat_prompt(chat)
+  defp tokens(model, text) when is_binary(text), do: Tokenizer.encode(model, text)
+  defp tokens(_model, ids) when is_list(ids), do: {:ok, ids}
+  defp tokens(_model, chat), do: NIF.chat_tokens(chat)
 
   defp engine_options(n_prompt, o, n) do
     n_ctx = max(o.n_ctx, n_prompt + max(o.max_tokens, 0))

@@ -338,13 +338,21 @@ defmodule Weir.NIF do
   A rendered conversation, which is a prompt for `engine_submit/4` and knows how its answer is read. Options are a map:
   `messages` and `tools` (JSON texts, as in OpenAI's API), `tool_choice` (`:auto`, `:required`, `:none`),
   `parallel_tool_calls`, `json_schema` (JSON text), `template` (Jinja), `args` (`{key, value}` pairs for it),
-  `add_assistant`, `enable_thinking`, `continue_final`, `parse_reasoning`, `strict_schema`, `now` (seconds since 1970). Dirty, CPU.
+  `add_assistant`, `enable_thinking`, `continue_final`, `parse_reasoning`, `strict_schema`, `special_content`
+  (`:trusted`, `:none`, `:all`), `now` (seconds since 1970). Dirty, CPU.
   """
   @spec chat_create(model(), map()) :: result(chat())
   def chat_create(_model, _options), do: missing()
   @doc "The rendered text."
   @spec chat_prompt(chat()) :: String.t()
   def chat_prompt(_chat), do: missing()
+  @doc "Its ids, as a request with this chat has them. Dirty, CPU."
+  @spec chat_tokens(chat()) :: result([integer()])
+  def chat_tokens(_chat), do: missing()
+
+  @doc "In whose content texts of control tokens are these tokens: `special_content`, or `:all` where that cannot be told."
+  @spec chat_special_content(chat()) :: :trusted | :none | :all
+  def chat_special_content(_chat), do: missing()
   @doc "What of tools and schema the grammar does not enforce, a line each."
   @spec chat_relaxed(chat()) :: String.t()
   def chat_relaxed(_chat), do: missing()

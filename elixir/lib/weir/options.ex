@@ -297,7 +297,8 @@ defmodule Weir.Options do
         :template_source,
         :continue_final,
         :parse_reasoning,
-        :strict_schema
+        :strict_schema,
+        :special_content
       ],
       renamed: [add_generation_prompt: :add_assistant, template_source: :template],
       own: [

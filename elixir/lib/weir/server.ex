@@ -274,7 +274,7 @@ defmodule Weir.Server do
 
   defp rendered(server, messages, template, deadline) do
     with {:ok, model} <- loaded(server, deadline),
-         do: Chat.apply_template(model, messages, template)
+         do: Chat.tokens(model, messages, template)
   end
 
   @doc "The same as a stream, see `stream/3`."
