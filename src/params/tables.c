@@ -13,6 +13,7 @@ const char *const weir__layout_names[] = {"auto", "unified", "per_slot", NULL};
 static const char *const kv_types[] = {"f16", "f32", "bf16", "q8_0", "q4_0", NULL};
 static const char *const split_modes[] = {"none", "layer", "row", NULL};
 static const char *const poolings[] = {"unspecified", "none", "mean", "cls", "last", "rank", NULL};
+static const char *const special_contents[] = {"trusted", "none", "all", NULL};
 static const char *const tool_choices[] = {"auto", "required", "none", NULL};
 
 /* clang-format off */
@@ -120,6 +121,7 @@ static const weir_member chat[] = {
     FLAG(parse_reasoning, true, "separate reasoning from content"),
     NUMBER(now, INT64_MIN, (double)INT64_MAX, 0, "s", "the time that templates print; 0 = now"),
     FLAG(strict_schema, true, "refuse a schema that cannot be enforced in full"),
+    CHOICE(special_content, WEIR_SPECIAL_TRUSTED, WEIR_SPECIAL_ALL, WEIR_SPECIAL_TRUSTED, special_contents, "in whose messages texts of control tokens are these tokens"),
 };
 TABLE(chat);
 
