@@ -8,6 +8,7 @@
 
 #include "backend/llama_testing.h"
 #include "base/cpu.h"
+#include "model/gguf.h"
 #include "support/effort.h"
 #include "support/temp.h"
 
@@ -126,6 +127,57 @@ static void unknown_architecture(void **state)
     write_file(path, file, sizeof file - 1);
     assert_int_equal(load(path, &error), WEIR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "nobody"));
+}
+
+static void put_number(unsigned char **at, uint64_t value, size_t n)
+{
+    for (size_t i = 0; i < n; i++) *(*at)++ = (unsigned char)(value >> 8 * i);
+}
+
+/* A file without keys, with two tensors of a type; how long it is. */
+static size_t file_of_type(unsigned char *bytes, uint32_t type, uint64_t n_elements, uint64_t n_bytes)
+{
+    static const char *const names[] = {"blk.0.attn_k.weight", "blk.0.attn_q.weight"};
+    unsigned char *at = bytes;
+    memcpy(at, "GGUF", 4);
+    at += 4;
+    put_number(&at, 3, 4);
+    put_number(&at, 2, 8);
+    put_number(&at, 0, 8);
+    for (uint64_t i = 0; i < 2; i++) {
+        put_number(&at, strlen(names[i]), 8);
+        memcpy(at, names[i], strlen(names[i]));
+        at += strlen(names[i]);
+        put_number(&at, 2, 4);
+        put_number(&at, n_elements, 8);
+        put_number(&at, 1, 8);
+        put_number(&at, type, 4);
+        put_number(&at, i * n_bytes, 8);
+    }
+    size_t begin = ((size_t)(at - bytes) + 31) / 32 * 32;
+    return begin + 2 * n_bytes;
+}
+
+/* What the check of files knows of ggml's types is what ggml says. */
+static void types_are_as_large_as_ggml_says(void **state)
+{
+    (void)state;
+    static unsigned char bytes[1 << 20];
+    int n_known = 0;
+    for (int type = 0; type < GGML_TYPE_COUNT; type++) {
+        weir_error right = {0}, wrong = {0};
+        uint64_t block = (uint64_t)ggml_blck_size((enum ggml_type)type),
+                 size = ggml_type_size((enum ggml_type)type);
+        size_t n = file_of_type(bytes, (uint32_t)type, 32 * block, 32 * size);
+        weir__gguf_check_memory(bytes, n, NULL, &right);
+        n = file_of_type(bytes, (uint32_t)type, 32 * block, 32 * size + 32);
+        weir__gguf_check_memory(bytes, n, NULL, &wrong);
+        if (type != GGML_TYPE_F32 && ggml_get_type_traits((enum ggml_type)type)->to_float == NULL) continue;
+        if (strstr(right.message, "architecture") == NULL || strstr(wrong.message, "was expected") == NULL)
+            fail_msg("%s: %s; %s", ggml_type_name((enum ggml_type)type), right.message, wrong.message);
+        n_known++;
+    }
+    assert_true(n_known > 20);
 }
 
 typedef struct seen_progress {
@@ -399,6 +451,7 @@ int main(void)
         cmocka_unit_test(bytes_that_are_no_model),
         cmocka_unit_test(truncated_model),
         cmocka_unit_test(unknown_architecture),
+        cmocka_unit_test(types_are_as_large_as_ggml_says),
         cmocka_unit_test(load_is_watched_and_aborted),
         cmocka_unit_test(load_survives_failing_allocations),
         cmocka_unit_test(describe_agrees_with_llama),

@@ -469,7 +469,6 @@ static bool read_some(weir__chat_calls_reader *reader, const char *bytes, size_t
     case NAME:
         if (bytes[0] != '"') return weir__text_add(&reader->word, bytes, 1);
         reader->state = KEYS;
-        reader->seen.n = 0;
         return deliver(out, WEIR_DELTA_TOOL_CALL, reader->word.bytes, reader->word.n);
     case ARGUMENTS:
         *used = scan_arguments(reader, bytes, n);

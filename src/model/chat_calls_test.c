@@ -323,7 +323,8 @@ static void test_describing(void **state)
         "[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":\"Hi\"},"
         "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\","
         "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":1}\"}}]},"
-        "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":[{\"type\":\"text\",\"text\":\"ok\"}]}]";
+        "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":[{\"type\":\"text\",\"text\":\"ok\"},"
+        "{\"type\":\"text\",\"text\":\"so far\"}]}]";
     static const char tools[] =
         "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}},"
         "{\"type\":\"function\",\"function\":{\"name\":\"g\"}}]";
@@ -344,7 +345,8 @@ static void test_describing(void **state)
     assert_string_equal(json_string_value(json_object_get(json_array_get(got, 2), "content")),
                         "{\"name\":\"f\",\"arguments\":{\"a\":1}}");
     assert_string_equal(json_string_value(json_object_get(json_array_get(got, 3), "role")), "user");
-    assert_non_null(strstr(json_string_value(json_object_get(json_array_get(got, 3), "content")), "ok"));
+    assert_non_null(
+        strstr(json_string_value(json_object_get(json_array_get(got, 3), "content")), "ok\nso far"));
     assert_int_equal(json_array_size(json_object_get(form, "anyOf")), 3);
     json_decref(form);
     json_decref(got);

@@ -82,6 +82,8 @@ static void faults_of_hyperparameters_are_named(void **state)
          set_u32s(m, "llama.attention.head_count", 2, 4));
     CASE(WEIR_FORMAT, "3 heads of keys", set_u32(m, "llama.attention.head_count_kv", 3));
     CASE(WEIR_FORMAT, "attn_k.weight", set_u32(m, "llama.attention.head_count_kv", 0));
+    CASE(WEIR_FORMAT, "does not suit 1 heads",
+         (set_u32(m, "llama.attention.head_count", 1), set_u32(m, "llama.rope.dimension_count", 32)));
     CASE(WEIR_FORMAT, "values of 8", set_u32(m, "llama.attention.value_length", 8));
     CASE(WEIR_FORMAT, "rotates 18 of 16", set_u32(m, "llama.rope.dimension_count", 18));
     CASE(WEIR_FORMAT, "rotates 15", set_u32(m, "llama.rope.dimension_count", 15));

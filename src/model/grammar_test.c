@@ -61,6 +61,7 @@ static const struct bad {
     {"root :: \"a\"", "line 1, column 6: '::='"},
     {"root ::= \"a\"\n\n= \"b\"", "line 3, column 1"},
     {"root ::= \"a\" )", "line 1, column 14"},
+    {"root ::= \"\xE2\x82\xAC\" )", "line 1, column 14"},
     {"root ::= \"a\"\n| \"b\"", "line 2, column 1"},
     {"root ::= x\nx ::= \"a", "line 2, column 7: this literal has no closing quote"},
     {"root ::= x\nx ::= [a", "line 2, column 7: this character class has no closing bracket"},
