@@ -119,6 +119,9 @@ check("the files of a repository: size, checksum, quantization, not here", [(f["
       [("m-Q8_0.gguf", 300, "Q8_0", None), ("m-UD-Q4_K_XL.gguf", 100, "Q4_K_XL", None), ("sub/m-q4_k_m.gguf", len(content), "Q4_K_M", None)] and not os.path.exists(fresh), files)
 check("as a table", "sub/m-q4_k_m.gguf" in weir("list", "hf:o/first", folder=home).stdout)
 
+odd = hub.repo("o/odd", {"m v+1 50% \u00e9-Q8_0.gguf": b"odd"})
+check("a name that a URL cannot hold as it is", same(weir("pull", "hf:o/odd", folder=cache()), b"odd"), hub.requests()[-2:])
+
 # ---- The environment
 
 third = os.path.join(scratch.name, "home3")

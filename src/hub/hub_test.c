@@ -221,6 +221,9 @@ static void test_what_is_refused(void **state)
     char *out;
     (void)state;
     assert_refused(weir_hub_download(NULL, &params, &out, error), WEIR_INVALID, "name");
+    assert_refused(weir_hub_download("hf:o/r.", &params, &out, error), WEIR_INVALID, "name");
+    assert_refused(weir_hub_download("hf:o/r.1", &params, &out, error), WEIR_NOT_FOUND, "name");
+    assert_refused(weir_hub_download("hf:o/r1", &params, &out, error), WEIR_NOT_FOUND, "name");
     assert_refused(weir_hub_download("hf:o/r", &params, NULL, error), WEIR_INVALID, "path");
     assert_refused(weir_hub_resolve(NULL, &params, &out, error), WEIR_INVALID, "name");
     assert_refused(weir_hub_resolve("hf:o/r", &params, NULL, error), WEIR_INVALID, "file");

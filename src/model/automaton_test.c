@@ -5,10 +5,9 @@
 
 #include <pthread.h>
 
+#include "model/automaton_rules.h"
 #include "model/testing.h"
 #include "support/dice.h"
-
-enum { END, ALTERNATIVE, RULE, CHARACTER, NOT_CHARACTER, UPPER, OR_CHARACTER, ANY };
 
 /* ---- Vocabulary ------------------------------------------------------------------------------------ */
 
@@ -280,6 +279,29 @@ static void many_alternatives_are_one_way(void **state)
     weir__trie_destroy(v.trie);
 }
 
+/* What alternatives begin with stands in the rules once, to its end. */
+static void beginnings_stand_there_once(void **state)
+{
+    (void)state;
+    enum { WORDS = 100, BEGINNING = 50 };
+    static weir__automaton_element elements[WORDS * (2 * BEGINNING + 2)];
+    static const uint32_t start = 0;
+    weir__automaton_rules rules = {0};
+    size_t n = 0;
+    for (uint32_t i = 0; i < WORDS; i++) {
+        for (uint32_t k = 0; k < BEGINNING; k++) {
+            elements[n++] = (weir__automaton_element){CHARACTER, k};
+            elements[n++] = (weir__automaton_element){UPPER, k + 3};
+        }
+        elements[n++] = (weir__automaton_element){CHARACTER, i};
+        elements[n++] = (weir__automaton_element){i + 1 < WORDS ? ALTERNATIVE : END, 0};
+    }
+    assert_true(weir__automaton_share(elements, n, &start, 1, &rules));
+    /* the beginning, the reference to the rest, and its end; then the last letters, each with its end */
+    assert_int_equal(rules.n_elements, 2 * BEGINNING + 2 + 2 * WORDS);
+    weir__automaton_rules_fini(&rules);
+}
+
 /* Classes are the same only where all of their characters are, whatever stands before them. */
 static void classes_that_differ_are_kept_apart(void **state)
 {
@@ -515,10 +537,16 @@ static void every_allocation_may_fail(void **state)
     dice d = {5};
     make_vocabulary(&v, &d);
     weir__trie_destroy(v.trie);
-    for (size_t n_elements = 0; n_elements < 300;) { /* one that shares beginnings */
+    do /* one that shares beginnings */
         make_grammar(&g, &d);
-        n_elements = g.n;
-    }
+    while (g.n < 300 || g.n_rules == MOST_RULES);
+    const uint32_t root = (uint32_t)g.n_rules;
+    g.starts[g.n_rules++] = (uint32_t)g.n;
+    put(&g, RULE, 0);
+    put(&g, ALTERNATIVE, 0);
+    put(&g, NOT_TOKEN, N_TOKENS - 1);
+    put(&g, NOT_TOKEN, N_TOKENS - 2);
+    put(&g, END, 0);
     const weir__trie_source source = {&v, N_TOKENS, piece_of, is_eog};
     long live = weir__mem_live();
     for (long n = 0;; n++) {
@@ -526,9 +554,9 @@ static void every_allocation_may_fail(void **state)
         uint64_t mask[WEIR__AUTOMATON_WORDS(N_TOKENS)];
         weir__mem_fail_after(n);
         weir__trie *trie = weir__trie_create(&source);
-        weir_status status = trie == NULL
-                                 ? WEIR_NO_MEMORY
-                                 : weir__automaton_create(g.elements, g.n, g.starts, g.n_rules, 0, trie, &a);
+        weir_status status =
+            trie == NULL ? WEIR_NO_MEMORY
+                         : weir__automaton_create(g.elements, g.n, g.starts, g.n_rules, root, trie, &a);
         weir__automaton_place place = {0};
         if (status == WEIR_OK) {
             place = weir__automaton_start(a);
@@ -554,6 +582,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_are_what_every_way_reads),
         cmocka_unit_test(many_alternatives_are_one_way),
+        cmocka_unit_test(beginnings_stand_there_once),
         cmocka_unit_test(classes_that_differ_are_kept_apart),
         cmocka_unit_test(ways_above_the_limit_are_left_out),
         cmocka_unit_test(masks_that_are_used_again),

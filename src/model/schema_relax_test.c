@@ -157,6 +157,9 @@ static void test_left_out(void **state)
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"\\\\uD83D\\\\u0041\"}"
          "}}",
          "/properties/a: pattern\n", NULL},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"^[a-zc-ed]$\",\"if\":"
+         "{}}}}",
+         "/properties/a: if\n", "{\"type\":\"string\",\"pattern\":\"^([\\\\u0061-\\\\u007A])$\"}"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"\\\\u004\"}}}",
          "/properties/a: pattern\n", NULL},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":[\"integer\",\"null\"],"
