@@ -29,7 +29,7 @@ def symbols(*words):
 
 
 def answer_of(name, *words, **more):
-    """The program of the README, on the model without weights, whose answer chance may end before it began."""
+    """A program of the guide, on the model without weights, whose answer chance may end before it began."""
     for _ in range(8):
         done = run(*words, **more)
         if done.returncode != 0 or done.stdout:
@@ -180,9 +180,10 @@ def main():
             return 1
         os.rename(work / "stage/usr/weird place", work / "moved")
         prefix = work / "moved"
-        program = re.search(r"^```c hello\n(.*?)^```$", (ROOT / "README.md").read_text(), re.S | re.M).group(1)
+        guide = (ROOT / "docs/guides/streaming.md").read_text()
+        program = re.search(r"^```c streaming_next\n(.*?)^```$", guide, re.S | re.M).group(1)
         (work / "hello.c").write_text(program)
-        (work / "hello.cpp").write_text(program)
+        (work / "hello.cpp").write_text(program.replace("= {0}", "= {}"))
         what_is_there(prefix)
         licenses(prefix)
         pkg_config(prefix, work)
