@@ -43,7 +43,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TREE = ROOT / "build" / "mutants"
 
-# Tests that cross modules, for the folders that they exercise. Names as ctest has them; * stands for anything.
+# Tests that cross modules, for the folders and files that they exercise. Names as ctest has them; * stands for anything.
 NAMED = {
     "src/base": ["text_test", "hub_http_test"],
     "src/cache": ["prefix_test", "suspend_test", "fork_test", "cache_dir_test", "random_schedule_test"],
@@ -54,11 +54,15 @@ NAMED = {
     "src/backend": ["engine_test", "suspend_test"],
     "src/hub": ["hub_http_test", "hub_tls_test"],
     "cli": ["cli_*_test"],
-    "server": ["server_test", "server_*_test"],
+    "server": ["server_test", "server_api_test", "server_choices_test", "server_fuzz_test", "server_http_test", "server_keys_test", "server_lora_test",
+               "server_native_test", "server_proxies_test", "server_words_test"],
+    **{f"server/{name}.c": ["server_resume_test"] for name in ("answer", "events", "kept", "tape")},  # minutes
+    **{f"server/{name}.c": ["server_faults_test"] for name in ("call", "connection", "event_loop", "gate", "listener", "log", "server", "tls")},
 }
 PRODUCT = ["src", "cli", "server"]
 # Tests by chance draw the same for each mutant, and less than alone.
-ENVIRONMENT = dict(os.environ, WEIR_TEST_SEED="1", WEIR_TEST_SCHEDULES="3000", WEIR_TEST_SECONDS="5", CTEST_PARALLEL_LEVEL="2")
+ENVIRONMENT = dict(os.environ, WEIR_TEST_SEED="1", WEIR_TEST_SCHEDULES="3000", WEIR_TEST_SECONDS="5", CTEST_PARALLEL_LEVEL="2",
+                   WEIR_FAULTS="100", WEIR_FUZZ_SECONDS="3", **{f"WEIR_{name}_SEED": "1" for name in ("FAULTS", "FUZZ", "PROXY", "RESUME")})
 
 # ---- Reading C -----------------------------------------------------------------------------------------------
 
@@ -310,7 +314,7 @@ class Bench:
         own = {t for t in beside if t == stem + "_test" or t.startswith(stem + "_")}
         named = set()
         for prefix, patterns in NAMED.items():
-            if folder == prefix or folder.startswith(prefix + "/"):
+            if (file + "/").startswith(prefix + "/"):
                 named.update(t for t in self.tests for p in patterns if fnmatch.fnmatch(t, p) and "_model_" not in t)
         return [sorted(g & set(self.tests)) for g in (own, beside - own, named - beside) if g & set(self.tests)]
 
@@ -323,8 +327,10 @@ class Bench:
 
     def test(self, tests):
         """None when all pass, else the first that does not. Those that take long come last."""
-        quick = [t for t in tests if self.seconds.get(t, 0) < 2]
-        for some in filter(None, (quick, [t for t in tests if t not in quick])):
+        tiers = collections.defaultdict(list)
+        for name in tests:
+            tiers[sum(self.seconds.get(name, 0) > limit for limit in (2, 10, 30))].append(name)
+        for _, some in sorted(tiers.items()):
             limit = 30 + 3 * sum(self.seconds.get(t, 600) for t in some)
             status, output = run(["ctest", "--test-dir", str(self.build), "--stop-on-failure", "-R", "^(" + "|".join(some) + ")$"], limit)
             for name, seconds in re.findall(r"Test +#\d+: (\S+) .*Passed +([\d.]+) sec", output):
