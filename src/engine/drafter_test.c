@@ -89,6 +89,25 @@ static void a_draft_model_drafts_for_several_streams(void **state)
     }
 }
 
+static void a_draft_model_that_is_wrong_is_hardly_asked(void **state)
+{
+    rig *r = *state;
+    char text[100];
+    for (int i = 0; i < 99; i++) text[i] = (char)('a' + i % 26);
+    text[99] = '\0';
+    rig_script(r, 'A', 500, text);
+    r->params.n_ctx = 4096;
+    weir_model *model = with_draft_model(r, "fake:seed=4");
+    rig_submit_key(r, 'A');
+    draft_run(r);
+    weir_engine_stats stats = rig_stats(r);
+    print_message("%llu drafted, %llu right\n", (unsigned long long)stats.n_drafted,
+                  (unsigned long long)stats.n_accepted);
+    assert_true(stats.n_drafted > 0 && stats.n_drafted < 20);
+    rig_stop(r);
+    weir_model_release(model);
+}
+
 /* It knows no adapters: where a request has one it is wrong, and that is all. */
 static void a_draft_model_beside_adapters(void **state)
 {
@@ -212,6 +231,7 @@ int main(void)
         DRAFT_TEST(lookup_finds_what_the_prompt_says),
         DRAFT_TEST(lookup_drafts_nothing_where_it_was_wrong),
         DRAFT_TEST(a_draft_model_drafts_for_several_streams),
+        DRAFT_TEST(a_draft_model_that_is_wrong_is_hardly_asked),
         DRAFT_TEST(a_draft_model_beside_adapters),
         DRAFT_TEST(a_failing_draft_model_fails_nobody),
         DRAFT_TEST(a_draft_model_needs_the_same_vocabulary),
