@@ -155,8 +155,8 @@ static void keep_json(struct bench *bench, const struct row *row)
 {
     json_t *json = json_pack("{s:i, s:i, s:i, s:i, s:s, s:o, s:o}", "streams", row->shape.n_streams, "prompt",
                              row->shape.n_prompt, "gen", row->shape.n_answer, "repetitions", row->n_runs,
-                             "layout", cli_layouts[row->layout], "weir", side_json(row, WEIR_SIDE), "plain",
-                             side_json(row, PLAIN_SIDE));
+                             "layout", cli_engine_choice("layout", row->layout), "weir",
+                             side_json(row, WEIR_SIDE), "plain", side_json(row, PLAIN_SIDE));
     if (json != NULL && row->runs[PLAIN_SIDE] != NULL) {
         json_object_set_new(json, "ratio",
                             json_pack("{s:f, s:f}", "prefill",
@@ -176,7 +176,7 @@ static void write_csv(struct bench *bench, const struct row *row)
             if (row->runs[side] == NULL) continue;
             const cli_figures *run = &row->runs[side][i];
             fprintf(bench->csv, "%s,%s,%s,%d,%d,%d,%d,%d,%.2f,%.2f,%.3f,%.3f,%.3f,%.3f,%.4f\n", names[side],
-                    cli_load_name(bench->path), cli_layouts[row->layout], bench->n_threads,
+                    cli_load_name(bench->path), cli_engine_choice("layout", row->layout), bench->n_threads,
                     row->shape.n_streams, row->shape.n_prompt, row->shape.n_answer, i + 1, run->prefill_rate,
                     run->decode_rate, run->ttft_p50_ms, run->itl_p50_ms, run->itl_p99_ms, run->worst_gap_ms,
                     run->total_s);

@@ -166,8 +166,7 @@ static cli_exit on_set(struct chat *chat, const char *rest)
     /* What is out of its range is told now, not with the next answer. */
     weir_sampler *sampler = NULL;
     weir_error error = {0};
-    weir_request request = weir_request_default();
-    cli_ask_request(&chat->talk.ask, &request);
+    weir_request request = cli_ask_request(&chat->talk.ask);
     if (code == CLI_OK && weir_sampler_create(chat->talk.model, request.sampler, &sampler, &error) != WEIR_OK)
         code = cli_fail_error(chat->args, CLI_USAGE, NULL, &error);
     weir_sampler_destroy(sampler);

@@ -13,7 +13,7 @@ enum value { NOTHING, ANYTHING, A_FILE, A_CHOICE };
 
 static enum value value_of(const cli_option *option)
 {
-    if (option->kind == CLI_FLAG || option->kind == CLI_FLAG_OFF) return NOTHING;
+    if (cli_options_is_flag(option)) return NOTHING;
     if (option->kind == CLI_CHOICE || option->kind == CLI_STRATEGY) return A_CHOICE;
     if (option->kind == CLI_FILE || strncmp(option->argument, "FILE", 4) == 0 ||
         strcmp(option->argument, "MODEL") == 0)
@@ -44,9 +44,8 @@ static void each_spelling(const cli_option *option,
                           void (*fn)(cli_text *text, const char *spelling, const cli_option *option),
                           cli_text *text)
 {
-    char all[160], *rest = NULL;
-    snprintf(all, sizeof all, "%s %s", option->name, option->others != NULL ? option->others : "");
-    for (char *one = strtok_r(all, " ", &rest); one != NULL; one = strtok_r(NULL, " ", &rest))
+    char one[CLI_SPELLING_MAX];
+    for (size_t i = 0; cli_options_spelling(option, i, one); i++)
         if (strcmp(one, "-?") != 0) fn(text, one, option); /* a pattern, for shells */
 }
 

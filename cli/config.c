@@ -145,21 +145,16 @@ void cli_config_fini(cli_config *config)
 
 /* ---- weir config ---- */
 
-static bool is_flag(const cli_option *option)
-{
-    return option->kind == CLI_FLAG || option->kind == CLI_FLAG_OFF;
-}
-
 /* As it is shown: nobody looks over a shoulder at keys. */
 static void value_of(const cli_args *args, const cli_option *option, char *text, size_t capacity)
 {
     const cli_origin *origin = &args->sources[option - cli_options];
     if (origin->text == NULL) {
         cli_options_value(args, option, text, capacity);
-        if (is_flag(option)) snprintf(text, capacity, "off");
+        if (cli_options_is_flag(option)) snprintf(text, capacity, "off");
     } else if (strcmp(option->name, "--api-key") == 0)
         snprintf(text, capacity, "(set)");
-    else if (is_flag(option)) {
+    else if (cli_options_is_flag(option)) {
         bool on = *(const bool *)((const char *)args + option->target) == (option->kind == CLI_FLAG);
         snprintf(text, capacity, "%s", on ? "on" : "off");
     } else

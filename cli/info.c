@@ -80,8 +80,8 @@ static void print_engine(cli_text *text, const cli_args *args, const weir_engine
     line(text, "engine");
     cli_text_printf(text, "%d slot%s of at most ", stats->n_slots, stats->n_slots == 1 ? "" : "s");
     cli_text_add_count(text, (uint64_t)stats->n_ctx);
-    cli_text_printf(text, " tokens, %s layout, ticks of %d tokens\n", cli_layouts[stats->layout],
-                    stats->n_batch);
+    cli_text_printf(text, " tokens, %s layout, ticks of %d tokens\n",
+                    cli_engine_choice("layout", stats->layout), stats->n_batch);
     line(text, "drafts");
     if (stats->drafters[0] == '\0')
         cli_text_puts(text, "none\n");
@@ -91,8 +91,8 @@ static void print_engine(cli_text *text, const cli_args *args, const weir_engine
     cli_text_add_bytes(text, stats->kv_bytes);
     cli_text_puts(text, " for ");
     cli_text_add_count(text, (uint64_t)stats->n_kv);
-    cli_text_printf(text, " cells (%s keys, %s values)\n", cli_kv_types[args->engine.type_k],
-                    cli_kv_types[args->engine.type_v]);
+    cli_text_printf(text, " cells (%s keys, %s values)\n", cli_engine_choice("type_k", args->engine.type_k),
+                    cli_engine_choice("type_v", args->engine.type_v));
     line(text, "same answers");
     cli_text_puts(text,
                   stats->batch_invariant
@@ -145,8 +145,8 @@ static void print_too_large(const cli_args *args, const char *path, const weir_e
     cli_text_add_count(&text, (uint64_t)memory->n_ctx);
     cli_text_puts(&text, " tokens, ");
     cli_text_add_count(&text, (uint64_t)memory->n_kv);
-    cli_text_printf(&text, " cells (%s keys, %s values)\n", cli_kv_types[args->engine.type_k],
-                    cli_kv_types[args->engine.type_v]);
+    cli_text_printf(&text, " cells (%s keys, %s values)\n", cli_engine_choice("type_k", args->engine.type_k),
+                    cli_engine_choice("type_v", args->engine.type_v));
     print_memory(&text, memory);
     cli_out(text.bytes, text.length);
     cli_text_fini(&text);
@@ -222,9 +222,10 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model 
         engine =
             json_pack("{s:i, s:i, s:i, s:I, s:i, s:s, s:s, s:s, s:s, s:b}", "n_slots", stats->n_slots,
                       "n_ctx", stats->n_ctx, "n_kv", stats->n_kv, "kv_bytes", (json_int_t)stats->kv_bytes,
-                      "n_batch", stats->n_batch, "layout", cli_layouts[stats->layout], "type_k",
-                      cli_kv_types[args->engine.type_k], "type_v", cli_kv_types[args->engine.type_v],
-                      "drafters", stats->drafters, "batch_invariant", stats->batch_invariant);
+                      "n_batch", stats->n_batch, "layout", cli_engine_choice("layout", stats->layout),
+                      "type_k", cli_engine_choice("type_k", args->engine.type_k), "type_v",
+                      cli_engine_choice("type_v", args->engine.type_v), "drafters", stats->drafters,
+                      "batch_invariant", stats->batch_invariant);
     return json_pack("{s:o, s:o?, s:o?, s:o, s:{s:s, s:s}}", "model", model, "engine", engine, "memory",
                      memory != NULL ? memory_json(memory) : NULL, "devices", devices_json(), "build", "weir",
                      weir_version(), "llama.cpp", weir_backend_version());

@@ -78,6 +78,7 @@ int main(int argc, char **argv)
 {
     fill_descriptors();
     cli_term_init();
+    cli_options_init();
     if (!cli_signals_init()) return CLI_FAILED;
     cli_exit code = dispatch(argc - 1, argv + 1);
     cli_term_leave();

@@ -84,9 +84,8 @@ static void spellings(cli_text *text, const cli_option *option)
     bool first = true;
     cli_text_puts(text, ".TP\n");
     for (int brief = 1; brief >= 0; brief--) {
-        char all[160], *rest = NULL;
-        snprintf(all, sizeof all, "%s %s", option->name, option->others != NULL ? option->others : "");
-        for (char *one = strtok_r(all, " ", &rest); one != NULL; one = strtok_r(NULL, " ", &rest)) {
+        char one[CLI_SPELLING_MAX];
+        for (size_t i = 0; cli_options_spelling(option, i, one); i++) {
             if ((one[1] != '-') != (brief == 1)) continue;
             if (!first) cli_text_puts(text, ", ");
             font(text, 'B', one, strlen(one));

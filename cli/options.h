@@ -1,5 +1,6 @@
 /* options.h: every option of every command, in one table: parsing, defaults, environment, the config file,
- * help, man pages, completion, the names of a request file's fields and "did you mean" all read it.
+ * help, man pages, completion, the names of a request file's fields and "did you mean" all read it. An option
+ * that sets a parameter of the library has type, choices and help from that one's row (weir_member).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_OPTIONS_H
 #define WEIR_CLI_OPTIONS_H
@@ -7,8 +8,9 @@
 #include "../server/server.h"
 #include "cli.h"
 
-#define CLI_REMOTE_URL  "http://127.0.0.1:8080" /* where weir serve listens by itself */
-#define CLI_OPTIONS_MAX 256                     /* the table is checked against it when it is compiled */
+#define CLI_REMOTE_URL   "http://127.0.0.1:8080" /* where weir serve listens by itself */
+#define CLI_SPELLING_MAX 32
+#define CLI_OPTIONS_MAX  256 /* the table is checked against it when it is compiled */
 
 typedef struct cli_list {
     char **items; /* [n] */
@@ -42,13 +44,10 @@ typedef struct cli_adapters {
  * The strings that sampler points to are owned here; fini frees them. */
 typedef struct cli_ask {
     weir_sampler_params sampler; /* its arrays are filled in by cli_ask_request */
+    weir_request request; /* its numbers; n_logprobs: CLI_UNSET = none, 0 = of the answer's tokens alone */
     char *order, *grammar, *grammar_root, *json_schema, *cache_salt;
     cli_list stop, dry_breakers;
     cli_biases biases;
-    int32_t max_tokens, interval, priority;
-    int32_t n_logprobs; /* CLI_UNSET = none, 0 = of the answer's tokens alone */
-    int64_t deadline_ms;
-    bool special, cache_prompt;
     const cli_adapters *adapters; /* of the cli_args; NULL = none */
 } cli_ask;
 
@@ -120,7 +119,7 @@ typedef struct cli_args {
 } cli_args;
 
 typedef enum cli_kind {
-    CLI_FLAG,     /* bool, becomes true */
+    CLI_FLAG = 1, /* bool, becomes true */
     CLI_FLAG_OFF, /* bool, becomes false */
     CLI_INT32,
     CLI_INT64,
@@ -152,30 +151,33 @@ typedef struct cli_option {
     const char *name;   /* "--top-k" */
     const char *others; /* other spellings, apart by blanks: "-n --n-predict"; NULL = none */
     cli_group group;
-    cli_kind kind;
-    size_t target;        /* offset in cli_args */
+    unsigned commands;    /* bits of those that know it */
     const char *argument; /* "N"; NULL for flags */
-    const char *standard; /* the default in words; NULL = the target's value, "" = none is shown */
-    const char *env;      /* variable that sets it; NULL = none */
+    size_t target;        /* offset in cli_args */
+    cli_kind kind;        /* 0 in a row of the table: as the parameter's type */
+    const char *of;       /* struct of the parameter that it sets, for weir_member_find; NULL = none */
     const char *field;    /* name in the library's params and in request files; NULL = in neither */
+    const char *env;      /* variable that sets it; NULL = none */
+    const char *standard; /* the default in words; NULL = the target's value, "" = none is shown */
     const char *const *choices;
-    unsigned commands; /* bits of those that know it */
     const char *help;
 } cli_option;
 
-extern const cli_option cli_options[]; /* ends with a NULL name */
+extern const cli_option *const cli_options; /* ends with a NULL name */
 extern const char *const cli_group_titles[CLI_N_GROUPS];
 
-/* Names of the layouts and KV types, by value; end with NULL. */
-extern const char *const cli_layouts[];
-extern const char *const cli_kv_types[];
+/* Completes the table; once, before everything else here. */
+void cli_options_init(void);
+
+/* The name of a value of a weir_engine_params member that has choices, such as "layout". */
+const char *cli_engine_choice(const char *member, int value);
 
 void cli_ask_init(cli_ask *ask);
 void cli_ask_fini(cli_ask *ask);
 void cli_ask_copy(cli_ask *to, const cli_ask *from);
 
-/* Points request and its sampler at what *ask holds; valid while *ask is. */
-void cli_ask_request(cli_ask *ask, weir_request *request);
+/* A request with what *ask holds, without a prompt; valid while *ask is. */
+weir_request cli_ask_request(cli_ask *ask);
 
 /* Defaults of a command. Freed with fini. */
 void cli_args_init(cli_args *args, const cli_command *command);
@@ -194,6 +196,12 @@ cli_exit cli_options_set(void *target, const cli_option *option, const char *sho
 
 /* Whether the command line, and not only environment or config file, sets the option of this name. */
 bool cli_options_given(const cli_args *args, const char *name);
+
+/* Spelling i of an option, 0 = its name; false: it has fewer. */
+bool cli_options_spelling(const cli_option *option, size_t i, char spelling[CLI_SPELLING_MAX]);
+
+/* Whether it takes no value. */
+bool cli_options_is_flag(const cli_option *option);
 
 /* The option of a command that this spelling names, NULL = none. */
 const cli_option *cli_options_find(unsigned command, const char *spelling, size_t length);
@@ -214,6 +222,9 @@ bool cli_options_has_settings(unsigned command);
 
 /* What the config file calls an option that has a variable: "top-k" for WEIR_TOP_K. */
 void cli_options_setting(const cli_option *option, char *name, size_t capacity);
+
+/* Whether requests in a file may set it. */
+bool cli_options_in_requests(const cli_option *option);
 
 /* The option that a request file calls `key`: its field, or a long spelling with underscores. NULL = none. */
 const cli_option *cli_options_by_key(const char *key);

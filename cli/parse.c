@@ -207,10 +207,8 @@ static void similar(unsigned command, const char *given, char *text, size_t capa
     text[0] = '\0';
     for (const cli_option *option = cli_options; option->name != NULL; option++) {
         if (!(option->commands & command)) continue;
-        char spellings[128];
-        snprintf(spellings, sizeof spellings, "%s %s", option->name, option->others ? option->others : "");
-        char *rest = NULL;
-        for (char *one = strtok_r(spellings, " ", &rest); one != NULL; one = strtok_r(NULL, " ", &rest)) {
+        char one[CLI_SPELLING_MAX];
+        for (size_t i = 0; cli_options_spelling(option, i, one); i++) {
             int distance = cli_options_distance(given, one);
             if (distance >= least || (strlen(one) < 4 && distance > 1)) continue;
             least = distance;
@@ -234,11 +232,6 @@ static cli_exit unknown(const cli_args *args, const char *word, size_t length)
                         best);
     return cli_fail(CLI_USAGE, "weir %s has no option %s%s; weir help %s lists them", args->command->name,
                     given, elsewhere, args->command->name);
-}
-
-static bool is_flag(const cli_option *option)
-{
-    return option->kind == CLI_FLAG || option->kind == CLI_FLAG_OFF;
 }
 
 /* Empties a list. */
@@ -281,7 +274,8 @@ static cli_exit parse_option(cli_args *args, int n, char **argv, int *used)
     *used = 1;
     if (option == NULL) return unknown(args, word, length);
     snprintf(shown, sizeof shown, "%.*s", (int)length, word);
-    if (is_flag(option)) return set_from(args, option, shown, value != NULL ? value : "1", CLI_FROM_WORDS, 0);
+    if (cli_options_is_flag(option))
+        return set_from(args, option, shown, value != NULL ? value : "1", CLI_FROM_WORDS, 0);
     if (value == NULL) {
         bool other = n > 1 && argv[1][0] == '-' && cli_options_find(command, argv[1], strcspn(argv[1], "="));
         if (n < 2 || other)

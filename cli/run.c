@@ -116,10 +116,9 @@ static cli_exit submit(struct run *run)
 {
     cli_ask ask;
     weir_error error = {0};
-    weir_request request = weir_request_default();
     cli_exit code = CLI_OK;
     cli_ask_copy(&ask, &run->args->ask);
-    cli_ask_request(&ask, &request);
+    weir_request request = cli_ask_request(&ask);
     /* Of the tokens, only the number. */
     if (run->chat != NULL) {
         request.chat = run->chat;
@@ -335,7 +334,7 @@ static cli_exit conclude(struct run *run)
 cli_exit cli_run(cli_args *args)
 {
     struct run run = {.args = args, .live = !args->json};
-    if (args->ask.n_logprobs != CLI_UNSET) run.logprobs = json_array();
+    if (args->ask.request.n_logprobs != CLI_UNSET) run.logprobs = json_array();
     char *path = NULL;
     int64_t started;
     cli_load_log(args);

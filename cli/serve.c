@@ -76,7 +76,7 @@ static cli_exit complete(cli_args *args)
     params->n_hosts = args->hosts.n;
     args->ask.sampler.order = args->ask.order;
     params->sampler = &args->ask.sampler;
-    params->max_tokens = args->ask.max_tokens;
+    params->max_tokens = args->ask.request.max_tokens;
     params->template_source = args->chat_template;
     params->no_thinking = args->no_thinking;
     params->special_content = (weir_special_content)args->special_content;

@@ -78,8 +78,7 @@ static cli_exit submit(struct session *session)
     cli_exit code = CLI_OK;
     for (size_t i = 0; i < batch->n && code == CLI_OK; i++) {
         cli_batch_item *item = &batch->items[i];
-        requests[i] = weir_request_default();
-        cli_ask_request(&item->ask, &requests[i]);
+        requests[i] = cli_ask_request(&item->ask);
         if (item->messages != NULL && (code = render(session, i)) == CLI_OK) {
             requests[i].chat = session->answers[i].chat;
             item->ask.sampler.json_schema = NULL; /* the chat has it */
@@ -107,7 +106,7 @@ static json_t *chunk_json(const struct session *session, size_t i, const weir_ch
                              session->batch.items[i].name, "text", chunk->length > 0 ? chunk->text : "",
                              chunk->length, "tokens", cli_figures_tokens(chunk->tokens, chunk->n_tokens),
                              "finished", chunk->finished, "reason", weir_reason_name(chunk->reason));
-    if (json != NULL && session->batch.items[i].ask.n_logprobs != CLI_UNSET)
+    if (json != NULL && session->batch.items[i].ask.request.n_logprobs != CLI_UNSET)
         json_object_set_new(json, "logprobs", cli_figures_logprobs(chunk));
     return json;
 }
@@ -166,7 +165,7 @@ static bool next_priority(const struct session *session, int64_t above, int32_t 
 {
     bool found = false;
     for (size_t i = 0; i < session->batch.n; i++) {
-        int32_t own = session->batch.items[i].ask.priority;
+        int32_t own = session->batch.items[i].ask.request.priority;
         if (own <= above || (found && own >= *priority)) continue;
         *priority = own;
         found = true;
@@ -183,7 +182,8 @@ static void guess_states(struct session *session)
     for (int64_t above = INT64_MIN; next_priority(session, above, &priority); above = priority)
         for (size_t i = session->batch.n; i-- > 0;) {
             cli_pane *pane = &session->panes.panes[i];
-            if (pane->state >= CLI_PANE_GENERATING || session->batch.items[i].ask.priority != priority)
+            if (pane->state >= CLI_PANE_GENERATING ||
+                session->batch.items[i].ask.request.priority != priority)
                 continue;
             pane->state = queued > 0 ? CLI_PANE_QUEUED : CLI_PANE_PREFILLING;
             if (queued > 0) queued--;

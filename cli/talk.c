@@ -87,12 +87,11 @@ static cli_exit render(struct answer *answer)
 static cli_exit submit(struct answer *answer)
 {
     const cli_talk *talk = answer->talk;
-    weir_request request = weir_request_default();
     weir_error error = {0};
     cli_ask ask;
     cli_exit code = CLI_OK;
     cli_ask_copy(&ask, &talk->ask);
-    cli_ask_request(&ask, &request);
+    weir_request request = cli_ask_request(&ask);
     ask.sampler.json_schema = NULL; /* the chat has it */
     request.chat = answer->chat;
     weir_status status = weir_stream_create(&answer->stream, &error);

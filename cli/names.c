@@ -1,0 +1,171 @@
+/* The names of options: what spells them, and what resembles them. The functions are options.h's.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "options.h"
+
+bool cli_options_spelling(const cli_option *option, size_t i, char spelling[CLI_SPELLING_MAX])
+{
+    const char *from = i == 0 ? option->name : option->others;
+    for (; i > 1 && from != NULL; i--) {
+        from = strchr(from, ' ');
+        if (from != NULL) from++;
+    }
+    if (from == NULL) return false;
+    snprintf(spelling, CLI_SPELLING_MAX, "%.*s", (int)strcspn(from, " "), from);
+    return true;
+}
+
+static bool spelled(const cli_option *option, const char *spelling, size_t length)
+{
+    char one[CLI_SPELLING_MAX];
+    for (size_t i = 0; cli_options_spelling(option, i, one); i++)
+        if (strlen(one) == length && memcmp(one, spelling, length) == 0) return true;
+    return false;
+}
+
+const cli_option *cli_options_find(unsigned command, const char *spelling, size_t length)
+{
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if ((option->commands & command) && spelled(option, spelling, length)) return option;
+    return NULL;
+}
+
+const cli_option *cli_options_by_field(unsigned command, const char *field)
+{
+    size_t length = strcspn(field, "/"); /* a place in the value follows */
+    while (length > 0 && field[length - 1] != '.') length--;
+    field += length;
+    length = strcspn(field, "[/");
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if ((option->commands & command) && option->field != NULL && strlen(option->field) == length &&
+            memcmp(option->field, field, length) == 0)
+            return option;
+    return NULL;
+}
+
+bool cli_options_given(const cli_args *args, const char *name)
+{
+    const cli_option *option = cli_options_find(args->command->bit, name, strlen(name));
+    return option != NULL && args->sources[option - cli_options].from == CLI_FROM_WORDS;
+}
+
+/* Small letters and hyphens. */
+static void plain_name(const char *name, char *plain, size_t capacity)
+{
+    size_t i = 0;
+    for (; name[i] != '\0' && i + 1 < capacity; i++)
+        plain[i] = (char)(name[i] == '_'                     ? '-'
+                          : name[i] >= 'A' && name[i] <= 'Z' ? name[i] - 'A' + 'a'
+                                                             : name[i]);
+    plain[i] = '\0';
+}
+
+void cli_options_setting(const cli_option *option, char *name, size_t capacity)
+{
+    plain_name(option->env + strlen("WEIR_"), name, capacity);
+}
+
+bool cli_options_has_settings(unsigned command)
+{
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if ((option->commands & command) && option->env != NULL) return true;
+    return false;
+}
+
+const cli_option *cli_options_by_setting(unsigned commands, const char *key)
+{
+    char name[64] = "--", setting[64];
+    plain_name(key, name + 2, sizeof name - 2);
+    for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        if (!(option->commands & commands) || option->env == NULL) continue;
+        cli_options_setting(option, setting, sizeof setting);
+        if (strcmp(setting, name + 2) == 0 || spelled(option, name, strlen(name))) return option;
+    }
+    return NULL;
+}
+
+bool cli_options_in_requests(const cli_option *option)
+{
+    return option->field != NULL && option->target < sizeof(cli_ask);
+}
+
+const cli_option *cli_options_by_key(const char *key)
+{
+    char spelling[64] = "--";
+    size_t n = strlen(key);
+    if (n + 3 > sizeof spelling) return NULL;
+    for (size_t i = 0; i <= n; i++) spelling[i + 2] = (char)(key[i] == '_' ? '-' : key[i]);
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if (cli_options_in_requests(option) &&
+            (strcmp(option->field, key) == 0 ||
+             (option->kind != CLI_FLAG_OFF && /* which would say the opposite */
+              strchr(key, '-') == NULL && spelled(option, spelling, n + 2))))
+            return option;
+    return NULL;
+}
+
+int cli_options_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 48 }; /* names beyond that resemble nothing */
+    int rows[3][LONGEST + 1];
+    int n = (int)strlen(a), m = (int)strlen(b);
+    if (n > LONGEST || m > LONGEST) return LONGEST;
+    for (int j = 0; j <= m; j++) rows[0][j] = j;
+    for (int i = 1; i <= n; i++) {
+        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
+        row[0] = i;
+        for (int j = 1; j <= m; j++) {
+            int best = above[j - 1] + (a[i - 1] != b[j - 1]);
+            if (above[j] + 1 < best) best = above[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && above2[j - 2] + 1 < best)
+                best = above2[j - 2] + 1;
+            row[j] = best;
+        }
+    }
+    return rows[n % 3][m];
+}
+
+/* Keeps the candidate when it is nearer than what was found before. */
+static void nearer(const char *key, const char *candidate, int *least, char *best, size_t capacity)
+{
+    int distance = cli_options_distance(key, candidate);
+    if (distance >= *least) return;
+    *least = distance;
+    snprintf(best, capacity, "%s", candidate);
+}
+
+void cli_options_similar_key(const char *key, const char *const *more, size_t n, char *best, size_t capacity)
+{
+    int least =
+        (int)strlen(key) / 3 + 2; /* as many typing errors as a name of this length may have, plus one */
+    best[0] = '\0';
+    for (size_t i = 0; i < n; i++) nearer(key, more[i], &least, best, capacity);
+    for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        char one[CLI_SPELLING_MAX];
+        if (!cli_options_in_requests(option)) continue;
+        nearer(key, option->field, &least, best, capacity);
+        for (size_t i = 0; cli_options_spelling(option, i, one); i++) {
+            if (strncmp(one, "--", 2) != 0) continue;
+            for (char *c = one + 2; *c != '\0'; c++)
+                if (*c == '-') *c = '_';
+            nearer(key, one + 2, &least, best, capacity);
+        }
+    }
+}
+
+void cli_options_similar_setting(const char *key, char *best, size_t capacity)
+{
+    char name[64] = "", setting[64] = "";
+    int least = (int)strlen(key) / 3 + 2;
+    best[0] = '\0';
+    plain_name(key, name, sizeof name);
+    for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        if (option->env == NULL) continue;
+        cli_options_setting(option, setting, sizeof setting);
+        nearer(name, setting, &least, best, capacity);
+        nearer(name, option->name + 2, &least, best, capacity);
+    }
+}
