@@ -31,6 +31,8 @@ def test_bench():
         check("it compares with the plain loop", row["ratio"]["decode"] > 0 and row["plain"]["decode_per_second"] > 0 and
               0 <= row["same_text"] <= 2, row)
     expect("bench engine: too many streams", weir("bench", "engine", "-m", MODEL, "--streams", "1,500"), 2, "--streams")
+    expect("bench engine: the largest number is one", weir("bench", "engine", "-m", MODEL, "--streams", "1048576"), 2, "allowed: 1 to 256")
+    expect("bench engine: no larger one is", weir("bench", "engine", "-m", MODEL, "--streams", "1048577"), 2, "at most 1048576")
     expect("bench engine: no number", weir("bench", "engine", "-m", MODEL, "--streams", "1,,2"), 2, "--streams")
     expect("bench engine: a CSV that cannot be written", weir("bench", "engine", "-m", MODEL, "--csv", "/nonexistent/x.csv"), 1, "/nonexistent/x.csv")
     process = start("bench", "engine", "-m", SLOW, "--streams", "4", "--prompt", "64", "--gen", "2000", "--repeat", "9")
