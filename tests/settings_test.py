@@ -184,7 +184,8 @@ def test_narrow():
 LINES = (("weir ru", {"run"}), ("weir bench ", {"engine", "http", "kernels", "schedule"}), ("weir run --top-", {"--top-k", "--top-p",
          "--top-nsigma", "--top-n-sigma"}), ("weir run --layout ", {"auto", "unified", "per_slot"}),
          ("weir bench engine --strategy lat", {"latency-target"}), ("weir help bench sche", {"schedule"}),
-         ("weir completion ", {"bash", "zsh", "fish"}), ("weir config strea", {"stream"}), ("weir config run --gramm",
+         ("weir completion ", {"bash", "zsh", "fish"}), ("weir bench schedule --s", {"--slots", "--strategy"}),
+         ("weir config strea", {"stream"}), ("weir config run --gramm",
          {"--grammar", "--grammar-file", "--grammar-root"}))
 
 
