@@ -15,9 +15,12 @@ int main(int argc, char **argv)
 
     weir_message message = {"user", argc > 2 ? argv[2] : "What is the capital of France?"};
     weir_chat_params params = weir_chat_params_default();
+    weir_sampler_params sampler = weir_sampler_params_default();
     weir_request request = weir_request_default();
     params.messages = &message;
     params.n_messages = 1;
+    sampler.temp = 0; /* greedy: the same answer each time */
+    request.sampler = &sampler;
     request.max_tokens = 64;
     if (weir_model_load(argv[1], NULL, &model, &error) != WEIR_OK ||
         weir_chat_create(model, &params, &chat, &error) != WEIR_OK ||
