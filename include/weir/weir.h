@@ -794,10 +794,10 @@ typedef struct weir_member {
 } weir_member;
 
 /* The members of a struct, by its name without "weir_" and "_params": "model", "quantize", "context",
- * "sampler", "chat", "request", "engine" and "hub" are parameters, "usage", "report", "view", "slot_view",
- * "engine_stats", "miss_info" results. *n (may be NULL) is how many there are; they come in the struct's
- * order, without `size` and the lengths of lists. Of results only numbers, flags and choices are there.
- * NULL: there is no such struct. Static. */
+ * "sampler", "chat", "request", "engine" and "hub" are parameters, "usage", "report", "view", "cost",
+ * "slot_view", "tick", "tick_slot", "engine_stats", "miss_info" results. *n (may be NULL) is how many there
+ * are; they come in the struct's order, without `size` and the lengths of lists. Of results only numbers,
+ * flags and choices are there. NULL: there is no such struct. Static. */
 WEIR_API const weir_member *weir_members(const char *of, size_t *n);
 
 /* One of them by its name; NULL: there is none. */

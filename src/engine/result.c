@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/sized.h"
 #include "engine/engine.h"
+#include "params/members.h"
 
 #define DRIVE_POLL_MS 5 /* how soon to look again while another thread drives a manual engine */
 
@@ -131,8 +132,5 @@ weir_status weir_generate_best(weir_engine *engine, const weir_request *request,
 
 const char *weir_reason_name(weir_reason reason)
 {
-    static const char *const names[] = {"not_finished", "end",        "length",  "cancelled",
-                                        "error",        "stop_words", "deadline"};
-    size_t n = sizeof names / sizeof *names;
-    return (size_t)reason < n ? names[reason] : "unknown";
+    return (size_t)reason <= WEIR_REASON_DEADLINE ? weir__reason_names[reason] : "unknown";
 }

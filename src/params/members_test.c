@@ -42,7 +42,8 @@ static const weir__members *const structs[] = {
     &weir__chat_members,  &weir__request_members,  &weir__engine_members,  &weir__hub_members,
 };
 
-static const char *const results[] = {"engine_stats", "usage", "report", "view", "slot_view", "miss_info"};
+static const char *const results[] = {"engine_stats", "usage", "report",    "view",     "cost",
+                                      "slot_view",    "tick",  "tick_slot", "miss_info"};
 
 /* ---- Ranges ---- */
 
@@ -213,6 +214,9 @@ static void test_choices_are_named(void **state)
     for (int i = 0; i <= WEIR_CAUSE_ID; i++)
         assert_string_equal(weir_member_find("miss_info", "cause")->choices[i],
                             weir_cause_name((weir_cause)i));
+    for (int i = 0; i <= WEIR_REASON_DEADLINE; i++)
+        assert_string_equal(weir_member_find("tick_slot", "reason")->choices[i],
+                            weir_reason_name((weir_reason)i));
     assert_string_equal(weir_member_find("slot_view", "state")->choices[WEIR_SLOT_JOINED], "joined");
     assert_string_equal(weir_member_find("view", "layout")->choices[WEIR_LAYOUT_PER_SLOT], "per_slot");
 }

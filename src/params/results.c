@@ -8,6 +8,8 @@ const char *const weir__miss_names[WEIR_MISS_COUNT + 1] = {"none",     "cold",  
                                                            "diverged", "uncuttable", "off"};
 const char *const weir__cause_names[WEIR_CAUSE_ID + 2] = {"other",     "tokens",     "time", "tools",
                                                           "reasoning", "whitespace", "id"};
+const char *const weir__reason_names[WEIR_REASON_DEADLINE + 2] = {
+    "not_finished", "end", "length", "cancelled", "error", "stop_words", "deadline"};
 
 /* clang-format off */
 
@@ -107,6 +109,65 @@ static const weir_member slot_view[] = {
     RESULT(limit, "tokens", "the most prompt tokens of it in this tick; 0 = no such limit"),
 };
 TABLE(slot_view);
+
+#undef OF
+#define OF weir_cost
+static const weir_member cost[] = {
+    RESULT(pass_ns, "ns", "time of each pass"),
+    RESULT(decode_ns, "ns", "time of each generated token that is fed"),
+    RESULT(prefill_ns, "ns", "time of each prompt token"),
+    RESULT(context_ns, "ns", "time of each 1,024 tokens that one of them attends to"),
+    RESULT(spread, "", "how far ticks lie from that, by it: 0.1 = a tenth"),
+    RESULT(n_ticks, "ticks", "ticks that this was learned from; 0 = a guess"),
+};
+TABLE(cost);
+
+/* ---- The record of ticks ---- */
+
+#undef OF
+#define OF weir_tick
+static const weir_member tick[] = {
+    RESULT(serial, "", "its number"),
+    RESULT(start_ns, "ns", "when it began"),
+    RESULT(decode_ns, "ns", "time of its forward passes"),
+    RESULT(work_ns, "ns", "from the plan to the last chunk; 0 = the backend refused it"),
+    RESULT(tick_ns, "ns", "time of the whole tick"),
+    RESULT(n_arrived, "requests", "requests below this number had arrived when slots were given out"),
+    RESULT(first_slot, "", "the number of its first slot's part"),
+    RESULT(n_slots, "", "how many such parts there are"),
+    RESULT(n_prefill, "tokens", "prompt tokens that were computed"),
+    RESULT(n_decode, "tokens", "generated tokens that were fed, without guessed ones"),
+    RESULT(n_passes, "passes", "forward passes"),
+    RESULT(queue_depth, "requests", "requests that wait after it"),
+    RESULT(n_kv_used, "tokens", "KV cells that hold tokens after it"),
+    RESULT(bad_plan, "", "the plan broke a rule and was replaced"),
+    RESULT(failed, "", "the backend refused the pass"),
+    RESULT(n_drafted, "tokens", "guessed tokens that were computed"),
+    RESULT(n_accepted, "tokens", "of those, the ones that answers went on with"),
+};
+TABLE(tick);
+
+#undef OF
+#define OF weir_tick_slot
+static const weir_member tick_slot[] = {
+    RESULT(serial, "", "its number"),
+    RESULT(tick, "", "its tick's number; the next one's for what ended since the last"),
+    RESULT(request, "", "the request's number"),
+    RESULT(end_ns, "ns", "when the request ended; 0 = not in this tick"),
+    RESULT(slot, "", "the slot; -1 = it ended in the queue"),
+    CHOICE(state, WEIR_SLOT_IDLE, WEIR_SLOT_JOINED, 0, weir__slot_state_names, "whether its prompt was computed or its answer generated"),
+    RESULT(n_tokens, "tokens", "tokens of it that were computed"),
+    RESULT(n_past, "tokens", "tokens in the memory"),
+    RESULT(n_prompt, "tokens", "tokens of the prompt"),
+    RESULT(n_cached, "tokens", "prompt tokens that were not computed again"),
+    RESULT(n_generated, "tokens", "tokens that were sampled until then"),
+    CHOICE(reason, WEIR_REASON_NOT_FINISHED, WEIR_REASON_DEADLINE, 0, weir__reason_names, "why it ended"),
+    RESULT(suspended, "", "it lost the slot"),
+    RESULT(resumed, "", "it got this slot again"),
+    RESULT(n_drafted, "tokens", "of its tokens, those that were guessed"),
+    RESULT(n_accepted, "tokens", "of those, the ones that the answer went on with"),
+};
+TABLE(tick_slot);
 
 /* ---- Requests ---- */
 
