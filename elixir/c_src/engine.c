@@ -2,11 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nif.h"
 
-static const char *const layouts[] = {"auto", "unified", "per_slot", NULL};
-const char *const nif_slot_states[] = {"idle", "prefilling", "generating", "joined"};
-
-#define COUNT(fields) (sizeof(fields) / sizeof *(fields))
-#define SLICE_MS      50 /* of a long wait; between them it is seen whether the caller still lives */
+#define SLICE_MS 50 /* of a long wait; between them it is seen whether the caller still lives */
 
 static ERL_NIF_TERM create(ErlNifEnv *env, const nif_model *model, const weir_engine_params *params)
 {
@@ -63,31 +59,17 @@ ERL_NIF_TERM nif_engine_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
 
 static ERL_NIF_TERM slot_map(ErlNifEnv *env, const weir_slot_view *slot)
 {
-    static const nif_field fields[] = {
-        NIF_FIELD(weir_slot_view, slot),     NIF_FIELD(weir_slot_view, n_prompt_left),
-        NIF_FIELD(weir_slot_view, n_prompt), NIF_FIELD(weir_slot_view, n_generated),
-        NIF_FIELD(weir_slot_view, n_past),   NIF_FIELD(weir_slot_view, waited_ns),
-        NIF_FIELD(weir_slot_view, n_draft),  NIF_FIELD(weir_slot_view, limit),
-        NIF_FIELD(weir_slot_view, idle_ns),  NIF_FIELD(weir_slot_view, priority),
-    };
-    ERL_NIF_TERM map = nif_map_of(env, fields, COUNT(fields), slot);
-    nif_put(env, &map, "state", nif_atom(env, nif_slot_states[slot->state]));
-    nif_put(env, &map, "deadline_ns",
-            slot->deadline_ns == INT64_MAX ? nif_atom(env, "infinity")
-                                           : enif_make_int64(env, slot->deadline_ns));
+    ERL_NIF_TERM map = nif_map_of(env, "slot_view", slot);
+    if (slot->deadline_ns == INT64_MAX) nif_put(env, &map, "deadline_ns", nif_atom(env, "infinity"));
     return map;
 }
 
 static ERL_NIF_TERM view_map(ErlNifEnv *env, const weir_view *view)
 {
-    static const nif_field fields[] = {
-        NIF_FIELD(weir_view, budget),        NIF_FIELD(weir_view, chunk_size),
-        NIF_FIELD(weir_view, queue_depth),   NIF_FIELD(weir_view, n_ubatch),
-        NIF_FIELD(weir_view, itl_target_ns),
-    };
-    ERL_NIF_TERM map = nif_map_of(env, fields, COUNT(fields), view), slots = enif_make_list(env, 0);
+    ERL_NIF_TERM map = nif_map_of(env, "view", view), slots = enif_make_list(env, 0);
     for (size_t i = view->n_slots; i-- > 0;)
         slots = enif_make_list_cell(env, slot_map(env, &view->slots[i]), slots);
+    nif_put(env, &map, "cost", nif_map_of(env, "cost", &view->cost));
     nif_put(env, &map, "slots", slots);
     return map;
 }
@@ -129,18 +111,6 @@ static weir_plan_entry *get_plan(ErlNifEnv *env, ERL_NIF_TERM list, size_t *n)
     return plan;
 }
 
-static ERL_NIF_TERM report_map(ErlNifEnv *env, const weir_report *report)
-{
-    static const nif_field fields[] = {
-        NIF_FIELD(weir_report, n_prefill), NIF_FIELD(weir_report, n_decode),
-        NIF_FIELD(weir_report, n_active),  NIF_FIELD(weir_report, queue_depth),
-        NIF_FIELD(weir_report, decode_ns), NIF_FIELD(weir_report, tick_ns),
-        NIF_FIELD(weir_report, bad_plan),  NIF_FIELD(weir_report, idle),
-        NIF_FIELD(weir_report, n_drafted),
-    };
-    return nif_map_of(env, fields, COUNT(fields), report);
-}
-
 /* One tick, and with `turn` what the next plan may hold. */
 static ERL_NIF_TERM step(ErlNifEnv *env, const ERL_NIF_TERM argv[], bool turn)
 {
@@ -164,7 +134,7 @@ static ERL_NIF_TERM step(ErlNifEnv *env, const ERL_NIF_TERM argv[], bool turn)
     enif_mutex_unlock(engine->object.lock);
     nif_free(plan);
     if (status != WEIR_OK) return nif_refused(env, status, &error);
-    ERL_NIF_TERM told = report_map(env, &report);
+    ERL_NIF_TERM told = nif_map_of(env, "report", &report);
     return turn ? enif_make_tuple3(env, nif_atom(env, "ok"), told, next) : nif_ok(env, told);
 }
 
@@ -186,58 +156,13 @@ ERL_NIF_TERM nif_engine_turn(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
 ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
-#define F(name) NIF_FIELD(weir_engine_stats, name)
-    static const nif_field fields[] = {
-        F(n_slots),
-        F(n_slots_prefilling),
-        F(n_slots_generating),
-        F(queue_depth),
-        F(n_ctx),
-        F(n_kv),
-        F(n_kv_used),
-        F(n_kv_cached),
-        F(n_kv_reserved),
-        F(n_cache_entries),
-        F(n_cached_tokens),
-        F(n_evicted),
-        F(n_joined),
-        F(n_batch),
-        F(n_ubatch),
-        F(n_suspended),
-        F(n_submitted),
-        F(n_refused),
-        F(n_prompt_tokens),
-        F(n_generated_tokens),
-        F(n_ticks),
-        F(n_bad_plans),
-        F(n_failed_ticks),
-        F(n_suspensions),
-        F(n_resumes),
-        F(kv_bytes),
-        F(cache_bytes),
-        F(tick_ns),
-        F(decode_ns),
-        F(busy_ns),
-        F(retry_ns),
-        F(n_cancelled_queued),
-        F(n_cancelled_prefilling),
-        F(n_cancelled_generating),
-        F(n_cache_files),
-        F(cache_disk_bytes),
-        F(n_cache_restored),
-        F(n_drafted),
-        F(n_accepted),
-        F(n_adapter_changes),
-    };
-#undef F
-    _Static_assert(COUNT(fields) <= NIF_FIELDS_MAX, "nif_map_of has no room for so many");
     weir_engine_stats stats = {.size = sizeof stats};
     nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
     if (engine == NULL) return enif_make_badarg(env);
     weir_status status = weir_engine_get_stats(engine->object.handle, &stats);
     if (status != WEIR_OK) return nif_refused(env, status, NULL);
-    ERL_NIF_TERM map = nif_map_of(env, fields, COUNT(fields), &stats), finished = enif_make_new_map(env);
-    ERL_NIF_TERM misses = enif_make_new_map(env);
+    ERL_NIF_TERM map = nif_map_of(env, "engine_stats", &stats);
+    ERL_NIF_TERM finished = enif_make_new_map(env), misses = enif_make_new_map(env);
     for (int i = WEIR_REASON_END; i <= WEIR_REASON_DEADLINE; i++)
         nif_put(env, &finished, weir_reason_name((weir_reason)i), enif_make_uint64(env, stats.n_finished[i]));
     nif_put(env, &map, "n_finished", finished);
@@ -245,8 +170,6 @@ ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
         nif_put(env, &misses, weir_miss_name((weir_miss)i), enif_make_uint64(env, stats.n_misses[i]));
     nif_put(env, &map, "n_misses", misses);
     nif_put(env, &map, "drafters", nif_binary(env, stats.drafters, WEIR_NUL));
-    nif_put(env, &map, "batch_invariant", nif_atom(env, stats.batch_invariant ? "true" : "false"));
-    nif_put(env, &map, "layout", nif_atom(env, layouts[stats.layout]));
     return map;
 }
 

@@ -155,24 +155,41 @@ void nif_map_members(nif_map *map, const char *of, void *params)
 
 /* ---- Structs as maps ---- */
 
-static ERL_NIF_TERM field_value(ErlNifEnv *env, const nif_field *field, const void *from)
+#define MEMBERS_MAX 64 /* of a struct, as a map */
+
+/* Of a text or a list, which results have no rows for, nil. */
+static ERL_NIF_TERM member_term(ErlNifEnv *env, const weir_member *member, const char *from)
 {
-    const char *at = (const char *)from + field->at;
-    switch (field->type) {
-    case NIF_FIELD_I32: return enif_make_int(env, *(const int32_t *)(const void *)at);
-    case NIF_FIELD_I64: return enif_make_int64(env, *(const int64_t *)(const void *)at);
-    case NIF_FIELD_U64: return enif_make_uint64(env, *(const uint64_t *)(const void *)at);
-    case NIF_FIELD_BOOL: break;
+    const void *at = from + member->offset;
+    int32_t choice;
+    switch (member->type) {
+    case WEIR_MEMBER_BOOL: return nif_atom(env, *(const bool *)at ? "true" : "false");
+    case WEIR_MEMBER_INT32: return enif_make_int(env, *(const int32_t *)at);
+    case WEIR_MEMBER_UINT32: return enif_make_uint(env, *(const uint32_t *)at);
+    case WEIR_MEMBER_INT64: return enif_make_int64(env, *(const int64_t *)at);
+    case WEIR_MEMBER_UINT64: return enif_make_uint64(env, *(const uint64_t *)at);
+    case WEIR_MEMBER_FLOAT: return nif_number(env, (double)*(const float *)at);
+    case WEIR_MEMBER_DOUBLE: return nif_number(env, *(const double *)at);
+    case WEIR_MEMBER_CHOICE:
+        memcpy(&choice, at, sizeof choice);
+        return nif_atom(env, member->choices[choice - (int32_t)member->min]);
+    case WEIR_MEMBER_STRING:
+    case WEIR_MEMBER_STRINGS:
+    case WEIR_MEMBER_BIASES:
+    case WEIR_MEMBER_OTHER: break;
     }
-    return nif_atom(env, *(const bool *)(const void *)at ? "true" : "false");
+    return nif_atom(env, "nil");
 }
 
-ERL_NIF_TERM nif_map_of(ErlNifEnv *env, const nif_field *fields, size_t n, const void *from)
+ERL_NIF_TERM nif_map_of(ErlNifEnv *env, const char *of, const void *from)
 {
-    ERL_NIF_TERM keys[NIF_FIELDS_MAX], values[NIF_FIELDS_MAX], map = enif_make_new_map(env);
+    ERL_NIF_TERM keys[MEMBERS_MAX], values[MEMBERS_MAX], map = enif_make_new_map(env);
+    size_t n;
+    const weir_member *members = weir_members(of, &n);
+    if (n > MEMBERS_MAX) n = MEMBERS_MAX;
     for (size_t i = 0; i < n; i++) {
-        keys[i] = nif_atom(env, fields[i].name);
-        values[i] = field_value(env, &fields[i], from);
+        keys[i] = nif_atom(env, members[i].name);
+        values[i] = member_term(env, &members[i], from);
     }
     enif_make_map_from_arrays(env, keys, values, n, &map);
     return map;

@@ -50,6 +50,7 @@ bool nif_longer_than(ErlNifEnv *env, ERL_NIF_TERM list, size_t limit);
 ERL_NIF_TERM nif_atom(ErlNifEnv *env, const char *name);
 ERL_NIF_TERM nif_ok(ErlNifEnv *env, ERL_NIF_TERM term);
 ERL_NIF_TERM nif_binary(ErlNifEnv *env, const char *text, size_t length);
+ERL_NIF_TERM nif_number(ErlNifEnv *env, double number); /* -9999.0 for what Erlang has none for */
 void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value);
 ERL_NIF_TERM nif_failed(ErlNifEnv *env, const char *message);
 ERL_NIF_TERM nif_no_memory(ErlNifEnv *env);
@@ -89,26 +90,8 @@ bool nif_map_term(nif_map *map, const char *name, ERL_NIF_TERM *value);
 /* The same, and nothing for nil. */
 bool nif_map_given(nif_map *map, const char *name, ERL_NIF_TERM *value);
 
-/* A struct's field that a map shows under the same name. */
-typedef struct nif_field {
-    const char *name;
-    size_t at; /* bytes from the struct's begin */
-    enum { NIF_FIELD_I32, NIF_FIELD_I64, NIF_FIELD_U64, NIF_FIELD_BOOL } type;
-} nif_field;
-
-#define NIF_FIELD(struct_type, field)                                                                        \
-    {                                                                                                        \
-#field, offsetof(struct_type, field),                                                                \
-            _Generic(((struct_type *)0)->field, int32_t                                                      \
-                     : NIF_FIELD_I32, int64_t                                                                \
-                     : NIF_FIELD_I64, uint64_t                                                               \
-                     : NIF_FIELD_U64, bool                                                                   \
-                     : NIF_FIELD_BOOL)                                                                       \
-    }
-#define NIF_FIELDS_MAX 40
-
-/* Fields that have `n` at the front of an array with at most NIF_FIELDS_MAX. */
-ERL_NIF_TERM nif_map_of(ErlNifEnv *env, const nif_field *fields, size_t n, const void *from);
+/* A result as a map: the members that are numbers, flags or choices, by the rows of weir_members(of). */
+ERL_NIF_TERM nif_map_of(ErlNifEnv *env, const char *of, const void *from);
 
 /* ---- resource.c: handles as terms ---- */
 
@@ -233,9 +216,6 @@ bool nif_sampling_long(ErlNifEnv *env, ERL_NIF_TERM term);
 /* stream.c: what a stream's request has cost until now, also after its end; and as a map. */
 weir_usage nif_stream_usage(nif_stream *stream);
 ERL_NIF_TERM nif_usage_map(ErlNifEnv *env, const weir_usage *usage);
-
-/* engine.c: the names of weir_slot_state. */
-extern const char *const nif_slot_states[];
 
 /* When a monitored process ends. */
 void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonitor *monitor);

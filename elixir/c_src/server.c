@@ -45,11 +45,6 @@ static int32_t n_active(const weir_engine *engine, const weir_tick *tick)
 ERL_NIF_TERM nif_engine_ticks(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
-    static const nif_field fields[] = {
-        NIF_FIELD(weir_tick, bad_plan),    NIF_FIELD(weir_tick, n_prefill),  NIF_FIELD(weir_tick, n_decode),
-        NIF_FIELD(weir_tick, queue_depth), NIF_FIELD(weir_tick, decode_ns),  NIF_FIELD(weir_tick, tick_ns),
-        NIF_FIELD(weir_tick, n_drafted),   NIF_FIELD(weir_tick, n_accepted), NIF_FIELD(weir_tick, n_passes),
-    };
     ErlNifUInt64 from;
     weir_tick ticks[TICKS_MAX];
     size_t n = 0;
@@ -58,7 +53,7 @@ ERL_NIF_TERM nif_engine_ticks(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     if (weir_engine_ticks(engine->object.handle, from, ticks, TICKS_MAX, &n) != WEIR_OK) n = 0;
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (size_t i = n; i-- > 0;) {
-        ERL_NIF_TERM map = nif_map_of(env, fields, sizeof fields / sizeof *fields, &ticks[i]);
+        ERL_NIF_TERM map = nif_map_of(env, "tick", &ticks[i]);
         nif_put(env, &map, "n_active", enif_make_int(env, n_active(engine->object.handle, &ticks[i])));
         list = enif_make_list_cell(env, map, list);
     }
@@ -70,11 +65,6 @@ ERL_NIF_TERM nif_engine_ticks(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
 ERL_NIF_TERM nif_engine_slots(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
-    static const nif_field fields[] = {
-        NIF_FIELD(weir_tick_slot, slot),        NIF_FIELD(weir_tick_slot, n_past),
-        NIF_FIELD(weir_tick_slot, n_prompt),    NIF_FIELD(weir_tick_slot, n_cached),
-        NIF_FIELD(weir_tick_slot, n_generated),
-    };
     weir_engine_stats stats = {.size = sizeof stats};
     weir_tick tick;
     weir_tick_slot parts[PARTS_MAX];
@@ -91,9 +81,7 @@ ERL_NIF_TERM nif_engine_slots(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
         const weir_tick_slot *part = &parts[n];
         if (part->tick != tick.serial || part->slot < 0 || part->end_ns != 0) continue;
         if (part->suspended || part->resumed) continue;
-        ERL_NIF_TERM map = nif_map_of(env, fields, sizeof fields / sizeof *fields, part);
-        nif_put(env, &map, "state", nif_atom(env, nif_slot_states[part->state]));
-        list = enif_make_list_cell(env, map, list);
+        list = enif_make_list_cell(env, nif_map_of(env, "tick_slot", part), list);
     }
     return list;
 }

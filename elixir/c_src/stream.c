@@ -21,8 +21,6 @@
 #define STOP_MAX   64 /* as weir_request has it */
 #define ANSWER_MAX 128
 
-#define IMPOSSIBLE (-9999.0) /* Erlang has no infinity; OpenAI's API gives this */
-
 /* The message was made without the lock, since that takes long where it is large. It is sent with it, which
  * does not, so that none is sent once the stream is deaf.
  *
@@ -48,23 +46,10 @@ static void send(nif_stream *s, ErlNifEnv *messages, ERL_NIF_TERM what)
     enif_clear_env(messages);
 }
 
-static ERL_NIF_TERM logprob_term(ErlNifEnv *env, double logprob)
-{
-    return enif_make_double(env, isfinite(logprob) ? logprob : IMPOSSIBLE);
-}
-
 ERL_NIF_TERM nif_usage_map(ErlNifEnv *env, const weir_usage *usage)
 {
-    static const nif_field fields[] = {
-        NIF_FIELD(weir_usage, n_prompt),    NIF_FIELD(weir_usage, n_cached),
-        NIF_FIELD(weir_usage, n_generated), NIF_FIELD(weir_usage, queue_ns),
-        NIF_FIELD(weir_usage, ttft_ns),     NIF_FIELD(weir_usage, total_ns),
-        NIF_FIELD(weir_usage, n_drafted),   NIF_FIELD(weir_usage, n_accepted),
-    };
-    ERL_NIF_TERM map = nif_map_of(env, fields, sizeof fields / sizeof *fields, usage);
-    nif_put(env, &map, "miss", nif_atom(env, weir_miss_name(usage->miss)));
-    nif_put(env, &map, "logprob", logprob_term(env, usage->logprob));
-    nif_put(env, &map, "score", logprob_term(env, weir_usage_score(usage)));
+    ERL_NIF_TERM map = nif_map_of(env, "usage", usage);
+    nif_put(env, &map, "score", nif_number(env, weir_usage_score(usage)));
     return map;
 }
 
@@ -76,8 +61,6 @@ static ERL_NIF_TERM text_or_nil(ErlNifEnv *env, const char *text)
 /* Why not more of the prompt was cached, where there is more to tell than that. */
 static void put_miss(ErlNifEnv *env, ERL_NIF_TERM *map, const weir_stream *stream)
 {
-    static const nif_field fields[] = {NIF_FIELD(weir_miss_info, n_matched),
-                                       NIF_FIELD(weir_miss_info, in_message)};
     weir_miss_info info = {.size = sizeof info};
     char text[1024];
     if (weir_stream_miss(stream, &info) != WEIR_OK) return;
@@ -85,15 +68,13 @@ static void put_miss(ErlNifEnv *env, ERL_NIF_TERM *map, const weir_stream *strea
         info.miss != WEIR_MISS_UNCUTTABLE)
         return;
     bool diverged = info.miss == WEIR_MISS_DIVERGED;
-    ERL_NIF_TERM told = nif_map_of(env, fields, sizeof fields / sizeof *fields, &info);
-    ERL_NIF_TERM nil = nif_atom(env, "nil");
+    ERL_NIF_TERM told = nif_map_of(env, "miss_info", &info), nil = nif_atom(env, "nil");
     weir_miss_text(&info, text, sizeof text);
-    nif_put(env, &told, "miss", nif_atom(env, weir_miss_name(info.miss)));
     nif_put(env, &told, "text", nif_binary(env, text, WEIR_NUL));
     nif_put(env, &told, "prompt", text_or_nil(env, info.prompt));
     nif_put(env, &told, "cached", text_or_nil(env, info.cached));
-    nif_put(env, &told, "cause", diverged ? nif_atom(env, weir_cause_name(info.cause)) : nil);
-    nif_put(env, &told, "message", diverged && info.message >= 0 ? enif_make_int(env, info.message) : nil);
+    if (!diverged) nif_put(env, &told, "cause", nil);
+    if (!diverged || info.message < 0) nif_put(env, &told, "message", nil);
     nif_put(env, &told, "role", text_or_nil(env, info.role));
     nif_put(env, map, "miss_info", told);
 }
@@ -127,10 +108,10 @@ static ERL_NIF_TERM scores(ErlNifEnv *env, const weir_chunk *chunk)
         for (size_t k = nothing ? 0 : n_top; k-- > 0;) {
             const weir_logprob *one = &chunk->top_logprobs[i * n_top + k];
             top = enif_make_list_cell(
-                env, enif_make_tuple2(env, enif_make_int(env, one->token), logprob_term(env, one->logprob)),
+                env, enif_make_tuple2(env, enif_make_int(env, one->token), nif_number(env, one->logprob)),
                 top);
         }
-        ERL_NIF_TERM own = nothing ? nif_atom(env, "nil") : logprob_term(env, chunk->logprobs[i]);
+        ERL_NIF_TERM own = nothing ? nif_atom(env, "nil") : nif_number(env, chunk->logprobs[i]);
         list = enif_make_list_cell(env, enif_make_tuple2(env, own, top), list);
     }
     return list;

@@ -105,6 +105,12 @@ ERL_NIF_TERM nif_binary(ErlNifEnv *env, const char *text, size_t length)
     return term;
 }
 
+/* Erlang has no infinity; OpenAI's API gives this for the logprob of what cannot be. */
+ERL_NIF_TERM nif_number(ErlNifEnv *env, double number)
+{
+    return enif_make_double(env, isfinite(number) ? number : -9999.0);
+}
+
 void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value)
 {
     enif_make_map_put(env, *map, nif_atom(env, name), value, map);

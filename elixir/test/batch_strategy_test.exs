@@ -245,13 +245,17 @@ defmodule Weir.BatchStrategyTest do
          batch_strategy: {Nosy, to: self(), mine: 1},
          n_batch: 100,
          chunk_size: 7,
+         layout: :per_slot,
          itl_target_ms: 3}
       )
 
     {:ok, _} = Server.generate(server, "hello", max_tokens: 2, priority: 4)
     assert_received {:asked, [slot], 100, 7, opts}
-    assert %{state: :prefilling, n_prompt: 6, n_prompt_left: 6, priority: 4} = slot
+    assert %{state: :prefilling, n_prompt: 6, n_prompt_left: 6, priority: 4, lane: 0} = slot
     assert opts[:mine] == 1 and opts[:queue_depth] == 0 and opts[:itl_target_ns] == 3_000_000
+    assert opts[:layout] == :per_slot
+    assert %{n_ticks: 0, pass_ns: pass_ns, prefill_ns: prefill_ns} = opts[:cost]
+    assert pass_ns >= 0 and prefill_ns >= 0
     assert eventually(fn -> Server.get_stats(server).active_slots == 0 end)
     assert Server.get_stats(server).strategy_failures == 0
   end

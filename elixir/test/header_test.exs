@@ -199,4 +199,20 @@ defmodule Weir.HeaderTest do
       )
     )
   end
+
+  test "weir_view, weir_slot_view, weir_cost, weir_report, weir_tick, weir_tick_slot: what a strategy and a server see" do
+    {:ok, model} = Weir.load_model("fake:")
+    {:ok, engine} = Weir.NIF.engine_create(model.ref, %{manual: true})
+    {:ok, _ref} = Weir.NIF.engine_submit(engine, %{prompt: "hello"}, self(), 1)
+    {:ok, %{slots: [slot]} = view} = Weir.NIF.engine_view(engine)
+    compare_keys("weir_view", Map.keys(view), %{n_slots: "a list's own"})
+    compare_keys("weir_cost", Map.keys(view.cost), %{})
+    compare_keys("weir_slot_view", Map.keys(slot), %{})
+    {:ok, report} = Weir.NIF.engine_step(engine, nil)
+    compare_keys("weir_report", Map.keys(report), %{})
+    {1, [tick]} = Weir.NIF.engine_ticks(engine, 0)
+    compare_keys("weir_tick", Map.keys(tick), %{})
+    [part] = Weir.NIF.engine_slots(engine)
+    compare_keys("weir_tick_slot", Map.keys(part), %{})
+  end
 end

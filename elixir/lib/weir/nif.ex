@@ -413,7 +413,11 @@ defmodule Weir.NIF do
   @doc "Asks the request to end; its last message still comes."
   @spec engine_cancel(reference()) :: :ok
   def engine_cancel(_ref), do: missing()
-  @doc "What a plan may hold, of a manual engine. Dirty, CPU."
+
+  @doc """
+  What a plan may hold, of a manual engine: a map of `weir_view` with `cost`, and `slots` of
+  `t:Weir.Server.BatchStrategy.slot/0`. Dirty, CPU.
+  """
   @spec engine_view(engine()) :: result(map())
   def engine_view(_engine), do: missing()
 

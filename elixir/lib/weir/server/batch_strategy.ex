@@ -29,8 +29,8 @@ defmodule Weir.Server.BatchStrategy do
   @typedoc """
   A slot with work. A generating one gets one token and up to `n_draft` more, a prefilling one up to the least of
   `n_prompt_left`, the chunk size and, where that is not 0, `limit`. `waited_ns` is since its submit, `idle_ns` since its
-  last token; `deadline_ns` is what is left, or `:infinity`. Slots that wait until another one has computed the prompt that
-  they share are not shown.
+  last token; `deadline_ns` is what is left, or `:infinity`; `lane` is the sequence that holds its KV cells. Slots that
+  wait until another one has computed the prompt that they share are not shown.
   """
   @type slot :: %{
           slot: non_neg_integer(),
@@ -44,15 +44,32 @@ defmodule Weir.Server.BatchStrategy do
           priority: integer(),
           n_draft: non_neg_integer(),
           limit: non_neg_integer(),
+          lane: non_neg_integer(),
           deadline_ns: integer() | :infinity
+        }
+
+  @typedoc """
+  What a tick costs on this machine now, learned from those before: `pass_ns` for each pass, `decode_ns` for each
+  generated token that is fed, `prefill_ns` for each prompt token, `context_ns` for each 1,024 tokens that one of them
+  attends to. `spread` is how far ticks lie from that lately, by it: a standard deviation, 0.1 for a tenth. `n_ticks` were
+  measured; with 0 it is a guess for a slow machine.
+  """
+  @type cost :: %{
+          pass_ns: float(),
+          decode_ns: float(),
+          prefill_ns: float(),
+          context_ns: float(),
+          spread: float(),
+          n_ticks: non_neg_integer()
         }
 
   @type plan :: [{slot_id :: non_neg_integer(), n_tokens :: pos_integer()}]
 
   @doc """
   The plan of one tick. Slots stand oldest request first. The plan names a slot once, and its tokens together are at
-  most `budget`. `opts`: what was given beside the module (`batch_strategy: {MyStrategy, key: value}`), and
-  `queue_depth`, `n_ubatch`, `itl_target_ns`.
+  most `budget`. `opts`: what was given beside the module (`batch_strategy: {MyStrategy, key: value}`), and what the
+  engine has: `queue_depth`, `n_ubatch` (the most tokens of a pass), `itl_target_ns`, `cost` (`t:cost/0`) and `layout`, with
+  `:per_slot` of which lanes with unequal tokens take several passes.
   """
   @callback build_batch([slot()], budget :: pos_integer(), chunk_size :: pos_integer(), keyword()) ::
               plan()

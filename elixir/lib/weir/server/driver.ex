@@ -99,13 +99,7 @@ defmodule Weir.Server.Driver do
   end
 
   defp ask(state, slots, view) do
-    opts =
-      [
-        queue_depth: view.queue_depth,
-        n_ubatch: view.n_ubatch,
-        itl_target_ns: view.itl_target_ns
-      ] ++ state.opts
-
+    opts = Map.to_list(Map.drop(view, [:slots, :budget, :chunk_size])) ++ state.opts
     plan = state.module.build_batch(slots, view.budget, view.chunk_size, opts)
 
     if plan?(plan),
