@@ -1,4 +1,4 @@
-/* members.c: the library's parameters and results described as maps, which the package makes its options from.
+/* members.c: the rows of weir_members() as maps, which the package makes its options from.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nif.h"
 
