@@ -13,7 +13,7 @@ int main(int argc, char **argv)
     weir_chunk chunk;
     if (argc < 2) return fputs("usage: hello MODEL.gguf [QUESTION]\n", stderr), 2;
 
-    weir_message message = {"user", argc > 2 ? argv[2] : "What is the capital of France?"};
+    weir_message message = {"user", argc > 2 ? argv[2] : "Why is the sky blue?"};
     weir_chat_params params = weir_chat_params_default();
     weir_sampler_params sampler = weir_sampler_params_default();
     weir_request request = weir_request_default();
