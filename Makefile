@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 .DEFAULT_GOAL := build
-.PHONY: build install deb run test check bench format clean help
+.PHONY: build install deb run test check check-quick bench format clean help
 
 # $(value) keeps a "$" in the prompt from being taken for a make variable.
 unexport PROMPT MODEL
@@ -34,6 +34,10 @@ check: ## warnings, formatting, lint, exported names, sanitizers, page, clients,
 	@scripts/deps.sh check
 	@scripts/check.sh
 
+check-quick: ## before a push: formatting, warnings, unit tests without llama.cpp, lint of what changed [WEIR_BASE=branch]
+	@scripts/deps.sh check
+	@scripts/check.sh format unit lint-changed
+
 bench: ## measure, beside llama.cpp's own benchmarks
 	@scripts/bench.sh
 
@@ -44,4 +48,4 @@ clean: ## remove build/ (llama.cpp and the model stay in the cache, ~/.cache/wei
 	@rm -rf build
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile

@@ -13,6 +13,10 @@ set(WEIR_TEST_MODEL "${model}")
 set(WEIR_TEST_TMP ${PROJECT_BINARY_DIR}/tmp)
 file(MAKE_DIRECTORY ${WEIR_TEST_TMP})
 
+# More than a minute each in a release build, or in a build without llama.cpp; scripts/test.sh prints the ten longest.
+set(WEIR_LONG_TESTS "^((speculate|invariance|engine|prefix|adapter|passes|cli)_model_test|invariance_avx2|speculate_test|\
+random_schedule_test|server_(faults|resume)_test|hub_http_test|elixir)$")
+
 # weir_test(NAME LABEL SOURCE COMMAND...): registers a test, with the environment that all tests get. From its
 # source it learns two further labels: `threads` (what runs under TSan) and `model` (needs the real model).
 function(weir_test name label source)
@@ -46,8 +50,15 @@ function(weir_test name label source)
     if(WEIR_SANITIZE)
         list(APPEND environment WEIR_SANITIZED=1) # for checks.effort; C has effort.h
     endif()
+    # The longest begin first, so that none is left alone at the end.
+    if(name MATCHES "${WEIR_LONG_TESTS}")
+        set_tests_properties(${name} PROPERTIES COST 200)
+    elseif(needs_model)
+        set_tests_properties(${name} PROPERTIES COST 100)
+    endif()
+    # An engine on the real model computes with two threads; most other tests wait for a server or a terminal.
     if(needs_model)
-        set_tests_properties(${name} PROPERTIES COST 100) # the longest begin first, so that none is left alone
+        set_tests_properties(${name} PROPERTIES PROCESSORS 2)
     endif()
     set_tests_properties(${name} PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77 LABELS "${labels}" ENVIRONMENT "${environment}")
 endfunction()

@@ -22,9 +22,11 @@ if(WEIR_WITH_LLAMA)
     endif()
 endif()
 
-# weir_links(PROGRAM LIBRARY): a sanitizer's runtime for C++, which llama.cpp needs, comes with the C++ compiler's link alone.
+# weir_links(PROGRAM LIBRARY). -fPIC instead of -fPIE: no copies of the library's tables in the program, whose sizes would be those
+# of the day when it was linked. A sanitizer's runtime for C++, which llama.cpp needs, comes with the C++ compiler's link alone.
 function(weir_links program library)
     target_link_libraries(${program} PRIVATE ${library})
+    target_compile_options(${program} PRIVATE -fPIC)
     if(WEIR_WITH_LLAMA)
         set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
     endif()

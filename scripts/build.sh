@@ -19,6 +19,7 @@ tsan-llama) scripts/llama.sh --flavor tsan >/dev/null ;;
 *) scripts/llama.sh >/dev/null ;;
 esac
 take_build "$preset"
+use_ccache
 
 if [ ! -f "$build/CMakeCache.txt" ] && have ninja; then
     export CMAKE_GENERATOR=Ninja # an existing build keeps the generator that it has

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # check.sh [STEP...]: what `make check` does beyond the tests: warnings, formatting, lint, exported names,
 # sanitizers, the server's page in a browser, real clients, fuzzing. Every step counts once in the last line, `N passed,
-# N failed`. FUZZ_SECONDS for each fuzz target (30). By name only, since each needs a llama.cpp of its own:
-# tsan-llama, and vulkan, which computes on Mesa's lavapipe (Debian: glslc libvulkan-dev spirv-headers mesa-vulkan-drivers).
+# N failed`. FUZZ_SECONDS for each fuzz target (30). By name only:
+# unit and lint-changed, which with format are `make check-quick`; tsan-llama; and vulkan, which computes on Mesa's lavapipe (Debian: glslc libvulkan-dev spirv-headers mesa-vulkan-drivers).
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -12,7 +12,7 @@ all_steps='gcc clang format lint exports dialyzer asan tsan browser clients fuzz
 fuzz_seconds=${FUZZ_SECONDS:-30}
 logs=build/check
 mkdir -p $logs
-passed=0 failed=0 failures=
+passed=0 failed=0 failures= seconds=
 
 step() { # step NAME COMMAND...
     local name=$1 started=$SECONDS
@@ -26,24 +26,36 @@ step() { # step NAME COMMAND...
         failures+=" $name"
         say "FAILED: $name ($((SECONDS - started)) s)"
     fi
+    seconds+="$((SECONDS - started)) s  $name"$'\n'
 }
 # The product's own C and C++, one process for each file; what .clang-tidy asks for is an error. Findings with the way that
-# leads to them are in the log, one line each at its end.
-lint_file() { clang-tidy -p build/clang-werror --quiet "$1" 2>/dev/null; }
-export -f lint_file
-check_lint() {
-    local status=0
-    cmake --preset clang-werror >/dev/null || return 1 # the list of files as it is now
+# leads to them are in the log, one line each at its end. What was clean once is not read again: scripts/lint.py knows it.
+product_files() { # product_files BUILD: those that it compiles
     python3 -c '
-import json, os
-for e in json.load(open("build/clang-werror/compile_commands.json")):
+import json, os, sys
+for e in json.load(open(sys.argv[1] + "/compile_commands.json")):
     f = os.path.relpath(e["file"])
-    if f.split("/")[0] in ("src", "cli", "server") and f.endswith((".c", ".cpp")) and not f.endswith("_test.c"): print(f)' |
-        sort -u | xargs -P "$(job_count)" -I {} bash -c 'lint_file {}' >$logs/lint.findings || status=$?
+    if f.split("/")[0] in ("src", "cli", "server") and f.endswith((".c", ".cpp")) and not f.endswith("_test.c"): print(f)' "$1" | sort -u
+}
+lint_files() { # lint_files BUILD: those whose names it reads
+    local status=0
+    xargs -r -P "$(job_count)" -n 1 python3 scripts/lint.py "$weir_cache/lint" "$1" >$logs/lint.findings || status=$?
     cat $logs/lint.findings
     echo "findings:"
     grep -E '(error|warning): ' $logs/lint.findings | sed "s|^$weir_root/||" | sort -u
     return $status
+}
+check_lint() {
+    cmake --preset clang-werror >/dev/null || return 1 # the list of files as it is now
+    product_files build/clang-werror | lint_files build/clang-werror
+}
+# Against where this branch left WEIR_BASE. What needs llama.cpp's headers is left to `make check`.
+check_lint_changed() {
+    local base
+    base=$(git merge-base HEAD "${WEIR_BASE:-$(git rev-parse -q --verify '@{upstream}' || echo main)}") || return 1
+    cmake --preset unit >/dev/null || return 1
+    { git diff --name-only "$base" && git ls-files --others --exclude-standard; } | sort -u |
+        comm -12 - <(product_files build/unit) | lint_files build/unit
 }
 
 # CI's release build has been made with -Werror already (.ci/run): with gcc, it is this step's.
@@ -129,6 +141,8 @@ for name in ${*:-$all_steps}; do
     clang) step "no warning from clang" scripts/build.sh clang-werror ;;
     format) step "formatting" watch "clang-format" $logs/format.log scripts/format.sh --check ;;
     lint) step "lint" watch "clang-tidy" $logs/lint.log check_lint ;;
+    unit) step "unit tests without llama.cpp, no warning" check_sanitized unit -L '^unit$' ;;
+    lint-changed) step "lint of what changed" watch "clang-tidy" $logs/lint.log check_lint_changed ;;
     exports) step "exported names" watch "nm libweir.so" $logs/exports.log check_exports ;;
     dialyzer) step "types of the Elixir package" watch "dialyzer" $logs/dialyzer.log scripts/dialyzer.sh ;;
     asan)
@@ -151,9 +165,10 @@ for name in ${*:-$all_steps}; do
         step "real clients" watch "openai, langchain, llm, 200 schemas" $logs/clients.log check_server tests/clients/clients_test.py
         ;;
     fuzz) check_fuzz ;;
-    *) die "no step $name; there are: $all_steps tsan-llama vulkan" ;;
+    *) die "no step $name; there are: $all_steps unit lint-changed tsan-llama vulkan" ;;
     esac
 done
+printf '%s' "$seconds" | sort -rn | head -n 12 | sed 's/^/weir:   /' >&2
 [ -z "$failures" ] || say "failed:$failures"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

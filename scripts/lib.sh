@@ -35,6 +35,12 @@ job_count() {
     echo "$cores"
 }
 
+# Compilers through ccache, where it is there and nothing else was asked for.
+use_ccache() {
+    have ccache || return 0
+    export CMAKE_C_COMPILER_LAUNCHER=${CMAKE_C_COMPILER_LAUNCHER-ccache} CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}
+}
+
 # take_lock FILE: waits for the lock and holds it, as descriptor 9, until this shell and its children end. The
 # lock belongs to the open file, so python can take it on the shell's behalf where flock(1) is missing.
 take_lock() {

@@ -214,6 +214,7 @@ if [ "$backend" = metal ] && [ "$(uname -s)" != Darwin ]; then die "WEIR_BACKEND
 if [ "$backend" = vulkan ] && ! have glslc; then
     die "WEIR_BACKEND=vulkan needs glslc, the Vulkan headers and the SPIR-V headers (Debian: glslc libvulkan-dev spirv-headers)"
 fi
+use_ccache
 have "$cxx" || die "no C++ compiler ($cxx): run scripts/deps.sh"
 
 # ---- the source -------------------------------------------------------------------------------------------

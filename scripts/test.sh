@@ -2,7 +2,8 @@
 # test.sh [PRESET [CTEST-ARGUMENT...]]: runs a built preset's tests, shows the output of those that fail, and ends
 # with `N passed, N failed`. Counted are test cases: what cmocka and ExUnit report, and one for any other program. What was
 # skipped is told in the line before.
-# Logs: build/PRESET/test.log, results: build/PRESET/test.xml. WEIR_TEST_JOBS tests run at once (2).
+# Logs: build/PRESET/test.log, results: build/PRESET/test.xml. WEIR_TEST_JOBS tests run at once: two for each processor (4 at
+# the least), because most wait for a server or a terminal; those on the real model count twice (cmake/test.cmake).
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -19,11 +20,14 @@ case $preset in
 asan | tsan*) if setarch "$(uname -m)" -R true 2>/dev/null; then plain=(setarch "$(uname -m)" -R); fi ;;
 esac
 
+cores=$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
+jobs=$((cores > 2 ? 2 * cores : 4))
+
 rm -rf "$results" "$build/tmp"
 mkdir -p "$build/tmp"
 # The report below shows what failed, and why, better than the end of the log.
 WEIR_LOG_LINES=0 watch "testing ($preset)" "$build/test.log" ${plain[@]+"${plain[@]}"} \
-    env -u WEIR_LOG_LINES ctest --test-dir "$build" --output-junit "$results" --no-tests=error -j "${WEIR_TEST_JOBS:-2}" \
+    env -u WEIR_LOG_LINES ctest --test-dir "$build" --output-junit "$results" --no-tests=error -j "${WEIR_TEST_JOBS:-$jobs}" \
     --test-output-size-passed 1000000 --test-output-size-failed 1000000 "$@" || true
 
 python3 - "$results" "$build/test.log" <<'PYTHON'
@@ -72,6 +76,8 @@ for case in cases:
     if len(lines) > 80:
         print("    ... %d lines more in %s" % (len(lines) - 80, sys.argv[1]))
     print("\n".join("    " + l for l in lines[-80:]))
+times = sorted(((float(c.get("time") or 0), c.get("name")) for c in cases), reverse=True)
+print("longest: " + ", ".join("%s %.0f s" % (name, seconds) for seconds, name in times[:10]))
 print("%d test programs%s" % (len(cases), "; skipped, of programs and of their tests: %d" % skipped if skipped else ""))
 print("%d passed, %d failed" % (passed, failed))
 sys.exit(1 if failed or not cases else 0)
