@@ -169,7 +169,7 @@ static void bash_add(cli_text *text)
 static void zsh_option(cli_text *text, const char *spelling, const cli_option *option)
 {
     enum value value = value_of(option);
-    bool again = option->kind == CLI_LIST || option->kind == CLI_BIAS;
+    bool again = cli_options_is_list(option);
     cli_text_puts(text, "        '");
     if (again)
         cli_text_puts(text, "*");

@@ -365,8 +365,9 @@ static void options(struct page *page, const cli_command *command)
             titled = true;
             spelling(option, left, sizeof left);
             cli_options_value(&args, option, value, sizeof value);
-            snprintf(explanation, sizeof explanation, "%s%s%s%s", option->help, value[0] != '\0' ? " [" : "",
-                     value, value[0] != '\0' ? "]" : "");
+            snprintf(explanation, sizeof explanation, "%s%s%s%s%s", option->help,
+                     cli_options_is_list(option) ? CLI_AGAIN : "", value[0] != '\0' ? " [" : "", value,
+                     value[0] != '\0' ? "]" : "");
             entry(page, left, explanation, COLUMN);
         }
     }

@@ -113,6 +113,7 @@ static void options(cli_text *text, const cli_command *command)
             titled = true;
             spellings(text, option);
             puts_escaped(text, option->help);
+            if (cli_options_is_list(option)) puts_escaped(text, CLI_AGAIN);
             cli_options_value(&args, option, value, sizeof value);
             if (value[0] != '\0') {
                 cli_text_puts(text, " [");

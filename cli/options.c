@@ -59,8 +59,7 @@ static cli_option table[] = {
     {"--chat-template-file", NULL, CLI_ASKING, SETS, "FILE", OWN(CLI_FILE, chat_template), .standard = "the model's own",
      .help = "a Jinja template in place of the model's"},
     {"--no-thinking", NULL, CLI_ASKING, SETS, NULL, SET(CLI_FLAG, no_thinking), .help = "ask a model that reasons to answer at once"},
-    {"--special-content", NULL, CLI_ASKING, SETS, "WHOSE", MEMBER(chat, special_content, special_content),
-     .help = "in whose messages <|im_end|> and its like are no text: trusted (all but users' and tools'), none, all"},
+    {"--special-content", NULL, CLI_ASKING, SETS, "WHOSE", MEMBER(chat, special_content, special_content)},
 
     {"--temp", "--temperature", CLI_SAMPLING, SETS, "T", SAMPLER(temp)},
     {"--top-k", NULL, CLI_SAMPLING, SETS, "N", SAMPLER(top_k)},
@@ -87,7 +86,8 @@ static cli_option table[] = {
     {"--dry-allowed-length", NULL, CLI_SAMPLING, SETS, "N", SAMPLER(dry_allowed_length)},
     {"--dry-penalty-last-n", NULL, CLI_SAMPLING, SETS, "N", SAMPLER(dry_penalty_last_n)},
     {"--dry-sequence-breaker", "--dry-breaker", CLI_SAMPLING, ASK, "TEXT", MEMBER(sampler, dry_breakers, ask.dry_breakers), .env = "", .standard = "\\n : \" *"},
-    {"--logit-bias", NULL, CLI_SAMPLING, ASK, "ID(+/-)N", MEMBER(sampler, logit_bias, ask.biases), .env = ""},
+    {"--logit-bias", NULL, CLI_SAMPLING, ASK, "ID(+/-)N", MEMBER(sampler, logit_bias, ask.biases), .env = "",
+     .help = "make a token likelier (15043+1) or forbid it (15043-inf)"},
     {"--ignore-eos", NULL, CLI_SAMPLING, ASK, NULL, SAMPLER(ignore_eos)},
     {"--samplers", NULL, CLI_SAMPLING, SETS, "A;B;…", MEMBER(sampler, order, ask.order), .standard = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"},
     {"--seed", "-s", CLI_SAMPLING, SETS, "N", SAMPLER(seed), .standard = "another each time"},
@@ -107,9 +107,9 @@ static cli_option table[] = {
     {"--special", NULL, CLI_LIMITS, ASK, NULL, REQUEST(special), .env = ""},
 
     {"--logprobs", NULL, CLI_OUTPUT, CLI_RUN | CLI_STREAM, "N", REQUEST(n_logprobs), .standard = "none",
-     .help = "in JSON, tell how probable each token was, and the N likeliest ones (0 to 20)"},
+     .help = "in JSON, return the logprob of each token and the N likeliest tokens (0 to 20)"},
     {"--prompt-logprobs", NULL, CLI_OUTPUT, CLI_RUN, "N", MEMBER(request, n_prompt_logprobs, n_prompt_logprobs), .env = "", .standard = "none",
-     .help = "the same of the prompt's tokens"},
+     .help = "the same for the prompt"},
 
     {"--best-of", NULL, CLI_LIMITS, CLI_RUN, "N", OWN(CLI_INT32, best_of), .help = "generate N answers and give the one whose tokens are the likeliest in the mean"},
 
@@ -130,7 +130,7 @@ static cli_option table[] = {
 
     {"--ctx", "-c --ctx-size", CLI_ENGINE, ANSWERS | CLI_INFO, "N", ENGINE(n_ctx)},
     {"--slots", "-np --parallel", CLI_ENGINE, CLI_RUN | CLI_SERVE | CLI_INFO | CLI_HTTP | CLI_SCHEDULE, "N", ENGINE(n_slots)},
-    {"--slots", "-np --parallel", CLI_ENGINE, CLI_STREAM, "N", ENGINE(n_slots), .standard = "0", .help = "requests at a time, the others wait; 0 = all of them"},
+    {"--slots", "-np --parallel", CLI_ENGINE, CLI_STREAM, "N", ENGINE(n_slots), .standard = "0", .help = "the most requests that run at a time; 0 = all of them"},
     {"--kv", NULL, CLI_ENGINE, ANSWERS | CLI_INFO, "N", ENGINE(n_kv), .standard = "slots × ctx, as far as memory allows"},
     {"--threads", "-t", CLI_ENGINE, LOADS | CLI_EMBED | CLI_QUANTIZE, "N", ENGINE(n_threads), .standard = "as many as processors"},
     {"--threads-batch", "-tb", CLI_ENGINE, LOADS, "N", ENGINE(n_threads_batch), .standard = "as --threads"},
@@ -146,14 +146,14 @@ static cli_option table[] = {
     {"--cache-type-k", "-ctk", CLI_ENGINE, LOADS, "TYPE", ENGINE(type_k)},
     {"--cache-type-v", "-ctv", CLI_ENGINE, LOADS, "TYPE", ENGINE(type_v)},
     {"--draft-max", "--draft --draft-n", CLI_ENGINE, ANSWERS | CLI_INFO, "N", ENGINE(n_draft_max)},
-    {"--no-prompt-lookup", NULL, CLI_ENGINE, ANSWERS | CLI_INFO, NULL, ENGINE(prompt_lookup), .help = "do not guess from the request's own prompt and answer"},
+    {"--no-prompt-lookup", NULL, CLI_ENGINE, ANSWERS | CLI_INFO, NULL, ENGINE(prompt_lookup), .help = "do not draft from the request's own prompt and answer"},
     {"--draft-model", "-md --model-draft", CLI_ENGINE, ANSWERS | CLI_INFO, "MODEL", MEMBER(engine, draft_model, draft_path), .kind = CLI_STRING, .standard = "none"},
-    {"--no-mtp", NULL, CLI_ENGINE, ANSWERS | CLI_INFO, NULL, ENGINE(mtp), .help = "do not guess by the model's own layers for that (MTP), where it has some"},
+    {"--no-mtp", NULL, CLI_ENGINE, ANSWERS | CLI_INFO, NULL, ENGINE(mtp), .help = "do not draft with the model's own MTP layers"},
 
     {"--lora", NULL, CLI_MODEL, ASK, "FILE[=SCALE]", SET(CLI_LIST, lora), .standard = "none",
-     .help = "an adapter (GGUF) whose changes are added to the model's weights, times the scale (1); may be given again"},
+     .help = "an adapter (GGUF) whose changes are added to the model's weights, times the scale (1)"},
     {"--lora", NULL, CLI_MODEL, CLI_SERVE, "FILE[=SCALE]", SET(CLI_LIST, lora), .standard = "none",
-     .help = "an adapter (GGUF) that requests may name by its file's name; those that name none have all, at these scales (1); may be given again"},
+     .help = "an adapter (GGUF) that requests may name by its file's name; those that name none have all, at these scales (1)"},
 
     {"--lora-dir", NULL, CLI_SERVING, CLI_SERVE, "FOLDER", SET(CLI_STRING, lora_dir), .field = "lora_dir", .standard = "none",
      .help = "let requests load adapters from this folder, unload them and change scales"},
@@ -210,9 +210,9 @@ static cli_option table[] = {
     {"--check", NULL, CLI_OUTPUT, CLI_OPTIMIZE, NULL, OWN(CLI_FLAG, check), .help = "write nothing: see whether the file is whole and belongs to model and processor"},
 
     {"--kernel", NULL, CLI_MEASURING, CLI_KERNELS, "NAME", OWN(CLI_LIST, kernels), .standard = "all",
-     .help = "a format of weights, such as q8_0, or attention; may be given again"},
+     .help = "a format of weights, such as q8_0, or attention"},
     {"--shape", NULL, CLI_MEASURING, CLI_KERNELS, "KxN", OWN(CLI_LIST, shapes), .standard = "576x1536 2048x2048 2048x8192",
-     .help = "columns and rows of weights; may be given again"},
+     .help = "columns and rows of weights"},
     {"--rows", NULL, CLI_MEASURING, CLI_KERNELS, "N,…", OWN(CLI_NUMBERS, rows), .standard = "1,8,32,512; attention: 1,64",
      .help = "rows of activations, that is tokens of a batch; queries"},
     {"--threads", "-t", CLI_MEASURING, CLI_KERNELS, "N,…", OWN(CLI_NUMBERS, thread_counts), .standard = "1, and as many as processors", .help = "threads that compute"},
@@ -235,7 +235,7 @@ static cli_option table[] = {
     {"--output", "-o", CLI_OUTPUT, CLI_QUANTIZE, "FILE", OWN(CLI_STRING, output), .field = "out", .standard = "the model's name and the type",
      .help = "the file to write"},
     {"--requantize", NULL, CLI_OUTPUT, CLI_QUANTIZE, NULL, MEMBER(quantize, requantize, requantize), .env = ""},
-    {"--types", NULL, CLI_OUTPUT, CLI_QUANTIZE, NULL, OWN(CLI_FLAG, types), .help = "write nothing: measure how fast this machine is with each type"},
+    {"--types", NULL, CLI_OUTPUT, CLI_QUANTIZE, NULL, OWN(CLI_FLAG, types), .help = "write nothing: list all types, and measure how fast this machine is with each"},
     {"--ring", NULL, CLI_OUTPUT, CLI_STREAM, "FILE", OWN(CLI_STRING, ring_path),
      .help = "at the end write the last 4,096 ticks to a file, without texts: for weir replay"},
 
@@ -250,9 +250,9 @@ static cli_option table[] = {
     {"--port", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, port), .help = "the port; 0 = a free one"},
     {"--unix", NULL, CLI_SERVING, CLI_SERVE, "FILE", SET(CLI_STRING, unix_path), .field = "unix_path", .help = "listen on a Unix socket too"},
     {"--alias", "-a", CLI_SERVING, CLI_SERVE, "NAME", SET(CLI_LIST, aliases), .standard = "the file's name",
-     .help = "what requests call the model; may be given again; * = whatever they say"},
+     .help = "what requests call the model; * = whatever they say"},
     {"--api-key", NULL, CLI_SERVING, CLI_SERVE, "KEY", SET(CLI_LIST, api_keys), .field = "keys",
-     .help = "who may ask (Authorization: Bearer KEY); may be given again; better in the environment or in a file"},
+     .help = "who may ask (Authorization: Bearer KEY); better in the environment or in a file"},
     {"--api-key-file", NULL, CLI_SERVING, CLI_SERVE, "FILE", SET(CLI_FILE, api_key_file),
      .help = "keys, one a line: KEY [priority=N] [requests=N] [rate=N]; lines that begin with # are skipped"},
     {"--key-requests", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, key_requests), .standard = "no limit",
@@ -267,9 +267,9 @@ static cli_option table[] = {
      .help = "speak TLS, with this certificate and its chain (PEM)"},
     {"--tls-key", "--ssl-key-file", CLI_SERVING, CLI_SERVE, "FILE", SET(CLI_STRING, tls_key), .field = "tls_key", .help = "the certificate's private key (PEM)"},
     {"--cors", NULL, CLI_SERVING, CLI_SERVE, "ORIGIN", SET(CLI_LIST, origins), .standard = "none",
-     .help = "whose pages may ask from a browser, such as https://example.org; * = all; may be given again"},
+     .help = "whose pages may ask from a browser, such as https://example.org; * = all"},
     {"--allowed-hosts", NULL, CLI_SERVING, CLI_SERVE, "NAME", SET(CLI_LIST, hosts), .field = "hosts", .standard = "none",
-     .help = "names of this server beside localhost, this machine's and all addresses; * = any; may be given again"},
+     .help = "names of this server beside localhost, this machine's and all addresses; * = any"},
     {"--embeddings", "--embedding", CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.embeddings), .help = "answer /v1/embeddings; that takes memory of its own"},
     {"--workers", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, n_workers), .help = "threads that read and render requests"},
     {"--max-body", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, body_bytes), .standard = "16M", .help = "the largest body of a request"},
@@ -356,6 +356,11 @@ void cli_options_init(void)
 bool cli_options_is_flag(const cli_option *option)
 {
     return option->kind == CLI_FLAG || option->kind == CLI_FLAG_OFF;
+}
+
+bool cli_options_is_list(const cli_option *option)
+{
+    return option->kind == CLI_LIST || option->kind == CLI_BIAS;
 }
 
 const char *cli_engine_choice(const char *member, int value)

@@ -203,6 +203,10 @@ bool cli_options_spelling(const cli_option *option, size_t i, char spelling[CLI_
 /* Whether it takes no value. */
 bool cli_options_is_flag(const cli_option *option);
 
+/* Whether each use adds a value. Help and man pages say so. */
+bool cli_options_is_list(const cli_option *option);
+#define CLI_AGAIN "; may be given again"
+
 /* The option of a command that this spelling names, NULL = none. */
 const cli_option *cli_options_find(unsigned command, const char *spelling, size_t length);
 

@@ -251,7 +251,7 @@ static cli_exit set_from(cli_args *args, const cli_option *option, const char *s
                          cli_from from, int line)
 {
     cli_origin *origin = &args->sources[option - cli_options];
-    bool adds = (option->kind == CLI_LIST || option->kind == CLI_BIAS) && origin->text != NULL;
+    bool adds = cli_options_is_list(option) && origin->text != NULL;
     if (adds && origin->from != from) { /* the command line's list replaces the environment's, and so on */
         forget(args, option);
         adds = false;
