@@ -9,43 +9,47 @@
 extern "C" {
 #endif
 
-/* Models by name, from a hub with Hugging Face's API, in the cache folder that its other clients use as well.
- * A name is "hf:OWNER/REPO", "hf:OWNER/REPO:QUANTIZATION" or "hf:OWNER/REPO:FILE.gguf". A quantization is
- * what a file's or its folder's name ends with ("Q4_K_M", "UD-Q4_K_XL", in any case); of several files the
- * one with the shortest name is taken. Without one the first of these that there is: Q4_K_M, Q4_K_S, Q4_0,
- * Q4_1, IQ4_NL, IQ4_XS, Q5_K_M, Q5_K_S, Q5_0, Q6_K, Q8_0, MXFP4, Q3_K_L, Q3_K_M, Q3_K_S, BF16, F16, F32,
- * IQ3_M, Q2_K, any.
+/* Finds, downloads and lists models by name, from a hub with Hugging Face's API. The cache folder is the one
+ * that other clients of the hub use.
  *
- * All block, and may be called from any thread; no two threads need to agree. They read the environment
+ * A name is "hf:OWNER/REPO", "hf:OWNER/REPO:QUANTIZATION" or "hf:OWNER/REPO:FILE.gguf". A quantization
+ * matches the end of a file's name or of its folder's name ("Q4_K_M", "UD-Q4_K_XL", in upper or lower case);
+ * if several files match, the one with the shortest name is used. Without a quantization the first of these
+ * that exists is used: Q4_K_M, Q4_K_S, Q4_0, Q4_1, IQ4_NL, IQ4_XS, Q5_K_M, Q5_K_S, Q5_0, Q6_K, Q8_0, MXFP4,
+ * Q3_K_L, Q3_K_M, Q3_K_S, BF16, F16, F32, IQ3_M, Q2_K, any other.
+ *
+ * These functions block. Any thread may call them, without synchronization. They read environment variables
  * (HF_HOME, HF_HUB_CACHE, XDG_CACHE_HOME, HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HUB_OFFLINE,
- * LLAMA_OFFLINE, https_proxy and its like, CURL_CA_BUNDLE, SSL_CERT_FILE, SSL_CERT_DIR), so that no other
- * thread may be changing it. In a build without libcurl, what needs the network is UNSUPPORTED. */
+ * LLAMA_OFFLINE, https_proxy and the other proxy variables, CURL_CA_BUNDLE, SSL_CERT_FILE, SSL_CERT_DIR), so
+ * no thread may change the environment meanwhile. In a build without libcurl, calls that need the network
+ * return UNSUPPORTED. */
 
 typedef struct weir_hub_progress {
     const char *file;        /* its name in the repository; valid during the call */
-    int32_t shard, n_shards; /* 1 and 1 where the model is one file */
-    uint64_t n_done;         /* bytes of this file that are there */
-    uint64_t n_bytes;        /* its size */
-    double rate;             /* bytes per second lately; 0 = unknown, or waiting */
+    int32_t shard, n_shards; /* shard counts from 1; both are 1 if the model is one file */
+    uint64_t n_done;         /* bytes of this file downloaded so far */
+    uint64_t n_bytes;        /* size of this file */
+    double rate;             /* recent bytes per second; 0 = unknown, or waiting */
 } weir_hub_progress;
 
-/* Called some ten times a second during a download, also while it waits (for another process, or for a hub
- * that asked to), on the caller's thread; false ends it with WEIR_ABORTED. What was downloaded is kept, and a
- * later download goes on from there. */
+/* Called about ten times a second during a download, on the caller's thread, also while the download waits
+ * for another process or because the hub asked for a delay. False ends the download with WEIR_ABORTED. The
+ * bytes downloaded so far are kept, and a later download continues from there. */
 typedef bool (*weir_hub_progress_fn)(const weir_hub_progress *progress, void *user);
 
 typedef struct weir_hub_params {
     size_t size;
-    const char *cache_dir; /* NULL = HF_HUB_CACHE, HF_HOME/hub, or huggingface/hub among the user's caches */
-    const char *token;     /* NULL = HF_TOKEN, or the file that other clients keep it in; "" = none */
-    const char *endpoint;  /* NULL = HF_ENDPOINT, or Hugging Face */
-    const char *revision;  /* branch, tag or commit; NULL = "main" */
-    const char *proxy;     /* NULL = the environment's; "" = none */
-    const char *no_proxy;  /* hosts, apart by commas; NULL = the environment's */
-    bool offline;          /* use what is in the cache; also by HF_HUB_OFFLINE=1 */
-    bool force;            /* download files that are there */
-    int32_t n_retries;     /* in a row, without getting further: 0 to 100 (5) */
-    int32_t timeout_ms;    /* without a connection, or without a byte (30000) */
+    /* NULL = HF_HUB_CACHE, HF_HOME/hub, or huggingface/hub in the user's cache folder */
+    const char *cache_dir;
+    const char *token;    /* NULL = HF_TOKEN, or the token file that other clients use; "" = none */
+    const char *endpoint; /* NULL = HF_ENDPOINT, or Hugging Face */
+    const char *revision; /* branch, tag or commit; NULL = "main" */
+    const char *proxy;    /* NULL = from the environment; "" = none */
+    const char *no_proxy; /* hosts, separated by commas; NULL = from the environment */
+    bool offline;         /* use the cache only; HF_HUB_OFFLINE=1 or LLAMA_OFFLINE=1 does the same */
+    bool force;           /* download files again that are in the cache */
+    int32_t n_retries;    /* 5; 0 … 100; retries in a row without progress */
+    int32_t timeout_ms;   /* 30000; 1 … 3600000; time without a connection or without a byte */
     weir_hub_progress_fn progress;
     void *progress_user;
 } weir_hub_params;
@@ -59,56 +63,57 @@ static inline weir_hub_params weir_hub_params_default(void)
     return params;
 }
 
-/* The path of a model's file, for weir_model_load; of a model in several files the first, once all are there.
- * Downloads what is missing, into a file that gets its name when its size and SHA-256 are what the hub says;
- * an interrupted download goes on where it was. Processes that want the same file download it once. The token
- * goes to the endpoint's host only. When the hub cannot be reached and the cache has the model, that is used
- * and the log says so. *path is freed with weir_free. params may be NULL. Errors: INVALID; NOT_FOUND (no such
- * repository, revision or file, or offline and not in the cache); DENIED (the repository is gated or
- * private); IO (network, or disk, also a full one); FORMAT (what came is not what the hub says it is; nothing
- * is kept); UNSUPPORTED; NO_MEMORY; ABORTED. */
+/* Returns the path of a model's file, for weir_model_load, and downloads missing files. For a model in
+ * several files it is the path of the first, and all are complete. A file gets its name once its size and
+ * SHA-256 match the hub's; an interrupted download continues where it stopped. Processes that need the same
+ * file download it once. The token is sent to the endpoint's host only. If the hub cannot be reached and the
+ * cache has the model, that one is used, with a warning in the log. Free *path with weir_free. params may be
+ * NULL. Errors: INVALID; NOT_FOUND (no such repository, revision or file; or offline and not in the cache);
+ * DENIED (the repository is gated or private); IO (network or disk, also a full disk); FORMAT (the data does
+ * not match the hub's size or checksum, and was deleted; or the hub's answer is malformed); UNSUPPORTED;
+ * NO_MEMORY; ABORTED. */
 WEIR_API WEIR_CHECKED weir_status weir_hub_download(const char *name, const weir_hub_params *params,
                                                     char **path, weir_error *error);
 
-/* Which file of its repository a name means, without downloading it. *file is freed with weir_free. Errors as
- * above. */
+/* Returns the file of the repository that a name selects, without downloading it. Free *file with weir_free.
+ * params may be NULL. Errors: as weir_hub_download. */
 WEIR_API WEIR_CHECKED weir_status weir_hub_resolve(const char *name, const weir_hub_params *params,
                                                    char **file, weir_error *error);
 
 typedef struct weir_hub_files weir_hub_files;
 
-/* A GGUF file; strings are valid until its list is destroyed. */
+/* A GGUF file. Strings stay valid until the list is destroyed. */
 typedef struct weir_hub_file {
     size_t size;
     const char *repo; /* "OWNER/REPO" */
     const char *name; /* in the repository */
-    const char *path; /* in the cache; NULL = it is not there, or not as it is at the hub now */
+    const char *path; /* in the cache; NULL = not in the cache, or another version of the file */
     uint64_t n_bytes;
     char sha256[65];         /* hexadecimal; "" = unknown */
-    char quantization[16];   /* by its name, e.g. "Q4_K_M"; "" = unknown */
-    int32_t shard, n_shards; /* 1 and 1 where the model is one file */
+    char quantization[16];   /* from the file's name, e.g. "Q4_K_M"; "" = unknown */
+    int32_t shard, n_shards; /* shard counts from 1; both are 1 if the model is one file */
 } weir_hub_file;
 
-/* The GGUF files of a repository, by name; what the name says after the repository counts for nothing.
- * Offline those in the cache. name NULL: all in the cache, of every repository and revision; that needs no
- * network. Errors: weir_hub_download's. */
+/* Lists the GGUF files of a repository, sorted by name; a quantization or file in `name` is ignored. Offline
+ * it lists the files in the cache. name NULL = all files in the cache, of every repository and revision,
+ * without the network. params may be NULL. Errors: as weir_hub_download. */
 WEIR_API WEIR_CHECKED weir_status weir_hub_list(const char *name, const weir_hub_params *params,
                                                 weir_hub_files **files, weir_error *error);
 
-/* The i-th file: all of *file but `size`. WEIR_END past the last. */
+/* Fills *file, except `size`, with the i-th file. END: after the last. */
 WEIR_API weir_status weir_hub_files_get(const weir_hub_files *files, size_t i, weir_hub_file *file);
 WEIR_API void weir_hub_files_destroy(weir_hub_files *files);
 
-/* Removes from the cache what a name means there, in all revisions: the whole repository where it names
- * nothing else, or a file, or the files of a quantization with all their shards. *n_bytes (may be NULL) is
- * what that frees. A model that is loaded stays usable. Errors: INVALID, NOT_FOUND, IO, NO_MEMORY, STATE (it
- * is being downloaded). */
+/* Removes files from the cache, in all revisions: the whole repository if `name` has no quantization or file,
+ * otherwise the file, or the files of the quantization with all their shards. *n_bytes (n_bytes may be NULL)
+ * is the space freed. Loaded models stay usable. params may be NULL. Errors: INVALID, NOT_FOUND, IO,
+ * NO_MEMORY, STATE (a file is being downloaded). */
 WEIR_API weir_status weir_hub_remove(const char *name, const weir_hub_params *params, uint64_t *n_bytes,
                                      weir_error *error);
 
-/* What the hub answers to GET `path` ("/api/models?search=smol&limit=5"), JSON as it came; *json is
- * NUL-terminated, of *length bytes, and is freed with weir_free. length may be NULL. For what weir has no
- * function for. Errors: weir_hub_download's; TOO_LONG: it is more than 32 MB. */
+/* Sends GET `path` ("/api/models?search=smol&limit=5") to the hub and returns its JSON unchanged, for
+ * requests that weir has no function for. *json is NUL-terminated, has *length bytes and is freed with
+ * weir_free. length and params may be NULL. Errors: as weir_hub_download; TOO_LONG (more than 32 MiB). */
 WEIR_API WEIR_CHECKED weir_status weir_hub_get(const char *path, const weir_hub_params *params, char **json,
                                                size_t *length, weir_error *error);
 

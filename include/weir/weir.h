@@ -136,8 +136,8 @@ typedef struct weir_model_params {
     bool vocab_only; /* no weights: tokenizing and templates only */
     weir_progress_fn progress;
     void *progress_user;
-    const char
-        *optimized; /* a file made by weir_model_optimize; NULL = path + ".weir" if it exists; "" = none */
+    /* a file made by weir_model_optimize; NULL = path + ".weir" if it exists; "" = none */
+    const char *optimized;
 } weir_model_params;
 
 /* Fills the first `size` bytes with defaults. C calls _default() below; other languages call this. */
@@ -188,8 +188,8 @@ typedef struct weir_model_info {
     bool is_recurrent; /* its memory cannot be truncated at any position */
     bool is_hybrid;
     const char *kernels; /* weir's CPU kernels in use, e.g. "avx512bf16"; "" = none */
-    uint64_t
-        n_bytes_kernels; /* of the tensors that these kernels multiply; the backend multiplies the others */
+    /* of the tensors that these kernels multiply; the backend multiplies the others */
+    uint64_t n_bytes_kernels;
     uint64_t n_bytes_mapped; /* of those, the bytes mapped from an optimized file */
     int32_t n_layer_mtp;     /* additional layers that predict further tokens (MTP), usable for drafts */
     bool is_draft_head;      /* an EAGLE-3 head: usable as draft_model only */
@@ -220,12 +220,12 @@ typedef enum weir_tool_choice {
     WEIR_TOOLS_NONE = 2,
 } weir_tool_choice;
 
-/* The roles in whose content the text of a control token ("<|im_end|>") becomes that token. In all other
- * content it stays text, so that it cannot end a message or begin one. */
+/* The roles in whose content the text of a control token ("<|im_end|>") becomes that token. In other roles'
+ * content it remains text and cannot end or start a message. */
 typedef enum weir_special_content {
     WEIR_SPECIAL_TRUSTED = 0, /* "system", "developer" and "assistant" */
-    WEIR_SPECIAL_NONE = 1,    /* nobody's */
-    WEIR_SPECIAL_ALL = 2,     /* everybody's */
+    WEIR_SPECIAL_NONE = 1,    /* no role */
+    WEIR_SPECIAL_ALL = 2,     /* all roles */
 } weir_special_content;
 
 typedef struct weir_chat_params {
@@ -253,10 +253,9 @@ typedef struct weir_chat_params {
     bool continue_final;        /* the answer continues the last message, which is the assistant's */
     bool parse_reasoning;       /* true: reasoning is separated from content */
     int64_t now;                /* the time for templates that print the date, seconds since 1970; 0 = now */
-    bool
-        /* true: a keyword of json_schema that cannot be enforced is an error; false: it is left out and
-         * listed by weir_chat_relaxed */
-        strict_schema;
+    /* true: a keyword of json_schema that cannot be enforced is an error; false: it is left out and
+     * listed by weir_chat_relaxed */
+    bool strict_schema;
     weir_special_content special_content;
 } weir_chat_params;
 
@@ -282,14 +281,14 @@ WEIR_API void weir_chat_release(weir_chat *chat);
  * EOS are not included. */
 WEIR_API const char *weir_chat_prompt(const weir_chat *chat, size_t *length);
 
-/* The prompt's ids, as a request with this chat has them: those of weir_tokenize with add_special and
- * parse_special, unless a content has the text of a control token. Arguments and errors are those of
+/* The prompt's token ids, as a request with this chat uses them: those of weir_tokenize with add_special and
+ * parse_special, unless a message's content includes the text of a control token. Arguments and errors: as
  * weir_tokenize. */
 WEIR_API weir_status weir_chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t capacity,
                                         size_t *n_tokens, weir_error *error);
 
-/* The special_content in force: WEIR_SPECIAL_ALL where the template changes contents that have texts of
- * control tokens so that they cannot be located in the prompt. WEIR_SPECIAL_TRUSTED for NULL. */
+/* The special_content in effect: WEIR_SPECIAL_ALL if the template changes a content that includes the text of
+ * a control token, so that it cannot be located in the prompt. WEIR_SPECIAL_TRUSTED for NULL. */
 WEIR_API weir_special_content weir_chat_special_content(const weir_chat *chat);
 
 /* The keywords of tools and json_schema that the grammar does not enforce, one a line: a JSON pointer into
@@ -355,10 +354,9 @@ typedef struct weir_strategy weir_strategy; /* below: who gets the tokens of a t
 typedef struct weir_engine_params {
     size_t size;
     int32_t n_slots; /* 8; 1 … 256; requests that run at the same time */
-    int32_t
-        /* 4096; 0 … 2^28; the longest prompt plus answer of a request, tokens; 0 = the model's training
-         * length. At most n_kv, or with lanes n_kv / n_slots */
-        n_ctx;
+    /* 4096; 0 … 2^28; the longest prompt plus answer of a request, tokens; 0 = the model's training
+     * length. At most n_kv, or with lanes n_kv / n_slots */
+    int32_t n_ctx;
     int32_t n_kv;       /* 0 … 2^28; KV cells in total; 0 = n_slots × n_ctx, as far as memory allows */
     int32_t max_tokens; /* -1; -1 … 2^28; the limit on max_tokens of every request; -1 = n_ctx only */
     int32_t n_batch;    /* 2048; n_slots … 2^20; tokens per tick, at most */
@@ -394,9 +392,8 @@ typedef struct weir_engine_params {
      * addition to cache_bytes. Damaged and foreign files are ignored and logged. Engines may share the
      * folder */
     const char *cache_dir;
-    uint64_t
-        /* 4 GiB; the size of the folder, at most; the least recently used files are removed */
-        cache_disk_bytes;
+    /* 4 GiB; the size of the folder, at most; the least recently used files are removed */
+    uint64_t cache_disk_bytes;
     /* 16; 0 … 32; speculative decoding: draft tokens verified in one pass, at most, used when it is likely to
      * be faster. Accepted tokens arrive in one chunk. The text does not change where
      * weir_engine_stats.batch_invariant is true; elsewhere it may be another one that the model could have
@@ -466,14 +463,12 @@ typedef struct weir_request {
     const size_t *stop_length;          /* [n_stop]; NULL = NUL-terminated */
     size_t n_stop;
     int32_t interval; /* 0; emit every n tokens; 0 = the stream's interval (weir_stream_set_interval) */
-    int64_t
-        /* time limit from submit, including the queue; 0 = none. At the limit the stream ends with the text
-         * so far and WEIR_REASON_DEADLINE */
-        deadline_ms;
-    int32_t
-        /* 0; -100 … 100; higher priorities go first, and preempt a lower one when no slot is free. The
-         * preempted request is suspended and resumes later. Equal priorities never preempt each other */
-        priority;
+    /* time limit from submit, including the queue; 0 = none. At the limit the stream ends with the text
+     * so far and WEIR_REASON_DEADLINE */
+    int64_t deadline_ms;
+    /* 0; -100 … 100; higher priorities go first, and preempt a lower one when no slot is free. The
+     * preempted request is suspended and resumes later. Equal priorities never preempt each other */
+    int32_t priority;
     /* The tenant, any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes.
      * Slots are shared fairly between salts, by the tokens that each has had recently */
     const char *cache_salt;
@@ -481,8 +476,8 @@ typedef struct weir_request {
     /* true: reuse cached prefixes, and cache prompt and answer for later requests with the same salt */
     bool cache_prompt;
     bool logprobs; /* return the logprob of each generated token in chunks and result */
-    int32_t
-        n_logprobs; /* 0; 0 … 20; also return the n likeliest tokens at each position; > 0 implies logprobs */
+    /* 0; 0 … 20; also return the n likeliest tokens at each position; > 0 implies logprobs */
+    int32_t n_logprobs;
     /* Return the logprob of each prompt token (weir_stream_prompt_logprobs). The whole prompt is then
      * computed, at most 64 tokens per tick, even if it is cached; it is cached as usual */
     bool prompt_logprobs;
@@ -623,8 +618,8 @@ typedef enum weir_miss {
     WEIR_MISS_EVICTED = 2,  /* more of it was cached earlier */
     WEIR_MISS_SALT = 3,     /* more of it is cached without a salt */
     WEIR_MISS_DIVERGED = 4, /* the cached text continues with other tokens */
-    WEIR_MISS_UNCUTTABLE =
-        5,             /* more of it is cached, but this model's memory cannot be truncated at that token */
+    /* more of it is cached, but this model's memory cannot be truncated at that token */
+    WEIR_MISS_UNCUTTABLE = 5,
     WEIR_MISS_OFF = 6, /* caching is off for the request or the engine */
 } weir_miss;
 #define WEIR_MISS_COUNT 7
@@ -740,26 +735,28 @@ typedef enum weir_log_level {
     WEIR_LOG_ERROR = 3,
 } weir_log_level;
 
-/* Receives one line without its newline. Called from whichever thread logs, one call at a time; must not call
+/* Receives one line without its newline. Called on the thread that logs, one call at a time. It must not call
  * weir_log_set. */
 typedef void (*weir_log_fn)(weir_log_level level, const char *message, void *user);
 
-/* Sends the log of weir and of llama.cpp to fn; NULL restores the default: warnings and errors to stderr.
- * When it returns, the former function is no longer running: it may wait for that. Any thread. */
+/* Sends the log of weir and of llama.cpp to fn; NULL restores the default: warnings and errors to stderr. It
+ * waits for a running call of the former function, which is not called again once this returns. Any
+ * thread. */
 WEIR_API void weir_log_set(weir_log_fn fn, void *user);
 
 /* ---- Interrupts ------------------------------------------------------------------------------------ */
 
-/* Whether the call in progress shall end. It must be quick and must not call the library. */
+/* Returns true to end the call in progress. It must be quick and must not call the library. */
 typedef bool (*weir_interrupt_fn)(void *user);
 
-/* Lets the calling thread end its own calls: those that may take long ask fn every few thousand steps, and
- * end with WEIR_ABORTED once it has said true; then all is as after any other error of theirs. These are
- * tokenizing, weir_chat_create, schemas and samplers made with them, submits, the passes of contexts (also
- * within one, where the backend can be interrupted), weir_context_generate and weir_embed. Waiting for an
- * engine asks nothing: weir_stream_cancel ends that. fn runs during calls of this thread only, one at a time,
- * but perhaps on a thread of the library's that works for this one. NULL, as at a thread's start: nothing is
- * asked. */
+/* Sets the interrupt function of the calling thread. Calls of this thread that may take long call fn every
+ * few thousand steps. When fn returns true, they end with WEIR_ABORTED, and everything is as after any other
+ * error of that call. These calls are tokenizing, weir_chat_create, conversion of schemas and creation of
+ * samplers that have one, submits, forward passes of contexts (also within a pass if the backend can be
+ * interrupted), weir_context_generate and weir_embed. Waiting for an engine does not call fn;
+ * weir_stream_cancel ends such a wait. fn runs only during calls of this thread and never concurrently, but
+ * it may run on a library thread that works for this one. NULL, the state in which a thread starts, removes
+ * the function. */
 WEIR_API void weir_interrupt_set(weir_interrupt_fn fn, void *user);
 
 /* ---- Members of structs ---------------------------------------------------------------------------- */
@@ -774,33 +771,33 @@ typedef enum weir_member_type {
     WEIR_MEMBER_DOUBLE = 6,
     WEIR_MEMBER_CHOICE = 7,  /* an enum of 4 bytes: choices[value - min] is its name */
     WEIR_MEMBER_STRING = 8,  /* const char *, NUL-terminated, or NULL */
-    WEIR_MEMBER_STRINGS = 9, /* const char *const *, of the size_t at n_offset */
-    WEIR_MEMBER_BIASES = 10, /* const weir_logit_bias *, of the size_t at n_offset */
-    WEIR_MEMBER_OTHER = 11,  /* a handle or a pointer, as this header describes it */
+    WEIR_MEMBER_STRINGS = 9, /* const char *const *; its length is the size_t at n_offset */
+    WEIR_MEMBER_BIASES = 10, /* const weir_logit_bias *; its length is the size_t at n_offset */
+    WEIR_MEMBER_OTHER = 11,  /* a handle or pointer that this header describes */
 } weir_member_type;
 
-/* A member of a struct as data, for bindings, option lists and forms. */
+/* Describes a member of a struct, for bindings, option lists and forms. */
 typedef struct weir_member {
     const char *name; /* as in the struct */
     weir_member_type type;
-    size_t offset;              /* in the struct, bytes */
-    size_t n_offset;            /* of a list's length */
-    double min, max;            /* allowed, inclusive; for parameters of a number's type, and choices */
-    bool or_minus_one;          /* -1 is allowed, too: "off", "all" */
-    double initial;             /* the default; strings, lists and others are NULL */
+    size_t offset;              /* of the member in the struct, bytes */
+    size_t n_offset;            /* of the length of a list, bytes */
+    double min, max;            /* allowed range, inclusive; for numeric parameters and choices */
+    bool or_minus_one;          /* -1 is also allowed, for "off" or "all" */
+    double initial;             /* the default; strings, lists and others default to NULL */
     const char *const *choices; /* NULL-terminated; NULL for other types */
     const char *unit;           /* "tokens", "ms", "bytes" …; "" = none */
     const char *help;           /* one line */
 } weir_member;
 
-/* The members of a struct, by its name without "weir_" and "_params": "model", "quantize", "context",
- * "sampler", "chat", "request", "engine" and "hub" are parameters, "usage", "report", "view", "cost",
- * "slot_view", "tick", "tick_slot", "engine_stats", "miss_info" results. *n (may be NULL) is how many there
- * are; they come in the struct's order, without `size` and the lengths of lists. Of results only numbers,
- * flags and choices are there. NULL: there is no such struct. Static. */
+/* The members of a struct, in its order, without `size` and the lengths of lists. `of` is the struct's name
+ * without "weir_" and "_params". Parameters: "model", "quantize", "context", "sampler", "chat", "request",
+ * "engine", "hub". Results: "usage", "report", "view", "cost", "slot_view", "tick", "tick_slot",
+ * "engine_stats", "miss_info"; of these only numbers, flags and choices are listed. *n (n may be NULL) is the
+ * number of members. NULL: no such struct. Static. */
 WEIR_API const weir_member *weir_members(const char *of, size_t *n);
 
-/* One of them by its name; NULL: there is none. */
+/* The member with this name; NULL: there is none. Static. */
 WEIR_API const weir_member *weir_member_find(const char *of, const char *name);
 
 /* ---- Sampler --------------------------------------------------------------------------------------- */
@@ -812,10 +809,11 @@ typedef struct weir_logit_bias {
     float bias; /* added to the logit; -INFINITY forbids the token */
 } weir_logit_bias;
 
-/* llama.cpp's whole chain. A value out of range is INVALID and the error names field and range. */
+/* The parameters of llama.cpp's complete sampler chain. A value out of range is INVALID, and the error names
+ * field and range. */
 typedef struct weir_sampler_params {
     size_t size;
-    uint32_t seed;                   /* WEIR_SEED_RANDOM: another each time */
+    uint32_t seed;                   /* WEIR_SEED_RANDOM = a new random seed each time */
     float temp;                      /* 0.8; 0 … 100; 0 = greedy */
     float dynatemp_range;            /* 0 = off; 0 … 100. Dynamic temperature, arXiv 2309.02772 */
     float dynatemp_exponent;         /* 1; 0 … 100 */
@@ -826,14 +824,14 @@ typedef struct weir_sampler_params {
     float top_n_sigma;               /* -1 = off; else 0 … 100. arXiv 2411.07641 */
     float xtc_probability;           /* 0 = off; 0 … 1 */
     float xtc_threshold;             /* 0.1; 0 … 1; above 0.5 = off */
-    int32_t min_keep;                /* 0; the least candidates that top_p, min_p, typical_p and XTC leave */
+    int32_t min_keep;                /* 0; candidates that top_p, min_p, typical_p and XTC keep, at least */
     float dry_multiplier;            /* 0 = off; 0 … 100 */
     float dry_base;                  /* 1.75; 0 … 100 */
     int32_t dry_allowed_length;      /* 2 */
     int32_t dry_penalty_last_n;      /* 64; 0 = off; at most 1,000,000 */
     const char *const *dry_breakers; /* [n_dry_breakers]; NULL = "\n", ":", "\"", "*" */
     size_t n_dry_breakers;
-    int32_t penalty_last_n;            /* 64; tokens looked back on; 0 = off; at most 1,000,000 */
+    int32_t penalty_last_n;            /* 64; last tokens that penalties count; 0 = off; at most 1,000,000 */
     float penalty_repeat;              /* 1 = off; 0.01 … 100 */
     float penalty_freq;                /* 0 = off; -100 … 100 */
     float penalty_present;             /* 0 = off; -100 … 100 */
@@ -844,7 +842,7 @@ typedef struct weir_sampler_params {
     float adaptive_decay;              /* 0.9; 0 … 0.99 */
     const weir_logit_bias *logit_bias; /* [n_logit_bias] */
     size_t n_logit_bias;
-    bool ignore_eos;     /* never choose a token that ends the generation */
+    bool ignore_eos;     /* never choose a token that ends generation */
     const char *order;   /* NULL = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"; also
                           * "infill" and "adaptive_p" */
     const char *grammar; /* GBNF; NULL = none */
@@ -860,138 +858,146 @@ static inline weir_sampler_params weir_sampler_params_default(void)
     return params;
 }
 
-/* A chain with its own state (history, random numbers, grammar). params may be NULL. Holds the model.
- * Errors: INVALID (field and range), GRAMMAR (line of a GBNF text; JSON pointer and keyword of a schema),
- * UNSUPPORTED (the vocabulary lacks what a sampler of the order needs), NO_MEMORY, BACKEND. */
+/* Creates a sampler chain with its own state (history, random numbers, grammar). params may be NULL. Holds
+ * the model. Errors: INVALID (field and range), GRAMMAR (line of a GBNF text; JSON pointer and keyword of a
+ * schema), UNSUPPORTED (a sampler in `order` needs tokens that the vocabulary lacks), NO_MEMORY, BACKEND. */
 WEIR_API WEIR_CHECKED weir_status weir_sampler_create(weir_model *model, const weir_sampler_params *params,
                                                       weir_sampler **sampler, weir_error *error);
 WEIR_API void weir_sampler_destroy(weir_sampler *sampler);
 
-/* Back to the state after create; a fixed seed gives the same draws again. */
+/* Restores the state after create; with a fixed seed the same random numbers follow again. */
 WEIR_API weir_status weir_sampler_reset(weir_sampler *sampler, weir_error *error);
 
-/* Counts a token that was chosen elsewhere: history, penalties, grammar. REFUSED: the grammar does not allow
- * it here; the sampler is unchanged. */
+/* Adds a token that was chosen elsewhere to the history and advances penalties and grammar. REFUSED: the
+ * grammar does not allow the token here; the sampler is unchanged. */
 WEIR_API weir_status weir_sampler_accept(weir_sampler *sampler, int32_t token, weir_error *error);
 
-/* Counts tokens [n] of the prompt: penalties and DRY look back on them as on the answer's own; the grammar,
- * which describes the answer alone, does not see them. Engines do this for each request. INVALID: a token
- * outside the vocabulary; nothing was counted. */
+/* Adds the prompt's tokens [n] to the history. Penalties and DRY count them like generated tokens; the
+ * grammar, which describes the answer only, ignores them. Engines do this for each request. INVALID: a token
+ * outside the vocabulary; nothing was added. */
 WEIR_API weir_status weir_sampler_count(weir_sampler *sampler, const int32_t *tokens, size_t n,
                                         weir_error *error);
 
 /* ---- Grammar --------------------------------------------------------------------------------------- */
 
-/* Whether a GBNF text can be used, without a model. root NULL = "root". GRAMMAR: message names the line. */
+/* Checks a GBNF text without a model. root NULL = "root". GRAMMAR: it cannot be used; the message names the
+ * line. */
 WEIR_API weir_status weir_grammar_check(const char *grammar, const char *root, weir_error *error);
 
-/* JSON Schema to GBNF. What cannot be honoured is an error that names JSON pointer and keyword; the result is
- * never weaker than the schema. *grammar is freed with weir_free. */
+/* Converts JSON Schema to GBNF. A keyword that cannot be enforced is an error that names its JSON pointer;
+ * the result is never weaker than the schema. Free *grammar with weir_free. */
 WEIR_API WEIR_CHECKED weir_status weir_grammar_from_json_schema(const char *schema, size_t length,
                                                                 char **grammar, weir_error *error);
 
 /* ---- Vocabulary ------------------------------------------------------------------------------------ */
 
-/* Any thread, also many on one model. Token ids are int32_t; an id outside 0 … n_vocab - 1 is INVALID. */
+/* Any number of threads may call these functions on one model. Token ids are int32_t; an id outside 0 …
+ * n_vocab - 1 is INVALID. */
 
-/* Text to ids. add_special adds BOS/EOS as the model wants them; parse_special reads "<|im_end|>" and the
- * like as one token. *n_tokens is the number of ids, also when capacity is too small (TOO_LONG, nothing
- * usable written). Invalid UTF-8 and NUL bytes are text like any other. tokens may be NULL when capacity is
- * 0. */
+/* Converts text to token ids. add_special adds BOS and EOS as the model requires; parse_special reads control
+ * tokens such as "<|im_end|>" as one token. *n_tokens is the number of ids, also with TOO_LONG (capacity too
+ * small; the contents of tokens are then undefined). Invalid UTF-8 and NUL bytes are ordinary text. tokens
+ * may be NULL if capacity is 0. */
 WEIR_API weir_status weir_tokenize(const weir_model *model, const char *text, size_t length, bool add_special,
                                    bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
                                    weir_error *error);
 
-/* Ids to well-formed UTF-8, the same bytes as a stream of these ids gives (but for control tokens that a
- * chat's form has: its streams show those). special: render control tokens too. *length as n_tokens above;
- * the text is NUL-terminated when there is room. */
+/* Converts token ids to well-formed UTF-8: the same bytes as a stream of these ids, except that a chat's
+ * streams also show the control tokens of its answer format. special: include control tokens. *length is the
+ * length of the text in bytes, also with TOO_LONG (capacity too small). The text is NUL-terminated if there
+ * is room. */
 WEIR_API weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size_t n_tokens,
                                      bool special, char *text, size_t capacity, size_t *length,
                                      weir_error *error);
 
-/* The raw bytes of one token: may be a part of a code point. */
+/* The raw bytes of one token, which may be part of a code point. */
 WEIR_API weir_status weir_piece(const weir_model *model, int32_t token, bool special, char *bytes,
                                 size_t capacity, size_t *length, weir_error *error);
 
-/* Whether the token ends a generation (EOS, EOT, …). False for ids outside the vocabulary. */
+/* Whether the token ends generation (EOS, EOT, …). False for ids outside the vocabulary. */
 WEIR_API bool weir_is_eog(const weir_model *model, int32_t token);
 
 /* ---- Adapter --------------------------------------------------------------------------------------- */
 
-/* Low-rank changes to a model's weights (LoRA): for each matrix that it has, the product of two small ones,
- * times a scale, is added. Immutable once loaded; any number of requests and contexts, of any engine, use it
- * at a time, each with a scale of its own. */
+/* A LoRA adapter: low-rank changes to a model's weights. To each matrix that it changes it adds the product
+ * of two small matrices, times a scale. Immutable once loaded. Any number of requests and contexts, of any
+ * engine, may use it at the same time, each with its own scale. */
 typedef struct weir_adapter weir_adapter;
 
-/* Loads a GGUF file as llama.cpp's convert_lora_to_gguf.py writes it: all of it into memory, where matrices
- * beside weights that weir's kernels multiply become half precision. Holds the model. With a fake model the
- * path is "fake:" and a number. The file is checked first, and its names and shapes against the model; it is
- * not needed afterwards. Any thread; an engine that changes its adapters meanwhile waits for it.
- * Errors: NOT_FOUND, IO, FORMAT (damaged; numbers that are not finite), UNSUPPORTED (no LoRA adapter; made
- * for another model; what llama.cpp cannot add), NO_MEMORY, INVALID (path). */
+/* Loads a GGUF file in the format of llama.cpp's convert_lora_to_gguf.py. The whole file is read into memory,
+ * and matrices for weights that weir's kernels multiply are converted to half precision. The file is checked
+ * first, and its names and shapes are compared with the model; it is not needed after the load. Holds the
+ * model. With a fake model the path is "fake:" and a number. Any thread; an engine that changes its adapters
+ * meanwhile waits for the load. Errors: NOT_FOUND, IO, FORMAT (damaged; numbers that are not finite),
+ * UNSUPPORTED (not a LoRA adapter; made for another model; llama.cpp cannot add it), NO_MEMORY, INVALID
+ * (path). */
 WEIR_API WEIR_CHECKED weir_status weir_adapter_load(weir_model *model, const char *path,
                                                     weir_adapter **adapter, weir_error *error);
 
-/* Counted: requests hold theirs until they have ended, streams that may be forked as long as they are held,
- * contexts and engines what they computed with last. So a release disturbs nobody, and is all that there is
- * to unloading: the last one frees the memory. Any thread. NULL is ignored. */
+/* Reference counts. A request holds its adapters until it has ended, a stream that may be forked as long as
+ * it is held, a context or engine those of its last pass. A release therefore affects no one else; the last
+ * one unloads the adapter and frees its memory. Any thread. NULL is ignored. */
 WEIR_API weir_adapter *weir_adapter_hold(weir_adapter *adapter);
 WEIR_API void weir_adapter_release(weir_adapter *adapter);
 
 typedef struct weir_adapter_info {
     size_t size;
-    const char *path;  /* as it was loaded */
+    const char *path;  /* as given to weir_adapter_load */
     const char *name;  /* general.name of its metadata; "" = none */
     int32_t n_weights; /* matrices of the model that it changes */
     int32_t rank;      /* the largest */
-    float alpha;      /* what it was trained with: changes are times scale · alpha / rank; 0 = times scale */
-    uint64_t n_bytes; /* in memory */
-    uint64_t identity; /* a checksum of the file: the same contents, the same adapter to caches */
+    float alpha;       /* of the training: the product is multiplied by scale · alpha / rank; 0 = by scale */
+    uint64_t n_bytes;  /* in memory */
+    uint64_t identity; /* a checksum of the file; adapters with the same one share cached prefixes */
 } weir_adapter_info;
 
-/* Fills the first info->size bytes. Strings are valid while the adapter is held. */
+/* Fills the first info->size bytes. Strings stay valid while the adapter is held. */
 WEIR_API weir_status weir_adapter_describe(const weir_adapter *adapter, weir_adapter_info *info);
 
-/* An adapter, and how much of it. */
+/* An adapter with its scale. */
 typedef struct weir_adapter_use {
     weir_adapter *adapter;
-    float scale; /* -100 … 100; 1 = as it was trained; 0 = as without it */
+    float scale; /* -100 … 100; 1 = as trained; 0 = as without the adapter */
 } weir_adapter_use;
 
-#define WEIR_ADAPTERS_MAX 8 /* that add to the same weights */
+#define WEIR_ADAPTERS_MAX 8 /* adapters of one request or context */
 
 /* ---- Model files and devices ----------------------------------------------------------------------- */
 
-/* Writes a model's weights in the order in which weir's CPU kernels read them, so that loads need not put
- * them into that order: they map the file, and processes share its memory. out NULL: path + ".weir", where
- * loads look for it (weir_model_params.optimized). Needs as much memory as a load, and blocks for longer. A
- * file that was there is replaced when the new one is whole; models that are loaded keep the old one. Loads
- * use such a file with use_mmap and without use_mlock, when no layer is on a GPU. One that is damaged, or
- * does not belong to this model, version and processor, is not used: the log says why. It belongs to the
- * model as long as that is not written to, or copied without its time. It must stay unchanged while a model
- * lives, and is trusted as the model is. A file that is there and was not written by this function is not
- * replaced: INVALID. progress may be NULL; as in a load. Any thread. Errors: weir_model_load's; IO (also no
- * space, no permission); UNSUPPORTED: the kernels are off or have nothing to do with this model. After an
- * error there is what was there before. */
+/* Writes an optimized file: the model's weights in the order in which weir's CPU kernels read them. Loads
+ * then map this file instead of reordering the weights, and processes share its memory. out NULL = path +
+ * ".weir", where loads look for it (weir_model_params.optimized). Needs as much memory as a load and takes
+ * longer. progress may be NULL; it is called as in a load. Any thread.
+ *
+ * An existing optimized file is replaced once the new one is complete; loaded models keep the old one. An
+ * existing file that this function did not write is never replaced (INVALID). Loads use an optimized file
+ * with use_mmap, without use_mlock and without layers on a GPU. A file that is damaged or belongs to another
+ * model, version or processor is not used, and the log has the reason. It no longer belongs to the model
+ * after that was written to, or copied without its modification time. It must stay unchanged while a model
+ * that uses it lives, and it is trusted like the model.
+ *
+ * Errors: as weir_model_load; IO (also no space, no permission); UNSUPPORTED (the kernels are off or multiply
+ * none of this model's weights). After an error the previous file, if any, is unchanged. */
 WEIR_API WEIR_CHECKED weir_status weir_model_optimize(const char *path, const char *out,
                                                       weir_progress_fn progress, void *progress_user,
                                                       weir_error *error);
 
-/* Whether such a file belongs to this model, version and processor, and all of it is as it was written: loads
- * look at its beginning only. optimized NULL: path + ".weir". Reads the whole file. Any thread. Errors:
- * NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (of another model, version or processor), NO_MEMORY, ABORTED,
- * INVALID. */
+/* Checks that an optimized file belongs to this model, version and processor, and that all of it is
+ * undamaged; loads check its beginning only. optimized NULL = path + ".weir". Reads the whole file. Any
+ * thread. Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (of another model, version or processor),
+ * NO_MEMORY, ABORTED, INVALID. */
 WEIR_API weir_status weir_model_optimize_check(const char *path, const char *optimized,
                                                weir_progress_fn progress, void *progress_user,
                                                weir_error *error);
 
 typedef struct weir_quantize_params {
     size_t size;
-    const char *type;  /* one of weir_quantize_type's, in any case; NULL = "Q8_0" */
-    int32_t n_threads; /* 0 … 512; 0 = the processors that this process may use */
-    bool requantize;   /* also weights that are quantized already: worse than from the original. Else they
-                           * are UNSUPPORTED */
-    weir_progress_fn progress; /* as in a load */
+    const char *type;  /* a name that weir_quantize_type returns, in upper or lower case; NULL = "Q8_0" */
+    int32_t n_threads; /* 0 … 512; 0 = the processors available to the process */
+    /* true: also convert weights that are already quantized, with a worse result than from the original;
+     * false: such weights are UNSUPPORTED */
+    bool requantize;
+    weir_progress_fn progress; /* called as in a load */
     void *progress_user;
 } weir_quantize_params;
 
@@ -1004,38 +1010,39 @@ static inline weir_quantize_params weir_quantize_params_default(void)
     return params;
 }
 
-/* The i-th type that weights can be given, the largest first: "F32", "BF16", "F16", "Q8_0" … NULL past the
- * last. Static. */
+/* The i-th type to which weights can be converted, the largest first: "F32", "BF16", "F16", "Q8_0" … NULL
+ * after the last. Static. */
 WEIR_API const char *weir_quantize_type(size_t i);
 
-/* Writes a model with its weights in another type; norms and what else is small stays as it is. The name is
- * given to the new file when it is whole; a file that was there is replaced then. A model in several files
- * becomes one. Memory: that of the largest tensor, several times. Blocks for minutes with large models. Any
- * thread. params may be NULL. Errors: weir_model_load's; INVALID (type; out is the model itself), IO (also no
- * space), UNSUPPORTED (see requantize; fake models). After an error there is what was there before. */
+/* Writes a model with its weights converted to another type; norms and other small tensors keep theirs. The
+ * new file gets its name once it is complete, and then replaces an existing one. A model in several files
+ * becomes one file. Needs several times the memory of the largest tensor. Blocks for minutes with large
+ * models. Any thread. params may be NULL. Errors: as weir_model_load; INVALID (type; out is the model
+ * itself), IO (also no space), UNSUPPORTED (see requantize; fake models). After an error an existing file is
+ * unchanged. */
 WEIR_API WEIR_CHECKED weir_status weir_model_quantize(const char *path, const char *out,
                                                       const weir_quantize_params *params, weir_error *error);
 
-/* The weights of a model that have one type and are multiplied by the same kernels. */
+/* The weights of a model that have the same type and are multiplied by the same kernels. */
 typedef struct weir_model_weights {
     size_t size;
-    char type[16]; /* as ggml names it, such as "q4_K" */
+    char type[16]; /* ggml's name, e.g. "q4_K" */
     int32_t n_tensors;
     uint64_t n_bytes;
-    bool kernels;    /* weir's own multiply them */
-    char reason[64]; /* why they do not; "" = they do */
+    bool kernels;    /* weir's kernels multiply them */
+    char reason[64]; /* why weir's kernels do not; "" = they do */
 } weir_model_weights;
 
-/* The i-th kind of weights, the largest first: all of *weights but `size`. WEIR_END past the last, and where
- * nothing is known of weights: vocab_only, fake models. */
+/* Fills *weights, except `size`, with the i-th group of weights, the largest first. END: after the last, and
+ * for models without information on weights (vocab_only, fake models). */
 WEIR_API weir_status weir_model_weights_get(const weir_model *model, size_t i, weir_model_weights *weights);
 
-/* Copies the value of a metadata key (scalars and strings) as text, cut to capacity and NUL-terminated.
+/* Copies the value of a metadata key (scalars and strings) as text, truncated to capacity and NUL-terminated.
  * *length is the full length. NOT_FOUND: no such key. */
 WEIR_API weir_status weir_model_meta(const weir_model *model, const char *key, char *text, size_t capacity,
                                      size_t *length);
 
-/* The i-th metadata key, as above; WEIR_END past the last. */
+/* The i-th metadata key, copied likewise. END: after the last. */
 WEIR_API weir_status weir_model_meta_key(const weir_model *model, size_t i, char *key, size_t capacity,
                                          size_t *length);
 
@@ -1048,8 +1055,8 @@ typedef struct weir_device {
     uint64_t memory_total; /* bytes, 0 = unknown */
 } weir_device;
 
-/* The i-th device that this build can compute on; WEIR_END past the last. UNSUPPORTED: it computes on
- * no processor like this one (weir_model_load). */
+/* The i-th device that this build can compute on. END: after the last. UNSUPPORTED: the build cannot run on
+ * this processor (see weir_model_load). */
 WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
 
 /* ---- More about streams ---------------------------------------------------------------------------- */
@@ -1284,8 +1291,8 @@ WEIR_API double weir_plan_tick_ns(const weir_view *view, const weir_plan_entry *
 
 /* ---- Statistics and ticks -------------------------------------------------------------------------- */
 
-/* How often values of each size came: seconds or counts. The same bounds for all, so that histograms can be
- * added and, for what happened in between, subtracted bucket by bucket. */
+/* A histogram of seconds or counts. All histograms have the same bounds: they can be added bucket by bucket,
+ * and the difference of two copies covers the time between them. */
 #define WEIR_HISTOGRAM_BUCKETS 162
 
 typedef struct weir_histogram {
@@ -1294,12 +1301,12 @@ typedef struct weir_histogram {
     uint64_t buckets[WEIR_HISTOGRAM_BUCKETS]; /* [i]: above bound(i - 1), up to bound(i) */
 } weir_histogram;
 
-/* The largest value of bucket i: 2^-20 for the first, each up to a quarter more than the one before, 1, 2, 3
- * … 8 among them; infinity for the last and beyond. Pure. */
+/* The largest value of bucket i: 2^-20 for the first; each next one is at most a quarter larger; 1, 2, 3 …
+ * 8 are among them; infinity for the last bucket and beyond. Pure. */
 WEIR_API double weir_histogram_bound(size_t i);
 
-/* The value that the part q (0 … 1) of all values does not exceed: exact to the bucket, as if values were
- * spread evenly within it; whole numbers up to 8 are exact when rounded up. 0 when there are none. Pure. */
+/* The q-quantile (q: 0 … 1), interpolated linearly within its bucket; whole numbers up to 8 are exact when
+ * rounded up. 0 if the histogram is empty. Pure. */
 WEIR_API double weir_histogram_quantile(const weir_histogram *histogram, double q);
 
 typedef struct weir_engine_stats {
@@ -1308,120 +1315,123 @@ typedef struct weir_engine_stats {
     int32_t n_slots_prefilling;
     int32_t n_slots_generating;
     int32_t queue_depth;
-    int32_t n_ctx;         /* the longest request, tokens, as allotted */
-    int32_t n_kv;          /* cells in all, as allotted */
+    int32_t n_ctx;         /* the longest request, tokens, as allocated */
+    int32_t n_kv;          /* KV cells in total, as allocated */
     int32_t n_kv_used;     /* cells that hold tokens */
-    int32_t n_kv_cached;   /* of those, what no request needs: given up when one does */
-    int32_t n_kv_reserved; /* n_kv_used, and what the slots' next tokens soon will take; at most n_kv */
+    int32_t n_kv_cached;   /* of those, the cells that no request needs; freed when one does */
+    int32_t n_kv_reserved; /* n_kv_used plus the cells that the slots will need soon; at most n_kv */
     int32_t n_batch;
     int32_t n_ubatch;
     weir_layout layout;
     uint64_t n_submitted;
-    uint64_t n_refused;          /* by a full queue */
+    uint64_t n_refused;          /* because the queue was full */
     uint64_t n_finished[8];      /* by weir_reason */
     uint64_t n_prompt_tokens;    /* computed */
     uint64_t n_generated_tokens; /* sampled */
     uint64_t n_ticks;
     uint64_t n_bad_plans;
-    uint64_t n_failed_ticks;  /* the backend refused the pass */
-    int64_t tick_ns;          /* the last tick */
-    int64_t decode_ns;        /* forward passes, sum */
-    int64_t busy_ns;          /* ticks, sum: less decode_ns is weir's own time */
-    uint64_t kv_bytes;        /* of all KV cells, as allotted */
+    uint64_t n_failed_ticks;  /* ticks whose forward pass failed */
+    int64_t tick_ns;          /* of the last tick */
+    int64_t decode_ns;        /* of all forward passes */
+    int64_t busy_ns;          /* of all ticks; minus decode_ns, it is weir's own time */
+    uint64_t kv_bytes;        /* of all KV cells, as allocated */
     uint64_t cache_bytes;     /* host memory in use, of params.cache_bytes */
-    int32_t n_cache_entries;  /* prefixes that are kept, in sequences and in host memory */
-    uint64_t n_cached_tokens; /* prompt tokens that were not computed */
+    int32_t n_cache_entries;  /* cached prefixes, in sequences and in host memory */
+    uint64_t n_cached_tokens; /* prompt tokens taken from the cache */
     uint64_t n_misses[7];     /* requests by weir_miss */
-    uint64_t n_evicted;       /* entries that are gone for want of room */
-    uint64_t n_joined;        /* requests that waited for another one's prefill */
-    int32_t n_suspended;      /* waiting requests that were in a slot before; in queue_depth too */
+    uint64_t n_evicted;       /* cache entries removed to make room */
+    uint64_t n_joined;        /* requests that waited for another request's prefill */
+    int32_t n_suspended;      /* suspended requests; included in queue_depth */
     uint64_t n_suspensions;
     uint64_t n_resumes;
-    int64_t retry_ns; /* what a BUSY submit would be told to wait for one place in the queue */
-    /* The next three are n_finished[WEIR_REASON_CANCELLED], by where the cancel found the request. A
-     * suspended one was in the queue. */
+    int64_t retry_ns; /* how long a BUSY submit should wait for one place in the queue */
+    /* n_finished[WEIR_REASON_CANCELLED] by the state of the request at the cancel; a suspended request counts
+     * as queued */
     uint64_t n_cancelled_queued;
     uint64_t n_cancelled_prefilling;
     uint64_t n_cancelled_generating;
-    weir_histogram queue_seconds; /* submit to the first slot, of requests that got one */
-    weir_histogram ttft_seconds;  /* submit to first token */
-    weir_histogram itl_seconds;   /* from chunk to chunk of a stream, as the engine emits them, read or not */
+    weir_histogram queue_seconds; /* from submit to first slot, of requests that got one */
+    weir_histogram ttft_seconds;  /* from submit to first token */
+    weir_histogram itl_seconds;   /* between chunks of a stream, as the engine emits them, read or not */
     weir_histogram tick_seconds;
-    weir_histogram batch_tokens; /* of each tick, also where the backend refused the pass */
-    weir_histogram passes; /* forward passes of each tick: what its batch takes with n_ubatch and layout */
-    int32_t n_cache_files; /* prefixes that are kept in cache_dir */
-    uint64_t cache_disk_bytes;  /* of all files in it */
-    uint64_t n_cache_restored;  /* how often one was read for a request */
-    uint64_t n_drafted;         /* tokens that were guessed and computed */
-    uint64_t n_accepted;        /* of those, what was an answer's next token */
-    uint64_t n_adapter_changes; /* passes that had other adapters than the one before */
-    /* Who guesses: "lookup", "model", "eagle3", "mtp", in this order with '+' between; "" = nobody */
+    weir_histogram batch_tokens; /* tokens of each tick, even if its pass failed */
+    weir_histogram passes;       /* forward passes that each tick's batch needs with n_ubatch and layout */
+    int32_t n_cache_files;       /* prefixes in cache_dir */
+    uint64_t cache_disk_bytes;   /* of all files in cache_dir */
+    uint64_t n_cache_restored;   /* times a file was read for a request */
+    uint64_t n_drafted;          /* draft tokens that were verified */
+    uint64_t n_accepted;         /* of those, the accepted ones */
+    uint64_t n_adapter_changes;  /* passes whose adapters differ from the previous pass's */
+    /* The sources of draft tokens: "lookup", "model", "eagle3", "mtp", in this order and joined by '+'; "" =
+     * none */
     char drafters[24];
-    bool batch_invariant; /* as in weir_context_info: answers do not depend on company, drafts and cache */
+    /* as in weir_context_info: answers do not depend on other requests, drafts or the cache */
+    bool batch_invariant;
 } weir_engine_stats;
 
-/* A copy, taken between ticks' phases; never waits for a forward pass. */
+/* Copies the statistics, which the engine updates between the phases of a tick. Any thread; never waits for a
+ * forward pass. */
 WEIR_API weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *stats);
 
-/* What an engine remembers of its last 4,096 ticks: no text, no token ids. Times are nanoseconds on the
- * monotonic clock (CLOCK_MONOTONIC). Three series, each numbered from 0 without gaps: ticks, slots' parts in
- * them, arrivals. */
+/* An engine records its last 4,096 ticks, without text or token ids, in three series: ticks, the slots' parts
+ * in them, and arrivals. Each series is numbered from 0 without gaps. Times are nanoseconds on the monotonic
+ * clock (CLOCK_MONOTONIC). */
 typedef struct weir_tick {
     uint64_t serial; /* its number: n_ticks before it */
     int64_t start_ns;
-    int64_t decode_ns;   /* its forward passes */
-    int64_t work_ns;     /* from the plan to the last chunk, which costs are learned from; 0 = refused */
-    int64_t tick_ns;     /* the whole tick */
-    uint64_t n_arrived;  /* requests below this number had arrived when slots were given out */
+    int64_t decode_ns;   /* of its forward passes */
+    int64_t work_ns;     /* from plan to last chunk; the cost model learns from it; 0 = the pass failed */
+    int64_t tick_ns;     /* of the whole tick */
+    uint64_t n_arrived;  /* requests below this number had arrived when slots were assigned */
     uint64_t first_slot; /* the serial of its first weir_tick_slot */
-    int32_t n_slots;     /* and how many there are */
+    int32_t n_slots;     /* the number of its weir_tick_slots */
     int32_t n_prefill;   /* prompt tokens computed */
-    int32_t n_decode;    /* generated tokens fed */
+    int32_t n_decode;    /* generated tokens computed, without drafts */
     int32_t n_passes;    /* forward passes, as in weir_engine_stats.passes */
-    int32_t queue_depth; /* after it; so is the next */
-    int32_t n_kv_used;
-    bool bad_plan;      /* the strategy's plan was replaced */
-    bool failed;        /* the backend refused the pass */
-    int32_t n_drafted;  /* guessed tokens computed, not in n_decode */
-    int32_t n_accepted; /* of those, what answers went on with */
+    int32_t queue_depth; /* after the tick */
+    int32_t n_kv_used;   /* after the tick */
+    bool bad_plan;       /* the strategy's plan was replaced */
+    bool failed;         /* the forward pass failed */
+    int32_t n_drafted;   /* draft tokens verified, not in n_decode */
+    int32_t n_accepted;  /* of those, the accepted ones */
 } weir_tick;
 
-/* A slot's part in a tick: one for each slot that had work, in order. Before them stands what happened since
- * the last tick, as it came: requests that ended without a part in this one, by a cancel, a deadline or a
- * stop; requests that were suspended, and that got a slot again. */
+/* A slot's part in a tick: one item for each slot that had work, in order of slots. The items before them are
+ * the events since the last tick, in order of time: requests that ended without a part in this tick (by
+ * cancel, deadline or stop), were suspended, or resumed. */
 typedef struct weir_tick_slot {
-    uint64_t serial; /* its number */
-    uint64_t tick;   /* its tick's; the next one's for what has ended since the last */
-    uint64_t request;
+    uint64_t serial;       /* its number */
+    uint64_t tick;         /* the serial of its tick; for events between two ticks, of the later one */
+    uint64_t request;      /* as in weir_arrival */
     int64_t end_ns;        /* when the request ended; 0 = not in this tick */
-    int32_t slot;          /* -1: it ended in the queue, where it may have been suspended */
-    weir_slot_state state; /* as planned, suspended or resumed; so are the next two */
-    int32_t n_tokens;      /* 0: none in this tick */
-    int32_t n_past;        /* its tokens in the memory */
+    int32_t slot;          /* -1 = it ended in the queue, perhaps suspended */
+    weir_slot_state state; /* when planned, suspended or resumed; likewise the next two */
+    int32_t n_tokens;      /* tokens in this tick; 0 = none */
+    int32_t n_past;        /* its tokens in the KV cache */
     int32_t n_prompt;
-    int32_t n_cached;    /* prompt tokens that were not computed again */
+    int32_t n_cached;    /* prompt tokens taken from the cache */
     int32_t n_generated; /* after the tick */
-    weir_reason reason;  /* why it ended */
-    bool suspended;      /* it lost the slot; n_past is what it had */
-    bool resumed;        /* it got this slot again; n_past is what was restored, 0 = all is computed again */
-    int32_t n_drafted;   /* of n_tokens, those that were guessed */
-    int32_t n_accepted;  /* of those, what the answer went on with */
+    weir_reason reason;  /* why the request ended */
+    bool suspended;      /* it lost the slot; n_past: the tokens it had then */
+    bool resumed;        /* it got this slot; n_past: the tokens restored; 0 = all are computed again */
+    int32_t n_drafted;   /* of n_tokens, the draft tokens */
+    int32_t n_accepted;  /* of those, the accepted ones */
 } weir_tick_slot;
 
 typedef struct weir_arrival {
     uint64_t request; /* its number, in the order in which requests were queued */
     int64_t submit_ns;
     int32_t n_prompt;
-    int32_t max_tokens; /* the most that it may generate */
+    int32_t max_tokens; /* tokens that it may generate, at most */
     int32_t priority;
 } weir_arrival;
 
-/* Copies what a series has from this number on, at most `capacity` items: *n in order, without gaps. Where
- * the first of them has a larger number than `from`, the reader was late and has missed those between. To go
- * on, ask from the last one's number + 1. A tick and its parts are there when it is over: that may be after
- * its chunks were taken. Any number of readers, any thread; never waits for a forward pass. END: nothing yet,
- * *n is 0. INVALID: a pointer is NULL. The parts are those of the last 4,096 ticks where up to 32 slots work
- * in each, else of fewer. */
+/* Copies the items of a series from number `from` on, at most `capacity`; *n is the number of items, which
+ * are in order and without gaps. If the first item has a larger number than `from`, the reader was late, and
+ * the items between were overwritten. To continue, pass the number of the last item + 1. A tick and its parts
+ * appear when the tick is over, possibly after its chunks were taken. Parts cover the last 4,096 ticks if up
+ * to 32 slots have work in each, otherwise fewer ticks. Any number of readers, any thread; never waits for a
+ * forward pass. END: nothing new; *n is 0. INVALID: a pointer is NULL. */
 WEIR_API weir_status weir_engine_ticks(const weir_engine *engine, uint64_t from, weir_tick *ticks,
                                        size_t capacity, size_t *n);
 WEIR_API weir_status weir_engine_tick_slots(const weir_engine *engine, uint64_t from, weir_tick_slot *slots,
@@ -1433,37 +1443,38 @@ WEIR_API weir_status weir_engine_arrivals(const weir_engine *engine, uint64_t fr
 
 typedef struct weir_report {
     size_t size;
-    int32_t n_prefill; /* prompt tokens of this tick */
-    int32_t n_decode;  /* generated tokens fed, without those that were guessed */
-    int32_t n_active;  /* slots with work after it */
-    int32_t queue_depth;
-    int64_t decode_ns;
-    int64_t tick_ns;
-    bool bad_plan;     /* the plan was replaced */
-    bool idle;         /* there was nothing to do */
-    int32_t n_drafted; /* guessed tokens computed */
+    int32_t n_prefill;   /* prompt tokens computed */
+    int32_t n_decode;    /* generated tokens computed, without drafts */
+    int32_t n_active;    /* slots with work after the tick */
+    int32_t queue_depth; /* after the tick */
+    int64_t decode_ns;   /* of its forward passes */
+    int64_t tick_ns;     /* of the whole tick */
+    bool bad_plan;       /* the plan was replaced */
+    bool idle;           /* there was nothing to do */
+    int32_t n_drafted;   /* draft tokens verified */
 } weir_report;
 
-/* Collects, finishes and admits (the tick's first three phases), then describes what a plan may hold. The
- * view is valid until the next view or step. For the thread that drives a manual engine; STATE otherwise. */
+/* Runs the first three phases of a tick (collect, finish, admit) and returns the view for a plan, valid until
+ * the next view or step. For the thread that drives a manual engine; STATE otherwise. */
 WEIR_API weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_error *error);
 
-/* One tick. plan [n_plan] as a strategy returns it, for the view before it: the tick admits nobody then. What
- * it has for slots that ended or lost drafts since that view is left out, and is no fault of the plan's.
- * NULL = the engine's strategy. report may be NULL. Failed passes end the streams they concern and are OK
- * here. One thread at a time drives; STATE: another one does, or the engine has its own thread. */
+/* Runs one tick. plan [n_plan], as a strategy returns it, is for the last view; the tick then admits no
+ * requests. Entries for slots that ended since the view, and tokens for drafts lost since, are left out; this
+ * does not make the plan invalid. plan NULL = the engine's strategy. report may be NULL. A failed pass ends
+ * the streams that took part, and the step returns OK. One thread at a time drives the engine. STATE: another
+ * thread is driving it, or the engine has its own thread. */
 WEIR_API weir_status weir_engine_step(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan,
                                       weir_report *report, weir_error *error);
 
 /* ---- Context: the low level ------------------------------------------------------------------------ */
 
-/* One KV memory and its logits, driven by hand: no scheduler, no queue. Calls on one context run one at a
- * time; those that compute block for a forward pass or more. */
+/* A KV cache and its logits without scheduler and queue: the caller runs each forward pass. One thread at a
+ * time may use a context; calls that compute block for a forward pass or more. */
 typedef struct weir_context weir_context;
 
 typedef enum weir_pooling {
-    WEIR_POOLING_UNSPECIFIED = -1, /* as the model says */
-    WEIR_POOLING_NONE = 0,         /* an embedding for each token */
+    WEIR_POOLING_UNSPECIFIED = -1, /* the model's own */
+    WEIR_POOLING_NONE = 0,         /* one embedding per token */
     WEIR_POOLING_MEAN = 1,
     WEIR_POOLING_CLS = 2,
     WEIR_POOLING_LAST = 3,
@@ -1472,17 +1483,18 @@ typedef enum weir_pooling {
 
 typedef struct weir_context_params {
     size_t size;
-    int32_t n_ctx;           /* cells in all, tokens; 2048; 0 = the model's training length */
-    int32_t n_batch;         /* most tokens of one forward pass; 0 = n_ctx. With embeddings it is rounded to a
-                              * multiple of n_seq_max; weir_context_info has the result */
-    int32_t n_ubatch;        /* 512; physical batch */
-    int32_t n_seq_max;       /* 1 … 256 sequences */
-    int32_t n_threads;       /* 0 = the processors that this process may use */
+    int32_t n_ctx; /* 2048; KV cells in total; 0 = the model's training length */
+    /* tokens per forward pass, at most; 0 = n_ctx. With embeddings it is rounded to a multiple of n_seq_max;
+     * weir_context_info has the result */
+    int32_t n_batch;
+    int32_t n_ubatch;        /* 512; tokens computed at once, at most (the physical batch) */
+    int32_t n_seq_max;       /* 1 … 256; number of sequences */
+    int32_t n_threads;       /* 0 = the processors available to the process */
     int32_t n_threads_batch; /* 0 = n_threads */
     weir_layout layout;      /* WEIR_LAYOUT_AUTO */
     weir_kv_type type_k;
     weir_kv_type type_v;
-    bool embeddings; /* for the functions of the next section; their logits are not computed */
+    bool embeddings; /* for the functions of the section Embeddings; no logits are computed */
     weir_pooling pooling;
 } weir_context_params;
 
@@ -1501,43 +1513,43 @@ WEIR_API void weir_context_destroy(weir_context *context);
 
 typedef struct weir_context_info {
     size_t size;
-    int32_t n_ctx;     /* cells really allotted */
-    int32_t n_ctx_seq; /* the most of one sequence */
+    int32_t n_ctx;     /* KV cells as allocated */
+    int32_t n_ctx_seq; /* cells of one sequence, at most */
     int32_t n_batch;
     int32_t n_ubatch;
     int32_t n_seq_max;
     int32_t n_threads;
     weir_layout layout;
     weir_pooling pooling;
-    /* What is computed of a token is the same to the last bit whatever else is in the pass, and however the
-     * text before it was cut into passes. So it is where weir's kernels do all the work that could differ:
-     * on an x86-64 processor, without GPU layers, for the weights that weir_model_weights_get tells, with
-     * F16 or Q8_0 keys and values, in models that are not recurrent. Elsewhere an answer may take another
-     * turn where two tokens are nearly as likely as each other */
+    /* true: the results for a token are identical to the last bit, whatever else is in the pass and however
+     * the text before it was divided into passes. This holds where weir's kernels do all the work that could
+     * differ: on an x86-64 processor, without GPU layers, for weights with weir_model_weights.kernels, with
+     * F16 or Q8_0 keys and values, in models that are not recurrent. Elsewhere an answer may continue
+     * differently where two tokens are almost equally likely */
     bool batch_invariant;
 } weir_context_info;
 
-/* Adapters [n] of passes from now on, in place of those before; 0 = none. Cells that are there stay as they
- * were computed, and saved states do not tell with what. Costs nothing when they are the same. Holds them.
- * Errors: INVALID (adapters; n_adapters: more than WEIR_ADAPTERS_MAX), and nothing has changed; NO_MEMORY,
- * BACKEND, and the next passes have none. */
+/* Replaces the adapters [n] for the next passes; 0 = none. Holds them. Existing KV cells keep the values that
+ * were computed with other adapters, and saved states do not record their adapters. Setting the same adapters
+ * costs nothing. Errors: INVALID (adapters; n_adapters: more than WEIR_ADAPTERS_MAX), nothing has changed;
+ * NO_MEMORY and BACKEND, the next passes have no adapters. */
 WEIR_API weir_status weir_context_set_adapters(weir_context *context, const weir_adapter_use *adapters,
                                                size_t n, weir_error *error);
 
-/* What was really allotted; backends round up. */
+/* Fills the first info->size bytes with the values as allocated; backends round up. */
 WEIR_API weir_status weir_context_describe(const weir_context *context, weir_context_info *info);
 
-/* Forgets all sequences. */
+/* Removes all sequences. */
 WEIR_API weir_status weir_context_clear(weir_context *context, weir_error *error);
 
-/* Appends tokens to a sequence, in passes of n_batch; the last token's logits are row -1. *n_past (may be
- * NULL) is the sequence's length after. TOO_LONG: they do not fit, nothing was done. NO_SPACE, BACKEND,
- * ABORTED (weir_interrupt_set): the sequence is cut back to its length before the call, or is empty where its
- * memory cannot be cut. */
+/* Appends tokens to a sequence, in passes of n_batch tokens; the last token's logits are row -1. *n_past
+ * (n_past may be NULL) is the new length of the sequence. TOO_LONG: they do not fit, nothing was done.
+ * NO_SPACE, BACKEND, ABORTED (weir_interrupt_set): the sequence is truncated to its length before the call,
+ * or is empty if its memory cannot be truncated. */
 WEIR_API WEIR_CHECKED weir_status weir_prefill(weir_context *context, const int32_t *tokens, size_t n_tokens,
                                                int32_t seq, int32_t *n_past, weir_error *error);
 
-/* One token at a position; its logits are row 0. */
+/* Computes one token at a position; its logits are row 0. */
 WEIR_API WEIR_CHECKED weir_status weir_decode_token(weir_context *context, int32_t token, int32_t pos,
                                                     int32_t seq, weir_error *error);
 
@@ -1545,65 +1557,70 @@ typedef struct weir_batch_entry {
     int32_t token;
     int32_t pos;
     int32_t seq;
-    bool logits; /* keep this row */
+    bool logits; /* keep its logits row */
 } weir_batch_entry;
 
-/* One forward pass over at most n_batch entries, of any sequences. Each sequence's positions must continue
- * it. Rows are then addressed by the entry's index. On failure the memory is as before where the backend can
- * (NO_SPACE, INVALID); after BACKEND and ABORTED, ask weir_sequence_pos_max. */
+/* Runs one forward pass over at most n_batch entries of any sequences. The positions must continue each
+ * sequence. The index of an entry is then the index of its logits row. After INVALID and NO_SPACE the KV
+ * cache is as before, where the backend can restore it; after BACKEND and ABORTED it may hold part of the
+ * entries: see weir_sequence_pos_max. */
 WEIR_API WEIR_CHECKED weir_status weir_batch_eval(weir_context *context, const weir_batch_entry *entries,
                                                   size_t n_entries, weir_error *error);
 
-/* The same, then samples each entry that has `logits`, with samplers[i] of its own (NULL: none). sampled[i]
- * is the token, or -1. All samplers accept their token. When one fails, the pass stands, the samplers before
- * it have accepted theirs, and the others' sampled are -1. */
+/* Runs a pass like weir_batch_eval, then samples entry i with samplers[i] if it has `logits` and the sampler
+ * is not NULL. sampled[i] is the token, which the sampler has accepted, or -1. If a sampler fails, the pass
+ * remains valid, the samplers before it have accepted their tokens, and the remaining sampled[i] are -1. */
 WEIR_API WEIR_CHECKED weir_status weir_decode_batch(weir_context *context, const weir_batch_entry *entries,
                                                     size_t n_entries, weir_sampler *const *samplers,
                                                     int32_t *sampled, weir_error *error);
 
-/* The logits of a row of the last pass, [n_vocab]; index -1 is the last row. Valid until the next pass.
- * INVALID: that entry kept no logits. */
+/* The logits [n_vocab] of a row of the last pass; index -1 = the last row. Valid until the next pass.
+ * INVALID: the entry has no logits. */
 WEIR_API WEIR_CHECKED weir_status weir_logits(weir_context *context, int32_t index, const float **logits,
                                               weir_error *error);
 
-/* Chooses a token from the last row, or from row `index`, and accepts it, once. INVALID: the row kept no
- * logits, or the sampler is another model's. STATE: the context embeds. GRAMMAR: the grammar allows nothing
- * here. BACKEND: all logits are NaN or minus infinity. NO_MEMORY. After an error nothing was accepted, but
- * random numbers may have been drawn. */
+/* Samples a token from the last row, or from row `index`; the sampler accepts it, so do not call
+ * weir_sampler_accept. INVALID: the row has no logits, or the sampler belongs to another model. STATE: the
+ * context is for embeddings. GRAMMAR: the grammar allows no token here. BACKEND: all logits are NaN or minus
+ * infinity. NO_MEMORY. After an error no token was accepted, but random numbers may have been drawn. */
 WEIR_API WEIR_CHECKED weir_status weir_sample(weir_sampler *sampler, weir_context *context, int32_t *token,
                                               weir_error *error);
 WEIR_API WEIR_CHECKED weir_status weir_sample_at(weir_sampler *sampler, weir_context *context, int32_t index,
                                                  int32_t *token, weir_error *error);
 
-/* Sees each token of weir_context_generate with its text (well-formed UTF-8, whole code points, may be
- * empty); token is -1 when only held-back text is delivered at the end, and between the passes of the prompt,
- * without text. False ends with WEIR_REASON_CANCELLED. To end it within a pass: weir_interrupt_set. */
+/* Called with each token of weir_context_generate and its text (well-formed UTF-8, whole code points, may be
+ * empty). token is -1 for text that was held back until the end, and, without text, between the passes of the
+ * prompt. False ends the generation with WEIR_REASON_CANCELLED. To end it within a pass, see
+ * weir_interrupt_set. */
 typedef bool (*weir_token_fn)(int32_t token, const char *text, size_t length, void *user);
 
-/* Clears sequence 0, prefills and counts the prompt, and generates until the model ends, max_tokens, or fn
- * says so. max_tokens -1: as many as fit; 0: only the prompt. The token that ends is accepted but not
- * delivered. *reason may be NULL. TOO_LONG: the prompt does not fit, nothing was done. After another failure
- * sequence 0 and the sampler are where the generation had come to. */
+/* Clears sequence 0, prefills the prompt, adds it to the sampler's history (weir_sampler_count), and
+ * generates until the model ends the answer, max_tokens is reached or fn returns false. max_tokens -1 = as
+ * many as fit; 0 = prefill only. The end token is accepted but not passed to fn. reason may be NULL.
+ * TOO_LONG: the prompt does not fit, nothing was done. After other errors sequence 0 and the sampler keep the
+ * state that the generation had reached. */
 WEIR_API WEIR_CHECKED weir_status weir_context_generate(weir_context *context, weir_sampler *sampler,
                                                         const int32_t *prompt, size_t n_prompt,
                                                         int32_t max_tokens, weir_token_fn fn, void *user,
                                                         weir_reason *reason, weir_error *error);
 
-/* Sequence memory. Positions [from, to); negative from = 0, negative to = the end. UNSUPPORTED: this model's
- * memory cannot be cut there (recurrent, sliding window); nothing was done. copy replaces what `to` held. */
+/* Remove or copy positions [from, to) of a sequence; negative from = 0, negative to = the end. copy replaces
+ * the contents of to_seq. keep removes all sequences but seq. UNSUPPORTED: this model's memory cannot be
+ * truncated there (recurrent, sliding window); nothing was done. */
 WEIR_API weir_status weir_sequence_remove(weir_context *context, int32_t seq, int32_t from, int32_t to,
                                           weir_error *error);
 WEIR_API weir_status weir_sequence_copy(weir_context *context, int32_t seq, int32_t to_seq, int32_t from,
                                         int32_t to, weir_error *error);
 WEIR_API weir_status weir_sequence_keep(weir_context *context, int32_t seq, weir_error *error);
 
-/* The largest position that the sequence holds, -1 when it is empty or no sequence. */
+/* The largest position of the sequence; -1 = it is empty or does not exist. */
 WEIR_API int32_t weir_sequence_pos_max(const weir_context *context, int32_t seq);
 
-/* The state of a sequence as bytes, with a checksum and a fingerprint of model, layout and KV types. *length
- * is the size needed, also with TOO_LONG (capacity too small). load replaces the sequence: FORMAT when the
- * bytes are damaged or of another context, NO_SPACE when no cells are left, NO_MEMORY; the sequence is then
- * as before. BACKEND: neither they nor what it held could be put into the sequence: it is empty. */
+/* Save and load the state of a sequence as bytes, with a checksum and a fingerprint of model, layout and KV
+ * types. *length is the size needed, also with TOO_LONG (capacity too small). load replaces the sequence.
+ * After FORMAT (the bytes are damaged or from another context), NO_SPACE (no cells are left) and NO_MEMORY
+ * the sequence is as before. After BACKEND neither the new nor the previous state could be stored, and the
+ * sequence is empty. */
 WEIR_API WEIR_CHECKED weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes,
                                                   size_t capacity, size_t *length, weir_error *error);
 WEIR_API WEIR_CHECKED weir_status weir_state_load(weir_context *context, int32_t seq, const void *bytes,
@@ -1622,21 +1639,22 @@ typedef struct weir_tokens {
     size_t n;
 } weir_tokens;
 
-/* Floats that one input gives: n_embd_out, or 1 … labels with WEIR_POOLING_RANK; with WEIR_POOLING_NONE that
- * many for each of its tokens. */
+/* The number of floats per input: n_embd_out, or with WEIR_POOLING_RANK the number of labels, at least 1.
+ * With WEIR_POOLING_NONE it is the number per token. 0: the context is not for embeddings. */
 WEIR_API size_t weir_embedding_width(const weir_context *context);
 
-/* Embeds several texts, as many in one pass as fit into n_batch and n_seq_max. The context was made with
- * `embeddings`; its sequences are overwritten. out is [n_inputs][width], or with WEIR_POOLING_NONE the rows
- * of all tokens in order; capacity in floats (TOO_LONG: too small; *n_floats is what is needed). INVALID: an
- * input is empty or longer than n_batch. Scores (rank) are not normalized. */
+/* Embeds several texts; each pass takes as many as fit into n_batch and n_seq_max. The context must have been
+ * created with `embeddings`; its sequences are overwritten. out is [n_inputs][width], or with
+ * WEIR_POOLING_NONE the rows of all tokens in order. capacity is in floats. TOO_LONG: it is too small;
+ * *n_floats is the number needed. INVALID: an input is empty or longer than n_batch. Scores
+ * (WEIR_POOLING_RANK) are not normalized. */
 WEIR_API WEIR_CHECKED weir_status weir_embed(weir_context *context, const weir_tokens *inputs,
                                              size_t n_inputs, weir_normalize normalize, float *out,
                                              size_t capacity, size_t *n_floats, weir_error *error);
 
-/* One text of at most n_batch tokens into one sequence, in place of what it held, and its embedding
- * afterwards, [width]: the pooled one, or with WEIR_POOLING_NONE the last token's. STATE: the sequence was
- * not in the last pass. */
+/* weir_embed_decode computes one text of at most n_batch tokens in a sequence, whose contents it replaces.
+ * weir_embeddings then returns the embedding of the sequence, [width]: the pooled one, or with
+ * WEIR_POOLING_NONE the last token's. STATE: the sequence was not in the last pass. */
 WEIR_API WEIR_CHECKED weir_status weir_embed_decode(weir_context *context, const int32_t *tokens,
                                                     size_t n_tokens, int32_t seq, weir_error *error);
 WEIR_API WEIR_CHECKED weir_status weir_embeddings(weir_context *context, int32_t seq,
