@@ -70,7 +70,7 @@ defmodule Weir do
     {template, rest} = Chat.split_options(opts)
 
     with {:ok, prompt} <- Chat.tokens(model, messages, template) do
-      generate(model, prompt, rest)
+      Generation.whole(model, prompt, Options.read!(rest, Options.generation()))
     end
   end
 

@@ -7,11 +7,13 @@ defmodule Weir.Generation do
   alias Weir.{Chunk, Model, NIF, Options, Tokenizer}
   alias Weir.Server.Request
 
+  @type prompt :: String.t() | [integer()] | NIF.chat()
+
   @doc """
-  Submits a text or a `NIF.chat` for n answers. `o` has options of `Request.options/0` and `Options.generation/0`; the
+  Submits a prompt for n answers. `o` has options of `Request.options/0` and `Options.generation/0`; the
   engine's context grows where prompt and answer need more.
   """
-  @spec open(Model.t(), String.t() | NIF.chat(), map(), :generate | :stream, pos_integer()) ::
+  @spec open(Model.t(), prompt(), map(), :generate | :stream, pos_integer()) ::
           {:ok, [struct()]} | {:error, term()}
   def open(%Model{} = model, prompt, o, mode, n \\ 1) do
     o = Map.merge(Options.read!([], Request.options()), o)
@@ -86,7 +88,7 @@ defmodule Weir.Generation do
   defp n_batch(given, _n_ctx, n), do: if(given > 0, do: max(given, n), else: given)
 
   @doc "The whole answer."
-  @spec whole(Model.t(), String.t(), map()) :: {:ok, String.t()} | {:error, term()}
+  @spec whole(Model.t(), prompt(), map()) :: {:ok, String.t()} | {:error, term()}
   def whole(model, prompt, o) do
     with {:ok, [request]} <- open(model, prompt, o, :generate), do: gather(request, [])
   end
@@ -103,7 +105,7 @@ defmodule Weir.Generation do
   A lazy stream of `Weir.Chunk`s, the last one with the reason. Nothing runs before it is enumerated, and when the
   enumeration ends, however it does, nothing runs on and no message is left.
   """
-  @spec stream(Model.t(), (() -> {:ok, String.t()} | {:error, term()}), map()) :: Enumerable.t()
+  @spec stream(Model.t(), (() -> {:ok, prompt()} | {:error, term()}), map()) :: Enumerable.t()
   def stream(model, prompt, o) do
     Stream.resource(fn -> start(model, prompt, o) end, &next/1, &stop/1)
   end
