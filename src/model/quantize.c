@@ -25,6 +25,7 @@ static const char *const types[] = {
 void weir_quantize_params_init(weir_quantize_params *params, size_t size)
 {
     weir__members_init(&weir__quantize_members, params, size);
+    if (params != NULL && size > offsetof(weir_quantize_params, type)) params->type = TYPE_DEFAULT;
 }
 
 const char *weir_quantize_type(size_t i)
