@@ -19,9 +19,9 @@
  *     stated otherwise. Models are immutable once loaded and are shared freely.
  *   - The library calls callbacks: ready, watch and plan functions run on the thread that drives the engine.
  *     A call there that would wait for the same engine returns WEIR_STATE.
- *   - fork() leaves the library's threads in the parent. In the child, calls that need an engine of the parent
- *     (submit and everything that submits, drain, destroy, step, reads that would wait) return WEIR_STATE.
- *     Make no other calls there: the child may exec or _exit.
+ *   - fork() leaves the library's threads in the parent. In the child, calls that need an engine of the
+ *     parent (submit and everything that submits, drain, destroy, step, reads that would wait) return
+ *     WEIR_STATE. Make no other calls there: the child may exec or _exit.
  *   - No input reaches an abort. Three kinds of files are trusted after a check, so load them from people you
  *     trust: a model whose header, metadata and tensor table pass; an optimized file whose header matches; a
  *     saved state whose checksum matches, also in an engine's cache_dir. The check and llama.cpp open a model
