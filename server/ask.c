@@ -9,10 +9,10 @@
 #include "base/mem.h"
 #include "keys.h"
 #include "model/json.h"
+#include "params/bounds.h"
+#include "params/members.h"
 
-#define LOGPROBS_MAX   20 /* as OpenAI's API */
-#define PRIORITY_LEAST (-100)
-#define BOTH           (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
+#define BOTH (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
 
 typedef struct reader {
     serve_ask *ask;
@@ -23,10 +23,8 @@ typedef struct reader {
 typedef enum kind {
     BOOL,
     INT32,
-    INT64,
-    FLOAT,
-    STRING, /* borrowed */
     VALUE,  /* the JSON itself */
+    MEMBER, /* of the sampler or the request, as the library's row says */
     OTHER,  /* `read` */
     NEVER,  /* what weir does not do; `why` */
 } kind;
@@ -35,8 +33,10 @@ typedef struct field {
     const char *name;
     unsigned where; /* bits of SERVE_ASK_* */
     kind kind;
-    size_t target; /* offset in serve_ask */
-    double least, most;
+    size_t target;      /* offset in serve_ask */
+    double least, most; /* in place of a member's own, where they differ */
+    const char *of;     /* the library's member that it sets: "sampler" or "request"; NULL = none */
+    const char *member;
     bool (*read)(reader *r, const char *name, const json_t *value);
     const char *why;
 } field;
@@ -345,14 +345,14 @@ static bool read_verbosity(reader *r, const char *name, const json_t *value)
 static bool read_logprobs(reader *r, const char *name, const json_t *value)
 {
     if (json_is_boolean(value) && (r->where & SERVE_ASK_CHAT) != 0) {
-        r->ask->logprobs = json_is_true(value);
+        r->ask->request.logprobs = json_is_true(value);
         return true;
     }
     json_int_t n = json_integer_value(value);
-    if (!json_is_integer(value) || (r->where & SERVE_ASK_COMPLETIONS) == 0 || n < 0 || n > LOGPROBS_MAX)
+    if (!json_is_integer(value) || (r->where & SERVE_ASK_COMPLETIONS) == 0 || n < 0 || n > WEIR__LOGPROBS_MAX)
         return refuse(r, name, r->where == SERVE_ASK_CHAT ? "true or false" : "a whole number from 0 to 20");
-    r->ask->logprobs = true;
-    r->ask->n_logprobs = (int32_t)n;
+    r->ask->request.logprobs = true;
+    r->ask->request.n_logprobs = (int32_t)n;
     return true;
 }
 
@@ -361,10 +361,10 @@ static bool read_prompt_logprobs(reader *r, const char *name, const json_t *valu
 {
     json_int_t n = json_integer_value(value);
     bool boolean = json_is_boolean(value);
-    if (!boolean && (!json_is_integer(value) || n < 0 || n > LOGPROBS_MAX))
+    if (!boolean && (!json_is_integer(value) || n < 0 || n > WEIR__LOGPROBS_MAX))
         return refuse(r, name, "true, false or a whole number from 0 to 20");
-    r->ask->prompt_logprobs = !json_is_false(value);
-    r->ask->n_prompt_logprobs = boolean ? 0 : (int32_t)n;
+    r->ask->request.prompt_logprobs = !json_is_false(value);
+    r->ask->request.n_prompt_logprobs = boolean ? 0 : (int32_t)n;
     return true;
 }
 
@@ -394,13 +394,13 @@ static bool read_priority(reader *r, const char *name, const json_t *value)
     const serve_call *call = r->call;
     int32_t most = serve_keys_priority(call->server->keys, call->key);
     json_int_t n = json_integer_value(value);
-    if (json_is_integer(value) && n >= PRIORITY_LEAST && n <= most) {
-        r->ask->priority = (int32_t)n;
+    if (json_is_integer(value) && n >= -WEIR__PRIORITY_MAX && n <= most) {
+        r->ask->request.priority = (int32_t)n;
         return true;
     }
     serve_call_refuse(r->call, 400, name, "invalid_value", "priority must be a whole number from %d to %d%s",
-                      PRIORITY_LEAST, most,
-                      most < -PRIORITY_LEAST ? "; the operator of this server allows no more" : "");
+                      -WEIR__PRIORITY_MAX, most,
+                      most < WEIR__PRIORITY_MAX ? "; the operator of this server allows no more" : "");
     return false;
 }
 
@@ -434,28 +434,22 @@ static bool read_metadata(reader *r, const char *name, const json_t *value)
 
 /* ---- The table ---- */
 
-#define AT(member)   offsetof(serve_ask, member)
-#define FROM(member) offsetof(serve_ask, sampler.member)
-#define MOST         2147483647.0
-
-#define TAKE(n, w, k, at)                                                                                    \
-    {                                                                                                        \
-        .name = (n), .where = (w), .kind = (k), .target = (at)                                               \
-    }
-#define NUMBER(n, w, k, at, l, m)                                                                            \
-    {                                                                                                        \
-        .name = (n), .where = (w), .kind = (k), .target = (at), .least = (l), .most = (m)                    \
-    }
-#define HAND(n, w, r)                                                                                        \
-    {                                                                                                        \
-        .name = (n), .where = (w), .kind = OTHER, .read = (r)                                                \
-    }
-#define NO(n, w, y)                                                                                          \
-    {                                                                                                        \
-        .name = (n), .where = (w), .kind = NEVER, .why = (y)                                                 \
-    }
+#define AT(member) offsetof(serve_ask, member)
 
 /* clang-format off */
+#define TAKE(n, w, k, at) {.name = (n), .where = (w), .kind = (k), .target = (at)}
+#define NUMBER(n, w, at, l, m) {.name = (n), .where = (w), .kind = INT32, .target = (at), .least = (l), .most = (m)}
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a member's place */
+#define OF(o, m) .of = #o, .member = #m, .target = offsetof(serve_ask, o.m)
+#define SETS(n, w, o, m) {.name = (n), .where = (w), .kind = MEMBER, OF(o, m)}
+#define SETS_IN(n, w, o, m, l, u) \
+    {.name = (n), .where = (w), .kind = MEMBER, OF(o, m), .least = (l), .most = (u)}
+#define HAND(n, w, r) {.name = (n), .where = (w), .kind = OTHER, .read = (r)}
+#define HAND_SETS(n, w, r, o, m) {.name = (n), .where = (w), .kind = OTHER, .read = (r), OF(o, m)}
+#define NO(n, w, y) {.name = (n), .where = (w), .kind = NEVER, .why = (y)}
+
+/* Numbers and flags of the sampler that have no line are fields, too, under their own names. Of a member's
+ * lines the first has the name that messages give it. */
 static const field fields[] = {
     HAND("model", BOTH, read_model),
     TAKE("messages", SERVE_ASK_CHAT, VALUE, AT(messages)),
@@ -464,54 +458,37 @@ static const field fields[] = {
     HAND("stream_options", BOTH, read_stream_options),
     TAKE("resume", BOTH, BOOL, AT(resume)),
     TAKE("share", BOTH, BOOL, AT(share)),
-    NUMBER("n", BOTH, INT32, AT(n), 1, SERVE_N_MAX),
-    NUMBER("best_of", SERVE_ASK_COMPLETIONS, INT32, AT(best_of), 1, SERVE_N_MAX),
+    NUMBER("n", BOTH, AT(n), 1, SERVE_N_MAX),
+    NUMBER("best_of", SERVE_ASK_COMPLETIONS, AT(best_of), 1, SERVE_N_MAX),
     HAND("stop", BOTH, read_stop),
-    NUMBER("max_tokens", BOTH, INT32, AT(max_tokens), -1, MOST),
-    NUMBER("max_completion_tokens", SERVE_ASK_CHAT, INT32, AT(max_tokens), -1, MOST),
-    NUMBER("n_predict", BOTH, INT32, AT(max_tokens), -1, MOST),
+    SETS("max_tokens", BOTH, request, max_tokens),
+    SETS("max_completion_tokens", SERVE_ASK_CHAT, request, max_tokens),
+    SETS("n_predict", BOTH, request, max_tokens),
     HAND("logprobs", BOTH, read_logprobs),
-    NUMBER("top_logprobs", SERVE_ASK_CHAT, INT32, AT(n_logprobs), 0, LOGPROBS_MAX),
-    HAND("prompt_logprobs", BOTH, read_prompt_logprobs),
-    HAND("fork", BOTH, read_fork),
+    SETS("top_logprobs", SERVE_ASK_CHAT, request, n_logprobs),
+    HAND_SETS("prompt_logprobs", BOTH, read_prompt_logprobs, request, n_prompt_logprobs),
+    HAND_SETS("fork", BOTH, read_fork, request, source),
     HAND("store", BOTH, read_store),
-    HAND("logit_bias", BOTH, read_logit_bias),
-    HAND("seed", BOTH, read_seed),
-    NUMBER("temperature", BOTH, FLOAT, FROM(temp), 0, 100),
-    NUMBER("top_p", BOTH, FLOAT, FROM(top_p), 0, 1),
-    NUMBER("top_k", BOTH, INT32, FROM(top_k), -1, MOST),
-    NUMBER("min_p", BOTH, FLOAT, FROM(min_p), 0, 1),
-    NUMBER("typical_p", BOTH, FLOAT, FROM(typical_p), 0, 1),
-    NUMBER("top_n_sigma", BOTH, FLOAT, FROM(top_n_sigma), -1, 100),
-    NUMBER("min_keep", BOTH, INT32, FROM(min_keep), 0, MOST),
-    NUMBER("dynatemp_range", BOTH, FLOAT, FROM(dynatemp_range), 0, 100),
-    NUMBER("dynatemp_exponent", BOTH, FLOAT, FROM(dynatemp_exponent), 0, 100),
-    NUMBER("frequency_penalty", BOTH, FLOAT, FROM(penalty_freq), -100, 100),
-    NUMBER("presence_penalty", BOTH, FLOAT, FROM(penalty_present), -100, 100),
-    NUMBER("repeat_penalty", BOTH, FLOAT, FROM(penalty_repeat), 0.01, 100),
-    NUMBER("repetition_penalty", BOTH, FLOAT, FROM(penalty_repeat), 0.01, 100),
-    NUMBER("repeat_last_n", BOTH, INT32, FROM(penalty_last_n), 0, 1000000),
-    NUMBER("dry_multiplier", BOTH, FLOAT, FROM(dry_multiplier), 0, 100),
-    NUMBER("dry_base", BOTH, FLOAT, FROM(dry_base), 0, 100),
-    NUMBER("dry_allowed_length", BOTH, INT32, FROM(dry_allowed_length), 0, MOST),
-    NUMBER("dry_penalty_last_n", BOTH, INT32, FROM(dry_penalty_last_n), 0, 1000000),
-    HAND("dry_sequence_breakers", BOTH, read_breakers),
-    NUMBER("xtc_probability", BOTH, FLOAT, FROM(xtc_probability), 0, 1),
-    NUMBER("xtc_threshold", BOTH, FLOAT, FROM(xtc_threshold), 0, 1),
-    NUMBER("mirostat", BOTH, INT32, FROM(mirostat), 0, 2),
-    NUMBER("mirostat_tau", BOTH, FLOAT, FROM(mirostat_tau), 0, 100),
-    NUMBER("mirostat_eta", BOTH, FLOAT, FROM(mirostat_eta), 0, 1),
-    HAND("samplers", BOTH, read_samplers),
-    TAKE("grammar", BOTH, STRING, FROM(grammar)),
+    HAND_SETS("logit_bias", BOTH, read_logit_bias, sampler, logit_bias),
+    HAND_SETS("seed", BOTH, read_seed, sampler, seed),
+    SETS("temperature", BOTH, sampler, temp),
+    SETS_IN("top_k", BOTH, sampler, top_k, -1, INT32_MAX), /* -1: off, as llama-server has it */
+    SETS("frequency_penalty", BOTH, sampler, penalty_freq),
+    SETS("presence_penalty", BOTH, sampler, penalty_present),
+    SETS("repeat_penalty", BOTH, sampler, penalty_repeat),
+    SETS("repetition_penalty", BOTH, sampler, penalty_repeat),
+    SETS("repeat_last_n", BOTH, sampler, penalty_last_n),
+    HAND_SETS("dry_sequence_breakers", BOTH, read_breakers, sampler, dry_breakers),
+    HAND_SETS("samplers", BOTH, read_samplers, sampler, order),
+    SETS("grammar", BOTH, sampler, grammar),
     HAND("json_schema", BOTH, read_json_schema),
     HAND("response_format", BOTH, read_response_format),
-    TAKE("ignore_eos", BOTH, BOOL, FROM(ignore_eos)),
     TAKE("lora", BOTH, VALUE, AT(lora)), /* as llama-server has it */
-    TAKE("cache_prompt", BOTH, BOOL, AT(cache_prompt)),
+    SETS("cache_prompt", BOTH, request, cache_prompt),
     HAND("cache_salt", BOTH, read_cache_salt),
     HAND("priority", BOTH, read_priority),
-    NUMBER("deadline_ms", BOTH, INT64, AT(deadline_ms), 0, 1e12),
-    NUMBER("speculative.n_max", BOTH, INT32, AT(n_draft_max), 0, 32), /* as llama-server has it */
+    SETS_IN("deadline_ms", BOTH, request, deadline_ms, 0, 1e12),
+    SETS("speculative.n_max", BOTH, request, n_draft_max), /* as llama-server has it */
     TAKE("tools", SERVE_ASK_CHAT, VALUE, AT(tools)),
     HAND("tool_choice", SERVE_ASK_CHAT, read_tool_choice),
     TAKE("parallel_tool_calls", SERVE_ASK_CHAT, BOOL, AT(parallel_tool_calls)),
@@ -521,7 +498,7 @@ static const field fields[] = {
     TAKE("continue_final_message", SERVE_ASK_CHAT, BOOL, AT(continue_final)),
     HAND("add_generation_prompt", SERVE_ASK_CHAT, read_generation_prompt), /* as vLLM has it */
     TAKE("echo", SERVE_ASK_COMPLETIONS, BOOL, AT(echo)),
-    NUMBER("n_cmpl", SERVE_ASK_NATIVE, INT32, AT(n), 1, SERVE_N_MAX),
+    NUMBER("n_cmpl", SERVE_ASK_NATIVE, AT(n), 1, SERVE_N_MAX),
     HAND("n_probs", SERVE_ASK_NATIVE, read_native),
     HAND("post_sampling_probs", SERVE_ASK_NATIVE, read_native),
     HAND("return_tokens", SERVE_ASK_NATIVE, read_native),
@@ -559,45 +536,85 @@ static const field *find(const char *name, unsigned where)
     return NULL;
 }
 
-static bool read_number(reader *r, const field *f, const json_t *value)
+const char *serve_ask_name(const char *of, const char *member, size_t n)
 {
-    char *at = (char *)r->ask + f->target;
-    double number = json_number_value(value);
-    bool whole = f->kind != FLOAT;
-    if (!json_is_number(value) || !(number >= f->least && number <= f->most) ||
-        (whole && number != floor(number))) {
-        serve_call_refuse(r->call, 400, f->name, "invalid_value", "%s must be a %snumber from %g to %.13g",
-                          f->name, whole ? "whole " : "", f->least, f->most);
-        return false;
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        const field *f = &fields[i];
+        if (f->of == NULL || (of != NULL && strcmp(f->of, of) != 0)) continue;
+        if (strlen(f->member) == n && memcmp(f->member, member, n) == 0) return f->name;
     }
-    if (f->kind == FLOAT)
-        *(float *)at = (float)number;
-    else if (f->kind == INT64)
-        *(int64_t *)at = (int64_t)number;
-    else
-        *(int32_t *)at = (int32_t)number;
+    return NULL;
+}
+
+/* The sampler's member that is a field without a line in the table; NULL: there is none. */
+static const weir_member *find_plain(const char *name)
+{
+    const weir_member *member = weir_member_find("sampler", name);
+    bool plain = member != NULL && member->type < WEIR_MEMBER_CHOICE;
+    return plain && serve_ask_name("sampler", name, strlen(name)) == NULL ? member : NULL;
+}
+
+static bool refuse_number(reader *r, const char *name, const weir_member *member, bool whole)
+{
+    bool joined = member->or_minus_one && whole && member->min == 0; /* -1 is next to the others */
+    serve_call_refuse(r->call, 400, name, "invalid_value", "%s must be a %snumber from %.10g to %.13g%s",
+                      name, whole ? "whole " : "", joined ? -1 : member->min, member->max,
+                      member->or_minus_one && !joined ? ", or -1" : "");
+    return false;
+}
+
+/* of: the struct that has the member. */
+static bool read_member(reader *r, const char *name, const weir_member *member, void *of, const json_t *value)
+{
+    bool whole = member->type != WEIR_MEMBER_FLOAT && member->type != WEIR_MEMBER_DOUBLE;
+    double number = json_number_value(value);
+    if (member->type == WEIR_MEMBER_BOOL) {
+        if (!json_is_boolean(value)) return refuse(r, name, "true or false");
+        number = json_is_true(value);
+    } else if (member->type == WEIR_MEMBER_STRING) {
+        if (!json_is_string(value)) return refuse(r, name, "a string");
+        *(const char **)(void *)((char *)of + member->offset) = json_string_value(value);
+        return true;
+    } else {
+        bool inside =
+            (number >= member->min && number <= member->max) || (member->or_minus_one && number == -1);
+        if (!json_is_number(value) || !inside || (whole && number != floor(number)))
+            return refuse_number(r, name, member, whole);
+    }
+    weir__member_set(member, of, number);
     return true;
+}
+
+static bool read_row(reader *r, const field *f, const json_t *value)
+{
+    const weir_member *member = weir_member_find(f->of, f->member);
+    if (member == NULL) return refuse(r, f->name, "left out"); /* every member has a row */
+    weir_member row = *member;
+    row.offset = f->target;
+    if (f->least < f->most) {
+        row.min = f->least;
+        row.max = f->most;
+    }
+    return read_member(r, f->name, &row, r->ask, value);
 }
 
 static bool read_field(reader *r, const field *f, const json_t *value)
 {
-    char *at = (char *)r->ask + f->target;
+    weir_member own = {
+        .type = f->kind == BOOL ? WEIR_MEMBER_BOOL : WEIR_MEMBER_INT32,
+        .offset = f->target,
+        .min = f->least,
+        .max = f->most,
+    };
     switch (f->kind) {
-    case BOOL:
-        if (!json_is_boolean(value)) return refuse(r, f->name, "true or false");
-        *(bool *)at = json_is_true(value);
-        return true;
-    case STRING:
-        if (!json_is_string(value)) return refuse(r, f->name, "a string");
-        *(const char **)at = json_string_value(value);
-        return true;
-    case VALUE: *(const json_t **)at = value; return true;
+    case VALUE: *(const json_t **)(void *)((char *)r->ask + f->target) = value; return true;
+    case MEMBER: return read_row(r, f, value);
     case OTHER: return f->read(r, f->name, value);
     case NEVER:
         serve_call_refuse(r->call, 400, f->name, "unsupported_field", "%s is not supported: %s", f->name,
                           f->why);
         return false;
-    default: return read_number(r, f, value);
+    default: return read_member(r, f->name, &own, r->ask, value);
     }
 }
 
@@ -608,6 +625,11 @@ static bool read_fields(reader *r, unsigned where)
     json_object_foreach(r->ask->json, key, value)
     {
         const field *f = find(key, where);
+        const weir_member *plain = f == NULL ? find_plain(key) : NULL;
+        if (plain != NULL) {
+            if (!json_is_null(value) && !read_member(r, key, plain, &r->ask->sampler, value)) return false;
+            continue;
+        }
         if (f == NULL) {
             bool other = find(key, BOTH | SERVE_ASK_NATIVE) != NULL;
             serve_call_refuse(r->call, 400, strlen(key) < 64 ? key : NULL, "unknown_parameter",
@@ -635,45 +657,47 @@ static bool check_fork(reader *r)
                         : ask->kwargs != NULL                    ? "chat_template_kwargs"
                         : json_is_string(json_object_get(ask->json, "special_content")) ? "special_content"
                         : ask->reasoning_effort != NULL                                 ? "reasoning_effort"
-                        : ask->continue_final         ? "continue_final_message"
-                        : ask->generation_prompt != 0 ? "add_generation_prompt"
-                        : ask->prompt_logprobs        ? "prompt_logprobs"
-                        : ask->lora != NULL           ? "lora"
-                        : chat && ask->schema != NULL ? "response_format"
-                                                      : NULL;
+                        : ask->continue_final          ? "continue_final_message"
+                        : ask->generation_prompt != 0  ? "add_generation_prompt"
+                        : ask->request.prompt_logprobs ? "prompt_logprobs"
+                        : ask->lora != NULL            ? "lora"
+                        : chat && ask->schema != NULL  ? "response_format"
+                                                       : NULL;
     return other == NULL || refuse(r, other, "left out of a fork: the prompt is the source's");
 }
 
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
 {
     const serve_params *params = &call->server->params;
-    weir_request standard = weir_request_default();
     reader r = {ask, call, where};
     memset(ask, 0, sizeof *ask);
     ask->sampler = params->sampler != NULL ? *params->sampler : weir_sampler_params_default();
     ask->special_content = params->special_content;
+    ask->request = weir_request_default();
+    ask->request.max_tokens = params->max_tokens;
     ask->n = 1;
-    ask->max_tokens = params->max_tokens;
-    ask->cache_prompt = standard.cache_prompt;
-    ask->n_draft_max = standard.n_draft_max;
     ask->parallel_tool_calls = true;
     if (!serve_call_read_json(call, &ask->json) || !read_fields(&r, where)) return false;
     const json_t *newer = json_object_get(ask->json, "max_completion_tokens");
-    if (json_is_number(newer)) ask->max_tokens = (int32_t)json_number_value(newer); /* whichever comes last */
+    if (json_is_number(newer))
+        ask->request.max_tokens = (int32_t)json_number_value(newer); /* whichever comes last */
     if (ask->sampler.top_k < 0) ask->sampler.top_k = 0;
     if (ask->best_of == 0) ask->best_of = ask->n;
     if (ask->best_of < ask->n) return refuse(&r, "best_of", "n or more");
     if (ask->best_of > ask->n && ask->stream)
         return refuse(&r, "best_of", "left out of a stream: which answers are the best is known in the end");
-    if (ask->prompt_logprobs && ask->stream) return refuse(&r, "prompt_logprobs", "left out of a stream");
+    if (ask->request.prompt_logprobs && ask->stream)
+        return refuse(&r, "prompt_logprobs", "left out of a stream");
     if (!check_fork(&r)) return false;
-    if ((where & SERVE_ASK_NATIVE) != 0 && (ask->logprobs || ask->prompt_logprobs))
-        return refuse(&r, ask->logprobs ? "logprobs" : "prompt_logprobs", "left out: /v1/completions has it");
+    if ((where & SERVE_ASK_NATIVE) != 0 && (ask->request.logprobs || ask->request.prompt_logprobs))
+        return refuse(&r, ask->request.logprobs ? "logprobs" : "prompt_logprobs",
+                      "left out: /v1/completions has it");
     if ((where & SERVE_ASK_NATIVE) != 0 && (ask->echo || ask->resume))
         return refuse(&r, ask->echo ? "echo" : "resume", "left out: /v1/completions has it");
     if (ask->continue_final && ask->generation_prompt == SERVE_PROMPT_WANTED)
         return refuse(&r, "add_generation_prompt", "false or left out beside continue_final_message");
-    if (ask->n_logprobs > 0 && !ask->logprobs) return refuse(&r, "top_logprobs", "left out without logprobs");
+    if (ask->request.n_logprobs > 0 && !ask->request.logprobs)
+        return refuse(&r, "top_logprobs", "left out without logprobs");
     if (ask->include_usage && !ask->stream) return refuse(&r, "stream_options", "left out without stream");
     if (ask->resume && !ask->stream) return refuse(&r, "resume", "left out without stream");
     if (ask->resume && params->grace_s == 0)
@@ -697,23 +721,18 @@ void serve_ask_fini(serve_ask *ask)
 void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_request *request)
 {
     const char *key = serve_keys_salt(call->server->keys, call->key);
-    *request = weir_request_default();
+    const weir_request *asked = &ask->request;
+    *request = *asked;
     request->sampler = &ask->sampler;
-    request->max_tokens = ask->max_tokens;
     request->stop = ask->stop;
     request->stop_length = ask->stop_length;
     request->n_stop = ask->n_stop;
-    request->deadline_ms = ask->deadline_ms;
-    request->priority = ask->priority;
-    request->n_draft_max = ask->n_draft_max;
-    request->cache_prompt = ask->cache_prompt;
     request->adapters = ask->adapters.uses;
     request->n_adapters = ask->adapters.n;
-    request->logprobs = ask->logprobs || ask->best_of > ask->n;
-    request->n_logprobs = ask->n_logprobs;
-    request->prompt_logprobs = ask->prompt_logprobs || (ask->echo && ask->logprobs);
-    request->n_prompt_logprobs = ask->n_prompt_logprobs;
-    if (ask->echo && ask->n_logprobs > ask->n_prompt_logprobs) request->n_prompt_logprobs = ask->n_logprobs;
+    request->logprobs = asked->logprobs || ask->best_of > ask->n;
+    request->prompt_logprobs = asked->prompt_logprobs || (ask->echo && asked->logprobs);
+    if (ask->echo && asked->n_logprobs > asked->n_prompt_logprobs)
+        request->n_prompt_logprobs = asked->n_logprobs;
     snprintf(salt, SERVE_SALT_MAX, "%s%s%s", key, ask->cache_salt != NULL ? "/" : "",
              ask->cache_salt != NULL ? ask->cache_salt : "");
     request->cache_salt = salt;
@@ -729,13 +748,13 @@ void serve_ask_answer(const serve_ask *ask, serve_answer *answer)
     answer->kept = !ask->unkept && ask->best_of == ask->n;
     answer->resume = ask->resume;
     answer->share = ask->share;
-    answer->tells_scores = ask->logprobs;
-    answer->echoes_scores = ask->logprobs && ask->echo;
-    answer->tells_prompt = ask->prompt_logprobs;
+    answer->tells_scores = ask->request.logprobs;
+    answer->echoes_scores = ask->request.logprobs && ask->echo;
+    answer->tells_prompt = ask->request.prompt_logprobs;
     answer->shows_prompt = ask->fork == NULL;
     answer->shows_cached =
         ask->fork == NULL && (ask->cache_salt != NULL || !serve_server_is_open(answer->call->server));
-    answer->n_top = ask->n_logprobs;
+    answer->n_top = ask->request.n_logprobs;
 }
 
 /* ---- Forks ---- */

@@ -34,18 +34,11 @@ typedef enum serve_generation_prompt {
 typedef struct serve_ask {
     json_t *json;
     weir_sampler_params sampler;
+    weir_request request; /* the members that fields set; serve_ask_request adds the rest */
     bool stream, include_usage, ignore_eos, resume, share;
-    int32_t n, max_tokens, best_of;
-    bool logprobs;
-    int32_t n_logprobs;
-    bool prompt_logprobs; /* vLLM's */
-    int32_t n_prompt_logprobs;
+    int32_t n, best_of;
     const json_t *fork; /* NULL = none */
     bool unkept;        /* store: false */
-    int64_t deadline_ms;
-    int32_t priority;
-    int32_t n_draft_max;
-    bool cache_prompt;
     const char *cache_salt;
     const char *adapter; /* the model that was asked for is one; NULL = it is not */
     const json_t *lora;  /* NULL = not given */
@@ -74,6 +67,10 @@ typedef struct serve_ask {
  * always. */
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where);
 void serve_ask_fini(serve_ask *ask);
+
+/* The field that sets a member of `of`, "sampler" or "request" (NULL: either), where the table has a line for
+ * it; member is [n]. NULL: it has none. */
+const char *serve_ask_name(const char *of, const char *member, size_t n);
 
 /* Fills what all requests of the ask share; borrows from it. salt is [SERVE_SALT_MAX], which holds a key's
  * digest and what a request adds. */

@@ -1,6 +1,5 @@
 /* metrics.c: GET /metrics, in Prometheus' text format. SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
-#include <stddef.h>
 
 #include "tape.h"
 
@@ -8,50 +7,42 @@
 #define LEAST_EXPONENT (-14)
 #define MOST_EXPONENT  12
 
-typedef enum type {
-    I32,
-    I64_NS, /* told in seconds */
-    U64,
-} type;
-
+/* Numbers of weir_engine_stats; their rows have the type and the help. */
 static const struct {
-    const char *name, *kind, *help;
-    type type;
-    size_t at;
+    const char *name, *kind, *member;
+    const char *help; /* in place of the row's, behind the line before; NULL = the row's */
 } numbers[] = {
-#define STAT(member) offsetof(weir_engine_stats, member)
-    {"slots", "gauge", "requests that can run at a time", I32, STAT(n_slots)},
-    {"slots_prefilling", "gauge", "requests whose prompt is being computed", I32, STAT(n_slots_prefilling)},
-    {"slots_generating", "gauge", "requests whose answer is being generated", I32, STAT(n_slots_generating)},
-    {"queue_depth", "gauge", "requests that wait", I32, STAT(queue_depth)},
-    {"suspended", "gauge", "of those, the ones that ran before", I32, STAT(n_suspended)},
-    {"kv_cells", "gauge", "KV cells in all", I32, STAT(n_kv)},
-    {"kv_cells_used", "gauge", "KV cells that hold tokens", I32, STAT(n_kv_used)},
-    {"kv_cells_cached", "gauge", "of those, what no request needs", I32, STAT(n_kv_cached)},
-    {"kv_bytes", "gauge", "memory of all KV cells", U64, STAT(kv_bytes)},
-    {"cache_bytes", "gauge", "host memory of saved states", U64, STAT(cache_bytes)},
-    {"cache_entries", "gauge", "prefixes that are kept", I32, STAT(n_cache_entries)},
-    {"cache_files", "gauge", "prefixes that are kept on the disk", I32, STAT(n_cache_files)},
-    {"cache_disk_bytes", "gauge", "what their folder takes", U64, STAT(cache_disk_bytes)},
-    {"cache_restored_total", "counter", "how often one was read for a request", U64, STAT(n_cache_restored)},
-    {"submitted_total", "counter", "requests that were queued", U64, STAT(n_submitted)},
-    {"refused_total", "counter", "requests that found the queue full", U64, STAT(n_refused)},
-    {"prompt_tokens_total", "counter", "prompt tokens that were computed", U64, STAT(n_prompt_tokens)},
-    {"cached_tokens_total", "counter", "prompt tokens that were not", U64, STAT(n_cached_tokens)},
-    {"generated_tokens_total", "counter", "tokens that were sampled", U64, STAT(n_generated_tokens)},
-    {"drafted_tokens_total", "counter", "tokens that were guessed and computed", U64, STAT(n_drafted)},
-    {"accepted_tokens_total", "counter", "of those, what was an answer's next token", U64, STAT(n_accepted)},
-    {"adapter_changes_total", "counter", "passes with other adapters than the one before", U64,
-     STAT(n_adapter_changes)},
-    {"ticks_total", "counter", "forward passes with what surrounds them", U64, STAT(n_ticks)},
-    {"bad_plans_total", "counter", "plans that broke a rule", U64, STAT(n_bad_plans)},
-    {"failed_ticks_total", "counter", "passes that the backend refused", U64, STAT(n_failed_ticks)},
-    {"decode_seconds_total", "counter", "time in forward passes", I64_NS, STAT(decode_ns)},
-    {"busy_seconds_total", "counter", "time in ticks", I64_NS, STAT(busy_ns)},
-    {"evicted_total", "counter", "cache entries that are gone for want of room", U64, STAT(n_evicted)},
-    {"joined_total", "counter", "requests that waited for another one's prefill", U64, STAT(n_joined)},
-    {"suspensions_total", "counter", "requests that lost their slot", U64, STAT(n_suspensions)},
-    {"resumes_total", "counter", "requests that got one again", U64, STAT(n_resumes)},
+    {"slots", "gauge", "n_slots", NULL},
+    {"slots_prefilling", "gauge", "n_slots_prefilling", NULL},
+    {"slots_generating", "gauge", "n_slots_generating", NULL},
+    {"queue_depth", "gauge", "queue_depth", NULL},
+    {"suspended", "gauge", "n_suspended", "of those, the ones that ran before"},
+    {"kv_cells", "gauge", "n_kv", NULL},
+    {"kv_cells_used", "gauge", "n_kv_used", NULL},
+    {"kv_cells_cached", "gauge", "n_kv_cached", NULL},
+    {"kv_bytes", "gauge", "kv_bytes", NULL},
+    {"cache_bytes", "gauge", "cache_bytes", NULL},
+    {"cache_entries", "gauge", "n_cache_entries", NULL},
+    {"cache_files", "gauge", "n_cache_files", NULL},
+    {"cache_disk_bytes", "gauge", "cache_disk_bytes", NULL},
+    {"cache_restored_total", "counter", "n_cache_restored", NULL},
+    {"submitted_total", "counter", "n_submitted", NULL},
+    {"refused_total", "counter", "n_refused", NULL},
+    {"prompt_tokens_total", "counter", "n_prompt_tokens", NULL},
+    {"cached_tokens_total", "counter", "n_cached_tokens", "prompt tokens that were not"},
+    {"generated_tokens_total", "counter", "n_generated_tokens", NULL},
+    {"drafted_tokens_total", "counter", "n_drafted", NULL},
+    {"accepted_tokens_total", "counter", "n_accepted", NULL},
+    {"adapter_changes_total", "counter", "n_adapter_changes", NULL},
+    {"ticks_total", "counter", "n_ticks", NULL},
+    {"bad_plans_total", "counter", "n_bad_plans", NULL},
+    {"failed_ticks_total", "counter", "n_failed_ticks", NULL},
+    {"decode_seconds_total", "counter", "decode_ns", NULL},
+    {"busy_seconds_total", "counter", "busy_ns", NULL},
+    {"evicted_total", "counter", "n_evicted", NULL},
+    {"joined_total", "counter", "n_joined", NULL},
+    {"suspensions_total", "counter", "n_suspensions", NULL},
+    {"resumes_total", "counter", "n_resumes", NULL},
 };
 
 static void add_head(serve_text *text, const char *name, const char *kind, const char *help)
@@ -59,21 +50,27 @@ static void add_head(serve_text *text, const char *name, const char *kind, const
     serve_text_printf(text, "# HELP weir_%s %s\n# TYPE weir_%s %s\n", name, help, name, kind);
 }
 
+/* Times are told in seconds. */
+static void add_value(serve_text *text, const weir_member *member, const weir_engine_stats *stats)
+{
+    const char *at = (const char *)stats + member->offset;
+    if (member->type == WEIR_MEMBER_INT64)
+        serve_text_printf(text, "%.9g\n", (double)*(const int64_t *)(const void *)at / 1e9);
+    else if (member->type == WEIR_MEMBER_UINT64)
+        serve_text_printf(text, "%llu\n", (unsigned long long)*(const uint64_t *)(const void *)at);
+    else
+        serve_text_printf(text, "%d\n", *(const int32_t *)(const void *)at);
+}
+
 static void add_numbers(serve_text *text, const weir_engine_stats *stats)
 {
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        const char *at = (const char *)stats + numbers[i].at;
-        add_head(text, numbers[i].name, numbers[i].kind, numbers[i].help);
+        const weir_member *member = weir_member_find("engine_stats", numbers[i].member);
+        if (member == NULL) continue; /* every one has a row */
+        add_head(text, numbers[i].name, numbers[i].kind,
+                 numbers[i].help != NULL ? numbers[i].help : member->help);
         serve_text_printf(text, "weir_%s ", numbers[i].name);
-        switch (numbers[i].type) {
-        case I32: serve_text_printf(text, "%d\n", *(const int32_t *)(const void *)at); break;
-        case U64:
-            serve_text_printf(text, "%llu\n", (unsigned long long)*(const uint64_t *)(const void *)at);
-            break;
-        case I64_NS:
-            serve_text_printf(text, "%.9g\n", (double)*(const int64_t *)(const void *)at / 1e9);
-            break;
-        }
+        add_value(text, member, stats);
     }
 }
 

@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ask.h"
 #include "base/utf8.h"
 
-/* The library's name, and the field of a request or the option of the server. */
+/* The library's name, and the field of a request or the option of the server. Fields that set one member are
+ * in ask.c's table. */
 static const char *const names[][2] = {
     /* weir_request */
     {"text", "prompt"},
@@ -16,24 +18,13 @@ static const char *const names[][2] = {
     {"chat", "messages"},
     {"n_stop", "stop"},
     {"stop_length", "stop"},
-    {"n_logprobs", "top_logprobs"},
-    {"n_prompt_logprobs", "prompt_logprobs"},
-    {"n_draft_max", "speculative.n_max"},
-    {"source", "fork"},
     {"source_at", "fork.at"},
     {"adapters", "lora"},
     {"n_adapters", "lora"},
     /* weir_sampler_params */
     {"sampler", "grammar"},
-    {"temp", "temperature"},
-    {"penalty_repeat", "repeat_penalty"},
-    {"penalty_last_n", "repeat_last_n"},
-    {"penalty_freq", "frequency_penalty"},
-    {"penalty_present", "presence_penalty"},
-    {"dry_breakers", "dry_sequence_breakers"},
     {"n_dry_breakers", "dry_sequence_breakers"},
     {"n_logit_bias", "logit_bias"},
-    {"order", "samplers"},
     {"grammar_root", "grammar"},
     /* weir_chat_params */
     {"messages_json", "messages"},
@@ -57,7 +48,7 @@ static const char *find(const char *name, size_t n)
 {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strlen(names[i][0]) == n && memcmp(names[i][0], name, n) == 0) return names[i][1];
-    return NULL;
+    return serve_ask_name(NULL, name, n);
 }
 
 /* Behind what says which request, and which part of it. */

@@ -4,6 +4,7 @@
 
 #include "answer.h"
 #include "ask.h"
+#include "params/members.h"
 
 #define PIECE_MAX 512 /* bytes of a token's text */
 
@@ -96,39 +97,29 @@ void serve_native(serve_call *call)
 
 /* ---- GET /props ---- */
 
-static void add_float(serve_text *text, const char *name, double value)
+static void add_setting(const weir_member *member, const weir_sampler_params *sampler, serve_text *text)
 {
-    serve_text_printf(text, ",\"%s\":", name);
-    serve_text_number(text, value, 6);
+    const char *name = serve_ask_name("sampler", member->name, strlen(member->name));
+    double value = weir__member_number(member, sampler);
+    serve_text_printf(text, ",\"%s\":", name != NULL ? name : member->name);
+    if (member->type == WEIR_MEMBER_BOOL)
+        serve_text_puts(text, value != 0 ? "true" : "false");
+    else
+        serve_text_number(text, value, 6);
 }
 
+/* The numbers and flags of the sampler, as requests call them. */
 static void add_settings(const serve_server *server, serve_text *text)
 {
+    size_t n;
+    const weir_member *member = weir_members("sampler", &n);
     weir_sampler_params standard = weir_sampler_params_default();
     const weir_sampler_params *s = server->params.sampler != NULL ? server->params.sampler : &standard;
-    serve_text_printf(text, "{\"n_predict\":%d,\"max_tokens\":%d,\"seed\":%u", server->params.max_tokens,
-                      server->params.max_tokens, s->seed);
-    add_float(text, "temperature", s->temp);
-    add_float(text, "dynatemp_range", s->dynatemp_range);
-    add_float(text, "dynatemp_exponent", s->dynatemp_exponent);
-    serve_text_printf(text, ",\"top_k\":%d,\"min_keep\":%d", s->top_k, s->min_keep);
-    add_float(text, "top_p", s->top_p);
-    add_float(text, "min_p", s->min_p);
-    add_float(text, "top_n_sigma", s->top_n_sigma);
-    add_float(text, "typical_p", s->typical_p);
-    add_float(text, "xtc_probability", s->xtc_probability);
-    add_float(text, "xtc_threshold", s->xtc_threshold);
-    serve_text_printf(text, ",\"repeat_last_n\":%d", s->penalty_last_n);
-    add_float(text, "repeat_penalty", s->penalty_repeat);
-    add_float(text, "presence_penalty", s->penalty_present);
-    add_float(text, "frequency_penalty", s->penalty_freq);
-    add_float(text, "dry_multiplier", s->dry_multiplier);
-    add_float(text, "dry_base", s->dry_base);
-    serve_text_printf(text, ",\"dry_allowed_length\":%d,\"dry_penalty_last_n\":%d,\"mirostat\":%d",
-                      s->dry_allowed_length, s->dry_penalty_last_n, s->mirostat);
-    add_float(text, "mirostat_tau", s->mirostat_tau);
-    add_float(text, "mirostat_eta", s->mirostat_eta);
-    serve_text_printf(text, ",\"ignore_eos\":%s}", s->ignore_eos ? "true" : "false");
+    serve_text_printf(text, "{\"n_predict\":%d,\"max_tokens\":%d", server->params.max_tokens,
+                      server->params.max_tokens);
+    for (size_t i = 0; i < n; i++)
+        if (member[i].type < WEIR_MEMBER_CHOICE) add_setting(&member[i], s, text);
+    serve_text_puts(text, "}");
 }
 
 static void add_token(const serve_server *server, const char *name, int32_t token, serve_text *text)

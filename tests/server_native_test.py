@@ -77,6 +77,8 @@ def props():
           isinstance(told["chat_template"], str) and isinstance(told["bos_token"], str) and "/" not in told["model_path"], told)
     check("props: what requests do not say", settings["n_ctx"] == 777 and settings["params"]["temperature"] == 0.25 and settings["params"]["top_k"] == 9 and settings["params"]["n_predict"] == 55, settings)
     names = set(settings["params"]) - {"n_predict", "max_tokens"}
+    check("props: all that a sampler has", {"seed", "temperature", "repeat_last_n", "adaptive_target", "adaptive_decay", "ignore_eos"} <= names and len(names) == 26 and
+          not names & {"temp", "penalty_last_n", "json_schema"}, names)
     reply = server.post("/v1/completions", dict(ASK, max_tokens=1, **{k: v for k, v in settings["params"].items() if k in names and k != "temperature"}), key="k")
     check("props: under the names and in the ranges of requests", reply.status == 200, reply.body)
     check("props: not to be changed", server.post("/props", {}, key="k").status == 405)

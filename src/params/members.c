@@ -44,17 +44,18 @@ double weir__member_number(const weir_member *member, const void *params)
     }
 }
 
-static void set_initial(const weir_member *member, void *params)
+void weir__member_set(const weir_member *member, void *params, double value)
 {
     void *at = (char *)params + member->offset;
-    double value = member->initial;
     switch (member->type) {
     case WEIR_MEMBER_BOOL: *(bool *)at = value != 0; break;
     case WEIR_MEMBER_INT32:
     case WEIR_MEMBER_CHOICE: *(int32_t *)at = (int32_t)value; break;
     case WEIR_MEMBER_UINT32: *(uint32_t *)at = (uint32_t)value; break;
-    case WEIR_MEMBER_INT64: *(int64_t *)at = (int64_t)value; break;
-    case WEIR_MEMBER_UINT64: /* the largest one is not a double */
+    case WEIR_MEMBER_INT64: /* the largest ones of 64 bits are no doubles */
+        *(int64_t *)at = value < (double)INT64_MAX ? (int64_t)value : INT64_MAX;
+        break;
+    case WEIR_MEMBER_UINT64:
         *(uint64_t *)at = value < (double)UINT64_MAX ? (uint64_t)value : UINT64_MAX;
         break;
     case WEIR_MEMBER_FLOAT: *(float *)at = (float)value; break;
@@ -71,7 +72,8 @@ void weir__members_init(const weir__members *members, void *params, size_t size)
     memcpy(params, &known, sizeof known);
     for (size_t i = 0; i < members->n; i++) {
         const weir_member *member = &members->member[i];
-        if (member->offset + size_of(member->type) <= known) set_initial(member, params);
+        if (member->offset + size_of(member->type) <= known)
+            weir__member_set(member, params, member->initial);
     }
 }
 

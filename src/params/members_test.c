@@ -112,6 +112,17 @@ static void test_defaults_stop_where_the_caller_does(void **state)
     assert_int_equal(params.top_k, 0x5A5A5A5A);
 }
 
+/* The double that INT64_MAX becomes is beyond it. */
+static void test_the_largest_number_is_kept(void **state)
+{
+    (void)state;
+    sample one = {0};
+    weir__member_set(&rows[3], &one, rows[3].max);
+    assert_true(one.long_count == INT64_MAX);
+    weir__member_set(&rows[3], &one, 7);
+    assert_true(one.long_count == 7);
+}
+
 /* ---- Completeness ---- */
 
 static const weir_member *row_at(const weir__members *members, size_t offset, size_t size)
@@ -316,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_what_is_outside_is_named),
         cmocka_unit_test(test_defaults_are_allowed),
         cmocka_unit_test(test_defaults_stop_where_the_caller_does),
+        cmocka_unit_test(test_the_largest_number_is_kept),
         cmocka_unit_test(test_every_member_has_a_row),
         cmocka_unit_test(test_choices_are_named),
         cmocka_unit_test(test_members_by_name),
