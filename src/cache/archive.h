@@ -1,9 +1,9 @@
-/* archive.h: a folder of snapshots within a size, and the thread that writes them.
+/* archive.h: a folder of snapshots with a limited size, and the thread that writes them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The folder is its owner's alone (mode 0700), and so is whatever is read in it: states are shown to the
- * backend, which trusts them. Processes may share it: files come by rename, go by unlink and are never
- * written to, and one that has gone is a miss. */
+ * The folder (mode 0700) and every file read from it must belong to the user, because the backend trusts
+ * the states. Processes may share the folder: files are added by rename, removed by unlink and never written
+ * to, and a file that no longer exists is a miss. */
 #ifndef WEIR_CACHE_ARCHIVE_H
 #define WEIR_CACHE_ARCHIVE_H
 

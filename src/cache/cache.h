@@ -1,5 +1,5 @@
-/* cache.h: prefixes that need not be computed again: those of running requests, of finished ones that are
- * still in a sequence, and of saved states in host memory and in files.
+/* cache.h: the cached prefixes: of running requests, of finished ones that are still in a sequence, and of
+ * saved states in host memory and in files.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CACHE_CACHE_H
 #define WEIR_CACHE_CACHE_H

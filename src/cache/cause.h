@@ -1,4 +1,4 @@
-/* cause.h: why two texts that begin alike go on differently.
+/* cause.h: the likely cause for which two texts diverge after a common prefix.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CACHE_CAUSE_H
 #define WEIR_CACHE_CAUSE_H

@@ -1,4 +1,4 @@
-/* memory.h: what the sequences of a context hold, and how many cells that takes.
+/* memory.h: the contents of a context's sequences, and the KV cells that they use.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CACHE_MEMORY_H
 #define WEIR_CACHE_MEMORY_H

@@ -1,5 +1,5 @@
-/* prefix_tree.h: which texts of tokens are known, and whose tokens begin like a given text. Pure data: what
- * an end stands for is its owner's business.
+/* prefix_tree.h: a tree of token sequences that finds the longest common prefix. Pure data; the caller
+ * decides what an end stands for.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CACHE_PREFIX_TREE_H
 #define WEIR_CACHE_PREFIX_TREE_H

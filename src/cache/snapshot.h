@@ -1,9 +1,10 @@
-/* snapshot.h: a saved sequence as a file: whose it is, its tokens, its state.
+/* snapshot.h: a saved sequence as a file: its salt and adapters, its tokens, its state.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A head, the tokens, the salt, the state as the backend saved it. The head's checksum is of all that stands
- * before the state and compared whenever a file is opened, the state's when that is read: both tell damage,
- * not forgery. Numbers are in the byte order of the machine. */
+ * The file consists of a head, the tokens, the salt, and the state as the backend saved it. The head's
+ * checksum covers everything before the state and is compared when a file is opened; the state's checksum
+ * is compared when the state is read. Both detect damage, not forgery. Numbers are in the machine's byte
+ * order. */
 #ifndef WEIR_CACHE_SNAPSHOT_H
 #define WEIR_CACHE_SNAPSHOT_H
 

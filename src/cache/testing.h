@@ -1,4 +1,4 @@
-/* testing.h: what the tests of the cache share: a cache over a context of the fake.
+/* testing.h: shared by the cache's tests: a cache over a context of the fake.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CACHE_TESTING_H
 #define WEIR_CACHE_TESTING_H

@@ -1,5 +1,5 @@
-/* account.h: what the engine counts and remembers of its ticks. Its functions are called from where things
- * happen; how they are counted stands in account.c.
+/* account.h: the engine's statistics and its record of ticks. Other files report events here; account.c
+ * counts them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_ACCOUNT_H
 #define WEIR_ENGINE_ACCOUNT_H

@@ -1,4 +1,4 @@
-/* doctor.h: what a request is told of a prompt that was not cached as far as it might have been.
+/* doctor.h: explains to a request why more of its prompt was not cached.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_DOCTOR_H
 #define WEIR_ENGINE_DOCTOR_H

@@ -1,4 +1,4 @@
-/* draft_testing.h: an engine with drafts, and the answers that it gives with and without.
+/* draft_testing.h: for tests: an engine with drafts, and its answers with and without them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_DRAFT_TESTING_H
 #define WEIR_ENGINE_DRAFT_TESTING_H

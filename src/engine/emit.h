@@ -1,5 +1,6 @@
-/* emit.h: from tokens to text that may be shown: detokenize, make well-formed, hold back what may be a stop
- * string. SPDX-License-Identifier: Apache-2.0 */
+/* emit.h: turns tokens into text for the stream: detokenizes, makes UTF-8 well-formed, holds back text that
+ * may start a stop string.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_EMIT_H
 #define WEIR_ENGINE_EMIT_H
 

@@ -1,5 +1,5 @@
-/* engine.h: the engine's inside, shared by its files: engine.c (life, submit, threads), step.c (the tick),
- * admit.c, prefix.c, suspend.c, lanes.c and finish.c (parts of it), forecast.c.
+/* engine.h: the engine's internals, shared by its files: engine.c (create, destroy, submit, threads), step.c
+ * (the tick), admit.c, prefix.c, suspend.c, lanes.c and finish.c (phases of the tick), forecast.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_ENGINE_H
 #define WEIR_ENGINE_ENGINE_H

@@ -1,4 +1,4 @@
-/* flight.h: where an engine's flights find each other.
+/* flight.h: the table in which an engine finds a flight with the same request.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_FLIGHT_H
 #define WEIR_ENGINE_FLIGHT_H

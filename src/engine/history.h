@@ -1,4 +1,4 @@
-/* history.h: what a stream's request was and has given so far: what a fork begins with.
+/* history.h: a stream's request and its answer so far, from which a fork starts.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_HISTORY_H
 #define WEIR_ENGINE_HISTORY_H

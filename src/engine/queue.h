@@ -1,4 +1,4 @@
-/* queue.h: requests that wait for a slot, and which of them goes next.
+/* queue.h: the requests that wait for a slot, and the choice of the next one.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_QUEUE_H
 #define WEIR_ENGINE_QUEUE_H

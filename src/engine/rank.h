@@ -1,4 +1,5 @@
-/* rank.h: who goes before whom. Pure: numbers in, numbers out.
+/* rank.h: the order of waiting requests: by priority with age, recent tokens of the salt, then submit. Pure
+ * functions.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_RANK_H
 #define WEIR_ENGINE_RANK_H

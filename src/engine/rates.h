@@ -1,4 +1,4 @@
-/* rates.h: what requests and ticks cost lately.
+/* rates.h: recent costs of requests and ticks.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_RATES_H
 #define WEIR_ENGINE_RATES_H

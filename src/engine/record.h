@@ -1,4 +1,4 @@
-/* record.h: an engine's last ticks as a file: JSON lines, for replays and for other programs.
+/* record.h: an engine's last ticks as a file of JSON lines, for replays and other programs.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_RECORD_H
 #define WEIR_ENGINE_RECORD_H

@@ -1,4 +1,4 @@
-/* request.h: what a submit makes of a weir_request: everything checked, copied and compiled, on the
+/* request.h: the engine's own form of a weir_request: checked, copied and compiled by submit, on the
  * submitter's thread. SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_REQUEST_H
 #define WEIR_ENGINE_REQUEST_H

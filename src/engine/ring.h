@@ -1,4 +1,4 @@
-/* ring.h: the last items of a series that goes on for ever, numbered from 0.
+/* ring.h: a ring buffer with the last items of an endless series, numbered from 0.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_RING_H
 #define WEIR_ENGINE_RING_H

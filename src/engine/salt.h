@@ -1,4 +1,4 @@
-/* salt.h: how many tokens each salt had lately, so that salts take turns.
+/* salt.h: the tokens that each salt used recently, for fair shares of the slots.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_SALT_H
 #define WEIR_ENGINE_SALT_H

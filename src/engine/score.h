@@ -1,4 +1,4 @@
-/* score.h: how probable the tokens of a prompt are.
+/* score.h: logprobs of the prompt's tokens.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_SCORE_H
 #define WEIR_ENGINE_SCORE_H

@@ -1,4 +1,4 @@
-/* speculate.h: which streams get drafts, and how long they are.
+/* speculate.h: chooses which streams get drafts, and their length.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_SPECULATE_H
 #define WEIR_ENGINE_SPECULATE_H

@@ -1,4 +1,4 @@
-/* stop.h: finding stop strings in a stream of text without letting any of them out.
+/* stop.h: finds stop strings in a stream of text, and holds back their first bytes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_STOP_H
 #define WEIR_ENGINE_STOP_H

@@ -1,5 +1,6 @@
-/* stream.h: the producer's side of a weir_stream. All functions here belong to the engine that the stream is
- * attached to; the consumer's side is weir.h. SPDX-License-Identifier: Apache-2.0 */
+/* stream.h: the producer's side of a weir_stream, for the engine that the stream is attached to. weir.h has
+ * the consumer's side.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_STREAM_H
 #define WEIR_ENGINE_STREAM_H
 

@@ -1,5 +1,6 @@
-/* testing.h: what the engine's tests share: a fake model that answers from scripts, an engine on it, and a
- * sink that checks every chunk it is given. SPDX-License-Identifier: Apache-2.0 */
+/* testing.h: shared by the engine's tests: a fake model that answers from scripts, an engine with it, and a
+ * sink that checks every chunk it receives.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_TESTING_H
 #define WEIR_ENGINE_TESTING_H
 

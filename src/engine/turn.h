@@ -1,4 +1,5 @@
-/* turn.h: whose tick it is: a pass has one set of adapters, so requests with different ones take turns.
+/* turn.h: chooses the set of adapters for a tick: a pass has one set, so requests with different sets take
+ * turns.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_TURN_H
 #define WEIR_ENGINE_TURN_H

@@ -1,4 +1,4 @@
-/* wheel.h: which engines this thread drives, so that a call that would wait for its own thread is refused.
+/* wheel.h: the engines that this thread drives, so that a call that would wait for its own thread is refused.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_WHEEL_H
 #define WEIR_ENGINE_WHEEL_H
