@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/schema.h"
+#include "grammar/schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "keys.h"
-#include "model/json.h"
 #include "params/bounds.h"
 #include "params/members.h"
 

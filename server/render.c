@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "ask.h"
+#include "base/json.h"
 #include "base/mem.h"
-#include "model/json.h"
 
 static bool refuse(serve_call *call, const char *name, const char *what)
 {

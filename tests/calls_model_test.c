@@ -14,10 +14,10 @@
 
 #include <cmocka.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/chat.h"
-#include "model/json.h"
 #include "support/effort.h"
 #include "support/temp.h"
 

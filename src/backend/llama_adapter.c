@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "model/gguf.h"
+#include "gguf/gguf.h"
 
 weir_status weir__llama_adapter_load(weir__bmodel *model, const char *path, weir__badapter **out,
                                      weir_error *error)

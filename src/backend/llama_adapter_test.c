@@ -8,7 +8,7 @@
 
 #include "backend/ggml_hook.h"
 #include "backend/llama_testing.h"
-#include "model/gguf.h"
+#include "gguf/gguf.h"
 #include "support/dice.h"
 #include "support/temp.h"
 

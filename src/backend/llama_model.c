@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "model/gguf.h"
+#include "gguf/gguf.h"
 
 /* ---- What a file says ----------------------------------------------------------------------------- */
 

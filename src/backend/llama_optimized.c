@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "model/gguf.h"
+#include "gguf/gguf.h"
 
 static weir__optimized_kind kind_of(uint64_t identity)
 {

@@ -8,7 +8,7 @@
 #include "backend/llama_internal.h"
 #include "base/error.h"
 #include "base/thread.h"
-#include "model/gguf.h"
+#include "gguf/gguf.h"
 
 static const struct {
     const char *name;

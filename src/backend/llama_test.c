@@ -8,7 +8,7 @@
 
 #include "backend/llama_testing.h"
 #include "base/cpu.h"
-#include "model/gguf.h"
+#include "gguf/gguf.h"
 #include "support/effort.h"
 #include "support/temp.h"
 

@@ -8,7 +8,7 @@
 #include <llama.h>
 #include <weir/weir.h>
 
-#include "model/automaton.h"
+#include "grammar/automaton.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,9 +1,10 @@
-/* json.h: what is wrong with a JSON text, for those who wrote it.
+/* json.h: JSON texts of callers, read with bounds, and what is wrong with them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_JSON_H
 #define WEIR_BASE_JSON_H
 
 #include <jansson.h>
+#include <weir/weir.h>
 
 /* In the reader's words: jansson's own speak to whoever calls it, of its flags and types. With the place in
  * the text that it names, if any. */
@@ -11,5 +12,18 @@ typedef struct weir__json_words {
     char text[256];
 } weir__json_words;
 weir__json_words weir__json_problem(const json_error_t *what);
+
+/* Everything that walks these values recurses: here, in llama.cpp and in templates. */
+#define WEIR__JSON_DEPTH_MAX 100
+#define WEIR__JSON_BYTES_MAX ((size_t)256 << 20) /* the parsed tree takes several times that */
+
+/* Any JSON value; freed with json_decref. length may be WEIR_NUL. The text must be well-formed UTF-8 and must
+ * not repeat a key. Errors: INVALID (text is NULL), `code` (with line and column), NO_MEMORY; error->field is
+ * `field`. */
+weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
+                             json_t **value, weir_error *error);
+
+/* Compact text, keys in their order, NUL-terminated, freed with weir__mem_free; NULL: out of memory. */
+char *weir__json_dump(const json_t *value);
 
 #endif

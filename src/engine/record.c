@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/mem.h"
-#include "model/json.h"
 #include "params/bounds.h"
 #include "params/members.h"
 

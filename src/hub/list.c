@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/mem.h"
-#include "model/json.h"
 
 /* A size in bytes; false: it is none. 2^62 keeps sums of a few files from overflowing. */
 static bool read_size(const json_t *value, uint64_t *n)

@@ -7,8 +7,9 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "model/grammar.h"
-#include "model/schema.h"
+#include "grammar/grammar.h"
+#include "grammar/schema.h"
+#include "model/schema_grammar.h"
 
 /* ---- Describing ---- */
 

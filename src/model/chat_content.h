@@ -3,9 +3,9 @@
 #ifndef WEIR_MODEL_CHAT_CONTENT_H
 #define WEIR_MODEL_CHAT_CONTENT_H
 
+#include "base/json.h"
 #include "base/text.h"
 #include "model/control.h"
-#include "model/json.h"
 
 /* Bytes from..to of the prompt. */
 typedef struct weir__span {

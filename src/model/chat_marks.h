@@ -3,7 +3,7 @@
 #ifndef WEIR_MODEL_CHAT_MARKS_H
 #define WEIR_MODEL_CHAT_MARKS_H
 
-#include "model/json.h"
+#include "base/json.h"
 
 /* Templates are programs, and tell nothing of what they do. So texts are searched for, in order: each has a
  * first place where it can lie, and a last. Where both are one, that is it. */

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "model/schema.h"
+#include "grammar/schema.h"
 
 #define NAME_MAX_ 64  /* bytes of a function's name, as in OpenAI's API */
 #define TOOLS_MAX 256 /* each becomes rules of one grammar; OpenAI allows 128 */

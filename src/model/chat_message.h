@@ -3,7 +3,7 @@
 #ifndef WEIR_MODEL_CHAT_MESSAGE_H
 #define WEIR_MODEL_CHAT_MESSAGE_H
 
-#include "model/schema.h"
+#include "grammar/schema.h"
 
 /* The conversation of params as the array that llama.cpp's common reads. Errors: INVALID and UNSUPPORTED,
  * field "messages[2].content" and the like whichever way they were given; NO_MEMORY. *messages is freed with

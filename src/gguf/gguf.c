@@ -1,0 +1,583 @@
+/* gguf.c: reads a GGUF file as a stranger would, before llama.cpp trusts it.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The rules of the container are those of ggml/src/gguf.cpp (llama.cpp v0.5.0). What its metadata must say is
+ * gguf_rules.c's. */
+#include "gguf/gguf_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/mem.h"
+
+/* gguf.cpp compares every key and every tensor name with every other one; these keep that under seconds.
+ * Models have some 50 keys and up to 2,000 tensors. */
+#define KV_MAX     4096
+#define TENSOR_MAX 32768
+
+#define NAME_MAX_  63         /* GGML_MAX_NAME - 1 */
+#define STRING_MAX (1u << 30) /* GGUF_MAX_STRING_LENGTH */
+#define ARRAY_MAX  (1u << 24) /* 60 times the largest merge table; each string costs llama.cpp 32 bytes */
+#define DIM_MAX    ((uint64_t)INT32_MAX) /* ggml's kernels count rows and columns in int */
+#define BYTES_MAX  ((uint64_t)1 << 48)   /* of a tensor; times TENSOR_MAX it still fits 64 bits */
+#define ALIGN_MIN  32                    /* ggml-cpu's TENSOR_ALIGNMENT, which a mapped tensor must keep */
+#define SHARD_MAX  1024 /* files kept open at once by the loader; the largest models have some 60 */
+
+static const unsigned char value_size[GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+
+enum { GGML_F32 = 0, GGML_I32 = 26, GGML_I64 = 27 };
+
+/* [ggml type] elements and bytes of a block; 0: removed, or made while computing and never stored. */
+static const struct {
+    uint16_t elements, bytes;
+} block[] = {
+    {1, 4},    {1, 2},    {32, 18},   {32, 20},   {0, 0},     {0, 0},     {32, 22}, {32, 24},  {32, 34},
+    {0, 0},    {256, 84}, {256, 110}, {256, 144}, {256, 176}, {256, 210}, {0, 0},   {256, 66}, {256, 74},
+    {256, 98}, {256, 50}, {32, 18},   {256, 110}, {256, 82},  {256, 136}, {0, 0},   {0, 0},    {1, 4},
+    {1, 8},    {0, 0},    {256, 56},  {1, 2},     {0, 0},     {0, 0},     {0, 0},   {256, 54}, {256, 66},
+    {0, 0},    {0, 0},    {0, 0},     {32, 17},   {64, 36},   {128, 18},  {64, 18},
+};
+
+void weir__gguf_fail(gguf_check *c, weir_status code, const char *format, ...)
+{
+    if (c->status != WEIR_OK) return;
+    char text[320];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const char *advice = code == WEIR_FORMAT ? "; the file is damaged, download it again" : "";
+    c->status = weir__error_set(c->error, code, "path", "%.80s: %s%s", c->name, text, advice);
+}
+
+/* ---- Bytes ---------------------------------------------------------------------------------------- */
+
+static bool within(gguf_check *c, uint64_t n)
+{
+    if (c->status == WEIR_OK && n > c->size - c->at)
+        weir__gguf_fail(c, WEIR_FORMAT, "ends at byte %" PRIu64 ", inside %s", c->size, c->part);
+    return c->status == WEIR_OK;
+}
+
+static bool skip(gguf_check *c, uint64_t n)
+{
+    if (within(c, n)) c->at += n;
+    return c->status == WEIR_OK;
+}
+
+/* Makes window begin at c->at. */
+static void fill_window(gguf_check *c)
+{
+    size_t want = c->size - c->at < GGUF_WINDOW ? (size_t)(c->size - c->at) : GGUF_WINDOW;
+    c->window_at = c->at;
+    c->window_n = 0;
+    while (c->window_n < want) {
+        ssize_t n = pread(c->fd, c->window + c->window_n, want - c->window_n, (off_t)(c->at + c->window_n));
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) {
+            weir__gguf_fail(c, WEIR_IO, "cannot be read at byte %" PRIu64 ": %s", c->at + c->window_n,
+                            n < 0 ? strerror(errno) : "it became shorter");
+            return;
+        }
+        c->window_n += (size_t)n;
+    }
+}
+
+bool weir__gguf_take(gguf_check *c, void *to, size_t n)
+{
+    if (within(c, n)) {
+        if (c->fd < 0) {
+            memcpy(to, c->data + c->at, n);
+        } else {
+            if (c->at < c->window_at || c->at + n > c->window_at + c->window_n) fill_window(c);
+            if (c->status == WEIR_OK) memcpy(to, c->window + (c->at - c->window_at), n);
+        }
+    }
+    if (c->status != WEIR_OK) {
+        memset(to, 0, n);
+        return false;
+    }
+    c->at += n;
+    return true;
+}
+
+uint32_t weir__gguf_take_u32(gguf_check *c)
+{
+    uint32_t value = 0;
+    weir__gguf_take(c, &value, sizeof value);
+    return value;
+}
+
+uint64_t weir__gguf_take_u64(gguf_check *c)
+{
+    uint64_t value = 0;
+    weir__gguf_take(c, &value, sizeof value);
+    return value;
+}
+
+/* FNV-1a. Two strings with one hash count as equal: by chance that happens to one vocabulary in 10^8, and who
+ * makes it happen has his file refused. */
+uint64_t weir__gguf_hash(const void *bytes, size_t n)
+{
+    const unsigned char *p = bytes;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++) hash = (hash ^ p[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static int by_hash(const void *a, const void *b)
+{
+    uint64_t x = ((const gguf_mark *)a)->hash;
+    uint64_t y = ((const gguf_mark *)b)->hash;
+    return x < y ? -1 : x > y;
+}
+
+void weir__gguf_refuse_twins(gguf_check *c, gguf_mark *marks, size_t n, const char *what)
+{
+    if (marks == NULL || n == 0) return;
+    qsort(marks, n, sizeof *marks, by_hash);
+    for (size_t i = 1; i < n && c->status == WEIR_OK; i++) {
+        if (marks[i].hash == marks[i - 1].hash)
+            weir__gguf_fail(c, WEIR_FORMAT, "has the same %s at bytes %" PRIu64 " and %" PRIu64, what,
+                            marks[i - 1].at, marks[i].at);
+    }
+}
+
+/* ---- Keys and values ------------------------------------------------------------------------------ */
+
+static void read_entry(gguf_check *c, gguf_entry *e, uint64_t i)
+{
+    char key[GGUF_KEY_MAX + 1];
+    uint64_t n = weir__gguf_take_u64(c);
+    if (c->status == WEIR_OK && (n == 0 || n > GGUF_KEY_MAX))
+        weir__gguf_fail(c, WEIR_FORMAT,
+                        "key %" PRIu64 " at byte %" PRIu64 " is %" PRIu64 " bytes long; allowed are 1 to %d",
+                        i, c->at - 8, n, GGUF_KEY_MAX);
+    e->key_at = c->at;
+    e->key_n = (uint32_t)n;
+    if (c->status != WEIR_OK || !weir__gguf_take(c, key, (size_t)n)) return;
+    key[n] = '\0';
+    /* llama.cpp reads keys up to a NUL, so two keys could become one. */
+    if (strlen(key) != n) weir__gguf_fail(c, WEIR_FORMAT, "key '%.40s' contains a NUL byte", key);
+    e->hash = weir__gguf_hash(key, (size_t)n);
+
+    uint32_t type = weir__gguf_take_u32(c);
+    e->is_array = type == GGUF_ARRAY;
+    e->n = 1;
+    if (e->is_array) {
+        type = weir__gguf_take_u32(c);
+        e->n = weir__gguf_take_u64(c);
+    }
+    if (c->status != WEIR_OK) return;
+    if (type >= GGUF_N_TYPES || type == GGUF_ARRAY) {
+        weir__gguf_fail(c, WEIR_FORMAT, "key '%.60s' has a value of unknown type %" PRIu32, key, type);
+    } else if (e->n > ARRAY_MAX) {
+        weir__gguf_fail(c, WEIR_FORMAT, "key '%.60s' has %" PRIu64 " elements; at most %u are allowed", key,
+                        e->n, ARRAY_MAX);
+    }
+    e->type = (uint8_t)type;
+    e->value_at = c->at;
+    if (c->status == WEIR_OK && type != GGUF_STRING) skip(c, e->n * value_size[type]);
+    for (uint64_t k = 0; k < e->n && type == GGUF_STRING && c->status == WEIR_OK; k++) {
+        n = weir__gguf_take_u64(c);
+        if (n > STRING_MAX)
+            weir__gguf_fail(c, WEIR_FORMAT, "key '%.60s' has a string of %" PRIu64 " bytes at byte %" PRIu64,
+                            key, n, c->at - 8);
+        skip(c, n);
+    }
+}
+
+static void read_entries(gguf_check *c)
+{
+    c->part = "the metadata";
+    gguf_mark *marks = weir__mem_calloc((size_t)c->info.n_kv + 1, sizeof *marks);
+    c->entries = weir__mem_calloc((size_t)c->info.n_kv + 1, sizeof *c->entries);
+    bool whole = marks != NULL && c->entries != NULL;
+    if (!whole) weir__gguf_fail(c, WEIR_NO_MEMORY, "no memory to check it");
+    for (uint64_t i = 0; whole && i < c->info.n_kv && c->status == WEIR_OK; i++) {
+        read_entry(c, &c->entries[i], i);
+        marks[i] = (gguf_mark){c->entries[i].hash, c->entries[i].key_at - 8};
+    }
+    if (c->status == WEIR_OK) weir__gguf_refuse_twins(c, marks, (size_t)c->info.n_kv, "key");
+    weir__mem_free(marks);
+}
+
+const gguf_entry *weir__gguf_find(gguf_check *c, const char *key)
+{
+    size_t n = strlen(key);
+    uint64_t hash = weir__gguf_hash(key, n);
+    for (uint64_t i = 0; i < c->info.n_kv && c->status == WEIR_OK; i++) {
+        const gguf_entry *e = &c->entries[i];
+        char bytes[GGUF_KEY_MAX];
+        if (e->hash != hash || e->key_n != n) continue;
+        c->at = e->key_at;
+        if (weir__gguf_take(c, bytes, n) && memcmp(bytes, key, n) == 0) return e;
+    }
+    return NULL;
+}
+
+const gguf_entry *weir__gguf_find_arch(gguf_check *c, const char *suffix)
+{
+    char key[GGUF_KEY_MAX];
+    snprintf(key, sizeof key, "%s.%s", c->info.architecture, suffix);
+    return weir__gguf_find(c, key);
+}
+
+/* ---- Tensors -------------------------------------------------------------------------------------- */
+
+/* Reads name, dimensions and type of one line of the table. */
+static void read_shape(gguf_check *c, char name[NAME_MAX_ + 1], uint64_t dim[4], uint32_t *n_dims,
+                       uint32_t *type)
+{
+    uint64_t at = c->at;
+    uint64_t n = weir__gguf_take_u64(c);
+    name[0] = '\0';
+    for (int k = 0; k < 4; k++) dim[k] = 1;
+    if (n > NAME_MAX_)
+        weir__gguf_fail(c, WEIR_FORMAT, "tensor at byte %" PRIu64 " has a name of %" PRIu64 " bytes", at, n);
+    if (c->status != WEIR_OK || !weir__gguf_take(c, name, (size_t)n)) return;
+    name[n] = '\0';
+    if (strlen(name) != n) weir__gguf_fail(c, WEIR_FORMAT, "tensor '%s' has a NUL byte in its name", name);
+    *n_dims = weir__gguf_take_u32(c);
+    if (*n_dims > 4)
+        weir__gguf_fail(c, WEIR_FORMAT, "tensor '%s' has %" PRIu32 " dimensions; at most 4 are allowed", name,
+                        *n_dims);
+    for (uint32_t k = 0; k < *n_dims && c->status == WEIR_OK; k++) dim[k] = weir__gguf_take_u64(c);
+    *type = weir__gguf_take_u32(c);
+}
+
+bool weir__gguf_dims(gguf_check *c, const char *name, uint64_t dim[4])
+{
+    gguf_mark wanted = {weir__gguf_hash(name, strlen(name)), 0};
+    const gguf_mark *found = bsearch(&wanted, c->tensors, (size_t)c->info.n_tensors, sizeof wanted, by_hash);
+    char other[NAME_MAX_ + 1];
+    uint32_t n_dims;
+    uint32_t type;
+    if (found == NULL || c->status != WEIR_OK) return false;
+    c->at = found->at;
+    read_shape(c, other, dim, &n_dims, &type);
+    return c->status == WEIR_OK && strcmp(name, other) == 0;
+}
+
+/* Whether llama.cpp computes with that type there. The CPU takes vectors, norms, biases, short convolutions
+ * and the parameters of state spaces in F32 only; two tables of numbers are looked up as they are. */
+static bool type_fits(const char *name, uint32_t n_dims, uint32_t type)
+{
+    static const char *const parts[] = {"norm", "ssm_conv1d", "shortconv.conv", "token_types"};
+    static const char *const endings[] = {".bias", ".ssm_a", ".ssm_d"};
+    size_t n = strlen(name);
+    if (type == GGML_F32) return true;
+    if (type == GGML_I64) return strcmp(name, "d2t") == 0;
+    if (type == GGML_I32) return strstr(name, "tid2eid") != NULL;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strstr(name, parts[i]) != NULL) return false;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t n_ending = strlen(endings[i]);
+        if (n >= n_ending && strcmp(name + n - n_ending, endings[i]) == 0) return false;
+    }
+    return n_dims > 1;
+}
+
+/* Reads one line of the table; *offset is where its data must begin and moves behind it. */
+static void read_tensor(gguf_check *c, uint64_t i, uint64_t alignment, uint64_t *offset)
+{
+    char name[NAME_MAX_ + 1];
+    uint64_t dim[4];
+    uint32_t n_dims = 0;
+    uint32_t type = 0;
+    c->tensors[i].at = c->at;
+    read_shape(c, name, dim, &n_dims, &type);
+    c->tensors[i].hash = weir__gguf_hash(name, strlen(name));
+    uint64_t begin = weir__gguf_take_u64(c);
+    if (c->status != WEIR_OK) return;
+    if (type >= sizeof block / sizeof *block || block[type].elements == 0) {
+        weir__gguf_fail(c, WEIR_UNSUPPORTED,
+                        "tensor '%s' has type %" PRIu32 ", which this build cannot compute with", name, type);
+        return;
+    }
+    if (!type_fits(name, n_dims, type)) {
+        weir__gguf_fail(c, WEIR_UNSUPPORTED,
+                        "tensor '%s' has type %" PRIu32 ", which llama.cpp cannot compute with there", name,
+                        type);
+        return;
+    }
+    if (dim[0] % block[type].elements != 0) {
+        weir__gguf_fail(c, WEIR_FORMAT, "tensor '%s' has rows of %" PRIu64 " elements, not a multiple of %d",
+                        name, dim[0], block[type].elements);
+        return;
+    }
+    uint64_t bytes = block[type].bytes;
+    for (int k = 0; k < 4 && c->status == WEIR_OK; k++) {
+        uint64_t factor = k == 0 ? dim[0] / block[type].elements : dim[k];
+        if (factor == 0 || dim[k] > DIM_MAX || bytes > BYTES_MAX / factor)
+            weir__gguf_fail(c, WEIR_FORMAT,
+                            "tensor '%s' is %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64, name, dim[0],
+                            dim[1], dim[2], dim[3]);
+        else
+            bytes *= factor;
+    }
+    if (c->status != WEIR_OK) return;
+    if (begin != *offset)
+        weir__gguf_fail(c, WEIR_FORMAT,
+                        "tensor '%s' begins at %" PRIu64 " of the data; %" PRIu64 " was expected", name,
+                        begin, *offset);
+    *offset += (bytes + alignment - 1) / alignment * alignment;
+    c->info.tensor_bytes += bytes;
+}
+
+static void read_tensors(gguf_check *c)
+{
+    uint64_t table_at = c->at;
+    uint32_t alignment = 32; /* GGUF_DEFAULT_ALIGNMENT */
+    const gguf_entry *e = weir__gguf_find(c, "general.alignment");
+    if (e != NULL) c->at = e->value_at;
+    if (e != NULL && (e->type != GGUF_U32 || e->is_array))
+        weir__gguf_fail(c, WEIR_FORMAT, "key 'general.alignment' is no uint32");
+    else if (e != NULL)
+        alignment = weir__gguf_take_u32(c);
+    if (alignment < ALIGN_MIN || (alignment & (alignment - 1)) != 0) {
+        weir__gguf_fail(c, WEIR_FORMAT,
+                        "key 'general.alignment' is %" PRIu32 "; allowed are powers of two from %d",
+                        alignment, ALIGN_MIN);
+        return;
+    }
+    c->at = table_at;
+    c->part = "the tensor table";
+    c->tensors = weir__mem_calloc((size_t)c->info.n_tensors + 1, sizeof *c->tensors);
+    if (c->tensors == NULL) weir__gguf_fail(c, WEIR_NO_MEMORY, "no memory to check it");
+    uint64_t offset = 0;
+    uint64_t last = 0;
+    for (uint64_t i = 0; i < c->info.n_tensors && c->status == WEIR_OK; i++) {
+        last = c->info.tensor_bytes;
+        uint64_t begin = offset;
+        read_tensor(c, i, alignment, &offset);
+        last = begin + (c->info.tensor_bytes - last);
+    }
+    if (c->status != WEIR_OK) return;
+    /* last is the end of the last tensor without its padding, which the file need not have. */
+    uint64_t data_at = (c->at + alignment - 1) / alignment * alignment;
+    if (c->info.n_tensors > 0 && (data_at > c->size || last > c->size - data_at))
+        weir__gguf_fail(c, WEIR_FORMAT, "has %" PRIu64 " bytes; its tensors end at byte %" PRIu64, c->size,
+                        data_at + last);
+    weir__gguf_refuse_twins(c, c->tensors, (size_t)c->info.n_tensors, "tensor name");
+}
+
+/* ---- One file ------------------------------------------------------------------------------------- */
+
+static void read_header(gguf_check *c)
+{
+    unsigned char magic[4] = {0};
+    c->part = "the header";
+    if (c->size == 0) weir__gguf_fail(c, WEIR_FORMAT, "is empty");
+    if (!weir__gguf_take(c, magic, sizeof magic)) return;
+    if (memcmp(magic, "GGUF", 4) != 0) {
+        weir__gguf_fail(c, WEIR_FORMAT, "is no GGUF file: it begins with %02x %02x %02x %02x", magic[0],
+                        magic[1], magic[2], magic[3]);
+        return;
+    }
+    uint32_t version = weir__gguf_take_u32(c);
+    if (c->status != WEIR_OK) return;
+    if ((version & 0xffff) == 0)
+        weir__gguf_fail(c, WEIR_UNSUPPORTED, "has the byte order of another kind of machine");
+    if (version < 2 || version > 3)
+        weir__gguf_fail(c, WEIR_UNSUPPORTED, "is GGUF version %" PRIu32 "; versions 2 and 3 can be read",
+                        version);
+    c->info.version = version;
+    c->info.n_tensors = weir__gguf_take_u64(c);
+    c->info.n_kv = weir__gguf_take_u64(c);
+    if (c->status != WEIR_OK) return;
+    if (c->info.n_kv > KV_MAX)
+        weir__gguf_fail(c, WEIR_FORMAT, "claims %" PRIu64 " keys; at most %d are allowed", c->info.n_kv,
+                        KV_MAX);
+    if (c->info.n_tensors > TENSOR_MAX)
+        weir__gguf_fail(c, WEIR_FORMAT, "claims %" PRIu64 " tensors; at most %d are allowed",
+                        c->info.n_tensors, TENSOR_MAX);
+}
+
+/* Of the first n bytes. */
+static uint64_t checksum(gguf_check *c, uint64_t h, uint64_t n)
+{
+    unsigned char bytes[4096];
+    c->at = 0;
+    while (c->at < n && c->status == WEIR_OK) {
+        size_t part = n - c->at < sizeof bytes ? (size_t)(n - c->at) : sizeof bytes;
+        if (weir__gguf_take(c, bytes, part)) h = weir__hash(h, bytes, part);
+    }
+    return h;
+}
+
+/* Of what stands before the weights, and of the file's size and time. */
+static uint64_t identity(gguf_check *c)
+{
+    uint64_t of_file[] = {c->size, c->written_s, c->written_ns};
+    return checksum(c, weir__hash(0, of_file, sizeof of_file), c->at);
+}
+
+/* Checks what c reads, as a file of its own. */
+static void check_file(gguf_check *c)
+{
+    c->info.file_bytes = c->size;
+    c->info.n_shards = 1;
+    read_header(c);
+    if (c->status == WEIR_OK) read_entries(c);
+    if (c->status == WEIR_OK) read_tensors(c);
+    if (c->status == WEIR_OK) c->info.identity = identity(c);
+    c->part = "the metadata";
+}
+
+/* A key of split models. False: absent or no uint16. */
+static bool split_number(gguf_check *c, const char *key, uint16_t *value)
+{
+    const gguf_entry *e = weir__gguf_find(c, key);
+    if (e == NULL || e->type != GGUF_U16 || e->is_array) return false;
+    c->at = e->value_at;
+    return weir__gguf_take(c, value, sizeof *value);
+}
+
+static void close_file(gguf_check *c)
+{
+    if (c->fd >= 0) close(c->fd);
+    weir__mem_free(c->entries);
+    weir__mem_free(c->tensors);
+    c->fd = -1;
+    c->entries = NULL;
+    c->tensors = NULL;
+}
+
+static void open_file(gguf_check *c, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct stat st;
+    c->name = slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+    c->at = 0;
+    c->window_at = 0;
+    c->window_n = 0;
+    memset(&c->info, 0, sizeof c->info);
+    /* O_NONBLOCK: a FIFO without a writer would hold us; it means nothing for what we accept. */
+    c->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (c->fd < 0) {
+        weir__gguf_fail(c, errno == ENOENT || errno == ENOTDIR ? WEIR_NOT_FOUND : WEIR_IO,
+                        "cannot be opened: %s", strerror(errno));
+    } else if (fstat(c->fd, &st) != 0) {
+        weir__gguf_fail(c, WEIR_IO, "cannot be read: %s", strerror(errno));
+    } else if (!S_ISREG(st.st_mode)) {
+        const char *kind = S_ISDIR(st.st_mode) ? "a directory" : S_ISFIFO(st.st_mode) ? "a FIFO" : "a device";
+        c->status =
+            weir__error_set(c->error, WEIR_FORMAT, "path", "%.80s: is %s, not a model file", c->name, kind);
+    } else {
+        c->size = (uint64_t)st.st_size;
+        c->written_s = (uint64_t)st.st_mtime;
+#ifdef __APPLE__
+        c->written_ns = (uint64_t)st.st_mtimespec.tv_nsec;
+#else
+        c->written_ns = (uint64_t)st.st_mtim.tv_nsec;
+#endif
+    }
+}
+
+/* Checks shards 2 to count, whose first is at path, and adds them to *sum. */
+static void check_shards(gguf_check *c, const char *path, uint16_t count, weir__gguf_info *sum)
+{
+    char ending[32];
+    size_t n = strlen(path);
+    size_t n_ending = (size_t)snprintf(ending, sizeof ending, "-00001-of-%05d.gguf", count);
+    char numbered[64];
+    char *shard = weir__mem_strdup(path);
+    if (shard == NULL) {
+        weir__gguf_fail(c, WEIR_NO_MEMORY, "no memory to check it");
+        return;
+    }
+    if (count > SHARD_MAX)
+        weir__gguf_fail(c, WEIR_FORMAT, "is split into %d files; at most %d are allowed", count, SHARD_MAX);
+    if (c->status == WEIR_OK && (n <= n_ending || strcmp(path + n - n_ending, ending) != 0))
+        weir__gguf_fail(c, WEIR_FORMAT, "is one of %d files, so its name must end in '%s'", count, ending);
+    for (int i = 2; i <= count && c->status == WEIR_OK; i++) {
+        uint16_t no;
+        snprintf(numbered, sizeof numbered, "-%05d-of-%05d.gguf", i, count);
+        memcpy(shard + n - n_ending, numbered, n_ending); /* as long as ending: i <= count <= SHARD_MAX */
+        close_file(c);
+        open_file(c, shard);
+        if (c->status == WEIR_OK) check_file(c);
+        /* Without the type check llama.cpp aborts here. */
+        if (c->status == WEIR_OK && (!split_number(c, "split.no", &no) || no != i - 1))
+            weir__gguf_fail(c, WEIR_FORMAT, "is not file %d of %d of this model (key 'split.no')", i, count);
+        sum->n_shards++;
+        sum->n_kv += c->info.n_kv;
+        sum->n_tensors += c->info.n_tensors;
+        sum->file_bytes += c->info.file_bytes;
+        sum->tensor_bytes += c->info.tensor_bytes;
+        sum->identity = weir__hash(sum->identity, &c->info.identity, sizeof c->info.identity);
+    }
+    weir__mem_free(shard);
+}
+
+weir_status weir__gguf_check(const char *path, weir__gguf_info *info, weir_error *error)
+{
+    gguf_check *c = weir__mem_calloc(1, sizeof *c);
+    if (c == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "path", "no memory to check %.80s", path);
+    c->error = error;
+    open_file(c, path);
+    if (c->status == WEIR_OK) check_file(c);
+    if (c->status == WEIR_OK) weir__gguf_check_rules(c);
+    weir__gguf_info sum = c->info;
+    uint16_t count;
+    uint16_t no;
+    if (c->status == WEIR_OK && split_number(c, "split.count", &count) && count > 1) {
+        if (!split_number(c, "split.no", &no) || no != 0)
+            weir__gguf_fail(c, WEIR_FORMAT,
+                            "is one of %d files of a model, and not the first; give the first", count);
+        check_shards(c, path, count, &sum);
+    }
+    weir_status status = c->status;
+    if (status == WEIR_OK && info != NULL) *info = sum;
+    close_file(c);
+    weir__mem_free(c);
+    return status;
+}
+
+weir_status weir__gguf_check_adapter(const char *path, weir__gguf_info *info, weir_error *error)
+{
+    gguf_check *c = weir__mem_calloc(1, sizeof *c);
+    if (c == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "path", "no memory to check %.80s", path);
+    c->error = error;
+    open_file(c, path);
+    if (c->status == WEIR_OK) check_file(c);
+    if (c->status == WEIR_OK) weir__gguf_check_adapter_rules(c);
+    c->part = "the tensors";
+    if (c->status == WEIR_OK) c->info.identity = checksum(c, 0, c->size);
+    weir_status status = c->status;
+    if (status == WEIR_OK && info != NULL) *info = c->info;
+    close_file(c);
+    weir__mem_free(c);
+    return status;
+}
+
+weir_status weir__gguf_check_memory(const void *data, size_t size, weir__gguf_info *info, weir_error *error)
+{
+    gguf_check *c = weir__mem_calloc(1, sizeof *c);
+    if (c == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "path", "no memory to check the model");
+    c->error = error;
+    c->name = "the model";
+    c->fd = -1;
+    c->data = data;
+    c->size = size;
+    check_file(c);
+    if (c->status == WEIR_OK) weir__gguf_check_rules(c);
+    uint16_t count;
+    if (c->status == WEIR_OK && split_number(c, "split.count", &count) && count > 1)
+        weir__gguf_fail(c, WEIR_UNSUPPORTED, "is one of %d files", count);
+    weir_status status = c->status;
+    if (status == WEIR_OK && info != NULL) *info = c->info;
+    close_file(c);
+    weir__mem_free(c);
+    return status;
+}

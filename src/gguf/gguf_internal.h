@@ -1,0 +1,99 @@
+/* gguf_internal.h: what gguf.c (the container) and gguf_rules.c (what llama.cpp assumes of a model) share.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_GGUF_GGUF_INTERNAL_H
+#define WEIR_GGUF_GGUF_INTERNAL_H
+
+#include "gguf/gguf.h"
+
+#define GGUF_KEY_MAX 256   /* the longest key of llama.cpp has 47 bytes */
+#define GGUF_WINDOW  65536 /* bytes of the file held at a time: one read for most of a tensor table */
+
+enum {
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
+    GGUF_N_TYPES
+};
+
+/* One key and where its value lies. */
+typedef struct gguf_entry {
+    uint64_t hash;
+    uint64_t key_at;   /* offset of the key's bytes */
+    uint64_t value_at; /* offset of the value, or of the first element */
+    uint64_t n;        /* elements; 1 unless an array */
+    uint32_t key_n;
+    uint8_t type; /* of the value or of the elements */
+    bool is_array;
+} gguf_entry;
+
+/* A string of the file by its hash, to find equal ones. */
+typedef struct gguf_mark {
+    uint64_t hash;
+    uint64_t at; /* offset of its length */
+} gguf_mark;
+
+/* The check of one file. The first failure sticks: every step looks at status first, so the steps need no
+ * error paths of their own. at <= size; window holds window_n bytes from window_at, within size. */
+typedef struct gguf_check {
+    int fd;                    /* -1: memory */
+    const unsigned char *data; /* [size], when fd is -1 */
+    uint64_t size;
+    uint64_t written_s, written_ns; /* since 1970; 0 for memory */
+    uint64_t at;
+    const char *part; /* of the file, for "ends inside" */
+
+    weir_status status;
+    weir_error *error;
+    const char *name; /* for messages */
+
+    weir__gguf_info info;
+    gguf_entry *entries; /* [info.n_kv] */
+    gguf_mark *tensors;  /* [info.n_tensors], by hash once the table is read */
+
+    uint64_t window_at;
+    size_t window_n;
+    unsigned char window[GGUF_WINDOW];
+} gguf_check;
+
+/* ---- gguf.c ---- */
+
+void weir__gguf_fail(gguf_check *c, weir_status code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Copies the next n <= GGUF_WINDOW bytes; zeroes after a failure, so that callers may go on. */
+bool weir__gguf_take(gguf_check *c, void *to, size_t n);
+uint32_t weir__gguf_take_u32(gguf_check *c);
+uint64_t weir__gguf_take_u64(gguf_check *c);
+
+uint64_t weir__gguf_hash(const void *bytes, size_t n);
+
+/* Sorts marks and refuses two equal ones. */
+void weir__gguf_refuse_twins(gguf_check *c, gguf_mark *marks, size_t n, const char *what);
+
+/* NULL: there is no such key. The second is for a key of the architecture: "block_count" finds
+ * "llama.block_count". */
+const gguf_entry *weir__gguf_find(gguf_check *c, const char *key);
+const gguf_entry *weir__gguf_find_arch(gguf_check *c, const char *suffix);
+
+/* The dimensions of a tensor of this file. */
+bool weir__gguf_dims(gguf_check *c, const char *name, uint64_t dim[4]);
+
+/* ---- gguf_rules.c ---- */
+
+/* Checks what the first shard, or the only file, says about the model. */
+void weir__gguf_check_rules(gguf_check *c);
+
+/* Checks what an adapter says about itself. */
+void weir__gguf_check_adapter_rules(gguf_check *c);
+
+#endif

@@ -1,0 +1,467 @@
+/* gguf_test.c: the container: whole, damaged and split files, their header, keys and tensors.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gguf/gguf_testing.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "support/temp.h"
+
+/* ---- Files on disk -------------------------------------------------------------------------------- */
+
+static void save(const char *name, const void *bytes, size_t n, char path[TEMP_PATH_MAX])
+{
+    temp_path(path, name);
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(bytes, 1, n, out), n);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* ---- Good files ----------------------------------------------------------------------------------- */
+
+static void good_file_passes(void **state)
+{
+    (void)state;
+    model m;
+    char path[TEMP_PATH_MAX];
+    weir__gguf_info from_memory;
+    weir__gguf_info from_file;
+    weir_error error;
+    init_model(&m);
+    file f = write_model(&m);
+    memset(&from_memory, 0, sizeof from_memory);
+    memset(&from_file, 0, sizeof from_file);
+    assert_int_equal(weir__gguf_check_memory(f.bytes, f.n, &from_memory, &error), WEIR_OK);
+    save("good.gguf", f.bytes, f.n, path);
+    assert_int_equal(weir__gguf_check(path, &from_file, NULL), WEIR_OK);
+    assert_int_equal(weir__gguf_check(path, NULL, &error), WEIR_OK);
+    assert_true(from_memory.identity != from_file.identity); /* memory has no time */
+    from_memory.identity = from_file.identity;
+    assert_memory_equal(&from_memory, &from_file, sizeof from_file);
+    assert_int_equal(from_file.version, 3);
+    assert_int_equal(from_file.n_shards, 1);
+    assert_int_equal(from_file.n_kv, 12);
+    assert_int_equal(from_file.n_tensors, 7);
+    assert_int_equal(from_file.file_bytes, f.n);
+    assert_int_equal(from_file.tensor_bytes, 136 + 128 + 1024 + 2048 + 128 + 1024 + 2048);
+    assert_int_equal(from_file.n_positions, 0);
+    assert_string_equal(from_file.architecture, "llama");
+    free(f.bytes);
+    m.version = 2;
+    assert_int_equal(check(&m, &error), WEIR_OK);
+    add_tensor(&m, "position_embd.weight", T_F32, 2048, 32, 16);
+    f = write_model(&m);
+    assert_int_equal(weir__gguf_check_memory(f.bytes, f.n, &from_memory, &error), WEIR_OK);
+    assert_int_equal(from_memory.n_positions, 16);
+    free(f.bytes);
+    m.n_tensors = 0; /* a vocabulary alone */
+    assert_int_equal(check(&m, &error), WEIR_OK);
+    fini_model(&m);
+}
+
+/* Strings and tables that lie across the reader's window of 64 KiB, at every phase. */
+static void large_vocabulary_passes_from_a_file(void **state)
+{
+    (void)state;
+    for (size_t shift = 0; shift < 24; shift++) {
+        model m;
+        char path[TEMP_PATH_MAX];
+        char name[64];
+        weir_error error;
+        init_model(&m);
+        m.n_tensors = 0;
+        memset(name, 'x', sizeof name);
+        name[shift + 1] = '\0';
+        set_u32(&m, name, 1);
+        key *tokens = set_array(&m, "tokenizer.ggml.tokens", STRING, 20000);
+        for (int i = 0; i < 20000; i++) {
+            int n = snprintf(name, sizeof name, "token %d", i);
+            put_string(&tokens->value, name, (size_t)n);
+        }
+        remove_key(&m, "tokenizer.ggml.scores");
+        file f = write_model(&m);
+        save("vocabulary.gguf", f.bytes, f.n, path);
+        if (weir__gguf_check(path, NULL, &error) != WEIR_OK) fail_msg("%s", error.message);
+        /* The last token becomes the first one. */
+        unsigned char *last = f.bytes + f.n - 10;
+        while (memcmp(--last, "token 19999", 11) != 0) assert_true(last > f.bytes);
+        memcpy(last, "token 10000", 11);
+        save("vocabulary.gguf", f.bytes, f.n, path);
+        assert_int_equal(weir__gguf_check(path, NULL, &error), WEIR_FORMAT);
+        assert_non_null(strstr(error.message, "the same token"));
+        free(f.bytes);
+        fini_model(&m);
+    }
+}
+
+/* ---- No model at all ------------------------------------------------------------------------------ */
+
+static void assert_refused(const char *path, weir_status status, const char *text)
+{
+    weir_error error;
+    memset(&error, 0, sizeof error);
+    assert_int_equal(weir__gguf_check(path, NULL, &error), status);
+    assert_int_equal(error.code, status);
+    if (strstr(error.message, text) == NULL) fail_msg("\"%s\" does not say \"%s\"", error.message, text);
+    assert_int_equal(weir__gguf_check(path, NULL, NULL), status);
+}
+
+static void what_is_no_model_is_refused(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    temp_path(path, "missing.gguf");
+    assert_refused(path, WEIR_NOT_FOUND, "missing.gguf: cannot be opened");
+    assert_refused("", WEIR_NOT_FOUND, "cannot be opened");
+    assert_refused(temp_folder(), WEIR_FORMAT, "a directory");
+    assert_refused("/dev/null", WEIR_FORMAT, "a device");
+    temp_path(path, "fifo");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(10); /* a reader that waits for a writer never returns */
+    assert_refused(path, WEIR_FORMAT, "a FIFO");
+    alarm(0);
+    save("empty.gguf", "", 0, path);
+    assert_refused(path, WEIR_FORMAT, "is empty");
+    save("page.gguf", "<!DOCTYPE html>", 15, path);
+    assert_refused(path, WEIR_FORMAT, "begins with 3c 21 44 4f");
+}
+
+static void random_bytes_are_refused(void **state)
+{
+    (void)state;
+    unsigned seed = (unsigned)time(NULL);
+    print_message("seed %u\n", seed);
+    srand(seed);
+    for (int round = 0; round < 20000; round++) {
+        unsigned char bytes[512];
+        size_t n = (size_t)rand() % sizeof bytes;
+        weir_error error;
+        for (size_t i = 0; i < n; i++) bytes[i] = (unsigned char)(rand() >> 7);
+        if (round % 2 == 0 && n >= 24) { /* a header that holds, so that what follows is looked at */
+            static const unsigned char header[24] = {'G', 'G', 'U', 'F', 3, 0, 0, 0, 1, 0, 0, 0,
+                                                     0,   0,   0,   0,   2, 0, 0, 0, 0, 0, 0, 0};
+            memcpy(bytes, header, sizeof header);
+        }
+        weir_status status = weir__gguf_check_memory(bytes, n, NULL, &error);
+        if (status == WEIR_OK) fail_msg("round %d of seed %u passed", round, seed);
+    }
+}
+
+/* ---- Damage --------------------------------------------------------------------------------------- */
+
+static void every_truncation_is_refused(void **state)
+{
+    (void)state;
+    model m;
+    weir_error error;
+    init_model(&m);
+    file f = write_model(&m);
+    size_t data_end =
+        f.n; /* without the padding behind the last tensor, which may be absent; here it has none */
+    for (size_t n = 0; n < data_end; n++) {
+        /* A copy of exactly n bytes, so that a sanitizer sees a read behind them. */
+        unsigned char *cut = malloc(n + (n == 0));
+        assert_non_null(cut);
+        memcpy(cut, f.bytes, n);
+        weir_status status = weir__gguf_check_memory(cut, n, NULL, &error);
+        if (status != WEIR_FORMAT) fail_msg("%zu of %zu bytes: status %d", n, f.n, status);
+        if (n >= 4 && n < m.table_end && strstr(error.message, "ends at byte") == NULL)
+            fail_msg("%zu bytes: %s", n, error.message);
+        if (n >= m.table_end && strstr(error.message, "its tensors end at byte") == NULL)
+            fail_msg("%zu bytes: %s", n, error.message);
+        free(cut);
+    }
+    char path[TEMP_PATH_MAX];
+    save("cut.gguf", f.bytes, data_end - 1, path);
+    assert_refused(path, WEIR_FORMAT, "its tensors end at byte");
+    save("cut.gguf", f.bytes, m.table_end - 20, path);
+    assert_refused(path, WEIR_FORMAT, "inside the tensor table");
+    free(f.bytes);
+    fini_model(&m);
+}
+
+/* Every byte of header, keys and table takes other values; what matters is that nothing breaks, and that the
+ * bytes nothing depends on are not mistaken for damage. */
+static void every_byte_may_change(void **state)
+{
+    (void)state;
+    static const unsigned char flips[] = {0x01, 0x02, 0x10, 0x80, 0xff};
+    model m;
+    weir_error error;
+    size_t passed = 0;
+    size_t refused = 0;
+    init_model(&m);
+    file f = write_model(&m);
+    for (size_t i = 0; i < m.table_end; i++) {
+        for (size_t k = 0; k < sizeof flips; k++) {
+            f.bytes[i] ^= flips[k];
+            weir_status status = weir__gguf_check_memory(f.bytes, f.n, NULL, &error);
+            f.bytes[i] ^= flips[k];
+            if (status == WEIR_OK) {
+                passed++;
+            } else {
+                refused++;
+                assert_true(status == WEIR_FORMAT || status == WEIR_UNSUPPORTED);
+                assert_true(strlen(error.message) > 20);
+            }
+        }
+    }
+    assert_true(passed > 100);
+    assert_true(refused > 1000);
+    free(f.bytes);
+    fini_model(&m);
+}
+
+/* ---- One fault each ------------------------------------------------------------------------------- */
+
+static void twin_key(model *m)
+{
+    set_u32(m, "x", 1);
+    set_u32(m, "y", 1);
+    strcpy(find_key(m, "y")->name, "x");
+}
+
+static void long_key(model *m)
+{
+    key *k = find_key(m, "llama.block_count");
+    memset(k->name, 'x', 257);
+    k->name_n = 257;
+}
+
+static void twin_tensor(model *m)
+{
+    m->tensors[4] = m->tensors[1];
+}
+
+static void overflow(model *m)
+{
+    tensor *t = find_tensor(m, "blk.0.attn_k.weight");
+    t->n_dims = 4;
+    for (int i = 0; i < 4; i++) t->dim[i] = INT32_MAX;
+}
+
+static void faults_of_the_header_are_named(void **state)
+{
+    (void)state;
+    CASE(WEIR_UNSUPPORTED, "version 1", m->version = 1);
+    CASE(WEIR_UNSUPPORTED, "version 4", m->version = 4);
+    CASE(WEIR_UNSUPPORTED, "byte order", m->version = 0x03000000);
+    CASE(WEIR_FORMAT, "", m->n_kv_add = 1);
+    CASE(WEIR_FORMAT, "keys", m->n_kv_add = UINT64_MAX / 2);
+    CASE(WEIR_FORMAT, "tensors", m->n_tensors_add = UINT64_MAX / 2);
+    CASE(WEIR_FORMAT, "", m->n_tensors_add = 1);
+}
+
+static void faults_of_keys_are_named(void **state)
+{
+    (void)state;
+    CASE(WEIR_FORMAT, "0 bytes long", find_key(m, "llama.block_count")->name_n = 0);
+    CASE(WEIR_FORMAT, "the same key", twin_key(m));
+    CASE(WEIR_FORMAT, "contains a NUL", find_key(m, "llama.block_count")->name_n++);
+    CASE(WEIR_FORMAT, "bytes long", long_key(m));
+    CASE(WEIR_FORMAT, "unknown type 13", set(m, "x", 13));
+    CASE(WEIR_FORMAT, "unknown type 9", set_array(m, "x", ARRAY, 1));
+    CASE(WEIR_FORMAT, "unknown type 77", set_array(m, "x", 77, 1));
+    CASE(WEIR_FORMAT, "elements", set_array(m, "x", U64, UINT64_MAX / 8 + 2));
+    CASE(WEIR_FORMAT, "ends at byte", set_array(m, "x", U32, 1 << 20));
+    CASE(WEIR_FORMAT, "string of", put_u64(&set(m, "x", STRING)->value, UINT64_MAX - 3));
+    CASE(WEIR_FORMAT, "ends at byte", put_u64(&set(m, "x", STRING)->value, 1 << 20));
+    CASE(WEIR_FORMAT, "general.alignment", set_u32(m, "general.alignment", 0));
+    CASE(WEIR_FORMAT, "general.alignment", set_u32(m, "general.alignment", 16));
+    CASE(WEIR_FORMAT, "general.alignment", set_u32(m, "general.alignment", 48));
+    CASE(WEIR_FORMAT, "general.alignment", set_text(m, "general.alignment", "32"));
+    CASE(WEIR_OK, "", set_u32(m, "general.alignment", 32));
+}
+
+static void faults_of_tensors_are_named(void **state)
+{
+    (void)state;
+    CASE(WEIR_FORMAT, "a name of 64 bytes", m->tensors[0].name_n = 64);
+    CASE(WEIR_FORMAT, "NUL byte", m->tensors[0].name_n++);
+    CASE(WEIR_FORMAT, "", strcpy(m->tensors[4].name, "output_norm.weight"));
+    CASE(WEIR_FORMAT, "the same tensor name", twin_tensor(m));
+    CASE(WEIR_FORMAT, "5 dimensions", m->tensors[0].n_dims = 5);
+    CASE(WEIR_FORMAT, "is 0 x 1", m->tensors[1].dim[0] = 0);
+    CASE(WEIR_FORMAT, "output_norm.weight", m->tensors[1].dim[0] = UINT64_MAX / 4 + 9);
+    CASE(WEIR_FORMAT, "2147483647 x 2147483647", overflow(m));
+    CASE(WEIR_UNSUPPORTED, "type 99", m->tensors[0].type = T_UNKNOWN);
+    CASE(WEIR_UNSUPPORTED, "type 4", m->tensors[0].type = T_Q4_2);
+    CASE(WEIR_UNSUPPORTED, "type 9", m->tensors[0].type = T_Q8_1);
+    CASE(WEIR_UNSUPPORTED, "cannot compute with there", m->tensors[1].type = T_F16);
+    CASE(WEIR_UNSUPPORTED, "cannot compute with there", m->tensors[2].type = T_I32);
+    CASE(WEIR_FORMAT, "not a multiple of 32", m->tensors[0].dim[0] = 33);
+    CASE(WEIR_FORMAT, "was expected", m->tensors[2].offset_add = -32);
+    CASE(WEIR_FORMAT, "was expected", m->tensors[2].offset_add = 32);
+    CASE(WEIR_FORMAT, "was expected", m->tensors[4].offset_add = 1 << 30);
+    CASE(WEIR_FORMAT, "its tensors end", m->tensors[6].dim[1] = 1 << 20);
+}
+
+/* ---- Split models --------------------------------------------------------------------------------- */
+
+/* Writes shard no (from 0) of count under a name with number named. */
+static void save_shard(const char *stem, int no, int count, int named, uint32_t no_type,
+                       char path[TEMP_PATH_MAX])
+{
+    model m;
+    char name[64];
+    init_model(&m);
+    set_u16(&m, "split.count", (uint16_t)count);
+    if (no_type == U16)
+        set_u16(&m, "split.no", (uint16_t)no);
+    else
+        set_u32(&m, "split.no", (uint32_t)no);
+    snprintf(name, sizeof name, "%s-%05d-of-%05d.gguf", stem, named, count);
+    file f = write_model(&m);
+    save(name, f.bytes, f.n, path);
+    free(f.bytes);
+    fini_model(&m);
+}
+
+/* What lies in memory is the whole model. */
+static void memory_holds_no_shards(void **state)
+{
+    (void)state;
+    CASE(WEIR_OK, "", set_u16(m, "split.count", 1));
+    CASE(WEIR_UNSUPPORTED, "one of 2 files", set_u16(m, "split.count", 2));
+}
+
+static void shards_are_checked_each(void **state)
+{
+    (void)state;
+    char first[TEMP_PATH_MAX];
+    char path[TEMP_PATH_MAX];
+    weir__gguf_info one;
+    weir__gguf_info all;
+    save_shard("good", 0, 3, 1, U16, first);
+    assert_refused(first, WEIR_NOT_FOUND, "good-00002-of-00003.gguf");
+    save_shard("good", 1, 3, 2, U16, path);
+    assert_refused(path, WEIR_FORMAT, "give the first");
+    save_shard("good", 2, 3, 3, U16, path);
+    assert_int_equal(weir__gguf_check(first, &all, NULL), WEIR_OK);
+    assert_int_equal(all.n_shards, 3);
+    assert_int_equal(all.n_tensors, 21);
+    assert_string_equal(all.architecture, "llama");
+    save_shard("one", 0, 1, 1, U16, path);
+    assert_int_equal(weir__gguf_check(path, &one, NULL), WEIR_OK);
+    assert_int_equal(one.n_shards, 1);
+    assert_int_equal(all.tensor_bytes, 3 * one.tensor_bytes);
+
+    save_shard("good", 0, 3, 2, U16, path);
+    assert_refused(first, WEIR_FORMAT, "not file 2 of 3");
+    save_shard("good", 1, 3, 2, U32, path); /* aborts llama.cpp */
+    assert_refused(first, WEIR_FORMAT, "not file 2 of 3");
+    assert_int_equal(truncate(path, 100), 0);
+    assert_refused(first, WEIR_FORMAT, "good-00002-of-00003.gguf: ends at byte 100");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_refused(first, WEIR_FORMAT, "a directory");
+    save_shard("renamed", 0, 3, 2, U16, path);
+    assert_refused(path, WEIR_FORMAT, "must end in '-00001-of-00003.gguf'");
+    save_shard("many", 0, 2000, 1, U16, path);
+    assert_refused(path, WEIR_FORMAT, "split into 2000 files");
+}
+
+static uint64_t identity_of(const char *path)
+{
+    weir__gguf_info info;
+    assert_int_equal(weir__gguf_check(path, &info, NULL), WEIR_OK);
+    return info.identity;
+}
+
+static void set_time(const char *path, long nanoseconds)
+{
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000, .tv_nsec = nanoseconds}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+/* All but the weights, which are told by the time alone. */
+static void identity_is_that_of_files_and_times(void **state)
+{
+    (void)state;
+    char first[TEMP_PATH_MAX], second[TEMP_PATH_MAX];
+    save_shard("same", 0, 2, 1, U16, first);
+    save_shard("same", 1, 2, 2, U16, second);
+    set_time(first, 0);
+    set_time(second, 0);
+    uint64_t identity = identity_of(first);
+    assert_true(identity_of(first) == identity);
+    set_time(second, 1);
+    assert_true(identity_of(first) != identity);
+    set_time(second, 0);
+    assert_true(identity_of(first) == identity);
+
+    FILE *shard = fopen(first, "r+b");
+    assert_non_null(shard);
+    static char bytes[1 << 16];
+    size_t n = fread(bytes, 1, sizeof bytes, shard);
+    const char name[] = "output_norm";
+    size_t at = 0;
+    while (at < n && memcmp(bytes + at, name, sizeof name - 1) != 0) at++;
+    assert_true(at < n);
+    assert_int_equal(fseek(shard, (long)at, SEEK_SET), 0);
+    assert_int_equal(fputc('O', shard), 'O');
+    assert_int_equal(fclose(shard), 0);
+    set_time(first, 0);
+    assert_true(identity_of(first) != identity);
+}
+
+/* ---- Memory --------------------------------------------------------------------------------------- */
+
+static void each_failed_allocation_is_reported(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    char second[TEMP_PATH_MAX];
+    save_shard("memory", 0, 2, 1, U16, path);
+    save_shard("memory", 1, 2, 2, U16, second);
+    long live = weir__mem_live();
+    long n = 0;
+    for (;; n++) {
+        weir_error error;
+        weir__mem_fail_after(n);
+        weir_status status = weir__gguf_check(path, NULL, &error);
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        assert_int_equal(weir__mem_live(), live);
+        if (pending) {
+            assert_int_equal(status, WEIR_OK);
+            break;
+        }
+        assert_int_equal(status, WEIR_NO_MEMORY);
+        assert_int_equal(error.code, WEIR_NO_MEMORY);
+    }
+    assert_true(n >= 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_file_passes),
+        cmocka_unit_test(identity_is_that_of_files_and_times),
+        cmocka_unit_test(large_vocabulary_passes_from_a_file),
+        cmocka_unit_test(what_is_no_model_is_refused),
+        cmocka_unit_test(random_bytes_are_refused),
+        cmocka_unit_test(every_truncation_is_refused),
+        cmocka_unit_test(every_byte_may_change),
+        cmocka_unit_test(faults_of_the_header_are_named),
+        cmocka_unit_test(faults_of_keys_are_named),
+        cmocka_unit_test(faults_of_tensors_are_named),
+        cmocka_unit_test(memory_holds_no_shards),
+        cmocka_unit_test(shards_are_checked_each),
+        cmocka_unit_test(each_failed_allocation_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

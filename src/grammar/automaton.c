@@ -1,0 +1,777 @@
+/* automaton.c: a grammar as an automaton that is made while it is used.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A way to read a text is a stack of elements that are still to come, the next one on top: a terminal. Stacks
+ * are kept as trees that share what lies below (`frame`); a set of ways is a state; where a state goes with a
+ * character is computed once. Characters that no class of the grammar tells apart are one column. The mask of
+ * a state, that is which tokens may follow, is found by a walk of the vocabulary's tree, and kept too. */
+#include "grammar/automaton.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "grammar/automaton_rules.h"
+
+/* Frames that one step may look at: far above what so many ways need, and soon done. */
+#define MOST_FRAMES 65536
+
+/* Ways that are followed on where there were too many: few, so that it takes a while until there are too many
+ * again, and the work for a mask stays what it is with other grammars. */
+#define KEPT 64
+
+/* Masks of some states are kept, those of the others are computed again: a vocabulary of 150,000 has masks of
+ * 19 kB, and an answer comes to some dozen states that refuse what was sampled. */
+#define MASK_BYTES (2u << 20)
+
+/* The state without ways. */
+enum { DEAD = 0 };
+#define UNKNOWN UINT32_MAX
+#define NONE    UINT32_MAX
+
+/* What is still to come: this element, then what `below` says; 0 = nothing. */
+typedef struct frame {
+    uint32_t element, below;
+} frame;
+
+/* Invariant: its ways, pool[first … first + n), ascend. */
+typedef struct state {
+    uint32_t first, n;
+    bool ends;     /* one of its ways has nothing to come */
+    bool tokens;   /* one of them goes on with a token as such */
+    uint32_t mask; /* index into masks, NONE = none is kept */
+    uint32_t *row; /* [n_columns] the state that each column leads to; NULL = none is known */
+} state;
+
+typedef struct mask {
+    uint32_t state; /* whose it is; NONE = nobody's */
+    uint64_t *bits; /* [n_words]; NULL = not yet allotted */
+} mask;
+
+/* A set of ids, found by hash. Open addressing; slots hold id + 1. */
+typedef struct table {
+    uint32_t *slots; /* [capacity], a power of two */
+    size_t capacity, n;
+} table;
+
+struct weir__automaton {
+    atomic_int refs;
+    const weir__trie *trie;
+    weir__automaton_rules rules;
+    const weir__automaton_element *elements; /* rules.elements, [n_elements] */
+    size_t n_elements;
+    const uint32_t *starts; /* rules.starts */
+    uint32_t *lows;         /* [n_columns] the first code point of each column, ascending; lows[0] == 0 */
+    size_t n_columns;
+    uint32_t start;
+
+    pthread_mutex_t mutex; /* protects all that follows */
+    uint32_t *columns;     /* [trie->n_nodes], of their code points; NULL until the first mask */
+    frame *frames;         /* [n_frames]; frame 0 is the end */
+    uint32_t *seen;        /* [n_frames]: the step that looked at it last */
+    size_t n_frames, frames_capacity, seen_capacity;
+    table frame_table;
+    state *states; /* [n_states] */
+    size_t n_states, states_capacity;
+    table state_table;
+    uint32_t *pool; /* [n_pool] */
+    size_t n_pool, pool_capacity;
+    size_t n_rows;
+    mask *masks; /* [n_masks] */
+    size_t n_masks;
+    size_t next_mask; /* to be used again */
+    uint32_t step;
+    uint32_t *todo; /* [n_todo] frames to look at; scratch */
+    size_t n_todo, todo_capacity;
+    uint32_t *found; /* [n_found] ways of the state that is being made; scratch */
+    size_t n_found, found_capacity;
+    uint32_t *order; /* frames in their order; scratch */
+    size_t order_capacity;
+    uint8_t *empty; /* [rules.n_rules] which can match nothing; NULL until it is asked */
+    uint64_t n_cuts;
+    uint32_t *path; /* [most_depth + 1] scratch */
+    uint32_t *codes;
+    size_t codes_capacity;
+};
+
+/* ---- Elements ------------------------------------------------------------------------------------- */
+
+static bool is_end(const weir__automaton_element *e)
+{
+    return e->type == END || e->type == ALTERNATIVE;
+}
+
+static bool is_token(const weir__automaton_element *e)
+{
+    return e->type == TOKEN || e->type == NOT_TOKEN;
+}
+
+/* What follows the class of characters at e. */
+static const weir__automaton_element *after_class(const weir__automaton_element *e)
+{
+    do e += e[1].type == UPPER ? 2 : 1;
+    while (e->type == OR_CHARACTER);
+    return e;
+}
+
+static bool matches(const weir__automaton_element *e, uint32_t code)
+{
+    bool positive = e->type != NOT_CHARACTER;
+    do {
+        bool range = e[1].type == UPPER;
+        if (e->type == ANY || (range ? e->value <= code && code <= e[1].value : e->value == code))
+            return positive;
+        e += range ? 2 : 1;
+    } while (e->type == OR_CHARACTER);
+    return !positive;
+}
+
+/* Whether a code point that begins so may match. As llama.cpp, a class of what is not allowed that has any of
+ * the possible code points does not. */
+static bool may_match(const weir__automaton_element *e, weir__partial partial)
+{
+    bool positive = e->type != NOT_CHARACTER;
+    if (partial.n == 1 && partial.value < 2) return false; /* overlong */
+    uint32_t bits = (uint32_t)partial.n * 6;
+    uint32_t low = partial.value << bits, high = low | ((1u << bits) - 1);
+    if (low == 0 && partial.n == 2) low = 1u << 11;
+    if (low == 0 && partial.n == 3) low = 1u << 16;
+    do {
+        bool range = e[1].type == UPPER;
+        if (e->type == ANY) return true;
+        if (range ? e->value <= high && low <= e[1].value : low <= e->value && e->value <= high)
+            return positive;
+        e += range ? 2 : 1;
+    } while (e->type == OR_CHARACTER);
+    return !positive;
+}
+
+/* ---- Columns -------------------------------------------------------------------------------------- */
+
+static int compare_numbers(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Where a range begins, and where it has ended, a column begins. */
+static bool make_columns(weir__automaton *a)
+{
+    size_t capacity = 0, n = 0;
+    if (!weir__mem_grow(&a->lows, &capacity, 2 * a->n_elements + 1, sizeof *a->lows)) return false;
+    a->lows[n++] = 0;
+    for (size_t i = 0; i < a->n_elements; i++) {
+        const weir__automaton_element *e = &a->elements[i];
+        bool begins = e->type == CHARACTER || e->type == NOT_CHARACTER || e->type == OR_CHARACTER;
+        bool ends = e->type == UPPER || (begins && e[1].type != UPPER);
+        if (begins) a->lows[n++] = e->value;
+        if (ends && e->value < UINT32_MAX) a->lows[n++] = e->value + 1;
+    }
+    qsort(a->lows, n, sizeof *a->lows, compare_numbers);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || a->lows[i] != a->lows[a->n_columns - 1]) a->lows[a->n_columns++] = a->lows[i];
+    return true;
+}
+
+static uint32_t column_of(const weir__automaton *a, uint32_t code)
+{
+    size_t low = 0, high = a->n_columns; /* lows[low] <= code < lows[high] */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (a->lows[middle] <= code)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (uint32_t)low;
+}
+
+/* ---- Frames and states ---------------------------------------------------------------------------- */
+
+/* Doubles the table, whose ids have these hashes, once it is half full. */
+static bool make_room(weir__automaton *a, table *t, uint64_t (*hash)(const weir__automaton *, uint32_t))
+{
+    if (2 * (t->n + 1) <= t->capacity) return true;
+    size_t capacity = t->capacity > 0 ? 2 * t->capacity : 256;
+    uint32_t *slots = weir__mem_calloc(capacity, sizeof *slots);
+    if (slots == NULL) return false;
+    for (size_t i = 0; i < t->capacity; i++) {
+        if (t->slots[i] == 0) continue;
+        size_t at = (size_t)hash(a, t->slots[i] - 1) & (capacity - 1);
+        while (slots[at] != 0) at = (at + 1) & (capacity - 1);
+        slots[at] = t->slots[i];
+    }
+    weir__mem_free(t->slots);
+    t->slots = slots;
+    t->capacity = capacity;
+    return true;
+}
+
+static uint64_t hash_frame(const weir__automaton *a, uint32_t id)
+{
+    return weir__hash(0, &a->frames[id], sizeof a->frames[id]);
+}
+
+static uint64_t hash_state(const weir__automaton *a, uint32_t id)
+{
+    const state *s = &a->states[id];
+    return weir__hash(0, a->pool + s->first, s->n * sizeof *a->pool);
+}
+
+/* The frame of this element over that one; the latter itself where the rule is at its end. */
+static bool stack(weir__automaton *a, const weir__automaton_element *e, uint32_t below, uint32_t *id)
+{
+    frame f = {(uint32_t)(e - a->elements), below};
+    table *t = &a->frame_table;
+    if (is_end(e)) {
+        *id = below;
+        return true;
+    }
+    if (!make_room(a, t, hash_frame)) return false;
+    size_t at = (size_t)weir__hash(0, &f, sizeof f) & (t->capacity - 1);
+    for (; t->slots[at] != 0; at = (at + 1) & (t->capacity - 1)) {
+        const frame *other = &a->frames[t->slots[at] - 1];
+        if (other->element != f.element || other->below != f.below) continue;
+        *id = t->slots[at] - 1;
+        return true;
+    }
+    if (!weir__mem_grow(&a->frames, &a->frames_capacity, a->n_frames + 1, sizeof *a->frames) ||
+        !weir__mem_grow(&a->seen, &a->seen_capacity, a->n_frames + 1, sizeof *a->seen))
+        return false;
+    a->frames[a->n_frames] = f;
+    a->seen[a->n_frames] = 0;
+    *id = (uint32_t)a->n_frames++;
+    t->slots[at] = *id + 1;
+    t->n++;
+    return true;
+}
+
+/* The state of the ways in found. */
+static bool find_state(weir__automaton *a, uint32_t *id)
+{
+    table *t = &a->state_table;
+    size_t n = a->n_found, bytes = n * sizeof *a->found;
+    if (n == 0) {
+        *id = DEAD;
+        return true;
+    }
+    qsort(a->found, n, sizeof *a->found, compare_numbers);
+    if (!make_room(a, t, hash_state)) return false;
+    size_t at = (size_t)weir__hash(0, a->found, bytes) & (t->capacity - 1);
+    for (; t->slots[at] != 0; at = (at + 1) & (t->capacity - 1)) {
+        const state *other = &a->states[t->slots[at] - 1];
+        if (other->n != n || memcmp(a->pool + other->first, a->found, bytes) != 0) continue;
+        *id = t->slots[at] - 1;
+        return true;
+    }
+    if (!weir__mem_grow(&a->states, &a->states_capacity, a->n_states + 1, sizeof *a->states) ||
+        !weir__mem_grow(&a->pool, &a->pool_capacity, a->n_pool + n, sizeof *a->pool))
+        return false;
+    state made = {.first = (uint32_t)a->n_pool, .n = (uint32_t)n, .ends = a->found[0] == 0, .mask = NONE};
+    for (size_t i = 0; i < n; i++)
+        made.tokens |= a->found[i] != 0 && is_token(&a->elements[a->frames[a->found[i]].element]);
+    memcpy(a->pool + a->n_pool, a->found, bytes);
+    a->n_pool += n;
+    a->states[a->n_states] = made;
+    *id = (uint32_t)a->n_states++;
+    t->slots[at] = *id + 1;
+    t->n++;
+    return true;
+}
+
+/* ---- Steps ---------------------------------------------------------------------------------------- */
+
+/* A state is made of the frames that are added between begin and end. */
+static void begin_step(weir__automaton *a)
+{
+    a->n_todo = a->n_found = 0;
+    if (++a->step != 0) return;
+    memset(a->seen, 0, a->n_frames * sizeof *a->seen);
+    a->step = 1;
+}
+
+static bool add_frame(weir__automaton *a, uint32_t id)
+{
+    if (a->seen[id] == a->step) return true;
+    a->seen[id] = a->step;
+    if (!weir__mem_grow(&a->todo, &a->todo_capacity, a->n_todo + 1, sizeof *a->todo)) return false;
+    a->todo[a->n_todo++] = id;
+    return true;
+}
+
+static bool add_way(weir__automaton *a, uint32_t id)
+{
+    if (!weir__mem_grow(&a->found, &a->found_capacity, a->n_found + 1, sizeof *a->found)) return false;
+    a->found[a->n_found++] = id;
+    return true;
+}
+
+/* What each alternative of a rule begins with, before what follows the reference to it. */
+static bool open_rule(weir__automaton *a, uint32_t id)
+{
+    const weir__automaton_element *reference = &a->elements[a->frames[id].element];
+    const weir__automaton_element *e = &a->elements[a->starts[reference->value]];
+    uint32_t rest, begun;
+    if (!stack(a, reference + 1, a->frames[id].below, &rest)) return false;
+    for (;; e++) {
+        if (!stack(a, e, rest, &begun) || !add_frame(a, begun)) return false;
+        while (!is_end(e)) e++;
+        if (e->type == END) return true;
+    }
+}
+
+/* Which of two frames comes first: by what they say, not by when they were made, which is chance. */
+static int compare_frames(const weir__automaton *a, uint32_t x, uint32_t y)
+{
+    for (; x != y; x = a->frames[x].below, y = a->frames[y].below) {
+        if (x == 0 || y == 0) return x == 0 ? -1 : 1;
+        if (a->frames[x].element != a->frames[y].element)
+            return a->frames[x].element < a->frames[y].element ? -1 : 1;
+    }
+    return 0;
+}
+
+/* Sorts ids [n] by merging; spare [n]. */
+static void sort_frames(const weir__automaton *a, uint32_t *ids, uint32_t *spare, size_t n)
+{
+    for (size_t width = 1; width < n; width *= 2) {
+        for (size_t from = 0; from < n; from += 2 * width) {
+            size_t middle = from + width < n ? from + width : n;
+            size_t end = middle + width < n ? middle + width : n;
+            size_t left = from, right = middle;
+            for (size_t i = from; i < end; i++) {
+                bool first = right == end || (left < middle && compare_frames(a, ids[left], ids[right]) <= 0);
+                spare[i] = ids[first ? left++ : right++];
+            }
+        }
+        memcpy(ids, spare, n * sizeof *ids);
+    }
+}
+
+/* Replaces references by what their rules begin with, until all ways have a terminal on top. False: out of
+ * memory. *cut: there were more ways than are followed. */
+static bool open_all(weir__automaton *a, size_t most, bool *cut)
+{
+    *cut = false;
+    for (size_t i = 0; i < a->n_todo && !*cut; i++) {
+        uint32_t id = a->todo[i];
+        bool reference = id != 0 && a->elements[a->frames[id].element].type == RULE;
+        *cut = !reference && a->n_found == most;
+        if (*cut) break;
+        if (!(reference ? open_rule(a, id) : add_way(a, id))) return false;
+        *cut = a->n_todo > MOST_FRAMES;
+    }
+    return true;
+}
+
+/* Whether nothing need come any more. */
+static bool may_end(const weir__automaton *a, uint32_t id)
+{
+    for (; id != 0; id = a->frames[id].below)
+        for (const weir__automaton_element *e = &a->elements[a->frames[id].element]; !is_end(e); e++)
+            if (e->type != RULE || !a->empty[e->value]) return false;
+    return true;
+}
+
+/* The state of all frames that were added. Where they are too many ways, they are opened once more, in an
+ * order that does not depend on what the automaton has computed before: the end of the text first. */
+static bool end_step(weir__automaton *a, uint32_t *to)
+{
+    size_t n = a->n_todo;
+    bool cut;
+    if (!open_all(a, WEIR__AUTOMATON_WAYS_MAX, &cut)) return false;
+    if (cut) {
+        if (!weir__mem_grow(&a->order, &a->order_capacity, 2 * n, sizeof *a->order)) return false;
+        memcpy(a->order, a->todo, n * sizeof *a->order);
+        sort_frames(a, a->order, a->order + n, n);
+        if (a->empty == NULL) a->empty = weir__automaton_find_empty(&a->rules);
+        if (a->empty == NULL) return false;
+        begin_step(a);
+        for (size_t i = 0; i < n && a->n_todo == 0; i++)
+            if (may_end(a, a->order[i]) && !add_frame(a, 0)) return false;
+        for (size_t i = 0; i < n; i++)
+            if (!add_frame(a, a->order[i])) return false;
+        if (!open_all(a, KEPT, &cut)) return false;
+        a->n_cuts++;
+    }
+    return find_state(a, to);
+}
+
+/* Where a state goes with a character. */
+static bool go(weir__automaton *a, uint32_t from, uint32_t column, uint32_t *to)
+{
+    if (from == DEAD) {
+        *to = DEAD;
+        return true;
+    }
+    if (a->states[from].row == NULL) {
+        uint32_t *row = weir__mem_alloc(a->n_columns * sizeof *row);
+        if (row == NULL) return false;
+        for (size_t i = 0; i < a->n_columns; i++) row[i] = UNKNOWN;
+        a->states[from].row = row;
+        a->n_rows++;
+    }
+    *to = a->states[from].row[column];
+    if (*to != UNKNOWN) return true;
+    begin_step(a);
+    for (uint32_t i = 0; i < a->states[from].n; i++) {
+        frame f = a->frames[a->pool[a->states[from].first + i]];
+        const weir__automaton_element *e = &a->elements[f.element];
+        uint32_t next;
+        if (a->pool[a->states[from].first + i] == 0 || is_token(e) || !matches(e, a->lows[column])) continue;
+        if (!stack(a, after_class(e), f.below, &next) || !add_frame(a, next)) return false;
+    }
+    if (!end_step(a, to)) return false;
+    a->states[from].row[column] = *to;
+    return true;
+}
+
+/* Adds to the ways of `with` those that go on from `from` with a token as such. */
+static bool go_token(weir__automaton *a, uint32_t from, int32_t token, uint32_t with, uint32_t *to)
+{
+    begin_step(a);
+    for (uint32_t i = 0; i < a->states[with].n; i++)
+        if (!add_frame(a, a->pool[a->states[with].first + i])) return false;
+    for (uint32_t i = 0; i < a->states[from].n; i++) {
+        uint32_t id = a->pool[a->states[from].first + i], next;
+        frame f = a->frames[id];
+        const weir__automaton_element *e = &a->elements[f.element];
+        if (id == 0 || !is_token(e) || (e->value == (uint32_t)token) != (e->type == TOKEN)) continue;
+        if (!stack(a, e + 1, f.below, &next) || !add_frame(a, next)) return false;
+    }
+    return end_step(a, to);
+}
+
+/* ---- Accept --------------------------------------------------------------------------------------- */
+
+/* Whether one of the state's ways goes on with a code point that begins so. */
+static bool may_go(const weir__automaton *a, uint32_t in, weir__partial partial)
+{
+    const state *s = &a->states[in];
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t id = a->pool[s->first + i];
+        const weir__automaton_element *e = &a->elements[a->frames[id].element];
+        if (id != 0 && !is_token(e) && may_match(e, partial)) return true;
+    }
+    return false;
+}
+
+/* The ways of a state that go on with a character: in the middle of one there are no others. */
+static bool go_into(weir__automaton *a, uint32_t from, uint32_t *to)
+{
+    begin_step(a);
+    for (uint32_t i = 0; i < a->states[from].n; i++) {
+        uint32_t id = a->pool[a->states[from].first + i];
+        if (id == 0 || is_token(&a->elements[a->frames[id].element])) continue;
+        if (!add_frame(a, id)) return false;
+    }
+    return end_step(a, to);
+}
+
+static weir_status accept(weir__automaton *a, weir__automaton_place *place, int32_t token, const char *bytes,
+                          size_t n)
+{
+    weir__partial partial = place->partial;
+    uint32_t to = place->state;
+    if (n == 0 || bytes[0] == '\0') return WEIR_REFUSED;
+    if (!weir__mem_grow(&a->codes, &a->codes_capacity, n, sizeof *a->codes)) return WEIR_NO_MEMORY;
+    int64_t n_codes = weir__trie_decode(bytes, n, &partial, a->codes);
+    if (n_codes < 0) return WEIR_REFUSED;
+    for (int64_t i = 0; i < n_codes && to != DEAD; i++) {
+        if (a->codes[i] == 0) return WEIR_REFUSED;
+        if (!go(a, to, column_of(a, a->codes[i]), &to)) return WEIR_NO_MEMORY;
+    }
+    if (partial.n > 0 && to != DEAD) {
+        if (!may_go(a, to, partial))
+            to = DEAD;
+        else if (!go_into(a, to, &to))
+            return WEIR_NO_MEMORY;
+    }
+    if (a->states[place->state].tokens && n_codes > 0 && !go_token(a, place->state, token, to, &to))
+        return WEIR_NO_MEMORY;
+    if (to == DEAD) return WEIR_REFUSED;
+    *place = (weir__automaton_place){to, partial};
+    return WEIR_OK;
+}
+
+weir_status weir__automaton_accept_bytes(weir__automaton *a, weir__automaton_place *place, int32_t token,
+                                         const char *bytes, size_t n)
+{
+    pthread_mutex_lock(&a->mutex);
+    weir_status status = accept(a, place, token, bytes, n);
+    pthread_mutex_unlock(&a->mutex);
+    return status;
+}
+
+static bool is_eog(const weir__trie *trie, int32_t token)
+{
+    for (size_t i = 0; i < trie->n_eog; i++)
+        if (trie->eog[i] == token) return true;
+    return false;
+}
+
+weir_status weir__automaton_accept(weir__automaton *a, weir__automaton_place *place, int32_t token)
+{
+    const weir__trie *trie = a->trie;
+    weir_status status;
+    pthread_mutex_lock(&a->mutex);
+    if (is_eog(trie, token))
+        status = a->states[place->state].ends ? WEIR_OK : WEIR_REFUSED;
+    else
+        status = accept(a, place, token, trie->bytes + trie->begins[token],
+                        trie->begins[token + 1] - trie->begins[token]);
+    pthread_mutex_unlock(&a->mutex);
+    return status;
+}
+
+/* ---- Masks ---------------------------------------------------------------------------------------- */
+
+static void set(uint64_t *bits, int32_t token)
+{
+    bits[token / 64] |= UINT64_C(1) << (token % 64);
+}
+
+static bool know_columns(weir__automaton *a)
+{
+    if (a->columns != NULL) return true;
+    a->columns = weir__mem_alloc(a->trie->n_nodes * sizeof *a->columns);
+    if (a->columns == NULL) return false;
+    for (size_t i = 0; i < a->trie->n_nodes; i++) a->columns[i] = column_of(a, a->trie->nodes[i].code);
+    return true;
+}
+
+/* The tokens that end at node i, where a text is in this state. */
+static void set_ends(const weir__automaton *a, size_t i, uint32_t in, uint64_t *bits)
+{
+    const weir__trie_node *node = &a->trie->nodes[i];
+    for (uint32_t k = node->first; k < node[1].first; k++) {
+        const weir__trie_token *end = &a->trie->ends[k];
+        if (end->partial.n == 0 || may_go(a, in, end->partial)) set(bits, end->token);
+    }
+}
+
+/* The walk: a token that leads nowhere takes all that begin with it along. */
+static bool walk(weir__automaton *a, uint32_t from, uint64_t *bits)
+{
+    const weir__trie *trie = a->trie;
+    a->path[0] = from;
+    set_ends(a, 0, from, bits);
+    for (size_t i = 1; i < trie->n_nodes;) {
+        const weir__trie_node *node = &trie->nodes[i];
+        uint32_t to;
+        if (!go(a, a->path[node->depth - 1], a->columns[i], &to)) return false;
+        if (to == DEAD) {
+            i = node->end;
+            continue;
+        }
+        a->path[node->depth] = to;
+        set_ends(a, i++, to, bits);
+    }
+    return true;
+}
+
+/* Tokens that are asked for as such. Those that go on with a code point are not. */
+static void set_tokens(const weir__automaton *a, uint32_t from, uint64_t *bits)
+{
+    const weir__trie *trie = a->trie;
+    const state *s = &a->states[from];
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t id = a->pool[s->first + i];
+        const weir__automaton_element *e = &a->elements[a->frames[id].element];
+        if (id == 0 || !is_token(e)) continue;
+        for (uint32_t k = trie->nodes[1].first; trie->n_nodes > 1 && k < trie->nodes[trie->n_nodes].first;
+             k++)
+            if ((trie->ends[k].token == (int32_t)e->value) == (e->type == TOKEN))
+                set(bits, trie->ends[k].token);
+    }
+}
+
+/* In the middle of a code point few tokens can follow: each is tried. */
+static weir_status try_each(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
+{
+    const weir__trie *trie = a->trie;
+    for (size_t i = 0; i < trie->n_continuations; i++) {
+        weir__automaton_place to = *place;
+        int32_t token = trie->continuations[i];
+        weir_status status = accept(a, &to, token, trie->bytes + trie->begins[token],
+                                    trie->begins[token + 1] - trie->begins[token]);
+        if (status == WEIR_NO_MEMORY) return status;
+        if (status == WEIR_OK) set(bits, token);
+    }
+    return WEIR_OK;
+}
+
+static weir_status compute_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
+{
+    const weir__trie *trie = a->trie;
+    memset(bits, 0, WEIR__AUTOMATON_WORDS(trie->n_vocab) * sizeof *bits);
+    for (size_t i = 0; a->states[place->state].ends && i < trie->n_eog; i++) set(bits, trie->eog[i]);
+    if (place->partial.n > 0) return try_each(a, place, bits);
+    if (!know_columns(a) || !walk(a, place->state, bits)) return WEIR_NO_MEMORY;
+    if (a->states[place->state].tokens) set_tokens(a, place->state, bits);
+    return WEIR_OK;
+}
+
+/* Room for the state's mask, in place of the oldest. NULL: out of memory. */
+static mask *place_for(weir__automaton *a)
+{
+    mask *m = &a->masks[a->next_mask];
+    if (m->bits == NULL) m->bits = weir__mem_alloc(WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *m->bits);
+    if (m->bits == NULL) return NULL;
+    if (m->state != NONE) a->states[m->state].mask = NONE;
+    m->state = NONE;
+    a->next_mask = (a->next_mask + 1) % a->n_masks;
+    return m;
+}
+
+static weir_status get_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
+{
+    size_t bytes = WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *bits;
+    if (place->partial.n > 0) return compute_mask(a, place, bits);
+    uint32_t known = a->states[place->state].mask;
+    if (known == NONE) {
+        mask *m = place_for(a);
+        if (m == NULL) return WEIR_NO_MEMORY;
+        weir_status status = compute_mask(a, place, m->bits);
+        if (status != WEIR_OK) return status;
+        m->state = place->state;
+        known = a->states[place->state].mask = (uint32_t)(m - a->masks);
+    }
+    memcpy(bits, a->masks[known].bits, bytes);
+    return WEIR_OK;
+}
+
+weir_status weir__automaton_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
+{
+    pthread_mutex_lock(&a->mutex);
+    weir_status status = get_mask(a, place, bits);
+    pthread_mutex_unlock(&a->mutex);
+    return status;
+}
+
+/* ---- Life ----------------------------------------------------------------------------------------- */
+
+static void destroy(weir__automaton *a)
+{
+    for (size_t i = 0; i < a->n_states; i++) weir__mem_free(a->states[i].row);
+    for (size_t i = 0; a->masks != NULL && i < a->n_masks; i++) weir__mem_free(a->masks[i].bits);
+    weir__mem_free(a->masks);
+    weir__mem_free(a->codes);
+    weir__mem_free(a->empty);
+    weir__mem_free(a->order);
+    weir__mem_free(a->path);
+    weir__mem_free(a->found);
+    weir__mem_free(a->todo);
+    weir__mem_free(a->pool);
+    weir__mem_free(a->state_table.slots);
+    weir__mem_free(a->states);
+    weir__mem_free(a->frame_table.slots);
+    weir__mem_free(a->seen);
+    weir__mem_free(a->frames);
+    weir__mem_free(a->columns);
+    weir__mem_free(a->lows);
+    weir__automaton_rules_fini(&a->rules);
+    weir__mem_free(a);
+}
+
+/* The frame that is nothing, and the state that is no place. */
+static bool add_fixed(weir__automaton *a)
+{
+    if (!weir__mem_grow(&a->frames, &a->frames_capacity, 1, sizeof *a->frames) ||
+        !weir__mem_grow(&a->seen, &a->seen_capacity, 1, sizeof *a->seen) ||
+        !weir__mem_grow(&a->states, &a->states_capacity, DEAD + 1, sizeof *a->states))
+        return false;
+    a->frames[0] = (frame){0};
+    a->seen[0] = 0;
+    a->n_frames = 1;
+    for (; a->n_states <= DEAD; a->n_states++) a->states[a->n_states] = (state){.mask = NONE};
+    return true;
+}
+
+/* Where texts begin: as after a reference to the root. */
+static bool find_start(weir__automaton *a, uint32_t root)
+{
+    const weir__automaton_element *e = &a->elements[a->starts[root]];
+    uint32_t id;
+    begin_step(a);
+    for (;; e++) {
+        if (!stack(a, e, 0, &id) || !add_frame(a, id)) return false;
+        while (!is_end(e)) e++;
+        if (e->type == END) return end_step(a, &a->start);
+    }
+}
+
+weir_status weir__automaton_create(const weir__automaton_element *rules, size_t n_elements,
+                                   const uint32_t *starts, size_t n_rules, uint32_t root,
+                                   const weir__trie *trie, weir__automaton **automaton)
+{
+    size_t mask_bytes = WEIR__AUTOMATON_WORDS(trie->n_vocab) * sizeof(uint64_t);
+    weir__automaton *a = weir__mem_calloc(1, sizeof *a);
+    if (a == NULL) return WEIR_NO_MEMORY;
+    weir_status status = WEIR_NO_MEMORY;
+    atomic_init(&a->refs, 1);
+    a->trie = trie;
+    a->n_masks = mask_bytes < MASK_BYTES / 8 ? MASK_BYTES / mask_bytes : 8;
+    if (!weir__automaton_share(rules, n_elements, starts, n_rules, &a->rules)) goto fail;
+    a->elements = a->rules.elements;
+    a->starts = a->rules.starts;
+    a->n_elements = a->rules.n_elements;
+    a->masks = weir__mem_calloc(a->n_masks, sizeof *a->masks);
+    a->path = weir__mem_calloc(trie->most_depth + 1, sizeof *a->path);
+    if (a->masks == NULL || a->path == NULL) goto fail;
+    for (size_t i = 0; i < a->n_masks; i++) a->masks[i].state = NONE;
+    if (!make_columns(a) || !add_fixed(a) || !find_start(a, root)) goto fail;
+    status = WEIR_GRAMMAR;
+    if (a->start == DEAD) goto fail;
+    status = WEIR_NO_MEMORY;
+    if (pthread_mutex_init(&a->mutex, NULL) != 0) goto fail;
+    *automaton = a;
+    return WEIR_OK;
+fail:
+    destroy(a);
+    return status;
+}
+
+weir__automaton *weir__automaton_hold(weir__automaton *a)
+{
+    atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
+    return a;
+}
+
+void weir__automaton_release(weir__automaton *a)
+{
+    if (a == NULL || atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1) return;
+    pthread_mutex_destroy(&a->mutex);
+    destroy(a);
+}
+
+size_t weir__automaton_size(weir__automaton *a)
+{
+    pthread_mutex_lock(&a->mutex);
+    size_t n = a->n_elements * sizeof *a->elements + a->trie->n_nodes * sizeof *a->columns +
+               a->frames_capacity * (sizeof *a->frames + sizeof *a->seen) +
+               a->frame_table.capacity * sizeof *a->frame_table.slots +
+               a->states_capacity * sizeof *a->states +
+               a->state_table.capacity * sizeof *a->state_table.slots + a->pool_capacity * sizeof *a->pool +
+               a->n_rows * a->n_columns * sizeof(uint32_t);
+    for (size_t i = 0; i < a->n_masks; i++)
+        if (a->masks[i].bits != NULL) n += WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *a->masks[i].bits;
+    pthread_mutex_unlock(&a->mutex);
+    return n;
+}
+
+uint64_t weir__automaton_n_cuts(weir__automaton *a)
+{
+    pthread_mutex_lock(&a->mutex);
+    uint64_t n = a->n_cuts;
+    pthread_mutex_unlock(&a->mutex);
+    return n;
+}
+
+weir__automaton_place weir__automaton_start(const weir__automaton *a)
+{
+    return (weir__automaton_place){.state = a->start};
+}

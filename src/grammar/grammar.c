@@ -1,0 +1,587 @@
+/* grammar.c: GBNF texts, checked before llama.cpp reads them.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * llama.cpp's parser names no line, writes to stderr, and has inputs on which it runs for ever, overflows the
+ * stack or takes all memory. So the text is parsed here first, into the same rules, and what llama.cpp would
+ * refuse, misread or not survive is refused with its line. */
+#include "grammar/grammar.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "grammar/grammar_rules.h"
+#include "grammar/schema.h"
+
+#define N_BUCKETS 1024 /* rules found by name; a converted schema has some hundred */
+
+/* Invariant: rules[0 .. n_rules) are numbered as llama.cpp's symbol ids; n_elements is the sum of all bodies
+ * that were kept. */
+typedef struct parser {
+    const char *start;
+    const char *pos;           /* never past the terminating NUL */
+    weir__grammar_rule *rules; /* [n_rules] */
+    size_t n_rules;
+    size_t capacity;
+    int32_t buckets[N_BUCKETS];
+    size_t n_elements;
+    int nesting;
+    uint32_t current;    /* the rule that is being parsed */
+    const char *counted; /* line_of has counted lines up to here */
+    size_t counted_line;
+    const char *counted_begin; /* of that line */
+    weir_error *error;
+    weir_status status;
+} parser;
+
+/* ---- Refusals ---- */
+
+/* The line of a place in the text. Goes on from the place asked before where it can. column may be NULL. */
+static size_t line_of(parser *p, const char *at, size_t *column)
+{
+    if (p->counted == NULL || at < p->counted) {
+        p->counted = p->counted_begin = p->start;
+        p->counted_line = 1;
+    }
+    for (; p->counted < at; p->counted++) {
+        if (*p->counted != '\n') continue;
+        p->counted_line++;
+        p->counted_begin = p->counted + 1;
+    }
+    if (column != NULL) {
+        *column = 1;
+        for (const char *c = p->counted_begin; c < at; c++) *column += ((unsigned char)*c & 0xC0) != 0x80;
+    }
+    return p->counted_line;
+}
+
+static bool refuse(parser *p, const char *at, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Always false, so that a parse function can return it. */
+static bool refuse(parser *p, const char *at, const char *format, ...)
+{
+    char text[256];
+    size_t column;
+    size_t line = line_of(p, at, &column);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    p->status =
+        weir__error_set(p->error, WEIR_GRAMMAR, "grammar", "line %zu, column %zu: %s", line, column, text);
+    return false;
+}
+
+static bool refuse_line(parser *p, size_t line, const char *what, const char *name, size_t length)
+{
+    p->status = weir__error_set(p->error, WEIR_GRAMMAR, "grammar", "line %zu: rule '%.*s' %s", line,
+                                (int)(length < 100 ? length : 100), name, what);
+    return false;
+}
+
+static bool no_memory(parser *p)
+{
+    p->status =
+        weir__error_set(p->error, WEIR_NO_MEMORY, "grammar", "out of memory while checking the grammar");
+    return false;
+}
+
+/* What stands at pos, for a message. Static texts or the caller's buffer. */
+static const char *found(const char *pos, char buffer[32])
+{
+    if (*pos == '\0') return "the end of the text";
+    if (*pos == '\n' || *pos == '\r') return "the end of the line";
+    size_t n = 1;
+    while (((unsigned char)pos[n] & 0xC0) == 0x80 && n < 4) n++;
+    snprintf(buffer, 32, "'%.*s'", (int)n, pos);
+    return buffer;
+}
+
+/* ---- Rules ---- */
+
+static bool push(parser *p, weir__grammar_sequence *s, weir__grammar_element e)
+{
+    if (s->n >= WEIR__GRAMMAR_ELEMENTS_MAX || p->n_elements >= WEIR__GRAMMAR_ELEMENTS_MAX)
+        return refuse(p, p->pos,
+                      "the grammar has more than %d elements once its repetitions are written out; "
+                      "repeat less, or give what is repeated a rule of its own",
+                      WEIR__GRAMMAR_ELEMENTS_MAX);
+    if (!weir__mem_grow(&s->items, &s->capacity, s->n + 1, sizeof *s->items)) return no_memory(p);
+    s->items[s->n++] = e;
+    return true;
+}
+
+static bool push_kind(parser *p, weir__grammar_sequence *s, enum weir__grammar_element_kind kind)
+{
+    return push(p, s, (weir__grammar_element){.kind = (uint8_t)kind});
+}
+
+/* Appends n items that may lie in s itself. */
+static bool push_copy(parser *p, weir__grammar_sequence *s, size_t from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!push(p, s, s->items[from + i])) return false;
+    return true;
+}
+
+static bool add_rule(parser *p, uint32_t *id)
+{
+    if (!weir__mem_grow(&p->rules, &p->capacity, p->n_rules + 1, sizeof *p->rules)) return no_memory(p);
+    memset(&p->rules[p->n_rules], 0, sizeof *p->rules);
+    p->rules[p->n_rules].next = -1;
+    *id = (uint32_t)p->n_rules++;
+    return true;
+}
+
+/* A rule for a group or a repetition; it is blamed under the name of the rule that it is part of. */
+static bool make_rule(parser *p, uint32_t *id)
+{
+    if (!add_rule(p, id)) return false;
+    const weir__grammar_rule *whole = &p->rules[p->current];
+    weir__grammar_rule *made = &p->rules[*id];
+    made->name = whole->name;
+    made->name_length = whole->name_length;
+    made->line = made->defined = whole->defined;
+    return true;
+}
+
+static uint32_t bucket_of(const char *name, size_t length)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    return hash % N_BUCKETS;
+}
+
+static int32_t find_rule(const parser *p, const char *name, size_t length)
+{
+    int32_t i = p->buckets[bucket_of(name, length)];
+    while (i >= 0 && (p->rules[i].name_length != length || memcmp(p->rules[i].name, name, length) != 0))
+        i = p->rules[i].next;
+    return i;
+}
+
+static bool named_rule(parser *p, const char *name, size_t length, uint32_t *id)
+{
+    int32_t known = find_rule(p, name, length);
+    if (known >= 0) {
+        *id = (uint32_t)known;
+        return true;
+    }
+    if (!add_rule(p, id)) return false;
+    uint32_t bucket = bucket_of(name, length);
+    weir__grammar_rule *r = &p->rules[*id];
+    r->name = name;
+    r->name_length = length;
+    r->line = line_of(p, name, NULL);
+    r->next = p->buckets[bucket];
+    p->buckets[bucket] = (int32_t)*id;
+    return true;
+}
+
+/* Gives a rule its body; the sequence is moved. */
+static void define(parser *p, uint32_t id, weir__grammar_sequence *body)
+{
+    p->n_elements += body->n;
+    weir__mem_free(p->rules[id].body.items);
+    p->rules[id].body = *body;
+    memset(body, 0, sizeof *body);
+}
+
+/* ---- Text ---- */
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '-';
+}
+
+static void skip_space(parser *p, bool newline)
+{
+    for (;;) {
+        char c = *p->pos;
+        if (c == '#') {
+            while (*p->pos != '\0' && *p->pos != '\r' && *p->pos != '\n') p->pos++;
+        } else if (c == ' ' || c == '\t' || (newline && (c == '\r' || c == '\n'))) {
+            p->pos++;
+        } else {
+            return;
+        }
+    }
+}
+
+static bool read_hex(parser *p, int n_digits, uint32_t *value)
+{
+    const char *begin = p->pos;
+    p->pos += 2;
+    *value = 0;
+    for (int i = 0; i < n_digits; i++, p->pos++) {
+        char c = *p->pos;
+        if (is_digit(c))
+            *value = *value << 4 | (uint32_t)(c - '0');
+        else if ((c | 32) >= 'a' && (c | 32) <= 'f')
+            *value = *value << 4 | (uint32_t)((c | 32) - 'a' + 10);
+        else
+            return refuse(p, begin, "\\%c needs %d hexadecimal digits", begin[1], n_digits);
+    }
+    if (*value > 0x10FFFF) return refuse(p, begin, "U+%X is no code point: they end at U+10FFFF", *value);
+    if (*value >= 0xD800 && *value <= 0xDFFF)
+        return refuse(p, begin, "U+%X is half of a surrogate pair, which no text can hold", *value);
+    return true;
+}
+
+/* One character of a literal or class, with its escapes. */
+static bool read_char(parser *p, uint32_t *value)
+{
+    char buffer[32];
+    unsigned char c = (unsigned char)*p->pos;
+    if (c == '\\') {
+        switch (p->pos[1]) {
+        case 'x': return read_hex(p, 2, value);
+        case 'u': return read_hex(p, 4, value);
+        case 'U': return read_hex(p, 8, value);
+        case 't': *value = '\t'; break;
+        case 'r': *value = '\r'; break;
+        case 'n': *value = '\n'; break;
+        case '\\':
+        case '"':
+        case '[':
+        case ']':
+        case '-': *value = (unsigned char)p->pos[1]; break;
+        default:
+            return refuse(p, p->pos, "%s cannot follow a backslash; allowed: x u U t r n \\ \" [ ] -",
+                          found(p->pos + 1, buffer));
+        }
+        p->pos += 2;
+        return true;
+    }
+    int n = c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
+    *value = n == 1 ? c : c & (0xFFu >> (n + 1));
+    for (int i = 1; i < n; i++) *value = *value << 6 | ((unsigned char)p->pos[i] & 0x3Fu);
+    p->pos += n;
+    return true;
+}
+
+/* A decimal number; anything above `most` becomes most + 1. */
+static uint32_t read_count(parser *p, uint32_t most)
+{
+    uint32_t value = 0;
+    for (; is_digit(*p->pos); p->pos++)
+        if (value <= most) value = value * 10 + (uint32_t)(*p->pos - '0');
+    return value <= most ? value : most + 1;
+}
+
+static bool parse_literal(parser *p, weir__grammar_sequence *s)
+{
+    const char *begin = p->pos++;
+    uint32_t c;
+    while (*p->pos != '"') {
+        if (*p->pos == '\0') return refuse(p, begin, "this literal has no closing quote");
+        if (!read_char(p, &c) || !push_kind(p, s, ELEMENT_TERMINAL)) return false;
+    }
+    p->pos++;
+    return true;
+}
+
+static bool parse_class(parser *p, weir__grammar_sequence *s)
+{
+    const char *begin = p->pos++;
+    size_t n = s->n;
+    uint32_t low = 0, high = 0;
+    if (*p->pos == '^') p->pos++;
+    while (*p->pos != ']') {
+        const char *at = p->pos;
+        if (*at == '\0') return refuse(p, begin, "this character class has no closing bracket");
+        if (!read_char(p, &low) || !push_kind(p, s, ELEMENT_TERMINAL)) return false;
+        if (p->pos[0] != '-' || p->pos[1] == ']') continue;
+        p->pos++;
+        if (*p->pos == '\0') return refuse(p, begin, "this character class has no closing bracket");
+        if (!read_char(p, &high) || !push_kind(p, s, ELEMENT_TERMINAL)) return false;
+        if (high < low) return refuse(p, at, "this range is reversed: it matches nothing");
+    }
+    if (s->n == n) return refuse(p, begin, "this character class is empty");
+    p->pos++;
+    return true;
+}
+
+/* <[123]>, <text of one token>, and the same after '!'. Which token a text is, only a model knows. */
+static bool parse_token(parser *p, weir__grammar_sequence *s)
+{
+    const char *begin = p->pos;
+    if (*p->pos == '!') p->pos++;
+    if (*p->pos != '<') return refuse(p, begin, "'!' must be followed by a token: <[id]> or <text>");
+    if (p->pos[1] == '[') {
+        p->pos += 2;
+        const char *digits = p->pos;
+        uint64_t id = 0;
+        for (; is_digit(*p->pos); p->pos++)
+            if (id <= INT32_MAX) id = id * 10 + (uint64_t)(*p->pos - '0');
+        if (p->pos == digits || p->pos[0] != ']' || p->pos[1] != '>')
+            return refuse(p, begin, "a token by its id looks like <[123]>");
+        if (id > INT32_MAX) return refuse(p, begin, "this token id is larger than any vocabulary");
+        p->pos += 2;
+    } else {
+        while (*p->pos != '\0' && *p->pos != '>') p->pos++;
+        if (*p->pos == '\0') return refuse(p, begin, "this token has no closing '>'");
+        p->pos++;
+    }
+    return push_kind(p, s, ELEMENT_TERMINAL);
+}
+
+/* ---- Repetitions ---- */
+
+/* Writes out `least` to `most` times what s holds from `from` on, as llama.cpp does: S{2,4} becomes S S S'2
+ * with S'2 ::= S S'1 | and S'1 ::= S | . `unlimited` replaces most. */
+static bool repeat(parser *p, weir__grammar_sequence *s, size_t from, uint32_t least, uint32_t most,
+                   bool unlimited)
+{
+    size_t n = s->n - from;
+    size_t n_made = unlimited ? 1 : most - least;
+    uint32_t made = 0;
+    for (size_t i = 0; i < n_made; i++) {
+        uint32_t id;
+        weir__grammar_sequence body = {0};
+        bool ok = make_rule(p, &id);
+        for (size_t j = 0; ok && j < n; j++) ok = push(p, &body, s->items[from + j]);
+        if (ok && (i > 0 || unlimited))
+            ok = push(p, &body, (weir__grammar_element){.kind = ELEMENT_RULE, .rule = unlimited ? id : made});
+        ok = ok && push_kind(p, &body, ELEMENT_ALTERNATIVE) && push_kind(p, &body, ELEMENT_END);
+        if (!ok) {
+            weir__mem_free(body.items);
+            return false;
+        }
+        define(p, id, &body);
+        made = id;
+    }
+    if (least == 0) s->n = from;
+    for (uint32_t i = 1; i < least; i++)
+        if (!push_copy(p, s, from, n)) return false;
+    return n_made == 0 || push(p, s, (weir__grammar_element){.kind = ELEMENT_RULE, .rule = made});
+}
+
+/* n_rules: what llama.cpp counts against its limit, the rules that the repeated item made. */
+static bool parse_repetition(parser *p, weir__grammar_sequence *s, size_t from, uint64_t *n_rules,
+                             bool nested)
+{
+    const char *begin = p->pos;
+    char kind = *p->pos++;
+    uint32_t least = kind == '+', most = kind == '?';
+    bool unlimited = kind == '*' || kind == '+';
+    char buffer[32];
+
+    if (from == s->n) return refuse(p, begin, "'%c' has nothing before it to repeat", kind);
+    skip_space(p, nested);
+    if (kind == '{') {
+        if (!is_digit(*p->pos))
+            return refuse(p, p->pos, "a number must follow '{', not %s", found(p->pos, buffer));
+        least = most = read_count(p, WEIR__GRAMMAR_REPEAT_MAX);
+        skip_space(p, nested);
+        if (*p->pos == ',') {
+            p->pos++;
+            skip_space(p, nested);
+            unlimited = !is_digit(*p->pos);
+            if (!unlimited) most = read_count(p, WEIR__GRAMMAR_REPEAT_MAX);
+            skip_space(p, nested);
+        }
+        if (*p->pos != '}') return refuse(p, p->pos, "'}' must stand here, not %s", found(p->pos, buffer));
+        p->pos++;
+        skip_space(p, nested);
+        if (least > WEIR__GRAMMAR_REPEAT_MAX || (!unlimited && most > WEIR__GRAMMAR_REPEAT_MAX))
+            return refuse(p, begin, "a repetition has bounds of at most %d; nest two repetitions for more",
+                          WEIR__GRAMMAR_REPEAT_MAX);
+        if (!unlimited && most < least)
+            return refuse(p, begin, "the upper bound %u is below the lower bound %u", most, least);
+    }
+    uint64_t times = !unlimited && most > 0 ? most : least > 0 ? least : 1;
+    if (*n_rules * times > WEIR__GRAMMAR_REPEAT_MAX)
+        return refuse(p, begin,
+                      "%llu rules in the repeated group times %llu is above %d; repeat less, or give the "
+                      "group a rule of its own",
+                      (unsigned long long)*n_rules, (unsigned long long)times, WEIR__GRAMMAR_REPEAT_MAX);
+    *n_rules *= times;
+    return repeat(p, s, from, least, most, unlimited);
+}
+
+/* ---- Sequences and rules ---- */
+
+static bool parse_alternatives(parser *p, uint32_t id, bool nested);
+
+static bool parse_group(parser *p, weir__grammar_sequence *s, uint64_t *n_rules, bool nested)
+{
+    const char *begin = p->pos++;
+    size_t n_before = p->n_rules;
+    uint32_t id;
+    if (p->nesting >= WEIR__GRAMMAR_NESTING_MAX)
+        return refuse(p, begin, "parentheses are nested deeper than %d", WEIR__GRAMMAR_NESTING_MAX);
+    skip_space(p, true);
+    if (!make_rule(p, &id)) return false;
+    p->nesting++;
+    if (!parse_alternatives(p, id, true)) return false;
+    p->nesting--;
+    if (*p->pos != ')') {
+        char buffer[32];
+        if (*p->pos == '\0') return refuse(p, begin, "this '(' is never closed");
+        return refuse(p, p->pos, "')' must stand here, not %s", found(p->pos, buffer));
+    }
+    p->pos++;
+    skip_space(p, nested);
+    *n_rules = p->n_rules - n_before;
+    return push(p, s, (weir__grammar_element){.kind = ELEMENT_RULE, .rule = id});
+}
+
+static bool parse_sequence(parser *p, weir__grammar_sequence *s, bool nested)
+{
+    size_t from = s->n; /* where the last item begins */
+    uint64_t n_rules = 1;
+    for (;;) {
+        char c = *p->pos;
+        size_t n = s->n;
+        if (c == '*' || c == '+' || c == '?' || c == '{') {
+            if (!parse_repetition(p, s, from, &n_rules, nested)) return false;
+            continue;
+        }
+        uint64_t n_item_rules = 1;
+        bool ok;
+        if (c == '"') {
+            ok = parse_literal(p, s);
+        } else if (c == '[') {
+            ok = parse_class(p, s);
+        } else if (c == '<' || c == '!') {
+            ok = parse_token(p, s);
+        } else if (c == '.') {
+            p->pos++;
+            ok = push_kind(p, s, ELEMENT_TERMINAL);
+        } else if (c == '(') {
+            ok = parse_group(p, s, &n_item_rules, nested);
+        } else if (is_word(c)) {
+            const char *name = p->pos;
+            uint32_t id;
+            while (is_word(*p->pos)) p->pos++;
+            ok = named_rule(p, name, (size_t)(p->pos - name), &id) &&
+                 push(p, s, (weir__grammar_element){.kind = ELEMENT_RULE, .rule = id});
+        } else {
+            return true;
+        }
+        if (!ok) return false;
+        skip_space(p, nested);
+        from = n;
+        n_rules = n_item_rules;
+    }
+}
+
+static bool parse_alternatives(parser *p, uint32_t id, bool nested)
+{
+    weir__grammar_sequence s = {0};
+    bool ok = parse_sequence(p, &s, nested);
+    while (ok && *p->pos == '|') {
+        ok = push_kind(p, &s, ELEMENT_ALTERNATIVE);
+        p->pos++;
+        skip_space(p, true);
+        ok = ok && parse_sequence(p, &s, nested);
+    }
+    ok = ok && push_kind(p, &s, ELEMENT_END);
+    if (ok) define(p, id, &s);
+    weir__mem_free(s.items);
+    return ok;
+}
+
+static bool parse_rule(parser *p)
+{
+    const char *name = p->pos;
+    char buffer[32];
+    uint32_t id;
+    while (is_word(*p->pos)) p->pos++;
+    size_t length = (size_t)(p->pos - name);
+    if (length == 0)
+        return refuse(p, name, "a rule's name (letters, digits, '-') must stand here, not %s",
+                      found(name, buffer));
+    skip_space(p, false);
+    if (strncmp(p->pos, "::=", 3) != 0)
+        return refuse(p, p->pos, "'::=' must follow the rule's name, not %s", found(p->pos, buffer));
+    p->pos += 3;
+    skip_space(p, true);
+    if (!named_rule(p, name, length, &id)) return false;
+    assert(p->rules != NULL); /* it has this one at least */
+    size_t line = line_of(p, name, NULL);
+    if (p->rules[id].defined != 0)
+        return refuse(p, name, "rule '%.*s' is defined a second time, first on line %zu", (int)length, name,
+                      p->rules[id].defined);
+    p->rules[id].defined = line;
+    p->current = id;
+    if (!parse_alternatives(p, id, false)) return false;
+    if (*p->pos != '\0' && *p->pos != '\r' && *p->pos != '\n')
+        return refuse(p, p->pos, "the rule must end here or go on with an item, not with %s",
+                      found(p->pos, buffer));
+    skip_space(p, true);
+    return true;
+}
+
+/* ---- The check ---- */
+
+static bool check_rules(parser *p, const char *root, bool ends)
+{
+    for (size_t i = 0; i < p->n_rules; i++) {
+        const weir__grammar_rule *r = &p->rules[i];
+        if (r->defined == 0)
+            return refuse_line(p, r->line, "is used but not defined", r->name, r->name_length);
+    }
+    if (find_rule(p, root, strlen(root)) < 0) {
+        p->status = weir__error_set(p->error, WEIR_GRAMMAR, "grammar_root",
+                                    "the grammar has no rule '%.100s' to begin with", root);
+        return false;
+    }
+    p->status = weir__grammar_rules_check(p->rules, p->n_rules, ends ? find_rule(p, root, strlen(root)) : -1,
+                                          p->error);
+    return p->status == WEIR_OK;
+}
+
+static weir_status check(const char *grammar, const char *root, bool ends, weir_error *error)
+{
+    if (grammar == NULL) return weir__error_set(error, WEIR_INVALID, "grammar", "grammar is NULL");
+    if (root == NULL) root = "root";
+    parser p = {.start = grammar, .pos = grammar, .error = error, .status = WEIR_OK};
+    size_t length = strlen(grammar);
+    memset(p.buckets, 0xFF, sizeof p.buckets);
+
+    if (length > WEIR__GRAMMAR_BYTES_MAX)
+        return weir__error_set(error, WEIR_GRAMMAR, "grammar", "the grammar has %zu bytes; allowed: up to %d",
+                               length, WEIR__GRAMMAR_BYTES_MAX);
+    if (!weir__utf8_valid(grammar, length)) {
+        size_t valid = 0; /* bytes of whole, valid lines */
+        size_t line = 1;
+        for (const char *end; (end = memchr(grammar + valid, '\n', length - valid)) != NULL; line++) {
+            if (!weir__utf8_valid(grammar + valid, (size_t)(end - grammar) - valid)) break;
+            valid = (size_t)(end - grammar) + 1;
+        }
+        return weir__error_set(error, WEIR_GRAMMAR, "grammar", "line %zu is not well-formed UTF-8", line);
+    }
+    skip_space(&p, true);
+    if (*p.pos == '\0') {
+        p.status = weir__error_set(error, WEIR_GRAMMAR, "grammar", "the grammar is empty: it has no rule");
+        goto out;
+    }
+    while (*p.pos != '\0')
+        if (!parse_rule(&p)) goto out;
+    check_rules(&p, root, ends);
+out:
+    for (size_t i = 0; i < p.n_rules; i++) weir__mem_free(p.rules[i].body.items);
+    weir__mem_free(p.rules);
+    return p.status;
+}
+
+weir_status weir_grammar_check(const char *grammar, const char *root, weir_error *error)
+{
+    return check(grammar, root, false, error);
+}
+
+weir_status weir__grammar_check_ending(const char *grammar, weir_error *error)
+{
+    return check(grammar, NULL, true, error);
+}

@@ -1,0 +1,42 @@
+/* grammar_rules.h: the rules of a parsed grammar, and whether llama.cpp can work with them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_GRAMMAR_GRAMMAR_RULES_H
+#define WEIR_GRAMMAR_GRAMMAR_RULES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weir/weir.h>
+
+enum weir__grammar_element_kind { ELEMENT_END, ELEMENT_ALTERNATIVE, ELEMENT_RULE, ELEMENT_TERMINAL };
+
+/* One element of a rule. A character class is as many elements as llama.cpp makes of it. */
+typedef struct weir__grammar_element {
+    uint8_t kind;
+    uint32_t rule; /* ELEMENT_RULE */
+} weir__grammar_element;
+
+/* A growable row of elements. */
+typedef struct weir__grammar_sequence {
+    weir__grammar_element *items; /* [n] */
+    size_t n;
+    size_t capacity;
+} weir__grammar_sequence;
+
+/* A rule, from the text or made for a group or a repetition. */
+typedef struct weir__grammar_rule {
+    const char *name; /* in the text; a made one has that of the rule it is part of */
+    size_t name_length;
+    size_t line;                 /* of its first mention */
+    size_t defined;              /* line of its definition, 0 = none */
+    weir__grammar_sequence body; /* ends with ELEMENT_END once defined */
+    int32_t next;                /* in its hash bucket, -1 = last */
+} weir__grammar_rule;
+
+/* Whether the rules, all defined, can be used: no left recursion, and nothing that llama.cpp's search for it
+ * does not survive. ends: a rule that must be able to come to an end, or -1. Errors: GRAMMAR (line and rule),
+ * NO_MEMORY. */
+weir_status weir__grammar_rules_check(const weir__grammar_rule *rules, size_t n_rules, int32_t ends,
+                                      weir_error *error);
+
+#endif

@@ -1,0 +1,586 @@
+/* pattern.c: regular expressions of a JSON Schema, rewritten for llama.cpp's converter.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "grammar/pattern.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+const char weir__pattern_no_memory[] = "out of memory";
+
+/* A repetition above this is written as one of blocks: GBNF allows 2,000, and each costs a rule. */
+#define BLOCKS_MAX 1000
+#define RANGES_MAX 128    /* of one class; sets of them lie on the stack */
+#define OUTPUT_MAX 262144 /* bytes */
+
+/* A set of code points. Invariant: ranges are ascending and do not touch after normalize(). */
+typedef struct charset {
+    struct {
+        uint32_t low, high;
+    } ranges[RANGES_MAX];
+    size_t n;
+} charset;
+
+typedef struct rewriter {
+    const char *pos;
+    const char *end;
+    char *out; /* [n], not terminated until done */
+    size_t n;
+    size_t capacity;
+    int nesting;
+    const char *failure;
+} rewriter;
+
+/* Lengths of what an item matches, in code points. */
+typedef struct span {
+    uint64_t least, most;
+} span;
+
+static bool fail(rewriter *r, const char *why)
+{
+    if (r->failure == NULL) r->failure = why;
+    return false;
+}
+
+/* ---- Output ---- */
+
+static bool put(rewriter *r, const char *text, size_t n)
+{
+    if (r->n + n > OUTPUT_MAX) return fail(r, "the pattern becomes too large when it is written out");
+    if (!weir__mem_grow(&r->out, &r->capacity, r->n + n, 1)) return fail(r, weir__pattern_no_memory);
+    memcpy(r->out + r->n, text, n);
+    r->n += n;
+    return true;
+}
+
+static bool put_text(rewriter *r, const char *text)
+{
+    return put(r, text, strlen(text));
+}
+
+static bool put_code(rewriter *r, uint32_t c)
+{
+    char text[16];
+    snprintf(text, sizeof text, c > 0xFFFF ? "\\U%08X" : "\\u%04X", (unsigned)c);
+    return put_text(r, text);
+}
+
+/* ---- Sets of code points ---- */
+
+static bool add(rewriter *r, charset *set, uint32_t low, uint32_t high)
+{
+    if (set->n == RANGES_MAX) return fail(r, "a character class has too many ranges");
+    set->ranges[set->n].low = low;
+    set->ranges[set->n++].high = high;
+    return true;
+}
+
+static void normalize(charset *set)
+{
+    for (size_t i = 1; i < set->n; i++)
+        for (size_t j = i; j > 0 && set->ranges[j].low < set->ranges[j - 1].low; j--) {
+            uint32_t low = set->ranges[j].low, high = set->ranges[j].high;
+            set->ranges[j] = set->ranges[j - 1];
+            set->ranges[j - 1].low = low;
+            set->ranges[j - 1].high = high;
+        }
+    size_t n = 0;
+    for (size_t i = 0; i < set->n; i++) {
+        if (n > 0 && set->ranges[i].low <= set->ranges[n - 1].high + 1) {
+            if (set->ranges[i].high > set->ranges[n - 1].high) set->ranges[n - 1].high = set->ranges[i].high;
+        } else {
+            set->ranges[n++] = set->ranges[i];
+        }
+    }
+    set->n = n;
+}
+
+static bool complement(rewriter *r, charset *set)
+{
+    charset given = *set;
+    uint32_t next = 0;
+    normalize(&given);
+    set->n = 0;
+    for (size_t i = 0; i < given.n; i++) {
+        if (given.ranges[i].low > next && !add(r, set, next, given.ranges[i].low - 1)) return false;
+        next = given.ranges[i].high + 1;
+    }
+    return next > 0x10FFFF || add(r, set, next, 0x10FFFF);
+}
+
+static bool has(const charset *set, uint32_t c)
+{
+    for (size_t i = 0; i < set->n; i++)
+        if (set->ranges[i].low <= c && c <= set->ranges[i].high) return true;
+    return false;
+}
+
+/* \d, \w, \s and their complements. False without failure: c is none of them. */
+static bool add_named(rewriter *r, charset *set, char c)
+{
+    static const uint32_t digits[] = {'0', '9'};
+    static const uint32_t words[] = {'0', '9', 'A', 'Z', '_', '_', 'a', 'z'};
+    static const uint32_t spaces[] = {9,      13,     32,     32,     0xA0,   0xA0,   0x1680,
+                                      0x1680, 0x2000, 0x200A, 0x2028, 0x2029, 0x202F, 0x202F,
+                                      0x205F, 0x205F, 0x3000, 0x3000, 0xFEFF, 0xFEFF};
+    const uint32_t *table = digits;
+    size_t n = sizeof digits / sizeof *digits;
+    charset named = {.n = 0};
+    if ((c | 32) == 'w') {
+        table = words;
+        n = sizeof words / sizeof *words;
+    } else if ((c | 32) == 's') {
+        table = spaces;
+        n = sizeof spaces / sizeof *spaces;
+    } else if ((c | 32) != 'd') {
+        return false;
+    }
+    for (size_t i = 0; i < n; i += 2)
+        if (!add(r, &named, table[i], table[i + 1])) return false;
+    if (c < 'a' && !complement(r, &named)) return false;
+    for (size_t i = 0; i < named.n; i++)
+        if (!add(r, set, named.ranges[i].low, named.ranges[i].high)) return false;
+    return true;
+}
+
+/* Writes an item that matches one character of the set as it stands in a JSON string: raw where JSON allows
+ * that, else by its short escape. Control characters without one are left out. */
+static bool put_set(rewriter *r, charset *set)
+{
+    static const struct {
+        uint32_t code;
+        char escape;
+    } escapes[] = {{'"', '"'}, {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}};
+    /* JSON forbids the rest raw; surrogates have no UTF-8; DEL is left out as in the converter's own strings.
+     */
+    static const uint32_t raw[] = {0x20, 0x21, 0x23, 0x5B, 0x5D, 0x7E, 0x80, 0xD7FF, 0xE000, 0x10FFFF};
+    charset plain = {.n = 0};
+    uint32_t escaped[sizeof escapes / sizeof *escapes];
+    size_t n_escaped = 0;
+
+    normalize(set);
+    for (size_t i = 0; i < set->n; i++)
+        for (size_t k = 0; k < sizeof raw / sizeof *raw; k += 2) {
+            uint32_t low = set->ranges[i].low > raw[k] ? set->ranges[i].low : raw[k];
+            uint32_t high = set->ranges[i].high < raw[k + 1] ? set->ranges[i].high : raw[k + 1];
+            if (low <= high && !add(r, &plain, low, high)) return false;
+        }
+    for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++)
+        if (has(set, escapes[i].code)) escaped[n_escaped++] = (unsigned char)escapes[i].escape;
+    if (plain.n == 0 && n_escaped == 0)
+        return fail(r, "a character class or escape matches nothing that a JSON string can hold");
+
+    if (n_escaped > 0 && !put_text(r, "(")) return false;
+    if (plain.n > 0) {
+        if (!put_text(r, "[")) return false;
+        for (size_t i = 0; i < plain.n; i++) {
+            if (!put_code(r, plain.ranges[i].low)) return false;
+            if (plain.ranges[i].high == plain.ranges[i].low) continue;
+            if (!put_text(r, "-") || !put_code(r, plain.ranges[i].high)) return false;
+        }
+        if (!put_text(r, "]")) return false;
+    }
+    if (n_escaped == 0) return true;
+    if (!put_text(r, plain.n > 0 ? "|[\\u005C][" : "[\\u005C][")) return false;
+    for (size_t i = 0; i < n_escaped; i++)
+        if (!put_code(r, escaped[i])) return false;
+    return put_text(r, "])");
+}
+
+/* ---- Repetitions ---- */
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    if (a == 0 || b == 0) return 0;
+    return a > WEIR__PATTERN_ENDLESS / b ? WEIR__PATTERN_ENDLESS : a * b;
+}
+
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    return a > WEIR__PATTERN_ENDLESS - b ? WEIR__PATTERN_ENDLESS : a + b;
+}
+
+static bool put_counted(rewriter *r, const char *item, size_t n, uint64_t least, uint64_t most)
+{
+    char bounds[48];
+    if (most == WEIR__PATTERN_ENDLESS)
+        snprintf(bounds, sizeof bounds, "{%llu,}", (unsigned long long)least);
+    else
+        snprintf(bounds, sizeof bounds, "{%llu,%llu}", (unsigned long long)least, (unsigned long long)most);
+    return put(r, item, n) && put_text(r, bounds);
+}
+
+/* (item{block}){blocks}, the latter 0 … blocks when optional */
+static bool put_blocks(rewriter *r, const char *item, size_t n, uint64_t block, uint64_t blocks,
+                       bool optional)
+{
+    return put_text(r, "(") && put_counted(r, item, n, block, block) &&
+           put_counted(r, ")", 1, optional ? 0 : blocks, blocks);
+}
+
+/* Repeats what r holds from `from` on: an item without quantifier. Large counts become counts of blocks, so
+ * that the grammar stays small and unambiguous; a large `most` may be lowered by less than a thousandth for
+ * that. */
+static bool put_repeated(rewriter *r, size_t from, uint64_t least, uint64_t most)
+{
+    size_t n = r->n - from;
+    uint64_t more = most == WEIR__PATTERN_ENDLESS ? most : most - least;
+    bool ok = true;
+    char *item = weir__mem_dup(r->out + from, n);
+    if (item == NULL) return fail(r, weir__pattern_no_memory);
+    r->n = from;
+
+    if (least > WEIR__PATTERN_TIMES_MAX) {
+        ok = fail(r, "a lower bound is above 1,000,000");
+    } else if (most != WEIR__PATTERN_ENDLESS && most <= BLOCKS_MAX) {
+        ok = put_counted(r, item, n, least, most);
+    } else {
+        uint64_t blocks = least / BLOCKS_MAX;
+        if (blocks > 0) ok = put_blocks(r, item, n, BLOCKS_MAX, blocks, false);
+        if (least % BLOCKS_MAX > 0)
+            ok = ok && put_counted(r, item, n, least % BLOCKS_MAX, least % BLOCKS_MAX);
+        if (more == WEIR__PATTERN_ENDLESS) {
+            ok = ok && put(r, item, n) && put_text(r, "*");
+        } else if (more > 0) {
+            if (more > WEIR__PATTERN_TIMES_MAX) more = WEIR__PATTERN_TIMES_MAX;
+            uint64_t block = (more + BLOCKS_MAX - 1) / BLOCKS_MAX;
+            blocks = more / block;
+            if (blocks > 1) ok = ok && put_blocks(r, item, n, block, blocks - 1, true);
+            ok = ok && put_counted(r, item, n, 0, block);
+        }
+    }
+    weir__mem_free(item);
+    return ok;
+}
+
+/* ---- Parsing ---- */
+
+static bool hex(rewriter *r, size_t n, uint32_t *value)
+{
+    *value = 0;
+    if ((size_t)(r->end - r->pos) < n) return fail(r, "an escape needs hexadecimal digits");
+    for (size_t i = 0; i < n; i++) {
+        char c = *r->pos++;
+        if (c >= '0' && c <= '9')
+            *value = *value << 4 | (uint32_t)(c - '0');
+        else if ((c | 32) >= 'a' && (c | 32) <= 'f')
+            *value = *value << 4 | (uint32_t)((c | 32) - 'a' + 10);
+        else
+            return fail(r, "an escape needs hexadecimal digits");
+    }
+    return true;
+}
+
+static bool unicode_escape(rewriter *r, uint32_t *value)
+{
+    uint32_t low;
+    if (r->pos < r->end && *r->pos == '{') {
+        r->pos++;
+        *value = 0;
+        while (r->pos < r->end && *r->pos != '}') {
+            uint32_t digit;
+            if (!hex(r, 1, &digit)) return false;
+            *value = *value << 4 | digit;
+            if (*value > 0x10FFFF) return fail(r, "\\u{…} is above U+10FFFF");
+        }
+        if (r->pos == r->end) return fail(r, "\\u{…} has no closing brace");
+        r->pos++;
+        return true;
+    }
+    if (!hex(r, 4, value)) return false;
+    if (*value >= 0xD800 && *value < 0xDC00 && r->end - r->pos >= 6 && r->pos[0] == '\\' &&
+        r->pos[1] == 'u') {
+        r->pos += 2;
+        if (!hex(r, 4, &low)) return false;
+        if (low < 0xDC00 || low > 0xDFFF) return fail(r, "a surrogate has no partner");
+        *value = 0x10000 + ((*value - 0xD800) << 10) + (low - 0xDC00);
+    } else if (*value >= 0xD800 && *value < 0xE000) {
+        return fail(r, "a surrogate has no partner");
+    }
+    return true;
+}
+
+/* After a backslash: one character, in a class or outside. */
+static bool character_escape(rewriter *r, bool in_class, uint32_t *value)
+{
+    char c = *r->pos++;
+    switch (c) {
+    case 't': *value = '\t'; return true;
+    case 'n': *value = '\n'; return true;
+    case 'r': *value = '\r'; return true;
+    case 'f': *value = '\f'; return true;
+    case 'v': *value = '\v'; return true;
+    case 'x': return hex(r, 2, value);
+    case 'u': return unicode_escape(r, value);
+    case 'b':
+        if (!in_class) return fail(r, "\\b (a word boundary) has no grammar");
+        *value = '\b';
+        return true;
+    case '0':
+        if (r->pos < r->end && *r->pos >= '0' && *r->pos <= '9') return fail(r, "octal escapes are not read");
+        *value = 0;
+        return true;
+    default: break;
+    }
+    if ((c >= '1' && c <= '9') || c == 'k') return fail(r, "back references have no grammar");
+    if (c == 'B') return fail(r, "\\B (no word boundary) has no grammar");
+    if (c == 'p' || c == 'P') return fail(r, "\\p{…} (Unicode properties) is not supported");
+    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) return fail(r, "an escape is not known");
+    if ((unsigned char)c >= 0x80) return fail(r, "a backslash stands before a letter");
+    *value = (unsigned char)c;
+    return true;
+}
+
+static uint32_t code_point(rewriter *r)
+{
+    unsigned char c = (unsigned char)*r->pos++;
+    int n = c < 0x80 ? 0 : c < 0xE0 ? 1 : c < 0xF0 ? 2 : 3;
+    uint32_t value = n == 0 ? c : c & (0x3Fu >> n);
+    while (n-- > 0) value = value << 6 | ((unsigned char)*r->pos++ & 0x3Fu);
+    return value;
+}
+
+/* One character of a class, or a named set that is added at once (*is_set). */
+static bool class_atom(rewriter *r, charset *set, uint32_t *value, bool *is_set)
+{
+    *is_set = false;
+    if (*r->pos != '\\') {
+        *value = code_point(r);
+        return true;
+    }
+    if (++r->pos == r->end) return fail(r, "the pattern ends with a backslash");
+    if (add_named(r, set, *r->pos)) {
+        r->pos++;
+        *is_set = true;
+        return true;
+    }
+    return r->failure == NULL && character_escape(r, true, value);
+}
+
+static bool parse_class(rewriter *r)
+{
+    charset set = {.n = 0};
+    bool negated = false, is_set, is_high_set;
+    uint32_t low, high;
+    r->pos++;
+    if (r->pos < r->end && *r->pos == '^') {
+        negated = true;
+        r->pos++;
+    }
+    while (r->pos < r->end && *r->pos != ']') {
+        if (!class_atom(r, &set, &low, &is_set)) return false;
+        if (r->end - r->pos >= 2 && r->pos[0] == '-' && r->pos[1] != ']') {
+            r->pos++;
+            if (!class_atom(r, &set, &high, &is_high_set)) return false;
+            if (is_set || is_high_set) return fail(r, "a class range has no single character at one end");
+            if (high < low) return fail(r, "a class range is reversed");
+            if (!add(r, &set, low, high)) return false;
+        } else if (!is_set && !add(r, &set, low, low)) {
+            return false;
+        }
+    }
+    if (r->pos == r->end) return fail(r, "a character class has no closing bracket");
+    r->pos++;
+    return (!negated || complement(r, &set)) && put_set(r, &set);
+}
+
+static bool parse_alternatives(rewriter *r, bool top, span *lengths);
+
+static bool parse_group(rewriter *r, span *lengths)
+{
+    r->pos++;
+    if (r->pos < r->end && *r->pos == '?') {
+        if (r->end - r->pos >= 2 && r->pos[1] == ':') {
+            r->pos += 2;
+        } else if (r->end - r->pos >= 3 && r->pos[1] == '<' && r->pos[2] != '=' && r->pos[2] != '!') {
+            while (r->pos < r->end && *r->pos != '>') r->pos++;
+            if (r->pos == r->end) return fail(r, "a group's name has no end");
+            r->pos++;
+        } else {
+            return fail(r, "lookaround and group flags have no grammar");
+        }
+    }
+    if (++r->nesting > WEIR__PATTERN_NESTING_MAX) return fail(r, "groups are nested deeper than 32");
+    if (!put_text(r, "(") || !parse_alternatives(r, false, lengths)) return false;
+    r->nesting--;
+    if (r->pos == r->end) return fail(r, "a group has no closing parenthesis");
+    r->pos++;
+    return put_text(r, ")");
+}
+
+static bool parse_atom(rewriter *r, span *lengths)
+{
+    charset set = {.n = 0};
+    uint32_t c = 0;
+    *lengths = (span){1, 1};
+    switch (*r->pos) {
+    case '(': return parse_group(r, lengths);
+    case '[': return parse_class(r);
+    case '.':
+        r->pos++;
+        return add(r, &set, '\n', '\n') && add(r, &set, '\r', '\r') && add(r, &set, 0x2028, 0x2029) &&
+               complement(r, &set) && put_set(r, &set);
+    case '*':
+    case '+':
+    case '?': return fail(r, "a quantifier has nothing to repeat");
+    case '{':
+    case '}':
+    case ']': return fail(r, "a bracket or brace must be escaped with a backslash");
+    case '^':
+    case '$': return fail(r, "^ and $ can stand only at the ends of the pattern's alternatives");
+    case '\\':
+        if (++r->pos == r->end) return fail(r, "the pattern ends with a backslash");
+        if (add_named(r, &set, *r->pos)) {
+            r->pos++;
+            return put_set(r, &set);
+        }
+        if (r->failure != NULL || !character_escape(r, false, &c)) return false;
+        break;
+    default: c = code_point(r); break;
+    }
+    return add(r, &set, c, c) && put_set(r, &set);
+}
+
+static bool number(rewriter *r, uint64_t *value)
+{
+    const char *begin = r->pos;
+    *value = 0;
+    for (; r->pos < r->end && *r->pos >= '0' && *r->pos <= '9'; r->pos++)
+        if (*value < WEIR__PATTERN_ENDLESS / 16) *value = *value * 10 + (uint64_t)(*r->pos - '0');
+    return r->pos > begin;
+}
+
+static bool parse_quantifier(rewriter *r, size_t from, span *lengths)
+{
+    uint64_t least = 0, most = WEIR__PATTERN_ENDLESS;
+    if (r->pos == r->end || (*r->pos != '*' && *r->pos != '+' && *r->pos != '?' && *r->pos != '{'))
+        return true;
+    char c = *r->pos++;
+    if (c == '+') least = 1;
+    if (c == '?') most = 1;
+    if (c == '{') {
+        if (!number(r, &least)) return fail(r, "{…} must hold one or two numbers");
+        most = least;
+        if (r->pos < r->end && *r->pos == ',') {
+            r->pos++;
+            if (!number(r, &most)) most = WEIR__PATTERN_ENDLESS;
+        }
+        if (r->pos == r->end || *r->pos != '}') return fail(r, "{…} must hold one or two numbers");
+        r->pos++;
+        if (most < least) return fail(r, "a quantifier's upper bound is below its lower one");
+    }
+    if (r->pos < r->end && *r->pos == '?') r->pos++; /* lazy: which match is found, not which texts match */
+    if (most == WEIR__PATTERN_ENDLESS && lengths->least == 0)
+        return fail(r, "something that can be empty is repeated without bound");
+    lengths->least = times(lengths->least, least);
+    lengths->most = times(lengths->most, most);
+    if (most == 0) {
+        r->n = from;
+        return true;
+    }
+    if (c != '{') return put(r, &c, 1);
+    return put_repeated(r, from, least, most);
+}
+
+/* What an unanchored end of the pattern stands for. */
+static bool put_anything(rewriter *r, span *lengths)
+{
+    charset all = {.n = 0};
+    lengths->most = WEIR__PATTERN_ENDLESS;
+    return add(r, &all, 0, 0x10FFFF) && put_set(r, &all) && put_text(r, "*");
+}
+
+static bool parse_sequence(rewriter *r, bool top, span *lengths)
+{
+    bool ended = !top;
+    *lengths = (span){0, 0};
+    if (top) {
+        if (r->pos < r->end && *r->pos == '^')
+            r->pos++;
+        else if (!put_anything(r, lengths))
+            return false;
+    }
+    while (r->pos < r->end && *r->pos != '|' && *r->pos != ')') {
+        if (top && *r->pos == '$' && (r->pos + 1 == r->end || r->pos[1] == '|')) {
+            r->pos++;
+            ended = true;
+            break;
+        }
+        size_t from = r->n;
+        span item;
+        if (!parse_atom(r, &item) || !parse_quantifier(r, from, &item)) return false;
+        lengths->least = plus(lengths->least, item.least);
+        lengths->most = plus(lengths->most, item.most);
+    }
+    return ended || put_anything(r, lengths);
+}
+
+static bool parse_alternatives(rewriter *r, bool top, span *lengths)
+{
+    span one;
+    if (!parse_sequence(r, top, lengths)) return false;
+    while (r->pos < r->end && *r->pos == '|') {
+        r->pos++;
+        if (!put_text(r, "|") || !parse_sequence(r, top, &one)) return false;
+        if (one.least < lengths->least) lengths->least = one.least;
+        if (one.most > lengths->most) lengths->most = one.most;
+    }
+    if (top && r->pos < r->end) return fail(r, "a closing parenthesis has no opening one");
+    return true;
+}
+
+static const char *finish(rewriter *r, bool ok, char **rewritten)
+{
+    if (ok && put(r, ")$", 3)) {
+        *rewritten = r->out;
+        return NULL;
+    }
+    weir__mem_free(r->out);
+    return r->failure;
+}
+
+const char *weir__pattern_rewrite(const char *pattern, size_t length, char **rewritten, uint64_t *shortest,
+                                  uint64_t *longest)
+{
+    span lengths = {0, 0};
+    rewriter r = {.pos = pattern, .end = pattern + length};
+    if (length > WEIR__PATTERN_BYTES_MAX) return "it has more than 4,096 bytes";
+    bool ok = put_text(&r, "^(") && parse_alternatives(&r, true, &lengths);
+    const char *why = finish(&r, ok, rewritten);
+    if (why == NULL) {
+        *shortest = lengths.least;
+        *longest = lengths.most;
+    }
+    return why;
+}
+
+const char *weir__pattern_of_length(uint64_t least, uint64_t most, char **rewritten)
+{
+    charset all = {.n = 0};
+    rewriter r = {0};
+    bool ok = put_text(&r, "^(");
+    size_t from = r.n;
+    ok = ok && add(&r, &all, 0, 0x10FFFF) && put_set(&r, &all) && put_repeated(&r, from, least, most);
+    return finish(&r, ok, rewritten);
+}
+
+uint64_t weir__pattern_elements(const char *rewritten)
+{
+    uint64_t n = 0;
+    size_t length = 0;
+    for (const char *c = rewritten; *c != '\0'; c++, length++) {
+        if (*c != '{') continue;
+        uint64_t least = 0, most = 0, *count = &least;
+        for (c++; *c != '}' && *c != '\0'; c++) {
+            if (*c == ',')
+                count = &most;
+            else
+                *count = *count * 10 + (uint64_t)(*c - '0');
+        }
+        n += 4 * (most > least ? most : least);
+        if (*c == '\0') break;
+    }
+    return n + length / 6; /* the shortest way to write a character is \uXXXX */
+}

@@ -1,0 +1,468 @@
+/* schema.c: JSON Schemas, rewritten so that llama.cpp's converter enforces all of them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "grammar/schema_walk.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+/* ---- Refusals and where they are ---- */
+
+json_t *weir__schema_no_memory(weir__schema_walk *w)
+{
+    if (w->status == WEIR_OK)
+        w->status = weir__error_set(w->error, WEIR_NO_MEMORY, "schema", "out of memory for the schema");
+    return NULL;
+}
+
+/* NULL always. keyword NULL: the whole schema is meant. */
+json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const char *format, ...)
+{
+    char text[320], pointer[WEIR__SCHEMA_PATH_MAX + 128], field[64];
+    va_list args;
+    if (w->status != WEIR_OK) return NULL;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    snprintf(pointer, sizeof pointer, "%s%s", w->where, w->path);
+    snprintf(w->refused, sizeof w->refused, "%s", keyword != NULL ? keyword : "");
+    w->refused_at = w->path_length;
+    size_t n = strlen(pointer);
+    if (n < sizeof field)
+        memcpy(field, pointer, n + 1);
+    else
+        snprintf(field, sizeof field, "%.28s...%.31s", pointer, pointer + n - 31);
+    if (keyword != NULL)
+        w->status = weir__error_set(w->error, WEIR_GRAMMAR, field, "keyword '%.60s': %s", keyword, text);
+    else
+        w->status = weir__error_set(w->error, WEIR_GRAMMAR, field, "%s", text);
+    return NULL;
+}
+
+json_t *weir__schema_refuse_finally(weir__schema_walk *w, const char *what)
+{
+    w->final = true;
+    return weir__schema_refuse(w, NULL, "%s", what);
+}
+
+bool weir__schema_spend(weir__schema_walk *w, size_t n)
+{
+    if (w->status != WEIR_OK) return false;
+    if (weir__budget_step(&w->work->budget, n)) return true;
+    if (w->work->budget.over == WEIR__LIMIT_INTERRUPT)
+        w->status = weir__interrupt_error(w->error);
+    else
+        weir__schema_refuse_finally(w, "the schema asks for too much work; make it simpler");
+    return false;
+}
+
+bool weir__schema_take(weir__schema_walk *w, const char *keyword, uint64_t n)
+{
+    if (w->status != WEIR_OK) return false;
+    if (n > w->work->elements)
+        return weir__schema_refuse(w, keyword,
+                                   "it makes the grammar too large: more than %d characters and items in all",
+                                   WEIR__SCHEMA_ELEMENTS_MAX) != NULL;
+    w->work->elements -= (size_t)n;
+    return true;
+}
+
+void weir__schema_work_init(weir__schema_work *work)
+{
+    weir__budget_init(&work->budget, WEIR__SCHEMA_STEPS_MAX, UINT64_MAX, UINT32_MAX);
+    work->elements = WEIR__SCHEMA_ELEMENTS_MAX;
+}
+
+/* Appends a reference token to the path; the caller restores path_length with leave. */
+static size_t enter(weir__schema_walk *w, const char *token)
+{
+    size_t before = w->path_length;
+    size_t n = before;
+    char c = '/';
+    for (;; c = *token++) {
+        if (c == '\0') break;
+        const char *escaped = n > before && c == '~' ? "~0" : n > before && c == '/' ? "~1" : NULL;
+        if (n + 2 < sizeof w->path) {
+            if (escaped != NULL)
+                memcpy(w->path + n, escaped, 2);
+            else
+                w->path[n] = c;
+        }
+        n += escaped != NULL ? 2 : 1;
+    }
+    w->path_length = n;
+    w->path[n < sizeof w->path ? n : sizeof w->path - 1] = '\0';
+    return before;
+}
+
+size_t weir__schema_enter_index(weir__schema_walk *w, const char *keyword, size_t i)
+{
+    char text[24];
+    size_t before = enter(w, keyword);
+    snprintf(text, sizeof text, "%zu", i);
+    enter(w, text);
+    return before;
+}
+
+void weir__schema_leave(weir__schema_walk *w, size_t before)
+{
+    w->path_length = before;
+    w->path[before < sizeof w->path ? before : sizeof w->path - 1] = '\0';
+}
+
+/* Walks a schema below the present one. `deeper`: text comes before it. */
+json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema,
+                           bool deeper)
+{
+    size_t before = enter(w, keyword);
+    if (name != NULL) enter(w, name);
+    w->level += deeper;
+    json_t *result = weir__schema_node(w, schema);
+    w->level -= deeper;
+    weir__schema_leave(w, before);
+    return result;
+}
+
+json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size_t i, const json_t *schema,
+                                 bool deeper)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%zu", i);
+    return weir__schema_below(w, keyword, text, schema, deeper);
+}
+
+/* ---- References ---- */
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if ((c | 32) >= 'a' && (c | 32) <= 'f') return (c | 32) - 'a' + 10;
+    return -1;
+}
+
+/* Reads one reference token of a URI fragment from *pos into out; false: malformed or too long. */
+static bool pointer_token(const char **pos, char *out, size_t capacity)
+{
+    size_t n = 0;
+    const char *p = *pos;
+    for (; *p != '\0' && *p != '/'; p++) {
+        char c = *p;
+        if (c == '%') {
+            int high = hex_digit(p[1]);
+            int low = high < 0 ? -1 : hex_digit(p[2]);
+            if (low < 0 || (high == 0 && low == 0)) return false;
+            c = (char)(high << 4 | low);
+            p += 2;
+        } else if (c == '~') {
+            if (p[1] != '0' && p[1] != '1') return false;
+            c = p[1] == '0' ? '~' : '/';
+            p++;
+        }
+        if (n + 1 >= capacity) return false;
+        out[n++] = c;
+    }
+    out[n] = '\0';
+    *pos = p;
+    return true;
+}
+
+const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference)
+{
+    char token[WEIR__SCHEMA_NAME_MAX + 1] = "";
+    const char *text = json_string_value(reference);
+    const json_t *target = w->root;
+    if (text == NULL) return weir__schema_refuse(w, "$ref", "it must be a string");
+    if (text[0] != '#' || (text[1] != '\0' && text[1] != '/'))
+        return weir__schema_refuse(w, "$ref",
+                                   "'%.80s' lies elsewhere; only '#' and '#/...' in the same document are "
+                                   "followed",
+                                   text);
+    for (const char *p = text + 1; *p == '/';) {
+        p++;
+        if (!pointer_token(&p, token, sizeof token))
+            return weir__schema_refuse(w, "$ref", "'%.80s' is no JSON pointer", text);
+        if (json_is_object(target)) {
+            target = json_object_get(target, token);
+        } else if (json_is_array(target)) {
+            size_t i = 0, digits = strspn(token, "0123456789");
+            for (size_t k = 0; k < digits && i < 1000000; k++) i = i * 10 + (size_t)(token[k] - '0');
+            target = digits == 0 || token[digits] != '\0' ? NULL : json_array_get(target, i);
+        } else {
+            target = NULL;
+        }
+        if (target == NULL) return weir__schema_refuse(w, "$ref", "there is nothing at '%.80s'", text);
+    }
+    return target;
+}
+
+/* Follows references until something else comes. */
+const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema)
+{
+    for (int i = 0; json_is_object(schema); i++) {
+        const json_t *reference = json_object_get(schema, "$ref");
+        if (reference == NULL) return schema;
+        if (i == 16) return weir__schema_refuse(w, "$ref", "references lead to references without end");
+        schema = weir__schema_resolve(w, reference);
+        if (schema == NULL) return NULL;
+    }
+    return schema;
+}
+
+static json_t *definition_name(weir__schema_walk *w, size_t i)
+{
+    /* The letter at the end keeps names apart when the converter appends digits to one. */
+    return json_sprintf("%s%zux", w->tag, i);
+}
+
+/* Walks the target of a reference once and gives {"$ref": …} to the result's definition. */
+static json_t *refer(weir__schema_walk *w, const json_t *target)
+{
+    size_t i = 0;
+    json_t *name = NULL, *result = NULL;
+    while (i < w->n_definitions && w->definitions[i].target != target) i++;
+    if (i == w->n_definitions) {
+        if (!weir__mem_grow(&w->definitions, &w->capacity, i + 1, sizeof *w->definitions))
+            return weir__schema_no_memory(w);
+        w->definitions[w->n_definitions++] =
+            (weir__schema_definition){.target = target, .level = w->level, .open = true};
+        json_t *body = weir__schema_node(w, target);
+        w->definitions[i].open = false;
+        if (body == NULL) return NULL;
+        if (json_is_false(body)) {
+            json_decref(body);
+            if (w->definitions[i].used_open) {
+                w->final = true;
+                return weir__schema_refuse(w, "$ref", "nothing satisfies the schema that it refers to");
+            }
+            w->definitions[i].impossible = true;
+        } else {
+            name = definition_name(w, i);
+            if (name == NULL) {
+                json_decref(body);
+                return weir__schema_no_memory(w);
+            }
+            int failed = json_object_set_new(w->defs, json_string_value(name), body);
+            json_decref(name);
+            if (failed) return weir__schema_no_memory(w);
+        }
+    } else if (w->definitions[i].open) {
+        if (w->definitions[i].level == w->level)
+            return weir__schema_refuse(w, "$ref", "it refers to itself with nothing in between");
+        w->definitions[i].used_open = true;
+    }
+    if (w->definitions[i].impossible) return json_false();
+    result = json_pack("{s:o}", "$ref", json_sprintf("#/$defs/%s%zux", w->tag, i));
+    return result != NULL ? result : weir__schema_no_memory(w);
+}
+
+/* ---- Schemas ---- */
+
+static json_t *of_type(weir__schema_walk *w, const json_t *schema, unsigned type)
+{
+    json_t *result;
+    switch (type) {
+    case TYPE_OBJECT: return weir__schema_object(w, schema);
+    case TYPE_ARRAY: return weir__schema_array(w, schema);
+    case TYPE_STRING: return weir__schema_string(w, schema);
+    case TYPE_INTEGER: return weir__schema_integer(w, schema);
+    case TYPE_NUMBER: return weir__schema_number(w, schema);
+    default: result = json_pack("{s:s}", "type", type == TYPE_NULL ? "null" : "boolean");
+    }
+    return result != NULL ? result : weir__schema_no_memory(w);
+}
+
+static json_t *of_types(weir__schema_walk *w, const json_t *schema, unsigned mask)
+{
+    json_t *list = json_array(), *result = NULL;
+    if (list == NULL) return weir__schema_no_memory(w);
+    for (size_t i = 0; i < WEIR__SCHEMA_TYPES; i++) {
+        unsigned m = weir__schema_types[i].mask;
+        if ((mask & m) != m || (m == TYPE_INTEGER && (mask & TYPE_FRACTION))) continue;
+        json_t *one = of_type(w, schema, m);
+        if (one == NULL) goto out;
+        if (!json_is_false(one) && json_array_append_new(list, one) != 0) {
+            weir__schema_no_memory(w);
+            goto out;
+        }
+    }
+    if (json_array_size(list) == 0)
+        result = json_false();
+    else if (json_array_size(list) == 1)
+        result = json_incref(json_array_get(list, 0));
+    else if ((result = json_pack("{s:O}", "anyOf", list)) == NULL)
+        weir__schema_no_memory(w);
+out:
+    json_decref(list);
+    return result;
+}
+
+/* A schema without `type`: its keywords tell, when all are about one. Values of other types, which such a
+ * schema lets pass, are not made. */
+static json_t *untyped(weir__schema_walk *w, const json_t *schema)
+{
+    static const unsigned types[] = {[OBJECT] = TYPE_OBJECT, [ARRAY] = TYPE_ARRAY, [STRING] = TYPE_STRING};
+    const char *name, *first = NULL;
+    json_t *value;
+    json_object_foreach((json_t *)schema, name, value)
+    {
+        if (weir__schema_family_of(name) == ANNOTATION) continue;
+        if (weir__schema_family_of(name) == NUMBER)
+            return weir__schema_refuse(w, name, "without \"type\" it is not clear what is wanted; add one");
+        if (first != NULL && weir__schema_family_of(first) != weir__schema_family_of(name))
+            return weir__schema_refuse(w, name, "it is about another type than '%s'; add \"type\"", first);
+        first = name;
+    }
+    if (first != NULL) return of_type(w, schema, types[weir__schema_family_of(first)]);
+    json_t *result = json_object();
+    return result != NULL ? result : weir__schema_no_memory(w);
+}
+
+static json_t *flat_node(weir__schema_walk *w, const json_t *schema)
+{
+    if (json_object_get(schema, "not") != NULL) {
+        json_t *less = weir__schema_without_not(w, schema);
+        json_t *result = less == NULL || json_is_false(less) ? json_incref(less) : flat_node(w, less);
+        json_decref(less);
+        return result;
+    }
+    if (json_object_get(schema, "anyOf") != NULL || json_object_get(schema, "oneOf") != NULL)
+        return weir__schema_alternatives(w, schema);
+    if (json_object_get(schema, "enum") != NULL || json_object_get(schema, "const") != NULL)
+        return weir__schema_values(w, schema);
+    if (json_object_get(schema, "type") == NULL) return untyped(w, schema);
+    unsigned mask = weir__schema_declared_types(w, schema);
+    return mask == 0 ? NULL : of_types(w, schema, mask);
+}
+
+/* What templates that print parameters may rely on, beside what the converter reads. Not long texts: those
+ * that stand beside anyOf come into each of its branches. */
+static bool keep_annotations(const json_t *schema, json_t *result)
+{
+    static const char *const kept[] = {"type", "title", "description"};
+    if (!json_is_object(schema) || !json_is_object(result)) return true;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        json_t *value = json_object_get(schema, kept[i]);
+        if (value == NULL || json_string_length(value) > 1024 || json_array_size(value) > 16 ||
+            json_object_get(result, kept[i]) != NULL)
+            continue;
+        if (json_object_set(result, kept[i], value) != 0) return false;
+    }
+    return true;
+}
+
+json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema)
+{
+    return w->relax ? weir__schema_relax(w, schema) : weir__schema_enforce(w, schema);
+}
+
+json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
+{
+    static const char *const allowed[] = {"$ref", NULL};
+    static const char *const only_all[] = {"allOf", NULL};
+    json_t *result = NULL;
+    if (json_is_false(schema)) return json_false();
+    if (json_is_true(schema)) {
+        result = json_object();
+        return result != NULL ? result : weir__schema_no_memory(w);
+    }
+    if (!json_is_object(schema))
+        return weir__schema_refuse(w, NULL, "a schema must be an object or a boolean");
+    if (++w->n_nodes > WEIR__SCHEMA_NODES_MAX) {
+        w->final = true;
+        return weir__schema_refuse(w, NULL, "the schema has more than %d parts", WEIR__SCHEMA_NODES_MAX);
+    }
+    if (++w->depth > WEIR__SCHEMA_DEPTH_MAX)
+        return weir__schema_refuse(w, NULL, "schemas are nested deeper than %d", WEIR__SCHEMA_DEPTH_MAX);
+    if (!weir__schema_spend(w, 16) || !weir__schema_check_keywords(w, schema)) return NULL;
+    if (json_object_get(schema, "$ref") != NULL) {
+        const char *other = weir__schema_other_constraint(schema, allowed);
+        if (other != NULL)
+            return weir__schema_refuse(w, other, "it stands beside $ref; put both into an allOf");
+        const json_t *target = weir__schema_resolve(w, json_object_get(schema, "$ref"));
+        result = target != NULL ? refer(w, target) : NULL;
+    } else if (json_object_get(schema, "allOf") != NULL) {
+        const json_t *all = json_object_get(schema, "allOf");
+        if (json_array_size(all) == 1 && weir__schema_other_constraint(schema, only_all) == NULL) {
+            /* Not merged, so that a reference stays one and may be recursive. */
+            result = weir__schema_below_index(w, "allOf", 0, json_array_get(all, 0), false);
+        } else {
+            json_t *flat = weir__schema_flatten(w, schema);
+            if (flat != NULL) result = json_is_false(flat) ? json_false() : flat_node(w, flat);
+            json_decref(flat);
+        }
+    } else {
+        result = flat_node(w, schema);
+    }
+    w->depth--;
+    if (keep_annotations(schema, result)) return result;
+    json_decref(result);
+    return weir__schema_no_memory(w);
+}
+
+/* The root as it is: an object. */
+static json_t *inline_root(weir__schema_walk *w)
+{
+    if (w->relax) return weir__schema_relax_object(w, w->root);
+    if (json_is_object(w->root) && weir__schema_possible_types(w, w->root) != TYPE_OBJECT &&
+        !weir__schema_has_any(w->root, weir__schema_named_properties))
+        return weir__schema_refuse(w, "type", "the arguments of a function must be an object");
+    const json_t *target = weir__schema_dereference(w, w->root);
+    json_t *result = target != NULL ? weir__schema_node(w, target) : NULL;
+    if (result == NULL || json_is_false(result) ||
+        weir__schema_type_mask(json_string_value(json_object_get(result, "type"))) == TYPE_OBJECT)
+        return result;
+    json_decref(result);
+    return weir__schema_refuse(w, NULL, "the arguments of a function must be one object with properties");
+}
+
+static void walk_fini(weir__schema_walk *w)
+{
+    for (size_t i = 0; i < w->n_flats; i++) {
+        json_decref(w->flats[i].schema);
+        json_decref(w->flats[i].flat);
+    }
+    weir__mem_free(w->flats);
+    weir__mem_free(w->definitions);
+    json_decref(w->defs);
+}
+
+weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms *terms, json_t **rewritten,
+                                 weir_error *error)
+{
+    weir__schema_work own;
+    weir_error why = {0}; /* apart: what was refused may have been left out */
+    weir__schema_walk w = {
+        .root = schema,
+        .where = terms->where,
+        .tag = terms->tag,
+        .work = terms->work != NULL ? terms->work : &own,
+        .relax = terms->relax,
+        .relaxed = terms->relaxed,
+        .error = &why,
+        .status = WEIR_OK,
+    };
+    json_t *result = NULL;
+    weir__schema_work_init(&own);
+    w.defs = json_object();
+    if (w.defs == NULL)
+        weir__schema_no_memory(&w);
+    else if (!json_is_object(schema) && !json_is_boolean(schema))
+        weir__schema_refuse(&w, NULL, "a schema must be an object or a boolean");
+    else if (terms->inline_root)
+        result = inline_root(&w);
+    else
+        /* Through a reference even here: then the converter names every rule after it, and none by chance
+         * like one of its own (a property "date_time" would be that). */
+        result = json_is_boolean(schema) ? weir__schema_node(&w, schema) : refer(&w, schema);
+    if (json_is_false(result)) result = weir__schema_refuse(&w, NULL, "nothing can satisfy this schema");
+    if (result != NULL && json_object_size(w.defs) > 0 && json_object_set(result, "$defs", w.defs) != 0) {
+        json_decref(result);
+        result = weir__schema_no_memory(&w);
+    }
+    walk_fini(&w);
+    if (result != NULL) *rewritten = result;
+    return w.status == WEIR_OK ? WEIR_OK : weir__error_copy(error, &why);
+}

@@ -1,0 +1,423 @@
+/* schema_merge.c: several schemas that meet, by allOf, anyOf or oneOf.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "grammar/schema_walk.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+/* ---- allOf, and what stands beside anyOf ---- */
+
+static const char *const array_items[] = {"items", "prefixItems", "additionalItems", NULL};
+
+/* Whether the object says what properties beyond its own may be. */
+static bool is_closing(const json_t *schema)
+{
+    const json_t *additional = json_object_get(schema, "additionalProperties");
+    const json_t *unevaluated = json_object_get(schema, "unevaluatedProperties");
+    return (additional != NULL && !json_is_true(additional)) ||
+           (unevaluated != NULL && !json_is_true(unevaluated));
+}
+
+/* Values in a JSON value, and the length of its texts; counted no further than `most`. */
+static size_t weight(const json_t *value, size_t most)
+{
+    size_t n = 1 + json_string_length(value) / 8, i;
+    const char *name;
+    json_t *part;
+    if (json_is_object(value)) {
+        json_object_foreach((json_t *)value, name, part)
+        {
+            if (n > most) break;
+            n += weight(part, most - n);
+        }
+    }
+    json_array_foreach((json_t *)value, i, part)
+    {
+        if (n > most) break;
+        n += weight(part, most - n);
+    }
+    return n;
+}
+
+/* False after a refusal too. */
+static bool equal(weir__schema_walk *w, const json_t *a, const json_t *b)
+{
+    if (a == b) return true;
+    return weir__schema_spend(w, weight(a, WEIR__SCHEMA_STEPS_MAX)) && json_equal(a, b);
+}
+
+/* Adds the members of src, which dst must hold or not know. */
+static bool merge_members(weir__schema_walk *w, json_t *dst, json_t *src, const char *keyword)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(src, name, value)
+    {
+        const json_t *known = json_object_get(dst, name);
+        if (known != NULL && !equal(w, known, value))
+            return weir__schema_refuse(w, "allOf",
+                                       "the schemas that meet here give '%.60s' in '%s' in different ways",
+                                       name, keyword) != NULL;
+        if (known == NULL && json_object_set(dst, name, value) != 0) return weir__schema_no_memory(w) != NULL;
+    }
+    return true;
+}
+
+/* The same for names of required properties, which dst and src list. */
+static bool merge_required(weir__schema_walk *w, json_t *dst, const json_t *src)
+{
+    if (!weir__schema_spend(w, (json_array_size(dst) + 1) * json_array_size(src))) return false;
+    for (size_t i = 0; i < json_array_size(src); i++) {
+        json_t *name = json_array_get(src, i);
+        size_t k = 0;
+        while (k < json_array_size(dst) && !json_equal(json_array_get(dst, k), name)) k++;
+        if (k == json_array_size(dst) && json_array_append(dst, name) != 0)
+            return weir__schema_no_memory(w) != NULL;
+    }
+    return true;
+}
+
+static bool merge_types(weir__schema_walk *w, json_t *dst, const json_t *src)
+{
+    unsigned mask = weir__schema_declared_types(w, dst), other = weir__schema_declared_types(w, src);
+    if (mask == 0 || other == 0) return false;
+    json_t *types = weir__schema_type_array(mask & other);
+    if (types == NULL) return weir__schema_no_memory(w) != NULL;
+    if (json_array_size(types) == 0) {
+        json_decref(types);
+        return weir__schema_refuse(w, "type", "the schemas that meet here have no type in common") != NULL;
+    }
+    return json_object_set_new(dst, "type", types) == 0 || weir__schema_no_memory(w) != NULL;
+}
+
+/* A keyword that both have. What dst holds may be shared with others, so it is replaced and not changed. */
+static bool merge_keyword(weir__schema_walk *w, json_t *dst, const json_t *src, const char *name)
+{
+    const json_t *known = json_object_get(dst, name);
+    json_t *value = json_object_get(src, name);
+    bool properties = strcmp(name, "properties") == 0 && json_is_object(known) && json_is_object(value);
+    bool required = strcmp(name, "required") == 0 && json_is_array(known) && json_is_array(value);
+    if (strcmp(name, "type") == 0) return merge_types(w, dst, src);
+    if (properties || required) {
+        if (known == value) return true;
+        if (!weir__schema_spend(w, json_object_size(known) + json_object_size(value))) return false;
+        json_t *both = json_copy((json_t *)known);
+        if (both == NULL) return weir__schema_no_memory(w) != NULL;
+        bool ok = properties ? merge_members(w, both, value, name) : merge_required(w, both, value);
+        if (!ok) {
+            json_decref(both);
+            return false;
+        }
+        return json_object_set_new(dst, name, both) == 0 || weir__schema_no_memory(w) != NULL;
+    }
+    return equal(w, known, value) ||
+           weir__schema_refuse(
+               w, name, "the schemas that meet here, by allOf or anyOf, give it different values") != NULL;
+}
+
+/* dst, an object of the walk's own, becomes the conjunction of dst and src. */
+static bool merge(weir__schema_walk *w, json_t *dst, const json_t *src)
+{
+    const char *name;
+    json_t *value;
+    if ((is_closing(dst) && weir__schema_has_any(src, weir__schema_named_properties)) ||
+        (is_closing(src) && weir__schema_has_any(dst, weir__schema_named_properties)))
+        return weir__schema_refuse(w, "additionalProperties",
+                                   "it meets properties of another schema of an allOf or anyOf, "
+                                   "which it does not know") != NULL;
+    if (weir__schema_has_any(dst, array_items) && weir__schema_has_any(src, array_items))
+        return weir__schema_refuse(w, "items", "several schemas of an allOf or anyOf have it") != NULL;
+    if (!weir__schema_spend(w, json_object_size(src))) return false;
+    json_object_foreach((json_t *)src, name, value)
+    {
+        const json_t *known = json_object_get(dst, name);
+        if (weir__schema_family_of(name) == ANNOTATION) continue;
+        if (strncmp(name, "exclusive", 9) == 0 && json_is_boolean(value))
+            return weir__schema_refuse(w, name, "it must be a number in a schema of an allOf or anyOf") !=
+                   NULL;
+        if (known == NULL) {
+            if (json_object_set(dst, name, value) != 0) return weir__schema_no_memory(w) != NULL;
+        } else if (!merge_keyword(w, dst, src, name)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The members of the schema's allOf, merged into flat. False after a refusal, or when nothing satisfies one
+ * of them (*impossible). */
+static bool merge_all(weir__schema_walk *w, const json_t *all, json_t *flat, bool *impossible)
+{
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *member = weir__schema_dereference(w, json_array_get(all, i));
+        if (member == NULL || !weir__schema_spend(w, 1)) return false;
+        if (json_is_true(member)) continue;
+        if (json_is_false(member)) {
+            *impossible = true;
+            return false;
+        }
+        size_t before = weir__schema_enter_index(w, "allOf", i);
+        bool ok = json_is_object(member) ||
+                  weir__schema_refuse(w, NULL, "a schema must be an object or a boolean") != NULL;
+        ok = ok && weir__schema_check_keywords(w, member);
+        json_t *part = ok ? weir__schema_flatten(w, member) : NULL;
+        *impossible = json_is_false(part);
+        ok = part != NULL && !*impossible && merge(w, flat, part);
+        json_decref(part);
+        weir__schema_leave(w, before);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+/* Remembers what a schema was flattened to. Both are held, so that no other schema gets the same address. */
+static bool remember(weir__schema_walk *w, const json_t *schema, json_t *flat)
+{
+    if (!weir__mem_grow(&w->flats, &w->flats_capacity, w->n_flats + 1, sizeof *w->flats))
+        return weir__schema_no_memory(w) != NULL;
+    w->flats[w->n_flats++] = (weir__schema_flat){json_incref((json_t *)schema), json_incref(flat)};
+    return true;
+}
+
+json_t *weir__schema_flatten(weir__schema_walk *w, const json_t *schema)
+{
+    const json_t *all = json_object_get(schema, "allOf");
+    bool impossible = false;
+    if (all == NULL) return json_incref((json_t *)schema);
+    if (!weir__schema_spend(w, w->n_flats / 8 + 1)) return NULL;
+    for (size_t i = 0; i < w->n_flats; i++)
+        if (w->flats[i].schema == schema) return json_incref(w->flats[i].flat);
+    if (!json_is_array(all) || json_array_size(all) == 0)
+        return weir__schema_refuse(w, "allOf", "it must be an array of schemas, and not empty");
+    if (++w->depth > WEIR__SCHEMA_DEPTH_MAX)
+        return weir__schema_refuse(w, "allOf", "schemas are nested deeper than %d", WEIR__SCHEMA_DEPTH_MAX);
+    json_t *flat = json_copy((json_t *)schema);
+    if (flat == NULL) return weir__schema_no_memory(w);
+    json_object_del(flat, "allOf");
+    if (!merge_all(w, all, flat, &impossible)) {
+        json_decref(flat);
+        flat = impossible ? json_false() : NULL;
+    }
+    w->depth--;
+    if (flat == NULL || remember(w, schema, flat)) return flat;
+    json_decref(flat);
+    return NULL;
+}
+
+/* ---- anyOf and oneOf ---- */
+
+/* How far one look at types goes: alternatives of alternatives can be without end. */
+#define LOOKS_MAX 1000
+
+static unsigned types_of_values(const json_t *list, int *looks)
+{
+    unsigned mask = 0;
+    *looks -= (int)(json_array_size(list) / 64 < LOOKS_MAX ? json_array_size(list) / 64 : LOOKS_MAX);
+    for (size_t i = 0; i < json_array_size(list); i++) mask |= weir__schema_type_of(json_array_get(list, i));
+    return mask;
+}
+
+static unsigned look_at_types(weir__schema_walk *w, const json_t *schema, int depth, int *looks)
+{
+    if (json_is_false(schema)) return 0;
+    if (!json_is_object(schema) || depth > 16 || --*looks <= 0) return TYPE_ANY;
+    unsigned mask = TYPE_ANY;
+    if (json_object_get(schema, "type") != NULL && w->status == WEIR_OK)
+        mask = weir__schema_declared_types(w, schema);
+    if (json_object_get(schema, "const") != NULL)
+        mask &= weir__schema_type_of(json_object_get(schema, "const"));
+    const json_t *list = json_object_get(schema, "enum");
+    if (json_is_array(list)) mask &= types_of_values(list, looks);
+    const json_t *reference = json_object_get(schema, "$ref");
+    if (reference != NULL && w->status == WEIR_OK) {
+        const json_t *target = weir__schema_resolve(w, reference);
+        if (target != NULL) mask &= look_at_types(w, target, depth + 1, looks);
+    }
+    const json_t *all = json_object_get(schema, "allOf");
+    for (size_t i = 0; i < json_array_size(all); i++)
+        mask &= look_at_types(w, json_array_get(all, i), depth + 1, looks);
+    for (int k = 0; k < 2; k++) {
+        const json_t *branches = json_object_get(schema, k == 0 ? "anyOf" : "oneOf");
+        if (!json_is_array(branches)) continue;
+        unsigned any = 0;
+        for (size_t i = 0; i < json_array_size(branches) && any != TYPE_ANY; i++)
+            any |= look_at_types(w, json_array_get(branches, i), depth + 1, looks);
+        mask &= any;
+    }
+    return mask;
+}
+
+unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema)
+{
+    int looks = LOOKS_MAX;
+    unsigned mask = look_at_types(w, schema, 0, &looks);
+    weir__schema_spend(w, (size_t)(LOOKS_MAX - looks));
+    return mask;
+}
+
+/* The values that the schema is restricted to, as a new array, or NULL. */
+static json_t *listed_values(const json_t *schema)
+{
+    json_t *only = json_object_get(schema, "const");
+    if (only != NULL) return json_pack("[O]", only);
+    json_t *list = json_object_get(schema, "enum");
+    return json_is_array(list) ? json_incref(list) : NULL;
+}
+
+/* Equal as JSON Schema has it: 1 and 1.0 are. */
+static bool same_value(const json_t *a, const json_t *b)
+{
+    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+    return json_equal(a, b) || (json_typeof(a) == json_typeof(b) && (json_is_array(a) || json_is_object(a)));
+}
+
+static bool values_differ(weir__schema_walk *w, const json_t *a, const json_t *b)
+{
+    json_t *first = listed_values(a), *second = listed_values(b);
+    bool differ = first != NULL && second != NULL &&
+                  weir__schema_spend(w, json_array_size(first) * json_array_size(second));
+    for (size_t i = 0; differ && i < json_array_size(first); i++)
+        for (size_t k = 0; differ && k < json_array_size(second); k++)
+            differ = !same_value(json_array_get(first, i), json_array_get(second, k));
+    json_decref(first);
+    json_decref(second);
+    return differ;
+}
+
+/* Whether b asks for a property that no object made for a has: such objects hold a's own properties only. */
+static bool lacks_required(const json_t *a, const json_t *b)
+{
+    static const char *const wider[] = {"anyOf", "oneOf", "allOf", NULL};
+    const json_t *required = json_object_get(b, "required");
+    if (!weir__schema_has_any(a, weir__schema_named_properties) || weir__schema_has_any(a, wider))
+        return false;
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const char *name = json_string_value(json_array_get(required, i));
+        if (name != NULL && json_object_get(json_object_get(a, "properties"), name) == NULL &&
+            !weir__schema_is_required(a, name))
+            return true;
+    }
+    return false;
+}
+
+/* Whether no text that is made for one of the two satisfies the other. */
+static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json_t *b)
+{
+    unsigned types_a = weir__schema_possible_types(w, a), types_b = weir__schema_possible_types(w, b);
+    if ((types_a & types_b) == 0) return true;
+    a = weir__schema_dereference(w, a);
+    b = weir__schema_dereference(w, b);
+    if (!json_is_object(a) || !json_is_object(b)) return false;
+    if (values_differ(w, a, b)) return true;
+    if (types_a != TYPE_OBJECT || types_b != TYPE_OBJECT) return false;
+    const char *name;
+    json_t *property;
+    size_t asked =
+        json_array_size(json_object_get(a, "required")) + json_array_size(json_object_get(b, "required"));
+    json_object_foreach(json_object_get(a, "properties"), name, property)
+    {
+        if (!weir__schema_spend(w, asked / 4 + 1)) return false;
+        const json_t *other = json_object_get(json_object_get(b, "properties"), name);
+        if (other == NULL || !weir__schema_is_required(a, name) || !weir__schema_is_required(b, name))
+            continue;
+        const json_t *one = weir__schema_dereference(w, property);
+        other = one != NULL ? weir__schema_dereference(w, other) : NULL;
+        if (json_is_object(one) && json_is_object(other) && values_differ(w, one, other)) return true;
+    }
+    return lacks_required(a, b) && lacks_required(b, a);
+}
+
+/* The branches, each merged with what stands beside them. */
+static json_t *merged_branches(weir__schema_walk *w, const json_t *schema, const char *keyword)
+{
+    static const char *const allowed[] = {"anyOf", "oneOf", NULL};
+    const json_t *branches = json_object_get(schema, keyword);
+    const char *beside = weir__schema_other_constraint(schema, allowed);
+    json_t *result = json_array();
+    for (size_t i = 0; result != NULL && i < json_array_size(branches); i++) {
+        json_t *branch = json_array_get(branches, i), *whole;
+        if (beside == NULL) {
+            whole = json_incref(branch);
+        } else {
+            size_t before = weir__schema_enter_index(w, keyword, i);
+            const json_t *target = weir__schema_dereference(w, branch);
+            bool affordable = weir__schema_spend(w, json_object_size(schema));
+            whole = affordable ? json_copy((json_t *)schema) : NULL;
+            bool ok = target != NULL && whole != NULL && json_object_del(whole, keyword) == 0;
+            if (ok && json_is_false(target)) {
+                json_decref(whole);
+                whole = json_false();
+            } else if (ok && json_is_object(target)) {
+                json_t *flat =
+                    weir__schema_check_keywords(w, target) ? weir__schema_flatten(w, target) : NULL;
+                ok = flat != NULL && (json_is_false(flat) || merge(w, whole, flat));
+                if (json_is_false(flat)) {
+                    json_decref(whole);
+                    whole = json_false();
+                }
+                json_decref(flat);
+            } else if (ok && !json_is_true(target)) {
+                ok = weir__schema_refuse(w, NULL, "a schema must be an object or a boolean") != NULL;
+            }
+            weir__schema_leave(w, before);
+            if (!ok) {
+                weir__schema_no_memory(w); /* unless it was refused */
+                json_decref(whole);
+                json_decref(result);
+                return NULL;
+            }
+        }
+        if (json_array_append_new(result, whole) != 0) {
+            json_decref(result);
+            result = NULL;
+        }
+    }
+    return result != NULL ? result : weir__schema_no_memory(w);
+}
+
+json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema)
+{
+    bool one_of = json_object_get(schema, "oneOf") != NULL;
+    const char *keyword = one_of ? "oneOf" : "anyOf";
+    const json_t *given = json_object_get(schema, keyword);
+    if (one_of && json_object_get(schema, "anyOf") != NULL)
+        return weir__schema_refuse(w, "oneOf", "it stands beside anyOf; only one of them can be honoured");
+    if (!json_is_array(given) || json_array_size(given) == 0)
+        return weir__schema_refuse(w, keyword, "it must be an array of schemas, and not empty");
+    json_t *branches = merged_branches(w, schema, keyword);
+    if (branches == NULL) return NULL;
+
+    json_t *list = json_array(), *result = NULL;
+    if (list == NULL) weir__schema_no_memory(w);
+    size_t n = json_array_size(branches);
+    for (size_t i = 0; list != NULL && i < n; i++) {
+        json_t *branch = json_array_get(branches, i);
+        for (size_t k = i + 1; one_of && k < n; k++) {
+            if (exclude_each_other(w, branch, json_array_get(branches, k)) && w->status == WEIR_OK) continue;
+            weir__schema_refuse(
+                w, "oneOf",
+                "one value may satisfy both branch %zu and branch %zu; give each a type of its own, or a "
+                "required property with distinct const values, or write anyOf",
+                i, k);
+            goto out;
+        }
+        json_t *one = weir__schema_below_index(w, keyword, i, branch, false);
+        if (one == NULL) goto out;
+        if (!json_is_false(one) && json_array_append_new(list, one) != 0) {
+            weir__schema_no_memory(w);
+            goto out;
+        }
+    }
+    if (list == NULL) goto out;
+    if (json_array_size(list) == 0) {
+        result = json_false();
+    } else {
+        result = json_pack("{s:O}", "anyOf", list);
+        if (result == NULL) weir__schema_no_memory(w);
+    }
+out:
+    json_decref(list);
+    json_decref(branches);
+    return result;
+}

@@ -1,0 +1,199 @@
+/* schema_object.c: objects and their properties.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "grammar/schema_walk.h"
+
+#include <string.h>
+
+/* Properties that are required but not listed join the listed ones, with the schema of the others. */
+static json_t *all_properties(weir__schema_walk *w, const json_t *schema, const json_t *others)
+{
+    const json_t *given = json_object_get(schema, "properties"),
+                 *required = json_object_get(schema, "required");
+    json_t *properties = given != NULL ? json_copy((json_t *)given) : json_object();
+    if (properties == NULL) return weir__schema_no_memory(w);
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const char *name = json_string_value(json_array_get(required, i));
+        if (json_object_get(properties, name) != NULL) continue;
+        int failed = others != NULL ? json_object_set(properties, name, (json_t *)others)
+                                    : json_object_set_new(properties, name, json_true());
+        if (failed) {
+            json_decref(properties);
+            return weir__schema_no_memory(w);
+        }
+    }
+    return properties;
+}
+
+/* An object that holds these properties and no others. */
+static json_t *closed_object(weir__schema_walk *w, const json_t *schema, const json_t *others)
+{
+    json_t *properties = NULL, *listed = json_object(), *required = json_array(), *result = NULL;
+    uint64_t least = 0, most = UINT64_MAX;
+    bool impossible = false;
+    const char *name;
+    json_t *property;
+
+    if (listed == NULL || required == NULL) {
+        weir__schema_no_memory(w);
+        goto out;
+    }
+    if (!weir__schema_spend(w, json_array_size(json_object_get(schema, "required")))) goto out;
+    if ((properties = all_properties(w, schema, others)) == NULL) goto out;
+    if (json_object_size(properties) > WEIR__SCHEMA_PROPERTIES_MAX) {
+        weir__schema_refuse(w, "properties", "an object can have at most %d", WEIR__SCHEMA_PROPERTIES_MAX);
+        goto out;
+    }
+    json_object_foreach(properties, name, property)
+    {
+        if (strlen(name) > WEIR__SCHEMA_NAME_MAX || strcmp(name, "*") == 0) {
+            weir__schema_refuse(w, "properties",
+                                strcmp(name, "*") == 0 ? "a property cannot be named '%s'"
+                                                       : "the name '%.40s...' has more than 256 bytes",
+                                name);
+            goto out;
+        }
+        if (!weir__schema_spend(w, json_array_size(json_object_get(schema, "required")) / 2) ||
+            !weir__schema_take(w, "properties", strlen(name) + 20))
+            goto out;
+        json_t *one = weir__schema_below(w, "properties", name, property, true);
+        if (one == NULL) goto out;
+        if (json_is_false(one)) {
+            impossible |= weir__schema_is_required(schema, name);
+            continue;
+        }
+        if (json_object_set_new(listed, name, one) != 0 ||
+            (weir__schema_is_required(schema, name) &&
+             json_array_append_new(required, json_string(name)) != 0)) {
+            weir__schema_no_memory(w);
+            goto out;
+        }
+    }
+    if (!weir__schema_count(w, schema, "minProperties", &least) ||
+        !weir__schema_count(w, schema, "maxProperties", &most))
+        goto out;
+    if (least > json_array_size(required)) {
+        weir__schema_refuse(w, "minProperties",
+                            "fewer properties than that are required; list them in required");
+    } else if (most < json_object_size(listed)) {
+        weir__schema_refuse(w, "maxProperties", "more properties than that are listed");
+    } else if (impossible) {
+        result = json_false();
+    } else {
+        result = json_pack("{s:s,s:O,s:O,s:b}", "type", "object", "properties", listed, "required", required,
+                           "additionalProperties", 0);
+        if (result == NULL) weir__schema_no_memory(w);
+    }
+out:
+    json_decref(required);
+    json_decref(listed);
+    json_decref(properties);
+    return result;
+}
+
+/* An object with any properties whose values satisfy `others` (NULL: any). */
+static json_t *open_object(weir__schema_walk *w, const json_t *schema, const json_t *others)
+{
+    static const char *const counts[] = {"minProperties", "maxProperties", NULL};
+    json_t *value, *result;
+    for (size_t i = 0; counts[i] != NULL; i++)
+        if (json_object_get(schema, counts[i]) != NULL)
+            return weir__schema_refuse(w, counts[i],
+                                       "a grammar cannot count properties that are not listed in properties");
+    value =
+        others == NULL ? json_object() : weir__schema_below(w, "additionalProperties", NULL, others, true);
+    if (value == NULL) return others == NULL ? weir__schema_no_memory(w) : NULL;
+    if (json_is_false(value)) return closed_object(w, schema, NULL);
+    bool any = json_object_size(value) == 0;
+    if (any) json_decref(value);
+    result = any ? json_pack("{s:s}", "type", "object")
+                 : json_pack("{s:s,s:o}", "type", "object", "additionalProperties", value);
+    return result != NULL ? result : weir__schema_no_memory(w);
+}
+
+/* The schema with the properties that propertyNames lists: those that it has and, where others may be, the
+ * rest. */
+static json_t *with_names(weir__schema_walk *w, const json_t *schema, const json_t *list)
+{
+    const json_t *given = json_object_get(schema, "properties");
+    json_t *others = json_object_get(schema, "additionalProperties");
+    json_t *properties = json_object(), *less = json_copy((json_t *)schema);
+    bool ok = properties != NULL && less != NULL, named = given != NULL;
+    for (size_t i = 0; ok && i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        json_t *property = name != NULL ? json_object_get(given, name) : NULL;
+        if (name == NULL || (property == NULL && named)) continue;
+        ok = property != NULL || others != NULL
+                 ? json_object_set(properties, name, property != NULL ? property : others) == 0
+                 : json_object_set_new(properties, name, json_true()) == 0;
+    }
+    ok = ok && json_object_set(less, "properties", properties) == 0 &&
+         json_object_set_new(less, "additionalProperties", json_false()) == 0 &&
+         json_object_del(less, "propertyNames") == 0;
+    json_decref(properties);
+    if (ok) return less;
+    json_decref(less);
+    return weir__schema_no_memory(w);
+}
+
+/* An object with propertyNames. */
+static json_t *named_object(weir__schema_walk *w, const json_t *schema, const json_t *names)
+{
+    static const char *const type_alone[] = {"type", NULL}, *const list_alone[] = {"type", "enum", NULL};
+    json_t *less = NULL, *list = json_object_get(names, "enum");
+    bool strings = json_is_object(names) && (json_object_get(names, "type") == NULL ||
+                                             (weir__schema_declared_types(w, names) & TYPE_STRING) != 0);
+    if (w->status != WEIR_OK) return NULL;
+    if (json_is_true(names) || (strings && weir__schema_other_constraint(names, type_alone) == NULL)) {
+        less = json_copy((json_t *)schema);
+        if (less == NULL || json_object_del(less, "propertyNames") != 0) {
+            json_decref(less);
+            return weir__schema_no_memory(w);
+        }
+    } else if (strings && json_is_array(list) && weir__schema_other_constraint(names, list_alone) == NULL) {
+        if ((less = with_names(w, schema, list)) == NULL) return NULL;
+        for (size_t i = 0; i < json_array_size(json_object_get(schema, "required")); i++) {
+            json_t *name = json_array_get(json_object_get(schema, "required"), i);
+            size_t k = 0;
+            while (k < json_array_size(list) && !json_equal(json_array_get(list, k), name)) k++;
+            if (k < json_array_size(list)) continue;
+            json_decref(less);
+            return json_false();
+        }
+    } else {
+        return weir__schema_refuse(w, "propertyNames",
+                                   "it is honoured as a list (enum) only; list names in properties");
+    }
+    json_t *result = weir__schema_object(w, less);
+    json_decref(less);
+    return result;
+}
+
+json_t *weir__schema_object(weir__schema_walk *w, const json_t *schema)
+{
+    const json_t *others = json_object_get(schema, "additionalProperties");
+    const json_t *properties = json_object_get(schema, "properties");
+    const json_t *required = json_object_get(schema, "required");
+    const json_t *unevaluated = json_object_get(schema, "unevaluatedProperties");
+    if (properties != NULL && !json_is_object(properties))
+        return weir__schema_refuse(w, "properties", "it must be an object");
+    if (required != NULL && !json_is_array(required))
+        return weir__schema_refuse(w, "required", "it must be an array of names");
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const json_t *name = json_array_get(required, i);
+        if (!json_is_string(name) || strlen(json_string_value(name)) != json_string_length(name))
+            return weir__schema_refuse(w, "required", "it must be an array of names");
+    }
+    if (others != NULL && !json_is_object(others) && !json_is_boolean(others))
+        return weir__schema_refuse(w, "additionalProperties", "it must be a schema or a boolean");
+    if (unevaluated != NULL && !json_is_true(unevaluated)) {
+        if (!json_is_false(unevaluated) || (others != NULL && !json_is_false(others)))
+            return weir__schema_refuse(w, "unevaluatedProperties",
+                                       "only false is honoured, without additionalProperties");
+        others = unevaluated;
+    }
+    const json_t *names = json_object_get(schema, "propertyNames");
+    if (names != NULL) return named_object(w, schema, names);
+    bool listed = properties != NULL || json_array_size(required) > 0;
+    if (!listed && !json_is_false(others)) return open_object(w, schema, others);
+    return closed_object(w, schema, others);
+}

@@ -1,0 +1,154 @@
+/* schema_relax.c: what is left out of a schema where the caller allows it, and the list of that.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "grammar/schema_walk.h"
+
+/* Whether the text has this line. */
+static bool has_line(const weir__text *text, const char *line)
+{
+    size_t n = strlen(line);
+    for (const char *at = text->bytes; at != NULL && (at = strstr(at, line)) != NULL; at += n)
+        if ((at == text->bytes || at[-1] == '\n') && at[n] == '\n') return true;
+    return false;
+}
+
+/* Writes down that the keyword of the schema at hand was left out. */
+static bool note(weir__schema_walk *w, const char *keyword)
+{
+    static const char more[] = "...";
+    char line[WEIR__SCHEMA_PATH_MAX + 192];
+    weir__text *t = w->relaxed;
+    if (t == NULL) return true;
+    snprintf(line, sizeof line, "%s%s: %s", w->where, w->path, keyword);
+    for (char *c = line; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
+    const char *text = t->n + strlen(line) + sizeof more < WEIR__SCHEMA_RELAXED_MAX ? line : more;
+    if (has_line(t, text)) return true;
+    return (weir__text_add_string(t, text) && weir__text_add(t, "\n", 1)) ||
+           weir__schema_no_memory(w) != NULL;
+}
+
+/* A schema of which no more is left than the types. */
+static json_t *types_only(weir__schema_walk *w, const json_t *schema)
+{
+    const weir_status status = w->status;
+    unsigned mask = weir__schema_possible_types(w, schema);
+    if (w->final) return NULL;
+    w->status = status; /* a reference that leads nowhere allows all */
+    if (mask == TYPE_ANY || mask == 0) {
+        json_t *any = json_object();
+        return any != NULL ? any : weir__schema_no_memory(w);
+    }
+    json_t *list = json_array();
+    for (size_t i = 0; list != NULL && i < WEIR__SCHEMA_TYPES; i++) {
+        unsigned m = weir__schema_types[i].mask;
+        if ((mask & m) != m || (m == TYPE_INTEGER && (mask & TYPE_FRACTION))) continue;
+        if (json_array_append_new(list, json_pack("{s:s}", "type", weir__schema_types[i].name)) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    json_t *result = json_array_size(list) == 1 ? json_incref(json_array_get(list, 0))
+                     : list != NULL             ? json_pack("{s:O}", "anyOf", list)
+                                                : NULL;
+    json_decref(list);
+    return result != NULL ? result : weir__schema_no_memory(w);
+}
+
+/* Which keyword of the schema to leave out after a refusal; NULL: none would help. What is refused may lie in
+ * a schema that was merged into this one. */
+static const char *to_leave_out(const weir__schema_walk *w, const json_t *schema, size_t path_length)
+{
+    static const char *const merging[] = {"allOf", "anyOf", "oneOf"};
+    const bool own = w->refused[0] != '\0' && json_object_get(schema, w->refused) != NULL;
+    if (own && w->refused_at == path_length) return w->refused;
+    for (size_t i = 0; i < sizeof merging / sizeof *merging; i++)
+        if (json_object_get(schema, merging[i]) != NULL) return merging[i];
+    return own ? w->refused : NULL;
+}
+
+/* Leaves the keyword out of the walk's own schema. Alternatives that do not exclude each other stay
+ * alternatives. */
+static bool leave_out(weir__schema_walk *w, json_t *schema, const char *keyword)
+{
+    json_t *branches = json_object_get(schema, "oneOf");
+    if (!note(w, keyword)) return false;
+    if (strcmp(keyword, "oneOf") == 0 && json_object_get(schema, "anyOf") == NULL &&
+        json_array_size(branches) > 0 && json_object_set(schema, "anyOf", branches) != 0)
+        return weir__schema_no_memory(w) != NULL;
+    return json_object_del(schema, keyword) == 0 || weir__schema_no_memory(w) != NULL;
+}
+
+json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema)
+{
+    const int depth = w->depth, level = w->level;
+    const size_t path_length = w->path_length;
+    json_t *given = json_incref((json_t *)schema), *result;
+    while ((result = weir__schema_enforce(w, given)) == NULL && w->status == WEIR_GRAMMAR && !w->final) {
+        char keyword[sizeof w->refused];
+        const char *found = to_leave_out(w, given, path_length);
+        w->status = WEIR_OK;
+        w->depth = depth;
+        w->level = level;
+        weir__schema_leave(w, path_length);
+        if (found == NULL) {
+            if (note(w, w->refused[0] != '\0' ? w->refused : "all of it")) result = types_only(w, given);
+            break;
+        }
+        snprintf(keyword, sizeof keyword, "%s", found);
+        json_t *less = json_copy(given);
+        json_decref(given);
+        given = less;
+        if (less == NULL) weir__schema_no_memory(w);
+        if (less == NULL || !leave_out(w, less, keyword)) break;
+    }
+    json_decref(given);
+    return result;
+}
+
+static bool is_one_object(const json_t *result)
+{
+    return weir__schema_type_mask(json_string_value(json_object_get(result, "type"))) == TYPE_OBJECT;
+}
+
+json_t *weir__schema_relax_object(weir__schema_walk *w, const json_t *schema)
+{
+    static const char *const wider[] = {"anyOf", "oneOf", "allOf", "enum", "const", "not", "type"};
+    const json_t *target = weir__schema_dereference(w, schema);
+    json_t *result = NULL;
+    if (target == NULL && (w->final || w->status != WEIR_GRAMMAR)) return NULL;
+    w->status = WEIR_OK;
+    if (target == NULL && !note(w, "$ref")) return NULL;
+    if (target != NULL) {
+        result = weir__schema_relax(w, target);
+        if (result == NULL || is_one_object(result)) return result;
+    }
+    if (json_is_false(result)) {
+        json_decref(result);
+        result = note(w, "all of it") ? json_pack("{s:s}", "type", "object") : NULL;
+        return result != NULL ? result : weir__schema_no_memory(w);
+    }
+    json_t *less = json_is_object(target) ? json_copy((json_t *)target) : json_object();
+    json_decref(result);
+    if (less == NULL) return weir__schema_no_memory(w);
+    result = NULL;
+    for (size_t i = 0; i < sizeof wider / sizeof *wider; i++) {
+        if (json_object_get(less, wider[i]) == NULL) continue;
+        if (!note(w, wider[i])) goto out;
+        json_object_del(less, wider[i]);
+    }
+    if (json_object_set_new(less, "type", json_string("object")) != 0)
+        weir__schema_no_memory(w);
+    else
+        result = weir__schema_relax(w, less);
+    if (result != NULL && !is_one_object(result)) {
+        json_decref(result);
+        result = json_pack("{s:s}", "type", "object");
+        if (result == NULL) weir__schema_no_memory(w);
+    }
+out:
+    json_decref(less);
+    return result;
+}

@@ -1,0 +1,306 @@
+/* schema_relax_test.c: tools as programs send them: what of their schemas is enforced, and what is told to be
+ * left out. tests/tools.json has them, each with the lines that it is to give.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "grammar/grammar.h"
+#include "grammar/schema.h"
+#include "model/schema_grammar.h"
+#include "support/gbnf.h"
+
+static bool no_llama(void)
+{
+    return strcmp(weir_backend_version(), "none") == 0;
+}
+
+static weir_status rewrite(const json_t *schema, bool relax, weir__text *relaxed, json_t **rewritten,
+                           weir_error *error)
+{
+    const weir__schema_terms terms = {
+        .where = "", .tag = "w", .inline_root = true, .relax = relax, .relaxed = relaxed};
+    return weir__schema_rewrite(schema, &terms, rewritten, error);
+}
+
+/* Whether the text has exactly these lines. */
+static void assert_lines(const char *name, const char *text, const json_t *lines)
+{
+    size_t n = 0, i;
+    json_t *line;
+    for (const char *c = text; c != NULL && *c != '\0'; c++) n += *c == '\n';
+    if (n != json_array_size(lines)) fail_msg("%s: %zu lines:\n%s", name, n, text);
+    json_array_foreach((json_t *)lines, i, line)
+    {
+        char whole[512];
+        snprintf(whole, sizeof whole, "%s\n", json_string_value(line));
+        if (text == NULL || strstr(text, whole) == NULL) fail_msg("%s: no %s in\n%s", name, whole, text);
+    }
+}
+
+/* Texts of its grammar are objects with all that is required and nothing that is not listed. */
+static void assert_objects(const char *name, const json_t *schema, const json_t *rewritten, uint64_t *seed)
+{
+    char *grammar = NULL;
+    weir_error error = {0};
+    if (no_llama()) return;
+    if (weir__grammar_from_schema(rewritten, &grammar, &error) != WEIR_OK)
+        fail_msg("%s: %s", name, error.message);
+    gbnf *g = gbnf_parse(grammar);
+    weir_free(grammar);
+    for (int k = 0; k < 10; k++) {
+        static char sample[1 << 16];
+        json_error_t what;
+        size_t i;
+        json_t *required;
+        if (!gbnf_sample(g, seed, sample, sizeof sample)) continue;
+        json_t *value = json_loads(sample, JSON_ALLOW_NUL, &what);
+        if (value == NULL && (strstr(what.text, "\\u") != NULL || strstr(what.text, "surrogate") != NULL ||
+                              strstr(what.text, "overflow") != NULL || strstr(what.text, "integer") != NULL))
+            continue; /* what the converter's own strings and numbers may hold */
+        if (!json_is_object(value)) fail_msg("%s makes %s: %s", name, sample, what.text);
+        json_array_foreach(json_object_get(schema, "required"), i, required)
+        {
+            if (json_object_get(value, json_string_value(required)) == NULL)
+                fail_msg("%s makes %s", name, sample);
+        }
+        json_decref(value);
+    }
+    gbnf_free(g);
+}
+
+static void test_tools(void **state)
+{
+    (void)state;
+    json_error_t what;
+    json_t *tools = json_load_file("tests/tools.json", 0, &what), *tool;
+    uint64_t seed = 7;
+    size_t i;
+    if (tools == NULL) fail_msg("tests/tools.json: %s, line %d", what.text, what.line);
+    assert_true(json_array_size(tools) >= 60);
+    json_array_foreach(tools, i, tool)
+    {
+        const char *name = json_string_value(json_object_get(tool, "name"));
+        const json_t *schema = json_object_get(tool, "parameters"), *lines = json_object_get(tool, "relaxed");
+        json_t *rewritten = NULL;
+        weir__text relaxed = {0};
+        weir_error error = {0};
+        assert_non_null(name);
+        if (rewrite(schema, true, &relaxed, &rewritten, &error) != WEIR_OK)
+            fail_msg("%s: %s [%s]", name, error.message, error.field);
+        assert_lines(name, relaxed.bytes, lines);
+        assert_objects(name, schema, rewritten, &seed);
+        json_decref(rewritten);
+        weir__text_fini(&relaxed);
+
+        /* To the letter, it is refused just where something would be left out. */
+        rewritten = NULL;
+        weir_status status = rewrite(schema, false, NULL, &rewritten, &error);
+        if (status != (json_array_size(lines) == 0 ? WEIR_OK : WEIR_GRAMMAR))
+            fail_msg("%s: %s", name, status == WEIR_OK ? "not refused" : error.message);
+        json_decref(rewritten);
+    }
+    json_decref(tools);
+}
+
+/* What each refusal leaves: the schema, the lines, and what the result is. */
+static void test_left_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *schema, *lines, *result;
+    } cases[] = {
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"(?=x)\","
+         "\"contentEncoding\":\"base64\"}}}",
+         "/properties/a: contentEncoding\n/properties/a: pattern\n", "{\"type\":\"string\"}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"^x+$\",\"maxLength\":"
+         "3}}}",
+         "/properties/a: maxLength\n", "{\"type\":\"string\",\"pattern\":\"^([\\\\u0078]+)$\"}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"other.json\"}}}", "/properties/a: $ref\n",
+         "{}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}"
+         "]}}}",
+         "/properties/a: oneOf\n", "{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\",\"allOf\":[{\"type\":\"string\"},{}]}"
+         "}}",
+         "/properties/a: allOf\n", "{\"type\":\"null\"}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"object\",\"if\":{},\"then\":{},"
+         "\"patternProperties\":{}}}}",
+         "/properties/a: if\n/properties/a: then\n/properties/a: patternProperties\n",
+         "{\"type\":\"object\"}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"whatever\",\"title\":3}}}",
+         "/properties/a: type\n", NULL},
+        {"{\"type\":\"object\",\"properties\":{\"a\":3}}", "/properties/a: all of it\n", "{}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,5],\"minimum\":2}}}",
+         "/properties/a: minimum\n", "{\"enum\":[1,5]}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"title\":\"T\",\"description\":"
+         "\"D\",\"pattern\":\"(?=x)\"}}}",
+         "/properties/a: pattern\n", "{\"type\":\"string\",\"title\":\"T\",\"description\":\"D\"}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"object\",\"properties\":{\"x\":{},\"y\":{}},"
+         "\"maxProperties\":2,\"if\":{}}}}",
+         "/properties/a: if\n", NULL},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"object\",\"properties\":{\"x\":{},\"y\":{}},"
+         "\"maxProperties\":1}}}",
+         "/properties/a: maxProperties\n", NULL},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"allOf\":[{\"type\":[\"integer\",\"string\",\"null\"]}"
+         ","
+         "{\"type\":[\"integer\",\"null\"]}],\"if\":{}}}}",
+         "/properties/a: if\n", "{\"anyOf\":[{\"type\":\"null\"},{\"type\":\"integer\"}]}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\","
+         "\"pattern\":\"^\\\\u0041\\\\u0042\\\\uFF21\\\\uD83D\\\\uDE00$\",\"if\":{}}}}",
+         "/properties/a: if\n",
+         "{\"type\":\"string\",\"pattern\":\"^([\\\\u0041][\\\\u0042][\\\\uFF21][\\\\U0001F600])$\"}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"\\\\uD83D\\\\u0041\"}"
+         "}}",
+         "/properties/a: pattern\n", NULL},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"^[a-zc-ed]$\",\"if\":"
+         "{}}}}",
+         "/properties/a: if\n", "{\"type\":\"string\",\"pattern\":\"^([\\\\u0061-\\\\u007A])$\"}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"\\\\u004\"}}}",
+         "/properties/a: pattern\n", NULL},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":[\"integer\",\"null\"],"
+         "\"exclusiveMinimum\":9999999999999999}}}",
+         "/properties/a: exclusiveMinimum\n", NULL},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"maximum\":-1e30,\"minimum\":-5}}"
+         "}",
+         "/properties/a: maximum\n", "{\"type\":\"integer\",\"minimum\":-5}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *schema = json_loads(cases[i].schema, 0, NULL), *rewritten = NULL;
+        weir__text relaxed = {0};
+        weir_error error = {0};
+        assert_non_null(schema);
+        if (rewrite(schema, true, &relaxed, &rewritten, &error) != WEIR_OK)
+            fail_msg("%s: %s", cases[i].schema, error.message);
+        assert_int_equal(error.code, 0); /* what was left out is no error */
+        if (relaxed.bytes == NULL || strcmp(relaxed.bytes, cases[i].lines) != 0)
+            fail_msg("%s: %s", cases[i].schema, relaxed.bytes);
+        const json_t *result = json_object_get(json_object_get(rewritten, "properties"), "a");
+        char *text = json_dumps(result, JSON_COMPACT | JSON_ENCODE_ANY);
+        if (cases[i].result != NULL) assert_string_equal(text, cases[i].result);
+        free(text);
+        json_decref(rewritten);
+        rewritten = NULL;
+        assert_int_equal(rewrite(schema, false, NULL, &rewritten, &error), WEIR_GRAMMAR);
+        json_decref(schema);
+        weir__text_fini(&relaxed);
+    }
+}
+
+/* Arguments are an object, whatever is left out; what is no schema is refused; the list has an end. */
+static void test_edges(void **state)
+{
+    (void)state;
+    static const char *const objects[] = {
+        "{\"type\":\"string\"}",
+        "{\"anyOf\":[{\"type\":\"object\"},{\"type\":\"object\"}]}",
+        "{\"$ref\":\"#/nowhere\"}",
+        "{\"enum\":[1]}",
+        "false",
+        "{\"type\":\"object\",\"properties\":[]}",
+        ("{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}}},"
+         "{\"type\":\"object\",\"properties\":{\"b\":{}}}]}"),
+        "{\"type\":\"object\",\"properties\":{\"a\":false},\"required\":[\"a\"]}"};
+    weir_error error = {0};
+    json_t *rewritten = NULL;
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
+        json_t *schema = json_loads(objects[i], JSON_DECODE_ANY, NULL);
+        weir__text relaxed = {0};
+        if (rewrite(schema, true, &relaxed, &rewritten, &error) != WEIR_OK)
+            fail_msg("%s: %s", objects[i], error.message);
+        assert_string_equal(json_string_value(json_object_get(rewritten, "type")), "object");
+        assert_true(relaxed.n > 0);
+        json_decref(rewritten);
+        rewritten = NULL;
+        json_decref(schema);
+        weir__text_fini(&relaxed);
+    }
+    json_t *number = json_integer(3);
+    assert_int_equal(rewrite(number, true, NULL, &rewritten, &error), WEIR_GRAMMAR);
+    json_decref(number);
+
+    json_t *properties = json_object();
+    for (int i = 0; i < 200; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "a_property_with_a_long_name_so_that_lines_are_long_%d", i);
+        json_object_set_new(properties, name, json_pack("{s:{}}", "if"));
+    }
+    json_t *schema = json_pack("{s:s,s:o}", "type", "object", "properties", properties);
+    weir__text relaxed = {0};
+    assert_int_equal(rewrite(schema, true, &relaxed, &rewritten, &error), WEIR_OK);
+    assert_true(relaxed.n < WEIR__SCHEMA_RELAXED_MAX && relaxed.n > WEIR__SCHEMA_RELAXED_MAX / 2);
+    assert_string_equal(relaxed.bytes + relaxed.n - 5, "\n...\n");
+    json_decref(rewritten);
+    json_decref(schema);
+    weir__text_fini(&relaxed);
+}
+
+/* Of what lies too deep the types are left. */
+static void test_too_deep(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const char *type = i < 2 ? "integer" : "number";
+        int n = WEIR__SCHEMA_DEPTH_MAX + i % 2;
+        char wanted[32];
+        weir__text relaxed = {0};
+        weir_error error = {0};
+        json_t *schema = json_pack("{s:[s,s]}", "type", type, "null"), *rewritten = NULL;
+        if (i < 2) json_object_set_new(schema, "minimum", json_integer(3));
+        for (int depth = 2; depth < n; depth++)
+            schema = json_pack("{s:s,s:o}", "type", "array", "items", schema);
+        schema = json_pack("{s:s,s:{s:o}}", "type", "object", "properties", "a", schema);
+        assert_int_equal(rewrite(schema, true, &relaxed, &rewritten, &error), WEIR_OK);
+        bool cut = n > WEIR__SCHEMA_DEPTH_MAX;
+        char *text = json_dumps(rewritten, JSON_COMPACT);
+        assert_int_equal(relaxed.n > 0, cut);
+        if (cut) assert_non_null(strstr(relaxed.bytes, "/items: all of it\n"));
+        snprintf(wanted, sizeof wanted, "{\"type\":\"%s\"", type);
+        assert_non_null(strstr(text, wanted));
+        assert_non_null(strstr(text, "{\"type\":\"null\"}"));
+        if (cut) assert_null(strstr(text, "minimum"));
+        free(text);
+        json_decref(rewritten);
+        json_decref(schema);
+        weir__text_fini(&relaxed);
+    }
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    json_t *schema = json_loads(
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"if\":{},\"minLength\":2},"
+        "\"b\":{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}}}",
+        0, NULL);
+    long live = weir__mem_live();
+    for (long n = 0;; n++) {
+        json_t *rewritten = NULL;
+        weir__text relaxed = {0};
+        weir_error error = {0};
+        weir__mem_fail_after(n);
+        weir_status status = rewrite(schema, true, &relaxed, &rewritten, &error);
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        assert_int_equal(status, pending ? WEIR_OK : WEIR_NO_MEMORY);
+        json_decref(rewritten);
+        weir__text_fini(&relaxed);
+        assert_int_equal(weir__mem_live(), live);
+        if (pending) break;
+    }
+    json_decref(schema);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tools),    cmocka_unit_test(test_left_out),  cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_too_deep), cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,276 @@
+/* schema_type.c: what each type can be restricted to.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "grammar/schema_walk.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "grammar/pattern.h"
+
+/* ---- Values ---- */
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The most of the texts [n], sorted, that go on differently after the same beginning. Beginnings are told
+ * apart by their length, since in this order one ends before the next of its length begins. */
+static size_t most_forks(const char *const *texts, size_t n, size_t *forks, size_t longest)
+{
+    size_t most = 1;
+    for (size_t i = 0; i <= longest; i++) forks[i] = 1;
+    for (size_t i = 1; i < n; i++) {
+        size_t alike = 0;
+        while (texts[i][alike] != '\0' && texts[i][alike] == texts[i - 1][alike]) alike++;
+        /* to the beginning of a character */
+        while (alike > 0 && ((unsigned char)texts[i][alike] & 0xC0) == 0x80) alike--;
+        for (size_t k = alike + 1; k <= strlen(texts[i - 1]); k++) forks[k] = 1;
+        if (++forks[alike] > most) most = forks[alike];
+    }
+    return most;
+}
+
+/* Whether so many values go on differently at one place that not all of them could be followed. */
+static bool check_forks(weir__schema_walk *w, const json_t *list)
+{
+    size_t n = json_array_size(list), longest = 0, n_texts = 0;
+    if (n <= WEIR__SCHEMA_FORKS_MAX) return true;
+    char **texts = weir__mem_calloc(n, sizeof *texts);
+    while (texts != NULL && n_texts < n) {
+        texts[n_texts] = weir__json_dump(json_array_get(list, n_texts));
+        if (texts[n_texts] == NULL) break;
+        size_t length = strlen(texts[n_texts++]);
+        if (length > longest) longest = length;
+    }
+    size_t *forks = n_texts == n ? weir__mem_calloc(longest + 1, sizeof *forks) : NULL;
+    bool ok = false;
+    if (forks == NULL) {
+        weir__schema_no_memory(w);
+    } else {
+        qsort(texts, n, sizeof *texts, compare_texts);
+        size_t most = most_forks((const char *const *)texts, n, forks, longest);
+        ok = most <= WEIR__SCHEMA_FORKS_MAX ||
+             weir__schema_refuse(
+                 w, "enum",
+                 "%zu of its values go on differently after the same beginning; at most %d can "
+                 "be told apart at one place",
+                 most, WEIR__SCHEMA_FORKS_MAX) != NULL;
+    }
+    weir__mem_free(forks);
+    while (n_texts > 0) weir__mem_free(texts[--n_texts]);
+    weir__mem_free(texts);
+    return ok;
+}
+
+/* const and enum: the values that `type` allows. */
+json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
+{
+    static const char *const allowed[] = {"const", "enum", "type", NULL};
+    const json_t *given = json_object_get(schema, "enum"), *only = json_object_get(schema, "const");
+    const char *other = weir__schema_other_constraint(schema, allowed);
+    unsigned types = weir__schema_declared_types(w, schema);
+    if (types == 0) return NULL;
+    if (other != NULL)
+        return weir__schema_refuse(
+            w, other, "it stands beside %s, which would win; leave out the values it excludes instead",
+            given != NULL ? "enum" : "const");
+    if (given != NULL && (!json_is_array(given) || json_array_size(given) == 0))
+        return weir__schema_refuse(w, "enum", "it must be an array of values, and not empty");
+    size_t n = given != NULL ? json_array_size(given) : 1;
+    if (!weir__schema_spend(w, n)) return NULL;
+    json_t *list = json_array();
+    for (size_t i = 0; list != NULL && i < n; i++) {
+        json_t *value = given != NULL ? json_array_get(given, i) : (json_t *)only;
+        if ((weir__schema_type_of(value) & types) == 0 ||
+            (given != NULL && only != NULL && !json_equal(value, only)))
+            continue;
+        if (!weir__schema_take(w, given != NULL ? "enum" : "const",
+                               json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) + 2)) {
+            json_decref(list);
+            return NULL;
+        }
+        if (json_array_append(list, value) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    if (list == NULL) return weir__schema_no_memory(w);
+    if (json_array_size(list) == 0 || !check_forks(w, list)) {
+        json_decref(list);
+        return w->status == WEIR_OK ? json_false() : NULL;
+    }
+    json_t *result = json_pack("{s:o}", "enum", list);
+    return result != NULL ? result : weir__schema_no_memory(w);
+}
+
+/* ---- Strings ---- */
+
+bool weir__schema_count(weir__schema_walk *w, const json_t *schema, const char *keyword, uint64_t *value)
+{
+    const json_t *given = json_object_get(schema, keyword);
+    if (given == NULL) return true;
+    double d = json_number_value(given);
+    if (!json_is_number(given) || d < 0 || floor(d) != d)
+        return weir__schema_refuse(w, keyword, "it must be an integer of at least 0") != NULL;
+    *value = d > 1e15 ? UINT64_C(1000000000000000) : (uint64_t)d;
+    return true;
+}
+
+static json_t *pattern_schema(weir__schema_walk *w, char *pattern, const char *keyword)
+{
+    if (!weir__schema_take(w, keyword, weir__pattern_elements(pattern))) {
+        weir__mem_free(pattern);
+        return NULL;
+    }
+    json_t *result = json_pack("{s:s,s:s}", "type", "string", "pattern", pattern);
+    weir__mem_free(pattern);
+    return result != NULL ? result : weir__schema_no_memory(w);
+}
+
+static json_t *string_of_length(weir__schema_walk *w, uint64_t least, uint64_t most)
+{
+    char *pattern = NULL;
+    if (least > most) return json_false();
+    if (most == 0) {
+        json_t *result = json_pack("{s:[s]}", "enum", "");
+        return result != NULL ? result : weir__schema_no_memory(w);
+    }
+    const char *why = weir__pattern_of_length(least, most, &pattern);
+    if (why == weir__pattern_no_memory) return weir__schema_no_memory(w);
+    if (why != NULL) return weir__schema_refuse(w, "minLength", "%s", why);
+    return pattern_schema(w, pattern, most != WEIR__PATTERN_ENDLESS ? "maxLength" : "minLength");
+}
+
+/* The pattern that the schema asks for: its own, or its format's. False after a refusal. */
+static bool find_pattern(weir__schema_walk *w, const json_t *schema, const char **pattern)
+{
+    const json_t *own = json_object_get(schema, "pattern"), *format = json_object_get(schema, "format");
+    *pattern = json_string_value(own);
+    if (own != NULL && *pattern == NULL)
+        return weir__schema_refuse(w, "pattern", "it must be a string") != NULL;
+    if (format == NULL) return true;
+    const char *name = json_string_value(format);
+    const char *known = name != NULL ? weir__schema_format_pattern(name) : NULL;
+    if (known == NULL)
+        return weir__schema_refuse(
+                   w, "format",
+                   "'%.40s' is not known for strings; honoured: date, time, date-time, duration, email, "
+                   "hostname, ipv4, ipv6, uri, uri-reference, uuid; write others as a pattern",
+                   name != NULL ? name : "(no string)") != NULL;
+    if (own != NULL)
+        return weir__schema_refuse(w, "pattern",
+                                   "it stands beside format; only one of them can be honoured") != NULL;
+    *pattern = known;
+    return true;
+}
+
+json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
+{
+    uint64_t least = 0, most = WEIR__PATTERN_ENDLESS, shortest = 0, longest = 0;
+    const char *pattern;
+    char *rewritten = NULL;
+    if (!weir__schema_count(w, schema, "minLength", &least) ||
+        !weir__schema_count(w, schema, "maxLength", &most) || !find_pattern(w, schema, &pattern))
+        return NULL;
+    if (pattern == NULL) {
+        if (least > 0 || most != WEIR__PATTERN_ENDLESS) return string_of_length(w, least, most);
+        json_t *result = json_pack("{s:s}", "type", "string");
+        return result != NULL ? result : weir__schema_no_memory(w);
+    }
+    const char *keyword = json_object_get(schema, "pattern") != NULL ? "pattern" : "format";
+    const char *why = weir__pattern_rewrite(pattern, strlen(pattern), &rewritten, &shortest, &longest);
+    if (why == weir__pattern_no_memory) return weir__schema_no_memory(w);
+    if (why != NULL) return weir__schema_refuse(w, keyword, "'%.80s': %s", pattern, why);
+    if (shortest < least || longest > most) {
+        weir__mem_free(rewritten);
+        return weir__schema_refuse(
+            w, shortest < least ? "minLength" : "maxLength",
+            "it stands beside %s, which has %s strings; write the length into a pattern", keyword,
+            shortest < least ? "shorter" : "longer");
+    }
+    return pattern_schema(w, rewritten, keyword);
+}
+
+/* ---- Arrays ---- */
+
+/* Exactly the items that prefixItems lists, as far as maxItems allows. */
+static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *keyword, uint64_t least,
+                     uint64_t most)
+{
+    size_t n = json_array_size(prefix);
+    if (most < n) n = (size_t)most;
+    json_t *items = json_array();
+    if (items == NULL) return weir__schema_no_memory(w);
+    for (size_t i = 0; i < n; i++) {
+        json_t *item = weir__schema_below_index(w, keyword, i, json_array_get(prefix, i), true);
+        if (item == NULL || (!json_is_false(item) && json_array_append_new(items, item) != 0)) {
+            json_decref(items);
+            return item == NULL ? NULL : weir__schema_no_memory(w);
+        }
+        if (json_is_false(item)) n = i; /* no array reaches beyond it */
+    }
+    if (least > n) {
+        json_decref(items);
+        return weir__schema_refuse(w, "minItems", "it asks for more items than %s gives", keyword);
+    }
+    json_t *result = n == 0 ? json_pack("{s:[[]]}", "enum")
+                            : json_pack("{s:s,s:O}", "type", "array", "prefixItems", items);
+    json_decref(items);
+    return result != NULL ? result : weir__schema_no_memory(w);
+}
+
+json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
+{
+    const json_t *items = json_object_get(schema, "items"), *prefix = json_object_get(schema, "prefixItems");
+    const json_t *unevaluated = json_object_get(schema, "unevaluatedItems");
+    uint64_t least = 0, most = UINT64_MAX;
+    json_t *item, *result;
+
+    if (!weir__schema_count(w, schema, "minItems", &least) ||
+        !weir__schema_count(w, schema, "maxItems", &most))
+        return NULL;
+    if (least > most) return json_false();
+    if (prefix != NULL && !json_is_array(prefix))
+        return weir__schema_refuse(w, "prefixItems", "it must be an array of schemas");
+    bool listed = prefix != NULL || json_is_array(items);
+    if (!json_is_false(json_object_get(schema, "uniqueItems")) &&
+        json_object_get(schema, "uniqueItems") != NULL && most > 1)
+        return weir__schema_refuse(w, "uniqueItems",
+                                   "a grammar cannot compare items; only false is honoured, or at most one "
+                                   "item");
+    if (unevaluated != NULL && !json_is_true(unevaluated) && !(json_is_false(unevaluated) && listed))
+        return weir__schema_refuse(w, "unevaluatedItems", "only false beside prefixItems is honoured");
+    if (listed) return tuple(w, prefix ? prefix : items, prefix ? "prefixItems" : "items", least, most);
+
+    item = items == NULL ? json_object() : weir__schema_below(w, "items", NULL, items, true);
+    if (item == NULL) return items == NULL ? weir__schema_no_memory(w) : NULL;
+    if (json_is_false(item)) most = 0;
+    if (least > most) return json_false();
+    if (most == 0) {
+        json_decref(item);
+        result = json_pack("{s:[[]]}", "enum");
+        return result != NULL ? result : weir__schema_no_memory(w);
+    }
+    if (least > WEIR__SCHEMA_ITEMS_MAX) {
+        json_decref(item);
+        return weir__schema_refuse(w, "minItems", "at most %d items can be asked for",
+                                   WEIR__SCHEMA_ITEMS_MAX);
+    }
+    if (most != UINT64_MAX && most > WEIR__SCHEMA_ITEMS_MAX) most = WEIR__SCHEMA_ITEMS_MAX;
+    if (!weir__schema_take(w, most != UINT64_MAX ? "maxItems" : "minItems",
+                           4 * (most != UINT64_MAX ? most : least) + 4)) {
+        json_decref(item);
+        return NULL;
+    }
+    result = json_pack("{s:s,s:o}", "type", "array", "items", item);
+    bool ok = result != NULL;
+    if (ok && least > 0) ok = json_object_set_new(result, "minItems", json_integer((json_int_t)least)) == 0;
+    if (ok && most != UINT64_MAX)
+        ok = json_object_set_new(result, "maxItems", json_integer((json_int_t)most)) == 0;
+    if (ok) return result;
+    json_decref(result);
+    return weir__schema_no_memory(w);
+}

@@ -1,0 +1,12 @@
+/* schema_grammar.h: JSON Schemas as GBNF.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_MODEL_SCHEMA_GRAMMAR_H
+#define WEIR_MODEL_SCHEMA_GRAMMAR_H
+
+#include <jansson.h>
+#include <weir/weir.h>
+
+/* A schema that weir__schema_rewrite has made, as GBNF; the text is freed with weir_free. */
+weir_status weir__grammar_from_schema(const json_t *rewritten, char **grammar, weir_error *error);
+
+#endif
