@@ -66,7 +66,7 @@ target_link_libraries(c_static PRIVATE weir::static)
 
 
 def what_is_there(prefix):
-    expected = ["bin/weir", "include/weir/weir.h", "lib/libweir.a", "lib/libweir.so", f"lib/libweir.so.{VERSION}", "lib/pkgconfig/weir.pc",
+    expected = ["bin/weir", "include/weir/hub.h", "include/weir/weir.h", "lib/libweir.a", "lib/libweir.so", f"lib/libweir.so.{VERSION}", "lib/pkgconfig/weir.pc",
                 "lib/cmake/weir/weirConfig.cmake", "share/man/man1/weir.1", "share/man/man1/weir-run.1",
                 "share/bash-completion/completions/weir", "share/zsh/site-functions/_weir", "share/fish/vendor_completions.d/weir.fish",
                 "share/doc/weir/LICENSE", "share/doc/weir/LICENSES.txt", "lib/systemd/system/weir.service", "lib/systemd/system/weir.socket"]
@@ -76,7 +76,8 @@ def what_is_there(prefix):
     soname = re.search(r"SONAME.*\[(.*)\]", run("readelf", "-d", shared).stdout)
     minor = ".".join(VERSION.split(".")[:2 if VERSION.startswith("0.") else 1])
     check("the soname has the version", soname and soname.group(1) == f"libweir.so.{minor}" and (prefix / "lib" / soname.group(1)).exists(), soname)
-    flat = re.sub(r"^#.*$", "", (prefix / "include/weir/weir.h").read_text(), flags=re.M).replace("\n", " ")
+    headers = "".join(path.read_text() for path in sorted((prefix / "include/weir").glob("*.h")))
+    flat = re.sub(r"^#.*$", "", headers, flags=re.M).replace("\n", " ")
     public = {re.search(r"(weir_\w+) *\($", m).group(1) for m in re.findall(r"WEIR_API[^;(]*\(", flat)}
     shown = symbols("nm", "-D", "--defined-only", shared)
     check("the shared library shows the header's functions and nothing else", shown == public, shown ^ public)

@@ -15,6 +15,7 @@ typedef struct form {
     size_t n_stops;
     int32_t preserved[2];
     size_t n_preserved;
+    weir__parts parts;
 } form;
 
 static const char *form_prompt(const weir_chat *chat, size_t *length)
@@ -44,11 +45,18 @@ static const int32_t *form_preserved(const weir_chat *chat, size_t *n)
     return f->preserved;
 }
 
+static const weir__parts *form_parts(const weir_chat *chat)
+{
+    const form *f = (const void *)chat;
+    return &f->parts;
+}
+
 /* The file itself, with such chats. */
 #define weir_chat_prompt     form_prompt
 #define weir__chat_grammar   form_grammar
 #define weir__chat_stops     form_stops
 #define weir__chat_preserved form_preserved
+#define weir__chat_parts     form_parts
 #include "engine/flight.c" /* NOLINT(bugprone-suspicious-include) */
 
 /* ---- Keys ---- */
@@ -274,8 +282,9 @@ static void all_of_a_chat_counts(void **state)
     keys all = {0};
     weir_sampler_params greedy = weir_sampler_params_default();
     greedy.temp = 0;
-    for (int i = 0; i < 20; i++) {
-        form f = {.prompt = "hello"};
+    for (int i = 0; i < 24; i++) {
+        weir__part parts[] = {{.from = 0, .to = 2, .plain = true}, {.from = 2, .to = 5}};
+        form f = {.prompt = "hello", .parts = {.at = parts}};
         weir_request request = weir_request_default();
         request.sampler = &greedy;
         request.chat = (void *)&f;
@@ -299,6 +308,10 @@ static void all_of_a_chat_counts(void **state)
         case 17: f.preserved[0] = 3, f.n_preserved = 1; break;
         case 18: f.preserved[0] = 4, f.n_preserved = 1; break;
         case 19: f.preserved[0] = 3, f.preserved[1] = 4, f.n_preserved = 2; break;
+        case 20: f.parts.n = 1; break;
+        case 21: f.parts.n = 2; break;
+        case 22: f.parts.n = 2, parts[0].plain = false; break;
+        case 23: f.parts.n = 2, parts[0].to = parts[1].from = 3; break;
         default: break;
         }
         add_key(&all, &request);

@@ -69,11 +69,11 @@ defmodule Weir.Chat do
           continue_final: o.continue_final,
           parse_reasoning: o.parse_reasoning,
           strict_schema: Map.get(o, :strict_schema, true),
-          special_content: o.special_content,
+          special_content: Map.get(o, :special_content, :trusted),
           now: o.now
         })
         |> tell_relaxed()
-        |> tell_special(o.special_content)
+        |> tell_special(Map.get(o, :special_content, :trusted))
 
       i ->
         {:error, "messages[#{i}].content must be UTF-8 without NUL"}
