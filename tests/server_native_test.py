@@ -38,6 +38,8 @@ def completion():
     timings = one["timings"]
     check("timings add up", timings["predicted_n"] == 6 and timings["cache_n"] == one["tokens_cached"] and timings["cache_n"] + timings["prompt_n"] == one["tokens_evaluated"] and
           timings["cache_n"] > 0 and all(timings[f"{k}_{w}"] >= 0 for k in ("prompt", "predicted") for w in ("ms", "per_token_ms", "per_second")), timings)
+    none = server.post("/completion", dict(ASK, n_predict=0)).json
+    check("no token, no time for any", none["tokens_predicted"] == 0 and none["timings"]["predicted_ms"] == 0 and none["timings"]["prompt_ms"] == 0, none)
     status, told = events(server, dict(ASK, n_predict=6))
     parts = [json.loads(e) for e in told]
     check("a stream: objects, and no [DONE]", status == 200 and "".join(p["content"] for p in parts) == text and [p["stop"] for p in parts] == [False] * (len(parts) - 1) + [True], told)
