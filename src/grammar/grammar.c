@@ -43,7 +43,7 @@ typedef struct parser {
 /* The line of a place in the text. Goes on from the place asked before where it can. column may be NULL. */
 static size_t line_of(parser *p, const char *at, size_t *column)
 {
-    if (p->counted == NULL || at < p->counted) {
+    if (at < p->counted) {
         p->counted = p->counted_begin = p->start;
         p->counted_line = 1;
     }
@@ -159,6 +159,7 @@ static uint32_t bucket_of(const char *name, size_t length)
 static int32_t find_rule(const parser *p, const char *name, size_t length)
 {
     int32_t i = p->buckets[bucket_of(name, length)];
+    assert(i < 0 || p->rules != NULL);
     while (i >= 0 && (p->rules[i].name_length != length || memcmp(p->rules[i].name, name, length) != 0))
         i = p->rules[i].next;
     return i;
@@ -547,6 +548,8 @@ static weir_status check(const char *grammar, const char *root, bool ends, weir_
     if (grammar == NULL) return weir__error_set(error, WEIR_INVALID, "grammar", "grammar is NULL");
     if (root == NULL) root = "root";
     parser p = {.start = grammar, .pos = grammar, .error = error, .status = WEIR_OK};
+    p.counted = p.counted_begin = grammar;
+    p.counted_line = 1;
     size_t length = strlen(grammar);
     memset(p.buckets, 0xFF, sizeof p.buckets);
 
