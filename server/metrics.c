@@ -50,7 +50,7 @@ static void add_head(serve_text *text, const char *name, const char *kind, const
     serve_text_printf(text, "# HELP weir_%s %s\n# TYPE weir_%s %s\n", name, help, name, kind);
 }
 
-/* Times are told in seconds. */
+/* Times are exported in seconds. */
 static void add_value(serve_text *text, const weir_member *member, const weir_engine_stats *stats)
 {
     const char *at = (const char *)stats + member->offset;

@@ -20,7 +20,7 @@ bool serve_tape_start(serve_answer *answer, const serve_text *head);
 void serve_tape_add(serve_tape *tape, const serve_text *event);
 void serve_tape_end(serve_tape *tape);
 
-/* An event was lost for want of memory: the answer is to be given up. */
+/* An event was lost because memory ran out: give the answer up. */
 bool serve_tape_failed(const serve_tape *tape);
 
 /* Its answer goes. Where it had not ended, the readers are told, and nobody finds the tape any more. */
@@ -39,7 +39,7 @@ typedef struct serve_tapes_stats {
     int32_t n, n_running, n_alone; /* all; whose answer still comes; of these, those without a reader */
     size_t n_bytes;
     uint64_t n_resumed, n_abandoned,
-        n_dropped; /* readers that came; answers given up; tapes, for want of room */
+        n_dropped; /* readers that came; answers given up; tapes, when room runs out */
 } serve_tapes_stats;
 
 serve_tapes_stats serve_tapes_tell(const serve_tapes *tapes);

@@ -21,7 +21,7 @@ typedef struct serve_text {
     size_t n;
     size_t capacity;
     bool failed;
-    bool over;          /* it failed for want of quota */
+    bool over;          /* it failed because the quota was used up */
     bool too_long;      /* and would not fit if it had all of it */
     serve_quota *quota; /* NULL: none */
     size_t counted;     /* bytes of the quota that it has */

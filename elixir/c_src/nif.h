@@ -77,8 +77,8 @@ typedef struct nif_map {
 } nif_map;
 
 /* Writes the members of a parameter struct, `of` as in weir_members(), that the map has, and nothing where it
- * has not. Those of WEIR_MEMBER_OTHER are the caller's to read. map->wrong names what could not be read, also
- * for want of memory. For a text or a list nil is as if the key was not there; for a 64-bit number :auto is
+ * has not. The caller reads those of WEIR_MEMBER_OTHER. map->wrong names a member that could not be read,
+ * also when memory ran out. For a text or a list, nil counts as a missing key; for a 64-bit number :auto is
  * WEIR_AUTO. */
 void nif_map_members(nif_map *map, const char *of, void *params);
 

@@ -43,7 +43,7 @@ typedef struct weir__cache_counts {
     int32_t n_disk;      /* entries in files */
     uint64_t disk_bytes; /* of all files */
     uint64_t n_restored; /* states that were read from files */
-    uint64_t n_evicted;  /* entries that are gone for want of room */
+    uint64_t n_evicted;  /* entries evicted to make room */
 } weir__cache_counts;
 
 /* Who may call: `look` and `count` any thread, the rest the driver of the context. The cache's own mutex is

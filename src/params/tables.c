@@ -23,7 +23,7 @@ static const char *const tool_choices[] = {"auto", "required", "none", NULL};
 #define OF weir_model_params
 static const weir_member model[] = {
     OR_OFF(n_gpu_layers, 0, INT32_MAX, -1, "layers", "layers to keep on the GPU, if there is one; -1 = all"),
-    NUMBER(main_gpu, 0, WEIR__DEVICES_MAX - 1, 0, "", "the GPU that holds what is not split"),
+    NUMBER(main_gpu, 0, WEIR__DEVICES_MAX - 1, 0, "", "the GPU for everything that is not split"),
     CHOICE(split_mode, WEIR_SPLIT_NONE, WEIR_SPLIT_ROW, WEIR_SPLIT_LAYER, split_modes, "how several GPUs share a model"),
     TEXT(tensor_split, "the share of each GPU"),
     FLAG(use_mmap, true, "map the file into memory instead of reading it"),
