@@ -284,8 +284,7 @@ void serve_connection_due(serve_connection *connection);
 
 weir_status serve_listener_open(serve_server *server, weir_error *error);
 void serve_listener_close(serve_server *server);
-void serve_listener_go_on(
-    serve_server *server); /* accepts again after descriptors ran out */
+void serve_listener_go_on(serve_server *server); /* accepts again after descriptors ran out */
 
 /* Whether only this machine reaches what listens there. */
 bool serve_reach_is_local(int fd);
