@@ -22,7 +22,7 @@ BELOW = {
     "cache": ["base", "params", "backend"],
     "speculate": ["base", "params", "backend", "model"],
     "engine": ["base", "params", "backend", "grammar", "model", "schedule", "cache", "speculate"],
-    "server": ["base", "params"],
+    "server": ["base"],
     # replay and the benchmarks look into the engine
     "cli": ["base", "params", "server", "hub", "engine", "backend", "bench"],
 }

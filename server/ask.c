@@ -8,9 +8,8 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/member.h"
 #include "keys.h"
-#include "params/bounds.h"
-#include "params/members.h"
 
 #define BOTH (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
 
@@ -349,7 +348,8 @@ static bool read_logprobs(reader *r, const char *name, const json_t *value)
         return true;
     }
     json_int_t n = json_integer_value(value);
-    if (!json_is_integer(value) || (r->where & SERVE_ASK_COMPLETIONS) == 0 || n < 0 || n > WEIR__LOGPROBS_MAX)
+    if (!json_is_integer(value) || (r->where & SERVE_ASK_COMPLETIONS) == 0 ||
+        !weir__member_allows(weir_member_find("request", "n_logprobs"), (double)n))
         return refuse(r, name, r->where == SERVE_ASK_CHAT ? "true or false" : "a whole number from 0 to 20");
     r->ask->request.logprobs = true;
     r->ask->request.n_logprobs = (int32_t)n;
@@ -359,9 +359,10 @@ static bool read_logprobs(reader *r, const char *name, const json_t *value)
 /* vLLM's: how many of the likeliest in each place. */
 static bool read_prompt_logprobs(reader *r, const char *name, const json_t *value)
 {
+    const weir_member *member = weir_member_find("request", "n_prompt_logprobs");
     json_int_t n = json_integer_value(value);
     bool boolean = json_is_boolean(value);
-    if (!boolean && (!json_is_integer(value) || n < 0 || n > WEIR__LOGPROBS_MAX))
+    if (!boolean && (!json_is_integer(value) || !weir__member_allows(member, (double)n)))
         return refuse(r, name, "true, false or a whole number from 0 to 20");
     r->ask->request.prompt_logprobs = !json_is_false(value);
     r->ask->request.n_prompt_logprobs = boolean ? 0 : (int32_t)n;
@@ -391,16 +392,16 @@ static bool read_generation_prompt(reader *r, const char *name, const json_t *va
 
 static bool read_priority(reader *r, const char *name, const json_t *value)
 {
-    const serve_call *call = r->call;
-    int32_t most = serve_keys_priority(call->server->keys, call->key);
+    int32_t most = serve_keys_priority(r->call->server->keys, r->call->key);
+    const weir_member *member = weir_member_find("request", "priority");
     json_int_t n = json_integer_value(value);
-    if (json_is_integer(value) && n >= -WEIR__PRIORITY_MAX && n <= most) {
+    if (json_is_integer(value) && n >= (json_int_t)member->min && n <= most) {
         r->ask->request.priority = (int32_t)n;
         return true;
     }
     serve_call_refuse(r->call, 400, name, "invalid_value", "priority must be a whole number from %d to %d%s",
-                      -WEIR__PRIORITY_MAX, most,
-                      most < WEIR__PRIORITY_MAX ? "; the operator of this server allows no more" : "");
+                      (int)member->min, most,
+                      most < (int32_t)member->max ? "; the operator of this server allows no more" : "");
     return false;
 }
 
@@ -575,11 +576,9 @@ static bool read_member(reader *r, const char *name, const weir_member *member, 
         if (!json_is_string(value)) return refuse(r, name, "a string");
         *(const char **)(void *)((char *)of + member->offset) = json_string_value(value);
         return true;
-    } else {
-        bool inside =
-            (number >= member->min && number <= member->max) || (member->or_minus_one && number == -1);
-        if (!json_is_number(value) || !inside || (whole && number != floor(number)))
-            return refuse_number(r, name, member, whole);
+    } else if (!json_is_number(value) || !weir__member_allows(member, number) ||
+               (whole && number != floor(number))) {
+        return refuse_number(r, name, member, whole);
     }
     weir__member_set(member, of, number);
     return true;

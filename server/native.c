@@ -4,7 +4,7 @@
 
 #include "answer.h"
 #include "ask.h"
-#include "params/members.h"
+#include "base/member.h"
 
 #define PIECE_MAX 512 /* bytes of a token's text */
 

@@ -1,4 +1,4 @@
-/* error.c: statuses and filling a caller's weir_error.
+/* error.c: filling a caller's weir_error.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 
@@ -7,28 +7,6 @@
 #include <string.h>
 
 #include "base/utf8.h"
-
-const char *weir_status_name(weir_status status)
-{
-    switch (status) {
-#define X(name, value, text)                                                                                 \
-    case WEIR_##name: return "WEIR_" #name;
-        WEIR_STATUS_MAP(X)
-#undef X
-    }
-    return "unknown status";
-}
-
-const char *weir_status_text(weir_status status)
-{
-    switch (status) {
-#define X(name, value, text)                                                                                 \
-    case WEIR_##name: return text;
-        WEIR_STATUS_MAP(X)
-#undef X
-    }
-    return "unknown status";
-}
 
 weir_status weir__error_set(weir_error *error, weir_status code, const char *field, const char *format, ...)
 {

@@ -5,6 +5,13 @@
 
 #include <weir/weir.h>
 
+/* Bounds are 2^e × 4/4, 5/4, 6/4, 7/4 from 2^-20, a microsecond, to 2^20, twelve days or a million tokens:
+ * found without a logarithm, and small whole numbers are bounds themselves. */
+#define WEIR__HISTOGRAM_PARTS 4
+#define WEIR__HISTOGRAM_FIRST (-20)
+
+#define WEIR__HISTOGRAM_BOUNDED (WEIR_HISTOGRAM_BUCKETS - 1)
+
 /* What is below 0, or no number, counts as 0. One thread at a time. */
 void weir__histogram_observe(weir_histogram *histogram, double value);
 

@@ -6,6 +6,7 @@
 
 #include <weir/weir.h>
 
+#include "base/member.h"
 #include "base/text.h"
 
 typedef struct weir__members {
@@ -38,12 +39,6 @@ weir_status weir__members_check(const weir__members *members, const void *params
                                 weir_error *error);
 weir_status weir__member_check(const weir_member *member, const void *params, const char *prefix,
                                weir_error *error);
-
-/* A number or choice of the struct. 64-bit values beyond 2^53 are rounded. */
-double weir__member_number(const weir_member *member, const void *params);
-
-/* Writes a number, flag or choice, which is in its type's range; the rest is left alone. */
-void weir__member_set(const weir_member *member, void *params, double value);
 
 /* Appends the values of all members but those of WEIR_MEMBER_OTHER, such that two structs give the same bytes
  * only if they are equal. Texts count by content. False: out of memory. */
