@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 .DEFAULT_GOAL := build
-.PHONY: build install deb run test check check-quick bench format clean help
+.PHONY: build install deb run test check check-quick bench docs format clean help
 
 # $(value) keeps a "$" in the prompt from being taken for a make variable.
 unexport PROMPT MODEL
@@ -40,6 +40,11 @@ check-quick: ## before a push: formatting, warnings, unit tests without llama.cp
 
 bench: ## measure, beside llama.cpp's own benchmarks
 	@scripts/bench.sh
+
+docs: ## the reference of weir.h and hub.h, build/docs/reference/html/index.html
+	@scripts/deps.sh docs
+	@mkdir -p build/docs/reference
+	@doxygen docs/Doxyfile
 
 format: ## format the C and C++ in place
 	@scripts/format.sh

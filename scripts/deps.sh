@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# deps.sh [run|test|check]: installs the system packages that `make run`, `make test` or `make check` needs and
-# that are missing. Asks nothing; as root or through `sudo -n`. Silent and quick when nothing is missing.
+# deps.sh [run|test|check|docs]: installs the system packages that `make run`, `make test`, `make check` or
+# `make docs` needs and that are missing. Asks nothing; as root or through `sudo -n`. Silent and quick when nothing is missing.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 level=${1:-run}
-case $level in run | test | check) ;; *) die "usage: deps.sh [run|test|check]" ;; esac
+case $level in run | test | check | docs) ;; *) die "usage: deps.sh [run|test|check|docs]" ;; esac
 
 missing=() # "package|why", in the order they were found missing
 need() { missing+=("$1|$2"); }
@@ -42,6 +42,10 @@ has_proxy() { have "$1" || [ -x "/usr/sbin/$1" ]; }
 
 find_missing() {
     missing=()
+    if [ "$level" = docs ]; then
+        have doxygen || need doxygen "the reference of the headers"
+        return
+    fi
     have cc || need gcc "the C compiler"
     have c++ || need g++ "llama.cpp, and weir's shim over it, are C++"
     have make || need make "the commands are make targets"
@@ -74,6 +78,7 @@ find_missing() {
     fi
     if [ "$level" = check ]; then
         have clang || need clang "sanitizer builds, fuzzing and a second opinion on warnings"
+        have doxygen || need doxygen "the reference of the headers"
         have clang-format || need clang-format "checks the formatting"
         have clang-tidy || need clang-tidy "lint"
         have chromium || have chromium-browser || have google-chrome || need chromium "the tests of the server's page"
