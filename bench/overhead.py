@@ -58,7 +58,7 @@ class Tokenizer:
         self.model = ctypes.c_void_p()
         if self.weir.weir_model_load(model.encode(), None, ctypes.byref(self.model), None) != 0:
             sys.exit(f"overhead: {model} cannot be loaded")
-        table = pathlib.Path("cli/traffic.c").read_text(encoding="utf-8")
+        table = pathlib.Path("bench/cli/traffic.c").read_text(encoding="utf-8")
         self.words = re.findall(r'"(\w+)"', table[table.index("words[] = {"):table.index("};")])
 
     def times(self, n_words, n):

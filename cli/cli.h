@@ -65,7 +65,7 @@ typedef struct cli_command {
     const char *examples; /* lines: "# what", "command" */
     /* Values that differ from the library's defaults, before anything is parsed. May be NULL. */
     void (*defaults)(struct cli_args *args);
-    cli_exit (*run)(struct cli_args *args);
+    cli_exit (*run)(struct cli_args *args); /* NULL: weir-bench does it (bench.h) */
 } cli_command;
 
 /* In the order of `weir help`; ends with a NULL name. */
@@ -91,12 +91,7 @@ cli_exit cli_serve(struct cli_args *args);
 cli_exit cli_ps(struct cli_args *args);
 cli_exit cli_top(struct cli_args *args);
 cli_exit cli_info(struct cli_args *args);
-cli_exit cli_replay(struct cli_args *args);
 cli_exit cli_optimize(struct cli_args *args);
-cli_exit cli_bench_engine(struct cli_args *args);
-cli_exit cli_bench_kernels(struct cli_args *args);
-cli_exit cli_bench_http(struct cli_args *args);
-cli_exit cli_bench_schedule(struct cli_args *args);
 cli_exit cli_pull(struct cli_args *args);
 cli_exit cli_list_models(struct cli_args *args);
 cli_exit cli_rm(struct cli_args *args);

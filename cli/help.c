@@ -92,18 +92,6 @@ const cli_command cli_commands[] = {
      "# a server that listens on a Unix socket\n"
      "weir top --url unix:/run/weir.sock",
      NULL, cli_top},
-    {CLI_REPLAY, "replay", "FILE [--strategy NAME]", "a recorded schedule once more, without a model",
-     "Takes what weir stream --ring wrote: the requests come when they came, and each tick takes as long as "
-     "it took. "
-     "With the recorded strategy the plans are compared tick by tick. With another one, or once plans "
-     "differ, ticks cost "
-     "what the recorded ones teach: so much each, and for each prompt and generated token. Waiting times are "
-     "shown "
-     "beside the recorded ones; a token's time is the end of its tick.",
-     "# record and replay\n"
-     "weir stream requests.json --ring ticks.jsonl\n"
-     "weir replay ticks.jsonl",
-     NULL, cli_replay},
     {CLI_INFO, "info", "[-m MODEL]", "what a model is, and what an engine would allot for it",
      "Shows the model, which kernels multiply which of its weights and why others do not, its vocabulary and "
      "template, the devices of this machine, the build, and the memory that an engine with these options "
@@ -193,7 +181,7 @@ const cli_command cli_commands[] = {
      "weir bench engine --streams 1,8 --csv engine.csv\n"
      "# weir's own time for each token\n"
      "weir bench engine --emit",
-     cli_bench_engine_defaults, cli_bench_engine},
+     cli_bench_engine_defaults, NULL},
     {CLI_KERNELS, "bench kernels", "[--kernel NAME] [--shape KxN] [--rows N,…] [--threads N,…]",
      "measure weir's kernels beside ggml's",
      "Products of weights in each format with rows of activations, and attention, through ggml's graphs and "
@@ -209,7 +197,7 @@ const cli_command cli_commands[] = {
      "weir bench kernels --csv kernels.csv\n"
      "# one format in the cache\n"
      "weir bench kernels --kernel q4_K --shape 1024x1024 --rows 512 --memory 0",
-     cli_bench_kernels_defaults, cli_bench_kernels},
+     cli_bench_kernels_defaults, NULL},
     {CLI_HTTP, "bench http", "URL | engine: [--concurrency N | --rate R] [--requests N | --duration S]",
      "put load on a server with OpenAI's API, and measure it",
      "Sends requests that are streamed (/v1/chat/completions, or /v1/completions) and notes when each piece "
@@ -236,7 +224,7 @@ const cli_command cli_commands[] = {
      "weir bench http http://localhost:8080 --rate 2 --duration 60 --leave 0.1 --svg gaps.svg\n"
      "# how long 4 streams stand still when a long prompt arrives, in this process\n"
      "weir bench http engine: --concurrency 4 --requests 4 --gen 200 --ignore-eos --late-prompt 1200",
-     cli_bench_http_defaults, cli_bench_http},
+     cli_bench_http_defaults, NULL},
     {CLI_SCHEDULE, "bench schedule", "[--slots N] [--cache-nodes N] [--ticks N]",
      "measure weir's own time for each tick",
      "On a model without weights, every slot busy, requests waiting and a few admitted in most ticks.\n\n"
@@ -245,7 +233,19 @@ const cli_command cli_commands[] = {
      "the tick less its pass: with sampling and the texts of all streams.",
      "# as many slots as an engine may have\n"
      "weir bench schedule --slots 256",
-     cli_bench_schedule_defaults, cli_bench_schedule},
+     cli_bench_schedule_defaults, NULL},
+    {CLI_REPLAY, "bench replay", "FILE [--strategy NAME]", "a recorded schedule once more, without a model",
+     "Takes what weir stream --ring wrote: the requests come when they came, and each tick takes as long as "
+     "it took. "
+     "With the recorded strategy the plans are compared tick by tick. With another one, or once plans "
+     "differ, ticks cost "
+     "what the recorded ones teach: so much each, and for each prompt and generated token. Waiting times are "
+     "shown "
+     "beside the recorded ones; a token's time is the end of its tick.",
+     "# record and replay\n"
+     "weir stream requests.json --ring ticks.jsonl\n"
+     "weir bench replay ticks.jsonl",
+     NULL, NULL},
     {CLI_CONFIG, "config", "[COMMAND [OPTION …]]", "what is in force, and from where",
      "Without a command: what config file and environment set. With one: all its options, as they are, and "
      "who "
@@ -390,6 +390,25 @@ const cli_help_entry cli_help_environment[] = {
 const char cli_help_config[] =
     "the same defaults, a line \"top-k = 20\" each; the environment overrides them (weir help config)";
 
+/* Those of weir bench, or the others. */
+static void list_commands(struct page *page, bool bench)
+{
+    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
+        char left[48];
+        snprintf(left, sizeof left, "weir %s", command->name);
+        if ((command->run == NULL) == bench) entry(page, left, command->summary, 24);
+    }
+}
+
+cli_exit cli_help_bench(void)
+{
+    struct page page = page_begin();
+    title(&page, "Commands of weir bench");
+    list_commands(&page, true);
+    entry(&page, "weir help bench NAME", "its options, with examples", 24);
+    return page_end(&page);
+}
+
 cli_exit cli_help_all(void)
 {
     struct page page = page_begin();
@@ -397,11 +416,8 @@ cli_exit cli_help_all(void)
     cli_text_printf(text, "%sweir%s %s: a streaming inference engine on llama.cpp\n", page.bold, page.plain,
                     weir_version());
     title(&page, "Commands");
-    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
-        char left[48];
-        snprintf(left, sizeof left, "weir %s", command->name);
-        entry(&page, left, command->summary, 24);
-    }
+    list_commands(&page, false);
+    entry(&page, "weir bench NAME", "measure models, kernels and servers (weir help bench)", 24);
     entry(&page, "weir help COMMAND", "its options, with examples", 24);
     examples(&page, "weir run -p \"What is a weir?\"");
     title(&page, "Environment");

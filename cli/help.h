@@ -13,6 +13,7 @@ typedef struct cli_help_entry {
 extern const cli_help_entry cli_help_environment[]; /* ends with a NULL name */
 extern const char cli_help_config[];
 
+cli_exit cli_help_bench(void);
 cli_exit cli_help_all(void);
 cli_exit cli_help_command(const cli_command *command);
 

@@ -1,86 +1,14 @@
-/* main.c: weir, the command line. Finds the command, reads its options, runs it.
+/* main.c: weir, the command line.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+#include "bench.h"
+#include "program.h"
 
-#include "help.h"
-#include "options.h"
-#include "out.h"
-#include "pages.h"
-#include "signals.h"
-#include "term.h"
-
-static cli_exit help(int n, char **words)
+static cli_exit run(cli_args *args, char **argv)
 {
-    int used;
-    if (n == 0) return cli_help_all();
-    bool man = strcmp(words[0], "--man") == 0;
-    if (man && n == 1) return cli_pages_print(NULL);
-    if (strcmp(words[0], "--write") == 0 && n == 2) return cli_pages_write(words[1]);
-    const cli_command *command = cli_command_find(n - man, words + man, &used);
-    if (command == NULL) return cli_command_unknown(n - man, words + man);
-    return man ? cli_pages_print(command) : cli_help_command(command);
-}
-
-static cli_exit run_command(const cli_command *command, int n, char **words)
-{
-    cli_args args;
-    cli_args_init(&args, command);
-    cli_exit code = CLI_OK;
-    bool asked = false;
-    for (int i = 0; i < n && strcmp(words[i], "--") != 0; i++)
-        asked = asked || strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0;
-    if (asked) /* whatever else is wrong with the line */
-        code = cli_help_command(command);
-    else {
-        code = cli_options_parse(&args, n, words);
-        if (code == CLI_OK && args.help)
-            code = cli_help_command(command);
-        else if (code == CLI_OK)
-            code = command->run(&args);
-    }
-    cli_args_fini(&args);
-    return code;
-}
-
-static cli_exit dispatch(int n, char **words)
-{
-    int used;
-    if (n == 0) {
-        cli_help_all();
-        return CLI_USAGE;
-    }
-    const char *first = words[0];
-    if (strcmp(first, "help") == 0 || strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0)
-        return help(n - 1, words + 1);
-    if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0) {
-        static char version[] = "version";
-        words[0] = version;
-    }
-    const cli_command *command = cli_command_find(n, words, &used);
-    if (command == NULL) return cli_command_unknown(n, words);
-    return run_command(command, n - used, words + used);
-}
-
-/* A file opened later must not become stdin, stdout or stderr. */
-static void fill_descriptors(void)
-{
-    for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
-        if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
-        if (open("/dev/null", O_RDWR) != descriptor) _exit(CLI_FAILED);
-    }
+    return args->command->run != NULL ? args->command->run(args) : cli_bench_exec(argv);
 }
 
 int main(int argc, char **argv)
 {
-    fill_descriptors();
-    cli_term_init();
-    cli_options_init();
-    if (!cli_signals_init()) return CLI_FAILED;
-    cli_exit code = dispatch(argc - 1, argv + 1);
-    cli_term_leave();
-    return cli_out_finish(code);
+    return cli_program(argc, argv, run);
 }

@@ -237,7 +237,7 @@ static cli_option table[] = {
     {"--requantize", NULL, CLI_OUTPUT, CLI_QUANTIZE, NULL, MEMBER(quantize, requantize, requantize), .env = ""},
     {"--types", NULL, CLI_OUTPUT, CLI_QUANTIZE, NULL, OWN(CLI_FLAG, types), .help = "write nothing: list all types, and measure how fast this machine is with each"},
     {"--ring", NULL, CLI_OUTPUT, CLI_STREAM, "FILE", OWN(CLI_STRING, ring_path),
-     .help = "at the end write the last 4,096 ticks to a file, without texts: for weir replay"},
+     .help = "at the end write the last 4,096 ticks to a file, without texts: for weir bench replay"},
 
     {"--queue", NULL, CLI_ENGINE, CLI_SERVE, "N", ENGINE(queue_limit)},
 

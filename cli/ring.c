@@ -11,13 +11,13 @@
 
 #define PIECE 1024 /* items that are read at once */
 
-void cli_ring_begin(weir__record *record, const weir_engine *engine, const weir_engine_params *params)
+void cli_ring_begin(cli_record *record, const weir_engine *engine, const weir_engine_params *params)
 {
     weir_engine_stats stats = {.size = sizeof stats};
     const weir_strategy *strategy =
         params->strategy != NULL ? params->strategy : weir_strategy_decode_maximal();
     weir_engine_get_stats(engine, &stats);
-    *record = (weir__record){
+    *record = (cli_record){
         .n_slots = stats.n_slots,
         .n_ctx = stats.n_ctx,
         .n_kv = stats.n_kv,
@@ -32,7 +32,7 @@ void cli_ring_begin(weir__record *record, const weir_engine *engine, const weir_
 }
 
 /* Parts that were overwritten before they could be read: their ticks are of no use. */
-static void drop_ticks(weir__record *record, uint64_t first_part)
+static void drop_ticks(cli_record *record, uint64_t first_part)
 {
     size_t n = 0;
     while (n < record->n_ticks && record->ticks[n].first_slot < first_part) n++;
@@ -41,7 +41,7 @@ static void drop_ticks(weir__record *record, uint64_t first_part)
     for (size_t i = 0; i < record->n_ticks; i++) record->ticks[i].first_slot -= first_part;
 }
 
-void cli_ring_take(weir__record *record, const weir_engine *engine)
+void cli_ring_take(cli_record *record, const weir_engine *engine)
 {
     size_t n, before = record->n_ticks;
     uint64_t from = before > 0 ? record->ticks[before - 1].serial + 1 : 0;
@@ -94,16 +94,16 @@ static cli_exit write_file(const char *path, const char *text, size_t length)
 
 cli_exit cli_ring_save(const cli_args *args, weir_engine *engine, cli_exit code)
 {
-    weir__record record;
+    cli_record record;
     size_t length = 0;
     if (args->ring_path == NULL || engine == NULL) return code;
     weir_engine_stop(engine); /* a reader may have its last chunk before the tick is over that made it */
     cli_ring_begin(&record, engine, &args->engine);
     cli_ring_take(&record, engine);
-    char *text = weir__record_write(&record, &length);
+    char *text = cli_record_write(&record, &length);
     if (text == NULL) cli_no_memory();
     cli_exit saved = write_file(args->ring_path, text, length);
     weir__mem_free(text);
-    weir__record_fini(&record);
+    cli_record_fini(&record);
     return code == CLI_OK ? saved : code;
 }

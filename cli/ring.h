@@ -3,14 +3,14 @@
 #ifndef WEIR_CLI_RING_H
 #define WEIR_CLI_RING_H
 
-#include "engine/record.h"
 #include "options.h"
+#include "record.h"
 
 /* What the engine was made of. */
-void cli_ring_begin(weir__record *record, const weir_engine *engine, const weir_engine_params *params);
+void cli_ring_begin(cli_record *record, const weir_engine *engine, const weir_engine_params *params);
 
 /* Adds what the engine has remembered since. */
-void cli_ring_take(weir__record *record, const weir_engine *engine);
+void cli_ring_take(cli_record *record, const weir_engine *engine);
 
 /* Stops the engine and writes all of it into args->ring_path, if there is one and the engine is: a new file
  * that replaces the old one when it is whole. `code`, or CLI_FAILED after a message. */

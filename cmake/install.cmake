@@ -44,9 +44,10 @@ add_custom_command(OUTPUT ${files}/share.stamp
     COMMAND ${CMAKE_COMMAND} -E touch ${files}/share.stamp
     DEPENDS weir_cli VERBATIM)
 add_custom_target(weir_install DEPENDS ${files}/libweir.a ${files}/share.stamp)
-add_dependencies(weir_install weir_cli weir_shared)
+add_dependencies(weir_install weir_cli weir_bench weir_shared)
 
 install(TARGETS weir_cli weir_shared)
+install(TARGETS weir_bench DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/weir)
 install(FILES ${files}/libweir.a DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES include/weir/weir.h include/weir/hub.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weir)
 install(FILES ${files}/weir.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

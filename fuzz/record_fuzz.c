@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../cli/record.h"
 #include "base/mem.h"
-#include "engine/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,10 +24,10 @@ static void require(int holds)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    weir__record record, again;
+    cli_record record, again;
     weir_error error = {0};
     size_t length, length_again;
-    weir_status status = weir__record_read(&record, (const char *)data, size, &error);
+    weir_status status = cli_record_read(&record, (const char *)data, size, &error);
     require(status == WEIR_OK || error.message[0] != '\0');
     if (status == WEIR_OK) {
         uint64_t part = 0;
@@ -36,15 +36,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             part += (uint64_t)record.ticks[i].n_slots;
         }
         require(part <= record.n_parts);
-        char *text = weir__record_write(&record, &length);
-        require(text != NULL && weir__record_read(&again, text, length, &error) == WEIR_OK);
-        char *text_again = weir__record_write(&again, &length_again);
+        char *text = cli_record_write(&record, &length);
+        require(text != NULL && cli_record_read(&again, text, length, &error) == WEIR_OK);
+        char *text_again = cli_record_write(&again, &length_again);
         require(text_again != NULL && length == length_again && memcmp(text, text_again, length) == 0);
         weir__mem_free(text_again);
         weir__mem_free(text);
-        weir__record_fini(&again);
+        cli_record_fini(&again);
     }
-    weir__record_fini(&record);
+    cli_record_fini(&record);
     require(weir__mem_live() == 0);
     return 0;
 }

@@ -35,7 +35,7 @@ product_files() { # product_files BUILD: those that it compiles
 import json, os, sys
 for e in json.load(open(sys.argv[1] + "/compile_commands.json")):
     f = os.path.relpath(e["file"])
-    if f.split("/")[0] in ("src", "cli", "server") and f.endswith((".c", ".cpp")) and not f.endswith("_test.c"): print(f)' "$1" | sort -u
+    if f.startswith(("src/", "cli/", "server/", "bench/cli/")) and f.endswith((".c", ".cpp")) and not f.endswith("_test.c"): print(f)' "$1" | sort -u
 }
 lint_files() { # lint_files BUILD: those whose names it reads
     local status=0

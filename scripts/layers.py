@@ -23,8 +23,7 @@ BELOW = {
     "speculate": ["base", "params", "backend", "model"],
     "engine": ["base", "params", "backend", "grammar", "model", "schedule", "cache", "speculate"],
     "server": ["base"],
-    # replay and the benchmarks look into the engine
-    "cli": ["base", "params", "server", "hub", "engine", "backend", "bench"],
+    "cli": ["base", "params", "server", "hub"],
 }
 
 

@@ -1,4 +1,4 @@
-"""What weir stream records and weir replay runs again, from outside."""
+"""What weir stream records and weir bench replay runs again, from outside."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
@@ -21,7 +21,7 @@ def test_ring():
         path_of("ring.json", json.dumps({"requests": requests}))
         options = ["-m", "fake:tick_us=300,token_us=10,eos_every=30", "--slots", slots, "--chunk", "64", "-b", "100"]
         done = weir("stream", *options, path, "--ring", ring, "-q", "--cache-sequences", "0")  # a replay shares no prefixes
-        played = weir("replay", ring, "--json")
+        played = weir("bench", "replay", ring, "--json")
         check(f"{slots} slots: a ring is written and replayed", done.returncode == 0 and played.returncode == 0, done.stderr, played.stderr)
         figures = json.loads(played.stdout)
         check(f"{slots} slots: the replay has the same plans and times", figures["reproduced"] and figures["difference"] == "" and
@@ -35,24 +35,24 @@ def test_ring():
         check(f"{slots} slots: the ring has the run's tokens", sum(sum(p.get("n_tokens", 0) for p in t["slots"]) == t["n_prefill"] + t["n_decode"] +
               t.get("n_drafted", 0) for t in ticks) == len(ticks) and answers <= sum(p.get("n_generated", 0) for p in ended) <= answers + 16, answers)
         middle = path_of("middle.jsonl", "\n".join([lines[0]] + [x for x in lines[1:] if x not in lines[17:17 + len(ticks) // 2]]))
-        figures = json.loads(weir("replay", middle, "--json").stdout)
+        figures = json.loads(weir("bench", "replay", middle, "--json").stdout)
         check(f"{slots} slots: one that begins in the middle, too", figures["reproduced"] and (slots == "1" or figures["begun_before"] > 0), figures)
         other = path_of("other.jsonl", "\n".join(lines).replace('"strategy":"decode-maximal"', '"strategy":"x"'))
-        figures = json.loads(weir("replay", other, "--json", "--strategy", "decode-maximal").stdout)
+        figures = json.loads(weir("bench", "replay", other, "--json", "--strategy", "decode-maximal").stdout)
         check(f"{slots} slots: another strategy computes the same tokens", "reproduced" not in figures and figures["replayed"]["ticks"] > 0, figures)
     changed = [json.loads(line) for line in lines]
     tick = next(x for x in changed if "tick" in x and x["n_prefill"] > 8)
     part = next(p for p in tick["slots"] if p["state"] == "prefilling")
     part["n_tokens"] -= 1
-    done = weir("replay", path_of("changed.jsonl", "\n".join(json.dumps(x) for x in changed)))
+    done = weir("bench", "replay", path_of("changed.jsonl", "\n".join(json.dumps(x) for x in changed)))
     check("a plan that differs is named", done.returncode == 0 and f"then tick {tick['tick']}: request {part['request']} had" in done.stdout, done.stdout, done.stderr)
-    expect("replay: no file", weir("replay"), 2, "which record")
-    expect("replay: a file that is missing", weir("replay", "/nonexistent"), 1, "/nonexistent")
-    expect("replay: no record", weir("replay", path), 2, "line 1")
-    expect("replay: no tick", weir("replay", path_of("head.jsonl", lines[0])), 2, "no tick")
-    expect("replay: a damaged line", weir("replay", path_of("damaged.jsonl", "\n".join(lines).replace('"tick_ns":', '"tick_ns":-', 1))), 2, "tick_ns")
-    expect("replay: a strategy that is none", weir("replay", ring, "--strategy", "x"), 2, "decode-maximal")
-    expect("replay: whose strategy is not known", weir("replay", other), 2, "--strategy")
+    expect("replay: no file", weir("bench", "replay"), 2, "which record")
+    expect("replay: a file that is missing", weir("bench", "replay", "/nonexistent"), 1, "/nonexistent")
+    expect("replay: no record", weir("bench", "replay", path), 2, "line 1")
+    expect("replay: no tick", weir("bench", "replay", path_of("head.jsonl", lines[0])), 2, "no tick")
+    expect("replay: a damaged line", weir("bench", "replay", path_of("damaged.jsonl", "\n".join(lines).replace('"tick_ns":', '"tick_ns":-', 1))), 2, "tick_ns")
+    expect("replay: a strategy that is none", weir("bench", "replay", ring, "--strategy", "x"), 2, "decode-maximal")
+    expect("replay: whose strategy is not known", weir("bench", "replay", other), 2, "--strategy")
     done = weir("stream", *options, path, "--ring", os.path.join(scratch.name, "no", "ring.jsonl"), "-q")
     check("a ring that cannot be written is told", done.returncode == 1 and "ring.jsonl" in done.stderr, done.stderr)
     left = [name for name in os.listdir(scratch.name) if name.endswith(".part")]
@@ -71,7 +71,7 @@ def test_ring_suspensions():
         done = weir("stream", "-m", "fake:tick_us=700,token_us=40", "--slots", "4", "--chunk", "32", "-b", "64", "-ub", "24", "-c", "192",
                     "--kv", "220", "--layout", "unified", "--ageing", "20", "--strategy", strategy, "--itl-target", "2",
                     path_of("tight.json", json.dumps({"requests": requests})), "--ring", ring, "-q", "--cache-sequences", "0")
-        played = weir("replay", ring, "--json")
+        played = weir("bench", "replay", ring, "--json")
         figures = json.loads(played.stdout)
         n_suspended += figures["recorded"]["suspensions"]
         check(f"{strategy}: a tight pool's replay is the same, tick for tick", done.returncode == 0 and figures["reproduced"] and
@@ -86,11 +86,11 @@ def test_ring_suspensions():
     check("passes are those of the batches", all(x["n_passes"] == -(-(x["n_prefill"] + x["n_decode"] + x.get("n_drafted", 0)) // 24) for x in lines if "tick" in x))
     tick, part = next((t, p) for t, p in moves if "resumed" in p and p.get("n_past", 0) > 0)
     part["n_past"] = 0
-    done = weir("replay", path_of("lost.jsonl", "\n".join(json.dumps(x) for x in lines)))
+    done = weir("bench", "replay", path_of("lost.jsonl", "\n".join(json.dumps(x) for x in lines)))
     check("what was lost is lost again", f"then tick {tick}: request {part['request']} had" in done.stdout and "suspensions: " in done.stdout, done.stdout)
     tick, part = next((t, p) for t, p in moves if "suspended" in p)
     next(x for x in lines if x.get("tick") == tick)["slots"].remove(part)
-    done = weir("replay", path_of("kept.jsonl", "\n".join(json.dumps(x) for x in lines)))
+    done = weir("bench", "replay", path_of("kept.jsonl", "\n".join(json.dumps(x) for x in lines)))
     check("a suspension that differs is named", f"then tick {tick}: request {part['request']} was suspended, but only in the replay" in done.stdout, done.stdout)
 
 
@@ -116,7 +116,7 @@ def test_drafts():
             check(f"{slots} slots, {name}: drafts are recorded", done.returncode == 0 and
                   (n_accepted > 0 or name != "right") and
                   all(t.get("n_accepted", 0) <= t.get("n_drafted", 0) for t in ticks), n_accepted, done.stderr)
-            figures = json.loads(weir("replay", ring, "--json").stdout)
+            figures = json.loads(weir("bench", "replay", ring, "--json").stdout)
             check(f"{slots} slots, {name}: and replayed", figures["reproduced"] and figures["recorded"] == figures["replayed"], figures)
         check(f"{slots} slots: all answers are the same", texts["right"] == texts["none"] == texts["wrong"] and len(texts["none"]) >= 12, texts)
     expect("drafts that are too long", run("-p", "x", "--draft-max", "33"), 2, "--draft-max", "0 to 32")

@@ -49,7 +49,8 @@ def values(env, *words):
 
 
 def commands():
-    return [c for c in dict.fromkeys(re.findall(r"^  weir ((?:bench )?[a-z]+)(?: |$)", run("help").stdout, re.M)) if c != "help"]
+    pages = run("help").stdout + run("help", "bench").stdout
+    return [c for c in dict.fromkeys(re.findall(r"^  weir ((?:bench )?[a-z]+)(?: |$)", pages, re.M)) if c not in ("help", "bench", "help bench")]
 
 
 # ---- The config file ----
@@ -181,7 +182,7 @@ def test_narrow():
 
 # ---- Completion ----
 
-LINES = (("weir ru", {"run"}), ("weir bench ", {"engine", "http", "kernels", "schedule"}), ("weir run --top-", {"--top-k", "--top-p",
+LINES = (("weir ru", {"run"}), ("weir bench ", {"engine", "http", "kernels", "replay", "schedule"}), ("weir run --top-", {"--top-k", "--top-p",
          "--top-nsigma", "--top-n-sigma"}), ("weir run --layout ", {"auto", "unified", "per_slot"}),
          ("weir bench engine --strategy lat", {"latency-target"}), ("weir help bench sche", {"schedule"}),
          ("weir completion ", {"bash", "zsh", "fish"}), ("weir bench schedule --s", {"--slots", "--strategy"}),

@@ -1,20 +1,20 @@
 /* weir bench engine: weir's engine and a plain llama.h loop, turn by turn.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "bench_engine.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "../bench/plain/llama_loop.h"
+#include "../plain/llama_loop.h"
 #include "base/cpu.h"
-#include "figures.h"
-#include "file.h"
-#include "load.h"
+#include "cli/figures.h"
+#include "cli/file.h"
+#include "cli/load.h"
+#include "cli/out.h"
+#include "cli/signals.h"
+#include "cli/term.h"
 #include "measure.h"
-#include "out.h"
-#include "signals.h"
-#include "term.h"
 
 #define LANE_CELLS                                                                                           \
     256 /* llama.cpp rounds lanes up to this: ask for whole ones, so that both get the same                  \
@@ -41,11 +41,6 @@ struct bench {
     json_t *rows;
     bool printed_head;
 };
-
-void cli_bench_engine_defaults(cli_args *args)
-{
-    args->repeat = 3;
-}
 
 /* Without llama.cpp there is nothing to compare with, and bench/plain is not linked. */
 #ifdef WEIR_NO_LLAMA
@@ -345,13 +340,13 @@ static const char csv_head[] =
     "program,model,layout,threads,streams,prompt,gen,repetition,prefill_per_second,decode_per_second,"
     "ttft_p50_ms,itl_p50_ms,itl_p99_ms,worst_gap_ms,total_s\n";
 
-cli_exit cli_bench_engine(cli_args *args)
+cli_exit bench_engine(cli_args *args)
 {
     struct bench bench = {.args = args};
     char *path = NULL;
     cli_exit code = check(args);
     if (code != CLI_OK) return code;
-    if (args->emit) return cli_bench_emit(args);
+    if (args->emit) return bench_emit(args);
     cli_load_log(args);
     code = CLI_NO_MODEL;
     if ((path = cli_load_path(args)) == NULL) goto done;

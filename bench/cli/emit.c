@@ -7,11 +7,11 @@
 #endif
 
 #include "base/clock.h"
-#include "bench_engine.h"
-#include "figures.h"
+#include "cli/figures.h"
+#include "cli/out.h"
+#include "cli/term.h"
+#include "commands.h"
 #include "measure.h"
-#include "out.h"
-#include "term.h"
 
 #define MODEL    "fake:n_vocab=32000,n_ctx_train=65536"
 #define N_SLOTS  8
@@ -105,7 +105,7 @@ static weir_status measure_memory(weir_model *model, size_t *bytes, weir_error *
     return status;
 }
 
-cli_exit cli_bench_emit(cli_args *args)
+cli_exit bench_emit(cli_args *args)
 {
     weir_model *model = NULL;
     weir_error error = {0};

@@ -1,7 +1,7 @@
 /* tally.h: what came of a load: counts, and times in memory that does not grow with the load.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_CLI_TALLY_H
-#define WEIR_CLI_TALLY_H
+#ifndef WEIR_BENCH_TALLY_H
+#define WEIR_BENCH_TALLY_H
 
 #include <jansson.h>
 #include <stdbool.h>

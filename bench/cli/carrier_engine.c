@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/load.h"
+#include "cli/signals.h"
 #include "exchange.h"
-#include "load.h"
-#include "signals.h"
 
 #define RETRY_MS 100 /* a full queue is tried again after that */
 #define LIMIT    4096

@@ -7,13 +7,14 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "cli/figures.h"
+#include "cli/file.h"
+#include "cli/out.h"
+#include "cli/signals.h"
+#include "cli/term.h"
+#include "commands.h"
 #include "exchange.h"
-#include "figures.h"
-#include "file.h"
-#include "out.h"
-#include "signals.h"
 #include "svg.h"
-#include "term.h"
 
 #define WORDS_MAX    (1 << 20) /* of a prompt or an answer */
 #define CLIENTS_MAX  16384     /* as many connections as carrier_http.c has at the most */
@@ -26,16 +27,6 @@ struct bench {
     cli_tally *tally;
     json_t *runs;
 };
-
-void cli_bench_http_defaults(cli_args *args)
-{
-    args->concurrency = 8;
-    args->n_requests = 64;
-    args->repeat = 1;
-    args->n_tries = 4;
-    args->timeout_s = 600;
-    args->seed = 1;
-}
 
 /* ---- The report ---- */
 
@@ -307,7 +298,7 @@ static cli_exit measure(struct bench *bench)
     return code;
 }
 
-cli_exit cli_bench_http(cli_args *args)
+cli_exit bench_http(cli_args *args)
 {
     struct bench bench = {.args = args};
     cli_exit code = check(args, &bench.exchanges.traffic), written;

@@ -1,7 +1,7 @@
 /* limits.h: what this machine can do at the most: products of bytes, and bytes read from memory.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_CLI_LIMITS_H
-#define WEIR_CLI_LIMITS_H
+#ifndef WEIR_BENCH_LIMITS_H
+#define WEIR_BENCH_LIMITS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,12 +1,12 @@
 /* traffic.h: which requests a load consists of: a pure function of the options, the seed among them.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_CLI_TRAFFIC_H
-#define WEIR_CLI_TRAFFIC_H
+#ifndef WEIR_BENCH_TRAFFIC_H
+#define WEIR_BENCH_TRAFFIC_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "text.h"
+#include "cli/text.h"
 
 /* A length, or one between two that each request draws for itself. */
 typedef struct cli_span {

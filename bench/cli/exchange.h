@@ -1,14 +1,14 @@
 /* exchange.h: requests under way, what carries them, and the loop that sends them when the traffic says so.
  * One thread; an exchange is a few hundred bytes and what its carrier needs.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_CLI_EXCHANGE_H
-#define WEIR_CLI_EXCHANGE_H
+#ifndef WEIR_BENCH_EXCHANGE_H
+#define WEIR_BENCH_EXCHANGE_H
 
 #include <stdio.h>
 
-#include "options.h"
+#include "cli/options.h"
+#include "cli/text.h"
 #include "tally.h"
-#include "text.h"
 #include "traffic.h"
 
 typedef struct cli_exchanges cli_exchanges;

@@ -1,6 +1,6 @@
 /* record.c: recorded ticks to JSON lines and back. What a line may hold stands once, in the tables below.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/record.h"
+#include "record.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,16 +38,16 @@ typedef struct column {
 
 /* clang-format off */
 static const column head_fields[] = {
-    AT(weir__record, strategy, NAME, 0, 0),
-    AT(weir__record, n_slots, INT32, 1, 256),
-    AT(weir__record, n_ctx, INT32, 1, WEIR__TOKENS_MAX),
-    AT(weir__record, n_kv, INT32, 1, WEIR__TOKENS_MAX),
-    AT(weir__record, n_batch, INT32, 1, WEIR__BATCH_MAX),
-    AT(weir__record, n_ubatch, INT32, 1, WEIR__BATCH_MAX),
-    AT(weir__record, chunk_size, INT32, 1, WEIR__BATCH_MAX),
-    AT(weir__record, itl_target_ms, INT32, 1, WEIR__ITL_MS_MAX),
-    AT(weir__record, ageing_ms, INT32, 0, WEIR__AGEING_MS_MAX),
-    AT(weir__record, layout, LAYOUT, WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT),
+    AT(cli_record, strategy, NAME, 0, 0),
+    AT(cli_record, n_slots, INT32, 1, 256),
+    AT(cli_record, n_ctx, INT32, 1, WEIR__TOKENS_MAX),
+    AT(cli_record, n_kv, INT32, 1, WEIR__TOKENS_MAX),
+    AT(cli_record, n_batch, INT32, 1, WEIR__BATCH_MAX),
+    AT(cli_record, n_ubatch, INT32, 1, WEIR__BATCH_MAX),
+    AT(cli_record, chunk_size, INT32, 1, WEIR__BATCH_MAX),
+    AT(cli_record, itl_target_ms, INT32, 1, WEIR__ITL_MS_MAX),
+    AT(cli_record, ageing_ms, INT32, 0, WEIR__AGEING_MS_MAX),
+    AT(cli_record, layout, LAYOUT, WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT),
     {0},
 };
 
@@ -98,12 +98,12 @@ static const column part_fields[] = {
 };
 /* clang-format on */
 
-void weir__record_fini(weir__record *record)
+void cli_record_fini(cli_record *record)
 {
     weir__mem_free(record->arrivals);
     weir__mem_free(record->ticks);
     weir__mem_free(record->parts);
-    *record = (weir__record){0};
+    *record = (cli_record){0};
 }
 
 /* The names of a kind's values; NULL: it is no choice. */
@@ -151,7 +151,7 @@ static json_t *object_of(const column *fields, const void *item)
     return object;
 }
 
-static json_t *parts_of(const weir__record *record, size_t from, size_t n)
+static json_t *parts_of(const cli_record *record, size_t from, size_t n)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < n; i++) {
@@ -188,7 +188,7 @@ static bool set_new(json_t *object, const char *key, json_t *value)
     return json_object_set_new(object, key, value) == 0;
 }
 
-char *weir__record_write(const weir__record *record, size_t *length)
+char *cli_record_write(const cli_record *record, size_t *length)
 {
     text all = {0};
     size_t part = 0;
@@ -228,7 +228,7 @@ fail:
 /* ---- Reading ---- */
 
 typedef struct reader {
-    weir__record *record;
+    cli_record *record;
     size_t line;
     uint32_t taken[256 / 32]; /* slots that the tick under way has given tokens */
     weir_error *error;
@@ -342,7 +342,7 @@ static weir_status read_head(reader *r, json_t *object)
 
 static weir_status read_arrival(reader *r, json_t *object)
 {
-    weir__record *record = r->record;
+    cli_record *record = r->record;
     weir_arrival arrival = {0};
     weir_status status = read_object(r, arrival_fields, object, "", "", &arrival);
     if (status != WEIR_OK) return status;
@@ -361,7 +361,7 @@ static weir_status read_arrival(reader *r, json_t *object)
 /* tick NULL: behind the last one. */
 static weir_status read_part(reader *r, json_t *object, const weir_tick *tick, int32_t *budget)
 {
-    weir__record *record = r->record;
+    cli_record *record = r->record;
     weir_tick_slot part = {.serial = record->n_parts};
     weir_status status = read_object(r, part_fields, object, "", "", &part);
     if (status != WEIR_OK) return status;
@@ -425,7 +425,7 @@ static weir_status read_parts(reader *r, json_t *array, const char *name, const 
 
 static weir_status read_tick(reader *r, json_t *object)
 {
-    weir__record *record = r->record;
+    cli_record *record = r->record;
     const weir_tick *last = record->n_ticks > 0 ? &record->ticks[record->n_ticks - 1] : NULL;
     weir_tick tick = {.first_slot = record->n_parts};
     weir_status status = read_object(r, tick_fields, object, "slots", "", &tick);
@@ -464,12 +464,12 @@ static weir_status read_line(reader *r, json_t *object, bool *over)
                            "line %zu: this must be an object with arrival, tick or rest", r->line);
 }
 
-weir_status weir__record_read(weir__record *record, const char *content, size_t length, weir_error *error)
+weir_status cli_record_read(cli_record *record, const char *content, size_t length, weir_error *error)
 {
     reader r = {.record = record, .error = error};
     bool over = false;
     weir_status status = WEIR_OK;
-    *record = (weir__record){0};
+    *record = (cli_record){0};
     for (size_t at = 0; at < length && status == WEIR_OK;) {
         const char *end = memchr(content + at, '\n', length - at);
         size_t n = end != NULL ? (size_t)(end - content) - at : length - at;

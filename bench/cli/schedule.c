@@ -3,12 +3,13 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "options.h"
-#include "out.h"
-#include "signals.h"
+#include "cli/options.h"
+#include "cli/out.h"
+#include "cli/signals.h"
+#include "cli/term.h"
+#include "cli/text.h"
+#include "commands.h"
 #include "tally.h"
-#include "term.h"
-#include "text.h"
 
 #define MODEL      "fake:n_vocab=32000,n_ctx_train=65536"
 #define N_PROMPT   96
@@ -29,13 +30,6 @@ struct bench {
     int32_t n_entries;         /* prefixes that are kept when the measurement ends */
     cli_spread *decide, *tick; /* µs: view and plan; the tick less its pass */
 };
-
-void cli_bench_schedule_defaults(cli_args *args)
-{
-    args->engine.n_slots = 64;
-    args->n_nodes = 10000;
-    args->n_requests = 5000;
-}
 
 /* Request i: one of the shared beginnings, then tokens of its own. Nobody reads it. */
 static weir_status submit(struct bench *bench, int32_t n_answer, weir_error *error)
@@ -169,7 +163,7 @@ static cli_exit check(const cli_args *args)
     return CLI_OK;
 }
 
-cli_exit cli_bench_schedule(cli_args *args)
+cli_exit bench_schedule(cli_args *args)
 {
     struct bench bench = {.args = args};
     weir_error error = {0};

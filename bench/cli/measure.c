@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli.h"
-#include "signals.h"
+#include "cli/cli.h"
+#include "cli/signals.h"
 
 /* ---- Figures ---- */
 

@@ -1,7 +1,7 @@
 /* measure.h: weir bench's runs: streams of one shape through an engine, and figures from the times of their
  * tokens. SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_CLI_MEASURE_H
-#define WEIR_CLI_MEASURE_H
+#ifndef WEIR_BENCH_MEASURE_H
+#define WEIR_BENCH_MEASURE_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-/* weir replay: a recorded schedule once more, on the fake backend and a clock that stands still while weir
+/* weir bench replay: a recorded schedule once more, on the fake backend and a clock that stands still while weir
  * works. SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stddef.h>
@@ -9,14 +9,15 @@
 #include "backend/fake.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cli/file.h"
+#include "cli/out.h"
+#include "cli/ring.h"
+#include "cli/signals.h"
+#include "cli/term.h"
+#include "cli/text.h"
+#include "commands.h"
 #include "engine/engine.h"
-#include "file.h"
 #include "measure.h"
-#include "out.h"
-#include "ring.h"
-#include "signals.h"
-#include "term.h"
-#include "text.h"
 
 #define LONGEST 3.6e12 /* ns of a tick: an hour, as in a record */
 
@@ -48,7 +49,7 @@ struct figures {
 
 struct replay {
     const cli_args *args;
-    weir__record recorded, played;
+    cli_record recorded, played;
     struct ask *asks; /* [n] by number */
     size_t n;
     size_t next; /* the first that was not submitted */
@@ -81,7 +82,7 @@ static struct ask *find(const struct replay *replay, uint64_t number)
     return bsearch(&key, replay->asks, replay->n, sizeof *replay->asks, by_number);
 }
 
-static const weir_tick *last_tick(const weir__record *record)
+static const weir_tick *last_tick(const cli_record *record)
 {
     return &record->ticks[record->n_ticks - 1];
 }
@@ -89,7 +90,7 @@ static const weir_tick *last_tick(const weir__record *record)
 /* Every number that the record has, once. */
 static void collect(struct replay *replay)
 {
-    const weir__record *record = &replay->recorded;
+    const cli_record *record = &replay->recorded;
     size_t n = 0, kept = 0;
     replay->asks = cli_alloc(record->n_arrivals + record->n_parts + 1, sizeof *replay->asks);
     for (size_t i = 0; i < record->n_arrivals; i++) replay->asks[n++].number = record->arrivals[i].request;
@@ -143,7 +144,7 @@ static void settle(struct ask *ask, int64_t end)
 
 static void understand(struct replay *replay)
 {
-    const weir__record *record = &replay->recorded;
+    const cli_record *record = &replay->recorded;
     const weir_tick *last = last_tick(record);
     collect(replay);
     for (size_t i = 0; i < replay->n; i++) {
@@ -199,7 +200,7 @@ static void solve(double rows[3][4], double x[3])
 }
 
 /* Least squares over the recorded ticks; a term that comes out negative is left out. */
-static struct cost learn(const weir__record *record)
+static struct cost learn(const cli_record *record)
 {
     double x[3] = {0};
     bool out[3] = {false};
@@ -308,7 +309,7 @@ static void compute(void *user, const weir__batch *batch)
 
 static cli_exit start(struct replay *replay, const weir_strategy *strategy)
 {
-    const weir__record *record = &replay->recorded;
+    const cli_record *record = &replay->recorded;
     weir_engine_params params = weir_engine_params_default();
     weir_error error = {0};
     char *path = cli_format("fake:exact=1,n_vocab=%zu,n_ctx_train=%d", WEIR__FAKE_WORDS + replay->n + 1,
@@ -474,7 +475,7 @@ static int64_t next_event(const struct replay *replay)
 
 static cli_exit play(struct replay *replay, bool following)
 {
-    const weir__record *record = &replay->recorded;
+    const cli_record *record = &replay->recorded;
     cli_exit code = CLI_OK;
     replay->now = replay->asks[0].submit_ns;
     if (record->ticks[0].start_ns < replay->now) replay->now = record->ticks[0].start_ns;
@@ -532,7 +533,7 @@ static void three(double *values, size_t n, double figures[3])
 }
 
 /* Of a record; `played`: its numbers are positions. A token's time is the end of its tick. */
-static struct figures figures_of(const struct replay *replay, const weir__record *record, bool played)
+static struct figures figures_of(const struct replay *replay, const cli_record *record, bool played)
 {
     struct figures figures = {0};
     double *ttft = cli_alloc(replay->n + 1, sizeof *ttft), *itl = cli_alloc(record->n_parts + 1, sizeof *itl);
@@ -642,7 +643,7 @@ static void report(const struct replay *replay, bool same)
 
 /* ---- The command ---- */
 
-cli_exit cli_replay(cli_args *args)
+cli_exit bench_replay(cli_args *args)
 {
     struct replay replay = {.args = args};
     const weir_strategy *strategy = args->engine.strategy;
@@ -650,12 +651,13 @@ cli_exit cli_replay(cli_args *args)
     char *text = NULL;
     size_t length;
     if (args->words.n != 1)
-        return cli_fail(CLI_USAGE, args->words.n == 0 ? "which record? weir replay FILE, as --ring writes it"
-                                                      : "weir replay takes one file");
+        return cli_fail(CLI_USAGE, args->words.n == 0
+                                       ? "which record? weir bench replay FILE, as --ring writes it"
+                                       : "weir bench replay takes one file");
     const char *path = args->words.items[0];
     cli_exit code = cli_file_read(path, "a record", &text, &length);
     if (code != CLI_OK) return code;
-    if (weir__record_read(&replay.recorded, text, length, &error) != WEIR_OK) {
+    if (cli_record_read(&replay.recorded, text, length, &error) != WEIR_OK) {
         code = cli_fail(CLI_USAGE, "%s: %s", strcmp(path, "-") == 0 ? "stdin" : path, error.message);
         goto done;
     }
@@ -679,8 +681,8 @@ done:
     for (size_t i = 0; i < replay.next; i++) weir_stream_release(replay.asks[i].stream);
     weir_model_release(replay.model);
     cli_free(replay.asks);
-    weir__record_fini(&replay.played);
-    weir__record_fini(&replay.recorded);
+    cli_record_fini(&replay.played);
+    cli_record_fini(&replay.recorded);
     cli_free(text);
     return code;
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "signals.h"
-#include "term.h"
+#include "cli/signals.h"
+#include "cli/term.h"
 
 #define ANSWER_MAX (64u << 10)             /* bytes that are kept to see whether they are JSON */
 #define LATE_AFTER 8                       /* pieces that each stream has had when the late prompt comes */

@@ -1,18 +1,13 @@
 /* weir bench kernels: weir's kernels and ggml's, turn by turn, beside what the machine can do at the most.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "file.h"
-#include "options.h"
-#include "out.h"
-
-void cli_bench_kernels_defaults(cli_args *args)
-{
-    args->repeat = 10;
-    args->memory_mb = 256;
-}
+#include "cli/file.h"
+#include "cli/options.h"
+#include "cli/out.h"
+#include "commands.h"
 
 #ifdef WEIR_NO_LLAMA
 
-cli_exit cli_bench_kernels(cli_args *args)
+cli_exit bench_kernels(cli_args *args)
 {
     (void)args;
     return cli_fail(CLI_FAILED, "this weir was built without llama.cpp: it has no kernels");
@@ -26,15 +21,15 @@ cli_exit cli_bench_kernels(cli_args *args)
 #include <string.h>
 #include <strings.h>
 
-#include "../bench/plain/trial.h"
+#include "../plain/trial.h"
 #include "backend/ggml_hook.h"
 #include "backend/kernels/panel.h"
 #include "base/cpu.h"
+#include "cli/load.h"
+#include "cli/signals.h"
+#include "cli/term.h"
+#include "cli/text.h"
 #include "limits.h"
-#include "load.h"
-#include "signals.h"
-#include "term.h"
-#include "text.h"
 
 #ifdef __clang__
 #define COMPILER __VERSION__
@@ -467,7 +462,7 @@ static cli_exit check(cli_args *args)
 static const char csv_head[] = "program,kernel,shape,rows,threads,repetition,gmac_per_second,gb_per_second,"
                                "most_gmac_per_second,most_gb_per_second\n";
 
-cli_exit cli_bench_kernels(cli_args *args)
+cli_exit bench_kernels(cli_args *args)
 {
     struct bench bench = {.args = args};
     weir_device device = {.size = sizeof device};

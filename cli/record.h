@@ -1,13 +1,13 @@
 /* record.h: an engine's last ticks as a file of JSON lines, for replays and other programs.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_ENGINE_RECORD_H
-#define WEIR_ENGINE_RECORD_H
+#ifndef WEIR_CLI_RECORD_H
+#define WEIR_CLI_RECORD_H
 
 #include <weir/weir.h>
 
 /* Ticks ascend without gaps, their times too; ticks[i].first_slot is a position in parts. Parts behind the
  * last tick's are of requests that ended after it. */
-typedef struct weir__record {
+typedef struct cli_record {
     char strategy[64]; /* its name */
     int32_t n_slots, n_ctx, n_kv, n_batch, n_ubatch, chunk_size, itl_target_ms, ageing_ms;
     weir_layout layout;
@@ -17,15 +17,15 @@ typedef struct weir__record {
     size_t n_ticks, ticks_capacity;
     weir_tick_slot *parts; /* [n_parts] */
     size_t n_parts, parts_capacity;
-} weir__record;
+} cli_record;
 
-void weir__record_fini(weir__record *record);
+void cli_record_fini(cli_record *record);
 
 /* Reads a whole file. Errors: FORMAT (line, field and what is allowed), NO_MEMORY. Freed with fini in any
  * case. */
-weir_status weir__record_read(weir__record *record, const char *content, size_t length, weir_error *error);
+weir_status cli_record_read(cli_record *record, const char *content, size_t length, weir_error *error);
 
 /* The file's text, NUL-terminated, freed with weir__mem_free. NULL: out of memory. */
-char *weir__record_write(const weir__record *record, size_t *length);
+char *cli_record_write(const cli_record *record, size_t *length);
 
 #endif

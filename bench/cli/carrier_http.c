@@ -23,13 +23,13 @@ cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *c
 #include <curl/curl.h>
 #include <stdlib.h>
 
-#include "answer.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "descriptors.h"
-#include "signals.h"
-#include "sse.h"
-#include "transfer.h"
+#include "cli/answer.h"
+#include "cli/descriptors.h"
+#include "cli/signals.h"
+#include "cli/sse.h"
+#include "cli/transfer.h"
 
 #define RETRY_S      1 /* where a server that is busy does not say when */
 #define RETRY_MAX_S  60

@@ -1,9 +1,9 @@
 /* svg.h: a chart of lines over two axes as SVG, on any background, light or dark.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_CLI_SVG_H
-#define WEIR_CLI_SVG_H
+#ifndef WEIR_BENCH_SVG_H
+#define WEIR_BENCH_SVG_H
 
-#include "text.h"
+#include "cli/text.h"
 
 typedef struct cli_series {
     const char *name;

@@ -1,6 +1,6 @@
 /* record_test.c: records written and read again, and files that are none.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/record.h"
+#include "record.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,20 +60,20 @@ static void what_is_written_is_read(void **state)
         weir_arrival arrivals[8];
         weir_tick ticks[8];
         weir_tick_slot parts[64];
-        weir__record record = {.strategy = "a \"name\"\n",
-                               .n_slots = dice_in(&d, 1, 5),
-                               .n_ctx = 1000,
-                               .n_kv = 5000,
-                               .n_batch = 500,
-                               .n_ubatch = 70,
-                               .chunk_size = 100,
-                               .itl_target_ms = dice_in(&d, 1, 60000),
-                               .ageing_ms = dice_in(&d, 0, 9),
-                               .arrivals = arrivals,
-                               .ticks = ticks,
-                               .parts = parts,
-                               .layout = (weir_layout)dice_in(&d, 1, 2)},
-                     again;
+        cli_record record = {.strategy = "a \"name\"\n",
+                             .n_slots = dice_in(&d, 1, 5),
+                             .n_ctx = 1000,
+                             .n_kv = 5000,
+                             .n_batch = 500,
+                             .n_ubatch = 70,
+                             .chunk_size = 100,
+                             .itl_target_ms = dice_in(&d, 1, 60000),
+                             .ageing_ms = dice_in(&d, 0, 9),
+                             .arrivals = arrivals,
+                             .ticks = ticks,
+                             .parts = parts,
+                             .layout = (weir_layout)dice_in(&d, 1, 2)},
+                   again;
         uint64_t first = dice_roll(&d) % 1000;
         record.n_arrivals = (size_t)dice_in(&d, 0, 8);
         for (size_t i = 0; i < record.n_arrivals; i++)
@@ -121,11 +121,10 @@ static void what_is_written_is_read(void **state)
         }
         weir_error error = {0};
         size_t length;
-        char *text = weir__record_write(&record, &length);
+        char *text = cli_record_write(&record, &length);
         assert_non_null(text);
         assert_int_equal(strlen(text), length);
-        if (weir__record_read(&again, text, length, &error) != WEIR_OK)
-            fail_msg("%s\n%s", error.message, text);
+        if (cli_record_read(&again, text, length, &error) != WEIR_OK) fail_msg("%s\n%s", error.message, text);
         assert_string_equal(again.strategy, record.strategy);
         assert_int_equal(again.layout, record.layout);
         assert_int_equal(again.n_slots, record.n_slots);
@@ -148,7 +147,7 @@ static void what_is_written_is_read(void **state)
             assert_int_equal(again.ticks[i].failed, ticks[i].failed);
         }
         weir__mem_free(text);
-        weir__record_fini(&again);
+        cli_record_fini(&again);
     }
 }
 
@@ -202,10 +201,10 @@ static void what_is_no_record_is_refused(void **state)
         {HEAD "{\"rest\":{}}\n", "rest", "array"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        weir__record record;
+        cli_record record;
         weir_error error = {0};
-        weir_status status = weir__record_read(&record, wrong[i].text, strlen(wrong[i].text), &error);
-        weir__record_fini(&record);
+        weir_status status = cli_record_read(&record, wrong[i].text, strlen(wrong[i].text), &error);
+        cli_record_fini(&record);
         if (status != WEIR_FORMAT || error.code != WEIR_FORMAT || strcmp(error.field, wrong[i].field) != 0 ||
             strstr(error.message, wrong[i].says) == NULL)
             fail_msg("%zu: %d, \"%s\", %s", i, status, error.field, error.message);
@@ -217,13 +216,13 @@ static void what_ended_after_the_last_tick_is_kept(void **state)
     (void)state;
     static const char text[] = HEAD ARRIVAL(0) TICK(0, 1, PART(0, ",\"n_tokens\":1")) "{\"rest\":[" PART(
         -1, ",\"reason\":\"cancelled\",\"end_ns\":9") "]}\n";
-    weir__record record;
-    assert_int_equal(weir__record_read(&record, text, sizeof text - 1, NULL), WEIR_OK);
+    cli_record record;
+    assert_int_equal(cli_record_read(&record, text, sizeof text - 1, NULL), WEIR_OK);
     assert_int_equal(record.n_parts, 2);
     assert_int_equal(record.ticks[0].n_slots, 1);
     assert_int_equal(record.parts[1].tick, 1);
     assert_int_equal(record.parts[1].reason, WEIR_REASON_CANCELLED);
-    weir__record_fini(&record);
+    cli_record_fini(&record);
 }
 
 static void memory_may_run_out(void **state)
@@ -232,19 +231,19 @@ static void memory_may_run_out(void **state)
     static const char text[] = HEAD ARRIVAL(0) TICK(0, 1, PART(0, ",\"n_tokens\":1"));
     long live = weir__mem_live();
     for (long n = 0;; n++) {
-        weir__record record;
+        cli_record record;
         weir_error error = {0};
         size_t length;
         char *written = NULL;
         weir__mem_fail_after(n);
-        weir_status status = weir__record_read(&record, text, sizeof text - 1, &error);
-        if (status == WEIR_OK) written = weir__record_write(&record, &length);
+        weir_status status = cli_record_read(&record, text, sizeof text - 1, &error);
+        if (status == WEIR_OK) written = cli_record_write(&record, &length);
         bool pending = weir__mem_fail_pending();
         weir__mem_fail_after(-1);
         assert_true(status == WEIR_OK || status == WEIR_NO_MEMORY);
         if (pending) assert_non_null(written);
         weir__mem_free(written);
-        weir__record_fini(&record);
+        cli_record_fini(&record);
         assert_int_equal(weir__mem_live(), live);
         if (pending) break;
     }
