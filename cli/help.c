@@ -131,13 +131,12 @@ const cli_command cli_commands[] = {
      "# is model.gguf.weir still as it was written?\n"
      "weir optimize -m model.gguf --check",
      NULL, cli_optimize},
-    {CLI_QUANTIZE, "quantize", "[-m MODEL] [--type TYPE] [-o FILE] | --types",
-     "a model's weights in another type",
-     "Fewer bits for each weight take less memory and are read faster, and say the model's words a little "
-     "less "
-     "exactly. Begin with the original, in F16, BF16 or F32. At the end one line tells which type this "
-     "machine "
-     "runs fastest; --types measures them all.",
+    {CLI_QUANTIZE, "quantize", "[-m MODEL] [--type TYPE] [-o FILE]",
+     "write a model's weights in another type",
+     "Fewer bits for each weight take less memory and are read faster, and reproduce the model a little less "
+     "exactly. "
+     "Start from the original, in F16, BF16 or F32. weir bench types measures which types this machine runs "
+     "fastest.",
      "# about 8 bits for each weight, then about 4\n"
      "weir quantize -m model-f16.gguf\n"
      "weir quantize -m model-f16.gguf --type Q4_K_M -o small.gguf",
@@ -234,6 +233,14 @@ const cli_command cli_commands[] = {
      "# as many slots as an engine may have\n"
      "weir bench schedule --slots 256",
      cli_bench_schedule_defaults, NULL},
+    {CLI_TYPES, "bench types", "[-t N]", "measure each type of weights on this machine",
+     "Products of one large matrix of weights in each type with one row (decode) and with 64 (prefill), by "
+     "the kernels that "
+     "would run. The figures are tokens per second of a model of a billion weights, if nothing else had to "
+     "be done.",
+     "# which type to quantize to\n"
+     "weir bench types",
+     NULL, NULL},
     {CLI_REPLAY, "bench replay", "FILE [--strategy NAME]", "a recorded schedule once more, without a model",
      "Takes what weir stream --ring wrote: the requests come when they came, and each tick takes as long as "
      "it took. "

@@ -16,8 +16,8 @@
 #define NAMES   (LOADS | NAMED | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS)
 #define WATCH   (CLI_PS | CLI_TOP)
 #define ALL                                                                                                  \
-    (NAMES | WATCH | CLI_RM | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | CLI_CONFIG | CLI_COMPLETION |        \
-     CLI_VERSION)
+    (NAMES | WATCH | CLI_RM | CLI_TYPES | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | CLI_CONFIG |             \
+     CLI_COMPLETION | CLI_VERSION)
 
 const char *const cli_group_titles[CLI_N_GROUPS] = {
     [CLI_ASKING] = "Prompt",
@@ -132,7 +132,7 @@ static cli_option table[] = {
     {"--slots", "-np --parallel", CLI_ENGINE, CLI_RUN | CLI_SERVE | CLI_INFO | CLI_HTTP | CLI_SCHEDULE, "N", ENGINE(n_slots)},
     {"--slots", "-np --parallel", CLI_ENGINE, CLI_STREAM, "N", ENGINE(n_slots), .standard = "0", .help = "the most requests that run at a time; 0 = all of them"},
     {"--kv", NULL, CLI_ENGINE, ANSWERS | CLI_INFO, "N", ENGINE(n_kv), .standard = "slots × ctx, as far as memory allows"},
-    {"--threads", "-t", CLI_ENGINE, LOADS | CLI_EMBED | CLI_QUANTIZE, "N", ENGINE(n_threads), .standard = "as many as processors"},
+    {"--threads", "-t", CLI_ENGINE, LOADS | CLI_EMBED | CLI_QUANTIZE | CLI_TYPES, "N", ENGINE(n_threads), .standard = "as many as processors"},
     {"--threads-batch", "-tb", CLI_ENGINE, LOADS, "N", ENGINE(n_threads_batch), .standard = "as --threads"},
     {"--batch-size", "-b", CLI_ENGINE, LOADS, "N", ENGINE(n_batch)},
     {"--ubatch-size", "-ub", CLI_ENGINE, LOADS, "N", ENGINE(n_ubatch), .standard = "512 + slots"},
@@ -235,7 +235,6 @@ static cli_option table[] = {
     {"--output", "-o", CLI_OUTPUT, CLI_QUANTIZE, "FILE", OWN(CLI_STRING, output), .field = "out", .standard = "the model's name and the type",
      .help = "the file to write"},
     {"--requantize", NULL, CLI_OUTPUT, CLI_QUANTIZE, NULL, MEMBER(quantize, requantize, requantize), .env = ""},
-    {"--types", NULL, CLI_OUTPUT, CLI_QUANTIZE, NULL, OWN(CLI_FLAG, types), .help = "write nothing: list all types, and measure how fast this machine is with each"},
     {"--ring", NULL, CLI_OUTPUT, CLI_STREAM, "FILE", OWN(CLI_STRING, ring_path),
      .help = "at the end write the last 4,096 ticks to a file, without texts: for weir bench replay"},
 
@@ -293,9 +292,9 @@ static cli_option table[] = {
     {"--licenses", NULL, CLI_OUTPUT, CLI_VERSION, NULL, OWN(CLI_FLAG, licenses),
      .help = "print the license of weir, and the notices of llama.cpp and the other code in it"},
     {"--json", NULL, CLI_OUTPUT, ALL & ~(CLI_COMPLETION | CLI_EMBED | CLI_CHAT), NULL, OWN(CLI_FLAG, json), .help = "print JSON for machines"},
-    {"--quiet", "-q", CLI_OUTPUT, ANSWERS | CLI_BENCH | CLI_KERNELS | CLI_OPTIMIZE | CLI_QUANTIZE | CLI_PULL | TEXTS, NULL, SET(CLI_FLAG, quiet),
+    {"--quiet", "-q", CLI_OUTPUT, ANSWERS | CLI_BENCH | CLI_KERNELS | CLI_TYPES | CLI_OPTIMIZE | CLI_QUANTIZE | CLI_PULL | TEXTS, NULL, SET(CLI_FLAG, quiet),
      .help = "no progress, no figures"},
-    {"--verbose", "-v", CLI_OUTPUT, LOADS | CLI_KERNELS | CLI_OPTIMIZE | CLI_QUANTIZE | NAMED | TEXTS, NULL, SET(CLI_FLAG, verbose),
+    {"--verbose", "-v", CLI_OUTPUT, LOADS | CLI_KERNELS | CLI_TYPES | CLI_OPTIMIZE | CLI_QUANTIZE | NAMED | TEXTS, NULL, SET(CLI_FLAG, verbose),
      .help = "show the log of weir and llama.cpp"},
     {"--help", "-h -?", CLI_OUTPUT, ALL, NULL, OWN(CLI_FLAG, help), .help = "this text"},
     {0},

@@ -87,7 +87,7 @@ typedef struct cli_args {
     char *output;
     /* quantize; output too */
     char *type;
-    bool requantize, types;
+    bool requantize;
     /* models by name */
     char *revision;
     bool offline, force, yes;
