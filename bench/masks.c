@@ -14,6 +14,7 @@
 #include <llama.h>
 
 #include "backend/shim.h"
+#include "grammar/grammar.h"
 #include <weir/weir.h>
 
 #define N_ANSWERS 4
@@ -102,7 +103,7 @@ static int measure(weir_engine *engine, const struct llama_vocab *vocab, const w
         weir_grammar_from_json_schema(text, WEIR_NUL, &grammar, &error) != WEIR_OK)
         return fail(path, &error);
     double began = thread_ns();
-    if (weir__shim_grammar_compile(vocab, trie, grammar, "root", &automaton, &error) != WEIR_OK)
+    if (weir__grammar_compile(grammar, NULL, NULL, trie, &automaton, &error) != WEIR_OK)
         return fail(path, &error);
     double compiled = thread_ns() - began;
     for (int round = 0; round < 2; round++)

@@ -5,6 +5,7 @@
 #include "backend/llama_internal.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "grammar/grammar.h"
 
 /* Texts that are remembered, and the bytes that their automata may take together before the least recently
  * used is forgotten. */
@@ -57,6 +58,15 @@ static int32_t piece_of(const void *model, int32_t token, char *bytes, int32_t c
 static bool ends(const void *model, int32_t token)
 {
     return weir__llama_is_eog(model, token);
+}
+
+static int32_t find_token(const void *model, const char *text, size_t length)
+{
+    const weir__bmodel *m = model;
+    int32_t tokens[2];
+    size_t n = 0;
+    weir_status status = weir__llama_tokenize(m, text, length, false, true, tokens, 2, &n, NULL);
+    return status == WEIR_OK && n == 1 ? tokens[0] : -1;
 }
 
 /* The model's vocabulary as a tree. The mutex is held. */
@@ -124,10 +134,8 @@ weir_status weir__llama_grammar_get(weir__bmodel *model, const char *text, const
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the vocabulary's tree");
     if (*automaton != NULL) return WEIR_OK;
 
-    /* Here also for those that come with a chat, since llama.cpp's parser does not survive every text. */
-    weir_status status = weir_grammar_check(text, root, error);
-    if (status == WEIR_OK)
-        status = weir__shim_grammar_compile(model->vocab, trie, text, root, automaton, error);
+    const weir__grammar_tokens tokens = {model, find_token};
+    weir_status status = weir__grammar_compile(text, root, &tokens, trie, automaton, error);
     if (status != WEIR_OK) return status;
     pthread_mutex_lock(&g->mutex);
     shrink(g);

@@ -141,12 +141,6 @@ weir_status weir__shim_chain_reset(struct llama_sampler *chain, weir_error *erro
 
 /* ---- Grammar -------------------------------------------------------------------------------------- */
 
-/* A grammar's automaton. The text has passed weir_grammar_check; root NULL = "root". GRAMMAR: what only the
- * vocabulary shows. */
-weir_status weir__shim_grammar_compile(const struct llama_vocab *vocab, const weir__trie *trie,
-                                       const char *text, const char *root, weir__automaton **automaton,
-                                       weir_error *error);
-
 /* How far an answer has come in a grammar. One thread at a time. */
 typedef struct weir__shim_grammar weir__shim_grammar;
 

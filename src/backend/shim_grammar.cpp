@@ -1,10 +1,7 @@
-/* shim_grammar.cpp: grammars from llama.cpp's parser, and the wait of a lazy one for its trigger.
+/* shim_grammar.cpp: a place in a grammar, and the wait of a lazy one for its trigger.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/shim.h"
 #include "backend/shim_guard.h"
-
-/* Not public: the parser. */
-#include <../src/llama-grammar.h>
 
 #include <algorithm>
 #include <regex>
@@ -12,13 +9,6 @@
 #include <vector>
 
 using weir::guard;
-
-/* What automaton.c takes them for. */
-static_assert(LLAMA_GRETYPE_END == 0 && LLAMA_GRETYPE_ALT == 1 && LLAMA_GRETYPE_RULE_REF == 2 &&
-                  LLAMA_GRETYPE_CHAR == 3 && LLAMA_GRETYPE_CHAR_NOT == 4 &&
-                  LLAMA_GRETYPE_CHAR_RNG_UPPER == 5 && LLAMA_GRETYPE_CHAR_ALT == 6 &&
-                  LLAMA_GRETYPE_CHAR_ANY == 7 && LLAMA_GRETYPE_TOKEN == 8 && LLAMA_GRETYPE_TOKEN_NOT == 9,
-              "llama.cpp numbers a grammar's elements differently");
 
 namespace
 {
@@ -174,55 +164,6 @@ weir_status weir__shim_grammar::wait(int32_t token, weir_error *error)
     seen.clear();
     parts.clear();
     return WEIR_OK;
-}
-
-/* What llama.cpp's parser has made, as one row of elements. */
-static weir_status compile(const llama_grammar_parser &parser, uint32_t root, const weir__trie *trie,
-                           weir__automaton **automaton, weir_error *error)
-{
-    std::vector<weir__automaton_element> elements;
-    std::vector<uint32_t> starts;
-    for (const llama_grammar_rule &rule : parser.rules) {
-        starts.push_back(static_cast<uint32_t>(elements.size()));
-        for (const llama_grammar_element &e : rule)
-            elements.push_back({static_cast<uint32_t>(e.type), e.value});
-    }
-    weir_status status = weir__automaton_create(elements.data(), elements.size(), starts.data(),
-                                                starts.size(), root, trie, automaton);
-    if (status == WEIR_GRAMMAR)
-        return weir__error_set(error, status, "grammar", "the grammar cannot be used: nothing matches it");
-    if (status != WEIR_OK) return weir__error_set(error, status, nullptr, "no memory for the grammar");
-    return status;
-}
-
-weir_status weir__shim_grammar_compile(const llama_vocab *vocab, const weir__trie *trie, const char *text,
-                                       const char *root, weir__automaton **automaton, weir_error *error)
-{
-    return guard(error, WEIR_GRAMMAR, "the grammar cannot be used", [&] {
-        /* Rule by rule, because llama_grammar_parser::parse prints its errors. */
-        llama_grammar_parser parser(vocab);
-        const char *pos = text;
-        for (;;) {
-            while (*pos != '\0' && std::strchr(" \t\r\n#", *pos) != nullptr)
-                pos += *pos == '#' ? std::strcspn(pos, "\r\n") : 1;
-            if (*pos == '\0') break;
-            std::size_t line = 1 + static_cast<std::size_t>(std::count(text, pos, '\n'));
-            try {
-                pos = parser.parse_rule(pos);
-            } catch (const std::exception &e) {
-                return weir__error_set(error, WEIR_GRAMMAR, "grammar", "the rule on line %zu: %.200s", line,
-                                       e.what());
-            }
-        }
-        auto start = parser.symbol_ids.find(root != nullptr ? root : "root");
-        if (start == parser.symbol_ids.end() || parser.rules.empty())
-            return weir__error_set(error, WEIR_GRAMMAR, "grammar_root", "the grammar has no rule '%.100s'",
-                                   root != nullptr ? root : "root");
-        for (const llama_grammar_rule &rule : parser.rules)
-            if (rule.empty())
-                return weir__error_set(error, WEIR_GRAMMAR, "grammar", "a rule is used but not defined");
-        return compile(parser, start->second, trie, automaton, error);
-    });
 }
 
 weir_status weir__shim_grammar_create(const llama_vocab *vocab, weir__automaton *automaton, bool lazy,

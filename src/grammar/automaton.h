@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* An element of a rule, with llama.cpp's numbers (llama_gretype). */
+/* An element of a rule; its types are in automaton_rules.h. */
 typedef struct weir__automaton_element {
     uint32_t type;
     uint32_t value; /* a code point, rule or token */

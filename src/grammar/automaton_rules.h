@@ -5,7 +5,7 @@
 
 #include "grammar/automaton.h"
 
-/* llama_gretype of the pin; the automaton's users check that. */
+/* Types of elements. */
 enum { END, ALTERNATIVE, RULE, CHARACTER, NOT_CHARACTER, UPPER, OR_CHARACTER, ANY, TOKEN, NOT_TOKEN };
 
 typedef struct weir__automaton_rules {

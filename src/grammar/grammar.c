@@ -1,9 +1,9 @@
-/* grammar.c: GBNF texts, checked before llama.cpp reads them.
+/* grammar.c: GBNF texts become the rules of an automaton, or are refused with the line.
  * SPDX-License-Identifier: Apache-2.0
  *
- * llama.cpp's parser names no line, writes to stderr, and has inputs on which it runs for ever, overflows the
- * stack or takes all memory. So the text is parsed here first, into the same rules, and what llama.cpp would
- * refuse, misread or not survive is refused with its line. */
+ * The rules are those that llama.cpp's parser makes, and the limits are such that it survives the text, too:
+ * on its own it names no line, writes to stderr, and has inputs on which it runs for ever, overflows the
+ * stack or takes all memory. */
 #include "grammar/grammar.h"
 
 #include <assert.h>
@@ -33,7 +33,8 @@ typedef struct parser {
     uint32_t current;    /* the rule that is being parsed */
     const char *counted; /* line_of has counted lines up to here */
     size_t counted_line;
-    const char *counted_begin; /* of that line */
+    const char *counted_begin;          /* of that line */
+    const weir__grammar_tokens *tokens; /* NULL: any text may be a token */
     weir_error *error;
     weir_status status;
 } parser;
@@ -103,7 +104,7 @@ static const char *found(const char *pos, char buffer[32])
 
 /* ---- Rules ---- */
 
-static bool push(parser *p, weir__grammar_sequence *s, weir__grammar_element e)
+static bool push(parser *p, weir__grammar_sequence *s, weir__automaton_element e)
 {
     if (s->n >= WEIR__GRAMMAR_ELEMENTS_MAX || p->n_elements >= WEIR__GRAMMAR_ELEMENTS_MAX)
         return refuse(p, p->pos,
@@ -115,9 +116,9 @@ static bool push(parser *p, weir__grammar_sequence *s, weir__grammar_element e)
     return true;
 }
 
-static bool push_kind(parser *p, weir__grammar_sequence *s, enum weir__grammar_element_kind kind)
+static bool push_one(parser *p, weir__grammar_sequence *s, uint32_t type, uint32_t value)
 {
-    return push(p, s, (weir__grammar_element){.kind = (uint8_t)kind});
+    return push(p, s, (weir__automaton_element){type, value});
 }
 
 /* Appends n items that may lie in s itself. */
@@ -285,7 +286,7 @@ static bool parse_literal(parser *p, weir__grammar_sequence *s)
     uint32_t c;
     while (*p->pos != '"') {
         if (*p->pos == '\0') return refuse(p, begin, "this literal has no closing quote");
-        if (!read_char(p, &c) || !push_kind(p, s, ELEMENT_TERMINAL)) return false;
+        if (!read_char(p, &c) || !push_one(p, s, CHARACTER, c)) return false;
     }
     p->pos++;
     return true;
@@ -295,16 +296,20 @@ static bool parse_class(parser *p, weir__grammar_sequence *s)
 {
     const char *begin = p->pos++;
     size_t n = s->n;
-    uint32_t low = 0, high = 0;
-    if (*p->pos == '^') p->pos++;
+    uint32_t low = 0, high = 0, type = CHARACTER;
+    if (*p->pos == '^') {
+        type = NOT_CHARACTER;
+        p->pos++;
+    }
     while (*p->pos != ']') {
         const char *at = p->pos;
         if (*at == '\0') return refuse(p, begin, "this character class has no closing bracket");
-        if (!read_char(p, &low) || !push_kind(p, s, ELEMENT_TERMINAL)) return false;
+        if (!read_char(p, &low) || !push_one(p, s, type, low)) return false;
+        type = OR_CHARACTER;
         if (p->pos[0] != '-' || p->pos[1] == ']') continue;
         p->pos++;
         if (*p->pos == '\0') return refuse(p, begin, "this character class has no closing bracket");
-        if (!read_char(p, &high) || !push_kind(p, s, ELEMENT_TERMINAL)) return false;
+        if (!read_char(p, &high) || !push_one(p, s, UPPER, high)) return false;
         if (high < low) return refuse(p, at, "this range is reversed: it matches nothing");
     }
     if (s->n == n) return refuse(p, begin, "this character class is empty");
@@ -316,24 +321,30 @@ static bool parse_class(parser *p, weir__grammar_sequence *s)
 static bool parse_token(parser *p, weir__grammar_sequence *s)
 {
     const char *begin = p->pos;
-    if (*p->pos == '!') p->pos++;
+    uint32_t type = *begin == '!' ? NOT_TOKEN : TOKEN;
+    int64_t id = 0;
+    if (type == NOT_TOKEN) p->pos++;
     if (*p->pos != '<') return refuse(p, begin, "'!' must be followed by a token: <[id]> or <text>");
     if (p->pos[1] == '[') {
         p->pos += 2;
         const char *digits = p->pos;
-        uint64_t id = 0;
         for (; is_digit(*p->pos); p->pos++)
-            if (id <= INT32_MAX) id = id * 10 + (uint64_t)(*p->pos - '0');
+            if (id <= INT32_MAX) id = id * 10 + (*p->pos - '0');
         if (p->pos == digits || p->pos[0] != ']' || p->pos[1] != '>')
             return refuse(p, begin, "a token by its id looks like <[123]>");
         if (id > INT32_MAX) return refuse(p, begin, "this token id is larger than any vocabulary");
         p->pos += 2;
     } else {
+        const char *text = p->pos;
         while (*p->pos != '\0' && *p->pos != '>') p->pos++;
         if (*p->pos == '\0') return refuse(p, begin, "this token has no closing '>'");
         p->pos++;
+        if (p->tokens != NULL) id = p->tokens->find(p->tokens->model, text, (size_t)(p->pos - text));
+        if (id < 0)
+            return refuse(p, begin, "the model has no token '%.*s'",
+                          (int)(p->pos - text < 100 ? p->pos - text : 100), text);
     }
-    return push_kind(p, s, ELEMENT_TERMINAL);
+    return push_one(p, s, type, (uint32_t)id);
 }
 
 /* ---- Repetitions ---- */
@@ -352,8 +363,8 @@ static bool repeat(parser *p, weir__grammar_sequence *s, size_t from, uint32_t l
         bool ok = make_rule(p, &id);
         for (size_t j = 0; ok && j < n; j++) ok = push(p, &body, s->items[from + j]);
         if (ok && (i > 0 || unlimited))
-            ok = push(p, &body, (weir__grammar_element){.kind = ELEMENT_RULE, .rule = unlimited ? id : made});
-        ok = ok && push_kind(p, &body, ELEMENT_ALTERNATIVE) && push_kind(p, &body, ELEMENT_END);
+            ok = push(p, &body, (weir__automaton_element){RULE, unlimited ? id : made});
+        ok = ok && push_one(p, &body, ALTERNATIVE, 0) && push_one(p, &body, END, 0);
         if (!ok) {
             weir__mem_free(body.items);
             return false;
@@ -364,7 +375,7 @@ static bool repeat(parser *p, weir__grammar_sequence *s, size_t from, uint32_t l
     if (least == 0) s->n = from;
     for (uint32_t i = 1; i < least; i++)
         if (!push_copy(p, s, from, n)) return false;
-    return n_made == 0 || push(p, s, (weir__grammar_element){.kind = ELEMENT_RULE, .rule = made});
+    return n_made == 0 || push_one(p, s, RULE, made);
 }
 
 /* n_rules: what llama.cpp counts against its limit, the rules that the repeated item made. */
@@ -434,7 +445,7 @@ static bool parse_group(parser *p, weir__grammar_sequence *s, uint64_t *n_rules,
     p->pos++;
     skip_space(p, nested);
     *n_rules = p->n_rules - n_before;
-    return push(p, s, (weir__grammar_element){.kind = ELEMENT_RULE, .rule = id});
+    return push_one(p, s, RULE, id);
 }
 
 static bool parse_sequence(parser *p, weir__grammar_sequence *s, bool nested)
@@ -458,15 +469,14 @@ static bool parse_sequence(parser *p, weir__grammar_sequence *s, bool nested)
             ok = parse_token(p, s);
         } else if (c == '.') {
             p->pos++;
-            ok = push_kind(p, s, ELEMENT_TERMINAL);
+            ok = push_one(p, s, ANY, 0);
         } else if (c == '(') {
             ok = parse_group(p, s, &n_item_rules, nested);
         } else if (is_word(c)) {
             const char *name = p->pos;
             uint32_t id;
             while (is_word(*p->pos)) p->pos++;
-            ok = named_rule(p, name, (size_t)(p->pos - name), &id) &&
-                 push(p, s, (weir__grammar_element){.kind = ELEMENT_RULE, .rule = id});
+            ok = named_rule(p, name, (size_t)(p->pos - name), &id) && push_one(p, s, RULE, id);
         } else {
             return true;
         }
@@ -482,12 +492,12 @@ static bool parse_alternatives(parser *p, uint32_t id, bool nested)
     weir__grammar_sequence s = {0};
     bool ok = parse_sequence(p, &s, nested);
     while (ok && *p->pos == '|') {
-        ok = push_kind(p, &s, ELEMENT_ALTERNATIVE);
+        ok = push_one(p, &s, ALTERNATIVE, 0);
         p->pos++;
         skip_space(p, true);
         ok = ok && parse_sequence(p, &s, nested);
     }
-    ok = ok && push_kind(p, &s, ELEMENT_END);
+    ok = ok && push_one(p, &s, END, 0);
     if (ok) define(p, id, &s);
     weir__mem_free(s.items);
     return ok;
@@ -543,11 +553,37 @@ static bool check_rules(parser *p, const char *root, bool ends)
     return p->status == WEIR_OK;
 }
 
-static weir_status check(const char *grammar, const char *root, bool ends, weir_error *error)
+static weir_status make_automaton(parser *p, const char *root, const weir__trie *trie,
+                                  weir__automaton **automaton)
+{
+    weir__grammar_sequence all = {0};
+    weir_status status = WEIR_NO_MEMORY;
+    uint32_t *starts = weir__mem_calloc(p->n_rules, sizeof *starts);
+    bool ok = starts != NULL;
+    for (size_t i = 0; ok && i < p->n_rules; i++) {
+        const weir__grammar_sequence *body = &p->rules[i].body;
+        starts[i] = (uint32_t)all.n;
+        ok = weir__mem_grow(&all.items, &all.capacity, all.n + body->n, sizeof *all.items);
+        if (ok) memcpy(all.items + all.n, body->items, body->n * sizeof *all.items);
+        all.n += body->n;
+    }
+    if (ok)
+        status = weir__automaton_create(all.items, all.n, starts, p->n_rules,
+                                        (uint32_t)find_rule(p, root, strlen(root)), trie, automaton);
+    weir__mem_free(starts);
+    weir__mem_free(all.items);
+    if (status == WEIR_GRAMMAR)
+        return weir__error_set(p->error, status, "grammar", "the grammar cannot be used: nothing matches it");
+    return status == WEIR_OK ? status : weir__error_set(p->error, status, NULL, "no memory for the grammar");
+}
+
+/* automaton NULL: the text is checked only. */
+static weir_status parse(const char *grammar, const char *root, bool ends, const weir__grammar_tokens *tokens,
+                         const weir__trie *trie, weir__automaton **automaton, weir_error *error)
 {
     if (grammar == NULL) return weir__error_set(error, WEIR_INVALID, "grammar", "grammar is NULL");
     if (root == NULL) root = "root";
-    parser p = {.start = grammar, .pos = grammar, .error = error, .status = WEIR_OK};
+    parser p = {.start = grammar, .pos = grammar, .tokens = tokens, .error = error, .status = WEIR_OK};
     p.counted = p.counted_begin = grammar;
     p.counted_line = 1;
     size_t length = strlen(grammar);
@@ -572,7 +608,8 @@ static weir_status check(const char *grammar, const char *root, bool ends, weir_
     }
     while (*p.pos != '\0')
         if (!parse_rule(&p)) goto out;
-    check_rules(&p, root, ends);
+    if (check_rules(&p, root, ends) && automaton != NULL)
+        p.status = make_automaton(&p, root, trie, automaton);
 out:
     for (size_t i = 0; i < p.n_rules; i++) weir__mem_free(p.rules[i].body.items);
     weir__mem_free(p.rules);
@@ -581,10 +618,16 @@ out:
 
 weir_status weir_grammar_check(const char *grammar, const char *root, weir_error *error)
 {
-    return check(grammar, root, false, error);
+    return parse(grammar, root, false, NULL, NULL, NULL, error);
 }
 
 weir_status weir__grammar_check_ending(const char *grammar, weir_error *error)
 {
-    return check(grammar, NULL, true, error);
+    return parse(grammar, NULL, true, NULL, NULL, NULL, error);
+}
+
+weir_status weir__grammar_compile(const char *grammar, const char *root, const weir__grammar_tokens *tokens,
+                                  const weir__trie *trie, weir__automaton **automaton, weir_error *error)
+{
+    return parse(grammar, root, false, tokens, trie, automaton, error);
 }

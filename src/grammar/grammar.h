@@ -1,9 +1,9 @@
-/* grammar.h: GBNF texts, checked before llama.cpp reads them.
+/* grammar.h: GBNF texts, checked and compiled to automata.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GRAMMAR_GRAMMAR_H
 #define WEIR_GRAMMAR_GRAMMAR_H
 
-#include <weir/weir.h>
+#include "grammar/automaton.h"
 
 /* Limits of a GBNF text. llama.cpp has hardly any of its own: it recurses over nesting and over chains of
  * rules, and copies what a repetition repeats. */
@@ -16,5 +16,16 @@
 
 /* As weir_grammar_check, for grammars made of schemas: GRAMMAR also where no finite text satisfies them. */
 weir_status weir__grammar_check_ending(const char *grammar, weir_error *error);
+
+/* Which token a text such as "<|im_end|>" is, -1 when it is not one token. */
+typedef struct weir__grammar_tokens {
+    const void *model;
+    int32_t (*find)(const void *model, const char *text, size_t length);
+} weir__grammar_tokens;
+
+/* The automaton of a text; root NULL = "root". The tree must outlive it. tokens NULL: as weir_grammar_check,
+ * any text may be a token. Errors: as weir_grammar_check, and what only the vocabulary shows. */
+weir_status weir__grammar_compile(const char *grammar, const char *root, const weir__grammar_tokens *tokens,
+                                  const weir__trie *trie, weir__automaton **automaton, weir_error *error);
 
 #endif

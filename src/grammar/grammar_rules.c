@@ -1,4 +1,4 @@
-/* grammar_rules.c: whether llama.cpp can work with the rules of a grammar.
+/* grammar_rules.c: whether an automaton can be made of the rules of a grammar.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/grammar_rules.h"
 
@@ -39,15 +39,15 @@ static bool mark(walk *w, uint8_t *marks, bool terminals)
             size_t r = pass % 2 == 0 ? k : w->n_rules - 1 - k;
             if (marks[r]) continue;
             bool all = true;
-            for (const weir__grammar_element *e = w->rules[r].body.items;; e++) {
-                if (e->kind == ELEMENT_END || e->kind == ELEMENT_ALTERNATIVE) {
+            for (const weir__automaton_element *e = w->rules[r].body.items;; e++) {
+                if (e->type == END || e->type == ALTERNATIVE) {
                     if (all) {
                         marks[r] = 1;
                         changed = true;
                     }
-                    if (all || e->kind == ELEMENT_END) break;
+                    if (all || e->type == END) break;
                     all = true;
-                } else if (e->kind == ELEMENT_TERMINAL ? !terminals : !marks[e->rule]) {
+                } else if (e->type == RULE ? !marks[e->value] : !terminals) {
                     all = false;
                 }
             }
@@ -59,7 +59,7 @@ static bool mark(walk *w, uint8_t *marks, bool terminals)
 /* A place in a depth-first walk along the rules that a rule can begin with. */
 typedef struct visit {
     uint32_t rule;
-    const weir__grammar_element *next;
+    const weir__automaton_element *next;
     bool leftmost; /* everything before next in its alternative can match nothing */
 } visit;
 
@@ -85,11 +85,11 @@ static void find_empty(const walk *w, uint8_t *empty)
 {
     for (size_t r = 0; r < w->n_rules; r++) {
         bool begins = true;
-        for (const weir__grammar_element *e = w->rules[r].body.items;; e++) {
-            bool ends = e->kind == ELEMENT_END || e->kind == ELEMENT_ALTERNATIVE;
+        for (const weir__automaton_element *e = w->rules[r].body.items;; e++) {
+            bool ends = e->type == END || e->type == ALTERNATIVE;
             empty[r] |= ends && begins;
             begins = ends;
-            if (e->kind == ELEMENT_END) break;
+            if (e->type == END) break;
         }
     }
 }
@@ -101,17 +101,17 @@ static const char left_recursive[] =
 static int64_t next_left(visit *v, const uint8_t *nullable, bool *last)
 {
     for (;;) {
-        const weir__grammar_element *e = v->next;
-        if (e->kind == ELEMENT_END) return -1;
+        const weir__automaton_element *e = v->next;
+        if (e->type == END) return -1;
         v->next++;
-        if (e->kind == ELEMENT_ALTERNATIVE) {
+        if (e->type == ALTERNATIVE) {
             v->leftmost = true;
-        } else if (e->kind == ELEMENT_TERMINAL) {
+        } else if (e->type != RULE) {
             v->leftmost = false;
         } else if (v->leftmost) {
-            v->leftmost = nullable[e->rule];
-            *last = v->next->kind == ELEMENT_END || v->next->kind == ELEMENT_ALTERNATIVE;
-            return e->rule;
+            v->leftmost = nullable[e->value];
+            *last = v->next->type == END || v->next->type == ALTERNATIVE;
+            return e->value;
         }
     }
 }

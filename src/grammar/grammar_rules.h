@@ -1,24 +1,13 @@
-/* grammar_rules.h: the rules of a parsed grammar, and whether llama.cpp can work with them.
+/* grammar_rules.h: the rules of a parsed grammar, and whether an automaton can be made of them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GRAMMAR_GRAMMAR_RULES_H
 #define WEIR_GRAMMAR_GRAMMAR_RULES_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include <weir/weir.h>
-
-enum weir__grammar_element_kind { ELEMENT_END, ELEMENT_ALTERNATIVE, ELEMENT_RULE, ELEMENT_TERMINAL };
-
-/* One element of a rule. A character class is as many elements as llama.cpp makes of it. */
-typedef struct weir__grammar_element {
-    uint8_t kind;
-    uint32_t rule; /* ELEMENT_RULE */
-} weir__grammar_element;
+#include "grammar/automaton_rules.h"
 
 /* A growable row of elements. */
 typedef struct weir__grammar_sequence {
-    weir__grammar_element *items; /* [n] */
+    weir__automaton_element *items; /* [n] */
     size_t n;
     size_t capacity;
 } weir__grammar_sequence;
@@ -29,7 +18,7 @@ typedef struct weir__grammar_rule {
     size_t name_length;
     size_t line;                 /* of its first mention */
     size_t defined;              /* line of its definition, 0 = none */
-    weir__grammar_sequence body; /* ends with ELEMENT_END once defined */
+    weir__grammar_sequence body; /* ends with END once defined */
     int32_t next;                /* in its hash bucket, -1 = last */
 } weir__grammar_rule;
 
