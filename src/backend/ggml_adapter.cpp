@@ -42,7 +42,7 @@ bool fits(const ggml_tensor *tensor, float factor)
 }
 
 /* Writes a matrix, times factor, into a larger one, and zeroes beside it. */
-void write(ggml_tensor *to, const ggml_tensor *from, float factor)
+void write_tensor(ggml_tensor *to, const ggml_tensor *from, float factor)
 {
     std::vector<float> old = numbers_of(from);
     std::vector<ggml_fp16_t> numbers(static_cast<size_t>(ggml_nelements(to)), ggml_fp32_to_fp16(0.0f));
@@ -94,8 +94,8 @@ bool pack(const llama_model *model, llama_adapter_lora *adapter)
     if (buffer == nullptr) return false;
     ggml_backend_buffer_set_usage(buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     for (pair &p : pairs) {
-        write(p.a_to, p.a, 1.0f);
-        write(p.b_to, p.b, p.factor);
+        write_tensor(p.a_to, p.a, 1.0f);
+        write_tensor(p.b_to, p.b, p.factor);
     }
     adapter->ctxs.reserve(adapter->ctxs.size() + 1);
     adapter->bufs.reserve(adapter->bufs.size() + 1);

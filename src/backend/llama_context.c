@@ -499,7 +499,7 @@ bool weir__llama_seq_remove(weir__bcontext *c, int32_t seq, int32_t from, int32_
 }
 
 /* Between lanes llama.cpp takes all of seq's cells, and puts the copying off until the next pass. */
-static bool copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
+static bool copy_sequence(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
 {
     bool lanes = !c->unified && c->n_seq_max > 1;
     if (c->model->whole_sequences) from = to = -1;
@@ -528,7 +528,7 @@ weir_status weir__llama_share(weir__bcontext *c, int32_t from, int32_t to, int32
     else if (n == 0)
         done = weir__shim_seq_remove(c->context, to, -1, -1);
     else
-        done = copy(c, from, to, 0, n > last ? -1 : n);
+        done = copy_sequence(c, from, to, 0, n > last ? -1 : n);
     if (done && c->head != NULL) weir__llama_head_shared(c->head, from, to, n);
     if (done) return WEIR_OK;
     return weir__error_set(error, WEIR_BACKEND, NULL, "sequence %d could not be copied to %d", from, to);
@@ -542,7 +542,7 @@ bool weir__llama_seq_copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_
     if (to > last) to = -1;
     if (c->model->whole_sequences && (from > 0 || to >= 0)) return false; /* it has no parts */
     if (to >= 0 && !can_end_at(c, seq, to)) return false;
-    return copy(c, seq, to_seq, from, to);
+    return copy_sequence(c, seq, to_seq, from, to);
 }
 
 void weir__llama_seq_keep(weir__bcontext *c, int32_t seq)

@@ -83,7 +83,7 @@ static bool same(const char *a, const char *b)
 }
 
 /* Moves it to the front. The mutex is held. NULL: it is not known. */
-static weir__automaton *find(weir__llama_grammars *g, const char *text, const char *root)
+static weir__automaton *find_automaton(weir__llama_grammars *g, const char *text, const char *root)
 {
     for (size_t i = 0; i < g->n; i++) {
         known found = g->known[i];
@@ -128,7 +128,7 @@ weir_status weir__llama_grammar_get(weir__bmodel *model, const char *text, const
     if (root != NULL && strcmp(root, "root") == 0) root = NULL;
     pthread_mutex_lock(&g->mutex);
     const weir__trie *trie = get_trie(model);
-    *automaton = trie != NULL ? find(g, text, root) : NULL;
+    *automaton = trie != NULL ? find_automaton(g, text, root) : NULL;
     pthread_mutex_unlock(&g->mutex);
     if (trie == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the vocabulary's tree");
@@ -139,7 +139,7 @@ weir_status weir__llama_grammar_get(weir__bmodel *model, const char *text, const
     if (status != WEIR_OK) return status;
     pthread_mutex_lock(&g->mutex);
     shrink(g);
-    weir__automaton *meanwhile = find(g, text, root);
+    weir__automaton *meanwhile = find_automaton(g, text, root);
     if (meanwhile == NULL) remember(g, text, root, *automaton);
     pthread_mutex_unlock(&g->mutex);
     if (meanwhile != NULL) {

@@ -51,7 +51,7 @@ static float *row_of(float *rows, const weir__llama_following *f, int32_t i)
     return rows + (size_t)i * (size_t)f->width;
 }
 
-static void know(weir__llama_following *f, int32_t seq, int32_t pos, const float *told)
+static void keep_state(weir__llama_following *f, int32_t seq, int32_t pos, const float *told)
 {
     memcpy(row_of(f->state, f, seq), told, (size_t)f->width * sizeof *told);
     f->known[seq] = pos;
@@ -138,7 +138,7 @@ static bool gather(weir__bcontext *head, bool logits)
         /* EAGLE-3 has no row for a text's first token; MTP has one, of nothing. */
         if (!there && (pos > 0 || f->n_taps == 0))
             add_row(head, seq, pos, f->token[i], follows ? row_of(f->state, f, seq) : NULL, logits);
-        know(f, seq, pos, row_of(f->fused, f, i));
+        keep_state(f, seq, pos, row_of(f->fused, f, i));
     }
     return true;
 }
@@ -311,7 +311,7 @@ void weir__llama_head_shared(weir__bcontext *head, int32_t from, int32_t to, int
     weir__llama_head_removed(head, to, from == to ? n : 0);
     if (from == to || n == 0 || !weir__shim_seq_copy(head->context, from, to, 0, n)) return;
     f->end[to] = f->end[from] < n ? f->end[from] : n;
-    if (f->known[from] == n - 1) know(f, to, n - 1, row_of(f->state, f, from));
+    if (f->known[from] == n - 1) keep_state(f, to, n - 1, row_of(f->state, f, from));
 }
 
 /* ---- Saved states --------------------------------------------------------------------------------- */

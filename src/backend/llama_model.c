@@ -179,7 +179,7 @@ static bool on_progress(float done, void *user)
 }
 
 /* A model without weights, as yet. NULL: out of memory. */
-static weir__bmodel *create(weir_error *error)
+static weir__bmodel *create_model(weir_error *error)
 {
     weir__bmodel *m = weir__mem_calloc(1, sizeof *m);
     if (m == NULL) goto no_model;
@@ -290,13 +290,13 @@ static weir_status describe(const loading *l, weir__bmodel *m, weir_error *error
     return list_tokens(m, error);
 }
 
-static weir_status load(loading *l, weir__bmodel **out, weir_error *error)
+static weir_status load_model(loading *l, weir__bmodel **out, weir_error *error)
 {
     weir__bmodel *m = NULL;
     weir_status status = weir__shim_start(error);
     if (status == WEIR_OK) status = copy_split(l, error);
     if (status == WEIR_OK) status = weir__gguf_check(l->path, &l->file, error);
-    if (status == WEIR_OK && (m = create(error)) == NULL) status = WEIR_NO_MEMORY;
+    if (status == WEIR_OK && (m = create_model(error)) == NULL) status = WEIR_NO_MEMORY;
     if (status != WEIR_OK) goto out;
     m->offloads = l->params->n_gpu_layers != 0 && has_gpu();
     decide(l, m->offloads);
@@ -316,14 +316,14 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
                                    weir_error *error)
 {
     loading l = {.path = path, .params = params};
-    return load(&l, out, error);
+    return load_model(&l, out, error);
 }
 
 weir_status weir__llama_model_outline(const char *path, const weir_model_params *params, weir__bmodel **out,
                                       weir_error *error)
 {
     loading l = {.path = path, .params = params, .outline = true};
-    return load(&l, out, error);
+    return load_model(&l, out, error);
 }
 
 /* ---- What it tells -------------------------------------------------------------------------------- */

@@ -133,7 +133,7 @@ void tokenize_step(void)
 
 pthread_once_t started = PTHREAD_ONCE_INIT;
 
-void start(void)
+void start_llama(void)
 {
     llama_log_set(on_log, nullptr);
     llama_backend_init();
@@ -173,7 +173,7 @@ weir_status weir__shim_start(weir_error *error)
                                    d.feature < WEIR__CPU_AVX512
                                        ? "all that are called x86-64-v3 have it"
                                        : "it was built with GGML_NATIVE on another one, so build it without");
-    pthread_once(&started, start);
+    pthread_once(&started, start_llama);
     return WEIR_OK;
 }
 
@@ -618,7 +618,7 @@ bool is_active(const std::string &name, const weir_sampler_params &p)
     return name == "infill"; /* adaptive_p stands at the end wherever it is named */
 }
 
-llama_sampler *make(const std::string &name, const llama_vocab *vocab, const weir_sampler_params &p)
+llama_sampler *make_sampler(const std::string &name, const llama_vocab *vocab, const weir_sampler_params &p)
 {
     std::size_t keep = static_cast<std::size_t>(p.min_keep);
     if (name == "penalties")
@@ -681,7 +681,7 @@ weir_status weir__shim_chain_create(const llama_vocab *vocab, const weir_sampler
                 if (greedy && name == "temperature") continue;
                 if (greedy && !may_drop_first && name != "penalties" && name != "dry") continue;
                 if (name == "top_k" && llama_sampler_chain_n(made.chain.get()) == 0) *n_largest = p.top_k;
-                made.add(make(name, vocab, p));
+                made.add(make_sampler(name, vocab, p));
             }
             if (greedy && llama_sampler_chain_n(made.chain.get()) == 0) *n_largest = 1;
             if (!greedy) {

@@ -38,8 +38,8 @@ bool is_finite(const ggml_tensor *tensor)
 }
 
 /* What llama.cpp asserts, divides by or reads beyond when it builds a graph, and does not look at before. */
-weir_status check(const llama_model &model, const std::string &name, const llama_adapter_lora_weight &pair,
-                  weir_error *error)
+weir_status check_weight(const llama_model &model, const std::string &name,
+                         const llama_adapter_lora_weight &pair, weir_error *error)
 {
     const ggml_tensor *base = model.get_tensor(name.c_str()), *a = pair.a, *b = pair.b;
     if (!is_known(a->type) || !is_known(b->type))
@@ -84,7 +84,7 @@ weir_status weir__shim_adapter_ready(llama_model *model, llama_adapter_lora *ada
         *shape = {};
         shape->alpha = adapter->alpha;
         for (const auto &[name, pair] : adapter->ab_map) {
-            weir_status status = check(*model, name, pair, error);
+            weir_status status = check_weight(*model, name, pair, error);
             if (status != WEIR_OK) return status;
             shape->n_weights++;
             shape->rank = std::max(shape->rank, static_cast<int32_t>(pair.b->ne[0]));

@@ -47,7 +47,7 @@ void weir__budget_init(weir__budget *budget, uint64_t max_steps, uint64_t max_by
     };
 }
 
-static bool refuse(weir__budget *budget, weir__limit limit)
+static bool refuse_over_limit(weir__budget *budget, weir__limit limit)
 {
     if (budget->over == WEIR__LIMIT_NONE) budget->over = limit;
     return false;
@@ -56,7 +56,7 @@ static bool refuse(weir__budget *budget, weir__limit limit)
 bool weir__budget_step_far(weir__budget *budget, uint64_t n)
 {
     if (budget->over != WEIR__LIMIT_NONE) return false;
-    if (n > budget->steps) return refuse(budget, WEIR__LIMIT_STEPS);
+    if (n > budget->steps) return refuse_over_limit(budget, WEIR__LIMIT_STEPS);
     if (budget->max_steps != UINT64_MAX) budget->steps -= n;
     if (n < budget->turns) {
         budget->turns -= (uint32_t)n;
@@ -64,14 +64,14 @@ bool weir__budget_step_far(weir__budget *budget, uint64_t n)
     }
     budget->turns = WEIR__BUDGET_TURNS;
     if (budget->interrupt.fn != NULL && budget->interrupt.fn(budget->interrupt.user))
-        return refuse(budget, WEIR__LIMIT_INTERRUPT);
+        return refuse_over_limit(budget, WEIR__LIMIT_INTERRUPT);
     return true;
 }
 
 bool weir__budget_grow(weir__budget *budget, uint64_t n)
 {
     if (budget->over != WEIR__LIMIT_NONE) return false;
-    if (n > budget->bytes) return refuse(budget, WEIR__LIMIT_BYTES);
+    if (n > budget->bytes) return refuse_over_limit(budget, WEIR__LIMIT_BYTES);
     if (budget->max_bytes != UINT64_MAX) budget->bytes -= n;
     return true;
 }
@@ -83,7 +83,7 @@ void weir__budget_shrink(weir__budget *budget, uint64_t n)
 
 bool weir__budget_too_deep(weir__budget *budget)
 {
-    return refuse(budget, WEIR__LIMIT_DEPTH);
+    return refuse_over_limit(budget, WEIR__LIMIT_DEPTH);
 }
 
 bool weir__budget_enter(weir__budget *budget)

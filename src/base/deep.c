@@ -44,7 +44,7 @@ static uintptr_t here(void)
     return (uintptr_t)__builtin_frame_address(0);
 }
 
-static void *run(void *user)
+static void *run_deep(void *user)
 {
     deep *d = user;
     low = here() - d->stack + RESERVE * STACK_FACTOR;
@@ -59,14 +59,14 @@ bool weir__deep_low(void)
 }
 
 /* Runs d on a thread with this stack and waits for its end; 0 or an errno value. */
-static int start(deep *d, void *stack)
+static int start_thread(deep *d, void *stack)
 {
     pthread_attr_t attributes;
     pthread_t thread;
     int failed = pthread_attr_init(&attributes);
     if (failed != 0) return failed;
     failed = pthread_attr_setstack(&attributes, stack, d->stack);
-    if (failed == 0) failed = weir__thread_start(&thread, &attributes, run, d);
+    if (failed == 0) failed = weir__thread_start(&thread, &attributes, run_deep, d);
     pthread_attr_destroy(&attributes);
     if (failed == 0) failed = pthread_join(thread, NULL);
     return failed;
@@ -83,7 +83,7 @@ weir_status weir__deep_run(void (*fn)(void *user), void *user, size_t stack, wei
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     int failed = memory == MAP_FAILED ? errno : 0;
     if (failed == 0 && mprotect(memory, PAGE, PROT_NONE) != 0) failed = errno;
-    if (failed == 0) failed = start(&d, (char *)memory + PAGE);
+    if (failed == 0) failed = start_thread(&d, (char *)memory + PAGE);
     if (memory != MAP_FAILED) munmap(memory, d.stack + PAGE);
     if (failed != 0)
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no thread with %zu MiB of stack can be made: %s",

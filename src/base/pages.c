@@ -32,7 +32,7 @@ static size_t page_size(void)
 }
 
 /* The link that leads to it, or to the end. */
-static promise **find(const void *memory)
+static promise **find_promise(const void *memory)
 {
     promise **link = &promises;
     while (*link != NULL && (*link)->memory != memory) link = &(*link)->next;
@@ -40,10 +40,10 @@ static promise **find(const void *memory)
 }
 
 /* NULL: no memory. */
-static promise *note(const void *memory, void *pages, size_t size)
+static promise *note_promise(const void *memory, void *pages, size_t size)
 {
     pthread_mutex_lock(&lock);
-    promise *p = *find(memory);
+    promise *p = *find_promise(memory);
     if (p == NULL && (p = weir__mem_alloc(sizeof *p)) != NULL) {
         *p = (promise){.next = promises, .memory = memory, .pages = pages, .size = size};
         promises = p;
@@ -57,7 +57,8 @@ void weir__pages_clear(void *memory, size_t size)
     size_t page = page_size(), before = (page - (uintptr_t)memory % page) % page;
     size_t whole = size > before ? (size - before) / page * page : 0;
     char *pages = (char *)memory + before;
-    if (whole == 0 || note(memory, pages, whole) == NULL || madvise(pages, whole, MADV_DONTNEED) != 0) {
+    if (whole == 0 || note_promise(memory, pages, whole) == NULL ||
+        madvise(pages, whole, MADV_DONTNEED) != 0) {
         memset(memory, 0, size);
         return;
     }
@@ -68,7 +69,7 @@ void weir__pages_clear(void *memory, size_t size)
 void weir__pages_forget(const void *memory)
 {
     pthread_mutex_lock(&lock);
-    promise **link = find(memory), *p = *link;
+    promise **link = find_promise(memory), *p = *link;
     if (p != NULL) *link = p->next;
     pthread_mutex_unlock(&lock);
     weir__mem_free(p);

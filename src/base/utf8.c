@@ -67,7 +67,7 @@ static size_t well_formed(const unsigned char *s, size_t n)
     }
 }
 
-static size_t put(char *out, size_t n_out, const void *bytes, size_t n)
+static size_t put_bytes(char *out, size_t n_out, const void *bytes, size_t n)
 {
     memcpy(out + n_out, bytes, n);
     return n_out + n;
@@ -92,13 +92,13 @@ size_t weir__utf8_feed(weir__utf8 *state, const char *bytes, size_t n, char *out
         joined[state->n_held] = s[at];
         switch (classify(joined, state->n_held + 1U, &length)) {
         case WHOLE:
-            n_out = put(out, n_out, joined, length);
+            n_out = put_bytes(out, n_out, joined, length);
             state->n_held = 0;
             at++;
             break;
         case PARTIAL: state->held[state->n_held++] = s[at++]; break;
         case BROKEN: /* what was held is the subpart; s[at] begins anew */
-            n_out = put(out, n_out, replacement, sizeof replacement);
+            n_out = put_bytes(out, n_out, replacement, sizeof replacement);
             state->n_held = 0;
             break;
         }
@@ -106,7 +106,7 @@ size_t weir__utf8_feed(weir__utf8 *state, const char *bytes, size_t n, char *out
 
     while (at < n) {
         size_t run = well_formed(s + at, n - at);
-        n_out = put(out, n_out, s + at, run);
+        n_out = put_bytes(out, n_out, s + at, run);
         at += run;
         if (at == n) break;
         if (classify(s + at, n - at, &length) == PARTIAL) {
@@ -114,7 +114,7 @@ size_t weir__utf8_feed(weir__utf8 *state, const char *bytes, size_t n, char *out
             state->n_held = (unsigned char)length;
             break;
         }
-        n_out = put(out, n_out, replacement, sizeof replacement);
+        n_out = put_bytes(out, n_out, replacement, sizeof replacement);
         at += length;
     }
     return n_out;
@@ -124,7 +124,7 @@ size_t weir__utf8_flush(weir__utf8 *state, char *out)
 {
     if (state->n_held == 0) return 0;
     state->n_held = 0;
-    return put(out, 0, replacement, sizeof replacement);
+    return put_bytes(out, 0, replacement, sizeof replacement);
 }
 
 size_t weir__utf8_sanitize(const char *bytes, size_t n, char *out)
@@ -145,7 +145,7 @@ size_t weir__utf8_copy(char *out, size_t capacity, const char *bytes, size_t n)
         size_t n_piece =
             i < n ? weir__utf8_feed(&state, bytes + i, 1, piece) : weir__utf8_flush(&state, piece);
         if (n_piece >= capacity - n_out) break;
-        n_out = put(out, n_out, piece, n_piece);
+        n_out = put_bytes(out, n_out, piece, n_piece);
     }
     out[n_out] = '\0';
     return n_out;

@@ -47,7 +47,8 @@ static void print_number(char *text, size_t capacity, weir_member_type type, dou
     snprintf(text, capacity, "%.*g", type == WEIR_MEMBER_FLOAT ? 9 : 17, value);
 }
 
-static weir_status refuse(const weir_member *member, double value, const char *prefix, weir_error *error)
+static weir_status refuse_number(const weir_member *member, double value, const char *prefix,
+                                 weir_error *error)
 {
     char field[64], number[32], most[32];
     snprintf(field, sizeof field, "%s%s", prefix, member->name);
@@ -72,7 +73,7 @@ weir_status weir__member_check(const weir_member *member, const void *params, co
     double value = weir__member_number(member, params);
     if (value >= min && value <= max) return WEIR_OK; /* false for NaN */
     if (member->or_minus_one && value == -1.0) return WEIR_OK;
-    return refuse(member, value, prefix, error);
+    return refuse_number(member, value, prefix, error);
 }
 
 weir_status weir__members_check(const weir__members *members, const void *params, const char *prefix,

@@ -38,7 +38,7 @@ static bool runs(const level *l)
 }
 
 /* The i-th that runs here, or the end of the list. */
-static const level *find(int i)
+static const level *find_level(int i)
 {
     const level *l = levels;
     for (; l->name != NULL; l++)
@@ -48,19 +48,19 @@ static const level *find(int i)
 
 const char *weir__kernels_name(int i)
 {
-    const char *name = find(i)->name;
+    const char *name = find_level(i)->name;
     return name != NULL ? name : "";
 }
 
 const weir__gemm *weir__kernels_gemm(weir__panel_format format, int i)
 {
-    const level *l = find(i);
+    const level *l = find_level(i);
     return format == WEIR__PANEL_BF16 ? l->bf16 : format == WEIR__PANEL_F16 ? l->f16 : l->quantized;
 }
 
 const weir__attention *weir__kernels_attention(int i)
 {
-    return find(i)->attention;
+    return find_level(i)->attention;
 }
 
 const char *weir__kernels_level(int i)
