@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/crew.h"
-#include "base/doorbell.h"
 #include "cache/cache.h"
 #include "engine/account.h"
+#include "engine/doorbell.h"
 #include "engine/flight.h"
 #include "engine/queue.h"
 #include "engine/rates.h"

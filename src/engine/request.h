@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "backend/backend.h"
-#include "base/doorbell.h"
+#include "engine/doorbell.h"
 #include "engine/emit.h"
 #include "engine/salt.h"
 #include "engine/score.h"

@@ -4,7 +4,7 @@
 #ifndef WEIR_ENGINE_STREAM_H
 #define WEIR_ENGINE_STREAM_H
 
-#include "base/doorbell.h"
+#include "engine/doorbell.h"
 #include "engine/history.h"
 #include "weir/weir.h"
 

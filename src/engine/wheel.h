@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "base/doorbell.h"
+#include "engine/doorbell.h"
 
 /* A doorbell stands for its engine, since streams know no more of it. Lies where it was taken until it is
  * left. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/doorbell.h"
+#include "engine/doorbell.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* doorbell.h: how any thread wakes the engine's thread. Counted, so that a stream may ring after its engine
  * has gone. SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_BASE_DOORBELL_H
-#define WEIR_BASE_DOORBELL_H
+#ifndef WEIR_ENGINE_DOORBELL_H
+#define WEIR_ENGINE_DOORBELL_H
 
 #include <stdbool.h>
 #include <stdint.h>
