@@ -30,9 +30,7 @@ const cli_command cli_commands[] = {
     {CLI_CHAT, "chat", "[-m MODEL] [--system TEXT]", "talk with a model",
      "Each line is a message; one that ends with \\ goes on in the next. Lines are edited as in a shell, "
      "with a "
-     "history. Ctrl-C ends an answer and keeps what came; Ctrl-D leaves. What a model thinks is dimmed, and "
-     "the "
-     "marks of Markdown become styles.\n\n"
+     "history. Ctrl-C ends an answer and keeps what came; Ctrl-D leaves. What a model thinks is dimmed.\n\n"
      "/help lists the commands: /system, /clear, /regen, /undo, /save, /load, /stats, /set. Messages and "
      "commands may come from a pipe, too: then answers are printed as they are.",
      "weir chat --system \"Answer in one sentence.\"\n"
@@ -219,8 +217,8 @@ const cli_command cli_commands[] = {
      "what came.",
      "# 8 clients, 64 requests\n"
      "weir bench http http://localhost:8080\n"
-     "# two requests a second for a minute, a tenth of the clients leaves, with a plot\n"
-     "weir bench http http://localhost:8080 --rate 2 --duration 60 --leave 0.1 --svg gaps.svg\n"
+     "# two requests a second for a minute, a tenth of the clients leaves\n"
+     "weir bench http http://localhost:8080 --rate 2 --duration 60 --leave 0.1 --csv requests.csv\n"
      "# how long 4 streams stand still when a long prompt arrives, in this process\n"
      "weir bench http engine: --concurrency 4 --requests 4 --gen 200 --ignore-eos --late-prompt 1200",
      cli_bench_http_defaults, NULL},

@@ -223,7 +223,6 @@ static cli_option table[] = {
 
     {"--csv", NULL, CLI_OUTPUT, CLI_BENCH | CLI_KERNELS, "FILE", OWN(CLI_STRING, csv_path), .help = "also write the figures of each repetition to a file"},
     {"--csv", NULL, CLI_OUTPUT, CLI_HTTP, "FILE", OWN(CLI_STRING, csv_path), .help = "also write a line for each request to a file"},
-    {"--svg", NULL, CLI_OUTPUT, CLI_HTTP, "FILE", OWN(CLI_STRING, svg_path), .help = "also draw the gaps between tokens over time"},
     {"--ids", NULL, CLI_OUTPUT, CLI_TOKENIZE, NULL, OWN(CLI_FLAG, ids), .help = "the tokens' numbers in one line, and nothing else"},
     {"--pooling", NULL, CLI_OUTPUT, CLI_EMBED, "NAME", SET(CLI_CHOICE, pooling), .field = "pooling", .choices = poolings,
      .help = "how a text's tokens become one embedding: model (its own, else mean), mean, cls, last"},

@@ -105,7 +105,7 @@ typedef struct cli_args {
     /* bench http; n_requests: ticks of bench schedule too */
     int32_t concurrency, n_requests, n_shared, n_late, n_tries;
     float rate, duration_s, leave, timeout_s;
-    char *prompt_span, *answer_span, *extra, *api_key, *svg_path;
+    char *prompt_span, *answer_span, *extra, *api_key;
     uint32_t seed;
     bool completions, ignore_eos;
     char *url;  /* ps, top; api_key too */

@@ -56,7 +56,7 @@ cli_exit cli_pages_write(const char *folder)
         code = write_page(cli_format("%s/man/man1/%s.1", folder, name), &page);
     }
     for (size_t i = 0; cli_shells[i].name != NULL && code == CLI_OK; i++) {
-        cli_shells[i].add(&page);
+        cli_text_puts(&page, cli_shells[i].script);
         code = write_page(cli_format("%s/%s", folder, cli_shells[i].file), &page);
     }
     return code;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "completion.h"
 #include "help.h"
 #include "options.h"
 #include "out.h"
@@ -59,6 +60,7 @@ static cli_exit dispatch(int n, char **argv, cli_runner *run)
     const char *first = words[0];
     if (strcmp(first, "help") == 0 || strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0)
         return help(n - 1, words + 1);
+    if (strcmp(first, "__complete") == 0) return cli_complete(n - 1, words + 1);
     if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0) {
         static char version[] = "version";
         words[0] = version;

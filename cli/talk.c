@@ -12,7 +12,6 @@
 #include "figures.h"
 #include "file.h"
 #include "load.h"
-#include "markdown.h"
 #include "out.h"
 #include "signals.h"
 #include "term.h"
@@ -55,7 +54,6 @@ struct answer {
     weir_chat *chat;
     weir_chat_parser *parser;
     weir_stream *stream;
-    cli_markdown markdown;
     cli_text content;
     bool styled, thinking, thought, finished;
     bool at_line; /* what was thought ends with a newline */
@@ -106,12 +104,10 @@ static cli_exit submit(struct answer *answer)
     return code;
 }
 
-static void show(struct answer *answer, const char *bytes, size_t n)
+static void show(const char *bytes, size_t n)
 {
     cli_text text = {0};
-    if (answer->styled && !answer->thinking)
-        cli_markdown_feed(&answer->markdown, bytes, n, &text);
-    else if (cli_term_out())
+    if (cli_term_out())
         cli_text_add_safe(&text, bytes, n);
     else
         cli_text_add(&text, bytes, n);
@@ -145,7 +141,7 @@ static void deliver(struct answer *answer, const weir_delta *delta)
     if (!reasoning) cli_text_add(&answer->content, text, n);
     if (reasoning && !cli_term_out()) return;
     set_thinking(answer, reasoning);
-    show(answer, text, n);
+    show(text, n);
 }
 
 static void take(struct answer *answer, const weir_chunk *chunk)
@@ -185,7 +181,6 @@ static cli_exit conclude(struct answer *answer, cli_talk *talk)
         cli_out(cli_term_style_out(CLI_PLAIN), strlen(cli_term_style_out(CLI_PLAIN)));
         cli_out("\n", 1);
     }
-    if (answer->styled) cli_markdown_end(&answer->markdown, &text);
     size_t n = answer->content.length;
     if (n > 0 && answer->content.bytes[n - 1] != '\n') cli_text_puts(&text, "\n");
     if (cli_term_out()) cli_text_puts(&text, "\n");

@@ -182,6 +182,8 @@ def test_narrow():
 
 # ---- Completion ----
 
+# The scripts ask the program that the line names.
+PATH = os.path.dirname(WEIR) + ":" + os.environ["PATH"]
 LINES = (("weir ru", {"run"}), ("weir bench ", {"engine", "http", "kernels", "replay", "schedule", "types"}), ("weir run --top-", {"--top-k", "--top-p",
          "--top-nsigma", "--top-n-sigma"}), ("weir run --layout ", {"auto", "unified", "per_slot"}),
          ("weir bench engine --strategy lat", {"latency-target"}), ("weir help bench sche", {"schedule"}),
@@ -194,13 +196,13 @@ def complete_bash(script, line):
     words = line.split(" ")
     program = (f"source {script}; COMP_WORDS=({' '.join(repr(w) for w in words)}); COMP_CWORD={len(words) - 1}; _weir; "
                "printf '%s\\n' \"${COMPREPLY[@]}\"")
-    done = subprocess.run(["bash", "--norc", "-c", program], capture_output=True, text=True, cwd=scratch.name)
+    done = subprocess.run(["bash", "--norc", "-c", program], capture_output=True, text=True, cwd=scratch.name, env=environment(PATH=PATH))
     return set(done.stdout.split()) if done.stderr == "" else done.stderr
 
 
 def complete_fish(script, line):
     done = subprocess.run(["fish", "--no-config", "-c", f"source {script}; complete -C '{line}'"], capture_output=True, text=True,
-                          cwd=scratch.name, env=environment())
+                          cwd=scratch.name, env=environment(PATH=PATH))
     return {entry.split("\t")[0] for entry in done.stdout.splitlines()} if done.stderr == "" else done.stderr
 
 
@@ -211,7 +213,8 @@ def complete_zsh(script, line):
                "zpty -w z \"print REA''DY\"; zpty -r z all $'*READY\r\n*'; "
                f"zpty -n -w z '{line}'; zpty -n -w z $'\\t\\t'; "
                "for i in {1..20}; do sleep 0.1; while zpty -r -t z more; do all+=$more; i=1; done; done; print -r -- $all; zpty -d z")
-    done = subprocess.run(["zsh", "-f", "-c", program], capture_output=True, text=True, cwd=scratch.name, env=environment(TERM="xterm"))
+    done = subprocess.run(["zsh", "-f", "-c", program], capture_output=True, text=True, cwd=scratch.name,
+                          env=environment(TERM="xterm", PATH=PATH))
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", " ", done.stdout)
     return re.sub(r"[\x00-\x1f]", "", text.split("READY")[-1])
 
@@ -237,7 +240,21 @@ def test_completion():
         if shell == "bash":
             check("bash completes after =", complete_bash(path, "weir run --layout = uni") == {"unified"})
             check("bash offers files where files belong", "completion.bash" in complete_bash(path, "weir run --file comple"))
+            check("bash completes --layout=uni in three words", complete_bash(path, "weir run --layout = ") == {"auto", "unified", "per_slot"})
             check("bash offers no files for numbers", complete_bash(path, "weir run --top-k ") == set())
+
+
+def test_complete():
+    """What the scripts ask: words that need no shell to be seen."""
+    def words(*line):
+        return {entry.split("\t")[0] for entry in run("__complete", *line).stdout.splitlines()}
+    check("a value after =, in one word", words("run", "--layout=u") == {"--layout=unified"}, words("run", "--layout=u"))
+    check("an option and its explanation", "--top-k\t" in run("__complete", "run", "--top-k").stdout)
+    check("an option of another command is not offered", "--grammar" not in words("ps", "--"), words("ps", "--"))
+    check("all commands where none is", {"run", "bench", "help"} <= words(""), words(""))
+    check("nothing after a command that is none", words("rnu", "--") == set())
+    check("files after a command", words("stream", "x") == {":files"})
+    check("without a word", run("__complete").returncode == 0)
 
 
 def test_write():

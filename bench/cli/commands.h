@@ -1,4 +1,4 @@
-/* commands.h: the commands of weir-bench. Their words, options and help stand with those of weir (cli/help.c).
+/* commands.h: the commands of weir-bench. Their options and help stand with those of weir (cli/help.c).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BENCH_COMMANDS_H
 #define WEIR_BENCH_COMMANDS_H

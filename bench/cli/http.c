@@ -14,7 +14,6 @@
 #include "cli/term.h"
 #include "commands.h"
 #include "exchange.h"
-#include "svg.h"
 
 #define WORDS_MAX    (1 << 20) /* of a prompt or an answer */
 #define CLIENTS_MAX  16384     /* as many connections as carrier_http.c has at the most */
@@ -184,36 +183,6 @@ static json_t *report_json(const struct bench *bench)
     return json;
 }
 
-/* The gaps over time, the first token's waits left out, and when the late prompt came. */
-static cli_exit write_svg(const struct bench *bench)
-{
-    const cli_timeline *timeline = &bench->tally->timeline;
-    double x[CLI_TIMELINE_MAX], y[CLI_TIMELINE_MAX];
-    cli_text text = {0};
-    FILE *file = NULL;
-    char *title = cli_format("Gaps between tokens: %s", bench->target);
-    cli_series gaps = {.name = "longest gap that ended here, all streams", .x = x, .y = y, .stems = true};
-    cli_mark late = {"late prompt", (double)bench->tally->late.sent_ns / 1e9};
-    cli_chart chart = {.title = title,
-                       .x_label = "seconds since the first request",
-                       .y_label = "gap, ms",
-                       .series = &gaps,
-                       .n_series = 1,
-                       .marks = &late,
-                       .n_marks = bench->tally->has_late};
-    for (int i = 0; i < CLI_TIMELINE_MAX; i++) {
-        if (timeline->gap_ms[i] <= 0) continue;
-        x[gaps.n] = (i + 0.5) * (double)timeline->stretch_ns / 1e9;
-        y[gaps.n++] = timeline->gap_ms[i];
-    }
-    cli_svg_add(&text, &chart);
-    cli_exit code = cli_file_csv_open(bench->args->svg_path, text.bytes, &file);
-    code = cli_file_csv_close(bench->args->svg_path, file, code);
-    cli_text_fini(&text);
-    cli_free(title);
-    return code;
-}
-
 /* ---- The options ---- */
 
 static cli_exit out_of_range(const char *name, double value, const char *allowed)
@@ -301,7 +270,7 @@ static cli_exit measure(struct bench *bench)
 cli_exit bench_http(cli_args *args)
 {
     struct bench bench = {.args = args};
-    cli_exit code = check(args, &bench.exchanges.traffic), written;
+    cli_exit code = check(args, &bench.exchanges.traffic);
     if (code != CLI_OK) return code;
     bench.target = args->words.items[0];
     bench.tally = cli_alloc(1, sizeof *bench.tally);
@@ -323,7 +292,6 @@ cli_exit bench_http(cli_args *args)
     if (code != CLI_OK) goto done;
     code = measure(&bench);
     if (args->json) cli_out_json(report_json(&bench));
-    if (args->svg_path != NULL && (written = write_svg(&bench)) != CLI_OK) code = written;
 done:
     code = cli_file_csv_close(args->csv_path, bench.exchanges.csv, code);
     if (bench.exchanges.carrier != NULL) bench.exchanges.carrier->destroy(bench.exchanges.carrier);

@@ -1,5 +1,5 @@
-/* weir bench replay: a recorded schedule once more, on the fake backend and a clock that stands still while weir
- * works. SPDX-License-Identifier: Apache-2.0 */
+/* weir bench replay: a recorded schedule once more, on the fake backend and a clock that stands still while
+ * weir works. SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>

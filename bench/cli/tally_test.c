@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "svg.h"
 #include "tally.h"
 #include "traffic.h"
 
@@ -155,36 +154,12 @@ static void test_traffic(void **state)
     }
 }
 
-static void test_svg(void **state)
-{
-    (void)state;
-    const double x[] = {1, 2, 4}, y[] = {10, 0, 25};
-    const cli_series series[] = {
-        {"a <b>", x, y, 3, false}, {"stems", x, y, 3, true}, {"empty", NULL, NULL, 0, false}};
-    const cli_mark mark = {"late & long", 9};
-    cli_chart chart = {"T\x01\"", "x", "y", series, 3, &mark, 1};
-    cli_text text = {0};
-    cli_svg_add(&text, &chart);
-    assert_non_null(strstr(text.bytes, "a &lt;b&gt;"));
-    assert_non_null(strstr(text.bytes, "late &amp; long"));
-    assert_non_null(strstr(text.bytes, "<title>T &quot;</title>"));
-    assert_non_null(strstr(text.bytes, ">10</text>"));  /* the mark counts for the axis: 0 2 … 10 */
-    assert_non_null(strstr(text.bytes, "L339.2 64.0")); /* 4 of 10, 25 of 25 */
-    assert_null(strstr(text.bytes, "nan"));
-    assert_null(strstr(text.bytes, "inf"));
-    cli_text_clear(&text);
-    cli_svg_add(&text, &(cli_chart){.title = "", .x_label = "", .y_label = ""});
-    assert_null(strstr(text.bytes, "nan"));
-    cli_text_fini(&text);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_tally),
         cmocka_unit_test(test_traffic),
-        cmocka_unit_test(test_svg),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
