@@ -1,5 +1,5 @@
-/* bench.h: the commands of `weir bench`, which are a program of their own, weir-bench: it looks into the engine, and most
- * people never need it.
+/* bench.h: the commands of `weir bench`. They are a program of their own, weir-bench: it looks into the
+ * engine, and most people never need it.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_BENCH_H
 #define WEIR_CLI_BENCH_H

@@ -11,7 +11,7 @@
 
 /* ---- The answer to a Tab ---- */
 
-/* A line "word TAB explanation" if the word begins as the current one does. prefix: goes in front of the word. */
+/* A line "word TAB explanation" if the word starts with the current one. prefix goes in front of the word. */
 static void offer(cli_text *text, const char *current, const char *prefix, const char *word, const char *help)
 {
     if (strncmp(word, current, strlen(current)) != 0) return;
