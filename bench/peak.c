@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli/limits.h"
+#include "cli/limits.h"
 #include "backend/kernels/kernels.h"
 #include "base/clock.h"
 #include "base/cpu.h"

@@ -66,7 +66,7 @@ target_link_libraries(c_static PRIVATE weir::static)
 
 
 def what_is_there(prefix):
-    expected = ["bin/weir", "include/weir/hub.h", "include/weir/weir.h", "lib/libweir.a", "lib/libweir.so", f"lib/libweir.so.{VERSION}", "lib/pkgconfig/weir.pc",
+    expected = ["bin/weir", "libexec/weir/weir-bench", "include/weir/hub.h", "include/weir/weir.h", "lib/libweir.a", "lib/libweir.so", f"lib/libweir.so.{VERSION}", "lib/pkgconfig/weir.pc",
                 "lib/cmake/weir/weirConfig.cmake", "share/man/man1/weir.1", "share/man/man1/weir-run.1",
                 "share/bash-completion/completions/weir", "share/zsh/site-functions/_weir", "share/fish/vendor_completions.d/weir.fish",
                 "share/doc/weir/LICENSE", "share/doc/weir/LICENSES.txt", "lib/systemd/system/weir.service", "lib/systemd/system/weir.socket"]
@@ -89,6 +89,8 @@ def what_is_there(prefix):
     check("the program runs", done.returncode == 0 and VERSION in done.stdout, done.stderr)
     done = run(prefix / "bin/weir", "run", "-m", "fake:", "-p", "x", "-n", "3")
     check("it answers", done.returncode == 0, done.stderr)
+    done = run(prefix / "bin/weir", "bench", "schedule", "--ticks", "20", "--slots", "2", "--cache-nodes", "10")
+    check("it finds weir-bench", done.returncode == 0 and "deciding" in done.stdout, done.stdout, done.stderr)
 
 
 def words_of(text):
