@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/limits.h"
 #include "backend/kernels/kernels.h"
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "cli/limits.h"
 
 /* In the second-level cache, weights and activations together. */
 #define CACHED_COLUMNS 1024

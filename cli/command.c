@@ -18,7 +18,7 @@ const cli_command *cli_command_find(int n, char *const *words, int *used)
 }
 
 /* Of the commands that begin with this word. */
-static cli_exit half_a_command(const char *word, bool alone)
+static cli_exit ask_second_word(const char *word, bool alone)
 {
     char known[128] = "";
     for (const cli_command *command = cli_commands; command->name != NULL; command++) {
@@ -26,8 +26,8 @@ static cli_exit half_a_command(const char *word, bool alone)
         if (strncmp(command->name, word, length) != 0 || command->name[length] != ' ') continue;
         snprintf(known + n, sizeof known - n, "%sweir %s", n > 0 ? " or " : "", command->name);
     }
-    return cli_fail(CLI_USAGE, "weir %s needs to know what: %s%s", word, known,
-                    alone ? "; with --help each shows its options" : "");
+    return cli_fail(CLI_USAGE, "weir %s needs a second word: %s%s", word, known,
+                    alone ? "; --help shows the options of each" : "");
 }
 
 cli_exit cli_command_unknown(int n, char *const *words)
@@ -37,7 +37,7 @@ cli_exit cli_command_unknown(int n, char *const *words)
     for (const cli_command *command = cli_commands; command->name != NULL; command++) {
         char first[32];
         snprintf(first, sizeof first, "%.*s", (int)strcspn(command->name, " "), command->name);
-        if (strcmp(first, words[0]) == 0) return half_a_command(words[0], n == 1);
+        if (strcmp(first, words[0]) == 0) return ask_second_word(words[0], n == 1);
         int distance = cli_options_distance(words[0], first);
         if (distance < least) {
             least = distance;

@@ -13,12 +13,11 @@
 #define NARROW 64 /* below that, explanations stand in lines of their own */
 
 const cli_command cli_commands[] = {
-    {CLI_RUN, "run", "[-m MODEL] [-p PROMPT | -]", "ask a model something and watch the answer arrive",
-     "The prompt becomes a user's message in the model's own chat template; --raw continues it as it stands. "
-     "The "
-     "answer goes to stdout as it comes, then one line of figures to stderr. What a model thinks before it "
-     "answers is shown dimmed on a terminal and left out elsewhere.\n\n"
-     "Ctrl-C ends the answer, keeps what came, and a second one leaves at once.",
+    {CLI_RUN, "run", "[-m MODEL] [-p PROMPT | -]", "ask a model and watch the answer arrive",
+     "The prompt becomes a user message in the model's chat template; --raw continues it as plain text. "
+     "The answer goes to stdout as it arrives, then one line of figures to stderr. Reasoning is dimmed on "
+     "a terminal and left out elsewhere.\n\n"
+     "Ctrl-C ends the answer and keeps what has arrived; a second Ctrl-C exits at once.",
      "# a question, an answer of at most 100 tokens\n"
      "weir run -p \"What is a weir?\" -n 100\n"
      "# a file with a question about it\n"
@@ -27,103 +26,87 @@ const cli_command cli_commands[] = {
      "weir run -p \"Invent a person.\" -j "
      "'{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}}}'",
      cli_run_defaults, cli_run},
-    {CLI_CHAT, "chat", "[-m MODEL] [--system TEXT]", "talk with a model",
-     "Each line is a message; one that ends with \\ goes on in the next. Lines are edited as in a shell, "
-     "with a "
-     "history. Ctrl-C ends an answer and keeps what came; Ctrl-D leaves. What a model thinks is dimmed.\n\n"
+    {CLI_CHAT, "chat", "[-m MODEL] [--system TEXT]", "chat with a model",
+     "Each line is a message; a line that ends with \\ continues on the next one. Lines are edited as in a"
+     " shell, with a history. Ctrl-C ends an answer and keeps what has arrived; Ctrl-D leaves. Reasoning "
+     "is dimmed.\n\n"
      "/help lists the commands: /system, /clear, /regen, /undo, /save, /load, /stats, /set. Messages and "
-     "commands may come from a pipe, too: then answers are printed as they are.",
+     "commands may also come from a pipe; answers are then printed without styles.",
      "weir chat --system \"Answer in one sentence.\"\n"
      "# two questions, one conversation\n"
      "printf 'What is a weir?\\nAnd a sluice?\\n' | weir chat",
      cli_chat_defaults, cli_chat},
     {CLI_STREAM, "stream", "[-m MODEL] FILE.json | -", "run a file of requests at once, a pane for each",
-     "On a terminal each request has a pane: Tab, the arrows, j and k move between them, s skips (cancels) "
-     "the one in "
-     "focus, q cancels all; then the whole texts are printed. Elsewhere, and with --json, each chunk is a "
-     "line of "
-     "JSON, and after a request's last chunk comes a line with its usage.\n\n"
+     "On a terminal each request has a pane: Tab, the arrows, j and k move between panes, s cancels the "
+     "request in focus, q cancels all. At the end all texts are printed. Elsewhere, and with --json, each "
+     "chunk is a line of JSON, and a line with the usage follows each request's last chunk.\n\n"
      "The file: {\"model\": FILE, \"requests\": [{\"name\": TEXT, \"prompt\": TEXT or \"messages\": "
-     "[{\"role\": "
-     "\"user\", \"content\": TEXT}, …], …}]}. A request may set max_tokens, stop, interval, deadline_ms, "
-     "priority and "
-     "everything under Sampling, by the option's name with underscores (temperature, top_p, repeat_penalty) "
-     "or by "
-     "its name in weir_sampler_params; beside \"requests\" such a field counts for all of them. The command "
-     "line "
-     "sets the defaults.",
+     "[{\"role\": \"user\", \"content\": TEXT}, …], …}]}. A request may set max_tokens, stop, interval, "
+     "deadline_ms, priority and everything under Sampling, by the option's name with underscores "
+     "(temperature, top_p, repeat_penalty) or by its name in weir_sampler_params. Beside \"requests\" such"
+     " a field applies to all of them. The command line sets the defaults.",
      "# three at a time, the rest waits\n"
      "weir stream requests.json --slots 3\n"
      "# from a pipe, as JSON lines\n"
      "echo '{\"requests\":[{\"prompt\":\"One\"},{\"prompt\":\"Two\",\"temp\":0}]}' | weir stream - | cat",
      cli_stream_defaults, cli_stream},
-    {CLI_SERVE, "serve", "[-m MODEL] [--port N]", "answer requests over HTTP, as OpenAI's API has them",
-     "Clients of OpenAI's API work with it when they are given its address: POST /v1/chat/completions, "
-     "/v1/completions and /v1/embeddings, GET /v1/models. GET /health and /metrics are for operators, / is a "
-     "page to chat on and to watch the engine. It listens on this machine alone, unless --host says "
-     "otherwise; "
-     "on an open network give keys, and TLS. Sockets that systemd hands over are taken instead.\n\n"
-     "What requests do not set, the options under Sampling and Limits do. SIGTERM or Ctrl-C: no more "
-     "requests, those that run may end; a second one ends at once.",
+    {CLI_SERVE, "serve", "[-m MODEL] [--port N]", "serve OpenAI's API over HTTP",
+     "Point any OpenAI client at it: POST /v1/chat/completions, /v1/completions and /v1/embeddings, GET "
+     "/v1/models. GET /health and /metrics are for operators; / is a page to chat on and to watch the "
+     "engine. It listens on this machine only unless --host says otherwise; on an open network set API "
+     "keys and TLS. Sockets passed by systemd are used instead.\n\n"
+     "The options under Sampling and Limits are the defaults of requests. SIGTERM or Ctrl-C drains: no new"
+     " requests, running ones may finish; a second one exits at once.",
      "# eight requests at a time, each of at most 8192 tokens\n"
      "weir serve -m model.gguf -np 8 -c 8192 --port 8080\n"
      "# ask it\n"
      "curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\":\"Once\",\"max_tokens\":50}'",
      cli_serve_defaults, cli_serve},
-    {CLI_PS, "ps", "[--url URL]", "what a running weir serve does now",
-     "Its slots and the request in each of them, what waits, cells, cache, and what it has done so far; "
-     "once. "
-     "Proxies of the environment are not used.",
+    {CLI_PS, "ps", "[--url URL]", "show the state of a running weir serve",
+     "Shows its slots with their requests, the queue, the KV cells, the prefix cache and the totals, once."
+     " Proxies in the environment are ignored.",
      "weir ps\n"
      "# of another machine, for a script\n"
      "WEIR_API_KEY=secret weir ps --url https://example.org --json",
      NULL, cli_ps},
     {CLI_TOP, "top", "[--url URL]", "watch a running weir serve",
-     "On a terminal the whole screen: rates, latencies, ticks, cells, cache, and each slot; arrows, Page Up "
-     "and "
-     "Page Down move through the slots, i hides those that are idle, q leaves. Elsewhere a line a second, "
-     "and with "
-     "--json each of the server's events as a line. When the server goes away it is told and tried again "
-     "until it "
-     "is back.",
+     "On a terminal it fills the screen: rates, latencies, ticks, KV cells, prefix cache and each slot. "
+     "The arrows, Page Up and Page Down scroll the slots, i hides idle ones, q quits. Elsewhere it prints "
+     "a line per second, and with --json each event of the server as a line. If the server goes away, it "
+     "reports that and retries until the server is back.",
      "weir top\n"
      "# a server that listens on a Unix socket\n"
      "weir top --url unix:/run/weir.sock",
      NULL, cli_top},
-    {CLI_INFO, "info", "[-m MODEL]", "what a model is, and what an engine would allot for it",
-     "Shows the model, which kernels multiply which of its weights and why others do not, its vocabulary and "
-     "template, the devices of this machine, the build, and the memory that an engine with these options "
-     "needs. "
-     "That is told by the model's header: what does not fit is not loaded.",
+    {CLI_INFO, "info", "[-m MODEL]", "show a model and the memory that an engine needs for it",
+     "Shows the model, which kernels multiply which of its weights and why others do not, its vocabulary "
+     "and chat template, the devices of this machine, the build, and the memory that an engine with these "
+     "options needs. Only the model's header is read, so a model that does not fit is never loaded.",
      "# the memory of 32 requests of 2048 tokens\n"
      "weir info -np 32 -c 2048",
      NULL, cli_info},
-    {CLI_TOKENIZE, "tokenize", "[-m MODEL] [TEXT | -f FILE | -]", "how a model cuts a text into tokens",
-     "On a terminal the text, each token in another colour; elsewhere a line for each token, its number and "
-     "its "
-     "text as JSON. Only the vocabulary is loaded.",
+    {CLI_TOKENIZE, "tokenize", "[-m MODEL] [TEXT | -f FILE | -]", "show the tokens of a text",
+     "On a terminal the text is printed with each token in another colour; elsewhere each token is a line "
+     "with its id and its text as JSON. Only the vocabulary is loaded.",
      "# where the cuts are\n"
      "weir tokenize \"Weirs hold water back.\"\n"
      "# how many tokens a file has\n"
      "weir tokenize --ids -f notes.txt | wc -w",
      NULL, cli_tokenize},
-    {CLI_EMBED, "embed", "[-m MODEL] [TEXT … | -f FILE | -]", "texts to vectors",
-     "Each word of the command line is a text, or each line of a file or of stdin. A line of JSON comes out "
-     "for "
-     "each: its place, its tokens, its embedding; or all of them as an array for NumPy.",
+    {CLI_EMBED, "embed", "[-m MODEL] [TEXT … | -f FILE | -]", "compute embeddings of texts",
+     "Each argument is a text, or each line of a file or of stdin. The output is a line of JSON for each "
+     "text with its index, its token count and its embedding, or one array for NumPy.",
      "# two texts\n"
      "weir embed -m model.gguf \"a weir\" \"a dam\"\n"
      "# a file's lines, as an array of float32\n"
      "weir embed -m model.gguf -f lines.txt -o lines.npy",
      cli_embed_defaults, cli_embed},
-    {CLI_OPTIMIZE, "optimize", "[-m MODEL] [-o FILE] [--check]", "prepare a model, so that it starts at once",
-     "Writes the model's weights in the order in which weir's CPU kernels read them. Later starts map that "
-     "file "
-     "instead of putting the weights into order, share its memory with each other, and can give it back at "
-     "any "
-     "time. It belongs to this model, this version and this kind of processor; where it does not fit, a "
-     "start "
-     "says so and works without it.",
+    {CLI_OPTIMIZE, "optimize", "[-m MODEL] [-o FILE] [--check]",
+     "pack a model's weights so that it starts at once",
+     "Writes the weights in the layout that weir's CPU kernels read. Later starts map this file instead of"
+     " packing the weights again; processes share its memory, and the system can reclaim it at any time. "
+     "The file belongs to this model, this version and this kind of processor; on a mismatch weir says so "
+     "and starts without it.",
      "# once\n"
      "weir optimize -m model.gguf\n"
      "# is model.gguf.weir still as it was written?\n"
@@ -140,14 +123,13 @@ const cli_command cli_commands[] = {
      "weir quantize -m model-f16.gguf --type Q4_K_M -o small.gguf",
      NULL, cli_quantize},
     {CLI_PULL, "pull", "hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf]", "download a model, once",
-     "Gets a model from a hub with Hugging Face's API into the cache that its other clients share, and "
-     "prints "
-     "its path. What is there is not downloaded again; what was interrupted goes on; sizes and SHA-256 are "
-     "checked. A model in several files comes with all of them. Without a quantization the first of Q4_K_M, "
-     "Q4_K_S, Q4_0, … that there is (the guide to models by name has them all). Every -m takes such a "
-     "name.\n\n"
-     "HF_HOME, HF_HUB_CACHE: where; HF_TOKEN: for gated and private repositories; HF_ENDPOINT: another hub; "
-     "HF_HUB_OFFLINE=1: the cache alone; https_proxy and its like: a proxy.",
+     "Downloads a model from a hub with Hugging Face's API into the cache that its other clients share, "
+     "and prints its path. A file that is already there is not downloaded again; an interrupted download "
+     "resumes; sizes and SHA-256 are checked. A model in several files is downloaded as a whole. Without a"
+     " quantization the first one present of Q4_K_M, Q4_K_S, Q4_0, … is taken (the guide to models by name"
+     " has the full list). Every -m takes such a name.\n\n"
+     "HF_HOME, HF_HUB_CACHE: the cache; HF_TOKEN: for gated and private repositories; HF_ENDPOINT: another"
+     " hub; HF_HUB_OFFLINE=1: the cache only; https_proxy and the like: a proxy.",
      "# about four bits for each weight\n"
      "weir pull hf:OWNER/REPO\n"
      "# one that is larger and more exact\n"
@@ -155,25 +137,22 @@ const cli_command cli_commands[] = {
      "# at once\n"
      "weir run -m hf:OWNER/REPO:Q8_0 -p \"What is a weir?\"",
      NULL, cli_pull},
-    {CLI_LIST_MODELS, "list", "[hf:OWNER/REPO]", "the models that are here, or those of a repository",
-     "Without a name: the models in the cache, by the names that -m takes. With one: the GGUF files of that "
-     "repository, asked of the hub; with --offline those in the cache.",
+    {CLI_LIST_MODELS, "list", "[hf:OWNER/REPO]", "list the models in the cache, or those of a repository",
+     "Without a name it lists the models in the cache, by the names that -m takes. With a name it asks the"
+     " hub for the GGUF files of that repository; with --offline it lists those in the cache.",
      "weir list hf:OWNER/REPO", NULL, cli_list_models},
     {CLI_RM, "rm", "hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf] [--yes]", "remove a model from the cache",
-     "Asks first. Without a quantization or a file the whole repository goes, in all its revisions. The "
-     "cache "
-     "is shared with Hugging Face's other clients: what they downloaded into it goes too.",
+     "Asks first. Without a quantization or a file it removes the whole repository, in all revisions. "
+     "Hugging Face's other clients share the cache: their downloads are removed too.",
      "weir rm hf:OWNER/REPO:Q8_0", NULL, cli_rm},
     {CLI_BENCH, "bench engine", "[-m MODEL] [--streams N,…] [--prompt N,…] [--gen N,…]",
      "measure weir beside a plain llama.h loop",
      "Each repetition runs weir's engine and then a plain loop over llama.h with the same prompts, batch "
-     "sizes, "
-     "threads and KV layout: all streams in lock-step, one batch a step, the likeliest token. Prompts are "
-     "random, the "
-     "seed is fixed. The table shows medians; a ratio above 1 means that weir is faster.\n\n"
-     "prefill: prompt tokens until the last stream's first token. decode: tokens after that. TTFT: time to "
-     "first "
-     "token. ITL: time between tokens of one stream.",
+     "sizes, threads and KV layout: all streams in lock-step, one batch per step, greedy sampling. Prompts"
+     " are random with a fixed seed. The table shows medians; a ratio above 1 means that weir is "
+     "faster.\n\n"
+     "prefill: prompt tokens until the last stream's first token. decode: the tokens after that. TTFT: "
+     "time to first token. ITL: time between tokens of one stream.",
      "# one stream and eight, as CSV too\n"
      "weir bench engine --streams 1,8 --csv engine.csv\n"
      "# weir's own time for each token\n"
@@ -181,40 +160,32 @@ const cli_command cli_commands[] = {
      cli_bench_engine_defaults, NULL},
     {CLI_KERNELS, "bench kernels", "[--kernel NAME] [--shape KxN] [--rows N,…] [--threads N,…]",
      "measure weir's kernels beside ggml's",
-     "Products of weights in each format with rows of activations, and attention, through ggml's graphs and "
-     "threads. ggml computes the same on weights as they lie in the file, and where it has one in a layout "
-     "of "
-     "its own (repack). Sides take turns, and the best of the repetitions counts. The ratio is weir's speed "
-     "by that of the faster one of ggml's.\n\n"
-     "The limits of this machine are measured in between: multiplications of bytes in registers, and reading "
-     "memory. With few rows a product cannot be faster than its weights are read, with many not faster than "
-     "the processor multiplies; how near weir comes is shown as a part of either.\n\n"
-     "The shape of attention: heads of queries / of keys × size of a head × cells.",
+     "Products of weights in each format with rows of activations, and attention, through ggml's graphs "
+     "and threads. ggml computes the same on weights as they lie in the file and, where it has one, in a "
+     "layout of its own (repack). The sides take turns, and the best repetition counts. The ratio is "
+     "weir's speed divided by that of the faster ggml variant.\n\n"
+     "The limits of this machine are measured in between: byte multiplications in registers, and memory "
+     "bandwidth. With few rows a product is bound by reading its weights, with many rows by "
+     "multiplications; the table shows the fraction of either limit that weir reaches.\n\n"
+     "The shape of attention: query heads / KV heads × head size × cells.",
      "# all of it; that takes minutes\n"
      "weir bench kernels --csv kernels.csv\n"
      "# one format in the cache\n"
      "weir bench kernels --kernel q4_K --shape 1024x1024 --rows 512 --memory 0",
      cli_bench_kernels_defaults, NULL},
     {CLI_HTTP, "bench http", "URL | engine: [--concurrency N | --rate R] [--requests N | --duration S]",
-     "put load on a server with OpenAI's API, and measure it",
-     "Sends requests that are streamed (/v1/chat/completions, or /v1/completions) and notes when each piece "
-     "of an "
-     "answer comes. URL is where the server is, with or without /v1; engine: is an engine in this process "
-     "instead, "
-     "made from the options under Model and Engine: the same load without HTTP. Proxies of the environment "
-     "are not "
-     "used, redirects not followed.\n\n"
-     "Prompts are frequent short words, so that a word is about a token; a chat's template adds its own. "
-     "Tokens are "
-     "counted by the server (usage in the last event, asked for with stream_options.include_usage). Where it "
-     "does "
-     "not tell, pieces are counted, and the report says so.\n\n"
-     "TTFT: from sending to the first piece of text, tries while the server was busy included. ITL: between "
-     "pieces of "
-     "one answer. worst gap: the longest of them, for each answer. Percentiles are exact to 1 %, least and "
-     "most are "
-     "exact. tok/s: of all answers, from the first request to the last end. Ctrl-C ends the load and reports "
-     "what came.",
+     "load-test a server with OpenAI's API",
+     "Sends streaming requests (/v1/chat/completions or /v1/completions) and records when each piece of an"
+     " answer arrives. URL is the server's address, with or without /v1. engine: is an engine in this "
+     "process instead, made from the options under Model and Engine: the same load without HTTP. Proxies "
+     "in the environment are ignored, redirects are not followed.\n\n"
+     "Prompts are frequent short words, so that a word is about a token; the chat template adds its own. "
+     "The server counts the tokens (usage in the last event, requested by stream_options.include_usage). "
+     "If it does not, pieces are counted and the report says so.\n\n"
+     "TTFT: from sending to the first piece of text, including retries while the server was busy. ITL: "
+     "between pieces of one answer. worst gap: the longest ITL of each answer. Percentiles are exact to 1 "
+     "%, least and most are exact. tok/s: of all answers, from the first request to the last end. Ctrl-C "
+     "ends the load and reports what has arrived.",
      "# 8 clients, 64 requests\n"
      "weir bench http http://localhost:8080\n"
      "# two requests a second for a minute, a tenth of the clients leaves\n"
@@ -223,54 +194,49 @@ const cli_command cli_commands[] = {
      "weir bench http engine: --concurrency 4 --requests 4 --gen 200 --ignore-eos --late-prompt 1200",
      cli_bench_http_defaults, NULL},
     {CLI_SCHEDULE, "bench schedule", "[--slots N] [--cache-nodes N] [--ticks N]",
-     "measure weir's own time for each tick",
-     "On a model without weights, every slot busy, requests waiting and a few admitted in most ticks.\n\n"
-     "deciding: from the tick's beginning to the plan: what came in, what ended, who is admitted, what each "
-     "slot gets. "
-     "the tick less its pass: with sampling and the texts of all streams.",
+     "measure weir's own time per tick",
+     "Runs a model without weights: every slot is busy, requests wait, and most ticks admit a few.\n\n"
+     "deciding: from the start of a tick to its plan: arrivals, ended requests, admissions and the share "
+     "of each slot. The tick less its pass: with sampling and the texts of all streams.",
      "# as many slots as an engine may have\n"
      "weir bench schedule --slots 256",
      cli_bench_schedule_defaults, NULL},
     {CLI_TYPES, "bench types", "[-t N]", "measure each type of weights on this machine",
-     "Products of one large matrix of weights in each type with one row (decode) and with 64 (prefill), by "
-     "the kernels that "
-     "would run. The figures are tokens per second of a model of a billion weights, if nothing else had to "
-     "be done.",
+     "Multiplies one large matrix of weights in each type with one row (decode) and with 64 (prefill), by "
+     "the kernels that would run. The figures are tokens per second of a model of a billion weights, if "
+     "nothing else had to be computed.",
      "# which type to quantize to\n"
      "weir bench types",
      NULL, NULL},
-    {CLI_REPLAY, "bench replay", "FILE [--strategy NAME]", "a recorded schedule once more, without a model",
-     "Takes what weir stream --ring wrote: the requests come when they came, and each tick takes as long as "
-     "it took. "
-     "With the recorded strategy the plans are compared tick by tick. With another one, or once plans "
-     "differ, ticks cost "
-     "what the recorded ones teach: so much each, and for each prompt and generated token. Waiting times are "
-     "shown "
-     "beside the recorded ones; a token's time is the end of its tick.",
+    {CLI_REPLAY, "bench replay", "FILE [--strategy NAME]", "replay a recorded schedule, without a model",
+     "Takes a file of weir stream --ring. Requests arrive at the recorded times, and each tick takes the "
+     "recorded time. With the recorded strategy the plans are compared tick by tick. With another "
+     "strategy, or once plans differ, the cost of a tick is fitted to the recorded ones: a constant, and a"
+     " cost per prompt token and per generated token. Waiting times are shown beside the recorded ones; a "
+     "token's time is the end of its tick.",
      "# record and replay\n"
      "weir stream requests.json --ring ticks.jsonl\n"
      "weir bench replay ticks.jsonl",
      NULL, NULL},
-    {CLI_CONFIG, "config", "[COMMAND [OPTION …]]", "what is in force, and from where",
-     "Without a command: what config file and environment set. With one: all its options, as they are, and "
-     "who "
-     "said so: the default, the config file, the environment, or what follows on this line.\n\n"
-     "The config file, ~/.config/weir/config, has a line \"name = value\" for each setting. Names are those "
-     "of the "
-     "options without --; a line [COMMAND] begins settings for that command alone; # begins a comment. What "
-     "has a "
-     "variable can be set there. WEIR_CONFIG names another file, or none when it is empty.",
+    {CLI_CONFIG, "config", "[COMMAND [OPTION …]]", "show the effective settings and where each comes from",
+     "Without a command it shows what the config file and the environment set. With a command it shows all"
+     " its options with their values and where each comes from: the default, the config file, the "
+     "environment, or the rest of this line.\n\n"
+     "The config file, ~/.config/weir/config, has a line \"name = value\" for each setting. Names are "
+     "those of the options without --; a line [COMMAND] starts the settings of that command only; # starts"
+     " a comment. Every option with an environment variable can be set there. WEIR_CONFIG names another "
+     "file, or none when it is empty.",
      "# what weir run would do, and why\n"
      "weir config run --temp 0.2\n"
      "# a default for all commands\n"
      "echo 'ctx = 8192' >>~/.config/weir/config",
      NULL, cli_config_command},
-    {CLI_COMPLETION, "completion", "bash | zsh | fish", "a script that completes command lines",
-     "make install puts these where shells look for them.",
+    {CLI_COMPLETION, "completion", "bash | zsh | fish", "print a script that completes command lines",
+     "make install puts these scripts where shells look for them.",
      "# for this bash\n"
      "source <(weir completion bash)",
      NULL, cli_completion},
-    {CLI_VERSION, "version", "", "the versions of weir and of the llama.cpp in it", "",
+    {CLI_VERSION, "version", "", "show the versions of weir and of its llama.cpp", "",
      "weir version --licenses", NULL, cli_version},
     {0},
 };
@@ -457,7 +423,7 @@ cli_exit cli_help_command(const cli_command *command)
         cli_text_add_wrapped(
             text,
             "Options with a default may also come from the environment (--top-k 20 as "
-            "WEIR_TOP_K=20) or the config file (top-k = 20). weir help tells the exit codes.",
+            "WEIR_TOP_K=20) or the config file (top-k = 20). weir help lists the exit codes.",
             0, 0, page.width);
         cli_text_puts(text, "\n");
     }

@@ -143,13 +143,15 @@ static cli_remote_state explain(const call *c, CURLcode result, char *problem, s
     if (status != 0 && status != 200) return explain_status(c, status, problem, capacity);
     if (c->sse.status == CLI_SSE_NO_MEMORY) cli_no_memory();
     if (result == CURLE_WRITE_ERROR) { /* on_bytes refused them */
-        snprintf(problem, capacity, "what it tells are no events of a weir serve");
+        snprintf(problem, capacity, "its answer is not the event stream of weir serve");
         return CLI_REMOTE_REFUSED;
     }
     if (status == 200)
-        snprintf(problem, capacity, "it has gone");
+        snprintf(problem, capacity, "the connection has ended");
+    else if (result == CURLE_COULDNT_CONNECT)
+        snprintf(problem, capacity, "cannot connect; is weir serve running?");
     else
-        snprintf(problem, capacity, "it is not there: %s", curl_easy_strerror(result));
+        snprintf(problem, capacity, "cannot connect: %s", curl_easy_strerror(result));
     switch (result) {
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:

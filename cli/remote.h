@@ -34,7 +34,7 @@ void cli_remote_ask(cli_remote *remote, const char *path, cli_remote_fn on_text,
 cli_remote_state cli_remote_listening(const cli_remote *remote);
 cli_remote_state cli_remote_asking(const cli_remote *remote);
 
-/* Half a sentence about the events: "it is not there: Couldn't connect to server". */
+/* Half a sentence about the events: "cannot connect; is weir serve running?". */
 const char *cli_remote_problem(const cli_remote *remote);
 
 /* Waits up to timeout_ms, or for bytes, a signal, or something to read from the descriptor `keys` (-1 =

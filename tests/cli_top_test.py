@@ -106,8 +106,8 @@ def test_ps():
             expect(proxy + " is not used", weir("ps", "--url", server.address, **{proxy: "http://127.0.0.1:1"}), 0, "3 slots")
     finally:
         server.stop()
-    expect("ps of a server that has gone", weir("ps", "--url", server.address), 1, server.address, "it is not there")
-    expect("ps and no server at all", weir("ps", "--url", "http://127.0.0.1:1"), 1, "it is not there")
+    expect("ps of a server that has gone", weir("ps", "--url", server.address), 1, server.address, "cannot connect")
+    expect("ps and no server at all", weir("ps", "--url", "http://127.0.0.1:1"), 1, "cannot connect")
 
 
 def test_keys_and_sockets():
@@ -120,7 +120,7 @@ def test_keys_and_sockets():
         expect("with the key", weir("ps", "--url", server.address, "--api-key", "secret"), 0, "0 running")
         expect("with the key of the environment", weir("ps", "--url", server.address, WEIR_API_KEY="secret"), 0, "0 running")
         expect("over a Unix socket", weir("ps", "--url", "unix:" + socket, WEIR_API_KEY="secret"), 0, "0 running", "unix:" + socket)
-        expect("a Unix socket that is none", weir("ps", "--url", "unix:" + socket + "x"), 1, "it is not there")
+        expect("a Unix socket that is none", weir("ps", "--url", "unix:" + socket + "x"), 1, "cannot connect")
     finally:
         server.stop()
 
@@ -144,12 +144,12 @@ def test_tls():
 
 
 def test_strangers():
-    for name, server, code, part in (("a page", Another(200, "text/html", b"<html>"), 4, "no events"), ("404", Another(404, "text/plain", b"none"), 4, "is that a weir serve?"),
+    for name, server, code, part in (("a page", Another(200, "text/html", b"<html>"), 4, "not the event stream"), ("404", Another(404, "text/plain", b"none"), 4, "is that a weir serve?"),
                                      ("500", Another(500, "text/plain", b"\x1b[2Joops"), 1, "500"),
                                      ("503", Another(503, "application/json", b'{"error":{"message":"the model is being loaded"}}'), 1, "the model is being loaded"),
-                                     ("other events", Another(200, "text/event-stream", b"data: {}\n\n"), 4, "no events"),
-                                     ("no JSON", Another(200, "text/event-stream", b"data: [[[\n\n"), 4, "no events"),
-                                     ("an end at once", Another(200, "text/event-stream", b""), 1, "it has gone")):
+                                     ("other events", Another(200, "text/event-stream", b"data: {}\n\n"), 4, "not the event stream"),
+                                     ("no JSON", Another(200, "text/event-stream", b"data: [[[\n\n"), 4, "not the event stream"),
+                                     ("an end at once", Another(200, "text/event-stream", b""), 1, "the connection has ended")):
         try:
             done = weir("ps", "--url", server.url)
             expect("ps of a server that is none: " + name, done, code, part)
