@@ -8,14 +8,19 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "params/bounds.h"
-#include "params/members.h"
 
 #define VERSION     1
 #define NUMBER_MAX  (INT64_C(1) << 52) /* what every JSON reader keeps exactly */
 #define HOUR        INT64_C(3600000000000)
 #define TICKS_MAX   (1 << 20) /* of an hour each their sum is still a time */
 #define REASON_LAST WEIR_REASON_DEADLINE
+
+/* No less than the engine's parameters may be; record_test.c compares. */
+#define TOKENS_MAX    (1 << 28)
+#define BATCH_MAX     (1 << 20)
+#define ITL_MS_MAX    60000
+#define AGEING_MS_MAX 86400000
+#define PRIORITY_MAX  100
 
 typedef enum kind { INT32, INT64, BOOL, STATE, LAYOUT, REASON, NAME } kind;
 
@@ -40,13 +45,13 @@ typedef struct column {
 static const column head_fields[] = {
     AT(cli_record, strategy, NAME, 0, 0),
     AT(cli_record, n_slots, INT32, 1, 256),
-    AT(cli_record, n_ctx, INT32, 1, WEIR__TOKENS_MAX),
-    AT(cli_record, n_kv, INT32, 1, WEIR__TOKENS_MAX),
-    AT(cli_record, n_batch, INT32, 1, WEIR__BATCH_MAX),
-    AT(cli_record, n_ubatch, INT32, 1, WEIR__BATCH_MAX),
-    AT(cli_record, chunk_size, INT32, 1, WEIR__BATCH_MAX),
-    AT(cli_record, itl_target_ms, INT32, 1, WEIR__ITL_MS_MAX),
-    AT(cli_record, ageing_ms, INT32, 0, WEIR__AGEING_MS_MAX),
+    AT(cli_record, n_ctx, INT32, 1, TOKENS_MAX),
+    AT(cli_record, n_kv, INT32, 1, TOKENS_MAX),
+    AT(cli_record, n_batch, INT32, 1, BATCH_MAX),
+    AT(cli_record, n_ubatch, INT32, 1, BATCH_MAX),
+    AT(cli_record, chunk_size, INT32, 1, BATCH_MAX),
+    AT(cli_record, itl_target_ms, INT32, 1, ITL_MS_MAX),
+    AT(cli_record, ageing_ms, INT32, 0, AGEING_MS_MAX),
     AT(cli_record, layout, LAYOUT, WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT),
     {0},
 };
@@ -54,9 +59,9 @@ static const column head_fields[] = {
 static const column arrival_fields[] = {
     {"arrival", INT64, offsetof(weir_arrival, request), 0, NUMBER_MAX, false},
     AT(weir_arrival, submit_ns, INT64, 0, INT64_MAX / 8),
-    AT(weir_arrival, n_prompt, INT32, 1, WEIR__TOKENS_MAX),
-    AT(weir_arrival, max_tokens, INT32, 0, WEIR__TOKENS_MAX),
-    OPTIONAL(weir_arrival, priority, INT32, -WEIR__PRIORITY_MAX, WEIR__PRIORITY_MAX),
+    AT(weir_arrival, n_prompt, INT32, 1, TOKENS_MAX),
+    AT(weir_arrival, max_tokens, INT32, 0, TOKENS_MAX),
+    OPTIONAL(weir_arrival, priority, INT32, -PRIORITY_MAX, PRIORITY_MAX),
     {0},
 };
 
@@ -67,15 +72,15 @@ static const column tick_fields[] = {
     OPTIONAL(weir_tick, work_ns, INT64, 0, HOUR),
     AT(weir_tick, tick_ns, INT64, 0, HOUR),
     AT(weir_tick, n_arrived, INT64, 0, NUMBER_MAX),
-    AT(weir_tick, n_prefill, INT32, 0, WEIR__BATCH_MAX),
-    AT(weir_tick, n_decode, INT32, 0, WEIR__BATCH_MAX),
-    AT(weir_tick, n_passes, INT32, 0, WEIR__BATCH_MAX),
+    AT(weir_tick, n_prefill, INT32, 0, BATCH_MAX),
+    AT(weir_tick, n_decode, INT32, 0, BATCH_MAX),
+    AT(weir_tick, n_passes, INT32, 0, BATCH_MAX),
     AT(weir_tick, queue_depth, INT32, 0, INT32_MAX),
-    AT(weir_tick, n_kv_used, INT32, 0, WEIR__TOKENS_MAX),
+    AT(weir_tick, n_kv_used, INT32, 0, TOKENS_MAX),
     OPTIONAL(weir_tick, bad_plan, BOOL, 0, 1),
     OPTIONAL(weir_tick, failed, BOOL, 0, 1),
-    OPTIONAL(weir_tick, n_drafted, INT32, 0, WEIR__BATCH_MAX),
-    OPTIONAL(weir_tick, n_accepted, INT32, 0, WEIR__BATCH_MAX),
+    OPTIONAL(weir_tick, n_drafted, INT32, 0, BATCH_MAX),
+    OPTIONAL(weir_tick, n_accepted, INT32, 0, BATCH_MAX),
     {0},
 };
 
@@ -83,11 +88,11 @@ static const column part_fields[] = {
     AT(weir_tick_slot, slot, INT32, -1, 255),
     AT(weir_tick_slot, request, INT64, 0, NUMBER_MAX),
     AT(weir_tick_slot, state, STATE, WEIR_SLOT_IDLE, WEIR_SLOT_JOINED),
-    OPTIONAL(weir_tick_slot, n_tokens, INT32, 0, WEIR__BATCH_MAX),
-    OPTIONAL(weir_tick_slot, n_past, INT32, 0, WEIR__TOKENS_MAX),
-    AT(weir_tick_slot, n_prompt, INT32, 1, WEIR__TOKENS_MAX),
-    OPTIONAL(weir_tick_slot, n_cached, INT32, 0, WEIR__TOKENS_MAX),
-    OPTIONAL(weir_tick_slot, n_generated, INT32, 0, WEIR__TOKENS_MAX),
+    OPTIONAL(weir_tick_slot, n_tokens, INT32, 0, BATCH_MAX),
+    OPTIONAL(weir_tick_slot, n_past, INT32, 0, TOKENS_MAX),
+    AT(weir_tick_slot, n_prompt, INT32, 1, TOKENS_MAX),
+    OPTIONAL(weir_tick_slot, n_cached, INT32, 0, TOKENS_MAX),
+    OPTIONAL(weir_tick_slot, n_generated, INT32, 0, TOKENS_MAX),
     OPTIONAL(weir_tick_slot, reason, REASON, 0, REASON_LAST),
     OPTIONAL(weir_tick_slot, end_ns, INT64, 0, INT64_MAX / 8),
     OPTIONAL(weir_tick_slot, suspended, BOOL, 0, 1),
@@ -106,12 +111,18 @@ void cli_record_fini(cli_record *record)
     *record = (cli_record){0};
 }
 
-/* The names of a kind's values; NULL: it is no choice. */
+static const char *name_in(const char *of, const char *member, int64_t value)
+{
+    const weir_member *row = weir_member_find(of, member);
+    return row->choices[value - (int64_t)row->min];
+}
+
+/* The name of a value; NULL: the kind is no choice. */
 static const char *choice(kind of, int64_t value)
 {
     switch (of) {
-    case STATE: return weir__slot_state_names[value];
-    case LAYOUT: return weir__layout_names[value];
+    case STATE: return name_in("tick_slot", "state", value);
+    case LAYOUT: return name_in("engine", "layout", value);
     case REASON: return weir_reason_name((weir_reason)value);
     default: return NULL;
     }
@@ -335,8 +346,7 @@ static weir_status read_head(reader *r, json_t *object)
             "line 1: this is no record of an engine's ticks of version %d, as --ring writes it", VERSION);
     weir_status status = read_object(r, head_fields, object, "ring", "weir", r->record);
     if (status == WEIR_OK && r->record->n_batch < r->record->n_slots)
-        return refuse(r, "n_batch", "at least n_slots", r->record->n_batch, r->record->n_slots,
-                      WEIR__BATCH_MAX);
+        return refuse(r, "n_batch", "at least n_slots", r->record->n_batch, r->record->n_slots, BATCH_MAX);
     return status;
 }
 

@@ -225,6 +225,28 @@ static void what_ended_after_the_last_tick_is_kept(void **state)
     cli_record_fini(&record);
 }
 
+static void the_largest_engine_can_be_recorded(void **state)
+{
+    (void)state;
+    static const char *const tokens[] = {"n_ctx", "n_kv", "n_batch", "n_ubatch"};
+    static const char *const others[] = {"n_slots", "chunk_size", "itl_target_ms", "ageing_ms"};
+    char head[512], whole[1024];
+    size_t n = (size_t)snprintf(head, sizeof head, "{\"ring\":1,\"weir\":\"x\",\"strategy\":\"s\"");
+    for (int i = 0; i < 4; i++)
+        n += (size_t)snprintf(head + n, sizeof head - n, ",\"%s\":%.0f,\"%s\":%.0f", tokens[i],
+                              weir_member_find("engine", tokens[i])->max, others[i],
+                              weir_member_find("engine", others[i])->max);
+    snprintf(whole, sizeof whole,
+             "%s,\"layout\":\"per_slot\"}\n"
+             "{\"arrival\":0,\"submit_ns\":5,\"n_prompt\":9,\"max_tokens\":7,\"priority\":%.0f}\n",
+             head, weir_member_find("request", "priority")->max);
+    cli_record record;
+    weir_error error = {0};
+    if (cli_record_read(&record, whole, strlen(whole), &error) != WEIR_OK) fail_msg("%s", error.message);
+    assert_int_equal(record.layout, WEIR_LAYOUT_PER_SLOT);
+    cli_record_fini(&record);
+}
+
 static void memory_may_run_out(void **state)
 {
     (void)state;
@@ -255,6 +277,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(what_is_no_record_is_refused),
         cmocka_unit_test(what_ended_after_the_last_tick_is_kept),
+        cmocka_unit_test(the_largest_engine_can_be_recorded),
         cmocka_unit_test(memory_may_run_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 
 #ifdef WEIR_CURL
 
-#include "hub/http.h"
+#include "base/trust.h"
 
 #define CONNECT_MS 10000
 
@@ -25,7 +25,7 @@ CURL *cli_transfer_create(const char *url, struct curl_slist *headers, curl_writ
     curl_easy_setopt(easy, CURLOPT_PROXY, "");
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
-    weir__http_trust(&file, &folder);
+    weir__trust_find(&file, &folder);
     if (file != NULL) curl_easy_setopt(easy, CURLOPT_CAINFO, file);
     if (folder != NULL) curl_easy_setopt(easy, CURLOPT_CAPATH, folder);
 #if LIBCURL_VERSION_NUM >= 0x075500

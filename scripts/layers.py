@@ -23,7 +23,7 @@ BELOW = {
     "speculate": ["base", "params", "backend", "model"],
     "engine": ["base", "params", "backend", "grammar", "model", "schedule", "cache", "speculate"],
     "server": ["base"],
-    "cli": ["base", "params", "server", "hub"],
+    "cli": ["base", "server"],
 }
 
 

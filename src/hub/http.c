@@ -12,26 +12,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/trust.h"
 
 #define RETRY_AFTER_MAX_S 60  /* who is told to wait for longer is told so, rather than left waiting */
 #define BACKOFF_MS        200 /* doubles */
 #define BACKOFF_MAX_MS    10000
 #define TICK_MS           100 /* how soon a wait notices that the caller gives up */
-
-static const char *variable(const char *name)
-{
-    const char *value = getenv(name);
-    return value != NULL && *value != '\0' ? value : NULL;
-}
-
-void weir__http_trust(const char **file, const char **folder)
-{
-    *file = variable("CURL_CA_BUNDLE");
-    *folder = NULL;
-    if (*file != NULL) return;
-    *file = variable("SSL_CERT_FILE");
-    *folder = variable("SSL_CERT_DIR");
-}
 
 /* ---- What answers mean ---- */
 
@@ -254,7 +240,7 @@ static bool set_up(weir__http *http)
     const weir__config *config = http->config;
     CURL *curl = http->curl;
     const char *file, *folder;
-    weir__http_trust(&file, &folder);
+    weir__trust_find(&file, &folder);
     bool ok =
         curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, http->problem) == CURLE_OK &&
         curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&

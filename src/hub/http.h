@@ -9,10 +9,6 @@
 
 #include "hub/config.h"
 
-/* Whom curl's command would trust, by CURL_CA_BUNDLE, else SSL_CERT_FILE and SSL_CERT_DIR; libcurl itself
- * looks at none of them. NULL: what libcurl was built with. */
-void weir__http_trust(const char **file, const char **folder);
-
 /* A connection that is kept between requests. One thread at a time. */
 typedef struct weir__http weir__http;
 
