@@ -13,9 +13,11 @@ set(WEIR_TEST_MODEL "${model}")
 set(WEIR_TEST_TMP ${PROJECT_BINARY_DIR}/tmp)
 file(MAKE_DIRECTORY ${WEIR_TEST_TMP})
 
-# More than a minute each in a release build, or in a build without llama.cpp; scripts/test.sh prints the ten longest.
-set(WEIR_LONG_TESTS "^((speculate|invariance|engine|prefix|adapter|passes|cli)_model_test|invariance_avx2|speculate_test|\
-random_schedule_test|server_(faults|resume)_test|hub_http_test|elixir)$")
+# About a minute or more each in a release build, or in a build without llama.cpp; scripts/test.sh prints the
+# ten longest.
+set(WEIR_LONG_TESTS "^((heads|invariance|cli|estimate|cache_dir|speculate|calls|engine|prefix|adapter|passes)\
+_model_test|invariance_avx2|speculate_test|random_schedule_test|chat_limits_test|server_(faults|resume)_test|\
+hub_http_test|elixir)$")
 
 # weir_test(NAME LABEL SOURCE COMMAND...): registers a test, with the environment that all tests get. From its
 # source it learns two further labels: `threads` (what runs under TSan) and `model` (needs the real model).
