@@ -87,7 +87,7 @@ static int32_t sequences_beside(const weir_model *model, const weir_engine_param
     return layout == WEIR_LAYOUT_UNIFIED ? WEIR__SEQ_MAX - params->n_slots : 0;
 }
 
-/* Layout, cells and sequences. AUTO means lanes, which are faster (ADR 0013), as long as each holds what a
+/* Layout, cells and sequences. AUTO means lanes, which are faster (ADR 0008), as long as each holds what a
  * request may need: a shorter one serves nobody, while in a pool short requests leave room (ADR 0018). */
 static void decide_layout(const weir_model *model, const weir_engine_params *params,
                           weir_context_params *context)

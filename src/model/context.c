@@ -36,7 +36,7 @@ static void complete(const weir_model *model, weir_context_params *params)
     if (params->n_ubatch > params->n_batch || params->embeddings) params->n_ubatch = params->n_batch;
     if (params->n_threads == 0) params->n_threads = weir__cpu_count();
     if (params->n_threads_batch == 0) params->n_threads_batch = params->n_threads;
-    /* lanes are faster (ADR 0013), but texts to embed share a pass over them only if they are equally long */
+    /* lanes are faster (ADR 0008), but texts to embed share a pass over them only if they are equally long */
     if (params->layout == WEIR_LAYOUT_AUTO)
         params->layout = params->embeddings ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
 }
