@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #ifdef __APPLE__
@@ -44,8 +45,9 @@ void cli_bench_schedule_defaults(cli_args *args)
 static bool own_folder(char path[PATH_MAX])
 {
 #ifdef __APPLE__
-    uint32_t size = PATH_MAX;
-    if (_NSGetExecutablePath(path, &size) != 0) return false;
+    char link[PATH_MAX]; /* Homebrew starts programs through one */
+    uint32_t size = sizeof link;
+    if (_NSGetExecutablePath(link, &size) != 0 || realpath(link, path) == NULL) return false;
 #else
     ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
     if (n < 0) return false;
