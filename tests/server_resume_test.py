@@ -449,13 +449,15 @@ def sharing():
         check("an identical request joins, in whole and as a stream", texts(reader.rest()) == want == {0: text}, text, want)
     check("one generation", counts() == (before[0] + 1, before[1] + 1), before, counts())
     ids = set()
-    for name, other, more in (("another key", body, {"key": "second"}), ("another salt", dict(body, cache_salt="x"), {}), ("another seed and temperature", dict(body, temperature=1), {}),
-                              ("other words", dict(body, max_tokens=39), {}), ("who does not ask for it", dict(HELLO, max_tokens=40), {})):
+    for i, (name, change, more) in enumerate((("another key", {}, {"key": "second"}), ("another salt", {"cache_salt": "x"}, {}),
+                                              ("another temperature", {"temperature": 1}, {}), ("another length", {"max_tokens": 39}, {}),
+                                              ("one that does not ask for it", {"share": False}, {}))):
+        mine = dict(body, seed=100 + i)  # none that ended a moment ago is like it
         before = counts()
         running = server.connect()
-        running.request("POST", CHAT, dict(body, stream=True), key="first")
+        running.request("POST", CHAT, dict(mine, stream=True), key="first")
         running.head()
-        server.post(CHAT, other, **dict({"key": "first"}, **more))
+        server.post(CHAT, dict(mine, **change), **dict({"key": "first"}, **more))
         check(f"{name} does not", counts() == (before[0] + 2, before[1]), before, counts())
         running.close()
         server.wait_for(idle, key="first")
