@@ -88,7 +88,7 @@ static int32_t sequences_beside(const weir_model *model, const weir_engine_param
 }
 
 /* Layout, cells and sequences. AUTO means lanes, which are faster (ADR 0008), as long as each holds what a
- * request may need: a shorter one serves nobody, while in a pool short requests leave room (ADR 0018). */
+ * request may need: a shorter one serves nobody, while in a pool short requests leave room. */
 static void decide_layout(const weir_model *model, const weir_engine_params *params,
                           weir_context_params *context)
 {
