@@ -66,7 +66,8 @@ static int32_t find_token(const void *model, const char *text, size_t length)
     int32_t tokens[2];
     size_t n = 0;
     weir_status status = weir__llama_tokenize(m, text, length, false, true, tokens, 2, &n, NULL);
-    return status == WEIR_OK && n == 1 ? tokens[0] : -1;
+    if (status == WEIR_NO_MEMORY) return WEIR__GRAMMAR_NO_MEMORY;
+    return status == WEIR_OK && n == 1 ? tokens[0] : WEIR__GRAMMAR_NO_TOKEN;
 }
 
 /* The model's vocabulary as a tree. The mutex is held. */

@@ -340,6 +340,7 @@ static bool parse_token(parser *p, weir__grammar_sequence *s)
         if (*p->pos == '\0') return refuse(p, begin, "this token has no closing '>'");
         p->pos++;
         if (p->tokens != NULL) id = p->tokens->find(p->tokens->model, text, (size_t)(p->pos - text));
+        if (id == WEIR__GRAMMAR_NO_MEMORY) return no_memory(p);
         if (id < 0)
             return refuse(p, begin, "the model has no token '%.*s'",
                           (int)(p->pos - text < 100 ? p->pos - text : 100), text);

@@ -17,7 +17,11 @@
 /* As weir_grammar_check, for grammars made of schemas: GRAMMAR also where no finite text satisfies them. */
 weir_status weir__grammar_check_ending(const char *grammar, weir_error *error);
 
-/* Which token a text such as "<|im_end|>" is, -1 when it is not one token. */
+/* What a look-up of a token returns in place of one. */
+#define WEIR__GRAMMAR_NO_TOKEN  (-1) /* the text is not one token */
+#define WEIR__GRAMMAR_NO_MEMORY (-2)
+
+/* Which token a text such as "<|im_end|>" is. */
 typedef struct weir__grammar_tokens {
     const void *model;
     int32_t (*find)(const void *model, const char *text, size_t length);
