@@ -36,7 +36,7 @@ check: ## warnings, formatting, lint, exported names, sanitizers, page, clients,
 
 check-quick: ## before a push: formatting, warnings, unit tests without llama.cpp, lint of what changed [WEIR_BASE=branch]
 	@scripts/deps.sh check
-	@scripts/check.sh format layers unit lint-changed
+	@scripts/check.sh format layers markdown unit lint-changed
 
 bench: ## measure, beside llama.cpp's own benchmarks
 	@scripts/bench.sh

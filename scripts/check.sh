@@ -8,7 +8,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$weir_root"
 
-all_steps='gcc clang format layers lint docs exports dialyzer asan tsan browser clients fuzz'
+all_steps='gcc clang format layers markdown lint docs exports dialyzer asan tsan browser clients fuzz'
 fuzz_seconds=${FUZZ_SECONDS:-30}
 logs=build/check
 mkdir -p $logs
@@ -144,6 +144,7 @@ for name in ${*:-$all_steps}; do
     unit) step "unit tests without llama.cpp, no warning" check_sanitized unit -L '^unit$' ;;
     lint-changed) step "lint of what changed" watch "clang-tidy" $logs/lint.log check_lint_changed ;;
     layers) step "layers" watch "includes" $logs/layers.log scripts/layers.py ;;
+    markdown) step "Markdown" watch "links and widths" $logs/markdown.log scripts/markdown.py ;;
     docs) step "the reference" watch "doxygen" $logs/docs.log make -s docs ;;
     exports) step "exported names" watch "nm libweir.so" $logs/exports.log check_exports ;;
     dialyzer) step "types of the Elixir package" watch "dialyzer" $logs/dialyzer.log scripts/dialyzer.sh ;;
