@@ -38,6 +38,11 @@ cli_exit cli_command_unknown(int n, char *const *words)
         char first[32];
         snprintf(first, sizeof first, "%.*s", (int)strcspn(command->name, " "), command->name);
         if (strcmp(first, words[0]) == 0) return ask_second_word(words[0], n == 1);
+        const char *second = strchr(command->name, ' ');
+        if (second != NULL && strcmp(second + 1, words[0]) == 0) { /* weir replay */
+            least = 0;
+            best = command->name;
+        }
         int distance = cli_options_distance(words[0], first);
         if (distance < least) {
             least = distance;

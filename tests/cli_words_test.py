@@ -65,6 +65,7 @@ def test_words():
     expect("unknown option that resembles nothing", run("--xyzzy-plugh"), 2, "no option --xyzzy-plugh", "weir help run")
     expect("an option of another command", weir("info", "--grammar", "x"), 2, "weir run has it")
     expect("unknown command", weir("rnu"), 2, "did you mean weir run?")
+    expect("the second word of a command", weir("replay", "x"), 2, "did you mean weir bench replay?")
     expect("a value is missing", run("-p", "x", "--temp"), 2, "--temp needs a value")
     expect("an option where a value belongs", run("-p", "--temp", "1"), 2, "-p needs a value", "--name=value")
     expect("a value that looks like an option", run("--prompt=--temp", "-n", "2", "--raw"), 0)
