@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir do
   @moduledoc """
-  Language models in this process: llama.cpp behind streams, samplers, grammars and chats.
+  Language models in this process: llama.cpp with streams, samplers, grammars and chats.
 
       iex> :ok = Weir.init()
       iex> {:ok, model} = Weir.load_model("fake:")
@@ -9,8 +9,8 @@ defmodule Weir do
       iex> text == model |> Weir.stream("hello", max_tokens: 8, temp: 0.0) |> Enum.join()
       true
 
-  Functions that can fail return `{:error, reason}`, with a text for people; streams raise `Weir.Error`. Options of
-  the wrong name or type raise `ArgumentError`.
+  Functions that can fail return `{:error, reason}`, where `reason` is a readable text; streams raise
+  `Weir.Error`. Unknown options, and options of the wrong type, raise `ArgumentError`.
   """
 
   alias Weir.{
@@ -28,7 +28,7 @@ defmodule Weir do
 
   alias Weir.Server.Request
 
-  @doc "Idempotent, and not needed: kept for programs that call it."
+  @doc "Does nothing. Kept for programs that call it."
   @spec init() :: :ok
   def init, do: NIF.backend_init()
 
@@ -37,12 +37,13 @@ defmodule Weir do
   def load_model(path, opts \\ []), do: Model.load(path, opts)
 
   @doc """
-  The whole answer to a prompt.
+  Returns the whole answer to a prompt.
 
-  Options: `max_tokens` (256; -1: as many as fit), `n_ctx` (2048, grown when prompt and answer need more), `temp`
-  (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `seed` (random), `penalty_repeat` (1.0), `penalty_freq` (0.0),
-  `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (see `Weir.Grammar.from_json_schema/1`), those of `Weir.Sampler.create/2`,
-  `n_threads`, `n_threads_batch`, `n_batch`, `n_ubatch`, `lora` (see `Weir.Adapter`).
+  Options: `max_tokens` (256; -1: as many as fit), `n_ctx` (2048; grows if prompt and answer need more),
+  `temp` (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `seed` (random), `penalty_repeat` (1.0),
+  `penalty_freq` (0.0), `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (see
+  `Weir.Grammar.from_json_schema/1`), `n_threads`, `n_threads_batch`, `n_batch`, `n_ubatch`, `lora` (see
+  `Weir.Adapter`), and all options of `Weir.Sampler.create/2`.
   """
   @spec generate(Model.t(), String.t(), keyword()) :: {:ok, String.t()} | {:error, String.t()}
   def generate(%Model{} = model, prompt, opts \\ []) do
@@ -52,8 +53,9 @@ defmodule Weir do
   end
 
   @doc """
-  The answer as a lazy stream of texts, none of them empty. Options as `generate/3`, and `emit: :chunks` for
-  `Weir.Chunk`s. Ending early stops the generation and leaves no message.
+  Returns the answer as a lazy stream of non-empty texts, or of `Weir.Chunk`s with `emit: :chunks`. Other
+  options as in `generate/3`. Ending the stream early stops the generation and leaves no message in the
+  mailbox.
   """
   @spec stream(Model.t(), String.t(), keyword()) :: Enumerable.t()
   def stream(%Model{} = model, prompt, opts \\ []) do
@@ -64,7 +66,7 @@ defmodule Weir do
   defp emit(chunks, :chunks), do: chunks
   defp emit(chunks, :text), do: Chunk.texts(chunks)
 
-  @doc "The answer to a conversation. Options as `generate/3` and `Weir.Chat.apply_template/3`."
+  @doc "Returns the answer to a conversation. Options as in `generate/3` and `Weir.Chat.apply_template/3`."
   @spec chat(Model.t(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, String.t()}
   def chat(%Model{} = model, messages, opts \\ []) do
     {template, rest} = Chat.split_options(opts)
@@ -74,7 +76,7 @@ defmodule Weir do
     end
   end
 
-  @doc "The same as a stream, see `stream/3`."
+  @doc "Like `chat/3`, but returns a stream as `stream/3` does."
   @spec stream_chat(Model.t(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat(%Model{} = model, messages, opts \\ []) do
     {template, rest} = Chat.split_options(opts)
@@ -85,18 +87,18 @@ defmodule Weir do
   end
 
   @doc """
-  The answer to a conversation in OpenAI's shape. Options as `chat/3`, `timeout` (60_000 ms), and:
+  Returns the answer to a conversation in OpenAI's format. Options as in `chat/3`, `timeout` (60_000 ms), and:
 
-    * `n` (1; 1 to 128): so many answers, which run together; each has the seed of the one before, plus 1.
-    * `logprobs` (false), `top_logprobs` (0; 0 to 20): how probable each token was, and the likeliest in its place;
-      `prompt_logprobs` (false), `n_prompt_logprobs` (0; 0 to 20): the same of the prompt, in a whole answer.
-    * `tools` (a list of maps as in OpenAI's API; their `parameters` may be keyword lists, which keep the order),
-      `tool_choice` (`:auto`, `:none`, `:required`, or `%{type: "function", function: %{name: _}}`), `parallel_tool_calls`
-      (true). Where the model's template knows of no tools they are described to it in a system message. With a
-      `json_schema` besides, an answer is a call or has its form. What the tools' schemas have that cannot be enforced is
-      a warning, and an error where a function is `strict`.
+    * `n` (1; 1 to 128): the number of answers. They run together; each seed is the previous one plus 1.
+    * `logprobs` (false), `top_logprobs` (0; 0 to 20): the logprob of each token, and the top alternatives.
+      `prompt_logprobs` (false), `n_prompt_logprobs` (0; 0 to 20): the same for the prompt; not in streams.
+    * `tools` (a list of maps as in OpenAI's API; their `parameters` may be keyword lists, which keep the
+      order), `tool_choice` (`:auto`, `:none`, `:required`, or `%{type: "function", function: %{name: _}}`),
+      `parallel_tool_calls` (true). If the model's template does not support tools, a system message describes
+      them. With a `json_schema` as well, an answer is either a call or follows the schema. A keyword in a
+      tool's schema that cannot be enforced is a warning, or an error if the function is `strict`.
 
-  Reasoning, where the template knows of it or the answer has `<think>` tags, is apart from the content.
+  Reasoning is separated from the content if the template supports it or the answer has `<think>` tags.
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> messages = [%{role: "user", content: "hi"}]
@@ -129,7 +131,7 @@ defmodule Weir do
     Completion.open(model, messages, chat, &Generation.open(model, &1, o, mode, o.n))
   end
 
-  @doc "The answer to a conversation as `Weir.ChatCompletionChunk`s. Options as `chat_completion/3`, but `timeout`."
+  @doc "Streams the answer to a conversation as `Weir.ChatCompletionChunk`s. Options as in `chat_completion/3`, except `timeout`."
   @spec stream_chat_completion(Model.t(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat_completion(%Model{} = model, messages, opts \\ []) do
     o = Options.read!(opts, completion_options())

@@ -9,11 +9,12 @@ defmodule Weir.Server do
       {:ok, text} = Weir.Server.generate(MyApp.LLM, "Once upon a time", max_tokens: 100)
       MyApp.LLM |> Weir.Server.stream("Once upon a time") |> Enum.each(&IO.write/1)
 
-  Requests run together: each tick computes one batch, with a token of each running answer and chunks of prompts. In a
-  pool of cells, which is the default, that is one forward pass up to `n_ubatch` tokens; with the layout `:per_slot` a tick
-  with prompts takes two or more. What several prompts have in common is computed once. The engine is C and has a thread of its own. Texts go from
-  there to the caller's mailbox, not through this process, and at most 16 chunks before the caller has taken some: what
-  waits becomes one chunk. A caller that dies frees its slot within a tick.
+  All requests run together: each tick computes one batch, with one token of every running answer and prefill
+  chunks of prompts. In the layout `:unified` that is one forward pass up to `n_ubatch` tokens; in `:per_slot`
+  a tick with prompts takes two or more. Requests with a common prefix share its prefill. The engine is
+  written in C and has its own thread. It sends text directly to the caller's mailbox, not through this
+  process: at most 16 chunks before the caller takes some, after which new chunks merge. A caller that dies
+  frees its slot within a tick.
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", n_parallel: 2)
       iex> {:ok, text} = Weir.Server.generate(server, "hello", max_tokens: 8, temp: 0.0)
@@ -24,39 +25,41 @@ defmodule Weir.Server do
 
   ## Options of `start_link/1`
 
-    * `model_path` (a file, or `hf:OWNER/REPO[:QUANTIZATION]`, see `Weir.Hub`), or `model`, a `Weir.Model`. One of them
-      is required. A file is loaded before `start_link/1` returns. A model by name, which may have to be downloaded, is
-      loaded afterwards: requests wait for it within their `timeout`, `model/1` without one, and `get_stats/1` has
-      `state: :loading`. When it cannot be loaded, those who wait get the reason, and the server exits with it. The end
-      of the server, or of its supervisor, ends the download.
-    * `name`: as `GenServer`'s. It is the id in `child_spec/1` too.
-    * of the model: `n_gpu_layers` (99), and `use_mmap`, `main_gpu`, `split_mode`, `tensor_split`, `use_mlock`,
-      `use_direct_io` as `Weir.Model.load/2` has them.
-    * of the engine: `n_ctx` (8192: tokens of all requests together; with the layout `:per_slot` each has its part),
-      `n_parallel` (4 requests at a time), `n_batch` (n_ctx: the most tokens of a tick), `n_ubatch` (0: 512 and one
-      for each slot; the most tokens of a forward pass), `chunk_size`
-      (512: the most prompt tokens of one request in a tick), `max_queue` (0: no limit; beyond it
-      `{:error, :queue_full}`), `batch_strategy` or `strategy` (`:decode_maximal`; see `Weir.Server.BatchStrategy`),
-      `itl_target_ms` (50: for `:latency_target`), `n_threads`, `n_threads_batch` (0: the processors), `layout`
-      (`:auto`, `:unified`, `:per_slot`), `type_k`, `type_v` (`:f16`, `:f32`, `:bf16`, `:q8_0`, `:q4_0`), `ageing_ms`
-      (10_000), `cache_sequences` (-1: as many as there is room for; 0: no prefixes are kept), `cache_bytes` (`:auto`: a
-      quarter of the free memory; host memory for prefixes without a sequence, and suspended requests), `cache_dir` (a
-      folder in which prefixes outlive the server; it must be the user's own, mode 0700) and `cache_disk_bytes` (4 GiB),
-      `n_draft_max` (16: the most tokens of an answer that are guessed and computed at once; 0: none), `prompt_lookup`
-      (true: they are guessed from the request's own text), `draft_model` (a path or a `Weir.Model`, smaller, with the
-      same vocabulary, or an EAGLE-3 head: they are guessed by that as well) and `mtp` (true: without one, by the model's
-      own layers for that, where it has such).
-    * what requests get unless they say otherwise: the options of `generate/3` but `timeout`, `id`, `best_of`, `echo` and
+    * `model_path` (a file, or `hf:OWNER/REPO[:QUANTIZATION]`, see `Weir.Hub`), or `model`, a `Weir.Model`.
+      One of them is required. A file is loaded before `start_link/1` returns. A model by name may need a
+      download, so it is loaded afterwards: requests wait for it within their `timeout`, `model/1` waits
+      without one, and `get_stats/1` has `state: :loading`. If loading fails, waiting callers get the reason
+      and the server exits with it. The end of the server or its supervisor ends the download.
+    * `name`: as for `GenServer`. It is also the id in `child_spec/1`.
+    * model options: `n_gpu_layers` (99), and `use_mmap`, `main_gpu`, `split_mode`, `tensor_split`,
+      `use_mlock`, `use_direct_io` as in `Weir.Model.load/2`.
+    * engine options: `n_ctx` (8192: tokens of all requests together; in the layout `:per_slot` each has an
+      equal part), `n_parallel` (4: requests at a time), `n_batch` (n_ctx: maximum tokens of a tick),
+      `n_ubatch` (0: 512 plus one per slot; maximum tokens of a forward pass), `chunk_size` (512: maximum
+      prompt tokens of one request in a tick), `max_queue` (0: no limit; a full queue returns
+      `{:error, :queue_full}`), `batch_strategy` or `strategy` (`:decode_maximal`; see
+      `Weir.Server.BatchStrategy`), `itl_target_ms` (50: for `:latency_target`), `n_threads`,
+      `n_threads_batch` (0: all processors), `layout` (`:auto`, `:unified`, `:per_slot`), `type_k`, `type_v`
+      (`:f16`, `:f32`, `:bf16`, `:q8_0`, `:q4_0`), `ageing_ms` (10_000), `cache_sequences` (-1: as many as
+      there is room for; 0: no prefix cache), `cache_bytes` (`:auto`: a quarter of the free memory; host
+      memory for the prefix cache and suspended requests), `cache_dir` (a folder for a prefix cache that
+      survives restarts; it must belong to the user, with mode 0700) and `cache_disk_bytes` (4 GiB).
+      Speculative decoding: `n_draft_max` (16: maximum draft tokens; 0: none), `prompt_lookup` (true: drafts
+      from the request's own text), `draft_model` (a path or a `Weir.Model`: a smaller model with the same
+      vocabulary, or an EAGLE-3 head) and `mtp` (true: without a draft model, use the model's own MTP layers
+      if it has them).
+    * defaults for requests: the options of `generate/3`, except `timeout`, `id`, `best_of`, `echo` and
       `share`.
-    * `drain_timeout` (5_000 ms): how long requests may go on after the supervisor has said stop.
+    * `drain_timeout` (5_000 ms): how long requests may continue after the supervisor has asked the server to
+      stop.
 
-  Options of the wrong name or type raise `ArgumentError`, and so does a server on another node: texts go from the engine
-  to a mailbox of its own node, so requests begin there.
+  Unknown options, and options of the wrong type, raise `ArgumentError`. So does a server on another node,
+  because the engine sends text only to mailboxes of its own node.
 
-  A server that is not there, or that ends meanwhile, is `{:error, {:server_down, reason}}`. Functions without
-  `{:error, _}` (streams, `model/1`, `get_stats/1`) raise it as a `Weir.Error`.
+  If the server is not running, or ends during the call, functions return `{:error, {:server_down, reason}}`.
+  Those without `{:error, _}` (streams, `model/1`, `get_stats/1`) raise a `Weir.Error` with that reason.
 
-  Events for monitoring are in `Weir.Server.Telemetry`.
+  `Weir.Server.Telemetry` lists the events for monitoring.
   """
 
   alias Weir.{Chat, Chunk, Completion, Deadline, Embedding, Model, Options}
@@ -64,8 +67,9 @@ defmodule Weir.Server do
 
   @type server :: GenServer.server()
   @typedoc """
-  A text, token ids, or a fork: the answer goes on where that of the request with this `id` is, or was when it had `at`
-  tokens. A request can be forked until its caller has read its end. What comes is what follows there.
+  A text, token ids, or a fork, which continues the answer of the request with this `id` from its present end
+  or from token `at`. A request can be forked until its caller has read its end. The result contains only the
+  continuation.
   """
   @type prompt ::
           String.t()
@@ -74,7 +78,7 @@ defmodule Weir.Server do
           | {:fork, id :: term(), at :: integer()}
   @type reason :: :queue_full | :timeout | :cancelled | :stopping | String.t() | term()
 
-  @typedoc "Counts are tokens, times milliseconds."
+  @typedoc "Counts are in tokens, times in milliseconds."
   @type answer :: %{
           text: String.t(),
           ids: [integer()],
@@ -88,11 +92,11 @@ defmodule Weir.Server do
         }
 
   @typedoc """
-  Why not more of the prompt was cached. `miss` is `:none`, `:cold` (never seen), `:evicted`, `:salt` (there without one),
-  `:diverged`, `:uncuttable` or `:off`. From `:evicted` to `:uncuttable` there are also `n_matched` (tokens that were known)
-  and `text` (all of it in a sentence), and of a prompt that diverged `prompt` and `cached` (the texts around that place),
-  `cause` (`:other`, `:tokens`, `:time`, `:tools`, `:reasoning`, `:whitespace`, `:id`), and of a conversation `message`,
-  `in_message` and `role`.
+  Why no more of the prompt was cached. `miss` is `:none`, `:cold` (never seen), `:evicted`, `:salt` (cached
+  without a salt), `:diverged`, `:uncuttable` or `:off`. From `:evicted` to `:uncuttable` the map also has
+  `n_matched` (known tokens) and `text` (the reason as a sentence). For `:diverged` it has `prompt` and
+  `cached` (the texts around that place) and `cause` (`:other`, `:tokens`, `:time`, `:tools`, `:reasoning`,
+  `:whitespace`, `:id`); in a conversation also `message`, `in_message` and `role`.
   """
   @type miss :: %{required(:miss) => atom(), optional(atom()) => term()}
 
@@ -111,7 +115,7 @@ defmodule Weir.Server do
     }
   end
 
-  @doc "Loads the model and starts. Options above."
+  @doc "Loads the model and starts the server. Options: see above."
   @spec start_link(keyword()) :: GenServer.on_start()
   def start_link(opts) do
     {name, opts} = opts |> Options.keywords!() |> renamed() |> Keyword.split([:name])
@@ -158,22 +162,23 @@ defmodule Weir.Server do
   # ---- Requests ----
 
   @doc """
-  The whole answer to a prompt, a text or token ids.
+  Returns the whole answer to a prompt, which is a text or token ids.
 
-  Options: `max_tokens` (256; -1: as many as fit), `timeout` (60_000 ms from the call to the answer's end, or `:infinity`; then
-  `{:error, :timeout}`),
-  `temp` (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `seed` (random), `penalty_repeat` (1.0), `penalty_freq`
-  (0.0), `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (see `Weir.Grammar.from_json_schema/1`), `stop` (texts that end the
-  answer, and are not part of it), `priority` (0; -100 to 100: the higher goes first), `deadline` (ms from now; the
-  text until then is the answer), `cache_prompt` (true), `cache_salt` (only requests with the same one share prefixes),
-  `lora` (see `Weir.Adapter`), `logprobs` (false) and `top_logprobs` (0; 0 to 20), `prompt_logprobs` (false) and `n_prompt_logprobs` (0; 0 to 20), for
-  the functions that can tell them, `id` (any term, for `cancel/2` and forks), and those of `Weir.Sampler.create/2`.
+  Options: `max_tokens` (256; -1: as many as fit), `timeout` (60_000 ms for the whole call, or `:infinity`;
+  afterwards `{:error, :timeout}`), `temp` (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `seed`
+  (random), `penalty_repeat` (1.0), `penalty_freq` (0.0), `penalty_present` (0.0), `grammar`, `grammar_root`
+  ("root"), `json_schema` (see `Weir.Grammar.from_json_schema/1`), `stop` (texts that end the answer and are
+  not part of it), `priority` (0; -100 to 100, higher first), `deadline` (ms from now; the text until then is
+  the answer), `cache_prompt` (true), `cache_salt` (only requests with the same salt share prefixes), `lora`
+  (see `Weir.Adapter`), `id` (any term, for `cancel/2` and forks), and those of `Weir.Sampler.create/2`.
+  Functions that return logprobs also take `logprobs` (false), `top_logprobs` (0; 0 to 20), `prompt_logprobs`
+  (false) and `n_prompt_logprobs` (0; 0 to 20).
 
-  Also `best_of` (1; 1 to 128: so many answers run together, and the one whose tokens are likeliest on the average is the
-  answer), `echo` (false; the prompt stands before the answer), `share` (false; identical requests whose answer is the same
-  each time, greedy or with a `seed`, share one generation while it runs, which cannot be forked), `interval` (1: a stream
-  has a chunk for every so many tokens), `n_draft_max` (-1: as many as the server's), `add_special` and `parse_special`
-  (true; of the prompt's text), `special` (false; control tokens appear in the answer).
+  Also `best_of` (1; 1 to 128: run this many answers and return the one with the highest mean logprob), `echo`
+  (false; true puts the prompt before the answer), `share` (false; with true, identical greedy or seeded
+  requests share one running generation, which cannot be forked), `interval` (1: tokens between two chunks of
+  a stream), `n_draft_max` (-1: the server's), `add_special` and `parse_special` (true; for the prompt's
+  text), `special` (false; true shows control tokens in the answer).
 
   Errors: `:queue_full`, `:timeout`, `:cancelled` (by `cancel/2`), `:stopping`, `{:server_down, reason}`, or a text.
   """
@@ -183,11 +188,11 @@ defmodule Weir.Server do
   end
 
   @doc """
-  The same with token ids, the reason of the end, usage (`prompt_tokens`, `cached_tokens`, `generated_tokens`,
-  `drafted_tokens`, `accepted_tokens`, `queue_ms`, `ttft_ms`, `duration_ms`, and the rates of `Weir.Server.Telemetry`), why
-  not more of the prompt was cached (`t:miss/0`), with `logprobs: true` a `t:Weir.Chunk.logprob/0` for each id and their
-  mean, `score`, with `prompt_logprobs: true` one for each token of the prompt, and of a fork `before`, the text that it goes
-  on from.
+  Like `generate/3`, but returns more than the text: token ids, the finish reason, usage (`prompt_tokens`,
+  `cached_tokens`, `generated_tokens`, `drafted_tokens`, `accepted_tokens`, `queue_ms`, `ttft_ms`,
+  `duration_ms`, and the rates of `Weir.Server.Telemetry`) and why no more of the prompt was cached
+  (`t:miss/0`). With `logprobs: true` it has a `t:Weir.Chunk.logprob/0` per id and their mean, `score`; with
+  `prompt_logprobs: true` one per token of the prompt; for a fork `before`, the source's text up to the fork.
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:")
       iex> {:ok, answer} = Weir.Server.complete(server, "hello", max_tokens: 3, temp: 0.0)
@@ -200,7 +205,7 @@ defmodule Weir.Server do
       iex> best.score <= 0.0
       true
 
-  A fork answers a running request's question in another way:
+  A fork continues a running request in another way:
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", temp: 0.0)
       iex> stream = Weir.Server.stream(server, "hello", id: :story, emit: :chunks, max_tokens: 20)
@@ -215,11 +220,12 @@ defmodule Weir.Server do
     do: Answer.whole(server, opts, fn _deadline -> {:ok, prompt} end)
 
   @doc """
-  The answer as a lazy stream of texts, none of them empty. Options as `generate/3`, but `timeout` (30_000 ms) is
-  how long the request's begin may take, and then the time between chunks; and `emit: :chunks` for `Weir.Chunk`s.
+  Returns the answer as a lazy stream of non-empty texts, or of `Weir.Chunk`s with `emit: :chunks`. Other
+  options as in `generate/3`, but `timeout` (30_000 ms) limits the start of the request and then the time
+  between chunks.
 
-  Nothing is asked for before the stream is enumerated. Errors are raised as `Weir.Error`, with their reason. Ending
-  early cancels the request and leaves no message.
+  The request starts when the stream is enumerated. Errors are raised as `Weir.Error` with their reason.
+  Ending the stream early cancels the request and leaves no message in the mailbox.
   """
   @spec stream(server(), prompt(), keyword()) :: Enumerable.t()
   def stream(server, prompt, opts \\ []),
@@ -235,19 +241,20 @@ defmodule Weir.Server do
   def stream_tokens(server, ids, opts \\ []), do: stream(server, ids, opts)
 
   @doc """
-  Cancels the requests with this `id`, or those of this process. They end within a tick: with `{:error, :cancelled}`,
-  in a stream of texts as an exception, in one of chunks as the last chunk's reason.
+  Cancels the requests with this `id`, or those of this process. They end within a tick: with
+  `{:error, :cancelled}`, as an exception in a stream of texts, or as the last chunk's reason in a stream of
+  chunks.
   """
   @spec cancel(server(), pid() | term()) :: :ok | {:error, :not_found | reason()}
   def cancel(server, pid_or_id), do: Broker.ask(server, {:cancel, pid_or_id}, :infinity)
 
   # ---- Conversations ----
 
-  @doc "The model, for `Weir.Tokenizer`, `Weir.Chat` and others. Waits until it is loaded."
+  @doc "Returns the model, for `Weir.Tokenizer`, `Weir.Chat` and others. Waits until it is loaded."
   @spec model(server()) :: Model.t()
   def model(server), do: server |> fetch_model() |> ok!()
 
-  @doc "The same as `{:ok, model}` or `{:error, reason}`."
+  @doc "Like `model/1`, but returns `{:ok, model}` or `{:error, reason}`."
   @spec fetch_model(server(), timeout()) :: {:ok, Model.t()} | {:error, reason()}
   def fetch_model(server, timeout \\ :infinity), do: loaded(server, Deadline.at(timeout))
 
@@ -263,7 +270,7 @@ defmodule Weir.Server do
   defp ok!({:ok, value}), do: value
   defp ok!({:error, reason}), do: raise(Weir.Error, reason)
 
-  @doc "The answer to a conversation. Options as `generate/3` and `Weir.Chat.apply_template/3`."
+  @doc "Returns the answer to a conversation. Options as in `generate/3` and `Weir.Chat.apply_template/3`."
   @spec chat(server(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
   def chat(server, messages, opts \\ []) do
     {template, rest} = Chat.split_options(opts)
@@ -277,7 +284,7 @@ defmodule Weir.Server do
          do: Chat.tokens(model, messages, template)
   end
 
-  @doc "The same as a stream, see `stream/3`."
+  @doc "Like `chat/3`, but returns a stream as `stream/3` does."
   @spec stream_chat(server(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat(server, messages, opts \\ []) do
     {template, rest} = Chat.split_options(opts)
@@ -285,9 +292,10 @@ defmodule Weir.Server do
   end
 
   @doc """
-  The answer to a conversation in OpenAI's shape. Options as `chat/3` and, as `Weir.chat_completion/3` describes them,
-  `n`, `logprobs`, `top_logprobs`, `tools`, `tool_choice`, `parallel_tool_calls`, `prompt_logprobs`. Each of n answers is a
-  request, with a place in the queue and events of its own.
+  Returns the answer to a conversation in OpenAI's format. Options as in `chat/3`, plus `n`, `logprobs`,
+  `top_logprobs`, `tools`, `tool_choice`, `parallel_tool_calls` and `prompt_logprobs` as in
+  `Weir.chat_completion/3`. Each of the n answers is a request with its own place in the queue and its own
+  events.
   """
   @spec chat_completion(server(), [Chat.message()], keyword()) ::
           {:ok, Weir.ChatCompletion.t()} | {:error, reason()}
@@ -299,7 +307,7 @@ defmodule Weir.Server do
          do: Completion.whole(completion, fn -> Deadline.left(deadline) end)
   end
 
-  @doc "The answer to a conversation as `Weir.ChatCompletionChunk`s. Options as `stream/3` and `chat_completion/3`."
+  @doc "Streams the answer to a conversation as `Weir.ChatCompletionChunk`s. Options as in `stream/3` and `chat_completion/3`."
   @spec stream_chat_completion(server(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat_completion(server, messages, opts \\ []) do
     {open, timeout} = completion(server, messages, opts, :stream, 30_000)
@@ -323,8 +331,9 @@ defmodule Weir.Server do
   # ---- Embeddings ----
 
   @doc """
-  A text as a vector, or a list of texts as a list of vectors, beside generation: in a context of their own, which is
-  made by the first call. Options: `timeout` (60_000 ms), and those of `Weir.Embedding.embed/3`.
+  Returns the embedding of a text, or a list of embeddings for a list of texts. They are computed in a
+  separate context, which the first call creates. Options: `timeout` (60_000 ms), and those of
+  `Weir.Embedding.embed/3`.
   """
   @spec embed(server(), String.t() | [String.t()], keyword()) ::
           {:ok, [float()] | [[float()]]} | {:error, reason()}
@@ -348,11 +357,12 @@ defmodule Weir.Server do
   # ---- The server itself ----
 
   @doc """
-  How it stands: `state` (`:loading`, `:running`, `:stopping`), `active_slots` (prefilling or generating), `idle_slots`, `prefilling_slots`, `generating_slots`,
-  `queue_depth`, `n_parallel`, `n_batch`, `requests` (begun and not ended), `n_shared` (that had another one's generation),
-  `strategy`, `strategy_failures`, `slots` (what each active one did in the last tick, and how much of its prompt was
-  cached), and, once the model is loaded, the engine's counts: see `weir_engine_stats` in the C API. Never waits for a
-  forward pass.
+  Returns the server's state: `state` (`:loading`, `:running`, `:stopping`), `active_slots` (prefilling or
+  generating), `idle_slots`, `prefilling_slots`, `generating_slots`, `queue_depth`, `n_parallel`, `n_batch`,
+  `requests` (running), `n_shared` (requests that joined another one's generation), `strategy`,
+  `strategy_failures`, `slots` (the work of each active slot in the last tick, and the cached part of its
+  prompt), and, once the model is loaded, the engine's counters: see `weir_engine_stats` in the C API. Never
+  waits for a forward pass.
   """
   @spec get_stats(server()) :: map()
   def get_stats(server) do
@@ -363,14 +373,14 @@ defmodule Weir.Server do
   end
 
   @doc """
-  Changes options while requests run: those that requests get by default, and those of the engine.
+  Changes options while requests run: defaults for requests, and options of the engine.
 
-  Defaults, and one Elixir strategy for another, hold at once. For what else changes the engine a new one is made:
-  requests that have begun end on the former, which is then freed, with the prefixes it knew; until then both take their
-  memory. After an error everything is as before.
+  Defaults, and a change from one Elixir strategy to another, apply at once. Any other change creates a new
+  engine. Running requests end on the old one, which is then freed with its prefix cache; until then both use
+  memory. After an error nothing has changed.
 
-  What has to be loaded is loaded beside the server, which goes on meanwhile; changes are made one after the other.
-  `timeout` (`:infinity`) is how long to wait. The change is made even if nobody waits any more.
+  Models and engines are loaded in a separate process while the server continues; changes run one at a time.
+  `timeout` (`:infinity`) is how long to wait. The change takes effect even if the caller has given up.
   """
   @spec configure(server(), keyword()) :: :ok | {:error, reason()}
   def configure(server, opts) do
