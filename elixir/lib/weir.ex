@@ -131,7 +131,10 @@ defmodule Weir do
     Completion.open(model, messages, chat, &Generation.open(model, &1, o, mode, o.n))
   end
 
-  @doc "Streams the answer to a conversation as `Weir.ChatCompletionChunk`s. Options as in `chat_completion/3`, except `timeout`."
+  @doc """
+  Streams the answer to a conversation as `Weir.ChatCompletionChunk`s. Options as in `chat_completion/3`, except
+  `timeout`.
+  """
   @spec stream_chat_completion(Model.t(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat_completion(%Model{} = model, messages, opts \\ []) do
     o = Options.read!(opts, completion_options())

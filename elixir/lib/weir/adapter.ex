@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Adapter do
   @moduledoc """
-  A LoRA adapter of a model: small changes to its weights, in a GGUF file. Immutable, shared freely between processes,
-  freed when nobody uses it any longer.
+  A LoRA adapter of a model: small changes to its weights, in a GGUF file. It is immutable, can be shared
+  between processes, and is freed when no longer used.
 
-  The option `lora` names adapters: one, `{adapter, scale}`, or a list of these. In place of an adapter a path may
-  stand; it is loaded each time, for a `Weir.Server` once if it is the server's own option.
+  The option `lora` takes an adapter, `{adapter, scale}`, or a list of these. A path may replace an adapter;
+  it is loaded for each call, or once if it is an option of a `Weir.Server` itself.
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> {:ok, adapter} = Weir.Adapter.load(model, "fake:1")

@@ -6,22 +6,30 @@ defmodule Weir.Chat do
   require Logger
 
   @typedoc """
-  `%{role: _, content: _}`, with string keys too, or `{role, content}`. As in OpenAI's API, content may be a list of
-  parts, an assistant's message may have `tool_calls` (and `reasoning_content`) and then no content, and a tool's has
-  `tool_call_id`; other keys are passed over.
+  `%{role: _, content: _}`, also with string keys, or `{role, content}`. As in OpenAI's API, content may be a
+  list of parts; an assistant's message may have `tool_calls` (and `reasoning_content`) instead of content; a
+  tool's message has `tool_call_id`. Other keys are ignored.
   """
   @type message :: map() | {atom() | String.t(), String.t()}
 
   @doc """
   Renders messages with the model's chat template.
 
-  Options: `add_assistant` (true): the answer's begin is added; `enable_thinking` (true); `chat_template_kwargs`: a
-  list of `{key, value}` strings for the template, JSON where it is JSON; `template`: a Jinja source of your own;
-  `continue_final` (false): the last message is the assistant's and goes on; `parse_reasoning` (true), for
-  `Weir.chat_completion/3`; `strict_schema` (true), for its `json_schema`: what cannot be enforced is an error, and with
-  false a warning; `now` (0: the present time), seconds since 1970, for templates that print the date;
-  `special_content` (`:trusted`), for `Weir.chat/3` and all that makes answers: in whose messages the text of a control
-  token, such as `<|im_end|>`, is that token: `:trusted` (all roles' but users' and tools'), `:none` or `:all`.
+  Options:
+
+    * `add_assistant` (true): add the start of the answer
+    * `enable_thinking` (true)
+    * `chat_template_kwargs`: a list of `{key, value}` strings for the template; a value that is JSON is read
+      as JSON
+    * `template`: a Jinja template of your own
+    * `continue_final` (false): the last message is the assistant's, and the answer continues it
+    * `parse_reasoning` (true), for `Weir.chat_completion/3`
+    * `strict_schema` (true), for its `json_schema`: a keyword that cannot be enforced is an error; with false
+      a warning
+    * `now` (0: the present time): seconds since 1970, for templates that print the date
+    * `special_content` (`:trusted`), for functions that generate answers: in which roles' messages the text
+      of a control token, such as `<|im_end|>`, is that token: `:trusted` (all roles except user and tool),
+      `:none` or `:all`
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> Weir.Chat.apply_template(model, [%{role: "user", content: "hello"}])

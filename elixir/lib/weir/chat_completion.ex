@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.ChatCompletion do
   @moduledoc """
-  An answer in the shape of OpenAI's `chat.completion`.
+  An answer in the format of OpenAI's `chat.completion`.
 
-  A choice has `index`, `message`, `logprobs` and `finish_reason` (`"stop"`, `"length"` or `"tool_calls"`); there are as
-  many as `n` said. A message has `role`, `content`, `reasoning_content` (`nil` where there is none) and, where tools
-  are called, `tool_calls`: each with `id`, `type` and `function`, which has `name` and `arguments`, a JSON text. Its
-  content may be `nil` then. `logprobs` is `nil`, or has `content`, a list of `t:Weir.Chunk.logprob/0`. Usage has
-  `prompt_tokens`, `completion_tokens` and `total_tokens`; a prompt counts once. `prompt_tokens_details` in it has
-  `cached_tokens` and `miss`, why there were not more (`t:Weir.Server.miss/0`). `prompt_logprobs`, where they were asked for,
-  is a list of `t:Weir.Chunk.logprob/0`.
+  There are `n` choices. A choice has `index`, `message`, `logprobs` and `finish_reason` (`"stop"`, `"length"`
+  or `"tool_calls"`). A message has `role`, `content`, `reasoning_content` (or `nil`) and, if tools are
+  called, `tool_calls`: each with `id`, `type` and `function`, which has `name` and `arguments`, a JSON text;
+  its content may then be `nil`. `logprobs` is `nil`, or has `content`, a list of `t:Weir.Chunk.logprob/0`.
+  Usage has `prompt_tokens`, `completion_tokens` and `total_tokens`; a prompt counts once. Its
+  `prompt_tokens_details` has `cached_tokens` and `miss`, the reason why there were no more
+  (`t:Weir.Server.miss/0`). `prompt_logprobs`, if requested, is a list of `t:Weir.Chunk.logprob/0`.
   """
   @enforce_keys [:id, :created, :model, :choices, :usage]
   defstruct [:id, :created, :model, :choices, :usage, :prompt_logprobs, object: "chat.completion"]

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Chunk do
   @moduledoc """
-  A piece of a stream with `emit: :chunks`: token ids, text, and in the last one why it ended (else `nil`): `:end`,
-  `:length`, and from a `Weir.Server` also `:stop_words`, `:deadline` or `:cancelled`. A chunk's text may be empty; the
-  texts together are the answer. `logprobs` has an entry for each id where a server was asked for them, else it is `nil`.
+  A piece of a stream with `emit: :chunks`: token ids, text and, in the last chunk, the finish reason
+  (otherwise `nil`): `:end`, `:length`, and from a `Weir.Server` also `:stop_words`, `:deadline` or
+  `:cancelled`. A chunk's text may be empty; the concatenated texts are the answer. `logprobs` has an entry
+  per id if a server was asked for them, otherwise it is `nil`.
 
-  From a `Weir.Server`: `prompt_logprobs`, where it was asked for them, has an entry for each token of the prompt and comes
-  in a chunk of its own before the others; the last chunk has `usage` and `miss`, as `Weir.Server.complete/3` has them.
+  From a `Weir.Server`: `prompt_logprobs`, if requested, has an entry per token of the prompt and is in a
+  separate chunk before the others. The last chunk has `usage` and `miss` as in `Weir.Server.complete/3`.
   """
   defstruct ids: [],
             text: "",
@@ -19,9 +20,9 @@ defmodule Weir.Chunk do
   @type reason :: :end | :length | :stop_words | :deadline | :cancelled
 
   @typedoc """
-  A token's text (`"bytes:\\\\xe2…"` where it is only a part of a character), the natural logarithm of the model's own
-  probability for it, its bytes, and the likeliest tokens in its place, without alternatives of their own. -9999.0 stands
-  for impossible, and `nil` for what follows nothing: a prompt's first token.
+  A token's text (`"bytes:\\\\xe2…"` if it is only part of a character), the natural logarithm of the model's
+  probability for it, its bytes, and the top alternatives, without alternatives of their own. -9999.0 means
+  impossible; `nil` is for a prompt's first token, which has no predecessor.
   """
   @type logprob :: %{
           required(:token) => String.t(),

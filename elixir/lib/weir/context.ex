@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Context do
   @moduledoc """
-  The memory of one or more sequences, driven by hand.
+  A context of the low-level API: the KV memory of one or more sequences, driven by hand.
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> {:ok, context} = Weir.Context.create(model, n_ctx: 512)
@@ -39,21 +39,21 @@ defmodule Weir.Context do
     end
   end
 
-  @doc "Tokens that it holds in all, as allotted."
+  @doc "The total number of tokens that it can hold."
   @spec n_ctx(t()) :: integer()
   def n_ctx(%__MODULE__{ref: ref}), do: NIF.context_n_ctx(ref)
 
-  @doc "The most sequences that it holds."
+  @doc "The maximum number of sequences."
   @spec n_seq_max(t()) :: integer()
   def n_seq_max(%__MODULE__{ref: ref}), do: NIF.context_n_seq_max(ref)
 
-  @doc "Forgets all sequences."
+  @doc "Clears all sequences."
   @spec clear(t()) :: :ok | {:error, String.t()}
   def clear(%__MODULE__{ref: ref}), do: NIF.memory_clear(ref)
 
   @doc """
-  The state of a sequence as bytes, which a context of the same model, layout and types can load: what is in it need not
-  be computed again. What is loaded is trusted as the model is.
+  Returns the state of a sequence as bytes. A context of the same model, layout and types can load it instead
+  of computing it again. A loaded state is trusted like the model.
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> {:ok, context} = Weir.Context.create(model, n_ctx: 512)
@@ -67,7 +67,7 @@ defmodule Weir.Context do
   @spec save(t(), integer()) :: {:ok, binary()} | {:error, String.t()}
   def save(%__MODULE__{ref: ref}, seq \\ 0), do: NIF.state_save(ref, seq)
 
-  @doc "Puts a saved state in place of what a sequence held. After an error the sequence is as before, or empty."
+  @doc "Replaces a sequence by a saved state. After an error the sequence is unchanged or empty."
   @spec load(t(), binary(), integer()) :: :ok | {:error, String.t()}
   def load(%__MODULE__{ref: ref}, bytes, seq \\ 0), do: NIF.state_load(ref, seq, bytes)
 
@@ -76,8 +76,8 @@ defmodule Weir.Context do
   def decode(%__MODULE__{ref: ref}, tokens), do: NIF.decode(ref, tokens)
 
   @doc """
-  Clears sequence 0, computes the prompt and generates. Option: `max_tokens` (256). It holds one of the VM's dirty CPU
-  schedulers until the end; `Weir.generate/3` and `Weir.Server` hold none.
+  Clears sequence 0, prefills the prompt and generates. Option: `max_tokens` (256). It holds one of the VM's
+  dirty CPU schedulers until the end; `Weir.generate/3` and `Weir.Server` hold none.
   """
   @spec generate(t(), Sampler.t(), [integer()], keyword()) ::
           {:ok, String.t()} | {:error, String.t()}

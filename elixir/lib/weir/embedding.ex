@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Embedding do
   @moduledoc """
-  Texts as vectors.
+  Embeddings: texts as vectors.
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> {:ok, vector} = Weir.Embedding.embed(model, "hello")
@@ -12,15 +12,15 @@ defmodule Weir.Embedding do
   alias Weir.{Context, Model, NIF, Options, Tokenizer}
 
   @doc """
-  Options: `n_ctx` (2048, grown to the longest text), `pooling_type` (`:unspecified`; `:none`, `:mean`, `:cls`,
-  `:last`), `normalize` (2: length 1; 0: the largest absolute value is 1; -1: as it is).
+  Options: `n_ctx` (2048; grows to the longest text), `pooling_type` (`:unspecified`; `:none`, `:mean`,
+  `:cls`, `:last`), `normalize` (2: length 1; 0: largest absolute value 1; -1: none).
   """
   @spec embed(Model.t(), String.t(), keyword()) :: {:ok, [float()]} | {:error, String.t()}
   def embed(model, text, opts \\ []) do
     with {:ok, [vector]} <- embed_batch(model, [text], opts), do: {:ok, vector}
   end
 
-  @doc "One vector for each text, in their order. As many texts are computed together as fit into `n_ctx`, at most 32."
+  @doc "Returns one vector per text, in order. A pass takes as many texts as fit into `n_ctx`, at most 32."
   @spec embed_batch(Model.t(), [String.t()], keyword()) ::
           {:ok, [[float()]]} | {:error, String.t()}
   def embed_batch(%Model{} = model, texts, opts \\ []) when is_list(texts) do

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Error do
   @moduledoc """
-  Raised by streams and by functions whose name ends in `!`. `reason` is what a function would have returned as
-  `{:error, reason}`: a text for people, or an atom such as `:queue_full`.
+  Raised by streams and by functions whose name ends in `!`. `reason` is the one in `{:error, reason}` of
+  other functions: a readable text, or an atom such as `:queue_full`.
   """
   defexception [:message, :reason]
   @type t :: %__MODULE__{message: String.t(), reason: term()}

@@ -5,8 +5,9 @@ defmodule Weir.Grammar do
   alias Weir.{JSON, NIF}
 
   @doc """
-  Keys and values may be strings or atoms. Answers have properties in the schema's order, which a map does not keep: give
-  a keyword list, or JSON text, where it matters (`reasoning` before `answer`). What cannot be honoured is an error: the grammar is never weaker than the
+  Converts a JSON Schema to GBNF. Keys and values may be strings or atoms. Answers have properties in the
+  schema's order, which a map does not keep: use a keyword list or JSON text where it matters (`reasoning`
+  before `answer`). A keyword that cannot be enforced is an error: the grammar is never weaker than the
   schema.
 
       iex> {:ok, gbnf} = Weir.Grammar.from_json_schema(%{type: "boolean"})
@@ -19,7 +20,7 @@ defmodule Weir.Grammar do
     schema |> JSON.schema!() |> NIF.json_schema_to_grammar_nif()
   end
 
-  @doc "The same, or `Weir.Error`."
+  @doc "Like `from_json_schema/1`, but raises `Weir.Error`."
   @spec from_json_schema!(map() | keyword() | String.t()) :: String.t()
   def from_json_schema!(schema) do
     case from_json_schema(schema) do

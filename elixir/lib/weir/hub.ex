@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Hub do
   @moduledoc """
-  Models by name, from Hugging Face or a hub with its API, in the cache folder that its other clients use as well.
+  Models by name, from Hugging Face or a hub with its API, in the cache folder that Hugging Face's clients
+  share.
 
       {:ok, files} = Weir.Hub.list_gguf_files("bartowski/SmolLM2-135M-Instruct-GGUF")
       {:ok, file} = Weir.Hub.resolve("bartowski/SmolLM2-135M-Instruct-GGUF", "Q4_K_M")
       {:ok, path} = Weir.Hub.download("bartowski/SmolLM2-135M-Instruct-GGUF", file)
       {:ok, model} = Weir.load_model(path)
 
-  A file is downloaded once, into a file that gets its name when its size and SHA-256 are what the hub says. What was
-  interrupted goes on where it was. Processes that want the same file download it once. Where the hub cannot be reached
-  and the cache has the model, that is used.
+  A file is downloaded once and gets its name only if its size and SHA-256 match the hub's. Interrupted
+  downloads resume. Processes that want the same file download it once. If the hub cannot be reached, a cached
+  model is used.
 
-  Options of all functions that reach the hub: `cache_dir`, `token`, `revision` ("main"; a branch, tag or commit),
+  Options of all functions that contact the hub: `cache_dir`, `token`, `revision` ("main"; a branch, tag or commit),
   `endpoint`, `proxy`, `no_proxy`, `offline` (false), `force` (false), `n_retries` (5), `timeout` (30_000 ms without a
   byte).
 
-  The environment that holds where they are not given: `HF_TOKEN` (or the file that other clients keep it in),
+  Environment variables for options that are not given: `HF_TOKEN` (or the file that other clients keep it in),
   `LLAMA_CACHE_DIR`, `HF_HUB_CACHE`, `HF_HOME`, `XDG_CACHE_HOME`, `HF_ENDPOINT`, `LLAMA_OFFLINE`, `HF_HUB_OFFLINE`,
-  `https_proxy` and its like, `SSL_CERT_FILE`.
+  `https_proxy` and related ones, `SSL_CERT_FILE`.
 
   Errors are `{:error, text}`.
   """
@@ -81,8 +82,8 @@ defmodule Weir.Hub do
   defp on?(value), do: value != nil and String.downcase(value) in ["1", "on", "yes", "true"]
 
   @doc """
-  Repositories with GGUF files whose name or description has this, as maps `id`, `downloads`, `likes`, `tags`.
-  Options: `limit` (10), `sort` ("downloads"), `direction` (-1: the most first), and those above.
+  Searches for repositories with GGUF files by name or description; returns maps with `id`, `downloads`,
+  `likes`, `tags`. Options: `limit` (10), `sort` ("downloads"), `direction` (-1: descending), and those above.
   """
   @spec search(String.t(), keyword()) :: {:ok, [map()]} | {:error, String.t()}
   def search(query, opts \\ []) when is_binary(query) do
@@ -117,7 +118,7 @@ defmodule Weir.Hub do
     end
   end
 
-  @doc "What the hub says of a repository, its JSON as a map."
+  @doc "Returns the hub's JSON about a repository as a map."
   @spec get_model_info(String.t(), keyword()) :: {:ok, map()} | {:error, String.t()}
   def get_model_info(repo, opts \\ []) do
     opts = Options.keywords!(opts)
@@ -132,8 +133,8 @@ defmodule Weir.Hub do
   end
 
   @doc """
-  The GGUF files of a repository, the smallest first; offline those in the cache. With `nil` all in the cache, which
-  needs no network. `path` is where the cache has it, or `nil`.
+  Lists the GGUF files of a repository, smallest first; offline those in the cache. With `nil` it lists all
+  cached files, without the network. `path` is the file's place in the cache, or `nil`.
   """
   @spec list_gguf_files(String.t() | nil, keyword()) :: {:ok, [file()]} | {:error, String.t()}
   def list_gguf_files(repo, opts \\ []) do
@@ -142,8 +143,8 @@ defmodule Weir.Hub do
   end
 
   @doc """
-  The file of a repository that a quantization means (`"Q4_K_M"`, in any case), or with `nil` the one that most would
-  take: of a model in several files the first.
+  Returns the file of a repository for a quantization (`"Q4_K_M"`, in any case), or with `nil` for the default
+  one. For a split model it is the first file.
   """
   @spec resolve(String.t(), String.t() | nil, keyword()) ::
           {:ok, String.t()} | {:error, String.t()}
@@ -152,11 +153,11 @@ defmodule Weir.Hub do
   end
 
   @doc """
-  The path of a file, downloaded where the cache has it not; of a model in several files the first, once all are there.
-  In place of the file's name a quantization or `nil` may stand, as in `resolve/3`.
+  Returns the path of a file, and downloads it if it is not in the cache. For a split model it returns the
+  first file after downloading all. A quantization or `nil` may replace the file's name, as in `resolve/3`.
 
-  Options above, and `progress`: a function that gets a `t:progress/0` some ten times a second, here. When it returns
-  `:halt`, or raises, the download ends; what came is kept.
+  Options above, and `progress`: a function that the calling process calls with a `t:progress/0` about ten
+  times a second. If it returns `:halt` or raises, the download ends and keeps the partial file.
   """
   @spec download(String.t(), String.t() | nil, keyword()) ::
           {:ok, Path.t()} | {:error, String.t()}
@@ -225,7 +226,7 @@ defmodule Weir.Hub do
   defp name(repo, what), do: "hf:" <> repo <> ":" <> what
 
   @doc """
-  The GGUF files among what the hub says of a repository (`"siblings"`), the smallest first.
+  Filters the GGUF files from the hub's list of a repository's files (`"siblings"`), smallest first.
 
       iex> Weir.Hub.filter_gguf_files([%{"rfilename" => "m.gguf", "size" => 3}, %{"rfilename" => "README.md"}])
       [%{filename: "m.gguf", size: 3}]
@@ -241,7 +242,7 @@ defmodule Weir.Hub do
   end
 
   @doc """
-  Where the hub has a file. Options: `revision` ("main"), `endpoint`.
+  Returns a file's URL at the hub. Options: `revision` ("main"), `endpoint`.
 
       iex> Weir.Hub.build_download_url("o/m", "m-Q8_0.gguf", endpoint: "https://hub.example")
       "https://hub.example/o/m/resolve/main/m-Q8_0.gguf"
@@ -261,7 +262,7 @@ defmodule Weir.Hub do
   end
 
   @doc """
-  The header that a token becomes. Options: `token`.
+  Returns the authorization header for a token. Options: `token`.
 
       iex> Weir.Hub.auth_headers(token: "secret")
       [{"authorization", "Bearer secret"}]
@@ -277,7 +278,7 @@ defmodule Weir.Hub do
   end
 
   @doc """
-  Where the cache has a file, or would have it. Options: `cache_dir`, `revision` ("main").
+  Returns a file's path in the cache, whether or not it exists. Options: `cache_dir`, `revision` ("main").
   """
   @spec cache_path(String.t(), String.t(), keyword()) :: Path.t()
   def cache_path(repo, file, opts \\ []) do

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Log do
   @moduledoc """
-  What weir and llama.cpp log, as `Logger`'s messages: warnings and errors unless `config :weir, log_level: level` says
-  otherwise, with `:debug`, `:info`, `:warning`, `:error` or `:none`. Each has the metadata `application: :weir`.
+  Sends the log of weir and llama.cpp to `Logger`: warnings and errors by default;
+  `config :weir, log_level: level` sets the level (`:debug`, `:info`, `:warning`, `:error` or `:none`). Each
+  message has the metadata `application: :weir`.
 
-  The application `:weir` starts it. Without that application, or while this process is not there, warnings and errors go
-  to the standard error.
+  The application `:weir` starts this process. While it does not run, warnings and errors go to stderr.
   """
   use GenServer
   require Logger

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Model do
   @moduledoc """
-  A loaded model. Immutable, shared freely between processes, freed when nobody refers to it any longer.
+  A loaded model. It is immutable, can be shared between processes, and is freed when no longer referenced.
 
       iex> {:ok, model} = Weir.Model.load("fake:")
       iex> Weir.Model.n_ctx_train(model)
@@ -45,19 +45,19 @@ defmodule Weir.Model do
     end
   end
 
-  @doc "The context length that it was trained for, in tokens."
+  @doc "The training context length, in tokens."
   @spec n_ctx_train(t()) :: integer()
   def n_ctx_train(%__MODULE__{ref: ref}), do: NIF.model_n_ctx_train(ref)
 
-  @doc "The length of its hidden states."
+  @doc "The size of its hidden states."
   @spec n_embd(t()) :: integer()
   def n_embd(%__MODULE__{ref: ref}), do: NIF.model_n_embd(ref)
 
-  @doc "What it is, such as `\"llama 135M Q4_1\"`."
+  @doc "A description, such as `\"llama 135M Q4_1\"`."
   @spec desc(t()) :: String.t()
   def desc(%__MODULE__{ref: ref}), do: NIF.model_desc(ref)
 
-  @doc "Bytes of all tensors."
+  @doc "The size of all tensors in bytes."
   @spec size(t()) :: non_neg_integer()
   def size(%__MODULE__{ref: ref}), do: NIF.model_size(ref)
 
@@ -65,7 +65,7 @@ defmodule Weir.Model do
   @spec n_params(t()) :: non_neg_integer()
   def n_params(%__MODULE__{ref: ref}), do: NIF.model_n_params(ref)
 
-  @doc "The Jinja source of its chat template, `nil` when it has none."
+  @doc "The Jinja source of its chat template, or `nil`."
   @spec chat_template(t()) :: String.t() | nil
   def chat_template(%__MODULE__{ref: ref}), do: NIF.model_chat_template(ref)
 end

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Sampler do
   @moduledoc """
-  How tokens are chosen: a chain with its own history, random numbers and grammar. One for each sequence.
+  A sampler chain, which chooses tokens, with its own history, random numbers and grammar. Use one per
+  sequence.
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> {:ok, sampler} = Weir.Sampler.create(model, temp: 0.0)
@@ -19,11 +20,11 @@ defmodule Weir.Sampler do
   Options: `seed` (random), `temp` (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `penalty_repeat` (1.0),
   `penalty_freq` (0.0), `penalty_present` (0.0), `grammar` (GBNF), `grammar_root` ("root"), `json_schema` (see `Weir.Grammar.from_json_schema/1`).
 
-  And, with the library's default where they are left out (`nil`; see `weir_sampler_params` in the C API): `dynatemp_range`,
+  And, with the library's default if omitted (`nil`; see `weir_sampler_params` in the C API): `dynatemp_range`,
   `dynatemp_exponent`, `typical_p`, `top_n_sigma`, `xtc_probability`, `xtc_threshold`, `min_keep`, `dry_multiplier`,
   `dry_base`, `dry_allowed_length`, `dry_penalty_last_n`, `dry_breakers` (texts), `penalty_last_n`, `mirostat` (0, 1, 2),
   `mirostat_tau`, `mirostat_eta`, `adaptive_target`, `adaptive_decay`, `logit_bias` (a list of `{token, number}`, added to
-  the token's logit, or `{token, :never}`), `ignore_eos` (a token that ends the answer is never chosen), `order` (the
+  the token's logit, or `{token, :never}`), `ignore_eos` (never choose a token that ends the answer), `order` (the
   samplers' names, separated by `;`).
 
       iex> {:ok, model} = Weir.load_model("fake:")
@@ -47,11 +48,11 @@ defmodule Weir.Sampler do
   defp grammar(%{json_schema: schema, grammar: nil}), do: Grammar.from_json_schema(schema)
   defp grammar(_both), do: raise(ArgumentError, "give either :grammar or :json_schema, not both")
 
-  @doc "Back to the state after `create/2`; a fixed seed gives the same draws again."
+  @doc "Resets the sampler to its state after `create/2`; a fixed seed gives the same draws again."
   @spec reset(t()) :: :ok | {:error, String.t()}
   def reset(%__MODULE__{ref: ref}), do: NIF.sampler_reset(ref)
 
-  @doc "Counts a token that was chosen elsewhere. An error when the grammar refuses it."
+  @doc "Adds a token that was chosen elsewhere to the history. An error if the grammar refuses it."
   @spec accept(t(), integer()) :: :ok | {:error, String.t()}
   def accept(%__MODULE__{ref: ref}, token), do: NIF.sampler_accept(ref, token)
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Schema do
   @moduledoc """
-  JSON Schema from an Ecto schema, by its reflection, and answers as its structs. This package does not need Ecto.
+  Converts Ecto schemas to JSON Schema by reflection, and answers to their structs. The package itself does
+  not depend on Ecto.
 
       defmodule Person do
         use Ecto.Schema
@@ -14,14 +15,16 @@ defmodule Weir.Schema do
 
       {:ok, %Person{}} = Weir.Schema.chat(model, [%{role: "user", content: "Invent somebody."}], Person)
 
-  All fields are required and none may be added. Primary keys, and fields that Ecto fills in by itself, are left out.
+  All fields are required, and no others are allowed. Primary keys, and fields that Ecto fills in, are left
+  out.
   """
 
   alias Weir.{Chat, JSON, Model, Options}
 
   @doc """
-  `ArgumentError` when the module is no Ecto schema, or has a type that JSON Schema does not know. A map does not keep the
-  order of the fields; with `ordered: true` the properties are lists of pairs, which every option `json_schema` takes.
+  Returns the JSON Schema of an Ecto schema. Raises `ArgumentError` if the module is not an Ecto schema or has
+  a type that JSON Schema does not support. A map does not keep the order of the fields; with `ordered: true`
+  the properties are lists of pairs, which every option `json_schema` accepts.
   """
   @spec to_json_schema(module(), keyword()) :: map()
   def to_json_schema(module, opts \\ []) do
@@ -57,8 +60,9 @@ defmodule Weir.Schema do
   end
 
   @doc """
-  A conversation's answer as a struct: held to the schema, its fields in their order, then loaded. The model is a
-  `Weir.Model` or a `Weir.Server`; options as `Weir.chat/3` or `Weir.Server.chat/3`. An answer that `max_tokens` has cut is no JSON: `{:error, text}`.
+  Returns the answer to a conversation as a struct. A grammar enforces the schema, with the fields in order.
+  The model is a `Weir.Model` or a `Weir.Server`; options as in `Weir.chat/3` or `Weir.Server.chat/3`. An
+  answer that `max_tokens` cut off is not valid JSON: `{:error, text}`.
   """
   @spec chat(Model.t() | GenServer.server(), [Chat.message()], module(), keyword()) ::
           {:ok, struct()} | {:error, term()}
@@ -75,8 +79,8 @@ defmodule Weir.Schema do
   end
 
   @doc """
-  JSON, or a map of it, as the schema's struct, by `Ecto.embedded_load/3`. `ArgumentError` where the application has no
-  Ecto.
+  Converts JSON, or a decoded map, to the schema's struct by `Ecto.embedded_load/3`. Raises `ArgumentError`
+  without Ecto.
   """
   @spec load(module(), String.t() | map()) :: {:ok, struct()} | {:error, String.t()}
   def load(module, json) when is_binary(json) do

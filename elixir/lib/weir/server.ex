@@ -10,11 +10,11 @@ defmodule Weir.Server do
       MyApp.LLM |> Weir.Server.stream("Once upon a time") |> Enum.each(&IO.write/1)
 
   All requests run together: each tick computes one batch, with one token of every running answer and prefill
-  chunks of prompts. In the layout `:unified` that is one forward pass up to `n_ubatch` tokens; in `:per_slot`
-  a tick with prompts takes two or more. Requests with a common prefix share its prefill. The engine is
-  written in C and has its own thread. It sends text directly to the caller's mailbox, not through this
-  process: at most 16 chunks before the caller takes some, after which new chunks merge. A caller that dies
-  frees its slot within a tick.
+  chunks of prompts. In the layout `:unified`, the default with several slots, that is one forward pass up to
+  `n_ubatch` tokens; in `:per_slot` a tick with prompts takes two or more. Requests with a common prefix share
+  its prefill. The engine is written in C and has its own thread. It sends text directly to the caller's
+  mailbox, not through this process: at most 16 chunks before the caller takes some, after which new chunks
+  merge. A caller that dies frees its slot within a tick.
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", n_parallel: 2)
       iex> {:ok, text} = Weir.Server.generate(server, "hello", max_tokens: 8, temp: 0.0)
@@ -307,7 +307,10 @@ defmodule Weir.Server do
          do: Completion.whole(completion, fn -> Deadline.left(deadline) end)
   end
 
-  @doc "Streams the answer to a conversation as `Weir.ChatCompletionChunk`s. Options as in `stream/3` and `chat_completion/3`."
+  @doc """
+  Streams the answer to a conversation as `Weir.ChatCompletionChunk`s. Options as in `stream/3` and
+  `chat_completion/3`.
+  """
   @spec stream_chat_completion(server(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat_completion(server, messages, opts \\ []) do
     {open, timeout} = completion(server, messages, opts, :stream, 30_000)

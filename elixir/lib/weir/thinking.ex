@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Thinking do
   @moduledoc """
-  Tells `<think>…</think>` from the answer, in whole texts and piece by piece.
+  Separates `<think>…</think>` from the answer, in complete texts or piece by piece.
 
       iex> Weir.Thinking.parse("<think>one and one</think>two")
       {"one and one", "two"}
@@ -16,8 +16,9 @@ defmodule Weir.Thinking do
   @type event :: {:thinking | :content, String.t()}
 
   @doc """
-  `{reasoning, content}` of a whole answer. Templates may have opened the block already: text before a lone `</think>`
-  is reasoning. White space around the reasoning, and before the content that follows it, is dropped.
+  Returns `{reasoning, content}` of a complete answer. A template may have opened the block already, so text
+  before a lone `</think>` is reasoning. White space around the reasoning, and before the content after it, is
+  dropped.
 
       iex> Weir.Thinking.parse("so it is two</think>\\n\\ntwo")
       {"so it is two", "two"}
@@ -43,7 +44,7 @@ defmodule Weir.Thinking do
     end
   end
 
-  @doc "For text that comes in pieces. `thinking: true`: the template has opened the block already."
+  @doc "Creates a parser for text in pieces. `thinking: true`: the template has already opened the block."
   @spec stream_parser(keyword()) :: t()
   def stream_parser(opts \\ []) do
     %{thinking: thinking} = Weir.Options.read!(opts, thinking: {:boolean, false})
@@ -51,7 +52,7 @@ defmodule Weir.Thinking do
   end
 
   @doc """
-  What a piece of text brings. An end that may begin a tag is held back; `flush/1` gives it at the end.
+  Parses the next piece of text. A suffix that may start a tag is held back until `flush/1`.
 
       iex> parser = Weir.Thinking.stream_parser()
       iex> {[], parser} = Weir.Thinking.feed(parser, "<th")
@@ -62,7 +63,7 @@ defmodule Weir.Thinking do
   @spec feed(t(), String.t()) :: {[event()], t()}
   def feed(%__MODULE__{} = parser, text), do: split(parser, parser.held <> text, [])
 
-  @doc "What is held back when no more text will come."
+  @doc "Returns the held-back text at the end."
   @spec flush(t()) :: [event()]
   def flush(%__MODULE__{} = parser), do: event(parser.thinking, parser.held, [])
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Tokenizer do
   @moduledoc """
-  Text to token ids and back.
+  Converts text to token ids and back.
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> {:ok, tokens} = Weir.Tokenizer.encode(model, "hey", add_special: false)
@@ -14,8 +14,8 @@ defmodule Weir.Tokenizer do
   alias Weir.{Model, NIF, Options}
 
   @doc """
-  Options: `add_special` (true): the tokens that begin and end texts, as the model wants them; `parse_special` (true):
-  `"<|im_end|>"` and the like are one token.
+  Options: `add_special` (true): add the tokens that start and end texts in this model; `parse_special`
+  (true): read `"<|im_end|>"` and other control tokens as tokens.
   """
   @spec encode(Model.t(), String.t(), keyword()) :: {:ok, [integer()]} | {:error, String.t()}
   def encode(%Model{ref: ref}, text, opts \\ []) do
@@ -27,11 +27,11 @@ defmodule Weir.Tokenizer do
   @spec decode(Model.t(), [integer()]) :: {:ok, String.t()} | {:error, String.t()}
   def decode(%Model{ref: ref}, tokens), do: NIF.detokenize(ref, tokens)
 
-  @doc "The token's own bytes, which may be a part of a character."
+  @doc "The bytes of a token, which may be part of a character."
   @spec token_to_piece(Model.t(), integer()) :: binary() | {:error, String.t()}
   def token_to_piece(%Model{ref: ref}, token), do: NIF.token_to_piece(ref, token)
 
-  @doc "How many tokens there are."
+  @doc "The size of the vocabulary."
   @spec vocab_size(Model.t()) :: integer()
   def vocab_size(%Model{ref: ref}), do: NIF.vocab_n_tokens(ref)
 

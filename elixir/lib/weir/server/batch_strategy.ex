@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.BatchStrategy do
   @moduledoc """
-  How many tokens each slot gets in a tick, said in Elixir.
+  A scheduling strategy in Elixir: it decides how many tokens each slot gets in a tick.
 
       defmodule OneAtATime do
         @behaviour Weir.Server.BatchStrategy
@@ -17,20 +17,20 @@ defmodule Weir.Server.BatchStrategy do
 
       Weir.Server.start_link(model_path: path, batch_strategy: OneAtATime)
 
-  `Weir.Server.Strategy.DecodeMaximal`, `PrefillPriority` and `Balanced` are examples to copy. Under their names
-  (`:decode_maximal`, `:prefill_priority`, `:balanced`, and `:latency_target`) the same strategies run in C, without
-  the way through Elixir.
+  `Weir.Server.Strategy.DecodeMaximal`, `PrefillPriority` and `Balanced` are examples to copy. The names
+  `:decode_maximal`, `:prefill_priority`, `:balanced` and `:latency_target` select strategies that run in C,
+  without the cost of calling Elixir.
 
-  A strategy that raises, throws, exits, or returns what is no plan is reported to the log and as the telemetry event
-  `[:weir, :server, :strategy, :exception]`, and that tick is planned by `:decode_maximal`. One that does not return
-  stops its server's ticks.
+  If a strategy raises, throws, exits or returns an invalid plan, `:decode_maximal` plans that tick, and the
+  log and the telemetry event `[:weir, :server, :strategy, :exception]` report it. A strategy that does not
+  return stops its server's ticks.
   """
 
   @typedoc """
-  A slot with work. A generating one gets one token and up to `n_draft` more, a prefilling one up to the least of
-  `n_prompt_left`, the chunk size and, where that is not 0, `limit`. `waited_ns` is since its submit, `idle_ns` since its
-  last token; `deadline_ns` is what is left, or `:infinity`; `lane` is the sequence that holds its KV cells. Slots that
-  wait until another one has computed the prompt that they share are not shown.
+  A slot with work. A generating slot gets one token and up to `n_draft` more; a prefilling one at most the
+  minimum of `n_prompt_left`, the chunk size and, if not 0, `limit`. `waited_ns` is the time since submit,
+  `idle_ns` since its last token, `deadline_ns` the remaining time or `:infinity`; `lane` is the sequence that
+  holds its KV cells. Slots that wait for another slot to prefill a shared prefix are not shown.
   """
   @type slot :: %{
           slot: non_neg_integer(),
@@ -49,10 +49,10 @@ defmodule Weir.Server.BatchStrategy do
         }
 
   @typedoc """
-  What a tick costs on this machine now, learned from those before: `pass_ns` for each pass, `decode_ns` for each
-  generated token that is fed, `prefill_ns` for each prompt token, `context_ns` for each 1,024 tokens that one of them
-  attends to. `spread` is how far ticks lie from that lately, by it: a standard deviation, 0.1 for a tenth. `n_ticks` were
-  measured; with 0 it is a guess for a slow machine.
+  The cost of a tick on this machine, learned from earlier ticks: `pass_ns` per pass, `decode_ns` per
+  generated token that is decoded, `prefill_ns` per prompt token, `context_ns` per 1,024 tokens that one of
+  them attends to. `spread` is the relative standard deviation of recent ticks from this prediction: 0.1 means
+  a tenth. `n_ticks` were measured; with 0 the costs are a guess for a slow machine.
   """
   @type cost :: %{
           pass_ns: float(),
@@ -66,10 +66,11 @@ defmodule Weir.Server.BatchStrategy do
   @type plan :: [{slot_id :: non_neg_integer(), n_tokens :: pos_integer()}]
 
   @doc """
-  The plan of one tick. Slots stand oldest request first. The plan names a slot once, and its tokens together are at
-  most `budget`. `opts`: what was given beside the module (`batch_strategy: {MyStrategy, key: value}`), and what the
-  engine has: `queue_depth`, `n_ubatch` (the most tokens of a pass), `itl_target_ns`, `cost` (`t:cost/0`) and `layout`, with
-  `:per_slot` of which lanes with unequal tokens take several passes.
+  Returns the plan of one tick. Slots are sorted by the age of their requests, oldest first. A plan names each
+  slot at most once, and its tokens sum to at most `budget`. `opts` has the options given with the module
+  (`batch_strategy: {MyStrategy, key: value}`) and the engine's values: `queue_depth`, `n_ubatch` (maximum
+  tokens of a pass), `itl_target_ns`, `cost` (`t:cost/0`) and `layout`; with `:per_slot`, lanes with unequal
+  numbers of tokens take several passes.
   """
   @callback build_batch([slot()], budget :: pos_integer(), chunk_size :: pos_integer(), keyword()) ::
               plan()

@@ -50,8 +50,9 @@ defmodule Weir.Server.Request do
   end
 
   @typedoc """
-  How an answer is wanted: `mode` is `:generate` (one chunk, at the end) or `:stream`, `n` how many there are, all or
-  none; `share`: one answer may be another caller's as well; `deadline`: until when a request must have begun.
+  How to run a request: `mode` is `:generate` (one chunk, at the end) or `:stream`; `n` is the number of
+  answers, all or none of which start; `share`: another caller may share the answer; `deadline`: when the
+  request must have started.
   """
   @type how :: %{
           id: term(),
@@ -244,9 +245,9 @@ defmodule Weir.Server.Request do
   def merge(defaults, given), do: Map.merge(defaults, given)
 
   @doc """
-  What comes next: `{:chunk, ids, text, scores, request}`, `{:prompt, ids, scores}`, `{:done, reason, usage}`, or `{:error,
-  reason}`. After the last two the request is over, and has left no message. `scores` are nil where nobody asked for
-  logprobs.
+  The next event: `{:chunk, ids, text, scores, request}`, `{:prompt, ids, scores}`, `{:done, reason, usage}`
+  or `{:error, reason}`. After the last two the request has ended and left no message. `scores` is nil if no
+  logprobs were requested.
   """
   def next(%__MODULE__{ref: ref, monitor: monitor} = request, timeout) do
     receive do
@@ -292,7 +293,8 @@ defmodule Weir.Server.Request do
   end
 
   @doc """
-  What comes next to any of them: `{ref, what}`, see `next/2`; or `{:error, reason}`, and then all are over.
+  The next event of any of them: `{ref, event}`, see `next/2`; or `{:error, reason}`, after which all have
+  ended.
   """
   def next_of(together, timeout) do
     receive do

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Strategy do
   @moduledoc """
-  Parts of plans that strategies share. Each takes from a budget and returns what it planned, and the budget's rest.
+  Parts of plans that strategies share. Each takes tokens from a budget and returns its plan and the remaining
+  budget.
 
-  Generating slots get one token each, the ones that have waited longest for theirs first where the budget is short.
-  Prompts go by priority and, within it, oldest first; a quarter of their tokens is the oldest's whatever its priority,
-  so that none waits for ever.
+  Generating slots get one token each; if the budget is short, those that have waited longest come first.
+  Prompts go by priority, then by age. A quarter of their tokens goes to the oldest prompt whatever its
+  priority, so that none starves.
   """
   alias Weir.Server.BatchStrategy
 
-  @doc "How many slots generate."
+  @doc "The number of generating slots."
   @spec n_generating([BatchStrategy.slot()]) :: non_neg_integer()
   def n_generating(slots), do: Enum.count(slots, &(&1.state == :generating))
 
   @doc """
-  One token for each generating slot, and its drafts as far as the budget reaches.
+  One token for each generating slot, and its drafts as far as the budget allows.
 
       iex> slots = [%{slot: 0, state: :generating, idle_ns: 1}, %{slot: 3, state: :generating, idle_ns: 2}]
       iex> Weir.Server.Strategy.decodes(slots, 8)
@@ -45,7 +46,7 @@ defmodule Weir.Server.Strategy do
   end
 
   @doc """
-  Chunks of prompts.
+  Prefill chunks.
 
       iex> slots = [%{slot: 2, state: :prefilling, n_prompt_left: 100, priority: 0}]
       iex> Weir.Server.Strategy.prefills(slots, 80, 64)

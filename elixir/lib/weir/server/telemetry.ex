@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Telemetry do
   @moduledoc """
-  The events of a `Weir.Server`, for applications that have `:telemetry`. Without it nothing is computed.
+  The events of a `Weir.Server`, for applications with `:telemetry`. Without it nothing is computed.
 
-  All metadata have `server` (a pid). Rates are tokens per second, `_ms` are milliseconds (floats).
+  All metadata include `server` (a pid). Rates are in tokens per second, `_ms` in milliseconds (floats).
 
   | event | measurements | metadata |
   |---|---|---|
-  | `[:weir, :server, :tick]` | `batch_size` (tokens computed: the next three together), `decode_tokens`, `prefill_tokens`, `drafted_tokens` (guessed ones), `accepted_tokens` (of those, what answers went on with), `passes` (forward passes), `active_slots`, `queue_depth` (after it), `eval_ms` (forward passes), `tick_ms` | |
+  | `[:weir, :server, :tick]` | `batch_size` (tokens computed: the sum of the next three), `decode_tokens`, `prefill_tokens`, `drafted_tokens` (speculative), `accepted_tokens` (accepted drafts), `passes` (forward passes), `active_slots`, `queue_depth` (after it), `eval_ms` (forward passes), `tick_ms` | |
   | `[:weir, :server, :request, :start]` | `system_time` (native units) | `seq_id`, `mode`, `id` |
   | `[:weir, :server, :request, :done]` | `prompt_tokens`, `cached_tokens`, `generated_tokens`, `drafted_tokens`, `accepted_tokens`, `duration_ms`, `queue_ms`, `ttft_ms`, `prompt_eval_rate`, `generation_rate` | the same, and `reason` |
-  | `[:weir, :server, :request, :exception]` | as `:done`; zeroes where nothing was computed | the same, and `kind`, `reason` |
+  | `[:weir, :server, :request, :exception]` | as `:done`; zero if nothing was computed | the same, and `kind`, `reason` |
   | `[:weir, :server, :strategy, :exception]` | `count` | `strategy`, `kind`, `reason`, `stacktrace` |
 
-  `mode` is `:generate` or `:stream`, `seq_id` the number of the request at this server, `id` what the caller gave it.
-  `reason` of `:done` is `:end`, `:length`, `:stop_words`, `:deadline`, `:cancelled`, or `:halted` when a consumer wanted
-  no more of its stream. `:exception` has `kind: :exit` when a consumer died, with its exit reason, else `kind: :error`.
+  `mode` is `:generate` or `:stream`, `seq_id` the request's number at this server, `id` the caller's id. The
+  `reason` of `:done` is `:end`, `:length`, `:stop_words`, `:deadline`, `:cancelled`, or `:halted` if a
+  consumer ended its stream early. `:exception` has `kind: :exit` and the exit reason if a consumer died,
+  otherwise `kind: :error`.
 
-  Requests' events are sent by the server's process; a handler that is slow delays the begin of requests, not
-  generation. Ticks are told some at a time, after they happened.
+  The server's process sends the events of requests; a slow handler delays the start of requests, not
+  generation. Ticks are reported in groups, after they have happened.
   """
 
   @doc "Whether the application has `:telemetry`."
