@@ -9,7 +9,7 @@
  *   - Functions that can fail return a weir_status. Results are returned through out-parameters, which are
  *     written on WEIR_OK only, unless stated otherwise. An optional weir_error of the caller receives the
  *     details; it is written on failure only, so check the status and not the error.
- *   - Structs that begin with `size` come from their _default() function (parameters), or the caller sets
+ *   - Structs that start with `size` come from their _default() function (parameters), or the caller sets
  *     `size` to sizeof (results). A program compiled against an older header therefore keeps working; before
  *     version 1.0 this holds for these structs only. From 1.0 on the other structs (chunks, results, usage,
  *     list items) never change: anything new gets a function.
@@ -45,8 +45,8 @@ extern "C" {
 #define WEIR_CHECKED
 #endif
 
-/* The version of this header, which the library may be newer than. Before 1.0 another minor version may break
- * programs, and its library has another name (libweir.so.0.1); from then on a major one. */
+/* The version of this header; the library may be newer. Before 1.0 a new minor version may break programs,
+ * and its library has another name (libweir.so.0.1). From 1.0 on only a new major version may. */
 #define WEIR_VERSION_MAJOR 0
 #define WEIR_VERSION_MINOR 1
 #define WEIR_VERSION_PATCH 0
@@ -150,7 +150,7 @@ static inline weir_model_params weir_model_params_default(void)
 }
 
 /* Loads a GGUF file. params may be NULL. The file is mapped and must stay unchanged while the model lives. A
- * path that begins with "fake:" loads a deterministic model without weights, for tests (docs/guides/fake.md).
+ * path that starts with "fake:" loads a deterministic model without weights, for tests (docs/guides/fake.md).
  * Blocks for as long as the disk takes. Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture;
  * or this processor: a build for x86-64 needs AVX2, FMA, F16C and BMI2), NO_MEMORY, ABORTED, INVALID. */
 WEIR_API WEIR_CHECKED weir_status weir_model_load(const char *path, const weir_model_params *params,
@@ -331,8 +331,8 @@ WEIR_API weir_status weir_chat_parser_next(weir_chat_parser *parser, weir_delta 
 
 /* ---- Engine ---------------------------------------------------------------------------------------- */
 
-/* One context, its slots, and the thread that owns both: requests in, streams out. Any number of threads may
- * call functions on one engine at the same time, except for those that drive it. */
+/* Continuous batching: one context, its slots, and the thread that owns both; requests in, streams out. Any
+ * number of threads may call functions on one engine at the same time, except for those that drive it. */
 typedef struct weir_engine weir_engine;
 
 typedef enum weir_layout {
@@ -373,9 +373,9 @@ typedef struct weir_engine_params {
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
     bool manual;                   /* the caller drives the engine with weir_engine_step; it has no thread */
-    /* Host memory for the states of cached prefixes without a sequence and of suspended requests. What does
-     * not fit is computed again. WEIR_AUTO (default) = a quarter of the memory available at create; 0 =
-     * none */
+    /* Host memory for the prefix cache (states of prefixes without a sequence) and for suspended requests.
+     * Anything that does not fit is computed again. WEIR_AUTO (default) = a quarter of the memory available
+     * at create; 0 = none */
     uint64_t cache_bytes;
     /* -1 … 256 - n_slots; additional sequences for cached prefixes. With lanes each costs n_ctx cells, and -1
      * (default) = use idle slots only; with one pool -1 = all up to 256. 0 = do not cache prefixes */
@@ -387,8 +387,8 @@ typedef struct weir_engine_params {
     /* A folder for cached prompts, which survive a restart with the same model, layout and KV types and are
      * read when a request needs them. NULL (default) or "" = none. It is created if it does not exist;
      * otherwise it must belong to the user, with mode 0700 (else INVALID): its files are trusted and contain
-     * prompts and salts in clear. The engine writes when it is idle, now and then when it is not, and in
-     * weir_engine_destroy, which therefore takes longer; the state being written takes host memory in
+     * prompts and salts in plain text. The engine writes when it is idle, every ten seconds under load, and
+     * in weir_engine_destroy, which therefore takes longer; the state being written takes host memory in
      * addition to cache_bytes. Damaged and foreign files are ignored and logged. Engines may share the
      * folder */
     const char *cache_dir;
@@ -482,11 +482,11 @@ typedef struct weir_request {
      * computed, at most 64 tokens per tick, even if it is cached; it is cached as usual */
     bool prompt_logprobs;
     int32_t n_prompt_logprobs; /* 0; 0 … 20; as n_logprobs; > 0 implies prompt_logprobs */
-    /* A fork: the request continues from another submitted stream, in any state, at the point where its
-     * chunks had carried source_at tokens (0 … as many as so far; -1 (default) = all). The source does not
-     * change. Prompt, answer so far, chat, salt and adapters are the source's, everything else is this
-     * request's: grammar and stop strings see the answer from its start, n_prompt includes the answer so far,
-     * max_tokens counts new tokens. The stream receives new text only */
+    /* A fork: the request continues from another submitted stream, in any state, after the first source_at
+     * tokens of its chunks (0 … all so far; -1 (default) = all). The source does not change. Prompt, answer
+     * so far, chat, salt and adapters are the source's, everything else is this request's: grammar and stop
+     * strings see the answer from its start, n_prompt includes the answer so far, max_tokens counts new
+     * tokens. The stream receives new text only */
     weir_stream *source;
     int32_t source_at;
     int32_t n_draft_max; /* -1; -1 … 32; as the engine's parameter, which is the limit; -1 = the engine's */
@@ -660,7 +660,7 @@ typedef struct weir_miss_info {
  * for WEIR_MISS_NONE. Returns its length. */
 WEIR_API size_t weir_miss_text(const weir_miss_info *info, char *text, size_t capacity);
 
-/* Why not more of its prompt was cached; zeroes until it begins to compute. INVALID: size. */
+/* Why no more of the prompt was cached; all zero until its prefill starts. INVALID: size. */
 WEIR_API weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info *info);
 
 typedef struct weir_usage {
@@ -946,7 +946,7 @@ typedef struct weir_adapter_info {
     const char *name;  /* general.name of its metadata; "" = none */
     int32_t n_weights; /* matrices of the model that it changes */
     int32_t rank;      /* the largest */
-    float alpha;       /* of the training: the product is multiplied by scale · alpha / rank; 0 = by scale */
+    float alpha;       /* from training: the product is multiplied by scale · alpha / rank; 0 = by scale */
     uint64_t n_bytes;  /* in memory */
     uint64_t identity; /* a checksum of the file; adapters with the same one share cached prefixes */
 } weir_adapter_info;
@@ -957,7 +957,7 @@ WEIR_API weir_status weir_adapter_describe(const weir_adapter *adapter, weir_ada
 /* An adapter with its scale. */
 typedef struct weir_adapter_use {
     weir_adapter *adapter;
-    float scale; /* -100 … 100; 1 = as trained; 0 = as without the adapter */
+    float scale; /* -100 … 100; 1 = as trained; 0 = no effect */
 } weir_adapter_use;
 
 #define WEIR_ADAPTERS_MAX 8 /* adapters of one request or context */
@@ -972,9 +972,9 @@ typedef struct weir_adapter_use {
  * An existing optimized file is replaced once the new one is complete; loaded models keep the old one. An
  * existing file that this function did not write is never replaced (INVALID). Loads use an optimized file
  * with use_mmap, without use_mlock and without layers on a GPU. A file that is damaged or belongs to another
- * model, version or processor is not used, and the log has the reason. It no longer belongs to the model
- * after that was written to, or copied without its modification time. It must stay unchanged while a model
- * that uses it lives, and it is trusted like the model.
+ * model, version or processor is not used, and the log has the reason. If the model's file
+ * is modified, or copied without its modification time, the optimized file no longer belongs to it. It must
+ * stay unchanged while a model that uses it lives, and it is trusted like the model.
  *
  * Errors: as weir_model_load; IO (also no space, no permission); UNSUPPORTED (the kernels are off or multiply
  * none of this model's weights). After an error the previous file, if any, is unchanged. */
@@ -983,7 +983,7 @@ WEIR_API WEIR_CHECKED weir_status weir_model_optimize(const char *path, const ch
                                                       weir_error *error);
 
 /* Checks that an optimized file belongs to this model, version and processor, and that all of it is
- * undamaged; loads check its beginning only. optimized NULL = path + ".weir". Reads the whole file. Any
+ * undamaged; loads check only its header. optimized NULL = path + ".weir". Reads the whole file. Any
  * thread. Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (of another model, version or processor),
  * NO_MEMORY, ABORTED, INVALID. */
 WEIR_API weir_status weir_model_optimize_check(const char *path, const char *optimized,
