@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.NIF do
   @moduledoc """
-  The native functions, one to one with the C library's low level.
+  The native functions, one for each function of the C library's low-level API.
 
-  Arguments of the wrong type raise `ArgumentError`; what the library refuses is `{:error, message}`. Resources
-  (`ref`s) are freed when nobody holds them any longer. Two processes may use one resource: the second waits, on a
-  dirty scheduler. Programs use the modules above this one.
+  Arguments of the wrong type raise `ArgumentError`; errors of the library are `{:error, message}`. Resources
+  (`ref`s) are freed when no longer referenced. Two processes may use one resource: the second waits, on a
+  dirty scheduler. Programs should use the modules above this one. "Dirty" names the scheduler of a function.
   """
 
   @on_load :load
@@ -51,13 +51,15 @@ defmodule Weir.NIF do
   @doc "The llama.cpp that is linked in, or `\"none\"`."
   @spec backend_version() :: String.t()
   def backend_version, do: missing()
-  @doc "How many native handles of each kind are not freed yet, such as `%{weir_model: 1}`."
+
+  @doc "The number of native handles of each kind that are not freed yet, such as `%{weir_model: 1}`."
   @spec live_handles() :: %{atom() => non_neg_integer()}
   def live_handles, do: missing()
 
   @typedoc """
-  A member of one of the library's structs. `min` and `max` are of numbers and of choices, whose first name stands for
-  `min`; `or_minus_one`: -1 is allowed, too; `initial` is the default, `nil` for texts, lists and others.
+  A member of one of the library's structs. Numbers and choices have `min` and `max`; the first choice has the
+  value `min`. `or_minus_one`: -1 is also allowed. `initial` is the default, `nil` for texts, lists and
+  others.
   """
   @type member :: %{
           name: atom(),
@@ -91,8 +93,8 @@ defmodule Weir.NIF do
   def members(_struct), do: missing()
 
   @doc """
-  Sends what the library logs, of this level and above (`:debug`, `:info`, `:warning`, `:error`, `:none`), to a process:
-  `{:weir_log, level, text}`. With `nil` warnings and errors go to the standard error. See `Weir.Log`.
+  Sends the library's log, from this level up (`:debug`, `:info`, `:warning`, `:error`, `:none`), to a process
+  as `{:weir_log, level, text}`. With `nil`, warnings and errors go to stderr. See `Weir.Log`.
   """
   @spec log_to(pid() | nil, :debug | :info | :warning | :error | :none) :: :ok
   def log_to(_pid, _level), do: missing()
@@ -143,12 +145,12 @@ defmodule Weir.NIF do
   @spec vocab_is_eog(model(), token()) :: boolean()
   def vocab_is_eog(_model, _token), do: missing()
 
-  @doc "Long texts move to a dirty scheduler; so do long lists below."
+  @doc "Long texts, and long lists below, move to a dirty scheduler."
   @spec tokenize(model(), binary(), boolean(), boolean()) :: result([token()])
   def tokenize(_model, _text, _add_special, _parse_special), do: missing()
   @spec detokenize(model(), [token()]) :: result(String.t())
   def detokenize(_model, _tokens), do: missing()
-  @doc "The token's own bytes: may be a part of a character."
+  @doc "The token's bytes, which may be part of a character."
   @spec token_to_piece(model(), token()) :: binary() | {:error, String.t()}
   def token_to_piece(_model, _token), do: missing()
 
@@ -156,7 +158,7 @@ defmodule Weir.NIF do
   @spec adapter_load(model(), String.t()) :: result(adapter())
   def adapter_load(_model, _path), do: missing()
 
-  @doc "What passes have from now on, at most eight. Dirty, CPU."
+  @doc "Sets the adapters of the next passes, at most eight. Dirty, CPU."
   @spec context_set_adapters(context(), [{adapter(), number()}]) :: status()
   def context_set_adapters(_context, _adapters), do: missing()
 
@@ -201,8 +203,8 @@ defmodule Weir.NIF do
   def decode_token(_context, _token, _pos, _seq), do: missing()
 
   @doc """
-  One forward pass, then a token for each entry that keeps logits, `nil` for the others. A list has a sampler for each
-  entry, or `nil`: sequences with samplers of their own. Dirty, CPU.
+  Runs one forward pass and samples a token for each entry that keeps logits; the others return `nil`. With a
+  list, each entry has its own sampler or `nil`. Dirty, CPU.
   """
   @spec decode_batch(context(), sampler() | [sampler() | nil], [entry()]) ::
           result([token() | nil])
@@ -213,7 +215,8 @@ defmodule Weir.NIF do
 
   @spec memory_clear(context()) :: status()
   def memory_clear(_context), do: missing()
-  @doc "Forgets positions `from` until before `to`; negative: from the begin, to the end."
+
+  @doc "Removes the positions from `from` up to, but not including, `to`; negative: from the start, to the end."
   @spec memory_seq_rm(context(), integer(), integer(), integer()) :: status()
   def memory_seq_rm(_context, _seq, _from, _to), do: missing()
   @spec memory_seq_cp(context(), integer(), integer(), integer(), integer()) :: status()
@@ -232,17 +235,18 @@ defmodule Weir.NIF do
   def get_embeddings(_context, _seq, _normalize), do: missing()
 
   @doc """
-  Vectors of several texts, as many of them in one pass as fit into the context's `n_batch` and `n_seq_max`, whose
-  sequences are overwritten. `{:error, :timeout}` after so many ms, also within a pass. Dirty, CPU.
+  Returns the embeddings of several texts. A pass takes as many as fit into the context's `n_batch` and
+  `n_seq_max`; its sequences are overwritten. `{:error, :timeout}` after the given ms, also within a pass.
+  Dirty, CPU.
   """
   @spec embed(context(), [[token()]], integer(), timeout()) ::
           {:ok, [[float()]]} | {:error, String.t() | :timeout}
   def embed(_context, _inputs, _normalize, _timeout), do: missing()
 
-  @doc "The state of a sequence as bytes, for a context of the same model and shape. Dirty, CPU."
+  @doc "The state of a sequence as bytes, for a context of the same model, layout and types. Dirty, CPU."
   @spec state_save(context(), integer()) :: result(binary())
   def state_save(_context, _seq), do: missing()
-  @doc "Puts a saved state in place of what the sequence held. Dirty, CPU."
+  @doc "Replaces a sequence by a saved state. Dirty, CPU."
   @spec state_load(context(), integer(), binary()) :: status()
   def state_load(_context, _seq, _bytes), do: missing()
 
@@ -275,7 +279,7 @@ defmodule Weir.NIF do
       ),
       do: missing()
 
-  @doc "A sampler with any of `t:sampling/0`."
+  @doc "Creates a sampler with any members of `t:sampling/0`."
   @spec sampler_create(model(), map()) :: result(sampler())
   def sampler_create(_model, _options), do: missing()
 
@@ -295,10 +299,10 @@ defmodule Weir.NIF do
   def generate(_context, _sampler, _prompt, _max_tokens), do: missing()
 
   @doc """
-  Generates and sends to `pid`: `{ref, {:token, id, text}}` for each token (`id` -1: held-back text at the end), then
-  `{ref, :eog}`, `{ref, :done}` (as many as allowed) or `{ref, {:error, reason}}`. Texts are whole characters, or
-  empty. It ends when the calling process was killed, when `pid` is dead, and after `generate_stop/1`. Dirty, CPU,
-  until the end.
+  Generates and sends to `pid`: `{ref, {:token, id, text}}` per token (`id` -1: held-back text at the end),
+  then `{ref, :eog}`, `{ref, :done}` (`max_tokens` reached) or `{ref, {:error, reason}}`. Texts are whole
+  characters, or empty. It ends early if the calling process is killed, if `pid` is dead, and after
+  `generate_stop/1`. Dirty, CPU, until the end.
   """
   @spec generate_tokens(context(), sampler(), [token()], integer(), pid(), reference()) ::
           status()
@@ -327,7 +331,7 @@ defmodule Weir.NIF do
     do: missing()
 
   @typedoc """
-  What a piece of an answer brings: text, or a tool's call: its index, id and name, then pieces of its arguments (JSON).
+  A part of an answer: text, or a tool call (index, id and name, then parts of its arguments in JSON).
   """
   @type delta ::
           {:content | :reasoning, String.t()}
@@ -335,7 +339,7 @@ defmodule Weir.NIF do
           | {:arguments, non_neg_integer(), String.t()}
 
   @doc """
-  A rendered conversation, which is a prompt for `engine_submit/4` and knows how its answer is read. Options are a map:
+  Renders a conversation to a prompt for `engine_submit/4`, with a parser for the answer. Options are a map:
   `messages` and `tools` (JSON texts, as in OpenAI's API), `tool_choice` (`:auto`, `:required`, `:none`),
   `parallel_tool_calls`, `json_schema` (JSON text), `template` (Jinja), `args` (`{key, value}` pairs for it),
   `add_assistant`, `enable_thinking`, `continue_final`, `parse_reasoning`, `strict_schema`, `special_content`
@@ -350,16 +354,16 @@ defmodule Weir.NIF do
   @spec chat_tokens(chat()) :: result([integer()])
   def chat_tokens(_chat), do: missing()
 
-  @doc "In whose content texts of control tokens are these tokens: `special_content`, or `:all` where that cannot be told."
+  @doc "The `special_content` in effect: as requested, or `:all` if contents cannot be located in the prompt."
   @spec chat_special_content(chat()) :: :trusted | :none | :all
   def chat_special_content(_chat), do: missing()
-  @doc "What of tools and schema the grammar does not enforce, a line each."
+  @doc "The keywords of tools and schema that the grammar does not enforce, one per line."
   @spec chat_relaxed(chat()) :: String.t()
   def chat_relaxed(_chat), do: missing()
-  @doc "A reader of one answer. Dirty, CPU."
+  @doc "Creates a parser for one answer. Dirty, CPU."
   @spec chat_parser(chat()) :: result(parser())
   def chat_parser(_chat), do: missing()
-  @doc "What more of the answer brings; `finished`: no more will come. Dirty, CPU."
+  @doc "Parses the next part of the answer; `finished`: it is the last. Dirty, CPU."
   @spec chat_parser_feed(parser(), binary(), boolean()) :: result([delta()])
   def chat_parser_feed(_parser, _text, _finished), do: missing()
 
@@ -368,7 +372,7 @@ defmodule Weir.NIF do
   def json_schema_to_grammar_nif(_json), do: missing()
 
   @doc """
-  An engine: one context, its slots, and the thread that owns both. Options are a map: `n_slots`, `n_ctx`, `n_kv`,
+  Creates an engine: one context, its slots, and the thread that owns both. Options are a map: `n_slots`, `n_ctx`, `n_kv`,
   `max_tokens`, `n_batch`, `n_ubatch`, `chunk_size`, `n_threads`, `n_threads_batch`, `queue_limit`,
   `cache_sequences`, `cache_bytes` (or `:auto`), `cache_dir`, `cache_disk_bytes`, `ageing_ms`, `itl_target_ms`,
   `n_draft_max`, `prompt_lookup`, `mtp`, `draft_model`, `layout` (`:auto`, `:unified`, `:per_slot`), `type_k` and `type_v`
@@ -378,26 +382,28 @@ defmodule Weir.NIF do
   def engine_create(_model, _options), do: missing()
 
   @doc """
-  Queues a request, a map: `prompt` (text, token ids or a `t:chat/0`), what `t:sampling/0` has, `max_tokens`, `stop`
+  Queues a request, a map: `prompt` (text, token ids or a `t:chat/0`), the members of `t:sampling/0`, `max_tokens`, `stop`
   (texts), `interval`, `deadline_ms`, `priority`, `cache_prompt`, `cache_salt`, `add_special`, `parse_special`, `special`,
   `logprobs`, `n_logprobs`, `prompt_logprobs`, `n_prompt_logprobs`, `n_draft_max`, `adapters` (of
-  `{adapter, scale}`, at most eight). In place of `prompt`, `source` (a
-  request's reference) and `source_at` (-1, or how many tokens of its answer): a fork, which goes on from there. A request
-  can be forked until its end was sent, or with `keep` as long as its reference is held.
+  `{adapter, scale}`, at most eight). For a fork, `source` (a request's reference) and `source_at` (a number of
+  tokens of its answer, or -1) replace `prompt`. A request can be forked until its end was sent, or with `keep`
+  while its reference is held.
 
-  From the engine's thread come `{ref, {:chunk, ids, text}}` and at last `{ref, {:done, reason, usage}}` or `{ref,
-  {:error, reason}}`; as many chunks as `demand` allows (`:infinity`: all), then more after `engine_demand/2`. What
-  waits in between becomes one chunk; the end comes with the last one. When `pid` ends, so does the request. `usage`
-  is a map of counts and of durations, ns; `sent_ns` is when it was sent, on the clock of `:os.perf_counter/1`.
+  The engine's thread sends `{ref, {:chunk, ids, text}}` and finally `{ref, {:done, reason, usage}}` or
+  `{ref, {:error, reason}}`: as many chunks as `demand` allows (`:infinity`: all), and more after
+  `engine_demand/2`. Waiting chunks merge; the end comes with the last one. The request ends when `pid` ends.
+  `usage` is a map of counts and durations in ns; `sent_ns` is the time of sending, on the clock of
+  `:os.perf_counter/1`.
 
-  With `logprobs`, or `n_logprobs` (so many of the likeliest, too), chunks are `{:chunk, ids, text, scores}`: for each
-  id `{logprob, [{id, logprob}]}`, natural logarithms of the model's own probabilities, -9999.0 for none at all. With
-  `prompt_logprobs`, or `n_prompt_logprobs`, `{ref, {:prompt, ids, scores}}` comes first, without demand; before the first
-  token there is nothing: `{nil, []}`.
+  With `logprobs`, or `n_logprobs` (the number of top alternatives), chunks are `{:chunk, ids, text, scores}`:
+  for each id `{logprob, [{id, logprob}]}`, natural logarithms of the model's probabilities, -9999.0 for
+  impossible. With `prompt_logprobs`, or `n_prompt_logprobs`, `{ref, {:prompt, ids, scores}}` comes first,
+  without demand; the first token has no predecessor: `{nil, []}`.
 
-  `usage` has `miss` (why not more of the prompt was cached: `:none`, `:cold`, `:evicted`, `:salt`, `:diverged`,
-  `:uncuttable`, `:off`), at the end where there is more to tell `miss_info`, a map of `weir_miss_info`; `logprob` and
-  `score`, their sum and mean where they were asked for; of a fork `before`, the source's text up to there.
+  `usage` has `miss` (why no more of the prompt was cached: `:none`, `:cold`, `:evicted`, `:salt`,
+  `:diverged`, `:uncuttable`, `:off`); in the last message, if there are details, `miss_info`, a map of
+  `weir_miss_info`; `logprob` and `score`, the sum and mean of the logprobs if requested; for a fork `before`,
+  the source's text up to the fork.
   """
   @spec engine_submit(engine(), map(), pid(), non_neg_integer() | :infinity) ::
           {:ok, reference()} | {:error, :queue_full | String.t()}
@@ -407,15 +413,15 @@ defmodule Weir.NIF do
   @spec engine_submit_n(engine(), map(), pos_integer(), pid(), non_neg_integer() | :infinity) ::
           {:ok, [reference()]} | {:error, :queue_full | String.t()}
   def engine_submit_n(_engine, _request, _n, _pid, _demand), do: missing()
-  @doc "Allows that many chunks more."
+  @doc "Allows this many more chunks."
   @spec engine_demand(reference(), non_neg_integer() | :infinity) :: :ok
   def engine_demand(_ref, _n), do: missing()
-  @doc "Asks the request to end; its last message still comes."
+  @doc "Cancels the request; its last message still comes."
   @spec engine_cancel(reference()) :: :ok
   def engine_cancel(_ref), do: missing()
 
   @doc """
-  What a plan may hold, of a manual engine: a map of `weir_view` with `cost`, and `slots` of
+  Returns a manual engine's view for a plan: a map of `weir_view` with `cost`, and `slots` of
   `t:Weir.Server.BatchStrategy.slot/0`. Dirty, CPU.
   """
   @spec engine_view(engine()) :: result(map())
@@ -434,8 +440,8 @@ defmodule Weir.NIF do
   def engine_stats(_engine), do: missing()
 
   @doc """
-  Refuses new requests and waits for the present ones, ms; negative: as long as it takes. Ends when the calling process
-  was killed. Dirty, I/O.
+  Refuses new requests and waits the given ms for the running ones to end (negative: no limit). Ends early if
+  the calling process is killed. Dirty, I/O.
   """
   @spec engine_drain(engine(), integer()) :: :ok | {:error, :timeout | String.t()}
   def engine_drain(_engine, _timeout), do: missing()
@@ -443,7 +449,7 @@ defmodule Weir.NIF do
   @spec engine_stop(engine()) :: :ok
   def engine_stop(_engine), do: missing()
 
-  @doc "What a request has cost until now, in the shape of its last message's usage."
+  @doc "The usage of a request so far, in the format of its last message."
   @spec engine_usage(reference()) :: map()
   def engine_usage(_ref), do: missing()
 
@@ -452,12 +458,12 @@ defmodule Weir.NIF do
   def engine_close(_ref), do: missing()
 
   @doc """
-  Ticks that the engine remembers, from this number on, a few at a time, and the number to ask from next.
+  Returns some of the recorded ticks from this number on, and the number to continue with.
   """
   @spec engine_ticks(engine(), non_neg_integer()) :: {non_neg_integer(), [map()]}
   def engine_ticks(_engine, _from), do: missing()
 
-  @doc "The slots that went on after the last tick: what each has done, and how much of its prompt was cached."
+  @doc "The slots with work after the last tick: the progress of each, and the cached part of its prompt."
   @spec engine_slots(engine()) :: [map()]
   def engine_slots(_engine), do: missing()
 
@@ -476,8 +482,8 @@ defmodule Weir.NIF do
   def hub_get(_path, _options), do: missing()
 
   @doc """
-  The path of a model's file, downloaded where it is missing. Some ten times a second `{ref, {:progress, map}}` goes to
-  `pid`. Ends when the calling process, or `pid`, was killed. Dirty, I/O.
+  Returns the path of a model's file, and downloads it if it is missing. `pid` gets `{ref, {:progress, map}}`
+  about ten times a second. Ends early if the calling process or `pid` is killed. Dirty, I/O.
   """
   @spec hub_download(String.t(), map(), pid() | nil, reference() | nil) :: result(String.t())
   def hub_download(_name, _options, _pid, _ref), do: missing()
