@@ -85,11 +85,11 @@ static weir__request *choose(weir_engine *engine, int64_t now)
     return request;
 }
 
-void weir__admit(weir_engine *engine)
+void weir__admit(weir_engine *engine, int64_t now)
 {
     weir__request *request;
     bool admitted = false;
-    while ((request = choose(engine, weir__clock_now_ns())) != NULL) {
+    while ((request = choose(engine, now)) != NULL) {
         admitted = true;
         start(engine, request);
     }

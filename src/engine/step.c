@@ -12,7 +12,7 @@ void weir__step_prepare(weir_engine *engine, bool admits, int64_t now)
 {
     weir__finish_collect(engine, now);
     weir__suspend_relieve(engine, now);
-    if (admits) weir__admit(engine);
+    if (admits) weir__admit(engine, now);
     do /* one that is suspended may have led others */
         weir__prefix_rejoin(engine);
     while (weir__suspend_relieve(engine, now));
