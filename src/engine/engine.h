@@ -125,8 +125,8 @@ int64_t weir__finish_next_deadline(weir_engine *engine);
 /* Ends everything, slots and queue, with WEIR_STOPPED. */
 void weir__finish_all(weir_engine *engine);
 
-/* Gives free slots to the queue, and slots of lower priority to requests that outrank them. now: the start of the
- * tick, so that ages, and with them the order, follow from its record (ADR 0020). */
+/* Gives free slots to the queue, and slots of lower priority to requests that outrank them. now: the start of
+ * the tick, so that ages, and with them the order, follow from its record (ADR 0020). */
 void weir__admit(weir_engine *engine, int64_t now);
 
 /* Suspends the slot's request: saves its cells if it may, frees them, and puts it into the queue. */
