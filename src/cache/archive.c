@@ -73,7 +73,7 @@ static void list_out(weir__archive *a, weir__archive_file *file)
     a->n_files--;
 }
 
-static weir__archive_file *find(const weir__archive *a, const char *name)
+static weir__archive_file *find_file(const weir__archive *a, const char *name)
 {
     weir__archive_file *file = a->newest;
     while (file != NULL && strcmp(file->name, name) != 0) file = file->older;
@@ -125,7 +125,7 @@ static void unlink_all(const weir__archive *a, weir__archive_file *doomed)
     }
 }
 
-static void *run(void *user)
+static void *run_writer(void *user)
 {
     weir__archive *a = user;
     pthread_mutex_lock(&a->mutex);
@@ -155,7 +155,7 @@ static void *run(void *user)
     return NULL;
 }
 
-static phase phase_of(const weir__archive *a)
+static phase writer_phase(const weir__archive *a)
 {
     pthread_mutex_t *mutex = (pthread_mutex_t *)&a->mutex;
     pthread_mutex_lock(mutex);
@@ -166,10 +166,10 @@ static phase phase_of(const weir__archive *a)
 
 bool weir__archive_is_busy(const weir__archive *a)
 {
-    return phase_of(a) != IDLE;
+    return writer_phase(a) != IDLE;
 }
 
-static uint64_t size_of(const weir__prefix_key *key, int32_t n_tokens, uint64_t state_size)
+static uint64_t file_size(const weir__prefix_key *key, int32_t n_tokens, uint64_t state_size)
 {
     const weir__snapshot s = {
         .head = {.n_tokens = (uint32_t)n_tokens, .salt_length = key->salt_length, .state_size = state_size}};
@@ -180,13 +180,13 @@ bool weir__archive_fits(const weir__archive *a, const weir__prefix_key *key, int
                         uint64_t state_size)
 {
     return key->salt_length <= WEIR__SNAPSHOT_SALT_MAX && state_size <= a->params.n_bytes &&
-           size_of(key, n_tokens, state_size) <= a->params.n_bytes;
+           file_size(key, n_tokens, state_size) <= a->params.n_bytes;
 }
 
 weir__archive_file *weir__archive_crowded(const weir__archive *a, const weir__prefix_key *key,
                                           int32_t n_tokens, uint64_t state_size)
 {
-    bool fits = a->n_bytes + size_of(key, n_tokens, state_size) <= a->params.n_bytes;
+    bool fits = a->n_bytes + file_size(key, n_tokens, state_size) <= a->params.n_bytes;
     return fits && a->n_files < FILES_MAX ? NULL : a->oldest;
 }
 
@@ -207,18 +207,18 @@ bool weir__archive_put(weir__archive *a, const weir__prefix_key *key, const int3
 
 bool weir__archive_adopt(weir__archive *a, const void *state)
 {
-    if (state == NULL || phase_of(a) == IDLE || a->state != state) return false;
+    if (state == NULL || writer_phase(a) == IDLE || a->state != state) return false;
     a->owned = true;
     return true;
 }
 
 const weir__snapshot *weir__archive_collect(weir__archive *a, weir__archive_file **file)
 {
-    phase is = phase_of(a);
+    phase is = writer_phase(a);
     if (is != WRITTEN && is != FAILED) return NULL;
     char name[WEIR__ARCHIVE_NAME];
     file_name(a, name);
-    weir__archive_file *before = find(a, name);
+    weir__archive_file *before = find_file(a, name);
     bool taken = before != NULL && before->owner != NULL; /* two texts of one name: nobody gets it */
     *file = is == WRITTEN && !taken ? weir__mem_calloc(1, sizeof **file) : NULL;
     if (*file == NULL) return &a->text; /* one that is not in the list is found by the next process */
@@ -460,7 +460,7 @@ weir_status weir__archive_open(const weir__archive_params *params, weir__archive
     status = WEIR_NO_MEMORY;
     if (pthread_mutex_init(&a->mutex, NULL) != 0) goto no_mutex;
     if (pthread_cond_init(&a->changed, NULL) != 0) goto no_cond;
-    if (weir__thread_start(&a->thread, NULL, run, a) != 0) goto no_thread;
+    if (weir__thread_start(&a->thread, NULL, run_writer, a) != 0) goto no_thread;
     *archive = a;
     return WEIR_OK;
 

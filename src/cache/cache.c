@@ -59,12 +59,12 @@ static entry *entry_of(const weir__prefix_end *end)
     return (entry *)(void *)end;
 }
 
-static void lock(const weir__cache *cache)
+static void lock_cache(const weir__cache *cache)
 {
     pthread_mutex_lock((pthread_mutex_t *)&cache->mutex);
 }
 
-static void unlock(const weir__cache *cache)
+static void unlock_cache(const weir__cache *cache)
 {
     pthread_mutex_unlock((pthread_mutex_t *)&cache->mutex);
 }
@@ -100,7 +100,7 @@ no_cache:
 }
 
 /* Lets go of what the entry holds. */
-static void empty(weir__cache *cache, entry *e)
+static void empty_entry(weir__cache *cache, entry *e)
 {
     if (e->seq >= 0) {
         weir__memory_cut(cache->params.memory, e->seq, 0);
@@ -109,21 +109,21 @@ static void empty(weir__cache *cache, entry *e)
     weir__archive *archive = cache->params.archive;
     if (archive == NULL || !weir__archive_adopt(archive, e->bytes)) weir__mem_free(e->bytes);
     if (e->file != NULL) weir__archive_remove(archive, e->file);
-    lock(cache);
+    lock_cache(cache);
     cache->n_saved -= e->n_bytes;
-    unlock(cache);
+    unlock_cache(cache);
     e->seq = -1;
     e->bytes = NULL;
     e->n_bytes = 0;
     e->file = NULL;
 }
 
-static void drop(weir__cache *cache, entry *e)
+static void drop_entry(weir__cache *cache, entry *e)
 {
-    empty(cache, e);
-    lock(cache);
+    empty_entry(cache, e);
+    lock_cache(cache);
     weir__prefix_tree_remove(&cache->tree, &e->end);
-    unlock(cache);
+    unlock_cache(cache);
     weir__mem_free(e);
 }
 
@@ -133,7 +133,7 @@ void weir__cache_destroy(weir__cache *cache)
     save_all(cache);
     for (int rank = 0; rank < WEIR__PREFIX_RANKS; rank++)
         while (rank != WEIR__PREFIX_LIVE && cache->tree.oldest[rank] != NULL)
-            drop(cache, entry_of(cache->tree.oldest[rank]));
+            drop_entry(cache, entry_of(cache->tree.oldest[rank]));
     weir__prefix_tree_fini(&cache->tree);
     pthread_mutex_destroy(&cache->mutex);
     weir__mem_free(cache->by_seq);
@@ -143,7 +143,7 @@ void weir__cache_destroy(weir__cache *cache)
 /* ---- Looking ---- */
 
 /* Which source serves, and how far. */
-static void choose(const weir__cache_params *params, const weir__prefix_match *m, weir__cache_hit *hit)
+static void choose_source(const weir__cache_params *params, const weir__prefix_match *m, weir__cache_hit *hit)
 {
     if (params->exact) { /* what runs is at its own length hardly ever */
         hit->entry = m->exact;
@@ -193,22 +193,22 @@ void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int
 {
     weir__prefix_match m;
     *hit = (weir__cache_hit){0};
-    lock(cache);
+    lock_cache(cache);
     /* the last token is computed in any case: its row is what the answer begins with */
     weir__prefix_tree_match(&cache->tree, key, tokens, n, n - 1, self, serial, &m);
-    choose(&cache->params, &m, hit);
+    choose_source(&cache->params, &m, hit);
     hit->miss = reason_of(cache, key, tokens, n, &m, hit);
     hit->n_matched = m.n_known;
     if (hit->miss == WEIR_MISS_DIVERGED) {
         hit->n_other = m.n_other < WEIR__CACHE_AROUND ? m.n_other : WEIR__CACHE_AROUND;
         if (hit->n_other > 0) memcpy(hit->other, m.other, (size_t)hit->n_other * sizeof *hit->other);
     }
-    unlock(cache);
+    unlock_cache(cache);
 }
 
 weir__cache_counts weir__cache_count(const weir__cache *cache)
 {
-    lock(cache);
+    lock_cache(cache);
     weir__cache_counts counts = {
         .n_bytes = cache->n_saved + cache->n_claimed,
         .n_device = (int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE],
@@ -218,7 +218,7 @@ weir__cache_counts weir__cache_count(const weir__cache *cache)
         .n_restored = cache->n_restored,
         .n_evicted = cache->n_evicted,
     };
-    unlock(cache);
+    unlock_cache(cache);
     return counts;
 }
 
@@ -244,42 +244,42 @@ weir__prefix_end *weir__cache_entry_of(const weir__cache *cache, int32_t seq)
 bool weir__cache_begin(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                        uint64_t serial, weir__prefix_end *end)
 {
-    lock(cache);
+    lock_cache(cache);
     bool done = weir__prefix_tree_insert(&cache->tree, key, tokens, n, end, WEIR__PREFIX_LIVE);
     if (done) end->serial = serial;
-    unlock(cache);
+    unlock_cache(cache);
     return done;
 }
 
 void weir__cache_advance(weir__cache *cache, weir__prefix_end *end, int32_t n_ready, uint64_t serial)
 {
     if (end->node == NULL) return;
-    lock(cache);
+    lock_cache(cache);
     end->n_ready = n_ready;
     end->serial = serial;
-    unlock(cache);
+    unlock_cache(cache);
 }
 
 void weir__cache_end(weir__cache *cache, weir__prefix_end *end)
 {
     if (end->node == NULL) return;
-    lock(cache);
+    lock_cache(cache);
     weir__prefix_tree_remove(&cache->tree, end);
-    unlock(cache);
+    unlock_cache(cache);
 }
 
 /* ---- Fetching ---- */
 
-static void touch(weir__cache *cache, weir__prefix_end *end)
+static void touch_entry(weir__cache *cache, weir__prefix_end *end)
 {
-    lock(cache);
+    lock_cache(cache);
     weir__prefix_tree_rerank(&cache->tree, end, end->rank);
-    unlock(cache);
+    unlock_cache(cache);
 }
 
 /* A state of `length` tokens. */
-static weir_status load(weir__cache *cache, const void *bytes, size_t n_bytes, int32_t length, int32_t n,
-                        int32_t to, weir_error *error)
+static weir_status load_state(weir__cache *cache, const void *bytes, size_t n_bytes, int32_t length,
+                              int32_t n, int32_t to, weir_error *error)
 {
     weir__memory *memory = cache->params.memory;
     weir_status status = weir__memory_load(memory, to, bytes, n_bytes, length, error);
@@ -302,7 +302,7 @@ static weir_status load_file(weir__cache *cache, entry *e, int32_t n, int32_t to
         return weir__error_set(error, WEIR_NO_SPACE, "", "no KV cells are left for %d tokens", length);
     weir_status status = weir__archive_read(cache->params.archive, e->file, &state, &size, &why);
     bool whole = status == WEIR_OK;
-    if (whole) status = load(cache, state, size, length, n, to, &why);
+    if (whole) status = load_state(cache, state, size, length, n, to, &why);
     weir__mem_free(state);
     if (status == WEIR_OK) cache->n_restored++;
     if (status == WEIR_OK || status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY) return status;
@@ -311,7 +311,7 @@ static weir_status load_file(weir__cache *cache, entry *e, int32_t n, int32_t to
         e->file->owner = NULL;
         e->file = NULL;
     }
-    drop(cache, e);
+    drop_entry(cache, e);
     return weir__error_set(error, WEIR_NOT_FOUND, "", "%s", why.message);
 }
 
@@ -323,82 +323,82 @@ weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, in
         status = load_file(cache, entry_of(hit->entry), hit->n, to, error);
     } else if (hit->entry != NULL && hit->entry->rank == WEIR__PREFIX_HOST) {
         const entry *e = entry_of(hit->entry);
-        status = load(cache, e->bytes, e->n_bytes, weir__cache_length(hit->entry), hit->n, to, error);
+        status = load_state(cache, e->bytes, e->n_bytes, weir__cache_length(hit->entry), hit->n, to, error);
     } else {
         if (hit->entry != NULL) from = entry_of(hit->entry)->seq;
         status = weir__memory_share(cache->params.memory, from, to, hit->n, error);
     }
-    if (status == WEIR_OK && hit->entry != NULL) touch(cache, hit->entry);
+    if (status == WEIR_OK && hit->entry != NULL) touch_entry(cache, hit->entry);
     return status;
 }
 
 /* ---- Evicting ---- */
 
 /* Ghosts are of use as long as nobody else's text tells the same. */
-static void haunt(weir__cache *cache, entry *e)
+static void make_ghost(weir__cache *cache, entry *e)
 {
-    empty(cache, e);
-    lock(cache);
+    empty_entry(cache, e);
+    lock_cache(cache);
     cache->n_evicted++;
     bool stays = weir__prefix_tree_is_alone(&e->end);
     if (stays) weir__prefix_tree_rerank(&cache->tree, &e->end, WEIR__PREFIX_GHOST);
-    unlock(cache);
-    if (!stays) drop(cache, e);
+    unlock_cache(cache);
+    if (!stays) drop_entry(cache, e);
     while (cache->tree.oldest[WEIR__PREFIX_GHOST] != NULL &&
            (cache->tree.n_bytes > GHOST_BYTES || cache->tree.n_ends[WEIR__PREFIX_GHOST] > GHOSTS_MOST))
-        drop(cache, entry_of(cache->tree.oldest[WEIR__PREFIX_GHOST]));
+        drop_entry(cache, entry_of(cache->tree.oldest[WEIR__PREFIX_GHOST]));
 }
 
 /* There is no room for it any longer. */
-static void leave(weir__cache *cache, entry *e)
+static void entry_leave(weir__cache *cache, entry *e)
 {
     if (weir__prefix_tree_on_disk(&e->end, cache->params.exact) == weir__cache_length(&e->end))
-        drop(cache, e);
+        drop_entry(cache, e);
     else
-        haunt(cache, e);
+        make_ghost(cache, e);
 }
 
 static bool lacks_file(const weir__cache *cache, const entry *e);
-static bool collect(weir__cache *cache);
-static void offer(weir__cache *cache, entry *e);
+static bool collect_written(weir__cache *cache);
+static void offer_entry(weir__cache *cache, entry *e);
 
 /* Room for n bytes more; entries that were used longest ago go first, into a file where that costs
  * nothing. */
-static bool make_room(weir__cache *cache, uint64_t n)
+static bool make_host_room(weir__cache *cache, uint64_t n)
 {
     if (n > cache->params.n_bytes || cache->n_claimed > cache->params.n_bytes - n) return false;
     while (cache->n_saved + cache->n_claimed > cache->params.n_bytes - n) {
         entry *e = entry_of(cache->tree.oldest[WEIR__PREFIX_HOST]);
-        collect(cache);
-        if (lacks_file(cache, e)) offer(cache, e);
-        leave(cache, e);
+        collect_written(cache);
+        if (lacks_file(cache, e)) offer_entry(cache, e);
+        entry_leave(cache, e);
     }
     return true;
 }
 
 bool weir__cache_claim(weir__cache *cache, uint64_t n)
 {
-    if (!make_room(cache, n)) return false;
-    lock(cache);
+    if (!make_host_room(cache, n)) return false;
+    lock_cache(cache);
     cache->n_claimed += n;
-    unlock(cache);
+    unlock_cache(cache);
     return true;
 }
 
 void weir__cache_unclaim(weir__cache *cache, uint64_t n)
 {
-    lock(cache);
+    lock_cache(cache);
     cache->n_claimed -= n;
-    unlock(cache);
+    unlock_cache(cache);
 }
 
 /* The state of a sequence as a block of its own; NULL: no room, no memory, or the backend cannot. */
-static void *save(weir__cache *cache, int32_t seq, size_t *n_bytes)
+static void *save_sequence(weir__cache *cache, int32_t seq, size_t *n_bytes)
 {
     weir__memory *memory = cache->params.memory;
     if (cache->params.n_bytes == 0) return NULL;
     size_t size = weir__memory_state_size(memory, seq);
-    if (size == 0 || !make_room(cache, size)) return NULL;
+    if (size == 0 || !make_host_room(cache, size)) return NULL;
     void *bytes = weir__mem_alloc(size);
     if (bytes == NULL) return NULL;
     *n_bytes = weir__memory_save(memory, seq, bytes, size);
@@ -415,17 +415,17 @@ static void hold_bytes(weir__cache *cache, entry *e, void *bytes, size_t n_bytes
 }
 
 /* Takes the sequence away from the entry, and with `bytes` makes it one in host memory. */
-static void to_host(weir__cache *cache, entry *e, void *bytes, size_t n_bytes)
+static void entry_to_host(weir__cache *cache, entry *e, void *bytes, size_t n_bytes)
 {
     if (bytes == NULL) {
-        leave(cache, e);
+        entry_leave(cache, e);
         return;
     }
-    empty(cache, e);
-    lock(cache);
+    empty_entry(cache, e);
+    lock_cache(cache);
     hold_bytes(cache, e, bytes, n_bytes);
     weir__prefix_tree_rerank(&cache->tree, &e->end, WEIR__PREFIX_HOST);
-    unlock(cache);
+    unlock_cache(cache);
 }
 
 /* What saving costs grows with the whole state, what it saves with the tokens that no other entry has. */
@@ -443,11 +443,11 @@ void weir__cache_evict_entry(weir__cache *cache, weir__prefix_end *end)
 {
     size_t n_bytes = 0;
     if (weir__prefix_tree_is_covered(end, true, true)) { /* the others serve in its place */
-        drop(cache, entry_of(end));
+        drop_entry(cache, entry_of(end));
         return;
     }
-    void *bytes = is_worth_saving(end) ? save(cache, entry_of(end)->seq, &n_bytes) : NULL;
-    to_host(cache, entry_of(end), bytes, n_bytes);
+    void *bytes = is_worth_saving(end) ? save_sequence(cache, entry_of(end)->seq, &n_bytes) : NULL;
+    entry_to_host(cache, entry_of(end), bytes, n_bytes);
 }
 
 int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
@@ -456,13 +456,13 @@ int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
     int32_t seq = e->seq;
     size_t n_bytes = 0;
     bool needed = n < weir__cache_length(end) && !weir__prefix_tree_is_covered(end, true, true);
-    void *bytes = needed && is_worth_saving(end) ? save(cache, seq, &n_bytes) : NULL;
+    void *bytes = needed && is_worth_saving(end) ? save_sequence(cache, seq, &n_bytes) : NULL;
     cache->by_seq[seq] = NULL;
     e->seq = -1;
     if (needed)
-        to_host(cache, e, bytes, n_bytes);
+        entry_to_host(cache, e, bytes, n_bytes);
     else
-        drop(cache, e);
+        drop_entry(cache, e);
     weir__memory_cut(cache->params.memory, seq, n);
     return seq;
 }
@@ -492,9 +492,9 @@ static entry *entry_new(weir__cache *cache, const weir__prefix_key *key, const i
     entry *e = weir__mem_calloc(1, sizeof *e);
     if (e == NULL) return NULL;
     e->seq = -1;
-    lock(cache);
+    lock_cache(cache);
     bool done = weir__prefix_tree_insert(&cache->tree, key, tokens, n, &e->end, rank);
-    unlock(cache);
+    unlock_cache(cache);
     if (done) return e;
     weir__mem_free(e);
     return NULL;
@@ -506,7 +506,7 @@ static void drop_above(weir__cache *cache, const entry *e)
     weir__prefix_end *above;
     while ((above = weir__prefix_tree_above(&e->end, NULL)) != NULL) {
         if (cache->params.exact && above->node != e->end.node) return;
-        drop(cache, entry_of(above));
+        drop_entry(cache, entry_of(above));
     }
 }
 
@@ -517,7 +517,7 @@ bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int
     entry *e = entry_new(cache, key, tokens, n, WEIR__PREFIX_DEVICE);
     if (e == NULL) return false;
     if (weir__prefix_tree_is_covered(&e->end, false, true)) { /* a longer one, or the same, is there */
-        drop(cache, e);
+        drop_entry(cache, e);
         return false;
     }
     e->seq = seq;
@@ -535,23 +535,23 @@ bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int
     size_t n_bytes = 0;
     weir__prefix_match m;
     if (cache->params.n_bytes == 0) return false;
-    lock(cache);
+    lock_cache(cache);
     weir__prefix_tree_match(&cache->tree, key, tokens, n, n, NULL, 0, &m);
-    unlock(cache);
+    unlock_cache(cache);
     if (m.n_exact == n) {
-        touch(cache, m.exact);
+        touch_entry(cache, m.exact);
         return false;
     }
-    void *bytes = save(cache, seq, &n_bytes);
+    void *bytes = save_sequence(cache, seq, &n_bytes);
     if (bytes == NULL) return false;
     entry *e = entry_new(cache, key, tokens, n, WEIR__PREFIX_HOST);
     if (e == NULL) {
         weir__mem_free(bytes);
         return false;
     }
-    lock(cache);
+    lock_cache(cache);
     hold_bytes(cache, e, bytes, n_bytes);
-    unlock(cache);
+    unlock_cache(cache);
     drop_above(cache, e);
     note_unsaved(cache);
     return true;
@@ -585,7 +585,7 @@ static void *index_file(weir__archive_file *file, const weir__snapshot *snapshot
 }
 
 /* What the writer has written becomes an entry. */
-static bool collect(weir__cache *cache)
+static bool collect_written(weir__cache *cache)
 {
     weir__archive *archive = cache->params.archive;
     weir__archive_file *file = NULL;
@@ -618,13 +618,13 @@ static void make_room_for_file(weir__cache *cache, const weir__prefix_key *key, 
     weir__archive_file *file;
     while ((file = weir__archive_crowded(cache->params.archive, key, n, size)) != NULL)
         if (file->owner != NULL)
-            haunt(cache, file->owner);
+            make_ghost(cache, file->owner);
         else
             weir__archive_remove(cache->params.archive, file);
 }
 
 /* Gives the writer the entry's state: once, whatever comes of it. */
-static void offer(weir__cache *cache, entry *e)
+static void offer_entry(weir__cache *cache, entry *e)
 {
     weir__archive *archive = cache->params.archive;
     weir__memory *memory = cache->params.memory;
@@ -659,14 +659,14 @@ static entry *next_unsaved(weir__cache *cache)
 bool weir__cache_archive(weir__cache *cache, int64_t now, bool idle)
 {
     if (cache->params.archive == NULL) return false;
-    bool more = collect(cache);
+    bool more = collect_written(cache);
     if (!cache->unsaved || now < (idle ? cache->kept_ns + QUIET_NS : cache->offered_ns + LATEST_NS) ||
         weir__archive_is_busy(cache->params.archive))
         return more;
     entry *e = next_unsaved(cache);
     cache->unsaved = e != NULL;
     cache->offered_ns = now;
-    if (e != NULL) offer(cache, e);
+    if (e != NULL) offer_entry(cache, e);
     return more;
 }
 
@@ -683,8 +683,8 @@ static void save_all(weir__cache *cache)
     if (archive == NULL) return;
     do {
         weir__archive_wait(archive);
-        collect(cache);
-        if ((e = next_unsaved(cache)) != NULL) offer(cache, e);
+        collect_written(cache);
+        if ((e = next_unsaved(cache)) != NULL) offer_entry(cache, e);
     } while (e != NULL);
     for (weir__prefix_end *end = cache->tree.oldest[WEIR__PREFIX_DISK]; end != NULL; end = end->newer)
         entry_of(end)->file = NULL; /* the entry goes, the file stays */
@@ -696,7 +696,7 @@ static void save_all(weir__cache *cache)
 
 void weir__cache_check(const weir__cache *cache)
 {
-    lock(cache);
+    lock_cache(cache);
     const weir__cache_params *p = &cache->params;
     uint64_t n_saved = 0;
     assert(weir__prefix_tree_check(&cache->tree) == NULL);
@@ -716,5 +716,5 @@ void weir__cache_check(const weir__cache *cache)
         assert(cache->by_seq[seq] == NULL || cache->by_seq[seq]->seq == seq);
     assert(n_saved == cache->n_saved && n_saved + cache->n_claimed <= p->n_bytes);
     assert((int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE] <= p->n_sequences);
-    unlock(cache);
+    unlock_cache(cache);
 }

@@ -42,7 +42,7 @@ static bool is_space(char c)
 }
 
 /* How often a text has this, from a place on. */
-static int count(const text *t, size_t from, const char *what)
+static int count_of(const text *t, size_t from, const char *what)
 {
     size_t n = strlen(what);
     int times = 0;
@@ -115,13 +115,14 @@ static const char *const reasoning[] = {
     "<reasoning", "</reasoning", "<|START_THINKING", "<|channel|>analysis"};
 
 /* How often reasoning begins or ends soon behind the place. */
-static int reasons(const text *t)
+static int count_reasoning(const text *t)
 {
     int n = 0;
     size_t from = t->at > 12 ? t->at - 12 : 0; /* the place may lie within such a mark */
     text rest = *t;
     if (rest.n > t->at + 48) rest.n = t->at + 48;
-    for (size_t i = 0; i < sizeof reasoning / sizeof *reasoning; i++) n += count(&rest, from, reasoning[i]);
+    for (size_t i = 0; i < sizeof reasoning / sizeof *reasoning; i++)
+        n += count_of(&rest, from, reasoning[i]);
     return n;
 }
 
@@ -131,7 +132,7 @@ static bool is_of_tools(const text *t)
     static const char *const marks[] = {"\"function\"", "\"parameters\"", "\"properties\"", "\"description\"",
                                         "\"required\"", "\"type\"",       "\"name\"",       "<tools>"};
     int n = 0;
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) n += count(t, 0, marks[i]) > 0;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) n += count_of(t, 0, marks[i]) > 0;
     return n >= 2;
 }
 
@@ -170,7 +171,7 @@ weir_cause weir__cause_of(const char *prompt, size_t n_prompt, const char *cache
     while (at < n && prompt[at] == cached[at]) at++;
     const text a = {prompt, n_prompt, at}, b = {cached, n_cached, at};
     if (at == n && at >= n_common + SAME_LEAST) return WEIR_CAUSE_TOKENS;
-    if (reasons(&a) != reasons(&b)) return WEIR_CAUSE_REASONING;
+    if (count_reasoning(&a) != count_reasoning(&b)) return WEIR_CAUSE_REASONING;
     if (is_time(&a) && is_time(&b)) return WEIR_CAUSE_TIME;
     if (is_white(&a, &b)) return WEIR_CAUSE_WHITESPACE;
     if (is_of_tools(&a) && is_of_tools(&b)) return WEIR_CAUSE_TOOLS;

@@ -48,7 +48,7 @@ static void run_free(weir__memory *memory, int32_t r)
 }
 
 /* Joins what only one sequence or run stands behind with that. */
-static void compress(weir__memory *memory, int32_t seq)
+static void compress_runs(weir__memory *memory, int32_t seq)
 {
     weir__run *runs = memory->runs;
     for (int32_t r = memory->last[seq]; r >= 0; r = runs[r].parent)
@@ -62,13 +62,13 @@ static void compress(weir__memory *memory, int32_t seq)
 /* Compressed, each run has two or more behind it or is a sequence's last: fewer than there is room for. */
 static int32_t run_new(weir__memory *memory)
 {
-    for (int32_t s = 0; s < memory->n_seqs && memory->unused < 0; s++) compress(memory, s);
+    for (int32_t s = 0; s < memory->n_seqs && memory->unused < 0; s++) compress_runs(memory, s);
     int32_t r = memory->unused;
     memory->unused = memory->runs[r].parent;
     return r;
 }
 
-static void leave(weir__memory *memory, int32_t r)
+static void run_leave(weir__memory *memory, int32_t r)
 {
     while (r >= 0 && --memory->runs[r].refs == 0) {
         int32_t parent = memory->runs[r].parent;
@@ -81,7 +81,7 @@ static void leave(weir__memory *memory, int32_t r)
 /* The run of the sequence that ends with its first n tokens, n >= 1; cuts one in two where it must. */
 static int32_t run_at(weir__memory *memory, int32_t seq, int32_t n)
 {
-    compress(memory, seq);
+    compress_runs(memory, seq);
     int32_t upper = run_new(memory);
     weir__run *runs = memory->runs;
     int32_t r = memory->last[seq];
@@ -123,7 +123,7 @@ bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n)
     }
     memory->last[seq] = r;
     memory->n[seq] = n;
-    leave(memory, before);
+    run_leave(memory, before);
     return true;
 }
 
@@ -144,7 +144,7 @@ weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, i
 }
 
 /* What waits for the next pass would be read as it was before, or overwrite what is loaded. */
-static weir_status settle(weir__memory *memory, weir_error *error)
+static weir_status settle_copies(weir__memory *memory, weir_error *error)
 {
     return memory->ops->settle != NULL ? memory->ops->settle(memory->context, error) : WEIR_OK;
 }
@@ -156,14 +156,14 @@ bool weir__memory_has_room(const weir__memory *memory, int32_t n)
 
 size_t weir__memory_state_size(weir__memory *memory, int32_t seq)
 {
-    return memory->n[seq] > 0 && settle(memory, NULL) == WEIR_OK
+    return memory->n[seq] > 0 && settle_copies(memory, NULL) == WEIR_OK
                ? memory->ops->state_size(memory->context, seq)
                : 0;
 }
 
 size_t weir__memory_save(weir__memory *memory, int32_t seq, void *bytes, size_t capacity)
 {
-    if (settle(memory, NULL) != WEIR_OK) return 0;
+    if (settle_copies(memory, NULL) != WEIR_OK) return 0;
     size_t length = memory->ops->state_save(memory->context, seq, bytes, capacity);
     return length <= capacity ? length : 0;
 }
@@ -171,7 +171,7 @@ size_t weir__memory_save(weir__memory *memory, int32_t seq, void *bytes, size_t 
 weir_status weir__memory_load(weir__memory *memory, int32_t seq, const void *bytes, size_t length, int32_t n,
                               weir_error *error)
 {
-    weir_status status = settle(memory, error);
+    weir_status status = settle_copies(memory, error);
     if (status == WEIR_OK) status = memory->ops->state_load(memory->context, seq, bytes, length, error);
     if (status == WEIR_OK && memory->ops->seq_pos_max(memory->context, seq) != n - 1)
         status = weir__error_set(error, WEIR_BACKEND, "", "a state of %d tokens was loaded as another", n);

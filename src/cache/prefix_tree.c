@@ -36,14 +36,14 @@ struct weir__prefix_node {
 
 /* ---- Nodes and where to find them ---- */
 
-static int class_of(const weir__prefix_node *node)
+static int node_class(const weir__prefix_node *node)
 {
     int class = 0;
     while (class < TO_NOTHING && node->n_below[class] == 0) class ++;
     return class;
 }
 
-static uint64_t mix(uint64_t x)
+static uint64_t mix_hash(uint64_t x)
 {
     x ^= x >> 32;
     x *= UINT64_C(0xff51afd7ed558ccd);
@@ -52,12 +52,12 @@ static uint64_t mix(uint64_t x)
 
 static uint64_t child_hash(const weir__prefix_node *parent, int32_t token)
 {
-    return mix((uint64_t)(uintptr_t)parent * UINT64_C(0x9e3779b97f4a7c15) + (uint32_t)token);
+    return mix_hash((uint64_t)(uintptr_t)parent * UINT64_C(0x9e3779b97f4a7c15) + (uint32_t)token);
 }
 
 static uint64_t root_hash(const weir__prefix_key *key)
 {
-    return weir__hash(mix(key->adapter + 1), key->salt, key->salt_length);
+    return weir__hash(mix_hash(key->adapter + 1), key->salt, key->salt_length);
 }
 
 static uint64_t node_hash(const weir__prefix_node *node)
@@ -202,17 +202,17 @@ typedef struct place {
     int32_t n;
 } place;
 
-static void meet(weir__prefix_node *node, uint64_t stamp, int32_t n)
+static void meet_node(weir__prefix_node *node, uint64_t stamp, int32_t n)
 {
     node->stamp = stamp;
     node->met = n;
 }
 
-static place walk(const weir__prefix_tree *tree, weir__prefix_node *root, const int32_t *tokens, int32_t n,
-                  uint64_t stamp)
+static place walk_tree(const weir__prefix_tree *tree, weir__prefix_node *root, const int32_t *tokens,
+                       int32_t n, uint64_t stamp)
 {
     place at = {root, 0};
-    if (stamp > 0) meet(root, stamp, 0);
+    if (stamp > 0) meet_node(root, stamp, 0);
     while (at.n < n && at.n == at.node->to) {
         weir__prefix_node *child = find_child(tree, at.node, tokens[at.n]);
         if (child == NULL) break;
@@ -223,20 +223,20 @@ static place walk(const weir__prefix_tree *tree, weir__prefix_node *root, const 
         else
             while (has[at.n] == tokens[at.n]) at.n++;
         at.node = child;
-        if (stamp > 0) meet(child, stamp, at.n);
+        if (stamp > 0) meet_node(child, stamp, at.n);
     }
     return at;
 }
 
 /* ---- Ends ---- */
 
-static void count(weir__prefix_node *node, weir__prefix_rank rank, int32_t difference)
+static void count_below(weir__prefix_node *node, weir__prefix_rank rank, int32_t difference)
 {
     if (rank >= WEIR__PREFIX_KEPT) return;
     for (; node != NULL; node = node->parent) {
-        int before = class_of(node);
+        int before = node_class(node);
         node->n_below[rank] += difference;
-        int after = class_of(node);
+        int after = node_class(node);
         if (before == after || node->parent == NULL) continue;
         sibling_out(node, before);
         sibling_in(node, after);
@@ -269,13 +269,13 @@ static void order_out(weir__prefix_tree *tree, weir__prefix_end *end)
     tree->n_ends[end->rank]--;
 }
 
-static void attach(weir__prefix_tree *tree, weir__prefix_node *node, weir__prefix_end *end,
-                   weir__prefix_rank rank)
+static void attach_end(weir__prefix_tree *tree, weir__prefix_node *node, weir__prefix_end *end,
+                       weir__prefix_rank rank)
 {
     *end = (weir__prefix_end){.node = node, .next = node->ends, .rank = rank};
     if (node->ends != NULL) node->ends->prev = end;
     node->ends = end;
-    count(node, rank, 1);
+    count_below(node, rank, 1);
     order_in(tree, end);
 }
 
@@ -283,8 +283,8 @@ void weir__prefix_tree_rerank(weir__prefix_tree *tree, weir__prefix_end *end, we
 {
     order_out(tree, end);
     if (rank != end->rank) {
-        count(end->node, end->rank, -1);
-        count(end->node, rank, 1);
+        count_below(end->node, end->rank, -1);
+        count_below(end->node, rank, 1);
         end->rank = rank;
     }
     order_in(tree, end);
@@ -293,9 +293,9 @@ void weir__prefix_tree_rerank(weir__prefix_tree *tree, weir__prefix_end *end, we
 /* ---- Insert ---- */
 
 /* Cuts the node in two at `at`; `upper` is fresh and becomes its parent. */
-static void split(weir__prefix_tree *tree, weir__prefix_node *node, int32_t at, weir__prefix_node *upper)
+static void split_node(weir__prefix_tree *tree, weir__prefix_node *node, int32_t at, weir__prefix_node *upper)
 {
-    int class = class_of(node);
+    int class = node_class(node);
     chain_out(tree, node);
     sibling_out(node, class);
     upper->parent = node->parent;
@@ -340,7 +340,7 @@ bool weir__prefix_tree_insert(weir__prefix_tree *tree, const weir__prefix_key *k
     if (!buckets_grow(tree)) return false;
     weir__prefix_node *root = find_root(tree, key);
     if (root == NULL && (root = root_new(tree, key)) == NULL) return false;
-    place at = walk(tree, root, tokens, n, 0);
+    place at = walk_tree(tree, root, tokens, n, 0);
     bool cuts = at.n < at.node->to, goes_on = at.n < n;
     if (cuts) upper = node_new(tree);
     if (goes_on) {
@@ -349,7 +349,7 @@ bool weir__prefix_tree_insert(weir__prefix_tree *tree, const weir__prefix_key *k
     }
     if ((cuts && upper == NULL) || (goes_on && (leaf == NULL || own == NULL))) goto fail;
     if (cuts) {
-        split(tree, at.node, at.n, upper);
+        split_node(tree, at.node, at.n, upper);
         at.node = upper;
     }
     if (goes_on) {
@@ -359,7 +359,7 @@ bool weir__prefix_tree_insert(weir__prefix_tree *tree, const weir__prefix_key *k
         add_leaf(tree, at.node, leaf, own);
         at.node = leaf;
     }
-    attach(tree, at.node, end, rank);
+    attach_end(tree, at.node, end, rank);
     return true;
 fail:
     weir__mem_free(own);
@@ -380,7 +380,7 @@ static weir__prefix_node *any_child(const weir__prefix_node *node)
 
 /* Nodes from `node` to the root that run along a text which has lost its end take another one's that
  * passes. */
-static void retext(weir__prefix_tree *tree, weir__prefix_node *node, const words *gone)
+static void retext_node(weir__prefix_tree *tree, weir__prefix_node *node, const words *gone)
 {
     for (; node->parent != NULL; node = node->parent) {
         const weir__prefix_node *child = any_child(node);
@@ -392,10 +392,10 @@ static void retext(weir__prefix_tree *tree, weir__prefix_node *node, const words
 }
 
 /* The node's only child takes its tokens and its place. */
-static void join(weir__prefix_tree *tree, weir__prefix_node *node)
+static void join_child(weir__prefix_tree *tree, weir__prefix_node *node)
 {
     weir__prefix_node *child = any_child(node);
-    int class = class_of(node);
+    int class = node_class(node);
     chain_out(tree, child);
     chain_out(tree, node);
     sibling_out(node, class);
@@ -407,7 +407,7 @@ static void join(weir__prefix_tree *tree, weir__prefix_node *node)
     words *before = node->text;
     before->refs++;
     node_free(tree, node);
-    retext(tree, child->parent, before);
+    retext_node(tree, child->parent, before);
     text_leave(tree, before);
 }
 
@@ -416,7 +416,7 @@ void weir__prefix_tree_remove(weir__prefix_tree *tree, weir__prefix_end *end)
     weir__prefix_node *node = end->node;
     if (node == NULL) return;
     order_out(tree, end);
-    count(node, end->rank, -1);
+    count_below(node, end->rank, -1);
     if (end->prev != NULL)
         end->prev->next = end->next;
     else
@@ -432,14 +432,14 @@ void weir__prefix_tree_remove(weir__prefix_tree *tree, weir__prefix_end *end)
         sibling_out(node, TO_NOTHING);
         parent->n_children--;
         node_free(tree, node);
-        retext(tree, parent, gone);
+        retext_node(tree, parent, gone);
         text_leave(tree, gone);
         node = parent; /* it has an end or another child, as each node, or is the root */
     }
     if (node->parent == NULL)
         root_drop(tree, node);
     else if (node->ends == NULL && node->n_children == 1)
-        join(tree, node);
+        join_child(tree, node);
 }
 
 /* ---- Look-ups ---- */
@@ -519,9 +519,9 @@ static weir__prefix_end *best_of(const weir__prefix_node *node)
 }
 
 /* The best entry here or below; there is one. */
-static weir__prefix_end *descend(const weir__prefix_node *node)
+static weir__prefix_end *best_below(const weir__prefix_node *node)
 {
-    int class = class_of(node);
+    int class = node_class(node);
     for (;;) {
         weir__prefix_end *best = best_of(node);
         if (best != NULL && (int)best->rank <= class) return best;
@@ -535,10 +535,10 @@ static void match_entries(place at, int32_t most, weir__prefix_match *match)
     const weir__prefix_node *node = at.node;
     while (node->parent != NULL && node->parent->to >= n) node = node->parent;
     for (const weir__prefix_node *up = node; up != NULL && match->entry == NULL; up = up->parent) {
-        if (class_of(up) == TO_NOTHING) continue;
+        if (node_class(up) == TO_NOTHING) continue;
         int32_t shared = up->to < n ? up->to : n;
         if (shared == 0) break;
-        match->entry = descend(up);
+        match->entry = best_below(up);
         match->n_entry = shared;
     }
     for (const weir__prefix_node *up = node; up->parent != NULL; up = up->parent) {
@@ -555,7 +555,8 @@ static int32_t met_by(weir__prefix_end *end, uint64_t stamp)
     weir__prefix_node *node = end->node;
     while (node != NULL && node->stamp != stamp) node = node->parent;
     int32_t met = node != NULL ? node->met : -1;
-    for (weir__prefix_node *below = end->node; below != node; below = below->parent) meet(below, stamp, met);
+    for (weir__prefix_node *below = end->node; below != node; below = below->parent)
+        meet_node(below, stamp, met);
     return met;
 }
 
@@ -587,7 +588,7 @@ void weir__prefix_tree_match(weir__prefix_tree *tree, const weir__prefix_key *ke
     *match = (weir__prefix_match){0};
     weir__prefix_node *root = find_root(tree, key);
     if (root == NULL) return;
-    place at = walk(tree, root, tokens, n, ++tree->stamp);
+    place at = walk_tree(tree, root, tokens, n, ++tree->stamp);
     match->n_known = at.n;
     const weir__prefix_node *other = at.n < at.node->to ? at.node : any_child(at.node);
     if (other != NULL) {
@@ -602,7 +603,7 @@ int32_t weir__prefix_tree_known(const weir__prefix_tree *tree, const weir__prefi
                                 const int32_t *tokens, int32_t n)
 {
     weir__prefix_node *root = find_root(tree, key);
-    return root != NULL ? walk(tree, root, tokens, n, 0).n : 0;
+    return root != NULL ? walk_tree(tree, root, tokens, n, 0).n : 0;
 }
 
 /* ---- Life ---- */
@@ -638,7 +639,7 @@ static const char *check_node(const weir__prefix_tree *tree, const weir__prefix_
         for (const weir__prefix_node *child = node->children[class]; child != NULL; child = child->next) {
             n_children++;
             if (child->parent != node) return "a child has another parent";
-            if (class_of(child) != class) return "a child stands among those of another class";
+            if (node_class(child) != class) return "a child stands among those of another class";
             if (child->from != node->to || child->to <= child->from) return "a child does not go on";
             if (child->first != child->text->tokens[child->from] ||
                 find_child(tree, node, child->first) != child)

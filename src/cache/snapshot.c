@@ -34,7 +34,7 @@ static uint64_t text_hash(const weir__snapshot *s, uint64_t seed)
     return weir__hash(h, s->salt, s->head.salt_length);
 }
 
-static uint64_t checksum(const weir__snapshot *s)
+static uint64_t snapshot_checksum(const weir__snapshot *s)
 {
     return text_hash(s, weir__hash(0, &s->head, offsetof(weir__snapshot_head, checksum)));
 }
@@ -88,7 +88,7 @@ uint64_t weir__snapshot_size(const weir__snapshot *s)
 bool weir__snapshot_write(weir__snapshot *s, const void *state, int fd)
 {
     s->head.state_checksum = weir__hash(0, state, s->head.state_size);
-    s->head.checksum = checksum(s);
+    s->head.checksum = snapshot_checksum(s);
     return weir__file_write(fd, &s->head, sizeof s->head, 0) &&
            weir__file_write(fd, s->tokens, tokens_size(s), sizeof s->head) &&
            weir__file_write(fd, s->salt, s->head.salt_length, sizeof s->head + tokens_size(s)) &&
@@ -104,7 +104,7 @@ static weir_status unreadable(weir_error *error)
 }
 
 /* Whether the head's numbers belong to a file of that size. */
-static weir_status check_head(const weir__snapshot *s, uint64_t size, weir_error *error)
+static weir_status check_snapshot_head(const weir__snapshot *s, uint64_t size, weir_error *error)
 {
     const weir__snapshot_head *head = &s->head;
     if (memcmp(head->magic, magic, sizeof magic) != 0)
@@ -135,7 +135,7 @@ static weir_status check_fit(const weir__snapshot *s, const weir__snapshot_limit
     return WEIR_OK;
 }
 
-static weir_status read_text(weir__snapshot *s, int fd, weir_error *error)
+static weir_status read_snapshot_text(weir__snapshot *s, int fd, weir_error *error)
 {
     s->tokens = weir__mem_alloc(tokens_size(s));
     s->salt = weir__mem_alloc(s->head.salt_length);
@@ -144,7 +144,7 @@ static weir_status read_text(weir__snapshot *s, int fd, weir_error *error)
     if (!weir__file_read(fd, s->tokens, tokens_size(s), sizeof s->head) ||
         !weir__file_read(fd, s->salt, s->head.salt_length, sizeof s->head + tokens_size(s)))
         return unreadable(error);
-    if (s->head.checksum != checksum(s))
+    if (s->head.checksum != snapshot_checksum(s))
         return weir__error_set(error, WEIR_FORMAT, "", "it is damaged: the checksum of its head is wrong");
     return WEIR_OK;
 }
@@ -158,8 +158,8 @@ weir_status weir__snapshot_read(weir__snapshot *snapshot, const weir__snapshot_l
     uint64_t size = is.st_size > 0 ? (uint64_t)is.st_size : 0;
     if (size < sizeof s.head) return weir__error_set(error, WEIR_FORMAT, "", "it holds no cached prompt");
     if (!weir__file_read(fd, &s.head, sizeof s.head, 0)) return unreadable(error);
-    weir_status status = check_head(&s, size, error);
-    if (status == WEIR_OK) status = read_text(&s, fd, error);
+    weir_status status = check_snapshot_head(&s, size, error);
+    if (status == WEIR_OK) status = read_snapshot_text(&s, fd, error);
     if (status == WEIR_OK) status = check_fit(&s, limits, error);
     if (status == WEIR_OK)
         *snapshot = s;

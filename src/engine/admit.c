@@ -14,7 +14,7 @@ static weir__slot *idle_slot(weir_engine *engine)
 
 /* Whether the request fits beside the slots that it would not suspend; those that it would are counted as
  * gone when `turns`. Alone it always fits: it is in the engine's limits. */
-static bool fits(weir_engine *engine, const weir__request *request, bool turns, int64_t now)
+static bool request_fits(weir_engine *engine, const weir__request *request, bool turns, int64_t now)
 {
     int64_t cells = 0;
     int32_t n = 0;
@@ -41,7 +41,7 @@ static weir__request *next_request(weir_engine *engine, int32_t above, int64_t n
     return request; /* only the driver takes requests out */
 }
 
-static void start(weir_engine *engine, weir__request *request)
+static void start_request(weir_engine *engine, weir__request *request)
 {
     weir__slot *slot = idle_slot(engine);
     int64_t now = weir__clock_now_ns(); /* not the tick's time: the request may have come since */
@@ -72,15 +72,15 @@ static int32_t lowest_priority(const weir_engine *engine)
 
 /* Who goes next and fits. It is not overtaken by what would fit, or it might wait for ever; only by what
  * outranks a running request, whose place is nobody else's. */
-static weir__request *choose(weir_engine *engine, int64_t now)
+static weir__request *choose_request(weir_engine *engine, int64_t now)
 {
     weir__request *request = NULL;
     if (idle_slot(engine) != NULL && (request = next_request(engine, INT32_MIN, now)) != NULL &&
-        fits(engine, request, false, now))
+        request_fits(engine, request, false, now))
         return request;
     request = next_request(engine, lowest_priority(engine), now);
-    if (request == NULL || !fits(engine, request, true, now)) return NULL;
-    while (idle_slot(engine) == NULL || !fits(engine, request, false, now))
+    if (request == NULL || !request_fits(engine, request, true, now)) return NULL;
+    while (idle_slot(engine) == NULL || !request_fits(engine, request, false, now))
         weir__suspend(engine, weir__suspend_victim(engine, request, now));
     return request;
 }
@@ -89,9 +89,9 @@ void weir__admit(weir_engine *engine, int64_t now)
 {
     weir__request *request;
     bool admitted = false;
-    while ((request = choose(engine, now)) != NULL) {
+    while ((request = choose_request(engine, now)) != NULL) {
         admitted = true;
-        start(engine, request);
+        start_request(engine, request);
     }
     if (admitted)
         weir__account_publish(engine); /* a pass may take long: else they were neither here nor there */

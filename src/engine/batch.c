@@ -2,7 +2,7 @@
 #include "engine/engine.h"
 
 /* The most tokens that a plan may give the slot, 0 when it has no work, or not its turn. */
-static int32_t allowed(const weir_engine *engine, const weir__slot *slot)
+static int32_t slot_allowance(const weir_engine *engine, const weir__slot *slot)
 {
     if (slot->state == WEIR_SLOT_IDLE || !weir__turn_has(&engine->turn, slot)) return 0;
     if (slot->state == WEIR_SLOT_GENERATING) return 1 + slot->draft.n;
@@ -14,19 +14,19 @@ static int32_t allowed(const weir_engine *engine, const weir__slot *slot)
 void weir__batch_show(weir_engine *engine)
 {
     for (int32_t i = 0; i < engine->params.n_slots; i++)
-        engine->shown[i] = allowed(engine, &engine->slots[i]);
+        engine->shown[i] = slot_allowance(engine, &engine->slots[i]);
     engine->shows = true;
 }
 
 /* What a plan may give it without a mistake: since the view a cancel may have ended it, or have taken its
  * drafts. */
-static int32_t right(const weir_engine *engine, int32_t i, int32_t n_allowed)
+static int32_t plan_limit(const weir_engine *engine, int32_t i, int32_t n_allowed)
 {
     return engine->shows && engine->shown[i] > n_allowed ? engine->shown[i] : n_allowed;
 }
 
 /* The most that is taken of that. */
-static int32_t most(const weir_engine *engine, const weir__slot *slot)
+static int32_t score_limit(const weir_engine *engine, const weir__slot *slot)
 {
     int32_t limit = weir__score_limit(engine, slot);
     return limit > 0 ? limit : INT32_MAX;
@@ -39,12 +39,12 @@ static bool take_plan(weir_engine *engine, const weir_plan_entry *plan, size_t n
         if (plan[i].slot < 0 || plan[i].slot >= engine->params.n_slots || plan[i].n_tokens < 0) return false;
         weir__slot *slot = &engine->slots[plan[i].slot];
         if (plan[i].n_tokens == 0) continue;
-        int32_t n = plan[i].n_tokens, n_allowed = allowed(engine, slot);
-        if (slot->n_planned > 0 || n > right(engine, plan[i].slot, n_allowed)) return false;
+        int32_t n = plan[i].n_tokens, n_allowed = slot_allowance(engine, slot);
+        if (slot->n_planned > 0 || n > plan_limit(engine, plan[i].slot, n_allowed)) return false;
         total += n;
         if (n_allowed == 0) continue;
         if (n > n_allowed) n = n_allowed;
-        int32_t most_n = most(engine, slot);
+        int32_t most_n = score_limit(engine, slot);
         slot->n_planned = weir__prefix_chunk(engine, slot, n < most_n ? n : most_n);
         if (slot->state == WEIR_SLOT_GENERATING) slot->n_drafted = slot->n_planned - 1;
     }

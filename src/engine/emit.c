@@ -59,8 +59,8 @@ static int32_t read_piece(weir__emit_scratch *scratch, const weir__request *requ
 }
 
 /* Sends well-formed text through the stop matcher, or straight on. */
-static weir_status add_text(weir__emit *emit, const weir__stop *stop, const char *text, size_t length,
-                            bool *stopped)
+static weir_status emit_text(weir__emit *emit, const weir__stop *stop, const char *text, size_t length,
+                             bool *stopped)
 {
     size_t held = stop ? weir__stop_max_len(stop) : 0;
     if (!weir__mem_grow(&emit->text, &emit->capacity, emit->n_text + length + held + 1, 1))
@@ -84,7 +84,7 @@ weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, cons
     if (n < 0 || !weir__mem_grow(&scratch->clean, &scratch->clean_capacity, WEIR__UTF8_BOUND(n), 1))
         return WEIR_NO_MEMORY;
     size_t length = weir__utf8_feed(&emit->utf8, scratch->piece, (size_t)n, scratch->clean);
-    return add_text(emit, request->stop, scratch->clean, length, stopped);
+    return emit_text(emit, request->stop, scratch->clean, length, stopped);
 }
 
 weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, const weir__request *request,
@@ -96,7 +96,7 @@ weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, const 
     if (!weir__mem_grow(&scratch->clean, &scratch->clean_capacity, WEIR__UTF8_FLUSH_BOUND, 1))
         return WEIR_NO_MEMORY;
     size_t length = weir__utf8_flush(&emit->utf8, scratch->clean);
-    weir_status status = add_text(emit, request->stop, scratch->clean, length, stopped);
+    weir_status status = emit_text(emit, request->stop, scratch->clean, length, stopped);
     if (status == WEIR_OK && request->stop != NULL) {
         if (!weir__mem_grow(&emit->text, &emit->capacity,
                             emit->n_text + weir__stop_max_len(request->stop) + 1, 1))

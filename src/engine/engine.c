@@ -38,7 +38,7 @@ void weir_engine_params_init(weir_engine_params *params, size_t size)
     weir__members_init(&weir__engine_members, params, size);
 }
 
-static weir_status check_params(const weir_engine_params *params, weir_error *error)
+static weir_status check_engine_params(const weir_engine_params *params, weir_error *error)
 {
     weir_status status = weir__members_check(&weir__engine_members, params, "", error);
     if (status != WEIR_OK) return status;
@@ -184,7 +184,7 @@ weir_status weir_engine_estimate(const char *path, const weir_model_params *mode
     weir_model *model = NULL;
     if (memory == NULL) return weir__error_set(error, WEIR_INVALID, "memory", "memory is NULL");
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
-    if (status == WEIR_OK) status = check_params(&params, error);
+    if (status == WEIR_OK) status = check_engine_params(&params, error);
     if (status == WEIR_OK) status = weir__model_outline(path, model_params, &model, error);
     if (status == WEIR_OK) status = plan_context(model, &params, &context, error);
     if (status != WEIR_OK) goto done;
@@ -207,7 +207,7 @@ done:
 
 /* ---- Life ---- */
 
-static bool has_work(const weir_engine *engine)
+static bool engine_has_work(const weir_engine *engine)
 {
     for (int32_t i = 0; i < engine->params.n_slots; i++)
         if (engine->slots[i].state != WEIR_SLOT_IDLE) return true;
@@ -222,7 +222,7 @@ static bool is_stopping(weir_engine *engine)
     return stopping;
 }
 
-static void *run(void *argument)
+static void *run_engine(void *argument)
 {
     weir_engine *engine = argument;
     weir__thread_name("weir-engine");
@@ -231,7 +231,7 @@ static void *run(void *argument)
         weir_report report;
         if (is_stopping(engine)) break;
         weir__step_tick(engine, NULL, 0, &report);
-        if (report.idle && !has_work(engine)) {
+        if (report.idle && !engine_has_work(engine)) {
             int64_t deadline = weir__finish_next_deadline(engine),
                     due = weir__cache_archive_due(engine->cache);
             weir__doorbell_wait(engine->bell, due < deadline ? due : deadline);
@@ -279,7 +279,7 @@ static bool nobody_waits(void *user)
     return true;
 }
 
-static weir_status allocate(weir_engine *engine, weir_error *error)
+static weir_status allocate_arrays(weir_engine *engine, weir_error *error)
 {
     size_t n = (size_t)engine->params.n_slots, n_lanes = (size_t)engine->info.n_seq_max;
     engine->slots = weir__mem_calloc(n, sizeof *engine->slots);
@@ -305,7 +305,7 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
     if (model == NULL || out == NULL)
         return weir__error_set(error, WEIR_INVALID, model ? "engine" : "model", "a pointer is NULL");
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
-    if (status == WEIR_OK) status = check_params(&params, error);
+    if (status == WEIR_OK) status = check_engine_params(&params, error);
     if (status != WEIR_OK) return status;
 
     weir_engine *engine = weir__mem_calloc(1, sizeof *engine);
@@ -316,7 +316,7 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
     weir__cost_init(&engine->cost);
     engine->open = true;
     if ((status = create_context(engine, error)) != WEIR_OK) goto no_context;
-    if ((status = allocate(engine, error)) != WEIR_OK) goto no_context;
+    if ((status = allocate_arrays(engine, error)) != WEIR_OK) goto no_context;
 
     model->ops->set_abort(engine->context, nobody_waits, engine);
     status = WEIR_NO_MEMORY;
@@ -324,7 +324,7 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
     if (weir__clock_cond_init(&engine->drained) != 0) goto no_cond;
     if (pthread_mutex_init(&engine->stop_mutex, NULL) != 0) goto no_stop_mutex;
     if (!params.manual) {
-        if (weir__thread_start(&engine->thread, NULL, run, engine) != 0) goto no_thread;
+        if (weir__thread_start(&engine->thread, NULL, run_engine, engine) != 0) goto no_thread;
         engine->has_thread = true;
     }
     *out = engine;
@@ -479,7 +479,7 @@ int64_t weir__engine_over(const weir_engine *engine, size_t n)
     return limit > 0 && over > 0 ? over : 0;
 }
 
-static weir_status enqueue(weir_engine *engine, weir__request **made, size_t n, weir_error *error)
+static weir_status enqueue_requests(weir_engine *engine, weir__request **made, size_t n, weir_error *error)
 {
     weir_status status = WEIR_OK;
     int64_t retry_ns = 0;
@@ -515,9 +515,9 @@ static weir_status enqueue(weir_engine *engine, weir__request **made, size_t n, 
 }
 
 /* requests [n], or with `choices` one for all n. */
-static weir_status submit(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
-                          weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
-                          weir_error *error)
+static weir_status submit_requests(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
+                                   weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
+                                   weir_error *error)
 {
     weir_status status = WEIR_OK;
     size_t n_made = 0;
@@ -547,7 +547,7 @@ static weir_status submit(weir_engine *engine, const weir_request *requests, siz
         if (results != NULL) made[n_made]->result = &results[n_made];
     }
     if ((status = attach_all(engine, made, n, streams, error)) != WEIR_OK) goto fail;
-    if ((status = enqueue(engine, made, n, error)) != WEIR_OK) goto detach;
+    if ((status = enqueue_requests(engine, made, n, error)) != WEIR_OK) goto detach;
     weir__mem_free(made);
     return WEIR_OK;
 
@@ -563,19 +563,19 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
                                 weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
                                 weir_error *error)
 {
-    return submit(engine, requests, n, choices, streams, results, ticket, error);
+    return submit_requests(engine, requests, n, choices, streams, results, ticket, error);
 }
 
 weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
                                weir_stream *const *streams, weir_error *error)
 {
-    return submit(engine, requests, n, false, streams, NULL, NULL, error);
+    return submit_requests(engine, requests, n, false, streams, NULL, NULL, error);
 }
 
 weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *request, size_t n,
                                  weir_stream *const *streams, weir_error *error)
 {
-    return submit(engine, request, n, true, streams, NULL, NULL, error);
+    return submit_requests(engine, request, n, true, streams, NULL, NULL, error);
 }
 
 weir_status weir_engine_fork(weir_engine *engine, weir_stream *source, int32_t source_at,
@@ -587,7 +587,7 @@ weir_status weir_engine_fork(weir_engine *engine, weir_stream *source, int32_t s
     if (source == NULL) return weir__error_set(error, WEIR_INVALID, "source", "source is NULL");
     full.source = source;
     full.source_at = source_at;
-    return submit(engine, &full, 1, false, &stream, NULL, NULL, error);
+    return submit_requests(engine, &full, 1, false, &stream, NULL, NULL, error);
 }
 
 weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *stats)

@@ -14,7 +14,7 @@ static void count_down(weir_engine *engine, weir__salt *salt)
 /* ---- Finish ---- */
 
 /* Counts it first, so that whoever takes the terminal chunk finds that done. */
-static void finish(weir_engine *engine, weir__slot *slot)
+static void finish_request(weir_engine *engine, weir__slot *slot)
 {
     int64_t now = weir__clock_now_ns();
     weir__salt *salt = slot->request->salt;
@@ -34,7 +34,7 @@ static void finish_slot(weir_engine *engine, weir__slot *slot)
     weir__lanes_leave(engine, slot);
     weir__suspend_reset(engine);
     weir__rates_finished(&engine->rates, weir__clock_now_ns() - slot->admit_ns);
-    finish(engine, slot);
+    finish_request(engine, slot);
 }
 
 /* Ends a request that is not in the queue any more, and in no slot: what it has is given as from one. */
@@ -49,7 +49,7 @@ static void finish_queued(weir_engine *engine, weir__request *request, weir_reas
         weir__slot_fail(&slot, WEIR_STOPPED, NULL);
     else
         weir__slot_latch(&slot, reason);
-    finish(engine, &slot);
+    finish_request(engine, &slot);
 }
 
 void weir__finish_latched(weir_engine *engine)

@@ -51,58 +51,58 @@ typedef struct bytes {
     bool failed;
 } bytes;
 
-static void add(bytes *key, const void *what, size_t n)
+static void key_add(bytes *key, const void *what, size_t n)
 {
     key->failed = key->failed || (n > 0 && !weir__text_add(&key->text, what, n));
 }
 
-static void add_members(bytes *key, const weir__members *members, const void *params)
+static void key_add_members(bytes *key, const weir__members *members, const void *params)
 {
     key->failed = key->failed || !weir__members_key(members, params, &key->text);
 }
 
 /* Lengths too, so that no two lists of texts look the same. */
-static void add_text(bytes *key, const char *text, size_t length)
+static void key_add_text(bytes *key, const char *text, size_t length)
 {
     size_t n = text == NULL ? SIZE_MAX : length == WEIR_NUL ? strlen(text) : length;
-    add(key, &n, sizeof n);
-    if (text != NULL) add(key, text, n);
+    key_add(key, &n, sizeof n);
+    if (text != NULL) key_add(key, text, n);
 }
 
-#define ADD(key, value) add(key, &(value), sizeof(value))
+#define KEY_ADD(key, value) key_add(key, &(value), sizeof(value))
 
 /* Of a chat what becomes of it: prompt, grammar, stops and control tokens. */
-static void add_chat(bytes *key, const weir_chat *chat)
+static void key_add_chat(bytes *key, const weir_chat *chat)
 {
     size_t n;
     const char *prompt = weir_chat_prompt(chat, &n);
-    add_text(key, prompt, n);
+    key_add_text(key, prompt, n);
     const weir__parts *parts = weir__chat_parts(chat);
-    ADD(key, parts->n);
+    KEY_ADD(key, parts->n);
     for (size_t i = 0; i < parts->n; i++) {
-        ADD(key, parts->at[i].from);
-        ADD(key, parts->at[i].to);
-        ADD(key, parts->at[i].plain);
+        KEY_ADD(key, parts->at[i].from);
+        KEY_ADD(key, parts->at[i].to);
+        KEY_ADD(key, parts->at[i].plain);
     }
     const weir__grammar *grammar = weir__chat_grammar(chat);
     if (grammar != NULL) {
-        add_text(key, grammar->text, WEIR_NUL);
-        add_text(key, grammar->root, WEIR_NUL);
-        add_text(key, grammar->prefill, WEIR_NUL);
-        ADD(key, grammar->lazy);
-        ADD(key, grammar->n_triggers);
+        key_add_text(key, grammar->text, WEIR_NUL);
+        key_add_text(key, grammar->root, WEIR_NUL);
+        key_add_text(key, grammar->prefill, WEIR_NUL);
+        KEY_ADD(key, grammar->lazy);
+        KEY_ADD(key, grammar->n_triggers);
         for (size_t i = 0; i < grammar->n_triggers; i++) {
-            ADD(key, grammar->triggers[i].kind);
-            ADD(key, grammar->triggers[i].token);
-            add_text(key, grammar->triggers[i].value, WEIR_NUL);
+            KEY_ADD(key, grammar->triggers[i].kind);
+            KEY_ADD(key, grammar->triggers[i].token);
+            key_add_text(key, grammar->triggers[i].value, WEIR_NUL);
         }
     }
     const char *const *stops = weir__chat_stops(chat, &n);
-    ADD(key, n);
-    for (size_t i = 0; i < n; i++) add_text(key, stops[i], WEIR_NUL);
+    KEY_ADD(key, n);
+    for (size_t i = 0; i < n; i++) key_add_text(key, stops[i], WEIR_NUL);
     const int32_t *preserved = weir__chat_preserved(chat, &n);
-    ADD(key, n);
-    add(key, preserved, n * sizeof *preserved);
+    KEY_ADD(key, n);
+    key_add(key, preserved, n * sizeof *preserved);
 }
 
 /* Whether the same parameters give the same answer each time. */
@@ -128,22 +128,22 @@ char *weir__flight_key(const weir_request *request, size_t *n)
         r.n_prompt_logprobs > 0)
         return NULL;
     const bool prompts[] = {r.chat != NULL, r.tokens != NULL};
-    ADD(&key, prompts);
-    add_members(&key, &weir__request_members, &r);
-    add_members(&key, &weir__sampler_members, &sampler);
-    add_text(&key, r.cache_salt, r.cache_salt_length);
-    add_text(&key, r.text, r.text_length);
-    ADD(&key, r.n_tokens);
-    if (r.tokens != NULL) add(&key, r.tokens, r.n_tokens * sizeof *r.tokens);
-    ADD(&key, r.n_adapters);
+    KEY_ADD(&key, prompts);
+    key_add_members(&key, &weir__request_members, &r);
+    key_add_members(&key, &weir__sampler_members, &sampler);
+    key_add_text(&key, r.cache_salt, r.cache_salt_length);
+    key_add_text(&key, r.text, r.text_length);
+    KEY_ADD(&key, r.n_tokens);
+    if (r.tokens != NULL) key_add(&key, r.tokens, r.n_tokens * sizeof *r.tokens);
+    KEY_ADD(&key, r.n_adapters);
     for (size_t i = 0; r.adapters != NULL && i < r.n_adapters; i++) {
-        ADD(&key, r.adapters[i].adapter);
-        ADD(&key, r.adapters[i].scale);
+        KEY_ADD(&key, r.adapters[i].adapter);
+        KEY_ADD(&key, r.adapters[i].scale);
     }
-    ADD(&key, r.n_stop);
+    KEY_ADD(&key, r.n_stop);
     for (size_t i = 0; r.stop != NULL && i < r.n_stop; i++)
-        add_text(&key, r.stop[i], r.stop_length != NULL ? r.stop_length[i] : WEIR_NUL);
-    if (r.chat != NULL) add_chat(&key, r.chat);
+        key_add_text(&key, r.stop[i], r.stop_length != NULL ? r.stop_length[i] : WEIR_NUL);
+    if (r.chat != NULL) key_add_chat(&key, r.chat);
     if (!key.failed) {
         *n = key.text.n;
         return key.text.bytes;
@@ -156,7 +156,7 @@ char *weir__flight_key(const weir_request *request, size_t *n)
 /* ---- What came ---- */
 
 /* A copy whose arrays lie in one block, which begins with the text's pointer's. False: no memory. */
-static bool copy(weir_chunk *to, const weir_chunk *from)
+static bool copy_chunk(weir_chunk *to, const weir_chunk *from)
 {
     size_t n = from->n_tokens, n_top = n * (size_t)from->n_top_logprobs;
     size_t scores = from->logprobs != NULL ? n : 0, top = from->top_logprobs != NULL ? n_top : 0;
@@ -179,7 +179,7 @@ static bool copy(weir_chunk *to, const weir_chunk *from)
     return true;
 }
 
-/* What copy has allocated. */
+/* The block that copy_chunk allocated. */
 static void *block_of(const weir_chunk *chunk)
 {
     return chunk->top_logprobs != NULL ? (void *)chunk->top_logprobs : (void *)chunk->tokens;
@@ -228,7 +228,7 @@ static void run_watchers(weir_flight *flight, size_t first)
     flight->n_watchers = n;
 }
 
-static void append(weir_flight *flight, const weir_chunk *chunk)
+static void append_chunk(weir_flight *flight, const weir_chunk *chunk)
 {
     pthread_mutex_lock(&flight->mutex);
     flight->chunks[flight->n++] = *chunk;
@@ -241,7 +241,7 @@ static void append(weir_flight *flight, const weir_chunk *chunk)
 }
 
 /* The stream's ready callback, on the thread that drives the engine. */
-static void take(weir_stream *stream, void *user)
+static void take_chunks(weir_stream *stream, void *user)
 {
     weir_flight *flight = user;
     weir_chunk chunk;
@@ -251,11 +251,11 @@ static void take(weir_stream *stream, void *user)
         pthread_mutex_lock(&flight->mutex); /* readers may be reading the chunks that move */
         bool room = weir__mem_grow(&flight->chunks, &flight->capacity, flight->n + 2, sizeof *flight->chunks);
         pthread_mutex_unlock(&flight->mutex);
-        if (!room || !copy(&kept, &chunk)) {
+        if (!room || !copy_chunk(&kept, &chunk)) {
             weir_stream_cancel(stream);
             kept = (weir_chunk){.text = "", .finished = true, .reason = WEIR_REASON_ERROR};
         }
-        append(flight, &kept);
+        append_chunk(flight, &kept);
     }
     weir_flight_release(flight);
 }
@@ -336,7 +336,7 @@ weir__flights *weir__flights_create(void)
 }
 
 /* The mutex is held. */
-static void unlist(weir_flight *flight)
+static void unlist_flight(weir_flight *flight)
 {
     weir_flight **at = &flight->flights->first;
     if (!flight->in_list) return;
@@ -386,14 +386,14 @@ void weir_flight_release(weir_flight *flight)
     if (flight == NULL) return;
     pthread_mutex_lock(&flight->flights->mutex);
     bool last = --flight->refs == 0;
-    if (last) unlist(flight);
+    if (last) unlist_flight(flight);
     pthread_mutex_unlock(&flight->flights->mutex);
     if (last) free_flight(flight);
 }
 
 /* One that goes on, or ended well, with this key, held; else `own`, if any, is listed. The answer of one that
  * failed is nobody else's. */
-static weir_flight *find(weir__flights *flights, const char *key, size_t n_key, weir_flight *own)
+static weir_flight *find_flight(weir__flights *flights, const char *key, size_t n_key, weir_flight *own)
 {
     pthread_mutex_lock(&flights->mutex);
     weir_flight *at = flights->first;
@@ -420,7 +420,7 @@ static weir_status no_memory(weir_error *error)
     return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a flight");
 }
 
-static weir_status create(const weir_engine *engine, weir_flight **out, weir_error *error)
+static weir_status create_flight(const weir_engine *engine, weir_flight **out, weir_error *error)
 {
     weir__flights *flights = engine->flights;
     weir_flight *flight = weir__mem_calloc(1, sizeof *flight);
@@ -441,7 +441,7 @@ static weir_status create(const weir_engine *engine, weir_flight **out, weir_err
         free_flight(flight);
         return status;
     }
-    weir__stream_reserve(flight->stream, take, flight);
+    weir__stream_reserve(flight->stream, take_chunks, flight);
     *out = flight;
     return WEIR_OK;
 no_cond:
@@ -465,9 +465,9 @@ weir_status weir_flight_open(weir_engine *engine, const weir_request *request, b
                                "a pointer is NULL");
     char *key = share ? weir__flight_key(request, &n_key) : NULL;
     if (key == NULL && n_key > 0) return no_memory(error);
-    weir_flight *flight = key != NULL ? find(engine->flights, key, n_key, NULL) : NULL;
+    weir_flight *flight = key != NULL ? find_flight(engine->flights, key, n_key, NULL) : NULL;
     bool found = flight != NULL;
-    weir_status status = found ? WEIR_OK : create(engine, &flight, error);
+    weir_status status = found ? WEIR_OK : create_flight(engine, &flight, error);
     if (status == WEIR_OK && !found && flight != NULL) {
         flight->key = key;
         flight->n_key = n_key;
@@ -478,7 +478,8 @@ weir_status weir_flight_open(weir_engine *engine, const weir_request *request, b
             return status;
         }
         /* Two that come at once may both submit: the later one gives its own up. */
-        weir_flight *other = flight->key != NULL ? find(engine->flights, flight->key, n_key, flight) : NULL;
+        weir_flight *other =
+            flight->key != NULL ? find_flight(engine->flights, flight->key, n_key, flight) : NULL;
         if (other != NULL) {
             weir_flight_release(flight);
             flight = other;

@@ -20,8 +20,8 @@ static int32_t n_before(weir_engine *engine, weir__request *request, int64_t now
 }
 
 /* Ticks of this request's prompt and of its answer, beside n_others that generate. */
-static void guess(const weir_engine *engine, const weir_cost *cost, const weir__request *request,
-                  int32_t n_others, weir_forecast *forecast)
+static void guess_times(const weir_engine *engine, const weir_cost *cost, const weir__request *request,
+                        int32_t n_others, weir_forecast *forecast)
 {
     int32_t chunk = engine->params.chunk_size < engine->params.n_batch ? engine->params.chunk_size
                                                                        : engine->params.n_batch;
@@ -36,8 +36,8 @@ static void guess(const weir_engine *engine, const weir_cost *cost, const weir__
     forecast->finish_ns = forecast->ttft_ns + (int64_t)rest;
 }
 
-static weir_status look(weir_engine *engine, weir__request *request, weir_forecast *forecast,
-                        weir_error *error)
+static weir_status look_at_queue(weir_engine *engine, weir__request *request, weir_forecast *forecast,
+                                 weir_error *error)
 {
     int64_t now = weir__clock_now_ns();
     pthread_mutex_lock(&engine->mutex);
@@ -60,8 +60,8 @@ static weir_status look(weir_engine *engine, weir__request *request, weir_foreca
     if (over > 0) forecast->retry_ns = weir__rates_retry_ns(&rates, engine->params.n_slots, over);
     if (rates.cost.n_ticks == 0) return WEIR_OK;
     forecast->ttft_ns = (int64_t)(rates.service_ns / engine->params.n_slots * forecast->queue_place);
-    guess(engine, &rates.cost, request,
-          n_others < engine->params.n_slots ? n_others : engine->params.n_slots - 1, forecast);
+    guess_times(engine, &rates.cost, request,
+                n_others < engine->params.n_slots ? n_others : engine->params.n_slots - 1, forecast);
     return WEIR_OK;
 }
 
@@ -88,7 +88,7 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
     if (request->max_tokens > room) request->max_tokens = room;
     if (full.fits) {
         full.n_cached = weir__prefix_known(engine, request);
-        status = look(engine, request, &full, error);
+        status = look_at_queue(engine, request, &full, error);
     }
     weir__request_destroy(request);
     return status == WEIR_OK ? weir__sized_give(forecast, &full, sizeof full, "forecast", error) : status;

@@ -3,7 +3,7 @@
 #include "engine/engine.h"
 
 /* Holds neither a slot's cells nor a cached prefix. */
-static bool is_free(const weir_engine *engine, int32_t lane)
+static bool lane_is_free(const weir_engine *engine, int32_t lane)
 {
     return engine->lanes[lane] == NULL && weir__cache_entry_of(engine->cache, lane) == NULL;
 }
@@ -11,7 +11,7 @@ static bool is_free(const weir_engine *engine, int32_t lane)
 int32_t weir__lanes_free(const weir_engine *engine)
 {
     for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++)
-        if (is_free(engine, lane)) return lane;
+        if (lane_is_free(engine, lane)) return lane;
     return -1;
 }
 
@@ -31,10 +31,10 @@ void weir__lanes_leave(weir_engine *engine, weir__slot *slot)
 
 /* Empties a lane of the prefix that lies in it: into a free lane, the highest, or into the one whose
  * prefix was used longest ago. False: it could not. */
-static bool vacate(weir_engine *engine, int32_t lane)
+static bool vacate_lane(weir_engine *engine, int32_t lane)
 {
     int32_t to = engine->info.n_seq_max - 1;
-    while (to >= 0 && !is_free(engine, to)) to--;
+    while (to >= 0 && !lane_is_free(engine, to)) to--;
     if (to < 0) to = weir__cache_evict(engine->cache, NULL);
     return to == lane || weir__cache_move(engine->cache, lane, to);
 }
@@ -49,8 +49,8 @@ void weir__lanes_compact(weir_engine *engine)
     while (gap < last && engine->lanes[gap] != NULL) gap++;
     while (last > gap && engine->lanes[last] == NULL) last--;
     if (last <= gap) return;
-    if (!is_free(engine, gap)) {
-        vacate(engine, gap);
+    if (!lane_is_free(engine, gap)) {
+        vacate_lane(engine, gap);
         return;
     }
     weir__slot *slot = engine->lanes[last];

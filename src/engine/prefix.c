@@ -19,7 +19,7 @@
 
 /* ---- Life ---- */
 
-static void ring(void *user)
+static void ring_bell(void *user)
 {
     const weir_engine *engine = user;
     weir__doorbell_ring(engine->bell);
@@ -49,7 +49,7 @@ static weir_status open_archive(weir_engine *engine, weir__archive **archive, we
         .limits = {.kind = kind_of(engine),
                    .n_tokens = engine->info.n_ctx_seq,
                    .n_vocab = engine->model->info.n_vocab},
-        .ring = ring,
+        .ring = ring_bell,
         .user = engine,
     };
     engine->params.cache_dir = NULL; /* the caller's */
@@ -89,7 +89,7 @@ bool weir__prefix_is_exact(const weir_model *model)
     return model->info.is_recurrent || model->info.is_hybrid || model->info.n_swa > 0;
 }
 
-static bool serves(const weir_engine *engine, const weir__request *request)
+static bool cache_serves(const weir_engine *engine, const weir__request *request)
 {
     return engine->caching && request->cache_prompt;
 }
@@ -114,7 +114,7 @@ static void note_start(weir_engine *engine, const weir__slot *slot)
     if (request->n_cached >= 0) return; /* it was suspended since */
     int32_t most = request->n_prompt - 1;
     request->n_cached = slot->n_past < most ? slot->n_past : most;
-    if (!serves(engine, request) || request->score != NULL)
+    if (!cache_serves(engine, request) || request->score != NULL)
         info->miss = WEIR_MISS_OFF;
     else if (request->n_cached == most)
         info->miss = WEIR_MISS_NONE;
@@ -137,7 +137,7 @@ static bool is_checkpoint(const weir_engine *engine, const weir__request *reques
 
 int32_t weir__prefix_chunk(const weir_engine *engine, const weir__slot *slot, int32_t n)
 {
-    if (!engine->exact || engine->params.cache_bytes == 0 || !serves(engine, slot->request)) return n;
+    if (!engine->exact || engine->params.cache_bytes == 0 || !cache_serves(engine, slot->request)) return n;
     for (int32_t i = 1; i < n; i++)
         if (is_checkpoint(engine, slot->request, slot->n_past + i)) return i;
     return n;
@@ -164,7 +164,7 @@ static weir__slot *source_of(const weir_engine *engine, const weir__request *req
     return NULL;
 }
 
-static void look(weir_engine *engine, const weir__slot *slot, weir__cache_hit *hit)
+static void look_up_prefix(weir_engine *engine, const weir__slot *slot, weir__cache_hit *hit)
 {
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
@@ -172,7 +172,7 @@ static void look(weir_engine *engine, const weir__slot *slot, weir__cache_hit *h
     /* Tokens that are still to be scored need the row before them. */
     if (request->score != NULL && request->score->n_scored < request->score->n) n = request->score->n_scored;
     *hit = (weir__cache_hit){.miss = WEIR_MISS_OFF};
-    if (serves(engine, request))
+    if (cache_serves(engine, request))
         weir__cache_look(engine->cache, &key, request->tokens, n, &slot->live, request->serial + 1, hit);
     weir__slot *source = source_of(engine, request);
     if (source == NULL) return;
@@ -187,7 +187,7 @@ static void look(weir_engine *engine, const weir__slot *slot, weir__cache_hit *h
 }
 
 /* Whether the slot does better to wait for the leader. */
-static bool join(weir_engine *engine, weir__slot *slot, const weir__cache_hit *hit)
+static bool join_leader(weir_engine *engine, weir__slot *slot, const weir__cache_hit *hit)
 {
     if (hit->leader == NULL) return false;
     const weir__slot *leader = slot_of(hit->leader);
@@ -202,7 +202,7 @@ static bool join(weir_engine *engine, weir__slot *slot, const weir__cache_hit *h
 }
 
 /* Gives the slot a lane, and what the hit promises. A look-up is worth nothing once something was evicted. */
-static void obtain(weir_engine *engine, weir__slot *slot, weir__cache_hit hit)
+static void obtain_lane(weir_engine *engine, weir__slot *slot, weir__cache_hit hit)
 {
     int32_t lane = weir__lanes_free(engine);
     for (;;) {
@@ -225,7 +225,7 @@ static void obtain(weir_engine *engine, weir__slot *slot, weir__cache_hit hit)
             bool gone = status == WEIR_NOT_FOUND; /* what is the next best? */
             if (!gone && (status != WEIR_NO_SPACE || weir__cache_evict(engine->cache, device) < 0)) break;
         }
-        look(engine, slot, &hit);
+        look_up_prefix(engine, slot, &hit);
     }
     weir__lanes_enter(engine, slot, lane);
     slot->n_past = engine->memory.n[lane];
@@ -233,7 +233,7 @@ static void obtain(weir_engine *engine, weir__slot *slot, weir__cache_hit hit)
     engine->counts.n_cached_tokens += (uint64_t)(slot->n_past < most ? slot->n_past : most);
 }
 
-static void begin(weir_engine *engine, weir__slot *slot)
+static void begin_text(weir_engine *engine, weir__slot *slot)
 {
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
@@ -244,35 +244,35 @@ static void begin(weir_engine *engine, weir__slot *slot)
 }
 
 /* Looks for the slot's prefix and waits for it, or computes what is not there. */
-static void settle_in(weir_engine *engine, weir__slot *slot)
+static void settle_slot(weir_engine *engine, weir__slot *slot)
 {
     weir__cache_hit hit;
-    look(engine, slot, &hit);
+    look_up_prefix(engine, slot, &hit);
     if (slot->state != WEIR_SLOT_JOINED) {
         slot->n_promised = hit.n;
         if (slot->request->n_cached < 0) weir__doctor_note(engine->model, slot->request, &hit);
     }
-    if (!join(engine, slot, &hit)) {
-        obtain(engine, slot, hit);
+    if (!join_leader(engine, slot, &hit)) {
+        obtain_lane(engine, slot, hit);
         bool fed = slot->n_generated > 0 && slot->n_past == slot->n_tokens - 1;
         slot->state = fed ? WEIR_SLOT_GENERATING : WEIR_SLOT_PREFILLING;
         note_start(engine, slot);
     }
-    if (serves(engine, slot->request)) begin(engine, slot);
+    if (cache_serves(engine, slot->request)) begin_text(engine, slot);
 }
 
 void weir__prefix_start(weir_engine *engine, weir__slot *slot)
 {
     bool saved = slot->request->progress.state != NULL;
-    if (!saved && (serves(engine, slot->request) || slot->request->source != NULL)) {
-        settle_in(engine, slot);
+    if (!saved && (cache_serves(engine, slot->request) || slot->request->source != NULL)) {
+        settle_slot(engine, slot);
         return;
     }
     int32_t lane = weir__lanes_free(engine);
     weir__lanes_enter(engine, slot, lane >= 0 ? lane : weir__cache_evict(engine->cache, NULL));
     weir__suspend_restore(engine, slot);
     note_start(engine, slot);
-    if (serves(engine, slot->request)) begin(engine, slot);
+    if (cache_serves(engine, slot->request)) begin_text(engine, slot);
 }
 
 void weir__prefix_rejoin(weir_engine *engine)
@@ -285,7 +285,7 @@ void weir__prefix_rejoin(weir_engine *engine)
         bool comes = leader->state != WEIR_SLOT_IDLE && leader->request->serial == slot->leader_serial &&
                      leader->n_past < slot->n_promised;
         if (comes) continue;
-        settle_in(engine, slot);
+        settle_slot(engine, slot);
         changed = true;
     }
     if (changed) weir__account_publish(engine);
@@ -296,7 +296,7 @@ void weir__prefix_rejoin(weir_engine *engine)
 void weir__prefix_advance(weir_engine *engine, weir__slot *slot)
 {
     const weir__request *request = slot->request;
-    if (!serves(engine, request)) return;
+    if (!cache_serves(engine, request)) return;
     weir__cache_advance(engine->cache, &slot->live, slot->n_past, 0);
     if (!engine->exact || !is_checkpoint(engine, request, slot->n_past)) return;
     weir__prefix_key key = key_of(request);
@@ -314,7 +314,7 @@ void weir__prefix_keep(weir_engine *engine, weir__slot *slot)
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
     weir__prefix_leave(engine, slot);
-    if (slot->lane < 0 || !serves(engine, request) || slot->reason == WEIR_REASON_ERROR ||
+    if (slot->lane < 0 || !cache_serves(engine, request) || slot->reason == WEIR_REASON_ERROR ||
         slot->n_past < engine->least || !weir__memory_cut(&engine->memory, slot->lane, slot->n_past))
         return;
     if (engine->exact)
@@ -343,7 +343,7 @@ int32_t weir__prefix_known(weir_engine *engine, const weir__request *request)
     weir__prefix_key key = key_of(request);
     if (request->score != NULL) return 0;
     if (request->n_prompt > engine->least && source_generates(engine, request)) return request->n_prompt - 1;
-    if (!serves(engine, request)) return 0;
+    if (!cache_serves(engine, request)) return 0;
     weir__cache_look(engine->cache, &key, request->tokens, request->n_prompt, NULL, UINT64_MAX, &hit);
     return hit.n_leader > hit.n && !engine->exact ? hit.n_leader : hit.n;
 }

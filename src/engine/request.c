@@ -84,9 +84,9 @@ static weir_status copy_tokens(weir__request *request, const weir_model *model, 
     return WEIR_OK;
 }
 
-static weir_status read_text(weir__request *request, const weir_model *model, const weir__limits *limits,
-                             const char *text, size_t length, bool add_special, bool parse_special,
-                             size_t index, weir_error *error)
+static weir_status read_prompt_text(weir__request *request, const weir_model *model,
+                                    const weir__limits *limits, const char *text, size_t length,
+                                    bool add_special, bool parse_special, size_t index, weir_error *error)
 {
     if (length == WEIR_NUL) length = strlen(text);
     if (length > WEIR__TEXT_MAX)
@@ -163,15 +163,16 @@ static weir_status read_source(weir__request *request, const weir_request *given
     return WEIR_OK;
 }
 
-static weir_status read_chat(weir__request *request, const weir_model *model, const weir__limits *limits,
-                             weir_chat *chat, size_t index, weir_error *error)
+static weir_status read_prompt_chat(weir__request *request, const weir_model *model,
+                                    const weir__limits *limits, weir_chat *chat, size_t index,
+                                    weir_error *error)
 {
     if (weir__chat_model(chat) != model)
         return REFUSE(WEIR_INVALID, "chat", "the chat was rendered for another model than the engine's");
     size_t length;
     const char *prompt = weir_chat_prompt(chat, &length);
     set_chat(request, chat);
-    return read_text(request, model, limits, prompt, length, true, true, index, error);
+    return read_prompt_text(request, model, limits, prompt, length, true, true, index, error);
 }
 
 static weir_status read_prompt(weir__request *request, weir_model *model, const weir__limits *limits,
@@ -195,10 +196,10 @@ static weir_status read_prompt(weir__request *request, weir_model *model, const 
     if (given->tokens != NULL)
         status = copy_tokens(request, model, given, index, error);
     else if (given->text != NULL)
-        status = read_text(request, model, limits, given->text, given->text_length, given->add_special,
-                           given->parse_special, index, error);
+        status = read_prompt_text(request, model, limits, given->text, given->text_length, given->add_special,
+                                  given->parse_special, index, error);
     else
-        status = read_chat(request, model, limits, given->chat, index, error);
+        status = read_prompt_chat(request, model, limits, given->chat, index, error);
     if (status != WEIR_OK) return status;
     request->n_head = request->n_prompt;
     return copy_salt(request, given->cache_salt, given->cache_salt_length, index, error);
@@ -212,8 +213,8 @@ static const char *prompt_field(const weir_request *given)
                                    : "chat";
 }
 
-static weir_status fit(weir__request *request, const weir__limits *limits, const weir_request *given,
-                       size_t index, weir_error *error)
+static weir_status limit_answer(weir__request *request, const weir__limits *limits, const weir_request *given,
+                                size_t index, weir_error *error)
 {
     int32_t wanted = given->max_tokens;
     if (request->n_prompt == 0)
@@ -301,7 +302,7 @@ static weir_status create_sampler(weir__request *request, weir_model *model,
 
 /* Brings a fork's text to where the source's was: what half a character, or the beginning of a stop string,
  * is held back. A stop string that the answer so far has whole is none of the fork's. */
-static weir_status replay(weir__request *request, size_t index, weir_error *error)
+static weir_status replay_source(weir__request *request, size_t index, weir_error *error)
 {
     weir__emit *emit = &request->progress.emit;
     weir__emit_scratch scratch = {0};
@@ -324,8 +325,8 @@ static weir_status replay(weir__request *request, size_t index, weir_error *erro
 /* ---- Life ---- */
 
 /* The parameters for another answer; the first answer's passed their checks. */
-static const weir_sampler_params *reseed(const weir_sampler_params *given, size_t choice,
-                                         weir_sampler_params *room)
+static const weir_sampler_params *reseed_sampler(const weir_sampler_params *given, size_t choice,
+                                                 weir_sampler_params *room)
 {
     weir_sampler_params_init(room, sizeof *room);
     weir__sized_take(room, sizeof *room, given, "sampler", NULL);
@@ -335,8 +336,8 @@ static const weir_sampler_params *reseed(const weir_sampler_params *given, size_
 }
 
 /* Takes the caller's struct as *given, checked, and makes an empty request. */
-static weir_status begin(const weir_request *given_request, weir_request *given, size_t index,
-                         weir__request **request, weir_error *error)
+static weir_status begin_request(const weir_request *given_request, weir_request *given, size_t index,
+                                 weir__request **request, weir_error *error)
 {
     char field[48], prefix[48];
     snprintf(field, sizeof field, "requests[%zu]", index);
@@ -379,15 +380,15 @@ static void set_fields(weir__request *request, const weir_model *model, const we
 }
 
 /* What a request has besides its prompt. */
-static weir_status complete(weir__request *request, weir_model *model, const weir__limits *limits,
-                            const weir_request *given, size_t index, weir_error *error)
+static weir_status complete_request(weir__request *request, weir_model *model, const weir__limits *limits,
+                                    const weir_request *given, size_t index, weir_error *error)
 {
-    weir_status status = fit(request, limits, given, index, error);
+    weir_status status = limit_answer(request, limits, given, index, error);
     if (status == WEIR_OK) status = compile_stops(request, given, index, error);
     if (status == WEIR_OK) status = create_sampler(request, model, given->sampler, index, error);
     if (status != WEIR_OK) return status;
     set_fields(request, model, given);
-    status = replay(request, index, error);
+    status = replay_source(request, index, error);
     request->submit_ns = weir__clock_now_ns();
     request->deadline_ns =
         given->deadline_ms == 0 ? WEIR__CLOCK_NEVER : weir__clock_deadline_ns(given->deadline_ms);
@@ -400,9 +401,9 @@ weir_status weir__request_create(weir_model *model, const weir__limits *limits,
 {
     weir_request given;
     weir__request *request = NULL;
-    weir_status status = begin(given_request, &given, index, &request, error);
+    weir_status status = begin_request(given_request, &given, index, &request, error);
     if (status == WEIR_OK) status = read_prompt(request, model, limits, &given, bell, index, error);
-    if (status == WEIR_OK) status = complete(request, model, limits, &given, index, error);
+    if (status == WEIR_OK) status = complete_request(request, model, limits, &given, index, error);
     if (status == WEIR_OK) status = create_score(request, model, &given, index, error);
     if (status == WEIR_OK)
         *out = request;
@@ -418,11 +419,11 @@ weir_status weir__request_repeat(weir_model *model, const weir__limits *limits,
     weir_request given;
     weir_sampler_params sampler;
     weir__request *request = NULL;
-    weir_status status = begin(given_request, &given, 0, &request, error);
+    weir_status status = begin_request(given_request, &given, 0, &request, error);
     if (status == WEIR_OK) status = copy_first(request, first, 0, error);
     if (status == WEIR_OK) {
-        given.sampler = reseed(given.sampler, choice, &sampler);
-        status = complete(request, model, limits, &given, 0, error);
+        given.sampler = reseed_sampler(given.sampler, choice, &sampler);
+        status = complete_request(request, model, limits, &given, 0, error);
     }
     if (status == WEIR_OK)
         *out = request;

@@ -41,8 +41,8 @@ static void wait_for(weir_engine *engine, weir__ticket *ticket)
     pthread_mutex_unlock(&ticket->mutex);
 }
 
-static weir_status generate(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
-                            weir_stream *const *streams, weir_result *results, weir_error *error)
+static weir_status generate_results(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
+                                    weir_stream *const *streams, weir_result *results, weir_error *error)
 {
     weir__ticket ticket = {.remaining = n};
     if (results == NULL && n > 0) return weir__error_set(error, WEIR_INVALID, "results", "results is NULL");
@@ -65,7 +65,7 @@ static weir_status generate(weir_engine *engine, const weir_request *requests, s
 weir_status weir_generate(weir_engine *engine, const weir_request *requests, size_t n,
                           weir_stream *const *streams, weir_result *results, weir_error *error)
 {
-    return generate(engine, requests, n, false, streams, results, error);
+    return generate_results(engine, requests, n, false, streams, results, error);
 }
 
 /* ---- Best of several ---- */
@@ -114,7 +114,7 @@ weir_status weir_generate_best(weir_engine *engine, const weir_request *request,
     weir_result *all = weir__mem_calloc(best_of, sizeof *all);
     if (all == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu answers", best_of);
-    status = generate(engine, &full, best_of, true, NULL, all, error);
+    status = generate_results(engine, &full, best_of, true, NULL, all, error);
     pass_prompt(&all[0], &prompt);
     for (size_t i = 0; i < n && status == WEIR_OK; i++) {
         size_t best = i;

@@ -20,14 +20,14 @@ void weir__ring_fini(weir__ring *ring)
     *ring = (weir__ring){0};
 }
 
-static char *at(const weir__ring *ring, uint64_t i)
+static char *item_at(const weir__ring *ring, uint64_t i)
 {
     return ring->items + (size_t)(i % ring->capacity) * ring->size;
 }
 
 void weir__ring_add(weir__ring *ring, const void *item)
 {
-    memcpy(at(ring, ring->n++), item, ring->size);
+    memcpy(item_at(ring, ring->n++), item, ring->size);
 }
 
 size_t weir__ring_copy(const weir__ring *ring, uint64_t *from, void *items, size_t most)
@@ -37,6 +37,7 @@ size_t weir__ring_copy(const weir__ring *ring, uint64_t *from, void *items, size
     if (*from > ring->n) *from = ring->n;
     uint64_t there = ring->n - *from;
     size_t n = there < most ? (size_t)there : most;
-    for (size_t i = 0; i < n; i++) memcpy((char *)items + i * ring->size, at(ring, *from + i), ring->size);
+    for (size_t i = 0; i < n; i++)
+        memcpy((char *)items + i * ring->size, item_at(ring, *from + i), ring->size);
     return n;
 }

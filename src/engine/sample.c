@@ -11,7 +11,7 @@
  * default. */
 #define MOST_HELPERS 7
 
-static weir_status score(weir_engine *engine, const weir__slot *slot, int32_t row, weir__sampled *sampled)
+static weir_status score_row(weir_engine *engine, const weir__slot *slot, int32_t row, weir__sampled *sampled)
 {
     const float *logits = engine->model->ops->logits(engine->context, row);
     if (logits == NULL) return WEIR_NO_MEMORY; /* the row was there to sample from */
@@ -30,7 +30,7 @@ static weir_status sample_rows(weir_engine *engine, weir__slot *slot, weir_error
         int32_t row = slot->row + i;
         weir_status status =
             ops->sample(slot->request->sampler->chain, engine->context, row, &sampled->token, error);
-        if (status == WEIR_OK && slot->request->scored) status = score(engine, slot, row, sampled);
+        if (status == WEIR_OK && slot->request->scored) status = score_row(engine, slot, row, sampled);
         if (status != WEIR_OK) return status;
         slot->n_burst = i + 1;
         if (i == slot->n_drafted || sampled->token != slot->draft.token[i]) break;
@@ -66,7 +66,7 @@ static bool is_worth_sharing(const weir_engine *engine, int32_t n)
 }
 
 /* Started when they are first of use. NULL: there are none. */
-static weir__crew *helpers(weir_engine *engine)
+static weir__crew *sampling_crew(weir_engine *engine)
 {
     int32_t n = engine->params.n_threads - 1;
     if (engine->crew == NULL) engine->crew = weir__crew_create(n < MOST_HELPERS ? n : MOST_HELPERS);
@@ -83,7 +83,7 @@ void weir__sample(weir_engine *engine)
         if (slot->row < 0 && slot->n_scored == 0) continue;
         engine->sampling[n++] = slot;
     }
-    weir__crew *crew = is_worth_sharing(engine, n) ? helpers(engine) : NULL;
+    weir__crew *crew = is_worth_sharing(engine, n) ? sampling_crew(engine) : NULL;
     if (crew != NULL) {
         weir__crew_run(crew, sample_slot, engine, n);
         return;

@@ -76,7 +76,7 @@ void weir__slot_fail(weir__slot *slot, weir_status status, const weir_error *err
 }
 
 /* For one more token. */
-static bool score(weir__slot *slot, const weir__sampled *sampled)
+static bool append_score(weir__slot *slot, const weir__sampled *sampled)
 {
     weir__request *request = slot->request;
     size_t at = weir__slot_n_output(slot), n_top = (size_t)request->n_top;
@@ -93,7 +93,7 @@ static bool score(weir__slot *slot, const weir__sampled *sampled)
 bool weir__slot_append(weir__slot *slot, const weir__sampled *sampled)
 {
     weir__request *request = slot->request;
-    if (request->scored && !score(slot, sampled)) return false;
+    if (request->scored && !append_score(slot, sampled)) return false;
     if (!weir__mem_grow(&request->tokens, &request->capacity, (size_t)slot->n_tokens + 1,
                         sizeof *request->tokens))
         return false;

@@ -17,8 +17,8 @@
 
 /* Whose model guesses besides prompt lookup: a smaller one, a head, or the target for layers that guess.
  * NULL: none. */
-static weir_status find_model(weir_model *target, const weir_engine_params *params, weir_model **model,
-                              weir_error *error)
+static weir_status find_draft_model(weir_model *target, const weir_engine_params *params, weir_model **model,
+                                    weir_error *error)
 {
     *model = NULL;
     if (params->n_draft_max == 0) return WEIR_OK;
@@ -70,8 +70,8 @@ static weir_status open_model(weir_engine *engine, weir_model *model, weir__draf
 }
 
 /* What failed for a model that nobody asked for is told with the parameter that leaves it out. */
-static weir_status blame(const weir_engine_params *params, weir_status status, const weir_error *why,
-                         weir_error *error)
+static weir_status blame_parameter(const weir_engine_params *params, weir_status status,
+                                   const weir_error *why, weir_error *error)
 {
     if (status != WEIR_OK && params->draft_model == NULL)
         return weir__error_set(error, status, "mtp", "%s; or set mtp to false", why->message);
@@ -85,7 +85,7 @@ weir_status weir__speculate_open(weir_engine *engine, weir_error *error)
     const weir_engine_params *params = &engine->params;
     weir_model *model;
     weir_error why = {0};
-    weir_status status = find_model(engine->model, params, &model, error);
+    weir_status status = find_draft_model(engine->model, params, &model, error);
     if (status != WEIR_OK || params->n_draft_max == 0 || engine->exact) return status;
     if (!params->prompt_lookup && model == NULL) return WEIR_OK;
     all->drafts = weir__mem_calloc((size_t)params->n_slots, sizeof *all->drafts);
@@ -99,14 +99,14 @@ weir_status weir__speculate_open(weir_engine *engine, weir_error *error)
     if (model == NULL) return WEIR_OK;
     status = open_model(engine, model, &all->drafters[all->n], &why);
     all->n += status == WEIR_OK;
-    return blame(params, status, &why, error);
+    return blame_parameter(params, status, &why, error);
 no_memory:
     return weir__error_set(error, WEIR_NO_MEMORY, "n_draft_max", "out of memory for drafts");
 }
 
-static weir_status estimate(weir_model *target, weir_model *model, const weir_engine_params *params,
-                            const weir_context_params *context, const weir_context_info *info,
-                            weir_engine_memory *memory, weir_error *error)
+static weir_status estimate_drafter(weir_model *target, weir_model *model, const weir_engine_params *params,
+                                    const weir_context_params *context, const weir_context_info *info,
+                                    weir_engine_memory *memory, weir_error *error)
 {
     bool head = is_head(params, model);
     weir_context_params drafts = context_of(params, info, head);
@@ -129,7 +129,7 @@ weir_status weir__speculate_estimate(weir_model *target, const weir_engine_param
 {
     weir_model *model, *outline = NULL;
     weir_error why = {0};
-    weir_status status = find_model(target, params, &model, error);
+    weir_status status = find_draft_model(target, params, &model, error);
     if (status != WEIR_OK || model == NULL) return status;
     if (model == target)
         outline = weir_model_hold(target);
@@ -139,9 +139,9 @@ weir_status weir__speculate_estimate(weir_model *target, const weir_engine_param
         if (status == WEIR_OK) status = weir__model_outline(model->path, NULL, &outline, error);
         if (status != WEIR_OK) return status;
     }
-    status = estimate(target, outline, params, context, info, memory, &why);
+    status = estimate_drafter(target, outline, params, context, info, memory, &why);
     weir_model_release(outline);
-    return blame(params, status, &why, error);
+    return blame_parameter(params, status, &why, error);
 }
 
 void weir__speculate_name(const weir_engine *engine, char *names, size_t capacity)
@@ -181,7 +181,7 @@ void weir__speculate_close(weir_engine *engine)
 /* ---- The tick so far ---- */
 
 /* In this tick. */
-static bool generates(const weir_engine *engine, const weir__slot *slot)
+static bool slot_generates(const weir_engine *engine, const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_GENERATING && slot->reason == WEIR_REASON_NOT_FINISHED &&
            weir__turn_has(&engine->turn, slot);
@@ -194,7 +194,7 @@ static double tick_ns(const weir_engine *engine, const weir_cost *cost)
     double n_context_k = 0;
     for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++) {
         const weir__slot *slot = engine->lanes[lane];
-        rows[lane] = slot != NULL && generates(engine, slot) ? 1 + slot->draft.n : 0;
+        rows[lane] = slot != NULL && slot_generates(engine, slot) ? 1 + slot->draft.n : 0;
         n_rows += rows[lane];
         if (rows[lane] > 0) n_context_k += weir__cost_context_k(slot->n_past, rows[lane]);
     }
@@ -217,7 +217,7 @@ static int64_t free_cells(const weir_engine *engine)
 /* ---- Drafts ---- */
 
 /* Readies the draft of a slot. False: it gets none, or has one that nobody has used yet. */
-static bool prepare(const weir_engine *engine, weir__slot *slot)
+static bool prepare_draft(const weir_engine *engine, weir__slot *slot)
 {
     weir__draft *draft = &slot->draft;
     const weir__request *request = slot->request;
@@ -237,15 +237,15 @@ static bool prepare(const weir_engine *engine, weir__slot *slot)
 
 /* Until the tick is worth it as a whole: with lanes it may take passes more. Streams that get nothing of it
  * shall not wait much longer for it. */
-static void shorten(weir_engine *engine, const weir_cost *cost, int32_t n_streams, double tokens,
-                    double alone_ns)
+static void shorten_drafts(weir_engine *engine, const weir_cost *cost, int32_t n_streams, double tokens,
+                           double alone_ns)
 {
     for (;;) {
         weir__slot *longest = NULL;
         int32_t n_without = 0;
         for (int32_t i = 0; i < engine->params.n_slots; i++) {
             weir__slot *slot = &engine->slots[i];
-            if (!generates(engine, slot)) continue;
+            if (!slot_generates(engine, slot)) continue;
             n_without += slot->draft.n == 0;
             if (slot->draft.n > 0 && (longest == NULL || slot->draft.n > longest->draft.n)) longest = slot;
         }
@@ -267,10 +267,10 @@ void weir__speculate_draft(weir_engine *engine)
     int64_t room = all->crowded ? 0 : free_cells(engine);
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir__slot *slot = &engine->slots[i];
-        if (!generates(engine, slot)) continue;
+        if (!slot_generates(engine, slot)) continue;
         n_streams++;
         n_context_k += weir__cost_context_k(slot->n_past, 1);
-        if (room > 0 && prepare(engine, slot)) all->drafts[n++] = &slot->draft;
+        if (room > 0 && prepare_draft(engine, slot)) all->drafts[n++] = &slot->draft;
         if (slot->draft.n > room) slot->draft.n = room > 0 ? (int32_t)room : 0; /* since it was made */
         room -= slot->draft.n;
     }
@@ -295,7 +295,7 @@ void weir__speculate_draft(weir_engine *engine)
         }
         n = n_left;
     }
-    shorten(engine, &cost, n_streams, drafting.worth.tokens, alone_ns);
+    shorten_drafts(engine, &cost, n_streams, drafting.worth.tokens, alone_ns);
 }
 
 bool weir__speculate_shrink(weir_engine *engine)

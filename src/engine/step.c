@@ -118,7 +118,7 @@ static void fail_pass(weir_engine *engine, weir_status status, const weir_error 
 }
 
 /* The adapters of this tick's slots. */
-static weir_status adapt(weir_engine *engine, weir_error *error)
+static weir_status adapt_context(weir_engine *engine, weir_error *error)
 {
     const weir__adapters *wanted = NULL;
     if (engine->turn.key == engine->turn.adapters.key) return WEIR_OK;
@@ -128,10 +128,10 @@ static weir_status adapt(weir_engine *engine, weir_error *error)
     return weir__adapters_set(engine->model, engine->context, &engine->turn.adapters, wanted, error);
 }
 
-static weir_status decode(weir_engine *engine, int64_t *decode_ns, weir_error *error)
+static weir_status decode_batch(weir_engine *engine, int64_t *decode_ns, weir_error *error)
 {
     int64_t start = weir__clock_now_ns();
-    weir_status status = adapt(engine, error);
+    weir_status status = adapt_context(engine, error);
     if (status == WEIR_OK) status = engine->model->ops->decode(engine->context, &engine->batch, error);
     *decode_ns = weir__clock_now_ns() - start;
     engine->counts.decode_ns += *decode_ns;
@@ -139,7 +139,7 @@ static weir_status decode(weir_engine *engine, int64_t *decode_ns, weir_error *e
 }
 
 /* The pass is done: what was planned is computed. */
-static void advance(weir_engine *engine, weir_report *report)
+static void advance_slots(weir_engine *engine, weir_report *report)
 {
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir__slot *slot = &engine->slots[i];
@@ -214,7 +214,7 @@ static void settle_draft(weir_engine *engine, weir__slot *slot)
         weir__slot_fail(slot, WEIR_BACKEND, NULL);
 }
 
-static void emit(weir_engine *engine)
+static void emit_chunks(weir_engine *engine)
 {
     int64_t now = weir__clock_now_ns();
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
@@ -278,7 +278,7 @@ static void check_invariants(const weir_engine *engine)
 }
 #endif
 
-static void account(weir_engine *engine, weir_report *report, int64_t start, int64_t work_ns)
+static void account_tick(weir_engine *engine, weir_report *report, int64_t start, int64_t work_ns)
 {
     for (int32_t i = 0; i < engine->params.n_slots; i++)
         report->n_active += engine->slots[i].state != WEIR_SLOT_IDLE;
@@ -301,12 +301,12 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
     if (!report->idle) {
         weir_error error = {0};
         weir__account_plan(engine);
-        weir_status status = decode(engine, &report->decode_ns, &error);
+        weir_status status = decode_batch(engine, &report->decode_ns, &error);
         weir__finish_collect_slots(engine, weir__clock_now_ns());
         if (status == WEIR_OK) {
-            advance(engine, report);
+            advance_slots(engine, report);
             weir__sample(engine);
-            emit(engine);
+            emit_chunks(engine);
             /* With sampling, as a stream's reader sees it; without what came and went before the plan. */
             work_ns = weir__clock_now_ns() - prepared;
             weir__cost_observe(&engine->cost, &engine->shape, work_ns);
@@ -320,6 +320,6 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
         }
     }
     weir__turn_pass(&engine->turn, engine->slots, engine->params.n_slots);
-    account(engine, report, start, work_ns);
+    account_tick(engine, report, start, work_ns);
     if (weir__cache_archive(engine->cache, start, report->idle)) weir__account_publish(engine);
 }

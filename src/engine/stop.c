@@ -46,7 +46,7 @@ struct range {
     uint32_t end;
 };
 
-static int compare(const void *left, const void *right)
+static int compare_strings(const void *left, const void *right)
 {
     const struct string *a = left;
     const struct string *b = right;
@@ -73,7 +73,7 @@ static uint32_t child_by(const weir__stop *stop, uint32_t node, unsigned char by
     return found != NULL ? first + (uint32_t)(found - labels) : ROOT;
 }
 
-static uint32_t advance(const weir__stop *stop, uint32_t node, unsigned char byte)
+static uint32_t advance_node(const weir__stop *stop, uint32_t node, unsigned char byte)
 {
     for (;;) {
         uint32_t next = child_by(stop, node, byte);
@@ -84,7 +84,7 @@ static uint32_t advance(const weir__stop *stop, uint32_t node, unsigned char byt
 
 /* Fills nodes and labels breadth first. ranges has room for every node. A node's fail and all that is reached
  * from there are shorter, hence complete when the node's turn comes. */
-static void build(weir__stop *stop, const struct string *sorted, uint32_t n, struct range *ranges)
+static void build_nodes(weir__stop *stop, const struct string *sorted, uint32_t n, struct range *ranges)
 {
     struct node *nodes = stop->nodes;
     uint32_t n_nodes = 1;
@@ -110,7 +110,7 @@ static void build(weir__stop *stop, const struct string *sorted, uint32_t n, str
             stop->labels[n_nodes] = byte;
             nodes[n_nodes] = (struct node){
                 .depth = node->depth + 1,
-                .fail = i == ROOT ? ROOT : advance(stop, node->fail, byte),
+                .fail = i == ROOT ? ROOT : advance_node(stop, node->fail, byte),
                 .match = NO_MATCH,
             };
             n_nodes++;
@@ -120,7 +120,7 @@ static void build(weir__stop *stop, const struct string *sorted, uint32_t n, str
 }
 
 /* One block for the struct and its arrays, the wider items first. */
-static weir__stop *allocate(size_t n_nodes, size_t n, size_t total)
+static weir__stop *allocate_stop(size_t n_nodes, size_t n, size_t total)
 {
     size_t size =
         sizeof(weir__stop) + (n_nodes + 1) * sizeof(struct node) + n * sizeof(uint32_t) + n_nodes + total;
@@ -157,14 +157,14 @@ weir_status weir__stop_create(const char *const *strings, const size_t *lens, si
         sorted[i].len = lens[i];
         sorted[i].index = (int32_t)i;
     }
-    qsort(sorted, n, sizeof *sorted, compare);
+    qsort(sorted, n, sizeof *sorted, compare_strings);
 
     /* A string adds a node for each byte that it does not share with the one before it. */
     size_t n_nodes = 1 + sorted[0].len;
     for (size_t i = 1; i < n; i++) n_nodes += sorted[i].len - common_prefix(&sorted[i - 1], &sorted[i]);
     ranges = weir__mem_calloc(n_nodes, sizeof *ranges);
     if (ranges == NULL) goto done;
-    stop = allocate(n_nodes, n, total);
+    stop = allocate_stop(n_nodes, n, total);
     if (stop == NULL) goto done;
 
     uint32_t origin = 0;
@@ -175,7 +175,7 @@ weir_status weir__stop_create(const char *const *strings, const size_t *lens, si
         stop->lens[sorted[i].index] = (uint32_t)sorted[i].len;
         if (sorted[i].len > stop->max_len) stop->max_len = sorted[i].len;
     }
-    build(stop, sorted, (uint32_t)n, ranges);
+    build_nodes(stop, sorted, (uint32_t)n, ranges);
     *out = stop;
     status = WEIR_OK;
 
@@ -212,7 +212,7 @@ int weir__stop_feed(const weir__stop *stop, weir__stop_state *state, const char 
     int32_t match = NO_MATCH;
     size_t at = 0;
     while (at < n && match == NO_MATCH) {
-        node = advance(stop, node, (unsigned char)text[at++]);
+        node = advance_node(stop, node, (unsigned char)text[at++]);
         match = stop->nodes[node].match;
     }
 

@@ -65,10 +65,10 @@ struct weir_stream {
     pthread_cond_t cond;
     phase phase;
     bool reserved; /* for a flight, which alone reads it */
-    bool reading;  /* a consumer is inside next */
+    bool reading;  /* a consumer is inside next_chunk */
     bool terminal_taken;
     buffer back;
-    buffer front;         /* of the consumer: changes only inside next */
+    buffer front;         /* of the consumer: changes only inside next_chunk */
     int front_mark;       /* the next chunk of front */
     int interval_before;  /* the attach: what a detach restores */
     weir__doorbell *bell; /* NULL while FRESH; kept to the end, so that cancel may ring late */
@@ -351,7 +351,7 @@ bool weir__stream_flows(const weir_stream *stream)
 }
 
 /* Room for the chunk's tokens and what belongs to each. */
-static bool make_room(buffer *to, const weir_chunk *chunk)
+static bool buffer_reserve(buffer *to, const weir_chunk *chunk)
 {
     size_t n = to->n_tokens + chunk->n_tokens, n_top = (size_t)chunk->n_top_logprobs;
     if (chunk->n_tokens == 0) return true;
@@ -361,7 +361,7 @@ static bool make_room(buffer *to, const weir_chunk *chunk)
            (n_top == 0 || weir__mem_grow(&to->tops, &to->tops_capacity, n * n_top, sizeof *to->tops));
 }
 
-static void add_tokens(buffer *to, const weir_chunk *chunk)
+static void buffer_add_tokens(buffer *to, const weir_chunk *chunk)
 {
     size_t n = chunk->n_tokens, n_top = (size_t)chunk->n_top_logprobs;
     if (n == 0) return;
@@ -374,11 +374,11 @@ static void add_tokens(buffer *to, const weir_chunk *chunk)
 }
 
 /* Appends to the buffer as a chunk of its own, or to the last chunk when all marks are in use. */
-static bool append(buffer *to, const weir_chunk *chunk)
+static bool buffer_append(buffer *to, const weir_chunk *chunk)
 {
     bool merge = to->n_marks == WEIR__STREAM_MARKS;
     size_t length = chunk->length;
-    if (!make_room(to, chunk)) return false;
+    if (!buffer_reserve(to, chunk)) return false;
     if (length > 0 && !weir__mem_grow(&to->text, &to->text_capacity, to->n_text + length + 1, 1))
         return false;
 
@@ -391,7 +391,7 @@ static bool append(buffer *to, const weir_chunk *chunk)
     } else if (length > 0) {
         last->text = to->n_text;
     }
-    add_tokens(to, chunk);
+    buffer_add_tokens(to, chunk);
     last->n_tokens += chunk->n_tokens;
     if (length > 0) {
         memcpy(to->text + to->n_text, chunk->text, length);
@@ -403,12 +403,12 @@ static bool append(buffer *to, const weir_chunk *chunk)
 }
 
 /* Puts the chunk, and its tokens into the history. */
-static bool keep(weir_stream *stream, const weir_chunk *chunk)
+static bool keep_chunk(weir_stream *stream, const weir_chunk *chunk)
 {
     weir__history *history = &stream->history;
     size_t before = history->n;
     if (history->tokens != NULL && !weir__history_add(history, chunk->tokens, chunk->n_tokens)) return false;
-    if (append(&stream->back, chunk)) return true;
+    if (buffer_append(&stream->back, chunk)) return true;
     history->n = before;
     return false;
 }
@@ -417,7 +417,7 @@ bool weir__stream_push(weir_stream *stream, const weir_chunk *chunk, const weir_
 {
     pthread_mutex_lock(&stream->mutex);
     bool was_empty = !can_take(stream);
-    bool put = keep(stream, chunk);
+    bool put = keep_chunk(stream, chunk);
     if (put) {
         stream->usage = *usage;
         fd_raise(stream);
@@ -435,8 +435,8 @@ void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const wei
     weir_reason reason = chunk->reason;
     pthread_mutex_lock(&stream->mutex);
     if (error != NULL) stream->error = *error;
-    if (!keep(stream, chunk)) {
-        append(&stream->back, &nothing); /* needs no memory */
+    if (!keep_chunk(stream, chunk)) {
+        buffer_append(&stream->back, &nothing); /* needs no memory */
         reason = WEIR_REASON_ERROR;
         weir__error_set(&stream->error, WEIR_NO_MEMORY, "",
                         "out of memory for the last chunk: its text is lost");
@@ -456,7 +456,7 @@ void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const wei
 /* ---- Consumer ---- */
 
 /* Called under mutex: the next chunk of front, or what back holds as the new front. */
-static bool take(weir_stream *stream, weir_chunk *chunk)
+static bool take_chunk(weir_stream *stream, weir_chunk *chunk)
 {
     if (stream->front_mark == stream->front.n_marks) {
         if (stream->back.n_marks == 0) return false;
@@ -493,7 +493,7 @@ static bool take(weir_stream *stream, weir_chunk *chunk)
  * terminal chunk; a flight has reserved the stream. */
 typedef enum reader { READER, CONSUMER, FLIGHT } reader;
 
-static weir_status next(weir_stream *stream, int timeout_ms, reader who, weir_chunk *chunk)
+static weir_status next_chunk(weir_stream *stream, int timeout_ms, reader who, weir_chunk *chunk)
 {
     int64_t deadline = weir__clock_deadline_ns(timeout_ms);
     bool expired = timeout_ms == 0;
@@ -507,7 +507,7 @@ static weir_status next(weir_stream *stream, int timeout_ms, reader who, weir_ch
     } else {
         bool wakes = who == CONSUMER && !atomic_load(&stream->cancelled);
         stream->reading = true;
-        while (!take(stream, chunk)) {
+        while (!take_chunk(stream, chunk)) {
             if (expired || (wakes && atomic_load(&stream->cancelled))) status = WEIR_TIMEOUT;
             if (stream->phase == FRESH) status = WEIR_STATE; /* it was not attached after all */
             if (status == WEIR_OK && !weir__wheel_may_wait(stream->bell)) status = WEIR_STATE;
@@ -523,12 +523,12 @@ static weir_status next(weir_stream *stream, int timeout_ms, reader who, weir_ch
 weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk)
 {
     if (stream == NULL || chunk == NULL) return WEIR_INVALID;
-    return next(stream, timeout_ms, READER, chunk);
+    return next_chunk(stream, timeout_ms, READER, chunk);
 }
 
 weir_status weir__stream_take(weir_stream *stream, weir_chunk *chunk)
 {
-    return next(stream, 0, FLIGHT, chunk);
+    return next_chunk(stream, 0, FLIGHT, chunk);
 }
 
 weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk)
@@ -543,7 +543,7 @@ weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_
     if (poll_ms < 1) poll_ms = DEFAULT_POLL_MS;
     for (;;) {
         weir_chunk chunk;
-        weir_status status = next(stream, poll_ms, CONSUMER, &chunk);
+        weir_status status = next_chunk(stream, poll_ms, CONSUMER, &chunk);
         if (status == WEIR_END) return WEIR_OK;
         if (status < 0) return status;
         if (!fn(status == WEIR_OK ? &chunk : &nothing, user)) return WEIR_ABORTED;

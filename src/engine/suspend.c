@@ -18,7 +18,7 @@ int64_t weir__suspend_cells_wanted(const weir__request *request, int32_t n_token
 /* ---- Saving ---- */
 
 /* Saves the slot's cells if memory and budget allow it. Else they are computed again. */
-static void save(weir_engine *engine, const weir__slot *slot)
+static void save_slot(weir_engine *engine, const weir__slot *slot)
 {
     weir__progress *progress = &slot->request->progress;
     if (slot->lane < 0) return;
@@ -60,7 +60,7 @@ void weir__suspend_restore(weir_engine *engine, weir__slot *slot)
 void weir__suspend(weir_engine *engine, weir__slot *slot)
 {
     weir__account_suspend(engine, slot);
-    save(engine, slot);
+    save_slot(engine, slot);
     weir__prefix_leave(engine, slot);
     weir__lanes_leave(engine, slot);
     weir__request *request = weir__slot_suspend(slot);
@@ -90,7 +90,7 @@ weir__slot *weir__suspend_victim(weir_engine *engine, const weir__request *by, i
 
 /* Cells that are taken once the slots' tokens are computed. A pass adds at most one token to each slot, so
  * that no pass lacks cells while this fits; drafts take what is left. */
-static int64_t cells(const weir_engine *engine, int32_t *n_active)
+static int64_t count_cells(const weir_engine *engine, int32_t *n_active)
 {
     int64_t n = engine->memory.n_used;
     *n_active = 0;
@@ -104,7 +104,7 @@ static int64_t cells(const weir_engine *engine, int32_t *n_active)
 }
 
 /* Frees cells that no request needs, the least recently used first. False: there are none. */
-static bool evict(weir_engine *engine)
+static bool evict_prefix(weir_engine *engine)
 {
     return weir__cache_evict(engine->cache, NULL) >= 0;
 }
@@ -113,8 +113,8 @@ bool weir__suspend_relieve(weir_engine *engine, int64_t now)
 {
     int32_t n_active;
     bool suspended = false;
-    while (cells(engine, &n_active) > engine->n_room) {
-        if (evict(engine)) continue;
+    while (count_cells(engine, &n_active) > engine->n_room) {
+        if (evict_prefix(engine)) continue;
         if (n_active < 2) break;
         weir__suspend(engine, weir__suspend_victim(engine, NULL, now));
         suspended = true;
@@ -126,8 +126,8 @@ bool weir__suspend_relieve(weir_engine *engine, int64_t now)
 bool weir__suspend_shrink(weir_engine *engine)
 {
     int32_t n_active;
-    int64_t n = cells(engine, &n_active);
-    if (evict(engine)) return true;
+    int64_t n = count_cells(engine, &n_active);
+    if (evict_prefix(engine)) return true;
     if (n_active < 2) return false;
     engine->n_room = n - 1;
     return true;

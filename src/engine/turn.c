@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/turn.h"
 
-static bool has_work(const weir__slot *slot)
+static bool slot_has_work(const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_PREFILLING || slot->state == WEIR_SLOT_GENERATING;
 }
@@ -10,7 +10,7 @@ static bool has_work(const weir__slot *slot)
 static bool is_first(const weir__slot *slots, int32_t from, int32_t i)
 {
     for (int32_t k = from; k < i; k++)
-        if (has_work(&slots[k]) && slots[k].request->adapters.key == slots[i].request->adapters.key)
+        if (slot_has_work(&slots[k]) && slots[k].request->adapters.key == slots[i].request->adapters.key)
             return false;
     return true;
 }
@@ -21,7 +21,7 @@ void weir__turn_choose(weir__turn *turn, const weir__slot *slots, int32_t n_slot
     int32_t first = 0; /* that has work */
     turn->n_sets = 0;
     for (int32_t i = 0; i < n_slots; i++) {
-        if (!has_work(&slots[i])) continue;
+        if (!slot_has_work(&slots[i])) continue;
         if (next == NULL) first = i;
         turn->n_sets += is_first(slots, first, i);
         if (next == NULL || slots[i].turn < next->turn) next = &slots[i];

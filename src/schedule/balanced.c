@@ -3,7 +3,7 @@
 
 /* Half of the budget for each side; prompts get what streams leave of their half, then streams what prompts
  * left. */
-static size_t plan_tick(const weir_view *view, weir_plan_entry *plan, void *user)
+static size_t plan_balanced(const weir_view *view, weir_plan_entry *plan, void *user)
 {
     (void)user;
     weir__prompts prompts;
@@ -18,6 +18,6 @@ static size_t plan_tick(const weir_view *view, weir_plan_entry *plan, void *user
 
 const weir_strategy *weir_strategy_balanced(void)
 {
-    static const weir_strategy strategy = {.name = "balanced", .plan = plan_tick};
+    static const weir_strategy strategy = {.name = "balanced", .plan = plan_balanced};
     return &strategy;
 }

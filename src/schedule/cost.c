@@ -22,7 +22,7 @@ void weir__cost_init(weir__cost *cost)
     memcpy(cost->usual, guess, sizeof guess);
 }
 
-static void terms(const weir__shape *shape, double *x)
+static void shape_terms(const weir__shape *shape, double *x)
 {
     x[WEIR__COST_PASS] = shape->n_passes;
     x[WEIR__COST_DECODE] = shape->n_decode;
@@ -38,7 +38,7 @@ static double dot(const double *a, const double *b)
 }
 
 /* The first tick says how fast the machine is; how the costs relate to each other stays a guess. */
-static void begin(weir__cost *cost, double scale)
+static void begin_cost(weir__cost *cost, double scale)
 {
     for (int i = 0; i < WEIR__COST_TERMS; i++) {
         cost->ns[i] *= scale;
@@ -49,7 +49,7 @@ static void begin(weir__cost *cost, double scale)
 
 /* What may have changed since the last tick. A cost that no tick has shown for long is doubted up to a
  * limit. */
-static void drift(weir__cost *cost)
+static void drift_cost(weir__cost *cost)
 {
     for (int i = 0; i < WEIR__COST_TERMS; i++) {
         double size = cost->ns[i] + 0.05 * cost->usual[i];
@@ -71,15 +71,15 @@ static void drift(weir__cost *cost)
 void weir__cost_observe(weir__cost *cost, const weir__shape *shape, int64_t ns)
 {
     double x[WEIR__COST_TERMS], spread[WEIR__COST_TERMS];
-    terms(shape, x);
+    shape_terms(shape, x);
     double predicted = dot(cost->ns, x), actual = (double)ns;
     if (shape->n_passes < 1 || ns < 1) return;
     if (cost->n_ticks < INT32_MAX) cost->n_ticks++;
     if (cost->n_ticks == 1) {
-        begin(cost, actual / predicted);
+        begin_cost(cost, actual / predicted);
         return;
     }
-    drift(cost);
+    drift_cost(cost);
     for (int i = 0; i < WEIR__COST_TERMS; i++) spread[i] = dot(cost->covariance[i], x);
     double noise = NOISE * (predicted > FLOOR_NS ? predicted : FLOOR_NS);
     double variance = dot(spread, x) + noise * noise;

@@ -2,7 +2,7 @@
 #include "schedule/schedule.h"
 
 /* Streams that run are waited on by someone, so their tokens come first; prompts fill the rest. */
-static size_t plan_tick(const weir_view *view, weir_plan_entry *plan, void *user)
+static size_t plan_decode_maximal(const weir_view *view, weir_plan_entry *plan, void *user)
 {
     (void)user;
     weir__prompts prompts;
@@ -14,6 +14,6 @@ static size_t plan_tick(const weir_view *view, weir_plan_entry *plan, void *user
 
 const weir_strategy *weir_strategy_decode_maximal(void)
 {
-    static const weir_strategy strategy = {.name = "decode-maximal", .plan = plan_tick};
+    static const weir_strategy strategy = {.name = "decode-maximal", .plan = plan_decode_maximal};
     return &strategy;
 }

@@ -28,7 +28,7 @@ static bool is_in_time(draft *d, int32_t n_prefill)
 }
 
 /* The most prompt tokens, of at most n, that the target allows, or the least that a tick takes anyway. */
-static int32_t fitting(draft *d, int32_t n)
+static int32_t fitting_prefill(draft *d, int32_t n)
 {
     int32_t fits = weir__schedule_least(LEAST_PREFILL, n), too_many = n;
     if (fits == n || is_in_time(d, n)) return n;
@@ -42,19 +42,19 @@ static int32_t fitting(draft *d, int32_t n)
     return fits;
 }
 
-static size_t plan_tick(const weir_view *view, weir_plan_entry *plan, void *user)
+static size_t plan_latency_target(const weir_view *view, weir_plan_entry *plan, void *user)
 {
     (void)user;
     draft d = {.view = view, .plan = plan};
     int32_t budget = view->budget;
     weir__schedule_prompts(view, &d.prompts);
     d.n_decodes = weir__schedule_decodes(view, plan, 0, &budget);
-    if (d.n_decodes > 0 && d.prompts.n > 0) budget = fitting(&d, budget);
+    if (d.n_decodes > 0 && d.prompts.n > 0) budget = fitting_prefill(&d, budget);
     return with_prefill(&d, budget);
 }
 
 const weir_strategy *weir_strategy_latency_target(void)
 {
-    static const weir_strategy strategy = {.name = "latency-target", .plan = plan_tick};
+    static const weir_strategy strategy = {.name = "latency-target", .plan = plan_latency_target};
     return &strategy;
 }

@@ -3,7 +3,7 @@
 
 /* Large passes compute most tokens a second, so prompts come first. One token is kept for the streams that
  * run, which take turns for it: prompts that follow each other without end would stop them. */
-static size_t plan_tick(const weir_view *view, weir_plan_entry *plan, void *user)
+static size_t plan_prefill_priority(const weir_view *view, weir_plan_entry *plan, void *user)
 {
     (void)user;
     weir__prompts prompts;
@@ -17,6 +17,6 @@ static size_t plan_tick(const weir_view *view, weir_plan_entry *plan, void *user
 
 const weir_strategy *weir_strategy_prefill_priority(void)
 {
-    static const weir_strategy strategy = {.name = "prefill-priority", .plan = plan_tick};
+    static const weir_strategy strategy = {.name = "prefill-priority", .plan = plan_prefill_priority};
     return &strategy;
 }

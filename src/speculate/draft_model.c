@@ -59,14 +59,14 @@ typedef struct draft_model {
     slot slots[]; /* [n_slots] */
 } draft_model;
 
-static int class_of(int32_t place)
+static int place_class(int32_t place)
 {
     return place < 3 ? place : place < 5 ? 3 : place < 9 ? 4 : 5;
 }
 
 /* ---- Text ---- */
 
-static void meet(slot *s, const weir__draft *draft)
+static void meet_text(slot *s, const weir__draft *draft)
 {
     if (s->text == draft->text) return;
     s->text = draft->text;
@@ -78,7 +78,7 @@ static void meet(slot *s, const weir__draft *draft)
 
 /* Cuts the sequence back to what it has in common with the text, but for the text's last token, whose row is
  * needed. False: this text cannot be read. */
-static bool align(draft_model *m, slot *s, const weir__draft *draft)
+static bool align_text(draft_model *m, slot *s, const weir__draft *draft)
 {
     const weir__backend *ops = m->model->ops;
     int32_t most = draft->n_tokens - 1, n = s->n_same < most ? s->n_same : most;
@@ -95,7 +95,7 @@ static bool align(draft_model *m, slot *s, const weir__draft *draft)
 }
 
 /* Puts what is missing into the batch, as far as there is room. */
-static void feed(draft_model *m, slot *s, const weir__draft *draft, int32_t *room)
+static void feed_text(draft_model *m, slot *s, const weir__draft *draft, int32_t *room)
 {
     int32_t n = draft->n_tokens - s->n_held;
     if (n > *room) n = *room;
@@ -116,7 +116,7 @@ static int32_t seq_of(const draft_model *m, const weir__draft *draft)
 }
 
 /* A head needs the row of the text's last token only. False: it was not told of the one before. */
-static bool ask(draft_model *m, slot *s, const weir__draft *draft)
+static bool ask_head(draft_model *m, slot *s, const weir__draft *draft)
 {
     int32_t last = draft->n_tokens - 1;
     if (m->model->ops->seq_pos_max(m->context, draft->seq) != last - 1 ||
@@ -127,7 +127,7 @@ static bool ask(draft_model *m, slot *s, const weir__draft *draft)
 }
 
 /* After a failed pass nobody knows what is there. */
-static void forget(draft_model *m)
+static void forget_texts(draft_model *m)
 {
     m->model->ops->clear(m->context);
     for (int32_t i = 0; i < m->n_slots; i++) m->slots[i].n_held = m->slots[i].n_same = 0;
@@ -136,14 +136,15 @@ static void forget(draft_model *m)
 /* ---- Drafts ---- */
 
 /* Whether one more token is worth a pass for it. */
-static bool pays(const draft_model *m, const slot *s, int32_t place, const weir__drafting *drafting)
+static bool token_pays(const draft_model *m, const slot *s, int32_t place, const weir__drafting *drafting)
 {
     weir__worth worth = drafting->worth;
-    return weir__worth_take(&worth, s->probability * weir__pace_hope(&s->pace, class_of(place)), m->token_ns);
+    return weir__worth_take(&worth, s->probability * weir__pace_hope(&s->pace, place_class(place)),
+                            m->token_ns);
 }
 
 /* The first pass: the texts. Returns whether it takes longer than others: it catches up. */
-static bool begin(draft_model *m, weir__draft *const *drafts, size_t n, const weir__drafting *drafting)
+static bool begin_drafts(draft_model *m, weir__draft *const *drafts, size_t n, const weir__drafting *drafting)
 {
     int32_t room = m->batch.capacity < CATCH_UP ? m->batch.capacity : CATCH_UP;
     bool catches_up = false;
@@ -151,19 +152,19 @@ static bool begin(draft_model *m, weir__draft *const *drafts, size_t n, const we
         const weir__draft *draft = drafts[i];
         slot *s = &m->slots[draft->slot];
         catches_up |= m->is_head && s->text != draft->text; /* with what waits of its prompt */
-        meet(s, draft);
+        meet_text(s, draft);
         s->row = -1;
         s->probability = 1;
-        s->trial = !pays(m, s, 0, drafting);
+        s->trial = !token_pays(m, s, 0, drafting);
         s->done = drafting->room < 1 || room < 1 || (s->trial && draft->n_tokens - s->tried_at < s->pause) ||
-                  !(m->is_head ? ask(m, s, draft) : align(m, s, draft));
-        if (!s->done && !m->is_head) feed(m, s, draft, &room);
+                  !(m->is_head ? ask_head(m, s, draft) : align_text(m, s, draft));
+        if (!s->done && !m->is_head) feed_text(m, s, draft, &room);
     }
     return catches_up || m->batch.n > 2 * (int32_t)n;
 }
 
 /* The token that the draft's row gives, and its own row for the next pass. */
-static void extend(draft_model *m, slot *s, weir__draft *draft, weir__drafting *drafting)
+static void extend_draft(draft_model *m, slot *s, weir__draft *draft, weir__drafting *drafting)
 {
     int32_t row = s->row, token;
     s->row = -1;
@@ -172,18 +173,18 @@ static void extend(draft_model *m, slot *s, weir__draft *draft, weir__drafting *
         token >= m->base.target->info.n_vocab)
         return;
     weir__drafting trial = {.worth = {.ns = 1}, .room = drafting->room};
-    s->probability *= weir__pace_hope(&s->pace, class_of(draft->n));
+    s->probability *= weir__pace_hope(&s->pace, place_class(draft->n));
     if (!weir__drafter_add(&m->base, draft, token, s->probability, m->token_ns, s->trial ? &trial : drafting))
         return;
     if (s->trial) drafting->room--;
-    if (s->trial || draft->n == draft->most || !pays(m, s, draft->n, drafting)) return;
+    if (s->trial || draft->n == draft->most || !token_pays(m, s, draft->n, drafting)) return;
     s->done = false;
     s->row = weir__batch_add(&m->batch, token, draft->n_tokens - 1 + draft->n, seq_of(m, draft), true);
     if (!m->is_head) s->held[s->n_held++] = token;
 }
 
 /* What a token takes, from the time of all; one that catches up with its text takes longer. */
-static void measure(draft_model *m, double ns, bool caught_up)
+static void measure_token(draft_model *m, double ns, bool caught_up)
 {
     if (m->token_ns == 0)
         m->token_ns = ns;
@@ -191,37 +192,39 @@ static void measure(draft_model *m, double ns, bool caught_up)
         m->token_ns += NEWEST * (ns - m->token_ns);
 }
 
-static void draft_all(weir__drafter *drafter, weir__draft *const *drafts, size_t n, weir__drafting *drafting)
+static void draft_by_model(weir__drafter *drafter, weir__draft *const *drafts, size_t n,
+                           weir__drafting *drafting)
 {
     draft_model *m = (draft_model *)drafter;
     int64_t start = weir__clock_now_ns();
     int32_t n_drafted = 0;
     m->batch.n = 0;
-    bool catches_up = begin(m, drafts, n, drafting);
+    bool catches_up = begin_drafts(m, drafts, n, drafting);
     while (m->batch.n > 0) {
         if (m->model->ops->decode(m->context, &m->batch, NULL) != WEIR_OK) {
-            forget(m);
+            forget_texts(m);
             break;
         }
         m->batch.n = 0;
         m->model->ops->logits_ready(m->context);
         for (size_t i = 0; i < n; i++)
-            if (!m->slots[drafts[i]->slot].done) extend(m, &m->slots[drafts[i]->slot], drafts[i], drafting);
+            if (!m->slots[drafts[i]->slot].done)
+                extend_draft(m, &m->slots[drafts[i]->slot], drafts[i], drafting);
     }
     for (size_t i = 0; i < n; i++) {
         n_drafted += drafts[i]->n;
         if (m->is_head && drafts[i]->n > 1) /* the target tells of these tokens, if they are right */
             m->model->ops->seq_remove(m->context, drafts[i]->seq, drafts[i]->n_tokens, -1);
     }
-    if (n_drafted > 0) measure(m, (double)(weir__clock_now_ns() - start) / n_drafted, catches_up);
+    if (n_drafted > 0) measure_token(m, (double)(weir__clock_now_ns() - start) / n_drafted, catches_up);
 }
 
-static void judge(weir__drafter *drafter, const weir__draft *draft, int32_t n_drafted, int32_t n_right)
+static void judge_draft(weir__drafter *drafter, const weir__draft *draft, int32_t n_drafted, int32_t n_right)
 {
     slot *s = &((draft_model *)drafter)->slots[draft->slot];
     if (s->text != draft->text) return;
     for (int32_t i = 0; i < n_drafted && i <= n_right; i++)
-        weir__pace_note(&s->pace, class_of(i), i < n_right);
+        weir__pace_note(&s->pace, place_class(i), i < n_right);
     if (!s->trial) return;
     s->tried_at = draft->n_tokens;
     s->pause = n_right > 0 ? PAUSE_LEAST : s->pause < PAUSE_MOST ? 2 * s->pause : PAUSE_MOST;
@@ -262,7 +265,7 @@ weir_status weir__drafter_model_check(const weir_model *target, const weir_model
     return WEIR_OK;
 }
 
-static void destroy(weir__drafter *drafter)
+static void destroy_drafter(weir__drafter *drafter)
 {
     draft_model *m = (draft_model *)drafter;
     const weir__backend *ops = m->model->ops;
@@ -275,14 +278,14 @@ static void destroy(weir__drafter *drafter)
 }
 
 /* target_context: a head's target, NULL of a model. n_ctx: of a model's slots. */
-static weir_status create(weir_model *target, weir__bcontext *target_context, weir_model *model,
-                          const weir_context_params *params, int32_t n_slots, int32_t n_ctx,
-                          weir__drafter **drafter, weir_error *error)
+static weir_status create_drafter(weir_model *target, weir__bcontext *target_context, weir_model *model,
+                                  const weir_context_params *params, int32_t n_slots, int32_t n_ctx,
+                                  weir__drafter **drafter, weir_error *error)
 {
     static const weir__drafter_ops kinds[] = {
-        {.name = "model", .draft = draft_all, .judge = judge, .destroy = destroy},
-        {.name = "eagle3", .draft = draft_all, .judge = judge, .destroy = destroy},
-        {.name = "mtp", .draft = draft_all, .judge = judge, .destroy = destroy},
+        {.name = "model", .draft = draft_by_model, .judge = judge_draft, .destroy = destroy_drafter},
+        {.name = "eagle3", .draft = draft_by_model, .judge = judge_draft, .destroy = destroy_drafter},
+        {.name = "mtp", .draft = draft_by_model, .judge = judge_draft, .destroy = destroy_drafter},
     };
     weir_sampler_params greedy = weir_sampler_params_default();
     draft_model *m = weir__mem_calloc(1, sizeof *m + (size_t)n_slots * sizeof m->slots[0]);
@@ -316,19 +319,19 @@ static weir_status create(weir_model *target, weir__bcontext *target_context, we
     for (int32_t i = 0; i < n_slots; i++) m->slots[i].held = m->tokens + (size_t)i * (size_t)n_ctx;
     return WEIR_OK;
 fail:
-    destroy(&m->base);
+    destroy_drafter(&m->base);
     return status;
 }
 
 weir_status weir__drafter_model(weir_model *target, weir_model *model, const weir_context_params *params,
                                 int32_t n_ctx, weir__drafter **drafter, weir_error *error)
 {
-    return create(target, NULL, model, params, params->n_seq_max, n_ctx, drafter, error);
+    return create_drafter(target, NULL, model, params, params->n_seq_max, n_ctx, drafter, error);
 }
 
 weir_status weir__drafter_head(weir_model *target, weir__bcontext *context, weir_model *model,
                                const weir_context_params *params, int32_t n_slots, weir__drafter **drafter,
                                weir_error *error)
 {
-    return create(target, context, model, params, n_slots, 0, drafter, error);
+    return create_drafter(target, context, model, params, n_slots, 0, drafter, error);
 }

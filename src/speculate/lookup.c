@@ -12,7 +12,7 @@
  * is. Measured over prose and code, bench/results/speculate.md. */
 static const double prior[WEIR__PACE_CLASSES] = {0.3, 0.4, 0.5, 0.75, 0.85, 0.95};
 
-static int class_of(int32_t length)
+static int length_class(int32_t length)
 {
     return length <= 2 ? 0 : length == 3 ? 1 : length <= 5 ? 2 : length <= 8 ? 3 : length <= 16 ? 4 : 5;
 }
@@ -48,7 +48,7 @@ static int32_t *head_of(const weir__lookup *lookup, const int32_t *tokens, int32
     return &lookup->head[(hash >> 32) & (lookup->n_heads - 1)];
 }
 
-static void add(weir__lookup *lookup, const int32_t *tokens, int32_t at)
+static void add_pair(weir__lookup *lookup, const int32_t *tokens, int32_t at)
 {
     if (at == 0) return;
     int32_t *head = head_of(lookup, tokens, at);
@@ -57,7 +57,7 @@ static void add(weir__lookup *lookup, const int32_t *tokens, int32_t at)
 }
 
 /* As many heads as tokens that there is room for: a chain is of one pair, mostly. */
-static bool make_room(weir__lookup *lookup, const int32_t *tokens, int32_t n)
+static bool reserve_tokens(weir__lookup *lookup, const int32_t *tokens, int32_t n)
 {
     size_t n_heads = lookup->n_heads > 0 ? lookup->n_heads : 1024;
     if (!weir__mem_grow(&lookup->before, &lookup->capacity, (size_t)n, sizeof *lookup->before)) return false;
@@ -68,14 +68,14 @@ static bool make_room(weir__lookup *lookup, const int32_t *tokens, int32_t n)
     weir__mem_free(lookup->head);
     lookup->head = head;
     lookup->n_heads = n_heads;
-    for (int32_t at = 0; at < lookup->n; at++) add(lookup, tokens, at);
+    for (int32_t at = 0; at < lookup->n; at++) add_pair(lookup, tokens, at);
     return true;
 }
 
 /* ---- Matches ---- */
 
 /* How many tokens up to `a` are those up to `b`, b < a. */
-static int32_t alike(const int32_t *tokens, int32_t a, int32_t b)
+static int32_t count_alike(const int32_t *tokens, int32_t a, int32_t b)
 {
     int32_t n = 0;
     while (n < WEIR__LOOKUP_MOST && n <= b && tokens[a - n] == tokens[b - n]) n++;
@@ -83,13 +83,13 @@ static int32_t alike(const int32_t *tokens, int32_t a, int32_t b)
 }
 
 /* The place whose past is most like that of the token at `at`; of several the newest. */
-static void find(weir__lookup *lookup, const int32_t *tokens, int32_t at)
+static void find_place(weir__lookup *lookup, const int32_t *tokens, int32_t at)
 {
     if (at == 0 || lookup->length >= SURE) return;
     int32_t next = *head_of(lookup, tokens, at);
     for (int i = 0; i < CANDIDATES && next > 0; i++) {
         int32_t candidate = next - 1;
-        int32_t length = alike(tokens, at, candidate);
+        int32_t length = count_alike(tokens, at, candidate);
         if (length >= WEIR__LOOKUP_LEAST && length > lookup->length) {
             lookup->length = length;
             lookup->from = candidate + 1;
@@ -99,11 +99,11 @@ static void find(weir__lookup *lookup, const int32_t *tokens, int32_t at)
 }
 
 /* The token at `at` is known now: was it the expected one, and where does that lead? */
-static void follow(weir__lookup *lookup, const int32_t *tokens, int32_t at)
+static void follow_token(weir__lookup *lookup, const int32_t *tokens, int32_t at)
 {
     if (lookup->from < 0) return;
     bool right = tokens[at] == tokens[lookup->from];
-    weir__pace_note(&lookup->pace, class_of(lookup->length), right);
+    weir__pace_note(&lookup->pace, length_class(lookup->length), right);
     lookup->from = right ? lookup->from + 1 : -1;
     if (!right)
         lookup->length = 0;
@@ -115,12 +115,12 @@ bool weir__lookup_read(weir__lookup *lookup, const int32_t *tokens, int32_t n)
 {
     bool first = lookup->n == 0;
     if (n <= lookup->n) return true;
-    if (!make_room(lookup, tokens, n)) return false;
+    if (!reserve_tokens(lookup, tokens, n)) return false;
     for (; lookup->n < n; lookup->n++) {
         int32_t at = lookup->n;
-        if (!first) follow(lookup, tokens, at);
-        if (!first || at == n - 1) find(lookup, tokens, at);
-        add(lookup, tokens, at);
+        if (!first) follow_token(lookup, tokens, at);
+        if (!first || at == n - 1) find_place(lookup, tokens, at);
+        add_pair(lookup, tokens, at);
     }
     return true;
 }
@@ -132,7 +132,7 @@ int32_t weir__lookup_draft(const weir__lookup *lookup, const int32_t *tokens, in
     for (int32_t i = 0; i < most; i++) {
         int32_t at = lookup->from + i; /* past the end the draft itself is what the text goes on with */
         draft[i] = at < lookup->n ? tokens[at] : draft[at - lookup->n];
-        hope[i] = weir__pace_hope(&lookup->pace, class_of(lookup->length + i));
+        hope[i] = weir__pace_hope(&lookup->pace, length_class(lookup->length + i));
     }
     return most;
 }

@@ -15,7 +15,7 @@ typedef struct prompt_lookup {
     slot slots[]; /* [n_slots] */
 } prompt_lookup;
 
-static void draft_one(prompt_lookup *all, weir__draft *draft, weir__drafting *drafting)
+static void lookup_draft(prompt_lookup *all, weir__draft *draft, weir__drafting *drafting)
 {
     slot *s = &all->slots[draft->slot];
     int32_t tokens[WEIR__DRAFT_MAX];
@@ -30,12 +30,13 @@ static void draft_one(prompt_lookup *all, weir__draft *draft, weir__drafting *dr
     }
 }
 
-static void draft_all(weir__drafter *drafter, weir__draft *const *drafts, size_t n, weir__drafting *drafting)
+static void draft_by_lookup(weir__drafter *drafter, weir__draft *const *drafts, size_t n,
+                            weir__drafting *drafting)
 {
-    for (size_t i = 0; i < n; i++) draft_one((prompt_lookup *)drafter, drafts[i], drafting);
+    for (size_t i = 0; i < n; i++) lookup_draft((prompt_lookup *)drafter, drafts[i], drafting);
 }
 
-static void destroy(weir__drafter *drafter)
+static void destroy_lookup(weir__drafter *drafter)
 {
     prompt_lookup *all = (prompt_lookup *)drafter;
     for (int32_t i = 0; i < all->n_slots; i++) weir__lookup_fini(&all->slots[i].lookup);
@@ -44,7 +45,8 @@ static void destroy(weir__drafter *drafter)
 
 weir__drafter *weir__drafter_lookup(weir_model *target, int32_t n_slots)
 {
-    static const weir__drafter_ops ops = {.name = "lookup", .draft = draft_all, .destroy = destroy};
+    static const weir__drafter_ops ops = {
+        .name = "lookup", .draft = draft_by_lookup, .destroy = destroy_lookup};
     prompt_lookup *all = weir__mem_calloc(1, sizeof *all + (size_t)n_slots * sizeof all->slots[0]);
     if (all == NULL) return NULL;
     all->base = (weir__drafter){.ops = &ops, .target = target};
