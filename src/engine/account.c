@@ -7,18 +7,10 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 
-#define TICKS    4096 /* as weir.h promises: a minute or so */
-#define ARRIVALS 4096
-#define PARTS    32  /* of each tick, in the mean: beyond that many slots fewer ticks have theirs */
-#define PIECE    256 /* items that are copied under one lock: a few microseconds */
+#define PIECE 256 /* items that are copied under one lock: a few microseconds */
 
 bool weir__account_init(weir__account *account, int32_t n_slots)
 {
-    size_t n_parts = (size_t)(n_slots < PARTS ? n_slots : PARTS);
-    if (!weir__ring_init(&account->ticks, TICKS, sizeof(weir_tick)) ||
-        !weir__ring_init(&account->parts, TICKS * n_parts, sizeof(weir_tick_slot)) ||
-        !weir__ring_init(&account->arrivals, ARRIVALS, sizeof(weir_arrival)))
-        return false;
     account->planned = weir__mem_calloc((size_t)n_slots, sizeof *account->planned);
     if (account->planned == NULL) return false;
     for (int32_t i = 0; i < n_slots; i++) account->planned[i].slot = -1;
@@ -27,9 +19,6 @@ bool weir__account_init(weir__account *account, int32_t n_slots)
 
 void weir__account_fini(weir__account *account)
 {
-    weir__ring_fini(&account->ticks);
-    weir__ring_fini(&account->parts);
-    weir__ring_fini(&account->arrivals);
     weir__mem_free(account->planned);
     account->planned = NULL;
 }
@@ -62,7 +51,8 @@ void weir__account_publish(weir_engine *engine)
     counts->n_kv_reserved = (int32_t)(wanted < counts->n_kv ? wanted : counts->n_kv);
     counts->retry_ns = weir__rates_retry_ns(&engine->rates, engine->params.n_slots, 1);
     int64_t now = weir__clock_now_ns();
-    pthread_mutex_lock(&engine->mutex);
+    weir__shared *shared = &engine->shared;
+    pthread_mutex_lock(&shared->mutex);
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir__slot *slot = &engine->slots[i];
         if (slot->request == NULL || slot->n_unbilled == 0) continue; /* also one that is about to end */
@@ -70,12 +60,12 @@ void weir__account_publish(weir_engine *engine)
         slot->n_unbilled = 0;
     }
     engine->rates.cost = weir__cost_get(&engine->cost);
-    engine->told = engine->rates;
-    counts->n_submitted = engine->stats.n_submitted;
-    counts->n_refused = engine->stats.n_refused;
-    counts->queue_depth = engine->queue.n;
-    engine->stats = *counts;
-    pthread_mutex_unlock(&engine->mutex);
+    shared->rates = engine->rates;
+    counts->n_submitted = shared->stats.n_submitted;
+    counts->n_refused = shared->stats.n_refused;
+    counts->queue_depth = shared->queue.n;
+    shared->stats = *counts;
+    pthread_mutex_unlock(&shared->mutex);
 }
 
 static double seconds(int64_t ns)
@@ -111,24 +101,12 @@ static void count_end(weir_engine *engine, weir_reason reason, weir_slot_state s
 
 /* ---- The record ---- */
 
-void weir__account_arrive(weir_engine *engine, const weir__request *request)
-{
-    const weir_arrival arrival = {
-        .request = request->serial,
-        .submit_ns = request->submit_ns,
-        .n_prompt = request->n_prompt,
-        .max_tokens = request->max_tokens,
-        .priority = request->priority,
-    };
-    weir__ring_add(&engine->account.arrivals, &arrival);
-}
-
 void weir__account_begin(weir_engine *engine, int64_t start)
 {
     weir__account *account = &engine->account;
-    pthread_mutex_lock(&engine->mutex);
-    uint64_t n_arrived = account->arrivals.n;
-    pthread_mutex_unlock(&engine->mutex);
+    pthread_mutex_lock(&engine->shared.mutex);
+    uint64_t n_arrived = engine->shared.arrivals.n;
+    pthread_mutex_unlock(&engine->shared.mutex);
     /* Parts that were added since the last tick belong to this one. */
     account->tick = (weir_tick){
         .serial = account->tick.serial,
@@ -177,20 +155,20 @@ void weir__account_plan(weir_engine *engine)
     weir__histogram_observe(&engine->counts.passes, engine->shape.n_passes);
 }
 
-/* Under the engine's mutex. */
-static void add_part(weir__account *account, weir_tick_slot *part)
+/* The mutex is held. */
+static void add_part(weir__shared *shared, weir_tick_slot *part)
 {
-    part->serial = account->parts.n;
-    weir__ring_add(&account->parts, part);
+    part->serial = shared->parts.n;
+    weir__ring_add(&shared->parts, part);
 }
 
 /* What happened outside of a plan: nothing waits to be joined with it. */
-static void add_event(weir_engine *engine, weir_tick_slot part)
+static void add_event(weir__shared *shared, weir_tick_slot part)
 {
     part.n_tokens = part.n_drafted = part.n_accepted = 0;
-    pthread_mutex_lock(&engine->mutex);
-    add_part(&engine->account, &part);
-    pthread_mutex_unlock(&engine->mutex);
+    pthread_mutex_lock(&shared->mutex);
+    add_part(shared, &part);
+    pthread_mutex_unlock(&shared->mutex);
 }
 
 void weir__account_admit(weir_engine *engine, const weir__slot *slot, bool resumed)
@@ -202,14 +180,14 @@ void weir__account_admit(weir_engine *engine, const weir__slot *slot, bool resum
     }
     weir_tick_slot part = part_of(engine, slot);
     part.resumed = true;
-    add_event(engine, part);
+    add_event(&engine->shared, part);
 }
 
 void weir__account_suspend(weir_engine *engine, const weir__slot *slot)
 {
     weir_tick_slot part = part_of(engine, slot);
     part.suspended = true;
-    add_event(engine, part);
+    add_event(&engine->shared, part);
 }
 
 void weir__account_finish(weir_engine *engine, const weir__slot *slot, int64_t now)
@@ -230,13 +208,14 @@ void weir__account_finish(weir_engine *engine, const weir__slot *slot, int64_t n
     if (in_plan)
         *planned = part;
     else
-        add_event(engine, part);
+        add_event(&engine->shared, part);
 }
 
 /* The tick and its parts, for readers. */
 static void add_tick(weir_engine *engine, const weir_report *report)
 {
     weir__account *account = &engine->account;
+    weir__shared *shared = &engine->shared;
     weir_tick *tick = &account->tick;
     tick->decode_ns = report->decode_ns;
     tick->tick_ns = report->tick_ns;
@@ -247,7 +226,7 @@ static void add_tick(weir_engine *engine, const weir_report *report)
     tick->failed = engine->counts.n_failed_ticks > account->n_failed;
     tick->queue_depth = engine->counts.queue_depth;
     tick->n_kv_used = engine->counts.n_kv_used;
-    pthread_mutex_lock(&engine->mutex);
+    pthread_mutex_lock(&shared->mutex);
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         weir_tick_slot *part = &account->planned[i];
         if (part->slot < 0) continue;
@@ -256,14 +235,14 @@ static void add_tick(weir_engine *engine, const weir_report *report)
             part->n_accepted = engine->slots[i].n_accepted;
         }
         tick->n_accepted += part->n_accepted;
-        add_part(account, part);
+        add_part(shared, part);
         part->slot = -1;
     }
-    tick->n_slots = (int32_t)(account->parts.n - tick->first_slot);
-    weir__ring_add(&account->ticks, tick);
-    pthread_mutex_unlock(&engine->mutex);
+    tick->n_slots = (int32_t)(shared->parts.n - tick->first_slot);
+    weir__ring_add(&shared->ticks, tick);
+    tick->first_slot = shared->parts.n;
+    pthread_mutex_unlock(&shared->mutex);
     tick->serial++;
-    tick->first_slot = account->parts.n;
 }
 
 void weir__account_end(weir_engine *engine, const weir_report *report, int64_t work_ns)
@@ -289,7 +268,7 @@ void weir__account_end(weir_engine *engine, const weir_report *report, int64_t w
 static weir_status read_ring(const weir_engine *engine, const weir__ring *ring, uint64_t from, void *items,
                              size_t capacity, size_t *n)
 {
-    pthread_mutex_t *mutex = (pthread_mutex_t *)&engine->mutex;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&engine->shared.mutex;
     size_t copied = 0, piece;
     *n = 0;
     if (capacity == 0) return WEIR_OK; /* items may be NULL */
@@ -310,7 +289,7 @@ static weir_status read_ring(const weir_engine *engine, const weir__ring *ring, 
 #define READ(engine, ring, from, items, capacity, n)                                                         \
     ((engine) == NULL || (n) == NULL || ((items) == NULL && (capacity) > 0)                                  \
          ? WEIR_INVALID                                                                                      \
-         : read_ring(engine, &(engine)->account.ring, from, items, capacity, n))
+         : read_ring(engine, &(engine)->shared.ring, from, items, capacity, n))
 
 weir_status weir_engine_ticks(const weir_engine *engine, uint64_t from, weir_tick *ticks, size_t capacity,
                               size_t *n)

@@ -4,16 +4,12 @@
 #ifndef WEIR_ENGINE_ACCOUNT_H
 #define WEIR_ENGINE_ACCOUNT_H
 
-#include "engine/ring.h"
 #include "engine/slot.h"
 
-/* The rings are guarded by the engine's mutex, the rest is the driver's.
+/* The driver's. The rings themselves are in weir__shared.
  * Invariant: planned[i] is slot i's part in the tick under way where its slot is i, and nothing where it is
  * -1. */
 typedef struct weir__account {
-    weir__ring ticks;        /* weir_tick */
-    weir__ring parts;        /* weir_tick_slot */
-    weir__ring arrivals;     /* weir_arrival */
     weir_tick tick;          /* under way */
     weir_tick_slot *planned; /* [n_slots] */
     uint64_t n_failed;       /* ticks, before this one */
@@ -22,9 +18,6 @@ typedef struct weir__account {
 /* False: out of memory. Freed with fini in any case. */
 bool weir__account_init(weir__account *account, int32_t n_slots);
 void weir__account_fini(weir__account *account);
-
-/* A request with a serial is about to be queued. Any thread, under the engine's mutex. */
-void weir__account_arrive(weir_engine *engine, const weir__request *request);
 
 /* The tick begins. */
 void weir__account_begin(weir_engine *engine, int64_t start);

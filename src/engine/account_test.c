@@ -265,7 +265,7 @@ static void a_suspension_is_in_the_record_and_no_second_admission(void **state)
 /* Tokens that requests without a salt have been billed; the clock stands. */
 static int64_t billed(const rig *r, int64_t now)
 {
-    return weir__salt_served(weir__salt_find(&r->engine->salts, 0), now);
+    return weir__salt_served(weir__salt_find(&r->engine->shared.salts, 0), now);
 }
 
 /* The prompt when it gets a slot, then each generated token once it is fed, which the last one never is. */

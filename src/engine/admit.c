@@ -33,23 +33,12 @@ static bool request_fits(weir_engine *engine, const weir__request *request, bool
            cells + weir__suspend_cells_wanted(request, request->progress.n_tokens) <= engine->n_room;
 }
 
-static weir__request *next_request(weir_engine *engine, int32_t above, int64_t now)
-{
-    pthread_mutex_lock(&engine->mutex);
-    weir__request *request = weir__queue_next(&engine->queue, above, weir__ageing_ns(engine), now);
-    pthread_mutex_unlock(&engine->mutex);
-    return request; /* only the driver takes requests out */
-}
-
 static void start_request(weir_engine *engine, weir__request *request)
 {
     weir__slot *slot = idle_slot(engine);
     int64_t now = weir__clock_now_ns(); /* not the tick's time: the request may have come since */
     bool resumed = request->progress.admit_ns != 0;
-    pthread_mutex_lock(&engine->mutex);
-    weir__queue_remove(&engine->queue, request);
-    if (!resumed) weir__salt_bill(request->salt, request->n_prompt, now);
-    pthread_mutex_unlock(&engine->mutex);
+    weir__shared_admit(&engine->shared, request, resumed, now);
     weir__slot_start(slot, request, now);
     weir__turn_enter(&engine->turn, slot);
     weir__prefix_start(engine, slot);
@@ -75,10 +64,12 @@ static int32_t lowest_priority(const weir_engine *engine)
 static weir__request *choose_request(weir_engine *engine, int64_t now)
 {
     weir__request *request = NULL;
-    if (idle_slot(engine) != NULL && (request = next_request(engine, INT32_MIN, now)) != NULL &&
+    int64_t ageing_ns = weir__ageing_ns(engine);
+    if (idle_slot(engine) != NULL &&
+        (request = weir__shared_next(&engine->shared, INT32_MIN, ageing_ns, now)) != NULL &&
         request_fits(engine, request, false, now))
         return request;
-    request = next_request(engine, lowest_priority(engine), now);
+    request = weir__shared_next(&engine->shared, lowest_priority(engine), ageing_ns, now);
     if (request == NULL || !request_fits(engine, request, true, now)) return NULL;
     while (idle_slot(engine) == NULL || !request_fits(engine, request, false, now))
         weir__suspend(engine, weir__suspend_victim(engine, request, now));

@@ -150,8 +150,8 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
     if (params->cache_bytes == WEIR_AUTO) params->cache_bytes = weir__cpu_memory_available() / 4;
     weir__suspend_reset(engine);
     engine->limits = (weir__limits){.n_ctx = params->n_ctx, .max_tokens = params->max_tokens};
-    engine->stats = (weir_engine_stats){
-        .size = sizeof engine->stats,
+    engine->shared.stats = (weir_engine_stats){
+        .size = sizeof engine->shared.stats,
         .n_slots = params->n_slots,
         .n_ctx = params->n_ctx,
         .n_kv = engine->info.n_ctx,
@@ -162,14 +162,14 @@ static weir_status create_context(weir_engine *engine, weir_error *error)
         .kv_bytes = (uint64_t)engine->info.n_ctx *
                     model->ops->cell_bytes(model->model, params->type_k, params->type_v),
     };
-    engine->counts = engine->stats;
+    engine->counts = engine->shared.stats;
     if ((status = weir__prefix_open(engine, error)) != WEIR_OK) return status;
     weir__cache_counts kept = weir__cache_count(engine->cache); /* from an engine before */
-    engine->stats.n_cache_files = engine->counts.n_cache_files = kept.n_disk;
-    engine->stats.cache_disk_bytes = engine->counts.cache_disk_bytes = kept.disk_bytes;
+    engine->shared.stats.n_cache_files = engine->counts.n_cache_files = kept.n_disk;
+    engine->shared.stats.cache_disk_bytes = engine->counts.cache_disk_bytes = kept.disk_bytes;
     status = weir__speculate_open(engine, error);
-    weir__speculate_name(engine, engine->stats.drafters, sizeof engine->stats.drafters);
-    memcpy(engine->counts.drafters, engine->stats.drafters, sizeof engine->counts.drafters);
+    weir__speculate_name(engine, engine->shared.stats.drafters, sizeof engine->shared.stats.drafters);
+    memcpy(engine->counts.drafters, engine->shared.stats.drafters, sizeof engine->counts.drafters);
     return status;
 }
 
@@ -214,14 +214,6 @@ static bool engine_has_work(const weir_engine *engine)
     return false;
 }
 
-static bool is_stopping(weir_engine *engine)
-{
-    pthread_mutex_lock(&engine->mutex);
-    bool stopping = engine->stopping;
-    pthread_mutex_unlock(&engine->mutex);
-    return stopping;
-}
-
 static void *run_engine(void *argument)
 {
     weir_engine *engine = argument;
@@ -229,10 +221,10 @@ static void *run_engine(void *argument)
     weir__wheel_take(&engine->wheel, engine->bell);
     for (;;) {
         weir_report report;
-        if (is_stopping(engine)) break;
+        if (weir__shared_is_stopping(&engine->shared)) break;
         weir__step_tick(engine, NULL, 0, &report);
         if (report.idle && !engine_has_work(engine)) {
-            int64_t deadline = weir__finish_next_deadline(engine),
+            int64_t deadline = weir__shared_next_deadline(&engine->shared),
                     due = weir__cache_archive_due(engine->cache);
             weir__doorbell_wait(engine->bell, due < deadline ? due : deadline);
         }
@@ -252,6 +244,7 @@ static void free_engine(weir_engine *engine)
     weir__adapters_fini(&engine->turn.adapters);
     weir__batch_fini(&engine->batch);
     weir__account_fini(&engine->account);
+    weir__shared_fini(&engine->shared);
     weir__emit_scratch_fini(&engine->scratch);
     weir__mem_free(engine->slots);
     weir__mem_free(engine->lanes);
@@ -271,7 +264,7 @@ static void free_engine(weir_engine *engine)
 static bool nobody_waits(void *user)
 {
     const weir_engine *engine = user;
-    if (atomic_load_explicit(&engine->abandon, memory_order_relaxed)) return true;
+    if (atomic_load_explicit(&engine->shared.abandon, memory_order_relaxed)) return true;
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
         const weir__slot *slot = &engine->slots[i];
         if (slot->state != WEIR_SLOT_IDLE && !weir__request_cancelled(slot->request)) return false;
@@ -314,14 +307,12 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
     engine->params = params;
     engine->strategy = params.strategy ? *params.strategy : *weir_strategy_decode_maximal();
     weir__cost_init(&engine->cost);
-    engine->open = true;
+    if ((status = weir__shared_init(&engine->shared, params.n_slots, error)) != WEIR_OK) goto no_shared;
     if ((status = create_context(engine, error)) != WEIR_OK) goto no_context;
     if ((status = allocate_arrays(engine, error)) != WEIR_OK) goto no_context;
 
     model->ops->set_abort(engine->context, nobody_waits, engine);
     status = WEIR_NO_MEMORY;
-    if (pthread_mutex_init(&engine->mutex, NULL) != 0) goto no_mutex;
-    if (weir__clock_cond_init(&engine->drained) != 0) goto no_cond;
     if (pthread_mutex_init(&engine->stop_mutex, NULL) != 0) goto no_stop_mutex;
     if (!params.manual) {
         if (weir__thread_start(&engine->thread, NULL, run_engine, engine) != 0) goto no_thread;
@@ -333,13 +324,13 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
 no_thread:
     pthread_mutex_destroy(&engine->stop_mutex);
 no_stop_mutex:
-    pthread_cond_destroy(&engine->drained);
-no_cond:
-    pthread_mutex_destroy(&engine->mutex);
-no_mutex:
     weir__error_set(error, status, "", "no thread for the engine: the process has reached a limit");
 no_context:
     free_engine(engine);
+    return status;
+no_shared:
+    weir_model_release(model);
+    weir__mem_free(engine);
     return status;
 }
 
@@ -371,7 +362,7 @@ static weir_status take_wheel(weir_engine *engine, weir_error *error)
 /* Also does what a stop from within the tick has left to its end. */
 static void leave_wheel(weir_engine *engine)
 {
-    if (is_stopping(engine)) weir__finish_all(engine);
+    if (weir__shared_is_stopping(&engine->shared)) weir__finish_all(engine);
     weir__wheel_leave(&engine->wheel);
     atomic_store(&engine->driven, false);
 }
@@ -379,11 +370,7 @@ static void leave_wheel(weir_engine *engine)
 void weir_engine_stop(weir_engine *engine)
 {
     if (engine == NULL || weir__doorbell_is_inherited(engine->bell)) return;
-    pthread_mutex_lock(&engine->mutex);
-    engine->open = false;
-    engine->stopping = true;
-    atomic_store(&engine->abandon, true);
-    pthread_mutex_unlock(&engine->mutex);
+    weir__shared_stop(&engine->shared);
     weir__doorbell_ring(engine->bell);
     if (weir__wheel_held(engine->bell)) { /* from a callback: the end of the tick, where there is one */
         if (engine->params.manual && take_wheel(engine, NULL) == WEIR_OK) leave_wheel(engine);
@@ -411,8 +398,6 @@ weir_status weir_engine_destroy(weir_engine *engine)
     }
     weir_engine_stop(engine);
     pthread_mutex_destroy(&engine->stop_mutex);
-    pthread_cond_destroy(&engine->drained);
-    pthread_mutex_destroy(&engine->mutex);
     free_engine(engine);
     return WEIR_OK;
 }
@@ -422,18 +407,7 @@ weir_status weir_engine_drain(weir_engine *engine, int timeout_ms)
     if (engine == NULL) return WEIR_INVALID;
     if (check_process(engine, NULL) != WEIR_OK) return WEIR_STATE;
     bool may_wait = !engine->params.manual && !weir__wheel_held(engine->bell);
-    int64_t deadline = weir__clock_deadline_ns(timeout_ms);
-    weir_status status = WEIR_OK;
-    pthread_mutex_lock(&engine->mutex);
-    engine->open = false;
-    while (engine->n_live > 0 && status == WEIR_OK) {
-        if (!may_wait)
-            status = WEIR_STATE;
-        else if (weir__clock_cond_wait(&engine->drained, &engine->mutex, deadline) != 0 && engine->n_live > 0)
-            status = WEIR_TIMEOUT;
-    }
-    pthread_mutex_unlock(&engine->mutex);
-    return status;
+    return weir__shared_drain(&engine->shared, may_wait, weir__clock_deadline_ns(timeout_ms));
 }
 
 /* ---- Submit ---- */
@@ -465,52 +439,6 @@ static weir_status attach_all(weir_engine *engine, weir__request **made, size_t 
                                      "or stands twice in this submit; give a fresh one",
                                      i);
     }
-    return WEIR_OK;
-}
-
-int64_t weir__engine_over(const weir_engine *engine, size_t n)
-{
-    int32_t limit = engine->params.queue_limit, depth = engine->queue.n;
-    /* Requests that a free slot takes at the next tick do not count as waiting. Those taken from the queue to
-     * be ended are live and in no slot. */
-    int32_t n_free = engine->params.n_slots - (engine->n_live - depth);
-    if (n_free < 0) n_free = 0;
-    int64_t over = (int64_t)depth + (int64_t)n - limit - n_free;
-    return limit > 0 && over > 0 ? over : 0;
-}
-
-static weir_status enqueue_requests(weir_engine *engine, weir__request **made, size_t n, weir_error *error)
-{
-    weir_status status = WEIR_OK;
-    int64_t retry_ns = 0;
-    pthread_mutex_lock(&engine->mutex);
-    int32_t depth = engine->queue.n;
-    int64_t over = weir__engine_over(engine, n);
-    if (!engine->open) {
-        status = WEIR_STOPPED;
-    } else if (over > 0) {
-        status = WEIR_BUSY;
-        retry_ns = weir__rates_retry_ns(&engine->told, engine->params.n_slots, over);
-        engine->stats.n_refused += n;
-    } else {
-        for (size_t i = 0; i < n; i++) {
-            made[i]->serial = engine->serial++;
-            made[i]->salt = weir__salt_hold(&engine->salts, made[i]->salt_hash, made[i]->submit_ns);
-            weir__account_arrive(engine, made[i]);
-            weir__queue_push(&engine->queue, made[i]);
-        }
-        engine->n_live += (int32_t)n;
-        engine->stats.n_submitted += n;
-    }
-    pthread_mutex_unlock(&engine->mutex);
-    if (status == WEIR_BUSY)
-        return weir__error_set(error, status, "",
-                               "%d requests wait already, the limit is %d: try again in about %lld ms", depth,
-                               engine->params.queue_limit, (long long)(retry_ns / WEIR__NS_PER_MS));
-    if (status == WEIR_STOPPED)
-        return weir__error_set(error, status, "",
-                               "the engine takes no more requests: it was stopped or is draining");
-    weir__doorbell_ring(engine->bell);
     return WEIR_OK;
 }
 
@@ -547,8 +475,10 @@ static weir_status submit_requests(weir_engine *engine, const weir_request *requ
         if (results != NULL) made[n_made]->result = &results[n_made];
     }
     if ((status = attach_all(engine, made, n, streams, error)) != WEIR_OK) goto fail;
-    if ((status = enqueue_requests(engine, made, n, error)) != WEIR_OK) goto detach;
+    if ((status = weir__shared_submit(&engine->shared, &engine->params, made, n, error)) != WEIR_OK)
+        goto detach;
     weir__mem_free(made);
+    weir__doorbell_ring(engine->bell);
     return WEIR_OK;
 
 detach:
@@ -593,12 +523,7 @@ weir_status weir_engine_fork(weir_engine *engine, weir_stream *source, int32_t s
 weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *stats)
 {
     if (engine == NULL || stats == NULL) return WEIR_INVALID;
-    pthread_mutex_t *mutex = (pthread_mutex_t *)&engine->mutex;
-    weir_engine_stats copy;
-    pthread_mutex_lock(mutex);
-    copy = engine->stats;
-    copy.queue_depth = engine->queue.n;
-    pthread_mutex_unlock(mutex);
+    const weir_engine_stats copy = weir__shared_stats((weir__shared *)&engine->shared);
     return weir__sized_give(stats, &copy, sizeof copy, "stats", NULL);
 }
 

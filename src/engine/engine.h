@@ -13,8 +13,7 @@
 #include "engine/account.h"
 #include "engine/doorbell.h"
 #include "engine/flight.h"
-#include "engine/queue.h"
-#include "engine/rates.h"
+#include "engine/shared.h"
 #include "engine/slot.h"
 #include "engine/speculate.h"
 #include "engine/turn.h"
@@ -22,10 +21,7 @@
 #include "schedule/schedule.h"
 
 /* Who may touch what:
- *   - `mutex` protects queue, salts and what they hold of requests, open, stopping, n_live, serial, stats,
- *     told and the account's rings; only the driver takes requests out of the queue. It is held for a few
- *     instructions, never across a forward pass, a template, a callback or an allocation that matters. Lock
- *     order: it is taken last.
+ *   - Any thread: `shared`, by the functions of shared.h.
  *   - Everything from `context` to `speculate` belongs to the driver: the engine's thread, or in a manual
  *     engine whoever has set `driven`.
  *   - The rest is constant after create. */
@@ -38,21 +34,10 @@ struct weir_engine {
     weir__doorbell *bell;
     weir__flights *flights; /* has its own lock */
 
-    pthread_mutex_t mutex;
-    pthread_cond_t drained; /* n_live became 0 */
-    weir__queue queue;
-    bool open;      /* takes new requests */
-    bool stopping;  /* ends those it has */
-    int32_t n_live; /* queued or in a slot */
-    weir_engine_stats stats;
-    weir__salts salts;
-    uint64_t serial;  /* of the next request */
-    weir__rates told; /* as of the last tick */
-    weir__account account;
+    weir__shared shared; /* with callers' threads; has its own lock */
 
     atomic_bool driven;
-    weir__wheel wheel;   /* of whoever has set driven */
-    atomic_bool abandon; /* stopping, as the abort callback sees it during a pass */
+    weir__wheel wheel; /* of whoever has set driven */
 
     weir__bcontext *context;
     weir__memory memory; /* what its sequences hold */
@@ -69,9 +54,10 @@ struct weir_engine {
     uint32_t cancels_seen;
     int64_t
         n_room; /* cells that slots may fill: a pool's, fewer after the backend found none; lanes: no limit */
-    weir__rates rates; /* published into told */
+    weir__rates rates; /* published into shared */
     weir__emit_scratch scratch;
-    weir_engine_stats counts;   /* the driver's own; published into stats */
+    weir__account account;
+    weir_engine_stats counts;   /* the driver's own; published into shared */
     weir_slot_view *view_slots; /* [n_slots] */
     /* [n_slots]; the most that weir_engine_view has said a plan may give each; shows: no tick was since */
     int32_t *shown;
@@ -98,9 +84,6 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
  * engine's callbacks, or is in a child of fork(). */
 weir_status weir__engine_check_caller(const weir_engine *engine, weir_error *error);
 
-/* How many of n more requests slots and queue have no place for. The mutex is held. */
-int64_t weir__engine_over(const weir_engine *engine, size_t n);
-
 /* One tick; docs/architecture.md describes its phases. The caller drives. plan NULL: the strategy's. */
 void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan, weir_report *report);
 
@@ -118,9 +101,6 @@ void weir__finish_collect_slots(weir_engine *engine, int64_t now);
 
 /* Closes the slots that have a reason. */
 void weir__finish_latched(weir_engine *engine);
-
-/* When the next deadline of the queue passes, or earlier; WEIR__CLOCK_NEVER when no request there has one. */
-int64_t weir__finish_next_deadline(weir_engine *engine);
 
 /* Ends everything, slots and queue, with WEIR_STOPPED. */
 void weir__finish_all(weir_engine *engine);

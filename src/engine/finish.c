@@ -3,14 +3,6 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 
-static void count_down(weir_engine *engine, weir__salt *salt)
-{
-    pthread_mutex_lock(&engine->mutex);
-    weir__salt_release(salt);
-    if (--engine->n_live == 0) pthread_cond_broadcast(&engine->drained);
-    pthread_mutex_unlock(&engine->mutex);
-}
-
 /* ---- Finish ---- */
 
 /* Counts it first, so that whoever takes the terminal chunk finds that done. */
@@ -25,7 +17,7 @@ static void finish_request(weir_engine *engine, weir__slot *slot)
     weir__account_publish(engine);
     slot->state = state;
     weir__slot_finish(slot, now);
-    count_down(engine, salt);
+    weir__shared_end(&engine->shared, salt);
 }
 
 static void finish_slot(weir_engine *engine, weir__slot *slot)
@@ -63,24 +55,6 @@ void weir__finish_latched(weir_engine *engine)
 
 /* ---- Collect ---- */
 
-static bool is_over(const weir__request *request, int64_t now)
-{
-    return weir__request_cancelled(request) || now >= request->deadline_ns;
-}
-
-static void collect_queue(weir_engine *engine, int64_t now)
-{
-    pthread_mutex_lock(&engine->mutex);
-    weir__request *over = weir__queue_take(&engine->queue, is_over, now);
-    pthread_mutex_unlock(&engine->mutex);
-    while (over != NULL) {
-        weir__request *next = over->next;
-        finish_queued(engine, over,
-                      weir__request_cancelled(over) ? WEIR_REASON_CANCELLED : WEIR_REASON_DEADLINE);
-        over = next;
-    }
-}
-
 void weir__finish_collect_slots(weir_engine *engine, int64_t now)
 {
     for (int32_t i = 0; i < engine->params.n_slots; i++) {
@@ -94,21 +68,16 @@ void weir__finish_collect_slots(weir_engine *engine, int64_t now)
 void weir__finish_collect(weir_engine *engine, int64_t now)
 {
     uint32_t cancels = weir__doorbell_cancels(engine->bell);
-    pthread_mutex_lock(&engine->mutex);
-    bool due = engine->queue.n > 0 && (now >= engine->queue.deadline_ns || cancels != engine->cancels_seen);
-    pthread_mutex_unlock(&engine->mutex);
-    if (due) collect_queue(engine, now);
+    weir__request *over = weir__shared_take_over(&engine->shared, cancels != engine->cancels_seen, now);
+    while (over != NULL) {
+        weir__request *next = over->next;
+        finish_queued(engine, over,
+                      weir__request_cancelled(over) ? WEIR_REASON_CANCELLED : WEIR_REASON_DEADLINE);
+        over = next;
+    }
     engine->cancels_seen = cancels;
     weir__finish_collect_slots(engine, now);
     weir__finish_latched(engine);
-}
-
-int64_t weir__finish_next_deadline(weir_engine *engine)
-{
-    pthread_mutex_lock(&engine->mutex);
-    int64_t next = engine->queue.n > 0 ? engine->queue.deadline_ns : WEIR__CLOCK_NEVER;
-    pthread_mutex_unlock(&engine->mutex);
-    return next;
 }
 
 /* ---- Stop ---- */
@@ -120,12 +89,7 @@ void weir__finish_all(weir_engine *engine)
     for (int32_t i = 0; i < engine->params.n_slots; i++)
         if (engine->slots[i].state != WEIR_SLOT_IDLE) weir__slot_fail(&engine->slots[i], WEIR_STOPPED, NULL);
     weir__finish_latched(engine);
-    for (;;) {
-        pthread_mutex_lock(&engine->mutex);
-        request = weir__queue_pop(&engine->queue);
-        pthread_mutex_unlock(&engine->mutex);
-        if (request == NULL) break;
+    while ((request = weir__shared_pop(&engine->shared)) != NULL)
         finish_queued(engine, request,
                       weir__request_cancelled(request) ? WEIR_REASON_CANCELLED : WEIR_REASON_ERROR);
-    }
 }

@@ -5,15 +5,15 @@
 #include "engine/engine.h"
 
 /* How many of those that wait would go before this one. The mutex is held. */
-static int32_t n_before(weir_engine *engine, weir__request *request, int64_t now)
+static int32_t n_before(const weir__shared *shared, weir__request *request, int64_t ageing_ns, int64_t now)
 {
-    int32_t n = 0, top = weir__queue_top(&engine->queue);
+    int32_t n = 0, top = weir__queue_top(&shared->queue);
     if (request->priority > top) top = request->priority;
-    request->serial = engine->serial;
-    request->salt = (weir__salt *)weir__salt_find(&engine->salts, request->salt_hash);
-    weir__rank own = weir__queue_rank(request, top, weir__ageing_ns(engine), now);
-    for (const weir__request *at = engine->queue.first; at != NULL; at = at->next) {
-        weir__rank rank = weir__queue_rank(at, top, weir__ageing_ns(engine), now);
+    request->serial = shared->serial;
+    request->salt = (weir__salt *)weir__salt_find(&shared->salts, request->salt_hash);
+    weir__rank own = weir__queue_rank(request, top, ageing_ns, now);
+    for (const weir__request *at = shared->queue.first; at != NULL; at = at->next) {
+        weir__rank rank = weir__queue_rank(at, top, ageing_ns, now);
         n += weir__rank_before(&rank, &own);
     }
     return n;
@@ -39,19 +39,20 @@ static void guess_times(const weir_engine *engine, const weir_cost *cost, const 
 static weir_status look_at_queue(weir_engine *engine, weir__request *request, weir_forecast *forecast,
                                  weir_error *error)
 {
+    weir__shared *shared = &engine->shared;
     int64_t now = weir__clock_now_ns();
-    pthread_mutex_lock(&engine->mutex);
-    const weir_engine_stats *stats = &engine->stats;
-    weir__rates rates = engine->told;
-    bool open = engine->open;
-    int64_t over = weir__engine_over(engine, 1);
+    pthread_mutex_lock(&shared->mutex);
+    const weir_engine_stats *stats = &shared->stats;
+    weir__rates rates = shared->rates;
+    bool open = shared->open;
+    int64_t over = weir__shared_over(shared, &engine->params, 1);
     bool slot_free =
-        engine->n_live < engine->params.n_slots &&
-        (stats->layout == WEIR_LAYOUT_PER_SLOT || engine->n_live == 0 ||
+        shared->n_live < engine->params.n_slots &&
+        (stats->layout == WEIR_LAYOUT_PER_SLOT || shared->n_live == 0 ||
          stats->n_kv_reserved - stats->n_kv_cached + weir__suspend_cells_wanted(request, request->n_prompt) <=
              stats->n_kv);
-    int32_t before = n_before(engine, request, now), n_others = engine->n_live;
-    pthread_mutex_unlock(&engine->mutex);
+    int32_t before = n_before(shared, request, weir__ageing_ns(engine), now), n_others = shared->n_live;
+    pthread_mutex_unlock(&shared->mutex);
     if (!open)
         return weir__error_set(error, WEIR_STOPPED, "",
                                "the engine takes no more requests: it was stopped or is draining");

@@ -67,7 +67,7 @@ static void times_come_from_what_was_measured(void **state)
 /* A pass 1 ms, a token of an answer 10 us, of a prompt 1 us, 1,024 cells that are looked at another 1 us. */
 static void known_costs(rig *r)
 {
-    r->engine->told = (weir__rates){
+    r->engine->shared.rates = (weir__rates){
         .service_ns = 8e9,
         .cost = {.pass_ns = 1e6, .decode_ns = 1e4, .prefill_ns = 1e3, .context_ns = 1e3 * 1024, .n_ticks = 5},
     };

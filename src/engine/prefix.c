@@ -329,12 +329,8 @@ void weir__prefix_keep(weir_engine *engine, weir__slot *slot)
  * queue has it. */
 static bool source_generates(weir_engine *engine, const weir__request *request)
 {
-    if (request->source == NULL || engine->exact || !weir__stream_flows(request->source)) return false;
-    pthread_mutex_lock(&engine->mutex);
-    const weir__request *at = engine->queue.first;
-    while (at != NULL && at->stream != request->source) at = at->next;
-    pthread_mutex_unlock(&engine->mutex);
-    return at == NULL;
+    return request->source != NULL && !engine->exact && weir__stream_flows(request->source) &&
+           !weir__shared_has(&engine->shared, request->source);
 }
 
 int32_t weir__prefix_known(weir_engine *engine, const weir__request *request)

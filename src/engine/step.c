@@ -52,15 +52,12 @@ void weir__step_view(weir_engine *engine, int64_t now)
             .limit = weir__score_limit(engine, slot),
         };
     }
-    pthread_mutex_lock(&engine->mutex);
-    int32_t depth = engine->queue.n;
-    pthread_mutex_unlock(&engine->mutex);
     engine->view = (weir_view){
         .slots = engine->view_slots,
         .n_slots = n,
         .budget = engine->params.n_batch,
         .chunk_size = engine->params.chunk_size,
-        .queue_depth = depth,
+        .queue_depth = weir__shared_depth(&engine->shared),
         .n_ubatch = engine->info.n_ubatch,
         .layout = engine->info.layout,
         .itl_target_ns = (int64_t)engine->params.itl_target_ms * WEIR__NS_PER_MS /
@@ -312,7 +309,7 @@ void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_
             weir__cost_observe(&engine->cost, &engine->shape, work_ns);
         } else {
             /* What a pass that a stop broke off has left in the memory is nobody's. */
-            if (status == WEIR_ABORTED && atomic_load(&engine->abandon))
+            if (status == WEIR_ABORTED && atomic_load(&engine->shared.abandon))
                 weir__finish_all(engine);
             else
                 fail_pass(engine, status, &error);

@@ -63,12 +63,9 @@ void weir__suspend(weir_engine *engine, weir__slot *slot)
     save_slot(engine, slot);
     weir__prefix_leave(engine, slot);
     weir__lanes_leave(engine, slot);
-    weir__request *request = weir__slot_suspend(slot);
     engine->counts.n_suspensions++;
     engine->counts.n_suspended++;
-    pthread_mutex_lock(&engine->mutex);
-    weir__queue_push(&engine->queue, request);
-    pthread_mutex_unlock(&engine->mutex);
+    weir__shared_requeue(&engine->shared, weir__slot_suspend(slot));
 }
 
 /* ---- Cells ---- */

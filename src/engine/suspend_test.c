@@ -280,7 +280,7 @@ static void equals_never_take_turns_and_what_has_aged_keeps_its_slot(void **stat
     rig_tick(r);
     /* both are fifteen levels old */
     r->engine->slots[0].request->submit_ns -= 155 * 1000 * WEIR__NS_PER_MS;
-    r->engine->queue.first->submit_ns -= 155 * 1000 * WEIR__NS_PER_MS;
+    r->engine->shared.queue.first->submit_ns -= 155 * 1000 * WEIR__NS_PER_MS;
     rig_tick(r);
     weir_stream *higher = submit_with(r, 'C', 5);
     rig_tick(r);
@@ -314,7 +314,7 @@ static void nobody_takes_a_slot_that_a_plan_is_for(void **state)
     streams[1] = submit_with(r, 'B', 1);
     assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
     assert_int_equal(rig_stats(r).n_suspensions, 0);
-    r->engine->queue.first->submit_ns -= ageing; /* now it does */
+    r->engine->shared.queue.first->submit_ns -= ageing; /* now it does */
     static const weir_plan_entry plan[] = {{0, 1}};
     assert_int_equal(weir_engine_step(r->engine, plan, 1, &report, NULL), WEIR_OK);
     assert_int_equal(report.n_decode, 1);
@@ -489,7 +489,7 @@ static void a_deadline_ends_a_suspended_stream(void **state)
     rig *r = *state;
     sink got = {0};
     weir_stream *stream = suspended_one(r, &got, INT32_MAX);
-    weir__queue *queue = &r->engine->queue;
+    weir__queue *queue = &r->engine->shared.queue;
     queue->deadline_ns = queue->first->deadline_ns = weir__clock_now_ns();
     rig_tick(r);
     judge_end(r, &got, stream, WEIR_REASON_DEADLINE);

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/shared.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#define TICKS    4096 /* as weir.h promises: a minute or so */
+#define ARRIVALS 4096
+#define PARTS    32 /* of each tick, in the mean: with more slots than that, fewer ticks have theirs */
+
+weir_status weir__shared_init(weir__shared *shared, int32_t n_slots, weir_error *error)
+{
+    size_t n_parts = (size_t)(n_slots < PARTS ? n_slots : PARTS);
+    if (pthread_mutex_init(&shared->mutex, NULL) != 0) goto no_mutex;
+    if (weir__clock_cond_init(&shared->drained) != 0) goto no_cond;
+    if (!weir__ring_init(&shared->ticks, TICKS, sizeof(weir_tick)) ||
+        !weir__ring_init(&shared->parts, TICKS * n_parts, sizeof(weir_tick_slot)) ||
+        !weir__ring_init(&shared->arrivals, ARRIVALS, sizeof(weir_arrival)))
+        goto no_rings;
+    shared->open = true;
+    return WEIR_OK;
+
+no_rings:
+    weir__shared_fini(shared);
+    return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the engine's record");
+no_cond:
+    pthread_mutex_destroy(&shared->mutex);
+no_mutex:
+    return weir__error_set(error, WEIR_NO_MEMORY, "",
+                           "no lock for the engine: the process has reached a limit");
+}
+
+void weir__shared_fini(weir__shared *shared)
+{
+    weir__ring_fini(&shared->ticks);
+    weir__ring_fini(&shared->parts);
+    weir__ring_fini(&shared->arrivals);
+    pthread_cond_destroy(&shared->drained);
+    pthread_mutex_destroy(&shared->mutex);
+}
+
+/* ---- Callers ---- */
+
+int64_t weir__shared_over(const weir__shared *shared, const weir_engine_params *params, size_t n)
+{
+    int32_t limit = params->queue_limit, depth = shared->queue.n;
+    /* Requests that a free slot takes at the next tick do not count as waiting. Those taken from the queue to
+     * be ended are live and in no slot. */
+    int32_t n_free = params->n_slots - (shared->n_live - depth);
+    if (n_free < 0) n_free = 0;
+    int64_t over = (int64_t)depth + (int64_t)n - limit - n_free;
+    return limit > 0 && over > 0 ? over : 0;
+}
+
+static void add_arrival(weir__shared *shared, const weir__request *request)
+{
+    const weir_arrival arrival = {
+        .request = request->serial,
+        .submit_ns = request->submit_ns,
+        .n_prompt = request->n_prompt,
+        .max_tokens = request->max_tokens,
+        .priority = request->priority,
+    };
+    weir__ring_add(&shared->arrivals, &arrival);
+}
+
+weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *params,
+                                weir__request *const *requests, size_t n, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    int64_t retry_ns = 0;
+    pthread_mutex_lock(&shared->mutex);
+    int32_t depth = shared->queue.n;
+    int64_t over = weir__shared_over(shared, params, n);
+    if (!shared->open) {
+        status = WEIR_STOPPED;
+    } else if (over > 0) {
+        status = WEIR_BUSY;
+        retry_ns = weir__rates_retry_ns(&shared->rates, params->n_slots, over);
+        shared->stats.n_refused += n;
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            weir__request *request = requests[i];
+            request->serial = shared->serial++;
+            request->salt = weir__salt_hold(&shared->salts, request->salt_hash, request->submit_ns);
+            add_arrival(shared, request);
+            weir__queue_push(&shared->queue, request);
+        }
+        shared->n_live += (int32_t)n;
+        shared->stats.n_submitted += n;
+    }
+    pthread_mutex_unlock(&shared->mutex);
+    if (status == WEIR_BUSY)
+        return weir__error_set(error, status, "",
+                               "%d requests wait already, the limit is %d: try again in about %lld ms", depth,
+                               params->queue_limit, (long long)(retry_ns / WEIR__NS_PER_MS));
+    if (status == WEIR_STOPPED)
+        return weir__error_set(error, status, "",
+                               "the engine takes no more requests: it was stopped or is draining");
+    return WEIR_OK;
+}
+
+weir_status weir__shared_drain(weir__shared *shared, bool may_wait, int64_t deadline_ns)
+{
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(&shared->mutex);
+    shared->open = false;
+    while (shared->n_live > 0 && status == WEIR_OK) {
+        if (!may_wait)
+            status = WEIR_STATE;
+        else if (weir__clock_cond_wait(&shared->drained, &shared->mutex, deadline_ns) != 0 &&
+                 shared->n_live > 0)
+            status = WEIR_TIMEOUT;
+    }
+    pthread_mutex_unlock(&shared->mutex);
+    return status;
+}
+
+bool weir__shared_has(weir__shared *shared, const weir_stream *stream)
+{
+    pthread_mutex_lock(&shared->mutex);
+    const weir__request *at = shared->queue.first;
+    while (at != NULL && at->stream != stream) at = at->next;
+    pthread_mutex_unlock(&shared->mutex);
+    return at != NULL;
+}
+
+void weir__shared_stop(weir__shared *shared)
+{
+    pthread_mutex_lock(&shared->mutex);
+    shared->open = false;
+    shared->stopping = true;
+    atomic_store(&shared->abandon, true);
+    pthread_mutex_unlock(&shared->mutex);
+}
+
+bool weir__shared_is_stopping(weir__shared *shared)
+{
+    pthread_mutex_lock(&shared->mutex);
+    bool stopping = shared->stopping;
+    pthread_mutex_unlock(&shared->mutex);
+    return stopping;
+}
+
+weir_engine_stats weir__shared_stats(weir__shared *shared)
+{
+    pthread_mutex_lock(&shared->mutex);
+    weir_engine_stats stats = shared->stats;
+    stats.queue_depth = shared->queue.n;
+    pthread_mutex_unlock(&shared->mutex);
+    return stats;
+}
+
+/* ---- The driver ---- */
+
+int32_t weir__shared_depth(weir__shared *shared)
+{
+    pthread_mutex_lock(&shared->mutex);
+    int32_t depth = shared->queue.n;
+    pthread_mutex_unlock(&shared->mutex);
+    return depth;
+}
+
+weir__request *weir__shared_next(weir__shared *shared, int32_t above, int64_t ageing_ns, int64_t now)
+{
+    pthread_mutex_lock(&shared->mutex);
+    weir__request *request = weir__queue_next(&shared->queue, above, ageing_ns, now);
+    pthread_mutex_unlock(&shared->mutex);
+    return request; /* only the driver takes requests out */
+}
+
+void weir__shared_admit(weir__shared *shared, weir__request *request, bool resumed, int64_t now)
+{
+    pthread_mutex_lock(&shared->mutex);
+    weir__queue_remove(&shared->queue, request);
+    if (!resumed) weir__salt_bill(request->salt, request->n_prompt, now);
+    pthread_mutex_unlock(&shared->mutex);
+}
+
+void weir__shared_requeue(weir__shared *shared, weir__request *request)
+{
+    pthread_mutex_lock(&shared->mutex);
+    weir__queue_push(&shared->queue, request);
+    pthread_mutex_unlock(&shared->mutex);
+}
+
+static bool request_is_over(const weir__request *request, int64_t now)
+{
+    return weir__request_cancelled(request) || now >= request->deadline_ns;
+}
+
+weir__request *weir__shared_take_over(weir__shared *shared, bool cancels, int64_t now)
+{
+    weir__request *over = NULL;
+    pthread_mutex_lock(&shared->mutex);
+    if (shared->queue.n > 0 && (cancels || now >= shared->queue.deadline_ns))
+        over = weir__queue_take(&shared->queue, request_is_over, now);
+    pthread_mutex_unlock(&shared->mutex);
+    return over;
+}
+
+weir__request *weir__shared_pop(weir__shared *shared)
+{
+    pthread_mutex_lock(&shared->mutex);
+    weir__request *request = weir__queue_pop(&shared->queue);
+    pthread_mutex_unlock(&shared->mutex);
+    return request;
+}
+
+void weir__shared_end(weir__shared *shared, weir__salt *salt)
+{
+    pthread_mutex_lock(&shared->mutex);
+    weir__salt_release(salt);
+    if (--shared->n_live == 0) pthread_cond_broadcast(&shared->drained);
+    pthread_mutex_unlock(&shared->mutex);
+}
+
+int64_t weir__shared_next_deadline(weir__shared *shared)
+{
+    pthread_mutex_lock(&shared->mutex);
+    int64_t next = shared->queue.n > 0 ? shared->queue.deadline_ns : WEIR__CLOCK_NEVER;
+    pthread_mutex_unlock(&shared->mutex);
+    return next;
+}
