@@ -17,7 +17,7 @@ BELOW = {
     "grammar": ["base"],
     "backend": ["base", "params", "gguf", "grammar"],
     "model": ["base", "params", "gguf", "grammar", "backend"],
-    "hub": ["base", "params"],
+    "hub": ["base"],
     "schedule": [],
     "cache": ["base", "params", "backend"],
     "speculate": ["base", "params", "backend", "model"],

@@ -1,9 +1,33 @@
-/* member.h: reading and writing a number of a struct by its description.
+/* member.h: structs whose members are described by rows: defaults, ranges, reading and writing by row.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_MEMBER_H
 #define WEIR_BASE_MEMBER_H
 
 #include <weir/weir.h>
+
+typedef struct weir__members {
+    const char *of;
+    const weir_member *member; /* [n], in the struct's order */
+    size_t n;
+    size_t size; /* of the struct */
+} weir__members;
+
+/* What a public _init(params, size) does: the defaults, as far as the caller knows the struct, whose size
+ * field tells how far. params NULL is ignored. */
+void weir__members_init(const weir__members *members, void *params, size_t size);
+
+/* INVALID for the first number out of its range, "temp is -1; allowed: 0 to 100", with prefix and name as the
+ * field. */
+weir_status weir__members_check(const weir__members *members, const void *params, const char *prefix,
+                                weir_error *error);
+weir_status weir__member_check(const weir_member *member, const void *params, const char *prefix,
+                               weir_error *error);
+
+/* Bytes of a member of this type; those of the pointer for texts and lists. */
+size_t weir__member_size(weir_member_type type);
+
+/* Whether its values are numbers, flags or choices. */
+bool weir__member_is_number(weir_member_type type);
 
 /* Whether the number is in the member's range. */
 bool weir__member_allows(const weir_member *member, double value);

@@ -10,15 +10,23 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/member.h"
 #include "base/sized.h"
 #include "hub/name.h"
-#include "params/members.h"
 
 #define ENDPOINT "https://huggingface.co"
 
+static weir__members hub_members(void)
+{
+    weir__members members = {.of = "hub", .size = sizeof(weir_hub_params)};
+    members.member = weir_members(members.of, &members.n);
+    return members;
+}
+
 void weir_hub_params_init(weir_hub_params *params, size_t size)
 {
-    weir__members_init(&weir__hub_members, params, size);
+    weir__members members = hub_members();
+    weir__members_init(&members, params, size);
 }
 
 char *weir__config_format(const char *format, ...)
@@ -142,10 +150,11 @@ static char *copy_or_null(const char *text, bool *failed)
 weir_status weir__config_read(const weir_hub_params *params, weir__config *config, weir_error *error)
 {
     weir_hub_params p = weir_hub_params_default();
+    weir__members members = hub_members();
     bool failed = false;
     *config = (weir__config){0};
     weir_status status = weir__sized_take(&p, sizeof p, params, "params", error);
-    if (status == WEIR_OK) status = weir__members_check(&weir__hub_members, &p, "", error);
+    if (status == WEIR_OK) status = weir__members_check(&members, &p, "", error);
     if (status != WEIR_OK) return status;
     const char *endpoint =
         p.endpoint != NULL ? p.endpoint : environment((const char *const[]){"HF_ENDPOINT", NULL});

@@ -4,17 +4,8 @@
 #ifndef WEIR_PARAMS_MEMBERS_H
 #define WEIR_PARAMS_MEMBERS_H
 
-#include <weir/weir.h>
-
 #include "base/member.h"
 #include "base/text.h"
-
-typedef struct weir__members {
-    const char *of;
-    const weir_member *member; /* [n], in the struct's order */
-    size_t n;
-    size_t size; /* of the struct */
-} weir__members;
 
 extern const weir__members weir__model_members, weir__quantize_members, weir__context_members,
     weir__sampler_members, weir__chat_members, weir__request_members, weir__engine_members, weir__hub_members;
@@ -28,17 +19,6 @@ extern const weir__members weir__engine_stats_members, weir__usage_members, weir
 extern const char *const weir__layout_names[], *const weir__slot_state_names[],
                                                    *const weir__miss_names[], *const weir__cause_names[],
                                                                                   *const weir__reason_names[];
-
-/* What a public _init(params, size) does: the defaults, as far as the caller knows the struct, whose size
- * field tells how far. params NULL is ignored. */
-void weir__members_init(const weir__members *members, void *params, size_t size);
-
-/* INVALID for the first number out of its range, "temp is -1; allowed: 0 to 100", with prefix and name as the
- * field. */
-weir_status weir__members_check(const weir__members *members, const void *params, const char *prefix,
-                                weir_error *error);
-weir_status weir__member_check(const weir_member *member, const void *params, const char *prefix,
-                               weir_error *error);
 
 /* Appends the values of all members but those of WEIR_MEMBER_OTHER, such that two structs give the same bytes
  * only if they are equal. Texts count by content. False: out of memory. */
