@@ -744,6 +744,11 @@ typedef void (*weir_log_fn)(weir_log_level level, const char *message, void *use
  * thread. */
 WEIR_API void weir_log_set(weir_log_fn fn, void *user);
 
+/* Writes a message to the log: one call of the log function per line that is not empty. Invalid UTF-8 is
+ * replaced, and what exceeds 1,023 bytes is cut off. A message from inside the log function is dropped. Any
+ * thread, but not a signal handler. NULL is ignored. */
+WEIR_API void weir_log_message(weir_log_level level, const char *message);
+
 /* ---- Interrupts ------------------------------------------------------------------------------------ */
 
 /* Returns true to end the call in progress. It must be quick and must not call the library. */

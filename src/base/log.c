@@ -71,3 +71,8 @@ void weir__log(weir_log_level level, const char *format, ...)
     in_sink = false;
     pthread_mutex_unlock(&sink_lock);
 }
+
+void weir_log_message(weir_log_level level, const char *message)
+{
+    if (message != NULL) weir__log(level, "%s", message);
+}

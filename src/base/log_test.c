@@ -187,12 +187,27 @@ static void former_sink_has_ended(void **test)
     for (int i = 0; i < N_THREADS; i++) pthread_join(threads[i], NULL);
 }
 
+static void public_messages_reach_the_sink(void **state)
+{
+    (void)state;
+    struct sink sink = {0};
+    weir_log_set(collect, &sink);
+    weir_log_message(WEIR_LOG_INFO, "100 %s of it\n\nb\xff");
+    assert_int_equal(sink.n_lines, 2);
+    assert_int_equal(sink.level, WEIR_LOG_INFO);
+    assert_string_equal(sink.lines[0], "100 %s of it");
+    assert_string_equal(sink.lines[1], "b\xef\xbf\xbd");
+    weir_log_message(WEIR_LOG_ERROR, NULL);
+    assert_int_equal(sink.n_lines, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(sink_gets_every_level, restore),
         cmocka_unit_test_teardown(lines_come_apart, restore),
         cmocka_unit_test_teardown(messages_are_cut_and_sanitized, restore),
+        cmocka_unit_test_teardown(public_messages_reach_the_sink, restore),
         cmocka_unit_test_teardown(sink_that_logs_does_not_hang, restore),
         cmocka_unit_test_teardown(default_is_warnings_to_stderr, restore),
         cmocka_unit_test_teardown(allocates_nothing, restore),

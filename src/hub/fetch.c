@@ -13,10 +13,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "hub/cache.h"
+#include "hub/log.h"
 
 #define PROGRESS_NS (100 * WEIR__NS_PER_MS) /* between two calls of it: what a person sees as moving */
 #define RATE_NS     (500 * WEIR__NS_PER_MS) /* that a rate is of: less would flicker */
@@ -211,8 +211,8 @@ static weir_status get_all(fetch *f, weir__http *http, const char *url)
         status = weir__http_wait(&retry, f->config, &answer, tick, f);
         if (f->problem != WEIR_OK) return f->problem;
         if (status != WEIR_OK) return weir__http_explain(f->config, &answer, f->file->repo, f->error);
-        weir__log(WEIR_LOG_INFO, "%s of %s: going on at byte %" PRIu64 " after: %s", f->file->name,
-                  f->file->repo, f->n_done, answer.reason[0] != '\0' ? answer.reason : "a busy hub");
+        weir__hub_log(WEIR_LOG_INFO, "%s of %s: going on at byte %" PRIu64 " after: %s", f->file->name,
+                      f->file->repo, f->n_done, answer.reason[0] != '\0' ? answer.reason : "a busy hub");
     }
     return WEIR_OK;
 }
@@ -235,8 +235,8 @@ static weir_status get_checked(fetch *f, weir__http *http, const char *url)
             wrong(f, "does not have the checksum that the hub tells");
             return f->problem;
         }
-        weir__log(WEIR_LOG_WARN, "%s of %s: what an earlier download left is damaged; beginning again",
-                  f->file->name, f->file->repo);
+        weir__hub_log(WEIR_LOG_WARN, "%s of %s: what an earlier download left is damaged; beginning again",
+                      f->file->name, f->file->repo);
     }
 }
 

@@ -7,13 +7,13 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/sized.h"
 #include "hub/cache.h"
 #include "hub/config.h"
 #include "hub/fetch.h"
 #include "hub/list.h"
+#include "hub/log.h"
 
 #define ANSWER_MAX ((size_t)32 << 20)
 
@@ -211,7 +211,7 @@ static weir_status download(session *s, char **path, weir_error *error)
     if (status == WEIR_OK)
         status = fetch_all(s, &files, &out, &problem);
     else if (status == WEIR_IO && cached != NULL) {
-        weir__log(WEIR_LOG_WARN, "using %s as the cache has it: %s", s->name.repo, problem.message);
+        weir__hub_log(WEIR_LOG_WARN, "using %s as the cache has it: %s", s->name.repo, problem.message);
         out = cached;
         cached = NULL;
         status = WEIR_OK;
