@@ -96,9 +96,9 @@ static weir_engine_params params_of(weir_layout layout, int32_t n_draft_max)
 static bool tick(weir_engine *engine)
 {
     weir_report report = {.size = sizeof report};
-    weir__cost_init(&engine->cost);
-    engine->cost.ns[WEIR__COST_PASS] = 1e10;
-    engine->cost.ns[WEIR__COST_DECODE] = engine->cost.ns[WEIR__COST_CONTEXT] = 1;
+    weir__cost_init(&engine->driver.cost);
+    engine->driver.cost.ns[WEIR__COST_PASS] = 1e10;
+    engine->driver.cost.ns[WEIR__COST_DECODE] = engine->driver.cost.ns[WEIR__COST_CONTEXT] = 1;
     assert_int_equal(weir_engine_step(engine, NULL, 0, &report, NULL), WEIR_OK);
     return !report.idle;
 }
@@ -431,7 +431,7 @@ static void check_estimate(const kind *k, weir_layout layout)
     temp_model(path, "model.gguf", k->model);
     if (weir_engine_estimate(path, NULL, &params, &memory, &error) != WEIR_OK) fail_msg("%s", error.message);
     weir_engine *engine = engine_of(model, &params);
-    const struct weir__bcontext *target = engine->context, *follower = target->head;
+    const struct weir__bcontext *target = engine->driver.context, *follower = target->head;
     assert_int_equal(weir__shim_context_bytes(target->context, &kv[0], &compute[0], NULL), WEIR_OK);
     assert_int_equal(weir__shim_context_bytes(follower->context, &kv[1], &compute[1], NULL), WEIR_OK);
     assert_near(memory.kv_bytes, kv[0] + kv[1]);
@@ -439,7 +439,7 @@ static void check_estimate(const kind *k, weir_layout layout)
     weir_model_describe(head, &its);
     /* What is told lies with the target and with the head; there it becomes a row's part of rows. */
     uint64_t n_rows = 2048 * (2 * n_told + (head != NULL ? 2 : 1)) * (uint64_t)info.n_embd;
-    uint64_t n_logits = 2 * (uint64_t)engine->info.n_seq_max * (uint64_t)info.n_vocab;
+    uint64_t n_logits = 2 * (uint64_t)engine->driver.info.n_seq_max * (uint64_t)info.n_vocab;
     assert_near(memory.compute_bytes, compute[0] + compute[1] + (n_rows + n_logits) * sizeof(float));
     assert_true(memory.model_bytes == info.n_bytes + (head != NULL ? its.n_bytes : 0));
     weir_engine_destroy(engine);

@@ -345,7 +345,7 @@ static cli_exit start(struct replay *replay, const weir_strategy *strategy)
         return cli_fail_error(replay->args, CLI_FAILED, "cannot replay this record", &error);
     static const weir__drafter_ops ops = {.name = "record", .draft = draft, .destroy = drafter_destroy};
     replay->drafter = (weir__drafter){.ops = &ops, .target = replay->model};
-    weir__speculate_use(replay->engine, &replay->drafter);
+    weir__speculate_use(&replay->engine->driver.speculate, &replay->drafter);
     cli_ring_begin(&replay->played, replay->engine, &params);
     return CLI_OK;
 }

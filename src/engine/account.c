@@ -6,6 +6,7 @@
 #include "base/histogram.h"
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "engine/suspend.h"
 
 #define PIECE 256 /* items that are copied under one lock: a few microseconds */
 
@@ -25,23 +26,23 @@ void weir__account_fini(weir__account *account)
 
 /* ---- Counters ---- */
 
-void weir__account_publish(weir_engine *engine)
+void weir__account_publish(weir__driver *driver)
 {
-    weir_engine_stats *counts = &engine->counts;
+    weir_engine_stats *counts = &driver->counts;
     counts->n_slots_prefilling = counts->n_slots_generating = 0;
-    int64_t wanted = engine->memory.n_used;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        const weir__slot *slot = &engine->slots[i];
+    int64_t wanted = driver->memory.n_used;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
         wanted += weir__suspend_cells_wanted(slot->request, slot->n_tokens) - weir__slot_n_there(slot);
         counts->n_slots_prefilling += slot->state != WEIR_SLOT_GENERATING;
         counts->n_slots_generating += slot->state == WEIR_SLOT_GENERATING;
     }
-    for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++)
-        engine->wanted[lane] = engine->lanes[lane] != NULL;
-    weir__cache_counts cached = weir__cache_count(engine->cache);
-    counts->n_kv_used = engine->memory.n_used;
-    counts->n_kv_cached = counts->n_kv_used - weir__memory_count(&engine->memory, engine->wanted);
+    for (int32_t lane = 0; lane < driver->info.n_seq_max; lane++)
+        driver->wanted[lane] = driver->lanes[lane] != NULL;
+    weir__cache_counts cached = weir__cache_count(driver->cache);
+    counts->n_kv_used = driver->memory.n_used;
+    counts->n_kv_cached = counts->n_kv_used - weir__memory_count(&driver->memory, driver->wanted);
     counts->cache_bytes = cached.n_bytes;
     counts->n_cache_entries = cached.n_device + cached.n_host;
     counts->n_evicted = cached.n_evicted;
@@ -49,18 +50,18 @@ void weir__account_publish(weir_engine *engine)
     counts->cache_disk_bytes = cached.disk_bytes;
     counts->n_cache_restored = cached.n_restored;
     counts->n_kv_reserved = (int32_t)(wanted < counts->n_kv ? wanted : counts->n_kv);
-    counts->retry_ns = weir__rates_retry_ns(&engine->rates, engine->params.n_slots, 1);
+    counts->retry_ns = weir__rates_retry_ns(&driver->rates, driver->params->n_slots, 1);
     int64_t now = weir__clock_now_ns();
-    weir__shared *shared = &engine->shared;
+    weir__shared *shared = driver->shared;
     pthread_mutex_lock(&shared->mutex);
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        weir__slot *slot = &engine->slots[i];
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        weir__slot *slot = &driver->slots[i];
         if (slot->request == NULL || slot->n_unbilled == 0) continue; /* also one that is about to end */
         weir__salt_bill(slot->request->salt, slot->n_unbilled, now);
         slot->n_unbilled = 0;
     }
-    engine->rates.cost = weir__cost_get(&engine->cost);
-    shared->rates = engine->rates;
+    driver->rates.cost = weir__cost_get(&driver->cost);
+    shared->rates = driver->rates;
     counts->n_submitted = shared->stats.n_submitted;
     counts->n_refused = shared->stats.n_refused;
     counts->queue_depth = shared->queue.n;
@@ -73,25 +74,25 @@ static double seconds(int64_t ns)
     return (double)ns * 1e-9;
 }
 
-void weir__account_token(weir_engine *engine, const weir__slot *slot)
+void weir__account_token(weir__driver *driver, const weir__slot *slot)
 {
-    engine->counts.n_generated_tokens++;
+    driver->counts.n_generated_tokens++;
     if (slot->n_generated == 1)
-        weir__histogram_observe(&engine->counts.ttft_seconds,
+        weir__histogram_observe(&driver->counts.ttft_seconds,
                                 seconds(slot->first_ns - slot->request->submit_ns));
 }
 
-void weir__account_chunk(weir_engine *engine, weir__slot *slot, int64_t now)
+void weir__account_chunk(weir__driver *driver, weir__slot *slot, int64_t now)
 {
     if (slot->emit.sent_tokens == slot->n_sent) return;
-    if (slot->n_sent > 0) weir__histogram_observe(&engine->counts.itl_seconds, seconds(now - slot->sent_ns));
+    if (slot->n_sent > 0) weir__histogram_observe(&driver->counts.itl_seconds, seconds(now - slot->sent_ns));
     slot->n_sent = slot->emit.sent_tokens;
     slot->sent_ns = now;
 }
 
-static void count_end(weir_engine *engine, weir_reason reason, weir_slot_state state)
+static void count_end(weir__driver *driver, weir_reason reason, weir_slot_state state)
 {
-    weir_engine_stats *counts = &engine->counts;
+    weir_engine_stats *counts = &driver->counts;
     counts->n_finished[reason]++;
     if (reason != WEIR_REASON_CANCELLED) return;
     counts->n_cancelled_queued += state == WEIR_SLOT_IDLE;
@@ -101,12 +102,12 @@ static void count_end(weir_engine *engine, weir_reason reason, weir_slot_state s
 
 /* ---- The record ---- */
 
-void weir__account_begin(weir_engine *engine, int64_t start)
+void weir__account_begin(weir__driver *driver, int64_t start)
 {
-    weir__account *account = &engine->account;
-    pthread_mutex_lock(&engine->shared.mutex);
-    uint64_t n_arrived = engine->shared.arrivals.n;
-    pthread_mutex_unlock(&engine->shared.mutex);
+    weir__account *account = &driver->account;
+    pthread_mutex_lock(&driver->shared->mutex);
+    uint64_t n_arrived = driver->shared->arrivals.n;
+    pthread_mutex_unlock(&driver->shared->mutex);
     /* Parts that were added since the last tick belong to this one. */
     account->tick = (weir_tick){
         .serial = account->tick.serial,
@@ -114,7 +115,7 @@ void weir__account_begin(weir_engine *engine, int64_t start)
         .n_arrived = n_arrived,
         .first_slot = account->tick.first_slot,
     };
-    account->n_failed = engine->counts.n_failed_ticks;
+    account->n_failed = driver->counts.n_failed_ticks;
 }
 
 /* A slot that stands for the queue is none. */
@@ -123,10 +124,10 @@ static weir_slot_state slot_state(const weir__slot *slot)
     return slot->index < 0 ? WEIR_SLOT_IDLE : slot->state;
 }
 
-static weir_tick_slot part_of(const weir_engine *engine, const weir__slot *slot)
+static weir_tick_slot part_of(const weir__driver *driver, const weir__slot *slot)
 {
     return (weir_tick_slot){
-        .tick = engine->account.tick.serial,
+        .tick = driver->account.tick.serial,
         .request = slot->request->serial,
         .slot = slot->index,
         .state = slot_state(slot),
@@ -139,20 +140,20 @@ static weir_tick_slot part_of(const weir_engine *engine, const weir__slot *slot)
     };
 }
 
-void weir__account_plan(weir_engine *engine)
+void weir__account_plan(weir__driver *driver)
 {
-    weir__account *account = &engine->account;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        const weir__slot *slot = &engine->slots[i];
+    weir__account *account = &driver->account;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
-        account->planned[i] = part_of(engine, slot);
+        account->planned[i] = part_of(driver, slot);
         /* Also one that came after the tick had begun was there in time, and so were all before it. */
         if (account->tick.n_arrived <= slot->request->serial)
             account->tick.n_arrived = slot->request->serial + 1;
     }
-    account->tick.n_passes = engine->shape.n_passes;
-    weir__histogram_observe(&engine->counts.batch_tokens, engine->batch.n);
-    weir__histogram_observe(&engine->counts.passes, engine->shape.n_passes);
+    account->tick.n_passes = driver->shape.n_passes;
+    weir__histogram_observe(&driver->counts.batch_tokens, driver->batch.n);
+    weir__histogram_observe(&driver->counts.passes, driver->shape.n_passes);
 }
 
 /* The mutex is held. */
@@ -171,36 +172,36 @@ static void add_event(weir__shared *shared, weir_tick_slot part)
     pthread_mutex_unlock(&shared->mutex);
 }
 
-void weir__account_admit(weir_engine *engine, const weir__slot *slot, bool resumed)
+void weir__account_admit(weir__driver *driver, const weir__slot *slot, bool resumed)
 {
     if (!resumed) {
-        weir__histogram_observe(&engine->counts.queue_seconds,
+        weir__histogram_observe(&driver->counts.queue_seconds,
                                 seconds(slot->admit_ns - slot->request->submit_ns));
         return;
     }
-    weir_tick_slot part = part_of(engine, slot);
+    weir_tick_slot part = part_of(driver, slot);
     part.resumed = true;
-    add_event(&engine->shared, part);
+    add_event(driver->shared, part);
 }
 
-void weir__account_suspend(weir_engine *engine, const weir__slot *slot)
+void weir__account_suspend(weir__driver *driver, const weir__slot *slot)
 {
-    weir_tick_slot part = part_of(engine, slot);
+    weir_tick_slot part = part_of(driver, slot);
     part.suspended = true;
-    add_event(&engine->shared, part);
+    add_event(driver->shared, part);
 }
 
-void weir__account_finish(weir_engine *engine, const weir__slot *slot, int64_t now)
+void weir__account_finish(weir__driver *driver, const weir__slot *slot, int64_t now)
 {
-    weir_tick_slot *planned = slot->index < 0 ? NULL : &engine->account.planned[slot->index];
+    weir_tick_slot *planned = slot->index < 0 ? NULL : &driver->account.planned[slot->index];
     bool in_plan = planned != NULL && planned->slot >= 0;
-    weir_tick_slot part = in_plan ? *planned : part_of(engine, slot);
-    count_end(engine, slot->reason, slot_state(slot));
+    weir_tick_slot part = in_plan ? *planned : part_of(driver, slot);
+    count_end(driver, slot->reason, slot_state(slot));
     /* A terminal chunk with text is one more; what a cancel or an error left behind was not waited for. */
     if (slot->n_sent > 0 && slot->emit.n_text > slot->emit.sent_text &&
         (slot->reason == WEIR_REASON_END || slot->reason == WEIR_REASON_LENGTH ||
          slot->reason == WEIR_REASON_STOP_WORDS))
-        weir__histogram_observe(&engine->counts.itl_seconds, seconds(now - slot->sent_ns));
+        weir__histogram_observe(&driver->counts.itl_seconds, seconds(now - slot->sent_ns));
     part.n_generated = slot->n_generated;
     part.n_accepted = slot->n_accepted;
     part.reason = slot->reason;
@@ -208,14 +209,14 @@ void weir__account_finish(weir_engine *engine, const weir__slot *slot, int64_t n
     if (in_plan)
         *planned = part;
     else
-        add_event(&engine->shared, part);
+        add_event(driver->shared, part);
 }
 
 /* The tick and its parts, for readers. */
-static void add_tick(weir_engine *engine, const weir_report *report)
+static void add_tick(weir__driver *driver, const weir_report *report)
 {
-    weir__account *account = &engine->account;
-    weir__shared *shared = &engine->shared;
+    weir__account *account = &driver->account;
+    weir__shared *shared = driver->shared;
     weir_tick *tick = &account->tick;
     tick->decode_ns = report->decode_ns;
     tick->tick_ns = report->tick_ns;
@@ -223,16 +224,16 @@ static void add_tick(weir_engine *engine, const weir_report *report)
     tick->n_decode = report->n_decode;
     tick->n_drafted = report->n_drafted;
     tick->bad_plan = report->bad_plan;
-    tick->failed = engine->counts.n_failed_ticks > account->n_failed;
-    tick->queue_depth = engine->counts.queue_depth;
-    tick->n_kv_used = engine->counts.n_kv_used;
+    tick->failed = driver->counts.n_failed_ticks > account->n_failed;
+    tick->queue_depth = driver->counts.queue_depth;
+    tick->n_kv_used = driver->counts.n_kv_used;
     pthread_mutex_lock(&shared->mutex);
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir_tick_slot *part = &account->planned[i];
         if (part->slot < 0) continue;
         if (part->end_ns == 0) {
-            part->n_generated = engine->slots[i].n_generated;
-            part->n_accepted = engine->slots[i].n_accepted;
+            part->n_generated = driver->slots[i].n_generated;
+            part->n_accepted = driver->slots[i].n_accepted;
         }
         tick->n_accepted += part->n_accepted;
         add_part(shared, part);
@@ -245,11 +246,11 @@ static void add_tick(weir_engine *engine, const weir_report *report)
     tick->serial++;
 }
 
-void weir__account_end(weir_engine *engine, const weir_report *report, int64_t work_ns)
+void weir__account_end(weir__driver *driver, const weir_report *report, int64_t work_ns)
 {
-    weir_engine_stats *counts = &engine->counts;
+    weir_engine_stats *counts = &driver->counts;
     if (report->idle) {
-        weir__account_publish(engine);
+        weir__account_publish(driver);
         return;
     }
     counts->n_ticks++;
@@ -257,18 +258,18 @@ void weir__account_end(weir_engine *engine, const weir_report *report, int64_t w
     counts->busy_ns += report->tick_ns;
     counts->n_bad_plans += report->bad_plan;
     weir__histogram_observe(&counts->tick_seconds, seconds(report->tick_ns));
-    weir__account_publish(engine);
-    engine->account.tick.work_ns = work_ns;
-    add_tick(engine, report);
+    weir__account_publish(driver);
+    driver->account.tick.work_ns = work_ns;
+    add_tick(driver, report);
 }
 
 /* ---- Readers ---- */
 
 /* In pieces, so that nobody waits long for the lock; one that was overtaken meanwhile ends what is read. */
-static weir_status read_ring(const weir_engine *engine, const weir__ring *ring, uint64_t from, void *items,
+static weir_status read_ring(const weir__shared *shared, const weir__ring *ring, uint64_t from, void *items,
                              size_t capacity, size_t *n)
 {
-    pthread_mutex_t *mutex = (pthread_mutex_t *)&engine->shared.mutex;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&shared->mutex;
     size_t copied = 0, piece;
     *n = 0;
     if (capacity == 0) return WEIR_OK; /* items may be NULL */
@@ -289,7 +290,7 @@ static weir_status read_ring(const weir_engine *engine, const weir__ring *ring, 
 #define READ(engine, ring, from, items, capacity, n)                                                         \
     ((engine) == NULL || (n) == NULL || ((items) == NULL && (capacity) > 0)                                  \
          ? WEIR_INVALID                                                                                      \
-         : read_ring(engine, &(engine)->shared.ring, from, items, capacity, n))
+         : read_ring(&(engine)->shared, &(engine)->shared.ring, from, items, capacity, n))
 
 weir_status weir_engine_ticks(const weir_engine *engine, uint64_t from, weir_tick *ticks, size_t capacity,
                               size_t *n)

@@ -15,35 +15,37 @@ typedef struct weir__account {
     uint64_t n_failed;       /* ticks, before this one */
 } weir__account;
 
+typedef struct weir__driver weir__driver;
+
 /* False: out of memory. Freed with fini in any case. */
 bool weir__account_init(weir__account *account, int32_t n_slots);
 void weir__account_fini(weir__account *account);
 
 /* The tick begins. */
-void weir__account_begin(weir_engine *engine, int64_t start);
+void weir__account_begin(weir__driver *driver, int64_t start);
 
 /* A request has got a slot, with what was restored; resumed: it had one before. */
-void weir__account_admit(weir_engine *engine, const weir__slot *slot, bool resumed);
+void weir__account_admit(weir__driver *driver, const weir__slot *slot, bool resumed);
 
 /* A request will lose its slot; before the slot has given up anything. */
-void weir__account_suspend(weir_engine *engine, const weir__slot *slot);
+void weir__account_suspend(weir__driver *driver, const weir__slot *slot);
 
 /* The batch is filled, its shape is known, and it is not yet computed. */
-void weir__account_plan(weir_engine *engine);
+void weir__account_plan(weir__driver *driver);
 
 /* The slot has a token more; after first_ns was set. */
-void weir__account_token(weir_engine *engine, const weir__slot *slot);
+void weir__account_token(weir__driver *driver, const weir__slot *slot);
 
 /* A chunk may have gone out. */
-void weir__account_chunk(weir_engine *engine, weir__slot *slot, int64_t now);
+void weir__account_chunk(weir__driver *driver, weir__slot *slot, int64_t now);
 
 /* A request ends: its slot is settled and not yet finished. One of index -1 stands for the queue. */
-void weir__account_finish(weir_engine *engine, const weir__slot *slot, int64_t now);
+void weir__account_finish(weir__driver *driver, const weir__slot *slot, int64_t now);
 
 /* The tick is over: publishes, too. work_ns: what the cost model has learned from, 0 = nothing. */
-void weir__account_end(weir_engine *engine, const weir_report *report, int64_t work_ns);
+void weir__account_end(weir__driver *driver, const weir_report *report, int64_t work_ns);
 
 /* Copies the driver's counters to where other threads read them. */
-void weir__account_publish(weir_engine *engine);
+void weir__account_publish(weir__driver *driver);
 
 #endif

@@ -3,56 +3,61 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "engine/engine.h"
+#include "engine/account.h"
+#include "engine/admit.h"
+#include "engine/driver.h"
+#include "engine/prefix.h"
+#include "engine/suspend.h"
 
-static weir__slot *idle_slot(weir_engine *engine)
+static weir__slot *idle_slot(weir__driver *driver)
 {
-    for (int32_t i = 0; i < engine->params.n_slots; i++)
-        if (engine->slots[i].state == WEIR_SLOT_IDLE) return &engine->slots[i];
+    for (int32_t i = 0; i < driver->params->n_slots; i++)
+        if (driver->slots[i].state == WEIR_SLOT_IDLE) return &driver->slots[i];
     return NULL;
 }
 
 /* Whether the request fits beside the slots that it would not suspend; those that it would are counted as
  * gone when `turns`. Alone it always fits: it is in the engine's limits. */
-static bool request_fits(weir_engine *engine, const weir__request *request, bool turns, int64_t now)
+static bool request_fits(weir__driver *driver, const weir__request *request, bool turns, int64_t now)
 {
     int64_t cells = 0;
     int32_t n = 0;
-    memset(engine->wanted, 0, (size_t)engine->info.n_seq_max * sizeof *engine->wanted);
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        const weir__slot *slot = &engine->slots[i];
+    memset(driver->wanted, 0, (size_t)driver->info.n_seq_max * sizeof *driver->wanted);
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
-        if (turns && weir__queue_outranks(request, slot->request, weir__ageing_ns(engine), now)) continue;
-        if (slot->lane >= 0) engine->wanted[slot->lane] = true;
+        if (turns && weir__queue_outranks(request, slot->request, weir__ageing_ns(driver->params), now))
+            continue;
+        if (slot->lane >= 0) driver->wanted[slot->lane] = true;
         cells += weir__suspend_cells_wanted(slot->request, slot->n_tokens) - weir__slot_n_there(slot);
         n++;
     }
-    if (n == engine->params.n_slots) return false;
-    cells += weir__memory_count(&engine->memory, engine->wanted);
+    if (n == driver->params->n_slots) return false;
+    cells += weir__memory_count(&driver->memory, driver->wanted);
     return n == 0 ||
-           cells + weir__suspend_cells_wanted(request, request->progress.n_tokens) <= engine->n_room;
+           cells + weir__suspend_cells_wanted(request, request->progress.n_tokens) <= driver->n_room;
 }
 
-static void start_request(weir_engine *engine, weir__request *request)
+static void start_request(weir__driver *driver, weir__request *request)
 {
-    weir__slot *slot = idle_slot(engine);
+    weir__slot *slot = idle_slot(driver);
     int64_t now = weir__clock_now_ns(); /* not the tick's time: the request may have come since */
     bool resumed = request->progress.admit_ns != 0;
-    weir__shared_admit(&engine->shared, request, resumed, now);
+    weir__shared_admit(driver->shared, request, resumed, now);
     weir__slot_start(slot, request, now);
-    weir__turn_enter(&engine->turn, slot);
-    weir__prefix_start(engine, slot);
-    engine->counts.n_resumes += resumed;
-    engine->counts.n_suspended -= resumed;
-    weir__account_admit(engine, slot, resumed);
+    weir__turn_enter(&driver->turn, slot);
+    weir__prefix_start(driver, slot);
+    driver->counts.n_resumes += resumed;
+    driver->counts.n_suspended -= resumed;
+    weir__account_admit(driver, slot, resumed);
 }
 
 /* The lowest priority in a slot; INT32_MAX without any. */
-static int32_t lowest_priority(const weir_engine *engine)
+static int32_t lowest_priority(const weir__driver *driver)
 {
     int32_t lowest = INT32_MAX;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        const weir__slot *slot = &engine->slots[i];
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
         if (slot->state != WEIR_SLOT_IDLE && slot->request->priority < lowest)
             lowest = slot->request->priority;
     }
@@ -61,29 +66,29 @@ static int32_t lowest_priority(const weir_engine *engine)
 
 /* Who goes next and fits. It is not overtaken by what would fit, or it might wait for ever; only by what
  * outranks a running request, whose place is nobody else's. */
-static weir__request *choose_request(weir_engine *engine, int64_t now)
+static weir__request *choose_request(weir__driver *driver, int64_t now)
 {
     weir__request *request = NULL;
-    int64_t ageing_ns = weir__ageing_ns(engine);
-    if (idle_slot(engine) != NULL &&
-        (request = weir__shared_next(&engine->shared, INT32_MIN, ageing_ns, now)) != NULL &&
-        request_fits(engine, request, false, now))
+    int64_t ageing_ns = weir__ageing_ns(driver->params);
+    if (idle_slot(driver) != NULL &&
+        (request = weir__shared_next(driver->shared, INT32_MIN, ageing_ns, now)) != NULL &&
+        request_fits(driver, request, false, now))
         return request;
-    request = weir__shared_next(&engine->shared, lowest_priority(engine), ageing_ns, now);
-    if (request == NULL || !request_fits(engine, request, true, now)) return NULL;
-    while (idle_slot(engine) == NULL || !request_fits(engine, request, false, now))
-        weir__suspend(engine, weir__suspend_victim(engine, request, now));
+    request = weir__shared_next(driver->shared, lowest_priority(driver), ageing_ns, now);
+    if (request == NULL || !request_fits(driver, request, true, now)) return NULL;
+    while (idle_slot(driver) == NULL || !request_fits(driver, request, false, now))
+        weir__suspend(driver, weir__suspend_victim(driver, request, now));
     return request;
 }
 
-void weir__admit(weir_engine *engine, int64_t now)
+void weir__admit(weir__driver *driver, int64_t now)
 {
     weir__request *request;
     bool admitted = false;
-    while ((request = choose_request(engine, now)) != NULL) {
+    while ((request = choose_request(driver, now)) != NULL) {
         admitted = true;
-        start_request(engine, request);
+        start_request(driver, request);
     }
     if (admitted)
-        weir__account_publish(engine); /* a pass may take long: else they were neither here nor there */
+        weir__account_publish(driver); /* a pass may take long: else they were neither here nor there */
 }

@@ -18,7 +18,7 @@ static inline int draft_setup(void **state)
 /* A tick on a machine on which a row takes a fifth of a pass and drafting nothing, whatever this one does. */
 static inline weir_report draft_tick(rig *r)
 {
-    weir__cost_init(&r->engine->cost);
+    weir__cost_init(&r->engine->driver.cost);
     weir__clock_stand(weir__clock_now_ns());
     weir_report report = rig_tick(r);
     weir__clock_stand(-1);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/error.h"
@@ -10,6 +8,10 @@
 #include "base/mem.h"
 #include "base/sized.h"
 #include "base/thread.h"
+#include "engine/batch.h"
+#include "engine/finish.h"
+#include "engine/prefix.h"
+#include "engine/step.h"
 #include "engine/stream.h"
 #include "model/context.h"
 #include "params/bounds.h"
@@ -136,40 +138,28 @@ static void fit_context(weir_engine_params *params, const weir_context_info *inf
     if (params->n_batch > info->n_batch) params->n_batch = info->n_batch;
 }
 
-static weir_status create_context(weir_engine *engine, weir_error *error)
+static weir_status create_driver(weir_engine *engine, weir_error *error)
 {
     weir_engine_params *params = &engine->params;
     weir_model *model = engine->model;
+    weir__driver *driver = &engine->driver;
     weir_context_params context;
+    *driver = (weir__driver){
+        .model = model,
+        .params = params,
+        .strategy = params->strategy ? *params->strategy : *weir_strategy_decode_maximal(),
+        .bell = engine->bell,
+        .shared = &engine->shared,
+    };
     weir_status status = plan_context(model, params, &context, error);
     if (status == WEIR_OK)
-        status = model->ops->context_create(model->model, &context, &engine->context, &engine->info, error);
+        status = model->ops->context_create(model->model, &context, &driver->context, &driver->info, error);
     if (status != WEIR_OK) return status;
-
-    fit_context(params, &engine->info);
+    fit_context(params, &driver->info);
     if (params->cache_bytes == WEIR_AUTO) params->cache_bytes = weir__cpu_memory_available() / 4;
-    weir__suspend_reset(engine);
     engine->limits = (weir__limits){.n_ctx = params->n_ctx, .max_tokens = params->max_tokens};
-    engine->shared.stats = (weir_engine_stats){
-        .size = sizeof engine->shared.stats,
-        .n_slots = params->n_slots,
-        .n_ctx = params->n_ctx,
-        .n_kv = engine->info.n_ctx,
-        .n_batch = params->n_batch,
-        .n_ubatch = engine->info.n_ubatch,
-        .layout = engine->info.layout,
-        .batch_invariant = engine->info.batch_invariant,
-        .kv_bytes = (uint64_t)engine->info.n_ctx *
-                    model->ops->cell_bytes(model->model, params->type_k, params->type_v),
-    };
-    engine->counts = engine->shared.stats;
-    if ((status = weir__prefix_open(engine, error)) != WEIR_OK) return status;
-    weir__cache_counts kept = weir__cache_count(engine->cache); /* from an engine before */
-    engine->shared.stats.n_cache_files = engine->counts.n_cache_files = kept.n_disk;
-    engine->shared.stats.cache_disk_bytes = engine->counts.cache_disk_bytes = kept.disk_bytes;
-    status = weir__speculate_open(engine, error);
-    weir__speculate_name(engine, engine->shared.stats.drafters, sizeof engine->shared.stats.drafters);
-    memcpy(engine->counts.drafters, engine->shared.stats.drafters, sizeof engine->counts.drafters);
+    status = weir__driver_open(driver, error);
+    params->cache_dir = NULL; /* the caller's */
     return status;
 }
 
@@ -207,88 +197,42 @@ done:
 
 /* ---- Life ---- */
 
-static bool engine_has_work(const weir_engine *engine)
+static bool driver_has_work(const weir__driver *driver)
 {
-    for (int32_t i = 0; i < engine->params.n_slots; i++)
-        if (engine->slots[i].state != WEIR_SLOT_IDLE) return true;
+    for (int32_t i = 0; i < driver->params->n_slots; i++)
+        if (driver->slots[i].state != WEIR_SLOT_IDLE) return true;
     return false;
 }
 
 static void *run_engine(void *argument)
 {
     weir_engine *engine = argument;
+    weir__driver *driver = &engine->driver;
     weir__thread_name("weir-engine");
     weir__wheel_take(&engine->wheel, engine->bell);
     for (;;) {
         weir_report report;
         if (weir__shared_is_stopping(&engine->shared)) break;
-        weir__step_tick(engine, NULL, 0, &report);
-        if (report.idle && !engine_has_work(engine)) {
+        weir__step_tick(driver, NULL, 0, &report);
+        if (report.idle && !driver_has_work(driver)) {
             int64_t deadline = weir__shared_next_deadline(&engine->shared),
-                    due = weir__cache_archive_due(engine->cache);
+                    due = weir__cache_archive_due(driver->cache);
             weir__doorbell_wait(engine->bell, due < deadline ? due : deadline);
         }
     }
-    weir__finish_all(engine);
+    weir__finish_all(driver);
     weir__wheel_leave(&engine->wheel);
     return NULL;
 }
 
 static void free_engine(weir_engine *engine)
 {
-    weir__crew_destroy(engine->crew);
-    weir__speculate_close(engine);
-    weir__cache_destroy(engine->cache);
-    weir__memory_fini(&engine->memory);
-    if (engine->context != NULL) engine->model->ops->context_free(engine->context);
-    weir__adapters_fini(&engine->turn.adapters);
-    weir__batch_fini(&engine->batch);
-    weir__account_fini(&engine->account);
+    weir__driver_close(&engine->driver);
     weir__shared_fini(&engine->shared);
-    weir__emit_scratch_fini(&engine->scratch);
-    weir__mem_free(engine->slots);
-    weir__mem_free(engine->lanes);
-    weir__mem_free(engine->wanted);
-    weir__mem_free(engine->sampling);
-    weir__mem_free(engine->view_slots);
-    weir__mem_free(engine->shown);
-    weir__mem_free(engine->plan);
     weir__flights_release(engine->flights);
     weir__doorbell_release(engine->bell);
     weir_model_release(engine->model);
     weir__mem_free(engine);
-}
-
-/* Whether the pass that is being computed has no reader left: then it need not be finished. The driver is
- * inside decode, so its slots stand still. */
-static bool nobody_waits(void *user)
-{
-    const weir_engine *engine = user;
-    if (atomic_load_explicit(&engine->shared.abandon, memory_order_relaxed)) return true;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        const weir__slot *slot = &engine->slots[i];
-        if (slot->state != WEIR_SLOT_IDLE && !weir__request_cancelled(slot->request)) return false;
-    }
-    return true;
-}
-
-static weir_status allocate_arrays(weir_engine *engine, weir_error *error)
-{
-    size_t n = (size_t)engine->params.n_slots, n_lanes = (size_t)engine->info.n_seq_max;
-    engine->slots = weir__mem_calloc(n, sizeof *engine->slots);
-    engine->lanes = weir__mem_calloc(n_lanes, sizeof *engine->lanes);
-    engine->wanted = weir__mem_calloc(n_lanes, sizeof *engine->wanted);
-    engine->sampling = weir__mem_calloc(n, sizeof *engine->sampling);
-    engine->view_slots = weir__mem_calloc(n, sizeof *engine->view_slots);
-    engine->shown = weir__mem_calloc(n, sizeof *engine->shown);
-    engine->plan = weir__mem_calloc(n, sizeof *engine->plan);
-    if (engine->slots == NULL || engine->lanes == NULL || engine->wanted == NULL ||
-        engine->sampling == NULL || engine->view_slots == NULL || engine->shown == NULL ||
-        engine->plan == NULL || !weir__account_init(&engine->account, engine->params.n_slots) ||
-        (engine->flights = weir__flights_create()) == NULL || weir__doorbell_create(&engine->bell) != WEIR_OK)
-        return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
-    for (size_t i = 0; i < n; i++) weir__slot_init(&engine->slots[i], (int32_t)i);
-    return weir__batch_init(&engine->batch, engine->params.n_batch, error);
 }
 
 weir_status weir_engine_create(weir_model *model, const weir_engine_params *given, weir_engine **out,
@@ -305,13 +249,14 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
     if (engine == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the engine");
     engine->model = weir_model_hold(model);
     engine->params = params;
-    engine->strategy = params.strategy ? *params.strategy : *weir_strategy_decode_maximal();
-    weir__cost_init(&engine->cost);
     if ((status = weir__shared_init(&engine->shared, params.n_slots, error)) != WEIR_OK) goto no_shared;
-    if ((status = create_context(engine, error)) != WEIR_OK) goto no_context;
-    if ((status = allocate_arrays(engine, error)) != WEIR_OK) goto no_context;
+    engine->flights = weir__flights_create();
+    if (engine->flights == NULL || weir__doorbell_create(&engine->bell) != WEIR_OK) {
+        status = weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the engine");
+        goto no_driver;
+    }
+    if ((status = create_driver(engine, error)) != WEIR_OK) goto no_driver;
 
-    model->ops->set_abort(engine->context, nobody_waits, engine);
     status = WEIR_NO_MEMORY;
     if (pthread_mutex_init(&engine->stop_mutex, NULL) != 0) goto no_stop_mutex;
     if (!params.manual) {
@@ -325,7 +270,7 @@ no_thread:
     pthread_mutex_destroy(&engine->stop_mutex);
 no_stop_mutex:
     weir__error_set(error, status, "", "no thread for the engine: the process has reached a limit");
-no_context:
+no_driver:
     free_engine(engine);
     return status;
 no_shared:
@@ -362,7 +307,7 @@ static weir_status take_wheel(weir_engine *engine, weir_error *error)
 /* Also does what a stop from within the tick has left to its end. */
 static void leave_wheel(weir_engine *engine)
 {
-    if (weir__shared_is_stopping(&engine->shared)) weir__finish_all(engine);
+    if (weir__shared_is_stopping(&engine->shared)) weir__finish_all(&engine->driver);
     weir__wheel_leave(&engine->wheel);
     atomic_store(&engine->driven, false);
 }
@@ -535,11 +480,12 @@ weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_e
     weir_status status = take_wheel(engine, error);
     if (status != WEIR_OK) return status;
     int64_t now = weir__clock_now_ns();
-    weir__step_prepare(engine, true, now);
-    weir__speculate_draft(engine);
-    weir__step_view(engine, now);
-    weir__batch_show(engine);
-    *view = &engine->view;
+    weir__driver *driver = &engine->driver;
+    weir__step_prepare(driver, true, now);
+    weir__speculate_draft(driver);
+    weir__step_view(driver, now);
+    weir__batch_show(driver);
+    *view = &driver->view;
     leave_wheel(engine);
     return WEIR_OK;
 }
@@ -551,7 +497,7 @@ weir_status weir_engine_step(weir_engine *engine, const weir_plan_entry *plan, s
     weir_status status = take_wheel(engine, error);
     if (status != WEIR_OK) return status;
     if (report != NULL) status = weir__sized_give(report, &full, sizeof full, "report", error);
-    if (status == WEIR_OK) weir__step_tick(engine, plan, n_plan, &full);
+    if (status == WEIR_OK) weir__step_tick(&engine->driver, plan, n_plan, &full);
     leave_wheel(engine);
     if (report != NULL && status == WEIR_OK)
         status = weir__sized_give(report, &full, sizeof full, "report", error);

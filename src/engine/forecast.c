@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "engine/engine.h"
+#include "engine/prefix.h"
+#include "engine/suspend.h"
 
 /* How many of those that wait would go before this one. The mutex is held. */
 static int32_t n_before(const weir__shared *shared, weir__request *request, int64_t ageing_ns, int64_t now)
@@ -51,7 +53,8 @@ static weir_status look_at_queue(weir_engine *engine, weir__request *request, we
         (stats->layout == WEIR_LAYOUT_PER_SLOT || shared->n_live == 0 ||
          stats->n_kv_reserved - stats->n_kv_cached + weir__suspend_cells_wanted(request, request->n_prompt) <=
              stats->n_kv);
-    int32_t before = n_before(shared, request, weir__ageing_ns(engine), now), n_others = shared->n_live;
+    int32_t before = n_before(shared, request, weir__ageing_ns(&engine->params), now),
+            n_others = shared->n_live;
     pthread_mutex_unlock(&shared->mutex);
     if (!open)
         return weir__error_set(error, WEIR_STOPPED, "",
@@ -88,7 +91,7 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
     int32_t room = engine->limits.n_ctx - request->n_prompt;
     if (request->max_tokens > room) request->max_tokens = room;
     if (full.fits) {
-        full.n_cached = weir__prefix_known(engine, request);
+        full.n_cached = weir__prefix_known(&engine->driver, request);
         status = look_at_queue(engine, request, &full, error);
     }
     weir__request_destroy(request);

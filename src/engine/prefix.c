@@ -6,9 +6,13 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "engine/account.h"
 #include "engine/doctor.h"
-#include "engine/engine.h"
+#include "engine/driver.h"
+#include "engine/lanes.h"
+#include "engine/prefix.h"
 #include "engine/stream.h"
+#include "engine/suspend.h"
 
 /* To wait for another request's prefill is worth it from so many tokens on. */
 #define JOIN_LEAST 8
@@ -21,67 +25,65 @@
 
 static void ring_bell(void *user)
 {
-    const weir_engine *engine = user;
-    weir__doorbell_ring(engine->bell);
+    weir__doorbell_ring(user);
 }
 
 /* What a saved state fits. Lanes count, since llama.cpp wants as many as there were; kernels do not. */
-static uint64_t kind_of(const weir_engine *engine)
+static uint64_t kind_of(const weir__driver *driver)
 {
-    const weir_context_info *info = &engine->info;
+    const weir_context_info *info = &driver->info;
     const char *version = weir_backend_version();
     const uint64_t numbers[] = {
-        engine->model->ops->model_identity(engine->model->model),
+        driver->model->ops->model_identity(driver->model->model),
         (uint64_t)info->layout,
         info->layout == WEIR_LAYOUT_UNIFIED ? 1 : (uint64_t)info->n_seq_max,
-        (uint64_t)engine->params.type_k,
-        (uint64_t)engine->params.type_v,
+        (uint64_t)driver->params->type_k,
+        (uint64_t)driver->params->type_v,
     };
     return weir__hash(weir__hash(0, numbers, sizeof numbers), version, strlen(version));
 }
 
 /* Opens cache_dir, where there is one and prefixes are kept at all. */
-static weir_status open_archive(weir_engine *engine, weir__archive **archive, weir_error *error)
+static weir_status open_archive(weir__driver *driver, weir__archive **archive, weir_error *error)
 {
     const weir__archive_params params = {
-        .path = engine->params.cache_dir,
-        .n_bytes = engine->params.cache_disk_bytes,
-        .limits = {.kind = kind_of(engine),
-                   .n_tokens = engine->info.n_ctx_seq,
-                   .n_vocab = engine->model->info.n_vocab},
+        .path = driver->params->cache_dir,
+        .n_bytes = driver->params->cache_disk_bytes,
+        .limits = {.kind = kind_of(driver),
+                   .n_tokens = driver->info.n_ctx_seq,
+                   .n_vocab = driver->model->info.n_vocab},
         .ring = ring_bell,
-        .user = engine,
+        .user = driver->bell,
     };
-    engine->params.cache_dir = NULL; /* the caller's */
-    if (params.path == NULL || *params.path == '\0' || !engine->caching) return WEIR_OK;
+    if (params.path == NULL || *params.path == '\0' || !driver->caching) return WEIR_OK;
     return weir__archive_open(&params, archive, error);
 }
 
-weir_status weir__prefix_open(weir_engine *engine, weir_error *error)
+weir_status weir__prefix_open(weir__driver *driver, weir_error *error)
 {
-    const weir_engine_params *params = &engine->params;
-    bool lanes = engine->info.layout == WEIR_LAYOUT_PER_SLOT;
-    engine->caching = params->cache_sequences != 0;
-    engine->exact = weir__prefix_is_exact(engine->model);
-    engine->least = lanes || engine->exact ? COPY_LEAST : 1;
+    const weir_engine_params *params = driver->params;
+    bool lanes = driver->info.layout == WEIR_LAYOUT_PER_SLOT;
+    driver->caching = params->cache_sequences != 0;
+    driver->exact = weir__prefix_is_exact(driver->model);
+    driver->least = lanes || driver->exact ? COPY_LEAST : 1;
     weir_status status =
-        weir__memory_init(&engine->memory, engine->model->ops, engine->context, &engine->info, error);
+        weir__memory_init(&driver->memory, driver->model->ops, driver->context, &driver->info, error);
     weir__archive *archive = NULL;
-    if (status == WEIR_OK) status = open_archive(engine, &archive, error);
+    if (status == WEIR_OK) status = open_archive(driver, &archive, error);
     if (status != WEIR_OK) return status;
-    int32_t beside = engine->info.n_seq_max - params->n_slots;
+    int32_t beside = driver->info.n_seq_max - params->n_slots;
     weir__cache_params cache = {
-        .memory = &engine->memory,
+        .memory = &driver->memory,
         /* idle slots' lanes serve too, where there are no others */
-        .n_sequences = !engine->caching                        ? 0
+        .n_sequences = !driver->caching                        ? 0
                        : params->cache_sequences > 0 || !lanes ? beside
                                                                : params->n_slots,
         .n_bytes = params->cache_bytes,
-        .least = engine->least,
-        .exact = engine->exact,
+        .least = driver->least,
+        .exact = driver->exact,
         .archive = archive,
     };
-    return weir__cache_create(&cache, &engine->cache, error);
+    return weir__cache_create(&cache, &driver->cache, error);
 }
 
 bool weir__prefix_is_exact(const weir_model *model)
@@ -89,9 +91,9 @@ bool weir__prefix_is_exact(const weir_model *model)
     return model->info.is_recurrent || model->info.is_hybrid || model->info.n_swa > 0;
 }
 
-static bool cache_serves(const weir_engine *engine, const weir__request *request)
+static bool cache_serves(const weir__driver *driver, const weir__request *request)
 {
-    return engine->caching && request->cache_prompt;
+    return driver->caching && request->cache_prompt;
 }
 
 static weir__prefix_key key_of(const weir__request *request)
@@ -107,64 +109,64 @@ static weir__slot *slot_of(const weir__prefix_end *live)
 /* ---- Misses ---- */
 
 /* The request begins to compute: what it got is known. */
-static void note_start(weir_engine *engine, const weir__slot *slot)
+static void note_start(weir__driver *driver, const weir__slot *slot)
 {
     weir__request *request = slot->request;
     weir_miss_info *info = &request->miss;
     if (request->n_cached >= 0) return; /* it was suspended since */
     int32_t most = request->n_prompt - 1;
     request->n_cached = slot->n_past < most ? slot->n_past : most;
-    if (!cache_serves(engine, request) || request->score != NULL)
+    if (!cache_serves(driver, request) || request->score != NULL)
         info->miss = WEIR_MISS_OFF;
     else if (request->n_cached == most)
         info->miss = WEIR_MISS_NONE;
     else if (request->n_cached < slot->n_promised || info->miss == WEIR_MISS_NONE)
         info->miss = WEIR_MISS_EVICTED;
     if (info->miss != WEIR_MISS_DIVERGED) weir__doctor_forget(info);
-    engine->counts.n_misses[info->miss]++;
+    driver->counts.n_misses[info->miss]++;
     if (request->stream != NULL) weir__stream_set_miss(request->stream, info);
 }
 
 /* ---- Checkpoints: where memory cannot be cut ---- */
 
-static bool is_checkpoint(const weir_engine *engine, const weir__request *request, int32_t n)
+static bool is_checkpoint(const weir__driver *driver, const weir__request *request, int32_t n)
 {
     if (n < 1 || n >= request->n_prompt) return false;
     return n == request->n_prompt - 1 ||
            (n >= CHECKPOINT_LEAST &&
-            engine->model->ops->is_eog(engine->model->model, request->tokens[n - 1]));
+            driver->model->ops->is_eog(driver->model->model, request->tokens[n - 1]));
 }
 
-int32_t weir__prefix_chunk(const weir_engine *engine, const weir__slot *slot, int32_t n)
+int32_t weir__prefix_chunk(const weir__driver *driver, const weir__slot *slot, int32_t n)
 {
-    if (!engine->exact || engine->params.cache_bytes == 0 || !cache_serves(engine, slot->request)) return n;
+    if (!driver->exact || driver->params->cache_bytes == 0 || !cache_serves(driver, slot->request)) return n;
     for (int32_t i = 1; i < n; i++)
-        if (is_checkpoint(engine, slot->request, slot->n_past + i)) return i;
+        if (is_checkpoint(driver, slot->request, slot->n_past + i)) return i;
     return n;
 }
 
 /* The last checkpoint that the leader will save within n tokens. */
-static int32_t last_checkpoint(const weir_engine *engine, const weir__slot *leader, int32_t n)
+static int32_t last_checkpoint(const weir__driver *driver, const weir__slot *leader, int32_t n)
 {
-    while (n > 0 && !is_checkpoint(engine, leader->request, n)) n--;
+    while (n > 0 && !is_checkpoint(driver, leader->request, n)) n--;
     return n;
 }
 
 /* ---- Beginning ---- */
 
 /* The slot of a fork's source, while that runs. NULL: it does not, or cannot be cut. */
-static weir__slot *source_of(const weir_engine *engine, const weir__request *request)
+static weir__slot *source_of(const weir__driver *driver, const weir__request *request)
 {
-    if (request->source == NULL || engine->exact) return NULL;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        weir__slot *slot = &engine->slots[i];
+    if (request->source == NULL || driver->exact) return NULL;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        weir__slot *slot = &driver->slots[i];
         if (slot->state != WEIR_SLOT_IDLE && slot->lane >= 0 && slot->request->stream == request->source)
             return slot;
     }
     return NULL;
 }
 
-static void look_up_prefix(weir_engine *engine, const weir__slot *slot, weir__cache_hit *hit)
+static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__cache_hit *hit)
 {
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
@@ -172,13 +174,13 @@ static void look_up_prefix(weir_engine *engine, const weir__slot *slot, weir__ca
     /* Tokens that are still to be scored need the row before them. */
     if (request->score != NULL && request->score->n_scored < request->score->n) n = request->score->n_scored;
     *hit = (weir__cache_hit){.miss = WEIR_MISS_OFF};
-    if (cache_serves(engine, request))
-        weir__cache_look(engine->cache, &key, request->tokens, n, &slot->live, request->serial + 1, hit);
-    weir__slot *source = source_of(engine, request);
+    if (cache_serves(driver, request))
+        weir__cache_look(driver->cache, &key, request->tokens, n, &slot->live, request->serial + 1, hit);
+    weir__slot *source = source_of(driver, request);
     if (source == NULL) return;
     /* The tree knows prompts of running requests, not their answers. */
     int32_t there = source->n_past < n - 1 ? source->n_past : n - 1;
-    if (there <= hit->n || there < engine->least ||
+    if (there <= hit->n || there < driver->least ||
         memcmp(source->request->tokens, request->tokens, (size_t)there * sizeof *request->tokens) != 0)
         return;
     hit->n = there;
@@ -187,13 +189,13 @@ static void look_up_prefix(weir_engine *engine, const weir__slot *slot, weir__ca
 }
 
 /* Whether the slot does better to wait for the leader. */
-static bool join_leader(weir_engine *engine, weir__slot *slot, const weir__cache_hit *hit)
+static bool join_leader(weir__driver *driver, weir__slot *slot, const weir__cache_hit *hit)
 {
     if (hit->leader == NULL) return false;
     const weir__slot *leader = slot_of(hit->leader);
-    int32_t n = engine->exact ? last_checkpoint(engine, leader, hit->n_leader) : hit->n_leader;
+    int32_t n = driver->exact ? last_checkpoint(driver, leader, hit->n_leader) : hit->n_leader;
     if (n - hit->n < JOIN_LEAST || n <= leader->n_past) return false;
-    engine->counts.n_joined += slot->state != WEIR_SLOT_JOINED;
+    driver->counts.n_joined += slot->state != WEIR_SLOT_JOINED;
     slot->state = WEIR_SLOT_JOINED;
     slot->leader = leader->index;
     slot->leader_serial = leader->request->serial;
@@ -202,18 +204,18 @@ static bool join_leader(weir_engine *engine, weir__slot *slot, const weir__cache
 }
 
 /* Gives the slot a lane, and what the hit promises. A look-up is worth nothing once something was evicted. */
-static void obtain_lane(weir_engine *engine, weir__slot *slot, weir__cache_hit hit)
+static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit hit)
 {
-    int32_t lane = weir__lanes_free(engine);
+    int32_t lane = weir__lanes_free(driver);
     for (;;) {
         weir__prefix_end *device =
             hit.entry != NULL && weir__cache_sequence(hit.entry) >= 0 ? hit.entry : NULL;
         bool taken = device != NULL &&
                      (hit.n == weir__cache_length(device) || (lane < 0 && weir__cache_is_spare(device)));
-        int32_t evicted = lane < 0 && !taken ? weir__cache_evict(engine->cache, device) : -1;
+        int32_t evicted = lane < 0 && !taken ? weir__cache_evict(driver->cache, device) : -1;
         if (taken || (lane < 0 && evicted < 0)) { /* little or nothing is lost, or there is nothing else */
-            lane = weir__cache_adopt(engine->cache, device, hit.n);
-            if (engine->memory.n[lane] != hit.n) weir__memory_cut(&engine->memory, lane, 0);
+            lane = weir__cache_adopt(driver->cache, device, hit.n);
+            if (driver->memory.n[lane] != hit.n) weir__memory_cut(&driver->memory, lane, 0);
             break;
         }
         if (lane < 0) {
@@ -221,125 +223,125 @@ static void obtain_lane(weir_engine *engine, weir__slot *slot, weir__cache_hit h
         } else {
             int32_t from = hit.live != NULL ? slot_of(hit.live)->lane : -1;
             weir_status status =
-                hit.n > 0 ? weir__cache_fetch(engine->cache, &hit, from, lane, NULL) : WEIR_OK;
+                hit.n > 0 ? weir__cache_fetch(driver->cache, &hit, from, lane, NULL) : WEIR_OK;
             bool gone = status == WEIR_NOT_FOUND; /* what is the next best? */
-            if (!gone && (status != WEIR_NO_SPACE || weir__cache_evict(engine->cache, device) < 0)) break;
+            if (!gone && (status != WEIR_NO_SPACE || weir__cache_evict(driver->cache, device) < 0)) break;
         }
-        look_up_prefix(engine, slot, &hit);
+        look_up_prefix(driver, slot, &hit);
     }
-    weir__lanes_enter(engine, slot, lane);
-    slot->n_past = engine->memory.n[lane];
+    weir__lanes_enter(driver, slot, lane);
+    slot->n_past = driver->memory.n[lane];
     int32_t most = slot->request->n_prompt - 1; /* again for one that was suspended and not saved */
-    engine->counts.n_cached_tokens += (uint64_t)(slot->n_past < most ? slot->n_past : most);
+    driver->counts.n_cached_tokens += (uint64_t)(slot->n_past < most ? slot->n_past : most);
 }
 
-static void begin_text(weir_engine *engine, weir__slot *slot)
+static void begin_text(weir__driver *driver, weir__slot *slot)
 {
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
     if (slot->live.node == NULL)
-        weir__cache_begin(engine->cache, &key, request->tokens, slot->n_tokens, 0, &slot->live);
-    weir__cache_advance(engine->cache, &slot->live, slot->n_past,
+        weir__cache_begin(driver->cache, &key, request->tokens, slot->n_tokens, 0, &slot->live);
+    weir__cache_advance(driver->cache, &slot->live, slot->n_past,
                         slot->state == WEIR_SLOT_JOINED ? request->serial + 1 : 0);
 }
 
 /* Looks for the slot's prefix and waits for it, or computes what is not there. */
-static void settle_slot(weir_engine *engine, weir__slot *slot)
+static void settle_slot(weir__driver *driver, weir__slot *slot)
 {
     weir__cache_hit hit;
-    look_up_prefix(engine, slot, &hit);
+    look_up_prefix(driver, slot, &hit);
     if (slot->state != WEIR_SLOT_JOINED) {
         slot->n_promised = hit.n;
-        if (slot->request->n_cached < 0) weir__doctor_note(engine->model, slot->request, &hit);
+        if (slot->request->n_cached < 0) weir__doctor_note(driver->model, slot->request, &hit);
     }
-    if (!join_leader(engine, slot, &hit)) {
-        obtain_lane(engine, slot, hit);
+    if (!join_leader(driver, slot, &hit)) {
+        obtain_lane(driver, slot, hit);
         bool fed = slot->n_generated > 0 && slot->n_past == slot->n_tokens - 1;
         slot->state = fed ? WEIR_SLOT_GENERATING : WEIR_SLOT_PREFILLING;
-        note_start(engine, slot);
+        note_start(driver, slot);
     }
-    if (cache_serves(engine, slot->request)) begin_text(engine, slot);
+    if (cache_serves(driver, slot->request)) begin_text(driver, slot);
 }
 
-void weir__prefix_start(weir_engine *engine, weir__slot *slot)
+void weir__prefix_start(weir__driver *driver, weir__slot *slot)
 {
     bool saved = slot->request->progress.state != NULL;
-    if (!saved && (cache_serves(engine, slot->request) || slot->request->source != NULL)) {
-        settle_slot(engine, slot);
+    if (!saved && (cache_serves(driver, slot->request) || slot->request->source != NULL)) {
+        settle_slot(driver, slot);
         return;
     }
-    int32_t lane = weir__lanes_free(engine);
-    weir__lanes_enter(engine, slot, lane >= 0 ? lane : weir__cache_evict(engine->cache, NULL));
-    weir__suspend_restore(engine, slot);
-    note_start(engine, slot);
-    if (cache_serves(engine, slot->request)) begin_text(engine, slot);
+    int32_t lane = weir__lanes_free(driver);
+    weir__lanes_enter(driver, slot, lane >= 0 ? lane : weir__cache_evict(driver->cache, NULL));
+    weir__suspend_restore(driver, slot);
+    note_start(driver, slot);
+    if (cache_serves(driver, slot->request)) begin_text(driver, slot);
 }
 
-void weir__prefix_rejoin(weir_engine *engine)
+void weir__prefix_rejoin(weir__driver *driver)
 {
     bool changed = false;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        weir__slot *slot = &engine->slots[i];
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        weir__slot *slot = &driver->slots[i];
         if (slot->state != WEIR_SLOT_JOINED) continue;
-        const weir__slot *leader = &engine->slots[slot->leader];
+        const weir__slot *leader = &driver->slots[slot->leader];
         bool comes = leader->state != WEIR_SLOT_IDLE && leader->request->serial == slot->leader_serial &&
                      leader->n_past < slot->n_promised;
         if (comes) continue;
-        settle_slot(engine, slot);
+        settle_slot(driver, slot);
         changed = true;
     }
-    if (changed) weir__account_publish(engine);
+    if (changed) weir__account_publish(driver);
 }
 
 /* ---- Going on ---- */
 
-void weir__prefix_advance(weir_engine *engine, weir__slot *slot)
+void weir__prefix_advance(weir__driver *driver, weir__slot *slot)
 {
     const weir__request *request = slot->request;
-    if (!cache_serves(engine, request)) return;
-    weir__cache_advance(engine->cache, &slot->live, slot->n_past, 0);
-    if (!engine->exact || !is_checkpoint(engine, request, slot->n_past)) return;
+    if (!cache_serves(driver, request)) return;
+    weir__cache_advance(driver->cache, &slot->live, slot->n_past, 0);
+    if (!driver->exact || !is_checkpoint(driver, request, slot->n_past)) return;
     weir__prefix_key key = key_of(request);
-    weir__cache_save(engine->cache, &key, request->tokens, slot->n_past, slot->lane);
+    weir__cache_save(driver->cache, &key, request->tokens, slot->n_past, slot->lane);
 }
 
-void weir__prefix_leave(weir_engine *engine, weir__slot *slot)
+void weir__prefix_leave(weir__driver *driver, weir__slot *slot)
 {
-    weir__cache_end(engine->cache, &slot->live);
+    weir__cache_end(driver->cache, &slot->live);
 }
 
 /* What a failed pass has left behind is cut off before. */
-void weir__prefix_keep(weir_engine *engine, weir__slot *slot)
+void weir__prefix_keep(weir__driver *driver, weir__slot *slot)
 {
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
-    weir__prefix_leave(engine, slot);
-    if (slot->lane < 0 || !cache_serves(engine, request) || slot->reason == WEIR_REASON_ERROR ||
-        slot->n_past < engine->least || !weir__memory_cut(&engine->memory, slot->lane, slot->n_past))
+    weir__prefix_leave(driver, slot);
+    if (slot->lane < 0 || !cache_serves(driver, request) || slot->reason == WEIR_REASON_ERROR ||
+        slot->n_past < driver->least || !weir__memory_cut(&driver->memory, slot->lane, slot->n_past))
         return;
-    if (engine->exact)
-        weir__cache_save(engine->cache, &key, request->tokens, slot->n_past, slot->lane);
-    else if (weir__cache_keep(engine->cache, &key, request->tokens, slot->n_past, slot->lane)) {
-        engine->lanes[slot->lane] = NULL;
+    if (driver->exact)
+        weir__cache_save(driver->cache, &key, request->tokens, slot->n_past, slot->lane);
+    else if (weir__cache_keep(driver->cache, &key, request->tokens, slot->n_past, slot->lane)) {
+        driver->lanes[slot->lane] = NULL;
         slot->lane = -1;
     }
 }
 
 /* Whether a fork's source generates in a slot, as far as another thread can tell: it is suspended where the
  * queue has it. */
-static bool source_generates(weir_engine *engine, const weir__request *request)
+static bool source_generates(weir__driver *driver, const weir__request *request)
 {
-    return request->source != NULL && !engine->exact && weir__stream_flows(request->source) &&
-           !weir__shared_has(&engine->shared, request->source);
+    return request->source != NULL && !driver->exact && weir__stream_flows(request->source) &&
+           !weir__shared_has(driver->shared, request->source);
 }
 
-int32_t weir__prefix_known(weir_engine *engine, const weir__request *request)
+int32_t weir__prefix_known(weir__driver *driver, const weir__request *request)
 {
     weir__cache_hit hit;
     weir__prefix_key key = key_of(request);
     if (request->score != NULL) return 0;
-    if (request->n_prompt > engine->least && source_generates(engine, request)) return request->n_prompt - 1;
-    if (!cache_serves(engine, request)) return 0;
-    weir__cache_look(engine->cache, &key, request->tokens, request->n_prompt, NULL, UINT64_MAX, &hit);
-    return hit.n_leader > hit.n && !engine->exact ? hit.n_leader : hit.n;
+    if (request->n_prompt > driver->least && source_generates(driver, request)) return request->n_prompt - 1;
+    if (!cache_serves(driver, request)) return 0;
+    weir__cache_look(driver->cache, &key, request->tokens, request->n_prompt, NULL, UINT64_MAX, &hit);
+    return hit.n_leader > hit.n && !driver->exact ? hit.n_leader : hit.n;
 }

@@ -405,7 +405,7 @@ static void test_what_cannot_be_fetched_is_computed(void **state)
             judge(&t, 0, WEIR_MISS_COLD);
             if (way > 0) { /* into host memory */
                 atomic_store(&r->fake->fail_state_save, way == 2);
-                assert_true(weir__cache_evict(r->engine->cache, NULL) >= 0);
+                assert_true(weir__cache_evict(r->engine->driver.cache, NULL) >= 0);
                 atomic_store(&r->fake->fail_state_save, false);
             }
             add(&u, 1, 20);

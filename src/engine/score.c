@@ -4,8 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "engine/slot.h"
 #include "model/logprob.h"
 
 /* Rows of logits that a tick keeps for prompts in all: 12 MB with a vocabulary of 49,152. With more slots
@@ -73,26 +74,25 @@ bool weir__score_wants(const weir__slot *slot, int32_t pos)
     return is_scored(slot) && pos + 1 >= slot->request->score->n_scored && pos + 1 < slot->request->score->n;
 }
 
-int32_t weir__score_limit(const weir_engine *engine, const weir__slot *slot)
+int32_t weir__score_limit(const weir__slot *slots, int32_t n_slots, const weir__slot *slot)
 {
     int32_t n_scored = 1;
     if (!is_scored(slot)) return 0;
-    for (int32_t i = 0; i < engine->params.n_slots; i++)
-        n_scored += &engine->slots[i] != slot && is_scored(&engine->slots[i]);
+    for (int32_t i = 0; i < n_slots; i++) n_scored += &slots[i] != slot && is_scored(&slots[i]);
     int32_t each = n_scored < ROWS_MOST ? ROWS_MOST / n_scored : 1;
     int32_t known = slot->request->score->n_scored - 1 - slot->n_past; /* computed again, not scored again */
     return known > 0 ? known + each : each;
 }
 
-weir_status weir__score_rows(weir_engine *engine, weir__slot *slot)
+weir_status weir__score_rows(const weir_model *model, weir__bcontext *context, weir__slot *slot)
 {
     weir__score *score = slot->request->score;
     for (int32_t i = 0; i < slot->n_scored; i++) {
-        const float *logits = engine->model->ops->logits(engine->context, slot->scored_row + i);
+        const float *logits = model->ops->logits(context, slot->scored_row + i);
         if (logits == NULL) return WEIR_NO_MEMORY; /* the pass kept it */
         int32_t at = score->n_scored++;
         score->logprobs[at] = weir__logprob(
-            logits, engine->model->info.n_vocab, score->tokens[at],
+            logits, model->info.n_vocab, score->tokens[at],
             score->n_top > 0 ? score->top + (size_t)at * (size_t)score->n_top : NULL, score->n_top);
     }
     if (slot->n_scored > 0 && score->n_scored == score->n)

@@ -9,6 +9,7 @@
 #include "weir/weir.h"
 
 typedef struct weir__slot weir__slot;
+typedef struct weir__bcontext weir__bcontext;
 
 /* Counted: the request's and its stream's. Invariant: tokens before n_scored have theirs; the first one has
  * none ever. All but refs and done is the driver's until done. */
@@ -32,12 +33,12 @@ weir_chunk weir__score_chunk(const weir__score *score);
 
 /* How many of the slot's next tokens a tick may compute: one row of logits is kept for each that is scored,
  * and a row is as long as the vocabulary. 0 = as many as it likes. */
-int32_t weir__score_limit(const weir_engine *engine, const weir__slot *slot);
+int32_t weir__score_limit(const weir__slot *slots, int32_t n_slots, const weir__slot *slot);
 
 /* Whether the row of the slot's token at `pos` is needed, for the one behind it. */
 bool weir__score_wants(const weir__slot *slot, int32_t pos);
 
 /* Scores the tokens whose rows this pass has computed. */
-weir_status weir__score_rows(weir_engine *engine, weir__slot *slot);
+weir_status weir__score_rows(const weir_model *model, weir__bcontext *context, weir__slot *slot);
 
 #endif

@@ -5,7 +5,8 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "engine/driver.h"
+#include "engine/prefix.h"
 #include "model/context.h"
 
 /* What a tick may take longer for drafts, while a stream that has none waits for its token. */
@@ -58,15 +59,15 @@ static weir_context_params context_of(const weir_engine_params *params, const we
     return context;
 }
 
-static weir_status open_model(weir_engine *engine, weir_model *model, weir__drafter **drafter,
+static weir_status open_model(weir__driver *driver, weir_model *model, weir__drafter **drafter,
                               weir_error *error)
 {
-    const weir_engine_params *params = &engine->params;
+    const weir_engine_params *params = driver->params;
     bool head = is_head(params, model);
-    weir_context_params context = context_of(params, &engine->info, head);
-    return head ? weir__drafter_head(engine->model, engine->context, model, &context, params->n_slots,
+    weir_context_params context = context_of(params, &driver->info, head);
+    return head ? weir__drafter_head(driver->model, driver->context, model, &context, params->n_slots,
                                      drafter, error)
-                : weir__drafter_model(engine->model, model, &context, params->n_ctx, drafter, error);
+                : weir__drafter_model(driver->model, model, &context, params->n_ctx, drafter, error);
 }
 
 /* What failed for a model that nobody asked for is told with the parameter that leaves it out. */
@@ -79,25 +80,25 @@ static weir_status blame_parameter(const weir_engine_params *params, weir_status
     return status;
 }
 
-weir_status weir__speculate_open(weir_engine *engine, weir_error *error)
+weir_status weir__speculate_open(weir__driver *driver, weir_error *error)
 {
-    weir__speculate *all = &engine->speculate;
-    const weir_engine_params *params = &engine->params;
+    weir__speculate *all = &driver->speculate;
+    const weir_engine_params *params = driver->params;
     weir_model *model;
     weir_error why = {0};
-    weir_status status = find_draft_model(engine->model, params, &model, error);
-    if (status != WEIR_OK || params->n_draft_max == 0 || engine->exact) return status;
+    weir_status status = find_draft_model(driver->model, params, &model, error);
+    if (status != WEIR_OK || params->n_draft_max == 0 || driver->exact) return status;
     if (!params->prompt_lookup && model == NULL) return WEIR_OK;
     all->drafts = weir__mem_calloc((size_t)params->n_slots, sizeof *all->drafts);
-    all->rows = weir__mem_calloc((size_t)engine->info.n_seq_max, sizeof *all->rows);
+    all->rows = weir__mem_calloc((size_t)driver->info.n_seq_max, sizeof *all->rows);
     if (all->drafts == NULL || all->rows == NULL) goto no_memory;
     if (params->prompt_lookup) {
-        all->drafters[all->n] = weir__drafter_lookup(engine->model, params->n_slots);
+        all->drafters[all->n] = weir__drafter_lookup(driver->model, params->n_slots);
         if (all->drafters[all->n] == NULL) goto no_memory;
         all->n++;
     }
     if (model == NULL) return WEIR_OK;
-    status = open_model(engine, model, &all->drafters[all->n], &why);
+    status = open_model(driver, model, &all->drafters[all->n], &why);
     all->n += status == WEIR_OK;
     return blame_parameter(params, status, &why, error);
 no_memory:
@@ -144,9 +145,8 @@ weir_status weir__speculate_estimate(weir_model *target, const weir_engine_param
     return blame_parameter(params, status, &why, error);
 }
 
-void weir__speculate_name(const weir_engine *engine, char *names, size_t capacity)
+void weir__speculate_name(const weir__speculate *all, char *names, size_t capacity)
 {
-    const weir__speculate *all = &engine->speculate;
     size_t n = 0;
     names[0] = '\0';
     for (int32_t i = 0; i < all->n && n < capacity; i++)
@@ -161,18 +161,16 @@ static void destroy_drafters(weir__speculate *all)
     }
 }
 
-bool weir__speculate_use(weir_engine *engine, weir__drafter *drafter)
+bool weir__speculate_use(weir__speculate *all, weir__drafter *drafter)
 {
-    weir__speculate *all = &engine->speculate;
     if (all->n == 0) return false;
     destroy_drafters(all);
     all->drafters[all->n++] = drafter;
     return true;
 }
 
-void weir__speculate_close(weir_engine *engine)
+void weir__speculate_close(weir__speculate *all)
 {
-    weir__speculate *all = &engine->speculate;
     destroy_drafters(all);
     weir__mem_free(all->drafts);
     weir__mem_free(all->rows);
@@ -181,34 +179,34 @@ void weir__speculate_close(weir_engine *engine)
 /* ---- The tick so far ---- */
 
 /* In this tick. */
-static bool slot_generates(const weir_engine *engine, const weir__slot *slot)
+static bool slot_generates(const weir__driver *driver, const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_GENERATING && slot->reason == WEIR_REASON_NOT_FINISHED &&
-           weir__turn_has(&engine->turn, slot);
+           weir__turn_has(&driver->turn, slot);
 }
 
 /* What the generating slots' rows take, with their drafts. */
-static double tick_ns(const weir_engine *engine, const weir_cost *cost)
+static double tick_ns(const weir__driver *driver, const weir_cost *cost)
 {
-    int32_t *rows = engine->speculate.rows, n_rows = 0;
+    int32_t *rows = driver->speculate.rows, n_rows = 0;
     double n_context_k = 0;
-    for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++) {
-        const weir__slot *slot = engine->lanes[lane];
-        rows[lane] = slot != NULL && slot_generates(engine, slot) ? 1 + slot->draft.n : 0;
+    for (int32_t lane = 0; lane < driver->info.n_seq_max; lane++) {
+        const weir__slot *slot = driver->lanes[lane];
+        rows[lane] = slot != NULL && slot_generates(driver, slot) ? 1 + slot->draft.n : 0;
         n_rows += rows[lane];
         if (rows[lane] > 0) n_context_k += weir__cost_context_k(slot->n_past, rows[lane]);
     }
     int32_t n_passes =
-        weir__cost_passes(rows, engine->info.n_seq_max, engine->info.n_ubatch, engine->info.layout);
+        weir__cost_passes(rows, driver->info.n_seq_max, driver->info.n_ubatch, driver->info.layout);
     return weir_cost_tick_ns(cost, n_passes, n_rows, 0, n_context_k);
 }
 
 /* Cells that nobody holds and nobody was promised. */
-static int64_t free_cells(const weir_engine *engine)
+static int64_t free_cells(const weir__driver *driver)
 {
-    int64_t n = engine->n_room - engine->memory.n_used;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        const weir__slot *slot = &engine->slots[i];
+    int64_t n = driver->n_room - driver->memory.n_used;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
         if (slot->state != WEIR_SLOT_IDLE) n -= slot->n_tokens - weir__slot_n_there(slot);
     }
     return n;
@@ -217,7 +215,7 @@ static int64_t free_cells(const weir_engine *engine)
 /* ---- Drafts ---- */
 
 /* Readies the draft of a slot. False: it gets none, or has one that nobody has used yet. */
-static bool prepare_draft(const weir_engine *engine, weir__slot *slot)
+static bool prepare_draft(const weir__driver *driver, weir__slot *slot)
 {
     weir__draft *draft = &slot->draft;
     const weir__request *request = slot->request;
@@ -227,7 +225,7 @@ static bool prepare_draft(const weir_engine *engine, weir__slot *slot)
                            .text = request->serial,
                            .tokens = request->tokens,
                            .n_tokens = slot->n_tokens,
-                           .most = engine->params.n_draft_max};
+                           .most = driver->params->n_draft_max};
     if (request->n_draft_max >= 0 && request->n_draft_max < draft->most) draft->most = request->n_draft_max;
     /* The row behind the draft gives a token, too. */
     if (draft->most > request->max_tokens - slot->n_generated - 1)
@@ -237,45 +235,45 @@ static bool prepare_draft(const weir_engine *engine, weir__slot *slot)
 
 /* Until the tick is worth it as a whole: with lanes it may take passes more. Streams that get nothing of it
  * shall not wait much longer for it. */
-static void shorten_drafts(weir_engine *engine, const weir_cost *cost, int32_t n_streams, double tokens,
+static void shorten_drafts(weir__driver *driver, const weir_cost *cost, int32_t n_streams, double tokens,
                            double alone_ns)
 {
     for (;;) {
         weir__slot *longest = NULL;
         int32_t n_without = 0;
-        for (int32_t i = 0; i < engine->params.n_slots; i++) {
-            weir__slot *slot = &engine->slots[i];
-            if (!slot_generates(engine, slot)) continue;
+        for (int32_t i = 0; i < driver->params->n_slots; i++) {
+            weir__slot *slot = &driver->slots[i];
+            if (!slot_generates(driver, slot)) continue;
             n_without += slot->draft.n == 0;
             if (slot->draft.n > 0 && (longest == NULL || slot->draft.n > longest->draft.n)) longest = slot;
         }
         if (longest == NULL) return;
-        double ns = tick_ns(engine, cost);
+        double ns = tick_ns(driver, cost);
         if (n_without == 0 ? tokens * alone_ns > n_streams * ns : ns <= PATIENCE * alone_ns) return;
         longest->draft.n /= 2;
     }
 }
 
-void weir__speculate_draft(weir_engine *engine)
+void weir__speculate_draft(weir__driver *driver)
 {
-    weir__speculate *all = &engine->speculate;
-    weir_cost cost = weir__cost_get(&engine->cost);
+    weir__speculate *all = &driver->speculate;
+    weir_cost cost = weir__cost_get(&driver->cost);
     size_t n = 0;
     int32_t n_streams = 0;
     double n_context_k = 0;
     if (all->n == 0) return;
-    int64_t room = all->crowded ? 0 : free_cells(engine);
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        weir__slot *slot = &engine->slots[i];
-        if (!slot_generates(engine, slot)) continue;
+    int64_t room = all->crowded ? 0 : free_cells(driver);
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        weir__slot *slot = &driver->slots[i];
+        if (!slot_generates(driver, slot)) continue;
         n_streams++;
         n_context_k += weir__cost_context_k(slot->n_past, 1);
-        if (room > 0 && prepare_draft(engine, slot)) all->drafts[n++] = &slot->draft;
+        if (room > 0 && prepare_draft(driver, slot)) all->drafts[n++] = &slot->draft;
         if (slot->draft.n > room) slot->draft.n = room > 0 ? (int32_t)room : 0; /* since it was made */
         room -= slot->draft.n;
     }
     if (n == 0) return;
-    double alone_ns = tick_ns(engine, &cost);
+    double alone_ns = tick_ns(driver, &cost);
     weir__drafting drafting = {
         .room = room,
         .worth = {.tokens = n_streams,
@@ -295,14 +293,14 @@ void weir__speculate_draft(weir_engine *engine)
         }
         n = n_left;
     }
-    shorten_drafts(engine, &cost, n_streams, drafting.worth.tokens, alone_ns);
+    shorten_drafts(driver, &cost, n_streams, drafting.worth.tokens, alone_ns);
 }
 
-bool weir__speculate_shrink(weir_engine *engine)
+bool weir__speculate_shrink(weir__driver *driver)
 {
     bool drafted = false;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) drafted |= engine->slots[i].n_drafted > 0;
-    engine->speculate.crowded |= drafted;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) drafted |= driver->slots[i].n_drafted > 0;
+    driver->speculate.crowded |= drafted;
     return drafted;
 }
 

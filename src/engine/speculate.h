@@ -16,9 +16,11 @@ typedef struct weir__speculate {
     bool crowded; /* the backend found no cells for drafts: none until a request ends */
 } weir__speculate;
 
+typedef struct weir__driver weir__driver;
+
 /* Makes what the parameters ask for. After prefix_open. Freed with close in any case. */
-weir_status weir__speculate_open(weir_engine *engine, weir_error *error);
-void weir__speculate_close(weir_engine *engine);
+weir_status weir__speculate_open(weir__driver *driver, weir_error *error);
+void weir__speculate_close(weir__speculate *all);
 
 /* Adds what that will take to *memory. target: an outline; its context's parameters, and what it will have.
  * Nothing but prompt lookup's few bytes is left out. */
@@ -27,17 +29,17 @@ weir_status weir__speculate_estimate(weir_model *target, const weir_engine_param
                                      weir_engine_memory *memory, weir_error *error);
 
 /* Who drafts, as in weir_engine_stats. */
-void weir__speculate_name(const weir_engine *engine, char *names, size_t capacity);
+void weir__speculate_name(const weir__speculate *all, char *names, size_t capacity);
 
 /* Only this drafter, which is destroyed with the engine, drafts from now on: for tests and replays. False:
  * this engine has no drafts, nothing was done. */
-bool weir__speculate_use(weir_engine *engine, weir__drafter *drafter);
+bool weir__speculate_use(weir__speculate *all, weir__drafter *drafter);
 
 /* Before the view: drafts for the generating slots, where they are worth it. They take free cells only. */
-void weir__speculate_draft(weir_engine *engine);
+void weir__speculate_draft(weir__driver *driver);
 
 /* A pass found no cells. True: there were drafts in it; there are none until a request ends. */
-bool weir__speculate_shrink(weir_engine *engine);
+bool weir__speculate_shrink(weir__driver *driver);
 
 /* After the sampling: n_drafted tokens of the draft were computed, and the first n_right of them were
  * right. */

@@ -520,7 +520,7 @@ static void models_that_cannot_be_cut_have_no_drafts(void **state)
     weir_error error = {0};
     rig_load(r, "fake:recurrent=1");
     rig_start(r);
-    assert_int_equal(r->engine->speculate.n, 0);
+    assert_int_equal(r->engine->driver.speculate.n, 0);
     rig_stop(r);
     r->params.draft_model = r->model;
     assert_int_equal(weir_engine_create(r->model, &r->params, &r->engine, &error), WEIR_UNSUPPORTED);

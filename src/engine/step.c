@@ -4,38 +4,47 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "engine/engine.h"
+#include "engine/account.h"
+#include "engine/admit.h"
+#include "engine/batch.h"
+#include "engine/driver.h"
+#include "engine/finish.h"
+#include "engine/lanes.h"
+#include "engine/prefix.h"
+#include "engine/sample.h"
+#include "engine/step.h"
+#include "engine/suspend.h"
 
 /* ---- Prepare ---- */
 
-void weir__step_prepare(weir_engine *engine, bool admits, int64_t now)
+void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
 {
-    weir__finish_collect(engine, now);
-    weir__suspend_relieve(engine, now);
-    if (admits) weir__admit(engine, now);
+    weir__finish_collect(driver, now);
+    weir__suspend_relieve(driver, now);
+    if (admits) weir__admit(driver, now);
     do /* one that is suspended may have led others */
-        weir__prefix_rejoin(engine);
-    while (weir__suspend_relieve(engine, now));
-    weir__lanes_compact(engine);
-    weir__turn_choose(&engine->turn, engine->slots, engine->params.n_slots);
-    if (engine->counts.n_kv_used != engine->memory.n_used) weir__account_publish(engine);
+        weir__prefix_rejoin(driver);
+    while (weir__suspend_relieve(driver, now));
+    weir__lanes_compact(driver);
+    weir__turn_choose(&driver->turn, driver->slots, driver->params->n_slots);
+    if (driver->counts.n_kv_used != driver->memory.n_used) weir__account_publish(driver);
 }
 
 /* ---- Plan ---- */
 
-void weir__step_view(weir_engine *engine, int64_t now)
+void weir__step_view(weir__driver *driver, int64_t now)
 {
     size_t n = 0;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        const weir__slot *slot = &engine->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE || !weir__turn_has(&engine->turn, slot)) continue;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE || !weir__turn_has(&driver->turn, slot)) continue;
         size_t at = n++;
         while (at > 0 &&
-               engine->slots[engine->view_slots[at - 1].slot].request->serial > slot->request->serial) {
-            engine->view_slots[at] = engine->view_slots[at - 1];
+               driver->slots[driver->view_slots[at - 1].slot].request->serial > slot->request->serial) {
+            driver->view_slots[at] = driver->view_slots[at - 1];
             at--;
         }
-        engine->view_slots[at] = (weir_slot_view){
+        driver->view_slots[at] = (weir_slot_view){
             .slot = slot->index,
             .state = slot->state,
             .n_prompt_left = slot->state == WEIR_SLOT_PREFILLING ? slot->n_tokens - slot->n_past : 0,
@@ -49,54 +58,54 @@ void weir__step_view(weir_engine *engine, int64_t now)
             .idle_ns = slot->state == WEIR_SLOT_GENERATING && now > slot->last_ns ? now - slot->last_ns : 0,
             .deadline_ns = slot->request->deadline_ns == WEIR__CLOCK_NEVER ? INT64_MAX
                                                                            : slot->request->deadline_ns - now,
-            .limit = weir__score_limit(engine, slot),
+            .limit = weir__score_limit(driver->slots, driver->params->n_slots, slot),
         };
     }
-    engine->view = (weir_view){
-        .slots = engine->view_slots,
+    driver->view = (weir_view){
+        .slots = driver->view_slots,
         .n_slots = n,
-        .budget = engine->params.n_batch,
-        .chunk_size = engine->params.chunk_size,
-        .queue_depth = weir__shared_depth(&engine->shared),
-        .n_ubatch = engine->info.n_ubatch,
-        .layout = engine->info.layout,
-        .itl_target_ns = (int64_t)engine->params.itl_target_ms * WEIR__NS_PER_MS /
-                         (engine->turn.n_sets > 0 ? engine->turn.n_sets : 1),
-        .cost = weir__cost_get(&engine->cost),
+        .budget = driver->params->n_batch,
+        .chunk_size = driver->params->chunk_size,
+        .queue_depth = weir__shared_depth(driver->shared),
+        .n_ubatch = driver->info.n_ubatch,
+        .layout = driver->info.layout,
+        .itl_target_ns = (int64_t)driver->params->itl_target_ms * WEIR__NS_PER_MS /
+                         (driver->turn.n_sets > 0 ? driver->turn.n_sets : 1),
+        .cost = weir__cost_get(&driver->cost),
     };
 }
 
 /* What the batch has of the view's slots, for the figures: of prompts it may be less than was planned. */
-static weir__shape shape_of(weir_engine *engine)
+static weir__shape shape_of(weir__driver *driver)
 {
     size_t n = 0;
-    for (int32_t i = 0; i < engine->params.n_slots; i++)
-        if (engine->slots[i].n_planned > 0)
-            engine->plan[n++] = (weir_plan_entry){.slot = i, .n_tokens = engine->slots[i].n_planned};
-    return weir__schedule_shape(&engine->view, engine->plan, n);
+    for (int32_t i = 0; i < driver->params->n_slots; i++)
+        if (driver->slots[i].n_planned > 0)
+            driver->plan[n++] = (weir_plan_entry){.slot = i, .n_tokens = driver->slots[i].n_planned};
+    return weir__schedule_shape(&driver->view, driver->plan, n);
 }
 
 /* Fills the batch from the caller's plan or the strategy's; a plan that breaks the rules is replaced. */
-static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan, int64_t now)
+static bool make_batch(weir__driver *driver, const weir_plan_entry *plan, size_t n_plan, int64_t now)
 {
-    weir__step_view(engine, now);
+    weir__step_view(driver, now);
     bool given = plan != NULL;
     if (!given) {
-        engine->shows = false;
-        n_plan = engine->strategy.plan(&engine->view, engine->plan, engine->strategy.user);
-        plan = engine->plan;
+        driver->shows = false;
+        n_plan = driver->strategy.plan(&driver->view, driver->plan, driver->strategy.user);
+        plan = driver->plan;
     }
     /* A caller may let a tick pass; a strategy that does so with work at hand would let it wait for ever. */
     bool good =
-        weir__batch_fill(engine, plan, n_plan) && (given || engine->batch.n > 0 || engine->view.n_slots == 0);
+        weir__batch_fill(driver, plan, n_plan) && (given || driver->batch.n > 0 || driver->view.n_slots == 0);
     if (!good) {
         const weir_strategy *standard = weir_strategy_decode_maximal();
-        n_plan = standard->plan(&engine->view, engine->plan, NULL);
-        engine->shows = false;
-        weir__batch_fill(engine, engine->plan, n_plan);
+        n_plan = standard->plan(&driver->view, driver->plan, NULL);
+        driver->shows = false;
+        weir__batch_fill(driver, driver->plan, n_plan);
     }
-    engine->shows = false;
-    engine->shape = shape_of(engine);
+    driver->shows = false;
+    driver->shape = shape_of(driver);
     return good;
 }
 
@@ -104,46 +113,46 @@ static bool make_batch(weir_engine *engine, const weir_plan_entry *plan, size_t 
 
 /* The pass was refused: it ends the streams it concerns. Without cells nothing was computed, and all try
  * again with fewer slots. */
-static void fail_pass(weir_engine *engine, weir_status status, const weir_error *error)
+static void fail_pass(weir__driver *driver, weir_status status, const weir_error *error)
 {
-    if (status != WEIR_ABORTED) engine->counts.n_failed_ticks++;
-    if (status == WEIR_NO_SPACE && (weir__speculate_shrink(engine) || weir__suspend_shrink(engine))) return;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        weir__slot *slot = &engine->slots[i];
+    if (status != WEIR_ABORTED) driver->counts.n_failed_ticks++;
+    if (status == WEIR_NO_SPACE && (weir__speculate_shrink(driver) || weir__suspend_shrink(driver))) return;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        weir__slot *slot = &driver->slots[i];
         if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0) weir__slot_fail(slot, status, error);
     }
 }
 
 /* The adapters of this tick's slots. */
-static weir_status adapt_context(weir_engine *engine, weir_error *error)
+static weir_status adapt_context(weir__driver *driver, weir_error *error)
 {
     const weir__adapters *wanted = NULL;
-    if (engine->turn.key == engine->turn.adapters.key) return WEIR_OK;
-    for (int32_t i = 0; i < engine->params.n_slots && wanted == NULL; i++)
-        if (engine->slots[i].n_planned > 0) wanted = &engine->slots[i].request->adapters;
-    engine->counts.n_adapter_changes++;
-    return weir__adapters_set(engine->model, engine->context, &engine->turn.adapters, wanted, error);
+    if (driver->turn.key == driver->turn.adapters.key) return WEIR_OK;
+    for (int32_t i = 0; i < driver->params->n_slots && wanted == NULL; i++)
+        if (driver->slots[i].n_planned > 0) wanted = &driver->slots[i].request->adapters;
+    driver->counts.n_adapter_changes++;
+    return weir__adapters_set(driver->model, driver->context, &driver->turn.adapters, wanted, error);
 }
 
-static weir_status decode_batch(weir_engine *engine, int64_t *decode_ns, weir_error *error)
+static weir_status decode_batch(weir__driver *driver, int64_t *decode_ns, weir_error *error)
 {
     int64_t start = weir__clock_now_ns();
-    weir_status status = adapt_context(engine, error);
-    if (status == WEIR_OK) status = engine->model->ops->decode(engine->context, &engine->batch, error);
+    weir_status status = adapt_context(driver, error);
+    if (status == WEIR_OK) status = driver->model->ops->decode(driver->context, &driver->batch, error);
     *decode_ns = weir__clock_now_ns() - start;
-    engine->counts.decode_ns += *decode_ns;
+    driver->counts.decode_ns += *decode_ns;
     return status;
 }
 
 /* The pass is done: what was planned is computed. */
-static void advance_slots(weir_engine *engine, weir_report *report)
+static void advance_slots(weir__driver *driver, weir_report *report)
 {
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        weir__slot *slot = &engine->slots[i];
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        weir__slot *slot = &driver->slots[i];
         if (slot->n_planned == 0) continue;
         slot->n_past += slot->n_planned - slot->n_drafted; /* whether the draft is of use is not known yet */
-        weir__memory_append(&engine->memory, slot->lane, slot->n_planned);
-        weir__prefix_advance(engine, slot);
+        weir__memory_append(&driver->memory, slot->lane, slot->n_planned);
+        weir__prefix_advance(driver, slot);
         if (slot->state == WEIR_SLOT_PREFILLING)
             report->n_prefill += slot->n_planned;
         else
@@ -152,13 +161,13 @@ static void advance_slots(weir_engine *engine, weir_report *report)
         slot->request->n_drafted += slot->n_drafted;
         slot->n_unbilled += slot->state == WEIR_SLOT_GENERATING;
     }
-    engine->counts.n_drafted += (uint64_t)report->n_drafted;
-    engine->counts.n_prompt_tokens += (uint64_t)report->n_prefill;
+    driver->counts.n_drafted += (uint64_t)report->n_drafted;
+    driver->counts.n_prompt_tokens += (uint64_t)report->n_prefill;
 }
 
 /* ---- Emit ---- */
 
-static void take_token(weir_engine *engine, weir__slot *slot, const weir__sampled *sampled, int64_t now)
+static void take_token(weir__driver *driver, weir__slot *slot, const weir__sampled *sampled, int64_t now)
 {
     weir__request *request = slot->request;
     int32_t token = sampled->token;
@@ -168,8 +177,8 @@ static void take_token(weir_engine *engine, weir__slot *slot, const weir__sample
     if (request->scored) slot->logprob_sum += (double)sampled->logprob;
     if (slot->first_ns == 0) slot->first_ns = now;
     slot->last_ns = now;
-    weir__account_token(engine, slot);
-    if (engine->model->ops->is_eog(engine->model->model, token)) {
+    weir__account_token(driver, slot);
+    if (driver->model->ops->is_eog(driver->model->model, token)) {
         weir__slot_latch(slot, WEIR_REASON_END);
         return;
     }
@@ -179,7 +188,7 @@ static void take_token(weir_engine *engine, weir__slot *slot, const weir__sample
     }
     slot->state = WEIR_SLOT_GENERATING;
     if (request->stream != NULL || request->result != NULL || request->stop != NULL) {
-        weir_status status = weir__emit_token(&slot->emit, &engine->scratch, request, token, &stopped);
+        weir_status status = weir__emit_token(&slot->emit, &driver->scratch, request, token, &stopped);
         if (status != WEIR_OK) weir__slot_fail(slot, status, NULL);
     }
     if (stopped) weir__slot_latch(slot, WEIR_REASON_STOP_WORDS);
@@ -187,39 +196,39 @@ static void take_token(weir_engine *engine, weir__slot *slot, const weir__sample
 }
 
 /* The tokens of this tick until one ends the answer. Those behind it were never there. */
-static void take_burst(weir_engine *engine, weir__slot *slot, int64_t now)
+static void take_burst(weir__driver *driver, weir__slot *slot, int64_t now)
 {
     for (int32_t i = 0; i < slot->n_burst && slot->reason == WEIR_REASON_NOT_FINISHED; i++) {
         if (i > 0) { /* the token before this one was computed with the draft */
             slot->n_past++;
             slot->n_unbilled++;
         }
-        take_token(engine, slot, &slot->burst[i], now);
+        take_token(driver, slot, &slot->burst[i], now);
         slot->n_accepted += i < slot->n_drafted && slot->burst[i].token == slot->draft.token[i];
     }
 }
 
 /* After the burst: what was drafted in vain is cut off. */
-static void settle_draft(weir_engine *engine, weir__slot *slot)
+static void settle_draft(weir__driver *driver, weir__slot *slot)
 {
     if (slot->n_drafted == 0) return;
     slot->request->n_accepted += slot->n_accepted;
-    engine->counts.n_accepted += (uint64_t)slot->n_accepted;
+    driver->counts.n_accepted += (uint64_t)slot->n_accepted;
     if (slot->n_burst > 0) weir__speculate_judge(&slot->draft, slot->n_drafted, slot->n_accepted);
-    if (engine->memory.n[slot->lane] > slot->n_past &&
-        !weir__memory_cut(&engine->memory, slot->lane, slot->n_past))
+    if (driver->memory.n[slot->lane] > slot->n_past &&
+        !weir__memory_cut(&driver->memory, slot->lane, slot->n_past))
         weir__slot_fail(slot, WEIR_BACKEND, NULL);
 }
 
-static void emit_chunks(weir_engine *engine)
+static void emit_chunks(weir__driver *driver)
 {
     int64_t now = weir__clock_now_ns();
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        weir__slot *slot = &engine->slots[i];
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        weir__slot *slot = &driver->slots[i];
         if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
-        take_burst(engine, slot, now);
+        take_burst(driver, slot, now);
         if (slot->failed != WEIR_OK) weir__slot_fail(slot, slot->failed, &slot->error);
-        settle_draft(engine, slot);
+        settle_draft(driver, slot);
         if (slot->n_past == slot->request->n_prompt && slot->request->max_tokens == 0)
             weir__slot_latch(slot, WEIR_REASON_LENGTH); /* prefill was all that was asked for */
         if (slot->reason != WEIR_REASON_NOT_FINISHED) continue;
@@ -227,9 +236,9 @@ static void emit_chunks(weir_engine *engine)
         weir_usage usage = weir__slot_usage(slot, now);
         if (!weir__emit_chunk(&slot->emit, slot->request, weir__slot_n_output(slot), &usage))
             weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
-        weir__account_chunk(engine, slot, now);
+        weir__account_chunk(driver, slot, now);
     }
-    weir__finish_latched(engine);
+    weir__finish_latched(driver);
 }
 
 /* ---- The tick ---- */
@@ -237,10 +246,10 @@ static void emit_chunks(weir_engine *engine)
 #ifdef WEIR_DEBUG
 #include <assert.h>
 
-static void check_invariants(const weir_engine *engine)
+static void check_invariants(const weir__driver *driver)
 {
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        const weir__slot *slot = &engine->slots[i];
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
         assert(slot->index == i);
         if (slot->state == WEIR_SLOT_IDLE) {
             assert(slot->request == NULL && slot->lane < 0 && slot->live.node == NULL);
@@ -251,72 +260,72 @@ static void check_invariants(const weir_engine *engine)
             assert(slot->lane < 0 && slot->n_past == 0 && slot->n_promised > 0);
             continue;
         }
-        assert(engine->lanes[slot->lane] == slot);
+        assert(driver->lanes[slot->lane] == slot);
         assert(slot->n_tokens - request->n_prompt <= slot->n_generated);
         if (slot->state == WEIR_SLOT_PREFILLING)
             assert(slot->n_past < slot->n_tokens &&
                    (slot->n_generated > 0 || slot->n_tokens == request->n_prompt));
         else
             assert(slot->n_past >= request->n_prompt && slot->n_past == slot->n_tokens - 1);
-        assert(engine->memory.n[slot->lane] == slot->n_past);
+        assert(driver->memory.n[slot->lane] == slot->n_past);
     }
-    for (int32_t lane = 0; lane < engine->info.n_seq_max; lane++) {
-        bool cached = weir__cache_entry_of(engine->cache, lane) != NULL;
-        assert(engine->lanes[lane] == NULL || (engine->lanes[lane]->lane == lane && !cached));
-        if (engine->lanes[lane] == NULL && !cached) assert(engine->memory.n[lane] == 0);
+    for (int32_t lane = 0; lane < driver->info.n_seq_max; lane++) {
+        bool cached = weir__cache_entry_of(driver->cache, lane) != NULL;
+        assert(driver->lanes[lane] == NULL || (driver->lanes[lane]->lane == lane && !cached));
+        if (driver->lanes[lane] == NULL && !cached) assert(driver->memory.n[lane] == 0);
     }
-    weir__memory_check(&engine->memory);
-    weir__cache_check(engine->cache);
+    weir__memory_check(&driver->memory);
+    weir__cache_check(driver->cache);
 }
 #else
-static void check_invariants(const weir_engine *engine)
+static void check_invariants(const weir__driver *driver)
 {
-    (void)engine;
+    (void)driver;
 }
 #endif
 
-static void account_tick(weir_engine *engine, weir_report *report, int64_t start, int64_t work_ns)
+static void account_tick(weir__driver *driver, weir_report *report, int64_t start, int64_t work_ns)
 {
-    for (int32_t i = 0; i < engine->params.n_slots; i++)
-        report->n_active += engine->slots[i].state != WEIR_SLOT_IDLE;
+    for (int32_t i = 0; i < driver->params->n_slots; i++)
+        report->n_active += driver->slots[i].state != WEIR_SLOT_IDLE;
     report->tick_ns = weir__clock_now_ns() - start;
-    weir__account_end(engine, report, work_ns);
-    report->queue_depth = engine->counts.queue_depth;
-    check_invariants(engine);
+    weir__account_end(driver, report, work_ns);
+    report->queue_depth = driver->counts.queue_depth;
+    check_invariants(driver);
 }
 
-void weir__step_tick(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan, weir_report *report)
+void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n_plan, weir_report *report)
 {
     int64_t start = weir__clock_now_ns(), work_ns = 0;
     *report = (weir_report){.size = sizeof *report};
-    weir__account_begin(engine, start);
-    weir__step_prepare(engine, plan == NULL, start); /* a plan knows the view's slots, as they were */
-    weir__speculate_draft(engine);
+    weir__account_begin(driver, start);
+    weir__step_prepare(driver, plan == NULL, start); /* a plan knows the view's slots, as they were */
+    weir__speculate_draft(driver);
     int64_t prepared = weir__clock_now_ns();
-    report->bad_plan = !make_batch(engine, plan, n_plan, start);
-    report->idle = engine->batch.n == 0;
+    report->bad_plan = !make_batch(driver, plan, n_plan, start);
+    report->idle = driver->batch.n == 0;
     if (!report->idle) {
         weir_error error = {0};
-        weir__account_plan(engine);
-        weir_status status = decode_batch(engine, &report->decode_ns, &error);
-        weir__finish_collect_slots(engine, weir__clock_now_ns());
+        weir__account_plan(driver);
+        weir_status status = decode_batch(driver, &report->decode_ns, &error);
+        weir__finish_collect_slots(driver, weir__clock_now_ns());
         if (status == WEIR_OK) {
-            advance_slots(engine, report);
-            weir__sample(engine);
-            emit_chunks(engine);
+            advance_slots(driver, report);
+            weir__sample(driver);
+            emit_chunks(driver);
             /* With sampling, as a stream's reader sees it; without what came and went before the plan. */
             work_ns = weir__clock_now_ns() - prepared;
-            weir__cost_observe(&engine->cost, &engine->shape, work_ns);
+            weir__cost_observe(&driver->cost, &driver->shape, work_ns);
         } else {
             /* What a pass that a stop broke off has left in the memory is nobody's. */
-            if (status == WEIR_ABORTED && atomic_load(&engine->shared.abandon))
-                weir__finish_all(engine);
+            if (status == WEIR_ABORTED && atomic_load(&driver->shared->abandon))
+                weir__finish_all(driver);
             else
-                fail_pass(engine, status, &error);
-            weir__finish_latched(engine);
+                fail_pass(driver, status, &error);
+            weir__finish_latched(driver);
         }
     }
-    weir__turn_pass(&engine->turn, engine->slots, engine->params.n_slots);
-    account_tick(engine, report, start, work_ns);
-    if (weir__cache_archive(engine->cache, start, report->idle)) weir__account_publish(engine);
+    weir__turn_pass(&driver->turn, driver->slots, driver->params->n_slots);
+    account_tick(driver, report, start, work_ns);
+    if (weir__cache_archive(driver->cache, start, report->idle)) weir__account_publish(driver);
 }

@@ -1,7 +1,11 @@
 /* suspend.c: out of a slot, back into the queue, and into a slot again: when cells run out, or another's
  * priority is higher. The request's reader notices a pause only. SPDX-License-Identifier: Apache-2.0 */
+#include "engine/suspend.h"
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "engine/account.h"
+#include "engine/driver.h"
+#include "engine/lanes.h"
+#include "engine/prefix.h"
 
 /* A request is given a slot only where it can grow by so many tokens, and an eighth of what it has, before
  * cells run out: what a suspension costs grows with the tokens that are saved or computed again. */
@@ -18,17 +22,17 @@ int64_t weir__suspend_cells_wanted(const weir__request *request, int32_t n_token
 /* ---- Saving ---- */
 
 /* Saves the slot's cells if memory and budget allow it. Else they are computed again. */
-static void save_slot(weir_engine *engine, const weir__slot *slot)
+static void save_slot(weir__driver *driver, const weir__slot *slot)
 {
     weir__progress *progress = &slot->request->progress;
     if (slot->lane < 0) return;
-    size_t length = weir__memory_state_size(&engine->memory, slot->lane);
-    if (length == 0 || !weir__cache_claim(engine->cache, length)) return;
+    size_t length = weir__memory_state_size(&driver->memory, slot->lane);
+    if (length == 0 || !weir__cache_claim(driver->cache, length)) return;
     void *state = weir__mem_alloc(length);
-    size_t saved = state != NULL ? weir__memory_save(&engine->memory, slot->lane, state, length) : 0;
+    size_t saved = state != NULL ? weir__memory_save(&driver->memory, slot->lane, state, length) : 0;
     if (saved == 0) {
         weir__mem_free(state);
-        weir__cache_unclaim(engine->cache, length);
+        weir__cache_unclaim(driver->cache, length);
         return;
     }
     progress->state = state;
@@ -37,47 +41,47 @@ static void save_slot(weir_engine *engine, const weir__slot *slot)
     progress->n_past = slot->n_past;
 }
 
-void weir__suspend_drop(weir_engine *engine, weir__request *request)
+void weir__suspend_drop(weir__driver *driver, weir__request *request)
 {
     weir__progress *progress = &request->progress;
-    if (progress->state != NULL) weir__cache_unclaim(engine->cache, progress->length);
+    if (progress->state != NULL) weir__cache_unclaim(driver->cache, progress->length);
     weir__mem_free(progress->state);
     progress->state = NULL;
     progress->length = 0;
     progress->n_past = 0;
 }
 
-void weir__suspend_restore(weir_engine *engine, weir__slot *slot)
+void weir__suspend_restore(weir__driver *driver, weir__slot *slot)
 {
     const weir__progress *progress = &slot->request->progress;
-    if (progress->state != NULL && weir__memory_load(&engine->memory, slot->lane, progress->state,
+    if (progress->state != NULL && weir__memory_load(&driver->memory, slot->lane, progress->state,
                                                      progress->n_bytes, progress->n_past, NULL) == WEIR_OK)
         slot->n_past = progress->n_past;
-    weir__suspend_drop(engine, slot->request);
+    weir__suspend_drop(driver, slot->request);
     if (slot->n_generated > 0 && slot->n_past == slot->n_tokens - 1) slot->state = WEIR_SLOT_GENERATING;
 }
 
-void weir__suspend(weir_engine *engine, weir__slot *slot)
+void weir__suspend(weir__driver *driver, weir__slot *slot)
 {
-    weir__account_suspend(engine, slot);
-    save_slot(engine, slot);
-    weir__prefix_leave(engine, slot);
-    weir__lanes_leave(engine, slot);
-    engine->counts.n_suspensions++;
-    engine->counts.n_suspended++;
-    weir__shared_requeue(&engine->shared, weir__slot_suspend(slot));
+    weir__account_suspend(driver, slot);
+    save_slot(driver, slot);
+    weir__prefix_leave(driver, slot);
+    weir__lanes_leave(driver, slot);
+    driver->counts.n_suspensions++;
+    driver->counts.n_suspended++;
+    weir__shared_requeue(driver->shared, weir__slot_suspend(slot));
 }
 
 /* ---- Cells ---- */
 
-weir__slot *weir__suspend_victim(weir_engine *engine, const weir__request *by, int64_t now)
+weir__slot *weir__suspend_victim(weir__driver *driver, const weir__request *by, int64_t now)
 {
     weir__slot *victim = NULL;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        weir__slot *slot = &engine->slots[i];
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        weir__slot *slot = &driver->slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
         const weir__request *request = slot->request;
-        if (by != NULL && !weir__queue_outranks(by, request, weir__ageing_ns(engine), now)) continue;
+        if (by != NULL && !weir__queue_outranks(by, request, weir__ageing_ns(driver->params), now)) continue;
         if (victim == NULL || request->priority < victim->request->priority ||
             (request->priority == victim->request->priority && request->serial > victim->request->serial))
             victim = slot;
@@ -87,12 +91,12 @@ weir__slot *weir__suspend_victim(weir_engine *engine, const weir__request *by, i
 
 /* Cells that are taken once the slots' tokens are computed. A pass adds at most one token to each slot, so
  * that no pass lacks cells while this fits; drafts take what is left. */
-static int64_t count_cells(const weir_engine *engine, int32_t *n_active)
+static int64_t count_cells(const weir__driver *driver, int32_t *n_active)
 {
-    int64_t n = engine->memory.n_used;
+    int64_t n = driver->memory.n_used;
     *n_active = 0;
-    for (int32_t i = 0; i < engine->params.n_slots; i++) {
-        const weir__slot *slot = &engine->slots[i];
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
         n += slot->n_tokens - weir__slot_n_there(slot);
         ++*n_active;
@@ -101,37 +105,37 @@ static int64_t count_cells(const weir_engine *engine, int32_t *n_active)
 }
 
 /* Frees cells that no request needs, the least recently used first. False: there are none. */
-static bool evict_prefix(weir_engine *engine)
+static bool evict_prefix(weir__driver *driver)
 {
-    return weir__cache_evict(engine->cache, NULL) >= 0;
+    return weir__cache_evict(driver->cache, NULL) >= 0;
 }
 
-bool weir__suspend_relieve(weir_engine *engine, int64_t now)
+bool weir__suspend_relieve(weir__driver *driver, int64_t now)
 {
     int32_t n_active;
     bool suspended = false;
-    while (count_cells(engine, &n_active) > engine->n_room) {
-        if (evict_prefix(engine)) continue;
+    while (count_cells(driver, &n_active) > driver->n_room) {
+        if (evict_prefix(driver)) continue;
         if (n_active < 2) break;
-        weir__suspend(engine, weir__suspend_victim(engine, NULL, now));
+        weir__suspend(driver, weir__suspend_victim(driver, NULL, now));
         suspended = true;
     }
-    if (suspended) weir__account_publish(engine);
+    if (suspended) weir__account_publish(driver);
     return suspended;
 }
 
-bool weir__suspend_shrink(weir_engine *engine)
+bool weir__suspend_shrink(weir__driver *driver)
 {
     int32_t n_active;
-    int64_t n = count_cells(engine, &n_active);
-    if (evict_prefix(engine)) return true;
+    int64_t n = count_cells(driver, &n_active);
+    if (evict_prefix(driver)) return true;
     if (n_active < 2) return false;
-    engine->n_room = n - 1;
+    driver->n_room = n - 1;
     return true;
 }
 
-void weir__suspend_reset(weir_engine *engine)
+void weir__suspend_reset(weir__driver *driver)
 {
-    engine->n_room = engine->info.layout == WEIR_LAYOUT_UNIFIED ? engine->info.n_ctx : INT64_MAX;
-    engine->speculate.crowded = false;
+    driver->n_room = driver->info.layout == WEIR_LAYOUT_UNIFIED ? driver->info.n_ctx : INT64_MAX;
+    driver->speculate.crowded = false;
 }

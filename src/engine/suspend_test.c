@@ -279,7 +279,7 @@ static void equals_never_take_turns_and_what_has_aged_keeps_its_slot(void **stat
     weir_stream *equal = submit_with(r, 'B', 0);
     rig_tick(r);
     /* both are fifteen levels old */
-    r->engine->slots[0].request->submit_ns -= 155 * 1000 * WEIR__NS_PER_MS;
+    r->engine->driver.slots[0].request->submit_ns -= 155 * 1000 * WEIR__NS_PER_MS;
     r->engine->shared.queue.first->submit_ns -= 155 * 1000 * WEIR__NS_PER_MS;
     rig_tick(r);
     weir_stream *higher = submit_with(r, 'C', 5);
@@ -307,10 +307,11 @@ static void nobody_takes_a_slot_that_a_plan_is_for(void **state)
     rig_script(r, 'A', 4, "abcdefgh");
     rig_script(r, 'B', 3, "xyz");
     rig_start(r);
-    int64_t ageing = weir__ageing_ns(r->engine);
+    int64_t ageing = weir__ageing_ns(&r->engine->params);
     weir_stream *streams[2] = {submit_with(r, 'A', 0), NULL};
     rig_tick(r);
-    r->engine->slots[0].request->submit_ns -= ageing; /* one level up: what comes now does not outrank it */
+    r->engine->driver.slots[0].request->submit_ns -=
+        ageing; /* one level up: what comes now does not outrank it */
     streams[1] = submit_with(r, 'B', 1);
     assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
     assert_int_equal(rig_stats(r).n_suspensions, 0);

@@ -68,7 +68,8 @@ static void check_lanes(play *p, const weir_engine_stats *s, int32_t highest)
                 s->n_submitted - (uint64_t)s->queue_depth ==
                     p->at_decode.n_submitted - (uint64_t)p->at_decode.queue_depth;
     int32_t n_led = 0; /* one that waited for another one gets its lane, and none of these counts changes */
-    for (int32_t i = 0; i < p->params.n_slots; i++) n_led += p->engine->slots[i].state == WEIR_SLOT_JOINED;
+    for (int32_t i = 0; i < p->params.n_slots; i++)
+        n_led += p->engine->driver.slots[i].state == WEIR_SLOT_JOINED;
     p->calm = same && n_led == p->n_led && !atomic_load(&p->fake->fail_share) ? p->calm + 1 : 0;
     p->n_led = n_led;
     if (p->first.layout != WEIR_LAYOUT_PER_SLOT || p->calm <= 2 * p->params.n_slots) return;
@@ -85,12 +86,12 @@ void play_before_decode(void *user, const weir__batch *batch)
     p->turns += p->generating;
     if (p->generating) play_count_generate(p);
     p->batch_seqs = p->batch_drafts = 0;
-    weir__cost_init(&p->engine->cost); /* ticks cost alike each time that a schedule runs */
+    weir__cost_init(&p->engine->driver.cost); /* ticks cost alike each time that a schedule runs */
     MUST(p, batch->n >= 1 && batch->n <= p->first.n_batch, "a batch of %d", batch->n);
     for (int32_t i = 0; i < batch->n; i++) {
         bool last = i + 1 == batch->n || batch->seq[i + 1] != batch->seq[i];
         MUST(p, i == 0 || batch->seq[i - 1] <= batch->seq[i], "rows are not in lane order");
-        const weir__slot *slot = p->engine->lanes[batch->seq[i]];
+        const weir__slot *slot = p->engine->driver.lanes[batch->seq[i]];
         MUST(p, last || !batch->logits[i] || p->scores || slot->n_drafted > 0, "logits within a prompt");
         n_rows += batch->logits[i] != 0;
         MUST(p, ++n <= p->params.chunk_size || n <= 1 + slot->n_drafted, "a chunk of %d", n);

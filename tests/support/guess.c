@@ -61,5 +61,5 @@ bool guess_install(guess *g, weir_engine *engine, weir_model *model, int32_t rig
 {
     static const weir__drafter_ops ops = {"guess", draft_all, judge, destroy};
     *g = (guess){.base = {&ops, model}, .model = model, .right = right, .wrong = wrong};
-    return weir__speculate_use(engine, &g->base);
+    return weir__speculate_use(&engine->driver.speculate, &g->base);
 }

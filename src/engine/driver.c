@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/driver.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "engine/prefix.h"
+#include "engine/suspend.h"
+
+/* Whether the pass that is being computed has no reader left: then it need not be finished. The driver is
+ * inside decode, so its slots stand still. */
+static bool nobody_waits(void *user)
+{
+    const weir__driver *driver = user;
+    if (atomic_load_explicit(&driver->shared->abandon, memory_order_relaxed)) return true;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
+        if (slot->state != WEIR_SLOT_IDLE && !weir__request_cancelled(slot->request)) return false;
+    }
+    return true;
+}
+
+static weir_status allocate_arrays(weir__driver *driver, weir_error *error)
+{
+    size_t n = (size_t)driver->params->n_slots, n_lanes = (size_t)driver->info.n_seq_max;
+    driver->slots = weir__mem_calloc(n, sizeof *driver->slots);
+    driver->lanes = weir__mem_calloc(n_lanes, sizeof *driver->lanes);
+    driver->wanted = weir__mem_calloc(n_lanes, sizeof *driver->wanted);
+    driver->sampling = weir__mem_calloc(n, sizeof *driver->sampling);
+    driver->view_slots = weir__mem_calloc(n, sizeof *driver->view_slots);
+    driver->shown = weir__mem_calloc(n, sizeof *driver->shown);
+    driver->plan = weir__mem_calloc(n, sizeof *driver->plan);
+    if (driver->slots == NULL || driver->lanes == NULL || driver->wanted == NULL ||
+        driver->sampling == NULL || driver->view_slots == NULL || driver->shown == NULL ||
+        driver->plan == NULL || !weir__account_init(&driver->account, driver->params->n_slots))
+        return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
+    for (size_t i = 0; i < n; i++) weir__slot_init(&driver->slots[i], (int32_t)i);
+    return weir__batch_init(&driver->batch, driver->params->n_batch, error);
+}
+
+static weir_engine_stats first_counts(const weir__driver *driver)
+{
+    const weir_engine_params *params = driver->params;
+    const weir_context_info *info = &driver->info;
+    return (weir_engine_stats){
+        .size = sizeof(weir_engine_stats),
+        .n_slots = params->n_slots,
+        .n_ctx = params->n_ctx,
+        .n_kv = info->n_ctx,
+        .n_batch = params->n_batch,
+        .n_ubatch = info->n_ubatch,
+        .layout = info->layout,
+        .batch_invariant = info->batch_invariant,
+        .kv_bytes = (uint64_t)info->n_ctx *
+                    driver->model->ops->cell_bytes(driver->model->model, params->type_k, params->type_v),
+    };
+}
+
+weir_status weir__driver_open(weir__driver *driver, weir_error *error)
+{
+    weir_engine_stats *counts = &driver->counts;
+    *counts = first_counts(driver);
+    weir__cost_init(&driver->cost);
+    weir__suspend_reset(driver);
+    weir_status status = weir__prefix_open(driver, error);
+    if (status != WEIR_OK) return status;
+    weir__cache_counts kept = weir__cache_count(driver->cache); /* from an engine before */
+    counts->n_cache_files = kept.n_disk;
+    counts->cache_disk_bytes = kept.disk_bytes;
+    if ((status = weir__speculate_open(driver, error)) != WEIR_OK) return status;
+    weir__speculate_name(&driver->speculate, counts->drafters, sizeof counts->drafters);
+    if ((status = allocate_arrays(driver, error)) != WEIR_OK) return status;
+    driver->model->ops->set_abort(driver->context, nobody_waits, driver);
+    driver->shared->stats = *counts;
+    return WEIR_OK;
+}
+
+void weir__driver_close(weir__driver *driver)
+{
+    weir__crew_destroy(driver->crew);
+    weir__speculate_close(&driver->speculate);
+    weir__cache_destroy(driver->cache);
+    weir__memory_fini(&driver->memory);
+    if (driver->context != NULL) driver->model->ops->context_free(driver->context);
+    weir__adapters_fini(&driver->turn.adapters);
+    weir__batch_fini(&driver->batch);
+    weir__account_fini(&driver->account);
+    weir__emit_scratch_fini(&driver->scratch);
+    weir__mem_free(driver->slots);
+    weir__mem_free(driver->lanes);
+    weir__mem_free(driver->wanted);
+    weir__mem_free(driver->sampling);
+    weir__mem_free(driver->view_slots);
+    weir__mem_free(driver->shown);
+    weir__mem_free(driver->plan);
+}

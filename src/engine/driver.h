@@ -1,0 +1,68 @@
+/* driver.h: what the thread that drives an engine works with: context, slots, batch.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_DRIVER_H
+#define WEIR_ENGINE_DRIVER_H
+
+#include "base/clock.h"
+#include "base/crew.h"
+#include "cache/cache.h"
+#include "engine/account.h"
+#include "engine/doorbell.h"
+#include "engine/shared.h"
+#include "engine/slot.h"
+#include "engine/speculate.h"
+#include "engine/turn.h"
+#include "schedule/schedule.h"
+
+/* Belongs to the driver: the engine's thread, or in a manual engine whoever has set `driven`. Up to `shared`
+ * it is constant after create. Of the rest other threads use `cache` only, which has a lock of its own. */
+typedef struct weir__driver {
+    weir_model *model;
+    const weir_engine_params *params; /* complete */
+    weir_context_info info;           /* what was allotted */
+    weir_strategy strategy;
+    weir__doorbell *bell;
+    bool caching;  /* prefixes are kept */
+    bool exact;    /* the model's memory cannot be cut */
+    int32_t least; /* tokens of a prefix that is worth keeping */
+    weir__shared *shared;
+
+    weir__bcontext *context;
+    weir__memory memory; /* what its sequences hold */
+    weir__cache *cache;  /* has its own lock; other threads look things up in it */
+    weir__batch batch;
+    weir__slot *slots;     /* [n_slots] */
+    weir__slot **lanes;    /* [n_seq_max] the slot of each sequence, NULL = free or a cached prefix's */
+    bool *wanted;          /* [n_seq_max] scratch */
+    weir__slot **sampling; /* [n_slots] those that this tick samples */
+    weir__crew *crew;      /* NULL until sampling takes long enough to be shared */
+    uint32_t cancels_seen;
+    /* Cells that slots may fill: a pool's, fewer after the backend found none; lanes: no limit. */
+    int64_t n_room;
+    weir__rates rates; /* published into shared */
+    weir__emit_scratch scratch;
+    weir__account account;
+    weir_engine_stats counts;   /* the driver's own; published into shared */
+    weir_slot_view *view_slots; /* [n_slots] */
+    /* [n_slots]; the most that weir_engine_view has said a plan may give each; shows: no tick was since */
+    int32_t *shown;
+    bool shows;
+    weir_plan_entry *plan; /* [n_slots] */
+    weir_view view;
+    weir__cost cost;
+    weir__shape shape; /* of this tick's batch */
+    weir__turn turn;
+    weir__speculate speculate;
+} weir__driver;
+
+/* Set before: the constants without those of the cache, and the context; all else is zero. Freed with close
+ * in any case. NO_MEMORY, and the errors of the cache's folder and the draft model. */
+weir_status weir__driver_open(weir__driver *driver, weir_error *error);
+void weir__driver_close(weir__driver *driver);
+
+static inline int64_t weir__ageing_ns(const weir_engine_params *params)
+{
+    return params->ageing_ms * WEIR__NS_PER_MS;
+}
+
+#endif

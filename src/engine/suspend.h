@@ -1,0 +1,34 @@
+/* suspend.h: out of a slot, back into the queue, and into a slot again.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_SUSPEND_H
+#define WEIR_ENGINE_SUSPEND_H
+
+#include "engine/slot.h"
+
+typedef struct weir__driver weir__driver;
+
+/* Suspends the slot's request: saves its cells if it may, frees them, and puts it into the queue. */
+void weir__suspend(weir__driver *driver, weir__slot *slot);
+
+/* After weir__lanes_enter: brings back what was saved. Without it the tokens are computed again. */
+void weir__suspend_restore(weir__driver *driver, weir__slot *slot);
+
+/* Forgets what was saved. */
+void weir__suspend_drop(weir__driver *driver, weir__request *request);
+
+/* The slot to suspend first: of those that `by` outranks (NULL: all) the youngest of the lowest priority. */
+weir__slot *weir__suspend_victim(weir__driver *driver, const weir__request *by, int64_t now);
+
+/* Cells that a request of so many tokens needs to be worth a slot. */
+int64_t weir__suspend_cells_wanted(const weir__request *request, int32_t n_tokens);
+
+/* Before a pass: evicts cached prefixes, then suspends, until what the slots hold fits. The last one
+ * always does. True: some were suspended. */
+bool weir__suspend_relieve(weir__driver *driver, int64_t now);
+
+/* The backend has fewer cells than was counted: until a request ends, less is filled. False: there is but one
+ * slot in use, and for it they are too few. */
+bool weir__suspend_shrink(weir__driver *driver);
+void weir__suspend_reset(weir__driver *driver);
+
+#endif
