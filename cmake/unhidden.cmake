@@ -1,7 +1,7 @@
-# weir_unhidden (libweir_test.so): the objects of the library, the command (without main) and the server with all their names, and
+# weir_unhidden (libweir_test.so): the objects of the libraries, the command (without main) and the server with all their names, and
 # llama.cpp. Tests and benchmarks link it, so that a changed source file means one link, and not one for each of them.
 # SPDX-License-Identifier: Apache-2.0
-add_library(weir_unhidden SHARED ${weir_objects})
+add_library(weir_unhidden SHARED ${weir_objects} $<TARGET_OBJECTS:weir_hub>)
 set_target_properties(weir_unhidden PROPERTIES OUTPUT_NAME weir_test)
 target_include_directories(weir_unhidden PUBLIC include)
 target_link_libraries(weir_unhidden PUBLIC PkgConfig::JANSSON Threads::Threads m PRIVATE weir_options ${weir_curl})

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # archive.sh OUT.a WEIR.a [LIBRARY.a ...]: one archive of weir and what of the others it uses. Where the linker can, it is one object
-# whose only names are the public ones, so that it meets no other copy of llama.cpp in a program. LD, AR, OBJCOPY: the tools.
+# whose only names are the public ones (libweir_hub.a: weir_hub_*), so that it meets no other copy of llama.cpp in a program. LD, AR, OBJCOPY: the tools.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -43,11 +43,13 @@ shift 2
 mkdir -p "$(dirname "$out")"
 rm -f "$out"
 object=${out%.a}.o
+names=$(basename "$out" .a)
+names=${names#lib}
 if [ "$(uname -s)" = Darwin ]; then
     libtool -static -o "$out" "$weir" "$@"
 elif "${LD:-ld}" -r --wrap=__cxa_atexit --force-group-allocation -o "$object" --whole-archive "$weir" --no-whole-archive --start-group "$@" --end-group; then
     no_unique "$object"
-    "${OBJCOPY:-objcopy}" --strip-debug --wildcard --keep-global-symbol='weir_[!_]*' "$object"
+    "${OBJCOPY:-objcopy}" --strip-debug --wildcard --keep-global-symbol="${names}_[!_]*" "$object"
     "${AR:-ar}" rcs "$out" "$object"
     rm -f "$object"
 else

@@ -68,15 +68,18 @@ check_gcc() {
     fi
 }
 
-# libweir.so shows the functions that weir.h declares: all of them, and nothing else.
+# libweir.so shows the functions that weir.h declares, libweir_hub.so those of hub.h: all of them, and nothing else.
 check_exports() {
-    local library declared shown
-    library=$(ls -t build/gcc-werror/libweir.so build/release/libweir.so 2>/dev/null | head -n 1)
-    shown=$(nm -D --defined-only $library | awk '{ print $NF }' | sort -u)
-    declared=$(cat include/weir/*.h | tr '\n' ' ' | grep -oE 'WEIR_API[^;(]*\(' | grep -oE 'weir_[a-z0-9_]+ *\($' | tr -d ' (' | sort -u)
-    [ -n "$declared" ] || { echo "found no WEIR_API function in include/weir"; return 1; }
-    diff <(echo "$declared") <(echo "$shown") |
-        sed -n 's/^< \(.*\)/declared in weir.h, not exported: \1/p; s/^> \(.*\)/exported, not declared in weir.h: \1/p' >$logs/exports.diff
+    local pair library declared shown
+    : >$logs/exports.diff
+    for pair in libweir.so:weir.h libweir_hub.so:hub.h; do
+        library=$(ls -t build/gcc-werror/${pair%:*} build/release/${pair%:*} 2>/dev/null | head -n 1)
+        shown=$(nm -D --defined-only $library | awk '{ print $NF }' | sort -u)
+        declared=$(tr '\n' ' ' <include/weir/${pair#*:} | grep -oE 'WEIR_API[^;(]*\(' | grep -oE 'weir_[a-z0-9_]+ *\($' | tr -d ' (' | sort -u)
+        [ -n "$declared" ] || { echo "found no WEIR_API function in ${pair#*:}"; return 1; }
+        diff <(echo "$declared") <(echo "$shown") |
+            sed -n "s/^< \(.*\)/declared in ${pair#*:}, not exported: \1/p; s/^> \(.*\)/exported, not declared in ${pair#*:}: \1/p" >>$logs/exports.diff
+    done
     cat $logs/exports.diff
     [ ! -s $logs/exports.diff ]
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # deb.sh [PRESET]: a Debian package of a preset's build (release unless named), build/deb/weir_VERSION_ARCHITECTURE.deb. What it
-# depends on is read from the program and the library.
+# depends on is read from the program and the libraries.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -17,7 +17,7 @@ rm -rf "$root" "$out/debian"
 mkdir -p "$root/DEBIAN" "$out/debian"
 
 PREFIX=/usr LIBDIR=lib DESTDIR=$root scripts/install.sh "$preset"
-strip --strip-unneeded "$root/usr/bin/weir" "$root"/usr/lib/libweir.so.*.*.*
+strip --strip-unneeded "$root/usr/bin/weir" "$root"/usr/lib/libweir.so.*.*.* "$root"/usr/lib/libweir_hub.so.*.*.*
 gzip -9n "$root"/usr/share/man/man1/*.1 "$root/usr/share/doc/weir/CHANGELOG.md"
 mv "$root/usr/share/doc/weir/LICENSES.txt" "$root/usr/share/doc/weir/copyright" # which has what LICENSE has
 rm "$root/usr/share/doc/weir/LICENSE"
@@ -28,7 +28,7 @@ rmdir "$root/usr/share/zsh/site-functions"
 
 # It reads a source package's control file, which there is none of.
 printf 'Source: weir\n\nPackage: weir\nArchitecture: any\n' >"$out/debian/control"
-depends=$(cd "$out" && dpkg-shlibdeps -O root/usr/bin/weir root/usr/lib/libweir.so."$version" 2>"$out/shlibdeps.log" | sed -n 's/^shlibs:Depends=//p')
+depends=$(cd "$out" && dpkg-shlibdeps -O root/usr/bin/weir root/usr/lib/libweir{,_hub}.so."$version" 2>"$out/shlibdeps.log" | sed -n 's/^shlibs:Depends=//p')
 [ -n "$depends" ] || die "dpkg-shlibdeps found no dependencies; see $out/shlibdeps.log"
 cat >"$root/DEBIAN/control" <<CONTROL
 Package: weir

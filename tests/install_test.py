@@ -37,6 +37,15 @@ def answer_of(name, *words, **more):
     return check(name, done.returncode == 0 and len(done.stdout) > 0, done.returncode, done.stdout, done.stderr)
 
 
+def hub_runs(name, work, program, env={}):
+    """The program of the guide lists a cache with one file."""
+    file = work / "cache/models--o--m/snapshots" / ("0" * 40) / "m.Q4_0.gguf"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"GGUF")
+    done = run(program, "fake:", env=dict(env, HF_HUB_CACHE=str(work / "cache")))
+    check(f"{name}: the program on the hub's library runs", done.returncode == 0 and "o/m m.Q4_0.gguf Q4_0" in done.stdout, done.stdout, done.stderr)
+
+
 PYTHON = """
 import ctypes, sys
 weir = ctypes.CDLL(sys.argv[1])
@@ -62,27 +71,40 @@ add_executable(cpp hello.cpp)
 target_link_libraries(cpp PRIVATE weir::weir)
 add_executable(c_static hello.c)
 target_link_libraries(c_static PRIVATE weir::static)
+add_executable(hub hub.c)
+target_link_libraries(hub PRIVATE weir::hub)
+add_executable(hub_static hub.c)
+target_link_libraries(hub_static PRIVATE weir::hub_static)
 """
+
+
+def declared(header):
+    flat = re.sub(r"^#.*$", "", header.read_text(), flags=re.M).replace("\n", " ")
+    return {re.search(r"(weir_\w+) *\($", m).group(1) for m in re.findall(r"WEIR_API[^;(]*\(", flat)}
+
+
+def library(prefix, name, header):
+    shared, static, public = prefix / f"lib/{name}.so", prefix / f"lib/{name}.a", declared(prefix / "include/weir" / header)
+    soname = re.search(r"SONAME.*\[(.*)\]", run("readelf", "-d", shared).stdout)
+    minor = ".".join(VERSION.split(".")[:2 if VERSION.startswith("0.") else 1])
+    check(f"{name}: the soname has the version", soname and soname.group(1) == f"{name}.so.{minor}" and (prefix / "lib" / soname.group(1)).exists(), soname)
+    shown = symbols("nm", "-D", "--defined-only", shared)
+    check(f"{name}.so shows the functions of {header} and nothing else", shown == public and len(public) > 5, shown ^ public)
+    shown = symbols("nm", "-g", "--defined-only", static)
+    check(f"so does {name}.a", shown == public, sorted(shown ^ public)[:40])
 
 
 def what_is_there(prefix):
     expected = ["bin/weir", "libexec/weir/weir-bench", "include/weir/hub.h", "include/weir/weir.h", "lib/libweir.a", "lib/libweir.so", f"lib/libweir.so.{VERSION}", "lib/pkgconfig/weir.pc",
+                "lib/libweir_hub.a", "lib/libweir_hub.so", f"lib/libweir_hub.so.{VERSION}", "lib/pkgconfig/weir_hub.pc",
                 "lib/cmake/weir/weirConfig.cmake", "share/man/man1/weir.1", "share/man/man1/weir-run.1",
                 "share/bash-completion/completions/weir", "share/zsh/site-functions/_weir", "share/fish/vendor_completions.d/weir.fish",
                 "share/doc/weir/LICENSE", "share/doc/weir/LICENSES.txt", "lib/systemd/system/weir.service", "lib/systemd/system/weir.socket"]
     missing = [path for path in expected if not (prefix / path).exists()]
     check("everything is installed", not missing, missing, sorted(p.relative_to(prefix) for p in prefix.rglob("*") if p.is_file()))
-    shared, static = prefix / "lib/libweir.so", prefix / "lib/libweir.a"
-    soname = re.search(r"SONAME.*\[(.*)\]", run("readelf", "-d", shared).stdout)
-    minor = ".".join(VERSION.split(".")[:2 if VERSION.startswith("0.") else 1])
-    check("the soname has the version", soname and soname.group(1) == f"libweir.so.{minor}" and (prefix / "lib" / soname.group(1)).exists(), soname)
-    headers = "".join(path.read_text() for path in sorted((prefix / "include/weir").glob("*.h")))
-    flat = re.sub(r"^#.*$", "", headers, flags=re.M).replace("\n", " ")
-    public = {re.search(r"(weir_\w+) *\($", m).group(1) for m in re.findall(r"WEIR_API[^;(]*\(", flat)}
-    shown = symbols("nm", "-D", "--defined-only", shared)
-    check("the shared library shows the header's functions and nothing else", shown == public, shown ^ public)
-    shown = symbols("nm", "-g", "--defined-only", static)
-    check("so does the archive", shown == public, sorted(shown ^ public)[:40])
+    library(prefix, "libweir", "weir.h")
+    library(prefix, "libweir_hub", "hub.h")
+    check("libweir.so does without libcurl", "libcurl" not in run("readelf", "-d", prefix / "lib/libweir.so").stdout)
     texts = [p for p in prefix.rglob("*") if p.is_file() and p.suffix in (".pc", ".cmake")]
     check("no file tells where it was built or first installed", not [p for p in texts if str(BUILD) in p.read_text() or "stage" in p.read_text()])
     done = run(prefix / "bin/weir", "version")
@@ -151,6 +173,14 @@ def pkg_config(prefix, work):
     if check("pkg-config --static: links the archive", done.returncode == 0, flags, done.stderr[:2000]):
         check("pkg-config --static: no libweir.so in it", "libweir" not in run("readelf", "-d", work / "program").stdout)
         answer_of("pkg-config --static: runs", work / "program", "fake:")
+    # The hub brings weir along.
+    for words in (["pkg-config"], ["pkg-config", "--static"]):
+        flags = shlex.split(run(*words, "--cflags", "--libs", "weir_hub", env=env).stdout)
+        if len(words) > 1:
+            flags = [f"-l:lib{f[2:]}.a" if f in ("-lweir", "-lweir_hub") else f for f in flags]
+        done = run("cc", "-std=c11", work / "hub.c", *flags, "-o", work / "program")
+        if check(f"{' '.join(words)} weir_hub: compiles and links", done.returncode == 0, flags, done.stderr[:2000]):
+            hub_runs(" ".join(words), work, work / "program", env={"LD_LIBRARY_PATH": "" if len(words) > 1 else f"{prefix}/lib"})
 
 
 def cmake(prefix, work):
@@ -162,10 +192,12 @@ def cmake(prefix, work):
     if check("find_package: compiles and links", done.returncode == 0, done.stdout[-3000:], done.stderr):
         for name in ("c", "cpp", "c_static"):
             answer_of(f"find_package: {name} runs", work / "build" / name, "fake:")
+        for name in ("hub", "hub_static"):
+            hub_runs(f"find_package: {name}", work, work / "build" / name)
     other = work / "other"
     other.mkdir()
     (other / "CMakeLists.txt").write_text(CMAKE.replace("find_package(weir", "find_package(weir 99"))
-    for name in ("hello.c", "hello.cpp"):
+    for name in ("hello.c", "hello.cpp", "hub.c"):
         shutil.copy(work / name, other)
     done = run("cmake", "-S", other, "-B", other / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     check("find_package refuses another version", done.returncode != 0 and VERSION in done.stderr, done.stderr)
@@ -187,6 +219,8 @@ def main():
         program = re.search(r"^```c streaming_next\n(.*?)^```$", guide, re.S | re.M).group(1)
         (work / "hello.c").write_text(program)
         (work / "hello.cpp").write_text(program.replace("= {0}", "= {}"))
+        guide = (ROOT / "docs/guides/models.md").read_text()
+        (work / "hub.c").write_text(re.search(r"^```c hub\n(.*?)^```$", guide, re.S | re.M).group(1))
         what_is_there(prefix)
         licenses(prefix)
         pkg_config(prefix, work)

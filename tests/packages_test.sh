@@ -68,6 +68,7 @@ if [ "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" = "$image" ]; then
 fi
 dpkg-deb -c "$package" >"$work/files"
 for file in ./usr/bin/weir ./usr/libexec/weir/weir-bench ./usr/lib/libweir.so ./usr/lib/libweir.a ./usr/include/weir/weir.h ./usr/lib/pkgconfig/weir.pc \
+    ./usr/lib/libweir_hub.so ./usr/lib/libweir_hub.a ./usr/include/weir/hub.h ./usr/lib/pkgconfig/weir_hub.pc \
     ./usr/share/man/man1/weir-run.1.gz ./usr/share/bash-completion/completions/weir ./usr/share/zsh/vendor-completions/_weir \
     ./usr/share/doc/weir/copyright; do
     expect "$work/files" " $file( |\$)"

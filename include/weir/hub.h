@@ -1,4 +1,4 @@
-/* hub.h: models by name.
+/* hub.h: models by name. A library of its own, libweir_hub, which needs libweir and libcurl.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_HUB_H
 #define WEIR_HUB_H
