@@ -38,8 +38,8 @@ void weir__account_publish(weir__driver *driver)
         counts->n_slots_prefilling += slot->state != WEIR_SLOT_GENERATING;
         counts->n_slots_generating += slot->state == WEIR_SLOT_GENERATING;
     }
-    for (int32_t lane = 0; lane < driver->info.n_seq_max; lane++)
-        driver->wanted[lane] = driver->lanes[lane] != NULL;
+    for (int32_t lane = 0; lane < driver->lanes.n; lane++)
+        driver->wanted[lane] = driver->lanes.slot[lane] != NULL;
     weir__cache_counts cached = weir__cache_count(driver->cache);
     counts->n_kv_used = driver->memory.n_used;
     counts->n_kv_cached = counts->n_kv_used - weir__memory_count(&driver->memory, driver->wanted);

@@ -65,8 +65,8 @@ bool weir__batch_fill(weir__driver *driver, const weir_plan_entry *plan, size_t 
     if (n_plan > (size_t)driver->params->n_slots || !take_plan(driver, plan, n_plan)) return false;
 
     /* Lane order lets llama.cpp take equal rows of consecutive lanes in one pass. */
-    for (int32_t lane = 0; lane < driver->info.n_seq_max; lane++) {
-        weir__slot *slot = driver->lanes[lane];
+    for (int32_t lane = 0; lane < driver->lanes.n; lane++) {
+        weir__slot *slot = driver->lanes.slot[lane];
         if (slot == NULL) continue;
         const weir__request *request = slot->request;
         for (int32_t i = 0; i < slot->n_planned; i++) {

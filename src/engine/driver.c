@@ -23,15 +23,15 @@ static weir_status allocate_arrays(weir__driver *driver, weir_error *error)
 {
     size_t n = (size_t)driver->params->n_slots, n_lanes = (size_t)driver->info.n_seq_max;
     driver->slots = weir__mem_calloc(n, sizeof *driver->slots);
-    driver->lanes = weir__mem_calloc(n_lanes, sizeof *driver->lanes);
     driver->wanted = weir__mem_calloc(n_lanes, sizeof *driver->wanted);
     driver->sampling = weir__mem_calloc(n, sizeof *driver->sampling);
     driver->view_slots = weir__mem_calloc(n, sizeof *driver->view_slots);
     driver->shown = weir__mem_calloc(n, sizeof *driver->shown);
     driver->plan = weir__mem_calloc(n, sizeof *driver->plan);
-    if (driver->slots == NULL || driver->lanes == NULL || driver->wanted == NULL ||
-        driver->sampling == NULL || driver->view_slots == NULL || driver->shown == NULL ||
-        driver->plan == NULL || !weir__account_init(&driver->account, driver->params->n_slots))
+    if (driver->slots == NULL || driver->wanted == NULL || driver->sampling == NULL ||
+        driver->view_slots == NULL || driver->shown == NULL || driver->plan == NULL ||
+        !weir__lanes_init(&driver->lanes, &driver->memory, driver->cache) ||
+        !weir__account_init(&driver->account, driver->params->n_slots))
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
     for (size_t i = 0; i < n; i++) weir__slot_init(&driver->slots[i], (int32_t)i);
     return weir__batch_init(&driver->batch, driver->params->n_batch, error);
@@ -86,7 +86,7 @@ void weir__driver_close(weir__driver *driver)
     weir__account_fini(&driver->account);
     weir__emit_scratch_fini(&driver->scratch);
     weir__mem_free(driver->slots);
-    weir__mem_free(driver->lanes);
+    weir__lanes_fini(&driver->lanes);
     weir__mem_free(driver->wanted);
     weir__mem_free(driver->sampling);
     weir__mem_free(driver->view_slots);

@@ -8,6 +8,7 @@
 #include "cache/cache.h"
 #include "engine/account.h"
 #include "engine/doorbell.h"
+#include "engine/lanes.h"
 #include "engine/shared.h"
 #include "engine/slot.h"
 #include "engine/speculate.h"
@@ -30,9 +31,9 @@ typedef struct weir__driver {
     weir__bcontext *context;
     weir__memory memory; /* what its sequences hold */
     weir__cache *cache;  /* has its own lock; other threads look things up in it */
+    weir__lanes lanes;   /* slots in them */
     weir__batch batch;
     weir__slot *slots;     /* [n_slots] */
-    weir__slot **lanes;    /* [n_seq_max] the slot of each sequence, NULL = free or a cached prefix's */
     bool *wanted;          /* [n_seq_max] scratch */
     weir__slot **sampling; /* [n_slots] those that this tick samples */
     weir__crew *crew;      /* NULL until sampling takes long enough to be shared */

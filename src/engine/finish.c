@@ -28,7 +28,7 @@ static void finish_request(weir__driver *driver, weir__slot *slot)
 static void finish_slot(weir__driver *driver, weir__slot *slot)
 {
     weir__prefix_keep(driver, slot);
-    weir__lanes_leave(driver, slot);
+    weir__lanes_leave(&driver->lanes, slot);
     weir__suspend_reset(driver);
     weir__rates_finished(&driver->rates, weir__clock_now_ns() - slot->admit_ns);
     finish_request(driver, slot);

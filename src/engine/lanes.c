@@ -1,65 +1,84 @@
 /* lanes.c: which sequence holds a slot's cells.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/lanes.h"
-#include "engine/driver.h"
 
-/* Holds neither a slot's cells nor a cached prefix. */
-static bool lane_is_free(const weir__driver *driver, int32_t lane)
+#include "base/mem.h"
+
+bool weir__lanes_init(weir__lanes *lanes, weir__memory *memory, weir__cache *cache)
 {
-    return driver->lanes[lane] == NULL && weir__cache_entry_of(driver->cache, lane) == NULL;
+    *lanes = (weir__lanes){.n = memory->n_seqs, .pooled = memory->pooled, .memory = memory, .cache = cache};
+    lanes->slot = weir__mem_calloc((size_t)lanes->n, sizeof *lanes->slot);
+    return lanes->slot != NULL;
 }
 
-int32_t weir__lanes_free(const weir__driver *driver)
+void weir__lanes_fini(weir__lanes *lanes)
 {
-    for (int32_t lane = 0; lane < driver->info.n_seq_max; lane++)
-        if (lane_is_free(driver, lane)) return lane;
+    weir__mem_free(lanes->slot);
+    lanes->slot = NULL;
+}
+
+/* Holds neither a slot's cells nor a cached prefix. */
+static bool lane_is_free(const weir__lanes *lanes, int32_t lane)
+{
+    return lanes->slot[lane] == NULL && weir__cache_entry_of(lanes->cache, lane) == NULL;
+}
+
+int32_t weir__lanes_free(const weir__lanes *lanes)
+{
+    for (int32_t lane = 0; lane < lanes->n; lane++)
+        if (lane_is_free(lanes, lane)) return lane;
     return -1;
 }
 
-void weir__lanes_enter(weir__driver *driver, weir__slot *slot, int32_t lane)
+void weir__lanes_enter(weir__lanes *lanes, weir__slot *slot, int32_t lane)
 {
     slot->lane = lane;
-    driver->lanes[lane] = slot;
+    lanes->slot[lane] = slot;
 }
 
-void weir__lanes_leave(weir__driver *driver, weir__slot *slot)
+void weir__lanes_leave(weir__lanes *lanes, weir__slot *slot)
 {
     if (slot->lane < 0) return;
-    weir__memory_cut(&driver->memory, slot->lane, 0);
-    driver->lanes[slot->lane] = NULL;
+    weir__memory_cut(lanes->memory, slot->lane, 0);
+    weir__lanes_hand_over(lanes, slot);
+}
+
+void weir__lanes_hand_over(weir__lanes *lanes, weir__slot *slot)
+{
+    lanes->slot[slot->lane] = NULL;
     slot->lane = -1;
 }
 
 /* Empties a lane of the prefix that lies in it: into a free lane, the highest, or into the one whose
  * prefix was used longest ago. False: it could not. */
-static bool vacate_lane(weir__driver *driver, int32_t lane)
+static bool vacate_lane(weir__lanes *lanes, int32_t lane)
 {
-    int32_t to = driver->info.n_seq_max - 1;
-    while (to >= 0 && !lane_is_free(driver, to)) to--;
-    if (to < 0) to = weir__cache_evict(driver->cache, NULL);
-    return to == lane || weir__cache_move(driver->cache, lane, to);
+    int32_t to = lanes->n - 1;
+    while (to >= 0 && !lane_is_free(lanes, to)) to--;
+    if (to < 0) to = weir__cache_evict(lanes->cache, NULL);
+    return to == lane || weir__cache_move(lanes->cache, lane, to);
 }
 
 /* With lanes of their own, sequences are computed in one pass only when their lanes have consecutive
  * numbers: closes a gap by moving the last lane into it, where a cached prefix lies in it after that has
  * moved. One move a tick; a copy costs far less than an extra pass each tick. */
-void weir__lanes_compact(weir__driver *driver)
+void weir__lanes_compact(weir__lanes *lanes)
 {
-    if (driver->info.layout != WEIR_LAYOUT_PER_SLOT) return;
-    int32_t gap = 0, last = driver->info.n_seq_max - 1;
-    while (gap < last && driver->lanes[gap] != NULL) gap++;
-    while (last > gap && driver->lanes[last] == NULL) last--;
+    if (lanes->pooled) return;
+    int32_t gap = 0, last = lanes->n - 1;
+    while (gap < last && lanes->slot[gap] != NULL) gap++;
+    while (last > gap && lanes->slot[last] == NULL) last--;
     if (last <= gap) return;
-    if (!lane_is_free(driver, gap)) {
-        vacate_lane(driver, gap);
+    if (!lane_is_free(lanes, gap)) {
+        vacate_lane(lanes, gap);
         return;
     }
-    weir__slot *slot = driver->lanes[last];
+    weir__slot *slot = lanes->slot[last];
     if (slot->n_past > 0) {
-        if (weir__memory_share(&driver->memory, last, gap, slot->n_past, NULL) != WEIR_OK) return;
-        weir__memory_cut(&driver->memory, last, 0);
+        if (weir__memory_share(lanes->memory, last, gap, slot->n_past, NULL) != WEIR_OK) return;
+        weir__memory_cut(lanes->memory, last, 0);
     }
-    driver->lanes[gap] = slot;
-    driver->lanes[last] = NULL;
+    lanes->slot[gap] = slot;
+    lanes->slot[last] = NULL;
     slot->lane = gap;
 }

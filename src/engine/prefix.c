@@ -206,7 +206,7 @@ static bool join_leader(weir__driver *driver, weir__slot *slot, const weir__cach
 /* Gives the slot a lane, and what the hit promises. A look-up is worth nothing once something was evicted. */
 static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit hit)
 {
-    int32_t lane = weir__lanes_free(driver);
+    int32_t lane = weir__lanes_free(&driver->lanes);
     for (;;) {
         weir__prefix_end *device =
             hit.entry != NULL && weir__cache_sequence(hit.entry) >= 0 ? hit.entry : NULL;
@@ -229,7 +229,7 @@ static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
         }
         look_up_prefix(driver, slot, &hit);
     }
-    weir__lanes_enter(driver, slot, lane);
+    weir__lanes_enter(&driver->lanes, slot, lane);
     slot->n_past = driver->memory.n[lane];
     int32_t most = slot->request->n_prompt - 1; /* again for one that was suspended and not saved */
     driver->counts.n_cached_tokens += (uint64_t)(slot->n_past < most ? slot->n_past : most);
@@ -270,8 +270,8 @@ void weir__prefix_start(weir__driver *driver, weir__slot *slot)
         settle_slot(driver, slot);
         return;
     }
-    int32_t lane = weir__lanes_free(driver);
-    weir__lanes_enter(driver, slot, lane >= 0 ? lane : weir__cache_evict(driver->cache, NULL));
+    int32_t lane = weir__lanes_free(&driver->lanes);
+    weir__lanes_enter(&driver->lanes, slot, lane >= 0 ? lane : weir__cache_evict(driver->cache, NULL));
     weir__suspend_restore(driver, slot);
     note_start(driver, slot);
     if (cache_serves(driver, slot->request)) begin_text(driver, slot);
@@ -321,10 +321,8 @@ void weir__prefix_keep(weir__driver *driver, weir__slot *slot)
         return;
     if (driver->exact)
         weir__cache_save(driver->cache, &key, request->tokens, slot->n_past, slot->lane);
-    else if (weir__cache_keep(driver->cache, &key, request->tokens, slot->n_past, slot->lane)) {
-        driver->lanes[slot->lane] = NULL;
-        slot->lane = -1;
-    }
+    else if (weir__cache_keep(driver->cache, &key, request->tokens, slot->n_past, slot->lane))
+        weir__lanes_hand_over(&driver->lanes, slot);
 }
 
 /* Whether a fork's source generates in a slot, as far as another thread can tell: it is suspended where the

@@ -79,8 +79,8 @@ void weir__sample(weir__driver *driver)
 {
     int32_t n = 0;
     driver->model->ops->logits_ready(driver->context);
-    for (int32_t lane = 0; lane < driver->info.n_seq_max; lane++) {
-        weir__slot *slot = driver->lanes[lane];
+    for (int32_t lane = 0; lane < driver->lanes.n; lane++) {
+        weir__slot *slot = driver->lanes.slot[lane];
         if (slot == NULL || slot->reason != WEIR_REASON_NOT_FINISHED) continue;
         if (slot->row < 0 && slot->n_scored == 0) continue;
         driver->sampling[n++] = slot;

@@ -190,8 +190,8 @@ static double tick_ns(const weir__driver *driver, const weir_cost *cost)
 {
     int32_t *rows = driver->speculate.rows, n_rows = 0;
     double n_context_k = 0;
-    for (int32_t lane = 0; lane < driver->info.n_seq_max; lane++) {
-        const weir__slot *slot = driver->lanes[lane];
+    for (int32_t lane = 0; lane < driver->lanes.n; lane++) {
+        const weir__slot *slot = driver->lanes.slot[lane];
         rows[lane] = slot != NULL && slot_generates(driver, slot) ? 1 + slot->draft.n : 0;
         n_rows += rows[lane];
         if (rows[lane] > 0) n_context_k += weir__cost_context_k(slot->n_past, rows[lane]);

@@ -25,7 +25,7 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
     do /* one that is suspended may have led others */
         weir__prefix_rejoin(driver);
     while (weir__suspend_relieve(driver, now));
-    weir__lanes_compact(driver);
+    weir__lanes_compact(&driver->lanes);
     weir__turn_choose(&driver->turn, driver->slots, driver->params->n_slots);
     if (driver->counts.n_kv_used != driver->memory.n_used) weir__account_publish(driver);
 }
@@ -260,7 +260,7 @@ static void check_invariants(const weir__driver *driver)
             assert(slot->lane < 0 && slot->n_past == 0 && slot->n_promised > 0);
             continue;
         }
-        assert(driver->lanes[slot->lane] == slot);
+        assert(driver->lanes.slot[slot->lane] == slot);
         assert(slot->n_tokens - request->n_prompt <= slot->n_generated);
         if (slot->state == WEIR_SLOT_PREFILLING)
             assert(slot->n_past < slot->n_tokens &&
@@ -269,10 +269,10 @@ static void check_invariants(const weir__driver *driver)
             assert(slot->n_past >= request->n_prompt && slot->n_past == slot->n_tokens - 1);
         assert(driver->memory.n[slot->lane] == slot->n_past);
     }
-    for (int32_t lane = 0; lane < driver->info.n_seq_max; lane++) {
+    for (int32_t lane = 0; lane < driver->lanes.n; lane++) {
         bool cached = weir__cache_entry_of(driver->cache, lane) != NULL;
-        assert(driver->lanes[lane] == NULL || (driver->lanes[lane]->lane == lane && !cached));
-        if (driver->lanes[lane] == NULL && !cached) assert(driver->memory.n[lane] == 0);
+        assert(driver->lanes.slot[lane] == NULL || (driver->lanes.slot[lane]->lane == lane && !cached));
+        if (driver->lanes.slot[lane] == NULL && !cached) assert(driver->memory.n[lane] == 0);
     }
     weir__memory_check(&driver->memory);
     weir__cache_check(driver->cache);

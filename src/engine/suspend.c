@@ -66,7 +66,7 @@ void weir__suspend(weir__driver *driver, weir__slot *slot)
     weir__account_suspend(driver, slot);
     save_slot(driver, slot);
     weir__prefix_leave(driver, slot);
-    weir__lanes_leave(driver, slot);
+    weir__lanes_leave(&driver->lanes, slot);
     driver->counts.n_suspensions++;
     driver->counts.n_suspended++;
     weir__shared_requeue(driver->shared, weir__slot_suspend(slot));

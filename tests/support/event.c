@@ -91,7 +91,7 @@ void play_before_decode(void *user, const weir__batch *batch)
     for (int32_t i = 0; i < batch->n; i++) {
         bool last = i + 1 == batch->n || batch->seq[i + 1] != batch->seq[i];
         MUST(p, i == 0 || batch->seq[i - 1] <= batch->seq[i], "rows are not in lane order");
-        const weir__slot *slot = p->engine->driver.lanes[batch->seq[i]];
+        const weir__slot *slot = p->engine->driver.lanes.slot[batch->seq[i]];
         MUST(p, last || !batch->logits[i] || p->scores || slot->n_drafted > 0, "logits within a prompt");
         n_rows += batch->logits[i] != 0;
         MUST(p, ++n <= p->params.chunk_size || n <= 1 + slot->n_drafted, "a chunk of %d", n);
