@@ -77,7 +77,8 @@ static weir__request *choose_request(weir__driver *driver, int64_t now)
     request = weir__shared_next(driver->shared, lowest_priority(driver), ageing_ns, now);
     if (request == NULL || !request_fits(driver, request, true, now)) return NULL;
     while (idle_slot(driver) == NULL || !request_fits(driver, request, false, now))
-        weir__suspend(driver, weir__suspend_victim(driver, request, now));
+        weir__suspend(driver,
+                      weir__suspend_victim(driver->slots, driver->params->n_slots, request, ageing_ns, now));
     return request;
 }
 

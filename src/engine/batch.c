@@ -47,7 +47,7 @@ static bool take_plan(weir__driver *driver, const weir_plan_entry *plan, size_t 
         if (n_allowed == 0) continue;
         if (n > n_allowed) n = n_allowed;
         int32_t most_n = score_limit(driver, slot);
-        slot->n_planned = weir__prefix_chunk(driver, slot, n < most_n ? n : most_n);
+        slot->n_planned = weir__prefix_chunk(&driver->prefix, slot, n < most_n ? n : most_n);
         if (slot->state == WEIR_SLOT_GENERATING) slot->n_drafted = slot->n_planned - 1;
     }
     return total <= driver->params->n_batch;

@@ -9,6 +9,7 @@
 #include "engine/account.h"
 #include "engine/doorbell.h"
 #include "engine/lanes.h"
+#include "engine/prefix.h"
 #include "engine/shared.h"
 #include "engine/slot.h"
 #include "engine/speculate.h"
@@ -16,22 +17,20 @@
 #include "schedule/schedule.h"
 
 /* Belongs to the driver: the engine's thread, or in a manual engine whoever has set `driven`. Up to `shared`
- * it is constant after create. Of the rest other threads use `cache` only, which has a lock of its own. */
+ * it is constant after create; other threads use `prefix` of it, whose cache has a lock of its own. */
 typedef struct weir__driver {
     weir_model *model;
     const weir_engine_params *params; /* complete */
     weir_context_info info;           /* what was allotted */
     weir_strategy strategy;
     weir__doorbell *bell;
-    bool caching;  /* prefixes are kept */
-    bool exact;    /* the model's memory cannot be cut */
-    int32_t least; /* tokens of a prefix that is worth keeping */
+    weir__prefix prefix;
     weir__shared *shared;
 
     weir__bcontext *context;
     weir__memory memory; /* what its sequences hold */
-    weir__cache *cache;  /* has its own lock; other threads look things up in it */
-    weir__lanes lanes;   /* slots in them */
+    weir__cache *cache;  /* has its own lock; prefix and lanes have it, too */
+    weir__lanes lanes;
     weir__batch batch;
     weir__slot *slots;     /* [n_slots] */
     bool *wanted;          /* [n_seq_max] scratch */
@@ -56,7 +55,7 @@ typedef struct weir__driver {
     weir__speculate speculate;
 } weir__driver;
 
-/* Set before: the constants without those of the cache, and the context; all else is zero. Freed with close
+/* Set before: the constants without `prefix`, and the context; all else is zero. Freed with close
  * in any case. NO_MEMORY, and the errors of the cache's folder and the draft model. */
 weir_status weir__driver_open(weir__driver *driver, weir_error *error);
 void weir__driver_close(weir__driver *driver);

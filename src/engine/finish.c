@@ -27,7 +27,7 @@ static void finish_request(weir__driver *driver, weir__slot *slot)
 
 static void finish_slot(weir__driver *driver, weir__slot *slot)
 {
-    weir__prefix_keep(driver, slot);
+    weir__prefix_keep(&driver->prefix, &driver->lanes, slot);
     weir__lanes_leave(&driver->lanes, slot);
     weir__suspend_reset(driver);
     weir__rates_finished(&driver->rates, weir__clock_now_ns() - slot->admit_ns);
@@ -40,7 +40,7 @@ static void finish_queued(weir__driver *driver, weir__request *request, weir_rea
     weir__slot slot;
     weir__slot_init(&slot, -1);
     driver->counts.n_suspended -= request->progress.admit_ns != 0;
-    weir__suspend_drop(driver, request);
+    weir__suspend_drop(driver->cache, request);
     weir__slot_start(&slot, request, weir__clock_now_ns());
     if (reason == WEIR_REASON_ERROR)
         weir__slot_fail(&slot, WEIR_STOPPED, NULL);
@@ -60,10 +60,10 @@ void weir__finish_latched(weir__driver *driver)
 
 /* ---- Collect ---- */
 
-void weir__finish_collect_slots(weir__driver *driver, int64_t now)
+void weir__finish_collect_slots(weir__slot *slots, int32_t n_slots, int64_t now)
 {
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
+    for (int32_t i = 0; i < n_slots; i++) {
+        weir__slot *slot = &slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
         if (weir__request_cancelled(slot->request)) weir__slot_latch(slot, WEIR_REASON_CANCELLED);
         if (now >= slot->request->deadline_ns) weir__slot_latch(slot, WEIR_REASON_DEADLINE);
@@ -81,7 +81,7 @@ void weir__finish_collect(weir__driver *driver, int64_t now)
         over = next;
     }
     driver->cancels_seen = cancels;
-    weir__finish_collect_slots(driver, now);
+    weir__finish_collect_slots(driver->slots, driver->params->n_slots, now);
     weir__finish_latched(driver);
 }
 
@@ -90,7 +90,7 @@ void weir__finish_collect(weir__driver *driver, int64_t now)
 void weir__finish_all(weir__driver *driver)
 {
     weir__request *request;
-    weir__finish_collect_slots(driver, weir__clock_now_ns());
+    weir__finish_collect_slots(driver->slots, driver->params->n_slots, weir__clock_now_ns());
     for (int32_t i = 0; i < driver->params->n_slots; i++)
         if (driver->slots[i].state != WEIR_SLOT_IDLE) weir__slot_fail(&driver->slots[i], WEIR_STOPPED, NULL);
     weir__finish_latched(driver);

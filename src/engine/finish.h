@@ -3,7 +3,7 @@
 #ifndef WEIR_ENGINE_FINISH_H
 #define WEIR_ENGINE_FINISH_H
 
-#include <stdint.h>
+#include "engine/slot.h"
 
 typedef struct weir__driver weir__driver;
 
@@ -11,7 +11,7 @@ typedef struct weir__driver weir__driver;
 void weir__finish_collect(weir__driver *driver, int64_t now);
 
 /* Those of the slots alone; also between a pass and its sampling, where they beat the pass's end. */
-void weir__finish_collect_slots(weir__driver *driver, int64_t now);
+void weir__finish_collect_slots(weir__slot *slots, int32_t n_slots, int64_t now);
 
 /* Closes the slots that have a reason. */
 void weir__finish_latched(weir__driver *driver);

@@ -91,7 +91,7 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
     int32_t room = engine->limits.n_ctx - request->n_prompt;
     if (request->max_tokens > room) request->max_tokens = room;
     if (full.fits) {
-        full.n_cached = weir__prefix_known(&engine->driver, request);
+        full.n_cached = weir__prefix_known(&engine->driver.prefix, &engine->shared, request);
         status = look_at_queue(engine, request, &full, error);
     }
     weir__request_destroy(request);

@@ -55,7 +55,7 @@ static weir_status open_archive(weir__driver *driver, weir__archive **archive, w
         .ring = ring_bell,
         .user = driver->bell,
     };
-    if (params.path == NULL || *params.path == '\0' || !driver->caching) return WEIR_OK;
+    if (params.path == NULL || *params.path == '\0' || !driver->prefix.caching) return WEIR_OK;
     return weir__archive_open(&params, archive, error);
 }
 
@@ -63,9 +63,15 @@ weir_status weir__prefix_open(weir__driver *driver, weir_error *error)
 {
     const weir_engine_params *params = driver->params;
     bool lanes = driver->info.layout == WEIR_LAYOUT_PER_SLOT;
-    driver->caching = params->cache_sequences != 0;
-    driver->exact = weir__prefix_is_exact(driver->model);
-    driver->least = lanes || driver->exact ? COPY_LEAST : 1;
+    weir__prefix *prefix = &driver->prefix;
+    bool exact = weir__prefix_is_exact(driver->model);
+    *prefix = (weir__prefix){
+        .model = driver->model,
+        .caching = params->cache_sequences != 0,
+        .exact = exact,
+        .checkpoints = exact && params->cache_bytes > 0,
+        .least = lanes || exact ? COPY_LEAST : 1,
+    };
     weir_status status =
         weir__memory_init(&driver->memory, driver->model->ops, driver->context, &driver->info, error);
     weir__archive *archive = NULL;
@@ -75,15 +81,17 @@ weir_status weir__prefix_open(weir__driver *driver, weir_error *error)
     weir__cache_params cache = {
         .memory = &driver->memory,
         /* idle slots' lanes serve too, where there are no others */
-        .n_sequences = !driver->caching                        ? 0
+        .n_sequences = !prefix->caching                        ? 0
                        : params->cache_sequences > 0 || !lanes ? beside
                                                                : params->n_slots,
         .n_bytes = params->cache_bytes,
-        .least = driver->least,
-        .exact = driver->exact,
+        .least = prefix->least,
+        .exact = prefix->exact,
         .archive = archive,
     };
-    return weir__cache_create(&cache, &driver->cache, error);
+    status = weir__cache_create(&cache, &driver->cache, error);
+    prefix->cache = driver->cache;
+    return status;
 }
 
 bool weir__prefix_is_exact(const weir_model *model)
@@ -91,9 +99,9 @@ bool weir__prefix_is_exact(const weir_model *model)
     return model->info.is_recurrent || model->info.is_hybrid || model->info.n_swa > 0;
 }
 
-static bool cache_serves(const weir__driver *driver, const weir__request *request)
+static bool cache_serves(const weir__prefix *prefix, const weir__request *request)
 {
-    return driver->caching && request->cache_prompt;
+    return prefix->caching && request->cache_prompt;
 }
 
 static weir__prefix_key key_of(const weir__request *request)
@@ -116,7 +124,7 @@ static void note_start(weir__driver *driver, const weir__slot *slot)
     if (request->n_cached >= 0) return; /* it was suspended since */
     int32_t most = request->n_prompt - 1;
     request->n_cached = slot->n_past < most ? slot->n_past : most;
-    if (!cache_serves(driver, request) || request->score != NULL)
+    if (!cache_serves(&driver->prefix, request) || request->score != NULL)
         info->miss = WEIR_MISS_OFF;
     else if (request->n_cached == most)
         info->miss = WEIR_MISS_NONE;
@@ -129,26 +137,26 @@ static void note_start(weir__driver *driver, const weir__slot *slot)
 
 /* ---- Checkpoints: where memory cannot be cut ---- */
 
-static bool is_checkpoint(const weir__driver *driver, const weir__request *request, int32_t n)
+static bool is_checkpoint(const weir__prefix *prefix, const weir__request *request, int32_t n)
 {
     if (n < 1 || n >= request->n_prompt) return false;
     return n == request->n_prompt - 1 ||
            (n >= CHECKPOINT_LEAST &&
-            driver->model->ops->is_eog(driver->model->model, request->tokens[n - 1]));
+            prefix->model->ops->is_eog(prefix->model->model, request->tokens[n - 1]));
 }
 
-int32_t weir__prefix_chunk(const weir__driver *driver, const weir__slot *slot, int32_t n)
+int32_t weir__prefix_chunk(const weir__prefix *prefix, const weir__slot *slot, int32_t n)
 {
-    if (!driver->exact || driver->params->cache_bytes == 0 || !cache_serves(driver, slot->request)) return n;
+    if (!prefix->checkpoints || !cache_serves(prefix, slot->request)) return n;
     for (int32_t i = 1; i < n; i++)
-        if (is_checkpoint(driver, slot->request, slot->n_past + i)) return i;
+        if (is_checkpoint(prefix, slot->request, slot->n_past + i)) return i;
     return n;
 }
 
 /* The last checkpoint that the leader will save within n tokens. */
-static int32_t last_checkpoint(const weir__driver *driver, const weir__slot *leader, int32_t n)
+static int32_t last_checkpoint(const weir__prefix *prefix, const weir__slot *leader, int32_t n)
 {
-    while (n > 0 && !is_checkpoint(driver, leader->request, n)) n--;
+    while (n > 0 && !is_checkpoint(prefix, leader->request, n)) n--;
     return n;
 }
 
@@ -157,7 +165,7 @@ static int32_t last_checkpoint(const weir__driver *driver, const weir__slot *lea
 /* The slot of a fork's source, while that runs. NULL: it does not, or cannot be cut. */
 static weir__slot *source_of(const weir__driver *driver, const weir__request *request)
 {
-    if (request->source == NULL || driver->exact) return NULL;
+    if (request->source == NULL || driver->prefix.exact) return NULL;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
         if (slot->state != WEIR_SLOT_IDLE && slot->lane >= 0 && slot->request->stream == request->source)
@@ -174,13 +182,13 @@ static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__c
     /* Tokens that are still to be scored need the row before them. */
     if (request->score != NULL && request->score->n_scored < request->score->n) n = request->score->n_scored;
     *hit = (weir__cache_hit){.miss = WEIR_MISS_OFF};
-    if (cache_serves(driver, request))
+    if (cache_serves(&driver->prefix, request))
         weir__cache_look(driver->cache, &key, request->tokens, n, &slot->live, request->serial + 1, hit);
     weir__slot *source = source_of(driver, request);
     if (source == NULL) return;
     /* The tree knows prompts of running requests, not their answers. */
     int32_t there = source->n_past < n - 1 ? source->n_past : n - 1;
-    if (there <= hit->n || there < driver->least ||
+    if (there <= hit->n || there < driver->prefix.least ||
         memcmp(source->request->tokens, request->tokens, (size_t)there * sizeof *request->tokens) != 0)
         return;
     hit->n = there;
@@ -193,7 +201,8 @@ static bool join_leader(weir__driver *driver, weir__slot *slot, const weir__cach
 {
     if (hit->leader == NULL) return false;
     const weir__slot *leader = slot_of(hit->leader);
-    int32_t n = driver->exact ? last_checkpoint(driver, leader, hit->n_leader) : hit->n_leader;
+    int32_t n =
+        driver->prefix.exact ? last_checkpoint(&driver->prefix, leader, hit->n_leader) : hit->n_leader;
     if (n - hit->n < JOIN_LEAST || n <= leader->n_past) return false;
     driver->counts.n_joined += slot->state != WEIR_SLOT_JOINED;
     slot->state = WEIR_SLOT_JOINED;
@@ -235,13 +244,13 @@ static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
     driver->counts.n_cached_tokens += (uint64_t)(slot->n_past < most ? slot->n_past : most);
 }
 
-static void begin_text(weir__driver *driver, weir__slot *slot)
+static void begin_text(const weir__prefix *prefix, weir__slot *slot)
 {
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
     if (slot->live.node == NULL)
-        weir__cache_begin(driver->cache, &key, request->tokens, slot->n_tokens, 0, &slot->live);
-    weir__cache_advance(driver->cache, &slot->live, slot->n_past,
+        weir__cache_begin(prefix->cache, &key, request->tokens, slot->n_tokens, 0, &slot->live);
+    weir__cache_advance(prefix->cache, &slot->live, slot->n_past,
                         slot->state == WEIR_SLOT_JOINED ? request->serial + 1 : 0);
 }
 
@@ -260,21 +269,21 @@ static void settle_slot(weir__driver *driver, weir__slot *slot)
         slot->state = fed ? WEIR_SLOT_GENERATING : WEIR_SLOT_PREFILLING;
         note_start(driver, slot);
     }
-    if (cache_serves(driver, slot->request)) begin_text(driver, slot);
+    if (cache_serves(&driver->prefix, slot->request)) begin_text(&driver->prefix, slot);
 }
 
 void weir__prefix_start(weir__driver *driver, weir__slot *slot)
 {
     bool saved = slot->request->progress.state != NULL;
-    if (!saved && (cache_serves(driver, slot->request) || slot->request->source != NULL)) {
+    if (!saved && (cache_serves(&driver->prefix, slot->request) || slot->request->source != NULL)) {
         settle_slot(driver, slot);
         return;
     }
     int32_t lane = weir__lanes_free(&driver->lanes);
     weir__lanes_enter(&driver->lanes, slot, lane >= 0 ? lane : weir__cache_evict(driver->cache, NULL));
-    weir__suspend_restore(driver, slot);
+    weir__suspend_restore(&driver->memory, driver->cache, slot);
     note_start(driver, slot);
-    if (cache_serves(driver, slot->request)) begin_text(driver, slot);
+    if (cache_serves(&driver->prefix, slot->request)) begin_text(&driver->prefix, slot);
 }
 
 void weir__prefix_rejoin(weir__driver *driver)
@@ -295,51 +304,52 @@ void weir__prefix_rejoin(weir__driver *driver)
 
 /* ---- Going on ---- */
 
-void weir__prefix_advance(weir__driver *driver, weir__slot *slot)
+void weir__prefix_advance(const weir__prefix *prefix, weir__slot *slot)
 {
     const weir__request *request = slot->request;
-    if (!cache_serves(driver, request)) return;
-    weir__cache_advance(driver->cache, &slot->live, slot->n_past, 0);
-    if (!driver->exact || !is_checkpoint(driver, request, slot->n_past)) return;
+    if (!cache_serves(prefix, request)) return;
+    weir__cache_advance(prefix->cache, &slot->live, slot->n_past, 0);
+    if (!prefix->exact || !is_checkpoint(prefix, request, slot->n_past)) return;
     weir__prefix_key key = key_of(request);
-    weir__cache_save(driver->cache, &key, request->tokens, slot->n_past, slot->lane);
+    weir__cache_save(prefix->cache, &key, request->tokens, slot->n_past, slot->lane);
 }
 
-void weir__prefix_leave(weir__driver *driver, weir__slot *slot)
+void weir__prefix_leave(const weir__prefix *prefix, weir__slot *slot)
 {
-    weir__cache_end(driver->cache, &slot->live);
+    weir__cache_end(prefix->cache, &slot->live);
 }
 
 /* What a failed pass has left behind is cut off before. */
-void weir__prefix_keep(weir__driver *driver, weir__slot *slot)
+void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slot *slot)
 {
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
-    weir__prefix_leave(driver, slot);
-    if (slot->lane < 0 || !cache_serves(driver, request) || slot->reason == WEIR_REASON_ERROR ||
-        slot->n_past < driver->least || !weir__memory_cut(&driver->memory, slot->lane, slot->n_past))
+    weir__prefix_leave(prefix, slot);
+    if (slot->lane < 0 || !cache_serves(prefix, request) || slot->reason == WEIR_REASON_ERROR ||
+        slot->n_past < prefix->least || !weir__memory_cut(lanes->memory, slot->lane, slot->n_past))
         return;
-    if (driver->exact)
-        weir__cache_save(driver->cache, &key, request->tokens, slot->n_past, slot->lane);
-    else if (weir__cache_keep(driver->cache, &key, request->tokens, slot->n_past, slot->lane))
-        weir__lanes_hand_over(&driver->lanes, slot);
+    if (prefix->exact)
+        weir__cache_save(prefix->cache, &key, request->tokens, slot->n_past, slot->lane);
+    else if (weir__cache_keep(prefix->cache, &key, request->tokens, slot->n_past, slot->lane))
+        weir__lanes_hand_over(lanes, slot);
 }
 
 /* Whether a fork's source generates in a slot, as far as another thread can tell: it is suspended where the
  * queue has it. */
-static bool source_generates(weir__driver *driver, const weir__request *request)
+static bool source_generates(const weir__prefix *prefix, weir__shared *shared, const weir__request *request)
 {
-    return request->source != NULL && !driver->exact && weir__stream_flows(request->source) &&
-           !weir__shared_has(driver->shared, request->source);
+    return request->source != NULL && !prefix->exact && weir__stream_flows(request->source) &&
+           !weir__shared_has(shared, request->source);
 }
 
-int32_t weir__prefix_known(weir__driver *driver, const weir__request *request)
+int32_t weir__prefix_known(const weir__prefix *prefix, weir__shared *shared, const weir__request *request)
 {
     weir__cache_hit hit;
     weir__prefix_key key = key_of(request);
     if (request->score != NULL) return 0;
-    if (request->n_prompt > driver->least && source_generates(driver, request)) return request->n_prompt - 1;
-    if (!cache_serves(driver, request)) return 0;
-    weir__cache_look(driver->cache, &key, request->tokens, request->n_prompt, NULL, UINT64_MAX, &hit);
-    return hit.n_leader > hit.n && !driver->exact ? hit.n_leader : hit.n;
+    if (request->n_prompt > prefix->least && source_generates(prefix, shared, request))
+        return request->n_prompt - 1;
+    if (!cache_serves(prefix, request)) return 0;
+    weir__cache_look(prefix->cache, &key, request->tokens, request->n_prompt, NULL, UINT64_MAX, &hit);
+    return hit.n_leader > hit.n && !prefix->exact ? hit.n_leader : hit.n;
 }

@@ -87,7 +87,7 @@ weir_status weir__speculate_open(weir__driver *driver, weir_error *error)
     weir_model *model;
     weir_error why = {0};
     weir_status status = find_draft_model(driver->model, params, &model, error);
-    if (status != WEIR_OK || params->n_draft_max == 0 || driver->exact) return status;
+    if (status != WEIR_OK || params->n_draft_max == 0 || driver->prefix.exact) return status;
     if (!params->prompt_lookup && model == NULL) return WEIR_OK;
     all->drafts = weir__mem_calloc((size_t)params->n_slots, sizeof *all->drafts);
     all->rows = weir__mem_calloc((size_t)driver->info.n_seq_max, sizeof *all->rows);

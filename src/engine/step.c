@@ -152,7 +152,7 @@ static void advance_slots(weir__driver *driver, weir_report *report)
         if (slot->n_planned == 0) continue;
         slot->n_past += slot->n_planned - slot->n_drafted; /* whether the draft is of use is not known yet */
         weir__memory_append(&driver->memory, slot->lane, slot->n_planned);
-        weir__prefix_advance(driver, slot);
+        weir__prefix_advance(&driver->prefix, slot);
         if (slot->state == WEIR_SLOT_PREFILLING)
             report->n_prefill += slot->n_planned;
         else
@@ -308,7 +308,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
         weir_error error = {0};
         weir__account_plan(driver);
         weir_status status = decode_batch(driver, &report->decode_ns, &error);
-        weir__finish_collect_slots(driver, weir__clock_now_ns());
+        weir__finish_collect_slots(driver->slots, driver->params->n_slots, weir__clock_now_ns());
         if (status == WEIR_OK) {
             advance_slots(driver, report);
             weir__sample(driver);

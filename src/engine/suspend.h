@@ -3,6 +3,7 @@
 #ifndef WEIR_ENGINE_SUSPEND_H
 #define WEIR_ENGINE_SUSPEND_H
 
+#include "cache/cache.h"
 #include "engine/slot.h"
 
 typedef struct weir__driver weir__driver;
@@ -11,13 +12,15 @@ typedef struct weir__driver weir__driver;
 void weir__suspend(weir__driver *driver, weir__slot *slot);
 
 /* After weir__lanes_enter: brings back what was saved. Without it the tokens are computed again. */
-void weir__suspend_restore(weir__driver *driver, weir__slot *slot);
+void weir__suspend_restore(weir__memory *memory, weir__cache *cache, weir__slot *slot);
 
 /* Forgets what was saved. */
-void weir__suspend_drop(weir__driver *driver, weir__request *request);
+void weir__suspend_drop(weir__cache *cache, weir__request *request);
 
-/* The slot to suspend first: of those that `by` outranks (NULL: all) the youngest of the lowest priority. */
-weir__slot *weir__suspend_victim(weir__driver *driver, const weir__request *by, int64_t now);
+/* Of slots [n_slots] the one to suspend first: of those that `by` outranks (NULL: all) the youngest of the
+ * lowest priority. */
+weir__slot *weir__suspend_victim(weir__slot *slots, int32_t n_slots, const weir__request *by,
+                                 int64_t ageing_ns, int64_t now);
 
 /* Cells that a request of so many tokens needs to be worth a slot. */
 int64_t weir__suspend_cells_wanted(const weir__request *request, int32_t n_tokens);
