@@ -10,8 +10,10 @@
 
 #define PIECE 256 /* items that are copied under one lock: a few microseconds */
 
-bool weir__account_init(weir__account *account, int32_t n_slots)
+bool weir__account_init(weir__account *account, weir__shared *shared, int32_t n_slots)
 {
+    account->shared = shared;
+    account->n_slots = n_slots;
     account->planned = weir__mem_calloc((size_t)n_slots, sizeof *account->planned);
     if (account->planned == NULL) return false;
     for (int32_t i = 0; i < n_slots; i++) account->planned[i].slot = -1;
@@ -28,7 +30,7 @@ void weir__account_fini(weir__account *account)
 
 void weir__account_publish(weir__driver *driver)
 {
-    weir_engine_stats *counts = &driver->counts;
+    weir_engine_stats *counts = &driver->account.counts;
     counts->n_slots_prefilling = counts->n_slots_generating = 0;
     int64_t wanted = driver->memory.n_used;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
@@ -50,7 +52,7 @@ void weir__account_publish(weir__driver *driver)
     counts->cache_disk_bytes = cached.disk_bytes;
     counts->n_cache_restored = cached.n_restored;
     counts->n_kv_reserved = (int32_t)(wanted < counts->n_kv ? wanted : counts->n_kv);
-    counts->retry_ns = weir__rates_retry_ns(&driver->rates, driver->params->n_slots, 1);
+    counts->retry_ns = weir__rates_retry_ns(&driver->account.rates, driver->params->n_slots, 1);
     int64_t now = weir__clock_now_ns();
     weir__shared *shared = driver->shared;
     pthread_mutex_lock(&shared->mutex);
@@ -60,8 +62,8 @@ void weir__account_publish(weir__driver *driver)
         weir__salt_bill(slot->request->salt, slot->n_unbilled, now);
         slot->n_unbilled = 0;
     }
-    driver->rates.cost = weir__cost_get(&driver->cost);
-    shared->rates = driver->rates;
+    driver->account.rates.cost = weir__cost_get(&driver->cost);
+    shared->rates = driver->account.rates;
     counts->n_submitted = shared->stats.n_submitted;
     counts->n_refused = shared->stats.n_refused;
     counts->queue_depth = shared->queue.n;
@@ -74,25 +76,25 @@ static double seconds(int64_t ns)
     return (double)ns * 1e-9;
 }
 
-void weir__account_token(weir__driver *driver, const weir__slot *slot)
+void weir__account_token(weir__account *account, const weir__slot *slot)
 {
-    driver->counts.n_generated_tokens++;
+    account->counts.n_generated_tokens++;
     if (slot->n_generated == 1)
-        weir__histogram_observe(&driver->counts.ttft_seconds,
+        weir__histogram_observe(&account->counts.ttft_seconds,
                                 seconds(slot->first_ns - slot->request->submit_ns));
 }
 
-void weir__account_chunk(weir__driver *driver, weir__slot *slot, int64_t now)
+void weir__account_chunk(weir__account *account, weir__slot *slot, int64_t now)
 {
     if (slot->emit.sent_tokens == slot->n_sent) return;
-    if (slot->n_sent > 0) weir__histogram_observe(&driver->counts.itl_seconds, seconds(now - slot->sent_ns));
+    if (slot->n_sent > 0) weir__histogram_observe(&account->counts.itl_seconds, seconds(now - slot->sent_ns));
     slot->n_sent = slot->emit.sent_tokens;
     slot->sent_ns = now;
 }
 
-static void count_end(weir__driver *driver, weir_reason reason, weir_slot_state state)
+static void count_end(weir__account *account, weir_reason reason, weir_slot_state state)
 {
-    weir_engine_stats *counts = &driver->counts;
+    weir_engine_stats *counts = &account->counts;
     counts->n_finished[reason]++;
     if (reason != WEIR_REASON_CANCELLED) return;
     counts->n_cancelled_queued += state == WEIR_SLOT_IDLE;
@@ -102,12 +104,11 @@ static void count_end(weir__driver *driver, weir_reason reason, weir_slot_state 
 
 /* ---- The record ---- */
 
-void weir__account_begin(weir__driver *driver, int64_t start)
+void weir__account_begin(weir__account *account, int64_t start)
 {
-    weir__account *account = &driver->account;
-    pthread_mutex_lock(&driver->shared->mutex);
-    uint64_t n_arrived = driver->shared->arrivals.n;
-    pthread_mutex_unlock(&driver->shared->mutex);
+    pthread_mutex_lock(&account->shared->mutex);
+    uint64_t n_arrived = account->shared->arrivals.n;
+    pthread_mutex_unlock(&account->shared->mutex);
     /* Parts that were added since the last tick belong to this one. */
     account->tick = (weir_tick){
         .serial = account->tick.serial,
@@ -115,7 +116,7 @@ void weir__account_begin(weir__driver *driver, int64_t start)
         .n_arrived = n_arrived,
         .first_slot = account->tick.first_slot,
     };
-    account->n_failed = driver->counts.n_failed_ticks;
+    account->n_failed = account->counts.n_failed_ticks;
 }
 
 /* A slot that stands for the queue is none. */
@@ -124,10 +125,10 @@ static weir_slot_state slot_state(const weir__slot *slot)
     return slot->index < 0 ? WEIR_SLOT_IDLE : slot->state;
 }
 
-static weir_tick_slot part_of(const weir__driver *driver, const weir__slot *slot)
+static weir_tick_slot part_of(const weir__account *account, const weir__slot *slot)
 {
     return (weir_tick_slot){
-        .tick = driver->account.tick.serial,
+        .tick = account->tick.serial,
         .request = slot->request->serial,
         .slot = slot->index,
         .state = slot_state(slot),
@@ -140,20 +141,20 @@ static weir_tick_slot part_of(const weir__driver *driver, const weir__slot *slot
     };
 }
 
-void weir__account_plan(weir__driver *driver)
+void weir__account_plan(weir__account *account, const weir__slot *slots, const weir__shape *shape,
+                        int32_t n_batch)
 {
-    weir__account *account = &driver->account;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (int32_t i = 0; i < account->n_slots; i++) {
+        const weir__slot *slot = &slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
-        account->planned[i] = part_of(driver, slot);
+        account->planned[i] = part_of(account, slot);
         /* Also one that came after the tick had begun was there in time, and so were all before it. */
         if (account->tick.n_arrived <= slot->request->serial)
             account->tick.n_arrived = slot->request->serial + 1;
     }
-    account->tick.n_passes = driver->shape.n_passes;
-    weir__histogram_observe(&driver->counts.batch_tokens, driver->batch.n);
-    weir__histogram_observe(&driver->counts.passes, driver->shape.n_passes);
+    account->tick.n_passes = shape->n_passes;
+    weir__histogram_observe(&account->counts.batch_tokens, n_batch);
+    weir__histogram_observe(&account->counts.passes, shape->n_passes);
 }
 
 /* The mutex is held. */
@@ -172,36 +173,40 @@ static void add_event(weir__shared *shared, weir_tick_slot part)
     pthread_mutex_unlock(&shared->mutex);
 }
 
-void weir__account_admit(weir__driver *driver, const weir__slot *slot, bool resumed)
+void weir__account_admit(weir__account *account, const weir__slot *slot, bool resumed)
 {
+    weir_engine_stats *counts = &account->counts;
     if (!resumed) {
-        weir__histogram_observe(&driver->counts.queue_seconds,
-                                seconds(slot->admit_ns - slot->request->submit_ns));
+        weir__histogram_observe(&counts->queue_seconds, seconds(slot->admit_ns - slot->request->submit_ns));
         return;
     }
-    weir_tick_slot part = part_of(driver, slot);
+    counts->n_resumes++;
+    counts->n_suspended--;
+    weir_tick_slot part = part_of(account, slot);
     part.resumed = true;
-    add_event(driver->shared, part);
+    add_event(account->shared, part);
 }
 
-void weir__account_suspend(weir__driver *driver, const weir__slot *slot)
+void weir__account_suspend(weir__account *account, const weir__slot *slot)
 {
-    weir_tick_slot part = part_of(driver, slot);
+    weir_tick_slot part = part_of(account, slot);
     part.suspended = true;
-    add_event(driver->shared, part);
+    account->counts.n_suspensions++;
+    account->counts.n_suspended++;
+    add_event(account->shared, part);
 }
 
-void weir__account_finish(weir__driver *driver, const weir__slot *slot, int64_t now)
+void weir__account_finish(weir__account *account, const weir__slot *slot, int64_t now)
 {
-    weir_tick_slot *planned = slot->index < 0 ? NULL : &driver->account.planned[slot->index];
+    weir_tick_slot *planned = slot->index < 0 ? NULL : &account->planned[slot->index];
     bool in_plan = planned != NULL && planned->slot >= 0;
-    weir_tick_slot part = in_plan ? *planned : part_of(driver, slot);
-    count_end(driver, slot->reason, slot_state(slot));
+    weir_tick_slot part = in_plan ? *planned : part_of(account, slot);
+    count_end(account, slot->reason, slot_state(slot));
     /* A terminal chunk with text is one more; what a cancel or an error left behind was not waited for. */
     if (slot->n_sent > 0 && slot->emit.n_text > slot->emit.sent_text &&
         (slot->reason == WEIR_REASON_END || slot->reason == WEIR_REASON_LENGTH ||
          slot->reason == WEIR_REASON_STOP_WORDS))
-        weir__histogram_observe(&driver->counts.itl_seconds, seconds(now - slot->sent_ns));
+        weir__histogram_observe(&account->counts.itl_seconds, seconds(now - slot->sent_ns));
     part.n_generated = slot->n_generated;
     part.n_accepted = slot->n_accepted;
     part.reason = slot->reason;
@@ -209,14 +214,13 @@ void weir__account_finish(weir__driver *driver, const weir__slot *slot, int64_t 
     if (in_plan)
         *planned = part;
     else
-        add_event(driver->shared, part);
+        add_event(account->shared, part);
 }
 
 /* The tick and its parts, for readers. */
-static void add_tick(weir__driver *driver, const weir_report *report)
+static void add_tick(weir__account *account, const weir__slot *slots, const weir_report *report)
 {
-    weir__account *account = &driver->account;
-    weir__shared *shared = driver->shared;
+    weir__shared *shared = account->shared;
     weir_tick *tick = &account->tick;
     tick->decode_ns = report->decode_ns;
     tick->tick_ns = report->tick_ns;
@@ -224,16 +228,16 @@ static void add_tick(weir__driver *driver, const weir_report *report)
     tick->n_decode = report->n_decode;
     tick->n_drafted = report->n_drafted;
     tick->bad_plan = report->bad_plan;
-    tick->failed = driver->counts.n_failed_ticks > account->n_failed;
-    tick->queue_depth = driver->counts.queue_depth;
-    tick->n_kv_used = driver->counts.n_kv_used;
+    tick->failed = account->counts.n_failed_ticks > account->n_failed;
+    tick->queue_depth = account->counts.queue_depth;
+    tick->n_kv_used = account->counts.n_kv_used;
     pthread_mutex_lock(&shared->mutex);
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+    for (int32_t i = 0; i < account->n_slots; i++) {
         weir_tick_slot *part = &account->planned[i];
         if (part->slot < 0) continue;
         if (part->end_ns == 0) {
-            part->n_generated = driver->slots[i].n_generated;
-            part->n_accepted = driver->slots[i].n_accepted;
+            part->n_generated = slots[i].n_generated;
+            part->n_accepted = slots[i].n_accepted;
         }
         tick->n_accepted += part->n_accepted;
         add_part(shared, part);
@@ -248,7 +252,7 @@ static void add_tick(weir__driver *driver, const weir_report *report)
 
 void weir__account_end(weir__driver *driver, const weir_report *report, int64_t work_ns)
 {
-    weir_engine_stats *counts = &driver->counts;
+    weir_engine_stats *counts = &driver->account.counts;
     if (report->idle) {
         weir__account_publish(driver);
         return;
@@ -260,7 +264,7 @@ void weir__account_end(weir__driver *driver, const weir_report *report, int64_t 
     weir__histogram_observe(&counts->tick_seconds, seconds(report->tick_ns));
     weir__account_publish(driver);
     driver->account.tick.work_ns = work_ns;
-    add_tick(driver, report);
+    add_tick(&driver->account, driver->slots, report);
 }
 
 /* ---- Readers ---- */

@@ -4,43 +4,50 @@
 #ifndef WEIR_ENGINE_ACCOUNT_H
 #define WEIR_ENGINE_ACCOUNT_H
 
+#include "engine/shared.h"
 #include "engine/slot.h"
+#include "schedule/cost.h"
 
-/* The driver's. The rings themselves are in weir__shared.
+/* The driver's; what others read of it is published into `shared`.
  * Invariant: planned[i] is slot i's part in the tick under way where its slot is i, and nothing where it is
  * -1. */
 typedef struct weir__account {
+    weir__shared *shared;
+    weir_engine_stats counts;
+    weir__rates rates;
     weir_tick tick;          /* under way */
     weir_tick_slot *planned; /* [n_slots] */
-    uint64_t n_failed;       /* ticks, before this one */
+    int32_t n_slots;
+    uint64_t n_failed; /* ticks, before this one */
 } weir__account;
 
 typedef struct weir__driver weir__driver;
 
 /* False: out of memory. Freed with fini in any case. */
-bool weir__account_init(weir__account *account, int32_t n_slots);
+bool weir__account_init(weir__account *account, weir__shared *shared, int32_t n_slots);
 void weir__account_fini(weir__account *account);
 
 /* The tick begins. */
-void weir__account_begin(weir__driver *driver, int64_t start);
+void weir__account_begin(weir__account *account, int64_t start);
 
 /* A request has got a slot, with what was restored; resumed: it had one before. */
-void weir__account_admit(weir__driver *driver, const weir__slot *slot, bool resumed);
+void weir__account_admit(weir__account *account, const weir__slot *slot, bool resumed);
 
 /* A request will lose its slot; before the slot has given up anything. */
-void weir__account_suspend(weir__driver *driver, const weir__slot *slot);
+void weir__account_suspend(weir__account *account, const weir__slot *slot);
 
 /* The batch is filled, its shape is known, and it is not yet computed. */
-void weir__account_plan(weir__driver *driver);
+void weir__account_plan(weir__account *account, const weir__slot *slots, const weir__shape *shape,
+                        int32_t n_batch);
 
 /* The slot has a token more; after first_ns was set. */
-void weir__account_token(weir__driver *driver, const weir__slot *slot);
+void weir__account_token(weir__account *account, const weir__slot *slot);
 
 /* A chunk may have gone out. */
-void weir__account_chunk(weir__driver *driver, weir__slot *slot, int64_t now);
+void weir__account_chunk(weir__account *account, weir__slot *slot, int64_t now);
 
 /* A request ends: its slot is settled and not yet finished. One of index -1 stands for the queue. */
-void weir__account_finish(weir__driver *driver, const weir__slot *slot, int64_t now);
+void weir__account_finish(weir__account *account, const weir__slot *slot, int64_t now);
 
 /* The tick is over: publishes, too. work_ns: what the cost model has learned from, 0 = nothing. */
 void weir__account_end(weir__driver *driver, const weir_report *report, int64_t work_ns);

@@ -47,9 +47,7 @@ static void start_request(weir__driver *driver, weir__request *request)
     weir__slot_start(slot, request, now);
     weir__turn_enter(&driver->turn, slot);
     weir__prefix_start(driver, slot);
-    driver->counts.n_resumes += resumed;
-    driver->counts.n_suspended -= resumed;
-    weir__account_admit(driver, slot, resumed);
+    weir__account_admit(&driver->account, slot, resumed);
 }
 
 /* The lowest priority in a slot; INT32_MAX without any. */

@@ -31,7 +31,7 @@ static weir_status allocate_arrays(weir__driver *driver, weir_error *error)
     if (driver->slots == NULL || driver->wanted == NULL || driver->sampling == NULL ||
         driver->view_slots == NULL || driver->shown == NULL || driver->plan == NULL ||
         !weir__lanes_init(&driver->lanes, &driver->memory, driver->cache) ||
-        !weir__account_init(&driver->account, driver->params->n_slots))
+        !weir__account_init(&driver->account, driver->shared, driver->params->n_slots))
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
     for (size_t i = 0; i < n; i++) weir__slot_init(&driver->slots[i], (int32_t)i);
     return weir__batch_init(&driver->batch, driver->params->n_batch, error);
@@ -57,7 +57,7 @@ static weir_engine_stats first_counts(const weir__driver *driver)
 
 weir_status weir__driver_open(weir__driver *driver, weir_error *error)
 {
-    weir_engine_stats *counts = &driver->counts;
+    weir_engine_stats *counts = &driver->account.counts;
     *counts = first_counts(driver);
     weir__cost_init(&driver->cost);
     weir__suspend_reset(driver);

@@ -39,10 +39,8 @@ typedef struct weir__driver {
     uint32_t cancels_seen;
     /* Cells that slots may fill: a pool's, fewer after the backend found none; lanes: no limit. */
     int64_t n_room;
-    weir__rates rates; /* published into shared */
     weir__emit_scratch scratch;
     weir__account account;
-    weir_engine_stats counts;   /* the driver's own; published into shared */
     weir_slot_view *view_slots; /* [n_slots] */
     /* [n_slots]; the most that weir_engine_view has said a plan may give each; shows: no tick was since */
     int32_t *shown;

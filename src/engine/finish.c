@@ -16,7 +16,7 @@ static void finish_request(weir__driver *driver, weir__slot *slot)
     int64_t now = weir__clock_now_ns();
     weir__salt *salt = slot->request->salt;
     weir__slot_settle(slot, &driver->scratch);
-    weir__account_finish(driver, slot, now);
+    weir__account_finish(&driver->account, slot, now);
     weir_slot_state state = slot->state;
     slot->state = WEIR_SLOT_IDLE;
     weir__account_publish(driver);
@@ -30,7 +30,7 @@ static void finish_slot(weir__driver *driver, weir__slot *slot)
     weir__prefix_keep(&driver->prefix, &driver->lanes, slot);
     weir__lanes_leave(&driver->lanes, slot);
     weir__suspend_reset(driver);
-    weir__rates_finished(&driver->rates, weir__clock_now_ns() - slot->admit_ns);
+    weir__rates_finished(&driver->account.rates, weir__clock_now_ns() - slot->admit_ns);
     finish_request(driver, slot);
 }
 
@@ -39,7 +39,7 @@ static void finish_queued(weir__driver *driver, weir__request *request, weir_rea
 {
     weir__slot slot;
     weir__slot_init(&slot, -1);
-    driver->counts.n_suspended -= request->progress.admit_ns != 0;
+    driver->account.counts.n_suspended -= request->progress.admit_ns != 0;
     weir__suspend_drop(driver->cache, request);
     weir__slot_start(&slot, request, weir__clock_now_ns());
     if (reason == WEIR_REASON_ERROR)

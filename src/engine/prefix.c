@@ -131,7 +131,7 @@ static void note_start(weir__driver *driver, const weir__slot *slot)
     else if (request->n_cached < slot->n_promised || info->miss == WEIR_MISS_NONE)
         info->miss = WEIR_MISS_EVICTED;
     if (info->miss != WEIR_MISS_DIVERGED) weir__doctor_forget(info);
-    driver->counts.n_misses[info->miss]++;
+    driver->account.counts.n_misses[info->miss]++;
     if (request->stream != NULL) weir__stream_set_miss(request->stream, info);
 }
 
@@ -204,7 +204,7 @@ static bool join_leader(weir__driver *driver, weir__slot *slot, const weir__cach
     int32_t n =
         driver->prefix.exact ? last_checkpoint(&driver->prefix, leader, hit->n_leader) : hit->n_leader;
     if (n - hit->n < JOIN_LEAST || n <= leader->n_past) return false;
-    driver->counts.n_joined += slot->state != WEIR_SLOT_JOINED;
+    driver->account.counts.n_joined += slot->state != WEIR_SLOT_JOINED;
     slot->state = WEIR_SLOT_JOINED;
     slot->leader = leader->index;
     slot->leader_serial = leader->request->serial;
@@ -241,7 +241,7 @@ static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
     weir__lanes_enter(&driver->lanes, slot, lane);
     slot->n_past = driver->memory.n[lane];
     int32_t most = slot->request->n_prompt - 1; /* again for one that was suspended and not saved */
-    driver->counts.n_cached_tokens += (uint64_t)(slot->n_past < most ? slot->n_past : most);
+    driver->account.counts.n_cached_tokens += (uint64_t)(slot->n_past < most ? slot->n_past : most);
 }
 
 static void begin_text(const weir__prefix *prefix, weir__slot *slot)

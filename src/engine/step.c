@@ -27,7 +27,7 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
     while (weir__suspend_relieve(driver, now));
     weir__lanes_compact(&driver->lanes);
     weir__turn_choose(&driver->turn, driver->slots, driver->params->n_slots);
-    if (driver->counts.n_kv_used != driver->memory.n_used) weir__account_publish(driver);
+    if (driver->account.counts.n_kv_used != driver->memory.n_used) weir__account_publish(driver);
 }
 
 /* ---- Plan ---- */
@@ -115,7 +115,7 @@ static bool make_batch(weir__driver *driver, const weir_plan_entry *plan, size_t
  * again with fewer slots. */
 static void fail_pass(weir__driver *driver, weir_status status, const weir_error *error)
 {
-    if (status != WEIR_ABORTED) driver->counts.n_failed_ticks++;
+    if (status != WEIR_ABORTED) driver->account.counts.n_failed_ticks++;
     if (status == WEIR_NO_SPACE && (weir__speculate_shrink(driver) || weir__suspend_shrink(driver))) return;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
@@ -130,7 +130,7 @@ static weir_status adapt_context(weir__driver *driver, weir_error *error)
     if (driver->turn.key == driver->turn.adapters.key) return WEIR_OK;
     for (int32_t i = 0; i < driver->params->n_slots && wanted == NULL; i++)
         if (driver->slots[i].n_planned > 0) wanted = &driver->slots[i].request->adapters;
-    driver->counts.n_adapter_changes++;
+    driver->account.counts.n_adapter_changes++;
     return weir__adapters_set(driver->model, driver->context, &driver->turn.adapters, wanted, error);
 }
 
@@ -140,7 +140,7 @@ static weir_status decode_batch(weir__driver *driver, int64_t *decode_ns, weir_e
     weir_status status = adapt_context(driver, error);
     if (status == WEIR_OK) status = driver->model->ops->decode(driver->context, &driver->batch, error);
     *decode_ns = weir__clock_now_ns() - start;
-    driver->counts.decode_ns += *decode_ns;
+    driver->account.counts.decode_ns += *decode_ns;
     return status;
 }
 
@@ -161,8 +161,8 @@ static void advance_slots(weir__driver *driver, weir_report *report)
         slot->request->n_drafted += slot->n_drafted;
         slot->n_unbilled += slot->state == WEIR_SLOT_GENERATING;
     }
-    driver->counts.n_drafted += (uint64_t)report->n_drafted;
-    driver->counts.n_prompt_tokens += (uint64_t)report->n_prefill;
+    driver->account.counts.n_drafted += (uint64_t)report->n_drafted;
+    driver->account.counts.n_prompt_tokens += (uint64_t)report->n_prefill;
 }
 
 /* ---- Emit ---- */
@@ -177,7 +177,7 @@ static void take_token(weir__driver *driver, weir__slot *slot, const weir__sampl
     if (request->scored) slot->logprob_sum += (double)sampled->logprob;
     if (slot->first_ns == 0) slot->first_ns = now;
     slot->last_ns = now;
-    weir__account_token(driver, slot);
+    weir__account_token(&driver->account, slot);
     if (driver->model->ops->is_eog(driver->model->model, token)) {
         weir__slot_latch(slot, WEIR_REASON_END);
         return;
@@ -213,7 +213,7 @@ static void settle_draft(weir__driver *driver, weir__slot *slot)
 {
     if (slot->n_drafted == 0) return;
     slot->request->n_accepted += slot->n_accepted;
-    driver->counts.n_accepted += (uint64_t)slot->n_accepted;
+    driver->account.counts.n_accepted += (uint64_t)slot->n_accepted;
     if (slot->n_burst > 0) weir__speculate_judge(&slot->draft, slot->n_drafted, slot->n_accepted);
     if (driver->memory.n[slot->lane] > slot->n_past &&
         !weir__memory_cut(&driver->memory, slot->lane, slot->n_past))
@@ -236,7 +236,7 @@ static void emit_chunks(weir__driver *driver)
         weir_usage usage = weir__slot_usage(slot, now);
         if (!weir__emit_chunk(&slot->emit, slot->request, weir__slot_n_output(slot), &usage))
             weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
-        weir__account_chunk(driver, slot, now);
+        weir__account_chunk(&driver->account, slot, now);
     }
     weir__finish_latched(driver);
 }
@@ -290,7 +290,7 @@ static void account_tick(weir__driver *driver, weir_report *report, int64_t star
         report->n_active += driver->slots[i].state != WEIR_SLOT_IDLE;
     report->tick_ns = weir__clock_now_ns() - start;
     weir__account_end(driver, report, work_ns);
-    report->queue_depth = driver->counts.queue_depth;
+    report->queue_depth = driver->account.counts.queue_depth;
     check_invariants(driver);
 }
 
@@ -298,7 +298,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
 {
     int64_t start = weir__clock_now_ns(), work_ns = 0;
     *report = (weir_report){.size = sizeof *report};
-    weir__account_begin(driver, start);
+    weir__account_begin(&driver->account, start);
     weir__step_prepare(driver, plan == NULL, start); /* a plan knows the view's slots, as they were */
     weir__speculate_draft(driver);
     int64_t prepared = weir__clock_now_ns();
@@ -306,7 +306,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
     report->idle = driver->batch.n == 0;
     if (!report->idle) {
         weir_error error = {0};
-        weir__account_plan(driver);
+        weir__account_plan(&driver->account, driver->slots, &driver->shape, driver->batch.n);
         weir_status status = decode_batch(driver, &report->decode_ns, &error);
         weir__finish_collect_slots(driver->slots, driver->params->n_slots, weir__clock_now_ns());
         if (status == WEIR_OK) {

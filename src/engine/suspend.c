@@ -64,12 +64,10 @@ void weir__suspend_restore(weir__memory *memory, weir__cache *cache, weir__slot 
 
 void weir__suspend(weir__driver *driver, weir__slot *slot)
 {
-    weir__account_suspend(driver, slot);
+    weir__account_suspend(&driver->account, slot);
     save_slot(&driver->memory, driver->cache, slot);
     weir__prefix_leave(&driver->prefix, slot);
     weir__lanes_leave(&driver->lanes, slot);
-    driver->counts.n_suspensions++;
-    driver->counts.n_suspended++;
     weir__shared_requeue(driver->shared, weir__slot_suspend(slot));
 }
 
