@@ -1,10 +1,12 @@
-/* schema_fuzz.c: any text as a JSON Schema: rewritten, or refused with a reason.
+/* schema_fuzz.c: any text as a JSON Schema: a grammar that can be used, or refused with a reason.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "grammar/schema.h"
+#include "grammar/schema_grammar.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -20,6 +22,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     weir_status status = weir__schema_rewrite(schema, &terms, &rewritten, &error);
     if ((status == WEIR_OK) != (rewritten != NULL)) abort();
     if (status != WEIR_OK && error.message[0] == '\0') abort();
+    char *grammar = NULL;
+    if (status == WEIR_OK && weir__grammar_from_schema(rewritten, &grammar, &error) != WEIR_OK &&
+        strstr(error.message, "never comes to an end") == NULL && strstr(error.message, " is above ") == NULL)
+        abort(); /* what was rewritten has a grammar, unless it has no end or is too large */
+    weir__mem_free(grammar);
     json_decref(rewritten);
     json_decref(schema);
     return 0;

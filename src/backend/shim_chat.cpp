@@ -1,4 +1,4 @@
-/* shim_chat.cpp: llama.cpp's chat templates, output parsers and schema converter.
+/* shim_chat.cpp: llama.cpp's chat templates and output parsers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/shim_chat.h"
 #include "backend/shim_guard.h"
@@ -655,15 +655,4 @@ void weir__shim_message_fini(weir__shim_message *message)
 {
     delete static_cast<parsed_message *>(message->owner);
     *message = weir__shim_message();
-}
-
-weir_status weir__shim_schema_to_grammar(const char *schema, char **grammar, weir_error *error)
-{
-    quiet();
-    return guard(error, WEIR_GRAMMAR, "the schema has no grammar", [&] {
-        std::string text = json_schema_to_grammar(common_json::parse(schema), true);
-        *grammar = weir__mem_strdup(text.c_str());
-        if (*grammar == nullptr) throw std::bad_alloc();
-        return WEIR_OK;
-    });
 }

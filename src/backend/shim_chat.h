@@ -1,4 +1,4 @@
-/* shim_chat.h: llama.cpp's chat templates, output parsers and schema converter for C, in shim_chat.cpp. Apart
+/* shim_chat.h: llama.cpp's chat templates and output parsers for C, in shim_chat.cpp. Apart
  * from shim.h because callers outside the backend do not see llama.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_SHIM_CHAT_H
@@ -99,9 +99,6 @@ typedef struct weir__shim_message {
 weir_status weir__shim_chat_parse(const weir__shim_chat *chat, const char *text, size_t length, bool whole,
                                   weir__shim_message *message, weir_error *error);
 void weir__shim_message_fini(weir__shim_message *message);
-
-/* GBNF of a schema that weir__schema_rewrite has made; freed with weir__mem_free. GRAMMAR: it was refused. */
-weir_status weir__shim_schema_to_grammar(const char *schema, char **grammar, weir_error *error);
 
 #ifdef __cplusplus
 }

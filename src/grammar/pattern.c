@@ -1,4 +1,4 @@
-/* pattern.c: regular expressions of a JSON Schema, rewritten for llama.cpp's converter.
+/* pattern.c: regular expressions of a JSON Schema, rewritten in terms of JSON strings.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/pattern.h"
 
@@ -153,7 +153,7 @@ static bool put_set(rewriter *r, charset *set)
         uint32_t code;
         char escape;
     } escapes[] = {{'"', '"'}, {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}};
-    /* JSON forbids the rest raw; surrogates have no UTF-8; DEL is left out as in the converter's own strings.
+    /* JSON forbids the rest raw; surrogates have no UTF-8; DEL is left out as in strings without a pattern.
      */
     static const uint32_t raw[] = {0x20, 0x21, 0x23, 0x5B, 0x5D, 0x7E, 0x80, 0xD7FF, 0xE000, 0x10FFFF};
     charset plain = {.n = 0};

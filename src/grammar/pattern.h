@@ -1,4 +1,4 @@
-/* pattern.h: regular expressions of a JSON Schema, rewritten for llama.cpp's converter.
+/* pattern.h: regular expressions of a JSON Schema, rewritten in terms of JSON strings.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GRAMMAR_PATTERN_H
 #define WEIR_GRAMMAR_PATTERN_H
@@ -6,10 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The converter copies a pattern into the grammar as the text between the quotes of a JSON string, without
- * escaping: "^.*$" would let a model close the string and go on. It also drops, with a line on stderr, what
- * it cannot read, and lets a quantifier after an escape repeat the whole literal before it. So patterns are
- * parsed here and written again with classes, groups and quantifiers only, in terms of JSON's escapes. */
+/* llama.cpp's converter copies a pattern into the grammar as the text between the quotes of a JSON string,
+ * without escaping: "^.*$" would let a model close the string and go on. It also drops, with a line on
+ * stderr, what it cannot read, and lets a quantifier after an escape repeat the whole literal before it. So
+ * patterns are parsed here and written again with classes, groups and quantifiers only, in terms of JSON's
+ * escapes. What stands between ^ and $ is GBNF as well. */
 
 #define WEIR__PATTERN_BYTES_MAX   4096 /* it becomes rules of a grammar, some of them for each byte */
 #define WEIR__PATTERN_NESTING_MAX 32   /* groups: the parser calls itself */

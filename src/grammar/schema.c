@@ -1,4 +1,4 @@
-/* schema.c: JSON Schemas, rewritten so that llama.cpp's converter enforces all of them.
+/* schema.c: JSON Schemas, rewritten in a small subset whose grammars enforce all of it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/schema_walk.h"
 
@@ -213,7 +213,7 @@ const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schem
 
 static json_t *definition_name(weir__schema_walk *w, size_t i)
 {
-    /* The letter at the end keeps names apart when the converter appends digits to one. */
+    /* The letter at the end keeps names apart when llama.cpp's converter appends digits to one. */
     return json_sprintf("%s%zux", w->tag, i);
 }
 
@@ -337,7 +337,7 @@ static json_t *flat_node(weir__schema_walk *w, const json_t *schema)
     return mask == 0 ? NULL : of_types(w, schema, mask);
 }
 
-/* What templates that print parameters may rely on, beside what the converter reads. Not long texts: those
+/* What templates that print parameters may rely on, beside what grammars are made of. Not long texts: those
  * that stand beside anyOf come into each of its branches. */
 static bool keep_annotations(const json_t *schema, json_t *result)
 {
@@ -454,8 +454,8 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
     else if (terms->inline_root)
         result = inline_root(&w);
     else
-        /* Through a reference even here: then the converter names every rule after it, and none by chance
-         * like one of its own (a property "date_time" would be that). */
+        /* Through a reference even here: then llama.cpp's converter names every rule after it, and none by
+         * chance like one of its own (a property "date_time" would be that). */
         result = json_is_boolean(schema) ? weir__schema_node(&w, schema) : refer(&w, schema);
     if (json_is_false(result)) result = weir__schema_refuse(&w, NULL, "nothing can satisfy this schema");
     if (result != NULL && json_object_size(w.defs) > 0 && json_object_set(result, "$defs", w.defs) != 0) {

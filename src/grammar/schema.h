@@ -1,10 +1,11 @@
-/* schema.h: JSON Schemas, rewritten so that llama.cpp's converter enforces all of them.
+/* schema.h: JSON Schemas, rewritten in a small subset whose grammars enforce all of it.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The converter (common/json-schema*.cpp of the pin) ignores most keywords without a word, lets one keyword
- * win over another, and gets some right names wrong. This walk refuses what it cannot be made to honour and
- * writes the rest in the subset that it converts exactly. What it accepts is never more than what the given
- * schema accepts; it may be less, as listed.
+ * schema_grammar.c makes GBNF of the result. So does llama.cpp's converter, for the tools and schemas of
+ * chats whose template it has a handler for; it ignores most keywords without a word, lets one keyword win
+ * over another, and gets some right names wrong. This walk refuses what cannot be honoured and writes the
+ * rest in the subset that both convert exactly. What that accepts is never more than what the given schema
+ * accepts; it may be less, as listed.
  *
  * Honoured:
  *   - type (one or several), const, enum, anyOf, oneOf (branches that provably exclude each other by type, by
@@ -47,8 +48,8 @@
 
 #define WEIR__SCHEMA_DEPTH_MAX      64   /* schemas in each other, references followed */
 #define WEIR__SCHEMA_NODES_MAX      4096 /* after references were followed once each */
-#define WEIR__SCHEMA_PROPERTIES_MAX 256  /* of one object: the converter's work grows with their cube */
-/* bytes of a property's name: a regex of the converter recurses over it */
+#define WEIR__SCHEMA_PROPERTIES_MAX 256  /* of one object: llama.cpp's work grows with their cube */
+/* bytes of a property's name: a regex of llama.cpp recurses over it */
 #define WEIR__SCHEMA_NAME_MAX  256
 #define WEIR__SCHEMA_ITEMS_MAX 1999 /* of an array: GBNF allows 2,000 rules in what is repeated */
 #define WEIR__SCHEMA_FORKS_MAX                                                                               \
@@ -69,8 +70,8 @@ void weir__schema_work_init(weir__schema_work *work);
 
 typedef struct weir__schema_terms {
     const char *where; /* what error->field says before the JSON pointer, e.g. "/0/function/parameters" */
-    const char *tag;   /* letters and digits; different for schemas whose rules meet in one grammar, where the
-                        * converter tells references apart by their names only */
+    const char *tag;   /* letters and digits; different for schemas whose rules meet in one grammar, where
+                        * llama.cpp tells references apart by their names only */
     bool inline_root; /* the result is an object schema itself and no reference to one, as tools need it; then
                         * anything but an object is refused */
     bool relax; /* what cannot be honoured is left out, so that the result may be weaker than the schema */

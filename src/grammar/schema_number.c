@@ -5,9 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-/* The converter's integers have at most 16 digits. */
-#define INTEGER_MAX INT64_C(9999999999999999)
-
 /* Numbers that are listed where no other grammar of them can be made. */
 #define LISTED_MAX 1001
 
@@ -21,13 +18,13 @@ static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char
     /* Mirrored for upper bounds, so that both are "at least". */
     double d = sign * json_number_value(value);
     int64_t least;
-    if (fabs(d) > (double)INTEGER_MAX)
-        least = d > 0 ? INTEGER_MAX + 1 : -INTEGER_MAX;
+    if (fabs(d) > (double)WEIR__SCHEMA_INTEGER_MAX)
+        least = d > 0 ? WEIR__SCHEMA_INTEGER_MAX + 1 : -WEIR__SCHEMA_INTEGER_MAX;
     else if (json_is_integer(value))
         least = sign * (int64_t)json_integer_value(value) + exclusive;
     else
         least = (int64_t)(exclusive ? floor(d) + 1 : ceil(d));
-    if (least > INTEGER_MAX)
+    if (least > WEIR__SCHEMA_INTEGER_MAX)
         return weir__schema_refuse(w, keyword, "integers of more than 16 digits cannot be made") != NULL;
     if (least > sign * *bound) *bound = sign * least;
     return true;
@@ -61,7 +58,7 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
     const json_t *below_minimum = json_object_get(schema, "exclusiveMinimum");
     const json_t *above_maximum = json_object_get(schema, "exclusiveMaximum");
     const char *format = json_string_value(json_object_get(schema, "format"));
-    int64_t low = -INTEGER_MAX, high = INTEGER_MAX;
+    int64_t low = -WEIR__SCHEMA_INTEGER_MAX, high = WEIR__SCHEMA_INTEGER_MAX;
     bool bounded = weir__schema_has_any(schema, bounds);
 
     double step = multiple == NULL ? 1 : json_number_value(multiple);
@@ -85,12 +82,12 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
         return NULL;
     if (low > high) return json_false();
     if (step > 1) return multiples(w, low, high, (int64_t)step);
-    /* The converter is right about two bounds, about a lower one up to 9 and about an upper one from 0; about
-     * others it is not, and a lower bound of 105 lets it make 15. */
+    /* llama.cpp's converter is right about two bounds, about a lower one up to 9 and about an upper one from
+     * 0; about others it is not, and a lower bound of 105 lets it make 15. */
     json_t *result = json_pack("{s:s}", "type", "integer");
     bool ok = result != NULL;
-    bool lower = bounded && (low > -INTEGER_MAX || high < 0);
-    bool upper = bounded && (high < INTEGER_MAX || low > 9);
+    bool lower = bounded && (low > -WEIR__SCHEMA_INTEGER_MAX || high < 0);
+    bool upper = bounded && (high < WEIR__SCHEMA_INTEGER_MAX || low > 9);
     if (ok && lower) ok = json_object_set_new(result, "minimum", json_integer(low)) == 0;
     if (ok && upper) ok = json_object_set_new(result, "maximum", json_integer(high)) == 0;
     if (ok) return result;

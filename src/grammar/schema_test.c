@@ -16,11 +16,6 @@
 #include "base/mem.h"
 #include "support/gbnf.h"
 
-static bool no_llama(void)
-{
-    return strcmp(weir_backend_version(), "none") == 0;
-}
-
 static gbnf *grammar_of(const char *schema)
 {
     char *text = NULL;
@@ -66,7 +61,7 @@ static const struct example {
     {"{\"type\":\"object\",\"properties\":{\"a\":false,\"b\":{\"type\":\"null\"}}}",
      {"{}", "{\"b\":null}"},
      {"{\"a\":1}"}},
-    /* a name that the converter has for a rule of its own */
+    /* a name that resembles one of a rule */
     {"{\"type\":\"object\",\"properties\":{\"date_time\":{\"type\":\"integer\"},\"integral_part\":{\"type\":"
      "\"null\"},"
      "\"x\":{\"type\":\"string\",\"format\":\"date-time\"},\"y\":{\"type\":\"number\"}},"
@@ -219,7 +214,6 @@ static const struct example {
 static void test_honoured(void **state)
 {
     (void)state;
-    if (no_llama()) skip();
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
         const struct example *e = &examples[i];
         gbnf *g = grammar_of(e->schema);
@@ -334,7 +328,6 @@ static void test_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         const struct refusal *r = &refusals[i];
-        if (no_llama() && strcmp(r->pointer, "grammar") == 0) continue; /* found in the converter's text */
         char *text = NULL;
         weir_error error = {0};
         weir_status status = weir_grammar_from_json_schema(r->schema, WEIR_NUL, &text, &error);
@@ -356,7 +349,6 @@ static void test_integer_bounds(void **state)
                                   21,     99,    100,  101,  105,  199, 999, 1000, 1005, 9999};
     static const size_t n = sizeof bounds / sizeof *bounds;
     (void)state;
-    if (no_llama()) skip();
     for (size_t i = 0; i <= n; i++)
         for (size_t k = i == n ? 0 : i; k <= n; k++) {
             char schema[128] = "{\"type\":\"integer\"", text[32];
@@ -602,7 +594,6 @@ static void test_never_weaker(void **state)
 {
     enum { SCHEMAS = 300, SAMPLES = 30 };
     (void)state;
-    if (no_llama()) skip();
     const char *given = getenv("WEIR_TEST_SEED");
     /* regexec then counts code points */
     if (setlocale(LC_CTYPE, "C.UTF-8") == NULL) assert_non_null(setlocale(LC_CTYPE, "en_US.UTF-8"));
@@ -635,7 +626,7 @@ static void test_never_weaker(void **state)
                 json_error_t what;
                 if (!gbnf_sample(g, &seed, sample, sizeof sample)) continue;
                 json_t *value = json_loads(sample, JSON_DECODE_ANY | JSON_ALLOW_NUL, &what);
-                /* The converter's own strings may hold lone surrogates, and numbers be out of range. */
+                /* Strings may hold lone surrogates, and numbers be out of range. */
                 if (value == NULL &&
                     (strstr(what.text, "\\u") != NULL || strstr(what.text, "overflow") != NULL ||
                      strstr(what.text, "surrogate") != NULL || strstr(what.text, "integer") != NULL))
@@ -670,7 +661,7 @@ static void test_limits(void **state)
     strcat(text, "{}");
     for (int i = 0; i < 60; i++) strcat(text, "}");
     weir_status status = weir_grammar_from_json_schema(text, WEIR_NUL, &grammar, &error);
-    assert_int_equal(status, no_llama() ? WEIR_UNSUPPORTED : WEIR_OK);
+    assert_int_equal(status, WEIR_OK);
     weir_free(grammar);
     grammar = NULL;
 
@@ -734,7 +725,7 @@ static void test_limits(void **state)
         sprintf(text, "{\"type\":\"array\",\"items\":{\"type\":\"null\"},\"maxItems\":%d%s}", n,
                 n % 2 ? ",\"minItems\":1998" : "");
         status = weir_grammar_from_json_schema(text, WEIR_NUL, &grammar, &error);
-        assert_int_equal(status, no_llama() ? WEIR_UNSUPPORTED : WEIR_OK);
+        assert_int_equal(status, WEIR_OK);
         weir_free(grammar);
         grammar = NULL;
     }
@@ -748,7 +739,7 @@ static void test_limits(void **state)
             i, i + 1, i + 1);
     strcpy(end, "}}");
     status = weir_grammar_from_json_schema(text, WEIR_NUL, &grammar, &error);
-    assert_true(status == WEIR_GRAMMAR || (status == WEIR_OK) != no_llama());
+    assert_true(status == WEIR_GRAMMAR || status == WEIR_OK);
     weir_free(grammar);
     free(text);
 }
@@ -761,7 +752,6 @@ static void test_no_memory(void **state)
         "\"string\",\"pattern\":\"^[a-z]{1,2000}$\"},\"c\":{\"type\":\"string\",\"maxLength\":9}},"
         "\"$defs\":{\"n\":{\"type\":\"integer\",\"minimum\":3}}}";
     (void)state;
-    if (no_llama()) skip();
     long live = weir__mem_live();
     for (long n = 0;; n++) {
         char *grammar = NULL;

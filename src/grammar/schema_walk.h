@@ -38,7 +38,8 @@ typedef struct weir__schema_flat {
     json_t *schema, *flat;
 } weir__schema_flat;
 
-#define WEIR__SCHEMA_PATH_MAX 512
+#define WEIR__SCHEMA_PATH_MAX    512
+#define WEIR__SCHEMA_INTEGER_MAX INT64_C(9999999999999999) /* 16 digits, as all numbers have at most */
 
 typedef struct weir__schema_walk {
     const json_t *root;

@@ -17,10 +17,10 @@
 #include "base/utf8.h"
 #include "grammar/grammar.h"
 #include "grammar/schema.h"
+#include "grammar/schema_grammar.h"
 #include "model/chat_calls.h"
 #include "model/chat_message.h"
 #include "model/chat_template.h"
-#include "model/schema_grammar.h"
 #include "params/members.h"
 
 #define ARGS_MAX 64 /* templates know a handful of variables; each is copied for each rendering */

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "grammar/grammar.h"
 #include "grammar/schema.h"
-#include "model/schema_grammar.h"
+#include "grammar/schema_grammar.h"
 
 /* ---- Describing ---- */
 

@@ -312,11 +312,6 @@ out:
     return status;
 }
 
-static bool no_llama(void)
-{
-    return strcmp(weir_backend_version(), "none") == 0;
-}
-
 static void test_describing(void **state)
 {
     static const char messages[] =
@@ -331,11 +326,6 @@ static void test_describing(void **state)
     json_t *got = NULL;
     char *schema = NULL;
     (void)state;
-    if (no_llama()) {
-        assert_int_equal(describe(messages, tools, WEIR__TALK_WORDS, NULL, &got, &schema, NULL),
-                         WEIR_UNSUPPORTED);
-        skip();
-    }
     assert_int_equal(describe(messages, tools, WEIR__TALK_WORDS, NULL, &got, &schema, NULL), WEIR_OK);
     json_t *form = json_loads(schema, 0, NULL);
     assert_int_equal(json_array_size(got), 4);
@@ -377,7 +367,6 @@ static void test_references(void **state)
     json_t *got = NULL;
     weir_error error = {0};
     (void)state;
-    if (no_llama()) skip();
     snprintf(tools, sizeof tools, "[{\"function\":{\"name\":\"f\",\"parameters\":%s}}]", given);
     if (describe(USER, tools, WEIR__TALK_FORM, given, &got, &schema, &error) != WEIR_OK)
         fail_msg("%s: %s", error.field, error.message);
@@ -413,7 +402,6 @@ static void test_schemas_that_nothing_satisfies(void **state)
     char *schema = NULL;
     weir_error error = {0};
     (void)state;
-    if (no_llama()) skip();
     assert_int_equal(describe(USER, tools, WEIR__TALK_WORDS, NULL, &got, &schema, &error), WEIR_GRAMMAR);
     assert_string_equal(error.field, "/1/function/parameters");
     assert_int_equal(

@@ -162,7 +162,7 @@ weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *p
         status = weir_grammar_from_json_schema(full.json_schema, WEIR_NUL, &converted, error);
         if (status != WEIR_OK) return wrap(error, status, prefix, "json_schema");
         full.grammar = converted;
-        full.grammar_root = NULL; /* the converter's is "root" */
+        full.grammar_root = NULL; /* a converted schema's is "root" */
         full.json_schema = NULL;
     }
 

@@ -1,0 +1,502 @@
+/* schema_grammar.c: rewritten JSON Schemas as GBNF.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A definition becomes a rule of its name, and each part of it that is more than a word becomes one of that
+ * name and a number. The walk calls itself as deep as schemas are nested, which the rewriting bounds. */
+#include "grammar/schema_grammar.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "grammar/digits.h"
+#include "grammar/grammar.h"
+#include "grammar/literal.h"
+#include "grammar/pattern.h"
+#include "grammar/schema.h"
+#include "grammar/schema_walk.h"
+
+#define NAME_MAX_BYTES 64 /* of a rule */
+#define REFERENCE      "#/$defs/"
+
+/* Rules that schemas share. */
+enum {
+    ANY_VALUE,
+    ANY_OBJECT,
+    ANY_ARRAY,
+    ANY_STRING,
+    ANY_NUMBER,
+    ANY_INTEGER,
+    ANY_BOOLEAN,
+    ANY_NULL,
+    A_CHAR,
+    WHOLE,
+    SPACE,
+    N_SHARED
+};
+#define BIT(shared) (1u << (shared))
+
+static const struct {
+    const char *name, *body;
+    unsigned needs; /* rules that the body names */
+} shared_rules[N_SHARED] = {
+    [ANY_VALUE] = {"value", "string | object | array | number | boolean | null",
+                   BIT(ANY_STRING) | BIT(ANY_OBJECT) | BIT(ANY_ARRAY) | BIT(ANY_NUMBER) | BIT(ANY_BOOLEAN) |
+                       BIT(ANY_NULL)},
+    [ANY_OBJECT] =
+        {"object",
+         "\"{\" space (string \":\" space value (\",\" space string \":\" space value)*)? space \"}\"",
+         BIT(SPACE) | BIT(ANY_STRING) | BIT(ANY_VALUE)},
+    [ANY_ARRAY] = {"array", "\"[\" space (value (\",\" space value)*)? space \"]\"",
+                   BIT(SPACE) | BIT(ANY_VALUE)},
+    [ANY_STRING] = {"string", "\"\\\"\" char* \"\\\"\"", BIT(A_CHAR)},
+    [ANY_NUMBER] = {"number", "\"-\"? whole (\".\" [0-9]{1,16})? ([eE] [-+]? whole)?", BIT(WHOLE)},
+    [ANY_INTEGER] = {"integer", "\"-\"? whole", BIT(WHOLE)},
+    [ANY_BOOLEAN] = {"boolean", "\"true\" | \"false\"", 0},
+    [ANY_NULL] = {"null", "\"null\"", 0},
+    [A_CHAR] = {"char", "[^\"\\\\\\x00-\\x1F\\x7F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4})", 0},
+    [WHOLE] = {"whole", "[0] | [1-9] [0-9]{0,15}", 0},
+    [SPACE] = {"space", "| \" \" | \"\\n\"{1,2} [ \\t]{0,20}",
+               0}, /* an endless one is what models fall into */
+};
+
+typedef struct emitter {
+    weir__text rules; /* whole lines */
+    json_t *wanted;   /* an array: references to definitions, in the order of their first use */
+    json_t *known;    /* an object: the same as names */
+    const char *name; /* of the rule that is being made */
+    size_t n_parts;   /* of that rule, numbered from 1 */
+    unsigned shared;  /* rules that are used */
+    bool failed;      /* out of memory */
+} emitter;
+
+/* ---- Text ---- */
+
+static void add(emitter *e, weir__text *text, const char *string)
+{
+    e->failed |= !weir__text_add_string(text, string);
+}
+
+static void add_format(emitter *e, weir__text *text, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* For names and numbers only. */
+static void add_format(emitter *e, weir__text *text, const char *format, ...)
+{
+    char buffer[2 * NAME_MAX_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(buffer, sizeof buffer, format, args);
+    va_end(args);
+    add(e, text, buffer);
+}
+
+static void add_shared(emitter *e, weir__text *text, unsigned shared)
+{
+    e->shared |= BIT(shared);
+    add(e, text, shared_rules[shared].name);
+}
+
+/* What stands between the parts of an object or array. */
+static void add_space(emitter *e, weir__text *text)
+{
+    add(e, text, " ");
+    add_shared(e, text, SPACE);
+}
+
+static void add_part_name(emitter *e, weir__text *text, size_t part)
+{
+    add_format(e, text, "%s-%zu", e->name, part);
+}
+
+/* Completes a rule; part 0: the one that gives the parts their name. The body is freed. */
+static void add_rule(emitter *e, size_t part, weir__text *body)
+{
+    if (part == 0)
+        add(e, &e->rules, e->name);
+    else
+        add_part_name(e, &e->rules, part);
+    add(e, &e->rules, " ::= ");
+    add(e, &e->rules, body->bytes != NULL ? body->bytes : "");
+    add(e, &e->rules, "\n");
+    weir__text_fini(body);
+}
+
+/* ---- Schemas ---- */
+
+static void add_body(emitter *e, weir__text *text, const json_t *schema);
+
+/* The shared rule that the schema is, or N_SHARED. */
+static unsigned shared_rule(const json_t *schema)
+{
+    static const struct {
+        const char *type;
+        unsigned shared;
+        const char *unless[2]; /* keywords that restrict it */
+    } types[] = {
+        {"null", ANY_NULL, {NULL, NULL}},
+        {"boolean", ANY_BOOLEAN, {NULL, NULL}},
+        {"number", ANY_NUMBER, {NULL, NULL}},
+        {"integer", ANY_INTEGER, {"minimum", "maximum"}},
+        {"string", ANY_STRING, {"pattern", NULL}},
+        {"object", ANY_OBJECT, {"properties", "additionalProperties"}},
+        {"array", ANY_ARRAY, {"items", "prefixItems"}},
+    };
+    static const char *const others[] = {"$ref", "anyOf", "enum", NULL};
+    const char *type = json_string_value(json_object_get(schema, "type"));
+    if (weir__schema_has_any(schema, others)) return N_SHARED;
+    for (size_t i = 0; type != NULL && i < sizeof types / sizeof *types; i++) {
+        if (strcmp(types[i].type, type) != 0) continue;
+        for (size_t k = 0; k < 2 && types[i].unless[k] != NULL; k++)
+            if (json_object_get(schema, types[i].unless[k]) != NULL) return N_SHARED;
+        return types[i].shared;
+    }
+    return ANY_VALUE;
+}
+
+static void add_reference(emitter *e, weir__text *text, json_t *reference)
+{
+    const char *name = json_string_value(reference);
+    assert(name != NULL && strncmp(name, REFERENCE, strlen(REFERENCE)) == 0);
+    name += strlen(REFERENCE);
+    add(e, text, name);
+    if (e->failed || json_object_get(e->known, name) != NULL) return;
+    e->failed =
+        json_array_append(e->wanted, reference) != 0 || json_object_set_new(e->known, name, json_true()) != 0;
+}
+
+/* One word: the name of a rule, which is made unless there is one. */
+static void add_item(emitter *e, weir__text *text, const json_t *schema)
+{
+    json_t *reference = json_object_get(schema, "$ref");
+    unsigned shared = shared_rule(schema);
+    if (reference != NULL) {
+        add_reference(e, text, reference);
+    } else if (shared != N_SHARED) {
+        add_shared(e, text, shared);
+    } else {
+        weir__text body = {0};
+        size_t part = ++e->n_parts;
+        add_body(e, &body, schema);
+        add_rule(e, part, &body);
+        add_part_name(e, text, part);
+    }
+}
+
+static void add_alternatives(emitter *e, weir__text *text, const json_t *schemas)
+{
+    for (size_t i = 0; i < json_array_size(schemas); i++) {
+        add(e, text, i > 0 ? " | " : "");
+        add_item(e, text, json_array_get(schemas, i));
+    }
+}
+
+static void add_values(emitter *e, weir__text *text, const json_t *values)
+{
+    for (size_t i = 0; i < json_array_size(values) && !e->failed; i++) {
+        add(e, text, i > 0 ? " | " : "");
+        e->failed |= !weir__literal_add(text, json_array_get(values, i));
+    }
+}
+
+static void add_integer(emitter *e, weir__text *text, const json_t *schema)
+{
+    const json_t *minimum = json_object_get(schema, "minimum"), *maximum = json_object_get(schema, "maximum");
+    int64_t low = minimum != NULL ? json_integer_value(minimum) : -WEIR__SCHEMA_INTEGER_MAX;
+    int64_t high = maximum != NULL ? json_integer_value(maximum) : WEIR__SCHEMA_INTEGER_MAX;
+    bool ok = true;
+    if (low < 0) {
+        add(e, text, "\"-\" (");
+        ok = weir__digits_add(text, (uint64_t)(high < 0 ? -high : minimum == NULL), (uint64_t)-low);
+        add(e, text, high < 0 ? ")" : ") | ");
+    }
+    if (high >= 0) ok = ok && weir__digits_add(text, (uint64_t)(low > 0 ? low : 0), (uint64_t)high);
+    e->failed |= !ok;
+}
+
+/* ---- Patterns ---- */
+
+/* Rewriting adds parentheses of its own. */
+#define PATTERN_NESTING_MAX ((size_t)4 * WEIR__PATTERN_NESTING_MAX)
+
+/* What the text holds from `from` on becomes a rule, whose name replaces it: GBNF copies what is repeated,
+ * and bounds how much that may be. */
+static void move_to_rule(emitter *e, weir__text *text, size_t from)
+{
+    weir__text body = {0};
+    if (e->failed) return;
+    e->failed |= !weir__text_add(&body, text->bytes + from, text->n - from);
+    text->n = from;
+    size_t part = ++e->n_parts;
+    add_rule(e, part, &body);
+    add_part_name(e, text, part);
+}
+
+/* A rewritten pattern has classes, groups and quantifiers, which GBNF has as well. */
+static void add_pattern(emitter *e, weir__text *text, const char *pattern)
+{
+    size_t groups[PATTERN_NESTING_MAX], n_groups = 0, item = 0; /* where they begin in the text */
+    assert(pattern[0] == '^');
+    add(e, text, "\"\\\"\" ");
+    for (const char *c = pattern + 1; *c != '$' && !e->failed; c++) {
+        size_t n = 1;
+        switch (*c) {
+        case '(':
+            assert(n_groups < PATTERN_NESTING_MAX);
+            groups[n_groups++] = text->n;
+            break;
+        case ')':
+            assert(n_groups > 0);
+            item = groups[--n_groups];
+            break;
+        case '[':
+            n = strcspn(c, "]") + 1;
+            item = text->n;
+            break;
+        case '{':
+            move_to_rule(e, text, item);
+            n = strcspn(c, "}") + 1;
+            break;
+        default: break;
+        }
+        e->failed |= !weir__text_add(text, c, n);
+        c += n - 1;
+        if (*c == ']' || *c == '}') add(e, text, c[1] == '[' || c[1] == '(' ? " " : "");
+    }
+    add(e, text, " \"\\\"\"");
+}
+
+/* ---- Objects and arrays ---- */
+
+/* "name": value */
+static void add_property(emitter *e, weir__text *text, const char *name, const json_t *schema)
+{
+    e->failed |= !weir__literal_add_string(text, name);
+    add_space(e, text);
+    add(e, text, " \":\"");
+    add_space(e, text);
+    add(e, text, " ");
+    add_item(e, text, schema);
+}
+
+static void add_comma(emitter *e, weir__text *text)
+{
+    add(e, text, "\",\"");
+    add_space(e, text);
+    add(e, text, " ");
+}
+
+/* Makes a rule for each property that may be left out, `first` being the number of the first one: it and some
+ * of those after it, or some of those alone. */
+static void add_optional_rules(emitter *e, const json_t *schema, size_t first, size_t n)
+{
+    const char *name;
+    json_t *property;
+    size_t i = 0;
+    json_object_foreach(json_object_get(schema, "properties"), name, property)
+    {
+        if (weir__schema_is_required(schema, name)) continue;
+        weir__text body = {0};
+        add_property(e, &body, name, property);
+        if (i + 1 < n) {
+            add(e, &body, " (");
+            add_comma(e, &body);
+            add_part_name(e, &body, first + i + 1);
+            add(e, &body, ")? | ");
+            add_part_name(e, &body, first + i + 1);
+        }
+        add_rule(e, first + i++, &body);
+    }
+}
+
+/* An object of listed properties: those that are required, then the others, each in their order. */
+static void add_listed_object(emitter *e, weir__text *text, const json_t *schema)
+{
+    const json_t *properties = json_object_get(schema, "properties");
+    size_t n_required = 0, n_optional, first;
+    const char *name;
+    json_t *property;
+    add(e, text, "\"{\"");
+    add_space(e, text);
+    add(e, text, " ");
+    json_object_foreach((json_t *)properties, name, property)
+    {
+        if (!weir__schema_is_required(schema, name)) continue;
+        if (n_required++ > 0) add_comma(e, text);
+        add_property(e, text, name, property);
+        add(e, text, " ");
+    }
+    n_optional = json_object_size(properties) - n_required;
+    if (n_optional > 0) {
+        first = e->n_parts + 1;
+        e->n_parts += n_optional;
+        add_optional_rules(e, schema, first, n_optional);
+        add(e, text, "(");
+        if (n_required > 0) add_comma(e, text);
+        add_part_name(e, text, first);
+        add(e, text, ")? ");
+    }
+    if (n_required + n_optional > 0) add_shared(e, text, SPACE);
+    add(e, text, " \"}\"");
+}
+
+/* item (, item)*, with as many of them as are asked for; most SIZE_MAX: any number. A list that may be empty
+ * is a rule of its own: GBNF bounds the rules in a group that is repeated or left out. */
+static void add_list(emitter *e, weir__text *text, const weir__text *item, size_t least, size_t most)
+{
+    size_t more = least > 1 ? least - 1 : 0, from = text->n;
+    add(e, text, item->bytes != NULL ? item->bytes : "");
+    if (most > 1) {
+        add(e, text, " (");
+        add_comma(e, text);
+        add(e, text, item->bytes != NULL ? item->bytes : "");
+        if (most != SIZE_MAX)
+            add_format(e, text, "){%zu,%zu}", more, most - 1);
+        else if (more > 0)
+            add_format(e, text, "){%zu,}", more);
+        else
+            add(e, text, ")*");
+    }
+    if (least > 0) return;
+    move_to_rule(e, text, from);
+    add(e, text, "?");
+}
+
+/* An object of properties with any names. */
+static void add_map(emitter *e, weir__text *text, const json_t *values)
+{
+    weir__text item = {0};
+    add_shared(e, &item, ANY_STRING);
+    add(e, &item, " \":\"");
+    add_space(e, &item);
+    add(e, &item, " ");
+    add_item(e, &item, values);
+    add(e, text, "\"{\"");
+    add_space(e, text);
+    add(e, text, " ");
+    add_list(e, text, &item, 0, SIZE_MAX);
+    add_space(e, text);
+    add(e, text, " \"}\"");
+    weir__text_fini(&item);
+}
+
+static void add_array(emitter *e, weir__text *text, const json_t *schema)
+{
+    const json_t *items = json_object_get(schema, "items"), *prefix = json_object_get(schema, "prefixItems");
+    const json_t *most = json_object_get(schema, "maxItems");
+    weir__text item = {0};
+    add(e, text, "\"[\"");
+    add_space(e, text);
+    add(e, text, " ");
+    for (size_t i = 0; i < json_array_size(prefix); i++) {
+        if (i > 0) add_comma(e, text);
+        add_item(e, text, json_array_get(prefix, i));
+        add(e, text, " ");
+    }
+    if (prefix == NULL) {
+        add_item(e, &item, items);
+        add_list(e, text, &item, (size_t)json_integer_value(json_object_get(schema, "minItems")),
+                 most != NULL ? (size_t)json_integer_value(most) : SIZE_MAX);
+        add(e, text, " ");
+    }
+    add_shared(e, text, SPACE);
+    add(e, text, " \"]\"");
+    weir__text_fini(&item);
+}
+
+/* A rule's alternatives. */
+static void add_body(emitter *e, weir__text *text, const json_t *schema)
+{
+    const char *type = json_string_value(json_object_get(schema, "type"));
+    if (json_object_get(schema, "$ref") != NULL || shared_rule(schema) != N_SHARED)
+        add_item(e, text, schema);
+    else if (json_object_get(schema, "anyOf") != NULL)
+        add_alternatives(e, text, json_object_get(schema, "anyOf"));
+    else if (json_object_get(schema, "enum") != NULL)
+        add_values(e, text, json_object_get(schema, "enum"));
+    else if (strcmp(type, "string") == 0)
+        add_pattern(e, text, json_string_value(json_object_get(schema, "pattern")));
+    else if (strcmp(type, "integer") == 0)
+        add_integer(e, text, schema);
+    else if (strcmp(type, "array") == 0)
+        add_array(e, text, schema);
+    else if (json_object_get(schema, "properties") != NULL)
+        add_listed_object(e, text, schema);
+    else
+        add_map(e, text, json_object_get(schema, "additionalProperties"));
+}
+
+/* ---- The whole ---- */
+
+/* They come first: GBNF counts a name that is new in a repeated group as a rule of it. */
+static void add_shared_rules(emitter *e, weir__text *text)
+{
+    for (unsigned before = 0; before != e->shared;) {
+        before = e->shared;
+        for (unsigned i = 0; i < N_SHARED; i++)
+            if (before & BIT(i)) e->shared |= shared_rules[i].needs;
+    }
+    for (unsigned i = 0; i < N_SHARED; i++) {
+        if ((e->shared & BIT(i)) == 0) continue;
+        add(e, text, shared_rules[i].name);
+        add(e, text, " ::= ");
+        add(e, text, shared_rules[i].body);
+        add(e, text, "\n");
+    }
+}
+
+static void emit(emitter *e, weir__text *text, const json_t *schema)
+{
+    const json_t *definitions = json_object_get(schema, "$defs");
+    weir__text body = {0};
+    e->name = "root";
+    add_body(e, &body, schema);
+    add_rule(e, 0, &body);
+    for (size_t i = 0; i < json_array_size(e->wanted) && !e->failed; i++) {
+        e->name = json_string_value(json_array_get(e->wanted, i)) + strlen(REFERENCE);
+        e->n_parts = 0;
+        add_body(e, &body, json_object_get(definitions, e->name));
+        add_rule(e, 0, &body);
+    }
+    add_shared_rules(e, text);
+    add(e, text, e->rules.bytes != NULL ? e->rules.bytes : "");
+}
+
+weir_status weir__grammar_from_schema(const json_t *rewritten, char **grammar, weir_error *error)
+{
+    emitter e = {.wanted = json_array(), .known = json_object()};
+    weir__text text = {0};
+    weir_status status;
+    e.failed = e.wanted == NULL || e.known == NULL;
+    if (!e.failed) emit(&e, &text, rewritten);
+    if (e.failed)
+        status = weir__error_set(error, WEIR_NO_MEMORY, "schema", "out of memory for the schema");
+    else
+        status = weir__grammar_check_ending(text.bytes, error);
+    weir__text_fini(&e.rules);
+    json_decref(e.wanted);
+    json_decref(e.known);
+    if (status == WEIR_OK)
+        *grammar = text.bytes;
+    else
+        weir__text_fini(&text);
+    return status;
+}
+
+weir_status weir_grammar_from_json_schema(const char *schema, size_t length, char **grammar,
+                                          weir_error *error)
+{
+    static const weir__schema_terms terms = {.where = "", .tag = "w"};
+    json_t *given = NULL, *rewritten = NULL;
+    weir_status status = weir__json_parse(schema, length, "schema", WEIR_GRAMMAR, &given, error);
+    if (status == WEIR_OK) status = weir__schema_rewrite(given, &terms, &rewritten, error);
+    if (status == WEIR_OK) status = weir__grammar_from_schema(rewritten, grammar, error);
+    json_decref(rewritten);
+    json_decref(given);
+    return status;
+}
