@@ -85,4 +85,16 @@ static void expect_error(const weir_chat_params *params, weir_status status, con
     if (strstr(error.message, word) == NULL) fail_msg("'%s' is not in: %s", word, error.message);
 }
 
+/* Only the pinned llama.cpp counts what templates do. */
+static inline bool is_pinned(void)
+{
+    return !no_llama() && weir_backend_version()[0] == 'v';
+}
+
+static inline void expect_limit(const char *source, const char *word)
+{
+    weir_chat_params params = params_of(source);
+    expect_error(&params, WEIR_TEMPLATE, "", word);
+}
+
 #endif
