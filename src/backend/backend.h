@@ -195,7 +195,9 @@ typedef struct weir__backend {
                               weir_error *error);
 
     /* -- sampler -- */
-    /* params are complete and in range; grammar may be NULL and replaces params->grammar. */
+    /* params are complete and in range, but for their grammar, which is checked here; grammar may be NULL
+     * and replaces params->grammar. GRAMMAR: as weir_grammar_check has it, field "grammar" or
+     * "grammar_root", or the model has no such grammar. */
     weir_status (*sampler_create)(const weir__bmodel *model, const weir_sampler_params *params,
                                   const weir__grammar *grammar, weir__bsampler **sampler, weir_error *error);
     void (*sampler_free)(weir__bsampler *sampler);

@@ -184,7 +184,8 @@ weir_status weir__fake_sampler_create(const weir__bmodel *model, const weir_samp
         goto fail;
     }
     if (text != NULL) {
-        status = toy_parse(text, root != NULL ? root : "root", &made->start, error);
+        status = weir_grammar_check(text, root, error);
+        if (status == WEIR_OK) status = toy_parse(text, root != NULL ? root : "root", &made->start, error);
         if (status != WEIR_OK) goto fail;
         const char *prefill = grammar != NULL && grammar->prefill != NULL ? grammar->prefill : "";
         toy_advance(made->start, prefill, strlen(prefill));

@@ -155,10 +155,7 @@ weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *p
     if (grammar != NULL && (full.grammar != NULL || full.json_schema != NULL))
         return refuse(error, prefix, full.grammar != NULL ? "grammar" : "json_schema",
                       "the chat has a grammar of its own (tools or a schema): leave the sampler's out");
-    if (full.grammar != NULL) {
-        status = weir_grammar_check(full.grammar, full.grammar_root, error);
-        if (status != WEIR_OK) return wrap(error, status, prefix, NULL);
-    } else if (full.json_schema != NULL) {
+    if (full.json_schema != NULL) {
         status = weir_grammar_from_json_schema(full.json_schema, WEIR_NUL, &converted, error);
         if (status != WEIR_OK) return wrap(error, status, prefix, "json_schema");
         full.grammar = converted;
