@@ -49,8 +49,15 @@ void weir__doorbell_release(weir__doorbell *bell)
     weir__mem_free(bell);
 }
 
+bool weir__doorbell_is_inherited(const weir__doorbell *bell)
+{
+    return bell->process != getpid();
+}
+
 void weir__doorbell_ring(weir__doorbell *bell)
 {
+    if (weir__doorbell_is_inherited(bell))
+        return; /* nobody waits here, and fork() may have left the mutex locked */
     pthread_mutex_lock(&bell->mutex);
     bell->rung = true;
     pthread_cond_signal(&bell->cond);
@@ -66,11 +73,6 @@ void weir__doorbell_cancel(weir__doorbell *bell)
 uint32_t weir__doorbell_cancels(const weir__doorbell *bell)
 {
     return atomic_load_explicit(&bell->cancels, memory_order_acquire);
-}
-
-bool weir__doorbell_is_inherited(const weir__doorbell *bell)
-{
-    return bell->process != getpid();
 }
 
 void weir__doorbell_wait(weir__doorbell *bell, int64_t deadline_ns)

@@ -16,7 +16,7 @@ weir__doorbell *weir__doorbell_hold(weir__doorbell *bell);
 void weir__doorbell_release(weir__doorbell *bell);
 
 /* Wakes the waiter, or lets its next wait return at once. Any thread; holds a lock of its own for a few
- * instructions. */
+ * instructions. Does nothing in a child of fork(): nobody waits there, and the lock may be held for ever. */
 void weir__doorbell_ring(weir__doorbell *bell);
 
 /* Counts a cancel and rings: the engine looks through its queue for cancelled streams only when the count has

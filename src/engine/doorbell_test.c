@@ -8,6 +8,11 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "base/clock.h"
 
 #define SOON (30 * WEIR__NS_PER_MS)
@@ -34,8 +39,46 @@ static void a_ring_is_heard_once(void **state)
     weir__doorbell_release(bell);
 }
 
+static atomic_bool over;
+
+static void *ring_until_over(void *bell)
+{
+    while (!atomic_load(&over)) weir__doorbell_ring(bell);
+    return NULL;
+}
+
+/* Whatever the parent's threads hold at the fork, the child does not wait for it. */
+static void a_child_rings_without_waiting(void **state)
+{
+    (void)state;
+    weir__doorbell *bell = NULL;
+    pthread_t ringer;
+    assert_int_equal(weir__doorbell_create(&bell), WEIR_OK);
+    assert_int_equal(pthread_create(&ringer, NULL, ring_until_over, bell), 0);
+    int n_hung = 0;
+    for (int i = 0; i < 50; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(5); /* a hang ends it with a signal */
+            weir__doorbell_cancel(bell);
+            _exit(0);
+        }
+        int status = -1;
+        assert_true(child > 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        n_hung += !WIFEXITED(status);
+    }
+    atomic_store(&over, true);
+    pthread_join(ringer, NULL);
+    weir__doorbell_release(bell);
+    assert_int_equal(n_hung, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_ring_is_heard_once)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ring_is_heard_once),
+        cmocka_unit_test(a_child_rings_without_waiting),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
