@@ -6,7 +6,6 @@
 #include "base/histogram.h"
 #include "base/mem.h"
 #include "engine/engine.h"
-#include "engine/suspend.h"
 
 #define PIECE 256 /* items that are copied under one lock: a few microseconds */
 
@@ -32,26 +31,23 @@ void weir__account_publish(weir__driver *driver)
 {
     weir_engine_stats *counts = &driver->account.counts;
     counts->n_slots_prefilling = counts->n_slots_generating = 0;
-    int64_t wanted = driver->memory.n_used;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         const weir__slot *slot = &driver->slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
-        wanted += weir__suspend_cells_wanted(slot->request, slot->n_tokens) - weir__slot_n_there(slot);
         counts->n_slots_prefilling += slot->state != WEIR_SLOT_GENERATING;
         counts->n_slots_generating += slot->state == WEIR_SLOT_GENERATING;
     }
-    for (int32_t lane = 0; lane < driver->lanes.n; lane++)
-        driver->wanted[lane] = driver->lanes.slot[lane] != NULL;
+    int64_t reserved = weir__room_reserved(&driver->room);
     weir__cache_counts cached = weir__cache_count(driver->cache);
     counts->n_kv_used = driver->memory.n_used;
-    counts->n_kv_cached = counts->n_kv_used - weir__memory_count(&driver->memory, driver->wanted);
+    counts->n_kv_cached = counts->n_kv_used - weir__room_held(&driver->room);
     counts->cache_bytes = cached.n_bytes;
     counts->n_cache_entries = cached.n_device + cached.n_host;
     counts->n_evicted = cached.n_evicted;
     counts->n_cache_files = cached.n_disk;
     counts->cache_disk_bytes = cached.disk_bytes;
     counts->n_cache_restored = cached.n_restored;
-    counts->n_kv_reserved = (int32_t)(wanted < counts->n_kv ? wanted : counts->n_kv);
+    counts->n_kv_reserved = (int32_t)(reserved < counts->n_kv ? reserved : counts->n_kv);
     counts->retry_ns = weir__rates_retry_ns(&driver->account.rates, driver->params->n_slots, 1);
     int64_t now = weir__clock_now_ns();
     weir__shared *shared = driver->shared;

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "engine/prefix.h"
-#include "engine/suspend.h"
 
 /* Whether the pass that is being computed has no reader left: then it need not be finished. The driver is
  * inside decode, so its slots stand still. */
@@ -21,16 +20,16 @@ static bool nobody_waits(void *user)
 
 static weir_status allocate_arrays(weir__driver *driver, weir_error *error)
 {
-    size_t n = (size_t)driver->params->n_slots, n_lanes = (size_t)driver->info.n_seq_max;
+    size_t n = (size_t)driver->params->n_slots;
     driver->slots = weir__mem_calloc(n, sizeof *driver->slots);
-    driver->wanted = weir__mem_calloc(n_lanes, sizeof *driver->wanted);
     driver->sampling = weir__mem_calloc(n, sizeof *driver->sampling);
     driver->view_slots = weir__mem_calloc(n, sizeof *driver->view_slots);
     driver->shown = weir__mem_calloc(n, sizeof *driver->shown);
     driver->plan = weir__mem_calloc(n, sizeof *driver->plan);
-    if (driver->slots == NULL || driver->wanted == NULL || driver->sampling == NULL ||
-        driver->view_slots == NULL || driver->shown == NULL || driver->plan == NULL ||
+    if (driver->slots == NULL || driver->sampling == NULL || driver->view_slots == NULL ||
+        driver->shown == NULL || driver->plan == NULL ||
         !weir__lanes_init(&driver->lanes, &driver->memory, driver->cache) ||
+        !weir__room_init(&driver->room, &driver->memory, driver->cache, driver->slots, (int32_t)n) ||
         !weir__account_init(&driver->account, driver->shared, driver->params->n_slots))
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
     for (size_t i = 0; i < n; i++) weir__slot_init(&driver->slots[i], (int32_t)i);
@@ -60,7 +59,6 @@ weir_status weir__driver_open(weir__driver *driver, weir_error *error)
     weir_engine_stats *counts = &driver->account.counts;
     *counts = first_counts(driver);
     weir__cost_init(&driver->cost);
-    weir__suspend_reset(driver);
     weir_status status = weir__prefix_open(driver, error);
     if (status != WEIR_OK) return status;
     weir__cache_counts kept = weir__cache_count(driver->cache); /* from an engine before */
@@ -87,7 +85,7 @@ void weir__driver_close(weir__driver *driver)
     weir__emit_scratch_fini(&driver->scratch);
     weir__mem_free(driver->slots);
     weir__lanes_fini(&driver->lanes);
-    weir__mem_free(driver->wanted);
+    weir__room_fini(&driver->room);
     weir__mem_free(driver->sampling);
     weir__mem_free(driver->view_slots);
     weir__mem_free(driver->shown);

@@ -10,6 +10,7 @@
 #include "engine/doorbell.h"
 #include "engine/lanes.h"
 #include "engine/prefix.h"
+#include "engine/room.h"
 #include "engine/shared.h"
 #include "engine/slot.h"
 #include "engine/speculate.h"
@@ -31,14 +32,12 @@ typedef struct weir__driver {
     weir__memory memory; /* what its sequences hold */
     weir__cache *cache;  /* has its own lock; prefix and lanes have it, too */
     weir__lanes lanes;
+    weir__room room;
     weir__batch batch;
     weir__slot *slots;     /* [n_slots] */
-    bool *wanted;          /* [n_seq_max] scratch */
     weir__slot **sampling; /* [n_slots] those that this tick samples */
     weir__crew *crew;      /* NULL until sampling takes long enough to be shared */
     uint32_t cancels_seen;
-    /* Cells that slots may fill: a pool's, fewer after the backend found none; lanes: no limit. */
-    int64_t n_room;
     weir__emit_scratch scratch;
     weir__account account;
     weir_slot_view *view_slots; /* [n_slots] */

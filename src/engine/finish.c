@@ -29,7 +29,8 @@ static void finish_slot(weir__driver *driver, weir__slot *slot)
 {
     weir__prefix_keep(&driver->prefix, &driver->lanes, slot);
     weir__lanes_leave(&driver->lanes, slot);
-    weir__suspend_reset(driver);
+    weir__room_reset(&driver->room);
+    driver->speculate.crowded = false;
     weir__rates_finished(&driver->account.rates, weir__clock_now_ns() - slot->admit_ns);
     finish_request(driver, slot);
 }

@@ -4,7 +4,6 @@
 #include "base/sized.h"
 #include "engine/engine.h"
 #include "engine/prefix.h"
-#include "engine/suspend.h"
 
 /* How many of those that wait would go before this one. The mutex is held. */
 static int32_t n_before(const weir__shared *shared, weir__request *request, int64_t ageing_ns, int64_t now)
@@ -51,7 +50,7 @@ static weir_status look_at_queue(weir_engine *engine, weir__request *request, we
     bool slot_free =
         shared->n_live < engine->params.n_slots &&
         (stats->layout == WEIR_LAYOUT_PER_SLOT || shared->n_live == 0 ||
-         stats->n_kv_reserved - stats->n_kv_cached + weir__suspend_cells_wanted(request, request->n_prompt) <=
+         stats->n_kv_reserved - stats->n_kv_cached + weir__room_wanted(request, request->n_prompt) <=
              stats->n_kv);
     int32_t before = n_before(shared, request, weir__ageing_ns(&engine->params), now),
             n_others = shared->n_live;

@@ -201,17 +201,6 @@ static double tick_ns(const weir__driver *driver, const weir_cost *cost)
     return weir_cost_tick_ns(cost, n_passes, n_rows, 0, n_context_k);
 }
 
-/* Cells that nobody holds and nobody was promised. */
-static int64_t free_cells(const weir__driver *driver)
-{
-    int64_t n = driver->n_room - driver->memory.n_used;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
-        if (slot->state != WEIR_SLOT_IDLE) n -= slot->n_tokens - weir__slot_n_there(slot);
-    }
-    return n;
-}
-
 /* ---- Drafts ---- */
 
 /* Readies the draft of a slot. False: it gets none, or has one that nobody has used yet. */
@@ -262,7 +251,7 @@ void weir__speculate_draft(weir__driver *driver)
     int32_t n_streams = 0;
     double n_context_k = 0;
     if (all->n == 0) return;
-    int64_t room = all->crowded ? 0 : free_cells(driver);
+    int64_t room = all->crowded ? 0 : weir__room_left(&driver->room);
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
         if (!slot_generates(driver, slot)) continue;

@@ -8,18 +8,6 @@
 #include "engine/lanes.h"
 #include "engine/prefix.h"
 
-/* A request is given a slot only where it can grow by so many tokens, and an eighth of what it has, before
- * cells run out: what a suspension costs grows with the tokens that are saved or computed again. */
-#define LEAST_GROWTH 16
-#define GROWTH_PART  8
-
-int64_t weir__suspend_cells_wanted(const weir__request *request, int32_t n_tokens)
-{
-    int32_t most = weir__request_cells(request);
-    int32_t growth = LEAST_GROWTH + n_tokens / GROWTH_PART;
-    return most - n_tokens < growth ? (most > n_tokens ? most : n_tokens) : n_tokens + growth;
-}
-
 /* ---- Saving ---- */
 
 /* Saves the slot's cells if memory and budget allow it. Else they are computed again. */
@@ -89,53 +77,22 @@ weir__slot *weir__suspend_victim(weir__slot *slots, int32_t n_slots, const weir_
     return victim;
 }
 
-/* Cells that are taken once the slots' tokens are computed. A pass adds at most one token to each slot, so
- * that no pass lacks cells while this fits; drafts take what is left. */
-static int64_t count_cells(const weir__driver *driver, int32_t *n_active)
+static int32_t count_active(const weir__driver *driver)
 {
-    int64_t n = driver->memory.n_used;
-    *n_active = 0;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE) continue;
-        n += slot->n_tokens - weir__slot_n_there(slot);
-        ++*n_active;
-    }
+    int32_t n = 0;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) n += driver->slots[i].state != WEIR_SLOT_IDLE;
     return n;
-}
-
-/* Frees cells that no request needs, the least recently used first. False: there are none. */
-static bool evict_prefix(weir__driver *driver)
-{
-    return weir__cache_evict(driver->cache, NULL) >= 0;
 }
 
 bool weir__suspend_relieve(weir__driver *driver, int64_t now)
 {
-    int32_t n_active;
     bool suspended = false;
-    while (count_cells(driver, &n_active) > driver->n_room) {
-        if (evict_prefix(driver)) continue;
-        if (n_active < 2) break;
+    while (weir__room_left(&driver->room) < 0) {
+        if (weir__room_evict(&driver->room)) continue;
+        if (count_active(driver) < 2) break;
         weir__suspend(driver, weir__suspend_victim(driver->slots, driver->params->n_slots, NULL, 0, now));
         suspended = true;
     }
     if (suspended) weir__account_publish(driver);
     return suspended;
-}
-
-bool weir__suspend_shrink(weir__driver *driver)
-{
-    int32_t n_active;
-    int64_t n = count_cells(driver, &n_active);
-    if (evict_prefix(driver)) return true;
-    if (n_active < 2) return false;
-    driver->n_room = n - 1;
-    return true;
-}
-
-void weir__suspend_reset(weir__driver *driver)
-{
-    driver->n_room = driver->info.layout == WEIR_LAYOUT_UNIFIED ? driver->info.n_ctx : INT64_MAX;
-    driver->speculate.crowded = false;
 }

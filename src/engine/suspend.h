@@ -22,16 +22,8 @@ void weir__suspend_drop(weir__cache *cache, weir__request *request);
 weir__slot *weir__suspend_victim(weir__slot *slots, int32_t n_slots, const weir__request *by,
                                  int64_t ageing_ns, int64_t now);
 
-/* Cells that a request of so many tokens needs to be worth a slot. */
-int64_t weir__suspend_cells_wanted(const weir__request *request, int32_t n_tokens);
-
 /* Before a pass: evicts cached prefixes, then suspends, until what the slots hold fits. The last one
  * always does. True: some were suspended. */
 bool weir__suspend_relieve(weir__driver *driver, int64_t now);
-
-/* The backend has fewer cells than was counted: until a request ends, less is filled. False: there is but one
- * slot in use, and for it they are too few. */
-bool weir__suspend_shrink(weir__driver *driver);
-void weir__suspend_reset(weir__driver *driver);
 
 #endif
