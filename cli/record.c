@@ -1,4 +1,5 @@
-/* record.c: recorded ticks to JSON lines and back. What a line may hold stands once, in the tables below.
+/* record.c: recorded ticks to JSON lines and back. The members of a line are those of a struct of weir.h, by
+ * weir_members.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "record.h"
 
@@ -8,100 +9,35 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/member.h"
+#include "base/text.h"
 
-#define VERSION     1
-#define NUMBER_MAX  (INT64_C(1) << 52) /* what every JSON reader keeps exactly */
-#define HOUR        INT64_C(3600000000000)
-#define TICKS_MAX   (1 << 20) /* of an hour each their sum is still a time */
-#define REASON_LAST WEIR_REASON_DEADLINE
+#define VERSION    1
+#define TICKS_MAX  (1 << 20)
+#define INT32_MOST (1 << 28) /* where a row has no range: sums of two fit */
+#define INT64_MOST (INT64_MAX / 8)
 
-/* No less than the engine's parameters may be; record_test.c compares. */
-#define TOKENS_MAX    (1 << 28)
-#define BATCH_MAX     (1 << 20)
-#define ITL_MS_MAX    60000
-#define AGEING_MS_MAX 86400000
-#define PRIORITY_MAX  100
-
-typedef enum kind { INT32, INT64, BOOL, STATE, LAYOUT, REASON, NAME } kind;
-
-typedef struct column {
-    const char *name;
-    kind kind;
-    size_t offset;
-    int64_t min, max;
-    bool optional; /* left out when it is 0 */
-} column;
-
-#define AT(type, name, kind, min, max)                                                                       \
-    {                                                                                                        \
-#name, kind, offsetof(type, name), min, max, false                                                   \
-    }
-#define OPTIONAL(type, name, kind, min, max)                                                                 \
-    {                                                                                                        \
-#name, kind, offsetof(type, name), min, max, true                                                    \
-    }
-
-/* clang-format off */
-static const column head_fields[] = {
-    AT(cli_record, strategy, NAME, 0, 0),
-    AT(cli_record, n_slots, INT32, 1, 256),
-    AT(cli_record, n_ctx, INT32, 1, TOKENS_MAX),
-    AT(cli_record, n_kv, INT32, 1, TOKENS_MAX),
-    AT(cli_record, n_batch, INT32, 1, BATCH_MAX),
-    AT(cli_record, n_ubatch, INT32, 1, BATCH_MAX),
-    AT(cli_record, chunk_size, INT32, 1, BATCH_MAX),
-    AT(cli_record, itl_target_ms, INT32, 1, ITL_MS_MAX),
-    AT(cli_record, ageing_ms, INT32, 0, AGEING_MS_MAX),
-    AT(cli_record, layout, LAYOUT, WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT),
-    {0},
+/* An object of a line. Lists of names are separated by blanks. */
+struct shape {
+    const char *of;     /* the struct, for weir_members */
+    const char *only;   /* its members that the line has, always; NULL = all that are not 0 */
+    const char *except; /* but these */
+    const char *number; /* the member that identifies the line; NULL = none */
+    const char *key;    /* the name of that one in the line */
+    const char *more;   /* keys that are read apart */
 };
 
-static const column arrival_fields[] = {
-    {"arrival", INT64, offsetof(weir_arrival, request), 0, NUMBER_MAX, false},
-    AT(weir_arrival, submit_ns, INT64, 0, INT64_MAX / 8),
-    AT(weir_arrival, n_prompt, INT32, 1, TOKENS_MAX),
-    AT(weir_arrival, max_tokens, INT32, 0, TOKENS_MAX),
-    OPTIONAL(weir_arrival, priority, INT32, -PRIORITY_MAX, PRIORITY_MAX),
-    {0},
-};
-
-static const column tick_fields[] = {
-    {"tick", INT64, offsetof(weir_tick, serial), 0, NUMBER_MAX, false},
-    AT(weir_tick, start_ns, INT64, 0, INT64_MAX / 8),
-    AT(weir_tick, decode_ns, INT64, 0, HOUR),
-    OPTIONAL(weir_tick, work_ns, INT64, 0, HOUR),
-    AT(weir_tick, tick_ns, INT64, 0, HOUR),
-    AT(weir_tick, n_arrived, INT64, 0, NUMBER_MAX),
-    AT(weir_tick, n_prefill, INT32, 0, BATCH_MAX),
-    AT(weir_tick, n_decode, INT32, 0, BATCH_MAX),
-    AT(weir_tick, n_passes, INT32, 0, BATCH_MAX),
-    AT(weir_tick, queue_depth, INT32, 0, INT32_MAX),
-    AT(weir_tick, n_kv_used, INT32, 0, TOKENS_MAX),
-    OPTIONAL(weir_tick, bad_plan, BOOL, 0, 1),
-    OPTIONAL(weir_tick, failed, BOOL, 0, 1),
-    OPTIONAL(weir_tick, n_drafted, INT32, 0, BATCH_MAX),
-    OPTIONAL(weir_tick, n_accepted, INT32, 0, BATCH_MAX),
-    {0},
-};
-
-static const column part_fields[] = {
-    AT(weir_tick_slot, slot, INT32, -1, 255),
-    AT(weir_tick_slot, request, INT64, 0, NUMBER_MAX),
-    AT(weir_tick_slot, state, STATE, WEIR_SLOT_IDLE, WEIR_SLOT_JOINED),
-    OPTIONAL(weir_tick_slot, n_tokens, INT32, 0, BATCH_MAX),
-    OPTIONAL(weir_tick_slot, n_past, INT32, 0, TOKENS_MAX),
-    AT(weir_tick_slot, n_prompt, INT32, 1, TOKENS_MAX),
-    OPTIONAL(weir_tick_slot, n_cached, INT32, 0, TOKENS_MAX),
-    OPTIONAL(weir_tick_slot, n_generated, INT32, 0, TOKENS_MAX),
-    OPTIONAL(weir_tick_slot, reason, REASON, 0, REASON_LAST),
-    OPTIONAL(weir_tick_slot, end_ns, INT64, 0, INT64_MAX / 8),
-    OPTIONAL(weir_tick_slot, suspended, BOOL, 0, 1),
-    OPTIONAL(weir_tick_slot, resumed, BOOL, 0, 1),
-    OPTIONAL(weir_tick_slot, n_drafted, INT32, 0, 32),
-    OPTIONAL(weir_tick_slot, n_accepted, INT32, 0, 32),
-    {0},
-};
-/* clang-format on */
+static const struct shape head_shape = {.of = "engine",
+                                        .only =
+                                            "n_slots n_ctx n_kv n_batch n_ubatch chunk_size itl_target_ms "
+                                            "ageing_ms layout",
+                                        .except = "",
+                                        .more = "ring weir strategy"};
+static const struct shape arrival_shape = {
+    .of = "arrival", .except = "", .number = "request", .key = "arrival", .more = ""};
+static const struct shape tick_shape = {
+    .of = "tick", .except = "first_slot n_slots", .number = "serial", .key = "tick", .more = "slots"};
+static const struct shape part_shape = {.of = "tick_slot", .except = "serial tick", .more = ""};
 
 void cli_record_fini(cli_record *record)
 {
@@ -111,53 +47,80 @@ void cli_record_fini(cli_record *record)
     *record = (cli_record){0};
 }
 
-static const char *name_in(const char *of, const char *member, int64_t value)
+/* ---- Members ---- */
+
+static bool is_listed(const char *names, const char *name)
 {
-    const weir_member *row = weir_member_find(of, member);
-    return row->choices[value - (int64_t)row->min];
+    size_t n = strlen(name);
+    for (const char *at = names; (at = strstr(at, name)) != NULL; at += n)
+        if ((at == names || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) return true;
+    return false;
 }
 
-/* The name of a value; NULL: the kind is no choice. */
-static const char *choice(kind of, int64_t value)
+static bool is_number(const struct shape *shape, const weir_member *member)
 {
-    switch (of) {
-    case STATE: return name_in("tick_slot", "state", value);
-    case LAYOUT: return name_in("engine", "layout", value);
-    case REASON: return weir_reason_name((weir_reason)value);
-    default: return NULL;
+    return shape->number != NULL && strcmp(member->name, shape->number) == 0;
+}
+
+/* A member's name in the line; NULL: the line has none of it. */
+static const char *key_of(const struct shape *shape, const weir_member *member)
+{
+    if (is_number(shape, member)) return shape->key;
+    bool has = shape->only == NULL || is_listed(shape->only, member->name);
+    return has && !is_listed(shape->except, member->name) ? member->name : NULL;
+}
+
+static int64_t value_of(const weir_member *member, const void *item)
+{
+    const char *at = (const char *)item + member->offset;
+    switch (weir__member_size(member->type)) {
+    case sizeof(bool): return *(const bool *)at;
+    case sizeof(int32_t): return *(const int32_t *)at;
+    default: return *(const int64_t *)at;
     }
+}
+
+static void set_value(const weir_member *member, void *item, int64_t value)
+{
+    char *at = (char *)item + member->offset;
+    switch (weir__member_size(member->type)) {
+    case sizeof(bool): *(bool *)at = value != 0; break;
+    case sizeof(int32_t): *(int32_t *)at = (int32_t)value; break;
+    default: *(int64_t *)at = value;
+    }
+}
+
+static int64_t most_of(const weir_member *member)
+{
+    if (member->max > 0) return (int64_t)member->max;
+    return weir__member_size(member->type) == sizeof(int64_t) ? INT64_MOST : INT32_MOST;
 }
 
 /* ---- Writing ---- */
 
-static int64_t value_of(const column *field, const void *item)
+static bool set_new(json_t *object, const char *key, json_t *value)
 {
-    const char *at = (const char *)item + field->offset;
-    if (field->kind == INT64) return *(const int64_t *)at;
-    if (field->kind == BOOL) return *(const bool *)at;
-    return *(const int32_t *)at;
+    return json_object_set_new(object, key, value) == 0;
 }
 
-static json_t *object_of(const column *fields, const void *item)
+/* NULL: out of memory. */
+static json_t *object_of(const struct shape *shape, const void *item)
 {
     json_t *object = json_object();
-    for (const column *field = fields; field->name != NULL; field++) {
-        json_t *value;
-        if (field->kind == NAME) {
-            value = json_string((const char *)item + field->offset);
-        } else {
-            int64_t number = value_of(field, item);
-            if (field->optional && number == 0) continue;
-            if (field->kind == BOOL)
-                value = json_boolean(number);
-            else if (choice(field->kind, number) != NULL)
-                value = json_string(choice(field->kind, number));
-            else
-                value = json_integer(number);
-        }
-        if (json_object_set_new(object, field->name, value) == 0) continue;
+    size_t n = 0;
+    const weir_member *member = weir_members(shape->of, &n);
+    for (; object != NULL && n > 0; member++, n--) {
+        const char *key = key_of(shape, member);
+        int64_t value = key != NULL ? value_of(member, item) : 0;
+        if (key == NULL || (value == 0 && shape->only == NULL && !is_number(shape, member))) continue;
+        bool set = set_new(object, key,
+                           member->type == WEIR_MEMBER_BOOL ? json_boolean(value)
+                           : member->type == WEIR_MEMBER_CHOICE
+                               ? json_string(member->choices[value - (int64_t)member->min])
+                               : json_integer(value));
+        if (set) continue;
         json_decref(object);
-        return NULL;
+        object = NULL;
     }
     return object;
 }
@@ -166,74 +129,58 @@ static json_t *parts_of(const cli_record *record, size_t from, size_t n)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < n; i++) {
-        if (json_array_append_new(array, object_of(part_fields, &record->parts[from + i])) == 0) continue;
+        if (json_array_append_new(array, object_of(&part_shape, &record->parts[from + i])) == 0) continue;
         json_decref(array);
         return NULL;
     }
     return array;
 }
 
-typedef struct text {
-    char *bytes;
-    size_t length, capacity;
-} text;
-
 /* Takes the reference of the object, NULL = out of memory. */
-static bool add_line(text *to, json_t *object)
+static bool add_line(weir__text *text, json_t *object)
 {
     char *line = object != NULL ? weir__json_dump(object) : NULL;
+    bool added = line != NULL && weir__text_add_string(text, line) && weir__text_add_string(text, "\n");
     json_decref(object);
-    size_t n = line != NULL ? strlen(line) : 0;
-    bool added = line != NULL && weir__mem_grow(&to->bytes, &to->capacity, to->length + n + 2, 1);
-    if (added) {
-        memcpy(to->bytes + to->length, line, n);
-        to->bytes[to->length += n] = '\n';
-        to->bytes[++to->length] = '\0';
-    }
     weir__mem_free(line);
     return added;
 }
 
-static bool set_new(json_t *object, const char *key, json_t *value)
+/* The same with one more member. */
+static bool add_line_with(weir__text *text, json_t *object, const char *key, json_t *value)
 {
-    return json_object_set_new(object, key, value) == 0;
+    if (set_new(object, key, value)) return add_line(text, object);
+    json_decref(object);
+    return false;
+}
+
+static bool add_head(weir__text *text, const cli_record *record)
+{
+    json_t *head = object_of(&head_shape, &record->engine);
+    if (set_new(head, "ring", json_integer(VERSION)) && set_new(head, "weir", json_string(WEIR_VERSION)))
+        return add_line_with(text, head, "strategy", json_string(record->strategy));
+    json_decref(head);
+    return false;
 }
 
 char *cli_record_write(const cli_record *record, size_t *length)
 {
-    text all = {0};
+    weir__text text = {0};
     size_t part = 0;
-    json_t *line = object_of(head_fields, record);
-    if (!set_new(line, "ring", json_integer(VERSION)) || !set_new(line, "weir", json_string(WEIR_VERSION))) {
-        json_decref(line);
-        goto fail;
-    }
-    if (!add_line(&all, line)) goto fail;
-    for (size_t i = 0; i < record->n_arrivals; i++)
-        if (!add_line(&all, object_of(arrival_fields, &record->arrivals[i]))) goto fail;
-    for (size_t i = 0; i < record->n_ticks; i++) {
+    bool added = add_head(&text, record);
+    for (size_t i = 0; i < record->n_arrivals && added; i++)
+        added = add_line(&text, object_of(&arrival_shape, &record->arrivals[i]));
+    for (size_t i = 0; i < record->n_ticks && added; i++) {
         const weir_tick *tick = &record->ticks[i];
-        line = object_of(tick_fields, tick);
-        if (!set_new(line, "slots", parts_of(record, tick->first_slot, (size_t)tick->n_slots))) {
-            json_decref(line);
-            goto fail;
-        }
-        if (!add_line(&all, line)) goto fail;
+        added = add_line_with(&text, object_of(&tick_shape, tick), "slots",
+                              parts_of(record, tick->first_slot, (size_t)tick->n_slots));
         part = (size_t)tick->first_slot + (size_t)tick->n_slots;
     }
-    if (part < record->n_parts) {
-        line = json_object();
-        if (!set_new(line, "rest", parts_of(record, part, record->n_parts - part))) {
-            json_decref(line);
-            goto fail;
-        }
-        if (!add_line(&all, line)) goto fail;
-    }
-    *length = all.length;
-    return all.bytes;
-fail:
-    weir__mem_free(all.bytes);
-    return NULL;
+    if (part < record->n_parts && added)
+        added = add_line_with(&text, json_object(), "rest", parts_of(record, part, record->n_parts - part));
+    if (!added) weir__text_fini(&text);
+    *length = text.n;
+    return text.bytes;
 }
 
 /* ---- Reading ---- */
@@ -253,83 +200,70 @@ static weir_status refuse(const reader *r, const char *name, const char *what, i
                            what[0] != '\0' ? ", " : "", what);
 }
 
-static weir_status read_choice(const reader *r, const column *field, const json_t *value, int64_t *number)
+static weir_status refuse_type(const reader *r, const char *name, const char *expected)
 {
-    const char *given = json_string_value(value);
-    for (int64_t i = field->min; given != NULL && i <= field->max; i++) {
-        if (strcmp(given, choice(field->kind, i)) != 0) continue;
-        *number = i;
-        return WEIR_OK;
-    }
-    return weir__error_set(r->error, WEIR_FORMAT, field->name,
-                           "line %zu: %s is none of its names, such as \"%s\"", r->line, field->name,
-                           choice(field->kind, field->max));
+    return weir__error_set(r->error, WEIR_FORMAT, name, "line %zu: %s must be %s", r->line, name, expected);
 }
 
-static weir_status read_value(const reader *r, const column *field, const json_t *value, void *item)
+static weir_status read_choice(const reader *r, const weir_member *member, const char *key,
+                               const json_t *value, void *item)
 {
-    char *at = (char *)item + field->offset;
-    int64_t number = 0;
-    if (field->kind == NAME) {
-        const char *name = json_string_value(value);
-        if (name == NULL || strlen(name) >= sizeof r->record->strategy)
-            return weir__error_set(r->error, WEIR_FORMAT, field->name,
-                                   "line %zu: %s must be a name of up to %zu bytes", r->line, field->name,
-                                   sizeof r->record->strategy - 1);
-        memcpy(at, name, strlen(name) + 1);
+    const char *given = json_string_value(value);
+    for (int64_t i = 0; given != NULL && member->choices[i] != NULL; i++) {
+        if (strcmp(given, member->choices[i]) != 0) continue;
+        set_value(member, item, i + (int64_t)member->min);
         return WEIR_OK;
     }
-    if (field->kind == BOOL ? !json_is_boolean(value)
-                            : choice(field->kind, field->min) == NULL && !json_is_integer(value))
-        return weir__error_set(r->error, WEIR_FORMAT, field->name, "line %zu: %s must be %s", r->line,
-                               field->name, field->kind == BOOL ? "true or false" : "a whole number");
-    if (field->kind == BOOL) {
-        *(bool *)at = json_is_true(value);
-        return WEIR_OK;
-    }
-    if (choice(field->kind, field->min) != NULL) {
-        weir_status status = read_choice(r, field, value, &number);
-        if (status != WEIR_OK) return status;
-    } else {
-        number = json_integer_value(value);
-        if (number < field->min || number > field->max)
-            return refuse(r, field->name, "", number, field->min, field->max);
-    }
-    if (field->kind == INT64)
-        *(int64_t *)at = number;
-    else
-        *(int32_t *)at = (int32_t)number;
+    return weir__error_set(r->error, WEIR_FORMAT, key, "line %zu: %s is none of its names, such as \"%s\"",
+                           r->line, key, member->choices[1]);
+}
+
+static weir_status read_value(const reader *r, const weir_member *member, const char *key,
+                              const json_t *value, void *item)
+{
+    int64_t number = json_integer_value(value), least = (int64_t)member->min, most = most_of(member);
+    if (member->type == WEIR_MEMBER_CHOICE) return read_choice(r, member, key, value, item);
+    if (member->type == WEIR_MEMBER_BOOL) {
+        if (!json_is_boolean(value)) return refuse_type(r, key, "true or false");
+        number = json_is_true(value);
+    } else if (!json_is_integer(value))
+        return refuse_type(r, key, "a whole number");
+    else if (number < least || number > most)
+        return refuse(r, key, "", number, least, most);
+    set_value(member, item, number);
     return WEIR_OK;
 }
 
-/* Every field of the table, and but for `more` and `version` nothing else. */
-static weir_status read_object(const reader *r, const column *fields, json_t *object, const char *more,
-                               const char *version, void *item)
+static const weir_member *find_member(const struct shape *shape, const char *key)
 {
     size_t n = 0;
+    const weir_member *member = weir_members(shape->of, &n);
+    for (; n > 0; member++, n--) {
+        const char *own = key_of(shape, member);
+        if (own != NULL && strcmp(own, key) == 0) return member;
+    }
+    return NULL;
+}
+
+/* Members that the object lacks stay as they are in the item. */
+static weir_status read_object(const reader *r, const struct shape *shape, json_t *object, void *item)
+{
+    weir_status status = WEIR_OK;
     const char *key;
     json_t *value;
     if (!json_is_object(object))
         return weir__error_set(r->error, WEIR_FORMAT, "", "line %zu: this must be an object", r->line);
-    for (const column *field = fields; field->name != NULL; field++) {
-        value = json_object_get(object, field->name);
-        if (value == NULL && field->optional) continue;
-        if (value == NULL)
-            return weir__error_set(r->error, WEIR_FORMAT, field->name, "line %zu: %s is missing", r->line,
-                                   field->name);
-        weir_status status = read_value(r, field, value, item);
-        if (status != WEIR_OK) return status;
-        n++;
-    }
-    if (n + (more[0] != '\0') + (version[0] != '\0') >= json_object_size(object)) return WEIR_OK;
     json_object_foreach(object, key, value)
     {
-        const column *field = fields;
-        while (field->name != NULL && strcmp(field->name, key) != 0) field++;
-        if (field->name != NULL || strcmp(key, more) == 0 || strcmp(key, version) == 0) continue;
-        return weir__error_set(r->error, WEIR_FORMAT, key, "line %zu: there is no field %.60s", r->line, key);
+        const weir_member *member = find_member(shape, key);
+        if (member == NULL && is_listed(shape->more, key)) continue;
+        if (member == NULL)
+            return weir__error_set(r->error, WEIR_FORMAT, key, "line %zu: there is no field %.60s", r->line,
+                                   key);
+        status = read_value(r, member, key, value, item);
+        if (status != WEIR_OK) break;
     }
-    return WEIR_OK;
+    return status;
 }
 
 static weir_status no_memory(const reader *r)
@@ -339,14 +273,21 @@ static weir_status no_memory(const reader *r)
 
 static weir_status read_head(reader *r, json_t *object)
 {
+    cli_record *record = r->record;
+    weir_engine_params *engine = &record->engine;
     const json_t *version = json_object_get(object, "ring");
+    const char *strategy = json_string_value(json_object_get(object, "strategy"));
     if (!json_is_integer(version) || json_integer_value(version) != VERSION)
         return weir__error_set(
             r->error, WEIR_FORMAT, "ring",
             "line 1: this is no record of an engine's ticks of version %d, as --ring writes it", VERSION);
-    weir_status status = read_object(r, head_fields, object, "ring", "weir", r->record);
-    if (status == WEIR_OK && r->record->n_batch < r->record->n_slots)
-        return refuse(r, "n_batch", "at least n_slots", r->record->n_batch, r->record->n_slots, BATCH_MAX);
+    if (strategy == NULL || strlen(strategy) >= sizeof record->strategy)
+        return refuse_type(r, "strategy", "a name of up to 63 bytes");
+    memcpy(record->strategy, strategy, strlen(strategy) + 1);
+    weir_status status = read_object(r, &head_shape, object, engine);
+    if (status == WEIR_OK && engine->n_batch < engine->n_slots)
+        return refuse(r, "n_batch", "at least n_slots", engine->n_batch, engine->n_slots,
+                      most_of(weir_member_find("engine", "n_batch")));
     return status;
 }
 
@@ -354,13 +295,13 @@ static weir_status read_arrival(reader *r, json_t *object)
 {
     cli_record *record = r->record;
     weir_arrival arrival = {0};
-    weir_status status = read_object(r, arrival_fields, object, "", "", &arrival);
+    weir_status status = read_object(r, &arrival_shape, object, &arrival);
     if (status != WEIR_OK) return status;
     int64_t next = record->n_arrivals > 0 ? (int64_t)record->arrivals[record->n_arrivals - 1].request + 1 : 0;
     if (record->n_arrivals > 0 && (int64_t)arrival.request != next)
         return refuse(r, "arrival", "the numbers have no gaps", (int64_t)arrival.request, next, next);
-    if (arrival.n_prompt > record->n_ctx)
-        return refuse(r, "n_prompt", "the head's n_ctx", arrival.n_prompt, 1, record->n_ctx);
+    if (arrival.n_prompt < 1 || arrival.n_prompt > record->engine.n_ctx)
+        return refuse(r, "n_prompt", "the head's n_ctx", arrival.n_prompt, 1, record->engine.n_ctx);
     if (!weir__mem_grow(&record->arrivals, &record->arrivals_capacity, record->n_arrivals + 1,
                         sizeof arrival))
         return no_memory(r);
@@ -368,67 +309,70 @@ static weir_status read_arrival(reader *r, json_t *object)
     return WEIR_OK;
 }
 
-/* tick NULL: behind the last one. */
-static weir_status read_part(reader *r, json_t *object, const weir_tick *tick, int32_t *budget)
+/* What the engine never records, and a replay relies on. */
+static weir_status check_part(reader *r, const weir_tick_slot *part, const weir_tick *tick, int32_t *budget)
 {
-    cli_record *record = r->record;
-    weir_tick_slot part = {.serial = record->n_parts};
-    weir_status status = read_object(r, part_fields, object, "", "", &part);
-    if (status != WEIR_OK) return status;
-    part.tick = tick != NULL          ? tick->serial
-                : record->n_ticks > 0 ? record->ticks[record->n_ticks - 1].serial + 1
-                                      : 0;
-    if (part.slot >= record->n_slots) return refuse(r, "slot", "", part.slot, -1, record->n_slots - 1);
-    if (part.n_prompt > record->n_ctx)
-        return refuse(r, "n_prompt", "the head's n_ctx", part.n_prompt, 1, record->n_ctx);
-    if (part.n_cached > part.n_prompt)
-        return refuse(r, "n_cached", "n_prompt", part.n_cached, 0, part.n_prompt);
-    if (part.n_past > record->n_ctx)
-        return refuse(r, "n_past", "the head's n_ctx", part.n_past, 0, record->n_ctx);
-    if (part.n_generated > record->n_ctx)
-        return refuse(r, "n_generated", "the head's n_ctx", part.n_generated, 0, record->n_ctx);
-    if ((part.reason == WEIR_REASON_NOT_FINISHED) != (part.end_ns == 0))
+    const weir_engine_params *engine = &r->record->engine;
+    const struct {
+        const char *name, *what;
+        int32_t got, min, max;
+    } ranges[] = {
+        {"slot", "", part->slot, -1, engine->n_slots - 1},
+        {"n_prompt", "the head's n_ctx", part->n_prompt, 1, engine->n_ctx},
+        {"n_cached", "n_prompt", part->n_cached, 0, part->n_prompt},
+        {"n_past", "the head's n_ctx", part->n_past, 0, engine->n_ctx},
+        {"n_generated", "the head's n_ctx", part->n_generated, 0, engine->n_ctx},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (ranges[i].got < ranges[i].min || ranges[i].got > ranges[i].max)
+            return refuse(r, ranges[i].name, ranges[i].what, ranges[i].got, ranges[i].min, ranges[i].max);
+    if ((part->reason == WEIR_REASON_NOT_FINISHED) != (part->end_ns == 0))
         return weir__error_set(r->error, WEIR_FORMAT, "end_ns", "line %zu: reason and end_ns go together",
                                r->line);
-    bool works = part.state == WEIR_SLOT_PREFILLING || part.state == WEIR_SLOT_GENERATING;
-    bool moves = part.suspended || part.resumed;
-    if (moves && (part.suspended == part.resumed || !works || part.slot < 0 || part.end_ns > 0))
+    bool works = part->state == WEIR_SLOT_PREFILLING || part->state == WEIR_SLOT_GENERATING;
+    bool moves = part->suspended || part->resumed;
+    if (moves && (part->suspended == part->resumed || !works || part->slot < 0 || part->end_ns > 0))
         return weir__error_set(
-            r->error, WEIR_FORMAT, part.suspended ? "suspended" : "resumed",
+            r->error, WEIR_FORMAT, part->suspended ? "suspended" : "resumed",
             "line %zu: who is suspended or resumed has a slot that works, and does not end", r->line);
-    if (part.n_tokens > 0) {
-        int32_t most = tick == NULL || part.slot < 0 || !works || moves ? 0 : *budget;
-        if (most > record->n_ctx - part.n_past) most = record->n_ctx - part.n_past;
-        if (part.n_tokens > most)
-            return refuse(r, "n_tokens", "what the batch and the request have left", part.n_tokens, 0, most);
-        if (part.request >= tick->n_arrived)
-            return refuse(r, "request", "below the tick's n_arrived", (int64_t)part.request, 0,
-                          (int64_t)tick->n_arrived - 1);
-        uint32_t bit = UINT32_C(1) << (part.slot % 32), *taken = &r->taken[part.slot / 32];
-        if (*taken & bit)
-            return weir__error_set(r->error, WEIR_FORMAT, "slot",
-                                   "line %zu: slot %d stands twice in the tick", r->line, part.slot);
-        *taken |= bit;
-        *budget -= part.n_tokens;
-    }
-    if (!weir__mem_grow(&record->parts, &record->parts_capacity, record->n_parts + 1, sizeof part))
-        return no_memory(r);
-    record->parts[record->n_parts++] = part;
+    if (part->n_tokens == 0) return WEIR_OK;
+    int32_t most = tick == NULL || part->slot < 0 || !works || moves ? 0 : *budget;
+    if (most > engine->n_ctx - part->n_past) most = engine->n_ctx - part->n_past;
+    if (part->n_tokens > most)
+        return refuse(r, "n_tokens", "what the batch and the request have left", part->n_tokens, 0, most);
+    if (part->request >= tick->n_arrived)
+        return refuse(r, "request", "below the tick's n_arrived", (int64_t)part->request, 0,
+                      (int64_t)tick->n_arrived - 1);
+    uint32_t bit = UINT32_C(1) << (part->slot % 32), *taken = &r->taken[part->slot / 32];
+    if (*taken & bit)
+        return weir__error_set(r->error, WEIR_FORMAT, "slot", "line %zu: slot %d stands twice in the tick",
+                               r->line, part->slot);
+    *taken |= bit;
+    *budget -= part->n_tokens;
     return WEIR_OK;
 }
 
+/* tick NULL: behind the last one. */
 static weir_status read_parts(reader *r, json_t *array, const char *name, const weir_tick *tick)
 {
+    cli_record *record = r->record;
     json_t *object;
     size_t i;
-    int32_t budget = r->record->n_batch;
+    int32_t budget = record->engine.n_batch;
     memset(r->taken, 0, sizeof r->taken);
-    if (!json_is_array(array))
-        return weir__error_set(r->error, WEIR_FORMAT, name, "line %zu: %s must be an array", r->line, name);
+    if (!json_is_array(array)) return refuse_type(r, name, "an array");
     json_array_foreach(array, i, object)
     {
-        weir_status status = read_part(r, object, tick, &budget);
+        weir_tick_slot part = {.serial = record->n_parts};
+        weir_status status = read_object(r, &part_shape, object, &part);
+        if (status == WEIR_OK) status = check_part(r, &part, tick, &budget);
         if (status != WEIR_OK) return status;
+        part.tick = tick != NULL          ? tick->serial
+                    : record->n_ticks > 0 ? record->ticks[record->n_ticks - 1].serial + 1
+                                          : 0;
+        if (!weir__mem_grow(&record->parts, &record->parts_capacity, record->n_parts + 1, sizeof part))
+            return no_memory(r);
+        record->parts[record->n_parts++] = part;
     }
     return WEIR_OK;
 }
@@ -438,7 +382,7 @@ static weir_status read_tick(reader *r, json_t *object)
     cli_record *record = r->record;
     const weir_tick *last = record->n_ticks > 0 ? &record->ticks[record->n_ticks - 1] : NULL;
     weir_tick tick = {.first_slot = record->n_parts};
-    weir_status status = read_object(r, tick_fields, object, "slots", "", &tick);
+    weir_status status = read_object(r, &tick_shape, object, &tick);
     if (status != WEIR_OK) return status;
     if (record->n_ticks == TICKS_MAX)
         return weir__error_set(r->error, WEIR_FORMAT, "tick", "line %zu: more than %d ticks", r->line,
@@ -447,10 +391,10 @@ static weir_status read_tick(reader *r, json_t *object)
         return refuse(r, "tick", "the numbers have no gaps", (int64_t)tick.serial, (int64_t)last->serial + 1,
                       (int64_t)last->serial + 1);
     if (last != NULL && tick.start_ns < last->start_ns)
-        return refuse(r, "start_ns", "the ticks are in order", tick.start_ns, last->start_ns, INT64_MAX / 8);
+        return refuse(r, "start_ns", "the ticks are in order", tick.start_ns, last->start_ns, INT64_MOST);
     if (last != NULL && tick.n_arrived < last->n_arrived)
         return refuse(r, "n_arrived", "it never falls", (int64_t)tick.n_arrived, (int64_t)last->n_arrived,
-                      NUMBER_MAX);
+                      INT64_MOST);
     status = read_parts(r, json_object_get(object, "slots"), "slots", &tick);
     if (status != WEIR_OK) return status;
     tick.n_slots = (int32_t)(record->n_parts - tick.first_slot);
@@ -479,7 +423,7 @@ weir_status cli_record_read(cli_record *record, const char *content, size_t leng
     reader r = {.record = record, .error = error};
     bool over = false;
     weir_status status = WEIR_OK;
-    *record = (cli_record){0};
+    *record = (cli_record){.engine = weir_engine_params_default()};
     for (size_t at = 0; at < length && status == WEIR_OK;) {
         const char *end = memchr(content + at, '\n', length - at);
         size_t n = end != NULL ? (size_t)(end - content) - at : length - at;

@@ -8,10 +8,9 @@
 /* Ticks ascend without gaps, their times too; ticks[i].first_slot is a position in parts. Parts behind the
  * last tick's are of requests that ended after it. */
 typedef struct cli_record {
-    char strategy[64]; /* its name */
-    int32_t n_slots, n_ctx, n_kv, n_batch, n_ubatch, chunk_size, itl_target_ms, ageing_ms;
-    weir_layout layout;
-    weir_arrival *arrivals; /* [n_arrivals], weir__mem as the next two */
+    char strategy[64];         /* its name */
+    weir_engine_params engine; /* what decides plans, as it was in force; the rest are defaults */
+    weir_arrival *arrivals;    /* [n_arrivals], weir__mem as the next two */
     size_t n_arrivals, arrivals_capacity;
     weir_tick *ticks; /* [n_ticks] */
     size_t n_ticks, ticks_capacity;

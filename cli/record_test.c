@@ -61,18 +61,18 @@ static void what_is_written_is_read(void **state)
         weir_tick ticks[8];
         weir_tick_slot parts[64];
         cli_record record = {.strategy = "a \"name\"\n",
-                             .n_slots = dice_in(&d, 1, 5),
-                             .n_ctx = 1000,
-                             .n_kv = 5000,
-                             .n_batch = 500,
-                             .n_ubatch = 70,
-                             .chunk_size = 100,
-                             .itl_target_ms = dice_in(&d, 1, 60000),
-                             .ageing_ms = dice_in(&d, 0, 9),
+                             .engine = {.n_slots = dice_in(&d, 1, 5),
+                                        .n_ctx = 1000,
+                                        .n_kv = 5000,
+                                        .n_batch = 500,
+                                        .n_ubatch = 70,
+                                        .chunk_size = 100,
+                                        .itl_target_ms = dice_in(&d, 1, 60000),
+                                        .ageing_ms = dice_in(&d, 0, 9),
+                                        .layout = (weir_layout)dice_in(&d, 1, 2)},
                              .arrivals = arrivals,
                              .ticks = ticks,
-                             .parts = parts,
-                             .layout = (weir_layout)dice_in(&d, 1, 2)},
+                             .parts = parts},
                    again;
         uint64_t first = dice_roll(&d) % 1000;
         record.n_arrivals = (size_t)dice_in(&d, 0, 8);
@@ -95,7 +95,7 @@ static void what_is_written_is_read(void **state)
                                    .n_kv_used = 12,
                                    .bad_plan = dice_one_in(&d, 3),
                                    .failed = dice_one_in(&d, 3)};
-            for (int32_t slot = dice_in(&d, -1, record.n_slots); slot < record.n_slots;
+            for (int32_t slot = dice_in(&d, -1, record.engine.n_slots); slot < record.engine.n_slots;
                  slot += dice_in(&d, 1, 3)) {
                 bool moves = slot >= 0 && dice_one_in(&d, 4), goes = moves && dice_one_in(&d, 2);
                 bool ends = !moves && dice_one_in(&d, 4);
@@ -126,11 +126,11 @@ static void what_is_written_is_read(void **state)
         assert_int_equal(strlen(text), length);
         if (cli_record_read(&again, text, length, &error) != WEIR_OK) fail_msg("%s\n%s", error.message, text);
         assert_string_equal(again.strategy, record.strategy);
-        assert_int_equal(again.layout, record.layout);
-        assert_int_equal(again.n_slots, record.n_slots);
-        assert_int_equal(again.n_ubatch, record.n_ubatch);
-        assert_int_equal(again.itl_target_ms, record.itl_target_ms);
-        assert_int_equal(again.ageing_ms, record.ageing_ms);
+        assert_int_equal(again.engine.layout, record.engine.layout);
+        assert_int_equal(again.engine.n_slots, record.engine.n_slots);
+        assert_int_equal(again.engine.n_ubatch, record.engine.n_ubatch);
+        assert_int_equal(again.engine.itl_target_ms, record.engine.itl_target_ms);
+        assert_int_equal(again.engine.ageing_ms, record.engine.ageing_ms);
         assert_int_equal(again.n_arrivals, record.n_arrivals);
         assert_int_equal(again.n_ticks, record.n_ticks);
         assert_int_equal(again.n_parts, record.n_parts);
@@ -161,7 +161,7 @@ static void what_is_no_record_is_refused(void **state)
         {"{", "line 1", "line 1"},
         {"[]\n", "ring", "line 1"},
         {"{\"ring\":2}", "ring", "version 1"},
-        {"{\"ring\":1}", "strategy", "line 1: strategy is missing"},
+        {"{\"ring\":1}", "strategy", "line 1: strategy must be a name"},
         {HEAD "x", "line 2", "line 2"},
         {HEAD "7", "", "line 2"},
         {HEAD "{}", "", "line 2"},
@@ -243,7 +243,7 @@ static void the_largest_engine_can_be_recorded(void **state)
     cli_record record;
     weir_error error = {0};
     if (cli_record_read(&record, whole, strlen(whole), &error) != WEIR_OK) fail_msg("%s", error.message);
-    assert_int_equal(record.layout, WEIR_LAYOUT_PER_SLOT);
+    assert_int_equal(record.engine.layout, WEIR_LAYOUT_PER_SLOT);
     cli_record_fini(&record);
 }
 

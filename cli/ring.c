@@ -17,17 +17,13 @@ void cli_ring_begin(cli_record *record, const weir_engine *engine, const weir_en
     const weir_strategy *strategy =
         params->strategy != NULL ? params->strategy : weir_strategy_decode_maximal();
     weir_engine_get_stats(engine, &stats);
-    *record = (cli_record){
-        .n_slots = stats.n_slots,
-        .n_ctx = stats.n_ctx,
-        .n_kv = stats.n_kv,
-        .n_batch = stats.n_batch,
-        .n_ubatch = stats.n_ubatch,
-        .chunk_size = params->chunk_size,
-        .itl_target_ms = params->itl_target_ms,
-        .ageing_ms = params->ageing_ms,
-        .layout = stats.layout,
-    };
+    *record = (cli_record){.engine = *params};
+    record->engine.n_slots = stats.n_slots;
+    record->engine.n_ctx = stats.n_ctx;
+    record->engine.n_kv = stats.n_kv;
+    record->engine.n_batch = stats.n_batch;
+    record->engine.n_ubatch = stats.n_ubatch;
+    record->engine.layout = stats.layout;
     snprintf(record->strategy, sizeof record->strategy, "%s", strategy->name != NULL ? strategy->name : "");
 }
 

@@ -6,15 +6,14 @@
 
 #include "../cli/record.h"
 #include "base/mem.h"
+#include "params/members.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What record.c has from the engine's side; the names only matter for being different. */
-const char *weir_reason_name(weir_reason reason)
+/* As the engine has it. */
+void weir_engine_params_init(weir_engine_params *params, size_t size)
 {
-    static const char *const names[] = {"not_finished", "end",        "length",  "cancelled",
-                                        "error",        "stop_words", "deadline"};
-    return names[reason];
+    weir__members_init(&weir__engine_members, params, size);
 }
 
 static void require(int holds)

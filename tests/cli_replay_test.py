@@ -32,7 +32,7 @@ def test_ring():
         ticks = [json.loads(line) for line in lines if line.startswith('{"tick"')]
         answers = sum(len(x["tokens"]) for x in lines_of(done) if "tokens" in x)
         ended = [p for t in ticks for p in t["slots"] if "reason" in p]
-        check(f"{slots} slots: the ring has the run's tokens", sum(sum(p.get("n_tokens", 0) for p in t["slots"]) == t["n_prefill"] + t["n_decode"] +
+        check(f"{slots} slots: the ring has the run's tokens", sum(sum(p.get("n_tokens", 0) for p in t["slots"]) == t.get("n_prefill", 0) + t.get("n_decode", 0) +
               t.get("n_drafted", 0) for t in ticks) == len(ticks) and answers <= sum(p.get("n_generated", 0) for p in ended) <= answers + 16, answers)
         middle = path_of("middle.jsonl", "\n".join([lines[0]] + [x for x in lines[1:] if x not in lines[17:17 + len(ticks) // 2]]))
         figures = json.loads(weir("bench", "replay", middle, "--json").stdout)
@@ -41,8 +41,8 @@ def test_ring():
         figures = json.loads(weir("bench", "replay", other, "--json", "--strategy", "decode-maximal").stdout)
         check(f"{slots} slots: another strategy computes the same tokens", "reproduced" not in figures and figures["replayed"]["ticks"] > 0, figures)
     changed = [json.loads(line) for line in lines]
-    tick = next(x for x in changed if "tick" in x and x["n_prefill"] > 8)
-    part = next(p for p in tick["slots"] if p["state"] == "prefilling")
+    tick = next(x for x in changed if "tick" in x and x.get("n_prefill", 0) > 8)
+    part = next(p for p in tick["slots"] if p.get("state") == "prefilling")
     part["n_tokens"] -= 1
     done = weir("bench", "replay", path_of("changed.jsonl", "\n".join(json.dumps(x) for x in changed)))
     check("a plan that differs is named", done.returncode == 0 and f"then tick {tick['tick']}: request {part['request']} had" in done.stdout, done.stdout, done.stderr)
@@ -83,7 +83,7 @@ def test_ring_suspensions():
           [x.get("priority", 0) for x in lines if "arrival" in x] == [x["priority"] for x in requests], lines[0])
     moves = [(x["tick"], p) for x in lines if "tick" in x for p in x["slots"] if "suspended" in p or "resumed" in p]
     check("requests were suspended, and resumed", n_suspended > 0 and len(moves) > 1, n_suspended)
-    check("passes are those of the batches", all(x["n_passes"] == -(-(x["n_prefill"] + x["n_decode"] + x.get("n_drafted", 0)) // 24) for x in lines if "tick" in x))
+    check("passes are those of the batches", all(x.get("n_passes", 0) == -(-(x.get("n_prefill", 0) + x.get("n_decode", 0) + x.get("n_drafted", 0)) // 24) for x in lines if "tick" in x))
     tick, part = next((t, p) for t, p in moves if "resumed" in p and p.get("n_past", 0) > 0)
     part["n_past"] = 0
     done = weir("bench", "replay", path_of("lost.jsonl", "\n".join(json.dumps(x) for x in lines)))

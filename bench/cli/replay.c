@@ -310,10 +310,10 @@ static void compute(void *user, const weir__batch *batch)
 static cli_exit start(struct replay *replay, const weir_strategy *strategy)
 {
     const cli_record *record = &replay->recorded;
-    weir_engine_params params = weir_engine_params_default();
+    weir_engine_params params = record->engine;
     weir_error error = {0};
     char *path = cli_format("fake:exact=1,n_vocab=%zu,n_ctx_train=%d", WEIR__FAKE_WORDS + replay->n + 1,
-                            record->n_ctx < 1 << 20 ? record->n_ctx : 1 << 20);
+                            record->engine.n_ctx < 1 << 20 ? record->engine.n_ctx : 1 << 20);
     weir_status status = weir_model_load(path, NULL, &replay->model, &error);
     cli_free(path);
     if (status != WEIR_OK)
@@ -325,17 +325,8 @@ static cli_exit start(struct replay *replay, const weir_strategy *strategy)
     fake->before_decode_user = replay;
     fake->may_load = may_load;
     fake->may_load_user = replay;
-    params.n_slots = record->n_slots;
-    params.n_ctx = record->n_ctx;
-    params.n_kv = record->n_kv;
-    params.n_batch = record->n_batch;
-    params.n_ubatch = record->n_ubatch;
-    params.chunk_size = record->chunk_size;
-    params.itl_target_ms = record->itl_target_ms;
-    params.ageing_ms = record->ageing_ms;
     params.cache_bytes = INT64_MAX; /* what was lost is lost again */
     params.cache_sequences = 0;     /* what was cached is not in the prompts */
-    params.layout = record->layout;
     params.queue_limit = 0;
     params.n_draft_max = WEIR__DRAFT_MAX;
     params.strategy = strategy;

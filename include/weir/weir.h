@@ -798,7 +798,7 @@ typedef struct weir_member {
 /* The members of a struct, in its order, without `size` and the lengths of lists. `of` is the struct's name
  * without "weir_" and "_params". Parameters: "model", "quantize", "context", "sampler", "chat", "request",
  * "engine", "hub". Results: "usage", "report", "view", "cost", "slot_view", "tick", "tick_slot",
- * "engine_stats", "miss_info"; of these only numbers, flags and choices are listed. *n (n may be NULL) is the
+ * "arrival", "engine_stats", "miss_info"; of these only numbers, flags and choices are listed. *n (n may be NULL) is the
  * number of members. NULL: no such struct. Static. */
 WEIR_API const weir_member *weir_members(const char *of, size_t *n);
 

@@ -10,10 +10,10 @@
 extern const weir__members weir__model_members, weir__quantize_members, weir__context_members,
     weir__sampler_members, weir__chat_members, weir__request_members, weir__engine_members, weir__hub_members;
 
-/* Results: rows have no range, and arrays, texts and structs have no row. */
+/* Results: few rows have a range, and arrays, texts and structs have no row. */
 extern const weir__members weir__engine_stats_members, weir__usage_members, weir__report_members,
     weir__view_members, weir__cost_members, weir__slot_view_members, weir__tick_members,
-    weir__tick_slot_members, weir__miss_info_members;
+    weir__tick_slot_members, weir__arrival_members, weir__miss_info_members;
 
 /* The names of an enum's values from 0 on, then NULL. */
 extern const char *const weir__layout_names[], *const weir__slot_state_names[],

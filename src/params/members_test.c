@@ -42,8 +42,8 @@ static const weir__members *const structs[] = {
     &weir__chat_members,  &weir__request_members,  &weir__engine_members,  &weir__hub_members,
 };
 
-static const char *const results[] = {"engine_stats", "usage", "report",    "view",     "cost",
-                                      "slot_view",    "tick",  "tick_slot", "miss_info"};
+static const char *const results[] = {"engine_stats", "usage", "report",    "view",    "cost",
+                                      "slot_view",    "tick",  "tick_slot", "arrival", "miss_info"};
 
 /* ---- Ranges ---- */
 

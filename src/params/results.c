@@ -1,6 +1,7 @@
 /* results.c: the numbers of structs that the library fills: type, unit, help. A line of GET /metrics has the
  * help of its row.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "params/bounds.h"
 #include "params/rows.h"
 
 const char *const weir__slot_state_names[] = {"idle", "prefilling", "generating", "joined", NULL};
@@ -154,7 +155,7 @@ static const weir_member tick_slot[] = {
     RESULT(tick, "", "serial of its tick; for events between two ticks, of the later one"),
     RESULT(request, "", "the request's number"),
     RESULT(end_ns, "ns", "when the request ended; 0 = not in this tick"),
-    RESULT(slot, "", "the slot; -1 = it ended in the queue"),
+    NUMBER(slot, -1, WEIR__SEQ_MAX - 1, 0, "", "the slot; -1 = it ended in the queue"),
     CHOICE(state, WEIR_SLOT_IDLE, WEIR_SLOT_JOINED, 0, weir__slot_state_names, "whether the slot prefilled or generated"),
     RESULT(n_tokens, "tokens", "tokens in this tick"),
     RESULT(n_past, "tokens", "tokens in the KV cache"),
@@ -168,6 +169,17 @@ static const weir_member tick_slot[] = {
     RESULT(n_accepted, "tokens", "draft tokens accepted"),
 };
 TABLE(tick_slot);
+
+#undef OF
+#define OF weir_arrival
+static const weir_member arrival[] = {
+    RESULT(request, "", "its number, in the order in which requests were queued"),
+    RESULT(submit_ns, "ns", "when it was submitted"),
+    RESULT(n_prompt, "tokens", "tokens of the prompt"),
+    RESULT(max_tokens, "tokens", "tokens that it may generate, at most"),
+    NUMBER(priority, -WEIR__PRIORITY_MAX, WEIR__PRIORITY_MAX, 0, "", "its priority; higher first"),
+};
+TABLE(arrival);
 
 /* ---- Requests ---- */
 

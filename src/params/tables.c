@@ -214,7 +214,7 @@ static const weir__members *const all[] = {
     &weir__chat_members,         &weir__request_members,   &weir__engine_members,  &weir__hub_members,
     &weir__usage_members,        &weir__report_members,    &weir__view_members,    &weir__slot_view_members,
     &weir__engine_stats_members, &weir__miss_info_members, &weir__cost_members,    &weir__tick_members,
-    &weir__tick_slot_members,
+    &weir__tick_slot_members,    &weir__arrival_members,
 };
 
 const weir_member *weir_members(const char *of, size_t *n)
