@@ -4,7 +4,7 @@
 
 usage: accuracy.py [ROUNDS], which does not matter: the figures are the same in each
 
-The model is written anew in each format, and in F32 (bench/requantize.c); bench/accuracy.c computes logits of the pinned
+The model is written anew in each format, and in F32 (`weir quantize --requantize`); bench/accuracy.c computes logits of the pinned
 llama.cpp's documentation, which stays the same. Two distances are taken: from the source's weights in F32, which is what a format
 costs in all, and from the format's own weights in F32, which is what its arithmetic costs. Writes bench/results/accuracy.md and
 accuracy.csv; ends with an error where a bound is broken. Needs WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR and WEIR_LLAMA_SOURCE in the environment;
@@ -20,7 +20,7 @@ import statistics
 import sys
 import tempfile
 
-from engine import machine, run
+from engine import machine, requantize, run
 
 FORMATS = ["q8_0", "q4_0", "q4_1", "q5_0", "q4_k_m", "q6_k", "bf16", "f16"]
 WIDE = ["q4_k_m", "q6_k"]  # whose blocks of 256 do not divide the model's 576 columns: with random weights too
@@ -43,7 +43,7 @@ def main():
         run([sys.executable, "bench/random_model.py", sources["random"]])
 
         def write(source, name, path):
-            run([f"{programs}/requantize", source, path, name])
+            requantize(weir, source, path, name)
             return path
 
         def logits(path, n, how, files, kernels="off"):
@@ -102,7 +102,7 @@ def main():
     lines = ["# Accuracy of the CPU kernels", "",
              f"`scripts/bench.sh 1 accuracy`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}, kernels "
              f"{rows[0]['kernels']}.", "",
-             machine() + "; one thread. SmolLM2-135M-Instruct, whose Q4_1 file is the source of all formats (bench/requantize.c). Its 576 columns "
+             machine() + "; one thread. SmolLM2-135M-Instruct, whose Q4_1 file is the source of all formats (`weir quantize --requantize`). Its 576 columns "
              "are no multiple of the K formats' 256, and most of their matrices are Q5_0 or Q8_0 instead; so these formats appear once more, "
              "with the random weights of bench/random_model.py, 2,048 wide, where a perplexity says nothing.", "",
              f"Logits at all positions of {MORE:,} tokens ({TOKENS:,} with random weights) in windows of 512 of the pinned llama.cpp's "

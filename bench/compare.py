@@ -6,7 +6,7 @@ usage: compare.py ROUNDS [LOAD...]
 
 llama-server is the pin as upstream builds it; both are driven over HTTP by `weir bench http`. In each round the sides take turns, load by
 load, each first in turn; ratios are taken within a round, and their median counts. Prompts differ from round to round, so that nothing
-cached helps where it should not. Writes bench/results/compare.md, compare.csv and plots. Needs WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR and
+cached helps where it should not. Writes bench/results/compare.md, compare.csv and plots. Needs WEIR_BIN, WEIR_MODEL and
 LLAMA_SERVER in the environment; scripts/bench.sh sets them."""
 import csv
 import datetime
@@ -23,7 +23,7 @@ import time
 import urllib.error
 import urllib.request
 
-from engine import machine, run
+from engine import machine, requantize, run
 from plot import plot
 
 RESULTS = pathlib.Path("bench/results")
@@ -104,7 +104,7 @@ class Server:
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server stays behind
     rounds, chosen = int(sys.argv[1]), sys.argv[2:] or [*LOADS, "decode", "memory"]
-    weir, model, programs, program = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "WEIR_BENCH_DIR", "LLAMA_SERVER"))
+    weir, model, program = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "LLAMA_SERVER"))
     threads = str(os.cpu_count())
     samples, timelines, decode, memory, tokens = [], {}, [], {}, {}
 
@@ -133,7 +133,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/q8_0.gguf"
         pathlib.Path(f"{folder}/schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
-        subprocess.run([f"{programs}/requantize", model, path, "q8_0"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        requantize(weir, model, path, "q8_0")
         for loads, slots, lane in (([n for n in LOADS if n in chosen and n != "wide"], SLOTS, LANE),
                                    (["wide"] if "wide" in chosen else [], WIDE_SLOTS, WIDE_LANE)):
             if not loads:
@@ -182,7 +182,7 @@ def write(rounds, weir, threads, samples, timelines, decode, memory, tokens):
         return f"{'≤' if at_most else '≥'} {aim:.3g}" + ("" if (ratio <= aim if at_most else ratio >= aim) else ", missed")
     lines = ["# Beside llama-server", "",
              f"`scripts/bench.sh {rounds} compare`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
-             machine() + f"; {threads} threads, SmolLM2-135M-Instruct requantized to Q8_0 (bench/requantize.c), {SLOTS} slots of {LANE} tokens; 32 streams "
+             machine() + f"; {threads} threads, SmolLM2-135M-Instruct requantized to Q8_0 (`weir quantize --requantize`), {SLOTS} slots of {LANE} tokens; 32 streams "
              f"have {WIDE_SLOTS} slots of {WIDE_LANE}.", "",
              "`weir serve` and llama-server, which is the pin as upstream builds it, with their default options besides; both over HTTP on the loopback "
              "interface, from the same program (`weir bench http`).",

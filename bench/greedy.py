@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from engine import machine, run
+from engine import machine, requantize, run
 
 SEED, PROMPTS, ANSWER = 1, 48, 32
 FORMATS = ["q8_0", "q4_1", "q4_0"]
@@ -49,7 +49,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in FORMATS:
             path = f"{folder}/{name}.gguf"
-            subprocess.run([f"{programs}/requantize", model, path, name], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            requantize(weir, model, path, name)
             requests = json.dumps({"requests": [{"prompt": p} for p in prompts]})
             own = [answers(weir, path, requests, "off", shape) for shape in SHAPES]
             ours = answers(weir, path, requests, "auto", SHAPES[1])

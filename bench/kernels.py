@@ -7,7 +7,7 @@ usage: kernels.py ROUNDS
 Stock is the pin without weir's patch, with upstream's own flags (OpenMP included): its llama-batched-bench, which does not sample.
 Each round runs both on each format and shape, one at once after the other and each first in turn. A ratio is that of the best speeds of
 all rounds, which a busy machine disturbs least; beside it stands the median of the ratios within the rounds. The AVX2 level stands
-beside stock built for AVX2. Writes bench/results/kernels.md and kernels.csv. Needs WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR, STOCK_TOOLS
+beside stock built for AVX2. Writes bench/results/kernels.md and kernels.csv. Needs WEIR_BIN, WEIR_MODEL, STOCK_TOOLS
 and STOCK_AVX2_TOOLS in the environment; scripts/bench.sh sets them."""
 import csv
 import datetime
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from engine import batched, machine, run, weir_rows
+from engine import batched, machine, requantize, run, weir_rows
 
 RANDOM = "q4_k_m (random, width 2048)"
 FORMATS = ["q8_0", "q4_1", "q4_0", "q5_0", RANDOM, "q6_k", "bf16", "f16"]
@@ -56,7 +56,7 @@ def table(samples, names, level):
 
 def main():
     rounds = int(sys.argv[1])
-    weir, model, programs = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "WEIR_BENCH_DIR"))
+    weir, model = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL"))
     tools = {"auto": os.environ["STOCK_TOOLS"], "avx2": os.environ["STOCK_AVX2_TOOLS"]}
     threads = str(os.cpu_count())
     samples = []
@@ -64,8 +64,7 @@ def main():
         source = f"{folder}/random.gguf"
         subprocess.run([sys.executable, "bench/random_model.py", source], check=True)
         for name in FORMATS:
-            subprocess.run([f"{programs}/requantize", source if name == RANDOM else model, f"{folder}/{name}.gguf", name.split()[0]],
-                           check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            requantize(weir, source if name == RANDOM else model, f"{folder}/{name}.gguf", name.split()[0])
         for i in range(rounds):
             print(f"round {i + 1} of {rounds}", file=sys.stderr, flush=True)
             for level, name in [("auto", f) for f in FORMATS] + [("avx2", f) for f in AVX2]:
@@ -83,7 +82,7 @@ def main():
 
     lines = ["# CPU kernels", "",
              f"`scripts/bench.sh {rounds} kernels`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
-             machine() + f"; {threads} threads, SmolLM2-135M-Instruct requantized from its Q4_1 file (bench/requantize.c), whose 576 "
+             machine() + f"; {threads} threads, SmolLM2-135M-Instruct requantized from its Q4_1 file (`weir quantize --requantize`), whose 576 "
              "columns K formats do not divide: q4_k_m is a model of random weights (bench/random_model.py), and q6_k holds mostly Q8_0. "
              f"Answers of {SHAPES[0][2]} tokens, a lane for each sequence. Stock: llama-batched-bench of the pin without weir's patch, with "
              "upstream's own flags, OpenMP included; it does not sample.", "",

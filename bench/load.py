@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-from engine import machine, run
+from engine import machine, requantize, run
 
 RANDOM = "q4_k_m (random, width 2048)"
 FORMATS = ["q8_0", "q4_1", "q4_0", "bf16", RANDOM]
@@ -35,8 +35,7 @@ def main():
         source = f"{folder}/random.gguf"
         subprocess.run([sys.executable, "bench/random_model.py", source], check=True)
         for name in FORMATS:
-            subprocess.run([f"{programs}/requantize", source if name == RANDOM else model, f"{folder}/{name}.gguf", name.split()[0]],
-                           check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            requantize(weir, source if name == RANDOM else model, f"{folder}/{name}.gguf", name.split()[0])
         for name in FORMATS:
             path = f"{folder}/{name}.gguf"
             run([weir, "optimize", path, "-q"])

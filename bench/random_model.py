@@ -5,7 +5,7 @@
 usage: random_model.py OUT.gguf
 
 2,048 wide, 4 layers, 32 heads of which 8 have keys and values, 5,632 wide between; the vocabulary of scripts/tiny_gguf.py. Matrices
-are random blocks of Q8_0, from which bench/requantize.c makes other formats. The file has the same bytes each time."""
+are random blocks of Q8_0, from which `weir quantize --requantize` makes other formats. The file has the same bytes each time."""
 import pathlib
 import struct
 import sys

@@ -7,7 +7,7 @@ usage: schema.py ROUNDS
 All answers are cut at ANSWER tokens, those with a schema too (it asks for more), and a new request comes for each that ended, so that as
 many streams run at any time in both. Within a round each load follows the other at once, each first in turn; ratios are taken there.
 The first round finds no grammar compiled and no mask known. Three rounds take some two minutes. Writes bench/results/schema.md and
-schema.csv. Needs WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR and LLAMA_SERVER in the environment; scripts/bench.sh sets them."""
+schema.csv. Needs WEIR_BIN, WEIR_MODEL and LLAMA_SERVER in the environment; scripts/bench.sh sets them."""
 import csv
 import datetime
 import json
@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 from compare import Server
-from engine import machine, run
+from engine import machine, requantize, run
 
 RESULTS = pathlib.Path("bench/results")
 STREAMS, EACH, PROMPT, ANSWER, LANE = [4, 8], 2, 40, 96, 1024
@@ -35,13 +35,13 @@ SCHEMA = {"type": "array", "items": RECORD, "minItems": 20, "maxItems": 40}
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server stays behind
     rounds = int(sys.argv[1])
-    weir, model, programs, program = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "WEIR_BENCH_DIR", "LLAMA_SERVER"))
+    weir, model, program = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "LLAMA_SERVER"))
     threads, slots = str(os.cpu_count()), max(STREAMS)
     samples = []
     with tempfile.TemporaryDirectory() as folder:
         path, schema = f"{folder}/q8_0.gguf", f"{folder}/schema.json"
         pathlib.Path(schema).write_text(json.dumps(SCHEMA), encoding="utf-8")
-        subprocess.run([f"{programs}/requantize", model, path, "q8_0"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        requantize(weir, model, path, "q8_0")
         common = ["-m", path, "-t", threads, "-tb", threads, "-np", str(slots), "--host", "127.0.0.1", "--offline"]
         sides = {"weir": Server("weir", [weir, "serve", *common, "-c", str(LANE)]),
                  "llama-server": Server("llama-server", [program, *common, "-c", str(LANE * slots), "--no-ui"])}
@@ -78,7 +78,7 @@ def write(rounds, weir, threads, samples):
         return [s[key] for s in samples if (s["side"], s["streams"], s["kind"]) == (side, n, kind)]
     lines = ["# What a JSON Schema costs", "",
              f"`scripts/bench.sh {rounds} schema`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
-             f"{machine()}; {threads} threads, SmolLM2-135M-Instruct requantized to Q8_0 (bench/requantize.c), over HTTP; prompts of {PROMPT} words, answers cut at "
+             f"{machine()}; {threads} threads, SmolLM2-135M-Instruct requantized to Q8_0 (`weir quantize --requantize`), over HTTP; prompts of {PROMPT} words, answers cut at "
              f"{ANSWER} tokens, {EACH} a stream, greedy. Medians of {rounds} rounds; the ratio is that of tokens per second with the schema by those of free text "
              "within a round, median (least to most). The sides follow each other: their ratios may be compared, their speeds roughly. In the first round "
              "nothing is known of the schema yet.", "",

@@ -49,7 +49,6 @@ enum {
     CLI_SERVE = 8192,
     CLI_PS = 1048576,
     CLI_TOP = 2097152,
-    CLI_TYPES = 4194304,
 };
 
 /* Commands whose words may be another command's, with its options. */

@@ -116,8 +116,8 @@ const cli_command cli_commands[] = {
      "write a model's weights in another type",
      "Fewer bits for each weight take less memory and are read faster, and reproduce the model a little less "
      "exactly. "
-     "Start from the original, in F16, BF16 or F32. weir bench types measures which types this machine runs "
-     "fastest.",
+     "Start from the original, in F16, BF16 or F32. weir bench kernels measures which types this machine "
+     "runs fastest.",
      "# about 8 bits for each weight, then about 4\n"
      "weir quantize -m model-f16.gguf\n"
      "weir quantize -m model-f16.gguf --type Q4_K_M -o small.gguf",
@@ -154,9 +154,7 @@ const cli_command cli_commands[] = {
      "prefill: prompt tokens until the last stream's first token. decode: the tokens after that. TTFT: "
      "time to first token. ITL: time between tokens of one stream.",
      "# one stream and eight, as CSV too\n"
-     "weir bench engine --streams 1,8 --csv engine.csv\n"
-     "# weir's own time for each token\n"
-     "weir bench engine --emit",
+     "weir bench engine --streams 1,8 --csv engine.csv",
      cli_bench_engine_defaults, NULL},
     {CLI_KERNELS, "bench kernels", "[--kernel NAME] [--shape KxN] [--rows N,…] [--threads N,…]",
      "measure weir's kernels beside ggml's",
@@ -167,18 +165,20 @@ const cli_command cli_commands[] = {
      "The limits of this machine are measured in between: byte multiplications in registers, and memory "
      "bandwidth. With few rows a product is bound by reading its weights, with many rows by "
      "multiplications; the table shows the fraction of either limit that weir reaches.\n\n"
-     "The shape of attention: query heads / KV heads × head size × cells.",
+     "The shape of attention: query heads / KV heads × head size × cells. With one row, GMAC/s is also the "
+     "number of tokens per second that a model of a billion such weights could generate.",
      "# all of it; that takes minutes\n"
      "weir bench kernels --csv kernels.csv\n"
+     "# which type to quantize to\n"
+     "weir bench kernels --shape 2048x2048 --rows 1,64\n"
      "# one format in the cache\n"
      "weir bench kernels --kernel q4_K --shape 1024x1024 --rows 512 --memory 0",
      cli_bench_kernels_defaults, NULL},
-    {CLI_HTTP, "bench http", "URL | engine: [--concurrency N | --rate R] [--requests N | --duration S]",
+    {CLI_HTTP, "bench http", "URL [--concurrency N | --rate R] [--requests N | --duration S]",
      "load-test a server with OpenAI's API",
      "Sends streaming requests (/v1/chat/completions or /v1/completions) and records when each piece of an"
-     " answer arrives. URL is the server's address, with or without /v1. engine: is an engine in this "
-     "process instead, made from the options under Model and Engine: the same load without HTTP. Proxies "
-     "in the environment are ignored, redirects are not followed.\n\n"
+     " answer arrives. URL is the server's address, with or without /v1. Proxies in the environment are "
+     "ignored, redirects are not followed.\n\n"
      "Prompts are frequent short words, so that a word is about a token; the chat template adds its own. "
      "The server counts the tokens (usage in the last event, requested by stream_options.include_usage). "
      "If it does not, pieces are counted and the report says so.\n\n"
@@ -190,8 +190,8 @@ const cli_command cli_commands[] = {
      "weir bench http http://localhost:8080\n"
      "# two requests a second for a minute, a tenth of the clients leaves\n"
      "weir bench http http://localhost:8080 --rate 2 --duration 60 --leave 0.1 --csv requests.csv\n"
-     "# how long 4 streams stand still when a long prompt arrives, in this process\n"
-     "weir bench http engine: --concurrency 4 --requests 4 --gen 200 --ignore-eos --late-prompt 1200",
+     "# how long 4 streams stand still when a long prompt arrives\n"
+     "weir bench http http://localhost:8080 -N 4 --gen 200 --ignore-eos --late-prompt 1200",
      cli_bench_http_defaults, NULL},
     {CLI_SCHEDULE, "bench schedule", "[--slots N] [--cache-nodes N] [--ticks N]",
      "measure weir's own time per tick",
@@ -201,13 +201,6 @@ const cli_command cli_commands[] = {
      "# as many slots as an engine may have\n"
      "weir bench schedule --slots 256",
      cli_bench_schedule_defaults, NULL},
-    {CLI_TYPES, "bench types", "[-t N]", "measure each type of weights on this machine",
-     "Multiplies one large matrix of weights in each type with one row (decode) and with 64 (prefill), by "
-     "the kernels that would run. The figures are tokens per second of a model of a billion weights, if "
-     "nothing else had to be computed.",
-     "# which type to quantize to\n"
-     "weir bench types",
-     NULL, NULL},
     {CLI_REPLAY, "bench replay", "FILE [--strategy NAME]", "replay a recorded schedule, without a model",
      "Takes a file of weir stream --ring. Requests arrive at the recorded times, and each tick takes the "
      "recorded time. With the recorded strategy the plans are compared tick by tick. With another "

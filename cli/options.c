@@ -7,16 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASK     (CLI_RUN | CLI_STREAM | CLI_CHAT)
-#define SETS    (ASK | CLI_SERVE) /* what requests to a server need not say */
-#define ANSWERS (SETS | CLI_HTTP)
-#define TEXTS   (CLI_TOKENIZE | CLI_EMBED)
-#define LOADS   (ANSWERS | CLI_INFO | CLI_BENCH)
-#define NAMED   (CLI_PULL | CLI_LIST_MODELS)
-#define NAMES   (LOADS | NAMED | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS)
-#define WATCH   (CLI_PS | CLI_TOP)
+#define ASK   (CLI_RUN | CLI_STREAM | CLI_CHAT)
+#define SETS  (ASK | CLI_SERVE) /* what requests to a server need not say */
+#define TEXTS (CLI_TOKENIZE | CLI_EMBED)
+#define LOADS (SETS | CLI_INFO | CLI_BENCH)
+#define NAMED (CLI_PULL | CLI_LIST_MODELS)
+#define NAMES (LOADS | NAMED | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS)
+#define WATCH (CLI_PS | CLI_TOP)
 #define ALL                                                                                                  \
-    (NAMES | WATCH | CLI_RM | CLI_TYPES | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | CLI_CONFIG |             \
+    (NAMES | WATCH | CLI_RM | CLI_HTTP | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | CLI_CONFIG |              \
      CLI_COMPLETION | CLI_VERSION)
 
 const char *const cli_group_titles[CLI_N_GROUPS] = {
@@ -111,7 +110,7 @@ static cli_option table[] = {
     {"--explain-cache", NULL, CLI_OUTPUT, CLI_RUN | CLI_STREAM, NULL, SET(CLI_FLAG, explain_cache),
      .help = "report why a prompt missed the prefix cache, and where it differs from the nearest entry"},
 
-    {"--model", "-m", CLI_MODEL, (LOADS & ~CLI_HTTP) | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS, "MODEL", SET(CLI_STRING, model_path), .standard = "default",
+    {"--model", "-m", CLI_MODEL, LOADS | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS, "MODEL", SET(CLI_STRING, model_path), .standard = "default",
      .help = "a GGUF file; default, the model that make run fetched; or hf:OWNER/REPO[:QUANTIZATION or FILE], downloaded once (weir help pull)"},
     {"--revision", NULL, CLI_MODEL, NAMES, "NAME", MEMBER(hub, revision, revision), .env = "", .standard = "main"},
     {"--offline", NULL, CLI_MODEL, NAMES, NULL, MEMBER(hub, offline, offline), .env = ""},
@@ -123,27 +122,27 @@ static cli_option table[] = {
     {"--no-mmap", NULL, CLI_MODEL, LOADS, NULL, MODEL(use_mmap), .help = "read the file instead of mapping it"},
     {"--mlock", NULL, CLI_MODEL, LOADS, NULL, MODEL(use_mlock)},
 
-    {"--ctx", "-c --ctx-size", CLI_ENGINE, ANSWERS | CLI_INFO, "N", ENGINE(n_ctx)},
-    {"--slots", "-np --parallel", CLI_ENGINE, CLI_RUN | CLI_SERVE | CLI_INFO | CLI_HTTP | CLI_SCHEDULE, "N", ENGINE(n_slots)},
+    {"--ctx", "-c --ctx-size", CLI_ENGINE, SETS | CLI_INFO, "N", ENGINE(n_ctx)},
+    {"--slots", "-np --parallel", CLI_ENGINE, CLI_RUN | CLI_SERVE | CLI_INFO | CLI_SCHEDULE, "N", ENGINE(n_slots)},
     {"--slots", "-np --parallel", CLI_ENGINE, CLI_STREAM, "N", ENGINE(n_slots), .standard = "0", .help = "requests that run at a time; 0 = all of them"},
-    {"--kv", NULL, CLI_ENGINE, ANSWERS | CLI_INFO, "N", ENGINE(n_kv), .standard = "slots × ctx, as far as memory allows"},
-    {"--threads", "-t", CLI_ENGINE, LOADS | CLI_EMBED | CLI_QUANTIZE | CLI_TYPES, "N", ENGINE(n_threads), .standard = "as many as processors"},
+    {"--kv", NULL, CLI_ENGINE, SETS | CLI_INFO, "N", ENGINE(n_kv), .standard = "slots × ctx, as far as memory allows"},
+    {"--threads", "-t", CLI_ENGINE, LOADS | CLI_EMBED | CLI_QUANTIZE, "N", ENGINE(n_threads), .standard = "as many as processors"},
     {"--threads-batch", "-tb", CLI_ENGINE, LOADS, "N", ENGINE(n_threads_batch), .standard = "as --threads"},
     {"--batch-size", "-b", CLI_ENGINE, LOADS, "N", ENGINE(n_batch)},
     {"--ubatch-size", "-ub", CLI_ENGINE, LOADS, "N", ENGINE(n_ubatch), .standard = "512 + slots"},
     {"--chunk", NULL, CLI_ENGINE, LOADS, "N", ENGINE(chunk_size)},
     {"--layout", NULL, CLI_ENGINE, LOADS, "NAME", ENGINE(layout)},
     {"--ageing", NULL, CLI_ENGINE, CLI_RUN | CLI_SERVE | CLI_STREAM, "MS", ENGINE(ageing_ms)},
-    {"--cache-memory", NULL, CLI_ENGINE, ANSWERS, "SIZE", ENGINE(cache_bytes), .standard = "a quarter of what is free"},
-    {"--cache-sequences", NULL, CLI_ENGINE, ANSWERS, "N", ENGINE(cache_sequences), .standard = "as many as cost no memory"},
-    {"--cache-dir", NULL, CLI_ENGINE, ANSWERS, "FOLDER", MEMBER(engine, cache_dir, cache_dir), .standard = "none"},
-    {"--cache-disk", NULL, CLI_ENGINE, ANSWERS, "SIZE", ENGINE(cache_disk_bytes), .standard = "4G"},
+    {"--cache-memory", NULL, CLI_ENGINE, SETS, "SIZE", ENGINE(cache_bytes), .standard = "a quarter of what is free"},
+    {"--cache-sequences", NULL, CLI_ENGINE, SETS, "N", ENGINE(cache_sequences), .standard = "as many as cost no memory"},
+    {"--cache-dir", NULL, CLI_ENGINE, SETS, "FOLDER", MEMBER(engine, cache_dir, cache_dir), .standard = "none"},
+    {"--cache-disk", NULL, CLI_ENGINE, SETS, "SIZE", ENGINE(cache_disk_bytes), .standard = "4G"},
     {"--cache-type-k", "-ctk", CLI_ENGINE, LOADS, "TYPE", ENGINE(type_k)},
     {"--cache-type-v", "-ctv", CLI_ENGINE, LOADS, "TYPE", ENGINE(type_v)},
-    {"--draft-max", "--draft --draft-n", CLI_ENGINE, ANSWERS | CLI_INFO, "N", ENGINE(n_draft_max)},
-    {"--no-prompt-lookup", NULL, CLI_ENGINE, ANSWERS | CLI_INFO, NULL, ENGINE(prompt_lookup), .help = "do not draft from the request's own prompt and answer"},
-    {"--draft-model", "-md --model-draft", CLI_ENGINE, ANSWERS | CLI_INFO, "MODEL", MEMBER(engine, draft_model, draft_path), .kind = CLI_STRING, .standard = "none"},
-    {"--no-mtp", NULL, CLI_ENGINE, ANSWERS | CLI_INFO, NULL, ENGINE(mtp), .help = "do not draft with the model's own MTP layers"},
+    {"--draft-max", "--draft --draft-n", CLI_ENGINE, SETS | CLI_INFO, "N", ENGINE(n_draft_max)},
+    {"--no-prompt-lookup", NULL, CLI_ENGINE, SETS | CLI_INFO, NULL, ENGINE(prompt_lookup), .help = "do not draft from the request's own prompt and answer"},
+    {"--draft-model", "-md --model-draft", CLI_ENGINE, SETS | CLI_INFO, "MODEL", MEMBER(engine, draft_model, draft_path), .kind = CLI_STRING, .standard = "none"},
+    {"--no-mtp", NULL, CLI_ENGINE, SETS | CLI_INFO, NULL, ENGINE(mtp), .help = "do not draft with the model's own MTP layers"},
 
     {"--lora", NULL, CLI_MODEL, ASK, "FILE[=SCALE]", SET(CLI_LIST, lora), .standard = "none",
      .help = "a LoRA adapter (GGUF), with its scale (1)"},
@@ -153,19 +152,17 @@ static cli_option table[] = {
     {"--lora-dir", NULL, CLI_SERVING, CLI_SERVE, "FOLDER", SET(CLI_STRING, lora_dir), .field = "lora_dir", .standard = "none",
      .help = "let requests load adapters from this folder, unload them and change their scales"},
 
-    {"--strategy", NULL, CLI_ENGINE, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE, "NAME", ENGINE(strategy), .kind = CLI_STRATEGY, .standard = "decode-maximal"},
+    {"--strategy", NULL, CLI_ENGINE, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_SCHEDULE, "NAME", ENGINE(strategy), .kind = CLI_STRATEGY, .standard = "decode-maximal"},
     {"--strategy", NULL, CLI_ENGINE, CLI_SERVE, "NAME", ENGINE(strategy), .kind = CLI_STRATEGY, .standard = "latency-target"},
     {"--strategy", NULL, CLI_ENGINE, CLI_REPLAY, "NAME", OWN(CLI_STRATEGY, engine.strategy), .standard = "the recorded one",
      .help = "plan with this strategy: decode-maximal, prefill-priority, balanced, latency-target"},
-    {"--itl-target", NULL, CLI_ENGINE, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_BENCH | CLI_HTTP | CLI_SCHEDULE, "MS", ENGINE(itl_target_ms)},
+    {"--itl-target", NULL, CLI_ENGINE, CLI_RUN | CLI_SERVE | CLI_STREAM | CLI_BENCH | CLI_SCHEDULE, "MS", ENGINE(itl_target_ms)},
 
     {"--streams", NULL, CLI_MEASURING, CLI_BENCH, "N,…", OWN(CLI_NUMBERS, streams), .standard = "1,2,4,8,16,32", .help = "streams at a time"},
     {"--prompt", "-p", CLI_MEASURING, CLI_BENCH, "N,…", OWN(CLI_NUMBERS, prompt_lengths), .standard = "128", .help = "tokens of each prompt"},
     {"--gen", "-n", CLI_MEASURING, CLI_BENCH, "N,…", OWN(CLI_NUMBERS, answer_lengths), .standard = "32", .help = "tokens of each answer"},
     {"--repeat", NULL, CLI_MEASURING, CLI_BENCH, "N", OWN(CLI_INT32, repeat), .help = "repetitions; the median counts"},
     {"--no-plain", NULL, CLI_MEASURING, CLI_BENCH, NULL, OWN(CLI_FLAG, no_plain), .help = "skip the plain llama.h loop"},
-    {"--emit", NULL, CLI_MEASURING, CLI_BENCH, NULL, OWN(CLI_FLAG, emit),
-     .help = "measure weir's own time and memory per token instead, on a model without weights"},
     {"--concurrency", NULL, CLI_MEASURING, CLI_HTTP, "N", OWN(CLI_INT32, concurrency), .help = "clients; each sends its next request after its answer"},
     {"--rate", NULL, CLI_MEASURING, CLI_HTTP, "R", OWN(CLI_FLOAT, rate), .standard = "",
      .help = "instead: Poisson arrivals per second, independent of the answers"},
@@ -193,8 +190,7 @@ static cli_option table[] = {
     {"--api-key", NULL, CLI_MEASURING, CLI_HTTP, "KEY", SET(CLI_STRING, api_key),
      .help = "the API key to send (Authorization: Bearer); safer in the environment than on the command line"},
 
-    {"--model", "-m", CLI_MODEL, CLI_HTTP, "NAME", SET(CLI_STRING, model_path), .standard = "default",
-     .help = "the model's name in the requests; of engine: a GGUF file, or as for weir run"},
+    {"--model", "-m", CLI_MODEL, CLI_HTTP, "NAME", SET(CLI_STRING, model_path), .standard = "default", .help = "the model's name in the requests"},
 
     {"--cache-nodes", NULL, CLI_MEASURING, CLI_SCHEDULE, "N", OWN(CLI_INT32, n_nodes),
      .help = "prompts that were answered before, so that the prefix cache holds them"},
@@ -286,9 +282,9 @@ static cli_option table[] = {
     {"--licenses", NULL, CLI_OUTPUT, CLI_VERSION, NULL, OWN(CLI_FLAG, licenses),
      .help = "print weir's license and the notices of llama.cpp and the other linked code"},
     {"--json", NULL, CLI_OUTPUT, ALL & ~(CLI_COMPLETION | CLI_EMBED | CLI_CHAT), NULL, OWN(CLI_FLAG, json), .help = "print JSON for machines"},
-    {"--quiet", "-q", CLI_OUTPUT, ANSWERS | CLI_BENCH | CLI_KERNELS | CLI_TYPES | CLI_OPTIMIZE | CLI_QUANTIZE | CLI_PULL | TEXTS, NULL, SET(CLI_FLAG, quiet),
+    {"--quiet", "-q", CLI_OUTPUT, SETS | CLI_HTTP | CLI_BENCH | CLI_KERNELS | CLI_OPTIMIZE | CLI_QUANTIZE | CLI_PULL | TEXTS, NULL, SET(CLI_FLAG, quiet),
      .help = "no progress, no figures"},
-    {"--verbose", "-v", CLI_OUTPUT, LOADS | CLI_KERNELS | CLI_TYPES | CLI_OPTIMIZE | CLI_QUANTIZE | NAMED | TEXTS, NULL, SET(CLI_FLAG, verbose),
+    {"--verbose", "-v", CLI_OUTPUT, LOADS | CLI_KERNELS | CLI_OPTIMIZE | CLI_QUANTIZE | NAMED | TEXTS, NULL, SET(CLI_FLAG, verbose),
      .help = "show the log of weir and llama.cpp"},
     {"--help", "-h -?", CLI_OUTPUT, ALL, NULL, OWN(CLI_FLAG, help), .help = "show this help"},
     {0},

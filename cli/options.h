@@ -95,7 +95,7 @@ typedef struct cli_args {
     cli_numbers streams, prompt_lengths, answer_lengths;
     int32_t repeat;
     char *csv_path;
-    bool no_plain, emit;
+    bool no_plain;
     /* bench kernels */
     cli_list kernels, shapes;
     cli_numbers rows, thread_counts;

@@ -171,20 +171,9 @@ run = json.loads(out)["runs"][0]
 check("Ctrl-C: the figures so far", process.returncode == 130 and run["stopped"] == 8 and run["requests"] == 8 and run["itl_ms"]["n"] > 0 and run["n_errors"] == 0,
       process.returncode, out, err)
 
-# ---- Engine
-
-run = load("engine:", "-m", "fake:tick_us=1000,n_ctx_train=20000", "--requests", "12", "--concurrency", "4", "--prompt", "10", "--gen", "20", "--leave", "0.3",
-           "-c", "4096", "--late-prompt", "300")
-counts("engine: the same load in this process", run, {}, requests=13, answered=13 - run["left"], n_errors=0)
-check("engine: late prompt", run["late"]["ended"] == "answered" and run["late"]["prompt_tokens"] > 1000, run)
-run = load("engine:", "-m", "fake:", "--requests", "3", "--prompt", "2000", code=4)
-check("engine: what cannot fit is refused", run["errors"].get("refused", {}).get("n") == 3, run)
-run = load("engine:", "-m", "fake:tick_us=3000000", "--requests", "2", "--timeout", "0.5", code=4)
-check("engine: the deadline", run["errors"].get("timeout", {}).get("n") == 2, run)
-
 # ---- Usage
 
-for words, part in ((("ftp://x",), "no address"), ((), "one target"), (("engine:", "--extra", "{}"), "--extra is for servers"),
+for words, part in ((("ftp://x",), "no address"), ((), "one address"),
                     (("http://x", "--prompt", "9-3"), "--prompt is"), (("http://x", "--gen", "x"), "--gen is"), (("http://x", "--leave", "2"), "--leave is 2"),
                     (("http://x", "--rate", "nan"), "--rate is"), (("http://x", "--rate", "1", "--concurrency", "2"), "exclude"),
                     (("http://x", "--requests", "1", "--duration", "2"), "exclude"), (("http://x", "--extra", "[]"), "--extra is no JSON object"),

@@ -41,8 +41,6 @@ def test_bench():
     process.communicate(timeout=PATIENCE)
     check("bench engine: SIGINT", process.returncode == 130, process.returncode)
     if FAKE:
-        parsed = json.loads(weir("bench", "engine", "--emit", "--repeat", "1", "--json").stdout)
-        check("bench engine --emit", 0 < parsed["us_per_token"] < 1000 and parsed["slots"] == 8, parsed)
         parsed = json.loads(weir("bench", "schedule", "--slots", "4", "--cache-nodes", "50", "--ticks", "20", "--json").stdout)
         check("bench schedule", parsed["ticks"] == 20 and 0 < parsed["decide_us"]["p50"] <= parsed["decide_us"]["max"], parsed)
         expect("bench schedule: a range", weir("bench", "schedule", "--slots", "257"), 2, "--slots is 257; allowed: 1 to 256")

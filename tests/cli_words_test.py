@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "sup
 from checks import check, environment, run_tests  # noqa: E402
 from program import MODEL, expect, run, weir  # noqa: E402
 
-COMMANDS = ["run", "chat", "stream", "serve", "info", "tokenize", "embed", "optimize", "quantize", "pull", "list", "rm", "bench engine", "bench kernels", "bench http", "bench schedule", "bench types", "bench replay", "config", "completion", "version"]
+COMMANDS = ["run", "chat", "stream", "serve", "info", "tokenize", "embed", "optimize", "quantize", "pull", "list", "rm", "bench engine", "bench kernels", "bench http", "bench schedule", "bench replay", "config", "completion", "version"]
 SHOWN = [c for c in COMMANDS if not c.startswith("bench ")] + ["bench NAME"]  # by weir help: what most people need
 
 

@@ -184,7 +184,7 @@ def test_narrow():
 
 # The scripts ask the program that the line names.
 PATH = os.path.dirname(WEIR) + ":" + os.environ["PATH"]
-LINES = (("weir ru", {"run"}), ("weir bench ", {"engine", "http", "kernels", "replay", "schedule", "types"}), ("weir run --top-", {"--top-k", "--top-p",
+LINES = (("weir ru", {"run"}), ("weir bench ", {"engine", "http", "kernels", "replay", "schedule"}), ("weir run --top-", {"--top-k", "--top-p",
          "--top-nsigma", "--top-n-sigma"}), ("weir run --layout ", {"auto", "unified", "per_slot"}),
          ("weir bench engine --strategy lat", {"latency-target"}), ("weir help bench sche", {"schedule"}),
          ("weir completion ", {"bash", "zsh", "fish"}), ("weir bench schedule --s", {"--slots", "--strategy"}),

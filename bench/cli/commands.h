@@ -9,10 +9,6 @@ cli_exit bench_engine(cli_args *args);
 cli_exit bench_kernels(cli_args *args);
 cli_exit bench_http(cli_args *args);
 cli_exit bench_schedule(cli_args *args);
-cli_exit bench_types(cli_args *args);
 cli_exit bench_replay(cli_args *args);
-
-/* bench engine --emit: weir's own time for each token and its memory, on the fake backend. */
-cli_exit bench_emit(cli_args *args);
 
 #endif

@@ -346,7 +346,6 @@ cli_exit bench_engine(cli_args *args)
     char *path = NULL;
     cli_exit code = check(args);
     if (code != CLI_OK) return code;
-    if (args->emit) return bench_emit(args);
     cli_load_log(args);
     code = CLI_NO_MODEL;
     if ((path = cli_load_path(args)) == NULL) goto done;

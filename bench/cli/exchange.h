@@ -71,7 +71,4 @@ void cli_exchanges_run(cli_exchanges *exchanges);
  * (*code). */
 cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *code);
 
-/* To an engine in this process, made from the options. NULL after a message. */
-cli_carrier *cli_carrier_engine(const cli_args *args, cli_exit *code);
-
 #endif

@@ -3,8 +3,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "cli/figures.h"
@@ -145,7 +143,6 @@ static void print_report(const struct bench *bench, int32_t run)
     const cli_args *args = bench->args;
     if (run > 0) cli_text_puts(&text, "\n");
     cli_text_add_safe(&text, bench->target, strlen(bench->target));
-    if (strcmp(bench->target, "engine:") == 0) cli_text_puts(&text, ", in this process, without HTTP");
     if (args->rate > 0)
         cli_text_printf(&text, ": %g requests/s", (double)args->rate);
     else
@@ -164,21 +161,12 @@ static void print_report(const struct bench *bench, int32_t run)
 static json_t *report_json(const struct bench *bench)
 {
     const cli_args *args = bench->args;
-    struct rusage usage;
     json_t *json = json_pack(
         "{s:o, s:I, s:s, s:f, s:s, s:s, s:i, s:i, s:f}", "target", cli_figures_string(bench->target), "seed",
         (json_int_t)args->seed, "loop", args->rate > 0 ? "open" : "closed", "rate", (double)args->rate,
         "prompt", args->prompt_span != NULL ? args->prompt_span : "128", "gen",
         args->answer_span != NULL ? args->answer_span : "64", "concurrency", args->concurrency,
         "shared_prefix", args->n_shared, "leave", (double)args->leave);
-    if (strcmp(bench->target, "engine:") == 0 && getrusage(RUSAGE_SELF, &usage) == 0) {
-#if defined(__APPLE__)
-        json_int_t bytes = usage.ru_maxrss;
-#else
-        json_int_t bytes = (json_int_t)usage.ru_maxrss * 1024;
-#endif
-        json_object_set_new(json, "most_resident_bytes", json_integer(bytes));
-    }
     if (json_object_set(json, "runs", bench->runs) != 0) cli_no_memory();
     return json;
 }
@@ -200,9 +188,7 @@ static cli_exit check(cli_args *args, cli_traffic *traffic)
     const char *prompt = args->prompt_span != NULL ? args->prompt_span : "128";
     const char *answer = args->answer_span != NULL ? args->answer_span : "64";
     if (args->words.n != 1)
-        return cli_fail(
-            CLI_USAGE,
-            "weir bench http takes one target: an address such as http://localhost:8080, or engine:");
+        return cli_fail(CLI_USAGE, "weir bench http takes one address, such as http://localhost:8080");
     if (!cli_span_parse(prompt, WORDS_MAX, &traffic->prompt))
         return cli_fail(CLI_USAGE, "--prompt is \"%.40s\"; expected: N or N-M, from 1 to %d", prompt,
                         WORDS_MAX);
@@ -276,13 +262,7 @@ cli_exit bench_http(cli_args *args)
     bench.tally = cli_alloc(1, sizeof *bench.tally);
     bench.runs = json_array();
     complete(&bench);
-    bool engine = strcmp(bench.target, "engine:") == 0;
-    if (engine && (args->extra != NULL || args->api_key != NULL))
-        code = cli_fail(CLI_USAGE, "%s is for servers; engine: has none",
-                        args->extra != NULL ? "--extra" : "--api-key");
-    if (code != CLI_OK) goto done;
-    bench.exchanges.carrier =
-        engine ? cli_carrier_engine(args, &code) : cli_carrier_http(args, bench.target, &code);
+    bench.exchanges.carrier = cli_carrier_http(args, bench.target, &code);
     if (bench.exchanges.carrier == NULL) goto done;
     if (args->rate <= 0 && args->concurrency > bench.exchanges.carrier->limit)
         code = cli_fail(CLI_USAGE, "--concurrency is %d; this process may have %d connections (ulimit -n)",

@@ -11,7 +11,6 @@ static cli_exit run(cli_args *args, char **argv)
     case CLI_KERNELS: return bench_kernels(args);
     case CLI_HTTP: return bench_http(args);
     case CLI_SCHEDULE: return bench_schedule(args);
-    case CLI_TYPES: return bench_types(args);
     case CLI_REPLAY: return bench_replay(args);
     default: return cli_fail(CLI_USAGE, "weir-bench has only the commands of weir bench");
     }
