@@ -35,7 +35,7 @@ static void say(const struct chat *chat, const char *string)
     cli_text_add_safe(&text, string, strlen(string));
     cli_text_printf(&text, "%s\n", cli_term_style_err(CLI_PLAIN));
     fputs(text.bytes, stderr);
-    cli_text_fini(&text);
+    weir__text_fini(&text);
 }
 
 static cli_exit on_help(struct chat *chat, const char *rest);
@@ -128,8 +128,8 @@ static cli_exit on_stats(struct chat *chat, const char *rest)
     cli_text_puts(&text, " tokens");
     cli_text_printf(&text, "; prompt tokens computed %llu, from the cache %llu\n",
                     (unsigned long long)stats.n_prompt_tokens, (unsigned long long)stats.n_cached_tokens);
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
     return CLI_OK;
 }
 
@@ -213,8 +213,8 @@ static cli_exit on_help(struct chat *chat, const char *rest)
                         commands[i].argument, commands[i].help);
     cli_text_puts(&text,
                   "Ctrl-C ends an answer. A line that ends with \\ goes on. // begins a message with /.\n");
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
     return CLI_OK;
 }
 
@@ -252,14 +252,14 @@ static cli_line_what read_message(struct chat *chat, cli_text *message)
     cli_line_what what;
     bool goes_on = false;
     do {
-        cli_text_clear(&line);
+        weir__text_clear(&line);
         what = cli_line_read(chat->line, goes_on ? more : prompt, &line);
-        goes_on = what == CLI_LINE_TEXT && line.length > 0 && line.bytes[line.length - 1] == '\\';
+        goes_on = what == CLI_LINE_TEXT && line.n > 0 && line.bytes[line.n - 1] == '\\';
         if (what != CLI_LINE_TEXT) break;
-        cli_text_add(message, line.bytes != NULL ? line.bytes : "", line.length - goes_on);
+        cli_text_add(message, line.bytes != NULL ? line.bytes : "", line.n - goes_on);
         if (goes_on) cli_text_puts(message, "\n");
     } while (goes_on);
-    cli_text_fini(&line);
+    weir__text_fini(&line);
     return what;
 }
 
@@ -288,7 +288,7 @@ static cli_exit converse(struct chat *chat)
             chat->over = true;
         if (what != CLI_LINE_TEXT && asks) cli_out("\n", 1);
         if (what == CLI_LINE_INTERRUPTED) say(chat, "(Ctrl-D leaves)");
-        cli_text_fini(&message);
+        weir__text_fini(&message);
     }
     return asks ? CLI_OK : code;
 }
@@ -326,7 +326,7 @@ static cli_exit begin(struct chat *chat, const char *path)
         cli_text text = {0};
         cli_text_printf(&text, "%s; /help lists the commands, Ctrl-D leaves", info.description);
         say(chat, text.bytes);
-        cli_text_fini(&text);
+        weir__text_fini(&text);
     }
     return code;
 }

@@ -42,14 +42,10 @@ void *cli_copy(const void *bytes, size_t size)
 char *cli_format(const char *format, ...)
 {
     cli_text text = {0};
-    va_list arguments, again;
-    va_start(arguments, format);
-    va_copy(again, arguments);
-    int n = vsnprintf(NULL, 0, format, arguments);
-    cli_grow(&text.bytes, &text.capacity, n < 0 ? 1 : (size_t)n + 1, 1);
-    if (n < 0 || vsnprintf(text.bytes, (size_t)n + 1, format, again) < 0) text.bytes[0] = '\0';
-    va_end(again);
-    va_end(arguments);
+    va_list list;
+    va_start(list, format);
+    if (!weir__text_vprintf(&text, format, list)) cli_no_memory();
+    va_end(list);
     return text.bytes;
 }
 
@@ -74,7 +70,7 @@ static void say(const char *message)
     cli_text_add_safe(&text, message, strlen(message));
     cli_text_puts(&text, "\n");
     fputs(text.bytes, stderr);
-    cli_text_fini(&text);
+    weir__text_fini(&text);
 }
 
 cli_exit cli_fail(cli_exit code, const char *format, ...)

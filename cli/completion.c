@@ -99,8 +99,8 @@ cli_exit cli_complete(int n, char *const *words)
         offer_benches(&text, current);
     else if (command != NULL)
         offer_after_command(&text, command, n - used, words + used, current);
-    if (text.length > 0) cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    if (text.n > 0) cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
     return CLI_OK;
 }
 

@@ -178,7 +178,7 @@ static void add_cell(cli_table *table, const char *string)
     cli_text safe = {0};
     cli_text_add_cut(&safe, string, strlen(string), 60, false);
     cli_table_cell(table, "%s", safe.bytes != NULL ? safe.bytes : "");
-    cli_text_fini(&safe);
+    weir__text_fini(&safe);
 }
 
 /* A row for each option of the command whose value can come from elsewhere; defaults only when asked for. */
@@ -232,8 +232,8 @@ static cli_exit print(const cli_args *args, const cli_config *config, const cli_
         cli_table_print(table, &text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
     else
         cli_text_puts(&text, "nothing is set: the defaults are in force (weir config COMMAND shows them)\n");
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
     return CLI_OK;
 }
 

@@ -170,12 +170,12 @@ static bool put_npy_head(struct embed *embed)
     } order = {1};
     cli_text_printf(&head, "{'descr': '%cf4', 'fortran_order': False, 'shape': (%zu, %zu), }",
                     order.bytes[0] == 1 ? '<' : '>', embed->texts.n, embed->width);
-    while ((head.length + 11) % 64 != 0) cli_text_puts(&head, " ");
+    while ((head.n + 11) % 64 != 0) cli_text_puts(&head, " ");
     cli_text_puts(&head, "\n");
-    const unsigned char size[2] = {(unsigned char)(head.length & 0xff), (unsigned char)(head.length >> 8)};
+    const unsigned char size[2] = {(unsigned char)(head.n & 0xff), (unsigned char)(head.n >> 8)};
     bool written =
-        put(embed, "\x93NUMPY\x01\x00", 8) && put(embed, size, 2) && put(embed, head.bytes, head.length);
-    cli_text_fini(&head);
+        put(embed, "\x93NUMPY\x01\x00", 8) && put(embed, size, 2) && put(embed, head.bytes, head.n);
+    weir__text_fini(&head);
     return written;
 }
 
@@ -187,8 +187,8 @@ static bool put_json(struct embed *embed, size_t i, const float *vector)
     for (size_t k = 0; k < embed->width; k++)
         cli_text_printf(&line, "%s%.9g", k > 0 ? "," : "", (double)vector[k]);
     cli_text_puts(&line, "]}\n");
-    bool written = put(embed, line.bytes, line.length);
-    cli_text_fini(&line);
+    bool written = put(embed, line.bytes, line.n);
+    weir__text_fini(&line);
     return written;
 }
 

@@ -93,8 +93,8 @@ json_t *cli_figures_string(const char *string)
 {
     cli_text text = {0};
     cli_text_add_safe(&text, string, strlen(string));
-    json_t *json = json_string(text.length > 0 ? text.bytes : "");
-    cli_text_fini(&text);
+    json_t *json = json_string(text.n > 0 ? text.bytes : "");
+    weir__text_fini(&text);
     return json;
 }
 

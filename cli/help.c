@@ -258,8 +258,8 @@ static struct page page_begin(void)
 
 static cli_exit page_end(struct page *page)
 {
-    cli_out(page->text.bytes, page->text.length);
-    cli_text_fini(&page->text);
+    cli_out(page->text.bytes, page->text.n);
+    weir__text_fini(&page->text);
     return CLI_OK;
 }
 

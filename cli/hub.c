@@ -79,7 +79,7 @@ static void show_bar(const weir_hub_progress *progress, int percent)
     }
     add_amount(&line, progress, percent);
     cli_term_progress(line.bytes);
-    cli_text_fini(&line);
+    weir__text_fini(&line);
 }
 
 static void show_line(const weir_hub_progress *progress, int percent)
@@ -90,7 +90,7 @@ static void show_line(const weir_hub_progress *progress, int percent)
     add_amount(&line, progress, percent);
     cli_text_puts(&line, "\n");
     fputs(line.bytes, stderr);
-    cli_text_fini(&line);
+    weir__text_fini(&line);
 }
 
 static bool show(const weir_hub_progress *progress, void *user)

@@ -148,8 +148,8 @@ static void print_too_large(const cli_args *args, const char *path, const weir_e
     cli_text_printf(&text, " cells (%s keys, %s values)\n", cli_engine_choice("type_k", args->engine.type_k),
                     cli_engine_choice("type_v", args->engine.type_v));
     print_memory(&text, memory);
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
 }
 
 static json_t *memory_json(const weir_engine_memory *memory)
@@ -286,12 +286,12 @@ cli_exit cli_info(cli_args *args)
     print_devices(&text);
     line(&text, "build");
     cli_text_printf(&text, "weir %s, llama.cpp %s\n", weir_version(), weir_backend_version());
-    cli_out(text.bytes, text.length);
+    cli_out(text.bytes, text.n);
 done:
     weir_engine_destroy(engine);
     weir_model_release(model);
     cli_load_log_flush();
-    cli_text_fini(&text);
+    weir__text_fini(&text);
     cli_free(path);
     return code;
 }

@@ -40,7 +40,7 @@ static void sink(weir_log_level level, const char *message, void *user)
     print_line(&text, level, message);
     cli_term_progress_end();
     fputs(text.bytes, stderr);
-    cli_text_fini(&text);
+    weir__text_fini(&text);
 }
 
 void cli_load_log(const cli_args *args)
@@ -51,8 +51,8 @@ void cli_load_log(const cli_args *args)
 void cli_load_log_flush(void)
 {
     weir_log_set(NULL, NULL);
-    if (kept.length > 0) fputs(kept.bytes, stderr);
-    cli_text_fini(&kept);
+    if (kept.n > 0) fputs(kept.bytes, stderr);
+    weir__text_fini(&kept);
 }
 
 /* ---- Model ---- */
@@ -119,7 +119,7 @@ bool cli_load_progress(float progress, void *user)
         cli_text_fill(&line, "░", BAR - percent * BAR / 100);
         cli_text_printf(&line, " %d %%", percent);
         cli_term_progress(line.bytes);
-        cli_text_fini(&line);
+        weir__text_fini(&line);
     }
     return cli_signals_ended() == 0;
 }

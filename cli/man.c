@@ -17,7 +17,7 @@ void cli_man_name(const cli_command *command, char *name, size_t capacity)
 /* Text as roff shows it: hyphens stay hyphens, nothing is taken for a request. Newlines begin paragraphs. */
 static void put(cli_text *text, const char *string, size_t n)
 {
-    bool begins = text->length == 0 || text->bytes[text->length - 1] == '\n';
+    bool begins = text->n == 0 || text->bytes[text->n - 1] == '\n';
     for (size_t i = 0; i < n; i++) {
         if (begins && (string[i] == '.' || string[i] == '\'')) cli_text_puts(text, "\\&");
         begins = false;

@@ -79,8 +79,8 @@ static void add_row(cli_table *table, const weir_hub_file *file, uint64_t n_byte
         cli_table_cell(table, "%d of %d files", (int)n_here, (int)file->n_shards);
     else
         cli_table_cell(table, "%s", n_here > 0 ? "here" : "");
-    cli_text_fini(&size);
-    cli_text_fini(&name);
+    weir__text_fini(&size);
+    weir__text_fini(&name);
 }
 
 static void list_table(const weir_hub_files *files, bool of_repo)
@@ -105,12 +105,12 @@ static void list_table(const weir_hub_files *files, bool of_repo)
     }
     if (n > 0) {
         cli_table_print(&table, &text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
-        cli_out(text.bytes, text.length);
+        cli_out(text.bytes, text.n);
     } else
         fputs(of_repo ? "weir: there are no GGUF files\n"
                       : "weir: no models yet; weir pull hf:OWNER/REPO gets one\n",
               stderr);
-    cli_text_fini(&text);
+    weir__text_fini(&text);
     cli_table_fini(&table);
 }
 
@@ -175,16 +175,16 @@ cli_exit cli_rm(cli_args *args)
         cli_text_add_safe(&text, name, strlen(name));
         cli_text_puts(&text, " from this machine? [y/N] ");
         fputs(text.bytes, stderr);
-        cli_text_clear(&text);
+        weir__text_clear(&text);
         bool yes = read_line(line, sizeof line) && (line[0] == 'y' || line[0] == 'Y');
         if (!yes) {
             fputs("weir: nothing was removed\n", stderr);
-            cli_text_fini(&text);
+            weir__text_fini(&text);
             return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
         }
     }
     if (weir_hub_remove(name, &params, &n_bytes, &error) != WEIR_OK) {
-        cli_text_fini(&text);
+        weir__text_fini(&text);
         return cli_hub_fail(args, name, &error);
     }
     if (args->json)
@@ -196,8 +196,8 @@ cli_exit cli_rm(cli_args *args)
         cli_text_puts(&text, ", ");
         cli_text_add_bytes(&text, n_bytes);
         cli_text_puts(&text, "\n");
-        cli_out(text.bytes, text.length);
+        cli_out(text.bytes, text.n);
     }
-    cli_text_fini(&text);
+    weir__text_fini(&text);
     return CLI_OK;
 }

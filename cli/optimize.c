@@ -47,10 +47,10 @@ cli_exit cli_optimize(cli_args *args)
     cli_text_puts(&text, args->check               ? "\n"
                          : args->optimized != NULL ? ", used by starts with --optimized\n"
                                                    : ", used by later starts\n");
-    cli_out(text.bytes, text.length);
+    cli_out(text.bytes, text.n);
 done:
     cli_load_log_flush();
-    cli_text_fini(&text);
+    weir__text_fini(&text);
     cli_free(file);
     cli_free(path);
     return code;

@@ -14,8 +14,8 @@ cli_exit cli_pages_print(const cli_command *command)
 {
     cli_text page = {0};
     cli_man_add(&page, command);
-    cli_out(page.bytes, page.length);
-    cli_text_fini(&page);
+    cli_out(page.bytes, page.n);
+    weir__text_fini(&page);
     return CLI_OK;
 }
 
@@ -36,11 +36,11 @@ static cli_exit write_page(char *path, cli_text *page)
 {
     cli_exit code = CLI_OK;
     FILE *file = make_folders(path) ? fopen(path, "we") : NULL;
-    bool written = file != NULL && fwrite(page->bytes, 1, page->length, file) == page->length;
+    bool written = file != NULL && fwrite(page->bytes, 1, page->n, file) == page->n;
     if (file != NULL) written = fclose(file) == 0 && written;
     if (!written) code = cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(errno));
     cli_free(path);
-    cli_text_fini(page);
+    weir__text_fini(page);
     return code;
 }
 

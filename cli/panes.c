@@ -35,7 +35,7 @@ void cli_panes_fini(cli_panes *panes)
 {
     forget_rows(panes);
     for (size_t i = 0; i < panes->n; i++) {
-        cli_text_fini(&panes->panes[i].shown);
+        weir__text_fini(&panes->panes[i].shown);
         cli_free(panes->panes[i].lines);
     }
     cli_free(panes->panes);
@@ -44,9 +44,9 @@ void cli_panes_fini(cli_panes *panes)
 
 void cli_panes_add(cli_pane *pane, const char *text, size_t length)
 {
-    size_t from = pane->shown.length;
+    size_t from = pane->shown.n;
     cli_text_add_safe(&pane->shown, text, length);
-    for (size_t i = from; i < pane->shown.length; i++)
+    for (size_t i = from; i < pane->shown.n; i++)
         if (pane->shown.bytes[i] == '\t') pane->shown.bytes[i] = ' '; /* so that columns can be counted */
 }
 
@@ -70,9 +70,9 @@ static void lay(cli_pane *pane, int width)
         begin_line(pane, 0);
     }
     const char *bytes = pane->shown.bytes;
-    for (size_t used; pane->laid < pane->shown.length; pane->laid += used) {
+    for (size_t used; pane->laid < pane->shown.n; pane->laid += used) {
         size_t at = pane->laid;
-        uint32_t point = cli_text_decode(bytes + at, pane->shown.length - at, &used);
+        uint32_t point = cli_text_decode(bytes + at, pane->shown.n - at, &used);
         if (point == '\n') {
             begin_line(pane, at + 1);
             continue;
@@ -145,21 +145,21 @@ static void draw_headline(const cli_panes *panes, size_t i, cli_text *row)
     bool named = strcmp(number, pane->name) != 0;
     snprintf(left, sizeof left, "%s%s%.100s", number, named ? " " : "", named ? pane->name : "");
     add_figures(&figures, pane, panes->columns);
-    int figures_width = cli_text_width(figures.bytes, figures.length);
+    int figures_width = cli_text_width(figures.bytes, figures.n);
     int state_width = (int)strlen(state_name(pane));
     int room = panes->columns - INDENT - figures_width - state_width - 4;
     if (room < 4) room = 4;
     cli_text_add_cut(&name, left, strlen(left), room, false);
-    int name_width = cli_text_width(name.bytes, name.length);
+    int name_width = cli_text_width(name.bytes, name.n);
     cli_text_printf(row, "%s%s%s%s%s%s ", cli_term_style_out(focus ? CLI_CYAN : CLI_PLAIN),
                     focus ? "▶ " : "  ", plain, cli_term_style_out(focus ? CLI_REVERSE : CLI_BOLD),
                     name.bytes, plain);
     cli_text_puts(row, dim);
     cli_text_fill(row, "─", panes->columns - INDENT - name_width - 1 - 1 - state_width - figures_width);
     cli_text_printf(row, "%s %s%s%s", plain, cli_term_style_out(state_style(pane)), state_name(pane), plain);
-    if (figures.length > 0) cli_text_puts(row, figures.bytes);
-    cli_text_fini(&name);
-    cli_text_fini(&figures);
+    if (figures.n > 0) cli_text_puts(row, figures.bytes);
+    weir__text_fini(&name);
+    weir__text_fini(&figures);
 }
 
 /* The last `n` lines of a pane's text. */
@@ -167,15 +167,15 @@ static void draw_text(const cli_panes *panes, size_t i, cli_text *rows, int n)
 {
     cli_pane *pane = &panes->panes[i];
     int width = panes->columns - INDENT - 1;
-    if (width < 4 || pane->shown.length == 0) return;
+    if (width < 4 || pane->shown.n == 0) return;
     lay(pane, width);
     size_t last = pane->n_lines;
-    if (pane->lines[last - 1] >= pane->shown.length && last > 1) last--; /* an empty line is none yet */
+    if (pane->lines[last - 1] >= pane->shown.n && last > 1) last--; /* an empty line is none yet */
     size_t first = last > (size_t)n ? last - (size_t)n : 0;
     for (size_t line = first; line < last; line++) {
         cli_text *row = &rows[line - first];
         size_t from = pane->lines[line];
-        size_t to = line + 1 < pane->n_lines ? pane->lines[line + 1] : pane->shown.length;
+        size_t to = line + 1 < pane->n_lines ? pane->lines[line + 1] : pane->shown.n;
         while (to > from && (pane->shown.bytes[to - 1] == '\n' || pane->shown.bytes[to - 1] == ' ')) to--;
         cli_text_fill(row, " ", INDENT);
         cli_text_add(row, pane->shown.bytes + from, to - from);
@@ -199,9 +199,9 @@ static void draw_title(cli_panes *panes, cli_text *row)
     }
     if (panes->rate > 0) snprintf(rate, sizeof rate, " %.1f tok/s", panes->rate);
     cli_text_printf(row, "%sweir stream%s  ", cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
-    cli_text_add_cut(row, left.bytes, left.length, panes->columns - 13 - (int)strlen(rate), true);
+    cli_text_add_cut(row, left.bytes, left.n, panes->columns - 13 - (int)strlen(rate), true);
     cli_text_puts(row, rate);
-    cli_text_fini(&left);
+    weir__text_fini(&left);
 }
 
 static void draw_keys(const cli_panes *panes, cli_text *row, int hidden_above, int hidden_below)
@@ -211,9 +211,9 @@ static void draw_keys(const cli_panes *panes, cli_text *row, int hidden_above, i
     if (hidden_above > 0) cli_text_printf(&line, "   %d above", hidden_above);
     if (hidden_below > 0) cli_text_printf(&line, "   %d below", hidden_below);
     cli_text_puts(row, cli_term_style_out(CLI_DIM));
-    cli_text_add_cut(row, line.bytes, line.length, panes->columns - 1, false);
+    cli_text_add_cut(row, line.bytes, line.n, panes->columns - 1, false);
     cli_text_puts(row, cli_term_style_out(CLI_PLAIN));
-    cli_text_fini(&line);
+    weir__text_fini(&line);
 }
 
 /* ---- Focus ---- */
@@ -279,8 +279,8 @@ static void put(cli_panes *panes, struct frame *frame)
         cli_free(panes->drawn[i]);
         panes->drawn[i] = cli_copy(row, strlen(row) + 1);
     }
-    cli_out(out.bytes, out.length);
-    cli_text_fini(&out);
+    cli_out(out.bytes, out.n);
+    weir__text_fini(&out);
 }
 
 void cli_panes_draw(cli_panes *panes)
@@ -303,6 +303,6 @@ void cli_panes_draw(cli_panes *panes)
         draw_keys(panes, &frame.rows[panes->rows - 1], (int)panes->first,
                   (int)(panes->n - panes->first) - shown);
     put(panes, &frame);
-    for (int i = 0; i < frame.n_rows; i++) cli_text_fini(&frame.rows[i]);
+    for (int i = 0; i < frame.n_rows; i++) weir__text_fini(&frame.rows[i]);
     cli_free(frame.rows);
 }

@@ -56,9 +56,9 @@ static void print(const cli_args *args, const cli_view *view)
     cli_view_head(view, cli_term_columns(), false, &marked);
     cli_view_table(view, 0, false, &marked);
     cli_view_print(&marked, cli_term_out() ? cli_term_columns() : 0, &text);
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&marked);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&marked);
+    weir__text_fini(&text);
 }
 
 cli_exit cli_ps(cli_args *args)

@@ -39,11 +39,11 @@ static cli_exit conclude(const cli_args *args, const char *path, const char *out
     cli_text_puts(&text, " instead of ");
     cli_text_add_bytes(&text, size_of(path));
     cli_text_puts(&text, "\n");
-    cli_out(text.bytes, text.length);
+    cli_out(text.bytes, text.n);
     if (!args->quiet)
         fprintf(stderr, "%sweir bench kernels measures which types this machine runs fastest%s\n",
                 cli_term_style_err(CLI_DIM), cli_term_style_err(CLI_PLAIN));
-    cli_text_fini(&text);
+    weir__text_fini(&text);
     return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
 }
 

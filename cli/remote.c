@@ -105,7 +105,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *user)
         c->state = CLI_REMOTE_OPEN;
         return cli_sse_feed(&c->sse, bytes, n, c->on_event, c->user) == CLI_SSE_OK ? n : 0;
     }
-    if (c->text.length + n > TEXT_MAX) return 0;
+    if (c->text.n + n > TEXT_MAX) return 0;
     cli_text_add(&c->text, bytes, n);
     return n;
 }
@@ -119,14 +119,14 @@ static void let_go(call *c)
     c->easy = NULL;
     cli_sse_fini(&c->sse);
     c->sse = (cli_sse){0};
-    cli_text_clear(&c->text);
+    weir__text_clear(&c->text);
 }
 
 /* What a status other than 200 means; the state after it. */
 static cli_remote_state explain_status(const call *c, long status, char *problem, size_t capacity)
 {
     char text[128];
-    cli_answer_error_text(c->text.bytes != NULL ? c->text.bytes : "", c->text.length, text, sizeof text);
+    cli_answer_error_text(c->text.bytes != NULL ? c->text.bytes : "", c->text.n, text, sizeof text);
     if (status == 401 || status == 403)
         snprintf(problem, capacity, "it wants a key: --api-key, or WEIR_API_KEY");
     else if (status == 503)
@@ -170,7 +170,7 @@ static void end(call *c, CURLcode result)
         c->state = explain(c, result, remote->problem, sizeof remote->problem);
     else if (result == CURLE_OK && status == 200) {
         c->state = CLI_REMOTE_IDLE;
-        c->on_text(c->text.bytes != NULL ? c->text.bytes : "", c->text.length, c->user);
+        c->on_text(c->text.bytes != NULL ? c->text.bytes : "", c->text.n, c->user);
     } else
         c->state = CLI_REMOTE_LOST;
     let_go(c);
@@ -286,8 +286,8 @@ void cli_remote_destroy(cli_remote *remote)
     if (remote == NULL) return;
     let_go(&remote->events);
     let_go(&remote->text);
-    cli_text_fini(&remote->text.text);
-    cli_text_fini(&remote->events.text);
+    weir__text_fini(&remote->text.text);
+    weir__text_fini(&remote->events.text);
     curl_multi_cleanup(remote->multi);
     curl_slist_free_all(remote->headers);
     curl_global_cleanup();

@@ -153,8 +153,8 @@ static void show(const char *bytes, size_t n)
     if (cli_term_out()) {
         cli_text safe = {0};
         cli_text_add_safe(&safe, bytes, n);
-        cli_out(safe.bytes, safe.length);
-        cli_text_fini(&safe);
+        cli_out(safe.bytes, safe.n);
+        weir__text_fini(&safe);
     } else
         cli_out(bytes, n);
 }
@@ -168,7 +168,7 @@ static void set_thinking(struct run *run, bool thinking)
     if (thinking && *style == '\0') show("(thinking) ", 11);
     cli_out(style, strlen(style));
     /* One empty line between thoughts and answer. */
-    size_t n = run->reasoning.length;
+    size_t n = run->reasoning.n;
     if (!thinking) show("\n\n", n > 0 && run->reasoning.bytes[n - 1] == '\n' ? 1 : 2);
 }
 
@@ -177,7 +177,7 @@ static void deliver(struct run *run, weir_delta_kind kind, const char *text, siz
     bool reasoning = kind == WEIR_DELTA_REASONING;
     cli_text *all = reasoning ? &run->reasoning : &run->content;
     /* The newlines around a model's thoughts belong to its tags. */
-    while (all->length == 0 && length > 0 && (reasoning || run->reasoning.length > 0) &&
+    while (all->n == 0 && length > 0 && (reasoning || run->reasoning.n > 0) &&
            (*text == '\n' || *text == ' ')) {
         text++;
         length--;
@@ -288,11 +288,11 @@ static json_t *as_json(const struct run *run, const weir_usage *usage, const wei
     json_t *timings = cli_figures_timings(usage);
     if (timings != NULL) json_object_set_new(timings, "load_ms", json_real((double)run->load_ns / 1e6));
     json_t *json =
-        json_pack("{s:s%, s:o, s:s, s:o, s:o}", "text", run->content.length > 0 ? run->content.bytes : "",
-                  run->content.length, "tokens", cli_figures_tokens(run->tokens, run->n_tokens), "reason",
+        json_pack("{s:s%, s:o, s:s, s:o, s:o}", "text", run->content.n > 0 ? run->content.bytes : "",
+                  run->content.n, "tokens", cli_figures_tokens(run->tokens, run->n_tokens), "reason",
                   weir_reason_name(run->reason), "usage", cli_figures_usage(usage), "timings", timings);
-    if (json != NULL && run->reasoning.length > 0)
-        json_object_set_new(json, "reasoning", json_stringn(run->reasoning.bytes, run->reasoning.length));
+    if (json != NULL && run->reasoning.n > 0)
+        json_object_set_new(json, "reasoning", json_stringn(run->reasoning.bytes, run->reasoning.n));
     weir_miss_info miss = cli_figures_miss_of(run->stream);
     if (json != NULL && run->args->explain_cache) json_object_set_new(json, "cache", cli_figures_miss(&miss));
     if (json != NULL && run->logprobs != NULL) json_object_set(json, "logprobs", run->logprobs);
@@ -313,7 +313,7 @@ static cli_exit conclude(struct run *run)
         run->prompt_logprobs = cli_figures_logprobs(&prompt);
     if (run->live) {
         if (run->thinking) set_thinking(run, false);
-        if (run->content.length > 0 && run->content.bytes[run->content.length - 1] != '\n') cli_out("\n", 1);
+        if (run->content.n > 0 && run->content.bytes[run->content.n - 1] != '\n') cli_out("\n", 1);
     } else
         cli_out_json(as_json(run, &usage, &error));
     if (!run->args->quiet && !run->args->json && !cli_out_closed()) {
@@ -324,7 +324,7 @@ static cli_exit conclude(struct run *run)
         if (run->args->explain_cache) cli_figures_miss_line(&line, &miss);
         cli_text_puts(&line, cli_term_style_err(CLI_PLAIN));
         fputs(line.bytes, stderr);
-        cli_text_fini(&line);
+        weir__text_fini(&line);
     }
     if (run->reason == WEIR_REASON_ERROR)
         return cli_fail(CLI_REFUSED, "the request failed: %s", error.message);
@@ -365,8 +365,8 @@ done:
     weir_chat_release(run.chat);
     weir_model_release(run.model);
     cli_load_log_flush();
-    cli_text_fini(&run.content);
-    cli_text_fini(&run.reasoning);
+    weir__text_fini(&run.content);
+    weir__text_fini(&run.reasoning);
     cli_free(run.tokens);
     json_decref(run.logprobs);
     json_decref(run.prompt_logprobs);

@@ -173,8 +173,8 @@ void cli_screen_line(int row, const char *marked, size_t n)
         cli_text text = {0};
         cli_text_add_cut(&text, marked + i, piece, left, false);
         addstr(text.bytes);
-        left -= cli_text_width(text.bytes, text.length);
-        cli_text_fini(&text);
+        left -= cli_text_width(text.bytes, text.n);
+        weir__text_fini(&text);
         i += piece;
     }
     set_style(CLI_PLAIN);

@@ -304,8 +304,8 @@ static void print_texts(const struct session *session)
         if (named)
             cli_text_add_safe(&out, session->batch.items[i].name, strlen(session->batch.items[i].name));
         cli_text_printf(&out, "%s\n", plain);
-        cli_text_add_safe(&out, answer->text.bytes, answer->text.length);
-        if (out.bytes[out.length - 1] != '\n') cli_text_puts(&out, "\n");
+        cli_text_add_safe(&out, answer->text.bytes, answer->text.n);
+        if (out.bytes[out.n - 1] != '\n') cli_text_puts(&out, "\n");
         cli_text_puts(&out, dim);
         cli_figures_line(&out, &usage, weir_stream_reason(answer->stream));
         if (answer->error.code != WEIR_OK) cli_text_printf(&out, ": %s", answer->error.message);
@@ -313,8 +313,8 @@ static void print_texts(const struct session *session)
         weir_miss_info miss = cli_figures_miss_of(answer->stream);
         if (session->args->explain_cache) cli_figures_miss_line(&out, &miss);
         cli_text_printf(&out, "%s\n", plain);
-        cli_out(out.bytes, out.length);
-        cli_text_fini(&out);
+        cli_out(out.bytes, out.n);
+        weir__text_fini(&out);
     }
 }
 
@@ -331,7 +331,7 @@ static void print_sum(const struct session *session)
     if (ns > 0) cli_text_printf(&line, ", %.1f tok/s", (double)stats.n_generated_tokens * 1e9 / (double)ns);
     cli_text_printf(&line, "%s\n", cli_term_style_err(CLI_PLAIN));
     fputs(line.bytes, stderr);
-    cli_text_fini(&line);
+    weir__text_fini(&line);
 }
 
 static cli_exit conclude(struct session *session)
@@ -369,7 +369,7 @@ static void free_answers(struct session *session)
     for (size_t i = 0; session->answers != NULL && i < session->batch.n; i++) {
         weir_stream_release(session->answers[i].stream);
         weir_chat_release(session->answers[i].chat);
-        cli_text_fini(&session->answers[i].text);
+        weir__text_fini(&session->answers[i].text);
     }
     cli_free(session->answers);
 }

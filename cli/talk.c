@@ -111,8 +111,8 @@ static void show(const char *bytes, size_t n)
         cli_text_add_safe(&text, bytes, n);
     else
         cli_text_add(&text, bytes, n);
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
 }
 
 static void set_thinking(struct answer *answer, bool thinking)
@@ -128,7 +128,7 @@ static void set_thinking(struct answer *answer, bool thinking)
 static void deliver(struct answer *answer, const weir_delta *delta)
 {
     bool reasoning = delta->kind == WEIR_DELTA_REASONING,
-         first = reasoning ? !answer->thought : answer->content.length == 0;
+         first = reasoning ? !answer->thought : answer->content.n == 0;
     const char *text = delta->text;
     size_t n = delta->length;
     /* Blanks around thoughts belong to the template. */
@@ -181,11 +181,11 @@ static cli_exit conclude(struct answer *answer, cli_talk *talk)
         cli_out(cli_term_style_out(CLI_PLAIN), strlen(cli_term_style_out(CLI_PLAIN)));
         cli_out("\n", 1);
     }
-    size_t n = answer->content.length;
+    size_t n = answer->content.n;
     if (n > 0 && answer->content.bytes[n - 1] != '\n') cli_text_puts(&text, "\n");
     if (cli_term_out()) cli_text_puts(&text, "\n");
-    cli_out(text.bytes != NULL ? text.bytes : "", text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes != NULL ? text.bytes : "", text.n);
+    weir__text_fini(&text);
     cli_term_styled(false);
     talk->usage = weir_stream_usage(answer->stream);
     talk->miss = cli_figures_miss_of(answer->stream);
@@ -214,7 +214,7 @@ cli_exit cli_talk_answer(cli_talk *talk)
     weir_stream_release(answer.stream);
     weir_chat_parser_destroy(answer.parser);
     weir_chat_release(answer.chat);
-    cli_text_fini(&answer.content);
+    weir__text_fini(&answer.content);
     return code;
 }
 

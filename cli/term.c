@@ -119,8 +119,8 @@ void cli_term_progress(const char *line)
     cli_text_add_cut(&text, line, strlen(line), cli_term_columns() - 1, false);
     cli_text_puts(&text, cli_term_style_err(CLI_PLAIN));
     progress_shown = 1;
-    write_all(STDERR_FILENO, text.bytes, text.length);
-    cli_text_fini(&text);
+    write_all(STDERR_FILENO, text.bytes, text.n);
+    weir__text_fini(&text);
 }
 
 void cli_term_progress_end(void)

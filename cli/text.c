@@ -9,24 +9,9 @@
 
 #define REPLACEMENT "\xef\xbf\xbd"
 
-void cli_text_fini(cli_text *text)
-{
-    cli_free(text->bytes);
-    *text = (cli_text){0};
-}
-
-void cli_text_clear(cli_text *text)
-{
-    text->length = 0;
-    if (text->bytes != NULL) text->bytes[0] = '\0';
-}
-
 void cli_text_add(cli_text *text, const char *bytes, size_t n)
 {
-    cli_grow(&text->bytes, &text->capacity, text->length + n + 1, 1);
-    if (n > 0) memcpy(text->bytes + text->length, bytes, n);
-    text->length += n;
-    text->bytes[text->length] = '\0';
+    if (!weir__text_add(text, bytes, n)) cli_no_memory();
 }
 
 void cli_text_puts(cli_text *text, const char *string)
@@ -41,17 +26,10 @@ void cli_text_fill(cli_text *text, const char *unit, int n)
 
 void cli_text_printf(cli_text *text, const char *format, ...)
 {
-    va_list arguments, again;
-    va_start(arguments, format);
-    va_copy(again, arguments);
-    int n = vsnprintf(NULL, 0, format, arguments);
-    if (n > 0) {
-        cli_grow(&text->bytes, &text->capacity, text->length + (size_t)n + 1, 1);
-        vsnprintf(text->bytes + text->length, (size_t)n + 1, format, again);
-        text->length += (size_t)n;
-    }
-    va_end(again);
-    va_end(arguments);
+    va_list list;
+    va_start(list, format);
+    if (!weir__text_vprintf(text, format, list)) cli_no_memory();
+    va_end(list);
 }
 
 uint32_t cli_text_decode(const char *bytes, size_t n, size_t *used)

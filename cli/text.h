@@ -1,4 +1,4 @@
-/* text.h: a growing text, and how wide text is on a terminal.
+/* text.h: text for a terminal, and how wide it is there.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_TEXT_H
 #define WEIR_CLI_TEXT_H
@@ -7,15 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeroed is empty. bytes is NUL-terminated, or NULL while nothing was added. */
-typedef struct cli_text {
-    char *bytes;
-    size_t length;
-    size_t capacity;
-} cli_text;
+#include "base/text.h"
 
-void cli_text_fini(cli_text *text);
-void cli_text_clear(cli_text *text); /* keeps the memory */
+/* What adds to one ends the program when memory is out. */
+typedef weir__text cli_text;
+
 void cli_text_add(cli_text *text, const char *bytes, size_t n);
 void cli_text_puts(cli_text *text, const char *string);
 void cli_text_fill(cli_text *text, const char *unit, int n);

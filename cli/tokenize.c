@@ -74,11 +74,11 @@ static json_t *piece_json(struct tokens *tokens, size_t i)
     cli_text_add(&safe, tokens->piece != NULL ? tokens->piece : "", n);
     json_t *json = json_stringn(safe.bytes, n);
     if (json == NULL) { /* a part of a character */
-        cli_text_clear(&safe);
+        weir__text_clear(&safe);
         cli_text_add_safe(&safe, tokens->piece, n);
-        json = json_stringn(safe.bytes, safe.length);
+        json = json_stringn(safe.bytes, safe.n);
     }
-    cli_text_fini(&safe);
+    weir__text_fini(&safe);
     return json;
 }
 
@@ -90,8 +90,8 @@ static void print_lines(struct tokens *tokens)
         cli_text line = {0};
         if (shown == NULL) cli_no_memory();
         cli_text_printf(&line, "%d\t%s\n", tokens->ids[i], shown);
-        cli_out(line.bytes, line.length);
-        cli_text_fini(&line);
+        cli_out(line.bytes, line.n);
+        weir__text_fini(&line);
         free(shown); /* jansson's own memory */
         json_decref(piece);
     }
@@ -117,8 +117,8 @@ static void print(struct tokens *tokens, const cli_args *args)
         add_ids(&text, tokens);
     else
         add_tinted(&text, tokens);
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
     if (!args->ids && !args->quiet)
         fprintf(stderr, "%s%zu token%s%s\n", cli_term_style_err(CLI_DIM), tokens->n,
                 tokens->n == 1 ? "" : "s", cli_term_style_err(CLI_PLAIN));

@@ -38,8 +38,8 @@ static void print_row(struct top *top)
     top->printed_ns = now;
     if (top->n_printed++ % HEAD_EVERY == 0) cli_view_columns(&text);
     cli_view_row(&top->view, &text);
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
 }
 
 static bool take_event(const char *data, size_t length, void *user)
@@ -105,7 +105,7 @@ static int put_lines(const cli_text *text, size_t first, int row, int n)
 {
     int put = 0;
     size_t i = 0;
-    for (size_t at = 0; at < text->length && put < n; i++) {
+    for (size_t at = 0; at < text->n && put < n; i++) {
         size_t length = strcspn(text->bytes + at, "\n");
         if (i >= first) cli_screen_line(row + put++, text->bytes + at, length);
         at += length + 1;
@@ -116,7 +116,7 @@ static int put_lines(const cli_text *text, size_t first, int row, int n)
 static size_t count_lines(const cli_text *text)
 {
     size_t n = 0;
-    for (size_t i = 0; i < text->length; i++) n += text->bytes[i] == '\n';
+    for (size_t i = 0; i < text->n; i++) n += text->bytes[i] == '\n';
     return n;
 }
 
@@ -144,11 +144,11 @@ static void draw(struct top *top)
                                         : "q quit   i hide idle slots   ↑ ↓ move");
     if (n_slots > room)
         cli_text_printf(&keys, "   slots %zu to %zu of %zu", top->first + 1, top->first + room, n_slots);
-    if (bottom < rows) cli_screen_line(bottom, keys.bytes, keys.length);
+    if (bottom < rows) cli_screen_line(bottom, keys.bytes, keys.n);
     cli_screen_end();
-    cli_text_fini(&head);
-    cli_text_fini(&table);
-    cli_text_fini(&keys);
+    weir__text_fini(&head);
+    weir__text_fini(&table);
+    weir__text_fini(&keys);
     top->drawn_ns = weir__clock_now_ns();
     top->news = false;
 }

@@ -57,7 +57,7 @@ static void print_line(const char *line, size_t n, int columns, cli_text *text)
 
 void cli_view_print(const cli_text *marked, int columns, cli_text *text)
 {
-    for (size_t at = 0; at < marked->length;) {
+    for (size_t at = 0; at < marked->n;) {
         size_t n = strcspn(marked->bytes + at, "\n");
         print_line(marked->bytes + at, n, columns, text);
         at += n + 1;

@@ -29,7 +29,7 @@
 static char *shown(const cli_text *marked, int columns)
 {
     static cli_text text;
-    cli_text_clear(&text);
+    weir__text_clear(&text);
     cli_view_print(marked, columns, &text);
     return text.bytes;
 }
@@ -41,7 +41,7 @@ static void test_lines(void **state)
     cli_text text = {0};
     cli_view_head(&view, 80, true, &text); /* nothing is known yet */
     cli_view_table(&view, 80, true, &text);
-    assert_int_equal(text.length, 0);
+    assert_int_equal(text.n, 0);
     assert_true(cli_view_event(&view, EVENT, strlen(EVENT)));
     cli_view_metrics(&view, METRICS, strlen(METRICS));
     cli_view_head(&view, 80, true, &text);
@@ -55,18 +55,18 @@ static void test_lines(void **state)
         "ticks     ▄█ 8.00 ms, at most 8.00 ms\n"
         "so far    70 requests (60 end), 2 refused\n"
         "          5,000 tokens written, 6,000 read, in 900 ticks of 12.50 s\n");
-    cli_text_clear(&text);
+    weir__text_clear(&text);
     cli_view_table(&view, 79, false, &text);
     assert_string_equal(shown(&text, 0), "slot  state            prompt  answer  cached  priority\n"
                                          "   0  generating          120      45     100        -1\n"
                                          "   1  prefilling       50/200       0       0         0\n");
-    cli_text_clear(&text);
+    weir__text_clear(&text);
     cli_view_table(&view, 80, true, &text);
     assert_non_null(strstr(shown(&text, 0), "█████░░░░░░░░░░░░░░░\n   2  idle      \n"));
-    cli_text_clear(&text);
+    weir__text_clear(&text);
     cli_view_row(&view, &text);
     assert_string_equal(text.bytes, "      2        3   30 %      12.3    1234.4      45.0        -\n");
-    cli_text_fini(&text);
+    weir__text_fini(&text);
     cli_view_fini(&view);
 }
 
@@ -85,7 +85,7 @@ static void test_cut(void **state)
             assert_null(memchr(line, '\1', n));
             line += n + 1;
         }
-    cli_text_fini(&text);
+    weir__text_fini(&text);
     cli_view_fini(&view);
 }
 
@@ -136,7 +136,7 @@ static void test_what_is_none(void **state)
     cli_view_head(&view, 80, true, &text);
     cli_view_table(&view, 80, true, &text);
     assert_non_null(strstr(shown(&text, 0), "0 running, 0 waiting; 0 slots"));
-    cli_text_fini(&text);
+    weir__text_fini(&text);
     cli_view_fini(&view);
 }
 

@@ -133,7 +133,7 @@ static void require_chunks(const char *bytes, size_t n, bool ended)
 
 static void require_answer(const serve_call *call)
 {
-    const serve_text *out = &call->out;
+    const weir__text *out = &call->out;
     require(!out->failed && out->n > 12 && strlen(out->bytes) == out->n &&
             memcmp(out->bytes, "HTTP/1.1 ", 9) == 0);
     require(call->status == 200 || (call->status >= 400 && call->status < 500));
@@ -234,7 +234,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     serve_call *call = serve_call_create(&server, NULL);
     require(call != NULL);
     strcpy(call->method, "POST");
-    serve_text_add(&call->body, (const char *)data + 2, size - 2);
+    weir__text_add(&call->body, (const char *)data + 2, size - 2);
     call->state = SERVE_WORKING;
     handlers[data[0] % (sizeof handlers / sizeof *handlers)](call);
     answer(call, data[1] == 255 ? TICKS_MAX : data[1]);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -168,53 +169,52 @@ void serve_adapter_set_fini(serve_adapter_set *set)
 
 /* ---- Telling ---- */
 
-void serve_adapters_tell(serve_adapters *adapters, serve_text *text)
+void serve_adapters_tell(serve_adapters *adapters, weir__text *text)
 {
-    serve_text_puts(text, "[");
+    weir__text_add_string(text, "[");
     pthread_mutex_lock(&adapters->mutex);
     for (size_t i = 0; i < adapters->n; i++) {
         const entry *from = &adapters->entries[i];
         weir_adapter_info info = {.size = sizeof info};
         weir_adapter_describe(from->adapter, &info);
-        serve_text_printf(text, "%s{\"id\":%lld,\"name\":", i > 0 ? "," : "", (long long)from->id);
-        serve_text_json_puts(text, from->name);
-        serve_text_puts(text, ",\"path\":");
-        serve_text_json_puts(text, info.path);
-        serve_text_puts(text, ",\"scale\":");
-        serve_text_number(text, (double)from->scale, 6);
-        serve_text_printf(text, ",\"rank\":%d,\"size\":%llu}", info.rank, (unsigned long long)info.n_bytes);
+        weir__json_next(text);
+        weir__text_printf(text, "{\"id\":%lld", (long long)from->id);
+        weir__json_string(text, "name", from->name);
+        weir__json_string(text, "path", info.path);
+        weir__json_number(text, "scale", (double)from->scale, 6);
+        weir__text_printf(text, ",\"rank\":%d,\"size\":%llu}", info.rank, (unsigned long long)info.n_bytes);
     }
     pthread_mutex_unlock(&adapters->mutex);
-    serve_text_puts(text, "]");
+    weir__text_add_string(text, "]");
 }
 
-static void tell_model(const entry *from, const char *parent, int64_t created_s, serve_text *text)
+static void tell_model(const entry *from, const char *parent, int64_t created_s, weir__text *text)
 {
     weir_adapter_info info = {.size = sizeof info};
     weir_adapter_describe(from->adapter, &info);
-    serve_text_puts(text, "{\"id\":");
-    serve_text_json_puts(text, from->name);
-    serve_text_printf(text, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weir\",\"parent\":",
+    weir__text_add_string(text, "{");
+    weir__json_string(text, "id", from->name);
+    weir__text_printf(text, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weir\"",
                       (long long)created_s);
-    serve_text_json_puts(text, parent);
-    serve_text_puts(text, ",\"meta\":{\"description\":");
-    serve_text_json_puts(text, info.name);
-    serve_text_printf(text, ",\"rank\":%d,\"size\":%llu}}", info.rank, (unsigned long long)info.n_bytes);
+    weir__json_string(text, "parent", parent);
+    weir__text_add_string(text, ",\"meta\":{");
+    weir__json_string(text, "description", info.name);
+    weir__text_printf(text, ",\"rank\":%d,\"size\":%llu}}", info.rank, (unsigned long long)info.n_bytes);
 }
 
 void serve_adapters_tell_models(serve_adapters *adapters, const char *parent, int64_t created_s,
-                                serve_text *text)
+                                weir__text *text)
 {
     pthread_mutex_lock(&adapters->mutex);
     for (size_t i = 0; i < adapters->n; i++) {
-        serve_text_puts(text, ",");
+        weir__text_add_string(text, ",");
         tell_model(&adapters->entries[i], parent, created_s, text);
     }
     pthread_mutex_unlock(&adapters->mutex);
 }
 
 bool serve_adapters_tell_model(serve_adapters *adapters, const char *name, const char *parent,
-                               int64_t created_s, serve_text *text)
+                               int64_t created_s, weir__text *text)
 {
     pthread_mutex_lock(&adapters->mutex);
     const entry *from = find(adapters, name);

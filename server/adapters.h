@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_ADAPTERS_H
 #define WEIR_SERVER_ADAPTERS_H
 
-#include "text.h"
+#include "base/text.h"
 #include "weir/weir.h"
 
 #define SERVE_ADAPTERS_MOST 64
@@ -45,15 +45,15 @@ bool serve_adapters_numbered(serve_adapters *adapters, int64_t id, float scale, 
 void serve_adapters_set_standard(serve_adapters *adapters, const serve_adapter_set *set);
 
 /* As llama-server has them: an array of objects. */
-void serve_adapters_tell(serve_adapters *adapters, serve_text *text);
+void serve_adapters_tell(serve_adapters *adapters, weir__text *text);
 
 /* As models are told, each after a comma. */
 void serve_adapters_tell_models(serve_adapters *adapters, const char *parent, int64_t created_s,
-                                serve_text *text);
+                                weir__text *text);
 
 /* One of them, without a comma. False: there is none. */
 bool serve_adapters_tell_model(serve_adapters *adapters, const char *name, const char *parent,
-                               int64_t created_s, serve_text *text);
+                               int64_t created_s, weir__text *text);
 
 void serve_adapter_set_fini(serve_adapter_set *set);
 

@@ -19,7 +19,7 @@ serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir
 {
     serve_answer *answer = weir__mem_calloc(1, sizeof *answer + (size_t)n * sizeof *answer->choices);
     char token[SERVE_TOKEN + 1];
-    if (answer == NULL || !serve_text_random(token, SERVE_TOKEN)) {
+    if (answer == NULL || !serve_secret_make(token, SERVE_TOKEN)) {
         weir__mem_free(answer);
         return NULL;
     }
@@ -81,13 +81,13 @@ static void forget_whole(serve_choice *choice)
     for (size_t i = 0; choice->tools != NULL && i < choice->n_tools; i++) {
         weir__mem_free(choice->tools[i].id);
         weir__mem_free(choice->tools[i].name);
-        serve_text_fini(&choice->tools[i].arguments);
+        weir__text_fini(&choice->tools[i].arguments);
     }
     weir__mem_free(choice->tools);
     choice->tools = NULL;
     serve_scores_fini(&choice->scores);
-    serve_text_fini(&choice->reasoning);
-    serve_text_fini(&choice->content);
+    weir__text_fini(&choice->reasoning);
+    weir__text_fini(&choice->content);
 }
 
 void serve_answer_destroy(serve_answer *answer)
@@ -105,7 +105,7 @@ void serve_answer_destroy(serve_answer *answer)
         if (i % answer->n_each == 0) weir__mem_free((void *)choice->echo);
     }
     if (answer->tape != NULL) serve_tape_orphan(answer->tape);
-    serve_text_fini(&answer->event);
+    weir__text_fini(&answer->event);
     weir_chat_release(answer->chat);
     weir__mem_free(answer->own_model);
     weir__mem_free(answer);
@@ -181,42 +181,42 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
 
 /* ---- Shared by whole answers and events ---- */
 
-void serve_answer_tell_reason(const serve_choice *choice, serve_text *text)
+void serve_answer_tell_reason(const serve_choice *choice, weir__text *text)
 {
     bool cut = choice->reason == WEIR_REASON_LENGTH || choice->reason == WEIR_REASON_DEADLINE;
-    serve_text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
+    weir__text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
                       cut                   ? "length"
                       : choice->n_tools > 0 ? "tool_calls"
                                             : "stop",
                       weir_reason_name(choice->reason));
 }
 
-void serve_answer_tell_prompt(const serve_choice *choice, serve_text *text)
+void serve_answer_tell_prompt(const serve_choice *choice, weir__text *text)
 {
     weir_chunk prompt;
     if (!choice->answer->tells_prompt || serve_answer_prompt(choice, &prompt) != WEIR_OK) return;
-    serve_text_puts(text, ",\"prompt_logprobs\":");
+    weir__text_add_string(text, ",\"prompt_logprobs\":");
     serve_scores_tell_prompt(&prompt, choice->answer->call->server->model, text);
 }
 
 /* One for each prompt, where there are several. */
-static void add_misses(const serve_answer *answer, serve_text *text)
+static void add_misses(const serve_answer *answer, weir__text *text)
 {
     bool many = answer->n > answer->n_each, told = false;
     size_t before = text->n;
-    serve_text_puts(text, many ? ",\"misses\":[" : ",\"miss\":");
+    weir__text_add_string(text, many ? ",\"misses\":[" : ",\"miss\":");
     for (int32_t i = 0; i < answer->n; i += answer->n_each) {
-        if (i > 0) serve_text_puts(text, ",");
+        if (i > 0) weir__text_add_string(text, ",");
         bool some =
             serve_miss_tell(answer->choices[i].stream, answer->shows_prompt, answer->shows_cached, text);
-        if (many && !some) serve_text_puts(text, "null");
+        if (many && !some) weir__text_add_string(text, "null");
         told = told || some;
     }
-    if (many) serve_text_puts(text, "]");
+    if (many) weir__text_add_string(text, "]");
     if (!told) text->n = before;
 }
 
-static void add_usage(const serve_answer *answer, serve_text *text)
+static void add_usage(const serve_answer *answer, weir__text *text)
 {
     int64_t prompt = 0, cached = 0, generated = 0, drafted = 0, accepted = 0;
     for (int32_t i = 0; i < answer->n; i++) {
@@ -228,27 +228,27 @@ static void add_usage(const serve_answer *answer, serve_text *text)
         prompt += usage->n_prompt;
         cached += usage->n_cached;
     }
-    serve_text_printf(text,
+    weir__text_printf(text,
                       "{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
                       "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
                       (long long)prompt, (long long)generated, (long long)prompt + (long long)generated,
                       (long long)cached);
     add_misses(answer, text);
-    serve_text_puts(text, "}");
+    weir__text_add_string(text, "}");
     if (drafted > 0) /* where OpenAI counts what a client predicted */
-        serve_text_printf(text,
+        weir__text_printf(text,
                           ",\"completion_tokens_details\":{\"accepted_prediction_tokens\":%lld,"
                           "\"rejected_prediction_tokens\":%lld}",
                           (long long)accepted, (long long)(drafted - accepted));
-    serve_text_puts(text, "}");
+    weir__text_add_string(text, "}");
 }
 
-static void add_head(const serve_answer *answer, const char *object, serve_text *text)
+static void add_head(const serve_answer *answer, const char *object, weir__text *text)
 {
-    serve_text_printf(text, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", answer->id,
-                      object, (long long)answer->created_s);
-    serve_text_json_puts(text, answer->model);
-    serve_text_printf(text, ",\"system_fingerprint\":\"%s\",\"choices\":[",
+    weir__text_printf(text, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld", answer->id, object,
+                      (long long)answer->created_s);
+    weir__json_string(text, "model", answer->model);
+    weir__text_printf(text, ",\"system_fingerprint\":\"%s\",\"choices\":[",
                       answer->call->server->fingerprint);
 }
 
@@ -361,15 +361,15 @@ static bool begin_choice(serve_choice *choice, take_fn take)
 /* ---- Events ---- */
 
 /* Around an event's data; what begin gives is written to. */
-static serve_text *begin_data(serve_answer *answer, size_t *at)
+static weir__text *begin_data(serve_answer *answer, size_t *at)
 {
-    serve_text *out = answer->tape != NULL ? &answer->event : &answer->call->out;
+    weir__text *out = answer->tape != NULL ? &answer->event : &answer->call->out;
     if (answer->tape != NULL) {
         out->n = 0;
         return out;
     }
     *at = serve_call_begin_piece(answer->call);
-    serve_text_puts(out, "data: ");
+    weir__text_add_string(out, "data: ");
     return out;
 }
 
@@ -379,7 +379,7 @@ static void end_data(serve_answer *answer, size_t at)
         serve_tape_add(answer->tape, &answer->event);
         return;
     }
-    serve_text_puts(&answer->call->out, "\n\n");
+    weir__text_add_string(&answer->call->out, "\n\n");
     serve_call_end_piece(answer->call, at);
 }
 
@@ -390,14 +390,14 @@ static void send_part(serve_choice *choice, part what, const weir_delta *delta)
     serve_answer *answer = choice->answer;
     const serve_form *form = answer->form;
     size_t at = 0;
-    serve_text *out = begin_data(answer, &at);
+    weir__text *out = begin_data(answer, &at);
     if (!form->bare) add_head(answer, form->chunk, out);
     switch (what) {
     case BEGIN: form->begin(choice, out); break;
     case DELTA: form->delta(choice, delta, out); break;
     case END: form->end(choice, out); break;
     }
-    if (!form->bare) serve_text_puts(out, answer->include_usage ? "],\"usage\":null}" : "]}");
+    if (!form->bare) weir__text_add_string(out, answer->include_usage ? "],\"usage\":null}" : "]}");
     end_data(answer, at);
 }
 
@@ -439,26 +439,26 @@ static void end_events(serve_answer *answer)
 {
     char text[sizeof((weir_error *)0)->message];
     const serve_choice *failed = failed_choice(answer);
-    serve_text *out;
+    weir__text *out;
     size_t at = 0;
     if (failed != NULL) {
         out = begin_data(answer, &at);
-        serve_text_puts(out, "{\"error\":");
+        weir__text_add_string(out, "{\"error\":");
         serve_call_error_json(out, error_status(failed), NULL, weir_status_name(failed->error.code),
                               error_message(failed, text));
-        serve_text_puts(out, "}");
+        weir__text_add_string(out, "}");
         end_data(answer, at);
     } else if (answer->include_usage && !answer->form->bare) {
         out = begin_data(answer, &at);
         add_head(answer, answer->form->chunk, out);
-        serve_text_puts(out, "],\"usage\":");
+        weir__text_add_string(out, "],\"usage\":");
         add_usage(answer, out);
-        serve_text_puts(out, "}");
+        weir__text_add_string(out, "}");
         end_data(answer, at);
     }
     if (!answer->form->bare) {
         out = begin_data(answer, &at);
-        serve_text_puts(out, "[DONE]");
+        weir__text_add_string(out, "[DONE]");
         end_data(answer, at);
     }
     if (answer->tape != NULL) serve_tape_end(answer->tape);
@@ -513,19 +513,19 @@ static bool keep_tool(serve_choice *choice, const weir_delta *delta)
 static bool keep_one(serve_choice *choice, const weir_delta *delta)
 {
     switch (delta->kind) {
-    case WEIR_DELTA_CONTENT: serve_text_add(&choice->content, delta->text, delta->length); break;
-    case WEIR_DELTA_REASONING: serve_text_add(&choice->reasoning, delta->text, delta->length); break;
+    case WEIR_DELTA_CONTENT: weir__text_add(&choice->content, delta->text, delta->length); break;
+    case WEIR_DELTA_REASONING: weir__text_add(&choice->reasoning, delta->text, delta->length); break;
     case WEIR_DELTA_TOOL_CALL: return keep_tool(choice, delta);
     case WEIR_DELTA_ARGUMENTS:
         if (delta->index < 0 || (size_t)delta->index >= choice->n_tools) return true;
-        serve_text_add(&choice->tools[delta->index].arguments, delta->text, delta->length);
+        weir__text_add(&choice->tools[delta->index].arguments, delta->text, delta->length);
         return !choice->tools[delta->index].arguments.failed;
     }
     return !choice->content.failed && !choice->reasoning.failed;
 }
 
 /* Those of one prompt, in their order where all are told, else the best ones first. */
-static void tell_best(serve_answer *answer, int32_t first, serve_text *text)
+static void tell_best(serve_answer *answer, int32_t first, weir__text *text)
 {
     serve_choice *choices = answer->choices + first;
     bool told[SERVE_CHOICES_MAX] = {false};
@@ -541,33 +541,33 @@ static void tell_best(serve_answer *answer, int32_t first, serve_text *text)
             told[best] = true;
             choices[best].index = first / answer->n_each * answer->n_told + k;
         }
-        if (first > 0 || k > 0) serve_text_puts(text, ",");
+        if (first > 0 || k > 0) weir__text_add_string(text, ",");
         answer->form->whole(&choices[best], text);
     }
 }
 
-static void add_all(serve_answer *answer, serve_text *text)
+static void add_all(serve_answer *answer, weir__text *text)
 {
     const serve_form *form = answer->form;
     bool list = form->bare && answer->n / answer->n_each * answer->n_told > 1;
     if (!form->bare) add_head(answer, form->object, text);
-    if (list) serve_text_puts(text, "[");
+    if (list) weir__text_add_string(text, "[");
     for (int32_t i = 0; i < answer->n; i += answer->n_each) tell_best(answer, i, text);
-    if (list) serve_text_puts(text, "]");
+    if (list) weir__text_add_string(text, "]");
     if (!form->bare) {
-        serve_text_puts(text, "],\"usage\":");
+        weir__text_add_string(text, "],\"usage\":");
         add_usage(answer, text);
         if (form->rest != NULL) form->rest(answer, text);
-        serve_text_puts(text, "}");
+        weir__text_add_string(text, "}");
     }
-    serve_text_puts(text, "\n");
+    weir__text_add_string(text, "\n");
 }
 
 /* A worker's job, once all streams have ended. */
 static void answer_whole(serve_call *call)
 {
     serve_answer *answer = call->answer;
-    serve_text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->server->answers};
     char message[sizeof((weir_error *)0)->message];
     for (int32_t i = 0; i < answer->n; i++) {
         serve_choice *choice = &answer->choices[i];
@@ -596,10 +596,10 @@ static void answer_whole(serve_call *call)
 static bool start_tape(serve_answer *answer)
 {
     serve_call *call = answer->call;
-    serve_text head = {0};
+    weir__text head = {0};
     add_head(answer, answer->form->chunk, &head);
     bool started = serve_tape_start(answer, &head);
-    serve_text_fini(&head);
+    weir__text_fini(&head);
     if (started) return true;
     call->answer = NULL;
     serve_answer_destroy(answer);

@@ -10,7 +10,7 @@
 typedef struct serve_tool {
     char *id;
     char *name;
-    serve_text arguments;
+    weir__text arguments;
 } serve_tool;
 
 typedef struct serve_choice {
@@ -29,7 +29,7 @@ typedef struct serve_choice {
     weir_error error;
     serve_scores scores; /* not told yet */
     /* When not streamed: what came so far. */
-    serve_text content, reasoning;
+    weir__text content, reasoning;
     serve_tool *tools; /* [n_tools]; streamed: n_tools only counts */
     size_t n_tools, tools_capacity;
 } serve_choice;
@@ -40,11 +40,11 @@ typedef struct serve_form {
     const char *object; /* of a whole answer */
     const char *chunk;  /* of an event */
     bool bare; /* the objects stand alone: no frame around them, no [DONE] (llama-server's own form) */
-    void (*begin)(serve_choice *choice, serve_text *text); /* NULL: nothing comes first */
-    void (*delta)(serve_choice *choice, const weir_delta *delta, serve_text *text);
-    void (*end)(serve_choice *choice, serve_text *text);
-    void (*whole)(serve_choice *choice, serve_text *text);
-    void (*rest)(const serve_answer *answer, serve_text *text); /* at a whole answer's end; NULL: nothing */
+    void (*begin)(serve_choice *choice, weir__text *text); /* NULL: nothing comes first */
+    void (*delta)(serve_choice *choice, const weir_delta *delta, weir__text *text);
+    void (*end)(serve_choice *choice, weir__text *text);
+    void (*whole)(serve_choice *choice, weir__text *text);
+    void (*rest)(const serve_answer *answer, weir__text *text); /* at a whole answer's end; NULL: nothing */
 } serve_form;
 
 #define SERVE_ID_MAX 64
@@ -58,7 +58,7 @@ struct serve_answer {
     bool share;         /* an identical request's generation will do */
     bool stopped;       /* at a client's word: to be cancelled is no error */
     serve_tape *tape;   /* once it has begun; NULL: events go to the call */
-    serve_text event;   /* the one that is being written */
+    weir__text event;   /* the one that is being written */
     bool tells_scores;  /* of generated tokens; best-of needs them even when nobody asked */
     bool echoes_scores; /* those of the prompt, where its text goes before the answer */
     bool tells_prompt;  /* its logprobs, as vLLM has them */
@@ -104,11 +104,11 @@ void serve_answer_stop(serve_answer *answer, bool asked);
 
 /* Why the prompt was not cached as far as it might have been, as an object, with a few words of the prompt
  * and of the cached text if these are to be told; false: there is nothing to tell, and nothing was added. */
-bool serve_miss_tell(const weir_stream *stream, bool prompt, bool cached, serve_text *text);
+bool serve_miss_tell(const weir_stream *stream, bool prompt, bool cached, weir__text *text);
 
 /* What OpenAI's forms share: the members that end a choice's object, and its end; the prompt's logprobs as
  * vLLM has them, where they were asked for. */
-void serve_answer_tell_reason(const serve_choice *choice, serve_text *text);
-void serve_answer_tell_prompt(const serve_choice *choice, serve_text *text);
+void serve_answer_tell_reason(const serve_choice *choice, weir__text *text);
+void serve_answer_tell_prompt(const serve_choice *choice, weir__text *text);
 
 #endif

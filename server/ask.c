@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/member.h"
 #include "keys.h"
@@ -179,20 +178,20 @@ static bool read_breakers(reader *r, const char *name, const json_t *value)
 /* "top_k;temperature" or ["top_k", "temperature"]. */
 static bool read_samplers(reader *r, const char *name, const json_t *value)
 {
-    serve_text text = {0};
+    weir__text text = {0};
     if (json_is_string(value)) {
-        serve_text_puts(&text, json_string_value(value));
+        weir__text_add_string(&text, json_string_value(value));
     } else {
         if (!json_is_array(value)) return refuse(r, name, "a string or an array of strings");
-        serve_text_puts(&text, "");
+        weir__text_add_string(&text, "");
         for (size_t i = 0; i < json_array_size(value); i++) {
             const char *one = json_string_value(json_array_get(value, i));
             if (one == NULL) {
-                serve_text_fini(&text);
+                weir__text_fini(&text);
                 return refuse(r, name, "a string or an array of strings");
             }
-            if (i > 0) serve_text_puts(&text, ";");
-            serve_text_puts(&text, one);
+            if (i > 0) weir__text_add_string(&text, ";");
+            weir__text_add_string(&text, one);
         }
     }
     weir__mem_free(r->ask->order);

@@ -1,5 +1,4 @@
 /* call.c: one request and its answer, as bytes. SPDX-License-Identifier: Apache-2.0 */
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +7,6 @@
 #include "answer.h"
 #include "base/clock.h"
 #include "base/histogram.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "keys.h"
@@ -25,7 +23,7 @@
 serve_call *serve_call_create(serve_server *server, serve_connection *connection)
 {
     serve_call *call = weir__mem_calloc(1, sizeof *call);
-    if (call == NULL || !serve_text_random(call->id, SERVE_TOKEN)) {
+    if (call == NULL || !serve_secret_make(call->id, SERVE_TOKEN)) {
         weir__mem_free(call);
         return NULL;
     }
@@ -65,8 +63,8 @@ void serve_call_destroy(serve_call *call)
         server->calls = call->after;
     if (call->after != NULL) call->after->before = call->before;
     server->n_calls--;
-    serve_text_fini(&call->out);
-    serve_text_fini(&call->body);
+    weir__text_fini(&call->out);
+    weir__text_fini(&call->body);
     weir__mem_free(call->relaxed);
     weir__mem_free(call);
 }
@@ -128,22 +126,22 @@ static const char *phrase(int status)
 static void add_cors(serve_call *call)
 {
     if (call->origin[0] == '\0') return;
-    serve_text_printf(
+    weir__text_printf(
         &call->out,
         "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
         "Access-Control-Expose-Headers: Retry-After, X-Request-Id, X-Stream-Id, X-Weir-Relaxed\r\n",
         call->origin);
     if (strcmp(call->method, "OPTIONS") == 0)
-        serve_text_puts(&call->out, "Access-Control-Allow-Methods: GET, POST, HEAD, OPTIONS\r\n"
-                                    "Access-Control-Allow-Headers: Authorization, X-Api-Key, "
-                                    "Content-Type, Last-Event-ID, *\r\n"
-                                    "Access-Control-Max-Age: 600\r\n");
+        weir__text_add_string(&call->out, "Access-Control-Allow-Methods: GET, POST, HEAD, OPTIONS\r\n"
+                                          "Access-Control-Allow-Headers: Authorization, X-Api-Key, "
+                                          "Content-Type, Last-Event-ID, *\r\n"
+                                          "Access-Control-Max-Age: 600\r\n");
 }
 
 /* Everything up to what tells the body's length. */
 static void begin_head(serve_call *call, int status, const char *type)
 {
-    serve_text *out = &call->out;
+    weir__text *out = &call->out;
     char date[64] = "";
     time_t now = time(NULL);
     struct tm utc;
@@ -152,15 +150,15 @@ static void begin_head(serve_call *call, int status, const char *type)
     if ((status == 429 || status == 503) && call->retry_s == 0) call->retry_s = 1;
     if (call->http_1_0) call->close = true;
     if (gmtime_r(&now, &utc) != NULL) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
-    serve_text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %s\r\n", status, phrase(status), date,
+    weir__text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %s\r\n", status, phrase(status), date,
                       call->id);
-    if (type != NULL) serve_text_printf(out, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
-    if (call->retry_s > 0) serve_text_printf(out, "Retry-After: %d\r\n", call->retry_s);
-    if (call->allow != NULL) serve_text_printf(out, "Allow: %s\r\n", call->allow);
-    if (status == 401) serve_text_puts(out, "WWW-Authenticate: Bearer\r\n");
-    if (call->relaxed != NULL) serve_text_printf(out, "X-Weir-Relaxed: %s\r\n", call->relaxed);
-    if (call->tape != NULL) serve_text_printf(out, "X-Stream-Id: %s\r\n", serve_tape_id(call->tape));
-    if (call->close) serve_text_puts(out, "Connection: close\r\n");
+    if (type != NULL) weir__text_printf(out, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
+    if (call->retry_s > 0) weir__text_printf(out, "Retry-After: %d\r\n", call->retry_s);
+    if (call->allow != NULL) weir__text_printf(out, "Allow: %s\r\n", call->allow);
+    if (status == 401) weir__text_add_string(out, "WWW-Authenticate: Bearer\r\n");
+    if (call->relaxed != NULL) weir__text_printf(out, "X-Weir-Relaxed: %s\r\n", call->relaxed);
+    if (call->tape != NULL) weir__text_printf(out, "X-Stream-Id: %s\r\n", serve_tape_id(call->tape));
+    if (call->close) weir__text_add_string(out, "Connection: close\r\n");
     add_cors(call);
 }
 
@@ -170,11 +168,11 @@ static const char uncached[] = "Cache-Control: no-store\r\n";
 static void whole_head(serve_call *call, int status, const char *type, const char *more, size_t n)
 {
     begin_head(call, status, type);
-    serve_text_puts(&call->out, more);
+    weir__text_add_string(&call->out, more);
     if (status == 204)
-        serve_text_puts(&call->out, "\r\n");
+        weir__text_add_string(&call->out, "\r\n");
     else
-        serve_text_printf(&call->out, "Content-Length: %zu\r\n\r\n", n);
+        weir__text_printf(&call->out, "Content-Length: %zu\r\n\r\n", n);
     call->ended = true;
 }
 
@@ -183,7 +181,7 @@ void serve_call_answer_more(serve_call *call, int status, const char *type, cons
 {
     if (call->begun) return;
     whole_head(call, status, type, more, n);
-    if (!call->head_only) serve_text_add(&call->out, bytes, n);
+    if (!call->head_only) weir__text_add(&call->out, bytes, n);
 }
 
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n)
@@ -192,19 +190,19 @@ void serve_call_answer(serve_call *call, int status, const char *type, const cha
 }
 
 /* The text becomes the answer, without a copy of it. */
-static void answer_with(serve_call *call, int status, const char *type, serve_text *text)
+static void answer_with(serve_call *call, int status, const char *type, weir__text *text)
 {
     whole_head(call, status, type, uncached, text->n);
     if (call->head_only || call->out.failed) return;
-    serve_text head = call->out;
-    serve_text_close(text, head.bytes, head.n);
+    weir__text head = call->out;
+    weir__text_close(text, head.bytes, head.n);
     call->out = *text;
     *text = head;
 }
 
-void serve_call_answer_text(serve_call *call, int status, const char *type, serve_text *text)
+void serve_call_answer_text(serve_call *call, int status, const char *type, weir__text *text)
 {
-    (void)serve_text_reserve(text, HEAD_MAX);
+    (void)weir__text_reserve(text, HEAD_MAX);
     if (text->too_long)
         serve_call_refuse(call, 400, NULL, "answer_too_long",
                           "the answer has more than %zu MiB, which is the most; ask for less at a time",
@@ -216,7 +214,7 @@ void serve_call_answer_text(serve_call *call, int status, const char *type, serv
         serve_call_no_memory(call);
     else if (!call->begun)
         answer_with(call, status, type, text);
-    serve_text_fini(text);
+    weir__text_fini(text);
 }
 
 /* ---- Errors ---- */
@@ -232,38 +230,31 @@ static const char *error_type(int status)
     }
 }
 
-void serve_call_error_json(serve_text *text, int status, const char *field, const char *code,
+void serve_call_error_json(weir__text *text, int status, const char *field, const char *code,
                            const char *message)
 {
-    serve_text_puts(text, "{\"message\":");
-    serve_text_json_puts(text, message);
-    serve_text_printf(text, ",\"type\":\"%s\",\"param\":", error_type(status));
-    if (field != NULL && field[0] != '\0')
-        serve_text_json_puts(text, field);
-    else
-        serve_text_puts(text, "null");
-    serve_text_puts(text, ",\"code\":");
-    if (code != NULL)
-        serve_text_json_puts(text, code);
-    else
-        serve_text_puts(text, "null");
-    serve_text_puts(text, "}");
+    weir__text_add_string(text, "{");
+    weir__json_string(text, "message", message);
+    weir__json_string(text, "type", error_type(status));
+    weir__json_string(text, "param", field != NULL && field[0] != '\0' ? field : NULL);
+    weir__json_string(text, "code", code);
+    weir__text_add_string(text, "}");
 }
 
 static void refuse(serve_call *call, int status, const char *field, const char *code, const char *message)
 {
-    serve_text text = {0};
+    weir__text text = {0};
     if (!call->begun) call->code = code;
-    serve_text_puts(&text, "{\"error\":");
+    weir__text_add_string(&text, "{\"error\":");
     serve_call_error_json(&text, status, field, code, message);
-    serve_text_puts(&text, "}\n");
+    weir__text_add_string(&text, "}\n");
     if (text.failed) {
         static const char plain[] = "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\","
                                     "\"param\":null,\"code\":null}}\n";
         serve_call_answer(call, 503, "application/json", plain, sizeof plain - 1);
     } else
         serve_call_answer(call, status, "application/json", text.bytes, text.n);
-    serve_text_fini(&text);
+    weir__text_fini(&text);
 }
 
 void serve_call_refuse(serve_call *call, int status, const char *field, const char *code, const char *format,
@@ -294,7 +285,7 @@ void serve_call_no_memory(serve_call *call)
 
 void serve_call_relaxed(serve_call *call, const char *lines)
 {
-    serve_text header = {0};
+    weir__text header = {0};
     char line[1024], place[1024];
     while (*lines != '\0') {
         size_t n = strcspn(lines, "\n");
@@ -302,9 +293,9 @@ void serve_call_relaxed(serve_call *call, const char *lines)
         serve_names_field(line, call->schema_field, place, sizeof place);
         serve_log_event("relaxed", "request %s: %s is not enforced", call->id, place);
         if (header.n + strlen(place) < RELAXED_MAX) {
-            if (header.n > 0) serve_text_puts(&header, "; ");
+            if (header.n > 0) weir__text_add_string(&header, "; ");
             for (const char *c = place; *c != '\0'; c++) /* a header holds ASCII */
-                serve_text_printf(&header, (unsigned char)*c < 0x80 ? "%c" : "%%%02X", (unsigned char)*c);
+                weir__text_printf(&header, (unsigned char)*c < 0x80 ? "%c" : "%%%02X", (unsigned char)*c);
         }
         lines += n + (lines[n] == '\n');
     }
@@ -351,8 +342,8 @@ void serve_call_begin(serve_call *call, const char *type)
     if (call->begun) return;
     call->chunked = !call->http_1_0;
     begin_head(call, 200, type);
-    serve_text_puts(&call->out, "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n");
-    serve_text_puts(&call->out, call->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
+    weir__text_add_string(&call->out, "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n");
+    weir__text_add_string(&call->out, call->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
     if (call->head_only) call->ended = true;
 }
 
@@ -361,7 +352,7 @@ void serve_call_begin(serve_call *call, const char *type)
 
 size_t serve_call_begin_piece(serve_call *call)
 {
-    if (call->chunked) serve_text_puts(&call->out, CHUNK_HEAD);
+    if (call->chunked) weir__text_add_string(&call->out, CHUNK_HEAD);
     return call->out.n;
 }
 
@@ -376,12 +367,12 @@ void serve_call_end_piece(serve_call *call, size_t at)
     }
     snprintf(digits, sizeof digits, "%08zx", n);
     memcpy(call->out.bytes + at - (sizeof CHUNK_HEAD - 1), digits, 8);
-    serve_text_puts(&call->out, "\r\n");
+    weir__text_add_string(&call->out, "\r\n");
 }
 
 void serve_call_end(serve_call *call)
 {
-    if (call->chunked && !call->ended) serve_text_puts(&call->out, "0\r\n\r\n");
+    if (call->chunked && !call->ended) weir__text_add_string(&call->out, "0\r\n\r\n");
     call->ended = true;
 }
 
@@ -390,7 +381,7 @@ bool serve_call_comment(serve_call *call)
     bool stream = call->tape != NULL || (call->answer != NULL && call->answer->stream);
     if (!stream || call->ended) return false;
     size_t at = serve_call_begin_piece(call);
-    serve_text_puts(&call->out, ": still here\n\n");
+    weir__text_add_string(&call->out, ": still here\n\n");
     serve_call_end_piece(call, at);
     return true;
 }

@@ -20,7 +20,7 @@ static void test_an_answer_after_a_long_silence(void **state)
     (void)state;
     server.params.stall_s = 2;
     assert_false(serve_call_is_stalled(&call, MS(99000)));
-    serve_text_puts(&call.out, "some bytes");
+    weir__text_add_string(&call.out, "some bytes");
     assert_false(serve_call_is_stalled(&call, MS(100000)));
     assert_false(serve_call_is_stalled(&call, MS(102000)));
     assert_true(serve_call_is_stalled(&call, MS(102250)));
@@ -30,10 +30,10 @@ static void test_an_answer_after_a_long_silence(void **state)
     assert_true(serve_call_is_stalled(&call, MS(104500)));
     call.out_at = call.out.n; /* and the rest; the next bytes come later */
     assert_false(serve_call_is_stalled(&call, MS(104750)));
-    serve_text_puts(&call.out, "more");
+    weir__text_add_string(&call.out, "more");
     assert_false(serve_call_is_stalled(&call, MS(200000)));
     assert_true(serve_call_is_stalled(&call, MS(202250)));
-    serve_text_fini(&call.out);
+    weir__text_fini(&call.out);
 }
 
 int main(void)

@@ -79,8 +79,8 @@ void serve_connection_close(serve_connection *connection)
         server->connections = connection->after;
     if (connection->after != NULL) connection->after->before = connection->before;
     server->n_connections--;
-    serve_text_fini(&connection->in);
-    serve_text_fini(&connection->head.bytes);
+    weir__text_fini(&connection->in);
+    weir__text_fini(&connection->head.bytes);
     serve_connection_due(connection);
     connection->dead = true;
 }
@@ -98,7 +98,7 @@ static void part(serve_connection *connection)
     connection->stage = SERVE_PARTING;
     connection->n_dropped = unread(connection);
     connection->blocked = false;
-    serve_text_fini(&connection->in);
+    weir__text_fini(&connection->in);
     connection->in_at = 0;
     set_deadline(connection, PARTING_S);
 }
@@ -156,13 +156,13 @@ static void drop(serve_connection *connection)
 /* As much as one turn may bring. */
 static void receive(serve_connection *connection)
 {
-    serve_text *in = &connection->in;
+    weir__text *in = &connection->in;
     if (connection->stage == SERVE_PARTING) {
         drop(connection);
         return;
     }
     if (!is_read(connection)) return;
-    if (!serve_text_reserve(in, READ_BYTES)) {
+    if (!weir__text_reserve(in, READ_BYTES)) {
         serve_connection_close(connection);
         return;
     }
@@ -175,7 +175,7 @@ static void receive(serve_connection *connection)
 static void forget_read(serve_connection *connection)
 {
     if (unread(connection) == 0) {
-        serve_text_fini(&connection->in);
+        weir__text_fini(&connection->in);
         connection->in_at = 0;
     } else if (connection->in_at > READ_BYTES) {
         memmove(connection->in.bytes, connection->in.bytes + connection->in_at, unread(connection));

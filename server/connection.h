@@ -22,7 +22,7 @@ typedef enum serve_stage {
 /* What a request's head says: names and values one behind the other, each with a NUL, after the target. */
 typedef struct serve_head {
     llhttp_t parser;
-    serve_text bytes;
+    weir__text bytes;
     size_t n_read;  /* of the head, as it was sent */
     size_t n_extra; /* of what a body in chunks has beside them */
     bool complete;  /* the head is */
@@ -43,7 +43,7 @@ struct serve_connection {
     SSL *tls;         /* NULL = none */
     serve_stage stage;
     int64_t deadline_ns; /* of every stage but BUSY */
-    serve_text in;       /* [in_at .. n) has come and is not read */
+    weir__text in;       /* [in_at .. n) has come and is not read */
     size_t in_at;
     size_t n_dropped;
     bool ended;   /* the client sends no more */

@@ -103,21 +103,20 @@ static void keep_snap(serve_events *events, const weir_engine_stats *stats, int6
                                            .itl = stats->itl_seconds};
 }
 
-static void add_quantiles(serve_text *text, const char *name, const weir_histogram *now,
+static void add_quantiles(weir__text *text, const char *name, const weir_histogram *now,
                           const weir_histogram *before)
 {
     weir_histogram lately = *now;
     lately.count -= before->count;
     lately.sum -= before->sum;
     for (size_t i = 0; i < WEIR_HISTOGRAM_BUCKETS; i++) lately.buckets[i] -= before->buckets[i];
-    serve_text_printf(text, ",\"%s\":{\"p50\":", name);
-    serve_text_number(text, weir_histogram_quantile(&lately, 0.5) * 1e3, 2);
-    serve_text_puts(text, ",\"p99\":");
-    serve_text_number(text, weir_histogram_quantile(&lately, 0.99) * 1e3, 2);
-    serve_text_puts(text, "}");
+    weir__text_printf(text, ",\"%s\":{", name);
+    weir__json_number(text, "p50", weir_histogram_quantile(&lately, 0.5) * 1e3, 2);
+    weir__json_number(text, "p99", weir_histogram_quantile(&lately, 0.99) * 1e3, 2);
+    weir__text_add_string(text, "}");
 }
 
-static void add_rates(serve_events *events, const weir_engine_stats *stats, int64_t now_ns, serve_text *text)
+static void add_rates(serve_events *events, const weir_engine_stats *stats, int64_t now_ns, weir__text *text)
 {
     const snap *last = &events->snaps[(events->newest + SNAPS_N - 1) % SNAPS_N]; /* a second ago or two */
     const snap *first = &events->snaps[(events->newest + 1) % SNAPS_N];
@@ -125,75 +124,75 @@ static void add_rates(serve_events *events, const weir_engine_stats *stats, int6
     if (first->at_ns == 0) first = &events->snaps[events->newest];
     double seconds = (double)(now_ns - last->at_ns) / 1e9;
     if (seconds < 0.05) seconds = 0.05;
-    serve_text_puts(text, ",\"rates\":{\"prefill\":");
-    serve_text_number(text, (double)(stats->n_prompt_tokens - last->prefilled) / seconds, 1);
-    serve_text_puts(text, ",\"decode\":");
-    serve_text_number(text, (double)(stats->n_generated_tokens - last->generated) / seconds, 1);
-    serve_text_puts(text, "}");
+    weir__text_add_string(text, ",\"rates\":{");
+    weir__json_number(text, "prefill", (double)(stats->n_prompt_tokens - last->prefilled) / seconds, 1);
+    weir__json_number(text, "decode", (double)(stats->n_generated_tokens - last->generated) / seconds, 1);
+    weir__text_add_string(text, "}");
     add_quantiles(text, "ttft_ms", &stats->ttft_seconds, &first->ttft);
     add_quantiles(text, "itl_ms", &stats->itl_seconds, &first->itl);
 }
 
-static void add_ticks(serve_events *events, serve_text *text)
+static void add_ticks(serve_events *events, weir__text *text)
 {
     if (events->n_ticks - events->n_told > TICKS_MAX) events->n_told = events->n_ticks - TICKS_MAX;
-    serve_text_puts(text, "{\"ticks\":[");
-    for (bool first = true; events->n_told < events->n_ticks; events->n_told++, first = false) {
+    weir__text_add_string(text, "{\"ticks\":[");
+    for (; events->n_told < events->n_ticks; events->n_told++) {
         const weir_tick *tick = &events->ticks[events->n_told % TICKS_MAX];
-        serve_text_puts(text, first ? "{\"t_ms\":" : ",{\"t_ms\":");
-        serve_text_number(text, (double)(tick->start_ns - events->server->created_ns) / 1e6, 2);
-        serve_text_puts(text, ",\"ms\":");
-        serve_text_number(text, (double)tick->tick_ns / 1e6, 3);
-        serve_text_printf(text, ",\"prefill\":%d,\"decode\":%d,\"draft\":%d,\"passes\":%d}", tick->n_prefill,
+        weir__json_next(text);
+        weir__text_add_string(text, "{");
+        weir__json_number(text, "t_ms", (double)(tick->start_ns - events->server->created_ns) / 1e6, 2);
+        weir__json_number(text, "ms", (double)tick->tick_ns / 1e6, 3);
+        weir__text_printf(text, ",\"prefill\":%d,\"decode\":%d,\"draft\":%d,\"passes\":%d}", tick->n_prefill,
                           tick->n_decode, tick->n_drafted, tick->n_passes);
     }
-    serve_text_puts(text, "]");
+    weir__text_add_string(text, "]");
 }
 
-static void add_slots(const serve_events *events, int32_t n, serve_text *text)
+static void add_slots(const serve_events *events, int32_t n, weir__text *text)
 {
-    serve_text_puts(text, "[");
+    weir__text_add_string(text, "[");
     for (int32_t i = 0; i < n && i < SLOTS_MAX; i++) {
         const slot *s = &events->slots[i];
-        serve_text_printf(
+        weir__json_next(text);
+        weir__text_printf(
             text,
-            "%s{\"id\":%d,\"state\":\"%s\",\"prompt\":%d,\"done\":%d,\"generated\":%d,\"cached\":%d,"
+            "{\"id\":%d,\"state\":\"%s\",\"prompt\":%d,\"done\":%d,\"generated\":%d,\"cached\":%d,"
             "\"priority\":%d}",
-            i > 0 ? "," : "", i, s->state != NULL ? s->state : "idle", s->prompt, s->done, s->generated,
-            s->cached, s->priority);
+            i, s->state != NULL ? s->state : "idle", s->prompt, s->done, s->generated, s->cached,
+            s->priority);
     }
-    serve_text_puts(text, "]");
+    weir__text_add_string(text, "]");
 }
 
-static void compose(serve_events *events, const weir_engine_stats *stats, int64_t now_ns, serve_text *text)
+static void compose(serve_events *events, const weir_engine_stats *stats, int64_t now_ns, weir__text *text)
 {
     uint64_t cached = stats->n_cached_tokens, prompt = cached + stats->n_prompt_tokens;
-    serve_text_puts(text, "event: tick\ndata: ");
+    weir__text_add_string(text, "event: tick\ndata: ");
     add_ticks(events, text);
-    serve_text_puts(text, ",\"slots\":");
+    weir__json_key(text, "slots");
     add_slots(events, stats->n_slots, text);
-    serve_text_printf(
+    weir__text_printf(
         text,
         ",\"queue\":%d,\"suspended\":%d,\"kv\":{\"used\":%d,\"size\":%d},\"cache\":{\"entries\":%d,"
-        "\"bytes\":%llu,\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"hits\":",
+        "\"bytes\":%llu,\"prompt_tokens\":%llu,\"cached_tokens\":%llu",
         stats->queue_depth, stats->n_suspended, stats->n_kv_used, stats->n_kv, stats->n_cache_entries,
         (unsigned long long)stats->cache_bytes, (unsigned long long)prompt, (unsigned long long)cached);
-    serve_text_number(text, prompt > 0 ? (double)cached / (double)prompt : 0, 4); /* of all prompt tokens */
-    serve_text_puts(text, "}");
+    weir__json_number(text, "hits", prompt > 0 ? (double)cached / (double)prompt : 0,
+                      4); /* of all prompt tokens */
+    weir__text_add_string(text, "}");
     add_rates(events, stats, now_ns, text);
-    serve_text_puts(text, ",\"model\":");
-    serve_text_json_puts(text, events->server->name);
-    serve_text_puts(text, "}\n\n");
+    weir__json_string(text, "model", events->server->name);
+    weir__text_add_string(text, "}\n\n");
 }
 
 /* ---- Readers ---- */
 
-static void send_all(serve_events *events, const serve_text *text)
+static void send_all(serve_events *events, const weir__text *text)
 {
     for (serve_call *call = events->server->calls; call != NULL; call = call->after) {
         if (!call->events || call->ended || call->out.n - call->out_at > SERVE_BUFFER_MAX) continue;
         size_t at = serve_call_begin_piece(call);
-        serve_text_add(&call->out, text->bytes, text->n);
+        weir__text_add(&call->out, text->bytes, text->n);
         serve_call_end_piece(call, at);
         serve_call_send(call);
     }
@@ -207,12 +206,12 @@ static void tell(serve_timer *timer)
     read_engine(events);
     bool news = events->n_told < events->n_ticks || now_ns - events->sent_ns >= IDLE_NS;
     if (news && weir_engine_get_stats(events->server->engine, &stats) == WEIR_OK) {
-        serve_text text = {0};
+        weir__text text = {0};
         events->sent_ns = now_ns;
         keep_snap(events, &stats, now_ns);
         compose(events, &stats, now_ns, &text);
         if (!text.failed) send_all(events, &text);
-        serve_text_fini(&text);
+        weir__text_fini(&text);
     }
     events->timed = events->n_readers > 0;
     if (events->timed) serve_loop_set(events->server->loop, &events->timer, PERIOD_US);
@@ -252,11 +251,11 @@ void serve_slots(serve_call *call)
 {
     serve_events *events = call->server->events;
     weir_engine_stats stats = {.size = sizeof stats};
-    serve_text text = {0};
+    weir__text text = {0};
     read_engine(events);
     weir_engine_get_stats(call->server->engine, &stats);
     add_slots(events, stats.n_slots, &text);
-    serve_text_puts(&text, "\n");
+    weir__text_add_string(&text, "\n");
     serve_call_answer_text(call, 200, "application/json", &text);
 }
 

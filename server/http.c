@@ -26,21 +26,21 @@ static int add_bytes(llhttp_t *parser, const char *bytes, size_t n)
         head->n_extra += n;
         return head->n_extra > EXTRA_MAX ? -1 : 0;
     }
-    serve_text_add(&head->bytes, bytes, n);
+    weir__text_add(&head->bytes, bytes, n);
     return head->bytes.failed ? -1 : 0;
 }
 
 static int end_bytes(llhttp_t *parser)
 {
     serve_head *head = &connection_of(parser)->head;
-    if (!head->complete) serve_text_add(&head->bytes, "", 1);
+    if (!head->complete) weir__text_add(&head->bytes, "", 1);
     return head->bytes.failed ? -1 : 0;
 }
 
 /* Without what may stand behind it. */
 static int end_value(llhttp_t *parser)
 {
-    serve_text *bytes = &connection_of(parser)->head.bytes;
+    weir__text *bytes = &connection_of(parser)->head.bytes;
     while (!connection_of(parser)->head.complete && bytes->n > 0 &&
            (bytes->bytes[bytes->n - 1] == ' ' || bytes->bytes[bytes->n - 1] == '\t'))
         bytes->n--;
@@ -49,7 +49,7 @@ static int end_value(llhttp_t *parser)
 
 const char *serve_http_field(const serve_connection *connection, const char *name, int *n)
 {
-    const serve_text *bytes = &connection->head.bytes;
+    const weir__text *bytes = &connection->head.bytes;
     const char *at = bytes->bytes, *end = at + bytes->n, *found = NULL;
     *n = 0;
     if (at == NULL) return NULL;
@@ -141,7 +141,7 @@ static int end_head(llhttp_t *parser)
         if ((parser->flags & F_CHUNKED) == 0) (void)admit_body(call, parser->content_length);
         if (!call->begun && body) check_expectation(connection);
     }
-    serve_text_fini(&connection->head.bytes);
+    weir__text_fini(&connection->head.bytes);
     if (!call->begun) {
         call->close = close;
         return 0;
@@ -159,7 +159,7 @@ static int add_body(llhttp_t *parser, const char *bytes, size_t n)
         call->state = SERVE_ANSWERING;
         return HPE_USER;
     }
-    serve_text_add(&call->body, bytes, n);
+    weir__text_add(&call->body, bytes, n);
     return call->body.failed ? HPE_USER : 0;
 }
 
@@ -202,7 +202,7 @@ static const llhttp_settings_t settings = {
 void serve_http_reset(serve_connection *connection)
 {
     serve_head *head = &connection->head;
-    serve_text_fini(&head->bytes);
+    weir__text_fini(&head->bytes);
     memset(head, 0, sizeof *head);
     llhttp_init(&head->parser, HTTP_REQUEST, &settings);
     head->parser.data = connection;

@@ -90,7 +90,7 @@ weir_status serve_kept_find(serve_kept *kept, const char *id, const char *salt, 
     pthread_mutex_lock(&kept->mutex);
     for (size_t i = 0; i < SERVE_KEPT_MOST; i++) {
         const entry *e = kept->entries[i];
-        if (e == NULL || !serve_text_same(e->id, given, sizeof given) || strcmp(e->salt, salt) != 0) continue;
+        if (e == NULL || !serve_secret_is(e->id, given, sizeof given) || strcmp(e->salt, salt) != 0) continue;
         status = choose(e, index, choice);
         break;
     }

@@ -45,7 +45,7 @@ static int32_t find(const serve_keys *keys, const char *hex)
 {
     int32_t found = -1;
     for (int32_t i = 0; i < keys->n; i++)
-        if (serve_text_same(hex, keys->owners[i]->digest, DIGEST)) found = i;
+        if (serve_secret_is(hex, keys->owners[i]->digest, DIGEST)) found = i;
     return found;
 }
 

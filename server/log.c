@@ -17,14 +17,14 @@
 #define BACKLOG_MAX  ((size_t)1 << 20)  /* of lines that nobody reads; beyond, they are counted */
 #define BACKLOG_KEEP ((size_t)64 << 10) /* of memory, once they are read */
 
-static void begin(serve_text *line, const char *level, const char *event)
+static void begin(weir__text *line, const char *level, const char *event)
 {
     struct timespec now;
     struct tm utc;
     char stamp[32] = "";
     clock_gettime(CLOCK_REALTIME, &now);
     if (gmtime_r(&now.tv_sec, &utc) != NULL) strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
-    serve_text_printf(line, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"event\":\"%s\"", stamp,
+    weir__text_printf(line, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"event\":\"%s\"", stamp,
                       now.tv_nsec / 1000000, level, event);
 }
 
@@ -33,7 +33,7 @@ static void begin(serve_text *line, const char *level, const char *event)
 /* Who reads stderr may stand still, and a write would wait for it: nobody here does. */
 static struct {
     pthread_mutex_t mutex; /* held for no longer than a write that does not wait */
-    serve_text text;       /* [at .. n) is to be written */
+    weir__text text;       /* [at .. n) is to be written */
     size_t at;
     uint64_t n_lost; /* lines, since the last one that was kept */
 } backlog = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -47,7 +47,7 @@ static bool takes(int timeout_ms)
 
 static void write_some(int timeout_ms)
 {
-    serve_text *text = &backlog.text;
+    weir__text *text = &backlog.text;
     while (backlog.at < text->n && takes(timeout_ms)) {
         size_t left = text->n - backlog.at;
         ssize_t n = write(STDERR_FILENO, text->bytes + backlog.at, left < PIPE_BUF ? left : PIPE_BUF);
@@ -57,14 +57,14 @@ static void write_some(int timeout_ms)
     if (backlog.at < text->n && backlog.at < BACKLOG_MAX / 2) return;
     text->n -= backlog.at;
     if (text->n > 0) memmove(text->bytes, text->bytes + backlog.at, text->n);
-    if (text->n == 0 && text->capacity > BACKLOG_KEEP) serve_text_fini(text);
+    if (text->n == 0 && text->capacity > BACKLOG_KEEP) weir__text_fini(text);
     backlog.at = 0;
 }
 
-static void keep(const serve_text *line)
+static void keep(const weir__text *line)
 {
-    if (backlog.text.n - backlog.at + line->n <= BACKLOG_MAX && serve_text_reserve(&backlog.text, line->n))
-        serve_text_add(&backlog.text, line->bytes, line->n);
+    if (backlog.text.n - backlog.at + line->n <= BACKLOG_MAX && weir__text_reserve(&backlog.text, line->n))
+        weir__text_add(&backlog.text, line->bytes, line->n);
     else
         backlog.n_lost++;
     backlog.text.failed = false;
@@ -72,19 +72,19 @@ static void keep(const serve_text *line)
 
 static void tell_lost(void)
 {
-    serve_text line = {0};
+    weir__text line = {0};
     uint64_t n = backlog.n_lost;
     backlog.n_lost = 0;
     begin(&line, "warning", "log");
-    serve_text_printf(&line, ",\"message\":\"%llu lines are lost: nobody read them\"}\n",
+    weir__text_printf(&line, ",\"message\":\"%llu lines are lost: nobody read them\"}\n",
                       (unsigned long long)n);
     if (!line.failed) keep(&line);
-    serve_text_fini(&line);
+    weir__text_fini(&line);
 }
 
-static void end(serve_text *line)
+static void end(weir__text *line)
 {
-    serve_text_puts(line, "}\n");
+    weir__text_add_string(line, "}\n");
     pthread_mutex_lock(&backlog.mutex);
     if (backlog.n_lost > 0 && backlog.text.n - backlog.at < BACKLOG_MAX / 2) tell_lost();
     if (line->failed)
@@ -93,7 +93,7 @@ static void end(serve_text *line)
         keep(line);
     write_some(0);
     pthread_mutex_unlock(&backlog.mutex);
-    serve_text_fini(line);
+    weir__text_fini(line);
 }
 
 void serve_log_flush(int timeout_ms)
@@ -105,19 +105,13 @@ void serve_log_flush(int timeout_ms)
 
 /* ---- Lines ---- */
 
-static void add_string(serve_text *line, const char *name, const char *bytes, size_t n)
-{
-    serve_text_printf(line, ",\"%s\":", name);
-    serve_text_json(line, bytes, n);
-}
-
 static void tell_event(const char *level, const char *event, const char *format, va_list list)
 {
-    serve_text line = {0};
+    weir__text line = {0};
     char text[512];
     vsnprintf(text, sizeof text, format, list);
     begin(&line, level, event);
-    add_string(&line, "message", text, strlen(text));
+    weir__json_string(&line, "message", text);
     end(&line);
 }
 
@@ -141,63 +135,62 @@ void serve_log_library(weir_log_level level, const char *message, void *user)
 {
     static const char *const names[] = {"debug", "info", "warning", "error"};
     const bool *verbose = user;
-    serve_text line = {0};
+    weir__text line = {0};
     if (level < WEIR_LOG_WARN && !*verbose) return;
     begin(&line, level >= 0 && level <= WEIR_LOG_ERROR ? names[level] : "info", "log");
-    add_string(&line, "message", message, strlen(message));
+    weir__json_string(&line, "message", message);
     end(&line);
 }
 
-static void add_answer(serve_text *line, const serve_answer *answer)
+static void add_answer(weir__text *line, const serve_answer *answer)
 {
     for (int32_t i = 0; i < answer->n; i++) {
         const serve_choice *choice = &answer->choices[i];
         weir_usage usage = choice->finished ? choice->usage : weir_stream_usage(choice->stream);
-        serve_text_printf(
-            line, "%s{\"reason\":\"%s\",\"prompt\":%d,\"cached\":%d,\"generated\":%d,\"queue_ms\":",
-            i == 0 ? ",\"choices\":[" : ",", choice->finished ? weir_reason_name(choice->reason) : "left",
-            usage.n_prompt, usage.n_cached, usage.n_generated);
-        serve_text_number(line, (double)usage.queue_ns / 1e6, 2);
-        serve_text_puts(line, ",\"ttft_ms\":");
-        serve_text_number(line, (double)usage.ttft_ns / 1e6, 2);
+        weir__text_printf(line, "%s{\"reason\":\"%s\",\"prompt\":%d,\"cached\":%d,\"generated\":%d",
+                          i == 0 ? ",\"choices\":[" : ",",
+                          choice->finished ? weir_reason_name(choice->reason) : "left", usage.n_prompt,
+                          usage.n_cached, usage.n_generated);
+        weir__json_number(line, "queue_ms", (double)usage.queue_ns / 1e6, 2);
+        weir__json_number(line, "ttft_ms", (double)usage.ttft_ns / 1e6, 2);
         size_t before = line->n;
-        serve_text_puts(line, ",\"miss\":");
+        weir__json_key(line, "miss");
         if (!serve_miss_tell(choice->stream, answer->call->server->params.log_text,
                              answer->call->server->params.log_text, line))
             line->n = before;
-        serve_text_puts(line, "}");
+        weir__text_add_string(line, "}");
     }
-    serve_text_puts(line, "]");
+    weir__text_add_string(line, "]");
 }
 
-static void add_known(serve_text *line, const char *name, const char *string)
+static void add_known(weir__text *line, const char *name, const char *string)
 {
-    if (string[0] != '\0') add_string(line, name, string, strlen(string));
+    if (string[0] != '\0') weir__json_string(line, name, string);
 }
 
 void serve_log_call(const serve_call *call)
 {
     const serve_params *params = &call->server->params;
-    serve_text line = {0};
+    weir__text line = {0};
     if (!params->log) return;
     bool taped = call->answer != NULL && call->answer->tape != NULL;
     begin(&line, call->status >= 500 ? "warning" : "info", taped ? "stream" : "request");
-    serve_text_printf(&line, ",\"id\":\"%s\",\"method\":\"%s\"", call->id, call->method);
-    add_string(&line, "path", call->path, strlen(call->path));
-    serve_text_printf(&line, ",\"status\":%d,\"ms\":", call->status);
-    serve_text_number(&line, (double)(weir__clock_now_ns() - call->began_ns) / 1e6, 2);
-    serve_text_printf(&line, ",\"received\":%zu,\"sent\":%llu", call->n_received,
+    weir__text_printf(&line, ",\"id\":\"%s\",\"method\":\"%s\"", call->id, call->method);
+    weir__json_string(&line, "path", call->path);
+    weir__text_printf(&line, ",\"status\":%d", call->status);
+    weir__json_number(&line, "ms", (double)(weir__clock_now_ns() - call->began_ns) / 1e6, 2);
+    weir__text_printf(&line, ",\"received\":%zu,\"sent\":%llu", call->n_received,
                       (unsigned long long)call->n_sent);
     add_known(&line, "client", call->client);
     add_known(&line, "agent", call->agent);
     add_known(&line, "request_id", call->request_id);
-    if (call->code != NULL) serve_text_printf(&line, ",\"code\":\"%s\"", call->code);
-    if (call->key >= 0) serve_text_printf(&line, ",\"key\":%d", call->key);
-    if (call->answer != NULL) add_string(&line, "model", call->answer->model, strlen(call->answer->model));
-    if (call->left) serve_text_puts(&line, ",\"left\":true");
+    if (call->code != NULL) weir__text_printf(&line, ",\"code\":\"%s\"", call->code);
+    if (call->key >= 0) weir__text_printf(&line, ",\"key\":%d", call->key);
+    if (call->answer != NULL) weir__json_string(&line, "model", call->answer->model);
+    if (call->left) weir__text_add_string(&line, ",\"left\":true");
     if (call->answer != NULL && call->status == 200) add_answer(&line, call->answer);
     if (params->log_text && call->body.n > 0)
-        add_string(&line, "body", call->body.bytes,
-                   call->body.n < TEXT_MAX ? call->body.n : weir__utf8_cut(call->body.bytes, TEXT_MAX));
+        weir__json_bytes(&line, "body", call->body.bytes,
+                         call->body.n < TEXT_MAX ? call->body.n : weir__utf8_cut(call->body.bytes, TEXT_MAX));
     end(&line);
 }

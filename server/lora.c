@@ -55,9 +55,9 @@ bool serve_lora_choose(serve_call *call, const char *adapter, const json_t *list
 
 void serve_lora_list(serve_call *call)
 {
-    serve_text text = {0};
+    weir__text text = {0};
     serve_adapters_tell(call->server->adapters, &text);
-    serve_text_puts(&text, "\n");
+    weir__text_add_string(&text, "\n");
     serve_call_answer_text(call, 200, "application/json", &text);
 }
 
@@ -132,8 +132,8 @@ static void load(serve_call *call, const char *name, const char *wanted)
     if (status == WEIR_OK) status = weir_adapter_load(server->model, path, &adapter, &error);
     if (status == WEIR_OK) status = serve_adapters_add(server->adapters, name, adapter, 0.0f, &error);
     if (status == WEIR_OK) {
-        serve_text text = {0};
-        serve_text_printf(&text, "Success: LoRA adapter '%s' added successfully.", name);
+        weir__text text = {0};
+        weir__text_printf(&text, "Success: LoRA adapter '%s' added successfully.", name);
         serve_call_answer_text(call, 200, "text/plain; charset=utf-8", &text);
     } else {
         serve_call_refuse(call, status == WEIR_NO_MEMORY || status == WEIR_IO ? 500 : 400,
@@ -160,8 +160,8 @@ void serve_lora_unload(serve_call *call)
     if (!is_allowed(call) || !serve_call_read_json(call, &json)) return;
     if (read_names(call, json, &name, NULL)) {
         if (serve_adapters_remove(call->server->adapters, name)) {
-            serve_text text = {0};
-            serve_text_printf(&text, "Success: LoRA adapter '%s' removed successfully.", name);
+            weir__text text = {0};
+            weir__text_printf(&text, "Success: LoRA adapter '%s' removed successfully.", name);
             serve_call_answer_text(call, 200, "text/plain; charset=utf-8", &text);
         } else {
             serve_call_refuse(call, 404, "lora_name", "not_found", "there is no adapter \"%.100s\" here",

@@ -45,36 +45,36 @@ static const struct {
     {"resumes_total", "counter", "n_resumes", NULL},
 };
 
-static void add_head(serve_text *text, const char *name, const char *kind, const char *help)
+static void add_head(weir__text *text, const char *name, const char *kind, const char *help)
 {
-    serve_text_printf(text, "# HELP weir_%s %s\n# TYPE weir_%s %s\n", name, help, name, kind);
+    weir__text_printf(text, "# HELP weir_%s %s\n# TYPE weir_%s %s\n", name, help, name, kind);
 }
 
 /* Times are exported in seconds. */
-static void add_value(serve_text *text, const weir_member *member, const weir_engine_stats *stats)
+static void add_value(weir__text *text, const weir_member *member, const weir_engine_stats *stats)
 {
     const char *at = (const char *)stats + member->offset;
     if (member->type == WEIR_MEMBER_INT64)
-        serve_text_printf(text, "%.9g\n", (double)*(const int64_t *)(const void *)at / 1e9);
+        weir__text_printf(text, "%.9g\n", (double)*(const int64_t *)(const void *)at / 1e9);
     else if (member->type == WEIR_MEMBER_UINT64)
-        serve_text_printf(text, "%llu\n", (unsigned long long)*(const uint64_t *)(const void *)at);
+        weir__text_printf(text, "%llu\n", (unsigned long long)*(const uint64_t *)(const void *)at);
     else
-        serve_text_printf(text, "%d\n", *(const int32_t *)(const void *)at);
+        weir__text_printf(text, "%d\n", *(const int32_t *)(const void *)at);
 }
 
-static void add_numbers(serve_text *text, const weir_engine_stats *stats)
+static void add_numbers(weir__text *text, const weir_engine_stats *stats)
 {
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         const weir_member *member = weir_member_find("engine_stats", numbers[i].member);
         if (member == NULL) continue; /* every one has a row */
         add_head(text, numbers[i].name, numbers[i].kind,
                  numbers[i].help != NULL ? numbers[i].help : member->help);
-        serve_text_printf(text, "weir_%s ", numbers[i].name);
+        weir__text_printf(text, "weir_%s ", numbers[i].name);
         add_value(text, member, stats);
     }
 }
 
-static void add_histogram(serve_text *text, const char *name, const char *help,
+static void add_histogram(weir__text *text, const char *name, const char *help,
                           const weir_histogram *histogram)
 {
     uint64_t sum = 0;
@@ -85,22 +85,22 @@ static void add_histogram(serve_text *text, const char *name, const char *help,
         sum += histogram->buckets[i];
         if (frexp(bound, &exponent) != 0.5 || exponent - 1 < LEAST_EXPONENT || exponent - 1 > MOST_EXPONENT)
             continue;
-        serve_text_printf(text, "weir_%s_bucket{le=\"%.9g\"} %llu\n", name, bound, (unsigned long long)sum);
+        weir__text_printf(text, "weir_%s_bucket{le=\"%.9g\"} %llu\n", name, bound, (unsigned long long)sum);
     }
-    serve_text_printf(text, "weir_%s_bucket{le=\"+Inf\"} %llu\nweir_%s_sum %.9g\nweir_%s_count %llu\n", name,
+    weir__text_printf(text, "weir_%s_bucket{le=\"+Inf\"} %llu\nweir_%s_sum %.9g\nweir_%s_count %llu\n", name,
                       (unsigned long long)histogram->count, name, histogram->sum, name,
                       (unsigned long long)histogram->count);
 }
 
-static void add_engine(serve_text *text, const weir_engine_stats *stats)
+static void add_engine(weir__text *text, const weir_engine_stats *stats)
 {
     add_numbers(text, stats);
     add_head(text, "finished_total", "counter", "requests that have ended, by reason");
     for (int i = WEIR_REASON_END; i <= WEIR_REASON_DEADLINE; i++)
-        serve_text_printf(text, "weir_finished_total{reason=\"%s\"} %llu\n", weir_reason_name((weir_reason)i),
+        weir__text_printf(text, "weir_finished_total{reason=\"%s\"} %llu\n", weir_reason_name((weir_reason)i),
                           (unsigned long long)stats->n_finished[i]);
     add_head(text, "cancelled_total", "counter", "requests that were cancelled, by where they were");
-    serve_text_printf(
+    weir__text_printf(
         text,
         "weir_cancelled_total{state=\"queued\"} %llu\nweir_cancelled_total{state=\"prefilling\"} %llu\n"
         "weir_cancelled_total{state=\"generating\"} %llu\n",
@@ -108,7 +108,7 @@ static void add_engine(serve_text *text, const weir_engine_stats *stats)
         (unsigned long long)stats->n_cancelled_generating);
     add_head(text, "cache_misses_total", "counter", "why not more of prompts was cached, requests");
     for (int i = 0; i < WEIR_MISS_COUNT; i++)
-        serve_text_printf(text, "weir_cache_misses_total{miss=\"%s\"} %llu\n", weir_miss_name((weir_miss)i),
+        weir__text_printf(text, "weir_cache_misses_total{miss=\"%s\"} %llu\n", weir_miss_name((weir_miss)i),
                           (unsigned long long)stats->n_misses[i]);
     add_histogram(text, "queue_seconds", "submit to the first slot", &stats->queue_seconds);
     add_histogram(text, "ttft_seconds", "submit to the first token", &stats->ttft_seconds);
@@ -117,13 +117,13 @@ static void add_engine(serve_text *text, const weir_engine_stats *stats)
     add_histogram(text, "batch_tokens", "tokens of each tick", &stats->batch_tokens);
 }
 
-static void add_number(serve_text *text, const char *name, const char *kind, const char *help, uint64_t value)
+static void add_number(weir__text *text, const char *name, const char *kind, const char *help, uint64_t value)
 {
     add_head(text, name, kind, help);
-    serve_text_printf(text, "weir_%s %llu\n", name, (unsigned long long)value);
+    weir__text_printf(text, "weir_%s %llu\n", name, (unsigned long long)value);
 }
 
-static void add_tapes(serve_text *text, const serve_tapes_stats *tapes)
+static void add_tapes(weir__text *text, const serve_tapes_stats *tapes)
 {
     add_number(text, "streams_kept", "gauge", "streams that can be resumed", (uint64_t)tapes->n);
     add_number(text, "streams_running", "gauge", "of those, the ones that still come",
@@ -150,18 +150,18 @@ void serve_metrics(serve_call *call)
     const serve_server *server = call->server;
     serve_tapes_stats tapes = serve_tapes_tell(server->tapes);
     weir_engine_stats stats = {.size = sizeof stats};
-    serve_text text = {0};
+    weir__text text = {0};
     int32_t n_workers, n_busy, n_queued;
     if (serve_server_loaded(server) && weir_engine_get_stats(server->engine, &stats) == WEIR_OK)
         add_engine(&text, &stats);
     add_head(&text, "http_requests_total", "counter", "answers, by status");
     for (int i = 1; i < 6; i++)
-        serve_text_printf(&text, "weir_http_requests_total{status=\"%dxx\"} %llu\n", i,
+        weir__text_printf(&text, "weir_http_requests_total{status=\"%dxx\"} %llu\n", i,
                           (unsigned long long)server->n_answers[i]);
     add_head(&text, "http_responses_total", "counter", "answers, by status in full");
     for (int i = 100; i < 600; i++)
         if (server->n_codes[i] > 0)
-            serve_text_printf(&text, "weir_http_responses_total{code=\"%d\"} %llu\n", i,
+            weir__text_printf(&text, "weir_http_responses_total{code=\"%d\"} %llu\n", i,
                               (unsigned long long)server->n_codes[i]);
     serve_workers_tell(server->workers, &n_workers, &n_busy, &n_queued);
     add_number(&text, "workers", "gauge", "threads that read and render requests", (uint64_t)n_workers);

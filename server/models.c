@@ -4,19 +4,18 @@
 #include "base/utf8.h"
 #include "serve.h"
 
-static void add_model(const serve_server *server, const char *name, serve_text *text)
+static void add_model(const serve_server *server, const char *name, weir__text *text)
 {
     weir_model_info info = {.size = sizeof info};
     weir_engine_stats stats = {.size = sizeof stats};
     weir_model_describe(server->model, &info);
     weir_engine_get_stats(server->engine, &stats);
-    serve_text_puts(text, "{\"id\":");
-    serve_text_json_puts(text, name);
-    serve_text_printf(
-        text, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weir\",\"meta\":{\"description\":",
-        (long long)server->created_s);
-    serve_text_json_puts(text, info.description != NULL ? info.description : "");
-    serve_text_printf(
+    weir__text_add_string(text, "{");
+    weir__json_string(text, "id", name);
+    weir__text_printf(text, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weir\",\"meta\":{",
+                      (long long)server->created_s);
+    weir__json_string(text, "description", info.description != NULL ? info.description : "");
+    weir__text_printf(
         text,
         ",\"n_params\":%llu,\"size\":%llu,\"n_vocab\":%d,\"n_embd\":%d,\"n_ctx_train\":%d,\"n_ctx\":%d}}",
         (unsigned long long)info.n_params, (unsigned long long)info.n_bytes, info.n_vocab, info.n_embd,
@@ -28,7 +27,7 @@ void serve_models(serve_call *call)
     static const char prefix[] = "/models/";
     const char *path = serve_route_path(call->path);
     const serve_server *server = call->server;
-    serve_text text = {0};
+    weir__text text = {0};
     if (strncmp(path, prefix, sizeof prefix - 1) == 0) {
         const char *name = path + sizeof prefix - 1;
         bool adapter =
@@ -41,17 +40,17 @@ void serve_models(serve_call *call)
         }
         if (!adapter) add_model(server, name, &text);
     } else {
-        serve_text_puts(&text, "{\"object\":\"list\",\"data\":[");
+        weir__text_add_string(&text, "{\"object\":\"list\",\"data\":[");
         add_model(server, server->name, &text);
         for (size_t i = 0; i < server->params.n_names; i++) {
             const char *name = server->params.names[i];
             if (name == server->name || strcmp(name, SERVE_ANY_NAME) == 0) continue;
-            serve_text_puts(&text, ",");
+            weir__text_add_string(&text, ",");
             add_model(server, name, &text);
         }
         serve_adapters_tell_models(server->adapters, server->name, server->created_s, &text);
-        serve_text_puts(&text, "]}");
+        weir__text_add_string(&text, "]}");
     }
-    serve_text_puts(&text, "\n");
+    weir__text_add_string(&text, "\n");
     serve_call_answer_text(call, 200, "application/json", &text);
 }

@@ -1,5 +1,6 @@
 /* native.c: POST /completion and GET /props, as llama-server's own clients know them.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <string.h>
 
 #include "answer.h"
@@ -22,59 +23,59 @@ static const char *stop_type(weir_reason reason)
 }
 
 static void begin_object(const serve_choice *choice, const char *content, size_t n, bool last,
-                         const weir_usage *usage, serve_text *text)
+                         const weir_usage *usage, weir__text *text)
 {
-    serve_text_printf(text, "{\"index\":%d,\"content\":", choice->index);
-    serve_text_json(text, content != NULL ? content : "", n);
-    serve_text_printf(text,
+    weir__text_printf(text, "{\"index\":%d", choice->index);
+    weir__json_bytes(text, "content", content != NULL ? content : "", n);
+    weir__text_printf(text,
                       ",\"tokens\":[],\"stop\":%s,\"id_slot\":-1,\"tokens_predicted\":%d,"
                       "\"tokens_evaluated\":%d",
                       last ? "true" : "false", usage->n_generated, usage->n_prompt);
 }
 
-static void add_time(serve_text *text, const char *name, int n, double ms)
+static void add_time(weir__text *text, const char *name, int n, double ms)
 {
-    serve_text_printf(text, "\"%s_n\":%d,\"%s_ms\":", name, n, name);
-    serve_text_number(text, ms, 3);
-    serve_text_printf(text, ",\"%s_per_token_ms\":", name);
-    serve_text_number(text, n > 0 ? ms / n : 0, 3);
-    serve_text_printf(text, ",\"%s_per_second\":", name);
-    serve_text_number(text, ms > 0 ? n * 1e3 / ms : 0, 3);
+    char key[64];
+    weir__text_printf(text, ",\"%s_n\":%d", name, n);
+    snprintf(key, sizeof key, "%s_ms", name);
+    weir__json_number(text, key, ms, 3);
+    snprintf(key, sizeof key, "%s_per_token_ms", name);
+    weir__json_number(text, key, n > 0 ? ms / n : 0, 3);
+    snprintf(key, sizeof key, "%s_per_second", name);
+    weir__json_number(text, key, ms > 0 ? n * 1e3 / ms : 0, 3);
 }
 
 /* What stands behind the content of the last object. */
-static void end_object(const serve_choice *choice, serve_text *text)
+static void end_object(const serve_choice *choice, weir__text *text)
 {
     const weir_usage *usage = &choice->usage;
     double first_ms = (double)(usage->ttft_ns - usage->queue_ns) / 1e6;
     double rest_ms = (double)(usage->total_ns - usage->ttft_ns) / 1e6;
-    serve_text_puts(text, ",\"model\":");
-    serve_text_json_puts(text, choice->answer->model);
-    serve_text_printf(text,
+    weir__json_string(text, "model", choice->answer->model);
+    weir__text_printf(text,
                       ",\"truncated\":false,\"stop_type\":\"%s\",\"stop_detail\":\"%s\",\"tokens_cached\":%d,"
-                      "\"timings\":{\"cache_n\":%d,",
+                      "\"timings\":{\"cache_n\":%d",
                       stop_type(choice->reason), weir_reason_name(choice->reason), usage->n_cached,
                       usage->n_cached);
     add_time(text, "prompt", usage->n_prompt - usage->n_cached, usage->ttft_ns > 0 ? first_ms : 0);
-    serve_text_puts(text, ",");
     add_time(text, "predicted", usage->n_generated, usage->ttft_ns > 0 ? rest_ms : 0);
-    serve_text_puts(text, "}}");
+    weir__text_add_string(text, "}}");
 }
 
-static void delta(serve_choice *choice, const weir_delta *given, serve_text *text)
+static void delta(serve_choice *choice, const weir_delta *given, weir__text *text)
 {
     weir_usage usage = weir_stream_usage(choice->stream);
     begin_object(choice, given->text, given->length, false, &usage, text);
-    serve_text_puts(text, "}");
+    weir__text_add_string(text, "}");
 }
 
-static void end(serve_choice *choice, serve_text *text)
+static void end(serve_choice *choice, weir__text *text)
 {
     begin_object(choice, "", 0, true, &choice->usage, text);
     end_object(choice, text);
 }
 
-static void whole(serve_choice *choice, serve_text *text)
+static void whole(serve_choice *choice, weir__text *text)
 {
     begin_object(choice, choice->content.bytes, choice->content.n, true, &choice->usage, text);
     end_object(choice, text);
@@ -97,38 +98,37 @@ void serve_native(serve_call *call)
 
 /* ---- GET /props ---- */
 
-static void add_setting(const weir_member *member, const weir_sampler_params *sampler, serve_text *text)
+static void add_setting(const weir_member *member, const weir_sampler_params *sampler, weir__text *text)
 {
     const char *name = serve_ask_name("sampler", member->name, strlen(member->name));
     double value = weir__member_number(member, sampler);
-    serve_text_printf(text, ",\"%s\":", name != NULL ? name : member->name);
+    if (name == NULL) name = member->name;
     if (member->type == WEIR_MEMBER_BOOL)
-        serve_text_puts(text, value != 0 ? "true" : "false");
+        weir__text_printf(text, ",\"%s\":%s", name, value != 0 ? "true" : "false");
     else
-        serve_text_number(text, value, 6);
+        weir__json_number(text, name, value, 6);
 }
 
 /* The numbers and flags of the sampler, as requests call them. */
-static void add_settings(const serve_server *server, serve_text *text)
+static void add_settings(const serve_server *server, weir__text *text)
 {
     size_t n;
     const weir_member *member = weir_members("sampler", &n);
     weir_sampler_params standard = weir_sampler_params_default();
     const weir_sampler_params *s = server->params.sampler != NULL ? server->params.sampler : &standard;
-    serve_text_printf(text, "{\"n_predict\":%d,\"max_tokens\":%d", server->params.max_tokens,
+    weir__text_printf(text, "{\"n_predict\":%d,\"max_tokens\":%d", server->params.max_tokens,
                       server->params.max_tokens);
     for (size_t i = 0; i < n; i++)
         if (member[i].type < WEIR_MEMBER_CHOICE) add_setting(&member[i], s, text);
-    serve_text_puts(text, "}");
+    weir__text_add_string(text, "}");
 }
 
-static void add_token(const serve_server *server, const char *name, int32_t token, serve_text *text)
+static void add_token(const serve_server *server, const char *name, int32_t token, weir__text *text)
 {
     char bytes[PIECE_MAX];
     size_t n = 0;
     if (token < 0 || weir_piece(server->model, token, true, bytes, sizeof bytes, &n, NULL) != WEIR_OK) n = 0;
-    serve_text_printf(text, ",\"%s\":", name);
-    serve_text_json(text, bytes, n);
+    weir__json_bytes(text, name, bytes, n);
 }
 
 /* Without the file's path: where a model lies is the operator's. */
@@ -138,21 +138,19 @@ void serve_props(serve_call *call)
     weir_model_info info = {.size = sizeof info};
     weir_engine_stats stats = {.size = sizeof stats};
     const char *source = server->params.template_source;
-    serve_text text = {0};
+    weir__text text = {0};
     weir_model_describe(server->model, &info);
     weir_engine_get_stats(server->engine, &stats);
     if (source == NULL) source = info.chat_template != NULL ? info.chat_template : "";
-    serve_text_printf(&text, "{\"default_generation_settings\":{\"n_ctx\":%d,\"params\":", stats.n_ctx);
+    weir__text_printf(&text, "{\"default_generation_settings\":{\"n_ctx\":%d,\"params\":", stats.n_ctx);
     add_settings(server, &text);
-    serve_text_printf(&text, "},\"total_slots\":%d,\"model_alias\":", stats.n_slots);
-    serve_text_json_puts(&text, server->name);
-    serve_text_puts(&text, ",\"model_path\":");
-    serve_text_json_puts(&text, server->file_name);
-    serve_text_puts(&text, ",\"chat_template\":");
-    serve_text_json_puts(&text, source);
+    weir__text_printf(&text, "},\"total_slots\":%d", stats.n_slots);
+    weir__json_string(&text, "model_alias", server->name);
+    weir__json_string(&text, "model_path", server->file_name);
+    weir__json_string(&text, "chat_template", source);
     add_token(server, "bos_token", info.token_bos, &text);
     add_token(server, "eos_token", info.token_eos, &text);
-    serve_text_printf(&text,
+    weir__text_printf(&text,
                       ",\"modalities\":{\"vision\":false,\"audio\":false},\"build_info\":\"%s\","
                       "\"is_sleeping\":false}\n",
                       server->fingerprint);

@@ -2,83 +2,79 @@
 #include "answer.h"
 #include "ask.h"
 
-static void add_logprobs(serve_choice *choice, serve_text *text)
+static void add_logprobs(serve_choice *choice, weir__text *text)
 {
-    serve_text_puts(text, ",\"logprobs\":");
+    weir__text_add_string(text, ",\"logprobs\":");
     serve_scores_tell_chat(&choice->scores, choice->answer->call->server->model, text);
 }
 
-static void begin(serve_choice *choice, serve_text *text)
+static void begin(serve_choice *choice, weir__text *text)
 {
-    serve_text_printf(text,
+    weir__text_printf(text,
                       "{\"index\":%d,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
                       "\"finish_reason\":null}",
                       choice->index);
 }
 
-static void delta(serve_choice *choice, const weir_delta *given, serve_text *text)
+static void delta(serve_choice *choice, const weir_delta *given, weir__text *text)
 {
-    serve_text_printf(text, "{\"index\":%d,\"delta\":{", choice->index);
+    weir__text_printf(text, "{\"index\":%d,\"delta\":{", choice->index);
     switch (given->kind) {
     case WEIR_DELTA_CONTENT:
     case WEIR_DELTA_REASONING:
-        serve_text_puts(text, given->kind == WEIR_DELTA_CONTENT ? "\"content\":" : "\"reasoning_content\":");
-        serve_text_json(text, given->text, given->length);
+        weir__json_bytes(text, given->kind == WEIR_DELTA_CONTENT ? "content" : "reasoning_content",
+                         given->text, given->length);
         break;
     case WEIR_DELTA_TOOL_CALL:
-        serve_text_printf(text, "\"tool_calls\":[{\"index\":%d,\"id\":", given->index);
-        serve_text_json_puts(text, given->id != NULL ? given->id : "");
-        serve_text_puts(text, ",\"type\":\"function\",\"function\":{\"name\":");
-        serve_text_json(text, given->text, given->length);
-        serve_text_puts(text, ",\"arguments\":\"\"}}]");
+        weir__text_printf(text, "\"tool_calls\":[{\"index\":%d", given->index);
+        weir__json_string(text, "id", given->id != NULL ? given->id : "");
+        weir__text_add_string(text, ",\"type\":\"function\",\"function\":{");
+        weir__json_bytes(text, "name", given->text, given->length);
+        weir__text_add_string(text, ",\"arguments\":\"\"}}]");
         break;
     case WEIR_DELTA_ARGUMENTS:
-        serve_text_printf(text, "\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":", given->index);
-        serve_text_json(text, given->text, given->length);
-        serve_text_puts(text, "}}]");
+        weir__text_printf(text, "\"tool_calls\":[{\"index\":%d,\"function\":{", given->index);
+        weir__json_bytes(text, "arguments", given->text, given->length);
+        weir__text_add_string(text, "}}]");
         break;
     }
-    serve_text_puts(text, "}");
+    weir__text_add_string(text, "}");
     add_logprobs(choice, text);
-    serve_text_puts(text, ",\"finish_reason\":null}");
+    weir__text_add_string(text, ",\"finish_reason\":null}");
 }
 
-static void end(serve_choice *choice, serve_text *text)
+static void end(serve_choice *choice, weir__text *text)
 {
-    serve_text_printf(text, "{\"index\":%d,\"delta\":{}", choice->index);
+    weir__text_printf(text, "{\"index\":%d,\"delta\":{}", choice->index);
     add_logprobs(choice, text);
     serve_answer_tell_reason(choice, text);
 }
 
-static void whole(serve_choice *choice, serve_text *text)
+static void whole(serve_choice *choice, weir__text *text)
 {
-    const serve_text *content = &choice->content, *reasoning = &choice->reasoning;
-    serve_text_printf(text, "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", choice->index);
+    const weir__text *content = &choice->content, *reasoning = &choice->reasoning;
+    weir__text_printf(text, "{\"index\":%d,\"message\":{\"role\":\"assistant\"", choice->index);
     if (content->n == 0 && choice->n_tools > 0)
-        serve_text_puts(text, "null");
+        weir__json_string(text, "content", NULL);
     else
-        serve_text_json(text, content->bytes, content->n);
-    if (reasoning->n > 0) {
-        serve_text_puts(text, ",\"reasoning_content\":");
-        serve_text_json(text, reasoning->bytes, reasoning->n);
-    }
+        weir__json_bytes(text, "content", content->bytes, content->n);
+    if (reasoning->n > 0) weir__json_bytes(text, "reasoning_content", reasoning->bytes, reasoning->n);
     for (size_t i = 0; i < choice->n_tools; i++) {
         const serve_tool *tool = &choice->tools[i];
-        serve_text_puts(text, i == 0 ? ",\"tool_calls\":[{\"id\":" : ",{\"id\":");
-        serve_text_json_puts(text, tool->id);
-        serve_text_puts(text, ",\"type\":\"function\",\"function\":{\"name\":");
-        serve_text_json_puts(text, tool->name);
-        serve_text_puts(text, ",\"arguments\":");
-        serve_text_json(text, tool->arguments.bytes, tool->arguments.n);
-        serve_text_puts(text, i + 1 == choice->n_tools ? "}}]" : "}}");
+        weir__text_add_string(text, i == 0 ? ",\"tool_calls\":[{" : ",{");
+        weir__json_string(text, "id", tool->id);
+        weir__text_add_string(text, ",\"type\":\"function\",\"function\":{");
+        weir__json_string(text, "name", tool->name);
+        weir__json_bytes(text, "arguments", tool->arguments.bytes, tool->arguments.n);
+        weir__text_add_string(text, i + 1 == choice->n_tools ? "}}]" : "}}");
     }
-    serve_text_puts(text, ",\"refusal\":null}");
+    weir__text_add_string(text, ",\"refusal\":null}");
     add_logprobs(choice, text);
     serve_answer_tell_reason(choice, text);
 }
 
 /* vLLM has them beside the choices. */
-static void rest(const serve_answer *answer, serve_text *text)
+static void rest(const serve_answer *answer, weir__text *text)
 {
     serve_answer_tell_prompt(&answer->choices[0], text);
 }

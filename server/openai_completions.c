@@ -8,51 +8,51 @@
 
 #define PROMPTS_MAX 128 /* of one request */
 
-static void add_logprobs(serve_choice *choice, serve_text *text)
+static void add_logprobs(serve_choice *choice, weir__text *text)
 {
-    serve_text_puts(text, ",\"logprobs\":");
+    weir__text_add_string(text, ",\"logprobs\":");
     serve_scores_tell_completion(&choice->scores, choice->answer->call->server->model, text);
 }
 
-static void begin_object(serve_choice *choice, const char *bytes, size_t n, serve_text *text)
+static void begin_object(serve_choice *choice, const char *bytes, size_t n, weir__text *text)
 {
-    serve_text_printf(text, "{\"index\":%d,\"text\":", choice->index);
-    serve_text_json(text, bytes, n);
+    weir__text_printf(text, "{\"index\":%d", choice->index);
+    weir__json_bytes(text, "text", bytes, n);
     add_logprobs(choice, text);
 }
 
-static void add_part(serve_choice *choice, const char *bytes, size_t n, serve_text *text)
+static void add_part(serve_choice *choice, const char *bytes, size_t n, weir__text *text)
 {
     begin_object(choice, bytes, n, text);
-    serve_text_puts(text, ",\"finish_reason\":null}");
+    weir__text_add_string(text, ",\"finish_reason\":null}");
 }
 
-static void begin(serve_choice *choice, serve_text *text)
+static void begin(serve_choice *choice, weir__text *text)
 {
     add_part(choice, choice->echo != NULL ? choice->echo : "", choice->echo_length, text);
 }
 
-static void delta(serve_choice *choice, const weir_delta *given, serve_text *text)
+static void delta(serve_choice *choice, const weir_delta *given, weir__text *text)
 {
     add_part(choice, given->text, given->length, text);
 }
 
-static void end(serve_choice *choice, serve_text *text)
+static void end(serve_choice *choice, weir__text *text)
 {
     begin_object(choice, "", 0, text);
     serve_answer_tell_reason(choice, text);
 }
 
-static void whole(serve_choice *choice, serve_text *text)
+static void whole(serve_choice *choice, weir__text *text)
 {
-    serve_text all = {0};
-    serve_text_add(&all, choice->echo != NULL ? choice->echo : "", choice->echo_length);
-    serve_text_add(&all, choice->content.bytes, choice->content.n);
+    weir__text all = {0};
+    weir__text_add(&all, choice->echo != NULL ? choice->echo : "", choice->echo_length);
+    weir__text_add(&all, choice->content.bytes, choice->content.n);
     begin_object(choice, all.bytes, all.n, text);
     serve_answer_tell_prompt(choice, text); /* vLLM has them with each choice */
     serve_answer_tell_reason(choice, text);
     text->failed = text->failed || all.failed;
-    serve_text_fini(&all);
+    weir__text_fini(&all);
 }
 
 static const serve_form form = {

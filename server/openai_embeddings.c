@@ -242,11 +242,11 @@ static weir_status compute(serve_call *call, const inputs *in, float **vectors, 
 /* ---- Writing ---- */
 
 /* 32-bit little-endian floats, as OpenAI's clients ask for them. */
-static void add_base64(serve_text *text, const float *vector, size_t n)
+static void add_base64(weir__text *text, const float *vector, size_t n)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     size_t n_bytes = n * 4;
-    serve_text_puts(text, "\"");
+    weir__text_add_string(text, "\"");
     for (size_t i = 0; i < n_bytes; i += 3) {
         uint32_t three = 0;
         char four[4];
@@ -257,34 +257,34 @@ static void add_base64(serve_text *text, const float *vector, size_t n)
         }
         for (int k = 0; k < 4; k++)
             four[k] = i + (size_t)k > n_bytes ? '=' : digits[three >> (18 - 6 * k) & 63];
-        serve_text_add(text, four, 4);
+        weir__text_add(text, four, 4);
     }
-    serve_text_puts(text, "\"");
+    weir__text_add_string(text, "\"");
 }
 
-static void add_floats(serve_text *text, const float *vector, size_t n)
+static void add_floats(weir__text *text, const float *vector, size_t n)
 {
-    serve_text_puts(text, "[");
-    for (size_t i = 0; i < n; i++) serve_text_printf(text, i > 0 ? ",%.9g" : "%.9g", (double)vector[i]);
-    serve_text_puts(text, "]");
+    weir__text_add_string(text, "[");
+    for (size_t i = 0; i < n; i++) weir__text_printf(text, i > 0 ? ",%.9g" : "%.9g", (double)vector[i]);
+    weir__text_add_string(text, "]");
 }
 
 static void tell(serve_call *call, const inputs *in, const float *vectors, size_t width)
 {
-    serve_text text = {.quota = &call->server->answers};
-    serve_text_puts(&text, "{\"object\":\"list\",\"data\":[");
+    weir__text text = {.quota = &call->server->answers};
+    weir__text_add_string(&text, "{\"object\":\"list\",\"data\":[");
     for (size_t i = 0; i < in->n && !text.failed; i++) {
-        serve_text_printf(&text, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i > 0 ? "," : "",
+        weir__text_printf(&text, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i > 0 ? "," : "",
                           i);
         if (in->base64)
             add_base64(&text, vectors + i * width, width);
         else
             add_floats(&text, vectors + i * width, width);
-        serve_text_puts(&text, "}");
+        weir__text_add_string(&text, "}");
     }
-    serve_text_puts(&text, "],\"model\":");
-    serve_text_json_puts(&text, in->adapter != NULL ? in->adapter : call->server->name);
-    serve_text_printf(&text, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}\n", in->n_tokens,
+    weir__text_add_string(&text, "]");
+    weir__json_string(&text, "model", in->adapter != NULL ? in->adapter : call->server->name);
+    weir__text_printf(&text, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}\n", in->n_tokens,
                       in->n_tokens);
     serve_call_answer_text(call, 200, "application/json", &text);
 }

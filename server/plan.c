@@ -3,24 +3,23 @@
 #include "ask.h"
 #include "base/clock.h"
 
-static void add_ms(serve_text *text, const char *name, int64_t ns)
+static void add_ms(weir__text *text, const char *name, int64_t ns)
 {
-    serve_text_printf(text, ",\"%s\":", name);
-    serve_text_number(text, (double)ns / 1e6, 1);
+    weir__json_number(text, name, (double)ns / 1e6, 1);
 }
 
 static void tell(serve_call *call, const weir_forecast *forecast)
 {
-    serve_text text = {0};
-    serve_text_printf(&text,
+    weir__text text = {0};
+    weir__text_printf(&text,
                       "{\"object\":\"plan\",\"prompt_tokens\":%d,\"cached_tokens\":%d,\"queue_place\":%d",
                       forecast->n_prompt, forecast->n_cached, forecast->queue_place);
     add_ms(&text, "ttft_ms", forecast->ttft_ns);
     add_ms(&text, "finish_ms", forecast->finish_ns);
-    serve_text_printf(&text, ",\"fits\":%s,\"busy\":%s", forecast->fits ? "true" : "false",
+    weir__text_printf(&text, ",\"fits\":%s,\"busy\":%s", forecast->fits ? "true" : "false",
                       forecast->busy ? "true" : "false");
     add_ms(&text, "retry_after_ms", forecast->retry_ns);
-    serve_text_puts(&text, "}\n");
+    weir__text_add_string(&text, "}\n");
     serve_call_answer_text(call, 200, "application/json", &text);
 }
 

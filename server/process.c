@@ -9,9 +9,9 @@
 
 #include "serve.h"
 
-static void add(serve_text *text, const char *name, const char *kind, const char *help, double value)
+static void add(weir__text *text, const char *name, const char *kind, const char *help, double value)
 {
-    serve_text_printf(text, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, kind, name, value);
+    weir__text_printf(text, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, kind, name, value);
 }
 
 /* Pages of the address space and of memory; false: this system does not tell. */
@@ -34,7 +34,7 @@ static int count_entries(const char *path)
     return n;
 }
 
-static void add_files(serve_text *text)
+static void add_files(weir__text *text)
 {
     struct rlimit limit;
     int n = count_entries("/proc/self/fd");
@@ -49,14 +49,14 @@ static double seconds(struct timeval time)
     return (double)time.tv_sec + (double)time.tv_usec / 1e6;
 }
 
-void serve_process_metrics(const serve_server *server, serve_text *text)
+void serve_process_metrics(const serve_server *server, weir__text *text)
 {
     struct rusage usage;
     double page = (double)sysconf(_SC_PAGESIZE), all, resident;
     int n_threads = count_entries("/proc/self/task");
-    serve_text_puts(text,
-                    "# HELP weir_build_info what this server was made of\n# TYPE weir_build_info gauge\n");
-    serve_text_printf(text, "weir_build_info{version=\"%s\",llama_cpp=\"%s\"} 1\n", weir_version(),
+    weir__text_add_string(
+        text, "# HELP weir_build_info what this server was made of\n# TYPE weir_build_info gauge\n");
+    weir__text_printf(text, "weir_build_info{version=\"%s\",llama_cpp=\"%s\"} 1\n", weir_version(),
                       weir_backend_version());
     add(text, "process_start_time_seconds", "gauge", "when the server was started, in Unix time",
         (double)server->created_s);

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "ask.h"
-#include "base/json.h"
 #include "base/mem.h"
 
 static bool refuse(serve_call *call, const char *name, const char *what)
@@ -133,12 +132,12 @@ static bool check_count(const serve_ask *ask, serve_call *call)
 static void tell_relaxed(serve_call *call, const weir_chat *chat, weir_special_content asked)
 {
     static const char line[] = "special_content\n";
-    serve_text lines = {0};
+    weir__text lines = {0};
     bool held = weir_chat_special_content(chat) == asked;
-    if (!held) serve_text_puts(&lines, line);
-    serve_text_puts(&lines, weir_chat_relaxed(chat));
+    if (!held) weir__text_add_string(&lines, line);
+    weir__text_add_string(&lines, weir_chat_relaxed(chat));
     serve_call_relaxed(call, !lines.failed ? lines.bytes : held ? weir_chat_relaxed(chat) : line);
-    serve_text_fini(&lines);
+    weir__text_fini(&lines);
 }
 
 weir_chat *serve_ask_render(serve_ask *ask, serve_call *call)

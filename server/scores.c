@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -61,60 +62,60 @@ static size_t piece(const weir_model *model, int32_t token, bool special, char b
     return weir_piece(model, token, special, bytes, PIECE_MAX, &n, NULL) == WEIR_OK ? n : 0;
 }
 
-static void add_token(const weir_model *model, int32_t token, serve_text *text)
+static void add_token(const weir_model *model, int32_t token, weir__text *text)
 {
     char bytes[PIECE_MAX];
     size_t n = piece(model, token, true, bytes);
     if (weir__utf8_valid(bytes, n)) {
-        serve_text_json(text, bytes, n);
+        weir__json_quote(text, bytes, n);
         return;
     }
-    serve_text_puts(text, "\"bytes:"); /* a part of a code point */
-    for (size_t i = 0; i < n; i++) serve_text_printf(text, "\\\\x%02x", (unsigned char)bytes[i]);
-    serve_text_puts(text, "\"");
+    weir__text_add_string(text, "\"bytes:"); /* a part of a code point */
+    for (size_t i = 0; i < n; i++) weir__text_printf(text, "\\\\x%02x", (unsigned char)bytes[i]);
+    weir__text_add_string(text, "\"");
 }
 
-static void add_logprob(float logprob, serve_text *text)
+static void add_logprob(float logprob, weir__text *text)
 {
     if (isnan(logprob)) /* nothing comes before the first token */
-        serve_text_puts(text, "null");
+        weir__text_add_string(text, "null");
     else
-        serve_text_printf(text, "%.6g", isfinite(logprob) ? (double)logprob : IMPOSSIBLE);
+        weir__text_printf(text, "%.6g", isfinite(logprob) ? (double)logprob : IMPOSSIBLE);
 }
 
-static void add_entry(const weir_model *model, int32_t token, float logprob, serve_text *text)
+static void add_entry(const weir_model *model, int32_t token, float logprob, weir__text *text)
 {
     char bytes[PIECE_MAX];
     size_t n = piece(model, token, true, bytes);
-    serve_text_puts(text, "{\"token\":");
+    weir__text_add_string(text, "{\"token\":");
     add_token(model, token, text);
-    serve_text_puts(text, ",\"logprob\":");
+    weir__text_add_string(text, ",\"logprob\":");
     add_logprob(logprob, text);
-    serve_text_puts(text, ",\"bytes\":[");
-    for (size_t i = 0; i < n; i++) serve_text_printf(text, i > 0 ? ",%u" : "%u", (unsigned char)bytes[i]);
-    serve_text_puts(text, "]");
+    weir__text_add_string(text, ",\"bytes\":[");
+    for (size_t i = 0; i < n; i++) weir__text_printf(text, i > 0 ? ",%u" : "%u", (unsigned char)bytes[i]);
+    weir__text_add_string(text, "]");
 }
 
-void serve_scores_tell_chat(serve_scores *scores, const weir_model *model, serve_text *text)
+void serve_scores_tell_chat(serve_scores *scores, const weir_model *model, weir__text *text)
 {
     if (scores->n == 0) {
-        serve_text_puts(text, "null");
+        weir__text_add_string(text, "null");
         return;
     }
-    serve_text_puts(text, "{\"content\":[");
+    weir__text_add_string(text, "{\"content\":[");
     for (size_t i = 0; i < scores->n; i++) {
-        if (i > 0) serve_text_puts(text, ",");
+        if (i > 0) weir__text_add_string(text, ",");
         add_entry(model, scores->tokens[i], scores->logprobs[i], text);
-        serve_text_puts(text, ",\"top_logprobs\":[");
+        weir__text_add_string(text, ",\"top_logprobs\":[");
         for (int32_t k = 0; k < scores->n_top; k++) {
             const weir_logprob *top = &scores->top[i * (size_t)scores->n_top + (size_t)k];
-            if (k > 0) serve_text_puts(text, ",");
+            if (k > 0) weir__text_add_string(text, ",");
             add_entry(model, top->token, top->logprob, text);
-            serve_text_puts(text, "}");
+            weir__text_add_string(text, "}");
         }
-        serve_text_puts(text, "]}");
+        weir__text_add_string(text, "]}");
     }
-    serve_text_puts(text, "],\"refusal\":null}");
+    weir__text_add_string(text, "],\"refusal\":null}");
     scores->n = 0;
 }
 
@@ -127,33 +128,33 @@ static size_t count_code_points(const weir_model *model, int32_t token)
     return count;
 }
 
-void serve_scores_tell_completion(serve_scores *scores, const weir_model *model, serve_text *text)
+void serve_scores_tell_completion(serve_scores *scores, const weir_model *model, weir__text *text)
 {
     if (scores->n == 0) {
-        serve_text_puts(text, "null");
+        weir__text_add_string(text, "null");
         return;
     }
-    serve_text_puts(text, "{\"tokens\":[");
+    weir__text_add_string(text, "{\"tokens\":[");
     for (size_t i = 0; i < scores->n; i++) {
-        if (i > 0) serve_text_puts(text, ",");
+        if (i > 0) weir__text_add_string(text, ",");
         add_token(model, scores->tokens[i], text);
     }
-    serve_text_puts(text, "],\"token_logprobs\":[");
+    weir__text_add_string(text, "],\"token_logprobs\":[");
     for (size_t i = 0; i < scores->n; i++) {
-        if (i > 0) serve_text_puts(text, ",");
+        if (i > 0) weir__text_add_string(text, ",");
         add_logprob(scores->logprobs[i], text);
     }
-    serve_text_puts(text, "],\"top_logprobs\":");
+    weir__text_add_string(text, "],\"top_logprobs\":");
     for (size_t i = 0; scores->n_top > 0 && i < scores->n; i++) {
         bool none = scores->top[i * (size_t)scores->n_top].token < 0;
-        serve_text_puts(text, i == 0 ? "[" : ",");
-        serve_text_puts(text, none ? "null" : "{");
+        weir__text_add_string(text, i == 0 ? "[" : ",");
+        weir__text_add_string(text, none ? "null" : "{");
         if (none) continue;
         size_t keys[32], lengths[32], n_keys = 0; /* 20 are the most */
         for (int32_t k = 0; k < scores->n_top; k++) {
             const weir_logprob *top = &scores->top[i * (size_t)scores->n_top + (size_t)k];
             size_t before = text->n;
-            if (n_keys > 0) serve_text_puts(text, ",");
+            if (n_keys > 0) weir__text_add_string(text, ",");
             keys[n_keys] = text->n;
             add_token(model, top->token, text);
             lengths[n_keys] = text->n - keys[n_keys];
@@ -166,51 +167,51 @@ void serve_scores_tell_completion(serve_scores *scores, const weir_model *model,
                 continue;
             }
             n_keys += n_keys + 1 < sizeof keys / sizeof *keys;
-            serve_text_puts(text, ":");
+            weir__text_add_string(text, ":");
             add_logprob(top->logprob, text);
         }
-        serve_text_puts(text, "}");
+        weir__text_add_string(text, "}");
     }
-    serve_text_puts(text, scores->n_top > 0 ? "],\"text_offset\":[" : "null,\"text_offset\":[");
+    weir__text_add_string(text, scores->n_top > 0 ? "],\"text_offset\":[" : "null,\"text_offset\":[");
     for (size_t i = 0; i < scores->n; i++) {
-        serve_text_printf(text, i > 0 ? ",%zu" : "%zu", scores->offset);
+        weir__text_printf(text, i > 0 ? ",%zu" : "%zu", scores->offset);
         scores->offset += count_code_points(model, scores->tokens[i]);
     }
-    serve_text_puts(text, "]}");
+    weir__text_add_string(text, "]}");
     scores->n = 0;
 }
 
 static void add_prompt_entry(const weir_model *model, int32_t token, float logprob, int32_t rank,
-                             serve_text *text)
+                             weir__text *text)
 {
-    serve_text_printf(text, "\"%d\":{\"logprob\":", token);
+    weir__text_printf(text, "\"%d\":{\"logprob\":", token);
     add_logprob(logprob, text);
     if (rank > 0)
-        serve_text_printf(text, ",\"rank\":%d", rank);
+        weir__text_printf(text, ",\"rank\":%d", rank);
     else
-        serve_text_puts(text, ",\"rank\":null");
-    serve_text_puts(text, ",\"decoded_token\":");
+        weir__text_add_string(text, ",\"rank\":null");
+    weir__text_add_string(text, ",\"decoded_token\":");
     add_token(model, token, text);
-    serve_text_puts(text, "}");
+    weir__text_add_string(text, "}");
 }
 
-void serve_scores_tell_prompt(const weir_chunk *prompt, const weir_model *model, serve_text *text)
+void serve_scores_tell_prompt(const weir_chunk *prompt, const weir_model *model, weir__text *text)
 {
-    serve_text_puts(text, "[null");
+    weir__text_add_string(text, "[null");
     for (size_t i = 1; i < prompt->n_tokens; i++) {
         const weir_logprob *top = prompt->top_logprobs;
         int32_t n_top = prompt->n_top_logprobs, rank = 0;
         if (n_top > 0) top += i * (size_t)n_top;
         for (int32_t k = 0; k < n_top; k++)
             if (top[k].token == prompt->tokens[i]) rank = k + 1;
-        serve_text_puts(text, ",{");
+        weir__text_add_string(text, ",{");
         add_prompt_entry(model, prompt->tokens[i], prompt->logprobs[i], rank, text);
         for (int32_t k = 0; k < n_top; k++) {
             if (k + 1 == rank) continue;
-            serve_text_puts(text, ",");
+            weir__text_add_string(text, ",");
             add_prompt_entry(model, top[k].token, top[k].logprob, k + 1, text);
         }
-        serve_text_puts(text, "}");
+        weir__text_add_string(text, "}");
     }
-    serve_text_puts(text, "]");
+    weir__text_add_string(text, "]");
 }

@@ -4,7 +4,7 @@
 
 #include <weir/weir.h>
 
-#include "text.h"
+#include "base/text.h"
 
 /* Begins as zeroes. tokens and logprobs are [n], top is [n][n_top]. */
 typedef struct serve_scores {
@@ -25,11 +25,11 @@ bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk);
 bool serve_scores_add_prompt(serve_scores *scores, const weir_chunk *prompt, int32_t n_top);
 
 /* The value of vLLM's "prompt_logprobs". */
-void serve_scores_tell_prompt(const weir_chunk *prompt, const weir_model *model, serve_text *text);
+void serve_scores_tell_prompt(const weir_chunk *prompt, const weir_model *model, weir__text *text);
 
 /* The value of "logprobs" in chat's and in completions' form, "null" when there is nothing to tell. What was
  * told is forgotten. */
-void serve_scores_tell_chat(serve_scores *scores, const weir_model *model, serve_text *text);
-void serve_scores_tell_completion(serve_scores *scores, const weir_model *model, serve_text *text);
+void serve_scores_tell_chat(serve_scores *scores, const weir_model *model, weir__text *text);
+void serve_scores_tell_completion(serve_scores *scores, const weir_model *model, weir__text *text);
 
 #endif

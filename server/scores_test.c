@@ -38,13 +38,13 @@ static int unload(void **state)
     return 0;
 }
 
-static json_t *parse(serve_text *text)
+static json_t *parse(weir__text *text)
 {
     json_error_t why;
     assert_false(text->failed);
     json_t *json = json_loadb(text->bytes, text->n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
     if (json == NULL) fail_msg("%s: %.*s", why.text, (int)text->n, text->bytes);
-    serve_text_fini(text);
+    weir__text_fini(text);
     return json;
 }
 
@@ -77,7 +77,7 @@ static void a_completion_tells_a_text_once(void **state)
 {
     (void)state;
     serve_scores scores = scores_of(likeliest[0]);
-    serve_text text = {0};
+    weir__text text = {0};
     serve_scores_tell_completion(&scores, model, &text);
     json_t *json = parse(&text), *tops = json_object_get(json, "top_logprobs");
     const json_t *first = json_array_get(tops, 0), *second = json_array_get(tops, 1);
@@ -100,7 +100,7 @@ static void a_chat_tells_every_token(void **state)
 {
     (void)state;
     serve_scores scores = scores_of(likeliest[0]);
-    serve_text text = {0};
+    weir__text text = {0};
     serve_scores_tell_chat(&scores, model, &text);
     json_t *json = parse(&text);
     for (size_t i = 0; i < 2; i++) {
@@ -121,12 +121,12 @@ static void what_was_told_is_forgotten(void **state)
 {
     (void)state;
     serve_scores scores = scores_of(likeliest[0]);
-    serve_text text = {0};
+    weir__text text = {0};
     serve_scores_tell_completion(&scores, model, &text);
-    serve_text_fini(&text);
+    weir__text_fini(&text);
     serve_scores_tell_completion(&scores, model, &text);
     assert_string_equal(text.bytes, "null");
-    serve_text_fini(&text);
+    weir__text_fini(&text);
     serve_scores_fini(&scores);
 }
 
@@ -137,13 +137,13 @@ static void without_memory(void **state)
     (void)state;
     for (long n = 0; !done; n++) {
         serve_scores scores = scores_of(likeliest[0]);
-        serve_text text = {0};
+        weir__text text = {0};
         weir__mem_fail_after(n);
         serve_scores_tell_completion(&scores, model, &text);
         done = weir__mem_fail_pending();
         weir__mem_fail_after(-1);
         assert_int_equal(text.failed, !done);
-        serve_text_fini(&text);
+        weir__text_fini(&text);
         serve_scores_fini(&scores);
     }
 }

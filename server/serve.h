@@ -11,10 +11,11 @@
 #include <stdatomic.h>
 
 #include "adapters.h"
+#include "base/json.h"
 #include "event_loop.h"
 #include "log.h"
+#include "secret.h"
 #include "server.h"
-#include "text.h"
 
 #define SERVE_WRITE_MAX    ((size_t)16 << 10)  /* of one turn: others get their turn */
 #define SERVE_BUFFER_MAX   ((size_t)256 << 10) /* unsent bytes of a stream; beyond, the engine merges */
@@ -70,9 +71,9 @@ struct serve_call {
     bool has_body;
     size_t body_length; /* counted in server->n_bodies */
     size_t n_received;
-    serve_text body;
+    weir__text body;
 
-    serve_text out; /* [out_at .. n) is to be sent */
+    weir__text out; /* [out_at .. n) is to be sent */
     size_t out_at;
     bool begun; /* the answer's head is in `out`, or was sent */
     bool ended; /* nothing will be added to `out` */
@@ -135,7 +136,7 @@ struct serve_server {
     serve_adapters *adapters;
     serve_tapes *tapes;        /* the service thread's */
     _Atomic uint64_t n_shared; /* requests that joined another one's generation */
-    serve_quota answers;       /* of whole answers, from their first byte to their client's last one */
+    weir__quota answers;       /* of whole answers, from their first byte to their client's last one */
 
     /* The service thread's. */
     serve_call *calls;
@@ -222,7 +223,7 @@ void serve_call_leave(serve_call *call);
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n);
 
 /* The same of a text, which is freed; with the answers' quota if what is asked for decides its length. */
-void serve_call_answer_text(serve_call *call, int status, const char *type, serve_text *text);
+void serve_call_answer_text(serve_call *call, int status, const char *type, weir__text *text);
 
 /* `more` are lines of the head, each with its end. */
 void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
@@ -240,7 +241,7 @@ void serve_call_no_memory(serve_call *call);
 void serve_call_stopping(serve_call *call);
 
 /* {"error": …} as an object, without what surrounds it. */
-void serve_call_error_json(serve_text *text, int status, const char *field, const char *code,
+void serve_call_error_json(weir__text *text, int status, const char *field, const char *code,
                            const char *message);
 
 /* Begins an answer of unknown length; what follows goes through serve_call_begin_piece/end_piece. */
@@ -262,20 +263,18 @@ bool serve_call_is_stalled(serve_call *call, int64_t now_ns);
 void serve_call_send(serve_call *call);
 
 /* Whether the body is JSON; *json is an object that the caller frees, or NULL after an answer. */
-struct json_t;
-bool serve_call_read_json(serve_call *call, struct json_t **json);
+bool serve_call_read_json(serve_call *call, json_t **json);
 
 /* The same of anything. */
-bool serve_call_read_any(serve_call *call, struct json_t **json);
+bool serve_call_read_any(serve_call *call, json_t **json);
 
 /* Token ids, an array in a request's `field`, into *ids, [*n], which the caller frees in any case. False: the
  * call has its answer. */
-bool serve_call_read_ids(serve_call *call, const char *field, const struct json_t *list, int32_t **ids,
-                         size_t *n);
+bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list, int32_t **ids, size_t *n);
 
 /* Whether `name`, a request's "model", is one of this server's, or NULL. *adapter: the same where it is an
  * adapter's, else NULL; borrowed. False: the call has its answer. */
-bool serve_call_read_model(serve_call *call, const struct json_t *name, const char **adapter);
+bool serve_call_read_model(serve_call *call, const json_t *name, const char **adapter);
 
 /* ---- the others ---- */
 
@@ -317,7 +316,7 @@ serve_embedder *serve_embedder_create(void);
 void serve_embedder_destroy(serve_embedder *embedder);
 
 /* What the kernel knows of the process, and what it was made of, as metrics. */
-void serve_process_metrics(const serve_server *server, serve_text *text);
+void serve_process_metrics(const serve_server *server, weir__text *text);
 
 /* Handlers, see route.c. */
 void serve_health(serve_call *call);
@@ -345,8 +344,7 @@ void serve_lora_unload(serve_call *call);
 
 /* lora.c: into an empty set what a request's "lora" says, else the adapter that its model's name is, else
  * what is the server's standard; either may be NULL. False: the call has its answer. */
-bool serve_lora_choose(serve_call *call, const char *adapter, const struct json_t *list,
-                       serve_adapter_set *set);
+bool serve_lora_choose(serve_call *call, const char *adapter, const json_t *list, serve_adapter_set *set);
 
 /* events.c: the stream of ticks. */
 serve_events *serve_events_create(serve_server *server);

@@ -114,7 +114,7 @@ static void forget_body(serve_call *call)
 {
     call->server->n_bodies -= call->body_length;
     call->body_length = 0;
-    if (!call->server->params.log_text) serve_text_fini(&call->body);
+    if (!call->server->params.log_text) weir__text_fini(&call->body);
 }
 
 static void go_on(serve_call *call)
@@ -409,7 +409,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     if ((server = weir__mem_calloc(1, sizeof *server)) == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     server->params = *params;
-    server->answers = (serve_quota){.most = SERVE_ANSWERS_MAX, .small = SERVE_ANSWER_SMALL};
+    server->answers = (weir__quota){.most = SERVE_ANSWERS_MAX, .small = SERVE_ANSWER_SMALL};
     server->created_s = (int64_t)time(NULL);
     server->watched_ns = server->created_ns = weir__clock_now_ns();
     pthread_mutex_init(&server->mutex, NULL);

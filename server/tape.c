@@ -24,7 +24,7 @@ struct serve_tape {
     serve_call *readers;
     int32_t n_readers;
     int64_t alone_ns; /* since when it has no reader, or has ended without one */
-    serve_text head, bytes;
+    weir__text head, bytes;
     mark *marks; /* [n_marks] */
     size_t n_marks, capacity;
     uint64_t first; /* the number of the first event that is still here; they count from 1 */
@@ -54,8 +54,8 @@ static void tape_destroy(serve_tape *tape)
     *at = tape->next;
     tape->of->stats.n--;
     tape->of->stats.n_bytes -= tape->counted;
-    serve_text_fini(&tape->head);
-    serve_text_fini(&tape->bytes);
+    weir__text_fini(&tape->head);
+    weir__text_fini(&tape->bytes);
     weir__mem_free(tape->marks);
     weir__mem_free(tape);
 }
@@ -154,21 +154,21 @@ void serve_tape_leave(serve_call *reader)
 static void end_reader(serve_call *reader, const char *code, const char *message)
 {
     size_t at = serve_call_begin_piece(reader);
-    serve_text_puts(&reader->out, "data: {\"error\":");
+    weir__text_add_string(&reader->out, "data: {\"error\":");
     serve_call_error_json(&reader->out, 503, NULL, code, message);
-    serve_text_puts(&reader->out, "}\n\n");
+    weir__text_add_string(&reader->out, "}\n\n");
     serve_call_end_piece(reader, at);
     serve_call_end(reader);
     serve_call_send(reader);
 }
 
-static void write_event(const serve_tape *tape, uint64_t number, serve_text *out)
+static void write_event(const serve_tape *tape, uint64_t number, weir__text *out)
 {
     size_t i = (size_t)(number - tape->first), begin = i > 0 ? tape->marks[i - 1].end : 0;
-    serve_text_printf(out, "id: %llu\ndata: ", (unsigned long long)number);
-    if (tape->marks[i].headed) serve_text_add(out, tape->head.bytes, tape->head.n);
-    serve_text_add(out, tape->bytes.bytes + begin, tape->marks[i].end - begin);
-    serve_text_puts(out, "\n\n");
+    weir__text_printf(out, "id: %llu\ndata: ", (unsigned long long)number);
+    if (tape->marks[i].headed) weir__text_add(out, tape->head.bytes, tape->head.n);
+    weir__text_add(out, tape->bytes.bytes + begin, tape->marks[i].end - begin);
+    weir__text_add_string(out, "\n\n");
 }
 
 void serve_tape_feed(serve_call *reader)
@@ -189,14 +189,14 @@ void serve_tape_feed(serve_call *reader)
 
 /* ---- Events ---- */
 
-void serve_tape_add(serve_tape *tape, const serve_text *event)
+void serve_tape_add(serve_tape *tape, const weir__text *event)
 {
     bool headed = event->n >= tape->head.n && memcmp(event->bytes, tape->head.bytes, tape->head.n) == 0;
     size_t skipped = headed ? tape->head.n : 0;
     tape->failed = tape->failed || event->failed ||
                    !weir__mem_grow(&tape->marks, &tape->capacity, tape->n_marks + 1, sizeof *tape->marks);
     if (tape->failed) return;
-    serve_text_add(&tape->bytes, event->bytes + skipped, event->n - skipped);
+    weir__text_add(&tape->bytes, event->bytes + skipped, event->n - skipped);
     tape->failed = tape->bytes.failed;
     if (tape->failed) return;
     tape->marks[tape->n_marks++] = (mark){.end = tape->bytes.n, .headed = headed};
@@ -228,7 +228,7 @@ const char *serve_tape_id(const serve_tape *tape)
 
 /* ---- Answers ---- */
 
-bool serve_tape_start(serve_answer *answer, const serve_text *head)
+bool serve_tape_start(serve_answer *answer, const weir__text *head)
 {
     serve_call *call = answer->call, *maker = NULL;
     serve_tapes *tapes = call->server->tapes;
@@ -240,7 +240,7 @@ bool serve_tape_start(serve_answer *answer, const serve_text *head)
         return false;
     }
     if ((tape = weir__mem_calloc(1, sizeof *tape)) == NULL) goto no_memory;
-    serve_text_add(&tape->head, head->bytes, head->n);
+    weir__text_add(&tape->head, head->bytes, head->n);
     if (head->failed || tape->head.failed) goto no_memory;
     if ((maker = serve_call_create(call->server, NULL)) == NULL) goto no_memory;
     /* What of the request belongs to the answer: its name in the log, and its place among its key's. */
@@ -274,7 +274,7 @@ bool serve_tape_start(serve_answer *answer, const serve_text *head)
     serve_call_send(call);
     return true;
 no_memory:
-    if (tape != NULL) serve_text_fini(&tape->head);
+    if (tape != NULL) weir__text_fini(&tape->head);
     weir__mem_free(tape);
     serve_call_no_memory(call);
     return false;
@@ -303,7 +303,7 @@ static serve_tape *find(serve_call *call, size_t n)
     serve_tape *found = NULL;
     if (n < sizeof id) memcpy(id, given, n);
     for (serve_tape *tape = call->server->tapes->newest; tape != NULL; tape = tape->next) {
-        if (serve_text_same(id, tape->id, sizeof id) && tape->key == call->key && !tape->lost) found = tape;
+        if (serve_secret_is(id, tape->id, sizeof id) && tape->key == call->key && !tape->lost) found = tape;
     }
     if (found == NULL)
         serve_call_refuse(

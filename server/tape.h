@@ -14,10 +14,10 @@ void serve_tapes_destroy(serve_tapes *tapes); /* no call is left */
 /* Moves an answer that was submitted to a call without a connection, which lives until it has ended, and
  * makes the answer's call the first reader of its events. head: what most of these begin with. False: there
  * is no room, the call has its refusal and still its answer. */
-bool serve_tape_start(serve_answer *answer, const serve_text *head);
+bool serve_tape_start(serve_answer *answer, const weir__text *head);
 
 /* The next event: what stands behind "data: ". Readers get it at once, as far as they have room. */
-void serve_tape_add(serve_tape *tape, const serve_text *event);
+void serve_tape_add(serve_tape *tape, const weir__text *event);
 void serve_tape_end(serve_tape *tape);
 
 /* An event was lost because memory ran out: give the answer up. */

@@ -88,7 +88,7 @@ static serve_call *ask(int n_tokens)
 {
     serve_call *call = create("POST");
     if (call == NULL) return NULL;
-    serve_text_printf(&call->body,
+    weir__text_printf(&call->body,
                       "{\"prompt\": \"hello\", \"max_tokens\": %d, \"ignore_eos\": true, \"stream\": true, "
                       "\"resume\": true, \"cache_prompt\": false, \"speculative.n_max\": 0}",
                       n_tokens);

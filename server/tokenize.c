@@ -38,20 +38,20 @@ static bool check_known(serve_call *call, const json_t *json, const char *const 
     return serve_call_read_model(call, json_object_get(json, "model"), &adapter);
 }
 
-static void add_piece(const serve_call *call, int32_t token, serve_text *text)
+static void add_piece(const serve_call *call, int32_t token, weir__text *text)
 {
     char bytes[PIECE_MAX];
     size_t n = 0;
-    serve_text_printf(text, "{\"id\":%d,\"piece\":", token);
+    weir__text_printf(text, "{\"id\":%d,\"piece\":", token);
     if (weir_piece(call->server->model, token, true, bytes, sizeof bytes, &n, NULL) != WEIR_OK) n = 0;
     if (weir__utf8_valid(bytes, n)) {
-        serve_text_json(text, bytes, n);
+        weir__json_quote(text, bytes, n);
     } else { /* a part of a code point */
         for (size_t i = 0; i < n; i++)
-            serve_text_printf(text, "%c%u", i == 0 ? '[' : ',', (unsigned char)bytes[i]);
-        serve_text_puts(text, "]");
+            weir__text_printf(text, "%c%u", i == 0 ? '[' : ',', (unsigned char)bytes[i]);
+        weir__text_add_string(text, "]");
     }
-    serve_text_puts(text, "}");
+    weir__text_add_string(text, "}");
 }
 
 static weir_status tokenize(serve_call *call, const json_t *content, bool special, bool parse,
@@ -73,7 +73,7 @@ void serve_tokenize(serve_call *call)
                                         "with_pieces", "model",       NULL};
     bool special = false, parse = true, pieces = false;
     weir_error error = {0};
-    serve_text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->server->answers};
     int32_t *tokens = NULL;
     json_t *json;
     size_t n = 0;
@@ -92,15 +92,15 @@ void serve_tokenize(serve_call *call)
         serve_call_refuse_error(call, &error);
         goto out;
     }
-    serve_text_puts(&text, "{\"tokens\":[");
+    weir__text_add_string(&text, "{\"tokens\":[");
     for (size_t i = 0; i < n && !text.failed; i++) {
-        if (i > 0) serve_text_puts(&text, ",");
+        if (i > 0) weir__text_add_string(&text, ",");
         if (pieces)
             add_piece(call, tokens[i], &text);
         else
-            serve_text_printf(&text, "%d", tokens[i]);
+            weir__text_printf(&text, "%d", tokens[i]);
     }
-    serve_text_puts(&text, "]}\n");
+    weir__text_add_string(&text, "]}\n");
     serve_call_answer_text(call, 200, "application/json", &text);
 out:
     weir__mem_free(tokens);
@@ -111,7 +111,7 @@ void serve_detokenize(serve_call *call)
 {
     static const char *const known[] = {"tokens", "model", NULL};
     weir_error error = {0};
-    serve_text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->server->answers};
     int32_t *tokens = NULL;
     char *content = NULL;
     size_t n = 0, length = 0, capacity = 0;
@@ -137,9 +137,9 @@ void serve_detokenize(serve_call *call)
         serve_call_refuse_error(call, &error);
         goto out;
     }
-    serve_text_puts(&text, "{\"content\":");
-    serve_text_json(&text, content, length);
-    serve_text_puts(&text, "}\n");
+    weir__text_add_string(&text, "{");
+    weir__json_bytes(&text, "content", content, length);
+    weir__text_add_string(&text, "}\n");
     serve_call_answer_text(call, 200, "application/json", &text);
 out:
     weir__mem_free(content);
@@ -162,7 +162,7 @@ static weir_status chat_ids(const weir_chat *chat, int32_t **tokens, size_t *n, 
 static void tell_chat(serve_call *call, const weir_chat *chat)
 {
     weir_error error = {0};
-    serve_text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->server->answers};
     int32_t *tokens = NULL;
     size_t length, n = 0;
     const char *prompt = weir_chat_prompt(chat, &length);
@@ -171,11 +171,11 @@ static void tell_chat(serve_call *call, const weir_chat *chat)
         serve_call_refuse_error(call, &error);
         goto out;
     }
-    serve_text_puts(&text, "{\"prompt\":");
-    serve_text_json(&text, prompt, length);
-    serve_text_puts(&text, ",\"tokens\":[");
-    for (size_t i = 0; i < n; i++) serve_text_printf(&text, i > 0 ? ",%d" : "%d", tokens[i]);
-    serve_text_puts(&text, "]}\n");
+    weir__text_add_string(&text, "{");
+    weir__json_bytes(&text, "prompt", prompt, length);
+    weir__text_add_string(&text, ",\"tokens\":[");
+    for (size_t i = 0; i < n; i++) weir__text_printf(&text, i > 0 ? ",%d" : "%d", tokens[i]);
+    weir__text_add_string(&text, "]}\n");
     serve_call_answer_text(call, 200, "application/json", &text);
 out:
     weir__mem_free(tokens);

@@ -150,7 +150,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *user)
     n *= size;
     curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     if (status != 200) {
-        size_t room = ERROR_MAX - t->error.length;
+        size_t room = ERROR_MAX - t->error.n;
         cli_text_add(&t->error, bytes, n < room ? n : room);
         return n;
     }
@@ -169,7 +169,7 @@ static void let_go(transfer *t)
     curl_easy_cleanup(t->easy);
     free(t->body); /* jansson's own memory */
     cli_sse_fini(&t->sse);
-    cli_text_fini(&t->error);
+    weir__text_fini(&t->error);
     cli_free(t);
 }
 
@@ -178,7 +178,7 @@ static int64_t refused(transfer *t, long status)
 {
     char text[128];
     curl_off_t retry_s = 0;
-    cli_answer_error_text(t->error.bytes != NULL ? t->error.bytes : "", t->error.length, text, sizeof text);
+    cli_answer_error_text(t->error.bytes != NULL ? t->error.bytes : "", t->error.n, text, sizeof text);
     curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &retry_s);
     if (retry_s <= 0) retry_s = RETRY_S;
     if (retry_s > RETRY_MAX_S) retry_s = RETRY_MAX_S;

@@ -93,8 +93,8 @@ static void print_head(struct bench *bench)
     cli_text_printf(&text, "%s   × prompt gen  %s  %s  p50 ms   p50   p99 gap ms%s\n", bold,
                     compared ? "  weir  plain ratio" : "   weir",
                     compared ? "  weir  plain ratio" : "   weir", plain);
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
 }
 
 static void add_rate(cli_text *text, double value)
@@ -127,8 +127,8 @@ static void print_row(struct bench *bench, const struct row *row)
                     median(runs, row->n_runs, offsetof(cli_figures, itl_p50_ms)),
                     median(runs, row->n_runs, offsetof(cli_figures, itl_p99_ms)),
                     median(runs, row->n_runs, offsetof(cli_figures, worst_gap_ms)));
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
 }
 
 static json_t *side_json(const struct row *row, int side)

@@ -49,7 +49,7 @@ bool cli_exchange_piece(cli_exchange *exchange, const char *text, size_t n)
 {
     cli_exchanges *exchanges = exchange->exchanges;
     cli_tally_piece(exchanges->tally, &exchange->record, now_of(exchanges));
-    if (exchanges->args->ask.json_schema != NULL && exchange->answer.length + n <= ANSWER_MAX)
+    if (exchanges->args->ask.json_schema != NULL && exchange->answer.n + n <= ANSWER_MAX)
         cli_text_add(&exchange->answer, text, n);
     return exchange->planned.leave_after == 0 || exchange->record.n_pieces < exchange->planned.leave_after;
 }
@@ -57,7 +57,7 @@ bool cli_exchange_piece(cli_exchange *exchange, const char *text, size_t n)
 static bool is_json(const cli_text *text)
 {
     json_error_t error;
-    json_t *json = text->length == 0 ? NULL : json_loadb(text->bytes, text->length, JSON_DECODE_ANY, &error);
+    json_t *json = text->n == 0 ? NULL : json_loadb(text->bytes, text->n, JSON_DECODE_ANY, &error);
     json_decref(json);
     return json != NULL;
 }
@@ -95,8 +95,8 @@ void cli_exchange_end(cli_exchange *exchange, cli_fate fate, const char *message
     write_row(exchanges->csv, &exchange->record);
     exchanges->all[exchange->place] = exchanges->all[--exchanges->n];
     exchanges->all[exchange->place]->place = exchange->place;
-    cli_text_fini(&exchange->prompt);
-    cli_text_fini(&exchange->answer);
+    weir__text_fini(&exchange->prompt);
+    weir__text_fini(&exchange->answer);
     cli_free(exchange);
 }
 
@@ -186,7 +186,7 @@ static void show(cli_exchanges *exchanges)
     if (n_errors > 0) cli_text_printf(&line, ", %llu errors", (unsigned long long)n_errors);
     cli_text_printf(&line, ", %.0f s", (double)now / 1e9);
     cli_term_progress(line.bytes);
-    cli_text_fini(&line);
+    weir__text_fini(&line);
 }
 
 static void stop_all(cli_exchanges *exchanges)

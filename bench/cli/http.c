@@ -154,8 +154,8 @@ static void print_report(const struct bench *bench, int32_t run)
     add_tokens(&text, args, bench->tally);
     add_times(&text, bench->tally);
     add_late(&text, args, bench->tally);
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
 }
 
 static json_t *report_json(const struct bench *bench)

@@ -137,8 +137,8 @@ static void print_head(void)
     cli_text_printf(&text,
                     "%skernel    shape%12srows thr    weir    ggml  repack ratio    peak    GB/s  memory%s\n",
                     bold, "", plain);
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
 }
 
 static void print_limits(const struct bench *bench)
@@ -153,8 +153,8 @@ static void print_limits(const struct bench *bench)
             cli_text_printf(&text, "%.1f GMAC/s (%s), ", limits->macs / 1e9, limits->instruction);
         cli_text_printf(&text, "%.1f GB/s from memory\n", limits->bytes / 1e9);
     }
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
 }
 
 static void add_number(cli_text *text, const char *format, double value, int width)
@@ -178,8 +178,8 @@ static void print_row(struct bench *bench, const struct row *row)
     add_number(&text, "%.1f", gigabytes(row, TRIAL_WEIR), 7);
     add_number(&text, "%.0f%%", 100 * of_bandwidth(bench, row), 7);
     cli_text_puts(&text, "\n");
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
 }
 
 /* As the limits are when all is measured. null for what there is not. */

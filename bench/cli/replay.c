@@ -606,8 +606,8 @@ static void print_table(const struct replay *replay, const struct figures *a, co
     if (n_cut > 0)
         cli_text_printf(&text, "%zu request%s had begun before the record: not among TTFT and ITL\n", n_cut,
                         n_cut == 1 ? "" : "s");
-    cli_out(text.bytes, text.length);
-    cli_text_fini(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
     cli_table_fini(&table);
 }
 

@@ -138,9 +138,9 @@ static void print(const struct bench *bench)
     add_row(&table, "deciding", bench->decide);
     add_row(&table, "the tick less its pass", bench->tick);
     cli_table_print(&table, &text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
-    cli_out(text.bytes, text.length);
+    cli_out(text.bytes, text.n);
     cli_table_fini(&table);
-    cli_text_fini(&text);
+    weir__text_fini(&text);
 }
 
 static json_t *spread_json(const cli_spread *spread)

@@ -134,12 +134,12 @@ static void test_traffic(void **state)
     cli_traffic_prompt(&traffic, 1, &b);
     assert_string_equal(a.bytes, b.bytes);
     assert_int_equal(count_words(a.bytes), cli_traffic_plan(&traffic, 1).n_words);
-    cli_text_clear(&b);
+    weir__text_clear(&b);
     cli_traffic_prompt(&traffic, CLI_TRAFFIC_LATE, &b);
     assert_int_equal(count_words(b.bytes), 50);
     assert_int_equal(cli_traffic_plan(&traffic, CLI_TRAFFIC_LATE).leave_after, 0);
-    cli_text_fini(&a);
-    cli_text_fini(&b);
+    weir__text_fini(&a);
+    weir__text_fini(&b);
     static const struct {
         const char *text;
         int least, most; /* 0 = refused */

@@ -90,7 +90,7 @@ cli_planned cli_traffic_plan(const cli_traffic *traffic, uint64_t i)
 static void add_words(cli_text *text, uint64_t seed, int32_t n)
 {
     for (int32_t k = 0; k < n; k++) {
-        if (text->length > 0) cli_text_add(text, " ", 1);
+        if (text->n > 0) cli_text_add(text, " ", 1);
         cli_text_puts(text, words[mix(seed + (uint64_t)k) % N_WORDS]);
     }
 }

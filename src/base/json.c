@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,30 +84,93 @@ weir_status weir__json_parse(const char *text, size_t length, const char *field,
     return WEIR_OK;
 }
 
-typedef struct text {
-    char *bytes;
-    size_t n;
-    size_t capacity;
-    bool failed; /* jansson does not look at every return value */
-} text;
+/* ---- Writing ---- */
 
 static int add_text(const char *bytes, size_t n, void *user)
 {
-    text *t = user;
-    t->failed |= !weir__mem_grow(&t->bytes, &t->capacity, t->n + n, 1);
-    if (t->failed) return -1;
-    if (n > 0) memcpy(t->bytes + t->n, bytes, n);
-    t->n += n;
-    return 0;
+    return weir__text_add(user, bytes, n) ? 0 : -1;
 }
 
 char *weir__json_dump(const json_t *value)
 {
-    text t = {0};
-    if (json_dump_callback(value, add_text, &t, JSON_COMPACT | JSON_ENCODE_ANY) != 0 ||
-        add_text("", 1, &t) != 0) {
-        weir__mem_free(t.bytes);
-        return NULL;
+    weir__text text = {0};
+    /* jansson does not look at every return value */
+    if (json_dump_callback(value, add_text, &text, JSON_COMPACT | JSON_ENCODE_ANY) == 0 && !text.failed)
+        return text.bytes;
+    weir__text_fini(&text);
+    return NULL;
+}
+
+void weir__json_next(weir__text *text)
+{
+    if (text->n > 0 && strchr("[{", text->bytes[text->n - 1]) == NULL) weir__text_add(text, ",", 1);
+}
+
+void weir__json_key(weir__text *text, const char *name)
+{
+    weir__json_next(text);
+    weir__text_printf(text, "\"%s\":", name);
+}
+
+/* Names of files may be any bytes. */
+static void quote_unclean(weir__text *text, const char *bytes, size_t n)
+{
+    char *clean = weir__mem_alloc(WEIR__UTF8_BOUND(n));
+    if (clean != NULL)
+        weir__json_quote(text, clean, weir__utf8_sanitize(bytes, n, clean));
+    else
+        text->failed = true;
+    weir__mem_free(clean);
+}
+
+void weir__json_quote(weir__text *text, const char *bytes, size_t n)
+{
+    static const char names[] = "\b\t\n\f\r";
+    static const char letters[] = "btnfr";
+    size_t from = 0;
+    if (!weir__utf8_valid(bytes, n)) {
+        quote_unclean(text, bytes, n);
+        return;
     }
-    return t.bytes;
+    weir__text_add(text, "\"", 1);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)bytes[i];
+        if (c >= 0x20 && c != '"' && c != '\\') continue;
+        weir__text_add(text, bytes + from, i - from);
+        from = i + 1;
+        const char *name = c != '\0' ? strchr(names, c) : NULL;
+        if (name != NULL)
+            weir__text_printf(text, "\\%c", letters[name - names]);
+        else
+            weir__text_printf(text, c < 0x20 ? "\\u%04x" : "\\%c", c);
+    }
+    if (n > from) weir__text_add(text, bytes + from, n - from);
+    weir__text_add(text, "\"", 1);
+}
+
+void weir__json_bytes(weir__text *text, const char *name, const char *bytes, size_t n)
+{
+    weir__json_key(text, name);
+    weir__json_quote(text, bytes, n);
+}
+
+void weir__json_string(weir__text *text, const char *name, const char *string)
+{
+    if (string != NULL) {
+        weir__json_bytes(text, name, string, strlen(string));
+    } else {
+        weir__json_key(text, name);
+        weir__text_add_string(text, "null");
+    }
+}
+
+void weir__json_number(weir__text *text, const char *name, double value, int decimals)
+{
+    char digits[64];
+    int n =
+        snprintf(digits, sizeof digits, "%.*f", decimals, isfinite(value) && fabs(value) < 1e30 ? value : 0);
+    while (decimals > 0 && n > 1 && digits[n - 1] == '0') n--;
+    if (decimals > 0 && digits[n - 1] == '.') n--;
+    weir__json_key(text, name);
+    weir__text_add(text, digits, (size_t)n);
 }

@@ -1,10 +1,12 @@
-/* json.h: JSON texts of callers, read with bounds, and what is wrong with them.
+/* json.h: JSON texts of callers, read with bounds; values and texts written as JSON.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_JSON_H
 #define WEIR_BASE_JSON_H
 
 #include <jansson.h>
 #include <weir/weir.h>
+
+#include "base/text.h"
 
 /* In the reader's words: jansson's own speak to whoever calls it, of its flags and types. With the place in
  * the text that it names, if any. */
@@ -25,5 +27,22 @@ weir_status weir__json_parse(const char *text, size_t length, const char *field,
 
 /* Compact text, keys in their order, NUL-terminated, freed with weir__mem_free; NULL: out of memory. */
 char *weir__json_dump(const json_t *value);
+
+/* ---- Into a text, piece by piece ---- */
+
+/* A comma, unless an object or array was begun just now. */
+void weir__json_next(weir__text *text);
+
+/* The name of a member, after a comma where one is due; its value follows. */
+void weir__json_key(weir__text *text, const char *name);
+
+/* A string with its quotes; what is no UTF-8 in it becomes U+FFFD. bytes are NULL when n is 0. */
+void weir__json_quote(weir__text *text, const char *bytes, size_t n);
+
+/* Members. A string that is NULL becomes null; a number is as short as `decimals` allows, and 0 for what is
+ * not finite. */
+void weir__json_bytes(weir__text *text, const char *name, const char *bytes, size_t n);
+void weir__json_string(weir__text *text, const char *name, const char *string);
+void weir__json_number(weir__text *text, const char *name, double value, int decimals);
 
 #endif

@@ -3,20 +3,49 @@
 #ifndef WEIR_BASE_TEXT_H
 #define WEIR_BASE_TEXT_H
 
+#include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Begins as zeroes. Invariant: bytes is NULL, or n < capacity. */
+/* Memory that several texts share, of any threads. A text counts with its capacity once that is above
+ * `small`: small ones always have room. Invariant: used <= most. */
+typedef struct weir__quota {
+    size_t most, small;
+    _Atomic size_t used;
+} weir__quota;
+
+/* Begins as zeroes, but for the quota. Where memory is out, or the quota used up, nothing of an addition is
+ * added, and `failed` stays: a writer may look at it once, at the end. Invariant: bytes is NULL, or
+ * n < capacity. */
 typedef struct weir__text {
     char *bytes; /* [n], and a NUL once something was added */
     size_t n;
     size_t capacity;
+    bool failed;
+    bool over;          /* it failed because the quota was used up */
+    bool too_long;      /* and would not fit if it had all of it */
+    weir__quota *quota; /* NULL: none */
+    size_t counted;     /* bytes of the quota that it has */
 } weir__text;
 
-/* False: out of memory, and nothing was added. */
+/* False: nothing was added. */
 bool weir__text_add(weir__text *text, const char *bytes, size_t n);
 bool weir__text_add_string(weir__text *text, const char *string);
+bool weir__text_printf(weir__text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool weir__text_vprintf(weir__text *text, const char *format, va_list list)
+    __attribute__((format(printf, 2, 0)));
 
+/* Room for n more bytes, without adding them. */
+bool weir__text_reserve(weir__text *text, size_t n);
+
+/* Puts these before the others, and gives back capacity that is left over. */
+void weir__text_close(weir__text *text, const char *before, size_t n);
+
+/* Empty again; keeps the memory. */
+void weir__text_clear(weir__text *text);
+
+/* Also gives back what it has of its quota. */
 void weir__text_fini(weir__text *text);
 
 #endif

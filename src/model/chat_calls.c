@@ -514,8 +514,9 @@ bool weir__chat_calls_feed(weir__chat_calls_reader *reader, const char *bytes, s
             ok = ok && deliver(&out, WEIR_DELTA_ARGUMENTS, "{", 1);
         if (!ok) {
             /* Texts have only grown, or been taken back to nothing, since. */
-            const weir__text seen = {reader->seen.bytes, before.seen.n, reader->seen.capacity};
-            const weir__text word = {reader->word.bytes, before.word.n, reader->word.capacity};
+            weir__text seen = reader->seen, word = reader->word;
+            seen.n = before.seen.n;
+            word.n = before.word.n;
             *reader = before;
             reader->seen = seen;
             reader->word = word;

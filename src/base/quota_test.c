@@ -1,5 +1,5 @@
 /* quota_test.c: what texts take of a quota that they share. SPDX-License-Identifier: Apache-2.0 */
-#include "text.h"
+#include "base/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,29 +10,29 @@
 
 #include "base/mem.h"
 
-static void grow(serve_text *text, size_t n)
+static void grow(weir__text *text, size_t n)
 {
-    while (text->n < n && !text->failed) serve_text_puts(text, "ten bytes.");
+    while (text->n < n && !text->failed) weir__text_add_string(text, "ten bytes.");
 }
 
 static void test_small_texts_do_not_count(void **state)
 {
-    serve_quota quota = {.most = 1000, .small = 256};
-    serve_text texts[8];
+    weir__quota quota = {.most = 1000, .small = 256};
+    weir__text texts[8];
     (void)state;
     for (size_t i = 0; i < 8; i++) {
-        texts[i] = (serve_text){.quota = &quota};
+        texts[i] = (weir__text){.quota = &quota};
         grow(&texts[i], 250);
         assert_false(texts[i].failed);
     }
     assert_int_equal(quota.used, 0);
-    for (size_t i = 0; i < 8; i++) serve_text_fini(&texts[i]);
+    for (size_t i = 0; i < 8; i++) weir__text_fini(&texts[i]);
 }
 
 static void test_large_ones_share(void **state)
 {
-    serve_quota quota = {.most = 1000, .small = 100};
-    serve_text first = {.quota = &quota}, second = {.quota = &quota};
+    weir__quota quota = {.most = 1000, .small = 100};
+    weir__text first = {.quota = &quota}, second = {.quota = &quota};
     (void)state;
     grow(&first, 500);
     assert_false(first.failed);
@@ -40,19 +40,19 @@ static void test_large_ones_share(void **state)
     grow(&second, 700);
     assert_true(second.failed && second.over && !second.too_long);
     assert_true(quota.used <= quota.most);
-    serve_text_fini(&second);
+    weir__text_fini(&second);
     assert_int_equal(quota.used, first.capacity);
-    serve_text_fini(&first);
+    weir__text_fini(&first);
     assert_int_equal(quota.used, 0);
     grow(&second, 700);
     assert_false(second.failed);
-    serve_text_fini(&second);
+    weir__text_fini(&second);
 }
 
 static void test_one_has_all_at_most(void **state)
 {
-    serve_quota quota = {.most = 1000, .small = 100};
-    serve_text text = {.quota = &quota};
+    weir__quota quota = {.most = 1000, .small = 100};
+    weir__text text = {.quota = &quota};
     (void)state;
     grow(&text, 990); /* its capacity does not double any more */
     assert_false(text.failed);
@@ -60,25 +60,25 @@ static void test_one_has_all_at_most(void **state)
     grow(&text, 1000);
     assert_true(text.failed && text.over && text.too_long);
     assert_int_equal(text.n, 990);
-    serve_text_fini(&text);
+    weir__text_fini(&text);
     assert_int_equal(quota.used, 0);
 }
 
 static void test_close(void **state)
 {
-    serve_quota quota = {.most = 1000, .small = 100};
-    serve_text text = {.quota = &quota}, empty = {.quota = &quota};
+    weir__quota quota = {.most = 1000, .small = 100};
+    weir__text text = {.quota = &quota}, empty = {.quota = &quota};
     (void)state;
     grow(&text, 300);
-    serve_text_close(&text, "head ", 5);
+    weir__text_close(&text, "head ", 5);
     assert_int_equal(text.n, 305);
     assert_memory_equal(text.bytes, "head ten bytes.ten", 18);
     assert_int_equal(text.bytes[305], '\0');
     assert_int_equal(quota.used, 306);
-    serve_text_close(&empty, "head", 4);
+    weir__text_close(&empty, "head", 4);
     assert_string_equal(empty.bytes, "head");
-    serve_text_fini(&empty);
-    serve_text_fini(&text);
+    weir__text_fini(&empty);
+    weir__text_fini(&text);
     assert_int_equal(quota.used, 0);
 }
 
@@ -86,16 +86,16 @@ static void test_out_of_memory(void **state)
 {
     (void)state;
     for (long n = 0, pending = 0; !pending; n++) {
-        serve_quota quota = {.most = 1000, .small = 100};
-        serve_text text = {.quota = &quota};
+        weir__quota quota = {.most = 1000, .small = 100};
+        weir__text text = {.quota = &quota};
         weir__mem_fail_after(n);
         grow(&text, 300);
-        serve_text_close(&text, "head ", 5);
+        weir__text_close(&text, "head ", 5);
         pending = weir__mem_fail_pending();
         weir__mem_fail_after(-1);
         assert_true(text.failed || text.n == 305);
         assert_false(text.over);
-        serve_text_fini(&text);
+        weir__text_fini(&text);
         assert_int_equal(quota.used, 0);
     }
     assert_int_equal(weir__mem_live(), 0);
