@@ -30,8 +30,7 @@ static char *string_copy(const char *string)
     return string == NULL ? NULL : cli_format("%s", string);
 }
 
-/* Frees what the option's value owns, and empties it: two options may have the same target. */
-static void value_fini(const cli_option *option, void *target)
+void cli_options_clear(void *target, const cli_option *option)
 {
     void *at = (char *)target + option->target;
     char **string = at;
@@ -68,7 +67,7 @@ void cli_ask_init(cli_ask *ask)
 void cli_ask_fini(cli_ask *ask)
 {
     for (const cli_option *option = cli_options; option->name != NULL; option++)
-        if (cli_options_in_requests(option)) value_fini(option, ask);
+        if (cli_options_in_requests(option)) cli_options_clear(ask, option);
 }
 
 void cli_ask_copy(cli_ask *to, const cli_ask *from)
@@ -133,7 +132,8 @@ void cli_args_init(cli_args *args, const cli_command *command)
 
 void cli_args_fini(cli_args *args)
 {
-    for (const cli_option *option = cli_options; option->name != NULL; option++) value_fini(option, args);
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        cli_options_clear(args, option);
     list_fini(&args->words);
     cli_free(args->keys);
     for (size_t i = 0; i < args->adapters->n; i++) weir_adapter_release(args->adapters->uses[i].adapter);

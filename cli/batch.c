@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +10,9 @@
 #include "figures.h"
 #include "file.h"
 #include "out.h"
-#include "place.h"
 
 #define REQUESTS_MAX 4096 /* each needs a descriptor or two */
+#define WHERE_MAX    160  /* of "requests[2].logit_bias" */
 
 /* What is no option: the same for the top of the file and for a request. */
 static const char *const top_keys[] = {"model", "requests"};
@@ -21,23 +20,23 @@ static const char *const item_keys[] = {"name", "prompt", "messages"};
 
 /* ---- Messages ---- */
 
-static cli_exit bad(const cli_batch *batch, cli_exit code, const cli_place *place, bool key,
-                    const char *format, ...) __attribute__((format(printf, 5, 6)));
+static cli_exit bad(const cli_batch *batch, const char *path, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
-static cli_exit bad(const cli_batch *batch, cli_exit code, const cli_place *place, bool key,
-                    const char *format, ...)
+static const char *name_of(const cli_batch *batch)
 {
-    char message[512], path[160], where[48] = "";
-    int line, column;
+    return strcmp(batch->path, "-") == 0 ? "stdin" : batch->path;
+}
+
+/* path: of the value in the file; "" = the whole. */
+static cli_exit bad(const cli_batch *batch, const char *path, const char *format, ...)
+{
+    char message[512];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    cli_place_path(place, path, sizeof path);
-    if (cli_place_find(place, batch->text, batch->length, key, &line, &column))
-        snprintf(where, sizeof where, ":%d:%d", line, column);
-    return cli_fail(code, "%s%s: %s%s%s", strcmp(batch->path, "-") == 0 ? "stdin" : batch->path, where, path,
-                    path[0] != '\0' ? ": " : "", message);
+    return cli_fail(CLI_USAGE, "%s: %s%s%s", name_of(batch), path, path[0] != '\0' ? ": " : "", message);
 }
 
 static const char *kind_of(const json_t *value)
@@ -54,144 +53,131 @@ static const char *kind_of(const json_t *value)
     }
 }
 
-static cli_exit expected(const cli_batch *batch, const cli_place *place, const json_t *value,
-                         const char *what)
+static cli_exit expected(const cli_batch *batch, const char *path, const json_t *value, const char *what)
 {
-    return bad(batch, CLI_USAGE, place, false, "this is %s; expected: %s", kind_of(value), what);
+    return bad(batch, path, "this is %s; expected: %s", kind_of(value), what);
 }
 
-/* ---- Values of options ---- */
+/* ---- Values of options: as text, as the command line has them ---- */
 
-static cli_exit take_string(const cli_batch *batch, const cli_place *place, const json_t *value,
-                            char **string)
+/* What JSON has for an option; NULL: the value is of that kind. */
+static const char *wanted(const cli_option *option, const json_t *value)
 {
-    if (!json_is_string(value)) return expected(batch, place, value, "a string");
-    if (strlen(json_string_value(value)) != json_string_length(value))
-        return bad(batch, CLI_USAGE, place, false,
-                   "this string has a NUL character, which cannot be used here");
-    cli_free(*string);
-    *string = cli_format("%s", json_string_value(value));
-    return CLI_OK;
+    switch (option->kind) {
+    case CLI_FLAG:
+    case CLI_FLAG_OFF: return json_is_boolean(value) ? NULL : "true or false";
+    case CLI_INT32:
+    case CLI_INT64:
+    case CLI_SEED: return json_is_integer(value) ? NULL : "a whole number";
+    case CLI_FLOAT: return json_is_number(value) ? NULL : "a number";
+    default: return json_is_string(value) ? NULL : "a string";
+    }
 }
 
-static cli_exit take_integer(const cli_batch *batch, const cli_place *place, const json_t *value,
-                             cli_kind kind, void *at)
+static cli_exit set(const cli_batch *batch, const char *path, const cli_option *option, const char *text,
+                    cli_ask *ask)
 {
-    long long number = json_integer_value(value);
-    long long min = kind == CLI_SEED ? -1 : kind == CLI_INT32 ? -INT32_MAX : INT64_MIN;
-    long long max = kind == CLI_SEED ? UINT32_MAX : kind == CLI_INT32 ? INT32_MAX : INT64_MAX;
-    if (!json_is_integer(value)) return expected(batch, place, value, "a whole number");
-    if (number < min || number > max)
-        return bad(batch, CLI_USAGE, place, false, "%lld is out of range; expected: %lld to %lld", number,
-                   min, max);
-    if (kind == CLI_INT64)
-        *(int64_t *)at = number;
-    else if (kind == CLI_SEED)
-        *(uint32_t *)at = number < 0 ? WEIR_SEED_RANDOM : (uint32_t)number;
+    char *shown = cli_format("%s: %s", name_of(batch), path);
+    cli_exit code = cli_options_set(ask, option, shown, text);
+    cli_free(shown);
+    return code;
+}
+
+static cli_exit take_value(const cli_batch *batch, const char *path, const cli_option *option,
+                           const json_t *value, cli_ask *ask)
+{
+    const char *what = wanted(option, value);
+    if (what != NULL) return expected(batch, path, value, what);
+    char *text;
+    if (json_is_string(value)) {
+        if (strlen(json_string_value(value)) != json_string_length(value))
+            return bad(batch, path, "this string has a NUL character, which cannot be used here");
+        text = cli_format("%s", json_string_value(value));
+    } else if (json_is_boolean(value)) /* the field of such an option says the opposite of its name */
+        text = cli_format("%d", json_is_true(value) == (option->kind == CLI_FLAG));
+    else if (json_is_integer(value))
+        text = cli_format("%lld", (long long)json_integer_value(value));
     else
-        *(int32_t *)at = (int32_t)number;
-    return CLI_OK;
+        text = cli_format("%.17g", json_real_value(value));
+    cli_exit code = set(batch, path, option, text, ask);
+    cli_free(text);
+    return code;
 }
 
-/* A string, or an array of them; replaces what the list had. */
-static cli_exit take_list(const cli_batch *batch, const cli_place *place, const json_t *value, cli_list *list)
+/* A string, or an array of them. */
+static cli_exit take_list(const cli_batch *batch, const char *path, const cli_option *option, json_t *value,
+                          cli_ask *ask)
 {
-    size_t n = json_is_array(value) ? json_array_size(value) : 1;
     cli_exit code = CLI_OK;
-    if (!json_is_array(value) && !json_is_string(value))
-        return expected(batch, place, value, "a string or an array of strings");
-    while (list->n > 0) cli_free(list->items[--list->n]);
-    for (size_t i = 0; i < n && code == CLI_OK; i++) {
-        cli_place element = cli_place_element(place, i);
-        bool array = json_is_array(value);
-        cli_grow(&list->items, &list->capacity, list->n + 1, sizeof *list->items);
-        list->items[list->n] = NULL;
-        code = take_string(batch, array ? &element : place, array ? json_array_get(value, i) : value,
-                           &list->items[list->n]);
-        if (code == CLI_OK) list->n++;
+    json_t *item;
+    size_t i;
+    if (!json_is_array(value)) return take_value(batch, path, option, value, ask);
+    json_array_foreach(value, i, item)
+    {
+        char place[WHERE_MAX];
+        snprintf(place, sizeof place, "%.120s[%zu]", path, i);
+        if ((code = take_value(batch, place, option, item, ask)) != CLI_OK) break;
     }
     return code;
 }
 
-/* {"15043": 1.5, "7": false} or [[15043, 1.5], [7, false]]; false = never. */
-static cli_exit take_bias(const cli_batch *batch, const cli_place *place, const char *key,
-                          const json_t *token, const json_t *bias, cli_biases *biases)
+/* false: never. */
+static cli_exit take_bias(const cli_batch *batch, const char *path, const cli_option *option,
+                          const char *token, const json_t *bias, cli_ask *ask)
 {
-    char *end = NULL;
-    long long id = key != NULL ? strtoll(key, &end, 10) : json_integer_value(token);
-    if (key != NULL ? end == key || *end != '\0' : !json_is_integer(token))
-        return bad(batch, CLI_USAGE, place, true, "expected: a token's id");
-    if (id < INT32_MIN || id > INT32_MAX)
-        return bad(batch, CLI_USAGE, place, true, "%lld is no token's id", id);
     if (!json_is_number(bias) && !json_is_false(bias))
-        return expected(batch, place, bias, "a number, or false to forbid the token");
-    cli_grow(&biases->items, &biases->capacity, biases->n + 1, sizeof *biases->items);
-    biases->items[biases->n++] = (weir_logit_bias){
-        .token = (int32_t)id,
-        .bias = json_is_false(bias) ? -INFINITY : (float)json_number_value(bias),
-    };
-    return CLI_OK;
+        return expected(batch, path, bias, "a number, or false to forbid the token");
+    char *text = json_is_false(bias) ? cli_format("%s-inf", token)
+                                     : cli_format("%s%+.9g", token, json_number_value(bias));
+    cli_exit code = set(batch, path, option, text, ask);
+    cli_free(text);
+    return code;
 }
 
-static cli_exit take_biases(const cli_batch *batch, const cli_place *place, json_t *value, cli_biases *biases)
+/* {"15043": 1.5, "7": false} or [[15043, 1.5], [7, false]] */
+static cli_exit take_biases(const cli_batch *batch, const char *path, const cli_option *option, json_t *value,
+                            cli_ask *ask)
 {
+    char place[WHERE_MAX], token[32];
+    cli_exit code = CLI_OK;
     const char *key;
     json_t *bias;
     size_t i;
-    cli_exit code = CLI_OK;
-    biases->n = 0;
     if (json_is_object(value)) {
         json_object_foreach(value, key, bias)
         {
-            cli_place member = cli_place_member(place, key);
-            if (code == CLI_OK) code = take_bias(batch, &member, key, NULL, bias, biases);
+            snprintf(place, sizeof place, "%.120s.%.30s", path, key);
+            if ((code = take_bias(batch, place, option, key, bias, ask)) != CLI_OK) break;
         }
         return code;
     }
-    if (!json_is_array(value)) return expected(batch, place, value, "an object {\"token id\": bias}");
+    if (!json_is_array(value)) return expected(batch, path, value, "an object {\"token id\": bias}");
     json_array_foreach(value, i, bias)
     {
-        cli_place element = cli_place_element(place, i);
+        snprintf(place, sizeof place, "%.120s[%zu]", path, i);
+        if (!json_is_array(bias) || json_array_size(bias) != 2 || !json_is_integer(json_array_get(bias, 0)))
+            return expected(batch, place, bias, "[token id, bias]");
+        snprintf(token, sizeof token, "%lld", (long long)json_integer_value(json_array_get(bias, 0)));
+        code = take_bias(batch, place, option, token, json_array_get(bias, 1), ask);
         if (code != CLI_OK) break;
-        if (!json_is_array(bias) || json_array_size(bias) != 2)
-            code = expected(batch, &element, bias, "[token id, bias]");
-        else
-            code = take_bias(batch, &element, NULL, json_array_get(bias, 0), json_array_get(bias, 1), biases);
     }
     return code;
 }
 
-static cli_exit take_option(const cli_batch *batch, const cli_place *place, const cli_option *option,
-                            json_t *value, cli_ask *ask)
+static cli_exit take_option(const cli_batch *batch, const char *path, const cli_option *option, json_t *value,
+                            cli_ask *ask)
 {
-    void *at = (char *)ask + option->target;
-    char **string = at;
-    switch (option->kind) {
-    case CLI_FLAG:
-    case CLI_FLAG_OFF: /* its field says the opposite of its name */
-        if (!json_is_boolean(value)) return expected(batch, place, value, "true or false");
-        *(bool *)at = json_is_true(value);
-        return CLI_OK;
-    case CLI_INT32:
-    case CLI_INT64:
-    case CLI_SEED: return take_integer(batch, place, value, option->kind, at);
-    case CLI_FLOAT:
-        if (!json_is_number(value)) return expected(batch, place, value, "a number");
-        *(float *)at = (float)json_number_value(value);
-        return CLI_OK;
-    case CLI_LIST: return take_list(batch, place, value, at);
-    case CLI_BIAS: return take_biases(batch, place, value, at);
-    default: break;
-    }
-    if (string == &ask->json_schema && (json_is_object(value) || json_is_boolean(value))) {
-        char *schema = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-        if (schema == NULL) cli_no_memory();
-        cli_free(*string);
-        *string = cli_format("%s", schema);
-        free(schema); /* jansson's own memory */
-        return CLI_OK;
-    }
-    return take_string(batch, place, value, string);
+    bool schema = strcmp(option->field, "json_schema") == 0;
+    cli_options_clear(ask, option); /* what the top of the file or the command line has */
+    if (option->kind == CLI_LIST) return take_list(batch, path, option, value, ask);
+    if (option->kind == CLI_BIAS) return take_biases(batch, path, option, value, ask);
+    if (!schema || (!json_is_object(value) && !json_is_boolean(value)))
+        return take_value(batch, path, option, value, ask);
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (text == NULL) cli_no_memory();
+    cli_exit code = set(batch, path, option, text, ask);
+    free(text); /* jansson's own memory */
+    return code;
 }
 
 static bool is_one_of(const char *key, const char *const *keys, size_t n)
@@ -201,29 +187,29 @@ static bool is_one_of(const char *key, const char *const *keys, size_t n)
     return false;
 }
 
-/* All members of an object that are options; `keys` are its other members. */
-static cli_exit take_options(const cli_batch *batch, const cli_place *place, json_t *object,
+/* All members of an object that are options; `keys` are its other members. path: of the object, with a dot.
+ */
+static cli_exit take_options(const cli_batch *batch, const char *path, json_t *object,
                              const char *const *keys, size_t n_keys, cli_ask *ask)
 {
-    const cli_option *seen[CLI_OPTIONS_MAX] = {0};
+    bool seen[CLI_OPTIONS_MAX] = {0};
     const char *key;
     json_t *value;
     json_object_foreach(object, key, value)
     {
-        cli_place member = cli_place_member(place, key);
+        char place[WHERE_MAX], similar[64];
         if (is_one_of(key, keys, n_keys)) continue;
+        snprintf(place, sizeof place, "%.60s%.60s", path, key);
         const cli_option *option = cli_options_by_key(key);
         if (option == NULL) {
-            char similar[64];
             cli_options_similar_key(key, keys, n_keys, similar, sizeof similar);
-            if (similar[0] == '\0') return bad(batch, CLI_USAGE, &member, true, "there is no such field");
-            return bad(batch, CLI_USAGE, &member, true, "there is no such field; did you mean \"%s\"?",
-                       similar);
+            return bad(batch, place, "there is no such field%s%s%s",
+                       similar[0] != '\0' ? "; did you mean \"" : "", similar,
+                       similar[0] != '\0' ? "\"?" : "");
         }
-        if (seen[option - cli_options] != NULL)
-            return bad(batch, CLI_USAGE, &member, true, "this is given twice, under two names");
-        seen[option - cli_options] = option;
-        cli_exit code = take_option(batch, &member, option, value, ask);
+        if (seen[option - cli_options]) return bad(batch, place, "this is given twice, under two names");
+        seen[option - cli_options] = true;
+        cli_exit code = take_option(batch, place, option, value, ask);
         if (code != CLI_OK) return code;
     }
     return CLI_OK;
@@ -231,21 +217,20 @@ static cli_exit take_options(const cli_batch *batch, const cli_place *place, jso
 
 /* ---- Requests ---- */
 
-static cli_exit take_messages(const cli_batch *batch, const cli_place *place, json_t *messages,
+static cli_exit take_messages(const cli_batch *batch, const char *path, json_t *messages,
                               cli_batch_item *item)
 {
     json_t *message;
     size_t i;
     if (!json_is_array(messages) || json_array_size(messages) == 0)
-        return expected(batch, place, messages, "an array of messages, not empty");
+        return expected(batch, path, messages, "an array of messages, not empty");
     json_array_foreach(messages, i, message)
     {
-        cli_place element = cli_place_element(place, i), role = cli_place_member(&element, "role");
-        if (!json_is_object(message))
-            return expected(batch, &element, message, "{\"role\": …, \"content\": …}");
-        json_t *value = json_object_get(message, "role");
-        if (value == NULL) return bad(batch, CLI_USAGE, &element, false, "this message has no \"role\"");
-        if (!json_is_string(value)) return expected(batch, &role, value, "a string");
+        char place[WHERE_MAX];
+        snprintf(place, sizeof place, "%.120s[%zu]", path, i);
+        if (!json_is_object(message)) return expected(batch, place, message, "{\"role\": …, \"content\": …}");
+        if (!json_is_string(json_object_get(message, "role")))
+            return bad(batch, place, "this message has no \"role\" that is a string");
     }
     char *dumped = json_dumps(messages, JSON_COMPACT);
     if (dumped == NULL) cli_no_memory();
@@ -254,91 +239,78 @@ static cli_exit take_messages(const cli_batch *batch, const cli_place *place, js
     return CLI_OK;
 }
 
-static cli_exit take_item(const cli_batch *batch, const cli_place *place, json_t *object, size_t i,
-                          cli_batch_item *item)
+static cli_exit take_item(const cli_batch *batch, json_t *object, size_t i, cli_batch_item *item)
 {
-    cli_place name = cli_place_member(place, "name"), prompt = cli_place_member(place, "prompt"),
-              messages = cli_place_member(place, "messages");
-    json_t *value;
-    cli_exit code = CLI_OK;
+    char path[32], place[WHERE_MAX];
+    snprintf(path, sizeof path, "requests[%zu].", i);
+    snprintf(place, sizeof place, "requests[%zu]", i);
     if (!json_is_object(object)) return expected(batch, place, object, "a request: {\"prompt\": …}");
-    code = take_options(batch, place, object, item_keys, sizeof item_keys / sizeof *item_keys, &item->ask);
+    cli_exit code =
+        take_options(batch, path, object, item_keys, sizeof item_keys / sizeof *item_keys, &item->ask);
     if (code != CLI_OK) return code;
-    if ((value = json_object_get(object, "name")) != NULL)
-        code = take_string(batch, &name, value, &item->name);
-    if (code != CLI_OK) return code;
-    if (item->name == NULL) item->name = cli_format("%zu", i + 1);
-    value = json_object_get(object, "prompt");
-    json_t *list = json_object_get(object, "messages");
-    if (value != NULL && list != NULL)
-        return bad(batch, CLI_USAGE, &prompt, true, "a request has \"prompt\" or \"messages\", not both");
-    if (list != NULL) return take_messages(batch, &messages, list, item);
-    if (value == NULL)
-        return bad(batch, CLI_USAGE, place, false, "this request has no \"prompt\" and no \"messages\"");
-    if (!json_is_string(value)) return expected(batch, &prompt, value, "a string");
-    item->prompt = json_string_value(value);
-    item->prompt_length = json_string_length(value);
-    if (item->prompt_length == 0) return bad(batch, CLI_USAGE, &prompt, false, "the prompt is empty");
+    const json_t *name = json_object_get(object, "name"), *prompt = json_object_get(object, "prompt");
+    json_t *messages = json_object_get(object, "messages");
+    if (name != NULL && !json_is_string(name)) {
+        snprintf(place, sizeof place, "%sname", path);
+        return expected(batch, place, name, "a string");
+    }
+    item->name = name != NULL ? cli_format("%s", json_string_value(name)) : cli_format("%zu", i + 1);
+    if (prompt == NULL && messages == NULL)
+        return bad(batch, place, "this request has no \"prompt\" and no \"messages\"");
+    if (prompt != NULL && messages != NULL)
+        return bad(batch, place, "a request has \"prompt\" or \"messages\", not both");
+    snprintf(place, sizeof place, "%s%s", path, messages != NULL ? "messages" : "prompt");
+    if (messages != NULL) return take_messages(batch, place, messages, item);
+    if (!json_is_string(prompt)) return expected(batch, place, prompt, "a string");
+    item->prompt = json_string_value(prompt);
+    item->prompt_length = json_string_length(prompt);
+    if (item->prompt_length == 0) return bad(batch, place, "the prompt is empty");
     return CLI_OK;
 }
 
-static cli_exit take_root(cli_batch *batch, const cli_args *args)
+/* Checks the top of the file. */
+static cli_exit take_root(cli_batch *batch, cli_ask *common)
 {
-    cli_place top = {0}, model = cli_place_member(&top, "model"),
-              requests = cli_place_member(&top, "requests");
-    cli_ask common;
-    cli_ask_copy(&common, &args->ask);
-    cli_exit code = CLI_OK;
-    json_t *value, *list;
-    if (!json_is_object(batch->root)) {
-        code = expected(batch, &top, batch->root, "{\"requests\": [ … ]}");
-        goto done;
-    }
-    code = take_options(batch, &top, batch->root, top_keys, sizeof top_keys / sizeof *top_keys, &common);
-    if (code != CLI_OK) goto done;
-    if ((value = json_object_get(batch->root, "model")) != NULL) {
-        if (!json_is_string(value) || json_string_length(value) == 0)
-            code = expected(batch, &model, value, "the path of a model");
-        else
-            batch->model = json_string_value(value);
-    }
-    if (code != CLI_OK) goto done;
-    list = json_object_get(batch->root, "requests");
-    if (list == NULL)
-        code = bad(batch, CLI_USAGE, &top, false, "the file has no \"requests\"");
-    else if (!json_is_array(list))
-        code = expected(batch, &requests, list, "an array of requests");
-    else if (json_array_size(list) == 0)
-        code = bad(batch, CLI_USAGE, &requests, false, "there is no request in it");
-    else if (json_array_size(list) > REQUESTS_MAX)
-        code = bad(batch, CLI_USAGE, &requests, false, "%zu requests are more than %d", json_array_size(list),
-                   REQUESTS_MAX);
-    if (code != CLI_OK) goto done;
-    batch->items = cli_alloc(json_array_size(list), sizeof *batch->items);
-    for (size_t i = 0; i < json_array_size(list) && code == CLI_OK; i++) {
-        cli_place element = cli_place_element(&requests, i);
-        cli_ask_copy(&batch->items[i].ask, &common);
-        batch->n++;
-        code = take_item(batch, &element, json_array_get(list, i), i, &batch->items[i]);
-    }
-done:
-    cli_ask_fini(&common);
-    return code;
+    if (!json_is_object(batch->root)) return expected(batch, "", batch->root, "{\"requests\": [ … ]}");
+    cli_exit code =
+        take_options(batch, "", batch->root, top_keys, sizeof top_keys / sizeof *top_keys, common);
+    if (code != CLI_OK) return code;
+    const json_t *model = json_object_get(batch->root, "model"),
+                 *list = json_object_get(batch->root, "requests");
+    if (model != NULL && json_string_length(model) == 0)
+        return expected(batch, "model", model, "the path of a model");
+    batch->model = json_string_value(model);
+    if (list == NULL) return bad(batch, "", "the file has no \"requests\"");
+    if (!json_is_array(list)) return expected(batch, "requests", list, "an array of requests");
+    if (json_array_size(list) == 0) return bad(batch, "requests", "there is no request in it");
+    if (json_array_size(list) > REQUESTS_MAX)
+        return bad(batch, "requests", "%zu requests are more than %d", json_array_size(list), REQUESTS_MAX);
+    return CLI_OK;
 }
 
 cli_exit cli_batch_read(cli_batch *batch, const cli_args *args, const char *path)
 {
     json_error_t error;
+    cli_ask common;
     *batch = (cli_batch){.path = path};
     cli_exit code = cli_file_read(path, "requests", &batch->text, &batch->length);
     if (code != CLI_OK) return code;
     batch->root = json_loadb(batch->text, batch->length,
                              JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
     if (batch->root == NULL)
-        return cli_fail(CLI_USAGE, "%s:%d:%d: %s", strcmp(path, "-") == 0 ? "stdin" : path,
-                        error.line < 1 ? 1 : error.line, error.column < 1 ? 1 : error.column,
-                        weir__json_problem(&error).text);
-    return take_root(batch, args);
+        return cli_fail(CLI_USAGE, "%s:%d:%d: %s", name_of(batch), error.line < 1 ? 1 : error.line,
+                        error.column < 1 ? 1 : error.column, weir__json_problem(&error).text);
+    cli_ask_copy(&common, &args->ask);
+    code = take_root(batch, &common);
+    json_t *list = json_object_get(batch->root, "requests");
+    if (code == CLI_OK) batch->items = cli_alloc(json_array_size(list), sizeof *batch->items);
+    for (size_t i = 0; code == CLI_OK && i < json_array_size(list); i++) {
+        cli_ask_copy(&batch->items[i].ask, &common);
+        batch->n++;
+        code = take_item(batch, json_array_get(list, i), i, &batch->items[i]);
+    }
+    cli_ask_fini(&common);
+    return code;
 }
 
 void cli_batch_fini(cli_batch *batch)
@@ -374,23 +346,21 @@ static const char *member_of(json_t *object, const cli_option *option)
 
 cli_exit cli_batch_refused(const cli_batch *batch, const cli_args *args, size_t i, const weir_error *error)
 {
-    cli_place top = {0}, requests = cli_place_member(&top, "requests"),
-              request = cli_place_element(&requests, i);
     json_t *object = json_array_get(json_object_get(batch->root, "requests"), i);
     const cli_option *option =
         error->field[0] != '\0' ? cli_options_by_field(CLI_STREAM, error->field) : NULL;
     const char *key = option != NULL ? member_of(object, option) : NULL;
     const char *top_key = option != NULL && key == NULL ? member_of(batch->root, option) : NULL;
     cli_exit code = cli_error_is_usage(error) ? CLI_USAGE : CLI_REFUSED;
-    cli_place place = request;
-    if (option != NULL && key == NULL && top_key == NULL)
+    char request[32] = "";
+    if (option != NULL && key == NULL && top_key == NULL) /* the command line has it */
         return cli_fail_error(args, CLI_REFUSED, NULL, error);
-    if (key != NULL) place = cli_place_member(&request, key);
-    if (top_key != NULL) place = cli_place_member(&top, top_key);
-    if (key == NULL && top_key == NULL && json_object_get(object, "messages") != NULL &&
-        strncmp(error->field, "messages", 8) == 0)
-        place = cli_place_member(&request, "messages");
-    bad(batch, code, &place, false, "%s%s", error->message, cli_error_hint(error));
+    if (top_key == NULL) snprintf(request, sizeof request, "requests[%zu]%s", i, key != NULL ? "." : "");
+    cli_fail(code, "%s: %s%s: %s%s", name_of(batch), request,
+             key != NULL       ? key
+             : top_key != NULL ? top_key
+                               : "",
+             error->message, cli_error_hint(error));
     if (args->json) cli_out_json(json_pack("{s:o}", "error", cli_figures_error(error)));
     return code;
 }

@@ -194,6 +194,9 @@ cli_exit cli_options_parse(cli_args *args, int n, char **argv);
 /* Sets one option from text; `shown` is how the user called it. CLI_OK, or a code after a message. */
 cli_exit cli_options_set(void *target, const cli_option *option, const char *shown, const char *value);
 
+/* Frees what an option's value owns, and empties it. Numbers, flags and choices stay. */
+void cli_options_clear(void *target, const cli_option *option);
+
 /* Whether the command line, and not only environment or config file, sets the option of this name. */
 bool cli_options_given(const cli_args *args, const char *name);
 

@@ -234,18 +234,6 @@ static cli_exit unknown(const cli_args *args, const char *word, size_t length)
                     given, elsewhere, args->command->name);
 }
 
-/* Empties a list. */
-static void forget(cli_args *args, const cli_option *option)
-{
-    void *at = (char *)args + option->target;
-    if (option->kind == CLI_BIAS) {
-        ((cli_biases *)at)->n = 0;
-        return;
-    }
-    cli_list *list = at;
-    while (list->n > 0) cli_free(list->items[--list->n]);
-}
-
 /* Sets an option, and remembers from where. */
 static cli_exit set_from(cli_args *args, const cli_option *option, const char *shown, const char *value,
                          cli_from from, int line)
@@ -253,7 +241,7 @@ static cli_exit set_from(cli_args *args, const cli_option *option, const char *s
     cli_origin *origin = &args->sources[option - cli_options];
     bool adds = cli_options_is_list(option) && origin->text != NULL;
     if (adds && origin->from != from) { /* the command line's list replaces the environment's, and so on */
-        forget(args, option);
+        cli_options_clear(args, option);
         adds = false;
     }
     char *text = adds ? cli_format("%s, %s", origin->text, value) : cli_format("%s", value);
