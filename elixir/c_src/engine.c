@@ -2,60 +2,30 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nif.h"
 
-#define SLICE_MS 50 /* of a long wait; between them it is seen whether the caller still lives */
-
-static ERL_NIF_TERM create(ErlNifEnv *env, const nif_model *model, const weir_engine_params *params)
-{
-    weir_error error = {0};
-    weir_engine *handle = NULL;
-    nif_engine *engine = nif_resource_new(NIF_ENGINE);
-    if (engine == NULL) return nif_no_memory(env);
-    weir_status status = weir_engine_create(nif_model_handle(model), params, &handle, &error);
-    if (status != WEIR_OK) {
-        nif_resource_drop(engine);
-        return nif_refused(env, status, &error);
-    }
-    engine->object.handle = handle;
-    return nif_ok(env, nif_resource_term(env, engine));
-}
-
-/* What is no number, choice or text of the parameters. False: it is of the wrong type. */
-static bool get_handles(nif_map *map, weir_engine_params *params, bool *unknown)
-{
-    ERL_NIF_TERM value;
-    char *name;
-    *unknown = false;
-    if (nif_map_given(map, "strategy", &value)) {
-        if (!nif_get_string(map->env, value, false, &name)) return false;
-        params->strategy = weir_strategy_find(name);
-        *unknown = params->strategy == NULL;
-        nif_free(name);
-    }
-    if (nif_map_given(map, "draft_model", &value)) {
-        const nif_model *draft = nif_resource_get(map->env, value, NIF_MODEL);
-        if (draft == NULL) return false;
-        params->draft_model = nif_model_handle(draft);
-    }
-    return true;
-}
+#define SLICE_MS 50 /* of a long wait; after each it is checked that the caller is alive */
 
 /* engine_create(model, options) */
-ERL_NIF_TERM nif_engine_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+ERL_NIF_TERM nif_engine_create(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
+    weir_engine *engine = NULL;
+    const char *strategy = NULL;
+    ERL_NIF_TERM value;
     weir_engine_params params = weir_engine_params_default();
-    nif_map map = {.env = env, .term = argv[1]};
-    bool unknown;
-    const nif_model *model = nif_resource_get(env, argv[0], NIF_MODEL);
-    if (model == NULL || !enif_is_map(env, argv[1])) return enif_make_badarg(env);
-    nif_map_members(&map, "engine", &params);
-    bool right = get_handles(&map, &params, &unknown) && map.wrong == NULL;
-    ERL_NIF_TERM result = !right    ? enif_make_badarg(env)
-                          : unknown ? nif_failed(env, "strategy: there is none of this name")
-                                    : create(env, model, &params);
-    nif_map_fini(&map);
-    return result;
+    weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
+    nif_options(call, argv[1], "engine", NULL, &params);
+    if (nif_key(call, argv[1], "strategy", &value)) strategy = nif_text(call, value);
+    if (nif_key(call, argv[1], "draft_model", &value))
+        params.draft_model = nif_handle(call, value, NIF_MODEL);
+    if (call->end != NIF_RESULT) return 0;
+    if (strategy != NULL) {
+        params.strategy = weir_strategy_find(strategy);
+        if (params.strategy == NULL) return nif_error(call->env, "strategy: there is none of this name");
+    }
+    weir_status status = weir_engine_create(model, &params, &engine, &call->error);
+    return nif_made(call, status, NIF_ENGINE, engine);
 }
+
+/* ---- Ticks of a manual engine ---- */
 
 static ERL_NIF_TERM slot_map(ErlNifEnv *env, const weir_slot_view *slot)
 {
@@ -74,93 +44,69 @@ static ERL_NIF_TERM view_map(ErlNifEnv *env, const weir_view *view)
     return map;
 }
 
-/* engine_view(engine): what a plan may hold, of a manual engine */
-ERL_NIF_TERM nif_engine_view(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* engine_view(engine): {:ok, view} for a plan */
+ERL_NIF_TERM nif_engine_view(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
-    weir_error error = {0};
     const weir_view *view;
-    nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
-    if (engine == NULL) return enif_make_badarg(env);
+    nif_object *engine = nif_resource(call, argv[0], NIF_ENGINE);
     nif_uninterrupted();
-    enif_mutex_lock(engine->object.lock);
-    weir_status status = weir_engine_view(engine->object.handle, &view, &error);
-    ERL_NIF_TERM result =
-        status == WEIR_OK ? nif_ok(env, view_map(env, view)) : nif_refused(env, status, &error);
-    enif_mutex_unlock(engine->object.lock);
-    return result;
+    if (!nif_lock(call, engine)) return 0;
+    weir_status status = weir_engine_view(engine->handle, &view, &call->error);
+    return status == WEIR_OK ? nif_ok(call->env, view_map(call->env, view)) : nif_status(call, status);
 }
 
-/* A list of {slot, n_tokens}; NULL: it is none, or there is no memory. */
-static weir_plan_entry *get_plan(ErlNifEnv *env, ERL_NIF_TERM list, size_t *n)
+/* A list of {slot, n_tokens} */
+static weir_plan_entry *get_plan(nif_call *call, ERL_NIF_TERM list, size_t *n)
 {
-    unsigned length;
-    int arity;
-    ERL_NIF_TERM head;
     const ERL_NIF_TERM *at;
-    if (!enif_get_list_length(env, list, &length)) return NULL;
-    weir_plan_entry *plan = enif_alloc(length > 0 ? length * sizeof *plan : 1);
-    if (plan == NULL) return NULL;
-    for (*n = 0; enif_get_list_cell(env, list, &head, &list); (*n)++) {
-        if (!enif_get_tuple(env, head, &arity, &at) || arity != 2 ||
-            !nif_get_i32(env, at[0], &plan[*n].slot) || !nif_get_i32(env, at[1], &plan[*n].n_tokens)) {
-            nif_free(plan);
-            return NULL;
-        }
-    }
+    weir_plan_entry *plan = nif_list(call, list, sizeof *plan, n);
+    for (size_t i = 0; nif_next_tuple(call, &list, 2, &at); i++)
+        plan[i] = (weir_plan_entry){nif_i32(call, at[0]), nif_i32(call, at[1])};
     return plan;
 }
 
-/* One tick, and with `turn` what the next plan may hold. */
-static ERL_NIF_TERM step(ErlNifEnv *env, const ERL_NIF_TERM argv[], bool turn)
+/* One tick; with `turn` also the view for the next plan. */
+static ERL_NIF_TERM step(nif_call *call, const ERL_NIF_TERM argv[], bool turn)
 {
-    weir_error error = {0};
-    weir_report report = {.size = sizeof report};
-    weir_plan_entry *plan = NULL;
-    const weir_view *view;
-    ERL_NIF_TERM next = 0;
+    ErlNifEnv *env = call->env;
     size_t n = 0;
-    nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
-    if (engine == NULL) return enif_make_badarg(env);
-    if (!enif_is_identical(argv[1], nif_atom(env, "nil"))) {
-        plan = get_plan(env, argv[1], &n);
-        if (plan == NULL) return enif_make_badarg(env);
-    }
+    const weir_view *view;
+    const weir_plan_entry *plan = NULL;
+    weir_report report = {.size = sizeof report};
+    nif_object *engine = nif_resource(call, argv[0], NIF_ENGINE);
+    if (!nif_is(env, argv[1], "nil")) plan = get_plan(call, argv[1], &n);
     nif_uninterrupted();
-    enif_mutex_lock(engine->object.lock);
-    weir_status status = weir_engine_step(engine->object.handle, plan, n, &report, &error);
-    if (status == WEIR_OK && turn) status = weir_engine_view(engine->object.handle, &view, &error);
-    if (status == WEIR_OK && turn) next = view_map(env, view);
-    enif_mutex_unlock(engine->object.lock);
-    nif_free(plan);
-    if (status != WEIR_OK) return nif_refused(env, status, &error);
-    ERL_NIF_TERM told = nif_map_of(env, "report", &report);
-    return turn ? enif_make_tuple3(env, nif_atom(env, "ok"), told, next) : nif_ok(env, told);
+    if (!nif_lock(call, engine)) return 0;
+    weir_status status = weir_engine_step(engine->handle, plan, n, &report, &call->error);
+    if (status == WEIR_OK && turn) status = weir_engine_view(engine->handle, &view, &call->error);
+    if (status != WEIR_OK) return nif_status(call, status);
+    ERL_NIF_TERM map = nif_map_of(env, "report", &report);
+    return turn ? enif_make_tuple3(env, nif_atom(env, "ok"), map, view_map(env, view)) : nif_ok(env, map);
 }
 
-/* engine_step(engine, plan or nil): one tick of a manual engine */
-ERL_NIF_TERM nif_engine_step(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* engine_step(engine, plan or nil): {:ok, report} of one tick */
+ERL_NIF_TERM nif_engine_step(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
-    return step(env, argv, false);
+    return step(call, argv, false);
 }
 
-/* engine_turn(engine, plan or nil): engine_step and engine_view in one visit: {:ok, report, view} */
-ERL_NIF_TERM nif_engine_turn(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* engine_turn(engine, plan or nil): {:ok, report, view}; engine_step and engine_view in one visit */
+ERL_NIF_TERM nif_engine_turn(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
-    return step(env, argv, true);
+    return step(call, argv, true);
 }
+
+/* ---- Statistics and the end ---- */
 
 /* engine_stats(engine): a map; never waits for a pass */
-ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+ERL_NIF_TERM nif_engine_stats(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
+    ErlNifEnv *env = call->env;
     weir_engine_stats stats = {.size = sizeof stats};
-    nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
-    if (engine == NULL) return enif_make_badarg(env);
-    weir_status status = weir_engine_get_stats(engine->object.handle, &stats);
-    if (status != WEIR_OK) return nif_refused(env, status, NULL);
+    weir_engine *engine = nif_handle(call, argv[0], NIF_ENGINE);
+    if (engine == NULL) return 0;
+    weir_status status = weir_engine_get_stats(engine, &stats);
+    if (status != WEIR_OK) return nif_status(call, status);
     ERL_NIF_TERM map = nif_map_of(env, "engine_stats", &stats);
     ERL_NIF_TERM finished = enif_make_new_map(env), misses = enif_make_new_map(env);
     for (int i = WEIR_REASON_END; i <= WEIR_REASON_DEADLINE; i++)
@@ -173,31 +119,28 @@ ERL_NIF_TERM nif_engine_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     return map;
 }
 
-/* engine_drain(engine, timeout_ms): refuses new requests, waits for the present ones; {:error, :timeout}. A
- * caller that was killed waits for nothing: its scheduler is another's. */
-ERL_NIF_TERM nif_engine_drain(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* engine_drain(engine, timeout_ms): refuses new requests and waits for the running ones; {:error,
+ * :timeout}. The wait ends if the caller was killed, because it holds a scheduler. */
+ERL_NIF_TERM nif_engine_drain(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
-    int32_t timeout, slice;
+    int32_t slice;
     weir_status status;
-    nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
-    if (engine == NULL || !nif_get_i32(env, argv[1], &timeout)) return enif_make_badarg(env);
+    weir_engine *engine = nif_handle(call, argv[0], NIF_ENGINE);
+    int32_t timeout = nif_i32(call, argv[1]);
+    if (call->end != NIF_RESULT) return 0;
     do {
         slice = timeout < 0 || timeout > SLICE_MS ? SLICE_MS : timeout;
-        status = weir_engine_drain(engine->object.handle, slice);
+        status = weir_engine_drain(engine, slice);
         if (timeout > 0) timeout -= slice;
-    } while (status == WEIR_TIMEOUT && timeout != 0 && enif_is_current_process_alive(env));
-    if (status == WEIR_TIMEOUT)
-        return enif_make_tuple2(env, nif_atom(env, "error"), nif_atom(env, "timeout"));
-    return nif_status(env, status, NULL);
+    } while (status == WEIR_TIMEOUT && timeout != 0 && enif_is_current_process_alive(call->env));
+    return status == WEIR_TIMEOUT ? nif_error_atom(call->env, "timeout") : nif_status(call, status);
 }
 
-/* engine_stop(engine): every stream ends now, within a tick */
-ERL_NIF_TERM nif_engine_stop(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* engine_stop(engine): every stream ends within a tick */
+ERL_NIF_TERM nif_engine_stop(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
-    nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
-    if (engine == NULL) return enif_make_badarg(env);
-    weir_engine_stop(engine->object.handle);
-    return nif_atom(env, "ok");
+    weir_engine *engine = nif_handle(call, argv[0], NIF_ENGINE);
+    if (engine == NULL) return 0;
+    weir_engine_stop(engine);
+    return nif_atom(call->env, "ok");
 }

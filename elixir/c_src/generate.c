@@ -4,7 +4,31 @@
 
 #include "nif.h"
 
-#define ASKED 8 /* questions of the library's for a look at the processes */
+#define ASKED 8 /* the library asks this often for each look at the processes */
+
+/* The arguments that both functions have. */
+typedef struct prompt {
+    nif_object *context, *sampler;
+    weir_tokens tokens;
+    int32_t max_tokens;
+} prompt;
+
+/* Locks context and sampler. False: the call ends otherwise. */
+static bool prompt_read(nif_call *call, const ERL_NIF_TERM argv[], prompt *p)
+{
+    p->context = nif_resource(call, argv[0], NIF_CONTEXT);
+    p->sampler = nif_resource(call, argv[1], NIF_SAMPLER);
+    p->tokens = nif_tokens(call, argv[2]);
+    p->max_tokens = nif_i32(call, argv[3]);
+    return nif_lock(call, p->context) && nif_lock(call, p->sampler);
+}
+
+static weir_status generate(nif_call *call, const prompt *p, weir_token_fn fn, void *user,
+                            weir_reason *reason)
+{
+    return weir_context_generate(p->context->handle, p->sampler->handle, p->tokens.ids, p->tokens.n,
+                                 p->max_tokens, fn, user, reason, &call->error);
+}
 
 /* ---- generate: the whole text ---- */
 
@@ -15,17 +39,14 @@ typedef struct answer {
     bool no_memory;
 } answer;
 
-/* A caller that was killed waits for nothing. */
+/* Ends the generation if the caller was killed. */
 static bool collect(int32_t token, const char *text, size_t length, void *user)
 {
     (void)token;
     answer *a = user;
     if (length > a->text.size - a->length) {
-        size_t size = 2 * a->text.size + length;
-        if (!enif_realloc_binary(&a->text, size)) {
-            a->no_memory = true;
-            return false;
-        }
+        a->no_memory = !enif_realloc_binary(&a->text, 2 * a->text.size + length);
+        if (a->no_memory) return false;
     }
     if (length > 0) memcpy(a->text.data + a->length, text, length);
     a->length += length;
@@ -33,33 +54,18 @@ static bool collect(int32_t token, const char *text, size_t length, void *user)
 }
 
 /* generate(context, sampler, prompt, max_tokens): {:ok, text} */
-ERL_NIF_TERM nif_generate(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+ERL_NIF_TERM nif_generate(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
-    weir_error error = {0};
-    nif_tokens prompt;
-    int32_t max_tokens;
-    answer a = {.env = env};
-    nif_context *context = nif_resource_get(env, argv[0], NIF_CONTEXT);
-    nif_sampler *sampler = nif_resource_get(env, argv[1], NIF_SAMPLER);
-    if (context == NULL || sampler == NULL || !nif_get_i32(env, argv[3], &max_tokens) ||
-        !nif_get_tokens(env, argv[2], &prompt))
-        return enif_make_badarg(env);
-    if (!enif_alloc_binary(1024, &a.text)) {
-        nif_free(prompt.ids);
-        return nif_no_memory(env);
-    }
-    nif_lock(context, sampler);
-    weir_status status = weir_context_generate(nif_context_handle(context), nif_sampler_handle(sampler),
-                                               prompt.ids, prompt.n, max_tokens, collect, &a, NULL, &error);
-    nif_unlock(context, sampler);
-    nif_free(prompt.ids);
-    if (status == WEIR_OK && a.no_memory) status = WEIR_NO_MEMORY;
-    if (status != WEIR_OK || !enif_realloc_binary(&a.text, a.length)) {
-        enif_release_binary(&a.text);
-        return nif_refused(env, status != WEIR_OK ? status : WEIR_NO_MEMORY, &error);
-    }
-    return nif_ok(env, enif_make_binary(env, &a.text));
+    prompt p;
+    answer a = {.env = call->env};
+    if (!prompt_read(call, argv, &p)) return 0;
+    if (!enif_alloc_binary(1024, &a.text)) return nif_stop(call, NIF_NO_MEMORY);
+    weir_status status = generate(call, &p, collect, &a, NULL);
+    if (status == WEIR_OK && (a.no_memory || !enif_realloc_binary(&a.text, a.length)))
+        status = WEIR_NO_MEMORY;
+    if (status == WEIR_OK) return nif_ok(call->env, enif_make_binary(call->env, &a.text));
+    enif_release_binary(&a.text);
+    return nif_status(call, status);
 }
 
 /* ---- generate_tokens: a message for each token ---- */
@@ -69,12 +75,12 @@ typedef struct sender {
     ErlNifEnv *messages; /* cleared by each send */
     ErlNifPid to;
     ERL_NIF_TERM ref; /* in env */
-    nif_halt *halt;   /* NULL: the ref is none */
-    ErlNifPid self;   /* who generates */
+    nif_halt *halt;   /* NULL: ref is a plain reference */
+    ErlNifPid self;   /* the process that generates */
     unsigned n_asked; /* how often unwanted() was called */
 } sender;
 
-/* Sends {ref, what}; false when nobody wants it. `what` is a term of s->messages. */
+/* Sends {ref, what}, a term of s->messages. False: nobody wants it. */
 static bool send(sender *s, ERL_NIF_TERM what)
 {
     ERL_NIF_TERM message = enif_make_tuple2(s->messages, enif_make_copy(s->messages, s->ref), what);
@@ -86,7 +92,7 @@ static bool send(sender *s, ERL_NIF_TERM what)
     return sent;
 }
 
-/* The generating process may have been killed, the receiver may have ended or said stop. */
+/* False: the generating process was killed, or the receiver has ended or stopped the generation. */
 static bool wanted(sender *s)
 {
     bool stopped = false;
@@ -98,7 +104,7 @@ static bool wanted(sender *s)
     return !stopped && enif_is_process_alive(NULL, &s->self) && enif_is_process_alive(NULL, &s->to);
 }
 
-/* Asked for each node of a pass's graph, so not always looked at. */
+/* Called for each node of a pass's graph, which is too often to look each time. */
 static bool unwanted(void *user)
 {
     sender *s = user;
@@ -115,63 +121,46 @@ static bool deliver(int32_t token, const char *text, size_t length, void *user)
                                  enif_make_int(s->messages, token), nif_binary(s->messages, text, length)));
 }
 
-/* generate_tokens(context, sampler, prompt, max_tokens, pid, ref): :ok when all was sent that was wanted */
-ERL_NIF_TERM nif_generate_tokens(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* generate_tokens(context, sampler, prompt, max_tokens, pid, ref): :ok once everything wanted was sent */
+ERL_NIF_TERM nif_generate_tokens(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
-    weir_error error = {0};
+    prompt p;
     weir_reason reason = WEIR_REASON_NOT_FINISHED;
-    nif_tokens prompt;
-    int32_t max_tokens;
-    sender s = {.env = env, .ref = argv[5]};
-    nif_context *context = nif_resource_get(env, argv[0], NIF_CONTEXT);
-    nif_sampler *sampler = nif_resource_get(env, argv[1], NIF_SAMPLER);
-    if (context == NULL || sampler == NULL || !nif_get_i32(env, argv[3], &max_tokens) ||
-        !enif_get_local_pid(env, argv[4], &s.to) || enif_self(env, &s.self) == NULL ||
-        !enif_is_ref(env, argv[5]) || !nif_get_tokens(env, argv[2], &prompt))
-        return enif_make_badarg(env);
-    s.halt = nif_resource_get(env, argv[5], NIF_HALT);
-    s.messages = enif_alloc_env();
-    if (s.messages == NULL) {
-        nif_free(prompt.ids);
-        return nif_no_memory(env);
-    }
-    nif_lock(context, sampler);
     weir_status status = WEIR_OK;
+    sender s = {.env = call->env, .to = nif_pid(call, argv[4]), .ref = argv[5]};
+    if (enif_self(call->env, &s.self) == NULL || !enif_is_ref(call->env, argv[5])) nif_stop(call, NIF_WRONG);
+    if (!prompt_read(call, argv, &p)) return 0;
+    s.halt = nif_resource_find(call->env, argv[5], NIF_HALT);
+    s.messages = enif_alloc_env();
+    if (s.messages == NULL) return nif_stop(call, NIF_NO_MEMORY);
     weir_interrupt_set(unwanted, &s);
-    if (wanted(&s))
-        status = weir_context_generate(nif_context_handle(context), nif_sampler_handle(sampler), prompt.ids,
-                                       prompt.n, max_tokens, deliver, &s, &reason, &error);
-    nif_unlock(context, sampler);
+    if (wanted(&s)) status = generate(call, &p, deliver, &s, &reason);
     nif_uninterrupted();
-    nif_free(prompt.ids);
     if (status != WEIR_OK && status != WEIR_ABORTED)
-        send(&s, nif_refused(s.messages, status, &error));
+        send(&s, nif_refused(s.messages, status, &call->error));
     else if (reason == WEIR_REASON_END)
         send(&s, nif_atom(s.messages, "eog"));
     else if (reason == WEIR_REASON_LENGTH)
         send(&s, nif_atom(s.messages, "done"));
     enif_free_env(s.messages);
-    return nif_atom(env, "ok");
+    return nif_atom(call->env, "ok");
 }
 
 /* generate_ref(): a reference for generate_tokens that generate_stop takes */
-ERL_NIF_TERM nif_generate_ref(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+ERL_NIF_TERM nif_generate_ref(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc, (void)argv;
-    nif_halt *halt = nif_resource_new(NIF_HALT);
-    return halt == NULL ? enif_raise_exception(env, nif_atom(env, "system_limit"))
-                        : nif_resource_term(env, halt);
+    (void)argv;
+    nif_halt *halt = nif_resource_new(call, NIF_HALT, NULL);
+    return halt == NULL ? 0 : nif_resource_term(call, halt);
 }
 
 /* generate_stop(ref): when it returns, no further message with this reference will be sent */
-ERL_NIF_TERM nif_generate_stop(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+ERL_NIF_TERM nif_generate_stop(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
-    nif_halt *halt = nif_resource_get(env, argv[0], NIF_HALT);
-    if (halt == NULL) return enif_make_badarg(env);
+    nif_halt *halt = nif_resource(call, argv[0], NIF_HALT);
+    if (halt == NULL) return 0;
     enif_mutex_lock(halt->object.lock); /* held for as long as a message takes to send */
     halt->stopped = true;
     enif_mutex_unlock(halt->object.lock);
-    return nif_atom(env, "ok");
+    return nif_atom(call->env, "ok");
 }

@@ -2,65 +2,52 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nif.h"
 
-/* A call's parameters, and whom its progress is told. */
+/* A call's arguments, and where its progress goes. */
 typedef struct session {
-    ErlNifEnv *env;
-    ErlNifEnv *messages; /* NULL: nobody is told */
+    nif_call *call;
+    const char *name;
+    weir_hub_params params;
+    ErlNifEnv *messages; /* NULL: nobody gets progress */
     ErlNifPid to;
     ERL_NIF_TERM ref;
-    char *name;
-    nif_map options;
-    weir_hub_params params;
 } session;
-
-static void session_fini(session *s)
-{
-    nif_free(s->name);
-    nif_map_fini(&s->options);
-    if (s->messages != NULL) enif_free_env(s->messages);
-}
-
-static ERL_NIF_TERM text_or_nil(ErlNifEnv *env, const char *text)
-{
-    return text != NULL && text[0] != '\0' ? nif_binary(env, text, WEIR_NUL) : nif_atom(env, "nil");
-}
 
 static bool progress(const weir_hub_progress *p, void *user)
 {
     session *s = user;
-    if (!enif_is_current_process_alive(s->env)) return false;
-    if (s->messages == NULL) return true;
-    ERL_NIF_TERM map = enif_make_new_map(s->messages);
-    nif_put(s->messages, &map, "file", nif_binary(s->messages, p->file, WEIR_NUL));
-    nif_put(s->messages, &map, "shard", enif_make_int(s->messages, p->shard));
-    nif_put(s->messages, &map, "n_shards", enif_make_int(s->messages, p->n_shards));
-    nif_put(s->messages, &map, "done", enif_make_uint64(s->messages, p->n_done));
-    nif_put(s->messages, &map, "total", enif_make_uint64(s->messages, p->n_bytes));
-    nif_put(s->messages, &map, "rate", enif_make_double(s->messages, p->rate));
-    ERL_NIF_TERM told = enif_make_tuple2(s->messages, nif_atom(s->messages, "progress"), map);
-    ERL_NIF_TERM ref = enif_make_copy(s->messages, s->ref);
-    bool heard = enif_send(s->env, &s->to, s->messages, enif_make_tuple2(s->messages, ref, told)) != 0;
-    enif_clear_env(s->messages);
-    return heard;
+    ErlNifEnv *env = s->messages;
+    if (!enif_is_current_process_alive(s->call->env)) return false;
+    if (env == NULL) return true;
+    ERL_NIF_TERM map = enif_make_new_map(env);
+    nif_put(env, &map, "file", nif_binary(env, p->file, WEIR_NUL));
+    nif_put(env, &map, "shard", enif_make_int(env, p->shard));
+    nif_put(env, &map, "n_shards", enif_make_int(env, p->n_shards));
+    nif_put(env, &map, "done", enif_make_uint64(env, p->n_done));
+    nif_put(env, &map, "total", enif_make_uint64(env, p->n_bytes));
+    nif_put(env, &map, "rate", enif_make_double(env, p->rate));
+    ERL_NIF_TERM what = enif_make_tuple2(env, nif_atom(env, "progress"), map);
+    ERL_NIF_TERM message = enif_make_tuple2(env, enif_make_copy(env, s->ref), what);
+    bool sent = enif_send(s->call->env, &s->to, env, message) != 0;
+    enif_clear_env(env);
+    return sent;
 }
 
-/* False: an argument is of the wrong type. Ends with session_fini() either way. */
-static bool session_init(session *s, ErlNifEnv *env, ERL_NIF_TERM name, bool nil, ERL_NIF_TERM options)
+/* `name` is NULL for nil where `nil` allows it. False: the call ends otherwise. */
+static bool session_init(session *s, nif_call *call, const ERL_NIF_TERM argv[], bool nil)
 {
-    *s = (session){.env = env, .params = weir_hub_params_default(), .options = {.env = env, .term = options}};
-    if (!enif_is_map(env, options) || !nif_get_string(env, name, nil, &s->name)) return false;
-    nif_map_members(&s->options, "hub", &s->params);
+    *s = (session){.call = call, .params = weir_hub_params_default()};
+    s->name = nil ? nif_text_or_null(call, argv[0]) : nif_text(call, argv[0]);
+    nif_options(call, argv[1], "hub", NULL, &s->params);
     s->params.progress = progress;
     s->params.progress_user = s;
-    return s->options.wrong == NULL;
+    return call->end == NIF_RESULT;
 }
 
-/* {:ok, text}, of a string that the library allotted */
-static ERL_NIF_TERM answer(ErlNifEnv *env, weir_status status, char *text, size_t length,
-                           const weir_error *error)
+/* {:ok, text} of a string that the library allocated */
+static ERL_NIF_TERM answer(nif_call *call, weir_status status, char *text, size_t length)
 {
-    if (status != WEIR_OK) return nif_refused(env, status, error);
-    ERL_NIF_TERM result = nif_ok(env, nif_binary(env, text, length));
+    if (status != WEIR_OK) return nif_status(call, status);
+    ERL_NIF_TERM result = nif_ok(call->env, nif_binary(call->env, text, length));
     weir_free(text);
     return result;
 }
@@ -70,101 +57,70 @@ static ERL_NIF_TERM file_map(ErlNifEnv *env, const weir_hub_file *file)
     ERL_NIF_TERM map = enif_make_new_map(env);
     nif_put(env, &map, "repo", nif_binary(env, file->repo, WEIR_NUL));
     nif_put(env, &map, "filename", nif_binary(env, file->name, WEIR_NUL));
-    nif_put(env, &map, "path", text_or_nil(env, file->path));
+    nif_put(env, &map, "path", nif_text_or_nil(env, file->path));
     nif_put(env, &map, "size", enif_make_uint64(env, file->n_bytes));
-    nif_put(env, &map, "sha256", text_or_nil(env, file->sha256));
-    nif_put(env, &map, "quantization", text_or_nil(env, file->quantization));
+    nif_put(env, &map, "sha256", nif_text_or_nil(env, file->sha256));
+    nif_put(env, &map, "quantization", nif_text_or_nil(env, file->quantization));
     nif_put(env, &map, "shard", enif_make_int(env, file->shard));
     nif_put(env, &map, "n_shards", enif_make_int(env, file->n_shards));
     return map;
 }
 
 /* hub_list(name or nil, options): {:ok, files} of a repository, or of the cache */
-ERL_NIF_TERM nif_hub_list(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+ERL_NIF_TERM nif_hub_list(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
     session s;
-    weir_error error = {0};
+    size_t n = 0;
     weir_hub_files *files = NULL;
     weir_hub_file file = {.size = sizeof file};
-    ERL_NIF_TERM result = 0; /* stays 0: an argument is of the wrong type */
-    if (!session_init(&s, env, argv[0], true, argv[1])) goto end;
-    weir_status status = weir_hub_list(s.name, &s.params, &files, &error);
-    if (status != WEIR_OK) {
-        result = nif_refused(env, status, &error);
-        goto end;
-    }
-    size_t n = 0;
+    if (!session_init(&s, call, argv, true)) return 0;
+    weir_status status = weir_hub_list(s.name, &s.params, &files, &call->error);
+    if (status != WEIR_OK) return nif_status(call, status);
     while (weir_hub_files_get(files, n, &file) == WEIR_OK) n++;
-    ERL_NIF_TERM list = enif_make_list(env, 0);
+    ERL_NIF_TERM list = enif_make_list(call->env, 0);
     while (n-- > 0 && weir_hub_files_get(files, n, &file) == WEIR_OK)
-        list = enif_make_list_cell(env, file_map(env, &file), list);
+        list = enif_make_list_cell(call->env, file_map(call->env, &file), list);
     weir_hub_files_destroy(files);
-    result = nif_ok(env, list);
-end:
-    session_fini(&s);
-    return result != 0 ? result : enif_make_badarg(env);
-}
-
-typedef weir_status ask_fn(const char *name, const weir_hub_params *params, char **text, size_t *length,
-                           weir_error *error);
-
-/* {:ok, text}: what one question to the hub gives */
-static ERL_NIF_TERM ask(ErlNifEnv *env, const ERL_NIF_TERM argv[], ask_fn *fn)
-{
-    session s;
-    weir_error error = {0};
-    char *text = NULL;
-    size_t length = 0;
-    ERL_NIF_TERM result = 0;
-    if (session_init(&s, env, argv[0], false, argv[1])) {
-        weir_status status = fn(s.name, &s.params, &text, &length, &error);
-        result = answer(env, status, text, length, &error);
-    }
-    session_fini(&s);
-    return result != 0 ? result : enif_make_badarg(env);
-}
-
-static weir_status resolve(const char *name, const weir_hub_params *params, char **file, size_t *length,
-                           weir_error *error)
-{
-    *length = WEIR_NUL;
-    return weir_hub_resolve(name, params, file, error);
+    return nif_ok(call->env, list);
 }
 
 /* hub_resolve(name, options): {:ok, file} */
-ERL_NIF_TERM nif_hub_resolve(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+ERL_NIF_TERM nif_hub_resolve(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
-    return ask(env, argv, resolve);
+    session s;
+    char *file = NULL;
+    if (!session_init(&s, call, argv, false)) return 0;
+    weir_status status = weir_hub_resolve(s.name, &s.params, &file, &call->error);
+    return answer(call, status, file, WEIR_NUL);
 }
 
 /* hub_get(path, options): {:ok, json} */
-ERL_NIF_TERM nif_hub_get(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+ERL_NIF_TERM nif_hub_get(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
-    return ask(env, argv, weir_hub_get);
+    session s;
+    char *json = NULL;
+    size_t length = 0;
+    if (!session_init(&s, call, argv, false)) return 0;
+    weir_status status = weir_hub_get(s.name, &s.params, &json, &length, &call->error);
+    return answer(call, status, json, length);
 }
 
-/* hub_download(name, options, pid or nil, ref): {:ok, path}; {ref, {:progress, map}} to pid meanwhile */
-ERL_NIF_TERM nif_hub_download(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* hub_download(name, options, pid or nil, ref): {:ok, path}; pid gets {ref, {:progress, map}} meanwhile */
+ERL_NIF_TERM nif_hub_download(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
     session s;
-    weir_error error = {0};
     char *path = NULL;
-    ERL_NIF_TERM result = 0;
-    bool told = !enif_is_identical(argv[2], nif_atom(env, "nil"));
-    if (!session_init(&s, env, argv[0], false, argv[1])) goto end;
-    if (told && (!enif_get_local_pid(env, argv[2], &s.to) || !enif_is_ref(env, argv[3]))) goto end;
-    if (told && (s.messages = enif_alloc_env()) == NULL) {
-        result = nif_no_memory(env);
-        goto end;
+    bool reports = !nif_is(call->env, argv[2], "nil");
+    if (!session_init(&s, call, argv, false)) return 0;
+    if (reports) {
+        s.to = nif_pid(call, argv[2]);
+        s.ref = argv[3];
+        if (!enif_is_ref(call->env, argv[3])) nif_stop(call, NIF_WRONG);
+        if (call->end != NIF_RESULT) return 0;
+        s.messages = enif_alloc_env();
+        if (s.messages == NULL) return nif_stop(call, NIF_NO_MEMORY);
     }
-    s.ref = argv[3];
-    weir_status status = weir_hub_download(s.name, &s.params, &path, &error);
-    result = answer(env, status, path, WEIR_NUL, &error);
-end:
-    session_fini(&s);
-    return result != 0 ? result : enif_make_badarg(env);
+    weir_status status = weir_hub_download(s.name, &s.params, &path, &call->error);
+    if (s.messages != NULL) enif_free_env(s.messages);
+    return answer(call, status, path, WEIR_NUL);
 }

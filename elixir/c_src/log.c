@@ -5,18 +5,18 @@
 
 #include "nif.h"
 
-/* As Logger has them, in weir_log_level's order; with :none nothing is sent. */
+/* Logger's names, in weir_log_level's order; with :none nothing is sent. */
 static const char *const levels[] = {"debug", "info", "warning", "error", "none"};
 #define N_LEVELS ((int)(sizeof levels / sizeof *levels))
 
-/* The lock is for those who change it; weir_log_set sees to it that nobody logs here meanwhile. */
+/* The lock is for changes; weir_log_set ensures that nobody logs meanwhile. */
 static struct {
     pthread_mutex_t lock;
     ErlNifPid to;
     int lowest;
 } receiver = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* On whatever thread logs. What cannot be sent is not lost. */
+/* Runs on the thread that logs. Warnings that cannot be sent go to stderr. */
 static void to_process(weir_log_level level, const char *message, void *user)
 {
     (void)user;
@@ -32,16 +32,16 @@ static void to_process(weir_log_level level, const char *message, void *user)
     if (!sent && level >= WEIR_LOG_WARN) fprintf(stderr, "weir: %s\n", message);
 }
 
-/* log_to(pid, level): what is at least of this level; with nil warnings and errors go to stderr */
-ERL_NIF_TERM nif_log_to(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* log_to(pid, level): messages from this level up; with nil, warnings and errors go to stderr */
+ERL_NIF_TERM nif_log_to(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
-    ErlNifPid to;
     int lowest = 0;
-    bool nobody = enif_is_identical(argv[0], nif_atom(env, "nil"));
-    if (!nobody && !enif_get_local_pid(env, argv[0], &to)) return enif_make_badarg(env);
-    while (lowest < N_LEVELS && !enif_is_identical(argv[1], nif_atom(env, levels[lowest]))) lowest++;
-    if (lowest == N_LEVELS) return enif_make_badarg(env);
+    bool nobody = nif_is(call->env, argv[0], "nil");
+    ErlNifPid to = {0};
+    if (!nobody) to = nif_pid(call, argv[0]);
+    while (lowest < N_LEVELS && !nif_is(call->env, argv[1], levels[lowest])) lowest++;
+    if (lowest == N_LEVELS) nif_stop(call, NIF_WRONG);
+    if (call->end != NIF_RESULT) return 0;
     pthread_mutex_lock(&receiver.lock);
     weir_log_set(NULL, NULL);
     if (!nobody) {
@@ -50,5 +50,5 @@ ERL_NIF_TERM nif_log_to(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
         weir_log_set(to_process, NULL);
     }
     pthread_mutex_unlock(&receiver.lock);
-    return nif_atom(env, "ok");
+    return nif_atom(call->env, "ok");
 }

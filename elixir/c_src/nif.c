@@ -1,34 +1,147 @@
-/* nif.c: the table of native functions: name, arity, scheduler (nif.h), and what loads and upgrades it.
+/* nif.c: calls of native functions, and the table that the VM loads.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nif.h"
 
-bool nif_on_normal_scheduler(void)
+/* ---- Calls ---- */
+
+struct nif_block {
+    _Alignas(max_align_t) nif_block *next;
+};
+
+ERL_NIF_TERM nif_stop(nif_call *call, nif_end end)
 {
-    return enif_thread_type() == ERL_NIF_THR_NORMAL_SCHEDULER;
+    if (call->end == NIF_RESULT) call->end = end;
+    return 0;
 }
 
-ERL_NIF_TERM nif_dirty(ErlNifEnv *env, const char *name, nif_fn *fn, int argc, const ERL_NIF_TERM argv[])
+bool nif_move(nif_call *call)
 {
-    return enif_schedule_nif(env, name, ERL_NIF_DIRTY_JOB_CPU_BOUND, fn, argc, argv);
+    if (call->normal) nif_stop(call, NIF_DIRTY);
+    return call->normal;
 }
 
-/* Kept for programs that call them: weir needs no global start and end. */
-ERL_NIF_TERM nif_backend_init(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+void *nif_alloc(nif_call *call, size_t size)
 {
-    (void)argc, (void)argv;
-    return nif_atom(env, "ok");
+    nif_block *block = enif_alloc(sizeof *block + size);
+    if (block == NULL) {
+        nif_stop(call, NIF_NO_MEMORY);
+        return NULL;
+    }
+    block->next = call->blocks;
+    call->blocks = block;
+    return block + 1;
 }
 
-ERL_NIF_TERM nif_backend_free(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+bool nif_lock(nif_call *call, nif_object *object)
 {
-    (void)argc, (void)argv;
-    return nif_atom(env, "ok");
+    if (call->end != NIF_RESULT) return false;
+    if (!call->normal) {
+        enif_mutex_lock(object->lock);
+    } else if (enif_mutex_trylock(object->lock) != 0) {
+        nif_stop(call, NIF_DIRTY);
+        return false;
+    }
+    object->next_locked = call->locked;
+    call->locked = object;
+    return true;
 }
 
-ERL_NIF_TERM nif_backend_version(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+static void call_fini(nif_call *call)
 {
-    (void)argc, (void)argv;
-    return nif_binary(env, weir_backend_version(), WEIR_NUL);
+    while (call->locked != NULL) {
+        nif_object *object = call->locked;
+        call->locked = object->next_locked;
+        enif_mutex_unlock(object->lock);
+    }
+    while (call->blocks != NULL) {
+        nif_block *block = call->blocks;
+        call->blocks = block->next;
+        enif_free(block);
+    }
+}
+
+/* ---- As the VM calls them ---- */
+
+typedef ERL_NIF_TERM vm_fn(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
+
+typedef struct function {
+    const char *name;
+    nif_fn *fn;
+    vm_fn *run;
+} function;
+
+/* Asked by the library during long calls, on this thread or one that works for it. */
+static bool caller_is_gone(void *user)
+{
+    return !enif_is_process_alive(NULL, user);
+}
+
+void nif_uninterrupted(void)
+{
+    weir_interrupt_set(NULL, NULL);
+}
+
+/* When a process is killed inside a native function, the VM continues without it, but the function keeps the
+ * dirty scheduler. So the library ends the call. */
+static ERL_NIF_TERM run_dirty(const function *f, nif_call *call, const ERL_NIF_TERM argv[])
+{
+    ErlNifPid self;
+    if (enif_self(call->env, &self) != NULL) weir_interrupt_set(caller_is_gone, &self);
+    ERL_NIF_TERM result = f->fn(call, argv);
+    nif_uninterrupted();
+    return result;
+}
+
+/* Reports the part of a timeslice (1 ms) that the call took: many short calls in a row are long, too. */
+static ERL_NIF_TERM run_normal(const function *f, nif_call *call, const ERL_NIF_TERM argv[])
+{
+    ErlNifTime start = enif_monotonic_time(ERL_NIF_USEC);
+    ERL_NIF_TERM result = f->fn(call, argv);
+    ErlNifTime percent = (enif_monotonic_time(ERL_NIF_USEC) - start) / 10;
+    if (percent > 0) enif_consume_timeslice(call->env, percent < 100 ? (int)percent : 100);
+    return result;
+}
+
+static ERL_NIF_TERM run(const function *f, ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    nif_call call = {.env = env, .normal = enif_thread_type() == ERL_NIF_THR_NORMAL_SCHEDULER};
+    ERL_NIF_TERM result = call.normal ? run_normal(f, &call, argv) : run_dirty(f, &call, argv);
+    call_fini(&call);
+    switch (call.end) {
+    case NIF_RESULT: break;
+    case NIF_WRONG: return enif_make_badarg(env);
+    case NIF_NO_MEMORY: return nif_error(env, weir_status_text(WEIR_NO_MEMORY));
+    case NIF_DIRTY: return enif_schedule_nif(env, f->name, ERL_NIF_DIRTY_JOB_CPU_BOUND, f->run, argc, argv);
+    }
+    return result;
+}
+
+#define RUN(name, arity, flags)                                                                              \
+    static ERL_NIF_TERM run_##name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])                      \
+    {                                                                                                        \
+        static const function f = {#name, nif_##name, run_##name};                                           \
+        return run(&f, env, argc, argv);                                                                     \
+    }
+NIF_TABLE(RUN)
+
+/* ---- Loading ---- */
+
+/* Programs call them; weir needs no global initialization. */
+ERL_NIF_TERM nif_backend_init(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    (void)argv;
+    return nif_atom(call->env, "ok");
+}
+
+ERL_NIF_TERM nif_backend_free(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    return nif_backend_init(call, argv);
+}
+
+ERL_NIF_TERM nif_backend_version(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    (void)argv;
+    return nif_binary(call->env, weir_backend_version(), WEIR_NUL);
 }
 
 static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
@@ -43,47 +156,7 @@ static int upgrade(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)
     return load(env, priv, info);
 }
 
-/* Asked by the library during long calls, on this thread or one that works for it. */
-static bool caller_is_gone(void *user)
-{
-    return !enif_is_process_alive(NULL, user);
-}
-
-void nif_uninterrupted(void)
-{
-    weir_interrupt_set(NULL, NULL);
-}
-
-/* A process that is killed inside a native function does not end it; the VM goes on without it, and the
- * scheduler is held. So the library ends the call. */
-static ERL_NIF_TERM run_dirty(nif_fn *fn, ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
-{
-    ErlNifPid self;
-    if (enif_self(env, &self) != NULL) weir_interrupt_set(caller_is_gone, &self);
-    ERL_NIF_TERM result = fn(env, argc, argv);
-    weir_interrupt_set(NULL, NULL);
-    return result;
-}
-
-/* Tells the VM which part of a timeslice (1 ms) a call took: many short ones in a row are long, too. */
-static ERL_NIF_TERM run(nif_fn *fn, ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
-{
-    if (!nif_on_normal_scheduler()) return run_dirty(fn, env, argc, argv);
-    ErlNifTime start = enif_monotonic_time(ERL_NIF_USEC);
-    ERL_NIF_TERM result = fn(env, argc, argv);
-    ErlNifTime percent = (enif_monotonic_time(ERL_NIF_USEC) - start) / 10;
-    if (percent > 0) enif_consume_timeslice(env, percent < 100 ? (int)percent : 100);
-    return result;
-}
-
-#define RUN(name, arity, flags)                                                                              \
-    ERL_NIF_TERM nif_run_##name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])                         \
-    {                                                                                                        \
-        return run(nif_##name, env, argc, argv);                                                             \
-    }
-NIF_TABLE(RUN)
-
-#define ENTRY(name, arity, flags) {#name, arity, nif_run_##name, flags},
+#define ENTRY(name, arity, flags) {#name, arity, run_##name, flags},
 static ErlNifFunc functions[] = {NIF_TABLE(ENTRY)};
 
 ERL_NIF_INIT(Elixir.Weir.NIF, functions, load, NULL, upgrade, NULL)

@@ -1,8 +1,9 @@
-/* nif.h: what the files of the native layer share. Each nif_NAME function is a line in the table at its end.
+/* nif.h: what the files of the native layer share. Each function nif_NAME is a row of NIF_TABLE.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Arguments of the wrong type are an ArgumentError; values that weir refuses are {:error, message}.
- * Nothing here aborts. A normal scheduler never waits: what is busy, or long, moves to a dirty one. */
+ * Arguments of the wrong type raise ArgumentError; errors of the library are {:error, message}. Nothing
+ * here aborts. A normal scheduler never waits: a call that would wait, or take long, moves to a dirty
+ * scheduler. */
 #ifndef WEIR_NIF_H
 #define WEIR_NIF_H
 
@@ -14,167 +15,118 @@
 #include "weir/hub.h"
 #include "weir/weir.h"
 
-typedef ERL_NIF_TERM nif_fn(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
+/* ---- nif.c: calls ---- */
 
-/* The VM's free does not promise to take NULL. */
-static inline void nif_free(void *memory)
-{
-    if (memory != NULL) enif_free(memory);
-}
+/* How a call ends if not with its own result. */
+typedef enum nif_end {
+    NIF_RESULT = 0,
+    NIF_WRONG,     /* ArgumentError */
+    NIF_NO_MEMORY, /* {:error, message} */
+    NIF_DIRTY,     /* the VM repeats it on a dirty scheduler */
+} nif_end;
 
-/* ---- term.c: terms in, terms out ---- */
+typedef struct nif_object nif_object;
+typedef struct nif_block nif_block;
 
-typedef struct nif_tokens {
-    int32_t *ids; /* [n]; nif_free */
-    size_t n;
-} nif_tokens;
+/* One call of a native function. Its end frees the memory and releases the locks that the call took. */
+typedef struct nif_call {
+    ErlNifEnv *env;
+    weir_error error; /* the library's */
+    bool normal;      /* runs on a normal scheduler */
+    nif_end end;
+    nif_block *blocks;
+    nif_object *locked;
+} nif_call;
 
-/* false: the term is no such thing, or there is no memory. */
-bool nif_get_bool(ErlNifEnv *env, ERL_NIF_TERM term, bool *value);
-bool nif_get_i32(ErlNifEnv *env, ERL_NIF_TERM term, int32_t *value);
-bool nif_get_float(ErlNifEnv *env, ERL_NIF_TERM term, float *value); /* too large: infinite */
-bool nif_get_tokens(ErlNifEnv *env, ERL_NIF_TERM term, nif_tokens *tokens);
+/* The result is ignored unless call->end is NIF_RESULT. */
+typedef ERL_NIF_TERM nif_fn(nif_call *call, const ERL_NIF_TERM argv[]);
 
-/* A binary without NUL bytes. */
-bool nif_get_text(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifBinary *text);
+/* Ends the call this way, unless it ends already. Returns 0, for `return nif_stop(…)`. */
+ERL_NIF_TERM nif_stop(nif_call *call, nif_end end);
 
-/* The same as a C string, to be freed with nif_free; nil gives NULL where `nil` allows. */
-bool nif_get_string(ErlNifEnv *env, ERL_NIF_TERM term, bool nil, char **text);
+/* On a normal scheduler: true, and the call moves to a dirty one. */
+bool nif_move(nif_call *call);
 
-/* Bytes of a binary, 0 of what is none. */
+/* Memory until the end of the call, aligned for pointers and numbers. NULL: the call ends with NO_MEMORY. */
+void *nif_alloc(nif_call *call, size_t size);
+
+/* Locks an object until the end of the call. False: the call ends otherwise; on a normal scheduler also
+ * because another process holds the lock. A call that takes several locks takes the context's first, then
+ * those of samplers by their addresses. */
+bool nif_lock(nif_call *call, nif_object *object);
+
+/* Removes the interrupt that ends work on a dirty scheduler once the caller is dead. For work that other
+ * callers need. */
+void nif_uninterrupted(void);
+
+/* ---- term.c: terms to values ---- */
+
+/* Each of these ends the call with NIF_WRONG, and returns 0, if the term has another type. Texts and lists
+ * stay valid until the end of the call. */
+bool nif_bool(nif_call *call, ERL_NIF_TERM term);
+int32_t nif_i32(nif_call *call, ERL_NIF_TERM term);
+int32_t nif_i32_in(nif_call *call, ERL_NIF_TERM term, int32_t min, int32_t max);
+float nif_float(nif_call *call, ERL_NIF_TERM term); /* infinite if it is too large */
+ErlNifBinary nif_bytes(nif_call *call, ERL_NIF_TERM term);
+const char *nif_text(nif_call *call, ERL_NIF_TERM term);         /* a binary without NUL bytes */
+const char *nif_text_or_null(nif_call *call, ERL_NIF_TERM term); /* NULL for nil */
+weir_tokens nif_tokens(nif_call *call, ERL_NIF_TERM list);
+ErlNifPid nif_pid(nif_call *call, ERL_NIF_TERM term);
+
+/* Memory for a list's elements; *n is their number. */
+void *nif_list(nif_call *call, ERL_NIF_TERM list, size_t size, size_t *n);
+
+/* Moves to the next element of a list. False: it was the last, or the call ends otherwise. */
+bool nif_next(nif_call *call, ERL_NIF_TERM *list, ERL_NIF_TERM *head);
+
+/* The same for a list of tuples of this arity. */
+bool nif_next_tuple(nif_call *call, ERL_NIF_TERM *list, int arity, const ERL_NIF_TERM **elements);
+
+/* The value of a map's key. False: the key is missing, or its value is nil. */
+bool nif_key(nif_call *call, ERL_NIF_TERM map, const char *name, ERL_NIF_TERM *value);
+
+/* The size of a binary in bytes; 0 for other terms. */
 size_t nif_size(ErlNifEnv *env, ERL_NIF_TERM term);
 
-/* Whether a list has more than `limit` elements; false for what is no list. */
+/* Whether a list has more than `limit` elements; false for other terms. */
 bool nif_longer_than(ErlNifEnv *env, ERL_NIF_TERM list, size_t limit);
 
+bool nif_is(ErlNifEnv *env, ERL_NIF_TERM term, const char *atom);
+
+/* ---- term.c: values to terms ---- */
+
 ERL_NIF_TERM nif_atom(ErlNifEnv *env, const char *name);
+ERL_NIF_TERM nif_truth(ErlNifEnv *env, bool value);
 ERL_NIF_TERM nif_ok(ErlNifEnv *env, ERL_NIF_TERM term);
 ERL_NIF_TERM nif_binary(ErlNifEnv *env, const char *text, size_t length);
-ERL_NIF_TERM nif_number(ErlNifEnv *env, double number); /* -9999.0 for what Erlang has none for */
+ERL_NIF_TERM nif_text_or_nil(ErlNifEnv *env, const char *text); /* nil for NULL and "" */
+ERL_NIF_TERM nif_number(ErlNifEnv *env, double number);         /* -9999.0 for infinity and NaN */
+ERL_NIF_TERM nif_ids(ErlNifEnv *env, const int32_t *tokens, size_t n);
 void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value);
-ERL_NIF_TERM nif_failed(ErlNifEnv *env, const char *message);
-ERL_NIF_TERM nif_no_memory(ErlNifEnv *env);
 
-/* {:error, "field: message"} of what weir said; status says it where error is empty. */
+ERL_NIF_TERM nif_error(ErlNifEnv *env, const char *message);
+ERL_NIF_TERM nif_error_atom(ErlNifEnv *env, const char *reason);
+
+/* {:error, "field: message"} of the library's error, or the status's text if the error has no message. */
 ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *error);
-ERL_NIF_TERM nif_status(ErlNifEnv *env, weir_status status, const weir_error *error); /* :ok or the above */
+ERL_NIF_TERM nif_status(nif_call *call, weir_status status); /* :ok, or the call's error */
 
-/* ---- map.c: options by name, and structs as maps ---- */
+/* ---- members.c: structs by the rows of weir_members() ---- */
 
-/* A member that the map has under another key. */
+/* A member that has another key in the map. */
 typedef struct nif_rename {
     const char *member, *key;
 } nif_rename;
 
-typedef struct nif_block nif_block;
+/* Writes the members of a parameter struct, `of` as in weir_members(), that the map has; others stay. The
+ * caller reads those of type OTHER. `renames` ends with a NULL member, or is NULL. nil counts as a missing
+ * key for texts and lists; for a 64-bit number :auto is WEIR_AUTO. */
+void nif_options(nif_call *call, ERL_NIF_TERM map, const char *of, const nif_rename *renames, void *params);
 
-typedef struct nif_map {
-    ErlNifEnv *env;
-    ERL_NIF_TERM term;
-    const nif_rename *renames; /* ends with a member that is NULL; NULL = none */
-    const char *wrong;         /* the first key whose value is of the wrong type; NULL = none */
-    nif_block *blocks;         /* what the members that were read point to */
-} nif_map;
-
-/* Writes the members of a parameter struct, `of` as in weir_members(), that the map has, and nothing where it
- * has not. The caller reads those of WEIR_MEMBER_OTHER. map->wrong names a member that could not be read,
- * also when memory ran out. For a text or a list, nil counts as a missing key; for a 64-bit number :auto is
- * WEIR_AUTO. */
-void nif_map_members(nif_map *map, const char *of, void *params);
-
-/* Frees the texts and lists that members point to. */
-void nif_map_fini(nif_map *map);
-
-bool nif_map_term(nif_map *map, const char *name, ERL_NIF_TERM *value);
-
-/* The same, and nothing for nil. */
-bool nif_map_given(nif_map *map, const char *name, ERL_NIF_TERM *value);
-
-/* A result as a map: the members that are numbers, flags or choices, by the rows of weir_members(of). */
+/* A result as a map: its members that are numbers, flags or choices. */
 ERL_NIF_TERM nif_map_of(ErlNifEnv *env, const char *of, const void *from);
 
 /* ---- resource.c: handles as terms ---- */
-
-typedef struct nif_corpse nif_corpse;
-
-/* How every resource begins. What `handle` is depends on its type. `lock` keeps two processes from using one
- * handle at the same time; models need none. Order where several are taken: context, then samplers by
- * their addresses. */
-typedef struct nif_object {
-    void *handle;
-    ErlNifMutex *lock;
-    nif_corpse *corpse;
-} nif_object;
-
-typedef struct nif_model {
-    nif_object object;
-    weir_model_info info;
-} nif_model;
-
-typedef struct nif_context {
-    nif_object object;
-    weir_context_info info;
-    size_t width; /* floats of an embedding */
-} nif_context;
-
-typedef struct nif_sampler {
-    nif_object object;
-    bool slow;  /* all that it does may take more than a normal scheduler should give */
-    bool sorts; /* its draws may */
-} nif_sampler;
-
-/* Says to one generation that nobody wants more of it. */
-typedef struct nif_halt {
-    nif_object object; /* the lock is held while a message is sent, so that none is sent after a stop */
-    bool stopped;
-} nif_halt;
-
-/* Its functions lock by themselves; the lock here is for those that drive a manual engine. */
-typedef struct nif_engine {
-    nif_object object;
-} nif_engine;
-
-/* A rendered conversation, and how its answer is read. Immutable. */
-typedef struct nif_chat {
-    nif_object object;
-} nif_chat;
-
-/* Reads one answer; its functions lock. */
-typedef struct nif_parser {
-    nif_object object;
-} nif_parser;
-
-/* One request's stream, whose chunks become messages. The lock protects the handle and what follows `to`: the
- * engine's thread, processes that ask for more, and the end of the consumer meet here. It is held for a few
- * instructions; messages are made without it, by the thread that has set `sending`. The handle is NULL once
- * the last of them was sent. */
-typedef struct nif_stream {
-    nif_object object;
-    nif_engine *engine; /* kept until then */
-    ErlNifPid to;
-    int64_t credit;       /* messages that may be sent before more are asked for */
-    int64_t n_sent;       /* tokens */
-    int64_t width;        /* terms of a message for each token: with its likeliest alternatives */
-    int64_t prompt_width; /* the same of the prompt's; 0 = nobody asked, or they were sent */
-    bool fork;
-    bool sending;      /* a thread makes messages of a chunk, whose next one only it may take */
-    bool deaf;         /* the consumer has ended: nothing is sent any more */
-    weir_usage usage;  /* at the end, when there is no handle to ask */
-    weir_stream *kept; /* held for forks, as long as the resource is there; constant; NULL = not wanted */
-} nif_stream;
-
-/* Immutable. */
-typedef struct nif_adapter {
-    nif_object object;
-} nif_adapter;
-
-/* A list of {adapter, scale}; handles live as long as the term. */
-typedef struct nif_adapters {
-    weir_adapter_use uses[WEIR_ADAPTERS_MAX];
-    size_t n;
-} nif_adapters;
-
-bool nif_get_adapters(ErlNifEnv *env, ERL_NIF_TERM list, nif_adapters *adapters); /* false: it is none */
 
 typedef enum nif_kind {
     NIF_MODEL,
@@ -189,53 +141,98 @@ typedef enum nif_kind {
     NIF_KINDS,
 } nif_kind;
 
+typedef struct nif_corpse nif_corpse;
+
+/* The start of every resource. The lock keeps two processes from using one handle at the same time;
+ * models, chats and adapters need none. The library locks an engine itself; here the lock is for those
+ * that drive a manual one. */
+struct nif_object {
+    void *handle; /* the library's, by kind */
+    ErlNifMutex *lock;
+    nif_corpse *corpse;
+    nif_object *next_locked; /* of the call that holds the lock */
+};
+
+typedef struct nif_sampler {
+    nif_object object;
+    bool slow;  /* every function of it may take longer than a normal scheduler should give */
+    bool sorts; /* its draws may */
+} nif_sampler;
+
+/* The end of one generation that nobody needs any more. */
+typedef struct nif_halt {
+    nif_object object; /* the lock is held while a message is sent, so that none is sent after a stop */
+    bool stopped;
+} nif_halt;
+
+/* One request's stream, whose chunks become messages. The lock protects the handle and what follows `to`,
+ * for the engine's thread, for processes that ask for more, and for the end of the consumer. It is held
+ * for a few instructions: the thread that has set `sending` makes messages without it. The handle is NULL
+ * once the last message was sent. */
+typedef struct nif_stream {
+    nif_object object;
+    nif_object *engine; /* kept until then */
+    ErlNifPid to;
+    int64_t credit;       /* messages that may be sent before more are asked for */
+    int64_t n_sent;       /* tokens */
+    int64_t width;        /* terms of a message per token, with its top alternatives */
+    int64_t prompt_width; /* the same for the prompt; 0: not requested, or already sent */
+    bool fork;
+    bool sending;      /* a thread makes messages of a chunk; only it may take the next one */
+    bool deaf;         /* the consumer has ended: nothing is sent any more */
+    weir_usage usage;  /* at the end, when there is no handle */
+    weir_stream *kept; /* held for forks as long as the resource; constant; NULL = not wanted */
+} nif_stream;
+
 bool nif_resources_open(ErlNifEnv *env);
 
-/* A resource without a handle yet; NULL: no memory. nif_resource_term() gives it to the VM. */
-void *nif_resource_new(nif_kind kind);
-ERL_NIF_TERM nif_resource_term(ErlNifEnv *env, void *resource);
-void nif_resource_drop(void *resource);
-void *nif_resource_get(ErlNifEnv *env, ERL_NIF_TERM term, nif_kind kind); /* NULL: it is none */
+/* A resource with this handle, which is freed with it. NULL: the call ends with NO_MEMORY, and the handle was
+ * freed. nif_resource_term() gives the resource to the VM. */
+void *nif_resource_new(nif_call *call, nif_kind kind, void *handle);
+ERL_NIF_TERM nif_resource_term(nif_call *call, void *resource);
 
-static inline weir_model *nif_model_handle(const nif_model *model)
-{
-    return model->object.handle;
-}
-static inline weir_context *nif_context_handle(const nif_context *context)
-{
-    return context->object.handle;
-}
-static inline weir_sampler *nif_sampler_handle(const nif_sampler *sampler)
-{
-    return sampler->object.handle;
-}
+/* {:ok, resource} of a handle that was created, or the call's error. */
+ERL_NIF_TERM nif_made(nif_call *call, weir_status status, nif_kind kind, void *handle);
 
-/* sampler.c: whether a sampler of these options takes longer to make than a normal scheduler should give. */
-bool nif_sampling_long(ErlNifEnv *env, ERL_NIF_TERM term);
+/* NULL: the term is no resource of this kind. The second ends the call with NIF_WRONG then; the third,
+ * too, and returns the handle. */
+void *nif_resource_find(ErlNifEnv *env, ERL_NIF_TERM term, nif_kind kind);
+void *nif_resource(nif_call *call, ERL_NIF_TERM term, nif_kind kind);
+void *nif_handle(nif_call *call, ERL_NIF_TERM term, nif_kind kind);
 
-/* stream.c: what a stream's request has cost until now, also after its end; and as a map. */
-weir_usage nif_stream_usage(nif_stream *stream);
-ERL_NIF_TERM nif_usage_map(ErlNifEnv *env, const weir_usage *usage);
-
-/* When a monitored process ends. */
+/* stream.c: called when a monitored process ends. */
 void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonitor *monitor);
 
-/* Takes one or two locks (either may be NULL). On a normal scheduler: false when that would wait. */
-bool nif_lock(nif_context *context, nif_sampler *sampler);
-void nif_unlock(nif_context *context, nif_sampler *sampler);
+/* ---- request.c, sampler.c, adapter.c: options that several functions read ---- */
 
-/* ---- nif.c ---- */
+#define NIF_STOPS 64 /* stop strings, as weir_request has it */
 
-bool nif_on_normal_scheduler(void);
+/* A request, with what its pointers lead to. */
+typedef struct nif_request {
+    weir_request request;
+    weir_sampler_params sampler;
+    const char *stops[NIF_STOPS];
+    size_t stop_lengths[NIF_STOPS];
+    bool keep; /* can be forked after its end */
+    bool fork; /* request.source is NULL if the source is no longer there */
+} nif_request;
 
-/* Calls fn, a nif_run_NAME, on a dirty scheduler, with the same arguments. */
-ERL_NIF_TERM nif_dirty(ErlNifEnv *env, const char *name, nif_fn *fn, int argc, const ERL_NIF_TERM argv[]);
+/* Reads a request from a map. nif_request_fini() in any case. */
+void nif_request_read(nif_call *call, ERL_NIF_TERM map, nif_request *request);
+void nif_request_fini(nif_request *request);
 
-/* Called on a dirty scheduler by work that must go on when its caller dies, because other callers need it. */
-void nif_uninterrupted(void);
+/* Whether reading and submitting it takes longer than a normal scheduler should give. */
+bool nif_request_long(nif_call *call, ERL_NIF_TERM map);
 
-/* nif_run_NAME is nif_NAME as the VM calls it. */
-#define NIF_DECLARE(name, arity, flags) nif_fn nif_##name, nif_run_##name;
+/* The same for a sampler of these options. */
+bool nif_sampling_long(nif_call *call, ERL_NIF_TERM map);
+
+/* A list of {adapter, scale}, at most WEIR_ADAPTERS_MAX. */
+weir_adapter_use *nif_adapters(nif_call *call, ERL_NIF_TERM list, size_t *n);
+
+/* ---- The native functions: name, arity, scheduler ---- */
+
+#define NIF_DECLARE(name, arity, flags) nif_fn nif_##name;
 #define NIF_TABLE(X)                                                                                         \
     X(backend_init, 0, 0)                                                                                    \
     X(backend_free, 0, 0)                                                                                    \

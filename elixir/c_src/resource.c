@@ -1,9 +1,9 @@
-/* resource.c: handles as terms of the VM, and the thread that frees them.
+/* resource.c: handles as terms, and the thread that frees them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The VM calls a destructor on whatever scheduler drops the last reference, and freeing a context or a model
- * takes long. So a destructor only hands the handle over to the reaper. The library stays mapped once it was
- * loaded (-z nodelete), so that the reaper outlives a purge of the module. */
+ * The VM runs a destructor on the scheduler that drops the last reference, and freeing a context or a model
+ * takes long. So destructors pass handles to a thread, the reaper. The library stays mapped once loaded
+ * (-z nodelete), so that the reaper survives a purge of the module. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -25,24 +25,29 @@ static struct {
 } reaper = {.lock = PTHREAD_MUTEX_INITIALIZER, .some = PTHREAD_COND_INITIALIZER};
 
 static ErlNifResourceType *types[NIF_KINDS];
-static atomic_int live[NIF_KINDS]; /* made and not yet freed */
+static atomic_int live[NIF_KINDS]; /* created and not yet freed */
 
-static void bury(nif_corpse *corpse)
+static void destroy_handle(nif_kind kind, void *handle)
 {
-    switch (corpse->kind) {
-    case NIF_MODEL: weir_model_release(corpse->handle); break;
-    case NIF_CONTEXT: weir_context_destroy(corpse->handle); break;
-    case NIF_SAMPLER: weir_sampler_destroy(corpse->handle); break;
-    case NIF_ENGINE: weir_engine_destroy(corpse->handle); break;
-    case NIF_STREAM: weir_stream_release(corpse->handle); break;
-    case NIF_CHAT: weir_chat_release(corpse->handle); break;
-    case NIF_PARSER: weir_chat_parser_destroy(corpse->handle); break;
-    case NIF_ADAPTER: weir_adapter_release(corpse->handle); break;
+    switch (kind) {
+    case NIF_MODEL: weir_model_release(handle); break;
+    case NIF_CONTEXT: weir_context_destroy(handle); break;
+    case NIF_SAMPLER: weir_sampler_destroy(handle); break;
+    case NIF_ENGINE: weir_engine_destroy(handle); break;
+    case NIF_STREAM: weir_stream_release(handle); break;
+    case NIF_CHAT: weir_chat_release(handle); break;
+    case NIF_PARSER: weir_chat_parser_destroy(handle); break;
+    case NIF_ADAPTER: weir_adapter_release(handle); break;
     case NIF_HALT:
     case NIF_KINDS: break;
     }
+}
+
+static void bury(nif_corpse *corpse)
+{
+    destroy_handle(corpse->kind, corpse->handle);
     atomic_fetch_sub(&live[corpse->kind], 1);
-    nif_free(corpse);
+    enif_free(corpse);
 }
 
 static void *reap(void *unused)
@@ -77,16 +82,15 @@ static void destroy(ErlNifEnv *env, void *resource)
 {
     (void)env;
     nif_object *object = resource;
-    if (object->lock != NULL) enif_mutex_destroy(object->lock);
     nif_corpse *corpse = object->corpse;
+    if (object->lock != NULL) enif_mutex_destroy(object->lock);
     if (corpse == NULL) return;
-    if (corpse->kind == NIF_STREAM && object->handle == NULL) object->handle = ((nif_stream *)resource)->kept;
-    if (object->handle == NULL) {
-        atomic_fetch_sub(&live[corpse->kind], 1);
-        nif_free(corpse);
+    corpse->handle = object->handle;
+    if (corpse->kind == NIF_STREAM && corpse->handle == NULL) corpse->handle = ((nif_stream *)resource)->kept;
+    if (corpse->handle == NULL) {
+        bury(corpse);
         return;
     }
-    corpse->handle = object->handle;
     pthread_mutex_lock(&reaper.lock);
     corpse->next = reaper.first;
     reaper.first = corpse;
@@ -98,20 +102,20 @@ static const struct {
     const char *name;
     size_t size;
 } kinds[NIF_KINDS] = {
-    [NIF_MODEL] = {"weir_model", sizeof(nif_model)},
-    [NIF_CONTEXT] = {"weir_context", sizeof(nif_context)},
+    [NIF_MODEL] = {"weir_model", sizeof(nif_object)},
+    [NIF_CONTEXT] = {"weir_context", sizeof(nif_object)},
     [NIF_SAMPLER] = {"weir_sampler", sizeof(nif_sampler)},
     [NIF_HALT] = {"weir_halt", sizeof(nif_halt)},
-    [NIF_ENGINE] = {"weir_engine", sizeof(nif_engine)},
+    [NIF_ENGINE] = {"weir_engine", sizeof(nif_object)},
     [NIF_STREAM] = {"weir_stream", sizeof(nif_stream)},
-    [NIF_CHAT] = {"weir_chat", sizeof(nif_chat)},
-    [NIF_PARSER] = {"weir_chat_parser", sizeof(nif_parser)},
-    [NIF_ADAPTER] = {"weir_adapter", sizeof(nif_adapter)},
+    [NIF_CHAT] = {"weir_chat", sizeof(nif_object)},
+    [NIF_PARSER] = {"weir_chat_parser", sizeof(nif_object)},
+    [NIF_ADAPTER] = {"weir_adapter", sizeof(nif_object)},
 };
 
-/* A handle belongs to the copy of the library that made it: another build may lay out its memory differently.
- * So the name tells the copy, by an address in it: a module that is loaded anew takes over its handles, the
- * module of another file does not. */
+/* A handle belongs to the copy of the library that created it: another build may lay out its memory in
+ * another way. So the type's name contains an address of this copy. A module that is loaded again takes
+ * over its handles; the module of another file does not. */
 bool nif_resources_open(ErlNifEnv *env)
 {
     const ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
@@ -126,71 +130,76 @@ bool nif_resources_open(ErlNifEnv *env)
     return true;
 }
 
-void *nif_resource_new(nif_kind kind)
+/* A resource without a handle; NULL: no memory. */
+static nif_object *object_new(nif_kind kind)
 {
     nif_object *object = enif_alloc_resource(types[kind], kinds[kind].size);
     if (object == NULL) return NULL;
     memset(object, 0, kinds[kind].size);
     object->lock = enif_mutex_create("weir");
-    nif_corpse *corpse = enif_alloc(sizeof *corpse);
-    if (object->lock == NULL || corpse == NULL) {
-        nif_free(corpse);
+    object->corpse = enif_alloc(sizeof *object->corpse);
+    if (object->lock == NULL || object->corpse == NULL) {
+        if (object->corpse != NULL) enif_free(object->corpse);
+        object->corpse = NULL;
         enif_release_resource(object);
         return NULL;
     }
-    corpse->kind = kind;
-    object->corpse = corpse;
+    object->corpse->kind = kind;
     atomic_fetch_add(&live[kind], 1);
     return object;
 }
 
-ERL_NIF_TERM nif_resource_term(ErlNifEnv *env, void *resource)
+void *nif_resource_new(nif_call *call, nif_kind kind, void *handle)
 {
-    ERL_NIF_TERM term = enif_make_resource(env, resource);
+    nif_object *object = object_new(kind);
+    if (object == NULL) {
+        nif_stop(call, NIF_NO_MEMORY);
+        destroy_handle(kind, handle);
+        return NULL;
+    }
+    object->handle = handle;
+    return object;
+}
+
+ERL_NIF_TERM nif_resource_term(nif_call *call, void *resource)
+{
+    ERL_NIF_TERM term = enif_make_resource(call->env, resource);
     enif_release_resource(resource);
     return term;
 }
 
-void nif_resource_drop(void *resource)
+ERL_NIF_TERM nif_made(nif_call *call, weir_status status, nif_kind kind, void *handle)
 {
-    enif_release_resource(resource);
+    if (status != WEIR_OK) return nif_status(call, status);
+    void *resource = nif_resource_new(call, kind, handle);
+    return resource == NULL ? 0 : nif_ok(call->env, nif_resource_term(call, resource));
 }
 
-void *nif_resource_get(ErlNifEnv *env, ERL_NIF_TERM term, nif_kind kind)
+void *nif_resource_find(ErlNifEnv *env, ERL_NIF_TERM term, nif_kind kind)
 {
     void *resource;
     return enif_get_resource(env, term, types[kind], &resource) ? resource : NULL;
 }
 
-static bool take(nif_object *object)
+void *nif_resource(nif_call *call, ERL_NIF_TERM term, nif_kind kind)
 {
-    if (nif_on_normal_scheduler()) return enif_mutex_trylock(object->lock) == 0;
-    enif_mutex_lock(object->lock);
-    return true;
+    void *resource = nif_resource_find(call->env, term, kind);
+    if (resource == NULL) nif_stop(call, NIF_WRONG);
+    return resource;
 }
 
-bool nif_lock(nif_context *context, nif_sampler *sampler)
+void *nif_handle(nif_call *call, ERL_NIF_TERM term, nif_kind kind)
 {
-    if (context != NULL && !take(&context->object)) return false;
-    if (sampler != NULL && !take(&sampler->object)) {
-        if (context != NULL) enif_mutex_unlock(context->object.lock);
-        return false;
-    }
-    return true;
-}
-
-void nif_unlock(nif_context *context, nif_sampler *sampler)
-{
-    if (sampler != NULL) enif_mutex_unlock(sampler->object.lock);
-    if (context != NULL) enif_mutex_unlock(context->object.lock);
+    nif_object *object = nif_resource(call, term, kind);
+    return object != NULL ? object->handle : NULL;
 }
 
 /* live_handles(): how many of each kind are not freed yet */
-ERL_NIF_TERM nif_live_handles(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+ERL_NIF_TERM nif_live_handles(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc, (void)argv;
-    ERL_NIF_TERM map = enif_make_new_map(env);
+    (void)argv;
+    ERL_NIF_TERM map = enif_make_new_map(call->env);
     for (int i = 0; i < NIF_KINDS; i++)
-        nif_put(env, &map, kinds[i].name, enif_make_int(env, atomic_load(&live[i])));
+        nif_put(call->env, &map, kinds[i].name, enif_make_int(call->env, atomic_load(&live[i])));
     return map;
 }

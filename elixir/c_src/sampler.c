@@ -2,33 +2,26 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nif.h"
 
-/* Above it, a look at each logit takes longer than a normal scheduler should give. */
-#define VOCAB_MAX 65536
+/* Above these limits a call takes longer than a normal scheduler should give. */
+#define VOCAB_MAX  65536 /* logits that are looked at */
+#define SORTED_MAX 4096  /* candidates that are sorted */
+#define KEPT_MAX   1024  /* candidates left to draw from */
+#define ROOT_MAX   256   /* bytes, of a grammar's rule */
 
-/* The same where candidates are sorted, or more of them than this are left to draw from. */
-#define SORTED_MAX 4096
-#define KEPT_MAX   1024
-
-#define ROOT_MAX 256 /* bytes, of a grammar's rule */
-
-/* What is compiled, what is looked up in the whole vocabulary (DRY's breakers are), and lists of any
- * length. */
-bool nif_sampling_long(ErlNifEnv *env, ERL_NIF_TERM term)
+/* Grammars are compiled; DRY's breakers are looked up in the whole vocabulary; lists have any length. */
+bool nif_sampling_long(nif_call *call, ERL_NIF_TERM map)
 {
     static const char *const keys[] = {"grammar",        "grammar_root", "json_schema", "order",
                                        "dry_multiplier", "dry_breakers", "logit_bias"};
-    nif_map map = {.env = env, .term = term};
     ERL_NIF_TERM value;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        if (nif_map_term(&map, keys[i], &value)) return true;
+        if (nif_key(call, map, keys[i], &value)) return true;
     }
     return false;
 }
 
-/* ---- Samplers ---- */
-
-/* Whether a draw may sort all of the vocabulary: what begins without a cut by top_k does. Where weir.h's own
- * order is not the chain's, the sampler is slow anyway. */
+/* Whether a draw may sort the whole vocabulary: it does unless the chain starts with a cut by top_k. A
+ * sampler whose chain has another order is slow anyway. */
 static bool sorts_all(const weir_sampler_params *p)
 {
     bool sorts = p->typical_p < 1.0f || p->xtc_probability > 0.0f;
@@ -37,121 +30,95 @@ static bool sorts_all(const weir_sampler_params *p)
     return sorts && !cut;
 }
 
-/* What both ways to make one have in common. */
-static ERL_NIF_TERM create(ErlNifEnv *env, const nif_model *model, const weir_sampler_params *params,
-                           bool slow)
+static ERL_NIF_TERM create(nif_call *call, weir_model *model, const weir_sampler_params *params, bool slow)
 {
-    weir_error error = {0};
     weir_sampler *handle = NULL;
-    nif_sampler *sampler = nif_resource_new(NIF_SAMPLER);
-    if (sampler == NULL) return nif_no_memory(env);
-    weir_status status = weir_sampler_create(nif_model_handle(model), params, &handle, &error);
-    if (status != WEIR_OK) {
-        nif_resource_drop(sampler);
-        return nif_refused(env, status, &error);
-    }
-    sampler->object.handle = handle;
-    sampler->slow = slow || model->info.n_vocab > VOCAB_MAX;
-    sampler->sorts = model->info.n_vocab > SORTED_MAX && sorts_all(params);
-    return nif_ok(env, nif_resource_term(env, sampler));
+    weir_model_info info = {.size = sizeof info};
+    weir_status status = weir_model_describe(model, &info);
+    if (status == WEIR_OK) status = weir_sampler_create(model, params, &handle, &call->error);
+    if (status != WEIR_OK) return nif_status(call, status);
+    nif_sampler *sampler = nif_resource_new(call, NIF_SAMPLER, handle);
+    if (sampler == NULL) return 0;
+    sampler->slow = slow || info.n_vocab > VOCAB_MAX;
+    sampler->sorts = info.n_vocab > SORTED_MAX && sorts_all(params);
+    return nif_ok(call->env, nif_resource_term(call, sampler));
 }
 
-/* sampler_create(model, options): all of weir_sampler_params, by their names */
-ERL_NIF_TERM nif_sampler_create(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* sampler_create(model, options): the members of weir_sampler_params by their names */
+ERL_NIF_TERM nif_sampler_create(nif_call *call, const ERL_NIF_TERM argv[])
 {
     weir_sampler_params params = weir_sampler_params_default();
-    nif_map map = {.env = env, .term = argv[1]};
-    const nif_model *model = nif_resource_get(env, argv[0], NIF_MODEL);
-    if (model == NULL || !enif_is_map(env, argv[1])) return enif_make_badarg(env);
-    bool slow = nif_sampling_long(env, argv[1]);
-    if (slow && nif_on_normal_scheduler())
-        return nif_dirty(env, "sampler_create", nif_run_sampler_create, argc, argv);
-    nif_map_members(&map, "sampler", &params);
-    ERL_NIF_TERM result = map.wrong == NULL ? create(env, model, &params, slow) : enif_make_badarg(env);
-    nif_map_fini(&map);
-    return result;
+    weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
+    bool slow = nif_sampling_long(call, argv[1]);
+    if (slow && nif_move(call)) return 0;
+    nif_options(call, argv[1], "sampler", NULL, &params);
+    return call->end != NIF_RESULT ? 0 : create(call, model, &params, slow);
 }
 
 /* sampler_init(model, seed, temp, top_k, top_p, min_p, penalty_repeat, penalty_freq, penalty_present,
  *              grammar, grammar_root) */
-ERL_NIF_TERM nif_sampler_init(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+ERL_NIF_TERM nif_sampler_init(nif_call *call, const ERL_NIF_TERM argv[])
 {
+    unsigned seed = 0;
     weir_sampler_params params = weir_sampler_params_default();
-    char *grammar = NULL, *root = NULL;
-    unsigned seed;
-    ERL_NIF_TERM result = 0; /* stays 0: an argument is of the wrong type */
-    const nif_model *model = nif_resource_get(env, argv[0], NIF_MODEL);
-    if (model == NULL || !enif_get_uint(env, argv[1], &seed) || !nif_get_float(env, argv[2], &params.temp) ||
-        !nif_get_i32(env, argv[3], &params.top_k) || !nif_get_float(env, argv[4], &params.top_p) ||
-        !nif_get_float(env, argv[5], &params.min_p) || !nif_get_float(env, argv[6], &params.penalty_repeat) ||
-        !nif_get_float(env, argv[7], &params.penalty_freq) ||
-        !nif_get_float(env, argv[8], &params.penalty_present))
-        return enif_make_badarg(env);
-    /* A grammar is compiled here. */
-    if ((enif_is_binary(env, argv[9]) || nif_size(env, argv[10]) > ROOT_MAX) && nif_on_normal_scheduler())
-        return nif_dirty(env, "sampler_init", nif_run_sampler_init, argc, argv);
-    if (!nif_get_string(env, argv[9], true, &grammar) || !nif_get_string(env, argv[10], true, &root))
-        goto end;
+    weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
+    if (!enif_get_uint(call->env, argv[1], &seed)) nif_stop(call, NIF_WRONG);
     params.seed = seed;
-    params.grammar = grammar;
-    params.grammar_root = root;
-    result = create(env, model, &params, grammar != NULL);
-end:
-    nif_free(grammar);
-    nif_free(root);
-    return result != 0 ? result : enif_make_badarg(env);
+    params.temp = nif_float(call, argv[2]);
+    params.top_k = nif_i32(call, argv[3]);
+    params.top_p = nif_float(call, argv[4]);
+    params.min_p = nif_float(call, argv[5]);
+    params.penalty_repeat = nif_float(call, argv[6]);
+    params.penalty_freq = nif_float(call, argv[7]);
+    params.penalty_present = nif_float(call, argv[8]);
+    if ((enif_is_binary(call->env, argv[9]) || nif_size(call->env, argv[10]) > ROOT_MAX) && nif_move(call))
+        return 0;
+    params.grammar = nif_text_or_null(call, argv[9]);
+    params.grammar_root = nif_text_or_null(call, argv[10]);
+    return call->end != NIF_RESULT ? 0 : create(call, model, &params, params.grammar != NULL);
 }
 
-/* Locks both, context may be NULL; false: the call has to move to a dirty scheduler. */
-static bool enter(nif_context *context, nif_sampler *sampler)
+/* Locks the sampler. NULL: the call ends otherwise. */
+static weir_sampler *enter(nif_call *call, nif_sampler *sampler)
 {
-    if (sampler->slow && nif_on_normal_scheduler()) return false;
-    return nif_lock(context, sampler);
+    if (call->end != NIF_RESULT || (sampler->slow && nif_move(call))) return NULL;
+    return nif_lock(call, &sampler->object) ? sampler->object.handle : NULL;
 }
 
-ERL_NIF_TERM nif_sampler_accept(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* sampler_accept(sampler, token) */
+ERL_NIF_TERM nif_sampler_accept(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    weir_error error = {0};
+    int32_t token = nif_i32(call, argv[1]);
+    weir_sampler *sampler = enter(call, nif_resource(call, argv[0], NIF_SAMPLER));
+    return sampler == NULL ? 0 : nif_status(call, weir_sampler_accept(sampler, token, &call->error));
+}
+
+ERL_NIF_TERM nif_sampler_reset(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    weir_sampler *sampler = enter(call, nif_resource(call, argv[0], NIF_SAMPLER));
+    return sampler == NULL ? 0 : nif_status(call, weir_sampler_reset(sampler, &call->error));
+}
+
+static ERL_NIF_TERM sample(nif_call *call, const ERL_NIF_TERM argv[], int32_t index)
+{
     int32_t token;
-    nif_sampler *sampler = nif_resource_get(env, argv[0], NIF_SAMPLER);
-    if (sampler == NULL || !nif_get_i32(env, argv[1], &token)) return enif_make_badarg(env);
-    if (!enter(NULL, sampler)) return nif_dirty(env, "sampler_accept", nif_run_sampler_accept, argc, argv);
-    weir_status status = weir_sampler_accept(nif_sampler_handle(sampler), token, &error);
-    nif_unlock(NULL, sampler);
-    return nif_status(env, status, &error);
+    nif_sampler *sampler = nif_resource(call, argv[0], NIF_SAMPLER);
+    nif_object *context = nif_resource(call, argv[1], NIF_CONTEXT);
+    if (call->end != NIF_RESULT || (sampler->sorts && nif_move(call)) || !nif_lock(call, context)) return 0;
+    weir_sampler *handle = enter(call, sampler);
+    if (handle == NULL) return 0;
+    weir_status status = weir_sample_at(handle, context->handle, index, &token, &call->error);
+    return status == WEIR_OK ? enif_make_int(call->env, token) : nif_status(call, status);
 }
 
-ERL_NIF_TERM nif_sampler_reset(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* sampler_sample(sampler, context): a token from the last row */
+ERL_NIF_TERM nif_sampler_sample(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    weir_error error = {0};
-    nif_sampler *sampler = nif_resource_get(env, argv[0], NIF_SAMPLER);
-    if (sampler == NULL) return enif_make_badarg(env);
-    if (!enter(NULL, sampler)) return nif_dirty(env, "sampler_reset", nif_run_sampler_reset, argc, argv);
-    weir_status status = weir_sampler_reset(nif_sampler_handle(sampler), &error);
-    nif_unlock(NULL, sampler);
-    return nif_status(env, status, &error);
+    return sample(call, argv, -1);
 }
 
-/* sampler_sample_at(sampler, context, index): the token */
-ERL_NIF_TERM nif_sampler_sample_at(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* sampler_sample_at(sampler, context, index): a token from this row */
+ERL_NIF_TERM nif_sampler_sample_at(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    weir_error error = {0};
-    int32_t token, index;
-    nif_sampler *sampler = nif_resource_get(env, argv[0], NIF_SAMPLER);
-    nif_context *context = nif_resource_get(env, argv[1], NIF_CONTEXT);
-    if (sampler == NULL || context == NULL || !nif_get_i32(env, argv[2], &index))
-        return enif_make_badarg(env);
-    if ((sampler->sorts && nif_on_normal_scheduler()) || !enter(context, sampler))
-        return nif_dirty(env, "sampler_sample_at", nif_run_sampler_sample_at, argc, argv);
-    weir_status status =
-        weir_sample_at(nif_sampler_handle(sampler), nif_context_handle(context), index, &token, &error);
-    nif_unlock(context, sampler);
-    return status == WEIR_OK ? enif_make_int(env, token) : nif_refused(env, status, &error);
-}
-
-ERL_NIF_TERM nif_sampler_sample(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
-{
-    const ERL_NIF_TERM at[] = {argv[0], argv[1], enif_make_int(env, -1)};
-    (void)argc;
-    return nif_sampler_sample_at(env, 3, at);
+    return sample(call, argv, nif_i32(call, argv[2]));
 }

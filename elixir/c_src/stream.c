@@ -1,32 +1,32 @@
-/* stream.c: an engine's stream as messages: {ref, {:chunk, ids, text}}, with logprobs
- * {ref, {:chunk, ids, text, scores}}, then {ref, {:done, reason, usage}} or {ref, {:error, reason}}; first,
- * with the prompt's logprobs, {ref, {:prompt, ids, scores}}.
+/* stream.c: an engine's stream as messages: {ref, {:chunk, ids, text}}, with logprobs {ref, {:chunk, ids,
+ * text, scores}}, then {ref, {:done, reason, usage}} or {ref, {:error, reason}}; first, with the prompt's
+ * logprobs, {ref, {:prompt, ids, scores}}.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A chunk becomes a message when there is credit for it; the end comes with the last one. Without credit
- * chunks stay in the stream, which merges them: the mailbox is bounded by what the consumer asked for. The
- * resource is kept for the engine, from the submit until the terminal chunk was taken. Then the stream itself
- * is let go of: a consumer that lives long may hold many references, which need no memory for text. */
+ * A chunk becomes a message if there is credit for it; the end comes with the last one. Without credit,
+ * chunks stay in the stream, which merges them, so the consumer's demand bounds its mailbox. The resource
+ * is kept for the engine from the submit until the terminal chunk was taken. Then the stream itself is
+ * released: a consumer that lives long may hold many references, which need no memory for text. */
 #include <math.h>
 #include <time.h>
 
 #include "nif.h"
 
-/* What a normal scheduler takes. */
-#define TEXT_MAX   1024
-#define TOKENS_MAX 2048 /* that wait, to become one message */
-#define TERMS_MAX  4096 /* of such a message, with alternatives */
-#define FEW        8    /* answers of one request */
+/* Limits for a normal scheduler. */
+#define TERMS_MAX 4096 /* of the message that waiting chunks become */
+#define FEW       8    /* answers of one request */
 
-#define STOP_MAX   64 /* as weir_request has it */
-#define ANSWER_MAX 128
+#define ANSWERS_MAX 128 /* of one request */
 
-/* The message was made without the lock, since that takes long where it is large. It is sent with it, which
- * does not, so that none is sent once the stream is deaf.
+/* ---- Messages ---- */
+
+/* Making a large message takes long, so that is done without the lock. Sending it is quick, and is done with
+ * the lock, so that no message is sent once the stream is deaf.
  *
- * Sent by no process, on whatever thread this is. By the calling one, a dirty scheduler would wait for that
- * process's lock, which its exit holds while it waits for ours in nif_stream_down(); and would send nothing
- * for a process that was killed, although the message is another's. Besides, one sender keeps the order. */
+ * No process is named as the sender. With the calling process as the sender, a dirty scheduler would wait
+ * for that process's lock, which its exit holds while it waits for ours in nif_stream_down(), and nothing
+ * would be sent for a process that was killed, although the message is for another one. One sender also
+ * keeps the order. */
 static void send_locked(nif_stream *s, ErlNifEnv *messages, ERL_NIF_TERM message)
 {
     if (!s->deaf) enif_send(NULL, &s->to, messages, message);
@@ -46,19 +46,14 @@ static void send(nif_stream *s, ErlNifEnv *messages, ERL_NIF_TERM what)
     enif_clear_env(messages);
 }
 
-ERL_NIF_TERM nif_usage_map(ErlNifEnv *env, const weir_usage *usage)
+static ERL_NIF_TERM usage_map(ErlNifEnv *env, const weir_usage *usage)
 {
     ERL_NIF_TERM map = nif_map_of(env, "usage", usage);
     nif_put(env, &map, "score", nif_number(env, weir_usage_score(usage)));
     return map;
 }
 
-static ERL_NIF_TERM text_or_nil(ErlNifEnv *env, const char *text)
-{
-    return text[0] != '\0' ? nif_binary(env, text, WEIR_NUL) : nif_atom(env, "nil");
-}
-
-/* Why not more of the prompt was cached, where there is more to tell than that. */
+/* Why no more of the prompt was cached, if there are details. */
 static void put_miss(ErlNifEnv *env, ERL_NIF_TERM *map, const weir_stream *stream)
 {
     weir_miss_info info = {.size = sizeof info};
@@ -68,15 +63,15 @@ static void put_miss(ErlNifEnv *env, ERL_NIF_TERM *map, const weir_stream *strea
         info.miss != WEIR_MISS_UNCUTTABLE)
         return;
     bool diverged = info.miss == WEIR_MISS_DIVERGED;
-    ERL_NIF_TERM told = nif_map_of(env, "miss_info", &info), nil = nif_atom(env, "nil");
+    ERL_NIF_TERM miss = nif_map_of(env, "miss_info", &info), nil = nif_atom(env, "nil");
     weir_miss_text(&info, text, sizeof text);
-    nif_put(env, &told, "text", nif_binary(env, text, WEIR_NUL));
-    nif_put(env, &told, "prompt", text_or_nil(env, info.prompt));
-    nif_put(env, &told, "cached", text_or_nil(env, info.cached));
-    if (!diverged) nif_put(env, &told, "cause", nil);
-    if (!diverged || info.message < 0) nif_put(env, &told, "message", nil);
-    nif_put(env, &told, "role", text_or_nil(env, info.role));
-    nif_put(env, map, "miss_info", told);
+    nif_put(env, &miss, "text", nif_binary(env, text, WEIR_NUL));
+    nif_put(env, &miss, "prompt", nif_text_or_nil(env, info.prompt));
+    nif_put(env, &miss, "cached", nif_text_or_nil(env, info.cached));
+    if (!diverged) nif_put(env, &miss, "cause", nil);
+    if (!diverged || info.message < 0) nif_put(env, &miss, "message", nil);
+    nif_put(env, &miss, "role", nif_text_or_nil(env, info.role));
+    nif_put(env, map, "miss_info", miss);
 }
 
 /* Of a stream whose terminal chunk was taken. */
@@ -84,7 +79,7 @@ static ERL_NIF_TERM last_usage(ErlNifEnv *env, const weir_stream *stream, bool f
 {
     struct timespec now;
     weir_usage usage = weir_stream_usage(stream);
-    ERL_NIF_TERM map = nif_usage_map(env, &usage);
+    ERL_NIF_TERM map = usage_map(env, &usage);
     put_miss(env, &map, stream);
     if (fork) {
         size_t length;
@@ -96,8 +91,8 @@ static ERL_NIF_TERM last_usage(ErlNifEnv *env, const weir_stream *stream, bool f
     return map;
 }
 
-/* For each token {logprob, [{id, logprob}]}, the likeliest first. Before a prompt's first token there is
- * nothing that it could follow: {nil, []}. */
+/* For each token {logprob, [{id, logprob}]}, the likeliest first; {nil, []} for a prompt's first token,
+ * which has no predecessor. */
 static ERL_NIF_TERM scores(ErlNifEnv *env, const weir_chunk *chunk)
 {
     ERL_NIF_TERM list = enif_make_list(env, 0);
@@ -117,30 +112,23 @@ static ERL_NIF_TERM scores(ErlNifEnv *env, const weir_chunk *chunk)
     return list;
 }
 
-static ERL_NIF_TERM ids(ErlNifEnv *env, const weir_chunk *chunk)
-{
-    ERL_NIF_TERM list = enif_make_list(env, 0);
-    for (size_t i = chunk->n_tokens; i-- > 0;)
-        list = enif_make_list_cell(env, enif_make_int(env, chunk->tokens[i]), list);
-    return list;
-}
-
 static void send_prompt(nif_stream *s, const weir_stream *stream, ErlNifEnv *messages)
 {
     weir_chunk prompt;
-    if (weir_stream_prompt_logprobs(stream, &prompt) != WEIR_OK) return; /* it has ended before */
+    if (weir_stream_prompt_logprobs(stream, &prompt) != WEIR_OK) return; /* it has ended earlier */
+    ERL_NIF_TERM ids = nif_ids(messages, prompt.tokens, prompt.n_tokens);
     send(s, messages,
-         enif_make_tuple3(messages, nif_atom(messages, "prompt"), ids(messages, &prompt),
-                          scores(messages, &prompt)));
+         enif_make_tuple3(messages, nif_atom(messages, "prompt"), ids, scores(messages, &prompt)));
 }
 
 static void send_tokens(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chunk)
 {
-    ERL_NIF_TERM name = nif_atom(messages, "chunk"), tokens = ids(messages, chunk);
+    ERL_NIF_TERM name = nif_atom(messages, "chunk");
+    ERL_NIF_TERM ids = nif_ids(messages, chunk->tokens, chunk->n_tokens);
     ERL_NIF_TERM text = nif_binary(messages, chunk->text, chunk->length);
     send(s, messages,
-         chunk->logprobs == NULL ? enif_make_tuple3(messages, name, tokens, text)
-                                 : enif_make_tuple4(messages, name, tokens, text, scores(messages, chunk)));
+         chunk->logprobs == NULL ? enif_make_tuple3(messages, name, ids, text)
+                                 : enif_make_tuple4(messages, name, ids, text, scores(messages, chunk)));
 }
 
 static ERL_NIF_TERM end_of(nif_stream *s, const weir_stream *stream, ErlNifEnv *messages, weir_reason reason)
@@ -155,6 +143,8 @@ static ERL_NIF_TERM end_of(nif_stream *s, const weir_stream *stream, ErlNifEnv *
     return message_of(s, messages, what);
 }
 
+/* ---- Chunks ---- */
+
 /* With the lock: the next chunk, if it may be sent. */
 static bool take(nif_stream *s, weir_chunk *chunk)
 {
@@ -164,7 +154,8 @@ static bool take(nif_stream *s, weir_chunk *chunk)
     return true;
 }
 
-/* With the lock, which is let go of meanwhile: one chunk's messages. The stream, where they were the last. */
+/* With the lock, which is released meanwhile: sends one chunk's messages. Returns the stream if they were the
+ * last. */
 static weir_stream *send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chunk)
 {
     weir_stream *stream = s->object.handle;
@@ -186,8 +177,8 @@ static weir_stream *send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_ch
     return stream;
 }
 
-/* Sends what may be sent. One thread at a time does; others that come leave it what there is, and wait for
- * nothing. The stream, once: that was the end, and the caller lets go of it. */
+/* Sends what may be sent. One thread does at a time; others return at once and leave the chunks to it.
+ * Returns the stream, once, after its last message; the caller releases it. */
 static weir_stream *pump(nif_stream *s)
 {
     weir_chunk chunk;
@@ -201,14 +192,14 @@ static weir_stream *pump(nif_stream *s)
     return ended;
 }
 
-/* Sends what may be sent, and lets go at the end. The engine's thread may be about to call ready() although
- * another one has taken the terminal chunk: set_ready waits for that. The release alone would only if it were
- * the last one, and a fork, or `kept`, may hold the stream as well. */
+/* Sends what may be sent, and releases the stream at the end. The engine's thread may be about to call
+ * ready() although another thread has taken the terminal chunk. set_ready waits for that; the release
+ * would only if it were the last, and a fork or `kept` may hold the stream, too. */
 static void serve(nif_stream *s)
 {
     weir_stream *ended = pump(s);
     if (ended == NULL) return;
-    nif_engine *engine = s->engine; /* nobody else looks at it any more */
+    nif_object *engine = s->engine; /* no other thread uses it any more */
     s->engine = NULL;
     weir_stream_set_ready(ended, NULL, NULL);
     weir_stream_release(ended);
@@ -222,7 +213,8 @@ static void ready(weir_stream *stream, void *user)
     serve(user);
 }
 
-weir_usage nif_stream_usage(nif_stream *s)
+/* The usage so far, also after the end. */
+static weir_usage usage_of(nif_stream *s)
 {
     enif_mutex_lock(s->object.lock);
     weir_usage usage = s->object.handle != NULL ? weir_stream_usage(s->object.handle) : s->usage;
@@ -246,161 +238,41 @@ void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonit
     serve(s);
 }
 
-/* ---- submit ---- */
+/* ---- Submit ---- */
 
-/* What a request's pointers lead to. */
+/* What is queued, and for whom. */
 typedef struct submission {
-    nif_tokens tokens;
-    ErlNifBinary text, salt;
-    ErlNifBinary stop[STOP_MAX];
-    const char *stops[STOP_MAX];
-    size_t stop_lengths[STOP_MAX];
-    nif_adapters adapters;
-    nif_map map;
-    weir_sampler_params sampler;
-    bool keep; /* so that it can be forked after its end */
-    bool fork; /* request.source is NULL: of what is no longer there */
-    weir_request request;
+    nif_object *engine;
+    nif_request r;
+    int32_t n; /* answers */
+    bool one;  /* the result is {:ok, ref} instead of {:ok, [ref]} */
+    ErlNifPid to;
+    int64_t credit;
 } submission;
 
-static void submission_fini(submission *s)
+/* A stream that was never submitted; NULL: the call ends with NO_MEMORY. */
+static nif_stream *stream_new(nif_call *call, const submission *sub)
 {
-    weir_stream_release(s->request.source);
-    nif_free(s->tokens.ids);
-    nif_map_fini(&s->map);
-}
-
-/* What a fork goes on from, held; NULL: it has ended, and was not kept. */
-static weir_stream *hold_source(nif_stream *s)
-{
-    enif_mutex_lock(s->object.lock);
-    weir_stream *source = weir_stream_hold(s->kept != NULL ? s->kept : s->object.handle);
-    enif_mutex_unlock(s->object.lock);
-    return source;
-}
-
-static bool get_stops(ErlNifEnv *env, ERL_NIF_TERM list, submission *s)
-{
-    ERL_NIF_TERM head;
-    size_t n = 0;
-    for (; enif_get_list_cell(env, list, &head, &list); n++) {
-        if (n == STOP_MAX || !enif_inspect_binary(env, head, &s->stop[n])) return false;
-        s->stops[n] = (const char *)s->stop[n].data;
-        s->stop_lengths[n] = s->stop[n].size;
-    }
-    s->request.stop = s->stops;
-    s->request.stop_length = s->stop_lengths;
-    s->request.n_stop = n;
-    return enif_is_empty_list(env, list) != 0;
-}
-
-/* The key that is wrong; NULL: none. */
-static const char *get_submission(ErlNifEnv *env, ERL_NIF_TERM term, submission *s)
-{
-    nif_map *map = &s->map;
-    ERL_NIF_TERM value;
-    weir_request *r = &s->request;
-    *map = (nif_map){.env = env, .term = term};
-    *r = weir_request_default();
-    s->sampler = weir_sampler_params_default();
-    r->sampler = &s->sampler;
-    nif_map_members(map, "sampler", &s->sampler);
-    nif_map_members(map, "request", r);
-    if (map->wrong != NULL) return map->wrong;
-    if (nif_map_term(map, "keep", &value) && !nif_get_bool(env, value, &s->keep)) return "keep";
-    if (nif_map_term(map, "cache_salt", &value)) {
-        if (!enif_inspect_binary(env, value, &s->salt)) return "cache_salt";
-        r->cache_salt = (const char *)s->salt.data;
-        r->cache_salt_length = s->salt.size;
-    }
-    if (nif_map_term(map, "adapters", &value)) {
-        if (!nif_get_adapters(env, value, &s->adapters)) return "adapters";
-        r->adapters = s->adapters.uses;
-        r->n_adapters = s->adapters.n;
-    }
-    if (nif_map_term(map, "stop", &value) && !get_stops(env, value, s)) return "stop";
-    if (nif_map_term(map, "source", &value)) {
-        nif_stream *source = nif_resource_get(env, value, NIF_STREAM);
-        if (source == NULL) return "source";
-        r->source = hold_source(source);
-        s->fork = true;
-        return NULL;
-    }
-    if (!nif_map_term(map, "prompt", &value)) return "prompt";
-    const nif_chat *chat = nif_resource_get(env, value, NIF_CHAT);
-    if (chat != NULL) {
-        r->chat = chat->object.handle;
-    } else if (enif_inspect_binary(env, value, &s->text)) {
-        r->text = (const char *)s->text.data;
-        r->text_length = s->text.size;
-    } else if (nif_get_tokens(env, value, &s->tokens)) {
-        r->tokens = s->tokens.ids;
-        r->n_tokens = s->tokens.n;
-    } else {
-        return "prompt";
-    }
-    return NULL;
-}
-
-static bool get_credit(ErlNifEnv *env, ERL_NIF_TERM term, int64_t *credit)
-{
-    ErlNifSInt64 n;
-    if (enif_is_identical(term, nif_atom(env, "infinity"))) {
-        *credit = INT64_MAX;
-        return true;
-    }
-    if (!enif_get_int64(env, term, &n) || n < 0) return false;
-    *credit = n;
-    return true;
-}
-
-/* Long work: something to compile (a conversation may have a grammar), or much to read: prompt, salt and
- * stops together; or many answers. */
-static bool is_long(ErlNifEnv *env, ERL_NIF_TERM term, int32_t n)
-{
-    nif_map map = {.env = env, .term = term};
-    ERL_NIF_TERM value, stop;
-    size_t n_bytes = 0;
-    if (n > FEW) return true;
-    /* A fork reads the answer so far. */
-    if (nif_sampling_long(env, term) || nif_map_term(&map, "source", &value)) return true;
-    if (nif_map_term(&map, "prompt", &value)) {
-        n_bytes += nif_size(env, value);
-        if (nif_resource_get(env, value, NIF_CHAT) != NULL || nif_longer_than(env, value, TOKENS_MAX))
-            return true;
-    }
-    if (nif_map_term(&map, "cache_salt", &value)) n_bytes += nif_size(env, value);
-    if (nif_map_term(&map, "stop", &value)) {
-        for (int i = 0; i < STOP_MAX && enif_get_list_cell(env, value, &stop, &value); i++)
-            n_bytes += nif_size(env, stop);
-    }
-    return n_bytes > TEXT_MAX;
-}
-
-/* A stream that was never submitted. */
-static nif_stream *stream_new(nif_engine *engine, const ErlNifPid *to, int64_t credit, const submission *sub)
-{
-    const weir_request *request = &sub->request;
     weir_stream *handle = NULL;
-    nif_stream *s = nif_resource_new(NIF_STREAM);
-    if (s == NULL) return NULL;
+    const weir_request *request = &sub->r.request;
     if (weir_stream_create(&handle, NULL) != WEIR_OK) {
-        nif_resource_drop(s);
+        nif_stop(call, NIF_NO_MEMORY);
         return NULL;
     }
-    s->object.handle = handle;
-    s->engine = engine;
-    s->to = *to;
-    s->credit = credit;
+    nif_stream *s = nif_resource_new(call, NIF_STREAM, handle);
+    if (s == NULL) return NULL;
+    s->engine = sub->engine;
+    s->to = sub->to;
+    s->credit = sub->credit;
     s->width = 2 + (int64_t)request->n_logprobs;
-    s->fork = sub->fork;
+    s->fork = sub->r.fork;
     if (request->prompt_logprobs || request->n_prompt_logprobs > 0)
         s->prompt_width = 2 + (int64_t)request->n_prompt_logprobs;
     return s;
 }
 
 /* The request is queued: its messages may begin. */
-static ERL_NIF_TERM stream_begin(ErlNifEnv *env, nif_stream *s, bool keep)
+static ERL_NIF_TERM stream_begin(nif_call *call, nif_stream *s, bool keep)
 {
     ErlNifMonitor monitor;
     ErlNifPid to = s->to;
@@ -408,113 +280,121 @@ static ERL_NIF_TERM stream_begin(ErlNifEnv *env, nif_stream *s, bool keep)
     enif_keep_resource(s->engine);
     enif_keep_resource(s); /* until the terminal chunk was taken */
     weir_stream_set_ready(s->object.handle, ready, s);
-    /* Watched only now: nothing but serve() may end the callback. It may all be over already. */
-    if (enif_monitor_process(env, s, &to, &monitor) != 0) nif_stream_down(env, s, &to, NULL);
-    return nif_resource_term(env, s);
+    /* Monitored only now: nothing but serve() may remove the callback. Everything may have ended already. */
+    if (enif_monitor_process(call->env, s, &to, &monitor) != 0) nif_stream_down(call->env, s, &to, NULL);
+    return nif_resource_term(call, s);
 }
 
-static bool is_answers(ErlNifEnv *env, ERL_NIF_TERM term, int32_t *n)
+static int64_t get_credit(nif_call *call, ERL_NIF_TERM term)
 {
-    return nif_get_i32(env, term, n) && *n >= 1 && *n <= ANSWER_MAX;
+    ErlNifSInt64 n = 0;
+    if (nif_is(call->env, term, "infinity")) return INT64_MAX;
+    if (!enif_get_int64(call->env, term, &n) || n < 0) nif_stop(call, NIF_WRONG);
+    return n;
 }
 
-/* Queues a request n times: all or none. `refs` is a list then. */
-static ERL_NIF_TERM submit(ErlNifEnv *env, nif_engine *engine, ERL_NIF_TERM request, int32_t n,
-                           const ErlNifPid *to, int64_t credit, ERL_NIF_TERM *refs)
+/* Queues the request n times, all or none. */
+static ERL_NIF_TERM queue(nif_call *call, const submission *sub)
 {
-    weir_error error = {0};
-    submission sub = {.keep = false};
-    nif_stream *streams[ANSWER_MAX];
-    weir_stream *handles[ANSWER_MAX];
+    nif_stream *streams[ANSWERS_MAX];
+    weir_stream *handles[ANSWERS_MAX];
     int32_t made = 0;
-    ERL_NIF_TERM result = 0; /* stays 0: an argument is of the wrong type */
-    if (get_submission(env, request, &sub) != NULL) goto end;
-    if (sub.fork && sub.request.source == NULL) {
-        result = nif_failed(env, "source: the stream has ended, and was submitted without keep: true");
-        goto end;
-    }
-    for (; made < n; made++) {
-        streams[made] = stream_new(engine, to, credit, &sub);
-        if (streams[made] == NULL) {
-            result = nif_no_memory(env);
-            goto drop;
-        }
+    weir_status status = WEIR_NO_MEMORY;
+    ERL_NIF_TERM ref = 0, refs = enif_make_list(call->env, 0);
+    for (; made < sub->n; made++) {
+        streams[made] = stream_new(call, sub);
+        if (streams[made] == NULL) break;
         handles[made] = streams[made]->object.handle;
     }
-    weir_status status =
-        weir_engine_submit_n(engine->object.handle, &sub.request, (size_t)n, handles, &error);
-    if (status == WEIR_OK) {
-        *refs = enif_make_list(env, 0);
-        while (made-- > 0)
-            *refs = enif_make_list_cell(env, stream_begin(env, streams[made], sub.keep), *refs);
-        result = nif_atom(env, "ok");
-        goto end;
+    if (made == sub->n)
+        status =
+            weir_engine_submit_n(sub->engine->handle, &sub->r.request, (size_t)made, handles, &call->error);
+    while (made-- > 0) {
+        if (status != WEIR_OK) {
+            enif_release_resource(streams[made]);
+        } else {
+            ref = stream_begin(call, streams[made], sub->r.keep);
+            refs = enif_make_list_cell(call->env, ref, refs);
+        }
     }
-    result = status == WEIR_BUSY ? enif_make_tuple2(env, nif_atom(env, "error"), nif_atom(env, "queue_full"))
-                                 : nif_refused(env, status, &error);
-drop:
-    while (made-- > 0) nif_resource_drop(streams[made]);
-end:
-    submission_fini(&sub);
-    return result != 0 ? result : enif_make_badarg(env);
+    if (status == WEIR_OK) return nif_ok(call->env, sub->one ? ref : refs);
+    return status == WEIR_BUSY ? nif_error_atom(call->env, "queue_full") : nif_status(call, status);
+}
+
+/* Reads engine and request, and queues it. */
+static ERL_NIF_TERM submit(nif_call *call, const ERL_NIF_TERM argv[], submission *sub)
+{
+    ERL_NIF_TERM result = 0;
+    sub->engine = nif_resource(call, argv[0], NIF_ENGINE);
+    if (!enif_is_map(call->env, argv[1])) nif_stop(call, NIF_WRONG);
+    if (call->end != NIF_RESULT) return 0;
+    if ((sub->n > FEW || nif_request_long(call, argv[1])) && nif_move(call)) return 0;
+    nif_request_read(call, argv[1], &sub->r);
+    if (sub->r.fork && sub->r.request.source == NULL)
+        result = nif_error(call->env, "source: the stream has ended, and was submitted without keep: true");
+    else if (call->end == NIF_RESULT)
+        result = queue(call, sub);
+    nif_request_fini(&sub->r);
+    return result;
 }
 
 /* engine_submit(engine, request, pid, demand): {:ok, ref} */
-ERL_NIF_TERM nif_engine_submit(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+ERL_NIF_TERM nif_engine_submit(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    ErlNifPid to;
-    int64_t credit;
-    ERL_NIF_TERM refs = 0, ref, rest;
-    nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
-    if (engine == NULL || !enif_is_map(env, argv[1]) || !enif_get_local_pid(env, argv[2], &to) ||
-        !get_credit(env, argv[3], &credit))
-        return enif_make_badarg(env);
-    if (nif_on_normal_scheduler() && is_long(env, argv[1], 1))
-        return nif_dirty(env, "engine_submit", nif_run_engine_submit, argc, argv);
-    ERL_NIF_TERM result = submit(env, engine, argv[1], 1, &to, credit, &refs);
-    return refs != 0 && enif_get_list_cell(env, refs, &ref, &rest) ? nif_ok(env, ref) : result;
+    submission sub = {.n = 1, .one = true};
+    sub.to = nif_pid(call, argv[2]);
+    sub.credit = get_credit(call, argv[3]);
+    return submit(call, argv, &sub);
 }
 
-/* engine_submit_n(engine, request, n, pid, demand): {:ok, [ref]}, of n answers */
-ERL_NIF_TERM nif_engine_submit_n(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* engine_submit_n(engine, request, n, pid, demand): {:ok, [ref]} */
+ERL_NIF_TERM nif_engine_submit_n(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    ErlNifPid to;
-    int32_t n;
-    int64_t credit;
-    ERL_NIF_TERM refs = 0;
-    nif_engine *engine = nif_resource_get(env, argv[0], NIF_ENGINE);
-    if (engine == NULL || !enif_is_map(env, argv[1]) || !is_answers(env, argv[2], &n) ||
-        !enif_get_local_pid(env, argv[3], &to) || !get_credit(env, argv[4], &credit))
-        return enif_make_badarg(env);
-    if (nif_on_normal_scheduler() && is_long(env, argv[1], n))
-        return nif_dirty(env, "engine_submit_n", nif_run_engine_submit_n, argc, argv);
-    ERL_NIF_TERM result = submit(env, engine, argv[1], n, &to, credit, &refs);
-    return refs != 0 ? nif_ok(env, refs) : result;
+    submission sub = {.n = nif_i32_in(call, argv[2], 1, ANSWERS_MAX)};
+    sub.to = nif_pid(call, argv[3]);
+    sub.credit = get_credit(call, argv[4]);
+    return submit(call, argv, &sub);
 }
+
+/* ---- After the submit ---- */
 
 /* engine_demand(ref, n): n more messages may come, or :infinity */
-ERL_NIF_TERM nif_engine_demand(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+ERL_NIF_TERM nif_engine_demand(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    int64_t credit;
-    nif_stream *s = nif_resource_get(env, argv[0], NIF_STREAM);
-    if (s == NULL || !get_credit(env, argv[1], &credit)) return enif_make_badarg(env);
-    weir_usage usage = nif_stream_usage(s);
+    nif_stream *s = nif_resource(call, argv[0], NIF_STREAM);
+    int64_t credit = get_credit(call, argv[1]);
+    if (call->end != NIF_RESULT) return 0;
+    weir_usage usage = usage_of(s);
     enif_mutex_lock(s->object.lock);
     int64_t terms = (usage.n_generated - s->n_sent) * s->width + usage.n_prompt * s->prompt_width;
-    bool much = nif_on_normal_scheduler() && terms > TERMS_MAX;
-    if (!much) s->credit = credit > INT64_MAX - s->credit ? INT64_MAX : s->credit + credit;
+    if (terms <= TERMS_MAX || !nif_move(call))
+        s->credit = credit > INT64_MAX - s->credit ? INT64_MAX : s->credit + credit;
     enif_mutex_unlock(s->object.lock);
-    if (much) return nif_dirty(env, "engine_demand", nif_run_engine_demand, argc, argv);
-    serve(s);
-    return nif_atom(env, "ok");
+    if (call->end == NIF_RESULT) serve(s);
+    return nif_atom(call->env, "ok");
 }
 
 /* engine_cancel(ref): the end still comes, within a tick */
-ERL_NIF_TERM nif_engine_cancel(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+ERL_NIF_TERM nif_engine_cancel(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    (void)argc;
-    nif_stream *s = nif_resource_get(env, argv[0], NIF_STREAM);
-    if (s == NULL) return enif_make_badarg(env);
-    cancel(s, false);
-    return nif_atom(env, "ok");
+    nif_stream *s = nif_resource(call, argv[0], NIF_STREAM);
+    if (s != NULL) cancel(s, false);
+    return nif_atom(call->env, "ok");
+}
+
+/* engine_close(ref): cancels; no message follows, as if the consumer had ended */
+ERL_NIF_TERM nif_engine_close(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    nif_stream *s = nif_resource(call, argv[0], NIF_STREAM);
+    if (s != NULL) nif_stream_down(call->env, s, NULL, NULL);
+    return nif_atom(call->env, "ok");
+}
+
+/* engine_usage(ref): counts and times of a request so far */
+ERL_NIF_TERM nif_engine_usage(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    nif_stream *s = nif_resource(call, argv[0], NIF_STREAM);
+    if (s == NULL) return 0;
+    weir_usage usage = usage_of(s);
+    return usage_map(call->env, &usage);
 }

@@ -1,4 +1,4 @@
-/* term.c: terms in, terms out.
+/* term.c: terms to values, and values to terms.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdio.h>
@@ -6,69 +6,112 @@
 
 #include "nif.h"
 
-bool nif_get_bool(ErlNifEnv *env, ERL_NIF_TERM term, bool *value)
+/* ---- Terms to values ---- */
+
+bool nif_is(ErlNifEnv *env, ERL_NIF_TERM term, const char *atom)
 {
-    *value = enif_is_identical(term, enif_make_atom(env, "true"));
-    return *value || enif_is_identical(term, enif_make_atom(env, "false"));
+    return enif_is_identical(term, enif_make_atom(env, atom)) != 0;
 }
 
-bool nif_get_i32(ErlNifEnv *env, ERL_NIF_TERM term, int32_t *value)
+bool nif_bool(nif_call *call, ERL_NIF_TERM term)
 {
-    int number;
-    if (!enif_get_int(env, term, &number)) return false;
-    *value = number;
-    return true;
+    bool value = nif_is(call->env, term, "true");
+    if (!value && !nif_is(call->env, term, "false")) nif_stop(call, NIF_WRONG);
+    return value;
 }
 
-bool nif_get_float(ErlNifEnv *env, ERL_NIF_TERM term, float *value)
+int32_t nif_i32(nif_call *call, ERL_NIF_TERM term)
 {
-    double number;
-    ErlNifSInt64 integer;
-    if (enif_get_double(env, term, &number)) {
+    int number = 0;
+    if (!enif_get_int(call->env, term, &number)) nif_stop(call, NIF_WRONG);
+    return number;
+}
+
+int32_t nif_i32_in(nif_call *call, ERL_NIF_TERM term, int32_t min, int32_t max)
+{
+    int32_t number = nif_i32(call, term);
+    if (number < min || number > max) nif_stop(call, NIF_WRONG);
+    return number;
+}
+
+float nif_float(nif_call *call, ERL_NIF_TERM term)
+{
+    double number = 0;
+    ErlNifSInt64 integer = 0;
+    if (enif_get_double(call->env, term, &number)) {
         /* A double beyond a float's range has no defined conversion. */
-        *value = number > 3e38 ? INFINITY : number < -3e38 ? -INFINITY : (float)number;
-        return true;
+        return number > 3e38 ? INFINITY : number < -3e38 ? -INFINITY : (float)number;
     }
-    if (!enif_get_int64(env, term, &integer)) return false;
-    *value = (float)integer;
-    return true;
+    if (!enif_get_int64(call->env, term, &integer)) nif_stop(call, NIF_WRONG);
+    return (float)integer;
 }
 
-bool nif_get_tokens(ErlNifEnv *env, ERL_NIF_TERM term, nif_tokens *tokens)
+ErlNifBinary nif_bytes(nif_call *call, ERL_NIF_TERM term)
 {
-    unsigned n;
+    ErlNifBinary bytes = {.size = 0};
+    if (!enif_inspect_binary(call->env, term, &bytes)) nif_stop(call, NIF_WRONG);
+    return bytes;
+}
+
+const char *nif_text(nif_call *call, ERL_NIF_TERM term)
+{
+    ErlNifBinary bytes = nif_bytes(call, term);
+    if (bytes.size > 0 && memchr(bytes.data, 0, bytes.size) != NULL) nif_stop(call, NIF_WRONG);
+    char *text = nif_alloc(call, bytes.size + 1);
+    if (text == NULL) return NULL;
+    if (bytes.size > 0) memcpy(text, bytes.data, bytes.size);
+    text[bytes.size] = '\0';
+    return text;
+}
+
+const char *nif_text_or_null(nif_call *call, ERL_NIF_TERM term)
+{
+    return nif_is(call->env, term, "nil") ? NULL : nif_text(call, term);
+}
+
+ErlNifPid nif_pid(nif_call *call, ERL_NIF_TERM term)
+{
+    ErlNifPid pid = {0};
+    if (!enif_get_local_pid(call->env, term, &pid)) nif_stop(call, NIF_WRONG);
+    return pid;
+}
+
+void *nif_list(nif_call *call, ERL_NIF_TERM list, size_t size, size_t *n)
+{
+    unsigned length = 0;
+    if (!enif_get_list_length(call->env, list, &length)) nif_stop(call, NIF_WRONG);
+    *n = length;
+    return nif_alloc(call, length * size);
+}
+
+bool nif_next(nif_call *call, ERL_NIF_TERM *list, ERL_NIF_TERM *head)
+{
+    return call->end == NIF_RESULT && enif_get_list_cell(call->env, *list, head, list) != 0;
+}
+
+bool nif_next_tuple(nif_call *call, ERL_NIF_TERM *list, int arity, const ERL_NIF_TERM **elements)
+{
     ERL_NIF_TERM head;
-    *tokens = (nif_tokens){0};
-    if (!enif_get_list_length(env, term, &n)) return false;
-    tokens->ids = enif_alloc(n > 0 ? n * sizeof *tokens->ids : 1);
-    if (tokens->ids == NULL) return false;
-    for (; enif_get_list_cell(env, term, &head, &term); tokens->n++) {
-        if (!nif_get_i32(env, head, &tokens->ids[tokens->n])) {
-            nif_free(tokens->ids);
-            *tokens = (nif_tokens){0};
-            return false;
-        }
-    }
-    return true;
+    int found;
+    if (!nif_next(call, list, &head)) return false;
+    if (enif_get_tuple(call->env, head, &found, elements) && found == arity) return true;
+    nif_stop(call, NIF_WRONG);
+    return false;
 }
 
-bool nif_get_text(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifBinary *text)
+weir_tokens nif_tokens(nif_call *call, ERL_NIF_TERM list)
 {
-    if (!enif_inspect_binary(env, term, text)) return false;
-    return text->size == 0 || memchr(text->data, 0, text->size) == NULL;
+    size_t n;
+    ERL_NIF_TERM head;
+    int32_t *ids = nif_list(call, list, sizeof *ids, &n);
+    for (size_t i = 0; nif_next(call, &list, &head); i++) ids[i] = nif_i32(call, head);
+    return (weir_tokens){ids, n};
 }
 
-bool nif_get_string(ErlNifEnv *env, ERL_NIF_TERM term, bool nil, char **text)
+bool nif_key(nif_call *call, ERL_NIF_TERM map, const char *name, ERL_NIF_TERM *value)
 {
-    ErlNifBinary binary;
-    *text = NULL;
-    if (nil && enif_is_identical(term, enif_make_atom(env, "nil"))) return true;
-    if (!nif_get_text(env, term, &binary)) return false;
-    *text = enif_alloc(binary.size + 1);
-    if (*text == NULL) return false;
-    if (binary.size > 0) memcpy(*text, binary.data, binary.size);
-    (*text)[binary.size] = '\0';
-    return true;
+    return enif_get_map_value(call->env, map, nif_atom(call->env, name), value) &&
+           !nif_is(call->env, *value, "nil");
 }
 
 size_t nif_size(ErlNifEnv *env, ERL_NIF_TERM term)
@@ -86,14 +129,21 @@ bool nif_longer_than(ErlNifEnv *env, ERL_NIF_TERM list, size_t limit)
     return false;
 }
 
+/* ---- Values to terms ---- */
+
 ERL_NIF_TERM nif_atom(ErlNifEnv *env, const char *name)
 {
     return enif_make_atom(env, name);
 }
 
+ERL_NIF_TERM nif_truth(ErlNifEnv *env, bool value)
+{
+    return nif_atom(env, value ? "true" : "false");
+}
+
 ERL_NIF_TERM nif_ok(ErlNifEnv *env, ERL_NIF_TERM term)
 {
-    return enif_make_tuple2(env, enif_make_atom(env, "ok"), term);
+    return enif_make_tuple2(env, nif_atom(env, "ok"), term);
 }
 
 ERL_NIF_TERM nif_binary(ErlNifEnv *env, const char *text, size_t length)
@@ -105,10 +155,22 @@ ERL_NIF_TERM nif_binary(ErlNifEnv *env, const char *text, size_t length)
     return term;
 }
 
-/* Erlang has no infinity; OpenAI's API gives this for the logprob of what cannot be. */
+ERL_NIF_TERM nif_text_or_nil(ErlNifEnv *env, const char *text)
+{
+    return text != NULL && text[0] != '\0' ? nif_binary(env, text, WEIR_NUL) : nif_atom(env, "nil");
+}
+
+/* Erlang has no infinity; OpenAI's API uses this number for the logprob of an impossible token. */
 ERL_NIF_TERM nif_number(ErlNifEnv *env, double number)
 {
     return enif_make_double(env, isfinite(number) ? number : -9999.0);
+}
+
+ERL_NIF_TERM nif_ids(ErlNifEnv *env, const int32_t *tokens, size_t n)
+{
+    ERL_NIF_TERM list = enif_make_list(env, 0);
+    while (n > 0) list = enif_make_list_cell(env, enif_make_int(env, tokens[--n]), list);
+    return list;
 }
 
 void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value)
@@ -116,28 +178,28 @@ void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM v
     enif_make_map_put(env, *map, nif_atom(env, name), value, map);
 }
 
-ERL_NIF_TERM nif_failed(ErlNifEnv *env, const char *message)
+ERL_NIF_TERM nif_error(ErlNifEnv *env, const char *message)
 {
-    return enif_make_tuple2(env, enif_make_atom(env, "error"), nif_binary(env, message, WEIR_NUL));
+    return enif_make_tuple2(env, nif_atom(env, "error"), nif_binary(env, message, WEIR_NUL));
 }
 
-ERL_NIF_TERM nif_no_memory(ErlNifEnv *env)
+ERL_NIF_TERM nif_error_atom(ErlNifEnv *env, const char *reason)
 {
-    return nif_failed(env, weir_status_text(WEIR_NO_MEMORY));
+    return enif_make_tuple2(env, nif_atom(env, "error"), nif_atom(env, reason));
 }
 
 ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *error)
 {
     char text[sizeof error->field + sizeof error->message + 2];
-    if (error == NULL || error->message[0] == '\0') return nif_failed(env, weir_status_text(status));
+    if (error->message[0] == '\0') return nif_error(env, weir_status_text(status));
     /* most messages name the field themselves */
     if (error->field[0] == '\0' || strstr(error->message, error->field) != NULL)
-        return nif_failed(env, error->message);
+        return nif_error(env, error->message);
     snprintf(text, sizeof text, "%s: %s", error->field, error->message);
-    return nif_failed(env, text);
+    return nif_error(env, text);
 }
 
-ERL_NIF_TERM nif_status(ErlNifEnv *env, weir_status status, const weir_error *error)
+ERL_NIF_TERM nif_status(nif_call *call, weir_status status)
 {
-    return status == WEIR_OK ? enif_make_atom(env, "ok") : nif_refused(env, status, error);
+    return status == WEIR_OK ? nif_atom(call->env, "ok") : nif_refused(call->env, status, &call->error);
 }
