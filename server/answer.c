@@ -27,6 +27,7 @@ serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir
     answer->call = call;
     answer->form = form;
     answer->chat = weir_chat_hold(chat);
+    answer->begins = form->begin != NULL;
     answer->created_s = (int64_t)time(NULL);
     answer->model = call->server->name;
     answer->n = answer->n_each = answer->n_told = n;
@@ -154,29 +155,23 @@ static bool count_answers(serve_answer *answer)
                           "this request wants %d answers; this key may have %d at a time", answer->n, most);
         return false;
     }
-    serve_call_refuse(call, 429, NULL, "rate_limit_exceeded",
-                      "with the %d answers of this request too many of this key run at the moment",
-                      answer->n);
-    return false;
+    return serve_call_refuse(call, 429, NULL, "rate_limit_exceeded",
+                             "with the %d answers of this request too many of this key run at the moment",
+                             answer->n);
 }
 
 bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_requests)
 {
     serve_call *call = answer->call;
     weir_error error = {0};
-    if (answer->share && answer->n > 1) {
-        serve_call_refuse(call, 400, "share", "invalid_value",
-                          "share must be left out where there are several answers or prompts");
-        return false;
-    }
+    if (answer->share && answer->n > 1)
+        return serve_call_refuse(call, 400, "share", "invalid_value",
+                                 "share must be left out where there are several answers or prompts");
     if (!count_answers(answer)) return false;
     weir_status status = answer->share ? submit_shared(answer, requests, &error)
                                        : submit_own(answer, requests, n_requests, &error);
     if (status == WEIR_OK && answer->kept) serve_kept_add(call->server->kept, answer, requests[0].cache_salt);
-    if (status == WEIR_OK) return true;
-    error.code = status;
-    serve_call_refuse_error(call, &error);
-    return false;
+    return serve_call_passes(call, status, &error);
 }
 
 /* ---- Shared by whole answers and events ---- */
@@ -624,7 +619,7 @@ void serve_answer_start(serve_answer *answer)
         serve_call_begin(answer->call, "text/event-stream; charset=utf-8");
     }
     if (answer->stream) {
-        bool begin = answer->form->begin != NULL && !answer->echoes_scores; /* else with the first chunk */
+        bool begin = answer->begins && !answer->echoes_scores; /* else with the first chunk */
         for (int32_t i = 0; i < answer->n && begin; i++) send_part(&answer->choices[i], BEGIN, NULL);
         serve_call_send(answer->call);
     }

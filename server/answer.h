@@ -55,6 +55,7 @@ struct serve_answer {
     weir_chat *chat; /* held; NULL for completions */
     bool stream, include_usage;
     bool resume;        /* its events go on tape, and it outlives its connection */
+    bool begins;        /* form->begin comes first */
     bool share;         /* an identical request's generation will do */
     bool stopped;       /* at a client's word: to be cancelled is no error */
     serve_tape *tape;   /* once it has begun; NULL: events go to the call */

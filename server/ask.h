@@ -1,8 +1,6 @@
-/* ask.h: the fields of a request for text, read from its JSON. SPDX-License-Identifier: Apache-2.0 */
+/* ask.h: a request for text, read from its JSON. SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_ASK_H
 #define WEIR_SERVER_ASK_H
-
-#include <jansson.h>
 
 #include "answer.h"
 #include "kept.h"
@@ -15,52 +13,38 @@
 #define SERVE_STOP_MAX 64 /* what the library allows */
 #define SERVE_ARGS_MAX 62 /* variables of a template; the library allows 64 */
 
-typedef enum serve_tools {
-    SERVE_TOOLS_UNSAID,
-    SERVE_TOOLS_AUTO,
-    SERVE_TOOLS_NONE,
-    SERVE_TOOLS_REQUIRED,
-    SERVE_TOOLS_NAMED, /* tool_name */
-} serve_tools;
-
-/* Whether the assistant's turn is begun; with UNSAID it is, unless the last message goes on. */
-typedef enum serve_generation_prompt {
-    SERVE_PROMPT_UNSAID,
-    SERVE_PROMPT_WANTED,
-    SERVE_PROMPT_UNWANTED,
-} serve_generation_prompt;
+/* Of the cache's salt: what a request adds to its key's digest, and both. */
+#define SERVE_SALT_OWN 256
+#define SERVE_SALT_MAX 512
 
 /* Values borrow from `json`, which is owned. */
 typedef struct serve_ask {
+    serve_call *call;
+    unsigned where; /* bits of SERVE_ASK_* */
     json_t *json;
-    weir_sampler_params sampler;
-    weir_request request; /* the members that fields set; serve_ask_request adds the rest */
-    bool stream, include_usage, ignore_eos, resume, share;
+    weir_sampler_params sampler; /* these three: the members that fields set */
+    weir_chat_params chat;
+    weir_request request;
+    bool stream, include_usage, resume, share, echo;
+    bool unkept; /* store: false */
     int32_t n, best_of;
-    const json_t *fork; /* NULL = none */
-    bool unkept;        /* store: false */
-    const char *cache_salt;
+    const json_t *prompt, *messages, *tools, *kwargs, *lora, *fork; /* NULL = not given */
+    const json_t *tools_allowed; /* an array of tools by name; NULL = all */
+    const char *tool_name;       /* the one that is to be called; NULL = any */
+    const char *cache_salt, *reasoning_effort;
+    const char *unused;  /* of fields that have no effect */
     const char *adapter; /* the model that was asked for is one; NULL = it is not */
-    const json_t *lora;  /* NULL = not given */
     serve_adapter_set adapters;
-
     const char *stop[SERVE_STOP_MAX];
     size_t stop_length[SERVE_STOP_MAX];
     size_t n_stop;
-    weir_logit_bias *biases; /* owned */
-    const char **breakers;   /* owned */
-    char *order;             /* owned */
-
-    const json_t *prompt, *messages, *tools, *kwargs; /* NULL = not given */
-    char *schema;                                     /* owned: the answer's; NULL = any */
-    bool strict_schema; /* what of it cannot be enforced is an error in chats too */
-    serve_tools tool_choice;
-    const char *tool_name;
-    const json_t *tools_allowed; /* an array of tools by name; NULL = all */
-    bool parallel_tool_calls, continue_final, echo;
-    serve_generation_prompt generation_prompt;
-    const char *reasoning_effort;
-    weir_special_content special_content;
+    weir_logit_bias *biases; /* owned, as are the next three */
+    const char **breakers;
+    char *order;
+    char *schema; /* the answer's; NULL = any */
+    char salt[SERVE_SALT_MAX];
+    serve_kept_choice source; /* of a fork */
+    weir_chat *rendered;      /* held; NULL = no chat's */
 } serve_ask;
 
 /* Reads call->body. False: the call has its answer, a refusal that names the field. Freed with fini
@@ -68,29 +52,40 @@ typedef struct serve_ask {
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where);
 void serve_ask_fini(serve_ask *ask);
 
-/* The field that sets a member of `of`, "sampler" or "request" (NULL: either), where the table has a line for
- * it; member is [n]. NULL: it has none. */
+/* The field that sets a member of `of`, "sampler", "chat" or "request" (NULL: any), where the table has a
+ * line for it; member is [n]. NULL: it has none. */
 const char *serve_ask_name(const char *of, const char *member, size_t n);
 
-/* Fills what all requests of the ask share; borrows from it. salt is [SERVE_SALT_MAX], which holds a key's
- * digest and what a request adds. */
-#define SERVE_SALT_MAX 512
-#define SERVE_SALT_OWN 256
-void serve_ask_request(serve_ask *ask, const serve_call *call, char *salt, weir_request *request);
+/* Fills what all requests of the ask share, and a fork's source; borrows from it. False: the call has its
+ * answer. */
+bool serve_ask_request(serve_ask *ask, weir_request *request);
 
-/* What the answer is to go on from; the request's source, too. False: the call has its answer. Freed with
- * serve_kept_choice_fini. */
-bool serve_ask_fork(serve_ask *ask, serve_call *call, const char *salt, weir_request *request,
-                    serve_kept_choice *choice);
+/* Renders the messages, for the request. False: the call has its answer. */
+bool serve_ask_render(serve_ask *ask, weir_request *request);
 
-/* How the answer comes, which scores it tells, and whether it is kept. */
-void serve_ask_answer(const serve_ask *ask, serve_answer *answer);
+/* The call's answer with n choices: how it comes, which scores it tells, whether it is kept. NULL: out of
+ * memory, and the call has its answer. */
+serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int32_t n);
 
 /* Answers a request with a prompt in the form that is written; where: SERVE_ASK_COMPLETIONS and more.
  * Worker. */
 void serve_complete(serve_call *call, unsigned where, const serve_form *written);
 
-/* Renders messages; NULL: the call has its answer. */
-weir_chat *serve_ask_render(serve_ask *ask, serve_call *call);
+/* ---- Readers of fields (serve_field); `to` is a serve_ask ---- */
+
+/* ask_chat.c */
+bool serve_ask_json_schema(serve_call *call, void *to, const char *name, const json_t *value);
+bool serve_ask_response_format(serve_call *call, void *to, const char *name, const json_t *value);
+bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const json_t *value);
+
+/* ask_sampling.c */
+bool serve_ask_stop(serve_call *call, void *to, const char *name, const json_t *value);
+bool serve_ask_logit_bias(serve_call *call, void *to, const char *name, const json_t *value);
+bool serve_ask_seed(serve_call *call, void *to, const char *name, const json_t *value);
+bool serve_ask_breakers(serve_call *call, void *to, const char *name, const json_t *value);
+bool serve_ask_samplers(serve_call *call, void *to, const char *name, const json_t *value);
+
+/* ask_fields.c: reads ask->json. */
+bool serve_ask_fields(serve_ask *ask);
 
 #endif

@@ -241,7 +241,7 @@ void serve_call_error_json(weir__text *text, int status, const char *field, cons
     weir__text_add_string(text, "}");
 }
 
-static void refuse(serve_call *call, int status, const char *field, const char *code, const char *message)
+static bool refuse(serve_call *call, int status, const char *field, const char *code, const char *message)
 {
     weir__text text = {0};
     if (!call->begun) call->code = code;
@@ -255,9 +255,10 @@ static void refuse(serve_call *call, int status, const char *field, const char *
     } else
         serve_call_answer(call, status, "application/json", text.bytes, text.n);
     weir__text_fini(&text);
+    return false;
 }
 
-void serve_call_refuse(serve_call *call, int status, const char *field, const char *code, const char *format,
+bool serve_call_refuse(serve_call *call, int status, const char *field, const char *code, const char *format,
                        ...)
 {
     char message[512], clean[512];
@@ -267,18 +268,18 @@ void serve_call_refuse(serve_call *call, int status, const char *field, const ch
     va_end(list);
     /* A path is any bytes, and what is long is cut. */
     weir__utf8_copy(clean, sizeof clean, message, strlen(message));
-    refuse(call, status, field, code, clean);
+    return refuse(call, status, field, code, clean);
 }
 
-void serve_call_stopping(serve_call *call)
+bool serve_call_stopping(serve_call *call)
 {
     call->retry_s = NEXT_SERVER_S;
-    refuse(call, 503, NULL, "stopping", "the server is going down");
+    return refuse(call, 503, NULL, "stopping", "the server is going down");
 }
 
-void serve_call_no_memory(serve_call *call)
+bool serve_call_no_memory(serve_call *call)
 {
-    refuse(call, 503, NULL, "out_of_memory", "the server is out of memory for this request");
+    return refuse(call, 503, NULL, "out_of_memory", "the server is out of memory for this request");
 }
 
 #define RELAXED_MAX 2048 /* of the header's value */
@@ -303,7 +304,7 @@ void serve_call_relaxed(serve_call *call, const char *lines)
     call->relaxed = header.bytes;
 }
 
-void serve_call_refuse_error(serve_call *call, const weir_error *error)
+bool serve_call_refuse_error(serve_call *call, const weir_error *error)
 {
     char field[96], message[sizeof error->message];
     serve_names_field(error->field, call->schema_field, field, sizeof field);
@@ -313,26 +314,30 @@ void serve_call_refuse_error(serve_call *call, const weir_error *error)
     case WEIR_REFUSED:
     case WEIR_GRAMMAR:
     case WEIR_TEMPLATE:
-    case WEIR_FORMAT: refuse(call, 400, field, "invalid_value", message); return;
-    case WEIR_UNSUPPORTED: refuse(call, 400, field, "unsupported_value", message); return;
-    case WEIR_TOO_LONG: refuse(call, 400, field, "context_length_exceeded", message); return;
+    case WEIR_FORMAT: return refuse(call, 400, field, "invalid_value", message);
+    case WEIR_UNSUPPORTED: return refuse(call, 400, field, "unsupported_value", message);
+    case WEIR_TOO_LONG: return refuse(call, 400, field, "context_length_exceeded", message);
     case WEIR_BUSY: {
         weir_engine_stats stats = {.size = sizeof stats};
         int64_t wait = 0;
         if (weir_engine_get_stats(call->server->engine, &stats) == WEIR_OK)
             wait = stats.retry_ns / WEIR__NS_PER_S;
         call->retry_s = wait < 1 ? 1 : wait > 600 ? 600 : (int32_t)wait + 1;
-        refuse(call, 429, NULL, "queue_full", message);
-        return;
+        return refuse(call, 429, NULL, "queue_full", message);
     }
-    case WEIR_NO_MEMORY: serve_call_no_memory(call); return;
+    case WEIR_NO_MEMORY: return serve_call_no_memory(call);
     case WEIR_ABORTED: /* its client has gone, the server is going down, or: */
-        refuse(call, 503, NULL, "work_timeout",
-               "reading this request took longer than the server may; make it smaller or simpler");
-        return;
-    case WEIR_STOPPED: serve_call_stopping(call); return;
-    default: refuse(call, 500, NULL, weir_status_name(error->code), message); return;
+        return refuse(call, 503, NULL, "work_timeout",
+                      "reading this request took longer than the server may; make it smaller or simpler");
+    case WEIR_STOPPED: return serve_call_stopping(call);
+    default: return refuse(call, 500, NULL, weir_status_name(error->code), message);
     }
+}
+
+bool serve_call_passes(serve_call *call, weir_status status, weir_error *error)
+{
+    error->code = status;
+    return status == WEIR_OK || serve_call_refuse_error(call, error);
 }
 
 /* ---- Answers that come in pieces ---- */
@@ -394,12 +399,8 @@ bool serve_call_read_any(serve_call *call, json_t **json)
     *json = NULL;
     weir_status status = weir__json_parse(call->body.bytes != NULL ? call->body.bytes : "", call->body.n,
                                           "body", WEIR_INVALID, json, &error);
-    if (status == WEIR_NO_MEMORY) {
-        serve_call_no_memory(call);
-    } else if (status != WEIR_OK) {
-        serve_call_refuse(call, 400, NULL, "invalid_json", "%s", error.message);
-    }
-    return *json != NULL;
+    if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
+    return status == WEIR_OK || serve_call_refuse(call, 400, NULL, "invalid_json", "%s", error.message);
 }
 
 bool serve_call_read_json(serve_call *call, json_t **json)
@@ -408,8 +409,7 @@ bool serve_call_read_json(serve_call *call, json_t **json)
     if (json_is_object(*json)) return true;
     json_decref(*json);
     *json = NULL;
-    serve_call_refuse(call, 400, NULL, "invalid_json", "the body must be a JSON object");
-    return false;
+    return serve_call_refuse(call, 400, NULL, "invalid_json", "the body must be a JSON object");
 }
 
 bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list, int32_t **ids, size_t *n)
@@ -418,10 +418,7 @@ bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list
     weir_model_describe(call->server->model, &info);
     *n = json_array_size(list);
     *ids = weir__mem_calloc(*n, sizeof **ids);
-    if (*ids == NULL) {
-        serve_call_no_memory(call);
-        return false;
-    }
+    if (*ids == NULL) return serve_call_no_memory(call);
     for (size_t i = 0; i < *n; i++) {
         const json_t *one = json_array_get(list, i);
         json_int_t id = json_integer_value(one);
@@ -429,14 +426,11 @@ bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list
             (*ids)[i] = (int32_t)id;
             continue;
         }
-        if (json_is_integer(one))
-            serve_call_refuse(call, 400, field, "invalid_value",
-                              "token %zu in %s is %lld; the vocabulary has 0 to %d", i, field, (long long)id,
-                              info.n_vocab - 1);
-        else
-            serve_call_refuse(call, 400, field, "invalid_value", "token %zu in %s is no whole number", i,
-                              field);
-        return false;
+        return json_is_integer(one) ? serve_call_refuse(call, 400, field, "invalid_value",
+                                                        "token %zu in %s is %lld; the vocabulary has 0 to %d",
+                                                        i, field, (long long)id, info.n_vocab - 1)
+                                    : serve_call_refuse(call, 400, field, "invalid_value",
+                                                        "token %zu in %s is no whole number", i, field);
     }
     return true;
 }

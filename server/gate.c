@@ -18,8 +18,7 @@ typedef struct visit {
 
 static bool refuse(serve_call *call, int status, const char *code, const char *message)
 {
-    serve_call_refuse(call, status, NULL, code, "%s", message);
-    return false;
+    return serve_call_refuse(call, status, NULL, code, "%s", message);
 }
 
 /* A field that is given once at most; *value NULL: not at all. */
@@ -230,10 +229,7 @@ static bool check_state(serve_call *call)
     serve_server *server = call->server;
     const char *why = NULL;
     if (!call->route->engine) return true;
-    if (server->draining && !call->route->drain) {
-        serve_call_stopping(call);
-        return false;
-    }
+    if (server->draining && !call->route->drain) return serve_call_stopping(call);
     if (!serve_server_loaded(server)) return refuse(call, 503, "loading", "the model is being loaded");
     if (!call->route->work) return true;
     call->counted = serve_keys_enter(server->keys, call->key, call->began_ns, &call->retry_s, &why);

@@ -4,17 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask.h"
 #include "base/error.h"
+#include "field.h"
 
 static bool refuse_list(serve_call *call, const char *field)
 {
-    serve_call_refuse(
+    return serve_call_refuse(
         call, 400, field, "invalid_value",
         "%s must be an array of objects with an id and a scale from -100 to 100, at most %d of them "
         "with a scale that is not 0 (GET /lora-adapters tells ids)",
         field != NULL ? field : "the body", WEIR_ADAPTERS_MAX);
-    return false;
 }
 
 /* Adds what a list of ids and scales, a request's `field` or NULL for its body, asks for to an empty set.
@@ -31,9 +30,8 @@ static bool read_list(serve_call *call, const char *field, const json_t *value, 
             return refuse_list(call, field);
         if (!serve_adapters_numbered(call->server->adapters, json_integer_value(id), (float)number, set)) {
             if (set->n == WEIR_ADAPTERS_MAX) return refuse_list(call, field);
-            serve_call_refuse(call, 404, field, "not_found", "there is no adapter %lld here",
-                              (long long)json_integer_value(id));
-            return false;
+            return serve_call_refuse(call, 404, field, "not_found", "there is no adapter %lld here",
+                                     (long long)json_integer_value(id));
         }
     }
     return true;
@@ -46,9 +44,8 @@ bool serve_lora_choose(serve_call *call, const char *adapter, const json_t *list
     if (adapter == NULL)
         serve_adapters_standard(adapters, set);
     else if (!serve_adapters_named(adapters, adapter, set)) { /* it was unloaded just now */
-        serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.100s\" here",
-                          adapter);
-        return false;
+        return serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.100s\" here",
+                                 adapter);
     }
     return true;
 }
@@ -64,11 +61,10 @@ void serve_lora_list(serve_call *call)
 static bool is_allowed(serve_call *call)
 {
     if (call->server->params.lora_dir != NULL) return true;
-    serve_call_refuse(
+    return serve_call_refuse(
         call, 403, NULL, "not_allowed",
         "adapters cannot be changed by requests here: start weir serve with --lora-dir FOLDER to "
         "allow it");
-    return false;
 }
 
 void serve_lora_scale(serve_call *call)
@@ -84,33 +80,37 @@ void serve_lora_scale(serve_call *call)
     json_decref(json);
 }
 
-/* The strings of an object that has no others; optional ones may be missing. */
-static bool read_names(serve_call *call, const json_t *json, const char **name, const char **path)
+typedef struct names {
+    const char *name, *path;
+    const json_t *number;
+} names;
+
+#define LOAD   1u
+#define UNLOAD 2u
+
+static bool read_names(serve_call *call, unsigned where, json_t **json, names *to)
 {
-    const char *key;
-    json_t *value;
-    *name = NULL;
-    json_object_foreach((json_t *)json, key, value)
-    {
-        const char **to = strcmp(key, "lora_name") == 0                   ? name
-                          : strcmp(key, "lora_path") == 0 && path != NULL ? path
-                                                                          : NULL;
-        if (to == NULL && strcmp(key, "lora_int_id") == 0) continue; /* vLLM's clients may send it */
-        if (to == NULL) {
-            serve_call_refuse(call, 400, strlen(key) < 64 ? key : NULL, "unknown_parameter",
-                              "there is no field \"%.64s\" in this request", key);
-            return false;
-        }
-        if (!json_is_string(value)) {
-            serve_call_refuse(call, 400, key, "invalid_value", "%s must be a string", key);
-            return false;
-        }
-        *to = json_string_value(value);
-    }
-    if (*name != NULL && (path == NULL || *path != NULL)) return true;
-    const char *missing = *name == NULL ? "lora_name" : "lora_path";
-    serve_call_refuse(call, 400, missing, "invalid_value", "%s is missing", missing);
-    return false;
+    static const serve_field fields[] = {
+        SERVE_FIELD("lora_name", LOAD | UNLOAD, STRING, names, name),
+        SERVE_FIELD("lora_path", LOAD, STRING, names, path),
+        SERVE_FIELD("lora_int_id", LOAD | UNLOAD, VALUE, names, number), /* vLLM's clients may send it */
+    };
+    *to = (names){0};
+    if (!is_allowed(call) || !serve_call_read_json(call, json) ||
+        !serve_fields_read(call, fields, sizeof fields / sizeof *fields, where, *json, to, NULL))
+        return false;
+    const char *missing = to->name == NULL                    ? "lora_name"
+                          : to->path == NULL && where == LOAD ? "lora_path"
+                                                              : NULL;
+    return missing == NULL ||
+           serve_call_refuse(call, 400, missing, "invalid_value", "%s is missing", missing);
+}
+
+static void tell_success(serve_call *call, const char *name, const char *done)
+{
+    weir__text text = {0};
+    weir__text_printf(&text, "Success: LoRA adapter '%s' %s successfully.", name, done);
+    serve_call_answer_text(call, 200, "text/plain; charset=utf-8", &text);
 }
 
 static void load(serve_call *call, const char *name, const char *wanted)
@@ -131,42 +131,34 @@ static void load(serve_call *call, const char *name, const char *wanted)
             weir__error_set(&error, WEIR_INVALID, "lora_name", "\"%.100s\" is the model's own name", name);
     if (status == WEIR_OK) status = weir_adapter_load(server->model, path, &adapter, &error);
     if (status == WEIR_OK) status = serve_adapters_add(server->adapters, name, adapter, 0.0f, &error);
-    if (status == WEIR_OK) {
-        weir__text text = {0};
-        weir__text_printf(&text, "Success: LoRA adapter '%s' added successfully.", name);
-        serve_call_answer_text(call, 200, "text/plain; charset=utf-8", &text);
-    } else {
+    if (status == WEIR_OK)
+        tell_success(call, name, "added");
+    else
         serve_call_refuse(call, status == WEIR_NO_MEMORY || status == WEIR_IO ? 500 : 400,
                           strcmp(error.field, "lora_name") == 0 ? "lora_name" : "lora_path", "invalid_value",
                           "%s", error.message);
-    }
     weir_adapter_release(adapter);
     free(path);
 }
 
 void serve_lora_load(serve_call *call)
 {
-    const char *name, *path = NULL;
+    names given;
     json_t *json = NULL;
-    if (!is_allowed(call) || !serve_call_read_json(call, &json)) return;
-    if (read_names(call, json, &name, &path)) load(call, name, path);
+    if (read_names(call, LOAD, &json, &given)) load(call, given.name, given.path);
     json_decref(json);
 }
 
 void serve_lora_unload(serve_call *call)
 {
-    const char *name;
+    names given;
     json_t *json = NULL;
-    if (!is_allowed(call) || !serve_call_read_json(call, &json)) return;
-    if (read_names(call, json, &name, NULL)) {
-        if (serve_adapters_remove(call->server->adapters, name)) {
-            weir__text text = {0};
-            weir__text_printf(&text, "Success: LoRA adapter '%s' removed successfully.", name);
-            serve_call_answer_text(call, 200, "text/plain; charset=utf-8", &text);
-        } else {
+    if (read_names(call, UNLOAD, &json, &given)) {
+        if (serve_adapters_remove(call->server->adapters, given.name))
+            tell_success(call, given.name, "removed");
+        else
             serve_call_refuse(call, 404, "lora_name", "not_found", "there is no adapter \"%.100s\" here",
-                              name);
-        }
+                              given.name);
     }
     json_decref(json);
 }

@@ -9,7 +9,7 @@
 #include "base/utf8.h"
 
 /* The library's name, and the field of a request or the option of the server. Fields that set one member are
- * in ask.c's table. */
+ * in ask_fields.c. */
 static const char *const names[][2] = {
     /* weir_request */
     {"text", "prompt"},
@@ -27,14 +27,9 @@ static const char *const names[][2] = {
     {"n_logit_bias", "logit_bias"},
     {"grammar_root", "grammar"},
     /* weir_chat_params */
-    {"messages_json", "messages"},
     {"n_messages", "messages"},
-    {"tools_json", "tools"},
-    {"continue_final", "continue_final_message"},
-    {"args", "chat_template_kwargs"},
     {"n_args", "chat_template_kwargs"},
     {"template_source", "messages"}, /* the server's template does not know these */
-    {"enable_thinking", "reasoning_effort"},
     /* weir_engine_params, as options of weir serve */
     {"n_ctx", "--ctx"},
     {"n_kv", "--kv"},

@@ -93,35 +93,18 @@ static const serve_form form = {
 void serve_chat(serve_call *call)
 {
     serve_ask ask;
-    weir_chat *chat = NULL;
     weir_request request;
-    serve_kept_choice source = {0};
-    char salt[SERVE_SALT_MAX];
-    if (!serve_ask_read(&ask, call, SERVE_ASK_CHAT)) goto out;
-    serve_ask_request(&ask, call, salt, &request);
-    if (ask.fork != NULL) {
-        if (!serve_ask_fork(&ask, call, salt, &request, &source)) goto out;
-        if (source.chat == NULL) {
-            serve_call_refuse(call, 400, "fork", "invalid_value",
-                              "this answer is no chat's: fork it with /v1/completions");
-            goto out;
-        }
-        chat = weir_chat_hold(source.chat);
-    } else if ((chat = serve_ask_render(&ask, call)) == NULL) {
+    serve_answer *answer;
+    if (!serve_ask_read(&ask, call, SERVE_ASK_CHAT) || !serve_ask_request(&ask, &request) ||
+        (ask.fork == NULL && !serve_ask_render(&ask, &request)))
         goto out;
-    } else {
-        request.chat = chat;
-    }
-    serve_answer *answer = serve_answer_create(call, &form, chat, ask.n);
-    call->answer = answer;
-    if (answer == NULL || !serve_answer_call_model(answer, ask.adapter)) {
-        serve_call_no_memory(call);
+    if (ask.fork != NULL && ask.source.chat == NULL) {
+        serve_call_refuse(call, 400, "fork", "invalid_value",
+                          "this answer is no chat's: fork it with /v1/completions");
         goto out;
     }
-    serve_ask_answer(&ask, answer);
-    serve_answer_submit(answer, &request, 1);
+    if (ask.fork != NULL) ask.rendered = weir_chat_hold(ask.source.chat);
+    if ((answer = serve_ask_answer(&ask, &form, ask.n)) != NULL) serve_answer_submit(answer, &request, 1);
 out:
-    serve_kept_choice_fini(&source);
-    weir_chat_release(chat);
     serve_ask_fini(&ask);
 }

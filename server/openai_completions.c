@@ -59,20 +59,11 @@ static const serve_form form = {
     .id = "cmpl",
     .object = "text_completion",
     .chunk = "text_completion",
-    .delta = delta,
-    .end = end,
-    .whole = whole,
-};
-static const serve_form echoing = {
-    .id = "cmpl",
-    .object = "text_completion",
-    .chunk = "text_completion",
     .begin = begin,
     .delta = delta,
     .end = end,
     .whole = whole,
 };
-
 /* One prompt, as text or as token ids. */
 typedef struct prompt {
     const char *text; /* borrowed */
@@ -83,11 +74,11 @@ typedef struct prompt {
 
 static bool refuse(serve_call *call)
 {
-    serve_call_refuse(call, 400, "prompt", "invalid_value",
-                      "prompt must be a string, an array of at most %d strings, an array of token ids, or an "
-                      "array of at most %d arrays of token ids",
-                      PROMPTS_MAX, PROMPTS_MAX);
-    return false;
+    return serve_call_refuse(
+        call, 400, "prompt", "invalid_value",
+        "prompt must be a string, an array of at most %d strings, an array of token ids, or an "
+        "array of at most %d arrays of token ids",
+        PROMPTS_MAX, PROMPTS_MAX);
 }
 
 /* name: of this one in the request. */
@@ -124,10 +115,7 @@ static bool keep_echo(serve_call *call, serve_choice *choices, size_t n_each, co
     if (from->text == NULL)
         (void)weir_detokenize(model, from->tokens, from->n, false, NULL, 0, &n, NULL); /* only the length */
     char *echo = weir__mem_alloc(n + 1);
-    if (echo == NULL) {
-        serve_call_no_memory(call);
-        return false;
-    }
+    if (echo == NULL) return serve_call_no_memory(call);
     if (from->text != NULL)
         memcpy(echo, from->text, n);
     else
@@ -140,55 +128,45 @@ static bool keep_echo(serve_call *call, serve_choice *choices, size_t n_each, co
     return true;
 }
 
-/* Where the request's prompt comes from: a fork has its source already. */
-static void set_prompt(weir_request *request, const prompt *from)
+/* The i-th of n requests: each choice, where there are several prompts. False: the call has its answer. */
+static bool fill(serve_ask *ask, size_t i, size_t n, const prompt *from, weir_request *request,
+                 weir_sampler_params *sampler)
 {
+    size_t n_each = (size_t)ask->best_of;
+    if (!serve_ask_request(ask, request)) return false;
+    *sampler = ask->sampler;
+    sampler->json_schema = ask->schema;
+    if (n > 1 && ask->sampler.seed != WEIR_SEED_RANDOM) /* Choices are to differ. */
+        sampler->seed = (uint32_t)((sampler->seed + (uint64_t)(i % n_each)) % WEIR_SEED_RANDOM);
+    request->sampler = sampler;
+    if (i % n_each != 0) { /* the first one's are those of all */
+        request->prompt_logprobs = false;
+        request->n_prompt_logprobs = 0;
+    }
+    if (ask->fork != NULL) return true;
     request->text = from->text;
     request->text_length = from->length;
     request->tokens = from->tokens;
     request->n_tokens = from->n;
+    return true;
 }
 
-static void submit(serve_call *call, serve_ask *ask, const serve_form *written, const prompt *prompts,
-                   size_t n_prompts)
+static void submit(serve_ask *ask, const serve_form *written, const prompt *prompts, size_t n_prompts)
 {
+    serve_call *call = ask->call;
+    serve_answer *answer = NULL;
     size_t n_each = (size_t)ask->best_of, n = n_prompts * n_each;
     size_t n_requests = n_prompts == 1 ? 1 : n; /* the library itself knows several answers to one prompt */
-    char salt[SERVE_SALT_MAX];
-    serve_kept_choice source = {0};
     weir_request *requests = weir__mem_calloc(n_requests, sizeof *requests);
     weir_sampler_params *samplers = weir__mem_calloc(n_requests, sizeof *samplers);
-    serve_answer *answer = serve_answer_create(call, ask->echo ? &echoing : written, NULL, (int32_t)n);
-    call->answer = answer;
-    if (requests == NULL || samplers == NULL || answer == NULL) {
-        serve_call_no_memory(call);
-        goto out;
-    }
-    serve_ask_answer(ask, answer);
-    for (size_t i = 0; ask->echo && i < n_prompts; i++)
-        if (!keep_echo(call, &answer->choices[i * n_each], n_each, &prompts[i])) goto out;
-    for (size_t i = 0; i < n_requests; i++) {
-        serve_ask_request(ask, call, salt, &requests[i]);
-        samplers[i] = ask->sampler;
-        samplers[i].json_schema = ask->schema;
-        if (n_requests > 1 && ask->sampler.seed != WEIR_SEED_RANDOM) /* Choices are to differ. */
-            samplers[i].seed = (uint32_t)((samplers[i].seed + (uint64_t)(i % n_each)) % WEIR_SEED_RANDOM);
-        requests[i].sampler = &samplers[i];
-        if (i % n_each != 0) { /* the first one's are those of all */
-            requests[i].prompt_logprobs = false;
-            requests[i].n_prompt_logprobs = 0;
-        }
-        if (ask->fork == NULL)
-            set_prompt(&requests[i], &prompts[i / n_each]);
-        else if (!serve_ask_fork(ask, call, salt, &requests[i], &source))
-            goto out;
-    }
-    if (serve_answer_call_model(answer, ask->adapter))
-        serve_answer_submit(answer, requests, n_requests);
-    else
-        serve_call_no_memory(call);
-out:
-    serve_kept_choice_fini(&source);
+    bool ok = requests != NULL && samplers != NULL ? true : serve_call_no_memory(call);
+    for (size_t i = 0; i < n_requests && ok; i++)
+        ok = fill(ask, i, n_requests, &prompts[i / n_each], &requests[i], &samplers[i]);
+    if (ok) ok = (answer = serve_ask_answer(ask, written, (int32_t)n)) != NULL;
+    if (ok) answer->begins = ask->echo;
+    for (size_t i = 0; ok && ask->echo && i < n_prompts; i++)
+        ok = keep_echo(call, &answer->choices[i * n_each], n_each, &prompts[i]);
+    if (ok) serve_answer_submit(answer, requests, n_requests);
     weir__mem_free(samplers);
     weir__mem_free(requests);
 }
@@ -197,18 +175,15 @@ void serve_complete(serve_call *call, unsigned where, const serve_form *written)
 {
     serve_ask ask;
     prompt *prompts = weir__mem_calloc(PROMPTS_MAX, sizeof *prompts);
-    size_t n = 0;
-    if (serve_ask_read(&ask, call, where)) {
-        if (prompts == NULL)
-            serve_call_no_memory(call);
-        else if (ask.fork != NULL)
-            submit(call, &ask, written, prompts, 1);
-        else if (read_prompts(call, ask.prompt, prompts, &n))
-            submit(call, &ask, written, prompts, n);
-    }
+    size_t n = 1;
+    if (prompts == NULL)
+        serve_call_no_memory(call);
+    else if (serve_ask_read(&ask, call, where) &&
+             (ask.fork != NULL || read_prompts(call, ask.prompt, prompts, &n)))
+        submit(&ask, written, prompts, n);
     for (size_t i = 0; prompts != NULL && i < PROMPTS_MAX; i++) weir__mem_free(prompts[i].tokens);
+    if (prompts != NULL) serve_ask_fini(&ask);
     weir__mem_free(prompts);
-    serve_ask_fini(&ask);
 }
 
 void serve_completions(serve_call *call)

@@ -1,12 +1,11 @@
 /* openai_embeddings.c: POST /v1/embeddings. A context of its own, made when it is first asked for; requests
  * take turns with it, on the workers. SPDX-License-Identifier: Apache-2.0 */
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "serve.h"
+#include "field.h"
 
 #define INPUTS_MAX 2048 /* as OpenAI's API */
 #define CELLS_MAX  8192 /* the longest input, where the model was trained on more */
@@ -41,8 +40,10 @@ typedef struct inputs {
     size_t n, n_tokens;             /* of all of them */
     bool many;                      /* `input` is an array of them */
     bool base64;
-    int64_t dimensions;  /* 0 = as many as the model has */
-    const char *adapter; /* borrowed: the model that was asked for is one; NULL = it is not */
+    int64_t dimensions; /* 0 = as many as the model has */
+    /* Borrowed, NULL = not given: */
+    const json_t *input, *lora;
+    const char *user, *adapter; /* no effect; the model that was asked for, where it is one */
     serve_adapter_set adapters;
 } inputs;
 
@@ -67,27 +68,14 @@ static bool refuse_input(serve_call *call, const inputs *in)
 
 static bool add_text(serve_call *call, const json_t *value, inputs *in)
 {
-    size_t length = json_string_length(value), capacity = 0, n = 0, guess = length / 2 + 16, i = in->n;
+    size_t n = 0, i = in->n;
     int32_t *ids = NULL;
     weir_error error = {0};
-    weir_status status = WEIR_TOO_LONG;
-    while (status == WEIR_TOO_LONG) {
-        if (!weir__mem_grow(&ids, &capacity, guess, sizeof *ids)) {
-            status = WEIR_NO_MEMORY;
-            break;
-        }
-        status = weir_tokenize(call->server->model, json_string_value(value), length, true, false, ids,
-                               capacity, &n, &error);
-        if (status == WEIR_TOO_LONG && n <= capacity) break;
-        guess = n;
-    }
+    weir_status status = serve_tokens_of(call->server->model, value, true, false, &ids, &n, &error);
     in->tokens[in->n++] = (weir_tokens){.ids = ids, .n = n};
     in->n_tokens += n;
-    if (status == WEIR_OK) return true;
-    error.code = status;
-    if (status != WEIR_NO_MEMORY) name_input(in, i, error.field, sizeof error.field);
-    serve_call_refuse_error(call, &error);
-    return false;
+    if (status != WEIR_OK && status != WEIR_NO_MEMORY) name_input(in, i, error.field, sizeof error.field);
+    return serve_call_passes(call, status, &error);
 }
 
 static bool add_ids(serve_call *call, const json_t *list, inputs *in)
@@ -100,15 +88,6 @@ static bool add_ids(serve_call *call, const json_t *list, inputs *in)
     in->tokens[in->n++] = (weir_tokens){.ids = ids, .n = n};
     in->n_tokens += n;
     return ok;
-}
-
-static bool read_dimensions(serve_call *call, const json_t *value, inputs *in)
-{
-    in->dimensions = json_integer_value(value);
-    if (json_is_integer(value) && in->dimensions > 0) return true;
-    serve_call_refuse(call, 400, "dimensions", "invalid_value",
-                      "dimensions must be a whole number above 0: as many as the model has, or left out");
-    return false;
 }
 
 static bool read_input(serve_call *call, const json_t *value, inputs *in)
@@ -128,44 +107,40 @@ static bool read_input(serve_call *call, const json_t *value, inputs *in)
     return true;
 }
 
-static bool read_format(serve_call *call, const char *word, inputs *in)
+static bool read_format(serve_call *call, void *to, const char *name, const json_t *value)
 {
+    inputs *in = to;
+    const char *word = json_string_value(value);
     in->base64 = word != NULL && strcmp(word, "base64") == 0;
-    if (in->base64 || (word != NULL && strcmp(word, "float") == 0)) return true;
-    serve_call_refuse(call, 400, "encoding_format", "invalid_value",
-                      "encoding_format must be \"float\" or \"base64\"");
-    return false;
+    return in->base64 || (word != NULL && strcmp(word, "float") == 0) ||
+           serve_field_refuse(call, name, "\"float\" or \"base64\"");
 }
 
-static bool read_fields(serve_call *call, inputs *in)
+static bool read_dimensions(serve_call *call, void *to, const char *name, const json_t *value)
 {
-    const char *key;
-    json_t *value;
-    const json_t *lora = NULL;
-    json_object_foreach(in->json, key, value)
-    {
-        bool ok = true;
-        if (strcmp(key, "input") == 0 || json_is_null(value))
-            continue;
-        else if (strcmp(key, "model") == 0)
-            ok = serve_call_read_model(call, value, &in->adapter);
-        else if (strcmp(key, "lora") == 0)
-            lora = value;
-        else if (strcmp(key, "encoding_format") == 0)
-            ok = read_format(call, json_string_value(value), in);
-        else if (strcmp(key, "dimensions") == 0)
-            ok = read_dimensions(call, value, in);
-        else if (strcmp(key, "user") != 0 || !json_is_string(value)) {
-            bool known = strcmp(key, "user") == 0;
-            serve_call_refuse(
-                call, 400, strlen(key) < 64 ? key : NULL, known ? "invalid_value" : "unknown_parameter",
-                known ? "\"%.64s\" must be a string" : "there is no field \"%.64s\" in this request", key);
-            ok = false;
-        }
-        if (!ok) return false;
-    }
-    return serve_lora_choose(call, in->adapter, lora, &in->adapters) &&
-           read_input(call, json_object_get(in->json, "input"), in);
+    inputs *in = to;
+    in->dimensions = json_integer_value(value);
+    return (json_is_integer(value) && in->dimensions > 0) ||
+           serve_field_refuse(call, name, "a whole number above 0: as many as the model has, or left out");
+}
+
+static bool read_model(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    inputs *in = to;
+    (void)name;
+    return serve_call_read_model(call, value, &in->adapter);
+}
+
+static bool read(serve_call *call, inputs *in)
+{
+    static const serve_field fields[] = {
+        SERVE_FIELD("input", 1, VALUE, inputs, input),    SERVE_FIELD_BY("model", 1, read_model),
+        SERVE_FIELD("lora", 1, VALUE, inputs, lora),      SERVE_FIELD_BY("encoding_format", 1, read_format),
+        SERVE_FIELD_BY("dimensions", 1, read_dimensions), SERVE_FIELD("user", 1, STRING, inputs, user),
+    };
+    return serve_call_read_json(call, &in->json) &&
+           serve_fields_read(call, fields, sizeof fields / sizeof *fields, 1, in->json, in, NULL) &&
+           serve_lora_choose(call, in->adapter, in->lora, &in->adapters) && read_input(call, in->input, in);
 }
 
 /* ---- Computing ---- */
@@ -304,12 +279,8 @@ void serve_embeddings(serve_call *call)
         serve_call_no_memory(call);
         return;
     }
-    if (serve_call_read_json(call, &in->json) && read_fields(call, in)) {
-        weir_status status = compute(call, in, &vectors, &width, &error);
-        error.code = status;
-        if (status != WEIR_OK)
-            serve_call_refuse_error(call, &error);
-        else if (in->dimensions != 0 && (size_t)in->dimensions != width)
+    if (read(call, in) && serve_call_passes(call, compute(call, in, &vectors, &width, &error), &error)) {
+        if (in->dimensions != 0 && (size_t)in->dimensions != width)
             serve_call_refuse(call, 400, "dimensions", "unsupported_value",
                               "dimensions must be %zu with this model", width);
         else

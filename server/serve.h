@@ -229,16 +229,19 @@ void serve_call_answer_text(serve_call *call, int status, const char *type, weir
 void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
                             const char *bytes, size_t n);
 
-/* In OpenAI's shape; field and code may be NULL. */
-void serve_call_refuse(serve_call *call, int status, const char *field, const char *code, const char *format,
+/* Errors, in OpenAI's shape; field and code may be NULL. All return false. */
+bool serve_call_refuse(serve_call *call, int status, const char *field, const char *code, const char *format,
                        ...) __attribute__((format(printf, 5, 6)));
-void serve_call_refuse_error(serve_call *call, const weir_error *error);
+bool serve_call_refuse_error(serve_call *call, const weir_error *error);
+bool serve_call_no_memory(serve_call *call);
+bool serve_call_stopping(serve_call *call);
+
+/* Whether a call of the library was OK; otherwise the call's answer is its error. */
+bool serve_call_passes(serve_call *call, weir_status status, weir_error *error);
 
 /* Tells the client, in a header of the answer, and the log what is not enforced: weir_chat_relaxed's
  * lines. */
 void serve_call_relaxed(serve_call *call, const char *lines);
-void serve_call_no_memory(serve_call *call);
-void serve_call_stopping(serve_call *call);
 
 /* {"error": …} as an object, without what surrounds it. */
 void serve_call_error_json(weir__text *text, int status, const char *field, const char *code,
@@ -341,6 +344,10 @@ void serve_lora_list(serve_call *call);
 void serve_lora_scale(serve_call *call);
 void serve_lora_load(serve_call *call);
 void serve_lora_unload(serve_call *call);
+
+/* tokenize.c: the ids of a JSON string, into *tokens, [*n], which the caller frees in any case. */
+weir_status serve_tokens_of(const weir_model *model, const json_t *string, bool special, bool parse,
+                            int32_t **tokens, size_t *n, weir_error *error);
 
 /* lora.c: into an empty set what a request's "lora" says, else the adapter that its model's name is, else
  * what is the server's standard; either may be NULL. False: the call has its answer. */

@@ -1,0 +1,279 @@
+/* ask_fields.c: every field that a request for text may have. SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <string.h>
+
+#include "ask.h"
+#include "base/member.h"
+#include "field.h"
+#include "keys.h"
+
+#define BOTH (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
+
+static bool read_model(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    (void)name;
+    return serve_call_read_model(call, value, &ask->adapter);
+}
+
+static bool read_stream_options(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    const char *key;
+    json_t *option;
+    if (!json_is_object(value)) return serve_field_refuse(call, name, "an object");
+    json_object_foreach((json_t *)value, key, option)
+    {
+        bool usage = strcmp(key, "include_usage") == 0;
+        if (!usage && strcmp(key, "include_obfuscation") != 0) {
+            serve_call_refuse(call, 400, name, "unknown_parameter",
+                              "stream_options has an unknown field \"%.60s\"; known: include_usage", key);
+            return false;
+        }
+        if (!json_is_boolean(option))
+            return serve_field_refuse(call, usage ? "stream_options.include_usage" : name, "true or false");
+        if (usage)
+            ask->include_usage = json_is_true(option);
+        else if (json_is_true(option))
+            return serve_field_refuse(call, "stream_options.include_obfuscation",
+                                      "false: events are not padded here");
+    }
+    return true;
+}
+
+static bool read_reasoning_effort(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+    const char *word = json_string_value(value);
+    for (size_t i = 0; word != NULL && i < sizeof words / sizeof *words; i++) {
+        if (strcmp(word, words[i]) != 0) continue;
+        ask->reasoning_effort = words[i];
+        return true;
+    }
+    return serve_field_refuse(call, name,
+                              "\"none\", \"minimal\", \"low\", \"medium\", \"high\" or \"xhigh\"");
+}
+
+/* Where nothing is said, the answer can be forked for a while. */
+static bool read_store(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    ask->unkept = true;
+    return json_is_false(value) ||
+           serve_field_refuse(call, name, "false or left out: answers are kept for forks only");
+}
+
+/* What is accepted because weir does just that, and refused otherwise. */
+static bool read_tier(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    (void)to;
+    const char *word = json_string_value(value);
+    return (word != NULL && (strcmp(word, "auto") == 0 || strcmp(word, "default") == 0)) ||
+           serve_field_refuse(call, name, "\"auto\" or \"default\"; to go before others, give a priority");
+}
+
+/* Chat says whether, completions how many of the likeliest. */
+static bool read_logprobs(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    if (json_is_boolean(value) && (ask->where & SERVE_ASK_CHAT) != 0) {
+        ask->request.logprobs = json_is_true(value);
+        return true;
+    }
+    json_int_t n = json_integer_value(value);
+    if (!json_is_integer(value) || (ask->where & SERVE_ASK_COMPLETIONS) == 0 ||
+        !weir__member_allows(weir_member_find("request", "n_logprobs"), (double)n))
+        return serve_field_refuse(
+            call, name, ask->where == SERVE_ASK_CHAT ? "true or false" : "a whole number from 0 to 20");
+    ask->request.logprobs = true;
+    ask->request.n_logprobs = (int32_t)n;
+    return true;
+}
+
+/* vLLM's: how many of the likeliest in each place. */
+static bool read_prompt_logprobs(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    const weir_member *member = weir_member_find("request", "n_prompt_logprobs");
+    json_int_t n = json_integer_value(value);
+    bool boolean = json_is_boolean(value);
+    if (!boolean && (!json_is_integer(value) || !weir__member_allows(member, (double)n)))
+        return serve_field_refuse(call, name, "true, false or a whole number from 0 to 20");
+    ask->request.prompt_logprobs = !json_is_false(value);
+    ask->request.n_prompt_logprobs = boolean ? 0 : (int32_t)n;
+    return true;
+}
+
+/* Whole, or not at all: one that was cut would be another tenant's. */
+static bool read_cache_salt(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    ask->cache_salt = json_string_value(value);
+    return (json_is_string(value) && json_string_length(value) <= SERVE_SALT_OWN) ||
+           serve_field_refuse(call, name, "a string of at most 256 bytes");
+}
+
+static bool read_fork(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    ask->fork = value;
+    return json_is_object(value) ||
+           serve_field_refuse(call, name, "an object: {\"id\": …, \"index\": 0, \"at\": …}");
+}
+
+static bool read_priority(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    int32_t most = serve_keys_priority(call->server->keys, call->key);
+    const weir_member *member = weir_member_find("request", "priority");
+    json_int_t n = json_integer_value(value);
+    if (json_is_integer(value) && n >= (json_int_t)member->min && n <= most) {
+        ask->request.priority = (int32_t)n;
+        return true;
+    }
+    serve_call_refuse(call, 400, name, "invalid_value", "priority must be a whole number from %d to %d%s",
+                      (int)member->min, most,
+                      most < (int32_t)member->max ? "; the operator of this server allows no more" : "");
+    return false;
+}
+
+/* llama-server's, where they ask for what happens anyway: off, nothing, any slot. */
+static bool read_native(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    (void)to;
+    double number = json_number_value(value);
+    bool off = json_is_false(value) || (json_is_number(value) && (number == 0 || number == -1));
+    if (off) return true;
+    if (strcmp(name, "n_probs") == 0)
+        return serve_field_refuse(call, name, "0: /v1/completions has logprobs");
+    if (strcmp(name, "t_max_predict_ms") == 0)
+        return serve_field_refuse(call, name, "0: deadline_ms bounds the whole request");
+    return serve_field_refuse(call, name, "left out: it is not done here");
+}
+
+static bool read_metadata(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    (void)to;
+    return json_is_object(value) || serve_field_refuse(call, name, "an object");
+}
+
+/* ---- The table ---- */
+
+/* clang-format off */
+#define NUMBER(n, w, at, l, m) {.name = (n), .where = (w), .kind = SERVE_FIELD_INT32, .target = offsetof(serve_ask, at), .least = (l), .most = (m)}
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a member's place */
+#define OF(o, m) .of = #o, .member = #m, .target = offsetof(serve_ask, o.m)
+#define SETS(n, w, o, m) {.name = (n), .where = (w), .kind = SERVE_FIELD_MEMBER, OF(o, m)}
+#define SETS_IN(n, w, o, m, l, u) \
+    {.name = (n), .where = (w), .kind = SERVE_FIELD_MEMBER, OF(o, m), .least = (l), .most = (u)}
+#define HAND_SETS(n, w, r, o, m) {.name = (n), .where = (w), .kind = SERVE_FIELD_OTHER, .read = (r), OF(o, m)}
+#define TAKE_FOR(n, w, at, o, m) {.name = (n), .where = (w), .kind = SERVE_FIELD_VALUE, .target = offsetof(serve_ask, at), .of = #o, .member = #m}
+#define ONLY(n, w, v, y) {.name = (n), .where = (w), .kind = SERVE_FIELD_ONLY, .only = (v), .why = (y)}
+#define NO(n, w, y) {.name = (n), .where = (w), .kind = SERVE_FIELD_NEVER, .why = (y)}
+
+/* Numbers and flags of the sampler that have no line are fields, too, under their own names. Of a member's
+ * lines the first has the name that messages give it. */
+static const serve_field fields[] = {
+    SERVE_FIELD_BY("model", BOTH, read_model),
+    TAKE_FOR("messages", SERVE_ASK_CHAT, messages, chat, messages_json),
+    SERVE_FIELD("prompt", SERVE_ASK_COMPLETIONS, VALUE, serve_ask, prompt),
+    SERVE_FIELD("stream", BOTH, BOOL, serve_ask, stream),
+    SERVE_FIELD_BY("stream_options", BOTH, read_stream_options),
+    SERVE_FIELD("resume", BOTH, BOOL, serve_ask, resume),
+    SERVE_FIELD("share", BOTH, BOOL, serve_ask, share),
+    NUMBER("n", BOTH, n, 1, SERVE_N_MAX),
+    NUMBER("best_of", SERVE_ASK_COMPLETIONS, best_of, 1, SERVE_N_MAX),
+    SERVE_FIELD_BY("stop", BOTH, serve_ask_stop),
+    SETS("max_tokens", BOTH, request, max_tokens),
+    SETS("max_completion_tokens", SERVE_ASK_CHAT, request, max_tokens),
+    SETS("n_predict", BOTH, request, max_tokens),
+    SERVE_FIELD_BY("logprobs", BOTH, read_logprobs),
+    SETS("top_logprobs", SERVE_ASK_CHAT, request, n_logprobs),
+    HAND_SETS("prompt_logprobs", BOTH, read_prompt_logprobs, request, n_prompt_logprobs),
+    HAND_SETS("fork", BOTH, read_fork, request, source),
+    SERVE_FIELD_BY("store", BOTH, read_store),
+    HAND_SETS("logit_bias", BOTH, serve_ask_logit_bias, sampler, logit_bias),
+    HAND_SETS("seed", BOTH, serve_ask_seed, sampler, seed),
+    SETS("temperature", BOTH, sampler, temp),
+    SETS_IN("top_k", BOTH, sampler, top_k, -1, INT32_MAX), /* -1: off, as llama-server has it */
+    SETS("frequency_penalty", BOTH, sampler, penalty_freq),
+    SETS("presence_penalty", BOTH, sampler, penalty_present),
+    SETS("repeat_penalty", BOTH, sampler, penalty_repeat),
+    SETS("repetition_penalty", BOTH, sampler, penalty_repeat),
+    SETS("repeat_last_n", BOTH, sampler, penalty_last_n),
+    HAND_SETS("dry_sequence_breakers", BOTH, serve_ask_breakers, sampler, dry_breakers),
+    HAND_SETS("samplers", BOTH, serve_ask_samplers, sampler, order),
+    SETS("grammar", BOTH, sampler, grammar),
+    SERVE_FIELD_BY("json_schema", BOTH, serve_ask_json_schema),
+    SERVE_FIELD_BY("response_format", BOTH, serve_ask_response_format),
+    SERVE_FIELD("lora", BOTH, VALUE, serve_ask, lora), /* as llama-server has it */
+    SETS("cache_prompt", BOTH, request, cache_prompt),
+    SERVE_FIELD_BY("cache_salt", BOTH, read_cache_salt),
+    SERVE_FIELD_BY("priority", BOTH, read_priority),
+    SETS_IN("deadline_ms", BOTH, request, deadline_ms, 0, 1e12),
+    SETS("speculative.n_max", BOTH, request, n_draft_max), /* as llama-server has it */
+    TAKE_FOR("tools", SERVE_ASK_CHAT, tools, chat, tools_json),
+    SERVE_FIELD_BY("tool_choice", SERVE_ASK_CHAT, serve_ask_tool_choice),
+    SETS("parallel_tool_calls", SERVE_ASK_CHAT, chat, parallel_tool_calls),
+    HAND_SETS("reasoning_effort", SERVE_ASK_CHAT, read_reasoning_effort, chat, enable_thinking),
+    TAKE_FOR("chat_template_kwargs", SERVE_ASK_CHAT, kwargs, chat, args),
+    SETS("special_content", SERVE_ASK_CHAT, chat, special_content),
+    SETS("continue_final_message", SERVE_ASK_CHAT, chat, continue_final),
+    SETS("add_generation_prompt", SERVE_ASK_CHAT, chat, add_generation_prompt), /* as vLLM has it */
+    SERVE_FIELD("echo", SERVE_ASK_COMPLETIONS, BOOL, serve_ask, echo),
+    NUMBER("n_cmpl", SERVE_ASK_NATIVE, n, 1, SERVE_N_MAX),
+    SERVE_FIELD_BY("n_probs", SERVE_ASK_NATIVE, read_native),
+    SERVE_FIELD_BY("post_sampling_probs", SERVE_ASK_NATIVE, read_native),
+    SERVE_FIELD_BY("return_tokens", SERVE_ASK_NATIVE, read_native),
+    SERVE_FIELD_BY("timings_per_token", SERVE_ASK_NATIVE, read_native),
+    SERVE_FIELD_BY("return_progress", SERVE_ASK_NATIVE, read_native),
+    SERVE_FIELD_BY("id_slot", SERVE_ASK_NATIVE, read_native),
+    SERVE_FIELD_BY("n_keep", SERVE_ASK_NATIVE, read_native),
+    SERVE_FIELD_BY("n_discard", SERVE_ASK_NATIVE, read_native),
+    SERVE_FIELD_BY("n_indent", SERVE_ASK_NATIVE, read_native),
+    SERVE_FIELD_BY("n_cache_reuse", SERVE_ASK_NATIVE, read_native),
+    SERVE_FIELD_BY("t_max_predict_ms", SERVE_ASK_NATIVE, read_native),
+    SERVE_FIELD("user", BOTH, STRING, serve_ask, unused),
+    SERVE_FIELD("safety_identifier", SERVE_ASK_CHAT, STRING, serve_ask, unused),
+    SERVE_FIELD("prompt_cache_key", SERVE_ASK_CHAT, STRING, serve_ask, unused),
+    SERVE_FIELD_BY("metadata", SERVE_ASK_CHAT, read_metadata),
+    SERVE_FIELD_BY("service_tier", SERVE_ASK_CHAT, read_tier),
+    ONLY("modalities", SERVE_ASK_CHAT, "[\"text\"]", "[\"text\"]"),
+    ONLY("verbosity", SERVE_ASK_CHAT, "\"medium\"", "\"medium\"; ask for length in words"),
+    NO("functions", SERVE_ASK_CHAT, "give tools instead"),
+    NO("function_call", SERVE_ASK_CHAT, "give tool_choice instead"),
+    NO("audio", SERVE_ASK_CHAT, "answers are text here"),
+    NO("prediction", SERVE_ASK_CHAT, "predicted outputs are not known here"),
+    NO("web_search_options", SERVE_ASK_CHAT, "nothing is searched here"),
+    NO("prompt_cache_retention", SERVE_ASK_CHAT, "what is cached is decided by the server"),
+    ONLY("suffix", SERVE_ASK_COMPLETIONS, "\"\"", "left out: text is continued at its end only"),
+};
+/* clang-format on */
+
+#define N_FIELDS (sizeof fields / sizeof *fields)
+
+const char *serve_ask_name(const char *of, const char *member, size_t n)
+{
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        const serve_field *f = &fields[i];
+        if (f->of == NULL || (of != NULL && strcmp(f->of, of) != 0)) continue;
+        if (strlen(f->member) == n && memcmp(f->member, member, n) == 0) return f->name;
+    }
+    return NULL;
+}
+
+/* A member of the sampler that is a field without a line in the table. */
+static bool read_plain(serve_call *call, void *to, const char *name, const json_t *value, bool *known)
+{
+    serve_ask *ask = to;
+    const weir_member *member = weir_member_find("sampler", name);
+    *known = member != NULL && member->type < WEIR_MEMBER_CHOICE &&
+             serve_ask_name("sampler", name, strlen(name)) == NULL;
+    return !*known || json_is_null(value) || serve_field_member(call, name, member, &ask->sampler, value);
+}
+
+bool serve_ask_fields(serve_ask *ask)
+{
+    return serve_fields_read(ask->call, fields, N_FIELDS, ask->where, ask->json, ask, read_plain);
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "field.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/member.h"
+
+bool serve_field_refuse(serve_call *call, const char *name, const char *what)
+{
+    return serve_call_refuse(call, 400, name, "invalid_value", "%s must be %s", name, what);
+}
+
+static bool refuse_number(serve_call *call, const char *name, const weir_member *member, bool whole)
+{
+    bool joined = member->or_minus_one && whole && member->min == 0; /* -1 is next to the others */
+    return serve_call_refuse(call, 400, name, "invalid_value", "%s must be a %snumber from %.10g to %.13g%s",
+                             name, whole ? "whole " : "", joined ? -1 : member->min, member->max,
+                             member->or_minus_one && !joined ? ", or -1" : "");
+}
+
+/* "trusted", "none" or "all" */
+static bool refuse_word(serve_call *call, const char *name, const char *const *words)
+{
+    char list[256] = "";
+    size_t n = 0;
+    for (size_t i = 0; words[i] != NULL && n < sizeof list; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s\"%s\"",
+                              i == 0                 ? ""
+                              : words[i + 1] == NULL ? " or "
+                                                     : ", ",
+                              words[i]);
+    return serve_field_refuse(call, name, list);
+}
+
+bool serve_field_member(serve_call *call, const char *name, const weir_member *member, void *of,
+                        const json_t *value)
+{
+    bool whole = member->type != WEIR_MEMBER_FLOAT && member->type != WEIR_MEMBER_DOUBLE;
+    const char *word = json_string_value(value);
+    double number = json_number_value(value);
+    switch (member->type) {
+    case WEIR_MEMBER_BOOL:
+        if (!json_is_boolean(value)) return serve_field_refuse(call, name, "true or false");
+        number = json_is_true(value);
+        break;
+    case WEIR_MEMBER_STRING:
+        if (word == NULL) return serve_field_refuse(call, name, "a string");
+        *(const char **)(void *)((char *)of + member->offset) = word;
+        return true;
+    case WEIR_MEMBER_CHOICE:
+        for (number = 0; word != NULL && member->choices[(int)number] != NULL; number++)
+            if (strcmp(member->choices[(int)number], word) == 0) break;
+        if (word == NULL || member->choices[(int)number] == NULL)
+            return refuse_word(call, name, member->choices);
+        break;
+    default:
+        if (!json_is_number(value) || !weir__member_allows(member, number) ||
+            (whole && number != floor(number)))
+            return refuse_number(call, name, member, whole);
+    }
+    weir__member_set(member, of, number);
+    return true;
+}
+
+/* As the library's row says, at the field's place and within its range. */
+static bool read_member(serve_call *call, const serve_field *f, void *to, const json_t *value)
+{
+    weir_member row = {.min = f->least, .max = f->most};
+    if (f->kind == SERVE_FIELD_MEMBER) {
+        const weir_member *member = weir_member_find(f->of, f->member);
+        if (member == NULL) return serve_field_refuse(call, f->name, "left out"); /* every member has a row */
+        row = *member;
+    } else {
+        row.type = f->kind == SERVE_FIELD_BOOL     ? WEIR_MEMBER_BOOL
+                   : f->kind == SERVE_FIELD_STRING ? WEIR_MEMBER_STRING
+                                                   : WEIR_MEMBER_INT32;
+    }
+    row.offset = f->target;
+    if (f->least < f->most) {
+        row.min = f->least;
+        row.max = f->most;
+    }
+    return serve_field_member(call, f->name, &row, to, value);
+}
+
+static bool read_only(serve_call *call, const serve_field *f, const json_t *value)
+{
+    char *text = weir__json_dump(value);
+    if (text == NULL) return serve_call_no_memory(call);
+    bool same = strcmp(text, f->only) == 0;
+    weir__mem_free(text);
+    return same || serve_field_refuse(call, f->name, f->why);
+}
+
+static bool read_field(serve_call *call, const serve_field *f, void *to, const json_t *value)
+{
+    switch (f->kind) {
+    case SERVE_FIELD_VALUE: *(const json_t **)(void *)((char *)to + f->target) = value; return true;
+    case SERVE_FIELD_OTHER: return f->read(call, to, f->name, value);
+    case SERVE_FIELD_ONLY: return read_only(call, f, value);
+    case SERVE_FIELD_NEVER:
+        return serve_call_refuse(call, 400, f->name, "unsupported_field", "%s is not supported: %s", f->name,
+                                 f->why);
+    default: return read_member(call, f, to, value);
+    }
+}
+
+static const serve_field *find(const serve_field *fields, size_t n, const char *name, unsigned where)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((fields[i].where & where) != 0 && strcmp(fields[i].name, name) == 0) return &fields[i];
+    return NULL;
+}
+
+bool serve_fields_read(serve_call *call, const serve_field *fields, size_t n, unsigned where,
+                       const json_t *json, void *to,
+                       bool (*others)(serve_call *call, void *to, const char *name, const json_t *value,
+                                      bool *known))
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)json, key, value)
+    {
+        const serve_field *f = find(fields, n, key, where);
+        bool known = f != NULL;
+        if (!known && others != NULL && !others(call, to, key, value, &known)) return false;
+        if (!known)
+            return serve_call_refuse(call, 400, strlen(key) < 64 ? key : NULL, "unknown_parameter",
+                                     find(fields, n, key, ~0U) != NULL
+                                         ? "\"%.64s\" is a field of another kind of request"
+                                         : "there is no field \"%.64s\" in this request",
+                                     key);
+        if (f != NULL && !json_is_null(value) && !read_field(call, f, to, value)) return false;
+    }
+    return true;
+}

@@ -1,0 +1,57 @@
+/* field.h: fields of a request's JSON, each described by a row. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_FIELD_H
+#define WEIR_SERVER_FIELD_H
+
+#include <stddef.h>
+
+#include "serve.h"
+
+typedef enum serve_field_kind {
+    SERVE_FIELD_BOOL,
+    SERVE_FIELD_INT32,
+    SERVE_FIELD_STRING, /* a const char * that borrows */
+    SERVE_FIELD_VALUE,  /* the JSON itself, a const json_t * that borrows */
+    SERVE_FIELD_MEMBER, /* of a struct of the library's, as its row says */
+    SERVE_FIELD_OTHER,  /* `read` */
+    SERVE_FIELD_ONLY,   /* `only` is the one value that means what happens anyway; `why`: what it must be */
+    SERVE_FIELD_NEVER,  /* what weir does not do; `why` */
+} serve_field_kind;
+
+typedef struct serve_field {
+    const char *name;
+    unsigned where; /* bits: in which kinds of requests */
+    serve_field_kind kind;
+    size_t target;      /* offset in what the fields are read into */
+    double least, most; /* in place of a member's own, where they differ */
+    const char *of; /* the library's member that it sets, of "sampler", "chat" or "request"; NULL = none */
+    const char *member;
+    const char *only;
+    const char *why;
+    bool (*read)(serve_call *call, void *to, const char *name, const json_t *value);
+} serve_field;
+
+/* Rows: a value of kind SERVE_FIELD_k for a member of a struct; what a function reads. */
+#define SERVE_FIELD(n, w, k, of, at)                                                                         \
+    {                                                                                                        \
+        .name = (n), .where = (w), .kind = SERVE_FIELD_##k, .target = offsetof(of, at)                       \
+    }
+#define SERVE_FIELD_BY(n, w, r)                                                                              \
+    {                                                                                                        \
+        .name = (n), .where = (w), .kind = SERVE_FIELD_OTHER, .read = (r)                                    \
+    }
+
+/* Reads json's fields of `where` into *to; null is as left out. others: reads what has no row, with *known
+ * false for what it does not know, either; may be NULL. False: the call has its answer. */
+bool serve_fields_read(serve_call *call, const serve_field *fields, size_t n, unsigned where,
+                       const json_t *json, void *to,
+                       bool (*others)(serve_call *call, void *to, const char *name, const json_t *value,
+                                      bool *known));
+
+/* A number, flag, choice or string into its struct. False: the call has its answer. */
+bool serve_field_member(serve_call *call, const char *name, const weir_member *member, void *of,
+                        const json_t *value);
+
+/* "NAME must be WHAT". Returns false. */
+bool serve_field_refuse(serve_call *call, const char *name, const char *what);
+
+#endif
