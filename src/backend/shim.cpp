@@ -602,6 +602,9 @@ llama_sampler_i finite_interface = {
     nullptr,     nullptr, nullptr,      nullptr, nullptr, nullptr,
 };
 
+/* Whether a sampler that the order names does anything. A new one stands here, in make_sampler and in
+ * order_names of model/sampler.c, and in may_drop_first below if it may remove the likeliest candidate: where
+ * nothing does, greedy sampling leaves out all but the penalties and DRY. Mirostat replaces them all. */
 bool is_active(const std::string &name, const weir_sampler_params &p)
 {
     if (name == "penalties")

@@ -17,6 +17,8 @@
 #define BREAKERS_MAX 256
 #define BIASES_MAX   (1 << 20)
 
+/* The default order and all names that an order may have. The backend makes the samplers: is_active and
+ * make_sampler in backend/shim.cpp know the same names. */
 #define ORDER_DEFAULT "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
 
 static const char *const order_names[] = {
