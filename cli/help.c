@@ -71,9 +71,9 @@ const cli_command cli_commands[] = {
      NULL, cli_ps},
     {CLI_TOP, "top", "[--url URL]", "watch a running weir serve",
      "On a terminal it fills the screen: rates, latencies, ticks, KV cells, prefix cache and each slot. "
-     "The arrows, Page Up and Page Down scroll the slots, i hides idle ones, q quits. Elsewhere it prints "
-     "a line per second, and with --json each event of the server as a line. If the server goes away, it "
-     "reports that and retries until the server is back.",
+     "The arrows, Page Up and Page Down scroll the slots, i hides idle ones, q quits. Elsewhere, and with "
+     "--json, each event of the server is a line of JSON. If the server goes away, it reports that and "
+     "retries until the server is back.",
      "weir top\n"
      "# a server that listens on a Unix socket\n"
      "weir top --url unix:/run/weir.sock",

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "cli.h"
-#include "out.h"
+#include "screen.h"
 #include "term.h"
 
 #define PANE_ROWS_MAX 8 /* a pane's headline and up to seven lines of its text */
@@ -23,21 +23,9 @@ void cli_panes_init(cli_panes *panes, const char *title, size_t n)
     };
 }
 
-static void forget_rows(cli_panes *panes)
-{
-    for (int i = 0; i < panes->n_drawn; i++) cli_free(panes->drawn[i]);
-    cli_free(panes->drawn);
-    panes->drawn = NULL;
-    panes->n_drawn = 0;
-}
-
 void cli_panes_fini(cli_panes *panes)
 {
-    forget_rows(panes);
-    for (size_t i = 0; i < panes->n; i++) {
-        weir__text_fini(&panes->panes[i].shown);
-        cli_free(panes->panes[i].lines);
-    }
+    for (size_t i = 0; i < panes->n; i++) weir__text_fini(&panes->panes[i].shown);
     cli_free(panes->panes);
     *panes = (cli_panes){0};
 }
@@ -50,50 +38,7 @@ void cli_panes_add(cli_pane *pane, const char *text, size_t length)
         if (pane->shown.bytes[i] == '\t') pane->shown.bytes[i] = ' '; /* so that columns can be counted */
 }
 
-/* ---- Wrapping ---- */
-
-static void begin_line(cli_pane *pane, size_t at)
-{
-    cli_grow(&pane->lines, &pane->lines_capacity, pane->n_lines + 1, sizeof *pane->lines);
-    pane->lines[pane->n_lines++] = at;
-    pane->blank = 0;
-    pane->column = 0;
-}
-
-/* Wraps what came since the last time; all of it when the width is another. */
-static void lay(cli_pane *pane, int width)
-{
-    if (pane->width != width || pane->n_lines == 0) {
-        pane->width = width;
-        pane->n_lines = 0;
-        pane->laid = 0;
-        begin_line(pane, 0);
-    }
-    const char *bytes = pane->shown.bytes;
-    for (size_t used; pane->laid < pane->shown.n; pane->laid += used) {
-        size_t at = pane->laid;
-        uint32_t point = cli_text_decode(bytes + at, pane->shown.n - at, &used);
-        if (point == '\n') {
-            begin_line(pane, at + 1);
-            continue;
-        }
-        int columns = cli_text_columns(point);
-        if (pane->column + columns > width && point != ' ') {
-            size_t next = pane->blank > 0 ? pane->blank : at;
-            begin_line(pane, next);
-            pane->column = cli_text_width(bytes + next, at - next);
-        }
-        pane->column += columns;
-        if (point == ' ') pane->blank = at + 1;
-    }
-}
-
 /* ---- Rows ---- */
-
-struct frame {
-    cli_text *rows; /* [n_rows] */
-    int n_rows, columns;
-};
 
 /* How many rows each pane has, headline included. */
 static int pane_rows(const cli_panes *panes, int available)
@@ -134,13 +79,26 @@ static void add_figures(cli_text *text, const cli_pane *pane, int columns)
         cli_text_fill(text, " ", 13);
 }
 
-static void draw_headline(const cli_panes *panes, size_t i, cli_text *row)
+/* Puts a row on the screen, and frees it. */
+static void put(int row, cli_text *text)
+{
+    cli_screen_line(row, text->bytes, text->n);
+    weir__text_fini(text);
+}
+
+static void add_styled(cli_text *text, cli_style style, const char *string)
+{
+    cli_term_mark(text, style);
+    cli_text_puts(text, string);
+    cli_term_mark(text, CLI_PLAIN);
+}
+
+static void draw_headline(const cli_panes *panes, size_t i, int row)
 {
     const cli_pane *pane = &panes->panes[i];
     bool focus = i == panes->focus;
-    const char *plain = cli_term_style_out(CLI_PLAIN), *dim = cli_term_style_out(CLI_DIM);
     char left[160], number[24];
-    cli_text name = {0}, figures = {0};
+    cli_text text = {0}, name = {0}, figures = {0};
     snprintf(number, sizeof number, "%zu", i + 1);
     bool named = strcmp(number, pane->name) != 0;
     snprintf(left, sizeof left, "%s%s%.100s", number, named ? " " : "", named ? pane->name : "");
@@ -148,47 +106,71 @@ static void draw_headline(const cli_panes *panes, size_t i, cli_text *row)
     int figures_width = cli_text_width(figures.bytes, figures.n);
     int state_width = (int)strlen(state_name(pane));
     int room = panes->columns - INDENT - figures_width - state_width - 4;
-    if (room < 4) room = 4;
-    cli_text_add_cut(&name, left, strlen(left), room, false);
-    int name_width = cli_text_width(name.bytes, name.n);
-    cli_text_printf(row, "%s%s%s%s%s%s ", cli_term_style_out(focus ? CLI_CYAN : CLI_PLAIN),
-                    focus ? "▶ " : "  ", plain, cli_term_style_out(focus ? CLI_REVERSE : CLI_BOLD),
-                    name.bytes, plain);
-    cli_text_puts(row, dim);
-    cli_text_fill(row, "─", panes->columns - INDENT - name_width - 1 - 1 - state_width - figures_width);
-    cli_text_printf(row, "%s %s%s%s", plain, cli_term_style_out(state_style(pane)), state_name(pane), plain);
-    if (figures.n > 0) cli_text_puts(row, figures.bytes);
+    cli_text_add_cut(&name, left, strlen(left), room < 4 ? 4 : room, false);
+    add_styled(&text, focus ? CLI_CYAN : CLI_PLAIN, focus ? "▶ " : "  ");
+    add_styled(&text, focus ? CLI_REVERSE : CLI_BOLD, name.bytes);
+    cli_term_mark(&text, CLI_DIM);
+    cli_text_puts(&text, " ");
+    cli_text_fill(&text, "─",
+                  panes->columns - INDENT - cli_text_width(name.bytes, name.n) - 2 - state_width -
+                      figures_width);
+    cli_text_puts(&text, " ");
+    add_styled(&text, state_style(pane), state_name(pane));
+    if (figures.n > 0) cli_text_puts(&text, figures.bytes);
     weir__text_fini(&name);
     weir__text_fini(&figures);
+    put(row, &text);
+}
+
+/* The length of the first line of a text, with the newline or the blank that ends it. */
+static size_t line_length(const char *bytes, size_t n, int width)
+{
+    size_t blank = 0;
+    int column = 0;
+    for (size_t i = 0, used; i < n; i += used) {
+        uint32_t point = cli_text_decode(bytes + i, n - i, &used);
+        if (point == '\n') return i + 1;
+        column += cli_text_columns(point);
+        if (column > width && point != ' ') return blank > 0 ? blank : i > 0 ? i : used;
+        if (point == ' ') blank = i + 1;
+    }
+    return n;
 }
 
 /* The last `n` lines of a pane's text. */
-static void draw_text(const cli_panes *panes, size_t i, cli_text *rows, int n)
+static void draw_text(const cli_panes *panes, cli_pane *pane, int row, size_t n)
 {
-    cli_pane *pane = &panes->panes[i];
     int width = panes->columns - INDENT - 1;
+    const char *bytes = pane->shown.bytes;
+    size_t starts[PANE_ROWS_MAX + 1] = {0}, n_lines = 0;
     if (width < 4 || pane->shown.n == 0) return;
-    lay(pane, width);
-    size_t last = pane->n_lines;
-    if (pane->lines[last - 1] >= pane->shown.n && last > 1) last--; /* an empty line is none yet */
-    size_t first = last > (size_t)n ? last - (size_t)n : 0;
-    for (size_t line = first; line < last; line++) {
-        cli_text *row = &rows[line - first];
-        size_t from = pane->lines[line];
-        size_t to = line + 1 < pane->n_lines ? pane->lines[line + 1] : pane->shown.n;
-        while (to > from && (pane->shown.bytes[to - 1] == '\n' || pane->shown.bytes[to - 1] == ' ')) to--;
-        cli_text_fill(row, " ", INDENT);
-        cli_text_add(row, pane->shown.bytes + from, to - from);
+    if (pane->width != width || pane->n_lines != n) pane->from = 0;
+    pane->width = width;
+    pane->n_lines = n;
+    for (size_t at = pane->from; at < pane->shown.n;) {
+        if (n_lines == n) memmove(starts, starts + 1, --n_lines * sizeof *starts);
+        starts[n_lines++] = at;
+        at += line_length(bytes + at, pane->shown.n - at, width);
+    }
+    pane->from = starts[0];
+    starts[n_lines] = pane->shown.n;
+    for (size_t i = 0; i < n_lines; i++) {
+        cli_text text = {0};
+        size_t to = starts[i + 1];
+        while (to > starts[i] && (bytes[to - 1] == '\n' || bytes[to - 1] == ' ')) to--;
+        cli_text_fill(&text, " ", INDENT);
+        cli_text_add(&text, bytes + starts[i], to - starts[i]);
+        put(row + (int)i, &text);
     }
 }
 
-static void draw_title(cli_panes *panes, cli_text *row)
+static void draw_title(cli_panes *panes)
 {
     size_t counts[4] = {0};
-    cli_text left = {0};
+    cli_text text = {0}, left = {0};
     char rate[32] = "";
     for (size_t i = 0; i < panes->n; i++) counts[panes->panes[i].state]++;
-    cli_text_printf(&left, "%s  %zu running, %zu queued, %zu done", panes->title,
+    cli_text_printf(&left, "  %s  %zu running, %zu queued, %zu done", panes->title,
                     counts[CLI_PANE_PREFILLING] + counts[CLI_PANE_GENERATING], counts[CLI_PANE_QUEUED],
                     counts[CLI_PANE_FINISHED]);
     int64_t now = weir__clock_now_ns(), elapsed = now - panes->measured_ns;
@@ -198,22 +180,21 @@ static void draw_title(cli_panes *panes, cli_text *row)
         panes->measured_tokens = panes->n_tokens;
     }
     if (panes->rate > 0) snprintf(rate, sizeof rate, " %.1f tok/s", panes->rate);
-    cli_text_printf(row, "%sweir stream%s  ", cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
-    cli_text_add_cut(row, left.bytes, left.n, panes->columns - 13 - (int)strlen(rate), true);
-    cli_text_puts(row, rate);
+    add_styled(&text, CLI_BOLD, "weir stream");
+    cli_text_add_cut(&text, left.bytes, left.n, panes->columns - 11 - (int)strlen(rate), true);
+    cli_text_puts(&text, rate);
     weir__text_fini(&left);
+    put(0, &text);
 }
 
-static void draw_keys(const cli_panes *panes, cli_text *row, int hidden_above, int hidden_below)
+static void draw_keys(const cli_panes *panes, size_t hidden_above, size_t hidden_below)
 {
-    cli_text line = {0};
-    cli_text_puts(&line, "Tab ↓ j next   ↑ k back   s skip   q cancel all");
-    if (hidden_above > 0) cli_text_printf(&line, "   %d above", hidden_above);
-    if (hidden_below > 0) cli_text_printf(&line, "   %d below", hidden_below);
-    cli_text_puts(row, cli_term_style_out(CLI_DIM));
-    cli_text_add_cut(row, line.bytes, line.n, panes->columns - 1, false);
-    cli_text_puts(row, cli_term_style_out(CLI_PLAIN));
-    weir__text_fini(&line);
+    cli_text text = {0};
+    cli_term_mark(&text, CLI_DIM);
+    cli_text_puts(&text, "Tab ↓ j next   ↑ k back   s skip   q cancel all");
+    if (hidden_above > 0) cli_text_printf(&text, "   %zu above", hidden_above);
+    if (hidden_below > 0) cli_text_printf(&text, "   %zu below", hidden_below);
+    put(panes->rows - 1, &text);
 }
 
 /* ---- Focus ---- */
@@ -255,54 +236,22 @@ bool cli_panes_key(cli_panes *panes, int key)
 
 /* ---- Screen ---- */
 
-void cli_panes_resize(cli_panes *panes)
-{
-    forget_rows(panes);
-    panes->columns = cli_term_columns();
-    panes->rows = cli_term_rows();
-}
-
-/* Writes the rows that are not on the screen yet, and keeps them. */
-static void put(cli_panes *panes, struct frame *frame)
-{
-    cli_text out = {0};
-    if (panes->n_drawn != frame->n_rows) {
-        forget_rows(panes);
-        panes->drawn = cli_alloc((size_t)frame->n_rows, sizeof *panes->drawn);
-        panes->n_drawn = frame->n_rows;
-        cli_text_puts(&out, "\033[2J");
-    }
-    for (int i = 0; i < frame->n_rows; i++) {
-        const char *row = frame->rows[i].bytes != NULL ? frame->rows[i].bytes : "";
-        if (panes->drawn[i] != NULL && strcmp(panes->drawn[i], row) == 0) continue;
-        cli_text_printf(&out, "\033[%d;1H%s\033[K", i + 1, row);
-        cli_free(panes->drawn[i]);
-        panes->drawn[i] = cli_copy(row, strlen(row) + 1);
-    }
-    cli_out(out.bytes, out.n);
-    weir__text_fini(&out);
-}
-
 void cli_panes_draw(cli_panes *panes)
 {
-    if (panes->rows == 0) cli_panes_resize(panes);
-    struct frame frame = {.n_rows = panes->rows, .columns = panes->columns};
-    frame.rows = cli_alloc((size_t)frame.n_rows, sizeof *frame.rows);
-    int each, shown = visible(panes, &each);
+    cli_screen_size(&panes->columns, &panes->rows);
+    int each;
+    size_t shown = (size_t)visible(panes, &each);
     if (panes->focus < panes->first) panes->first = panes->focus;
-    if (panes->focus >= panes->first + (size_t)shown) panes->first = panes->focus - (size_t)shown + 1;
-    if (panes->first + (size_t)shown > panes->n) panes->first = panes->n - (size_t)shown;
-    draw_title(panes, &frame.rows[0]);
-    for (int i = 0; i < shown; i++) {
-        int row = 1 + i * each;
+    if (panes->focus >= panes->first + shown) panes->first = panes->focus - shown + 1;
+    if (panes->first + shown > panes->n) panes->first = panes->n - shown;
+    cli_screen_begin();
+    draw_title(panes);
+    for (size_t i = 0; i < shown; i++) {
+        int row = 1 + (int)i * each;
         if (row + each > panes->rows) break; /* a window of two rows */
-        draw_headline(panes, panes->first + (size_t)i, &frame.rows[row]);
-        draw_text(panes, panes->first + (size_t)i, &frame.rows[row + 1], each - 1);
+        draw_headline(panes, panes->first + i, row);
+        draw_text(panes, &panes->panes[panes->first + i], row + 1, (size_t)each - 1);
     }
-    if (panes->rows > 1)
-        draw_keys(panes, &frame.rows[panes->rows - 1], (int)panes->first,
-                  (int)(panes->n - panes->first) - shown);
-    put(panes, &frame);
-    for (int i = 0; i < frame.n_rows; i++) weir__text_fini(&frame.rows[i]);
-    cli_free(frame.rows);
+    if (panes->rows > 1) draw_keys(panes, panes->first, panes->n - panes->first - shown);
+    cli_screen_end();
 }

@@ -27,13 +27,10 @@ typedef struct cli_pane {
     weir_reason reason; /* when finished */
     weir_usage usage;
     bool cancelling;
-    /* The text as it is shown, and where its lines begin when wrapped at `width`; lines [n_lines], the last
-     * one may grow. laid bytes have been wrapped so far. */
     cli_text shown;
-    size_t *lines;
-    size_t n_lines, lines_capacity;
-    size_t laid, blank; /* blank: after the last blank of the last line, 0 = none */
-    int column, width;
+    /* The first of the last n_lines lines of `width` columns: what is before it is not looked at again. */
+    size_t from, n_lines;
+    int width;
 } cli_pane;
 
 typedef struct cli_panes {
@@ -41,10 +38,8 @@ typedef struct cli_panes {
     cli_pane *panes; /* [n] */
     size_t n;
     size_t focus, first; /* first: the topmost pane on the screen */
-    int columns, rows;
-    char **drawn; /* [n_drawn] what each row of the screen holds */
-    int n_drawn;
-    uint64_t n_tokens; /* generated so far, all panes */
+    int columns, rows;   /* of the screen, when it was drawn last */
+    uint64_t n_tokens;   /* generated so far, all panes */
     double rate;
     int64_t measured_ns;
     uint64_t measured_tokens;
@@ -56,13 +51,10 @@ void cli_panes_fini(cli_panes *panes);
 /* Adds text to a pane. */
 void cli_panes_add(cli_pane *pane, const char *text, size_t length);
 
-/* Moves the focus. Returns whether the key was one for that. */
+/* Moves the focus. Returns whether the key, of cli_screen_key, was one for that. */
 bool cli_panes_key(cli_panes *panes, int key);
 
-/* The window has another size, or its contents are lost. */
-void cli_panes_resize(cli_panes *panes);
-
-/* Brings the screen up to date: rows that changed are written. */
+/* Brings the screen (screen.h) up to date. */
 void cli_panes_draw(cli_panes *panes);
 
 #endif

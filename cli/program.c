@@ -86,6 +86,6 @@ int cli_program(int argc, char **argv, cli_runner *run)
     cli_options_init();
     if (!cli_signals_init()) return CLI_FAILED;
     cli_exit code = dispatch(argc - 1, argv, run);
-    cli_term_leave();
+    cli_term_rescue();
     return cli_out_finish(code);
 }

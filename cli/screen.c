@@ -64,7 +64,6 @@ int cli_screen_key(void)
 
 #include "signals.h"
 #include "text.h"
-#include "view.h"
 
 static SCREEN *screen; /* NULL = not open */
 static FILE *input;    /* a terminal of its own, where stdin is none; NULL = stdin */
@@ -164,7 +163,7 @@ void cli_screen_line(int row, const char *marked, size_t n)
     move(row, 0);
     for (size_t i = 0; i < n && left > 0;) {
         cli_style style = CLI_PLAIN;
-        size_t piece = cli_view_piece(marked + i, n - i, &style);
+        size_t piece = cli_term_piece(marked + i, n - i, &style);
         if (piece == 0) {
             set_style(style);
             i += 2;
@@ -197,6 +196,9 @@ int cli_screen_key(void)
     case ERR: return CLI_KEY_NONE;
     case KEY_UP: return CLI_KEY_UP;
     case KEY_DOWN: return CLI_KEY_DOWN;
+    case KEY_LEFT: return CLI_KEY_LEFT;
+    case KEY_RIGHT: return CLI_KEY_RIGHT;
+    case KEY_BTAB: return CLI_KEY_BACKTAB;
     case KEY_HOME: return CLI_KEY_HOME;
     case KEY_END: return CLI_KEY_END;
     case KEY_PPAGE: return CLI_KEY_PAGE_UP;

@@ -1,4 +1,4 @@
-/* screen.h: the whole screen through ncurses, for weir top. Without ncurses it never opens.
+/* screen.h: the whole screen through ncurses, for weir stream and weir top. Without ncurses it never opens.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_SCREEN_H
 #define WEIR_CLI_SCREEN_H
@@ -18,7 +18,7 @@ void cli_screen_resize(void);
 /* Leaves, stops the process, and enters again once it continues. */
 void cli_screen_suspend(void);
 
-/* A frame: begin, lines with marks (view.h) at their rows, end. Lines are cut at the window's edge. */
+/* A frame: begin, lines with marks (term.h) at their rows, end. Lines are cut at the window's edge. */
 void cli_screen_begin(void);
 void cli_screen_line(int row, const char *marked, size_t n);
 void cli_screen_end(void);

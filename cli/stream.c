@@ -15,6 +15,7 @@
 #include "out.h"
 #include "panes.h"
 #include "ring.h"
+#include "screen.h"
 #include "signals.h"
 #include "term.h"
 
@@ -40,7 +41,6 @@ struct session {
     size_t n_finished;
     bool screen;
     cli_panes panes;
-    cli_keys keys;
     int64_t drawn_ns, started_ns;
     struct pollfd *fds; /* signals, keys, then the streams */
     size_t *fd_answer;  /* [batch.n] whose descriptor fds[i + 2] is */
@@ -212,10 +212,8 @@ static void press(struct session *session, int key)
 
 static void read_keys(struct session *session)
 {
-    unsigned char bytes[64];
-    ssize_t n = read(cli_term_keys(), bytes, sizeof bytes);
-    for (ssize_t i = 0; i < n; i++) press(session, cli_keys_feed(&session->keys, bytes[i]));
-    if (n == 0) session->fds[1].fd = -1; /* no more will come */
+    for (int key; (key = cli_screen_key()) != CLI_KEY_NONE;) press(session, key);
+    if (session->fds[1].revents & ~POLLIN) session->fds[1].fd = -1; /* no more will come */
     draw(session, true);
 }
 
@@ -233,12 +231,11 @@ static void cancel_all(struct session *session)
 static void handle_signals(struct session *session)
 {
     cli_signals_drain();
-    bool suspended = session->screen && cli_signals_suspended();
-    if (suspended) cli_term_suspend();
-    if ((session->screen && cli_signals_resized()) || suspended) {
-        cli_panes_resize(&session->panes);
-        draw(session, true);
-    }
+    if (!session->screen) return;
+    bool suspended = cli_signals_suspended(), resized = cli_signals_resized();
+    if (suspended) cli_screen_suspend();
+    if (resized) cli_screen_resize();
+    if (suspended || resized) draw(session, true);
 }
 
 /* Fills fds with the streams that still run; returns how many fds there are. *blind: some have none. */
@@ -265,7 +262,7 @@ static void pump(struct session *session)
     session->fds = cli_alloc(session->batch.n + 2, sizeof *session->fds);
     session->fd_answer = cli_alloc(session->batch.n, sizeof *session->fd_answer);
     session->fds[0] = (struct pollfd){.fd = cli_signals_descriptor(), .events = POLLIN};
-    session->fds[1] = (struct pollfd){.fd = session->screen ? cli_term_keys() : -1, .events = POLLIN};
+    session->fds[1] = (struct pollfd){.fd = session->screen ? cli_screen_keys() : -1, .events = POLLIN};
     for (size_t i = 0; i < session->batch.n; i++)
         if (weir_stream_descriptor(session->answers[i].stream, &session->answers[i].descriptor, NULL) !=
             WEIR_OK)
@@ -340,7 +337,7 @@ static cli_exit conclude(struct session *session)
     size_t n_failed = 0;
     if (session->screen) {
         draw(session, true);
-        cli_term_leave();
+        cli_screen_close();
         print_texts(session);
     }
     for (size_t i = 0; i < session->batch.n; i++) n_failed += session->answers[i].error.code != WEIR_OK;
@@ -402,7 +399,7 @@ cli_exit cli_stream(cli_args *args)
     cli_descriptors_raise(session.batch.n * 2 + DESCRIPTORS); /* a stream has one or two */
     session.answers = cli_alloc(session.batch.n, sizeof *session.answers);
     if ((code = start(&session, args, path)) != CLI_OK) goto done;
-    session.screen = !args->json && cli_term_enter();
+    session.screen = !args->json && cli_screen_open();
     if (session.screen) {
         cli_panes_init(&session.panes, cli_load_name(session.batch.path), session.batch.n);
         for (size_t i = 0; i < session.batch.n; i++)

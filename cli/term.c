@@ -2,7 +2,6 @@
 #include "term.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,20 +13,16 @@
 #include "signals.h"
 #include "text.h"
 
-#define ENTER      "\033[?1049h\033[?25l\033[2J"
-#define LEAVE      "\033[0m\033[?25h\033[?1049l"
-#define KEYS_BACK  "\033[?1l\033>" /* arrows as they were before ncurses */
+#define LEAVE      "\033[?1l\033>\033[0m\033[?25h\033[?1049l" /* arrows as they were, styles, cursor, screen */
 #define CLEAR_LINE "\r\033[K"
 
 static bool out_term, err_term, out_colour, err_colour;
 
 /* Read by rescue, in whichever thread a signal comes: written only while that signal could do no harm. */
 static volatile sig_atomic_t entered;
-static volatile sig_atomic_t lent;
 static volatile sig_atomic_t progress_shown;
 static volatile sig_atomic_t style_open;
 static int keys = -1;
-static bool keys_owned;
 static struct termios before; /* of keys */
 
 static void write_all(int descriptor, const char *bytes, size_t n)
@@ -135,75 +130,25 @@ void cli_term_styled(bool styled)
     style_open = styled;
 }
 
-static void set_keys(void)
-{
-    struct termios raw;
-    if (keys < 0 || tcgetattr(keys, &before) != 0) return;
-    raw = before;
-    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO); /* ISIG stays: Ctrl-C is a signal as everywhere */
-    raw.c_cc[VMIN] = 1;
-    raw.c_cc[VTIME] = 0;
-    tcsetattr(keys, TCSADRAIN, &raw);
-}
-
-bool cli_term_enter(void)
-{
-    if (!out_term) return false;
-    if (entered) return true;
-    cli_term_progress_end();
-    keys_owned = !isatty(STDIN_FILENO);
-    keys = keys_owned ? open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY) : STDIN_FILENO;
-    set_keys();
-    cli_signals_screen(true);
-    entered = 1;
-    write_all(STDOUT_FILENO, ENTER, sizeof ENTER - 1);
-    return true;
-}
-
-void cli_term_leave(void)
-{
-    if (!entered) return;
-    cli_term_rescue();
-    cli_signals_screen(false);
-    if (keys_owned && keys >= 0) close(keys);
-    keys = -1;
-}
-
 bool cli_term_entered(void)
 {
     return entered != 0;
-}
-
-int cli_term_keys(void)
-{
-    return keys;
 }
 
 void cli_term_lend(int descriptor)
 {
     cli_term_progress_end();
     keys = descriptor;
-    keys_owned = false;
     if (keys >= 0 && tcgetattr(keys, &before) != 0) keys = -1;
     cli_signals_screen(true);
-    lent = entered = 1;
+    entered = 1;
 }
 
 void cli_term_take_back(void)
 {
-    lent = entered = 0;
+    entered = 0;
     cli_signals_screen(false);
     keys = -1;
-}
-
-void cli_term_suspend(void)
-{
-    if (!entered) return;
-    cli_term_rescue();
-    raise(SIGSTOP);
-    set_keys();
-    entered = 1;
-    write_all(STDOUT_FILENO, ENTER, sizeof ENTER - 1);
 }
 
 void cli_term_rescue(void)
@@ -219,51 +164,61 @@ void cli_term_rescue(void)
     }
     if (entered) {
         entered = 0;
-        if (lent) write_all(STDOUT_FILENO, KEYS_BACK, sizeof KEYS_BACK - 1);
-        lent = 0;
         write_all(STDOUT_FILENO, LEAVE, sizeof LEAVE - 1);
         if (keys >= 0) tcsetattr(keys, TCSANOW, &before);
     }
     errno = error;
 }
 
-/* States: 0 text, 1 after ESC, 2 in "ESC [" with digits, 3 after "ESC O". */
-int cli_keys_feed(cli_keys *state, unsigned char byte)
+/* ---- Marks ---- */
+
+#define MARK '\1' /* texts that were made safe have no such character */
+
+void cli_term_mark(cli_text *text, cli_style style)
 {
-    int was = state->state;
-    if (was == 2 && byte >= '0' && byte <= '9') {
-        if (state->number < 1000) state->number = state->number * 10 + (byte - '0');
-        return CLI_KEY_NONE;
+    const char mark[] = {MARK, (char)('0' + style)};
+    cli_text_add(text, mark, sizeof mark);
+}
+
+size_t cli_term_piece(const char *bytes, size_t n, cli_style *style)
+{
+    if (n >= 2 && bytes[0] == MARK) {
+        *style = (cli_style)(bytes[1] - '0');
+        return 0;
     }
-    if (was == 2 && byte == ';') {
-        state->number = 0;
-        return CLI_KEY_NONE;
+    const char *mark = memchr(bytes, MARK, n);
+    return mark != NULL ? (size_t)(mark - bytes) : n;
+}
+
+static void print_line(const char *line, size_t n, int columns, cli_text *text)
+{
+    int left = columns;
+    bool styled = false;
+    for (size_t i = 0; i < n;) {
+        cli_style style = CLI_PLAIN;
+        size_t piece = cli_term_piece(line + i, n - i, &style);
+        if (piece == 0) {
+            cli_text_puts(text, cli_term_style_out(style));
+            styled = style != CLI_PLAIN;
+            i += 2;
+            continue;
+        }
+        if (columns > 0 && left > 0)
+            cli_text_add_cut(text, line + i, piece, left, false);
+        else if (columns == 0)
+            cli_text_add(text, line + i, piece);
+        left -= cli_text_width(line + i, piece);
+        i += piece;
     }
-    if (byte == 0x1b || (was == 1 && (byte == '[' || byte == 'O'))) {
-        state->state = byte == 0x1b ? 1 : byte == '[' ? 2 : 3;
-        state->number = 0;
-        return CLI_KEY_NONE;
-    }
-    state->state = 0;
-    if (was < 2) return byte;
-    switch (byte) {
-    case 'A': return CLI_KEY_UP;
-    case 'B': return CLI_KEY_DOWN;
-    case 'C': return CLI_KEY_RIGHT;
-    case 'D': return CLI_KEY_LEFT;
-    case 'H': return CLI_KEY_HOME;
-    case 'F': return CLI_KEY_END;
-    case 'Z': return CLI_KEY_BACKTAB;
-    case '~': break;
-    default: return CLI_KEY_NONE;
-    }
-    switch (state->number) {
-    case 1:
-    case 7: return CLI_KEY_HOME;
-    case 4:
-    case 8: return CLI_KEY_END;
-    case 5: return CLI_KEY_PAGE_UP;
-    case 6: return CLI_KEY_PAGE_DOWN;
-    default: return CLI_KEY_NONE;
+    if (styled) cli_text_puts(text, cli_term_style_out(CLI_PLAIN));
+    cli_text_puts(text, "\n");
+}
+
+void cli_term_print(const cli_text *marked, int columns, cli_text *text)
+{
+    for (size_t at = 0; at < marked->n;) {
+        size_t n = strcspn(marked->bytes + at, "\n");
+        print_line(marked->bytes + at, n, columns, text);
+        at += n + 1;
     }
 }

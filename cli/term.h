@@ -1,10 +1,12 @@
-/* term.h: what stdout and stderr are, styles, the progress line, and the whole screen for weir stream.
+/* term.h: what stdout and stderr are, styles, the progress line, and a terminal in order at the end.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_TERM_H
 #define WEIR_CLI_TERM_H
 
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "text.h"
 
 /* Looks at descriptors and environment, once, at the start; the terminal is put in order at exit. */
 void cli_term_init(void);
@@ -41,24 +43,13 @@ void cli_term_progress_end(void);
 /* The text that is being printed has a style that must be ended, should the program leave now. */
 void cli_term_styled(bool styled);
 
-/* Takes the whole screen: alternate buffer, no cursor, keys without Enter and without echo. False: stdout is
- * no terminal. Undone by leave, at exit, and by each signal that ends the program. */
-bool cli_term_enter(void);
-void cli_term_leave(void);
-bool cli_term_entered(void);
-
-/* Somebody else (ncurses) takes the screen, and keys from this descriptor (-1 = none): as after enter,
- * signals that end the program put it in order first. Undone by take_back once it is in order again. */
+/* ncurses takes the whole screen (screen.c), and keys from this descriptor (-1 = none): signals that end the
+ * program put the terminal in order first, and so does its exit. Undone by take_back once it is in order. */
 void cli_term_lend(int descriptor);
 void cli_term_take_back(void);
+bool cli_term_entered(void);
 
-/* Where keys come from once entered, -1 = nowhere: stdin is something else and there is no /dev/tty. */
-int cli_term_keys(void);
-
-/* Ctrl-Z: leaves, stops the process, and enters again once it continues. */
-void cli_term_suspend(void);
-
-/* As leave and progress_end. Safe in a signal handler. */
+/* Puts the terminal in order. Safe in a signal handler. */
 void cli_term_rescue(void);
 
 typedef enum cli_key {
@@ -74,13 +65,13 @@ typedef enum cli_key {
     CLI_KEY_BACKTAB,
 } cli_key;
 
-/* Reads escape sequences byte by byte, wherever reads split them. Zeroed at the start. */
-typedef struct cli_keys {
-    int state;
-    int number;
-} cli_keys;
+/* A mark in the text: from here on it has this style. */
+void cli_term_mark(cli_text *text, cli_style style);
 
-/* The key that this byte completes, or CLI_KEY_NONE. */
-int cli_keys_feed(cli_keys *state, unsigned char byte);
+/* The length of a piece without a mark at bytes[0 .. n), 0 = there is a mark, of two bytes, and *style. */
+size_t cli_term_piece(const char *bytes, size_t n, cli_style *style);
+
+/* Marks become stdout's styles, or nothing; lines are cut at `columns` (0 = not at all). */
+void cli_term_print(const cli_text *marked, int columns, cli_text *text);
 
 #endif

@@ -14,33 +14,17 @@
 #define METRICS_NS (2 * WEIR__NS_PER_S)
 #define SILENCE_NS (5 * WEIR__NS_PER_S)  /* servers tell something each second */
 #define GONE_NS    (15 * WEIR__NS_PER_S) /* a connection that is dead and does not know it */
-#define HEAD_EVERY 20                    /* lines under a headline, where lines are printed */
 
 struct top {
     const cli_args *args;
     const char *url;
     cli_remote *remote;
     cli_view view;
-    bool screen; /* else lines are printed */
+    bool screen; /* else events are printed, as JSON */
     bool news, over, lost, hide_idle;
-    int64_t event_ns, metrics_ns, retry_ns, printed_ns, drawn_ns;
-    size_t n_printed, first; /* first: the topmost slot that is shown */
+    int64_t event_ns, metrics_ns, retry_ns, drawn_ns;
+    size_t first; /* the topmost slot that is shown */
 };
-
-/* ---- Lines ---- */
-
-static void print_row(struct top *top)
-{
-    cli_text text = {0};
-    int64_t now = weir__clock_now_ns();
-    /* A little less than a second: the server's events come as often as that when it is idle. */
-    if (now - top->printed_ns < WEIR__NS_PER_S * 9 / 10) return;
-    top->printed_ns = now;
-    if (top->n_printed++ % HEAD_EVERY == 0) cli_view_columns(&text);
-    cli_view_row(&top->view, &text);
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
-}
 
 static bool take_event(const char *data, size_t length, void *user)
 {
@@ -50,10 +34,7 @@ static bool take_event(const char *data, size_t length, void *user)
     top->event_ns = weir__clock_now_ns();
     if (top->lost && !top->screen) cli_fail(CLI_OK, "%s: it is back", top->url);
     top->lost = false;
-    if (!top->screen && top->args->json)
-        cli_out_json(json_incref(top->view.event));
-    else if (!top->screen)
-        print_row(top);
+    if (!top->screen) cli_out_json(json_incref(top->view.event));
     return true;
 }
 
@@ -69,15 +50,15 @@ static void take_metrics(const char *text, size_t length, void *user)
 static void add_title(const struct top *top, cli_text *text)
 {
     const char *model = json_string_value(json_object_get(top->view.event, "model"));
-    cli_view_style(text, CLI_BOLD);
+    cli_term_mark(text, CLI_BOLD);
     cli_text_puts(text, "weir top");
-    cli_view_style(text, CLI_PLAIN);
+    cli_term_mark(text, CLI_PLAIN);
     cli_text_puts(text, "  ");
     if (model != NULL) cli_text_add_safe(text, model, strlen(model));
     cli_text_puts(text, model != NULL ? "  " : "");
-    cli_view_style(text, CLI_DIM);
+    cli_term_mark(text, CLI_DIM);
     cli_text_add_safe(text, top->url, strlen(top->url));
-    cli_view_style(text, CLI_PLAIN);
+    cli_term_mark(text, CLI_PLAIN);
     cli_text_puts(text, "\n");
 }
 
@@ -86,16 +67,16 @@ static void add_state(const struct top *top, cli_text *text)
     int64_t silent_ns = weir__clock_now_ns() - top->event_ns;
     if (top->lost) {
         const char *problem = cli_remote_problem(top->remote);
-        cli_view_style(text, CLI_RED);
+        cli_term_mark(text, CLI_RED);
         cli_text_add_safe(text, problem, strlen(problem));
-        cli_view_style(text, CLI_PLAIN);
+        cli_term_mark(text, CLI_PLAIN);
         cli_text_puts(text, "; trying again\n");
     } else if (top->view.event == NULL)
         cli_text_puts(text, "connecting\n");
     else if (silent_ns > SILENCE_NS) {
-        cli_view_style(text, CLI_YELLOW);
+        cli_term_mark(text, CLI_YELLOW);
         cli_text_printf(text, "it has been silent for %lld s", (long long)(silent_ns / WEIR__NS_PER_S));
-        cli_view_style(text, CLI_PLAIN);
+        cli_term_mark(text, CLI_PLAIN);
         cli_text_puts(text, "\n");
     }
 }
@@ -139,7 +120,7 @@ static void draw(struct top *top)
     put_lines(&head, 0, 0, n_head);
     if (bottom > at) put_lines(&table, 0, at, 1);
     put_lines(&table, 1 + top->first, at + 1, (int)room);
-    cli_view_style(&keys, CLI_DIM);
+    cli_term_mark(&keys, CLI_DIM);
     cli_text_puts(&keys, top->hide_idle ? "q quit   i all slots   ↑ ↓ move"
                                         : "q quit   i hide idle slots   ↑ ↓ move");
     if (n_slots > room)

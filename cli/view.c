@@ -8,61 +8,9 @@
 
 #include "cli.h"
 
-#define MARK      '\1' /* what servers tell has no such character once it is made safe */
-#define LABEL     10   /* columns of what stands before a line's figures */
+#define LABEL     10 /* columns of what stands before a line's figures */
 #define BAR       20
 #define SLOTS_MAX 4096 /* more than any server has */
-
-/* ---- Marks ---- */
-
-void cli_view_style(cli_text *text, cli_style style)
-{
-    const char mark[] = {MARK, (char)('0' + style)};
-    cli_text_add(text, mark, sizeof mark);
-}
-
-size_t cli_view_piece(const char *bytes, size_t n, cli_style *style)
-{
-    if (n >= 2 && bytes[0] == MARK) {
-        *style = (cli_style)(bytes[1] - '0');
-        return 0;
-    }
-    const char *mark = memchr(bytes, MARK, n);
-    return mark != NULL ? (size_t)(mark - bytes) : n;
-}
-
-static void print_line(const char *line, size_t n, int columns, cli_text *text)
-{
-    int left = columns;
-    bool styled = false;
-    for (size_t i = 0; i < n;) {
-        cli_style style = CLI_PLAIN;
-        size_t piece = cli_view_piece(line + i, n - i, &style);
-        if (piece == 0) {
-            cli_text_puts(text, cli_term_style_out(style));
-            styled = style != CLI_PLAIN;
-            i += 2;
-            continue;
-        }
-        if (columns > 0 && left > 0)
-            cli_text_add_cut(text, line + i, piece, left, false);
-        else if (columns == 0)
-            cli_text_add(text, line + i, piece);
-        left -= cli_text_width(line + i, piece);
-        i += piece;
-    }
-    if (styled) cli_text_puts(text, cli_term_style_out(CLI_PLAIN));
-    cli_text_puts(text, "\n");
-}
-
-void cli_view_print(const cli_text *marked, int columns, cli_text *text)
-{
-    for (size_t at = 0; at < marked->n;) {
-        size_t n = strcspn(marked->bytes + at, "\n");
-        print_line(marked->bytes + at, n, columns, text);
-        at += n + 1;
-    }
-}
 
 /* ---- What a server tells ---- */
 
@@ -197,9 +145,9 @@ json_t *cli_view_json(const cli_view *view)
 
 static void label(cli_text *text, const char *name)
 {
-    cli_view_style(text, CLI_DIM);
+    cli_term_mark(text, CLI_DIM);
     cli_text_printf(text, "%-*s", LABEL, name);
-    cli_view_style(text, CLI_PLAIN);
+    cli_term_mark(text, CLI_PLAIN);
 }
 
 /* A figure of three digits or more: 0.12, 12.3, 123, 1,234. "-": nobody knows. */
@@ -217,11 +165,11 @@ static void bar(cli_text *text, double part, int width, cli_style style)
 {
     int full = part > 0 ? (int)(part * width + 0.5) : 0;
     if (full > width) full = width;
-    cli_view_style(text, style);
+    cli_term_mark(text, style);
     cli_text_fill(text, "█", full);
-    cli_view_style(text, CLI_DIM);
+    cli_term_mark(text, CLI_DIM);
     cli_text_fill(text, "░", width - full);
-    cli_view_style(text, CLI_PLAIN);
+    cli_term_mark(text, CLI_PLAIN);
 }
 
 static size_t count_state(const cli_view *view, const char *state)
@@ -316,12 +264,12 @@ static void ticks(const cli_view *view, int columns, cli_text *text)
         cli_text_puts(text, "none yet\n");
         return;
     }
-    cli_view_style(text, CLI_CYAN);
+    cli_term_mark(text, CLI_CYAN);
     for (uint64_t i = view->n_ticks - n; i < view->n_ticks; i++) {
         int height = most > 0 ? (int)(view->tick_ms[i % CLI_VIEW_TICKS] / most * 7.99F) : 0;
         cli_text_puts(text, heights[height]);
     }
-    cli_view_style(text, CLI_PLAIN);
+    cli_term_mark(text, CLI_PLAIN);
     cli_text_puts(text, " ");
     figure(text, (double)last);
     cli_text_puts(text, " ms, at most ");
@@ -387,9 +335,9 @@ static void add_slot(const cli_view_slot *slot, bool wide, cli_text *text)
     char prompt[48];
     bool idle = strcmp(slot->state, "idle") == 0;
     cli_text_printf(text, "%4lld  ", (long long)slot->id);
-    cli_view_style(text, state_style(slot->state));
+    cli_term_mark(text, state_style(slot->state));
     cli_text_printf(text, "%-10s", slot->state);
-    cli_view_style(text, CLI_PLAIN);
+    cli_term_mark(text, CLI_PLAIN);
     if (!idle) {
         /* A prompt that is read is a part of it. */
         if (slot->done < slot->prompt)
@@ -410,41 +358,11 @@ void cli_view_table(const cli_view *view, int columns, bool idle, cli_text *text
 {
     if (view->event == NULL) return;
     if (!idle && count_state(view, "idle") == view->n_slots) return;
-    cli_view_style(text, CLI_BOLD);
+    cli_term_mark(text, CLI_BOLD);
     cli_text_printf(text, "%4s  %-10s  %11s  %6s  %6s  %8s", "slot", "state", "prompt", "answer", "cached",
                     "priority");
-    cli_view_style(text, CLI_PLAIN);
+    cli_term_mark(text, CLI_PLAIN);
     cli_text_puts(text, "\n");
     for (size_t i = 0; i < view->n_slots; i++)
         if (idle || strcmp(view->slots[i].state, "idle") != 0) add_slot(&view->slots[i], columns >= 80, text);
-}
-
-void cli_view_columns(cli_text *text)
-{
-    cli_text_puts(text, "running  waiting  cells   written/s    read/s  first ms   gap ms\n");
-}
-
-void cli_view_row(const cli_view *view, cli_text *text)
-{
-    const json_t *event = view->event, *kv = json_object_get(event, "kv"),
-                 *both = json_object_get(event, "rates");
-    double size = number(kv, "size"), used = number(kv, "used");
-    const struct {
-        double value;
-        int width, digits;
-    } fields[] = {{(double)(view->n_slots - count_state(view, "idle")), 7, 0},
-                  {number(event, "queue"), 9, 0},
-                  {size > 0 ? used / size * 100 : NAN, 5, 0},
-                  {number(both, "decode"), 10, 1},
-                  {number(both, "prefill"), 10, 1},
-                  {milliseconds(json_object_get(event, "ttft_ms"), "p50"), 10, 1},
-                  {milliseconds(json_object_get(event, "itl_ms"), "p50"), 9, 1}};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        if (fields[i].value >= 0)
-            cli_text_printf(text, "%*.*f", fields[i].width, fields[i].digits, fields[i].value);
-        else
-            cli_text_printf(text, "%*s", fields[i].width, "-");
-        if (i == 2) cli_text_puts(text, " %");
-    }
-    cli_text_puts(text, "\n");
 }

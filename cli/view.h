@@ -46,24 +46,11 @@ void cli_view_metrics(cli_view *view, const char *text, size_t length);
 /* All of it, without what belongs to the moment; a new reference. */
 json_t *cli_view_json(const cli_view *view);
 
-/* Lines of at most `columns` where they can be shortened, with marks (cli_view_style). `live`: with rates and
+/* Lines of at most `columns` where they can be shortened, with marks (cli_term_mark). `live`: with rates and
  * ticks, which one event does not tell. */
 void cli_view_head(const cli_view *view, int columns, bool live, cli_text *text);
 
 /* A headline, and a line for each slot, or for those that are busy. */
 void cli_view_table(const cli_view *view, int columns, bool idle, cli_text *text);
-
-/* The headline and the line of a table that grows downwards, for terminals that only print. */
-void cli_view_columns(cli_text *text);
-void cli_view_row(const cli_view *view, cli_text *text);
-
-/* A mark in the text: from here on it has this style. */
-void cli_view_style(cli_text *text, cli_style style);
-
-/* The length of a piece without a mark at bytes[0 .. n), 0 = there is a mark, of two bytes, and *style. */
-size_t cli_view_piece(const char *bytes, size_t n, cli_style *style);
-
-/* Marks become stdout's styles, or nothing; lines are cut at `columns` (0 = not at all). */
-void cli_view_print(const cli_text *marked, int columns, cli_text *text);
 
 #endif

@@ -57,14 +57,14 @@ find_missing() {
     if have pkg-config; then
         pkg-config --exists jansson || need libjansson-dev "JSON"
         pkg-config --exists libedit || need libedit-dev "weir chat's line editing"
-        pkg-config --exists ncursesw || need libncurses-dev "weir top's screen"
+        pkg-config --exists ncursesw || need libncurses-dev "the screens of weir stream and weir top"
         pkg-config --exists 'openssl >= 1.1.1' || need libssl-dev "weir serve's TLS"
         pkg-config --exists 'libcurl >= 7.66' || need libcurl4-openssl-dev "models by name, weir bench http, ps and top"
     else
         need libjansson-dev "JSON"
         need libcurl4-openssl-dev "models by name, weir bench http, ps and top"
         need libedit-dev "weir chat's line editing"
-        need libncurses-dev "weir top's screen"
+        need libncurses-dev "the screens of weir stream and weir top"
         need libssl-dev "weir serve's TLS"
     fi
     if [ "$level" != run ]; then

@@ -182,10 +182,9 @@ def test_top_in_a_pipe():
     server.wait_for(lambda m: m["weir_slots_generating"] == 2)
     top = subprocess.Popen([WEIR, "top", "--url", server.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
     try:
-        lines = lines_of(top, 4)
-        check("a headline, then a line each second", lines[0].split()[:3] == ["running", "waiting", "cells"] and
-              all(line.split()[0] == "2" and len(line.split()) == 8 for line in lines[1:]), lines)
-        check("with rates", float(lines[3].split()[4]) > 0, lines)
+        events = [json.loads(line) for line in lines_of(top, 4)]
+        check("each event is a line of JSON", all(len(e["slots"]) == 2 for e in events) and sum(len(e["ticks"]) for e in events) > 0, events)
+        check("with rates", events[3]["rates"]["decode"] > 0, events)
         port = server.address.rsplit(":", 1)[1]
         load.close()
         server.stop(signal.SIGKILL)
@@ -194,8 +193,8 @@ def test_top_in_a_pipe():
         server = serve("-np", "2", "--host", "127.0.0.1", "--port", port)
         said = top.stderr.readline()
         check("it is told when it is back", "it is back" in said, said)
-        line = top.stdout.readline()
-        check("and lines come again", line.split()[:2] == ["0", "0"], line)
+        events = [json.loads(line) for line in lines_of(top, 40)]
+        check("and events come again", any(e["slots"][0]["state"] == "idle" for e in events), events[-1])
         top.send_signal(signal.SIGINT)
         check("Ctrl-C ends it", top.wait(PATIENCE) == 130)
     finally:
@@ -208,8 +207,7 @@ def test_top_json():
     load = Load(server, 1)
     top = subprocess.Popen([WEIR, "top", "--json", "--url", server.address], stdout=subprocess.PIPE, text=True, env=environment())
     try:
-        events = [json.loads(line) for line in lines_of(top, 3)]
-        check("each event is a line of JSON", all(len(e["slots"]) == 2 for e in events) and sum(len(e["ticks"]) for e in events) > 0, events)
+        check("the same with --json", all("slots" in json.loads(line) for line in lines_of(top, 3)))
         top.stdout.close()
         check("it ends when its reader leaves", top.wait(PATIENCE) == 0, top.returncode)
     finally:
@@ -224,7 +222,7 @@ def test_dumb():
     server = serve("-np", "2", "-c", "20000")
     terminal = Tmux(80, 20, f"TERM=dumb {WEIR} top --url {server.address}")
     try:
-        terminal.wait("a dumb terminal: lines", lambda s: "waiting" in s and len(s.strip().splitlines()) >= 3)
+        terminal.wait("a dumb terminal: lines", lambda s: '"slots":' in s)
         terminal.keys("C-c")
         terminal.wait("a dumb terminal: Ctrl-C ends it", lambda s: "ended with 130" in s and "as before" in s)
     finally:

@@ -1,4 +1,4 @@
-"""A program on a pseudo-terminal, and a small model of the screen that it draws."""
+"""A program on a pseudo-terminal, and a small model of the screen that it draws. ncurses knows it by a description of its own."""
 # SPDX-License-Identifier: Apache-2.0
 import fcntl
 import os
@@ -8,9 +8,22 @@ import select
 import signal
 import struct
 import subprocess
+import tempfile
 import termios
 import time
 import unicodedata
+
+
+DESCRIPTION = r"""weir-test|what Screen knows, am, bce@, cols#80, lines#24, colors#8, pairs#64,
+    cup=\E[%i%p1%d;%p2%dH, clear=\E[H\E[2J, el=\E[K, cr=\r, smcup=\E[?1049h, rmcup=\E[?1049l, civis=\E[?25l, cnorm=\E[?25h,
+    bold=\E[1m, dim=\E[2m, rev=\E[7m, sgr0=\E[0m, setaf=\E[3%p1%dm, setab=\E[4%p1%dm, op=\E[39;49m,
+    kcuu1=\E[A, kcud1=\E[B, kcuf1=\E[C, kcub1=\E[D, kcbt=\E[Z, khome=\E[H, kend=\E[F, kpp=\E[5~, knp=\E[6~,
+"""
+database = tempfile.TemporaryDirectory()
+try:
+    subprocess.run(["tic", "-x", "-o", database.name, "-"], input=DESCRIPTION, text=True, check=True, stderr=subprocess.DEVNULL)
+except FileNotFoundError:
+    print("note: no tic")
 
 
 class Screen:
@@ -52,6 +65,9 @@ class Screen:
         while i < len(text):
             if text[i] == "\x1b":
                 match = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])").match(text, i)
+                if text.startswith("\x1b>", i):  # the keypad as it was
+                    i += 2
+                    continue
                 if match is None:
                     if len(text) - i < 16:
                         self.pending = text[i:]
@@ -70,10 +86,12 @@ class Screen:
             self.alternate = final == "h"
             self.entered += final == "h"
             self.cells = self._blank() if self.alternate else self.main
+        elif arguments == "?1":
+            pass  # the arrows' codes
         elif arguments == "?25":
             self.cursor_shown = final == "h"
         elif final == "m":
-            self.styled = arguments not in ("", "0")
+            self.styled = arguments not in ("", "0", "39;49")
             self.styles += self.styled
         elif final == "H":
             numbers = [int(n) for n in arguments.split(";") if n] or [1, 1]
@@ -126,7 +144,8 @@ class Terminal:
         self.before = termios.tcgetattr(slave)
         self.slave = slave
         environment = dict(os.environ if env is None else env)
-        environment.setdefault("TERM", "xterm")
+        environment.setdefault("TERM", "weir-test")
+        environment["TERMINFO"] = database.name
         environment.pop("COLUMNS", None)
         environment.pop("LINES", None)
 
