@@ -130,6 +130,16 @@ void cli_args_init(cli_args *args, const cli_command *command)
     if (command->defaults != NULL) command->defaults(args);
 }
 
+weir_chat_params cli_args_chat(const cli_args *args, const cli_ask *ask)
+{
+    weir_chat_params params = weir_chat_params_default();
+    params.json_schema = ask->json_schema;
+    params.template_source = args->chat_template;
+    params.enable_thinking = !args->no_thinking;
+    params.special_content = (weir_special_content)args->special_content;
+    return params;
+}
+
 void cli_args_fini(cli_args *args)
 {
     for (const cli_option *option = cli_options; option->name != NULL; option++)

@@ -179,6 +179,9 @@ void cli_ask_copy(cli_ask *to, const cli_ask *from);
 /* A request with what *ask holds, without a prompt; valid while *ask is. */
 weir_request cli_ask_request(cli_ask *ask);
 
+/* What the options say of a chat, without its messages; valid while both are. */
+weir_chat_params cli_args_chat(const cli_args *args, const cli_ask *ask);
+
 /* Defaults of a command. Freed with fini. */
 void cli_args_init(cli_args *args, const cli_command *command);
 void cli_args_fini(cli_args *args);

@@ -16,21 +16,15 @@ static bool take_event(const char *data, size_t length, void *user)
     return cli_view_event(view, data, length);
 }
 
-static void take_metrics(const char *text, size_t length, void *user)
-{
-    cli_view_metrics(user, text, length);
-}
-
-/* Until one event and the metrics are there; a server may keep the latter to itself. */
+/* Until an event is there. */
 static cli_exit look(const cli_args *args, cli_remote *remote, cli_view *view)
 {
     int64_t end_ns = weir__clock_deadline_ns(PATIENCE_MS);
     cli_remote_listen(remote, take_event, view);
-    cli_remote_ask(remote, "/metrics", take_metrics, view);
-    while (view->event == NULL || cli_remote_asking(remote) == CLI_REMOTE_WAITING) {
+    while (view->event == NULL) {
         cli_remote_state state = cli_remote_listening(remote);
         if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
-        if (view->event == NULL && state >= CLI_REMOTE_LOST)
+        if (state >= CLI_REMOTE_LOST)
             return cli_fail(state == CLI_REMOTE_REFUSED ? CLI_REFUSED : CLI_FAILED, "%s: %s%s",
                             args->url != NULL ? args->url : CLI_REMOTE_URL, cli_remote_problem(remote),
                             args->url == NULL ? " (weir serve starts a server, --url names another)" : "");

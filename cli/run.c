@@ -12,6 +12,7 @@
 #include "file.h"
 #include "load.h"
 #include "out.h"
+#include "reply.h"
 #include "signals.h"
 #include "term.h"
 
@@ -24,8 +25,7 @@ struct run {
     const cli_args *args;
     weir_model *model;
     weir_engine *engine;
-    weir_chat *chat;          /* NULL: the prompt as it stands */
-    weir_chat_parser *parser; /* NULL: the answer is content */
+    cli_reply reply;
     weir_stream *stream;
     weir_stream *streams[BEST_OF_MAX]; /* [n_streams] of --best-of, until one of them is `stream` */
     int32_t n_streams;
@@ -33,9 +33,6 @@ struct run {
     size_t prompt_length;
     size_t n_prompt; /* tokens */
     int64_t load_ns, submitted_ns;
-    bool live; /* prints as it comes */
-    bool thinking;
-    cli_text content, reasoning;
     int32_t *tokens; /* [n_tokens] */
     size_t n_tokens, tokens_capacity;
     json_t *logprobs, *prompt_logprobs; /* NULL: none are wanted, or there are none yet */
@@ -80,7 +77,6 @@ static cli_exit render(struct run *run)
 {
     const cli_args *args = run->args;
     weir_model_info info = {.size = sizeof info};
-    weir_error error = {0};
     weir_model_describe(run->model, &info);
     if (args->raw && args->system != NULL)
         return cli_fail(CLI_USAGE,
@@ -98,18 +94,9 @@ static cli_exit render(struct run *run)
         return cli_fail(CLI_USAGE,
                         "the prompt has a NUL byte, which a chat message cannot have; --raw takes it");
     const weir_message messages[] = {{"system", args->system}, {"user", run->prompt}};
-    weir_chat_params params = weir_chat_params_default();
-    params.messages = args->system != NULL ? messages : messages + 1;
-    params.n_messages = args->system != NULL ? 2 : 1;
-    params.json_schema = args->ask.json_schema;
-    params.template_source = args->chat_template;
-    params.enable_thinking = !args->no_thinking;
-    params.special_content = (weir_special_content)args->special_content;
-    if (weir_chat_create(run->model, &params, &run->chat, &error) != WEIR_OK)
-        return cli_fail_error(args, CLI_REFUSED, "cannot render the prompt", &error);
-    if (weir_chat_parser_create(run->chat, &run->parser, &error) != WEIR_OK)
-        return cli_fail_error(args, CLI_FAILED, NULL, &error);
-    return CLI_OK;
+    bool system = args->system != NULL;
+    return cli_reply_render(&run->reply, args, &args->ask, run->model, system ? messages : messages + 1,
+                            system ? 2 : 1, "cannot render the prompt");
 }
 
 static cli_exit submit(struct run *run)
@@ -120,9 +107,9 @@ static cli_exit submit(struct run *run)
     cli_ask_copy(&ask, &run->args->ask);
     weir_request request = cli_ask_request(&ask);
     /* Of the tokens, only the number. */
-    if (run->chat != NULL) {
-        request.chat = run->chat;
-        (void)weir_chat_tokenize(run->chat, NULL, 0, &run->n_prompt, NULL);
+    if (run->reply.chat != NULL) {
+        request.chat = run->reply.chat;
+        (void)weir_chat_tokenize(run->reply.chat, NULL, 0, &run->n_prompt, NULL);
         ask.sampler.json_schema = NULL; /* the chat has it */
     } else {
         request.text = run->prompt;
@@ -148,51 +135,8 @@ static cli_exit submit(struct run *run)
 
 /* ---- The answer ---- */
 
-static void show(const char *bytes, size_t n)
-{
-    if (cli_term_out()) {
-        cli_text safe = {0};
-        cli_text_add_safe(&safe, bytes, n);
-        cli_out(safe.bytes, safe.n);
-        weir__text_fini(&safe);
-    } else
-        cli_out(bytes, n);
-}
-
-static void set_thinking(struct run *run, bool thinking)
-{
-    if (run->thinking == thinking) return;
-    run->thinking = thinking;
-    const char *style = cli_term_style_out(thinking ? CLI_DIM : CLI_PLAIN);
-    cli_term_styled(thinking && *style != '\0');
-    if (thinking && *style == '\0') show("(thinking) ", 11);
-    cli_out(style, strlen(style));
-    /* One empty line between thoughts and answer. */
-    size_t n = run->reasoning.n;
-    if (!thinking) show("\n\n", n > 0 && run->reasoning.bytes[n - 1] == '\n' ? 1 : 2);
-}
-
-static void deliver(struct run *run, weir_delta_kind kind, const char *text, size_t length)
-{
-    bool reasoning = kind == WEIR_DELTA_REASONING;
-    cli_text *all = reasoning ? &run->reasoning : &run->content;
-    /* The newlines around a model's thoughts belong to its tags. */
-    while (all->n == 0 && length > 0 && (reasoning || run->reasoning.n > 0) &&
-           (*text == '\n' || *text == ' ')) {
-        text++;
-        length--;
-    }
-    if (length == 0) return;
-    cli_text_add(all, text, length);
-    if (!run->live || (reasoning && !cli_term_out())) return;
-    set_thinking(run, reasoning);
-    show(text, length);
-}
-
 static void take(struct run *run, const weir_chunk *chunk)
 {
-    weir_delta delta;
-    cli_term_progress_end();
     cli_grow(&run->tokens, &run->tokens_capacity, run->n_tokens + chunk->n_tokens, sizeof *run->tokens);
     for (size_t i = 0; i < chunk->n_tokens; i++) run->tokens[run->n_tokens++] = chunk->tokens[i];
     if (run->logprobs != NULL) {
@@ -200,12 +144,7 @@ static void take(struct run *run, const weir_chunk *chunk)
         json_array_extend(run->logprobs, more);
         json_decref(more);
     }
-    if (run->parser != NULL &&
-        weir_chat_parser_feed(run->parser, chunk->text, chunk->length, chunk->finished, NULL) == WEIR_OK)
-        while (weir_chat_parser_next(run->parser, &delta) == WEIR_OK)
-            deliver(run, delta.kind, delta.text, delta.length);
-    else
-        deliver(run, WEIR_DELTA_CONTENT, chunk->text, chunk->length);
+    cli_reply_take(&run->reply, chunk);
     if (chunk->finished) run->reason = chunk->reason;
 }
 
@@ -287,12 +226,13 @@ static json_t *as_json(const struct run *run, const weir_usage *usage, const wei
 {
     json_t *timings = cli_figures_timings(usage);
     if (timings != NULL) json_object_set_new(timings, "load_ms", json_real((double)run->load_ns / 1e6));
-    json_t *json =
-        json_pack("{s:s%, s:o, s:s, s:o, s:o}", "text", run->content.n > 0 ? run->content.bytes : "",
-                  run->content.n, "tokens", cli_figures_tokens(run->tokens, run->n_tokens), "reason",
-                  weir_reason_name(run->reason), "usage", cli_figures_usage(usage), "timings", timings);
-    if (json != NULL && run->reasoning.n > 0)
-        json_object_set_new(json, "reasoning", json_stringn(run->reasoning.bytes, run->reasoning.n));
+    json_t *json = json_pack(
+        "{s:s%, s:o, s:s, s:o, s:o}", "text", run->reply.content.n > 0 ? run->reply.content.bytes : "",
+        run->reply.content.n, "tokens", cli_figures_tokens(run->tokens, run->n_tokens), "reason",
+        weir_reason_name(run->reason), "usage", cli_figures_usage(usage), "timings", timings);
+    if (json != NULL && run->reply.reasoning.n > 0)
+        json_object_set_new(json, "reasoning",
+                            json_stringn(run->reply.reasoning.bytes, run->reply.reasoning.n));
     weir_miss_info miss = cli_figures_miss_of(run->stream);
     if (json != NULL && run->args->explain_cache) json_object_set_new(json, "cache", cli_figures_miss(&miss));
     if (json != NULL && run->logprobs != NULL) json_object_set(json, "logprobs", run->logprobs);
@@ -311,11 +251,8 @@ static cli_exit conclude(struct run *run)
     weir_chunk prompt;
     if (run->prompt_logprobs == NULL && weir_stream_prompt_logprobs(run->stream, &prompt) == WEIR_OK)
         run->prompt_logprobs = cli_figures_logprobs(&prompt);
-    if (run->live) {
-        if (run->thinking) set_thinking(run, false);
-        if (run->content.n > 0 && run->content.bytes[run->content.n - 1] != '\n') cli_out("\n", 1);
-    } else
-        cli_out_json(as_json(run, &usage, &error));
+    cli_reply_end(&run->reply);
+    if (run->args->json) cli_out_json(as_json(run, &usage, &error));
     if (!run->args->quiet && !run->args->json && !cli_out_closed()) {
         cli_text_puts(&line, cli_term_style_err(CLI_DIM));
         cli_figures_line(&line, &usage, run->reason);
@@ -333,7 +270,7 @@ static cli_exit conclude(struct run *run)
 
 cli_exit cli_run(cli_args *args)
 {
-    struct run run = {.args = args, .live = !args->json};
+    struct run run = {.args = args, .reply.silent = args->json};
     if (args->ask.request.n_logprobs != CLI_UNSET) run.logprobs = json_array();
     char *path = NULL;
     int64_t started;
@@ -361,12 +298,9 @@ done:
     weir_engine_destroy(run.engine);
     weir_stream_release(run.stream);
     for (int32_t i = 0; i < run.n_streams; i++) weir_stream_release(run.streams[i]);
-    weir_chat_parser_destroy(run.parser);
-    weir_chat_release(run.chat);
+    cli_reply_fini(&run.reply);
     weir_model_release(run.model);
     cli_load_log_flush();
-    weir__text_fini(&run.content);
-    weir__text_fini(&run.reasoning);
     cli_free(run.tokens);
     json_decref(run.logprobs);
     json_decref(run.prompt_logprobs);

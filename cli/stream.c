@@ -57,13 +57,9 @@ void cli_stream_defaults(cli_args *args)
 static cli_exit render(struct session *session, size_t i)
 {
     const cli_batch_item *item = &session->batch.items[i];
-    weir_chat_params params = weir_chat_params_default();
+    weir_chat_params params = cli_args_chat(session->args, &item->ask);
     weir_error error = {0};
     params.messages_json = item->messages;
-    params.json_schema = item->ask.json_schema;
-    params.template_source = session->args->chat_template;
-    params.enable_thinking = !session->args->no_thinking;
-    params.special_content = (weir_special_content)session->args->special_content;
     if (weir_chat_create(session->model, &params, &session->answers[i].chat, &error) == WEIR_OK)
         return CLI_OK;
     return cli_batch_refused(&session->batch, session->args, i, &error);

@@ -13,6 +13,7 @@
 #include "file.h"
 #include "load.h"
 #include "out.h"
+#include "reply.h"
 #include "signals.h"
 #include "term.h"
 
@@ -51,35 +52,21 @@ void cli_talk_cut(cli_talk *talk, size_t n)
 
 struct answer {
     const cli_talk *talk;
-    weir_chat *chat;
-    weir_chat_parser *parser;
+    cli_reply reply;
     weir_stream *stream;
-    cli_text content;
-    bool styled, thinking, thought, finished;
-    bool at_line; /* what was thought ends with a newline */
 };
 
 static cli_exit render(struct answer *answer)
 {
     const cli_talk *talk = answer->talk;
-    weir_chat_params params = weir_chat_params_default();
-    weir_error error = {0};
-    size_t n = talk->n + (talk->system != NULL);
-    weir_message *messages = cli_alloc(n, sizeof *messages);
-    if (talk->system != NULL) messages[0] = (weir_message){"system", talk->system};
-    memcpy(messages + (talk->system != NULL), talk->messages, talk->n * sizeof *messages);
-    params.messages = messages;
-    params.n_messages = n;
-    params.json_schema = talk->ask.json_schema;
-    params.template_source = talk->args->chat_template;
-    params.enable_thinking = !talk->args->no_thinking;
-    params.special_content = (weir_special_content)talk->args->special_content;
-    weir_status status = weir_chat_create(talk->model, &params, &answer->chat, &error);
-    if (status == WEIR_OK) status = weir_chat_parser_create(answer->chat, &answer->parser, &error);
+    size_t n_system = talk->system != NULL;
+    weir_message *messages = cli_alloc(talk->n + n_system, sizeof *messages);
+    if (n_system > 0) messages[0] = (weir_message){"system", talk->system};
+    memcpy(messages + n_system, talk->messages, talk->n * sizeof *messages);
+    cli_exit code = cli_reply_render(&answer->reply, talk->args, &talk->ask, talk->model, messages,
+                                     talk->n + n_system, "cannot render the conversation");
     cli_free(messages);
-    return status == WEIR_OK
-               ? CLI_OK
-               : cli_fail_error(talk->args, CLI_REFUSED, "cannot render the conversation", &error);
+    return code;
 }
 
 static cli_exit submit(struct answer *answer)
@@ -91,7 +78,7 @@ static cli_exit submit(struct answer *answer)
     cli_ask_copy(&ask, &talk->ask);
     weir_request request = cli_ask_request(&ask);
     ask.sampler.json_schema = NULL; /* the chat has it */
-    request.chat = answer->chat;
+    request.chat = answer->reply.chat;
     weir_status status = weir_stream_create(&answer->stream, &error);
     if (status == WEIR_OK) status = weir_engine_submit(talk->engine, &request, 1, &answer->stream, &error);
     if (status == WEIR_TOO_LONG)
@@ -102,56 +89,6 @@ static cli_exit submit(struct answer *answer)
         code = cli_fail_error(talk->args, CLI_REFUSED, "the request was refused", &error);
     cli_ask_fini(&ask);
     return code;
-}
-
-static void show(const char *bytes, size_t n)
-{
-    cli_text text = {0};
-    if (cli_term_out())
-        cli_text_add_safe(&text, bytes, n);
-    else
-        cli_text_add(&text, bytes, n);
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
-}
-
-static void set_thinking(struct answer *answer, bool thinking)
-{
-    if (answer->thinking == thinking) return;
-    const char *style = cli_term_style_out(thinking ? CLI_DIM : CLI_PLAIN);
-    answer->thinking = thinking;
-    cli_term_styled(answer->styled);
-    cli_out(style, strlen(style));
-    if (!thinking) cli_out("\n\n", answer->at_line ? 1 : 2);
-}
-
-static void deliver(struct answer *answer, const weir_delta *delta)
-{
-    bool reasoning = delta->kind == WEIR_DELTA_REASONING,
-         first = reasoning ? !answer->thought : answer->content.n == 0;
-    const char *text = delta->text;
-    size_t n = delta->length;
-    /* Blanks around thoughts belong to the template. */
-    for (; first && n > 0 && (*text == '\n' || *text == ' '); n--) text++;
-    if (n == 0) return;
-    if (reasoning) {
-        answer->thought = true;
-        answer->at_line = text[n - 1] == '\n';
-    }
-    if (!reasoning) cli_text_add(&answer->content, text, n);
-    if (reasoning && !cli_term_out()) return;
-    set_thinking(answer, reasoning);
-    show(text, n);
-}
-
-static void take(struct answer *answer, const weir_chunk *chunk)
-{
-    weir_delta delta;
-    cli_term_progress_end();
-    if (weir_chat_parser_feed(answer->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
-        cli_no_memory();
-    while (weir_chat_parser_next(answer->parser, &delta) == WEIR_OK)
-        if (delta.kind == WEIR_DELTA_CONTENT || delta.kind == WEIR_DELTA_REASONING) deliver(answer, &delta);
 }
 
 static cli_exit pump(struct answer *answer)
@@ -167,31 +104,23 @@ static cli_exit pump(struct answer *answer)
         if (cli_signals_suspended()) raise(SIGSTOP);
         if (cli_signals_interrupted() || cli_signals_ended() != 0 || cli_out_closed())
             weir_stream_cancel(answer->stream);
-        while ((status = weir_stream_try_next(answer->stream, &chunk)) == WEIR_OK) take(answer, &chunk);
+        while ((status = weir_stream_try_next(answer->stream, &chunk)) == WEIR_OK)
+            cli_reply_take(&answer->reply, &chunk);
     }
     return CLI_OK;
 }
 
-/* Ends styles and the line; what the model could not do is told. */
+/* What the model could not do is told. */
 static cli_exit conclude(struct answer *answer, cli_talk *talk)
 {
     weir_error error = {0};
-    cli_text text = {0};
-    if (answer->thinking) {
-        cli_out(cli_term_style_out(CLI_PLAIN), strlen(cli_term_style_out(CLI_PLAIN)));
-        cli_out("\n", 1);
-    }
-    size_t n = answer->content.n;
-    if (n > 0 && answer->content.bytes[n - 1] != '\n') cli_text_puts(&text, "\n");
-    if (cli_term_out()) cli_text_puts(&text, "\n");
-    cli_out(text.bytes != NULL ? text.bytes : "", text.n);
-    weir__text_fini(&text);
-    cli_term_styled(false);
+    cli_reply_end(&answer->reply);
+    if (cli_term_out()) cli_out("\n", 1);
     talk->usage = weir_stream_usage(answer->stream);
     talk->miss = cli_figures_miss_of(answer->stream);
     talk->reason = weir_stream_reason(answer->stream);
     talk->n_answers++;
-    if (n > 0) cli_talk_add(talk, false, answer->content.bytes);
+    if (answer->reply.content.n > 0) cli_talk_add(talk, false, answer->reply.content.bytes);
     if (talk->reason == WEIR_REASON_ERROR) {
         weir_stream_error(answer->stream, &error);
         return cli_fail(CLI_REFUSED, "the answer failed: %s", error.message);
@@ -206,15 +135,13 @@ static cli_exit conclude(struct answer *answer, cli_talk *talk)
 
 cli_exit cli_talk_answer(cli_talk *talk)
 {
-    struct answer answer = {.talk = talk, .styled = *cli_term_style_out(CLI_BOLD) != '\0'};
+    struct answer answer = {.talk = talk, .reply.trims = true};
     cli_exit code = render(&answer);
     if (code == CLI_OK) code = submit(&answer);
     if (code == CLI_OK) code = pump(&answer);
     if (code == CLI_OK) code = conclude(&answer, talk);
     weir_stream_release(answer.stream);
-    weir_chat_parser_destroy(answer.parser);
-    weir_chat_release(answer.chat);
-    weir__text_fini(&answer.content);
+    cli_reply_fini(&answer.reply);
     return code;
 }
 

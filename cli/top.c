@@ -11,7 +11,6 @@
 #include "view.h"
 
 #define RETRY_NS   WEIR__NS_PER_S
-#define METRICS_NS (2 * WEIR__NS_PER_S)
 #define SILENCE_NS (5 * WEIR__NS_PER_S)  /* servers tell something each second */
 #define GONE_NS    (15 * WEIR__NS_PER_S) /* a connection that is dead and does not know it */
 
@@ -22,7 +21,7 @@ struct top {
     cli_view view;
     bool screen; /* else events are printed, as JSON */
     bool news, over, lost, hide_idle;
-    int64_t event_ns, metrics_ns, retry_ns, drawn_ns;
+    int64_t event_ns, retry_ns, drawn_ns;
     size_t first; /* the topmost slot that is shown */
 };
 
@@ -36,13 +35,6 @@ static bool take_event(const char *data, size_t length, void *user)
     top->lost = false;
     if (!top->screen) cli_out_json(json_incref(top->view.event));
     return true;
-}
-
-static void take_metrics(const char *text, size_t length, void *user)
-{
-    struct top *top = user;
-    cli_view_metrics(&top->view, text, length);
-    top->news = true;
 }
 
 /* ---- The screen ---- */
@@ -185,10 +177,6 @@ static cli_exit keep_asking(struct top *top)
         top->retry_ns = now + RETRY_NS;
         top->event_ns = now;
         cli_remote_listen(top->remote, take_event, top);
-    }
-    if (top->screen && state == CLI_REMOTE_OPEN && now - top->metrics_ns >= METRICS_NS) {
-        top->metrics_ns = now;
-        cli_remote_ask(top->remote, "/metrics", take_metrics, top);
     }
     return CLI_OK;
 }

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -17,7 +16,6 @@
 void cli_view_fini(cli_view *view)
 {
     json_decref(view->event);
-    json_decref(view->totals);
     cli_free(view->slots);
     *view = (cli_view){0};
 }
@@ -82,62 +80,12 @@ bool cli_view_event(cli_view *view, const char *data, size_t length)
     return true;
 }
 
-/* Notes a counter, or one of those that a label tells apart: weir_NAME_total{LABEL="VALUE"} NUMBER. */
-static void take_line(json_t *totals, const char *line, size_t n)
-{
-    char copy[256], *end = NULL;
-    if (n >= sizeof copy || strncmp(line, "weir_", 5) != 0) return;
-    snprintf(copy, sizeof copy, "%.*s", (int)n - 5, line + 5);
-    char *blank = strrchr(copy, ' '), *label = strchr(copy, '{');
-    if (blank == NULL) return;
-    double value = strtod(blank + 1, &end);
-    if (end == blank + 1 || *end != '\0' || !(value >= 0 && value < 1e18)) return;
-    *blank = '\0';
-    if (label != NULL) *label = '\0';
-    char *suffix = strstr(copy, "_total");
-    if (suffix == NULL || suffix[6] != '\0') return;
-    *suffix = '\0';
-    bool is_time = strstr(copy, "_seconds") != NULL;
-    json_t *json = is_time ? json_real(value) : json_integer((json_int_t)value);
-    if (label == NULL) {
-        json_object_set_new(totals, copy, json);
-        return;
-    }
-    char *name = strchr(label + 1, '"'), *quote = name != NULL ? strchr(name + 1, '"') : NULL;
-    json_t *apart = json_object_get(totals, copy);
-    if (quote == NULL) {
-        json_decref(json);
-        return;
-    }
-    *quote = '\0';
-    if (apart == NULL) {
-        apart = json_object();
-        json_object_set_new(totals, copy, apart);
-    }
-    json_object_set_new(apart, name + 1, json);
-}
-
-void cli_view_metrics(cli_view *view, const char *text, size_t length)
-{
-    json_t *totals = json_object();
-    if (totals == NULL) cli_no_memory();
-    for (size_t at = 0; at < length;) {
-        const char *end = memchr(text + at, '\n', length - at);
-        size_t n = end != NULL ? (size_t)(end - text) - at : length - at;
-        take_line(totals, text + at, n);
-        at += n + 1;
-    }
-    json_decref(view->totals);
-    view->totals = totals;
-}
-
 json_t *cli_view_json(const cli_view *view)
 {
     static const char *const momentary[] = {"ticks", "rates", "ttft_ms", "itl_ms"};
     json_t *json = json_copy(view->event);
     if (json == NULL) cli_no_memory();
     for (size_t i = 0; i < sizeof momentary / sizeof *momentary; i++) json_object_del(json, momentary[i]);
-    if (view->totals != NULL) json_object_set(json, "total", view->totals);
     return json;
 }
 
@@ -279,7 +227,8 @@ static void ticks(const cli_view *view, int columns, cli_text *text)
 
 static void totals(const cli_view *view, cli_text *text)
 {
-    const json_t *all = view->totals, *finished = json_object_get(all, "finished"), *count;
+    const json_t *all = json_object_get(view->event, "total"), *finished = json_object_get(all, "finished"),
+                 *count;
     const char *reason;
     json_int_t refused = whole(all, "refused");
     if (json_object_get(all, "ticks") == NULL) return;
@@ -306,7 +255,8 @@ static void totals(const cli_view *view, cli_text *text)
     cli_text_puts(text, " read, in ");
     cli_text_add_count(text, (uint64_t)whole(all, "ticks"));
     cli_text_puts(text, " ticks of ");
-    cli_text_add_time(text, (int64_t)(number(all, "busy_seconds") * 1e9));
+    double busy = number(all, "busy_seconds");
+    cli_text_add_time(text, busy > 0 && busy < 1e9 ? (int64_t)(busy * 1e9) : 0);
     cli_text_puts(text, "\n");
 }
 

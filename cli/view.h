@@ -1,4 +1,4 @@
-/* view.h: what is known of a running server, from its events and its metrics, and the lines that show it.
+/* view.h: what is known of a running server from its events, and the lines that show it.
  * SPDX-License-Identifier: Apache-2.0
  *
  *   requests  2 running (1 reading, 1 writing), 3 waiting; 8 slots
@@ -32,16 +32,12 @@ typedef struct cli_view {
     size_t n_slots, slots_capacity;
     float tick_ms[CLI_VIEW_TICKS]; /* a ring: [n_ticks % CLI_VIEW_TICKS] is the next one's */
     uint64_t n_ticks;
-    json_t *totals; /* counters since the server's start, by name; NULL = not told */
 } cli_view;
 
 void cli_view_fini(cli_view *view);
 
 /* Takes the data of an event. False: it is no object as a server sends it; nothing has changed. */
 bool cli_view_event(cli_view *view, const char *data, size_t length);
-
-/* Takes what GET /metrics said. */
-void cli_view_metrics(cli_view *view, const char *text, size_t length);
 
 /* All of it, without what belongs to the moment; a new reference. */
 json_t *cli_view_json(const cli_view *view);

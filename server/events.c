@@ -164,6 +164,23 @@ static void add_slots(const serve_events *events, int32_t n, weir__text *text)
     weir__text_add_string(text, "]");
 }
 
+/* Counters since the start. */
+static void add_total(const weir_engine_stats *stats, weir__text *text)
+{
+    weir__text_printf(
+        text,
+        ",\"total\":{\"submitted\":%llu,\"refused\":%llu,\"prompt_tokens\":%llu,\"generated_tokens\":%llu,"
+        "\"ticks\":%llu",
+        (unsigned long long)stats->n_submitted, (unsigned long long)stats->n_refused,
+        (unsigned long long)stats->n_prompt_tokens, (unsigned long long)stats->n_generated_tokens,
+        (unsigned long long)stats->n_ticks);
+    weir__json_number(text, "busy_seconds", (double)stats->busy_ns / 1e9, 3);
+    for (int i = WEIR_REASON_END; i <= WEIR_REASON_DEADLINE; i++)
+        weir__text_printf(text, "%s\"%s\":%llu", i == WEIR_REASON_END ? ",\"finished\":{" : ",",
+                          weir_reason_name((weir_reason)i), (unsigned long long)stats->n_finished[i]);
+    weir__text_add_string(text, "}}");
+}
+
 static void compose(serve_events *events, const weir_engine_stats *stats, int64_t now_ns, weir__text *text)
 {
     uint64_t cached = stats->n_cached_tokens, prompt = cached + stats->n_prompt_tokens;
@@ -180,6 +197,7 @@ static void compose(serve_events *events, const weir_engine_stats *stats, int64_
     weir__json_number(text, "hits", prompt > 0 ? (double)cached / (double)prompt : 0,
                       4); /* of all prompt tokens */
     weir__text_add_string(text, "}");
+    add_total(stats, text);
     add_rates(events, stats, now_ns, text);
     weir__json_string(text, "model", events->server->name);
     weir__text_add_string(text, "}\n\n");

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "reply.h"
+
+#include <string.h>
+
+#include "out.h"
+#include "term.h"
+
+void cli_reply_fini(cli_reply *reply)
+{
+    weir_chat_parser_destroy(reply->parser);
+    weir_chat_release(reply->chat);
+    weir__text_fini(&reply->content);
+    weir__text_fini(&reply->reasoning);
+    *reply = (cli_reply){0};
+}
+
+cli_exit cli_reply_render(cli_reply *reply, const cli_args *args, const cli_ask *ask, weir_model *model,
+                          const weir_message *messages, size_t n, const char *context)
+{
+    weir_chat_params params = cli_args_chat(args, ask);
+    weir_error error = {0};
+    params.messages = messages;
+    params.n_messages = n;
+    weir_status status = weir_chat_create(model, &params, &reply->chat, &error);
+    if (status == WEIR_OK) status = weir_chat_parser_create(reply->chat, &reply->parser, &error);
+    return status == WEIR_OK ? CLI_OK : cli_fail_error(args, CLI_REFUSED, context, &error);
+}
+
+static void show(const char *bytes, size_t n)
+{
+    cli_text text = {0};
+    if (cli_term_out())
+        cli_text_add_safe(&text, bytes, n);
+    else
+        cli_text_add(&text, bytes, n);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
+}
+
+static bool ends_line(const cli_text *text)
+{
+    return text->n > 0 && text->bytes[text->n - 1] == '\n';
+}
+
+static void set_thinking(cli_reply *reply, bool thinking)
+{
+    if (reply->thinking == thinking) return;
+    const char *style = cli_term_style_out(thinking ? CLI_DIM : CLI_PLAIN);
+    reply->thinking = thinking;
+    cli_term_styled(thinking && *style != '\0');
+    if (thinking && *style == '\0') show("(thinking) ", 11);
+    cli_out(style, strlen(style));
+    /* One empty line between thoughts and answer. */
+    if (!thinking) show("\n\n", ends_line(&reply->reasoning) ? 1 : 2);
+}
+
+static void deliver(cli_reply *reply, weir_delta_kind kind, const char *text, size_t length)
+{
+    bool reasoning = kind == WEIR_DELTA_REASONING;
+    cli_text *all = reasoning ? &reply->reasoning : &reply->content;
+    /* The newlines around a model's thoughts belong to its tags. */
+    while (all->n == 0 && length > 0 && (reasoning || reply->trims || reply->reasoning.n > 0) &&
+           (*text == '\n' || *text == ' ')) {
+        text++;
+        length--;
+    }
+    if (length == 0) return;
+    cli_text_add(all, text, length);
+    if (reply->silent || (reasoning && !cli_term_out())) return;
+    set_thinking(reply, reasoning);
+    show(text, length);
+}
+
+void cli_reply_take(cli_reply *reply, const weir_chunk *chunk)
+{
+    weir_delta delta;
+    cli_term_progress_end();
+    if (reply->parser == NULL) {
+        deliver(reply, WEIR_DELTA_CONTENT, chunk->text, chunk->length);
+        return;
+    }
+    if (weir_chat_parser_feed(reply->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
+        cli_no_memory();
+    while (weir_chat_parser_next(reply->parser, &delta) == WEIR_OK)
+        deliver(reply, delta.kind, delta.text, delta.length);
+}
+
+void cli_reply_end(cli_reply *reply)
+{
+    set_thinking(reply, false);
+    if (!reply->silent && reply->content.n > 0 && !ends_line(&reply->content)) cli_out("\n", 1);
+}

@@ -1,0 +1,32 @@
+/* reply.h: the answer to a chat or a prompt: as the model's parser reads it, to stdout as it comes.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CLI_REPLY_H
+#define WEIR_CLI_REPLY_H
+
+#include "options.h"
+#include "text.h"
+
+/* Zeroed at the start. */
+typedef struct cli_reply {
+    bool silent;              /* nothing is printed */
+    bool trims;               /* blanks before the answer are left out */
+    weir_chat *chat;          /* NULL: the prompt as it stands */
+    weir_chat_parser *parser; /* NULL: the answer is content */
+    cli_text content, reasoning;
+    bool thinking; /* what was printed last is reasoning */
+} cli_reply;
+
+void cli_reply_fini(cli_reply *reply);
+
+/* Renders messages [n] with the model's template or the user's. CLI_OK, or a code after a message that begins
+ * with `context`. */
+cli_exit cli_reply_render(cli_reply *reply, const cli_args *args, const cli_ask *ask, weir_model *model,
+                          const weir_message *messages, size_t n, const char *context);
+
+/* Adds a chunk's text. Reasoning is dimmed on a terminal, and printed nowhere else. */
+void cli_reply_take(cli_reply *reply, const weir_chunk *chunk);
+
+/* Ends styles and the line. */
+void cli_reply_end(cli_reply *reply);
+
+#endif
