@@ -83,8 +83,7 @@ defmodule Weir.MixProject do
       start_permanent: Mix.env() == :prod,
       deps: deps(),
       name: "weir",
-      description:
-        "Language models in the BEAM: llama.cpp behind lazy streams and a server that batches",
+      description: "Language models in the BEAM: llama.cpp behind lazy streams and a server that batches",
       package: package(),
       docs: docs()
     ]

@@ -93,8 +93,7 @@ bench = fn label, path ->
   {:ok, wide} = NIF.sampler_create(model, %{seed: 7, top_k: 1024, penalty_repeat: 1.1})
   {:ok, engine} = NIF.engine_create(model, %{n_slots: 8, n_ctx: 512})
 
-  {:ok, manual} =
-    NIF.engine_create(model, %{n_slots: 2, n_ctx: 4096, queue_limit: 0, manual: true})
+  {:ok, manual} = NIF.engine_create(model, %{n_slots: 2, n_ctx: 4096, queue_limit: 0, manual: true})
 
   text = "Why is the sky blue? " |> String.duplicate(100) |> binary_part(0, 1024)
   {:ok, tokens} = NIF.tokenize(model, text, false, true)
@@ -119,13 +118,11 @@ bench = fn label, path ->
     {"model_chat_template", nil, fn _ -> NIF.model_chat_template(model) end},
     {"sampler_init", nil,
      fn _ -> NIF.sampler_init(model, 7, 0.8, 40, 0.95, 0.05, 1.1, 0.0, 0.0, nil, nil) end},
-    {"sampler_create", nil,
-     fn _ -> {:ok, _} = NIF.sampler_create(model, %{mirostat: 2, typical_p: 0.5}) end},
+    {"sampler_create", nil, fn _ -> {:ok, _} = NIF.sampler_create(model, %{mirostat: 2, typical_p: 0.5}) end},
     {"sampler_accept", nil, fn _ -> NIF.sampler_accept(sampler, 99) end},
     {"sampler_reset", nil, fn _ -> NIF.sampler_reset(sampler) end},
     {"sampler_sample", nil, fn _ -> true = is_integer(NIF.sampler_sample(sampler, context)) end},
-    {"sampler_sample, top_k 1,024", nil,
-     fn _ -> true = is_integer(NIF.sampler_sample(wide, context)) end},
+    {"sampler_sample, top_k 1,024", nil, fn _ -> true = is_integer(NIF.sampler_sample(wide, context)) end},
     {"memory_seq_pos_max", nil, fn _ -> NIF.memory_seq_pos_max(context, 0) end},
     {"memory_seq_rm, 65,536 cells", fn -> :ok = NIF.decode(context, [99]) end,
      fn _ -> :ok = NIF.memory_seq_rm(context, 0, 512, -1) end},

@@ -98,9 +98,7 @@ defmodule ServerBench do
     rate = fn n, side -> Bench.median(for {^n, rates} <- results, do: rates[side]) end
     ratio = fn n, side -> Bench.median(for {^n, rates} <- results, do: rates[side] / rates.c) end
 
-    IO.puts(
-      "tokens per second, medians of #{div(length(results), 5)} rounds; x: of one request at a time"
-    )
+    IO.puts("tokens per second, medians of #{div(length(results), 5)} rounds; x: of one request at a time")
 
     IO.puts("at once    C engine  Weir.Server           x  of C       a module  of C")
 

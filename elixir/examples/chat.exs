@@ -11,8 +11,7 @@ messages = [
 {:ok, answer} = Weir.chat(model, messages, max_tokens: 60, temp: 0.0)
 IO.puts(answer)
 
-messages =
-  messages ++ [%{role: "assistant", content: answer}, %{role: "user", content: "And at dusk?"}]
+messages = messages ++ [%{role: "assistant", content: answer}, %{role: "user", content: "And at dusk?"}]
 
 model |> Weir.stream_chat(messages, max_tokens: 60) |> Enum.each(&IO.write/1)
 IO.puts("")

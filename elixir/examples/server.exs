@@ -16,9 +16,7 @@ answers =
   |> Enum.map(fn {:ok, {:ok, answer}} -> answer end)
 
 for answer <- answers do
-  IO.puts(
-    "#{answer.reason} after #{answer.usage.generated_tokens} tokens: #{inspect(answer.text)}"
-  )
+  IO.puts("#{answer.reason} after #{answer.usage.generated_tokens} tokens: #{inspect(answer.text)}")
 end
 
 # A request may have a name, and anyone may cancel it.

@@ -13,19 +13,7 @@ defmodule Weir do
   `Weir.Error`. Unknown options, and options of the wrong type, raise `ArgumentError`.
   """
 
-  alias Weir.{
-    Chat,
-    ChatCompletion,
-    Chunk,
-    Completion,
-    Deadline,
-    Embedding,
-    Generation,
-    Model,
-    NIF,
-    Options
-  }
-
+  alias Weir.{Chat, ChatCompletion, Completion, Deadline, Embedding, Generation, Model, NIF, Options}
   alias Weir.Server.Request
 
   @doc "Does nothing. Kept for programs that call it."
@@ -47,9 +35,7 @@ defmodule Weir do
   """
   @spec generate(Model.t(), String.t(), keyword()) :: {:ok, String.t()} | {:error, String.t()}
   def generate(%Model{} = model, prompt, opts \\ []) do
-    o = Options.read!(opts, Options.generation())
-
-    Generation.whole(model, prompt, o)
+    Generation.whole(model, prompt, Options.read!(opts, Options.generation()))
   end
 
   @doc """
@@ -59,17 +45,13 @@ defmodule Weir do
   """
   @spec stream(Model.t(), String.t(), keyword()) :: Enumerable.t()
   def stream(%Model{} = model, prompt, opts \\ []) do
-    o = Options.read!(opts, Options.stream())
-    model |> Generation.stream(fn -> {:ok, prompt} end, o) |> emit(o.emit)
+    Generation.stream(model, fn -> {:ok, prompt} end, Options.read!(opts, Options.stream()))
   end
-
-  defp emit(chunks, :chunks), do: chunks
-  defp emit(chunks, :text), do: Chunk.texts(chunks)
 
   @doc "Returns the answer to a conversation. Options as in `generate/3` and `Weir.Chat.apply_template/3`."
   @spec chat(Model.t(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, String.t()}
   def chat(%Model{} = model, messages, opts \\ []) do
-    {template, rest} = Chat.split_options(opts)
+    {template, rest} = Options.split!(opts, Options.template())
 
     with {:ok, prompt} <- Chat.tokens(model, messages, template) do
       Generation.whole(model, prompt, Options.read!(rest, Options.generation()))
@@ -79,11 +61,9 @@ defmodule Weir do
   @doc "Like `chat/3`, but returns a stream as `stream/3` does."
   @spec stream_chat(Model.t(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat(%Model{} = model, messages, opts \\ []) do
-    {template, rest} = Chat.split_options(opts)
-    o = Options.read!(rest, Options.stream())
-    # rendered when the stream is enumerated, as everything else of it is
+    {template, rest} = Options.split!(opts, Options.template())
     prompt = fn -> Chat.tokens(model, messages, template) end
-    model |> Generation.stream(prompt, o) |> emit(o.emit)
+    Generation.stream(model, prompt, Options.read!(rest, Options.stream()))
   end
 
   @doc """

@@ -44,8 +44,7 @@ defmodule Weir.AnswerTest do
         server = server(model: model, batch_strategy: strategy)
         {:ok, whole} = Server.complete(server, "hello", max_tokens: 60)
 
-        {first, reduce} =
-          read(Server.stream(server, "hello", id: :a, emit: :chunks, max_tokens: 60))
+        {first, reduce} = read(Server.stream(server, "hello", id: :a, emit: :chunks, max_tokens: 60))
 
         assert eventually(fn -> Server.get_stats(server).active_slots == 0 end)
 
@@ -149,8 +148,7 @@ defmodule Weir.AnswerTest do
         assert_in_delta entry.logprob, logprob, 1.0e-4
       end
 
-      [chunk | chunks] =
-        server |> Server.stream("hello", [emit: :chunks] ++ opts) |> Enum.to_list()
+      [chunk | chunks] = server |> Server.stream("hello", [emit: :chunks] ++ opts) |> Enum.to_list()
 
       assert %Chunk{ids: [], text: "", prompt_logprobs: scores} = chunk
       assert scores == answer.prompt_logprobs
@@ -187,8 +185,7 @@ defmodule Weir.AnswerTest do
     {:ok, echoed} = Tokenizer.decode(model, ids)
     assert Server.generate(server, ids, max_tokens: 5, echo: true) == {:ok, echoed <> text}
 
-    assert ["hello" | rest] =
-             server |> Server.stream("hello", max_tokens: 5, echo: true) |> Enum.to_list()
+    assert ["hello" | rest] = server |> Server.stream("hello", max_tokens: 5, echo: true) |> Enum.to_list()
 
     assert Enum.join(rest) == text
     assert ["hello"] = server |> Server.stream("hello", echo: true) |> Enum.take(1)
@@ -220,8 +217,7 @@ defmodule Weir.AnswerTest do
       assert told.logprobs == best.logprobs
       assert {:ok, best.text} == Server.generate(server, "hello", [best_of: 5] ++ opts)
 
-      {:ok, scored} =
-        Server.complete(server, "hello", [best_of: 3, prompt_logprobs: true] ++ opts)
+      {:ok, scored} = Server.complete(server, "hello", [best_of: 3, prompt_logprobs: true] ++ opts)
 
       assert length(scored.prompt_logprobs) == 6
 
@@ -350,8 +346,7 @@ defmodule Weir.AnswerTest do
           opts = [max_tokens: Enum.random([50, 4000]), share: true]
           prompt = Enum.random(["one", "two", "three"])
 
-          pid =
-            spawn(fn -> server |> Server.stream(prompt, opts) |> Enum.take(Enum.random(1..60)) end)
+          pid = spawn(fn -> server |> Server.stream(prompt, opts) |> Enum.take(Enum.random(1..60)) end)
 
           if :rand.uniform(4) == 1, do: Process.sleep(1)
           pid
@@ -385,8 +380,7 @@ defmodule Weir.AnswerTest do
     {:ok, off} = Server.complete(server, "It is 10:20 now.", cache_prompt: false, max_tokens: 1)
     assert off.miss == %{miss: :off}
 
-    chunks =
-      server |> Server.stream("Something else", emit: :chunks, max_tokens: 2) |> Enum.to_list()
+    chunks = server |> Server.stream("Something else", emit: :chunks, max_tokens: 2) |> Enum.to_list()
 
     assert %Chunk{miss: %{miss: _}, usage: %{generated_tokens: 2}} = List.last(chunks)
 

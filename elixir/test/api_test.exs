@@ -182,8 +182,7 @@ defmodule Weir.APITest do
            } = :sys.get_state(server).options
 
     # as many as n_ctx
-    assert %{n_parallel: 4, n_batch: 8192, strategy: :decode_maximal} =
-             Weir.Server.get_stats(server)
+    assert %{n_parallel: 4, n_batch: 8192, strategy: :decode_maximal} = Weir.Server.get_stats(server)
   end
 
   test "structs" do

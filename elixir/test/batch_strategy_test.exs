@@ -83,8 +83,7 @@ defmodule Weir.BatchStrategyTest do
       {budget, chunk} = {:rand.uniform(100), :rand.uniform(100)}
       by_id = Map.new(slots, &{&1.slot, &1})
 
-      work =
-        Enum.map(slots, &if(&1.state == :generating, do: 1, else: min(&1.n_prompt_left, chunk)))
+      work = Enum.map(slots, &if(&1.state == :generating, do: 1, else: min(&1.n_prompt_left, chunk)))
 
       for {module, _name} <- @strategies do
         plan = plan(module, slots, budget, chunk)
@@ -119,8 +118,7 @@ defmodule Weir.BatchStrategyTest do
       arrivals =
         for _ <- 1..25 do
           request = %{
-            prompt:
-              for(_ <- 1..:rand.uniform(min(300, 10 * n_batch)), do: 96 + :rand.uniform(26)),
+            prompt: for(_ <- 1..:rand.uniform(min(300, 10 * n_batch)), do: 96 + :rand.uniform(26)),
             temp: 0.0,
             max_tokens: :rand.uniform(20),
             priority: :rand.uniform(3),

@@ -48,8 +48,7 @@ defmodule Weir.CompletionTest do
       model: model,
       server: server
     } do
-      {:ok, expected} =
-        Server.complete(server, "hello", [logprobs: true, top_logprobs: 4] ++ @greedy)
+      {:ok, expected} = Server.complete(server, "hello", [logprobs: true, top_logprobs: 4] ++ @greedy)
 
       assert length(expected.logprobs) == 20
 
@@ -174,8 +173,7 @@ defmodule Weir.CompletionTest do
       assert eventually(fn -> Server.get_stats(small).requests == 0 end)
       assert Server.get_stats(small).n_submitted == 0
 
-      assert {:ok, %{choices: [_, _]}} =
-               Server.chat_completion(small, @messages, [n: 2] ++ @greedy)
+      assert {:ok, %{choices: [_, _]}} = Server.chat_completion(small, @messages, [n: 2] ++ @greedy)
     end
 
     test "a server that goes away is an error", %{model: model} do
@@ -303,25 +301,9 @@ defmodule Weir.CompletionTest do
     end
 
     defp chat(model, opts) do
-      Weir.Chat.create(
-        model,
-        @messages,
-        Map.merge(
-          %{
-            template: @calls,
-            tools: @tools,
-            tool_choice: :auto,
-            parallel_tool_calls: true,
-            chat_template_kwargs: [],
-            add_assistant: true,
-            enable_thinking: true,
-            continue_final: false,
-            parse_reasoning: true,
-            now: 0
-          },
-          Map.new(opts)
-        )
-      )
+      defaults = Weir.Options.read!([], Weir.Completion.options() ++ Weir.Options.template())
+      given = Map.new([template: @calls, tools: @tools] ++ opts)
+      Weir.Chat.create(model, @messages, Map.merge(defaults, given))
     end
 
     @tag :llama
@@ -350,8 +332,7 @@ defmodule Weir.CompletionTest do
         words = for {:content, text} <- deltas, into: "", do: text
         assert String.trim(words) == "Let me see."
 
-        assert [{:tool_call, 0, id, "get_weather"}] =
-                 Enum.filter(deltas, &(elem(&1, 0) == :tool_call))
+        assert [{:tool_call, 0, id, "get_weather"}] = Enum.filter(deltas, &(elem(&1, 0) == :tool_call))
 
         assert id != ""
         arguments = for {:arguments, 0, text} <- deltas, into: "", do: text
@@ -423,8 +404,7 @@ defmodule Weir.CompletionTest do
       assert NIF.chat_prompt(chat) =~ "JSON Schema"
       {:ok, parser} = NIF.chat_parser(chat)
 
-      assert {:ok, [{:content, ~S("yes")}]} =
-               NIF.chat_parser_feed(parser, ~S({"response": "yes"}), true)
+      assert {:ok, [{:content, ~S("yes")}]} = NIF.chat_parser_feed(parser, ~S({"response": "yes"}), true)
     end
 
     @tag :llama
@@ -509,11 +489,9 @@ defmodule Weir.CompletionTest do
       for way <- [{Weir, model}, {Server, server}] do
         assert {:ok, %{choices: [choice]}} = whole(way, opts)
 
-        assert %{finish_reason: "tool_calls", message: %{role: "assistant", tool_calls: [call]}} =
-                 choice
+        assert %{finish_reason: "tool_calls", message: %{role: "assistant", tool_calls: [call]}} = choice
 
-        assert %{id: id, type: "function", function: %{name: "get_weather", arguments: json}} =
-                 call
+        assert %{id: id, type: "function", function: %{name: "get_weather", arguments: json}} = call
 
         assert {:ok, %{"city" => city}} = Weir.JSON.decode(json)
         assert id != "" and city == "Paris"

@@ -11,8 +11,7 @@ defmodule Weir.EmbeddingTest do
 
   # The vector of each text in a pass of its own: another way through the library.
   defp alone(model, texts, pooling) do
-    {:ok, context} =
-      Weir.Context.create(model, n_ctx: 2048, embeddings: true, pooling_type: pooling)
+    {:ok, context} = Weir.Context.create(model, n_ctx: 2048, embeddings: true, pooling_type: pooling)
 
     for text <- texts do
       {:ok, tokens} = Weir.Tokenizer.encode(model, text)
@@ -75,8 +74,7 @@ defmodule Weir.EmbeddingTest do
     test "after the end of a caller, in a pass and before it" do
       server = server(@slow)
 
-      callers =
-        for _ <- 1..5, do: spawn(fn -> Server.embed(server, @many, timeout: :infinity) end)
+      callers = for _ <- 1..5, do: spawn(fn -> Server.embed(server, @many, timeout: :infinity) end)
 
       assert eventually(fn -> Enum.any?(callers, &inside?/1) end)
       for pid <- callers, do: Process.exit(pid, :kill)

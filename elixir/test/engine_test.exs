@@ -61,10 +61,7 @@ defmodule Weir.EngineTest do
     full = collect(submit.(%{prompt: ~c"hello", temp: 0.0, max_tokens: 40}))
     stop = String.slice(full.text, 10, 3)
 
-    cut =
-      collect(
-        submit.(%{prompt: ~c"hello", temp: 0.0, max_tokens: 40, stop: ["\0", stop], priority: 5})
-      )
+    cut = collect(submit.(%{prompt: ~c"hello", temp: 0.0, max_tokens: 40, stop: ["\0", stop], priority: 5}))
 
     assert cut.reason == :stop_words
     assert cut.text == hd(String.split(full.text, stop))
@@ -220,8 +217,7 @@ defmodule Weir.EngineTest do
     assert reason =~ "temp"
     assert {:error, _} = NIF.engine_submit(engine, %{prompt: ""}, self(), 1) |> refused()
 
-    assert {:error, _} =
-             NIF.engine_submit(engine, %{prompt: "a", grammar: "root ::= ["}, self(), 1)
+    assert {:error, _} = NIF.engine_submit(engine, %{prompt: "a", grammar: "root ::= ["}, self(), 1)
 
     assert {:error, _} = NIF.engine_create(model.ref, %{strategy: "nonsense"})
     assert {:error, _} = NIF.engine_create(model.ref, %{n_slots: 0})
@@ -245,8 +241,7 @@ defmodule Weir.EngineTest do
     {model, engine} = engine(%{manual: true, chunk_size: 3})
     {:ok, text} = Weir.generate(model, "hello", temp: 0.0, max_tokens: 4)
 
-    {:ok, ref} =
-      NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0, max_tokens: 4}, self(), :infinity)
+    {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0, max_tokens: 4}, self(), :infinity)
 
     assert {:ok, %{slots: [%{slot: slot, state: :prefilling, n_prompt_left: 6}], chunk_size: 3}} =
              NIF.engine_view(engine)
@@ -264,8 +259,7 @@ defmodule Weir.EngineTest do
     {model, engine} = engine(%{manual: true}, "fake:tick_us=5000")
     {:ok, text} = Weir.generate(model, "hello", temp: 0.0, max_tokens: 50)
 
-    {:ok, ref} =
-      NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0, max_tokens: 50}, self(), :infinity)
+    {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0, max_tokens: 50}, self(), :infinity)
 
     step = fn -> {:ok, _} = NIF.engine_step(engine, nil) end
 
@@ -299,8 +293,7 @@ defmodule Weir.EngineTest do
     spawn(fn ->
       {_model, engine} = engine(%{}, "fake:tick_us=500")
 
-      {:ok, ref} =
-        NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0, max_tokens: 50}, me, :infinity)
+      {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0, max_tokens: 50}, me, :infinity)
 
       send(me, {:ref, ref})
     end)

@@ -56,8 +56,7 @@ defmodule Weir.ExamplesTest do
 
     deltas =
       for chunk <- chunks do
-        {:ok, %{"object" => "chat.completion.chunk", "choices" => [choice]}} =
-          Weir.JSON.decode(chunk)
+        {:ok, %{"object" => "chat.completion.chunk", "choices" => [choice]}} = Weir.JSON.decode(chunk)
 
         choice
       end

@@ -10,8 +10,7 @@ defmodule Weir.HaltTest do
   defp halted(kind, way, ms, path) do
     ebin = to_string(:code.lib_dir(:weir)) <> "/ebin"
 
-    call =
-      "Weir.Amid.halt(#{inspect(kind)}, #{inspect(way)}, #{@status}, #{ms}, #{inspect(path)})"
+    call = "Weir.Amid.halt(#{inspect(kind)}, #{inspect(way)}, #{@status}, #{ms}, #{inspect(path)})"
 
     # not in the process that evaluates: its end would be one with a status of its own
     arguments = ["--no-halt", "-pa", ebin, "-e", "spawn(fn -> #{call} end)"]

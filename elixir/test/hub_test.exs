@@ -69,8 +69,7 @@ defmodule Weir.HubTest do
             &Hub.search("m", &1),
             &Hub.download("o/m", "a.gguf", &1)
           ],
-          do:
-            assert_raise(ArgumentError, ~r/options must be a keyword list/, fn -> fun.(wrong) end)
+          do: assert_raise(ArgumentError, ~r/options must be a keyword list/, fn -> fun.(wrong) end)
     end
 
     test "places in the cache" do
@@ -142,8 +141,7 @@ defmodule Weir.HubTest do
     setup :hub
 
     test "search, list, resolve", %{o: o, hub: hub} do
-      assert {:ok, [%{id: "o/small", downloads: 2, likes: 1, tags: ["gguf"]}]} =
-               Hub.search("small", o)
+      assert {:ok, [%{id: "o/small", downloads: 2, likes: 1, tags: ["gguf"]}]} = Hub.search("small", o)
 
       assert [{path, _}] = HubServer.requests(hub, "search=small")
       assert path =~ "limit=10" and path =~ "sort=downloads" and path =~ "direction=-1"
@@ -160,8 +158,7 @@ defmodule Weir.HubTest do
       assert reason =~ "Q8_0"
       assert {:error, _} = Hub.list_gguf_files("o/nothing", o)
 
-      assert {:ok, %{"id" => "o/small", "siblings" => siblings}} =
-               Hub.get_model_info("o/small", o)
+      assert {:ok, %{"id" => "o/small", "siblings" => siblings}} = Hub.get_model_info("o/small", o)
 
       assert [%{size: 5}, %{size: 9}] = Hub.filter_gguf_files(siblings)
     end

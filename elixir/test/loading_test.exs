@@ -121,8 +121,7 @@ defmodule Weir.LoadingTest do
     Process.flag(:trap_exit, true)
 
     for way <- [:shutdown, :kill] do
-      {:ok, supervisor} =
-        Supervisor.start_link([{Server, model_path: "hf:o/slow"}], strategy: :one_for_one)
+      {:ok, supervisor} = Supervisor.start_link([{Server, model_path: "hf:o/slow"}], strategy: :one_for_one)
 
       [{_id, server, _type, _modules}] = Supervisor.which_children(supervisor)
       monitor = Process.monitor(server)

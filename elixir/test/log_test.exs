@@ -22,8 +22,7 @@ defmodule Weir.LogTest do
     File.write!(Path.join(@folder, "0123456789abcdef.weirkv"), "damaged")
     {:ok, model} = Weir.load_model("fake:")
 
-    {:ok, _engine} =
-      NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 256, cache_dir: @folder, manual: true})
+    {:ok, _engine} = NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 256, cache_dir: @folder, manual: true})
 
     # it has handled all that was sent to it
     _ = :sys.get_state(Weir.Log)

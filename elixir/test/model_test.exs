@@ -56,8 +56,7 @@ defmodule Weir.RealModelTest do
     {:ok, prompt} = Weir.Chat.apply_template(model, [%{role: "user", content: "hi"}])
     assert prompt =~ "<|im_start|>user\nhi<|im_end|>"
 
-    {:ok, answer} =
-      Weir.chat_completion(model, [%{role: "user", content: "Say hi."}], max_tokens: 5)
+    {:ok, answer} = Weir.chat_completion(model, [%{role: "user", content: "Say hi."}], max_tokens: 5)
 
     assert answer.usage.completion_tokens in 0..5
   end

@@ -699,8 +699,7 @@ defmodule Weir.NIFTest do
     assert %{type: :float, min: +0.0, max: 100.0, initial: 0.8, choices: nil, or_minus_one: false} =
              member("sampler", :temp)
 
-    assert %{type: :uint32, min: 0, max: 0xFFFFFFFF, initial: 0xFFFFFFFF} =
-             member("sampler", :seed)
+    assert %{type: :uint32, min: 0, max: 0xFFFFFFFF, initial: 0xFFFFFFFF} = member("sampler", :seed)
 
     assert %{type: :int32, or_minus_one: true, initial: -1, unit: "layers", help: "layers" <> _} =
              member("model", :n_gpu_layers)
@@ -708,8 +707,7 @@ defmodule Weir.NIFTest do
     assert %{type: :uint64, max: 0xFFFFFFFFFFFFFFFF, initial: 0xFFFFFFFFFFFFFFFF} =
              member("engine", :cache_bytes)
 
-    assert %{type: :int64, min: -0x8000000000000000, max: 0x7FFFFFFFFFFFFFFF} =
-             member("chat", :now)
+    assert %{type: :int64, min: -0x8000000000000000, max: 0x7FFFFFFFFFFFFFFF} = member("chat", :now)
 
     assert %{type: :choice, choices: [:none, :layer, :row], initial: :layer, min: 0} =
              member("model", :split_mode)
@@ -785,8 +783,7 @@ defmodule Weir.NIFTest do
     {model, context, _, _, _, _, _, _} = resources()
     grammar = "root ::= \"yes\" | \"no\""
 
-    {:ok, sampler} =
-      NIF.sampler_init(model, 7, 0.8, 40, 0.95, 0.05, 1.0, 0.0, 0.0, grammar, "root")
+    {:ok, sampler} = NIF.sampler_init(model, 7, 0.8, 40, 0.95, 0.05, 1.0, 0.0, 0.0, grammar, "root")
 
     assert {:error, reason} = NIF.sampler_accept(sampler, ?x)
     assert reason =~ "grammar"
@@ -869,8 +866,7 @@ defmodule Weir.NIFTest do
       sampler = drawing(c.model, 1)
       entries = [{?a, 0, 0, true}, {?b, 0, 1, false}, {?c, 0, 2, true}]
 
-      assert {:ok, [nil, nil, token]} =
-               NIF.decode_batch(c.context, [nil, sampler, sampler], entries)
+      assert {:ok, [nil, nil, token]} = NIF.decode_batch(c.context, [nil, sampler, sampler], entries)
 
       assert is_integer(token)
       # as with one sampler

@@ -84,8 +84,7 @@ defmodule Weir.RuntimeTest do
     Terms.sow("killed consumers, ticks")
     {:ok, model} = Weir.load_model("fake:")
 
-    {:ok, engine} =
-      NIF.engine_create(model.ref, %{n_slots: 8, n_ctx: 1024, queue_limit: 0, manual: true})
+    {:ok, engine} = NIF.engine_create(model.ref, %{n_slots: 8, n_ctx: 1024, queue_limit: 0, manual: true})
 
     consumers = for _ <- 1..1000, do: consumer(engine, demand())
     kill_and_step(engine, Enum.shuffle(consumers), 0)
@@ -141,8 +140,7 @@ defmodule Weir.RuntimeTest do
     assert {:messages, []} = Process.info(self(), :messages)
     {:ok, text} = Weir.generate(model, "hello", temp: 0.0, max_tokens: 10)
 
-    {:ok, ref} =
-      NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0, max_tokens: 10}, self(), :infinity)
+    {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0, max_tokens: 10}, self(), :infinity)
 
     assert join(ref) == text
   end
@@ -162,8 +160,7 @@ defmodule Weir.RuntimeTest do
   test "forks let go of what they went on from, refused or not" do
     {:ok, model} = Weir.load_model("fake:")
 
-    {:ok, engine} =
-      NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 100_000, cache_sequences: 0})
+    {:ok, engine} = NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 100_000, cache_sequences: 0})
 
     prompt = String.duplicate("x", 90_000)
     {before, _} = settled()
@@ -223,8 +220,7 @@ defmodule Weir.RuntimeTest do
   test "streams that were refused are freed" do
     {:ok, model} = Weir.load_model("fake:")
 
-    {:ok, engine} =
-      NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 256, manual: true, queue_limit: 3})
+    {:ok, engine} = NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 256, manual: true, queue_limit: 3})
 
     {:ok, stopped} = NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 256})
     :ok = NIF.engine_stop(stopped)
@@ -235,16 +231,13 @@ defmodule Weir.RuntimeTest do
     refused = fn ->
       assert {:error, _} = NIF.engine_submit(engine, %{prompt: "a", top_p: 2.0}, self(), 1)
 
-      assert {:error, _} =
-               NIF.engine_submit_n(engine, %{prompt: "a", priority: 101}, 100, self(), 1)
+      assert {:error, _} = NIF.engine_submit_n(engine, %{prompt: "a", priority: 101}, 100, self(), 1)
 
       assert {:error, :queue_full} = NIF.engine_submit_n(engine, %{prompt: "a"}, 3, self(), 1)
 
-      assert {:error, _} =
-               NIF.engine_submit(engine, %{prompt: String.duplicate("a", 300)}, self(), 1)
+      assert {:error, _} = NIF.engine_submit(engine, %{prompt: String.duplicate("a", 300)}, self(), 1)
 
-      assert {:error, _} =
-               NIF.engine_submit(engine, %{grammar: "root ::= [", prompt: "a"}, self(), 1)
+      assert {:error, _} = NIF.engine_submit(engine, %{grammar: "root ::= [", prompt: "a"}, self(), 1)
 
       assert {:error, _} = NIF.engine_submit(stopped, %{prompt: "a"}, self(), 1)
 
@@ -739,8 +732,7 @@ defmodule Weir.RuntimeTest do
       end
 
       init = fn temp, top_k ->
-        {:ok, sampler} =
-          NIF.sampler_init(model, 1, temp, top_k, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil)
+        {:ok, sampler} = NIF.sampler_init(model, 1, temp, top_k, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil)
 
         dirty?(fn -> NIF.sampler_sample(sampler, context) end)
       end

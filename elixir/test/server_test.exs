@@ -74,8 +74,7 @@ defmodule Weir.ServerTest do
       server = server(model: model, n_parallel: 4, lora: "fake:1")
       loras = [["fake:1"], [], adapter, {adapter, 0.5}, [adapter, {"fake:1", 2}]]
 
-      alone =
-        for lora <- loras, do: elem(Weir.generate(model, "hello", [lora: lora] ++ @greedy), 1)
+      alone = for lora <- loras, do: elem(Weir.generate(model, "hello", [lora: lora] ++ @greedy), 1)
 
       assert length(Enum.uniq(alone)) == 5
 
@@ -174,8 +173,7 @@ defmodule Weir.ServerTest do
       assert {:error, reason} = Server.generate(server, "a", top_p: 1.5)
       assert reason =~ "top_p"
 
-      error =
-        assert_raise Weir.Error, fn -> Enum.to_list(Server.stream(server, "a", top_p: 2)) end
+      error = assert_raise Weir.Error, fn -> Enum.to_list(Server.stream(server, "a", top_p: 2)) end
 
       assert error.reason =~ "top_p"
       assert {:error, _too_long} = Server.generate(server, String.duplicate("x", 9000))
@@ -383,14 +381,12 @@ defmodule Weir.ServerTest do
     test "is all that was generated, held back or not", %{model: model} do
       {:ok, %{ids: ids}} = Server.complete(server(model: model), "hello", max_tokens: 10)
 
-      [{:ok, shown}, {:ok, all}] =
-        for n <- [8, 10], do: Weir.Tokenizer.decode(model, Enum.take(ids, n))
+      [{:ok, shown}, {:ok, all}] = for n <- [8, 10], do: Weir.Tokenizer.decode(model, Enum.take(ids, n))
 
       held = String.replace_prefix(all, shown, "")
       assert held != "" and held != all
 
-      {:ok, engine} =
-        Weir.NIF.engine_create(model.ref, %{manual: true, n_ctx: 256, n_draft_max: 0})
+      {:ok, engine} = Weir.NIF.engine_create(model.ref, %{manual: true, n_ctx: 256, n_draft_max: 0})
 
       # its begin comes, and its end never does
       request = %{prompt: "hello", temp: 0.0, max_tokens: 30, stop: [held <> "\u2603"]}
@@ -445,8 +441,7 @@ defmodule Weir.ServerTest do
       server = server(model: slow, batch_strategy: Server.Strategy.Balanced)
       %{engines: %{1 => %{driver: driver}}} = :sys.get_state(server)
       # it waits for work
-      waits =
-        &match?({:current_function, {:gen_server, :loop, _}}, Process.info(&1, :current_function))
+      waits = &match?({:current_function, {:gen_server, :loop, _}}, Process.info(&1, :current_function))
 
       assert eventually(fn -> waits.(driver) end)
 
@@ -863,8 +858,7 @@ defmodule Weir.RealServerTest do
       assert [{:ok, paris} | _] = alone
       assert paris =~ "Paris"
 
-      together =
-        countries |> Task.async_stream(&ask.(server, &1), max_concurrency: 6, timeout: 60_000)
+      together = countries |> Task.async_stream(&ask.(server, &1), max_concurrency: 6, timeout: 60_000)
 
       assert Enum.map(together, &elem(&1, 1)) == alone
       {:ok, prompt} = Weir.Chat.apply_template(model, [{:user, "Is water wet?"}])

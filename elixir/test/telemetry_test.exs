@@ -109,8 +109,7 @@ defmodule Weir.TelemetryTest do
   test "how streams end, and what fails" do
     stand_in()
     # 3,000 tokens take 15 s: nothing of that size ends by itself before it was looked at
-    server =
-      start_supervised!({Server, model_path: "fake:tick_us=5000", n_parallel: 1, temp: 0.0})
+    server = start_supervised!({Server, model_path: "fake:tick_us=5000", n_parallel: 1, temp: 0.0})
 
     server |> Server.stream("hello", max_tokens: 3) |> Stream.run()
     assert {%{generated_tokens: 3}, %{mode: :stream, reason: :length}} = request(:done)
@@ -132,8 +131,7 @@ defmodule Weir.TelemetryTest do
 
     assert {:error, _} = Server.generate(server, "hello", top_p: 7)
 
-    assert {%{prompt_tokens: 0, duration_ms: 0.0}, %{kind: :error, reason: reason}} =
-             request(:exception)
+    assert {%{prompt_tokens: 0, duration_ms: 0.0}, %{kind: :error, reason: reason}} = request(:exception)
 
     assert reason =~ "top_p"
 

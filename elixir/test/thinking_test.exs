@@ -47,8 +47,7 @@ defmodule Weir.ThinkingTest do
       {events, parser} =
         text
         |> cut()
-        |> Enum.reduce({[], Thinking.stream_parser(thinking: opened)}, fn piece,
-                                                                          {events, parser} ->
+        |> Enum.reduce({[], Thinking.stream_parser(thinking: opened)}, fn piece, {events, parser} ->
           {more, parser} = Thinking.feed(parser, piece)
           assert Enum.all?(more, fn {_, text} -> text != "" and String.valid?(text) end)
           {events ++ more, parser}

@@ -43,10 +43,10 @@ defmodule Weir.Chat do
   end
 
   @doc false
-  # The prompt as ids: a text could not say which of its control tokens came with a message.
-  @spec tokens(Model.t(), [message()], keyword()) :: {:ok, [integer()]} | {:error, String.t()}
-  def tokens(%Model{} = model, messages, opts) do
-    o = Options.read!(opts, Options.template())
+  # The prompt as ids: a text would not show which of its control tokens are from a message. `o` has the template's
+  # options.
+  @spec tokens(Model.t(), [message()], map()) :: {:ok, [integer()]} | {:error, String.t()}
+  def tokens(%Model{} = model, messages, o) do
     with {:ok, chat} <- create(model, messages, o), do: NIF.chat_tokens(chat)
   end
 
@@ -59,63 +59,45 @@ defmodule Weir.Chat do
     end
 
     messages = Enum.map(messages, &message/1)
+
+    with :ok <- check(messages),
+         {:ok, chat} <- NIF.chat_create(ref, options(messages, o)) do
+      warn(chat, o.special_content)
+      {:ok, chat}
+    end
+  end
+
+  defp options(messages, o) do
     {tools, choice} = tools!(o[:tools] || [], o[:tool_choice] || :auto)
 
+    Map.merge(o, %{
+      messages: JSON.encode!(messages),
+      tools: if(tools != [], do: JSON.encode!(tools)),
+      tool_choice: choice,
+      # a choice of one function means one call
+      parallel_tool_calls: Map.get(o, :parallel_tool_calls, false) and not is_map(o[:tool_choice]),
+      json_schema: JSON.schema!(o[:json_schema]),
+      args: o.chat_template_kwargs
+    })
+  end
+
+  defp check(messages) do
     case Enum.find_index(messages, &(not text?(&1["content"]))) do
-      nil ->
-        NIF.chat_create(ref, %{
-          messages: JSON.encode!(messages),
-          tools: if(tools != [], do: JSON.encode!(tools)),
-          tool_choice: choice,
-          parallel_tool_calls:
-            Map.get(o, :parallel_tool_calls, false) and not named?(o[:tool_choice]),
-          template: o.template,
-          args: o.chat_template_kwargs,
-          json_schema: JSON.schema!(o[:json_schema]),
-          add_assistant: o.add_assistant,
-          enable_thinking: o.enable_thinking,
-          continue_final: o.continue_final,
-          parse_reasoning: o.parse_reasoning,
-          strict_schema: Map.get(o, :strict_schema, true),
-          special_content: Map.get(o, :special_content, :trusted),
-          now: o.now
-        })
-        |> tell_relaxed()
-        |> tell_special(Map.get(o, :special_content, :trusted))
-
-      i ->
-        {:error, "messages[#{i}].content must be UTF-8 without NUL"}
+      nil -> :ok
+      i -> {:error, "messages[#{i}].content must be UTF-8 without NUL"}
     end
   end
 
-  # What tools and schema have that is not enforced, is told where a program's warnings are.
-  defp tell_relaxed({:ok, chat} = created) do
-    case NIF.chat_relaxed(chat) do
-      "" ->
-        created
+  defp warn(chat, special_content) do
+    relaxed = chat |> NIF.chat_relaxed() |> String.split("\n", trim: true)
+    if relaxed != [], do: Logger.warning("not enforced: " <> Enum.join(relaxed, "; "))
 
-      lines ->
-        Logger.warning(
-          "not enforced: " <> (lines |> String.split("\n", trim: true) |> Enum.join("; "))
-        )
-
-        created
-    end
-  end
-
-  defp tell_relaxed(failed), do: failed
-
-  defp tell_special({:ok, chat} = created, asked) do
-    if NIF.chat_special_content(chat) != asked do
+    if NIF.chat_special_content(chat) != special_content do
       Logger.warning(
         "the chat template changes messages so that texts of control tokens in them become these tokens"
       )
     end
-
-    created
   end
-
-  defp tell_special(failed, _asked), do: failed
 
   defp text?(content) when is_binary(content),
     do: String.valid?(content) and not String.contains?(content, <<0>>)
@@ -124,14 +106,14 @@ defmodule Weir.Chat do
 
   @choices [:auto, :none, :required]
 
-  # Which tools there are, and whether one is to be called.
+  # The tools, and whether one must be called.
   defp tools!(tools, choice) when choice in @choices, do: {tools, choice}
 
   defp tools!(tools, choice) when choice in ["auto", "none", "required"],
     do: {tools, String.to_existing_atom(choice)}
 
   defp tools!(tools, choice) do
-    name = named(choice) || wrong!(choice)
+    name = function_name(choice) || wrong!(choice)
 
     case Enum.filter(tools, &(function_name(&1) == name)) do
       [] ->
@@ -142,11 +124,7 @@ defmodule Weir.Chat do
     end
   end
 
-  defp named?(choice), do: is_map(choice)
-  defp named(choice) when is_map(choice), do: function_name(choice)
-  defp named(_choice), do: nil
-
-  # of a tool, and of a choice
+  # of a tool or a choice
   defp function_name(%{function: function}), do: get(function, :name)
   defp function_name(%{"function" => function}), do: get(function, :name)
   defp function_name(_other), do: nil
@@ -156,11 +134,6 @@ defmodule Weir.Chat do
           "option :tool_choice must be :auto, :none, :required or " <>
             "%{type: \"function\", function: %{name: _}}, got: #{inspect(choice)}"
   end
-
-  @doc false
-  # Options of the template, and the others.
-  def split_options(opts),
-    do: opts |> Options.keywords!() |> Keyword.split(Keyword.keys(Options.template()))
 
   @keys [:role, :content, :name, :reasoning_content, :tool_calls, :tool_call_id]
 

@@ -141,8 +141,7 @@ defmodule Weir.Completion do
       {:ok, found} ->
         {deltas, thinking} = Enum.flat_map_reduce(found, choice.thinking, &delta/2)
 
-        deltas =
-          if last?, do: deltas ++ Enum.map(Thinking.flush(thinking), &words/1), else: deltas
+        deltas = if last?, do: deltas ++ Enum.map(Thinking.flush(thinking), &words/1), else: deltas
 
         n_calls = choice.n_calls + Enum.count(found, &(elem(&1, 0) == :tool_call))
         # the tokens of what is still held back are told with it
@@ -257,8 +256,7 @@ defmodule Weir.Completion do
   end
 
   defp choice(index, parts, logprobs?) do
-    {reasoning, content} =
-      text(IO.iodata_to_binary(parts.reasoning), IO.iodata_to_binary(parts.content))
+    {reasoning, content} = text(IO.iodata_to_binary(parts.reasoning), IO.iodata_to_binary(parts.content))
 
     content = if content == "" and parts.calls != [], do: nil, else: content
     message = %{role: "assistant", content: content, reasoning_content: reasoning}

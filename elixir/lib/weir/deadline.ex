@@ -1,28 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Deadline do
   @moduledoc false
-  # How long functions wait: their option `:timeout`, in milliseconds or `:infinity`, and the time that it ends at.
+  # How long functions wait: their option `:timeout`, in milliseconds or `:infinity`, and the time when it ends.
 
-  # what the VM can wait
-  @longest 0xFFFFFFFF
+  alias Weir.Options
 
   @type t :: integer() | :infinity
 
   @doc "The option `:timeout`, and the other options."
   @spec pop!(keyword(), timeout()) :: {timeout(), keyword()}
   def pop!(opts, default) do
-    {timeout, opts} = opts |> Weir.Options.keywords!() |> Keyword.pop(:timeout, default)
-
-    if timeout != :infinity and
-         not (is_integer(timeout) and timeout >= 0 and timeout <= @longest) do
-      raise ArgumentError,
-            "option :timeout must be milliseconds, at most #{@longest}, or :infinity, got: #{inspect(timeout)}"
-    end
-
+    {%{timeout: timeout}, opts} = Options.split!(opts, timeout: {:timeout, default})
     {timeout, opts}
   end
 
-  @doc "The time that ends so many milliseconds from now."
+  @doc "The time this many milliseconds from now."
   @spec at(timeout()) :: t()
   def at(:infinity), do: :infinity
   def at(timeout), do: System.monotonic_time(:millisecond) + timeout

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Generation do
   @moduledoc false
-  # Answers for one caller: requests to an engine that is made for them. It computes on a thread of its own, so that no
-  # scheduler is held, and goes when they have ended and nobody holds them.
+  # Answers for one caller: requests to an engine that is created for them. It computes on its own thread, so that no
+  # scheduler is held, and is freed when they have ended and nobody refers to them.
 
-  alias Weir.{Chunk, Model, NIF, Options, Tokenizer}
-  alias Weir.Server.Request
+  alias Weir.{Model, NIF, Options, Tokenizer}
+  alias Weir.Server.{Answer, Request}
 
   @type prompt :: String.t() | [integer()] | NIF.chat()
 
   @doc """
-  Submits a prompt for n answers. `o` has options of `Request.options/0` and `Options.generation/0`; the
-  engine's context grows where prompt and answer need more.
+  Submits a prompt for n answers. `o` has options of `Request.options/0` and `Options.generation/0`. The
+  engine's context grows if prompt and answer need more.
   """
   @spec open(Model.t(), prompt(), map(), :generate | :stream, pos_integer()) ::
           {:ok, [struct()]} | {:error, term()}
@@ -34,8 +34,8 @@ defmodule Weir.Generation do
     end
   end
 
-  # In a process that ends with it: so nobody but the streams holds the engine, whose memory goes with their end, and not
-  # when the caller's heap is collected. It ends with its caller.
+  # Runs in a short-lived process. Afterwards only the streams refer to the engine, so that its memory is freed with their
+  # end and not when the caller's garbage is collected. The process ends with its caller.
   defp elsewhere(fun) do
     caller = self()
 
@@ -76,62 +76,30 @@ defmodule Weir.Generation do
 
     o
     |> Map.take([:n_ubatch, :n_threads, :n_threads_batch])
-    |> Map.merge(%{
-      n_slots: n,
-      n_ctx: n_ctx,
-      n_batch: n_batch(o.n_batch, n_ctx, n)
-    })
+    |> Map.merge(%{n_slots: n, n_ctx: n_ctx, n_batch: n_batch(o.n_batch, n_ctx, n)})
   end
 
-  # each slot adds a token to a pass; what is negative the library refuses
+  # each slot adds a token to a pass; the library refuses negative numbers
   defp n_batch(0, n_ctx, n), do: max(n_ctx, n)
   defp n_batch(given, _n_ctx, n), do: if(given > 0, do: max(given, n), else: given)
 
   @doc "The whole answer."
   @spec whole(Model.t(), prompt(), map()) :: {:ok, String.t()} | {:error, term()}
   def whole(model, prompt, o) do
-    with {:ok, [request]} <- open(model, prompt, o, :generate), do: gather(request, [])
+    with {:ok, [request]} <- open(model, prompt, o, :generate),
+         {:ok, answer} <- Answer.gather(request, :infinity),
+         do: {:ok, answer.text}
   end
 
-  defp gather(request, texts) do
-    case Request.next(request, :infinity) do
-      {:chunk, _ids, text, _scores, request} -> gather(request, [texts | text])
-      {:done, _reason, _usage} -> {:ok, IO.iodata_to_binary(texts)}
-      {:error, reason} -> {:error, reason}
-    end
-  end
-
-  @doc """
-  A lazy stream of `Weir.Chunk`s, the last one with the reason. Nothing runs before it is enumerated, and when the
-  enumeration ends, however it does, nothing runs on and no message is left.
-  """
+  @doc "A lazy stream, see `Answer.chunks/3`. `prompt` is called when it is enumerated."
   @spec stream(Model.t(), (() -> {:ok, prompt()} | {:error, term()}), map()) :: Enumerable.t()
   def stream(model, prompt, o) do
-    Stream.resource(fn -> start(model, prompt, o) end, &next/1, &stop/1)
-  end
-
-  defp start(model, prompt, o) do
-    with {:ok, text} <- prompt.(),
-         {:ok, [request]} <- open(model, text, o, :stream) do
-      request
-    else
-      {:error, reason} -> raise Weir.Error, reason
+    open = fn ->
+      with {:ok, prompt} <- prompt.(),
+           {:ok, [request]} <- open(model, prompt, o, :stream),
+           do: {:ok, request}
     end
+
+    Answer.chunks(open, :infinity, o.emit)
   end
-
-  defp next(:finished), do: {:halt, :finished}
-
-  defp next(request) do
-    case Request.next(request, :infinity) do
-      {:chunk, ids, text, _scores, request} -> {[%Chunk{ids: ids, text: text}], request}
-      {:done, reason, _usage} -> {[%Chunk{reason: reason}], :finished}
-      {:error, reason} -> raise Weir.Error, reason
-    end
-  rescue
-    # its handle is refused: it sends what it may, and cannot be asked for more
-    ArgumentError -> raise Weir.Error, "the native library was replaced by another file's"
-  end
-
-  defp stop(:finished), do: :ok
-  defp stop(request), do: Request.close(request)
 end

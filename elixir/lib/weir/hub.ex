@@ -162,8 +162,7 @@ defmodule Weir.Hub do
   @spec download(String.t(), String.t() | nil, keyword()) ::
           {:ok, Path.t()} | {:error, String.t()}
   def download(repo, file, opts \\ []) do
-    {progress, opts} =
-      opts |> Options.keywords!() |> Keyword.pop(:progress, fn _progress -> :ok end)
+    {progress, opts} = opts |> Options.keywords!() |> Keyword.pop(:progress, fn _progress -> :ok end)
 
     if not is_function(progress, 1) do
       raise ArgumentError,

@@ -8,6 +8,8 @@ defmodule Weir.NIF do
   dirty scheduler. Programs should use the modules above this one. "Dirty" names the scheduler of a function.
   """
 
+  import Weir.Native
+
   @on_load :load
   @compile {:autoload, false}
 
@@ -43,18 +45,14 @@ defmodule Weir.NIF do
   @type sampling :: map()
 
   @doc "Does nothing; kept for programs that call it."
-  @spec backend_init() :: :ok
-  def backend_init, do: missing()
+  native backend_init() :: :ok
   @doc "Does nothing; kept for programs that call it."
-  @spec backend_free() :: :ok
-  def backend_free, do: missing()
+  native backend_free() :: :ok
   @doc "The llama.cpp that is linked in, or `\"none\"`."
-  @spec backend_version() :: String.t()
-  def backend_version, do: missing()
+  native backend_version() :: String.t()
 
   @doc "The number of native handles of each kind that are not freed yet, such as `%{weir_model: 1}`."
-  @spec live_handles() :: %{atom() => non_neg_integer()}
-  def live_handles, do: missing()
+  native live_handles() :: %{atom() => non_neg_integer()}
 
   @typedoc """
   A member of one of the library's structs. Numbers and choices have `min` and `max`; the first choice has the
@@ -89,214 +87,142 @@ defmodule Weir.NIF do
   The members of a struct by its name in `weir_members()`: `"model"`, `"context"`, `"sampler"`, `"chat"`, `"request"`,
   `"engine"`, `"hub"` and more.
   """
-  @spec members(String.t()) :: [member()]
-  def members(_struct), do: missing()
+  native members(struct :: String.t()) :: [member()]
 
   @doc """
   Sends the library's log, from this level up (`:debug`, `:info`, `:warning`, `:error`, `:none`), to a process
   as `{:weir_log, level, text}`. With `nil`, warnings and errors go to stderr. See `Weir.Log`.
   """
-  @spec log_to(pid() | nil, :debug | :info | :warning | :error | :none) :: :ok
-  def log_to(_pid, _level), do: missing()
+  native log_to(pid :: pid() | nil, level :: :debug | :info | :warning | :error | :none) :: :ok
 
   @doc "Loads a GGUF file. Dirty, I/O. `split_mode`: 0 none, 1 layer, 2 row."
-  @spec model_load(
-          String.t(),
-          integer(),
-          boolean(),
-          integer(),
-          0..2,
-          [number()],
-          boolean(),
-          boolean(),
-          boolean()
-        ) :: result(model())
-  def model_load(
-        _path,
-        _n_gpu_layers,
-        _use_mmap,
-        _main_gpu,
-        _split_mode,
-        _tensor_split,
-        _use_mlock,
-        _use_direct_io,
-        _vocab_only
-      ),
-      do: missing()
+  native model_load(
+           path :: String.t(),
+           n_gpu_layers :: integer(),
+           use_mmap :: boolean(),
+           main_gpu :: integer(),
+           split_mode :: 0..2,
+           tensor_split :: [number()],
+           use_mlock :: boolean(),
+           use_direct_io :: boolean(),
+           vocab_only :: boolean()
+         ) :: result(model())
 
-  @spec model_n_ctx_train(model()) :: integer()
-  def model_n_ctx_train(_model), do: missing()
-  @spec model_n_embd(model()) :: integer()
-  def model_n_embd(_model), do: missing()
-  @spec model_desc(model()) :: String.t()
-  def model_desc(_model), do: missing()
-  @spec model_size(model()) :: non_neg_integer()
-  def model_size(_model), do: missing()
-  @spec model_n_params(model()) :: non_neg_integer()
-  def model_n_params(_model), do: missing()
-  @spec model_chat_template(model()) :: String.t() | nil
-  def model_chat_template(_model), do: missing()
-  @spec vocab_n_tokens(model()) :: integer()
-  def vocab_n_tokens(_model), do: missing()
-  @spec vocab_bos(model()) :: token()
-  def vocab_bos(_model), do: missing()
-  @spec vocab_eos(model()) :: token()
-  def vocab_eos(_model), do: missing()
-  @spec vocab_is_eog(model(), token()) :: boolean()
-  def vocab_is_eog(_model, _token), do: missing()
+  native model_n_ctx_train(model()) :: integer()
+  native model_n_embd(model()) :: integer()
+  native model_desc(model()) :: String.t()
+  native model_size(model()) :: non_neg_integer()
+  native model_n_params(model()) :: non_neg_integer()
+  native model_chat_template(model()) :: String.t() | nil
+  native vocab_n_tokens(model()) :: integer()
+  native vocab_bos(model()) :: token()
+  native vocab_eos(model()) :: token()
+  native vocab_is_eog(model(), token()) :: boolean()
 
   @doc "Long texts, and long lists below, move to a dirty scheduler."
-  @spec tokenize(model(), binary(), boolean(), boolean()) :: result([token()])
-  def tokenize(_model, _text, _add_special, _parse_special), do: missing()
-  @spec detokenize(model(), [token()]) :: result(String.t())
-  def detokenize(_model, _tokens), do: missing()
+  native tokenize(model(), text :: binary(), add_special :: boolean(), parse_special :: boolean()) ::
+           result([token()])
+
+  native detokenize(model(), tokens :: [token()]) :: result(String.t())
   @doc "The token's bytes, which may be part of a character."
-  @spec token_to_piece(model(), token()) :: binary() | {:error, String.t()}
-  def token_to_piece(_model, _token), do: missing()
+  native token_to_piece(model(), token()) :: binary() | {:error, String.t()}
 
   @doc "See `Weir.Adapter`. Dirty, I/O."
-  @spec adapter_load(model(), String.t()) :: result(adapter())
-  def adapter_load(_model, _path), do: missing()
+  native adapter_load(model(), path :: String.t()) :: result(adapter())
 
   @doc "Sets the adapters of the next passes, at most eight. Dirty, CPU."
-  @spec context_set_adapters(context(), [{adapter(), number()}]) :: status()
-  def context_set_adapters(_context, _adapters), do: missing()
+  native context_set_adapters(context(), adapters :: [{adapter(), number()}]) :: status()
 
   @doc "`pooling_type`: -1 as the model says, 0 none, 1 mean, 2 cls, 3 last, 4 rank. Dirty, CPU."
-  @spec context_create(
-          model(),
-          integer(),
-          integer(),
-          integer(),
-          integer(),
-          integer(),
-          boolean(),
-          -1..4,
-          integer()
-        ) :: result(context())
-  def context_create(
-        _model,
-        _n_ctx,
-        _n_batch,
-        _n_ubatch,
-        _n_threads,
-        _n_threads_batch,
-        _embeddings,
-        _pooling_type,
-        _n_seq_max
-      ),
-      do: missing()
+  native context_create(
+           model(),
+           n_ctx :: integer(),
+           n_batch :: integer(),
+           n_ubatch :: integer(),
+           n_threads :: integer(),
+           n_threads_batch :: integer(),
+           embeddings :: boolean(),
+           pooling_type :: -1..4,
+           n_seq_max :: integer()
+         ) :: result(context())
 
-  @spec context_n_ctx(context()) :: integer()
-  def context_n_ctx(_context), do: missing()
-  @spec context_n_seq_max(context()) :: integer()
-  def context_n_seq_max(_context), do: missing()
+  native context_n_ctx(context()) :: integer()
+  native context_n_seq_max(context()) :: integer()
 
   @doc "Appends tokens to sequence 0. Dirty, CPU."
-  @spec decode(context(), [token()]) :: status()
-  def decode(_context, _tokens), do: missing()
+  native decode(context(), tokens :: [token()]) :: status()
   @doc "Appends tokens to a sequence; its length after. Dirty, CPU."
-  @spec prefill(context(), [token()], integer()) :: result(integer())
-  def prefill(_context, _tokens, _seq), do: missing()
+  native prefill(context(), tokens :: [token()], seq :: integer()) :: result(integer())
   @doc "One token at a position. Dirty, CPU."
-  @spec decode_token(context(), token(), integer(), integer()) :: status()
-  def decode_token(_context, _token, _pos, _seq), do: missing()
+  native decode_token(context(), token(), pos :: integer(), seq :: integer()) :: status()
 
   @doc """
   Runs one forward pass and samples a token for each entry that keeps logits; the others return `nil`. With a
   list, each entry has its own sampler or `nil`. Dirty, CPU.
   """
-  @spec decode_batch(context(), sampler() | [sampler() | nil], [entry()]) ::
-          result([token() | nil])
-  def decode_batch(_context, _sampler, _entries), do: missing()
-  @doc "One forward pass. Dirty, CPU."
-  @spec batch_eval(context(), [entry()]) :: status()
-  def batch_eval(_context, _entries), do: missing()
+  native decode_batch(context(), sampler :: sampler() | [sampler() | nil], entries :: [entry()]) ::
+           result([token() | nil])
 
-  @spec memory_clear(context()) :: status()
-  def memory_clear(_context), do: missing()
+  @doc "One forward pass. Dirty, CPU."
+  native batch_eval(context(), entries :: [entry()]) :: status()
+
+  native memory_clear(context()) :: status()
 
   @doc "Removes the positions from `from` up to, but not including, `to`; negative: from the start, to the end."
-  @spec memory_seq_rm(context(), integer(), integer(), integer()) :: status()
-  def memory_seq_rm(_context, _seq, _from, _to), do: missing()
-  @spec memory_seq_cp(context(), integer(), integer(), integer(), integer()) :: status()
-  def memory_seq_cp(_context, _seq, _to_seq, _from, _to), do: missing()
-  @spec memory_seq_keep(context(), integer()) :: status()
-  def memory_seq_keep(_context, _seq), do: missing()
+  native memory_seq_rm(context(), seq :: integer(), from :: integer(), to :: integer()) :: status()
+
+  native memory_seq_cp(context(), seq :: integer(), to_seq :: integer(), from :: integer(), to :: integer()) ::
+           status()
+
+  native memory_seq_keep(context(), seq :: integer()) :: status()
   @doc "The largest position of a sequence, -1 when it is empty."
-  @spec memory_seq_pos_max(context(), integer()) :: integer()
-  def memory_seq_pos_max(_context, _seq), do: missing()
+  native memory_seq_pos_max(context(), seq :: integer()) :: integer()
 
   @doc "Dirty, CPU."
-  @spec embed_decode(context(), [token()], integer()) :: status()
-  def embed_decode(_context, _tokens, _seq), do: missing()
+  native embed_decode(context(), tokens :: [token()], seq :: integer()) :: status()
   @doc "`normalize`: 2 length 1, 0 largest absolute value 1, -1 as it is."
-  @spec get_embeddings(context(), integer(), -1 | 0 | 2) :: result([float()])
-  def get_embeddings(_context, _seq, _normalize), do: missing()
+  native get_embeddings(context(), seq :: integer(), normalize :: -1 | 0 | 2) :: result([float()])
 
   @doc """
   Returns the embeddings of several texts. A pass takes as many as fit into the context's `n_batch` and
   `n_seq_max`; its sequences are overwritten. `{:error, :timeout}` after the given ms, also within a pass.
   Dirty, CPU.
   """
-  @spec embed(context(), [[token()]], integer(), timeout()) ::
-          {:ok, [[float()]]} | {:error, String.t() | :timeout}
-  def embed(_context, _inputs, _normalize, _timeout), do: missing()
+  native embed(context(), inputs :: [[token()]], normalize :: integer(), timeout()) ::
+           {:ok, [[float()]]} | {:error, String.t() | :timeout}
 
   @doc "The state of a sequence as bytes, for a context of the same model, layout and types. Dirty, CPU."
-  @spec state_save(context(), integer()) :: result(binary())
-  def state_save(_context, _seq), do: missing()
+  native state_save(context(), seq :: integer()) :: result(binary())
   @doc "Replaces a sequence by a saved state. Dirty, CPU."
-  @spec state_load(context(), integer(), binary()) :: status()
-  def state_load(_context, _seq, _bytes), do: missing()
+  native state_load(context(), seq :: integer(), bytes :: binary()) :: status()
 
   @doc "With a grammar, this and the next five run on a dirty scheduler."
-  @spec sampler_init(
-          model(),
-          non_neg_integer(),
-          number(),
-          integer(),
-          number(),
-          number(),
-          number(),
-          number(),
-          number(),
-          String.t() | nil,
-          String.t() | nil
-        ) :: result(sampler())
-  def sampler_init(
-        _model,
-        _seed,
-        _temp,
-        _top_k,
-        _top_p,
-        _min_p,
-        _penalty_repeat,
-        _penalty_freq,
-        _penalty_present,
-        _grammar,
-        _grammar_root
-      ),
-      do: missing()
+  native sampler_init(
+           model(),
+           seed :: non_neg_integer(),
+           temp :: number(),
+           top_k :: integer(),
+           top_p :: number(),
+           min_p :: number(),
+           penalty_repeat :: number(),
+           penalty_freq :: number(),
+           penalty_present :: number(),
+           grammar :: String.t() | nil,
+           grammar_root :: String.t() | nil
+         ) :: result(sampler())
 
   @doc "Creates a sampler with any members of `t:sampling/0`."
-  @spec sampler_create(model(), map()) :: result(sampler())
-  def sampler_create(_model, _options), do: missing()
+  native sampler_create(model(), options :: map()) :: result(sampler())
 
-  @spec sampler_accept(sampler(), token()) :: status()
-  def sampler_accept(_sampler, _token), do: missing()
-  @spec sampler_reset(sampler()) :: status()
-  def sampler_reset(_sampler), do: missing()
+  native sampler_accept(sampler(), token()) :: status()
+  native sampler_reset(sampler()) :: status()
   @doc "Chooses a token from the last row, and accepts it."
-  @spec sampler_sample(sampler(), context()) :: token() | {:error, String.t()}
-  def sampler_sample(_sampler, _context), do: missing()
+  native sampler_sample(sampler(), context()) :: token() | {:error, String.t()}
   @doc "Chooses a token from the row of a batch's entry, and accepts it."
-  @spec sampler_sample_at(sampler(), context(), integer()) :: token() | {:error, String.t()}
-  def sampler_sample_at(_sampler, _context, _index), do: missing()
+  native sampler_sample_at(sampler(), context(), index :: integer()) :: token() | {:error, String.t()}
 
   @doc "Dirty, CPU, until the end."
-  @spec generate(context(), sampler(), [token()], integer()) :: result(String.t())
-  def generate(_context, _sampler, _prompt, _max_tokens), do: missing()
+  native generate(context(), sampler(), prompt :: [token()], max_tokens :: integer()) :: result(String.t())
 
   @doc """
   Generates and sends to `pid`: `{ref, {:token, id, text}}` per token (`id` -1: held-back text at the end),
@@ -304,31 +230,36 @@ defmodule Weir.NIF do
   characters, or empty. It ends early if the calling process is killed, if `pid` is dead, and after
   `generate_stop/1`. Dirty, CPU, until the end.
   """
-  @spec generate_tokens(context(), sampler(), [token()], integer(), pid(), reference()) ::
-          status()
-  def generate_tokens(_context, _sampler, _prompt, _max_tokens, _pid, _ref), do: missing()
+  native generate_tokens(
+           context(),
+           sampler(),
+           prompt :: [token()],
+           max_tokens :: integer(),
+           pid(),
+           ref :: reference()
+         ) :: status()
+
   @doc "A reference for `generate_tokens/6` that `generate_stop/1` takes."
-  @spec generate_ref() :: reference()
-  def generate_ref, do: missing()
+  native generate_ref() :: reference()
 
   @doc "Ends the generation with this reference. When it returns, no further message will be sent."
-  @spec generate_stop(reference()) :: :ok
-  def generate_stop(_ref), do: missing()
+  native generate_stop(ref :: reference()) :: :ok
 
   @doc "Renders `{role, content}` pairs with a Jinja template. Dirty, CPU."
-  @spec chat_apply_template(String.t(), [{String.t(), String.t()}], boolean()) ::
-          result(String.t())
-  def chat_apply_template(_template, _messages, _add_assistant), do: missing()
+  native chat_apply_template(
+           template :: String.t(),
+           messages :: [{String.t(), String.t()}],
+           add_assistant :: boolean()
+         ) :: result(String.t())
+
   @doc "Renders with the model's own template and arguments for it. Dirty, CPU."
-  @spec chat_apply_template_jinja(
-          model(),
-          [{String.t(), String.t()}],
-          boolean(),
-          boolean(),
-          [{String.t(), String.t()}]
-        ) :: result(String.t())
-  def chat_apply_template_jinja(_model, _messages, _add_assistant, _enable_thinking, _kwargs),
-    do: missing()
+  native chat_apply_template_jinja(
+           model(),
+           messages :: [{String.t(), String.t()}],
+           add_assistant :: boolean(),
+           enable_thinking :: boolean(),
+           kwargs :: [{String.t(), String.t()}]
+         ) :: result(String.t())
 
   @typedoc """
   A part of an answer: text, or a tool call (index, id and name, then parts of its arguments in JSON).
@@ -345,31 +276,23 @@ defmodule Weir.NIF do
   `add_assistant`, `enable_thinking`, `continue_final`, `parse_reasoning`, `strict_schema`, `special_content`
   (`:trusted`, `:none`, `:all`), `now` (seconds since 1970). Dirty, CPU.
   """
-  @spec chat_create(model(), map()) :: result(chat())
-  def chat_create(_model, _options), do: missing()
+  native chat_create(model(), options :: map()) :: result(chat())
   @doc "The rendered text."
-  @spec chat_prompt(chat()) :: String.t()
-  def chat_prompt(_chat), do: missing()
+  native chat_prompt(chat()) :: String.t()
   @doc "Its ids, as a request with this chat has them. Dirty, CPU."
-  @spec chat_tokens(chat()) :: result([integer()])
-  def chat_tokens(_chat), do: missing()
+  native chat_tokens(chat()) :: result([integer()])
 
   @doc "The `special_content` in effect: as requested, or `:all` if contents cannot be located in the prompt."
-  @spec chat_special_content(chat()) :: :trusted | :none | :all
-  def chat_special_content(_chat), do: missing()
+  native chat_special_content(chat()) :: :trusted | :none | :all
   @doc "The keywords of tools and schema that the grammar does not enforce, one per line."
-  @spec chat_relaxed(chat()) :: String.t()
-  def chat_relaxed(_chat), do: missing()
+  native chat_relaxed(chat()) :: String.t()
   @doc "Creates a parser for one answer. Dirty, CPU."
-  @spec chat_parser(chat()) :: result(parser())
-  def chat_parser(_chat), do: missing()
+  native chat_parser(chat()) :: result(parser())
   @doc "Parses the next part of the answer; `finished`: it is the last. Dirty, CPU."
-  @spec chat_parser_feed(parser(), binary(), boolean()) :: result([delta()])
-  def chat_parser_feed(_parser, _text, _finished), do: missing()
+  native chat_parser_feed(parser(), text :: binary(), finished :: boolean()) :: result([delta()])
 
   @doc "Dirty, CPU."
-  @spec json_schema_to_grammar_nif(binary()) :: result(String.t())
-  def json_schema_to_grammar_nif(_json), do: missing()
+  native json_schema_to_grammar_nif(json :: binary()) :: result(String.t())
 
   @doc """
   Creates an engine: one context, its slots, and the thread that owns both. Options are a map: `n_slots`, `n_ctx`, `n_kv`,
@@ -378,8 +301,7 @@ defmodule Weir.NIF do
   `n_draft_max`, `prompt_lookup`, `mtp`, `draft_model`, `layout` (`:auto`, `:unified`, `:per_slot`), `type_k` and `type_v`
   (`:f16`, `:f32`, `:bf16`, `:q8_0`, `:q4_0`), `strategy` (a name), `manual` (driven by `engine_step/2`). Dirty, CPU.
   """
-  @spec engine_create(model(), map()) :: result(engine())
-  def engine_create(_model, _options), do: missing()
+  native engine_create(model(), options :: map()) :: result(engine())
 
   @doc """
   Queues a request, a map: `prompt` (text, token ids or a `t:chat/0`), the members of `t:sampling/0`, `max_tokens`, `stop`
@@ -405,88 +327,78 @@ defmodule Weir.NIF do
   `weir_miss_info`; `logprob` and `score`, the sum and mean of the logprobs if requested; for a fork `before`,
   the source's text up to the fork.
   """
-  @spec engine_submit(engine(), map(), pid(), non_neg_integer() | :infinity) ::
-          {:ok, reference()} | {:error, :queue_full | String.t()}
-  def engine_submit(_engine, _request, _pid, _demand), do: missing()
+  native engine_submit(engine(), request :: map(), pid(), demand :: non_neg_integer() | :infinity) ::
+           {:ok, reference()} | {:error, :queue_full | String.t()}
 
   @doc "Queues a request for `n` answers, 1 to 128, all or none; each has the seed of the one before, plus 1."
-  @spec engine_submit_n(engine(), map(), pos_integer(), pid(), non_neg_integer() | :infinity) ::
-          {:ok, [reference()]} | {:error, :queue_full | String.t()}
-  def engine_submit_n(_engine, _request, _n, _pid, _demand), do: missing()
+  native engine_submit_n(
+           engine(),
+           request :: map(),
+           n :: pos_integer(),
+           pid(),
+           demand :: non_neg_integer() | :infinity
+         ) :: {:ok, [reference()]} | {:error, :queue_full | String.t()}
+
   @doc "Allows this many more chunks."
-  @spec engine_demand(reference(), non_neg_integer() | :infinity) :: :ok
-  def engine_demand(_ref, _n), do: missing()
+  native engine_demand(ref :: reference(), n :: non_neg_integer() | :infinity) :: :ok
   @doc "Cancels the request; its last message still comes."
-  @spec engine_cancel(reference()) :: :ok
-  def engine_cancel(_ref), do: missing()
+  native engine_cancel(ref :: reference()) :: :ok
 
   @doc """
   Returns a manual engine's view for a plan: a map of `weir_view` with `cost`, and `slots` of
   `t:Weir.Server.BatchStrategy.slot/0`. Dirty, CPU.
   """
-  @spec engine_view(engine()) :: result(map())
-  def engine_view(_engine), do: missing()
+  native engine_view(engine()) :: result(map())
 
   @doc "One tick of a manual engine, by a plan `[{slot, n_tokens}]` for the view before it or, with `nil`, its strategy's. Dirty, CPU."
-  @spec engine_step(engine(), [{integer(), integer()}] | nil) :: result(map())
-  def engine_step(_engine, _plan), do: missing()
+  native engine_step(engine(), plan :: [{integer(), integer()}] | nil) :: result(map())
 
   @doc "`engine_step/2` and `engine_view/1` in one visit to a dirty scheduler: `{:ok, report, view}`. Dirty, CPU."
-  @spec engine_turn(engine(), [{integer(), integer()}] | nil) ::
-          {:ok, map(), map()} | {:error, String.t()}
-  def engine_turn(_engine, _plan), do: missing()
+  native engine_turn(engine(), plan :: [{integer(), integer()}] | nil) ::
+           {:ok, map(), map()} | {:error, String.t()}
+
   @doc "Never waits for a forward pass."
-  @spec engine_stats(engine()) :: map()
-  def engine_stats(_engine), do: missing()
+  native engine_stats(engine()) :: map()
 
   @doc """
   Refuses new requests and waits the given ms for the running ones to end (negative: no limit). Ends early if
   the calling process is killed. Dirty, I/O.
   """
-  @spec engine_drain(engine(), integer()) :: :ok | {:error, :timeout | String.t()}
-  def engine_drain(_engine, _timeout), do: missing()
+  native engine_drain(engine(), timeout :: integer()) :: :ok | {:error, :timeout | String.t()}
   @doc "Refuses new requests; every stream ends with an error, within a tick. Dirty, I/O."
-  @spec engine_stop(engine()) :: :ok
-  def engine_stop(_engine), do: missing()
+  native engine_stop(engine()) :: :ok
 
   @doc "The usage of a request so far, in the format of its last message."
-  @spec engine_usage(reference()) :: map()
-  def engine_usage(_ref), do: missing()
+  native engine_usage(ref :: reference()) :: map()
 
   @doc "Cancels the request. When it returns, no further message will be sent, not even the last one."
-  @spec engine_close(reference()) :: :ok
-  def engine_close(_ref), do: missing()
+  native engine_close(ref :: reference()) :: :ok
 
   @doc """
   Returns some of the recorded ticks from this number on, and the number to continue with.
   """
-  @spec engine_ticks(engine(), non_neg_integer()) :: {non_neg_integer(), [map()]}
-  def engine_ticks(_engine, _from), do: missing()
+  native engine_ticks(engine(), from :: non_neg_integer()) :: {non_neg_integer(), [map()]}
 
   @doc "The slots with work after the last tick: the progress of each, and the cached part of its prompt."
-  @spec engine_slots(engine()) :: [map()]
-  def engine_slots(_engine), do: missing()
+  native engine_slots(engine()) :: [map()]
 
   @doc """
   The GGUF files of a repository (`"hf:OWNER/REPO"`), or with `nil` those in the cache. Options of this function and
   the next three are a map: `cache_dir`, `token`, `endpoint`, `revision`, `proxy`, `no_proxy`, `offline`, `force`,
   `n_retries`, `timeout_ms`. Dirty, I/O.
   """
-  @spec hub_list(String.t() | nil, map()) :: result([map()])
-  def hub_list(_name, _options), do: missing()
+  native hub_list(name :: String.t() | nil, options :: map()) :: result([map()])
   @doc "The file that a name means. Dirty, I/O."
-  @spec hub_resolve(String.t(), map()) :: result(String.t())
-  def hub_resolve(_name, _options), do: missing()
+  native hub_resolve(name :: String.t(), options :: map()) :: result(String.t())
   @doc "The hub's answer, JSON. Dirty, I/O."
-  @spec hub_get(String.t(), map()) :: result(String.t())
-  def hub_get(_path, _options), do: missing()
+  native hub_get(path :: String.t(), options :: map()) :: result(String.t())
 
   @doc """
   Returns the path of a model's file, and downloads it if it is missing. `pid` gets `{ref, {:progress, map}}`
   about ten times a second. Ends early if the calling process or `pid` is killed. Dirty, I/O.
   """
-  @spec hub_download(String.t(), map(), pid() | nil, reference() | nil) :: result(String.t())
-  def hub_download(_name, _options, _pid, _ref), do: missing()
+  native hub_download(name :: String.t(), options :: map(), pid :: pid() | nil, ref :: reference() | nil) ::
+           result(String.t())
 
   # The VM replaces each caller. Dialyzer believes their types, unless this one is said not to return.
   @spec missing() :: term()

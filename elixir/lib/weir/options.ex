@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Options do
   @moduledoc false
-  # What each group of options allows: name, type, default. The library describes its parameters; here stands what Elixir
+  # What each group of options allows: name, type, default. The library describes its parameters; here is what Elixir
   # does differently.
 
   alias Weir.NIF
@@ -9,31 +9,24 @@ defmodule Weir.Options do
   @int32 -2_147_483_648..2_147_483_647
   @int64 -9_223_372_036_854_775_808..9_223_372_036_854_775_807
 
-  # as weir.h has it
+  # as in weir.h
   @adapters_max 8
 
-  @doc "All options of a group as a map, defaults filled in; `ArgumentError` names what is wrong and what is allowed."
+  # the longest that the VM waits
+  @longest_ms 0xFFFFFFFF
+
+  @doc "All options of a group as a map, with defaults. An `ArgumentError` says what is wrong and what is allowed."
   @spec read!(keyword(), keyword()) :: map()
   def read!(opts, specs) do
-    given = given!(opts, specs)
-    Map.merge(Map.new(specs, fn {name, {_type, default}} -> {name, default} end), given)
+    Map.merge(Map.new(specs, fn {name, {_type, default}} -> {name, default} end), given!(opts, specs))
   end
 
-  @doc "For those who take some of the options out before `read!/2` sees the others."
-  @spec keywords!(term()) :: keyword()
-  def keywords!(opts) do
-    if Keyword.keyword?(opts),
-      do: opts,
-      else: raise(ArgumentError, "options must be a keyword list, got: #{inspect(opts)}")
-  end
-
-  @doc "The same without defaults: those that are given."
+  @doc "Like `read!/2`, but without defaults."
   @spec given!(keyword(), keyword()) :: map()
   def given!(opts, specs) do
-    opts = keywords!(opts)
-
-    # of one that is given twice the first holds, as everywhere
+    # the first of several counts, as in Keyword.get/2
     opts
+    |> keywords!()
     |> Enum.uniq_by(&elem(&1, 0))
     |> Map.new(fn {name, value} ->
       {type, _default} = specs[name] || unknown!(name, specs)
@@ -41,98 +34,80 @@ defmodule Weir.Options do
     end)
   end
 
+  @doc "Reads the options of a group, and returns the others."
+  @spec split!(keyword(), keyword()) :: {map(), keyword()}
+  def split!(opts, specs) do
+    {own, others} = opts |> keywords!() |> Keyword.split(Keyword.keys(specs))
+    {read!(own, specs), others}
+  end
+
+  @doc "For functions that take some options out before `read!/2` sees the others."
+  @spec keywords!(term()) :: keyword()
+  def keywords!(opts) do
+    if Keyword.keyword?(opts),
+      do: opts,
+      else: raise(ArgumentError, "options must be a keyword list, got: #{inspect(opts)}")
+  end
+
   defp unknown!(name, specs) do
     allowed = specs |> Keyword.keys() |> Enum.sort() |> Enum.join(", ")
     raise ArgumentError, "unknown option #{inspect(name)}; known are #{allowed}"
   end
 
-  defp check!(_name, :any, value), do: value
-  defp check!(_name, :boolean, value) when is_boolean(value), do: value
-  defp check!(_name, :integer, value) when is_integer(value) and value in @int32, do: value
-  defp check!(_name, :number, value) when is_float(value), do: value
-  defp check!(_name, :number, value) when is_integer(value) and value in @int64, do: value
-  defp check!(_name, :binary, value) when is_binary(value), do: value
-  defp check!(_name, :map, value) when is_map(value), do: value
+  # ---- Types ----
 
-  # pairs keep the order of properties, and so does text
-  defp check!(_name, :schema, value) when is_map(value), do: value
-  defp check!(_name, :schema, [{_, _} | _] = pairs), do: pairs
-
-  defp check!(name, :schema, value),
-    do: if(text?(value), do: value, else: wrong!(name, :schema, value))
-
-  # what becomes a string of C's
-  defp check!(name, :string, value),
-    do: if(text?(value), do: value, else: wrong!(name, :string, value))
-
-  defp check!(_name, {:range, lo..hi}, value)
-       when is_integer(value) and value >= lo and value <= hi,
-       do: value
-
-  defp check!(_name, :auto_or_bytes, :auto), do: :auto
-  defp check!(name, :auto_or_bytes, value), do: check!(name, :bytes, value)
-
-  defp check!(_name, :bytes, value)
-       when is_integer(value) and value >= 0 and value < 0xFFFFFFFFFFFFFFFF,
-       do: value
-
-  defp check!(_name, :model, %Weir.Model{} = model), do: model
-
-  defp check!(name, :model, path),
-    do: if(text?(path), do: path, else: wrong!(name, :model, path))
-
-  # the library's minus infinity
-  defp check!(_name, :bias, {token, :never}) when is_integer(token) and token in @int32,
-    do: {token, -1.0e300}
-
-  defp check!(_name, :bias, {token, bias})
-       when is_integer(token) and token in @int32 and
-              (is_float(bias) or (is_integer(bias) and bias in @int64)),
-       do: {token, bias}
-
+  # The value in the form that functions use.
   defp check!(_name, {:maybe, _type}, nil), do: nil
   defp check!(name, {:maybe, type}, value), do: check!(name, type, value)
 
-  defp check!(name, {:in, allowed} = type, value) do
-    if value in allowed, do: value, else: wrong!(name, type, value)
-  end
-
-  # a guard that fails is false: of a list with an improper end, too
+  # length/1 fails for an improper list, so the guard is false
   defp check!(name, {:list, element}, value) when is_list(value) and length(value) >= 0,
     do: Enum.map(value, &check!(name, element, &1))
 
   defp check!(name, {:list, element, most}, value) when is_list(value) and length(value) <= most,
     do: check!(name, {:list, element}, value)
 
-  defp check!(name, :pair, {key, value} = pair) do
-    if (is_binary(key) or is_atom(key)) and text?(to_string(key)) and text?(value),
-      do: {to_string(key), value},
-      else: wrong!(name, :pair, pair)
-  end
-
-  # one, one with its scale, or a list of these
   defp check!(name, :adapters, value) do
     case List.wrap(value) do
-      adapters when length(adapters) <= @adapters_max -> Enum.map(adapters, &adapter!(name, &1))
+      adapters when length(adapters) <= @adapters_max -> Enum.map(adapters, &check!(name, :adapter, &1))
       _more -> wrong!(name, :adapters, value)
     end
   end
 
-  defp check!(name, type, value), do: wrong!(name, type, value)
+  defp check!(name, :adapter, {adapter, scale}),
+    do: {check!(name, :an_adapter, adapter), check!(name, :number, scale)}
 
-  defp adapter!(name, {adapter, scale}) do
-    if adapter?(adapter),
-      do: {adapter, check!(name, :number, scale)},
-      else: wrong!(name, :adapters, {adapter, scale})
-  end
+  defp check!(name, :adapter, adapter), do: {check!(name, :an_adapter, adapter), 1.0}
 
-  defp adapter!(name, adapter),
-    do: if(adapter?(adapter), do: {adapter, 1.0}, else: wrong!(name, :adapters, adapter))
+  # the library's minus infinity
+  defp check!(name, :bias, {token, :never}), do: {check!(name, :integer, token), -1.0e300}
 
-  defp adapter?(%Weir.Adapter{}), do: true
-  defp adapter?(path), do: text?(path)
+  defp check!(name, :pair, {key, value}) when is_binary(key) or is_atom(key),
+    do: {check!(name, :string, to_string(key)), check!(name, :string, value)}
 
-  defp text?(value), do: is_binary(value) and not String.contains?(value, <<0>>)
+  defp check!(name, type, value),
+    do: if(valid?(type, value), do: value, else: wrong!(name, type, value))
+
+  defp valid?(:any, _value), do: true
+  defp valid?(:boolean, value), do: is_boolean(value)
+  defp valid?(:integer, value), do: is_integer(value) and value in @int32
+  defp valid?(:number, value), do: is_float(value) or (is_integer(value) and value in @int64)
+  defp valid?({:range, range}, value), do: is_integer(value) and value in range
+  defp valid?(:bytes, value), do: is_integer(value) and value in 0..0xFFFFFFFFFFFFFFFE
+  defp valid?(:auto_or_bytes, value), do: value == :auto or valid?(:bytes, value)
+  defp valid?(:timeout, value), do: value == :infinity or (is_integer(value) and value in 0..@longest_ms)
+  defp valid?({:in, allowed}, value), do: value in allowed
+  defp valid?(:binary, value), do: is_binary(value)
+  # becomes a C string
+  defp valid?(:string, value), do: is_binary(value) and not String.contains?(value, <<0>>)
+  defp valid?(:map, value), do: is_map(value)
+  # pairs and text keep the order of properties
+  defp valid?(:schema, value), do: is_map(value) or match?([{_, _} | _], value) or valid?(:string, value)
+  defp valid?(:progress, value), do: is_function(value, 1)
+  defp valid?(:model, value), do: is_struct(value, Weir.Model) or valid?(:string, value)
+  defp valid?(:an_adapter, value), do: is_struct(value, Weir.Adapter) or valid?(:string, value)
+  defp valid?(:bias, {token, bias}), do: valid?(:integer, token) and valid?(:number, bias)
+  defp valid?(_type, _value), do: false
 
   defp wrong!(name, type, value) do
     raise ArgumentError, "option #{inspect(name)} must be #{text(type)}, got: #{inspect(value)}"
@@ -141,35 +116,39 @@ defmodule Weir.Options do
   defp text(:boolean), do: "true or false"
   defp text(:integer), do: "an integer of 32 bits"
   defp text(:number), do: "a number of 64 bits"
+  defp text({:range, first..last}), do: "an integer in #{first}..#{last}"
+  defp text(:bytes), do: "bytes, an integer of 64 bits that is not negative"
+  defp text(:auto_or_bytes), do: text(:bytes) <> ", or :auto"
+  defp text(:timeout), do: "milliseconds, at most #{@longest_ms}, or :infinity"
+  defp text({:in, allowed}), do: "one of #{Enum.map_join(allowed, ", ", &inspect/1)}"
   defp text(:binary), do: "a string"
   defp text(:string), do: "a string without NUL"
   defp text(:map), do: "a map"
   defp text(:schema), do: "a map, a list of {key, value} pairs, or JSON text without NUL"
-
-  defp text(:adapters),
-    do: "a Weir.Adapter or a path, {it, scale}, or a list of at most #{@adapters_max} of these"
-
-  defp text(:pair), do: "a list of {key, value} strings"
-  defp text(:bytes), do: "bytes, an integer of 64 bits that is not negative"
-  defp text(:auto_or_bytes), do: text(:bytes) <> ", or :auto"
+  defp text(:progress), do: "a function of one argument"
   defp text(:model), do: "a Weir.Model, or a path without NUL"
   defp text(:bias), do: "a list of {token, number} or {token, :never}"
-  defp text({:range, first..last}), do: "an integer in #{first}..#{last}"
+  defp text(:pair), do: "a list of {key, value} strings"
+
+  defp text(type) when type in [:adapters, :adapter, :an_adapter],
+    do: "a Weir.Adapter or a path, {it, scale}, or a list of at most #{@adapters_max} of these"
+
   defp text({:maybe, type}), do: text(type) <> " or nil"
-  defp text({:in, allowed}), do: "one of #{Enum.map_join(allowed, ", ", &inspect/1)}"
   defp text({:list, type}) when type in [:pair, :bias], do: text(type)
   defp text({:list, type}), do: "a list; each element #{text(type)}"
   defp text({:list, type, most}), do: "a list of at most #{most}; each element #{text(type)}"
 
+  # ---- The library's parameters ----
+
   @doc """
-  Options from the library's description of a parameter struct, as `{type, default}`: those of its members that are
+  Options from the library's description of a parameter struct, as `{type, default}`: its members that are
   numbers, choices, texts or lists of these.
 
     * `only`, `except` – names of members
     * `ranges` – members whose range is checked here; the library checks the others
     * `renamed` – members whose options have another name
-    * `defaults` – by the option's name, where they differ
-    * `own` – options that replace these, or are not among them
+    * `defaults` – by the option's name, if they differ
+    * `own` – options that replace these or are added
   """
   @spec from(String.t(), keyword()) :: keyword()
   def from(struct, how \\ []) do
@@ -181,8 +160,7 @@ defmodule Weir.Options do
           member.type != :other and wanted?(name, how),
           do: {renamed[name] || name, {type(member, name in ranges), member.initial}}
 
-    defaults =
-      for {name, default} <- how[:defaults] || [], do: {name, {elem(options[name], 0), default}}
+    defaults = for {name, default} <- how[:defaults] || [], do: {name, {elem(options[name], 0), default}}
 
     options |> Keyword.merge(defaults) |> Keyword.merge(how[:own] || [])
   end
@@ -202,7 +180,7 @@ defmodule Weir.Options do
     member.min + Enum.find_index(member.choices, &(&1 == choice))
   end
 
-  # Kept until the native library is loaded anew: each request asks for them.
+  # Each request needs them, so they are kept until the native library is loaded again.
   defp members(struct) do
     key = {NIF, struct}
 
@@ -216,8 +194,7 @@ defmodule Weir.Options do
   defp type(%{type: :int32, or_minus_one: true} = member, true), do: {:range, -1..member.max}
   defp type(%{type: :int32} = member, true), do: {:range, member.min..member.max}
   defp type(%{type: :int32}, false), do: :integer
-  defp type(%{type: :uint32} = member, _ranged), do: {:range, member.min..member.max}
-  defp type(%{type: :int64} = member, _ranged), do: {:range, member.min..member.max}
+  defp type(%{type: t} = member, _ranged) when t in [:uint32, :int64], do: {:range, member.min..member.max}
   defp type(%{type: :uint64}, _ranged), do: :bytes
   defp type(%{type: :float}, _ranged), do: :number
   defp type(%{type: :bool}, _ranged), do: :boolean
@@ -226,7 +203,7 @@ defmodule Weir.Options do
   defp type(%{type: :strings}, _ranged), do: {:maybe, {:list, :string}}
   defp type(%{type: :biases}, _ranged), do: {:maybe, {:list, :bias}}
 
-  # The library finds optimized weights beside the file.
+  # Not optimized: the library finds these weights beside the file.
   def model do
     from("model",
       except: [:optimized],
@@ -235,12 +212,10 @@ defmodule Weir.Options do
     )
   end
 
-  # 0: as the library chooses, and for n_batch as many as n_ctx
+  # 0: the library's choice; for n_batch it is n_ctx
   @threads [:n_threads, :n_threads_batch, :n_batch, :n_ubatch]
 
-  def threads, do: from("context", only: @threads)
-
-  # The others are a server's: this is the low level.
+  # The other members are options of a server; this is the low level.
   def context do
     from("context",
       only: [:n_ctx, :embeddings, :pooling, :n_seq_max | @threads],
@@ -250,17 +225,8 @@ defmodule Weir.Options do
 
   def pooling_type, do: context()[:pooling_type]
 
-  # Of the others nil is the default: the library's.
-  @with_defaults [
-    :seed,
-    :temp,
-    :top_k,
-    :top_p,
-    :min_p,
-    :penalty_repeat,
-    :penalty_freq,
-    :penalty_present
-  ]
+  # The others have the default nil, which means the library's.
+  @with_defaults [:seed, :temp, :top_k, :top_p, :min_p, :penalty_repeat, :penalty_freq, :penalty_present]
 
   def sampler do
     options =
@@ -273,7 +239,7 @@ defmodule Weir.Options do
   defp maybe({:maybe, _type} = maybe), do: maybe
   defp maybe(type), do: {:maybe, type}
 
-  @doc "What a sampler of read options is made of, as `NIF.sampler_create/2` wants it."
+  @doc "The members for `NIF.sampler_create/2` from options that were read."
   @spec sampling(map()) :: map()
   def sampling(o) do
     o
@@ -291,15 +257,7 @@ defmodule Weir.Options do
 
   def template do
     from("chat",
-      only: [
-        :add_generation_prompt,
-        :enable_thinking,
-        :template_source,
-        :continue_final,
-        :parse_reasoning,
-        :strict_schema,
-        :special_content
-      ],
+      except: [:messages_json, :tools_json, :tool_choice, :parallel_tool_calls, :json_schema],
       renamed: [add_generation_prompt: :add_assistant, template_source: :template],
       own: [
         chat_template_kwargs: {{:list, :pair}, []},

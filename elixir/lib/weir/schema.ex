@@ -52,8 +52,7 @@ defmodule Weir.Schema do
 
     %{
       "type" => "object",
-      "properties" =>
-        fields |> Enum.map(&{Atom.to_string(&1), property(module, &1)}) |> members(),
+      "properties" => fields |> Enum.map(&{Atom.to_string(&1), property(module, &1)}) |> members(),
       "required" => Enum.map(fields, &Atom.to_string/1),
       "additionalProperties" => false
     }

@@ -273,7 +273,7 @@ defmodule Weir.Server do
   @doc "Returns the answer to a conversation. Options as in `generate/3` and `Weir.Chat.apply_template/3`."
   @spec chat(server(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
   def chat(server, messages, opts \\ []) do
-    {template, rest} = Chat.split_options(opts)
+    {template, rest} = Options.split!(opts, Options.template())
 
     with {:ok, answer} <- Answer.whole(server, rest, &rendered(server, messages, template, &1)),
          do: {:ok, answer.text}
@@ -287,7 +287,7 @@ defmodule Weir.Server do
   @doc "Like `chat/3`, but returns a stream as `stream/3` does."
   @spec stream_chat(server(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat(server, messages, opts \\ []) do
-    {template, rest} = Chat.split_options(opts)
+    {template, rest} = Options.split!(opts, Options.template())
     Answer.stream(server, rest, &rendered(server, messages, template, &1))
   end
 
@@ -318,10 +318,9 @@ defmodule Weir.Server do
   end
 
   defp completion(server, messages, opts, mode, timeout) do
-    own = Completion.options() ++ Options.template()
-    {own_opts, rest} = opts |> Options.keywords!() |> Keyword.split(Keyword.keys(own))
+    {o, rest} = Options.split!(opts, Completion.options() ++ Options.template())
     {timeout, id, given} = Request.given!(rest, timeout)
-    {o, given} = own_opts |> Options.read!(own) |> Completion.form(given)
+    {o, given} = Completion.form(o, given)
 
     {fn deadline ->
        how = %{id: id, mode: mode, n: o.n, share: false, deadline: deadline}

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Answer do
   @moduledoc false
-  # What comes of a request at a server: the whole answer, the best of several, or a stream.
+  # The answer to a request: the whole of it, the best of several, or a stream.
 
   alias Weir.{Chunk, Deadline, Logprobs, Options, Tokenizer}
   alias Weir.Server.{Request, Telemetry}
 
-  # What the caller makes of it, and no engine knows of.
+  # Options that concern the caller only, not the engine.
   @options [
     best_of: {{:range, 1..128}, 1},
     echo: {:boolean, false},
@@ -15,40 +15,34 @@ defmodule Weir.Server.Answer do
 
   @emit [emit: {{:in, [:text, :chunks]}, :text}]
 
-  defp own!(opts, specs) do
-    {own, opts} = opts |> Options.keywords!() |> Keyword.split(Keyword.keys(specs))
-    {Options.read!(own, specs), opts}
-  end
-
   # ---- Whole ----
 
-  @typedoc "A prompt that may have to be rendered first, until the deadline."
+  @typedoc "Returns a prompt, which may have to be rendered first, until the deadline."
   @type prompt :: (Deadline.t() -> {:ok, Request.prompt()} | {:error, term()})
 
   @doc "See `Weir.Server.complete/3`."
   @spec whole(GenServer.server(), keyword(), prompt()) ::
           {:ok, Weir.Server.answer()} | {:error, Weir.Server.reason()}
   def whole(server, opts, prompt) do
-    {own, opts} = own!(opts, @options)
+    {own, opts} = Options.split!(opts, @options)
     {timeout, id, given} = Request.given!(opts, 60_000)
     deadline = Deadline.at(timeout)
     how = %{id: id, mode: :generate, n: own.best_of, share: own.share, deadline: deadline}
-    # as weir_generate_best: they are ranked by their logprobs
-    asked = if own.best_of > 1, do: Map.put(given, :logprobs, true), else: given
+    # logprobs rank the answers, as in weir_generate_best
+    requested = if own.best_of > 1, do: Map.put(given, :logprobs, true), else: given
 
     with {:ok, prompt} <- prompt.(deadline),
          :ok <- echo!(own.echo, prompt),
-         {:ok, requests} <- Request.start(server, prompt, asked, how),
-         {:ok, answer} <- best(Enum.map(requests, &gather(&1, deadline, %{}))),
+         {:ok, requests} <- Request.start(server, prompt, requested, how),
+         {:ok, answer} <- best(Enum.map(requests, &gather(&1, deadline))),
          {:ok, before} <- echo(own.echo, prompt, hd(requests).model) do
       wanted? = Map.get(given, :logprobs, own.best_of == 1)
-      logprobs = if wanted?, do: answer.logprobs
-      {:ok, %{answer | text: before <> answer.text, logprobs: logprobs}}
+      {:ok, %{answer | text: before <> answer.text, logprobs: if(wanted?, do: answer.logprobs)}}
     end
   end
 
-  # The likeliest on the average, the first of equals; one that has failed only where all have. The prompt's scores are
-  # told with the first one.
+  # The answer with the highest mean logprob, the first of equal ones. A failed one only if all have failed. The scores
+  # of the prompt come with the first answer only.
   defp best([answer]), do: answer
 
   defp best(answers) do
@@ -62,20 +56,18 @@ defmodule Weir.Server.Answer do
     end
   end
 
-  defp gather(request, deadline, parts) do
+  @doc "Waits for the end of a request."
+  @spec gather(struct(), Deadline.t()) :: {:ok, Weir.Server.answer()} | {:error, term()}
+  def gather(request, deadline), do: gather(request, deadline, {[], [], [], nil})
+
+  defp gather(request, deadline, {texts, ids, logprobs, prompt} = parts) do
     case Request.next(request, Deadline.left(deadline)) do
       {:chunk, more, text, scores, request} ->
         entries = Logprobs.entries(request.model, more, scores) || []
-
-        gather(request, deadline, %{
-          texts: [Map.get(parts, :texts, []) | text],
-          ids: [Map.get(parts, :ids, []) | more],
-          logprobs: [Map.get(parts, :logprobs, []) | entries],
-          prompt: parts[:prompt]
-        })
+        gather(request, deadline, {[texts | text], [ids | more], [logprobs | entries], prompt})
 
       {:prompt, ids, scores} ->
-        gather(request, deadline, %{prompt: Logprobs.entries(request.model, ids, scores)})
+        gather(request, deadline, put_elem(parts, 3, Logprobs.entries(request.model, ids, scores)))
 
       {:done, :cancelled, _usage} ->
         {:error, :cancelled}
@@ -83,13 +75,13 @@ defmodule Weir.Server.Answer do
       {:done, reason, usage} ->
         {:ok,
          %{
-           text: IO.iodata_to_binary(parts[:texts] || []),
-           ids: List.flatten(parts[:ids] || []),
+           text: IO.iodata_to_binary(texts),
+           ids: List.flatten(ids),
            reason: reason,
            usage: Telemetry.usage(usage),
            miss: Telemetry.miss(usage),
-           logprobs: if(request.logprobs, do: List.flatten(parts[:logprobs] || [])),
-           prompt_logprobs: parts[:prompt],
+           logprobs: if(request.logprobs, do: List.flatten(logprobs)),
+           prompt_logprobs: prompt,
            score: if(request.logprobs, do: usage.score),
            before: usage[:before]
          }}
@@ -101,35 +93,44 @@ defmodule Weir.Server.Answer do
 
   # ---- Streams ----
 
-  @doc "See `Weir.Server.stream/3`. `prompt` is computed when the stream is enumerated."
+  @doc "See `Weir.Server.stream/3`. `prompt` is called when the stream is enumerated."
   @spec stream(GenServer.server(), keyword(), prompt()) :: Enumerable.t()
   def stream(server, opts, prompt) do
-    {own, opts} = own!(opts, @options ++ @emit)
+    {own, opts} = Options.split!(opts, @options ++ @emit)
     {timeout, id, given} = Request.given!(opts, 30_000)
 
     if own.best_of > 1 do
       raise ArgumentError, "option :best_of: the best answer is known at the end; see complete/3"
     end
 
-    chunks =
-      Stream.resource(
-        fn ->
-          deadline = Deadline.at(timeout)
-          how = %{id: id, mode: :stream, n: 1, share: own.share, deadline: deadline}
+    open = fn ->
+      deadline = Deadline.at(timeout)
+      how = %{id: id, mode: :stream, n: 1, share: own.share, deadline: deadline}
 
-          with {:ok, prompt} <- prompt.(deadline),
-               :ok <- echo!(own.echo, prompt),
-               {:ok, [request]} <- Request.start(server, prompt, given, how) do
-            if own.echo, do: {:echo, prompt, request}, else: request
-          else
-            {:error, reason} -> raise Weir.Error, reason
-          end
-        end,
-        &next(&1, timeout),
-        &close/1
-      )
+      with {:ok, prompt} <- prompt.(deadline),
+           :ok <- echo!(own.echo, prompt),
+           {:ok, [request]} <- Request.start(server, prompt, given, how),
+           do: {:ok, if(own.echo, do: {:echo, prompt, request}, else: request)}
+    end
 
-    if own.emit == :chunks, do: chunks, else: Chunk.texts(chunks)
+    chunks(open, timeout, own.emit)
+  end
+
+  @doc """
+  A lazy stream of texts or of `Weir.Chunk`s. `open` returns a request and is called when the stream is enumerated. When
+  the enumeration ends, in whatever way, the request has ended and no message is left.
+  """
+  @spec chunks((() -> {:ok, term()} | {:error, term()}), timeout(), :text | :chunks) :: Enumerable.t()
+  def chunks(open, timeout, emit) do
+    open = fn ->
+      case open.() do
+        {:ok, request} -> request
+        {:error, reason} -> raise Weir.Error, reason
+      end
+    end
+
+    chunks = Stream.resource(open, &next(&1, timeout), &close/1)
+    if emit == :chunks, do: chunks, else: Chunk.texts(chunks)
   end
 
   defp close(:over), do: :ok
@@ -155,20 +156,21 @@ defmodule Weir.Server.Answer do
         {[%Chunk{prompt_logprobs: Logprobs.entries(request.model, ids, scores)}], request}
 
       {:done, reason, usage} ->
-        {[%Chunk{reason: reason, usage: Telemetry.usage(usage), miss: Telemetry.miss(usage)}],
-         :over}
+        {[%Chunk{reason: reason, usage: Telemetry.usage(usage), miss: Telemetry.miss(usage)}], :over}
 
-      # the stream closes the request, which is over: that does nothing
+      # the stream then closes the request, which has no effect any more
       {:error, reason} ->
         raise Weir.Error, reason
     end
+  rescue
+    # the request's handle belongs to another native library
+    ArgumentError -> raise Weir.Error, "the native library was replaced by another file's"
   end
 
   # ---- The prompt before the answer ----
 
   defp echo!(true, prompt) when is_tuple(prompt) do
-    raise ArgumentError,
-          "option :echo: a fork has no prompt of its own; see :before of complete/3"
+    raise ArgumentError, "option :echo: a fork has no prompt of its own; see :before of complete/3"
   end
 
   defp echo!(_echo, _prompt), do: :ok

@@ -168,8 +168,7 @@ defmodule Weir.Server.Broker do
         %{model: model, draft: draft, options: options} = state
         engine? = &(engine_options(options, &1) != [])
 
-        loader =
-          Loader.start_link(fn -> Loader.changed(model, draft, options, given, engine?) end)
+        loader = Loader.start_link(fn -> Loader.changed(model, draft, options, given, engine?) end)
 
         %{state | loading: {loader, from}, changes: changes}
 
@@ -346,8 +345,7 @@ defmodule Weir.Server.Broker do
     do: {:noreply, ended(state, key, {:exit, reason})}
 
   def handle_info(:ticks, state) do
-    engines =
-      Map.new(state.engines, fn {number, engine} -> {number, tell_ticks(state, engine)} end)
+    engines = Map.new(state.engines, fn {number, engine} -> {number, tell_ticks(state, engine)} end)
 
     {:noreply, poll(%{state | engines: engines, polling: false})}
   end
@@ -402,8 +400,7 @@ defmodule Weir.Server.Broker do
   defp begin(state, number, {_mode, _id, n, _tag} = asked, pid, source) do
     engine = state.engines[number]
 
-    {keys, state} =
-      Enum.map_reduce(1..n, state, fn _, state -> begin_one(state, number, asked, pid) end)
+    {keys, state} = Enum.map_reduce(1..n, state, fn _, state -> begin_one(state, number, asked, pid) end)
 
     session = %{
       server: self(),
@@ -529,8 +526,7 @@ defmodule Weir.Server.Broker do
     do: tell(state, request, [:request, :done], usage(request), %{reason: :halted})
 
   defp tell_end(state, request, {kind, reason}),
-    do:
-      tell(state, request, [:request, :exception], usage(request), %{kind: kind, reason: reason})
+    do: tell(state, request, [:request, :exception], usage(request), %{kind: kind, reason: reason})
 
   defp usage(%{ref: ref}) when not is_reference(ref), do: Telemetry.no_usage()
   defp usage(%{ref: ref}), do: ref |> NIF.engine_usage() |> Telemetry.usage()

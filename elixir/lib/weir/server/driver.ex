@@ -157,8 +157,7 @@ defmodule Weir.Server.Driver do
     do: "it returned #{inspect(plan)}, which is no list of {slot, n_tokens} with an entry"
 
   defp describe(:error, {:bad_plan, plan}, []),
-    do:
-      "it returned #{inspect(plan)}: over the budget, or for slots or of tokens that there are not"
+    do: "it returned #{inspect(plan)}: over the budget, or for slots or of tokens that there are not"
 
   defp describe(kind, reason, stacktrace), do: Exception.format(kind, reason, stacktrace)
 end
